@@ -1,0 +1,301 @@
+# Targets are documented by the "##" after their name; `make help` prints them.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+MAKEFLAGS += --no-print-directory
+
+BIN := $(CURDIR)/bin
+
+# The operator's image; make deploy IMG=registry.example.com/memcached-operator:v1
+IMG ?= example.com/memcached-operator:dev
+# The members' image, where a spec names none; the manager's default if empty.
+MEMCACHED_IMG ?=
+
+CHART := charts/memcached-operator
+
+# Tools, each a Go module of this version.
+CONTROLLER_GEN := $(BIN)/controller-gen-v0.22.0
+KUSTOMIZE := $(BIN)/kustomize-v5.8.2
+GOLANGCI_LINT := $(BIN)/golangci-lint-v2.15.0
+KWOK := $(BIN)/kwok-v0.8.0
+KUBECTL ?= $(or $(shell command -v kubectl),$(BIN)/k8s/kubectl)
+
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
+
+##@ General
+
+.PHONY: help
+help: ## List every target
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-zA-Z0-9_-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Build
+
+.PHONY: build
+build: ## Build the manager and the drainer, static, into bin/
+	$(GO_BUILD) -o $(BIN)/manager ./cmd/manager
+	$(GO_BUILD) -o $(BIN)/drainer ./cmd/drainer
+
+CONTAINER_TOOL ?= docker
+
+.PHONY: docker-build
+docker-build: ## Build the operator's image by the Dockerfile: IMG=…
+	$(CONTAINER_TOOL) build -t $(IMG) .
+
+.PHONY: docker-push
+docker-push: ## Push it: IMG=…
+	$(CONTAINER_TOOL) push $(IMG)
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Generate the API's deep copies
+	$(CONTROLLER_GEN) object paths=./api/...
+
+.PHONY: manifests
+manifests: $(CONTROLLER_GEN) ## Generate the CRD, the operator's role, the chart's copies of both, docs/reference.md
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
+	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=config/rbac
+	cp config/crd/bases/cache.example.com_memcacheds.yaml $(CHART)/files/crd.yaml
+	cp config/rbac/role.yaml $(CHART)/files/role.yaml
+	go run ./hack/reference config/crd/bases/cache.example.com_memcacheds.yaml >bin/reference.md && mv bin/reference.md docs/reference.md
+
+.PHONY: fmt
+fmt: ## Format the Go code
+	gofmt -w $$(git ls-files --cached --others --exclude-standard '*.go')
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Lint the Go code; .golangci.yml also holds the layers
+	$(GOLANGCI_LINT) run ./...
+
+.PHONY: verify
+verify: generate manifests fmt lint alerts verify-chart ## Regenerate, format, lint, check the alerts and the chart; fail on a difference
+	@test -z "$$(git status --porcelain)" || { git status --short; git --no-pager diff; \
+	  echo "verify: generated or formatted files differ from what is committed: commit them"; exit 1; }
+
+.PHONY: verify-chart
+verify-chart: $(BIN)/chart $(KUSTOMIZE) ## Compare what the Helm chart renders with config/
+	$(KUSTOMIZE) build config/default >$(BIN)/default.yaml
+	$(BIN)/chart --set=image=controller:latest $(CHART) $(BIN)/default.yaml
+	$(KUSTOMIZE) build config/namespaced >$(BIN)/namespaced.yaml
+	$(BIN)/chart --set=image=controller:latest --set=namespaced=true --set=crd.install=false $(CHART) $(BIN)/namespaced.yaml
+
+$(BIN)/chart: $(wildcard hack/chart/*.go) hack/chart/go.mod
+	@cd hack/chart && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o $@ .
+
+$(CONTROLLER_GEN):
+	@$(call install,sigs.k8s.io/controller-tools/cmd/controller-gen)
+$(KUSTOMIZE):
+	@$(call install,sigs.k8s.io/kustomize/kustomize/v5)
+$(GOLANGCI_LINT):
+	@$(call install,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+$(KWOK):
+	@$(call install,sigs.k8s.io/kwok/cmd/kwok)
+
+# install PACKAGE into $@, which is named TOOL-VERSION.
+define install
+echo "building $(notdir $@)"; \
+GOBIN=$(BIN)/.install go install $(1)@$(lastword $(subst -v, v,$@)); \
+mv $(BIN)/.install/* $@
+endef
+
+##@ Test
+
+GO_TEST := go test -count=1 -timeout=20m
+# Where tests keep what they have counted, for the end of `make test`.
+export TEST_COUNTS := $(BIN)/test-counts.txt
+# E2E=skip leaves the end-to-end tests out, on a machine that can't run a node.
+E2E ?=
+
+.PHONY: test
+test: forget-counts test-unit test-integration test-scale test-e2e ## Run every test; installs what it needs (E2E=skip: no real node)
+	@echo; cat $(TEST_COUNTS)
+	@echo "All tests passed$(if $(filter skip,$(E2E)), (end to end left out: E2E=skip))."
+
+.PHONY: forget-counts
+forget-counts:
+	@mkdir -p $(BIN); : >$(TEST_COUNTS)
+
+.PHONY: alerts
+alerts: ## Check the alert rules by promtool: each fires when it should, and is silent when not
+	@set -o errexit; promtool=$$(hack/promtool.sh $(BIN)/promtool-debian); \
+	$$promtool check rules --lint-fatal config/prometheus/rules.yaml; \
+	$$promtool test rules config/prometheus/rules_test.yaml
+
+.PHONY: test-unit
+test-unit: ## Run the unit tests, and the drainer against real memcached processes
+	hack/packages.sh memcached libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
+	  default-jdk-headless libspymemcached-java ruby ruby-dalli
+	$(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/internal/... ./test/invariants/
+	$(MAKE) fuzz
+	cd test/cluster && $(GO_TEST) ./...
+	cd hack/image && $(GO_TEST) ./...
+	cd hack/chart && $(GO_TEST) ./...
+
+# How long each fuzz test runs in make test-unit; make fuzz FUZZTIME=10m looks longer.
+FUZZTIME ?= 2s
+
+.PHONY: fuzz
+fuzz: ## Fuzz the drainer's parsers, each for FUZZTIME
+	hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: test-integration
+test-integration: kubernetes $(KUSTOMIZE) ## Run the controllers against a real control plane
+	$(GO_TEST) -v ./test/integration/... | $(TEST_SUMMARY)
+
+.PHONY: test-crashpoints
+test-crashpoints: kubernetes ## Let every write of the operator fail in every way: ten minutes (SEED=… of how writes fail in make test)
+	$(GO_TEST) -v -run 'TestCrashPoints' ./test/integration/ $(if $(SEED),-crashpoints.seed=$(SEED),-crashpoints.all) | $(TEST_SUMMARY)
+
+.PHONY: test-scale
+test-scale: kubernetes build $(KWOK) ## Count the manager's API writes beside fifty clusters, played by kwok
+	SCALE_KWOK=$(KWOK) $(GO_TEST) -v ./test/scale/ | $(TEST_SUMMARY)
+
+.PHONY: bench-scale
+bench-scale: kubernetes build $(KWOK) ## Measure the manager beside a thousand clusters: a quarter of an hour
+	go build -o $(BIN)/scale ./test/scale
+	$(BIN)/scale --root=$(CURDIR) --kwok=$(KWOK) $(SCALE_FLAGS)
+
+.PHONY: bench
+bench: build ## Measure the drainer beside what bounds it: ten minutes (BENCH_FLAGS="-short": one)
+	hack/packages.sh memcached libmemcached-tools
+	go build -o $(BIN)/bench ./test/bench
+	$(BIN)/bench -drainer=$(BIN)/drainer $(BENCH_FLAGS)
+
+.PHONY: test-e2e
+test-e2e: ## Run everything on a real node: kubelet, memcached, volumes, a client library
+ifeq ($(E2E),skip)
+	@echo "End-to-end tests are left out: E2E=skip."
+else
+	hack/packages.sh python3-pylibmc
+	$(MAKE) cluster-deploy NODES=2
+	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \
+	$(GO_TEST) -v -parallel=4 ./test/e2e/ | $(TEST_SUMMARY); \
+	$(GO_TEST) -v ./test/e2e/undeploy/ | $(TEST_SUMMARY)
+endif
+
+# A seed of the clock, where none is given; a run prints its own.
+SEED ?= 0
+MINUTES ?= 10
+
+.PHONY: chaos
+chaos: ## Kill things at random under load on a real cluster, then look for every value: SEED=…, MINUTES=…
+	$(MAKE) cluster-deploy NODES=2
+	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=$(MINUTES)
+
+.PHONY: bench-latency
+bench-latency: ## Measure the steps of a scale-down on a real cluster, and count its API writes: a minute
+	$(MAKE) cluster-deploy NODES=2
+	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/latency
+
+# Keeps of the output what tells how a run went.
+TEST_SUMMARY := { grep -vE '^=== (RUN|PAUSE|CONT|NAME)' || true; }
+
+.PHONY: demo
+demo: ## Show it: three members shrink to two and keep every object (CLUSTER=existing: in KUBECONFIG)
+ifeq ($(CLUSTER),existing)
+	$(MAKE) deploy
+	go run ./test/demo --kubectl=$(KUBECTL)
+else
+	$(MAKE) cluster-deploy
+	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/demo --kubectl=$(LOCAL_KUBECTL)
+	@echo "with"
+	@echo "  export KUBECONFIG=$(LOCAL_KUBECONFIG)"
+	@command -v kubectl >/dev/null || echo '  export PATH=$$PATH:$(dir $(LOCAL_KUBECTL))'
+	@echo "  make cluster-down                            # remove all of it"
+endif
+
+##@ Cluster (a real Kubernetes node on this machine; Linux, root, Debian)
+
+# The image that is made here of Debian's memcached, for a cluster that reaches
+# no registry.
+DEBIAN_MEMCACHED_IMG := example.com/memcached:debian
+
+# The manager of the cluster needs nothing but Go's standard library, so that
+# it is there in seconds, and shows how it builds the rest.
+.PHONY: $(BIN)/cluster
+$(BIN)/cluster:
+	@cd test/cluster && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $@ ./cmd/cluster
+
+$(BIN)/image: $(wildcard hack/image/*.go) hack/image/go.mod
+	@cd hack/image && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o $@ .
+
+.PHONY: kubernetes
+kubernetes: $(BIN)/cluster ## Build Kubernetes' programs into bin/k8s (KUBEBUILDER_ASSETS for envtest)
+	@$(BIN)/cluster build --root=$(CURDIR)
+
+# How many nodes cluster-up makes at least; a cluster that is up gets those that
+# it lacks. bin/cluster node stop|start|remove node-2 does what the words say.
+NODES ?= 1
+
+.PHONY: cluster-up
+cluster-up: $(BIN)/cluster ## Bring up a Kubernetes on this machine, of one node or NODES=2
+	@$(BIN)/cluster up --root=$(CURDIR) --nodes=$(NODES)
+
+.PHONY: cluster-status
+cluster-status: $(BIN)/cluster ## Show which of its programs run, and where their logs are
+	@$(BIN)/cluster status --root=$(CURDIR)
+
+.PHONY: cluster-down
+cluster-down: $(BIN)/cluster ## Remove it: processes, network, mounts, directories
+	@$(BIN)/cluster down --root=$(CURDIR)
+
+.PHONY: images
+images: build $(BIN)/image $(BIN)/images/memcached.tar ## Build the operator's and memcached's images, without a container engine
+	@$(BIN)/image operator --name=$(IMG) --manager=$(BIN)/manager --drainer=$(BIN)/drainer --output=$(BIN)/images/operator.tar
+
+$(BIN)/images/memcached.tar: $(wildcard hack/image/*.go) | $(BIN)/image
+	@$(BIN)/image memcached --name=$(DEBIAN_MEMCACHED_IMG) --output=$@
+
+.PHONY: cluster-load
+cluster-load: $(BIN)/cluster ## Load the images into the cluster, those that it doesn't have yet
+	@$(BIN)/cluster load --root=$(CURDIR)
+
+# Where cluster-up leaves the administrator's kubeconfig, and a kubectl.
+LOCAL_KUBECONFIG := /var/lib/memcached-operator-cluster/kubeconfig
+LOCAL_KUBECTL := /var/lib/memcached-operator-cluster/bin/kubectl
+
+.PHONY: cluster-deploy
+cluster-deploy: ## Bring it up with the operator of this tree deployed
+	$(MAKE) cluster-up
+	$(MAKE) images
+	$(MAKE) cluster-load
+	KUBECONFIG=$(LOCAL_KUBECONFIG) $(MAKE) deploy MEMCACHED_IMG=$(DEBIAN_MEMCACHED_IMG) KUBECTL=$(LOCAL_KUBECTL)
+	@# The tag stays, the image behind it may be another one.
+	$(LOCAL_KUBECTL) --kubeconfig=$(LOCAL_KUBECONFIG) -n memcached-operator-system rollout restart deployment
+	$(LOCAL_KUBECTL) --kubeconfig=$(LOCAL_KUBECONFIG) -n memcached-operator-system rollout status deployment --timeout=120s
+
+##@ Deploy (to the cluster in KUBECONFIG)
+
+.PHONY: install
+install: manifests $(KUSTOMIZE) ## Install the CRD
+	$(KUSTOMIZE) build config/crd | $(KUBECTL) apply --server-side -f -
+
+.PHONY: uninstall
+uninstall: $(KUSTOMIZE) ## Remove the CRD, and every Memcached with it
+	$(KUSTOMIZE) build config/crd | $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: run
+run: build ## Run the manager here, against the cluster in KUBECONFIG
+	OPERATOR_IMAGE=$(IMG) MEMCACHED_IMAGE=$(or $(MEMCACHED_IMG),docker.io/library/memcached:1.6) \
+	  $(BIN)/manager --log-format=console --metrics-bind-address=0
+
+.PHONY: deploy
+deploy: manifests $(KUSTOMIZE) ## Deploy the operator: IMG=…, MEMCACHED_IMG=…
+	hack/overlay.sh bin/deploy $(IMG) $(MEMCACHED_IMG)
+	$(KUSTOMIZE) build bin/deploy | $(KUBECTL) apply --server-side -f -
+	$(KUBECTL) -n memcached-operator-system rollout status deployment/memcached-operator-controller-manager --timeout=120s
+
+# How long the running operator may take to let go of everything.
+UNDEPLOY_WAIT ?= 60s
+
+.PHONY: undeploy
+undeploy: $(KUSTOMIZE) ## Remove the operator and every Memcached; claims stay, no finalizer does
+	hack/overlay.sh bin/deploy $(IMG) $(MEMCACHED_IMG)
+	KUBECTL=$(KUBECTL) UNDEPLOY_WAIT=$(UNDEPLOY_WAIT) hack/undeploy.sh bin/deploy
+
+.PHONY: build-installer
+build-installer: manifests $(KUSTOMIZE) ## Write dist/install.yaml: all of it in one file
+	hack/overlay.sh bin/deploy $(IMG) $(MEMCACHED_IMG)
+	mkdir -p dist
+	$(KUSTOMIZE) build bin/deploy >dist/install.yaml

@@ -1,0 +1,193 @@
+// Package apitest builds API objects for tests.
+package apitest
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// MemcachedBuilder builds a Memcached.
+type MemcachedBuilder struct{ object cachev1alpha1.Memcached }
+
+// MakeMemcached begins with what the well-known sample has: a size and a port.
+func MakeMemcached(name string) *MemcachedBuilder {
+	b := &MemcachedBuilder{}
+	b.object.Name = name
+	b.object.Spec.Size = ptr.To[int32](3)
+	b.object.Spec.ContainerPort = 11211
+	return b
+}
+
+// Defaulted adds what the API server would: for tests without one.
+func (b *MemcachedBuilder) Defaulted() *MemcachedBuilder {
+	b.object.UID = types.UID("uid-of-" + b.object.Name)
+	s := &b.object.Spec
+	if s.Memory == nil {
+		s.Memory = ptr.To(resource.MustParse("64Mi"))
+	}
+	if s.Routing.Client == "" {
+		s.Routing.Client = "libmemcached-ketama-weighted"
+	}
+	s.Drain.BackoffLimit = ptr.To(ptr.Deref(s.Drain.BackoffLimit, 6))
+	s.Drain.ActiveDeadlineSeconds = ptr.To(ptr.Deref(s.Drain.ActiveDeadlineSeconds, 3600))
+	s.Drain.Parallelism = max(s.Drain.Parallelism, 1)
+	if s.Drain.Policy == "" {
+		s.Drain.Policy = cachev1alpha1.PolicyDrain
+	}
+	if s.Drain.WhenDeleted == "" {
+		s.Drain.WhenDeleted = cachev1alpha1.DeletionRetain
+	}
+	if s.Drain.Reader == "" {
+		s.Drain.Reader = cachev1alpha1.ReaderAuto
+	}
+	return b
+}
+
+// Namespace of the object.
+func (b *MemcachedBuilder) Namespace(name string) *MemcachedBuilder {
+	b.object.Namespace = name
+	return b
+}
+
+// Size wanted.
+func (b *MemcachedBuilder) Size(n int32) *MemcachedBuilder {
+	b.object.Spec.Size = ptr.To(n)
+	return b
+}
+
+// Reader of released volumes.
+func (b *MemcachedBuilder) Reader(r cachev1alpha1.DrainReader) *MemcachedBuilder {
+	b.object.Spec.Drain.Reader = r
+	return b
+}
+
+// Memory is the room for items.
+func (b *MemcachedBuilder) Memory(quantity string) *MemcachedBuilder {
+	b.object.Spec.Memory = ptr.To(resource.MustParse(quantity))
+	return b
+}
+
+// Storage gives each member a volume of that size.
+func (b *MemcachedBuilder) Storage(size string) *MemcachedBuilder {
+	b.object.Spec.Storage = &cachev1alpha1.StorageSpec{Size: resource.MustParse(size)}
+	return b
+}
+
+// Policy for the volume of a member that leaves.
+func (b *MemcachedBuilder) Policy(p cachev1alpha1.DrainPolicy) *MemcachedBuilder {
+	b.object.Spec.Drain.Policy = p
+	return b
+}
+
+// WhenDeleted is the policy for the claims of a Memcached that is deleted.
+func (b *MemcachedBuilder) WhenDeleted(p cachev1alpha1.DeletionPolicy) *MemcachedBuilder {
+	b.object.Spec.Drain.WhenDeleted = p
+	return b
+}
+
+// Parallelism of the drains.
+func (b *MemcachedBuilder) Parallelism(n int32) *MemcachedBuilder {
+	b.object.Spec.Drain.Parallelism = n
+	return b
+}
+
+// ExtraArgs of memcached.
+func (b *MemcachedBuilder) ExtraArgs(args ...string) *MemcachedBuilder {
+	b.object.Spec.ExtraArgs = args
+	return b
+}
+
+// With changes whatever has no method of its own.
+func (b *MemcachedBuilder) With(change func(*cachev1alpha1.MemcachedSpec)) *MemcachedBuilder {
+	change(&b.object.Spec)
+	return b
+}
+
+// EveryField sets all that a person can set on pods: each is a chance for what
+// is applied to differ from what the API server reports as applied.
+func (b *MemcachedBuilder) EveryField() *MemcachedBuilder {
+	s := &b.object.Spec
+	s.Image = "registry.example.com/memcached:1.6"
+	s.MaxItemSize = ptr.To(resource.MustParse("2048Ki"))
+	s.Threads, s.MaxConnections = ptr.To[int32](2), ptr.To[int32](2048)
+	s.ExtraArgs = []string{"-v", "-o", "modern"}
+	s.Resources = corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.1"), corev1.ResourceMemory: resource.MustParse("1024Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m"), corev1.ResourceMemory: resource.MustParse("2048Mi")},
+	}
+	s.Drain.Resources = corev1.ResourceRequirements{
+		Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("0.5Gi")},
+	}
+	s.Drain.Reader = cachev1alpha1.ReaderWarmFile
+	s.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](100000), BytesPerSecond: ptr.To(resource.MustParse("0.5Gi"))}
+	s.Drain.SkipExpiringWithin = &metav1.Duration{Duration: 90 * time.Second}
+	s.Template = everyTemplateField()
+	s.PodDisruptionBudget.MaxUnavailable = ptr.To(intstr.FromString("34%"))
+	peer := networkingv1.NetworkPolicyPeer{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "shop"}},
+		PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"b", "a"}},
+		}},
+	}
+	block := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}}}
+	s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{
+		Clients: []networkingv1.NetworkPolicyPeer{peer, block}, Monitoring: []networkingv1.NetworkPolicyPeer{peer},
+	}
+	s.Exporter = &cachev1alpha1.ExporterSpec{
+		Image: "registry.example.com/exporter:1", Port: 9151,
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.01")}},
+	}
+	return b
+}
+
+func everyTemplateField() cachev1alpha1.PodTemplate {
+	selector := &metav1.LabelSelector{
+		MatchLabels:      map[string]string{"team": "shop"},
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpIn, Values: []string{"b", "a"}}},
+	}
+	term := corev1.PodAffinityTerm{LabelSelector: selector, TopologyKey: "topology.kubernetes.io/zone"}
+	return cachev1alpha1.PodTemplate{
+		Labels:       map[string]string{"team": "shop"},
+		Annotations:  map[string]string{"example.com/note": "kept"},
+		NodeSelector: map[string]string{"kubernetes.io/os": "linux"},
+		Affinity: &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "disk", Operator: corev1.NodeSelectorOpExists}},
+				}}},
+			},
+			PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}},
+			PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+				{Weight: 7, PodAffinityTerm: term},
+			}},
+		},
+		Tolerations: []corev1.Toleration{
+			{Key: "dedicated", Value: "cache", Effect: corev1.TaintEffectNoSchedule},
+			{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](60)},
+		},
+		TopologySpreadConstraints: []corev1.TopologySpreadConstraint{
+			{MaxSkew: 1, TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: selector},
+			{MaxSkew: 2, TopologyKey: "kubernetes.io/hostname", WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: selector},
+		},
+		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}, {Name: "another"}},
+
+		Spread:                        cachev1alpha1.SpreadHard,
+		TerminationGracePeriodSeconds: ptr.To[int64](77),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](2000), FSGroup: ptr.To[int64](2000), SupplementalGroups: []int64{3, 2},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+	}
+}
+
+// Obj returns what was built; the builder may go on.
+func (b *MemcachedBuilder) Obj() *cachev1alpha1.Memcached { return b.object.DeepCopy() }

@@ -1,0 +1,93 @@
+package v1alpha1
+
+// Condition types. Each always has a value.
+const (
+	// ConditionAvailable: every wanted member is ready.
+	ConditionAvailable = "Available"
+	// ConditionProgressing: the cluster is on its way to what the spec wants.
+	ConditionProgressing = "Progressing"
+	// ConditionDegraded: something needs a person.
+	ConditionDegraded = "Degraded"
+	// ConditionDraining: volumes are on their way out.
+	ConditionDraining = "Draining"
+	// ConditionRoutingStable: when members leave, clients look elsewhere for the
+	// keys of those members only.
+	ConditionRoutingStable = "RoutingStable"
+	// ConditionMonitored: the Prometheus operator is told of the exporters.
+	ConditionMonitored = "Monitored"
+)
+
+// Reasons of conditions. docs/runbook.md has a section on each.
+const (
+	// ReasonReady: every wanted member is ready.
+	ReasonReady = "Ready"
+	// ReasonMembersNotReady: some wanted member is not ready.
+	ReasonMembersNotReady = "MembersNotReady"
+	// ReasonHibernated: size is 0; the volumes wait for the members' return.
+	ReasonHibernated = "Hibernated"
+	// ReasonScaledToZero: size is 0 and there is no storage.
+	ReasonScaledToZero = "ScaledToZero"
+	// ReasonScaling: members come or go.
+	ReasonScaling = "Scaling"
+	// ReasonRolling: members are being replaced, one at a time.
+	ReasonRolling = "Rolling"
+	// ReasonWaitingForDrain: the size changes when the drains have ended.
+	ReasonWaitingForDrain = "WaitingForDrain"
+	// ReasonBlockedByVolume: a member can't return while a volume that it left
+	// earlier is still there (a failed, held or retained one).
+	ReasonBlockedByVolume = "BlockedByVolume"
+	// ReasonAsWanted: nothing is left to do.
+	ReasonAsWanted = "AsWanted"
+	// ReasonDraining: volumes are being drained.
+	ReasonDraining = "Draining"
+	// ReasonNothingToDrain: no volume is on its way out.
+	ReasonNothingToDrain = "NothingToDrain"
+	// ReasonDrainFailed: a drain failed; the claim is kept.
+	ReasonDrainFailed = "DrainFailed"
+	// ReasonDrainHeld: a person holds a drain by annotation.
+	ReasonDrainHeld = "DrainHeld"
+	// ReasonClaimDeleted: a claim of a member that stays, or one that was not
+	// drained, was deleted by somebody else; the finalizer holds it.
+	ReasonClaimDeleted = "ClaimDeleted"
+	// ReasonReconcileError: the API server refused or did not answer.
+	ReasonReconcileError = "ReconcileError"
+	// ReasonInvalidSpec: the API server refuses what the spec asks for.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonNameTaken: a Service, StatefulSet or Deployment of the cluster's name
+	// is there, and it is somebody else's.
+	ReasonNameTaken = "NameTaken"
+	// ReasonHealthy: nothing needs a person.
+	ReasonHealthy = "Healthy"
+	// ReasonConsistent: the clients' distribution is consistent for this size.
+	ReasonConsistent = "Consistent"
+	// ReasonOtherKeysMove: a scale-down changes where clients look for keys of
+	// members that stay.
+	ReasonOtherKeysMove = "OtherKeysMove"
+	// ReasonNoStorage: members have no volumes, so nothing is drained.
+	ReasonNoStorage = "NoStorage"
+	// ReasonServiceMonitorApplied: a ServiceMonitor selects the exporters.
+	ReasonServiceMonitorApplied = "ServiceMonitorApplied"
+	// ReasonServiceMonitorUnknown: the cluster doesn't have the kind
+	// ServiceMonitor, which the spec asks for.
+	ReasonServiceMonitorUnknown = "ServiceMonitorUnknown"
+	// ReasonNotRequested: the spec asks for no ServiceMonitor.
+	ReasonNotRequested = "NotRequested"
+	// ReasonDeleting: the Memcached is being deleted.
+	ReasonDeleting = "Deleting"
+)
+
+// Reasons of drains that wait, are held or failed (DrainStatus.Reason). Those
+// of a drainer that failed come from its receipt.
+const (
+	ReasonPodPresent     = "PodPresent"     // the member's pod is not gone yet
+	ReasonInTurn         = "InTurn"         // others are drained first
+	ReasonHibernating    = "Hibernating"    // no member is there to take items
+	ReasonHeld           = "Held"           // annotation cache.example.com/drain=hold
+	ReasonReceiptInvalid = "ReceiptInvalid" // the receipt doesn't add up, or is missing
+	ReasonJobFailed      = "JobFailed"      // the Job gave up without a receipt
+	ReasonRetrying       = "Retrying"       // the last drainer failed, the Job starts the next one
+
+	// ReasonSurvivorUnreachable: the drainer waits for a member that stays, or gave
+	// up waiting.
+	ReasonSurvivorUnreachable = "SurvivorUnreachable"
+)

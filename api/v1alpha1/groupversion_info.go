@@ -1,0 +1,25 @@
+// Package v1alpha1 is the API of the memcached operator: the Memcached type,
+// the reasons of its conditions, and the keys that the operator puts on the
+// objects it manages.
+//
+// +kubebuilder:object:generate=true
+// +groupName=cache.example.com
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion of this package's types.
+var GroupVersion = schema.GroupVersion{Group: "cache.example.com", Version: "v1alpha1"}
+
+var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &Memcached{}, &MemcachedList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+})
+
+// AddToScheme registers the types of this package.
+var AddToScheme = schemeBuilder.AddToScheme

@@ -1,0 +1,59 @@
+package v1alpha1
+
+// Labels on every object that the operator manages. Pods, claims and Jobs are
+// cached by LabelManagedBy only, and mapped to their cluster by LabelInstance.
+const (
+	LabelName      = "app.kubernetes.io/name"
+	LabelInstance  = "app.kubernetes.io/instance"
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	LabelComponent = "app.kubernetes.io/component"
+
+	// AppName is LabelName's value.
+	AppName = "memcached"
+	// ManagedBy is LabelManagedBy's value, and the operator's field owner.
+	ManagedBy = "memcached-operator"
+	// ComponentMember and ComponentDrainer are LabelComponent's values.
+	ComponentMember  = "member"
+	ComponentDrainer = "drainer"
+)
+
+const (
+	// ClusterFinalizer lets the operator stop drains and let go of the claims
+	// before a deleted Memcached disappears.
+	ClusterFinalizer = "cache.example.com/cluster"
+	// ClaimFinalizer holds a member's claim, from its birth, until a receipt
+	// proves that nothing on its volume would be lost.
+	ClaimFinalizer = "cache.example.com/drain"
+)
+
+// Annotations on claims.
+const (
+	// AnnotationReleased is the time (RFC 3339) at which the member left while
+	// others stayed. From then on its values may be old: the volume never comes
+	// back as a member's.
+	AnnotationReleased = "cache.example.com/released"
+	// AnnotationReceipt is the receipt of the drain (package contract, JSON).
+	AnnotationReceipt = "cache.example.com/receipt"
+	// AnnotationDrain is set by a person: DrainSkip, DrainRetry or DrainHold.
+	AnnotationDrain = "cache.example.com/drain"
+)
+
+// Values of AnnotationDrain.
+const (
+	// DrainSkip lets the claim go without a drain: its items are given up.
+	DrainSkip = "skip"
+	// DrainRetry starts a failed drain once more; the operator removes the
+	// annotation when it has done so.
+	DrainRetry = "retry"
+	// DrainHold starts no drain until the annotation is removed.
+	DrainHold = "hold"
+)
+
+// Annotations on drain Jobs.
+const (
+	// AnnotationClaimUID is the UID of the claim that the Job drains.
+	AnnotationClaimUID = "cache.example.com/claim-uid"
+	// AnnotationSurvivors is the number of members that the Job drains into:
+	// the ordinals below it.
+	AnnotationSurvivors = "cache.example.com/survivors"
+)

@@ -1,0 +1,648 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// MemcachedSpec is what a person wants of a cluster.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage)",message="storage can't be added to or removed from a cluster: create another cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || quantity(string(self.storage.size)).isGreaterThan(quantity(string(self.memory)))",message="storage.size must be larger than memory: the volume holds a file of that size, and what describes it"
+// +kubebuilder:validation:XValidation:rule="quantity(string(self.memory)).isInteger() && quantity(string(self.memory)).asInteger() >= 8388608 && quantity(string(self.memory)).asInteger() % 1048576 == 0",message="memory must be a whole number of MiB, 8Mi at least: memcached takes its -m in MiB"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || (quantity(string(self.maxItemSize)).isInteger() && quantity(string(self.maxItemSize)).asInteger() >= 1024 && quantity(string(self.maxItemSize)).asInteger() * 2 <= quantity(string(self.memory)).asInteger())",message="maxItemSize must be a whole number of bytes, 1Ki at least, and at most half of memory"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.matches('^(-[vkMrLACFX]*[SYZB]|--(enable-sasl|auth-file|enable-ssl|protocol)(=|$))'))",message="extraArgs: SASL (-S), authentication (-Y), TLS (-Z) and another protocol (-B) can't be combined with storage: the drainer, which moves the items of members that leave, speaks memcached's plain text"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.contains('ext_path'))",message="extraArgs: ext_path (extstore) can't be combined with storage: memcached never restarts warm with it"
+// +kubebuilder:validation:XValidation:rule="!has(self.exporter) || self.exporter.port != self.containerPort",message="exporter.port must not be containerPort: memcached listens there"
+type MemcachedSpec struct {
+	// size is the number of members wanted, from 0 to 512. Defaults to 1.
+	// 0 hibernates a cluster that has storage: its members stop, their volumes
+	// stay, nothing drains, and scaling up resumes with the cache warm.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=512
+	Size *int32 `json:"size,omitempty"`
+
+	// containerPort is the TCP port that memcached listens on, from 1 to 65535.
+	// Defaults to 11211.
+	// +optional
+	// +kubebuilder:default=11211
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	ContainerPort int32 `json:"containerPort,omitempty"`
+
+	// image is the memcached image, with memcached 1.6 or later on its PATH; it
+	// needs no shell. A change replaces the members. Defaults to the operator's
+	// MEMCACHED_IMAGE.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image,omitempty"`
+
+	// memory is each member's room for items (memcached's -m), in whole MiB.
+	// Defaults to 64Mi; 8Mi at least. With storage, it must be smaller than
+	// storage.size. The container needs more: see resources.
+	// +optional
+	// +kubebuilder:default="64Mi"
+	Memory *resource.Quantity `json:"memory,omitempty"`
+
+	// maxItemSize is the largest item (memcached's -I), in bytes: key, value and
+	// header. Defaults to memcached's own, 1Mi; from 1Ki to half of memory.
+	// +optional
+	MaxItemSize *resource.Quantity `json:"maxItemSize,omitempty"`
+
+	// threads is the number of memcached's worker threads (-t), from 1 to 128.
+	// Defaults to memcached's own, 4.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=128
+	Threads *int32 `json:"threads,omitempty"`
+
+	// maxConnections is each member's limit of simultaneous connections (-c), from
+	// 16 to 1000000. Further ones are refused. Defaults to memcached's own, 1024.
+	// +optional
+	// +kubebuilder:validation:Minimum=16
+	// +kubebuilder:validation:Maximum=1000000
+	MaxConnections *int32 `json:"maxConnections,omitempty"`
+
+	// extraArgs are further arguments of memcached, at most 32 of 256 characters.
+	// Flags that the operator sets itself are refused; with storage also SASL, TLS
+	// and extstore, which the drainer can't handle. Defaults to none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.matches('^-[vkMrLACSFXZ]*[empIctlUsadPuhiV]'))",message="extraArgs must not hold a flag that the operator sets itself or that would end memcached at once: -e -m -p -I -c -t -l -U -s -a -d -P -u -h -i -V, or their long forms, abbreviated ones, too; use memory, containerPort, maxItemSize, threads and maxConnections"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.startsWith('--') || ['--memory-file', '--memory-limit', '--port', '--udp-port', '--max-item-size', '--threads', '--conn-limit', '--listen', '--unix-socket', '--unix-mask', '--daemon', '--pidfile', '--user', '--help', '--license', '--version'].all(f, !f.startsWith(a.split('=')[0])))",message="extraArgs must not hold a flag that the operator sets itself or that would end memcached at once: -e -m -p -I -c -t -l -U -s -a -d -P -u -h -i -V, or their long forms, abbreviated ones, too; use memory, containerPort, maxItemSize, threads and maxConnections"
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || !self[size(self) - 1].matches('^(-[vkMrLACSFXZ]*[fnDRbBoNY]|--(factor|slab-min-size|max-reqs-per-event|listen-backlog|protocol|extended|auth-file|napi-ids))$')",message="extraArgs ends with a flag that lacks its value"
+	ExtraArgs []string `json:"extraArgs,omitempty"`
+
+	// resources of the memcached container. Defaults to requests of 50m CPU and
+	// 1.1 times memory and 32Mi (for the hash table, connections and the
+	// supervisor), without limits. A memory limit below that gets members killed.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// template is what else a person sets on the members' pods. A change replaces
+	// the members.
+	// +optional
+	Template PodTemplate `json:"template,omitempty"`
+
+	// storage gives each member a volume, on which it keeps its cache over
+	// restarts. Absent, the cluster is a Deployment. It can't be added or
+	// removed later.
+	// +optional
+	Storage *StorageSpec `json:"storage,omitempty"`
+
+	// routing says which client the applications use, so that a drain puts each
+	// item on the member where they will look for it.
+	// +optional
+	// +kubebuilder:default={}
+	Routing RoutingSpec `json:"routing,omitempty"`
+
+	// drain says what becomes of the items of a member that leaves.
+	// +optional
+	// +kubebuilder:default={}
+	Drain DrainSpec `json:"drain,omitempty"`
+
+	// podDisruptionBudget bounds how many members a node drain, or whoever else
+	// evicts pods, may take away at once. Defaults to one, for clusters of more
+	// than one member.
+	// +optional
+	PodDisruptionBudget PodDisruptionBudgetSpec `json:"podDisruptionBudget,omitempty"`
+
+	// networkPolicy closes the members to everybody but those that it names, and
+	// the cluster's own drainers. Absent, there is none.
+	// +optional
+	NetworkPolicy *NetworkPolicySpec `json:"networkPolicy,omitempty"`
+
+	// exporter runs a Prometheus exporter beside memcached in each member. Absent,
+	// there is none.
+	// +optional
+	Exporter *ExporterSpec `json:"exporter,omitempty"`
+}
+
+// Spread is how the members are spread over the nodes.
+//
+// +kubebuilder:validation:Enum=Soft;Hard;Off
+type Spread string
+
+// The ways to spread.
+const (
+	// SpreadSoft prefers nodes with fewer members.
+	SpreadSoft Spread = "Soft"
+	// SpreadHard lets a member wait rather than start on a node that has more
+	// members than another.
+	SpreadHard Spread = "Hard"
+	// SpreadOff leaves it to the scheduler.
+	SpreadOff Spread = "Off"
+)
+
+// PodDisruptionBudgetSpec bounds voluntary disruptions.
+type PodDisruptionBudgetSpec struct {
+	// enabled: make one, for clusters of more than one member. Defaults to true;
+	// set it to false if the pods have a budget of yours, since a pod with two
+	// can't be evicted at all.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// maxUnavailable is how many members, or which share of them, may be away.
+	// Defaults to 1.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="podDisruptionBudget.maxUnavailable must be a number of members, 1 at least, or a share from 1% to 100%"
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+}
+
+// NetworkPolicySpec says who may reach the members.
+type NetworkPolicySpec struct {
+	// clients may reach memcached's port: the applications. Nobody may where none
+	// is given, but the cluster's drainers.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Clients []networkingv1.NetworkPolicyPeer `json:"clients,omitempty"`
+	// monitoring may reach the exporter's port: Prometheus. Nobody may where none
+	// is given.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Monitoring []networkingv1.NetworkPolicyPeer `json:"monitoring,omitempty"`
+}
+
+// ExporterSpec is a Prometheus exporter for memcached.
+type ExporterSpec struct {
+	// image of the exporter; one that takes the arguments of Prometheus' own
+	// memcached_exporter. Defaults to the operator's EXPORTER_IMAGE.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image,omitempty"`
+	// port of the metrics. Defaults to 9150.
+	// +optional
+	// +kubebuilder:default=9150
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+	// resources of the exporter. Defaults to requests of 10m CPU and 32Mi.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+	// serviceMonitor tells the Prometheus operator to scrape the exporters.
+	// Where the cluster doesn't know the kind, the condition Monitored says so.
+	// Absent, there is none.
+	// +optional
+	ServiceMonitor *ServiceMonitorSpec `json:"serviceMonitor,omitempty"`
+}
+
+// ServiceMonitorSpec is what a Prometheus looks for.
+type ServiceMonitorSpec struct {
+	// labels that your Prometheus selects ServiceMonitors by; the operator's own
+	// win.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// interval of the scrapes, such as 30s. Defaults to Prometheus' own.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	Interval string `json:"interval,omitempty"`
+}
+
+// PodTemplate is what a person may set on the members' pods.
+type PodTemplate struct {
+	// labels are added to the pods. Where the operator sets the same key, its value
+	// wins.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations are added to the pods.
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// nodeSelector of the pods, and of the drainers of their volumes. Defaults to
+	// any node.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// affinity of the pods; not of the drainers, which follow their volume.
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+	// tolerations of the pods, and of the drainers of their volumes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// spread of the members over the nodes: Soft (the default) prefers nodes with
+	// fewer members; Hard lets a member wait rather than start where more members
+	// are than elsewhere; Off leaves it to the scheduler. It is not looked at where
+	// topologySpreadConstraints are given.
+	// +optional
+	Spread Spread `json:"spread,omitempty"`
+	// topologySpreadConstraints of the pods, in place of spread. One without a
+	// labelSelector counts the members of this cluster.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+	// priorityClassName of the pods and of the drainers. The class must exist.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+	// imagePullSecrets of the pods and of the drainers, in the same namespace.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+	// serviceAccountName of the pods. Its token is not mounted: memcached needs
+	// none. Defaults to the namespace's default account.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+	// schedulerName of the pods. Defaults to the cluster's default scheduler.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	SchedulerName string `json:"schedulerName,omitempty"`
+	// runtimeClassName of the pods. Defaults to the nodes' own runtime.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
+	// terminationGracePeriodSeconds is how long a member may take to save its
+	// cache when it is told to stop, in seconds. Defaults, with storage, to 30 and
+	// one for each 16Mi of memory; without, to the cluster's own, 30. A member that
+	// is killed before its save has ended is drained, or starts again, all the
+	// same: from what its volume holds.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
+	// securityContext of the pods and of the drainers, in place of the operator's:
+	// user, group and fsGroup 11211, not root, the runtime's default seccomp
+	// profile. A drainer reads the files of a member, so both run as this user.
+	// +optional
+	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
+}
+
+// StorageSpec is the volume of each member.
+//
+// +kubebuilder:validation:XValidation:rule="quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) == 0",message="storage.size can't be changed: create another cluster"
+// +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storage.storageClassName can't be changed: create another cluster"
+type StorageSpec struct {
+	// size of each member's volume, in bytes; larger than memory, as the volume
+	// holds a file of that size and what describes it. Can't be changed.
+	Size resource.Quantity `json:"size"`
+	// storageClassName of the volumes. Defaults to the cluster's default class.
+	// Can't be changed.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	StorageClassName *string `json:"storageClassName,omitempty"`
+}
+
+// Client names a way in which clients choose a key's server (package
+// drainer/routing).
+//
+// +kubebuilder:validation:Enum=dalli;dskit;evcache;gomemcache;libmemcached;libmemcached-ketama;libmemcached-ketama-weighted;mcrouter;memcached-proxy;memjs;pymemcache;pymemcache-bytes;python-memcached;spymemcached;spymemcached-ketama;spymemcached-ketama-names;twemproxy
+type Client string
+
+// RoutingSpec says where the applications look for a key.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.keyPrefix) || self.client.startsWith('libmemcached') || self.client.startsWith('pymemcache')",message="routing.keyPrefix is for libmemcached and pymemcache, which hash a key without its prefix; every other client hashes the prefix too: leave it out"
+type RoutingSpec struct {
+	// client is the applications' memcached client and its distribution;
+	// docs/clients.md says which one a line of code stands for. Defaults to
+	// libmemcached-ketama-weighted (pylibmc's ketama_weighted, php's
+	// OPT_LIBKETAMA_COMPATIBLE).
+	// +optional
+	// +kubebuilder:default=libmemcached-ketama-weighted
+	Client Client `json:"client,omitempty"`
+
+	// keyPrefix is what the client writes before each key without hashing it:
+	// libmemcached's and php's PREFIX_KEY, pymemcache's key_prefix. A key that
+	// starts otherwise is hashed whole. Defaults to none.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=200
+	// +kubebuilder:validation:Pattern=`^[!-~]+$`
+	KeyPrefix string `json:"keyPrefix,omitempty"`
+
+	// serverName is how the clients' configuration calls a member, with
+	// {ordinal} in the place of its number: cache-{ordinal}.cache, a name in the
+	// cluster's domain, an alias. With a port, where the clients' isn't
+	// containerPort. Defaults to the names in status.servers; clients that hash
+	// no names don't mind.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]*\{ordinal\}[A-Za-z0-9._-]*(:[0-9]+)?$`
+	ServerName string `json:"serverName,omitempty"`
+}
+
+// DrainPolicy says what becomes of the volume of a member that leaves.
+//
+// +kubebuilder:validation:Enum=Drain;Retain;Delete
+type DrainPolicy string
+
+// The drain policies.
+const (
+	// PolicyDrain moves the items to the members that stay, then lets claim and
+	// volume go.
+	PolicyDrain DrainPolicy = "Drain"
+	// PolicyRetain keeps the claim as it is.
+	PolicyRetain DrainPolicy = "Retain"
+	// PolicyDelete deletes the claim with its items.
+	PolicyDelete DrainPolicy = "Delete"
+)
+
+// DeletionPolicy says what becomes of the claims when the Memcached is deleted.
+//
+// +kubebuilder:validation:Enum=Retain;Delete
+type DeletionPolicy string
+
+// The deletion policies.
+const (
+	// DeletionRetain keeps the claims; a cluster of the same name resumes warm.
+	DeletionRetain DeletionPolicy = "Retain"
+	// DeletionDelete deletes the claims with the cluster.
+	DeletionDelete DeletionPolicy = "Delete"
+)
+
+// DrainSpec says what becomes of the items of a member that leaves.
+type DrainSpec struct {
+	// policy for the volume of a member that leaves in a scale-down: Drain (the
+	// default) moves its items to the members that stay, and only then lets
+	// claim and volume go; Retain keeps the claim; Delete gives the items up.
+	// +optional
+	// +kubebuilder:default=Drain
+	Policy DrainPolicy `json:"policy,omitempty"`
+	// whenDeleted is the policy for all claims when the Memcached is deleted:
+	// Retain (the default), so that a cluster of the same name resumes warm, or
+	// Delete.
+	// +optional
+	// +kubebuilder:default=Retain
+	WhenDeleted DeletionPolicy `json:"whenDeleted,omitempty"`
+	// parallelism is how many volumes are drained at once, from 1 to 64. More of
+	// them finish sooner, and load the members that stay more. Defaults to 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	Parallelism int32 `json:"parallelism,omitempty"`
+	// backoffLimit is how often a drainer that died is started again before the
+	// drain counts as failed, from 0 to 100; one that was evicted doesn't count.
+	// Defaults to 6.
+	// +optional
+	// +kubebuilder:default=6
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
+	// activeDeadlineSeconds bounds one drain, its retries included, in seconds; 30
+	// at least. Defaults to 3600. A drain that exceeds it has failed; nothing is
+	// lost, and it can be retried.
+	// +optional
+	// +kubebuilder:default=3600
+	// +kubebuilder:validation:Minimum=30
+	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
+	// resources of the drainer. Defaults to requests of 100m CPU and 64Mi memory,
+	// without limits.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+	// reader of the released volume: WarmFile reads memcached's file directly;
+	// Restart starts the member's memcached on a copy of it, in the drainer's
+	// scratch space, and needs a file that was saved; Auto (the default) is
+	// WarmFile, and Restart where WarmFile doesn't know the file's layout.
+	// +optional
+	// +kubebuilder:default=Auto
+	Reader DrainReader `json:"reader,omitempty"`
+	// rateLimit slows a drain down, so that the members that stay can serve
+	// their clients meanwhile. Defaults to none: as fast as they take the items.
+	// +optional
+	RateLimit *RateLimit `json:"rateLimit,omitempty"`
+	// skipExpiringWithin leaves out items that expire within this time, such as
+	// 30s; they count as expired. Defaults to 0s, 720h at most.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="drain.skipExpiringWithin must be from 0s to 720h"
+	SkipExpiringWithin *metav1.Duration `json:"skipExpiringWithin,omitempty"`
+}
+
+// DrainReader is how the items are read off a released volume.
+//
+// +kubebuilder:validation:Enum=Auto;WarmFile;Restart
+type DrainReader string
+
+// The readers.
+const (
+	// ReaderAuto is WarmFile, and Restart for a layout that it doesn't know.
+	ReaderAuto DrainReader = "Auto"
+	// ReaderWarmFile reads memcached's file.
+	ReaderWarmFile DrainReader = "WarmFile"
+	// ReaderRestart asks a memcached that is started on a copy of the file.
+	ReaderRestart DrainReader = "Restart"
+)
+
+// RateLimit of one drain, over all members that it adds to; where both are
+// set, both hold.
+type RateLimit struct {
+	// itemsPerSecond that are added. Defaults to no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ItemsPerSecond *int64 `json:"itemsPerSecond,omitempty"`
+	// bytesPerSecond of keys and values that are added, such as 20Mi. Defaults
+	// to no limit.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isInteger() && quantity(string(self)).asInteger() >= 1024",message="drain.rateLimit.bytesPerSecond must be a whole number of bytes, 1Ki at least"
+	BytesPerSecond *resource.Quantity `json:"bytesPerSecond,omitempty"`
+}
+
+// Phase is a word for the state of a cluster.
+type Phase string
+
+// The phases of a cluster.
+const (
+	PhasePending    Phase = "Pending"    // members are being created for the first time
+	PhaseScaling    Phase = "Scaling"    // members come or go
+	PhaseDraining   Phase = "Draining"   // items of members that left are being moved
+	PhaseRunning    Phase = "Running"    // as wanted
+	PhaseHibernated Phase = "Hibernated" // size 0: volumes wait for the members' return
+	PhaseDegraded   Phase = "Degraded"   // something needs a person; see the condition
+	PhaseDeleting   Phase = "Deleting"
+)
+
+// MemcachedStatus is what the operator saw.
+type MemcachedStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// phase is a word for the state of the cluster; conditions say more.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+	// size is the number of members that exist.
+	// +optional
+	Size int32 `json:"size"`
+	// readySize is the number of members that are ready.
+	// +optional
+	ReadySize int32 `json:"readySize"`
+	// selector of the members' pods, for the scale subresource.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+	// servers is the list for the clients, in ring order, as host:port. The
+	// ConfigMap NAME-servers has the same.
+	// +optional
+	// +listType=atomic
+	Servers []string `json:"servers,omitempty"`
+	// nodes are the names of the members' pods, sorted.
+	// +optional
+	// +listType=atomic
+	Nodes []string `json:"nodes,omitempty"`
+	// draining is the number of volumes on their way out.
+	// +optional
+	Draining int32 `json:"draining,omitempty"`
+	// progress of the drains as one line, for the column.
+	// +optional
+	Progress string `json:"progress,omitempty"`
+	// drains has an entry for each claim on its way out, highest ordinal first.
+	// +optional
+	// +listType=map
+	// +listMapKey=claim
+	Drains []DrainStatus `json:"drains,omitempty"`
+	// lastDrains are the last five drains that ended, newest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	LastDrains []DrainReceipt `json:"lastDrains,omitempty"`
+	// conditions: Available, Progressing, Degraded, Draining.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// DrainPhase is a word for the state of one drain.
+type DrainPhase string
+
+// The phases of a drain, in order; Held and Failed need a person.
+const (
+	DrainWaiting   DrainPhase = "Waiting"   // for the pod to go, or for its turn
+	DrainStarting  DrainPhase = "Starting"  // the Job's pod is not running yet
+	DrainMoving    DrainPhase = "Moving"    // the drainer is at work
+	DrainReleasing DrainPhase = "Releasing" // the receipt is in; claim and volume go
+	DrainHeld      DrainPhase = "Held"      // by the annotation
+	DrainFailed    DrainPhase = "Failed"    // the claim is kept
+)
+
+// DrainStatus is a claim on its way out.
+type DrainStatus struct {
+	// claim is the name of the claim.
+	Claim string `json:"claim"`
+	// ordinal of the member that left.
+	Ordinal int32 `json:"ordinal"`
+	// phase of the drain.
+	Phase DrainPhase `json:"phase"`
+	// since when it is in this phase, for this reason: since when it waits.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// itemsDone is the number of items that have an outcome.
+	// +optional
+	ItemsDone int64 `json:"itemsDone,omitempty"`
+	// itemsTotal is the number of items that the volume is expected to hold; after
+	// a crash an estimate.
+	// +optional
+	ItemsTotal int64 `json:"itemsTotal,omitempty"`
+	// bytesDone is how much of the file on the volume has been read, in bytes.
+	// +optional
+	BytesDone int64 `json:"bytesDone,omitempty"`
+	// bytesTotal is the size of the file on the volume, in bytes.
+	// +optional
+	BytesTotal int64 `json:"bytesTotal,omitempty"`
+	// secondsLeft is an estimate of the time until the last item is moved, in
+	// seconds, from the speed so far. Absent while nothing is moved, in the first
+	// second, and while a member that stays is waited for.
+	// +optional
+	SecondsLeft int64 `json:"secondsLeft,omitempty"`
+	// reason why it waits, is held or failed, as a CamelCase word; docs/runbook.md
+	// has a section on each. While the drainer's pod does not run, it is the
+	// scheduler's or the kubelet's word: Unschedulable, ImagePullBackOff.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message says it in a sentence, and what a person can do.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// releasedAt is when the member left.
+	// +optional
+	ReleasedAt *metav1.Time `json:"releasedAt,omitempty"`
+	// startedAt is when the Job was created.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+}
+
+// DrainReceipt is a drain that ended with its volume let go.
+type DrainReceipt struct {
+	// claim is the name of the claim that was let go.
+	Claim string `json:"claim"`
+	// claimUID is the UID of the claim that was let go.
+	ClaimUID string `json:"claimUID"`
+	// result: Drained, or why the claim went without a drain: Skipped, Deleted,
+	// NeverBound.
+	Result string `json:"result"`
+	// found is the number of live items on the volume.
+	// +optional
+	Found int64 `json:"found,omitempty"`
+	// added is the number of items that the drain put on their owners.
+	// +optional
+	Added int64 `json:"added,omitempty"`
+	// alreadyPresent is the number of items whose owner had a value.
+	// +optional
+	AlreadyPresent int64 `json:"alreadyPresent,omitempty"`
+	// expired is the number of items whose time had come.
+	// +optional
+	Expired int64 `json:"expired,omitempty"`
+	// invalidated is the number of items that a client had flushed or marked
+	// stale.
+	// +optional
+	Invalidated int64 `json:"invalidated,omitempty"`
+	// bytes of keys and values that were added.
+	// +optional
+	Bytes int64 `json:"bytes,omitempty"`
+	// unclean: the member had not saved (crash, OOM kill); its file was read all
+	// the same.
+	// +optional
+	Unclean bool `json:"unclean,omitempty"`
+	// seconds from the member's leaving to the claim's release.
+	// +optional
+	Seconds int64 `json:"seconds,omitempty"`
+	// endedAt is when the claim was let go.
+	EndedAt metav1.Time `json:"endedAt"`
+}
+
+// Memcached is a memcached cluster that keeps its cache over restarts and
+// scale-downs.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.size,statuspath=.status.size,selectorpath=.status.selector
+// +kubebuilder:resource:shortName=mc,categories=all
+// +kubebuilder:printcolumn:name="Size",type=integer,JSONPath=`.spec.size`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readySize`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Draining",type=integer,JSONPath=`.status.draining`
+// +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Servers",type=string,JSONPath=`.status.servers`,priority=1
+// +kubebuilder:printcolumn:name="Client",type=string,JSONPath=`.spec.routing.client`,priority=1
+// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`,priority=1
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name must be a DNS label of at most 52 characters that begins with a letter: the Service and the members are named after it"
+type Memcached struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what a person wants of the cluster.
+	Spec MemcachedSpec `json:"spec"`
+	// status is what the operator saw, and how far it has come.
+	// +optional
+	Status MemcachedStatus `json:"status,omitempty"`
+}
+
+// MemcachedList is a list of Memcached.
+//
+// +kubebuilder:object:root=true
+type MemcachedList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Memcached `json:"items"`
+}

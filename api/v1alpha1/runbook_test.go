@@ -1,0 +1,140 @@
+package v1alpha1
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const runbook = "../../docs/runbook.md"
+
+// constants returns the values of the string constants in a Go file whose names
+// begin with the prefix.
+func constants(t *testing.T, file, prefix string) []string {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values []string
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		for i, name := range spec.Names {
+			if !strings.HasPrefix(name.Name, prefix) || i >= len(spec.Values) {
+				continue
+			}
+			literal, ok := spec.Values[i].(*ast.BasicLit)
+			if !ok || literal.Kind != token.STRING {
+				continue
+			}
+			value, err := strconv.Unquote(literal.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values = append(values, value)
+		}
+		return true
+	})
+	return values
+}
+
+// sections of the runbook by their titles.
+func sections(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(runbook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, part := range regexp.MustCompile(`(?m)^### `).Split(string(text), -1)[1:] {
+		title, body, _ := strings.Cut(part, "\n")
+		if _, twice := all[title]; twice {
+			t.Errorf("docs/runbook.md has two sections %s", title)
+		}
+		body, _, _ = strings.Cut(body, "\n## ")
+		all[title] = body
+	}
+	return all
+}
+
+// The alerts' sections are checked against the alert rules, in config/prometheus.
+func isAlert(title string) bool { return strings.HasPrefix(title, "Memcached") }
+
+func TestEachReasonHasItsSectionInTheRunbookAndNoOtherIsThere(t *testing.T) {
+	reasons := constants(t, "conditions.go", "Reason")
+	if len(reasons) < 20 {
+		t.Fatalf("found the reasons %v only", reasons)
+	}
+	all := sections(t)
+	for _, reason := range reasons {
+		body, ok := all[reason]
+		if !ok {
+			t.Errorf("docs/runbook.md has no section ### %s: write what it means, what to **Look at:**, and what to **Do:**", reason)
+			continue
+		}
+		delete(all, reason)
+		for _, part := range []string{"\n- **Look at:** ", "\n- **Do:** "} {
+			if !strings.Contains(body, part) {
+				t.Errorf("docs/runbook.md, section %s: there is no line %q", reason, strings.TrimSpace(part))
+			}
+		}
+		if strings.HasPrefix(strings.TrimSpace(body), "- ") {
+			t.Errorf("docs/runbook.md, section %s does not begin with what it means", reason)
+		}
+	}
+	for title := range all {
+		if !isAlert(title) {
+			t.Errorf("docs/runbook.md has a section %s, which no reason is called", title)
+		}
+	}
+}
+
+func TestEachReasonOfADrainerIsInTheRunbook(t *testing.T) {
+	var reasons []string
+	for _, pattern := range []string{"../../drainer/*.go", "../../drainer/warmfile/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if !strings.HasSuffix(file, "_test.go") {
+				reasons = append(reasons, constants(t, file, "Reason")...)
+				reasons = append(reasons, constants(t, file, "reason")...)
+			}
+		}
+	}
+	if len(reasons) < 10 {
+		t.Fatalf("found the reasons %v only", reasons)
+	}
+	table := sections(t)["DrainFailed"]
+	for _, reason := range reasons {
+		if !strings.Contains(table, "`"+reason+"`") {
+			t.Errorf("docs/runbook.md, section DrainFailed does not explain the drainer's %s", reason)
+		}
+	}
+}
+
+func TestTheRunbooksLinksToItselfLeadSomewhere(t *testing.T) {
+	text, err := os.ReadFile(runbook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	anchors := map[string]bool{}
+	for title := range sections(t) {
+		anchors[strings.ToLower(title)] = true
+	}
+	for _, link := range regexp.MustCompile(`\]\(#([^)]*)\)`).FindAllStringSubmatch(string(text), -1) {
+		if !anchors[link[1]] {
+			t.Errorf("docs/runbook.md links to #%s, which is no section", link[1])
+		}
+	}
+}

@@ -1,0 +1,210 @@
+// Command manager runs the controllers.
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers"
+)
+
+func main() {
+	var f flags
+	f.register(flag.CommandLine)
+	flag.Parse()
+	if os.Getenv("GOGC") == "" {
+		// Most of the heap is caches, which stay: to let it grow by half instead of
+		// twice costs little, as there is little garbage.
+		debug.SetGCPercent(50)
+	}
+	logger, err := f.logger()
+	if err == nil {
+		log := zapr.NewLogger(logger)
+		ctrl.SetLogger(log)
+		klog.SetLogger(log)
+		err = run(ctrl.SetupSignalHandler(), &f)
+		_ = logger.Sync()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "manager:", err)
+		os.Exit(1)
+	}
+}
+
+// defaultExporterImage is Prometheus' own exporter.
+const defaultExporterImage = "quay.io/prometheus/memcached-exporter:v0.15.3"
+
+type flags struct {
+	metricsAddr, probeAddr         string
+	pprofAddr                      string
+	syncPeriod                     time.Duration
+	metricsSecure, leaderElect     bool
+	namespaces                     string
+	concurrency                    int
+	qps                            float64
+	burst                          int
+	memcachedImage, operatorImage  string
+	exporterImage                  string
+	logFormat, logLevel            string
+	leaderElectionNS               string
+	leaseDuration, renewDeadline   time.Duration
+	leaderRetryPeriod, gracePeriod time.Duration
+}
+
+func (f *flags) register(fs *flag.FlagSet) {
+	fs.StringVar(&f.metricsAddr, "metrics-bind-address", ":8443", "Address of the metrics endpoint; 0 switches it off.")
+	fs.BoolVar(&f.metricsSecure, "metrics-secure", true, "Serve metrics by HTTPS to callers that the API server authenticates and authorizes.")
+	fs.StringVar(&f.probeAddr, "health-probe-bind-address", ":8081", "Address of the health probes.")
+	fs.StringVar(&f.pprofAddr, "pprof-bind-address", "0", "Address that serves Go's profiles to anybody who reaches it; 0 switches it off.")
+	fs.BoolVar(&f.leaderElect, "leader-elect", false, "Run only while holding the lease, so that several replicas can stand by.")
+	fs.StringVar(&f.leaderElectionNS, "leader-election-namespace", "", "Namespace of the lease; the pod's own by default.")
+	fs.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long a silent leader is waited for.")
+	fs.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader tries to renew before it steps down.")
+	fs.DurationVar(&f.leaderRetryPeriod, "leader-elect-retry-period", 2*time.Second, "Time between two tries of either.")
+	fs.DurationVar(&f.gracePeriod, "graceful-shutdown-timeout", 20*time.Second, "How long running reconciles may go on after SIGTERM.")
+	fs.StringVar(&f.namespaces, "namespaces", os.Getenv("WATCH_NAMESPACES"), "Namespaces to watch, separated by commas; all by default.")
+	fs.IntVar(&f.concurrency, "max-concurrent-reconciles", 8, "Clusters that are reconciled at the same time.")
+	fs.Float64Var(&f.qps, "kube-api-qps", 100, "Requests a second to the API server.")
+	fs.IntVar(&f.burst, "kube-api-burst", 200, "Requests to the API server at once.")
+	fs.DurationVar(&f.syncPeriod, "sync-period", 10*time.Hour, "How often every cluster is reconciled although nothing has changed.")
+	fs.StringVar(&f.memcachedImage, "memcached-image", os.Getenv("MEMCACHED_IMAGE"), "Image of members whose spec names none.")
+	fs.StringVar(&f.operatorImage, "operator-image", os.Getenv("OPERATOR_IMAGE"), "Image that holds the drainer: the operator's own.")
+	fs.StringVar(&f.exporterImage, "exporter-image", cmp.Or(os.Getenv("EXPORTER_IMAGE"), defaultExporterImage), "Image of exporters whose spec names none.")
+	fs.StringVar(&f.logFormat, "log-format", "json", "json or console.")
+	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, or error.")
+}
+
+func (f *flags) logger() (*zap.Logger, error) {
+	config := zap.NewProductionConfig()
+	config.EncoderConfig.EncodeTime = zapcore.RFC3339TimeEncoder
+	config.EncoderConfig.TimeKey = "time"
+	config.Sampling = nil
+	config.DisableStacktrace = true
+	config.Encoding = f.logFormat
+	if f.logFormat == "console" {
+		config.EncoderConfig.EncodeLevel = zapcore.CapitalLevelEncoder
+	}
+	level, err := zap.ParseAtomicLevel(f.logLevel)
+	if err != nil {
+		return nil, fmt.Errorf("--log-level: %w", err)
+	}
+	config.Level = level
+	logger, err := config.Build()
+	if err != nil {
+		return nil, fmt.Errorf("--log-format: %w", err)
+	}
+	return logger, nil
+}
+
+func (f *flags) check() error {
+	switch {
+	case f.memcachedImage == "":
+		return errors.New("set --memcached-image or MEMCACHED_IMAGE: the image of members whose spec names none")
+	case f.operatorImage == "":
+		return errors.New("set --operator-image or OPERATOR_IMAGE: the image that holds the drainer, usually the operator's own")
+	case f.concurrency < 1:
+		return errors.New("--max-concurrent-reconciles must be 1 at least")
+	}
+	return nil
+}
+
+func run(ctx context.Context, f *flags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server (--kubeconfig, KUBECONFIG, or inside a pod): %w", err)
+	}
+	config.QPS, config.Burst = float32(f.qps), f.burst
+	config.UserAgent = cachev1alpha1.ManagedBy
+	mgr, err := ctrl.NewManager(config, f.managerOptions())
+	if err != nil {
+		return fmt.Errorf("set up the manager: %w", err)
+	}
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("set up the client for logs: %w", err)
+	}
+	metrics, err := controllers.NewMetrics(ctrlmetrics.Registry, mgr.GetClient())
+	if err != nil {
+		return fmt.Errorf("register the metrics: %w", err)
+	}
+	reconciler := &controllers.MemcachedReconciler{
+		Client:   mgr.GetClient(),
+		Live:     mgr.GetAPIReader(),
+		Events:   mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
+		Progress: controllers.ProgressFromLogs(clientset),
+		Metrics:  metrics,
+		Options:  controllers.Options{MemcachedImage: f.memcachedImage, ExporterImage: f.exporterImage, OperatorImage: f.operatorImage},
+		Clock:    clock.RealClock{},
+	}
+	if err := reconciler.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: f.concurrency}); err != nil {
+		return fmt.Errorf("set up the controller: %w", err)
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("healthz", healthz.Ping), mgr.AddReadyzCheck("readyz", healthz.Ping)); err != nil {
+		return fmt.Errorf("set up the probes: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+func (f *flags) managerOptions() ctrl.Options {
+	metrics := metricsserver.Options{
+		BindAddress:   f.metricsAddr,
+		SecureServing: f.metricsSecure,
+		TLSOpts:       []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
+	}
+	if f.metricsSecure {
+		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	cache := controllers.CacheOptions(f.watched()...)
+	cache.SyncPeriod = &f.syncPeriod
+	return ctrl.Options{
+		Scheme:                        controllers.NewScheme(),
+		Metrics:                       metrics,
+		HealthProbeBindAddress:        f.probeAddr,
+		LeaderElection:                f.leaderElect,
+		LeaderElectionID:              "memcached-operator.cache.example.com",
+		LeaderElectionNamespace:       f.leaderElectionNS,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &f.leaseDuration,
+		RenewDeadline:                 &f.renewDeadline,
+		RetryPeriod:                   &f.leaderRetryPeriod,
+		GracefulShutdownTimeout:       &f.gracePeriod,
+		PprofBindAddress:              f.pprofAddr,
+		Cache:                         cache,
+	}
+}
+
+// watched are the namespaces that the flag names; none stands for all.
+func (f *flags) watched() []string {
+	var names []string
+	for name := range strings.SplitSeq(f.namespaces, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}

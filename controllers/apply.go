@@ -1,0 +1,245 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// apply does what the plan says, in its order, up to the first failure. Only
+// members that can't be applied hold up nothing else: what a person wrote in
+// the spec is no reason for a drain to stop.
+func (r *MemcachedReconciler) apply(ctx context.Context, o *observed, p plan.Plan) error {
+	if o.cluster.Spec.Storage == nil {
+		return r.applyPlain(ctx, o)
+	}
+	var failed error
+	for _, action := range p.Actions {
+		err := r.do(ctx, o, action)
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, errRefused) {
+			logf.FromContext(ctx).V(1).Info("Refused a step", "step", action.String(), "why", err.Error())
+		}
+		failed = worse(failed, fmt.Errorf("%s: %w", action, err))
+		if _, members := action.(plan.ApplyMembers); !members {
+			break
+		}
+	}
+	return failed
+}
+
+// worse returns what a person should hear of: a failure rather than a refusal,
+// and of two alike the first.
+func worse(first, second error) error {
+	if first == nil || errors.Is(first, errRefused) && !errors.Is(second, errRefused) {
+		return second
+	}
+	return first
+}
+
+func (r *MemcachedReconciler) do(ctx context.Context, o *observed, action plan.Action) error {
+	switch a := action.(type) {
+	case plan.AddClusterFinalizer:
+		return r.patchFinalizer(ctx, o, controllerutil.AddFinalizer)
+	case plan.RemoveClusterFinalizer:
+		return r.removeClusterFinalizer(ctx, o)
+	case plan.ApplyMembers:
+		return r.applyMembers(ctx, o, a)
+	case plan.DeleteMembers:
+		return r.deleteObject(ctx, o.statefulSet)
+	case plan.HoldClaim:
+		_, err := r.patchClaim(ctx, o, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+			controllerutil.AddFinalizer(c, cachev1alpha1.ClaimFinalizer)
+			return nil
+		})
+		return err
+	case plan.MarkReleased:
+		return r.markReleased(ctx, o, a.Claim)
+	case plan.CreateDrain:
+		return r.createDrain(ctx, o, a)
+	case plan.RecordReceipt:
+		return r.recordReceipt(ctx, o, a)
+	case plan.ClearRetry:
+		return r.clearRetry(ctx, o, a.Claim)
+	case plan.DeleteJob:
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: o.cluster.Namespace, Name: a.Name, UID: a.UID}}
+		return r.deleteObject(ctx, job)
+	case plan.DeleteClaim:
+		return r.deleteClaim(ctx, o, a)
+	case plan.ReleaseClaim:
+		return r.releaseClaim(ctx, o, a)
+	}
+	return fmt.Errorf("unknown action %T", action)
+}
+
+func (r *MemcachedReconciler) createDrain(ctx context.Context, o *observed, a plan.CreateDrain) error {
+	if err := r.mayDrain(ctx, o, a); err != nil {
+		return err
+	}
+	job := build.DrainJob(o.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Survivors)
+	if err := r.Create(ctx, job); err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			return refuse("Job %s exists already: the cache is behind", job.Name)
+		}
+		return err
+	}
+	o.jobs = append(o.jobs, *job) // for this reconcile's status
+	r.claimEvent(o, a.Claim, "DrainStarted", "Drain", "Job %s drains claim %s into %d members", job.Name, a.Claim.Name, a.Survivors)
+	return nil
+}
+
+func (r *MemcachedReconciler) recordReceipt(ctx context.Context, o *observed, a plan.RecordReceipt) error {
+	if err := a.Receipt.AddsUp(string(a.Claim.UID)); err != nil {
+		return fmt.Errorf("not a receipt to record: %w", err)
+	}
+	b, err := json.Marshal(a.Receipt)
+	if err != nil {
+		return err
+	}
+	recorded, err := r.patchClaim(ctx, o, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationReceipt, string(b))
+		return nil
+	})
+	if recorded {
+		r.claimEvent(o, a.Claim, "Drained", "Drain", "claim %s: %s", a.Claim.Name, summary(a.Receipt))
+		total, phases := o.drainTimes(a.Claim, a.Receipt, r.Clock.Now())
+		r.Metrics.drained(a.Receipt, total, phases)
+	}
+	return err
+}
+
+func summary(r *contract.Receipt) string {
+	return fmt.Sprintf("%d items found, %d added, %d already present, %d expired, %d invalidated, %d bytes",
+		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Bytes)
+}
+
+// patchFinalizer changes the cluster's finalizers under an optimistic lock.
+func (r *MemcachedReconciler) patchFinalizer(ctx context.Context, o *observed, change func(client.Object, string) bool) error {
+	before := o.cluster.DeepCopy()
+	if !change(o.cluster, cachev1alpha1.ClusterFinalizer) {
+		return nil
+	}
+	return r.Patch(ctx, o.cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+func (r *MemcachedReconciler) removeClusterFinalizer(ctx context.Context, o *observed) error {
+	if o.absent {
+		return nil
+	}
+	if err := r.nothingHeld(ctx, o); err != nil {
+		return err
+	}
+	if err := r.patchFinalizer(ctx, o, controllerutil.RemoveFinalizer); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	o.finalizerRemoved = true
+	return nil
+}
+
+// markReleased writes the time at which the member was told to leave: once, for
+// a cache that is behind must not make it a later one.
+func (r *MemcachedReconciler) markReleased(ctx context.Context, o *observed, claim plan.ClaimRef) error {
+	now := r.Clock.Now().UTC().Truncate(time.Second)
+	marked, err := r.patchClaim(ctx, o, claim, func(c *corev1.PersistentVolumeClaim) error {
+		if _, marked := c.Annotations[cachev1alpha1.AnnotationReleased]; !marked {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationReleased, now.Format(time.RFC3339))
+		}
+		return nil
+	})
+	if marked {
+		o.marked[claim.UID] = now
+	}
+	return err
+}
+
+// clearRetry removes the request to retry, and no other that came after it.
+func (r *MemcachedReconciler) clearRetry(ctx context.Context, o *observed, claim plan.ClaimRef) error {
+	_, err := r.patchClaim(ctx, o, claim, func(c *corev1.PersistentVolumeClaim) error {
+		if c.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainRetry {
+			delete(c.Annotations, cachev1alpha1.AnnotationDrain)
+		}
+		return nil
+	})
+	return err
+}
+
+// patchClaim changes the claim as it is now, under an optimistic lock, and tells
+// whether it did. A claim that is gone, or has a successor, or has the change
+// already, needs none. Other controllers write on claims at the same moments
+// as we do (its protection, its volume): then it is looked at, and decided
+// about, once more.
+func (r *MemcachedReconciler) patchClaim(
+	ctx context.Context, o *observed, ref plan.ClaimRef, change func(*corev1.PersistentVolumeClaim) error,
+) (changed bool, err error) {
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		claim, err := r.liveClaim(ctx, o, ref)
+		if err != nil || claim == nil {
+			return err
+		}
+		before := claim.DeepCopy()
+		if err := change(claim); err != nil || equality.Semantic.DeepEqual(before, claim) {
+			return err
+		}
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := r.Patch(ctx, claim, patch); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		changed = true
+		return nil
+	})
+	return changed, err
+}
+
+// deleteObject deletes exactly this object, its dependents in the background.
+func (r *MemcachedReconciler) deleteObject(ctx context.Context, object client.Object) error {
+	return client.IgnoreNotFound(r.Delete(ctx, object,
+		client.Preconditions{UID: ptr.To(object.GetUID())},
+		client.PropagationPolicy(metav1.DeletePropagationBackground)))
+}
+
+func (r *MemcachedReconciler) deleteClaim(ctx context.Context, o *observed, a plan.DeleteClaim) error {
+	claim, err := r.liveClaim(ctx, o, a.Claim)
+	if err != nil || claim == nil || claim.DeletionTimestamp != nil {
+		return err
+	}
+	if err := r.mayRelease(ctx, o, claim, a.Why); err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(r.Delete(ctx, claim,
+		client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}))
+}
+
+func (r *MemcachedReconciler) releaseClaim(ctx context.Context, o *observed, a plan.ReleaseClaim) error {
+	released, err := r.patchClaim(ctx, o, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		if err := r.mayRelease(ctx, o, c, a.Why); err != nil {
+			return err
+		}
+		controllerutil.RemoveFinalizer(c, cachev1alpha1.ClaimFinalizer)
+		return nil
+	})
+	if released {
+		r.Metrics.released(a.Why, o.releaseTime(a.Claim, r.Clock.Now()))
+		r.claimEvent(o, a.Claim, "Released", "Release", "claim %s is let go: %s", a.Claim.Name, a.Why)
+	}
+	return err
+}

@@ -1,0 +1,143 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
+	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/status"
+)
+
+// applyBefore applies what must be as wanted before members come or go: their
+// names, the clients' list, and who may reach them.
+func (r *MemcachedReconciler) applyBefore(ctx context.Context, o *observed) error {
+	err := applyOwned(ctx, r, o, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
+		kind: kindService, name: o.cluster.Name, current: o.service, extract: coreac.ExtractService,
+		desired: func() *coreac.ServiceApplyConfiguration { return build.Service(o.cluster) },
+	})
+	if err != nil {
+		return err
+	}
+	err = applyOwned(ctx, r, o, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
+		kind: kindConfigMap, name: build.ServersName(o.cluster.Name), current: o.serverList, extract: coreac.ExtractConfigMap,
+		desired: func() *coreac.ConfigMapApplyConfiguration { return build.ServersConfigMap(o.cluster, o.servers) },
+		variant: int32(len(o.servers)),
+	})
+	if err != nil {
+		return err
+	}
+	return applyOwned(ctx, r, o, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
+		kind: kindNetworkPolicy, name: o.cluster.Name, current: o.networkPolicy, extract: networkingac.ExtractNetworkPolicy,
+		desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.NetworkPolicy(o.cluster) },
+	})
+}
+
+// applyAfter applies what members can do without for a moment.
+func (r *MemcachedReconciler) applyAfter(ctx context.Context, o *observed) error {
+	err := applyOwned(ctx, r, o, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
+		kind: kindPodDisruptionBudget, name: o.cluster.Name, current: o.budget, extract: policyac.ExtractPodDisruptionBudget,
+		desired: func() *policyac.PodDisruptionBudgetApplyConfiguration { return build.DisruptionBudget(o.cluster) },
+	})
+	return errors.Join(err, r.applyServiceMonitor(ctx, o))
+}
+
+// owned is an object of the cluster that is made, changed and deleted as the
+// spec wants it. T is its type, AC its apply configuration.
+type owned[T any, P interface {
+	*T
+	client.Object
+}, C any, AC interface {
+	*C
+	runtime.ApplyConfiguration
+}] struct {
+	kind, name string
+	// current is what the cache has, or nil.
+	current P
+	// desired by the spec; nil for none.
+	desired func() AC
+	// extract returns of the current one what we have applied.
+	extract func(P, string) (AC, error)
+	// variant is what desired depends on, other than the spec.
+	variant int32
+}
+
+// applyOwned brings the object about, unless it is as wanted.
+func applyOwned[T any, P interface {
+	*T
+	client.Object
+}, C any, AC interface {
+	*C
+	runtime.ApplyConfiguration
+}](ctx context.Context, r *MemcachedReconciler, o *observed, w owned[T, P, C, AC]) error {
+	if w.current != nil && r.matches.holds(o, w.kind, w.current, w.variant) {
+		return nil
+	}
+	desired := w.desired()
+	if desired == nil {
+		if w.current == nil || !metav1.IsControlledBy(w.current, o.cluster) || w.current.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		return r.deleteObject(ctx, w.current)
+	}
+	var current AC
+	if w.current != nil {
+		var err error
+		if current, err = w.extract(w.current, cachev1alpha1.ManagedBy); err != nil {
+			return err
+		}
+	} else if behind, err := mayCreate[T, P](ctx, r, o, w.name); behind || err != nil {
+		return err
+	}
+	changed, err := applyChanged(ctx, r.Client, desired, current)
+	if !changed && err == nil {
+		r.matches.note(o, w.kind, w.current, w.variant)
+	}
+	return err
+}
+
+// applyChanged applies the desired configuration, unless what the server
+// reports as applied by us is equal to it: then nothing is sent.
+func applyChanged[AC interface {
+	*T
+	runtime.ApplyConfiguration
+}, T any](ctx context.Context, c client.Client, desired, current AC) (bool, error) {
+	if current != nil && equality.Semantic.DeepEqual(desired, current) {
+		return false, nil
+	}
+	return true, c.Apply(ctx, desired, client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
+}
+
+// mayCreate looks whether the object that the cache lacks exists all the same:
+// behind is true where it is the cluster's own, whose event is next. One that
+// somebody else made is not taken over.
+func mayCreate[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, r *MemcachedReconciler, o *observed, name string) (behind bool, err error) {
+	object, err := get[T, P](ctx, r.Live, client.ObjectKey{Namespace: o.cluster.Namespace, Name: name})
+	if err != nil || object == nil {
+		return false, err
+	}
+	if object.GetLabels()[cachev1alpha1.LabelManagedBy] == cachev1alpha1.ManagedBy {
+		return true, nil
+	}
+	if metav1.IsControlledBy(object, o.cluster) {
+		return false, nil // somebody took our label off: put it back
+	}
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", *object), "v1.")
+	return false, &status.NameTakenError{Kind: kind, Name: name}
+}

@@ -1,0 +1,73 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// event tells of a write that succeeded.
+func (r *MemcachedReconciler) event(o *observed, reason, action, note string, args ...any) {
+	r.Events.Eventf(o.cluster, nil, corev1.EventTypeNormal, reason, action, note, args...)
+}
+
+// claimEvent tells of a write that succeeded, about one of the claims.
+func (r *MemcachedReconciler) claimEvent(o *observed, claim plan.ClaimRef, reason, action, note string, args ...any) {
+	if o.absent {
+		return // nobody would find it
+	}
+	r.Events.Eventf(o.cluster, relatedClaim(o.cluster, claim.Name), corev1.EventTypeNormal, reason, action, note, args...)
+}
+
+// relatedClaim tells the events of one drain from those of another: the recorder
+// takes two that differ in their note only for one that came twice, and keeps
+// the first one's note.
+func relatedClaim(cluster *cachev1alpha1.Memcached, name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}}
+}
+
+// announce tells of changes for the worse, each once: when the status that has
+// them is written.
+func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
+	for _, d := range newlyFailed(before.Status.Drains, after.Status.Drains) {
+		if d.Reason == cachev1alpha1.ReasonClaimDeleted {
+			continue // the condition's event says it
+		}
+		r.Events.Eventf(after, relatedClaim(after, d.Claim), corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain",
+			"%s", truncate(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message), maxNote))
+	}
+	was := meta.FindStatusCondition(before.Status.Conditions, cachev1alpha1.ConditionDegraded)
+	is := meta.FindStatusCondition(after.Status.Conditions, cachev1alpha1.ConditionDegraded)
+	if is == nil || is.Status != "True" || was != nil && was.Status == is.Status && was.Reason == is.Reason ||
+		is.Reason == cachev1alpha1.ReasonDrainFailed {
+		return
+	}
+	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", truncate(is.Message, maxNote))
+}
+
+// newlyFailed are the drains that failed between two statuses.
+func newlyFailed(before, after []cachev1alpha1.DrainStatus) []cachev1alpha1.DrainStatus {
+	failed := func(d cachev1alpha1.DrainStatus) bool { return d.Phase == cachev1alpha1.DrainFailed }
+	return slices.DeleteFunc(slices.Clone(after), func(d cachev1alpha1.DrainStatus) bool {
+		known := slices.ContainsFunc(before, func(b cachev1alpha1.DrainStatus) bool { return b.Claim == d.Claim && failed(b) })
+		return known || !failed(d)
+	})
+}
+
+// maxNote is the API's limit for an event's note, in bytes.
+const maxNote = 1024
+
+// truncate cuts between two characters: the API server refuses half a one.
+func truncate(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "")
+}

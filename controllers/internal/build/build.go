@@ -1,0 +1,128 @@
+// Package build makes the objects of a cluster. Its functions are pure: the
+// spec goes in, an apply configuration (or the Job to create) comes out.
+//
+// Fields that the API server would default inside a list with keys are spelled
+// out (a port's protocol), so that what is applied and what the server reports
+// as applied are equal, and a reconcile at rest writes nothing.
+package build
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// Options are what the operator's deployment decides.
+type Options struct {
+	// MemcachedImage where spec.image is empty.
+	MemcachedImage string
+	// ExporterImage where spec.exporter.image is empty.
+	ExporterImage string
+	// OperatorImage holds the drainer, at DrainerPath.
+	OperatorImage string
+}
+
+const (
+	// DrainerPath is the drainer in the operator's image.
+	DrainerPath = "/drainer"
+	// volumeName of the members' volumes; claims are named data-<name>-<ordinal>.
+	volumeName = "data"
+	dataDir    = "/data"
+	// supervisorDir holds the copy of the drainer that runs as a member's PID 1.
+	supervisorVolume = "supervisor"
+	supervisorDir    = "/supervisor"
+	// scratchDir is for a drainer's private memcached.
+	scratchVolume = "scratch"
+	scratchDir    = "/scratch"
+	// memcachedUID is the user of the official image.
+	memcachedUID = 11211
+
+	containerMemcached = "memcached"
+	containerDrainer   = "drainer"
+	portName           = "memcached"
+)
+
+// Labels of every object of the cluster.
+func Labels(c *cachev1alpha1.Memcached, component string) map[string]string {
+	return map[string]string{
+		cachev1alpha1.LabelName:      cachev1alpha1.AppName,
+		cachev1alpha1.LabelInstance:  c.Name,
+		cachev1alpha1.LabelManagedBy: cachev1alpha1.ManagedBy,
+		cachev1alpha1.LabelComponent: component,
+	}
+}
+
+// Selector of the members' pods. It never changes: a StatefulSet's is immutable.
+func Selector(c *cachev1alpha1.Memcached) map[string]string {
+	return map[string]string{
+		cachev1alpha1.LabelName:      cachev1alpha1.AppName,
+		cachev1alpha1.LabelInstance:  c.Name,
+		cachev1alpha1.LabelComponent: cachev1alpha1.ComponentMember,
+	}
+}
+
+// ClaimName of a member, as the StatefulSet controller names it.
+func ClaimName(cluster string, ordinal int32) string {
+	return fmt.Sprintf("%s-%s-%d", volumeName, cluster, ordinal)
+}
+
+// ClaimOrdinal is the inverse of ClaimName; false for a claim of another name.
+func ClaimOrdinal(cluster, claim string) (int32, bool) {
+	return ordinalAfter(volumeName+"-"+cluster+"-", claim)
+}
+
+// PodName of a member.
+func PodName(cluster string, ordinal int32) string {
+	return fmt.Sprintf("%s-%d", cluster, ordinal)
+}
+
+// PodOrdinal is the inverse of PodName; false for a pod of another name.
+func PodOrdinal(cluster, pod string) (int32, bool) { return ordinalAfter(cluster+"-", pod) }
+
+func ordinalAfter(prefix, name string) (int32, bool) {
+	digits, ok := strings.CutPrefix(name, prefix)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != digits {
+		return 0, false
+	}
+	return int32(n), true
+}
+
+// JobName of the drain of a claim: the same for the same claim, another one for
+// a later claim of the same name.
+func JobName(claim string, uid types.UID) string {
+	const maxName = 63 // the Job's name becomes a label of its pods
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(uid))
+	suffix := fmt.Sprintf("-drain-%08x", h.Sum32())
+	if len(claim) > maxName-len(suffix) {
+		claim = strings.TrimRight(claim[:maxName-len(suffix)], "-.")
+	}
+	return claim + suffix
+}
+
+// owner makes the Memcached the owner and controller of an object.
+func owner(c *cachev1alpha1.Memcached) *metaac.OwnerReferenceApplyConfiguration {
+	return metaac.OwnerReference().
+		WithAPIVersion(cachev1alpha1.GroupVersion.String()).
+		WithKind("Memcached").
+		WithName(c.Name).
+		WithUID(c.UID).
+		WithController(true).
+		WithBlockOwnerDeletion(true)
+}
+
+// ownerReference is owner, for objects that are created and not applied.
+func ownerReference(c *cachev1alpha1.Memcached) metav1.OwnerReference {
+	return *metav1.NewControllerRef(c, cachev1alpha1.GroupVersion.WithKind("Memcached"))
+}

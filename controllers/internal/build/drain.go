@@ -1,0 +1,206 @@
+package build
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// unreachableTimeout is how long one attempt waits for a survivor; the Job's
+// retries, and its deadline, bound the whole.
+const unreachableTimeout = 2 * time.Minute
+
+// DrainJob drains the claim into the first survivors members. It mounts the
+// volume read-only, runs where the member could run, and is never two: a pod
+// that failed is replaced only when it is gone.
+func DrainJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, survivors int32) *batchv1.Job {
+	labels := Labels(c, cachev1alpha1.ComponentDrainer)
+	annotations := map[string]string{
+		cachev1alpha1.AnnotationClaimUID:  string(uid),
+		cachev1alpha1.AnnotationSurvivors: strconv.Itoa(int(survivors)),
+	}
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            JobName(claim, uid),
+			Namespace:       c.Namespace,
+			Labels:          labels,
+			Annotations:     annotations,
+			OwnerReferences: []metav1.OwnerReference{ownerReference(c)},
+		},
+		Spec: batchv1.JobSpec{
+			BackoffLimit:          c.Spec.Drain.BackoffLimit,
+			ActiveDeadlineSeconds: c.Spec.Drain.ActiveDeadlineSeconds,
+			PodReplacementPolicy:  ptr.To(batchv1.Failed),
+			PodFailurePolicy:      podFailurePolicy(),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels), Annotations: maps.Clone(annotations)},
+				Spec:       drainPod(c, o, claim, uid, survivors),
+			},
+		},
+	}
+}
+
+// podFailurePolicy retries what a retry can mend: a drainer that was evicted
+// doesn't count, and one that can't read its source fails the Job at once.
+func podFailurePolicy() *batchv1.PodFailurePolicy {
+	return &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
+		{
+			Action: batchv1.PodFailurePolicyActionFailJob,
+			OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
+				ContainerName: ptr.To(containerDrainer),
+				Operator:      batchv1.PodFailurePolicyOnExitCodesOpIn,
+				Values:        contract.NoRetry,
+			},
+		},
+		{
+			Action: batchv1.PodFailurePolicyActionIgnore,
+			OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
+				{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue},
+			},
+		},
+	}}
+}
+
+// namedServers are the members as the drainer takes them: [NAME=]HOST:PORT.
+func namedServers(c *cachev1alpha1.Memcached, n int32) []string {
+	servers := Servers(c, n)
+	if c.Spec.Routing.ServerName == "" {
+		return servers
+	}
+	for i, address := range servers {
+		name := strings.Replace(c.Spec.Routing.ServerName, "{ordinal}", strconv.Itoa(i), 1)
+		servers[i] = name + "=" + address
+	}
+	return servers
+}
+
+// drainPod runs the drainer in the operator's image, or, where it may have to
+// start a memcached (readers Restart and Auto), in the member's: the program is
+// copied there as it is for the members, and a scratch directory takes the copy
+// of the warm file. Scratch space is used by that memcached only.
+func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, survivors int32) corev1.PodSpec {
+	t := c.Spec.Template
+	spec := corev1.PodSpec{
+		RestartPolicy:                corev1.RestartPolicyNever,
+		AutomountServiceAccountToken: ptr.To(false),
+		EnableServiceLinks:           ptr.To(false),
+		NodeSelector:                 t.NodeSelector,
+		Tolerations:                  t.Tolerations,
+		ImagePullSecrets:             t.ImagePullSecrets,
+		PriorityClassName:            t.PriorityClassName,
+		SecurityContext:              drainPodSecurity(c),
+		SchedulerName:                t.SchedulerName,
+		RuntimeClassName:             t.RuntimeClassName,
+		Volumes: []corev1.Volume{{
+			Name: volumeName,
+			VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim, ReadOnly: true},
+			},
+		}},
+	}
+	args, path, image := migrateArgs(c, uid, survivors), DrainerPath, o.OperatorImage
+	mounts := []corev1.VolumeMount{{Name: volumeName, MountPath: dataDir, ReadOnly: true}}
+	if c.Spec.Drain.Reader != cachev1alpha1.ReaderWarmFile {
+		args.Scratch, path, image = scratchDir, supervisorDir+"/drainer", memberImage(c, o)
+		mounts = append(mounts,
+			corev1.VolumeMount{Name: supervisorVolume, MountPath: supervisorDir, ReadOnly: true},
+			corev1.VolumeMount{Name: scratchVolume, MountPath: scratchDir})
+		spec.Volumes = append(spec.Volumes, emptyDir(supervisorVolume), emptyDir(scratchVolume))
+		spec.InitContainers = []corev1.Container{installDrainer(o)}
+	}
+	spec.Containers = []corev1.Container{{
+		Name:                   containerDrainer,
+		Image:                  image,
+		Command:                append([]string{path}, args.Args()...),
+		Resources:              drainResources(c),
+		SecurityContext:        drainSecurity(),
+		TerminationMessagePath: contract.TerminationLog,
+		VolumeMounts:           mounts,
+	}}
+	return spec
+}
+
+func migrateArgs(c *cachev1alpha1.Memcached, uid types.UID, survivors int32) contract.Migrate {
+	m := contract.Migrate{
+		Dir:                dataDir,
+		SourceID:           string(uid),
+		Client:             string(c.Spec.Routing.Client),
+		KeyPrefix:          c.Spec.Routing.KeyPrefix,
+		Servers:            namedServers(c, survivors),
+		UnreachableTimeout: unreachableTimeout,
+		Receipt:            contract.TerminationLog,
+		Reader:             string(c.Spec.Drain.Reader),
+	}
+	if limit := c.Spec.Drain.RateLimit; limit != nil {
+		m.RateLimitItems = ptr.Deref(limit.ItemsPerSecond, 0)
+		if limit.BytesPerSecond != nil {
+			m.RateLimitBytes = limit.BytesPerSecond.Value()
+		}
+	}
+	if within := c.Spec.Drain.SkipExpiringWithin; within != nil {
+		m.SkipExpiringWithin = within.Duration
+	}
+	return m
+}
+
+// installDrainer copies the drainer to where the member's image can run it.
+func installDrainer(o Options) corev1.Container {
+	return corev1.Container{
+		Name:    "install",
+		Image:   o.OperatorImage,
+		Command: []string{DrainerPath, "install", supervisorDir},
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("10m"),
+			corev1.ResourceMemory: resource.MustParse("16Mi"),
+		}},
+		SecurityContext: drainSecurity(),
+		VolumeMounts:    []corev1.VolumeMount{{Name: supervisorVolume, MountPath: supervisorDir}},
+	}
+}
+
+func emptyDir(name string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+}
+
+func drainSecurity() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: ptr.To(false),
+		ReadOnlyRootFilesystem:   ptr.To(true),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+func drainResources(c *cachev1alpha1.Memcached) corev1.ResourceRequirements {
+	if r := c.Spec.Drain.Resources; r.Requests != nil || r.Limits != nil {
+		return r
+	}
+	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("100m"),
+		corev1.ResourceMemory: resource.MustParse("64Mi"),
+	}}
+}
+
+// drainPodSecurity is the members': their files are for their user only. A drainer
+// writes nothing, so that its volume needs no fsGroup of its own.
+func drainPodSecurity(c *cachev1alpha1.Memcached) *corev1.PodSecurityContext {
+	if s := c.Spec.Template.SecurityContext; s != nil {
+		return s.DeepCopy()
+	}
+	return &corev1.PodSecurityContext{
+		RunAsNonRoot:   ptr.To(true),
+		RunAsUser:      ptr.To[int64](memcachedUID),
+		RunAsGroup:     ptr.To[int64](memcachedUID),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+}

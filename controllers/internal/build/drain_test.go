@@ -1,0 +1,207 @@
+package build
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+func drainJob(b *apitest.MemcachedBuilder) *batchv1.Job {
+	return DrainJob(b.Namespace("shop").Storage("128Mi").Defaulted().Obj(),
+		Options{MemcachedImage: "memcached:1", OperatorImage: "operator:1"}, "data-cache-2", "uid-2", 2)
+}
+
+// Invariant 3.
+func TestReleasedVolumeIsMountedReadOnly(t *testing.T) {
+	for _, reader := range []cachev1alpha1.DrainReader{"Auto", "Restart", "WarmFile"} {
+		pod := drainJob(apitest.MakeMemcached("cache").Reader(reader)).Spec.Template.Spec
+		want := corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-cache-2", ReadOnly: true},
+		}}
+		if diff := cmp.Diff(want, pod.Volumes[0]); diff != "" {
+			t.Errorf("%s: volume: -want +got:\n%s", reader, diff)
+		}
+		if diff := cmp.Diff(corev1.VolumeMount{Name: "data", MountPath: "/data", ReadOnly: true}, pod.Containers[0].VolumeMounts[0]); diff != "" {
+			t.Errorf("%s: mount: -want +got:\n%s", reader, diff)
+		}
+		for _, c := range append(pod.InitContainers, pod.Containers[0]) {
+			for _, m := range c.VolumeMounts {
+				if m.Name == "data" && !m.ReadOnly {
+					t.Errorf("%s: %s mounts the volume for writing", reader, c.Name)
+				}
+			}
+		}
+	}
+}
+
+// TestReadersThatStartMemcachedHaveOne: the drainer runs in the member's image,
+// with room for a copy; a direct read needs neither.
+func TestReadersThatStartMemcachedHaveOne(t *testing.T) {
+	for reader, restarts := range map[cachev1alpha1.DrainReader]bool{"Auto": true, "Restart": true, "WarmFile": false} {
+		pod := drainJob(apitest.MakeMemcached("cache").Reader(reader)).Spec.Template.Spec
+		container := pod.Containers[0]
+		image, path := "operator:1", "/drainer"
+		if restarts {
+			image, path = "memcached:1", "/supervisor/drainer"
+		}
+		if container.Image != image || container.Command[0] != path {
+			t.Errorf("%s: image %q, program %q", reader, container.Image, container.Command[0])
+		}
+		if !slices.Contains(container.Command, "--reader="+string(reader)) || slices.Contains(container.Command, "--scratch=/scratch") != restarts {
+			t.Errorf("%s: command %q", reader, container.Command)
+		}
+		writable := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/scratch" && !m.ReadOnly })
+		if writable != restarts || (len(pod.InitContainers) == 1) != restarts || (len(pod.Volumes) == 3) != restarts {
+			t.Errorf("%s: mounts %v, init containers %v, volumes %v", reader, container.VolumeMounts, pod.InitContainers, pod.Volumes)
+		}
+	}
+}
+
+func TestDrainerIsToldItsLimits(t *testing.T) {
+	m := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](500), BytesPerSecond: ptr.To(resource.MustParse("2Mi"))}
+		s.Drain.SkipExpiringWithin = &metav1.Duration{Duration: 90 * time.Second}
+	})
+	command := drainJob(m).Spec.Template.Spec.Containers[0].Command
+	for _, want := range []string{"--rate-limit-items=500", "--rate-limit-bytes=2097152", "--skip-expiring-within=1m30s"} {
+		if !slices.Contains(command, want) {
+			t.Errorf("%s is not in %q", want, command)
+		}
+	}
+}
+
+func TestDrainerIsToldItsSourceAndItsSurvivors(t *testing.T) {
+	job := drainJob(apitest.MakeMemcached("cache"))
+	want := []string{
+		"/supervisor/drainer", "migrate", "--dir=/data", "--source-id=uid-2", "--client=libmemcached-ketama-weighted",
+		"--unreachable-timeout=2m0s", "--receipt=/dev/termination-log", "--reader=Auto", "--scratch=/scratch",
+		"--server=cache-0.cache.shop.svc:11211", "--server=cache-1.cache.shop.svc:11211",
+	}
+	container := job.Spec.Template.Spec.Containers[0]
+	if diff := cmp.Diff(want, container.Command); diff != "" {
+		t.Errorf("command: -want +got:\n%s", diff)
+	}
+	if container.Image != "memcached:1" || container.TerminationMessagePath != contract.TerminationLog {
+		t.Errorf("image %q, termination message %q", container.Image, container.TerminationMessagePath)
+	}
+	for _, annotations := range []map[string]string{job.Annotations, job.Spec.Template.Annotations} {
+		if diff := cmp.Diff(map[string]string{cachev1alpha1.AnnotationClaimUID: "uid-2", cachev1alpha1.AnnotationSurvivors: "2"}, annotations); diff != "" {
+			t.Errorf("annotations: -want +got:\n%s", diff)
+		}
+	}
+}
+
+// Invariant 6: a pod is replaced only when it has ended for good.
+// TestDrainerIsToldTheClientsNamesAndPrefix: what clients call the members goes
+// before where the members are dialled.
+func TestDrainerIsToldTheClientsNamesAndPrefix(t *testing.T) {
+	m := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Routing.KeyPrefix = "shop:"
+		s.Routing.ServerName = "cache-{ordinal}.cache.shop.svc.cluster.local"
+	})
+	got := drainJob(m).Spec.Template.Spec.Containers[0].Command
+	want := []string{
+		"--key-prefix=shop:", "--reader=Auto", "--scratch=/scratch",
+		"--server=cache-0.cache.shop.svc.cluster.local=cache-0.cache.shop.svc:11211",
+		"--server=cache-1.cache.shop.svc.cluster.local=cache-1.cache.shop.svc:11211",
+	}
+	if diff := cmp.Diff(want, got[len(got)-len(want):]); diff != "" {
+		t.Errorf("command's end: -want +got:\n%s", diff)
+	}
+}
+
+func TestTwoDrainersOfOneVolumeNeverOverlap(t *testing.T) {
+	spec := drainJob(apitest.MakeMemcached("cache")).Spec
+	if got := ptr.Deref(spec.PodReplacementPolicy, ""); got != batchv1.Failed {
+		t.Errorf("podReplacementPolicy %q", got)
+	}
+	if p := ptr.Deref(spec.Parallelism, 1); p != 1 {
+		t.Errorf("parallelism %d", p)
+	}
+	if spec.Template.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		t.Errorf("restartPolicy %q", spec.Template.Spec.RestartPolicy)
+	}
+}
+
+func TestDrainIsRetriedOnlyWhereThatCanHelp(t *testing.T) {
+	policy := drainJob(apitest.MakeMemcached("cache")).Spec.PodFailurePolicy
+	for code, want := range map[int32]batchv1.PodFailurePolicyAction{
+		contract.ExitFailed:        batchv1.PodFailurePolicyActionCount,
+		contract.ExitUsage:         batchv1.PodFailurePolicyActionFailJob,
+		contract.ExitUnrecoverable: batchv1.PodFailurePolicyActionFailJob,
+		contract.ExitUnreachable:   batchv1.PodFailurePolicyActionCount,
+		contract.ExitRejected:      batchv1.PodFailurePolicyActionCount,
+	} {
+		if got := actionAfter(policy, code); got != want {
+			t.Errorf("exit code %d: %s, want %s", code, got, want)
+		}
+	}
+	disrupted := slices.ContainsFunc(policy.Rules, func(r batchv1.PodFailurePolicyRule) bool {
+		return r.Action == batchv1.PodFailurePolicyActionIgnore && len(r.OnPodConditions) == 1 && r.OnPodConditions[0].Type == corev1.DisruptionTarget
+	})
+	if !disrupted {
+		t.Errorf("an eviction counts as a failure: %v", policy.Rules)
+	}
+}
+
+// actionAfter is what the first rule for the exit code says.
+func actionAfter(policy *batchv1.PodFailurePolicy, code int32) batchv1.PodFailurePolicyAction {
+	for _, rule := range policy.Rules {
+		if rule.OnExitCodes != nil && slices.Contains(rule.OnExitCodes.Values, code) {
+			return rule.Action
+		}
+	}
+	return batchv1.PodFailurePolicyActionCount
+}
+
+func TestDrainerRunsWhereTheMemberCouldRun(t *testing.T) {
+	b := apitest.MakeMemcached("cache").EveryField()
+	template := b.Obj().Spec.Template
+	pod := drainJob(b).Spec.Template.Spec
+	if diff := cmp.Diff(template.NodeSelector, pod.NodeSelector); diff != "" {
+		t.Errorf("nodeSelector: -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(template.Tolerations, pod.Tolerations); diff != "" {
+		t.Errorf("tolerations: -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(template.ImagePullSecrets, pod.ImagePullSecrets); diff != "" {
+		t.Errorf("imagePullSecrets: -want +got:\n%s", diff)
+	}
+}
+
+func TestDrainerHoldsNoCredentialsAndNoPrivilege(t *testing.T) {
+	pod := drainJob(apitest.MakeMemcached("cache")).Spec.Template.Spec
+	if ptr.Deref(pod.AutomountServiceAccountToken, true) {
+		t.Error("a service account's token is mounted")
+	}
+	for _, c := range append(pod.InitContainers, pod.Containers...) {
+		security := c.SecurityContext
+		if ptr.Deref(security.AllowPrivilegeEscalation, true) || !ptr.Deref(security.ReadOnlyRootFilesystem, false) ||
+			!ptr.Deref(pod.SecurityContext.RunAsNonRoot, false) {
+			t.Errorf("%s: security: %v %v", c.Name, pod.SecurityContext, security)
+		}
+		if diff := cmp.Diff([]corev1.Capability{"ALL"}, security.Capabilities.Drop); diff != "" {
+			t.Errorf("%s: capabilities: -want +got:\n%s", c.Name, diff)
+		}
+	}
+}
+
+func TestJobHasTheSpecsLimits(t *testing.T) {
+	spec := drainJob(apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Drain.BackoffLimit, s.Drain.ActiveDeadlineSeconds = ptr.To[int32](0), ptr.To[int64](77)
+	})).Spec
+	if *spec.BackoffLimit != 0 || *spec.ActiveDeadlineSeconds != 77 {
+		t.Errorf("backoffLimit %d, activeDeadlineSeconds %d", *spec.BackoffLimit, *spec.ActiveDeadlineSeconds)
+	}
+}

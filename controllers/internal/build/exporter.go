@@ -1,0 +1,98 @@
+package build
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+const (
+	containerExporter = "exporter"
+	metricsPort       = "metrics"
+)
+
+// ServiceMonitorKind is the Prometheus operator's.
+var ServiceMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
+
+// containers are memcached, and the exporter where one is asked for.
+func containers(c *cachev1alpha1.Memcached, o Options, memcached *coreac.ContainerApplyConfiguration) []*coreac.ContainerApplyConfiguration {
+	e := c.Spec.Exporter
+	if e == nil {
+		return []*coreac.ContainerApplyConfiguration{memcached}
+	}
+	image := e.Image
+	if image == "" {
+		image = o.ExporterImage
+	}
+	resources := resourcesOf(&e.Resources)
+	if resources == nil {
+		resources = requests("10m", "32Mi")
+	}
+	exporter := coreac.Container().
+		WithName(containerExporter).
+		WithImage(image).
+		WithArgs(
+			fmt.Sprintf("--memcached.address=localhost:%d", c.Spec.ContainerPort),
+			fmt.Sprintf("--web.listen-address=:%d", exporterPort(e))).
+		WithPorts(coreac.ContainerPort().
+			WithName(metricsPort).
+			WithProtocol(corev1.ProtocolTCP).
+			WithContainerPort(exporterPort(e))).
+		WithResources(resources).
+		WithSecurityContext(containerSecurity())
+	return []*coreac.ContainerApplyConfiguration{memcached, exporter}
+}
+
+// exporterPort has the API server's default.
+func exporterPort(e *cachev1alpha1.ExporterSpec) int32 {
+	if e.Port == 0 {
+		return 9150
+	}
+	return e.Port
+}
+
+// ServiceMonitor for the exporters; nil where none is asked for. It has the
+// identity that it is read and compared by, and nothing that the server sets.
+func ServiceMonitor(c *cachev1alpha1.Memcached) *unstructured.Unstructured {
+	if c.Spec.Exporter == nil || c.Spec.Exporter.ServiceMonitor == nil {
+		return nil
+	}
+	given := c.Spec.Exporter.ServiceMonitor
+	labels := maps.Clone(given.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, Labels(c, cachev1alpha1.ComponentMember))
+	endpoint := map[string]any{"port": metricsPort, "path": "/metrics"}
+	if given.Interval != "" {
+		endpoint["interval"] = given.Interval
+	}
+	m := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"selector":          map[string]any{"matchLabels": anyMap(Labels(c, cachev1alpha1.ComponentMember))},
+		"namespaceSelector": map[string]any{"matchNames": []any{c.Namespace}},
+		"endpoints":         []any{endpoint},
+		// Each member is told apart by its pod.
+		"podTargetLabels": []any{cachev1alpha1.LabelInstance},
+	}}}
+	m.SetGroupVersionKind(ServiceMonitorKind)
+	m.SetName(c.Name)
+	m.SetNamespace(c.Namespace)
+	m.SetLabels(labels)
+	m.SetOwnerReferences([]metav1.OwnerReference{ownerReference(c)})
+	return m
+}
+
+func anyMap(in map[string]string) map[string]any {
+	out := make(map[string]any, len(in))
+	for k, v := range in {
+		out[k] = v
+	}
+	return out
+}

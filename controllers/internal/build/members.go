@@ -1,0 +1,195 @@
+package build
+
+import (
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Service is the headless Service that names the members. It publishes members
+// that are not ready, too: a drain waits for a survivor by its name.
+func Service(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
+	spec := coreac.ServiceSpec().
+		WithClusterIP(corev1.ClusterIPNone).
+		WithSelector(Selector(c)).
+		WithPorts(coreac.ServicePort().
+			WithName(portName).
+			WithProtocol(corev1.ProtocolTCP).
+			WithPort(c.Spec.ContainerPort).
+			WithTargetPort(intstr.FromString(portName)))
+	if e := c.Spec.Exporter; e != nil {
+		spec.WithPorts(coreac.ServicePort().
+			WithName(metricsPort).
+			WithProtocol(corev1.ProtocolTCP).
+			WithPort(exporterPort(e)).
+			WithTargetPort(intstr.FromString(metricsPort)))
+	}
+	if c.Spec.Storage != nil {
+		spec.WithPublishNotReadyAddresses(true) // the server doesn't keep a false
+	}
+	return coreac.Service(c.Name, c.Namespace).
+		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+		WithOwnerReferences(owner(c)).
+		WithSpec(spec)
+}
+
+// Deployment of a cluster without storage.
+func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyConfiguration {
+	memcached := memcachedContainer(c, o).
+		WithCommand(append([]string{"memcached"}, memcachedArgs(c)...)...)
+	return appsac.Deployment(c.Name, c.Namespace).
+		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+		WithOwnerReferences(owner(c)).
+		WithSpec(appsac.DeploymentSpec().
+			WithReplicas(*c.Spec.Size).
+			WithSelector(metaac.LabelSelector().WithMatchLabels(Selector(c))).
+			WithTemplate(podTemplate(c).WithSpec(podSpec(c).WithContainers(containers(c, o, memcached)...))))
+}
+
+// StatefulSet of a cluster with storage. Its claims carry the finalizer from
+// their creation; the drainer runs as PID 1 and turns SIGTERM into a save.
+func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.StatefulSetApplyConfiguration {
+	serve := contract.Serve{
+		Dir:     dataDir,
+		Port:    c.Spec.ContainerPort,
+		Command: append([]string{"memcached"}, memcachedArgs(c)...),
+	}
+	memcached := memcachedContainer(c, o).
+		WithCommand(append([]string{supervisorDir + "/drainer"}, serve.Args()...)...).
+		WithVolumeMounts(
+			coreac.VolumeMount().WithName(volumeName).WithMountPath(dataDir),
+			coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir).WithReadOnly(true))
+	install := coreac.Container().
+		WithName("install").
+		WithImage(o.OperatorImage).
+		WithCommand(DrainerPath, "install", supervisorDir).
+		WithSecurityContext(containerSecurity()).
+		WithResources(requests("10m", "16Mi")).
+		WithVolumeMounts(coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir))
+	spec := podSpec(c).
+		WithInitContainers(install).
+		WithContainers(containers(c, o, memcached)...).
+		WithVolumes(coreac.Volume().WithName(supervisorVolume).WithEmptyDir(coreac.EmptyDirVolumeSource()))
+	return appsac.StatefulSet(c.Name, c.Namespace).
+		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+		WithOwnerReferences(owner(c)).
+		WithSpec(appsac.StatefulSetSpec().
+			WithServiceName(c.Name).
+			WithReplicas(replicas).
+			WithPodManagementPolicy(appsv1.ParallelPodManagement).
+			WithPersistentVolumeClaimRetentionPolicy(appsac.StatefulSetPersistentVolumeClaimRetentionPolicy().
+				WithWhenDeleted(appsv1.RetainPersistentVolumeClaimRetentionPolicyType).
+				WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)).
+			WithSelector(metaac.LabelSelector().WithMatchLabels(Selector(c))).
+			WithTemplate(podTemplate(c).WithSpec(spec)).
+			WithVolumeClaimTemplates(claimTemplate(c)))
+}
+
+func claimTemplate(c *cachev1alpha1.Memcached) *coreac.PersistentVolumeClaimApplyConfiguration {
+	spec := coreac.PersistentVolumeClaimSpec().
+		WithAccessModes(corev1.ReadWriteOnce).
+		WithResources(coreac.VolumeResourceRequirements().
+			WithRequests(corev1.ResourceList{corev1.ResourceStorage: c.Spec.Storage.Size}))
+	if class := c.Spec.Storage.StorageClassName; class != nil {
+		spec.WithStorageClassName(*class)
+	}
+	claim := coreac.PersistentVolumeClaim(volumeName, "").
+		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+		WithFinalizers(cachev1alpha1.ClaimFinalizer).
+		WithSpec(spec)
+	claim.Namespace = nil
+	return claim
+}
+
+func memcachedContainer(c *cachev1alpha1.Memcached, o Options) *coreac.ContainerApplyConfiguration {
+	return coreac.Container().
+		WithName(containerMemcached).
+		WithImage(memberImage(c, o)).
+		WithPorts(coreac.ContainerPort().
+			WithName(portName).
+			WithProtocol(corev1.ProtocolTCP).
+			WithContainerPort(c.Spec.ContainerPort)).
+		WithReadinessProbe(coreac.Probe().
+			WithTCPSocket(coreac.TCPSocketAction().WithPort(intstr.FromString(portName))).
+			WithPeriodSeconds(2).
+			WithTimeoutSeconds(2)).
+		WithResources(memberResources(c)).
+		WithSecurityContext(containerSecurity())
+}
+
+func memberImage(c *cachev1alpha1.Memcached, o Options) string {
+	if c.Spec.Image != "" {
+		return c.Spec.Image
+	}
+	return o.MemcachedImage
+}
+
+// memcachedArgs are memcached's, but for -e, which the supervisor adds.
+func memcachedArgs(c *cachev1alpha1.Memcached) []string {
+	args := []string{
+		"-m", strconv.FormatInt(memory(c)>>20, 10),
+		"-p", strconv.Itoa(int(c.Spec.ContainerPort)),
+		"-U", "0",
+	}
+	if c.Spec.MaxItemSize != nil {
+		args = append(args, "-I", strconv.FormatInt(c.Spec.MaxItemSize.Value(), 10))
+	}
+	if c.Spec.Threads != nil {
+		args = append(args, "-t", strconv.Itoa(int(*c.Spec.Threads)))
+	}
+	if c.Spec.MaxConnections != nil {
+		args = append(args, "-c", strconv.Itoa(int(*c.Spec.MaxConnections)))
+	}
+	return append(args, c.Spec.ExtraArgs...)
+}
+
+// memory is the room for items, in bytes; the API server sets the default.
+func memory(c *cachev1alpha1.Memcached) int64 {
+	if c.Spec.Memory == nil {
+		return 64 << 20
+	}
+	return c.Spec.Memory.Value()
+}
+
+// memberResources are the person's, or a memory request that follows from
+// memory: the items, a tenth on top for the hash table, and 32Mi for
+// connections and the supervisor.
+func memberResources(c *cachev1alpha1.Memcached) *coreac.ResourceRequirementsApplyConfiguration {
+	if given := resourcesOf(&c.Spec.Resources); given != nil {
+		return given
+	}
+	bytes := memory(c)
+	mib := (bytes + bytes/10 + 32<<20) >> 20
+	return requests("50m", strconv.FormatInt(mib, 10)+"Mi")
+}
+
+// resourcesOf are the person's, or nil where none are given.
+func resourcesOf(r *corev1.ResourceRequirements) *coreac.ResourceRequirementsApplyConfiguration {
+	if r.Requests == nil && r.Limits == nil {
+		return nil
+	}
+	return convert[coreac.ResourceRequirementsApplyConfiguration](r) // but for what is not given
+}
+
+func requests(cpu, memory string) *coreac.ResourceRequirementsApplyConfiguration {
+	return coreac.ResourceRequirements().WithRequests(corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse(cpu),
+		corev1.ResourceMemory: resource.MustParse(memory),
+	})
+}
+
+func containerSecurity() *coreac.SecurityContextApplyConfiguration {
+	return coreac.SecurityContext().
+		WithAllowPrivilegeEscalation(false).
+		WithReadOnlyRootFilesystem(true).
+		WithCapabilities(coreac.Capabilities().WithDrop("ALL"))
+}

@@ -1,0 +1,148 @@
+package build
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+)
+
+var options = Options{MemcachedImage: "memcached:1", ExporterImage: "exporter:1", OperatorImage: "operator:1"}
+
+func withStorage() *apitest.MemcachedBuilder {
+	return apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi")
+}
+
+func TestArgumentsFollowFromTheSpec(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*cachev1alpha1.MemcachedSpec)
+		want   []string
+	}{
+		"the defaults": {func(*cachev1alpha1.MemcachedSpec) {}, []string{"memcached", "-m", "64", "-p", "11211", "-U", "0"}},
+		"all of them": {
+			func(s *cachev1alpha1.MemcachedSpec) {
+				s.Memory, s.MaxItemSize = ptr.To(resource.MustParse("1Gi")), ptr.To(resource.MustParse("2Mi"))
+				s.Threads, s.MaxConnections, s.ContainerPort = ptr.To[int32](8), ptr.To[int32](5000), 11300
+				s.ExtraArgs = []string{"-o", "hash_algorithm=xxh3"}
+			},
+			[]string{
+				"memcached", "-m", "1024", "-p", "11300", "-U", "0", "-I", "2097152", "-t", "8", "-c", "5000",
+				"-o", "hash_algorithm=xxh3",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := withStorage().With(test.change).Defaulted().Obj()
+			plain := Deployment(c, options).Spec.Template.Spec.Containers[0]
+			if diff := cmp.Diff(test.want, plain.Command); diff != "" {
+				t.Errorf("Deployment: -want +got:\n%s", diff)
+			}
+			serve := []string{"/supervisor/drainer", "serve", "--dir=/data", "--port=" + test.want[4], "--"}
+			member := StatefulSet(c, options, 3).Spec.Template.Spec.Containers[0]
+			if diff := cmp.Diff(append(serve, test.want...), member.Command); diff != "" {
+				t.Errorf("StatefulSet: -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestClaimsAreBornHeldAndSurviveTheStatefulSet(t *testing.T) {
+	spec := StatefulSet(withStorage().Defaulted().Obj(), options, 3).Spec
+	claim := spec.VolumeClaimTemplates[0]
+	if diff := cmp.Diff([]string{cachev1alpha1.ClaimFinalizer}, claim.Finalizers); diff != "" {
+		t.Errorf("finalizers: -want +got:\n%s", diff)
+	}
+	if claim.Labels[cachev1alpha1.LabelInstance] != "cache" || claim.Labels[cachev1alpha1.LabelManagedBy] != cachev1alpha1.ManagedBy {
+		t.Errorf("the operator would not see a claim with labels %v", claim.Labels)
+	}
+	retention := spec.PersistentVolumeClaimRetentionPolicy
+	if *retention.WhenDeleted != "Retain" || *retention.WhenScaled != "Retain" {
+		t.Errorf("the StatefulSet controller would delete claims: %v", retention)
+	}
+}
+
+func TestSelectorIsTheSameForEverySpec(t *testing.T) {
+	want := map[string]string{
+		"app.kubernetes.io/name": "memcached", "app.kubernetes.io/instance": "cache", "app.kubernetes.io/component": "member",
+	}
+	for name, b := range map[string]*apitest.MemcachedBuilder{"the least": withStorage(), "every field": withStorage().EveryField()} {
+		c := b.Defaulted().Obj()
+		set := StatefulSet(c, options, 1).Spec
+		if diff := cmp.Diff(want, set.Selector.MatchLabels); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+		for key, value := range want {
+			if set.Template.Labels[key] != value {
+				t.Errorf("%s: pods have %s=%s", name, key, set.Template.Labels[key])
+			}
+		}
+		if diff := cmp.Diff(want, Service(c).Spec.Selector); diff != "" {
+			t.Errorf("%s: Service: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+func TestLabelsOfTheTemplateNeverWinOverOurs(t *testing.T) {
+	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Template.Labels = map[string]string{cachev1alpha1.LabelInstance: "another", "team": "shop"}
+	}).Defaulted().Obj()
+	labels := StatefulSet(c, options, 1).Spec.Template.Labels
+	if labels[cachev1alpha1.LabelInstance] != "cache" || labels["team"] != "shop" {
+		t.Errorf("labels %v", labels)
+	}
+}
+
+func TestImageDefaultsToTheOperators(t *testing.T) {
+	image := func(b *apitest.MemcachedBuilder) string {
+		return *StatefulSet(b.Defaulted().Obj(), options, 1).Spec.Template.Spec.Containers[0].Image
+	}
+	if got := image(withStorage()); got != "memcached:1" {
+		t.Errorf("default image %q", got)
+	}
+	if got := image(withStorage().EveryField()); got != "registry.example.com/memcached:1.6" {
+		t.Errorf("spec's image %q", got)
+	}
+}
+
+func TestGraceIsEnoughToSaveAllOfMemory(t *testing.T) {
+	for memory, want := range map[string]int64{"64Mi": 34, "1Gi": 94, "64Gi": 4126} {
+		c := withStorage().Memory(memory).Defaulted().Obj()
+		if got := *StatefulSet(c, options, 1).Spec.Template.Spec.TerminationGracePeriodSeconds; got != want {
+			t.Errorf("%s: %d s, want %d", memory, got, want)
+		}
+	}
+}
+
+func TestMemoryRequestFollowsFromMemoryUnlessAPersonSetsResources(t *testing.T) {
+	request := func(b *apitest.MemcachedBuilder) string {
+		r := StatefulSet(b.Defaulted().Obj(), options, 1).Spec.Template.Spec.Containers[0].Resources
+		return r.Requests.Memory().String()
+	}
+	if got := request(withStorage().Memory("1000Mi")); got != "1132Mi" {
+		t.Errorf("derived request %s", got)
+	}
+	if got := request(withStorage().EveryField()); got != "1Gi" {
+		t.Errorf("the person's request became %s", got)
+	}
+}
+
+func TestEachMemberHasItsVolumeAndTheSupervisor(t *testing.T) {
+	pod := StatefulSet(withStorage().Defaulted().Obj(), options, 1).Spec.Template.Spec
+	writable := func(m coreac.VolumeMountApplyConfiguration) bool { return !ptr.Deref(m.ReadOnly, false) }
+	mounts := pod.Containers[0].VolumeMounts
+	if i := slices.IndexFunc(mounts, func(m coreac.VolumeMountApplyConfiguration) bool { return *m.MountPath == "/data" }); i < 0 || !writable(mounts[i]) {
+		t.Errorf("mounts of memcached: %v", mounts)
+	}
+	if i := slices.IndexFunc(mounts, func(m coreac.VolumeMountApplyConfiguration) bool { return *m.MountPath == "/supervisor" }); i < 0 || writable(mounts[i]) {
+		t.Errorf("mounts of memcached: %v", mounts)
+	}
+	if diff := cmp.Diff([]string{"/drainer", "install", "/supervisor"}, pod.InitContainers[0].Command); diff != "" {
+		t.Errorf("install: -want +got:\n%s", diff)
+	}
+}

@@ -1,0 +1,86 @@
+package build
+
+import (
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+func TestNetworkPolicyLetsInWhomItNamesAndTheClustersDrainers(t *testing.T) {
+	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Exporter = &cachev1alpha1.ExporterSpec{}
+		s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{
+			Clients:    []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
+			Monitoring: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "prometheus"}}}},
+		}
+	}).Defaulted().Obj()
+	other := c.DeepCopy()
+	other.Name = "other"
+	policy := NetworkPolicy(c)
+	for name, test := range map[string]struct {
+		from map[string]string
+		port string
+		want bool
+	}{
+		"a client":                      {map[string]string{"app": "web"}, "memcached", true},
+		"a client at the metrics":       {map[string]string{"app": "web"}, "metrics", false},
+		"Prometheus":                    {map[string]string{"app": "prometheus"}, "metrics", true},
+		"Prometheus at memcached":       {map[string]string{"app": "prometheus"}, "memcached", false},
+		"a drainer":                     {Labels(c, cachev1alpha1.ComponentDrainer), "memcached", true},
+		"a drainer at the metrics":      {Labels(c, cachev1alpha1.ComponentDrainer), "metrics", false},
+		"a drainer of another cluster":  {Labels(other, cachev1alpha1.ComponentDrainer), "memcached", false},
+		"a member":                      {Labels(c, cachev1alpha1.ComponentMember), "memcached", false},
+		"anybody else":                  {map[string]string{"app": "another"}, "memcached", false},
+		"anybody else at the metrics":   {map[string]string{"app": "another"}, "metrics", false},
+		"a pod without labels":          {nil, "memcached", false},
+		"a client at a port of its own": {map[string]string{"app": "web"}, "http", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := admits(policy, test.from, test.port); got != test.want {
+				t.Errorf("let in: %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// admits tells whether a pod of the same namespace gets in, as a network plugin
+// decides: a rule without ports or without peers is one for all of them.
+func admits(p *networkingac.NetworkPolicyApplyConfiguration, from map[string]string, port string) bool {
+	for _, rule := range p.Spec.Ingress {
+		open := len(rule.Ports) == 0
+		for _, r := range rule.Ports {
+			open = open || r.Port == nil || r.Port.StrVal == port
+		}
+		known := len(rule.From) == 0
+		for _, peer := range rule.From {
+			known = known || labels.SelectorFromSet(peer.PodSelector.MatchLabels).Matches(labels.Set(from))
+		}
+		if open && known {
+			return true
+		}
+	}
+	return false
+}
+
+func TestNetworkPolicyWithoutNamesLetsOnlyDrainersIn(t *testing.T) {
+	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Exporter, s.NetworkPolicy = &cachev1alpha1.ExporterSpec{}, &cachev1alpha1.NetworkPolicySpec{}
+	}).Defaulted().Obj()
+	policy := NetworkPolicy(c)
+	if !admits(policy, Labels(c, cachev1alpha1.ComponentDrainer), "memcached") {
+		t.Error("a drainer stays outside")
+	}
+	for _, port := range []string{"memcached", "metrics"} {
+		if admits(policy, map[string]string{"app": "web"}, port) {
+			t.Errorf("anybody gets in at %s", port)
+		}
+	}
+	if NetworkPolicy(withStorage().Obj()) != nil {
+		t.Error("there is one that nobody asked for")
+	}
+}

@@ -1,0 +1,108 @@
+package build
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+func podTemplate(c *cachev1alpha1.Memcached) *coreac.PodTemplateSpecApplyConfiguration {
+	labels := maps.Clone(c.Spec.Template.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, Labels(c, cachev1alpha1.ComponentMember))
+	return coreac.PodTemplateSpec().
+		WithLabels(labels).
+		WithAnnotations(c.Spec.Template.Annotations)
+}
+
+// podSpec is what members with and without storage share.
+func podSpec(c *cachev1alpha1.Memcached) *coreac.PodSpecApplyConfiguration {
+	t := &c.Spec.Template
+	spec := coreac.PodSpec().
+		WithAutomountServiceAccountToken(false).
+		WithEnableServiceLinks(false).
+		WithSecurityContext(podSecurity(c)).
+		WithNodeSelector(t.NodeSelector).
+		WithTopologySpreadConstraints(spread(c)...)
+	if t.PriorityClassName != "" {
+		spec.WithPriorityClassName(t.PriorityClassName)
+	}
+	if t.ServiceAccountName != "" {
+		spec.WithServiceAccountName(t.ServiceAccountName)
+	}
+	if t.SchedulerName != "" {
+		spec.WithSchedulerName(t.SchedulerName)
+	}
+	spec.RuntimeClassName = t.RuntimeClassName
+	spec.TerminationGracePeriodSeconds = graceSeconds(c)
+	for _, s := range t.ImagePullSecrets {
+		spec.WithImagePullSecrets(coreac.LocalObjectReference().WithName(s.Name))
+	}
+	spec.Affinity = convert[coreac.AffinityApplyConfiguration](t.Affinity)
+	for i := range t.Tolerations {
+		spec.WithTolerations(convert[coreac.TolerationApplyConfiguration](&t.Tolerations[i]))
+	}
+	return spec
+}
+
+// spread is the person's constraints, or one over the nodes.
+func spread(c *cachev1alpha1.Memcached) []*coreac.TopologySpreadConstraintApplyConfiguration {
+	members := metaac.LabelSelector().WithMatchLabels(Selector(c))
+	if given := c.Spec.Template.TopologySpreadConstraints; len(given) > 0 {
+		constraints := make([]*coreac.TopologySpreadConstraintApplyConfiguration, len(given))
+		for i := range given {
+			constraints[i] = convert[coreac.TopologySpreadConstraintApplyConfiguration](&given[i])
+			if given[i].LabelSelector == nil { // the scheduler would count nobody
+				constraints[i].WithLabelSelector(members)
+			}
+		}
+		return constraints
+	}
+	when := corev1.ScheduleAnyway
+	switch c.Spec.Template.Spread {
+	case cachev1alpha1.SpreadOff:
+		return nil
+	case cachev1alpha1.SpreadHard:
+		when = corev1.DoNotSchedule
+	}
+	return []*coreac.TopologySpreadConstraintApplyConfiguration{
+		coreac.TopologySpreadConstraint().
+			WithMaxSkew(1).
+			WithTopologyKey(corev1.LabelHostname).
+			WithWhenUnsatisfiable(when).
+			WithLabelSelector(members),
+	}
+}
+
+// graceSeconds is the person's, or the time that a save may take: half a minute,
+// and what it takes to write all of memory to a slow disk (16 MiB/s). Nil, where
+// nothing is saved, leaves it to the API server.
+func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
+	if given := c.Spec.Template.TerminationGracePeriodSeconds; given != nil {
+		return given
+	}
+	if c.Spec.Storage == nil {
+		return nil
+	}
+	seconds := 30 + memory(c)>>24
+	return &seconds
+}
+
+func podSecurity(c *cachev1alpha1.Memcached) *coreac.PodSecurityContextApplyConfiguration {
+	if given := c.Spec.Template.SecurityContext; given != nil {
+		return convert[coreac.PodSecurityContextApplyConfiguration](given)
+	}
+	return coreac.PodSecurityContext().
+		WithRunAsNonRoot(true).
+		WithRunAsUser(memcachedUID).
+		WithRunAsGroup(memcachedUID).
+		WithFSGroup(memcachedUID).
+		WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
+		WithSeccompProfile(coreac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))
+}

@@ -1,0 +1,77 @@
+package build
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// Keys of the ConfigMap with the servers' list.
+const (
+	// ServersKey has one host:port per line.
+	ServersKey = "servers"
+	// ServersJSONKey has the same as a JSON array of strings.
+	ServersJSONKey = "servers.json"
+	// ServersEnvKey has the same with commas in between: the name and the form
+	// that Dalli and memjs read from the environment.
+	ServersEnvKey = "MEMCACHE_SERVERS"
+)
+
+// ServersName is the name of the ConfigMap with the list of the servers.
+func ServersName(cluster string) string { return cluster + "-servers" }
+
+// Servers are the addresses of the first n members, host:port, in ring order,
+// as the clients are given them.
+func Servers(c *cachev1alpha1.Memcached, n int32) []string {
+	servers := make([]string, n)
+	for i := range n {
+		servers[i] = fmt.Sprintf("%s.%s.%s.svc:%d", PodName(c.Name, i), c.Name, c.Namespace, c.Spec.ContainerPort)
+	}
+	return servers
+}
+
+// Listed is how many members the clients' list names, where it named that many
+// before and target members are wanted. Members that are to leave are off the
+// list at once. It grows when all those that it lacks are ready, by all of them:
+// a scaling changes the clients' ring once. A member on the list stays on it,
+// ready or not, so that a restart changes nothing.
+func Listed(before, target int32, ready func(ordinal int32) bool) int32 {
+	for i := before; i < target; i++ {
+		if !ready(i) {
+			return before
+		}
+	}
+	return target
+}
+
+// ListedServers are the servers that the clients of a cluster are given: the
+// first n members, or without storage, where no member has a name of its own,
+// the Service.
+func ListedServers(c *cachev1alpha1.Memcached, n int32) []string {
+	if c.Spec.Storage == nil {
+		return []string{fmt.Sprintf("%s.%s.svc:%d", c.Name, c.Namespace, c.Spec.ContainerPort)}
+	}
+	return Servers(c, n)
+}
+
+// ServersConfigMap has the list of the servers for the applications, in the
+// forms that they read.
+func ServersConfigMap(c *cachev1alpha1.Memcached, servers []string) *coreac.ConfigMapApplyConfiguration {
+	array, _ := json.Marshal(servers) // strings always have JSON
+	lines := ""
+	for _, s := range servers {
+		lines += s + "\n"
+	}
+	return coreac.ConfigMap(ServersName(c.Name), c.Namespace).
+		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+		WithOwnerReferences(owner(c)).
+		WithData(map[string]string{
+			ServersKey:     lines,
+			ServersJSONKey: string(array),
+			ServersEnvKey:  strings.Join(servers, ","),
+		})
+}

@@ -1,0 +1,122 @@
+package plan
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Action is one write to the API server.
+type Action interface {
+	fmt.Stringer
+	action()
+}
+
+// The actions. Each names the object by UID, so that it can't hit a successor.
+type (
+	// AddClusterFinalizer to the Memcached.
+	AddClusterFinalizer struct{}
+	// RemoveClusterFinalizer from the Memcached: nothing is held any more.
+	RemoveClusterFinalizer struct{}
+	// ApplyMembers applies Service and StatefulSet, the latter with Replicas.
+	ApplyMembers struct{ Replicas int32 }
+	// DeleteMembers deletes the StatefulSet.
+	DeleteMembers struct{}
+	// HoldClaim adds the claim's finalizer.
+	HoldClaim struct{ Claim ClaimRef }
+	// MarkReleased writes the released mark.
+	MarkReleased struct{ Claim ClaimRef }
+	// CreateDrain creates the Job that drains the claim into the ordinals below
+	// Survivors.
+	CreateDrain struct {
+		Claim     ClaimRef
+		Survivors int32
+	}
+	// RecordReceipt keeps a receipt that adds up on the claim.
+	RecordReceipt struct {
+		Claim   ClaimRef
+		Receipt *contract.Receipt
+	}
+	// ClearRetry removes the annotation of a retry that has begun.
+	ClearRetry struct{ Claim ClaimRef }
+	// DeleteJob deletes a drain Job, and so its pods.
+	DeleteJob struct {
+		Name   string
+		UID    types.UID
+		Reason string
+	}
+	// DeleteClaim deletes the claim; its finalizer still holds it.
+	DeleteClaim struct {
+		Claim ClaimRef
+		Why   Release
+	}
+	// ReleaseClaim removes the claim's finalizer.
+	ReleaseClaim struct {
+		Claim ClaimRef
+		Why   Release
+	}
+)
+
+// ClaimRef names a claim.
+type ClaimRef struct {
+	Name    string
+	UID     types.UID
+	Ordinal int32
+}
+
+// Ref names the claim.
+func (c *Claim) Ref() ClaimRef { return ClaimRef{Name: c.Name, UID: c.UID, Ordinal: c.Ordinal} }
+
+// Release is why a claim may be let go: invariant 1.
+type Release string
+
+// The reasons for letting a claim go.
+const (
+	// ByReceipt: a complete receipt for exactly this claim is recorded.
+	ByReceipt Release = "Drained"
+	// BySkip: a person gave the items up by annotation.
+	BySkip Release = "Skipped"
+	// ByPolicyDelete and ByPolicyRetain: spec.drain.policy.
+	ByPolicyDelete Release = "Deleted"
+	ByPolicyRetain Release = "Retained"
+	// ByClusterDeletion: the Memcached is deleted, under spec.drain.whenDeleted.
+	ByClusterDeletion Release = "ClusterDeleted"
+	// ByNamespace: the namespace is terminating.
+	ByNamespace Release = "NamespaceTerminating"
+	// NeverBound: no volume was ever bound to the claim.
+	NeverBound Release = "NeverBound"
+)
+
+func (AddClusterFinalizer) action()    {}
+func (RemoveClusterFinalizer) action() {}
+func (ApplyMembers) action()           {}
+func (DeleteMembers) action()          {}
+func (HoldClaim) action()              {}
+func (MarkReleased) action()           {}
+func (CreateDrain) action()            {}
+func (RecordReceipt) action()          {}
+func (ClearRetry) action()             {}
+func (DeleteJob) action()              {}
+func (DeleteClaim) action()            {}
+func (ReleaseClaim) action()           {}
+
+func (AddClusterFinalizer) String() string    { return "add the cluster's finalizer" }
+func (RemoveClusterFinalizer) String() string { return "remove the cluster's finalizer" }
+func (a ApplyMembers) String() string         { return fmt.Sprintf("apply members, %d replicas", a.Replicas) }
+func (DeleteMembers) String() string          { return "delete the StatefulSet" }
+func (a HoldClaim) String() string            { return "hold claim " + a.Claim.Name }
+func (a MarkReleased) String() string         { return "mark claim " + a.Claim.Name + " as released" }
+func (a CreateDrain) String() string {
+	return fmt.Sprintf("drain claim %s into %d survivors", a.Claim.Name, a.Survivors)
+}
+func (a RecordReceipt) String() string { return "record the receipt of claim " + a.Claim.Name }
+func (a ClearRetry) String() string    { return "clear the retry of claim " + a.Claim.Name }
+func (a DeleteJob) String() string     { return "delete Job " + a.Name + ": " + a.Reason }
+func (a DeleteClaim) String() string {
+	return fmt.Sprintf("delete claim %s: %s", a.Claim.Name, a.Why)
+}
+func (a ReleaseClaim) String() string {
+	return fmt.Sprintf("release claim %s: %s", a.Claim.Name, a.Why)
+}

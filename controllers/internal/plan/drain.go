@@ -1,0 +1,212 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// justNow stands for the time of a mark that this plan writes.
+var justNow = time.Unix(1, 0)
+
+// DrainPhase is the state of a released volume.
+type DrainPhase string
+
+// The states of a released volume.
+const (
+	Waiting   DrainPhase = "Waiting"
+	Draining  DrainPhase = "Draining"
+	Releasing DrainPhase = "Releasing"
+	Held      DrainPhase = "Held"
+	Failed    DrainPhase = "Failed"
+	// Kept: by policy Retain; it isn't on its way out.
+	Kept DrainPhase = "Kept"
+)
+
+// Reasons of a drain's state.
+const (
+	PodPresent     = cachev1alpha1.ReasonPodPresent
+	InTurn         = cachev1alpha1.ReasonInTurn
+	Hibernating    = cachev1alpha1.ReasonHibernating
+	HeldByRequest  = cachev1alpha1.ReasonHeld
+	ReceiptInvalid = cachev1alpha1.ReasonReceiptInvalid
+	JobGaveUp      = cachev1alpha1.ReasonJobFailed
+	ClaimDeleted   = cachev1alpha1.ReasonClaimDeleted
+)
+
+// DrainState is how one released claim stands.
+type DrainState struct {
+	Claim   Claim
+	Phase   DrainPhase
+	Reason  string
+	Message string
+	// Why is set while Releasing.
+	Why Release
+	// Job that drains it, if there is one.
+	Job *Job
+}
+
+// drain moves each released claim one step on its way, highest ordinal first.
+func (p *Plan) drain(o *Observed) {
+	slots := int(o.Cluster.Parallelism)
+	for i := range o.Jobs {
+		if o.Jobs[i].running() {
+			slots--
+		}
+	}
+	for i := range o.Claims {
+		c := &o.Claims[i]
+		if c.Released.IsZero() {
+			p.member(c)
+			continue
+		}
+		s := p.step(o, c, &slots)
+		if s.Reason == ClaimDeleted {
+			p.LostClaims = append(p.LostClaims, c.Ref())
+		}
+		if s.Phase != Kept {
+			p.Drains = append(p.Drains, s)
+		}
+	}
+}
+
+// member decides about the claim of a member that stays: one that somebody
+// deleted is held, until a person gives its items up.
+func (p *Plan) member(c *Claim) {
+	switch {
+	case !c.Deleting || !c.Finalizer:
+	case c.Request == Skip:
+		p.add(ReleaseClaim{c.Ref(), BySkip})
+	default:
+		p.LostClaims = append(p.LostClaims, c.Ref())
+	}
+}
+
+// step decides about one released claim.
+func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
+	job := o.jobFor(c.UID)
+	state := DrainState{Claim: *c, Job: job}
+	switch why, release := mayRelease(o, c); {
+	case release && o.podExists(c.Ordinal):
+		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
+	case release:
+		p.letGo(c, job, why)
+		state.Why = why
+		if why == ByPolicyRetain {
+			return state.is(Kept, "", "")
+		}
+		return state.is(Releasing, "", "")
+	case job != nil:
+		return p.follow(c, job, state)
+	}
+	if c.Request == Retry {
+		p.add(ClearRetry{c.Ref()}) // it is about to start anyway
+	}
+	switch {
+	case c.Deleting:
+		return state.is(Failed, ClaimDeleted, "the claim was deleted before its drain, so nothing can mount it: "+
+			"annotate it with cache.example.com/drain=skip to give its items up")
+	case c.Request == Hold:
+		return state.is(Held, HeldByRequest, "remove the annotation cache.example.com/drain=hold to start the drain")
+	case o.podExists(c.Ordinal):
+		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
+	case p.Replicas == 0:
+		return state.is(Waiting, Hibernating, "the cluster hibernates: the drain starts when members return")
+	case *slots <= 0 || slices.Contains(o.DrainerPods, c.UID):
+		return state.is(Waiting, InTurn, "another drain is under way")
+	case p.Replicas > c.Ordinal || o.StatefulSet.Replicas != p.Replicas:
+		// The StatefulSet is made smaller by this very plan; its event is next.
+		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
+	}
+	*slots--
+	p.add(CreateDrain{Claim: c.Ref(), Survivors: p.Replicas})
+	return state.is(Draining, "", "")
+}
+
+func (s DrainState) is(phase DrainPhase, reason, message string) DrainState {
+	s.Phase, s.Reason, s.Message = phase, reason, message
+	return s
+}
+
+// follow decides about a released claim that has a Job.
+func (p *Plan) follow(c *Claim, job *Job, state DrainState) DrainState {
+	if job.Deleting {
+		return state.is(Waiting, InTurn, "an earlier Job of this drain is on its way out")
+	}
+	if job.State == JobActive {
+		if c.Request == Retry {
+			p.add(ClearRetry{c.Ref()}) // it runs
+		}
+		return state.is(Draining, "", "")
+	}
+	invalid := checkReceipt(job, c)
+	switch {
+	case job.State == JobComplete && invalid == nil:
+		// Its event brings the release: by then status has the receipt, too.
+		p.add(RecordReceipt{c.Ref(), job.Receipt})
+		state.Claim.Receipt, state.Why = job.Receipt, ByReceipt
+		return state.is(Releasing, "", "")
+	case c.Request == Retry && !c.Deleting:
+		// Both at once: a request that outlived its Job would start another one
+		// for each that fails.
+		p.add(DeleteJob{job.Name, job.UID, "a person asked for a retry"}, ClearRetry{c.Ref()})
+		return state.is(Waiting, InTurn, "the retry starts when the failed Job is gone")
+	case job.State == JobFailed:
+		return state.is(failure(job))
+	}
+	return state.is(Failed, ReceiptInvalid, invalid.Error()+"; "+wayOut)
+}
+
+func checkReceipt(job *Job, c *Claim) error {
+	if job.ReceiptErr != nil {
+		return job.ReceiptErr
+	}
+	return job.Receipt.AddsUp(string(c.UID))
+}
+
+const wayOut = "the claim is kept: see the drainer's log, then annotate the claim with " +
+	"cache.example.com/drain=retry, or =skip to give its items up"
+
+// failure tells why a Job failed: its last receipt knows best.
+func failure(job *Job) (DrainPhase, string, string) {
+	reason, message := JobGaveUp, job.Message
+	if job.Receipt != nil && job.Receipt.Reason != "" {
+		reason, message = job.Receipt.Reason, job.Receipt.Message
+	}
+	return Failed, reason, message + "; " + wayOut
+}
+
+// letGo takes the last steps. Each is found undone or done by the next plan,
+// should the operator die in between. The claim is first: where the live claim
+// doesn't give the reason that the cache did, the Job stays, and its log.
+func (p *Plan) letGo(c *Claim, job *Job, why Release) {
+	if !c.Deleting && why != ByPolicyRetain {
+		p.add(DeleteClaim{c.Ref(), why})
+	}
+	if c.Finalizer {
+		p.add(ReleaseClaim{c.Ref(), why})
+	}
+	if job != nil && !job.Deleting {
+		p.add(DeleteJob{job.Name, job.UID, "its claim is let go: " + string(why)})
+	}
+}
+
+// mayRelease is invariant 1: a released claim goes by a receipt for exactly this
+// claim, or because a person said so.
+func mayRelease(o *Observed, c *Claim) (Release, bool) {
+	switch {
+	case c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil:
+		return ByReceipt, true
+	case c.Request == Skip:
+		return BySkip, true
+	case o.Cluster.Policy == Delete:
+		return ByPolicyDelete, true
+	case o.Cluster.Policy == Retain:
+		return ByPolicyRetain, true
+	case !c.Bound:
+		return NeverBound, true
+	}
+	return "", false
+}

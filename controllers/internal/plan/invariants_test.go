@@ -1,0 +1,240 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// The invariants of docs/architecture.md, as far as one plan can break them:
+// each is asked of the plan of every combination of what can be seen of two
+// members and of the volume of a third one, and a fourth.
+
+// everyScene calls do with each combination.
+func everyScene(do func(description string, o *Observed)) int {
+	n := 0
+	for _, size := range []int32{0, 1, 2, 3, 4} {
+		for _, replicas := range []int32{0, 2, 3} {
+			for _, policy := range []DrainPolicy{Drain, Retain, Delete} {
+				for _, end := range []func(*Cluster){func(*Cluster) {}, func(c *Cluster) { c.Deleting = true },
+					func(c *Cluster) { c.Deleting, c.DeleteClaims = true, true }, func(c *Cluster) { c.NamespaceTerminating = true }} {
+					for i, claim := range claimStates() {
+						for j, job := range jobStates() {
+							for _, pod := range []bool{false, true} {
+								s := at(2).member(3).left(2, claim)
+								s.o.Cluster.Size, s.o.StatefulSet.Replicas, s.o.Cluster.Policy = size, replicas, policy
+								end(&s.o.Cluster)
+								if job != nil {
+									s.job(2, 2, job)
+								}
+								if pod {
+									s.pod(2).pod(3)
+								}
+								n++
+								do(fmt.Sprintf("size %d replicas %d policy %d cluster %+v claim %d job %d pod %v",
+									size, replicas, policy, s.o.Cluster, i, j, pod), &s.o)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return n
+}
+
+func claimStates() []func(*Claim) {
+	other := func(c *Claim) { c.Receipt = receiptFor("another claim") }
+	short := func(c *Claim) { c.Receipt = receiptFor(c.UID); c.Receipt.Found++ }
+	var states []func(*Claim)
+	for _, receipt := range []func(*Claim){func(*Claim) {}, drained, other, short} {
+		for _, request := range []Request{NoRequest, Skip, Retry, Hold} {
+			for _, more := range []func(*Claim){func(*Claim) {}, deleting, unbound, unheld, func(c *Claim) { c.Released = time.Time{} }} {
+				states = append(states, func(c *Claim) {
+					receipt(c)
+					c.Request = request
+					more(c)
+				})
+			}
+		}
+	}
+	return states
+}
+
+// jobStates has nil for no Job at all.
+func jobStates() []func(*Job) {
+	stranger := func(j *Job) { j.State, j.Receipt = JobComplete, receiptFor("another claim") }
+	empty := func(j *Job) {
+		j.State, j.Receipt = JobComplete, &contract.Receipt{Version: 1, Source: string(j.ClaimUID)}
+	}
+	return []func(*Job){nil, func(*Job) {}, gone, complete, withoutReceipt, stranger, empty, unreadable, outOfTime}
+}
+
+func actions[T Action](p Plan) []T {
+	var found []T
+	for _, a := range p.Actions {
+		if a, ok := a.(T); ok {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+func claimOf(o *Observed, uid types.UID) *Claim {
+	i := slices.IndexFunc(o.Claims, func(c Claim) bool { return c.UID == uid })
+	return &o.Claims[i]
+}
+
+// invariants are the promises that a single plan keeps or breaks, by name. Each
+// returns what is wrong with the plan for what was seen.
+var invariants = map[string]func(o *Observed, p Plan) error{
+	"1: no release without a receipt or a person's word": noReleaseWithoutReceipt,
+	"2: only a receipt that adds up is recorded":         onlyGoodReceipts,
+	"5: items go only to members that stay":              onlyToMembersThatStay,
+	"6: one user per volume":                             oneUserPerVolume,
+	"9: every held claim is accounted for":               everyHeldClaimShown,
+	"11: no member returns on a volume that it left":     noReturnToOldVolumes,
+	"11: marks come before the StatefulSet is smaller":   marksFirst,
+}
+
+func TestInvariantsHoldInEveryState(t *testing.T) {
+	broken := map[string]string{}
+	n := everyScene(func(scene string, o *Observed) {
+		p := Next(o)
+		for name, holds := range invariants {
+			if err := holds(o, p); err != nil {
+				broken[name] = fmt.Sprintf("%s: %v: %v", scene, err, p.Actions)
+			}
+		}
+	})
+	t.Logf("%d states", n)
+	for name, how := range broken {
+		t.Errorf("invariant %s: %s", name, how)
+	}
+}
+
+func noReleaseWithoutReceipt(o *Observed, p Plan) error {
+	var let []ClaimRef
+	for _, a := range actions[ReleaseClaim](p) {
+		let = append(let, a.Claim)
+	}
+	for _, a := range actions[DeleteClaim](p) {
+		let = append(let, a.Claim)
+	}
+	for _, r := range let {
+		c := claimOf(o, r.UID)
+		left := !c.Released.IsZero() || slices.Contains(actions[MarkReleased](p), MarkReleased{c.Ref()})
+		receipt := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
+		word := c.Request == Skip || o.Cluster.Deleting || o.Cluster.NamespaceTerminating ||
+			left && (o.Cluster.Policy != Drain || !c.Bound)
+		if !receipt && !word {
+			return fmt.Errorf("claim %s is let go", r.Name)
+		}
+	}
+	return nil
+}
+
+func onlyGoodReceipts(_ *Observed, p Plan) error {
+	for _, a := range actions[RecordReceipt](p) {
+		if err := a.Receipt.AddsUp(string(a.Claim.UID)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func onlyToMembersThatStay(o *Observed, p Plan) error {
+	running := o.activeJob()
+	for _, a := range actions[ApplyMembers](p) {
+		if running != nil && a.Replicas != running.Survivors {
+			return fmt.Errorf("the size becomes %d under a drain into %d", a.Replicas, running.Survivors)
+		}
+	}
+	for _, a := range actions[CreateDrain](p) {
+		if a.Survivors < 1 || a.Survivors != p.Replicas || a.Survivors != o.StatefulSet.Replicas || a.Survivors > a.Claim.Ordinal {
+			return fmt.Errorf("a drain into %d of %d members", a.Survivors, p.Replicas)
+		}
+	}
+	return nil
+}
+
+func oneUserPerVolume(o *Observed, p Plan) error {
+	for _, a := range actions[CreateDrain](p) {
+		if o.podExists(a.Claim.Ordinal) || o.jobFor(a.Claim.UID) != nil {
+			return fmt.Errorf("a second user of %s", a.Claim.Name)
+		}
+	}
+	return nil
+}
+
+func everyHeldClaimShown(o *Observed, p Plan) error {
+	for i := range o.Claims {
+		c := &o.Claims[i]
+		if len(actions[ApplyMembers](p)) == 0 || c.Ordinal < p.Replicas || p.Replicas == 0 || !c.Finalizer {
+			continue
+		}
+		shown := slices.ContainsFunc(p.Drains, func(d DrainState) bool {
+			return d.Claim.UID == c.UID && (d.Message != "" || d.Phase == Draining || d.Phase == Releasing)
+		})
+		going := slices.ContainsFunc(actions[ReleaseClaim](p), func(a ReleaseClaim) bool { return a.Claim.UID == c.UID })
+		if !shown && !going {
+			return fmt.Errorf("claim %s is held, and nobody says why", c.Name)
+		}
+	}
+	return nil
+}
+
+func noReturnToOldVolumes(o *Observed, p Plan) error {
+	for _, a := range actions[ApplyMembers](p) {
+		for i := range o.Claims {
+			c := &o.Claims[i]
+			marked := !c.Released.IsZero() || slices.Contains(actions[MarkReleased](p), MarkReleased{c.Ref()})
+			switch {
+			case marked && c.Ordinal < a.Replicas && o.activeJob() == nil: // else invariant 5 has the word
+				return fmt.Errorf("member %d would be back on %s", c.Ordinal, c.Name)
+			case !marked && a.Replicas > 0 && c.Ordinal >= a.Replicas:
+				return fmt.Errorf("member %d leaves %s unmarked", c.Ordinal, c.Name)
+			}
+		}
+	}
+	return nil
+}
+
+func marksFirst(_ *Observed, p Plan) error {
+	applied := false
+	for _, a := range p.Actions {
+		switch a.(type) {
+		case ApplyMembers:
+			applied = true
+		case MarkReleased:
+			if applied {
+				return fmt.Errorf("marked too late")
+			}
+		}
+	}
+	return nil
+}
+
+func TestInvariant7ALostPodIsNotAScaleDown(t *testing.T) {
+	for name, s := range map[string]*scene{
+		"a pod is gone":                      at(3).with(func(o *Observed) { o.Pods = []int32{0, 2} }),
+		"all pods are gone":                  at(3).with(func(o *Observed) { o.Pods = nil }),
+		"the StatefulSet is gone":            at(3).with(func(o *Observed) { o.StatefulSet, o.Pods = StatefulSet{}, nil }),
+		"the StatefulSet is on its way out":  at(3).with(func(o *Observed) { o.StatefulSet.Deleting = true }),
+		"somebody scaled the StatefulSet":    at(3).with(func(o *Observed) { o.StatefulSet.Replicas, o.Pods = 1, []int32{0} }),
+		"a claim of a member is being gone":  at(3).with(func(o *Observed) { o.Claims[0].Deleting = true }),
+		"the claims of a hibernated cluster": at(3).wanted(0).with(func(o *Observed) { o.Pods = nil }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Next(&s.o)
+			if len(p.Actions) != 1 || len(actions[ApplyMembers](p)) != 1 || p.Replicas != s.o.Cluster.Size {
+				t.Errorf("want the members applied and nothing else, got %v", p.Actions)
+			}
+		})
+	}
+}

@@ -1,0 +1,142 @@
+// Package plan decides what to do about a cluster with storage. It is pure:
+// what was observed goes in, actions with a reason each come out. The states
+// of a volume and the invariants of a scale-down live here, and nowhere else.
+//
+//	member ──size lowered──▶ released ──pod gone──▶ drained by a Job ──receipt──▶ let go
+//	                            │                        │
+//	                            └── held, skipped        └── failed: kept, retried on request
+//
+// A claim is released when it carries the released mark, which is written
+// before the StatefulSet is made smaller and never taken off. A released
+// volume doesn't come back as a member's: its values may be old by then.
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// DrainPolicy says what becomes of a released claim.
+type DrainPolicy int
+
+// The drain policies.
+const (
+	Drain DrainPolicy = iota
+	Retain
+	Delete
+)
+
+// Request is what a person asked for by annotation on a claim.
+type Request string
+
+// The requests.
+const (
+	NoRequest Request = ""
+	Skip      Request = "skip"
+	Retry     Request = "retry"
+	Hold      Request = "hold"
+)
+
+// Cluster is what the spec wants.
+type Cluster struct {
+	// Size wanted; 0 hibernates.
+	Size int32
+	// Policy for released claims.
+	Policy DrainPolicy
+	// Parallelism is how many drains may run at once, 1 at least.
+	Parallelism int32
+	// Deleting: the Memcached is being deleted, or is gone already.
+	Deleting bool
+	// DeleteClaims: they go with the Memcached.
+	DeleteClaims bool
+	// NamespaceTerminating: nothing can run here any more.
+	NamespaceTerminating bool
+	// Finalizer: the cluster's own is in place.
+	Finalizer bool
+}
+
+// StatefulSet of the members.
+type StatefulSet struct {
+	Exists   bool
+	Deleting bool
+	Replicas int32
+}
+
+// Claim is a member's claim, present or past.
+type Claim struct {
+	Name    string
+	UID     types.UID
+	Ordinal int32
+	// Finalizer: ours is on it.
+	Finalizer bool
+	// Deleting: it has a deletionTimestamp, so that nothing can mount it any more.
+	Deleting bool
+	// Bound: a volume was once bound to it.
+	Bound bool
+	// Released is when the member left; zero while it is a member's.
+	Released time.Time
+	// Receipt that was recorded on the claim, if one was.
+	Receipt *contract.Receipt
+	// Request by annotation.
+	Request Request
+}
+
+// JobState is the state of a drain Job.
+type JobState int
+
+// The states of a Job.
+const (
+	JobActive JobState = iota
+	JobComplete
+	JobFailed
+)
+
+// Job is a drain Job.
+type Job struct {
+	Name string
+	UID  types.UID
+	// ClaimUID that it drains.
+	ClaimUID types.UID
+	// Survivors it drains into: the ordinals below.
+	Survivors int32
+	State     JobState
+	// Deleting: it is on its way out, its pod may still run.
+	Deleting bool
+	// Receipt that its last pod left, or why there is none.
+	Receipt    *contract.Receipt
+	ReceiptErr error
+	// Message of a Job that failed.
+	Message string
+}
+
+// Observed is all that a plan rests on.
+type Observed struct {
+	Cluster     Cluster
+	StatefulSet StatefulSet
+	// Pods has the ordinals of the member pods that exist, in any phase.
+	Pods []int32
+	// DrainerPods has the UIDs of the claims that a drainer's pod mounts.
+	DrainerPods []types.UID
+	// Claims in any order.
+	Claims []Claim
+	Jobs   []Job
+}
+
+func (o *Observed) podExists(ordinal int32) bool { return slices.Contains(o.Pods, ordinal) }
+
+// jobFor returns the Job that drains the claim, or nil.
+func (o *Observed) jobFor(claim types.UID) *Job {
+	for i := range o.Jobs {
+		if o.Jobs[i].ClaimUID == claim {
+			return &o.Jobs[i]
+		}
+	}
+	return nil
+}
+
+// running tells whether the Job's pod may be at work.
+func (j *Job) running() bool { return j.State == JobActive || j.Deleting }

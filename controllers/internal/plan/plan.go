@@ -1,0 +1,171 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Plan is what to do now, in this order, and how the released claims stand.
+type Plan struct {
+	Actions []Action
+	// Replicas that the StatefulSet should have now, and SizeBlocked why that is
+	// not the wanted size.
+	Replicas    int32
+	SizeBlocked Block
+	// Drains has an entry per claim on its way out, highest ordinal first.
+	Drains []DrainState
+	// LostClaims are those that somebody else deleted: held, but they can't be
+	// mounted any more.
+	LostClaims []ClaimRef
+}
+
+// Block is why the size can't change yet.
+type Block string
+
+// The reasons that block a change of size.
+const (
+	NotBlocked Block = ""
+	// ByDrain: a drain is under way.
+	ByDrain Block = "Drain"
+	// ByVolume: a volume that the returning member left is still there.
+	ByVolume Block = "Volume"
+)
+
+// Next decides on the next steps for a cluster with storage.
+func Next(observed *Observed) Plan {
+	o := *observed
+	o.Claims = slices.Clone(o.Claims)
+	slices.SortFunc(o.Claims, func(a, b Claim) int { return cmp.Compare(b.Ordinal, a.Ordinal) })
+	if o.Cluster.Deleting || o.Cluster.NamespaceTerminating {
+		return dismantle(&o)
+	}
+	p := Plan{}
+	if !o.Cluster.Finalizer {
+		p.add(AddClusterFinalizer{})
+	}
+	p.holdClaims(&o)
+	p.size(&o)
+	p.markReleased(&o)
+	p.add(ApplyMembers{p.Replicas})
+	p.drain(&o)
+	p.sweepJobs(&o)
+	return p
+}
+
+func (p *Plan) add(a ...Action) { p.Actions = append(p.Actions, a...) }
+
+// holdClaims puts the finalizer on claims that were born without it: those of a
+// StatefulSet of an earlier operator, or of a cluster that was deleted.
+func (p *Plan) holdClaims(o *Observed) {
+	for i := range o.Claims {
+		c := &o.Claims[i]
+		wanted := c.Released.IsZero() || o.Cluster.Policy == Drain
+		if !c.Finalizer && !c.Deleting && wanted {
+			p.add(HoldClaim{c.Ref()})
+			c.Finalizer = true
+		}
+	}
+}
+
+// size decides on the number of replicas: the wanted one, but never one that
+// changes under a drain, and never one that brings a released volume back.
+func (p *Plan) size(o *Observed) {
+	p.Replicas = o.Cluster.Size
+	if job := o.activeJob(); job != nil {
+		p.Replicas = job.Survivors
+		if p.Replicas != o.Cluster.Size {
+			p.SizeBlocked = ByDrain
+		}
+	} else if limit, ok := o.lowestReleased(); ok && limit < p.Replicas {
+		p.Replicas, p.SizeBlocked = limit, ByVolume
+	}
+}
+
+// markReleased writes the released mark on the claims of members that leave,
+// before the StatefulSet is made smaller: should the operator die in between, a
+// member leaves and returns needlessly, but an old volume never returns. At
+// size 0 nobody is left who could hold another value: nothing is marked.
+func (p *Plan) markReleased(o *Observed) {
+	if p.Replicas == 0 {
+		return
+	}
+	for i := range o.Claims {
+		c := &o.Claims[i]
+		if c.Ordinal >= p.Replicas && c.Released.IsZero() {
+			p.add(MarkReleased{c.Ref()})
+			c.Released = justNow
+		}
+	}
+}
+
+// activeJob returns a Job that may be at work, or nil.
+func (o *Observed) activeJob() *Job {
+	for i := range o.Jobs {
+		if o.Jobs[i].running() {
+			return &o.Jobs[i]
+		}
+	}
+	return nil
+}
+
+// lowestReleased returns the lowest ordinal whose claim is released.
+func (o *Observed) lowestReleased() (int32, bool) {
+	for _, c := range slices.Backward(o.Claims) {
+		if !c.Released.IsZero() {
+			return c.Ordinal, true
+		}
+	}
+	return 0, false
+}
+
+// sweepJobs deletes finished Jobs whose claim is gone.
+func (p *Plan) sweepJobs(o *Observed) {
+	for _, j := range o.Jobs {
+		known := slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.UID == j.ClaimUID })
+		if !known && !j.Deleting {
+			p.add(DeleteJob{j.Name, j.UID, "its claim is gone"})
+		}
+	}
+}
+
+// dismantle lets everything go: the Memcached is deleted, or its namespace is.
+func dismantle(o *Observed) Plan {
+	p := Plan{}
+	if o.Cluster.NamespaceTerminating {
+		for i := range o.Claims {
+			if c := &o.Claims[i]; c.Finalizer {
+				p.add(ReleaseClaim{c.Ref(), ByNamespace})
+			}
+		}
+		if o.Cluster.Finalizer {
+			p.add(RemoveClusterFinalizer{})
+		}
+		return p
+	}
+	for _, j := range o.Jobs {
+		if !j.Deleting {
+			p.add(DeleteJob{j.Name, j.UID, "the Memcached is deleted"})
+		}
+	}
+	if o.StatefulSet.Exists {
+		// Its controller could still make claims; the event of its going is next.
+		if !o.StatefulSet.Deleting {
+			p.add(DeleteMembers{})
+		}
+		return p
+	}
+	for i := range o.Claims {
+		c := &o.Claims[i]
+		drained := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
+		if (o.Cluster.DeleteClaims || drained) && !c.Deleting {
+			p.add(DeleteClaim{c.Ref(), ByClusterDeletion})
+		}
+		if c.Finalizer {
+			p.add(ReleaseClaim{c.Ref(), ByClusterDeletion})
+		}
+	}
+	if o.Cluster.Finalizer {
+		p.add(RemoveClusterFinalizer{})
+	}
+	return p
+}

@@ -1,0 +1,137 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// scene builds an Observed. It begins at rest: as many members as are wanted.
+type scene struct{ o Observed }
+
+func at(size int32) *scene {
+	s := &scene{}
+	s.o.Cluster = Cluster{Size: size, Parallelism: 1, Finalizer: true}
+	s.o.StatefulSet = StatefulSet{Exists: true, Replicas: size}
+	for i := range size {
+		s.o.Pods = append(s.o.Pods, i)
+		s.member(i)
+	}
+	return s
+}
+
+func uid(ordinal int32) types.UID { return types.UID(fmt.Sprintf("uid-%d", ordinal)) }
+
+func name(ordinal int32) string { return fmt.Sprintf("data-%d", ordinal) }
+
+// member adds the claim of a member.
+func (s *scene) member(ordinal int32) *scene {
+	s.o.Claims = append(s.o.Claims, Claim{Name: name(ordinal), UID: uid(ordinal), Ordinal: ordinal, Finalizer: true, Bound: true})
+	return s
+}
+
+// left adds the claim of a member that has left, with changes to it.
+func (s *scene) left(ordinal int32, changes ...func(*Claim)) *scene {
+	s.member(ordinal)
+	c := &s.o.Claims[len(s.o.Claims)-1]
+	c.Released = time.Unix(1000, 0)
+	for _, change := range changes {
+		change(c)
+	}
+	return s
+}
+
+func (s *scene) with(change func(*Observed)) *scene {
+	change(&s.o)
+	return s
+}
+
+// pod adds the pod of a member.
+func (s *scene) pod(ordinal int32) *scene {
+	s.o.Pods = append(s.o.Pods, ordinal)
+	return s
+}
+
+// job adds the Job that drains the claim into the survivors.
+func (s *scene) job(ordinal, survivors int32, changes ...func(*Job)) *scene {
+	j := Job{Name: "job-" + name(ordinal), UID: "job-" + uid(ordinal), ClaimUID: uid(ordinal), Survivors: survivors}
+	for _, change := range changes {
+		change(&j)
+	}
+	s.o.Jobs = append(s.o.Jobs, j)
+	return s
+}
+
+func (s *scene) wanted(size int32) *scene {
+	s.o.Cluster.Size = size
+	return s
+}
+
+// Changes to a claim.
+func requested(r Request) func(*Claim) { return func(c *Claim) { c.Request = r } }
+func deleting(c *Claim)                { c.Deleting = true }
+func unbound(c *Claim)                 { c.Bound = false }
+func unheld(c *Claim)                  { c.Finalizer = false }
+func drained(c *Claim)                 { c.Receipt = receiptFor(c.UID) }
+
+// Changes to a Job.
+func gone(j *Job) { j.Deleting = true }
+
+func complete(j *Job) {
+	j.State, j.Receipt = JobComplete, receiptFor(j.ClaimUID)
+}
+
+func withoutReceipt(j *Job) {
+	j.State, j.Receipt, j.ReceiptErr = JobComplete, nil, errors.New("the drainer left no receipt")
+}
+
+func unreadable(j *Job) {
+	j.State = JobFailed
+	j.Receipt = &contract.Receipt{Version: 1, Source: string(j.ClaimUID), Reason: "SourceCorrupt", Message: "page 3 is torn", ExitCode: 3}
+}
+
+func outOfTime(j *Job) {
+	j.State, j.Message, j.ReceiptErr = JobFailed, "Job job: DeadlineExceeded", errors.New("the drainer's pod is gone")
+}
+
+func receiptFor(claim types.UID) *contract.Receipt {
+	return &contract.Receipt{
+		Version: 1, Source: string(claim), Complete: true, Found: 10,
+		Outcomes: contract.Outcomes{Added: 4, AlreadyPresent: 3, Expired: 2, Invalidated: 1},
+	}
+}
+
+// outcome is a plan in words, without the size it applies where that is plain.
+type outcome struct {
+	Replicas int32
+	Blocked  Block
+	Actions  []string
+	Drains   []string
+	Lost     []string
+}
+
+func planned(s *scene) outcome {
+	p := Next(&s.o)
+	out := outcome{Replicas: p.Replicas, Blocked: p.SizeBlocked}
+	for _, a := range p.Actions {
+		out.Actions = append(out.Actions, a.String())
+	}
+	for _, d := range p.Drains {
+		word := fmt.Sprintf("%d %s", d.Claim.Ordinal, d.Phase)
+		if d.Reason != "" {
+			word += " " + d.Reason
+		}
+		if d.Why != "" {
+			word += " " + string(d.Why)
+		}
+		out.Drains = append(out.Drains, word)
+	}
+	for _, c := range p.LostClaims {
+		out.Lost = append(out.Lost, c.Name)
+	}
+	return out
+}

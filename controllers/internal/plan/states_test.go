@@ -1,0 +1,348 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestEachStateOfAReleasedClaimHasOneNextStep walks a claim from a member's to
+// none. The cluster has two members; the third one's claim is looked at.
+func TestEachStateOfAReleasedClaimHasOneNextStep(t *testing.T) {
+	apply := "apply members, 2 replicas"
+	for name, test := range map[string]struct {
+		scene   *scene
+		actions []string
+		drains  []string
+		lost    []string
+	}{
+		"the size was lowered: marked first, then the StatefulSet is made smaller": {
+			at(3).wanted(2), []string{"mark claim data-2 as released", apply}, []string{"2 Waiting PodPresent"}, nil,
+		},
+		"marked, but the StatefulSet is not smaller yet": {
+			at(2).left(2).with(func(o *Observed) { o.StatefulSet.Replicas = 3 }), []string{apply}, []string{"2 Waiting PodPresent"}, nil,
+		},
+		"the pod shuts down": {
+			at(2).left(2).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}, nil,
+		},
+		"the pod is gone": {
+			at(2).left(2), []string{apply, "drain claim data-2 into 2 survivors"}, []string{"2 Draining"}, nil,
+		},
+		"a drainer of an earlier Job is not gone": {
+			at(2).left(2).with(func(o *Observed) { o.DrainerPods = []types.UID{uid(2)} }), []string{apply}, []string{"2 Waiting InTurn"}, nil,
+		},
+		"the Job runs": {
+			at(2).left(2).job(2, 2), []string{apply}, []string{"2 Draining"}, nil,
+		},
+		"the Job is being deleted": {
+			at(2).left(2).job(2, 2, gone), []string{apply}, []string{"2 Waiting InTurn"}, nil,
+		},
+		"the Job is complete": {
+			at(2).left(2).job(2, 2, complete), []string{apply, "record the receipt of claim data-2"}, []string{"2 Releasing Drained"}, nil,
+		},
+		"the Job is complete, and a person asks for a retry: there is none to make": {
+			at(2).left(2, requested(Retry)).job(2, 2, complete),
+			[]string{apply, "record the receipt of claim data-2"}, []string{"2 Releasing Drained"}, nil,
+		},
+		"the receipt is recorded": {
+			at(2).left(2, drained).job(2, 2, complete),
+			[]string{apply, "delete claim data-2: Drained", "release claim data-2: Drained", "delete Job job-data-2: its claim is let go: Drained"},
+			[]string{"2 Releasing Drained"}, nil,
+		},
+		"the receipt is recorded, the claim gone but for its pods' sake": {
+			at(2).left(2, drained, deleting, unheld).job(2, 2, complete),
+			[]string{apply, "delete Job job-data-2: its claim is let go: Drained"}, []string{"2 Releasing Drained"}, nil,
+		},
+		"the receipt is recorded, the Job gone, the claim deleted": {
+			at(2).left(2, drained, deleting), []string{apply, "release claim data-2: Drained"}, []string{"2 Releasing Drained"}, nil,
+		},
+		"the receipt is recorded, the finalizer gone, the claim not yet": {
+			at(2).left(2, drained, deleting, unheld), []string{apply}, []string{"2 Releasing Drained"}, nil,
+		},
+		"the Job failed with a receipt": {
+			at(2).left(2).job(2, 2, unreadable), []string{apply}, []string{"2 Failed SourceCorrupt"}, nil,
+		},
+		"the Job failed without one": {
+			at(2).left(2).job(2, 2, outOfTime), []string{apply}, []string{"2 Failed JobFailed"}, nil,
+		},
+		"the Job is complete without a receipt": {
+			at(2).left(2).job(2, 2, withoutReceipt), []string{apply}, []string{"2 Failed ReceiptInvalid"}, nil,
+		},
+		"a failed drain is retried: the Job goes, and the request with it": {
+			at(2).left(2, requested(Retry)).job(2, 2, unreadable),
+			[]string{apply, "delete Job job-data-2: a person asked for a retry", "clear the retry of claim data-2"},
+			[]string{"2 Waiting InTurn"}, nil,
+		},
+		"the operator died between the two": {
+			at(2).left(2, requested(Retry)),
+			[]string{apply, "clear the retry of claim data-2", "drain claim data-2 into 2 survivors"}, []string{"2 Draining"}, nil,
+		},
+		"a retry of a drain that runs": {
+			at(2).left(2, requested(Retry)).job(2, 2), []string{apply, "clear the retry of claim data-2"}, []string{"2 Draining"}, nil,
+		},
+		"held": {
+			at(2).left(2, requested(Hold)), []string{apply}, []string{"2 Held Held"}, nil,
+		},
+		"held too late": {
+			at(2).left(2, requested(Hold)).job(2, 2), []string{apply}, []string{"2 Draining"}, nil,
+		},
+		"skipped": {
+			at(2).left(2, requested(Skip)),
+			[]string{apply, "delete claim data-2: Skipped", "release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil,
+		},
+		"skipped while the pod shuts down: a volume in use goes nowhere": {
+			at(2).left(2, requested(Skip)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}, nil,
+		},
+		"skipped while the Job runs": {
+			at(2).left(2, requested(Skip)).job(2, 2),
+			[]string{apply, "delete claim data-2: Skipped", "release claim data-2: Skipped", "delete Job job-data-2: its claim is let go: Skipped"},
+			[]string{"2 Releasing Skipped"}, nil,
+		},
+		"an unknown request is none": {
+			at(2).left(2, requested("maybe")), []string{apply, "drain claim data-2 into 2 survivors"}, []string{"2 Draining"}, nil,
+		},
+		"never bound": {
+			at(2).left(2, unbound), []string{apply, "delete claim data-2: NeverBound", "release claim data-2: NeverBound"},
+			[]string{"2 Releasing NeverBound"}, nil,
+		},
+		"deleted by somebody before its drain": {
+			at(2).left(2, deleting), []string{apply}, []string{"2 Failed ClaimDeleted"}, []string{"data-2"},
+		},
+		"deleted by somebody, and given up": {
+			at(2).left(2, deleting, requested(Skip)), []string{apply, "release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil,
+		},
+		"not held: it is, before anything else": {
+			at(2).left(2, unheld), []string{"hold claim data-2", apply, "drain claim data-2 into 2 survivors"}, []string{"2 Draining"}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := outcome{Replicas: 2, Actions: test.actions, Drains: test.drains, Lost: test.lost}
+			got := planned(test.scene)
+			got.Blocked = "" // TestSizeWaits
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestClaimOfAMemberThatStaysIsHeldUntilItIsGivenUp(t *testing.T) {
+	lost := at(2)
+	lost.o.Claims[1].Deleting = true
+	want := outcome{Replicas: 2, Actions: []string{"apply members, 2 replicas"}, Lost: []string{"data-1"}}
+	if diff := cmp.Diff(want, planned(lost)); diff != "" {
+		t.Errorf("deleted by somebody: -want +got:\n%s", diff)
+	}
+	lost.o.Claims[1].Request = Skip
+	want = outcome{Replicas: 2, Actions: []string{"apply members, 2 replicas", "release claim data-1: Skipped"}}
+	if diff := cmp.Diff(want, planned(lost)); diff != "" {
+		t.Errorf("given up: -want +got:\n%s", diff)
+	}
+}
+
+func TestPolicyDecidesAboutReleasedClaims(t *testing.T) {
+	apply := "apply members, 2 replicas"
+	for name, test := range map[string]struct {
+		policy  DrainPolicy
+		scene   *scene
+		actions []string
+		drains  []string
+	}{
+		"Delete lets the claim go": {
+			Delete, at(2).left(2), []string{apply, "delete claim data-2: Deleted", "release claim data-2: Deleted"}, []string{"2 Releasing Deleted"},
+		},
+		"Delete waits for the pod": {Delete, at(2).left(2).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
+		"Retain keeps the claim, and its finalizer goes": {
+			Retain, at(2).left(2), []string{apply, "release claim data-2: Retained"}, nil,
+		},
+		"Retain leaves a retained claim alone": {Retain, at(2).left(2, unheld), []string{apply}, nil},
+		"Retain ends a drain that runs": {
+			Retain, at(2).left(2).job(2, 2),
+			[]string{apply, "release claim data-2: Retained", "delete Job job-data-2: its claim is let go: Retained"}, nil,
+		},
+		"a recorded receipt goes before Retain": {
+			Retain, at(2).left(2, drained), []string{apply, "delete claim data-2: Drained", "release claim data-2: Drained"}, []string{"2 Releasing Drained"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.scene.o.Cluster.Policy = test.policy
+			want := outcome{Replicas: 2, Actions: test.actions, Drains: test.drains}
+			if diff := cmp.Diff(want, planned(test.scene)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSizeWaits(t *testing.T) {
+	for name, test := range map[string]struct {
+		scene    *scene
+		replicas int32
+		blocked  Block
+	}{
+		"up while a drain runs":                     {at(2).wanted(3).left(2).job(2, 2), 2, ByDrain},
+		"up while a Job is being deleted":           {at(2).wanted(3).left(2).job(2, 2, gone), 2, ByDrain},
+		"down further while a drain runs":           {at(2).wanted(1).left(2).job(2, 2), 2, ByDrain},
+		"to zero while a drain runs":                {at(2).wanted(0).left(2).job(2, 2), 2, ByDrain},
+		"up while a drain waits for the pod":        {at(2).wanted(3).left(2).pod(2), 2, ByVolume},
+		"up past a drain that failed":               {at(2).wanted(4).left(2).job(2, 2, unreadable), 2, ByVolume},
+		"up past a drain that is held":              {at(2).wanted(3).left(2, requested(Hold)), 2, ByVolume},
+		"up past a volume that was retained":        {at(2).wanted(3).left(2, unheld).with(func(o *Observed) { o.Cluster.Policy = Retain }), 2, ByVolume},
+		"up past a claim whose receipt is recorded": {at(2).wanted(3).left(2, drained), 2, ByVolume},
+		"up below a failed drain: nothing is in the way": {
+			at(2).wanted(3).left(5).job(5, 5, unreadable), 3, NotBlocked,
+		},
+		"down further while a drain waits for the pod": {at(2).wanted(1).left(2).pod(2), 1, NotBlocked},
+		"down further after a drain failed":            {at(2).wanted(1).left(2).job(2, 2, unreadable), 1, NotBlocked},
+		"the StatefulSet was deleted while a drain runs": {
+			at(2).left(2).job(2, 2).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), 2, NotBlocked,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := planned(test.scene)
+			if got.Replicas != test.replicas || got.Blocked != test.blocked {
+				t.Errorf("got %d replicas, blocked %q; want %d, %q", got.Replicas, got.Blocked, test.replicas, test.blocked)
+			}
+		})
+	}
+}
+
+func TestSeveralDrainHighestFirst(t *testing.T) {
+	three := func(parallelism int32) *scene {
+		return at(1).left(1).left(3).left(2).with(func(o *Observed) { o.Cluster.Parallelism = parallelism })
+	}
+	apply := "apply members, 1 replicas"
+	for name, test := range map[string]struct {
+		scene   *scene
+		actions []string
+		drains  []string
+	}{
+		"one at a time": {
+			three(1), []string{apply, "drain claim data-3 into 1 survivors"},
+			[]string{"3 Draining", "2 Waiting InTurn", "1 Waiting InTurn"},
+		},
+		"two at a time": {
+			three(2), []string{apply, "drain claim data-3 into 1 survivors", "drain claim data-2 into 1 survivors"},
+			[]string{"3 Draining", "2 Draining", "1 Waiting InTurn"},
+		},
+		"the next one when one runs": {
+			three(2).job(3, 1), []string{apply, "drain claim data-2 into 1 survivors"},
+			[]string{"3 Draining", "2 Draining", "1 Waiting InTurn"},
+		},
+		"a failed one is in nobody's way": {
+			three(1).job(3, 1, unreadable), []string{apply, "drain claim data-2 into 1 survivors"},
+			[]string{"3 Failed SourceCorrupt", "2 Draining", "1 Waiting InTurn"},
+		},
+		"one whose member is slow to end is overtaken": {
+			three(1).pod(3), []string{apply, "drain claim data-2 into 1 survivors"},
+			[]string{"3 Waiting PodPresent", "2 Draining", "1 Waiting InTurn"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := outcome{Replicas: 1, Actions: test.actions, Drains: test.drains}
+			if diff := cmp.Diff(want, planned(test.scene)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestHibernation(t *testing.T) {
+	asleep := func() *scene {
+		return at(3).with(func(o *Observed) { o.StatefulSet.Replicas, o.Pods = 0, nil })
+	}
+	for name, test := range map[string]struct {
+		scene *scene
+		want  outcome
+	}{
+		"3 to 0 marks and drains nothing": {at(3).wanted(0), outcome{Actions: []string{"apply members, 0 replicas"}}},
+		"0 to 3 brings the members back to their volumes": {
+			asleep(), outcome{Replicas: 3, Actions: []string{"apply members, 3 replicas"}},
+		},
+		"0 to 2 drains the third, once two are there to take its items": {
+			asleep().wanted(2),
+			outcome{
+				Replicas: 2, Actions: []string{"mark claim data-2 as released", "apply members, 2 replicas"},
+				Drains: []string{"2 Waiting PodPresent"},
+			},
+		},
+		"to 0 with a drain that has not begun: it waits for members": {
+			at(2).wanted(0).left(2),
+			outcome{Actions: []string{"apply members, 0 replicas"}, Drains: []string{"2 Waiting Hibernating"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, planned(test.scene)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDeletionLetsEverythingGo(t *testing.T) {
+	deleted := func(claimsToo bool, s *scene) *scene {
+		s.o.Cluster.Deleting, s.o.Cluster.DeleteClaims = true, claimsToo
+		return s
+	}
+	noMembers := func(s *scene) *scene {
+		s.o.StatefulSet = StatefulSet{}
+		return s
+	}
+	for name, test := range map[string]struct {
+		scene *scene
+		want  []string
+	}{
+		"first the drains stop and the StatefulSet goes: it could make claims": {
+			deleted(true, at(1).left(1).job(1, 1)),
+			[]string{"delete Job job-data-1: the Memcached is deleted", "delete the StatefulSet"},
+		},
+		"a StatefulSet on its way out is waited for": {
+			deleted(false, at(1).with(func(o *Observed) { o.StatefulSet.Deleting = true })), nil,
+		},
+		"Retain takes the finalizers off": {
+			deleted(false, noMembers(at(1).left(1))),
+			[]string{"release claim data-1: ClusterDeleted", "release claim data-0: ClusterDeleted", "remove the cluster's finalizer"},
+		},
+		"Retain lets a claim go whose items have moved": {
+			deleted(false, noMembers(at(0).left(1, drained))),
+			[]string{"delete claim data-1: ClusterDeleted", "release claim data-1: ClusterDeleted", "remove the cluster's finalizer"},
+		},
+		"Delete deletes the claims": {
+			deleted(true, noMembers(at(1))),
+			[]string{"delete claim data-0: ClusterDeleted", "release claim data-0: ClusterDeleted", "remove the cluster's finalizer"},
+		},
+		"a held claim, too": {
+			deleted(false, noMembers(at(0).left(1, requested(Hold)))),
+			[]string{"release claim data-1: ClusterDeleted", "remove the cluster's finalizer"},
+		},
+		"a terminating namespace lets all finalizers go at once": {
+			at(1).left(1).job(1, 1).with(func(o *Observed) { o.Cluster.NamespaceTerminating = true }),
+			[]string{"release claim data-1: NamespaceTerminating", "release claim data-0: NamespaceTerminating", "remove the cluster's finalizer"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, planned(test.scene).Actions); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestJobsWhoseClaimIsGoneAreSwept(t *testing.T) {
+	got := planned(at(2).job(2, 2, complete)).Actions
+	want := []string{"apply members, 2 replicas", "delete Job job-data-2: its claim is gone"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestPlanChangesNothingOfWhatItSees(t *testing.T) {
+	s := at(3).wanted(1).left(5, unheld)
+	before := at(3).wanted(1).left(5, unheld)
+	Next(&s.o)
+	if diff := cmp.Diff(before.o, s.o, cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) })); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+}

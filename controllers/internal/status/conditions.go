@@ -1,0 +1,181 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// conditions returns one of each type.
+func conditions(in *Input, s *cachev1alpha1.MemcachedStatus) []metav1.Condition {
+	return []metav1.Condition{available(in, s), progressing(in, s), degraded(in, s), draining(s), routingStable(in, s), monitored(in)}
+}
+
+func condition(kind string, value bool, reason, format string, args ...any) metav1.Condition {
+	status := metav1.ConditionFalse
+	if value {
+		status = metav1.ConditionTrue
+	}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+func available(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
+	const kind = cachev1alpha1.ConditionAvailable
+	size := *in.Cluster.Spec.Size
+	switch {
+	case deleting(in):
+		return condition(kind, false, cachev1alpha1.ReasonDeleting, "the Memcached is being deleted")
+	case size == 0 && in.Cluster.Spec.Storage != nil && in.Plan.Replicas == 0:
+		return condition(kind, false, cachev1alpha1.ReasonHibernated, "size is 0: the volumes keep the cache until members return")
+	case size == 0 && in.Cluster.Spec.Storage == nil:
+		return condition(kind, false, cachev1alpha1.ReasonScaledToZero, "size is 0")
+	case s.ReadySize < size:
+		return condition(kind, false, cachev1alpha1.ReasonMembersNotReady, "%d of %d members are ready", s.ReadySize, size)
+	}
+	return condition(kind, true, cachev1alpha1.ReasonReady, "%d of %d members are ready", size, size)
+}
+
+func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
+	const kind = cachev1alpha1.ConditionProgressing
+	size := *in.Cluster.Spec.Size
+	switch {
+	case deleting(in):
+		return condition(kind, true, cachev1alpha1.ReasonDeleting, "the Memcached is being deleted")
+	case in.Plan.SizeBlocked == plan.ByDrain:
+		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
+			"the size goes from %d to %d when the drains that run have ended", in.Plan.Replicas, size)
+	case in.Plan.SizeBlocked == plan.ByVolume && stuck(in):
+		return condition(kind, false, cachev1alpha1.ReasonBlockedByVolume,
+			"member %d can't return while the volume it left, with values that may be old, is still there: "+
+				"drain or give up claim %s first", in.Plan.Replicas, blockingClaim(in))
+	case in.Plan.SizeBlocked == plan.ByVolume:
+		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
+			"the size goes from %d to %d when claim %s is drained", in.Plan.Replicas, size, blockingClaim(in))
+	case s.Size != size || s.ReadySize != size:
+		return condition(kind, true, cachev1alpha1.ReasonScaling, "%d members exist, %d are ready, %d are wanted", s.Size, s.ReadySize, size)
+	case rolling(in):
+		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification")
+	}
+	return condition(kind, false, cachev1alpha1.ReasonAsWanted, "the cluster is as wanted")
+}
+
+// stuck tells whether the lowest released claim can't go by itself.
+func stuck(in *Input) bool {
+	for _, d := range in.Plan.Drains {
+		if d.Claim.Ordinal == in.Plan.Replicas {
+			return d.Phase == plan.Failed || d.Phase == plan.Held
+		}
+	}
+	return true // kept by policy
+}
+
+func blockingClaim(in *Input) string {
+	for _, d := range in.Plan.Drains {
+		if d.Claim.Ordinal == in.Plan.Replicas {
+			return d.Claim.Name
+		}
+	}
+	return fmt.Sprintf("of member %d", in.Plan.Replicas)
+}
+
+func rolling(in *Input) bool {
+	if sts := in.StatefulSet; sts != nil {
+		return sts.Status.ObservedGeneration == sts.Generation && sts.Status.UpdateRevision != sts.Status.CurrentRevision
+	}
+	d := in.Deployment
+	return d != nil && d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas != d.Status.Replicas
+}
+
+// degraded names what needs a person, the worst first.
+func degraded(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
+	const kind = cachev1alpha1.ConditionDegraded
+	if in.Err != nil {
+		return condition(kind, true, errorReason(in.Err), "%v", in.Err)
+	}
+	for _, c := range in.Plan.LostClaims {
+		return condition(kind, true, cachev1alpha1.ReasonClaimDeleted,
+			"claim %s was deleted by somebody else; the finalizer holds it, but once its pod is gone nothing can mount it any more: "+
+				"annotate it with %s=%s to give its items up", c.Name, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainSkip)
+	}
+	for _, d := range s.Drains {
+		switch d.Phase {
+		case cachev1alpha1.DrainFailed:
+			return condition(kind, true, cachev1alpha1.ReasonDrainFailed, "claim %s: %s: %s", d.Claim, d.Reason, d.Message)
+		case cachev1alpha1.DrainHeld:
+			return condition(kind, true, cachev1alpha1.ReasonDrainHeld, "claim %s: %s", d.Claim, d.Message)
+		}
+	}
+	return condition(kind, false, cachev1alpha1.ReasonHealthy, "nothing needs a person")
+}
+
+// NameTakenError tells that an object of the cluster's name is there, and that
+// it is somebody else's.
+type NameTakenError struct{ Kind, Name string }
+
+func (e *NameTakenError) Error() string {
+	return fmt.Sprintf("%s %s exists and is not this Memcached's: delete it, or give the Memcached another name", e.Kind, e.Name)
+}
+
+// errorReason tells what a person must mend from what the API server didn't
+// answer.
+func errorReason(err error) string {
+	if taken := (*NameTakenError)(nil); errors.As(err, &taken) {
+		return cachev1alpha1.ReasonNameTaken
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Reason == metav1.StatusReasonInvalid {
+		return cachev1alpha1.ReasonInvalidSpec
+	}
+	return cachev1alpha1.ReasonReconcileError
+}
+
+func draining(s *cachev1alpha1.MemcachedStatus) metav1.Condition {
+	const kind = cachev1alpha1.ConditionDraining
+	failed := 0
+	for _, d := range s.Drains {
+		if d.Phase == cachev1alpha1.DrainFailed || d.Phase == cachev1alpha1.DrainHeld {
+			failed++
+		}
+	}
+	switch {
+	case len(s.Drains) == 0:
+		return condition(kind, false, cachev1alpha1.ReasonNothingToDrain, "no volume is on its way out")
+	case failed == len(s.Drains):
+		return condition(kind, false, cachev1alpha1.ReasonDrainFailed, "volumes that wait for a person: %d", failed)
+	}
+	return condition(kind, true, cachev1alpha1.ReasonDraining, "volumes on their way out: %d", len(s.Drains))
+}
+
+func deleting(in *Input) bool { return in.Cluster.DeletionTimestamp != nil }
+
+func phase(in *Input, s *cachev1alpha1.MemcachedStatus) cachev1alpha1.Phase {
+	is := func(kind string) bool {
+		for _, c := range s.Conditions {
+			if c.Type == kind {
+				return c.Status == metav1.ConditionTrue
+			}
+		}
+		return false
+	}
+	size := *in.Cluster.Spec.Size
+	switch {
+	case deleting(in):
+		return cachev1alpha1.PhaseDeleting
+	case is(cachev1alpha1.ConditionDegraded):
+		return cachev1alpha1.PhaseDegraded
+	case is(cachev1alpha1.ConditionDraining):
+		return cachev1alpha1.PhaseDraining
+	case size == 0 && s.Size == 0 && in.Cluster.Spec.Storage != nil:
+		return cachev1alpha1.PhaseHibernated
+	case !is(cachev1alpha1.ConditionProgressing):
+		return cachev1alpha1.PhaseRunning
+	case in.Cluster.Status.Phase == "" || in.Cluster.Status.Phase == cachev1alpha1.PhasePending && s.ReadySize < size:
+		return cachev1alpha1.PhasePending
+	}
+	return cachev1alpha1.PhaseScaling
+}

@@ -1,0 +1,69 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Wait is why a drain's Job has no drainer at work.
+type Wait struct{ Reason, Message string }
+
+// follow tells of a drain whose Job is active.
+func follow(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) {
+	s.Phase = cachev1alpha1.DrainStarting
+	wait, waits := in.Waits[d.Claim.UID]
+	switch p, ok := in.Progress[d.Claim.UID]; {
+	case waits:
+		s.Reason, s.Message = wait.Reason, cmp.Or(s.Message, wait.Message)
+	case ok:
+		s.Phase = cachev1alpha1.DrainMoving
+		s.ItemsDone, s.ItemsTotal = p.ItemsDone, p.ItemsTotal
+		s.BytesDone, s.BytesTotal = p.BytesDone, p.BytesTotal
+		s.SecondsLeft = secondsLeft(&p)
+		if p.Message != "" {
+			s.Reason, s.Message = cachev1alpha1.ReasonSurvivorUnreachable, p.Message
+		}
+	case wasMoving(in, d):
+		// Its log could not be read this time, or it has just ended.
+		*s = *before(in, d)
+	}
+}
+
+// secondsLeft estimates a drain's time from the bytes of its volume and the speed
+// since the moving began; 0 where there is nothing to tell it from. A drain that
+// waits for a survivor has none: nobody knows for how long.
+func secondsLeft(p *contract.Progress) int64 {
+	const enough = 1 // seconds
+	if p.Phase != contract.PhaseMoving || p.Message != "" || p.Seconds < enough || p.BytesDone <= 0 || p.BytesTotal <= p.BytesDone {
+		return 0
+	}
+	return int64(math.Ceil(p.Seconds * float64(p.BytesTotal-p.BytesDone) / float64(p.BytesDone)))
+}
+
+// since is when the drain entered its phase, for its reason.
+func since(in *Input, s *cachev1alpha1.DrainStatus) *metav1.Time {
+	for _, b := range in.Cluster.Status.Drains {
+		if b.Claim == s.Claim && b.Phase == s.Phase && b.Reason == s.Reason && b.Since != nil {
+			return b.Since
+		}
+	}
+	return &metav1.Time{Time: in.Now}
+}
+
+// timeLeft is the estimate for the column: that of the drain that takes longest.
+func timeLeft(drains []cachev1alpha1.DrainStatus) string {
+	longest := slices.MaxFunc(drains, func(a, b cachev1alpha1.DrainStatus) int { return int(a.SecondsLeft - b.SecondsLeft) })
+	if longest.SecondsLeft == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s left", time.Duration(longest.SecondsLeft)*time.Second)
+}

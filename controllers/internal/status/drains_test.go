@@ -1,0 +1,93 @@
+package status
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+func progress(p contract.Progress) func(*Input) {
+	return func(in *Input) { in.Progress = map[types.UID]contract.Progress{"uid-2": p} }
+}
+
+func TestTheTimeLeftFollowsFromTheSpeedSoFar(t *testing.T) {
+	moving := contract.Progress{
+		Phase: contract.PhaseMoving, ItemsDone: 100, ItemsTotal: 400, BytesDone: 1000, BytesTotal: 4000, Seconds: 25,
+	}
+	for name, test := range map[string]struct {
+		change func(*contract.Progress)
+		want   int64
+		line   string
+	}{
+		"a quarter in 25 s":       {func(*contract.Progress) {}, 75, "25% (100/400 items, 1m15s left)"},
+		"part of a second":        {func(p *contract.Progress) { p.BytesDone = 3990 }, 1, "99% (100/400 items, 1s left)"},
+		"the total is unknown":    {func(p *contract.Progress) { p.ItemsTotal = 0 }, 75, "25% (100 items, 1m15s left)"},
+		"nothing read yet":        {func(p *contract.Progress) { p.BytesDone = 0 }, 0, "0% (100/400 items)"},
+		"it has just begun":       {func(p *contract.Progress) { p.Seconds = 0.5 }, 0, "25% (100/400 items)"},
+		"an earlier drainer":      {func(p *contract.Progress) { p.Seconds = 0 }, 0, "25% (100/400 items)"},
+		"all is read":             {func(p *contract.Progress) { p.BytesDone = 4000 }, 0, "100% (100/400 items)"},
+		"a survivor is awaited":   {func(p *contract.Progress) { p.Message = "waiting for cache-0" }, 0, "25% (100/400 items)"},
+		"it connects":             {func(p *contract.Progress) { p.Phase = contract.PhaseConnecting }, 0, "25% (100/400 items)"},
+		"nobody knows what there": {func(p *contract.Progress) { p.BytesTotal = 0 }, 0, "Moving"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := moving
+			test.change(&p)
+			s := Compute(input(2).leaving(2, plan.Draining, "", "").with(progress(p)))
+			if got := s.Drains[0].SecondsLeft; got != test.want || s.Progress != test.line {
+				t.Errorf("got %d s, %q; want %d s, %q", got, s.Progress, test.want, test.line)
+			}
+		})
+	}
+}
+
+func TestADrainThatHasNoDrainerAtWorkSaysWhy(t *testing.T) {
+	in := input(2).leaving(2, plan.Draining, "", "").with(progress(contract.Progress{Phase: contract.PhaseMoving, BytesTotal: 10}))
+	in.Cluster.Status = Compute(in)
+	in.Progress = nil
+	in.Waits = map[types.UID]Wait{"uid-2": {"Unschedulable", "0/1 nodes are available"}}
+	got := Compute(in).Drains[0]
+	want := []any{cachev1alpha1.DrainStarting, "Unschedulable", "0/1 nodes are available", int64(0)}
+	if diff := cmp.Diff(want, []any{got.Phase, got.Reason, got.Message, got.BytesTotal}); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestADrainTellsSinceWhenItWaits(t *testing.T) {
+	in := input(2)
+	at := func(seconds int64, phase plan.DrainPhase, reason string) {
+		t.Helper()
+		in.Now = time.Unix(5000+seconds, 0)
+		in.Plan.Drains = nil
+		in.leaving(2, phase, reason, "message")
+		in.Cluster.Status = Compute(in)
+	}
+	since := func(want int64) {
+		t.Helper()
+		if got := in.Cluster.Status.Drains[0].Since; got == nil || got.Unix() != 5000+want {
+			t.Errorf("at %d s: waits since %v, want since %d s", in.Now.Unix()-5000, got, want)
+		}
+	}
+	at(0, plan.Waiting, plan.PodPresent)
+	since(0)
+	at(10, plan.Waiting, plan.PodPresent)
+	since(0)
+	at(20, plan.Waiting, plan.InTurn)
+	since(20)
+	in.Progress = map[types.UID]contract.Progress{"uid-2": {Phase: contract.PhaseMoving, BytesDone: 1, BytesTotal: 10}}
+	at(30, plan.Draining, "")
+	since(30)
+	at(40, plan.Draining, "")
+	since(30)
+	in.Progress["uid-2"] = contract.Progress{Phase: contract.PhaseMoving, BytesDone: 1, BytesTotal: 10, Message: "waiting for cache-0"}
+	at(50, plan.Draining, "")
+	since(50)
+	at(60, plan.Draining, "")
+	since(50)
+}

@@ -1,0 +1,216 @@
+// Package status computes a cluster's status from what was observed and what is
+// planned. It is pure, and the only place where status is made.
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// maxLastDrains is how many ended drains status keeps.
+const maxLastDrains = 5
+
+// Input is all that a status rests on.
+type Input struct {
+	Cluster     *cachev1alpha1.Memcached
+	StatefulSet *appsv1.StatefulSet
+	Deployment  *appsv1.Deployment
+	// Pods of the members, in any order.
+	Pods []corev1.Pod
+	// DrainerPods are those of the drains' Jobs.
+	DrainerPods []corev1.Pod
+	// Plan of a cluster with storage.
+	Plan plan.Plan
+	// Servers that the clients are given.
+	Servers []string
+	// Monitoring is what became of the ServiceMonitor.
+	Monitoring Monitoring
+	// Marked are the claims that this reconcile marked as released: the plan does
+	// not know the time.
+	Marked map[types.UID]time.Time
+	// Progress of running drains, by the UID of the claim.
+	Progress map[types.UID]contract.Progress
+	// JobStarted has the creation time of the drains' Jobs, by the UID of the claim.
+	JobStarted map[types.UID]metav1.Time
+	// Waits has why an active Job's drainer is not at work, by the UID of the claim.
+	Waits map[types.UID]Wait
+	// Err of this reconcile, if it failed.
+	Err error
+	Now time.Time
+}
+
+// Compute returns the status. The cluster's present one is its base: conditions
+// keep their transition times, ended drains are kept.
+func Compute(in *Input) cachev1alpha1.MemcachedStatus {
+	s := *in.Cluster.Status.DeepCopy()
+	s.ObservedGeneration = in.Cluster.Generation
+	s.Selector = labels.SelectorFromSet(build.Selector(in.Cluster)).String()
+	members(in, &s)
+	s.Drains = drains(in)
+	s.Draining = int32(len(s.Drains))
+	s.Progress = progressLine(s.Drains)
+	s.LastDrains = lastDrains(in, s.LastDrains)
+	for _, c := range conditions(in, &s) {
+		c.ObservedGeneration = in.Cluster.Generation
+		c.LastTransitionTime = metav1.NewTime(in.Now)
+		meta.SetStatusCondition(&s.Conditions, c)
+	}
+	s.Phase = phase(in, &s)
+	return s
+}
+
+func members(in *Input, s *cachev1alpha1.MemcachedStatus) {
+	s.Size, s.ReadySize, s.Nodes = 0, 0, nil
+	for i := range in.Pods {
+		pod := &in.Pods[i]
+		if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+			continue
+		}
+		s.Size++
+		s.Nodes = append(s.Nodes, pod.Name)
+		if Ready(pod) {
+			s.ReadySize++
+		}
+	}
+	slices.SortFunc(s.Nodes, func(a, b string) int {
+		i, _ := build.PodOrdinal(in.Cluster.Name, a)
+		j, _ := build.PodOrdinal(in.Cluster.Name, b)
+		return cmp.Or(cmp.Compare(i, j), cmp.Compare(a, b))
+	})
+	s.Servers = in.Servers
+}
+
+// Ready tells whether the pod is.
+func Ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// drains reports every claim on its way out.
+func drains(in *Input) []cachev1alpha1.DrainStatus {
+	var out []cachev1alpha1.DrainStatus
+	for i := range in.Plan.Drains {
+		d := &in.Plan.Drains[i]
+		s := cachev1alpha1.DrainStatus{
+			Claim:   d.Claim.Name,
+			Ordinal: d.Claim.Ordinal,
+			Phase:   cachev1alpha1.DrainPhase(d.Phase),
+			Reason:  d.Reason,
+			Message: waitsFor(in, d),
+		}
+		if t, ok := in.Marked[d.Claim.UID]; ok {
+			s.ReleasedAt = &metav1.Time{Time: t}
+		} else if d.Claim.Released.Unix() > 1 {
+			s.ReleasedAt = &metav1.Time{Time: d.Claim.Released}
+		}
+		if t, ok := in.JobStarted[d.Claim.UID]; ok {
+			s.StartedAt = &t
+		} else if b := before(in, d); b != nil && d.Phase == plan.Releasing {
+			s.StartedAt = b.StartedAt // its Job is gone
+		}
+		if d.Phase == plan.Draining {
+			follow(in, d, &s)
+		}
+		s.Since = since(in, &s)
+		out = append(out, s)
+	}
+	return out
+}
+
+// before returns the drain's entry of the present status, or nil.
+func before(in *Input, d *plan.DrainState) *cachev1alpha1.DrainStatus {
+	drains := in.Cluster.Status.Drains
+	i := slices.IndexFunc(drains, func(s cachev1alpha1.DrainStatus) bool { return s.Claim == d.Claim.Name })
+	if i < 0 {
+		return nil
+	}
+	return &drains[i]
+}
+
+// wasMoving tells whether the drainer was at work by the present status.
+func wasMoving(in *Input, d *plan.DrainState) bool {
+	b := before(in, d)
+	return b != nil && b.Phase == cachev1alpha1.DrainMoving
+}
+
+// progressLine sums the drains up for the column.
+func progressLine(drains []cachev1alpha1.DrainStatus) string {
+	if len(drains) == 0 {
+		return ""
+	}
+	var items, total, bytes, bytesTotal int64
+	words := map[cachev1alpha1.DrainPhase]int{}
+	for _, d := range drains {
+		items, total = items+d.ItemsDone, total+d.ItemsTotal
+		bytes, bytesTotal = bytes+d.BytesDone, bytesTotal+d.BytesTotal
+		words[d.Phase]++
+	}
+	if bytesTotal > 0 {
+		line := fmt.Sprintf("%d%% (%d items%s)", bytes*100/bytesTotal, items, timeLeft(drains))
+		if total > 0 {
+			line = fmt.Sprintf("%d%% (%d/%d items%s)", bytes*100/bytesTotal, items, total, timeLeft(drains))
+		}
+		return line
+	}
+	var parts []string
+	for _, p := range []cachev1alpha1.DrainPhase{
+		cachev1alpha1.DrainFailed, cachev1alpha1.DrainHeld, cachev1alpha1.DrainReleasing,
+		cachev1alpha1.DrainMoving, cachev1alpha1.DrainStarting, cachev1alpha1.DrainWaiting,
+	} {
+		switch n := words[p]; {
+		case n == 1 && len(drains) == 1:
+			return string(p)
+		case n > 0:
+			parts = append(parts, fmt.Sprintf("%d %s", n, p))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// lastDrains adds the drains that are being let go, each once, newest first.
+func lastDrains(in *Input, last []cachev1alpha1.DrainReceipt) []cachev1alpha1.DrainReceipt {
+	for i := range in.Plan.Drains {
+		d := &in.Plan.Drains[i]
+		known := slices.ContainsFunc(last, func(r cachev1alpha1.DrainReceipt) bool {
+			return r.ClaimUID == string(d.Claim.UID)
+		})
+		if d.Phase == plan.Releasing && !known {
+			last = slices.Insert(last, 0, receipt(in, d))
+		}
+	}
+	return last[:min(len(last), maxLastDrains)]
+}
+
+func receipt(in *Input, d *plan.DrainState) cachev1alpha1.DrainReceipt {
+	out := cachev1alpha1.DrainReceipt{
+		Claim:    d.Claim.Name,
+		ClaimUID: string(d.Claim.UID),
+		Result:   string(d.Why),
+		EndedAt:  metav1.NewTime(in.Now),
+	}
+	if d.Claim.Released.Unix() > 1 {
+		out.Seconds = int64(in.Now.Sub(d.Claim.Released).Seconds())
+	}
+	if r := d.Claim.Receipt; r != nil && d.Why == plan.ByReceipt {
+		out.Found, out.Added, out.AlreadyPresent = r.Found, r.Added, r.AlreadyPresent
+		out.Expired, out.Invalidated, out.Bytes = r.Expired, r.Invalidated, r.Bytes
+		out.Unclean = !r.Clean
+	}
+	return out
+}

@@ -1,0 +1,376 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+var now = time.Unix(5000, 0)
+
+// input is a cluster with storage of that size, with as many ready pods.
+func input(size int32) *Input {
+	in := &Input{
+		Cluster: apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Size(size).Defaulted().Obj(),
+		Plan:    plan.Plan{Replicas: size},
+		Now:     now,
+	}
+	in.Cluster.Generation = 7
+	for i := range size {
+		in.Pods = append(in.Pods, pod(i, true))
+	}
+	return in
+}
+
+func pod(ordinal int32, ready bool) corev1.Pod {
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("cache-%d", ordinal)}}
+	p.Status.Phase = corev1.PodRunning
+	if ready {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	return p
+}
+
+func (in *Input) with(change func(*Input)) *Input {
+	change(in)
+	return in
+}
+
+// leaving adds a claim on its way out.
+func (in *Input) leaving(ordinal int32, phase plan.DrainPhase, reason, message string) *Input {
+	uid := types.UID(fmt.Sprintf("uid-%d", ordinal))
+	d := plan.DrainState{
+		Claim: plan.Claim{Name: fmt.Sprintf("data-cache-%d", ordinal), UID: uid, Ordinal: ordinal, Released: time.Unix(4000, 0)},
+		Phase: phase, Reason: reason, Message: message,
+	}
+	if phase == plan.Releasing {
+		d.Why = plan.ByReceipt
+		d.Claim.Receipt = &contract.Receipt{Version: 1, Source: string(uid), Complete: true, Clean: true, Found: 3, Outcomes: contract.Outcomes{Added: 2, Expired: 1}}
+	}
+	in.Plan.Drains = append(in.Plan.Drains, d)
+	return in
+}
+
+func TestConditionsAndPhaseTellTheState(t *testing.T) {
+	unready := func(in *Input) { in.Pods[0] = pod(0, false) }
+	deleting := func(in *Input) { in.Cluster.DeletionTimestamp = &metav1.Time{Time: now} }
+	blocked := func(size int32, by plan.Block) func(*Input) {
+		return func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To(size), by }
+	}
+	invalid := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, "cache", nil)
+	// Available, Progressing, Degraded, Draining: "+" is true.
+	for name, test := range map[string]struct {
+		in    *Input
+		want  [4]string
+		phase cachev1alpha1.Phase
+	}{
+		"as wanted": {
+			input(3), [4]string{"+Ready", "-AsWanted", "-Healthy", "-NothingToDrain"}, cachev1alpha1.PhaseRunning,
+		},
+		"members come up for the first time": {
+			input(3).with(unready), [4]string{"-MembersNotReady", "+Scaling", "-Healthy", "-NothingToDrain"}, cachev1alpha1.PhasePending,
+		},
+		"a member of a running cluster is not ready": {
+			input(3).with(unready).with(func(in *Input) { in.Cluster.Status.Phase = cachev1alpha1.PhaseRunning }),
+			[4]string{"-MembersNotReady", "+Scaling", "-Healthy", "-NothingToDrain"}, cachev1alpha1.PhaseScaling,
+		},
+		"hibernated": {
+			input(0), [4]string{"-Hibernated", "-AsWanted", "-Healthy", "-NothingToDrain"}, cachev1alpha1.PhaseHibernated,
+		},
+		"a plain cluster of none": {
+			input(0).with(func(in *Input) { in.Cluster.Spec.Storage = nil }),
+			[4]string{"-ScaledToZero", "-AsWanted", "-Healthy", "-NothingToDrain"}, cachev1alpha1.PhaseRunning,
+		},
+		"a drain runs": {
+			input(2).leaving(2, plan.Draining, "", ""),
+			[4]string{"+Ready", "-AsWanted", "-Healthy", "+Draining"}, cachev1alpha1.PhaseDraining,
+		},
+		"up while a drain runs": {
+			input(2).leaving(2, plan.Draining, "", "").with(blocked(3, plan.ByDrain)),
+			[4]string{"-MembersNotReady", "+WaitingForDrain", "-Healthy", "+Draining"}, cachev1alpha1.PhaseDraining,
+		},
+		"up while a drain waits for its pod": {
+			input(2).leaving(2, plan.Waiting, plan.PodPresent, "wait").with(blocked(3, plan.ByVolume)),
+			[4]string{"-MembersNotReady", "+WaitingForDrain", "-Healthy", "+Draining"}, cachev1alpha1.PhaseDraining,
+		},
+		"up past a failed drain": {
+			input(2).leaving(2, plan.Failed, "SourceCorrupt", "torn").with(blocked(3, plan.ByVolume)),
+			[4]string{"-MembersNotReady", "-BlockedByVolume", "+DrainFailed", "-DrainFailed"}, cachev1alpha1.PhaseDegraded,
+		},
+		"up past a retained volume": {
+			input(2).with(blocked(3, plan.ByVolume)),
+			[4]string{"-MembersNotReady", "-BlockedByVolume", "-Healthy", "-NothingToDrain"}, cachev1alpha1.PhaseRunning,
+		},
+		"held": {
+			input(2).leaving(2, plan.Held, plan.HeldByRequest, "remove it"),
+			[4]string{"+Ready", "-AsWanted", "+DrainHeld", "-DrainFailed"}, cachev1alpha1.PhaseDegraded,
+		},
+		"one failed, one runs": {
+			input(1).leaving(2, plan.Failed, "SourceCorrupt", "torn").leaving(1, plan.Draining, "", ""),
+			[4]string{"+Ready", "-AsWanted", "+DrainFailed", "+Draining"}, cachev1alpha1.PhaseDegraded,
+		},
+		"a member's claim was deleted": {
+			input(2).with(func(in *Input) { in.Plan.LostClaims = []plan.ClaimRef{{Name: "data-cache-1"}} }),
+			[4]string{"+Ready", "-AsWanted", "+ClaimDeleted", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
+		},
+		"the spec is refused": {
+			input(2).with(func(in *Input) { in.Err = fmt.Errorf("apply members: %w", invalid) }),
+			[4]string{"+Ready", "-AsWanted", "+InvalidSpec", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
+		},
+		"the API server does not answer": {
+			input(2).with(func(in *Input) { in.Err = errors.New("connection refused") }),
+			[4]string{"+Ready", "-AsWanted", "+ReconcileError", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
+		},
+		"somebody else has the name": {
+			input(2).with(func(in *Input) { in.Err = fmt.Errorf("apply: %w", &NameTakenError{"Service", "cache"}) }),
+			[4]string{"+Ready", "-AsWanted", "+NameTaken", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
+		},
+		"being deleted": {
+			input(2).with(deleting), [4]string{"-Deleting", "+Deleting", "-Healthy", "-NothingToDrain"}, cachev1alpha1.PhaseDeleting,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Compute(test.in)
+			var got [4]string
+			for i, kind := range []string{
+				cachev1alpha1.ConditionAvailable, cachev1alpha1.ConditionProgressing,
+				cachev1alpha1.ConditionDegraded, cachev1alpha1.ConditionDraining,
+			} {
+				c := meta.FindStatusCondition(s.Conditions, kind)
+				if c == nil || c.Message == "" || c.ObservedGeneration != 7 {
+					t.Fatalf("condition %s: %+v", kind, c)
+				}
+				got[i] = map[metav1.ConditionStatus]string{"True": "+", "False": "-"}[c.Status] + c.Reason
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("conditions: -want +got:\n%s", diff)
+			}
+			if s.Phase != test.phase {
+				t.Errorf("phase %s, want %s", s.Phase, test.phase)
+			}
+		})
+	}
+}
+
+func TestStatusOfAStatusIsTheSame(t *testing.T) {
+	for name, in := range map[string]*Input{
+		"as wanted":     input(3),
+		"a drain runs":  input(2).leaving(2, plan.Draining, "", ""),
+		"a drain ended": input(2).leaving(2, plan.Releasing, "", ""),
+		"other keys":    input(3).with(func(in *Input) { in.Cluster.Spec.Routing.Client = "gomemcache" }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := Compute(in)
+			in.Cluster.Status = first
+			in.Now = now.Add(time.Hour)
+			if diff := cmp.Diff(first, Compute(in)); diff != "" {
+				t.Errorf("an hour later, with nothing changed: -first +second:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOnlyMembersThatLiveAreCounted(t *testing.T) {
+	in := input(10)
+	in.Pods[1] = pod(1, false)
+	in.Pods[2].DeletionTimestamp = &metav1.Time{Time: now}
+	in.Pods[3].Status.Phase = corev1.PodFailed
+	in.Pods = append(in.Pods, pod(11, true), pod(10, true))
+	s := Compute(in)
+	if s.Size != 10 || s.ReadySize != 9 {
+		t.Errorf("size %d, ready %d; want 10 and 9", s.Size, s.ReadySize)
+	}
+	want := []string{"cache-0", "cache-1", "cache-4", "cache-5", "cache-6", "cache-7", "cache-8", "cache-9", "cache-10", "cache-11"}
+	if diff := cmp.Diff(want, s.Nodes); diff != "" {
+		t.Errorf("nodes: -want +got:\n%s", diff)
+	}
+}
+
+func TestStatusHasTheServersThatTheClientsAreGiven(t *testing.T) {
+	in := input(3)
+	in.Servers = []string{"cache-0.cache.shop.svc:11211", "cache-1.cache.shop.svc:11211"}
+	if diff := cmp.Diff(in.Servers, Compute(in).Servers); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestAMissingServiceMonitorKindIsToldAndNeedsNobody(t *testing.T) {
+	for monitoring, want := range map[Monitoring]string{
+		NotMonitored:      cachev1alpha1.ReasonNotRequested,
+		Monitored:         cachev1alpha1.ReasonServiceMonitorApplied,
+		MonitoringUnknown: cachev1alpha1.ReasonServiceMonitorUnknown,
+	} {
+		in := input(3)
+		in.Monitoring = monitoring
+		s := Compute(in)
+		c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionMonitored)
+		if c == nil || c.Reason != want || (c.Status == metav1.ConditionTrue) != (monitoring == Monitored) {
+			t.Errorf("%d: want %s, got %v", monitoring, want, c)
+		}
+		if meta.IsStatusConditionTrue(s.Conditions, cachev1alpha1.ConditionDegraded) {
+			t.Errorf("%d: the cluster is degraded", monitoring)
+		}
+	}
+}
+
+func TestProgressIsShownPerDrainAndInOneLine(t *testing.T) {
+	moving := contract.Progress{Phase: contract.PhaseMoving, ItemsDone: 10, ItemsTotal: 40, BytesDone: 1, BytesTotal: 4, Message: "waits"}
+	unknown := contract.Progress{Phase: contract.PhaseMoving, ItemsDone: 10, BytesDone: 1, BytesTotal: 2}
+	for name, test := range map[string]struct {
+		in   *Input
+		line string
+		want []cachev1alpha1.DrainStatus
+	}{
+		"none": {input(2), "", nil},
+		"the Job's pod does not run yet": {
+			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) {
+				in.JobStarted = map[types.UID]metav1.Time{"uid-2": metav1.NewTime(time.Unix(4500, 0))}
+			}),
+			"Starting",
+			[]cachev1alpha1.DrainStatus{{
+				Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainStarting, StartedAt: &metav1.Time{Time: time.Unix(4500, 0)},
+			}},
+		},
+		"the drainer is at work": {
+			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) { in.Progress = map[types.UID]contract.Progress{"uid-2": moving} }),
+			"25% (10/40 items)",
+			[]cachev1alpha1.DrainStatus{{
+				Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainMoving,
+				ItemsDone: 10, ItemsTotal: 40, BytesDone: 1, BytesTotal: 4,
+				Reason: "SurvivorUnreachable", Message: "waits",
+			}},
+		},
+		"nobody knows how many items there are": {
+			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) { in.Progress = map[types.UID]contract.Progress{"uid-2": unknown} }),
+			"50% (10 items)",
+			[]cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainMoving, ItemsDone: 10, BytesDone: 1, BytesTotal: 2}},
+		},
+		"its log could not be read this time": {
+			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) {
+				in.Cluster.Status.Drains = []cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainMoving, ItemsDone: 9, BytesTotal: 9}}
+			}),
+			"0% (9 items)",
+			[]cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainMoving, ItemsDone: 9, BytesTotal: 9}},
+		},
+		"several that don't move": {
+			input(1).leaving(3, plan.Failed, "SourceCorrupt", "torn").leaving(2, plan.Waiting, plan.InTurn, "wait").leaving(1, plan.Waiting, plan.InTurn, "wait"),
+			"1 Failed, 2 Waiting",
+			[]cachev1alpha1.DrainStatus{
+				{Claim: "data-cache-3", Ordinal: 3, Phase: cachev1alpha1.DrainFailed, Reason: "SourceCorrupt", Message: "torn"},
+				{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainWaiting, Reason: "InTurn", Message: "wait"},
+				{Claim: "data-cache-1", Ordinal: 1, Phase: cachev1alpha1.DrainWaiting, Reason: "InTurn", Message: "wait"},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Compute(test.in)
+			if s.Progress != test.line || s.Draining != int32(len(test.want)) {
+				t.Errorf("%d draining, %q; want %q", s.Draining, s.Progress, test.line)
+			}
+			if diff := cmp.Diff(test.want, s.Drains, cmpopts.IgnoreFields(cachev1alpha1.DrainStatus{}, "ReleasedAt", "Since")); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLastDrainsHaveEachOnceNewestFirstFiveAtMost(t *testing.T) {
+	in := input(1)
+	for ordinal := int32(7); ordinal > 0; ordinal-- {
+		in.Plan.Drains = nil
+		in.leaving(ordinal, plan.Releasing, "", "")
+		for range 2 { // two reconciles see it
+			in.Cluster.Status = Compute(in)
+			in.Now = in.Now.Add(time.Second)
+		}
+	}
+	var got []string
+	for _, r := range in.Cluster.Status.LastDrains {
+		got = append(got, r.ClaimUID)
+	}
+	if diff := cmp.Diff([]string{"uid-1", "uid-2", "uid-3", "uid-4", "uid-5"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	want := cachev1alpha1.DrainReceipt{
+		Claim: "data-cache-7", ClaimUID: "uid-7", Result: "Drained", Found: 3, Added: 2, Expired: 1, Seconds: 1000, EndedAt: metav1.NewTime(now),
+	}
+	last := Compute(input(1).leaving(7, plan.Releasing, "", "")).LastDrains
+	if diff := cmp.Diff([]cachev1alpha1.DrainReceipt{want}, last); diff != "" {
+		t.Errorf("the first: -want +got:\n%s", diff)
+	}
+}
+
+func TestDrainThatWasGivenUpShowsNoReceiptsNumbers(t *testing.T) {
+	in := input(1).leaving(1, plan.Releasing, "", "")
+	in.Plan.Drains[0].Why = plan.BySkip
+	got := Compute(in).LastDrains[0]
+	if got.Result != "Skipped" || got.Found != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestSelectorIsWhatTheScaleSubresourceNeeds(t *testing.T) {
+	want := "app.kubernetes.io/component=member,app.kubernetes.io/instance=cache,app.kubernetes.io/name=memcached"
+	if got := Compute(input(1)).Selector; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestADrainThatWaitsForANodeSaysForWhichAndSinceWhen(t *testing.T) {
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: "cache-2", CreationTimestamp: metav1.NewTime(now.Add(-SlowStart)),
+		DeletionTimestamp: &metav1.Time{Time: now}, DeletionGracePeriodSeconds: ptr.To[int64](60),
+	}, Spec: corev1.PodSpec{NodeName: "node-2"}}
+	drainer := pod
+	drainer.Name, drainer.DeletionTimestamp = "data-cache-2-drain-x", nil
+	drainer.Annotations = map[string]string{cachev1alpha1.AnnotationClaimUID: "uid-2"}
+	drainer.Status.Phase = corev1.PodPending
+	unscheduled, young := *drainer.DeepCopy(), *drainer.DeepCopy()
+	unscheduled.Spec.NodeName = ""
+	unscheduled.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "1 node(s) were unschedulable",
+	}}
+	young.CreationTimestamp = metav1.NewTime(now)
+	for name, test := range map[string]struct {
+		in   *Input
+		want string
+	}{
+		"the member's pod doesn't end": {
+			input(2).leaving(2, plan.Waiting, plan.PodPresent, "it shuts down").with(func(in *Input) { in.Pods = append(in.Pods, pod) }),
+			"it shuts down: on node-2, since 1970-01-01T01:22:20Z",
+		},
+		"the drainer's pod fits no node": {
+			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) { in.DrainerPods = []corev1.Pod{unscheduled} }),
+			"the drainer waits for the volume's node since 1970-01-01T01:23:10Z: 1 node(s) were unschedulable",
+		},
+		"the drainer's node doesn't start it": {
+			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) { in.DrainerPods = []corev1.Pod{drainer} }),
+			"node-2 has not started the drainer, which waits since 1970-01-01T01:23:10Z",
+		},
+		"the drainer has only just been made": {
+			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) { in.DrainerPods = []corev1.Pod{young} }), "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Compute(test.in).Drains[0].Message; got != test.want {
+				t.Errorf("want message %q, got %q", test.want, got)
+			}
+		})
+	}
+}

@@ -1,0 +1,214 @@
+package controllers
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// metricsNamespace begins the name of every metric. docs/metrics.md describes
+// each.
+const metricsNamespace = "memcached_operator"
+
+// resultFailed is a drain that ended without a receipt that adds up; the other
+// results are plan.Release's.
+const resultFailed = "Failed"
+
+// The phases of a drain whose durations are measured: Waiting, Starting and
+// Releasing as in status.drains, Connecting and Moving as in the receipt.
+var measuredPhases = []string{
+	string(cachev1alpha1.DrainWaiting), string(cachev1alpha1.DrainStarting),
+	string(contract.PhaseConnecting), string(contract.PhaseMoving),
+	string(cachev1alpha1.DrainReleasing),
+}
+
+// Metrics counts what was done: each thing once, after the write that makes it
+// so. What there is, clusterCollector tells. A nil Metrics counts nothing.
+type Metrics struct {
+	drains        *prometheus.CounterVec   // by result
+	releases      *prometheus.CounterVec   // by reason
+	items         *prometheus.CounterVec   // by outcome
+	bytes         prometheus.Counter       // added
+	duration      prometheus.Histogram     // seconds
+	phaseDuration *prometheus.HistogramVec // seconds by phase
+}
+
+// durationBuckets reach from a drain of a few items to one that takes the
+// default of spec.drain.activeDeadlineSeconds, in seconds.
+var durationBuckets = []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
+
+// NewMetrics registers the operator's metrics. Those of the clusters that there
+// are come from the reader at each scrape: the manager's cache.
+func NewMetrics(registry prometheus.Registerer, reader client.Reader) (*Metrics, error) {
+	counters := func(name, help, label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: metricsNamespace, Name: name, Help: help}, []string{label})
+	}
+	histogram := func(name, help string) prometheus.HistogramOpts {
+		return prometheus.HistogramOpts{Namespace: metricsNamespace, Name: name, Help: help, Buckets: durationBuckets}
+	}
+	m := &Metrics{
+		drains:   counters("drains_total", "Drains that ended, by result.", "result"),
+		releases: counters("claims_released_total", "Claims that were let go, by the reason that allowed it.", "reason"),
+		items:    counters("drain_items_total", "Items of the volumes that were drained, by what became of them.", "outcome"),
+		bytes: prometheus.NewCounter(prometheus.CounterOpts{Namespace: metricsNamespace, Name: "drain_added_bytes_total",
+			Help: "Bytes of keys and values of the items that drains added to the members that stay."}),
+		duration: prometheus.NewHistogram(histogram("drain_duration_seconds",
+			"Time from a member's leaving until the receipt of its drain is recorded.")),
+		phaseDuration: prometheus.NewHistogramVec(histogram("drain_phase_duration_seconds",
+			"Time that a drain that succeeded spent in each phase."), []string{"phase"}),
+	}
+	m.beginAtZero()
+	return m, errors.Join(
+		registry.Register(m.drains), registry.Register(m.releases), registry.Register(m.items), registry.Register(m.bytes),
+		registry.Register(m.duration), registry.Register(m.phaseDuration),
+		registry.Register(&clusterCollector{reader: reader, now: time.Now}))
+}
+
+// beginAtZero makes every series: a rate sees the first event only where there
+// was a sample before it.
+func (m *Metrics) beginAtZero() {
+	for _, why := range append([]plan.Release{resultFailed}, endingReleases...) {
+		m.drains.WithLabelValues(string(why))
+	}
+	for _, why := range append([]plan.Release{plan.ByClusterDeletion, plan.ByNamespace}, endingReleases...) {
+		m.releases.WithLabelValues(string(why))
+	}
+	m.addItems(contract.Outcomes{})
+	for _, phase := range measuredPhases {
+		m.phaseDuration.WithLabelValues(phase)
+	}
+}
+
+// endingReleases are the reasons for letting a claim go that end its drain. The
+// others let go of every claim, whether its member has left or not.
+var endingReleases = []plan.Release{
+	plan.ByReceipt, plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.NeverBound,
+}
+
+func (m *Metrics) addItems(o contract.Outcomes) {
+	for outcome, n := range map[string]int64{
+		"added": o.Added, "already_present": o.AlreadyPresent, "expired": o.Expired, "invalidated": o.Invalidated,
+		"rejected": o.Rejected, "failed": o.Failed,
+	} {
+		m.items.WithLabelValues(outcome).Add(float64(max(0, n)))
+	}
+}
+
+// drained counts a drain whose receipt was recorded, and its phases' times.
+func (m *Metrics) drained(r *contract.Receipt, total time.Duration, phases map[string]time.Duration) {
+	if m == nil {
+		return
+	}
+	m.drains.WithLabelValues(string(plan.ByReceipt)).Inc()
+	m.addItems(r.Outcomes)
+	m.bytes.Add(float64(max(0, r.Bytes)))
+	if total > 0 {
+		m.duration.Observe(total.Seconds())
+	}
+	m.observePhases(phases)
+}
+
+func (m *Metrics) observePhases(phases map[string]time.Duration) {
+	for phase, d := range phases {
+		m.phaseDuration.WithLabelValues(phase).Observe(max(0, d.Seconds()))
+	}
+}
+
+// released counts a claim whose finalizer was removed; it was drained already
+// where that was by its receipt.
+func (m *Metrics) released(why plan.Release, phases map[string]time.Duration) {
+	if m == nil {
+		return
+	}
+	m.releases.WithLabelValues(string(why)).Inc()
+	switch why {
+	case plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.NeverBound:
+		m.drains.WithLabelValues(string(why)).Inc()
+	case plan.ByReceipt:
+		m.observePhases(phases)
+	}
+}
+
+// failed counts the drains whose failure was written to the status just now.
+func (m *Metrics) failed(before, after []cachev1alpha1.DrainStatus, p *plan.Plan) {
+	if m == nil {
+		return
+	}
+	told := newlyFailed(before, after)
+	for i := range p.Drains {
+		d := &p.Drains[i]
+		fresh := slices.ContainsFunc(told, func(s cachev1alpha1.DrainStatus) bool { return s.Claim == d.Claim.Name })
+		if d.Job == nil || !fresh {
+			continue // without a Job it never began
+		}
+		m.drains.WithLabelValues(resultFailed).Inc()
+		if r := d.Job.Receipt; r != nil {
+			m.addItems(contract.Outcomes{Rejected: r.Rejected, Failed: r.Failed})
+		}
+	}
+}
+
+// drainTimes are how long the phases of a drain took whose Job is complete, and
+// all of it until now. Kubernetes tells its times in whole seconds.
+func (o *observed) drainTimes(claim plan.ClaimRef, receipt *contract.Receipt, now time.Time) (total time.Duration, phases map[string]time.Duration) {
+	phases = map[string]time.Duration{}
+	for _, phase := range []contract.Phase{contract.PhaseConnecting, contract.PhaseMoving} {
+		phases[string(phase)] = time.Duration(receipt.Seconds[phase] * float64(time.Second))
+	}
+	released := o.releasedAt(claim)
+	if !released.IsZero() {
+		total = max(time.Millisecond, now.Sub(released))
+	}
+	for i := range o.jobs {
+		job := &o.jobs[i]
+		if claimUID(job) != claim.UID {
+			continue
+		}
+		if !released.IsZero() {
+			phases[string(cachev1alpha1.DrainWaiting)] = job.CreationTimestamp.Sub(released)
+		}
+		if ended := lastEnded(o.drainerPods, job); ended != nil && !ended.StartedAt.IsZero() {
+			phases[string(cachev1alpha1.DrainStarting)] = ended.StartedAt.Sub(job.CreationTimestamp.Time)
+		}
+	}
+	return total, phases
+}
+
+// releaseTime is how long it took to let go of a claim since its Job was
+// complete.
+func (o *observed) releaseTime(claim plan.ClaimRef, now time.Time) map[string]time.Duration {
+	for i := range o.jobs {
+		if job := &o.jobs[i]; claimUID(job) == claim.UID && job.Status.CompletionTime != nil {
+			return map[string]time.Duration{string(cachev1alpha1.DrainReleasing): now.Sub(job.Status.CompletionTime.Time)}
+		}
+	}
+	return nil
+}
+
+// releasedAt is when the claim's member left, zero where nobody knows.
+func (o *observed) releasedAt(ref plan.ClaimRef) time.Time {
+	for i := range o.claims {
+		if c := &o.claims[i]; c.UID == ref.UID {
+			return markedAt(c)
+		}
+	}
+	return time.Time{}
+}
+
+// markedAt is the time in a claim's released mark, zero where there is none
+// that can be read.
+func markedAt(c *corev1.PersistentVolumeClaim) time.Time {
+	t, err := time.Parse(time.RFC3339, c.Annotations[cachev1alpha1.AnnotationReleased])
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}

@@ -1,0 +1,136 @@
+package controllers
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// clusterCollector tells of the clusters that there are, read from the cache at
+// each scrape: a deleted cluster has no series. An operator that stands by has
+// no Memcached in its cache, and tells nothing.
+type clusterCollector struct {
+	reader client.Reader
+	now    func() time.Time
+}
+
+func clusterDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(metricsNamespace, "", name), help,
+		append([]string{"namespace", "memcached"}, labels...), nil)
+}
+
+var (
+	membersWanted = clusterDesc("members_wanted", "Members that the spec wants.")
+	membersReady  = clusterDesc("members_ready", "Members that are ready.")
+	conditionDesc = clusterDesc("condition", "Conditions of the status with their reason: 1 for true, 0 for false.", "type", "reason")
+	drainsOpen    = clusterDesc("drains_open", "Claims on their way out, by phase; none of a phase has no series.", "phase")
+	drainProgress = clusterDesc("drain_progress_ratio", "Share of the volumes being moved that is done, by bytes, from 0 to 1.")
+	claimsHeld    = clusterDesc("claims_held", "Claims that the finalizer holds although their member has left or they were deleted.")
+	oldestHeld    = clusterDesc("oldest_held_claim_age_seconds", "Time since the first of these claims' members left; no series without one.")
+)
+
+// Describe implements prometheus.Collector.
+func (c *clusterCollector) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{membersWanted, membersReady, conditionDesc, drainsOpen, drainProgress, claimsHeld, oldestHeld} {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *clusterCollector) Collect(metrics chan<- prometheus.Metric) {
+	const patience = 2 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var clusters cachev1alpha1.MemcachedList
+	var claims corev1.PersistentVolumeClaimList
+	// Nothing is changed here, and a copy of everything at each scrape is dear.
+	if c.reader.List(ctx, &clusters, client.UnsafeDisableDeepCopy) != nil ||
+		c.reader.List(ctx, &claims, client.UnsafeDisableDeepCopy) != nil {
+		return // the caches are not up: this operator knows nothing yet
+	}
+	collect(metrics, clusters.Items, claims.Items, c.now())
+}
+
+func collect(
+	metrics chan<- prometheus.Metric, clusters []cachev1alpha1.Memcached, claims []corev1.PersistentVolumeClaim, now time.Time,
+) {
+	held := heldClaims(claims)
+	for i := range clusters {
+		cluster := &clusters[i]
+		key := client.ObjectKeyFromObject(cluster)
+		send := sender(metrics, key)
+		sendCluster(send, cluster)
+		if cluster.Spec.Storage != nil && held[key] == nil {
+			send(claimsHeld, 0)
+		}
+	}
+	for key, since := range held { // those without a Memcached, too
+		send := sender(metrics, key)
+		send(claimsHeld, float64(len(since)))
+		oldest := slices.MinFunc(since, time.Time.Compare)
+		send(oldestHeld, max(0, now.Sub(oldest).Seconds()))
+	}
+}
+
+// send tells one value; the labels are those after namespace and name.
+type send func(d *prometheus.Desc, value float64, labels ...string)
+
+func sender(metrics chan<- prometheus.Metric, key client.ObjectKey) send {
+	return func(d *prometheus.Desc, value float64, labels ...string) {
+		labels = append([]string{key.Namespace, key.Name}, labels...)
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+}
+
+func sendCluster(send send, cluster *cachev1alpha1.Memcached) {
+	send(membersWanted, float64(ptr.Deref(cluster.Spec.Size, 1)))
+	send(membersReady, float64(cluster.Status.ReadySize))
+	for _, condition := range cluster.Status.Conditions {
+		value := 0.0
+		if condition.Status == metav1.ConditionTrue {
+			value = 1
+		}
+		send(conditionDesc, value, condition.Type, condition.Reason)
+	}
+	open := map[cachev1alpha1.DrainPhase]int{}
+	var done, total int64
+	for _, d := range cluster.Status.Drains {
+		open[d.Phase]++
+		if d.Phase == cachev1alpha1.DrainMoving {
+			done, total = done+d.BytesDone, total+d.BytesTotal
+		}
+	}
+	for phase, n := range open {
+		send(drainsOpen, float64(n), string(phase))
+	}
+	if total > 0 {
+		send(drainProgress, float64(done)/float64(total))
+	}
+}
+
+// heldClaims has, by cluster, since when each claim is held that is on its way
+// out.
+func heldClaims(claims []corev1.PersistentVolumeClaim) map[client.ObjectKey][]time.Time {
+	held := map[client.ObjectKey][]time.Time{}
+	for i := range claims {
+		c := &claims[i]
+		since := markedAt(c)
+		if since.IsZero() && c.DeletionTimestamp != nil {
+			since = c.DeletionTimestamp.Time
+		}
+		if since.IsZero() || !slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {
+			continue
+		}
+		key := client.ObjectKey{Namespace: c.Namespace, Name: c.Labels[cachev1alpha1.LabelInstance]}
+		held[key] = append(held[key], since)
+	}
+	return held
+}

@@ -1,0 +1,232 @@
+package controllers
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+var scraped = time.Unix(10_000, 0)
+
+// snapshot collects what it is given.
+type snapshot struct {
+	clusters []cachev1alpha1.Memcached
+	claims   []corev1.PersistentVolumeClaim
+}
+
+func (s *snapshot) Describe(d chan<- *prometheus.Desc) { (&clusterCollector{}).Describe(d) }
+func (s *snapshot) Collect(m chan<- prometheus.Metric) { collect(m, s.clusters, s.claims, scraped) }
+
+// held is a claim of the cluster "cache", released by its member at that time.
+func held(name string, released int64) corev1.PersistentVolumeClaim {
+	c := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: name, Finalizers: []string{cachev1alpha1.ClaimFinalizer},
+		Labels: map[string]string{cachev1alpha1.LabelInstance: "cache"},
+	}}
+	if released > 0 {
+		c.Annotations = map[string]string{cachev1alpha1.AnnotationReleased: time.Unix(released, 0).UTC().Format(time.RFC3339)}
+	}
+	return c
+}
+
+// busy is a cluster that has a value for every gauge.
+func busy() *snapshot {
+	cluster := apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Size(2).Obj()
+	cluster.Status = cachev1alpha1.MemcachedStatus{
+		ReadySize: 1,
+		Conditions: []metav1.Condition{
+			{Type: cachev1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: cachev1alpha1.ReasonMembersNotReady},
+			{Type: cachev1alpha1.ConditionDraining, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonDraining},
+		},
+		Drains: []cachev1alpha1.DrainStatus{
+			{Claim: "data-cache-5", Phase: cachev1alpha1.DrainMoving, BytesDone: 10, BytesTotal: 100},
+			{Claim: "data-cache-4", Phase: cachev1alpha1.DrainMoving, BytesDone: 40, BytesTotal: 100},
+			{Claim: "data-cache-3", Phase: cachev1alpha1.DrainWaiting},
+		},
+	}
+	deleted := held("data-cache-1", 0)
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(9_900, 0)}
+	letGo := held("data-cache-2", 1_000)
+	letGo.Finalizers = nil
+	return &snapshot{
+		clusters: []cachev1alpha1.Memcached{*cluster},
+		claims:   []corev1.PersistentVolumeClaim{held("data-cache-0", 0), deleted, letGo, held("data-cache-3", 9_000), held("data-cache-4", 9_500)},
+	}
+}
+
+// gathered registers everything and returns it.
+func gathered(t *testing.T) (*Metrics, *prometheus.Registry, map[string]*dto.MetricFamily) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	m, err := NewMetrics(prometheus.NewRegistry(), nil) // its collector would ask the API server
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry.MustRegister(m.drains, m.releases, m.items, m.bytes, m.duration, m.phaseDuration, busy())
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]*dto.MetricFamily{}
+	for _, f := range families {
+		byName[f.GetName()] = f
+	}
+	return m, registry, byName
+}
+
+func TestMetricsFollowTheConventions(t *testing.T) {
+	_, registry, _ := gathered(t)
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// labelsOf returns the names of a series' labels, sorted.
+func labelsOf(m *dto.Metric) []string {
+	names := []string{}
+	for _, l := range m.GetLabel() {
+		names = append(names, l.GetName())
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestEveryMetricIsDocumentedWithTypeAndLabels(t *testing.T) {
+	text, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type entry struct {
+		Type   string
+		Labels []string
+	}
+	documented, exist := map[string]entry{}, map[string]entry{}
+	row := regexp.MustCompile("(?m)^\\| `(memcached_operator_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*)\\| [^|]+ \\|$")
+	for _, match := range row.FindAllStringSubmatch(string(text), -1) {
+		labels := append([]string{}, regexp.MustCompile(`[a-z_]+`).FindAllString(match[3], -1)...)
+		slices.Sort(labels)
+		documented[match[1]] = entry{match[2], labels}
+	}
+	_, _, families := gathered(t)
+	for name, f := range families {
+		exist[name] = entry{strings.ToLower(f.GetType().String()), labelsOf(f.GetMetric()[0])}
+	}
+	if diff := cmp.Diff(exist, documented); diff != "" {
+		t.Errorf("docs/metrics.md differs from what is registered (-registered +documented):\n%s", diff)
+	}
+}
+
+// series has the family's values by the values of their labels, in the order of
+// the labels' names.
+func series(f *dto.MetricFamily) map[string]float64 {
+	values := map[string]float64{}
+	for _, m := range f.GetMetric() {
+		var key []string
+		for _, l := range m.GetLabel() {
+			key = append(key, l.GetValue())
+		}
+		values[strings.Join(key, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+	}
+	return values
+}
+
+func TestGaugesTellOfTheClusters(t *testing.T) {
+	_, _, families := gathered(t)
+	for name, want := range map[string]map[string]float64{
+		"members_wanted":                {"cache shop": 2},
+		"members_ready":                 {"cache shop": 1},
+		"condition":                     {"cache shop MembersNotReady Available": 0, "cache shop Draining Draining": 1},
+		"drains_open":                   {"cache shop Moving": 2, "cache shop Waiting": 1}, // by memcached, namespace, phase
+		"drain_progress_ratio":          {"cache shop": 0.25},
+		"claims_held":                   {"cache shop": 3},
+		"oldest_held_claim_age_seconds": {"cache shop": 1000},
+	} {
+		if diff := cmp.Diff(want, series(families[metricsNamespace+"_"+name])); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+// A rate sees a first event only where there was a sample before it, and the
+// number of series must not grow with the clusters.
+func TestCountersHaveEverySeriesFromTheStart(t *testing.T) {
+	m, registry, before := gathered(t)
+	for _, why := range []plan.Release{
+		plan.ByReceipt, plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.NeverBound, plan.ByClusterDeletion, plan.ByNamespace,
+	} {
+		m.released(why, map[string]time.Duration{"Releasing": time.Second})
+	}
+	m.drained(&contract.Receipt{Outcomes: contract.Outcomes{Added: 1}}, time.Second, map[string]time.Duration{"Moving": time.Second})
+	m.failed(nil, []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainFailed}},
+		&plan.Plan{Drains: []plan.DrainState{{Claim: plan.Claim{Name: "a"}, Job: &plan.Job{}}}})
+	after, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range after {
+		if was := before[f.GetName()]; len(was.GetMetric()) != len(f.GetMetric()) {
+			t.Errorf("%s had %v and has %v", f.GetName(), series(was), series(f))
+		}
+	}
+}
+
+func TestAFailedDrainIsCountedWhenStatusFirstTellsOfIt(t *testing.T) {
+	failedDrain := []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainFailed}}
+	p := &plan.Plan{Drains: []plan.DrainState{{
+		Claim: plan.Claim{Name: "a"},
+		Job:   &plan.Job{Receipt: &contract.Receipt{Outcomes: contract.Outcomes{Added: 9, Rejected: 2, Failed: 1}}},
+	}}}
+	noJob := &plan.Plan{Drains: []plan.DrainState{{Claim: plan.Claim{Name: "a"}}}}
+	for name, test := range map[string]struct {
+		before, after []cachev1alpha1.DrainStatus
+		plan          *plan.Plan
+		want          map[string]float64
+	}{
+		"fails":           {nil, failedDrain, p, map[string]float64{"Failed": 1, "rejected": 2, "failed": 1}},
+		"failed before":   {failedDrain, failedDrain, p, map[string]float64{}},
+		"retried":         {failedDrain, []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainMoving}}, p, map[string]float64{}},
+		"never had a Job": {nil, failedDrain, noJob, map[string]float64{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, registry, _ := gathered(t)
+			m.failed(test.before, test.after, test.plan)
+			got := map[string]float64{}
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range families {
+				if f.GetType() != dto.MetricType_COUNTER {
+					continue
+				}
+				for key, value := range series(f) {
+					if value > 0 {
+						got[key] = value
+					}
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,467 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/status"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// clusterIndex finds the cached objects of a cluster without a look at those of
+// all others.
+const clusterIndex = "cluster"
+
+func indexByCluster(mgr ctrl.Manager) error {
+	for _, o := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &batchv1.Job{}} {
+		err := mgr.GetFieldIndexer().IndexField(context.Background(), o, clusterIndex, func(o client.Object) []string {
+			return []string{o.GetLabels()[cachev1alpha1.LabelInstance]}
+		})
+		if err != nil {
+			return fmt.Errorf("index %T by cluster: %w", o, err)
+		}
+	}
+	return nil
+}
+
+// observed is a cluster and all that belongs to it.
+type observed struct {
+	cluster *cachev1alpha1.Memcached
+	// absent: there is no such Memcached, but claims that it left held.
+	absent bool
+	// finalizerRemoved: this reconcile removed the cluster's finalizer.
+	finalizerRemoved     bool
+	namespaceTerminating bool
+
+	statefulSet *appsv1.StatefulSet
+	deployment  *appsv1.Deployment
+	service     *corev1.Service
+	// serverList, networkPolicy and budget are those of the cluster, or nil.
+	serverList    *corev1.ConfigMap
+	networkPolicy *networkingv1.NetworkPolicy
+	budget        *policyv1.PodDisruptionBudget
+	pods          []corev1.Pod // of the members
+	drainerPods   []corev1.Pod
+	claims        []corev1.PersistentVolumeClaim
+	jobs          []batchv1.Job
+	progress      map[types.UID]contract.Progress // by the claim's UID
+	// marked are the claims that this reconcile marked as released, and when.
+	marked map[types.UID]time.Time
+	// servers that the clients are to be given, by the plan.
+	servers []string
+	// monitored tells what became of the ServiceMonitor.
+	monitored status.Monitoring
+}
+
+// cluster returns the Memcached, or nil where nothing is left to do for it. One
+// that is gone, but left claims behind that we hold (its finalizer was removed
+// by force), is treated as deleted under the default policy.
+func (r *MemcachedReconciler) cluster(ctx context.Context, key client.ObjectKey) (*cachev1alpha1.Memcached, error) {
+	cluster := &cachev1alpha1.Memcached{}
+	err := r.Get(ctx, key, cluster)
+	if err == nil || !apierrors.IsNotFound(err) {
+		cluster.Spec.Size = ptr.To(ptr.Deref(cluster.Spec.Size, 1))
+		return cluster, err
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := r.list(ctx, key, &claims); err != nil {
+		return nil, err
+	}
+	held := slices.ContainsFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool {
+		return slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer)
+	})
+	if !held {
+		return nil, nil
+	}
+	if err := r.Live.Get(ctx, key, cluster); !apierrors.IsNotFound(err) {
+		return nil, err // the cache will see it
+	}
+	cluster.Namespace, cluster.Name = key.Namespace, key.Name
+	cluster.DeletionTimestamp = ptr.To(metav1.NewTime(r.Clock.Now()))
+	cluster.Spec = cachev1alpha1.MemcachedSpec{Size: ptr.To[int32](0), Storage: &cachev1alpha1.StorageSpec{}}
+	return cluster, nil
+}
+
+// list fills the list with the cluster's objects from the cache.
+func (r *MemcachedReconciler) list(ctx context.Context, key client.ObjectKey, list client.ObjectList) error {
+	return r.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{clusterIndex: key.Name})
+}
+
+// observe reads everything that belongs to the cluster, from the cache; live
+// only what is read when an end is near.
+func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha1.Memcached) (*observed, error) {
+	o := &observed{cluster: cluster, absent: cluster.UID == "", marked: map[types.UID]time.Time{}}
+	key := client.ObjectKeyFromObject(cluster)
+	var err error
+	if o.statefulSet, err = get[appsv1.StatefulSet](ctx, r.Client, key); err != nil {
+		return nil, err
+	}
+	if o.deployment, err = get[appsv1.Deployment](ctx, r.Client, key); err != nil {
+		return nil, err
+	}
+	if err := r.observeOwned(ctx, key, o); err != nil {
+		return nil, err
+	}
+	if err := r.observePods(ctx, key, o); err != nil {
+		return nil, err
+	}
+	if cluster.Spec.Storage == nil {
+		return o, nil
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := r.list(ctx, key, &claims); err != nil {
+		return nil, err
+	}
+	o.claims = claims.Items
+	if err := r.observeJobs(ctx, key, o); err != nil {
+		return nil, err
+	}
+	o.namespaceTerminating, err = r.namespaceTerminates(ctx, o)
+	return o, err
+}
+
+// observeOwned reads what stands beside the members.
+func (r *MemcachedReconciler) observeOwned(ctx context.Context, key client.ObjectKey, o *observed) error {
+	var err error
+	if o.service, err = get[corev1.Service](ctx, r.Client, key); err != nil {
+		return err
+	}
+	list := client.ObjectKey{Namespace: key.Namespace, Name: build.ServersName(key.Name)}
+	if o.serverList, err = get[corev1.ConfigMap](ctx, r.Client, list); err != nil {
+		return err
+	}
+	if o.networkPolicy, err = get[networkingv1.NetworkPolicy](ctx, r.Client, key); err != nil {
+		return err
+	}
+	o.budget, err = get[policyv1.PodDisruptionBudget](ctx, r.Client, key)
+	return err
+}
+
+// get returns the object, or nil where there is none.
+func get[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, c client.Reader, key client.ObjectKey) (P, error) {
+	object := P(new(T))
+	if err := c.Get(ctx, key, object); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return object, nil
+}
+
+func (r *MemcachedReconciler) observePods(ctx context.Context, key client.ObjectKey, o *observed) error {
+	var pods corev1.PodList
+	if err := r.list(ctx, key, &pods); err != nil {
+		return err
+	}
+	for _, pod := range pods.Items {
+		if pod.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentDrainer {
+			o.drainerPods = append(o.drainerPods, pod)
+		} else {
+			o.pods = append(o.pods, pod)
+		}
+	}
+	return nil
+}
+
+// observeJobs reads the drain Jobs, the progress of those that run, and the
+// pods of those that ended.
+func (r *MemcachedReconciler) observeJobs(ctx context.Context, key client.ObjectKey, o *observed) error {
+	var jobs batchv1.JobList
+	if err := r.list(ctx, key, &jobs); err != nil {
+		return err
+	}
+	o.jobs = jobs.Items
+	o.progress = map[types.UID]contract.Progress{}
+	for i := range o.jobs {
+		job := &o.jobs[i]
+		if jobState(job) == plan.JobActive {
+			r.observeProgress(ctx, o, job)
+			continue
+		}
+		if lastEnded(o.drainerPods, job) == nil {
+			// The cache may know of a Job's end before that of its pod.
+			var pods corev1.PodList
+			err := r.Live.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name})
+			if err != nil {
+				return fmt.Errorf("list the pods of Job %s: %w", job.Name, err)
+			}
+			o.drainerPods = slices.DeleteFunc(o.drainerPods, func(p corev1.Pod) bool { return p.Labels[batchv1.JobNameLabel] == job.Name })
+			o.drainerPods = append(o.drainerPods, pods.Items...)
+		}
+	}
+	return nil
+}
+
+// observeProgress reads a drain's progress, which is nice to have: where that
+// fails, the drain goes on and shows none.
+func (r *MemcachedReconciler) observeProgress(ctx context.Context, o *observed, job *batchv1.Job) {
+	if r.Progress == nil {
+		return
+	}
+	for i := range o.drainerPods {
+		pod := &o.drainerPods[i]
+		if pod.Labels[batchv1.JobNameLabel] != job.Name || pod.Status.Phase != corev1.PodRunning {
+			continue
+		}
+		progress, err := r.Progress(ctx, pod.Namespace, pod.Name)
+		if err != nil {
+			logf.FromContext(ctx).V(1).Info("Can't read a drainer's progress", "pod", pod.Name, "error", err.Error())
+		}
+		if progress != nil {
+			o.progress[claimUID(job)] = *progress
+		}
+	}
+}
+
+// namespaceTerminates looks only when something is on its way out.
+func (r *MemcachedReconciler) namespaceTerminates(ctx context.Context, o *observed) (bool, error) {
+	ends := o.cluster.DeletionTimestamp != nil ||
+		slices.ContainsFunc(o.claims, func(c corev1.PersistentVolumeClaim) bool { return c.DeletionTimestamp != nil })
+	if !ends {
+		return false, nil
+	}
+	return namespaceTerminates(ctx, r.Live, o.cluster.Namespace)
+}
+
+func namespaceTerminates(ctx context.Context, live client.Reader, name string) (bool, error) {
+	var namespace corev1.Namespace
+	switch err := live.Get(ctx, client.ObjectKey{Name: name}, &namespace); {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case apierrors.IsForbidden(err):
+		return false, nil // an operator for one namespace may not look
+	case err != nil:
+		return false, fmt.Errorf("get namespace %s: %w", name, err)
+	}
+	return namespace.DeletionTimestamp != nil, nil
+}
+
+// plan asks the pure plan what to do, and which servers the clients are to be
+// given meanwhile.
+func (o *observed) plan() plan.Plan {
+	p := o.steps()
+	o.servers = build.ListedServers(o.cluster, build.Listed(o.listed(), p.Replicas, o.ready))
+	return p
+}
+
+// listed is how many servers the clients were given last: by the status, which
+// is never older than our last write of it, or by the ConfigMap, which is written
+// before that.
+func (o *observed) listed() int32 {
+	n := len(o.cluster.Status.Servers)
+	if o.serverList != nil {
+		n = max(n, strings.Count(o.serverList.Data[build.ServersKey], "\n"))
+	}
+	return int32(n)
+}
+
+// ready tells whether the member is.
+func (o *observed) ready(ordinal int32) bool {
+	name := build.PodName(o.cluster.Name, ordinal)
+	return slices.ContainsFunc(o.pods, func(p corev1.Pod) bool {
+		return p.Name == name && p.DeletionTimestamp == nil && status.Ready(&p)
+	})
+}
+
+func (o *observed) steps() plan.Plan {
+	if o.cluster.Spec.Storage == nil {
+		return plan.Plan{Replicas: *o.cluster.Spec.Size}
+	}
+	in := plan.Observed{Cluster: planCluster(o), StatefulSet: planStatefulSet(o.statefulSet)}
+	for i := range o.pods {
+		if ordinal, ok := build.PodOrdinal(o.cluster.Name, o.pods[i].Name); ok {
+			in.Pods = append(in.Pods, ordinal)
+		}
+	}
+	for i := range o.drainerPods {
+		in.DrainerPods = append(in.DrainerPods, types.UID(o.drainerPods[i].Annotations[cachev1alpha1.AnnotationClaimUID]))
+	}
+	for i := range o.claims {
+		if c, ok := planClaim(o.cluster.Name, &o.claims[i]); ok {
+			in.Claims = append(in.Claims, c)
+		}
+	}
+	for i := range o.jobs {
+		in.Jobs = append(in.Jobs, planJob(&o.jobs[i], o.drainerPods))
+	}
+	return plan.Next(&in)
+}
+
+func planCluster(o *observed) plan.Cluster {
+	spec := &o.cluster.Spec
+	policies := map[cachev1alpha1.DrainPolicy]plan.DrainPolicy{
+		cachev1alpha1.PolicyRetain: plan.Retain, cachev1alpha1.PolicyDelete: plan.Delete,
+	}
+	return plan.Cluster{
+		Size:                 *spec.Size,
+		Policy:               policies[spec.Drain.Policy],
+		Parallelism:          max(1, spec.Drain.Parallelism),
+		Deleting:             o.cluster.DeletionTimestamp != nil,
+		DeleteClaims:         spec.Drain.WhenDeleted == cachev1alpha1.DeletionDelete,
+		NamespaceTerminating: o.namespaceTerminating,
+		Finalizer:            slices.Contains(o.cluster.Finalizers, cachev1alpha1.ClusterFinalizer),
+	}
+}
+
+func planStatefulSet(s *appsv1.StatefulSet) plan.StatefulSet {
+	if s == nil {
+		return plan.StatefulSet{}
+	}
+	return plan.StatefulSet{Exists: true, Deleting: s.DeletionTimestamp != nil, Replicas: ptr.Deref(s.Spec.Replicas, 1)}
+}
+
+// planClaim is false for a claim that is not a member's.
+func planClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, bool) {
+	ordinal, ok := build.ClaimOrdinal(cluster, c.Name)
+	if !ok {
+		return plan.Claim{}, false
+	}
+	out := plan.Claim{
+		Name:      c.Name,
+		UID:       c.UID,
+		Ordinal:   ordinal,
+		Finalizer: slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer),
+		Deleting:  c.DeletionTimestamp != nil,
+		Bound:     c.Spec.VolumeName != "",
+		Request:   plan.Request(c.Annotations[cachev1alpha1.AnnotationDrain]),
+	}
+	if mark, ok := c.Annotations[cachev1alpha1.AnnotationReleased]; ok {
+		out.Released = releasedAt(mark)
+	}
+	if receipt, err := contract.ParseReceipt(c.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
+		out.Receipt = receipt
+	}
+	return out, true
+}
+
+// releasedAt reads the mark. One that a person has spoilt still is a mark.
+func releasedAt(mark string) time.Time {
+	if t, err := time.Parse(time.RFC3339, mark); err == nil {
+		return t
+	}
+	return time.Unix(1, 0)
+}
+
+func claimUID(job *batchv1.Job) types.UID {
+	return types.UID(job.Annotations[cachev1alpha1.AnnotationClaimUID])
+}
+
+func planJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
+	survivors, _ := strconv.ParseInt(job.Annotations[cachev1alpha1.AnnotationSurvivors], 10, 32)
+	out := plan.Job{
+		Name:      job.Name,
+		UID:       job.UID,
+		ClaimUID:  claimUID(job),
+		Survivors: int32(survivors),
+		State:     jobState(job),
+		Deleting:  job.DeletionTimestamp != nil,
+	}
+	if out.State == plan.JobActive {
+		return out
+	}
+	out.Message = jobMessage(job)
+	out.Receipt, out.ReceiptErr = podReceipt(lastEnded(pods, job))
+	return out
+}
+
+func jobState(job *batchv1.Job) plan.JobState {
+	for _, c := range job.Status.Conditions {
+		switch {
+		case c.Status != corev1.ConditionTrue:
+		case c.Type == batchv1.JobComplete:
+			return plan.JobComplete
+		case c.Type == batchv1.JobFailed:
+			return plan.JobFailed
+		}
+	}
+	return plan.JobActive
+}
+
+func jobMessage(job *batchv1.Job) string {
+	for _, c := range job.Status.Conditions {
+		if c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue {
+			return fmt.Sprintf("Job %s: %s: %s", job.Name, c.Reason, c.Message)
+		}
+	}
+	return ""
+}
+
+// lastEnded returns the Job's drainer that ended last, or nil; one that
+// succeeded goes before any other.
+func lastEnded(pods []corev1.Pod, job *batchv1.Job) *corev1.ContainerStateTerminated {
+	var last *corev1.ContainerStateTerminated
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Labels[batchv1.JobNameLabel] != job.Name {
+			continue
+		}
+		for j := range pod.Status.ContainerStatuses {
+			t := pod.Status.ContainerStatuses[j].State.Terminated
+			if t == nil {
+				continue
+			}
+			if last == nil || t.ExitCode == 0 || last.ExitCode != 0 && last.FinishedAt.Before(&t.FinishedAt) {
+				last = t
+			}
+		}
+	}
+	return last
+}
+
+func podReceipt(ended *corev1.ContainerStateTerminated) (*contract.Receipt, error) {
+	if ended == nil {
+		return nil, fmt.Errorf("the drainer's pod is gone, and its receipt with it")
+	}
+	return contract.ParseReceipt(ended.Message)
+}
+
+// drainerRuns tells whether a drain's progress may change.
+func (o *observed) drainerRuns() bool {
+	return slices.ContainsFunc(o.drainerPods, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+}
+
+// drainerStarts returns how long until status says that a drainer doesn't start:
+// no event will tell. Zero if none is about to.
+func (o *observed) drainerStarts(now time.Time) time.Duration {
+	var wait time.Duration
+	for i := range o.drainerPods {
+		left := o.drainerPods[i].CreationTimestamp.Add(status.SlowStart).Sub(now)
+		if o.drainerPods[i].Status.Phase == corev1.PodPending && left > wait {
+			wait = left
+		}
+	}
+	return wait
+}
+
+func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.Input {
+	started := map[types.UID]metav1.Time{}
+	for i := range o.jobs {
+		started[claimUID(&o.jobs[i])] = o.jobs[i].CreationTimestamp
+	}
+	return &status.Input{
+		Cluster: o.cluster, StatefulSet: o.statefulSet, Deployment: o.deployment, Pods: o.pods,
+		DrainerPods: o.drainerPods, Plan: p, Servers: o.servers, Monitoring: o.monitored, Marked: o.marked, Progress: o.progress, JobStarted: started,
+		Waits: o.drainerWaits(), Err: err, Now: now,
+	}
+}

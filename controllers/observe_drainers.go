@@ -1,0 +1,88 @@
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/status"
+)
+
+// drainerWaits tells, by the claim's UID, of active Jobs whose drainer can't be
+// at work, and why: its pod waits, or the last one failed and the next one is not
+// there yet.
+func (o *observed) drainerWaits() map[types.UID]status.Wait {
+	waits := map[types.UID]status.Wait{}
+	for i := range o.jobs {
+		job := &o.jobs[i]
+		if jobState(job) != plan.JobActive {
+			continue
+		}
+		if wait, ok := jobWaits(job, o.drainerPods); ok {
+			waits[claimUID(job)] = wait
+		}
+	}
+	return waits
+}
+
+func jobWaits(job *batchv1.Job, pods []corev1.Pod) (status.Wait, bool) {
+	last := lastAttempt(job, pods)
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Labels[batchv1.JobNameLabel] != job.Name {
+			continue
+		}
+		switch pod.Status.Phase {
+		case corev1.PodRunning, corev1.PodSucceeded:
+			return status.Wait{}, false
+		case corev1.PodPending:
+			wait := podWaits(pod)
+			if last != "" {
+				wait.Message = last + "; now: " + cmp.Or(wait.Message, "its pod "+pod.Name+" is being started")
+			}
+			return wait, true
+		}
+	}
+	if last == "" {
+		return status.Wait{}, false // the Job has just been made
+	}
+	return status.Wait{Reason: cachev1alpha1.ReasonRetrying, Message: last}, true
+}
+
+// podWaits tells why a pod doesn't run yet, in the scheduler's or the kubelet's
+// words.
+func podWaits(pod *corev1.Pod) status.Wait {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return status.Wait{Reason: c.Reason, Message: fmt.Sprintf("pod %s: %s", pod.Name, c.Message)}
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if w := pod.Status.ContainerStatuses[i].State.Waiting; w != nil {
+			return status.Wait{Reason: w.Reason, Message: fmt.Sprintf("pod %s: %s", pod.Name, cmp.Or(w.Message, "its container is being made"))}
+		}
+	}
+	return status.Wait{}
+}
+
+// lastAttempt says how the last attempt of a Job that retries ended, "" for the
+// first.
+func lastAttempt(job *batchv1.Job, pods []corev1.Pod) string {
+	failed := job.Status.Failed
+	if failed == 0 {
+		return ""
+	}
+	why := "its pod is gone"
+	if ended := lastEnded(pods, job); ended != nil {
+		why = fmt.Sprintf("exit code %d", ended.ExitCode)
+		if r, err := podReceipt(ended); err == nil && r.Reason != "" {
+			why = fmt.Sprintf("%s: %s", r.Reason, r.Message)
+		}
+	}
+	return fmt.Sprintf("attempts that failed: %d, the last one: %s", failed, why)
+}

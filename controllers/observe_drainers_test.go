@@ -1,0 +1,68 @@
+package controllers
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"example.com/memcached-operator/controllers/internal/status"
+)
+
+func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
+	pod := func(phase corev1.PodPhase, change func(*corev1.PodStatus)) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{batchv1.JobNameLabel: "job"}}}
+		p.Status.Phase = phase
+		if change != nil {
+			change(&p.Status)
+		}
+		return p
+	}
+	unschedulable := func(s *corev1.PodStatus) {
+		s.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no node"}}
+	}
+	waiting := func(reason, message string) func(*corev1.PodStatus) {
+		return func(s *corev1.PodStatus) {
+			s.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+		}
+	}
+	ended := func(message string) func(*corev1.PodStatus) {
+		return func(s *corev1.PodStatus) {
+			s.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 4, Message: message}}}}
+		}
+	}
+	unreachable := ended(`{"version":1,"reason":"SurvivorUnreachable","message":"cache-0 is silent"}`)
+	for name, test := range map[string]struct {
+		failed int32
+		pods   []corev1.Pod
+		want   status.Wait
+		waits  bool
+	}{
+		"no pod yet":        {},
+		"it runs":           {pods: []corev1.Pod{pod(corev1.PodRunning, nil)}},
+		"it has succeeded":  {failed: 1, pods: []corev1.Pod{pod(corev1.PodSucceeded, nil)}},
+		"it runs once more": {failed: 1, pods: []corev1.Pod{pod(corev1.PodFailed, unreachable), pod(corev1.PodRunning, nil)}},
+		"unschedulable":     {0, []corev1.Pod{pod(corev1.PodPending, unschedulable)}, status.Wait{Reason: "Unschedulable", Message: "pod p: no node"}, true},
+		"no image":          {0, []corev1.Pod{pod(corev1.PodPending, waiting("ImagePullBackOff", "no such tag"))}, status.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
+		"being made":        {0, []corev1.Pod{pod(corev1.PodPending, waiting("ContainerCreating", ""))}, status.Wait{Reason: "ContainerCreating", Message: "pod p: its container is being made"}, true},
+		"the last one failed": {2, []corev1.Pod{pod(corev1.PodFailed, unreachable)},
+			status.Wait{Reason: "Retrying", Message: "attempts that failed: 2, the last one: SurvivorUnreachable: cache-0 is silent"}, true},
+		"the last one left no receipt": {1, []corev1.Pod{pod(corev1.PodFailed, ended(""))},
+			status.Wait{Reason: "Retrying", Message: "attempts that failed: 1, the last one: exit code 4"}, true},
+		"the next one waits": {1, []corev1.Pod{pod(corev1.PodFailed, unreachable), pod(corev1.PodPending, unschedulable)},
+			status.Wait{Reason: "Unschedulable", Message: "attempts that failed: 1, the last one: SurvivorUnreachable: cache-0 is silent; now: pod p: no node"}, true},
+		"its node is lost": {1, nil, status.Wait{Reason: "Retrying", Message: "attempts that failed: 1, the last one: its pod is gone"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job"}, Status: batchv1.JobStatus{Failed: test.failed}}
+			other := pod(corev1.PodPending, unschedulable)
+			other.Labels[batchv1.JobNameLabel] = "another"
+			got, waits := jobWaits(job, append(test.pods, other))
+			if diff := cmp.Diff(test.want, got); diff != "" || waits != test.waits {
+				t.Errorf("waits is %v, want %v; -want +got:\n%s", waits, test.waits, diff)
+			}
+		})
+	}
+}

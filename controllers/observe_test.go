@@ -1,0 +1,156 @@
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// ended is a pod of the Job with a drainer that ended at that second.
+func ended(job string, second int64, exitCode int32, message string) corev1.Pod {
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{batchv1.JobNameLabel: job}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: exitCode, Message: message, FinishedAt: metav1.NewTime(time.Unix(second, 0)),
+	}}}}
+	return pod
+}
+
+func TestReceiptIsTheLastDrainersUnlessAnEarlierOneSucceeded(t *testing.T) {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "drain"}}
+	running := ended("drain", 0, 0, "")
+	running.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	for name, test := range map[string]struct {
+		pods []corev1.Pod
+		want string
+	}{
+		"none":                    {nil, ""},
+		"one that runs":           {[]corev1.Pod{running}, ""},
+		"another Job's":           {[]corev1.Pod{ended("other", 1, 0, "other's")}, ""},
+		"the last of the failed":  {[]corev1.Pod{ended("drain", 2, 1, "second"), ended("drain", 3, 1, "third"), ended("drain", 1, 1, "first")}, "third"},
+		"one that succeeded":      {[]corev1.Pod{ended("drain", 1, 0, "good"), ended("drain", 2, 1, "later")}, "good"},
+		"one that succeeded last": {[]corev1.Pod{ended("drain", 2, 1, "failed"), ended("drain", 1, 0, "good")}, "good"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if last := lastEnded(test.pods, job); last != nil {
+				got = last.Message
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestJobIsActiveUntilAConditionSaysOtherwise(t *testing.T) {
+	for name, test := range map[string]struct {
+		conditions []batchv1.JobCondition
+		want       plan.JobState
+	}{
+		"no condition":    {nil, plan.JobActive},
+		"about to fail":   {[]batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: "True"}}, plan.JobActive},
+		"about to end":    {[]batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet, Status: "True"}}, plan.JobActive},
+		"suspended":       {[]batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: "True"}}, plan.JobActive},
+		"not complete":    {[]batchv1.JobCondition{{Type: batchv1.JobComplete, Status: "False"}}, plan.JobActive},
+		"complete":        {[]batchv1.JobCondition{{Type: batchv1.JobComplete, Status: "True"}}, plan.JobComplete},
+		"failed":          {[]batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: "True"}, {Type: batchv1.JobFailed, Status: "True"}}, plan.JobFailed},
+		"unknown to fail": {[]batchv1.JobCondition{{Type: batchv1.JobFailed, Status: "Unknown"}}, plan.JobActive},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := jobState(&batchv1.Job{Status: batchv1.JobStatus{Conditions: test.conditions}}); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestClaimIsReadFromItsMarks(t *testing.T) {
+	claim := func(name string, annotations map[string]string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid", Annotations: annotations}}
+	}
+	for name, test := range map[string]struct {
+		claim *corev1.PersistentVolumeClaim
+		want  plan.Claim
+		ours  bool
+	}{
+		"a member's":         {claim("data-cache-3", nil), plan.Claim{Ordinal: 3}, true},
+		"somebody else's":    {claim("logs-cache-3", nil), plan.Claim{}, false},
+		"of another cluster": {claim("data-cache-a-3", nil), plan.Claim{}, false},
+		"released":           {claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationReleased: "2026-01-02T03:04:05Z"}), plan.Claim{Ordinal: 3, Released: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, true},
+		"a mark that is spoilt still is a mark": {
+			claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationReleased: "yes"}), plan.Claim{Ordinal: 3, Released: time.Unix(1, 0)}, true,
+		},
+		"a receipt that is spoilt is none": {
+			claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationReceipt: "{"}), plan.Claim{Ordinal: 3}, true,
+		},
+		"a request": {
+			claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationDrain: "retry"}), plan.Claim{Ordinal: 3, Request: plan.Retry}, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ours := planClaim("cache", test.claim)
+			if ours {
+				test.want.Name, test.want.UID = test.claim.Name, "uid"
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" || ours != test.ours {
+				t.Errorf("ours %v, want %v; -want +got:\n%s", ours, test.ours, diff)
+			}
+		})
+	}
+}
+
+func TestProgressIsTheLogsLastProgressLine(t *testing.T) {
+	line := func(n int) string { return fmt.Sprintf(`{"phase":"Moving","itemsDone":%d,"bytesDone":0}`, n) }
+	for name, test := range map[string]struct {
+		log  string
+		want *contract.Progress
+	}{
+		"none":                     {"", nil},
+		"the last":                 {line(1) + "\n" + line(2) + "\n", &contract.Progress{Phase: "Moving", ItemsDone: 2}},
+		"a message follows it":     {line(2) + "\nwaiting for cache-1\n", &contract.Progress{Phase: "Moving", ItemsDone: 2}},
+		"the last is cut":          {line(1) + "\n" + line(2)[:20], &contract.Progress{Phase: "Moving", ItemsDone: 1}},
+		"JSON, but not a progress": {`{"level":"info"}` + "\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, lastProgress([]byte(test.log))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAFailureIsHeardOverARefusal(t *testing.T) {
+	failure, refusal := errors.New("refused connection"), refuse("the cache is behind")
+	for name, test := range map[string]struct{ first, second, want error }{
+		"only one":            {nil, refusal, refusal},
+		"refused, then fails": {refusal, failure, failure},
+		"fails, then refused": {failure, refusal, failure},
+		"two refusals":        {refusal, refuse("another"), refusal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := worse(test.first, test.second); got != test.want { //nolint:errorlint // the very same
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestNoteOfAnEventFits(t *testing.T) {
+	for _, s := range []string{"short", strings.Repeat("a", 2000), strings.Repeat("é", 700), strings.Repeat("a", maxNote-1) + "é"} {
+		if got := truncate(s, maxNote); len(got) > maxNote || !utf8.ValidString(got) || !strings.HasPrefix(s, got) {
+			t.Errorf("%d bytes: %.20q", len(got), got)
+		}
+	}
+}

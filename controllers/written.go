@@ -1,0 +1,119 @@
+package controllers
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// detailInterval is how long a status waits that tells of nothing new but
+// details: a cluster that starts, or drains, has several of them in a moment.
+const detailInterval = 2 * time.Second
+
+// written remembers what the API server answered to our last write of each
+// Memcached, for a reconcile that follows sooner than the cache would start from
+// an older one, and be refused for it. And it remembers since when details of a
+// status wait to be written.
+type written struct {
+	mu   sync.Mutex
+	last map[client.ObjectKey]lastWrite
+}
+
+type lastWrite struct {
+	// object as written; nil once the cache has it.
+	object *cachev1alpha1.Memcached
+	// details is when the first one was seen that is not in the status yet.
+	details time.Time
+	// status is when the status was last as it should be.
+	status time.Time
+}
+
+// newest returns the cached Memcached, or what we wrote since.
+func (w *written) newest(cached *cachev1alpha1.Memcached) *cachev1alpha1.Memcached {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := client.ObjectKeyFromObject(cached)
+	last := w.last[key]
+	if last.object == nil {
+		return cached
+	}
+	if newer, err := resourceversion.CompareResourceVersion(last.object.ResourceVersion, cached.ResourceVersion); err == nil && newer > 0 {
+		cluster := last.object.DeepCopy()
+		cluster.Spec.Size = ptr.To(ptr.Deref(cluster.Spec.Size, 1))
+		return cluster
+	}
+	last.object = nil
+	w.last[key] = last
+	return cached
+}
+
+// note keeps the Memcached as it was written.
+func (w *written) note(cluster *cachev1alpha1.Memcached) {
+	w.update(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.object = cluster.DeepCopy() })
+}
+
+// noteStatus: nothing of the status waits any more.
+func (w *written) noteStatus(cluster *cachev1alpha1.Memcached, now time.Time) {
+	w.update(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.details, last.status = time.Time{}, now })
+}
+
+func (w *written) update(key client.ObjectKey, change func(*lastWrite)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last == nil {
+		w.last = map[client.ObjectKey]lastWrite{}
+	}
+	last := w.last[key]
+	change(&last)
+	w.last[key] = last
+}
+
+// forget a Memcached that is gone.
+func (w *written) forget(key client.ObjectKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.last, key)
+}
+
+// statusDue is how long a new status can wait: what people and machines wait for
+// can't, details can for a moment, and go together.
+func (w *written) statusDue(key client.ObjectKey, before, after *cachev1alpha1.MemcachedStatus, now time.Time) time.Duration {
+	if before.ObservedGeneration != after.ObservedGeneration || before.Phase != after.Phase ||
+		!equality.Semantic.DeepEqual(before.Servers, after.Servers) ||
+		!equality.Semantic.DeepEqual(before.LastDrains, after.LastDrains) {
+		return 0
+	}
+	for _, c := range after.Conditions {
+		// The others go with the phase, or tell of its details.
+		urgent := c.Type == cachev1alpha1.ConditionAvailable || c.Type == cachev1alpha1.ConditionDegraded
+		if urgent && !meta.IsStatusConditionPresentAndEqual(before.Conditions, c.Type, c.Status) {
+			return 0
+		}
+	}
+	var due time.Time
+	w.update(key, func(last *lastWrite) {
+		if last.details.IsZero() {
+			last.details = now
+		}
+		due = last.details.Add(detailInterval)
+		// Of items that move there is always something new: to wait from its first
+		// sight on would double the time between two writes.
+		if next := last.status.Add(progressInterval); moving(after) && next.Before(due) {
+			due = next
+		}
+	})
+	return max(0, due.Sub(now))
+}
+
+// moving tells whether a drainer is at work.
+func moving(s *cachev1alpha1.MemcachedStatus) bool {
+	return slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool { return d.Phase == cachev1alpha1.DrainMoving })
+}

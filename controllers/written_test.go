@@ -1,0 +1,101 @@
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+func atVersion(version string) *cachev1alpha1.Memcached {
+	return &cachev1alpha1.Memcached{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cache", ResourceVersion: version}}
+}
+
+func TestAReconcileStartsFromOurOwnLastWriteUntilTheCacheHasIt(t *testing.T) {
+	var w written
+	if got := w.newest(atVersion("7")).ResourceVersion; got != "7" {
+		t.Errorf("nothing was written: got version %s, want the cached 7", got)
+	}
+	w.note(atVersion("10"))
+	for _, step := range []struct{ cached, want string }{{"7", "10"}, {"9", "10"}, {"10", "10"}, {"8", "8"}, {"11", "11"}} {
+		// After version 10 was seen in the cache, what we wrote is forgotten.
+		if got := w.newest(atVersion(step.cached)).ResourceVersion; got != step.want {
+			t.Errorf("version %s is cached: got %s, want %s", step.cached, got, step.want)
+		}
+	}
+	w.note(atVersion("20"))
+	w.forget(client.ObjectKeyFromObject(atVersion("20")))
+	if got := w.newest(atVersion("12")).ResourceVersion; got != "12" {
+		t.Errorf("the Memcached was gone in between: got version %s, want the cached 12", got)
+	}
+}
+
+func TestDetailsOfAStatusWaitForAMomentAndNothingElseDoes(t *testing.T) {
+	now := time.Unix(1000, 0)
+	before := cachev1alpha1.MemcachedStatus{
+		ObservedGeneration: 1, Phase: cachev1alpha1.PhaseDraining, Size: 3,
+		Conditions: []metav1.Condition{{Type: cachev1alpha1.ConditionAvailable, Status: metav1.ConditionFalse}},
+	}
+	for name, test := range map[string]struct {
+		change func(*cachev1alpha1.MemcachedStatus)
+		want   time.Duration
+	}{
+		"size":           {func(s *cachev1alpha1.MemcachedStatus) { s.Size = 2 }, detailInterval - 400*time.Millisecond},
+		"a message":      {func(s *cachev1alpha1.MemcachedStatus) { s.Conditions[0].Message = "2 of 3" }, detailInterval - 400*time.Millisecond},
+		"generation":     {func(s *cachev1alpha1.MemcachedStatus) { s.ObservedGeneration = 2 }, 0},
+		"phase":          {func(s *cachev1alpha1.MemcachedStatus) { s.Phase = cachev1alpha1.PhaseRunning }, 0},
+		"an ended drain": {func(s *cachev1alpha1.MemcachedStatus) { s.LastDrains = []cachev1alpha1.DrainReceipt{{}} }, 0},
+		"a condition":    {func(s *cachev1alpha1.MemcachedStatus) { s.Conditions[0].Status = metav1.ConditionTrue }, 0},
+		"a person is needed": {func(s *cachev1alpha1.MemcachedStatus) {
+			s.Conditions = append(s.Conditions, metav1.Condition{Type: cachev1alpha1.ConditionDegraded})
+		}, 0},
+		"progress": {func(s *cachev1alpha1.MemcachedStatus) {
+			s.Conditions = append(s.Conditions, metav1.Condition{Type: cachev1alpha1.ConditionProgressing})
+		}, detailInterval - 400*time.Millisecond},
+		"size, long after": {func(s *cachev1alpha1.MemcachedStatus) { s.Size = 2; now = now.Add(time.Hour) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now = time.Unix(1000, 0)
+			var w written
+			key := client.ObjectKeyFromObject(atVersion("1"))
+			first := *before.DeepCopy()
+			first.ReadySize = 1
+			if got := w.statusDue(key, &before, &first, now.Add(-400*time.Millisecond)); got != detailInterval {
+				t.Errorf("the first detail waits %s, want %s", got, detailInterval)
+			}
+			after := *before.DeepCopy()
+			test.change(&after)
+			if got := w.statusDue(key, &before, &after, now); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+			w.noteStatus(atVersion("1"), now)
+			if got := w.statusDue(key, &before, &first, now); got != detailInterval {
+				t.Errorf("after a write, the first detail waits %s, want %s", got, detailInterval)
+			}
+		})
+	}
+}
+
+func TestProgressIsWrittenEachTimeThatItIsRead(t *testing.T) {
+	var w written
+	key := client.ObjectKeyFromObject(atVersion("1"))
+	at := func(items int64) *cachev1alpha1.MemcachedStatus {
+		return &cachev1alpha1.MemcachedStatus{Drains: []cachev1alpha1.DrainStatus{{Phase: cachev1alpha1.DrainMoving, ItemsDone: items}}}
+	}
+	now := time.Unix(1000, 0)
+	w.noteStatus(atVersion("1"), now)
+	for items := range int64(5) {
+		soon := now.Add(progressInterval / 3)
+		if got, want := w.statusDue(key, at(items), at(items+1), soon), progressInterval-progressInterval/3; got != want {
+			t.Errorf("an event between two reads: the status waits %s, want %s", got, want)
+		}
+		now = now.Add(progressInterval)
+		if got := w.statusDue(key, at(items), at(items+1), now); got != 0 {
+			t.Errorf("read %s after the last write, progress waits %s more", progressInterval, got)
+		}
+		w.noteStatus(atVersion("1"), now)
+	}
+}

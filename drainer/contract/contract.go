@@ -1,0 +1,203 @@
+// Package contract is what the controller and the drainer agree on: flags,
+// exit codes, the progress line and the receipt. It is the one package that
+// both sides import, and it imports nothing but the standard library.
+//
+// Everything here crosses a process boundary between two versions of the
+// operator (a Job that was started before an upgrade ends after it), so fields
+// are only ever added.
+package contract
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Exit codes of every drainer subcommand.
+const (
+	// ExitOK: the work is done and the receipt, where there is one, adds up.
+	ExitOK = 0
+	// ExitFailed: something failed that a retry may mend (a connection that
+	// broke for good, an I/O error, a signal).
+	ExitFailed = 1
+	// ExitUsage: the arguments are wrong. A retry can't help.
+	ExitUsage = 2
+	// ExitUnrecoverable: the source can't be read as a warm file (missing,
+	// empty, foreign, corrupt, unknown layout, node went down without a save).
+	// A retry can't help.
+	ExitUnrecoverable = 3
+	// ExitUnreachable: a survivor did not answer within --unreachable-timeout.
+	ExitUnreachable = 4
+	// ExitRejected: the source was read to its end, but a survivor refused
+	// items (too large for its -I, out of memory). The receipt says how many.
+	ExitRejected = 5
+)
+
+// NoRetry lists the exit codes after which the Job must fail at once.
+var NoRetry = []int32{ExitUsage, ExitUnrecoverable}
+
+// Files on a member's volume, relative to its root.
+const (
+	// WarmFile is memcached's -e file; memcached writes WarmFile+".meta" beside it.
+	WarmFile = "memory_file"
+	// MetaFile is what memcached writes on SIGUSR1 and unlinks at its start.
+	MetaFile = WarmFile + ".meta"
+	// Manifest is written by "drainer serve": what .meta would say, kept
+	// current while memcached runs, so that a crash needs no .meta.
+	Manifest = "manifest.json"
+	// LockFile is empty: whoever uses the volume holds a lock on it.
+	LockFile = "lock"
+	// GenerationPrefix begins the name of a directory with an older warm file,
+	// its .meta and its manifest: what "drainer serve" moved aside to replay it
+	// into a memcached that starts empty. A number follows, higher is newer.
+	GenerationPrefix = "generation-"
+	// FailedSuffix ends the name of one that could not be replayed. It is not
+	// tried again, but a drain reads it.
+	FailedSuffix = ".failed"
+)
+
+// TerminationLog is where the kubelet picks up the receipt
+// (the container's terminationMessagePath).
+const TerminationLog = "/dev/termination-log"
+
+// MaxReceiptBytes is the kubelet's limit for a termination message.
+const MaxReceiptBytes = 4096
+
+// Phase of a migration, in order.
+type Phase string
+
+// The phases of a migration.
+const (
+	PhaseConnecting Phase = "Connecting" // waiting for every survivor to answer
+	PhaseMoving     Phase = "Moving"     // reading the source and adding its items
+	PhaseDone       Phase = "Done"       // the receipt is written
+)
+
+// Progress is one line of JSON on the drainer's standard output, written once
+// a second and at every change of phase. Nothing else goes to standard output.
+type Progress struct {
+	Phase Phase `json:"phase"`
+	// ItemsDone counts items with an outcome, ItemsTotal those that the
+	// source is expected to hold (0: unknown; an estimate after a crash).
+	ItemsDone  int64 `json:"itemsDone"`
+	ItemsTotal int64 `json:"itemsTotal,omitempty"`
+	// BytesDone and BytesTotal count bytes of the source file.
+	BytesDone  int64 `json:"bytesDone"`
+	BytesTotal int64 `json:"bytesTotal,omitempty"`
+	// Seconds since the phase began.
+	Seconds float64 `json:"seconds,omitempty"`
+	// Message says what is waited for, if anything.
+	Message string `json:"message,omitempty"`
+}
+
+// Outcomes counts items by what became of them.
+type Outcomes struct {
+	// Added: stored on the owner by this migration.
+	Added int64 `json:"added"`
+	// AlreadyPresent: the owner held a value for the key and keeps it (a newer
+	// one by a client, or ours from an earlier attempt).
+	AlreadyPresent int64 `json:"alreadyPresent"`
+	// Expired: its time had come (or comes within --skip-expiring-within).
+	Expired int64 `json:"expired"`
+	// Invalidated: flushed, or marked stale by a client.
+	Invalidated int64 `json:"invalidated"`
+	// Rejected: the owner refused to store it (too large, out of memory).
+	Rejected int64 `json:"rejected"`
+	// Failed: no answer was had for it.
+	Failed int64 `json:"failed"`
+}
+
+// Survivor is one line of a receipt: what went to one server.
+type Survivor struct {
+	Name     string `json:"name"`
+	Added    int64  `json:"added"`
+	Present  int64  `json:"present,omitempty"`
+	Rejected int64  `json:"rejected,omitempty"`
+	// Evictions that the server did while items were added to it, from
+	// EvictionsBefore on, which is what it had counted until then.
+	Evictions       int64 `json:"evictions,omitempty"`
+	EvictionsBefore int64 `json:"evictionsBefore,omitempty"`
+}
+
+// Receipt is the proof that a released volume holds nothing that a client
+// could still ask for. It is the drainer's termination message.
+type Receipt struct {
+	// Version of this structure; 1.
+	Version int `json:"version"`
+	// Source is what --source-id was: the UID of the claim that was drained.
+	Source string `json:"source"`
+	// Complete: the source was read to its end and each item passed the checks.
+	Complete bool `json:"complete"`
+	// Clean: memcached had saved (a .meta was there); false after a crash.
+	Clean bool `json:"clean"`
+	// Found counts the live items in the source; every one is in Outcomes once.
+	Found int64 `json:"found"`
+	Outcomes
+	// Bytes of keys and values of the items that were added.
+	Bytes int64 `json:"bytes"`
+	// Seconds by phase of the attempt that wrote this receipt.
+	Seconds map[Phase]float64 `json:"seconds,omitempty"`
+	// SourceVersion is the version of the memcached that wrote the source.
+	SourceVersion string `json:"sourceVersion,omitempty"`
+	// Reader that read the source: ReaderWarmFile or ReaderRestart.
+	Reader string `json:"reader,omitempty"`
+	// Survivors, in ring order; SurvivorsOmitted counts those left out so that
+	// the receipt fits in MaxReceiptBytes.
+	Survivors        []Survivor `json:"survivors,omitempty"`
+	SurvivorsOmitted int        `json:"survivorsOmitted,omitempty"`
+	// Reason is a CamelCase word, Message a sentence, where the drain failed.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// ExitCode that the drainer ended with.
+	ExitCode int `json:"exitCode"`
+}
+
+// AddsUp returns nil when the receipt proves that the source of the given
+// identity may be let go, else an error that says which condition is missing.
+func (r *Receipt) AddsUp(source string) error {
+	switch sum := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated; {
+	case r.Source != source:
+		return fmt.Errorf("the receipt is for %q, not for %q", r.Source, source)
+	case r.Reason != "" || r.ExitCode != ExitOK:
+		return fmt.Errorf("the drain failed: %s (exit code %d): %s", r.Reason, r.ExitCode, r.Message)
+	case !r.Complete:
+		return errors.New("the source was not read to its end")
+	case r.Rejected != 0 || r.Failed != 0:
+		return fmt.Errorf("%d items were rejected and %d failed", r.Rejected, r.Failed)
+	case r.Found != sum:
+		return fmt.Errorf("%d items were found but %d accounted for", r.Found, sum)
+	}
+	return nil
+}
+
+// Marshal encodes the receipt in at most MaxReceiptBytes: survivors are left
+// out from the end of the list, and a long message is cut, until it fits.
+func (r Receipt) Marshal() ([]byte, error) {
+	const maxMessage = 1024
+	if len(r.Message) > maxMessage {
+		r.Message = r.Message[:maxMessage]
+	}
+	survivors := r.Survivors
+	for n := len(survivors); ; n /= 2 {
+		r.Survivors, r.SurvivorsOmitted = survivors[:n], len(survivors)-n
+		b, err := json.Marshal(r)
+		if err != nil || len(b) <= MaxReceiptBytes || n == 0 {
+			return b, err
+		}
+	}
+}
+
+// ParseReceipt decodes a termination message.
+func ParseReceipt(message string) (*Receipt, error) {
+	if message == "" {
+		return nil, errors.New("the drainer left no receipt")
+	}
+	var r Receipt
+	if err := json.Unmarshal([]byte(message), &r); err != nil {
+		return nil, fmt.Errorf("the drainer left no receipt, but %.120q: %w", message, err)
+	}
+	if r.Version != 1 {
+		return nil, fmt.Errorf("receipt version %d is not known", r.Version)
+	}
+	return &r, nil
+}

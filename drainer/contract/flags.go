@@ -1,0 +1,118 @@
+package contract
+
+import (
+	"strconv"
+	"time"
+)
+
+// Names of the drainer's flags that the controller sets.
+const (
+	FlagDir                = "dir"
+	FlagSourceID           = "source-id"
+	FlagClient             = "client"
+	FlagServer             = "server"
+	FlagKeyPrefix          = "key-prefix"
+	FlagUnreachableTimeout = "unreachable-timeout"
+	FlagReceipt            = "receipt"
+	FlagPort               = "port"
+	FlagReader             = "reader"
+	FlagScratch            = "scratch"
+	FlagRateLimitItems     = "rate-limit-items"
+	FlagRateLimitBytes     = "rate-limit-bytes"
+	FlagSkipExpiringWithin = "skip-expiring-within"
+)
+
+// Values of FlagReader; the API's drain.reader.
+const (
+	ReaderAuto     = "Auto"
+	ReaderWarmFile = "WarmFile"
+	ReaderRestart  = "Restart"
+)
+
+// Migrate holds the arguments of "drainer migrate".
+type Migrate struct {
+	// Dir is the released volume's mount point, read-only.
+	Dir string
+	// SourceID goes into the receipt: the claim's UID.
+	SourceID string
+	// Client names the routing (see package routing).
+	Client string
+	// KeyPrefix is what the client writes before its keys and doesn't hash.
+	KeyPrefix string
+	// Servers are the members that stay, in ring order: "[NAME=]HOST:PORT".
+	// NAME is what the client calls the server, HOST:PORT where it is dialled.
+	Servers []string
+	// UnreachableTimeout bounds how long one survivor may not answer.
+	UnreachableTimeout time.Duration
+	// Receipt is the file that the receipt is written to.
+	Receipt string
+	// Reader of the volume: ReaderAuto, also where it is empty, ReaderWarmFile
+	// or ReaderRestart.
+	Reader string
+	// Scratch is a directory for the copy that ReaderRestart works on; empty:
+	// there is none, and ReaderAuto never restarts.
+	Scratch string
+	// RateLimitItems and RateLimitBytes bound what is added per second; 0 no limit.
+	RateLimitItems, RateLimitBytes int64
+	// SkipExpiringWithin leaves out items that expire so soon.
+	SkipExpiringWithin time.Duration
+}
+
+// Args renders the command line, without the program's name.
+func (m Migrate) Args() []string {
+	args := []string{
+		"migrate",
+		"--" + FlagDir + "=" + m.Dir,
+		"--" + FlagSourceID + "=" + m.SourceID,
+		"--" + FlagClient + "=" + m.Client,
+		"--" + FlagUnreachableTimeout + "=" + m.UnreachableTimeout.String(),
+		"--" + FlagReceipt + "=" + m.Receipt,
+	}
+	args = append(args, m.optional()...)
+	for _, s := range m.Servers {
+		args = append(args, "--"+FlagServer+"="+s)
+	}
+	return args
+}
+
+// optional renders what differs from the flags' defaults.
+func (m Migrate) optional() []string {
+	var args []string
+	for _, f := range []struct {
+		set         bool
+		name, value string
+	}{
+		{m.KeyPrefix != "", FlagKeyPrefix, m.KeyPrefix},
+		{m.Reader != "", FlagReader, m.Reader},
+		{m.Scratch != "", FlagScratch, m.Scratch},
+		{m.RateLimitItems > 0, FlagRateLimitItems, strconv.FormatInt(m.RateLimitItems, 10)},
+		{m.RateLimitBytes > 0, FlagRateLimitBytes, strconv.FormatInt(m.RateLimitBytes, 10)},
+		{m.SkipExpiringWithin > 0, FlagSkipExpiringWithin, m.SkipExpiringWithin.String()},
+	} {
+		if f.set {
+			args = append(args, "--"+f.name+"="+f.value)
+		}
+	}
+	return args
+}
+
+// Serve holds the arguments of "drainer serve".
+type Serve struct {
+	// Dir is the member's volume.
+	Dir string
+	// Port that memcached listens on, to ask it for its statistics.
+	Port int32
+	// Command is memcached and its arguments, -e excepted: serve adds it.
+	Command []string
+}
+
+// Args renders the command line, without the program's name.
+func (s Serve) Args() []string {
+	args := []string{
+		"serve",
+		"--" + FlagDir + "=" + s.Dir,
+		"--" + FlagPort + "=" + strconv.Itoa(int(s.Port)),
+		"--",
+	}
+	return append(args, s.Command...)
+}

@@ -1,0 +1,310 @@
+// Package memcachedtest runs real memcached processes for tests: on free ports
+// of the loopback interface, each ended by its own process id.
+package memcachedtest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// Patience bounds every wait of a test for a process.
+const Patience = 20 * time.Second
+
+// Binary returns the path of memcached: the environment's MEMCACHED, else the
+// one on the PATH, which it installs where it is missing.
+var Binary = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("MEMCACHED"); path != "" {
+		return exec.LookPath(path)
+	}
+	if path, err := exec.LookPath("memcached"); err == nil {
+		return path, nil
+	}
+	return exec.LookPath(Install("memcached", "memcached"))
+})
+
+// Install gets packages from Debian's archive and returns name. Whether that
+// worked shows when name is used.
+func Install(name string, packages ...string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	args := append([]string{"-o", "DPkg::Lock::Timeout=240", "install", "-y", "--no-install-recommends"}, packages...)
+	cmd := exec.CommandContext(ctx, "apt-get", args...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "memcachedtest: apt-get install %v: %v\n%s\n", packages, err, out)
+	}
+	return name
+}
+
+// Server is a running memcached.
+type Server struct {
+	Port int
+	tb   testing.TB
+	args []string
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// given are the ports that FreePort has returned.
+var given sync.Map
+
+// FreePort returns a TCP port that nobody listens on, and that the kernel
+// doesn't give to an outgoing connection meanwhile: one below its range.
+func FreePort(tb testing.TB) int {
+	tb.Helper()
+	const low, high = 12000, 32000
+	for range 1000 {
+		port := low + rand.IntN(high-low)
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
+		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+			l.Close()
+			return port
+		}
+	}
+	tb.Fatal("no free port was found")
+	return 0
+}
+
+// Start runs memcached with args on a free port, and ends it with the test.
+func Start(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	return StartAt(tb, FreePort(tb), args...)
+}
+
+// StartAt is Start on a given port.
+func StartAt(tb testing.TB, port int, args ...string) *Server {
+	tb.Helper()
+	s := &Server{Port: port, tb: tb, args: args}
+	s.run()
+	tb.Cleanup(s.Kill)
+	return s
+}
+
+// Args that every memcached of a test is given, at port.
+func Args(port int) []string {
+	args := []string{"-l", "127.0.0.1", "-U", "0", "-p", strconv.Itoa(port)}
+	if os.Geteuid() == 0 {
+		args = append(args, "-u", "root")
+	}
+	return args
+}
+
+func (s *Server) run() {
+	s.tb.Helper()
+	binary, err := Binary()
+	if err != nil {
+		s.tb.Fatalf("memcached is needed: %v", err)
+	}
+	s.cmd = exec.Command(binary, append(Args(s.Port), s.args...)...)
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.cmd.Stderr = os.Stderr
+	if err := s.cmd.Start(); err != nil {
+		s.tb.Fatal(err)
+	}
+	s.done = make(chan struct{})
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		_ = cmd.Wait()
+		close(done)
+	}(s.cmd, s.done)
+	WaitFor(s.tb, "memcached on port "+strconv.Itoa(s.Port), func() error {
+		select {
+		case <-s.done:
+			s.tb.Fatalf("memcached %v ended: %v", s.args, s.cmd.ProcessState)
+		default:
+		}
+		c, err := memcache.Dial(s.tb.Context(), s.Address())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return c.Ping()
+	})
+}
+
+// Address is HOST:PORT.
+func (s *Server) Address() string { return "127.0.0.1:" + strconv.Itoa(s.Port) }
+
+// PID of the process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Signal sends a signal. A process that it kills or stops has ended, or answers
+// nothing more, when Signal returns.
+func (s *Server) Signal(sig syscall.Signal) {
+	s.tb.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.tb.Fatalf("signal %v: %v", sig, err)
+	}
+	switch sig {
+	case syscall.SIGKILL:
+		<-s.done
+	case syscall.SIGSTOP:
+		WaitFor(s.tb, "memcached to stop", s.stopped)
+	}
+}
+
+// stopped returns nil when every thread is.
+func (s *Server) stopped() error {
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.PID()))
+	if err != nil || len(stats) == 0 {
+		return fmt.Errorf("no thread of %d: %w", s.PID(), err)
+	}
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		// proc(5): the state follows the name, which is in parentheses.
+		if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
+			return fmt.Errorf("a thread is in state %.1s", state)
+		}
+	}
+	return nil
+}
+
+// Kill ends the process as a crash would; more than once is once.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill()
+	<-s.done
+}
+
+// Save makes memcached write its warm file and end.
+func (s *Server) Save() {
+	s.tb.Helper()
+	s.Signal(syscall.SIGUSR1)
+	select {
+	case <-s.done:
+	case <-time.After(Patience):
+		s.tb.Fatalf("memcached did not end within %v of SIGUSR1", Patience)
+	}
+	if !s.cmd.ProcessState.Success() {
+		s.tb.Fatalf("memcached %v ended its save with %v", s.args, s.cmd.ProcessState)
+	}
+}
+
+// Restart runs the same memcached again after Kill or Save.
+func (s *Server) Restart() {
+	s.tb.Helper()
+	s.run()
+}
+
+// Dial connects to the server until the test ends.
+func (s *Server) Dial() *memcache.Conn {
+	s.tb.Helper()
+	return s.DialFor(s.tb)
+}
+
+// DialFor is Dial for the time of another test.
+func (s *Server) DialFor(tb testing.TB) *memcache.Conn {
+	tb.Helper()
+	c, err := memcache.Dial(context.Background(), s.Address())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// WaitFor tries until it succeeds, or ends the test with the last error.
+func WaitFor(tb testing.TB, what string, try func() error) {
+	tb.Helper()
+	deadline := time.Now().Add(Patience)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited %v for %s: %v", Patience, what, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Raw is a connection for commands as they are typed.
+type Raw struct {
+	tb   testing.TB
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+// Raw connects until the test ends.
+func (s *Server) Raw() *Raw {
+	s.tb.Helper()
+	conn, err := net.Dial("tcp", s.Address())
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	s.tb.Cleanup(func() { conn.Close() })
+	return &Raw{s.tb, conn, bufio.NewReaderSize(conn, 64<<10)}
+}
+
+// Do sends a command line, and its data block where data isn't nil, and
+// returns the first line of the answer.
+func (r *Raw) Do(command string, data []byte) string {
+	r.tb.Helper()
+	request := append([]byte(command), "\r\n"...)
+	if data != nil {
+		request = append(append(request, data...), "\r\n"...)
+	}
+	_ = r.conn.SetDeadline(time.Now().Add(Patience))
+	if _, err := r.conn.Write(request); err != nil {
+		r.tb.Fatalf("%.60s: %v", command, err)
+	}
+	line, err := r.r.ReadString('\n')
+	if err != nil {
+		r.tb.Fatalf("%.60s: %v", command, err)
+	}
+	return strings.TrimRight(line, "\r\n")
+}
+
+// Must is Do, and fails the test where the answer isn't want.
+func (r *Raw) Must(want, command string, data []byte) {
+	r.tb.Helper()
+	if got := r.Do(command, data); got != want {
+		r.tb.Fatalf("%.60s: got %q, want %q", command, got, want)
+	}
+}
+
+// RawFor is Raw for a server on Port that this package did not start.
+func (s *Server) RawFor(tb testing.TB) *Raw {
+	tb.Helper()
+	return (&Server{Port: s.Port, tb: tb}).Raw()
+}
+
+// Items is the server's curr_items.
+func (s *Server) Items(tb testing.TB) int64 {
+	tb.Helper()
+	c, err := memcache.Dial(tb.Context(), s.Address())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer c.Close()
+	stats, err := c.Stats("")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n, err := strconv.ParseInt(stats["curr_items"], 10, 64)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,296 @@
+package memcachedtest
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// Setting is a way to start memcached that changes the layout of its file.
+type Setting struct {
+	Args []string
+	// Most is the largest value to store, in bytes; it has to leave room for
+	// header and key.
+	Most int
+}
+
+// Settings under which the layout of the file differs.
+var Settings = map[string]Setting{
+	"default":               {nil, 1<<20 - 500},
+	"small factor":          {[]string{"-f", "1.07"}, 1<<20 - 500},
+	"factor with a digit 0": {[]string{"-f", "1.250"}, 100000},
+	"large factor":          {[]string{"-f", "3"}, 100000},
+	"small -n":              {[]string{"-n", "5"}, 100000},
+	"large -n":              {[]string{"-n", "1000"}, 100000},
+	"small -I":              {[]string{"-I", "512k"}, 512<<10 - 500},
+	"large -I":              {[]string{"-I", "8m", "-m", "400"}, 8<<20 - 500},
+	"no CAS":                {[]string{"-C"}, 1<<20 - 500},
+	"small chunks":          {[]string{"-o", "slab_chunk_max=16384"}, 1<<20 - 500},
+	"own slab sizes":        {[]string{"-o", "slab_sizes=100-200-1000-10000"}, 1<<20 - 500},
+	"one LRU":               {[]string{"-o", "no_lru_maintainer"}, 100000},
+	"no slab moves":         {[]string{"-o", "no_slab_reassign"}, 100000},
+	"evictions":             {[]string{"-m", "48"}, 400000},
+}
+
+// Held is what a live item looks like to clients.
+type Held struct {
+	Value string
+	Flags uint32
+	// ExpireAt is in Unix seconds, 0 never.
+	ExpireAt int64
+}
+
+// Population drives a server through everything that changes an item.
+type Population struct {
+	// Keys that were stored, whatever became of them.
+	Keys map[string]bool
+
+	tb  testing.TB
+	s   *Server
+	raw *Raw
+	r   *rand.Rand
+	// placeholders were made by a meta get and never filled.
+	placeholders map[string]bool
+}
+
+// NewPopulation begins one on a server; equal seeds make equal ones.
+func NewPopulation(tb testing.TB, s *Server, seed uint64) *Population {
+	return &Population{tb: tb, s: s, raw: s.RawFor(tb), r: rand.New(rand.NewPCG(seed, 0)),
+		Keys: map[string]bool{}, placeholders: map[string]bool{}}
+}
+
+// Reconnect goes on with the same server after a restart.
+func (p *Population) Reconnect() { p.raw = p.s.RawFor(p.tb) }
+
+// key is new: text, or bytes that have to be sent in base64.
+func (p *Population) key() (key, form, flag string) {
+	n := 2 + p.r.IntN(40)
+	if p.r.IntN(20) == 0 {
+		n = 150 + p.r.IntN(30)
+	}
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte('a' + p.r.IntN(26))
+	}
+	b = fmt.Appendf(b, "%d", len(p.Keys)) // no two keys end alike
+	form, flag = string(b), ""
+	switch p.r.IntN(10) {
+	case 0, 1:
+		b[0], b[1] = "\x00\n\r"[p.r.IntN(3)], ' '
+		fallthrough
+	case 2: // text that a client sends encoded all the same
+		form, flag = base64.StdEncoding.EncodeToString(b), " b"
+	}
+	p.Keys[string(b)] = true
+	return string(b), form, flag
+}
+
+func (p *Population) value(most int) []byte {
+	n := 0
+	switch p.r.IntN(12) {
+	case 0:
+	case 1:
+		n = p.r.IntN(most)
+	case 2, 3, 4:
+		n = p.r.IntN(min(most, 20000))
+	default:
+		n = p.r.IntN(min(most, 600))
+	}
+	v := make([]byte, n)
+	for i := range v {
+		v[i] = byte(p.r.Uint32())
+	}
+	return v
+}
+
+// Step stores an item of at most most bytes, and mostly does something more to
+// it.
+func (p *Population) Step(most int) {
+	p.tb.Helper()
+	_, form, binary := p.key()
+	value := p.value(most)
+	flags := ""
+	if p.r.IntN(2) == 0 {
+		flags = fmt.Sprintf(" F%d", p.r.Uint32())
+	}
+	ttl := []string{"", " T1", " T1000", " T100000", " T100000000"}[p.r.IntN(5)]
+	if got := p.raw.Do(fmt.Sprintf("ms %s %d%s%s%s", form, len(value), binary, flags, ttl), value); got != "HD" {
+		p.tb.Fatalf("store %d bytes: %s", len(value), got)
+	}
+	switch p.r.IntN(18) {
+	case 0:
+		p.raw.Do("md "+form+binary, nil)
+	case 1:
+		p.raw.Do("md "+form+" I T1000"+binary, nil)
+	case 2:
+		if more := p.value(most); len(more)+len(value) < most/2 {
+			p.raw.Do(fmt.Sprintf("ms %s %d MA%s", form, len(more), binary), more)
+		}
+	case 3:
+		p.raw.Do("mg "+form+" t T5000"+binary, nil)
+	case 4:
+		p.raw.Do(fmt.Sprintf("ms %s 3%s%s", form, binary, flags), []byte("999"))
+		p.raw.Do("ma "+form+" D5"+binary, nil)
+		p.raw.Do("ma "+form+" MD D998"+binary, nil)
+	case 5:
+		p.raw.Do(fmt.Sprintf("ms %s %d%s", form, len(value)/2, binary), value[:len(value)/2])
+	case 6:
+		key, form, binary := p.key()
+		p.raw.Do("mg "+form+" s N1000"+binary, nil)
+		p.placeholders[key] = true
+	case 7:
+		if more := p.value(most); len(more)+len(value) < most/2 {
+			p.raw.Do(fmt.Sprintf("ms %s %d MP%s", form, len(more), binary), more)
+		}
+	case 8:
+		p.movePage()
+	}
+}
+
+// movePage gives a page to another slab class, and waits until that is done: it
+// may cost items, and must not do so behind the test's back.
+func (p *Population) movePage() {
+	p.tb.Helper()
+	// Refused where there is nothing to move: that is fine, too.
+	p.raw.Do("slabs reassign -1 "+strconv.Itoa(1+p.r.IntN(8)), nil)
+	c := p.s.DialFor(p.tb)
+	WaitFor(p.tb, "a slab page to be moved", func() error {
+		stats, err := c.Stats("")
+		if err == nil && stats["slab_reassign_running"] == "1" {
+			err = errors.New("it is under way")
+		}
+		return err
+	})
+}
+
+// Expected asks the server itself for every key.
+func (p *Population) Expected() map[string]Held {
+	p.tb.Helper()
+	c := p.s.DialFor(p.tb)
+	want := map[string]Held{}
+	for key := range p.Keys {
+		v, err := c.Get([]byte(key))
+		if err != nil {
+			p.tb.Fatalf("get %q: %v", key, err)
+		}
+		if v == nil || v.Stale || p.placeholders[key] {
+			continue
+		}
+		want[key] = Held{Value: string(v.Data), Flags: v.Flags, ExpireAt: ExpireAt(p.tb, c, key)}
+	}
+	return want
+}
+
+// ExpireAt asks a server when the item of a key expires, in Unix seconds; 0
+// never, or it is gone.
+func ExpireAt(tb testing.TB, c *memcache.Conn, key string) int64 {
+	tb.Helper()
+	for {
+		before := Clock(tb, c)
+		v, err := c.Get([]byte(key))
+		switch {
+		case err != nil:
+			tb.Fatalf("get %q: %v", key, err)
+		case v == nil || v.TTL < 0:
+			return 0
+		case Clock(tb, c) == before: // else the second has passed in between
+			return before + v.TTL
+		}
+	}
+}
+
+// Clock is a server's, in Unix seconds: what its items expire by.
+func Clock(tb testing.TB, c *memcache.Conn) int64 {
+	tb.Helper()
+	stats, err := c.Stats("")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n, err := strconv.ParseInt(stats["time"], 10, 64)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+// WaitSecond returns when the server's clock has moved on by more than a second.
+func (s *Server) WaitSecond(tb testing.TB) {
+	tb.Helper()
+	c := s.DialFor(tb)
+	end := Clock(tb, c) + 2
+	WaitFor(tb, "the server's clock", func() error {
+		if now := Clock(tb, c); now < end {
+			return fmt.Errorf("it shows %d, not yet %d", now, end)
+		}
+		return nil
+	})
+}
+
+// ReadAll returns the live items of a reader and the number of all.
+func ReadAll(tb testing.TB, items iter.Seq2[*item.Item, error]) (map[string]Held, int64) {
+	tb.Helper()
+	live, n := map[string]Held{}, int64(0)
+	for it, err := range items {
+		if err != nil {
+			tb.Fatal(err)
+		}
+		n++
+		if it.State != item.Live {
+			continue
+		}
+		if _, twice := live[string(it.Key)]; twice {
+			tb.Errorf("%q is there twice", it.Key)
+		}
+		live[string(it.Key)] = Held{string(it.Value), it.Flags, it.ExpireAt}
+	}
+	return live, n
+}
+
+// Compare reports how two sets differ; times may differ by a second, the
+// resolution of the server's clock.
+func Compare(tb testing.TB, got, want map[string]Held) {
+	tb.Helper()
+	problems := 0
+	report := func(format string, args ...any) {
+		if problems++; problems <= 5 {
+			tb.Errorf(format, args...)
+		}
+	}
+	for key, w := range want {
+		g, ok := got[key]
+		switch d := g.ExpireAt - w.ExpireAt; {
+		case !ok:
+			report("%.60q is missing", key)
+		case g.Value != w.Value:
+			report("%.60q: %d bytes, want %d; first difference at %d", key, len(g.Value), len(w.Value), difference(g.Value, w.Value))
+		case g.Flags != w.Flags:
+			report("%.60q: flags %d, want %d", key, g.Flags, w.Flags)
+		case (g.ExpireAt == 0) != (w.ExpireAt == 0) || d < -1 || d > 1:
+			report("%.60q: expires at %d, want %d", key, g.ExpireAt, w.ExpireAt)
+		}
+	}
+	for key := range got {
+		if _, ok := want[key]; !ok {
+			report("%.60q should not be there", key)
+		}
+	}
+	if problems > 0 {
+		tb.Errorf("%d differences between %d items read and %d held", problems, len(got), len(want))
+	}
+}
+
+func difference(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return min(len(a), len(b))
+}

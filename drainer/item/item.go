@@ -1,0 +1,39 @@
+// Package item holds what travels between the readers of a source and the
+// writers to the survivors: one cached item.
+package item
+
+// State says whether clients could still get an item from its server.
+type State uint8
+
+// The states of an item.
+const (
+	// Live items are what a drain moves.
+	Live State = iota
+	// Expired items are past their time.
+	Expired
+	// Invalidated items were flushed, or marked stale by a client.
+	Invalidated
+)
+
+// Item is one cached item. Its slices belong to whoever produced it and are
+// valid until the next one is asked for.
+type Item struct {
+	// Key is 1 to 250 bytes, any bytes.
+	Key []byte
+	// Value is without memcached's trailing "\r\n".
+	Value []byte
+	// Flags are the client's own.
+	Flags uint32
+	// ExpireAt is in Unix seconds; 0 never.
+	ExpireAt int64
+	// LastAccess is in Unix seconds, as exact as memcached keeps it (a minute).
+	LastAccess int64
+	// CAS is the item's unique number on its server, 0 where that keeps none.
+	CAS uint64
+	// BinaryKey: the key was sent base64-encoded, and answers show it so.
+	BinaryKey bool
+	State     State
+}
+
+// Size is the number of bytes of key and value.
+func (it *Item) Size() int { return len(it.Key) + len(it.Value) }

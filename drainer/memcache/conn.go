@@ -1,0 +1,232 @@
+// Package memcache speaks to memcached servers: a plain connection for
+// statistics and single items, and a Writer that adds items at the speed of
+// the server, pipelined, over connections that it re-establishes by itself.
+package memcache
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrProtocol means that the server answered something that no memcached
+// should: whatever came after it on the connection could not be trusted.
+var ErrProtocol = errors.New("unexpected answer")
+
+// Conn is a plain connection, for one request at a time.
+type Conn struct {
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+// Dial connects to HOST:PORT, or to a Unix socket where address starts with "/".
+func Dial(ctx context.Context, address string) (*Conn, error) {
+	network := "tcp"
+	if strings.HasPrefix(address, "/") {
+		network = "unix"
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{conn: conn, r: bufio.NewReader(conn)}, nil
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error { return c.conn.Close() }
+
+// SetDeadline bounds every request from now on.
+func (c *Conn) SetDeadline(t time.Time) error { return c.conn.SetDeadline(t) }
+
+// SetReadDeadline bounds the answers from now on.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.conn.SetReadDeadline(t) }
+
+// Stats returns the answer to "stats", or "stats ARG" where arg isn't empty.
+func (c *Conn) Stats(arg string) (map[string]string, error) {
+	if _, err := io.WriteString(c.conn, strings.TrimRight("stats "+arg, " ")+"\r\n"); err != nil {
+		return nil, err
+	}
+	stats := map[string]string{}
+	for {
+		line, err := c.line()
+		if err != nil {
+			return nil, err
+		}
+		if string(line) == "END" {
+			return stats, nil
+		}
+		name, value, ok := bytes.Cut(bytes.TrimPrefix(line, []byte("STAT ")), []byte(" "))
+		if !ok || !bytes.HasPrefix(line, []byte("STAT ")) {
+			return nil, fmt.Errorf("%w to stats %s: %.80q", ErrProtocol, arg, line)
+		}
+		stats[string(name)] = string(value)
+	}
+}
+
+// Version returns the server's version, such as "1.6.18".
+func (c *Conn) Version() (string, error) {
+	line, err := c.roundTrip("version\r\n")
+	if err != nil {
+		return "", err
+	}
+	version, ok := strings.CutPrefix(string(line), "VERSION ")
+	if !ok {
+		return "", fmt.Errorf("%w to version: %.80q", ErrProtocol, line)
+	}
+	return version, nil
+}
+
+// Ping checks that the server speaks the meta protocol.
+func (c *Conn) Ping() error {
+	line, err := c.roundTrip("mn\r\n")
+	if err == nil && string(line) != "MN" {
+		return fmt.Errorf("%w to mn: %.80q; memcached 1.6 or later is needed", ErrProtocol, line)
+	}
+	return err
+}
+
+// Value is what a server holds for a key.
+type Value struct {
+	Data  []byte
+	Flags uint32
+	CAS   uint64
+	// TTL is the number of seconds left, -1 never expires. Get asks for it.
+	TTL int64
+	// Stale: a client marked the value as outdated.
+	Stale bool
+	// Claimed: a client was told to store a value, and hasn't yet.
+	Claimed bool
+	// BinaryKey: the key was stored base64-encoded, although it is text.
+	// AppendFetch asks for it.
+	BinaryKey bool
+}
+
+// Get returns what the server holds for key, nil where it holds nothing. It
+// leaves the item's place among the recently used as it is.
+func (c *Conn) Get(key []byte) (*Value, error) {
+	request, err := appendGet(nil, key, " v f t c u\r\n")
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Send(request); err != nil {
+		return nil, err
+	}
+	return c.Fetched()
+}
+
+// AppendFetch appends the request for everything that the server holds for
+// key; Fetched reads the answers, in the order of the requests.
+func AppendFetch(b, key []byte) ([]byte, error) {
+	if form, _ := formOf(key, false); form == base64Key {
+		// Not asked for the key: some versions answer with its bytes as they are.
+		return appendGet(b, key, " v f c\r\n")
+	}
+	return appendGet(b, key, " v f c k\r\n")
+}
+
+func appendGet(b, key []byte, flags string) ([]byte, error) {
+	form, ok := formOf(key, false)
+	if !ok {
+		return b, fmt.Errorf("key %.40q does not fit the text protocol", key)
+	}
+	b = form.appendTo(append(b, "mg "...), key)
+	if form == base64Key {
+		b = append(b, " b"...)
+	}
+	return append(b, flags...), nil
+}
+
+// Fetched returns the answer to one request, nil where the server holds nothing.
+func (c *Conn) Fetched() (*Value, error) {
+	line, err := c.line()
+	if err != nil || bytes.HasPrefix(line, []byte("EN")) {
+		return nil, err
+	}
+	return c.value(string(line))
+}
+
+// value reads the data block that belongs to a "VA" line.
+func (c *Conn) value(line string) (*Value, error) {
+	fields := strings.Fields(line)
+	if len(fields) < 2 || fields[0] != "VA" {
+		return nil, fmt.Errorf("%w to mg: %.80q", ErrProtocol, line)
+	}
+	size, err := strconv.ParseUint(fields[1], 10, 31)
+	if err != nil {
+		return nil, fmt.Errorf("%w to mg: %.80q", ErrProtocol, line)
+	}
+	v := &Value{}
+	for _, f := range fields[2:] {
+		if err := v.set(f[0], f[1:]); err != nil {
+			return nil, fmt.Errorf("%w to mg: %.80q", ErrProtocol, line)
+		}
+	}
+	var data bytes.Buffer
+	if _, err := io.CopyN(&data, c.r, int64(size)+2); err != nil {
+		return nil, err
+	}
+	if !bytes.HasSuffix(data.Bytes(), []byte("\r\n")) {
+		return nil, fmt.Errorf("%w to mg: no line end after %d bytes", ErrProtocol, size)
+	}
+	data.Truncate(int(size))
+	v.Data = data.Bytes()
+	return v, nil
+}
+
+// set takes over one flag of a "VA" line; unknown ones don't matter.
+func (v *Value) set(flag byte, token string) (err error) {
+	switch flag {
+	case 'X':
+		v.Stale = true
+	case 'Z':
+		v.Claimed = true
+	case 'b':
+		v.BinaryKey = true
+	case 'f':
+		var n uint64
+		n, err = strconv.ParseUint(token, 10, 32)
+		v.Flags = uint32(n)
+	case 't':
+		v.TTL, err = strconv.ParseInt(token, 10, 64)
+	case 'c':
+		v.CAS, err = strconv.ParseUint(token, 10, 64)
+	}
+	return err
+}
+
+// Send sends bytes as they are: requests whose answers are read line by line.
+func (c *Conn) Send(request []byte) error {
+	_, err := c.conn.Write(request)
+	return err
+}
+
+// Line returns the next line of an answer without its end; valid until the
+// next read.
+func (c *Conn) Line() ([]byte, error) { return c.line() }
+
+func (c *Conn) roundTrip(request string) ([]byte, error) {
+	if _, err := io.WriteString(c.conn, request); err != nil {
+		return nil, err
+	}
+	return c.line()
+}
+
+// line returns the next line without its end; valid until the next read.
+func (c *Conn) line() ([]byte, error) {
+	line, err := c.r.ReadSlice('\n')
+	if err != nil {
+		if errors.Is(err, bufio.ErrBufferFull) {
+			err = fmt.Errorf("%w: a line of more than %d bytes", ErrProtocol, c.r.Size())
+		}
+		return nil, err
+	}
+	return bytes.TrimRight(line, "\r\n"), nil
+}

@@ -1,0 +1,186 @@
+package memcache
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// lane is one connection of a Writer and its successors: when one breaks, the
+// batches without an outcome go over the next one, in full and in order. An
+// add that had been applied is then answered as already present, so that each
+// item is counted once, and the first value stays.
+type lane struct {
+	w *Writer
+	// resend holds the batches without an outcome, oldest first.
+	resend   []*batch
+	patience patience
+	// waiting: the Writer's owner has been told that the server is silent.
+	waiting bool
+}
+
+// run sends batches until the context ends, which is its only end without an
+// error, or until the server is given up.
+func (l *lane) run(ctx context.Context) error {
+	for {
+		// Connecting waits for work: a server that nobody needs may be down.
+		if len(l.resend) == 0 {
+			select {
+			case b := <-l.w.work:
+				l.resend = append(l.resend, b)
+				l.patience = newPatience(l.w.options.UnreachableTimeout)
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		err := l.connectAndPump(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !errors.Is(err, ErrProtocol) {
+			l.waiting = true
+			l.w.options.Waiting(err.Error())
+			err = l.patience.wait(ctx, err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.w.options.Address, err)
+		}
+	}
+}
+
+// answered notes that the server is alive.
+func (l *lane) answered() {
+	l.patience.reset()
+	if l.waiting {
+		l.waiting = false
+		l.w.options.Waiting("")
+	}
+}
+
+func (l *lane) connectAndPump(ctx context.Context) error {
+	d := net.Dialer{Timeout: l.patience.attempt()}
+	conn, err := d.DialContext(ctx, "tcp", l.w.options.Address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	p := pump{lane: l, conn: conn, old: len(l.resend),
+		inflight: make(chan *batch, inFlight), broken: make(chan struct{})}
+	return p.run(ctx)
+}
+
+// pump moves batches over one connection: one goroutine writes, one reads.
+// The reader never waits for the writer, so the two ends' buffers can't block
+// each other for good.
+type pump struct {
+	*lane
+	conn net.Conn
+	// old is the number of batches that an earlier connection left over.
+	old      int
+	inflight chan *batch
+	// broken is closed by the reader when it stops; unsettled is then the
+	// batch whose answers it didn't get, readErr the reason.
+	broken    chan struct{}
+	unsettled *batch
+	readErr   error
+}
+
+func (p *pump) run(ctx context.Context) error {
+	go p.read()
+	queue := p.resend
+	err := p.write(ctx, &queue)
+	close(p.inflight)
+	p.letReaderEnd(err)
+	p.resend = nil
+	if p.unsettled != nil {
+		p.resend = append(p.resend, p.unsettled)
+	}
+	for b := range p.inflight {
+		p.resend = append(p.resend, b)
+	}
+	for _, b := range p.resend {
+		select {
+		case <-b.sent:
+		default: // it was taken, or never written
+		}
+	}
+	p.resend = append(p.resend, queue...)
+	if err == nil || errors.Is(p.readErr, ErrProtocol) {
+		return p.readErr
+	}
+	return err
+}
+
+// letReaderEnd gives the reader a moment, after a write that failed, to find
+// the line in which the server said why it hung up.
+func (p *pump) letReaderEnd(writeErr error) {
+	if writeErr != nil {
+		timer := time.AfterFunc(time.Second, func() { p.conn.Close() })
+		defer timer.Stop()
+	}
+	<-p.broken
+	p.conn.Close()
+}
+
+// write sends what is in queue and then what the Writer hands over. A batch is
+// in inflight before its first byte is on the wire.
+func (p *pump) write(ctx context.Context, queue *[]*batch) error {
+	for {
+		if len(*queue) == 0 {
+			select {
+			case b := <-p.w.work:
+				*queue = append(*queue, b)
+			case <-p.broken:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		b := (*queue)[0]
+		select {
+		case p.inflight <- b:
+			*queue = (*queue)[1:]
+		case <-p.broken:
+			return nil
+		}
+		// Errors show in the write itself.
+		_ = p.conn.SetWriteDeadline(time.Now().Add(p.w.options.UnreachableTimeout))
+		_, err := p.conn.Write(b.buf)
+		b.sent <- struct{}{}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// read settles the batches in the order in which they were sent.
+func (p *pump) read() {
+	defer close(p.broken)
+	r := bufio.NewReaderSize(p.conn, 16<<10)
+	for n := 0; ; n++ {
+		b, ok := <-p.inflight
+		if !ok {
+			return
+		}
+		if n >= p.old {
+			p.patience.reset()
+		}
+		_ = p.conn.SetReadDeadline(time.Now().Add(p.patience.attempt()))
+		o, err := readReplies(r, b)
+		if err != nil {
+			p.unsettled, p.readErr = b, err
+			return
+		}
+		<-b.sent
+		p.answered()
+		p.w.settle(b, o)
+	}
+}

@@ -1,0 +1,325 @@
+package memcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/memcached-operator/drainer/item"
+)
+
+// ErrUnreachable means that a server did not answer for UnreachableTimeout.
+var ErrUnreachable = errors.New("the server does not answer")
+
+// Options of a Writer.
+type Options struct {
+	// Address is HOST:PORT; the name is resolved anew for every connection.
+	Address string
+	// UnreachableTimeout bounds how long the server may not answer before the
+	// Writer gives up.
+	UnreachableTimeout time.Duration
+	// Connections to the server, at least 1. A memcached thread serves each,
+	// so more than one keeps more of the server's threads busy.
+	Connections int
+	// BatchBytes after which a run of adds is sent; a larger item is a batch
+	// of its own.
+	BatchBytes int
+	// Waiting is told, with a sentence, when the server stops answering and
+	// with "" when it answers again. May be nil.
+	Waiting func(why string)
+}
+
+// Limits is what decides, at the server, whether an item can be stored.
+type Limits struct {
+	Version string
+	// ItemSizeMax is -I: bytes that an item may take, with its header.
+	ItemSizeMax int
+	// CAS: each item carries 8 bytes more.
+	CAS bool
+	// EvictsToFree is false under -M: the server refuses when it is full.
+	EvictsToFree bool
+	// Evictions is the server's counter.
+	Evictions int64
+	// Room for more items before the server evicts, in bytes: -m less what its
+	// items take. What slab classes keep for themselves isn't known.
+	Room int64
+}
+
+// Writer adds items to one server: it never overwrites what the server holds.
+// Add, Flush and Close are for one goroutine.
+type Writer struct {
+	options Options
+	limits  Limits
+	// careful: use only commands that leave the held value alone where the
+	// server is short of memory.
+	careful atomic.Bool
+
+	current *batch
+	free    chan *batch
+	work    chan *batch
+	// outstanding counts batches handed to the lanes and not yet settled.
+	outstanding sync.WaitGroup
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	lanes       sync.WaitGroup
+
+	mu      sync.Mutex
+	tally   Tally
+	refusal string
+	// handed counts items given to Add that may still lie in batches.
+	handed atomic.Int64
+	done   atomic.Int64
+}
+
+// inFlight is the number of batches that a lane sends ahead of the answers.
+const inFlight = 3
+
+// Batches is the number of batches that a Writer with so many connections
+// keeps in memory: those under way, one that waits, and the one being filled.
+func Batches(connections int) int { return connections*(inFlight+1) + 2 }
+
+// NewWriter returns a writer that isn't connected yet.
+func NewWriter(o Options) *Writer {
+	o.Connections = max(1, o.Connections)
+	o.BatchBytes = max(1<<10, o.BatchBytes)
+	if o.Waiting == nil {
+		o.Waiting = func(string) {}
+	}
+	batches := Batches(o.Connections)
+	w := &Writer{options: o, free: make(chan *batch, batches), work: make(chan *batch, 1)}
+	for range batches {
+		w.free <- newBatch()
+	}
+	return w
+}
+
+// Connect waits until the server answers, learns its limits, and starts the
+// connections. ctx bounds the writer's whole life.
+func (w *Writer) Connect(ctx context.Context) error {
+	p := newPatience(w.options.UnreachableTimeout)
+	for {
+		limits, err := ReadLimits(ctx, w.options.Address, p.attempt())
+		if err == nil {
+			w.limits = limits
+			w.options.Waiting("")
+			break
+		}
+		if errors.Is(err, ErrProtocol) {
+			return err
+		}
+		w.options.Waiting(err.Error())
+		if err := p.wait(ctx, err); err != nil {
+			return err
+		}
+	}
+	w.start(ctx)
+	return nil
+}
+
+func (w *Writer) start(ctx context.Context) {
+	w.careful.Store(!w.limits.EvictsToFree)
+	w.ctx, w.cancel = context.WithCancelCause(ctx)
+	w.current = <-w.free
+	for range w.options.Connections {
+		w.lanes.Add(1)
+		go func() {
+			defer w.lanes.Done()
+			l := lane{w: w}
+			if err := l.run(w.ctx); err != nil {
+				w.cancel(err)
+			}
+		}()
+	}
+}
+
+// Limits as they were when Connect returned.
+func (w *Writer) Limits() Limits { return w.limits }
+
+// Add hands over an item, copying it. It waits while the server is slower than
+// the caller. The error is why the writer has given up.
+func (w *Writer) Add(it *item.Item) error {
+	form, ok := formOf(it.Key, it.BinaryKey)
+	switch {
+	case !ok:
+		w.reject(fmt.Sprintf("the key %.60q can't be written in memcached's text protocol", it.Key))
+		return nil
+	case w.limits.tooLarge(it):
+		w.reject(fmt.Sprintf("an item of %d bytes is over the server's item size limit of %d bytes (-I)",
+			it.Size(), w.limits.ItemSizeMax))
+		return nil
+	}
+	if n := len(w.current.buf); n > 0 && n+it.Size() > w.options.BatchBytes {
+		if err := w.send(); err != nil {
+			return err
+		}
+	}
+	if form == plainKey && w.careful.Load() {
+		w.current.addClassic(it)
+	} else {
+		w.current.addQuiet(it, form)
+	}
+	w.handed.Add(1)
+	return nil
+}
+
+// Send sends what was handed over, without waiting for the answers.
+func (w *Writer) Send() error { return w.send() }
+
+// send passes the current batch to a connection and takes a free one.
+func (w *Writer) send() error {
+	if len(w.current.sizes) == 0 {
+		return context.Cause(w.ctx)
+	}
+	w.current.barrier()
+	w.outstanding.Add(1)
+	select {
+	case w.work <- w.current:
+	case <-w.ctx.Done():
+		w.outstanding.Done()
+		return context.Cause(w.ctx)
+	}
+	select {
+	case w.current = <-w.free:
+		w.current.reset()
+		return nil
+	case <-w.ctx.Done():
+		w.current = newBatch()
+		return context.Cause(w.ctx)
+	}
+}
+
+// Flush waits until the server has answered for every item handed over.
+func (w *Writer) Flush() error {
+	if err := w.send(); err != nil {
+		return err
+	}
+	settled := make(chan struct{})
+	go func() {
+		w.outstanding.Wait()
+		close(settled)
+	}()
+	select {
+	case <-settled:
+		return nil
+	case <-w.ctx.Done():
+		return context.Cause(w.ctx)
+	}
+}
+
+// Close ends the connections, flushed or not, and waits for them.
+func (w *Writer) Close() {
+	if w.cancel != nil {
+		w.cancel(context.Canceled)
+		w.lanes.Wait()
+	}
+}
+
+// settle books the outcome of a batch and sets it free.
+func (w *Writer) settle(b *batch, o outcome) {
+	w.mu.Lock()
+	w.tally.add(o.Tally)
+	if w.refusal == "" {
+		w.refusal = o.refusal
+	}
+	w.mu.Unlock()
+	if strings.Contains(o.refusal, "out of memory") {
+		w.careful.Store(true)
+	}
+	w.done.Add(int64(len(b.sizes)))
+	w.outstanding.Done()
+	w.free <- b
+}
+
+// reject books an item that the server would refuse, without asking it to: a
+// server deletes what it holds for a key when it refuses a meta add for size.
+func (w *Writer) reject(why string) {
+	w.handed.Add(1)
+	w.done.Add(1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tally.Rejected++
+	if w.refusal == "" {
+		w.refusal = why
+	}
+}
+
+// Tally of the items that the server has answered for.
+func (w *Writer) Tally() Tally {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tally
+}
+
+// Refusal is the first reason for a rejected item, "" where there is none.
+func (w *Writer) Refusal() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refusal
+}
+
+// Done counts the items that have an outcome.
+func (w *Writer) Done() int64 { return w.done.Load() }
+
+// Pending counts the items that were handed over and have none yet.
+func (w *Writer) Pending() int64 { return w.handed.Load() - w.done.Load() }
+
+// tooLarge follows memcached's item_size_ok: header, key and its NUL, flags
+// where they aren't 0, CAS, value and its line end.
+func (l Limits) tooLarge(it *item.Item) bool {
+	size := 48 + len(it.Key) + 1 + len(it.Value) + 2
+	if it.Flags != 0 {
+		size += 4
+	}
+	if l.CAS {
+		size += 8
+	}
+	return l.ItemSizeMax > 0 && size > l.ItemSizeMax
+}
+
+// ReadLimits asks the server at address, waiting at most timeout.
+func ReadLimits(ctx context.Context, address string, timeout time.Duration) (Limits, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c, err := Dial(ctx, address)
+	if err != nil {
+		return Limits{}, err
+	}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	return c.Limits()
+}
+
+// Limits asks the server what it can store.
+func (c *Conn) Limits() (Limits, error) {
+	var l Limits
+	var err error
+	if l.Version, err = c.Version(); err != nil {
+		return l, err
+	}
+	if err = c.Ping(); err != nil {
+		return l, err
+	}
+	settings, err := c.Stats("settings")
+	if err != nil {
+		return l, err
+	}
+	stats, err := c.Stats("")
+	if err != nil {
+		return l, err
+	}
+	l.CAS = settings["cas_enabled"] != "no"
+	l.EvictsToFree = settings["evictions"] != "off"
+	// A server that doesn't say has no limit that we could know of.
+	l.ItemSizeMax, _ = strconv.Atoi(settings["item_size_max"])
+	l.Evictions, _ = strconv.ParseInt(stats["evictions"], 10, 64)
+	most, _ := strconv.ParseInt(stats["limit_maxbytes"], 10, 64)
+	taken, _ := strconv.ParseInt(stats["bytes"], 10, 64)
+	l.Room = most - taken
+	return l, nil
+}

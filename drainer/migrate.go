@@ -1,0 +1,346 @@
+package drainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// Memory and connections of a migration.
+const (
+	// batchMemory bounds the batches of all survivors together, in bytes, as
+	// long as each survivor's batches are larger than smallBatch.
+	batchMemory = 24 << 20
+	largeBatch  = 128 << 10
+	smallBatch  = 8 << 10
+	// fewSurvivors get two connections each: one keeps only one of a
+	// memcached's threads busy.
+	fewSurvivors = 4
+)
+
+// Migration moves the items of one source to their owners.
+type Migration struct {
+	// SourceID goes into the receipt.
+	SourceID string
+	Source   Source
+	Owner    routing.Owner
+	// Servers in the order that Owner counts them in.
+	Servers            []routing.Server
+	UnreachableTimeout time.Duration
+	// Limit of what is added, over all survivors.
+	Limit Limit
+	// SkipExpiringWithin leaves out, as expired, what expires so soon.
+	SkipExpiringWithin time.Duration
+	// Progress is called once a second and at every change of phase.
+	Progress func(contract.Progress)
+	// Log takes single lines for people.
+	Log io.Writer
+
+	writers []*memcache.Writer
+	silent  silent
+	// Items that never reach a writer.
+	found, expired, invalidated int64
+	skipped                     atomic.Int64
+	bytesRead                   atomic.Int64 // of the source, at most so far
+	phase                       atomic.Value // of running
+	seconds                     map[contract.Phase]float64
+}
+
+// Run migrates until every item has an outcome, or until it can't go on. The
+// receipt says which, always.
+func (m *Migration) Run(ctx context.Context) contract.Receipt {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m.seconds = map[contract.Phase]float64{}
+	m.phase.Store(running{contract.PhaseConnecting, time.Now()})
+	m.makeWriters()
+	defer m.closeWriters()
+	stop := m.reportEverySecond()
+	complete := false
+	err := m.timed(contract.PhaseConnecting, func() error { return m.connect(ctx) })
+	if err == nil {
+		err = m.timed(contract.PhaseMoving, func() error { return m.move(ctx, &complete) })
+	}
+	stop()
+	m.report()
+	m.closeWriters()
+	r := m.receipt(err)
+	r.Complete = complete
+	m.countEvictions(ctx, &r)
+	return r
+}
+
+// running is the phase of the moment, and when it began.
+type running struct {
+	contract.Phase
+	began time.Time
+}
+
+func (m *Migration) timed(phase contract.Phase, do func() error) error {
+	start := time.Now()
+	m.phase.Store(running{phase, start})
+	m.report()
+	err := do()
+	m.seconds[phase] = time.Since(start).Seconds()
+	return err
+}
+
+func (m *Migration) makeWriters() {
+	connections := 1
+	if len(m.Servers) <= fewSurvivors {
+		connections = 2
+	}
+	size := batchMemory / len(m.Servers) / memcache.Batches(connections)
+	for _, s := range m.Servers {
+		m.writers = append(m.writers, memcache.NewWriter(memcache.Options{
+			Address:            s.Address(),
+			UnreachableTimeout: m.UnreachableTimeout,
+			Connections:        connections,
+			BatchBytes:         min(largeBatch, max(smallBatch, size)),
+			Waiting:            func(why string) { m.silent.set(s.String(), why, m.Log) },
+		}))
+	}
+}
+
+func (m *Migration) closeWriters() {
+	for _, w := range m.writers {
+		w.Close()
+	}
+}
+
+// connect waits until every survivor answers: a drain that starts with a
+// survivor missing would have to hold back, or lose, that survivor's share.
+func (m *Migration) connect(ctx context.Context) error {
+	return m.each(func(i int, w *memcache.Writer) error { return w.Connect(ctx) })
+}
+
+// each runs do for all writers at once and returns the errors by server.
+func (m *Migration) each(do func(i int, w *memcache.Writer) error) error {
+	errs := make([]error, len(m.writers))
+	var wg sync.WaitGroup
+	for i, w := range m.writers {
+		wg.Go(func() {
+			if err := do(i, w); err != nil {
+				errs[i] = &survivorError{m.Servers[i].String(), err}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// survivorError says which survivor an error is about.
+type survivorError struct {
+	name string
+	err  error
+}
+
+func (e *survivorError) Error() string { return fmt.Sprintf("survivor %s: %v", e.name, e.err) }
+func (e *survivorError) Unwrap() error { return e.err }
+
+// move reads the source, layer by layer, to its end.
+func (m *Migration) move(ctx context.Context, complete *bool) error {
+	for _, layer := range layersOf(m.Source) {
+		if err := m.flush(); err != nil {
+			return err
+		}
+		if err := m.read(ctx, layer); err != nil {
+			return err
+		}
+	}
+	*complete = true
+	return m.flush()
+}
+
+// flush waits until every item that was handed to a writer has an outcome.
+func (m *Migration) flush() error {
+	return m.each(func(_ int, w *memcache.Writer) error { return w.Flush() })
+}
+
+// read hands each live item of a layer to its owner's writer.
+func (m *Migration) read(ctx context.Context, layer Source) error {
+	now := nowClock()
+	bands, err := m.bands(ctx, layer, now)
+	if err != nil {
+		return err
+	}
+	pace := newPace(m.Limit)
+	for _, b := range bands {
+		if err := m.readBand(ctx, layer, pace, func(it *item.Item) bool {
+			age := now.age(it)
+			return age >= b.from && age < b.to
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readBand is one pass over the layer, for the items that are in the band.
+func (m *Migration) readBand(ctx context.Context, layer Source, pace *pace, in func(*item.Item) bool) error {
+	for it, err := range layer.Items(ctx) {
+		if err != nil {
+			return err
+		}
+		if !in(it) {
+			continue
+		}
+		m.found++
+		switch {
+		case it.State == item.Expired || it.State == item.Live && m.expiresSoon(it):
+			m.expired++
+			m.skipped.Add(1)
+		case it.State == item.Invalidated:
+			m.invalidated++
+			m.skipped.Add(1)
+		default:
+			if err := m.add(ctx, it, pace); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add hands a live item to its owner's writer, at the pace that is allowed.
+func (m *Migration) add(ctx context.Context, it *item.Item, pace *pace) error {
+	if ahead := pace.next(time.Now(), it.Size()); ahead > 0 {
+		if err := m.pause(ctx, ahead); err != nil {
+			return err
+		}
+	}
+	i := m.Owner.Owner(it.Key)
+	if err := m.writers[i].Add(it); err != nil {
+		return &survivorError{m.Servers[i].String(), err}
+	}
+	return nil
+}
+
+// pause sends what lies in the batches on its way, and waits.
+func (m *Migration) pause(ctx context.Context, d time.Duration) error {
+	if err := m.each(func(_ int, w *memcache.Writer) error { return w.Send() }); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// expiresSoon tells whether the item is not worth its way. The clock is only
+// asked for items that expire.
+func (m *Migration) expiresSoon(it *item.Item) bool {
+	return m.SkipExpiringWithin > 0 && it.ExpireAt != 0 &&
+		it.ExpireAt <= time.Now().Add(m.SkipExpiringWithin).Unix()
+}
+
+// receipt sums up the writers' tallies and names the failure, if there is one.
+func (m *Migration) receipt(err error) contract.Receipt {
+	r := newReceipt(m.SourceID)
+	r.Clean, r.SourceVersion = m.Source.Clean(), m.Source.Version()
+	r.Found, r.Expired, r.Invalidated = m.found, m.expired, m.invalidated
+	r.Seconds = m.seconds
+	for i, w := range m.writers {
+		t := w.Tally()
+		r.Added += t.Added
+		r.AlreadyPresent += t.Present
+		r.Rejected += t.Rejected
+		r.Failed += w.Pending()
+		r.Bytes += t.Bytes
+		r.Survivors = append(r.Survivors, contract.Survivor{Name: m.Servers[i].String(),
+			Added: t.Added, Present: t.Present, Rejected: t.Rejected})
+	}
+	switch {
+	case err != nil:
+		failReceipt(&r, err)
+	case r.Rejected > 0:
+		r.Reason, r.ExitCode = reasonRejected, contract.ExitRejected
+		r.Message = fmt.Sprintf("%d of %d items were rejected; the first: %s", r.Rejected, r.Found, m.firstRefusal())
+	}
+	return r
+}
+
+func (m *Migration) firstRefusal() string {
+	for i, w := range m.writers {
+		if why := w.Refusal(); why != "" {
+			return m.Servers[i].String() + ": " + why
+		}
+	}
+	return "no reason given"
+}
+
+// countEvictions compares the survivors' counters with those at the start. A
+// survivor that doesn't answer any more is left out; the items are safe or
+// counted either way.
+func (m *Migration) countEvictions(ctx context.Context, r *contract.Receipt) {
+	const patience = 2 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_ = m.each(func(i int, w *memcache.Writer) error {
+		if w.Limits().Version == "" {
+			return nil
+		}
+		limits, err := memcache.ReadLimits(ctx, m.Servers[i].Address(), patience)
+		if err != nil {
+			return err
+		}
+		before := w.Limits().Evictions
+		if limits.Evictions < before {
+			before = 0 // it restarted meanwhile
+		}
+		r.Survivors[i].Evictions, r.Survivors[i].EvictionsBefore = limits.Evictions-before, before
+		return nil
+	})
+}
+
+// silent remembers which survivors don't answer, and why.
+type silent struct {
+	mu  sync.Mutex
+	why map[string]string
+}
+
+func (s *silent) set(name, why string, log io.Writer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, was := s.why[name]
+	switch {
+	case why == "" && !was, why == before && was:
+		return
+	case why == "":
+		delete(s.why, name)
+		fmt.Fprintf(log, "survivor %s answers again\n", name)
+		return
+	case !was:
+		fmt.Fprintf(log, "waiting for survivor %s: %s\n", name, why)
+	}
+	if s.why == nil {
+		s.why = map[string]string{}
+	}
+	s.why[name] = why
+}
+
+// message names who is waited for, "" where nobody is.
+func (s *silent) message() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var parts []string
+	for name, why := range s.why {
+		parts = append(parts, name+" ("+why+")")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "waiting for " + strings.Join(sortedFew(parts), ", ")
+}

@@ -1,0 +1,379 @@
+package drainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// Variables that make a drainer process stop before the n-th item of each
+// replay, or see so much room on the volume.
+const (
+	stallAt = "DRAINER_TEST_STALL="
+	freeIs  = "DRAINER_TEST_FREE="
+)
+
+// stepIn does in a drainer process what the variables say.
+func stepIn() {
+	if n, err := strconv.Atoi(os.Getenv(strings.TrimSuffix(stallAt, "="))); err == nil {
+		replaySource = func(ctx context.Context, s Source) Source {
+			return &hooked{s, n, func() {
+				fmt.Fprintf(os.Stderr, "stalled before item %d\n", n)
+				<-ctx.Done()
+			}}
+		}
+	}
+	if n, err := strconv.ParseInt(os.Getenv(strings.TrimSuffix(freeIs, "=")), 10, 64); err == nil {
+		freeBytes = func(string) (int64, error) { return n, nil }
+	}
+}
+
+// expectAside checks which generations lie aside.
+func expectAside(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	var got []string
+	memcachedtest.WaitFor(t, fmt.Sprintf("the generations aside to be %v", want), func() error {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		got = nil
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), contract.GenerationPrefix) {
+				got = append(got, e.Name())
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+}
+
+// killMemcached ends memcached as a crash would, and its supervisor with it.
+func (s *served) killMemcached() {
+	s.t.Helper()
+	if err := syscall.Kill(s.pidOf(), syscall.SIGKILL); err != nil {
+		s.t.Fatal(err)
+	}
+	s.wait()
+}
+
+// TestReplay: whatever makes memcached start cold, the member comes back with
+// its items, and the volume is as before: one file.
+func TestReplay(t *testing.T) {
+	meta := func(change func(data []byte) []byte) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			path := filepath.Join(dir, contract.MetaFile)
+			data, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path, change(data), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	replace := func(old, new string) func(t *testing.T, dir string) {
+		return meta(func(b []byte) []byte { return []byte(strings.Replace(string(b), old, new, 1)) })
+	}
+	tests := map[string]struct {
+		how    string
+		change func(t *testing.T, dir string)
+		args   []string
+	}{
+		"supervisor and memcached killed": {how: "killed"},
+		"memcached killed":                {how: "crashed"},
+		"larger -m":                       {how: "saved", args: []string{"-m", "192"}},
+		"smaller -m":                      {how: "saved", args: []string{"-m", "96"}},
+		"larger -I":                       {how: "saved", args: []string{"-m", "128", "-I", "2m"}},
+		"another factor":                  {how: "saved", args: []string{"-m", "128", "-f", "1.250"}},
+		"without CAS":                     {how: "saved", args: []string{"-m", "128", "-C"}},
+		"killed, then a larger -m":        {how: "killed", args: []string{"-m", "192"}},
+		"no .meta":                        {how: "saved", change: func(t *testing.T, dir string) { _ = os.Remove(filepath.Join(dir, contract.MetaFile)) }},
+		"empty .meta":                     {how: "saved", change: meta(func([]byte) []byte { return nil })},
+		".meta cut in a line":             {how: "saved", change: meta(func(b []byte) []byte { return b[:len(b)/2] })},
+		".meta without its end":           {how: "saved", change: meta(func(b []byte) []byte { return b[:len(b)-1] })},
+		".meta is garbage":                {how: "saved", change: meta(func([]byte) []byte { return []byte("garbage\n") })},
+		".meta says another item size":    {how: "saved", change: replace("item_size_max 1048576", "item_size_max 2097152")},
+		".meta says no CAS":               {how: "saved", change: replace("use_cas true", "use_cas false")},
+		"no manifest":                     {how: "saved", change: func(t *testing.T, dir string) { _ = os.Remove(filepath.Join(dir, contract.Manifest)) }},
+		"a newer memcached had saved":     {how: "saved", change: editManifest(func(m *warmfile.Manifest) { m.Image.Version = "1.99.0" })},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := objects(20, 1000)
+			dir := t.TempDir()
+			s := serve(t, dir, "-m", "128")
+			store(t, s.address(), all)
+			if test.how != "saved" {
+				s.settle(len(all))
+			}
+			if test.how == "crashed" {
+				s.killMemcached()
+			} else {
+				s.end(test.how)
+			}
+			if test.change != nil {
+				test.change(t, dir)
+			}
+			args := test.args
+			if args == nil {
+				args = []string{"-m", "128"}
+			}
+			again := serve(t, dir, args...)
+			again.waitFor("replayed generation-1: 1000 items found: 1000 added")
+			check(t, "gomemcache", []string{again.address()}, all)
+			expectAside(t, dir)
+			again.end("saved")
+			third := serve(t, dir, args...)
+			check(t, "gomemcache", []string{third.address()}, all)
+			if said := third.err.String(); strings.Contains(said, "generation") {
+				t.Errorf("the start behind it replays: %s", said)
+			}
+			third.end("saved")
+		})
+	}
+}
+
+func editManifest(change func(m *warmfile.Manifest)) func(t *testing.T, dir string) {
+	return func(t *testing.T, dir string) {
+		m, err := warmfile.ReadManifest(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(m)
+		b, err := m.Marshal()
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, contract.Manifest), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestKilledWhileReplaying: at the first item, in the middle, before the last
+// one; twice in a row. The next start brings all items back, and of a key that
+// was written meanwhile the newest value. A drain of the volume as the kill
+// left it finds the same.
+func TestKilledWhileReplaying(t *testing.T) {
+	for _, n := range []int{1, 700, 5999} {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			t.Parallel()
+			all := objects(21, 6000)
+			dir := leaving(t, "killed", all)
+			newer := func(s *served, from, to int) {
+				t.Helper()
+				written := map[string]object{}
+				for key := range all {
+					if i, _ := strconv.Atoi(strings.Split(strings.TrimPrefix(key, "object:")+":", ":")[0]); i > from && i <= to {
+						written[key] = object{value: []byte("newer by " + s.dir[:1] + strconv.Itoa(to)), flags: uint32(to)}
+						all[key] = written[key]
+					}
+				}
+				store(t, s.address(), written)
+				s.settle(len(written))
+			}
+			for round := 1; round <= 2; round++ {
+				s := serveWith(t, stallAt+strconv.Itoa(n), dir, memcachedtest.FreePort(t), "-m", "128")
+				newer(s, 100*round, 100*round+200)
+				s.waitFor("stalled before item")
+				s.end("killed")
+			}
+			if found, err := warmfile.Generations(dir); err != nil || len(found) < 2 {
+				t.Errorf("%d generations lie on the volume, %v", len(found), err)
+			}
+
+			servers, addresses := survivors(t, 2)
+			before := fingerprint(t, dir)
+			m := migrateArgs(t, dir, addresses)
+			r := migrate(t, m)
+			if err := r.receipt.AddsUp("the-claim"); err != nil || r.receipt.Added != 6000 || r.receipt.AlreadyPresent < 200 {
+				t.Errorf("%v: %+v; %s", err, r.receipt, r.err)
+			}
+			check(t, m.Client, addresses, all)
+			if fingerprint(t, dir) != before {
+				t.Error("the drain has changed the volume")
+			}
+			if n := servers[0].Items(t) + servers[1].Items(t); n != 6000 {
+				t.Errorf("the survivors hold %d items", n)
+			}
+
+			last := serve(t, dir, "-m", "128")
+			last.waitFor("replayed generation-1")
+			check(t, "gomemcache", []string{last.address()}, all)
+			expectAside(t, dir)
+			last.end("saved")
+		})
+	}
+}
+
+// TestStoppedWhileReplaying: SIGTERM saves at once; the next start is warm and
+// replays the rest behind it.
+func TestStoppedWhileReplaying(t *testing.T) {
+	t.Parallel()
+	all := objects(22, 3000)
+	dir := leaving(t, "killed", all)
+	s := serveWith(t, stallAt+"2000", dir, memcachedtest.FreePort(t), "-m", "128")
+	s.waitFor("stalled before item")
+	live := map[string]object{"written while it replayed": {value: []byte("v")}}
+	store(t, s.address(), live)
+	s.end("saved")
+	expectAside(t, dir, "generation-1")
+	again := serve(t, dir, "-m", "128")
+	all["written while it replayed"] = live["written while it replayed"]
+	again.waitFor("replayed generation-1")
+	check(t, "gomemcache", []string{again.address()}, all)
+	if said := again.err.String(); strings.Contains(said, "cold") {
+		t.Errorf("it did not start warm: %s", said)
+	}
+	again.end("saved")
+}
+
+// TestFlushWhileReplaying: what clients flush does not come back.
+func TestFlushWhileReplaying(t *testing.T) {
+	t.Parallel()
+	dir := leaving(t, "killed", objects(23, 3000))
+	s := serveWith(t, stallAt+"1", dir, memcachedtest.FreePort(t), "-m", "128")
+	s.waitFor("stalled before item")
+	(&memcachedtest.Server{Port: s.port}).RawFor(t).Must("OK", "flush_all", nil)
+	memcachedtest.WaitFor(t, "the manifest to know of the flush", func() error {
+		m, err := warmfile.ReadManifest(dir)
+		if err == nil && m.Image.OldestLive == 0 {
+			err = errors.New("it does not")
+		}
+		return err
+	})
+	s.end("saved")
+	again := serve(t, dir, "-m", "128")
+	again.waitFor("3000 invalidated")
+	expectAside(t, dir)
+	again.end("saved")
+}
+
+// TestNoRoom: said on stderr and in the manifest, and memcached starts cold.
+func TestNoRoom(t *testing.T) {
+	t.Parallel()
+	dir := leaving(t, "killed", objects(24, 500))
+	s := serveWith(t, freeIs+strconv.Itoa(127<<20), dir, memcachedtest.FreePort(t), "-m", "128")
+	const want = "lacks 1 MiB of room for a second file of 128 MiB"
+	s.waitFor(want)
+	m, err := warmfile.ReadManifest(dir)
+	if err != nil || !strings.Contains(m.Note, want) {
+		t.Errorf("manifest %+v, %v", m, err)
+	}
+	if n := (&memcachedtest.Server{Port: s.port}).Items(t); n != 0 {
+		t.Errorf("%d items", n)
+	}
+	expectAside(t, dir)
+	s.end("saved")
+}
+
+// TestOldestMakesRoom: a third file is made room for by the first.
+func TestOldestMakesRoom(t *testing.T) {
+	t.Parallel()
+	dir := leaving(t, "killed", objects(25, 3000))
+	s := serveWith(t, stallAt+"1", dir, memcachedtest.FreePort(t), "-m", "128")
+	newest := objects(26, 500)
+	store(t, s.address(), newest)
+	s.settle(len(newest))
+	s.waitFor("stalled before item")
+	s.end("killed")
+	again := serveWith(t, freeIs+strconv.Itoa(127<<20), dir, memcachedtest.FreePort(t), "-m", "128")
+	again.waitFor("generation-1 is removed to make room")
+	again.waitFor("replayed generation-1: 500 items found")
+	check(t, "gomemcache", []string{again.address()}, newest)
+	expectAside(t, dir)
+	again.end("saved")
+}
+
+// TestCorruptGeneration: what is sound before the damage is replayed, the
+// member serves, and the file stays where a drain finds it, and fails on it.
+func TestCorruptGeneration(t *testing.T) {
+	t.Parallel()
+	dir := leaving(t, "killed", objects(27, 3000))
+	f, err := os.OpenFile(filepath.Join(dir, contract.WarmFile), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte(strings.Repeat("garbage!", 4096)), 5<<20)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, dir, "-m", "128")
+	s.waitFor("generation-1 stays on the volume")
+	expectAside(t, dir, "generation-1.failed")
+	s.end("saved")
+	_, addresses := survivors(t, 1)
+	r := migrate(t, migrateArgs(t, dir, addresses))
+	if r.code != contract.ExitUnrecoverable || r.receipt.Complete {
+		t.Errorf("exit code %d, %+v", r.code, r.receipt)
+	}
+	again := serve(t, dir, "-m", "128")
+	again.end("saved")
+	if said := again.err.String(); strings.Contains(said, "replay") {
+		t.Errorf("it was tried again: %s", said)
+	}
+}
+
+// TestMoveIsAtomic: killed between any two steps of moving a file aside or of
+// removing a generation, the next start finds the items.
+func TestMoveIsAtomic(t *testing.T) {
+	all := objects(28, 500)
+	in := func(dir, name string) string { return filepath.Join(dir, contract.GenerationPrefix+"1", name) }
+	copyOf := func(t *testing.T, from, to string) {
+		t.Helper()
+		b, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(to, b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	steps := []func(t *testing.T, dir string){
+		func(t *testing.T, dir string) { _ = os.Mkdir(in(dir, ""), 0o755) },
+		func(t *testing.T, dir string) {
+			copyOf(t, filepath.Join(dir, contract.Manifest), in(dir, contract.Manifest))
+		},
+		func(t *testing.T, dir string) {
+			copyOf(t, filepath.Join(dir, contract.MetaFile), in(dir, contract.MetaFile))
+		},
+		func(t *testing.T, dir string) {
+			if err := os.Rename(filepath.Join(dir, contract.WarmFile), in(dir, contract.WarmFile)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func(t *testing.T, dir string) { _ = os.Remove(filepath.Join(dir, contract.MetaFile)) },
+	}
+	for n := range len(steps) + 1 {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			t.Parallel()
+			dir := leaving(t, "saved", all)
+			for _, step := range steps[:n] {
+				step(t, dir)
+			}
+			_, addresses := survivors(t, 1)
+			if r := migrate(t, migrateArgs(t, dir, addresses)); r.receipt.AddsUp("the-claim") != nil || r.receipt.Added != 500 {
+				t.Errorf("a drain finds %+v", r.receipt)
+			}
+			s := serve(t, dir, "-m", "160")
+			s.waitFor("replayed generation-")
+			check(t, "gomemcache", []string{s.address()}, all)
+			expectAside(t, dir)
+			s.end("saved")
+		})
+	}
+}

@@ -1,0 +1,48 @@
+package routing
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+)
+
+const spymemcachedJar = "/usr/share/java/spymemcached.jar"
+
+// javaClasses is where Peer.java's classes go.
+var javaClasses string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if javaClasses, err = os.MkdirTemp("", "routing-java-"); err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(javaClasses)
+		return m.Run()
+	}())
+}
+
+// compileJava compiles Peer.java, once for all clients in it.
+var compileJava = sync.OnceValues(func() (output []byte, err error) {
+	if _, err := os.Stat(spymemcachedJar); err != nil || exec.Command("javac", "-version").Run() != nil {
+		memcachedtest.Install("javac", "default-jdk-headless", "libspymemcached-java")
+	}
+	const patience = 5 * time.Minute
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return exec.CommandContext(ctx, "javac", "-cp", spymemcachedJar, "-d", javaClasses, "testdata/Peer.java").CombinedOutput()
+})
+
+func askJava(t *testing.T, client string, questions []question, keys [][]byte) [][]int {
+	t.Helper()
+	if out, err := compileJava(); err != nil {
+		t.Fatalf("compile Peer.java (Debian's packages default-jdk-headless and libspymemcached-java are needed): %v\n%s", err, out)
+	}
+	java := library{command: []string{"java", "-XX:TieredStopAtLevel=1", "-cp", javaClasses + ":" + spymemcachedJar, "Peer"}}
+	return java.ask(t, client, questions, keys)
+}

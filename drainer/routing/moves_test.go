@@ -1,0 +1,70 @@
+package routing
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var printTable = flag.Bool("print-table", false, "print the table of docs/clients.md")
+
+// TestDocumentedShares: the table in docs/clients.md is what Moves computes,
+// for every client.
+func TestDocumentedShares(t *testing.T) {
+	const path = "../../docs/clients.md"
+	var table strings.Builder
+	sizes := []int{3, 10, 25, 47}
+	for _, client := range Clients() {
+		fmt.Fprintf(&table, "| `%s` |", client)
+		for _, n := range sizes {
+			s, err := Moves(client, members(n), members(n-1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&table, " %.1f + %.1f |", 100*s.Leaving, 100*s.Others)
+		}
+		table.WriteString("\n")
+	}
+	if *printTable {
+		fmt.Print(table.String())
+	}
+	doc, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(doc), table.String()) {
+		t.Errorf("the table in %s is not this one (run with -print-table):\n%s", path, table.String())
+	}
+	for _, client := range Clients() {
+		if !strings.Contains(string(doc), "client: "+client+"\n") {
+			t.Errorf("%s doesn't say when to set client: %s", path, client)
+		}
+	}
+}
+
+func members(n int) []Server {
+	servers := make([]Server, n)
+	for i := range servers {
+		servers[i] = Server{Host: fmt.Sprintf("cache-%d.cache.default.svc", i), Port: DefaultPort}
+	}
+	return servers
+}
+
+// TestMovesOthers: jump hash moves what leaves and nothing else, modulo moves
+// nearly everything.
+func TestMovesOthers(t *testing.T) {
+	if share, err := MovesOthers("memcached-proxy", members(10), members(9)); err != nil || share != 0 {
+		t.Errorf("jump hash: %v, %v, want 0", share, err)
+	}
+	if share, err := MovesOthers("gomemcache", members(10), members(9)); err != nil || share < 0.7 {
+		t.Errorf("modulo: %v, %v, want most", share, err)
+	}
+	if s, err := Moves("memcached-proxy", members(9), members(10)); err != nil || s.Arriving < 0.05 || s.Others != 0 || s.Leaving != 0 {
+		t.Errorf("jump hash over one more: %+v, %v, want the new one's share alone", s, err)
+	}
+	if _, err := MovesOthers("nope", members(2), members(1)); err == nil {
+		t.Error("an unknown client is no error")
+	}
+}

@@ -1,0 +1,320 @@
+package routing
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+)
+
+// question is a list of servers, and which of the keys to ask about.
+type question struct {
+	servers  []Server
+	from, to int
+}
+
+// asker returns, for each question, the index of the server of each of its keys.
+type asker func(t *testing.T, client string, questions []question, keys [][]byte) [][]int
+
+// library is a client library behind a program in testdata (see peer.py for
+// what they talk).
+type library struct {
+	command []string
+	// probe fails where packages of Debian's are missing.
+	probe    []string
+	packages []string
+	// prepare is called once before the command.
+	prepare func(t *testing.T)
+}
+
+// run starts the program with args and in on its standard input, and returns
+// what it printed. One process answers all that a test asks.
+func (l library) run(t *testing.T, in *bytes.Buffer, args ...string) []byte {
+	t.Helper()
+	if len(l.probe) > 0 && exec.CommandContext(t.Context(), l.probe[0], l.probe[1:]...).Run() != nil {
+		memcachedtest.Install(l.command[0], l.packages...)
+	}
+	if l.prepare != nil {
+		l.prepare(t)
+	}
+	const patience = 5 * time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, l.command[0], append(slices.Clone(l.command[1:]), args...)...)
+	cmd.Stdin, cmd.Stderr = in, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("ask %v (Debian's packages %s are needed): %v", l.command, strings.Join(l.packages, ", "), err)
+	}
+	return out
+}
+
+func (l library) ask(t *testing.T, client string, questions []question, keys [][]byte) [][]int {
+	t.Helper()
+	return answers(t, l.run(t, input(client, questions, keys)), questions)
+}
+
+func input(client string, questions []question, keys [][]byte) *bytes.Buffer {
+	in := bytes.NewBufferString(client + "\n")
+	for _, q := range questions {
+		fmt.Fprintf(in, "%d %d", q.from, q.to)
+		for _, s := range q.servers {
+			fmt.Fprintf(in, " %s:%d", s.Host, s.Port)
+		}
+		in.WriteString("\n")
+	}
+	for _, k := range keys {
+		in.WriteString("\n" + base64.StdEncoding.EncodeToString(k))
+	}
+	return in
+}
+
+func answers(t *testing.T, out []byte, questions []question) [][]int {
+	t.Helper()
+	var all [][]int
+	for line := range strings.Lines(string(out)) {
+		if len(all) == len(questions) {
+			t.Fatalf("more than %d answers", len(questions))
+		}
+		q := questions[len(all)]
+		owners := make([]int, 0, q.to-q.from)
+		for s := range strings.FieldsSeq(line) {
+			n, err := strconv.Atoi(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			owners = append(owners, n)
+		}
+		if len(owners) != q.to-q.from {
+			t.Fatalf("%d answers about %d keys", len(owners), q.to-q.from)
+		}
+		all = append(all, owners)
+	}
+	if len(all) != len(questions) {
+		t.Fatalf("%d answers to %d questions", len(all), len(questions))
+	}
+	return all
+}
+
+// peer is how one client is asked, and what it can be asked.
+type peer struct {
+	ask asker
+	// keys are of the kinds that the client can hold: "any" bytes that a key
+	// may have, or "utf8".
+	keys string
+	// slow clients are asked about each key once, not once for each list, and
+	// about few long ones.
+	slow bool
+	// most is the largest number of servers; 0 is 120.
+	most int
+	// host is the i-th server's; nil is a member's name.
+	host func(i int) string
+}
+
+const python = "/usr/bin/python3" // Debian's, which sees Debian's packages
+
+var (
+	pythonLibraries = library{
+		command: []string{python, "testdata/peer.py"},
+		probe: []string{python, "-c", "import ctypes, pymemcache, memcache\n" +
+			`ctypes.CDLL("libmemcached.so.11"); ctypes.CDLL("libxxhash.so.0")`},
+		packages: []string{"python3", "libmemcached11", "libxxhash0", "python3-pymemcache", "python3-memcache"},
+	}
+	rubyLibraries = library{
+		command:  []string{"/usr/bin/ruby", "testdata/peer.rb"},
+		probe:    []string{"/usr/bin/ruby", "-e", "require 'dalli'"},
+		packages: []string{"ruby", "ruby-dalli"},
+	}
+)
+
+// peers are the clients that Debian or the Go module proxy has.
+var peers = map[string]peer{
+	"libmemcached": {ask: pythonLibraries.ask},
+	// libmemcached aborts over a consistent ring of more than 100 servers.
+	"libmemcached-ketama":          {ask: pythonLibraries.ask, most: 100},
+	"libmemcached-ketama-weighted": {ask: pythonLibraries.ask, most: 100},
+	"memcached-proxy":              {ask: pythonLibraries.ask},
+	"pymemcache":                   {ask: pythonLibraries.ask, slow: true, host: shortName},
+	"pymemcache-bytes":             {ask: pythonLibraries.ask, slow: true, host: shortName},
+	"python-memcached":             {ask: pythonLibraries.ask},
+	"dalli":                        {ask: rubyLibraries.ask},
+	"spymemcached":                 {ask: askJava, keys: "utf8"},
+	"spymemcached-ketama":          {ask: askJava, keys: "utf8", host: withAddress},
+	"spymemcached-ketama-names":    {ask: askJava, keys: "utf8"},
+	"evcache":                      {ask: askJava, keys: "utf8", host: withAddress},
+	"gomemcache":                   {ask: askGomemcache, host: loopback},
+}
+
+func member(i int) string { return fmt.Sprintf("cache-%d.cache.default.svc.cluster.local", i) }
+
+func shortName(i int) string { return fmt.Sprintf("cache-%d.svc", i) }
+
+// withAddress is a name with its address, as Java prints them.
+func withAddress(i int) string { return fmt.Sprintf("%s/10.9.%d.%d", member(i), i%3, i+1) }
+
+// loopback needs no name service. Its natural order isn't the list's.
+func loopback(i int) string { return fmt.Sprintf("127.0.%d.%d", 3-i%3, i+1) }
+
+// TestOwnersMatchTheLibraries: an item lands where the client library looks.
+func TestOwnersMatchTheLibraries(t *testing.T) {
+	for client, p := range peers {
+		t.Run(client, func(t *testing.T) {
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			r := rand.New(rand.NewPCG(seed, 0))
+			keys := p.randomKeys(r)
+			questions := p.questions(r, len(keys))
+			compare(t, client, questions, keys, p.ask(t, client, questions, keys))
+		})
+	}
+}
+
+// manyKeys is how many keys a client is asked about, at least.
+const manyKeys = 20_000
+
+func (p peer) randomKeys(r *rand.Rand) [][]byte {
+	if p.slow {
+		return randomKeys(r, slowKeys, p.keys, 40)
+	}
+	return randomKeys(r, manyKeys, p.keys, maxKey)
+}
+
+// questions are about lists of servers with memcached's own port, which some
+// clients leave out of names, with others, and with a mixture.
+func (p peer) questions(r *rand.Rand, keys int) []question {
+	most, host := p.most, p.host
+	if most == 0 {
+		most = 120
+	}
+	if host == nil {
+		host = member
+	}
+	var questions []question
+	from := 0
+	for _, n := range []int{1, 2, 3, 5, 10, 25, 47, 50, 61, 94, 100, 120} {
+		if n > most {
+			continue
+		}
+		for _, ports := range []string{"default", "other", "mixed"} {
+			q := question{to: keys}
+			if p.slow {
+				q.from, q.to = from, from+slowShare(n)
+				from = q.to
+			}
+			for i := range n {
+				s := Server{Host: host(i), Port: DefaultPort}
+				if ports == "other" || ports == "mixed" && r.IntN(2) == 0 {
+					s.Port = uint16(1024 + r.IntN(60000))
+				}
+				q.servers = append(q.servers, s)
+			}
+			questions = append(questions, q)
+		}
+	}
+	return questions
+}
+
+// slowShare is how many keys a slow client is asked about over n servers; over
+// all lists it makes slowKeys. The time that rendezvous hashing takes is keys
+// times servers.
+func slowShare(n int) int { return max(150, min(1300, 6000/n)) }
+
+const slowKeys = 3 * (1300 + 1300 + 1300 + 1200 + 600 + 240 + 6*150)
+
+// compare checks New(client) against the real client's answers, key by key.
+func compare(t *testing.T, client string, questions []question, keys [][]byte, want [][]int) {
+	t.Helper()
+	for l, q := range questions {
+		owner, err := New(client, q.servers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mismatches := 0
+		for i, key := range keys[q.from:q.to] {
+			if got := owner.Owner(key); got != want[l][i] {
+				if mismatches++; mismatches <= 3 {
+					t.Errorf("%d servers, key %q: owner %d, the client asks %d", len(q.servers), key, got, want[l][i])
+				}
+			}
+		}
+		if mismatches > 0 {
+			t.Errorf("%d servers: %d of %d keys differ", len(q.servers), mismatches, q.to-q.from)
+		}
+	}
+}
+
+// maxKey is the longest key that memcached takes, in bytes.
+const maxKey = 250
+
+// randomKeys are of every kind that a client may use: short and long, ASCII,
+// UTF-8 in and outside the basic plane, with quotes and hash stops, and unless
+// they have to be "utf8", any bytes but those that the text protocol ends a key
+// with. Random ones have up to longest bytes, but every 64th has all it may.
+func randomKeys(r *rand.Rand, n int, kind string, longest int) [][]byte {
+	keys := make([][]byte, n)
+	for i := range keys {
+		switch i % 8 {
+		case 0:
+			keys[i] = fmt.Appendf(nil, "user:%d:profile", r.IntN(1<<30))
+		case 1:
+			keys[i] = fmt.Appendf(nil, "schlüssel-%d-鍵-😀", r.IntN(1<<30))
+		case 2:
+			keys[i] = fmt.Appendf(nil, `it's-%d|#|"%d"\`, r.IntN(1<<30), r.IntN(1<<30))
+		case 3:
+			keys[i] = fmt.Appendf(nil, "o'%d", r.IntN(1<<30))
+		default:
+			end := 0x100
+			if kind == "utf8" {
+				end = 0x7f
+			}
+			length := 1 + r.IntN(longest)
+			if longest < maxKey && i%64 == 7 {
+				length = maxKey
+			}
+			k := make([]byte, length)
+			for j := range k {
+				k[j] = byte(0x21 + r.IntN(end-0x21))
+			}
+			keys[i] = k
+		}
+	}
+	return keys
+}
+
+// askGomemcache asks gomemcache's own selector.
+func askGomemcache(t *testing.T, _ string, questions []question, keys [][]byte) [][]int {
+	t.Helper()
+	all := make([][]int, len(questions))
+	for l, q := range questions {
+		var list memcache.ServerList
+		var addresses []string
+		index := map[string]int{}
+		for i, s := range q.servers {
+			addresses = append(addresses, s.Address())
+			index[addresses[i]] = i
+		}
+		if err := list.SetServers(addresses...); err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range keys[q.from:q.to] {
+			addr, err := list.PickServer(string(k))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[l] = append(all[l], index[addr.String()])
+		}
+	}
+	return all
+}

@@ -1,0 +1,69 @@
+package routing
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+)
+
+// prefixedKeys are the clients that can write a prefix before each key, and how it
+// then reads.
+var prefixedKeys = map[string]struct {
+	library library
+	set     string // what the application sets
+	written string // what memcached sees before the key
+}{
+	"libmemcached":                 {pythonLibraries, "shop:", "shop:"},
+	"libmemcached-ketama":          {pythonLibraries, "shop:", "shop:"},
+	"libmemcached-ketama-weighted": {pythonLibraries, "shop:", "shop:"},
+	"pymemcache":                   {pythonLibraries, "shop:", "shop:"},
+	"pymemcache-bytes":             {pythonLibraries, "shop:", "shop:"},
+	"python-memcached":             {pythonLibraries, "shop:", "shop:"},
+	"dalli":                        {rubyLibraries, "shop", "shop:"},
+}
+
+// TestPrefixesLandWhereTheClientsStore: the real clients, told a prefix, store
+// keys in running servers. Each key is where WithoutPrefix says for the clients
+// that hash keys without it, and where New alone says for the others.
+func TestPrefixesLandWhereTheClientsStore(t *testing.T) {
+	const keys = 600
+	for client, p := range prefixedKeys {
+		t.Run(client, func(t *testing.T) {
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			var servers []Server
+			var conns []*memcachedtest.Raw
+			for range 5 {
+				s := memcachedtest.Start(t)
+				servers = append(servers, Server{Host: "127.0.0.1", Port: uint16(s.Port)})
+				conns = append(conns, s.Raw())
+			}
+			some := slices.DeleteFunc(randomKeys(rand.New(rand.NewPCG(seed, 0)), keys, "utf8", 100), func(k []byte) bool {
+				return len(p.written)+len(k) > maxKey
+			})
+			p.library.run(t, input(client, []question{{servers, 0, len(some)}}, some), "store", p.set)
+
+			owner, err := New(client, servers)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if slices.Contains(prefixless, client) {
+				if owner, err = WithoutPrefix(client, owner, p.written); err != nil {
+					t.Fatal(err)
+				}
+			}
+			astray := 0
+			for _, k := range some {
+				k = append([]byte(p.written), k...)
+				if conns[owner.Owner(k)].Do("mg "+string(k), nil) != "HD" {
+					astray++
+				}
+			}
+			if astray > 0 {
+				t.Errorf("%d of %d keys are elsewhere", astray, len(some))
+			}
+		})
+	}
+}

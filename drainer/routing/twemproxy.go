@@ -1,0 +1,38 @@
+package routing
+
+// twemproxy is twemproxy (nutcracker) with "distribution: ketama" and "hash:
+// fnv1a_64", its defaults, and weights of 1. The ring is libmemcached's
+// weighted one; a server goes by its alias where it has one.
+//
+// Source: twemproxy's nc_ketama.c, nc_fnv.c and nc_conf.c (conf_add_server).
+func init() {
+	register("twemproxy", func(servers []Server) (Owner, error) {
+		return fnvRing{newRing(md5Points(servers, weightedDigests(len(servers)), twemproxyName))}, nil
+	})
+}
+
+// twemproxyName is the alias as it is, else what libmemcached would write. A
+// name that ends in a port is no alias but where twemproxy finds the server.
+func twemproxyName(s Server) string {
+	if host, _ := s.clientHostPort(); s.Name == host {
+		return s.Name
+	}
+	return libmemcachedName(s)
+}
+
+// fnvRing looks up twemproxy's fnv1a_64.
+type fnvRing struct{ ring }
+
+func (r fnvRing) Owner(key []byte) int { return r.find(fnv1a64Truncated(key)) }
+
+// fnv1a64Truncated is FNV-1a of 64 bits as twemproxy computes it: in 32 bits,
+// over signed chars (as C has them on x86).
+func fnv1a64Truncated(key []byte) uint32 {
+	const offset, prime = 0xcbf29ce484222325 & 0xffffffff, 0x100000001b3 & 0xffffffff
+	h := uint32(offset)
+	for _, c := range key {
+		h ^= uint32(int8(c))
+		h *= prime
+	}
+	return h
+}

@@ -1,0 +1,252 @@
+package drainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// supervisor runs one memcached, with its warm file in dir, from start to save.
+type supervisor struct {
+	dir     string
+	port    int
+	command []string
+	std     IO
+	// lock on the volume, which memcached has, too; nil where there are none.
+	lock   *os.File
+	record *record
+	child  *child
+	saving atomic.Bool
+	// stopReplay ends a replay that a save must not wait for.
+	stopReplay context.CancelFunc
+}
+
+// runServe is memcached's parent, and usually the container's process 1.
+func runServe(ctx context.Context, args []string, std IO) (int, error) {
+	fs := newFlags("serve")
+	s := supervisor{std: std}
+	fs.StringVar(&s.dir, contract.FlagDir, "", "the member's volume")
+	fs.IntVar(&s.port, contract.FlagPort, 11211, "the port that memcached listens on")
+	if err := parse(fs, args, std); err != nil {
+		return 0, err
+	}
+	s.command = fs.Args()
+	if err := s.check(); err != nil {
+		return 0, err
+	}
+	return s.run(ctx)
+}
+
+// check refuses arguments that can't work, and finds memcached.
+func (s *supervisor) check() error {
+	if err := directory(contract.FlagDir, s.dir); err != nil {
+		return err
+	}
+	if s.port < 1 || s.port > 65535 {
+		return usagef("--%s: %d is not a port", contract.FlagPort, s.port)
+	}
+	if len(s.command) == 0 {
+		return usagef("drainer serve needs memcached's command line behind --")
+	}
+	for _, a := range s.command[1:] {
+		name, _, _ := strings.Cut(a, "=")
+		if slices.Contains([]string{"-e", "--memory-file", "-d", "--daemon"}, name) || strings.HasPrefix(a, "-e/") {
+			return usagef("drainer serve: memcached's %s is not for the user to set: the supervisor chooses the warm file and stays the parent", name)
+		}
+	}
+	path, err := exec.LookPath(s.command[0])
+	if err != nil {
+		return usagef("drainer serve: %v", err)
+	}
+	s.command = append([]string{path}, s.command[1:]...)
+	dir, err := filepath.Abs(s.dir)
+	s.dir = dir
+	return err
+}
+
+func (s *supervisor) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *supervisor) logf(format string, args ...any) {
+	fmt.Fprintf(s.std.Err, "drainer: "+format+"\n", args...)
+}
+
+// run starts memcached and returns, when that has ended, the exit code that
+// the container should end with.
+func (s *supervisor) run(ctx context.Context) (int, error) {
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals)
+	defer signal.Stop(signals)
+	if err := s.lockVolume(ctx, signals); err != nil {
+		return contract.ExitFailed, err
+	}
+	defer s.unlock()
+	s.awaitClock(ctx)
+	if err := s.begin(ctx); err != nil {
+		return contract.ExitFailed, err
+	}
+	watchCtx, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	var behind sync.WaitGroup
+	w := newWatch(s)
+	behind.Go(func() { w.run(watchCtx) })
+	replayCtx, stopReplay := context.WithCancel(watchCtx)
+	s.stopReplay = stopReplay
+	defer stopReplay()
+	behind.Go(func() { (&replay{s, w.address}).run(replayCtx) })
+	status := s.attend(ctx, signals)
+	stopWatching()
+	behind.Wait()
+	return s.finish(status)
+}
+
+// lockVolume waits for an earlier pod's processes, or until the kubelet wants
+// this one's end.
+func (s *supervisor) lockVolume(ctx context.Context, signals <-chan os.Signal) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var listening sync.WaitGroup
+	locked := make(chan struct{})
+	listening.Go(func() {
+		for {
+			select {
+			case sig := <-signals:
+				if sig == syscall.SIGTERM || sig == syscall.SIGINT {
+					cancel(errors.New("asked to end before memcached was started"))
+				}
+			case <-locked:
+				return
+			}
+		}
+	})
+	s.lock, err = lockToServe(ctx, s.dir, s.logf)
+	close(locked)
+	listening.Wait()
+	return errors.Join(err, context.Cause(ctx))
+}
+
+func (s *supervisor) unlock() {
+	if s.lock != nil {
+		_ = s.lock.Close()
+	}
+}
+
+// begin makes the volume ready, says so in the manifest, and starts memcached.
+func (s *supervisor) begin(ctx context.Context) error {
+	fresh, note, err := s.prepare(ctx)
+	if err != nil {
+		return fmt.Errorf("prepare the volume: %w", err)
+	}
+	if note != "" {
+		s.logf("%s", note)
+	}
+	if s.record, err = newRecord(s.dir, s.command, fresh, note); err != nil {
+		return fmt.Errorf("write the manifest: %w", err)
+	}
+	if s.child, err = startChild(s.withWarmFile(), s.lock); err != nil {
+		return fmt.Errorf("start memcached: %w", err)
+	}
+	return nil
+}
+
+// withWarmFile is memcached's command line. The file goes before the user's
+// arguments, so that none of them can take it for its own value.
+func (s *supervisor) withWarmFile() []string {
+	return append([]string{s.command[0], "-e", s.path(contract.WarmFile)}, s.command[1:]...)
+}
+
+// maxClockWait bounds the wait for the clock to pass the last save.
+const maxClockWait = 5 * time.Second
+
+// awaitClock waits until the clock is past the second of the last save:
+// memcached rejects its own save when no time has passed since.
+func (s *supervisor) awaitClock(ctx context.Context) {
+	meta, err := warmfile.ReadMeta(s.dir)
+	if err != nil {
+		return
+	}
+	wait := time.Until(time.Unix(meta.StopTime+1, 0))
+	if wait <= 0 {
+		return
+	}
+	if wait > maxClockWait {
+		s.logf("the last save is %v in the future by this node's clock", wait.Round(time.Second))
+		return
+	}
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+	}
+}
+
+// attend passes signals on until memcached has ended.
+func (s *supervisor) attend(ctx context.Context, signals <-chan os.Signal) syscall.WaitStatus {
+	cancelled := ctx.Done()
+	for {
+		select {
+		case status := <-s.child.exited:
+			return status
+		case <-cancelled:
+			cancelled = nil
+			s.save()
+		case sig := <-signals:
+			s.handle(sig.(syscall.Signal))
+		}
+	}
+}
+
+// handle turns the kubelet's SIGTERM into a save. Signals that concern only
+// this process, or that every process gets, are not passed on.
+func (s *supervisor) handle(sig syscall.Signal) {
+	switch sig {
+	case syscall.SIGTERM, syscall.SIGINT:
+		s.save()
+	case syscall.SIGCHLD, syscall.SIGURG, syscall.SIGWINCH, syscall.SIGPIPE, syscall.SIGPROF, syscall.SIGCONT,
+		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU:
+	default:
+		s.child.signal(sig)
+	}
+}
+
+// save asks memcached, once, to write its warm file and to end. It looks at
+// the request about once a second.
+func (s *supervisor) save() {
+	if s.saving.Swap(true) {
+		return
+	}
+	s.logf("saving the cache")
+	s.stopReplay()
+	s.child.signal(syscall.SIGUSR1)
+}
+
+// finish brings the warm file to the disk and tells how memcached ended.
+func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
+	code := status.ExitStatus()
+	if status.Signaled() {
+		code = 128 + int(status.Signal())
+	}
+	start := time.Now()
+	saved, err := s.record.finish()
+	switch {
+	case saved:
+		s.logf("the cache is saved, %d items (on the disk after %v)", s.record.items(), time.Since(start).Round(time.Millisecond))
+	case s.saving.Load():
+		err = errors.Join(errors.New("memcached ended without saving the cache"), err)
+		code = max(code, contract.ExitFailed)
+	default:
+		s.logf("memcached ended by itself, exit code %d", code)
+	}
+	return code, err
+}

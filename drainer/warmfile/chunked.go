@@ -1,0 +1,121 @@
+package warmfile
+
+import "bytes"
+
+// basePage is the alignment of a mapping.
+const basePage = 4 << 10
+
+// chunkedHeader checks the header of an item whose value lies in a chain of
+// chunks. It carries the largest class; its page's is in its first chunk.
+func (s *scan) chunkedHeader(slot []byte, h header, class uint8) *Error {
+	chunk := h.value
+	switch {
+	case slot[offClass]&classMask != s.largest:
+		return refuse(ReasonCorrupt, "a chunked item of slab class %d, found %d", s.largest, slot[offClass]&classMask)
+	case chunk+chunkHeader > len(slot):
+		return refuse(ReasonCorrupt, "a first chunk within %d bytes, found it at %d", len(slot), chunk)
+	case slot[chunk+offChunkOrig] != class:
+		return refuse(ReasonCorrupt, "a header of slab class %d, found %d", class, slot[chunk+offChunkOrig])
+	}
+	return nil
+}
+
+// chain walks an item's chunks.
+type chain struct {
+	base   uint64
+	head   uint64 // address of the item
+	value  []byte
+	left   int // bytes of the value still to come
+	chunks int // that may still follow
+}
+
+// chunked puts together the value of the item in slot and yields it.
+func (s *scan) chunked(offset int64, slot []byte, h header) bool {
+	value, problem := s.assemble(offset, slot, h, nil)
+	if problem != nil {
+		s.yield(nil, problem)
+		return false
+	}
+	s.item.Value = value
+	return s.yield(&s.item, nil)
+}
+
+// assemble returns the value of a chunked item. moved, where not nil, returns
+// the place of a chunk that was being moved away from behind the chunk at the
+// given address.
+func (s *scan) assemble(offset int64, slot []byte, h header, moved func(address uint64) (int64, bool)) ([]byte, error) {
+	first := slot[h.value:]
+	c := chain{base: s.image.Base, head: u64(first, offChunkHead), left: h.bytes,
+		chunks: 16 + 4*(h.bytes/s.image.SlabChunkMax), value: s.value[:0]}
+	if c.base == 0 {
+		c.base = c.head - uint64(offset)
+	}
+	switch strayed := c.head != c.base+uint64(offset); {
+	case strayed && moved == nil, c.base%basePage != 0:
+		return nil, corruptAt(offset, "a first chunk owned by its item, found owner %#x with base %#x", c.head, c.base)
+	}
+	used := int(int32(u32(first, offChunkUsed)))
+	if used < 0 || used > len(first)-chunkHeader || used > c.left {
+		return nil, corruptAt(offset, "a first chunk of at most %d bytes, found %d", len(first)-chunkHeader, used)
+	}
+	c.value = append(c.value, first[chunkHeader:chunkHeader+used]...)
+	c.left -= used
+	at, next := c.base+uint64(offset)+uint64(h.value), u64(first, offNext)
+	for c.left > 0 {
+		place := int64(next - c.base)
+		if moved != nil {
+			if old, ok := moved(at); ok {
+				place = old
+			}
+		}
+		at = c.base + uint64(place)
+		var err error
+		if next, err = s.link(&c, place, moved != nil); err != nil {
+			return nil, err
+		}
+	}
+	s.value = c.value
+	// An append leaves chunks without content, at the end and in the middle.
+	if !bytes.HasSuffix(c.value, []byte("\r\n")) {
+		return nil, corruptAt(offset, "a chain of chunks that ends in \\r\\n after %d bytes", h.bytes)
+	}
+	return c.value[:len(c.value)-2], nil
+}
+
+// link appends the chunk at place to the chain and returns the address of the
+// next one.
+func (s *scan) link(c *chain, place int64, anyHead bool) (uint64, error) {
+	pageSize := int64(s.image.SlabPageSize)
+	if c.chunks--; place < 0 || place+chunkHeader > s.size || c.chunks < 0 {
+		return 0, corruptAt(int64(c.head-c.base), "an item whose chunks lie in the file's %d bytes and end, found one at %d", s.size, place)
+	}
+	var b [chunkHeader]byte
+	if err := readFull(s.file, b[:], place); err != nil {
+		return 0, err
+	}
+	class := b[offClass] & classMask
+	if class < 1 || class > s.largest || u16(b[:], offFlags) != flagChunk {
+		return 0, corruptAt(place, "a chunk, found flags %#x and class %d", u16(b[:], offFlags), class)
+	}
+	size, used := int64(s.sizes[class]), int64(int32(u32(b[:], offChunkUsed)))
+	room := int64(int32(u32(b[:], offChunkSize)))
+	within := place % pageSize
+	switch {
+	case within%size != 0 || within+size > pageSize:
+		return 0, corruptAt(place, "a chunk at a slot of %d bytes", size)
+	case used < 0 || used > room || room > size-chunkHeader || used > int64(c.left):
+		return 0, corruptAt(place, "a chunk of at most %d bytes, found %d used of %d", size-chunkHeader, used, room)
+	case !anyHead && u64(b[:], offChunkHead) != c.head:
+		return 0, corruptAt(place, "a chunk owned by %#x, found %#x", c.head, u64(b[:], offChunkHead))
+	}
+	n := len(c.value)
+	c.value = append(c.value, make([]byte, used)...)
+	c.left -= int(used)
+	return u64(b[:], offNext), readFull(s.file, c.value[n:], place+chunkHeader)
+}
+
+func corruptAt(offset int64, format string, args ...any) *Error {
+	e := refuse(ReasonCorrupt, format, args...)
+	e.Offset = offset
+	return e
+}

@@ -1,0 +1,72 @@
+package warmfile
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kinds of refusal, for errors.Is. All of them mean that trying again can't
+// help, and none that the volume is empty.
+var (
+	// ErrUnrecoverable is in every refusal of this package.
+	ErrUnrecoverable = errors.New("the warm file can't be read")
+	// ErrCorrupt: the file contradicts itself or what is known of it.
+	ErrCorrupt = errors.New("corrupt")
+	// ErrUnknownLayout: the file may be sound, but it isn't laid out the way
+	// this reader knows.
+	ErrUnknownLayout = errors.New("unknown layout")
+)
+
+// Reason is a CamelCase word for receipts and conditions.
+type Reason string
+
+// Why a volume can't be read.
+const (
+	ReasonMissing       Reason = "WarmFileMissing"
+	ReasonTruncated     Reason = "WarmFileTruncated"
+	ReasonNoEvidence    Reason = "NoManifest"
+	ReasonNodeRestarted Reason = "NodeRestarted"
+	ReasonWiped         Reason = "WarmFileWiped"
+	ReasonCountMismatch Reason = "CountMismatch"
+	ReasonCorrupt       Reason = "WarmFileCorrupt"
+	ReasonUnknownLayout Reason = "UnknownLayout"
+	// ReasonRestartRejected: memcached, started on a copy, did not take it up.
+	ReasonRestartRejected Reason = "RestartRejected"
+)
+
+// Error is a refusal to read on.
+type Error struct {
+	Reason Reason
+	// Offset in the file, -1 where the refusal is about no place in it.
+	Offset int64
+	// Expected says what should have been there, or what is wrong.
+	Expected string
+}
+
+// Error names the place and what was expected there.
+func (e *Error) Error() string {
+	if e.Offset < 0 {
+		return fmt.Sprintf("%v: %s", ErrUnrecoverable, e.Expected)
+	}
+	return fmt.Sprintf("%v: at offset %d: %s", ErrUnrecoverable, e.Offset, e.Expected)
+}
+
+// Is makes every Error an ErrUnrecoverable, and some of them more.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case ErrUnrecoverable:
+		return true
+	case ErrCorrupt:
+		return e.Reason == ReasonCorrupt || e.Reason == ReasonCountMismatch || e.Reason == ReasonWiped
+	case ErrUnknownLayout:
+		return e.Reason == ReasonUnknownLayout
+	}
+	return false
+}
+
+// Refuse returns a refusal that is about no place in the file.
+func Refuse(reason Reason, format string, args ...any) error { return refuse(reason, format, args...) }
+
+func refuse(reason Reason, format string, args ...any) *Error {
+	return &Error{Reason: reason, Offset: -1, Expected: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,88 @@
+package warmfile
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// flushRule decides whether clients could still get an item after a flush_all.
+//
+// Source: memcached's items.c, item_is_flushed. Up to 1.6.24 an immediate
+// flush sets oldest_live to the second before it and oldest_cas to the next
+// number, so that of the items of the very same second only those stored
+// before the flush go; from 1.6.25 on those are unlinked at once.
+type flushRule struct {
+	oldestLive uint32
+	oldestCAS  uint64
+	// pending: the flush was ordered for a time that is still to come.
+	pending bool
+	// at is when a pending flush takes effect, in Unix seconds.
+	at int64
+}
+
+// newFlushRule weighs the image's flush at the Unix time now. .meta holds
+// oldest_cas; a running server doesn't tell it. After a crash of a server that
+// has one, the items of the flush's own second can't be told apart, and all of
+// them count as flushed: losing an item that is one second old is a miss,
+// bringing back a flushed one would be a wrong answer.
+func newFlushRule(image *Image, clean bool, now int64) flushRule {
+	rule := flushRule{oldestLive: image.OldestLive, oldestCAS: image.OldestCAS}
+	if rule.oldestLive == 0 {
+		return rule
+	}
+	rule.at = image.ProcessStarted + int64(rule.oldestLive)
+	rule.pending = rule.at > now
+	if !clean && !rule.pending && image.UseCAS && flushesByCAS(image.Version) {
+		rule.oldestLive++
+	}
+	return rule
+}
+
+// Flushed tells whether a flush_all has taken effect by now.
+func (m *Image) Flushed(now time.Time) bool {
+	return m.OldestLive != 0 && m.ProcessStarted+int64(m.OldestLive) <= now.Unix()
+}
+
+// PendingFlush returns when an item, last accessed at the Unix time accessed,
+// goes by a flush_all that was ordered for a time still to come; 0 never.
+func (m *Image) PendingFlush(accessed int64, now time.Time) int64 {
+	at := m.ProcessStarted + int64(m.OldestLive)
+	if m.OldestLive == 0 || at <= now.Unix() || accessed > at {
+		return 0
+	}
+	return at
+}
+
+// applies tells whether an item, by its last access and CAS, is under the
+// flush; where the flush is pending it goes when that takes effect.
+func (r *flushRule) applies(time uint32, cas uint64) bool {
+	if r.oldestLive == 0 {
+		return false
+	}
+	if r.pending {
+		return time <= r.oldestLive
+	}
+	return time <= r.oldestLive || (r.oldestCAS != 0 && cas != 0 && cas < r.oldestCAS)
+}
+
+// flushesByCAS: the version is older than 1.6.25, or not known.
+func flushesByCAS(version string) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 3 {
+		return true
+	}
+	var n [3]int
+	for i, p := range parts {
+		digits := strings.IndexFunc(p, func(c rune) bool { return c < '0' || c > '9' })
+		if digits >= 0 {
+			p = p[:digits]
+		}
+		v, err := strconv.Atoi(p)
+		if err != nil {
+			return true
+		}
+		n[i] = v
+	}
+	return n[0] < 1 || n[0] == 1 && (n[1] < 6 || n[1] == 6 && n[2] < 25)
+}

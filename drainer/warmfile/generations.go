@@ -1,0 +1,112 @@
+package warmfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Generation is one warm file on a volume, with what speaks for it. Each lies
+// in a directory of its own, so that Open reads any of them.
+type Generation struct {
+	Dir string
+	// Number is 0 for the file that memcached works on, which is the newest;
+	// of those set aside, a higher one is newer.
+	Number int
+	// Failed: it was set aside, and could not be replayed.
+	Failed bool
+}
+
+// Aside returns the generations that were set aside in dir, newest first.
+func Aside(dir string) ([]Generation, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var found []Generation
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(e.Name(), contract.GenerationPrefix)
+		digits, failed := strings.CutSuffix(digits, contract.FailedSuffix)
+		number, err := strconv.Atoi(digits)
+		if !ok || !e.IsDir() || err != nil || number < 1 {
+			continue
+		}
+		g := Generation{Dir: filepath.Join(dir, e.Name()), Number: number, Failed: failed}
+		switch there, err := g.exists(); {
+		case err != nil:
+			return nil, err
+		case there:
+			found = append(found, g)
+		}
+	}
+	slices.SortFunc(found, func(a, b Generation) int { return b.Number - a.Number })
+	return found, nil
+}
+
+// exists tells whether the warm file is there: it is the last to be moved into
+// a directory, and the first to be removed.
+func (g Generation) exists() (bool, error) {
+	_, err := os.Stat(filepath.Join(g.Dir, contract.WarmFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Generations returns all that lie on the volume at dir, newest first. Where
+// others do, a file whose memcached never answered since it was new is left
+// out: no client can have been told of it.
+func Generations(dir string) ([]Generation, error) {
+	aside, err := Aside(dir)
+	if err != nil {
+		return nil, err
+	}
+	current := Generation{Dir: dir}
+	there, err := current.exists()
+	if err != nil {
+		return nil, err
+	}
+	if there && (len(aside) == 0 || !Unanswered(dir)) {
+		return append([]Generation{current}, aside...), nil
+	}
+	if len(aside) == 0 {
+		return nil, refuse(ReasonMissing, "there is no %s on the volume", contract.WarmFile)
+	}
+	return aside, nil
+}
+
+// Unanswered tells whether the file in dir was new when its memcached started,
+// and that has never answered since.
+func Unanswered(dir string) bool {
+	m, err := ReadManifest(dir)
+	return err == nil && m.State == Starting && m.Fresh
+}
+
+// SameSettings returns an error that names the first setting, of those that
+// memcached compares before it takes up a warm file, in which two images differ.
+func (m *Image) SameSettings(other *Image) error {
+	for _, s := range []struct {
+		name      string
+		ours, its any
+	}{
+		{"maxbytes", m.MaxBytes, other.MaxBytes},
+		{"chunk_size", m.ChunkSize, other.ChunkSize},
+		{"item_size_max", m.ItemSizeMax, other.ItemSizeMax},
+		{"slab_chunk_size_max", m.SlabChunkMax, other.SlabChunkMax},
+		{"slab_page_size", m.SlabPageSize, other.SlabPageSize},
+		{"use_cas", m.UseCAS, other.UseCAS},
+		{"slab_reassign", m.SlabReassign, other.SlabReassign},
+		{"slab_config", m.SlabConfig, other.SlabConfig},
+	} {
+		if s.ours != s.its {
+			return fmt.Errorf("%s is %v there and %v here", s.name, s.ours, s.its)
+		}
+	}
+	return nil
+}

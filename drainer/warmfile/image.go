@@ -1,0 +1,128 @@
+package warmfile
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Image is what one has to know of a memcached to read its warm file: its
+// settings and a few of its variables. A .meta file holds it after a save; the
+// manifest holds it at all times.
+type Image struct {
+	// SlabConfig is -f as it was written, or the list of "-o slab_sizes".
+	SlabConfig string `json:"slabConfig"`
+	// MaxBytes is -m in bytes, and the size of the file.
+	MaxBytes     int64 `json:"maxBytes"`
+	ChunkSize    int   `json:"chunkSize"`
+	ItemSizeMax  int   `json:"itemSizeMax"`
+	SlabChunkMax int   `json:"slabChunkMax"`
+	SlabPageSize int   `json:"slabPageSize"`
+	UseCAS       bool  `json:"useCAS"`
+	SlabReassign bool  `json:"slabReassign"`
+	// Classes are the sizes of the slab classes from 1 on, where the running
+	// server told them; empty: they follow from the settings.
+	Classes []int `json:"classes,omitempty"`
+
+	// ProcessStarted is the Unix time that the item's times count from.
+	ProcessStarted int64 `json:"processStarted"`
+	// OldestLive: items last accessed at or before it are flushed; seconds
+	// after ProcessStarted, 0 never flushed. See flush.go for OldestCAS.
+	OldestLive uint32 `json:"oldestLive"`
+	OldestCAS  uint64 `json:"oldestCAS,omitempty"`
+	// Base is the address at which the file was mapped; 0 unknown.
+	Base uint64 `json:"base"`
+	// StopTime is the Unix time of the save, 0 where none is known.
+	StopTime int64 `json:"stopTime,omitempty"`
+
+	// Version of memcached, such as "1.6.18"; .meta doesn't hold it.
+	Version string `json:"version,omitempty"`
+	// Items linked in the file: counted in it after the save (ItemsExact), or
+	// the server's latest curr_items.
+	Items      int64 `json:"items"`
+	ItemsExact bool  `json:"itemsExact,omitempty"`
+}
+
+// Limits of memcached's slab allocator.
+const (
+	maxClass     = 63
+	itemHeader   = 48
+	maxPageSize  = 64 << 20
+	chunkAlign   = 8
+	smallestSlab = itemHeader
+)
+
+// check refuses settings that no memcached can have run with, so that nothing
+// behind it has to fear a division by zero or a slot that ends past its page.
+func (m *Image) check() error {
+	switch {
+	case m.SlabPageSize < 1<<10 || m.SlabPageSize > maxPageSize:
+		return fmt.Errorf("slab_page_size %d is out of range", m.SlabPageSize)
+	case m.SlabChunkMax < smallestSlab || m.SlabChunkMax > m.SlabPageSize:
+		return fmt.Errorf("slab_chunk_size_max %d is out of range", m.SlabChunkMax)
+	case m.MaxBytes < int64(m.SlabPageSize) || m.MaxBytes%int64(m.SlabPageSize) != 0:
+		return fmt.Errorf("maxbytes %d is not a whole number of pages", m.MaxBytes)
+	case m.ChunkSize < 0 || m.ChunkSize > m.SlabChunkMax:
+		return fmt.Errorf("chunk_size %d is out of range", m.ChunkSize)
+	case m.ItemSizeMax < itemHeader || int64(m.ItemSizeMax) > m.MaxBytes:
+		return fmt.Errorf("item_size_max %d is out of range", m.ItemSizeMax)
+	case m.ProcessStarted <= 0 || m.ProcessStarted > math.MaxUint32:
+		return fmt.Errorf("process_started %d is out of range", m.ProcessStarted)
+	}
+	_, err := m.classes()
+	return err
+}
+
+// classes returns the slot size of each slab class; index 0 is unused.
+//
+// Source: memcached's slabs.c, slabs_init: starting at header plus -n, each
+// size rounded up to 8, then multiplied by the factor and truncated, until the
+// largest class, which is slab_chunk_size_max.
+func (m *Image) classes() ([]int, error) {
+	if len(m.Classes) > 0 {
+		return m.toldClasses()
+	}
+	if strings.Contains(m.SlabConfig, "-") {
+		return m.listedClasses()
+	}
+	factor, err := strconv.ParseFloat(m.SlabConfig, 64)
+	if err != nil || !(factor > 1) || factor > 1<<20 {
+		return nil, fmt.Errorf("slab_config %q is not a growth factor", m.SlabConfig)
+	}
+	sizes := []int{0}
+	size := uint32(itemHeader + m.ChunkSize)
+	for len(sizes) < maxClass && float64(size) < float64(m.SlabChunkMax)/factor {
+		size = (size + chunkAlign - 1) / chunkAlign * chunkAlign
+		sizes = append(sizes, int(size))
+		size = uint32(float64(size) * factor)
+	}
+	return append(sizes, m.SlabChunkMax), nil
+}
+
+// listedClasses reads "-o slab_sizes=100-200-…".
+func (m *Image) listedClasses() ([]int, error) {
+	sizes := []int{0}
+	for s := range strings.SplitSeq(m.SlabConfig, "-") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < smallestSlab || n > m.SlabChunkMax || len(sizes) == maxClass {
+			return nil, fmt.Errorf("slab_config %q is not a list of slab sizes", m.SlabConfig)
+		}
+		sizes = append(sizes, (n+chunkAlign-1)/chunkAlign*chunkAlign)
+	}
+	return append(sizes, m.SlabChunkMax), nil
+}
+
+// toldClasses takes the sizes as the server reported them.
+func (m *Image) toldClasses() ([]int, error) {
+	if len(m.Classes) > maxClass || m.Classes[len(m.Classes)-1] != m.SlabChunkMax {
+		return nil, fmt.Errorf("%d slab classes ending in %d do not fit the settings",
+			len(m.Classes), m.Classes[len(m.Classes)-1])
+	}
+	for _, n := range m.Classes {
+		if n < smallestSlab || n > m.SlabPageSize {
+			return nil, fmt.Errorf("a slab class of %d bytes", n)
+		}
+	}
+	return append([]int{0}, m.Classes...), nil
+}

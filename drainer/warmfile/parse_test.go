@@ -1,0 +1,170 @@
+package warmfile
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+const goodMeta = `Tmain
+Kslab_config 1.25
+Kmaxbytes 67108864
+Kchunk_size 48
+Kitem_size_max 1048576
+Kslab_chunk_size_max 524288
+Kslab_page_size 1048576
+Kuse_cas true
+Kslab_reassign true
+Kcurrent_time 65
+Kprocess_started 1795202756
+Kstop_time 1795202824
+Kcurrent_cas 1000051
+Koldest_cas 7
+Klogger_gid 1
+Khashpower 18
+Koldest_live 3
+Kmmap_oldbase 0x7fdef0800000
+`
+
+func TestParseMeta(t *testing.T) {
+	m, err := ParseMeta([]byte(goodMeta))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.MaxBytes != 64<<20 || m.ProcessStarted != 1795202756 || m.StopTime != 1795202824 ||
+		m.Base != 0x7fdef0800000 || !m.UseCAS || m.OldestLive != 3 || m.OldestCAS != 7 || m.SlabConfig != "1.25" {
+		t.Errorf("ParseMeta = %+v", m)
+	}
+	without := func(key string) string {
+		i := strings.Index(goodMeta, "K"+key+" ")
+		if i < 0 {
+			return goodMeta
+		}
+		return goodMeta[:i] + goodMeta[i+strings.Index(goodMeta[i:], "\n")+1:]
+	}
+	with := func(key, value string) string {
+		return strings.Replace(without(key), "Tmain\n", "Tmain\nK"+key+" "+value+"\n", 1)
+	}
+	for name, ok := range map[string]string{
+		"1.6.25 and later":  without("oldest_cas"),
+		"a key of tomorrow": with("new_key", "x y z"),
+	} {
+		if _, err := ParseMeta([]byte(ok)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, bad := range map[string]string{
+		"empty":                "",
+		"no tag":               goodMeta[6:],
+		"another tag":          "Tother\n" + goodMeta[6:],
+		"cut inside a line":    goodMeta[:len(goodMeta)-5],
+		"a line missing":       without("oldest_live"),
+		"a line twice":         goodMeta + "Khashpower 18\n",
+		"a line without K":     goodMeta + "hashpower 18\n",
+		"an empty line":        goodMeta + "\n",
+		"a key without value":  goodMeta + "Knothing\n",
+		"page size 0":          with("slab_page_size", "0"),
+		"huge page size":       with("slab_page_size", "1073741824"),
+		"largest chunk 0":      with("slab_chunk_size_max", "0"),
+		"chunk over page":      with("slab_chunk_size_max", "2097152"),
+		"no whole pages":       with("maxbytes", "67108865"),
+		"maxbytes overflows":   with("maxbytes", "99999999999999999999"),
+		"negative":             with("chunk_size", "-1"),
+		"factor 1":             with("slab_config", "1"),
+		"factor NaN":           with("slab_config", "nan"),
+		"factor infinite":      with("slab_config", "inf"),
+		"factor word":          with("slab_config", "x"),
+		"slab list with junk":  with("slab_config", "100-x"),
+		"use_cas maybe":        with("use_cas", "maybe"),
+		"process_started 0":    with("process_started", "0"),
+		"base 0":               with("mmap_oldbase", "0x0"),
+		"base word":            with("mmap_oldbase", "0xzz"),
+		"oldest_live too much": with("oldest_live", "4294967296"),
+	} {
+		if m, err := ParseMeta([]byte(bad)); err == nil {
+			t.Errorf("%s: accepted as %+v", name, m)
+		}
+	}
+}
+
+// TestClasses: sizes as memcached 1.6.18 prints them with -vv.
+func TestClasses(t *testing.T) {
+	tests := map[string]struct {
+		image Image
+		want  string
+		n     int
+	}{
+		"default":         {Image{SlabConfig: "1.25", ChunkSize: 48, SlabChunkMax: 512 << 10}, "96 120 152 192 240 304 384 480 600 752", 39},
+		"listed":          {Image{SlabConfig: "100-200-1000", ChunkSize: 48, SlabChunkMax: 512 << 10}, "104 200 1000 524288", 4},
+		"told":            {Image{SlabConfig: "?", SlabChunkMax: 1000, SlabPageSize: 2000, Classes: []int{100, 1000}}, "100 1000", 2},
+		"a slow growth":   {Image{SlabConfig: "1.0001", ChunkSize: 48, SlabChunkMax: 512 << 10}, "96 96 96", maxClass},
+		"nothing smaller": {Image{SlabConfig: "2", ChunkSize: 1000, SlabChunkMax: 1100}, "1100", 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			sizes, err := test.image.classes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var words []string
+			for _, n := range sizes[1:] {
+				words = append(words, itoa(n))
+			}
+			if got := strings.Join(words, " "); !strings.HasPrefix(got, test.want) || len(words) != test.n {
+				t.Errorf("%d classes %s, want %d: %s", len(words), got, test.n, test.want)
+			}
+		})
+	}
+}
+
+func TestParseManifest(t *testing.T) {
+	meta, err := ParseMeta([]byte(goodMeta))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Manifest{State: Saved, Arguments: []string{"memcached", "-m", "64"}, BootID: "b", Updated: time.Unix(1, 0).UTC(), Image: meta}
+	b, err := m.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ParseManifest(b)
+	if err != nil || got.Image.ProcessStarted != meta.ProcessStarted || got.Latest() != got.Image {
+		t.Errorf("ParseManifest = %+v, %v", got, err)
+	}
+	for name, bad := range map[string]string{
+		"empty":            "",
+		"another format":   `{"format":2,"state":"Starting"}`,
+		"another state":    `{"format":1,"state":"Dancing"}`,
+		"no image":         `{"format":1,"state":"Saved"}`,
+		"impossible image": `{"format":1,"state":"Saved","image":{"slabPageSize":1}}`,
+		"cut short":        string(b[:len(b)/2]),
+	} {
+		if m, err := ParseManifest([]byte(bad)); err == nil {
+			t.Errorf("%s: accepted as %+v", name, m)
+		}
+	}
+}
+
+func TestFlushesByCAS(t *testing.T) {
+	for version, want := range map[string]bool{"1.5.18": true, "1.6.9": true, "1.6.24": true, "1.6.24_beta1": true,
+		"1.6.25": false, "1.6.45": false, "1.7.0": false, "2.0.0": false, "": true, "1.6": true, "x.y.z": true} {
+		if got := flushesByCAS(version); got != want {
+			t.Errorf("flushesByCAS(%q) = %t", version, got)
+		}
+	}
+}
+
+func TestSlabConfig(t *testing.T) {
+	for line, want := range map[string]string{
+		"memcached -m 64": "1.25", "memcached -f 1.250": "1.250", "memcached -f2": "2",
+		"memcached --slab-growth-factor=1.1": "1.1", "memcached --slab-growth-factor 1.3": "1.3",
+		"memcached -o modern,slab_sizes=100-200,x -f 2": "100-200",
+	} {
+		if got := SlabConfig(strings.Fields(line)); got != want {
+			t.Errorf("SlabConfig(%q) = %q, want %q", line, got, want)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+// Package warmfile reads the items straight out of the file that memcached
+// maps with -e: no second memcached, no copy, nothing written. It works on a
+// file that memcached saved, and on one that it left behind in a crash.
+//
+// Each item is checked against everything that is known of the layout. What
+// fails a check ends the reading with an error that names the place; nothing
+// is ever guessed, and an empty result is believed only where the volume says
+// that it may be empty.
+package warmfile
+
+import (
+	"context"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/item"
+)
+
+// Options of Open; the zero value is right outside of tests.
+type Options struct {
+	// Now is the clock that items expire by.
+	Now func() time.Time
+	// BootID of the running kernel.
+	BootID string
+}
+
+func (o Options) withDefaults() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.BootID == "" {
+		o.BootID = BootID()
+	}
+	return o
+}
+
+// Reader reads one warm file.
+type Reader struct {
+	file    io.ReaderAt
+	size    int64
+	used    int64
+	image   Image
+	clean   bool
+	sizes   []int
+	now     func() time.Time
+	done    atomic.Int64
+	largest uint8
+}
+
+// BootID returns what tells this boot of the kernel from every other, "" where
+// the system doesn't say.
+func BootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// Open weighs what lies in dir and opens the warm file, read-only. An error
+// that is ErrUnrecoverable says why it can't be read.
+func Open(dir string, o Options) (*Reader, error) {
+	o = o.withDefaults()
+	file, err := os.Open(filepath.Join(dir, contract.WarmFile))
+	if os.IsNotExist(err) {
+		return nil, refuse(ReasonMissing, "there is no %s on the volume", contract.WarmFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := open(file, dir, o)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func open(file *os.File, dir string, o Options) (*Reader, error) {
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, refuse(ReasonMissing, "%s is not a file", contract.WarmFile)
+	case info.Size() == 0:
+		return nil, refuse(ReasonTruncated, "the warm file is empty: 0 bytes")
+	}
+	e, err := weigh(dir, info.Size(), o.BootID)
+	if err != nil {
+		return nil, err
+	}
+	sizes, err := e.image.classes()
+	if err != nil {
+		return nil, refuse(ReasonCorrupt, "%v", err)
+	}
+	return &Reader{file: file, size: info.Size(), used: allocated(info), image: e.image, clean: e.clean,
+		sizes: sizes, largest: uint8(len(sizes) - 1), now: o.Now}, nil
+}
+
+// allocated is the size of a file without its holes.
+func allocated(info os.FileInfo) int64 {
+	const blockBytes = 512 // whatever the file system's own are
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return min(info.Size(), st.Blocks*blockBytes)
+	}
+	return info.Size()
+}
+
+// Close closes the file.
+func (r *Reader) Close() error {
+	if c, ok := r.file.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// Clean tells whether memcached had saved.
+func (r *Reader) Clean() bool { return r.clean }
+
+// Version of the memcached that wrote the file, "" where it isn't known.
+func (r *Reader) Version() string { return r.image.Version }
+
+// Expected is the number of items that the file should hold, 0 unknown; exact
+// only where they were counted after a save.
+func (r *Reader) Expected() int64 { return r.image.Items }
+
+// Flushed tells whether clients flushed everything while the file was in use.
+// What older generations hold was stored before that.
+func (r *Reader) Flushed() bool { return r.image.Flushed(r.now()) }
+
+// Size of the file, in bytes.
+func (r *Reader) Size() int64 { return r.size }
+
+// Used is the file's size without its holes: unused pages are holes, unless it
+// was copied by something that fills them.
+func (r *Reader) Used() int64 { return r.used }
+
+// Done is how much of the file has been read, in bytes.
+func (r *Reader) Done() int64 { return r.done.Load() }
+
+// Items yields every item that the file's memcached held, in the file's order:
+// live, expired and invalidated ones. An item is valid until the next one is
+// asked for. An error is the last thing yielded: the items before it were
+// sound, but they were not all.
+func (r *Reader) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
+	return func(yield func(*item.Item, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		f := newFetcher(r.file, r.size, r.image.SlabPageSize)
+		go f.run(ctx)
+		s := scan{Reader: r, yield: yield}
+		for p := range f.pages {
+			if p.err != nil {
+				yield(nil, p.err)
+				return
+			}
+			if !s.page(p.offset, p.data) {
+				return
+			}
+			f.free <- p.data
+			r.done.Store(p.offset + int64(r.image.SlabPageSize))
+		}
+		if err := ctx.Err(); err != nil {
+			yield(nil, err)
+			return
+		}
+		if s.finish() {
+			r.done.Store(r.size)
+		}
+	}
+}
+
+// Count reads the whole file and returns the number of its items.
+func (r *Reader) Count(ctx context.Context) (int64, error) {
+	n := int64(0)
+	for _, err := range r.Items(ctx) {
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}

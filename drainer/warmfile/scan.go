@@ -1,0 +1,201 @@
+package warmfile
+
+import (
+	"fmt"
+
+	"example.com/memcached-operator/drainer/item"
+)
+
+// scan is one pass over the file.
+type scan struct {
+	*Reader
+	yield func(*item.Item, error) bool
+	item  item.Item
+	flush flushRule
+	now   int64
+
+	linked    int64
+	usedPages int64
+	slots     int64
+	// value holds an item that was put together from chunks.
+	value []byte
+	// moving: see moving.go.
+	moving movingChunks
+}
+
+// fail yields the error; the scan is over.
+func (s *scan) fail(reason Reason, offset int64, format string, args ...any) bool {
+	s.yield(nil, &Error{Reason: reason, Offset: offset, Expected: fmt.Sprintf(format, args...)})
+	return false
+}
+
+// page yields the items of one used page. It returns false when the scan is
+// over: on an error, or when the consumer has had enough.
+func (s *scan) page(offset int64, b []byte) bool {
+	if now := s.Reader.now().Unix(); now != s.now {
+		s.now = now
+		s.flush = newFlushRule(&s.image, s.clean, now)
+	}
+	class, ok := s.classOf(b)
+	if !ok {
+		return s.fail(ReasonCorrupt, offset, "a page of one slab class, found class %d in the first slot and others behind it", b[offClass]&classMask)
+	}
+	size := s.sizes[class]
+	s.usedPages++
+	s.slots += int64(len(b) / size)
+	for at := 0; at+size <= len(b); at += size {
+		slot := b[at : at+size : at+size]
+		flags := u16(slot, offFlags)
+		if flags&flagLinked == 0 {
+			if !idle(slot, flags, class, s.largest) {
+				return s.fail(ReasonCorrupt, offset+int64(at), "a free slot of class %d, found flags %#x and class byte %#x", class, flags, slot[offClass])
+			}
+			if flags == flagChunk && !s.clean && !s.noteChunk(offset+int64(at), slot) {
+				return false
+			}
+			continue
+		}
+		if !s.linkedSlot(offset+int64(at), slot, flags, class) {
+			return false
+		}
+	}
+	return true
+}
+
+// linkedSlot yields the item in slot, if it is one.
+func (s *scan) linkedSlot(offset int64, slot []byte, flags uint16, class uint8) bool {
+	busy := s.busy(slot)
+	if busy && s.unfinishedCopy(offset, slot) {
+		return true
+	}
+	h, problem := s.header(slot, flags, class)
+	if problem != nil {
+		problem.Offset = offset
+		s.yield(nil, problem)
+		return false
+	}
+	s.linked++
+	s.fill(slot, flags, h)
+	if flags&flagChunked == 0 {
+		s.item.Value = slot[h.value : h.value+h.bytes-2]
+		return s.yield(&s.item, nil)
+	}
+	if busy {
+		// Its chunks may be on the move: they are known at the end.
+		s.linked--
+		return s.moving.wait(s, offset)
+	}
+	return s.chunked(offset, slot, h)
+}
+
+// busy tells whether somebody held the linked item in slot when memcached died.
+func (s *scan) busy(slot []byte) bool {
+	return !s.clean && u16(slot, offFlags)&flagLinked != 0 && u16(slot, offRefcount) != 1
+}
+
+// header is where an item's parts lie in its slot.
+type header struct {
+	key, value, bytes int
+}
+
+// header checks a linked item against everything that its slot tells.
+func (s *scan) header(slot []byte, flags uint16, class uint8) (header, *Error) {
+	if flags&^linkedFlags != 0 {
+		what := "flags of a linked item, found %#x"
+		if flags&flagExternal != 0 {
+			what = "a value in the file, found one in extstore (flags %#x)"
+		}
+		return header{}, refuse(ReasonUnknownLayout, what, flags)
+	}
+	if (flags&flagCAS != 0) != s.image.UseCAS {
+		return header{}, refuse(ReasonUnknownLayout, "use_cas=%t, found flags %#x", s.image.UseCAS, flags)
+	}
+	h := header{key: itemHeader, bytes: int(int32(u32(slot, offBytes)))}
+	if flags&flagCAS != 0 {
+		h.key += 8
+	}
+	h.value = h.key + int(slot[offKeyLen]) + 1
+	if flags&flagClient != 0 {
+		h.value += 4
+	}
+	switch {
+	case slot[offKeyLen] == 0 || slot[offKeyLen] > 250:
+		return h, refuse(ReasonCorrupt, "a key of 1 to 250 bytes, found %d", slot[offKeyLen])
+	case h.bytes < 2 || h.bytes > s.image.ItemSizeMax:
+		return h, refuse(ReasonCorrupt, "a value of 2 to %d bytes, found %d", s.image.ItemSizeMax, h.bytes)
+	case flags&flagChunked != 0:
+		return h, s.chunkedHeader(slot, h, class)
+	case slot[offClass]&classMask != class:
+		return h, refuse(ReasonCorrupt, "an item of slab class %d, found %d", class, slot[offClass]&classMask)
+	case h.value+h.bytes > len(slot):
+		return h, refuse(ReasonCorrupt, "an item of at most %d bytes, found %d", len(slot), h.value+h.bytes)
+	case slot[h.value+h.bytes-2] != '\r' || slot[h.value+h.bytes-1] != '\n':
+		return h, refuse(ReasonUnknownLayout, "a value that ends in \\r\\n, found %q", slot[h.value+h.bytes-2:h.value+h.bytes])
+	}
+	return h, nil
+}
+
+// fill sets everything but the value.
+func (s *scan) fill(slot []byte, flags uint16, h header) {
+	nkey := int(slot[offKeyLen])
+	accessed := u32(slot, offTime)
+	s.item = item.Item{
+		Key:        slot[h.key : h.key+nkey],
+		LastAccess: s.image.ProcessStarted + int64(accessed),
+		BinaryKey:  flags&flagKeyBinary != 0,
+	}
+	if flags&flagClient != 0 {
+		s.item.Flags = u32(slot, h.value-4)
+	}
+	if flags&flagCAS != 0 {
+		s.item.CAS = u64(slot, itemHeader)
+	}
+	if expire := u32(slot, offExpire); expire != 0 {
+		s.item.ExpireAt = s.image.ProcessStarted + int64(expire)
+	}
+	s.judge(accessed, flags, h)
+}
+
+// judge sets the item's state.
+func (s *scan) judge(accessed uint32, flags uint16, h header) {
+	flushed := s.flush.applies(accessed, s.item.CAS)
+	switch {
+	case s.item.ExpireAt != 0 && s.item.ExpireAt <= s.now:
+		s.item.State = item.Expired
+	case flags&flagStale != 0:
+		s.item.State = item.Invalidated
+	case flags&flagToken != 0 && h.bytes == 2:
+		// A placeholder: a meta get with N made it, and its winner has not
+		// stored a value yet. A plain get would take it for an empty value.
+		s.item.State = item.Invalidated
+	case flushed && !s.flush.pending:
+		s.item.State = item.Invalidated
+	case flushed && (s.item.ExpireAt == 0 || s.item.ExpireAt > s.flush.at):
+		s.item.ExpireAt = s.flush.at
+	}
+}
+
+// finish checks what only the whole file can tell.
+func (s *scan) finish() bool {
+	if !s.moving.finish(s) {
+		return false
+	}
+	items := s.image.Items
+	switch {
+	case s.usedPages == 0:
+		// memcached gives every slab class a page before its first item.
+		return s.fail(ReasonWiped, 0, "at least one slab page, found none: the file was never used, or was wiped")
+	case s.image.ItemsExact && s.linked != items:
+		return s.failCount("%d items, as were counted after the save, found %d", items, s.linked)
+	case !s.image.ItemsExact && s.slots < items/10*9:
+		// Deletes and expiry free slots, but the slots stay; only a handful of
+		// pages could have changed hands since the server was last asked.
+		return s.failCount("room for the %d items that the server last counted, found %d slots", items, s.slots)
+	}
+	return true
+}
+
+func (s *scan) failCount(format string, args ...any) bool {
+	s.yield(nil, refuse(ReasonCountMismatch, format, args...))
+	return false
+}

@@ -1,0 +1,158 @@
+// Command chart compares the Helm chart with what kustomize makes of config/:
+//
+//	chart [--set=VALUE=TRUE…] CHART KUSTOMIZED
+//
+// CHART is the chart's folder, KUSTOMIZED a file with the objects that the
+// release memcached-operator must consist of. It fails on the first difference
+// between the two sets, and prints all of them.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartutil "helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"helm.sh/helm/v4/pkg/strvals"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	release   = "memcached-operator"
+	namespace = "memcached-operator-system"
+)
+
+func main() {
+	values := map[string]any{}
+	flag.Func("set", "a value of the chart, NAME=VALUE; may be given again", func(s string) error { return strvals.ParseInto(s, values) })
+	flag.Parse()
+	if err := run(values, flag.Arg(0), flag.Arg(1)); err != nil {
+		fmt.Fprintln(os.Stderr, "chart:", err)
+		os.Exit(1)
+	}
+}
+
+func run(values map[string]any, chart, kustomized string) error {
+	got, err := render(chart, values)
+	if err != nil {
+		return fmt.Errorf("render %s: %w", chart, err)
+	}
+	text, err := os.ReadFile(kustomized)
+	if err != nil {
+		return err
+	}
+	want, err := objects(text)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", kustomized, err)
+	}
+	// Helm makes it: --create-namespace.
+	delete(want, "v1 Namespace /"+namespace)
+	if diff := compare(want, got); len(diff) > 0 {
+		return fmt.Errorf("%s differs from config/ (-kustomize +chart):\n%s", chart, strings.Join(diff, "\n"))
+	}
+	fmt.Printf("%s is what config/ is: %d objects\n", filepath.Base(chart), len(got))
+	return nil
+}
+
+// render returns the objects that a release of the chart consists of.
+func render(dir string, values map[string]any) (map[string]map[string]any, error) {
+	chart, err := loader.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	all, err := chartutil.ToRenderValues(chart, values,
+		common.ReleaseOptions{Name: release, Namespace: namespace, IsInstall: true}, common.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(chart, all)
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	for name, content := range files {
+		if filepath.Ext(name) == ".yaml" {
+			fmt.Fprintf(&text, "---\n%s\n", content)
+		}
+	}
+	found, err := objects(text.Bytes())
+	for _, o := range found {
+		// What tells Helm how to treat an object is no part of it.
+		if annotations, ok := o["metadata"].(map[string]any)["annotations"].(map[string]any); ok {
+			delete(annotations, "helm.sh/resource-policy")
+		}
+	}
+	return found, err
+}
+
+// objects of a YAML stream, by group, kind, namespace and name.
+func objects(text []byte) (map[string]map[string]any, error) {
+	out := map[string]map[string]any{}
+	for document := range strings.SplitSeq("\n"+string(text), "\n---") {
+		var o map[string]any
+		if err := yaml.Unmarshal([]byte(document), &o); err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("%w in\n%s", err, document)
+		}
+		if len(o) == 0 {
+			continue
+		}
+		meta, _ := o["metadata"].(map[string]any)
+		space, _ := meta["namespace"].(string)
+		key := fmt.Sprintf("%v %v %s/%v", o["apiVersion"], o["kind"], space, meta["name"])
+		if out[key] != nil {
+			return nil, fmt.Errorf("%s is there twice", key)
+		}
+		out[key] = o
+	}
+	return out, nil
+}
+
+func compare(want, got map[string]map[string]any) []string {
+	var diff []string
+	for key := range want {
+		if got[key] == nil {
+			diff = append(diff, "- "+key)
+		} else {
+			differences(key, want[key], got[key], &diff)
+		}
+	}
+	for key := range got {
+		if want[key] == nil {
+			diff = append(diff, "+ "+key)
+		}
+	}
+	slices.Sort(diff)
+	return diff
+}
+
+// differences adds where two values differ, by path.
+func differences(path string, want, got any, diff *[]string) {
+	w, isMap := want.(map[string]any)
+	g, areMaps := got.(map[string]any)
+	if !isMap || !areMaps {
+		if !reflect.DeepEqual(want, got) {
+			*diff = append(*diff, fmt.Sprintf("%s: -%v +%v", path, want, got))
+		}
+		return
+	}
+	keys := map[string]bool{}
+	for k := range w {
+		keys[k] = true
+	}
+	for k := range g {
+		keys[k] = true
+	}
+	for k := range keys {
+		differences(path+"."+k, w[k], g[k], diff)
+	}
+}

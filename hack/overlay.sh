@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Writes a kustomize overlay of config/default into a folder of this project:
+#   hack/overlay.sh FOLDER OPERATOR_IMAGE [MEMCACHED_IMAGE]
+# The folder is relative to the project, two levels deep (bin/deploy).
+set -euo pipefail
+
+folder=$1 image=$2 memcached=${3:-}
+cd "$(dirname "$0")/.."
+mkdir -p "$folder/image"
+
+# NAME[:TAG|@DIGEST], where NAME may hold a registry's port.
+rest=${image##*/}
+case $rest in
+  *@*) name=${image%@*} version="digest: ${image##*@}" ;;
+  *:*) name=${image%:*} version="newTag: \"${image##*:}\"" ;;
+  *) name=$image version='newTag: latest' ;;
+esac
+
+cat >"$folder/image/kustomization.yaml" <<EOF
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+images:
+  - name: controller
+    newName: $name
+    $version
+EOF
+
+{
+  echo 'resources: [../../config/default]'
+  echo 'components: [image, ../../config/components/operator-image]'
+  if [ -n "$memcached" ]; then
+    cat <<EOF
+patches:
+  - target: {kind: Deployment, name: memcached-operator-controller-manager}
+    patch: |
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: memcached-operator-controller-manager}
+      spec:
+        template:
+          spec:
+            containers:
+              - name: manager
+                env:
+                  - {name: MEMCACHED_IMAGE, value: "$memcached"}
+EOF
+  fi
+} >"$folder/kustomization.yaml"

@@ -1,0 +1,204 @@
+// Command reference writes docs/reference.md from the CRD, which is generated
+// from the API types: reference CRD >FILE.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// schema is what is read of a field in an OpenAPI v3 schema.
+type schema struct {
+	Type        string             `json:"type"`
+	Description string             `json:"description"`
+	Default     json.RawMessage    `json:"default"`
+	Enum        []json.RawMessage  `json:"enum"`
+	Minimum     *float64           `json:"minimum"`
+	Maximum     *float64           `json:"maximum"`
+	MaxItems    *int               `json:"maxItems"`
+	MaxLength   *int               `json:"maxLength"`
+	Required    []string           `json:"required"`
+	Properties  map[string]*schema `json:"properties"`
+	Items       *schema            `json:"items"`
+	IntOrString bool               `json:"x-kubernetes-int-or-string"`
+	Rules       []struct {
+		Message string `json:"message"`
+	} `json:"x-kubernetes-validations"`
+}
+
+type definition struct {
+	Spec struct {
+		Group string `json:"group"`
+		Names struct {
+			Kind       string   `json:"kind"`
+			ShortNames []string `json:"shortNames"`
+		} `json:"names"`
+		Versions []struct {
+			Name   string `json:"name"`
+			Schema struct {
+				Root schema `json:"openAPIV3Schema"`
+			} `json:"schema"`
+		} `json:"versions"`
+	} `json:"spec"`
+}
+
+// kubernetes are the fields whose type is Kubernetes' own: they are as in a pod,
+// or in the kind that is named, and not taken apart here.
+var kubernetes = map[string]string{
+	"affinity": "Affinity, as in a pod", "tolerations": "list of Toleration, as in a pod",
+	"topologySpreadConstraints": "list of TopologySpreadConstraint, as in a pod",
+	"imagePullSecrets":          "list of LocalObjectReference, as in a pod",
+	"resources":                 "ResourceRequirements, as in a container",
+	"securityContext":           "PodSecurityContext, as in a pod",
+	"clients":                   "list of NetworkPolicyPeer, as in a NetworkPolicy",
+	"monitoring":                "list of NetworkPolicyPeer, as in a NetworkPolicy",
+	"conditions":                "list of Condition",
+}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "reference:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("give the CRD's file, not %d arguments", len(args))
+	}
+	text, err := os.ReadFile(args[0])
+	if err != nil {
+		return err
+	}
+	var d definition
+	if err := yaml.Unmarshal(text, &d); err != nil {
+		return fmt.Errorf("read %s: %w", args[0], err)
+	}
+	fmt.Print(page(&d))
+	return nil
+}
+
+func page(d *definition) string {
+	var b strings.Builder
+	b.WriteString("<!-- Generated from the API types by `make manifests`: edit api/v1alpha1 instead. -->\n")
+	fmt.Fprintf(&b, "# Reference\n\n`kubectl explain %s.spec` says the same.\n", d.Spec.Names.ShortNames[0])
+	for _, v := range d.Spec.Versions {
+		root := v.Schema.Root
+		fmt.Fprintf(&b, "\n## %s, %s/%s\n\n%s\n", d.Spec.Names.Kind, d.Spec.Group, v.Name, flow(root.Description))
+		rules(&b, &root)
+		for _, name := range []string{"spec", "status"} {
+			section(&b, name, root.Properties[name])
+		}
+	}
+	return b.String()
+}
+
+// section writes the fields of an object, and then those of the objects in it.
+func section(b *strings.Builder, path string, s *schema) {
+	fmt.Fprintf(b, "\n### %s\n\n%s\n", path, flow(s.Description))
+	rules(b, s)
+	fmt.Fprint(b, "\n| field | type | meaning |\n|---|---|---|\n")
+	names := make([]string, 0, len(s.Properties))
+	for name := range s.Properties {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		f := s.Properties[name]
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", name, cell(kind(name, f, slices.Contains(s.Required, name))), cell(flow(f.Description)+messages(name, f)))
+	}
+	for _, name := range names {
+		f := s.Properties[name]
+		if kubernetes[name] != "" {
+			continue
+		}
+		switch {
+		case len(f.Properties) > 0:
+			section(b, path+"."+name, f)
+		case f.Items != nil && len(f.Items.Properties) > 0:
+			section(b, path+"."+name+"[]", f.Items)
+		}
+	}
+}
+
+func rules(b *strings.Builder, s *schema) {
+	seen := map[string]bool{}
+	for _, r := range s.Rules {
+		if !seen[r.Message] {
+			fmt.Fprintf(b, "\n- %s\n", r.Message)
+		}
+		seen[r.Message] = true
+	}
+}
+
+// messages are a field's own rules, where it has no section for them.
+func messages(name string, f *schema) string {
+	out, seen := "", map[string]bool{}
+	if len(f.Properties) > 0 && kubernetes[name] == "" {
+		return out
+	}
+	for _, r := range f.Rules {
+		if !seen[r.Message] {
+			out += " Rule: " + r.Message + "."
+		}
+		seen[r.Message] = true
+	}
+	return out
+}
+
+// kind is a field's type, default and bounds.
+func kind(name string, f *schema, required bool) string {
+	parts := []string{typeName(name, f)}
+	if required {
+		parts = append(parts, "required")
+	}
+	if len(f.Default) > 0 && string(f.Default) != "{}" {
+		parts = append(parts, "default `"+strings.Trim(string(f.Default), `"`)+"`")
+	}
+	if len(f.Enum) > 0 {
+		var values []string
+		for _, e := range f.Enum {
+			values = append(values, "`"+strings.Trim(string(e), `"`)+"`")
+		}
+		parts = append(parts, strings.Join(values, ", "))
+	}
+	switch {
+	case f.Minimum != nil && f.Maximum != nil:
+		parts = append(parts, fmt.Sprintf("%.0f to %.0f", *f.Minimum, *f.Maximum))
+	case f.Minimum != nil:
+		parts = append(parts, fmt.Sprintf("%.0f at least", *f.Minimum))
+	}
+	if f.MaxItems != nil {
+		parts = append(parts, fmt.Sprintf("%d items at most", *f.MaxItems))
+	}
+	if f.MaxLength != nil {
+		parts = append(parts, fmt.Sprintf("%d characters at most", *f.MaxLength))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func typeName(name string, f *schema) string {
+	switch {
+	case kubernetes[name] != "":
+		return kubernetes[name]
+	case f.IntOrString && name == "maxUnavailable":
+		return "integer or share"
+	case f.IntOrString:
+		return "quantity"
+	case f.Items != nil:
+		return "list of " + typeName("", f.Items)
+	case f.Type == "object" && len(f.Properties) == 0:
+		return "map of strings"
+	}
+	return f.Type
+}
+
+// flow joins the lines of a comment.
+func flow(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }

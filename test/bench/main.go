@@ -1,0 +1,169 @@
+// Command bench measures the drainer against what bounds it: its own memcached
+// processes on the loopback interface, the fastest way to fill them, and the
+// tools that people use instead. It prints one table, in Markdown; what it is
+// doing goes to standard error.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options say what is measured, and how often.
+type options struct {
+	drainer string
+	dir     string
+	run     *regexp.Regexp
+	rounds  int
+	short   bool
+	profile string
+}
+
+func main() {
+	switch { // children of this program
+	case len(os.Args) == 4 && os.Args[1] == "read":
+		readChild(os.Args[2], os.Args[3])
+		return
+	case len(os.Args) > 4 && os.Args[1] == "profile":
+		os.Exit(profileChild(os.Args[2], os.Args[3:]))
+	}
+	var o options
+	flag.StringVar(&o.drainer, "drainer", "bin/drainer", "The drainer's program.")
+	flag.StringVar(&o.dir, "dir", os.TempDir(), "Where the warm files lie: a real disk, for the reads from a dropped cache.")
+	run := flag.String("run", "", "Measure only the rows whose name matches this regular expression; see -list.")
+	list := flag.Bool("list", false, "Print the rows' names and end.")
+	flag.IntVar(&o.rounds, "rounds", 3, "Rounds of each row; the table shows medians.")
+	flag.BoolVar(&o.short, "short", false, "A quick look: one round, a tenth of the items.")
+	flag.StringVar(&o.profile, "profile", "", "Write CPU profiles of the migrations and reads into this directory.")
+	timeout := flag.Duration("timeout", 25*time.Minute, "Bound of the whole.")
+	flag.Parse()
+	o.run = regexp.MustCompile(*run)
+	if o.short {
+		o.rounds = 1
+	}
+	if *list {
+		for _, g := range groups(&o) {
+			fmt.Println(g.name)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithTimeout(ctx, *timeout)
+	err := measure(ctx, &o)
+	cancel()
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// group is a set of rows that are measured together, on the same items.
+type group struct {
+	name string
+	rows func(ctx context.Context, b *bench) ([]*row, error)
+}
+
+// groups are all that there is to measure, in the table's order.
+func groups(o *options) []group {
+	million := 1_000_000
+	if o.short {
+		million /= 10
+	}
+	var all []group
+	for _, p := range []population{
+		{name: "10 B", size: fixed(10), items: million},
+		{name: "100 B", size: fixed(100), items: million},
+		{name: "1 kB", size: fixed(1000), items: million},
+		{name: "10 kB", size: fixed(10_000), items: million / 10},
+		{name: "mix", size: mixed, items: million, metadata: true},
+	} {
+		all = append(all, group{"migrate " + p.name, p.migrate})
+	}
+	for _, n := range []int{1, 3, 10} {
+		p := population{name: "100 B", size: fixed(100), items: n * million}
+		all = append(all, group{fmt.Sprintf("scale %d M", n), p.scale})
+	}
+	for _, p := range []population{
+		{name: "10 B", size: fixed(10), items: 4 * million},
+		{name: "100 B", size: fixed(100), items: 4 * million},
+		{name: "1 kB", size: fixed(1000), items: 2 * million},
+	} {
+		all = append(all, group{"read " + p.name, p.read})
+	}
+	p := population{name: "100 B", size: fixed(100), items: million}
+	return append(all, group{"replay", p.replay})
+}
+
+// bench is one run.
+type bench struct {
+	*options
+	// scratch is a directory of this run's own.
+	scratch string
+}
+
+func measure(ctx context.Context, o *options) error {
+	if _, err := os.Stat(o.drainer); err != nil {
+		return fmt.Errorf("the drainer's program is needed (make build): %w", err)
+	}
+	scratch, err := os.MkdirTemp(o.dir, "drainer-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	b := &bench{options: o, scratch: scratch}
+	var rows []*row
+	for _, g := range groups(o) {
+		if !o.run.MatchString(g.name) {
+			continue
+		}
+		start := time.Now()
+		b.progressf("%s …", g.name)
+		more, err := g.rows(ctx, b)
+		rows = append(rows, more...)
+		if err != nil {
+			printTable(os.Stdout, rows)
+			return fmt.Errorf("%s: %w", g.name, err)
+		}
+		b.progressf("%s: %.0f s", g.name, time.Since(start).Seconds())
+	}
+	if len(rows) == 0 {
+		return errors.New("no row matches -run; see -list")
+	}
+	fmt.Printf("%s; load %s\n\n", time.Now().UTC().Format(time.RFC3339), load())
+	printTable(os.Stdout, rows)
+	return nil
+}
+
+// load is the machine's load average: the figures mean little beside others.
+func load() string {
+	data, _ := os.ReadFile("/proc/loadavg")
+	return strings.Join(strings.Fields(string(data) + " ? ? ?")[:3], " ")
+}
+
+func (b *bench) progressf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
+}
+
+// volume makes an empty directory for a warm file.
+func (b *bench) volume(name string) (string, error) {
+	dir := filepath.Join(b.scratch, strings.ReplaceAll(name, " ", "-"))
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+func printJSON(v any) {
+	if err := json.NewEncoder(os.Stdout).Encode(v); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

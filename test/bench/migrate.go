@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// migrate measures a drain of the population, to one survivor and to three,
+// beside the fill that bounds it and the tools that people use.
+func (p population) migrate(ctx context.Context, b *bench) ([]*row, error) {
+	dir, err := b.volume(p.name)
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	source, err := p.filled(ctx, "-e", filepath.Join(dir, contract.WarmFile))
+	if err != nil {
+		return nil, err
+	}
+	if err := source.end(syscall.SIGUSR1); err != nil {
+		return nil, err
+	}
+	tool, copied, err := p.tools(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	var rows []*row
+	for _, survivors := range []int{1, 3} {
+		more, err := p.compare(ctx, b, dir, survivors, tool)
+		rows = append(rows, more...)
+		if survivors == 1 {
+			tool.limit, copied.limit, copied.tool = more[0], more[0], tool
+			rows = append(rows, tool, copied)
+		}
+		if err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+// scale is migrate without the tools, to one survivor.
+func (p population) scale(ctx context.Context, b *bench) ([]*row, error) {
+	dir, err := b.volume(p.String())
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	source, err := p.filled(ctx, "-e", filepath.Join(dir, contract.WarmFile))
+	if err != nil {
+		return nil, err
+	}
+	if err := source.end(syscall.SIGUSR1); err != nil {
+		return nil, err
+	}
+	return p.compare(ctx, b, dir, 1, nil)
+}
+
+// compare fills, and drains dir into, as many servers that start empty, in
+// turn.
+func (p population) compare(ctx context.Context, b *bench, dir string, survivors int, tool *row) ([]*row, error) {
+	what := fmt.Sprintf("%s to %d", p, survivors)
+	limit := &row{what: what, how: "raw fill: the limit", items: p.items, bytes: p.bytes(), tool: tool}
+	ours := &row{what: what, how: "**drainer migrate**", items: p.items, bytes: p.bytes(), limit: limit, tool: tool}
+	rows := []*row{limit, ours}
+	for range b.rounds {
+		if err := p.fillRound(ctx, limit, survivors); err != nil {
+			return rows, err
+		}
+		if err := p.drainRound(ctx, b, ours, dir, survivors); err != nil {
+			return rows, err
+		}
+	}
+	b.progressf("%s: %.2f of the limit", what, ours.rate()/limit.rate())
+	return rows, nil
+}
+
+func (p population) fillRound(ctx context.Context, r *row, servers int) error {
+	f, err := newFleet(ctx, servers, p.memory())
+	if err != nil {
+		return err
+	}
+	defer f.kill()
+	owner, err := f.owner()
+	if err != nil {
+		return err
+	}
+	seconds, err := fill(ctx, f, p.commands(owner, servers, connections))
+	debug.FreeOSMemory() // the commands: as much as the items
+	if err != nil {
+		return err
+	}
+	items, err := f.items(ctx)
+	r.add(usage{seconds: seconds}, p.items-items)
+	return err
+}
+
+func (p population) drainRound(ctx context.Context, b *bench, r *row, dir string, survivors int) error {
+	f, err := newFleet(ctx, survivors, p.memory())
+	if err != nil {
+		return err
+	}
+	defer f.kill()
+	receipt := filepath.Join(b.scratch, "receipt.json")
+	args := []string{"migrate", "--dir=" + dir, "--client=" + client, "--source-id=bench", "--receipt=" + receipt}
+	for _, s := range f {
+		args = append(args, "--server="+s.address())
+	}
+	cmd := b.drain(ctx, r.what, args)
+	used, err := runWatched(cmd)
+	if err != nil {
+		return fmt.Errorf("%v: %w", cmd.Args, err)
+	}
+	var got contract.Receipt
+	if data, err := os.ReadFile(receipt); err != nil {
+		return err
+	} else if err := json.Unmarshal(data, &got); err != nil {
+		return err
+	}
+	if err := got.AddsUp("bench"); err != nil {
+		return err
+	}
+	items, err := f.items(ctx)
+	r.add(used, p.items-items)
+	return err
+}
+
+// drain is the drainer's command, or, for a profile, the same in a child of
+// this program.
+func (b *bench) drain(ctx context.Context, name string, args []string) *exec.Cmd {
+	if b.profile == "" {
+		return exec.CommandContext(ctx, b.drainer, args...)
+	}
+	return b.profiled(ctx, name, append([]string{"drain"}, args...))
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// replay measures how fast a member that was killed has its items back: from
+// the start of its supervisor to the last item, beside a raw fill of a memcached
+// that maps a file on the same disk.
+func (p population) replay(ctx context.Context, b *bench) ([]*row, error) {
+	what := p.String() + " after a kill"
+	limit := &row{what: what, how: "raw fill with -e: the limit", items: p.items, bytes: p.bytes()}
+	ours := &row{what: what, how: "**drainer serve**, replay", items: p.items, bytes: p.bytes(), limit: limit}
+	rows := []*row{limit, ours}
+	dir, err := b.volume("member")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	member, err := b.serve(ctx, dir, p.memory())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = crash(member, dir) }()
+	if err := p.into(ctx, member); err != nil {
+		return nil, err
+	}
+	for range b.rounds {
+		if err := p.mappedRound(ctx, b, limit); err != nil {
+			return rows, err
+		}
+		if err := waitUntil(ctx, func() bool { return recorded(dir) >= p.items/10*9 }); err != nil {
+			return rows, fmt.Errorf("the manifest doesn't follow: %w", err)
+		}
+		if err := crash(member, dir); err != nil {
+			return rows, err
+		}
+		begin := time.Now()
+		if member, err = b.serve(ctx, dir, p.memory()); err != nil {
+			return rows, err
+		}
+		stop := watch(member.cmd.Process.Pid)
+		err := waitUntil(ctx, func() bool { return !aside(dir) })
+		seconds, anonymous := time.Since(begin).Seconds(), stop()
+		if err != nil {
+			return rows, fmt.Errorf("the replay doesn't end: %w", err)
+		}
+		items, err := member.items(ctx)
+		if err != nil {
+			return rows, err
+		}
+		ours.add(usage{seconds: seconds, anonymous: anonymous}, p.items-items)
+	}
+	b.progressf("%s: %.2f of the limit", what, ours.rate()/limit.rate())
+	return rows, nil
+}
+
+// serve starts a member on dir.
+func (b *bench) serve(ctx context.Context, dir string, memory int) (*server, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"serve", "--dir=" + dir, "--port=" + strconv.Itoa(port), "--", "memcached"}
+	return start(ctx, port, b.drainer, append(args, memcachedArgs(port, memory)...)...)
+}
+
+// crash ends a member as the OOM killer would, memcached and supervisor at
+// once.
+func crash(s *server, dir string) error {
+	m, err := warmfile.ReadManifest(dir)
+	s.kill()
+	if err != nil {
+		return err
+	}
+	_ = syscall.Kill(m.PID, syscall.SIGKILL)
+	return waitUntil(context.Background(), func() bool { return syscall.Kill(m.PID, 0) != nil })
+}
+
+// recorded is how many items the supervisor knows of.
+func recorded(dir string) int {
+	m, err := warmfile.ReadManifest(dir)
+	if err != nil || m.Image == nil {
+		return 0
+	}
+	return int(m.Image.Items)
+}
+
+// aside tells whether a file waits for its replay.
+func aside(dir string) bool {
+	found, err := warmfile.Aside(dir)
+	return err != nil || len(found) > 0
+}
+
+func waitUntil(ctx context.Context, done func() bool) error {
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return fmt.Errorf("not within %v", patience)
+		}
+	}
+	return nil
+}
+
+// mappedRound fills a memcached that maps its memory to a file.
+func (p population) mappedRound(ctx context.Context, b *bench, r *row) error {
+	dir, err := b.volume("mapped")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	s, err := memcached(ctx, p.memory(), "-e", filepath.Join(dir, contract.WarmFile))
+	if err != nil {
+		return err
+	}
+	defer s.kill()
+	owner, err := fleet{s}.owner()
+	if err != nil {
+		return err
+	}
+	seconds, err := fill(ctx, fleet{s}, p.commands(owner, 1, connections))
+	if err != nil {
+		return err
+	}
+	items, err := s.items(ctx)
+	r.add(usage{seconds: seconds}, p.items-items)
+	return err
+}

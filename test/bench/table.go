@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// row is one way of moving or reading items, measured in some rounds.
+type row struct {
+	what, how string
+	items     int
+	bytes     int64
+	seconds   []float64
+	// lost items, of each round; nil where nothing is stored.
+	lost []int
+	// CPU seconds, and anonymous memory at its peak, in bytes, of each round;
+	// nil: not measured.
+	cpu       []float64
+	anonymous []int64
+	// limit is what can't be passed, tool memcached-tool at the same items.
+	limit, tool *row
+}
+
+func (r *row) add(u usage, lost int) {
+	r.seconds = append(r.seconds, u.seconds)
+	r.lost = append(r.lost, lost)
+	if u.cpu > 0 {
+		r.cpu = append(r.cpu, u.cpu)
+	}
+	if u.anonymous > 0 {
+		r.anonymous = append(r.anonymous, u.anonymous)
+	}
+}
+
+// rate in items a second, by the median.
+func (r *row) rate() float64 { return float64(r.items) / median(r.seconds) }
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	switch {
+	case n == 0:
+		return 0
+	case n%2 == 1:
+		return sorted[n/2]
+	}
+	return (sorted[n/2-1] + sorted[n/2]) / 2
+}
+
+// printTable prints the rows. The limit's and the tool's rates are compared by
+// the item, so that a tool may be measured with fewer.
+func printTable(out io.Writer, rows []*row) {
+	header := []string{"items", "how", "rounds", "items/s", "MB/s", "of the limit", "× memcached-tool", "lost", "CPU, ns an item", "peak anonymous, MiB"}
+	fmt.Fprintf(out, "| %s |\n|---|---|%s\n", strings.Join(header, " | "), strings.Repeat("---:|", len(header)-2))
+	what := ""
+	for _, r := range rows {
+		if len(r.seconds) == 0 {
+			continue
+		}
+		cells := r.cells()
+		if r.what == what {
+			cells[0] = ""
+		}
+		what = r.what
+		fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
+	}
+}
+
+func (r *row) cells() []string {
+	ratio := func(to *row, format string) string {
+		if to == nil || len(to.seconds) == 0 {
+			return ""
+		}
+		return fmt.Sprintf(format, r.rate()/to.rate())
+	}
+	lost, cpu, anonymous := "", "", ""
+	if r.lost != nil {
+		lost = grouped(slices.Max(r.lost))
+	}
+	if len(r.cpu) > 0 {
+		cpu = grouped(int(1e9 * median(r.cpu) / float64(r.items)))
+	}
+	if len(r.anonymous) > 0 {
+		anonymous = fmt.Sprintf("%.0f", float64(slices.Max(r.anonymous))/(1<<20))
+	}
+	return []string{r.what, r.how, fmt.Sprint(len(r.seconds)), grouped(int(r.rate())),
+		grouped(int(float64(r.bytes) / median(r.seconds) / 1e6)),
+		ratio(r.limit, "%.2f"), ratio(r.tool, "%.1f"), lost, cpu, anonymous}
+}
+
+// count writes 1000000 as "1 M".
+func count(n int) string {
+	if n%1_000_000 == 0 {
+		return fmt.Sprintf("%d M", n/1_000_000)
+	}
+	return fmt.Sprintf("%d k", n/1000)
+}
+
+// grouped writes 1234567 as "1 234 567".
+func grouped(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s %03d", grouped(n/1000), n%1000)
+}

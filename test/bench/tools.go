@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const memcachedTool = "/usr/share/memcached/scripts/memcached-tool"
+
+// toolItems bounds what the tools are given: at their speed, more takes minutes.
+const toolItems = 200_000
+
+// tools measures those that people use, with as many of the items.
+func (p population) tools(ctx context.Context, b *bench) (dumped, copied *row, err error) {
+	what := p.String() + " to 1"
+	p.items = min(p.items, toolItems)
+	source, err := p.filled(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer source.kill()
+	if dumped, err = p.dumpTool(ctx, b, source); err != nil {
+		return nil, nil, err
+	}
+	if copied, err = p.copyTools(ctx, b, source); err != nil {
+		return nil, nil, err
+	}
+	dumped.what, copied.what = what, what
+	return dumped, copied, nil
+}
+
+// dumpTool pipes "memcached-tool dump" of the source into an empty server.
+func (p population) dumpTool(ctx context.Context, b *bench, source *server) (*row, error) {
+	r := &row{how: fmt.Sprintf("memcached-tool dump, piped (%s)", count(p.items)), items: p.items, bytes: p.bytes()}
+	target, err := memcached(ctx, p.memory())
+	if err != nil {
+		return r, err
+	}
+	defer target.kill()
+	conn, err := net.Dial("tcp", target.address())
+	if err != nil {
+		return r, err
+	}
+	defer conn.Close()
+	out, err := conn.(*net.TCPConn).File()
+	if err != nil {
+		return r, err
+	}
+	defer out.Close()
+	answered := make(chan error, 1)
+	go func() { answered <- readUntilVersion(conn) }()
+	cmd := exec.CommandContext(ctx, memcachedTool, source.address(), "dump")
+	cmd.Stdout = out
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	used, err := runWatched(cmd)
+	if err != nil {
+		return r, fmt.Errorf("memcached-tool (Debian's package memcached has it): %w: %.200s", err, complaints.String())
+	}
+	if _, err := conn.Write([]byte("version\r\n")); err != nil {
+		return r, err
+	}
+	if err := <-answered; err != nil {
+		return r, err
+	}
+	items, err := target.items(ctx)
+	r.add(used, p.items-items)
+	b.progressf("memcached-tool dump: %s in %.1f s, lost %d", p, used.seconds, p.items-items)
+	return r, err
+}
+
+func readUntilVersion(conn net.Conn) error {
+	for lines := bufio.NewReader(conn); ; {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(line, "VERSION") {
+			return nil
+		}
+	}
+}
+
+// copyTools copies a source with libmemcached's tools, as far as they go:
+// memcdump lists keys, memccat writes a key's value to a file, and memccp stores
+// files. The steps for one key each are measured with a part of the keys.
+func (p population) copyTools(ctx context.Context, b *bench, source *server) (*row, error) {
+	const part = 500
+	r := &row{how: fmt.Sprintf("memcdump, memccat, memccp (%d keys of %s)", part, count(p.items)), items: part}
+	target, err := memcached(ctx, p.memory())
+	if err != nil {
+		return r, err
+	}
+	defer target.kill()
+	begin := time.Now()
+	list, err := exec.CommandContext(ctx, "memcdump", "--servers="+source.address()).Output()
+	listing := time.Since(begin).Seconds()
+	keys := strings.Fields(string(list))
+	if err != nil || len(keys) < part {
+		return r, fmt.Errorf("memcdump (Debian's package libmemcached-tools has it) listed %d keys: %w", len(keys), err)
+	}
+	dir, err := b.volume("files")
+	if err != nil {
+		return r, err
+	}
+	defer os.RemoveAll(dir)
+	begin = time.Now()
+	copying := []string{"--servers=" + target.address(), "--add"}
+	for _, key := range keys[:part] {
+		file := filepath.Join(dir, key)
+		if err := exec.CommandContext(ctx, "memccat", "--servers="+source.address(), "--file="+file, key).Run(); err != nil {
+			return r, fmt.Errorf("memccat: %w", err)
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			return r, err
+		}
+		r.bytes += info.Size() + keyLength
+		copying = append(copying, file)
+	}
+	if out, err := exec.CommandContext(ctx, "memccp", copying...).CombinedOutput(); err != nil {
+		return r, fmt.Errorf("memccp: %w: %.200s", err, out)
+	}
+	seconds := time.Since(begin).Seconds() + listing*part/float64(len(keys))
+	r.add(usage{seconds: seconds}, p.items-len(keys))
+	return r, nil
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	meta "example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/invariants"
+)
+
+// check looks for everything that was acknowledged. What a member that crashed
+// had is added back behind the clients' backs, so it waits, within bounds. The
+// cluster is at rest; the load goes on.
+func check(ctx context.Context, w *world, l *load) error {
+	ctx, cancel := context.WithTimeout(ctx, w.patience)
+	defer cancel()
+	entries, wrong := l.entries()
+	if len(wrong) > 0 {
+		return fmt.Errorf("%d wrong values:\n%s", len(wrong), strings.Join(wrong[:min(len(wrong), 20)], "\n"))
+	}
+	moves, err := w.moves(ctx)
+	if err != nil {
+		return err
+	}
+	left, err := located(entries, moves)
+	if err != nil {
+		return err
+	}
+	total, seen := len(entries), 0
+	hot := map[string]*hot{}
+	for _, h := range l.hot {
+		hot[h.key] = h
+	}
+	err = until(ctx, "everything is there that was acknowledged", func() error {
+		now, err := l.views.look(ctx)
+		if err != nil {
+			return err
+		}
+		n, err := look(now, left)
+		seen += n
+		return errors.Join(err, lookHot(l, hot), noEvictions(ctx, now))
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("chaos: all %d keys are there (%d where clients look at this size) after %d drains, and the last value of each of %d keys that are overwritten\n",
+		total, seen, len(moves), hotKeys)
+	return nil
+}
+
+// move is a drain: what was on a volume has gone to the volumes of the members
+// that stayed.
+type move struct {
+	from  string
+	owner routing.Owner
+	to    []string
+}
+
+// moves are the drains so far, in order, as the API server tells of them.
+func (w *world) moves(ctx context.Context) ([]move, error) {
+	if err := w.recorder.CaughtUp(ctx, w.namespace); err != nil {
+		return nil, err
+	}
+	steps, err := w.recorder.Steps(w.namespace, clusterName)
+	if err != nil {
+		return nil, err
+	}
+	var moves []move
+	servers := map[string][]string{} // by the claim that is drained
+	for _, step := range steps {
+		for _, job := range step.Before.Jobs {
+			servers[job.ClaimUID] = job.Servers
+		}
+		for _, claim := range step.Before.Claims {
+			if claim.Receipt == nil || !claim.Held || holds(step.After, claim.UID) {
+				continue
+			}
+			owner, err := ring(servers[claim.UID])
+			if err != nil {
+				return nil, fmt.Errorf("the drain of claim %s: %w", claim.Name, err)
+			}
+			moves = append(moves, move{claim.Volume, owner, members(step.Before, len(servers[claim.UID]))})
+		}
+	}
+	return moves, nil
+}
+
+// holds tells whether the claim is there, with its finalizer.
+func holds(s *invariants.State, uid string) bool {
+	for _, c := range s.Claims {
+		if c.UID == uid {
+			return c.Held
+		}
+	}
+	return false
+}
+
+// members are the volumes of the first size members.
+func members(s *invariants.State, size int) []string {
+	volumes := make([]string, size)
+	for _, c := range s.Claims {
+		if c.Ordinal >= 0 && int(c.Ordinal) < size && !c.Released {
+			volumes[c.Ordinal] = c.Volume
+		}
+	}
+	return volumes
+}
+
+// located follows each key from the member that acknowledged it through the
+// drains since: by key, the volume that it is on.
+func located(entries []entry, moves []move) (map[string]string, error) {
+	where := make(map[string]string, len(entries))
+	for _, e := range entries {
+		volume := e.volume
+		for _, m := range moves {
+			if m.from == volume {
+				volume = m.to[m.owner.Owner([]byte(e.key))]
+			}
+		}
+		if volume == "" {
+			return nil, fmt.Errorf("key %s was drained to a member that was none", e.key)
+		}
+		where[e.key] = volume
+	}
+	return where, nil
+}
+
+// batch of keys that are asked for at once.
+const batch = 500
+
+// look takes each key off the list that its member has, and counts those that
+// this member is the owner of by now. The error tells of those that are left.
+func look(now *view, left map[string]string) (owned int, err error) {
+	byVolume := map[string]*member{}
+	for _, m := range now.members {
+		if m == nil {
+			return 0, errors.New("a member has no address")
+		}
+		byVolume[m.volume] = m
+	}
+	asked := map[*member][]string{}
+	for key, volume := range left {
+		m := byVolume[volume]
+		if m == nil {
+			return owned, fmt.Errorf("%s is on volume %s, which is no member's", key, volume)
+		}
+		asked[m] = append(asked[m], key)
+	}
+	for m, keys := range asked {
+		for ; len(keys) > 0; keys = keys[min(batch, len(keys)):] {
+			found, err := m.client.GetMulti(keys[:min(batch, len(keys))])
+			if err != nil {
+				return owned, err
+			}
+			for key, item := range found {
+				if !bytes.Equal(item.Value, valueOf(key)) {
+					return owned, fmt.Errorf("%s: member %d has %d bytes that nobody stored", key, m.ordinal, len(item.Value))
+				}
+				delete(left, key)
+				if now.route(key) == m {
+					owned++
+				}
+			}
+		}
+	}
+	if len(left) == 0 {
+		return owned, nil
+	}
+	var examples []string
+	for key := range maps.Keys(left) {
+		if examples = append(examples, fmt.Sprintf("%s (member %d)", key, byVolume[left[key]].ordinal)); len(examples) == 10 {
+			break
+		}
+	}
+	return owned, fmt.Errorf("%d keys are missing: %s", len(left), strings.Join(examples, ", "))
+}
+
+// lookHot takes each key off the list whose last value is there. A key is off,
+// too, when the end of its last write isn't known.
+func lookHot(l *load, left map[string]*hot) error {
+	for key, h := range left {
+		h.mu.Lock()
+		open := h.unknown || h.abandoned || h.acknowledged == 0
+		h.mu.Unlock()
+		err := l.readHot(h)
+		switch {
+		case err == nil || open && errors.Is(err, memcache.ErrCacheMiss):
+			delete(left, key)
+		case errors.Is(err, errOld):
+			return err
+		}
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("%d of the keys that are overwritten are missing", len(left))
+	}
+	return nil
+}
+
+// noEvictions: a member that was full would explain what is missing.
+func noEvictions(ctx context.Context, now *view) error {
+	for _, m := range now.members {
+		conn, err := meta.Dial(ctx, m.address)
+		if err != nil {
+			return err
+		}
+		stats, err := conn.Stats("")
+		_ = conn.Close()
+		if err != nil {
+			return err
+		}
+		if n := stats["evictions"]; n != "0" {
+			return fmt.Errorf("member %d has evicted %s items: the load is too much for it", m.ordinal, n)
+		}
+	}
+	return nil
+}

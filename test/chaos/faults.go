@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/node"
+)
+
+// fault is something that goes wrong, or that a person asks for. It says whom it
+// has hit; nobody, when there was nobody to hit. random is all that it may choose
+// by, so that a seed gives the same faults whatever the cluster does.
+type fault struct {
+	name   string
+	weight int
+	do     func(ctx context.Context, random uint64) (string, error)
+}
+
+// What is asked for, and happens when a drainer runs.
+const (
+	drainerKilled  = "kill the next drainer (SIGKILL)"
+	drainerDeleted = "delete the next drainer's pod"
+	happened       = ": done"
+)
+
+// faults picks among them.
+type faults struct {
+	*world
+	random  *rand.Rand
+	all     []fault
+	mu      sync.Mutex
+	counts  map[string]int
+	retried map[string]bool
+	size    int32
+	pending sync.WaitGroup
+}
+
+func newFaults(w *world, seed uint64) *faults {
+	f := &faults{world: w, random: rand.New(rand.NewPCG(seed, 1<<32)), counts: map[string]int{}, retried: map[string]bool{}, size: minSize + 1}
+	f.all = []fault{
+		{"scale", 6, f.scaleOnce},
+		{"scale twice at once", 2, f.scaleTwice},
+		{"hibernate and wake", 1, f.hibernate},
+		{drainerKilled, 4, f.killDrainer},
+		{drainerDeleted, 2, f.deleteDrainer},
+		{"kill a member (SIGKILL)", 3, f.killMember},
+		{"kill a member's memcached (SIGKILL)", 2, f.killMemcached},
+		{"kill a member's container by the runtime", 2, f.killContainer},
+		{"delete a member's pod", 2, f.deleteMember},
+		{"kill the operator (SIGKILL)", 3, f.killOperator},
+		{"delete the operator's pod", 1, f.deleteOperator},
+		{"stop a kubelet for a moment", 2, f.stopKubelet},
+	}
+	return f
+}
+
+// round lets things go wrong for so long.
+func (f *faults) round(ctx context.Context, duration time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, duration)
+	defer cancel()
+	defer f.pending.Wait()
+	for ctx.Err() == nil {
+		one, random, rest := f.next()
+		hit, err := one.do(ctx, random)
+		if ctx.Err() != nil {
+			return nil // the round ended in the middle
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", one.name, err)
+		}
+		f.count(one.name, hit)
+		select {
+		case <-ctx.Done():
+		case <-time.After(rest):
+		}
+	}
+	return nil
+}
+
+// next draws the same numbers for each fault, whether or not it uses them.
+func (f *faults) next() (fault, uint64, time.Duration) {
+	total := 0
+	for _, one := range f.all {
+		total += one.weight
+	}
+	pick, random := f.random.IntN(total), f.random.Uint64()
+	rest := time.Duration(200+f.random.IntN(1800)) * time.Millisecond
+	for _, one := range f.all {
+		if pick -= one.weight; pick < 0 {
+			return one, random, rest
+		}
+	}
+	panic("unreachable: pick is below the sum of the weights")
+}
+
+func (f *faults) count(name, hit string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if hit == "" {
+		name += ": nobody there"
+	}
+	f.counts[name]++
+	f.note("%s %s", name, hit)
+}
+
+func (f *faults) print() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fmt.Printf("chaos: %-45s %s\n", "fault", "times")
+	for _, one := range f.all {
+		times := f.counts[one.name]
+		if one.name == drainerKilled || one.name == drainerDeleted {
+			times = f.counts[one.name+happened]
+		}
+		fmt.Printf("chaos: %-45s %d\n", one.name, times)
+	}
+	fmt.Printf("chaos: %-45s %d\n", "failed drains that a person had to retry", len(f.retried))
+}
+
+// otherSize is a size in reach that isn't the present one.
+func (f *faults) otherSize(random uint64) int32 {
+	size := minSize + int32(random%(maxSize-minSize))
+	if size >= f.size {
+		size++
+	}
+	return size
+}
+
+func (f *faults) scaleOnce(ctx context.Context, random uint64) (string, error) {
+	from := f.size
+	f.size = f.otherSize(random)
+	return fmt.Sprintf("%d to %d", from, f.size), f.scale(ctx, f.size)
+}
+
+func (f *faults) scaleTwice(ctx context.Context, random uint64) (string, error) {
+	one, err := f.scaleOnce(ctx, random)
+	if err != nil {
+		return "", err
+	}
+	two, err := f.scaleOnce(ctx, random>>16)
+	return one + ", " + two, err
+}
+
+func (f *faults) hibernate(ctx context.Context, random uint64) (string, error) {
+	if err := f.scale(ctx, 0); err != nil {
+		return "", err
+	}
+	rest := time.After(time.Duration(1000+random%3000) * time.Millisecond)
+	select {
+	case <-rest:
+	case <-ctx.Done():
+	}
+	// The round may have ended: the cluster wakes all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.patience)
+	defer cancel()
+	return fmt.Sprintf("%d", f.size), f.scale(ctx, f.size)
+}
+
+// onNextDrainer does something to the next drainer that runs, a moment after it
+// has begun.
+func (f *faults) onNextDrainer(ctx context.Context, name string, random uint64, do func(*corev1.Pod) error) (string, error) {
+	f.pending.Go(func() {
+		for ctx.Err() == nil {
+			pods, _ := f.pods(ctx, "drainer")
+			for i := range pods {
+				if pids, _ := node.ProcessesOf(pods[i].UID, "drainer"); len(pids) == 0 {
+					continue
+				}
+				time.Sleep(time.Duration(random%200) * time.Millisecond)
+				if do(&pods[i]) == nil {
+					f.count(name+happened, pods[i].Name)
+				}
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	return "is waited for", nil
+}
+
+func (f *faults) killDrainer(ctx context.Context, random uint64) (string, error) {
+	return f.onNextDrainer(ctx, drainerKilled, random, func(pod *corev1.Pod) error {
+		return killed(pod, "drainer")
+	})
+}
+
+func (f *faults) deleteDrainer(ctx context.Context, random uint64) (string, error) {
+	return f.onNextDrainer(ctx, drainerDeleted, random, func(pod *corev1.Pod) error { return f.kube.Delete(ctx, pod) })
+}
+
+// killed kills the pod's processes of these names, all at once.
+func killed(pod *corev1.Pod, programs ...string) error {
+	var all []int
+	for _, program := range programs {
+		pids, err := node.ProcessesOf(pod.UID, program)
+		if err != nil {
+			return err
+		}
+		all = append(all, pids...)
+	}
+	for _, pid := range all {
+		if err := node.Signal(pid, syscall.SIGKILL); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onMember does something to one of the members, be it on its way out or not.
+func (f *faults) onMember(ctx context.Context, random uint64, do func(*corev1.Pod) error) (string, error) {
+	pods, err := f.pods(ctx, "member")
+	if err != nil || len(pods) == 0 {
+		return "", err
+	}
+	pod := &pods[random%uint64(len(pods))]
+	return pod.Name, client.IgnoreNotFound(do(pod))
+}
+
+func (f *faults) killMember(ctx context.Context, random uint64) (string, error) {
+	return f.onMember(ctx, random, func(pod *corev1.Pod) error { return killed(pod, "drainer", "memcached") })
+}
+
+func (f *faults) killMemcached(ctx context.Context, random uint64) (string, error) {
+	return f.onMember(ctx, random, func(pod *corev1.Pod) error { return killed(pod, "memcached") })
+}
+
+func (f *faults) deleteMember(ctx context.Context, random uint64) (string, error) {
+	return f.onMember(ctx, random, func(pod *corev1.Pod) error { return f.kube.Delete(ctx, pod) })
+}
+
+func (f *faults) killContainer(ctx context.Context, random uint64) (string, error) {
+	return f.onMember(ctx, random, func(pod *corev1.Pod) error {
+		if len(pod.Status.ContainerStatuses) == 0 {
+			return nil
+		}
+		_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
+		socket := "/run/memcached-operator-cluster/" + pod.Spec.NodeName + "/containerd.sock"
+		// The task may have ended by itself, which is what is wanted.
+		_ = exec.CommandContext(ctx, "ctr", "--address", socket, "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", id).Run()
+		return nil
+	})
+}
+
+// onOperator does something to the operator.
+func (f *faults) onOperator(ctx context.Context, do func(*corev1.Pod) error) (string, error) {
+	var pods corev1.PodList
+	if err := f.kube.List(ctx, &pods, client.InNamespace(operatorNamespace)); err != nil || len(pods.Items) == 0 {
+		return "", err
+	}
+	pod := &pods.Items[0]
+	return pod.Name, client.IgnoreNotFound(do(pod))
+}
+
+func (f *faults) killOperator(ctx context.Context, _ uint64) (string, error) {
+	return f.onOperator(ctx, func(pod *corev1.Pod) error { return killed(pod, "manager") })
+}
+
+func (f *faults) deleteOperator(ctx context.Context, _ uint64) (string, error) {
+	return f.onOperator(ctx, func(pod *corev1.Pod) error { return f.kube.Delete(ctx, pod) })
+}
+
+// stopKubelet keeps a member's kubelet from seeing what happens, for a moment.
+func (f *faults) stopKubelet(ctx context.Context, random uint64) (string, error) {
+	stopped := ""
+	_, err := f.onMember(ctx, random, func(pod *corev1.Pod) error {
+		if pod.Spec.NodeName == "" {
+			return nil
+		}
+		pid, err := node.Kubelet(pod.Spec.NodeName)
+		if err != nil {
+			return err
+		}
+		if err := node.Signal(pid, syscall.SIGSTOP); err != nil {
+			return err
+		}
+		stopped = pod.Spec.NodeName
+		f.pending.Go(func() {
+			time.Sleep(time.Duration(500+random%3000) * time.Millisecond)
+			_ = node.Signal(pid, syscall.SIGCONT)
+		})
+		return nil
+	})
+	return stopped, err
+}
+
+// retryFailed does what a person does about a drain that has failed: it is tried
+// again, and given up when that fails, too, as that of a member which left before
+// it ever answered. A value that was on such a volume is then missed by check.
+func (f *faults) retryFailed(ctx context.Context, drains []cachev1alpha1.DrainStatus) {
+	for _, d := range drains {
+		if d.Phase != cachev1alpha1.DrainFailed {
+			continue
+		}
+		claim := &corev1.PersistentVolumeClaim{}
+		if err := f.kube.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: d.Claim}, claim); err != nil ||
+			claim.Annotations[cachev1alpha1.AnnotationDrain] != "" {
+			continue
+		}
+		decision := cachev1alpha1.DrainRetry
+		if f.retried[string(claim.UID)] {
+			decision = cachev1alpha1.DrainSkip
+		}
+		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil,
+			`{"metadata":{"annotations":{%q:%q}}}`, cachev1alpha1.AnnotationDrain, decision))
+		if f.kube.Patch(ctx, claim, patch) == nil {
+			f.retried[string(claim.UID)] = true
+			fmt.Printf("chaos: the drain of %s failed (%s): %s: %s\n", d.Claim, decision, d.Reason, d.Message)
+		}
+	}
+}

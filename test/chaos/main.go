@@ -1,0 +1,100 @@
+// Command chaos runs a load against a cluster of members while things are killed
+// and the size changes, at random by a seed, and then looks for every value that
+// a member has acknowledged. It needs the cluster of test/cluster with the
+// operator deployed, on this machine: make chaos sees to both.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// options say how long, and what is random.
+type options struct {
+	seed     uint64
+	duration time.Duration
+	// round is how long faults go on before everything is looked for.
+	round time.Duration
+	// patience bounds each wait for the cluster to come to rest.
+	patience time.Duration
+	// verbose prints each fault when it happens.
+	verbose bool
+}
+
+func main() {
+	o := options{round: 30 * time.Second, patience: 3 * time.Minute}
+	minutes := flag.Float64("minutes", 2, "How long faults go on.")
+	flag.Uint64Var(&o.seed, "seed", 0, "Seed of what happens; 0 takes one of the clock.")
+	flag.BoolVar(&o.verbose, "verbose", false, "Print each fault when it happens.")
+	flag.Parse()
+	o.duration = time.Duration(*minutes * float64(time.Minute))
+	if o.seed == 0 {
+		o.seed = uint64(time.Now().UnixNano() % 1_000_000)
+	}
+	ctrl.SetLogger(logr.Discard())
+	klog.SetOutput(io.Discard)
+	klog.LogToStderr(false)
+	fmt.Printf("chaos: seed %d, %v\n", o.seed, o.duration)
+	if err := run(o); err != nil {
+		fmt.Printf("chaos: FAIL, seed %d: %v\n", o.seed, err)
+		os.Exit(1)
+	}
+	fmt.Printf("chaos: PASS, seed %d\n", o.seed)
+}
+
+// run makes the cluster, rounds of faults under load, and the table.
+func run(o options) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	w, err := newWorld(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			fmt.Println(w.dump())
+		}
+		err = errors.Join(err, w.remove())
+	}()
+	if err := w.create(ctx, minSize+1); err != nil {
+		return err
+	}
+	l, err := newLoad(w, o.seed)
+	if err != nil {
+		return err
+	}
+	loadCtx, stopLoad := context.WithCancel(ctx)
+	defer stopLoad()
+	l.start(loadCtx)
+	f := newFaults(w, o.seed)
+	for end := time.Now().Add(o.duration); time.Now().Before(end); {
+		if err := f.round(ctx, min(o.round, time.Until(end))); err != nil {
+			return err
+		}
+		if err := w.settle(ctx, f); err != nil {
+			return err
+		}
+		if err := check(ctx, w, l); err != nil {
+			return err
+		}
+	}
+	stopLoad()
+	l.wait()
+	if err := check(ctx, w, l); err != nil {
+		return err
+	}
+	f.print()
+	l.print()
+	return w.checkInvariants(ctx)
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/invariants"
+)
+
+const (
+	clusterName       = "cache"
+	operatorNamespace = "memcached-operator-system"
+	ringClient        = "libmemcached-ketama-weighted"
+	// The sizes that the cluster is scaled to.
+	minSize, maxSize = 2, 4
+)
+
+// world is the cluster of members, in a namespace of its own.
+type world struct {
+	options
+	kube      client.WithWatch
+	namespace string
+	recorder  *invariants.Recorder
+
+	mu      sync.Mutex
+	history []string
+}
+
+// note what has happened, with the time: it is printed when the run fails.
+func (w *world) note(format string, args ...any) {
+	line := time.Now().UTC().Format("15:04:05.000 ") + fmt.Sprintf(format, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.history = append(w.history, line)
+	if w.verbose {
+		fmt.Println("chaos:", line)
+	}
+}
+
+func newWorld(ctx context.Context, o options) (*world, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cachev1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w; run make chaos", err)
+	}
+	config.QPS, config.Burst = 200, 400
+	w := &world{options: o}
+	if w.kube, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
+		return nil, err
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "chaos-"}}
+	if err := w.kube.Create(ctx, namespace); err != nil {
+		return nil, err
+	}
+	w.namespace = namespace.Name
+	w.recorder, err = invariants.Record(ctx, w.kube)
+	return w, err
+}
+
+// create makes the cluster, and waits until it is there.
+func (w *world) create(ctx context.Context, size int32) error {
+	mc := &cachev1alpha1.Memcached{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: clusterName},
+		Spec: cachev1alpha1.MemcachedSpec{
+			Size:    ptr.To(size),
+			Memory:  ptr.To(resource.MustParse("96Mi")),
+			Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("512Mi")},
+			Routing: cachev1alpha1.RoutingSpec{Client: ringClient},
+			// Drainers are killed again and again; nobody is to run out of tries.
+			Drain: cachev1alpha1.DrainSpec{BackoffLimit: ptr.To[int32](50)},
+		},
+	}
+	if err := w.kube.Create(ctx, mc); err != nil {
+		return fmt.Errorf("%w; is the operator deployed?", err)
+	}
+	return w.settle(ctx, nil)
+}
+
+// remove deletes the namespace, and expects that nothing holds it.
+func (w *world) remove() error {
+	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
+	defer cancel()
+	w.recorder.Stop()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	if err := w.kube.Delete(ctx, namespace); err != nil {
+		return err
+	}
+	return until(ctx, "the namespace is gone", func() error {
+		err := w.kube.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("it is still there"))
+	})
+}
+
+func (w *world) memcached(ctx context.Context) (*cachev1alpha1.Memcached, error) {
+	mc := &cachev1alpha1.Memcached{}
+	return mc, w.kube.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: clusterName}, mc)
+}
+
+// pods by what they are: members, or drainers.
+func (w *world) pods(ctx context.Context, component string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := w.kube.List(ctx, &list, client.InNamespace(w.namespace),
+		client.MatchingLabels{"app.kubernetes.io/component": component})
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items, err
+}
+
+func (w *world) scale(ctx context.Context, size int32) error {
+	mc, err := w.memcached(ctx)
+	if err != nil {
+		return err
+	}
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, size))
+	return w.kube.SubResource("scale").Patch(ctx, mc, patch)
+}
+
+// settle waits until the cluster is as wanted and nothing is under way. A drain
+// that failed is retried, as a person would, and counted.
+func (w *world) settle(ctx context.Context, f *faults) error {
+	ctx, cancel := context.WithTimeout(ctx, w.patience)
+	defer cancel()
+	return until(ctx, "the cluster is as wanted", func() error {
+		mc, err := w.memcached(ctx)
+		if err != nil {
+			return err
+		}
+		s := &mc.Status
+		if f != nil {
+			f.retryFailed(ctx, s.Drains)
+		}
+		if s.ObservedGeneration != mc.Generation || s.Size != *mc.Spec.Size || s.ReadySize != *mc.Spec.Size || s.Draining != 0 ||
+			!meta.IsStatusConditionFalse(s.Conditions, cachev1alpha1.ConditionProgressing) {
+			return fmt.Errorf("%d members wanted, %d there, %d ready, %d draining (%s), phase %s",
+				*mc.Spec.Size, s.Size, s.ReadySize, s.Draining, s.Progress, s.Phase)
+		}
+		return nil
+	})
+}
+
+// checkInvariants asks all invariants of every change that there was, and of the
+// end, at rest.
+func (w *world) checkInvariants(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, w.patience)
+	defer cancel()
+	if err := w.recorder.CaughtUp(ctx, w.namespace); err != nil {
+		return err
+	}
+	broken, steps, err := w.recorder.Check(w.namespace, clusterName)
+	if err != nil {
+		return err
+	}
+	last, err := w.recorder.Last(w.namespace, clusterName)
+	if err != nil {
+		return err
+	}
+	last.AtRest = true
+	for _, violation := range invariants.Check(last, last) {
+		broken = append(broken, violation.String()+" (at rest)")
+	}
+	fmt.Printf("chaos: %d invariants asked of %d changes\n", len(invariants.All), steps)
+	if len(broken) > 0 {
+		return fmt.Errorf("%d invariants were broken:\n%s", len(broken), strings.Join(broken, "\n"))
+	}
+	return nil
+}
+
+// until repeats the check until it succeeds, or the context ends.
+func until(ctx context.Context, what string, check func() error) error {
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it doesn't come true that %s: %w", what, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// dump shows what a person would look at.
+func (w *world) dump() string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var b strings.Builder
+	w.mu.Lock()
+	fmt.Fprintln(&b, strings.Join(w.history, "\n"))
+	w.mu.Unlock()
+	for _, list := range []client.ObjectList{
+		&cachev1alpha1.MemcachedList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PodList{}, &corev1.EventList{},
+	} {
+		if err := w.kube.List(ctx, list, client.InNamespace(w.namespace)); err != nil {
+			fmt.Fprintf(&b, "%T: %v\n", list, err)
+			continue
+		}
+		_ = meta.EachListItem(list, func(o runtime.Object) error {
+			if event, ok := o.(*corev1.Event); ok {
+				fmt.Fprintf(&b, "event %s %s: %s\n", event.InvolvedObject.Name, event.Reason, event.Message)
+				return nil
+			}
+			o.(metav1.Object).SetManagedFields(nil)
+			text, _ := yaml.Marshal(o)
+			fmt.Fprintf(&b, "---\n%s", text)
+			return nil
+		})
+	}
+	return b.String()
+}

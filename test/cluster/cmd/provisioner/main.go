@@ -1,0 +1,131 @@
+// Command provisioner makes a volume of type "local" for each claim of its
+// storage class: a directory on the node that the scheduler chose, with node
+// affinity. Unlike hostPath volumes, the kubelet honours fsGroup on them.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+)
+
+func main() {
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of the provisioner's own identity")
+	name := flag.String("name", "", "the provisioner's name, as storage classes give it")
+	root := flag.String("root", "", "directory that holds one directory per node, and in that one per volume")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *kubeconfig, *name, *root); err != nil {
+		fmt.Fprintln(os.Stderr, "provisioner:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, kubeconfig, name, root string) error {
+	if name == "" || !filepath.IsAbs(root) {
+		return errors.New("--name and an absolute --root are required")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	// Tests create and delete many claims at once.
+	config.QPS, config.Burst = 100, 200
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	controller.NewProvisionController(ctx, client, name, provisioner{root: root},
+		controller.LeaderElection(false),
+		controller.MetricsPort(0),
+	).Run(ctx)
+	return nil
+}
+
+type provisioner struct {
+	root string
+}
+
+// Provision makes the volume's directory, owned by root and closed to others
+// for writing, as a freshly formatted disk is: what a pod gets beyond that
+// comes from its fsGroup.
+func (p provisioner) Provision(_ context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+	claim := options.PVC
+	if options.SelectedNodeName == "" {
+		return nil, controller.ProvisioningFinished,
+			errors.New("no node was selected: the storage class needs volumeBindingMode WaitForFirstConsumer")
+	}
+	if mode := claim.Spec.VolumeMode; mode != nil && *mode != corev1.PersistentVolumeFilesystem {
+		return nil, controller.ProvisioningFinished, fmt.Errorf("volumeMode %s is not supported, only Filesystem", *mode)
+	}
+	path, err := p.directory(filepath.Join(p.root, options.SelectedNodeName, options.PVName))
+	if err != nil {
+		return nil, controller.ProvisioningFinished, err
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, controller.ProvisioningFinished, err
+	}
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: options.PVName},
+		Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeReclaimPolicy: *options.StorageClass.ReclaimPolicy,
+			AccessModes:                   claim.Spec.AccessModes,
+			MountOptions:                  options.StorageClass.MountOptions,
+			Capacity: corev1.ResourceList{
+				corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage],
+			},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				Local: &corev1.LocalVolumeSource{Path: path},
+			},
+			NodeAffinity: onNode(options.SelectedNodeName),
+		},
+	}, controller.ProvisioningFinished, nil
+}
+
+func onNode(name string) *corev1.VolumeNodeAffinity {
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{
+				Key:      corev1.LabelHostname,
+				Operator: corev1.NodeSelectorOpIn,
+				Values:   []string{name},
+			}},
+		}},
+	}}
+}
+
+// Delete removes the volume's directory and what is in it.
+func (p provisioner) Delete(_ context.Context, volume *corev1.PersistentVolume) error {
+	if volume.Spec.Local == nil {
+		return fmt.Errorf("volume %s is not of type local", volume.Name)
+	}
+	path, err := p.directory(volume.Spec.Local.Path)
+	if err != nil {
+		return fmt.Errorf("volume %s: %w", volume.Name, err)
+	}
+	return os.RemoveAll(path)
+}
+
+// directory returns the cleaned path, and refuses one that is not exactly a
+// volume's directory: names and paths come from objects that people can edit.
+func (p provisioner) directory(path string) (string, error) {
+	path = filepath.Clean(path)
+	relative, err := filepath.Rel(p.root, path)
+	if err != nil || strings.Count(relative, "/") != 1 || strings.HasPrefix(relative, "..") {
+		return "", fmt.Errorf("%s is not a volume's directory under %s", path, p.root)
+	}
+	return path, nil
+}

@@ -1,0 +1,77 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"example.com/memcached-operator/test/cluster/internal/host"
+	"example.com/memcached-operator/test/cluster/internal/process"
+)
+
+// journal is what the machine was like before, so that it can be restored. It
+// is on disk before the first change is made.
+type journal struct {
+	// Boot is the id of the machine's boot: what the kernel holds in memory is
+	// as it was before again after the next one.
+	Boot         string
+	Settings     []host.Setting
+	UnusedTables []string
+	// Directories are those outside the cluster's own that had to be made.
+	Directories []string
+	// Controllers are those of version 2 control groups that had to be
+	// handed to groups below the root.
+	Controllers []string
+}
+
+const journalFile = stateDir + "/machine.json"
+
+const forwarding = "net/ipv4/ip_forward"
+
+// kernelSettings are those that the cluster changes: one to forward the pods'
+// packets, and what the kubelet sets at its start.
+var kernelSettings = map[string]string{
+	forwarding:                  "1",
+	"vm/overcommit_memory":      "1",
+	"vm/panic_on_oom":           "0",
+	"kernel/panic":              "10",
+	"kernel/panic_on_oops":      "1",
+	"kernel/keys/root_maxkeys":  "1000000",
+	"kernel/keys/root_maxbytes": "25000000",
+}
+
+func (j journal) write() error {
+	text, err := json.MarshalIndent(j, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(journalFile, text, 0o644)
+}
+
+// readJournal returns an empty journal where there is none, and no kernel
+// settings from before a reboot.
+func readJournal() journal {
+	var j journal
+	if text, err := os.ReadFile(journalFile); err == nil {
+		_ = json.Unmarshal(text, &j)
+	}
+	if j.Boot != process.BootID() {
+		return journal{Directories: j.Directories}
+	}
+	return j
+}
+
+// missing returns the directories that have to be made for the path to
+// exist, the innermost first.
+func missing(path string) []string {
+	var list []string
+	for ; path != "/"; path = filepath.Dir(path) {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		list = append(list, path)
+	}
+	return list
+}

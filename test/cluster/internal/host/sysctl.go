@@ -1,0 +1,58 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// sysctlRoot is where the kernel's settings are.
+const sysctlRoot = "/proc/sys"
+
+// Setting is a kernel setting that the cluster changes.
+type Setting struct {
+	// Name is its path under /proc/sys.
+	Name string
+	// Wanted is what the cluster sets it to.
+	Wanted string
+	// Before is what it was, to be restored.
+	Before string
+}
+
+// Record reads what the settings are now; those that the kernel doesn't have,
+// or that have the wanted value already, are left out.
+func Record(wanted map[string]string) []Setting {
+	var settings []Setting
+	for name, value := range wanted {
+		before, err := os.ReadFile(filepath.Join(sysctlRoot, name))
+		if err != nil || strings.TrimSpace(string(before)) == value {
+			continue
+		}
+		settings = append(settings, Setting{Name: name, Wanted: value, Before: strings.TrimSpace(string(before))})
+	}
+	return settings
+}
+
+// SetSysctl changes a setting.
+func SetSysctl(name, value string) error {
+	if err := os.WriteFile(filepath.Join(sysctlRoot, name), []byte(value), 0o644); err != nil {
+		return fmt.Errorf("set %s to %s: %w", name, value, err)
+	}
+	return nil
+}
+
+// Restore puts the settings back, except those that somebody else has changed
+// since.
+func Restore(settings []Setting) error {
+	var failed []error
+	for _, setting := range settings {
+		now, err := os.ReadFile(filepath.Join(sysctlRoot, setting.Name))
+		if err != nil || strings.TrimSpace(string(now)) != setting.Wanted {
+			continue
+		}
+		failed = append(failed, SetSysctl(setting.Name, setting.Before))
+	}
+	return errors.Join(failed...)
+}

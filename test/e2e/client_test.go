@@ -1,0 +1,119 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"example.com/memcached-operator/test/internal/app"
+	"example.com/memcached-operator/test/internal/corpus"
+)
+
+type runtimeObject = kruntime.Object
+
+const (
+	ringClient = "libmemcached-ketama-weighted"
+	maxItem    = 1 << 20
+)
+
+// objects are the files of the Go distribution.
+func (f *fixture) objects() []corpus.Object {
+	f.Helper()
+	objects, _, err := corpus.Load(f.source(), maxItem)
+	f.must(err)
+	if len(objects) < 5000 {
+		f.Fatalf("only %d objects under %s", len(objects), f.source())
+	}
+	return objects
+}
+
+func (f *fixture) source() string {
+	f.Helper()
+	dir, err := corpus.GoSource(f.ctx)
+	f.must(err)
+	return dir
+}
+
+// app is an application that dials the members' pods.
+func (f *fixture) app(size int) *app.App {
+	f.Helper()
+	servers := f.servers(size)
+	a, err := app.New(ringClient, servers, f.address)
+	f.must(err)
+	return a
+}
+
+// appAt is an application with one server, at an address.
+func (f *fixture) appAt(servers []string, address string) *app.App {
+	f.Helper()
+	a, err := app.New(ringClient, servers, func(string) string { return address })
+	f.must(err)
+	return a
+}
+
+// servers as status publishes them.
+func (f *fixture) servers(size int) []string {
+	f.Helper()
+	servers := f.memcached().Status.Servers
+	if len(servers) != size {
+		f.Fatalf("status.servers is %v, want %d servers", servers, size)
+	}
+	return servers
+}
+
+// fill stores every object through the ring of size members.
+func (f *fixture) fill(size int, objects []corpus.Object) {
+	f.Helper()
+	f.must(f.app(size).Fill(f.ctx, objects))
+}
+
+// expectAll reads every object from its owner among size members.
+func (f *fixture) expectAll(size int, objects []corpus.Object) {
+	f.Helper()
+	report, err := f.app(size).Check(f.ctx, objects)
+	f.must(err)
+	f.Logf("%d objects: %d found, %d missing, %d wrong", report.Objects, report.Found, report.Missing, report.Wrong)
+	if report.Found != int64(len(objects)) {
+		f.Fatalf("not every object is where the client looks:\n%s", strings.Join(report.Examples, "\n"))
+	}
+}
+
+// pylibmc runs the independent client against the members, by their names.
+func (f *fixture) pylibmc(command string, size int, objects []corpus.Object) app.Report {
+	f.Helper()
+	servers := f.servers(size)
+	var hosts, input bytes.Buffer
+	for _, server := range servers {
+		ip, _, _ := strings.Cut(f.address(server), ":")
+		host, _, _ := strings.Cut(server, ":")
+		fmt.Fprintf(&hosts, "%s %s\n", ip, host)
+	}
+	dir, encoder := f.source(), json.NewEncoder(&input)
+	for _, o := range objects {
+		f.must(encoder.Encode(map[string]any{
+			"key": o.Key, "file": filepath.Join(dir, o.Key), "ttl": o.Expires,
+		}))
+	}
+	names := filepath.Join(f.TempDir(), "hosts")
+	f.must(os.WriteFile(names, hosts.Bytes(), 0o644))
+	// The members' names are given to this one process by a private /etc/hosts.
+	script := `mount --bind "$1" /etc/hosts && shift && exec /usr/bin/python3 testdata/client.py "$@"`
+	args := append([]string{"--mount", "sh", "-ec", script, "sh", names, command}, servers...)
+	cmd := exec.CommandContext(f.ctx, "unshare", args...)
+	cmd.Stdin = &input
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		f.Fatalf("pylibmc %s: %v: %s", command, err, stderr.String())
+	}
+	var report app.Report
+	f.must(json.Unmarshal(out, &report))
+	return report
+}

@@ -1,0 +1,234 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/internal/corpus"
+	"example.com/memcached-operator/test/internal/node"
+)
+
+// A member that crashed around its scale-down is drained all the same: its file
+// is what memcached had stored, saved or not. One of these stops the kubelet,
+// and runs by itself.
+
+func TestAMemberThatWasKilledIsDrainedAllTheSame(t *testing.T) {
+	f, objects := filled(t, 3)
+
+	resume := f.stopKubelet(f.pod(2))
+	f.crash(f.pod(2))
+	f.scale(2)
+	f.leaves(2)
+	resume()
+
+	f.expectDrained(2, objects)
+	f.expectReceipt(true)
+}
+
+func TestAMemberThatIsKilledWhileItSavesIsDrained(t *testing.T) {
+	t.Parallel()
+	f, objects := filled(t, 3)
+	pod := f.pod(2)
+	// memcached never comes to save: it stands still from before the signal.
+	f.signal(syscall.SIGSTOP, f.processOf(pod, "memcached"))
+
+	f.scale(2)
+	f.leaves(2)
+	f.crash(pod)
+
+	f.expectDrained(2, objects)
+	f.expectReceipt(true)
+}
+
+func TestAMemberThatIsKilledRightAfterItSavedIsDrained(t *testing.T) {
+	t.Parallel()
+	f, objects := filled(t, 3)
+	pod, meta := f.pod(2), filepath.Join(f.volumeOf(f.claim(2)), contract.WarmFile+".meta")
+
+	f.scale(2)
+	f.eventually("memcached has saved", func() bool {
+		_, err := os.Stat(meta)
+		return err == nil || f.pod(2) == nil
+	})
+	f.signal(syscall.SIGKILL, append(f.processesOf(pod, "drainer"), f.processesOf(pod, "memcached")...)...)
+
+	f.expectDrained(2, objects)
+	f.expectReceipt(false)
+}
+
+func TestAMemberWhoseMemcachedIsKilledRightBeforeIsDrained(t *testing.T) {
+	t.Parallel()
+	f, objects := filled(t, 3)
+
+	f.signal(syscall.SIGKILL, f.processOf(f.pod(2), "memcached"))
+	f.scale(2) // its container is about to start again, on the file and a generation
+
+	f.expectDrained(2, objects)
+	f.expectAnyReceipt()
+}
+
+func TestAMemberThatIsOutOfMemoryIsDrained(t *testing.T) {
+	t.Parallel()
+	spec := persistent(3)
+	spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("320Mi")}
+	f := setup(t, spec)
+	objects := f.objects()
+	f.fill(3, objects)
+
+	f.exhaust(f.pod(2))
+	f.scale(2)
+
+	f.expectDrained(2, objects)
+	f.expectAnyReceipt()
+}
+
+func TestASurvivorThatIsKilledDuringTheDrainLosesNothing(t *testing.T) {
+	t.Parallel()
+	f, objects := filled(t, 3)
+
+	f.scale(2)
+	f.eventually("the drainer was made", func() bool { return len(f.drainers()) > 0 || f.claim(2) == nil })
+	f.crash(f.pod(0))
+
+	f.expectDrained(2, objects)
+	f.expectAnyReceipt()
+}
+
+func TestAMemberThatCrashesComesBackWarm(t *testing.T) {
+	t.Parallel()
+	f := setup(t, persistent(3))
+	objects := f.objects()
+	f.fill(3, objects)
+
+	f.crash(f.pod(1))
+	f.eventually("the member was started again", func() bool {
+		statuses := f.pod(1).Status.ContainerStatuses
+		return len(statuses) == 1 && statuses[0].RestartCount > 0 && ready(f.pod(1))
+	})
+	// The supervisor replays the old file behind the clients' back.
+	f.eventually("every object is there again", func() bool {
+		report, err := f.app(3).Check(f.ctx, objects)
+		return err == nil && report.Found == int64(len(objects))
+	})
+	f.expectAll(3, objects)
+}
+
+// filled is a cluster that holds every object.
+func filled(t *testing.T, size int32) (*fixture, []corpus.Object) {
+	t.Helper()
+	f := setup(t, persistent(size))
+	objects := f.objects()
+	f.fill(int(size), objects)
+	return f, objects
+}
+
+// leaves waits until the StatefulSet has let the member's pod go.
+func (f *fixture) leaves(ordinal int) {
+	f.Helper()
+	f.eventually(fmt.Sprintf("the StatefulSet let pod %d go", ordinal), func() bool {
+		pod := f.pod(ordinal)
+		return pod == nil || pod.DeletionTimestamp != nil
+	})
+}
+
+// expectDrained waits until the member that left is drained, and for every
+// object: a survivor that crashed still adds its own behind the clients' back.
+func (f *fixture) expectDrained(left int, objects []corpus.Object) {
+	f.Helper()
+	f.eventually(fmt.Sprintf("claim %d is gone", left), func() bool { return f.claim(left) == nil })
+	f.settled(int32(left))
+	f.expectAllSoon(left, objects)
+}
+
+func (f *fixture) expectAllSoon(size int, objects []corpus.Object) {
+	f.Helper()
+	f.eventually("every object is there", func() bool {
+		report, err := f.app(size).Check(f.ctx, objects)
+		return err == nil && report.Found == int64(len(objects))
+	})
+	f.expectAll(size, objects)
+}
+
+// drainers are the pods that drain a volume.
+func (f *fixture) drainers() []corev1.Pod {
+	f.Helper()
+	var found []corev1.Pod
+	for _, pod := range f.pods() {
+		if pod.Labels["app.kubernetes.io/component"] == "drainer" {
+			found = append(found, pod)
+		}
+	}
+	return found
+}
+
+// exhaust fills the memory of the pod's container until the kernel's OOM killer
+// has ended its memcached.
+func (f *fixture) exhaust(pod *corev1.Pod) {
+	f.Helper()
+	pid := f.processOf(pod, "memcached")
+	group := f.memoryGroup(pid)
+	before := f.oomKills(group)
+	// Of all in the group, memcached is what the kernel would miss least.
+	f.must(os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0))
+	hog := exec.CommandContext(f.ctx, "sh", "-c", `echo $$ >"$0/cgroup.procs" && head -c 1G /dev/zero | tail -c 1G`, group)
+	hog.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var output bytes.Buffer
+	hog.Stderr = &output
+	f.must(hog.Start())
+	defer func() {
+		_ = syscall.Kill(-hog.Process.Pid, syscall.SIGKILL)
+		_ = hog.Wait()
+	}()
+	f.eventually("memcached was killed", func() bool { return !node.Alive(pid) })
+	if after := f.oomKills(group); after <= before && after >= 0 {
+		f.Fatalf("memcached ended, but not by the OOM killer, which has killed %d; %s", after, output.String())
+	}
+}
+
+// memoryGroup is the directory of the control group that limits the process'
+// memory, of version 1 or 2.
+func (f *fixture) memoryGroup(pid int) string {
+	f.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	f.must(err)
+	for line := range strings.Lines(string(text)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		for _, root := range map[string][]string{"memory": {"/sys/fs/cgroup/memory"}, "": {"/sys/fs/cgroup"}}[fields[1]] {
+			group := filepath.Join(root, fields[2])
+			if _, err := os.Stat(filepath.Join(group, "cgroup.procs")); err == nil {
+				return group
+			}
+		}
+	}
+	f.Fatalf("process %d is in no memory group: %s", pid, text)
+	return ""
+}
+
+// oomKills is how many processes of the group the kernel has killed; negative
+// when the group is gone.
+func (f *fixture) oomKills(group string) int {
+	f.Helper()
+	for _, name := range []string{"memory.oom_control", "memory.events"} {
+		text, err := os.ReadFile(filepath.Join(group, name))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			var kills int
+			if n, _ := fmt.Sscanf(line, "oom_kill %d", &kills); n == 1 {
+				return kills
+			}
+		}
+	}
+	return -1
+}

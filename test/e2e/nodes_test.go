@@ -1,0 +1,256 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/corpus"
+)
+
+// What happens to the members of a node that is drained or gone. The tests take
+// a node away, so they run by themselves.
+const (
+	stays = "node-1" // with the operator; it serves this machine, too
+	goes  = "node-2"
+)
+
+func TestMembersOfTwoNodesReachEachOther(t *testing.T) {
+	t.Parallel()
+	f := setup(t, persistent(4))
+	nodes := map[string]*corev1.Pod{}
+	for ordinal := range 4 {
+		pod := f.pod(ordinal)
+		nodes[pod.Spec.NodeName] = pod
+	}
+	if nodes[stays] == nil || nodes[goes] == nil {
+		t.Fatalf("the members are not spread over the nodes: %v", nodes)
+	}
+	for _, from := range nodes {
+		for _, to := range nodes {
+			f.asksFrom(from, to.Status.PodIP)
+		}
+	}
+	// A drainer finds the members that stay, on both nodes, by their names.
+	objects := f.objects()
+	f.fill(4, objects)
+	f.scale(2)
+	f.eventually("claims 3 and 2 are gone", func() bool { return f.claim(3) == nil && f.claim(2) == nil })
+	f.settled(2)
+	f.expectAll(2, objects)
+}
+
+// asksFrom asks a memcached for its version out of another pod's network.
+func (f *fixture) asksFrom(pod *corev1.Pod, address string) {
+	f.Helper()
+	script := `exec 3<>/dev/tcp/$0/11211 && echo version >&3 && read -r -t 5 line <&3 && echo "$line"`
+	out, err := exec.CommandContext(f.ctx, "nsenter", "--target", fmt.Sprint(f.processOf(pod, "memcached")), "--net", "--",
+		"timeout", "10", "bash", "-c", script, address).CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "VERSION") {
+		f.Fatalf("from %s on %s, %s does not answer: %v: %s", pod.Name, pod.Spec.NodeName, address, err, out)
+	}
+}
+
+func TestADrainedNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
+	f, objects := onTwoNodes(t)
+	claim := f.claim(2)
+
+	// What kubectl drain does.
+	f.schedulable(goes, false)
+	f.evict(f.pod(2))
+	f.eventually("the member waits for its node", func() bool {
+		pod := f.pod(2)
+		return pod != nil && pod.Status.Phase == corev1.PodPending && unschedulable(pod)
+	})
+	f.expectNoDrain(claim)
+	f.schedulable(goes, true)
+	f.settled(3)
+	f.expectAll(3, objects) // it came back warm
+	f.expectNoDrain(claim)
+
+	f.schedulable(goes, false)
+	f.evict(f.pod(2))
+	f.scale(2)
+	f.expectWaits(waitsForVolume)
+	f.schedulable(goes, true)
+	f.expectDrained(2, objects)
+	f.expectReceipt(false)
+}
+
+func TestAGoneNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
+	f, objects := onTwoNodes(t)
+	claim, pod := f.claim(2), f.pod(2)
+
+	start := f.stopNode()
+	f.must(kube.Delete(f.ctx, pod, client.GracePeriodSeconds(0))) // kubectl delete pod --force
+	f.eventually("the member has another pod", func() bool {
+		again := f.pod(2)
+		return again != nil && again.UID != pod.UID
+	})
+	f.expectNoDrain(claim)
+	start()
+	f.settled(3)
+	f.expectAllSoon(3, objects) // it came back warm, by a replay
+	f.expectNoDrain(claim)
+
+	pod, start = f.pod(2), f.stopNode()
+	f.scale(2)
+	f.expectWaits("member 2 is still shutting down: on " + goes + ", since")
+	// A person who knows that the node is down says so.
+	f.must(kube.Delete(f.ctx, pod, client.GracePeriodSeconds(0)))
+	f.expectWaits(goes+" has not started the drainer", waitsForVolume)
+	start()
+	f.expectDrained(2, objects)
+	f.expectReceipt(true)
+}
+
+const waitsForVolume = "the drainer waits for the volume's node since"
+
+// expectWaits waits until status says one of this of the only drain, whose claim
+// is kept.
+func (f *fixture) expectWaits(messages ...string) {
+	f.Helper()
+	f.eventually(fmt.Sprintf("status says one of %q", messages), func() bool {
+		drains := f.memcached().Status.Drains
+		return len(drains) == 1 && slices.ContainsFunc(messages, func(m string) bool { return strings.HasPrefix(drains[0].Message, m) })
+	})
+	f.Log(f.memcached().Status.Drains[0].Message)
+	if claim := f.claim(2); claim == nil || !held(claim) || claim.DeletionTimestamp != nil {
+		f.Fatalf("the claim is not kept: %+v", claim)
+	}
+}
+
+// onTwoNodes is a filled cluster of three with the last member, alone, on the node
+// that goes.
+func onTwoNodes(t *testing.T) (*fixture, []corpus.Object) {
+	t.Helper()
+	f := &fixture{T: t, ctx: t.Context()}
+	t.Cleanup(func() {
+		f.schedulable(stays, true)
+		f.schedulable(goes, true)
+	})
+	f.schedulable(goes, false)
+	f.operatorStays()
+	f = setup(t, persistent(2))
+	f.schedulable(goes, true)
+	f.schedulable(stays, false)
+	f.scale(3)
+	f.settled(3)
+	f.schedulable(stays, true)
+	for ordinal, want := range []string{stays, stays, goes} {
+		if got := f.pod(ordinal).Spec.NodeName; got != want {
+			t.Fatalf("member %d is on %s, want %s", ordinal, got, want)
+		}
+	}
+	objects := f.objects()
+	f.fill(3, objects)
+	return f, objects
+}
+
+// schedulable is kubectl uncordon, or cordon.
+func (f *fixture) schedulable(node string, may bool) {
+	f.Helper()
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"unschedulable":%v}}`, !may))
+	ctx, cancel := context.WithTimeout(context.Background(), patience) // in a cleanup, too
+	defer cancel()
+	if err := kube.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, patch); err != nil {
+		f.Fatalf("%v; the end-to-end tests need two nodes: make cluster-up NODES=2", err)
+	}
+}
+
+// operatorStays moves the operator off the node that goes, which must not take
+// pods.
+func (f *fixture) operatorStays() {
+	f.Helper()
+	f.eventually("the operator runs on "+stays, func() bool {
+		var pods corev1.PodList
+		f.must(kube.List(f.ctx, &pods, client.InNamespace(operatorNamespace)))
+		there := false
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			switch {
+			case pod.DeletionTimestamp != nil:
+			case pod.Spec.NodeName == goes:
+				f.must(client.IgnoreNotFound(kube.Delete(f.ctx, pod)))
+			case ready(pod):
+				there = true
+			}
+		}
+		return there
+	})
+}
+
+// evict asks until the members' disruption budget allows it, as kubectl drain does.
+func (f *fixture) evict(pod *corev1.Pod) {
+	f.Helper()
+	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}}
+	f.eventually("the pod may be evicted", func() bool {
+		err := kube.SubResource("eviction").Create(f.ctx, pod, eviction.DeepCopy())
+		if !apierrors.IsTooManyRequests(err) {
+			f.must(err)
+		}
+		return err == nil
+	})
+}
+
+func unschedulable(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
+			return true
+		}
+	}
+	return false
+}
+
+// stopNode takes the node away as a power failure does, until the returned
+// function is called, or the test ends.
+func (f *fixture) stopNode() (start func()) {
+	f.Helper()
+	f.cluster("node", "stop", goes)
+	started := false
+	start = func() {
+		if !started {
+			f.cluster("node", "start", goes)
+			started = true
+		}
+	}
+	f.Cleanup(start)
+	return start
+}
+
+// cluster calls the manager of the test cluster.
+func (f *fixture) cluster(args ...string) {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "../../bin/cluster", args...).CombinedOutput()
+	if err != nil {
+		f.Fatalf("bin/cluster %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// expectNoDrain: the claim is a member's as before, and nothing drains.
+func (f *fixture) expectNoDrain(before *corev1.PersistentVolumeClaim) {
+	f.Helper()
+	claim := f.claim(2)
+	if claim == nil || claim.UID != before.UID || !held(claim) || claim.DeletionTimestamp != nil ||
+		claim.Annotations[cachev1alpha1.AnnotationReleased] != "" {
+		f.Fatalf("the claim is not a member's any more: %+v", claim)
+	}
+	var jobs batchv1.JobList
+	f.must(kube.List(f.ctx, &jobs, client.InNamespace(f.namespace)))
+	if len(jobs.Items) != 0 || len(f.memcached().Status.LastDrains) != 0 {
+		f.Fatalf("%d drain Jobs for a pod that was only lost: %+v", len(jobs.Items), f.memcached().Status)
+	}
+}

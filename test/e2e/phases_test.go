@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/internal/corpus"
+)
+
+// Whatever a drain is at, nothing holds a Memcached or a namespace that is
+// deleted. (The end of every test deletes its namespace, too.)
+
+func TestAMemcachedIsDeletedInEachPhaseOfADrain(t *testing.T) {
+	for _, phase := range drainPhases {
+		t.Run(string(phase), func(t *testing.T) {
+			t.Parallel()
+			f := inPhase(t, phase)
+			f.delete()
+			claim := f.claim(1)
+			if claim == nil || claim.DeletionTimestamp != nil || held(claim) {
+				t.Fatalf("the claim should be kept, without our finalizer: %+v", claim)
+			}
+		})
+	}
+}
+
+func TestANamespaceIsDeletedInEachPhaseOfADrain(t *testing.T) {
+	for _, phase := range drainPhases {
+		t.Run(string(phase), func(t *testing.T) {
+			t.Parallel()
+			inPhase(t, phase) // and its end
+		})
+	}
+}
+
+var drainPhases = []cachev1alpha1.DrainPhase{
+	cachev1alpha1.DrainHeld, cachev1alpha1.DrainStarting, cachev1alpha1.DrainMoving, cachev1alpha1.DrainFailed,
+}
+
+// slowly makes a drain take long: the drainer gets a hundredth of a CPU.
+var slowly = corev1.ResourceRequirements{
+	Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")},
+	Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")},
+}
+
+// inPhase is a cluster whose second member has left, with its drain kept in the
+// phase.
+func inPhase(t *testing.T, phase cachev1alpha1.DrainPhase) *fixture {
+	t.Helper()
+	spec := persistent(2)
+	spec.Memory = ptr.To(resource.MustParse("64Mi"))
+	switch phase {
+	case cachev1alpha1.DrainStarting: // no node has as much
+		spec.Drain.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000")}
+	case cachev1alpha1.DrainMoving:
+		spec.Drain.Resources = slowly
+	}
+	f := setup(t, spec)
+	f.fill(2, small(100_000))
+	if phase == cachev1alpha1.DrainHeld || phase == cachev1alpha1.DrainFailed {
+		f.decide(1, cachev1alpha1.DrainHold)
+	}
+	f.scale(1)
+	if phase == cachev1alpha1.DrainFailed {
+		f.inDrainPhase(cachev1alpha1.DrainHeld)
+		f.must(os.Truncate(filepath.Join(f.volumeOf(f.claim(1)), contract.WarmFile), 1<<20))
+		f.decide(1, "")
+	}
+	f.inDrainPhase(phase)
+	return f
+}
+
+func (f *fixture) inDrainPhase(phase cachev1alpha1.DrainPhase) {
+	f.Helper()
+	f.eventually(fmt.Sprintf("the drain is %s", phase), func() bool {
+		drains := f.memcached().Status.Drains
+		return len(drains) == 1 && drains[0].Phase == phase
+	})
+}
+
+// decide annotates a claim, as a person does; nothing takes the annotation off.
+func (f *fixture) decide(ordinal int, what string) {
+	f.Helper()
+	value := fmt.Sprintf("%q", what)
+	if what == "" {
+		value = "null"
+	}
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil,
+		`{"metadata":{"annotations":{%q:%s}}}`, cachev1alpha1.AnnotationDrain, value))
+	f.must(kube.Patch(f.ctx, f.claim(ordinal), patch))
+}
+
+// small are so many objects that are quick to store.
+func small(n int) []corpus.Object {
+	objects := make([]corpus.Object, n)
+	for i := range objects {
+		objects[i] = corpus.Object{Key: fmt.Sprintf("key-%d", i), Value: []byte(strings.Repeat("v", 100))}
+	}
+	return objects
+}

@@ -1,0 +1,141 @@
+package e2e
+
+import (
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+func TestAScaleDownLosesNothingThatAnIndependentClientStored(t *testing.T) {
+	t.Parallel()
+	f := setup(t, persistent(3))
+	objects := f.objects()
+	now := time.Now()
+	for i := range objects {
+		objects[i].Flags = 0 // pylibmc uses them for types
+		if objects[i].TTL > 0 {
+			objects[i].Expires = now.Add(objects[i].TTL).Unix()
+		}
+	}
+	f.pylibmc("fill", 3, objects)
+	volume := f.claim(2).Spec.VolumeName
+
+	f.scale(2)
+	f.eventually("claim 2 is gone", func() bool { return f.claim(2) == nil })
+	f.settled(2)
+
+	report := f.pylibmc("check", 2, objects)
+	t.Logf("pylibmc: %d objects: %d found, %d missing, %d wrong", report.Objects, report.Found, report.Missing, report.Wrong)
+	if report.Found != int64(len(objects)) {
+		t.Fatalf("pylibmc does not find every object:\n%s", strings.Join(report.Examples, "\n"))
+	}
+	f.expectAll(2, objects) // flags and TTLs, too
+	f.expectReceipt(false)
+	f.eventually("the volume is gone", func() bool { return !f.volumeExists(volume) })
+}
+
+func TestAVolumeOfGarbageIsKept(t *testing.T) {
+	f := setup(t, persistent(3))
+	f.fill(3, f.objects())
+
+	resume := f.stopKubelet(f.pod(2))
+	f.crash(f.pod(2))
+	f.overwrite(filepath.Join(f.volumeOf(f.claim(2)), "memory_file"))
+	f.scale(2)
+	f.leaves(2)
+	resume()
+
+	f.eventually("Degraded says why", func() bool {
+		c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded)
+		return c.Status == metav1.ConditionTrue && c.Reason == cachev1alpha1.ReasonDrainFailed
+	})
+	t.Log(meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded).Message)
+	claim := f.claim(2)
+	if claim == nil || claim.DeletionTimestamp != nil || !held(claim) {
+		t.Fatalf("the claim is not kept: %+v", claim)
+	}
+
+	// The documented way out.
+	claim.Annotations[cachev1alpha1.AnnotationDrain] = cachev1alpha1.DrainSkip
+	f.must(kube.Update(f.ctx, claim))
+	f.eventually("claim 2 is gone", func() bool { return f.claim(2) == nil })
+	f.settled(2)
+}
+
+// overwrite fills the file with random bytes, in place.
+func (f *fixture) overwrite(path string) {
+	f.Helper()
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	f.must(err)
+	info, err := file.Stat()
+	f.must(err)
+	garbage := make([]byte, 1<<20)
+	for range info.Size() >> 20 {
+		_, _ = rand.Read(garbage)
+		_, err := file.Write(garbage)
+		f.must(err)
+	}
+	f.must(file.Close())
+}
+
+func TestADeletedPodDrainsNothing(t *testing.T) {
+	t.Parallel()
+	f := setup(t, persistent(3))
+	objects := f.objects()
+	f.fill(3, objects)
+	claim, pod := f.claim(2), f.pod(2)
+
+	f.must(kube.Delete(f.ctx, pod))
+	f.eventually("the member is back", func() bool {
+		again := f.pod(2)
+		return again != nil && again.UID != pod.UID && ready(again)
+	})
+	f.settled(3)
+
+	f.expectAll(3, objects) // it came back warm
+	if again := f.claim(2); again == nil || again.UID != claim.UID {
+		t.Fatalf("member 2 is on another claim: %+v", again)
+	}
+	var jobs batchv1.JobList
+	f.must(kube.List(f.ctx, &jobs, client.InNamespace(f.namespace)))
+	if len(jobs.Items) != 0 {
+		t.Fatalf("%d drain Jobs for a pod that was only deleted", len(jobs.Items))
+	}
+}
+
+func TestAMemberThatReturnsStartsOnAFreshVolume(t *testing.T) {
+	t.Parallel()
+	f := setup(t, persistent(2))
+	objects := f.objects()
+	f.fill(2, objects)
+	before := f.claim(1)
+
+	f.scale(1)
+	f.eventually("member 1 leaves", func() bool {
+		return f.claim(1) == nil || f.claim(1).Annotations[cachev1alpha1.AnnotationReleased] != ""
+	})
+	f.scale(2) // the drain goes first
+	f.eventually("member 1 has another claim", func() bool {
+		claim := f.claim(1)
+		return claim != nil && claim.UID != before.UID
+	})
+	f.settled(2)
+
+	f.expectReceipt(false)
+	alone := f.appAt(f.servers(2)[:1], f.address(f.servers(2)[0]))
+	report, err := alone.Check(f.ctx, objects)
+	f.must(err)
+	if report.Found != int64(len(objects)) {
+		t.Fatalf("the one survivor does not hold every object:\n%s", strings.Join(report.Examples, "\n"))
+	}
+}

@@ -1,0 +1,163 @@
+// Package undeploy tests that the operator can be taken out of a cluster, in the
+// middle of its work, without leaving a finalizer behind. It runs after the
+// other end-to-end tests, since it takes the operator away.
+package undeploy
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// phases of a drain, each with what keeps it there: a cluster of its own, named
+// by the phase, that has lost a member.
+var phases = []struct{ name, drain string }{
+	{"held", `{}`},
+	{"starting", `{resources: {requests: {cpu: "1000"}}}`},                // no node has as much
+	{"moving", `{resources: {requests: {cpu: 10m}, limits: {cpu: 10m}}}`}, // takes long,
+	{"failed", `{}`},
+}
+
+const cluster = `
+apiVersion: cache.example.com/v1alpha1
+kind: Memcached
+metadata: {name: %s, namespace: undeploy}
+spec: {size: 2, memory: 64Mi, storage: {size: 128Mi}, drain: %s}
+`
+
+func TestUndeployLeavesNoFinalizer(t *testing.T) {
+	for _, c := range []struct{ name, before string }{
+		{"while drains are in each phase", ""},
+		{"when the operator is gone already", "delete -n memcached-operator-system deployment --all --wait"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			run(t, "../../..", "make", "deploy", "KUBECTL=kubectl", "MEMCACHED_IMG=example.com/memcached:debian")
+			start(t)
+			if c.before != "" {
+				kubectl(t, strings.Fields(c.before)...)
+			}
+			t.Log(run(t, "../../..", "make", "undeploy", "KUBECTL=kubectl", "UNDEPLOY_WAIT=20s"))
+			expectNothingHeld(t)
+		})
+	}
+}
+
+// start brings a drain into each phase.
+func start(t *testing.T) {
+	t.Helper()
+	kubectl(t, "create", "namespace", "undeploy")
+	for _, p := range phases {
+		apply(t, fmt.Sprintf(cluster, p.name, p.drain))
+	}
+	for _, p := range phases {
+		kubectl(t, "wait", "-n", "undeploy", "mc", p.name, "--for=condition=Available", "--timeout=90s")
+		items := 1000
+		if p.name == "moving" {
+			items = 50_000
+		}
+		fill(t, p.name, items)
+		if p.name == "held" || p.name == "failed" {
+			kubectl(t, "annotate", "-n", "undeploy", "pvc", claim(p.name), "cache.example.com/drain=hold")
+		}
+		kubectl(t, "scale", "-n", "undeploy", "mc", p.name, "--replicas=1")
+	}
+	await(t, "held", "Held")
+	await(t, "failed", "Held")
+	spoil(t, claim("failed"))
+	kubectl(t, "annotate", "-n", "undeploy", "pvc", claim("failed"), "cache.example.com/drain-")
+	await(t, "starting", "Starting")
+	await(t, "moving", "Moving")
+	await(t, "failed", "Failed")
+}
+
+func claim(cluster string) string { return "data-" + cluster + "-1" }
+
+func await(t *testing.T, cluster, phase string) {
+	t.Helper()
+	kubectl(t, "wait", "-n", "undeploy", "mc", cluster, "--for=jsonpath={.status.drains[0].phase}="+phase, "--timeout=90s")
+}
+
+// fill stores items on the member that leaves.
+func fill(t *testing.T, cluster string, items int) {
+	t.Helper()
+	address := kubectl(t, "get", "pod", "-n", "undeploy", cluster+"-1", "-o", "jsonpath={.status.podIP}")
+	client := memcache.New(address + ":11211")
+	defer func() { _ = client.Close() }()
+	for i := range items {
+		if err := client.Set(&memcache.Item{Key: fmt.Sprintf("key-%d", i), Value: []byte("value")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// spoil cuts the warm file of a volume, which is a directory of this machine.
+func spoil(t *testing.T, claim string) {
+	t.Helper()
+	volume := kubectl(t, "get", "pvc", "-n", "undeploy", claim, "-o", "jsonpath={.spec.volumeName}")
+	path := kubectl(t, "get", "pv", volume, "-o", "jsonpath={.spec.local.path}")
+	if err := os.Truncate(filepath.Join(path, contract.WarmFile), 1<<20); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expectNothingHeld(t *testing.T) {
+	t.Helper()
+	claims := kubectl(t, "get", "pvc", "-n", "undeploy", "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.metadata.deletionTimestamp}{.metadata.finalizers}{"\n"}{end}`)
+	if strings.Contains(claims, "cache.example.com") {
+		t.Errorf("claims are held by a finalizer of ours:\n%s", claims)
+	}
+	for _, p := range phases {
+		if !strings.Contains(claims, claim(p.name)) {
+			t.Errorf("claim %s, and its items, are gone:\n%s", claim(p.name), claims)
+		}
+	}
+	for _, kind := range []string{"crd", "namespace", "clusterrole", "clusterrolebinding"} {
+		for name := range strings.FieldsSeq(kubectl(t, "get", kind, "-o", "name")) {
+			if strings.Contains(name, "/memcached-operator-") && !strings.Contains(name, ":") || strings.Contains(name, "memcacheds.") {
+				t.Errorf("undeploy left %s", name)
+			}
+		}
+	}
+	kubectl(t, "delete", "namespace", "undeploy", "--timeout=90s")
+}
+
+func kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	return run(t, ".", "kubectl", args...)
+}
+
+func apply(t *testing.T, manifest string) {
+	t.Helper()
+	c := command(t, ".", "kubectl", "apply", "-f", "-")
+	c.Stdin = strings.NewReader(manifest)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("kubectl apply: %v\n%s", err, out)
+	}
+}
+
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	out, err := command(t, dir, name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	t.Cleanup(cancel)
+	c := exec.CommandContext(ctx, name, args...)
+	c.Dir, c.WaitDelay = dir, time.Second
+	return c
+}

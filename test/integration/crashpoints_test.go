@@ -1,0 +1,322 @@
+package integration
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/operator"
+	"example.com/memcached-operator/test/invariants"
+	"example.com/memcached-operator/test/summary"
+)
+
+var (
+	allFaults  = flag.Bool("crashpoints.all", false, "let every write fail in every way, not in one that the seed chooses")
+	faultsSeed = flag.Int64("crashpoints.seed", 0, "chooses how each write fails; 0 takes the clock")
+)
+
+// Deaths befall each write; of the failures each write has one, by the seed.
+var (
+	deaths   = []operator.Fault{operator.DieBefore, operator.DieAfter}
+	failures = []operator.Fault{operator.Conflict, operator.ServerError, operator.AnswerLost}
+)
+
+var faultNames = map[operator.Fault]string{
+	operator.DieBefore:   "the operator dies before",
+	operator.DieAfter:    "the operator dies after",
+	operator.Conflict:    "conflict at",
+	operator.ServerError: "server error at",
+	operator.AnswerLost:  "answer lost of",
+}
+
+// crashpoints counts what was run.
+var crashpoints struct {
+	scenarios, writes, runs, unreached atomic.Int64
+}
+
+// point is one write of an undisturbed run, and what befalls it.
+type point struct {
+	write string
+	// nth of its name, from 0.
+	nth   int
+	fault operator.Fault
+}
+
+func (p point) String() string {
+	return fmt.Sprintf("%s %s, %d", faultNames[p.fault], p.write, p.nth+1)
+}
+
+// statusWrite is one that a run may do without: details of a status go together
+// when they come in quick succession.
+const statusWrite = "patch memcacheds/status cache"
+
+// TestCrashPoints runs each scenario once to count the operator's writes, and
+// then once for each write and each thing that can befall it: the operator dies
+// before or after it, and another one takes over; the write is refused, or is
+// applied without an answer. Whatever befell it, the end is that of the
+// undisturbed run, and every invariant holds at every change of an object.
+func TestCrashPoints(t *testing.T) {
+	seed := *faultsSeed
+	if seed == 0 {
+		seed = time.Now().UnixNano() % 1000
+	}
+	t.Logf("-crashpoints.seed=%d -crashpoints.all=%v", seed, *allFaults)
+	t.Cleanup(func() {
+		c := &crashpoints
+		err := summary.Add("crash points: %d scenarios, %d writes, %d runs (-crashpoints.seed=%d -crashpoints.all=%v); "+
+			"%d runs did not come to their write",
+			c.scenarios.Load(), c.writes.Load(), c.runs.Load(), seed, *allFaults, c.unreached.Load())
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	for name, s := range scenarios() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			writes, want := s.undisturbed(t)
+			crashpoints.scenarios.Add(1)
+			crashpoints.writes.Add(int64(len(writes)))
+			for i, p := range pointsOf(writes) {
+				for _, fault := range faultsOf(i, seed) {
+					p.fault = fault
+					t.Run(p.String(), func(t *testing.T) { s.disturbed(t, p, want) })
+				}
+			}
+		})
+	}
+}
+
+// faultsOf the ith write.
+func faultsOf(i int, seed int64) []operator.Fault {
+	if *allFaults {
+		return slices.Concat(deaths, failures)
+	}
+	return append(slices.Clone(deaths), failures[(int64(i)+seed)%int64(len(failures))])
+}
+
+// pointsOf numbers the writes of each name.
+func pointsOf(writes []string) []point {
+	seen := map[string]int{}
+	var points []point
+	for _, write := range writes {
+		points = append(points, point{write: write, nth: seen[write]})
+		seen[write]++
+	}
+	return points
+}
+
+// scenario is what people do to a cluster, and how it ends.
+type scenario struct {
+	// begin makes the cluster; nothing befalls the operator yet.
+	begin func(*world)
+	// act is what people do. It waits for what it must not be ahead of.
+	act func(*world)
+	// ended returns nil when it is over.
+	ended func(*world) error
+}
+
+// undisturbed returns the operator's writes, and the end.
+func (s scenario) undisturbed(t *testing.T) (writes, end []string) {
+	w := newSerialNamespace(t)
+	w.startOperator()
+	from := s.prepare(w)
+	first := w.claims()
+	s.act(w)
+	w.eventually("the end", func() error { return errors.Join(s.ended(w), w.volumesSettled()) })
+	w.quiet()
+	for _, write := range w.journal.Writes()[from:] {
+		if write.Status < 300 {
+			writes = append(writes, nameOf(write))
+		}
+	}
+	w.restsUnstuck()
+	end = w.end(uids(first))
+	t.Logf("%d writes:\n  %s\nthe end:\n  %s", len(writes), strings.Join(writes, "\n  "), strings.Join(end, "\n  "))
+	return writes, end
+}
+
+// prepare returns the number of writes that it took.
+func (s scenario) prepare(w *world) int {
+	s.begin(w)
+	w.quiet()
+	return len(w.journal.Writes())
+}
+
+// disturbed tries again where the operator never came to that write: how often
+// it writes details, or is refused for a cache that lags, is a matter of time.
+func (s scenario) disturbed(t *testing.T, p point, want []string) {
+	t.Parallel()
+	const tries = 3
+	for range tries {
+		crashpoints.runs.Add(1)
+		if reached := s.disturb(newSerialNamespace(t), p, want); reached || t.Failed() {
+			return
+		}
+	}
+	crashpoints.unreached.Add(1)
+	if p.write != statusWrite {
+		t.Errorf("in %d runs the operator never came to that write", tries)
+	}
+}
+
+// disturb tells whether the operator came to the write.
+func (s scenario) disturb(w *world, p point, want []string) (reached bool) {
+	w.interval = 200 * time.Millisecond // many wait at the same time
+	w.startOperator()
+	s.prepare(w)
+	first := w.claims()
+	hit := w.befall(p)
+	successors := w.succeed()
+	s.act(w)
+	w.eventually("the end of the undisturbed run", func() error {
+		if err := s.ended(w); err != nil {
+			return err
+		}
+		if diff := cmp.Diff(want, w.end(uids(first))); diff != "" {
+			return fmt.Errorf("-undisturbed +disturbed:\n%s", diff)
+		}
+		return nil
+	})
+	w.journal.Inject(nil)
+	if hit.Load() && slices.Contains(deaths, p.fault) {
+		w.eventually("a successor", func() error {
+			if successors.Load() == 0 {
+				return errors.New("none")
+			}
+			return nil
+		})
+	}
+	w.quiet()
+	w.restsUnstuck()
+	return hit.Load()
+}
+
+// volumesSettled returns nil when each volume has its claim.
+func (w *world) volumesSettled() error {
+	s := recorder.Now(w.namespace, name)
+	if len(s.Volumes) != len(s.Claims) {
+		return fmt.Errorf("%d volumes for %d claims", len(s.Volumes), len(s.Claims))
+	}
+	return nil
+}
+
+// drainSuffix ends the names of drain Jobs: a hash of a UID.
+var drainSuffix = regexp.MustCompile(`-drain-[0-9a-f]{8}$`)
+
+// nameOf a write is the same in each run.
+func nameOf(w operator.Write) string { return drainSuffix.ReplaceAllString(w.String(), "-drain") }
+
+// befall lets it happen once, and tells whether it has.
+func (w *world) befall(p point) *atomic.Bool {
+	var hit atomic.Bool
+	seen := 0
+	w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
+		if hit.Load() || nameOf(write) != p.write {
+			return operator.NoFault
+		}
+		if seen++; seen <= p.nth {
+			return operator.NoFault
+		}
+		hit.Store(true)
+		return p.fault
+	})
+	return &hit
+}
+
+// succeed starts another operator whenever one has died, and returns how many
+// it has started.
+func (w *world) succeed() *atomic.Int32 {
+	var successors atomic.Int32
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-w.running().Ended():
+			}
+			next, err := w.newOperator()
+			if err != nil {
+				w.Errorf("start another operator: %v", err)
+				return
+			}
+			w.install(next)
+			successors.Add(1)
+		}
+	}()
+	w.Cleanup(func() { close(stop); <-stopped })
+	return &successors
+}
+
+// end describes the objects that are left, so that two runs can be compared:
+// without names that are random, times, and versions.
+func (w *world) end(first []types.UID) []string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	for _, m := range w.clusters() {
+		s := &m.Status
+		add("Memcached size %d finalizers %v: size %d ready %d phase %s drains %d", *m.Spec.Size, m.Finalizers, s.Size, s.ReadySize, s.Phase, len(s.Drains))
+		for _, c := range s.Conditions {
+			add("condition %s=%s %s", c.Type, c.Status, c.Reason)
+		}
+		for _, d := range s.LastDrains {
+			add("ended: claim %s: %s, %d found, %d added", d.Claim, d.Result, d.Found, d.Added)
+		}
+		slices.Sort(out) // whose pod is gone first is drained first
+	}
+	for _, s := range w.statefulSets() {
+		add("StatefulSet of %d", *s.Spec.Replicas)
+	}
+	for _, p := range w.pods() {
+		add("Pod %s %s", p.Name, p.Status.Phase)
+	}
+	for _, c := range w.claims() {
+		birth := "new"
+		if slices.Contains(first, c.UID) {
+			birth = "old"
+		}
+		add("claim %s, %s: finalizers %v deleting %v released %v receipt %v", c.Name, birth, c.Finalizers,
+			c.DeletionTimestamp != nil, c.Annotations[cachev1alpha1.AnnotationReleased] != "", c.Annotations[cachev1alpha1.AnnotationReceipt] != "")
+	}
+	for _, j := range w.jobs() {
+		add("Job %s", drainSuffix.ReplaceAllString(j.Name, "-drain"))
+	}
+	volumes := map[bool]int{}
+	for _, v := range recorder.Now(w.namespace, name).Volumes {
+		volumes[v.Retained]++
+	}
+	add("%d volumes, %d more retained", volumes[false], volumes[true])
+	return out
+}
+
+// restsUnstuck asks the invariants of a cluster at rest: one more reconcile
+// changes nothing, and nothing is held without a word.
+func (w *world) restsUnstuck() {
+	w.Helper()
+	w.eventually("rest", func() error {
+		before := recorder.Now(w.namespace, name)
+		w.reconcile()
+		if err := recorder.CaughtUp(w.Context(), w.namespace); err != nil {
+			return err
+		}
+		after := recorder.Now(w.namespace, name)
+		before.AtRest, after.AtRest = true, true
+		var errs []error
+		for _, violation := range slices.Concat(
+			invariants.AtRestNothingIsWritten(before, after), invariants.NothingIsStuck(before, after)) {
+			errs = append(errs, errors.New(violation))
+		}
+		return errors.Join(errs...)
+	})
+}

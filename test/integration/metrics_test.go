@@ -1,0 +1,125 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/internal/player"
+)
+
+// metrics of the running operator that are not 0: of a histogram how often it
+// observed something. A key is the name and the labels' values in the order of
+// their names, without the world's namespace.
+func (w *world) metrics() map[string]float64 {
+	w.Helper()
+	families, err := w.operator.Metrics.Gather()
+	if err != nil {
+		w.Fatalf("gather the metrics: %v", err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			key := []string{strings.TrimPrefix(f.GetName(), "memcached_operator_")}
+			for _, l := range m.GetLabel() {
+				if l.GetValue() != w.namespace {
+					key = append(key, l.GetValue())
+				}
+			}
+			value := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			if value != 0 {
+				values[strings.Join(key, " ")] = value
+			}
+		}
+	}
+	return values
+}
+
+// metricsAre waits until these metrics have these values.
+func (w *world) metricsAre(want map[string]float64) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("metrics %v", want), func() error {
+		got := w.metrics()
+		for key, value := range want {
+			if got[key] != value {
+				return fmt.Errorf("%s is %v, want %v; all: %v", key, got[key], value, got)
+			}
+		}
+		return nil
+	})
+}
+
+func TestMetricsCountEachDrainOnce(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 4)
+	w.metricsAre(map[string]float64{"members_wanted cache": 4, "members_ready cache": 4, "condition cache Ready Available": 1, "claims_held cache": 0})
+	kubes.Play(w.namespace, player.Hang)
+	w.scale(2)
+	w.metricsAre(map[string]float64{
+		"drains_open cache Starting": 1, "drains_open cache Waiting": 1, "claims_held cache": 2, "condition cache Draining Draining": 1,
+	})
+
+	kubes.Play(w.namespace, player.Succeed(10))
+	w.settled(2)
+	drained := map[string]float64{
+		"drains_total Drained": 2, "claims_released_total Drained": 2,
+		"drain_items_total added": 20, "drain_added_bytes_total": 2000,
+		"drain_duration_seconds": 2, "drain_phase_duration_seconds Waiting": 2, "drain_phase_duration_seconds Starting": 2,
+		"drain_phase_duration_seconds Connecting": 2, "drain_phase_duration_seconds Moving": 2, "drain_phase_duration_seconds Releasing": 2,
+		"drains_total Failed": 0, "claims_held cache": 0, "oldest_held_claim_age_seconds cache": 0,
+		"drains_open cache Starting": 0, "drains_open cache Waiting": 0, "drains_open cache Releasing": 0,
+	}
+	w.metricsAre(drained)
+	w.quiet()
+	w.reconcile()
+	w.metricsAre(drained)
+
+	w.restartOperator()
+	w.settled(2)
+	w.quiet()
+	for key, value := range w.metrics() {
+		if strings.HasPrefix(key, "drain") || strings.HasPrefix(key, "claims_released") {
+			t.Errorf("an operator that did nothing counts %s %v", key, value)
+		}
+	}
+	w.delete(w.memcached())
+	w.eventually("no series of a cluster that is gone", func() error {
+		for key, value := range w.metrics() {
+			if strings.Contains(key, " cache") {
+				return fmt.Errorf("%s %v", key, value)
+			}
+		}
+		return nil
+	})
+	w.metricsAre(map[string]float64{"claims_released_total ClusterDeleted": 2, "drains_total Drained": 0})
+}
+
+func TestMetricsCountEachFailedDrain(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 3)
+	kubes.Play(w.namespace, func(d player.Drainer) player.Act {
+		r := player.Receipt(d, 10)
+		r.Added, r.Rejected, r.Reason, r.Message, r.ExitCode = 7, 3, "ItemsRejected", "too large", contract.ExitUsage
+		return player.Act{ExitCode: contract.ExitUsage, Message: player.Message(r)}
+	})
+	w.scale(2)
+	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonDrainFailed)
+	failed := map[string]float64{
+		"drains_total Failed": 1, "drain_items_total rejected": 3, "drain_items_total added": 0,
+		"drains_open cache Failed": 1, "claims_held cache": 1, "condition cache DrainFailed Degraded": 1,
+	}
+	w.metricsAre(failed)
+	w.quiet()
+	w.metricsAre(failed)
+	w.restartOperator()
+	w.quiet()
+	w.metricsAre(map[string]float64{"drains_total Failed": 0, "drains_open cache Failed": 1})
+
+	kubes.Play(w.namespace, player.Hang)
+	w.annotate(2, cachev1alpha1.DrainSkip)
+	w.settled(2)
+	w.metricsAre(map[string]float64{"drains_total Skipped": 1, "claims_released_total Skipped": 1, "claims_held cache": 0, "drain_duration_seconds": 0})
+}

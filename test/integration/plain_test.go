@@ -1,0 +1,146 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+)
+
+// sample is the well-known one: two lines of spec.
+func sample() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": cachev1alpha1.GroupVersion.String(),
+		"kind":       "Memcached",
+		"metadata":   map[string]any{"name": name},
+		"spec":       map[string]any{"size": int64(3), "containerPort": int64(11211)},
+	}}
+}
+
+func (w *world) deployment() *appsv1.Deployment {
+	d := &appsv1.Deployment{}
+	return found(w, d, admin.Get(w.Context(), w.key(name), d))
+}
+
+func (w *world) service() *corev1.Service {
+	s := &corev1.Service{}
+	return found(w, s, admin.Get(w.Context(), w.key(name), s))
+}
+
+func TestTwoLineSampleGivesADeploymentAndAService(t *testing.T) {
+	w := newWorld(t)
+	w.create(sample())
+	m := w.settled(3)
+	d, s := w.deployment(), w.service()
+	if d == nil || s == nil {
+		t.Fatalf("want a Deployment and a Service\n%s", w.picture())
+	}
+	container := d.Spec.Template.Spec.Containers[0]
+	equal(w, "replicas", *d.Spec.Replicas, 3)
+	equal(w, "image", container.Image, "memcached:test")
+	equal(w, "command", container.Command, []string{"memcached", "-m", "64", "-p", "11211", "-U", "0"})
+	equal(w, "the Service's address", s.Spec.ClusterIP, corev1.ClusterIPNone)
+	equal(w, "servers", m.Status.Servers, []string{fmt.Sprintf("cache.%s.svc:11211", w.namespace)})
+	equal(w, "phase", m.Status.Phase, cachev1alpha1.PhaseRunning)
+	equal(w, "nodes", len(m.Status.Nodes), 3)
+	for _, node := range m.Status.Nodes {
+		if w.pod(node) == nil {
+			t.Errorf("status.nodes has %s, and no such pod is there", node)
+		}
+	}
+	w.condition(cachev1alpha1.ConditionAvailable, "True", cachev1alpha1.ReasonReady)
+	w.condition(cachev1alpha1.ConditionDegraded, "False", cachev1alpha1.ReasonHealthy)
+	equal(w, "finalizers", len(m.Finalizers), 0)
+}
+
+func TestPlainClusterFollowsItsScaleSubresource(t *testing.T) {
+	w := newWorld(t)
+	w.create(sample())
+	w.settled(3)
+	w.scale(5)
+	w.settled(5)
+	w.scale(0)
+	w.settled(0)
+	w.condition(cachev1alpha1.ConditionAvailable, "False", cachev1alpha1.ReasonScaledToZero)
+	w.scale(1)
+	w.settled(1)
+	w.condition(cachev1alpha1.ConditionAvailable, "True", cachev1alpha1.ReasonReady)
+}
+
+func TestDriftIsCorrected(t *testing.T) {
+	w := newWorld(t)
+	w.create(sample())
+	w.settled(3)
+	w.change(w.deployment(), `{"spec":{"replicas":1}}`)
+	w.eventually("3 replicas again", func() error {
+		if n := *w.deployment().Spec.Replicas; n != 3 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+	w.change(w.service(), `{"spec":{"selector":{"app.kubernetes.io/instance":"another"}}}`)
+	w.eventually("the selector again", func() error {
+		if s := w.service().Spec.Selector[cachev1alpha1.LabelInstance]; s != name {
+			return fmt.Errorf("%s", s)
+		}
+		return nil
+	})
+	w.delete(w.service())
+	w.delete(w.deployment())
+	w.eventually("both again", func() error {
+		if d := w.deployment(); w.service() == nil || d == nil || d.DeletionTimestamp != nil {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	w.settled(3)
+}
+
+func TestPlainClusterLeavesNothingBehind(t *testing.T) {
+	w := newWorld(t)
+	w.create(sample())
+	w.settled(3)
+	w.delete(w.memcached())
+	w.nothingLeft()
+}
+
+// nothingLeft waits until all that a cluster consists of is gone, its claims
+// excepted.
+func (w *world) nothingLeft() {
+	w.Helper()
+	w.eventually("nothing left", func() error {
+		switch {
+		case w.memcached() != nil:
+			return errors.New("the Memcached is there")
+		case w.deployment() != nil || w.statefulSet() != nil || w.service() != nil:
+			return errors.New("a Deployment, StatefulSet or Service is there")
+		case len(w.pods()) != 0:
+			return errors.New("pods are there")
+		case len(w.jobs()) != 0:
+			return errors.New("Jobs are there")
+		case w.serverList() != nil || w.budget() != nil || w.networkPolicy() != nil:
+			return errors.New("a ConfigMap, PodDisruptionBudget or NetworkPolicy is there")
+		}
+		return nil
+	})
+}
+
+func TestForeignObjectOfTheSameNameIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	foreign := &corev1.Service{Spec: corev1.ServiceSpec{
+		ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": "another"}, Ports: []corev1.ServicePort{{Port: 80}},
+	}}
+	foreign.Name = name
+	w.create(foreign)
+	w.create(apitest.MakeMemcached(name).Obj())
+	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonNameTaken)
+	equal(w, "its selector", w.service().Spec.Selector, map[string]string{"app": "another"})
+	w.delete(foreign)
+	w.settled(3)
+}

@@ -1,0 +1,61 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// operatorUser is the operator in all tests: it may do what config/rbac/role.yaml
+// lets it do, and nothing else. A right that is missing there fails them.
+const operatorUser = "system:serviceaccount:memcached-operator-system:memcached-operator-controller-manager"
+
+func asOperator() *rest.Config {
+	config := rest.CopyConfig(plane.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: operatorUser}
+	return config
+}
+
+// grantOperator binds the operator's role to its user.
+func grantOperator(ctx context.Context) error {
+	text, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", "role.yaml"))
+	if err != nil {
+		return err
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict(text, role); err != nil {
+		return fmt.Errorf("read the operator's role: %w", err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: operatorUser}},
+	}
+	binding.Name = role.Name
+	return errors.Join(admin.Create(ctx, role), admin.Create(ctx, binding))
+}
+
+func TestOperatorMayReadNoSecrets(t *testing.T) {
+	w := newNamespace(t)
+	c, err := client.New(asOperator(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.List(t.Context(), &corev1.SecretList{}, client.InNamespace(w.namespace)); !apierrors.IsForbidden(err) {
+		t.Errorf("want a refusal, got %v", err)
+	}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "any", Image: "any"}}}}
+	pod.Namespace, pod.Name = w.namespace, "any"
+	if err := c.Create(t.Context(), pod); !apierrors.IsForbidden(err) {
+		t.Errorf("want a refusal, got %v", err)
+	}
+}

@@ -1,0 +1,99 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/internal/player"
+)
+
+// scenarios whose every write is a crash point.
+func scenarios() map[string]scenario {
+	three := func(w *world) { w.storageCluster(apitest.MakeMemcached(name), 3) }
+	return map[string]scenario{
+		"scale-down":        {three, func(w *world) { w.scale(2) }, settledAt(2)},
+		"scale-down of two": {three, func(w *world) { w.scale(1) }, settledAt(1)},
+		"scale-down, then up": {three, func(w *world) {
+			w.scale(2)
+			w.shrunkTo(2)
+			w.scale(3)
+		}, settledAt(3)},
+		"retry of a failed drain": {
+			func(w *world) {
+				three(w)
+				kubes.Play(w.namespace, player.Fail(contract.ExitUnrecoverable, "SourceCorrupt", "page 3 is torn"))
+			},
+			func(w *world) {
+				w.scale(2)
+				w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonDrainFailed)
+				kubes.Play(w.namespace, player.Succeed(100))
+				w.annotate(2, cachev1alpha1.DrainRetry)
+			}, settledAt(2),
+		},
+		"deletion in the middle of a drain": {
+			func(w *world) {
+				three(w)
+				kubes.Play(w.namespace, player.Hang)
+			},
+			func(w *world) {
+				w.scale(2)
+				w.drainRuns(w.claim(2).UID)
+				w.delete(w.memcached())
+			}, deleted,
+		},
+		"deletion with the claims": {
+			func(w *world) {
+				w.storageCluster(apitest.MakeMemcached(name).WhenDeleted(cachev1alpha1.DeletionDelete), 2)
+			},
+			func(w *world) { w.delete(w.memcached()) }, deleted,
+		},
+		"hibernate, and resume": {three, func(w *world) {
+			w.scale(0)
+			w.settled(0)
+			w.scale(3)
+		}, settledAt(3)},
+		"hibernate, and resume with fewer": {three, func(w *world) {
+			w.scale(0)
+			w.settled(0)
+			w.scale(2)
+		}, settledAt(2)},
+	}
+}
+
+// settledAt is the end of a cluster that has that many members, all ready, and
+// nothing on its way out.
+func settledAt(size int32) func(*world) error {
+	return func(w *world) error {
+		m := w.memcached()
+		if m == nil {
+			return errors.New("no Memcached")
+		}
+		progressing := meta.FindStatusCondition(m.Status.Conditions, cachev1alpha1.ConditionProgressing)
+		s := m.Status
+		if s.ObservedGeneration != m.Generation || s.Size != size || s.ReadySize != size || len(s.Drains) != 0 ||
+			progressing == nil || progressing.Status != metav1.ConditionFalse {
+			return fmt.Errorf("status %s", asJSON(s))
+		}
+		return nil
+	}
+}
+
+// deleted is the end of a cluster that left nothing but claims.
+func deleted(w *world) error {
+	if n := len(w.clusters()) + len(w.statefulSets()) + len(w.pods()) + len(w.jobs()); n > 0 {
+		return fmt.Errorf("%d objects are left", n)
+	}
+	return nil
+}
+
+// shrunkTo waits until the StatefulSet has that size.
+func (w *world) shrunkTo(size int32) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("a StatefulSet of %d", size), func() error { return w.replicasAre(size) })
+}

@@ -1,0 +1,146 @@
+package integration
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers"
+)
+
+// behind is a cache that lags: its lists are edited before they are seen.
+type behind struct {
+	client.Client
+	edit func(client.ObjectList)
+}
+
+func (b behind) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := b.Client.List(ctx, list, options...)
+	b.edit(list)
+	return err
+}
+
+// reconcileBehind runs one reconcile on a cache that lags.
+func (w *world) reconcileBehind(edit func(client.ObjectList)) {
+	w.Helper()
+	r := w.running().Reconciler
+	late := &controllers.MemcachedReconciler{
+		Client: behind{r.Client, edit}, Live: r.Live, Events: r.Events, Options: r.Options, Clock: r.Clock,
+	}
+	if _, err := late.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(name)}); err != nil {
+		w.Errorf("reconcile: %v", err)
+	}
+}
+
+// What the cache does not show yet, for reconciles that it leads astray.
+func withoutJobs(list client.ObjectList) {
+	if l, ok := list.(*batchv1.JobList); ok {
+		l.Items = nil
+	}
+}
+
+func withoutPods(list client.ObjectList) {
+	if l, ok := list.(*corev1.PodList); ok {
+		l.Items = nil
+	}
+}
+
+func withoutMarks(list client.ObjectList) {
+	if l, ok := list.(*corev1.PersistentVolumeClaimList); ok {
+		for i := range l.Items {
+			l.Items[i].Annotations = nil
+		}
+	}
+}
+
+func withSkips(list client.ObjectList) {
+	if l, ok := list.(*corev1.PersistentVolumeClaimList); ok {
+		for i := range l.Items {
+			metav1.SetMetaDataAnnotation(&l.Items[i].ObjectMeta, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainSkip)
+		}
+	}
+}
+
+func together(edits ...func(client.ObjectList)) func(client.ObjectList) {
+	return func(list client.ObjectList) {
+		for _, edit := range edits {
+			edit(list)
+		}
+	}
+}
+
+// Each of these reconciles would break an invariant if it believed its cache.
+func TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone(t *testing.T) {
+	for what, test := range map[string]struct {
+		begin func(*world)
+		edit  func(client.ObjectList)
+	}{
+		"a member's pod lives: no second user of its volume": {
+			func(w *world) { lingering(w, apitest.MakeMemcached(name)) }, withoutPods,
+		},
+		"a drainer runs: no second one": {
+			func(w *world) { w.hangingDrain(apitest.MakeMemcached(name)) }, together(withoutJobs, withoutPods),
+		},
+		"a drainer runs: the size stays": {
+			func(w *world) {
+				w.hangingDrain(apitest.MakeMemcached(name))
+				w.scale(3)
+				w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForDrain)
+			},
+			together(withoutJobs, withoutMarks),
+		},
+		"a drainer runs: the size does not shrink either": {
+			func(w *world) {
+				w.hangingDrain(apitest.MakeMemcached(name))
+				w.scale(1)
+				w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForDrain)
+			},
+			withoutJobs,
+		},
+		"a volume was left: its member does not return to it": {
+			func(w *world) {
+				w.failedDrain()
+				w.scale(3)
+				w.condition(cachev1alpha1.ConditionProgressing, "False", cachev1alpha1.ReasonBlockedByVolume)
+			},
+			together(withoutJobs, withoutMarks),
+		},
+		"nobody gave the items up: the claim stays": {
+			func(w *world) { w.failedDrain() }, withSkips,
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			test.begin(w)
+			before, size := w.held(), *w.statefulSet().Spec.Replicas
+			from := len(w.journal.Writes())
+			w.reconcileBehind(test.edit)
+			equal(w, "claims", w.held(), before)
+			equal(w, "replicas", *w.statefulSet().Spec.Replicas, size)
+			for _, write := range w.journal.Writes()[from:] {
+				if write.Resource == "jobs" && write.Status < 300 {
+					t.Errorf("%s: %d", write, write.Status)
+				}
+			}
+		})
+	}
+}
+
+// held are the claims that are there, held and mountable.
+func (w *world) held() []string {
+	var out []string
+	for _, c := range w.claims() {
+		if c.DeletionTimestamp == nil && slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,89 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/internal/player"
+)
+
+// drain waits for a drain in this phase, for this reason, that is what the check
+// wants it to be.
+func (w *world) drain(ordinal int32, phase cachev1alpha1.DrainPhase, reason string, check func(*cachev1alpha1.DrainStatus) error) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("drain %d is %s (%s)", ordinal, phase, reason), func() error {
+		if err := w.drainIs(ordinal, phase, reason); err != nil {
+			return err
+		}
+		for _, d := range w.memcached().Status.Drains {
+			if d.Ordinal != ordinal {
+				continue
+			}
+			if d.Since.IsZero() || d.ReleasedAt.IsZero() || d.Since.Before(d.ReleasedAt) {
+				return fmt.Errorf("since when? %s", asJSON(d))
+			}
+			if err := check(&d); err != nil {
+				return fmt.Errorf("%w: %s", err, asJSON(d))
+			}
+		}
+		return nil
+	})
+}
+
+func says(part string) func(*cachev1alpha1.DrainStatus) error {
+	return func(d *cachev1alpha1.DrainStatus) error {
+		if !strings.Contains(d.Message, part) {
+			return fmt.Errorf("it does not say %q", part)
+		}
+		return nil
+	}
+}
+
+func TestStatusTellsTheWholeStoryOfAScaleDown(t *testing.T) {
+	w := newNamespace(t)
+	var now atomic.Pointer[contract.Progress]
+	now.Store(&contract.Progress{Phase: contract.PhaseConnecting, BytesTotal: 1000, Message: "waiting for cache-0 (connection refused)"})
+	w.progress = func(context.Context, string, string) (*contract.Progress, error) { return now.Load(), nil }
+	w.startOperator()
+	w.storageCluster(apitest.MakeMemcached(name), 4)
+	kubes.Linger(w.namespace, true)
+	var tries atomic.Int32
+	kubes.Play(w.namespace, func(d player.Drainer) player.Act {
+		if tries.Load() == 0 {
+			return player.Act{Wait: true}
+		}
+		return player.Fail(contract.ExitUnreachable, "SurvivorUnreachable", "cache-0 did not answer")(d)
+	})
+
+	w.scale(2)
+	w.drain(3, cachev1alpha1.DrainWaiting, cachev1alpha1.ReasonPodPresent, says("member 3"))
+	kubes.Linger(w.namespace, false)
+	w.drain(3, cachev1alpha1.DrainMoving, cachev1alpha1.ReasonSurvivorUnreachable, says("waiting for cache-0"))
+	w.drain(2, cachev1alpha1.DrainWaiting, cachev1alpha1.ReasonInTurn, says("another drain"))
+
+	now.Store(&contract.Progress{Phase: contract.PhaseMoving, ItemsDone: 10, ItemsTotal: 40, BytesDone: 250, BytesTotal: 1000, Seconds: 20})
+	w.drain(3, cachev1alpha1.DrainMoving, "", func(d *cachev1alpha1.DrainStatus) error {
+		if d.ItemsDone != 10 || d.ItemsTotal != 40 || d.BytesDone != 250 || d.BytesTotal != 1000 || d.SecondsLeft != 60 {
+			return errors.New("not the progress, or not 60 s left")
+		}
+		if line := w.memcached().Status.Progress; line != "25% (10/40 items, 1m0s left)" {
+			return fmt.Errorf("the column says %q", line)
+		}
+		return nil
+	})
+
+	tries.Add(1) // the drainer dies, and Kubernetes waits before it starts the next one
+	w.drain(3, cachev1alpha1.DrainStarting, cachev1alpha1.ReasonRetrying, says("SurvivorUnreachable: cache-0 did not answer"))
+	kubes.Play(w.namespace, player.Succeed(40))
+	last := w.settled(2).Status.LastDrains
+	if len(last) != 2 || last[0].Claim != claimName(2) || last[1].Claim != claimName(3) || last[1].Added != 40 {
+		t.Errorf("the receipts are %s", asJSON(last))
+	}
+}

@@ -1,0 +1,207 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+)
+
+func quantity(s string) *resource.Quantity { return ptr.To(resource.MustParse(s)) }
+
+func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+
+func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
+	w := newNamespace(t)
+	cluster := func() *apitest.MemcachedBuilder { return apitest.MakeMemcached(name) }
+	with := func(change func(*cachev1alpha1.MemcachedSpec)) *apitest.MemcachedBuilder {
+		return cluster().With(change)
+	}
+	const (
+		flags    = "extraArgs must not hold a flag that the operator sets itself"
+		nameRule = "the name must be a DNS label"
+		inMiB    = "memory must be a whole number of MiB"
+		itemSize = "maxItemSize must be a whole number of bytes"
+		lacking  = "extraArgs ends with a flag that lacks its value"
+		plain    = "the drainer, which moves the items of members that leave, speaks memcached's plain text"
+		tooSmall = "storage.size must be larger than memory"
+	)
+	for what, test := range map[string]struct {
+		object *apitest.MemcachedBuilder
+		want   string
+	}{
+		"storage as large as memory":       {cluster().Memory("64Mi").Storage("64Mi"), tooSmall},
+		"storage smaller than memory":      {cluster().Memory("1Gi").Storage("512Mi"), tooSmall},
+		"storage smaller than the default": {cluster().Storage("10Mi"), tooSmall},
+		"an unknown client":                {with(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Client = "mystery" }), "Unsupported value"},
+		"a prefix that is hashed": {with(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Routing = cachev1alpha1.RoutingSpec{Client: "gomemcache", KeyPrefix: "shop:"}
+		}), "routing.keyPrefix is for libmemcached and pymemcache"},
+		"a name of no member": {with(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.ServerName = "cache-0" }), "serverName"},
+		"size 513":            {cluster().Size(513), "less than or equal to 512"},
+		"a negative size":     {cluster().Size(-1), "greater than or equal to 0"},
+		"port 0x10000":        {with(func(s *cachev1alpha1.MemcachedSpec) { s.ContainerPort = 65536 }), "less than or equal to 65535"},
+		"memory 100k":         {cluster().Memory("100k"), inMiB},
+		"memory of 1.5 bytes": {cluster().Memory("1500m"), inMiB},
+		"memory not in MiB":   {cluster().Memory("100M"), inMiB},
+		"memory below 8Mi":    {cluster().Memory("7Mi"), inMiB},
+		"negative memory":     {cluster().Memory("-64Mi"), inMiB},
+		"items of more than half of memory": {
+			with(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("33Mi") }), itemSize,
+		},
+		"items of no size":      {with(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("0") }), itemSize},
+		"a fraction of an item": {with(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("2048500m") }), itemSize},
+		"too many threads":      {with(func(s *cachev1alpha1.MemcachedSpec) { s.Threads = ptr.To[int32](129) }), "less than or equal to 128"},
+		"extstore with storage": {
+			cluster().Storage("128Mi").ExtraArgs("-o", "ext_path=/data/ext:64M"), "ext_path (extstore) can't be combined with storage",
+		},
+		"too many arguments":              {cluster().ExtraArgs(strings.Split(strings.Repeat("-v ", 33), " ")...), "at most 32 items"},
+		"-e":                              {cluster().ExtraArgs("-e", "/elsewhere"), flags},
+		"-m":                              {cluster().ExtraArgs("-m", "1024"), flags},
+		"-m1024":                          {cluster().ExtraArgs("-m1024"), flags},
+		"-vm":                             {cluster().ExtraArgs("-vm", "1024"), flags},
+		"-vvvd":                           {cluster().ExtraArgs("-vvvd"), flags},
+		"-U":                              {cluster().ExtraArgs("-U", "11211"), flags},
+		"-s":                              {cluster().ExtraArgs("-s", "/tmp/socket"), flags},
+		"-h":                              {cluster().ExtraArgs("-h"), flags},
+		"--memory-limit=1024":             {cluster().ExtraArgs("--memory-limit=1024"), flags},
+		"--memory-limit 1024":             {cluster().ExtraArgs("--memory-limit", "1024"), flags},
+		"--memory-file":                   {cluster().ExtraArgs("--memory-file=/elsewhere"), flags},
+		"--port":                          {cluster().ExtraArgs("--port=1"), flags},
+		"--max-item-size":                 {cluster().ExtraArgs("--max-item-size=1m"), flags},
+		"--daemon":                        {cluster().ExtraArgs("--daemon"), flags},
+		"an abbreviation":                 {cluster().ExtraArgs("--memory-l=1024"), flags},
+		"another abbreviation":            {cluster().ExtraArgs("--daem"), flags},
+		"the end of all flags":            {cluster().ExtraArgs("--"), flags},
+		"after TLS":                       {cluster().ExtraArgs("-Zm", "1024"), flags},
+		"a value that is missing":         {cluster().ExtraArgs("-v", "-o"), lacking},
+		"a long one's value":              {cluster().ExtraArgs("--extended"), lacking},
+		"SASL with storage":               {cluster().Storage("128Mi").ExtraArgs("-vS"), plain},
+		"TLS with storage":                {cluster().Storage("128Mi").ExtraArgs("-Z"), plain},
+		"authentication with storage":     {cluster().Storage("128Mi").ExtraArgs("--auth-file=/users"), plain},
+		"binary protocol with storage":    {cluster().Storage("128Mi").ExtraArgs("-B", "binary"), plain},
+		"a flag after others":             {cluster().ExtraArgs("-v", "-o", "modern", "-p", "1"), flags},
+		"a name with a dot":               {apitest.MakeMemcached("cache.one"), nameRule},
+		"a name that begins with a digit": {apitest.MakeMemcached("1cache"), nameRule},
+		"a name of 53 characters":         {apitest.MakeMemcached(strings.Repeat("a", 53)), nameRule},
+		"no parallelism at all":           {cluster().Parallelism(-1), "greater than or equal to 1"},
+		"an unknown policy":               {cluster().Policy("Shred"), "Unsupported value"},
+		"an unknown policy for deletion":  {cluster().WhenDeleted("Shred"), "Unsupported value"},
+		"an unknown reader":               {cluster().Reader("Guess"), "Unsupported value"},
+		"no items per second": {
+			with(func(s *cachev1alpha1.MemcachedSpec) {
+				s.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](0)}
+			}), "greater than or equal to 1",
+		},
+		"no bytes per second": {
+			with(func(s *cachev1alpha1.MemcachedSpec) {
+				s.Drain.RateLimit = &cachev1alpha1.RateLimit{BytesPerSecond: quantity("1")}
+			}), "drain.rateLimit.bytesPerSecond must be",
+		},
+		"skip what expired": {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.SkipExpiringWithin = duration(-time.Second) }), "drain.skipExpiringWithin must be from 0s"},
+		"skip everything":   {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.SkipExpiringWithin = duration(721 * time.Hour) }), "drain.skipExpiringWithin must be from 0s"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			object := test.object.Namespace(w.namespace).Obj()
+			err := admin.Create(t.Context(), object, client.DryRunAll)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("want a refusal that says %q, got %v", test.want, err)
+			}
+		})
+	}
+}
+
+func TestSpecThatCanWorkIsAccepted(t *testing.T) {
+	w := newNamespace(t)
+	cluster := func() *apitest.MemcachedBuilder { return apitest.MakeMemcached(name) }
+	for what, object := range map[string]*apitest.MemcachedBuilder{
+		"the largest":              cluster().Size(512),
+		"hibernated":               cluster().Size(0).Storage("65Mi"),
+		"the least memory":         cluster().Memory("8Mi").With(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("4Mi") }),
+		"memory in odd words":      cluster().Memory("0.5Gi").Storage("1G"),
+		"memory as a plain number": cluster().Memory("67108864"),
+		"a lot of memory":          cluster().Memory("512Gi").Storage("1Ti"),
+		"every field":              cluster().EveryField().Storage("1Gi"),
+		"a name of 52 characters":  apitest.MakeMemcached(strings.Repeat("a", 52)),
+		"-v":                       cluster().ExtraArgs("-vvv"),
+		"-o":                       cluster().ExtraArgs("-o", "hash_algorithm=xxh3,no_lru_maintainer"),
+		"a value like a flag's":    cluster().ExtraArgs("-o", "slab_chunk_max=512k"),
+		"-f and -n":                cluster().ExtraArgs("-f", "1.25", "-n", "48"),
+		"-R and -b":                cluster().ExtraArgs("-R40", "-b", "2048"),
+		"-F and -C":                cluster().ExtraArgs("-F", "-C"),
+		"SASL without storage":     cluster().ExtraArgs("-S"),
+		"long ones":                cluster().ExtraArgs("--disable-cas", "--max-reqs-per-event=40", "--extended=modern"),
+		"extstore without storage": cluster().ExtraArgs("-o", "ext_path=/tmp/ext:64M"),
+		"a prefix that isn't hashed": cluster().With(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Routing = cachev1alpha1.RoutingSpec{Client: "pymemcache-bytes", KeyPrefix: "shop:", ServerName: "cache-{ordinal}.example.com.:11211"}
+		}),
+		"as many arguments as may be": cluster().ExtraArgs(strings.Fields(strings.Repeat("-v ", 32))...),
+	} {
+		t.Run(what, func(t *testing.T) {
+			if err := admin.Create(t.Context(), object.Namespace(w.namespace).Obj(), client.DryRunAll); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestWhatCannotChangeLaterIsRefusedWithASentence(t *testing.T) {
+	w := newNamespace(t)
+	plain := apitest.MakeMemcached("plain").Obj()
+	stored := apitest.MakeMemcached("stored").Storage("128Mi").Obj()
+	classed := apitest.MakeMemcached("classed").Storage("128Mi").With(withClass).Obj()
+	for _, m := range []*cachev1alpha1.Memcached{plain, stored, classed} {
+		w.create(m)
+	}
+	const (
+		addOrRemove = "storage can't be added to or removed from a cluster"
+		size        = "storage.size can't be changed"
+		class       = "storage.storageClassName can't be changed"
+	)
+	for what, test := range map[string]struct {
+		object *cachev1alpha1.Memcached
+		patch  string
+		want   string
+	}{
+		"storage added":        {plain, `{"spec":{"storage":{"size":"128Mi"}}}`, addOrRemove},
+		"storage removed":      {stored, `{"spec":{"storage":null}}`, addOrRemove},
+		"storage grown":        {stored, `{"spec":{"storage":{"size":"256Mi"}}}`, size},
+		"storage shrunk":       {stored, `{"spec":{"storage":{"size":"100Mi"}}}`, size},
+		"a class added":        {stored, `{"spec":{"storage":{"storageClassName":"player"}}}`, class},
+		"the class changed":    {classed, `{"spec":{"storage":{"storageClassName":"another"}}}`, class},
+		"the class removed":    {classed, `{"spec":{"storage":{"storageClassName":null}}}`, class},
+		"memory over storage":  {stored, `{"spec":{"memory":"200Mi"}}`, "storage.size must be larger than memory"},
+		"the spec taken away":  {stored, `{"spec":null}`, "spec"},
+		"memory within":        {stored, `{"spec":{"memory":"100Mi"}}`, ""},
+		"the size in words":    {stored, `{"spec":{"storage":{"size":"0.125Gi"}}}`, ""},
+		"another client":       {stored, `{"spec":{"routing":{"client":"gomemcache"}}}`, ""},
+		"a plain cluster goes": {plain, `{"spec":{"size":5,"memory":"128Mi"}}`, ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			err := admin.Patch(t.Context(), test.object.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(test.patch)), client.DryRunAll)
+			if got := fmt.Sprint(err); test.want != "" && !strings.Contains(got, test.want) || test.want == "" && err != nil {
+				t.Errorf("want %q, got %v", test.want, err)
+			}
+		})
+	}
+}
+
+// The scale subresource goes by the same limits.
+func TestScaleBeyondTheLimitIsRefused(t *testing.T) {
+	w := newNamespace(t)
+	w.create(apitest.MakeMemcached(name).Obj())
+	if err := w.tryScale(513); err == nil {
+		t.Error("scaled to 513")
+	}
+	if err := w.tryScale(512); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,267 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/test/internal/operator"
+)
+
+// world is a namespace with an operator that watches only it.
+type world struct {
+	*testing.T
+	namespace string
+	// everywhere: the operator watches all namespaces.
+	everywhere bool
+	journal    *operator.Journal
+	progress   controllers.ProgressReader
+	log        *logBuffer
+	// interval at which conditions are looked at.
+	interval time.Duration
+
+	mu       sync.Mutex
+	operator *operator.Operator
+}
+
+// newWorld makes a namespace and starts an operator in it.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := newNamespace(t)
+	w.startOperator()
+	return w
+}
+
+// newNamespace makes a namespace that no operator watches yet. Its test runs
+// beside others.
+func newNamespace(t *testing.T) *world {
+	t.Helper()
+	t.Parallel()
+	return newSerialNamespace(t)
+}
+
+// newSerialNamespace is one whose test runs alone.
+func newSerialNamespace(t *testing.T) *world {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := admin.Create(t.Context(), namespace); err != nil {
+		t.Fatalf("create a namespace: %v", err)
+	}
+	w := &world{T: t, namespace: namespace.Name, journal: &operator.Journal{}, log: &logBuffer{}, interval: 25 * time.Millisecond}
+	t.Cleanup(func() {
+		w.stopOperator()
+		w.keptItsPromises()
+		for _, v := range kubes.Violations(w.namespace) {
+			t.Errorf("no kubelet would allow this: %s", v)
+		}
+		if t.Failed() {
+			t.Logf("the operator's log:\n%s", w.log.tail(100))
+		}
+	})
+	return w
+}
+
+// keptItsPromises replays all that happened in the namespace, and asks every
+// invariant of every step.
+func (w *world) keptItsPromises() {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := recorder.CaughtUp(ctx, w.namespace); err != nil {
+		w.Errorf("the record is not complete: %v", err)
+	}
+	broken, steps, err := recorder.Check(w.namespace, name)
+	checkedSteps.Add(int64(steps))
+	if err != nil {
+		w.Errorf("the record has gaps: %v", err)
+	}
+	for _, what := range broken {
+		w.Error(what)
+	}
+	recorder.Forget(w.namespace)
+}
+
+// running is the operator at work, or the last one; nil where none was started.
+func (w *world) running() *operator.Operator {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.operator
+}
+
+func (w *world) install(o *operator.Operator) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.operator = o
+}
+
+func (w *world) newOperator() (*operator.Operator, error) {
+	options := operator.Options{Config: asOperator(), Journal: w.journal, Progress: w.progress, Log: w.log.logger()}
+	if !w.everywhere {
+		options.Namespaces = []string{w.namespace}
+	}
+	return operator.Start(options)
+}
+
+func (w *world) startOperator() {
+	w.Helper()
+	o, err := w.newOperator()
+	if err != nil {
+		w.Fatalf("start the operator: %v", err)
+	}
+	w.install(o)
+}
+
+func (w *world) stopOperator() {
+	w.Helper()
+	o := w.running()
+	if o == nil {
+		return
+	}
+	if err := o.Stop(); err != nil {
+		w.Errorf("the operator ended with: %v", err)
+	}
+	w.install(nil)
+}
+
+func (w *world) restartOperator() {
+	w.Helper()
+	w.stopOperator()
+	w.startOperator()
+}
+
+// patience bounds every wait.
+const patience = 40 * time.Second
+
+// eventually waits until the condition returns nil, and fails with its last
+// error and a picture of the namespace.
+func (w *world) eventually(what string, condition func() error) {
+	w.Helper()
+	err := poll(patience, w.interval, condition)
+	if err != nil {
+		w.Fatalf("waited %s for: %s: %v\n%s", patience, what, err, w.picture())
+	}
+}
+
+// always fails if the condition breaks within a while that is long enough for
+// the operator to do what it must not do.
+func (w *world) always(what string, condition func() error) {
+	w.Helper()
+	const while = 1500 * time.Millisecond
+	err := poll(while, w.interval, func() error {
+		if err := condition(); err != nil {
+			return nil //nolint:nilerr // found what must not be
+		}
+		return errHolds
+	})
+	if err == nil {
+		w.Fatalf("does not hold: %s: %v\n%s", what, condition(), w.picture())
+	}
+}
+
+var errHolds = fmt.Errorf("it holds")
+
+// poll asks until the condition returns nil or the time is up.
+func poll(limit, interval time.Duration, condition func() error) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for end := time.Now().Add(limit); ; <-tick.C {
+		err := condition()
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// create an object, in the world's namespace.
+func (w *world) create(object client.Object) {
+	w.Helper()
+	object.SetNamespace(w.namespace)
+	if err := admin.Create(w.Context(), object); err != nil {
+		w.Fatalf("create %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+// change an object by a merge patch.
+func (w *world) change(object client.Object, patch string) {
+	w.Helper()
+	object.SetNamespace(w.namespace)
+	if err := admin.Patch(w.Context(), object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		w.Fatalf("patch %T %s with %s: %v", object, object.GetName(), patch, err)
+	}
+}
+
+func (w *world) delete(object client.Object, options ...client.DeleteOption) {
+	w.Helper()
+	object.SetNamespace(w.namespace)
+	if err := admin.Delete(w.Context(), object, options...); err != nil {
+		w.Fatalf("delete %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+func (w *world) list(list client.ObjectList, options ...client.ListOption) {
+	w.Helper()
+	// Not the test's context: pictures are taken in cleanups, too.
+	if err := admin.List(context.Background(), list, append(options, client.InNamespace(w.namespace))...); err != nil {
+		w.Fatalf("list %T: %v", list, err)
+	}
+}
+
+// logBuffer keeps the operator's log for a test that fails.
+type logBuffer struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (b *logBuffer) logger() logr.Logger {
+	return funcr.New(func(prefix, args string) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.lines = append(b.lines, strings.TrimSpace(prefix+" "+args))
+	}, funcr.Options{LogTimestamp: true, Verbosity: 1})
+}
+
+func (b *logBuffer) tail(n int) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.lines[max(0, len(b.lines)-n):], "\n")
+}
+
+// picture shows the namespace as it is.
+func (w *world) picture() string {
+	var out bytes.Buffer
+	for _, m := range w.clusters() {
+		fmt.Fprintf(&out, "Memcached %s size %d finalizers %v deleting %v\n  status %s\n",
+			m.Name, *m.Spec.Size, m.Finalizers, m.DeletionTimestamp != nil, asJSON(m.Status))
+	}
+	for _, s := range w.statefulSets() {
+		fmt.Fprintf(&out, "StatefulSet %s replicas %d ready %d\n", s.Name, *s.Spec.Replicas, s.Status.ReadyReplicas)
+	}
+	for _, p := range w.pods() {
+		fmt.Fprintf(&out, "Pod %s %s deleting %v finalizers %v\n", p.Name, p.Status.Phase, p.DeletionTimestamp != nil, p.Finalizers)
+	}
+	for _, c := range w.claims() {
+		fmt.Fprintf(&out, "Claim %s %s %s deleting %v finalizers %v annotations %s\n",
+			c.Name, c.UID, c.Status.Phase, c.DeletionTimestamp != nil, c.Finalizers, asJSON(c.Annotations))
+	}
+	for _, j := range w.jobs() {
+		fmt.Fprintf(&out, "Job %s deleting %v conditions %s\n", j.Name, j.DeletionTimestamp != nil, asJSON(j.Status.Conditions))
+	}
+	for _, e := range w.events() {
+		fmt.Fprintf(&out, "Event %s %s: %s\n", e.Type, e.Reason, e.Note)
+	}
+	for _, write := range w.journal.Writes() {
+		fmt.Fprintf(&out, "Write %s: %d\n", write, write.Status)
+	}
+	return out.String()
+}

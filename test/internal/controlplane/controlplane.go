@@ -1,0 +1,83 @@
+// Package controlplane starts a real control plane for tests: etcd, the API
+// server and the controller manager, and no kubelet: package player plays it.
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// ControlPlane is one that runs.
+type ControlPlane struct {
+	// Config of its administrator.
+	Config *rest.Config
+
+	env     *envtest.Environment
+	manager *process
+}
+
+// Start brings the control plane up, with this repository's CRDs. The caller
+// calls Stop, also after an error.
+func Start() (*ControlPlane, error) {
+	assets, err := assets()
+	if err != nil {
+		return nil, err
+	}
+	c := &ControlPlane{env: &envtest.Environment{
+		BinaryAssetsDirectory:    assets,
+		CRDDirectoryPaths:        []string{filepath.Join(repository(), "config", "crd", "bases")},
+		ErrorIfCRDPathMissing:    true,
+		ControlPlaneStartTimeout: time.Minute,
+		ControlPlaneStopTimeout:  time.Minute,
+	}}
+	c.env.ControlPlane.GetAPIServer().Configure().
+		Set("max-requests-inflight", "2000").
+		Set("max-mutating-requests-inflight", "1000")
+	if c.Config, err = c.env.Start(); err != nil {
+		return c, fmt.Errorf("start etcd and the API server of %s: %w", assets, err)
+	}
+	c.Config.QPS = -1
+	// After the CRDs, so that the garbage collector watches them from its start.
+	c.manager, err = startControllerManager(assets, c.env.KubeConfig)
+	return c, err
+}
+
+// Stop ends every process that Start began.
+func (c *ControlPlane) Stop() error {
+	if c == nil {
+		return nil
+	}
+	var err error
+	if c.manager != nil {
+		err = c.manager.stop()
+	}
+	return errors.Join(err, c.env.Stop())
+}
+
+// assets is the directory of the control plane's programs.
+func assets() (string, error) {
+	dir := os.Getenv("KUBEBUILDER_ASSETS")
+	if dir == "" {
+		dir = filepath.Join(repository(), "bin", "k8s")
+	}
+	for _, program := range []string{"etcd", "kube-apiserver", controllerManager} {
+		if _, err := os.Stat(filepath.Join(dir, program)); err != nil {
+			return "", fmt.Errorf("no %s in %s: build the control plane with `make k8s`, "+
+				"or point KUBEBUILDER_ASSETS at a directory that has one: %w", program, dir, err)
+		}
+	}
+	return dir, nil
+}
+
+// repository is the root of the source tree that this file is in.
+func repository() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+}

@@ -1,0 +1,128 @@
+package operator
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Write is a request of the operator that changes something.
+type Write struct {
+	// Verb is the HTTP method in the API's words: create, patch, update, delete.
+	Verb string
+	// Resource is plural, with its subresource: "jobs", "memcacheds/status".
+	Resource string
+	// Name of the object; empty for a create.
+	Name string
+	// Body that was sent.
+	Body string
+	// Status is the answer's, 0 where there was none.
+	Status int
+}
+
+func (w Write) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", w.Verb, w.Resource, w.Name))
+}
+
+// Fault is what befalls a write.
+type Fault int
+
+// The faults.
+const (
+	// NoFault: the write goes its way.
+	NoFault Fault = iota
+	// DieBefore: the operator dies with the write unsent.
+	DieBefore
+	// DieAfter: the write is applied, and the operator dies before it knows.
+	DieAfter
+	// Conflict: 409, nothing is applied.
+	Conflict
+	// ServerError: 500, nothing is applied.
+	ServerError
+	// AnswerLost: the write is applied, its answer is lost.
+	AnswerLost
+)
+
+// Journal has the operator's writes in order. Events are kept apart: they are
+// for people, and are sent in the background.
+type Journal struct {
+	mu     sync.Mutex
+	writes []Write
+	events int
+	// fault is asked before each write, with the number of those before it.
+	fault func(n int, w Write) Fault
+}
+
+// Inject sets what befalls the writes to come.
+func (j *Journal) Inject(fault func(n int, w Write) Fault) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.fault = fault
+}
+
+// Writes so far, without events.
+func (j *Journal) Writes() []Write {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.writes)
+}
+
+// Events is the number of requests that told people something.
+func (j *Journal) Events() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.events
+}
+
+// begin writes a write down and returns its place, and what befalls it.
+func (j *Journal) begin(w Write) (int, Fault) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if w.Resource == "events" {
+		j.events++
+		return -1, NoFault
+	}
+	n := len(j.writes)
+	j.writes = append(j.writes, w)
+	if j.fault == nil {
+		return n, NoFault
+	}
+	return n, j.fault(n, w)
+}
+
+func (j *Journal) answered(n, status int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if n >= 0 {
+		j.writes[n].Status = status
+	}
+}
+
+// writeOf tells what a request would change; false for one that only reads.
+func writeOf(req *http.Request) (Write, bool) {
+	verbs := map[string]string{
+		http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+	}
+	verb, ok := verbs[req.Method]
+	if !ok || strings.HasPrefix(req.URL.Path, "/apis/authentication.k8s.io/") {
+		return Write{}, false
+	}
+	w := Write{Verb: verb}
+	// /api/v1/… or /apis/group/v1/…, then namespaces/NS/, then resource/name/subresource.
+	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
+	skip := map[string]int{"api": 2, "apis": 3}[parts[0]]
+	parts = parts[skip:]
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	w.Resource = parts[0]
+	if len(parts) > 1 {
+		w.Name = parts[1]
+	}
+	if len(parts) > 2 {
+		w.Resource += "/" + parts[2]
+	}
+	return w, true
+}

@@ -1,0 +1,138 @@
+// Package operator runs the manager inside a test as cmd/manager runs it, with
+// its writes written down and, where a test wants it, failing.
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers"
+)
+
+// Images of the objects under test.
+const (
+	MemcachedImage = "memcached:test"
+	ExporterImage  = "exporter:test"
+	OperatorImage  = "memcached-operator:test"
+)
+
+// Options of one operator.
+type Options struct {
+	Config *rest.Config
+	// Namespaces to watch; none stands for all.
+	Namespaces []string
+	// Journal of its writes; operators that follow each other share one.
+	Journal  *Journal
+	Progress controllers.ProgressReader
+	Log      logr.Logger
+}
+
+// Operator is one that runs.
+type Operator struct {
+	// Reconciler of the operator, to ask for a reconcile that no event brings.
+	Reconciler *controllers.MemcachedReconciler
+	// Metrics of this operator alone.
+	Metrics prometheus.Gatherer
+
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error // once ended
+}
+
+// Start runs an operator until Stop, or until a fault kills it.
+func Start(o Options) (*Operator, error) {
+	config := rest.CopyConfig(o.Config)
+	config.UserAgent = cachev1alpha1.ManagedBy
+	life := &lifetime{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &transport{next: next, journal: o.Journal, life: life}
+	})
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:  controllers.NewScheme(),
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:   controllers.CacheOptions(o.Namespaces...),
+		Logger:  o.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up the manager: %w", err)
+	}
+	registry := prometheus.NewRegistry()
+	metrics, err := controllers.NewMetrics(registry, mgr.GetClient())
+	if err != nil {
+		return nil, fmt.Errorf("register the metrics: %w", err)
+	}
+	reconciler := &controllers.MemcachedReconciler{
+		Client:   mgr.GetClient(),
+		Live:     mgr.GetAPIReader(),
+		Events:   mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
+		Progress: o.Progress,
+		Metrics:  metrics,
+		Options:  controllers.Options{MemcachedImage: MemcachedImage, ExporterImage: ExporterImage, OperatorImage: OperatorImage},
+		Clock:    clock.RealClock{},
+	}
+	err = reconciler.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)})
+	if err != nil {
+		return nil, fmt.Errorf("set up the controller: %w", err)
+	}
+	return run(mgr, reconciler, registry, life)
+}
+
+func run(mgr ctrl.Manager, reconciler *controllers.MemcachedReconciler, metrics prometheus.Gatherer, life *lifetime) (*Operator, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	o := &Operator{Reconciler: reconciler, Metrics: metrics, cancel: cancel, ended: make(chan struct{})}
+	life.onDeath = cancel
+	go func() {
+		defer close(o.ended)
+		o.err = mgr.Start(ctx)
+	}()
+	if err := o.readable(ctx); err != nil {
+		return nil, errors.Join(err, o.Stop())
+	}
+	return o, nil
+}
+
+// readable waits until the controller has its caches.
+func (o *Operator) readable(ctx context.Context) error {
+	const interval, limit = 10 * time.Millisecond, 30 * time.Second
+	err := wait.PollUntilContextTimeout(ctx, interval, limit, true, func(ctx context.Context) (bool, error) {
+		for _, list := range []client.ObjectList{&cachev1alpha1.MemcachedList{}, &corev1.PersistentVolumeClaimList{}, &batchv1.JobList{}} {
+			if err := o.Reconciler.List(ctx, list); err != nil {
+				return false, nil //nolint:nilerr // not yet
+			}
+		}
+		return true, nil
+	})
+	// One that a fault has killed by now is as its test wants it.
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("the operator's caches did not come up: %w", err)
+	}
+	return nil
+}
+
+// Stop ends the operator as SIGTERM would, and waits for its end. It may be
+// called again, and after a fault that killed it.
+func (o *Operator) Stop() error {
+	o.cancel()
+	<-o.ended
+	return o.err
+}
+
+// Ended is closed when the operator has ended.
+func (o *Operator) Ended() <-chan struct{} { return o.ended }

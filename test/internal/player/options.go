@@ -1,0 +1,11 @@
+package player
+
+import (
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+)
+
+// controllerOptions let players of the same kinds be in one process.
+func controllerOptions() config.Controller {
+	return config.Controller{SkipNameValidation: ptr.To(true)}
+}

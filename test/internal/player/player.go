@@ -1,0 +1,160 @@
+// Package player plays what a control plane without a kubelet lacks: it
+// schedules pods to one node, makes members run and drainers do what a script
+// says, ends pods that are deleted, and provisions volumes.
+//
+// Like a kubelet it starts no pod before each of its claims is bound and not
+// being deleted. What no kubelet could allow (two users of one volume) it
+// writes down: see Violations.
+package player
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+const (
+	// NodeName is the one node's.
+	NodeName = "node-a"
+	// StorageClass is the default class, and its volumes are of type Delete.
+	StorageClass = "player"
+
+	provisioner = "player.example.com/volumes"
+)
+
+// Player plays for a whole cluster, each namespace by its own script.
+type Player struct {
+	client client.Client
+	live   client.Reader
+
+	mu         sync.Mutex
+	stages     map[string]*stage
+	violations map[string][]string
+}
+
+// stage is how the pods of one namespace behave.
+type stage struct {
+	script Script
+	// lingering members stay in their termination.
+	lingering bool
+	// unready members run, and don't get ready.
+	unready bool
+}
+
+// Start plays until the context ends.
+func Start(ctx context.Context, config *rest.Config) (*Player, error) {
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:     clientgoscheme.Scheme,
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: controllerOptions(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up the player: %w", err)
+	}
+	p := &Player{
+		client:     mgr.GetClient(),
+		live:       mgr.GetAPIReader(),
+		stages:     map[string]*stage{},
+		violations: map[string][]string{},
+	}
+	parts := map[client.Object]reconcile.Func{
+		&corev1.Pod{}:                   p.pod,
+		&corev1.PersistentVolumeClaim{}: p.claim,
+		&corev1.PersistentVolume{}:      p.volume,
+	}
+	for object, play := range parts {
+		err := ctrl.NewControllerManagedBy(mgr).For(object).
+			WithOptions(controller.Options{MaxConcurrentReconciles: 8}).Complete(play)
+		if err != nil {
+			return nil, fmt.Errorf("set up the player of %T: %w", object, err)
+		}
+	}
+	if err := createScenery(ctx, config); err != nil {
+		return nil, err
+	}
+	go func() { _ = mgr.Start(ctx) }()
+	return p, nil
+}
+
+// createScenery makes the node and the storage class.
+func createScenery(ctx context.Context, config *rest.Config) error {
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return err
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: NodeName}}
+	class := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        StorageClass,
+			Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
+		},
+		Provisioner:       provisioner,
+		ReclaimPolicy:     ptr.To(corev1.PersistentVolumeReclaimDelete),
+		VolumeBindingMode: ptr.To(storagev1.VolumeBindingImmediate),
+	}
+	for _, o := range []client.Object{node, class} {
+		if err := c.Create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// stage of the namespace; p.mu is held.
+func (p *Player) stage(namespace string) *stage {
+	s, ok := p.stages[namespace]
+	if !ok {
+		s = &stage{script: Succeed(100)}
+		p.stages[namespace] = s
+	}
+	return s
+}
+
+// Play sets the script of the namespace's drainers. Those that run are asked
+// again, so a script can let them wait for another.
+func (p *Player) Play(namespace string, s Script) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stage(namespace).script = s
+}
+
+// Linger keeps the namespace's members in their termination, or lets them go.
+func (p *Player) Linger(namespace string, on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stage(namespace).lingering = on
+}
+
+// Unready keeps members that start from now on from getting ready, or lets them.
+func (p *Player) Unready(namespace string, on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stage(namespace).unready = on
+}
+
+// Violations are what no kubelet could have allowed, in one namespace.
+func (p *Player) Violations(namespace string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.violations[namespace])
+}
+
+func (p *Player) violated(namespace, format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.violations[namespace] = append(p.violations[namespace], fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,201 @@
+package player
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// again is how soon something is looked at that no watch tells of.
+const again = 25 * time.Millisecond
+
+func (p *Player) pod(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var pod corev1.Pod
+	if err := p.client.Get(ctx, req.NamespacedName, &pod); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return p.terminate(ctx, &pod, ended)
+	case ended:
+		return ctrl.Result{}, nil
+	case pod.Spec.NodeName == "":
+		return p.schedule(ctx, &pod)
+	case pod.Status.Phase == corev1.PodPending:
+		return ctrl.Result{}, p.run(ctx, &pod)
+	case isDrainer(&pod):
+		return p.drain(ctx, &pod)
+	case !isReady(&pod):
+		return p.warmUp(ctx, &pod)
+	}
+	return ctrl.Result{}, nil
+}
+
+// schedule binds the pod to the node once its volumes can be mounted.
+func (p *Player) schedule(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
+	for _, name := range claims(pod) {
+		var claim corev1.PersistentVolumeClaim
+		err := p.live.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, &claim)
+		if client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, err
+		}
+		if err != nil || claim.DeletionTimestamp != nil || claim.Status.Phase != corev1.ClaimBound {
+			return ctrl.Result{RequeueAfter: again}, nil
+		}
+		if err := p.noteOtherUsers(ctx, pod, name); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: NodeName}}
+	return ctrl.Result{}, client.IgnoreNotFound(p.client.SubResource("binding").Create(ctx, pod, binding))
+}
+
+// noteOtherUsers writes down pods that run on the same volume.
+func (p *Player) noteOtherUsers(ctx context.Context, pod *corev1.Pod, claim string) error {
+	var pods corev1.PodList
+	if err := p.live.List(ctx, &pods, client.InNamespace(pod.Namespace)); err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		other := &pods.Items[i]
+		if other.UID == pod.UID || other.Spec.NodeName == "" ||
+			other.Status.Phase == corev1.PodSucceeded || other.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		for _, name := range claims(other) {
+			if name == claim {
+				p.violated(pod.Namespace, "pod %s starts on claim %s beside pod %s", pod.Name, claim, other.Name)
+			}
+		}
+	}
+	return nil
+}
+
+func claims(pod *corev1.Pod) []string {
+	var names []string
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			names = append(names, v.PersistentVolumeClaim.ClaimName)
+		}
+	}
+	return names
+}
+
+// warmUp makes a member ready that runs already, once it may be.
+func (p *Player) warmUp(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
+	if p.keepsUnready(pod) {
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	before := pod.DeepCopy()
+	setReady(pod, corev1.ConditionTrue)
+	return ctrl.Result{}, client.IgnoreNotFound(p.client.Status().Patch(ctx, pod, client.MergeFrom(before)))
+}
+
+func (p *Player) keepsUnready(pod *corev1.Pod) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !isDrainer(pod) && p.stage(pod.Namespace).unready
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func setReady(pod *corev1.Pod, status corev1.ConditionStatus) {
+	for _, kind := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
+		setCondition(pod, corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: metav1.Now()})
+	}
+}
+
+// run makes a scheduled pod run, a member ready at once if it may be.
+func (p *Player) run(ctx context.Context, pod *corev1.Pod) error {
+	before := pod.DeepCopy()
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.StartTime = ptr.To(metav1.Now())
+	pod.Status.PodIP, pod.Status.PodIPs = "10.0.0.1", []corev1.PodIP{{IP: "10.0.0.1"}}
+	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized} {
+		setCondition(pod, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
+	}
+	setReady(pod, corev1.ConditionTrue)
+	if p.keepsUnready(pod) {
+		setReady(pod, corev1.ConditionFalse)
+	}
+	pod.Status.ContainerStatuses = nil
+	for _, c := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, Ready: true, Started: ptr.To(true),
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+		})
+	}
+	return client.IgnoreNotFound(p.client.Status().Patch(ctx, pod, client.MergeFrom(before)))
+}
+
+// end gives the pod's containers an end.
+func (p *Player) end(ctx context.Context, pod *corev1.Pod, exitCode int32, message string) error {
+	before := pod.DeepCopy()
+	started := ptr.Deref(pod.Status.StartTime, metav1.Now())
+	pod.Status.Phase = corev1.PodFailed
+	if exitCode == 0 {
+		pod.Status.Phase = corev1.PodSucceeded
+	}
+	setCondition(pod, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted", LastTransitionTime: metav1.Now()})
+	pod.Status.ContainerStatuses = nil
+	for _, c := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, Started: ptr.To(false),
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: exitCode, Message: message, StartedAt: started, FinishedAt: metav1.Now(),
+			}},
+		})
+	}
+	if err := p.client.Status().Patch(ctx, pod, client.MergeFrom(before)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return nil
+}
+
+// terminate ends the pod's containers, then lets the pod go.
+func (p *Player) terminate(ctx context.Context, pod *corev1.Pod, ended bool) (ctrl.Result, error) {
+	if !isDrainer(pod) && p.lingers(pod.Namespace) {
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	if !ended {
+		const sigterm = 143
+		return ctrl.Result{}, p.end(ctx, pod, sigterm, "")
+	}
+	if ptr.Deref(pod.DeletionGracePeriodSeconds, 0) == 0 {
+		return ctrl.Result{}, nil // a finalizer holds it
+	}
+	return ctrl.Result{}, p.remove(ctx, pod)
+}
+
+func (p *Player) remove(ctx context.Context, pod *corev1.Pod) error {
+	return client.IgnoreNotFound(p.client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
+}
+
+func (p *Player) lingers(namespace string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stage(namespace).lingering
+}
+
+func setCondition(pod *corev1.Pod, c corev1.PodCondition) {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == c.Type {
+			pod.Status.Conditions[i] = c
+			return
+		}
+	}
+	pod.Status.Conditions = append(pod.Status.Conditions, c)
+}

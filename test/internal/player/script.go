@@ -1,0 +1,110 @@
+package player
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Drainer is a drainer's pod, as a script sees it.
+type Drainer struct {
+	Pod string
+	// Claim that it mounts, ReadOnly how.
+	Claim    string
+	ReadOnly bool
+	// SourceID and Servers of its arguments.
+	SourceID string
+	Servers  []string
+}
+
+// Script says what a drainer that runs does next.
+type Script func(d Drainer) Act
+
+// Act is what a drainer does.
+type Act struct {
+	// Wait: it runs on, and the script is asked again soon.
+	Wait bool
+	// Vanish: the pod is lost with its node.
+	Vanish bool
+	// ExitCode and Message of its end: neither of the above.
+	ExitCode int32
+	Message  string
+}
+
+// Succeed ends with a receipt for n items, all of them added.
+func Succeed(n int64) Script {
+	return func(d Drainer) Act { return Act{Message: Message(Receipt(d, n))} }
+}
+
+// Fail ends with the exit code and a receipt that gives the reason.
+func Fail(exitCode int32, reason, message string) Script {
+	return func(d Drainer) Act {
+		r := contract.Receipt{Version: 1, Source: d.SourceID, Reason: reason, Message: message, ExitCode: int(exitCode)}
+		return Act{ExitCode: exitCode, Message: Message(r)}
+	}
+}
+
+// Hang runs until another script is set.
+func Hang(Drainer) Act { return Act{Wait: true} }
+
+// Vanish loses each pod.
+func Vanish(Drainer) Act { return Act{Vanish: true} }
+
+// Receipt is a good one for n items.
+func Receipt(d Drainer, n int64) contract.Receipt {
+	return contract.Receipt{
+		Version: 1, Source: d.SourceID, Complete: true, Clean: true,
+		Found: n, Outcomes: contract.Outcomes{Added: n}, Bytes: 100 * n,
+	}
+}
+
+// Message renders a receipt as a termination message.
+func Message(r contract.Receipt) string {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // numbers and strings always have JSON
+	}
+	return string(b)
+}
+
+func isDrainer(pod *corev1.Pod) bool {
+	return pod.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentDrainer
+}
+
+func (p *Player) drain(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
+	p.mu.Lock()
+	script := p.stage(pod.Namespace).script
+	p.mu.Unlock()
+	switch act := script(drainerOf(pod)); {
+	case act.Wait:
+		return ctrl.Result{RequeueAfter: again}, nil
+	case act.Vanish:
+		return ctrl.Result{}, p.remove(ctx, pod)
+	default:
+		return ctrl.Result{}, p.end(ctx, pod, act.ExitCode, act.Message)
+	}
+}
+
+func drainerOf(pod *corev1.Pod) Drainer {
+	d := Drainer{Pod: pod.Name}
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			d.Claim, d.ReadOnly = v.PersistentVolumeClaim.ClaimName, v.PersistentVolumeClaim.ReadOnly
+		}
+	}
+	for _, arg := range pod.Spec.Containers[0].Command {
+		if id, ok := strings.CutPrefix(arg, "--"+contract.FlagSourceID+"="); ok {
+			d.SourceID = id
+		}
+		if server, ok := strings.CutPrefix(arg, "--"+contract.FlagServer+"="); ok {
+			d.Servers = append(d.Servers, server)
+		}
+	}
+	return d
+}

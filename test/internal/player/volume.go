@@ -1,0 +1,64 @@
+package player
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// claim provisions a volume for a pending claim; the controller manager binds
+// the two.
+func (p *Player) claim(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var claim corev1.PersistentVolumeClaim
+	if err := p.client.Get(ctx, req.NamespacedName, &claim); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil || ptr.Deref(claim.Spec.StorageClassName, "") != StorageClass {
+		return ctrl.Result{}, nil
+	}
+	err := p.client.Create(ctx, volumeFor(&claim))
+	if apierrors.IsAlreadyExists(err) {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+func volumeFor(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "pvc-" + string(claim.UID),
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": provisioner},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName:              StorageClass,
+			AccessModes:                   claim.Spec.AccessModes,
+			Capacity:                      claim.Spec.Resources.Requests,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			ClaimRef: &corev1.ObjectReference{
+				APIVersion: "v1", Kind: "PersistentVolumeClaim",
+				Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+			},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: "player.example.com", VolumeHandle: string(claim.UID)},
+			},
+		},
+	}
+}
+
+// volume deletes a released volume, as the provisioner of its class would.
+func (p *Player) volume(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var v corev1.PersistentVolume
+	if err := p.client.Get(ctx, req.NamespacedName, &v); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if v.Status.Phase != corev1.VolumeReleased || v.DeletionTimestamp != nil ||
+		v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, client.IgnoreNotFound(p.client.Delete(ctx, &v, client.Preconditions{UID: &v.UID}))
+}

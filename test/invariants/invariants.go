@@ -1,0 +1,323 @@
+// Package invariants has the promises of a scale-down, one function each. They
+// are asked of every step of a cluster, however it was come by: the model that
+// explores the plan, the harness that stops the operator at each of its writes,
+// and the load that runs while things are killed at random.
+//
+// A function sees the state before a step and the one after it, and returns
+// what is wrong. It knows of the operator only its words: the finalizer, the
+// mark, the receipt, the flags of a drainer; what these have to mean is written
+// here a second time.
+package invariants
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Invariant is a promise that each step keeps.
+type Invariant struct {
+	Number int
+	Name   string
+	// Broken returns what is wrong with the step.
+	Broken func(before, after *State) []string
+}
+
+// All are the invariants, by number.
+var All = []Invariant{
+	{1, "no release without a receipt", NoReleaseWithoutReceipt},
+	{2, "a receipt adds up", ReceiptsAddUp},
+	{3, "the released volume is never written", ReleasedVolumesAreOnlyRead},
+	{4, "a survivor's value is never overwritten", SurvivorsKeepTheirValues},
+	{5, "items go only to members that stay", ItemsGoToMembersThatStay},
+	{6, "one user per volume", OneUserPerVolume},
+	{7, "a lost pod is not a scale-down", LostPodsAreNoScaleDown},
+	{8, "at rest, no writes", AtRestNothingIsWritten},
+	{9, "nothing is stuck", NothingIsStuck},
+	{10, "every item lands on its owner", ItemsLandOnTheirOwners},
+	{11, "no old value comes back", NoOldValueComesBack},
+}
+
+// Violation is an invariant that a step broke.
+type Violation struct {
+	Invariant Invariant
+	What      string
+}
+
+func (v Violation) String() string {
+	return fmt.Sprintf("invariant %d, %s: %s", v.Invariant.Number, v.Invariant.Name, v.What)
+}
+
+// Check asks all invariants of one step. For a state without a step before and
+// after are the same.
+func Check(before, after *State) []Violation {
+	var found []Violation
+	for _, invariant := range All {
+		for _, what := range invariant.Broken(before, after) {
+			found = append(found, Violation{invariant, what})
+		}
+	}
+	return found
+}
+
+// NoReleaseWithoutReceipt checks that the finalizer leaves a claim only when a receipt for
+// exactly this claim is recorded on it, or a person said so; or when what is on
+// the volume outlives the claim, so that another one can be bound to it. And the
+// volume goes only when it was let go in one of the first two ways.
+func NoReleaseWithoutReceipt(before, after *State) []string {
+	var wrong []string
+	for i := range before.Claims {
+		c := &before.Claims[i]
+		if now := after.claim(c.UID); !c.Held || now != nil && now.Held {
+			continue
+		}
+		if word(before, c) == "" && !rescued(before, c) {
+			wrong = append(wrong, fmt.Sprintf("claim %s (%s) is not held any more", c.Name, c.UID))
+		}
+	}
+	for _, v := range before.Volumes {
+		if after.volume(v.Name) == nil && after.Volumes != nil && !slices.Contains(after.GivenUp, v.Name) && !after.ending() {
+			wrong = append(wrong, fmt.Sprintf("volume %s is gone, and nobody gave its items up", v.Name))
+		}
+	}
+	return wrong
+}
+
+// word tells what lets the claim go, if anything does.
+func word(s *State, c *Claim) string {
+	switch {
+	case c.Receipt != nil && shortcoming(c.Receipt, c.UID) == "":
+		return "its receipt"
+	case c.Skip:
+		return "a person"
+	case s.ending():
+		return "the cluster's end"
+	case c.Released && !s.Cluster.KeepsItems:
+		return "the policy"
+	case c.Volume == "":
+		return "it has no volume"
+	}
+	return ""
+}
+
+// rescued: somebody deleted the claim, and its volume stays without it.
+func rescued(s *State, c *Claim) bool {
+	v := s.volume(c.Volume)
+	return c.Deleting && v != nil && v.Retained
+}
+
+// ReceiptsAddUp checks that what is recorded on a claim is what a drainer of it has left,
+// and accounts for every item of a source that was read to its end.
+func ReceiptsAddUp(before, after *State) []string {
+	var wrong []string
+	for i := range after.Claims {
+		c := &after.Claims[i]
+		if c.Receipt == nil {
+			continue
+		}
+		if b := before.claim(c.UID); b != nil && b != c && same(b.Receipt, c.Receipt) {
+			continue
+		}
+		if what := shortcoming(c.Receipt, c.UID); what != "" {
+			wrong = append(wrong, fmt.Sprintf("the receipt on claim %s: %s", c.Name, what))
+		}
+		if !heard(c, c.Receipt) {
+			wrong = append(wrong, fmt.Sprintf("no drainer of claim %s left the receipt that is on it", c.Name))
+		}
+	}
+	return wrong
+}
+
+// shortcoming tells why the receipt doesn't prove that this claim may go.
+func shortcoming(r *contract.Receipt, uid string) string {
+	switch outcomes := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated; {
+	case r.Source != uid:
+		return "it is about " + r.Source
+	case !r.Complete:
+		return "the source was not read to its end"
+	case r.Rejected+r.Failed > 0:
+		return "items were rejected, or failed"
+	case r.Found != outcomes:
+		return fmt.Sprintf("%d items found, %d accounted for", r.Found, outcomes)
+	case r.ExitCode != 0 || r.Reason != "":
+		return "the drainer failed: " + r.Reason
+	}
+	return ""
+}
+
+// ReleasedVolumesAreOnlyRead checks that a drainer mounts its claim read-only.
+func ReleasedVolumesAreOnlyRead(before, after *State) []string {
+	var wrong []string
+	for i := range after.Pods {
+		p := &after.Pods[i]
+		if p.drainer() && p.Claim != "" && !p.ReadOnly && before.pod(p.UID) == nil {
+			wrong = append(wrong, fmt.Sprintf("drainer %s may write on claim %s", p.Name, p.Claim))
+		}
+	}
+	return wrong
+}
+
+// SurvivorsKeepTheirValues checks that a server's value is never replaced by an older one.
+func SurvivorsKeepTheirValues(before, after *State) []string {
+	var wrong []string
+	for i := range after.Items {
+		now := &after.Items[i]
+		was := before.item(now.Key)
+		if was == nil {
+			continue
+		}
+		for server, value := range now.Found {
+			if value < was.Found[server] {
+				wrong = append(wrong, fmt.Sprintf("%s: %s held value %d, and holds value %d", now.Key, server, was.Found[server], value))
+			}
+		}
+	}
+	return wrong
+}
+
+// ItemsGoToMembersThatStay checks that a drain begins into the members that there are, and
+// while it may run they stay as many. The end of the cluster ends drains first.
+func ItemsGoToMembersThatStay(before, after *State) []string {
+	if after.ending() || !after.Members.Exists {
+		return nil
+	}
+	var wrong []string
+	for i := range after.Jobs {
+		j := &after.Jobs[i]
+		was, size := before.job(j.UID), after.Members.Replicas
+		c := after.claim(j.ClaimUID)
+		switch {
+		case !j.Unfinished:
+		case was == nil && (j.Survivors != size || size == 0):
+			wrong = append(wrong, fmt.Sprintf("Job %s begins to drain into %d members; there are %d", j.Name, j.Survivors, size))
+		case was == nil && c != nil && c.Ordinal >= 0 && c.Ordinal < j.Survivors:
+			wrong = append(wrong, fmt.Sprintf("Job %s drains member %d into %d members", j.Name, c.Ordinal, j.Survivors))
+		case was != nil && before.Members.Exists && before.Members.Replicas != size && j.Survivors != size:
+			wrong = append(wrong, fmt.Sprintf("%d members become %d while Job %s drains into %d", before.Members.Replicas, size, j.Name, j.Survivors))
+		}
+	}
+	for i := range after.Pods {
+		p := &after.Pods[i]
+		if p.drainer() && p.AtWork && p.Survivors != after.Members.Replicas {
+			wrong = append(wrong, fmt.Sprintf("drainer %s fills %d members; there are %d", p.Name, p.Survivors, after.Members.Replicas))
+		}
+	}
+	return wrong
+}
+
+// OneUserPerVolume checks that no two pods are at work on one volume.
+func OneUserPerVolume(_, after *State) []string {
+	var wrong []string
+	for i := range after.Pods {
+		for k := range after.Pods[:i] {
+			p, q := &after.Pods[i], &after.Pods[k]
+			if p.AtWork && q.AtWork && p.Claim != "" && after.mounts(p) == after.mounts(q) {
+				wrong = append(wrong, fmt.Sprintf("pods %s and %s are both on claim %s", q.Name, p.Name, p.Claim))
+			}
+		}
+	}
+	return wrong
+}
+
+// LostPodsAreNoScaleDown checks that a claim is marked as released only when its ordinal was
+// beyond the size that the spec wanted at some time, or when somebody deleted
+// it; and only a claim with the mark is drained.
+func LostPodsAreNoScaleDown(before, after *State) []string {
+	var wrong []string
+	for i := range after.Claims {
+		c := &after.Claims[i]
+		was := before.claim(c.UID)
+		if c.Released && was != nil && !was.Released && c.Ordinal >= 0 && c.Ordinal < c.Smallest && !c.Deleting {
+			wrong = append(wrong, fmt.Sprintf("claim %s is marked as released; no fewer than %d members were ever wanted", c.Name, c.Smallest))
+		}
+	}
+	for i := range after.Jobs {
+		j := &after.Jobs[i]
+		if c := after.claim(j.ClaimUID); before.job(j.UID) == nil && c != nil && !c.Released {
+			wrong = append(wrong, fmt.Sprintf("Job %s drains claim %s, which is a member's", j.Name, c.Name))
+		}
+	}
+	return wrong
+}
+
+// AtRestNothingIsWritten checks that nothing changes between two moments at rest.
+func AtRestNothingIsWritten(before, after *State) []string {
+	if !before.AtRest || !after.AtRest {
+		return nil
+	}
+	var wrong []string
+	for object, version := range after.Versions {
+		if was, ok := before.Versions[object]; !ok || was != version {
+			wrong = append(wrong, fmt.Sprintf("%s was written: version %q became %q", object, was, version))
+		}
+	}
+	return wrong
+}
+
+// NothingIsStuck checks that at rest, a claim that is held on its way out is named in
+// status, and nothing is held for a cluster that is deleted.
+func NothingIsStuck(_, after *State) []string {
+	if !after.AtRest {
+		return nil
+	}
+	var wrong []string
+	if after.Cluster.Exists && after.Cluster.Deleting {
+		wrong = append(wrong, "the Memcached is deleted, and still there")
+	}
+	for i := range after.Claims {
+		c := &after.Claims[i]
+		switch {
+		case !c.Held:
+		case !after.Cluster.Exists:
+			wrong = append(wrong, fmt.Sprintf("claim %s is held for a Memcached that is gone", c.Name))
+		case (c.Released || c.Deleting) && !slices.Contains(after.Cluster.Shown, c.Name):
+			wrong = append(wrong, fmt.Sprintf("claim %s is held, and status does not say why", c.Name))
+		}
+	}
+	return wrong
+}
+
+// ItemsLandOnTheirOwners checks that a drain is told of all members that stay, in their
+// order, which makes the ring; and at rest a client finds its items where it
+// looks for them.
+func ItemsLandOnTheirOwners(before, after *State) []string {
+	var wrong []string
+	for i := range after.Jobs {
+		j := &after.Jobs[i]
+		for n, server := range j.Servers {
+			if before.job(j.UID) == nil && !strings.Contains(server, fmt.Sprintf("-%d.", n)) {
+				wrong = append(wrong, fmt.Sprintf("Job %s has %s in place %d of its ring", j.Name, server, n))
+			}
+		}
+	}
+	for i := range after.Items {
+		item := &after.Items[i]
+		if after.AtRest && item.Stored > 0 && item.Found[item.Owner] == 0 {
+			wrong = append(wrong, fmt.Sprintf("%s is not on %s, its owner; found %v", item.Key, item.Owner, item.Found))
+		}
+	}
+	return wrong
+}
+
+// NoOldValueComesBack checks that no member serves from a volume that a member left while
+// others stayed, and at rest a client finds no value older than its last one.
+func NoOldValueComesBack(before, after *State) []string {
+	var wrong []string
+	for i := range after.Pods {
+		p := &after.Pods[i]
+		was := before.pod(p.UID)
+		begins := after.serves(p) && (was == nil || !before.serves(was))
+		if begins && slices.Contains(before.Left, after.mounts(p)) {
+			wrong = append(wrong, fmt.Sprintf("member %s is back on the volume that it left (claim %s)", p.Name, p.Claim))
+		}
+	}
+	for i := range after.Items {
+		item := &after.Items[i]
+		if value := item.Found[item.Owner]; after.AtRest && value > 0 && value < item.Stored {
+			wrong = append(wrong, fmt.Sprintf("%s: a client stored value %d, and finds value %d", item.Key, item.Stored, value))
+		}
+	}
+	return wrong
+}

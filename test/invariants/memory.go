@@ -1,0 +1,90 @@
+package invariants
+
+import (
+	"math"
+	"reflect"
+	"slices"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Remember carries over what the invariants need to know of the moments before:
+// it is called once for each state, in order, with the state before it (nil for
+// the first one).
+func (after *State) Remember(before *State) {
+	if before == nil {
+		before = &State{}
+	}
+	after.Left = keep(before.Left, after.Left)
+	after.GivenUp = keep(before.GivenUp, after.GivenUp)
+	for i := range after.Claims {
+		c := &after.Claims[i]
+		c.Smallest = math.MaxInt32
+		if after.Cluster.Size > 0 {
+			c.Smallest = after.Cluster.Size
+		}
+		if b := before.claim(c.UID); b != nil {
+			c.Smallest = min(c.Smallest, b.Smallest)
+			c.Said = b.Said
+		}
+		after.hear(c)
+		after.noteLeaving(c)
+	}
+	for i := range before.Claims {
+		b := &before.Claims[i]
+		if c := after.claim(b.UID); (c == nil || !c.Held) && (!b.Held && !held(before, b.Volume) || word(before, b) != "") {
+			after.GivenUp = with(after.GivenUp, b.Volume)
+		}
+	}
+}
+
+// hear keeps the receipts that the claim's drainers have left.
+func (after *State) hear(c *Claim) {
+	for i := range after.Pods {
+		p := &after.Pods[i]
+		if p.Said != nil && p.DrainsClaim == c.UID && !heard(c, p.Said) {
+			c.Said = append(slices.Clip(c.Said), p.Said)
+		}
+	}
+}
+
+// noteLeaving notes that the claim's member has left while others stay: the spec
+// said so, and the StatefulSet doesn't have it any more. A StatefulSet that
+// somebody scaled by hand lost its pods: clients still ask for them.
+func (after *State) noteLeaving(c *Claim) {
+	m := after.Members
+	if c.Ordinal >= 0 && m.Exists && 0 < m.Replicas && m.Replicas <= c.Ordinal && c.Smallest <= c.Ordinal {
+		after.Left = with(after.Left, c.Volume)
+	}
+}
+
+// held tells whether the volume is that of a claim that is held.
+func held(s *State, volume string) bool {
+	return slices.ContainsFunc(s.Claims, func(c Claim) bool { return c.Held && c.Volume == volume })
+}
+
+func with(set []string, name string) []string {
+	if name == "" || slices.Contains(set, name) {
+		return set
+	}
+	return append(slices.Clip(set), name)
+}
+
+func keep(sets ...[]string) []string {
+	var all []string
+	for _, set := range sets {
+		for _, name := range set {
+			all = with(all, name)
+		}
+	}
+	return all
+}
+
+// heard tells whether a drainer of the claim left this receipt.
+func heard(c *Claim, r *contract.Receipt) bool {
+	return slices.ContainsFunc(c.Said, func(said *contract.Receipt) bool { return same(said, r) })
+}
+
+func same(a, b *contract.Receipt) bool {
+	return a == b || a != nil && b != nil && reflect.DeepEqual(a, b)
+}

@@ -1,0 +1,173 @@
+package invariants
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Of makes a state of the objects of one cluster and its namespace. It believes
+// what objects do (mounts, commands, conditions), not what the operator's labels
+// and annotations say of them, where both tell.
+func Of(cluster string, objects []client.Object) *State {
+	s := &State{Versions: map[string]string{}, Volumes: []Volume{}}
+	for _, object := range objects {
+		switch o := object.(type) {
+		case *corev1.Namespace:
+			s.NamespaceTerminating = o.DeletionTimestamp != nil
+		case *cachev1alpha1.Memcached:
+			if o.Name == cluster {
+				s.Cluster = clusterOf(o)
+			}
+		case *appsv1.StatefulSet:
+			if o.Name == cluster && o.Spec.Replicas != nil {
+				s.Members = StatefulSet{Exists: true, Replicas: *o.Spec.Replicas}
+			}
+		case *corev1.Pod:
+			s.Pods = append(s.Pods, podOf(cluster, o))
+		case *corev1.PersistentVolumeClaim:
+			s.Claims = append(s.Claims, claimOf(cluster, o))
+		case *batchv1.Job:
+			s.Jobs = append(s.Jobs, jobOf(o))
+		case *corev1.PersistentVolume:
+			s.Volumes = append(s.Volumes, Volume{o.Name, o.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain})
+		}
+		s.Versions[fmt.Sprintf("%T %s", object, object.GetName())] = object.GetResourceVersion()
+	}
+	return s
+}
+
+func clusterOf(o *cachev1alpha1.Memcached) Cluster {
+	c := Cluster{
+		Exists:     true,
+		Deleting:   o.DeletionTimestamp != nil,
+		Finalizer:  slices.Contains(o.Finalizers, cachev1alpha1.ClusterFinalizer),
+		Size:       1,
+		KeepsItems: o.Spec.Drain.Policy == cachev1alpha1.PolicyDrain,
+	}
+	if o.Spec.Size != nil {
+		c.Size = *o.Spec.Size
+	}
+	for _, d := range o.Status.Drains {
+		if d.Phase != "" {
+			c.Shown = append(c.Shown, d.Claim)
+		}
+	}
+	for _, condition := range o.Status.Conditions {
+		// A message names claims as words: "claim data-cache-1 was deleted …".
+		c.Shown = append(c.Shown, strings.FieldsFunc(condition.Message, func(r rune) bool { return strings.ContainsRune(" ,;:", r) })...)
+	}
+	return c
+}
+
+func podOf(cluster string, o *corev1.Pod) Pod {
+	p := Pod{
+		Name: o.Name, UID: string(o.UID), Ordinal: -1,
+		AtWork: o.Spec.NodeName != "" && o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed,
+	}
+	mount := ""
+	for _, v := range o.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			p.Claim, mount = v.PersistentVolumeClaim.ClaimName, v.Name
+			p.ReadOnly = v.PersistentVolumeClaim.ReadOnly
+		}
+	}
+	for _, c := range o.Spec.Containers {
+		for _, m := range c.VolumeMounts {
+			p.ReadOnly = p.ReadOnly && (m.Name != mount || m.ReadOnly)
+		}
+	}
+	if migrates(&o.Spec) {
+		var servers []string
+		p.DrainsClaim, servers = commandOf(&o.Spec)
+		p.Survivors = int32(len(servers))
+		p.Said = receiptOf(o)
+		return p
+	}
+	p.Ordinal = ordinalAfter(cluster+"-", o.Name)
+	return p
+}
+
+// migrates tells a drainer from a member, by what it runs.
+func migrates(spec *corev1.PodSpec) bool {
+	return len(spec.Containers) > 0 && slices.Contains(spec.Containers[0].Command, "migrate")
+}
+
+// commandOf returns the claim's UID and the servers that a drainer is told.
+func commandOf(spec *corev1.PodSpec) (claim string, servers []string) {
+	for _, arg := range spec.Containers[0].Command {
+		if id, ok := strings.CutPrefix(arg, "--"+contract.FlagSourceID+"="); ok {
+			claim = id
+		}
+		if server, ok := strings.CutPrefix(arg, "--"+contract.FlagServer+"="); ok {
+			_, address, named := strings.Cut(server, "=")
+			if !named {
+				address = server
+			}
+			servers = append(servers, address)
+		}
+	}
+	return claim, servers
+}
+
+func receiptOf(o *corev1.Pod) *contract.Receipt {
+	for _, status := range o.Status.ContainerStatuses {
+		if t := status.State.Terminated; t != nil {
+			if receipt, err := contract.ParseReceipt(t.Message); err == nil {
+				return receipt
+			}
+		}
+	}
+	return nil
+}
+
+func claimOf(cluster string, o *corev1.PersistentVolumeClaim) Claim {
+	c := Claim{
+		Name: o.Name, UID: string(o.UID), Volume: o.Spec.VolumeName,
+		Ordinal:  ordinalAfter("data-"+cluster+"-", o.Name),
+		Held:     slices.Contains(o.Finalizers, cachev1alpha1.ClaimFinalizer),
+		Deleting: o.DeletionTimestamp != nil,
+		Released: o.Annotations[cachev1alpha1.AnnotationReleased] != "",
+		Skip:     o.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip,
+	}
+	if receipt, err := contract.ParseReceipt(o.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
+		c.Receipt = receipt
+	}
+	return c
+}
+
+func jobOf(o *batchv1.Job) Job {
+	spec := &o.Spec.Template.Spec
+	j := Job{Name: o.Name, UID: string(o.UID), Unfinished: o.DeletionTimestamp == nil}
+	for _, v := range spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			j.Claim = v.PersistentVolumeClaim.ClaimName
+		}
+	}
+	j.ClaimUID, j.Servers = commandOf(spec)
+	j.Survivors = int32(len(j.Servers))
+	for _, c := range o.Status.Conditions {
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
+			j.Unfinished = false
+		}
+	}
+	return j
+}
+
+// ordinalAfter returns the number that follows the prefix, or -1.
+func ordinalAfter(prefix, name string) int32 {
+	digits, ok := strings.CutPrefix(name, prefix)
+	if n, err := strconv.ParseInt(digits, 10, 32); ok && err == nil {
+		return int32(n)
+	}
+	return -1
+}

@@ -1,0 +1,196 @@
+package invariants
+
+import (
+	"slices"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// State is a cluster with storage at one moment: its objects, and what has to be
+// remembered of the moments before (Remember).
+type State struct {
+	Cluster Cluster
+	Members StatefulSet
+	Pods    []Pod
+	Claims  []Claim
+	Jobs    []Job
+	// Volumes that the claims are or were bound to; nil where nobody looks at them.
+	Volumes []Volume
+	// NamespaceTerminating: nothing can run here any more.
+	NamespaceTerminating bool
+
+	// AtRest: whoever made this state has waited until nothing was under way.
+	AtRest bool
+	// Versions of all objects by kind and name; nil where nobody looks at them.
+	Versions map[string]string
+	// Items as a client finds them; nil where there is no client.
+	Items []Item
+
+	// Left are the volumes whose member left while others stayed: their values
+	// may be old.
+	Left []string
+	// GivenUp are the volumes that a receipt, or a person's word, let go.
+	GivenUp []string
+}
+
+// Cluster is the Memcached.
+type Cluster struct {
+	Exists    bool
+	Deleting  bool
+	Finalizer bool
+	// Size wanted.
+	Size int32
+	// KeepsItems is false under the policies Retain and Delete.
+	KeepsItems bool
+	// Shown are the claims that status names, with a phase or a reason.
+	Shown []string
+}
+
+// StatefulSet of the members.
+type StatefulSet struct {
+	Exists   bool
+	Replicas int32
+}
+
+// Pod is a member's or a drainer's.
+type Pod struct {
+	Name, UID string
+	// Ordinal of a member; a drainer has -1.
+	Ordinal int32
+	// Claim that it mounts, by name, ReadOnly how.
+	Claim    string
+	ReadOnly bool
+	// AtWork: it is bound to a node, and has not ended.
+	AtWork bool
+	// DrainsClaim is the UID of the claim that a drainer is told to drain, and
+	// Survivors how many members it is told to drain into.
+	DrainsClaim string
+	Survivors   int32
+	// Said is the receipt that it left, if it has ended with one.
+	Said *contract.Receipt
+}
+
+func (p *Pod) drainer() bool { return p.Ordinal < 0 }
+
+// Claim of a member that is, or was.
+type Claim struct {
+	Name, UID string
+	// Ordinal of its member; -1 where its name tells none.
+	Ordinal int32
+	// Volume that it is bound to; empty before that.
+	Volume string
+	// Held by the operator's finalizer.
+	Held     bool
+	Deleting bool
+	// Released: it carries the mark.
+	Released bool
+	// Skip: a person gave its items up.
+	Skip bool
+	// Receipt that is recorded on it.
+	Receipt *contract.Receipt
+
+	// Smallest size above 0 that was wanted during its life.
+	Smallest int32
+	// Said are the receipts that drainers of it left.
+	Said []*contract.Receipt
+}
+
+// Job of a drain.
+type Job struct {
+	Name, UID string
+	// Claim by name, and by the UID that it was told.
+	Claim, ClaimUID string
+	// Servers that it drains into, host:port; nil where nobody looks at them.
+	Servers   []string
+	Survivors int32
+	// Unfinished: it may start a pod.
+	Unfinished bool
+}
+
+// Volume is a PersistentVolume.
+type Volume struct {
+	Name string
+	// Retained: its reclaim policy keeps what is on it when its claim goes.
+	Retained bool
+}
+
+// Item is a key, as a client knows it. Values are numbered from 1 in the order
+// in which the client stored them.
+type Item struct {
+	Key string
+	// Owner is the server that clients ask for it.
+	Owner string
+	// Stored is the value that the client stored last, and was told so; 0 where it
+	// must not be asked for (never stored, deleted, expired).
+	Stored int64
+	// Found is the value that each server holds, of those that hold one.
+	Found map[string]int64
+}
+
+func (s *State) claim(uid string) *Claim {
+	i := slices.IndexFunc(s.Claims, func(c Claim) bool { return c.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return &s.Claims[i]
+}
+
+func (s *State) claimNamed(name string) *Claim {
+	i := slices.IndexFunc(s.Claims, func(c Claim) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.Claims[i]
+}
+
+func (s *State) pod(uid string) *Pod {
+	i := slices.IndexFunc(s.Pods, func(p Pod) bool { return p.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return &s.Pods[i]
+}
+
+func (s *State) job(uid string) *Job {
+	i := slices.IndexFunc(s.Jobs, func(j Job) bool { return j.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return &s.Jobs[i]
+}
+
+func (s *State) volume(name string) *Volume {
+	i := slices.IndexFunc(s.Volumes, func(v Volume) bool { return v.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.Volumes[i]
+}
+
+func (s *State) item(key string) *Item {
+	i := slices.IndexFunc(s.Items, func(i Item) bool { return i.Key == key })
+	if i < 0 {
+		return nil
+	}
+	return &s.Items[i]
+}
+
+// ending: the cluster, or its namespace, is on its way out, and says so.
+func (s *State) ending() bool {
+	return !s.Cluster.Exists || s.Cluster.Deleting || s.NamespaceTerminating
+}
+
+// serves tells whether clients are told of the pod: it is at work, and one of the
+// members that there are to be.
+func (s *State) serves(p *Pod) bool {
+	return !p.drainer() && p.AtWork && s.Members.Exists && p.Ordinal < s.Members.Replicas
+}
+
+// mounts is what a pod has mounted: the volume where it is known, else the
+// claim; empty for none. A claim in use can't be replaced by one of its name.
+func (s *State) mounts(p *Pod) string {
+	if c := s.claimNamed(p.Claim); c != nil && c.Volume != "" {
+		return c.Volume
+	}
+	return p.Claim
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/app"
+	"example.com/memcached-operator/test/internal/corpus"
+)
+
+const clusterName = "cache"
+
+// moment is a step of a scale-down.
+type moment int
+
+const (
+	scaled moment = iota
+	podGone
+	jobCreated
+	drainerCreated
+	// drainerEnded: its pod says so. The Job's word for it may come too late to be
+	// seen.
+	drainerEnded
+	jobComplete
+	claimGone
+	moments
+)
+
+// scaleDown is one of those that are measured.
+type scaleDown struct {
+	// at is when the event of each moment arrived.
+	at [moments]time.Time
+	written
+}
+
+// written counts the operator's writes.
+type written struct{ all, events int }
+
+func (w written) minus(before written) written {
+	return written{w.all - before.all, w.events - before.events}
+}
+
+// bench is the cluster that is scaled down.
+type bench struct {
+	kube      client.WithWatch
+	namespace string
+}
+
+func newBench(ctx context.Context) (*bench, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cachev1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w; run make bench-latency", err)
+	}
+	kube, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "latency-"}}
+	if err := kube.Create(ctx, namespace); err != nil {
+		return nil, err
+	}
+	return &bench{kube: kube, namespace: namespace.Name}, nil
+}
+
+func (b *bench) remove() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
+	if err := b.kube.Delete(ctx, namespace); err != nil {
+		return err
+	}
+	return until(ctx, func() error {
+		err := b.kube.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("the namespace is still there"))
+	})
+}
+
+func (b *bench) create(ctx context.Context, size int) error {
+	mc := &cachev1alpha1.Memcached{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: clusterName},
+		Spec: cachev1alpha1.MemcachedSpec{
+			Size:    ptr.To(int32(size)),
+			Memory:  ptr.To(resource.MustParse("64Mi")),
+			Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("128Mi")},
+		},
+	}
+	if err := b.kube.Create(ctx, mc); err != nil {
+		return fmt.Errorf("%w; is the operator deployed?", err)
+	}
+	return b.settle(ctx)
+}
+
+func (b *bench) memcached(ctx context.Context) (*cachev1alpha1.Memcached, error) {
+	mc := &cachev1alpha1.Memcached{}
+	return mc, b.kube.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: clusterName}, mc)
+}
+
+// settle waits until the cluster is as wanted.
+func (b *bench) settle(ctx context.Context) error {
+	return until(ctx, func() error {
+		mc, err := b.memcached(ctx)
+		if err != nil {
+			return err
+		}
+		s := &mc.Status
+		if s.ObservedGeneration == mc.Generation && s.ReadySize == *mc.Spec.Size && s.Size == *mc.Spec.Size && s.Draining == 0 &&
+			meta.IsStatusConditionFalse(s.Conditions, cachev1alpha1.ConditionProgressing) {
+			return nil
+		}
+		return fmt.Errorf("the cluster is not as wanted: %s, %d of %d members ready", s.Phase, s.ReadySize, *mc.Spec.Size)
+	})
+}
+
+// until repeats the check until it succeeds, or the context ends.
+func until(ctx context.Context, check func() error) error {
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// fill stores the items on their owners.
+func (b *bench) fill(ctx context.Context, items int) error {
+	mc, err := b.memcached(ctx)
+	if err != nil {
+		return err
+	}
+	addresses := map[string]string{}
+	for _, server := range mc.Status.Servers {
+		name, _, _ := strings.Cut(server, ".")
+		var pod corev1.Pod
+		if err := b.kube.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: name}, &pod); err != nil {
+			return err
+		}
+		addresses[server] = pod.Status.PodIP + ":11211"
+	}
+	a, err := app.New(string(mc.Spec.Routing.Client), mc.Status.Servers, func(server string) string { return addresses[server] })
+	if err != nil {
+		return err
+	}
+	objects := make([]corpus.Object, items)
+	for i := range objects {
+		objects[i] = corpus.Object{Key: fmt.Sprintf("key-%d", i), Value: make([]byte, 100)}
+	}
+	return a.Fill(ctx, objects)
+}
+
+// measure scales down to size and notes when each event arrives.
+func (b *bench) measure(ctx context.Context, size int) (scaleDown, error) {
+	var one scaleDown
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	events := make(chan watch.Event, 1000)
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &batchv1.JobList{}, &corev1.PersistentVolumeClaimList{}} {
+		if err := b.watch(ctx, list, events); err != nil {
+			return one, err
+		}
+	}
+	var claim corev1.PersistentVolumeClaim
+	if err := b.kube.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: fmt.Sprintf("data-%s-%d", clusterName, size)}, &claim); err != nil {
+		return one, err
+	}
+	mc, err := b.memcached(ctx)
+	if err != nil {
+		return one, err
+	}
+	one.at[scaled] = time.Now()
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, size))
+	if err := b.kube.SubResource("scale").Patch(ctx, mc, patch); err != nil {
+		return one, err
+	}
+	for one.at[claimGone].IsZero() {
+		select {
+		case event := <-events:
+			if m := momentOf(event, size, claim.UID); m != scaled && one.at[m].IsZero() {
+				one.at[m] = time.Now()
+			}
+		case <-ctx.Done():
+			return one, fmt.Errorf("not everything has happened in time: %v", one.at)
+		}
+	}
+	return one, b.settle(ctx)
+}
+
+// watch sends the changes from now on.
+func (b *bench) watch(ctx context.Context, list client.ObjectList, events chan<- watch.Event) error {
+	if err := b.kube.List(ctx, list, client.InNamespace(b.namespace)); err != nil {
+		return err
+	}
+	watcher, err := b.kube.Watch(ctx, list, client.InNamespace(b.namespace),
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})
+	if err != nil {
+		return err
+	}
+	go func() {
+		defer watcher.Stop()
+		for event := range watcher.ResultChan() {
+			select {
+			case events <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+// momentOf tells which moment an event is, of the member that leaves and its
+// claim; scaled for none.
+func momentOf(event watch.Event, ordinal int, claim types.UID) moment {
+	drains := event.Object.(client.Object).GetAnnotations()[cachev1alpha1.AnnotationClaimUID] == string(claim)
+	switch o := event.Object.(type) {
+	case *corev1.Pod:
+		switch {
+		case o.Name == fmt.Sprintf("%s-%d", clusterName, ordinal) && event.Type == watch.Deleted:
+			return podGone
+		case !drains || event.Type == watch.Deleted:
+		case event.Type == watch.Added:
+			return drainerCreated
+		case len(o.Status.ContainerStatuses) == 1 && o.Status.ContainerStatuses[0].State.Terminated != nil:
+			return drainerEnded
+		}
+	case *batchv1.Job:
+		switch {
+		case !drains || event.Type == watch.Deleted:
+			return scaled
+		case event.Type == watch.Added:
+			return jobCreated
+		}
+		for _, c := range o.Status.Conditions {
+			if c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue {
+				return jobComplete
+			}
+		}
+	case *corev1.PersistentVolumeClaim:
+		if event.Type == watch.Deleted && o.Name == fmt.Sprintf("data-%s-%d", clusterName, ordinal) {
+			return claimGone
+		}
+	}
+	return scaled
+}
+
+// writes counts what the operator has written in the namespace so far.
+func writes(path, namespace string) (written, error) {
+	var n written
+	file, err := os.Open(path)
+	if err != nil {
+		return n, fmt.Errorf("%w; a cluster that was brought up by an earlier version has none: make cluster-down", err)
+	}
+	defer func() { _ = file.Close() }()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var entry struct {
+			ObjectRef struct {
+				Namespace string `json:"namespace"`
+				Resource  string `json:"resource"`
+			} `json:"objectRef"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &entry); err != nil {
+			return n, fmt.Errorf("%s: %w", path, err)
+		}
+		if entry.ObjectRef.Namespace != namespace {
+			continue
+		}
+		n.all++
+		if entry.ObjectRef.Resource == "events" {
+			n.events++
+		}
+	}
+	return n, lines.Err()
+}

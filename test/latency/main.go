@@ -1,0 +1,144 @@
+// Command latency measures the steps of scale-downs on the cluster of
+// test/cluster, by the API server's own events, and counts the operator's writes
+// in its audit log. It prints one table: make bench-latency.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// timeout bounds the whole.
+const timeout = 9 * time.Minute
+
+func main() {
+	scaleDowns := flag.Int("scale-downs", 10, "How many members leave, one after the other.")
+	items := flag.Int("items", 20_000, "Items of 100 bytes that the cluster holds.")
+	audit := flag.String("audit", "/var/lib/memcached-operator-cluster/logs/audit.log", "The API server's log of the operator's writes.")
+	flag.Parse()
+	ctrl.SetLogger(logr.Discard())
+	klog.SetOutput(io.Discard)
+	klog.LogToStderr(false)
+	if err := run(*scaleDowns, *items, *audit); err != nil {
+		fmt.Fprintln(os.Stderr, "latency:", err)
+		os.Exit(1)
+	}
+}
+
+func run(scaleDowns, items int, audit string) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	b, err := newBench(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.remove()) }()
+	if err := b.create(ctx, scaleDowns+1); err != nil {
+		return err
+	}
+	if err := b.fill(ctx, items); err != nil {
+		return err
+	}
+	var measured []scaleDown
+	for size := scaleDowns; size >= 1; size-- {
+		before, err := writes(audit, b.namespace)
+		if err != nil {
+			return err
+		}
+		one, err := b.measure(ctx, size)
+		if err != nil {
+			return fmt.Errorf("scale down to %d: %w", size, err)
+		}
+		after, err := writes(audit, b.namespace)
+		if err != nil {
+			return err
+		}
+		one.written = after.minus(before)
+		measured = append(measured, one)
+	}
+	print(measured, items)
+	return nil
+}
+
+// row of the table: a time of a scale-down, in seconds (not a number where one
+// of its ends wasn't seen), and what it should be at most; 0 where nothing is
+// promised.
+type row struct {
+	name   string
+	of     func(*scaleDown) float64
+	target float64
+}
+
+func between(from, to moment) func(*scaleDown) float64 {
+	return func(s *scaleDown) float64 {
+		if s.at[from].IsZero() || s.at[to].IsZero() {
+			return math.NaN()
+		}
+		return s.at[to].Sub(s.at[from]).Seconds()
+	}
+}
+
+var rows = []row{
+	{"scaled → member's pod gone, s", between(scaled, podGone), 0},
+	{"pod gone → Job created, s", between(podGone, jobCreated), 0},
+	{"pod gone → drainer's pod created, s", between(podGone, drainerCreated), 0.4},
+	{"drainer's pod created → drainer ended, s", between(drainerCreated, drainerEnded), 0},
+	{"drainer ended → claim gone, s", between(drainerEnded, claimGone), 1.4},
+	{"Job Complete → claim gone, s", between(jobComplete, claimGone), 0},
+	{"scaled → claim gone, s", between(scaled, claimGone), 0},
+	{"API writes of the operator", func(s *scaleDown) float64 { return float64(s.all) }, 15},
+	{"of these events", func(s *scaleDown) float64 { return float64(s.events) }, 0},
+}
+
+func print(measured []scaleDown, items int) {
+	load, _ := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(load))
+	fmt.Printf("%d scale-downs by one member, %d items of 100 bytes, load average %s\n\n",
+		len(measured), items, strings.Join(fields[:min(3, len(fields))], " "))
+	fmt.Println("| | median | least | most | target |\n|---|---:|---:|---:|---:|")
+	for _, r := range rows {
+		var values []float64
+		for i := range measured {
+			if v := r.of(&measured[i]); !math.IsNaN(v) {
+				values = append(values, v)
+			}
+		}
+		if len(values) == 0 {
+			continue // a moment that was never seen
+		}
+		slices.Sort(values)
+		target := ""
+		if r.target > 0 {
+			target = fmt.Sprintf("≤ %g", r.target)
+		}
+		fmt.Printf("| %s | %s | %s | %s | %s |\n", r.name, number(median(values)), number(values[0]), number(values[len(values)-1]), target)
+	}
+}
+
+func median(sorted []float64) float64 {
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+func number(v float64) string {
+	if v == math.Trunc(v) {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}

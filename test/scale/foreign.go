@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// createForeign makes n pods, claims and Jobs each that are nobody's here: no
+// scheduler, provisioner or Job controller looks after them.
+func (w *world) createForeign(n int) phase {
+	return func(ctx context.Context, _ *column) (float64, error) {
+		began := time.Now()
+		const perNamespace = 1000
+		for i := 0; i < n; i += perNamespace {
+			if err := w.createNamespace(ctx, foreignNamespace(i/perNamespace)); err != nil {
+				return 0, err
+			}
+		}
+		said := time.Now()
+		for from := 0; from < n; from += 500 {
+			if time.Since(said) > 5*time.Second {
+				said = time.Now()
+				w.say("%d of %d foreign pods, claims and Jobs", from, n)
+			}
+			err := each(ctx, from, min(n, from+500), func(ctx context.Context, i int) error {
+				for _, o := range foreign(metav1.ObjectMeta{
+					Namespace: foreignNamespace(i / perNamespace), Name: fmt.Sprintf("foreign-%d", i),
+					Labels: map[string]string{"app.kubernetes.io/name": "foreign", "app.kubernetes.io/managed-by": "somebody"},
+				}) {
+					if err := w.client.Create(ctx, o); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return 0, err
+			}
+		}
+		return time.Since(began).Seconds(), nil
+	}
+}
+
+func foreignNamespace(i int) string { return fmt.Sprintf("foreign-%d", i) }
+
+func foreign(about metav1.ObjectMeta) []client.Object {
+	pod := corev1.PodSpec{
+		SchedulerName: "nobody",
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers:    []corev1.Container{{Name: "foreign", Image: "foreign:scale"}},
+	}
+	return []client.Object{
+		&corev1.Pod{ObjectMeta: about, Spec: pod},
+		&corev1.PersistentVolumeClaim{ObjectMeta: about, Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			// A volume that never comes keeps the binder quiet.
+			StorageClassName: ptr.To(""), VolumeName: "nowhere-" + about.Name,
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
+		}},
+		&batchv1.Job{ObjectMeta: about, Spec: batchv1.JobSpec{
+			ManagedBy: ptr.To("example.com/nobody"),
+			Template:  corev1.PodTemplateSpec{Spec: pod},
+		}},
+	}
+}

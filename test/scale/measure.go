@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// column is what one phase did and cost.
+type column struct {
+	name string
+	// per is the number of clusters, scale-downs or members that the costs are
+	// divided by; 0 where there is nothing to divide.
+	per int
+	// seconds that the phase took, by its own definition; notes has what else it
+	// tells, by the name of the row.
+	seconds float64
+	notes   map[string]string
+
+	reconciles, errors, cpu float64
+	rss, peak               float64 // MiB
+	peakDepth               float64
+	waitMean, waitP99       float64 // seconds
+	calls                   counts
+	refused                 int
+}
+
+func (c *column) writes() int { return c.calls.sum(call.write) }
+func (c *column) reads() int  { return c.calls.sum(call.read) }
+
+// phase is a piece of work to measure. It returns the seconds that it took by
+// its own definition, and may start another manager.
+type phase func(ctx context.Context, c *column) (seconds float64, err error)
+
+// measure runs the phase and lets the manager come to rest.
+func (w *world) measure(ctx context.Context, name string, per int, settle bool, f phase) (*column, error) {
+	w.say("%s", name)
+	c := &column{name: name, per: per, notes: map[string]string{}}
+	calls, refused, err := w.audit.read()
+	if err != nil {
+		return nil, err
+	}
+	before, err := w.manager().load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.manager().resetPeak(); err != nil {
+		return nil, err
+	}
+	first := w.manager()
+	depth := w.sampleDepth(ctx)
+	profiled := w.profileCPU(ctx, name)
+	if c.seconds, err = f(ctx, c); err == nil && settle {
+		err = w.settle(ctx)
+	}
+	c.peakDepth = depth()
+	profiled()
+	if err != nil {
+		return nil, err
+	}
+	if w.manager() != first {
+		before = &load{} // this phase has started it
+	}
+	return c, w.fill(ctx, c, before, calls, refused)
+}
+
+// fill takes the second look, and the differences.
+func (w *world) fill(ctx context.Context, c *column, before *load, calls counts, refused int) error {
+	after, err := w.manager().load(ctx)
+	if err != nil {
+		return err
+	}
+	now, refusedNow, err := w.audit.read()
+	if err != nil {
+		return err
+	}
+	c.calls, c.refused = now.minus(calls), refusedNow-refused
+	c.reconciles, c.errors = after.reconciles-before.reconciles, after.errors-before.errors
+	c.cpu, c.rss, c.peak = after.cpu-before.cpu, after.rss, after.peakM
+	c.waitP99 = waitQuantile(after, before, 0.99)
+	if n := after.waitCount - before.waitCount; n > 0 {
+		c.waitMean = (after.waitedFor - before.waitedFor) / n
+	}
+	w.say("%s: %.1f s, %.0f reconciles, %d writes, %.1f CPU s, peak RSS %.0f MiB",
+		c.name, c.seconds, c.reconciles, c.writes(), c.cpu, c.peak)
+	return w.manager().profile(ctx, w.options.profiles, c.name+" heap", "heap")
+}
+
+// sampleDepth watches the queue's depth; the function that it returns ends that
+// and tells the highest.
+func (w *world) sampleDepth(ctx context.Context) (highest func() float64) {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	depth := 0.0
+	group.Go(func() {
+		for ctx.Err() == nil {
+			if m := w.manager(); m != nil {
+				if l, err := m.load(ctx); err == nil {
+					depth = max(depth, l.depth)
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	})
+	return func() float64 {
+		cancel()
+		group.Wait()
+		return depth
+	}
+}
+
+// profileCPU profiles the first seconds of a phase, if profiles are asked for;
+// the function that it returns waits for the end of that.
+func (w *world) profileCPU(ctx context.Context, name string) (done func()) {
+	if w.options.profiles == "" {
+		return func() {}
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := w.manager().profile(ctx, w.options.profiles, name+" CPU", "profile?seconds=20"); err != nil {
+			w.say("no CPU profile: %v", err) // a phase that stops the manager has none
+		}
+	})
+	return group.Wait
+}
+
+// settle waits until the manager has had nothing to do for a while.
+func (w *world) settle(ctx context.Context) error {
+	const quiet = 3 * time.Second
+	last, since := -1.0, time.Now()
+	return w.until(ctx, w.options.limit, "the manager rests", func() (string, bool) {
+		l, err := w.manager().load(ctx)
+		if err != nil {
+			return err.Error(), false
+		}
+		if l.reconciles != last || l.depth+l.active > 0 {
+			last, since = l.reconciles, time.Now()
+		}
+		return "it reconciles", time.Since(since) > quiet
+	})
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// Names of the phases that the tests ask for.
+const (
+	atRest     = "at rest"
+	scaledDown = "scale-downs"
+	resynced   = "resync"
+	restarted  = "restart"
+)
+
+// scene is one phase of the script.
+type scene struct {
+	name string
+	per  int
+	// before is done first, and not measured.
+	before func(context.Context) error
+	// restless: the manager doesn't come to rest in it.
+	restless bool
+	phase    phase
+}
+
+// script is what is measured, in this order.
+func (w *world) script() []scene {
+	o := w.options
+	var scenes []scene
+	n := 0
+	for _, to := range o.steps {
+		scenes = append(scenes, scene{name: fmt.Sprintf("%d clusters", to), per: to - n, phase: w.create(n, to)})
+		n = to
+	}
+	scenes = append(scenes,
+		scene{name: atRest, phase: w.rest(o.idle)},
+		scene{name: fmt.Sprintf("%d %s", o.scaleDowns, scaledDown), per: o.scaleDowns, phase: w.scaleDown(o.scaleDowns)})
+	if o.largeFrom > 0 {
+		scenes = append(scenes,
+			scene{name: fmt.Sprintf("%d members", o.largeFrom), per: o.largeFrom, phase: w.createLarge(o.largeFrom)},
+			scene{name: fmt.Sprintf("%d to %d", o.largeFrom, o.largeTo), per: o.largeFrom - o.largeTo,
+				phase: w.shrinkLarge(o.largeFrom, o.largeTo)})
+		n++
+	}
+	scenes = append(scenes,
+		scene{name: resynced, before: w.startResyncing, restless: true, phase: w.rest(o.resync)},
+		scene{name: restarted, per: n, phase: w.restart(n)})
+	if o.foreign > 0 {
+		scenes = append(scenes,
+			scene{name: fmt.Sprintf("%d foreign", o.foreign), phase: w.createForeign(o.foreign)},
+			scene{name: restarted + " beside them", per: n, phase: w.restart(n)})
+	}
+	return scenes
+}
+
+// startResyncing starts a manager that resyncs soon, and waits until its start
+// is over.
+func (w *world) startResyncing(ctx context.Context) error {
+	if err := w.startManager(ctx, "--sync-period="+(w.options.resync/2).String()); err != nil {
+		return err
+	}
+	return w.settle(ctx)
+}
