@@ -310,18 +310,25 @@ func (o *observed) steps() plan.Plan {
 
 func planCluster(o *observed) plan.Cluster {
 	spec := &o.cluster.Spec
-	policies := map[cachev1alpha1.DrainPolicy]plan.DrainPolicy{
-		cachev1alpha1.PolicyRetain: plan.Retain, cachev1alpha1.PolicyDelete: plan.Delete,
-	}
 	return plan.Cluster{
 		Size:                 *spec.Size,
-		Policy:               policies[spec.Drain.Policy],
+		Policy:               planPolicy(o.cluster),
 		Parallelism:          max(1, spec.Drain.Parallelism),
 		Deleting:             o.cluster.DeletionTimestamp != nil,
 		DeleteClaims:         spec.Drain.WhenDeleted == cachev1alpha1.DeletionDelete,
 		NamespaceTerminating: o.namespaceTerminating,
 		Finalizer:            slices.Contains(o.cluster.Finalizers, cachev1alpha1.ClusterFinalizer),
 	}
+}
+
+func planPolicy(c *cachev1alpha1.Memcached) plan.DrainPolicy {
+	switch c.Spec.Drain.Policy {
+	case cachev1alpha1.PolicyRetain:
+		return plan.Retain
+	case cachev1alpha1.PolicyDelete:
+		return plan.Delete
+	}
+	return plan.Drain
 }
 
 func planStatefulSet(s *appsv1.StatefulSet) plan.StatefulSet {

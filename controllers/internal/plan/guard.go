@@ -1,0 +1,121 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// What can't be undone is decided once more, on what was read live right before
+// it: a cache may be behind. Each check returns why not, and needs of the live
+// state only what its comment names.
+
+// MaySetReplicas guards invariants 5 and 11: the size doesn't change while a
+// drain runs, no member returns on a volume that it left, and none leaves a
+// volume that isn't marked. It needs Jobs and Claims.
+func MaySetReplicas(live *Observed, replicas int32) error {
+	for i := range live.Jobs {
+		if j := &live.Jobs[i]; j.running() && j.Survivors != replicas {
+			return fmt.Errorf("Job %s drains into %d members", j.Name, j.Survivors)
+		}
+	}
+	for i := range live.Claims {
+		switch c := &live.Claims[i]; {
+		case c.Ordinal < replicas && !c.Released.IsZero():
+			return fmt.Errorf("claim %s was left by its member, and is still there", c.Name)
+		case c.Ordinal >= replicas && replicas > 0 && c.Released.IsZero():
+			return fmt.Errorf("claim %s is not marked as released yet", c.Name)
+		}
+	}
+	return nil
+}
+
+// MayDrain guards invariants 5 to 7: the member has left for good, its pod is
+// gone, no other drainer is at the volume, the survivors are the members, and
+// no more drains run than may. It needs Cluster.Parallelism, StatefulSet, Jobs,
+// the claim, its member's pod and the drainer's pods that mount it.
+func MayDrain(live *Observed, a CreateDrain) error {
+	claim, running := live.claim(a.Claim.UID), 0
+	for i := range live.Jobs {
+		if live.Jobs[i].running() {
+			running++
+		}
+	}
+	switch members := live.StatefulSet; {
+	case claim == nil || claim.Deleting:
+		return fmt.Errorf("claim %s is being deleted", a.Claim.Name)
+	case claim.Released.IsZero():
+		return fmt.Errorf("claim %s is a member's", a.Claim.Name)
+	case !claim.Finalizer:
+		return fmt.Errorf("claim %s is not held by the finalizer", a.Claim.Name)
+	case !members.Exists || members.Replicas != a.Survivors || a.Survivors > a.Claim.Ordinal:
+		return fmt.Errorf("the StatefulSet is not at %d members", a.Survivors)
+	case running >= int(live.Cluster.Parallelism):
+		return fmt.Errorf("%d drains run already, %d may", running, live.Cluster.Parallelism)
+	case live.podExists(a.Claim.Ordinal):
+		return fmt.Errorf("the pod of member %d is not gone", a.Claim.Ordinal)
+	case slices.Contains(live.DrainerPods, a.Claim.UID):
+		return fmt.Errorf("a pod uses claim %s", a.Claim.Name)
+	}
+	return nil
+}
+
+// MayRelease is invariant 1, asked right before the claim is deleted, and right
+// before its finalizer goes: a complete receipt for exactly this claim is
+// recorded on it, or a person said so. It needs of the Cluster what the reason
+// is about.
+func MayRelease(live *Cluster, c *Claim, why Release) error {
+	switch why {
+	case ByReceipt:
+		if c.Receipt == nil {
+			return fmt.Errorf("claim %s has no receipt", c.Name)
+		}
+		return c.Receipt.AddsUp(string(c.UID))
+	case BySkip:
+		return unless(c.Request == Skip, "claim %s is not annotated with a skip", c.Name)
+	case NeverBound:
+		return unless(!c.Bound, "claim %s is bound to a volume", c.Name)
+	case ByNamespace:
+		return unless(live.NamespaceTerminating, "the namespace of claim %s is not terminating", c.Name)
+	case ByClusterDeletion:
+		return unless(live.Deleting, "the Memcached is not deleted")
+	}
+	switch {
+	case live.Deleting:
+		return errors.New("the Memcached is gone")
+	case c.Released.IsZero():
+		return fmt.Errorf("claim %s is a member's", c.Name)
+	case why == ByPolicyDelete && live.Policy == Delete, why == ByPolicyRetain && live.Policy == Retain:
+		return nil
+	}
+	return fmt.Errorf("the Memcached does not say that claim %s may go (%s)", c.Name, why)
+}
+
+// NothingHeld guards the cluster's own finalizer: once it is gone, nobody looks
+// after the claims. It needs Claims.
+func NothingHeld(live *Observed) error {
+	for i := range live.Claims {
+		if c := &live.Claims[i]; c.Finalizer {
+			return fmt.Errorf("claim %s is still held", c.Name)
+		}
+	}
+	return nil
+}
+
+func unless(holds bool, format string, args ...any) error {
+	if holds {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+// claim returns the claim of this UID, or nil.
+func (o *Observed) claim(uid types.UID) *Claim {
+	i := slices.IndexFunc(o.Claims, func(c Claim) bool { return c.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return &o.Claims[i]
+}

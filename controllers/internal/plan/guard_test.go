@@ -1,0 +1,102 @@
+package plan
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// refusals compares what a check says of each scene: "" where it lets pass.
+func refusals(t *testing.T, check func(*Observed) error, scenes map[*scene]string) {
+	t.Helper()
+	for s, want := range scenes {
+		got := ""
+		if err := check(&s.o); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestLiveTheSizeIsSetOnlyWhereNothingStandsAgainstIt(t *testing.T) {
+	toTwo := func(o *Observed) error { return MaySetReplicas(o, 2) }
+	refusals(t, toTwo, map[*scene]string{
+		at(3).left(2):                     "claim data-2 is not marked as released yet",
+		at(2):                             "",
+		at(2).left(2):                     "",
+		at(1).left(1):                     "claim data-1 was left by its member, and is still there",
+		at(2).left(2).job(2, 2):           "",
+		at(2).left(2).job(2, 1):           "Job job-data-2 drains into 1 members",
+		at(2).left(2).job(2, 1, gone):     "Job job-data-2 drains into 1 members",
+		at(2).left(2).job(2, 1, complete): "",
+	})
+	toNone := func(o *Observed) error { return MaySetReplicas(o, 0) }
+	refusals(t, toNone, map[*scene]string{at(3): ""})
+}
+
+func TestLiveADrainBeginsOnlyWhereNothingStandsAgainstIt(t *testing.T) {
+	left := func(changes ...func(*Claim)) *scene { return at(2).left(2, changes...) }
+	drain := func(o *Observed) error {
+		return MayDrain(o, CreateDrain{Claim: ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: 2})
+	}
+	refusals(t, drain, map[*scene]string{
+		left():                           "",
+		at(2):                            "claim data-2 is being deleted",
+		left(deleting):                   "claim data-2 is being deleted",
+		at(3):                            "claim data-2 is a member's",
+		left(unheld):                     "claim data-2 is not held by the finalizer",
+		left().job(1, 2):                 "1 drains run already, 1 may",
+		left().job(1, 2, gone, complete): "1 drains run already, 1 may",
+		left().job(1, 2, complete):       "",
+		left().pod(2):                    "the pod of member 2 is not gone",
+		left().with(func(o *Observed) { o.StatefulSet.Replicas = 3 }):          "the StatefulSet is not at 2 members",
+		left().with(func(o *Observed) { o.StatefulSet = StatefulSet{} }):       "the StatefulSet is not at 2 members",
+		left().with(func(o *Observed) { o.DrainerPods = []types.UID{uid(2)} }): "a pod uses claim data-2",
+	})
+}
+
+func TestLiveAClaimGoesOnlyForAReasonThatHolds(t *testing.T) {
+	for _, test := range []struct {
+		why  Release
+		good *scene
+		bad  map[*scene]string
+	}{
+		{ByReceipt, at(2).left(2, drained), map[*scene]string{
+			at(2).left(2): "claim data-2 has no receipt",
+			at(2).left(2, func(c *Claim) { c.Receipt = receiptFor("another") }): `the receipt is for "another", not for "uid-2"`,
+		}},
+		{BySkip, at(2).left(2, requested(Skip)), map[*scene]string{at(2).left(2, requested(Hold)): "claim data-2 is not annotated with a skip"}},
+		{NeverBound, at(2).left(2, unbound), map[*scene]string{at(2).left(2): "claim data-2 is bound to a volume"}},
+		{ByNamespace, at(2).left(2).with(func(o *Observed) { o.Cluster.NamespaceTerminating = true }), map[*scene]string{
+			at(2).left(2): "the namespace of claim data-2 is not terminating",
+		}},
+		{ByClusterDeletion, at(2).left(2).with(func(o *Observed) { o.Cluster.Deleting = true }), map[*scene]string{
+			at(2).left(2): "the Memcached is not deleted",
+		}},
+		{ByPolicyDelete, at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Delete }), map[*scene]string{
+			at(2).left(2): "the Memcached does not say that claim data-2 may go (Deleted)",
+			at(3).with(func(o *Observed) { o.Cluster.Policy = Delete }):                                   "claim data-2 is a member's",
+			at(2).left(2).with(func(o *Observed) { o.Cluster.Policy, o.Cluster.Deleting = Delete, true }): "the Memcached is gone",
+		}},
+		{ByPolicyRetain, at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Retain }), map[*scene]string{
+			at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Delete }): "the Memcached does not say that claim data-2 may go (Retained)",
+		}},
+	} {
+		t.Run(string(test.why), func(t *testing.T) {
+			scenes := map[*scene]string{test.good: ""}
+			for s, want := range test.bad {
+				scenes[s] = want
+			}
+			refusals(t, func(o *Observed) error { return MayRelease(&o.Cluster, o.claim(uid(2)), test.why) }, scenes)
+		})
+	}
+}
+
+func TestLiveTheClusterGoesOnlyWhenNothingIsHeld(t *testing.T) {
+	refusals(t, NothingHeld, map[*scene]string{
+		at(1):                 "claim data-0 is still held",
+		at(0).left(0, unheld): "",
+	})
+}
