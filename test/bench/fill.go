@@ -5,8 +5,13 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
+
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // connections to each server of a fill: as many as the drainer opens, and more
@@ -71,6 +76,25 @@ func (p population) filled(ctx context.Context, args ...string) (*server, error)
 		return nil, err
 	}
 	return s, nil
+}
+
+// saved makes the volume of a member that left with all of the items saved.
+// The caller removes it.
+func (p population) saved(ctx context.Context, b *bench) (dir string, err error) {
+	dir, err = b.volume(p.String())
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(dir)
+		}
+	}()
+	s, err := p.filled(ctx, "-e", filepath.Join(dir, contract.WarmFile))
+	if err != nil {
+		return "", err
+	}
+	return dir, s.end(syscall.SIGUSR1)
 }
 
 // into fills s and checks that it holds every item.

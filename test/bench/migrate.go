@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
-	"syscall"
 
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -16,18 +15,11 @@ import (
 // migrate measures a drain of the population, to one survivor and to three,
 // beside the fill that bounds it and the tools that people use.
 func (p population) migrate(ctx context.Context, b *bench) ([]*row, error) {
-	dir, err := b.volume(p.name)
+	dir, err := p.saved(ctx, b)
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	source, err := p.filled(ctx, "-e", filepath.Join(dir, contract.WarmFile))
-	if err != nil {
-		return nil, err
-	}
-	if err := source.end(syscall.SIGUSR1); err != nil {
-		return nil, err
-	}
 	tool, copied, err := p.tools(ctx, b)
 	if err != nil {
 		return nil, err
@@ -49,18 +41,11 @@ func (p population) migrate(ctx context.Context, b *bench) ([]*row, error) {
 
 // scale is migrate without the tools, to one survivor.
 func (p population) scale(ctx context.Context, b *bench) ([]*row, error) {
-	dir, err := b.volume(p.String())
+	dir, err := p.saved(ctx, b)
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	source, err := p.filled(ctx, "-e", filepath.Join(dir, contract.WarmFile))
-	if err != nil {
-		return nil, err
-	}
-	if err := source.end(syscall.SIGUSR1); err != nil {
-		return nil, err
-	}
 	return p.compare(ctx, b, dir, 1, nil)
 }
 

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime/pprof"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,18 +35,11 @@ type reading struct {
 // read measures the reader alone, from a warm and from a dropped page cache,
 // beside a plain sequential read of the same file.
 func (p population) read(ctx context.Context, b *bench) ([]*row, error) {
-	dir, err := b.volume(p.String())
+	dir, err := p.saved(ctx, b)
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	source, err := p.filled(ctx, "-e", filepath.Join(dir, contract.WarmFile))
-	if err != nil {
-		return nil, err
-	}
-	if err := source.end(syscall.SIGUSR1); err != nil {
-		return nil, err
-	}
 	size, err := dataEnd(filepath.Join(dir, contract.WarmFile))
 	if err != nil {
 		return nil, err
