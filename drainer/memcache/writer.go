@@ -51,7 +51,7 @@ type Limits struct {
 }
 
 // Writer adds items to one server: it never overwrites what the server holds.
-// Add, Flush and Close are for one goroutine.
+// Add, Send, Flush, Pending and Close are for one goroutine.
 type Writer struct {
 	options Options
 	limits  Limits
@@ -72,7 +72,7 @@ type Writer struct {
 	tally   Tally
 	refusal string
 	// handed counts items given to Add that may still lie in batches.
-	handed atomic.Int64
+	handed int64
 	done   atomic.Int64
 }
 
@@ -163,7 +163,7 @@ func (w *Writer) Add(it *item.Item) error {
 	} else {
 		w.current.addQuiet(it, form)
 	}
-	w.handed.Add(1)
+	w.handed++
 	return nil
 }
 
@@ -238,7 +238,7 @@ func (w *Writer) settle(b *batch, o outcome) {
 // reject books an item that the server would refuse, without asking it to: a
 // server deletes what it holds for a key when it refuses a meta add for size.
 func (w *Writer) reject(why string) {
-	w.handed.Add(1)
+	w.handed++
 	w.done.Add(1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -266,7 +266,7 @@ func (w *Writer) Refusal() string {
 func (w *Writer) Done() int64 { return w.done.Load() }
 
 // Pending counts the items that were handed over and have none yet.
-func (w *Writer) Pending() int64 { return w.handed.Load() - w.done.Load() }
+func (w *Writer) Pending() int64 { return w.handed - w.done.Load() }
 
 // tooLarge follows memcached's item_size_ok: header, key and its NUL, flags
 // where they aren't 0, CAS, value and its line end.

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -45,7 +44,6 @@ func (o Options) withDefaults() Options {
 type Reader struct {
 	file    io.ReaderAt
 	size    int64
-	used    int64
 	image   Image
 	clean   bool
 	sizes   []int
@@ -101,17 +99,8 @@ func open(file *os.File, dir string, o Options) (*Reader, error) {
 	if err != nil {
 		return nil, refuse(ReasonCorrupt, "%v", err)
 	}
-	return &Reader{file: file, size: info.Size(), used: allocated(info), image: e.image, clean: e.clean,
+	return &Reader{file: file, size: info.Size(), image: e.image, clean: e.clean,
 		sizes: sizes, largest: uint8(len(sizes) - 1), now: o.Now}, nil
-}
-
-// allocated is the size of a file without its holes.
-func allocated(info os.FileInfo) int64 {
-	const blockBytes = 512 // whatever the file system's own are
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return min(info.Size(), st.Blocks*blockBytes)
-	}
-	return info.Size()
 }
 
 // Close closes the file.
@@ -139,9 +128,21 @@ func (r *Reader) Flushed() bool { return r.image.Flushed(r.now()) }
 // Size of the file, in bytes.
 func (r *Reader) Size() int64 { return r.size }
 
-// Used is the file's size without its holes: unused pages are holes, unless it
-// was copied by something that fills them.
-func (r *Reader) Used() int64 { return r.used }
+// Used is the size of the file's used pages. Holes don't tell them: memcached
+// touches every page when it starts. All of the file where that can't be read.
+func (r *Reader) Used() int64 {
+	header := make([]byte, itemHeader)
+	used := int64(0)
+	for offset := int64(0); offset < r.size; offset += int64(r.image.SlabPageSize) {
+		if readFull(r.file, header, offset) != nil {
+			return r.size
+		}
+		if !unusedPage(header) {
+			used += int64(r.image.SlabPageSize)
+		}
+	}
+	return min(used, r.size)
+}
 
 // Done is how much of the file has been read, in bytes.
 func (r *Reader) Done() int64 { return r.done.Load() }

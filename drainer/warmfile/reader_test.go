@@ -157,3 +157,22 @@ func waitPast(t *testing.T, dir string) {
 	defer timer.Stop()
 	<-timer.C
 }
+
+// TestUsed counts the pages that belong to a slab class, of which each has one to
+// begin with, in a file that memcached has touched all of.
+func TestUsed(t *testing.T) {
+	m := startMember(t, "-m", "200")
+	raw := m.Raw()
+	for i := range 3 {
+		raw.Must("STORED", "set key"+strconv.Itoa(i)+" 0 0 400000", make([]byte, 400000))
+	}
+	m.Save()
+	r, err := Open(m.dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if used := r.Used() >> 20; used < 30 || used > 60 || r.Size() != 200<<20 {
+		t.Errorf("%d of %d MiB are used", used, r.Size()>>20)
+	}
+}
