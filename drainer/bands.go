@@ -64,14 +64,14 @@ func (m *Migration) bands(ctx context.Context, layer Source, now clock) ([]band,
 }
 
 // roomForAll tells whether there is room wherever the items go: of used bytes,
-// no survivor gets more than twice its share.
+// which hold what slab classes waste, no survivor gets more than twice its share.
 func (m *Migration) roomForAll(used int64) bool {
 	most := used
 	if n := int64(len(m.writers)); n > 2 {
 		most = 2 * used / n
 	}
 	for _, w := range m.writers {
-		if most+most/slack > w.Limits().Room {
+		if most > w.Limits().Room {
 			return false
 		}
 	}

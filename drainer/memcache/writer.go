@@ -46,7 +46,7 @@ type Limits struct {
 	// Evictions is the server's counter.
 	Evictions int64
 	// Room for more items before the server evicts, in bytes: -m less what its
-	// items take. What slab classes keep for themselves isn't known.
+	// items take, and a tenth of that for what slab classes waste.
 	Room int64
 }
 
@@ -320,6 +320,6 @@ func (c *Conn) Limits() (Limits, error) {
 	l.Evictions, _ = strconv.ParseInt(stats["evictions"], 10, 64)
 	most, _ := strconv.ParseInt(stats["limit_maxbytes"], 10, 64)
 	taken, _ := strconv.ParseInt(stats["bytes"], 10, 64)
-	l.Room = most - taken
+	l.Room = most - taken - taken/10
 	return l, nil
 }

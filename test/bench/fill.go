@@ -19,11 +19,11 @@ import (
 const connections = 2
 
 // fill sends all items, whose commands lie ready, as fast as the servers take
-// them, and returns the seconds that took.
-func fill(ctx context.Context, f fleet, commands [][][]byte) (float64, error) {
+// them, and returns what that took.
+func fill(ctx context.Context, f fleet, commands [][][]byte) (usage, error) {
 	errs := make(chan error, len(f)*connections)
 	var wg sync.WaitGroup
-	begin := time.Now()
+	begin, own, servers := time.Now(), ownCPU(), f.cpu()
 	for i, s := range f {
 		for _, list := range commands[i] {
 			wg.Go(func() {
@@ -34,9 +34,9 @@ func fill(ctx context.Context, f fleet, commands [][][]byte) (float64, error) {
 		}
 	}
 	wg.Wait()
-	seconds := time.Since(begin).Seconds()
+	used := usage{seconds: time.Since(begin).Seconds(), cpu: ownCPU() - own, servers: f.cpu() - servers}
 	close(errs)
-	return seconds, <-errs
+	return used, <-errs
 }
 
 func pour(ctx context.Context, address string, commands []byte) error {

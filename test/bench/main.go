@@ -91,7 +91,7 @@ func groups(o *options) []group {
 		all = append(all, group{"migrate " + p.name, p.migrate})
 	}
 	for _, n := range []int{1, 3, 10} {
-		p := population{name: "100 B", size: fixed(100), items: n * million}
+		p := population{name: "10 B", size: fixed(10), items: n * million}
 		all = append(all, group{fmt.Sprintf("scale %d M", n), p.scale})
 	}
 	for _, p := range []population{

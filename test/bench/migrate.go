@@ -78,13 +78,13 @@ func (p population) fillRound(ctx context.Context, r *row, servers int) error {
 	if err != nil {
 		return err
 	}
-	seconds, err := fill(ctx, f, p.commands(owner, servers, connections))
+	used, err := fill(ctx, f, p.commands(owner, servers, connections))
 	debug.FreeOSMemory() // the commands: as much as the items
 	if err != nil {
 		return err
 	}
 	items, err := f.items(ctx)
-	r.add(usage{seconds: seconds}, p.items-items)
+	r.add(used, p.items-items)
 	return err
 }
 
@@ -99,11 +99,12 @@ func (p population) drainRound(ctx context.Context, b *bench, r *row, dir string
 	for _, s := range f {
 		args = append(args, "--server="+s.address())
 	}
-	cmd := b.drain(ctx, r.what, args)
+	cmd, before := b.drain(ctx, r.what, args), f.cpu()
 	used, err := runWatched(cmd)
 	if err != nil {
 		return fmt.Errorf("%v: %w", cmd.Args, err)
 	}
+	used.servers = f.cpu() - before
 	var got contract.Receipt
 	if data, err := os.ReadFile(receipt); err != nil {
 		return err

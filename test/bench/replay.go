@@ -126,11 +126,11 @@ func (p population) mappedRound(ctx context.Context, b *bench, r *row) error {
 	if err != nil {
 		return err
 	}
-	seconds, err := fill(ctx, fleet{s}, p.commands(owner, 1, connections))
+	used, err := fill(ctx, fleet{s}, p.commands(owner, 1, connections))
 	if err != nil {
 		return err
 	}
 	items, err := s.items(ctx)
-	r.add(usage{seconds: seconds}, p.items-items)
+	r.add(used, p.items-items)
 	return err
 }

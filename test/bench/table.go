@@ -15,10 +15,10 @@ type row struct {
 	seconds   []float64
 	// lost items, of each round; nil where nothing is stored.
 	lost []int
-	// CPU seconds, and anonymous memory at its peak, in bytes, of each round;
-	// nil: not measured.
-	cpu       []float64
-	anonymous []int64
+	// CPU seconds, also of the servers that are filled, and anonymous memory at
+	// its peak, in bytes, of each round; nil: not measured.
+	cpu, servers []float64
+	anonymous    []int64
 	// limit is what can't be passed, tool memcached-tool at the same items.
 	limit, tool *row
 }
@@ -28,6 +28,9 @@ func (r *row) add(u usage, lost int) {
 	r.lost = append(r.lost, lost)
 	if u.cpu > 0 {
 		r.cpu = append(r.cpu, u.cpu)
+	}
+	if u.servers > 0 {
+		r.servers = append(r.servers, u.servers)
 	}
 	if u.anonymous > 0 {
 		r.anonymous = append(r.anonymous, u.anonymous)
@@ -52,7 +55,7 @@ func median(values []float64) float64 {
 // printTable prints the rows. The limit's and the tool's rates are compared by
 // the item, so that a tool may be measured with fewer.
 func printTable(out io.Writer, rows []*row) {
-	header := []string{"items", "how", "rounds", "items/s", "MB/s", "of the limit", "× memcached-tool", "lost", "CPU, ns an item", "peak anonymous, MiB"}
+	header := []string{"items", "how", "rounds", "items/s", "MB/s", "of the limit", "× memcached-tool", "lost", "CPU, ns an item", "memcached's", "peak anonymous, MiB"}
 	fmt.Fprintf(out, "| %s |\n|---|---|%s\n", strings.Join(header, " | "), strings.Repeat("---:|", len(header)-2))
 	what := ""
 	for _, r := range rows {
@@ -75,19 +78,22 @@ func (r *row) cells() []string {
 		}
 		return fmt.Sprintf(format, r.rate()/to.rate())
 	}
-	lost, cpu, anonymous := "", "", ""
+	each := func(seconds []float64) string {
+		if len(seconds) == 0 {
+			return ""
+		}
+		return grouped(int(1e9 * median(seconds) / float64(r.items)))
+	}
+	lost, anonymous := "", ""
 	if r.lost != nil {
 		lost = grouped(slices.Max(r.lost))
-	}
-	if len(r.cpu) > 0 {
-		cpu = grouped(int(1e9 * median(r.cpu) / float64(r.items)))
 	}
 	if len(r.anonymous) > 0 {
 		anonymous = fmt.Sprintf("%.0f", float64(slices.Max(r.anonymous))/(1<<20))
 	}
 	return []string{r.what, r.how, fmt.Sprint(len(r.seconds)), grouped(int(r.rate())),
 		grouped(int(float64(r.bytes) / median(r.seconds) / 1e6)),
-		ratio(r.limit, "%.2f"), ratio(r.tool, "%.1f"), lost, cpu, anonymous}
+		ratio(r.limit, "%.2f"), ratio(r.tool, "%.1f"), lost, each(r.cpu), each(r.servers), anonymous}
 }
 
 // count writes 1000000 as "1 M".

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -14,6 +15,8 @@ import (
 type usage struct {
 	// seconds by the clock, and of CPU time; 0: not measured.
 	seconds, cpu float64
+	// servers is the CPU time of those that were filled; 0: not measured.
+	servers float64
 	// anonymous memory at its peak, in bytes; 0: not measured.
 	anonymous int64
 }
@@ -29,6 +32,31 @@ func runWatched(cmd *exec.Cmd) (usage, error) {
 	u := usage{seconds: time.Since(begin).Seconds(), anonymous: stop()}
 	u.cpu = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	return u, err
+}
+
+// ownCPU is the CPU time of this process so far, in seconds.
+func ownCPU() float64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
+// cpu is the CPU time of the servers so far, in seconds.
+func (f fleet) cpu() float64 {
+	const ticksPerSecond = 100 // of proc(5), on every platform of Linux
+	ticks := 0
+	for _, s := range f {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+		_, behindName, _ := strings.Cut(string(stat), ") ")
+		if fields := strings.Fields(behindName); len(fields) > 12 {
+			user, _ := strconv.Atoi(fields[11])
+			system, _ := strconv.Atoi(fields[12])
+			ticks += user + system
+		}
+	}
+	return float64(ticks) / ticksPerSecond
 }
 
 // watch samples a process' anonymous memory until stop, which returns the peak.
