@@ -86,6 +86,14 @@ func (r *MemcachedReconciler) do(ctx context.Context, o *observed, action plan.A
 		return r.deleteObject(ctx, job)
 	case plan.DeleteClaim:
 		return r.deleteClaim(ctx, o, a)
+	case plan.SetAside:
+		return r.setAside(ctx, o, a.Claim)
+	case plan.MoveVolume:
+		return r.moveVolume(ctx, o, a)
+	case plan.CreateAside:
+		return r.createAside(ctx, o, a)
+	case plan.MoveBack:
+		return r.moveBack(ctx, o, a)
 	case plan.ReleaseClaim:
 		return r.releaseClaim(ctx, o, a)
 	}

@@ -160,13 +160,20 @@ func (r *MemcachedReconciler) liveUsers(ctx context.Context, o *observed, claim 
 
 // mayRelease asks plan.MayRelease about the live claim.
 func (r *MemcachedReconciler) mayRelease(ctx context.Context, o *observed, claim *corev1.PersistentVolumeClaim, why plan.Release) error {
-	live, err := r.liveCluster(ctx, o, why)
-	if err != nil {
-		return err
-	}
 	c, ours := planClaim(o.cluster.Name, claim)
 	if !ours {
 		return refuse("claim %s is no member's", claim.Name)
+	}
+	if why == plan.BySetAside {
+		claims, err := r.liveClaims(ctx, o)
+		if err != nil {
+			return err
+		}
+		return refused(plan.MayHandOver(&plan.Observed{Claims: claims}, &c))
+	}
+	live, err := r.liveCluster(ctx, o, why)
+	if err != nil {
+		return err
 	}
 	return refused(plan.MayRelease(&live, &c, why))
 }

@@ -78,7 +78,7 @@ func (m *Metrics) beginAtZero() {
 	for _, why := range append([]plan.Release{resultFailed}, endingReleases...) {
 		m.drains.WithLabelValues(string(why))
 	}
-	for _, why := range append([]plan.Release{plan.ByClusterDeletion, plan.ByNamespace}, endingReleases...) {
+	for _, why := range append([]plan.Release{plan.ByClusterDeletion, plan.ByNamespace, plan.BySetAside}, endingReleases...) {
 		m.releases.WithLabelValues(string(why))
 	}
 	m.addItems(contract.Outcomes{})

@@ -63,8 +63,10 @@ type observed struct {
 	pods          []corev1.Pod // of the members
 	drainerPods   []corev1.Pod
 	claims        []corev1.PersistentVolumeClaim
-	jobs          []batchv1.Job
-	progress      map[types.UID]contract.Progress // by the claim's UID
+	// where has the places of the volumes that were looked at, by the claim's UID.
+	where    map[types.UID]plan.Where
+	jobs     []batchv1.Job
+	progress map[types.UID]contract.Progress // by the claim's UID
 	// marked are the claims that this reconcile marked as released, and when.
 	marked map[types.UID]time.Time
 	// servers that the clients are to be given, by the plan.
@@ -133,6 +135,9 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 		return nil, err
 	}
 	o.claims = claims.Items
+	if err := r.observeVolumes(ctx, o); err != nil {
+		return nil, err
+	}
 	if err := r.observeJobs(ctx, key, o); err != nil {
 		return nil, err
 	}
@@ -295,10 +300,16 @@ func (o *observed) steps() plan.Plan {
 		}
 	}
 	for i := range o.drainerPods {
-		in.DrainerPods = append(in.DrainerPods, types.UID(o.drainerPods[i].Annotations[cachev1alpha1.AnnotationClaimUID]))
+		pod := &o.drainerPods[i]
+		claim := types.UID(pod.Annotations[cachev1alpha1.AnnotationClaimUID])
+		in.DrainerPods = append(in.DrainerPods, claim)
+		if phase := pod.Status.Phase; phase == corev1.PodRunning || phase == corev1.PodSucceeded {
+			in.DrainersAtWork = append(in.DrainersAtWork, claim)
+		}
 	}
 	for i := range o.claims {
 		if c, ok := planClaim(o.cluster.Name, &o.claims[i]); ok {
+			c.Where = o.where[c.UID]
 			in.Claims = append(in.Claims, c)
 		}
 	}
@@ -338,10 +349,18 @@ func planStatefulSet(s *appsv1.StatefulSet) plan.StatefulSet {
 	return plan.StatefulSet{Exists: true, Deleting: s.DeletionTimestamp != nil, Replicas: ptr.Deref(s.Spec.Replicas, 1)}
 }
 
+// pvcProtection is Kubernetes' finalizer: it leaves a claim that is being deleted
+// when no pod that mounts it has a node, and none is given one after that.
+const pvcProtection = "kubernetes.io/pvc-protection"
+
 // planClaim is false for a claim that is not a member's.
 func planClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, bool) {
 	ordinal, ok := build.ClaimOrdinal(cluster, c.Name)
+	aside := false
 	if !ok {
+		ordinal, aside = build.AsideOrdinal(cluster, c.Name)
+	}
+	if !ok && !aside {
 		return plan.Claim{}, false
 	}
 	out := plan.Claim{
@@ -349,8 +368,12 @@ func planClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, boo
 		UID:       c.UID,
 		Ordinal:   ordinal,
 		Finalizer: slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer),
+		Aside:     aside,
 		Deleting:  c.DeletionTimestamp != nil,
-		Bound:     c.Spec.VolumeName != "",
+		InUse:     slices.Contains(c.Finalizers, pvcProtection),
+		Volume:    c.Spec.VolumeName,
+		Successor: build.AsideName(cluster, ordinal, c.UID),
+		Pending:   aside && c.Status.Phase != corev1.ClaimBound,
 		Request:   plan.Request(c.Annotations[cachev1alpha1.AnnotationDrain]),
 	}
 	if mark, ok := c.Annotations[cachev1alpha1.AnnotationReleased]; ok {

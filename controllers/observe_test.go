@@ -95,6 +95,8 @@ func TestClaimIsReadFromItsMarks(t *testing.T) {
 		"a receipt that is spoilt is none": {
 			claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationReceipt: "{"}), plan.Claim{Ordinal: 3}, true,
 		},
+		"one that takes a volume over":         {claim("data-cache-3-aside-0123abcd", nil), plan.Claim{Ordinal: 3, Aside: true, Pending: true}, true},
+		"a member's, with a name that goes on": {claim("data-cache-3-aside-", nil), plan.Claim{}, false},
 		"a request": {
 			claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationDrain: "retry"}), plan.Claim{Ordinal: 3, Request: plan.Retry}, true,
 		},
@@ -103,6 +105,7 @@ func TestClaimIsReadFromItsMarks(t *testing.T) {
 			got, ours := planClaim("cache", test.claim)
 			if ours {
 				test.want.Name, test.want.UID = test.claim.Name, "uid"
+				test.want.Successor = "data-cache-3-aside-5cc7e6cd" // by the UID
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" || ours != test.ours {
 				t.Errorf("ours %v, want %v; -want +got:\n%s", ours, test.ours, diff)
@@ -152,5 +155,34 @@ func TestNoteOfAnEventFits(t *testing.T) {
 		if got := truncate(s, maxNote); len(got) > maxNote || !utf8.ValidString(got) || !strings.HasPrefix(s, got) {
 			t.Errorf("%d bytes: %.20q", len(got), got)
 		}
+	}
+}
+
+func TestVolumeIsFoundWhereItsReferenceSays(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data-cache-3", UID: "uid"}}
+	for name, test := range map[string]struct {
+		reference *corev1.ObjectReference
+		want      plan.Where
+	}{
+		"at the claim":                     {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "uid"}, plan.Here},
+		"it waits for the claim":           {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3"}, plan.Here},
+		"at no claim":                      {nil, plan.Here},
+		"at an earlier claim of that name": {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "another"}, plan.Elsewhere},
+		"at the next claim":                {&corev1.ObjectReference{Namespace: "shop", Name: "next", UID: "another"}, plan.Moved},
+		"it waits for the next claim":      {&corev1.ObjectReference{Namespace: "shop", Name: "next"}, plan.Moved},
+		"in another namespace":             {&corev1.ObjectReference{Namespace: "mall", Name: "next"}, plan.Elsewhere},
+	} {
+		volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: test.reference}}
+		if got := whereIs(volume, claim, "next"); got != test.want {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+	if got := whereIs(nil, claim, "next"); got != plan.Gone {
+		t.Errorf("without a volume: got %v", got)
+	}
+	lost := claim.DeepCopy()
+	lost.Status.Phase = corev1.ClaimLost
+	if got := [2]plan.Where{whereUnseen(claim), whereUnseen(lost)}; got != [2]plan.Where{plan.Forbidden, plan.Moved} {
+		t.Errorf("without rights: got %v", got)
 	}
 }

@@ -85,6 +85,7 @@ const (
 	ReasonHeld           = "Held"           // annotation cache.example.com/drain=hold
 	ReasonReceiptInvalid = "ReceiptInvalid" // the receipt doesn't add up, or is missing
 	ReasonJobFailed      = "JobFailed"      // the Job gave up without a receipt
+	ReasonSettingAside   = "SettingAside"   // the volume moves to another claim
 	ReasonRetrying       = "Retrying"       // the last drainer failed, the Job starts the next one
 
 	// ReasonSurvivorUnreachable: the drainer waits for a member that stays, or gave

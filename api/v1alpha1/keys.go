@@ -34,6 +34,9 @@ const (
 	AnnotationReleased = "cache.example.com/released"
 	// AnnotationReceipt is the receipt of the drain (package contract, JSON).
 	AnnotationReceipt = "cache.example.com/receipt"
+	// AnnotationAsideOf, on a claim that takes over the volume of another one, is
+	// the other one's UID.
+	AnnotationAsideOf = "cache.example.com/aside-of"
 	// AnnotationDrain is set by a person: DrainSkip, DrainRetry or DrainHold.
 	AnnotationDrain = "cache.example.com/drain"
 )

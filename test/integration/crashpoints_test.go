@@ -210,11 +210,14 @@ func (w *world) volumesSettled() error {
 	return nil
 }
 
-// drainSuffix ends the names of drain Jobs: a hash of a UID.
-var drainSuffix = regexp.MustCompile(`-drain-[0-9a-f]{8}$`)
+// random parts of names: a hash of a UID ends those of drain Jobs and of claims
+// whose volume was set aside, a UID those of volumes.
+var random = regexp.MustCompile(`-(drain|aside)-[0-9a-f]{8}|(pvc)-[0-9a-f-]{36}`)
 
-// nameOf a write is the same in each run.
-func nameOf(w operator.Write) string { return drainSuffix.ReplaceAllString(w.String(), "-drain") }
+// withoutRandom makes a name the same in each run.
+func withoutRandom(name string) string { return random.ReplaceAllString(name, "-$1$2") }
+
+func nameOf(w operator.Write) string { return withoutRandom(w.String()) }
 
 // befall lets it happen once, and tells whether it has.
 func (w *world) befall(p point) *atomic.Bool {
@@ -271,7 +274,7 @@ func (w *world) end(first []types.UID) []string {
 			add("condition %s=%s %s", c.Type, c.Status, c.Reason)
 		}
 		for _, d := range s.LastDrains {
-			add("ended: claim %s: %s, %d found, %d added", d.Claim, d.Result, d.Found, d.Added)
+			add("ended: claim %s: %s, %d found, %d added", withoutRandom(d.Claim), d.Result, d.Found, d.Added)
 		}
 		slices.Sort(out) // whose pod is gone first is drained first
 	}
@@ -286,11 +289,11 @@ func (w *world) end(first []types.UID) []string {
 		if slices.Contains(first, c.UID) {
 			birth = "old"
 		}
-		add("claim %s, %s: finalizers %v deleting %v released %v receipt %v", c.Name, birth, c.Finalizers,
+		add("claim %s, %s: finalizers %v deleting %v released %v receipt %v", withoutRandom(c.Name), birth, c.Finalizers,
 			c.DeletionTimestamp != nil, c.Annotations[cachev1alpha1.AnnotationReleased] != "", c.Annotations[cachev1alpha1.AnnotationReceipt] != "")
 	}
 	for _, j := range w.jobs() {
-		add("Job %s", drainSuffix.ReplaceAllString(j.Name, "-drain"))
+		add("Job %s", withoutRandom(j.Name))
 	}
 	volumes := map[bool]int{}
 	for _, v := range recorder.Now(w.namespace, name).Volumes {

@@ -93,19 +93,6 @@ func TestFailedDrainIsGivenUpBySkip(t *testing.T) {
 	equal(w, "Jobs", len(w.jobs()), 0)
 }
 
-func TestScaleUpPastAFailedDrainIsBlockedAndSaysWhy(t *testing.T) {
-	w := newWorld(t)
-	claim := w.failedDrain()
-	w.scale(3)
-	message := w.condition(cachev1alpha1.ConditionProgressing, "False", cachev1alpha1.ReasonBlockedByVolume)
-	if !strings.Contains(message, claim.Name) {
-		t.Errorf("the condition does not name the claim: %s", message)
-	}
-	w.always("the member stays away", func() error { return w.replicasAre(2) })
-	w.annotate(2, cachev1alpha1.DrainSkip)
-	w.settled(3)
-}
-
 func TestHeldDrainBeginsWhenTheAnnotationIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
@@ -184,25 +171,6 @@ func TestDrainerThatDiesIsStartedAgain(t *testing.T) {
 			equal(w, "result", m.Status.LastDrains[0].Result, "Drained")
 		})
 	}
-}
-
-func TestMembersClaimDeletedByAPersonIsHeldAndSaid(t *testing.T) {
-	w := newWorld(t)
-	w.storageCluster(apitest.MakeMemcached(name), 2)
-	lost := w.claim(1)
-	w.delete(lost)
-	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonClaimDeleted)
-	w.delete(w.pod("cache-1"))
-	w.always("the claim is held", func() error {
-		if c := w.claim(1); c == nil || c.UID != lost.UID {
-			return fmt.Errorf("%s", asJSON(c))
-		}
-		return nil
-	})
-	w.annotate(1, cachev1alpha1.DrainSkip)
-	w.claimGone(1, lost.UID)
-	w.settled(2)
-	w.condition(cachev1alpha1.ConditionDegraded, "False", cachev1alpha1.ReasonHealthy)
 }
 
 func TestSpecThatTheAPIServerRefusesStopsNoDrain(t *testing.T) {

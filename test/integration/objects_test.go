@@ -133,11 +133,16 @@ func (w *world) tryScale(size int32) error {
 // annotate sets the drain annotation of a claim, or takes it off.
 func (w *world) annotate(ordinal int, value string) {
 	w.Helper()
+	w.annotateClaim(claimName(ordinal), value)
+}
+
+func (w *world) annotateClaim(name, value string) {
+	w.Helper()
 	quoted := "null"
 	if value != "" {
 		quoted = fmt.Sprintf("%q", value)
 	}
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: claimName(ordinal)}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	w.change(claim, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, cachev1alpha1.AnnotationDrain, quoted))
 }
 

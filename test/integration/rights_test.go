@@ -20,21 +20,30 @@ import (
 // lets it do, and nothing else. A right that is missing there fails them.
 const operatorUser = "system:serviceaccount:memcached-operator-system:memcached-operator-controller-manager"
 
-func asOperator() *rest.Config {
+func asUser(name string) *rest.Config {
 	config := rest.CopyConfig(plane.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: operatorUser}
+	config.Impersonate = rest.ImpersonationConfig{UserName: name}
 	return config
+}
+
+// operatorRole is the operator's, as it is deployed.
+func operatorRole() (*rbacv1.ClusterRole, error) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", "role.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict(text, role); err != nil {
+		return nil, fmt.Errorf("read the operator's role: %w", err)
+	}
+	return role, nil
 }
 
 // grantOperator binds the operator's role to its user.
 func grantOperator(ctx context.Context) error {
-	text, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", "role.yaml"))
+	role, err := operatorRole()
 	if err != nil {
 		return err
-	}
-	role := &rbacv1.ClusterRole{}
-	if err := yaml.UnmarshalStrict(text, role); err != nil {
-		return fmt.Errorf("read the operator's role: %w", err)
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
@@ -46,7 +55,7 @@ func grantOperator(ctx context.Context) error {
 
 func TestOperatorMayReadNoSecrets(t *testing.T) {
 	w := newNamespace(t)
-	c, err := client.New(asOperator(), client.Options{})
+	c, err := client.New(asUser(operatorUser), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,4 +67,24 @@ func TestOperatorMayReadNoSecrets(t *testing.T) {
 	if err := c.Create(t.Context(), pod); !apierrors.IsForbidden(err) {
 		t.Errorf("want a refusal, got %v", err)
 	}
+}
+
+// grantHere makes the world's operator one that has its rights in this namespace
+// alone, as config/namespaced deploys it.
+func (w *world) grantHere() {
+	w.Helper()
+	w.user = operatorUser + "-" + w.namespace
+	all, err := operatorRole()
+	if err != nil {
+		w.Fatal(err)
+	}
+	role := &rbacv1.Role{Rules: all.Rules}
+	role.Name = all.Name
+	w.create(role)
+	binding := &rbacv1.RoleBinding{
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: w.user}},
+	}
+	binding.Name = role.Name
+	w.create(binding)
 }

@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,29 @@ func scenarios() map[string]scenario {
 				kubes.Play(w.namespace, player.Succeed(100))
 				w.annotate(2, cachev1alpha1.DrainRetry)
 			}, settledAt(2),
+		},
+		"rescue": {three, func(w *world) {
+			kubes.Linger(w.namespace, true)
+			w.scale(2)
+			w.shrunkTo(2)
+			w.delete(w.claim(2))
+			kubes.Linger(w.namespace, false)
+		}, settledAt(2)},
+		"rescue of a member's claim": {three, func(w *world) {
+			w.delete(w.claim(1))
+			w.delete(w.pod("cache-1"))
+		}, func(w *world) error { return errors.Join(w.drained(1), settledAt(3)(w)) }},
+		"scale-up past a failed drain": {
+			func(w *world) {
+				three(w)
+				kubes.Play(w.namespace, player.Fail(contract.ExitUnrecoverable, "SourceCorrupt", "page 3 is torn"))
+			},
+			func(w *world) {
+				w.scale(2)
+				w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonDrainFailed)
+				kubes.Play(w.namespace, player.Succeed(100))
+				w.scale(3)
+			}, func(w *world) error { return errors.Join(w.drained(2), settledAt(3)(w)) },
 		},
 		"deletion in the middle of a drain": {
 			func(w *world) {
@@ -88,6 +112,16 @@ func settledAt(size int32) func(*world) error {
 func deleted(w *world) error {
 	if n := len(w.clusters()) + len(w.statefulSets()) + len(w.pods()) + len(w.jobs()); n > 0 {
 		return fmt.Errorf("%d objects are left", n)
+	}
+	return nil
+}
+
+// drained returns nil when the last drain was that of a volume of this member that
+// was set aside.
+func (w *world) drained(ordinal int) error {
+	last := w.memcached().Status.LastDrains
+	if len(last) == 0 || !strings.HasPrefix(last[0].Claim, claimName(ordinal)+"-aside-") || last[0].Result != "Drained" {
+		return fmt.Errorf("the last drains are %s", asJSON(last))
 	}
 	return nil
 }

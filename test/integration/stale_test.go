@@ -107,9 +107,9 @@ func TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone(t *testing.T) {
 		},
 		"a volume was left: its member does not return to it": {
 			func(w *world) {
-				w.failedDrain()
+				lingering(w, apitest.MakeMemcached(name))
 				w.scale(3)
-				w.condition(cachev1alpha1.ConditionProgressing, "False", cachev1alpha1.ReasonBlockedByVolume)
+				w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForDrain)
 			},
 			together(withoutJobs, withoutMarks),
 		},

@@ -25,9 +25,12 @@ type world struct {
 	namespace string
 	// everywhere: the operator watches all namespaces.
 	everywhere bool
-	journal    *operator.Journal
-	progress   controllers.ProgressReader
-	log        *logBuffer
+	// user that the operator is: operatorUser, or one that has its rights in this
+	// namespace alone.
+	user     string
+	journal  *operator.Journal
+	progress controllers.ProgressReader
+	log      *logBuffer
 	// interval at which conditions are looked at.
 	interval time.Duration
 
@@ -58,7 +61,7 @@ func newSerialNamespace(t *testing.T) *world {
 	if err := admin.Create(t.Context(), namespace); err != nil {
 		t.Fatalf("create a namespace: %v", err)
 	}
-	w := &world{T: t, namespace: namespace.Name, journal: &operator.Journal{}, log: &logBuffer{}, interval: 25 * time.Millisecond}
+	w := &world{T: t, namespace: namespace.Name, user: operatorUser, journal: &operator.Journal{}, log: &logBuffer{}, interval: 25 * time.Millisecond}
 	t.Cleanup(func() {
 		w.stopOperator()
 		w.keptItsPromises()
@@ -106,7 +109,7 @@ func (w *world) install(o *operator.Operator) {
 }
 
 func (w *world) newOperator() (*operator.Operator, error) {
-	options := operator.Options{Config: asOperator(), Journal: w.journal, Progress: w.progress, Log: w.log.logger()}
+	options := operator.Options{Config: asUser(w.user), Journal: w.journal, Progress: w.progress, Log: w.log.logger()}
 	if !w.everywhere {
 		options.Namespaces = []string{w.namespace}
 	}

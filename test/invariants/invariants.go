@@ -63,9 +63,9 @@ func Check(before, after *State) []Violation {
 }
 
 // NoReleaseWithoutReceipt checks that the finalizer leaves a claim only when a receipt for
-// exactly this claim is recorded on it, or a person said so; or when what is on
-// the volume outlives the claim, so that another one can be bound to it. And the
-// volume goes only when it was let go in one of the first two ways.
+// exactly this claim is recorded on it, or a person said so; or when another
+// claim that is held is bound to the volume by now. And the volume goes only when
+// it was let go in one of the first two ways.
 func NoReleaseWithoutReceipt(before, after *State) []string {
 	var wrong []string
 	for i := range before.Claims {
@@ -102,10 +102,14 @@ func word(s *State, c *Claim) string {
 	return ""
 }
 
-// rescued: somebody deleted the claim, and its volume stays without it.
+// rescued: the claim was deleted, and another one that is held has its volume.
 func rescued(s *State, c *Claim) bool {
 	v := s.volume(c.Volume)
-	return c.Deleting && v != nil && v.Retained
+	if !c.Deleting || v == nil || v.Claim == c.UID {
+		return false
+	}
+	other := s.claim(v.Claim)
+	return other != nil && other.Held && !other.Deleting && other.Volume == v.Name
 }
 
 // ReceiptsAddUp checks that what is recorded on a claim is what a drainer of it has left,
@@ -257,12 +261,18 @@ func AtRestNothingIsWritten(before, after *State) []string {
 }
 
 // NothingIsStuck checks that at rest, a claim that is held on its way out is named in
-// status, and nothing is held for a cluster that is deleted.
-func NothingIsStuck(_, after *State) []string {
-	if !after.AtRest {
-		return nil
-	}
+// status, and nothing is held for a cluster that is deleted; and that each volume
+// keeps its reclaim policy, which ends it or not when its claim goes.
+func NothingIsStuck(before, after *State) []string {
 	var wrong []string
+	for _, v := range after.Volumes {
+		if was := before.volume(v.Name); was != nil && was.Retained != v.Retained {
+			wrong = append(wrong, fmt.Sprintf("the reclaim policy of volume %s has changed", v.Name))
+		}
+	}
+	if !after.AtRest {
+		return wrong
+	}
 	if after.Cluster.Exists && after.Cluster.Deleting {
 		wrong = append(wrong, "the Memcached is deleted, and still there")
 	}

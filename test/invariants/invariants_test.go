@@ -89,6 +89,11 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 	works := func(s *State) { s.Pods = append(s.Pods, drainer()) }
 	resized := func(n int32) func(*State) { return func(s *State) { s.Members.Replicas = n } }
 	deleting := func(s *State) { s.Claims[2].Deleting = true }
+	aside := func(s *State) {
+		s.Claims = append(s.Claims, Claim{Name: "aside", UID: "aside", Ordinal: -1, Volume: "pv-2", Held: true, Released: true})
+		s.Volumes[2].Claim = "aside"
+		s.Left = []string{"pv-2"}
+	}
 	items := func(stored int64, found map[string]int64) func(*State) {
 		return func(s *State) { s.Items = []Item{{Key: "k", Owner: "a", Stored: stored, Found: found}} }
 	}
@@ -99,19 +104,26 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		broken int // number of the invariant; 0 for none
 	}
 	for name, test := range map[string]step{
-		"released with a receipt":                 {given(said, drained), release, 0},
-		"released without one":                    {given(), release, 1},
-		"released by a receipt of another claim":  {given(said, drained, func(s *State) { s.Claims[2].Receipt.Source = "x" }), release, 1},
-		"released by a skip":                      {given(func(s *State) { s.Claims[2].Skip = true }), release, 0},
-		"released by a policy":                    {given(func(s *State) { s.Cluster.KeepsItems = false }), release, 0},
-		"a member's claim, released by a policy":  {given(func(s *State) { s.Cluster.KeepsItems, s.Claims[2].Released = false, false }), release, 1},
-		"released with the cluster":               {given(func(s *State) { s.Cluster.Deleting = true }), release, 0},
-		"released before it was bound":            {given(func(s *State) { s.Claims[2].Volume = "" }), release, 0},
-		"gone with its finalizer":                 {given(), func(s *State) { s.Claims = s.Claims[:2] }, 1},
-		"deleted, and its volume is retained":     {given(deleting, func(s *State) { s.Volumes[2].Retained = true }), release, 0},
-		"deleted, and its volume is not retained": {given(deleting), release, 1},
-		"the volume is gone":                      {given(), func(s *State) { s.Volumes = s.Volumes[:2] }, 1},
-		"the volume is gone after a skip":         {given(func(s *State) { s.GivenUp = []string{"pv-2"} }), func(s *State) { s.Volumes = s.Volumes[:2] }, 0},
+		"released with a receipt":                {given(said, drained), release, 0},
+		"released without one":                   {given(), release, 1},
+		"released by a receipt of another claim": {given(said, drained, func(s *State) { s.Claims[2].Receipt.Source = "x" }), release, 1},
+		"released by a skip":                     {given(func(s *State) { s.Claims[2].Skip = true }), release, 0},
+		"released by a policy":                   {given(func(s *State) { s.Cluster.KeepsItems = false }), release, 0},
+		"a member's claim, released by a policy": {given(func(s *State) { s.Cluster.KeepsItems, s.Claims[2].Released = false, false }), release, 1},
+		"released with the cluster":              {given(func(s *State) { s.Cluster.Deleting = true }), release, 0},
+		"released before it was bound":           {given(func(s *State) { s.Claims[2].Volume = "" }), release, 0},
+		"gone with its finalizer":                {given(), func(s *State) { s.Claims = s.Claims[:2] }, 1},
+		"deleted, and its volume is retained":    {given(deleting, func(s *State) { s.Volumes[2].Retained = true }), release, 1},
+		"deleted":                                {given(deleting), release, 1},
+		"deleted, another claim has the volume":  {given(deleting, aside), release, 0},
+		"one that is not held":                   {given(deleting, aside, func(s *State) { s.Claims[3].Held = false }), release, 1},
+		"one that is not bound":                  {given(deleting, aside, func(s *State) { s.Volumes[2].Claim = "" }), release, 1},
+		"a reclaim policy is changed":            {given(), func(s *State) { s.Volumes[2].Retained = true }, 9},
+		"a member gets a volume set aside": {
+			given(aside), func(s *State) { resized(3)(s); s.Pods = append(s.Pods, member("2")) }, 11,
+		},
+		"the volume is gone":              {given(), func(s *State) { s.Volumes = s.Volumes[:2] }, 1},
+		"the volume is gone after a skip": {given(func(s *State) { s.GivenUp = []string{"pv-2"} }), func(s *State) { s.Volumes = s.Volumes[:2] }, 0},
 
 		"a receipt is recorded":             {given(said), drained, 0},
 		"one that no drainer left":          {given(), func(s *State) { s.Claims[2].Receipt = receipt() }, 2},

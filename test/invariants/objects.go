@@ -39,7 +39,11 @@ func Of(cluster string, objects []client.Object) *State {
 		case *batchv1.Job:
 			s.Jobs = append(s.Jobs, jobOf(o))
 		case *corev1.PersistentVolume:
-			s.Volumes = append(s.Volumes, Volume{o.Name, o.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain})
+			v := Volume{Name: o.Name, Retained: o.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain}
+			if o.Spec.ClaimRef != nil {
+				v.Claim = string(o.Spec.ClaimRef.UID)
+			}
+			s.Volumes = append(s.Volumes, v)
 		}
 		s.Versions[fmt.Sprintf("%T %s", object, object.GetName())] = object.GetResourceVersion()
 	}

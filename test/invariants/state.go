@@ -112,6 +112,8 @@ type Volume struct {
 	Name string
 	// Retained: its reclaim policy keeps what is on it when its claim goes.
 	Retained bool
+	// Claim that it is bound to, by its UID; empty where it waits for one.
+	Claim string
 }
 
 // Item is a key, as a client knows it. Values are numbered from 1 in the order

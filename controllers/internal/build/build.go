@@ -78,6 +78,26 @@ func ClaimOrdinal(cluster, claim string) (int32, bool) {
 	return ordinalAfter(volumeName+"-"+cluster+"-", claim)
 }
 
+// asideInfix stands between the name of a member's claim and the hash of the
+// claim whose volume was set aside.
+const asideInfix = "-aside-"
+
+// AsideName of the claim that takes over the volume of a member's claim: the same
+// for the same claim, another one for a later claim of the same name.
+func AsideName(cluster string, ordinal int32, uid types.UID) string {
+	return ClaimName(cluster, ordinal) + asideInfix + hash(uid)
+}
+
+// AsideOrdinal is whose volume an aside claim took over; false for a claim of
+// another name.
+func AsideOrdinal(cluster, claim string) (int32, bool) {
+	i := strings.LastIndex(claim, asideInfix)
+	if i < 0 || len(claim[i+len(asideInfix):]) != hashLength {
+		return 0, false
+	}
+	return ClaimOrdinal(cluster, claim[:i])
+}
+
 // PodName of a member.
 func PodName(cluster string, ordinal int32) string {
 	return fmt.Sprintf("%s-%d", cluster, ordinal)
@@ -102,13 +122,19 @@ func ordinalAfter(prefix, name string) (int32, bool) {
 // a later claim of the same name.
 func JobName(claim string, uid types.UID) string {
 	const maxName = 63 // the Job's name becomes a label of its pods
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(uid))
-	suffix := fmt.Sprintf("-drain-%08x", h.Sum32())
+	suffix := "-drain-" + hash(uid)
 	if len(claim) > maxName-len(suffix) {
 		claim = strings.TrimRight(claim[:maxName-len(suffix)], "-.")
 	}
 	return claim + suffix
+}
+
+const hashLength = 8
+
+func hash(uid types.UID) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(uid))
+	return fmt.Sprintf("%0*x", hashLength, h.Sum32())
 }
 
 // owner makes the Memcached the owner and controller of an object.

@@ -57,6 +57,26 @@ func TestNamesRoundTripForEveryClusterName(t *testing.T) {
 	}
 }
 
+func TestAsideNameTellsItsOrdinalAndIsNoMembers(t *testing.T) {
+	for _, cluster := range []string{"c", "cache", "cache-1", "a-aside-0", strings.Repeat("x", 52)} {
+		for _, ordinal := range []int32{0, 10, 511} {
+			name := AsideName(cluster, ordinal, "50d9cc1e-4bd9-4e74-a363-6ee715daf100")
+			if got, ok := AsideOrdinal(cluster, name); !ok || got != ordinal {
+				t.Errorf("%s: got %d %v", name, got, ok)
+			}
+			if _, ok := ClaimOrdinal(cluster, name); ok {
+				t.Errorf("%s is a member's", name)
+			}
+			if other := AsideName(cluster, ordinal, "50d9cc1e-4bd9-4e74-a363-6ee715daf101"); other == name {
+				t.Errorf("two claims have %s", name)
+			}
+			if _, ok := AsideOrdinal(cluster, ClaimName(cluster, ordinal)); ok {
+				t.Errorf("a member's claim is an aside one: %s", ClaimName(cluster, ordinal))
+			}
+		}
+	}
+}
+
 func TestJobNameIsALabelAndTellsClaimsApart(t *testing.T) {
 	seen := map[string]string{}
 	for _, cluster := range []string{"c", "cache", strings.Repeat("x", 52), strings.Repeat("x", 42) + "-yyyyyyyyy"} {

@@ -52,6 +52,26 @@ type (
 		Claim ClaimRef
 		Why   Release
 	}
+	// SetAside deletes the claim of a member that left: what is held of it leads to
+	// a claim of another name (MoveVolume, CreateAside).
+	SetAside struct{ Claim ClaimRef }
+	// MoveVolume makes the volume of a claim that is being deleted wait for the
+	// claim that takes it over.
+	MoveVolume struct {
+		Claim      ClaimRef
+		Volume, To string
+	}
+	// CreateAside creates that claim.
+	CreateAside struct {
+		Claim      ClaimRef
+		Volume, To string
+	}
+	// MoveBack gives the volume that waits for that claim back to the first one: it
+	// goes with it.
+	MoveBack struct {
+		Claim        ClaimRef
+		Volume, From string
+	}
 	// ReleaseClaim removes the claim's finalizer.
 	ReleaseClaim struct {
 		Claim ClaimRef
@@ -87,6 +107,8 @@ const (
 	ByNamespace Release = "NamespaceTerminating"
 	// NeverBound: no volume was ever bound to the claim.
 	NeverBound Release = "NeverBound"
+	// BySetAside: another claim that is held has its volume.
+	BySetAside Release = "SetAside"
 )
 
 func (AddClusterFinalizer) action()    {}
@@ -100,6 +122,10 @@ func (RecordReceipt) action()          {}
 func (ClearRetry) action()             {}
 func (DeleteJob) action()              {}
 func (DeleteClaim) action()            {}
+func (SetAside) action()               {}
+func (MoveVolume) action()             {}
+func (CreateAside) action()            {}
+func (MoveBack) action()               {}
 func (ReleaseClaim) action()           {}
 
 func (AddClusterFinalizer) String() string    { return "add the cluster's finalizer" }
@@ -116,6 +142,16 @@ func (a ClearRetry) String() string    { return "clear the retry of claim " + a.
 func (a DeleteJob) String() string     { return "delete Job " + a.Name + ": " + a.Reason }
 func (a DeleteClaim) String() string {
 	return fmt.Sprintf("delete claim %s: %s", a.Claim.Name, a.Why)
+}
+func (a SetAside) String() string { return "set claim " + a.Claim.Name + " aside" }
+func (a MoveVolume) String() string {
+	return fmt.Sprintf("move volume %s of claim %s to claim %s", a.Volume, a.Claim.Name, a.To)
+}
+func (a CreateAside) String() string {
+	return fmt.Sprintf("create claim %s for volume %s of claim %s", a.To, a.Volume, a.Claim.Name)
+}
+func (a MoveBack) String() string {
+	return fmt.Sprintf("give volume %s back to claim %s", a.Volume, a.Claim.Name)
 }
 func (a ReleaseClaim) String() string {
 	return fmt.Sprintf("release claim %s: %s", a.Claim.Name, a.Why)

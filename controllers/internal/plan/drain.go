@@ -34,6 +34,7 @@ const (
 	ReceiptInvalid = cachev1alpha1.ReasonReceiptInvalid
 	JobGaveUp      = cachev1alpha1.ReasonJobFailed
 	ClaimDeleted   = cachev1alpha1.ReasonClaimDeleted
+	SettingAside   = cachev1alpha1.ReasonSettingAside
 )
 
 // DrainState is how one released claim stands.
@@ -59,12 +60,12 @@ func (p *Plan) drain(o *Observed) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if c.Released.IsZero() {
-			p.member(c)
+			p.member(o, c)
 			continue
 		}
-		s := p.step(o, c, &slots)
+		s := p.inTheWay(o, p.step(o, c, &slots))
 		if s.Reason == ClaimDeleted {
-			p.LostClaims = append(p.LostClaims, c.Ref())
+			p.LostClaims = append(p.LostClaims, LostClaim{c.Ref(), s.Message})
 		}
 		if s.Phase != Kept {
 			p.Drains = append(p.Drains, s)
@@ -73,14 +74,18 @@ func (p *Plan) drain(o *Observed) {
 }
 
 // member decides about the claim of a member that stays: one that somebody
-// deleted is held, until a person gives its items up.
-func (p *Plan) member(c *Claim) {
+// deleted is set aside when its pod is gone.
+func (p *Plan) member(o *Observed, c *Claim) {
 	switch {
 	case !c.Deleting || !c.Finalizer:
-	case c.Request == Skip:
+	case c.Request == Skip && !c.gives(o.asideOf(c)):
+		p.moveBack(o, c)
 		p.add(ReleaseClaim{c.Ref(), BySkip})
+	case c.Volume == "":
+		p.add(ReleaseClaim{c.Ref(), NeverBound})
 	default:
-		p.LostClaims = append(p.LostClaims, c.Ref())
+		_, _, message := p.rescue(o, c, o.jobFor(c.UID))
+		p.LostClaims = append(p.LostClaims, LostClaim{c.Ref(), message})
 	}
 }
 
@@ -88,16 +93,25 @@ func (p *Plan) member(c *Claim) {
 func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
 	job := o.jobFor(c.UID)
 	state := DrainState{Claim: *c, Job: job}
+	if aside := o.asideOf(c); c.gives(aside) || o.takesOver(c) {
+		return state.is(p.handOver(c, aside))
+	}
 	switch why, release := mayRelease(o, c); {
-	case release && o.podExists(c.Ordinal):
+	case release && o.memberExists(c):
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
 	case release:
+		p.moveBack(o, c)
 		p.letGo(c, job, why)
 		state.Why = why
 		if why == ByPolicyRetain {
 			return state.is(Kept, "", "")
 		}
 		return state.is(Releasing, "", "")
+	case c.Deleting && !c.Finalizer && !o.drains(c, job):
+		p.deleteJob(job, "its claim is let go")
+		return state.is(Kept, "", "") // on its way, without us
+	case c.Deleting && !o.drains(c, job):
+		return state.is(p.rescue(o, c, job))
 	case job != nil:
 		return p.follow(c, job, state)
 	}
@@ -105,18 +119,17 @@ func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
 		p.add(ClearRetry{c.Ref()}) // it is about to start anyway
 	}
 	switch {
-	case c.Deleting:
-		return state.is(Failed, ClaimDeleted, "the claim was deleted before its drain, so nothing can mount it: "+
-			"annotate it with cache.example.com/drain=skip to give its items up")
 	case c.Request == Hold:
 		return state.is(Held, HeldByRequest, "remove the annotation cache.example.com/drain=hold to start the drain")
-	case o.podExists(c.Ordinal):
+	case o.memberExists(c):
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
 	case p.Replicas == 0:
 		return state.is(Waiting, Hibernating, "the cluster hibernates: the drain starts when members return")
 	case *slots <= 0 || slices.Contains(o.DrainerPods, c.UID):
 		return state.is(Waiting, InTurn, "another drain is under way")
-	case p.Replicas > c.Ordinal || o.StatefulSet.Replicas != p.Replicas:
+	case c.Pending:
+		return state.is(Waiting, SettingAside, fmt.Sprintf("volume %s is not bound to the claim yet", c.Volume))
+	case p.Replicas > c.Ordinal && !c.Aside || o.StatefulSet.Replicas != p.Replicas:
 		// The StatefulSet is made smaller by this very plan; its event is next.
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
 	}
@@ -188,8 +201,12 @@ func (p *Plan) letGo(c *Claim, job *Job, why Release) {
 	if c.Finalizer {
 		p.add(ReleaseClaim{c.Ref(), why})
 	}
+	p.deleteJob(job, "its claim is let go: "+string(why))
+}
+
+func (p *Plan) deleteJob(job *Job, reason string) {
 	if job != nil && !job.Deleting {
-		p.add(DeleteJob{job.Name, job.UID, "its claim is let go: " + string(why)})
+		p.add(DeleteJob{job.Name, job.UID, reason})
 	}
 }
 
@@ -205,7 +222,7 @@ func mayRelease(o *Observed, c *Claim) (Release, bool) {
 		return ByPolicyDelete, true
 	case o.Cluster.Policy == Retain:
 		return ByPolicyRetain, true
-	case !c.Bound:
+	case c.Volume == "":
 		return NeverBound, true
 	}
 	return "", false

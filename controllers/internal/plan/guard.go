@@ -23,6 +23,7 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 	}
 	for i := range live.Claims {
 		switch c := &live.Claims[i]; {
+		case c.Aside:
 		case c.Ordinal < replicas && !c.Released.IsZero():
 			return fmt.Errorf("claim %s was left by its member, and is still there", c.Name)
 		case c.Ordinal >= replicas && replicas > 0 && c.Released.IsZero():
@@ -50,11 +51,11 @@ func MayDrain(live *Observed, a CreateDrain) error {
 		return fmt.Errorf("claim %s is a member's", a.Claim.Name)
 	case !claim.Finalizer:
 		return fmt.Errorf("claim %s is not held by the finalizer", a.Claim.Name)
-	case !members.Exists || members.Replicas != a.Survivors || a.Survivors > a.Claim.Ordinal:
+	case !members.Exists || members.Replicas != a.Survivors || a.Survivors > a.Claim.Ordinal && !claim.Aside:
 		return fmt.Errorf("the StatefulSet is not at %d members", a.Survivors)
 	case running >= int(live.Cluster.Parallelism):
 		return fmt.Errorf("%d drains run already, %d may", running, live.Cluster.Parallelism)
-	case live.podExists(a.Claim.Ordinal):
+	case live.memberExists(claim):
 		return fmt.Errorf("the pod of member %d is not gone", a.Claim.Ordinal)
 	case slices.Contains(live.DrainerPods, a.Claim.UID):
 		return fmt.Errorf("a pod uses claim %s", a.Claim.Name)
@@ -76,7 +77,7 @@ func MayRelease(live *Cluster, c *Claim, why Release) error {
 	case BySkip:
 		return unless(c.Request == Skip, "claim %s is not annotated with a skip", c.Name)
 	case NeverBound:
-		return unless(!c.Bound, "claim %s is bound to a volume", c.Name)
+		return unless(c.Volume == "", "claim %s is bound to a volume", c.Name)
 	case ByNamespace:
 		return unless(live.NamespaceTerminating, "the namespace of claim %s is not terminating", c.Name)
 	case ByClusterDeletion:
@@ -91,6 +92,45 @@ func MayRelease(live *Cluster, c *Claim, why Release) error {
 		return nil
 	}
 	return fmt.Errorf("the Memcached does not say that claim %s may go (%s)", c.Name, why)
+}
+
+// MaySetAside asks before a claim is deleted so that its volume moves to another:
+// its member has left, nobody drains it, and the operator may move the volume. It
+// needs Jobs, and where the volume is.
+func MaySetAside(live *Observed, c *Claim) error {
+	job := live.jobFor(c.UID)
+	switch {
+	case c.Released.IsZero() || !c.Finalizer:
+		return fmt.Errorf("claim %s is a member's, or not held", c.Name)
+	case job != nil && job.running():
+		return fmt.Errorf("Job %s drains claim %s", job.Name, c.Name)
+	}
+	return unless(c.Where == Here, "volume %s is not bound to claim %s", c.Volume, c.Name)
+}
+
+// MayMove asks before a volume moves from its claim to the next: the claim is
+// being deleted, held, and no pod uses it. Kubernetes says so by taking its own
+// finalizer off.
+func MayMove(c *Claim) error {
+	switch {
+	case !c.Deleting:
+		return fmt.Errorf("claim %s is not being deleted", c.Name)
+	case !c.Finalizer:
+		return fmt.Errorf("claim %s is not held", c.Name)
+	}
+	return unless(!c.InUse, "claim %s is in use", c.Name)
+}
+
+// MayHandOver is invariant 1 for a claim whose volume was set aside: another
+// claim is bound to it, and held. It needs Claims.
+func MayHandOver(live *Observed, c *Claim) error {
+	for i := range live.Claims {
+		a := &live.Claims[i]
+		if a.Aside && a.UID != c.UID && a.Volume == c.Volume && a.Finalizer && !a.Deleting && !a.Pending {
+			return unless(c.Deleting, "claim %s is not being deleted", c.Name)
+		}
+	}
+	return fmt.Errorf("no other claim is bound to volume %s yet", c.Volume)
 }
 
 // NothingHeld guards the cluster's own finalizer: once it is gone, nobody looks

@@ -131,12 +131,19 @@ func noReleaseWithoutReceipt(o *Observed, p Plan) error {
 		left := !c.Released.IsZero() || slices.Contains(actions[MarkReleased](p), MarkReleased{c.Ref()})
 		receipt := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
 		word := c.Request == Skip || o.Cluster.Deleting || o.Cluster.NamespaceTerminating ||
-			left && (o.Cluster.Policy != Drain || !c.Bound)
-		if !receipt && !word {
+			left && o.Cluster.Policy != Drain || c.Volume == ""
+		if !receipt && !word && !handedOver(o, c) {
 			return fmt.Errorf("claim %s is let go", r.Name)
 		}
 	}
 	return nil
+}
+
+// handedOver: another claim is bound to the volume, and held.
+func handedOver(o *Observed, c *Claim) bool {
+	return c.Deleting && slices.ContainsFunc(o.Claims, func(other Claim) bool {
+		return other.UID != c.UID && other.Volume == c.Volume && other.Finalizer && !other.Deleting && !other.Pending
+	})
 }
 
 func onlyGoodReceipts(_ *Observed, p Plan) error {
@@ -156,7 +163,7 @@ func onlyToMembersThatStay(o *Observed, p Plan) error {
 		}
 	}
 	for _, a := range actions[CreateDrain](p) {
-		if a.Survivors < 1 || a.Survivors != p.Replicas || a.Survivors != o.StatefulSet.Replicas || a.Survivors > a.Claim.Ordinal {
+		if a.Survivors < 1 || a.Survivors != p.Replicas || a.Survivors != o.StatefulSet.Replicas || a.Survivors > a.Claim.Ordinal && !claimOf(o, a.Claim.UID).Aside {
 			return fmt.Errorf("a drain into %d of %d members", a.Survivors, p.Replicas)
 		}
 	}
@@ -165,8 +172,13 @@ func onlyToMembersThatStay(o *Observed, p Plan) error {
 
 func oneUserPerVolume(o *Observed, p Plan) error {
 	for _, a := range actions[CreateDrain](p) {
-		if o.podExists(a.Claim.Ordinal) || o.jobFor(a.Claim.UID) != nil {
+		if o.memberExists(claimOf(o, a.Claim.UID)) || o.jobFor(a.Claim.UID) != nil {
 			return fmt.Errorf("a second user of %s", a.Claim.Name)
+		}
+	}
+	for _, a := range actions[MoveVolume](p) {
+		if c := claimOf(o, a.Claim.UID); !c.Deleting || c.InUse || o.drains(c, o.jobFor(c.UID)) {
+			return fmt.Errorf("volume %s is moved from under its user", a.Volume)
 		}
 	}
 	return nil
@@ -195,6 +207,7 @@ func noReturnToOldVolumes(o *Observed, p Plan) error {
 			c := &o.Claims[i]
 			marked := !c.Released.IsZero() || slices.Contains(actions[MarkReleased](p), MarkReleased{c.Ref()})
 			switch {
+			case c.Aside:
 			case marked && c.Ordinal < a.Replicas && o.activeJob() == nil: // else invariant 5 has the word
 				return fmt.Errorf("member %d would be back on %s", c.Ordinal, c.Name)
 			case !marked && a.Replicas > 0 && c.Ordinal >= a.Replicas:

@@ -9,6 +9,9 @@
 // A claim is released when it carries the released mark, which is written
 // before the StatefulSet is made smaller and never taken off. A released
 // volume doesn't come back as a member's: its values may be old by then.
+//
+// A claim that is being deleted can't be mounted any more. Its volume is set
+// aside (aside.go): it moves to another claim, which is released from its birth.
 package plan
 
 import (
@@ -73,10 +76,20 @@ type Claim struct {
 	Ordinal int32
 	// Finalizer: ours is on it.
 	Finalizer bool
+	// Aside: it takes over the volume of a claim of this ordinal that was deleted.
+	Aside bool
 	// Deleting: it has a deletionTimestamp, so that nothing can mount it any more.
 	Deleting bool
-	// Bound: a volume was once bound to it.
-	Bound bool
+	// InUse, of a claim that is being deleted: a pod that mounts it has a node.
+	InUse bool
+	// Volume that it is, or was, bound to, or asks for; empty before that.
+	Volume string
+	// Pending, of an aside claim: the volume is not bound to it yet.
+	Pending bool
+	// Successor is the name of the claim that would take its volume over.
+	Successor string
+	// Where its volume is, of a claim whose volume may have to be set aside.
+	Where Where
 	// Released is when the member left; zero while it is a member's.
 	Released time.Time
 	// Receipt that was recorded on the claim, if one was.
@@ -84,6 +97,25 @@ type Claim struct {
 	// Request by annotation.
 	Request Request
 }
+
+// Where is where the volume of a claim is.
+type Where int
+
+// The places of a volume.
+const (
+	// NotLookedAt: nobody has to know.
+	NotLookedAt Where = iota
+	// Here: bound to this claim, or to none.
+	Here
+	// Moved: it waits for the claim that takes it over.
+	Moved
+	// Elsewhere: bound to a claim that somebody else chose.
+	Elsewhere
+	// Gone: there is no such volume.
+	Gone
+	// Forbidden: the operator may not look at volumes.
+	Forbidden
+)
 
 // JobState is the state of a drain Job.
 type JobState int
@@ -121,12 +153,21 @@ type Observed struct {
 	Pods []int32
 	// DrainerPods has the UIDs of the claims that a drainer's pod mounts.
 	DrainerPods []types.UID
+	// DrainersAtWork has those of them whose pod runs, or has ended well.
+	DrainersAtWork []types.UID
 	// Claims in any order.
 	Claims []Claim
 	Jobs   []Job
 }
 
 func (o *Observed) podExists(ordinal int32) bool { return slices.Contains(o.Pods, ordinal) }
+
+// memberExists tells whether the claim's member is still there. One whose volume
+// was set aside may be back on another.
+func (o *Observed) memberExists(c *Claim) bool { return !c.Aside && o.podExists(c.Ordinal) }
+
+// atWork tells whether a drainer of the claim runs, or has ended well.
+func (o *Observed) atWork(claim types.UID) bool { return slices.Contains(o.DrainersAtWork, claim) }
 
 // jobFor returns the Job that drains the claim, or nil.
 func (o *Observed) jobFor(claim types.UID) *Job {

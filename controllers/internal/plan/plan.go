@@ -14,9 +14,16 @@ type Plan struct {
 	SizeBlocked Block
 	// Drains has an entry per claim on its way out, highest ordinal first.
 	Drains []DrainState
-	// LostClaims are those that somebody else deleted: held, but they can't be
-	// mounted any more.
-	LostClaims []ClaimRef
+	// LostClaims are those that somebody else deleted: of members that stay, or
+	// such that the operator can't set aside.
+	LostClaims []LostClaim
+}
+
+// LostClaim is a claim that somebody else deleted.
+type LostClaim struct {
+	Claim ClaimRef
+	// Message says what will become of it, or what a person has to do.
+	Message string
 }
 
 // Block is why the size can't change yet.
@@ -35,7 +42,9 @@ const (
 func Next(observed *Observed) Plan {
 	o := *observed
 	o.Claims = slices.Clone(o.Claims)
-	slices.SortFunc(o.Claims, func(a, b Claim) int { return cmp.Compare(b.Ordinal, a.Ordinal) })
+	slices.SortFunc(o.Claims, func(a, b Claim) int {
+		return cmp.Or(cmp.Compare(b.Ordinal, a.Ordinal), cmp.Compare(len(a.Name), len(b.Name))) // an aside claim comes last
+	})
 	if o.Cluster.Deleting || o.Cluster.NamespaceTerminating {
 		return dismantle(&o)
 	}
@@ -108,10 +117,11 @@ func (o *Observed) activeJob() *Job {
 	return nil
 }
 
-// lowestReleased returns the lowest ordinal whose claim is released.
+// lowestReleased returns the lowest ordinal whose claim is released. One that was
+// set aside is in no member's way.
 func (o *Observed) lowestReleased() (int32, bool) {
 	for _, c := range slices.Backward(o.Claims) {
-		if !c.Released.IsZero() {
+		if !c.Released.IsZero() && !c.Aside {
 			return c.Ordinal, true
 		}
 	}
@@ -134,6 +144,7 @@ func dismantle(o *Observed) Plan {
 	if o.Cluster.NamespaceTerminating {
 		for i := range o.Claims {
 			if c := &o.Claims[i]; c.Finalizer {
+				p.moveBack(o, c)
 				p.add(ReleaseClaim{c.Ref(), ByNamespace})
 			}
 		}
@@ -154,8 +165,16 @@ func dismantle(o *Observed) Plan {
 		}
 		return p
 	}
+	settingAside := false
 	for i := range o.Claims {
 		c := &o.Claims[i]
+		if aside := o.asideOf(c); aside != nil || o.takesOver(c) {
+			// Halfway: the volume would be neither claim's.
+			p.handOver(c, aside)
+			settingAside = true
+			continue
+		}
+		p.moveBack(o, c)
 		drained := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
 		if (o.Cluster.DeleteClaims || drained) && !c.Deleting {
 			p.add(DeleteClaim{c.Ref(), ByClusterDeletion})
@@ -164,7 +183,7 @@ func dismantle(o *Observed) Plan {
 			p.add(ReleaseClaim{c.Ref(), ByClusterDeletion})
 		}
 	}
-	if o.Cluster.Finalizer {
+	if o.Cluster.Finalizer && !settingAside {
 		p.add(RemoveClusterFinalizer{})
 	}
 	return p

@@ -28,9 +28,11 @@ func uid(ordinal int32) types.UID { return types.UID(fmt.Sprintf("uid-%d", ordin
 
 func name(ordinal int32) string { return fmt.Sprintf("data-%d", ordinal) }
 
+func volume(ordinal int32) string { return fmt.Sprintf("pv-%d", ordinal) }
+
 // member adds the claim of a member.
 func (s *scene) member(ordinal int32) *scene {
-	s.o.Claims = append(s.o.Claims, Claim{Name: name(ordinal), UID: uid(ordinal), Ordinal: ordinal, Finalizer: true, Bound: true})
+	s.o.Claims = append(s.o.Claims, Claim{Name: name(ordinal), UID: uid(ordinal), Ordinal: ordinal, Finalizer: true, Volume: volume(ordinal), Successor: name(ordinal) + "-next"})
 	return s
 }
 
@@ -43,6 +45,13 @@ func (s *scene) left(ordinal int32, changes ...func(*Claim)) *scene {
 		change(c)
 	}
 	return s
+}
+
+// aside adds the claim that takes over the volume of a claim.
+func (s *scene) aside(ordinal int32, changes ...func(*Claim)) *scene {
+	return s.left(ordinal, append([]func(*Claim){func(c *Claim) {
+		c.Name, c.UID, c.Aside = name(ordinal)+"-aside", uid(ordinal)+"-aside", true
+	}}, changes...)...)
 }
 
 func (s *scene) with(change func(*Observed)) *scene {
@@ -72,9 +81,12 @@ func (s *scene) wanted(size int32) *scene {
 }
 
 // Changes to a claim.
+func where(w Where) func(*Claim)       { return func(c *Claim) { c.Where = w } }
 func requested(r Request) func(*Claim) { return func(c *Claim) { c.Request = r } }
-func deleting(c *Claim)                { c.Deleting = true }
-func unbound(c *Claim)                 { c.Bound = false }
+func deleting(c *Claim)                { c.Deleting, c.Where = true, Here }
+func inUse(c *Claim)                   { c.InUse = true }
+func pending(c *Claim)                 { c.Pending = true }
+func unbound(c *Claim)                 { c.Volume = "" }
 func unheld(c *Claim)                  { c.Finalizer = false }
 func drained(c *Claim)                 { c.Receipt = receiptFor(c.UID) }
 
@@ -131,7 +143,7 @@ func planned(s *scene) outcome {
 		out.Drains = append(out.Drains, word)
 	}
 	for _, c := range p.LostClaims {
-		out.Lost = append(out.Lost, c.Name)
+		out.Lost = append(out.Lost, c.Claim.Name)
 	}
 	return out
 }

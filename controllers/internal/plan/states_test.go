@@ -107,9 +107,6 @@ func TestEachStateOfAReleasedClaimHasOneNextStep(t *testing.T) {
 			at(2).left(2, unbound), []string{apply, "delete claim data-2: NeverBound", "release claim data-2: NeverBound"},
 			[]string{"2 Releasing NeverBound"}, nil,
 		},
-		"deleted by somebody before its drain": {
-			at(2).left(2, deleting), []string{apply}, []string{"2 Failed ClaimDeleted"}, []string{"data-2"},
-		},
 		"deleted by somebody, and given up": {
 			at(2).left(2, deleting, requested(Skip)), []string{apply, "release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil,
 		},
@@ -125,20 +122,6 @@ func TestEachStateOfAReleasedClaimHasOneNextStep(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestClaimOfAMemberThatStaysIsHeldUntilItIsGivenUp(t *testing.T) {
-	lost := at(2)
-	lost.o.Claims[1].Deleting = true
-	want := outcome{Replicas: 2, Actions: []string{"apply members, 2 replicas"}, Lost: []string{"data-1"}}
-	if diff := cmp.Diff(want, planned(lost)); diff != "" {
-		t.Errorf("deleted by somebody: -want +got:\n%s", diff)
-	}
-	lost.o.Claims[1].Request = Skip
-	want = outcome{Replicas: 2, Actions: []string{"apply members, 2 replicas", "release claim data-1: Skipped"}}
-	if diff := cmp.Diff(want, planned(lost)); diff != "" {
-		t.Errorf("given up: -want +got:\n%s", diff)
 	}
 }
 

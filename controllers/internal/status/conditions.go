@@ -3,6 +3,7 @@ package status
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,7 +56,7 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 				"drain or give up claim %s first", in.Plan.Replicas, blockingClaim(in))
 	case in.Plan.SizeBlocked == plan.ByVolume:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
-			"the size goes from %d to %d when claim %s is drained", in.Plan.Replicas, size, blockingClaim(in))
+			"the size goes from %d to %d when claim %s is drained or set aside", in.Plan.Replicas, size, blockingClaim(in))
 	case s.Size != size || s.ReadySize != size:
 		return condition(kind, true, cachev1alpha1.ReasonScaling, "%d members exist, %d are ready, %d are wanted", s.Size, s.ReadySize, size)
 	case rolling(in):
@@ -66,21 +67,27 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 
 // stuck tells whether the lowest released claim can't go by itself.
 func stuck(in *Input) bool {
-	for _, d := range in.Plan.Drains {
-		if d.Claim.Ordinal == in.Plan.Replicas {
-			return d.Phase == plan.Failed || d.Phase == plan.Held
-		}
-	}
-	return true // kept by policy
+	d := blocking(in)
+	return d == nil || d.Phase == plan.Failed || d.Phase == plan.Held // nil: kept by policy
 }
 
 func blockingClaim(in *Input) string {
-	for _, d := range in.Plan.Drains {
-		if d.Claim.Ordinal == in.Plan.Replicas {
-			return d.Claim.Name
-		}
+	if d := blocking(in); d != nil {
+		return d.Claim.Name
 	}
 	return fmt.Sprintf("of member %d", in.Plan.Replicas)
+}
+
+// blocking is the drain of the volume that a member left which is to return, or
+// nil where that volume is kept.
+func blocking(in *Input) *plan.DrainState {
+	i := slices.IndexFunc(in.Plan.Drains, func(d plan.DrainState) bool {
+		return d.Claim.Ordinal == in.Plan.Replicas && !d.Claim.Aside
+	})
+	if i < 0 {
+		return nil
+	}
+	return &in.Plan.Drains[i]
 }
 
 func rolling(in *Input) bool {
@@ -98,9 +105,7 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 		return condition(kind, true, errorReason(in.Err), "%v", in.Err)
 	}
 	for _, c := range in.Plan.LostClaims {
-		return condition(kind, true, cachev1alpha1.ReasonClaimDeleted,
-			"claim %s was deleted by somebody else; the finalizer holds it, but once its pod is gone nothing can mount it any more: "+
-				"annotate it with %s=%s to give its items up", c.Name, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainSkip)
+		return condition(kind, true, cachev1alpha1.ReasonClaimDeleted, "claim %s: %s", c.Claim.Name, c.Message)
 	}
 	for _, d := range s.Drains {
 		switch d.Phase {

@@ -126,7 +126,9 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 			[4]string{"+Ready", "-AsWanted", "+DrainFailed", "+Draining"}, cachev1alpha1.PhaseDegraded,
 		},
 		"a member's claim was deleted": {
-			input(2).with(func(in *Input) { in.Plan.LostClaims = []plan.ClaimRef{{Name: "data-cache-1"}} }),
+			input(2).with(func(in *Input) {
+				in.Plan.LostClaims = []plan.LostClaim{{Claim: plan.ClaimRef{Name: "data-cache-1"}, Message: "it was deleted"}}
+			}),
 			[4]string{"+Ready", "-AsWanted", "+ClaimDeleted", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
 		},
 		"the spec is refused": {

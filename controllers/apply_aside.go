@@ -1,0 +1,103 @@
+package controllers
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// setAside deletes the claim, which the finalizer holds: from here on it is set
+// aside as one that a person deleted.
+func (r *MemcachedReconciler) setAside(ctx context.Context, o *observed, ref plan.ClaimRef) error {
+	claim, err := r.liveClaim(ctx, o, ref)
+	if err != nil || claim == nil || claim.DeletionTimestamp != nil {
+		return err
+	}
+	if err := r.maySetAside(ctx, o, claim); err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(r.Delete(ctx, claim,
+		client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}))
+}
+
+// moveVolume makes the volume wait for the claim that is to take it over, which
+// is not there yet. An operator that may not do that was told by the claim's
+// phase that an administrator did.
+func (r *MemcachedReconciler) moveVolume(ctx context.Context, o *observed, a plan.MoveVolume) error {
+	claim, err := r.movableClaim(ctx, o, a.Claim)
+	if err != nil || claim == nil {
+		return err
+	}
+	return r.patchVolume(ctx, a.Volume, func(volume *corev1.PersistentVolume) error {
+		switch whereIs(volume, claim, a.To) {
+		case plan.Here:
+			volume.Spec.ClaimRef = claimReference(claim.Namespace, a.To)
+			return nil
+		case plan.Moved:
+			return nil
+		}
+		return refuse("volume %s is not bound to claim %s", a.Volume, claim.Name)
+	})
+}
+
+// moveBack binds the volume to the claim again, so that it goes with it.
+func (r *MemcachedReconciler) moveBack(ctx context.Context, o *observed, a plan.MoveBack) error {
+	return r.patchVolume(ctx, a.Volume, func(volume *corev1.PersistentVolume) error {
+		ref := volume.Spec.ClaimRef
+		switch {
+		case ref == nil || ref.Namespace != o.cluster.Namespace || ref.Name != a.From:
+			return nil
+		case ref.UID != "":
+			return refuse("volume %s is bound to claim %s", a.Volume, a.From)
+		}
+		volume.Spec.ClaimRef = claimReference(o.cluster.Namespace, a.Claim.Name)
+		volume.Spec.ClaimRef.UID = a.Claim.UID
+		return nil
+	})
+}
+
+func claimReference(namespace, name string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: namespace, Name: name}
+}
+
+// patchVolume changes the volume as it is now, under an optimistic lock.
+func (r *MemcachedReconciler) patchVolume(ctx context.Context, name string, change func(*corev1.PersistentVolume) error) error {
+	volume, err := get[corev1.PersistentVolume](ctx, r.Live, client.ObjectKey{Name: name})
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	if err != nil || volume == nil {
+		return err
+	}
+	before := volume.DeepCopy()
+	if err := change(volume); err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(before, volume) {
+		return nil
+	}
+	return r.Patch(ctx, volume, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// createAside creates the claim that takes the volume over.
+func (r *MemcachedReconciler) createAside(ctx context.Context, o *observed, a plan.CreateAside) error {
+	claim, err := r.movableClaim(ctx, o, a.Claim)
+	if err != nil || claim == nil {
+		return err
+	}
+	aside := build.AsideClaim(claim, a.To, r.Clock.Now())
+	if err := r.Create(ctx, aside); err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			return refuse("claim %s exists already: the cache is behind", aside.Name)
+		}
+		return err
+	}
+	r.claimEvent(o, a.Claim, "SetAside", "SetAside", "claim %s was deleted: claim %s takes over its volume %s", claim.Name, a.To, a.Volume)
+	return nil
+}

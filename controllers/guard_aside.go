@@ -1,0 +1,42 @@
+package controllers
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// maySetAside asks plan.MaySetAside about the live claim.
+func (r *MemcachedReconciler) maySetAside(ctx context.Context, o *observed, claim *corev1.PersistentVolumeClaim) error {
+	c, ours := planClaim(o.cluster.Name, claim)
+	if !ours {
+		return refuse("claim %s is no member's", claim.Name)
+	}
+	jobs, err := r.liveJobs(ctx, o)
+	if err != nil {
+		return err
+	}
+	volume, err := get[corev1.PersistentVolume](ctx, r.Live, client.ObjectKey{Name: c.Volume})
+	if err != nil {
+		return err
+	}
+	c.Where = whereIs(volume, claim, c.Successor)
+	return refused(plan.MaySetAside(&plan.Observed{Jobs: jobs}, &c))
+}
+
+// movableClaim reads the claim whose volume is to move, and asks plan.MayMove;
+// nil where the claim is gone.
+func (r *MemcachedReconciler) movableClaim(ctx context.Context, o *observed, ref plan.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
+	claim, err := r.liveClaim(ctx, o, ref)
+	if err != nil || claim == nil {
+		return nil, err
+	}
+	c, ours := planClaim(o.cluster.Name, claim)
+	if !ours {
+		return nil, refuse("claim %s is no member's", claim.Name)
+	}
+	return claim, refused(plan.MayMove(&c))
+}

@@ -1,0 +1,40 @@
+package build
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// AsideClaim takes over the volume of a claim that is being deleted. It is
+// released from its birth, and carries what a person asked for.
+func AsideClaim(claim *corev1.PersistentVolumeClaim, name string, now time.Time) *corev1.PersistentVolumeClaim {
+	annotations := map[string]string{
+		cachev1alpha1.AnnotationAsideOf:  string(claim.UID),
+		cachev1alpha1.AnnotationReleased: now.UTC().Format(time.RFC3339),
+	}
+	if released, ok := claim.Annotations[cachev1alpha1.AnnotationReleased]; ok {
+		annotations[cachev1alpha1.AnnotationReleased] = released
+	}
+	// A retry is due anyway: this is another claim.
+	if request, ok := claim.Annotations[cachev1alpha1.AnnotationDrain]; ok && request != cachev1alpha1.DrainRetry {
+		annotations[cachev1alpha1.AnnotationDrain] = request
+	}
+	spec := claim.Spec.DeepCopy()
+	// What chose the volume, or filled it: it is chosen, and full.
+	spec.Selector, spec.DataSource, spec.DataSourceRef = nil, nil, nil
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Namespace:   claim.Namespace,
+			Labels:      maps.Clone(claim.Labels),
+			Annotations: annotations,
+			Finalizers:  []string{cachev1alpha1.ClaimFinalizer},
+		},
+		Spec: *spec,
+	}
+}

@@ -1,0 +1,127 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A volume is set aside in these steps, each found done or undone by the next
+// plan. The claim is being deleted, and our finalizer holds it:
+//
+//	no pod uses the claim ──▶ MoveVolume: the volume waits for a claim of another name
+//	                      ──▶ CreateAside: that claim; Kubernetes binds the two
+//	                      ──▶ ReleaseClaim: the old claim goes
+//
+// The volume names one of the two claims at any time, and that one is there, so
+// that its reclaim policy never has a say.
+
+// rescue sets the volume of a claim aside that is being deleted before its drain.
+func (p *Plan) rescue(o *Observed, c *Claim, job *Job) (DrainPhase, string, string) {
+	if aside := o.asideOf(c); aside != nil {
+		return p.handOver(c, aside)
+	}
+	switch c.Where {
+	case NotLookedAt, Forbidden:
+		return Failed, ClaimDeleted, fmt.Sprintf("it was deleted before its drain, so nothing can mount it any more, and the operator has no right "+
+			"to set its volume aside: when no pod uses the claim, an administrator lets volume %s wait for claim %s "+
+			"(docs/runbook.md, ClaimDeleted); or %s", c.Volume, c.Successor, orSkip)
+	case Gone:
+		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is gone: " + orSkip
+	case Elsewhere:
+		return Failed, ClaimDeleted, "it was deleted before its drain, and somebody bound its volume " + c.Volume + " to another claim: " + orSkip
+	case Here, Moved:
+	}
+	// Its pods hold the claim, those that have ended, too.
+	p.deleteJob(job, "its claim was deleted: the volume is set aside")
+	if c.InUse {
+		return Waiting, SettingAside, "it was deleted; when no pod uses it any more, its volume is set aside, and drained from there"
+	}
+	p.add(MoveVolume{c.Ref(), c.Volume, c.Successor}, CreateAside{c.Ref(), c.Volume, c.Successor})
+	return Waiting, SettingAside, "it was deleted; its volume is being set aside, to be drained from there"
+}
+
+const orSkip = "annotate the claim with cache.example.com/drain=skip to give its items up"
+
+// handOver lets the claim go when the one that takes its volume over has it. Both
+// wait until then; aside is nil for the latter.
+func (p *Plan) handOver(c, aside *Claim) (DrainPhase, string, string) {
+	switch {
+	case aside == nil:
+		return Waiting, SettingAside, fmt.Sprintf("it takes over volume %s", c.Volume)
+	case !aside.Pending && !aside.Deleting:
+		p.add(ReleaseClaim{c.Ref(), BySetAside})
+	}
+	return Waiting, SettingAside, "claim " + aside.Name + " takes over its volume"
+}
+
+// inTheWay sets a volume aside whose drain waits for a person, where its member
+// is to return: that needs the claim's name.
+func (p *Plan) inTheWay(o *Observed, s DrainState) DrainState {
+	c := &s.Claim
+	waits := s.Phase == Failed || s.Phase == Held
+	if !waits || c.Aside || c.Deleting || c.Ordinal >= o.Cluster.Size || c.Where != Here {
+		return s
+	}
+	p.add(SetAside{c.Ref()})
+	return s.is(Waiting, SettingAside, "its volume is being set aside: its member is to return")
+}
+
+// moveBack gives the volume of a claim that is let go back to it, where it waits
+// for one that doesn't have it: it would wait forever.
+func (p *Plan) moveBack(o *Observed, c *Claim) {
+	if aside := o.asideOf(c); c.Where == Moved && (aside == nil || aside.Pending) {
+		p.add(MoveBack{c.Ref(), c.Volume, c.Successor})
+	}
+}
+
+// asideOf returns the claim that takes over the volume of one that is being
+// deleted, or nil. It may have been deleted itself: then it counts while it has
+// the volume.
+func (o *Observed) asideOf(c *Claim) *Claim {
+	if !c.leaves() {
+		return nil
+	}
+	var found *Claim
+	for i := range o.Claims {
+		a := &o.Claims[i]
+		if !a.Aside || a.Volume != c.Volume || a.UID == c.UID || a.Deleting && a.Where != Here {
+			continue
+		}
+		if found == nil || found.Deleting {
+			found = a
+		}
+	}
+	return found
+}
+
+// gives tells whether the claim has to go by handing its volume over. A person
+// can still give up what waits for that.
+func (c *Claim) gives(aside *Claim) bool {
+	return aside != nil && (!aside.Pending || c.Request != Skip)
+}
+
+// takesOver tells whether the claim takes over a volume whose claim is not let
+// go yet: until then it stays.
+func (o *Observed) takesOver(c *Claim) bool {
+	return c.Aside && !c.Deleting && slices.ContainsFunc(o.Claims, func(other Claim) bool {
+		return other.leaves() && other.Volume == c.Volume && other.UID != c.UID
+	})
+}
+
+// leaves tells whether the claim is being deleted, and has a volume to leave.
+func (c *Claim) leaves() bool {
+	return c.Deleting && c.Finalizer && c.Volume != "" && c.Where != Gone
+}
+
+// drains tells whether the claim's drain goes on, although the claim is being
+// deleted: a drainer that runs keeps its mount, and one that ended well has
+// left its receipt.
+func (o *Observed) drains(c *Claim, job *Job) bool {
+	switch {
+	case job == nil:
+		return false
+	case job.State == JobActive || job.Deleting:
+		return o.atWork(c.UID)
+	}
+	return job.State == JobComplete && checkReceipt(job, c) == nil
+}

@@ -1,0 +1,259 @@
+package plan
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var (
+	moveAside = []string{"move volume pv-2 of claim data-2 to claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2"}
+	setsAside = []string{"2 Waiting SettingAside"}
+)
+
+func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
+	atWork := func(o *Observed) { o.DrainersAtWork = []types.UID{uid(2)} }
+	for name, test := range map[string]struct {
+		scene        *scene
+		actions      []string
+		drains, lost []string
+	}{
+		"deleted before its drain":                     {at(2).left(2, deleting), moveAside, setsAside, nil},
+		"a pod still uses it":                          {at(2).left(2, deleting, inUse).pod(2), nil, setsAside, nil},
+		"the volume waits, the claim is not there yet": {at(2).left(2, deleting, where(Moved)), moveAside, setsAside, nil},
+		"the claim is there, and waits for the volume": {
+			at(2).left(2, deleting, where(Moved)).aside(2, pending), nil, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
+		},
+		"the claim has the volume: the first one goes, before any drain": {
+			at(2).left(2, deleting, where(Moved)).aside(2),
+			[]string{"release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
+		},
+		"the first one is let go, and not gone": {
+			at(2).left(2, deleting, unheld).aside(2), []string{"drain claim data-2-aside into 2 survivors"}, []string{"2 Draining"}, nil,
+		},
+		"the first one is gone": {at(2).aside(2), []string{"drain claim data-2-aside into 2 survivors"}, []string{"2 Draining"}, nil},
+		"a drained one goes as any other": {
+			at(2).aside(2, drained), []string{"delete claim data-2-aside: Drained", "release claim data-2-aside: Drained"}, []string{"2 Releasing Drained"}, nil,
+		},
+		"deleted in its turn": {
+			at(2).aside(2, deleting),
+			[]string{"move volume pv-2 of claim data-2-aside to claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside"}, setsAside, nil,
+		},
+		"deleted in its turn, before the first one was let go": {
+			at(2).left(2, deleting, where(Elsewhere)).aside(2, deleting),
+			[]string{"move volume pv-2 of claim data-2-aside to claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside"},
+			[]string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
+		},
+		"a drainer is at work, and keeps its mount": {at(2).left(2, deleting, inUse).job(2, 2).with(atWork), nil, []string{"2 Draining"}, nil},
+		"its drainer can't start": {
+			at(2).left(2, deleting).job(2, 2),
+			append([]string{"delete Job job-data-2: its claim was deleted: the volume is set aside"}, moveAside...), setsAside, nil,
+		},
+		"its drain failed: the pods that ended hold the claim": {
+			at(2).left(2, deleting, inUse).job(2, 2, unreadable),
+			[]string{"delete Job job-data-2: its claim was deleted: the volume is set aside"}, setsAside, nil,
+		},
+		"its drain ended well": {
+			at(2).left(2, deleting, inUse).job(2, 2, complete), []string{"record the receipt of claim data-2"}, []string{"2 Releasing Drained"}, nil,
+		},
+		"given up": {at(2).left(2, deleting, requested(Skip)), []string{"release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil},
+		"given up, when the volume waits already": {
+			at(2).left(2, deleting, where(Moved), requested(Skip)),
+			[]string{"give volume pv-2 back to claim data-2", "release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil,
+		},
+		"given up too late: the other claim has the volume": {
+			at(2).left(2, deleting, where(Moved), requested(Skip)).aside(2),
+			[]string{"release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
+		},
+		"no rights": {at(2).left(2, deleting, where(Forbidden)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"}},
+		"no rights, its failed Job is kept": {
+			at(2).left(2, deleting, where(Forbidden)).job(2, 2, unreadable), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"},
+		},
+		"the volume is gone": {at(2).left(2, deleting, where(Gone)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"}},
+		"the volume is another's": {
+			at(2).left(2, deleting, where(Elsewhere)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"},
+		},
+		"of a member that stays, whose pod is there": {
+			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); inUse(&o.Claims[2]) }), nil, nil, []string{"data-2"},
+		},
+		"of a member that stays, whose pod is gone": {
+			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); o.Pods = []int32{0, 1} }), moveAside, nil, []string{"data-2"},
+		},
+		"of a member that stays, whose pod has no node": {
+			at(3).with(func(o *Observed) { deleting(&o.Claims[2]) }), moveAside, nil, []string{"data-2"},
+		},
+		"of a member that stays, and is back on a fresh volume: it takes its share": {
+			at(3).aside(2), []string{"drain claim data-2-aside into 3 survivors"}, []string{"2 Draining"}, nil,
+		},
+		"of a member that stays, given up": {
+			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); o.Claims[2].Request = Skip }), []string{"release claim data-2: Skipped"}, nil, nil,
+		},
+		"of a member that stays, never bound": {
+			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); unbound(&o.Claims[2]) }), []string{"release claim data-2: NeverBound"}, nil, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			size := test.scene.o.Cluster.Size
+			want := outcome{Replicas: size, Actions: append([]string{fmt.Sprintf("apply members, %d replicas", size)}, test.actions...), Drains: test.drains, Lost: test.lost}
+			if diff := cmp.Diff(want, planned(test.scene)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestVolumeWhoseDrainWaitsForAPersonMakesWayForItsMember(t *testing.T) {
+	for name, test := range map[string]struct {
+		scene   *scene
+		actions []string
+		drains  []string
+	}{
+		"up past a drain that failed": {
+			at(2).wanted(3).left(2, where(Here)).job(2, 2, unreadable), []string{"set claim data-2 aside"}, setsAside,
+		},
+		"up past a drain that is held": {
+			at(2).wanted(3).left(2, where(Here), requested(Hold)), []string{"set claim data-2 aside"}, setsAside,
+		},
+		"a retry comes first": {
+			at(2).wanted(3).left(2, where(Here), requested(Retry)).job(2, 2, unreadable),
+			[]string{"delete Job job-data-2: a person asked for a retry", "clear the retry of claim data-2"}, []string{"2 Waiting InTurn"},
+		},
+		"no rights": {at(2).wanted(3).left(2, where(Forbidden)).job(2, 2, unreadable), nil, []string{"2 Failed SourceCorrupt"}},
+		"below a drain that failed, it is in nobody's way": {
+			at(2).left(5, where(Here)).job(5, 2, unreadable), nil, []string{"5 Failed SourceCorrupt"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := planned(test.scene)
+			got.Blocked = ""
+			want := outcome{Replicas: 2, Actions: append([]string{"apply members, 2 replicas"}, test.actions...), Drains: test.drains}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+	failedAgain := at(3).aside(2, where(Here)).with(func(o *Observed) {
+		o.Jobs = []Job{{Name: "job", UID: "job", ClaimUID: uid(2) + "-aside", Survivors: 3}}
+		unreadable(&o.Jobs[0])
+	})
+	want := outcome{Replicas: 3, Actions: []string{"apply members, 3 replicas"}, Drains: []string{"2 Failed SourceCorrupt"}}
+	if diff := cmp.Diff(want, planned(failedAgain)); diff != "" {
+		t.Errorf("set aside, and failed again: -want +got:\n%s", diff)
+	}
+}
+
+func TestDismantlingFinishesWhatIsHalfSetAside(t *testing.T) {
+	for name, test := range map[string]struct {
+		scene *scene
+		want  []string
+	}{
+		"the claim waits for the volume": {at(0).left(1, deleting, where(Moved)).aside(1, pending), nil},
+		"the claim has the volume":       {at(0).left(1, deleting, where(Moved)).aside(1), []string{"release claim data-1: SetAside"}},
+		"the first one is gone": {
+			at(0).aside(1), []string{"release claim data-1-aside: ClusterDeleted", "remove the cluster's finalizer"},
+		},
+		"only the volume waits": {
+			at(0).left(1, deleting, where(Moved)),
+			[]string{"give volume pv-1 back to claim data-1", "release claim data-1: ClusterDeleted", "remove the cluster's finalizer"},
+		},
+		"the volume is gone": {
+			at(0).left(1, deleting, where(Gone)).aside(1, pending),
+			[]string{"release claim data-1: ClusterDeleted", "release claim data-1-aside: ClusterDeleted", "remove the cluster's finalizer"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.scene.o.Cluster.Deleting, test.scene.o.StatefulSet = true, StatefulSet{}
+			if diff := cmp.Diff(test.want, planned(test.scene).Actions); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+	ends := at(1).left(1, deleting, where(Moved)).aside(1, pending).with(func(o *Observed) { o.Cluster.NamespaceTerminating = true })
+	want := []string{
+		"give volume pv-1 back to claim data-1", "release claim data-1: NamespaceTerminating", "release claim data-1-aside: NamespaceTerminating",
+		"release claim data-0: NamespaceTerminating", "remove the cluster's finalizer",
+	}
+	if diff := cmp.Diff(want, planned(ends).Actions); diff != "" {
+		t.Errorf("a terminating namespace: -want +got:\n%s", diff)
+	}
+}
+
+func TestInvariantsHoldWhileAVolumeIsSetAside(t *testing.T) {
+	n, broken := 0, map[string]string{}
+	check := func(scene string, s *scene) {
+		n++
+		p := Next(&s.o)
+		for name, holds := range invariants {
+			if err := holds(&s.o, p); err != nil {
+				broken[name] = fmt.Sprintf("%s: %v: %v", scene, err, p.Actions)
+			}
+		}
+	}
+	same := func(*Claim) {}
+	for _, size := range []int32{0, 1, 2, 3, 4} {
+		for _, policy := range []DrainPolicy{Drain, Retain, Delete} {
+			for _, ends := range []bool{false, true} {
+				for place := Here; place <= Forbidden; place++ {
+					for i, first := range []func(*Claim){same, inUse, unheld, drained, requested(Skip), requested(Hold)} {
+						for j, second := range []func(*Claim){nil, same, pending, deleting, drained, requested(Skip)} {
+							for k, job := range jobStates() {
+								s := at(2).left(2, deleting, where(place), first)
+								s.o.Cluster.Size, s.o.Cluster.Policy, s.o.Cluster.Deleting = size, policy, ends
+								if ends {
+									s.o.StatefulSet = StatefulSet{}
+								}
+								if second != nil {
+									s.aside(2, second)
+								}
+								if job != nil {
+									s.job(2, 2, job)
+								}
+								check(fmt.Sprintf("size %d policy %d ends %v place %d claim %d aside %d job %d", size, policy, ends, place, i, j, k), s)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d states", n)
+	for name, how := range broken {
+		t.Errorf("invariant %s: %s", name, how)
+	}
+}
+
+func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
+	left := func(changes ...func(*Claim)) *scene { return at(2).left(2, changes...) }
+	third := func(ask func(*Observed, *Claim) error) func(*Observed) error {
+		return func(o *Observed) error { return ask(o, o.claim(uid(2))) }
+	}
+	refusals(t, third(func(_ *Observed, c *Claim) error { return MayMove(c) }), map[*scene]string{
+		left():                 "claim data-2 is not being deleted",
+		left(deleting):         "",
+		left(deleting, inUse):  "claim data-2 is in use",
+		left(deleting, unheld): "claim data-2 is not held",
+	})
+	refusals(t, third(MaySetAside), map[*scene]string{
+		left(where(Here)):                             "",
+		left(where(Forbidden)):                        "volume pv-2 is not bound to claim data-2",
+		left(where(Here), unheld):                     "claim data-2 is a member's, or not held",
+		left(where(Here)).job(2, 2):                   "Job job-data-2 drains claim data-2",
+		left(where(Here)).job(2, 2, unreadable, gone): "Job job-data-2 drains claim data-2",
+		left(where(Here)).job(2, 2, unreadable):       "",
+	})
+	refusals(t, third(MayHandOver), map[*scene]string{
+		left(deleting):                    "no other claim is bound to volume pv-2 yet",
+		left(deleting).aside(2):           "",
+		left().aside(2):                   "claim data-2 is not being deleted",
+		left(deleting).aside(2, pending):  "no other claim is bound to volume pv-2 yet",
+		left(deleting).aside(2, deleting): "no other claim is bound to volume pv-2 yet",
+		left(deleting).aside(2, unheld):   "no other claim is bound to volume pv-2 yet",
+	})
+	returned := at(3).aside(2)
+	refusals(t, func(o *Observed) error {
+		return MayDrain(o, CreateDrain{Claim: o.claim(uid(2) + "-aside").Ref(), Survivors: 3})
+	}, map[*scene]string{returned: ""})
+	refusals(t, func(o *Observed) error { return MaySetReplicas(o, 3) }, map[*scene]string{returned: ""})
+}

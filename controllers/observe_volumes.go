@@ -1,0 +1,71 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// volumeInterval is how often a volume is looked at that somebody else must move:
+// volumes are not watched, for they are everybody's.
+const volumeInterval = 30 * time.Second
+
+// observeVolumes looks, live, at the volumes that may have to be set aside.
+func (r *MemcachedReconciler) observeVolumes(ctx context.Context, o *observed) error {
+	o.where = map[types.UID]plan.Where{}
+	for i := range o.claims {
+		c := &o.claims[i]
+		p, ok := planClaim(o.cluster.Name, c)
+		returns := !p.Released.IsZero() && !p.Aside && p.Ordinal < *o.cluster.Spec.Size
+		if !ok || p.Volume == "" || !p.Finalizer || !p.Deleting && !returns {
+			continue
+		}
+		volume, err := get[corev1.PersistentVolume](ctx, r.Live, client.ObjectKey{Name: p.Volume})
+		switch {
+		case apierrors.IsForbidden(err):
+			o.where[p.UID] = whereUnseen(c)
+		case err != nil:
+			return fmt.Errorf("get the volume of claim %s: %w", p.Name, err)
+		default:
+			o.where[p.UID] = whereIs(volume, c, p.Successor)
+		}
+	}
+	return nil
+}
+
+// whereUnseen is for an operator that may not look at volumes. Kubernetes calls a
+// claim lost whose volume an administrator moved.
+func whereUnseen(c *corev1.PersistentVolumeClaim) plan.Where {
+	if c.Status.Phase == corev1.ClaimLost {
+		return plan.Moved
+	}
+	return plan.Forbidden
+}
+
+// whereIs tells where the claim's volume is; aside is the claim that is to take
+// it over.
+func whereIs(volume *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, aside string) plan.Where {
+	if volume == nil {
+		return plan.Gone
+	}
+	switch ref := volume.Spec.ClaimRef; {
+	case ref == nil, ref.Namespace == c.Namespace && ref.Name == c.Name && (ref.UID == "" || ref.UID == c.UID):
+		return plan.Here
+	case ref.Namespace == c.Namespace && ref.Name == aside:
+		return plan.Moved
+	}
+	return plan.Elsewhere
+}
+
+// volumesWait tells whether a volume waits for what no watch tells of.
+func volumesWait(p *plan.Plan) bool {
+	return len(p.LostClaims) > 0 || slices.ContainsFunc(p.Drains, func(d plan.DrainState) bool { return d.Reason == plan.SettingAside })
+}
