@@ -326,6 +326,7 @@ func planCluster(o *observed) plan.Cluster {
 		Policy:               planPolicy(o.cluster),
 		Parallelism:          max(1, spec.Drain.Parallelism),
 		Deleting:             o.cluster.DeletionTimestamp != nil,
+		Orphan:               orphaned(o),
 		DeleteClaims:         spec.Drain.WhenDeleted == cachev1alpha1.DeletionDelete,
 		NamespaceTerminating: o.namespaceTerminating,
 		Finalizer:            slices.Contains(o.cluster.Finalizers, cachev1alpha1.ClusterFinalizer),
@@ -340,6 +341,17 @@ func planPolicy(c *cachev1alpha1.Memcached) plan.DrainPolicy {
 		return plan.Delete
 	}
 	return plan.Drain
+}
+
+// orphaned: somebody deleted the Memcached and wants to keep its members (kubectl
+// delete --cascade=orphan). The garbage collector takes its finalizer off when
+// they have no owner any more.
+func orphaned(o *observed) bool {
+	if o.cluster.DeletionTimestamp == nil {
+		return false
+	}
+	return slices.Contains(o.cluster.Finalizers, metav1.FinalizerOrphanDependents) ||
+		o.statefulSet != nil && metav1.GetControllerOf(o.statefulSet) == nil
 }
 
 func planStatefulSet(s *appsv1.StatefulSet) plan.StatefulSet {

@@ -184,3 +184,38 @@ func TestClaimsAreLetGoWhenTheClustersFinalizerWasForcedOff(t *testing.T) {
 	w.nothingLeft()
 	w.released(3)
 }
+
+func TestMembersThatAreOrphanedStayAndAreAdoptedAgain(t *testing.T) {
+	t.Parallel()
+	for what, bring := range map[string]func(w *world, b *apitest.MemcachedBuilder){
+		"idle":                     func(w *world, b *apitest.MemcachedBuilder) { w.storageCluster(b, 3) },
+		"in the middle of a drain": func(w *world, b *apitest.MemcachedBuilder) { w.hangingDrain(b) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			bring(w, apitest.MakeMemcached(name).WhenDeleted(cachev1alpha1.DeletionDelete))
+			members, claims := w.statefulSet(), uids(w.claims())
+			w.delete(w.memcached(), client.PropagationPolicy(metav1.DeletePropagationOrphan))
+			w.eventually("the Memcached gone, and no Job", func() error {
+				if w.memcached() != nil || len(w.jobs()) != 0 {
+					return errors.New("they are there")
+				}
+				return nil
+			})
+			w.released(3)
+			w.always("the members stay", func() error {
+				if s := w.statefulSet(); s == nil || s.UID != members.UID || s.DeletionTimestamp != nil || len(w.pods()) < int(*members.Spec.Replicas) {
+					return fmt.Errorf("%s", asJSON(s))
+				}
+				return nil
+			})
+			equal(w, "claims", uids(w.claims()), claims)
+			kubes.Play(w.namespace, player.Succeed(9))
+			w.create(apitest.MakeMemcached(name).Size(*members.Spec.Replicas).Storage("128Mi").Obj())
+			w.settled(*members.Spec.Replicas)
+			if s := w.statefulSet(); s.UID != members.UID || !metav1.IsControlledBy(s, w.memcached()) {
+				t.Errorf("the members were not adopted: %s", asJSON(s.ObjectMeta))
+			}
+		})
+	}
+}

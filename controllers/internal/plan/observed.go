@@ -54,6 +54,8 @@ type Cluster struct {
 	Parallelism int32
 	// Deleting: the Memcached is being deleted, or is gone already.
 	Deleting bool
+	// Orphan: the members stay, without a Memcached.
+	Orphan bool
 	// DeleteClaims: they go with the Memcached.
 	DeleteClaims bool
 	// NamespaceTerminating: nothing can run here any more.

@@ -158,7 +158,7 @@ func dismantle(o *Observed) Plan {
 			p.add(DeleteJob{j.Name, j.UID, "the Memcached is deleted"})
 		}
 	}
-	if o.StatefulSet.Exists {
+	if o.StatefulSet.Exists && !o.Cluster.Orphan {
 		// Its controller could still make claims; the event of its going is next.
 		if !o.StatefulSet.Deleting {
 			p.add(DeleteMembers{})
@@ -176,7 +176,8 @@ func dismantle(o *Observed) Plan {
 		}
 		p.moveBack(o, c)
 		drained := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
-		if (o.Cluster.DeleteClaims || drained) && !c.Deleting {
+		unwanted := o.Cluster.DeleteClaims && !o.Cluster.Orphan
+		if (unwanted || drained) && !c.Deleting {
 			p.add(DeleteClaim{c.Ref(), ByClusterDeletion})
 		}
 		if c.Finalizer {

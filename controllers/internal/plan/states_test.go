@@ -281,6 +281,13 @@ func TestDeletionLetsEverythingGo(t *testing.T) {
 			deleted(true, at(1).left(1).job(1, 1)),
 			[]string{"delete Job job-data-1: the Memcached is deleted", "delete the StatefulSet"},
 		},
+		"members that are to stay without it do": {
+			deleted(true, at(2).left(2).job(2, 2).with(func(o *Observed) { o.Cluster.Orphan = true })),
+			[]string{
+				"delete Job job-data-2: the Memcached is deleted", "release claim data-2: ClusterDeleted",
+				"release claim data-1: ClusterDeleted", "release claim data-0: ClusterDeleted", "remove the cluster's finalizer",
+			},
+		},
 		"a StatefulSet on its way out is waited for": {
 			deleted(false, at(1).with(func(o *Observed) { o.StatefulSet.Deleting = true })), nil,
 		},
