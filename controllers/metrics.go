@@ -182,12 +182,12 @@ func (o *observed) drainTimes(claim plan.ClaimRef, receipt *contract.Receipt, no
 	return total, phases
 }
 
-// releaseTime is how long it took to let go of a claim since its Job was
-// complete.
+// releaseTime is how long it took to let go of a claim since its drainer ended.
 func (o *observed) releaseTime(claim plan.ClaimRef, now time.Time) map[string]time.Duration {
 	for i := range o.jobs {
-		if job := &o.jobs[i]; claimUID(job) == claim.UID && job.Status.CompletionTime != nil {
-			return map[string]time.Duration{string(cachev1alpha1.DrainReleasing): now.Sub(job.Status.CompletionTime.Time)}
+		job := &o.jobs[i]
+		if ended := lastEnded(o.drainerPods, job); claimUID(job) == claim.UID && ended != nil {
+			return map[string]time.Duration{string(cachev1alpha1.DrainReleasing): now.Sub(ended.FinishedAt.Time)}
 		}
 	}
 	return nil

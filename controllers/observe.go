@@ -419,12 +419,32 @@ func planJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
 		State:     jobState(job),
 		Deleting:  job.DeletionTimestamp != nil,
 	}
-	if out.State == plan.JobActive {
+	if receipt := goodReceipt(job, pods); out.State == plan.JobActive && receipt != nil {
+		out.State, out.Receipt = plan.JobComplete, receipt
+	}
+	if out.State == plan.JobActive || out.Receipt != nil {
 		return out
 	}
 	out.Message = jobMessage(job)
 	out.Receipt, out.ReceiptErr = podReceipt(lastEnded(pods, job))
 	return out
+}
+
+// goodReceipt is that of a drainer of this very Job that ended well, or nil. The
+// Job's controller takes a second or two to say so itself, and starts no other pod
+// meanwhile: this one counts.
+func goodReceipt(job *batchv1.Job, pods []corev1.Pod) *contract.Receipt {
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Status.Phase != corev1.PodSucceeded || !metav1.IsControlledBy(pod, job) {
+			continue
+		}
+		receipt, err := podReceipt(lastEnded(pods[i:i+1], job))
+		if err == nil && receipt.AddsUp(string(claimUID(job))) == nil {
+			return receipt
+		}
+	}
+	return nil
 }
 
 func jobState(job *batchv1.Job) plan.JobState {

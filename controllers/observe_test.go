@@ -12,6 +12,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/plan"
@@ -184,5 +186,36 @@ func TestVolumeIsFoundWhereItsReferenceSays(t *testing.T) {
 	lost.Status.Phase = corev1.ClaimLost
 	if got := [2]plan.Where{whereUnseen(claim), whereUnseen(lost)}; got != [2]plan.Where{plan.Forbidden, plan.Moved} {
 		t.Errorf("without rights: got %v", got)
+	}
+}
+
+func TestJobIsCompleteWhenItsDrainerLeftAReceiptThatAddsUp(t *testing.T) {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Name: "drain", UID: "job", Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "claim"},
+	}}
+	const good = `{"version":1,"source":"claim","complete":true,"found":1,"added":1}`
+	succeeded := func(owner types.UID, message string) corev1.Pod {
+		pod := ended("drain", 1, 0, message)
+		pod.Status.Phase = corev1.PodSucceeded
+		pod.OwnerReferences = []metav1.OwnerReference{{UID: owner, Controller: ptr.To(true)}}
+		return pod
+	}
+	failed := succeeded("job", good)
+	failed.Status.Phase = corev1.PodFailed
+	for name, test := range map[string]struct {
+		pods []corev1.Pod
+		want plan.JobState
+	}{
+		"no pod":                        {nil, plan.JobActive},
+		"it ended well":                 {[]corev1.Pod{succeeded("job", good)}, plan.JobComplete},
+		"after one that failed":         {[]corev1.Pod{ended("drain", 2, 1, "failed"), succeeded("job", good)}, plan.JobComplete},
+		"without a receipt":             {[]corev1.Pod{succeeded("job", "")}, plan.JobActive},
+		"with that of another claim":    {[]corev1.Pod{succeeded("job", `{"version":1,"source":"other","complete":true}`)}, plan.JobActive},
+		"of an earlier Job of the name": {[]corev1.Pod{succeeded("earlier", good)}, plan.JobActive},
+		"its pod failed with a receipt": {[]corev1.Pod{failed}, plan.JobActive},
+	} {
+		if got := planJob(job, test.pods); got.State != test.want || (got.Receipt != nil) != (test.want == plan.JobComplete) {
+			t.Errorf("%s: got %+v", name, got)
+		}
 	}
 }
