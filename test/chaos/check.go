@@ -12,6 +12,7 @@ import (
 
 	meta "example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/invariants"
 )
 
@@ -38,7 +39,7 @@ func check(ctx context.Context, w *world, l *load) error {
 	for _, h := range l.hot {
 		hot[h.key] = h
 	}
-	err = until(ctx, "everything is there that was acknowledged", func() error {
+	err = deployed.Until(ctx, "everything is there that was acknowledged", func() error {
 		now, err := l.views.look(ctx)
 		if err != nil {
 			return err

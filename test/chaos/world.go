@@ -2,27 +2,23 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/invariants"
 )
 
@@ -57,24 +53,14 @@ func (w *world) note(format string, args ...any) {
 }
 
 func newWorld(ctx context.Context, o options) (*world, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cachev1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	kube, _, err := deployed.Connect(ctx, "chaos")
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w; run make chaos", err)
-	}
-	config.QPS, config.Burst = 200, 400
-	w := &world{options: o}
-	if w.kube, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, err
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "chaos-"}}
-	if err := w.kube.Create(ctx, namespace); err != nil {
+	w := &world{options: o, kube: kube}
+	if w.namespace, err = deployed.MakeNamespace(ctx, kube, "chaos-"); err != nil {
 		return nil, err
 	}
-	w.namespace = namespace.Name
 	w.recorder, err = invariants.Record(ctx, w.kube)
 	return w, err
 }
@@ -103,17 +89,7 @@ func (w *world) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
 	defer cancel()
 	w.recorder.Stop()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
-	if err := w.kube.Delete(ctx, namespace); err != nil {
-		return err
-	}
-	return until(ctx, "the namespace is gone", func() error {
-		err := w.kube.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, errors.New("it is still there"))
-	})
+	return deployed.RemoveNamespace(ctx, w.kube, w.namespace)
 }
 
 func (w *world) memcached(ctx context.Context) (*cachev1alpha1.Memcached, error) {
@@ -144,7 +120,7 @@ func (w *world) scale(ctx context.Context, size int32) error {
 func (w *world) settle(ctx context.Context, f *faults) error {
 	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
-	return until(ctx, "the cluster is as wanted", func() error {
+	return deployed.Until(ctx, "the cluster is as wanted", func() error {
 		mc, err := w.memcached(ctx)
 		if err != nil {
 			return err
@@ -187,21 +163,6 @@ func (w *world) checkInvariants(ctx context.Context) error {
 		return fmt.Errorf("%d invariants were broken:\n%s", len(broken), strings.Join(broken, "\n"))
 	}
 	return nil
-}
-
-// until repeats the check until it succeeds, or the context ends.
-func until(ctx context.Context, what string, check func() error) error {
-	for {
-		err := check()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("it doesn't come true that %s: %w", what, err)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }
 
 // dump shows what a person would look at.

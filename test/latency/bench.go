@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -12,21 +11,18 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/internal/corpus"
+	"example.com/memcached-operator/test/internal/deployed"
 )
 
 const clusterName = "cache"
@@ -68,39 +64,18 @@ type bench struct {
 }
 
 func newBench(ctx context.Context) (*bench, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cachev1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w; run make bench-latency", err)
-	}
-	kube, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	kube, _, err := deployed.Connect(ctx, "bench-latency")
 	if err != nil {
 		return nil, err
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "latency-"}}
-	if err := kube.Create(ctx, namespace); err != nil {
-		return nil, err
-	}
-	return &bench{kube: kube, namespace: namespace.Name}, nil
+	namespace, err := deployed.MakeNamespace(ctx, kube, "latency-")
+	return &bench{kube: kube, namespace: namespace}, err
 }
 
 func (b *bench) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
-	if err := b.kube.Delete(ctx, namespace); err != nil {
-		return err
-	}
-	return until(ctx, func() error {
-		err := b.kube.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, errors.New("the namespace is still there"))
-	})
+	return deployed.RemoveNamespace(ctx, b.kube, b.namespace)
 }
 
 func (b *bench) create(ctx context.Context, size int) error {
@@ -125,7 +100,7 @@ func (b *bench) memcached(ctx context.Context) (*cachev1alpha1.Memcached, error)
 
 // settle waits until the cluster is as wanted.
 func (b *bench) settle(ctx context.Context) error {
-	return until(ctx, func() error {
+	return deployed.Until(ctx, "the cluster is as wanted", func() error {
 		mc, err := b.memcached(ctx)
 		if err != nil {
 			return err
@@ -137,21 +112,6 @@ func (b *bench) settle(ctx context.Context) error {
 		}
 		return fmt.Errorf("the cluster is not as wanted: %s, %d of %d members ready", s.Phase, s.ReadySize, *mc.Spec.Size)
 	})
-}
-
-// until repeats the check until it succeeds, or the context ends.
-func until(ctx context.Context, check func() error) error {
-	for {
-		err := check()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }
 
 // fill stores the items on their owners.

@@ -1,0 +1,84 @@
+// Package deployed reaches an operator that is deployed on a real cluster: that
+// of KUBECONFIG.
+package deployed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers"
+)
+
+const (
+	answerTimeout = 10 * time.Second
+	interval      = 100 * time.Millisecond
+)
+
+// Connect returns a client of the cluster, and its configuration. Where there is
+// no cluster, or no operator on it, the error names the make target that sees to
+// both.
+func Connect(ctx context.Context, target string) (client.WithWatch, *rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the cluster: %w; run make %s, or set KUBECONFIG", err, target)
+	}
+	config.QPS, config.Burst = 200, 400
+	kube, err := client.NewWithWatch(config, client.Options{Scheme: controllers.NewScheme()})
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if err := kube.List(ctx, &cachev1alpha1.MemcachedList{}); err != nil {
+		return nil, nil, fmt.Errorf("the operator is not deployed (make %s, or make deploy): %w", target, err)
+	}
+	return kube, config, nil
+}
+
+// MakeNamespace creates a namespace whose name begins with the prefix.
+func MakeNamespace(ctx context.Context, kube client.Client, prefix string) (name string, err error) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}
+	err = kube.Create(ctx, namespace)
+	return namespace.Name, err
+}
+
+// RemoveNamespace deletes the namespace, and expects that nothing holds it.
+func RemoveNamespace(ctx context.Context, kube client.Client, name string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := kube.Delete(ctx, namespace); err != nil {
+		return err
+	}
+	return Until(ctx, "namespace "+name+" is gone", func() error {
+		err := kube.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("it is still there"))
+	})
+}
+
+// Until repeats the check until it succeeds, or the context ends.
+func Until(ctx context.Context, what string, check func() error) error {
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it doesn't come true that %s: %w", what, err)
+		case <-time.After(interval):
+		}
+	}
+}
