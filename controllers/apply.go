@@ -82,8 +82,7 @@ func (r *MemcachedReconciler) do(ctx context.Context, o *observed, action plan.A
 	case plan.ClearRetry:
 		return r.clearRetry(ctx, o, a.Claim)
 	case plan.DeleteJob:
-		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: o.cluster.Namespace, Name: a.Name, UID: a.UID}}
-		return r.deleteObject(ctx, job)
+		return r.deleteJob(ctx, o, a)
 	case plan.DeleteClaim:
 		return r.deleteClaim(ctx, o, a)
 	case plan.SetAside:
@@ -223,6 +222,15 @@ func (r *MemcachedReconciler) deleteObject(ctx context.Context, object client.Ob
 	return client.IgnoreNotFound(r.Delete(ctx, object,
 		client.Preconditions{UID: ptr.To(object.GetUID())},
 		client.PropagationPolicy(metav1.DeletePropagationBackground)))
+}
+
+// deleteJob deletes the Job, unless that is done and the cache is behind.
+func (r *MemcachedReconciler) deleteJob(ctx context.Context, o *observed, a plan.DeleteJob) error {
+	job, err := get[batchv1.Job](ctx, r.Live, client.ObjectKey{Namespace: o.cluster.Namespace, Name: a.Name})
+	if err != nil || job == nil || job.UID != a.UID || job.DeletionTimestamp != nil {
+		return err
+	}
+	return r.deleteObject(ctx, job)
 }
 
 func (r *MemcachedReconciler) deleteClaim(ctx context.Context, o *observed, a plan.DeleteClaim) error {
