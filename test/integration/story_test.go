@@ -37,6 +37,22 @@ func (w *world) drain(ordinal int32, phase cachev1alpha1.DrainPhase, reason stri
 	})
 }
 
+// moving waits for a drainer at work, and returns the ordinal of its claim.
+func (w *world) moving() (ordinal int32) {
+	w.Helper()
+	w.eventually("a drainer is at work", func() error {
+		drains := w.memcached().Status.Drains
+		for _, d := range drains {
+			if d.Phase == cachev1alpha1.DrainMoving {
+				ordinal = d.Ordinal
+				return nil
+			}
+		}
+		return fmt.Errorf("drains are %s", asJSON(drains))
+	})
+	return ordinal
+}
+
 func says(part string) func(*cachev1alpha1.DrainStatus) error {
 	return func(d *cachev1alpha1.DrainStatus) error {
 		if !strings.Contains(d.Message, part) {
@@ -65,11 +81,13 @@ func TestStatusTellsTheWholeStoryOfAScaleDown(t *testing.T) {
 	w.scale(2)
 	w.drain(3, cachev1alpha1.DrainWaiting, cachev1alpha1.ReasonPodPresent, says("member 3"))
 	kubes.Linger(w.namespace, false)
-	w.drain(3, cachev1alpha1.DrainMoving, cachev1alpha1.ReasonSurvivorUnreachable, says("waiting for cache-0"))
-	w.drain(2, cachev1alpha1.DrainWaiting, cachev1alpha1.ReasonInTurn, says("another drain"))
+	first := w.moving() // whose pod went first
+	second := 5 - first
+	w.drain(first, cachev1alpha1.DrainMoving, cachev1alpha1.ReasonSurvivorUnreachable, says("waiting for cache-0"))
+	w.drain(second, cachev1alpha1.DrainWaiting, cachev1alpha1.ReasonInTurn, says("another drain"))
 
 	now.Store(&contract.Progress{Phase: contract.PhaseMoving, ItemsDone: 10, ItemsTotal: 40, BytesDone: 250, BytesTotal: 1000, Seconds: 20})
-	w.drain(3, cachev1alpha1.DrainMoving, "", func(d *cachev1alpha1.DrainStatus) error {
+	w.drain(first, cachev1alpha1.DrainMoving, "", func(d *cachev1alpha1.DrainStatus) error {
 		if d.ItemsDone != 10 || d.ItemsTotal != 40 || d.BytesDone != 250 || d.BytesTotal != 1000 || d.SecondsLeft != 60 {
 			return errors.New("not the progress, or not 60 s left")
 		}
@@ -80,10 +98,10 @@ func TestStatusTellsTheWholeStoryOfAScaleDown(t *testing.T) {
 	})
 
 	tries.Add(1) // the drainer dies, and Kubernetes waits before it starts the next one
-	w.drain(3, cachev1alpha1.DrainStarting, cachev1alpha1.ReasonRetrying, says("SurvivorUnreachable: cache-0 did not answer"))
+	w.drain(first, cachev1alpha1.DrainStarting, cachev1alpha1.ReasonRetrying, says("SurvivorUnreachable: cache-0 did not answer"))
 	kubes.Play(w.namespace, player.Succeed(40))
 	last := w.settled(2).Status.LastDrains
-	if len(last) != 2 || last[0].Claim != claimName(2) || last[1].Claim != claimName(3) || last[1].Added != 40 {
+	if len(last) != 2 || last[0].Claim != claimName(int(second)) || last[1].Claim != claimName(int(first)) || last[1].Added != 40 {
 		t.Errorf("the receipts are %s", asJSON(last))
 	}
 }
