@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/warmfile"
@@ -184,8 +185,8 @@ func (r *Reader) read(ctx context.Context, yield func(*item.Item) bool) (err err
 	if err != nil {
 		return err
 	}
-	defer list.close()
-	if !r.yieldGone(total-list.keys, yield) {
+	defer list.Close()
+	if !r.yieldGone(total-list.Len(), yield) {
 		return nil
 	}
 	return r.fetch(ctx, s, list, yield)
@@ -206,7 +207,7 @@ func (r *Reader) yieldGone(n int64, yield func(*item.Item) bool) bool {
 }
 
 // fetch asks for every item of the list.
-func (r *Reader) fetch(ctx context.Context, s *server, list *keyList, yield func(*item.Item) bool) error {
+func (r *Reader) fetch(ctx context.Context, s *server, list *crawl.List, yield func(*item.Item) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conn, err := s.dial(ctx)
@@ -214,7 +215,7 @@ func (r *Reader) fetch(ctx context.Context, s *server, list *keyList, yield func
 		return err
 	}
 	defer conn.Close()
-	asked := make(chan entry, pipelined)
+	asked := make(chan crawl.Entry, pipelined)
 	failed := make(chan error, 1)
 	go func() {
 		defer close(asked)
@@ -227,7 +228,7 @@ func (r *Reader) fetch(ctx context.Context, s *server, list *keyList, yield func
 			value, err = conn.Fetched()
 		}
 		if err != nil {
-			return fmt.Errorf("read %.60q from the private memcached: %w", e.key, err)
+			return fmt.Errorf("read %.60q from the private memcached: %w", e.Key, err)
 		}
 		it, err := r.item(&e, value)
 		if err != nil {
@@ -241,16 +242,16 @@ func (r *Reader) fetch(ctx context.Context, s *server, list *keyList, yield func
 }
 
 // item puts together what the list and the server say.
-func (r *Reader) item(e *entry, v *memcache.Value) (*item.Item, error) {
+func (r *Reader) item(e *crawl.Entry, v *memcache.Value) (*item.Item, error) {
 	now := r.options.Now()
-	it := &item.Item{Key: e.key, ExpireAt: e.expireAt, LastAccess: e.lastAccess}
+	it := &item.Item{Key: e.Key, ExpireAt: e.ExpireAt, LastAccess: e.LastAccess}
 	if it.ExpireAt != 0 && it.ExpireAt <= now.Unix() {
 		it.State = item.Expired
 	}
 	if v == nil {
 		// The two clocks may be a second apart.
 		if it.ExpireAt == 0 || it.ExpireAt > now.Unix()+2 {
-			return nil, warmfile.Refuse(warmfile.ReasonCountMismatch, "memcached listed %.60q and doesn't have it", e.key)
+			return nil, warmfile.Refuse(warmfile.ReasonCountMismatch, "memcached listed %.60q and doesn't have it", e.Key)
 		}
 		it.State = item.Expired
 		return it, nil
@@ -262,7 +263,7 @@ func (r *Reader) item(e *entry, v *memcache.Value) (*item.Item, error) {
 	if v.Stale || v.Claimed && len(v.Data) == 0 {
 		it.State = item.Invalidated
 	}
-	if at := r.image.PendingFlush(e.lastAccess, now); at != 0 && (it.ExpireAt == 0 || it.ExpireAt > at) {
+	if at := r.image.PendingFlush(e.LastAccess, now); at != 0 && (it.ExpireAt == 0 || it.ExpireAt > at) {
 		it.ExpireAt = at
 	}
 	return it, nil

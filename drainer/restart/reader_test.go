@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/warmfile"
@@ -309,11 +310,11 @@ func TestListIsReconciled(t *testing.T) {
 	t.Parallel()
 	dir := saved(t, 100)
 	r := open(t, dir, Options{})
-	for name, change := range map[string]func(lines []string) []string{
-		"as it is":    func(lines []string) []string { return lines },
-		"one fewer":   func(lines []string) []string { return lines[1:] },
-		"one twice":   func(lines []string) []string { return append(lines, lines[0]) },
-		"none at all": func([]string) []string { return nil },
+	for name, change := range map[string]func([]*crawl.Entry) []*crawl.Entry{
+		"as it is":    func(list []*crawl.Entry) []*crawl.Entry { return list },
+		"one fewer":   func(list []*crawl.Entry) []*crawl.Entry { return list[1:] },
+		"one twice":   func(list []*crawl.Entry) []*crawl.Entry { return append(list, list[0]) },
+		"none at all": func([]*crawl.Entry) []*crawl.Entry { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := r.started(t)
@@ -321,17 +322,22 @@ func TestListIsReconciled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer l.close()
-			data, err := os.ReadFile(l.file.Name())
-			if err != nil {
-				t.Fatal(err)
+			defer l.Close()
+			var list []*crawl.Entry
+			for e, err := range l.All() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				list = append(list, e)
 			}
-			lines := change(strings.SplitAfter(strings.TrimSuffix(string(data), "\n")+"\n", "\n")[:100])
-			l.keys = int64(len(lines))
-			if err := os.WriteFile(l.file.Name(), []byte(strings.Join(lines, "")), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.reconcile(t.Context(), l); (err == nil) != (name == "as it is") {
+			err = s.reconcile(t.Context(), func(yield func(*crawl.Entry, error) bool) {
+				for _, e := range change(list) {
+					if !yield(e, nil) {
+						return
+					}
+				}
+			})
+			if (err == nil) != (name == "as it is") {
 				t.Errorf("reconcile = %v", err)
 			}
 		})
@@ -379,49 +385,4 @@ func TestStopsEarly(t *testing.T) {
 	if n >= 2000 {
 		t.Errorf("%d items after the context's end", n)
 	}
-}
-
-func TestDecodeKey(t *testing.T) {
-	for encoded, want := range map[string]string{"key%3A1": "key:1", "%00%20a": "\x00 a", "plain": "plain", "%e2%82%ac": "€"} {
-		if got, err := decodeKey([]byte(encoded)); err != nil || string(got) != want {
-			t.Errorf("%q: %q, %v, want %q", encoded, got, err, want)
-		}
-	}
-	for _, bad := range []string{"", "a%", "a%4", "a%zz", strings.Repeat("a", 251)} {
-		if got, err := decodeKey([]byte(bad)); err == nil {
-			t.Errorf("%q became %q", bad, got)
-		}
-	}
-}
-
-// TestParseEntry: the lines of different versions.
-func TestParseEntry(t *testing.T) {
-	for _, line := range []string{
-		"key=a%3Ab exp=2000 la=1000 cas=5 fetch=no cls=1 size=62",
-		"key=a%3Ab exp=2000 la=1000 cas=5 fetch=no cls=1 size=62 flags=7",
-	} {
-		if e, err := parseEntry([]byte(line)); err != nil || string(e.key) != "a:b" || e.expireAt != 2000 || e.lastAccess != 1000 {
-			t.Errorf("%q: %+v, %v", line, e, err)
-		}
-	}
-	if e, err := parseEntry([]byte("key=a exp=-1 la=1")); err != nil || e.expireAt != 0 {
-		t.Errorf("%+v, %v", e, err)
-	}
-	for _, line := range []string{"", "key=a", "exp=1 la=1", "key=a exp=-2 la=1", "key=a exp=x la=1", "key=a la=1 la=2 la=3"} {
-		if e, err := parseEntry([]byte(line)); err == nil && (len(e.key) == 0 || e.expireAt < 0) {
-			t.Errorf("%q became %+v", line, e)
-		}
-	}
-}
-
-// FuzzParseEntry: whatever a line holds, it becomes a possible key or an error.
-func FuzzParseEntry(f *testing.F) {
-	f.Add([]byte("key=a%3Ab exp=-1 la=1000 cas=5 fetch=no cls=1 size=62"))
-	f.Add([]byte("OK"))
-	f.Fuzz(func(t *testing.T, line []byte) {
-		e, err := parseEntry(line)
-		if err == nil && (len(e.key) < 1 || len(e.key) > 250 || e.expireAt < 0) {
-			t.Errorf("%q became %+v", line, e)
-		}
-	})
 }

@@ -1,0 +1,250 @@
+// Package crawl lists what a running memcached holds, by its LRU crawler.
+package crawl
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"strconv"
+	"time"
+
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// How the crawler is asked, and how often again: it is busy after a start and
+// with another's listing, and locked while the hash table grows.
+const (
+	pause = 50 * time.Millisecond
+	wait  = 5 * time.Minute
+	// silence that ends a connection while it lists.
+	silence = time.Minute
+)
+
+// ErrBusy: the crawler can't answer now.
+var ErrBusy = errors.New("the crawler is busy")
+
+// Entry is one line of a list.
+type Entry struct {
+	Key []byte
+	// ExpireAt and LastAccess are in Unix seconds; ExpireAt 0 never.
+	ExpireAt, LastAccess int64
+	// Size of the item in memcached, in bytes; 0 where it isn't told.
+	Size int64
+}
+
+// List is what memcached has listed, spooled to a file without a name: the
+// number of keys has no bound, memory has.
+type List struct {
+	file *os.File
+	len  int64
+}
+
+// Len is the number of entries.
+func (l *List) Len() int64 { return l.len }
+
+// Close lets the file go.
+func (l *List) Close() { l.file.Close() }
+
+// Dial opens a connection for one listing.
+type Dial func(ctx context.Context) (*memcache.Conn, error)
+
+// Items lists all items of a server that keep wants, in a file in dir. Where the
+// version knows it, the crawler walks the hash table: an item that is there from
+// the walk's beginning to its end is listed. Older versions walk the LRUs, where
+// items move meanwhile.
+func Items(ctx context.Context, dial Dial, dir string, keep func(*Entry) bool) (*List, error) {
+	file, err := os.CreateTemp(dir, "keys-")
+	if err != nil {
+		return nil, err
+	}
+	l := &List{file: file}
+	if err = os.Remove(file.Name()); err == nil {
+		err = l.dump(ctx, dial, "lru_crawler metadump hash", keep)
+	}
+	var unknown *unknownCommand
+	if errors.As(err, &unknown) {
+		err = l.dump(ctx, dial, "lru_crawler metadump all", keep)
+	}
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// dump repeats a listing until the crawler is free for it.
+func (l *List) dump(ctx context.Context, dial Dial, command string, keep func(*Entry) bool) error {
+	return Patiently(ctx, func() error {
+		conn, err := dial(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		defer context.AfterFunc(ctx, func() { conn.Close() })()
+		if err := l.file.Truncate(0); err != nil {
+			return err
+		}
+		if _, err := l.file.Seek(0, 0); err != nil {
+			return err
+		}
+		l.len = 0
+		if err := conn.Send([]byte(command + "\r\n")); err != nil {
+			return err
+		}
+		return l.spool(conn, keep)
+	})
+}
+
+// Patiently repeats try while it returns ErrBusy, for some minutes.
+func Patiently(ctx context.Context, try func() error) error {
+	deadline := time.Now().Add(wait)
+	for {
+		err := try()
+		if !errors.Is(err, ErrBusy) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// spool writes the lines of a listing to the list's file, up to its END.
+func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
+	w := bufio.NewWriterSize(l.file, 1<<20)
+	for n := 0; ; n++ {
+		if n%1024 == 0 {
+			if err := conn.SetDeadline(time.Now().Add(silence)); err != nil {
+				return err
+			}
+		}
+		line, err := conn.Line()
+		if err != nil {
+			return fmt.Errorf("list the items: %w", err)
+		}
+		end, err := End(line)
+		if err != nil {
+			return err
+		}
+		if end {
+			return w.Flush()
+		}
+		if string(line) == "OK" {
+			continue // goes ahead of the listing from 1.6.43 on
+		}
+		e, err := parseEntry(line)
+		if err != nil {
+			return err
+		}
+		if !keep(&e) {
+			continue
+		}
+		l.len++
+		w.Write(line) // the first error comes back from Flush
+		w.WriteString("\n")
+	}
+}
+
+// unknownCommand is an answer that turns a command down for good.
+type unknownCommand struct{ answer string }
+
+func (e *unknownCommand) Error() string { return "memcached answers " + e.answer }
+
+// End tells whether a line ends the crawler's answer, by an error where that
+// isn't END: ErrBusy, or that the command isn't known.
+func End(line []byte) (bool, error) {
+	switch {
+	case string(line) == "END":
+		return true, nil
+	case bytes.HasPrefix(line, []byte("BUSY")), bytes.HasPrefix(line, []byte("ERROR locked")):
+		return true, ErrBusy
+	case bytes.HasPrefix(line, []byte("ERROR")), bytes.HasPrefix(line, []byte("CLIENT_ERROR")), bytes.HasPrefix(line, []byte("BADCLASS")):
+		return true, &unknownCommand{string(line)}
+	}
+	return false, nil
+}
+
+// All yields every entry, from the beginning. An error is the last thing yielded.
+func (l *List) All() iter.Seq2[*Entry, error] {
+	return func(yield func(*Entry, error) bool) {
+		if _, err := l.file.Seek(0, 0); err != nil {
+			yield(nil, err)
+			return
+		}
+		lines := bufio.NewScanner(l.file)
+		for lines.Scan() {
+			e, err := parseEntry(lines.Bytes())
+			if !yield(&e, err) || err != nil {
+				return
+			}
+		}
+		if err := lines.Err(); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// parseEntry reads a line of a listing: fields NAME=VALUE in any order; others
+// than these are skipped.
+func parseEntry(line []byte) (Entry, error) {
+	var e Entry
+	seen := 0
+	for field := range bytes.SplitSeq(line, []byte(" ")) {
+		name, value, _ := bytes.Cut(field, []byte("="))
+		var err error
+		switch string(name) {
+		case "key":
+			e.Key, err = decodeKey(value)
+		case "exp":
+			if e.ExpireAt, err = strconv.ParseInt(string(value), 10, 64); e.ExpireAt == -1 {
+				e.ExpireAt = 0
+			}
+		case "la":
+			e.LastAccess, err = strconv.ParseInt(string(value), 10, 64)
+		case "size":
+			if e.Size, err = strconv.ParseInt(string(value), 10, 64); err == nil {
+				continue // not every version tells it
+			}
+		default:
+			continue
+		}
+		if err != nil {
+			return e, fmt.Errorf("%w in a list of items: %.200q", memcache.ErrProtocol, line)
+		}
+		seen++
+	}
+	if seen != 3 || e.ExpireAt < 0 {
+		return e, fmt.Errorf("%w in a list of items: %.200q", memcache.ErrProtocol, line)
+	}
+	return e, nil
+}
+
+// decodeKey undoes the URI encoding of a key.
+func decodeKey(encoded []byte) ([]byte, error) {
+	key := make([]byte, 0, len(encoded))
+	for i := 0; i < len(encoded); i++ {
+		c := encoded[i]
+		if c == '%' {
+			if i+2 >= len(encoded) {
+				return nil, errors.New("a key that ends in its encoding")
+			}
+			n, err := strconv.ParseUint(string(encoded[i+1:i+3]), 16, 8)
+			if err != nil {
+				return nil, err
+			}
+			c = byte(n)
+			i += 2
+		}
+		key = append(key, c)
+	}
+	if len(key) < 1 || len(key) > 250 {
+		return nil, fmt.Errorf("a key of %d bytes", len(key))
+	}
+	return key, nil
+}
