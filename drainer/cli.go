@@ -17,6 +17,8 @@ const usageText = `drainer moves the items of a memcached to the servers where c
 
   drainer migrate --dir=DIR --client=CLIENT --server=[NAME=]HOST:PORT…
           read the warm file in DIR, add each item to its owner, write a receipt
+  drainer rebalance --source=[NAME=]HOST:PORT --client=CLIENT --server=[NAME=]HOST:PORT…
+          look through a running server, and move what others own to them
   drainer serve --dir=DIR --port=PORT -- memcached ARGS…
           run memcached with its warm file in DIR; save it on SIGTERM
   drainer owner --client=CLIENT --server=[NAME=]HOST:PORT…
@@ -66,9 +68,7 @@ func Main(ctx context.Context, args []string, std IO) int {
 
 // exitCode is that of a receipt which failed with err.
 func exitCode(err error) int {
-	r := newReceipt("")
-	failReceipt(&r, err)
-	return r.ExitCode
+	return failedReceipt("", err).ExitCode
 }
 
 func dispatch(ctx context.Context, args []string, std IO) (int, error) {
@@ -78,6 +78,8 @@ func dispatch(ctx context.Context, args []string, std IO) (int, error) {
 	switch command, rest := args[0], args[1:]; command {
 	case "migrate":
 		return runMigrate(ctx, rest, std)
+	case "rebalance":
+		return runRebalance(ctx, rest, std)
 	case "serve":
 		return runServe(ctx, rest, std)
 	case "owner":

@@ -183,7 +183,13 @@ func survivors(t *testing.T, n int, args ...string) ([]*memcachedtest.Server, []
 // migrateArgs are for a drain of dir, with a receipt in a file of its own.
 func migrateArgs(t *testing.T, dir string, servers []string) contract.Migrate {
 	t.Helper()
-	return contract.Migrate{Dir: dir, SourceID: "the-claim", Client: "libmemcached-ketama-weighted", Servers: servers,
+	return contract.Migrate{Dir: dir, Move: moveArgs(t, servers)}
+}
+
+// moveArgs are common to all that moves items.
+func moveArgs(t *testing.T, servers []string) contract.Move {
+	t.Helper()
+	return contract.Move{SourceID: "the-claim", Client: "libmemcached-ketama-weighted", Servers: servers,
 		UnreachableTimeout: memcachedtest.Patience, Receipt: filepath.Join(t.TempDir(), "receipt")}
 }
 

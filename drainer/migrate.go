@@ -167,6 +167,15 @@ func (m *Migration) flush() error {
 	return m.each(func(_ int, w *memcache.Writer) error { return w.Flush() })
 }
 
+// settle is flush, and returns how many items were rejected so far.
+func (m *Migration) settle() (rejected int64, err error) {
+	err = m.flush()
+	for _, w := range m.writers {
+		rejected += w.Tally().Rejected
+	}
+	return rejected, err
+}
+
 // read hands each live item of a layer to its owner's writer.
 func (m *Migration) read(ctx context.Context, layer Source) error {
 	now := nowClock()

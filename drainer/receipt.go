@@ -18,6 +18,8 @@ const (
 	reasonInterrupted = "Interrupted"
 	reasonUnreachable = "SurvivorUnreachable"
 	reasonProtocol    = "SurvivorProtocol"
+	reasonSource      = "SourceUnreachable"
+	reasonStillStored = "StillStored"
 	reasonRejected    = "ItemsRejected"
 	reasonScratch     = "ScratchTooSmall"
 	reasonFailed      = "Failed"
@@ -27,6 +29,13 @@ func newReceipt(source string) contract.Receipt {
 	return contract.Receipt{Version: 1, Source: source}
 }
 
+// failedReceipt is that of a source of which nothing was read.
+func failedReceipt(source string, err error) contract.Receipt {
+	r := newReceipt(source)
+	failReceipt(&r, err)
+	return r
+}
+
 // failReceipt writes an error into a receipt: a reason, a sentence in one
 // line, and the exit code that goes with it.
 func failReceipt(r *contract.Receipt, err error) {
@@ -34,6 +43,7 @@ func failReceipt(r *contract.Receipt, err error) {
 	var refusal *warmfile.Error
 	var usage *usageError
 	var room *restart.RoomError
+	var source *sourceError
 	switch {
 	case errors.As(err, &refusal):
 		r.Reason, r.ExitCode = string(refusal.Reason), contract.ExitUnrecoverable
@@ -45,6 +55,10 @@ func failReceipt(r *contract.Receipt, err error) {
 	case errors.Is(err, context.Canceled):
 		r.Reason, r.ExitCode = reasonInterrupted, contract.ExitFailed
 		r.Message = "a signal ended the drain before the source was read to its end"
+	case errors.Is(err, errStillStored):
+		r.Reason, r.ExitCode = reasonStillStored, contract.ExitFailed
+	case errors.As(err, &source) && errors.Is(err, memcache.ErrUnreachable):
+		r.Reason, r.ExitCode = reasonSource, contract.ExitUnreachable
 	case errors.Is(err, memcache.ErrUnreachable):
 		r.Reason, r.ExitCode = reasonUnreachable, contract.ExitUnreachable
 	case errors.Is(err, memcache.ErrProtocol):

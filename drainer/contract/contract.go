@@ -26,7 +26,8 @@ const (
 	// empty, foreign, corrupt, unknown layout, node went down without a save).
 	// A retry can't help.
 	ExitUnrecoverable = 3
-	// ExitUnreachable: a survivor did not answer within --unreachable-timeout.
+	// ExitUnreachable: a survivor, or the member that is rebalanced, did not
+	// answer within --unreachable-timeout.
 	ExitUnreachable = 4
 	// ExitRejected: the source was read to its end, but a survivor refused
 	// items (too large for its -I, out of memory). The receipt says how many.
@@ -99,7 +100,8 @@ type Outcomes struct {
 	AlreadyPresent int64 `json:"alreadyPresent"`
 	// Expired: its time had come (or comes within --skip-expiring-within).
 	Expired int64 `json:"expired"`
-	// Invalidated: flushed, or marked stale by a client.
+	// Invalidated: flushed, or marked stale by a client; of a rebalance, also
+	// deleted by a client, or evicted, before it was read.
 	Invalidated int64 `json:"invalidated"`
 	// Rejected: the owner refused to store it (too large, out of memory).
 	Rejected int64 `json:"rejected"`
@@ -120,7 +122,8 @@ type Survivor struct {
 }
 
 // Receipt is the proof that a released volume holds nothing that a client
-// could still ask for. It is the drainer's termination message.
+// could still ask for, or, of a rebalance, that a member held nothing more that
+// another one owns. It is the drainer's termination message.
 type Receipt struct {
 	// Version of this structure; 1.
 	Version int `json:"version"`
@@ -131,6 +134,7 @@ type Receipt struct {
 	// Clean: memcached had saved (a .meta was there); false after a crash.
 	Clean bool `json:"clean"`
 	// Found counts the live items in the source; every one is in Outcomes once.
+	// Of a rebalance, those that another server owns.
 	Found int64 `json:"found"`
 	Outcomes
 	// Bytes of keys and values of the items that were added.
@@ -139,7 +143,7 @@ type Receipt struct {
 	Seconds map[Phase]float64 `json:"seconds,omitempty"`
 	// SourceVersion is the version of the memcached that wrote the source.
 	SourceVersion string `json:"sourceVersion,omitempty"`
-	// Reader that read the source: ReaderWarmFile or ReaderRestart.
+	// Reader that read the source: ReaderWarmFile, ReaderRestart or ReaderLive.
 	Reader string `json:"reader,omitempty"`
 	// Survivors, in ring order; SurvivorsOmitted counts those left out so that
 	// the receipt fits in MaxReceiptBytes.

@@ -17,6 +17,7 @@ const (
 	FlagPort               = "port"
 	FlagReader             = "reader"
 	FlagScratch            = "scratch"
+	FlagSource             = "source"
 	FlagRateLimitItems     = "rate-limit-items"
 	FlagRateLimitBytes     = "rate-limit-bytes"
 	FlagSkipExpiringWithin = "skip-expiring-within"
@@ -29,28 +30,25 @@ const (
 	ReaderRestart  = "Restart"
 )
 
-// Migrate holds the arguments of "drainer migrate".
-type Migrate struct {
-	// Dir is the released volume's mount point, read-only.
-	Dir string
+// ReaderLive in a receipt: the items were read from a running member.
+const ReaderLive = "Live"
+
+// Move holds the arguments that are common to all commands that move items.
+type Move struct {
 	// SourceID goes into the receipt: the claim's UID.
 	SourceID string
 	// Client names the routing (see package routing).
 	Client string
 	// KeyPrefix is what the client writes before its keys and doesn't hash.
 	KeyPrefix string
-	// Servers are the members that stay, in ring order: "[NAME=]HOST:PORT".
+	// Servers are the members where items go, in ring order: "[NAME=]HOST:PORT".
 	// NAME is what the client calls the server, HOST:PORT where it is dialled.
 	Servers []string
-	// UnreachableTimeout bounds how long one survivor may not answer.
+	// UnreachableTimeout bounds how long one server may not answer.
 	UnreachableTimeout time.Duration
 	// Receipt is the file that the receipt is written to.
 	Receipt string
-	// Reader of the volume: ReaderAuto, also where it is empty, ReaderWarmFile
-	// or ReaderRestart.
-	Reader string
-	// Scratch is a directory for the copy that ReaderRestart works on; empty:
-	// there is none, and ReaderAuto never restarts.
+	// Scratch is a directory for files that are of no use afterwards.
 	Scratch string
 	// RateLimitItems and RateLimitBytes bound what is added per second; 0 no limit.
 	RateLimitItems, RateLimitBytes int64
@@ -58,32 +56,52 @@ type Migrate struct {
 	SkipExpiringWithin time.Duration
 }
 
+// Migrate holds the arguments of "drainer migrate".
+type Migrate struct {
+	// Dir is the released volume's mount point, read-only.
+	Dir string
+	// Reader of the volume: ReaderAuto, also where it is empty, ReaderWarmFile
+	// or ReaderRestart. The copy that ReaderRestart works on is in Scratch; where
+	// that is empty, ReaderAuto never restarts.
+	Reader string
+	Move
+}
+
 // Args renders the command line, without the program's name.
 func (m Migrate) Args() []string {
+	args := []string{"migrate", "--" + FlagDir + "=" + m.Dir}
+	if m.Reader != "" {
+		args = append(args, "--"+FlagReader+"="+m.Reader)
+	}
+	return append(args, m.args()...)
+}
+
+// Rebalance holds the arguments of "drainer rebalance".
+type Rebalance struct {
+	// Source is the running member whose items are looked through, written as in
+	// Servers. The list of its keys is in Scratch.
+	Source string
+	Move
+}
+
+// Args renders the command line, without the program's name.
+func (r Rebalance) Args() []string {
+	return append([]string{"rebalance", "--" + FlagSource + "=" + r.Source}, r.args()...)
+}
+
+// args renders the flags, those left out that are as by default.
+func (m Move) args() []string {
 	args := []string{
-		"migrate",
-		"--" + FlagDir + "=" + m.Dir,
 		"--" + FlagSourceID + "=" + m.SourceID,
 		"--" + FlagClient + "=" + m.Client,
 		"--" + FlagUnreachableTimeout + "=" + m.UnreachableTimeout.String(),
 		"--" + FlagReceipt + "=" + m.Receipt,
 	}
-	args = append(args, m.optional()...)
-	for _, s := range m.Servers {
-		args = append(args, "--"+FlagServer+"="+s)
-	}
-	return args
-}
-
-// optional renders what differs from the flags' defaults.
-func (m Migrate) optional() []string {
-	var args []string
 	for _, f := range []struct {
 		set         bool
 		name, value string
 	}{
 		{m.KeyPrefix != "", FlagKeyPrefix, m.KeyPrefix},
-		{m.Reader != "", FlagReader, m.Reader},
 		{m.Scratch != "", FlagScratch, m.Scratch},
 		{m.RateLimitItems > 0, FlagRateLimitItems, strconv.FormatInt(m.RateLimitItems, 10)},
 		{m.RateLimitBytes > 0, FlagRateLimitBytes, strconv.FormatInt(m.RateLimitBytes, 10)},
@@ -92,6 +110,9 @@ func (m Migrate) optional() []string {
 		if f.set {
 			args = append(args, "--"+f.name+"="+f.value)
 		}
+	}
+	for _, s := range m.Servers {
+		args = append(args, "--"+FlagServer+"="+s)
 	}
 	return args
 }

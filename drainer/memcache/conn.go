@@ -98,7 +98,7 @@ type Value struct {
 	Data  []byte
 	Flags uint32
 	CAS   uint64
-	// TTL is the number of seconds left, -1 never expires. Get asks for it.
+	// TTL is the number of seconds left, -1 never expires.
 	TTL int64
 	// Stale: a client marked the value as outdated.
 	Stale bool
@@ -127,9 +127,9 @@ func (c *Conn) Get(key []byte) (*Value, error) {
 func AppendFetch(b, key []byte) ([]byte, error) {
 	if form, _ := formOf(key, false); form == base64Key {
 		// Not asked for the key: some versions answer with its bytes as they are.
-		return appendGet(b, key, " v f c\r\n")
+		return appendGet(b, key, " v f t c\r\n")
 	}
-	return appendGet(b, key, " v f c k\r\n")
+	return appendGet(b, key, " v f t c k\r\n")
 }
 
 func appendGet(b, key []byte, flags string) ([]byte, error) {

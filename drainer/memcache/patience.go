@@ -2,6 +2,7 @@ package memcache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -49,5 +50,29 @@ func (p *patience) wait(ctx context.Context, err error) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// Insist repeats try until it succeeds: for limit at most, counted from the first
+// attempt, and not where the server answers what it should not (ErrProtocol). try
+// is told how long it may take. waiting is told why the server is waited for, and
+// "" when try has succeeded.
+func Insist(ctx context.Context, limit time.Duration, waiting func(why string), try func(timeout time.Duration) error) error {
+	p := newPatience(limit)
+	for {
+		err := try(p.attempt())
+		switch {
+		case err == nil:
+			waiting("")
+			return nil
+		case errors.Is(err, ErrProtocol):
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		waiting(err.Error())
+		if err := p.wait(ctx, err); err != nil {
+			return err
+		}
 	}
 }

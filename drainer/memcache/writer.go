@@ -101,21 +101,12 @@ func NewWriter(o Options) *Writer {
 // Connect waits until the server answers, learns its limits, and starts the
 // connections. ctx bounds the writer's whole life.
 func (w *Writer) Connect(ctx context.Context) error {
-	p := newPatience(w.options.UnreachableTimeout)
-	for {
-		limits, err := ReadLimits(ctx, w.options.Address, p.attempt())
-		if err == nil {
-			w.limits = limits
-			w.options.Waiting("")
-			break
-		}
-		if errors.Is(err, ErrProtocol) {
-			return err
-		}
-		w.options.Waiting(err.Error())
-		if err := p.wait(ctx, err); err != nil {
-			return err
-		}
+	err := Insist(ctx, w.options.UnreachableTimeout, w.options.Waiting, func(timeout time.Duration) (err error) {
+		w.limits, err = ReadLimits(ctx, w.options.Address, timeout)
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	w.start(ctx)
 	return nil

@@ -133,14 +133,16 @@ func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID
 
 func migrateArgs(c *cachev1alpha1.Memcached, uid types.UID, survivors int32) contract.Migrate {
 	m := contract.Migrate{
-		Dir:                dataDir,
-		SourceID:           string(uid),
-		Client:             string(c.Spec.Routing.Client),
-		KeyPrefix:          c.Spec.Routing.KeyPrefix,
-		Servers:            namedServers(c, survivors),
-		UnreachableTimeout: unreachableTimeout,
-		Receipt:            contract.TerminationLog,
-		Reader:             string(c.Spec.Drain.Reader),
+		Dir:    dataDir,
+		Reader: string(c.Spec.Drain.Reader),
+		Move: contract.Move{
+			SourceID:           string(uid),
+			Client:             string(c.Spec.Routing.Client),
+			KeyPrefix:          c.Spec.Routing.KeyPrefix,
+			Servers:            namedServers(c, survivors),
+			UnreachableTimeout: unreachableTimeout,
+			Receipt:            contract.TerminationLog,
+		},
 	}
 	if limit := c.Spec.Drain.RateLimit; limit != nil {
 		m.RateLimitItems = ptr.Deref(limit.ItemsPerSecond, 0)

@@ -84,8 +84,8 @@ func TestDrainerIsToldItsLimits(t *testing.T) {
 func TestDrainerIsToldItsSourceAndItsSurvivors(t *testing.T) {
 	job := drainJob(apitest.MakeMemcached("cache"))
 	want := []string{
-		"/supervisor/drainer", "migrate", "--dir=/data", "--source-id=uid-2", "--client=libmemcached-ketama-weighted",
-		"--unreachable-timeout=2m0s", "--receipt=/dev/termination-log", "--reader=Auto", "--scratch=/scratch",
+		"/supervisor/drainer", "migrate", "--dir=/data", "--reader=Auto", "--source-id=uid-2", "--client=libmemcached-ketama-weighted",
+		"--unreachable-timeout=2m0s", "--receipt=/dev/termination-log", "--scratch=/scratch",
 		"--server=cache-0.cache.shop.svc:11211", "--server=cache-1.cache.shop.svc:11211",
 	}
 	container := job.Spec.Template.Spec.Containers[0]
@@ -112,7 +112,7 @@ func TestDrainerIsToldTheClientsNamesAndPrefix(t *testing.T) {
 	})
 	got := drainJob(m).Spec.Template.Spec.Containers[0].Command
 	want := []string{
-		"--key-prefix=shop:", "--reader=Auto", "--scratch=/scratch",
+		"--key-prefix=shop:", "--scratch=/scratch",
 		"--server=cache-0.cache.shop.svc.cluster.local=cache-0.cache.shop.svc:11211",
 		"--server=cache-1.cache.shop.svc.cluster.local=cache-1.cache.shop.svc:11211",
 	}
