@@ -235,6 +235,8 @@ func TestMemberRestartsWhileItsItemsMove(t *testing.T) {
 	p.member.Kill()
 	p.member.Restart()
 	p.member.Raw().Must("HD c1", "ms "+p.keys[0]+" 1 c", []byte("2"))
+	p.l.disconnect() // as an earlier portion's delete would, and connect again
+	p.l.connect(t.Context())
 	if err := p.l.delete(t.Context(), read); err != nil {
 		t.Fatal(err)
 	}
