@@ -25,7 +25,7 @@ func (f *migrateFlags) parse(args []string, std IO) error {
 	fs.StringVar(&f.Reader, contract.FlagReader, contract.ReaderAuto, "how the volume is read: WarmFile, Restart (starts memcached on a copy), or Auto: Restart where WarmFile doesn't know the layout")
 	fs.StringVar(&f.Scratch, contract.FlagScratch, "", "a directory for that copy")
 	fs.StringVar(&f.memcached, "memcached", "memcached", "the program that Restart starts")
-	f.moveFlags.add(fs, &f.Move)
+	f.add(fs, &f.Move)
 	if err := parse(fs, args, std); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func (f *rebalanceFlags) parse(args []string, std IO) error {
 	fs := newFlags("rebalance")
 	fs.StringVar(&f.Source, contract.FlagSource, "", "the running server that is looked through, as in --server")
 	fs.StringVar(&f.Scratch, contract.FlagScratch, os.TempDir(), "a directory for the list of its keys")
-	f.moveFlags.add(fs, &f.Move)
+	f.add(fs, &f.Move)
 	if err := parse(fs, args, std); err != nil {
 		return err
 	}

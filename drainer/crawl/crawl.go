@@ -24,7 +24,7 @@ const (
 	silence = time.Minute
 )
 
-// ErrBusy: the crawler can't answer now.
+// ErrBusy means that the crawler can't answer now.
 var ErrBusy = errors.New("the crawler is busy")
 
 // Entry is one line of a list.
