@@ -69,7 +69,7 @@ func (r *MemcachedReconciler) maySetReplicas(ctx context.Context, o *observed, r
 		return true, nil
 	}
 	var live plan.Observed
-	if live.Jobs, err = r.liveJobs(ctx, o); err != nil {
+	if live.Jobs, err = r.liveJobs(ctx, o, nil); err != nil {
 		return false, err
 	}
 	if live.Claims, err = r.liveClaims(ctx, o); err != nil {
@@ -94,7 +94,7 @@ func (r *MemcachedReconciler) mayDrain(ctx context.Context, o *observed, a plan.
 			live.Claims = append(live.Claims, c)
 		}
 	}
-	if live.Jobs, err = r.liveJobs(ctx, o); err != nil {
+	if live.Jobs, err = r.liveJobs(ctx, o, nil); err != nil {
 		return err
 	}
 	if err := r.liveUsers(ctx, o, a.Claim, &live); err != nil {
@@ -118,15 +118,16 @@ func (r *MemcachedReconciler) liveClaims(ctx context.Context, o *observed) ([]pl
 	return claims, nil
 }
 
-// liveJobs are the cluster's drains.
-func (r *MemcachedReconciler) liveJobs(ctx context.Context, o *observed) ([]plan.Job, error) {
+// liveJobs are the cluster's drains, with the receipts of those of the pods that
+// are theirs.
+func (r *MemcachedReconciler) liveJobs(ctx context.Context, o *observed, pods []corev1.Pod) ([]plan.Job, error) {
 	var list batchv1.JobList
 	if err := r.Live.List(ctx, &list, labelled(o, cachev1alpha1.ComponentDrainer)...); err != nil {
 		return nil, err
 	}
 	var jobs []plan.Job
 	for i := range list.Items {
-		jobs = append(jobs, planJob(&list.Items[i], nil))
+		jobs = append(jobs, planJob(&list.Items[i], pods))
 	}
 	return jobs, nil
 }
@@ -175,7 +176,18 @@ func (r *MemcachedReconciler) mayRelease(ctx context.Context, o *observed, claim
 	if err != nil {
 		return err
 	}
-	return refused(plan.MayRelease(&live, &c, why))
+	if err := plan.MayRelease(&live, &c, why); err != nil || why != plan.ByUnrecoverable {
+		return refused(err)
+	}
+	var pods corev1.PodList
+	if err := r.Live.List(ctx, &pods, labelled(o, cachev1alpha1.ComponentDrainer)...); err != nil {
+		return err
+	}
+	jobs, err := r.liveJobs(ctx, o, pods.Items)
+	if err != nil {
+		return err
+	}
+	return refused(plan.MayGiveUp(&plan.Observed{Jobs: jobs}, &c))
 }
 
 // liveCluster reads what the reason for a release is about, if that is not on
@@ -198,7 +210,7 @@ func (r *MemcachedReconciler) liveCluster(ctx context.Context, o *observed, why 
 	if gone {
 		return plan.Cluster{Deleting: true}, nil
 	}
-	return plan.Cluster{Policy: planPolicy(cluster)}, nil
+	return plan.Cluster{Policy: planPolicy(cluster), ReleaseUnreadable: releasesUnreadable(cluster)}, nil
 }
 
 // nothingHeld asks plan.NothingHeld.

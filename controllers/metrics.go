@@ -90,7 +90,7 @@ func (m *Metrics) beginAtZero() {
 // endingReleases are the reasons for letting a claim go that end its drain. The
 // others let go of every claim, whether its member has left or not.
 var endingReleases = []plan.Release{
-	plan.ByReceipt, plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.NeverBound,
+	plan.ByReceipt, plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.ByUnrecoverable, plan.NeverBound,
 }
 
 func (m *Metrics) addItems(o contract.Outcomes) {
@@ -130,7 +130,7 @@ func (m *Metrics) released(why plan.Release, phases map[string]time.Duration) {
 	}
 	m.releases.WithLabelValues(string(why)).Inc()
 	switch why {
-	case plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.NeverBound:
+	case plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.ByUnrecoverable, plan.NeverBound:
 		m.drains.WithLabelValues(string(why)).Inc()
 	case plan.ByReceipt:
 		m.observePhases(phases)

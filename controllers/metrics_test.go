@@ -171,7 +171,7 @@ func TestGaugesTellOfTheClusters(t *testing.T) {
 func TestCountersHaveEverySeriesFromTheStart(t *testing.T) {
 	m, registry, before := gathered(t)
 	for _, why := range []plan.Release{
-		plan.ByReceipt, plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.NeverBound, plan.ByClusterDeletion, plan.ByNamespace, plan.BySetAside,
+		plan.ByReceipt, plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.ByUnrecoverable, plan.NeverBound, plan.ByClusterDeletion, plan.ByNamespace, plan.BySetAside,
 	} {
 		m.released(why, map[string]time.Duration{"Releasing": time.Second})
 	}

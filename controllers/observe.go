@@ -324,6 +324,7 @@ func planCluster(o *observed) plan.Cluster {
 	return plan.Cluster{
 		Size:                 *spec.Size,
 		Policy:               planPolicy(o.cluster),
+		ReleaseUnreadable:    releasesUnreadable(o.cluster),
 		Parallelism:          max(1, spec.Drain.Parallelism),
 		Deleting:             o.cluster.DeletionTimestamp != nil,
 		Orphan:               orphaned(o),
@@ -341,6 +342,10 @@ func planPolicy(c *cachev1alpha1.Memcached) plan.DrainPolicy {
 		return plan.Delete
 	}
 	return plan.Drain
+}
+
+func releasesUnreadable(c *cachev1alpha1.Memcached) bool {
+	return c.Spec.Drain.OnUnrecoverable == cachev1alpha1.UnreadableRelease
 }
 
 // orphaned: somebody deleted the Memcached and wants to keep its members (kubectl

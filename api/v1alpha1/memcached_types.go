@@ -363,6 +363,19 @@ const (
 	DeletionDelete DeletionPolicy = "Delete"
 )
 
+// UnreadablePolicy says what becomes of a volume that no drain can read.
+//
+// +kubebuilder:validation:Enum=Keep;Release
+type UnreadablePolicy string
+
+// What becomes of a volume that no drain can read.
+const (
+	// UnreadableKeep keeps it for a person.
+	UnreadableKeep UnreadablePolicy = "Keep"
+	// UnreadableRelease gives its items up.
+	UnreadableRelease UnreadablePolicy = "Release"
+)
+
 // DrainSpec says what becomes of the items of a member that leaves.
 type DrainSpec struct {
 	// policy for the volume of a member that leaves in a scale-down: Drain (the
@@ -414,6 +427,14 @@ type DrainSpec struct {
 	// their clients meanwhile. Defaults to none: as fast as they take the items.
 	// +optional
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
+	// onUnrecoverable says what becomes of a released volume that can't be read, so
+	// that no retry helps: a corrupt file, or one whose node went down before the
+	// member had saved. Keep (the default) holds it for a person; Release gives its
+	// items up, and lets claim and volume go. A drain that fails for any other
+	// reason is kept in any case.
+	// +optional
+	// +kubebuilder:default=Keep
+	OnUnrecoverable UnreadablePolicy `json:"onUnrecoverable,omitempty"`
 	// skipExpiringWithin leaves out items that expire within this time, such as
 	// 30s; they count as expired. Defaults to 0s, 720h at most.
 	// +optional
@@ -578,7 +599,7 @@ type DrainReceipt struct {
 	// claimUID is the UID of the claim that was let go.
 	ClaimUID string `json:"claimUID"`
 	// result: Drained, or why the claim went without a drain: Skipped, Deleted,
-	// NeverBound.
+	// Unrecoverable, NeverBound.
 	Result string `json:"result"`
 	// found is the number of live items on the volume.
 	// +optional

@@ -183,3 +183,21 @@ func TestSpecThatTheAPIServerRefusesStopsNoDrain(t *testing.T) {
 	w.change(w.memcached(), `{"spec":{"template":{"nodeSelector":null}}}`)
 	w.settled(2)
 }
+
+func TestVolumeThatCannotBeReadIsGivenUpWhereTheSpecSaysSo(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name).OnUnrecoverable(cachev1alpha1.UnreadableRelease), 3)
+	kubes.Play(w.namespace, player.Fail(contract.ExitUnrecoverable, "NodeRestarted", "the node went down before the member had saved"))
+	claim := w.claim(2)
+	w.scale(2)
+	w.claimGone(2, claim.UID)
+	w.volumeGone(claim)
+	equal(w, "result", w.settled(2).Status.LastDrains[0].Result, "Unrecoverable")
+	equal(w, "Jobs", len(w.jobs()), 0)
+
+	kubes.Play(w.namespace, player.Fail(contract.ExitRejected, "ItemsRejected", "too large"))
+	w.change(w.memcached(), `{"spec":{"drain":{"backoffLimit":0}}}`)
+	w.scale(1)
+	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonDrainFailed)
+	w.always("what can be read is kept", func() error { return w.claimIsKept(1) })
+}

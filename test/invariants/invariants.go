@@ -98,8 +98,17 @@ func word(s *State, c *Claim) string {
 		return "the policy"
 	case c.Volume == "":
 		return "it has no volume"
+	case s.Cluster.ReleasesUnreadable && saidUnreadable(c):
+		return "it can't be read"
 	}
 	return ""
+}
+
+// saidUnreadable: a drainer of the claim found that nothing can read it.
+func saidUnreadable(c *Claim) bool {
+	return slices.ContainsFunc(c.Said, func(r *contract.Receipt) bool {
+		return r.Source == c.UID && r.ExitCode == contract.ExitUnrecoverable
+	})
 }
 
 // rescued: the claim was deleted, and another one that is held has its volume.

@@ -56,6 +56,13 @@ func drained(s *State) {
 // said: its drainer left the receipt.
 func said(s *State) { s.Claims[2].Said = []*contract.Receipt{receipt()} }
 
+// unreadable: its drainer ended with this exit code.
+func unreadable(exitCode int) func(*State) {
+	return func(s *State) {
+		s.Claims[2].Said = []*contract.Receipt{{Version: 1, Source: "claim-2", ExitCode: exitCode}}
+	}
+}
+
 func release(s *State) { s.Claims[2].Held = false }
 
 // then makes the step that the changes are.
@@ -112,6 +119,9 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		"a member's claim, released by a policy": {given(func(s *State) { s.Cluster.KeepsItems, s.Claims[2].Released = false, false }), release, 1},
 		"released with the cluster":              {given(func(s *State) { s.Cluster.Deleting = true }), release, 0},
 		"released before it was bound":           {given(func(s *State) { s.Claims[2].Volume = "" }), release, 0},
+		"released as it can't be read":           {given(unreadable(contract.ExitUnrecoverable), func(s *State) { s.Cluster.ReleasesUnreadable = true }), release, 0},
+		"released as items were rejected":        {given(unreadable(contract.ExitRejected), func(s *State) { s.Cluster.ReleasesUnreadable = true }), release, 1},
+		"kept, and released as it can't be read": {given(unreadable(contract.ExitUnrecoverable)), release, 1},
 		"gone with its finalizer":                {given(), func(s *State) { s.Claims = s.Claims[:2] }, 1},
 		"deleted, and its volume is retained":    {given(deleting, func(s *State) { s.Volumes[2].Retained = true }), release, 1},
 		"deleted":                                {given(deleting), release, 1},

@@ -57,6 +57,8 @@ func clusterOf(o *cachev1alpha1.Memcached) Cluster {
 		Finalizer:  slices.Contains(o.Finalizers, cachev1alpha1.ClusterFinalizer),
 		Size:       1,
 		KeepsItems: o.Spec.Drain.Policy == cachev1alpha1.PolicyDrain,
+
+		ReleasesUnreadable: o.Spec.Drain.OnUnrecoverable == cachev1alpha1.UnreadableRelease,
 	}
 	if o.Spec.Size != nil {
 		c.Size = *o.Spec.Size

@@ -42,6 +42,8 @@ type Cluster struct {
 	Size int32
 	// KeepsItems is false under the policies Retain and Delete.
 	KeepsItems bool
+	// ReleasesUnreadable: what can't be read is given up.
+	ReleasesUnreadable bool
 	// Shown are the claims that status names, with a phase or a reason.
 	Shown []string
 }

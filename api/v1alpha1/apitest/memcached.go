@@ -94,6 +94,12 @@ func (b *MemcachedBuilder) WhenDeleted(p cachev1alpha1.DeletionPolicy) *Memcache
 	return b
 }
 
+// OnUnrecoverable is what becomes of a volume that can't be read.
+func (b *MemcachedBuilder) OnUnrecoverable(p cachev1alpha1.UnreadablePolicy) *MemcachedBuilder {
+	b.object.Spec.Drain.OnUnrecoverable = p
+	return b
+}
+
 // Parallelism of the drains.
 func (b *MemcachedBuilder) Parallelism(n int32) *MemcachedBuilder {
 	b.object.Spec.Drain.Parallelism = n

@@ -107,6 +107,9 @@ const (
 	ByNamespace Release = "NamespaceTerminating"
 	// NeverBound: no volume was ever bound to the claim.
 	NeverBound Release = "NeverBound"
+	// ByUnrecoverable: no drain can read the volume, and spec.drain.onUnrecoverable
+	// gives its items up.
+	ByUnrecoverable Release = "Unrecoverable"
 	// BySetAside: another claim that is held has its volume.
 	BySetAside Release = "SetAside"
 )

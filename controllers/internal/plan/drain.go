@@ -6,6 +6,7 @@ import (
 	"time"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // justNow stands for the time of a mark that this plan writes.
@@ -210,6 +211,13 @@ func (p *Plan) deleteJob(job *Job, reason string) {
 	}
 }
 
+// cannotBeRead tells whether a drainer of this very claim said that nothing can read
+// its volume.
+func cannotBeRead(c *Claim, job *Job) bool {
+	return job != nil && job.State == JobFailed && c.Request == NoRequest &&
+		job.Receipt != nil && job.Receipt.Source == string(c.UID) && job.Receipt.ExitCode == contract.ExitUnrecoverable
+}
+
 // mayRelease is invariant 1: a released claim goes by a receipt for exactly this
 // claim, or because a person said so.
 func mayRelease(o *Observed, c *Claim) (Release, bool) {
@@ -224,6 +232,8 @@ func mayRelease(o *Observed, c *Claim) (Release, bool) {
 		return ByPolicyRetain, true
 	case c.Volume == "":
 		return NeverBound, true
+	case o.Cluster.ReleaseUnreadable && cannotBeRead(c, o.jobFor(c.UID)):
+		return ByUnrecoverable, true
 	}
 	return "", false
 }

@@ -88,10 +88,18 @@ func MayRelease(live *Cluster, c *Claim, why Release) error {
 		return errors.New("the Memcached is gone")
 	case c.Released.IsZero():
 		return fmt.Errorf("claim %s is a member's", c.Name)
+	case why == ByUnrecoverable:
+		return unless(live.ReleaseUnreadable, "the Memcached keeps volumes that can't be read")
 	case why == ByPolicyDelete && live.Policy == Delete, why == ByPolicyRetain && live.Policy == Retain:
 		return nil
 	}
 	return fmt.Errorf("the Memcached does not say that claim %s may go (%s)", c.Name, why)
+}
+
+// MayGiveUp is asked, after MayRelease, about a claim that no drain can read. It
+// needs Jobs, with the receipts of their pods.
+func MayGiveUp(live *Observed, c *Claim) error {
+	return unless(cannotBeRead(c, live.jobFor(c.UID)), "no drainer of claim %s said that it can't be read", c.Name)
 }
 
 // MaySetAside asks before a claim is deleted so that its volume moves to another:

@@ -100,3 +100,22 @@ func TestLiveTheClusterGoesOnlyWhenNothingIsHeld(t *testing.T) {
 		at(0).left(0, unheld): "",
 	})
 }
+
+func TestLiveAVolumeIsGivenUpOnlyWhereADrainerSaidSo(t *testing.T) {
+	giveUp := func(o *Observed) error {
+		c := o.claim(uid(2))
+		if err := MayRelease(&o.Cluster, c, ByUnrecoverable); err != nil {
+			return err
+		}
+		return MayGiveUp(o, c)
+	}
+	release := func(o *Observed) { o.Cluster.ReleaseUnreadable = true }
+	refusals(t, giveUp, map[*scene]string{
+		at(2).left(2).job(2, 2, unreadable).with(release):                  "",
+		at(2).left(2).job(2, 2, unreadable):                                "the Memcached keeps volumes that can't be read",
+		at(2).left(2).job(2, 2, complete).with(release):                    "no drainer of claim data-2 said that it can't be read",
+		at(2).left(2).with(release):                                        "no drainer of claim data-2 said that it can't be read",
+		at(2).left(2, requested(Hold)).job(2, 2, unreadable).with(release): "no drainer of claim data-2 said that it can't be read",
+		at(3).job(2, 2, unreadable).with(release):                          "claim data-2 is a member's",
+	})
+}

@@ -50,6 +50,8 @@ type Cluster struct {
 	Size int32
 	// Policy for released claims.
 	Policy DrainPolicy
+	// ReleaseUnreadable: spec.drain.onUnrecoverable is Release.
+	ReleaseUnreadable bool
 	// Parallelism is how many drains may run at once, 1 at least.
 	Parallelism int32
 	// Deleting: the Memcached is being deleted, or is gone already.

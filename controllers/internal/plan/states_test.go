@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // TestEachStateOfAReleasedClaimHasOneNextStep walks a claim from a member's to
@@ -119,6 +121,42 @@ func TestEachStateOfAReleasedClaimHasOneNextStep(t *testing.T) {
 			got := planned(test.scene)
 			got.Blocked = "" // TestSizeWaits
 			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestVolumeThatCannotBeReadIsGivenUpWhereTheSpecSaysSo(t *testing.T) {
+	apply := "apply members, 2 replicas"
+	givenUp := []string{
+		apply, "delete claim data-2: Unrecoverable", "release claim data-2: Unrecoverable", "delete Job job-data-2: its claim is let go: Unrecoverable",
+	}
+	rejected := func(j *Job) { unreadable(j); j.Receipt.ExitCode = contract.ExitRejected }
+	stranger := func(j *Job) { unreadable(j); j.Receipt.Source = "another claim" }
+	for name, test := range map[string]struct {
+		scene   *scene
+		actions []string
+		drains  []string
+	}{
+		"its Job says so": {at(2).left(2).job(2, 2, unreadable), givenUp, []string{"2 Releasing Unrecoverable"}},
+		"the operator died after the first write": {
+			at(2).left(2, deleting).job(2, 2, unreadable),
+			[]string{apply, givenUp[2], givenUp[3]}, []string{"2 Releasing Unrecoverable"},
+		},
+		"it failed for another reason": {at(2).left(2).job(2, 2, rejected), []string{apply}, []string{"2 Failed SourceCorrupt"}},
+		"it failed without a word":     {at(2).left(2).job(2, 2, outOfTime), []string{apply}, []string{"2 Failed JobFailed"}},
+		"another claim can't be read":  {at(2).left(2).job(2, 2, stranger), []string{apply}, []string{"2 Failed SourceCorrupt"}},
+		"a person wants it tried again": {
+			at(2).left(2, requested(Retry)).job(2, 2, unreadable),
+			[]string{apply, "delete Job job-data-2: a person asked for a retry", "clear the retry of claim data-2"}, []string{"2 Waiting InTurn"},
+		},
+		"a person holds it": {at(2).left(2, requested(Hold)).job(2, 2, unreadable), []string{apply}, []string{"2 Failed SourceCorrupt"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.scene.o.Cluster.ReleaseUnreadable = true
+			want := outcome{Replicas: 2, Actions: test.actions, Drains: test.drains}
+			if diff := cmp.Diff(want, planned(test.scene)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
