@@ -187,7 +187,8 @@ func oneUserPerVolume(o *Observed, p Plan) error {
 func everyHeldClaimShown(o *Observed, p Plan) error {
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		if len(actions[ApplyMembers](p)) == 0 || c.Ordinal < p.Replicas || p.Replicas == 0 || !c.Finalizer {
+		since := c.Released.IsZero() && o.activeJob() != nil // a member that came since, or the cache is behind
+		if len(actions[ApplyMembers](p)) == 0 || c.Ordinal < p.Replicas || p.Replicas == 0 || !c.Finalizer || since {
 			continue
 		}
 		shown := slices.ContainsFunc(p.Drains, func(d DrainState) bool {
@@ -210,7 +211,7 @@ func noReturnToOldVolumes(o *Observed, p Plan) error {
 			case c.Aside:
 			case marked && c.Ordinal < a.Replicas && o.activeJob() == nil: // else invariant 5 has the word
 				return fmt.Errorf("member %d would be back on %s", c.Ordinal, c.Name)
-			case !marked && a.Replicas > 0 && c.Ordinal >= a.Replicas:
+			case !marked && a.Replicas > 0 && c.Ordinal >= a.Replicas && o.activeJob() == nil: // else MaySetReplicas refuses
 				return fmt.Errorf("member %d leaves %s unmarked", c.Ordinal, c.Name)
 			}
 		}

@@ -93,9 +93,12 @@ func (p *Plan) size(o *Observed) {
 // markReleased writes the released mark on the claims of members that leave,
 // before the StatefulSet is made smaller: should the operator die in between, a
 // member leaves and returns needlessly, but an old volume never returns. At
-// size 0 nobody is left who could hold another value: nothing is marked.
+// size 0 nobody is left who could hold another value: nothing is marked. Nor is
+// anything while a drain runs: the size is the one that it began with, whose
+// marks were written before it. Where a claim beyond it has none, the Job is one
+// of a cache that is behind, and the claim that of a member that came since.
 func (p *Plan) markReleased(o *Observed) {
-	if p.Replicas == 0 {
+	if p.Replicas == 0 || o.activeJob() != nil {
 		return
 	}
 	for i := range o.Claims {

@@ -230,6 +230,20 @@ func TestSizeWaits(t *testing.T) {
 	}
 }
 
+// The Job drains into one member, as a cache that is behind shows it; there are
+// two by now, and the second one has just come.
+func TestAJobOfLongAgoMarksNoMemberThatCameSince(t *testing.T) {
+	got := planned(at(2).left(2).job(2, 1))
+	want := outcome{Replicas: 1, Blocked: ByDrain, Actions: []string{"apply members, 1 replicas"}, Drains: []string{"2 Draining"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	behind := at(2).left(2).job(2, 1, complete)
+	if err := MaySetReplicas(&behind.o, 1); err == nil {
+		t.Error("a member that nobody told to leave may be taken away")
+	}
+}
+
 func TestSeveralDrainHighestFirst(t *testing.T) {
 	three := func(parallelism int32) *scene {
 		return at(1).left(1).left(3).left(2).with(func(o *Observed) { o.Cluster.Parallelism = parallelism })
