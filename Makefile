@@ -135,6 +135,10 @@ test-unit: ## Run the unit tests, and the drainer against real memcached process
 # How long each fuzz test runs in make test-unit; make fuzz FUZZTIME=10m looks longer.
 FUZZTIME ?= 2s
 
+.PHONY: test-model
+test-model: ## Explore the plan beside a model of the cluster with more going on: ten minutes, several gigabytes
+	$(GO_TEST) -v -run TestEveryOrderOfEvents ./controllers/internal/model/ -model.long | $(TEST_SUMMARY)
+
 .PHONY: fuzz
 fuzz: ## Fuzz the drainer's parsers, each for FUZZTIME
 	hack/fuzz.sh $(FUZZTIME)

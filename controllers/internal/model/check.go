@@ -1,0 +1,254 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/test/invariants"
+)
+
+// volumeNames by ordinal and generation: a volume is made for each claim, and
+// goes with it.
+var volumeNames = func() (names [ordinals][many]string) {
+	for i := range ordinals {
+		for n := range many {
+			names[i][n] = fmt.Sprintf("pv-%d.%d", i, n)
+		}
+	}
+	return names
+}()
+
+// words of the invariants for a state, with what they remember.
+func (m *model) picture(s *state) *invariants.State {
+	c := &s.live.cluster
+	out := &invariants.State{
+		Cluster: invariants.Cluster{
+			Exists: c.exists, Deleting: c.deleting, Finalizer: c.finalizer, Size: int32(c.size),
+			KeepsItems: m.options.Cluster.Policy == plan.Drain,
+		},
+		Members:              invariants.StatefulSet{Exists: s.live.members.exists, Replicas: int32(s.live.members.replicas)},
+		NamespaceTerminating: s.ending,
+		Claims:               make([]invariants.Claim, 0, ordinals),
+		Pods:                 make([]invariants.Pod, 0, 2*ordinals),
+		Volumes:              make([]invariants.Volume, 0, ordinals),
+	}
+	for i := range int8(ordinals) {
+		s.pictureClaims(out, i)
+		s.pictureVolumes(out, i)
+		s.picturePods(out, i)
+		for _, j := range s.live.jobs[i] {
+			if j.state != noJob {
+				out.Jobs = append(out.Jobs, invariants.Job{
+					Name: string(jobUIDs[i][j.instance]), UID: string(jobUIDs[i][j.instance]), Claim: claimNames[i][0],
+					ClaimUID: string(claimUIDs[i][j.generation]), Survivors: int32(j.survivors), Unfinished: j.state == active,
+				})
+			}
+		}
+	}
+	return out
+}
+
+func (s *state) pictureClaims(out *invariants.State, i int8) {
+	for slot := range s.live.claims[i] {
+		c, past := &s.live.claims[i][slot], &s.memory[i].claims[slot]
+		if !c.exists {
+			continue
+		}
+		claim := invariants.Claim{
+			Name: claimNames[i][c.of], UID: string(claimUIDs[i][c.generation]), Ordinal: int32(i),
+			Held: c.finalizer, Deleting: c.deleting, Released: c.released, Skip: c.request == skip,
+			Receipt: receipts[i][c.generation][c.receipt], Smallest: int32(past.smallest),
+		}
+		if c.of != 0 {
+			claim.Ordinal = -1
+		}
+		if c.volume != 0 {
+			claim.Volume = volumeNames[i][c.volume]
+		}
+		for r, heard := range past.heard {
+			if heard {
+				claim.Said = append(claim.Said, receipts[i][c.generation][r])
+			}
+		}
+		out.Claims = append(out.Claims, claim)
+	}
+}
+
+func (s *state) pictureVolumes(out *invariants.State, i int8) {
+	for slot := range s.volumes[i] {
+		v, past := &s.volumes[i][slot], &s.memory[i].volumes[slot]
+		if v.name == 0 {
+			continue
+		}
+		volume := invariants.Volume{Name: volumeNames[i][v.name]}
+		if v.bound != 0 {
+			volume.Claim = string(claimUIDs[i][v.bound])
+		}
+		out.Volumes = append(out.Volumes, volume)
+		if past.left {
+			out.Left = append(out.Left, volume.Name)
+		}
+		if past.givenUp {
+			out.GivenUp = append(out.GivenUp, volume.Name)
+		}
+	}
+}
+
+var podNames, podUIDs, drainerNames = func() (names [ordinals]string, uids, drainers [ordinals][many]string) {
+	for i := range ordinals {
+		names[i] = fmt.Sprintf("cache-%d", i)
+		for n := range many {
+			uids[i][n] = fmt.Sprintf("pod-%d.%d", i, n)
+			drainers[i][n] = fmt.Sprintf("drainer-%d.%d", i, n)
+		}
+	}
+	return names, uids, drainers
+}()
+
+func (s *state) picturePods(out *invariants.State, i int8) {
+	if p := s.live.pods.members[i]; p.state != noPod {
+		out.Pods = append(out.Pods, invariants.Pod{
+			Name: podNames[i], UID: podUIDs[i][p.generation], Ordinal: int32(i), Claim: claimNames[i][0],
+			AtWork: p.state == running,
+		})
+	}
+	for _, d := range s.live.pods.drainers[i] {
+		if d.state == noPod {
+			continue
+		}
+		name, of := drainerNames[i][d.instance], int8(0)
+		if c := s.live.claimOf(i, d.generation); c != nil {
+			of = c.of
+		}
+		out.Pods = append(out.Pods, invariants.Pod{
+			Name: name, UID: name, Ordinal: -1, Claim: claimNames[i][of], ReadOnly: true,
+			AtWork:      d.state == running,
+			DrainsClaim: string(claimUIDs[i][d.generation]), Survivors: int32(d.survivors),
+			Said: receipts[i][d.generation][d.said],
+		})
+	}
+}
+
+// remember keeps what the invariants remember.
+func (s *state) remember(p *invariants.State) {
+	for i := range int8(ordinals) {
+		past := memory{generation: s.memory[i].generation, instance: s.memory[i].instance}
+		for slot := range int8(slots) {
+			if c := &s.live.claims[i][slot]; c.exists {
+				past.claims[slot] = rememberClaim(p, i, c)
+			}
+			if v := &s.volumes[i][slot]; v.name != 0 {
+				name := volumeNames[i][v.name]
+				past.volumes[slot] = volumeMemory{slices.Contains(p.Left, name), slices.Contains(p.GivenUp, name)}
+			}
+		}
+		s.memory[i] = past
+	}
+}
+
+func rememberClaim(p *invariants.State, i int8, c *claim) claimMemory {
+	var past claimMemory
+	for k := range p.Claims {
+		if p.Claims[k].UID != string(claimUIDs[i][c.generation]) {
+			continue
+		}
+		past.smallest = int8(min(p.Claims[k].Smallest, ordinals+1))
+		for r := range past.heard {
+			past.heard[r] = slices.Contains(p.Claims[k].Said, receipts[i][c.generation][r])
+		}
+	}
+	return past
+}
+
+// atRest tells what is not as people want it in a state in which nothing more
+// happens by itself.
+func (m *model) atRest(s *state) []string {
+	p := m.picture(s)
+	_, last := m.plan(s)
+	for _, d := range last.Drains {
+		p.Cluster.Shown = append(p.Cluster.Shown, d.Claim.Name)
+	}
+	for _, c := range last.LostClaims {
+		p.Cluster.Shown = append(p.Cluster.Shown, c.Claim.Name)
+	}
+	p.AtRest = true
+	var wrong []string
+	for _, v := range invariants.Check(p, p) {
+		wrong = append(wrong, v.String())
+	}
+	if s.ending || !s.live.cluster.exists {
+		return append(wrong, s.leftovers()...)
+	}
+	return append(wrong, m.unsettled(s, last)...)
+}
+
+// leftovers of a cluster that is gone.
+func (s *state) leftovers() []string {
+	var wrong []string
+	if s.live.cluster.exists || s.live.members.exists {
+		wrong = append(wrong, "the Memcached is deleted, and it or its StatefulSet is still there")
+	}
+	for i := range ordinals {
+		if s.live.pods.members[i] != (pod{}) || s.live.pods.drainers[i] != [slots]drainer{} || s.live.jobs[i] != [slots]job{} {
+			wrong = append(wrong, fmt.Sprintf("the cluster is gone, and ordinal %d has a pod or a Job", i))
+		}
+		if s.ending && s.live.claims[i] != [slots]claim{} {
+			wrong = append(wrong, fmt.Sprintf("the namespace is terminating, and a claim of ordinal %d stays", i))
+		}
+		for _, v := range s.volumes[i] {
+			if v.name != 0 && v.bound == 0 {
+				wrong = append(wrong, fmt.Sprintf("the cluster is gone, and a volume of ordinal %d waits for nobody", i))
+			}
+		}
+	}
+	return wrong
+}
+
+// unsettled tells what keeps a cluster from its wanted size, other than a
+// person's hold, a failed drain, a claim that a person deleted, and hibernation.
+func (m *model) unsettled(s *state, p *plan.Plan) []string {
+	var wrong []string
+	if !s.live.cluster.finalizer {
+		wrong = append(wrong, "the Memcached has no finalizer")
+	}
+	if s.live.members.replicas != int8(p.Replicas) {
+		wrong = append(wrong, fmt.Sprintf("the StatefulSet has %d replicas, the plan wants %d", s.live.members.replicas, p.Replicas))
+	}
+	if p.Replicas != int32(s.live.cluster.size) && !m.heldBelow(p, int32(s.live.cluster.size)) {
+		wrong = append(wrong, fmt.Sprintf("%d members, %d wanted, and no volume is held back: %q", p.Replicas, s.live.cluster.size, p.SizeBlocked))
+	}
+	for i := range int8(ordinals) {
+		pod := s.live.pods.members[i]
+		if i < s.live.members.replicas && pod.state != running {
+			wrong = append(wrong, fmt.Sprintf("member %d does not run", i))
+		}
+		if i >= s.live.members.replicas && pod.state != noPod {
+			wrong = append(wrong, fmt.Sprintf("pod %d is still there", i))
+		}
+	}
+	for _, d := range p.Drains {
+		if !stays(&d) {
+			wrong = append(wrong, fmt.Sprintf("the drain of claim %s rests in phase %s: %s", d.Claim.Name, d.Phase, d.Message))
+		}
+	}
+	return wrong
+}
+
+// stays tells whether a released volume may rest as it is, until a person acts.
+func stays(d *plan.DrainState) bool {
+	return d.Phase == plan.Failed || d.Phase == plan.Held || d.Phase == plan.Kept || d.Reason == plan.Hibernating
+}
+
+// heldBelow tells whether a volume that stays blocks the size.
+func (m *model) heldBelow(p *plan.Plan, size int32) bool {
+	if m.options.Cluster.Policy == plan.Retain && p.SizeBlocked == plan.ByVolume {
+		return true
+	}
+	for i := range p.Drains {
+		if d := &p.Drains[i]; d.Claim.Ordinal < size && stays(d) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,202 @@
+package model
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/test/invariants"
+)
+
+// Options bound an exploration.
+type Options struct {
+	// Cluster has the policy, the parallelism, and what becomes of claims when the
+	// Memcached goes.
+	Cluster plan.Cluster
+	// Size that the cluster has, or wants, at the beginning.
+	Size int8
+	// New: nothing but the Memcached is there yet.
+	New bool
+	// OnlyScale: people change the size, and nothing else.
+	OnlyScale bool
+	// Deeds of people, faults of anything, and caches that lag, in one history.
+	Deeds, Faults, Lags int8
+}
+
+// Result of an exploration.
+type Result struct {
+	// States that were reached, moves between them, and states at rest.
+	States, Moves, Rests int
+	// Broken has for each promise that was broken a shortest history, by what was
+	// broken first.
+	Broken map[string]string
+}
+
+type model struct {
+	options Options
+	plans   map[sight]*planned
+	seed    maphash.Seed
+
+	known   map[uint64]int32
+	parents []parent
+	// progress has the moves that happen by themselves, as pairs of states.
+	progress [][2]int32
+	rests    []int32
+	result   Result
+}
+
+// parent is how a state was reached first.
+type parent struct {
+	from int32
+	move move
+}
+
+type reached struct {
+	id    int32
+	state state
+}
+
+// Explore all states, breadth first.
+func Explore(o Options) Result {
+	m := &model{
+		options: o, plans: map[sight]*planned{}, seed: maphash.MakeSeed(), known: map[uint64]int32{},
+		result: Result{Broken: map[string]string{}},
+	}
+	first := m.first()
+	m.know(&first, parent{from: -1})
+	frontier := []reached{{0, first}}
+	var moves []expanded
+	for len(frontier) > 0 {
+		var next []reached
+		for i := range frontier {
+			moves = m.expand(&frontier[i].state, moves)
+			next = m.follow(&frontier[i], moves, next)
+		}
+		frontier = next
+	}
+	m.checkProgress()
+	m.result.States, m.result.Rests = len(m.parents), len(m.rests)
+	return m.result
+}
+
+// first is the cluster at the beginning.
+func (m *model) first() state {
+	s := state{budget: budget{m.options.Deeds, m.options.Faults, m.options.Lags}}
+	s.live.cluster = cluster{exists: true, finalizer: true, size: m.options.Size}
+	if m.options.New {
+		s.live.cluster.finalizer = false
+	} else {
+		s.live.members = statefulSet{true, m.options.Size}
+		for i := range m.options.Size {
+			s.makeClaim(i)
+			s.provision(i)
+			s.live.pods.members[i] = pod{running, s.live.claims[i][0].generation}
+		}
+	}
+	s.sync()
+	p := m.picture(&s)
+	p.Remember(nil)
+	s.remember(p)
+	return s
+}
+
+// know numbers a state, and tells whether it is a new one.
+func (m *model) know(s *state, how parent) (id int32, isNew bool) {
+	hash := maphash.Comparable(m.seed, *s)
+	id, ok := m.known[hash]
+	if !ok {
+		id = int32(len(m.parents))
+		m.known[hash] = id
+		m.parents = append(m.parents, how)
+	}
+	return id, !ok
+}
+
+// follow the moves out of one state: check each, and keep the new states.
+func (m *model) follow(from *reached, moves []expanded, next []reached) []reached {
+	before := m.picture(&from.state)
+	resting := true
+	for i := range moves {
+		to := &moves[i].to
+		after := m.picture(to)
+		after.Remember(before)
+		to.remember(after)
+		how := parent{from.id, moves[i].move}
+		for _, v := range invariants.Check(before, after) {
+			m.broken(v.Invariant.Name, v.String(), how)
+		}
+		id, isNew := m.know(to, how)
+		if isNew {
+			next = append(next, reached{id, *to})
+		}
+		if moves[i].class == progress {
+			resting = false
+			m.progress = append(m.progress, [2]int32{from.id, id})
+		}
+	}
+	m.result.Moves += len(moves)
+	if resting {
+		m.rests = append(m.rests, from.id)
+		for _, wrong := range m.atRest(&from.state) {
+			m.broken("at rest: "+wrong, wrong, m.parents[from.id])
+		}
+	}
+	return next
+}
+
+// broken keeps the first history that breaks a promise.
+func (m *model) broken(name, what string, last parent) {
+	if _, known := m.result.Broken[name]; known {
+		return
+	}
+	path := []string{last.move.String()}
+	for id := last.from; id >= 0; id = m.parents[id].from {
+		path = append(path, m.parents[id].move.String())
+	}
+	var story strings.Builder
+	fmt.Fprintf(&story, "%s\n", what)
+	for i := len(path) - 1; i >= 0; i-- {
+		fmt.Fprintf(&story, "  %d. %s\n", len(path)-1-i, path[i])
+	}
+	m.result.Broken[name] = story.String()
+}
+
+// checkProgress checks that from each state one at rest can be reached by what
+// happens by itself. A cluster that is treated fairly then gets there.
+func (m *model) checkProgress() {
+	// The states before each one lie together, up to end.
+	end := make([]int32, len(m.parents)+1)
+	for _, edge := range m.progress {
+		end[edge[1]+1]++
+	}
+	for id := range m.parents {
+		end[id+1] += end[id]
+	}
+	before := make([]int32, len(m.progress))
+	for _, edge := range m.progress {
+		before[end[edge[1]]] = edge[0]
+		end[edge[1]]++
+	}
+	arrives := make([]bool, len(m.parents))
+	queue := append([]int32(nil), m.rests...)
+	for len(queue) > 0 {
+		id := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		if arrives[id] {
+			continue
+		}
+		arrives[id] = true
+		begin := int32(0)
+		if id > 0 {
+			begin = end[id-1]
+		}
+		queue = append(queue, before[begin:end[id]]...)
+	}
+	for id, ok := range arrives {
+		if !ok {
+			m.broken("it comes to rest", "this never comes to rest", m.parents[id])
+			return
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package model
+
+// kubernetes adds what controllers and kubelets may do now. All of it happens
+// sooner or later if nothing goes wrong.
+func (s *state) kubernetes(x *expansion) {
+	for i := range int8(ordinals) {
+		s.memberMoves(x, i)
+		for slot := range int8(slots) {
+			s.claimMoves(x, i, slot)
+			s.volumeMoves(x, i, slot)
+			s.jobMoves(x, i, slot)
+			s.drainerMoves(x, i, slot)
+		}
+	}
+	if owner := &s.live.cluster; s.live.members.exists && (!owner.exists || s.ending) {
+		x.add(move{what: collectMembers}, func(n *state) { n.live.members = statefulSet{} })
+	}
+	if s.ending && s.live.cluster.exists && !s.live.cluster.deleting {
+		x.add(move{what: endCluster}, func(n *state) { n.deleteCluster() })
+	}
+}
+
+// memberMoves are those of the StatefulSet's controller and of the kubelet. That
+// a pod that was told to stop takes its time is what it does by waiting for its
+// move.
+func (s *state) memberMoves(x *expansion, i int8) {
+	set, p, c := &s.live.members, &s.live.pods.members[i], &s.live.claims[i][0]
+	switch wanted := set.exists && i < set.replicas && !s.ending; {
+	case wanted && p.state != running && (!c.exists || !c.deleting):
+		x.add(move{what: startMember, a: i}, func(n *state) {
+			n.makeClaim(i)
+			n.provision(i)
+			n.live.pods.members[i] = pod{running, n.live.claims[i][0].generation}
+		})
+		if s.budget.faults > 0 && p.state == noPod {
+			x.as(mishap).add(move{what: delayMember, a: i}, func(n *state) {
+				n.makeClaim(i)
+				n.live.pods.members[i] = pod{state: pending}
+			})
+		}
+	case !wanted && p.state != noPod:
+		x.add(move{what: stopMember, a: i}, func(n *state) { n.live.pods.members[i] = pod{} })
+	}
+}
+
+// makeClaim from the StatefulSet's template, unless there is one.
+func (s *state) makeClaim(i int8) {
+	if !s.live.claims[i][0].exists {
+		s.live.claims[i][0] = claim{exists: true, finalizer: true, protected: true, generation: s.nextGeneration(i)}
+	}
+}
+
+func (s *state) nextGeneration(i int8) int8 {
+	m := &s.memory[i]
+	m.generation = m.generation%(many-1) + 1
+	return m.generation
+}
+
+// provision a volume for the member's claim, unless it has one.
+func (s *state) provision(i int8) {
+	if c := &s.live.claims[i][0]; c.volume == 0 {
+		c.volume = c.generation
+		*free(s.volumes[i][:]) = volume{name: c.generation, bound: c.generation}
+	}
+}
+
+// claimMoves are those of the controllers that protect claims, and bind them.
+func (s *state) claimMoves(x *expansion, i, slot int8) {
+	c := s.live.claims[i][slot]
+	if !c.exists {
+		return
+	}
+	if s.ending && !c.deleting {
+		x.add(move{what: endClaim, a: i, b: slot}, func(n *state) { n.live.claims[i][slot].deleting = true })
+	}
+	if c.deleting && c.protected && !s.live.pods.used(i, c.generation) {
+		x.add(move{what: unprotectClaim, a: i, b: slot}, func(n *state) { n.live.claims[i][slot].protected = false })
+	}
+	if v := s.volumeNamed(i, c.volume); c.pending && v != nil && v.of == c.of && v.bound == 0 {
+		x.add(move{what: bindClaim, a: i, b: slot}, func(n *state) {
+			n.live.claims[i][slot].pending = false
+			n.volumeNamed(i, c.volume).bound = c.generation
+		})
+	}
+}
+
+// volumeMoves: a volume goes when the claim that it is bound to is gone.
+func (s *state) volumeMoves(x *expansion, i, slot int8) {
+	if v := s.volumes[i][slot]; v.bound != 0 && s.live.claimOf(i, v.bound) == nil {
+		x.add(move{what: volumeGoes, a: i, b: slot}, func(n *state) { n.volumes[i][slot] = volume{} })
+	}
+}
+
+// jobMoves are those of the Job controller and of the garbage collector.
+func (s *state) jobMoves(x *expansion, i, slot int8) {
+	j := s.live.jobs[i][slot]
+	if j.state == noJob {
+		return
+	}
+	if !s.live.cluster.exists || s.ending {
+		x.add(move{what: collectJob, a: i, b: slot}, func(n *state) { n.live.jobs[i][slot] = job{} })
+	}
+	if j.state != active {
+		return
+	}
+	if s.live.pods.drainerOf(i, j.instance) != nil || s.ending {
+		return
+	}
+	made := drainer{state: running, generation: j.generation, survivors: j.survivors, instance: j.instance}
+	if c := s.live.claimOf(i, j.generation); c == nil || c.deleting {
+		made.state = pending // nothing can mount it
+	} else if s.budget.faults > 0 {
+		x.as(mishap).add(move{what: delayDrainer, a: i, b: slot}, func(n *state) {
+			late := made
+			late.state = pending
+			*free(n.live.pods.drainers[i][:]) = late
+		})
+	}
+	x.add(move{what: startDrainer, a: i, b: slot}, func(n *state) { *free(n.live.pods.drainers[i][:]) = made })
+}
+
+// drainerMoves are those of the kubelet, and of the garbage collector. A Job
+// knows of its drainer's end at once.
+func (s *state) drainerMoves(x *expansion, i, slot int8) {
+	d := s.live.pods.drainers[i][slot]
+	if d.state == noPod {
+		return
+	}
+	c := s.live.claimOf(i, d.generation)
+	switch orphan := s.live.instanceOf(i, d.instance) == nil || s.ending; {
+	case orphan:
+		x.add(move{what: endDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot] = drainer{} })
+	case d.state == pending && c != nil && !c.deleting:
+		x.add(move{what: runDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot].state = running })
+	case d.state == running:
+		x.add(move{what: drained, a: i, b: slot}, func(n *state) { n.endDrain(i, slot, succeeded, goodReceipt) })
+	}
+}
+
+func (s *state) endDrain(i, slot int8, how podState, said receipt) {
+	d := &s.live.pods.drainers[i][slot]
+	d.state, d.said = how, said
+	if j := s.live.instanceOf(i, d.instance); j != nil {
+		j.state = map[podState]jobState{succeeded: complete, failed: gaveUp}[how]
+	}
+}
+
+// deleteCluster as the API server does: it goes when no finalizer holds it.
+func (s *state) deleteCluster() {
+	if s.live.cluster.deleting = true; !s.live.cluster.finalizer {
+		s.live.cluster = cluster{}
+	}
+}

@@ -1,0 +1,63 @@
+package model
+
+import (
+	"flag"
+	"sync/atomic"
+	"testing"
+
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/test/summary"
+)
+
+var long = flag.Bool("model.long", false, "let more happen in one history: ten minutes, several gigabytes")
+
+// explorations by name; the long version has more of them, and larger ones.
+func explorations() map[string]Options {
+	one := plan.Cluster{Parallelism: 1}
+	all := map[string]Options{
+		"two deeds":                             {Cluster: one, Size: 3, Deeds: 2},
+		"a deed, a cache lags":                  {Cluster: one, Size: 3, Deeds: 1, Lags: 1},
+		"a deed, a fault, a cache lags":         {Cluster: one, Size: 2, Deeds: 1, Faults: 1, Lags: 1},
+		"two scalings, a fault":                 {Cluster: one, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true},
+		"two scalings, a cache lags":            {Cluster: one, Size: 3, Deeds: 2, Lags: 1, OnlyScale: true},
+		"a deed, a fault, two drains at once":   {Cluster: plan.Cluster{Parallelism: 2}, Size: 3, Deeds: 1, Faults: 1},
+		"a cluster that begins":                 {Cluster: one, Size: 2, New: true, Deeds: 1, Faults: 1},
+		"two deeds, claims are retained":        {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 2, Deeds: 2},
+		"two deeds, claims are deleted":         {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Delete}, Size: 2, Deeds: 2},
+		"two deeds, claims go with the cluster": {Cluster: plan.Cluster{Parallelism: 1, DeleteClaims: true}, Size: 2, Deeds: 2},
+	}
+	if *long {
+		all["a deed, a fault, a cache lags"] = Options{Cluster: one, Size: 3, Deeds: 1, Faults: 1, Lags: 1}
+		all["two deeds, a fault"] = Options{Cluster: one, Size: 3, Deeds: 2, Faults: 1}
+		all["two deeds, a cache lags"] = Options{Cluster: one, Size: 3, Deeds: 2, Lags: 1}
+		all["two deeds, two drains at once"] = Options{Cluster: plan.Cluster{Parallelism: 2}, Size: 3, Deeds: 2, Faults: 1}
+		all["three scalings, a fault"] = Options{Cluster: one, Size: 3, Deeds: 3, Faults: 1, OnlyScale: true}
+		all["a scaling, two caches lag"] = Options{Cluster: one, Size: 3, Deeds: 1, Lags: 2, OnlyScale: true}
+	}
+	return all
+}
+
+// Each invariant holds after each move, whatever the order of moves, and each
+// history comes to a rest that people want, or have asked for.
+func TestEveryOrderOfEvents(t *testing.T) {
+	var states, moves, rests atomic.Int64
+	t.Cleanup(func() {
+		if err := summary.Add("model of the plan: %d explorations, %d states, %d moves, %d states at rest (-model.long=%v)",
+			len(explorations()), states.Load(), moves.Load(), rests.Load(), *long); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, options := range explorations() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := Explore(options)
+			t.Logf("%d states, %d moves, %d states at rest", r.States, r.Moves, r.Rests)
+			states.Add(int64(r.States))
+			moves.Add(int64(r.Moves))
+			rests.Add(int64(r.Rests))
+			for _, story := range r.Broken {
+				t.Error(story)
+			}
+		})
+	}
+}

@@ -1,0 +1,183 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+)
+
+// what happens in a move.
+type what uint8
+
+const (
+	begin what = iota
+	plans
+	acts
+	startMember
+	delayMember
+	stopMember
+	endClaim
+	unprotectClaim
+	bindClaim
+	volumeGoes
+	startDrainer
+	delayDrainer
+	runDrainer
+	drained
+	endDrainer
+	collectJob
+	collectMembers
+	endCluster
+	lagPassed
+	lagEnds
+	scale
+	annotate // with what, in the order of requests
+	annotateSkip
+	annotateRetry
+	annotateHold
+	deleteCluster
+	deleteNamespace
+	deleteStatefulSet
+	deleteClaimByHand
+	deleteJobByHand
+	operatorDies
+	membersFail
+	losePod
+	loseDrainer
+	drainFails
+	drainLies
+)
+
+// move from a state to another one.
+type move struct {
+	what what
+	a, b int8
+	// lags is one more than the kind whose cache doesn't show the move yet.
+	lags kind
+}
+
+func (m move) String() string {
+	if m.lags > 0 {
+		return fmt.Sprintf("%s, AND THE CACHE of %s DOES NOT SHOW IT YET", m.words(), m.lags-1)
+	}
+	return m.words()
+}
+
+func (m move) words() string {
+	words := map[what]string{
+		begin: "the beginning", plans: "the operator plans", acts: "the operator acts",
+		startMember: "pod %d runs", delayMember: "POD %d DOES NOT START YET", stopMember: "pod %d is gone",
+		endClaim: "claim %d is deleted with its namespace", unprotectClaim: "no pod uses claim %d", bindClaim: "claim %d is bound", volumeGoes: "a volume of claim %d is gone",
+		startDrainer: "a drainer of claim %d is made", delayDrainer: "A DRAINER of claim %d DOES NOT START YET",
+		runDrainer: "a drainer of claim %d runs", drained: "a drainer of claim %d succeeds",
+		endDrainer: "a drainer of claim %d is gone", collectJob: "a Job of claim %d is collected",
+		collectMembers: "the StatefulSet is collected", endCluster: "the Memcached is deleted with its namespace",
+		scale: "A PERSON wants %d members", annotate: "A PERSON takes the annotation off claim %d", annotateSkip: "A PERSON annotates claim %d with skip",
+		annotateRetry: "A PERSON annotates claim %d with retry", annotateHold: "A PERSON annotates claim %d with hold", deleteCluster: "A PERSON deletes the Memcached",
+		deleteNamespace: "A PERSON deletes the namespace", deleteStatefulSet: "A PERSON deletes the StatefulSet",
+		deleteClaimByHand: "A PERSON deletes claim %d", deleteJobByHand: "A PERSON deletes a Job of claim %d",
+		operatorDies: "THE OPERATOR DIES", membersFail: "THE API SERVER FAILS", losePod: "POD %d IS LOST",
+		loseDrainer: "A DRAINER of claim %d IS LOST", drainFails: "A DRAINER of claim %d FAILS", drainLies: "A DRAINER of claim %d LEAVES A SHORT RECEIPT",
+	}
+	switch m.what {
+	case plans:
+		return fmt.Sprintf("the operator plans, and does: %s %d", verb(m.a), m.b)
+	case acts:
+		return fmt.Sprintf("the operator does: %s %d", verb(m.a), m.b)
+	case lagPassed:
+		return fmt.Sprintf("the cache of %s shows what was", kind(m.a))
+	case lagEnds:
+		return fmt.Sprintf("the cache of %s catches up", kind(m.a))
+	}
+	text := words[m.what]
+	if strings.Contains(text, "%d") {
+		text = fmt.Sprintf(text, m.a)
+	}
+	if strings.Contains(text, "claim") && m.b > 0 {
+		text += fmt.Sprintf(" (%d)", m.b)
+	}
+	return text
+}
+
+// class of a move.
+type class uint8
+
+const (
+	progress class = iota // happens sooner or later
+	deed                  // of a person
+	mishap
+)
+
+// expansion collects the moves out of one state.
+type expansion struct {
+	model *model
+	from  *state
+	class class
+	into  *[]expanded
+}
+
+type expanded struct {
+	move  move
+	class class
+	to    state
+}
+
+// as changes the class of the moves that are added next, one at a time.
+func (x *expansion) as(c class) *expansion {
+	return &expansion{model: x.model, from: x.from, class: c, into: x.into}
+}
+
+// add a move that makes this change. Where it changes what the operator sees, a
+// cache may lag from here on: it shows what was, next what is now, and only then
+// catches up.
+func (x *expansion) add(m move, change func(*state)) {
+	to := *x.from
+	change(&to)
+	switch x.class {
+	case deed:
+		to.budget.deeds--
+	case mishap:
+		to.budget.faults--
+	}
+	x.put(m, x.class, to)
+	for k := range kinds {
+		if to.budget.lags == 0 || to.lags[k] || !to.live.differs(k, &x.from.live) {
+			continue
+		}
+		late := to
+		late.budget.lags--
+		late.lags[k], late.passes[k] = true, true
+		late.between.copyKind(k, &to.live)
+		m.lags = k + 1
+		x.put(m, mishap, late)
+	}
+}
+
+func (x *expansion) put(m move, c class, to state) {
+	to.sync()
+	x.model.skipNothing(&to)
+	*x.into = append(*x.into, expanded{m, c, to})
+}
+
+// skipNothing leaves out steps that have become needless: they change nothing,
+// whenever they are done.
+func (m *model) skipNothing(s *state) {
+	for s.todo.n > 0 {
+		try := *s
+		if m.do(&try, s.todo.todo[0]) != nothing {
+			return
+		}
+		s.next()
+	}
+}
+
+// expand finds all moves out of a state.
+func (m *model) expand(s *state, into []expanded) []expanded {
+	into = into[:0]
+	x := &expansion{model: m, from: s, into: &into}
+	s.operator(x)
+	s.kubernetes(x)
+	s.catchUp(x)
+	s.people(x)
+	s.faults(x)
+	return into
+}

@@ -1,0 +1,619 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// verb of an action of the plan.
+type verb uint8
+
+const (
+	addClusterFinalizer verb = iota + 1
+	removeClusterFinalizer
+	applyMembers
+	deleteMembers
+	holdClaim
+	markReleased
+	createDrain
+	recordReceipt
+	clearRetry
+	deleteJob
+	deleteClaim
+	setAside
+	moveVolume
+	createAside
+	moveBack
+	releaseClaim
+)
+
+var reasons = [...]plan.Release{
+	plan.ByReceipt, plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain,
+	plan.ByClusterDeletion, plan.ByNamespace, plan.NeverBound, plan.BySetAside,
+}
+
+func reasonIndex(why plan.Release) int8 {
+	for i, r := range reasons {
+		if r == why {
+			return int8(i)
+		}
+	}
+	panic(fmt.Sprintf("the model does not know the reason %q", why))
+}
+
+func (v verb) String() string {
+	return [...]string{
+		"", "add the finalizer", "remove the finalizer", "apply members", "delete the StatefulSet", "hold claim", "mark claim",
+		"drain claim", "record the receipt of claim", "clear the retry of claim", "delete the Job of claim", "delete claim",
+		"set aside claim", "move the volume of claim", "create a claim beside claim", "move back the volume of claim", "release claim",
+	}[v]
+}
+
+// outcome of an action.
+type outcome uint8
+
+const (
+	nothing outcome = iota // was to be done
+	done
+	refused
+)
+
+// Names and UIDs of what the model numbers.
+var (
+	// claimNames by the generation that the claim takes over from.
+	claimNames [ordinals][many]string
+	claimUIDs  [ordinals][many]types.UID
+	jobUIDs    [ordinals][many]types.UID
+	receipts   [ordinals][many][shortReceipt + 1]*contract.Receipt
+)
+
+func init() {
+	for i := range ordinals {
+		for n := range many {
+			if claimNames[i][n] = fmt.Sprintf("data-cache-%d", i); n > 0 {
+				claimNames[i][n] += fmt.Sprintf("-aside-%d", n)
+			}
+			uid := fmt.Sprintf("claim-%d.%d", i, n)
+			claimUIDs[i][n], jobUIDs[i][n] = types.UID(uid), types.UID(fmt.Sprintf("job-%d.%d", i, n))
+			good := contract.Receipt{Version: 1, Source: uid, Complete: true, Found: 10, Outcomes: contract.Outcomes{Added: 10}}
+			short := good
+			short.Found++
+			receipts[i][n] = [...]*contract.Receipt{nil, &good, &short}
+		}
+	}
+}
+
+// operator adds what the operator may do: look at its caches, plan and do the
+// first step, or do the next one.
+func (s *state) operator(x *expansion) {
+	m := move{what: acts}
+	todo := s.todo
+	if todo.n == 0 {
+		m.what = plans
+		todo, _ = x.model.plan(s)
+	}
+	n := *s
+	n.todo = todo
+	x.model.skipNothing(&n)
+	if n.todo.n == 0 {
+		return
+	}
+	m.a, m.b = int8(n.todo.todo[0].verb), n.todo.todo[0].ordinal
+	x.add(m, func(to *state) {
+		*to = n
+		first := n.todo.todo[0]
+		if x.model.do(to, first) == refused && first.verb != applyMembers {
+			to.todo = steps{} // as apply does: only the members hold up nothing else
+			return
+		}
+		to.next()
+	})
+}
+
+// next drops the first step.
+func (s *state) next() {
+	copy(s.todo.todo[:], s.todo.todo[1:s.todo.n])
+	s.todo.n--
+	s.todo.todo[s.todo.n] = step{}
+}
+
+func (t *steps) add(s step) {
+	t.todo[t.n] = s
+	t.n++
+}
+
+// planned is what the plan says of what is seen.
+type planned struct {
+	steps steps
+	plan  plan.Plan
+}
+
+// sight is all that a plan depends on.
+type sight struct {
+	seen     objects
+	absent   bool
+	ending   bool
+	drainers [ordinals][slots]drainer
+	where    [ordinals][slots]plan.Where
+}
+
+// plan asks plan.Next, once for all states that look the same to the operator.
+func (m *model) plan(s *state) (steps, *plan.Plan) {
+	v := sight{seen: s.seen, absent: !s.seen.cluster.exists}
+	if v.absent && (!v.seen.heldClaims() || s.live.cluster.exists) {
+		return steps{}, &plan.Plan{} // nothing to do for it, or the cache will see it
+	}
+	// The namespace is read live, and only when something is on its way out.
+	ends := v.absent || v.seen.cluster.deleting
+	for i := range int8(ordinals) {
+		for slot := range v.seen.claims[i] {
+			c := &v.seen.claims[i][slot]
+			ends = ends || c.exists && c.deleting
+			v.where[i][slot] = s.looked(i, c, &v.seen.cluster)
+		}
+	}
+	v.ending = ends && s.ending
+	for i := range int8(ordinals) {
+		for slot := range v.seen.jobs[i] {
+			// The receipt of a Job that has ended is looked for live, where the cache
+			// of pods doesn't have it.
+			j := &v.seen.jobs[i][slot]
+			if (j.state == complete || j.state == gaveUp) && ended(&v.seen.pods, i, j.generation) == nil {
+				v.drainers[i] = s.live.pods.drainers[i]
+			}
+		}
+	}
+	if known, ok := m.plans[v]; ok {
+		return known.steps, &known.plan
+	}
+	p := plan.Next(m.observed(&v))
+	known := &planned{m.steps(&v, &p), p}
+	m.plans[v] = known
+	return known.steps, &known.plan
+}
+
+// looked tells where the claim's volume is, if the operator looks, as
+// observeVolumes does.
+func (s *state) looked(i int8, c *claim, seen *cluster) plan.Where {
+	returns := c.released && c.of == 0 && i < seen.size
+	if !c.exists || c.volume == 0 || !c.finalizer || !c.deleting && !returns {
+		return plan.NotLookedAt
+	}
+	return s.where(i, c)
+}
+
+// where the claim's volume is.
+func (s *state) where(i int8, c *claim) plan.Where {
+	switch v := s.volumeNamed(i, c.volume); {
+	case v == nil:
+		return plan.Gone
+	case v.of == c.of && (v.bound == 0 || v.bound == c.generation):
+		return plan.Here
+	case v.of == c.generation:
+		return plan.Moved
+	}
+	return plan.Elsewhere
+}
+
+func (o *objects) heldClaims() bool {
+	for i := range o.claims {
+		for slot := range o.claims[i] {
+			if o.claims[i][slot].exists && o.claims[i][slot].finalizer {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ended returns the drainer of this claim that has ended, or nil; one that
+// succeeded goes before any other.
+func ended(p *pods, i, generation int8) *drainer {
+	var last *drainer
+	for slot := range p.drainers[i] {
+		d := &p.drainers[i][slot]
+		if d.generation == generation && (d.state == succeeded || d.state == failed && last == nil) {
+			last = d
+		}
+	}
+	return last
+}
+
+// observed is what the operator sees, in the plan's words.
+func (m *model) observed(v *sight) *plan.Observed {
+	o := m.words(&v.seen)
+	o.Cluster.Deleting = o.Cluster.Deleting || v.absent
+	o.Cluster.NamespaceTerminating = v.ending
+	for i := range int8(ordinals) {
+		for slot := range v.seen.claims[i] {
+			if c := &v.seen.claims[i][slot]; c.exists {
+				claimIn(o, claimUIDs[i][c.generation]).Where = v.where[i][slot]
+			}
+		}
+		for slot := range v.seen.jobs[i] {
+			v.tell(o, i, &v.seen.jobs[i][slot])
+		}
+	}
+	return o
+}
+
+func claimIn(o *plan.Observed, uid types.UID) *plan.Claim {
+	for i := range o.Claims {
+		if o.Claims[i].UID == uid {
+			return &o.Claims[i]
+		}
+	}
+	panic(fmt.Sprintf("claim %s is not seen", uid))
+}
+
+// tell what the pods of a Job say of it, as planJob does.
+func (v *sight) tell(o *plan.Observed, i int8, j *job) {
+	if j.state == noJob {
+		return
+	}
+	at := slices.IndexFunc(o.Jobs, func(other plan.Job) bool { return other.UID == jobUIDs[i][j.instance] })
+	out := &o.Jobs[at]
+	own := v.seen.pods.drainerOf(i, j.instance)
+	switch {
+	case j.state == active && own != nil && own.state == succeeded && own.said == goodReceipt:
+		out.State, out.Receipt = plan.JobComplete, receiptOf(own, i)
+	case j.state != active:
+		seen := ended(&v.seen.pods, i, j.generation)
+		if seen == nil {
+			seen = ended(&pods{drainers: v.drainers}, i, j.generation)
+		}
+		if out.Receipt = receiptOf(seen, i); out.Receipt == nil {
+			out.ReceiptErr = errors.New("the drainer's pod is gone, and its receipt with it")
+		}
+	}
+}
+
+// receiptOf the drainer that has ended.
+func receiptOf(d *drainer, i int8) *contract.Receipt {
+	switch {
+	case d == nil:
+		return nil
+	case d.state == failed:
+		return &contract.Receipt{
+			Version: 1, Source: string(claimUIDs[i][d.generation]), Reason: "SourceCorrupt", Message: "torn", ExitCode: contract.ExitUnrecoverable,
+		}
+	}
+	return receipts[i][d.generation][d.said]
+}
+
+// words are the objects in the plan's words.
+func (m *model) words(seen *objects) *plan.Observed {
+	c := m.options.Cluster
+	c.Size, c.Deleting, c.Finalizer = int32(seen.cluster.size), seen.cluster.deleting, seen.cluster.finalizer
+	o := &plan.Observed{Cluster: c, StatefulSet: plan.StatefulSet{Exists: seen.members.exists, Replicas: int32(seen.members.replicas)}}
+	for i := range int8(ordinals) {
+		if seen.pods.members[i].state != noPod {
+			o.Pods = append(o.Pods, int32(i))
+		}
+		for slot := range int8(slots) {
+			if d := &seen.pods.drainers[i][slot]; d.state != noPod {
+				o.DrainerPods = append(o.DrainerPods, claimUIDs[i][d.generation])
+				if d.state == running || d.state == succeeded {
+					o.DrainersAtWork = append(o.DrainersAtWork, claimUIDs[i][d.generation])
+				}
+			}
+			if c := &seen.claims[i][slot]; c.exists {
+				o.Claims = append(o.Claims, claimWords(i, c))
+			}
+			if j := &seen.jobs[i][slot]; j.state != noJob {
+				o.Jobs = append(o.Jobs, plan.Job{
+					Name: string(jobUIDs[i][j.instance]), UID: jobUIDs[i][j.instance], ClaimUID: claimUIDs[i][j.generation],
+					Survivors: int32(j.survivors), State: [...]plan.JobState{active: plan.JobActive, complete: plan.JobComplete, gaveUp: plan.JobFailed}[j.state],
+				})
+			}
+		}
+	}
+	return o
+}
+
+// longAgo is when every member left that did.
+var longAgo = time.Unix(1000, 0)
+
+func claimWords(i int8, c *claim) plan.Claim {
+	out := plan.Claim{
+		Name: claimNames[i][c.of], UID: claimUIDs[i][c.generation], Ordinal: int32(i),
+		Finalizer: c.finalizer, Deleting: c.deleting, InUse: c.protected,
+		Aside: c.of != 0, Pending: c.pending, Successor: claimNames[i][c.generation],
+		Receipt: receipts[i][c.generation][c.receipt],
+		Request: [...]plan.Request{plan.NoRequest, plan.Skip, plan.Retry, plan.Hold}[c.request],
+	}
+	if c.released {
+		out.Released = longAgo
+	}
+	if c.volume != 0 {
+		out.Volume = volumeNames[i][c.volume]
+	}
+	return out
+}
+
+// steps are the actions of the plan that a reconcile would carry out.
+func (m *model) steps(v *sight, p *plan.Plan) steps {
+	var t steps
+	for _, action := range p.Actions {
+		switch a := action.(type) {
+		case plan.AddClusterFinalizer:
+			t.add(step{verb: addClusterFinalizer})
+		case plan.RemoveClusterFinalizer:
+			if !v.absent {
+				t.add(step{verb: removeClusterFinalizer})
+			}
+		case plan.ApplyMembers:
+			if set := v.seen.members; !set.exists || int32(set.replicas) != a.Replicas {
+				s := step{verb: applyMembers, argument: int8(a.Replicas)}
+				if set.exists {
+					s.generation = 1 // the cache has one
+				}
+				t.add(s)
+			}
+		case plan.DeleteMembers:
+			t.add(step{verb: deleteMembers})
+		case plan.DeleteJob:
+			t.add(v.jobStep(a.UID))
+		default:
+			t.add(v.claimAction(action))
+		}
+	}
+	return t
+}
+
+// claimAction is one about a claim.
+func (v *sight) claimAction(action plan.Action) step {
+	switch a := action.(type) {
+	case plan.HoldClaim:
+		return v.claimStep(holdClaim, a.Claim)
+	case plan.MarkReleased:
+		return v.claimStep(markReleased, a.Claim)
+	case plan.ClearRetry:
+		return v.claimStep(clearRetry, a.Claim)
+	case plan.SetAside:
+		return v.claimStep(setAside, a.Claim)
+	case plan.MoveVolume:
+		return v.claimStep(moveVolume, a.Claim)
+	case plan.CreateAside:
+		return v.claimStep(createAside, a.Claim)
+	case plan.MoveBack:
+		return v.claimStep(moveBack, a.Claim)
+	case plan.CreateDrain:
+		return v.claimStep(createDrain, a.Claim).with(int8(a.Survivors))
+	case plan.DeleteClaim:
+		return v.claimStep(deleteClaim, a.Claim).with(reasonIndex(a.Why))
+	case plan.ReleaseClaim:
+		return v.claimStep(releaseClaim, a.Claim).with(reasonIndex(a.Why))
+	case plan.RecordReceipt:
+		s := v.claimStep(recordReceipt, a.Claim)
+		if a.Receipt == receipts[s.ordinal][s.generation][goodReceipt] {
+			return s.with(int8(goodReceipt))
+		}
+		return s.with(int8(shortReceipt))
+	}
+	panic(fmt.Sprintf("the model does not know the action %T", action))
+}
+
+func (s step) with(argument int8) step {
+	s.argument = argument
+	return s
+}
+
+// claimStep has the generation of the name that the claim has as its argument.
+func (v *sight) claimStep(what verb, ref plan.ClaimRef) step {
+	i := int8(ref.Ordinal)
+	for slot := range v.seen.claims[i] {
+		if c := &v.seen.claims[i][slot]; c.exists && claimUIDs[i][c.generation] == ref.UID {
+			return step{verb: what, ordinal: i, generation: c.generation, argument: c.of}
+		}
+	}
+	panic(fmt.Sprintf("nobody has seen claim %s", ref.UID))
+}
+
+func (v *sight) jobStep(uid types.UID) step {
+	for i := range int8(ordinals) {
+		for _, j := range v.seen.jobs[i] {
+			if j.state != noJob && jobUIDs[i][j.instance] == uid {
+				return step{verb: deleteJob, ordinal: i, generation: j.generation, argument: j.instance}
+			}
+		}
+	}
+	panic(fmt.Sprintf("nobody has seen Job %s", uid))
+}
+
+// do a step as controllers/apply.go does, with the checks of the plan on what is
+// live.
+func (m *model) do(s *state, a step) outcome {
+	switch a.verb {
+	case addClusterFinalizer, removeClusterFinalizer:
+		return m.changeCluster(s, a)
+	case applyMembers:
+		return m.setReplicas(s, a)
+	case deleteMembers:
+		if !s.live.members.exists {
+			return nothing
+		}
+		s.live.members = statefulSet{}
+		return done
+	case deleteJob:
+		j := s.live.instanceOf(a.ordinal, a.argument)
+		if j == nil {
+			return nothing
+		}
+		*j = job{}
+		return done
+	case createDrain:
+		return m.drain(s, a)
+	case moveBack:
+		return s.moveBack(a)
+	}
+	c := s.live.claimOf(a.ordinal, a.generation)
+	if c == nil {
+		return nothing
+	}
+	before := s.volumes
+	was, claims := *c, s.live.claims
+	switch {
+	case m.changeClaim(s, c, a) == refused:
+		return refused
+	case *c == was && s.volumes == before && s.live.claims == claims:
+		return nothing
+	}
+	return done
+}
+
+// changeCluster is under an optimistic lock.
+func (m *model) changeCluster(s *state, a step) outcome {
+	c := &s.live.cluster
+	switch {
+	case !c.exists, c.finalizer == (a.verb == addClusterFinalizer):
+		return nothing
+	case a.verb == removeClusterFinalizer && plan.NothingHeld(m.words(&s.live)) != nil, *c != s.seen.cluster:
+		return refused
+	}
+	if c.finalizer = a.verb == addClusterFinalizer; !c.finalizer && c.deleting {
+		*c = cluster{}
+	}
+	return done
+}
+
+func (m *model) setReplicas(s *state, a step) outcome {
+	live := &s.live.members
+	switch {
+	case a.generation == 0 && live.exists, live.exists && live.replicas == a.argument:
+		return nothing // the cache is behind
+	case plan.MaySetReplicas(m.words(&s.live), int32(a.argument)) != nil, s.ending && !live.exists:
+		return refused
+	}
+	*live = statefulSet{true, a.argument}
+	return done
+}
+
+func (m *model) drain(s *state, a step) outcome {
+	ref := plan.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
+	if plan.MayDrain(m.words(&s.live), plan.CreateDrain{Claim: ref, Survivors: int32(a.argument)}) != nil ||
+		s.live.jobOf(a.ordinal, a.generation) != nil || s.ending {
+		return refused
+	}
+	past := &s.memory[a.ordinal]
+	past.instance = (past.instance + 1) % many
+	*free(s.live.jobs[a.ordinal][:]) = job{
+		state: active, generation: a.generation, survivors: a.argument, instance: past.instance,
+	}
+	return done
+}
+
+// changeClaim writes on the live claim.
+func (m *model) changeClaim(s *state, c *claim, a step) outcome {
+	switch a.verb {
+	case holdClaim:
+		if c.deleting && !c.finalizer {
+			return refused // by the API server
+		}
+		c.finalizer = true
+	case markReleased:
+		c.released = true
+	case recordReceipt:
+		c.receipt = receipt(a.argument)
+	case clearRetry:
+		if c.request == retry {
+			c.request = noRequest
+		}
+	case deleteClaim, releaseClaim:
+		if a.verb == deleteClaim && c.deleting {
+			return nothing
+		}
+		if m.mayRelease(s, c, a) != nil {
+			return refused
+		}
+		if a.verb == deleteClaim {
+			c.deleting = true
+		} else {
+			c.finalizer = false
+		}
+	case setAside:
+		words := claimWords(a.ordinal, c)
+		words.Where = s.where(a.ordinal, c)
+		switch {
+		case c.deleting:
+			return nothing
+		case plan.MaySetAside(m.words(&s.live), &words) != nil:
+			return refused
+		}
+		c.deleting = true
+	case moveVolume, createAside:
+		words := claimWords(a.ordinal, c)
+		switch {
+		case plan.MayMove(&words) != nil:
+			return refused
+		case a.verb == moveVolume:
+			return s.moveVolume(a.ordinal, c)
+		}
+		return s.createAside(a.ordinal, c)
+	}
+	return done
+}
+
+func (m *model) mayRelease(s *state, c *claim, a step) error {
+	live, words := m.words(&s.live), claimWords(a.ordinal, c)
+	if reasons[a.argument] == plan.BySetAside {
+		return plan.MayHandOver(live, &words)
+	}
+	live.Cluster.Deleting = live.Cluster.Deleting || !s.live.cluster.exists
+	live.Cluster.NamespaceTerminating = s.ending
+	return plan.MayRelease(&live.Cluster, &words, reasons[a.argument])
+}
+
+func (s *state) moveVolume(i int8, c *claim) outcome {
+	switch s.where(i, c) {
+	case plan.Here:
+		v := s.volumeNamed(i, c.volume)
+		v.of, v.bound = c.generation, 0
+	case plan.Elsewhere:
+		return refused
+	}
+	return done
+}
+
+func (s *state) createAside(i int8, c *claim) outcome {
+	for slot := range s.live.claims[i] {
+		if other := &s.live.claims[i][slot]; other.exists && other.of == c.generation {
+			return refused
+		}
+	}
+	if s.ending {
+		return refused
+	}
+	asked := c.request
+	if asked == retry {
+		asked = noRequest
+	}
+	*free(s.live.claims[i][1:]) = claim{
+		exists: true, finalizer: true, protected: true, released: true, pending: true,
+		generation: s.nextGeneration(i), of: c.generation, volume: c.volume, request: asked,
+	}
+	return done
+}
+
+// moveBack to the claim of the step's generation, whose name is its argument.
+func (s *state) moveBack(a step) outcome {
+	for slot := range s.volumes[a.ordinal] {
+		v := &s.volumes[a.ordinal][slot]
+		switch {
+		case v.name == 0 || v.of != a.generation:
+			continue
+		case v.bound != 0:
+			return refused
+		}
+		v.of, v.bound = a.argument, a.generation
+		return done
+	}
+	return nothing
+}

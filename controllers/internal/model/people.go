@@ -1,0 +1,92 @@
+package model
+
+// people adds what they may do.
+func (s *state) people(x *expansion) {
+	if s.budget.deeds == 0 {
+		return
+	}
+	x.class = deed
+	alive := s.live.cluster.exists && !s.live.cluster.deleting
+	for size := range int8(ordinals + 1) {
+		if alive && size != s.live.cluster.size {
+			x.add(move{what: scale, a: size}, func(n *state) { n.live.cluster.size = size })
+		}
+	}
+	if x.model.options.OnlyScale {
+		return
+	}
+	if alive {
+		x.add(move{what: deleteCluster}, func(n *state) { n.deleteCluster() })
+	}
+	if !s.ending {
+		x.add(move{what: deleteNamespace}, func(n *state) { n.ending = true })
+	}
+	if s.live.members.exists {
+		x.add(move{what: deleteStatefulSet}, func(n *state) { n.live.members = statefulSet{} })
+	}
+	for i := range int8(ordinals) {
+		for slot := range int8(slots) {
+			s.claimDeeds(x, i, slot)
+			if s.live.jobs[i][slot].state != noJob {
+				x.add(move{what: deleteJobByHand, a: i, b: slot}, func(n *state) { n.live.jobs[i][slot] = job{} })
+			}
+		}
+	}
+}
+
+func (s *state) claimDeeds(x *expansion, i, slot int8) {
+	c := &s.live.claims[i][slot]
+	if !c.exists {
+		return
+	}
+	if !c.deleting {
+		x.add(move{what: deleteClaimByHand, a: i, b: slot}, func(n *state) { n.live.claims[i][slot].deleting = true })
+	}
+	for r := range requests {
+		if r != c.request {
+			x.add(move{what: annotate + what(r), a: i, b: slot}, func(n *state) { n.live.claims[i][slot].request = r })
+		}
+	}
+}
+
+// faults adds what may go wrong.
+func (s *state) faults(x *expansion) {
+	if s.budget.faults == 0 {
+		return
+	}
+	x.class = mishap
+	if s.todo.n > 0 {
+		x.add(move{what: operatorDies}, func(n *state) { n.todo = steps{} })
+	}
+	if s.todo.n > 1 && s.todo.todo[0].verb == applyMembers {
+		x.add(move{what: membersFail}, func(n *state) { n.next() }) // and the rest is done
+	}
+	for i := range int8(ordinals) {
+		if s.live.pods.members[i].state == running {
+			x.add(move{what: losePod, a: i}, func(n *state) { n.live.pods.members[i] = pod{} })
+		}
+		for slot := range int8(slots) {
+			if d := s.live.pods.drainers[i][slot]; d.state == running && s.live.instanceOf(i, d.instance) != nil {
+				x.add(move{what: loseDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot] = drainer{} })
+				x.add(move{what: drainFails, a: i, b: slot}, func(n *state) { n.endDrain(i, slot, failed, noReceipt) })
+				x.add(move{what: drainLies, a: i, b: slot}, func(n *state) { n.endDrain(i, slot, succeeded, shortReceipt) })
+			}
+		}
+	}
+}
+
+// catchUp adds the progress of caches that lag.
+func (s *state) catchUp(x *expansion) {
+	for k := range kinds {
+		switch {
+		case s.passes[k]:
+			x.add(move{what: lagPassed, a: int8(k)}, func(n *state) {
+				n.seen.copyKind(k, &n.between)
+				n.between.copyKind(k, &objects{})
+				n.passes[k] = false
+			})
+		case s.lags[k]:
+			x.add(move{what: lagEnds, a: int8(k)}, func(n *state) { n.lags[k] = false })
+		}
+	}
+}

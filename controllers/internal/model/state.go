@@ -1,0 +1,314 @@
+// Package model explores the plan beside a small model of a cluster: every order
+// of what the operator, Kubernetes' controllers and people do, from a cluster at
+// rest, with a bounded number of things that people do and that go wrong.
+//
+// The operator is the real one as far as it is pure: plan.Next on what its caches
+// show, and before what can't be undone the checks of the plan on the live state.
+// What is modelled is what the API server makes of a write, what Kubernetes'
+// controllers and kubelets do of their own, and caches that lag. Between any two
+// actions of one plan anything else may happen, and the operator may die.
+//
+// After each move the invariants of test/invariants are asked; and from each
+// state that was reached, a state at rest as people want it must be reachable
+// with no more of their help, and nothing going wrong.
+package model
+
+import "fmt"
+
+// The bounds of the model: members, what there may be at a time of one of them,
+// and how far generations and instances are counted before they begin anew.
+const (
+	ordinals = 3
+	slots    = 3
+	many     = 16
+)
+
+// kind of object; each kind has a cache of its own.
+type kind uint8
+
+const (
+	clusterKind kind = iota
+	membersKind
+	podsKind
+	claimsKind
+	jobsKind
+	kinds
+)
+
+func (k kind) String() string {
+	return [...]string{"the Memcached", "the StatefulSet", "pods", "claims", "Jobs"}[k]
+}
+
+// objects of one cluster, live or as a cache shows them.
+type objects struct {
+	cluster cluster
+	members statefulSet
+	pods    pods
+	claims  [ordinals][slots]claim
+	jobs    [ordinals][slots]job
+}
+
+// cluster is the Memcached.
+type cluster struct {
+	exists, deleting, finalizer bool
+	size                        int8
+}
+
+type statefulSet struct {
+	exists   bool
+	replicas int8
+}
+
+// claim of a member, by ordinal: the first one has the member's name, the others
+// were set aside. Its generation stands for its UID.
+type claim struct {
+	exists, finalizer, deleting, released bool
+	// protected by Kubernetes' own finalizer: a pod may use it.
+	protected bool
+	// pending, of one that was set aside: it isn't bound yet.
+	pending    bool
+	generation int8
+	// of is the generation of the claim that it takes over from, 0 for none: its
+	// name.
+	of int8
+	// volume that it has, or asks for; 0 for none.
+	volume  int8
+	receipt receipt
+	request request
+}
+
+// volume is named by the generation of its first claim. It waits for the claim
+// of a name, and is bound to one of that name, if bound is not 0.
+type volume struct{ name, of, bound int8 }
+
+type receipt uint8
+
+const (
+	noReceipt receipt = iota
+	goodReceipt
+	shortReceipt // doesn't add up
+)
+
+type request uint8
+
+const (
+	noRequest request = iota
+	skip
+	retry
+	hold
+	requests
+)
+
+// pods by what they are.
+type pods struct {
+	members  [ordinals]pod
+	drainers [ordinals][slots]drainer
+}
+
+type podState uint8
+
+const (
+	noPod podState = iota
+	pending
+	running
+	succeeded
+	failed
+)
+
+// pod of a member. Once it runs it has mounted a claim of this generation.
+type pod struct {
+	state      podState
+	generation int8
+}
+
+// drainer is the pod of the Job of this instance.
+type drainer struct {
+	state                           podState
+	generation, survivors, instance int8
+	said                            receipt
+}
+
+type jobState uint8
+
+const (
+	noJob jobState = iota
+	active
+	complete
+	gaveUp
+)
+
+// job drains the claim of this generation. Its instance stands for its UID.
+type job struct {
+	state                           jobState
+	generation, survivors, instance int8
+}
+
+// step is an action of a plan that is to be done.
+type step struct {
+	verb                verb
+	ordinal, generation int8
+	// argument: replicas, survivors, a Job's instance or a reason.
+	argument int8
+}
+
+// steps of the plan that is being applied.
+type steps struct {
+	n    int8
+	todo [4 * ordinals]step
+}
+
+// memory is what has to be known of the past of an ordinal: what the invariants
+// ask for of its claims and volumes, and the numbers that were given away.
+type memory struct {
+	claims               [slots]claimMemory
+	volumes              [slots]volumeMemory
+	generation, instance int8
+}
+
+type claimMemory struct {
+	smallest int8
+	heard    [shortReceipt + 1]bool
+}
+
+type volumeMemory struct{ left, givenUp bool }
+
+// budget is what may still happen: things that people do, and that go wrong.
+type budget struct{ deeds, faults, lags int8 }
+
+// state of the model. It is comparable: equal states have equal futures.
+type state struct {
+	live, seen objects
+	// volumes are read live.
+	volumes [ordinals][slots]volume
+	// lags has the kinds whose cache lags, passes those whose cache shows what is
+	// in between before it catches up.
+	lags, passes [kinds]bool
+	between      objects
+	// ending: the namespace is terminating.
+	ending bool
+	todo   steps
+	memory [ordinals]memory
+	budget budget
+}
+
+// copyKind copies the objects of one kind.
+func (o *objects) copyKind(k kind, from *objects) {
+	switch k {
+	case clusterKind:
+		o.cluster = from.cluster
+	case membersKind:
+		o.members = from.members
+	case podsKind:
+		o.pods = from.pods
+	case claimsKind:
+		o.claims = from.claims
+	case jobsKind:
+		o.jobs = from.jobs
+	}
+}
+
+// differs tells whether the objects of one kind are others.
+func (o *objects) differs(k kind, from *objects) bool {
+	switch k {
+	case clusterKind:
+		return o.cluster != from.cluster
+	case membersKind:
+		return o.members != from.members
+	case podsKind:
+		return o.pods != from.pods
+	case claimsKind:
+		return o.claims != from.claims
+	}
+	return o.jobs != from.jobs
+}
+
+// sync ends the claims that nothing holds, and shows the caches that don't lag
+// what is live.
+func (s *state) sync() {
+	for i := range s.live.claims {
+		for slot := range s.live.claims[i] {
+			if c := &s.live.claims[i][slot]; c.deleting && !c.finalizer && !c.protected {
+				*c = claim{}
+			}
+		}
+	}
+	for k := range kinds {
+		if !s.lags[k] {
+			s.seen.copyKind(k, &s.live)
+		}
+	}
+}
+
+// claimOf returns the live claim of this generation, or nil.
+func (o *objects) claimOf(ordinal, generation int8) *claim {
+	for i := range o.claims[ordinal] {
+		if c := &o.claims[ordinal][i]; c.exists && c.generation == generation {
+			return c
+		}
+	}
+	return nil
+}
+
+// volumeNamed returns the volume, or nil.
+func (s *state) volumeNamed(ordinal, name int8) *volume {
+	for i := range s.volumes[ordinal] {
+		if v := &s.volumes[ordinal][i]; name != 0 && v.name == name {
+			return v
+		}
+	}
+	return nil
+}
+
+// jobOf returns the Job that drains this claim, or nil.
+func (o *objects) jobOf(ordinal, generation int8) *job {
+	for i := range o.jobs[ordinal] {
+		if j := &o.jobs[ordinal][i]; j.state != noJob && j.generation == generation {
+			return j
+		}
+	}
+	return nil
+}
+
+// instanceOf returns the Job of this instance, or nil.
+func (o *objects) instanceOf(ordinal, instance int8) *job {
+	for i := range o.jobs[ordinal] {
+		if j := &o.jobs[ordinal][i]; j.state != noJob && j.instance == instance {
+			return j
+		}
+	}
+	return nil
+}
+
+// drainerOf returns the pod of this Job, or nil.
+func (p *pods) drainerOf(ordinal, instance int8) *drainer {
+	for i := range p.drainers[ordinal] {
+		if d := &p.drainers[ordinal][i]; d.state != noPod && d.instance == instance {
+			return d
+		}
+	}
+	return nil
+}
+
+// free returns a slot for a new one.
+func free[T comparable](slots []T) *T {
+	var none T
+	for i := range slots {
+		if slots[i] == none {
+			return &slots[i]
+		}
+	}
+	panic(fmt.Sprintf("the model has no room for one more of %v", slots))
+}
+
+// used tells whether a pod uses the claim, or did, and keeps it from going.
+func (p *pods) used(ordinal, generation int8) bool {
+	if m := &p.members[ordinal]; m.state >= running && m.generation == generation {
+		return true
+	}
+	for i := range p.drainers[ordinal] {
+		if d := &p.drainers[ordinal][i]; d.state >= running && d.generation == generation {
+			return true
+		}
+	}
+	return false
+}
