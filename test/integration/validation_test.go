@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,6 +26,9 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 	with := func(change func(*cachev1alpha1.MemcachedSpec)) *apitest.MemcachedBuilder {
 		return cluster().With(change)
 	}
+	budget := func(away intstr.IntOrString) *apitest.MemcachedBuilder {
+		return with(func(s *cachev1alpha1.MemcachedSpec) { s.PodDisruptionBudget.MaxUnavailable = &away })
+	}
 	const (
 		flags    = "extraArgs must not hold a flag that the operator sets itself"
 		nameRule = "the name must be a DNS label"
@@ -33,6 +37,8 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		lacking  = "extraArgs ends with a flag that lacks its value"
 		plain    = "the drainer, which moves the items of members that leave, speaks memcached's plain text"
 		tooSmall = "storage.size must be larger than memory"
+
+		disruptions = "podDisruptionBudget.maxUnavailable must be a number of members"
 	)
 	for what, test := range map[string]struct {
 		object *apitest.MemcachedBuilder
@@ -57,9 +63,16 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"items of more than half of memory": {
 			with(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("33Mi") }), itemSize,
 		},
-		"items of no size":      {with(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("0") }), itemSize},
-		"a fraction of an item": {with(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("2048500m") }), itemSize},
-		"too many threads":      {with(func(s *cachev1alpha1.MemcachedSpec) { s.Threads = ptr.To[int32](129) }), "less than or equal to 128"},
+		"an exporter on memcached's port": {with(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Exporter = &cachev1alpha1.ExporterSpec{Port: 11211}
+		}), "exporter.port must not be containerPort"},
+		"a budget of no members":    {budget(intstr.FromInt32(0)), disruptions},
+		"a budget of no share":      {budget(intstr.FromString("0%")), disruptions},
+		"a budget of more than all": {budget(intstr.FromString("101%")), disruptions},
+		"a budget in words":         {budget(intstr.FromString("two")), disruptions},
+		"items of no size":          {with(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("0") }), itemSize},
+		"a fraction of an item":     {with(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("2048500m") }), itemSize},
+		"too many threads":          {with(func(s *cachev1alpha1.MemcachedSpec) { s.Threads = ptr.To[int32](129) }), "less than or equal to 128"},
 		"extstore with storage": {
 			cluster().Storage("128Mi").ExtraArgs("-o", "ext_path=/data/ext:64M"), "ext_path (extstore) can't be combined with storage",
 		},
@@ -131,6 +144,9 @@ func TestSpecThatCanWorkIsAccepted(t *testing.T) {
 		"a lot of memory":          cluster().Memory("512Gi").Storage("1Ti"),
 		"every field":              cluster().EveryField().Storage("1Gi"),
 		"a name of 52 characters":  apitest.MakeMemcached(strings.Repeat("a", 52)),
+		"a budget of half": cluster().With(func(s *cachev1alpha1.MemcachedSpec) {
+			s.PodDisruptionBudget.MaxUnavailable = ptr.To(intstr.FromString("50%"))
+		}),
 		"-v":                       cluster().ExtraArgs("-vvv"),
 		"-o":                       cluster().ExtraArgs("-o", "hash_algorithm=xxh3,no_lru_maintainer"),
 		"a value like a flag's":    cluster().ExtraArgs("-o", "slab_chunk_max=512k"),
