@@ -143,6 +143,19 @@ test-model: ## Explore the plan beside a model of the cluster with more going on
 fuzz: ## Fuzz the drainer's parsers, each for FUZZTIME
 	hack/fuzz.sh $(FUZZTIME)
 
+# Versions that `make test-versions` tries. The restart reader and the writer want
+# one from 1.6.9 on, or near it: the first ones are for the warm file's reader alone.
+READER_VERSIONS ?= 1.5.18 1.5.22 1.6.0
+VERSIONS ?= 1.6.9 1.6.18 1.6.22 1.6.29 1.6.38 1.6.45
+
+.PHONY: test-versions
+test-versions: ## Run the readers' and the writer's tests on memcacheds built from source: VERSIONS=…, MEMCACHED_GIT=…
+	@for v in $(READER_VERSIONS) $(VERSIONS); do \
+	  hack/memcached.sh $$v $(BIN)/memcached-$$v; echo "memcached $$v:"; \
+	  case " $(VERSIONS) " in *" $$v "*) more="./drainer/restart/ ./drainer/memcache/";; *) more=;; esac; \
+	  MEMCACHED=$(BIN)/memcached-$$v $(GO_TEST) ./drainer/warmfile/ $$more; \
+	done
+
 .PHONY: test-integration
 test-integration: kubernetes $(KUSTOMIZE) ## Run the controllers against a real control plane
 	$(GO_TEST) -v ./test/integration/... | $(TEST_SUMMARY)

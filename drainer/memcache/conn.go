@@ -93,6 +93,26 @@ func (c *Conn) Ping() error {
 	return err
 }
 
+// takesMeta tells whether the server takes meta sets in their final form. Those
+// before 1.6.10 want the size in another place, and know no base64 keys: they
+// refuse the command line, and then take the value for further commands.
+func (c *Conn) takesMeta() (bool, error) {
+	// A replace, of a key that nobody has.
+	if err := c.Send([]byte("ms AG5vYm9keSBoYXMgdGhpcw0K 1 MR b\r\n0\r\nmn\r\n")); err != nil {
+		return false, err
+	}
+	for takes := true; ; {
+		line, err := c.line()
+		switch {
+		case err != nil:
+			return false, err
+		case string(line) == "MN":
+			return takes, nil
+		}
+		takes = takes && (bytes.HasPrefix(line, []byte("NS")) || bytes.HasPrefix(line, []byte("HD")))
+	}
+}
+
 // Value is what a server holds for a key.
 type Value struct {
 	Data  []byte

@@ -37,6 +37,8 @@ type Options struct {
 // Limits is what decides, at the server, whether an item can be stored.
 type Limits struct {
 	Version string
+	// Meta: the server takes meta sets in their final form, of 1.6.10.
+	Meta bool
 	// ItemSizeMax is -I: bytes that an item may take, with its header.
 	ItemSizeMax int
 	// CAS: each item carries 8 bytes more.
@@ -56,7 +58,7 @@ type Writer struct {
 	options Options
 	limits  Limits
 	// careful: use only commands that leave the held value alone where the
-	// server is short of memory.
+	// server is short of memory, and that every version knows.
 	careful atomic.Bool
 
 	current *batch
@@ -113,7 +115,7 @@ func (w *Writer) Connect(ctx context.Context) error {
 }
 
 func (w *Writer) start(ctx context.Context) {
-	w.careful.Store(!w.limits.EvictsToFree)
+	w.careful.Store(!w.limits.EvictsToFree || !w.limits.Meta)
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	w.current = <-w.free
 	for range w.options.Connections {
@@ -134,10 +136,10 @@ func (w *Writer) Limits() Limits { return w.limits }
 // Add hands over an item, copying it. It waits while the server is slower than
 // the caller. The error is why the writer has given up.
 func (w *Writer) Add(it *item.Item) error {
-	form, ok := formOf(it.Key, it.BinaryKey)
+	form, ok := formOf(it.Key, it.BinaryKey && w.limits.Meta)
 	switch {
-	case !ok:
-		w.reject(fmt.Sprintf("the key %.60q can't be written in memcached's text protocol", it.Key))
+	case !ok, form == base64Key && !w.limits.Meta:
+		w.reject(fmt.Sprintf("the key %.60q can't be written in the text protocol of memcached %s", it.Key, w.limits.Version))
 		return nil
 	case w.limits.tooLarge(it):
 		w.reject(fmt.Sprintf("an item of %d bytes is over the server's item size limit of %d bytes (-I)",
@@ -294,6 +296,9 @@ func (c *Conn) Limits() (Limits, error) {
 		return l, err
 	}
 	if err = c.Ping(); err != nil {
+		return l, err
+	}
+	if l.Meta, err = c.takesMeta(); err != nil {
 		return l, err
 	}
 	settings, err := c.Stats("settings")

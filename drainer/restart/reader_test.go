@@ -64,7 +64,7 @@ func open(t *testing.T, dir string, o Options) *Reader {
 // and memcached itself give the same items: every byte, flag, time and number.
 // The population holds all that changes an item, flushes too.
 func TestReadersAgree(t *testing.T) {
-	for name, test := range memcachedtest.Settings {
+	for name, test := range memcachedtest.Settings() {
 		for _, flush := range []string{"", "flush_all", "flush_all 1000"} {
 			if flush != "" && name != "default" && name != "no CAS" {
 				continue
@@ -79,9 +79,7 @@ func TestReadersAgree(t *testing.T) {
 				if test.Most > 1<<20 {
 					steps = 100
 				}
-				for range steps {
-					p.Step(test.Most)
-				}
+				p.Populate(steps, test)
 				if flush != "" {
 					s.Raw().Must("OK", flush, nil)
 					s.WaitSecond(t) // without CAS nothing tells the items of one second apart
@@ -249,6 +247,28 @@ func TestRejectedCopy(t *testing.T) {
 		if !errors.As(err, &refusal) || refusal.Reason != warmfile.ReasonRestartRejected {
 			t.Errorf("%v, %v", it, err)
 		}
+	}
+}
+
+// TestNothingTakenUp: an empty memcached is believed only where the items were
+// counted after the save, and there were none.
+func TestNothingTakenUp(t *testing.T) {
+	t.Parallel()
+	r := open(t, saved(t, 0), Options{})
+	first := func() (it *item.Item, err error) {
+		for it, err = range r.Items(t.Context()) {
+			return it, err
+		}
+		return nil, nil
+	}
+	_, err := first()
+	var refusal *warmfile.Error
+	if !errors.As(err, &refusal) || refusal.Reason != warmfile.ReasonRestartRejected {
+		t.Errorf("not counted: %v", err)
+	}
+	r.image.ItemsExact = true
+	if it, err := first(); it != nil || err != nil {
+		t.Errorf("counted, none: %v, %v", it, err)
 	}
 }
 

@@ -165,6 +165,8 @@ func (s *server) accepted(ctx context.Context, image *warmfile.Image) (int64, er
 			started, image.ProcessStarted, s.stderr.String())
 	case image.ItemsExact && items != image.Items:
 		return 0, warmfile.Refuse(warmfile.ReasonCountMismatch, "%d items, as were counted after the save, memcached took up %d", image.Items, items)
+	case !image.ItemsExact && items == 0:
+		return 0, warmfile.Refuse(warmfile.ReasonRestartRejected, "memcached took up no item, and no count says that there were none: %s", s.stderr.String())
 	}
 	return items, nil
 }

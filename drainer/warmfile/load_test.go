@@ -19,7 +19,7 @@ import (
 // there, unless it was just being replaced, or memcached gave it up to move a slab
 // page; none has a value that was never written; nothing that was deleted is there.
 func TestKilledUnderLoad(t *testing.T) {
-	for i, args := range [][]string{nil, nil, {"-C"}, {"-o", "slab_chunk_max=16384"}, {"-f", "1.07"}, {"-t", "1"}} {
+	for i, args := range [][]string{nil, nil, {"-C"}, memcachedtest.SmallChunks(), {"-f", "1.07"}, {"-t", "1"}} {
 		moving := i%2 == 1
 		if !moving {
 			args = append(args, "-o", "slab_automove=0")

@@ -12,7 +12,7 @@ import (
 // TestReadsWhatTheServerHeld: the reader finds exactly what the server itself
 // served last, byte for byte, after a save and after a SIGKILL alike.
 func TestReadsWhatTheServerHeld(t *testing.T) {
-	for name, test := range memcachedtest.Settings {
+	for name, test := range memcachedtest.Settings() {
 		for _, end := range []string{"saved", "killed"} {
 			t.Run(name+", "+end, func(t *testing.T) {
 				t.Parallel()
@@ -24,9 +24,7 @@ func TestReadsWhatTheServerHeld(t *testing.T) {
 				if test.Most > 1<<20 {
 					steps = 300
 				}
-				for range steps {
-					p.Step(test.Most)
-				}
+				p.Populate(steps, test)
 				m.wait() // the short-lived ones are gone
 				want, items := p.Expected(), m.Items(t)
 				if end == "saved" {

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -133,7 +134,8 @@ func (s *Server) run() {
 			return err
 		}
 		defer c.Close()
-		return c.Ping()
+		_, err = c.Version()
+		return err
 	})
 }
 
@@ -282,6 +284,24 @@ func (r *Raw) Must(want, command string, data []byte) {
 	if got := r.Do(command, data); got != want {
 		r.tb.Fatalf("%.60s: got %q, want %q", command, got, want)
 	}
+}
+
+// get returns what a classic get does.
+func (r *Raw) get(key string) (value string, flags uint32, ok bool) {
+	r.tb.Helper()
+	line := r.Do("get "+key, nil)
+	if line == "END" {
+		return "", 0, false
+	}
+	var size int
+	if _, err := fmt.Sscanf(line, "VALUE "+key+" %d %d", &flags, &size); err != nil {
+		r.tb.Fatalf("get %s: %q", key, line)
+	}
+	rest := make([]byte, size+len("\r\nEND\r\n"))
+	if _, err := io.ReadFull(r.r, rest); err != nil {
+		r.tb.Fatalf("get %s: %v", key, err)
+	}
+	return string(rest[:size]), flags, true
 }
 
 // RawFor is Raw for a server on Port that this package did not start.

@@ -1,13 +1,15 @@
 package memcachedtest
 
 import (
+	"cmp"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"os/exec"
 	"strconv"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
@@ -19,24 +21,41 @@ type Setting struct {
 	// Most is the largest value to store, in bytes; it has to leave room for
 	// header and key.
 	Most int
+	// Unmoved: slab pages keep their class.
+	Unmoved bool
+	// Evicts: there is too little memory for all items.
+	Evicts bool
 }
 
 // Settings under which the layout of the file differs.
-var Settings = map[string]Setting{
-	"default":               {nil, 1<<20 - 500},
-	"small factor":          {[]string{"-f", "1.07"}, 1<<20 - 500},
-	"factor with a digit 0": {[]string{"-f", "1.250"}, 100000},
-	"large factor":          {[]string{"-f", "3"}, 100000},
-	"small -n":              {[]string{"-n", "5"}, 100000},
-	"large -n":              {[]string{"-n", "1000"}, 100000},
-	"small -I":              {[]string{"-I", "512k"}, 512<<10 - 500},
-	"large -I":              {[]string{"-I", "8m", "-m", "400"}, 8<<20 - 500},
-	"no CAS":                {[]string{"-C"}, 1<<20 - 500},
-	"small chunks":          {[]string{"-o", "slab_chunk_max=16384"}, 1<<20 - 500},
-	"own slab sizes":        {[]string{"-o", "slab_sizes=100-200-1000-10000"}, 1<<20 - 500},
-	"one LRU":               {[]string{"-o", "no_lru_maintainer"}, 100000},
-	"no slab moves":         {[]string{"-o", "no_slab_reassign"}, 100000},
-	"evictions":             {[]string{"-m", "48"}, 400000},
+func Settings() map[string]Setting {
+	return map[string]Setting{
+		"default":               {Most: 1<<20 - 500},
+		"small factor":          {Args: []string{"-f", "1.07"}, Most: 1<<20 - 500},
+		"factor with a digit 0": {Args: []string{"-f", "1.250"}, Most: 100000},
+		"large factor":          {Args: []string{"-f", "3"}, Most: 100000},
+		"small -n":              {Args: []string{"-n", "5"}, Most: 100000},
+		"large -n":              {Args: []string{"-n", "1000"}, Most: 100000},
+		"small -I":              {Args: []string{"-I", "512k"}, Most: 512<<10 - 500},
+		"large -I":              {Args: []string{"-I", "8m", "-m", "400"}, Most: 8<<20 - 500},
+		"no CAS":                {Args: []string{"-C"}, Most: 1<<20 - 500},
+		"small chunks":          {Args: SmallChunks(), Most: 1<<20 - 500},
+		"own slab sizes":        {Args: []string{"-o", "slab_sizes=100-200-1000-10000"}, Most: 1<<20 - 500},
+		"one LRU":               {Args: []string{"-o", "no_lru_maintainer"}, Most: 100000},
+		"no slab moves":         {Args: []string{"-o", "no_slab_reassign"}, Most: 100000, Unmoved: true},
+		"evictions":             {Args: []string{"-m", "48"}, Most: 400000, Evicts: true},
+	}
+}
+
+// SmallChunks are arguments for chunks of 16 KiB at most: a number of bytes, or
+// of kilobytes for those versions that refuse so many.
+func SmallChunks() []string {
+	bytes := []string{"-o", "slab_chunk_max=16384"}
+	binary, err := Binary()
+	if err != nil || exec.Command(binary, append(bytes, "-V")...).Run() == nil {
+		return bytes
+	}
+	return []string{"-o", "slab_chunk_max=16"}
 }
 
 // Held is what a live item looks like to clients.
@@ -52,22 +71,84 @@ type Population struct {
 	// Keys that were stored, whatever became of them.
 	Keys map[string]bool
 
-	tb  testing.TB
-	s   *Server
-	raw *Raw
-	r   *rand.Rand
+	tb    testing.TB
+	s     *Server
+	raw   *Raw
+	stats *memcache.Conn
+	r     *rand.Rand
+	// meta: the server knows the meta commands in their final form, of 1.6.10.
+	meta bool
+	// expires has, where it doesn't tell them, the times in Unix seconds; 0 never.
+	expires map[string]int64
 	// placeholders were made by a meta get and never filled.
 	placeholders map[string]bool
 }
 
 // NewPopulation begins one on a server; equal seeds make equal ones.
 func NewPopulation(tb testing.TB, s *Server, seed uint64) *Population {
-	return &Population{tb: tb, s: s, raw: s.RawFor(tb), r: rand.New(rand.NewPCG(seed, 0)),
-		Keys: map[string]bool{}, placeholders: map[string]bool{}}
+	return &Population{tb: tb, s: s, raw: s.RawFor(tb), stats: s.DialFor(tb), r: rand.New(rand.NewPCG(seed, 0)), meta: s.knowsMeta(tb),
+		Keys: map[string]bool{}, placeholders: map[string]bool{}, expires: map[string]int64{}}
+}
+
+// knowsMeta asks for a key that is not there.
+func (s *Server) knowsMeta(tb testing.TB) bool {
+	tb.Helper()
+	return s.RawFor(tb).Do("ms bm90aGVyZQ== 1 MR b", []byte("v")) == "NS"
+}
+
+// Populate stores many items and does everything to them that changes a file, as
+// the setting says; it makes sure that this has happened.
+func (p *Population) Populate(steps int, setting Setting) {
+	p.tb.Helper()
+	const mostSteps = 20000
+	p.spare()
+	for n := 0; n < steps || setting.Evicts && p.stat("evictions") == 0; n++ {
+		if n == mostSteps {
+			p.tb.Fatalf("no evictions after %d items", n)
+		}
+		p.Step(setting.Most)
+	}
+	for n := 0; !setting.Unmoved && p.stat("slabs_moved") == 0; n++ {
+		if n == mostSteps {
+			p.tb.Fatal("no slab page was moved")
+		}
+		p.movePage()
+	}
+	if p.meta && len(p.placeholders) == 0 && steps > 300 {
+		p.tb.Errorf("%d steps and no placeholder", steps)
+	}
+}
+
+// spare gives a slab class some pages more than it needs, so that there are some
+// to be moved.
+func (p *Population) spare() {
+	p.tb.Helper()
+	for i := range 1500 {
+		key := "spare" + strconv.Itoa(i)
+		p.Keys[key] = true
+		p.raw.Must("STORED", "set "+key+" 0 0 3000", make([]byte, 3000))
+		if i%3 > 0 {
+			p.raw.Must("DELETED", "delete "+key, nil)
+		}
+	}
+}
+
+// stat is one of the server's numbers, 0 where it doesn't have it.
+func (p *Population) stat(name string) int64 {
+	p.tb.Helper()
+	stats, err := p.stats.Stats("")
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	n, err := strconv.ParseInt(cmp.Or(stats[name], "0"), 10, 64)
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return n
 }
 
 // Reconnect goes on with the same server after a restart.
-func (p *Population) Reconnect() { p.raw = p.s.RawFor(p.tb) }
+func (p *Population) Reconnect() { p.raw, p.stats = p.s.RawFor(p.tb), p.s.DialFor(p.tb) }
 
 // key is new: text, or bytes that have to be sent in base64.
 func (p *Population) key() (key, form, flag string) {
@@ -81,6 +162,10 @@ func (p *Population) key() (key, form, flag string) {
 	}
 	b = fmt.Appendf(b, "%d", len(p.Keys)) // no two keys end alike
 	form, flag = string(b), ""
+	if !p.meta {
+		p.Keys[form] = true
+		return form, form, ""
+	}
 	switch p.r.IntN(10) {
 	case 0, 1:
 		b[0], b[1] = "\x00\n\r"[p.r.IntN(3)], ' '
@@ -114,6 +199,10 @@ func (p *Population) value(most int) []byte {
 // it.
 func (p *Population) Step(most int) {
 	p.tb.Helper()
+	if !p.meta {
+		p.classicStep(most)
+		return
+	}
 	_, form, binary := p.key()
 	value := p.value(most)
 	flags := ""
@@ -154,25 +243,68 @@ func (p *Population) Step(most int) {
 	}
 }
 
+// classicStep is Step for a server that doesn't know the meta commands.
+func (p *Population) classicStep(most int) {
+	p.tb.Helper()
+	_, key, _ := p.key()
+	value, flags := p.value(most), p.r.Uint32()
+	ttl := []int64{0, 1, 1000, 100000}[p.r.IntN(4)]
+	set := func(value []byte) {
+		p.tb.Helper()
+		p.raw.Must("STORED", fmt.Sprintf("set %s %d %d %d", key, flags, ttl, len(value)), value)
+		p.expires[key] = p.after(ttl)
+	}
+	set(value)
+	switch p.r.IntN(12) {
+	case 0:
+		p.raw.Do("delete "+key, nil)
+	case 1, 2:
+		if more := p.value(most); len(more)+len(value) < most/2 {
+			p.raw.Do(fmt.Sprintf("%s %s 0 0 %d", []string{"append", "prepend"}[p.r.IntN(2)], key, len(more)), more)
+		}
+	case 3:
+		if p.raw.Do("touch "+key+" 5000", nil) == "TOUCHED" {
+			p.expires[key] = p.after(5000)
+		}
+	case 4:
+		set([]byte("999"))
+		p.raw.Do("incr "+key+" 5", nil)
+		p.raw.Do("decr "+key+" 998", nil)
+	case 5:
+		set(value[:len(value)/2])
+	case 6:
+		p.movePage()
+	}
+}
+
+// after is the time of the server's clock in so many seconds; 0 is never.
+func (p *Population) after(seconds int64) int64 {
+	p.tb.Helper()
+	if seconds == 0 {
+		return 0
+	}
+	return p.stat("time") + seconds
+}
+
 // movePage gives a page to another slab class, and waits until that is done: it
-// may cost items, and must not do so behind the test's back.
+// may cost items, and must not do so behind the test's back. Since 1.6.35 a move
+// that finds no free memory takes none from others either, and goes on for long.
 func (p *Population) movePage() {
 	p.tb.Helper()
+	const patience = 3 * time.Second
 	// Refused where there is nothing to move: that is fine, too.
 	p.raw.Do("slabs reassign -1 "+strconv.Itoa(1+p.r.IntN(8)), nil)
-	c := p.s.DialFor(p.tb)
-	WaitFor(p.tb, "a slab page to be moved", func() error {
-		stats, err := c.Stats("")
-		if err == nil && stats["slab_reassign_running"] == "1" {
-			err = errors.New("it is under way")
-		}
-		return err
-	})
+	for end := time.Now().Add(patience); p.stat("slab_reassign_running") == 1 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // Expected asks the server itself for every key.
 func (p *Population) Expected() map[string]Held {
 	p.tb.Helper()
+	if !p.meta {
+		return p.classicExpected()
+	}
 	c := p.s.DialFor(p.tb)
 	want := map[string]Held{}
 	for key := range p.Keys {
@@ -184,6 +316,18 @@ func (p *Population) Expected() map[string]Held {
 			continue
 		}
 		want[key] = Held{Value: string(v.Data), Flags: v.Flags, ExpireAt: ExpireAt(p.tb, c, key)}
+	}
+	return want
+}
+
+// classicExpected is Expected for a server that doesn't tell times.
+func (p *Population) classicExpected() map[string]Held {
+	p.tb.Helper()
+	want := map[string]Held{}
+	for key := range p.Keys {
+		if value, flags, ok := p.raw.get(key); ok {
+			want[key] = Held{Value: value, Flags: flags, ExpireAt: p.expires[key]}
+		}
 	}
 	return want
 }
