@@ -41,7 +41,12 @@ func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 			continue // the condition's event says it
 		}
 		r.Events.Eventf(after, relatedClaim(after, d.Claim), corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain",
-			"%s", truncate(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message), maxNote))
+			"%s", truncate(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message)))
+	}
+	const short = cachev1alpha1.ConditionShortOfMemory
+	if c := meta.FindStatusCondition(after.Status.Conditions, short); c != nil && c.Status == metav1.ConditionTrue &&
+		!meta.IsStatusConditionTrue(before.Status.Conditions, short) {
+		r.Events.Eventf(after, nil, corev1.EventTypeWarning, c.Reason, "Scale", "%s", truncate(c.Message))
 	}
 	was := meta.FindStatusCondition(before.Status.Conditions, cachev1alpha1.ConditionDegraded)
 	is := meta.FindStatusCondition(after.Status.Conditions, cachev1alpha1.ConditionDegraded)
@@ -49,7 +54,7 @@ func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 		is.Reason == cachev1alpha1.ReasonDrainFailed {
 		return
 	}
-	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", truncate(is.Message, maxNote))
+	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", truncate(is.Message))
 }
 
 // newlyFailed are the drains that failed between two statuses.
@@ -64,10 +69,10 @@ func newlyFailed(before, after []cachev1alpha1.DrainStatus) []cachev1alpha1.Drai
 // maxNote is the API's limit for an event's note, in bytes.
 const maxNote = 1024
 
-// truncate cuts between two characters: the API server refuses half a one.
-func truncate(s string, n int) string {
-	if len(s) <= n {
+// truncate cuts a note between two characters: the API server refuses half a one.
+func truncate(s string) string {
+	if len(s) <= maxNote {
 		return s
 	}
-	return strings.ToValidUTF8(s[:n], "")
+	return strings.ToValidUTF8(s[:maxNote], "")
 }

@@ -50,6 +50,8 @@ type MemcachedReconciler struct {
 	Events events.EventRecorder
 	// Progress of running drains; nil shows none.
 	Progress ProgressReader
+	// Memory of the members; nil lets every scale-down begin.
+	Memory MemoryReader
 	// Metrics of what was done; nil counts nothing.
 	Metrics *Metrics
 	Options Options
@@ -112,6 +114,9 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	if wait == 0 {
 		wait = seen.drainerStarts(r.Clock.Now())
+	}
+	if p.SizeBlocked == plan.ByShortage && (wait == 0 || wait > roomInterval) {
+		wait = roomInterval
 	}
 	if wait == 0 && volumesWait(&p) {
 		wait = volumeInterval

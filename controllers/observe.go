@@ -71,6 +71,8 @@ type observed struct {
 	marked map[types.UID]time.Time
 	// servers that the clients are to be given, by the plan.
 	servers []string
+	// room of a scale-down that is about to begin, or nil.
+	room *plan.Room
 	// monitored tells what became of the ServiceMonitor.
 	monitored status.Monitoring
 }
@@ -141,8 +143,11 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 	if err := r.observeJobs(ctx, key, o); err != nil {
 		return nil, err
 	}
-	o.namespaceTerminating, err = r.namespaceTerminates(ctx, o)
-	return o, err
+	if o.namespaceTerminating, err = r.namespaceTerminates(ctx, o); err != nil {
+		return nil, err
+	}
+	r.observeRoom(ctx, o)
+	return o, nil
 }
 
 // observeOwned reads what stands beside the members.
@@ -293,7 +298,13 @@ func (o *observed) steps() plan.Plan {
 	if o.cluster.Spec.Storage == nil {
 		return plan.Plan{Replicas: *o.cluster.Spec.Size}
 	}
-	in := plan.Observed{Cluster: planCluster(o), StatefulSet: planStatefulSet(o.statefulSet)}
+	in := o.input()
+	return plan.Next(&in)
+}
+
+// input is what the plan rests on.
+func (o *observed) input() plan.Observed {
+	in := plan.Observed{Cluster: planCluster(o), StatefulSet: planStatefulSet(o.statefulSet), Room: o.room}
 	for i := range o.pods {
 		if ordinal, ok := build.PodOrdinal(o.cluster.Name, o.pods[i].Name); ok {
 			in.Pods = append(in.Pods, ordinal)
@@ -316,7 +327,7 @@ func (o *observed) steps() plan.Plan {
 	for i := range o.jobs {
 		in.Jobs = append(in.Jobs, planJob(&o.jobs[i], o.drainerPods))
 	}
-	return plan.Next(&in)
+	return in
 }
 
 func planCluster(o *observed) plan.Cluster {
@@ -325,6 +336,7 @@ func planCluster(o *observed) plan.Cluster {
 		Size:                 *spec.Size,
 		Policy:               planPolicy(o.cluster),
 		ReleaseUnreadable:    releasesUnreadable(o.cluster),
+		WaitForRoom:          spec.Drain.OnShortage == cachev1alpha1.ShortageWait,
 		Parallelism:          max(1, spec.Drain.Parallelism),
 		Deleting:             o.cluster.DeletionTimestamp != nil,
 		Orphan:               orphaned(o),
@@ -528,7 +540,7 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 	}
 	return &status.Input{
 		Cluster: o.cluster, StatefulSet: o.statefulSet, Deployment: o.deployment, Pods: o.pods,
-		DrainerPods: o.drainerPods, Plan: p, Servers: o.servers, Monitoring: o.monitored, Marked: o.marked, Progress: o.progress, JobStarted: started,
+		DrainerPods: o.drainerPods, Plan: p, Room: o.room, Servers: o.servers, Monitoring: o.monitored, Marked: o.marked, Progress: o.progress, JobStarted: started,
 		Waits: o.drainerWaits(), Err: err, Now: now,
 	}
 }

@@ -13,6 +13,9 @@ const (
 	// ConditionRoutingStable: when members leave, clients look elsewhere for the
 	// keys of those members only.
 	ConditionRoutingStable = "RoutingStable"
+	// ConditionShortOfMemory: the items of the members that leave don't fit on those
+	// that stay.
+	ConditionShortOfMemory = "ShortOfMemory"
 	// ConditionMonitored: the Prometheus operator is told of the exporters.
 	ConditionMonitored = "Monitored"
 )
@@ -63,6 +66,13 @@ const (
 	// ReasonOtherKeysMove: a scale-down changes where clients look for keys of
 	// members that stay.
 	ReasonOtherKeysMove = "OtherKeysMove"
+	// ReasonShortOfMemory: the items of the members that leave are more than what
+	// those that stay have free.
+	ReasonShortOfMemory = "ShortOfMemory"
+	// ReasonEnoughMemory: they fit, or nothing leaves.
+	ReasonEnoughMemory = "EnoughMemory"
+	// ReasonMemoryUnknown: the operator can't ask the members.
+	ReasonMemoryUnknown = "MemoryUnknown"
 	// ReasonNoStorage: members have no volumes, so nothing is drained.
 	ReasonNoStorage = "NoStorage"
 	// ReasonServiceMonitorApplied: a ServiceMonitor selects the exporters.

@@ -376,6 +376,19 @@ const (
 	UnreadableRelease UnreadablePolicy = "Release"
 )
 
+// ShortagePolicy says what becomes of a scale-down whose items don't fit.
+//
+// +kubebuilder:validation:Enum=Proceed;Wait
+type ShortagePolicy string
+
+// What becomes of a scale-down whose items don't fit.
+const (
+	// ShortageProceed lets members evict what was used least recently.
+	ShortageProceed ShortagePolicy = "Proceed"
+	// ShortageWait waits for room.
+	ShortageWait ShortagePolicy = "Wait"
+)
+
 // DrainSpec says what becomes of the items of a member that leaves.
 type DrainSpec struct {
 	// policy for the volume of a member that leaves in a scale-down: Drain (the
@@ -435,6 +448,14 @@ type DrainSpec struct {
 	// +optional
 	// +kubebuilder:default=Keep
 	OnUnrecoverable UnreadablePolicy `json:"onUnrecoverable,omitempty"`
+	// onShortage says what becomes of a scale-down when the items of the members
+	// that leave are more than what those that stay have free. Proceed (the default)
+	// evicts what was used least recently; Wait keeps the members until there is
+	// room. The condition ShortOfMemory has the numbers in either case. Where the
+	// operator can't ask the members, it proceeds.
+	// +optional
+	// +kubebuilder:default=Proceed
+	OnShortage ShortagePolicy `json:"onShortage,omitempty"`
 	// skipExpiringWithin leaves out items that expire within this time, such as
 	// 30s; they count as expired. Defaults to 0s, 720h at most.
 	// +optional

@@ -157,6 +157,7 @@ func run(ctx context.Context, f *flags) error {
 		Live:     mgr.GetAPIReader(),
 		Events:   mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
 		Progress: controllers.ProgressFromLogs(clientset),
+		Memory:   controllers.MemoryFromStats,
 		Metrics:  metrics,
 		Options:  controllers.Options{MemcachedImage: f.memcachedImage, ExporterImage: f.exporterImage, OperatorImage: f.operatorImage},
 		Clock:    clock.RealClock{},

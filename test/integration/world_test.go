@@ -30,6 +30,7 @@ type world struct {
 	user     string
 	journal  *operator.Journal
 	progress controllers.ProgressReader
+	memory   controllers.MemoryReader
 	log      *logBuffer
 	// interval at which conditions are looked at.
 	interval time.Duration
@@ -109,7 +110,7 @@ func (w *world) install(o *operator.Operator) {
 }
 
 func (w *world) newOperator() (*operator.Operator, error) {
-	options := operator.Options{Config: asUser(w.user), Journal: w.journal, Progress: w.progress, Log: w.log.logger()}
+	options := operator.Options{Config: asUser(w.user), Journal: w.journal, Progress: w.progress, Memory: w.memory, Log: w.log.logger()}
 	if !w.everywhere {
 		options.Namespaces = []string{w.namespace}
 	}

@@ -100,6 +100,12 @@ func (b *MemcachedBuilder) OnUnrecoverable(p cachev1alpha1.UnreadablePolicy) *Me
 	return b
 }
 
+// OnShortage is what becomes of a scale-down whose items don't fit.
+func (b *MemcachedBuilder) OnShortage(p cachev1alpha1.ShortagePolicy) *MemcachedBuilder {
+	b.object.Spec.Drain.OnShortage = p
+	return b
+}
+
 // Parallelism of the drains.
 func (b *MemcachedBuilder) Parallelism(n int32) *MemcachedBuilder {
 	b.object.Spec.Drain.Parallelism = n

@@ -52,6 +52,8 @@ type Cluster struct {
 	Policy DrainPolicy
 	// ReleaseUnreadable: spec.drain.onUnrecoverable is Release.
 	ReleaseUnreadable bool
+	// WaitForRoom: spec.drain.onShortage is Wait.
+	WaitForRoom bool
 	// Parallelism is how many drains may run at once, 1 at least.
 	Parallelism int32
 	// Deleting: the Memcached is being deleted, or is gone already.
@@ -162,7 +164,20 @@ type Observed struct {
 	// Claims in any order.
 	Claims []Claim
 	Jobs   []Job
+	// Room of a scale-down that is about to begin; nil where none is.
+	Room *Room
 }
+
+// Room is what the members that leave hold, and what those that stay have room
+// for, in bytes.
+type Room struct {
+	Leaving, Free int64
+	// Unknown is why nobody can tell.
+	Unknown string
+}
+
+// Short tells whether items are about to be lost for want of room.
+func (r *Room) Short() bool { return r != nil && r.Unknown == "" && r.Leaving > r.Free }
 
 func (o *Observed) podExists(ordinal int32) bool { return slices.Contains(o.Pods, ordinal) }
 

@@ -36,7 +36,18 @@ const (
 	ByDrain Block = "Drain"
 	// ByVolume: a volume that the returning member left is still there.
 	ByVolume Block = "Volume"
+	// ByShortage: the members that stay have too little room.
+	ByShortage Block = "Shortage"
 )
+
+// Shrinks tells whether a scale-down is about to begin: the items of the members
+// that leave have to find room.
+func (o *Observed) Shrinks() bool {
+	c := &o.Cluster
+	return !c.Deleting && !c.NamespaceTerminating && c.Policy == Drain && o.StatefulSet.Exists && o.activeJob() == nil &&
+		0 < c.Size && c.Size < o.StatefulSet.Replicas &&
+		slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.Ordinal >= o.Cluster.Size && c.Released.IsZero() })
+}
 
 // Next decides on the next steps for a cluster with storage.
 func Next(observed *Observed) Plan {
@@ -87,6 +98,8 @@ func (p *Plan) size(o *Observed) {
 		}
 	} else if limit, ok := o.lowestReleased(); ok && limit < p.Replicas {
 		p.Replicas, p.SizeBlocked = limit, ByVolume
+	} else if o.Cluster.WaitForRoom && o.Shrinks() && o.Room.Short() {
+		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, ByShortage
 	}
 }
 

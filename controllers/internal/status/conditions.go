@@ -14,7 +14,7 @@ import (
 
 // conditions returns one of each type.
 func conditions(in *Input, s *cachev1alpha1.MemcachedStatus) []metav1.Condition {
-	return []metav1.Condition{available(in, s), progressing(in, s), degraded(in, s), draining(s), routingStable(in, s), monitored(in)}
+	return []metav1.Condition{available(in, s), progressing(in, s), degraded(in, s), draining(s), routingStable(in, s), shortOfMemory(in, s), monitored(in)}
 }
 
 func condition(kind string, value bool, reason, format string, args ...any) metav1.Condition {
@@ -50,6 +50,8 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case in.Plan.SizeBlocked == plan.ByDrain:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when the drains that run have ended", in.Plan.Replicas, size)
+	case in.Plan.SizeBlocked == plan.ByShortage:
+		return condition(kind, false, cachev1alpha1.ReasonShortOfMemory, "the size goes from %d to %d when there is room for the items", in.Plan.Replicas, size)
 	case in.Plan.SizeBlocked == plan.ByVolume && stuck(in):
 		return condition(kind, false, cachev1alpha1.ReasonBlockedByVolume,
 			"member %d can't return while the volume it left, with values that may be old, is still there: "+

@@ -36,6 +36,8 @@ type Input struct {
 	DrainerPods []corev1.Pod
 	// Plan of a cluster with storage.
 	Plan plan.Plan
+	// Room of a scale-down that is about to begin; nil where none is.
+	Room *plan.Room
 	// Servers that the clients are given.
 	Servers []string
 	// Monitoring is what became of the ServiceMonitor.

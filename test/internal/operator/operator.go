@@ -41,7 +41,9 @@ type Options struct {
 	// Journal of its writes; operators that follow each other share one.
 	Journal  *Journal
 	Progress controllers.ProgressReader
-	Log      logr.Logger
+	// Memory of the members; nil asks none.
+	Memory controllers.MemoryReader
+	Log    logr.Logger
 }
 
 // Operator is one that runs.
@@ -83,6 +85,7 @@ func Start(o Options) (*Operator, error) {
 		Live:     mgr.GetAPIReader(),
 		Events:   mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
 		Progress: o.Progress,
+		Memory:   o.Memory,
 		Metrics:  metrics,
 		Options:  controllers.Options{MemcachedImage: MemcachedImage, ExporterImage: ExporterImage, OperatorImage: OperatorImage},
 		Clock:    clock.RealClock{},

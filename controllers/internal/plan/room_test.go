@@ -1,0 +1,36 @@
+package plan
+
+import "testing"
+
+func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
+	short, enough := &Room{Leaving: 11, Free: 10}, &Room{Leaving: 10, Free: 10}
+	for name, test := range map[string]struct {
+		scene    *scene
+		room     *Room
+		replicas int32
+		blocked  Block
+	}{
+		"too little room":                {at(3).wanted(2), short, 3, ByShortage},
+		"just enough":                    {at(3).wanted(2), enough, 2, NotBlocked},
+		"nobody can tell":                {at(3).wanted(2), &Room{Leaving: 11, Unknown: "no answer"}, 2, NotBlocked},
+		"nobody was asked":               {at(3).wanted(2), nil, 2, NotBlocked},
+		"it was told to proceed":         {at(3).wanted(2).with(func(o *Observed) { o.Cluster.WaitForRoom = false }), short, 2, NotBlocked},
+		"to zero: nothing is drained":    {at(3).wanted(0), short, 0, NotBlocked},
+		"up":                             {at(3).wanted(4), short, 4, NotBlocked},
+		"the members were told to leave": {at(2).left(2).with(func(o *Observed) { o.StatefulSet.Replicas = 3 }), short, 2, NotBlocked},
+		"items are given up by policy":   {at(3).wanted(2).with(func(o *Observed) { o.Cluster.Policy = Delete }), short, 2, NotBlocked},
+		"a drain runs, and has its word": {at(3).wanted(2).left(3).job(3, 3), short, 3, ByDrain},
+	} {
+		test.scene.o.Room = test.room
+		if name != "it was told to proceed" {
+			test.scene.o.Cluster.WaitForRoom = true
+		}
+		p := Next(&test.scene.o)
+		if p.Replicas != test.replicas || p.SizeBlocked != test.blocked {
+			t.Errorf("%s: got %d replicas, blocked %q; want %d, %q", name, p.Replicas, p.SizeBlocked, test.replicas, test.blocked)
+		}
+		if test.blocked == ByShortage && len(actions[MarkReleased](p)) > 0 {
+			t.Errorf("%s: a member is told to leave: %v", name, p.Actions)
+		}
+	}
+}

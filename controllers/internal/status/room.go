@@ -1,0 +1,41 @@
+package status
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// shortOfMemory tells whether the items of the members that leave fit. It is
+// asked when they are about to leave, and stays until their volumes are gone.
+func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
+	const kind = cachev1alpha1.ConditionShortOfMemory
+	was := meta.FindStatusCondition(s.Conditions, kind)
+	switch room := in.Room; {
+	case in.Cluster.Spec.Storage == nil:
+		return condition(kind, false, cachev1alpha1.ReasonNoStorage, "without storage nothing is drained")
+	case room.Short():
+		then := "what was used least recently will be evicted"
+		if in.Plan.SizeBlocked == plan.ByShortage {
+			then = "the members stay until there is room"
+		}
+		return condition(kind, true, cachev1alpha1.ReasonShortOfMemory,
+			"the members that leave hold %s of items, those that stay have %s free: %s", mebibytes(room.Leaving), mebibytes(room.Free), then)
+	case room != nil && room.Unknown != "":
+		unknown := condition(kind, false, cachev1alpha1.ReasonMemoryUnknown, "nobody can tell whether the items fit: %s", room.Unknown)
+		unknown.Status = metav1.ConditionUnknown
+		return unknown
+	case room != nil:
+		return condition(kind, false, cachev1alpha1.ReasonEnoughMemory,
+			"the members that leave hold %s of items, those that stay have %s free", mebibytes(room.Leaving), mebibytes(room.Free))
+	case was != nil && (len(s.Drains) > 0 || s.Size > in.Plan.Replicas):
+		return *was // they are on their way
+	}
+	return condition(kind, false, cachev1alpha1.ReasonEnoughMemory, "no member is about to leave")
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

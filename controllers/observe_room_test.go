@@ -1,0 +1,53 @@
+package controllers
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// answering serves one connection with this answer, and keeps it open.
+func answering(t *testing.T, answer string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		connection, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		t.Cleanup(func() { _ = connection.Close() })
+		if line, err := bufio.NewReader(connection).ReadString('\n'); err == nil && line == "stats\r\n" {
+			_, _ = connection.Write([]byte(answer))
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func TestMemoryIsReadFromAMembersStatistics(t *testing.T) {
+	const good = "STAT pid 1\r\nSTAT version 1.6.18\r\nSTAT bytes 700\r\nSTAT limit_maxbytes 1024\r\nEND\r\n"
+	for name, test := range map[string]struct {
+		answer string
+		want   Memory
+		err    string
+	}{
+		"memcached's":               {good, Memory{700, 1024}, ""},
+		"cut":                       {strings.TrimSuffix(good, "END\r\n"), Memory{}, "timeout"},
+		"no memcached's":            {"HTTP/1.1 400 Bad Request\r\n", Memory{}, "no statistics of memcached"},
+		"no numbers":                {"STAT bytes many\r\nEND\r\n", Memory{}, "no statistics of memcached"},
+		"it wants to know who asks": {"CLIENT_ERROR unauthenticated\r\n", Memory{}, "no statistics of memcached"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		got, err := MemoryFromStats(ctx, answering(t, test.answer))
+		cancel()
+		if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("%s: got %v, %v", name, got, err)
+		}
+	}
+}
