@@ -46,6 +46,11 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 			[]string{"move volume pv-2 of claim data-2-aside to claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside"},
 			[]string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
+		"deleted in its turn, and the next one, too": {
+			at(2).aside(2, deleting, where(Elsewhere)).aside(2, deleting, func(c *Claim) { c.Name, c.UID = "data-2-aside-2", "second" }),
+			[]string{"move volume pv-2 of claim data-2-aside-2 to claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside-2"},
+			[]string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
+		},
 		"a drainer is at work, and keeps its mount": {at(2).left(2, deleting, inUse).job(2, 2).with(atWork), nil, []string{"2 Draining"}, nil},
 		"its drainer can't start": {
 			at(2).left(2, deleting).job(2, 2),
