@@ -47,6 +47,11 @@ type volume struct {
 // where something older isn't, so only the newest one's refusal is an error
 // here; another's comes when its turn has come.
 func openVolume(dir string, open opener) (*volume, error) {
+	if unused, err := warmfile.Unused(dir, warmfile.Options{}); err != nil {
+		return nil, err
+	} else if unused {
+		return &volume{Source: nothing{}, generations: []Source{nothing{}}}, nil
+	}
 	found, err := warmfile.Generations(dir)
 	if err != nil {
 		return nil, err
@@ -59,7 +64,7 @@ func openVolume(dir string, open opener) (*volume, error) {
 			return nil, err
 		}
 		if err != nil {
-			v.generations = append(v.generations, unreadable{err})
+			v.generations = append(v.generations, unreadable{err: err})
 			break
 		}
 		v.readers = append(v.readers, r)
@@ -117,18 +122,28 @@ func (v *volume) Close() error {
 	return errors.Join(errs...)
 }
 
+// nothing is the Source of a volume on which nothing was ever stored.
+type nothing struct{}
+
+func (nothing) Items(context.Context) iter.Seq2[*item.Item, error] {
+	return func(func(*item.Item, error) bool) {}
+}
+func (nothing) Expected() int64 { return 0 }
+func (nothing) Size() int64     { return 0 }
+func (nothing) Done() int64     { return 0 }
+func (nothing) Used() int64     { return 0 }
+func (nothing) Clean() bool     { return false }
+func (nothing) Version() string { return "" }
+
 // unreadable is a Source that could not be opened.
-type unreadable struct{ err error }
+type unreadable struct {
+	nothing
+	err error
+}
 
 func (u unreadable) Items(context.Context) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) { yield(nil, u.err) }
 }
-func (unreadable) Expected() int64 { return 0 }
-func (unreadable) Size() int64     { return 0 }
-func (unreadable) Done() int64     { return 0 }
-func (unreadable) Used() int64     { return 0 }
-func (unreadable) Clean() bool     { return false }
-func (unreadable) Version() string { return "" }
 
 // flushable is a Source whose live items count as flushed from the moment on
 // that something newer than it is known to have been.

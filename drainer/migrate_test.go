@@ -342,6 +342,59 @@ func TestBadSources(t *testing.T) {
 	}
 }
 
+// TestUnusedVolume: a member that left before its memcached first answered leaves
+// a volume that is proven empty, by the manifest of its start and by the file; and
+// without that proof an empty volume stays unreadable.
+func TestUnusedVolume(t *testing.T) {
+	t.Parallel()
+	_, addresses := survivors(t, 1)
+	starting := func(change func(*warmfile.Manifest)) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			m := warmfile.Manifest{State: warmfile.Starting, Fresh: true, BootID: warmfile.BootID(), Arguments: []string{"memcached"}}
+			change(&m)
+			b, err := m.Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, contract.Manifest), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	asWritten := starting(func(*warmfile.Manifest) {})
+	began := func(store bool) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			asWritten(t, dir)
+			m := memcachedtest.Start(t, "-e", filepath.Join(dir, contract.WarmFile))
+			if store {
+				m.RawFor(t).Must("STORED", "set k 0 0 1", []byte("v"))
+			}
+			m.Kill()
+		}
+	}
+	for name, test := range map[string]struct {
+		volume func(t *testing.T, dir string)
+		want   warmfile.Reason // "" for a complete receipt
+	}{
+		"killed before memcached was started": {asWritten, ""},
+		"killed before memcached answered":    {began(false), ""},
+		"a client was faster":                 {began(true), warmfile.ReasonNoEvidence},
+		"in another boot of the node":         {starting(func(m *warmfile.Manifest) { m.BootID = "another boot" }), warmfile.ReasonMissing},
+		"there was a warm file":               {starting(func(m *warmfile.Manifest) { m.Fresh = false }), warmfile.ReasonMissing},
+		"nothing that speaks for it":          {func(*testing.T, string) {}, warmfile.ReasonMissing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			test.volume(t, dir)
+			r := migrate(t, migrateArgs(t, dir, addresses))
+			proven := r.receipt.AddsUp("the-claim") == nil && r.code == contract.ExitOK
+			if proven != (test.want == "") || r.receipt.Reason != string(test.want) || r.receipt.Found != 0 {
+				t.Errorf("exit code %d, %+v; want reason %q", r.code, r.receipt, test.want)
+			}
+		})
+	}
+}
+
 // TestReceiptFile: the file that the kubelet made is written in place.
 func TestReceiptFile(t *testing.T) {
 	t.Parallel()
