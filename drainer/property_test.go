@@ -177,7 +177,10 @@ func (tr *trial) asHeld(s *memcachedtest.Server, all map[string]object) map[stri
 		case v == nil:
 			tr.t.Fatalf("the source does not hold %q", key)
 		default:
-			held[key] = stored{o, memcachedtest.ExpireAt(tr.t, c, key)}
+			at := memcachedtest.ExpireAt(tr.t, c, key)
+			if o.ttl == 0 || at != 0 { // else it went between the two questions
+				held[key] = stored{o, at}
+			}
 		}
 	}
 	return held
