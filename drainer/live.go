@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"iter"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,10 @@ const (
 // errStillStored: clients go on storing where nobody should look any more.
 var errStillStored = errors.New("clients still store items here whose owner is another server: they use another list of servers or another client library than --server and --client say")
 
+// errRestarted: what a member held before a crash is put back behind its clients'
+// traffic, and may come after it was listed.
+var errRestarted = errors.New("it was restarted meanwhile, and has to be looked through again")
+
 // live is a Source: what a running member holds and others own. What it has
 // yielded is deleted at the member as soon as every owner has answered, unless it
 // has changed there meanwhile: so no key is at neither place, and one that a
@@ -51,6 +56,7 @@ type live struct {
 	settle func() (rejected int64, err error)
 
 	version  string
+	started  int64 // when the member did, in Unix seconds; 0 not asked yet
 	expected atomic.Int64
 	reader   link // reads from the member
 	deleter  link // deletes there, and looks at what changed
@@ -268,8 +274,9 @@ func (l *live) hand(ctx context.Context, read <-chan *portion, settled chan<- *p
 func (l *live) list(ctx context.Context) (list *crawl.List, err error) {
 	k := link{server: l.member}
 	defer k.close()
+	restarted := false
 	err = l.ask(ctx, &k, func(c *memcache.Conn) (err error) {
-		if l.version, err = c.Version(); err != nil {
+		if restarted, err = l.restarted(c); restarted || err != nil {
 			return err
 		}
 		list, err = crawl.Items(ctx, func(ctx context.Context) (*memcache.Conn, error) {
@@ -277,7 +284,30 @@ func (l *live) list(ctx context.Context) (list *crawl.List, err error) {
 		}, l.scratch, func(e *crawl.Entry) bool { return l.owner.Owner(e.Key) != l.self })
 		return err
 	})
+	if restarted && err == nil {
+		return nil, &sourceError{l.member.String(), errRestarted}
+	}
 	return list, err
+}
+
+// restarted tells whether the member is another process than before.
+func (l *live) restarted(c *memcache.Conn) (bool, error) {
+	stats, err := c.Stats("")
+	if err != nil {
+		return false, err
+	}
+	now, err := strconv.ParseInt(stats["time"], 10, 64)
+	if err != nil {
+		return false, fmt.Errorf("%w to stats: time=%q", memcache.ErrProtocol, stats["time"])
+	}
+	uptime, err := strconv.ParseInt(stats["uptime"], 10, 64)
+	if err != nil {
+		return false, fmt.Errorf("%w to stats: uptime=%q", memcache.ErrProtocol, stats["uptime"])
+	}
+	began, before := now-uptime, l.started
+	l.version, l.started = stats["version"], began
+	const exact = 1 // seconds, of each of the two
+	return before != 0 && began > before+exact, nil
 }
 
 // portion is a part of a list, with what was read for it.

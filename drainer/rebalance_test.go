@@ -244,6 +244,25 @@ func TestMemberRestartsWhileItsItemsMove(t *testing.T) {
 	p.holds(p.owner, p.keys[0], "2")
 }
 
+// TestMemberRestartsBetweenListings: what it is putting back after a crash may come
+// after a listing found nothing, so the run fails, to be begun anew.
+func TestMemberRestartsBetweenListings(t *testing.T) {
+	t.Parallel()
+	p := makePair(t, 1, "1")
+	m := &Migration{Source: p.l, Owner: p.l.owner, Servers: p.l.servers, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+	p.l.settle = func() (int64, error) {
+		p.l.started -= 10 // it began before
+		return m.settle()
+	}
+	r := m.Run(t.Context())
+	if r.ExitCode != contract.ExitFailed || r.Complete || r.Reason != reasonRestarted {
+		t.Errorf("%+v", r)
+	}
+	if r := (&Migration{Source: p.l, Owner: p.l.owner, Servers: p.l.servers, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}).Run(t.Context()); r.Reason != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestRefusedItemsStay: what the owner can't store stays at the member, and is told.
 func TestRefusedItemsStay(t *testing.T) {
 	t.Parallel()

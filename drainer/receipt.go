@@ -19,6 +19,7 @@ const (
 	reasonUnreachable = "SurvivorUnreachable"
 	reasonProtocol    = "SurvivorProtocol"
 	reasonSource      = "SourceUnreachable"
+	reasonRestarted   = "SourceRestarted"
 	reasonStillStored = "StillStored"
 	reasonRejected    = "ItemsRejected"
 	reasonScratch     = "ScratchTooSmall"
@@ -55,6 +56,8 @@ func failReceipt(r *contract.Receipt, err error) {
 	case errors.Is(err, context.Canceled):
 		r.Reason, r.ExitCode = reasonInterrupted, contract.ExitFailed
 		r.Message = "a signal ended the drain before the source was read to its end"
+	case errors.Is(err, errRestarted):
+		r.Reason, r.ExitCode = reasonRestarted, contract.ExitFailed
 	case errors.Is(err, errStillStored):
 		r.Reason, r.ExitCode = reasonStillStored, contract.ExitFailed
 	case errors.As(err, &source) && errors.Is(err, memcache.ErrUnreachable):
