@@ -198,6 +198,9 @@ func failure(job *Job) (DrainPhase, string, string) {
 func (p *Plan) letGo(c *Claim, job *Job, why Release) {
 	if !c.Deleting && why != ByPolicyRetain {
 		p.add(DeleteClaim{c.Ref(), why})
+		if why == ByUnrecoverable {
+			return // only the Job knows why: status has it before the Job goes
+		}
 	}
 	if c.Finalizer {
 		p.add(ReleaseClaim{c.Ref(), why})

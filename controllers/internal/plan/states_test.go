@@ -129,9 +129,7 @@ func TestEachStateOfAReleasedClaimHasOneNextStep(t *testing.T) {
 
 func TestVolumeThatCannotBeReadIsGivenUpWhereTheSpecSaysSo(t *testing.T) {
 	apply := "apply members, 2 replicas"
-	givenUp := []string{
-		apply, "delete claim data-2: Unrecoverable", "release claim data-2: Unrecoverable", "delete Job job-data-2: its claim is let go: Unrecoverable",
-	}
+	givenUp := []string{apply, "release claim data-2: Unrecoverable", "delete Job job-data-2: its claim is let go: Unrecoverable"}
 	rejected := func(j *Job) { unreadable(j); j.Receipt.ExitCode = contract.ExitRejected }
 	stranger := func(j *Job) { unreadable(j); j.Receipt.Source = "another claim" }
 	for name, test := range map[string]struct {
@@ -139,10 +137,9 @@ func TestVolumeThatCannotBeReadIsGivenUpWhereTheSpecSaysSo(t *testing.T) {
 		actions []string
 		drains  []string
 	}{
-		"its Job says so": {at(2).left(2).job(2, 2, unreadable), givenUp, []string{"2 Releasing Unrecoverable"}},
-		"the operator died after the first write": {
-			at(2).left(2, deleting).job(2, 2, unreadable),
-			[]string{apply, givenUp[2], givenUp[3]}, []string{"2 Releasing Unrecoverable"},
+		"its Job says so, and stays until status has it": {at(2).left(2).job(2, 2, unreadable), []string{apply, "delete claim data-2: Unrecoverable"}, []string{"2 Releasing Unrecoverable"}},
+		"the claim is deleted": {
+			at(2).left(2, deleting).job(2, 2, unreadable), givenUp, []string{"2 Releasing Unrecoverable"},
 		},
 		"it failed for another reason": {at(2).left(2).job(2, 2, rejected), []string{apply}, []string{"2 Failed SourceCorrupt"}},
 		"it failed without a word":     {at(2).left(2).job(2, 2, outOfTime), []string{apply}, []string{"2 Failed JobFailed"}},
