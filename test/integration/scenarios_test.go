@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
@@ -77,6 +78,20 @@ func scenarios() map[string]scenario {
 			},
 			func(w *world) { w.delete(w.memcached()) }, deleted,
 		},
+		"deletion that leaves the members": {
+			three, func(w *world) { w.delete(w.memcached(), client.PropagationPolicy(metav1.DeletePropagationOrphan)) }, orphaned,
+		},
+		"a volume that can't be read is given up": {
+			func(w *world) {
+				w.storageCluster(apitest.MakeMemcached(name).OnUnrecoverable(cachev1alpha1.UnreadableRelease), 3)
+				kubes.Play(w.namespace, player.Fail(contract.ExitUnrecoverable, "SourceCorrupt", "page 3 is torn"))
+			}, func(w *world) { w.scale(2) }, func(w *world) error {
+				if w.claim(2) != nil {
+					return errors.New("the claim is there")
+				}
+				return settledAt(2)(w)
+			},
+		},
 		"hibernate, and resume": {three, func(w *world) {
 			w.scale(0)
 			w.settled(0)
@@ -112,6 +127,14 @@ func settledAt(size int32) func(*world) error {
 func deleted(w *world) error {
 	if n := len(w.clusters()) + len(w.statefulSets()) + len(w.pods()) + len(w.jobs()); n > 0 {
 		return fmt.Errorf("%d objects are left", n)
+	}
+	return nil
+}
+
+// orphaned is the end of a cluster whose members were to stay.
+func orphaned(w *world) error {
+	if n := len(w.clusters()); n > 0 || len(w.statefulSets()) != 1 {
+		return fmt.Errorf("%d clusters, %d StatefulSets", n, len(w.statefulSets()))
 	}
 	return nil
 }
