@@ -53,14 +53,17 @@ func CacheOptions(namespaces ...string) cache.Options {
 	return options
 }
 
-// trimPod keeps of a pod's spec only where it runs: the rest is the
-// StatefulSet's or the Job's. Of those that are gone a transform may be given
+// trimPod keeps of a pod's spec only where it runs, the rest is the StatefulSet's
+// or the Job's, and of its init containers only those that left a message. Of those that are gone a transform may be given
 // something else than a pod.
 func trimPod(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		pod.ManagedFields = nil
 		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
-		pod.Status.InitContainerStatuses, pod.Status.PodIPs, pod.Status.HostIPs = nil, nil, nil
+		pod.Status.PodIPs, pod.Status.HostIPs = nil, nil
+		pod.Status.InitContainerStatuses = slices.DeleteFunc(pod.Status.InitContainerStatuses, func(c corev1.ContainerStatus) bool {
+			return c.State.Terminated == nil || c.State.Terminated.Message == ""
+		})
 	}
 	return object, nil
 }

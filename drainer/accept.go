@@ -19,24 +19,34 @@ import (
 // before. Settings are not worked out from the command line: only one that
 // says what the last one said is sure to mean the same.
 func doubt(ctx context.Context, dir string, command []string) error {
+	version, err := acceptable(dir, command)
+	if err != nil {
+		return err
+	}
+	return olderThan(version, installedVersion(ctx, command[0]))
+}
+
+// acceptable returns the version of the memcached that saved what lies in dir, or
+// why that doesn't suit command.
+func acceptable(dir string, command []string) (version string, err error) {
 	meta, err := warmfile.ReadMeta(dir)
 	if err != nil {
-		return fmt.Errorf("it had not saved: %s", reason(err))
+		return "", fmt.Errorf("it had not saved: %s", reason(err))
 	}
 	manifest, err := warmfile.ReadManifest(dir)
 	if err != nil || manifest.Latest() == nil {
-		return errors.New("no manifest says how the save was made")
+		return "", errors.New("no manifest says how the save was made")
 	}
 	if err := meta.SameSettings(manifest.Latest()); err != nil {
-		return fmt.Errorf(".meta is not what memcached ran with: %w", err)
+		return "", fmt.Errorf(".meta is not what memcached ran with: %w", err)
 	}
 	if before, now := shape(manifest.Arguments), shape(command); !slices.Equal(before, now) {
-		return fmt.Errorf("it ran with other arguments: %q, now %q", before, now)
+		return "", fmt.Errorf("it ran with other arguments: %q, now %q", before, now)
 	}
 	if ahead := time.Until(time.Unix(meta.StopTime+1, 0)); ahead > 0 {
-		return fmt.Errorf("the save is %v in the future by this node's clock", ahead.Round(time.Second))
+		return "", fmt.Errorf("the save is %v in the future by this node's clock", ahead.Round(time.Second))
 	}
-	return olderThan(manifest.Latest().Version, installedVersion(ctx, command[0]))
+	return manifest.Latest().Version, nil
 }
 
 // freeFlags may differ between the save and the start, by memcached's

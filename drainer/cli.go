@@ -24,8 +24,8 @@ const usageText = `drainer moves the items of a memcached to the servers where c
   drainer owner --client=CLIENT --server=[NAME=]HOST:PORT…
           read keys from standard input, print each with its owner; with
           --moved --after=[NAME=]HOST:PORT… how many get another one
-  drainer install DIR
-          copy this program to DIR/drainer
+  drainer install [--dir=DIR --termination-log=FILE] TO [memcached ARGS…]
+          copy this program to TO/drainer; say in FILE if memcached will start cold
   drainer help | --version
 
 Each command's flags: drainer COMMAND --help. Exit codes: 0 done, 1 failed (try
@@ -85,7 +85,7 @@ func dispatch(ctx context.Context, args []string, std IO) (int, error) {
 	case "owner":
 		return 0, runOwner(ctx, rest, std)
 	case "install":
-		return 0, runInstall(rest, std)
+		return 0, runInstall(ctx, rest, std)
 	case "help", "--help", "-h", "-help":
 		fmt.Fprint(std.Out, usageText)
 		return 0, nil

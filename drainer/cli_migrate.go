@@ -104,14 +104,18 @@ func (f *migrateFlags) check(ctx context.Context) (routing.Owner, error) {
 	return f.moveFlags.check(ctx, &f.Move)
 }
 
-// runInstall copies this program to DIR/drainer, complete or not at all.
-func runInstall(args []string, std IO) error {
+// runInstall copies this program to DIR/drainer, complete or not at all, and
+// foretells how the member that it is meant for will start.
+func runInstall(ctx context.Context, args []string, std IO) error {
 	fs := newFlags("install")
+	member := supervisor{std: std}
+	fs.StringVar(&member.dir, contract.FlagDir, "", "the volume of the member, whose command line follows DIR")
+	fs.StringVar(&member.terminationLog, contract.FlagTerminationLog, "", "write here whether that member will start cold")
 	if err := parse(fs, args, std); err != nil {
 		return err
 	}
-	if fs.NArg() != 1 {
-		return usagef("drainer install needs one argument, the directory")
+	if fs.NArg() == 0 || (fs.NArg() > 1) != (member.dir != "") {
+		return usagef("drainer install needs a directory, and behind it memcached's command line where --%s is set", contract.FlagDir)
 	}
 	if err := directory("install", fs.Arg(0)); err != nil {
 		return err
@@ -119,6 +123,10 @@ func runInstall(args []string, std IO) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
+	}
+	if member.dir != "" {
+		member.command = fs.Args()[1:]
+		member.foretellStart(ctx)
 	}
 	return installTo(self, fs.Arg(0))
 }

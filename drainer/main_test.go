@@ -149,7 +149,7 @@ func serveWith(t *testing.T, env, dir string, port int, args ...string) *served 
 	if _, err := memcachedtest.Binary(); err != nil {
 		t.Fatal(err)
 	}
-	command := contract.Serve{Dir: dir, Port: int32(port), Command: append(append([]string{"memcached"}, memcachedtest.Args(port)...), args...)}
+	command := contract.Serve{Dir: dir, Port: int32(port), TerminationLog: terminationLog(dir), Command: append(append([]string{"memcached"}, memcachedtest.Args(port)...), args...)}
 	begun := time.Now()
 	s := &served{startWith(t, env, command.Args()...), dir, port}
 	memcachedtest.WaitFor(t, "the manifest of a running member", func() error {
@@ -166,6 +166,11 @@ func serveWith(t *testing.T, env, dir string, port int, args ...string) *served 
 	})
 	return s
 }
+
+// terminationLog is a file beside a member's volume.
+func terminationLog(dir string) string { return dir + ".termination-log" }
+
+func (s *served) terminationLog() string { return terminationLog(s.dir) }
 
 // survivors are memcached servers that stay.
 func survivors(t *testing.T, n int, args ...string) ([]*memcachedtest.Server, []string) {

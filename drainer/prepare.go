@@ -88,33 +88,39 @@ func reason(err error) string {
 // likely to be asked for, and without the newest it would be wrong to serve
 // them. They stay where that would not help. It returns how much is missing.
 func (s *supervisor) makeRoom() (lacking int64, err error) {
-	free, err := freeBytes(s.dir)
-	if err != nil {
-		return 0, err
+	need, free, victims, err := s.room()
+	if err != nil || need > free {
+		return need - free, err
 	}
-	aside, err := warmfile.Aside(s.dir)
-	if err != nil {
-		return 0, err
-	}
-	lacking = memoryLimit(s.command) - free
-	first := len(aside)
-	for ; first > 0 && lacking > 0; first-- {
-		n, err := allocated(aside[first-1])
-		if err != nil {
-			return 0, err
-		}
-		lacking -= n
-	}
-	if lacking > 0 {
-		return lacking, nil
-	}
-	for _, g := range aside[first:] {
+	for _, g := range victims {
 		s.logf("%s is removed to make room on the volume: its items that were not replayed are lost", filepath.Base(g.Dir))
 		if err := discard(g); err != nil {
 			return 0, err
 		}
 	}
 	return 0, nil
+}
+
+// room returns the size of a second warm file, and what is free for it once the
+// victims, the oldest generation first, are gone.
+func (s *supervisor) room() (need, free int64, victims []warmfile.Generation, err error) {
+	need = memoryLimit(s.command)
+	if free, err = freeBytes(s.dir); err != nil {
+		return 0, 0, nil, err
+	}
+	aside, err := warmfile.Aside(s.dir)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	for i := len(aside) - 1; i >= 0 && need > free; i-- {
+		n, err := allocated(aside[i])
+		if err != nil {
+			return 0, 0, nil, err
+		}
+		free += n
+		victims = append(victims, aside[i])
+	}
+	return need, free, victims, nil
 }
 
 // dropCurrent removes the warm file and what speaks for it.

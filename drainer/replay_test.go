@@ -263,7 +263,8 @@ func TestFlushWhileReplaying(t *testing.T) {
 	again.end("saved")
 }
 
-// TestNoRoom: said on stderr and in the manifest, and memcached starts cold.
+// TestNoRoom: said on stderr and in the manifest, and memcached starts cold. The
+// kubelet, too, would find it after a crash, and nothing after a save.
 func TestNoRoom(t *testing.T) {
 	t.Parallel()
 	dir := leaving(t, "killed", objects(24, 500))
@@ -278,7 +279,54 @@ func TestNoRoom(t *testing.T) {
 		t.Errorf("%d items", n)
 	}
 	expectAside(t, dir)
+	message := func() string {
+		b, err := os.ReadFile(s.terminationLog())
+		if err != nil {
+			t.Error(err)
+		}
+		return string(b)
+	}
+	if c := contract.ParseColdStart(message()); c == nil || c.NeedBytes != 128<<20 || c.FreeBytes != 127<<20 {
+		t.Errorf("the termination message is %q", message())
+	}
 	s.end("saved")
+	if message() != "" {
+		t.Errorf("after a save it is %q", message())
+	}
+}
+
+// TestInstallForetellsAColdStart: in a new pod, before memcached is there to say
+// so, and only where it will be one.
+func TestInstallForetellsAColdStart(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		left, memory string
+		cold         bool
+	}{{"killed", "128", true}, {"saved", "128", false}, {"saved", "160", true}, {"never ran", "128", false}} {
+		t.Run(test.left+", -m "+test.memory, func(t *testing.T) {
+			t.Parallel()
+			dir, to := t.TempDir(), t.TempDir()
+			if test.left != "never ran" {
+				dir = leaving(t, test.left, objects(27, 100))
+			}
+			log := filepath.Join(to, "termination-log")
+			p := startWith(t, freeIs+strconv.Itoa(127<<20), contract.Install{To: to, Member: contract.Serve{
+				Dir: dir, TerminationLog: log, Command: []string{"memcached", "-m", test.memory}}}.Args()...)
+			if code := p.wait(); code != 0 {
+				t.Fatalf("exit code %d: %s", code, p.err.String())
+			}
+			message, err := os.ReadFile(log)
+			if err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			if c := contract.ParseColdStart(string(message)); (c != nil) != test.cold {
+				t.Errorf("it left %q", message)
+			}
+			if _, err := os.Stat(filepath.Join(to, "drainer")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // TestOldestMakesRoom: a third file is made room for by the first.

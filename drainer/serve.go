@@ -30,6 +30,9 @@ type supervisor struct {
 	record *record
 	child  *child
 	saving atomic.Bool
+	// terminationLog is the kubelet's; "" where there is none. left is what was
+	// written to it last.
+	terminationLog, left string
 	// stopReplay ends a replay that a save must not wait for.
 	stopReplay context.CancelFunc
 }
@@ -40,6 +43,7 @@ func runServe(ctx context.Context, args []string, std IO) (int, error) {
 	s := supervisor{std: std}
 	fs.StringVar(&s.dir, contract.FlagDir, "", "the member's volume")
 	fs.IntVar(&s.port, contract.FlagPort, 11211, "the port that memcached listens on")
+	fs.StringVar(&s.terminationLog, contract.FlagTerminationLog, "", "write here, ahead of a crash, whether the start after it would be cold")
 	if err := parse(fs, args, std); err != nil {
 		return 0, err
 	}
@@ -158,6 +162,7 @@ func (s *supervisor) begin(ctx context.Context) error {
 	if s.child, err = startChild(s.withWarmFile(), s.lock); err != nil {
 		return fmt.Errorf("start memcached: %w", err)
 	}
+	s.foretell()
 	return nil
 }
 
@@ -241,6 +246,7 @@ func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
 	saved, err := s.record.finish()
 	switch {
 	case saved:
+		err = errors.Join(err, s.leave(""))
 		s.logf("the cache is saved, %d items (on the disk after %v)", s.record.items(), time.Since(start).Round(time.Millisecond))
 	case s.saving.Load():
 		err = errors.Join(errors.New("memcached ended without saving the cache"), err)

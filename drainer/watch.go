@@ -64,6 +64,7 @@ func (w *watch) run(ctx context.Context) {
 	defer w.disconnect()
 	for {
 		w.complain(ctx, w.look(ctx))
+		w.s.foretell()
 		pause := nextLook
 		if w.last == nil {
 			pause = firstLook

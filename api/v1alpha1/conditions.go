@@ -18,6 +18,8 @@ const (
 	ConditionShortOfMemory = "ShortOfMemory"
 	// ConditionMonitored: the Prometheus operator is told of the exporters.
 	ConditionMonitored = "Monitored"
+	// ConditionWarm: members that restarted came back with their items.
+	ConditionWarm = "Warm"
 )
 
 // Reasons of conditions. docs/runbook.md has a section on each.
@@ -73,6 +75,11 @@ const (
 	ReasonEnoughMemory = "EnoughMemory"
 	// ReasonMemoryUnknown: the operator can't ask the members.
 	ReasonMemoryUnknown = "MemoryUnknown"
+	// ReasonKeptCache: no member that runs started cold for lack of room.
+	ReasonKeptCache = "KeptCache"
+	// ReasonStartedCold: a member ended without a save, and its volume had no room
+	// for a second file, so that its items could not be replayed.
+	ReasonStartedCold = "StartedCold"
 	// ReasonNoStorage: members have no volumes, so nothing is drained.
 	ReasonNoStorage = "NoStorage"
 	// ReasonServiceMonitorApplied: a ServiceMonitor selects the exporters.

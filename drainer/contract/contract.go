@@ -64,6 +64,24 @@ const TerminationLog = "/dev/termination-log"
 // MaxReceiptBytes is the kubelet's limit for a termination message.
 const MaxReceiptBytes = 4096
 
+// ColdStart is a member's termination message. It is written ahead, for a crash
+// leaves no time: ended without a save, the member would start cold, because the
+// volume has no room for a second warm file beside the one to be replayed.
+type ColdStart struct {
+	// NeedBytes is what a second file takes, FreeBytes what there is for it.
+	NeedBytes int64 `json:"coldStartNeedsBytes"`
+	FreeBytes int64 `json:"freeBytes"`
+}
+
+// ParseColdStart decodes a termination message; nil where it is another one.
+func ParseColdStart(message string) *ColdStart {
+	var c ColdStart
+	if json.Unmarshal([]byte(message), &c) != nil || c.NeedBytes <= c.FreeBytes {
+		return nil
+	}
+	return &c
+}
+
 // Phase of a migration, in order.
 type Phase string
 

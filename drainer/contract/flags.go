@@ -15,6 +15,7 @@ const (
 	FlagUnreachableTimeout = "unreachable-timeout"
 	FlagReceipt            = "receipt"
 	FlagPort               = "port"
+	FlagTerminationLog     = "termination-log"
 	FlagReader             = "reader"
 	FlagScratch            = "scratch"
 	FlagSource             = "source"
@@ -117,12 +118,32 @@ func (m Move) args() []string {
 	return args
 }
 
+// Install holds the arguments of "drainer install".
+type Install struct {
+	// To is the directory that the drainer is copied to.
+	To string
+	// Member that it will serve.
+	Member Serve
+}
+
+// Args renders the command line, without the program's name.
+func (i Install) Args() []string {
+	return append([]string{
+		"install",
+		"--" + FlagDir + "=" + i.Member.Dir,
+		"--" + FlagTerminationLog + "=" + i.Member.TerminationLog,
+		i.To,
+	}, i.Member.Command...)
+}
+
 // Serve holds the arguments of "drainer serve".
 type Serve struct {
 	// Dir is the member's volume.
 	Dir string
 	// Port that memcached listens on, to ask it for its statistics.
 	Port int32
+	// TerminationLog is where to write what a crash would lead to; empty: nowhere.
+	TerminationLog string
 	// Command is memcached and its arguments, -e excepted: serve adds it.
 	Command []string
 }
@@ -133,7 +154,9 @@ func (s Serve) Args() []string {
 		"serve",
 		"--" + FlagDir + "=" + s.Dir,
 		"--" + FlagPort + "=" + strconv.Itoa(int(s.Port)),
-		"--",
 	}
-	return append(args, s.Command...)
+	if s.TerminationLog != "" {
+		args = append(args, "--"+FlagTerminationLog+"="+s.TerminationLog)
+	}
+	return append(append(args, "--"), s.Command...)
 }

@@ -44,7 +44,8 @@ const (
 	// memcachedUID is the user of the official image.
 	memcachedUID = 11211
 
-	containerMemcached = "memcached"
+	// ContainerMemcached is the container of a member that others are beside.
+	ContainerMemcached = "memcached"
 	containerDrainer   = "drainer"
 	portName           = "memcached"
 )

@@ -59,9 +59,10 @@ func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyCo
 // their creation; the drainer runs as PID 1 and turns SIGTERM into a save.
 func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.StatefulSetApplyConfiguration {
 	serve := contract.Serve{
-		Dir:     dataDir,
-		Port:    c.Spec.ContainerPort,
-		Command: append([]string{"memcached"}, memcachedArgs(c)...),
+		Dir:            dataDir,
+		Port:           c.Spec.ContainerPort,
+		TerminationLog: contract.TerminationLog,
+		Command:        append([]string{"memcached"}, memcachedArgs(c)...),
 	}
 	memcached := memcachedContainer(c, o).
 		WithCommand(append([]string{supervisorDir + "/drainer"}, serve.Args()...)...).
@@ -71,10 +72,12 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 	install := coreac.Container().
 		WithName("install").
 		WithImage(o.OperatorImage).
-		WithCommand(DrainerPath, "install", supervisorDir).
+		WithCommand(append([]string{DrainerPath}, contract.Install{To: supervisorDir, Member: serve}.Args()...)...).
 		WithSecurityContext(containerSecurity()).
 		WithResources(requests("10m", "16Mi")).
-		WithVolumeMounts(coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir))
+		WithVolumeMounts(
+			coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir),
+			coreac.VolumeMount().WithName(volumeName).WithMountPath(dataDir).WithReadOnly(true))
 	spec := podSpec(c).
 		WithInitContainers(install).
 		WithContainers(containers(c, o, memcached)...).
@@ -112,7 +115,7 @@ func claimTemplate(c *cachev1alpha1.Memcached) *coreac.PersistentVolumeClaimAppl
 
 func memcachedContainer(c *cachev1alpha1.Memcached, o Options) *coreac.ContainerApplyConfiguration {
 	return coreac.Container().
-		WithName(containerMemcached).
+		WithName(ContainerMemcached).
 		WithImage(memberImage(c, o)).
 		WithPorts(coreac.ContainerPort().
 			WithName(portName).

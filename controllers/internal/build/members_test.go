@@ -43,7 +43,7 @@ func TestArgumentsFollowFromTheSpec(t *testing.T) {
 			if diff := cmp.Diff(test.want, plain.Command); diff != "" {
 				t.Errorf("Deployment: -want +got:\n%s", diff)
 			}
-			serve := []string{"/supervisor/drainer", "serve", "--dir=/data", "--port=" + test.want[4], "--"}
+			serve := []string{"/supervisor/drainer", "serve", "--dir=/data", "--port=" + test.want[4], "--termination-log=/dev/termination-log", "--"}
 			member := StatefulSet(c, options, 3).Spec.Template.Spec.Containers[0]
 			if diff := cmp.Diff(append(serve, test.want...), member.Command); diff != "" {
 				t.Errorf("StatefulSet: -want +got:\n%s", diff)
@@ -142,7 +142,12 @@ func TestEachMemberHasItsVolumeAndTheSupervisor(t *testing.T) {
 	if i := slices.IndexFunc(mounts, func(m coreac.VolumeMountApplyConfiguration) bool { return *m.MountPath == "/supervisor" }); i < 0 || writable(mounts[i]) {
 		t.Errorf("mounts of memcached: %v", mounts)
 	}
-	if diff := cmp.Diff([]string{"/drainer", "install", "/supervisor"}, pod.InitContainers[0].Command); diff != "" {
+	install := pod.InitContainers[0]
+	want := []string{"/drainer", "install", "--dir=/data", "--termination-log=/dev/termination-log", "/supervisor", "memcached", "-m", "64", "-p", "11211", "-U", "0"}
+	if diff := cmp.Diff(want, install.Command); diff != "" {
 		t.Errorf("install: -want +got:\n%s", diff)
+	}
+	if i := slices.IndexFunc(install.VolumeMounts, func(m coreac.VolumeMountApplyConfiguration) bool { return *m.MountPath == "/data" }); i < 0 || writable(install.VolumeMounts[i]) {
+		t.Errorf("mounts of install: %v", install.VolumeMounts)
 	}
 }

@@ -1,0 +1,58 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// warm tells which members started cold because their volumes are too small. A
+// member says so in its termination message, which lasts until it ends once more.
+func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
+	const kind = cachev1alpha1.ConditionWarm
+	if in.Cluster.Spec.Storage == nil {
+		return condition(kind, false, cachev1alpha1.ReasonNoStorage, "without storage a member always starts cold")
+	}
+	var cold []string
+	for _, name := range s.Nodes {
+		i := slices.IndexFunc(in.Pods, func(p corev1.Pod) bool { return p.Name == name })
+		if c := coldStart(&in.Pods[i]); c != nil {
+			cold = append(cold, fmt.Sprintf("%s (needs %d MiB, has %d MiB)", name, c.NeedBytes>>20, c.FreeBytes>>20))
+		}
+	}
+	if len(cold) == 0 {
+		return condition(kind, true, cachev1alpha1.ReasonKeptCache, "no member that runs has lost its items for lack of room")
+	}
+	const most = 3
+	more := ""
+	if n := len(cold) - most; n > 0 {
+		cold, more = cold[:most], fmt.Sprintf(" and %d more", n)
+	}
+	return condition(kind, false, cachev1alpha1.ReasonStartedCold,
+		"members that started cold, for want of room for a second warm file to replay the first one into: %s%s; "+
+			"storage.size must be more than twice memory", strings.Join(cold, ", "), more)
+}
+
+// coldStart is what the member left behind when it ended last, or, where it never
+// did in this pod, what its init container foretold; nil where that is nothing.
+func coldStart(pod *corev1.Pod) *contract.ColdStart {
+	for i := range pod.Status.ContainerStatuses {
+		c := &pod.Status.ContainerStatuses[i]
+		if t := c.LastTerminationState.Terminated; t != nil && c.Name == build.ContainerMemcached {
+			return contract.ParseColdStart(t.Message)
+		}
+	}
+	for i := range pod.Status.InitContainerStatuses {
+		if t := pod.Status.InitContainerStatuses[i].State.Terminated; t != nil {
+			return contract.ParseColdStart(t.Message)
+		}
+	}
+	return nil
+}

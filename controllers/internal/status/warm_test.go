@@ -1,0 +1,53 @@
+package status
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// TestWarmNamesTheMembersThatStartedCold by what their containers left behind.
+func TestWarmNamesTheMembersThatStartedCold(t *testing.T) {
+	const cold = `{"coldStartNeedsBytes":134217728,"freeBytes":66060288}`
+	ended := func(ordinal int, message string) func(*Input) {
+		return func(in *Input) {
+			in.Pods[ordinal].Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: "memcached", LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Message: message}},
+			}}
+		}
+	}
+	foretold := func(in *Input) {
+		in.Pods[1].Status.InitContainerStatuses = []corev1.ContainerStatus{{
+			Name: "install", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: cold}},
+		}}
+	}
+	for name, test := range map[string]struct {
+		in      *Input
+		reason  string
+		message string
+	}{
+		"never ended":        {input(2), cachev1alpha1.ReasonKeptCache, "no member"},
+		"saved":              {input(2).with(ended(1, "")), cachev1alpha1.ReasonKeptCache, "no member"},
+		"something else":     {input(2).with(ended(1, `{"exitCode":1}`)), cachev1alpha1.ReasonKeptCache, "no member"},
+		"no room":            {input(2).with(ended(1, cold)), cachev1alpha1.ReasonStartedCold, "cache-1 (needs 128 MiB, has 63 MiB)"},
+		"a new pod":          {input(2).with(foretold), cachev1alpha1.ReasonStartedCold, "cache-1 (needs"},
+		"saved in a new pod": {input(2).with(foretold).with(ended(1, "")), cachev1alpha1.ReasonKeptCache, "no member"},
+		"room":               {input(2).with(ended(1, `{"coldStartNeedsBytes":5,"freeBytes":5}`)), cachev1alpha1.ReasonKeptCache, "no member"},
+		"many":               {input(5).with(ended(0, cold)).with(ended(1, cold)).with(ended(2, cold)).with(ended(4, cold)), cachev1alpha1.ReasonStartedCold, "and 1 more"},
+		"without storage":    {input(1).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), cachev1alpha1.ReasonNoStorage, "storage"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := meta.FindStatusCondition(Compute(test.in).Conditions, cachev1alpha1.ConditionWarm)
+			if c == nil || c.Reason != test.reason || !strings.Contains(c.Message, test.message) {
+				t.Fatalf("got %+v, want %s with %q", c, test.reason, test.message)
+			}
+			if warm := c.Status == "True"; warm != (test.reason == cachev1alpha1.ReasonKeptCache) {
+				t.Errorf("%s is %s", c.Reason, c.Status)
+			}
+		})
+	}
+}

@@ -1,0 +1,35 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+)
+
+// TestMemberThatStartedColdShows: by what its container left behind, until the
+// pod is replaced.
+func TestMemberThatStartedColdShows(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	w.condition(cachev1alpha1.ConditionWarm, metav1.ConditionTrue, cachev1alpha1.ReasonKeptCache)
+	pod := w.pod("cache-1")
+	before := pod.DeepCopy()
+	pod.Status.ContainerStatuses[0].RestartCount = 1
+	pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+		ExitCode: 137, Reason: "OOMKilled", Message: `{"coldStartNeedsBytes":134217728,"freeBytes":66060288}`}
+	if err := admin.Status().Patch(w.Context(), pod, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	message := w.condition(cachev1alpha1.ConditionWarm, metav1.ConditionFalse, cachev1alpha1.ReasonStartedCold)
+	if want := "cache-1 (needs 128 MiB, has 63 MiB)"; !strings.Contains(message, want) {
+		t.Errorf("%q, want %q in it", message, want)
+	}
+	w.delete(pod)
+	w.condition(cachev1alpha1.ConditionWarm, metav1.ConditionTrue, cachev1alpha1.ReasonKeptCache)
+}
