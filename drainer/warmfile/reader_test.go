@@ -1,6 +1,7 @@
 package warmfile
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"testing"
@@ -46,15 +47,20 @@ func TestReadsWhatTheServerHeld(t *testing.T) {
 func TestFlush(t *testing.T) {
 	fill := func(m *member, prefix string) {
 		raw := m.Raw()
+		value := []byte("v")
+		if prefix == "old" { // in a slab class of their own, where no new item reclaims them
+			value = make([]byte, 3000)
+		}
 		for i := range 100 {
-			raw.Must("STORED", "set "+prefix+strconv.Itoa(i)+" 0 0 1", []byte("v"))
+			raw.Must("STORED", fmt.Sprintf("set %s%d 0 0 %d", prefix, i, len(value)), value)
 		}
 	}
 	for _, end := range []string{"saved", "killed"} {
 		for _, args := range [][]string{nil, {"-C"}} {
 			t.Run(end+strconv.Itoa(len(args)), func(t *testing.T) {
 				t.Parallel()
-				m := startMember(t, args...)
+				// The maintainer would take flushed items out of the file.
+				m := startMember(t, append([]string{"-o", "no_lru_maintainer"}, args...)...)
 				fill(m, "old")
 				if len(args) > 0 || end == "killed" {
 					m.wait() // nothing tells the items of one second apart
@@ -72,6 +78,9 @@ func TestFlush(t *testing.T) {
 				got, n := readAll(t, m.dir)
 				if len(got) != 100 {
 					t.Errorf("%d live of %d items, want the 100 new ones", len(got), n)
+				}
+				if waited := len(args) > 0 || end == "killed"; waited && n == 100 {
+					t.Error("no flushed item is left in the file: nothing is tested")
 				}
 				for key := range got {
 					if key[:3] != "new" {
