@@ -16,7 +16,6 @@ func explorations() map[string]Options {
 	one := plan.Cluster{Parallelism: 1}
 	all := map[string]Options{
 		"two deeds":                             {Cluster: one, Size: 3, Deeds: 2},
-		"a deed, a cache lags":                  {Cluster: one, Size: 3, Deeds: 1, Lags: 1},
 		"a deed, a fault, a cache lags":         {Cluster: one, Size: 2, Deeds: 1, Faults: 1, Lags: 1},
 		"two scalings, a fault":                 {Cluster: one, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true},
 		"two scalings, a cache lags":            {Cluster: one, Size: 3, Deeds: 2, Lags: 1, OnlyScale: true},
@@ -27,6 +26,7 @@ func explorations() map[string]Options {
 		"two deeds, claims go with the cluster": {Cluster: plan.Cluster{Parallelism: 1, DeleteClaims: true}, Size: 2, Deeds: 2},
 	}
 	if *long {
+		all["a deed, a cache lags"] = Options{Cluster: one, Size: 3, Deeds: 1, Lags: 1}
 		all["a deed, a fault, a cache lags"] = Options{Cluster: one, Size: 3, Deeds: 1, Faults: 1, Lags: 1}
 		all["two deeds, a fault"] = Options{Cluster: one, Size: 3, Deeds: 2, Faults: 1}
 		all["two deeds, a cache lags"] = Options{Cluster: one, Size: 3, Deeds: 2, Lags: 1}
