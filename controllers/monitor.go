@@ -4,7 +4,6 @@ import (
 	"context"
 	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,10 +24,7 @@ const monitorInterval = 5 * time.Minute
 
 // monitors remembers what was found, and when, so that a reconcile in between
 // asks nobody.
-type monitors struct {
-	mu   sync.Mutex
-	seen map[client.ObjectKey]monitorSeen
-}
+type monitors struct{ memory[monitorSeen] }
 
 type monitorSeen struct {
 	cluster    types.UID
@@ -37,27 +33,16 @@ type monitorSeen struct {
 	found      status.Monitoring
 }
 
-func (m *monitors) last(c *cachev1alpha1.Memcached, now time.Time) (status.Monitoring, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s, ok := m.seen[client.ObjectKeyFromObject(c)]
-	return s.found, ok && s.cluster == c.UID && s.generation == c.Generation && now.Before(s.at.Add(monitorInterval))
+func (m *monitors) last(c *cachev1alpha1.Memcached, now time.Time) (found status.Monitoring, fresh bool) {
+	m.use(client.ObjectKeyFromObject(c), func(s *monitorSeen) {
+		found = s.found
+		fresh = s.cluster == c.UID && s.generation == c.Generation && now.Before(s.at.Add(monitorInterval))
+	})
+	return found, fresh
 }
 
 func (m *monitors) note(c *cachev1alpha1.Memcached, now time.Time, found status.Monitoring) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.seen == nil {
-		m.seen = map[client.ObjectKey]monitorSeen{}
-	}
-	m.seen[client.ObjectKeyFromObject(c)] = monitorSeen{c.UID, c.Generation, now, found}
-}
-
-// forget a Memcached that is gone.
-func (m *monitors) forget(key client.ObjectKey) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.seen, key)
+	m.use(client.ObjectKeyFromObject(c), func(s *monitorSeen) { *s = monitorSeen{c.UID, c.Generation, now, found} })
 }
 
 // applyServiceMonitor brings the ServiceMonitor about, or takes back the one

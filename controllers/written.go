@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,10 +21,7 @@ const detailInterval = 2 * time.Second
 // Memcached, for a reconcile that follows sooner than the cache would start from
 // an older one, and be refused for it. And it remembers since when details of a
 // status wait to be written.
-type written struct {
-	mu   sync.Mutex
-	last map[client.ObjectKey]lastWrite
-}
+type written struct{ memory[lastWrite] }
 
 type lastWrite struct {
 	// object as written; nil once the cache has it.
@@ -38,49 +34,29 @@ type lastWrite struct {
 
 // newest returns the cached Memcached, or what we wrote since.
 func (w *written) newest(cached *cachev1alpha1.Memcached) *cachev1alpha1.Memcached {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	key := client.ObjectKeyFromObject(cached)
-	last := w.last[key]
-	if last.object == nil {
-		return cached
-	}
-	if newer, err := resourceversion.CompareResourceVersion(last.object.ResourceVersion, cached.ResourceVersion); err == nil && newer > 0 {
-		cluster := last.object.DeepCopy()
-		cluster.Spec.Size = ptr.To(ptr.Deref(cluster.Spec.Size, 1))
-		return cluster
-	}
-	last.object = nil
-	w.last[key] = last
-	return cached
+	newest := cached
+	w.use(client.ObjectKeyFromObject(cached), func(last *lastWrite) {
+		if last.object == nil {
+			return
+		}
+		if newer, err := resourceversion.CompareResourceVersion(last.object.ResourceVersion, cached.ResourceVersion); err == nil && newer > 0 {
+			newest = last.object.DeepCopy()
+			newest.Spec.Size = ptr.To(ptr.Deref(newest.Spec.Size, 1))
+			return
+		}
+		last.object = nil
+	})
+	return newest
 }
 
 // note keeps the Memcached as it was written.
 func (w *written) note(cluster *cachev1alpha1.Memcached) {
-	w.update(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.object = cluster.DeepCopy() })
+	w.use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.object = cluster.DeepCopy() })
 }
 
 // noteStatus: nothing of the status waits any more.
 func (w *written) noteStatus(cluster *cachev1alpha1.Memcached, now time.Time) {
-	w.update(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.details, last.status = time.Time{}, now })
-}
-
-func (w *written) update(key client.ObjectKey, change func(*lastWrite)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.last == nil {
-		w.last = map[client.ObjectKey]lastWrite{}
-	}
-	last := w.last[key]
-	change(&last)
-	w.last[key] = last
-}
-
-// forget a Memcached that is gone.
-func (w *written) forget(key client.ObjectKey) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.last, key)
+	w.use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.details, last.status = time.Time{}, now })
 }
 
 // statusDue is how long a new status can wait: what people and machines wait for
@@ -100,7 +76,7 @@ func (w *written) statusDue(key client.ObjectKey, before, after *cachev1alpha1.M
 		}
 	}
 	var due time.Time
-	w.update(key, func(last *lastWrite) {
+	w.use(key, func(last *lastWrite) {
 		if last.details.IsZero() {
 			last.details = now
 		}
