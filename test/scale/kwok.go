@@ -52,7 +52,7 @@ func startKwok(c *controlPlane, program string) (*child, error) {
 	}
 	return start(c.dir, "kwok", nil, program,
 		"--kubeconfig="+kubeconfig, "--config="+config, "--manage-all-nodes",
-		"--node-lease-duration-seconds=0", "--cidr=10.0.0.1/8",
+		"--node-lease-duration-seconds=0", "--cidr=127.1.0.1/16",
 		"--node-ip=127.0.0.1", fmt.Sprintf("--node-port=%d", port),
 		fmt.Sprintf("--server-address=127.0.0.1:%d", port),
 		"--tls-cert-file="+c.cert(), "--tls-private-key-file="+c.key())
