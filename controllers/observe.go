@@ -525,7 +525,7 @@ func (o *observed) drainerRuns() bool {
 func (o *observed) drainerStarts(now time.Time) time.Duration {
 	var wait time.Duration
 	for i := range o.drainerPods {
-		left := o.drainerPods[i].CreationTimestamp.Add(status.SlowStart).Sub(now)
+		left := o.drainerPods[i].CreationTimestamp.Add(slowStart).Sub(now)
 		if o.drainerPods[i].Status.Phase == corev1.PodPending && left > wait {
 			wait = left
 		}
@@ -540,7 +540,7 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 	}
 	return &status.Input{
 		Cluster: o.cluster, StatefulSet: o.statefulSet, Deployment: o.deployment, Pods: o.pods,
-		DrainerPods: o.drainerPods, Plan: p, Room: o.room, Servers: o.servers, Monitoring: o.monitored, Marked: o.marked, Progress: o.progress, JobStarted: started,
-		Waits: o.drainerWaits(), Err: err, Now: now,
+		Plan: p, Room: o.room, Servers: o.servers, Monitoring: o.monitored, Marked: o.marked, Progress: o.progress, JobStarted: started,
+		Waits: o.drainerWaits(now), Err: err, Now: now,
 	}
 }

@@ -3,6 +3,7 @@ package controllers
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,21 +17,21 @@ import (
 // drainerWaits tells, by the claim's UID, of active Jobs whose drainer can't be
 // at work, and why: its pod waits, or the last one failed and the next one is not
 // there yet.
-func (o *observed) drainerWaits() map[types.UID]status.Wait {
+func (o *observed) drainerWaits(now time.Time) map[types.UID]status.Wait {
 	waits := map[types.UID]status.Wait{}
 	for i := range o.jobs {
 		job := &o.jobs[i]
 		if jobState(job) != plan.JobActive {
 			continue
 		}
-		if wait, ok := jobWaits(job, o.drainerPods); ok {
+		if wait, ok := jobWaits(job, o.drainerPods, now); ok {
 			waits[claimUID(job)] = wait
 		}
 	}
 	return waits
 }
 
-func jobWaits(job *batchv1.Job, pods []corev1.Pod) (status.Wait, bool) {
+func jobWaits(job *batchv1.Job, pods []corev1.Pod, now time.Time) (status.Wait, bool) {
 	last := lastAttempt(job, pods)
 	for i := range pods {
 		pod := &pods[i]
@@ -41,7 +42,10 @@ func jobWaits(job *batchv1.Job, pods []corev1.Pod) (status.Wait, bool) {
 		case corev1.PodRunning, corev1.PodSucceeded:
 			return status.Wait{}, false
 		case corev1.PodPending:
-			wait := podWaits(pod)
+			if pod.DeletionTimestamp != nil {
+				continue
+			}
+			wait := podWaits(pod, now)
 			if last != "" {
 				wait.Message = last + "; now: " + cmp.Or(wait.Message, "its pod "+pod.Name+" is being started")
 			}
@@ -54,20 +58,34 @@ func jobWaits(job *batchv1.Job, pods []corev1.Pod) (status.Wait, bool) {
 	return status.Wait{Reason: cachev1alpha1.ReasonRetrying, Message: last}, true
 }
 
-// podWaits tells why a pod doesn't run yet, in the scheduler's or the kubelet's
-// words.
-func podWaits(pod *corev1.Pod) status.Wait {
+// slowStart is how long a drainer's pod may take to start before status says
+// that it hasn't, and where.
+const slowStart = 10 * time.Second
+
+// podWaits tells why a pod doesn't run yet, and since when, in the scheduler's
+// or the kubelet's words; a node that doesn't answer has none.
+func podWaits(pod *corev1.Pod, now time.Time) status.Wait {
+	since := pod.CreationTimestamp.UTC().Format(time.RFC3339)
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return status.Wait{Reason: c.Reason, Message: fmt.Sprintf("pod %s: %s", pod.Name, c.Message)}
+			return status.Wait{Reason: c.Reason, Message: fmt.Sprintf("the drainer waits for the volume's node since %s: %s", since, c.Message)}
 		}
 	}
+	var wait status.Wait
 	for i := range pod.Status.ContainerStatuses {
 		if w := pod.Status.ContainerStatuses[i].State.Waiting; w != nil {
-			return status.Wait{Reason: w.Reason, Message: fmt.Sprintf("pod %s: %s", pod.Name, cmp.Or(w.Message, "its container is being made"))}
+			wait.Reason, wait.Message = w.Reason, w.Message
 		}
 	}
-	return status.Wait{}
+	switch slow := now.Sub(pod.CreationTimestamp.Time) >= slowStart; {
+	case wait.Message != "":
+		wait.Message = fmt.Sprintf("pod %s: %s", pod.Name, wait.Message)
+	case slow && pod.Spec.NodeName != "":
+		wait.Message = fmt.Sprintf("%s has not started the drainer, which waits since %s", pod.Spec.NodeName, since)
+	case wait.Reason != "":
+		wait.Message = fmt.Sprintf("pod %s: its container is being made", pod.Name)
+	}
+	return wait
 }
 
 // lastAttempt says how the last attempt of a Job that retries ended, "" for the

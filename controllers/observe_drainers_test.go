@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,8 +13,11 @@ import (
 )
 
 func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
+	now := time.Unix(5000, 0)
 	pod := func(phase corev1.PodPhase, change func(*corev1.PodStatus)) corev1.Pod {
-		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{batchv1.JobNameLabel: "job"}}}
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: "p", Labels: map[string]string{batchv1.JobNameLabel: "job"}, CreationTimestamp: metav1.NewTime(now),
+		}, Spec: corev1.PodSpec{NodeName: "node-2"}}
 		p.Status.Phase = phase
 		if change != nil {
 			change(&p.Status)
@@ -34,6 +38,12 @@ func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
 		}
 	}
 	unreachable := ended(`{"version":1,"reason":"SurvivorUnreachable","message":"cache-0 is silent"}`)
+	slow := func(p corev1.Pod) corev1.Pod {
+		p.CreationTimestamp = metav1.NewTime(now.Add(-slowStart))
+		return p
+	}
+	leaving := pod(corev1.PodPending, unschedulable)
+	leaving.DeletionTimestamp = &metav1.Time{Time: now}
 	for name, test := range map[string]struct {
 		failed int32
 		pods   []corev1.Pod
@@ -44,22 +54,30 @@ func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
 		"it runs":           {pods: []corev1.Pod{pod(corev1.PodRunning, nil)}},
 		"it has succeeded":  {failed: 1, pods: []corev1.Pod{pod(corev1.PodSucceeded, nil)}},
 		"it runs once more": {failed: 1, pods: []corev1.Pod{pod(corev1.PodFailed, unreachable), pod(corev1.PodRunning, nil)}},
-		"unschedulable":     {0, []corev1.Pod{pod(corev1.PodPending, unschedulable)}, status.Wait{Reason: "Unschedulable", Message: "pod p: no node"}, true},
+		"unschedulable":     {0, []corev1.Pod{pod(corev1.PodPending, unschedulable)}, status.Wait{Reason: "Unschedulable", Message: "the drainer waits for the volume's node since 1970-01-01T01:23:20Z: no node"}, true},
 		"no image":          {0, []corev1.Pod{pod(corev1.PodPending, waiting("ImagePullBackOff", "no such tag"))}, status.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
 		"being made":        {0, []corev1.Pod{pod(corev1.PodPending, waiting("ContainerCreating", ""))}, status.Wait{Reason: "ContainerCreating", Message: "pod p: its container is being made"}, true},
+		"its node doesn't start it": {0, []corev1.Pod{slow(pod(corev1.PodPending, nil))},
+			status.Wait{Message: "node-2 has not started the drainer, which waits since 1970-01-01T01:23:10Z"}, true},
+		"its node is long at it": {0, []corev1.Pod{slow(pod(corev1.PodPending, waiting("ContainerCreating", "")))},
+			status.Wait{Reason: "ContainerCreating", Message: "node-2 has not started the drainer, which waits since 1970-01-01T01:23:10Z"}, true},
+		"its node says why": {0, []corev1.Pod{slow(pod(corev1.PodPending, waiting("ImagePullBackOff", "no such tag")))},
+			status.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
+		"just made":              {0, []corev1.Pod{pod(corev1.PodPending, nil)}, status.Wait{}, true},
+		"one that is on its way": {0, []corev1.Pod{leaving}, status.Wait{}, false},
 		"the last one failed": {2, []corev1.Pod{pod(corev1.PodFailed, unreachable)},
 			status.Wait{Reason: "Retrying", Message: "attempts that failed: 2, the last one: SurvivorUnreachable: cache-0 is silent"}, true},
 		"the last one left no receipt": {1, []corev1.Pod{pod(corev1.PodFailed, ended(""))},
 			status.Wait{Reason: "Retrying", Message: "attempts that failed: 1, the last one: exit code 4"}, true},
 		"the next one waits": {1, []corev1.Pod{pod(corev1.PodFailed, unreachable), pod(corev1.PodPending, unschedulable)},
-			status.Wait{Reason: "Unschedulable", Message: "attempts that failed: 1, the last one: SurvivorUnreachable: cache-0 is silent; now: pod p: no node"}, true},
+			status.Wait{Reason: "Unschedulable", Message: "attempts that failed: 1, the last one: SurvivorUnreachable: cache-0 is silent; now: the drainer waits for the volume's node since 1970-01-01T01:23:20Z: no node"}, true},
 		"its node is lost": {1, nil, status.Wait{Reason: "Retrying", Message: "attempts that failed: 1, the last one: its pod is gone"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job"}, Status: batchv1.JobStatus{Failed: test.failed}}
 			other := pod(corev1.PodPending, unschedulable)
 			other.Labels[batchv1.JobNameLabel] = "another"
-			got, waits := jobWaits(job, append(test.pods, other))
+			got, waits := jobWaits(job, append(test.pods, other), now)
 			if diff := cmp.Diff(test.want, got); diff != "" || waits != test.waits {
 				t.Errorf("waits is %v, want %v; -want +got:\n%s", waits, test.waits, diff)
 			}

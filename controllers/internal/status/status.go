@@ -32,8 +32,6 @@ type Input struct {
 	Deployment  *appsv1.Deployment
 	// Pods of the members, in any order.
 	Pods []corev1.Pod
-	// DrainerPods are those of the drains' Jobs.
-	DrainerPods []corev1.Pod
 	// Plan of a cluster with storage.
 	Plan plan.Plan
 	// Room of a scale-down that is about to begin; nil where none is.
