@@ -35,7 +35,7 @@ func TestReadsWhatTheServerHeld(t *testing.T) {
 				}
 				got, n := readAll(t, m.dir)
 				memcachedtest.Compare(t, got, want)
-				if n != items {
+				if n > items || n < int64(len(want)) { // expired ones may go meanwhile
 					t.Errorf("%d items in the file, the server counted %d", n, items)
 				}
 			})
@@ -104,13 +104,14 @@ func TestFlush(t *testing.T) {
 		t.Parallel()
 		m := startMember(t)
 		fill(m, "old")
+		from := time.Now().Unix() + 1000
 		m.Raw().Must("OK", "flush_all 1000", nil)
-		at := time.Now().Unix() + 1000
+		to := time.Now().Unix() + 1000
 		m.Save()
 		got, _ := readAll(t, m.dir)
 		for key, h := range got {
-			if d := h.ExpireAt - at; d < -2 || d > 1 {
-				t.Errorf("%s expires at %d, the flush is at %d", key, h.ExpireAt, at)
+			if h.ExpireAt < from-2 || h.ExpireAt > to+1 {
+				t.Errorf("%s expires at %d, the flush is from %d to %d", key, h.ExpireAt, from, to)
 			}
 		}
 		if len(got) != 100 {
