@@ -188,6 +188,7 @@ else
 	$(MAKE) cluster-deploy NODES=2
 	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \
 	$(GO_TEST) -v -parallel=4 ./test/e2e/ | $(TEST_SUMMARY); \
+	go run ./test/chaos --seed=$(SEED) --minutes=2; \
 	$(GO_TEST) -v ./test/e2e/undeploy/ | $(TEST_SUMMARY)
 endif
 

@@ -18,6 +18,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"example.com/memcached-operator/test/summary"
 )
 
 // options say how long, and what is random.
@@ -50,7 +52,10 @@ func main() {
 		fmt.Printf("chaos: FAIL, seed %d: %v\n", o.seed, err)
 		os.Exit(1)
 	}
-	fmt.Printf("chaos: PASS, seed %d\n", o.seed)
+	if err := summary.Add("chaos: PASS, seed %d, faults for %v", o.seed, o.duration); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
 }
 
 // run makes the cluster, rounds of faults under load, and the table.
