@@ -162,7 +162,7 @@ test-integration: kubernetes $(KUSTOMIZE) ## Run the controllers against a real 
 
 .PHONY: test-crashpoints
 test-crashpoints: kubernetes ## Let every write of the operator fail in every way: ten minutes (SEED=… of how writes fail in make test)
-	$(GO_TEST) -v -run 'TestCrashPoints' ./test/integration/ $(if $(SEED),-crashpoints.seed=$(SEED),-crashpoints.all) | $(TEST_SUMMARY)
+	$(GO_TEST) -v -run 'TestCrashPoints' ./test/integration/ $(if $(filter-out 0,$(SEED)),-crashpoints.seed=$(SEED),-crashpoints.all) | $(TEST_SUMMARY)
 
 .PHONY: test-scale
 test-scale: kubernetes build $(KWOK) ## Count the manager's API writes beside fifty clusters, played by kwok
