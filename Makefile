@@ -258,6 +258,15 @@ cluster-status: $(BIN)/cluster ## Show which of its programs run, and where thei
 cluster-down: $(BIN)/cluster ## Remove it: processes, network, mounts, directories
 	@$(BIN)/cluster down --root=$(CURDIR)
 
+.PHONY: test-cluster-down
+test-cluster-down: ## Bring a cluster up and remove it: the machine has to be as it was (removes one that is up)
+	hack/packages.sh iproute2 iptables
+	$(MAKE) cluster-down
+	hack/machine-state.sh save $(BIN)/machine-before.txt
+	$(MAKE) cluster-up NODES=2
+	$(MAKE) cluster-down
+	hack/machine-state.sh compare $(BIN)/machine-before.txt
+
 .PHONY: images
 images: build $(BIN)/image $(BIN)/images/memcached.tar ## Build the operator's and memcached's images, without a container engine
 	@$(BIN)/image operator --name=$(IMG) --manager=$(BIN)/manager --drainer=$(BIN)/drainer --output=$(BIN)/images/operator.tar
