@@ -146,7 +146,7 @@ fuzz: ## Fuzz the drainer's parsers, each for FUZZTIME
 # Versions that `make test-versions` tries. The restart reader and the writer want
 # one from 1.6.9 on, or near it: the first ones are for the warm file's reader alone.
 READER_VERSIONS ?= 1.5.18 1.5.22 1.6.0
-VERSIONS ?= 1.6.9 1.6.18 1.6.22 1.6.29 1.6.38 1.6.45
+VERSIONS ?= 1.6.9 1.6.18 1.6.22 1.6.29 1.6.45
 
 .PHONY: test-versions
 test-versions: ## Run the readers' and the writer's tests on memcacheds built from source: VERSIONS=…, MEMCACHED_GIT=…
