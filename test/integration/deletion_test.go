@@ -43,18 +43,23 @@ func (w *world) noClaims() {
 	})
 }
 
-func TestDeletionLeavesNothingStuck(t *testing.T) {
-	t.Parallel()
+// phases of a cluster in which it, or its namespace, may be deleted.
+func phases() map[string]func(w *world, b *apitest.MemcachedBuilder) {
 	idle := func(w *world, b *apitest.MemcachedBuilder) { w.storageCluster(b, 3) }
-	for what, bring := range map[string]func(w *world, b *apitest.MemcachedBuilder){
+	return map[string]func(w *world, b *apitest.MemcachedBuilder){
 		"idle":                       idle,
 		"in the middle of a drain":   func(w *world, b *apitest.MemcachedBuilder) { w.hangingDrain(b) },
 		"while a member shuts down":  lingering,
-		"after a drain failed":       func(w *world, b *apitest.MemcachedBuilder) { bringFailure(w, b) },
+		"after a drain failed":       bringFailure,
 		"before the members are up":  bringBirth,
 		"hibernated":                 func(w *world, b *apitest.MemcachedBuilder) { idle(w, b); w.scale(0); w.settled(0) },
 		"with a claim deleted by us": func(w *world, b *apitest.MemcachedBuilder) { idle(w, b); w.delete(w.claim(1)) },
-	} {
+	}
+}
+
+func TestDeletionLeavesNothingStuck(t *testing.T) {
+	t.Parallel()
+	for what, bring := range phases() {
 		for _, policy := range []cachev1alpha1.DeletionPolicy{cachev1alpha1.DeletionRetain, cachev1alpha1.DeletionDelete} {
 			t.Run(fmt.Sprintf("%s, %s", what, policy), func(t *testing.T) {
 				w := newWorld(t)
@@ -143,12 +148,9 @@ func TestMemberOfARecreatedClusterNeverReturnsToAVolumeThatItLeft(t *testing.T) 
 	w.settled(3)
 }
 
-func TestNamespaceDeletedInTheMiddleOfADrainGoes(t *testing.T) {
+func TestNamespaceDeletedInEachPhaseGoes(t *testing.T) {
 	t.Parallel()
-	for what, bring := range map[string]func(w *world, b *apitest.MemcachedBuilder){
-		"in the middle of a drain": func(w *world, b *apitest.MemcachedBuilder) { w.hangingDrain(b) },
-		"after a drain failed":     bringFailure,
-	} {
+	for what, bring := range phases() {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
 			bring(w, apitest.MakeMemcached(name))
@@ -156,6 +158,7 @@ func TestNamespaceDeletedInTheMiddleOfADrainGoes(t *testing.T) {
 			if err := admin.Delete(t.Context(), namespace); err != nil {
 				t.Fatal(err)
 			}
+			kubes.Linger(w.namespace, false)
 			w.eventually("the namespace gone", func() error {
 				err := admin.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace)
 				if apierrors.IsNotFound(err) {

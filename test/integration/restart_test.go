@@ -2,9 +2,16 @@ package integration
 
 import (
 	"errors"
+	"maps"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/operator"
@@ -83,4 +90,59 @@ func TestOperatorRestartedWhileADrainRunsWaitsForItsEnd(t *testing.T) {
 	kubes.Play(w.namespace, player.Succeed(4))
 	w.claimGone(2, left.UID)
 	w.settled(2)
+}
+
+// An operator that takes over in the middle of a drain finds the Job as an earlier
+// one built it: what that one named, labelled and told its drainer otherwise is no
+// reason to begin anew.
+func TestAJobThatAnEarlierOperatorBuiltIsHonoured(t *testing.T) {
+	w := newWorld(t)
+	left := w.hangingDrain(apitest.MakeMemcached(name))
+	now := w.jobOf(left.UID)
+	w.stopOperator()
+	w.delete(now, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	w.eventually("no Job and no drainer", func() error {
+		var pods corev1.PodList
+		w.list(&pods, client.MatchingLabels{batchv1.JobNameLabel: now.Name})
+		if w.jobOf(left.UID) != nil || len(pods.Items) > 0 {
+			return errors.New("there is one")
+		}
+		return nil
+	})
+	w.create(earlier(now))
+	w.startOperator()
+	w.drainRuns(left.UID)
+	job := w.jobOf(left.UID)
+	w.always("the earlier Job goes on", func() error {
+		if j := w.jobOf(left.UID); j == nil || j.UID != job.UID {
+			return errors.New("it does not")
+		}
+		return w.claimIsKept(2)
+	})
+	kubes.Play(w.namespace, player.Succeed(4))
+	w.claimGone(2, left.UID)
+	m := w.settled(2)
+	equal(w, "items", m.Status.LastDrains[0].Added, int64(4))
+}
+
+// earlier is the Job in another shape: without what a drain can do without, and
+// with what this operator doesn't know.
+func earlier(now *batchv1.Job) *batchv1.Job {
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: now.Namespace, Name: now.Name + "-0", OwnerReferences: now.OwnerReferences,
+			Labels: maps.Clone(now.Labels), Annotations: maps.Clone(now.Annotations),
+		},
+		Spec: batchv1.JobSpec{PodReplacementPolicy: ptr.To(batchv1.Failed), Template: *now.Spec.Template.DeepCopy()},
+	}
+	job.Labels["example.com/shape"] = "earlier"
+	template := &job.Spec.Template
+	for _, label := range []string{batchv1.JobNameLabel, batchv1.ControllerUidLabel, "job-name", "controller-uid"} {
+		delete(template.Labels, label)
+		delete(job.Labels, label)
+	}
+	c := &template.Spec.Containers[0]
+	c.Name = "migration"
+	c.Command = append(c.Command, "--of-another-time")
+	return job
 }
