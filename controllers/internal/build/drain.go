@@ -85,6 +85,15 @@ func namedServers(c *cachev1alpha1.Memcached, n int32) []string {
 	return servers
 }
 
+// nodeAffinity is the part of a member's affinity that its drainer shares: what
+// it says of other pods is about members.
+func nodeAffinity(members *corev1.Affinity) *corev1.Affinity {
+	if members == nil || members.NodeAffinity == nil {
+		return nil
+	}
+	return &corev1.Affinity{NodeAffinity: members.NodeAffinity}
+}
+
 // drainPod runs the drainer in the operator's image, or, where it may have to
 // start a memcached (readers Restart and Auto), in the member's: the program is
 // copied there as it is for the members, and a scratch directory takes the copy
@@ -96,6 +105,7 @@ func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID
 		AutomountServiceAccountToken: ptr.To(false),
 		EnableServiceLinks:           ptr.To(false),
 		NodeSelector:                 t.NodeSelector,
+		Affinity:                     nodeAffinity(t.Affinity),
 		Tolerations:                  t.Tolerations,
 		ImagePullSecrets:             t.ImagePullSecrets,
 		PriorityClassName:            t.PriorityClassName,

@@ -169,6 +169,9 @@ func TestDrainerRunsWhereTheMemberCouldRun(t *testing.T) {
 	b := apitest.MakeMemcached("cache").EveryField()
 	template := b.Obj().Spec.Template
 	pod := drainJob(b).Spec.Template.Spec
+	if diff := cmp.Diff(&corev1.Affinity{NodeAffinity: template.Affinity.NodeAffinity}, pod.Affinity); diff != "" {
+		t.Errorf("affinity, of which only the nodes' is the drainer's: -want +got:\n%s", diff)
+	}
 	if diff := cmp.Diff(template.NodeSelector, pod.NodeSelector); diff != "" {
 		t.Errorf("nodeSelector: -want +got:\n%s", diff)
 	}
