@@ -93,6 +93,8 @@ func (r *MemcachedReconciler) do(ctx context.Context, o *observed, action plan.A
 		return r.createAside(ctx, o, a)
 	case plan.MoveBack:
 		return r.moveBack(ctx, o, a)
+	case plan.GrowClaim:
+		return r.growClaim(ctx, o, a)
 	case plan.ReleaseClaim:
 		return r.releaseClaim(ctx, o, a)
 	}

@@ -72,7 +72,7 @@ func (r *MemcachedReconciler) applyMembers(ctx context.Context, o *observed, a p
 }
 
 func (r *MemcachedReconciler) applyStatefulSet(ctx context.Context, o *observed, a plan.ApplyMembers) error {
-	if o.statefulSet != nil && r.matches.holds(o, kindStatefulSet, &o.statefulSet.ObjectMeta, a.Replicas) {
+	if o.statefulSet != nil && !a.KeepTemplate && r.matches.holds(o, kindStatefulSet, &o.statefulSet.ObjectMeta, a.Replicas) {
 		return nil
 	}
 	desired := build.StatefulSet(o.cluster, r.Options, a.Replicas)
@@ -87,6 +87,9 @@ func (r *MemcachedReconciler) applyStatefulSet(ctx context.Context, o *observed,
 		if current.Spec != nil {
 			// They can't change after birth, and a later operator may build others.
 			desired.Spec.VolumeClaimTemplates = current.Spec.VolumeClaimTemplates
+			if a.KeepTemplate {
+				desired.Spec.Template = current.Spec.Template
+			}
 		}
 	} else if behind, err := mayCreate[appsv1.StatefulSet](ctx, r, o, o.cluster.Name); behind || err != nil {
 		return err
@@ -98,7 +101,7 @@ func (r *MemcachedReconciler) applyStatefulSet(ctx context.Context, o *observed,
 		}
 	}
 	changed, err := applyChanged(ctx, r.Client, desired, current)
-	if !changed && err == nil {
+	if !changed && err == nil && !a.KeepTemplate {
 		r.matches.note(o, kindStatefulSet, &o.statefulSet.ObjectMeta, a.Replicas)
 	}
 	if err == nil && changed && (from < a.Replicas || a.Replicas == 0 && from > 0) {

@@ -68,11 +68,11 @@ func trimPod(object any) (any, error) {
 	return object, nil
 }
 
-// trimClaim keeps of a claim's status only its phase.
+// trimClaim keeps of a claim's status only its phase and its volume's size.
 func trimClaim(object any) (any, error) {
 	if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
 		claim.ManagedFields = nil
-		claim.Status = corev1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase}
+		claim.Status = corev1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase, Capacity: claim.Status.Capacity}
 	}
 	return object, nil
 }

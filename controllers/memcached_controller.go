@@ -60,6 +60,7 @@ type MemcachedReconciler struct {
 	written  written
 	matches  matches
 	monitors monitors
+	growths  growths
 }
 
 // progressInterval is how often the progress of a running drain is read: it is
@@ -98,6 +99,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		r.written.forget(req.NamespacedName)
 		r.matches.forget(req.NamespacedName)
 		r.monitors.forget(req.NamespacedName)
+		r.growths.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	cluster = r.written.newest(cluster)
@@ -141,6 +143,9 @@ func result(seen *observed, wait time.Duration, applyErr, statusErr error) (ctrl
 	}
 	if seen.monitored != status.NotMonitored && (wait == 0 || wait > monitorInterval) {
 		wait = monitorInterval
+	}
+	if seen.growthRefused != "" && (wait == 0 || wait > growthInterval) {
+		wait = growthInterval
 	}
 	if seen.drainerRuns() && (wait == 0 || wait > progressInterval) {
 		wait = progressInterval

@@ -75,6 +75,8 @@ type observed struct {
 	room *plan.Room
 	// monitored tells what became of the ServiceMonitor.
 	monitored status.Monitoring
+	// growthRefused is why the API server lets no volume grow; empty where it does.
+	growthRefused string
 }
 
 // cluster returns the Memcached, or nil where nothing is left to do for it. One
@@ -147,6 +149,7 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 		return nil, err
 	}
 	r.observeRoom(ctx, o)
+	o.growthRefused = r.growths.refused(cluster, r.Clock.Now())
 	return o, nil
 }
 
@@ -332,7 +335,7 @@ func (o *observed) input() plan.Observed {
 
 func planCluster(o *observed) plan.Cluster {
 	spec := &o.cluster.Spec
-	return plan.Cluster{
+	cluster := plan.Cluster{
 		Size:                 *spec.Size,
 		Policy:               planPolicy(o.cluster),
 		ReleaseUnreadable:    releasesUnreadable(o.cluster),
@@ -344,6 +347,10 @@ func planCluster(o *observed) plan.Cluster {
 		NamespaceTerminating: o.namespaceTerminating,
 		Finalizer:            slices.Contains(o.cluster.Finalizers, cachev1alpha1.ClusterFinalizer),
 	}
+	if spec.Storage != nil && spec.Memory != nil {
+		cluster.VolumeSize, cluster.Memory = spec.Storage.Size.Value(), spec.Memory.Value()
+	}
+	return cluster
 }
 
 func planPolicy(c *cachev1alpha1.Memcached) plan.DrainPolicy {
@@ -404,6 +411,9 @@ func planClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, boo
 		Successor: build.AsideName(cluster, ordinal, c.UID),
 		Pending:   aside && c.Status.Phase != corev1.ClaimBound,
 		Request:   plan.Request(c.Annotations[cachev1alpha1.AnnotationDrain]),
+	}
+	if c.Status.Phase == corev1.ClaimBound {
+		out.Asked, out.Capacity = c.Spec.Resources.Requests.Storage().Value(), c.Status.Capacity.Storage().Value()
 	}
 	if mark, ok := c.Annotations[cachev1alpha1.AnnotationReleased]; ok {
 		out.Released = releasedAt(mark)
@@ -540,7 +550,7 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 	}
 	return &status.Input{
 		Cluster: o.cluster, StatefulSet: o.statefulSet, Deployment: o.deployment, Pods: o.pods,
-		Plan: p, Room: o.room, Servers: o.servers, Monitoring: o.monitored, Marked: o.marked, Progress: o.progress, JobStarted: started,
+		Plan: p, Room: o.room, Servers: o.servers, Monitoring: o.monitored, GrowthRefused: o.growthRefused, Marked: o.marked, Progress: o.progress, JobStarted: started,
 		Waits: o.drainerWaits(now), Err: err, Now: now,
 	}
 }

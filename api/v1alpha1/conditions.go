@@ -18,6 +18,8 @@ const (
 	ConditionShortOfMemory = "ShortOfMemory"
 	// ConditionMonitored: the Prometheus operator is told of the exporters.
 	ConditionMonitored = "Monitored"
+	// ConditionVolumesSized: the members' volumes are as large as the spec wants.
+	ConditionVolumesSized = "VolumesSized"
 	// ConditionWarm: members that restarted came back with their items.
 	ConditionWarm = "Warm"
 )
@@ -80,6 +82,12 @@ const (
 	// ReasonStartedCold: a member ended without a save, and its volume had no room
 	// for a second file, so that its items could not be replayed.
 	ReasonStartedCold = "StartedCold"
+	// ReasonSizedAsWanted: each member's volume has storage.size, or more.
+	ReasonSizedAsWanted = "SizedAsWanted"
+	// ReasonVolumesGrow: volumes are asked to grow, and have not yet.
+	ReasonVolumesGrow = "VolumesGrow"
+	// ReasonVolumesCannotGrow: the API server refuses to let a volume grow.
+	ReasonVolumesCannotGrow = "VolumesCannotGrow"
 	// ReasonNoStorage: members have no volumes, so nothing is drained.
 	ReasonNoStorage = "NoStorage"
 	// ReasonServiceMonitorApplied: a ServiceMonitor selects the exporters.

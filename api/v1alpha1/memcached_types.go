@@ -282,11 +282,13 @@ type PodTemplate struct {
 
 // StorageSpec is the volume of each member.
 //
-// +kubebuilder:validation:XValidation:rule="quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) == 0",message="storage.size can't be changed: create another cluster"
+// +kubebuilder:validation:XValidation:rule="quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="storage.size can't shrink, for Kubernetes makes no volume smaller: create another cluster"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storage.storageClassName can't be changed: create another cluster"
 type StorageSpec struct {
 	// size of each member's volume, in bytes; larger than memory, as the volume
-	// holds a file of that size and what describes it. Can't be changed.
+	// holds a file of that size and what describes it. It may grow, where the
+	// storage class lets volumes grow; the condition VolumesSized says how far
+	// that is. It can't shrink.
 	Size resource.Quantity `json:"size"`
 	// storageClassName of the volumes. Defaults to the cluster's default class.
 	// Can't be changed.

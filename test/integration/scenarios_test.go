@@ -92,6 +92,14 @@ func scenarios() map[string]scenario {
 				return settledAt(2)(w)
 			},
 		},
+		"volumes grow, then the members": {three, func(w *world) {
+			w.change(w.memcached(), `{"spec":{"memory":"192Mi","storage":{"size":"256Mi"}}}`)
+		}, func(w *world) error {
+			if m := w.memoryOf(); m != "192" {
+				return fmt.Errorf("-m %s", m)
+			}
+			return errors.Join(settledAt(3)(w), w.volumesHave(3, "256Mi"))
+		}},
 		"hibernate, and resume": {three, func(w *world) {
 			w.scale(0)
 			w.settled(0)

@@ -179,7 +179,7 @@ func TestWhatCannotChangeLaterIsRefusedWithASentence(t *testing.T) {
 	}
 	const (
 		addOrRemove = "storage can't be added to or removed from a cluster"
-		size        = "storage.size can't be changed"
+		size        = "storage.size can't shrink"
 		class       = "storage.storageClassName can't be changed"
 	)
 	for what, test := range map[string]struct {
@@ -189,7 +189,7 @@ func TestWhatCannotChangeLaterIsRefusedWithASentence(t *testing.T) {
 	}{
 		"storage added":        {plain, `{"spec":{"storage":{"size":"128Mi"}}}`, addOrRemove},
 		"storage removed":      {stored, `{"spec":{"storage":null}}`, addOrRemove},
-		"storage grown":        {stored, `{"spec":{"storage":{"size":"256Mi"}}}`, size},
+		"storage grown":        {stored, `{"spec":{"storage":{"size":"256Mi"}}}`, ""},
 		"storage shrunk":       {stored, `{"spec":{"storage":{"size":"100Mi"}}}`, size},
 		"a class added":        {stored, `{"spec":{"storage":{"storageClassName":"player"}}}`, class},
 		"the class changed":    {classed, `{"spec":{"storage":{"storageClassName":"another"}}}`, class},

@@ -21,7 +21,11 @@ type (
 	// RemoveClusterFinalizer from the Memcached: nothing is held any more.
 	RemoveClusterFinalizer struct{}
 	// ApplyMembers applies Service and StatefulSet, the latter with Replicas.
-	ApplyMembers struct{ Replicas int32 }
+	ApplyMembers struct {
+		Replicas int32
+		// KeepTemplate leaves the pods as they are.
+		KeepTemplate bool
+	}
 	// DeleteMembers deletes the StatefulSet.
 	DeleteMembers struct{}
 	// HoldClaim adds the claim's finalizer.
@@ -71,6 +75,11 @@ type (
 	MoveBack struct {
 		Claim        ClaimRef
 		Volume, From string
+	}
+	// GrowClaim asks for a volume of that size, in bytes.
+	GrowClaim struct {
+		Claim ClaimRef
+		Size  int64
 	}
 	// ReleaseClaim removes the claim's finalizer.
 	ReleaseClaim struct {
@@ -129,6 +138,7 @@ func (SetAside) action()               {}
 func (MoveVolume) action()             {}
 func (CreateAside) action()            {}
 func (MoveBack) action()               {}
+func (GrowClaim) action()              {}
 func (ReleaseClaim) action()           {}
 
 func (AddClusterFinalizer) String() string    { return "add the cluster's finalizer" }
@@ -155,6 +165,9 @@ func (a CreateAside) String() string {
 }
 func (a MoveBack) String() string {
 	return fmt.Sprintf("give volume %s back to claim %s", a.Volume, a.Claim.Name)
+}
+func (a GrowClaim) String() string {
+	return fmt.Sprintf("grow claim %s to %d bytes", a.Claim.Name, a.Size)
 }
 func (a ReleaseClaim) String() string {
 	return fmt.Sprintf("release claim %s: %s", a.Claim.Name, a.Why)

@@ -66,6 +66,9 @@ type Cluster struct {
 	NamespaceTerminating bool
 	// Finalizer: the cluster's own is in place.
 	Finalizer bool
+	// VolumeSize that each member is to have, and Memory that it holds more than,
+	// in bytes.
+	VolumeSize, Memory int64
 }
 
 // StatefulSet of the members.
@@ -94,6 +97,9 @@ type Claim struct {
 	Pending bool
 	// Successor is the name of the claim that would take its volume over.
 	Successor string
+	// Asked is the size that it asks for, Capacity that of its volume, in bytes; 0
+	// unless a volume is bound to it.
+	Asked, Capacity int64
 	// Where its volume is, of a claim whose volume may have to be set aside.
 	Where Where
 	// Released is when the member left; zero while it is a member's.

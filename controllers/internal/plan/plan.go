@@ -17,6 +17,10 @@ type Plan struct {
 	// LostClaims are those that somebody else deleted: of members that stay, or
 	// such that the operator can't set aside.
 	LostClaims []LostClaim
+	// SmallClaims are those of members whose volumes are smaller than wanted, and
+	// KeepsTemplate tells that the members stay as they are until these have grown.
+	SmallClaims   []ClaimRef
+	KeepsTemplate bool
 }
 
 // LostClaim is a claim that somebody else deleted.
@@ -66,9 +70,11 @@ func Next(observed *Observed) Plan {
 	p.holdClaims(&o)
 	p.size(&o)
 	p.markReleased(&o)
-	p.add(ApplyMembers{p.Replicas})
+	p.findSmall(&o)
+	p.add(ApplyMembers{p.Replicas, p.KeepsTemplate})
 	p.drain(&o)
 	p.sweepJobs(&o)
+	p.grow(&o)
 	return p
 }
 

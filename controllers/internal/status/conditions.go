@@ -14,7 +14,7 @@ import (
 
 // conditions returns one of each type.
 func conditions(in *Input, s *cachev1alpha1.MemcachedStatus) []metav1.Condition {
-	return []metav1.Condition{available(in, s), progressing(in, s), degraded(in, s), draining(s), routingStable(in, s), shortOfMemory(in, s), warm(in, s), monitored(in)}
+	return []metav1.Condition{available(in, s), progressing(in, s), degraded(in, s), draining(s), routingStable(in, s), shortOfMemory(in, s), warm(in, s), volumesSized(in), monitored(in)}
 }
 
 func condition(kind string, value bool, reason, format string, args ...any) metav1.Condition {
@@ -61,6 +61,10 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 			"the size goes from %d to %d when claim %s is drained or set aside", in.Plan.Replicas, size, blockingClaim(in))
 	case s.Size != size || s.ReadySize != size:
 		return condition(kind, true, cachev1alpha1.ReasonScaling, "%d members exist, %d are ready, %d are wanted", s.Size, s.ReadySize, size)
+	case in.Plan.KeepsTemplate && in.GrowthRefused != "":
+		return condition(kind, false, cachev1alpha1.ReasonVolumesCannotGrow, "the members can't have the new memory: see the condition VolumesSized")
+	case in.Plan.KeepsTemplate:
+		return condition(kind, true, cachev1alpha1.ReasonVolumesGrow, "the members change when their volumes have grown")
 	case rolling(in):
 		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification")
 	}

@@ -40,6 +40,8 @@ type Input struct {
 	Servers []string
 	// Monitoring is what became of the ServiceMonitor.
 	Monitoring Monitoring
+	// GrowthRefused is why no volume may grow; empty where it may.
+	GrowthRefused string
 	// Marked are the claims that this reconcile marked as released: the plan does
 	// not know the time.
 	Marked map[types.UID]time.Time

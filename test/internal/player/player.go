@@ -30,8 +30,11 @@ import (
 const (
 	// NodeName is the one node's.
 	NodeName = "node-a"
-	// StorageClass is the default class, and its volumes are of type Delete.
+	// StorageClass is the default class. Its volumes go with their claims, and may
+	// grow.
 	StorageClass = "player"
+	// FixedClass is another one, whose volumes may not grow.
+	FixedClass = "player-fixed"
 
 	provisioner = "player.example.com/volumes"
 )
@@ -53,6 +56,8 @@ type stage struct {
 	lingering bool
 	// unready members run, and don't get ready.
 	unready bool
+	// fixed volumes don't grow, though they are asked to.
+	fixed bool
 }
 
 // Start plays until the context ends.
@@ -102,11 +107,14 @@ func createScenery(ctx context.Context, config *rest.Config) error {
 			Name:        StorageClass,
 			Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
 		},
-		Provisioner:       provisioner,
-		ReclaimPolicy:     ptr.To(corev1.PersistentVolumeReclaimDelete),
-		VolumeBindingMode: ptr.To(storagev1.VolumeBindingImmediate),
+		Provisioner:          provisioner,
+		ReclaimPolicy:        ptr.To(corev1.PersistentVolumeReclaimDelete),
+		VolumeBindingMode:    ptr.To(storagev1.VolumeBindingImmediate),
+		AllowVolumeExpansion: ptr.To(true),
 	}
-	for _, o := range []client.Object{node, class} {
+	fixed := class.DeepCopy()
+	fixed.Name, fixed.Annotations, fixed.AllowVolumeExpansion = FixedClass, nil, nil
+	for _, o := range []client.Object{node, class, fixed} {
 		if err := c.Create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
 		}
@@ -144,6 +152,13 @@ func (p *Player) Unready(namespace string, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stage(namespace).unready = on
+}
+
+// Fix keeps the namespace's volumes from growing, or lets them.
+func (p *Player) Fix(namespace string, on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stage(namespace).fixed = on
 }
 
 // Violations are what no kubelet could have allowed, in one namespace.

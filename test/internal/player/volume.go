@@ -12,20 +12,54 @@ import (
 )
 
 // claim provisions a volume for a pending claim; the controller manager binds
-// the two.
+// the two. It makes the volume of a bound one as large as the claim asks.
 func (p *Player) claim(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var claim corev1.PersistentVolumeClaim
 	if err := p.client.Get(ctx, req.NamespacedName, &claim); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil || ptr.Deref(claim.Spec.StorageClassName, "") != StorageClass {
+	class := ptr.Deref(claim.Spec.StorageClassName, "")
+	if claim.DeletionTimestamp != nil || class != StorageClass && class != FixedClass {
 		return ctrl.Result{}, nil
+	}
+	if claim.Spec.VolumeName != "" {
+		return p.grow(ctx, &claim)
 	}
 	err := p.client.Create(ctx, volumeFor(&claim))
 	if apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{}, err
+}
+
+// grow does what an external resizer and a kubelet do: first the volume, then the
+// claim's status.
+func (p *Player) grow(ctx context.Context, claim *corev1.PersistentVolumeClaim) (ctrl.Result, error) {
+	asked := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	if claim.Status.Phase != corev1.ClaimBound || asked.Cmp(claim.Status.Capacity[corev1.ResourceStorage]) <= 0 {
+		return ctrl.Result{}, nil
+	}
+	if p.fixes(claim.Namespace) {
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	volume := &corev1.PersistentVolume{}
+	if err := p.client.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	before := volume.DeepCopy()
+	volume.Spec.Capacity[corev1.ResourceStorage] = asked
+	if err := p.client.Patch(ctx, volume, client.MergeFrom(before)); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	was := claim.DeepCopy()
+	claim.Status.Capacity[corev1.ResourceStorage] = asked
+	return ctrl.Result{}, client.IgnoreNotFound(p.client.Status().Patch(ctx, claim, client.MergeFrom(was)))
+}
+
+func (p *Player) fixes(namespace string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stage(namespace).fixed
 }
 
 func volumeFor(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
@@ -35,7 +69,7 @@ func volumeFor(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": provisioner},
 		},
 		Spec: corev1.PersistentVolumeSpec{
-			StorageClassName:              StorageClass,
+			StorageClassName:              *claim.Spec.StorageClassName,
 			AccessModes:                   claim.Spec.AccessModes,
 			Capacity:                      claim.Spec.Resources.Requests,
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,

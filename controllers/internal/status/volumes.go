@@ -1,0 +1,30 @@
+package status
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// volumesSized tells whether the members' volumes have grown as the spec has.
+func volumesSized(in *Input) metav1.Condition {
+	const kind = cachev1alpha1.ConditionVolumesSized
+	storage, small := in.Cluster.Spec.Storage, in.Plan.SmallClaims
+	if storage == nil {
+		return condition(kind, false, cachev1alpha1.ReasonNoStorage, "without storage there are no volumes")
+	}
+	if len(small) == 0 {
+		return condition(kind, true, cachev1alpha1.ReasonSizedAsWanted, "no volume of a member is smaller than storage.size")
+	}
+	until := ""
+	if in.Plan.KeepsTemplate {
+		until = "; the members stay as they are until then, for memory does not fit"
+	}
+	if in.GrowthRefused != "" {
+		return condition(kind, false, cachev1alpha1.ReasonVolumesCannotGrow,
+			"%d volumes are smaller than storage.size, and may not grow: %s%s", len(small), in.GrowthRefused, until)
+	}
+	return condition(kind, false, cachev1alpha1.ReasonVolumesGrow,
+		"%d volumes, the first that of claim %s, wait for the storage to make them as large as storage.size%s",
+		len(small), small[len(small)-1].Name, until)
+}

@@ -1,0 +1,123 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/test/internal/player"
+)
+
+// volumesHave returns nil when the volumes of so many members have this size.
+func (w *world) volumesHave(members int, size string) error {
+	for ordinal := range members {
+		c := w.claim(ordinal)
+		if c == nil {
+			return fmt.Errorf("no claim %d", ordinal)
+		}
+		if has := c.Status.Capacity[corev1.ResourceStorage]; has.String() != size {
+			return fmt.Errorf("claim %s has %s", c.Name, has.String())
+		}
+	}
+	return nil
+}
+
+// memoryOf is the -m that a member of the StatefulSet starts with.
+func (w *world) memoryOf() string {
+	w.Helper()
+	_, rest, _ := strings.Cut(strings.Join(w.statefulSet().Spec.Template.Spec.Containers[0].Command, " "), " -m ")
+	m, _, _ := strings.Cut(rest, " ")
+	return m
+}
+
+func TestVolumesGrowWithTheSpecBeforeTheMembersDo(t *testing.T) {
+	w := newWorld(t)
+	kubes.Fix(w.namespace, true)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	w.condition(cachev1alpha1.ConditionVolumesSized, "True", cachev1alpha1.ReasonSizedAsWanted)
+	before := w.statefulSet()
+	w.change(w.memcached(), `{"spec":{"memory":"192Mi","storage":{"size":"512Mi"}}}`)
+	w.condition(cachev1alpha1.ConditionVolumesSized, "False", cachev1alpha1.ReasonVolumesGrow)
+	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonVolumesGrow)
+	w.always("members keep a memory that fits on their volumes", func() error {
+		if m := w.memoryOf(); m != "64" {
+			return fmt.Errorf("-m %s", m)
+		}
+		return w.volumesHave(2, "128Mi")
+	})
+
+	kubes.Fix(w.namespace, false)
+	w.settled(2)
+	w.condition(cachev1alpha1.ConditionVolumesSized, "True", cachev1alpha1.ReasonSizedAsWanted)
+	w.eventually("the new memory", func() error {
+		if m := w.memoryOf(); m != "192" {
+			return fmt.Errorf("-m %s", m)
+		}
+		return w.volumesHave(2, "512Mi")
+	})
+
+	// The StatefulSet is the one that it was: a member that joins is born small.
+	w.scale(3)
+	w.settled(3)
+	w.eventually("a third volume of that size", func() error { return w.volumesHave(3, "512Mi") })
+	equal(w, "the StatefulSet", w.statefulSet().UID, before.UID)
+	w.condition(cachev1alpha1.ConditionVolumesSized, "True", cachev1alpha1.ReasonSizedAsWanted)
+	w.quiet()
+}
+
+func TestVolumesOfMembersThatLeftDoNotGrow(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	kubes.Play(w.namespace, player.Hang)
+	left := w.claim(1)
+	w.scale(1)
+	w.drainRuns(left.UID)
+	w.change(w.memcached(), `{"spec":{"storage":{"size":"256Mi"}}}`)
+	w.eventually("the member's volume grows", func() error { return w.volumesHave(1, "256Mi") })
+	w.condition(cachev1alpha1.ConditionVolumesSized, "True", cachev1alpha1.ReasonSizedAsWanted)
+	equal(w, "what the claim that is drained asks for", w.claim(1).Spec.Resources.Requests.Storage().String(), "128Mi")
+	kubes.Play(w.namespace, player.Succeed(7))
+	w.claimGone(1, left.UID)
+	w.settled(1)
+}
+
+func TestVolumesThatMayNotGrowAreToldOfOnce(t *testing.T) {
+	w := newWorld(t)
+	fixed := func(s *cachev1alpha1.MemcachedSpec) { s.Storage.StorageClassName = ptr.To(player.FixedClass) }
+	w.create(apitest.MakeMemcached(name).Storage("128Mi").Size(3).With(fixed).Obj())
+	w.settled(3)
+	w.quiet()
+	w.change(w.memcached(), `{"spec":{"memory":"100Mi","storage":{"size":"256Mi"}}}`)
+	message := w.condition(cachev1alpha1.ConditionVolumesSized, "False", cachev1alpha1.ReasonVolumesCannotGrow)
+	if !strings.Contains(message, "3 volumes") || !strings.Contains(message, "storageclass that provisions the pvc must support resize") {
+		t.Errorf("the message is %q", message)
+	}
+	// What fits is rolled out, and scaling goes on.
+	w.settled(3)
+	equal(w, "memory", w.memoryOf(), "100")
+	w.condition(cachev1alpha1.ConditionDegraded, "False", cachev1alpha1.ReasonHealthy)
+	left := w.claim(2)
+	w.scale(2)
+	w.claimGone(2, left.UID)
+	w.settled(2)
+	w.change(w.memcached(), `{"spec":{"memory":"200Mi"}}`)
+	w.condition(cachev1alpha1.ConditionProgressing, "False", cachev1alpha1.ReasonVolumesCannotGrow)
+	equal(w, "memory that does not fit", w.memoryOf(), "100")
+	w.quiet()
+
+	// It is remembered, until the spec changes.
+	refused := 0
+	for _, write := range w.journal.Writes() {
+		if write.Status == 403 {
+			refused++
+		}
+	}
+	if refused == 0 || refused > 3 { // the spec changed three times
+		t.Errorf("%d refusals:\n%s", refused, w.picture())
+	}
+}
