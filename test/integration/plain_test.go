@@ -57,6 +57,7 @@ func TestTwoLineSampleGivesADeploymentAndAService(t *testing.T) {
 	w.condition(cachev1alpha1.ConditionAvailable, "True", cachev1alpha1.ReasonReady)
 	w.condition(cachev1alpha1.ConditionDegraded, "False", cachev1alpha1.ReasonHealthy)
 	equal(w, "finalizers", len(m.Finalizers), 0)
+	equal(w, "a budget for evictions", w.budget() != nil, true)
 }
 
 func TestPlainClusterFollowsItsScaleSubresource(t *testing.T) {
