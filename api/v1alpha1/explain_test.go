@@ -36,3 +36,45 @@ func TestEachFieldOfTheAPIIsExplained(t *testing.T) {
 		t.Errorf("found %d fields only", fields)
 	}
 }
+
+// A person who leaves a field out wants to know what it is then.
+func TestEachOptionalFieldOfTheSpecTellsItsDefault(t *testing.T) {
+	parsed, err := parser.ParseFile(token.NewFileSet(), "memcached_types.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := 0
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		if of, ok := n.(*ast.TypeSpec); ok && ofStatus[of.Name.Name] {
+			return false
+		}
+		field, ok := n.(*ast.Field)
+		if !ok || field.Tag == nil || len(field.Names) == 0 || !strings.Contains(comments(field.Doc), "+optional") {
+			return true
+		}
+		fields++
+		doc := field.Doc.Text()
+		if !strings.Contains(doc, "Defaults") && !strings.Contains(doc, "default)") && !strings.Contains(doc, "own default") && !strings.Contains(doc, "Absent") {
+			t.Errorf("field %s: its comment must tell its default (\"Defaults to …\", \"(the default)\", \"Absent, …\"): %q", field.Names[0].Name, doc)
+		}
+		return true
+	})
+	if fields < 50 {
+		t.Errorf("found %d optional fields only", fields)
+	}
+}
+
+// ofStatus are the types that nobody but the operator writes.
+var ofStatus = map[string]bool{"Memcached": true, "MemcachedStatus": true, "DrainStatus": true, "DrainReceipt": true}
+
+// comments with their markers, which Text leaves out.
+func comments(group *ast.CommentGroup) string {
+	if group == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, c := range group.List {
+		b.WriteString(c.Text)
+	}
+	return b.String()
+}

@@ -87,7 +87,7 @@ type MemcachedSpec struct {
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// template is what else a person sets on the members' pods. A change replaces
-	// the members.
+	// the members. Each of its fields has its own default.
 	// +optional
 	Template PodTemplate `json:"template,omitempty"`
 
@@ -98,12 +98,14 @@ type MemcachedSpec struct {
 	Storage *StorageSpec `json:"storage,omitempty"`
 
 	// routing says which client the applications use, so that a drain puts each
-	// item on the member where they will look for it.
+	// item on the member where they will look for it. Each of its fields has its
+	// own default.
 	// +optional
 	// +kubebuilder:default={}
 	Routing RoutingSpec `json:"routing,omitempty"`
 
-	// drain says what becomes of the items of a member that leaves.
+	// drain says what becomes of the items of a member that leaves. Each of its
+	// fields has its own default.
 	// +optional
 	// +kubebuilder:default={}
 	Drain DrainSpec `json:"drain,omitempty"`
@@ -158,14 +160,13 @@ type PodDisruptionBudgetSpec struct {
 
 // NetworkPolicySpec says who may reach the members.
 type NetworkPolicySpec struct {
-	// clients may reach memcached's port: the applications. Nobody may where none
-	// is given, but the cluster's drainers.
+	// clients may reach memcached's port: the applications. Defaults to nobody but
+	// the cluster's drainers.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Clients []networkingv1.NetworkPolicyPeer `json:"clients,omitempty"`
-	// monitoring may reach the exporter's port: Prometheus. Nobody may where none
-	// is given.
+	// monitoring may reach the exporter's port: Prometheus. Defaults to nobody.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -198,7 +199,7 @@ type ExporterSpec struct {
 // ServiceMonitorSpec is what a Prometheus looks for.
 type ServiceMonitorSpec struct {
 	// labels that your Prometheus selects ServiceMonitors by; the operator's own
-	// win.
+	// win. Defaults to these alone.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 	// interval of the scrapes, such as 30s. Defaults to Prometheus' own.
@@ -211,20 +212,22 @@ type ServiceMonitorSpec struct {
 // PodTemplate is what a person may set on the members' pods.
 type PodTemplate struct {
 	// labels are added to the pods. Where the operator sets the same key, its value
-	// wins.
+	// wins. Defaults to none.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are added to the pods.
+	// annotations are added to the pods. Defaults to none.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// nodeSelector of the pods, and of the drainers of their volumes. Defaults to
 	// any node.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// affinity of the pods; not of the drainers, which follow their volume.
+	// affinity of the pods; not of the drainers, which follow their volume. Defaults
+	// to none.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
-	// tolerations of the pods, and of the drainers of their volumes.
+	// tolerations of the pods, and of the drainers of their volumes. Defaults to
+	// none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -236,16 +239,18 @@ type PodTemplate struct {
 	// +optional
 	Spread Spread `json:"spread,omitempty"`
 	// topologySpreadConstraints of the pods, in place of spread. One without a
-	// labelSelector counts the members of this cluster.
+	// labelSelector counts the members of this cluster. Defaults to what spread says.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
 	// priorityClassName of the pods and of the drainers. The class must exist.
+	// Defaults to the cluster's default class, if it has one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 	// imagePullSecrets of the pods and of the drainers, in the same namespace.
+	// Defaults to those of their service account.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -273,9 +278,9 @@ type PodTemplate struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
-	// securityContext of the pods and of the drainers, in place of the operator's:
-	// user, group and fsGroup 11211, not root, the runtime's default seccomp
-	// profile. A drainer reads the files of a member, so both run as this user.
+	// securityContext of the pods and of the drainers. Defaults to user, group and
+	// fsGroup 11211, not root, and the runtime's default seccomp profile. A drainer
+	// reads the files of a member, so both run as this user.
 	// +optional
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
 }
