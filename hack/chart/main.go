@@ -1,10 +1,12 @@
-// Command chart compares the Helm chart with what kustomize makes of config/:
+// Command chart compares the Helm chart with what kustomize makes of config/, or
+// prints what it renders:
 //
-//	chart [--set=VALUE=TRUE…] CHART KUSTOMIZED
+//	chart [--set=NAME=VALUE…] CHART KUSTOMIZED
+//	chart [--set=NAME=VALUE…] CHART
 //
 // CHART is the chart's folder, KUSTOMIZED a file with the objects that the
-// release memcached-operator must consist of. It fails on the first difference
-// between the two sets, and prints all of them.
+// release memcached-operator must consist of. It fails where the two sets
+// differ, and prints all differences.
 package main
 
 import (
@@ -13,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -36,7 +39,11 @@ func main() {
 	values := map[string]any{}
 	flag.Func("set", "a value of the chart, NAME=VALUE; may be given again", func(s string) error { return strvals.ParseInto(s, values) })
 	flag.Parse()
-	if err := run(values, flag.Arg(0), flag.Arg(1)); err != nil {
+	task := run
+	if flag.NArg() == 1 {
+		task = printRendered
+	}
+	if err := task(values, flag.Arg(0), flag.Arg(1)); err != nil {
 		fmt.Fprintln(os.Stderr, "chart:", err)
 		os.Exit(1)
 	}
@@ -61,6 +68,22 @@ func run(values map[string]any, chart, kustomized string) error {
 		return fmt.Errorf("%s differs from config/ (-kustomize +chart):\n%s", chart, strings.Join(diff, "\n"))
 	}
 	fmt.Printf("%s is what config/ is: %d objects\n", filepath.Base(chart), len(got))
+	return nil
+}
+
+// printRendered prints the objects that a release consists of.
+func printRendered(values map[string]any, chart, _ string) error {
+	rendered, err := render(chart, values)
+	if err != nil {
+		return fmt.Errorf("render %s: %w", chart, err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(rendered)) {
+		text, err := yaml.Marshal(rendered[key])
+		if err != nil {
+			return err
+		}
+		fmt.Printf("---\n%s", text)
+	}
 	return nil
 }
 
