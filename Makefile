@@ -175,7 +175,10 @@ bench-scale: kubernetes build $(KWOK) ## Measure the manager beside a thousand c
 	$(BIN)/scale --root=$(CURDIR) --kwok=$(KWOK) $(SCALE_FLAGS)
 
 .PHONY: bench
-bench: build ## Measure the drainer beside what bounds it: ten minutes (BENCH_FLAGS="-short": one)
+bench: bench-drainer bench-latency ## Measure the drainer, and a scale-down on a real cluster
+
+.PHONY: bench-drainer
+bench-drainer: build ## Measure the drainer beside what bounds it: ten minutes (BENCH_FLAGS="-short": one)
 	hack/packages.sh memcached libmemcached-tools
 	go build -o $(BIN)/bench ./test/bench
 	$(BIN)/bench -drainer=$(BIN)/drainer $(BENCH_FLAGS)
