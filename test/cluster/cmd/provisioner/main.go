@@ -1,6 +1,7 @@
 // Command provisioner makes a volume of type "local" for each claim of its
 // storage class: a directory on the node that the scheduler chose, with node
-// affinity. Unlike hostPath volumes, the kubelet honours fsGroup on them.
+// affinity. Unlike hostPath volumes, the kubelet honours fsGroup on them. They grow
+// when their claims do.
 package main
 
 import (
@@ -46,6 +47,9 @@ func run(ctx context.Context, kubeconfig, name, root string) error {
 	config.QPS, config.Burst = 100, 200
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
+		return err
+	}
+	if err := growVolumes(ctx, client, name); err != nil {
 		return err
 	}
 	controller.NewProvisionController(ctx, client, name, provisioner{root: root},
