@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +36,14 @@ type fixture struct {
 // setup makes the namespace and the Memcached, and waits until it is available.
 func setup(t *testing.T, spec cachev1alpha1.MemcachedSpec) *fixture {
 	t.Helper()
+	f := inNamespace(t)
+	f.create(spec)
+	return f
+}
+
+// inNamespace makes the namespace.
+func inNamespace(t *testing.T) *fixture {
+	t.Helper()
 	f := &fixture{T: t, ctx: t.Context(), name: "cache"}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "e2e-",
@@ -43,7 +52,6 @@ func setup(t *testing.T, spec cachev1alpha1.MemcachedSpec) *fixture {
 	f.must(kube.Create(f.ctx, namespace))
 	f.namespace = namespace.Name
 	t.Cleanup(func() { f.tearDown(namespace) })
-	f.create(spec)
 	return f
 }
 
@@ -52,11 +60,26 @@ func (f *fixture) create(spec cachev1alpha1.MemcachedSpec) {
 	f.must(kube.Create(f.ctx, &cachev1alpha1.Memcached{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: f.name}, Spec: spec,
 	}))
+	f.available()
+}
+
+func (f *fixture) available() {
+	f.Helper()
 	f.eventually("the cluster is available", func() bool {
 		mc := f.memcached()
 		return mc.Status.ObservedGeneration == mc.Generation &&
 			meta.IsStatusConditionTrue(mc.Status.Conditions, cachev1alpha1.ConditionAvailable)
 	})
+}
+
+// kubectl in the namespace.
+func (f *fixture) kubectl(args ...string) string {
+	f.Helper()
+	out, err := exec.CommandContext(f.ctx, "kubectl", append([]string{"--namespace=" + f.namespace}, args...)...).CombinedOutput()
+	if err != nil {
+		f.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
 }
 
 // tearDown deletes the namespace and expects that nothing holds it.

@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+func TestEachSampleBecomesACluster(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../config/samples/cache_*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("samples: %v, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			f := inNamespace(t)
+			f.kubectl("apply", "-f", file)
+			var clusters cachev1alpha1.MemcachedList
+			f.must(kube.List(f.ctx, &clusters, client.InNamespace(f.namespace)))
+			if len(clusters.Items) != 1 {
+				t.Fatalf("%d clusters, want one", len(clusters.Items))
+			}
+			f.name = clusters.Items[0].Name
+			f.available()
+			f.settled(*clusters.Items[0].Spec.Size)
+			if conditions := f.memcached().Status.Conditions; !meta.IsStatusConditionFalse(conditions, cachev1alpha1.ConditionDegraded) {
+				t.Errorf("it is degraded: %+v", conditions)
+			}
+		})
+	}
+}
+
+// What a person reads who asks for it: a sentence for each field, and its default.
+func TestKubectlExplainsTheSpec(t *testing.T) {
+	t.Parallel()
+	f := &fixture{T: t, ctx: t.Context()}
+	text := strings.Join(strings.Fields(f.kubectl("explain", "mc.spec")), " ")
+	for _, want := range []string{
+		"GROUP: cache.example.com", "size is the number of members wanted, from 0 to 512. Defaults to 1.",
+		"memory is each member's room for items (memcached's -m), in whole MiB. Defaults to 64Mi",
+		"storage gives each member a volume",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "<no description>") {
+		t.Errorf("a field has no description:\n%s", text)
+	}
+}
