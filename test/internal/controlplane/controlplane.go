@@ -69,7 +69,7 @@ func assets() (string, error) {
 	}
 	for _, program := range []string{"etcd", "kube-apiserver", controllerManager} {
 		if _, err := os.Stat(filepath.Join(dir, program)); err != nil {
-			return "", fmt.Errorf("no %s in %s: build the control plane with `make k8s`, "+
+			return "", fmt.Errorf("no %s in %s: build the control plane with `make kubernetes`, "+
 				"or point KUBEBUILDER_ASSETS at a directory that has one: %w", program, dir, err)
 		}
 	}

@@ -14,8 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ClusterState is where test/cluster keeps the nodes' files.
-const ClusterState = "/var/lib/memcached-operator-cluster"
+// ClusterState is where test/cluster keeps the nodes' files, clusterRun their
+// sockets.
+const (
+	ClusterState = "/var/lib/memcached-operator-cluster"
+	clusterRun   = "/run/memcached-operator-cluster"
+)
+
+// Containerd is the address of a node's containerd.
+func Containerd(name string) string { return filepath.Join(clusterRun, name, "containerd.sock") }
 
 // ProcessesOf returns the pids of a pod's processes by the program's name; those
 // that have ended and were not reaped are none.
