@@ -190,6 +190,7 @@ ifeq ($(E2E),skip)
 else
 	hack/packages.sh python3-pylibmc
 	$(MAKE) cluster-deploy NODES=2
+	$(MAKE) $(BIN)/chart
 	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \
 	$(GO_TEST) -v -parallel=4 ./test/e2e/ | $(TEST_SUMMARY); \
 	go run ./test/chaos --seed=$(SEED) --minutes=2; \
@@ -272,11 +273,18 @@ test-cluster-down: ## Bring a cluster up and remove it: the machine has to be as
 	hack/machine-state.sh compare $(BIN)/machine-before.txt
 
 .PHONY: images
-images: build $(BIN)/image $(BIN)/images/memcached.tar ## Build the operator's and memcached's images, without a container engine
+images: build $(BIN)/image $(BIN)/images/memcached.tar $(BIN)/images/exporter.tar ## Build the operator's and memcached's images, without a container engine
 	@$(BIN)/image operator --name=$(IMG) --manager=$(BIN)/manager --drainer=$(BIN)/drainer --output=$(BIN)/images/operator.tar
 
 $(BIN)/images/memcached.tar: $(wildcard hack/image/*.go) | $(BIN)/image
 	@$(BIN)/image memcached --name=$(DEBIAN_MEMCACHED_IMG) --output=$@
+
+# What stands in for Prometheus' exporter there.
+EXPORTER_IMG := example.com/exporter:test
+
+$(BIN)/images/exporter.tar: $(wildcard test/exporter/*.go) | $(BIN)/image
+	@$(GO_BUILD) -o $(BIN)/exporter ./test/exporter
+	@$(BIN)/image program --name=$(EXPORTER_IMG) --program=$(BIN)/exporter --output=$@
 
 .PHONY: cluster-load
 cluster-load: $(BIN)/cluster ## Load the images into the cluster, those that it doesn't have yet

@@ -1,7 +1,7 @@
 // Command image builds container images without a container engine: tar files
 // that containerd and Docker can load.
 //
-//	image pause     --name NAME --program FILE --output FILE
+//	image program   --name NAME --program FILE --output FILE
 //	image operator  --name NAME --manager FILE --drainer FILE --output FILE
 //	image memcached --name NAME --output FILE
 package main
@@ -13,13 +13,14 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"syscall"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-const usage = "usage: image pause|operator|memcached --name NAME --output FILE …"
+const usage = "usage: image program|operator|memcached --name NAME --output FILE …"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -37,7 +38,7 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("image "+args[0], flag.ContinueOnError)
 	name := flags.String("name", "", "the image's name, with a tag")
 	output := flags.String("output", "", "file to write")
-	program := flags.String("program", "", "pause: static binary")
+	program := flags.String("program", "", "program: static binary")
 	manager := flags.String("manager", "", "operator: static binary")
 	drainer := flags.String("drainer", "", "operator: static binary")
 	if err := flags.Parse(args[1:]); err != nil {
@@ -50,8 +51,8 @@ func run(ctx context.Context, args []string) error {
 	var config v1.Config
 	var err error
 	switch args[0] {
-	case "pause":
-		files, config, err = pauseImage(*program)
+	case "program":
+		files, config, err = programImage(*program)
 	case "operator":
 		files, config, err = operatorImage(*manager, *drainer)
 	case "memcached":
@@ -76,9 +77,11 @@ func accounts(user string, id int) []file {
 	}
 }
 
-func pauseImage(program string) ([]file, v1.Config, error) {
-	pause, err := static("/pause", program)
-	return []file{pause}, v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"}, err
+// programImage has nothing but the program.
+func programImage(program string) ([]file, v1.Config, error) {
+	target := "/" + filepath.Base(program)
+	binary, err := static(target, program)
+	return []file{binary}, v1.Config{Entrypoint: []string{target}, User: "65535:65535"}, err
 }
 
 // certificates is where Debian keeps the world's certificate authorities.

@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,7 +18,9 @@ import (
 
 func TestAClusterWithoutStorageIsADeployment(t *testing.T) {
 	t.Parallel()
-	f := setup(t, cachev1alpha1.MemcachedSpec{Size: ptr.To[int32](3), ContainerPort: 11211})
+	f := setup(t, cachev1alpha1.MemcachedSpec{
+		Size: ptr.To[int32](3), ContainerPort: 11211, Exporter: &cachev1alpha1.ExporterSpec{Image: "example.com/exporter:test"},
+	})
 	var deployment appsv1.Deployment
 	f.must(kube.Get(f.ctx, f.key(f.name), &deployment))
 	f.scale(1)
@@ -36,6 +40,10 @@ func TestAClusterWithoutStorageIsADeployment(t *testing.T) {
 	f.must(err)
 	if report.Found != 1 {
 		t.Fatalf("the member does not keep an item: %v", report.Examples)
+	}
+	metrics := f.expectStatus("http://"+pod.Status.PodIP+":9150/metrics", "", http.StatusOK)
+	if !strings.Contains(metrics, "memcached_up 1\nmemcached_current_items 1\n") {
+		t.Errorf("the exporter beside it says %q", metrics)
 	}
 }
 

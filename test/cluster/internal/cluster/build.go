@@ -86,7 +86,7 @@ func (s Source) buildPauseImage(ctx context.Context) error {
 	if newer(image, pause) {
 		return nil
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(s.Bin, "image"), "pause",
+	cmd := exec.CommandContext(ctx, filepath.Join(s.Bin, "image"), "program",
 		"--name="+pauseImage, "--program="+pause, "--output="+image)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the pause image: %w: %s", err, output)
