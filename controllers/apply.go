@@ -105,7 +105,7 @@ func (r *MemcachedReconciler) createDrain(ctx context.Context, o *observed, a pl
 	if err := r.mayDrain(ctx, o, a); err != nil {
 		return err
 	}
-	job := build.DrainJob(o.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Survivors)
+	job := build.DrainJob(o.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Survivors, o.claimNeverStarted(a.Claim))
 	if err := r.Create(ctx, job); err != nil {
 		if apierrors.IsAlreadyExists(err) {
 			return refuse("Job %s exists already: the cache is behind", job.Name)
@@ -172,6 +172,9 @@ func (r *MemcachedReconciler) markReleased(ctx context.Context, o *observed, cla
 	marked, err := r.patchClaim(ctx, o, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if _, marked := c.Annotations[cachev1alpha1.AnnotationReleased]; !marked {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationReleased, now.Format(time.RFC3339))
+			if neverStarted(o.pods, o.cluster.Name, claim.Ordinal, c) {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationNeverStarted, "true")
+			}
 		}
 		return nil
 	})

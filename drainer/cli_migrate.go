@@ -24,6 +24,7 @@ func (f *migrateFlags) parse(args []string, std IO) error {
 	fs.StringVar(&f.Dir, contract.FlagDir, "", "the released volume, only ever read")
 	fs.StringVar(&f.Reader, contract.FlagReader, contract.ReaderAuto, "how the volume is read: WarmFile, Restart (starts memcached on a copy), or Auto: Restart where WarmFile doesn't know the layout")
 	fs.StringVar(&f.Scratch, contract.FlagScratch, "", "a directory for that copy")
+	fs.BoolVar(&f.NeverStarted, contract.FlagNeverStarted, false, "no memcached ever started on the volume, unless its supervisor left a trace there")
 	fs.StringVar(&f.memcached, "memcached", "memcached", "the program that Restart starts")
 	f.add(fs, &f.Move)
 	if err := parse(fs, args, std); err != nil {
@@ -80,13 +81,23 @@ func (f *migrateFlags) migrate(ctx context.Context, progress func(contract.Progr
 
 // read migrates what open finds on the volume.
 func (f *migrateFlags) read(ctx context.Context, open opener, m *Migration) contract.Receipt {
-	source, err := openVolume(f.Dir, open)
+	source, err := f.open(open)
 	if err != nil {
 		return failedReceipt(f.SourceID, err)
 	}
 	defer source.Close()
 	m.Source = source
 	return m.Run(ctx)
+}
+
+// open the volume, of which nothing has to be left where no memcached ever started.
+func (f *migrateFlags) open(open opener) (*volume, error) {
+	if f.NeverStarted {
+		if untouched, err := warmfile.Untouched(f.Dir); err != nil || untouched {
+			return emptyVolume(), err
+		}
+	}
+	return openVolume(f.Dir, open)
 }
 
 func (f *migrateFlags) check(ctx context.Context) (routing.Owner, error) {

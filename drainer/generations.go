@@ -50,7 +50,7 @@ func openVolume(dir string, open opener) (*volume, error) {
 	if unused, err := warmfile.Unused(dir, warmfile.Options{}); err != nil {
 		return nil, err
 	} else if unused {
-		return &volume{Source: nothing{}, generations: []Source{nothing{}}}, nil
+		return emptyVolume(), nil
 	}
 	found, err := warmfile.Generations(dir)
 	if err != nil {
@@ -75,6 +75,8 @@ func openVolume(dir string, open opener) (*volume, error) {
 	v.Source = v.generations[0]
 	return v, nil
 }
+
+func emptyVolume() *volume { return &volume{Source: nothing{}, generations: []Source{nothing{}}} }
 
 func (v *volume) layers() []Source { return v.generations }
 

@@ -343,8 +343,9 @@ func TestBadSources(t *testing.T) {
 }
 
 // TestUnusedVolume: a member that left before its memcached first answered leaves
-// a volume that is proven empty, by the manifest of its start and by the file; and
-// without that proof an empty volume stays unreadable.
+// a volume that is proven empty, by the manifest of its start and by the file; one
+// that never started left none, as the operator knows; and without either proof an
+// empty volume stays unreadable.
 func TestUnusedVolume(t *testing.T) {
 	t.Parallel()
 	_, addresses := survivors(t, 1)
@@ -372,21 +373,40 @@ func TestUnusedVolume(t *testing.T) {
 			m.Kill()
 		}
 	}
+	otherBoot := starting(func(m *warmfile.Manifest) { m.BootID = "another boot" })
+	with := func(names ...string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			for _, name := range names {
+				if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
 	for name, test := range map[string]struct {
-		volume func(t *testing.T, dir string)
-		want   warmfile.Reason // "" for a complete receipt
+		volume       func(t *testing.T, dir string)
+		neverStarted bool
+		want         warmfile.Reason // "" for a complete receipt
 	}{
-		"killed before memcached was started": {asWritten, ""},
-		"killed before memcached answered":    {began(false), ""},
-		"a client was faster":                 {began(true), warmfile.ReasonNoEvidence},
-		"in another boot of the node":         {starting(func(m *warmfile.Manifest) { m.BootID = "another boot" }), warmfile.ReasonMissing},
-		"there was a warm file":               {starting(func(m *warmfile.Manifest) { m.Fresh = false }), warmfile.ReasonMissing},
-		"nothing that speaks for it":          {func(*testing.T, string) {}, warmfile.ReasonMissing},
+		"killed before memcached was started":     {asWritten, false, ""},
+		"killed before memcached answered":        {began(false), false, ""},
+		"a client was faster":                     {began(true), false, warmfile.ReasonNoEvidence},
+		"in another boot of the node":             {otherBoot, false, warmfile.ReasonMissing},
+		"there was a warm file":                   {starting(func(m *warmfile.Manifest) { m.Fresh = false }), false, warmfile.ReasonMissing},
+		"nothing that speaks for it":              {with(), false, warmfile.ReasonMissing},
+		"never started":                           {with(), true, ""},
+		"never started, on a file system":         {with("lost+found", contract.LockFile), true, ""},
+		"never started, and somebody's files":     {with("backup"), true, warmfile.ReasonMissing},
+		"started since, and a client was faster":  {began(true), true, warmfile.ReasonNoEvidence},
+		"started since, in another boot":          {otherBoot, true, warmfile.ReasonMissing},
+		"started since, memcached never answered": {began(false), true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			test.volume(t, dir)
-			r := migrate(t, migrateArgs(t, dir, addresses))
+			m := migrateArgs(t, dir, addresses)
+			m.NeverStarted = test.neverStarted
+			r := migrate(t, m)
 			proven := r.receipt.AddsUp("the-claim") == nil && r.code == contract.ExitOK
 			if proven != (test.want == "") || r.receipt.Reason != string(test.want) || r.receipt.Found != 0 {
 				t.Errorf("exit code %d, %+v; want reason %q", r.code, r.receipt, test.want)

@@ -32,6 +32,9 @@ const (
 	// others stayed. From then on its values may be old: the volume never comes
 	// back as a member's.
 	AnnotationReleased = "cache.example.com/released"
+	// AnnotationNeverStarted, beside the released mark: the member's first pod had
+	// not started a container by then, so that nothing was stored before that.
+	AnnotationNeverStarted = "cache.example.com/never-started"
 	// AnnotationReceipt is the receipt of the drain (package contract, JSON).
 	AnnotationReceipt = "cache.example.com/receipt"
 	// AnnotationAsideOf, on a claim that takes over the volume of another one, is

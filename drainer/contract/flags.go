@@ -18,6 +18,7 @@ const (
 	FlagTerminationLog     = "termination-log"
 	FlagReader             = "reader"
 	FlagScratch            = "scratch"
+	FlagNeverStarted       = "never-started"
 	FlagSource             = "source"
 	FlagRateLimitItems     = "rate-limit-items"
 	FlagRateLimitBytes     = "rate-limit-bytes"
@@ -65,6 +66,10 @@ type Migrate struct {
 	// or ReaderRestart. The copy that ReaderRestart works on is in Scratch; where
 	// that is empty, ReaderAuto never restarts.
 	Reader string
+	// NeverStarted: when the member was told to leave, no container of its first
+	// pod had started. Where its supervisor did not start after that, either, a
+	// volume without its files was never used.
+	NeverStarted bool
 	Move
 }
 
@@ -73,6 +78,9 @@ func (m Migrate) Args() []string {
 	args := []string{"migrate", "--" + FlagDir + "=" + m.Dir}
 	if m.Reader != "" {
 		args = append(args, "--"+FlagReader+"="+m.Reader)
+	}
+	if m.NeverStarted {
+		args = append(args, "--"+FlagNeverStarted)
 	}
 	return append(args, m.args()...)
 }

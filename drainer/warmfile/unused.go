@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -35,6 +36,16 @@ func Unused(dir string, o Options) (bool, error) {
 	}
 	defer file.Close()
 	return withoutItems(file)
+}
+
+// Untouched tells whether no supervisor has begun on the volume: there is nothing on
+// it but what a new file system has, and a lock. Somebody may have emptied it; that
+// nobody could have is for the caller to know.
+func Untouched(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		return e.Name() != "lost+found" && e.Name() != contract.LockFile
+	}), err
 }
 
 // freeSlot is the word of an item's header that holds its length and its flags,

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/player"
@@ -109,4 +111,39 @@ func (w *world) eventsOnce(reasons ...string) {
 			return nil
 		})
 	}
+}
+
+// An autoscaler that changes its mind takes members back that never came to be.
+// Their volumes hold nothing that a drainer could know them by, so it is told.
+func TestADrainerIsToldOfAMemberThatNeverStarted(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	kubes.Hold(w.namespace, true)
+	kubes.Play(w.namespace, player.Hang)
+	w.scale(3)
+	w.eventually("member 2 has a node", func() error {
+		if p := w.pod("cache-2"); p == nil || p.Spec.NodeName == "" {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	never, started := w.claim(2), w.claim(1)
+	w.scale(2)
+	w.drainRuns(never.UID)
+	equal(w, "told of the member that never started", w.tellsNeverStarted(never.UID), true)
+	kubes.Play(w.namespace, player.Succeed(0))
+	w.claimGone(2, never.UID)
+	w.settled(2)
+
+	kubes.Hold(w.namespace, false)
+	kubes.Play(w.namespace, player.Hang)
+	w.scale(1)
+	w.drainRuns(started.UID)
+	equal(w, "told so of one that had", w.tellsNeverStarted(started.UID), false)
+	kubes.Play(w.namespace, player.Succeed(7))
+	w.settled(1)
+}
+
+func (w *world) tellsNeverStarted(claim types.UID) bool {
+	return slices.Contains(w.jobOf(claim).Spec.Template.Spec.Containers[0].Command, "--never-started")
 }

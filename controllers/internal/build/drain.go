@@ -23,8 +23,11 @@ const unreachableTimeout = 2 * time.Minute
 
 // DrainJob drains the claim into the first survivors members. It mounts the
 // volume read-only, runs where the member could run, and is never two: a pod
-// that failed is replaced only when it is gone.
-func DrainJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, survivors int32) *batchv1.Job {
+// that failed is replaced only when it is gone. Where the member never started, the
+// volume may be as new.
+func DrainJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, survivors int32, neverStarted bool) *batchv1.Job {
+	args := migrateArgs(c, uid, survivors)
+	args.NeverStarted = neverStarted
 	labels := Labels(c, cachev1alpha1.ComponentDrainer)
 	annotations := map[string]string{
 		cachev1alpha1.AnnotationClaimUID:  string(uid),
@@ -45,7 +48,7 @@ func DrainJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID
 			PodFailurePolicy:      podFailurePolicy(),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels), Annotations: maps.Clone(annotations)},
-				Spec:       drainPod(c, o, claim, uid, survivors),
+				Spec:       drainPod(c, o, claim, args),
 			},
 		},
 	}
@@ -98,7 +101,7 @@ func nodeAffinity(members *corev1.Affinity) *corev1.Affinity {
 // start a memcached (readers Restart and Auto), in the member's: the program is
 // copied there as it is for the members, and a scratch directory takes the copy
 // of the warm file. Scratch space is used by that memcached only.
-func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, survivors int32) corev1.PodSpec {
+func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract.Migrate) corev1.PodSpec {
 	t := c.Spec.Template
 	spec := corev1.PodSpec{
 		RestartPolicy:                corev1.RestartPolicyNever,
@@ -119,7 +122,7 @@ func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID
 			},
 		}},
 	}
-	args, path, image := migrateArgs(c, uid, survivors), DrainerPath, o.OperatorImage
+	path, image := DrainerPath, o.OperatorImage
 	mounts := []corev1.VolumeMount{{Name: volumeName, MountPath: dataDir, ReadOnly: true}}
 	if c.Spec.Drain.Reader != cachev1alpha1.ReaderWarmFile {
 		args.Scratch, path, image = scratchDir, supervisorDir+"/drainer", memberImage(c, o)

@@ -19,7 +19,16 @@ import (
 
 func drainJob(b *apitest.MemcachedBuilder) *batchv1.Job {
 	return DrainJob(b.Namespace("shop").Storage("128Mi").Defaulted().Obj(),
-		Options{MemcachedImage: "memcached:1", OperatorImage: "operator:1"}, "data-cache-2", "uid-2", 2)
+		Options{MemcachedImage: "memcached:1", OperatorImage: "operator:1"}, "data-cache-2", "uid-2", 2, false)
+}
+
+func TestOnlyTheDrainerOfAMemberThatNeverStartedIsToldSo(t *testing.T) {
+	for _, never := range []bool{false, true} {
+		job := DrainJob(apitest.MakeMemcached("cache").Storage("128Mi").Defaulted().Obj(), Options{}, "data-cache-2", "uid-2", 2, never)
+		if told := slices.Contains(job.Spec.Template.Spec.Containers[0].Command, "--never-started"); told != never {
+			t.Errorf("never started: %v, told so: %v", never, told)
+		}
+	}
 }
 
 // Invariant 3.

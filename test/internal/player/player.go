@@ -56,6 +56,8 @@ type stage struct {
 	lingering bool
 	// unready members run, and don't get ready.
 	unready bool
+	// held members have a node, and don't start.
+	held bool
 	// fixed volumes don't grow, though they are asked to.
 	fixed bool
 }
@@ -152,6 +154,13 @@ func (p *Player) Unready(namespace string, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stage(namespace).unready = on
+}
+
+// Hold keeps members that have a node from starting, or lets them.
+func (p *Player) Hold(namespace string, on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stage(namespace).held = on
 }
 
 // Fix keeps the namespace's volumes from growing, or lets them.

@@ -27,6 +27,8 @@ func (p *Player) pod(ctx context.Context, req ctrl.Request) (ctrl.Result, error)
 		return ctrl.Result{}, nil
 	case pod.Spec.NodeName == "":
 		return p.schedule(ctx, &pod)
+	case pod.Status.Phase == corev1.PodPending && p.holds(&pod):
+		return ctrl.Result{RequeueAfter: again}, nil
 	case pod.Status.Phase == corev1.PodPending:
 		return ctrl.Result{}, p.run(ctx, &pod)
 	case isDrainer(&pod):
@@ -95,6 +97,12 @@ func (p *Player) warmUp(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 	before := pod.DeepCopy()
 	setReady(pod, corev1.ConditionTrue)
 	return ctrl.Result{}, client.IgnoreNotFound(p.client.Status().Patch(ctx, pod, client.MergeFrom(before)))
+}
+
+func (p *Player) holds(pod *corev1.Pod) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !isDrainer(pod) && p.stage(pod.Namespace).held
 }
 
 func (p *Player) keepsUnready(pod *corev1.Pod) bool {
