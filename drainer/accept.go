@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
@@ -53,6 +54,9 @@ func acceptable(dir string, command []string) (version string, err error) {
 // restart.c; those in the string take a value.
 const freeFlags = "tcRplUuaPbsBD"
 
+// freeLongFlags begin those that are about connections.
+var freeLongFlags = []string{contract.FlagMemcachedEnableTLS, contract.FlagMemcachedTLS, contract.FlagMemcachedAuth}
+
 // shape is a command line without memcached's path and without the arguments
 // that don't matter to a warm file.
 func shape(command []string) []string {
@@ -64,6 +68,7 @@ func shape(command []string) []string {
 		case free && len(a) == 2:
 			i++ // its value
 		case free, a != "-" && strings.Trim(a, "v") == "-":
+		case slices.ContainsFunc(freeLongFlags, func(flag string) bool { return strings.HasPrefix(a, flag) }):
 		default:
 			kept = append(kept, a)
 		}

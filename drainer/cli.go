@@ -20,7 +20,8 @@ const usageText = `drainer moves the items of a memcached to the servers where c
   drainer rebalance --source=[NAME=]HOST:PORT --client=CLIENT --server=[NAME=]HOST:PORT…
           look through a running server, and move what others own to them
   drainer serve --dir=DIR --port=PORT -- memcached ARGS…
-          run memcached with its warm file in DIR; save it on SIGTERM
+          run memcached with its warm file in DIR; save it on SIGTERM; let it
+          take up certificates and logins that change
   drainer owner --client=CLIENT --server=[NAME=]HOST:PORT…
           read keys from standard input, print each with its owner; with
           --moved --after=[NAME=]HOST:PORT… how many get another one

@@ -2,6 +2,7 @@ package drainer
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -27,7 +29,27 @@ func (f *moveFlags) add(fs *flag.FlagSet, m *contract.Move) {
 	fs.Int64Var(&m.RateLimitItems, contract.FlagRateLimitItems, 0, "items that are added per second, 0 no limit")
 	fs.Int64Var(&m.RateLimitBytes, contract.FlagRateLimitBytes, 0, "bytes of keys and values that are added per second, 0 no limit")
 	fs.DurationVar(&m.SkipExpiringWithin, contract.FlagSkipExpiringWithin, 0, "leave out items that expire so soon")
+	addConnection(fs, &m.Connection)
 	f.routing.add(fs)
+}
+
+// addConnection adds the flags that say how memcached is spoken to.
+func addConnection(fs *flag.FlagSet, c *contract.Connection) {
+	fs.StringVar(&c.TLSDir, contract.FlagTLSDir, "", "speak TLS: a directory with "+contract.CAFile+", and "+contract.CertFile+" and "+contract.KeyFile+" for servers that ask for a certificate")
+	fs.StringVar(&c.AuthFile, contract.FlagAuthFile, "", "log in as the first line, user:password, of this file says")
+}
+
+// secretError is about the files of a Secret: other files can mend it.
+type secretError struct{ err error }
+
+func (e *secretError) Error() string { return reason(e.err) }
+func (e *secretError) Unwrap() error { return e.err }
+
+func checkFiles(d memcache.Dialer, usages ...x509.ExtKeyUsage) error {
+	if err := d.Check(usages...); err != nil {
+		return &secretError{err}
+	}
+	return nil
 }
 
 // check returns the owner function, once the servers' names are known.
@@ -38,6 +60,9 @@ func (f *moveFlags) check(ctx context.Context, m *contract.Move) (routing.Owner,
 	case m.RateLimitItems < 0 || m.RateLimitBytes < 0 || m.SkipExpiringWithin < 0:
 		return nil, usagef("a limit must not be negative")
 	}
+	if err := checkFiles(memcache.Dialer{Connection: m.Connection}); err != nil {
+		return nil, err
+	}
 	if err := f.routing.resolve(ctx, m.UnreachableTimeout); err != nil {
 		return nil, err
 	}
@@ -46,7 +71,7 @@ func (f *moveFlags) check(ctx context.Context, m *contract.Move) (routing.Owner,
 
 // migration is one without its source.
 func (f *moveFlags) migration(m *contract.Move, owner routing.Owner, progress func(contract.Progress), std IO) *Migration {
-	return &Migration{SourceID: m.SourceID, Owner: owner, Servers: f.routing.servers,
+	return &Migration{SourceID: m.SourceID, Owner: owner, Servers: f.routing.servers, Dialer: memcache.Dialer{Connection: m.Connection},
 		UnreachableTimeout: m.UnreachableTimeout, Limit: Limit{Items: m.RateLimitItems, Bytes: m.RateLimitBytes},
 		SkipExpiringWithin: m.SkipExpiringWithin, Progress: progress, Log: std.Err}
 }

@@ -55,7 +55,7 @@ func (f *rebalanceFlags) rebalance(ctx context.Context, progress func(contract.P
 	m := f.migration(&f.Move, owner, progress, std)
 	m.Source = &live{
 		member: m.Servers[self], self: self, servers: m.Servers, owner: owner,
-		scratch: f.Scratch, timeout: m.UnreachableTimeout, limit: m.Limit, rest: firstRest,
+		dialer: m.Dialer, scratch: f.Scratch, timeout: m.UnreachableTimeout, limit: m.Limit, rest: firstRest,
 		waiting: func(name, why string) { m.silent.set(name, why, m.Log) },
 		settle:  m.settle, seed: maphash.MakeSeed(),
 	}

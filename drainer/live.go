@@ -46,6 +46,7 @@ type live struct {
 	owner   routing.Owner
 	// scratch is the directory of the list of keys.
 	scratch string
+	dialer  memcache.Dialer
 	timeout time.Duration
 	limit   Limit
 	// rest before the third listing.
@@ -68,17 +69,20 @@ type live struct {
 // link is a connection to one server, opened when it is needed.
 type link struct {
 	server routing.Server
+	dialer memcache.Dialer
 	conn   *memcache.Conn
 	opened time.Time
 	stop   func() bool
 }
+
+func (l *live) link(s routing.Server) link { return link{server: s, dialer: l.dialer} }
 
 // get returns the connection, with so much time for what comes.
 func (k *link) get(ctx context.Context, timeout time.Duration) (*memcache.Conn, error) {
 	if k.conn == nil {
 		dialCtx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		conn, err := memcache.Dial(dialCtx, k.server.Address())
+		conn, err := k.dialer.Dial(dialCtx, k.server.Address())
 		if err != nil {
 			return nil, err
 		}
@@ -226,10 +230,10 @@ func (l *live) round(ctx context.Context, yield func(*item.Item) bool) (more boo
 // connect opens the connection by which items are deleted before the first is
 // read. Where that fails, the first use tries again.
 func (l *live) connect(ctx context.Context) {
-	l.reader.server, l.deleter.server = l.member, l.member
+	l.reader, l.deleter = l.link(l.member), l.link(l.member)
 	l.owners = make([]link, len(l.servers))
 	for i, s := range l.servers {
-		l.owners[i].server = s
+		l.owners[i] = l.link(s)
 	}
 	_, _ = l.deleter.get(ctx, l.timeout)
 }
@@ -272,7 +276,7 @@ func (l *live) hand(ctx context.Context, read <-chan *portion, settled chan<- *p
 
 // list lists what others own.
 func (l *live) list(ctx context.Context) (list *crawl.List, err error) {
-	k := link{server: l.member}
+	k := l.link(l.member)
 	defer k.close()
 	restarted := false
 	err = l.ask(ctx, &k, func(c *memcache.Conn) (err error) {
@@ -280,7 +284,7 @@ func (l *live) list(ctx context.Context) (list *crawl.List, err error) {
 			return err
 		}
 		list, err = crawl.Items(ctx, func(ctx context.Context) (*memcache.Conn, error) {
-			return memcache.Dial(ctx, l.member.Address())
+			return l.dialer.Dial(ctx, l.member.Address())
 		}, l.scratch, func(e *crawl.Entry) bool { return l.owner.Owner(e.Key) != l.self })
 		return err
 	})

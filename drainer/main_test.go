@@ -146,10 +146,16 @@ func serveAt(t *testing.T, dir string, port int, args ...string) *served {
 
 func serveWith(t *testing.T, env, dir string, port int, args ...string) *served {
 	t.Helper()
+	return serveBy(t, env, contract.Connection{}, dir, port, args...)
+}
+
+// serveBy is for a member that is spoken to by the connection.
+func serveBy(t *testing.T, env string, c contract.Connection, dir string, port int, args ...string) *served {
+	t.Helper()
 	if _, err := memcachedtest.Binary(); err != nil {
 		t.Fatal(err)
 	}
-	command := contract.Serve{Dir: dir, Port: int32(port), TerminationLog: terminationLog(dir), Command: append(append([]string{"memcached"}, memcachedtest.Args(port)...), args...)}
+	command := memberArgs(c, dir, port, args...)
 	begun := time.Now()
 	s := &served{startWith(t, env, command.Args()...), dir, port}
 	memcachedtest.WaitFor(t, "the manifest of a running member", func() error {
@@ -165,6 +171,12 @@ func serveWith(t *testing.T, env, dir string, port int, args ...string) *served 
 		return err
 	})
 	return s
+}
+
+// memberArgs are those of a member's supervisor.
+func memberArgs(c contract.Connection, dir string, port int, args ...string) contract.Serve {
+	command := append(append([]string{"memcached"}, memcachedtest.Args(port)...), c.Memcached(true)...)
+	return contract.Serve{Dir: dir, Port: int32(port), TerminationLog: terminationLog(dir), Connection: c, Command: append(command, args...)}
 }
 
 // terminationLog is a file beside a member's volume.

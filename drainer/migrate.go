@@ -35,7 +35,9 @@ type Migration struct {
 	Source   Source
 	Owner    routing.Owner
 	// Servers in the order that Owner counts them in.
-	Servers            []routing.Server
+	Servers []routing.Server
+	// Dialer of the connections to them.
+	Dialer             memcache.Dialer
 	UnreachableTimeout time.Duration
 	// Limit of what is added, over all survivors.
 	Limit Limit
@@ -104,6 +106,7 @@ func (m *Migration) makeWriters() {
 	for _, s := range m.Servers {
 		m.writers = append(m.writers, memcache.NewWriter(memcache.Options{
 			Address:            s.Address(),
+			Dialer:             m.Dialer,
 			UnreachableTimeout: m.UnreachableTimeout,
 			Connections:        connections,
 			BatchBytes:         min(largeBatch, max(smallBatch, size)),
@@ -303,7 +306,7 @@ func (m *Migration) countEvictions(ctx context.Context, r *contract.Receipt) {
 		if w.Limits().Version == "" {
 			return nil
 		}
-		limits, err := memcache.ReadLimits(ctx, m.Servers[i].Address(), patience)
+		limits, err := m.Dialer.ReadLimits(ctx, m.Servers[i].Address(), patience)
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -59,7 +58,12 @@ func objects(seed uint64, n int) map[string]object {
 // store sends objects, pipelined, by plain sets.
 func store(t *testing.T, address string, all map[string]object) {
 	t.Helper()
-	conn, err := net.Dial("tcp", address)
+	storeBy(t, memcache.Dialer{}, address, all)
+}
+
+func storeBy(t *testing.T, d memcache.Dialer, address string, all map[string]object) {
+	t.Helper()
+	conn, err := d.DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,13 +90,18 @@ func store(t *testing.T, address string, all map[string]object) {
 // check reads every object from the server that its client would ask.
 func check(t *testing.T, client string, servers []string, all map[string]object) {
 	t.Helper()
+	checkBy(t, memcache.Dialer{}, client, servers, all)
+}
+
+func checkBy(t *testing.T, d memcache.Dialer, client string, servers []string, all map[string]object) {
+	t.Helper()
 	owner, err := routing.New(client, mustParse(t, servers))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var conns []*memcache.Conn
 	for _, s := range servers {
-		c, err := memcache.Dial(t.Context(), s)
+		c, err := d.Dial(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}

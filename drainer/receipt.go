@@ -23,6 +23,7 @@ const (
 	reasonStillStored = "StillStored"
 	reasonRejected    = "ItemsRejected"
 	reasonScratch     = "ScratchTooSmall"
+	reasonSecret      = contract.ReasonSecretInvalid
 	reasonFailed      = "Failed"
 )
 
@@ -45,12 +46,15 @@ func failReceipt(r *contract.Receipt, err error) {
 	var usage *usageError
 	var room *restart.RoomError
 	var source *sourceError
+	var secret *secretError
 	switch {
 	case errors.As(err, &refusal):
 		r.Reason, r.ExitCode = string(refusal.Reason), contract.ExitUnrecoverable
 	case errors.As(err, &room):
 		// Not unrecoverable: the volume is sound, and must not be given up.
 		r.Reason, r.ExitCode = reasonScratch, contract.ExitFailed
+	case errors.As(err, &secret):
+		r.Reason, r.ExitCode = reasonSecret, contract.ExitFailed
 	case errors.As(err, &usage):
 		r.Reason, r.ExitCode = reasonUsage, contract.ExitUsage
 	case errors.Is(err, context.Canceled):

@@ -104,7 +104,7 @@ func (r *replay) migrate(ctx context.Context, reader *warmfile.Reader) (contract
 	}
 	source := &flushable{Source: replaySource(ctx, reader), newer: r.s.record.flushed.Load}
 	m := Migration{Source: source, Owner: itself{}, Servers: []routing.Server{server},
-		UnreachableTimeout: maxSilence, Log: r.s.std.Err}
+		Dialer: r.s.dialer, UnreachableTimeout: maxSilence, Log: r.s.std.Err}
 	return m.Run(ctx), nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
@@ -23,6 +24,7 @@ import (
 type supervisor struct {
 	dir     string
 	port    int
+	dialer  memcache.Dialer
 	command []string
 	std     IO
 	// lock on the volume, which memcached has, too; nil where there are none.
@@ -41,12 +43,14 @@ type supervisor struct {
 func runServe(ctx context.Context, args []string, std IO) (int, error) {
 	fs := newFlags("serve")
 	s := supervisor{std: std}
-	fs.StringVar(&s.dir, contract.FlagDir, "", "the member's volume")
+	fs.StringVar(&s.dir, contract.FlagDir, "", "the member's volume; may be left out where there are Secrets to look after, and nothing is to be saved")
 	fs.IntVar(&s.port, contract.FlagPort, 11211, "the port that memcached listens on")
 	fs.StringVar(&s.terminationLog, contract.FlagTerminationLog, "", "write here, ahead of a crash, whether the start after it would be cold")
+	addConnection(fs, &s.dialer.Connection)
 	if err := parse(fs, args, std); err != nil {
 		return 0, err
 	}
+	s.dialer.OwnChild = true
 	s.command = fs.Args()
 	if err := s.check(); err != nil {
 		return 0, err
@@ -56,8 +60,10 @@ func runServe(ctx context.Context, args []string, std IO) (int, error) {
 
 // check refuses arguments that can't work, and finds memcached.
 func (s *supervisor) check() error {
-	if err := directory(contract.FlagDir, s.dir); err != nil {
-		return err
+	if s.dir != "" || s.dialer.Connection == (contract.Connection{}) {
+		if err := directory(contract.FlagDir, s.dir); err != nil {
+			return err
+		}
 	}
 	if s.port < 1 || s.port > 65535 {
 		return usagef("--%s: %d is not a port", contract.FlagPort, s.port)
@@ -76,8 +82,9 @@ func (s *supervisor) check() error {
 		return usagef("drainer serve: %v", err)
 	}
 	s.command = append([]string{path}, s.command[1:]...)
-	dir, err := filepath.Abs(s.dir)
-	s.dir = dir
+	if s.dir != "" {
+		s.dir, err = filepath.Abs(s.dir)
+	}
 	return err
 }
 
@@ -93,6 +100,12 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals)
 	defer signal.Stop(signals)
+	if err := s.checkSecrets(); err != nil {
+		return contract.ExitFailed, err
+	}
+	if s.dir == "" {
+		return s.runPlain(ctx, signals)
+	}
 	if err := s.lockVolume(ctx, signals); err != nil {
 		return contract.ExitFailed, err
 	}
@@ -106,6 +119,7 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	var behind sync.WaitGroup
 	w := newWatch(s)
 	behind.Go(func() { w.run(watchCtx) })
+	behind.Go(func() { newReload(s, w.address).run(watchCtx) })
 	replayCtx, stopReplay := context.WithCancel(watchCtx)
 	s.stopReplay = stopReplay
 	defer stopReplay()
@@ -114,6 +128,23 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	stopWatching()
 	behind.Wait()
 	return s.finish(status)
+}
+
+// runPlain is for a member without a volume. Nothing is saved: there, the
+// supervisor is for what changes in the Secrets.
+func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (int, error) {
+	child, err := startChild(s.command, nil)
+	if err != nil {
+		return contract.ExitFailed, fmt.Errorf("start memcached: %w", err)
+	}
+	s.child = child
+	reloadCtx, stop := context.WithCancel(ctx)
+	var behind sync.WaitGroup
+	behind.Go(func() { newReload(s, newWatch(s).address).run(reloadCtx) })
+	status := s.attend(ctx, signals)
+	stop()
+	behind.Wait()
+	return codeOf(status), nil
 }
 
 // lockVolume waits for an earlier pod's processes, or until the kubelet wants
@@ -231,17 +262,26 @@ func (s *supervisor) save() {
 	if s.saving.Swap(true) {
 		return
 	}
+	if s.dir == "" {
+		s.child.signal(syscall.SIGTERM)
+		return
+	}
 	s.logf("saving the cache")
 	s.stopReplay()
 	s.child.signal(syscall.SIGUSR1)
 }
 
+// codeOf memcached's end is what a shell would say.
+func codeOf(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
 // finish brings the warm file to the disk and tells how memcached ended.
 func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
-	code := status.ExitStatus()
-	if status.Signaled() {
-		code = 128 + int(status.Signal())
-	}
+	code := codeOf(status)
 	start := time.Now()
 	saved, err := s.record.finish()
 	switch {

@@ -99,7 +99,7 @@ func (w *watch) look(ctx context.Context) (err error) {
 	if w.conn == nil {
 		dialCtx, cancel := context.WithTimeout(ctx, lookPeriod)
 		defer cancel()
-		if w.conn, err = memcache.Dial(dialCtx, w.address); err != nil {
+		if w.conn, err = w.s.dialer.Dial(dialCtx, w.address); err != nil {
 			return err
 		}
 	}

@@ -82,6 +82,25 @@ func ParseColdStart(message string) *ColdStart {
 	return &c
 }
 
+// ReasonSecretInvalid is, in a receipt and in a Refusal, that the files of a Secret
+// are missing, or not what memcached takes.
+const ReasonSecretInvalid = "SecretInvalid"
+
+// Refusal is the termination message of a member that does not start.
+type Refusal struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// ParseRefusal decodes a termination message; nil where it is another one.
+func ParseRefusal(message string) *Refusal {
+	var r Refusal
+	if json.Unmarshal([]byte(message), &r) != nil || r.Reason == "" {
+		return nil
+	}
+	return &r
+}
+
 // Phase of a migration, in order.
 type Phase string
 

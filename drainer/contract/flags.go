@@ -23,6 +23,8 @@ const (
 	FlagRateLimitItems     = "rate-limit-items"
 	FlagRateLimitBytes     = "rate-limit-bytes"
 	FlagSkipExpiringWithin = "skip-expiring-within"
+	FlagTLSDir             = "tls-dir"
+	FlagAuthFile           = "auth-file"
 )
 
 // Values of FlagReader; the API's drain.reader.
@@ -34,6 +36,59 @@ const (
 
 // ReaderLive in a receipt: the items were read from a running member.
 const ReaderLive = "Live"
+
+// Files in TLSDir: the keys of a Secret of type kubernetes.io/tls.
+const (
+	CertFile = "tls.crt"
+	KeyFile  = "tls.key"
+	CAFile   = "ca.crt"
+)
+
+// Connection is how memcached is spoken to. Empty, it is plain text, without a login.
+type Connection struct {
+	// TLSDir holds CAFile, which vouches for the servers, and where they ask for a
+	// certificate, CertFile and KeyFile.
+	TLSDir string
+	// AuthFile has lines user:password, of which the first is for the drainer.
+	AuthFile string
+}
+
+// VerifyClients is, in memcached's arguments, that it asks for certificates.
+const VerifyClients = "ssl_verify_mode=2"
+
+// Memcached renders the arguments by which memcached takes such connections. They
+// are written so that the supervisor knows them: a warm file doesn't depend on them.
+func (c Connection) Memcached(verifyClients bool) (args []string) {
+	if c.TLSDir != "" {
+		extended := FlagMemcachedTLS + "chain_cert=" + c.TLSDir + "/" + CertFile +
+			",ssl_key=" + c.TLSDir + "/" + KeyFile + ",ssl_ca_cert=" + c.TLSDir + "/" + CAFile
+		if verifyClients {
+			extended += "," + VerifyClients
+		}
+		args = append(args, FlagMemcachedEnableTLS, extended)
+	}
+	if c.AuthFile != "" {
+		args = append(args, FlagMemcachedAuth+c.AuthFile)
+	}
+	return args
+}
+
+// Beginnings of those arguments.
+const (
+	FlagMemcachedEnableTLS = "--enable-ssl"
+	FlagMemcachedTLS       = "--extended=ssl_"
+	FlagMemcachedAuth      = "--auth-file="
+)
+
+func (c Connection) connectionArgs() (args []string) {
+	if c.TLSDir != "" {
+		args = append(args, "--"+FlagTLSDir+"="+c.TLSDir)
+	}
+	if c.AuthFile != "" {
+		args = append(args, "--"+FlagAuthFile+"="+c.AuthFile)
+	}
+	return args
+}
 
 // Move holds the arguments that are common to all commands that move items.
 type Move struct {
@@ -56,6 +111,8 @@ type Move struct {
 	RateLimitItems, RateLimitBytes int64
 	// SkipExpiringWithin leaves out items that expire so soon.
 	SkipExpiringWithin time.Duration
+	// Connection to all members.
+	Connection
 }
 
 // Migrate holds the arguments of "drainer migrate".
@@ -120,6 +177,7 @@ func (m Move) args() []string {
 			args = append(args, "--"+f.name+"="+f.value)
 		}
 	}
+	args = append(args, m.connectionArgs()...)
 	for _, s := range m.Servers {
 		args = append(args, "--"+FlagServer+"="+s)
 	}
@@ -146,25 +204,29 @@ func (i Install) Args() []string {
 
 // Serve holds the arguments of "drainer serve".
 type Serve struct {
-	// Dir is the member's volume.
+	// Dir is the member's volume; empty where nothing is to be saved. There has to
+	// be a Connection then.
 	Dir string
 	// Port that memcached listens on, to ask it for its statistics.
 	Port int32
 	// TerminationLog is where to write what a crash would lead to; empty: nowhere.
 	TerminationLog string
+	// Connection to memcached, by whose files it is started.
+	Connection
 	// Command is memcached and its arguments, -e excepted: serve adds it.
 	Command []string
 }
 
 // Args renders the command line, without the program's name.
 func (s Serve) Args() []string {
-	args := []string{
-		"serve",
-		"--" + FlagDir + "=" + s.Dir,
-		"--" + FlagPort + "=" + strconv.Itoa(int(s.Port)),
+	args := []string{"serve"}
+	if s.Dir != "" {
+		args = append(args, "--"+FlagDir+"="+s.Dir)
 	}
+	args = append(args, "--"+FlagPort+"="+strconv.Itoa(int(s.Port)))
 	if s.TerminationLog != "" {
 		args = append(args, "--"+FlagTerminationLog+"="+s.TerminationLog)
 	}
+	args = append(args, s.connectionArgs()...)
 	return append(append(args, "--"), s.Command...)
 }

@@ -26,20 +26,6 @@ type Conn struct {
 	r    *bufio.Reader
 }
 
-// Dial connects to HOST:PORT, or to a Unix socket where address starts with "/".
-func Dial(ctx context.Context, address string) (*Conn, error) {
-	network := "tcp"
-	if strings.HasPrefix(address, "/") {
-		network = "unix"
-	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return &Conn{conn: conn, r: bufio.NewReader(conn)}, nil
-}
-
 // Close closes the connection.
 func (c *Conn) Close() error { return c.conn.Close() }
 
@@ -249,4 +235,18 @@ func (c *Conn) line() ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimRight(line, "\r\n"), nil
+}
+
+// RefreshCertificates makes the server read its certificate files again.
+func (c *Conn) RefreshCertificates(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := c.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	answer, err := c.roundTrip("refresh_certs\r\n")
+	if err == nil && string(answer) != "OK" {
+		return fmt.Errorf("refresh_certs: %s", answer)
+	}
+	return err
 }

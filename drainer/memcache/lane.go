@@ -64,8 +64,9 @@ func (l *lane) answered() {
 }
 
 func (l *lane) connectAndPump(ctx context.Context) error {
-	d := net.Dialer{Timeout: l.patience.attempt()}
-	conn, err := d.DialContext(ctx, "tcp", l.w.options.Address)
+	dialCtx, cancel := context.WithTimeout(ctx, l.patience.attempt())
+	conn, err := l.w.options.Dialer.DialContext(dialCtx, "tcp", l.w.options.Address)
+	cancel()
 	if err != nil {
 		return err
 	}

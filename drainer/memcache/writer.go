@@ -20,6 +20,8 @@ var ErrUnreachable = errors.New("the server does not answer")
 type Options struct {
 	// Address is HOST:PORT; the name is resolved anew for every connection.
 	Address string
+	// Dialer of the connections.
+	Dialer Dialer
 	// UnreachableTimeout bounds how long the server may not answer before the
 	// Writer gives up.
 	UnreachableTimeout time.Duration
@@ -104,7 +106,7 @@ func NewWriter(o Options) *Writer {
 // connections. ctx bounds the writer's whole life.
 func (w *Writer) Connect(ctx context.Context) error {
 	err := Insist(ctx, w.options.UnreachableTimeout, w.options.Waiting, func(timeout time.Duration) (err error) {
-		w.limits, err = ReadLimits(ctx, w.options.Address, timeout)
+		w.limits, err = w.options.Dialer.ReadLimits(ctx, w.options.Address, timeout)
 		return err
 	})
 	if err != nil {
@@ -275,10 +277,10 @@ func (l Limits) tooLarge(it *item.Item) bool {
 }
 
 // ReadLimits asks the server at address, waiting at most timeout.
-func ReadLimits(ctx context.Context, address string, timeout time.Duration) (Limits, error) {
+func (d Dialer) ReadLimits(ctx context.Context, address string, timeout time.Duration) (Limits, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	c, err := Dial(ctx, address)
+	c, err := d.Dial(ctx, address)
 	if err != nil {
 		return Limits{}, err
 	}

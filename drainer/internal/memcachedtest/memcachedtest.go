@@ -54,10 +54,12 @@ func Install(name string, packages ...string) string {
 // Server is a running memcached.
 type Server struct {
 	Port int
-	tb   testing.TB
-	args []string
-	cmd  *exec.Cmd
-	done chan struct{}
+	// Dialer of this package's connections, but those that are Raw.
+	Dialer memcache.Dialer
+	tb     testing.TB
+	args   []string
+	cmd    *exec.Cmd
+	done   chan struct{}
 }
 
 // given are the ports that FreePort has returned.
@@ -129,7 +131,7 @@ func (s *Server) run() {
 			s.tb.Fatalf("memcached %v ended: %v", s.args, s.cmd.ProcessState)
 		default:
 		}
-		c, err := memcache.Dial(s.tb.Context(), s.Address())
+		c, err := s.Dialer.Dial(s.tb.Context(), s.Address())
 		if err != nil {
 			return err
 		}
@@ -214,7 +216,7 @@ func (s *Server) Dial() *memcache.Conn {
 // DialFor is Dial for the time of another test.
 func (s *Server) DialFor(tb testing.TB) *memcache.Conn {
 	tb.Helper()
-	c, err := memcache.Dial(context.Background(), s.Address())
+	c, err := s.Dialer.Dial(context.Background(), s.Address())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -313,7 +315,7 @@ func (s *Server) RawFor(tb testing.TB) *Raw {
 // Items is the server's curr_items.
 func (s *Server) Items(tb testing.TB) int64 {
 	tb.Helper()
-	c, err := memcache.Dial(tb.Context(), s.Address())
+	c, err := s.Dialer.Dial(tb.Context(), s.Address())
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,0 +1,93 @@
+// Package certtest makes certificates for tests, as a Secret of type
+// kubernetes.io/tls has them.
+package certtest
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Authority signs certificates.
+type Authority struct {
+	certificate *x509.Certificate
+	key         crypto.Signer
+}
+
+// NewAuthority makes one.
+func NewAuthority(tb testing.TB) *Authority {
+	tb.Helper()
+	a := &Authority{}
+	a.certificate, a.key = a.sign(tb, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "test"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	})
+	return a
+}
+
+// Files returns a Secret's, with a new certificate for the names; for servers and
+// clients, where usages doesn't say otherwise.
+func (a *Authority) Files(tb testing.TB, names []string, usages ...x509.ExtKeyUsage) map[string][]byte {
+	tb.Helper()
+	if usages == nil {
+		usages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: "memcached"}, ExtKeyUsage: usages, KeyUsage: x509.KeyUsageDigitalSignature}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	certificate, key := a.sign(tb, template)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return map[string][]byte{
+		contract.CertFile: encode("CERTIFICATE", certificate.Raw),
+		contract.KeyFile:  encode("PRIVATE KEY", der),
+		contract.CAFile:   encode("CERTIFICATE", a.certificate.Raw),
+	}
+}
+
+// sign makes a key, and its certificate by the template: by the authority, or,
+// where it has none yet, by that very key.
+func (a *Authority) sign(tb testing.TB, template *x509.Certificate) (*x509.Certificate, crypto.Signer) {
+	tb.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62)); err != nil {
+		tb.Fatal(err)
+	}
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	parent, signer := a.certificate, a.key
+	if parent == nil {
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return certificate, key
+}
+
+func encode(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}

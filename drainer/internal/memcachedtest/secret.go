@@ -1,0 +1,79 @@
+package memcachedtest
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"example.com/memcached-operator/drainer/certtest"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// Secret is a directory in which a kubelet keeps the files of one.
+type Secret struct {
+	Dir   string
+	tb    testing.TB
+	saved int
+}
+
+// NewSecret has no files yet.
+func NewSecret(tb testing.TB) *Secret { return &Secret{Dir: tb.TempDir(), tb: tb} }
+
+// Write makes these the Secret's files: as by the kubelet, the names are links into
+// a directory, which a link names that is replaced.
+func (s *Secret) Write(files map[string][]byte) {
+	s.tb.Helper()
+	const data = "..data"
+	s.saved++
+	version := "..version-" + strconv.Itoa(s.saved)
+	check := func(err error) {
+		if err != nil && !os.IsExist(err) {
+			s.tb.Fatal(err)
+		}
+	}
+	check(os.Mkdir(filepath.Join(s.Dir, version), 0o755))
+	for name, content := range files {
+		check(os.WriteFile(filepath.Join(s.Dir, version, name), content, 0o600))
+		check(os.Symlink(filepath.Join(data, name), filepath.Join(s.Dir, name)))
+	}
+	check(os.Symlink(version, filepath.Join(s.Dir, data+"_new")))
+	check(os.Rename(filepath.Join(s.Dir, data+"_new"), filepath.Join(s.Dir, data)))
+}
+
+// Secured is what a memcached with TLS and logins has.
+type Secured struct {
+	Authority *certtest.Authority
+	TLS, Auth *Secret
+}
+
+// Password of the drainer, in the first line of the auth file.
+const Password = "a-password-nobody-should-see"
+
+// NewSecured makes a certificate for the loopback address, and two logins.
+func NewSecured(tb testing.TB) *Secured {
+	tb.Helper()
+	s := &Secured{Authority: certtest.NewAuthority(tb), TLS: NewSecret(tb), Auth: NewSecret(tb)}
+	s.TLS.Write(s.Authority.Files(tb, []string{"127.0.0.1"}))
+	s.Login("drainer:" + Password + "\napplication:another\n")
+	return s
+}
+
+// Login makes these the lines of the auth file.
+func (s *Secured) Login(lines string) { s.Auth.Write(map[string][]byte{"auth-file": []byte(lines)}) }
+
+// Connection by both.
+func (s *Secured) Connection() contract.Connection {
+	return contract.Connection{TLSDir: s.TLS.Dir, AuthFile: filepath.Join(s.Auth.Dir, "auth-file")}
+}
+
+// StartBy runs memcached with what the connection needs, and asks every client for
+// a certificate where it takes TLS.
+func StartBy(tb testing.TB, c contract.Connection, args ...string) *Server {
+	tb.Helper()
+	s := &Server{Port: FreePort(tb), tb: tb, args: append(c.Memcached(true), args...), Dialer: memcache.Dialer{Connection: c, OwnChild: true}}
+	s.run()
+	tb.Cleanup(s.Kill)
+	return s
+}

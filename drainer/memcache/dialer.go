@@ -1,0 +1,259 @@
+package memcache
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// ErrLogin means that the server takes no login, or not this one.
+var ErrLogin = errors.New("the login was refused")
+
+// Dialer connects to servers as its files say: by TLS where there are
+// certificates, with a login where there is an auth file. The zero value speaks
+// plain text. The files are read for each connection: one that is made after they
+// were replaced takes the new ones.
+type Dialer struct {
+	contract.Connection
+	// OwnChild: the server is this process's child, on the loopback interface. Its
+	// certificate, which isn't for that address, is taken as it is.
+	OwnChild bool
+}
+
+// Dial connects to HOST:PORT, or to a Unix socket where address starts with "/".
+func Dial(ctx context.Context, address string) (*Conn, error) { return Dialer{}.Dial(ctx, address) }
+
+// Dial connects to HOST:PORT, or to a Unix socket where address starts with "/".
+func (d Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
+	network := "tcp"
+	if strings.HasPrefix(address, "/") {
+		network = "unix"
+	}
+	conn, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{conn: conn, r: bufio.NewReader(conn)}, nil
+}
+
+// DialContext is net.Dialer's, with TLS and the login behind it: ctx bounds both.
+func (d Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil || d.Connection == (contract.Connection{}) {
+		return conn, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	secured, err := d.secure(ctx, conn, address)
+	if err == nil && !stop() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		stop()
+		conn.Close()
+		return nil, err
+	}
+	return secured, nil
+}
+
+func (d Dialer) secure(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
+	if d.TLSDir != "" {
+		config, err := d.tlsConfig(address)
+		if err != nil {
+			return nil, err
+		}
+		client := tls.Client(conn, config)
+		if err := client.HandshakeContext(ctx); err != nil {
+			return nil, fmt.Errorf("TLS with %s: %w", address, err)
+		}
+		conn = tlsConn{client}
+	}
+	if d.AuthFile == "" {
+		return conn, nil
+	}
+	login, err := readLogin(d.AuthFile)
+	if err != nil {
+		return nil, err
+	}
+	return conn, login.present(conn)
+}
+
+// tlsConn writes so that memcached sees all of it. When memcached waits for more,
+// it waits for the socket, and not for what OpenSSL has of a record that was read
+// in part: as much as its buffer had room for, or to the end of a value. So no
+// record is larger than that buffer's half, and what comes last is a record of its
+// own, too small to hold the end of a value and something behind it.
+type tlsConn struct{ *tls.Conn }
+
+func (c tlsConn) Write(b []byte) (n int, err error) {
+	const record, last = 8 << 10, len("mn\r\n")
+	for n < len(b) && err == nil {
+		size := min(record, len(b)-n)
+		if rest := len(b) - n; rest > last {
+			size = min(record, rest-last)
+		}
+		var written int
+		written, err = c.Conn.Write(b[n : n+size])
+		n += written
+	}
+	return n, err
+}
+
+func (d Dialer) tlsConfig(address string) (*tls.Config, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	roots, err := d.authorities()
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: host, InsecureSkipVerify: d.OwnChild}
+	switch pair, err := d.certificate(); {
+	case err == nil:
+		config.Certificates = []tls.Certificate{pair} // shown to servers that ask for one
+	case !errors.Is(err, os.ErrNotExist):
+		return nil, err
+	}
+	return config, nil
+}
+
+// authorities are those that the servers' certificates are verified by.
+func (d Dialer) authorities() (*x509.CertPool, error) {
+	pem, err := os.ReadFile(filepath.Join(d.TLSDir, contract.CAFile))
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", contract.CAFile)
+	}
+	return roots, nil
+}
+
+func (d Dialer) certificate() (tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(filepath.Join(d.TLSDir, contract.CertFile), filepath.Join(d.TLSDir, contract.KeyFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return pair, fmt.Errorf("%s and %s: %w", contract.CertFile, contract.KeyFile, err)
+	}
+	return pair, err
+}
+
+// Check says what is wrong with the files. Where usages are given, there must be a
+// certificate that the authorities vouch for, for each of them. Whether it is
+// valid now is left to those that it is shown to.
+func (d Dialer) Check(usages ...x509.ExtKeyUsage) error {
+	if d.TLSDir != "" {
+		if err := d.checkCertificate(usages); err != nil {
+			return err
+		}
+	}
+	if d.AuthFile == "" {
+		return nil
+	}
+	_, err := readLogin(d.AuthFile)
+	return err
+}
+
+func (d Dialer) checkCertificate(usages []x509.ExtKeyUsage) error {
+	roots, err := d.authorities()
+	if err != nil {
+		return err
+	}
+	pair, err := d.certificate()
+	if err != nil {
+		if len(usages) == 0 && errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	intermediates := x509.NewCertPool()
+	for _, der := range pair.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			intermediates.AddCert(c)
+		}
+	}
+	for _, usage := range usages {
+		_, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates,
+			CurrentTime: pair.Leaf.NotBefore, KeyUsages: []x509.ExtKeyUsage{usage}})
+		if err != nil {
+			use := map[x509.ExtKeyUsage]string{x509.ExtKeyUsageServerAuth: "server", x509.ExtKeyUsageClientAuth: "client"}[usage]
+			return fmt.Errorf("%s as the certificate of a %s, by %s: %w", contract.CertFile, use, contract.CAFile, err)
+		}
+	}
+	return nil
+}
+
+// login is one line of an auth file.
+type login struct{ user, password string }
+
+// maxLogins is how many lines of its auth file memcached looks at.
+const maxLogins = 8
+
+// readLogin returns the first login of an auth file. What is wrong with the file is
+// told without what is in it. memcached ends at an empty line, takes a last line
+// without an end for none, and takes no blanks.
+func readLogin(path string) (login, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return login{}, err
+	}
+	name := filepath.Base(path)
+	lines := strings.Split(string(text), "\n")
+	if n := len(lines) - 1; n < 1 || n > maxLogins || lines[n] != "" {
+		return login{}, fmt.Errorf("%s must be 1 to %d lines user:password, each with an end", name, maxLogins)
+	}
+	var first login
+	for i, line := range lines[:len(lines)-1] {
+		user, password, ok := strings.Cut(strings.TrimSuffix(line, "\r"), ":")
+		if !ok || user == "" || password == "" || strings.ContainsAny(user+password, " \t\r") {
+			return login{}, fmt.Errorf("line %d of %s is not user:password, without blanks", i+1, name)
+		}
+		if i == 0 {
+			first = login{user, password}
+		}
+	}
+	return first, nil
+}
+
+// present logs in where the server asks for it. One that doesn't (it is yet to be
+// restarted with an auth file) would store the password as an item.
+func (l login) present(conn net.Conn) error {
+	answer, err := ask(conn, "version\r\n")
+	if err != nil || strings.HasPrefix(answer, "VERSION ") {
+		return err
+	}
+	data := l.user + " " + l.password
+	answer, err = ask(conn, fmt.Sprintf("set login 0 0 %d\r\n%s\r\n", len(data), data))
+	if err == nil && answer != "STORED" {
+		err = fmt.Errorf("%w: %.80q", ErrLogin, answer)
+	}
+	return err
+}
+
+// ask sends a request whose answer is one line: nothing is read beyond it.
+func ask(conn net.Conn, request string) (string, error) {
+	if _, err := conn.Write([]byte(request)); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(conn).ReadSlice('\n')
+	return strings.TrimRight(string(line), "\r\n"), err
+}
+
+// Served returns the certificate that the server at address shows.
+func (d Dialer) Served(ctx context.Context, address string) (*x509.Certificate, error) {
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.(tlsConn).ConnectionState().PeerCertificates[0], nil
+}
