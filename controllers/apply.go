@@ -80,7 +80,13 @@ func (r *MemcachedReconciler) do(ctx context.Context, o *observed, action plan.A
 	case plan.RecordReceipt:
 		return r.recordReceipt(ctx, o, a)
 	case plan.ClearRetry:
-		return r.clearRetry(ctx, o, a.Claim)
+		return r.clearRequest(ctx, o, a.Claim, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainRetry)
+	case plan.CreatePlacement:
+		return r.createPlacement(ctx, o, a)
+	case plan.RecordPlaced:
+		return r.recordPlaced(ctx, o, a)
+	case plan.ClearPlacementRetry:
+		return r.clearRequest(ctx, o, a.Claim, cachev1alpha1.AnnotationPlacement, cachev1alpha1.PlacementRetry)
 	case plan.DeleteJob:
 		return r.deleteJob(ctx, o, a)
 	case plan.DeleteClaim:
@@ -184,11 +190,11 @@ func (r *MemcachedReconciler) markReleased(ctx context.Context, o *observed, cla
 	return err
 }
 
-// clearRetry removes the request to retry, and no other that came after it.
-func (r *MemcachedReconciler) clearRetry(ctx context.Context, o *observed, claim plan.ClaimRef) error {
+// clearRequest removes this request of a person, and no other that came after it.
+func (r *MemcachedReconciler) clearRequest(ctx context.Context, o *observed, claim plan.ClaimRef, annotation, request string) error {
 	_, err := r.patchClaim(ctx, o, claim, func(c *corev1.PersistentVolumeClaim) error {
-		if c.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainRetry {
-			delete(c.Annotations, cachev1alpha1.AnnotationDrain)
+		if c.Annotations[annotation] == request {
+			delete(c.Annotations, annotation)
 		}
 		return nil
 	})

@@ -34,7 +34,9 @@ func (r *MemcachedReconciler) applyBefore(ctx context.Context, o *observed) erro
 	}
 	err = applyOwned(ctx, r, o, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
 		kind: kindConfigMap, name: build.ServersName(o.cluster.Name), current: o.serverList, extract: coreac.ExtractConfigMap,
-		desired: func() *coreac.ConfigMapApplyConfiguration { return build.ServersConfigMap(o.cluster, o.servers) },
+		desired: func() *coreac.ConfigMapApplyConfiguration {
+			return build.ServersConfigMap(o.cluster, o.servers, o.record)
+		},
 		variant: int32(len(o.servers)),
 	})
 	if err != nil {

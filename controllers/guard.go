@@ -38,16 +38,16 @@ func (r *MemcachedReconciler) liveClaim(ctx context.Context, o *observed, ref pl
 	return claim, nil
 }
 
-// labelled selects the cluster's objects of one component, live.
+// labelled selects the cluster's objects, live, of one component or of all.
 func labelled(o *observed, component string) []client.ListOption {
-	return []client.ListOption{
-		client.InNamespace(o.cluster.Namespace),
-		client.MatchingLabels{
-			cachev1alpha1.LabelManagedBy: cachev1alpha1.ManagedBy,
-			cachev1alpha1.LabelInstance:  o.cluster.Name,
-			cachev1alpha1.LabelComponent: component,
-		},
+	labels := client.MatchingLabels{
+		cachev1alpha1.LabelManagedBy: cachev1alpha1.ManagedBy,
+		cachev1alpha1.LabelInstance:  o.cluster.Name,
 	}
+	if component != "" {
+		labels[cachev1alpha1.LabelComponent] = component
+	}
+	return []client.ListOption{client.InNamespace(o.cluster.Namespace), labels}
 }
 
 // refused makes a refusal of what a check of the plan found, nil of nothing.
@@ -68,14 +68,74 @@ func (r *MemcachedReconciler) maySetReplicas(ctx context.Context, o *observed, r
 	if members != nil && ptr.Deref(members.Spec.Replicas, 1) == replicas {
 		return true, nil
 	}
-	var live plan.Observed
-	if live.Jobs, err = r.liveJobs(ctx, o, nil); err != nil {
+	live := plan.Observed{StatefulSet: planStatefulSet(members)}
+	if err := r.liveMoves(ctx, o, &live); err != nil {
 		return false, err
 	}
 	if live.Claims, err = r.liveClaims(ctx, o); err != nil {
 		return false, err
 	}
 	return false, refused(plan.MaySetReplicas(&live, replicas))
+}
+
+// liveMoves fills in what moves items, and where clients look.
+func (r *MemcachedReconciler) liveMoves(ctx context.Context, o *observed, live *plan.Observed) (err error) {
+	if live.Jobs, live.Placements, err = r.liveJobs(ctx, o, nil); err != nil {
+		return err
+	}
+	list, err := r.liveList(ctx, o)
+	if err != nil || list == nil {
+		return err
+	}
+	now := observed{cluster: o.cluster, serverList: list, claims: o.claims}
+	live.Placement = planPlacement(o.cluster, now.recorded())
+	return nil
+}
+
+// liveList reads the clients' list; nil where there is none, or somebody else's.
+func (r *MemcachedReconciler) liveList(ctx context.Context, o *observed) (*corev1.ConfigMap, error) {
+	list, err := get[corev1.ConfigMap](ctx, r.Live, client.ObjectKey{Namespace: o.cluster.Namespace, Name: build.ServersName(o.cluster.Name)})
+	if err != nil || list == nil || list.Labels[cachev1alpha1.LabelManagedBy] != cachev1alpha1.ManagedBy {
+		return nil, err
+	}
+	return list, nil
+}
+
+// refreshList reads the clients' list live before another ring is recorded: a
+// ring's number must not be given away twice.
+func (r *MemcachedReconciler) refreshList(ctx context.Context, o *observed, replicas int32) error {
+	if o.serverList == nil || o.record == o.recorded() {
+		return nil
+	}
+	list, err := r.liveList(ctx, o)
+	if err != nil {
+		return err
+	}
+	o.serverList = list
+	o.list(replicas)
+	return nil
+}
+
+// mayPlace asks plan.MayPlace.
+func (r *MemcachedReconciler) mayPlace(ctx context.Context, o *observed, a plan.CreatePlacement) error {
+	claim, err := r.liveClaim(ctx, o, a.Claim)
+	if err != nil {
+		return err
+	}
+	members, err := get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(o.cluster))
+	if err != nil {
+		return err
+	}
+	live := plan.Observed{Cluster: planCluster(o), StatefulSet: planStatefulSet(members)}
+	if claim != nil {
+		if c, ok := planClaim(o.cluster.Name, claim); ok {
+			live.Claims = append(live.Claims, c)
+		}
+	}
+	if err := r.liveMoves(ctx, o, &live); err != nil {
+		return err
+	}
+	return refused(plan.MayPlace(&live, a))
 }
 
 // mayDrain asks plan.MayDrain.
@@ -94,7 +154,7 @@ func (r *MemcachedReconciler) mayDrain(ctx context.Context, o *observed, a plan.
 			live.Claims = append(live.Claims, c)
 		}
 	}
-	if live.Jobs, err = r.liveJobs(ctx, o, nil); err != nil {
+	if err := r.liveMoves(ctx, o, &live); err != nil {
 		return err
 	}
 	if err := r.liveUsers(ctx, o, a.Claim, &live); err != nil {
@@ -118,18 +178,22 @@ func (r *MemcachedReconciler) liveClaims(ctx context.Context, o *observed) ([]pl
 	return claims, nil
 }
 
-// liveJobs are the cluster's drains, with the receipts of those of the pods that
-// are theirs.
-func (r *MemcachedReconciler) liveJobs(ctx context.Context, o *observed, pods []corev1.Pod) ([]plan.Job, error) {
+// liveJobs are the cluster's drains and placements, with the receipts of those of
+// the pods that are theirs.
+func (r *MemcachedReconciler) liveJobs(ctx context.Context, o *observed, pods []corev1.Pod) (drains, placements []plan.Job, err error) {
 	var list batchv1.JobList
-	if err := r.Live.List(ctx, &list, labelled(o, cachev1alpha1.ComponentDrainer)...); err != nil {
-		return nil, err
+	if err := r.Live.List(ctx, &list, labelled(o, "")...); err != nil {
+		return nil, nil, err
 	}
-	var jobs []plan.Job
 	for i := range list.Items {
-		jobs = append(jobs, planJob(&list.Items[i], pods))
+		job := planJob(&list.Items[i], pods)
+		if places(&list.Items[i]) {
+			placements = append(placements, job)
+		} else {
+			drains = append(drains, job)
+		}
 	}
-	return jobs, nil
+	return drains, placements, nil
 }
 
 // liveUsers fills in who uses the volume: the member's pod, whatever its labels
@@ -183,7 +247,7 @@ func (r *MemcachedReconciler) mayRelease(ctx context.Context, o *observed, claim
 	if err := r.Live.List(ctx, &pods, labelled(o, cachev1alpha1.ComponentDrainer)...); err != nil {
 		return err
 	}
-	jobs, err := r.liveJobs(ctx, o, pods.Items)
+	jobs, _, err := r.liveJobs(ctx, o, pods.Items)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func (r *MemcachedReconciler) maySetAside(ctx context.Context, o *observed, clai
 	if !ours {
 		return refuse("claim %s is no member's", claim.Name)
 	}
-	jobs, err := r.liveJobs(ctx, o, nil)
+	jobs, _, err := r.liveJobs(ctx, o, nil)
 	if err != nil {
 		return err
 	}

@@ -184,6 +184,7 @@ func (r *MemcachedReconciler) writeStatus(
 	r.written.noteStatus(seen.cluster, now)
 	r.announce(before, seen.cluster)
 	r.Metrics.failed(before.Status.Drains, seen.cluster.Status.Drains, &p)
+	r.Metrics.placementFailed(&before.Status, &seen.cluster.Status)
 	return 0, nil
 }
 

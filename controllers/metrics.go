@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -18,9 +20,15 @@ import (
 // each.
 const metricsNamespace = "memcached_operator"
 
-// resultFailed is a drain that ended without a receipt that adds up; the other
-// results are plan.Release's.
+// resultFailed is a drain, or a placement, that ended without a receipt that adds
+// up; the other results of drains are plan.Release's.
 const resultFailed = "Failed"
+
+// The results of placements: by a receipt, or because a person asked for no more.
+const (
+	resultPlaced  = "Placed"
+	resultSkipped = "Skipped"
+)
 
 // The phases of a drain whose durations are measured: Waiting, Starting and
 // Releasing as in status.drains, Connecting and Moving as in the receipt.
@@ -39,6 +47,9 @@ type Metrics struct {
 	bytes         prometheus.Counter       // added
 	duration      prometheus.Histogram     // seconds
 	phaseDuration *prometheus.HistogramVec // seconds by phase
+
+	placements  *prometheus.CounterVec // by result
+	placedItems *prometheus.CounterVec // by outcome
 }
 
 // durationBuckets reach from a drain of a few items to one that takes the
@@ -64,11 +75,14 @@ func NewMetrics(registry prometheus.Registerer, reader client.Reader) (*Metrics,
 			"Time from a member's leaving until the receipt of its drain is recorded.")),
 		phaseDuration: prometheus.NewHistogramVec(histogram("drain_phase_duration_seconds",
 			"Time that a drain that succeeded spent in each phase."), []string{"phase"}),
+		placements:  counters("placements_total", "Placements of what a member held for others that ended, by result.", "result"),
+		placedItems: counters("placement_items_total", "Items that members held for others, by what became of them.", "outcome"),
 	}
 	m.beginAtZero()
 	return m, errors.Join(
 		registry.Register(m.drains), registry.Register(m.releases), registry.Register(m.items), registry.Register(m.bytes),
 		registry.Register(m.duration), registry.Register(m.phaseDuration),
+		registry.Register(m.placements), registry.Register(m.placedItems),
 		registry.Register(&clusterCollector{reader: reader, now: time.Now}))
 }
 
@@ -81,7 +95,11 @@ func (m *Metrics) beginAtZero() {
 	for _, why := range append([]plan.Release{plan.ByClusterDeletion, plan.ByNamespace, plan.BySetAside}, endingReleases...) {
 		m.releases.WithLabelValues(string(why))
 	}
-	m.addItems(contract.Outcomes{})
+	addItems(m.items, contract.Outcomes{})
+	addItems(m.placedItems, contract.Outcomes{})
+	for _, result := range []string{resultPlaced, resultSkipped, resultFailed} {
+		m.placements.WithLabelValues(result)
+	}
 	for _, phase := range measuredPhases {
 		m.phaseDuration.WithLabelValues(phase)
 	}
@@ -93,12 +111,12 @@ var endingReleases = []plan.Release{
 	plan.ByReceipt, plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.ByUnrecoverable, plan.NeverBound,
 }
 
-func (m *Metrics) addItems(o contract.Outcomes) {
+func addItems(to *prometheus.CounterVec, o contract.Outcomes) {
 	for outcome, n := range map[string]int64{
 		"added": o.Added, "already_present": o.AlreadyPresent, "expired": o.Expired, "invalidated": o.Invalidated,
 		"rejected": o.Rejected, "failed": o.Failed,
 	} {
-		m.items.WithLabelValues(outcome).Add(float64(max(0, n)))
+		to.WithLabelValues(outcome).Add(float64(max(0, n)))
 	}
 }
 
@@ -108,7 +126,7 @@ func (m *Metrics) drained(r *contract.Receipt, total time.Duration, phases map[s
 		return
 	}
 	m.drains.WithLabelValues(string(plan.ByReceipt)).Inc()
-	m.addItems(r.Outcomes)
+	addItems(m.items, r.Outcomes)
 	m.bytes.Add(float64(max(0, r.Bytes)))
 	if total > 0 {
 		m.duration.Observe(total.Seconds())
@@ -137,6 +155,31 @@ func (m *Metrics) released(why plan.Release, phases map[string]time.Duration) {
 	}
 }
 
+// placed counts a member that was recorded as placed; the receipt is nil where a
+// person asked for no more.
+func (m *Metrics) placed(r *contract.Receipt) {
+	switch {
+	case m == nil:
+	case r == nil:
+		m.placements.WithLabelValues(resultSkipped).Inc()
+	default:
+		m.placements.WithLabelValues(resultPlaced).Inc()
+		addItems(m.placedItems, r.Outcomes)
+	}
+}
+
+// placementFailed counts a placement whose failure was written to the status just
+// now.
+func (m *Metrics) placementFailed(before, after *cachev1alpha1.MemcachedStatus) {
+	failed := func(s *cachev1alpha1.MemcachedStatus) bool {
+		c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionDegraded)
+		return c != nil && c.Status == metav1.ConditionTrue && c.Reason == cachev1alpha1.ReasonPlacementFailed
+	}
+	if m != nil && failed(after) && !failed(before) {
+		m.placements.WithLabelValues(resultFailed).Inc()
+	}
+}
+
 // failed counts the drains whose failure was written to the status just now.
 func (m *Metrics) failed(before, after []cachev1alpha1.DrainStatus, p *plan.Plan) {
 	if m == nil {
@@ -151,7 +194,7 @@ func (m *Metrics) failed(before, after []cachev1alpha1.DrainStatus, p *plan.Plan
 		}
 		m.drains.WithLabelValues(resultFailed).Inc()
 		if r := d.Job.Receipt; r != nil {
-			m.addItems(contract.Outcomes{Rejected: r.Rejected, Failed: r.Failed})
+			addItems(m.items, contract.Outcomes{Rejected: r.Rejected, Failed: r.Failed})
 		}
 	}
 }

@@ -28,18 +28,19 @@ func clusterDesc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	membersWanted = clusterDesc("members_wanted", "Members that the spec wants.")
-	membersReady  = clusterDesc("members_ready", "Members that are ready.")
-	conditionDesc = clusterDesc("condition", "Conditions of the status with their reason: 1 for true, 0 for false.", "type", "reason")
-	drainsOpen    = clusterDesc("drains_open", "Claims on their way out, by phase; none of a phase has no series.", "phase")
-	drainProgress = clusterDesc("drain_progress_ratio", "Share of the volumes being moved that is done, by bytes, from 0 to 1.")
-	claimsHeld    = clusterDesc("claims_held", "Claims that the finalizer holds although their member has left or they were deleted.")
-	oldestHeld    = clusterDesc("oldest_held_claim_age_seconds", "Time since the first of these claims' members left; no series without one.")
+	membersWanted  = clusterDesc("members_wanted", "Members that the spec wants.")
+	membersReady   = clusterDesc("members_ready", "Members that are ready.")
+	conditionDesc  = clusterDesc("condition", "Conditions of the status with their reason: 1 for true, 0 for false.", "type", "reason")
+	drainsOpen     = clusterDesc("drains_open", "Claims on their way out, by phase; none of a phase has no series.", "phase")
+	drainProgress  = clusterDesc("drain_progress_ratio", "Share of the volumes being moved that is done, by bytes, from 0 to 1.")
+	membersToPlace = clusterDesc("members_to_place", "Members that may hold items which clients look for elsewhere.")
+	claimsHeld     = clusterDesc("claims_held", "Claims that the finalizer holds although their member has left or they were deleted.")
+	oldestHeld     = clusterDesc("oldest_held_claim_age_seconds", "Time since the first of these claims' members left; no series without one.")
 )
 
 // Describe implements prometheus.Collector.
 func (c *clusterCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{membersWanted, membersReady, conditionDesc, drainsOpen, drainProgress, claimsHeld, oldestHeld} {
+	for _, d := range []*prometheus.Desc{membersWanted, membersReady, conditionDesc, drainsOpen, drainProgress, membersToPlace, claimsHeld, oldestHeld} {
 		descs <- d
 	}
 }
@@ -68,6 +69,9 @@ func collect(
 		key := client.ObjectKeyFromObject(cluster)
 		send := sender(metrics, key)
 		sendCluster(send, cluster)
+		if cluster.Spec.Storage != nil {
+			send(membersToPlace, float64(cluster.Status.Placing))
+		}
 		if cluster.Spec.Storage != nil && held[key] == nil {
 			send(claimsHeld, 0)
 		}

@@ -77,7 +77,7 @@ func gathered(t *testing.T) (*Metrics, *prometheus.Registry, map[string]*dto.Met
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry.MustRegister(m.drains, m.releases, m.items, m.bytes, m.duration, m.phaseDuration, busy())
+	registry.MustRegister(m.drains, m.releases, m.items, m.bytes, m.duration, m.phaseDuration, m.placements, m.placedItems, busy())
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -61,16 +62,19 @@ type observed struct {
 	networkPolicy *networkingv1.NetworkPolicy
 	budget        *policyv1.PodDisruptionBudget
 	pods          []corev1.Pod // of the members
-	drainerPods   []corev1.Pod
+	drainerPods   []corev1.Pod // of drains and placements
 	claims        []corev1.PersistentVolumeClaim
 	// where has the places of the volumes that were looked at, by the claim's UID.
-	where    map[types.UID]plan.Where
-	jobs     []batchv1.Job
-	progress map[types.UID]contract.Progress // by the claim's UID
+	where map[types.UID]plan.Where
+	// jobs drain, placements move items between members.
+	jobs, placements []batchv1.Job
+	progress         map[types.UID]contract.Progress // by the claim's UID
 	// marked are the claims that this reconcile marked as released, and when.
 	marked map[types.UID]time.Time
-	// servers that the clients are to be given, by the plan.
+	// servers that the clients are to be given, by the plan, and the record of the
+	// cluster's rings with them.
 	servers []string
+	record  ring.Record
 	// room of a scale-down that is about to begin, or nil.
 	room *plan.Room
 	// monitored tells what became of the ServiceMonitor.
@@ -148,6 +152,7 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 	if o.namespaceTerminating, err = r.namespaceTerminates(ctx, o); err != nil {
 		return nil, err
 	}
+	o.record = o.recorded()
 	r.observeRoom(ctx, o)
 	o.growthRefused = r.growths.refused(cluster, r.Clock.Now())
 	return o, nil
@@ -188,26 +193,31 @@ func (r *MemcachedReconciler) observePods(ctx context.Context, key client.Object
 		return err
 	}
 	for _, pod := range pods.Items {
-		if pod.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentDrainer {
+		switch pod.Labels[cachev1alpha1.LabelComponent] {
+		case cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement:
 			o.drainerPods = append(o.drainerPods, pod)
-		} else {
+		default:
 			o.pods = append(o.pods, pod)
 		}
 	}
 	return nil
 }
 
-// observeJobs reads the drain Jobs, the progress of those that run, and the
-// pods of those that ended.
+// observeJobs reads the Jobs of drains and placements, the progress of those that
+// run, and the pods of those that ended.
 func (r *MemcachedReconciler) observeJobs(ctx context.Context, key client.ObjectKey, o *observed) error {
 	var jobs batchv1.JobList
 	if err := r.list(ctx, key, &jobs); err != nil {
 		return err
 	}
-	o.jobs = jobs.Items
 	o.progress = map[types.UID]contract.Progress{}
-	for i := range o.jobs {
-		job := &o.jobs[i]
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		if places(job) {
+			o.placements = append(o.placements, *job)
+		} else {
+			o.jobs = append(o.jobs, *job)
+		}
 		if jobState(job) == plan.JobActive {
 			r.observeProgress(ctx, o, job)
 			continue
@@ -224,6 +234,11 @@ func (r *MemcachedReconciler) observeJobs(ctx context.Context, key client.Object
 		}
 	}
 	return nil
+}
+
+// places tells a placement's Job from a drain's.
+func places(job *batchv1.Job) bool {
+	return job.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentPlacement
 }
 
 // observeProgress reads a drain's progress, which is nice to have: where that
@@ -271,11 +286,47 @@ func namespaceTerminates(ctx context.Context, live client.Reader, name string) (
 }
 
 // plan asks the pure plan what to do, and which servers the clients are to be
-// given meanwhile.
+// given meanwhile. Where these are others than before, items may have to be placed.
 func (o *observed) plan() plan.Plan {
 	p := o.steps()
-	o.servers = build.ListedServers(o.cluster, build.Listed(o.listed(), p.Replicas, o.ready))
+	before := o.record
+	o.list(p.Replicas)
+	if o.record != before {
+		p = o.steps()
+	}
 	return p
+}
+
+// list decides on the clients' list, where that many members are to be.
+func (o *observed) list(replicas int32) {
+	n := build.Listed(o.listed(), replicas, o.ready)
+	o.servers = build.ListedServers(o.cluster, n)
+	if o.record = o.recorded(); o.cluster.Spec.Storage != nil {
+		o.record = o.record.Next(build.RingOf(o.cluster, n))
+	}
+}
+
+// recorded is the record of the cluster's rings that goes with the last list. An
+// operator that kept none had everything where its list says. Where the list is
+// gone, nobody knows.
+func (o *observed) recorded() ring.Record {
+	if o.serverList != nil {
+		kept, is := o.serverList.Annotations[cachev1alpha1.AnnotationRing]
+		if !is {
+			return ring.Record{Ring: build.RingOf(o.cluster, o.listed())}
+		}
+		if record, err := ring.Parse(kept); err == nil {
+			return record
+		}
+	}
+	var serial int64
+	members := int32(0)
+	for i := range o.claims {
+		if c, ok := planClaim(o.cluster.Name, &o.claims[i]); ok && !c.Aside {
+			serial, members = max(serial, c.Placed), max(members, c.Ordinal+1)
+		}
+	}
+	return ring.Unknown(serial, members)
 }
 
 // listed is how many servers the clients were given last: by the status, which
@@ -307,17 +358,25 @@ func (o *observed) steps() plan.Plan {
 
 // input is what the plan rests on.
 func (o *observed) input() plan.Observed {
-	in := plan.Observed{Cluster: planCluster(o), StatefulSet: planStatefulSet(o.statefulSet), Room: o.room}
+	in := plan.Observed{
+		Cluster: planCluster(o), StatefulSet: planStatefulSet(o.statefulSet), Room: o.room, Placement: planPlacement(o.cluster, o.record),
+	}
 	for i := range o.pods {
-		if ordinal, ok := build.PodOrdinal(o.cluster.Name, o.pods[i].Name); ok {
-			in.Pods = append(in.Pods, ordinal)
+		ordinal, ok := build.PodOrdinal(o.cluster.Name, o.pods[i].Name)
+		if !ok {
+			continue
+		}
+		in.Pods = append(in.Pods, ordinal)
+		if o.ready(ordinal) {
+			in.Ready = append(in.Ready, ordinal)
 		}
 	}
 	for i := range o.drainerPods {
 		pod := &o.drainerPods[i]
 		claim := types.UID(pod.Annotations[cachev1alpha1.AnnotationClaimUID])
 		in.DrainerPods = append(in.DrainerPods, claim)
-		if phase := pod.Status.Phase; phase == corev1.PodRunning || phase == corev1.PodSucceeded {
+		drains := pod.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentDrainer
+		if phase := pod.Status.Phase; drains && (phase == corev1.PodRunning || phase == corev1.PodSucceeded) {
 			in.DrainersAtWork = append(in.DrainersAtWork, claim)
 		}
 	}
@@ -330,7 +389,17 @@ func (o *observed) input() plan.Observed {
 	for i := range o.jobs {
 		in.Jobs = append(in.Jobs, planJob(&o.jobs[i], o.drainerPods))
 	}
+	for i := range o.placements {
+		in.Placements = append(in.Placements, planJob(&o.placements[i], o.drainerPods))
+	}
 	return in
+}
+
+func planPlacement(c *cachev1alpha1.Memcached, record ring.Record) plan.Placement {
+	return plan.Placement{
+		Off:    c.Spec.Routing.Placement == cachev1alpha1.PlacementOff,
+		Target: record.Target(), Serial: record.Serial, Size: record.Ring.Size, Due: record.Due, Holding: record.Holding,
+	}
 }
 
 func planCluster(o *observed) plan.Cluster {
@@ -411,10 +480,13 @@ func planClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, boo
 		Successor: build.AsideName(cluster, ordinal, c.UID),
 		Pending:   aside && c.Status.Phase != corev1.ClaimBound,
 		Request:   plan.Request(c.Annotations[cachev1alpha1.AnnotationDrain]),
+
+		PlacementRequest: plan.Request(c.Annotations[cachev1alpha1.AnnotationPlacement]),
 	}
 	if c.Status.Phase == corev1.ClaimBound {
 		out.Asked, out.Capacity = c.Spec.Resources.Requests.Storage().Value(), c.Status.Capacity.Storage().Value()
 	}
+	out.Placed, _ = strconv.ParseInt(c.Annotations[cachev1alpha1.AnnotationPlaced], 10, 64) // 0: by no ring
 	if mark, ok := c.Annotations[cachev1alpha1.AnnotationReleased]; ok {
 		out.Released = releasedAt(mark)
 	}
@@ -443,6 +515,7 @@ func planJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
 		UID:       job.UID,
 		ClaimUID:  claimUID(job),
 		Survivors: int32(survivors),
+		Target:    job.Annotations[cachev1alpha1.AnnotationTarget],
 		State:     jobState(job),
 		Deleting:  job.DeletionTimestamp != nil,
 	}
@@ -457,6 +530,14 @@ func planJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
 	return out
 }
 
+// sourceOf is what the receipt of the Job has to be about.
+func sourceOf(job *batchv1.Job) string {
+	if places(job) {
+		return ring.Source(claimUID(job), job.Annotations[cachev1alpha1.AnnotationTarget])
+	}
+	return string(claimUID(job))
+}
+
 // goodReceipt is that of a drainer of this very Job that ended well, or nil. The
 // Job's controller takes a second or two to say so itself, and starts no other pod
 // meanwhile: this one counts.
@@ -467,7 +548,7 @@ func goodReceipt(job *batchv1.Job, pods []corev1.Pod) *contract.Receipt {
 			continue
 		}
 		receipt, err := podReceipt(lastEnded(pods[i:i+1], job))
-		if err == nil && receipt.AddsUp(string(claimUID(job))) == nil {
+		if err == nil && receipt.AddsUp(sourceOf(job)) == nil {
 			return receipt
 		}
 	}
@@ -550,7 +631,7 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 	}
 	return &status.Input{
 		Cluster: o.cluster, StatefulSet: o.statefulSet, Deployment: o.deployment, Pods: o.pods,
-		Plan: p, Room: o.room, Servers: o.servers, Monitoring: o.monitored, GrowthRefused: o.growthRefused, Marked: o.marked, Progress: o.progress, JobStarted: started,
+		Plan: p, Room: o.room, Servers: o.servers, Ring: o.record, Monitoring: o.monitored, GrowthRefused: o.growthRefused, Marked: o.marked, Progress: o.progress, JobStarted: started,
 		Waits: o.drainerWaits(now), Err: err, Now: now,
 	}
 }

@@ -3,6 +3,7 @@ package controllers
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -19,8 +20,9 @@ import (
 // there yet.
 func (o *observed) drainerWaits(now time.Time) map[types.UID]status.Wait {
 	waits := map[types.UID]status.Wait{}
-	for i := range o.jobs {
-		job := &o.jobs[i]
+	jobs := slices.Concat(o.jobs, o.placements)
+	for i := range jobs {
+		job := &jobs[i]
 		if jobState(job) != plan.JobActive {
 			continue
 		}

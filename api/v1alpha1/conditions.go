@@ -22,6 +22,9 @@ const (
 	ConditionVolumesSized = "VolumesSized"
 	// ConditionWarm: members that restarted came back with their items.
 	ConditionWarm = "Warm"
+	// ConditionPlacing: items are being moved to the members where clients look for
+	// them since the list of servers, or the routing, has changed.
+	ConditionPlacing = "Placing"
 )
 
 // Reasons of conditions. docs/runbook.md has a section on each.
@@ -99,6 +102,18 @@ const (
 	ReasonNotRequested = "NotRequested"
 	// ReasonDeleting: the Memcached is being deleted.
 	ReasonDeleting = "Deleting"
+	// ReasonAllPlaced: every member holds only what clients look for there.
+	ReasonAllPlaced = "AllPlaced"
+	// ReasonPlacing: items are being moved between members.
+	ReasonPlacing = "Placing"
+	// ReasonPlacementWaits: a placement is due, and something goes first.
+	ReasonPlacementWaits = "PlacementWaits"
+	// ReasonPlacementFailed: a placement failed; items stay where clients don't look.
+	ReasonPlacementFailed = "PlacementFailed"
+	// ReasonPlacementOff: the spec lets items stay where clients don't look.
+	ReasonPlacementOff = "PlacementOff"
+	// ReasonWaitingForPlacement: the size changes when items are placed.
+	ReasonWaitingForPlacement = "WaitingForPlacement"
 )
 
 // Reasons of drains that wait, are held or failed (DrainStatus.Reason). Those

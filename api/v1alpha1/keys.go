@@ -12,9 +12,11 @@ const (
 	AppName = "memcached"
 	// ManagedBy is LabelManagedBy's value, and the operator's field owner.
 	ManagedBy = "memcached-operator"
-	// ComponentMember and ComponentDrainer are LabelComponent's values.
-	ComponentMember  = "member"
-	ComponentDrainer = "drainer"
+	// ComponentMember, ComponentDrainer and ComponentPlacement are LabelComponent's
+	// values: a placement moves items between members that run.
+	ComponentMember    = "member"
+	ComponentDrainer   = "drainer"
+	ComponentPlacement = "placement"
 )
 
 const (
@@ -42,7 +44,25 @@ const (
 	AnnotationAsideOf = "cache.example.com/aside-of"
 	// AnnotationDrain is set by a person: DrainSkip, DrainRetry or DrainHold.
 	AnnotationDrain = "cache.example.com/drain"
+	// AnnotationPlaced, on a member's claim, is the serial of the clients' list by
+	// which the member's items were placed last.
+	AnnotationPlaced = "cache.example.com/placed"
+	// AnnotationPlacement is set by a person on a member's claim: PlacementRetry or
+	// PlacementSkip. The operator removes it when it has done so.
+	AnnotationPlacement = "cache.example.com/placement"
 )
+
+// Values of AnnotationPlacement.
+const (
+	// PlacementRetry starts a failed placement once more.
+	PlacementRetry = "retry"
+	// PlacementSkip leaves the member's items where they are.
+	PlacementSkip = "skip"
+)
+
+// AnnotationRing is, on the ConfigMap with the clients' list, what decides where
+// clients look, and since when members may hold what is looked for elsewhere.
+const AnnotationRing = "cache.example.com/ring"
 
 // Values of AnnotationDrain.
 const (
@@ -62,4 +82,7 @@ const (
 	// AnnotationSurvivors is the number of members that the Job drains into:
 	// the ordinals below it.
 	AnnotationSurvivors = "cache.example.com/survivors"
+	// AnnotationTarget, on a placement's Job, names the clients' list by which it
+	// places items.
+	AnnotationTarget = "cache.example.com/target"
 )

@@ -339,7 +339,28 @@ type RoutingSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]*\{ordinal\}[A-Za-z0-9._-]*(:[0-9]+)?$`
 	ServerName string `json:"serverName,omitempty"`
+
+	// placement moves items to the members where clients look for them when the
+	// list of servers grows, or the routing changes: On (the default) or Off. With
+	// Off the keys whose place has changed are misses, and what is left behind may
+	// come back as an old value when members leave. On again makes up for it.
+	// +optional
+	// +kubebuilder:default=On
+	Placement PlacementMode `json:"placement,omitempty"`
 }
+
+// PlacementMode says whether items are moved to where clients look for them.
+//
+// +kubebuilder:validation:Enum=On;Off
+type PlacementMode string
+
+// The modes of placement.
+const (
+	// PlacementOn moves them.
+	PlacementOn PlacementMode = "On"
+	// PlacementOff lets them stay.
+	PlacementOff PlacementMode = "Off"
+)
 
 // DrainPolicy says what becomes of the volume of a member that leaves.
 //
@@ -507,6 +528,7 @@ const (
 	PhasePending    Phase = "Pending"    // members are being created for the first time
 	PhaseScaling    Phase = "Scaling"    // members come or go
 	PhaseDraining   Phase = "Draining"   // items of members that left are being moved
+	PhasePlacing    Phase = "Placing"    // items are being moved between members
 	PhaseRunning    Phase = "Running"    // as wanted
 	PhaseHibernated Phase = "Hibernated" // size 0: volumes wait for the members' return
 	PhaseDegraded   Phase = "Degraded"   // something needs a person; see the condition
@@ -542,7 +564,11 @@ type MemcachedStatus struct {
 	// draining is the number of volumes on their way out.
 	// +optional
 	Draining int32 `json:"draining,omitempty"`
-	// progress of the drains as one line, for the column.
+	// placing is the number of members that may hold items which clients look for
+	// elsewhere.
+	// +optional
+	Placing int32 `json:"placing,omitempty"`
+	// progress of the drains, or else of the placements, as one line, for the column.
 	// +optional
 	Progress string `json:"progress,omitempty"`
 	// drains has an entry for each claim on its way out, highest ordinal first.

@@ -74,19 +74,6 @@ func (c *Comparison) Shares() Shares {
 // after.
 func Moves(client string, before, after []Server) (Shares, error) {
 	const sample = 100_000
-	return moves(client, before, after, sample)
-}
-
-// MovesOthers is the share of keys that change owner though the server that
-// owned them stays: when servers leave, it is 0 for the clients whose hash is
-// consistent. Its sample of 20,000 keys tells half a percent.
-func MovesOthers(client string, before, after []Server) (float64, error) {
-	const sample = 20_000
-	s, err := moves(client, before, after, sample)
-	return s.Arriving + s.Others, err
-}
-
-func moves(client string, before, after []Server, sample int64) (Shares, error) {
 	old, err := New(client, before)
 	if err != nil {
 		return Shares{}, err
@@ -97,7 +84,7 @@ func moves(client string, before, after []Server, sample int64) (Shares, error) 
 	}
 	c := Compare(List{before, old}, List{after, now})
 	var key []byte
-	for i := range sample {
+	for i := range int64(sample) {
 		key = strconv.AppendInt(append(key[:0], "user:"...), i*7919, 10)
 		c.Count(key)
 	}

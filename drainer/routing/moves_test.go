@@ -52,19 +52,19 @@ func members(n int) []Server {
 	return servers
 }
 
-// TestMovesOthers: jump hash moves what leaves and nothing else, modulo moves
-// nearly everything.
-func TestMovesOthers(t *testing.T) {
-	if share, err := MovesOthers("memcached-proxy", members(10), members(9)); err != nil || share != 0 {
-		t.Errorf("jump hash: %v, %v, want 0", share, err)
+// TestMoves: jump hash moves what leaves and nothing else, modulo moves nearly
+// everything.
+func TestMoves(t *testing.T) {
+	if s, err := Moves("memcached-proxy", members(10), members(9)); err != nil || s.Others != 0 || s.Arriving != 0 {
+		t.Errorf("jump hash: %+v, %v, want none of those that stay", s, err)
 	}
-	if share, err := MovesOthers("gomemcache", members(10), members(9)); err != nil || share < 0.7 {
-		t.Errorf("modulo: %v, %v, want most", share, err)
+	if s, err := Moves("gomemcache", members(10), members(9)); err != nil || s.Others < 0.7 {
+		t.Errorf("modulo: %+v, %v, want most", s, err)
 	}
 	if s, err := Moves("memcached-proxy", members(9), members(10)); err != nil || s.Arriving < 0.05 || s.Others != 0 || s.Leaving != 0 {
 		t.Errorf("jump hash over one more: %+v, %v, want the new one's share alone", s, err)
 	}
-	if _, err := MovesOthers("nope", members(2), members(1)); err == nil {
+	if _, err := Moves("nope", members(2), members(1)); err == nil {
 		t.Error("an unknown client is no error")
 	}
 }

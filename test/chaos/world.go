@@ -73,7 +73,8 @@ func (w *world) create(ctx context.Context, size int32) error {
 			Size:    ptr.To(size),
 			Memory:  ptr.To(resource.MustParse("96Mi")),
 			Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("512Mi")},
-			Routing: cachev1alpha1.RoutingSpec{Client: ringClient},
+			// Where each key has to be follows from the drains alone.
+			Routing: cachev1alpha1.RoutingSpec{Client: ringClient, Placement: cachev1alpha1.PlacementOff},
 			// Drainers are killed again and again; nobody is to run out of tries.
 			Drain: cachev1alpha1.DrainSpec{BackoffLimit: ptr.To[int32](50)},
 		},

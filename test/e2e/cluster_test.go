@@ -181,7 +181,7 @@ func (f *fixture) settled(size int32) {
 	f.eventually(fmt.Sprintf("the cluster is as wanted at size %d", size), func() bool {
 		s := f.memcached().Status
 		return s.ObservedGeneration == f.memcached().Generation && s.ReadySize == size && s.Size == size &&
-			s.Draining == 0 && meta.IsStatusConditionFalse(s.Conditions, cachev1alpha1.ConditionProgressing)
+			s.Draining == 0 && s.Placing == 0 && meta.IsStatusConditionFalse(s.Conditions, cachev1alpha1.ConditionProgressing)
 	})
 }
 

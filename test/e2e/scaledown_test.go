@@ -115,7 +115,9 @@ func TestADeletedPodDrainsNothing(t *testing.T) {
 
 func TestAMemberThatReturnsStartsOnAFreshVolume(t *testing.T) {
 	t.Parallel()
-	f := setup(t, persistent(2))
+	spec := persistent(2)
+	spec.Routing.Placement = cachev1alpha1.PlacementOff // the survivor is to keep them
+	f := setup(t, spec)
 	objects := f.objects()
 	f.fill(2, objects)
 	before := f.claim(1)

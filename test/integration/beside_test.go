@@ -123,14 +123,14 @@ func TestNetworkPolicyComesAndGoesOnRequest(t *testing.T) {
 		if p == nil {
 			return errors.New("none")
 		}
-		if len(p.Spec.Ingress) != 1 || len(p.Spec.Ingress[0].From) != 2 || p.Spec.PodSelector.MatchLabels[cachev1alpha1.LabelInstance] != name {
+		if len(p.Spec.Ingress) != 1 || len(p.Spec.Ingress[0].From) != 3 || p.Spec.PodSelector.MatchLabels[cachev1alpha1.LabelInstance] != name {
 			return fmt.Errorf("%s", asJSON(p.Spec))
 		}
 		return nil
 	})
 	w.change(w.networkPolicy(), `{"spec":{"ingress":[{}]}}`)
 	w.eventually("closed again", func() error {
-		if rule := w.networkPolicy().Spec.Ingress[0]; len(rule.From) != 2 {
+		if rule := w.networkPolicy().Spec.Ingress[0]; len(rule.From) != 3 {
 			return fmt.Errorf("%s", asJSON(rule))
 		}
 		return nil

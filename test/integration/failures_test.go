@@ -25,7 +25,7 @@ func fixedProgress(p contract.Progress) controllers.ProgressReader {
 func (w *world) failedDrain() *corev1.PersistentVolumeClaim {
 	w.Helper()
 	w.storageCluster(apitest.MakeMemcached(name), 3)
-	kubes.Play(w.namespace, player.Fail(contract.ExitUnrecoverable, "SourceCorrupt", "page 3 is torn"))
+	kubes.Play(w.namespace, ofDrains(player.Fail(contract.ExitUnrecoverable, "SourceCorrupt", "page 3 is torn")))
 	claim := w.claim(2)
 	w.scale(2)
 	message := w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonDrainFailed)

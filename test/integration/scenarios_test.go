@@ -123,7 +123,7 @@ func settledAt(size int32) func(*world) error {
 		}
 		progressing := meta.FindStatusCondition(m.Status.Conditions, cachev1alpha1.ConditionProgressing)
 		s := m.Status
-		if s.ObservedGeneration != m.Generation || s.Size != size || s.ReadySize != size || len(s.Drains) != 0 ||
+		if s.ObservedGeneration != m.Generation || s.Size != size || s.ReadySize != size || len(s.Drains) != 0 || s.Placing != 0 ||
 			progressing == nil || progressing.Status != metav1.ConditionFalse {
 			return fmt.Errorf("status %s", asJSON(s))
 		}

@@ -191,7 +191,9 @@ func SurvivorsKeepTheirValues(before, after *State) []string {
 }
 
 // ItemsGoToMembersThatStay checks that a drain begins into the members that there are, and
-// while it may run they stay as many. The end of the cluster ends drains first.
+// while it may run they stay as many; and that a placement begins among members
+// that there are, beside no drain, and until it has ended none of them leaves, unless
+// all do. The end of the cluster ends both first.
 func ItemsGoToMembersThatStay(before, after *State) []string {
 	if after.ending() || !after.Members.Exists {
 		return nil
@@ -203,6 +205,8 @@ func ItemsGoToMembersThatStay(before, after *State) []string {
 		c := after.claim(j.ClaimUID)
 		switch {
 		case !j.Unfinished:
+		case j.Places:
+			wrong = append(wrong, placedAmong(before, after, j)...)
 		case was == nil && (j.Survivors != size || size == 0):
 			wrong = append(wrong, fmt.Sprintf("Job %s begins to drain into %d members; there are %d", j.Name, j.Survivors, size))
 		case was == nil && c != nil && c.Ordinal >= 0 && c.Ordinal < j.Survivors:
@@ -213,8 +217,26 @@ func ItemsGoToMembersThatStay(before, after *State) []string {
 	}
 	for i := range after.Pods {
 		p := &after.Pods[i]
-		if p.drainer() && p.AtWork && p.Survivors != after.Members.Replicas {
+		if p.drainer() && !p.Places && p.AtWork && p.Survivors != after.Members.Replicas {
 			wrong = append(wrong, fmt.Sprintf("drainer %s fills %d members; there are %d", p.Name, p.Survivors, after.Members.Replicas))
+		}
+	}
+	return wrong
+}
+
+// placedAmong tells what is wrong with an unfinished placement.
+func placedAmong(before, after *State, j *Job) []string {
+	var wrong []string
+	was, size := before.job(j.UID), after.Members.Replicas
+	switch {
+	case was == nil && j.Survivors > size:
+		wrong = append(wrong, fmt.Sprintf("Job %s begins to place items among %d members; there are %d", j.Name, j.Survivors, size))
+	case was != nil && 0 < size && size < j.Survivors && before.Members.Replicas >= j.Survivors:
+		wrong = append(wrong, fmt.Sprintf("%d members become %d while Job %s places items among %d", before.Members.Replicas, size, j.Name, j.Survivors))
+	}
+	for i := range after.Jobs {
+		if other := &after.Jobs[i]; !other.Places && other.Unfinished && (was == nil || before.job(other.UID) == nil) {
+			wrong = append(wrong, fmt.Sprintf("Job %s drains while Job %s places items", other.Name, j.Name))
 		}
 	}
 	return wrong
@@ -248,8 +270,13 @@ func LostPodsAreNoScaleDown(before, after *State) []string {
 	}
 	for i := range after.Jobs {
 		j := &after.Jobs[i]
-		if c := after.claim(j.ClaimUID); before.job(j.UID) == nil && c != nil && !c.Released {
+		c := after.claim(j.ClaimUID)
+		switch {
+		case before.job(j.UID) != nil || c == nil:
+		case !j.Places && !c.Released:
 			wrong = append(wrong, fmt.Sprintf("Job %s drains claim %s, which is a member's", j.Name, c.Name))
+		case j.Places && c.Released:
+			wrong = append(wrong, fmt.Sprintf("Job %s places what the member of claim %s holds, which left", j.Name, c.Name))
 		}
 	}
 	return wrong

@@ -94,6 +94,11 @@ func nothing(*State) {}
 func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 	runs := func(s *State) { s.Jobs = append(s.Jobs, job()) }
 	works := func(s *State) { s.Pods = append(s.Pods, drainer()) }
+	places := func(s *State) {
+		j := job()
+		j.Name, j.UID, j.Claim, j.ClaimUID, j.Places = "place", "place", "", "claim-0", true
+		s.Jobs = append(s.Jobs, j)
+	}
 	resized := func(n int32) func(*State) { return func(s *State) { s.Members.Replicas = n } }
 	deleting := func(s *State) { s.Claims[2].Deleting = true }
 	aside := func(s *State) {
@@ -111,6 +116,14 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		broken int // number of the invariant; 0 for none
 	}
 	for name, test := range map[string]step{
+		"a placement begins":                     {given(), places, 0},
+		"among members that are not there":       {given(resized(1)), places, 5},
+		"a member leaves under a placement":      {given(places), resized(1), 5},
+		"all stop under a placement":             {given(places), resized(0), 0},
+		"a member leaves after a placement":      {given(places, func(s *State) { s.Jobs[0].Unfinished = false }), resized(1), 0},
+		"a drain begins beside a placement":      {given(places), runs, 5},
+		"a placement begins beside a drain":      {given(runs), places, 5},
+		"a placement of a member that left":      {given(), func(s *State) { places(s); s.Jobs[0].ClaimUID = "claim-2" }, 7},
 		"released with a receipt":                {given(said, drained), release, 0},
 		"released without one":                   {given(), release, 1},
 		"released by a receipt of another claim": {given(said, drained, func(s *State) { s.Claims[2].Receipt.Source = "x" }), release, 1},

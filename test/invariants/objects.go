@@ -92,7 +92,7 @@ func podOf(cluster string, o *corev1.Pod) Pod {
 			p.ReadOnly = p.ReadOnly && (m.Name != mount || m.ReadOnly)
 		}
 	}
-	if migrates(&o.Spec) {
+	if p.Places = runs(&o.Spec, "rebalance"); p.Places || runs(&o.Spec, "migrate") {
 		var servers []string
 		p.DrainsClaim, servers = commandOf(&o.Spec)
 		p.Survivors = int32(len(servers))
@@ -103,9 +103,9 @@ func podOf(cluster string, o *corev1.Pod) Pod {
 	return p
 }
 
-// migrates tells a drainer from a member, by what it runs.
-func migrates(spec *corev1.PodSpec) bool {
-	return len(spec.Containers) > 0 && slices.Contains(spec.Containers[0].Command, "migrate")
+// runs tells drainers from members, and from each other, by their command.
+func runs(spec *corev1.PodSpec, command string) bool {
+	return len(spec.Containers) > 0 && slices.Contains(spec.Containers[0].Command, command)
 }
 
 // commandOf returns the claim's UID and the servers that a drainer is told.
@@ -159,7 +159,13 @@ func jobOf(o *batchv1.Job) Job {
 			j.Claim = v.PersistentVolumeClaim.ClaimName
 		}
 	}
+	j.Places = runs(spec, "rebalance")
 	j.ClaimUID, j.Servers = commandOf(spec)
+	if j.Places {
+		// What its receipt is about tells whose member it asks, and is no claim's UID.
+		_, j.ClaimUID, _ = strings.Cut(j.ClaimUID, "/")
+		j.ClaimUID, _, _ = strings.Cut(j.ClaimUID, "/")
+	}
 	j.Survivors = int32(len(j.Servers))
 	for _, c := range o.Status.Conditions {
 		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {

@@ -68,6 +68,8 @@ type Pod struct {
 	// Survivors how many members it is told to drain into.
 	DrainsClaim string
 	Survivors   int32
+	// Places, of a drainer: it moves what a member holds to Survivors members.
+	Places bool
 	// Said is the receipt that it left, if it has ended with one.
 	Said *contract.Receipt
 }
@@ -97,7 +99,7 @@ type Claim struct {
 	Said []*contract.Receipt
 }
 
-// Job of a drain.
+// Job of a drain, or of a placement.
 type Job struct {
 	Name, UID string
 	// Claim by name, and by the UID that it was told.
@@ -107,6 +109,8 @@ type Job struct {
 	Survivors int32
 	// Unfinished: it may start a pod.
 	Unfinished bool
+	// Places: it moves what a member holds to other members. It mounts no claim.
+	Places bool
 }
 
 // Volume is a PersistentVolume.

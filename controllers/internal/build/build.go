@@ -17,6 +17,7 @@ import (
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/ring"
 )
 
 // Options are what the operator's deployment decides.
@@ -86,7 +87,7 @@ const asideInfix = "-aside-"
 // AsideName of the claim that takes over the volume of a member's claim: the same
 // for the same claim, another one for a later claim of the same name.
 func AsideName(cluster string, ordinal int32, uid types.UID) string {
-	return ClaimName(cluster, ordinal) + asideInfix + hash(uid)
+	return ClaimName(cluster, ordinal) + asideInfix + hash(string(uid))
 }
 
 // AsideOrdinal is whose volume an aside claim took over; false for a claim of
@@ -121,9 +122,16 @@ func ordinalAfter(prefix, name string) (int32, bool) {
 
 // JobName of the drain of a claim: the same for the same claim, another one for
 // a later claim of the same name.
-func JobName(claim string, uid types.UID) string {
+func JobName(claim string, uid types.UID) string { return jobName(claim, "-drain-"+hash(string(uid))) }
+
+// PlacementName of the Job that places what a claim's member holds: another one
+// for each ring.
+func PlacementName(claim string, uid types.UID, target string) string {
+	return jobName(claim, "-place-"+hash(ring.Source(uid, target)))
+}
+
+func jobName(claim, suffix string) string {
 	const maxName = 63 // the Job's name becomes a label of its pods
-	suffix := "-drain-" + hash(uid)
 	if len(claim) > maxName-len(suffix) {
 		claim = strings.TrimRight(claim[:maxName-len(suffix)], "-.")
 	}
@@ -132,9 +140,9 @@ func JobName(claim string, uid types.UID) string {
 
 const hashLength = 8
 
-func hash(uid types.UID) string {
+func hash(of string) string {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(uid))
+	_, _ = h.Write([]byte(of))
 	return fmt.Sprintf("%0*x", hashLength, h.Sum32())
 }
 

@@ -28,14 +28,18 @@ const unreachableTimeout = 2 * time.Minute
 func DrainJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, survivors int32, neverStarted bool) *batchv1.Job {
 	args := migrateArgs(c, uid, survivors)
 	args.NeverStarted = neverStarted
-	labels := Labels(c, cachev1alpha1.ComponentDrainer)
-	annotations := map[string]string{
+	return movingJob(c, JobName(claim, uid), cachev1alpha1.ComponentDrainer, map[string]string{
 		cachev1alpha1.AnnotationClaimUID:  string(uid),
 		cachev1alpha1.AnnotationSurvivors: strconv.Itoa(int(survivors)),
-	}
+	}, drainPod(c, o, claim, args))
+}
+
+// movingJob runs a drainer that moves items, in a pod of this component.
+func movingJob(c *cachev1alpha1.Memcached, name, component string, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
+	labels := Labels(c, component)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            JobName(claim, uid),
+			Name:            name,
 			Namespace:       c.Namespace,
 			Labels:          labels,
 			Annotations:     annotations,
@@ -48,7 +52,7 @@ func DrainJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID
 			PodFailurePolicy:      podFailurePolicy(),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels), Annotations: maps.Clone(annotations)},
-				Spec:       drainPod(c, o, claim, args),
+				Spec:       pod,
 			},
 		},
 	}
@@ -102,8 +106,32 @@ func nodeAffinity(members *corev1.Affinity) *corev1.Affinity {
 // copied there as it is for the members, and a scratch directory takes the copy
 // of the warm file. Scratch space is used by that memcached only.
 func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract.Migrate) corev1.PodSpec {
+	spec := movingPod(c)
+	spec.Volumes = []corev1.Volume{{
+		Name: volumeName,
+		VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim, ReadOnly: true},
+		},
+	}}
+	path, image := DrainerPath, o.OperatorImage
+	mounts := []corev1.VolumeMount{{Name: volumeName, MountPath: dataDir, ReadOnly: true}}
+	if c.Spec.Drain.Reader != cachev1alpha1.ReaderWarmFile {
+		args.Scratch, path, image = scratchDir, supervisorDir+"/drainer", memberImage(c, o)
+		mounts = append(mounts,
+			corev1.VolumeMount{Name: supervisorVolume, MountPath: supervisorDir, ReadOnly: true},
+			corev1.VolumeMount{Name: scratchVolume, MountPath: scratchDir})
+		spec.Volumes = append(spec.Volumes, emptyDir(supervisorVolume), emptyDir(scratchVolume))
+		spec.InitContainers = []corev1.Container{installDrainer(o)}
+	}
+	spec.Containers = []corev1.Container{movingContainer(c, image, append([]string{path}, args.Args()...), mounts)}
+	return spec
+}
+
+// movingPod is a pod of a drainer, without its container: it runs where the
+// members could.
+func movingPod(c *cachev1alpha1.Memcached) corev1.PodSpec {
 	t := c.Spec.Template
-	spec := corev1.PodSpec{
+	return corev1.PodSpec{
 		RestartPolicy:                corev1.RestartPolicyNever,
 		AutomountServiceAccountToken: ptr.To(false),
 		EnableServiceLinks:           ptr.To(false),
@@ -115,47 +143,34 @@ func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract
 		SecurityContext:              drainPodSecurity(c),
 		SchedulerName:                t.SchedulerName,
 		RuntimeClassName:             t.RuntimeClassName,
-		Volumes: []corev1.Volume{{
-			Name: volumeName,
-			VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim, ReadOnly: true},
-			},
-		}},
 	}
-	path, image := DrainerPath, o.OperatorImage
-	mounts := []corev1.VolumeMount{{Name: volumeName, MountPath: dataDir, ReadOnly: true}}
-	if c.Spec.Drain.Reader != cachev1alpha1.ReaderWarmFile {
-		args.Scratch, path, image = scratchDir, supervisorDir+"/drainer", memberImage(c, o)
-		mounts = append(mounts,
-			corev1.VolumeMount{Name: supervisorVolume, MountPath: supervisorDir, ReadOnly: true},
-			corev1.VolumeMount{Name: scratchVolume, MountPath: scratchDir})
-		spec.Volumes = append(spec.Volumes, emptyDir(supervisorVolume), emptyDir(scratchVolume))
-		spec.InitContainers = []corev1.Container{installDrainer(o)}
-	}
-	spec.Containers = []corev1.Container{{
+}
+
+func movingContainer(c *cachev1alpha1.Memcached, image string, command []string, mounts []corev1.VolumeMount) corev1.Container {
+	return corev1.Container{
 		Name:                   containerDrainer,
 		Image:                  image,
-		Command:                append([]string{path}, args.Args()...),
+		Command:                command,
 		Resources:              drainResources(c),
 		SecurityContext:        drainSecurity(),
 		TerminationMessagePath: contract.TerminationLog,
 		VolumeMounts:           mounts,
-	}}
-	return spec
+	}
 }
 
 func migrateArgs(c *cachev1alpha1.Memcached, uid types.UID, survivors int32) contract.Migrate {
-	m := contract.Migrate{
-		Dir:    dataDir,
-		Reader: string(c.Spec.Drain.Reader),
-		Move: contract.Move{
-			SourceID:           string(uid),
-			Client:             string(c.Spec.Routing.Client),
-			KeyPrefix:          c.Spec.Routing.KeyPrefix,
-			Servers:            namedServers(c, survivors),
-			UnreachableTimeout: unreachableTimeout,
-			Receipt:            contract.TerminationLog,
-		},
+	return contract.Migrate{Dir: dataDir, Reader: string(c.Spec.Drain.Reader), Move: moveArgs(c, string(uid), survivors)}
+}
+
+// moveArgs are common to drains and placements: where items go, and how fast.
+func moveArgs(c *cachev1alpha1.Memcached, source string, members int32) contract.Move {
+	m := contract.Move{
+		SourceID:           source,
+		Client:             string(c.Spec.Routing.Client),
+		KeyPrefix:          c.Spec.Routing.KeyPrefix,
+		Servers:            namedServers(c, members),
+		UnreachableTimeout: unreachableTimeout,
+		Receipt:            contract.TerminationLog,
 	}
 	if limit := c.Spec.Drain.RateLimit; limit != nil {
 		m.RateLimitItems = ptr.Deref(limit.ItemsPerSecond, 0)

@@ -10,17 +10,18 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// NetworkPolicy lets the drainers and the clients reach memcached, monitoring
+// NetworkPolicy lets the drainers, placements' too, and the clients reach memcached, monitoring
 // the exporter, and nobody anything else; nil where none is asked for.
 func NetworkPolicy(c *cachev1alpha1.Memcached) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
 	if given == nil {
 		return nil
 	}
-	drainers := Selector(c)
-	drainers[cachev1alpha1.LabelComponent] = cachev1alpha1.ComponentDrainer
-	clients := []*networkingac.NetworkPolicyPeerApplyConfiguration{
-		networkingac.NetworkPolicyPeer().WithPodSelector(metaac.LabelSelector().WithMatchLabels(drainers)),
+	var clients []*networkingac.NetworkPolicyPeerApplyConfiguration
+	for _, component := range []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement} {
+		drainers := Selector(c)
+		drainers[cachev1alpha1.LabelComponent] = component
+		clients = append(clients, networkingac.NetworkPolicyPeer().WithPodSelector(metaac.LabelSelector().WithMatchLabels(drainers)))
 	}
 	spec := networkingac.NetworkPolicySpec().
 		WithPodSelector(metaac.LabelSelector().WithMatchLabels(Selector(c))).

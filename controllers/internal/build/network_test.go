@@ -32,6 +32,8 @@ func TestNetworkPolicyLetsInWhomItNamesAndTheClustersDrainers(t *testing.T) {
 		"Prometheus":                    {map[string]string{"app": "prometheus"}, "metrics", true},
 		"Prometheus at memcached":       {map[string]string{"app": "prometheus"}, "memcached", false},
 		"a drainer":                     {Labels(c, cachev1alpha1.ComponentDrainer), "memcached", true},
+		"a placement":                   {Labels(c, cachev1alpha1.ComponentPlacement), "memcached", true},
+		"a placement of another":        {Labels(other, cachev1alpha1.ComponentPlacement), "memcached", false},
 		"a drainer at the metrics":      {Labels(c, cachev1alpha1.ComponentDrainer), "metrics", false},
 		"a drainer of another cluster":  {Labels(other, cachev1alpha1.ComponentDrainer), "memcached", false},
 		"a member":                      {Labels(c, cachev1alpha1.ComponentMember), "memcached", false},

@@ -8,6 +8,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/ring"
 )
 
 // Keys of the ConfigMap with the servers' list.
@@ -58,15 +59,22 @@ func ListedServers(c *cachev1alpha1.Memcached, n int32) []string {
 	return Servers(c, n)
 }
 
+// RingOf the first n members.
+func RingOf(c *cachev1alpha1.Memcached, n int32) ring.Ring {
+	r := &c.Spec.Routing
+	return ring.Ring{Client: string(r.Client), KeyPrefix: r.KeyPrefix, ServerName: r.ServerName, Port: c.Spec.ContainerPort, Size: n}
+}
+
 // ServersConfigMap has the list of the servers for the applications, in the
-// forms that they read.
-func ServersConfigMap(c *cachev1alpha1.Memcached, servers []string) *coreac.ConfigMapApplyConfiguration {
+// forms that they read, and the record of the cluster's rings, where it has
+// storage.
+func ServersConfigMap(c *cachev1alpha1.Memcached, servers []string, record ring.Record) *coreac.ConfigMapApplyConfiguration {
 	array, _ := json.Marshal(servers) // strings always have JSON
 	lines := ""
 	for _, s := range servers {
 		lines += s + "\n"
 	}
-	return coreac.ConfigMap(ServersName(c.Name), c.Namespace).
+	list := coreac.ConfigMap(ServersName(c.Name), c.Namespace).
 		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
 		WithOwnerReferences(owner(c)).
 		WithData(map[string]string{
@@ -74,4 +82,8 @@ func ServersConfigMap(c *cachev1alpha1.Memcached, servers []string) *coreac.Conf
 			ServersJSONKey: string(array),
 			ServersEnvKey:  strings.Join(servers, ","),
 		})
+	if c.Spec.Storage != nil {
+		list.WithAnnotations(map[string]string{cachev1alpha1.AnnotationRing: record.String()})
+	}
+	return list
 }

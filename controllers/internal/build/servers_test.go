@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/ring"
 )
 
 func TestListShrinksAtOnceAndGrowsWhenAllThatItLacksAreReady(t *testing.T) {
@@ -48,7 +49,7 @@ func TestConfigMapHasOneListInEachForm(t *testing.T) {
 		"cache-6.cache.shop.svc:11211", "cache-7.cache.shop.svc:11211", "cache-8.cache.shop.svc:11211",
 		"cache-9.cache.shop.svc:11211", "cache-10.cache.shop.svc:11211",
 	}
-	list := ServersConfigMap(c, ListedServers(c, 11))
+	list := ServersConfigMap(c, ListedServers(c, 11), ring.Record{})
 	if *list.Name != "cache-servers" {
 		t.Errorf("name %s", *list.Name)
 	}
@@ -70,7 +71,7 @@ func TestConfigMapHasOneListInEachForm(t *testing.T) {
 func TestEmptyListIsEmptyInEachForm(t *testing.T) {
 	c := withStorage().Defaulted().Obj()
 	want := map[string]string{ServersKey: "", ServersJSONKey: "[]", ServersEnvKey: ""}
-	if diff := cmp.Diff(want, ServersConfigMap(c, ListedServers(c, 0)).Data); diff != "" {
+	if diff := cmp.Diff(want, ServersConfigMap(c, ListedServers(c, 0), ring.Record{}).Data); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -45,7 +45,23 @@ type (
 	}
 	// ClearRetry removes the annotation of a retry that has begun.
 	ClearRetry struct{ Claim ClaimRef }
-	// DeleteJob deletes a drain Job, and so its pods.
+	// CreatePlacement creates the Job that moves what the claim's member holds to
+	// where clients look, by the ring of that Target.
+	CreatePlacement struct {
+		Claim  ClaimRef
+		Target string
+	}
+	// RecordPlaced keeps on the claim that its member's items are placed by the ring
+	// of that serial. Receipt is the proof, or nil where a person asked for no more.
+	RecordPlaced struct {
+		Claim   ClaimRef
+		Serial  int64
+		Target  string
+		Receipt *contract.Receipt
+	}
+	// ClearPlacementRetry is ClearRetry for a placement.
+	ClearPlacementRetry struct{ Claim ClaimRef }
+	// DeleteJob deletes a Job, and so its pods.
 	DeleteJob struct {
 		Name   string
 		UID    types.UID
@@ -132,6 +148,9 @@ func (MarkReleased) action()           {}
 func (CreateDrain) action()            {}
 func (RecordReceipt) action()          {}
 func (ClearRetry) action()             {}
+func (CreatePlacement) action()        {}
+func (RecordPlaced) action()           {}
+func (ClearPlacementRetry) action()    {}
 func (DeleteJob) action()              {}
 func (DeleteClaim) action()            {}
 func (SetAside) action()               {}
@@ -152,7 +171,16 @@ func (a CreateDrain) String() string {
 }
 func (a RecordReceipt) String() string { return "record the receipt of claim " + a.Claim.Name }
 func (a ClearRetry) String() string    { return "clear the retry of claim " + a.Claim.Name }
-func (a DeleteJob) String() string     { return "delete Job " + a.Name + ": " + a.Reason }
+func (a CreatePlacement) String() string {
+	return fmt.Sprintf("place what the member of claim %s holds, by ring %s", a.Claim.Name, a.Target)
+}
+func (a RecordPlaced) String() string {
+	return fmt.Sprintf("record that the member of claim %s is placed by ring %s", a.Claim.Name, a.Target)
+}
+func (a ClearPlacementRetry) String() string {
+	return "clear the placement's retry of claim " + a.Claim.Name
+}
+func (a DeleteJob) String() string { return "delete Job " + a.Name + ": " + a.Reason }
 func (a DeleteClaim) String() string {
 	return fmt.Sprintf("delete claim %s: %s", a.Claim.Name, a.Why)
 }

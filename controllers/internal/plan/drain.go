@@ -128,6 +128,9 @@ func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
 		return state.is(Waiting, Hibernating, "the cluster hibernates: the drain starts when members return")
 	case *slots <= 0 || slices.Contains(o.DrainerPods, c.UID):
 		return state.is(Waiting, InTurn, "another drain is under way")
+	case o.placementRuns() || c.Aside && o.placing():
+		// What the members hold is newer than what an earlier member left.
+		return state.is(Waiting, InTurn, "the items of members that stay are placed first")
 	case c.Pending:
 		return state.is(Waiting, SettingAside, fmt.Sprintf("volume %s is not bound to the claim yet", c.Volume))
 	case p.Replicas > c.Ordinal && !c.Aside || o.StatefulSet.Replicas != p.Replicas:
@@ -168,7 +171,8 @@ func (p *Plan) follow(c *Claim, job *Job, state DrainState) DrainState {
 		p.add(DeleteJob{job.Name, job.UID, "a person asked for a retry"}, ClearRetry{c.Ref()})
 		return state.is(Waiting, InTurn, "the retry starts when the failed Job is gone")
 	case job.State == JobFailed:
-		return state.is(failure(job))
+		reason, message := failure(job)
+		return state.is(Failed, reason, message+"; "+wayOut)
 	}
 	return state.is(Failed, ReceiptInvalid, invalid.Error()+"; "+wayOut)
 }
@@ -184,12 +188,11 @@ const wayOut = "the claim is kept: see the drainer's log, then annotate the clai
 	"cache.example.com/drain=retry, or =skip to give its items up"
 
 // failure tells why a Job failed: its last receipt knows best.
-func failure(job *Job) (DrainPhase, string, string) {
-	reason, message := JobGaveUp, job.Message
+func failure(job *Job) (reason, message string) {
 	if job.Receipt != nil && job.Receipt.Reason != "" {
-		reason, message = job.Receipt.Reason, job.Receipt.Message
+		return job.Receipt.Reason, job.Receipt.Message
 	}
-	return Failed, reason, message + "; " + wayOut
+	return JobGaveUp, job.Message
 }
 
 // letGo takes the last steps. Each is found undone or done by the next plan,

@@ -13,13 +13,17 @@ import (
 // state only what its comment names.
 
 // MaySetReplicas guards invariants 5 and 11: the size doesn't change while a
-// drain runs, no member returns on a volume that it left, and none leaves a
-// volume that isn't marked. It needs Jobs and Claims.
+// drain runs or items have to be placed, no member returns on a volume that it
+// left, and none leaves a volume that isn't marked. It needs StatefulSet, Jobs,
+// Placements, Placement and Claims.
 func MaySetReplicas(live *Observed, replicas int32) error {
 	for i := range live.Jobs {
 		if j := &live.Jobs[i]; j.running() && j.Survivors != replicas {
 			return fmt.Errorf("Job %s drains into %d members", j.Name, j.Survivors)
 		}
+	}
+	if held := live.heldSize(replicas); held != replicas {
+		return fmt.Errorf("items have to be placed among %d members", held)
 	}
 	for i := range live.Claims {
 		switch c := &live.Claims[i]; {
@@ -35,8 +39,9 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 
 // MayDrain guards invariants 5 to 7: the member has left for good, its pod is
 // gone, no other drainer is at the volume, the survivors are the members, and
-// no more drains run than may. It needs Cluster.Parallelism, StatefulSet, Jobs,
-// the claim, its member's pod and the drainer's pods that mount it.
+// no more drains run than may, and no placement. It needs Cluster.Parallelism,
+// StatefulSet, Jobs, Placements, the claim, its member's pod and the drainer's pods
+// that mount it.
 func MayDrain(live *Observed, a CreateDrain) error {
 	claim, running := live.claim(a.Claim.UID), 0
 	for i := range live.Jobs {
@@ -55,10 +60,38 @@ func MayDrain(live *Observed, a CreateDrain) error {
 		return fmt.Errorf("the StatefulSet is not at %d members", a.Survivors)
 	case running >= int(live.Cluster.Parallelism):
 		return fmt.Errorf("%d drains run already, %d may", running, live.Cluster.Parallelism)
+	case live.placementRuns():
+		return errors.New("a placement runs")
 	case live.memberExists(claim):
 		return fmt.Errorf("the pod of member %d is not gone", a.Claim.Ordinal)
 	case slices.Contains(live.DrainerPods, a.Claim.UID):
 		return fmt.Errorf("a pod uses claim %s", a.Claim.Name)
+	}
+	return nil
+}
+
+// MayPlace guards invariants 5 and 10: the ring is the one that the plan saw, its
+// members are there, no drain runs, and the claim is that of a member whose items
+// have to be placed, by nobody else yet. It needs Cluster.Parallelism, StatefulSet,
+// Jobs, Placements, Placement and the claim.
+func MayPlace(live *Observed, a CreatePlacement) error {
+	claim, running := live.claim(a.Claim.UID), 0
+	for i := range live.Placements {
+		if live.Placements[i].running() {
+			running++
+		}
+	}
+	switch {
+	case claim == nil || !live.misplaced(claim):
+		return fmt.Errorf("the member of claim %s has nothing to be placed", a.Claim.Name)
+	case live.Placement.Target != a.Target:
+		return fmt.Errorf("the clients' list is another one than %s", a.Target)
+	case !live.StatefulSet.Exists || live.StatefulSet.Replicas < live.Placement.Size:
+		return fmt.Errorf("the StatefulSet is not at %d members", live.Placement.Size)
+	case live.activeJob() != nil:
+		return fmt.Errorf("Job %s drains", live.activeJob().Name)
+	case running >= int(live.Cluster.Parallelism):
+		return fmt.Errorf("%d placements run already, %d may", running, live.Cluster.Parallelism)
 	}
 	return nil
 }

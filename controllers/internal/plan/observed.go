@@ -108,6 +108,10 @@ type Claim struct {
 	Receipt *contract.Receipt
 	// Request by annotation.
 	Request Request
+	// Placed is the serial of the ring by which the items of its member were placed
+	// last, and PlacementRequest what a person asked for about that: Skip or Retry.
+	Placed           int64
+	PlacementRequest Request
 }
 
 // Where is where the volume of a claim is.
@@ -129,7 +133,7 @@ const (
 	Forbidden
 )
 
-// JobState is the state of a drain Job.
+// JobState is the state of a Job.
 type JobState int
 
 // The states of a Job.
@@ -139,15 +143,17 @@ const (
 	JobFailed
 )
 
-// Job is a drain Job.
+// Job drains a claim, or places what the claim's member holds.
 type Job struct {
 	Name string
 	UID  types.UID
-	// ClaimUID that it drains.
+	// ClaimUID that it drains, or whose member's items it places.
 	ClaimUID types.UID
-	// Survivors it drains into: the ordinals below.
+	// Survivors it drains into, or places among: the ordinals below.
 	Survivors int32
-	State     JobState
+	// Target, of a placement, names the ring that it places by.
+	Target string
+	State  JobState
 	// Deleting: it is on its way out, its pod may still run.
 	Deleting bool
 	// Receipt that its last pod left, or why there is none.
@@ -161,15 +167,20 @@ type Job struct {
 type Observed struct {
 	Cluster     Cluster
 	StatefulSet StatefulSet
-	// Pods has the ordinals of the member pods that exist, in any phase.
-	Pods []int32
-	// DrainerPods has the UIDs of the claims that a drainer's pod mounts.
+	// Pods has the ordinals of the member pods that exist, in any phase, and Ready
+	// those of the members that serve.
+	Pods, Ready []int32
+	// DrainerPods has the UIDs of the claims that a drainer's pod mounts, or whose
+	// member's items are being placed.
 	DrainerPods []types.UID
 	// DrainersAtWork has those of them whose pod runs, or has ended well.
 	DrainersAtWork []types.UID
 	// Claims in any order.
 	Claims []Claim
-	Jobs   []Job
+	// Jobs that drain, and Placements, those that move items between members.
+	Jobs, Placements []Job
+	// Placement is where clients look.
+	Placement Placement
 	// Room of a scale-down that is about to begin; nil where none is.
 	Room *Room
 }

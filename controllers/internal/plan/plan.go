@@ -14,6 +14,9 @@ type Plan struct {
 	SizeBlocked Block
 	// Drains has an entry per claim on its way out, highest ordinal first.
 	Drains []DrainState
+	// Placements has an entry per member whose items have to be placed, highest
+	// ordinal first.
+	Placements []PlacementState
 	// LostClaims are those that somebody else deleted: of members that stay, or
 	// such that the operator can't set aside.
 	LostClaims []LostClaim
@@ -42,13 +45,15 @@ const (
 	ByVolume Block = "Volume"
 	// ByShortage: the members that stay have too little room.
 	ByShortage Block = "Shortage"
+	// ByPlacement: members hold what clients look for elsewhere.
+	ByPlacement Block = "Placement"
 )
 
 // Shrinks tells whether a scale-down is about to begin: the items of the members
 // that leave have to find room.
 func (o *Observed) Shrinks() bool {
 	c := &o.Cluster
-	return !c.Deleting && !c.NamespaceTerminating && c.Policy == Drain && o.StatefulSet.Exists && o.activeJob() == nil &&
+	return !c.Deleting && !c.NamespaceTerminating && c.Policy == Drain && o.StatefulSet.Exists && o.activeJob() == nil && !o.placing() &&
 		0 < c.Size && c.Size < o.StatefulSet.Replicas &&
 		slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.Ordinal >= o.Cluster.Size && c.Released.IsZero() })
 }
@@ -73,6 +78,7 @@ func Next(observed *Observed) Plan {
 	p.findSmall(&o)
 	p.add(ApplyMembers{p.Replicas, p.KeepsTemplate})
 	p.drain(&o)
+	p.place(&o)
 	p.sweepJobs(&o)
 	p.grow(&o)
 	return p
@@ -94,9 +100,10 @@ func (p *Plan) holdClaims(o *Observed) {
 }
 
 // size decides on the number of replicas: the wanted one, but never one that
-// changes under a drain, and never one that brings a released volume back.
+// changes under a drain or before items are placed, and never one that brings a
+// released volume back.
 func (p *Plan) size(o *Observed) {
-	p.Replicas = o.Cluster.Size
+	p.Replicas = o.heldSize(o.Cluster.Size)
 	if job := o.activeJob(); job != nil {
 		p.Replicas = job.Survivors
 		if p.Replicas != o.Cluster.Size {
@@ -104,6 +111,8 @@ func (p *Plan) size(o *Observed) {
 		}
 	} else if limit, ok := o.lowestReleased(); ok && limit < p.Replicas {
 		p.Replicas, p.SizeBlocked = limit, ByVolume
+	} else if p.Replicas != o.Cluster.Size {
+		p.SizeBlocked = ByPlacement
 	} else if o.Cluster.WaitForRoom && o.Shrinks() && o.Room.Short() {
 		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, ByShortage
 	}
@@ -175,7 +184,7 @@ func dismantle(o *Observed) Plan {
 		}
 		return p
 	}
-	for _, j := range o.Jobs {
+	for _, j := range slices.Concat(o.Jobs, o.Placements) {
 		if !j.Deleting {
 			p.add(DeleteJob{j.Name, j.UID, "the Memcached is deleted"})
 		}

@@ -123,6 +123,7 @@ type outcome struct {
 	Blocked  Block
 	Actions  []string
 	Drains   []string
+	Places   []string
 	Lost     []string
 }
 
@@ -141,6 +142,13 @@ func planned(s *scene) outcome {
 			word += " " + string(d.Why)
 		}
 		out.Drains = append(out.Drains, word)
+	}
+	for _, s := range p.Placements {
+		word := fmt.Sprintf("%d %s", s.Claim.Ordinal, s.Phase)
+		if s.Reason != "" {
+			word += " " + s.Reason
+		}
+		out.Places = append(out.Places, word)
 	}
 	for _, c := range p.LostClaims {
 		out.Lost = append(out.Lost, c.Claim.Name)

@@ -14,7 +14,7 @@ import (
 
 // conditions returns one of each type.
 func conditions(in *Input, s *cachev1alpha1.MemcachedStatus) []metav1.Condition {
-	return []metav1.Condition{available(in, s), progressing(in, s), degraded(in, s), draining(s), routingStable(in, s), shortOfMemory(in, s), warm(in, s), volumesSized(in), monitored(in)}
+	return []metav1.Condition{available(in, s), progressing(in, s), degraded(in, s), draining(s), placing(in), routingStable(in, s), shortOfMemory(in, s), warm(in, s), volumesSized(in), monitored(in)}
 }
 
 func condition(kind string, value bool, reason, format string, args ...any) metav1.Condition {
@@ -50,6 +50,9 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case in.Plan.SizeBlocked == plan.ByDrain:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when the drains that run have ended", in.Plan.Replicas, size)
+	case in.Plan.SizeBlocked == plan.ByPlacement:
+		return condition(kind, true, cachev1alpha1.ReasonWaitingForPlacement,
+			"the size goes from %d to %d when items are placed: see the condition Placing", in.Plan.Replicas, size)
 	case in.Plan.SizeBlocked == plan.ByShortage:
 		return condition(kind, false, cachev1alpha1.ReasonShortOfMemory, "the size goes from %d to %d when there is room for the items", in.Plan.Replicas, size)
 	case in.Plan.SizeBlocked == plan.ByVolume && stuck(in):
@@ -121,6 +124,11 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 			return condition(kind, true, cachev1alpha1.ReasonDrainHeld, "claim %s: %s", d.Claim, d.Message)
 		}
 	}
+	for _, p := range in.Plan.Placements {
+		if p.Phase == plan.PlacementFailure {
+			return condition(kind, true, cachev1alpha1.ReasonPlacementFailed, "claim %s: %s: %s", p.Claim.Name, p.Reason, p.Message)
+		}
+	}
 	return condition(kind, false, cachev1alpha1.ReasonHealthy, "nothing needs a person")
 }
 
@@ -183,6 +191,8 @@ func phase(in *Input, s *cachev1alpha1.MemcachedStatus) cachev1alpha1.Phase {
 		return cachev1alpha1.PhaseDraining
 	case size == 0 && s.Size == 0 && in.Cluster.Spec.Storage != nil:
 		return cachev1alpha1.PhaseHibernated
+	case is(cachev1alpha1.ConditionPlacing):
+		return cachev1alpha1.PhasePlacing
 	case !is(cachev1alpha1.ConditionProgressing):
 		return cachev1alpha1.PhaseRunning
 	case in.Cluster.Status.Phase == "" || in.Cluster.Status.Phase == cachev1alpha1.PhasePending && s.ReadySize < size:

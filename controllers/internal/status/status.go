@@ -19,6 +19,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -36,8 +37,9 @@ type Input struct {
 	Plan plan.Plan
 	// Room of a scale-down that is about to begin; nil where none is.
 	Room *plan.Room
-	// Servers that the clients are given.
+	// Servers that the clients are given, and what is recorded of their ring.
 	Servers []string
+	Ring    ring.Record
 	// Monitoring is what became of the ServiceMonitor.
 	Monitoring Monitoring
 	// GrowthRefused is why no volume may grow; empty where it may.
@@ -45,7 +47,7 @@ type Input struct {
 	// Marked are the claims that this reconcile marked as released: the plan does
 	// not know the time.
 	Marked map[types.UID]time.Time
-	// Progress of running drains, by the UID of the claim.
+	// Progress of running drains and placements, by the UID of the claim.
 	Progress map[types.UID]contract.Progress
 	// JobStarted has the creation time of the drains' Jobs, by the UID of the claim.
 	JobStarted map[types.UID]metav1.Time
@@ -65,7 +67,10 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	members(in, &s)
 	s.Drains = drains(in)
 	s.Draining = int32(len(s.Drains))
-	s.Progress = progressLine(s.Drains)
+	s.Placing = int32(len(in.Plan.Placements))
+	if s.Progress = progressLine(s.Drains); s.Progress == "" {
+		s.Progress = placementLine(in)
+	}
 	s.LastDrains = lastDrains(in, s.LastDrains)
 	for _, c := range conditions(in, &s) {
 		c.ObservedGeneration = in.Cluster.Generation

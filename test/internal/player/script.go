@@ -18,6 +18,8 @@ type Drainer struct {
 	// Claim that it mounts, ReadOnly how.
 	Claim    string
 	ReadOnly bool
+	// Source that it asks, of a placement.
+	Source string
 	// SourceID and Servers of its arguments.
 	SourceID string
 	Servers  []string
@@ -73,8 +75,10 @@ func Message(r contract.Receipt) string {
 	return string(b)
 }
 
+// isDrainer tells drainers, of placements too, from members.
 func isDrainer(pod *corev1.Pod) bool {
-	return pod.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentDrainer
+	component := pod.Labels[cachev1alpha1.LabelComponent]
+	return component == cachev1alpha1.ComponentDrainer || component == cachev1alpha1.ComponentPlacement
 }
 
 func (p *Player) drain(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
@@ -99,6 +103,9 @@ func drainerOf(pod *corev1.Pod) Drainer {
 		}
 	}
 	for _, arg := range pod.Spec.Containers[0].Command {
+		if source, ok := strings.CutPrefix(arg, "--"+contract.FlagSource+"="); ok {
+			d.Source = source
+		}
 		if id, ok := strings.CutPrefix(arg, "--"+contract.FlagSourceID+"="); ok {
 			d.SourceID = id
 		}

@@ -1,0 +1,63 @@
+package controllers
+
+import (
+	"context"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/ring"
+)
+
+// createPlacement makes the Job for the ring that the clients' list has by now.
+func (r *MemcachedReconciler) createPlacement(ctx context.Context, o *observed, a plan.CreatePlacement) error {
+	if o.record.Target() != a.Target {
+		return refuse("the clients' list is another one than %s", a.Target)
+	}
+	if err := r.mayPlace(ctx, o, a); err != nil {
+		return err
+	}
+	members := o.record.Ring.Size
+	job := build.PlacementJob(o.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Claim.Ordinal, a.Target, members)
+	if err := r.Create(ctx, job); err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			return refuse("Job %s exists already: the cache is behind", job.Name)
+		}
+		return err
+	}
+	o.placements = append(o.placements, *job) // for this reconcile's status
+	r.claimEvent(o, a.Claim, "PlacementStarted", "Place", "Job %s moves what member %d holds and others of %d members own",
+		job.Name, a.Claim.Ordinal, members)
+	return nil
+}
+
+// recordPlaced keeps on the claim that its member is placed. The receipt is no
+// drain's: it is told of, and not kept.
+func (r *MemcachedReconciler) recordPlaced(ctx context.Context, o *observed, a plan.RecordPlaced) error {
+	if a.Receipt != nil {
+		if err := a.Receipt.AddsUp(ring.Source(a.Claim.UID, a.Target)); err != nil {
+			return refuse("not the receipt of a placement: %v", err)
+		}
+	}
+	recorded, err := r.patchClaim(ctx, o, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationPlaced, strconv.FormatInt(a.Serial, 10))
+		delete(c.Annotations, cachev1alpha1.AnnotationPlacement)
+		return nil
+	})
+	if recorded {
+		r.Metrics.placed(a.Receipt)
+	}
+	switch {
+	case !recorded:
+	case a.Receipt == nil:
+		r.claimEvent(o, a.Claim, "PlacementSkipped", "Place", "claim %s: its member's items stay where they are", a.Claim.Name)
+	default:
+		r.claimEvent(o, a.Claim, "Placed", "Place", "claim %s: %s", a.Claim.Name, summary(a.Receipt))
+	}
+	return err
+}

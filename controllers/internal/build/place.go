@@ -1,0 +1,29 @@
+package build
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// PlacementJob moves what the claim's member holds to where clients look by that
+// ring, of the first members. It mounts no volume: it asks the member.
+func PlacementJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, ordinal int32, target string, members int32) *batchv1.Job {
+	args := contract.Rebalance{
+		Source: Servers(c, members)[ordinal],
+		Move:   moveArgs(c, ring.Source(uid, target), members),
+	}
+	args.Scratch = scratchDir
+	pod := movingPod(c)
+	pod.Volumes = []corev1.Volume{emptyDir(scratchVolume)}
+	pod.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...),
+		[]corev1.VolumeMount{{Name: scratchVolume, MountPath: scratchDir}})}
+	return movingJob(c, PlacementName(claim, uid, target), cachev1alpha1.ComponentPlacement, map[string]string{
+		cachev1alpha1.AnnotationClaimUID: string(uid),
+		cachev1alpha1.AnnotationTarget:   target,
+	}, pod)
+}

@@ -1,0 +1,66 @@
+package build
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/ring"
+)
+
+func TestPlacementAsksTheMemberAndMountsNoVolume(t *testing.T) {
+	m := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Routing = cachev1alpha1.RoutingSpec{Client: "pymemcache", KeyPrefix: "app:", ServerName: "shard-{ordinal}"}
+	}).Namespace("shop").Storage("128Mi").Defaulted().Obj()
+	options := Options{MemcachedImage: "memcached:1", OperatorImage: "operator:1"}
+	job := PlacementJob(m, options, "data-cache-1", "uid-1", 1, "4-cafe", 3)
+	pod := job.Spec.Template.Spec
+	want := []string{"/drainer", "rebalance", "--source=cache-1.cache.shop.svc:11211",
+		"--source-id=placement/uid-1/4-cafe", "--client=pymemcache", "--unreachable-timeout=2m0s", "--receipt=/dev/termination-log",
+		"--key-prefix=app:", "--scratch=/scratch",
+		"--server=shard-0=cache-0.cache.shop.svc:11211", "--server=shard-1=cache-1.cache.shop.svc:11211", "--server=shard-2=cache-2.cache.shop.svc:11211"}
+	if diff := cmp.Diff(want, pod.Containers[0].Command); diff != "" {
+		t.Errorf("command: -want +got:\n%s", diff)
+	}
+	if slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.EmptyDir == nil }) {
+		t.Errorf("volumes %+v", pod.Volumes)
+	}
+	drain := DrainJob(m, options, "data-cache-1", "uid-1", 1, false).Spec.Template.Spec
+	if diff := cmp.Diff(drain.SecurityContext, pod.SecurityContext); diff != "" {
+		t.Errorf("pod security: -drain +placement:\n%s", diff)
+	}
+	if diff := cmp.Diff(drain.Containers[0].SecurityContext, pod.Containers[0].SecurityContext); diff != "" {
+		t.Errorf("container security: -drain +placement:\n%s", diff)
+	}
+	if job.Labels[cachev1alpha1.LabelComponent] != cachev1alpha1.ComponentPlacement || len(job.OwnerReferences) != 1 || len(job.Name) > 63 {
+		t.Errorf("%+v", job.ObjectMeta)
+	}
+}
+
+func TestEachRingHasItsPlacement(t *testing.T) {
+	names := map[string]bool{JobName("data-cache-1", "uid-1"): true}
+	for _, target := range []string{"1-a", "2-a", "2-b"} {
+		name := PlacementName("data-cache-1", "uid-1", target)
+		if names[name] {
+			t.Errorf("two Jobs are called %s", name)
+		}
+		names[name] = true
+	}
+}
+
+func TestListHasTheRecordOfItsRingWhereThereIsStorage(t *testing.T) {
+	record := ring.Record{Serial: 3, Due: 2, Holding: 1, Ring: RingOf(withStorage().Defaulted().Obj(), 2)}
+	c := withStorage().Defaulted().Obj()
+	kept, err := ring.Parse(ServersConfigMap(c, ListedServers(c, 2), record).Annotations[cachev1alpha1.AnnotationRing])
+	if err != nil || kept != record {
+		t.Errorf("%s, %v", kept, err)
+	}
+	c.Spec.Storage = nil
+	if got := ServersConfigMap(c, ListedServers(c, 2), record).Annotations; len(got) != 0 {
+		t.Errorf("without storage: %v", got)
+	}
+}

@@ -1,0 +1,198 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/ring"
+)
+
+// Placement is what is known of where clients look (package ring).
+type Placement struct {
+	// Off: the spec lets items stay where they are.
+	Off bool
+	// Target and Serial name the ring, Size is how many members are on it.
+	Target string
+	Serial int64
+	Size   int32
+	// Due is the serial of the last ring that moved keys between members; Holding is
+	// how many members held items then.
+	Due     int64
+	Holding int32
+}
+
+// PlacementPhase is the state of a member whose items have to be placed.
+type PlacementPhase string
+
+// The states of such a member.
+const (
+	PlacementWaits   PlacementPhase = "Waiting"
+	PlacementRuns    PlacementPhase = "Placing"
+	PlacementFailure PlacementPhase = "Failed"
+)
+
+// PlacementState is how one member stands whose items have to be placed.
+type PlacementState struct {
+	Claim   Claim
+	Phase   PlacementPhase
+	Reason  string
+	Message string
+	// Job that places them, if there is one.
+	Job *Job
+}
+
+// misplaced tells whether the claim's member may hold what clients look for
+// elsewhere. One whose claim is being deleted will be drained.
+func (o *Observed) misplaced(c *Claim) bool {
+	ring := &o.Placement
+	return !ring.Off && c.Placed < ring.Due && c.Ordinal < min(ring.Holding, ring.Size) &&
+		c.Released.IsZero() && !c.Aside && !c.Deleting
+}
+
+// placing tells whether items have to be placed, or a Job may still be at it.
+func (o *Observed) placing() bool {
+	return o.placementRuns() || slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) })
+}
+
+// placementRuns tells whether a Job may still be at it: one that is complete is on
+// its way out.
+func (o *Observed) placementRuns() bool {
+	return slices.ContainsFunc(o.Placements, func(j Job) bool { return j.State != JobFailed || j.Deleting })
+}
+
+// placementOf returns the Job that places what the claim's member holds, or nil.
+func (o *Observed) placementOf(c *Claim) *Job {
+	i := slices.IndexFunc(o.Placements, func(j Job) bool { return j.ClaimUID == c.UID })
+	if i < 0 {
+		return nil
+	}
+	return &o.Placements[i]
+}
+
+// heldSize is the size that placement allows where that one is wanted: as long as
+// items have to be placed, no member of the ring leaves and none joins. All may
+// stop: what they hold, and where, is as they left it when they return.
+func (o *Observed) heldSize(wanted int32) int32 {
+	if wanted == 0 || !o.placing() {
+		return wanted
+	}
+	return max(o.Placement.Size, min(wanted, o.StatefulSet.Replicas))
+}
+
+// place moves what clients look for elsewhere, member by member.
+func (p *Plan) place(o *Observed) {
+	if p.Replicas == 0 {
+		p.endPlacements(o, func(*Job) bool { return true }, "the cluster hibernates")
+		return
+	}
+	p.endPlacements(o, func(j *Job) bool {
+		c := o.claim(j.ClaimUID)
+		return c == nil || !o.misplaced(c)
+	}, "its member has nothing to be placed")
+	slots := int(o.Cluster.Parallelism)
+	for i := range o.Placements {
+		if o.Placements[i].running() {
+			slots--
+		}
+	}
+	for i := range o.Claims {
+		if c := &o.Claims[i]; o.misplaced(c) {
+			p.Placements = append(p.Placements, p.placeMember(o, c, &slots))
+		}
+	}
+}
+
+func (p *Plan) endPlacements(o *Observed, which func(*Job) bool, why string) {
+	for i := range o.Placements {
+		if j := &o.Placements[i]; which(j) {
+			p.deleteJob(j, why)
+		}
+	}
+}
+
+// placeMember decides about one member.
+func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
+	job := o.placementOf(c)
+	state := PlacementState{Claim: *c, Job: job}
+	switch {
+	case c.PlacementRequest == Skip:
+		p.add(RecordPlaced{Claim: c.Ref(), Serial: o.Placement.Serial, Target: o.Placement.Target})
+		return state.is(PlacementWaits, InTurn, "a person leaves its items where they are")
+	case job != nil:
+		return p.followPlacement(o, c, job, state)
+	}
+	switch why := p.placementWaits(o); {
+	case why != "":
+		return state.is(PlacementWaits, cachev1alpha1.ReasonPlacementWaits, why)
+	case *slots <= 0 || slices.Contains(o.DrainerPods, c.UID):
+		return state.is(PlacementWaits, InTurn, "other members are placed first")
+	}
+	*slots--
+	p.add(CreatePlacement{Claim: c.Ref(), Target: o.Placement.Target})
+	if c.PlacementRequest == Retry {
+		p.add(ClearPlacementRetry{c.Ref()})
+	}
+	return state.is(PlacementRuns, "", "")
+}
+
+// placementWaits tells what goes before all placements, if anything does.
+func (p *Plan) placementWaits(o *Observed) string {
+	if o.StatefulSet.Replicas < o.Placement.Size {
+		return fmt.Sprintf("%d members are to be there first", o.Placement.Size)
+	}
+	for i := range p.Drains {
+		d := &p.Drains[i]
+		onItsWay := d.Phase == Draining || !d.Claim.Aside && (d.Phase == Waiting || d.Phase == Releasing)
+		if onItsWay {
+			return fmt.Sprintf("claim %s is drained first", d.Claim.Name)
+		}
+	}
+	for i := range o.Placement.Size {
+		if !slices.Contains(o.Ready, i) {
+			return fmt.Sprintf("member %d is not ready", i)
+		}
+	}
+	return ""
+}
+
+// followPlacement decides about a member that has a Job.
+func (p *Plan) followPlacement(o *Observed, c *Claim, job *Job, state PlacementState) PlacementState {
+	switch {
+	case job.Deleting:
+		return state.is(PlacementWaits, InTurn, "an earlier Job is on its way out")
+	case job.Target != o.Placement.Target:
+		p.deleteJob(job, "clients look elsewhere by now")
+		return state.is(PlacementWaits, InTurn, "the clients' list has changed: the placement begins anew")
+	case job.State == JobActive:
+		if c.PlacementRequest == Retry {
+			p.add(ClearPlacementRetry{c.Ref()}) // it runs
+		}
+		return state.is(PlacementRuns, "", "")
+	}
+	invalid := job.ReceiptErr
+	if invalid == nil {
+		invalid = job.Receipt.AddsUp(ring.Source(c.UID, job.Target))
+	}
+	switch {
+	case job.State == JobComplete && invalid == nil:
+		// The next plan finds nothing to be placed any more, and deletes the Job.
+		p.add(RecordPlaced{c.Ref(), o.Placement.Serial, job.Target, job.Receipt})
+		return state.is(PlacementRuns, "", "")
+	case c.PlacementRequest == Retry:
+		p.add(DeleteJob{job.Name, job.UID, "a person asked for a retry"}, ClearPlacementRetry{c.Ref()})
+		return state.is(PlacementWaits, InTurn, "the retry starts when the failed Job is gone")
+	case job.State == JobFailed:
+		reason, message := failure(job)
+		return state.is(PlacementFailure, reason, message+"; "+placementWayOut)
+	}
+	return state.is(PlacementFailure, ReceiptInvalid, invalid.Error()+"; "+placementWayOut)
+}
+
+const placementWayOut = "its items stay where they are: see the Job's log, then annotate the claim with " +
+	"cache.example.com/placement=retry, or =skip to leave them there; routing.placement: Off ends all placements"
+
+func (s PlacementState) is(phase PlacementPhase, reason, message string) PlacementState {
+	s.Phase, s.Reason, s.Message = phase, reason, message
+	return s
+}

@@ -1,0 +1,191 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/memcached-operator/controllers/internal/ring"
+)
+
+const target = "5-cafe"
+
+// grown is a cluster of size members whose ring just grew from holding ones: what
+// these hold has to be placed.
+func grown(holding, size int32) *scene {
+	s := at(size)
+	s.o.Ready = append([]int32(nil), s.o.Pods...)
+	s.o.Placement = Placement{Target: target, Serial: 5, Size: size, Due: 5, Holding: holding}
+	return s
+}
+
+// placement adds the Job that places what the member holds.
+func (s *scene) placement(ordinal int32, changes ...func(*Job)) *scene {
+	j := Job{Name: "place-" + name(ordinal), UID: "place-" + uid(ordinal), ClaimUID: uid(ordinal), Target: target}
+	for _, change := range changes {
+		change(&j)
+	}
+	s.o.Placements = append(s.o.Placements, j)
+	return s
+}
+
+// placed: the member's items are where they belong.
+func (s *scene) placed(ordinal int32) *scene {
+	return s.change(ordinal, func(c *Claim) { c.Placed = 5 })
+}
+
+func (s *scene) change(ordinal int32, change func(*Claim)) *scene {
+	for i := range s.o.Claims {
+		if s.o.Claims[i].Ordinal == ordinal {
+			change(&s.o.Claims[i])
+		}
+	}
+	return s
+}
+
+func asked(r Request) func(*Claim) { return func(c *Claim) { c.PlacementRequest = r } }
+
+func allPlaced(j *Job) {
+	j.State, j.Receipt = JobComplete, receiptFor(j.ClaimUID)
+	j.Receipt.Source = ring.Source(j.ClaimUID, j.Target)
+}
+
+func byAnother(j *Job) { j.Target = "4-beef" }
+
+func TestItemsArePlacedMemberByMember(t *testing.T) {
+	off := func(o *Observed) { o.Placement.Off = true }
+	for what, test := range map[string]struct {
+		scene *scene
+		want  outcome
+	}{
+		"nothing is due": {at(3), outcome{Replicas: 3, Actions: []string{"apply members, 3 replicas"}}},
+		"the first one; one at a time": {grown(2, 3), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas", "place what the member of claim data-1 holds, by ring 5-cafe"},
+			Places:  []string{"1 Placing", "0 Waiting InTurn"}}},
+		"two at a time": {grown(2, 3).with(func(o *Observed) { o.Cluster.Parallelism = 2 }), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas", "place what the member of claim data-1 holds, by ring 5-cafe", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Places:  []string{"1 Placing", "0 Placing"}}},
+		"it runs": {grown(2, 3).placement(1), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas"}, Places: []string{"1 Placing", "0 Waiting InTurn"}}},
+		"it has ended well": {grown(2, 3).placement(1, allPlaced), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas", "record that the member of claim data-1 is placed by ring 5-cafe", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Places:  []string{"1 Placing", "0 Placing"}}},
+		"it is recorded": {grown(2, 3).placed(1).placement(1, allPlaced), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas", "delete Job place-data-1: its member has nothing to be placed", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Places:  []string{"0 Placing"}}},
+		"all are": {grown(2, 3).placed(0).placed(1), outcome{Replicas: 3, Actions: []string{"apply members, 3 replicas"}}},
+		"the receipt is a drain's": {grown(1, 3).placement(0, complete), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas"}, Places: []string{"0 Failed ReceiptInvalid"}}},
+		"it failed": {grown(1, 3).placement(0, outOfTime), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas"}, Places: []string{"0 Failed JobFailed"}}},
+		"it failed, retry": {grown(1, 3).placement(0, outOfTime).change(0, asked(Retry)), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas", "delete Job place-data-0: a person asked for a retry", "clear the placement's retry of claim data-0"},
+			Places:  []string{"0 Waiting InTurn"}}},
+		"it failed, skip": {grown(1, 3).placement(0, outOfTime).change(0, asked(Skip)), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas", "record that the member of claim data-0 is placed by ring 5-cafe"},
+			Places:  []string{"0 Waiting InTurn"}}},
+		"it failed, Off": {grown(1, 3).placement(0, outOfTime).with(off), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas", "delete Job place-data-0: its member has nothing to be placed"}}},
+		"by another ring": {grown(1, 3).placement(0, byAnother), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas", "delete Job place-data-0: clients look elsewhere by now"}, Places: []string{"0 Waiting InTurn"}}},
+		"Off": {grown(2, 3).with(off), outcome{Replicas: 3, Actions: []string{"apply members, 3 replicas"}}},
+		"a member isn't ready": {grown(1, 3).with(func(o *Observed) { o.Ready = []int32{0, 1} }), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
+		"one whose claim was deleted": {grown(1, 3).change(0, deleting).change(0, inUse), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas"}, Lost: []string{"data-0"}}},
+		"a drain goes first": {grown(2, 2).left(2).job(2, 2), outcome{Replicas: 2,
+			Actions: []string{"apply members, 2 replicas"}, Drains: []string{"2 Draining"}, Places: []string{"1 Waiting PlacementWaits", "0 Waiting PlacementWaits"}}},
+		"a failed drain doesn't": {grown(1, 2).left(2).job(2, 2, outOfTime), outcome{Replicas: 2,
+			Actions: []string{"apply members, 2 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Drains:  []string{"2 Failed JobFailed"}, Places: []string{"0 Placing"}}},
+		"older values come after": {grown(1, 3).aside(2), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Drains:  []string{"2 Waiting InTurn"}, Places: []string{"0 Placing"}}},
+		"smaller, but not now": {grown(1, 3).wanted(2), outcome{Replicas: 3, Blocked: ByPlacement,
+			Actions: []string{"apply members, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
+		"larger, but not now": {grown(1, 3).wanted(4), outcome{Replicas: 3, Blocked: ByPlacement,
+			Actions: []string{"apply members, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
+		"smaller, Off while it runs": {grown(1, 3).wanted(2).placement(0).with(off), outcome{Replicas: 3, Blocked: ByPlacement,
+			Actions: []string{"apply members, 3 replicas", "delete Job place-data-0: its member has nothing to be placed"}}},
+		"hibernation": {grown(1, 3).wanted(0).placement(0), outcome{
+			Actions: []string{"apply members, 0 replicas", "delete Job place-data-0: the cluster hibernates"}}},
+		"fewer after hibernation: first as many as there were": {grown(1, 3).wanted(2).with(func(o *Observed) {
+			o.StatefulSet.Replicas, o.Pods, o.Ready = 0, nil, nil
+		}), outcome{Replicas: 3, Blocked: ByPlacement, Actions: []string{"apply members, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
+		"deletion": {grown(1, 3).placement(0).with(func(o *Observed) { o.Cluster.Deleting = true }), outcome{
+			Actions: []string{"delete Job place-data-0: the Memcached is deleted", "delete the StatefulSet"}}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, planned(test.scene)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPlacementIsCheckedLive(t *testing.T) {
+	action := CreatePlacement{Claim: ClaimRef{Name: name(0), UID: uid(0)}, Target: target}
+	for what, test := range map[string]struct {
+		live *scene
+		may  bool
+	}{
+		"as the plan saw it":      {grown(1, 3), true},
+		"placed by now":           {grown(1, 3).placed(0), false},
+		"the claim is gone":       {grown(1, 3).with(func(o *Observed) { o.Claims = nil }), false},
+		"the member left":         {grown(1, 3).change(0, func(c *Claim) { c.Released = justNow }), false},
+		"another ring":            {grown(1, 3).with(func(o *Observed) { o.Placement.Target = "6-babe" }), false},
+		"a drain runs":            {grown(1, 3).left(3).job(3, 3), false},
+		"a placement runs":        {grown(2, 3).placement(1), false},
+		"members are not there":   {grown(1, 3).with(func(o *Observed) { o.StatefulSet.Replicas = 2 }), false},
+		"no StatefulSet is there": {grown(1, 3).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			if err := MayPlace(&test.live.o, action); (err == nil) != test.may {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestSizeIsHeldLiveUntilItemsArePlaced(t *testing.T) {
+	for what, test := range map[string]struct {
+		live *scene
+		size int32
+		may  bool
+	}{
+		"the size of the ring":            {grown(1, 3), 3, true},
+		"fewer":                           {grown(1, 3).change(2, func(c *Claim) { c.Released = justNow }), 2, false},
+		"more":                            {grown(1, 3), 4, false},
+		"none":                            {grown(1, 3), 0, true},
+		"more, placed":                    {grown(1, 3).placed(0), 4, true},
+		"more, placed, with a Job left":   {grown(1, 3).placed(0).placement(0), 4, false},
+		"those that are there in any way": {grown(1, 3).with(func(o *Observed) { o.StatefulSet.Replicas = 4 }), 4, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			if err := MaySetReplicas(&test.live.o, test.size); (err == nil) != test.may {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// A placement's receipt proves nothing about the volume of the member that was
+// asked: as a drain's it is not even looked at.
+func TestReceiptOfAPlacementReleasesNothing(t *testing.T) {
+	job := Job{ClaimUID: uid(2), Target: target}
+	allPlaced(&job)
+	p := Next(&at(2).left(2, func(c *Claim) { c.Receipt = job.Receipt }).o)
+	for _, a := range p.Actions {
+		switch a.(type) {
+		case DeleteClaim, ReleaseClaim:
+			t.Errorf("%s", a)
+		}
+	}
+	if err := MayRelease(&Cluster{}, &Claim{Name: name(2), UID: uid(2), Released: justNow, Receipt: job.Receipt}, ByReceipt); err == nil {
+		t.Error("it lets the claim go")
+	}
+	s := at(2).left(2).job(2, 2, func(j *Job) { j.State, j.Receipt = JobComplete, job.Receipt })
+	if got := planned(s); len(got.Drains) != 1 || got.Drains[0] != "2 Failed ReceiptInvalid" {
+		t.Errorf("%v", got)
+	}
+}

@@ -1,0 +1,261 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/internal/player"
+)
+
+func routedBy(client cachev1alpha1.Client) *apitest.MemcachedBuilder {
+	return apitest.MakeMemcached(name).With(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Client = client })
+}
+
+// placements are the Jobs that place items.
+func (w *world) placements() []batchv1.Job {
+	return slices.DeleteFunc(w.jobs(), func(j batchv1.Job) bool { return !strings.Contains(j.Name, "-place-") })
+}
+
+// ofDrains lets placements succeed.
+func ofDrains(script player.Script) player.Script {
+	return func(d player.Drainer) player.Act {
+		if d.Source != "" {
+			return player.Succeed(1)(d)
+		}
+		return script(d)
+	}
+}
+
+// cast writes down the drainers of both kinds as they end, in order.
+type cast struct {
+	mu   sync.Mutex
+	seen []string
+	last player.Drainer
+}
+
+func (c *cast) script(d player.Drainer) player.Act {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	what := "drain " + d.Claim
+	if d.Source != "" {
+		host, _, _ := strings.Cut(d.Source, ".")
+		what = "place " + host
+		c.last = d
+	}
+	c.seen = append(c.seen, fmt.Sprintf("%s among %d", what, len(d.Servers)))
+	return player.Succeed(10)(d)
+}
+
+func (c *cast) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := c.seen
+	c.seen = nil
+	return seen
+}
+
+func TestItemsArePlacedAfterAScaleUpBeforeTheNextScaling(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	kubes.Play(w.namespace, player.Hang)
+	w.scale(3)
+	w.condition(cachev1alpha1.ConditionPlacing, "True", cachev1alpha1.ReasonPlacing)
+	w.condition(cachev1alpha1.ConditionAvailable, "True", cachev1alpha1.ReasonReady)
+	w.eventually("phase Placing", func() error {
+		if s := w.memcached().Status; s.Phase != cachev1alpha1.PhasePlacing || s.Placing != 2 {
+			return fmt.Errorf("%s, %d to place", s.Phase, s.Placing)
+		}
+		return nil
+	})
+	w.scale(1)
+	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForPlacement)
+	w.always("the StatefulSet keeps its size, and one Job runs", func() error {
+		if n := len(w.jobs()); n != 1 {
+			return fmt.Errorf("%d Jobs", n)
+		}
+		return w.replicasAre(3)
+	})
+	var played cast
+	kubes.Play(w.namespace, played.script)
+	w.settled(1)
+	seen := played.take()
+	equal(w, "what was moved, in order", seen[:2], []string{"place cache-1 among 3", "place cache-0 among 3"})
+	slices.Sort(seen[2:]) // whose pod is gone first is drained first
+	equal(w, "and then", seen[2:], []string{"drain data-cache-1 among 1", "drain data-cache-2 among 1"})
+	equal(w, "what it was about", strings.HasPrefix(played.last.SourceID, "placement/"), true)
+	equal(w, "drains that ended", len(w.memcached().Status.LastDrains), 2)
+	equal(w, "Jobs at the end", len(w.jobs()), 0)
+	for _, c := range w.claims() {
+		equal(w, "receipts on claim "+c.Name, c.Annotations[cachev1alpha1.AnnotationReceipt], "")
+	}
+}
+
+func TestWhatReshufflesIsPlacedAfterTheDrain(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(routedBy("gomemcache"), 3)
+	var played cast
+	kubes.Play(w.namespace, played.script)
+	w.scale(2)
+	w.settled(2)
+	equal(w, "what was moved, in order", played.take(), []string{"drain data-cache-2 among 2", "place cache-1 among 2", "place cache-0 among 2"})
+}
+
+func TestNothingIsPlacedWhereNoKeyMoves(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 3)
+	var played cast
+	kubes.Play(w.namespace, played.script)
+	w.scale(2)
+	w.settled(2)
+	w.scale(0)
+	w.settled(0)
+	w.scale(2)
+	w.settled(2)
+	equal(w, "what was moved", played.take(), []string{"drain data-cache-2 among 2"})
+}
+
+func TestAnotherRoutingPlacesAnewAndOffEndsIt(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	kubes.Play(w.namespace, player.Hang)
+	w.change(w.memcached(), `{"spec":{"routing":{"client":"dalli"}}}`)
+	first := w.placementRuns()
+	w.change(w.memcached(), `{"spec":{"routing":{"client":"gomemcache"}}}`)
+	w.eventually("another Job", func() error {
+		if now := w.placements(); len(now) != 1 || now[0].UID == first.UID {
+			return fmt.Errorf("%d", len(now))
+		}
+		return nil
+	})
+	w.change(w.memcached(), `{"spec":{"routing":{"placement":"Off"}}}`)
+	w.scale(3)
+	w.settled(3)
+	message := w.condition(cachev1alpha1.ConditionPlacing, "False", cachev1alpha1.ReasonPlacementOff)
+	if !strings.Contains(message, "from 2 to 3 servers") || !strings.Contains(message, "67%") {
+		t.Errorf("the condition says %q", message)
+	}
+	equal(w, "Jobs", len(w.jobs()), 0)
+	var played cast
+	kubes.Play(w.namespace, played.script)
+	w.change(w.memcached(), `{"spec":{"routing":{"placement":"On"}}}`)
+	w.settled(3)
+	w.condition(cachev1alpha1.ConditionPlacing, "False", cachev1alpha1.ReasonAllPlaced)
+	equal(w, "what was moved", played.take(), []string{"place cache-1 among 3", "place cache-0 among 3"})
+}
+
+// placementRuns waits for a placement's pod that runs, and returns its Job.
+func (w *world) placementRuns() batchv1.Job {
+	w.Helper()
+	var job batchv1.Job
+	w.eventually("a placement that runs", func() error {
+		jobs := w.placements()
+		if len(jobs) != 1 {
+			return fmt.Errorf("%d Jobs", len(jobs))
+		}
+		for _, p := range w.pods() {
+			if p.Labels[batchv1.JobNameLabel] == jobs[0].Name && p.Status.Phase == corev1.PodRunning {
+				job = jobs[0]
+				return nil
+			}
+		}
+		return errors.New("no pod runs")
+	})
+	return job
+}
+
+func (w *world) annotatePlacement(ordinal int, value string) {
+	w.Helper()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: claimName(ordinal)}}
+	w.change(claim, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, cachev1alpha1.AnnotationPlacement, value))
+}
+
+func TestFailedPlacementWaitsForAPerson(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 1)
+	kubes.Play(w.namespace, player.Fail(contract.ExitUsage, "BadArguments", "no such flag"))
+	w.scale(2)
+	message := w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonPlacementFailed)
+	if !strings.Contains(message, "no such flag") || !strings.Contains(message, "placement=retry") {
+		t.Errorf("it says %q", message)
+	}
+	w.scale(1)
+	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForPlacement)
+	kubes.Play(w.namespace, player.Succeed(3))
+	w.annotatePlacement(0, cachev1alpha1.PlacementRetry)
+	w.settled(1)
+	w.eventsOnce(cachev1alpha1.ReasonPlacementFailed)
+	if _, ok := w.claim(0).Annotations[cachev1alpha1.AnnotationPlacement]; ok {
+		t.Error("the claim still has the request")
+	}
+}
+
+func TestSkippedPlacementLetsTheSizeChange(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 1)
+	kubes.Play(w.namespace, player.Hang)
+	w.scale(2)
+	w.placementRuns()
+	w.annotatePlacement(0, cachev1alpha1.PlacementSkip)
+	w.settled(2)
+	equal(w, "Jobs", len(w.jobs()), 0)
+	w.eventsOnce("PlacementSkipped")
+}
+
+func TestPlacementEndsWithHibernationAndGoesOnAfterIt(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	kubes.Play(w.namespace, player.Hang)
+	w.scale(3)
+	w.placementRuns()
+	w.scale(0)
+	w.settled(0)
+	equal(w, "Jobs", len(w.jobs()), 0)
+	var played cast
+	kubes.Play(w.namespace, played.script)
+	w.scale(2) // first as many as hold items by one list
+	w.settled(2)
+	equal(w, "what was moved", played.take(), []string{"place cache-1 among 3", "place cache-0 among 3", "drain data-cache-2 among 2"})
+}
+
+func TestClusterIsDeletedInTheMiddleOfAPlacement(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	kubes.Play(w.namespace, player.Hang)
+	w.scale(3)
+	w.placementRuns()
+	w.delete(w.memcached())
+	w.eventually("nothing but claims", func() error { return deleted(w) })
+}
+
+// An operator that kept no record had every item where its list says.
+func TestClusterOfAnEarlierOperatorIsNotPlacedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	w.stopOperator()
+	w.change(w.serverList(), fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, cachev1alpha1.AnnotationRing))
+	w.startOperator()
+	w.eventually("a record", func() error {
+		if w.serverList().Annotations[cachev1alpha1.AnnotationRing] == "" {
+			return errors.New("none")
+		}
+		return nil
+	})
+	w.quiet()
+	equal(w, "Jobs", len(w.jobs()), 0)
+	var played cast
+	kubes.Play(w.namespace, played.script)
+	w.scale(3)
+	w.settled(3)
+	equal(w, "what was moved", played.take(), []string{"place cache-1 among 3", "place cache-0 among 3"})
+}
