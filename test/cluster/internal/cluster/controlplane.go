@@ -89,6 +89,8 @@ func startControllerManager() (*process.Process, error) {
 		"--service-account-private-key-file="+key("service-accounts"),
 		"--root-ca-file="+cert("ca"),
 		"--cluster-signing-cert-file="+cert("ca"), "--cluster-signing-key-file="+key("ca"),
+		// Tests wait for it.
+		"--horizontal-pod-autoscaler-sync-period=2s",
 		"--flex-volume-plugin-dir="+filepath.Join(stateDir, "volume-plugins"),
 		"--profiling=false",
 	)...)
