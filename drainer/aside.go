@@ -25,7 +25,11 @@ func setAside(dir string, failed bool) (warmfile.Generation, error) {
 	if err != nil {
 		return g, err
 	}
-	for _, name := range speakers(dir) {
+	file, beside := contract.WarmFile, speakers(dir)
+	if !missing(filepath.Join(dir, contract.SaveFile)) {
+		file, beside = contract.SaveFile, nil // it speaks for itself
+	}
+	for _, name := range beside {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -37,7 +41,7 @@ func setAside(dir string, failed bool) (warmfile.Generation, error) {
 			return g, err
 		}
 	}
-	if err := os.Rename(filepath.Join(dir, contract.WarmFile), filepath.Join(g.Dir, contract.WarmFile)); err != nil {
+	if err := os.Rename(filepath.Join(dir, file), filepath.Join(g.Dir, file)); err != nil {
 		return g, err
 	}
 	return g, errors.Join(syncPath(g.Dir), syncPath(dir), sweep(dir))
@@ -69,9 +73,9 @@ func nextGeneration(dir string, failed bool) (warmfile.Generation, error) {
 	return g, errors.Join(err, os.RemoveAll(g.Dir))
 }
 
-// sweep removes what interrupted moves and removals left in dir: directories
-// without a warm file, and a .meta without its file, which memcached would
-// take for the next one's.
+// sweep removes what interrupted moves, saves and removals left in dir: directories
+// without a warm file, files that were not complete, and a .meta without its file,
+// which memcached would take for the next one's.
 func sweep(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -80,9 +84,12 @@ func sweep(dir string) error {
 	var errs []error
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if e.IsDir() && strings.HasPrefix(e.Name(), contract.GenerationPrefix) && missing(filepath.Join(path, contract.WarmFile)) {
+		if e.IsDir() && strings.HasPrefix(e.Name(), contract.GenerationPrefix) && missing(filepath.Join(path, contract.WarmFile)) && missing(filepath.Join(path, contract.SaveFile)) {
 			errs = append(errs, os.RemoveAll(path))
 		}
+	}
+	for _, name := range []string{newSave, contract.WarmFile + ".new"} {
+		errs = append(errs, removeDurably(filepath.Join(dir, name)))
 	}
 	if missing(filepath.Join(dir, contract.WarmFile)) {
 		errs = append(errs, removeDurably(filepath.Join(dir, contract.MetaFile)))
@@ -106,7 +113,8 @@ func removeDurably(path string) error {
 
 // discard removes a generation, its warm file first: from then on it is none.
 func discard(g warmfile.Generation) error {
-	return errors.Join(removeDurably(filepath.Join(g.Dir, contract.WarmFile)), os.RemoveAll(g.Dir))
+	return errors.Join(removeDurably(filepath.Join(g.Dir, contract.WarmFile)),
+		removeDurably(filepath.Join(g.Dir, contract.SaveFile)), os.RemoveAll(g.Dir))
 }
 
 // discardAll removes generations, given newest first, from the oldest on: the
@@ -139,8 +147,12 @@ var freeBytes = func(dir string) (int64, error) {
 
 // allocated is what removing a generation sets free: warm files have holes.
 func allocated(g warmfile.Generation) (int64, error) {
+	file := contract.WarmFile
+	if !missing(filepath.Join(g.Dir, contract.SaveFile)) {
+		file = contract.SaveFile
+	}
 	var st unix.Stat_t
-	if err := unix.Stat(filepath.Join(g.Dir, contract.WarmFile), &st); err != nil {
+	if err := unix.Stat(filepath.Join(g.Dir, file), &st); err != nil {
 		return 0, err
 	}
 	const blockBytes = 512 // whatever the file system's own are

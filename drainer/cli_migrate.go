@@ -1,6 +1,7 @@
 package drainer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -120,12 +121,13 @@ func (f *migrateFlags) check(ctx context.Context) (routing.Owner, error) {
 func runInstall(ctx context.Context, args []string, std IO) error {
 	fs := newFlags("install")
 	member := supervisor{std: std}
-	fs.StringVar(&member.dir, contract.FlagDir, "", "the volume of the member, whose command line follows DIR")
+	fs.StringVar(&member.volume, contract.FlagDir, "", "the volume of the member, whose command line follows DIR")
+	fs.StringVar(&member.dir, contract.FlagMemoryDir, "", "the directory in memory of the member, if it has one")
 	fs.StringVar(&member.terminationLog, contract.FlagTerminationLog, "", "write here whether that member will start cold")
 	if err := parse(fs, args, std); err != nil {
 		return err
 	}
-	if fs.NArg() == 0 || (fs.NArg() > 1) != (member.dir != "") {
+	if fs.NArg() == 0 || (fs.NArg() > 1) != (member.volume != "") {
 		return usagef("drainer install needs a directory, and behind it memcached's command line where --%s is set", contract.FlagDir)
 	}
 	if err := directory("install", fs.Arg(0)); err != nil {
@@ -135,8 +137,8 @@ func runInstall(ctx context.Context, args []string, std IO) error {
 	if err != nil {
 		return err
 	}
-	if member.dir != "" {
-		member.command = fs.Args()[1:]
+	if member.volume != "" {
+		member.command, member.dir = fs.Args()[1:], cmp.Or(member.dir, member.volume)
 		member.foretellStart(ctx)
 	}
 	return installTo(self, fs.Arg(0))

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/warmfile"
 )
 
 // foretell keeps current, where the kubelet looks when the container has ended,
@@ -14,7 +15,8 @@ func (s *supervisor) foretell() {
 	if s.terminationLog == "" {
 		return
 	}
-	need, free, _, err := s.room()
+	need := memoryLimit(s.command)
+	free, _, err := s.room(need)
 	message := ""
 	if err == nil && need > free {
 		var b []byte
@@ -34,16 +36,36 @@ func (s *supervisor) foretell() {
 // foretellStart says it of the first start in a new pod, from beside memcached:
 // whether its version is too old for the save is the one thing not known here.
 func (s *supervisor) foretellStart(ctx context.Context) {
+	if s.saves() {
+		s.foretellLoad()
+		return
+	}
 	if missing(s.path(contract.WarmFile)) {
 		return
 	}
 	s.awaitClock(ctx)
-	refusal := s.readable()
+	refusal := readable(s.dir)
 	if refusal == nil {
 		_, refusal = acceptable(s.dir, s.command)
 	}
 	if refusal != nil && !unvouched(refusal) {
 		s.foretell()
+	}
+}
+
+// foretellLoad says of a warm file in memory, which needs no room to be replayed,
+// whether the pod before this one took it away.
+func (s *supervisor) foretellLoad() {
+	_, err := warmfile.Generations(s.volume)
+	if !isReason(err, warmfile.ReasonSaveOutdated) || !missing(s.path(contract.Manifest)) || s.terminationLog == "" {
+		return
+	}
+	message, err := json.Marshal(contract.ColdStart{SaveOutdated: true})
+	if err == nil {
+		err = s.leave(string(message))
+	}
+	if err != nil {
+		s.logf("the termination message can't be written: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package drainer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -125,7 +126,7 @@ func (p *process) waitFor(text string) {
 	})
 }
 
-// served is a member under the supervisor.
+// served is a member under the supervisor. Its warm file is in dir.
 type served struct {
 	*process
 	dir  string
@@ -152,19 +153,24 @@ func serveWith(t *testing.T, env, dir string, port int, args ...string) *served 
 // serveBy is for a member that is spoken to by the connection.
 func serveBy(t *testing.T, env string, c contract.Connection, dir string, port int, args ...string) *served {
 	t.Helper()
+	return serveCommand(t, env, memberArgs(c, dir, port, args...))
+}
+
+// serveCommand runs a member.
+func serveCommand(t *testing.T, env string, c contract.Serve) *served {
+	t.Helper()
 	if _, err := memcachedtest.Binary(); err != nil {
 		t.Fatal(err)
 	}
-	command := memberArgs(c, dir, port, args...)
 	begun := time.Now()
-	s := &served{startWith(t, env, command.Args()...), dir, port}
+	s := &served{startWith(t, env, c.Args()...), cmp.Or(c.MemoryDir, c.Dir), int(c.Port)}
 	memcachedtest.WaitFor(t, "the manifest of a running member", func() error {
 		select {
 		case <-s.done:
 			t.Fatalf("serve ended: %s", s.err.String())
 		default:
 		}
-		m, err := readManifest(dir)
+		m, err := readManifest(s.dir)
 		if err == nil && (m.State != "Running" || m.Updated.Before(begun)) {
 			err = fmt.Errorf("state %s: %s", m.State, s.err.String())
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -16,48 +17,63 @@ import (
 // with a new file, and a note for people. A warm file that memcached might not
 // take up is moved aside, so that memcached never works on the only copy.
 func (s *supervisor) prepare(ctx context.Context) (fresh bool, note string, err error) {
+	if s.saves() {
+		return s.load(ctx)
+	}
 	if err := sweep(s.dir); err != nil {
 		return false, "", err
 	}
 	if missing(s.path(contract.WarmFile)) {
 		return true, "", nil
 	}
-	refusal := s.readable()
-	if refusal == nil {
-		if refusal = doubt(ctx, s.dir, s.command); refusal == nil {
-			return false, "", nil
-		}
-	} else if unvouched(refusal) {
+	refusal := s.refusal(ctx, s.dir)
+	switch {
+	case refusal == nil:
+		return false, "", nil
+	case unvouched(refusal):
 		note := "memcached starts cold: nothing of its warm file can be read: " + reason(refusal)
 		if warmfile.Unanswered(s.dir) {
 			return true, note, s.dropCurrent()
 		}
 		return true, note, s.dropAll()
 	}
-	why := reason(refusal)
-	switch missing, err := s.makeRoom(); {
+	switch lacking, err := s.makeRoom(memoryLimit(s.command)); {
 	case err != nil:
 		return false, "", err
-	case missing > 0:
+	case lacking > 0:
 		note := fmt.Sprintf("memcached starts cold: %s; to replay its items, the volume lacks %d MiB of room for a second file of %d MiB",
-			why, (missing+1<<20-1)>>20, memoryLimit(s.command)>>20)
+			reason(refusal), mebibytes(lacking), memoryLimit(s.command)>>20)
 		return true, note, s.dropAll()
 	}
+	note, err = s.moveAside(s.dir, refusal)
+	return true, note, err
+}
+
+// moveAside makes a generation of what lies in dir, and returns a note about it.
+func (s *supervisor) moveAside(dir string, refusal error) (note string, err error) {
 	failed := isUnrecoverable(refusal)
-	g, err := setAside(s.dir, failed)
+	g, err := setAside(dir, failed)
 	if err != nil {
-		return false, "", fmt.Errorf("move the warm file aside: %w", err)
+		return "", fmt.Errorf("move the warm file aside: %w", err)
 	}
-	note = fmt.Sprintf("memcached would start cold: %s; the items are replayed from %s", why, filepath.Base(g.Dir))
 	if failed {
-		note = fmt.Sprintf("memcached starts cold: %s; the file stays in %s for a drain to look at", why, filepath.Base(g.Dir))
+		return fmt.Sprintf("memcached starts cold: %s; the file stays in %s for a drain to look at", reason(refusal), filepath.Base(g.Dir)), nil
 	}
-	return true, note, nil
+	return fmt.Sprintf("memcached would start cold: %s; the items are replayed from %s", reason(refusal), filepath.Base(g.Dir)), nil
+}
+
+// refusal says why memcached would not take up what lies in dir, nil where it
+// will; it is ErrUnrecoverable where nobody could read it.
+func (s *supervisor) refusal(ctx context.Context, dir string) error {
+	if err := readable(dir); err != nil {
+		return err
+	}
+	return doubt(ctx, dir, s.command)
 }
 
 // readable returns the refusal to read the warm file, if there is one.
-func (s *supervisor) readable() error {
-	r, err := warmfile.Open(s.dir, warmfile.Options{})
+func readable(dir string) error {
+	r, err := warmfile.Open(dir, warmfile.Options{})
 	if err != nil {
 		return err
 	}
@@ -83,44 +99,56 @@ func reason(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
-// makeRoom finds room for a new warm file beside the old one. Where there is
-// too little, the oldest generations go first: what they hold is the least
-// likely to be asked for, and without the newest it would be wrong to serve
-// them. They stay where that would not help. It returns how much is missing.
-func (s *supervisor) makeRoom() (lacking int64, err error) {
-	need, free, victims, err := s.room()
+// makeRoom finds need bytes of room on the volume, beside what is there. Where
+// there is too little, an outdated save goes first, and then the oldest
+// generations: what they hold is the least likely to be asked for, and without the
+// newest it would be wrong to serve them. They stay where that would not help. It
+// returns how much is missing.
+func (s *supervisor) makeRoom(need int64) (lacking int64, err error) {
+	free, victims, err := s.room(need)
 	if err != nil || need > free {
 		return need - free, err
 	}
 	for _, g := range victims {
-		s.logf("%s is removed to make room on the volume: its items that were not replayed are lost", filepath.Base(g.Dir))
-		if err := discard(g); err != nil {
+		if g.Number == 0 {
+			err = removeDurably(filepath.Join(g.Dir, contract.SaveFile))
+		} else {
+			s.logf("%s is removed to make room on the volume: its items that were not replayed are lost", filepath.Base(g.Dir))
+			err = discard(g)
+		}
+		if err != nil {
 			return 0, err
 		}
 	}
 	return 0, nil
 }
 
-// room returns the size of a second warm file, and what is free for it once the
-// victims, the oldest generation first, are gone.
-func (s *supervisor) room() (need, free int64, victims []warmfile.Generation, err error) {
-	need = memoryLimit(s.command)
-	if free, err = freeBytes(s.dir); err != nil {
-		return 0, 0, nil, err
+// room returns what is free on the volume once the victims, in this order, are
+// gone: as many as it takes to have need bytes.
+func (s *supervisor) room(need int64) (free int64, victims []warmfile.Generation, err error) {
+	if free, err = freeBytes(s.volume); err != nil {
+		return 0, nil, err
 	}
-	aside, err := warmfile.Aside(s.dir)
+	candidates, err := warmfile.Aside(s.volume)
 	if err != nil {
-		return 0, 0, nil, err
+		return 0, nil, err
 	}
-	for i := len(aside) - 1; i >= 0 && need > free; i-- {
-		n, err := allocated(aside[i])
+	slices.Reverse(candidates)
+	if s.saves() && !missing(filepath.Join(s.volume, contract.SaveFile)) {
+		candidates = slices.Insert(candidates, 0, warmfile.Generation{Dir: s.volume})
+	}
+	for _, g := range candidates {
+		if need <= free {
+			break
+		}
+		n, err := allocated(g)
 		if err != nil {
-			return 0, 0, nil, err
+			return 0, nil, err
 		}
 		free += n
-		victims = append(victims, aside[i])
+		victims = append(victims, g)
 	}
-	return need, free, victims, nil
+	return free, victims, nil
 }
 
 // dropCurrent removes the warm file and what speaks for it.
@@ -131,6 +159,6 @@ func (s *supervisor) dropCurrent() error {
 // dropAll removes every generation: without the newest one the others would
 // bring back values that clients have long replaced. The oldest goes first.
 func (s *supervisor) dropAll() error {
-	aside, err := warmfile.Aside(s.dir)
-	return errors.Join(err, discardAll(aside), s.dropCurrent())
+	aside, err := warmfile.Aside(s.volume)
+	return errors.Join(err, discardAll(aside), removeDurably(filepath.Join(s.volume, contract.SaveFile)), s.dropCurrent())
 }

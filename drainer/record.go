@@ -117,6 +117,21 @@ func (r *record) items() int64 {
 	return 0
 }
 
+// untouched tells, at memcached's end, whether it has taken nothing up and told
+// nobody anything: what it was started with is all there is.
+func (r *record) untouched() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.manifest.Image != nil {
+		return false
+	}
+	meta, err := warmfile.ReadMeta(r.dir)
+	if r.manifest.Fresh {
+		return err != nil
+	}
+	return err == nil && r.manifest.Previous != nil && meta.StopTime == r.manifest.Previous.StopTime
+}
+
 // maxCount bounds the time that counting takes off the pod's grace period.
 const maxCount = 2 * time.Second
 

@@ -26,7 +26,7 @@ var replaySource = func(_ context.Context, s Source) Source { return s }
 
 // run replays until all is done or ctx ends.
 func (r *replay) run(ctx context.Context) {
-	aside, err := warmfile.Aside(r.s.dir)
+	aside, err := warmfile.Aside(r.s.volume)
 	if err != nil {
 		r.s.logf("no replay: %v", err)
 		return

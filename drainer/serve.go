@@ -1,6 +1,7 @@
 package drainer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,11 @@ import (
 
 // supervisor runs one memcached, with its warm file in dir, from start to save.
 type supervisor struct {
-	dir     string
+	// volume is the member's; dir is the same, or, where the warm file is in memory,
+	// the directory there.
+	volume, dir string
+	// mark on the volume before this start left its own; nil where there was none.
+	mark    *warmfile.InUse
 	port    int
 	dialer  memcache.Dialer
 	command []string
@@ -43,7 +48,8 @@ type supervisor struct {
 func runServe(ctx context.Context, args []string, std IO) (int, error) {
 	fs := newFlags("serve")
 	s := supervisor{std: std}
-	fs.StringVar(&s.dir, contract.FlagDir, "", "the member's volume; may be left out where there are Secrets to look after, and nothing is to be saved")
+	fs.StringVar(&s.volume, contract.FlagDir, "", "the member's volume; may be left out where there are Secrets to look after, and nothing is to be saved")
+	fs.StringVar(&s.dir, contract.FlagMemoryDir, "", "a directory in memory for the warm file, which is then saved to the volume on SIGTERM and loaded from it at the start")
 	fs.IntVar(&s.port, contract.FlagPort, 11211, "the port that memcached listens on")
 	fs.StringVar(&s.terminationLog, contract.FlagTerminationLog, "", "write here, ahead of a crash, whether the start after it would be cold")
 	addConnection(fs, &s.dialer.Connection)
@@ -60,8 +66,12 @@ func runServe(ctx context.Context, args []string, std IO) (int, error) {
 
 // check refuses arguments that can't work, and finds memcached.
 func (s *supervisor) check() error {
+	s.dir = cmp.Or(s.dir, s.volume)
 	if s.dir != "" || s.dialer.Connection == (contract.Connection{}) {
-		if err := directory(contract.FlagDir, s.dir); err != nil {
+		if err := directory(contract.FlagDir, s.volume); err != nil {
+			return err
+		}
+		if err := directory(contract.FlagMemoryDir, s.dir); err != nil {
 			return err
 		}
 	}
@@ -82,10 +92,15 @@ func (s *supervisor) check() error {
 		return usagef("drainer serve: %v", err)
 	}
 	s.command = append([]string{path}, s.command[1:]...)
-	if s.dir != "" {
-		s.dir, err = filepath.Abs(s.dir)
+	if s.dir == "" {
+		return nil
 	}
-	return err
+	for _, dir := range []*string{&s.dir, &s.volume} {
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *supervisor) path(name string) string { return filepath.Join(s.dir, name) }
@@ -106,12 +121,11 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	if s.dir == "" {
 		return s.runPlain(ctx, signals)
 	}
-	if err := s.lockVolume(ctx, signals); err != nil {
+	defer s.unlock()
+	if err := s.untilAsked(ctx, signals, s.prepareToBegin); err != nil {
 		return contract.ExitFailed, err
 	}
-	defer s.unlock()
-	s.awaitClock(ctx)
-	if err := s.begin(ctx); err != nil {
+	if err := s.begin(); err != nil {
 		return contract.ExitFailed, err
 	}
 	watchCtx, stopWatching := context.WithCancel(ctx)
@@ -147,13 +161,12 @@ func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (in
 	return codeOf(status), nil
 }
 
-// lockVolume waits for an earlier pod's processes, or until the kubelet wants
-// this one's end.
-func (s *supervisor) lockVolume(ctx context.Context, signals <-chan os.Signal) (err error) {
+// untilAsked runs do, whose context ends when the kubelet wants this process's end.
+func (s *supervisor) untilAsked(ctx context.Context, signals <-chan os.Signal, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var listening sync.WaitGroup
-	locked := make(chan struct{})
+	done := make(chan struct{})
 	listening.Go(func() {
 		for {
 			select {
@@ -161,25 +174,24 @@ func (s *supervisor) lockVolume(ctx context.Context, signals <-chan os.Signal) (
 				if sig == syscall.SIGTERM || sig == syscall.SIGINT {
 					cancel(errors.New("asked to end before memcached was started"))
 				}
-			case <-locked:
+			case <-done:
 				return
 			}
 		}
 	})
-	s.lock, err = lockToServe(ctx, s.dir, s.logf)
-	close(locked)
+	err := do(ctx)
+	close(done)
 	listening.Wait()
 	return errors.Join(err, context.Cause(ctx))
 }
 
-func (s *supervisor) unlock() {
-	if s.lock != nil {
-		_ = s.lock.Close()
+// prepareToBegin waits for an earlier pod's processes, and makes ready what
+// memcached starts with.
+func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
+	if s.lock, err = lockToServe(ctx, s.volume, s.logf); err != nil {
+		return err
 	}
-}
-
-// begin makes the volume ready, says so in the manifest, and starts memcached.
-func (s *supervisor) begin(ctx context.Context) error {
+	s.awaitClock(ctx)
 	fresh, note, err := s.prepare(ctx)
 	if err != nil {
 		return fmt.Errorf("prepare the volume: %w", err)
@@ -189,6 +201,22 @@ func (s *supervisor) begin(ctx context.Context) error {
 	}
 	if s.record, err = newRecord(s.dir, s.command, fresh, note); err != nil {
 		return fmt.Errorf("write the manifest: %w", err)
+	}
+	return nil
+}
+
+func (s *supervisor) unlock() {
+	if s.lock != nil {
+		_ = s.lock.Close()
+	}
+}
+
+// begin starts memcached, when the volume says that its saves grow old.
+func (s *supervisor) begin() (err error) {
+	if s.saves() {
+		if err := s.markInUse(); err != nil {
+			return fmt.Errorf("mark the volume as in use: %w", err)
+		}
 	}
 	if s.child, err = startChild(s.withWarmFile(), s.lock); err != nil {
 		return fmt.Errorf("start memcached: %w", err)
@@ -210,6 +238,9 @@ const maxClockWait = 5 * time.Second
 // memcached rejects its own save when no time has passed since.
 func (s *supervisor) awaitClock(ctx context.Context) {
 	meta, err := warmfile.ReadMeta(s.dir)
+	if err != nil {
+		meta, err = warmfile.ReadMeta(s.volume)
+	}
 	if err != nil {
 		return
 	}
@@ -283,10 +314,21 @@ func codeOf(status syscall.WaitStatus) int {
 func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
 	code := codeOf(status)
 	start := time.Now()
+	untouched := s.record.untouched()
 	saved, err := s.record.finish()
 	switch {
+	case err != nil || !s.saves():
+	case untouched:
+		err = s.unmark()
+	default:
+		err = s.pack(context.Background())
+	}
+	switch {
+	case saved && err != nil:
+		err = fmt.Errorf("bring the save to the disk: %w", err)
+		code = max(code, contract.ExitFailed)
 	case saved:
-		err = errors.Join(err, s.leave(""))
+		err = s.leave("")
 		s.logf("the cache is saved, %d items (on the disk after %v)", s.record.items(), time.Since(start).Round(time.Millisecond))
 	case s.saving.Load():
 		err = errors.Join(errors.New("memcached ended without saving the cache"), err)

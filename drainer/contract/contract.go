@@ -46,6 +46,12 @@ const (
 	// Manifest is written by "drainer serve": what .meta would say, kept
 	// current while memcached runs, so that a crash needs no .meta.
 	Manifest = "manifest.json"
+	// SaveFile is a warm file's used pages with its .meta and its manifest, on a
+	// volume that memcached doesn't map: "drainer serve --memory-dir" writes it.
+	SaveFile = "save"
+	// InUse on such a volume says since when a member has been running, and from
+	// which save: what clients write since is in no save.
+	InUse = "in-use"
 	// LockFile is empty: whoever uses the volume holds a lock on it.
 	LockFile = "lock"
 	// GenerationPrefix begins the name of a directory with an older warm file,
@@ -71,12 +77,15 @@ type ColdStart struct {
 	// NeedBytes is what a second file takes, FreeBytes what there is for it.
 	NeedBytes int64 `json:"coldStartNeedsBytes"`
 	FreeBytes int64 `json:"freeBytes"`
+	// SaveOutdated: it starts cold in any case, for the pod before it was lost
+	// without a save.
+	SaveOutdated bool `json:"saveOutdated,omitempty"`
 }
 
 // ParseColdStart decodes a termination message; nil where it is another one.
 func ParseColdStart(message string) *ColdStart {
 	var c ColdStart
-	if json.Unmarshal([]byte(message), &c) != nil || c.NeedBytes <= c.FreeBytes {
+	if json.Unmarshal([]byte(message), &c) != nil || c.NeedBytes <= c.FreeBytes && !c.SaveOutdated {
 		return nil
 	}
 	return &c

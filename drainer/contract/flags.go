@@ -8,6 +8,7 @@ import (
 // Names of the drainer's flags that the controller sets.
 const (
 	FlagDir                = "dir"
+	FlagMemoryDir          = "memory-dir"
 	FlagSourceID           = "source-id"
 	FlagClient             = "client"
 	FlagServer             = "server"
@@ -194,12 +195,12 @@ type Install struct {
 
 // Args renders the command line, without the program's name.
 func (i Install) Args() []string {
-	return append([]string{
-		"install",
-		"--" + FlagDir + "=" + i.Member.Dir,
-		"--" + FlagTerminationLog + "=" + i.Member.TerminationLog,
-		i.To,
-	}, i.Member.Command...)
+	args := []string{"install", "--" + FlagDir + "=" + i.Member.Dir}
+	if i.Member.MemoryDir != "" {
+		args = append(args, "--"+FlagMemoryDir+"="+i.Member.MemoryDir)
+	}
+	args = append(args, "--"+FlagTerminationLog+"="+i.Member.TerminationLog, i.To)
+	return append(args, i.Member.Command...)
 }
 
 // Serve holds the arguments of "drainer serve".
@@ -207,6 +208,8 @@ type Serve struct {
 	// Dir is the member's volume; empty where nothing is to be saved. There has to
 	// be a Connection then.
 	Dir string
+	// MemoryDir is in memory, and holds the warm file; empty: the volume does.
+	MemoryDir string
 	// Port that memcached listens on, to ask it for its statistics.
 	Port int32
 	// TerminationLog is where to write what a crash would lead to; empty: nowhere.
@@ -222,6 +225,9 @@ func (s Serve) Args() []string {
 	args := []string{"serve"}
 	if s.Dir != "" {
 		args = append(args, "--"+FlagDir+"="+s.Dir)
+	}
+	if s.MemoryDir != "" {
+		args = append(args, "--"+FlagMemoryDir+"="+s.MemoryDir)
 	}
 	args = append(args, "--"+FlagPort+"="+strconv.Itoa(int(s.Port)))
 	if s.TerminationLog != "" {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/warmfile"
 )
 
 // freeBytes is the room in a directory.
@@ -24,19 +25,27 @@ func freeBytes(dir string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// allocated is the size of the warm file in dir without its holes.
+// allocated is the size of the warm file in dir, or its save, without its holes.
 func allocated(dir string) (int64, error) {
 	var st unix.Stat_t
-	if err := unix.Stat(filepath.Join(dir, contract.WarmFile), &st); err != nil {
+	err := unix.Stat(filepath.Join(dir, contract.SaveFile), &st)
+	if errors.Is(err, os.ErrNotExist) {
+		err = unix.Stat(filepath.Join(dir, contract.WarmFile), &st)
+	}
+	if err != nil {
 		return 0, err
 	}
 	const blockBytes = 512 // whatever the file system's own are
 	return min(st.Size, st.Blocks*blockBytes), nil
 }
 
-// copyTo copies the warm file to work, holes as holes.
+// copyTo copies the warm file to work, holes as holes, or makes it of its save.
 func (r *Reader) copyTo(ctx context.Context, work string) error {
 	in, err := os.Open(filepath.Join(r.dir, contract.WarmFile))
+	if errors.Is(err, os.ErrNotExist) {
+		r.done.Store(0)
+		return warmfile.Unpack(ctx, r.dir, work, func(n int64) { r.done.Add(n) })
+	}
 	if err != nil {
 		return err
 	}
@@ -100,7 +109,7 @@ const maxClockWait = 3 * time.Second
 // for; where it is further behind (it is another node's), the copy says that the
 // save was earlier. Times of expiry are absolute, and stay as they are.
 func (r *Reader) copyMeta(ctx context.Context, work string) error {
-	data, err := os.ReadFile(filepath.Join(r.dir, contract.MetaFile))
+	data, err := warmfile.RawMeta(r.dir)
 	if err != nil {
 		return err
 	}

@@ -90,6 +90,11 @@ func TestReadersAgree(t *testing.T) {
 				s.WaitSecond(t) // the short-lived ones are gone
 				s.Save()
 				agree(t, dir)
+				saved := t.TempDir()
+				if err := warmfile.Pack(t.Context(), dir, filepath.Join(saved, contract.SaveFile), 1); err != nil {
+					t.Fatal(err)
+				}
+				agree(t, saved)
 			})
 		}
 	}

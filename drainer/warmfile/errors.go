@@ -30,6 +30,8 @@ const (
 	ReasonCountMismatch Reason = "CountMismatch"
 	ReasonCorrupt       Reason = "WarmFileCorrupt"
 	ReasonUnknownLayout Reason = "UnknownLayout"
+	// ReasonSaveOutdated: a member has run since the save was made.
+	ReasonSaveOutdated Reason = "SaveOutdated"
 	// ReasonRestartRejected: memcached, started on a copy, did not take it up.
 	ReasonRestartRejected Reason = "RestartRejected"
 )

@@ -3,6 +3,7 @@ package warmfile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +32,9 @@ type evidence struct {
 func weigh(dir string, fileSize int64, bootID string) (*evidence, error) {
 	manifest, manifestErr := ReadManifest(dir)
 	meta, metaErr := ReadMeta(dir)
+	if manifest != nil && packed(dir) {
+		bootID = manifest.BootID // all of a save is on the disk, or its checksums fail
+	}
 	if err := errors.Join(broken(metaErr), broken(manifestErr)); err != nil {
 		return nil, err
 	}
@@ -99,14 +103,12 @@ func (m *Image) completedBy(manifest *Manifest) Image {
 // it was saved, its .meta is there and sound, and nothing has touched it since.
 // An error that is ErrUnrecoverable says what is missing.
 func Restartable(dir string, o Options) (*Image, error) {
-	info, err := os.Stat(filepath.Join(dir, contract.WarmFile))
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil, refuse(ReasonMissing, "there is no %s on the volume", contract.WarmFile)
-	case err != nil:
+	file, size, err := openFile(dir)
+	if err != nil {
 		return nil, err
 	}
-	e, err := weigh(dir, info.Size(), o.withDefaults().BootID)
+	file.Close()
+	e, err := weigh(dir, size, o.withDefaults().BootID)
 	if err != nil {
 		return nil, err
 	}
@@ -158,18 +160,79 @@ func readSmall(path string) ([]byte, error) {
 
 // ReadMeta reads what memcached wrote at its latest save.
 func ReadMeta(dir string) (*Image, error) {
-	data, err := readSmall(filepath.Join(dir, contract.MetaFile))
+	data, err := RawMeta(dir)
 	if err != nil {
 		return nil, err
 	}
 	return ParseMeta(data)
 }
 
+// RawMeta is memcached's .meta: a file in dir, or a part of the save there.
+func RawMeta(dir string) ([]byte, error) {
+	return beside(dir, contract.MetaFile, func(h *saveHeader) []byte { return []byte(h.Meta) })
+}
+
 // ReadManifest reads what the supervisor wrote.
 func ReadManifest(dir string) (*Manifest, error) {
-	data, err := readSmall(filepath.Join(dir, contract.Manifest))
+	data, err := beside(dir, contract.Manifest, func(h *saveHeader) []byte { return h.Manifest })
 	if err != nil {
 		return nil, err
 	}
 	return ParseManifest(data)
+}
+
+// beside reads a file that speaks for the warm file in dir: from the save, where
+// there is one.
+func beside(dir, name string, saved func(h *saveHeader) []byte) ([]byte, error) {
+	s, err := openSave(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return readSmall(filepath.Join(dir, name))
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	data := saved(&s.saveHeader)
+	if len(data) == 0 {
+		return nil, &os.PathError{Op: "read", Path: name, Err: os.ErrNotExist}
+	}
+	return data, nil
+}
+
+// packed tells whether what lies in dir is a save.
+func packed(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, contract.SaveFile))
+	return err == nil
+}
+
+// openFile opens the warm file in dir, or its save, to be read as the file itself.
+func openFile(dir string) (file interface {
+	io.ReaderAt
+	io.Closer
+}, size int64, err error) {
+	s, err := openSave(dir)
+	if err == nil {
+		return s, s.Size, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return nil, 0, err
+	}
+	f, err := os.Open(filepath.Join(dir, contract.WarmFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, 0, refuse(ReasonMissing, "there is no %s on the volume", contract.WarmFile)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		err = refuse(ReasonMissing, "%s is not a file", contract.WarmFile)
+	case err == nil && info.Size() == 0:
+		err = refuse(ReasonTruncated, "the warm file is empty: 0 bytes")
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
 }

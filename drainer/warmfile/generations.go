@@ -49,19 +49,21 @@ func Aside(dir string) ([]Generation, error) {
 	return found, nil
 }
 
-// exists tells whether the warm file is there: it is the last to be moved into
-// a directory, and the first to be removed.
+// exists tells whether the warm file, or its save, is there: it is the last to be
+// moved into a directory, and the first to be removed.
 func (g Generation) exists() (bool, error) {
-	_, err := os.Stat(filepath.Join(g.Dir, contract.WarmFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
+	for _, name := range []string{contract.WarmFile, contract.SaveFile} {
+		_, err := os.Stat(filepath.Join(g.Dir, name))
+		if !errors.Is(err, os.ErrNotExist) {
+			return err == nil, err
+		}
 	}
-	return err == nil, err
+	return false, nil
 }
 
-// Generations returns all that lie on the volume at dir, newest first. Where
-// others do, a file whose memcached never answered since it was new is left
-// out: no client can have been told of it.
+// Generations returns all that lie on the volume at dir, newest first, and refuses
+// saves that are outdated. Where others do, a file whose memcached never answered
+// since it was new is left out: no client can have been told of it.
 func Generations(dir string) ([]Generation, error) {
 	aside, err := Aside(dir)
 	if err != nil {
@@ -72,8 +74,15 @@ func Generations(dir string) ([]Generation, error) {
 	if err != nil {
 		return nil, err
 	}
+	all := aside
+	if there {
+		all = append([]Generation{current}, aside...)
+	}
+	if err := outdated(dir, all); err != nil {
+		return nil, err
+	}
 	if there && (len(aside) == 0 || !Unanswered(dir)) {
-		return append([]Generation{current}, aside...), nil
+		return all, nil
 	}
 	if len(aside) == 0 {
 		return nil, refuse(ReasonMissing, "there is no %s on the volume", contract.WarmFile)

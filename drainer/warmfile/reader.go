@@ -10,15 +10,14 @@ package warmfile
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/item"
 )
 
@@ -66,32 +65,19 @@ func BootID() string {
 // that is ErrUnrecoverable says why it can't be read.
 func Open(dir string, o Options) (*Reader, error) {
 	o = o.withDefaults()
-	file, err := os.Open(filepath.Join(dir, contract.WarmFile))
-	if os.IsNotExist(err) {
-		return nil, refuse(ReasonMissing, "there is no %s on the volume", contract.WarmFile)
-	}
+	file, size, err := openFile(dir)
 	if err != nil {
 		return nil, err
 	}
-	r, err := open(file, dir, o)
+	r, err := open(file, size, dir, o)
 	if err != nil {
-		file.Close()
-		return nil, err
+		return nil, errors.Join(err, file.Close())
 	}
 	return r, nil
 }
 
-func open(file *os.File, dir string, o Options) (*Reader, error) {
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, refuse(ReasonMissing, "%s is not a file", contract.WarmFile)
-	case info.Size() == 0:
-		return nil, refuse(ReasonTruncated, "the warm file is empty: 0 bytes")
-	}
-	e, err := weigh(dir, info.Size(), o.BootID)
+func open(file io.ReaderAt, size int64, dir string, o Options) (*Reader, error) {
+	e, err := weigh(dir, size, o.BootID)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +85,10 @@ func open(file *os.File, dir string, o Options) (*Reader, error) {
 	if err != nil {
 		return nil, refuse(ReasonCorrupt, "%v", err)
 	}
-	return &Reader{file: file, size: info.Size(), image: e.image, clean: e.clean,
+	if s, ok := file.(*save); ok && s.PageSize != e.image.SlabPageSize {
+		return nil, refuse(ReasonCorrupt, "the save has pages of %d bytes, its memcached had %d", s.PageSize, e.image.SlabPageSize)
+	}
+	return &Reader{file: file, size: size, image: e.image, clean: e.clean,
 		sizes: sizes, largest: uint8(len(sizes) - 1), now: o.Now}, nil
 }
 
@@ -131,6 +120,9 @@ func (r *Reader) Size() int64 { return r.size }
 // Used is the size of the file's used pages. Holes don't tell them: memcached
 // touches every page when it starts. All of the file where that can't be read.
 func (r *Reader) Used() int64 {
+	if s, ok := r.file.(*save); ok {
+		return s.usedPages() * int64(s.PageSize)
+	}
 	header := make([]byte, itemHeader)
 	used := int64(0)
 	for offset := int64(0); offset < r.size; offset += int64(r.image.SlabPageSize) {

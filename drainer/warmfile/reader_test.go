@@ -38,6 +38,14 @@ func TestReadsWhatTheServerHeld(t *testing.T) {
 				if n > items || n < int64(len(want)) { // expired ones may go meanwhile
 					t.Errorf("%d items in the file, the server counted %d", n, items)
 				}
+				saved := pack(t, m.dir)
+				for place, dir := range map[string]string{"the save": saved, "what is loaded of it": unpack(t, saved)} {
+					held, all := readAll(t, dir)
+					if all != n {
+						t.Errorf("%d items in %s, the file has %d", all, place, n)
+					}
+					memcachedtest.Compare(t, held, got)
+				}
 			})
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -20,22 +19,25 @@ import (
 func Unused(dir string, o Options) (bool, error) {
 	m, err := ReadManifest(dir)
 	boot := o.withDefaults().BootID
-	if err != nil || m.State != Starting || !m.Fresh || m.BootID == "" || m.BootID != boot {
+	if err != nil || m.State != Starting || !m.Fresh || m.BootID == "" || m.BootID != boot && !packed(dir) {
 		return false, nil // what is wrong with it, Open says
 	}
 	aside, err := Aside(dir)
 	if err != nil || len(aside) > 0 {
 		return false, err
 	}
-	file, err := os.Open(filepath.Join(dir, contract.WarmFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return true, nil
+	if err := outdated(dir, []Generation{{Dir: dir}}); err != nil {
+		return false, nil // Generations says so
 	}
+	if there, err := (Generation{Dir: dir}).exists(); err != nil || !there {
+		return err == nil, err
+	}
+	file, size, err := openFile(dir)
 	if err != nil {
 		return false, err
 	}
 	defer file.Close()
-	return withoutItems(file)
+	return withoutItems(io.NewSectionReader(file, 0, size))
 }
 
 // Untouched tells whether no supervisor has begun on the volume: there is nothing on
