@@ -22,6 +22,8 @@ const usageText = `drainer moves the items of a memcached to the servers where c
   drainer serve --dir=DIR [--memory-dir=DIR] --port=PORT -- memcached ARGS…
           run memcached with its warm file in DIR, or in memory; save it on
           SIGTERM; let it take up certificates and logins that change
+  drainer ready --port=PORT
+          succeed when memcached, run by drainer serve, answers with all its items
   drainer owner --client=CLIENT --server=[NAME=]HOST:PORT…
           read keys from standard input, print each with its owner; with
           --moved --after=[NAME=]HOST:PORT… how many get another one
@@ -83,6 +85,8 @@ func dispatch(ctx context.Context, args []string, std IO) (int, error) {
 		return runRebalance(ctx, rest, std)
 	case "serve":
 		return runServe(ctx, rest, std)
+	case "ready":
+		return 0, runReady(ctx, rest, std)
 	case "owner":
 		return 0, runOwner(ctx, rest, std)
 	case "install":

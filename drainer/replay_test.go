@@ -221,13 +221,17 @@ func TestKilledWhileReplaying(t *testing.T) {
 }
 
 // TestStoppedWhileReplaying: SIGTERM saves at once; the next start is warm and
-// replays the rest behind it.
+// replays the rest behind it. Until that is done the member isn't ready.
 func TestStoppedWhileReplaying(t *testing.T) {
 	t.Parallel()
 	all := objects(22, 3000)
 	dir := leaving(t, "killed", all)
 	s := serveWith(t, stallAt+"2000", dir, memcachedtest.FreePort(t), "-m", "128")
 	s.waitFor("stalled before item")
+	ready := func(s *served) result { return runMain(t, contract.Ready(int32(s.port))...) }
+	if r := ready(s); r.code != contract.ExitFailed {
+		t.Errorf("while it replays it is ready: exit code %d, %s", r.code, r.err)
+	}
 	live := map[string]object{"written while it replayed": {value: []byte("v")}}
 	store(t, s.address(), live)
 	s.end("saved")
@@ -235,6 +239,12 @@ func TestStoppedWhileReplaying(t *testing.T) {
 	again := serve(t, dir, "-m", "128")
 	all["written while it replayed"] = live["written while it replayed"]
 	again.waitFor("replayed generation-1")
+	memcachedtest.WaitFor(t, "the member to be ready", func() error {
+		if r := ready(again); r.code != contract.ExitOK {
+			return errors.New(r.err)
+		}
+		return nil
+	})
 	check(t, "gomemcache", []string{again.address()}, all)
 	if said := again.err.String(); strings.Contains(said, "cold") {
 		t.Errorf("it did not start warm: %s", said)

@@ -137,7 +137,14 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	replayCtx, stopReplay := context.WithCancel(watchCtx)
 	s.stopReplay = stopReplay
 	defer stopReplay()
-	behind.Go(func() { (&replay{s, w.address}).run(replayCtx) })
+	behind.Go(func() {
+		(&replay{s, w.address}).run(replayCtx)
+		select {
+		case <-s.record.answered:
+			s.announce(watchCtx)
+		case <-watchCtx.Done():
+		}
+	})
 	status := s.attend(ctx, signals)
 	stopWatching()
 	behind.Wait()

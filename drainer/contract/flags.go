@@ -203,6 +203,12 @@ func (i Install) Args() []string {
 	return append(args, i.Member.Command...)
 }
 
+// Ready renders the command line, without the program's name, that succeeds when
+// the member on the port is warm.
+func Ready(port int32) []string {
+	return []string{"ready", "--" + FlagPort + "=" + strconv.Itoa(int(port))}
+}
+
 // Serve holds the arguments of "drainer serve".
 type Serve struct {
 	// Dir is the member's volume; empty where nothing is to be saved. There has to
