@@ -55,6 +55,7 @@ func main() {
 		for _, g := range groups(&o) {
 			fmt.Println(g.name)
 		}
+		fmt.Println(modesName)
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -108,8 +109,9 @@ func groups(o *options) []group {
 // bench is one run.
 type bench struct {
 	*options
-	// scratch is a directory of this run's own.
+	// scratch is a directory of this run's own; remove are others.
 	scratch string
+	remove  []string
 }
 
 func measure(ctx context.Context, o *options) error {
@@ -122,6 +124,11 @@ func measure(ctx context.Context, o *options) error {
 	}
 	defer os.RemoveAll(scratch)
 	b := &bench{options: o, scratch: scratch}
+	defer func() {
+		for _, dir := range b.remove {
+			os.RemoveAll(dir)
+		}
+	}()
 	var rows []*row
 	for _, g := range groups(o) {
 		if !o.run.MatchString(g.name) {
@@ -137,13 +144,25 @@ func measure(ctx context.Context, o *options) error {
 		}
 		b.progressf("%s: %.0f s", g.name, time.Since(start).Seconds())
 	}
+	if len(rows) > 0 {
+		fmt.Printf("%s; load %s\n\n", time.Now().UTC().Format(time.RFC3339), load())
+		printTable(os.Stdout, rows)
+	}
+	if o.run.MatchString(modesName) {
+		compared, err := modes(ctx, b)
+		fmt.Printf("\n%s; load %s\n\n", time.Now().UTC().Format(time.RFC3339), load())
+		printModes(os.Stdout, compared)
+		return err
+	}
 	if len(rows) == 0 {
 		return errors.New("no row matches -run; see -list")
 	}
-	fmt.Printf("%s; load %s\n\n", time.Now().UTC().Format(time.RFC3339), load())
-	printTable(os.Stdout, rows)
 	return nil
 }
+
+// modesName is what the storage modes are called among the rows; they have a table
+// of their own.
+const modesName = "modes"
 
 // load is the machine's load average: the figures mean little beside others.
 func load() string {

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+const (
+	// memoryRoot is a file system in memory, as a member of mode Saved has one.
+	memoryRoot = "/dev/shm"
+	// loadTime and loadClients are those of the mixed load: nine gets to one set.
+	loadTime    = 20 * time.Second
+	loadClients = 4
+)
+
+// modeRow is one way to keep the items while memcached runs.
+type modeRow struct {
+	mode          string
+	gib           float64
+	rate          float64
+	p99           time.Duration
+	written       int64 // by the processes, while the load lasts
+	save, load    float64
+	kept, expects int
+}
+
+// modes compares a plain memcached with members of both storage modes.
+func modes(ctx context.Context, b *bench) ([]*modeRow, error) {
+	var rows []*modeRow
+	for _, gib := range []int{1, 4} {
+		memory := gib << 10
+		if b.short {
+			memory /= 10
+		}
+		// Items of 1 kB take 1184 bytes each; a fifth of the memory stays free.
+		p := population{name: "1 kB", size: fixed(1000), items: memory << 20 / 1184 / 5 * 4}
+		for _, mode := range []string{"plain", "Mapped", "Saved"} {
+			b.progressf("%d MiB, %s …", memory, mode)
+			r := &modeRow{mode: mode, gib: float64(memory) / 1024, expects: p.items}
+			if err := r.measure(ctx, b, p, memory); err != nil {
+				return rows, fmt.Errorf("%s: %w", mode, err)
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+func (r *modeRow) measure(ctx context.Context, b *bench, p population, memory int) error {
+	start, dir, err := r.starter(b, memory)
+	if err != nil {
+		return err
+	}
+	s, err := start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { s.kill() }()
+	if err := p.into(ctx, s); err != nil {
+		return err
+	}
+	pids := []int{s.cmd.Process.Pid}
+	if dir != "" {
+		m, err := warmfile.ReadManifest(dir)
+		if err != nil {
+			return err
+		}
+		pids = append(pids, m.PID)
+	}
+	before := writtenBy(pids)
+	if err := r.mixedLoad(ctx, p, s); err != nil {
+		return err
+	}
+	r.written = writtenBy(pids) - before
+	if r.kept, err = s.items(ctx); err != nil || dir == "" {
+		return err
+	}
+	begin := time.Now()
+	if err := s.end(syscall.SIGTERM); err != nil {
+		return err
+	}
+	r.save = time.Since(begin).Seconds()
+	if r.mode == "Saved" { // as with the pod
+		if err := emptied(dir); err != nil {
+			return err
+		}
+	}
+	if s, err = start(ctx); err != nil {
+		return err
+	}
+	r.load = time.Since(begin).Seconds() - r.save
+	r.kept, err = s.items(ctx)
+	return err
+}
+
+// starter makes the directories, and returns how the server is started, and where
+// its warm file lies.
+func (r *modeRow) starter(b *bench, memory int) (launched func(context.Context) (*server, error), dir string, err error) {
+	if r.mode == "plain" {
+		return func(ctx context.Context) (*server, error) { return memcached(ctx, memory) }, "", nil
+	}
+	volume, err := b.volume(fmt.Sprintf("%s-%d", r.mode, memory))
+	if err != nil {
+		return nil, "", err
+	}
+	c := contract.Serve{Dir: volume}
+	dir = volume
+	if r.mode == "Saved" {
+		dir, err = os.MkdirTemp(memoryRoot, "drainer-bench-")
+		c.MemoryDir = dir
+		b.remove = append(b.remove, dir)
+	}
+	return func(ctx context.Context) (*server, error) {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		serve := c
+		serve.Port, serve.Command = int32(port), append([]string{"memcached"}, memcachedArgs(port, memory)...)
+		return start(ctx, port, b.drainer, serve.Args()...)
+	}, dir, err
+}
+
+// mixedLoad runs clients that wait for each answer.
+func (r *modeRow) mixedLoad(ctx context.Context, p population, s *server) error {
+	ctx, cancel := context.WithTimeout(ctx, loadTime+patience)
+	defer cancel()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var first error
+	took := map[time.Duration]int{} // in steps of 10 µs
+	sum := 0
+	begin := time.Now()
+	for i := range loadClients {
+		wg.Go(func() {
+			mine, err := oneClient(ctx, p, s, uint64(i), begin.Add(loadTime))
+			mu.Lock()
+			defer mu.Unlock()
+			if first == nil {
+				first = err
+			}
+			for d, n := range mine {
+				took[d] += n
+				sum += n
+			}
+		})
+	}
+	wg.Wait()
+	r.rate = float64(sum) / time.Since(begin).Seconds()
+	for d, n := time.Duration(0), 0; n < sum/100*99; d += latencyStep {
+		n += took[d]
+		r.p99 = d
+	}
+	return first
+}
+
+const latencyStep = 10 * time.Microsecond
+
+func oneClient(ctx context.Context, p population, s *server, seed uint64, end time.Time) (map[time.Duration]int, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.address())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	in := bufio.NewReaderSize(conn, 64<<10)
+	r := rand.New(rand.NewPCG(seed, 1))
+	took := map[time.Duration]int{}
+	value := strings.Repeat("v", p.size(0))
+	for {
+		begin := time.Now()
+		if begin.After(end) {
+			return took, nil
+		}
+		key := string(appendKey(nil, r.IntN(p.items)))
+		command := "mg " + key + " v\r\n"
+		if r.IntN(10) == 0 {
+			command = "ms " + key + " " + strconv.Itoa(len(value)) + "\r\n" + value + "\r\n"
+		}
+		if _, err := io.WriteString(conn, command); err != nil {
+			return took, err
+		}
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return took, err
+		}
+		if size, ok := strings.CutPrefix(strings.TrimSpace(line), "VA "); ok {
+			n, err := strconv.Atoi(size)
+			if err == nil {
+				_, err = in.Discard(n + len("\r\n"))
+			}
+			if err != nil {
+				return took, err
+			}
+		}
+		took[time.Since(begin).Truncate(latencyStep)]++
+	}
+}
+
+// writtenBy is what the processes have let the kernel write to disks: a page of a
+// mapped file counts each time that it was clean before. A file in memory doesn't.
+//
+// Source: proc(5), /proc/pid/io, write_bytes.
+func writtenBy(pids []int) (sum int64) {
+	for _, pid := range pids {
+		data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+		for line := range strings.Lines(string(data)) {
+			if rest, ok := strings.CutPrefix(line, "write_bytes: "); ok {
+				n, _ := strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
+				sum += n
+			}
+		}
+	}
+	return sum
+}
+
+func emptied(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return os.Mkdir(dir, 0o700)
+}
+
+func printModes(out io.Writer, rows []*modeRow) {
+	fmt.Fprintf(out, "| memory, GiB | memcached | requests/s | p99, µs | written under load, MB | save, s | load, s | lost |\n|---:|---|---:|---:|---:|---:|---:|---:|\n")
+	for _, r := range rows {
+		save, load := "", ""
+		if r.save > 0 {
+			save, load = fmt.Sprintf("%.1f", r.save), fmt.Sprintf("%.1f", r.load)
+		}
+		fmt.Fprintf(out, "| %.3g | %s | %s | %s | %s | %s | %s | %s |\n", r.gib, r.mode, grouped(int(r.rate)),
+			grouped(int(r.p99.Microseconds())), grouped(int(r.written/1e6)), save, load, grouped(r.expects-r.kept))
+	}
+}
