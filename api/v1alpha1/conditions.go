@@ -20,6 +20,9 @@ const (
 	ConditionMonitored = "Monitored"
 	// ConditionVolumesSized: the members' volumes are as large as the spec wants.
 	ConditionVolumesSized = "VolumesSized"
+	// ConditionReplayable: a member whose warm file memcached does not take up, after a
+	// crash or a change of the spec, has room to bring its items back all the same.
+	ConditionReplayable = "Replayable"
 	// ConditionWarm: members that restarted came back with their items.
 	ConditionWarm = "Warm"
 	// ConditionPlacing: items are being moved to the members where clients look for
@@ -80,10 +83,16 @@ const (
 	ReasonEnoughMemory = "EnoughMemory"
 	// ReasonMemoryUnknown: the operator can't ask the members.
 	ReasonMemoryUnknown = "MemoryUnknown"
+	// ReasonRoomToReplay: the volumes have room for a second warm file, or need none.
+	ReasonRoomToReplay = "RoomToReplay"
+	// ReasonNoRoomToReplay: the volumes have room for one warm file only, so that a
+	// member that memcached would start cold does start cold.
+	ReasonNoRoomToReplay = "NoRoomToReplay"
 	// ReasonKeptCache: no member that runs started cold for lack of room.
 	ReasonKeptCache = "KeptCache"
 	// ReasonStartedCold: a member ended without a save, and its volume had no room
-	// for a second file, so that its items could not be replayed.
+	// for a second file, so that its items could not be replayed; or, of mode Saved,
+	// its pod was lost with them.
 	ReasonStartedCold = "StartedCold"
 	// ReasonSizedAsWanted: each member's volume has storage.size, or more.
 	ReasonSizedAsWanted = "SizedAsWanted"

@@ -16,6 +16,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || (quantity(string(self.maxItemSize)).isInteger() && quantity(string(self.maxItemSize)).asInteger() >= 1024 && quantity(string(self.maxItemSize)).asInteger() * 2 <= quantity(string(self.memory)).asInteger())",message="maxItemSize must be a whole number of bytes, 1Ki at least, and at most half of memory"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.matches('^(-[vkMrLACFX]*[SYZB]|--(enable-sasl|auth-file|enable-ssl|protocol)(=|$))'))",message="extraArgs: SASL (-S), authentication (-Y), TLS (-Z) and another protocol (-B) can't be combined with storage: the drainer, which moves the items of members that leave, speaks memcached's plain text"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.contains('ext_path'))",message="extraArgs: ext_path (extstore) can't be combined with storage: memcached never restarts warm with it"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage.mode != 'Saved' || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).isGreaterThan(quantity(string(self.memory)))",message="resources.limits.memory must be larger than memory with storage.mode Saved: the items are in a file in memory, which counts"
 // +kubebuilder:validation:XValidation:rule="!has(self.exporter) || self.exporter.port != self.containerPort",message="exporter.port must not be containerPort: memcached listens there"
 type MemcachedSpec struct {
 	// size is the number of members wanted, from 0 to 512. Defaults to 1.
@@ -285,8 +286,22 @@ type PodTemplate struct {
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
 }
 
+// StorageMode is where a member's warm file lies while memcached runs.
+//
+// +kubebuilder:validation:Enum=Mapped;Saved
+type StorageMode string
+
+// The storage modes.
+const (
+	// StorageMapped maps the file on the volume.
+	StorageMapped StorageMode = "Mapped"
+	// StorageSaved has it in memory, and a save of it on the volume.
+	StorageSaved StorageMode = "Saved"
+)
+
 // StorageSpec is the volume of each member.
 //
+// +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="storage.mode can't be changed, for what members of one mode leave on their volumes is not for those of the other: create another cluster"
 // +kubebuilder:validation:XValidation:rule="quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="storage.size can't shrink, for Kubernetes makes no volume smaller: create another cluster"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storage.storageClassName can't be changed: create another cluster"
 type StorageSpec struct {
@@ -301,6 +316,15 @@ type StorageSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
+	// mode is where the items lie while a member runs. Mapped (the default): in a
+	// file on the volume, which memcached writes to all the time; they outlive the
+	// pod however it ends, as long as the node lives. Saved: in memory, and on the
+	// volume only from the end of a member to its next start; nothing is written
+	// meanwhile, and a pod that is lost without a save takes its items with it.
+	// Can't be changed.
+	// +optional
+	// +kubebuilder:default=Mapped
+	Mode StorageMode `json:"mode,omitempty"`
 }
 
 // Client names a way in which clients choose a key's server (package

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 
@@ -29,6 +30,19 @@ func (f *fixture) objects() []corpus.Object {
 	f.must(err)
 	if len(objects) < 5000 {
 		f.Fatalf("only %d objects under %s", len(objects), f.source())
+	}
+	return objects
+}
+
+// objectsOfPylibmc are the same, as the independent client can store them.
+func (f *fixture) objectsOfPylibmc() []corpus.Object {
+	f.Helper()
+	objects, now := f.objects(), time.Now()
+	for i := range objects {
+		objects[i].Flags = 0 // pylibmc uses them for types
+		if objects[i].TTL > 0 {
+			objects[i].Expires = now.Add(objects[i].TTL).Unix()
+		}
 	}
 	return objects
 }
@@ -81,6 +95,16 @@ func (f *fixture) expectAll(size int, objects []corpus.Object) {
 	f.Logf("%d objects: %d found, %d missing, %d wrong", report.Objects, report.Found, report.Missing, report.Wrong)
 	if report.Found != int64(len(objects)) {
 		f.Fatalf("not every object is where the client looks:\n%s", strings.Join(report.Examples, "\n"))
+	}
+}
+
+// pylibmcFindsAll is expectAll by the independent client.
+func (f *fixture) pylibmcFindsAll(size int, objects []corpus.Object) {
+	f.Helper()
+	report := f.pylibmc("check", size, objects)
+	f.Logf("pylibmc: %d objects: %d found, %d missing, %d wrong", report.Objects, report.Found, report.Missing, report.Wrong)
+	if report.Found != int64(len(objects)) {
+		f.Fatalf("pylibmc does not find every object:\n%s", strings.Join(report.Examples, "\n"))
 	}
 }
 

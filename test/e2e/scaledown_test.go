@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,14 +18,7 @@ import (
 func TestAScaleDownLosesNothingThatAnIndependentClientStored(t *testing.T) {
 	t.Parallel()
 	f := setup(t, persistent(3))
-	objects := f.objects()
-	now := time.Now()
-	for i := range objects {
-		objects[i].Flags = 0 // pylibmc uses them for types
-		if objects[i].TTL > 0 {
-			objects[i].Expires = now.Add(objects[i].TTL).Unix()
-		}
-	}
+	objects := f.objectsOfPylibmc()
 	f.pylibmc("fill", 3, objects)
 	volume := f.claim(2).Spec.VolumeName
 
@@ -34,11 +26,7 @@ func TestAScaleDownLosesNothingThatAnIndependentClientStored(t *testing.T) {
 	f.eventually("claim 2 is gone", func() bool { return f.claim(2) == nil })
 	f.settled(2)
 
-	report := f.pylibmc("check", 2, objects)
-	t.Logf("pylibmc: %d objects: %d found, %d missing, %d wrong", report.Objects, report.Found, report.Missing, report.Wrong)
-	if report.Found != int64(len(objects)) {
-		t.Fatalf("pylibmc does not find every object:\n%s", strings.Join(report.Examples, "\n"))
-	}
+	f.pylibmcFindsAll(2, objects)
 	f.expectAll(2, objects) // flags and TTLs, too
 	f.expectReceipt(false)
 	f.eventually("the volume is gone", func() bool { return !f.volumeExists(volume) })

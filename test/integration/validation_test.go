@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -47,7 +48,14 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"storage as large as memory":       {cluster().Memory("64Mi").Storage("64Mi"), tooSmall},
 		"storage smaller than memory":      {cluster().Memory("1Gi").Storage("512Mi"), tooSmall},
 		"storage smaller than the default": {cluster().Storage("10Mi"), tooSmall},
-		"an unknown client":                {with(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Client = "mystery" }), "Unsupported value"},
+		"an unknown storage mode": {with(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Storage = &cachev1alpha1.StorageSpec{Size: resource.MustParse("1Gi"), Mode: "Striped"}
+		}), "Unsupported value"},
+		"a memory limit that a file in memory exceeds": {with(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Storage = &cachev1alpha1.StorageSpec{Size: resource.MustParse("1Gi"), Mode: cachev1alpha1.StorageSaved}
+			s.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
+		}), "resources.limits.memory must be larger than memory"},
+		"an unknown client": {with(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Client = "mystery" }), "Unsupported value"},
 		"a prefix that is hashed": {with(func(s *cachev1alpha1.MemcachedSpec) {
 			s.Routing = cachev1alpha1.RoutingSpec{Client: "gomemcache", KeyPrefix: "shop:"}
 		}), "routing.keyPrefix is for libmemcached and pymemcache"},
@@ -198,6 +206,8 @@ func TestWhatCannotChangeLaterIsRefusedWithASentence(t *testing.T) {
 		"the spec taken away":  {stored, `{"spec":null}`, "spec"},
 		"memory within":        {stored, `{"spec":{"memory":"100Mi"}}`, ""},
 		"the size in words":    {stored, `{"spec":{"storage":{"size":"0.125Gi"}}}`, ""},
+		"another storage mode": {stored, `{"spec":{"storage":{"mode":"Saved"}}}`, "storage.mode can't be changed"},
+		"the mode left out":    {stored, `{"spec":{"storage":{"mode":null}}}`, ""},
 		"another client":       {stored, `{"spec":{"routing":{"client":"gomemcache"}}}`, ""},
 		"a plain cluster goes": {plain, `{"spec":{"size":5,"memory":"128Mi"}}`, ""},
 	} {

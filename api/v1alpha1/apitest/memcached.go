@@ -37,6 +37,9 @@ func (b *MemcachedBuilder) Defaulted() *MemcachedBuilder {
 	if s.Routing.Client == "" {
 		s.Routing.Client = "libmemcached-ketama-weighted"
 	}
+	if s.Storage != nil && s.Storage.Mode == "" {
+		s.Storage.Mode = cachev1alpha1.StorageMapped
+	}
 	s.Drain.BackoffLimit = ptr.To(ptr.Deref(s.Drain.BackoffLimit, 6))
 	s.Drain.ActiveDeadlineSeconds = ptr.To(ptr.Deref(s.Drain.ActiveDeadlineSeconds, 3600))
 	s.Drain.Parallelism = max(s.Drain.Parallelism, 1)

@@ -39,6 +39,9 @@ const (
 	// supervisorDir holds the copy of the drainer that runs as a member's PID 1.
 	supervisorVolume = "supervisor"
 	supervisorDir    = "/supervisor"
+	// memoryDir holds the warm file of a member of mode Saved.
+	memoryVolume = "memory"
+	memoryDir    = "/memory"
 	// scratchDir is for a drainer's private memcached.
 	scratchVolume = "scratch"
 	scratchDir    = "/scratch"

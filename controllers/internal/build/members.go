@@ -58,14 +58,19 @@ func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyCo
 // StatefulSet of a cluster with storage. Its claims carry the finalizer from
 // their creation; the drainer runs as PID 1 and turns SIGTERM into a save.
 func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.StatefulSetApplyConfiguration {
+	saved := c.Spec.Storage.Mode == cachev1alpha1.StorageSaved
 	serve := contract.Serve{
 		Dir:            dataDir,
 		Port:           c.Spec.ContainerPort,
 		TerminationLog: contract.TerminationLog,
 		Command:        append([]string{"memcached"}, memcachedArgs(c)...),
 	}
+	if saved {
+		serve.MemoryDir = memoryDir
+	}
 	memcached := memcachedContainer(c, o).
 		WithCommand(append([]string{supervisorDir + "/drainer"}, serve.Args()...)...).
+		WithStartupProbe(warmProbe(c)).
 		WithVolumeMounts(
 			coreac.VolumeMount().WithName(volumeName).WithMountPath(dataDir),
 			coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir).WithReadOnly(true))
@@ -78,10 +83,17 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		WithVolumeMounts(
 			coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir),
 			coreac.VolumeMount().WithName(volumeName).WithMountPath(dataDir).WithReadOnly(true))
+	if saved {
+		memcached.WithVolumeMounts(coreac.VolumeMount().WithName(memoryVolume).WithMountPath(memoryDir))
+		install.WithVolumeMounts(coreac.VolumeMount().WithName(memoryVolume).WithMountPath(memoryDir).WithReadOnly(true))
+	}
 	spec := podSpec(c).
 		WithInitContainers(install).
 		WithContainers(containers(c, o, memcached)...).
 		WithVolumes(coreac.Volume().WithName(supervisorVolume).WithEmptyDir(coreac.EmptyDirVolumeSource()))
+	if saved {
+		spec.WithVolumes(inMemory(c))
+	}
 	return appsac.StatefulSet(c.Name, c.Namespace).
 		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
 		WithOwnerReferences(owner(c)).
@@ -95,6 +107,16 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 			WithSelector(metaac.LabelSelector().WithMatchLabels(Selector(c))).
 			WithTemplate(podTemplate(c).WithSpec(spec)).
 			WithVolumeClaimTemplates(claimTemplate(c)))
+}
+
+// inMemory is where the warm file of a member of mode Saved lies: one file of the
+// size of memory, and two small ones. It counts against the container's memory, as
+// the items of any memcached do.
+func inMemory(c *cachev1alpha1.Memcached) *coreac.VolumeApplyConfiguration {
+	const beside = 16 << 20
+	return coreac.Volume().WithName(memoryVolume).WithEmptyDir(coreac.EmptyDirVolumeSource().
+		WithMedium(corev1.StorageMediumMemory).
+		WithSizeLimit(*resource.NewQuantity(Memory(c)+beside, resource.BinarySI)))
 }
 
 func claimTemplate(c *cachev1alpha1.Memcached) *coreac.PersistentVolumeClaimApplyConfiguration {
@@ -129,6 +151,18 @@ func memcachedContainer(c *cachev1alpha1.Memcached, o Options) *coreac.Container
 		WithSecurityContext(containerSecurity())
 }
 
+// warmProbe holds a member's readiness back until it has its items: a roll-out goes
+// on to the next one only then. It runs a program, which costs more than a look at a
+// port, but only until it has succeeded once. A replay may take as long as it likes
+// within a day.
+func warmProbe(c *cachev1alpha1.Memcached) *coreac.ProbeApplyConfiguration {
+	return coreac.Probe().
+		WithExec(coreac.ExecAction().WithCommand(append([]string{supervisorDir + "/drainer"}, contract.Ready(c.Spec.ContainerPort)...)...)).
+		WithPeriodSeconds(1).
+		WithTimeoutSeconds(5).
+		WithFailureThreshold(86400)
+}
+
 func memberImage(c *cachev1alpha1.Memcached, o Options) string {
 	if c.Spec.Image != "" {
 		return c.Spec.Image
@@ -139,7 +173,7 @@ func memberImage(c *cachev1alpha1.Memcached, o Options) string {
 // memcachedArgs are memcached's, but for -e, which the supervisor adds.
 func memcachedArgs(c *cachev1alpha1.Memcached) []string {
 	args := []string{
-		"-m", strconv.FormatInt(memory(c)>>20, 10),
+		"-m", strconv.FormatInt(Memory(c)>>20, 10),
 		"-p", strconv.Itoa(int(c.Spec.ContainerPort)),
 		"-U", "0",
 	}
@@ -155,8 +189,23 @@ func memcachedArgs(c *cachev1alpha1.Memcached) []string {
 	return append(args, c.Spec.ExtraArgs...)
 }
 
-// memory is the room for items, in bytes; the API server sets the default.
-func memory(c *cachev1alpha1.Memcached) int64 {
+// MemoryOf is that of a member with this command, 0 where it has another form.
+func MemoryOf(command []string) int64 {
+	for i, a := range command {
+		if a != "memcached" || i+2 >= len(command) || command[i+1] != "-m" {
+			continue
+		}
+		mebibytes, err := strconv.ParseInt(command[i+2], 10, 40)
+		if err != nil {
+			return 0
+		}
+		return mebibytes << 20
+	}
+	return 0
+}
+
+// Memory is the room for items, in bytes; the API server sets the default.
+func Memory(c *cachev1alpha1.Memcached) int64 {
 	if c.Spec.Memory == nil {
 		return 64 << 20
 	}
@@ -170,7 +219,7 @@ func memberResources(c *cachev1alpha1.Memcached) *coreac.ResourceRequirementsApp
 	if given := resourcesOf(&c.Spec.Resources); given != nil {
 		return given
 	}
-	bytes := memory(c)
+	bytes := Memory(c)
 	mib := (bytes + bytes/10 + 32<<20) >> 20
 	return requests("50m", strconv.FormatInt(mib, 10)+"Mi")
 }

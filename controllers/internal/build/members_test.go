@@ -67,6 +67,45 @@ func TestClaimsAreBornHeldAndSurviveTheStatefulSet(t *testing.T) {
 	}
 }
 
+// TestMembersAreReadyWhenTheyAreWarm: with storage; without, there is nothing that
+// they could have kept.
+func TestMembersAreReadyWhenTheyAreWarm(t *testing.T) {
+	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) { s.ContainerPort = 11300 }).Defaulted().Obj()
+	probe := StatefulSet(c, options, 1).Spec.Template.Spec.Containers[0].StartupProbe
+	if diff := cmp.Diff([]string{"/supervisor/drainer", "ready", "--port=11300"}, probe.Exec.Command); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if probe := Deployment(c, options).Spec.Template.Spec.Containers[0].StartupProbe; probe != nil {
+		t.Errorf("a member without storage has %+v", probe)
+	}
+}
+
+// TestSavedMembersHaveTheirFileInMemory: bounded, for memcached and for what looks
+// at it before; the volume is where it was.
+func TestSavedMembersHaveTheirFileInMemory(t *testing.T) {
+	c := withStorage().Memory("96Mi").With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Storage.Mode = cachev1alpha1.StorageSaved
+	}).Defaulted().Obj()
+	pod := StatefulSet(c, options, 3).Spec.Template.Spec
+	i := slices.IndexFunc(pod.Volumes, func(v coreac.VolumeApplyConfiguration) bool { return *v.Name == "memory" })
+	if i < 0 || *pod.Volumes[i].EmptyDir.Medium != "Memory" || pod.Volumes[i].EmptyDir.SizeLimit.Value() != (96+16)<<20 {
+		t.Fatalf("volumes %+v", pod.Volumes)
+	}
+	for _, container := range []coreac.ContainerApplyConfiguration{pod.Containers[0], pod.InitContainers[0]} {
+		if !slices.Contains(container.Command, "--memory-dir=/memory") || !slices.Contains(container.Command, "--dir=/data") {
+			t.Errorf("%s runs %v", *container.Name, container.Command)
+		}
+		for _, path := range []string{"/memory", "/data"} {
+			if !slices.ContainsFunc(container.VolumeMounts, func(m coreac.VolumeMountApplyConfiguration) bool { return *m.MountPath == path }) {
+				t.Errorf("%s does not mount %s", *container.Name, path)
+			}
+		}
+	}
+	if mapped := StatefulSet(withStorage().Defaulted().Obj(), options, 3).Spec.Template.Spec; len(mapped.Volumes) != len(pod.Volumes)-1 {
+		t.Errorf("a mapped member has the volumes %+v", mapped.Volumes)
+	}
+}
+
 func TestSelectorIsTheSameForEverySpec(t *testing.T) {
 	want := map[string]string{
 		"app.kubernetes.io/name": "memcached", "app.kubernetes.io/instance": "cache", "app.kubernetes.io/component": "member",

@@ -90,7 +90,7 @@ func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
 	if c.Spec.Storage == nil {
 		return nil
 	}
-	seconds := 30 + memory(c)>>24
+	seconds := 30 + Memory(c)>>24
 	return &seconds
 }
 

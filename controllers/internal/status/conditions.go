@@ -14,7 +14,10 @@ import (
 
 // conditions returns one of each type.
 func conditions(in *Input, s *cachev1alpha1.MemcachedStatus) []metav1.Condition {
-	return []metav1.Condition{available(in, s), progressing(in, s), degraded(in, s), draining(s), placing(in), routingStable(in, s), shortOfMemory(in, s), warm(in, s), volumesSized(in), monitored(in)}
+	return []metav1.Condition{
+		available(in, s), progressing(in, s), degraded(in, s), draining(s), placing(in), routingStable(in, s), shortOfMemory(in, s),
+		replayable(in), warm(in, s), volumesSized(in), monitored(in),
+	}
 }
 
 func condition(kind string, value bool, reason, format string, args ...any) metav1.Condition {

@@ -13,31 +13,36 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// warm tells which members started cold because their volumes are too small. A
-// member says so in its termination message, which lasts until it ends once more.
+// warm tells which members started cold because their volumes are too small, or
+// because the pods before them were lost without a save. A member says so in its
+// termination message, which lasts until it ends once more.
 func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	const kind = cachev1alpha1.ConditionWarm
 	if in.Cluster.Spec.Storage == nil {
 		return condition(kind, false, cachev1alpha1.ReasonNoStorage, "without storage a member always starts cold")
 	}
 	var cold []string
+	advice := ""
 	for _, name := range s.Nodes {
 		i := slices.IndexFunc(in.Pods, func(p corev1.Pod) bool { return p.Name == name })
-		if c := coldStart(&in.Pods[i]); c != nil {
+		switch c := coldStart(&in.Pods[i]); {
+		case c == nil:
+		case c.SaveOutdated:
+			cold = append(cold, fmt.Sprintf("%s (its last pod was lost without a save)", name))
+		default:
 			cold = append(cold, fmt.Sprintf("%s (needs %d MiB, has %d MiB)", name, c.NeedBytes>>20, c.FreeBytes>>20))
+			advice = "; where a second warm file, to replay the first one into, had no room, storage.size must be more than twice memory"
 		}
 	}
 	if len(cold) == 0 {
-		return condition(kind, true, cachev1alpha1.ReasonKeptCache, "no member that runs has lost its items for lack of room")
+		return condition(kind, true, cachev1alpha1.ReasonKeptCache, "no member that runs has lost its items for lack of room or of a save")
 	}
 	const most = 3
 	more := ""
 	if n := len(cold) - most; n > 0 {
 		cold, more = cold[:most], fmt.Sprintf(" and %d more", n)
 	}
-	return condition(kind, false, cachev1alpha1.ReasonStartedCold,
-		"members that started cold, for want of room for a second warm file to replay the first one into: %s%s; "+
-			"storage.size must be more than twice memory", strings.Join(cold, ", "), more)
+	return condition(kind, false, cachev1alpha1.ReasonStartedCold, "members that started cold: %s%s%s", strings.Join(cold, ", "), more, advice)
 }
 
 // coldStart is what the member left behind when it ended last, or, where it never

@@ -1,0 +1,45 @@
+package status
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+)
+
+// replayable tells, before it comes to that, whether members have room to replay
+// their items: for the file that they have, by the arguments that they run with, and
+// for the one that the spec gives them.
+func replayable(in *Input) metav1.Condition {
+	const kind = cachev1alpha1.ConditionReplayable
+	storage := in.Cluster.Spec.Storage
+	switch {
+	case storage == nil:
+		return condition(kind, false, cachev1alpha1.ReasonNoStorage, "without storage a member always starts cold")
+	case storage.Mode == cachev1alpha1.StorageSaved:
+		return condition(kind, true, cachev1alpha1.ReasonRoomToReplay, "a save is replayed from the volume, without a second file")
+	}
+	wanted := build.Memory(in.Cluster)
+	now := wanted
+	for i := range in.Pods {
+		now = max(now, runsWith(&in.Pods[i]))
+	}
+	if need, room := now+wanted, storage.Size.Value(); need >= room {
+		return condition(kind, false, cachev1alpha1.ReasonNoRoomToReplay,
+			"a member that crashes, or gets another memory, maxItemSize or memcached, starts cold: to replay its items it needs "+
+				"more than %d MiB, for the file that it has (%d MiB) and a new one (%d MiB), and storage.size is %d MiB",
+			need>>20, now>>20, wanted>>20, room>>20)
+	}
+	return condition(kind, true, cachev1alpha1.ReasonRoomToReplay, "the volumes have room for a second warm file")
+}
+
+// runsWith is the memory that the member of the pod has, in bytes; 0 unknown.
+func runsWith(pod *corev1.Pod) int64 {
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; c.Name == build.ContainerMemcached {
+			return build.MemoryOf(c.Command)
+		}
+	}
+	return 0
+}

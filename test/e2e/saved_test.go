@@ -1,0 +1,54 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Members of mode Saved have their items in memory: what a mapped file survives by
+// itself, they survive by their supervisor.
+
+func TestSavedMembersKeepTheCache(t *testing.T) {
+	t.Parallel()
+	spec := persistent(3)
+	spec.Storage.Mode = cachev1alpha1.StorageSaved
+	f := setup(t, spec)
+	objects := f.objectsOfPylibmc()
+	f.pylibmc("fill", 3, objects)
+	volume := f.volumeOf(f.claim(1))
+	if _, err := os.Stat(filepath.Join(volume, contract.WarmFile)); !os.IsNotExist(err) {
+		t.Fatalf("the warm file is not in memory: %v", err)
+	}
+
+	// Its pod is deleted: the next one starts from the save.
+	before := f.pod(1)
+	f.must(kube.Delete(f.ctx, before, client.Preconditions{UID: &before.UID}))
+	f.eventually("the member is back", func() bool {
+		pod := f.pod(1)
+		return pod != nil && pod.UID != before.UID && ready(pod)
+	})
+	if _, err := os.Stat(filepath.Join(volume, contract.SaveFile)); err != nil {
+		t.Fatalf("there is no save on the volume: %v", err)
+	}
+	f.expectAll(3, objects)
+
+	// Its container is killed: what is in memory outlives it.
+	f.crash(f.pod(1))
+	f.eventually("the member was started again", func() bool {
+		statuses := f.pod(1).Status.ContainerStatuses
+		return len(statuses) == 1 && statuses[0].RestartCount > 0 && ready(f.pod(1))
+	})
+	f.expectAll(3, objects) // it is ready when they are replayed
+
+	// It leaves.
+	f.scale(2)
+	f.expectDrained(2, objects)
+	f.pylibmcFindsAll(2, objects)
+	f.expectReceipt(false)
+}
