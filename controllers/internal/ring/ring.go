@@ -78,11 +78,21 @@ func (r Record) String() string {
 	return string(b)
 }
 
-// Parse is the inverse of String.
+// maxSize of a ring: that of spec.size.
+const maxSize = 512
+
+// Parse is the inverse of String. A person may have spoilt what it reads.
 func Parse(s string) (Record, error) {
 	var r Record
-	err := json.Unmarshal([]byte(s), &r)
-	return r, err
+	if err := json.Unmarshal([]byte(s), &r); err != nil {
+		return Record{}, err
+	}
+	for _, size := range []int32{r.Ring.Size, r.From.Size, r.Holding} {
+		if size < 0 || size > maxSize {
+			return Record{}, fmt.Errorf("%d members are on no ring", size)
+		}
+	}
+	return r, nil
 }
 
 // Source is what a placement's receipt is about: never only the claim's UID, so

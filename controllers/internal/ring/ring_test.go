@@ -58,6 +58,14 @@ func TestPlacementIsDueWhereKeysMoveBetweenMembersThatHoldItems(t *testing.T) {
 	}
 }
 
+func TestSpoiltRecordIsRefused(t *testing.T) {
+	for _, s := range []string{"", "{", `"ring"`, `{"serial":"2"}`, `{"ring":{"size":2000000000}}`, `{"ring":{"size":-1}}`, `{"holding":513}`} {
+		if r, err := Parse(s); err == nil {
+			t.Errorf("%q is read as %s", s, r)
+		}
+	}
+}
+
 func TestTargetsOfTwoRingsDiffer(t *testing.T) {
 	a, b := after(of("dalli", 3)), after(of("dalli", 4))
 	if a.Serial != b.Serial || a.Target() == b.Target() {
