@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,17 +31,29 @@ var phases = []struct{ name, drain string }{
 const cluster = `
 apiVersion: cache.example.com/v1alpha1
 kind: Memcached
-metadata: {name: %s, namespace: undeploy}
+metadata: {name: %s, namespace: %s}
 spec: {size: 2, memory: 64Mi, storage: {size: 128Mi}, drain: %s}
 `
 
+// memcachedImage of members, as an argument of make.
+const memcachedImage = "MEMCACHED_IMG=example.com/memcached:debian"
+
 func TestUndeployLeavesNoFinalizer(t *testing.T) {
-	for _, c := range []struct{ name, before string }{
-		{"while drains are in each phase", ""},
-		{"when the operator is gone already", "delete -n memcached-operator-system deployment --all --wait"},
+	for _, c := range []struct {
+		name, before string
+		deploy       func(*testing.T)
+	}{
+		{"while drains are in each phase", "", func(t *testing.T) {
+			run(t, "../../..", "make", "deploy", "KUBECTL=kubectl", memcachedImage)
+		}},
+		{"when the operator is gone already", "delete -n memcached-operator-system deployment --all --wait", func(t *testing.T) {
+			run(t, "../../..", "make", "build-installer", memcachedImage)
+			kubectl(t, "apply", "--server-side", "-f", "../../../dist/install.yaml")
+			kubectl(t, "rollout", "status", "-n", "memcached-operator-system", "deployment/memcached-operator-controller-manager", "--timeout=90s")
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			run(t, "../../..", "make", "deploy", "KUBECTL=kubectl", "MEMCACHED_IMG=example.com/memcached:debian")
+			c.deploy(t)
 			start(t)
 			if c.before != "" {
 				kubectl(t, strings.Fields(c.before)...)
@@ -56,7 +69,7 @@ func start(t *testing.T) {
 	t.Helper()
 	kubectl(t, "create", "namespace", "undeploy")
 	for _, p := range phases {
-		apply(t, fmt.Sprintf(cluster, p.name, p.drain))
+		apply(t, fmt.Sprintf(cluster, p.name, "undeploy", p.drain))
 	}
 	for _, p := range phases {
 		kubectl(t, "wait", "-n", "undeploy", "mc", p.name, "--for=condition=Available", "--timeout=90s")
@@ -79,6 +92,31 @@ func start(t *testing.T) {
 	await(t, "failed", "Failed")
 }
 
+// What the Helm chart renders for one namespace: an operator without a right
+// outside of it, but for the CRD, which its administrator brings along.
+func TestTheChartsNamespacedOperatorDrainsInItsNamespace(t *testing.T) {
+	manifest := run(t, "../../..", "bin/chart", "--set=namespaced=true", "--set=memcachedImage=example.com/memcached:debian", "charts/memcached-operator")
+	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding"} {
+		if strings.Contains(manifest, "\nkind: "+kind+"\n") {
+			t.Fatalf("there is a %s", kind)
+		}
+	}
+	const namespace = "memcached-operator-system" // the release's
+	kubectl(t, "create", "namespace", namespace)
+	apply(t, manifest)
+	kubectl(t, "wait", "--for=condition=Established", "crd/memcacheds.cache.example.com", "--timeout=90s")
+	apply(t, fmt.Sprintf(cluster, "cache", namespace, "{}"))
+	kubectl(t, "wait", "-n", namespace, "mc", "cache", "--for=condition=Available", "--timeout=90s")
+	const items = 1000
+	fillIn(t, namespace, "cache", items)
+	kubectl(t, "scale", "-n", namespace, "mc", "cache", "--replicas=1")
+	kubectl(t, "wait", "-n", namespace, "mc", "cache", "--for=jsonpath={.status.lastDrains[0].added}="+strconv.Itoa(items), "--timeout=90s")
+
+	kubectl(t, "delete", "-n", namespace, "mc", "cache", "--timeout=90s")
+	kubectl(t, "delete", "crd", "memcacheds.cache.example.com", "--timeout=90s")
+	kubectl(t, "delete", "namespace", namespace, "--timeout=90s")
+}
+
 func claim(cluster string) string { return "data-" + cluster + "-1" }
 
 func await(t *testing.T, cluster, phase string) {
@@ -89,7 +127,12 @@ func await(t *testing.T, cluster, phase string) {
 // fill stores items on the member that leaves.
 func fill(t *testing.T, cluster string, items int) {
 	t.Helper()
-	address := kubectl(t, "get", "pod", "-n", "undeploy", cluster+"-1", "-o", "jsonpath={.status.podIP}")
+	fillIn(t, "undeploy", cluster, items)
+}
+
+func fillIn(t *testing.T, namespace, cluster string, items int) {
+	t.Helper()
+	address := kubectl(t, "get", "pod", "-n", namespace, cluster+"-1", "-o", "jsonpath={.status.podIP}")
 	client := memcache.New(address + ":11211")
 	defer func() { _ = client.Close() }()
 	for i := range items {
@@ -138,7 +181,7 @@ func kubectl(t *testing.T, args ...string) string {
 
 func apply(t *testing.T, manifest string) {
 	t.Helper()
-	c := command(t, ".", "kubectl", "apply", "-f", "-")
+	c := command(t, ".", "kubectl", "apply", "--server-side", "-f", "-")
 	c.Stdin = strings.NewReader(manifest)
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl apply: %v\n%s", err, out)
