@@ -118,7 +118,7 @@ func TestDamagedSaveIsRefused(t *testing.T) {
 	for _, at := range []int64{0, 7, 8, 12, 16, s.body - 1, s.body, s.body + s.record() - 1, int64(len(sound)) - 1} {
 		flip(at)
 	}
-	for range 10 {
+	for range 3 {
 		flip(rand.Int64N(int64(len(sound))))
 	}
 	for _, end := range []int64{0, 1, int64(savePrefix) - 1, int64(savePrefix), s.body - 1, s.body, s.body + 1, s.body + s.record(), int64(len(sound)) - 1} {

@@ -72,6 +72,9 @@ func TestClaimsAreBornHeldAndSurviveTheStatefulSet(t *testing.T) {
 func TestMembersAreReadyWhenTheyAreWarm(t *testing.T) {
 	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) { s.ContainerPort = 11300 }).Defaulted().Obj()
 	probe := StatefulSet(c, options, 1).Spec.Template.Spec.Containers[0].StartupProbe
+	if probe == nil || probe.Exec == nil {
+		t.Fatalf("a member with storage has %+v", probe)
+	}
 	if diff := cmp.Diff([]string{"/supervisor/drainer", "ready", "--port=11300"}, probe.Exec.Command); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
