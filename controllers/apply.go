@@ -174,6 +174,9 @@ func (r *MemcachedReconciler) removeClusterFinalizer(ctx context.Context, o *obs
 // markReleased writes the time at which the member was told to leave: once, for
 // a cache that is behind must not make it a later one.
 func (r *MemcachedReconciler) markReleased(ctx context.Context, o *observed, claim plan.ClaimRef) error {
+	if err := r.mayMark(ctx, o, claim); err != nil {
+		return err
+	}
 	now := r.Clock.Now().UTC().Truncate(time.Second)
 	marked, err := r.patchClaim(ctx, o, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if _, marked := c.Annotations[cachev1alpha1.AnnotationReleased]; !marked {

@@ -78,6 +78,21 @@ func (r *MemcachedReconciler) maySetReplicas(ctx context.Context, o *observed, r
 	return false, refused(plan.MaySetReplicas(&live, replicas))
 }
 
+// mayMark asks plan.MayMark, on what was read once for all marks of a reconcile.
+func (r *MemcachedReconciler) mayMark(ctx context.Context, o *observed, claim plan.ClaimRef) (err error) {
+	if o.moves == nil {
+		var live plan.Observed
+		if err := r.liveMoves(ctx, o, &live); err != nil {
+			return err
+		}
+		if live.Claims, err = r.liveClaims(ctx, o); err != nil {
+			return err
+		}
+		o.moves = &live
+	}
+	return refused(plan.MayMark(o.moves, claim.Ordinal))
+}
+
 // liveMoves fills in what moves items, and where clients look.
 func (r *MemcachedReconciler) liveMoves(ctx context.Context, o *observed, live *plan.Observed) (err error) {
 	if live.Jobs, live.Placements, err = r.liveJobs(ctx, o, nil); err != nil {
@@ -102,7 +117,8 @@ func (r *MemcachedReconciler) liveList(ctx context.Context, o *observed) (*corev
 }
 
 // refreshList reads the clients' list live before another ring is recorded: a
-// ring's number must not be given away twice.
+// ring's number must not be given away twice, nor a ring pass by whose items were
+// to be placed.
 func (r *MemcachedReconciler) refreshList(ctx context.Context, o *observed, replicas int32) error {
 	if o.serverList == nil || o.record == o.recorded() {
 		return nil
@@ -111,7 +127,11 @@ func (r *MemcachedReconciler) refreshList(ctx context.Context, o *observed, repl
 	if err != nil {
 		return err
 	}
+	cached, record := o.recorded(), o.record
 	o.serverList = list
+	if now := o.recorded(); list != nil && now != cached && now != record {
+		return refuse("the clients' list is another one than the cache has")
+	}
 	o.list(replicas)
 	return nil
 }

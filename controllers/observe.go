@@ -69,6 +69,8 @@ type observed struct {
 	// jobs drain, placements move items between members.
 	jobs, placements []batchv1.Job
 	progress         map[types.UID]contract.Progress // by the claim's UID
+	// moves is what was read live before the first of them was marked.
+	moves *plan.Observed
 	// marked are the claims that this reconcile marked as released, and when.
 	marked map[types.UID]time.Time
 	// servers that the clients are to be given, by the plan, and the record of the

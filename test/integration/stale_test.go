@@ -14,6 +14,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/test/internal/player"
 )
 
 // behind is a cache that lags: its lists are edited before they are seen.
@@ -25,6 +26,16 @@ type behind struct {
 func (b behind) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	err := b.Client.List(ctx, list, options...)
 	b.edit(list)
+	return err
+}
+
+func (b behind) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	err := b.Client.Get(ctx, key, object, options...)
+	if c, ok := object.(*corev1.ConfigMap); ok && err == nil {
+		list := &corev1.ConfigMapList{Items: []corev1.ConfigMap{*c}}
+		b.edit(list)
+		*c = list.Items[0]
+	}
 	return err
 }
 
@@ -65,6 +76,14 @@ func withSkips(list client.ObjectList) {
 	if l, ok := list.(*corev1.PersistentVolumeClaimList); ok {
 		for i := range l.Items {
 			metav1.SetMetaDataAnnotation(&l.Items[i].ObjectMeta, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainSkip)
+		}
+	}
+}
+
+func withoutRings(list client.ObjectList) {
+	if l, ok := list.(*corev1.ConfigMapList); ok {
+		for i := range l.Items {
+			delete(l.Items[i].Annotations, cachev1alpha1.AnnotationRing)
 		}
 	}
 }
@@ -131,6 +150,24 @@ func TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A mark is never taken off: the member would leave before its items are placed.
+func TestACacheThatIsBehindTellsNoMemberToLeaveBeforeItemsArePlaced(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	kubes.Play(w.namespace, player.Hang)
+	w.scale(3)
+	w.placementRuns()
+	w.scale(1)
+	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForPlacement)
+	ring := w.serverList().Annotations[cachev1alpha1.AnnotationRing]
+	w.reconcileBehind(together(withoutJobs, withoutRings))
+	equal(w, "replicas", *w.statefulSet().Spec.Replicas, 3)
+	equal(w, "the ring", w.serverList().Annotations[cachev1alpha1.AnnotationRing], ring)
+	for _, c := range w.claims() {
+		equal(w, "the mark on claim "+c.Name, c.Annotations[cachev1alpha1.AnnotationReleased], "")
 	}
 }
 

@@ -37,6 +37,14 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 	return nil
 }
 
+// MayMark asks before a claim is marked as released, which can't be undone: its
+// member is none of those among which items have to be placed. It needs Placements,
+// Placement and Claims.
+func MayMark(live *Observed, ordinal int32) error {
+	held := live.heldSize(ordinal)
+	return unless(held <= ordinal, "items have to be placed among %d members", held)
+}
+
 // MayDrain guards invariants 5 to 7: the member has left for good, its pod is
 // gone, no other drainer is at the volume, the survivors are the members, and
 // no more drains run than may, and no placement. It needs Cluster.Parallelism,

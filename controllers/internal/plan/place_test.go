@@ -169,6 +169,25 @@ func TestSizeIsHeldLiveUntilItemsArePlaced(t *testing.T) {
 	}
 }
 
+func TestNoMemberOfTheRingIsMarkedUntilItemsArePlaced(t *testing.T) {
+	for what, test := range map[string]struct {
+		live    *scene
+		ordinal int32
+		may     bool
+	}{
+		"a member of the ring":      {grown(1, 3), 2, false},
+		"one that is not on it yet": {grown(1, 3), 3, true},
+		"all are placed":            {grown(1, 3).placed(0), 2, true},
+		"nothing is due":            {at(3), 2, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			if err := MayMark(&test.live.o, test.ordinal); (err == nil) != test.may {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
 // A placement's receipt proves nothing about the volume of the member that was
 // asked: as a drain's it is not even looked at.
 func TestReceiptOfAPlacementReleasesNothing(t *testing.T) {
