@@ -37,6 +37,10 @@ func (r *MemcachedReconciler) observeRoom(ctx context.Context, o *observed) {
 	if in := o.input(); r.Memory == nil || !in.Shrinks() {
 		return
 	}
+	if build.Secured(o.cluster) {
+		o.room = &plan.Room{Unknown: "the members ask for TLS or a login, and the operator doesn't read their Secrets"}
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, roomTimeout)
 	defer cancel()
 	o.room = &plan.Room{}

@@ -109,6 +109,9 @@ const (
 	ReasonServiceMonitorUnknown = "ServiceMonitorUnknown"
 	// ReasonNotRequested: the spec asks for no ServiceMonitor.
 	ReasonNotRequested = "NotRequested"
+	// ReasonSecretInvalid: a member or a drainer can't work with a Secret of TLS or
+	// logins.
+	ReasonSecretInvalid = "SecretInvalid"
 	// ReasonDeleting: the Memcached is being deleted.
 	ReasonDeleting = "Deleting"
 	// ReasonAllPlaced: every member holds only what clients look for there.

@@ -14,9 +14,10 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || quantity(string(self.storage.size)).isGreaterThan(quantity(string(self.memory)))",message="storage.size must be larger than memory: the volume holds a file of that size, and what describes it"
 // +kubebuilder:validation:XValidation:rule="quantity(string(self.memory)).isInteger() && quantity(string(self.memory)).asInteger() >= 8388608 && quantity(string(self.memory)).asInteger() % 1048576 == 0",message="memory must be a whole number of MiB, 8Mi at least: memcached takes its -m in MiB"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || (quantity(string(self.maxItemSize)).isInteger() && quantity(string(self.maxItemSize)).asInteger() >= 1024 && quantity(string(self.maxItemSize)).asInteger() * 2 <= quantity(string(self.memory)).asInteger())",message="maxItemSize must be a whole number of bytes, 1Ki at least, and at most half of memory"
-// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.matches('^(-[vkMrLACFX]*[SYZB]|--(enable-sasl|auth-file|enable-ssl|protocol)(=|$))'))",message="extraArgs: SASL (-S), authentication (-Y), TLS (-Z) and another protocol (-B) can't be combined with storage: the drainer, which moves the items of members that leave, speaks memcached's plain text"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.matches('^(-[vkMrLACFX]*[SB]|--(enable-sasl|protocol)(=|$))'))",message="extraArgs: SASL (-S) and another protocol (-B) can't be combined with storage: the drainer, which moves the items of members that leave, speaks memcached's text protocol; for logins, use auth"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.contains('ext_path'))",message="extraArgs: ext_path (extstore) can't be combined with storage: memcached never restarts warm with it"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage.mode != 'Saved' || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).isGreaterThan(quantity(string(self.memory)))",message="resources.limits.memory must be larger than memory with storage.mode Saved: the items are in a file in memory, which counts"
+// +kubebuilder:validation:XValidation:rule="!has(self.exporter) || !has(self.auth)",message="exporter can't be combined with auth: the exporter can't log in"
 // +kubebuilder:validation:XValidation:rule="!has(self.exporter) || self.exporter.port != self.containerPort",message="exporter.port must not be containerPort: memcached listens there"
 type MemcachedSpec struct {
 	// size is the number of members wanted, from 0 to 512. Defaults to 1.
@@ -70,16 +71,28 @@ type MemcachedSpec struct {
 	MaxConnections *int32 `json:"maxConnections,omitempty"`
 
 	// extraArgs are further arguments of memcached, at most 32 of 256 characters.
-	// Flags that the operator sets itself are refused; with storage also SASL, TLS
-	// and extstore, which the drainer can't handle. Defaults to none.
+	// Flags that the operator sets itself are refused; with storage also SASL and
+	// extstore, which the drainer can't handle. Defaults to none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.matches('^-[vkMrLACSFXZ]*[empIctlUsadPuhiV]'))",message="extraArgs must not hold a flag that the operator sets itself or that would end memcached at once: -e -m -p -I -c -t -l -U -s -a -d -P -u -h -i -V, or their long forms, abbreviated ones, too; use memory, containerPort, maxItemSize, threads and maxConnections"
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.startsWith('--') || ['--memory-file', '--memory-limit', '--port', '--udp-port', '--max-item-size', '--threads', '--conn-limit', '--listen', '--unix-socket', '--unix-mask', '--daemon', '--pidfile', '--user', '--help', '--license', '--version'].all(f, !f.startsWith(a.split('=')[0])))",message="extraArgs must not hold a flag that the operator sets itself or that would end memcached at once: -e -m -p -I -c -t -l -U -s -a -d -P -u -h -i -V, or their long forms, abbreviated ones, too; use memory, containerPort, maxItemSize, threads and maxConnections"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.matches('^-[vkMrLACSFX]*Z|(^(-[vkMrLACFXS]*o)?|[,=])ssl_(chain_cert|key|keyformat|verify_mode|ca_cert)(=|,|$)') && (!a.startsWith('--enable-ss') || !'--enable-ssl'.startsWith(a.split('=')[0])))",message="extraArgs must not turn TLS on (-Z, and ssl_chain_cert, ssl_key, ssl_keyformat, ssl_verify_mode and ssl_ca_cert of -o): use tls"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.matches('^-[vkMrLACSFX]*Y') && (!a.startsWith('--au') || !'--auth-file'.startsWith(a.split('=')[0])))",message="extraArgs must not name a file with logins (-Y): use auth"
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || !self[size(self) - 1].matches('^(-[vkMrLACSFXZ]*[fnDRbBoNY]|--(factor|slab-min-size|max-reqs-per-event|listen-backlog|protocol|extended|auth-file|napi-ids))$')",message="extraArgs ends with a flag that lacks its value"
 	ExtraArgs []string `json:"extraArgs,omitempty"`
+
+	// tls makes the members speak TLS, and nothing else. Absent, they speak plain
+	// text. A change replaces the members.
+	// +optional
+	TLS *TLSSpec `json:"tls,omitempty"`
+
+	// auth makes the members ask for a login: memcached's ASCII authentication (-Y).
+	// Absent, they serve everybody who can reach them. A change replaces the members.
+	// +optional
+	Auth *AuthSpec `json:"auth,omitempty"`
 
 	// resources of the memcached container. Defaults to requests of 50m CPU and
 	// 1.1 times memory and 32Mi (for the hash table, connections and the
@@ -126,6 +139,48 @@ type MemcachedSpec struct {
 	// there is none.
 	// +optional
 	Exporter *ExporterSpec `json:"exporter,omitempty"`
+}
+
+// TLSClientAuth says whether clients have to show a certificate.
+//
+// +kubebuilder:validation:Enum=None;Required
+type TLSClientAuth string
+
+// Whether clients have to show a certificate.
+const (
+	// ClientAuthNone asks for none.
+	ClientAuthNone TLSClientAuth = "None"
+	// ClientAuthRequired serves nobody without one.
+	ClientAuthRequired TLSClientAuth = "Required"
+)
+
+// TLSSpec is what members speak TLS with.
+type TLSSpec struct {
+	// secretName of a Secret of type kubernetes.io/tls in the same namespace: tls.crt,
+	// the members' certificate with its chain, for the hosts in status.servers (the
+	// name *.NAME.NAMESPACE.svc covers them); tls.key; and ca.crt, the authorities
+	// that vouch for it, and for the clients' certificates. When the Secret changes,
+	// the members take it up without a restart.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName"`
+	// clientAuth is None (the default), or Required: clients have to show a
+	// certificate that ca.crt vouches for. The drainers show tls.crt, which then has
+	// to be one for clients, too.
+	// +optional
+	// +kubebuilder:default=None
+	ClientAuth TLSClientAuth `json:"clientAuth,omitempty"`
+}
+
+// AuthSpec is who may log in.
+type AuthSpec struct {
+	// secretName of a Secret in the same namespace whose key auth-file has 1 to 8
+	// lines user:password, without blanks, each with a line end. The first is the
+	// drainers' and the supervisors', too. When the Secret changes, the members take
+	// it up without a restart; connections that are logged in stay.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName"`
 }
 
 // Spread is how the members are spread over the nodes.

@@ -36,7 +36,9 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		inMiB    = "memory must be a whole number of MiB"
 		itemSize = "maxItemSize must be a whole number of bytes"
 		lacking  = "extraArgs ends with a flag that lacks its value"
-		plain    = "the drainer, which moves the items of members that leave, speaks memcached's plain text"
+		plain    = "the drainer, which moves the items of members that leave, speaks memcached's text protocol"
+		useTLS   = ": use tls"
+		useAuth  = ": use auth"
 		tooSmall = "storage.size must be larger than memory"
 
 		disruptions = "podDisruptionBudget.maxUnavailable must be a number of members"
@@ -84,30 +86,43 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"extstore with storage": {
 			cluster().Storage("128Mi").ExtraArgs("-o", "ext_path=/data/ext:64M"), "ext_path (extstore) can't be combined with storage",
 		},
-		"too many arguments":              {cluster().ExtraArgs(strings.Split(strings.Repeat("-v ", 33), " ")...), "at most 32 items"},
-		"-e":                              {cluster().ExtraArgs("-e", "/elsewhere"), flags},
-		"-m":                              {cluster().ExtraArgs("-m", "1024"), flags},
-		"-m1024":                          {cluster().ExtraArgs("-m1024"), flags},
-		"-vm":                             {cluster().ExtraArgs("-vm", "1024"), flags},
-		"-vvvd":                           {cluster().ExtraArgs("-vvvd"), flags},
-		"-U":                              {cluster().ExtraArgs("-U", "11211"), flags},
-		"-s":                              {cluster().ExtraArgs("-s", "/tmp/socket"), flags},
-		"-h":                              {cluster().ExtraArgs("-h"), flags},
-		"--memory-limit=1024":             {cluster().ExtraArgs("--memory-limit=1024"), flags},
-		"--memory-limit 1024":             {cluster().ExtraArgs("--memory-limit", "1024"), flags},
-		"--memory-file":                   {cluster().ExtraArgs("--memory-file=/elsewhere"), flags},
-		"--port":                          {cluster().ExtraArgs("--port=1"), flags},
-		"--max-item-size":                 {cluster().ExtraArgs("--max-item-size=1m"), flags},
-		"--daemon":                        {cluster().ExtraArgs("--daemon"), flags},
-		"an abbreviation":                 {cluster().ExtraArgs("--memory-l=1024"), flags},
-		"another abbreviation":            {cluster().ExtraArgs("--daem"), flags},
-		"the end of all flags":            {cluster().ExtraArgs("--"), flags},
-		"after TLS":                       {cluster().ExtraArgs("-Zm", "1024"), flags},
-		"a value that is missing":         {cluster().ExtraArgs("-v", "-o"), lacking},
-		"a long one's value":              {cluster().ExtraArgs("--extended"), lacking},
-		"SASL with storage":               {cluster().Storage("128Mi").ExtraArgs("-vS"), plain},
-		"TLS with storage":                {cluster().Storage("128Mi").ExtraArgs("-Z"), plain},
-		"authentication with storage":     {cluster().Storage("128Mi").ExtraArgs("--auth-file=/users"), plain},
+		"too many arguments":      {cluster().ExtraArgs(strings.Split(strings.Repeat("-v ", 33), " ")...), "at most 32 items"},
+		"-e":                      {cluster().ExtraArgs("-e", "/elsewhere"), flags},
+		"-m":                      {cluster().ExtraArgs("-m", "1024"), flags},
+		"-m1024":                  {cluster().ExtraArgs("-m1024"), flags},
+		"-vm":                     {cluster().ExtraArgs("-vm", "1024"), flags},
+		"-vvvd":                   {cluster().ExtraArgs("-vvvd"), flags},
+		"-U":                      {cluster().ExtraArgs("-U", "11211"), flags},
+		"-s":                      {cluster().ExtraArgs("-s", "/tmp/socket"), flags},
+		"-h":                      {cluster().ExtraArgs("-h"), flags},
+		"--memory-limit=1024":     {cluster().ExtraArgs("--memory-limit=1024"), flags},
+		"--memory-limit 1024":     {cluster().ExtraArgs("--memory-limit", "1024"), flags},
+		"--memory-file":           {cluster().ExtraArgs("--memory-file=/elsewhere"), flags},
+		"--port":                  {cluster().ExtraArgs("--port=1"), flags},
+		"--max-item-size":         {cluster().ExtraArgs("--max-item-size=1m"), flags},
+		"--daemon":                {cluster().ExtraArgs("--daemon"), flags},
+		"an abbreviation":         {cluster().ExtraArgs("--memory-l=1024"), flags},
+		"another abbreviation":    {cluster().ExtraArgs("--daem"), flags},
+		"the end of all flags":    {cluster().ExtraArgs("--"), flags},
+		"after TLS":               {cluster().ExtraArgs("-Zm", "1024"), flags},
+		"a value that is missing": {cluster().ExtraArgs("-v", "-o"), lacking},
+		"a long one's value":      {cluster().ExtraArgs("--extended"), lacking},
+		"SASL with storage":       {cluster().Storage("128Mi").ExtraArgs("-vS"), plain},
+		"-Z":                      {cluster().ExtraArgs("-Z"), useTLS},
+		"-vZ":                     {cluster().ExtraArgs("-vZ"), useTLS},
+		"--enable-ssl":            {cluster().ExtraArgs("--enable-ssl"), useTLS},
+		"a certificate":           {cluster().ExtraArgs("-o", "modern,ssl_chain_cert=/certificate"), useTLS},
+		"a key":                   {cluster().ExtraArgs("-ossl_key=/key"), useTLS},
+		"clients' certificates":   {cluster().ExtraArgs("--extended=ssl_verify_mode=2"), useTLS},
+		"-Y":                      {cluster().ExtraArgs("-Y", "/users"), useAuth},
+		"--auth-file":             {cluster().ExtraArgs("--auth-file=/users"), useAuth},
+		"an exporter that can't log in": {with(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Exporter, s.Auth = &cachev1alpha1.ExporterSpec{}, &cachev1alpha1.AuthSpec{SecretName: "logins"}
+		}), "exporter can't be combined with auth"},
+		"TLS without a Secret": {with(func(s *cachev1alpha1.MemcachedSpec) { s.TLS = &cachev1alpha1.TLSSpec{} }), "spec.tls.secretName"},
+		"clients asked by half": {with(func(s *cachev1alpha1.MemcachedSpec) {
+			s.TLS = &cachev1alpha1.TLSSpec{SecretName: "certificate", ClientAuth: "Requested"}
+		}), "Unsupported value"},
 		"binary protocol with storage":    {cluster().Storage("128Mi").ExtraArgs("-B", "binary"), plain},
 		"a flag after others":             {cluster().ExtraArgs("-v", "-o", "modern", "-p", "1"), flags},
 		"a name with a dot":               {apitest.MakeMemcached("cache.one"), nameRule},
@@ -162,6 +177,7 @@ func TestSpecThatCanWorkIsAccepted(t *testing.T) {
 		"-R and -b":                cluster().ExtraArgs("-R40", "-b", "2048"),
 		"-F and -C":                cluster().ExtraArgs("-F", "-C"),
 		"SASL without storage":     cluster().ExtraArgs("-S"),
+		"ciphers":                  cluster().ExtraArgs("-o", "ssl_ciphers=HIGH", "--extended=ssl_min_version=3"),
 		"long ones":                cluster().ExtraArgs("--disable-cas", "--max-reqs-per-event=40", "--extended=modern"),
 		"extstore without storage": cluster().ExtraArgs("-o", "ext_path=/tmp/ext:64M"),
 		"a prefix that isn't hashed": cluster().With(func(s *cachev1alpha1.MemcachedSpec) {

@@ -135,6 +135,7 @@ func (b *MemcachedBuilder) EveryField() *MemcachedBuilder {
 	s.MaxItemSize = ptr.To(resource.MustParse("2048Ki"))
 	s.Threads, s.MaxConnections = ptr.To[int32](2), ptr.To[int32](2048)
 	s.ExtraArgs = []string{"-v", "-o", "modern"}
+	s.TLS = &cachev1alpha1.TLSSpec{SecretName: "certificate", ClientAuth: cachev1alpha1.ClientAuthRequired}
 	s.Resources = corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.1"), corev1.ResourceMemory: resource.MustParse("1024Mi")},
 		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m"), corev1.ResourceMemory: resource.MustParse("2048Mi")},

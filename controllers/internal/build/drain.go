@@ -107,12 +107,12 @@ func nodeAffinity(members *corev1.Affinity) *corev1.Affinity {
 // of the warm file. Scratch space is used by that memcached only.
 func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract.Migrate) corev1.PodSpec {
 	spec := movingPod(c)
-	spec.Volumes = []corev1.Volume{{
+	spec.Volumes = append(spec.Volumes, corev1.Volume{
 		Name: volumeName,
 		VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim, ReadOnly: true},
 		},
-	}}
+	})
 	path, image := DrainerPath, o.OperatorImage
 	mounts := []corev1.VolumeMount{{Name: volumeName, MountPath: dataDir, ReadOnly: true}}
 	if c.Spec.Drain.Reader != cachev1alpha1.ReaderWarmFile {
@@ -128,9 +128,10 @@ func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract
 }
 
 // movingPod is a pod of a drainer, without its container: it runs where the
-// members could.
+// members could, and has of their Secrets what it takes to speak to them.
 func movingPod(c *cachev1alpha1.Memcached) corev1.PodSpec {
 	t := c.Spec.Template
+	secrets, _ := secretVolumes(c, false)
 	return corev1.PodSpec{
 		RestartPolicy:                corev1.RestartPolicyNever,
 		AutomountServiceAccountToken: ptr.To(false),
@@ -143,10 +144,12 @@ func movingPod(c *cachev1alpha1.Memcached) corev1.PodSpec {
 		SecurityContext:              drainPodSecurity(c),
 		SchedulerName:                t.SchedulerName,
 		RuntimeClassName:             t.RuntimeClassName,
+		Volumes:                      secrets,
 	}
 }
 
 func movingContainer(c *cachev1alpha1.Memcached, image string, command []string, mounts []corev1.VolumeMount) corev1.Container {
+	_, secrets := secretVolumes(c, false)
 	return corev1.Container{
 		Name:                   containerDrainer,
 		Image:                  image,
@@ -154,7 +157,7 @@ func movingContainer(c *cachev1alpha1.Memcached, image string, command []string,
 		Resources:              drainResources(c),
 		SecurityContext:        drainSecurity(),
 		TerminationMessagePath: contract.TerminationLog,
-		VolumeMounts:           mounts,
+		VolumeMounts:           append(mounts, secrets...),
 	}
 }
 
@@ -171,6 +174,7 @@ func moveArgs(c *cachev1alpha1.Memcached, source string, members int32) contract
 		Servers:            namedServers(c, members),
 		UnreachableTimeout: unreachableTimeout,
 		Receipt:            contract.TerminationLog,
+		Connection:         connection(c),
 	}
 	if limit := c.Spec.Drain.RateLimit; limit != nil {
 		m.RateLimitItems = ptr.Deref(limit.ItemsPerSecond, 0)

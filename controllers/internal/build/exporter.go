@@ -11,6 +11,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 const (
@@ -47,6 +48,14 @@ func containers(c *cachev1alpha1.Memcached, o Options, memcached *coreac.Contain
 			WithContainerPort(exporterPort(e))).
 		WithResources(resources).
 		WithSecurityContext(containerSecurity())
+	if c.Spec.TLS != nil {
+		exporter.WithArgs(
+			"--memcached.tls.enable",
+			"--memcached.tls.insecure-skip-verify", // it asks its own pod: the certificate isn't for localhost
+			"--memcached.tls.cert-file="+tlsDir+"/"+contract.CertFile,
+			"--memcached.tls.key-file="+tlsDir+"/"+contract.KeyFile).
+			WithVolumeMounts(coreac.VolumeMount().WithName(tlsVolume).WithMountPath(tlsDir).WithReadOnly(true))
+	}
 	return []*coreac.ContainerApplyConfiguration{memcached, exporter}
 }
 

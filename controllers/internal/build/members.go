@@ -10,6 +10,7 @@ import (
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
@@ -44,15 +45,24 @@ func Service(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 
 // Deployment of a cluster without storage.
 func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyConfiguration {
-	memcached := memcachedContainer(c, o).
-		WithCommand(append([]string{"memcached"}, memcachedArgs(c)...)...)
+	command := append([]string{"memcached"}, memcachedArgs(c)...)
+	memcached := memcachedContainer(c, o)
+	spec := podSpec(c)
+	if Secured(c) {
+		// What changes in the Secrets takes a supervisor.
+		serve := contract.Serve{Port: c.Spec.ContainerPort, TerminationLog: contract.TerminationLog, Connection: connection(c), Command: command}
+		command = append([]string{supervisorDir + "/drainer"}, serve.Args()...)
+		supervise(spec, memcached, convert[coreac.ContainerApplyConfiguration](ptr.To(installDrainer(o))))
+		withSecrets(c, spec, memcached)
+	}
+	spec.WithContainers(containers(c, o, memcached.WithCommand(command...))...)
 	return appsac.Deployment(c.Name, c.Namespace).
 		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
 		WithOwnerReferences(owner(c)).
 		WithSpec(appsac.DeploymentSpec().
 			WithReplicas(*c.Spec.Size).
 			WithSelector(metaac.LabelSelector().WithMatchLabels(Selector(c))).
-			WithTemplate(podTemplate(c).WithSpec(podSpec(c).WithContainers(containers(c, o, memcached)...))))
+			WithTemplate(podTemplate(c).WithSpec(spec)))
 }
 
 // StatefulSet of a cluster with storage. Its claims carry the finalizer from
@@ -63,6 +73,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		Dir:            dataDir,
 		Port:           c.Spec.ContainerPort,
 		TerminationLog: contract.TerminationLog,
+		Connection:     connection(c),
 		Command:        append([]string{"memcached"}, memcachedArgs(c)...),
 	}
 	if saved {
@@ -72,8 +83,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		WithCommand(append([]string{supervisorDir + "/drainer"}, serve.Args()...)...).
 		WithStartupProbe(warmProbe(c)).
 		WithVolumeMounts(
-			coreac.VolumeMount().WithName(volumeName).WithMountPath(dataDir),
-			coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir).WithReadOnly(true))
+			coreac.VolumeMount().WithName(volumeName).WithMountPath(dataDir))
 	install := coreac.Container().
 		WithName("install").
 		WithImage(o.OperatorImage).
@@ -87,10 +97,10 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		memcached.WithVolumeMounts(coreac.VolumeMount().WithName(memoryVolume).WithMountPath(memoryDir))
 		install.WithVolumeMounts(coreac.VolumeMount().WithName(memoryVolume).WithMountPath(memoryDir).WithReadOnly(true))
 	}
-	spec := podSpec(c).
-		WithInitContainers(install).
-		WithContainers(containers(c, o, memcached)...).
-		WithVolumes(coreac.Volume().WithName(supervisorVolume).WithEmptyDir(coreac.EmptyDirVolumeSource()))
+	spec := podSpec(c)
+	supervise(spec, memcached, install)
+	withSecrets(c, spec, memcached)
+	spec.WithContainers(containers(c, o, memcached)...)
 	if saved {
 		spec.WithVolumes(inMemory(c))
 	}
@@ -117,6 +127,13 @@ func inMemory(c *cachev1alpha1.Memcached) *coreac.VolumeApplyConfiguration {
 	return coreac.Volume().WithName(memoryVolume).WithEmptyDir(coreac.EmptyDirVolumeSource().
 		WithMedium(corev1.StorageMediumMemory).
 		WithSizeLimit(*resource.NewQuantity(Memory(c)+beside, resource.BinarySI)))
+}
+
+// supervise puts the drainer where memcached's container finds it.
+func supervise(spec *coreac.PodSpecApplyConfiguration, memcached, install *coreac.ContainerApplyConfiguration) {
+	memcached.WithVolumeMounts(coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir).WithReadOnly(true))
+	spec.WithInitContainers(install).
+		WithVolumes(coreac.Volume().WithName(supervisorVolume).WithEmptyDir(coreac.EmptyDirVolumeSource()))
 }
 
 func claimTemplate(c *cachev1alpha1.Memcached) *coreac.PersistentVolumeClaimApplyConfiguration {
@@ -186,6 +203,7 @@ func memcachedArgs(c *cachev1alpha1.Memcached) []string {
 	if c.Spec.MaxConnections != nil {
 		args = append(args, "-c", strconv.Itoa(int(*c.Spec.MaxConnections)))
 	}
+	args = append(args, connection(c).Memcached(verifiesClients(c))...)
 	return append(args, c.Spec.ExtraArgs...)
 }
 

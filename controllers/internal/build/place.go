@@ -19,7 +19,7 @@ func PlacementJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types
 	}
 	args.Scratch = scratchDir
 	pod := movingPod(c)
-	pod.Volumes = []corev1.Volume{emptyDir(scratchVolume)}
+	pod.Volumes = append(pod.Volumes, emptyDir(scratchVolume))
 	pod.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...),
 		[]corev1.VolumeMount{{Name: scratchVolume, MountPath: scratchDir}})}
 	return movingJob(c, PlacementName(claim, uid, target), cachev1alpha1.ComponentPlacement, map[string]string{

@@ -9,7 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // conditions returns one of each type.
@@ -119,6 +121,9 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	for _, c := range in.Plan.LostClaims {
 		return condition(kind, true, cachev1alpha1.ReasonClaimDeleted, "claim %s: %s", c.Claim.Name, c.Message)
 	}
+	if pod, why := refused(in); why != nil {
+		return condition(kind, true, why.Reason, "pod %s does not start: %s; see the Secrets of spec.tls and spec.auth", pod, why.Message)
+	}
 	for _, d := range s.Drains {
 		switch d.Phase {
 		case cachev1alpha1.DrainFailed:
@@ -133,6 +138,25 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 		}
 	}
 	return condition(kind, false, cachev1alpha1.ReasonHealthy, "nothing needs a person")
+}
+
+// refused is a member whose supervisor does not start memcached, and why.
+func refused(in *Input) (pod string, why *contract.Refusal) {
+	for i := range in.Pods {
+		for _, c := range in.Pods[i].Status.ContainerStatuses {
+			ended := c.State.Terminated
+			if ended == nil && c.State.Waiting != nil {
+				ended = c.LastTerminationState.Terminated
+			}
+			if ended == nil || c.Name != build.ContainerMemcached {
+				continue
+			}
+			if why := contract.ParseRefusal(ended.Message); why != nil && why.Reason == cachev1alpha1.ReasonSecretInvalid {
+				return in.Pods[i].Name, why
+			}
+		}
+	}
+	return "", nil
 }
 
 // NameTakenError tells that an object of the cluster's name is there, and that

@@ -1,0 +1,73 @@
+package build
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+const (
+	tlsVolume  = "tls"
+	tlsDir     = "/tls"
+	authVolume = "auth"
+	authDir    = "/auth"
+	// authFileKey of the Secret with the logins.
+	authFileKey = "auth-file"
+)
+
+// Secured tells whether it takes a Secret to speak to the members.
+func Secured(c *cachev1alpha1.Memcached) bool { return c.Spec.TLS != nil || c.Spec.Auth != nil }
+
+// connection is how the members are spoken to.
+func connection(c *cachev1alpha1.Memcached) (conn contract.Connection) {
+	if c.Spec.TLS != nil {
+		conn.TLSDir = tlsDir
+	}
+	if c.Spec.Auth != nil {
+		conn.AuthFile = authDir + "/" + authFileKey
+	}
+	return conn
+}
+
+func verifiesClients(c *cachev1alpha1.Memcached) bool {
+	return c.Spec.TLS != nil && c.Spec.TLS.ClientAuth == cachev1alpha1.ClientAuthRequired
+}
+
+// secretVolumes are what connection names, for a pod that serves or one that only
+// asks, and where they are mounted: as directories, so that the kubelet brings
+// their changes. A Secret that is missing doesn't keep the pod from starting: the
+// drainer, or the supervisor, then says what is missing, where the kubelet would
+// only wait.
+func secretVolumes(c *cachev1alpha1.Memcached, serves bool) (volumes []corev1.Volume, mounts []corev1.VolumeMount) {
+	add := func(name, dir, secret string, keys ...string) {
+		source := &corev1.SecretVolumeSource{SecretName: secret, Optional: ptr.To(true)}
+		for _, key := range keys {
+			source.Items = append(source.Items, corev1.KeyToPath{Key: key, Path: key})
+		}
+		volumes = append(volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: source}})
+		mounts = append(mounts, corev1.VolumeMount{Name: name, MountPath: dir, ReadOnly: true})
+	}
+	if c.Spec.TLS != nil {
+		keys := []string{contract.CAFile}
+		if serves || verifiesClients(c) {
+			keys = append(keys, contract.CertFile, contract.KeyFile)
+		}
+		add(tlsVolume, tlsDir, c.Spec.TLS.SecretName, keys...)
+	}
+	if c.Spec.Auth != nil {
+		add(authVolume, authDir, c.Spec.Auth.SecretName, authFileKey)
+	}
+	return volumes, mounts
+}
+
+// withSecrets gives a member's pod and its container what they need.
+func withSecrets(c *cachev1alpha1.Memcached, spec *coreac.PodSpecApplyConfiguration, memcached *coreac.ContainerApplyConfiguration) {
+	volumes, mounts := secretVolumes(c, true)
+	for i := range volumes {
+		spec.WithVolumes(convert[coreac.VolumeApplyConfiguration](&volumes[i]))
+		memcached.WithVolumeMounts(convert[coreac.VolumeMountApplyConfiguration](&mounts[i]))
+	}
+}
