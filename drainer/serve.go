@@ -56,7 +56,7 @@ func runServe(ctx context.Context, args []string, std IO) (int, error) {
 	if err := parse(fs, args, std); err != nil {
 		return 0, err
 	}
-	s.dialer.OwnChild = true
+	s.dialer.Unverified = true
 	s.command = fs.Args()
 	if err := s.check(); err != nil {
 		return 0, err

@@ -24,9 +24,9 @@ var ErrLogin = errors.New("the login was refused")
 // were replaced takes the new ones.
 type Dialer struct {
 	contract.Connection
-	// OwnChild: the server is this process's child, on the loopback interface. Its
-	// certificate, which isn't for that address, is taken as it is.
-	OwnChild bool
+	// Unverified takes a server's certificate as it is: that of this process's own
+	// child isn't for the loopback address, at which nobody else listens.
+	Unverified bool
 }
 
 // Dial connects to HOST:PORT, or to a Unix socket where address starts with "/".
@@ -116,7 +116,7 @@ func (d Dialer) tlsConfig(address string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: host, InsecureSkipVerify: d.OwnChild}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: host, InsecureSkipVerify: d.Unverified}
 	switch pair, err := d.certificate(); {
 	case err == nil:
 		config.Certificates = []tls.Certificate{pair} // shown to servers that ask for one

@@ -60,6 +60,7 @@ func (f *fixture) app(size int) *app.App {
 	servers := f.servers(size)
 	a, err := app.New(ringClient, servers, f.address)
 	f.must(err)
+	a.Dialer = f.dialer
 	return a
 }
 

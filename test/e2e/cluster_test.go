@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/memcache"
 )
 
 // patience bounds every wait for the cluster.
@@ -31,6 +32,8 @@ type fixture struct {
 	ctx       context.Context
 	namespace string
 	name      string
+	// dialer of the applications.
+	dialer memcache.Dialer
 }
 
 // setup makes the namespace and the Memcached, and waits until it is available.

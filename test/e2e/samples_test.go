@@ -21,13 +21,17 @@ func TestEachSampleBecomesACluster(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 			f := inNamespace(t)
+			sample := f.sample(file)
+			f.name = sample.Name
+			if sample.Spec.TLS != nil {
+				newSecrets(f, &sample.Spec).write("drainer:" + password + "\n")
+			}
 			f.kubectl("apply", "-f", file)
 			var clusters cachev1alpha1.MemcachedList
 			f.must(kube.List(f.ctx, &clusters, client.InNamespace(f.namespace)))
 			if len(clusters.Items) != 1 {
 				t.Fatalf("%d clusters, want one", len(clusters.Items))
 			}
-			f.name = clusters.Items[0].Name
 			f.available()
 			f.settled(*clusters.Items[0].Spec.Size)
 			if conditions := f.memcached().Status.Conditions; !meta.IsStatusConditionFalse(conditions, cachev1alpha1.ConditionDegraded) {

@@ -72,7 +72,7 @@ func (s *Secured) Connection() contract.Connection {
 // a certificate where it takes TLS.
 func StartBy(tb testing.TB, c contract.Connection, args ...string) *Server {
 	tb.Helper()
-	s := &Server{Port: FreePort(tb), tb: tb, args: append(c.Memcached(true), args...), Dialer: memcache.Dialer{Connection: c, OwnChild: true}}
+	s := &Server{Port: FreePort(tb), tb: tb, args: append(c.Memcached(true), args...), Dialer: memcache.Dialer{Connection: c, Unverified: true}}
 	s.run()
 	tb.Cleanup(s.Kill)
 	return s

@@ -28,6 +28,9 @@ const workers = 8
 
 // App is an application with a list of servers.
 type App struct {
+	// Dialer of the connections.
+	Dialer meta.Dialer
+
 	owner routing.Owner
 	// addresses that the servers are dialled at, in the order of the ring.
 	addresses []string
@@ -73,6 +76,7 @@ func (a *App) Each(f func(net.Addr) error) error {
 // Fill stores the objects, and sets the time at which each expires.
 func (a *App) Fill(ctx context.Context, objects []corpus.Object) error {
 	client := memcache.NewFromSelector(a)
+	client.DialContext = a.Dialer.DialContext
 	client.MaxIdleConns, client.Timeout = workers, 10*time.Second
 	defer func() { _ = client.Close() }()
 	return parallel(ctx, len(objects), func(i int) error {
@@ -107,7 +111,7 @@ func (a *App) Check(ctx context.Context, objects []corpus.Object) (Report, error
 		report Report
 		lock   sync.Mutex
 	)
-	pool := newPool(ctx)
+	pool := newPool(ctx, a.Dialer)
 	defer pool.close()
 	err := parallel(ctx, len(objects), func(i int) error {
 		o := &objects[i]
@@ -175,6 +179,7 @@ func parallel(ctx context.Context, n int, f func(i int) error) error {
 // pool keeps idle connections by address.
 type pool struct {
 	ctx  context.Context
+	dial meta.Dialer
 	lock sync.Mutex
 	idle map[string][]*connection
 }
@@ -185,7 +190,9 @@ type connection struct {
 	ahead time.Duration
 }
 
-func newPool(ctx context.Context) *pool { return &pool{ctx: ctx, idle: map[string][]*connection{}} }
+func newPool(ctx context.Context, dial meta.Dialer) *pool {
+	return &pool{ctx: ctx, dial: dial, idle: map[string][]*connection{}}
+}
 
 // get returns the value of a key, nil where there is none, and the time by the
 // server's clock.
@@ -217,7 +224,7 @@ func (p *pool) take(address string) (*connection, error) {
 		return idle[len(idle)-1], nil
 	}
 	p.lock.Unlock()
-	conn, err := meta.Dial(p.ctx, address)
+	conn, err := p.dial.Dial(p.ctx, address)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,91 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/test/internal/player"
+)
+
+// securedSample is the one of config/samples, by the name of these tests.
+func (w *world) securedSample() *cachev1alpha1.Memcached {
+	w.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "config", "samples", "cache_v1alpha1_memcached_secured.yaml"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	m := &cachev1alpha1.Memcached{}
+	if err := yaml.UnmarshalStrict(text, m); err != nil {
+		w.Fatal(err)
+	}
+	m.Name, m.Namespace = name, w.namespace
+	return m
+}
+
+// The Secrets are the kubelet's to read. The operator, which may not, has drainers
+// log in, asks no member for its memory, and passes on what a member says of a
+// Secret that isn't as it should be.
+func TestSecuredCluster(t *testing.T) {
+	w := newNamespace(t)
+	w.memory = func(_ context.Context, address string) (controllers.Memory, error) {
+		t.Errorf("member %s is asked, in plain text", address)
+		return controllers.Memory{}, nil
+	}
+	w.startOperator()
+	w.create(w.securedSample())
+	w.settled(3)
+
+	pod := w.pod("cache-1")
+	ready := pod.Status.DeepCopy()
+	w.containerIs(pod, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		`{"reason":"SecretInvalid","message":"ca.crt: no such file or directory"}`)
+	message := w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionTrue, cachev1alpha1.ReasonSecretInvalid)
+	if want := "pod cache-1 does not start: ca.crt: no such file"; !strings.Contains(message, want) {
+		t.Errorf("%q, want %q in it", message, want)
+	}
+	w.containerIs(pod, ready.ContainerStatuses[0].State, `{"reason":"SecretInvalid","message":"of before"}`)
+	w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionFalse, cachev1alpha1.ReasonHealthy)
+
+	kubes.Play(w.namespace, player.Hang)
+	w.scale(2)
+	w.condition(cachev1alpha1.ConditionShortOfMemory, metav1.ConditionUnknown, cachev1alpha1.ReasonMemoryUnknown)
+	w.eventually("a drainer that logs in by TLS", func() error {
+		for _, job := range w.jobs() {
+			spec := job.Spec.Template.Spec
+			command := spec.Containers[0].Command
+			if slices.Contains(command, "--tls-dir=/tls") && slices.Contains(command, "--auth-file=/auth/auth-file") {
+				return nil
+			}
+			return fmt.Errorf("%q", command)
+		}
+		return errors.New("no Job")
+	})
+	kubes.Play(w.namespace, player.Succeed(1))
+	w.settled(2)
+}
+
+// containerIs plays a kubelet that says so of the first container, which has ended
+// once with this message.
+func (w *world) containerIs(pod *corev1.Pod, state corev1.ContainerState, message string) {
+	w.Helper()
+	before := pod.DeepCopy()
+	status := &pod.Status.ContainerStatuses[0]
+	status.State = state
+	status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: message}
+	if err := admin.Status().Patch(w.Context(), pod, client.MergeFrom(before)); err != nil {
+		w.Fatal(err)
+	}
+}
