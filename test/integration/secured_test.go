@@ -63,15 +63,15 @@ func TestSecuredCluster(t *testing.T) {
 	w.scale(2)
 	w.condition(cachev1alpha1.ConditionShortOfMemory, metav1.ConditionUnknown, cachev1alpha1.ReasonMemoryUnknown)
 	w.eventually("a drainer that logs in by TLS", func() error {
-		for _, job := range w.jobs() {
-			spec := job.Spec.Template.Spec
-			command := spec.Containers[0].Command
-			if slices.Contains(command, "--tls-dir=/tls") && slices.Contains(command, "--auth-file=/auth/auth-file") {
-				return nil
-			}
+		jobs := w.jobs()
+		if len(jobs) == 0 {
+			return errors.New("no Job")
+		}
+		command := jobs[0].Spec.Template.Spec.Containers[0].Command
+		if !slices.Contains(command, "--tls-dir=/tls") || !slices.Contains(command, "--auth-file=/auth/auth-file") {
 			return fmt.Errorf("%q", command)
 		}
-		return errors.New("no Job")
+		return nil
 	})
 	kubes.Play(w.namespace, player.Succeed(1))
 	w.settled(2)
