@@ -57,7 +57,8 @@ type live struct {
 	settle func() (rejected int64, err error)
 
 	version  string
-	started  int64 // when the member did, in Unix seconds; 0 not asked yet
+	started  int64        // when the member did, in Unix seconds; 0 not asked yet
+	behind   atomic.Int64 // seconds that the member's clock is behind ours
 	expected atomic.Int64
 	reader   link // reads from the member
 	deleter  link // deletes there, and looks at what changed
@@ -310,9 +311,14 @@ func (l *live) restarted(c *memcache.Conn) (bool, error) {
 	}
 	began, before := now-uptime, l.started
 	l.version, l.started = stats["version"], began
+	l.behind.Store(time.Now().Unix() - now)
 	const exact = 1 // seconds, of each of the two
 	return before != 0 && began > before+exact, nil
 }
+
+// now is the member's own clock, which its items expire by. It falls behind by up to
+// a second in each warm restart.
+func (l *live) now() int64 { return time.Now().Unix() - l.behind.Load() }
 
 // portion is a part of a list, with what was read for it.
 type portion struct {
@@ -411,7 +417,7 @@ func (l *live) take(c *memcache.Conn, entries []crawl.Entry, items []misplaced) 
 		if err != nil {
 			return err
 		}
-		it.set(v, &entries[i], time.Now().Unix())
+		it.set(v, &entries[i], l.now())
 		if v != nil {
 			it.sum = l.sum(v)
 		}
@@ -422,7 +428,7 @@ func (l *live) take(c *memcache.Conn, entries []crawl.Entry, items []misplaced) 
 // set takes over what the member answered, nil for nothing.
 func (it *misplaced) set(v *memcache.Value, listed *crawl.Entry, now int64) {
 	if v == nil {
-		// The two clocks may be a second apart.
+		// The clock was asked for in whole seconds.
 		it.gone, it.State = true, item.Invalidated
 		if listed.ExpireAt != 0 && listed.ExpireAt <= now+2 {
 			it.State = item.Expired
@@ -436,8 +442,8 @@ func (it *misplaced) set(v *memcache.Value, listed *crawl.Entry, now int64) {
 	}
 }
 
-// expiry is when v expires: by what was listed, which is exact, unless a client
-// has given it another time since.
+// expiry is when v expires, by the clock of the server that holds it: what was
+// listed, which is exact, unless a client has given it another time since.
 func expiry(v *memcache.Value, listed, now int64) int64 {
 	const exact = 2 // seconds
 	switch at := now + v.TTL; {

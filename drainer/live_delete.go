@@ -3,7 +3,6 @@ package drainer
 import (
 	"context"
 	"errors"
-	"time"
 
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
@@ -114,7 +113,7 @@ func (l *live) follow(ctx context.Context, it *misplaced, now *memcache.Value) (
 			return nil
 		}
 		replaced, err := c.Replace(&item.Item{Key: it.Key, Value: now.Data, Flags: now.Flags,
-			ExpireAt: expiry(now, 0, time.Now().Unix()), BinaryKey: it.BinaryKey}, v.CAS)
+			ExpireAt: expiry(now, 0, l.now()), BinaryKey: it.BinaryKey}, v.CAS)
 		if replaced {
 			it.sum = sum
 		}

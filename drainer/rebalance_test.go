@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -105,6 +108,57 @@ func TestRebalance(t *testing.T) {
 				t.Errorf("%d items on all servers, want %d; %d were found, %d copies too many had been", left, len(all), found, misplaced)
 			}
 		})
+	}
+}
+
+// TestRebalanceByTheMembersClock: a memcached that has restarted warm often is
+// seconds behind, and what it says is left of an item's time is more than there is.
+func TestRebalanceByTheMembersClock(t *testing.T) {
+	dir := t.TempDir()
+	member, owner := memcachedtest.Start(t, "-e", filepath.Join(dir, contract.WarmFile)), memcachedtest.Start(t)
+	addresses := []string{member.Address(), owner.Address()}
+	routes, err := routing.New("gomemcache", mustParse(t, addresses))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int64{}
+	for i := 0; len(want) < 100; i++ {
+		key := "key:" + strconv.Itoa(i)
+		if routes.Owner([]byte(key)) == 1 {
+			want[key] = time.Now().Unix() + 1000 + int64(i)
+			member.Raw().Must("STORED", fmt.Sprintf("set %s 0 %d 5", key, want[key]), []byte("value"))
+		}
+	}
+	member.Save()
+	const behind = 10
+	path := filepath.Join(dir, contract.MetaFile)
+	meta, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta = regexp.MustCompile(`(?m)^Kcurrent_time .*$`).ReplaceAllFunc(meta, func(line []byte) []byte {
+		seconds, err := strconv.Atoi(strings.Fields(string(line))[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Appendf(nil, "Kcurrent_time %d", seconds-behind)
+	})
+	if err := os.WriteFile(path, meta, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1100 * time.Millisecond) // it restarts warm in a later second only
+	member.Restart()
+	if clock := memcachedtest.Clock(t, member.Dial()); time.Now().Unix()-clock < behind {
+		t.Fatalf("the member is not behind: it shows %d", clock)
+	}
+	if r := rebalance(t, rebalanceArgs(t, "gomemcache", addresses[0], addresses)); r.code != 0 || r.receipt.Added != int64(len(want)) {
+		t.Fatalf("%+v\n%s", r.receipt, r.err)
+	}
+	c := owner.Dial()
+	for key, at := range want {
+		if got := memcachedtest.ExpireAt(t, c, key); got != at {
+			t.Errorf("%s expires at %d, %d s too late", key, got, got-at)
+		}
 	}
 }
 

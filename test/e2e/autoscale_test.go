@@ -37,9 +37,6 @@ func TestAFlappingAutoscalerDrainsAndLosesNothing(t *testing.T) {
 		`{"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":0,"policies":[{"type":"Percent","value":100,"periodSeconds":1}]}}}}`)
 	f.settled(2)
 	objects := f.objects()
-	for i := range objects {
-		objects[i].TTL = 0 // each move may cost seconds of it, and these move often
-	}
 	f.fill(2, objects)
 
 	// In all 100m of CPU for each of two members are 60 %: 120m.
