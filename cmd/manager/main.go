@@ -35,9 +35,9 @@ func main() {
 	f.register(flag.CommandLine)
 	flag.Parse()
 	if os.Getenv("GOGC") == "" {
-		// Most of the heap is caches, which stay: to let it grow by half instead of
+		// Most of the heap is caches, which stay: to let it grow by a third instead of
 		// twice costs little, as there is little garbage.
-		debug.SetGCPercent(50)
+		debug.SetGCPercent(35)
 	}
 	logger, err := f.logger()
 	if err == nil {
