@@ -1,0 +1,60 @@
+package controllers
+
+import (
+	"strings"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/ring"
+)
+
+// list decides on the clients' list, where that many members are to be.
+func (o *observed) list(replicas int32) {
+	n := build.Listed(o.listed(), replicas, o.ready)
+	o.servers = build.ListedServers(o.cluster, n)
+	if o.record = o.recorded(); o.cluster.Spec.Storage != nil {
+		o.record = o.record.Next(build.RingOf(o.cluster, n))
+	}
+}
+
+// recorded is the record of the cluster's rings that goes with the last list. An
+// operator that kept none had everything where its list says. Where the list is
+// gone, nobody knows.
+func (o *observed) recorded() ring.Record {
+	if o.serverList != nil {
+		kept, is := o.serverList.Annotations[cachev1alpha1.AnnotationRing]
+		if !is {
+			return ring.Record{Ring: build.RingOf(o.cluster, o.listed())}
+		}
+		if record, err := ring.Parse(kept); err == nil {
+			return record
+		}
+	}
+	var serial int64
+	members := int32(0)
+	for i := range o.claims {
+		if c, ok := planClaim(o.cluster.Name, &o.claims[i]); ok && !c.Aside {
+			serial, members = max(serial, c.Placed), max(members, c.Ordinal+1)
+		}
+	}
+	return ring.Unknown(serial, members)
+}
+
+// listed is how many servers the clients were given last: by the status, which
+// is never older than our last write of it, or by the ConfigMap, which is written
+// before that.
+func (o *observed) listed() int32 {
+	n := len(o.cluster.Status.Servers)
+	if o.serverList != nil {
+		n = max(n, strings.Count(o.serverList.Data[build.ServersKey], "\n"))
+	}
+	return int32(n)
+}
+
+func planPlacement(c *cachev1alpha1.Memcached, record ring.Record) plan.Placement {
+	return plan.Placement{
+		Off:    c.Spec.Routing.Placement == cachev1alpha1.PlacementOff,
+		Target: record.Target(), Serial: record.Serial, Size: record.Ring.Size, Due: record.Due, Holding: record.Holding,
+	}
+}
