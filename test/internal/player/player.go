@@ -134,40 +134,37 @@ func (p *Player) stage(namespace string) *stage {
 	return s
 }
 
+// direct changes what is played in the namespace.
+func (p *Player) direct(namespace string, change func(*stage)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(p.stage(namespace))
+}
+
 // Play sets the script of the namespace's drainers. Those that run are asked
 // again, so a script can let them wait for another.
 func (p *Player) Play(namespace string, s Script) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stage(namespace).script = s
+	p.direct(namespace, func(st *stage) { st.script = s })
 }
 
 // Linger keeps the namespace's members in their termination, or lets them go.
 func (p *Player) Linger(namespace string, on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stage(namespace).lingering = on
+	p.direct(namespace, func(st *stage) { st.lingering = on })
 }
 
 // Unready keeps members that start from now on from getting ready, or lets them.
 func (p *Player) Unready(namespace string, on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stage(namespace).unready = on
+	p.direct(namespace, func(st *stage) { st.unready = on })
 }
 
 // Hold keeps members that have a node from starting, or lets them.
 func (p *Player) Hold(namespace string, on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stage(namespace).held = on
+	p.direct(namespace, func(st *stage) { st.held = on })
 }
 
 // Fix keeps the namespace's volumes from growing, or lets them.
 func (p *Player) Fix(namespace string, on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stage(namespace).fixed = on
+	p.direct(namespace, func(st *stage) { st.fixed = on })
 }
 
 // Violations are what no kubelet could have allowed, in one namespace.
