@@ -93,6 +93,25 @@ func (r *MemcachedReconciler) mayMark(ctx context.Context, o *observed, claim pl
 	return refused(plan.MayMark(o.moves, claim.Ordinal))
 }
 
+// liveMove reads what a Job that moves the items of this claim depends on.
+func (r *MemcachedReconciler) liveMove(ctx context.Context, o *observed, ref plan.ClaimRef) (*plan.Observed, error) {
+	claim, err := r.liveClaim(ctx, o, ref)
+	if err != nil {
+		return nil, err
+	}
+	members, err := get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(o.cluster))
+	if err != nil {
+		return nil, err
+	}
+	live := &plan.Observed{Cluster: planCluster(o), StatefulSet: planStatefulSet(members)}
+	if claim != nil {
+		if c, ok := planClaim(o.cluster.Name, claim); ok {
+			live.Claims = append(live.Claims, c)
+		}
+	}
+	return live, r.liveMoves(ctx, o, live)
+}
+
 // liveMoves fills in what moves items, and where clients look.
 func (r *MemcachedReconciler) liveMoves(ctx context.Context, o *observed, live *plan.Observed) (err error) {
 	if live.Jobs, live.Placements, err = r.liveJobs(ctx, o, nil); err != nil {
@@ -132,55 +151,29 @@ func (r *MemcachedReconciler) refreshList(ctx context.Context, o *observed, repl
 	if now := o.recorded(); list != nil && now != cached && now != record {
 		return refuse("the clients' list is another one than the cache has")
 	}
-	o.list(replicas)
+	o.nextList(replicas)
 	return nil
 }
 
 // mayPlace asks plan.MayPlace.
 func (r *MemcachedReconciler) mayPlace(ctx context.Context, o *observed, a plan.CreatePlacement) error {
-	claim, err := r.liveClaim(ctx, o, a.Claim)
+	live, err := r.liveMove(ctx, o, a.Claim)
 	if err != nil {
 		return err
 	}
-	members, err := get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(o.cluster))
-	if err != nil {
-		return err
-	}
-	live := plan.Observed{Cluster: planCluster(o), StatefulSet: planStatefulSet(members)}
-	if claim != nil {
-		if c, ok := planClaim(o.cluster.Name, claim); ok {
-			live.Claims = append(live.Claims, c)
-		}
-	}
-	if err := r.liveMoves(ctx, o, &live); err != nil {
-		return err
-	}
-	return refused(plan.MayPlace(&live, a))
+	return refused(plan.MayPlace(live, a))
 }
 
 // mayDrain asks plan.MayDrain.
 func (r *MemcachedReconciler) mayDrain(ctx context.Context, o *observed, a plan.CreateDrain) error {
-	claim, err := r.liveClaim(ctx, o, a.Claim)
+	live, err := r.liveMove(ctx, o, a.Claim)
 	if err != nil {
 		return err
 	}
-	members, err := get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(o.cluster))
-	if err != nil {
+	if err := r.liveUsers(ctx, o, a.Claim, live); err != nil {
 		return err
 	}
-	live := plan.Observed{Cluster: planCluster(o), StatefulSet: planStatefulSet(members)}
-	if claim != nil {
-		if c, ok := planClaim(o.cluster.Name, claim); ok {
-			live.Claims = append(live.Claims, c)
-		}
-	}
-	if err := r.liveMoves(ctx, o, &live); err != nil {
-		return err
-	}
-	if err := r.liveUsers(ctx, o, a.Claim, &live); err != nil {
-		return err
-	}
-	return refused(plan.MayDrain(&live, a))
+	return refused(plan.MayDrain(live, a))
 }
 
 // liveClaims are the claims of the cluster's members, present and past.
