@@ -170,11 +170,9 @@ func (p *Plan) follow(c *Claim, job *Job, state DrainState) DrainState {
 		// for each that fails.
 		p.add(DeleteJob{job.Name, job.UID, "a person asked for a retry"}, ClearRetry{c.Ref()})
 		return state.is(Waiting, InTurn, "the retry starts when the failed Job is gone")
-	case job.State == JobFailed:
-		reason, message := failure(job)
-		return state.is(Failed, reason, message+"; "+wayOut)
 	}
-	return state.is(Failed, ReceiptInvalid, invalid.Error()+"; "+wayOut)
+	reason, message := failure(job, invalid)
+	return state.is(Failed, reason, message+"; "+wayOut)
 }
 
 func checkReceipt(job *Job, c *Claim) error {
@@ -187,9 +185,13 @@ func checkReceipt(job *Job, c *Claim) error {
 const wayOut = "the claim is kept: see the drainer's log, then annotate the claim with " +
 	"cache.example.com/drain=retry, or =skip to give its items up"
 
-// failure tells why a Job failed: its last receipt knows best.
-func failure(job *Job) (reason, message string) {
-	if job.Receipt != nil && job.Receipt.Reason != "" {
+// failure tells why a Job that has ended has not done its work: where it failed,
+// its last receipt knows best.
+func failure(job *Job, invalid error) (reason, message string) {
+	switch {
+	case job.State != JobFailed:
+		return ReceiptInvalid, invalid.Error()
+	case job.Receipt != nil && job.Receipt.Reason != "":
 		return job.Receipt.Reason, job.Receipt.Message
 	}
 	return JobGaveUp, job.Message

@@ -182,11 +182,9 @@ func (p *Plan) followPlacement(o *Observed, c *Claim, job *Job, state PlacementS
 	case c.PlacementRequest == Retry:
 		p.add(DeleteJob{job.Name, job.UID, "a person asked for a retry"}, ClearPlacementRetry{c.Ref()})
 		return state.is(PlacementWaits, InTurn, "the retry starts when the failed Job is gone")
-	case job.State == JobFailed:
-		reason, message := failure(job)
-		return state.is(PlacementFailure, reason, message+"; "+placementWayOut)
 	}
-	return state.is(PlacementFailure, ReceiptInvalid, invalid.Error()+"; "+placementWayOut)
+	reason, message := failure(job, invalid)
+	return state.is(PlacementFailure, reason, message+"; "+placementWayOut)
 }
 
 const placementWayOut = "its items stay where they are: see the Job's log, then annotate the claim with " +
