@@ -7,42 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // growthInterval is how often a volume that may not grow is tried again: its
 // storage class, or a quota, may let it by now, and no watch of ours tells.
 const growthInterval = 5 * time.Minute
-
-// growths remembers that the API server refused to let a volume grow, and why, so
-// that a reconcile in between asks for nothing. The volumes of a cluster are all of
-// one class: one refusal is that of all.
-type growths struct{ memory[growthRefused] }
-
-type growthRefused struct {
-	cluster    types.UID
-	generation int64
-	at         time.Time
-	why        string
-}
-
-// refused is why, or empty where it is time to try.
-func (g *growths) refused(c *cachev1alpha1.Memcached, now time.Time) (why string) {
-	g.use(client.ObjectKeyFromObject(c), func(last *growthRefused) {
-		if last.cluster == c.UID && last.generation == c.Generation && now.Before(last.at.Add(growthInterval)) {
-			why = last.why
-		}
-	})
-	return why
-}
-
-func (g *growths) note(c *cachev1alpha1.Memcached, now time.Time, why string) {
-	g.use(client.ObjectKeyFromObject(c), func(last *growthRefused) { *last = growthRefused{c.UID, c.Generation, now, why} })
-}
 
 // growClaim asks for a larger volume. Whether its class has any is the API
 // server's to say, so that nobody has to read the class.
@@ -65,7 +36,7 @@ func (r *MemcachedReconciler) growClaim(ctx context.Context, o *observed, a plan
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		o.growthRefused = err.Error()
-		r.growths.note(o.cluster, r.Clock.Now(), o.growthRefused)
+		r.refusals.note(o.cluster, r.Clock.Now(), o.growthRefused)
 		return nil
 	case asked:
 		r.claimEvent(o, a.Claim, "VolumeGrows", "Grow", "claim %s asks for %s", a.Claim.Name, size)

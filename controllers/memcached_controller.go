@@ -57,10 +57,12 @@ type MemcachedReconciler struct {
 	Options Options
 	Clock   clock.PassiveClock
 
-	written  written
-	matches  matches
-	monitors monitors
-	growths  growths
+	written written
+	matches matches
+	// monitors has what became of each ServiceMonitor; refusals, why no volume may
+	// grow: a cluster's are all of one class, and one refusal is that of all.
+	monitors answers[status.Monitoring]
+	refusals answers[string]
 }
 
 // progressInterval is how often the progress of a running drain is read: it is
@@ -99,7 +101,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		r.written.forget(req.NamespacedName)
 		r.matches.forget(req.NamespacedName)
 		r.monitors.forget(req.NamespacedName)
-		r.growths.forget(req.NamespacedName)
+		r.refusals.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	cluster = r.written.newest(cluster)

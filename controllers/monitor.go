@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -22,29 +21,6 @@ import (
 // or become one, so that nothing watches it.
 const monitorInterval = 5 * time.Minute
 
-// monitors remembers what was found, and when, so that a reconcile in between
-// asks nobody.
-type monitors struct{ memory[monitorSeen] }
-
-type monitorSeen struct {
-	cluster    types.UID
-	generation int64
-	at         time.Time
-	found      status.Monitoring
-}
-
-func (m *monitors) last(c *cachev1alpha1.Memcached, now time.Time) (found status.Monitoring, fresh bool) {
-	m.use(client.ObjectKeyFromObject(c), func(s *monitorSeen) {
-		found = s.found
-		fresh = s.cluster == c.UID && s.generation == c.Generation && now.Before(s.at.Add(monitorInterval))
-	})
-	return found, fresh
-}
-
-func (m *monitors) note(c *cachev1alpha1.Memcached, now time.Time, found status.Monitoring) {
-	m.use(client.ObjectKeyFromObject(c), func(s *monitorSeen) { *s = monitorSeen{c.UID, c.Generation, now, found} })
-}
-
 // applyServiceMonitor brings the ServiceMonitor about, or takes back the one
 // that the status tells of.
 func (r *MemcachedReconciler) applyServiceMonitor(ctx context.Context, o *observed) error {
@@ -56,7 +32,7 @@ func (r *MemcachedReconciler) applyServiceMonitor(ctx context.Context, o *observ
 		return r.deleteServiceMonitor(ctx, o)
 	}
 	now := r.Clock.Now()
-	found, fresh := r.monitors.last(o.cluster, now)
+	found, fresh := r.monitors.last(o.cluster, now, monitorInterval)
 	o.monitored = found
 	if fresh {
 		return nil

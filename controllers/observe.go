@@ -154,7 +154,9 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 	}
 	o.record = o.recorded()
 	r.observeRoom(ctx, o)
-	o.growthRefused = r.growths.refused(cluster, r.Clock.Now())
+	if why, fresh := r.refusals.last(cluster, r.Clock.Now(), growthInterval); fresh {
+		o.growthRefused = why
+	}
 	return o, nil
 }
 
@@ -231,7 +233,7 @@ func namespaceTerminates(ctx context.Context, live client.Reader, name string) (
 func (o *observed) plan() plan.Plan {
 	p := o.steps()
 	before := o.record
-	o.list(p.Replicas)
+	o.nextList(p.Replicas)
 	if o.record != before {
 		p = o.steps()
 	}

@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// list decides on the clients' list, where that many members are to be.
-func (o *observed) list(replicas int32) {
+// nextList decides on the clients' list, where that many members are to be.
+func (o *observed) nextList(replicas int32) {
 	n := build.Listed(o.listed(), replicas, o.ready)
 	o.servers = build.ListedServers(o.cluster, n)
 	if o.record = o.recorded(); o.cluster.Spec.Storage != nil {
