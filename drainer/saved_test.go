@@ -26,6 +26,16 @@ func newPod(t *testing.T) *pod { return (&pod{t: t, volume: t.TempDir()}).again(
 // again is the next pod on the same volume.
 func (p *pod) again() *pod { return &pod{p.t, p.volume, p.t.TempDir()} }
 
+// savedPod is one that is gone, and has left a save of these.
+func savedPod(t *testing.T, all map[string]object) *pod {
+	t.Helper()
+	p := newPod(t)
+	s := p.start("", "-m", "128")
+	store(t, s.address(), all)
+	s.end("saved")
+	return p
+}
+
 // start runs the pod's container, for the first time or after it ended.
 func (p *pod) start(env string, args ...string) *served {
 	p.t.Helper()
@@ -69,13 +79,10 @@ func packed(t *testing.T, dir string) string {
 func TestSavedMemberRestartsWarm(t *testing.T) {
 	t.Parallel()
 	all := objects(70, 2000)
-	p := newPod(t)
-	s := p.start("", "-m", "128")
-	store(t, s.address(), all)
-	s.end("saved")
+	p := savedPod(t, all)
 	for round := range 2 {
 		p = p.again()
-		s = p.start("", "-m", "128")
+		s := p.start("", "-m", "128")
 		check(t, "gomemcache", []string{s.address()}, all)
 		if said := s.err.String(); !strings.Contains(said, "the save is loaded") || strings.Contains(said, "replay") {
 			t.Errorf("it said %s", said)
@@ -225,12 +232,8 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 func TestSavedMemberStopsWhileReplaying(t *testing.T) {
 	t.Parallel()
 	all := objects(73, 3000)
-	p := newPod(t)
-	s := p.start("", "-m", "128")
-	store(t, s.address(), all)
-	s.end("saved")
-	p = p.again()
-	s = p.start(stallAt+"2000", "-m", "160")
+	p := savedPod(t, all).again()
+	s := p.start(stallAt+"2000", "-m", "160")
 	s.waitFor("stalled before item")
 	s.end("killed") // the container: the next one goes on
 	s = p.start(stallAt+"2000", "-m", "160")
@@ -259,10 +262,7 @@ func TestSavedMemberStopsWhileReplaying(t *testing.T) {
 func TestDrainOfASave(t *testing.T) {
 	t.Parallel()
 	all := objects(74, 2000)
-	p := newPod(t)
-	s := p.start("", "-m", "128")
-	store(t, s.address(), all)
-	s.end("saved")
+	p := savedPod(t, all)
 	before := fingerprint(t, p.volume)
 	for _, reader := range []string{contract.ReaderWarmFile, contract.ReaderRestart} {
 		_, addresses := survivors(t, 2)
@@ -282,10 +282,7 @@ func TestDrainOfASave(t *testing.T) {
 // member serves.
 func TestDamagedSaveOfAMember(t *testing.T) {
 	t.Parallel()
-	p := newPod(t)
-	s := p.start("", "-m", "128")
-	store(t, s.address(), objects(75, 500))
-	s.end("saved")
+	p := savedPod(t, objects(75, 500))
 	f, err := os.OpenFile(filepath.Join(p.volume, contract.SaveFile), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -298,7 +295,7 @@ func TestDamagedSaveOfAMember(t *testing.T) {
 	if r := migrate(t, migrateArgs(t, p.volume, addresses)); r.code != contract.ExitUnrecoverable || r.receipt.Reason != "WarmFileCorrupt" {
 		t.Errorf("exit code %d, %+v", r.code, r.receipt)
 	}
-	s = p.again().start("", "-m", "128")
+	s := p.again().start("", "-m", "128")
 	s.waitFor("for a drain to look at")
 	expectAside(t, p.volume, "generation-1.failed")
 	s.end("saved")
@@ -314,11 +311,7 @@ func TestSavedMemcachedEndsAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			all := objects(76, 500)
-			p := newPod(t)
-			s := p.start("", "-m", "128")
-			store(t, s.address(), all)
-			s.end("saved")
-			p = p.again()
+			p := savedPod(t, all).again()
 			for range 2 {
 				port := memcachedtest.FreePort(t)
 				c := p.command(port, append(append([]string{"memcached"}, memcachedtest.Args(port)...), args...)...)
@@ -326,7 +319,7 @@ func TestSavedMemcachedEndsAtOnce(t *testing.T) {
 					t.Errorf("exit code %d", code)
 				}
 			}
-			s = p.again().start("", "-m", "128")
+			s := p.again().start("", "-m", "128")
 			memcachedtest.WaitFor(t, "the items", func() error {
 				if n := (&memcachedtest.Server{Port: s.port}).Items(t); n != 500 {
 					return errors.New(strconv.FormatInt(n, 10) + " items")

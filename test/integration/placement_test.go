@@ -174,6 +174,17 @@ func (w *world) placementRuns() batchv1.Job {
 	return job
 }
 
+// placing is a world in which a placement runs for good: its cluster has grown.
+func placing(t *testing.T, from, to int32) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), from)
+	kubes.Play(w.namespace, player.Hang)
+	w.scale(to)
+	w.placementRuns()
+	return w
+}
+
 func (w *world) annotatePlacement(ordinal int, value string) {
 	w.Helper()
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: claimName(ordinal)}}
@@ -201,11 +212,7 @@ func TestFailedPlacementWaitsForAPerson(t *testing.T) {
 }
 
 func TestSkippedPlacementLetsTheSizeChange(t *testing.T) {
-	w := newWorld(t)
-	w.storageCluster(apitest.MakeMemcached(name), 1)
-	kubes.Play(w.namespace, player.Hang)
-	w.scale(2)
-	w.placementRuns()
+	w := placing(t, 1, 2)
 	w.annotatePlacement(0, cachev1alpha1.PlacementSkip)
 	w.settled(2)
 	equal(w, "Jobs", len(w.jobs()), 0)
@@ -213,11 +220,7 @@ func TestSkippedPlacementLetsTheSizeChange(t *testing.T) {
 }
 
 func TestPlacementEndsWithHibernationAndGoesOnAfterIt(t *testing.T) {
-	w := newWorld(t)
-	w.storageCluster(apitest.MakeMemcached(name), 2)
-	kubes.Play(w.namespace, player.Hang)
-	w.scale(3)
-	w.placementRuns()
+	w := placing(t, 2, 3)
 	w.scale(0)
 	w.settled(0)
 	equal(w, "Jobs", len(w.jobs()), 0)
@@ -229,11 +232,7 @@ func TestPlacementEndsWithHibernationAndGoesOnAfterIt(t *testing.T) {
 }
 
 func TestClusterIsDeletedInTheMiddleOfAPlacement(t *testing.T) {
-	w := newWorld(t)
-	w.storageCluster(apitest.MakeMemcached(name), 2)
-	kubes.Play(w.namespace, player.Hang)
-	w.scale(3)
-	w.placementRuns()
+	w := placing(t, 2, 3)
 	w.delete(w.memcached())
 	w.eventually("nothing but claims", func() error { return deleted(w) })
 }

@@ -14,7 +14,6 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers"
-	"example.com/memcached-operator/test/internal/player"
 )
 
 // behind is a cache that lags: its lists are edited before they are seen.
@@ -155,11 +154,7 @@ func TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone(t *testing.T) {
 
 // A mark is never taken off: the member would leave before its items are placed.
 func TestACacheThatIsBehindTellsNoMemberToLeaveBeforeItemsArePlaced(t *testing.T) {
-	w := newWorld(t)
-	w.storageCluster(apitest.MakeMemcached(name), 2)
-	kubes.Play(w.namespace, player.Hang)
-	w.scale(3)
-	w.placementRuns()
+	w := placing(t, 2, 3)
 	w.scale(1)
 	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForPlacement)
 	ring := w.serverList().Annotations[cachev1alpha1.AnnotationRing]
