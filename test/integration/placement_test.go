@@ -39,14 +39,22 @@ func ofDrains(script player.Script) player.Script {
 
 // cast writes down the drainers of both kinds as they end, in order.
 type cast struct {
-	mu   sync.Mutex
-	seen []string
-	last player.Drainer
+	mu    sync.Mutex
+	seen  []string
+	last  player.Drainer
+	asked map[string]bool // by pod: one that has ended may be asked once more
 }
 
 func (c *cast) script(d player.Drainer) player.Act {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.asked[d.Pod] {
+		return player.Succeed(10)(d)
+	}
+	if c.asked == nil {
+		c.asked = map[string]bool{}
+	}
+	c.asked[d.Pod] = true
 	what := "drain " + d.Claim
 	if d.Source != "" {
 		host, _, _ := strings.Cut(d.Source, ".")
@@ -224,6 +232,14 @@ func TestPlacementEndsWithHibernationAndGoesOnAfterIt(t *testing.T) {
 	w.scale(0)
 	w.settled(0)
 	equal(w, "Jobs", len(w.jobs()), 0)
+	w.eventually("no pods", func() error {
+		var pods corev1.PodList
+		w.list(&pods)
+		if len(pods.Items) > 0 {
+			return fmt.Errorf("%s is left", pods.Items[0].Name)
+		}
+		return nil
+	})
 	var played cast
 	kubes.Play(w.namespace, played.script)
 	w.scale(2) // first as many as hold items by one list
