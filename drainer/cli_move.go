@@ -71,7 +71,7 @@ func (f *moveFlags) check(ctx context.Context, m *contract.Move) (routing.Owner,
 
 // migration is one without its source.
 func (f *moveFlags) migration(m *contract.Move, owner routing.Owner, progress func(contract.Progress), std IO) *Migration {
-	return &Migration{SourceID: m.SourceID, Owner: owner, Servers: f.routing.servers, Dialer: memcache.Dialer{Connection: m.Connection},
+	return &Migration{SourceID: m.SourceID, Owner: owner, Servers: f.routing.servers, Dialer: memcache.Dialer{Connection: m.Connection, Settled: true},
 		UnreachableTimeout: m.UnreachableTimeout, Limit: Limit{Items: m.RateLimitItems, Bytes: m.RateLimitBytes},
 		SkipExpiringWithin: m.SkipExpiringWithin, Progress: progress, Log: std.Err}
 }

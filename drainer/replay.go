@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/drainer/warmfile"
 )
@@ -15,7 +16,7 @@ import (
 // replay brings the items of the generations that lie aside into the running
 // memcached, behind live traffic, newest first. A generation goes when all of
 // its items have an outcome; whatever ends the replay before that, the next
-// start finds it again.
+// start finds it again. As long as it runs, nothing is moved to the member or from it.
 type replay struct {
 	s       *supervisor
 	address string
@@ -24,14 +25,39 @@ type replay struct {
 // replaySource lets tests step in between a generation and its replay.
 var replaySource = func(_ context.Context, s Source) Source { return s }
 
+// replayable tells whether a replay has something to begin with: older values must
+// not come where newer ones can't be read.
+func replayable(aside []warmfile.Generation) bool { return len(aside) > 0 && !aside[0].Failed }
+
 // run replays until all is done or ctx ends.
 func (r *replay) run(ctx context.Context) {
+	r.all(ctx)
+	if !r.s.pending || ctx.Err() != nil {
+		return // or it ends, and what came now would come before what is left
+	}
+	err := memcache.Insist(ctx, maxSilence, func(string) {}, func(timeout time.Duration) error {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		conn, err := r.s.dialer.Dial(ctx, r.address)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		defer context.AfterFunc(ctx, func() { conn.Close() })()
+		return conn.Replayed()
+	})
+	if err != nil && ctx.Err() == nil {
+		r.s.logf("drains and placements wait: they can't be told that the replay has ended: %v", err)
+	}
+}
+
+func (r *replay) all(ctx context.Context) {
 	aside, err := warmfile.Aside(r.s.volume)
 	if err != nil {
 		r.s.logf("no replay: %v", err)
 		return
 	}
-	if len(aside) == 0 {
+	if !replayable(aside) {
 		return
 	}
 	select {
@@ -41,7 +67,7 @@ func (r *replay) run(ctx context.Context) {
 	}
 	for i, g := range aside {
 		if g.Failed {
-			return // older values must not come where newer ones are missing
+			return
 		}
 		goOn, err := r.one(ctx, g, aside[i+1:])
 		if ctx.Err() != nil {

@@ -10,16 +10,20 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
 // Variables that make a drainer process stop before the n-th item of each
-// replay, or see so much room on the volume.
+// replay, wait with the first as long as a file is there, or see so much room on
+// the volume.
 const (
 	stallAt = "DRAINER_TEST_STALL="
+	holdBy  = "DRAINER_TEST_HOLD="
 	freeIs  = "DRAINER_TEST_FREE="
 )
 
@@ -30,6 +34,15 @@ func stepIn() {
 			return &hooked{s, n, func() {
 				fmt.Fprintf(os.Stderr, "stalled before item %d\n", n)
 				<-ctx.Done()
+			}}
+		}
+	}
+	if file := os.Getenv(strings.TrimSuffix(holdBy, "=")); file != "" {
+		replaySource = func(ctx context.Context, s Source) Source {
+			return &hooked{s, 1, func() {
+				for ctx.Err() == nil && !missing(file) {
+					time.Sleep(10 * time.Millisecond)
+				}
 			}}
 		}
 	}
@@ -250,6 +263,100 @@ func TestStoppedWhileReplaying(t *testing.T) {
 		t.Errorf("it did not start warm: %s", said)
 	}
 	again.end("saved")
+}
+
+// replaying is a member that has crashed with objects and doesn't have them back
+// before it is released.
+func replaying(t *testing.T, all map[string]object, args ...string) (s *served, release func()) {
+	t.Helper()
+	dir, hold := leaving(t, "killed", all), filepath.Join(t.TempDir(), "hold")
+	if err := os.WriteFile(hold, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = serveWith(t, holdBy+hold, dir, memcachedtest.FreePort(t), append([]string{"-m", "128"}, args...)...)
+	return s, func() {
+		t.Helper()
+		if err := os.Remove(hold); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestMovesWaitForAReplay: what a member held when it crashed is newer than what a
+// drain or a placement brings, and comes back behind its clients' traffic. So both
+// wait, each time that they connect.
+func TestMovesWaitForAReplay(t *testing.T) {
+	all := func(value string) map[string]object {
+		keys := map[string]object{}
+		for i := range 200 {
+			keys["key:"+strconv.Itoa(i)] = object{value: []byte(value)}
+		}
+		return keys
+	}
+	tests := map[string]func(t *testing.T, member, other string) (args, servers []string){
+		"a drain into it": func(t *testing.T, member, _ string) (args, servers []string) {
+			servers = []string{member}
+			return migrateArgs(t, leaving(t, "saved", all("older")), servers).Args(), servers
+		},
+		"a placement into it": func(t *testing.T, member, other string) (args, servers []string) {
+			store(t, other, all("older"))
+			return rebalanceArgs(t, "gomemcache", other, []string{other, member}).Args(), []string{member}
+		},
+		"a placement of what it holds": func(t *testing.T, member, other string) (args, servers []string) {
+			servers = []string{member, other}
+			return rebalanceArgs(t, "gomemcache", member, servers).Args(), servers
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			member, release := replaying(t, all("newer"))
+			args, servers := test(t, member.address(), memcachedtest.Start(t).Address())
+			p := start(t, args...)
+			p.waitFor(memcache.ErrReplaying.Error())
+			if n := (&memcachedtest.Server{Port: member.port}).Items(t); n != 0 {
+				t.Errorf("%d items came before those that it held", n)
+			}
+			release()
+			if code := p.wait(); code != 0 {
+				t.Fatalf("exit code %d: %s", code, p.err.String())
+			}
+			check(t, "gomemcache", servers, all("newer"))
+		})
+	}
+}
+
+// TestReplayIsToldOf: from a member's first answer to the replay's end, unless a
+// setting of the user's own is in the way.
+func TestReplayIsToldOf(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args          []string
+		during, after string
+	}{
+		"by a setting":  {nil, "4294967291", "0"},
+		"of the user's": {[]string{"-o", "lru_crawler_tocrawl=7"}, "7", "7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			member, release := replaying(t, objects(29, 10), test.args...)
+			expect := func(want string) {
+				t.Helper()
+				memcachedtest.WaitFor(t, "a setting of "+want, func() error {
+					settings, err := (&memcachedtest.Server{Port: member.port}).DialFor(t).Stats("settings")
+					if err == nil && settings["lru_crawler_tocrawl"] != want {
+						err = errors.New("it is " + settings["lru_crawler_tocrawl"])
+					}
+					return err
+				})
+			}
+			expect(test.during)
+			release()
+			member.waitFor("replayed generation-1")
+			expect(test.after)
+			member.end("saved")
+		})
+	}
 }
 
 // TestFlushWhileReplaying: what clients flush does not come back.

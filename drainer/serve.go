@@ -40,6 +40,8 @@ type supervisor struct {
 	// terminationLog is the kubelet's; "" where there is none. left is what was
 	// written to it last.
 	terminationLog, left string
+	// pending: something is to be replayed.
+	pending bool
 	// stopReplay ends a replay that a save must not wait for.
 	stopReplay context.CancelFunc
 }
@@ -225,17 +227,23 @@ func (s *supervisor) begin() (err error) {
 			return fmt.Errorf("mark the volume as in use: %w", err)
 		}
 	}
-	if s.child, err = startChild(s.withWarmFile(), s.lock); err != nil {
+	aside, err := warmfile.Aside(s.volume)
+	s.pending = err == nil && replayable(aside)
+	if s.child, err = startChild(s.memcached(), s.lock); err != nil {
 		return fmt.Errorf("start memcached: %w", err)
 	}
 	s.foretell()
 	return nil
 }
 
-// withWarmFile is memcached's command line. The file goes before the user's
-// arguments, so that none of them can take it for its own value.
-func (s *supervisor) withWarmFile() []string {
-	return append([]string{s.command[0], "-e", s.path(contract.WarmFile)}, s.command[1:]...)
+// memcached's command line. What is ours goes before the user's arguments, so that
+// none of them can take it for its own value.
+func (s *supervisor) memcached() []string {
+	line := []string{s.command[0], "-e", s.path(contract.WarmFile)}
+	if s.pending {
+		line = append(line, memcache.ReplayingArgs()...)
+	}
+	return append(line, s.command[1:]...)
 }
 
 // maxClockWait bounds the wait for the clock to pass the last save.

@@ -27,6 +27,8 @@ type Dialer struct {
 	// Unverified takes a server's certificate as it is: that of this process's own
 	// child isn't for the loopback address, at which nobody else listens.
 	Unverified bool
+	// Settled: connect to no member that puts back what it held, see ErrReplaying.
+	Settled bool
 }
 
 // Dial connects to HOST:PORT, or to a Unix socket where address starts with "/".
@@ -45,8 +47,21 @@ func (d Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 	return &Conn{conn: conn, r: bufio.NewReader(conn)}, nil
 }
 
-// DialContext is net.Dialer's, with TLS and the login behind it: ctx bounds both.
+// DialContext is net.Dialer's, with TLS, the login and the question whether the
+// server is settled behind it: ctx bounds all of it.
 func (d Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := d.connect(ctx, network, address)
+	if err != nil || !d.Settled {
+		return conn, err
+	}
+	if err := settled(ctx, conn); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (d Dialer) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil || d.Connection == (contract.Connection{}) {
 		return conn, err

@@ -36,8 +36,12 @@ func (p *patience) attempt() time.Duration {
 }
 
 // wait pauses before the next attempt after the one that failed with err. It
-// returns ErrUnreachable when the limit is used up, or the context's error.
+// returns ErrUnreachable when the limit is used up, or the context's error. A server
+// that replays does answer: that ends with its supervisor at the latest.
 func (p *patience) wait(ctx context.Context, err error) error {
+	if errors.Is(err, ErrReplaying) {
+		p.since = time.Now()
+	}
 	left := p.limit - time.Since(p.since)
 	if left <= 0 {
 		return fmt.Errorf("%w for %s: %w", ErrUnreachable, p.limit, err)
