@@ -23,7 +23,8 @@ const (
 	// ConditionReplayable: a member whose warm file memcached does not take up, after a
 	// crash or a change of the spec, has room to bring its items back all the same.
 	ConditionReplayable = "Replayable"
-	// ConditionWarm: members that restarted came back with their items.
+	// ConditionWarm: members that restarted came back with their items, and those
+	// that joined have been given theirs.
 	ConditionWarm = "Warm"
 	// ConditionPlacing: items are being moved to the members where clients look for
 	// them since the list of servers, or the routing, has changed.

@@ -80,6 +80,7 @@ func TestItemsArePlacedAfterAScaleUpBeforeTheNextScaling(t *testing.T) {
 	w.scale(3)
 	w.condition(cachev1alpha1.ConditionPlacing, "True", cachev1alpha1.ReasonPlacing)
 	w.condition(cachev1alpha1.ConditionAvailable, "True", cachev1alpha1.ReasonReady)
+	w.condition(cachev1alpha1.ConditionWarm, "False", cachev1alpha1.ReasonPlacing)
 	w.eventually("phase Placing", func() error {
 		if s := w.memcached().Status; s.Phase != cachev1alpha1.PhasePlacing || s.Placing != 2 {
 			return fmt.Errorf("%s, %d to place", s.Phase, s.Placing)

@@ -15,7 +15,8 @@ import (
 
 // warm tells which members started cold because their volumes are too small, or
 // because the pods before them were lost without a save. A member says so in its
-// termination message, which lasts until it ends once more.
+// termination message, which lasts until it ends once more. Members that joined are
+// warm when the others have given them what is theirs.
 func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	const kind = cachev1alpha1.ConditionWarm
 	if in.Cluster.Spec.Storage == nil {
@@ -34,7 +35,11 @@ func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 			advice = "; where a second warm file, to replay the first one into, had no room, storage.size must be more than twice memory"
 		}
 	}
-	if len(cold) == 0 {
+	n := len(in.Plan.Placements)
+	switch {
+	case len(cold) == 0 && n > 0:
+		return condition(kind, false, cachev1alpha1.ReasonPlacing, "members that still hold what clients look for elsewhere: %d; see the condition Placing", n)
+	case len(cold) == 0:
 		return condition(kind, true, cachev1alpha1.ReasonKeptCache, "no member that runs has lost its items for lack of room or of a save")
 	}
 	const most = 3

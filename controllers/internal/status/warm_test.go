@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // TestWarmNamesTheMembersThatStartedCold by what their containers left behind.
@@ -30,16 +31,17 @@ func TestWarmNamesTheMembersThatStartedCold(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"never ended":        {input(2), cachev1alpha1.ReasonKeptCache, "no member"},
-		"saved":              {input(2).with(ended(1, "")), cachev1alpha1.ReasonKeptCache, "no member"},
-		"something else":     {input(2).with(ended(1, `{"exitCode":1}`)), cachev1alpha1.ReasonKeptCache, "no member"},
-		"no room":            {input(2).with(ended(1, cold)), cachev1alpha1.ReasonStartedCold, "cache-1 (needs 128 MiB, has 63 MiB)"},
-		"lost with its pod":  {input(2).with(ended(1, `{"saveOutdated":true}`)), cachev1alpha1.ReasonStartedCold, "cache-1 (its last pod was lost without a save)"},
-		"a new pod":          {input(2).with(foretold), cachev1alpha1.ReasonStartedCold, "cache-1 (needs"},
-		"saved in a new pod": {input(2).with(foretold).with(ended(1, "")), cachev1alpha1.ReasonKeptCache, "no member"},
-		"room":               {input(2).with(ended(1, `{"coldStartNeedsBytes":5,"freeBytes":5}`)), cachev1alpha1.ReasonKeptCache, "no member"},
-		"many":               {input(5).with(ended(0, cold)).with(ended(1, cold)).with(ended(2, cold)).with(ended(4, cold)), cachev1alpha1.ReasonStartedCold, "and 1 more"},
-		"without storage":    {input(1).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), cachev1alpha1.ReasonNoStorage, "storage"},
+		"never ended":         {input(2), cachev1alpha1.ReasonKeptCache, "no member"},
+		"saved":               {input(2).with(ended(1, "")), cachev1alpha1.ReasonKeptCache, "no member"},
+		"something else":      {input(2).with(ended(1, `{"exitCode":1}`)), cachev1alpha1.ReasonKeptCache, "no member"},
+		"no room":             {input(2).with(ended(1, cold)), cachev1alpha1.ReasonStartedCold, "cache-1 (needs 128 MiB, has 63 MiB)"},
+		"lost with its pod":   {input(2).with(ended(1, `{"saveOutdated":true}`)), cachev1alpha1.ReasonStartedCold, "cache-1 (its last pod was lost without a save)"},
+		"a new pod":           {input(2).with(foretold), cachev1alpha1.ReasonStartedCold, "cache-1 (needs"},
+		"saved in a new pod":  {input(2).with(foretold).with(ended(1, "")), cachev1alpha1.ReasonKeptCache, "no member"},
+		"room":                {input(2).with(ended(1, `{"coldStartNeedsBytes":5,"freeBytes":5}`)), cachev1alpha1.ReasonKeptCache, "no member"},
+		"many":                {input(5).with(ended(0, cold)).with(ended(1, cold)).with(ended(2, cold)).with(ended(4, cold)), cachev1alpha1.ReasonStartedCold, "and 1 more"},
+		"others to be placed": {input(2).with(func(in *Input) { in.Plan.Placements = make([]plan.PlacementState, 3) }), cachev1alpha1.ReasonPlacing, "elsewhere: 3;"},
+		"without storage":     {input(1).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), cachev1alpha1.ReasonNoStorage, "storage"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := meta.FindStatusCondition(Compute(test.in).Conditions, cachev1alpha1.ConditionWarm)
