@@ -310,7 +310,7 @@ func planCluster(o *observed) plan.Cluster {
 		Finalizer:            slices.Contains(o.cluster.Finalizers, cachev1alpha1.ClusterFinalizer),
 	}
 	if spec.Storage != nil && spec.Memory != nil {
-		cluster.VolumeSize, cluster.Memory = spec.Storage.Size.Value(), spec.Memory.Value()
+		cluster.VolumeSize, cluster.Memory = build.VolumeSize(o.cluster).Value(), spec.Memory.Value()
 	}
 	return cluster
 }

@@ -11,7 +11,7 @@ import (
 // MemcachedSpec is what a person wants of a cluster.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage)",message="storage can't be added to or removed from a cluster: create another cluster"
-// +kubebuilder:validation:XValidation:rule="!has(self.storage) || quantity(string(self.storage.size)).isGreaterThan(quantity(string(self.memory)))",message="storage.size must be larger than memory: the volume holds a file of that size, and what describes it"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.storage.size) || quantity(string(self.storage.size)).isGreaterThan(quantity(string(self.memory)))",message="storage.size must be larger than memory: the volume holds a file of that size, and what describes it"
 // +kubebuilder:validation:XValidation:rule="quantity(string(self.memory)).isInteger() && quantity(string(self.memory)).asInteger() >= 8388608 && quantity(string(self.memory)).asInteger() % 1048576 == 0",message="memory must be a whole number of MiB, 8Mi at least: memcached takes its -m in MiB"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || (quantity(string(self.maxItemSize)).isInteger() && quantity(string(self.maxItemSize)).asInteger() >= 1024 && quantity(string(self.maxItemSize)).asInteger() * 2 <= quantity(string(self.memory)).asInteger())",message="maxItemSize must be a whole number of bytes, 1Ki at least, and at most half of memory"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.matches('^(-[vkMrLACFX]*[SB]|--(enable-sasl|protocol)(=|$))'))",message="extraArgs: SASL (-S) and another protocol (-B) can't be combined with storage: the drainer, which moves the items of members that leave, speaks memcached's text protocol; for logins, use auth"
@@ -357,14 +357,17 @@ const (
 // StorageSpec is the volume of each member.
 //
 // +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="storage.mode can't be changed, for what members of one mode leave on their volumes is not for those of the other: create another cluster"
-// +kubebuilder:validation:XValidation:rule="quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="storage.size can't shrink, for Kubernetes makes no volume smaller: create another cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="storage.size can't shrink, for Kubernetes makes no volume smaller: create another cluster"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storage.storageClassName can't be changed: create another cluster"
 type StorageSpec struct {
 	// size of each member's volume, in bytes; larger than memory, as the volume
 	// holds a file of that size and what describes it. It may grow, where the
 	// storage class lets volumes grow; the condition VolumesSized says how far
-	// that is. It can't shrink.
-	Size resource.Quantity `json:"size"`
+	// that is. It can't shrink. Defaults to room for two such files, so that any
+	// member that starts cold can have its items replayed, and grows with memory:
+	// twice memory, an eighth of it, and 64Mi.
+	// +optional
+	Size resource.Quantity `json:"size,omitzero"`
 	// storageClassName of the volumes. Defaults to the cluster's default class.
 	// Can't be changed.
 	// +optional

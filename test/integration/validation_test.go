@@ -221,6 +221,8 @@ func TestWhatCannotChangeLaterIsRefusedWithASentence(t *testing.T) {
 		"memory over storage":  {stored, `{"spec":{"memory":"200Mi"}}`, "storage.size must be larger than memory"},
 		"the spec taken away":  {stored, `{"spec":null}`, "spec"},
 		"memory within":        {stored, `{"spec":{"memory":"100Mi"}}`, ""},
+		"storage of no size":   {stored, `{"spec":{"storage":{"size":"0"}}}`, "storage.size must be larger than memory"},
+		"the size left out":    {stored, `{"spec":{"storage":{"size":null}}}`, ""},
 		"the size in words":    {stored, `{"spec":{"storage":{"size":"0.125Gi"}}}`, ""},
 		"another storage mode": {stored, `{"spec":{"storage":{"mode":"Saved"}}}`, "storage.mode can't be changed"},
 		"the mode left out":    {stored, `{"spec":{"storage":{"mode":null}}}`, ""},

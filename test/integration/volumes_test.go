@@ -70,6 +70,21 @@ func TestVolumesGrowWithTheSpecBeforeTheMembersDo(t *testing.T) {
 	w.quiet()
 }
 
+func TestVolumesWhoseSizeNobodyGaveFollowMemory(t *testing.T) {
+	w := newWorld(t)
+	w.create(apitest.MakeMemcached(name).Size(2).Storage("0").Obj())
+	w.settled(2)
+	w.condition(cachev1alpha1.ConditionReplayable, "True", cachev1alpha1.ReasonRoomToReplay)
+	w.eventually("room for two files", func() error { return w.volumesHave(2, "200Mi") })
+	w.change(w.memcached(), `{"spec":{"memory":"96Mi"}}`)
+	w.eventually("more room", func() error { return w.volumesHave(2, "268Mi") })
+	w.change(w.memcached(), `{"spec":{"memory":"64Mi"}}`)
+	w.settled(2)
+	w.condition(cachev1alpha1.ConditionVolumesSized, "True", cachev1alpha1.ReasonSizedAsWanted)
+	w.eventually("as before", func() error { return w.volumesHave(2, "268Mi") })
+	w.quiet()
+}
+
 func TestVolumesOfMembersThatLeftDoNotGrow(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)

@@ -79,7 +79,7 @@ func (b *MemcachedBuilder) Memory(quantity string) *MemcachedBuilder {
 	return b
 }
 
-// Storage gives each member a volume of that size.
+// Storage gives each member a volume of that size; "0" leaves the size out.
 func (b *MemcachedBuilder) Storage(size string) *MemcachedBuilder {
 	b.object.Spec.Storage = &cachev1alpha1.StorageSpec{Size: resource.MustParse(size)}
 	return b

@@ -140,7 +140,7 @@ func claimTemplate(c *cachev1alpha1.Memcached) *coreac.PersistentVolumeClaimAppl
 	spec := coreac.PersistentVolumeClaimSpec().
 		WithAccessModes(corev1.ReadWriteOnce).
 		WithResources(coreac.VolumeResourceRequirements().
-			WithRequests(corev1.ResourceList{corev1.ResourceStorage: c.Spec.Storage.Size}))
+			WithRequests(corev1.ResourceList{corev1.ResourceStorage: *VolumeSize(c)}))
 	if class := c.Spec.Storage.StorageClassName; class != nil {
 		spec.WithStorageClassName(*class)
 	}
@@ -228,6 +228,17 @@ func Memory(c *cachev1alpha1.Memcached) int64 {
 		return 64 << 20
 	}
 	return c.Spec.Memory.Value()
+}
+
+// VolumeSize is what the person wants, or room for two files of a member's items, by
+// which one is replayed from, or saved beside, the other, with an eighth of one for what
+// a filesystem takes for itself, and 64Mi; in whole MiB.
+func VolumeSize(c *cachev1alpha1.Memcached) *resource.Quantity {
+	if size := c.Spec.Storage.Size; !size.IsZero() {
+		return &size
+	}
+	memory := Memory(c) >> 20
+	return resource.NewQuantity((2*memory+(memory+7)/8+64)<<20, resource.BinarySI)
 }
 
 // memberResources are the person's, or a memory request that follows from

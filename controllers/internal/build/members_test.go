@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
@@ -171,6 +172,19 @@ func TestMemoryRequestFollowsFromMemoryUnlessAPersonSetsResources(t *testing.T) 
 	}
 	if got := request(withStorage().EveryField()); got != "1Gi" {
 		t.Errorf("the person's request became %s", got)
+	}
+}
+
+func TestVolumeSizeFollowsFromMemoryUnlessAPersonSetsIt(t *testing.T) {
+	for want, b := range map[string]*apitest.MemcachedBuilder{
+		"200Mi":  withStorage().Storage("0"),
+		"2192Mi": withStorage().Storage("0").Memory("1001Mi"), // an eighth is rounded up
+		"500Mi":  withStorage().Storage("500Mi").Memory("400Mi"),
+	} {
+		set := StatefulSet(b.Defaulted().Obj(), options, 1)
+		if got := (*set.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests)[corev1.ResourceStorage]; got.String() != want {
+			t.Errorf("a volume of %s, want %s", got.String(), want)
+		}
 	}
 }
 

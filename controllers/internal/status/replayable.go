@@ -25,7 +25,7 @@ func replayable(in *Input) metav1.Condition {
 	for i := range in.Pods {
 		now = max(now, runsWith(&in.Pods[i]))
 	}
-	if need, room := now+wanted, storage.Size.Value(); need >= room {
+	if need, room := now+wanted, build.VolumeSize(in.Cluster).Value(); need >= room {
 		return condition(kind, false, cachev1alpha1.ReasonNoRoomToReplay,
 			"a member that crashes, or gets another memory, maxItemSize or memcached, starts cold: to replay its items it needs "+
 				"more than %d MiB, for the file that it has (%d MiB) and a new one (%d MiB), and storage.size is %d MiB",
