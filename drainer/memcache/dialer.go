@@ -208,35 +208,16 @@ func (d Dialer) checkCertificate(usages []x509.ExtKeyUsage) error {
 }
 
 // login is one line of an auth file.
-type login struct{ user, password string }
+type login struct{ contract.Login }
 
-// maxLogins is how many lines of its auth file memcached looks at.
-const maxLogins = 8
-
-// readLogin returns the first login of an auth file. What is wrong with the file is
-// told without what is in it. memcached ends at an empty line, takes a last line
-// without an end for none, and takes no blanks.
+// readLogin returns the first login of an auth file.
 func readLogin(path string) (login, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return login{}, err
 	}
-	name := filepath.Base(path)
-	lines := strings.Split(string(text), "\n")
-	if n := len(lines) - 1; n < 1 || n > maxLogins || lines[n] != "" {
-		return login{}, fmt.Errorf("%s must be 1 to %d lines user:password, each with an end", name, maxLogins)
-	}
-	var first login
-	for i, line := range lines[:len(lines)-1] {
-		user, password, ok := strings.Cut(strings.TrimSuffix(line, "\r"), ":")
-		if !ok || user == "" || password == "" || strings.ContainsAny(user+password, " \t\r") {
-			return login{}, fmt.Errorf("line %d of %s is not user:password, without blanks", i+1, name)
-		}
-		if i == 0 {
-			first = login{user, password}
-		}
-	}
-	return first, nil
+	first, err := contract.FirstLogin(filepath.Base(path), text)
+	return login{first}, err
 }
 
 // present logs in where the server asks for it. One that doesn't (it is yet to be
@@ -246,7 +227,7 @@ func (l login) present(conn net.Conn) error {
 	if err != nil || strings.HasPrefix(answer, "VERSION ") {
 		return err
 	}
-	data := l.user + " " + l.password
+	data := l.User + " " + l.Password
 	answer, err = ask(conn, fmt.Sprintf("set login 0 0 %d\r\n%s\r\n", len(data), data))
 	if err == nil && answer != "STORED" {
 		err = fmt.Errorf("%w: %.80q", ErrLogin, answer)

@@ -14,8 +14,6 @@ const (
 	tlsDir     = "/tls"
 	authVolume = "auth"
 	authDir    = "/auth"
-	// authFileKey of the Secret with the logins.
-	authFileKey = "auth-file"
 )
 
 // Secured tells whether it takes a Secret to speak to the members.
@@ -27,7 +25,7 @@ func connection(c *cachev1alpha1.Memcached) (conn contract.Connection) {
 		conn.TLSDir = tlsDir
 	}
 	if c.Spec.Auth != nil {
-		conn.AuthFile = authDir + "/" + authFileKey
+		conn.AuthFile = authDir + "/" + contract.AuthFileKey
 	}
 	return conn
 }
@@ -58,7 +56,7 @@ func secretVolumes(c *cachev1alpha1.Memcached, serves bool) (volumes []corev1.Vo
 		add(tlsVolume, tlsDir, c.Spec.TLS.SecretName, keys...)
 	}
 	if c.Spec.Auth != nil {
-		add(authVolume, authDir, c.Spec.Auth.SecretName, authFileKey)
+		add(authVolume, authDir, c.Spec.Auth.SecretName, contract.AuthFileKey)
 	}
 	return volumes, mounts
 }
