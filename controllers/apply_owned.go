@@ -42,10 +42,14 @@ func (r *MemcachedReconciler) applyBefore(ctx context.Context, o *observed) erro
 	if err != nil {
 		return err
 	}
-	return applyOwned(ctx, r, o, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
+	err = applyOwned(ctx, r, o, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
 		kind: kindNetworkPolicy, name: o.cluster.Name, current: o.networkPolicy, extract: networkingac.ExtractNetworkPolicy,
 		desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.NetworkPolicy(o.cluster) },
 	})
+	if err != nil {
+		return err
+	}
+	return r.applyBinding(ctx, o)
 }
 
 // applyAfter applies what members can do without for a moment.

@@ -63,6 +63,8 @@ type MemcachedReconciler struct {
 	// grow: a cluster's are all of one class, and one refusal is that of all.
 	monitors answers[status.Monitoring]
 	refusals answers[string]
+	// bindings has the Secrets of spec.binding that were as wanted.
+	bindings answers[bound]
 }
 
 // progressInterval is how often the progress of a running drain is read: it is
@@ -102,6 +104,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		r.matches.forget(req.NamespacedName)
 		r.monitors.forget(req.NamespacedName)
 		r.refusals.forget(req.NamespacedName)
+		r.bindings.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	cluster = r.written.newest(cluster)
@@ -145,6 +148,9 @@ func result(seen *observed, wait time.Duration, applyErr, statusErr error) (ctrl
 	}
 	if seen.monitored != status.NotMonitored && (wait == 0 || wait > monitorInterval) {
 		wait = monitorInterval
+	}
+	if again := bindingAgain(seen.binding); again != 0 && (wait == 0 || wait > again) {
+		wait = again
 	}
 	if seen.growthRefused != "" && (wait == 0 || wait > growthInterval) {
 		wait = growthInterval

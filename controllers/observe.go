@@ -79,6 +79,8 @@ type observed struct {
 	room *plan.Room
 	// monitored tells what became of the ServiceMonitor.
 	monitored status.Monitoring
+	// binding is what became of the Secret of spec.binding; nil where nobody looked.
+	binding *status.Binding
 	// growthRefused is why the API server lets no volume grow; empty where it does.
 	growthRefused string
 }
@@ -404,7 +406,7 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 	}
 	return &status.Input{
 		Cluster: o.cluster, StatefulSet: o.statefulSet, Deployment: o.deployment, Pods: o.pods,
-		Plan: p, Room: o.room, Servers: o.servers, Ring: o.record, Monitoring: o.monitored, GrowthRefused: o.growthRefused, Marked: o.marked, Progress: o.progress, JobStarted: started,
+		Plan: p, Room: o.room, Servers: o.servers, Ring: o.record, Monitoring: o.monitored, Binding: o.binding, GrowthRefused: o.growthRefused, Marked: o.marked, Progress: o.progress, JobStarted: started,
 		Waits: o.drainerWaits(now), Err: err, Now: now,
 	}
 }

@@ -18,6 +18,8 @@ const (
 	ConditionShortOfMemory = "ShortOfMemory"
 	// ConditionMonitored: the Prometheus operator is told of the exporters.
 	ConditionMonitored = "Monitored"
+	// ConditionBindable: applications find what they need in the Secret of spec.binding.
+	ConditionBindable = "Bindable"
 	// ConditionVolumesSized: the members' volumes are as large as the spec wants.
 	ConditionVolumesSized = "VolumesSized"
 	// ConditionReplayable: a member whose warm file memcached does not take up, after a
@@ -108,7 +110,15 @@ const (
 	// ReasonServiceMonitorUnknown: the cluster doesn't have the kind
 	// ServiceMonitor, which the spec asks for.
 	ReasonServiceMonitorUnknown = "ServiceMonitorUnknown"
-	// ReasonNotRequested: the spec asks for no ServiceMonitor.
+	// ReasonBindingWritten: the Secret of spec.binding is as it should be.
+	ReasonBindingWritten = "BindingWritten"
+	// ReasonBindingForbidden: the operator lacks a right to the Secret of spec.binding,
+	// or to one that it is made of.
+	ReasonBindingForbidden = "BindingForbidden"
+	// ReasonBindingIncomplete: what the Secret of spec.binding is made of is missing, or
+	// not as it should be.
+	ReasonBindingIncomplete = "BindingIncomplete"
+	// ReasonNotRequested: the spec asks for no ServiceMonitor, or no binding.
 	ReasonNotRequested = "NotRequested"
 	// ReasonSecretInvalid: a member or a drainer can't work with a Secret of TLS or
 	// logins.

@@ -94,6 +94,13 @@ type MemcachedSpec struct {
 	// +optional
 	Auth *AuthSpec `json:"auth,omitempty"`
 
+	// binding is a Secret with all that an application needs to find the members and
+	// log in, as a Provisioned Service of servicebinding.io has it. It takes a Role of
+	// yours, for the operator has no right to Secrets: see docs/security.md, and the
+	// condition Bindable. Absent, there is none.
+	// +optional
+	Binding *BindingSpec `json:"binding,omitempty"`
+
 	// resources of the memcached container. Defaults to requests of 50m CPU and
 	// 1.1 times memory and 32Mi (for the hash table, connections and the
 	// supervisor), without limits. A memory limit below that gets members killed.
@@ -157,8 +164,8 @@ const (
 // TLSSpec is what members speak TLS with.
 type TLSSpec struct {
 	// secretName of a Secret of type kubernetes.io/tls in the same namespace: tls.crt,
-	// the members' certificate with its chain, for the hosts in status.servers (the
-	// name *.NAME.NAMESPACE.svc covers them); tls.key; and ca.crt, the authorities
+	// the members' certificate with its chain, for the hosts in status.servers (with
+	// storage, the name *.NAME.NAMESPACE.svc covers them); tls.key; and ca.crt, the authorities
 	// that vouch for it, and for the clients' certificates. When the Secret changes,
 	// the members take it up without a restart.
 	// +kubebuilder:validation:MinLength=1
@@ -180,6 +187,18 @@ type AuthSpec struct {
 	// it up without a restart; connections that are logged in stay.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName"`
+}
+
+// BindingSpec is a Secret for the applications.
+type BindingSpec struct {
+	// secretName of the Secret that the operator makes and keeps up to date, in the
+	// same namespace, of type servicebinding.io/memcached. It has type, provider, host,
+	// port, and the lists of the ConfigMap NAME-servers; with auth, username and
+	// password of the first login; with tls, ca.crt. One that somebody else made is
+	// left alone.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	SecretName string `json:"secretName"`
 }
 
@@ -639,6 +658,9 @@ type MemcachedStatus struct {
 	// +optional
 	// +listType=atomic
 	Servers []string `json:"servers,omitempty"`
+	// binding names the Secret that spec.binding asks for, once it is there.
+	// +optional
+	Binding *BindingStatus `json:"binding,omitempty"`
 	// nodes are the names of the members' pods, sorted.
 	// +optional
 	// +listType=atomic
@@ -668,6 +690,12 @@ type MemcachedStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// BindingStatus is where an application finds what it needs.
+type BindingStatus struct {
+	// name of the Secret, in the same namespace.
+	Name string `json:"name"`
 }
 
 // DrainPhase is a word for the state of one drain.

@@ -62,6 +62,14 @@ func TestOperatorMayReadNoSecrets(t *testing.T) {
 	if err := c.List(t.Context(), &corev1.SecretList{}, client.InNamespace(w.namespace)); !apierrors.IsForbidden(err) {
 		t.Errorf("want a refusal, got %v", err)
 	}
+	if err := c.Get(t.Context(), w.key("any"), &corev1.Secret{}); !apierrors.IsForbidden(err) {
+		t.Errorf("want a refusal, got %v", err)
+	}
+	secret := &corev1.Secret{}
+	secret.Namespace, secret.Name = w.namespace, "any"
+	if err := c.Create(t.Context(), secret); !apierrors.IsForbidden(err) {
+		t.Errorf("want a refusal, got %v", err)
+	}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "any", Image: "any"}}}}
 	pod.Namespace, pod.Name = w.namespace, "any"
 	if err := c.Create(t.Context(), pod); !apierrors.IsForbidden(err) {

@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Keys of the ConfigMap with the servers' list.
+// Keys of the servers' list, in its ConfigMap and in the Secret of spec.binding.
 const (
 	// ServersKey has one host:port per line.
 	ServersKey = "servers"
@@ -69,21 +69,26 @@ func RingOf(c *cachev1alpha1.Memcached, n int32) ring.Ring {
 // forms that they read, and the record of the cluster's rings, where it has
 // storage.
 func ServersConfigMap(c *cachev1alpha1.Memcached, servers []string, record ring.Record) *coreac.ConfigMapApplyConfiguration {
+	list := coreac.ConfigMap(ServersName(c.Name), c.Namespace).
+		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+		WithOwnerReferences(owner(c)).
+		WithData(serverLists(servers))
+	if c.Spec.Storage != nil {
+		list.WithAnnotations(map[string]string{cachev1alpha1.AnnotationRing: record.String()})
+	}
+	return list
+}
+
+// serverLists has the servers in each of the forms.
+func serverLists(servers []string) map[string]string {
 	array, _ := json.Marshal(servers) // strings always have JSON
 	lines := ""
 	for _, s := range servers {
 		lines += s + "\n"
 	}
-	list := coreac.ConfigMap(ServersName(c.Name), c.Namespace).
-		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
-		WithOwnerReferences(owner(c)).
-		WithData(map[string]string{
-			ServersKey:     lines,
-			ServersJSONKey: string(array),
-			ServersEnvKey:  strings.Join(servers, ","),
-		})
-	if c.Spec.Storage != nil {
-		list.WithAnnotations(map[string]string{cachev1alpha1.AnnotationRing: record.String()})
+	return map[string]string{
+		ServersKey:     lines,
+		ServersJSONKey: string(array),
+		ServersEnvKey:  strings.Join(servers, ","),
 	}
-	return list
 }

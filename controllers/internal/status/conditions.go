@@ -18,7 +18,7 @@ import (
 func conditions(in *Input, s *cachev1alpha1.MemcachedStatus) []metav1.Condition {
 	return []metav1.Condition{
 		available(in, s), progressing(in, s), degraded(in, s), draining(s), placing(in), routingStable(in, s), shortOfMemory(in, s),
-		replayable(in), warm(in, s), volumesSized(in), monitored(in),
+		replayable(in), warm(in, s), volumesSized(in), monitored(in), bindable(in),
 	}
 }
 

@@ -42,6 +42,8 @@ type Input struct {
 	Ring    ring.Record
 	// Monitoring is what became of the ServiceMonitor.
 	Monitoring Monitoring
+	// Binding is what became of the Secret of spec.binding; nil where nobody looked.
+	Binding *Binding
 	// GrowthRefused is why no volume may grow; empty where it may.
 	GrowthRefused string
 	// Marked are the claims that this reconcile marked as released: the plan does
@@ -65,6 +67,7 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	s.ObservedGeneration = in.Cluster.Generation
 	s.Selector = labels.SelectorFromSet(build.Selector(in.Cluster)).String()
 	members(in, &s)
+	binding(in, &s)
 	s.Drains = drains(in)
 	s.Draining = int32(len(s.Drains))
 	s.Placing = int32(len(in.Plan.Placements))

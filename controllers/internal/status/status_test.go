@@ -344,3 +344,40 @@ func TestAMemberThatDoesNotEndSaysOnWhichNodeAndSinceWhen(t *testing.T) {
 		t.Errorf("want message %q, got %q", want, got)
 	}
 }
+
+func TestStatusNamesTheBindingThatIsThere(t *testing.T) {
+	spec := &cachev1alpha1.BindingSpec{SecretName: "cache-binding"}
+	named := &cachev1alpha1.BindingStatus{Name: "cache-binding"}
+	written := &Binding{Name: "cache-binding", Reason: cachev1alpha1.ReasonBindingWritten}
+	forbidden := &Binding{Reason: cachev1alpha1.ReasonBindingForbidden}
+	for name, test := range map[string]struct {
+		spec   *cachev1alpha1.BindingSpec
+		is     *cachev1alpha1.BindingStatus
+		found  *Binding
+		want   *cachev1alpha1.BindingStatus
+		reason string
+	}{
+		"none is asked for":           {nil, nil, &Binding{}, nil, cachev1alpha1.ReasonNotRequested},
+		"none any more":               {nil, named, &Binding{}, nil, cachev1alpha1.ReasonNotRequested},
+		"it is written":               {spec, nil, written, named, cachev1alpha1.ReasonBindingWritten},
+		"a right lacks":               {spec, nil, forbidden, nil, cachev1alpha1.ReasonBindingForbidden},
+		"nobody has looked yet":       {spec, nil, nil, nil, cachev1alpha1.ReasonBindingIncomplete},
+		"nobody looked: it is as was": {spec, named, nil, named, cachev1alpha1.ReasonBindingWritten},
+	} {
+		in := input(3)
+		in.Cluster.Spec.Binding, in.Cluster.Status.Binding, in.Binding = test.spec, test.is, test.found
+		if test.is != nil {
+			meta.SetStatusCondition(&in.Cluster.Status.Conditions, metav1.Condition{
+				Type: cachev1alpha1.ConditionBindable, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonBindingWritten,
+			})
+		}
+		s := Compute(in)
+		c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionBindable)
+		if c == nil || c.Reason != test.reason || (c.Status == metav1.ConditionTrue) != (test.reason == cachev1alpha1.ReasonBindingWritten) {
+			t.Errorf("%s: want %s, got %v", name, test.reason, c)
+		}
+		if diff := cmp.Diff(test.want, s.Binding); diff != "" {
+			t.Errorf("%s: status.binding: -want +got:\n%s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package status
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// Binding is what became of the Secret that spec.binding asks for.
+type Binding struct {
+	// Name of the Secret; empty where none is there.
+	Name string
+	// Reason and Message of the condition Bindable.
+	Reason, Message string
+}
+
+// binding puts the Secret's name, and no more of it, where servicebinding.io looks.
+func binding(in *Input, s *cachev1alpha1.MemcachedStatus) {
+	if in.Binding == nil {
+		return // nobody looked: what was, stays
+	}
+	s.Binding = nil
+	if in.Binding.Name != "" {
+		s.Binding = &cachev1alpha1.BindingStatus{Name: in.Binding.Name}
+	}
+}
+
+func bindable(in *Input) metav1.Condition {
+	const kind = cachev1alpha1.ConditionBindable
+	before := meta.FindStatusCondition(in.Cluster.Status.Conditions, kind)
+	switch {
+	case in.Cluster.Spec.Binding == nil:
+		return condition(kind, false, cachev1alpha1.ReasonNotRequested, "no Secret for applications is asked for")
+	case in.Binding != nil:
+		return condition(kind, in.Binding.Reason == cachev1alpha1.ReasonBindingWritten, in.Binding.Reason, "%s", in.Binding.Message)
+	case before != nil && before.Reason != cachev1alpha1.ReasonNotRequested:
+		return *before
+	}
+	return condition(kind, false, cachev1alpha1.ReasonBindingIncomplete, "Secret %s is yet to be written", in.Cluster.Spec.Binding.SecretName)
+}
