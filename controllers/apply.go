@@ -181,7 +181,7 @@ func (r *MemcachedReconciler) markReleased(ctx context.Context, o *observed, cla
 	marked, err := r.patchClaim(ctx, o, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if _, marked := c.Annotations[cachev1alpha1.AnnotationReleased]; !marked {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationReleased, now.Format(time.RFC3339))
-			if neverStarted(o.pods, o.cluster.Name, claim.Ordinal, c) {
+			if neverStarted(o.pods, o.cluster.Name, claim.Ordinal, c, now) {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationNeverStarted, "true")
 			}
 		}

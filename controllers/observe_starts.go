@@ -17,12 +17,15 @@ import (
 const firstPodWithin = 10 * time.Second
 
 // neverStarted tells whether the member's pod is the first one of its claim, and has
-// not started a container: an autoscaler that changes its mind soon takes members
-// back that never came to be, and their volumes hold nothing that a drainer could
-// know them by.
-func neverStarted(pods []corev1.Pod, cluster string, ordinal int32, claim *corev1.PersistentVolumeClaim) bool {
+// not started a container, or is still to come: an autoscaler that changes its mind
+// soon takes members back that never came to be, and their volumes hold nothing that a
+// drainer could know them by. A drainer that is told so looks for traces all the same.
+func neverStarted(pods []corev1.Pod, cluster string, ordinal int32, claim *corev1.PersistentVolumeClaim, now time.Time) bool {
 	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == build.PodName(cluster, ordinal) })
-	if i < 0 || pods[i].CreationTimestamp.Sub(claim.CreationTimestamp.Time) > firstPodWithin {
+	if i < 0 {
+		return now.Sub(claim.CreationTimestamp.Time) <= firstPodWithin
+	}
+	if pods[i].CreationTimestamp.Sub(claim.CreationTimestamp.Time) > firstPodWithin {
 		return false
 	}
 	started := func(c corev1.ContainerStatus) bool {

@@ -10,6 +10,7 @@ import (
 
 func TestAMemberNeverStartedWhoseFirstPodHasNoContainer(t *testing.T) {
 	birth := time.Unix(1000, 0)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(birth)}}
 	status := func(s corev1.ContainerStatus) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{s} }
 	}
@@ -26,17 +27,21 @@ func TestAMemberNeverStartedWhoseFirstPodHasNoContainer(t *testing.T) {
 		"ended, and waits":             {status(corev1.ContainerStatus{LastTerminationState: ended}), false},
 		"restarted":                    {status(corev1.ContainerStatus{RestartCount: 1}), false},
 		"may have had a predecessor":   {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(birth.Add(11 * time.Second)) }, false},
-		"is another member's":          {func(p *corev1.Pod) { p.Name = "cache-1" }, false},
 		"was there soon after a claim": {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(birth.Add(2 * time.Second)) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "cache-2", CreationTimestamp: metav1.NewTime(birth)}}
 			pod.Status.Phase = corev1.PodPending
 			test.change(&pod)
-			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(birth)}}
-			if got := neverStarted([]corev1.Pod{pod}, "cache", 2, claim); got != test.want {
+			if got := neverStarted([]corev1.Pod{pod}, "cache", 2, claim, birth.Add(time.Hour)); got != test.want {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+	others := []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "cache-1"}}}
+	for after, want := range map[time.Duration]bool{time.Second: true, 11 * time.Second: false} {
+		if got := neverStarted(others, "cache", 2, claim, birth.Add(after)); got != want {
+			t.Errorf("%s after its claim there is no pod: got %v", after, got)
+		}
 	}
 }
