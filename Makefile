@@ -188,7 +188,7 @@ test-e2e: ## Run everything on a real node: kubelet, memcached, volumes, a clien
 ifeq ($(E2E),skip)
 	@echo "End-to-end tests are left out: E2E=skip."
 else
-	hack/packages.sh python3-pylibmc
+	hack/packages.sh python3-pylibmc python3-pymemcache
 	$(MAKE) cluster-deploy NODES=2
 	$(MAKE) $(BIN)/chart
 	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \

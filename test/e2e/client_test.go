@@ -3,9 +3,6 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -113,27 +110,21 @@ func (f *fixture) pylibmcFindsAll(size int, objects []corpus.Object) {
 func (f *fixture) pylibmc(command string, size int, objects []corpus.Object) app.Report {
 	f.Helper()
 	servers := f.servers(size)
-	var hosts, input bytes.Buffer
+	var addresses []string
 	for _, server := range servers {
-		ip, _, _ := strings.Cut(f.address(server), ":")
-		host, _, _ := strings.Cut(server, ":")
-		fmt.Fprintf(&hosts, "%s %s\n", ip, host)
+		addresses = append(addresses, f.address(server))
 	}
+	names := filepath.Join(f.TempDir(), "hosts")
+	f.must(hostsFile(names, servers, addresses))
+	var input, stderr bytes.Buffer
 	dir, encoder := f.source(), json.NewEncoder(&input)
 	for _, o := range objects {
 		f.must(encoder.Encode(map[string]any{
 			"key": o.Key, "file": filepath.Join(dir, o.Key), "ttl": o.Expires,
 		}))
 	}
-	names := filepath.Join(f.TempDir(), "hosts")
-	f.must(os.WriteFile(names, hosts.Bytes(), 0o644))
-	// The members' names are given to this one process by a private /etc/hosts.
-	script := `mount --bind "$1" /etc/hosts && shift && exec /usr/bin/python3 testdata/client.py "$@"`
-	args := append([]string{"--mount", "sh", "-ec", script, "sh", names, command}, servers...)
-	cmd := exec.CommandContext(f.ctx, "unshare", args...)
-	cmd.Stdin = &input
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	cmd := f.python(names, "testdata/client.py", append([]string{command}, servers...)...)
+	cmd.Stdin, cmd.Stderr = &input, &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		f.Fatalf("pylibmc %s: %v: %s", command, err, stderr.String())

@@ -1,0 +1,69 @@
+"""A client library of Python's behind a pipe.
+
+    library.py pylibmc|pymemcache
+
+A request is a line of JSON, and so is its answer:
+
+    {"do": "use", "servers": ["host:port", ...]}    a list of servers from now on
+    {"do": "get", "key": ...}                       {"value": ...}, null for a miss
+    {"do": "set", "key": ..., "value": ...}
+    {"do": "delete", "key": ...}                    of what isn't there, too
+
+One that failed is answered with {"error": ...}.
+"""
+
+import json
+import sys
+
+
+def pylibmc(servers):
+    import pylibmc
+
+    wait = 2000  # milliseconds
+    return pylibmc.Client(
+        servers,
+        behaviors={
+            "ketama_weighted": True, "tcp_nodelay": True,
+            "connect_timeout": wait, "_poll_timeout": wait, "retry_timeout": 1,
+        },
+    )
+
+
+def pymemcache(servers):
+    from pymemcache.client.hash import HashClient
+
+    # A server that fails keeps its keys: with the defaults, the other servers
+    # would get them for a minute. And a write is done when it is answered.
+    return HashClient(
+        servers, connect_timeout=2, timeout=2, no_delay=True,
+        retry_attempts=sys.maxsize, retry_timeout=0, default_noreply=False,
+    )
+
+
+def answer(client, request):
+    do, key = request["do"], request.get("key")
+    if do == "get":
+        value = client.get(key)
+        return {"value": value.decode() if value is not None else None}
+    if do == "set":
+        if not client.set(key, request["value"].encode()):
+            return {"error": "not stored"}
+    elif do == "delete":
+        client.delete(key)
+    return {}
+
+
+def main():
+    connect, client = globals()[sys.argv[1]], None
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if request["do"] == "use":
+                client = connect(request["servers"])
+            reply = answer(client, request)
+        except Exception as e:  # whatever the library raises
+            reply = {"error": repr(e)}
+        print(json.dumps(reply), flush=True)
+
+
+main()
