@@ -17,6 +17,7 @@ import (
 
 	gomemcache "github.com/bradfitz/gomemcache/memcache"
 
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -92,19 +93,24 @@ func TestDocumentedHitRatios(t *testing.T) {
 }
 
 // TestScalingsUnderLoad: while clients read and write all the time, the cluster is
-// scaled at random moments. No read finds a value older than the last one that was
-// acknowledged, and after each step every item is found.
+// scaled at random moments, and members that stay crash meanwhile. No read finds a
+// value older than the last one that was acknowledged, and after each step every item
+// is found.
 func TestScalingsUnderLoad(t *testing.T) {
-	seed := rand.Uint64()
-	for i, client := range reshufflers {
+	const seeds = 2
+	first := rand.Uint64()
+	for i := range seeds * len(reshufflers) {
+		seed, client := first+uint64(i), reshufflers[i%len(reshufflers)]
 		t.Run(fmt.Sprintf("%s, seed %d", client, seed), func(t *testing.T) {
 			t.Parallel()
-			r := rand.New(rand.NewPCG(seed, uint64(i)))
+			r := rand.New(rand.NewPCG(seed, 0))
 			s := newScalings(t, client, true, 2000)
 			stop := s.load(r.Uint64())
 			for _, size := range steps {
 				time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond) // to a random moment
+				back := s.crash(r.IntN(2), time.Duration(r.IntN(2000))*time.Millisecond)
 				s.scale(size)
+				back()
 				s.lock.Lock()
 				if found, old := s.look(); found != len(s.versions) || old > 0 {
 					t.Errorf("at %d members %d of %d are found, %d of them old", size, found, len(s.versions), old)
@@ -211,17 +217,44 @@ func (s *scalings) scale(n int) {
 	for i := range min(before, n) {
 		named := s.ring.Load().named
 		a := rebalanceArgs(s.t, s.client, named[i], named)
-		if r := rebalance(s.t, a); r.receipt.AddsUp(a.SourceID) != nil {
+		r := rebalance(s.t, a)
+		if r.receipt.Reason == reasonRestarted { // it crashed: its Job begins anew
+			r = rebalance(s.t, a)
+		}
+		if r.receipt.AddsUp(a.SourceID) != nil {
 			s.t.Fatalf("member %d: %+v", i, r.receipt)
 		}
 	}
 }
 
-// store the next version of a key.
+// crash lets a member's memcached crash in a while, and starts the member again, as a
+// kubelet does. It returns what waits until the member's items are back.
+func (s *scalings) crash(i int, after time.Duration) (back func()) {
+	member := s.members[i]
+	var returns sync.WaitGroup
+	returns.Go(func() {
+		time.Sleep(after)
+		member.killMemcached()
+		member = serveAt(s.t, member.dir, member.port, "-m", "64")
+		expectAside(s.t, member.dir)
+	})
+	s.t.Cleanup(returns.Wait)
+	return func() {
+		returns.Wait()
+		s.members[i] = member
+	}
+}
+
+// store the next version of a key, again and again while its member is away.
 func (s *scalings) store(k int) {
 	next := s.versions[k].Load() + 1
 	value := strconv.AppendInt(nil, next, 10)
-	if err := s.library.Set(&gomemcache.Item{Key: "key:" + strconv.Itoa(k), Value: append(value, bytes.Repeat([]byte{' '}, 50)...)}); err != nil {
+	item := &gomemcache.Item{Key: "key:" + strconv.Itoa(k), Value: append(value, bytes.Repeat([]byte{' '}, 50)...)}
+	err := s.library.Set(item)
+	for end := time.Now().Add(memcachedtest.Patience); err != nil && time.Now().Before(end); err = s.library.Set(item) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
 		s.t.Errorf("store key %d: %v", k, err)
 		return
 	}
@@ -229,25 +262,25 @@ func (s *scalings) store(k int) {
 }
 
 // read a key: the version that is found, 0 for none, and the one that it should be.
-func (s *scalings) read(k int) (got, want int64) {
+func (s *scalings) read(k int) (got, want int64, err error) {
 	want = s.versions[k].Load()
 	item, err := s.library.Get("key:" + strconv.Itoa(k))
 	if errors.Is(err, gomemcache.ErrCacheMiss) {
-		return 0, want
+		return 0, want, nil
 	}
 	if err == nil {
 		got, err = strconv.ParseInt(string(bytes.TrimSpace(item.Value)), 10, 64)
 	}
-	if err != nil {
-		s.t.Errorf("read key %d: %v", k, err)
-	}
-	return got, want
+	return got, want, err
 }
 
 // look counts the keys that are found, and those among them with an old value.
 func (s *scalings) look() (found, old int) {
 	for k := range s.versions {
-		got, want := s.read(k)
+		got, want, err := s.read(k)
+		if err != nil {
+			s.t.Errorf("read key %d: %v", k, err)
+		}
 		if got > 0 {
 			found++
 		}
@@ -271,7 +304,7 @@ func (s *scalings) load(seed uint64) (stop func()) {
 				k := n + clients*r.IntN(len(s.versions)/clients)
 				if r.IntN(10) == 0 {
 					s.store(k)
-				} else if got, want := s.read(k); got > 0 && got != want {
+				} else if got, want, err := s.read(k); err == nil && got > 0 && got != want {
 					s.t.Errorf("version %d of key %d is read, %d was acknowledged", got, k, want)
 				}
 				s.lock.RUnlock()
