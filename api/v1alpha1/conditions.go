@@ -10,8 +10,8 @@ const (
 	ConditionDegraded = "Degraded"
 	// ConditionDraining: volumes are on their way out.
 	ConditionDraining = "Draining"
-	// ConditionRoutingStable: when members leave, clients look elsewhere for the
-	// keys of those members only.
+	// ConditionRoutingStable: when members leave, and only then, clients look
+	// elsewhere for the keys of those members, and of no others.
 	ConditionRoutingStable = "RoutingStable"
 	// ConditionShortOfMemory: the items of the members that leave don't fit on those
 	// that stay.
@@ -76,6 +76,8 @@ const (
 	ReasonHealthy = "Healthy"
 	// ReasonConsistent: the clients' distribution is consistent for this size.
 	ReasonConsistent = "Consistent"
+	// ReasonAddressesHashed: the clients hash the members' IP addresses, which change.
+	ReasonAddressesHashed = "AddressesHashed"
 	// ReasonOtherKeysMove: a scale-down changes where clients look for keys of
 	// members that stay.
 	ReasonOtherKeysMove = "OtherKeysMove"

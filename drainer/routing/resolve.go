@@ -13,6 +13,12 @@ var addressed = map[string]func(s Server, ip string) string{}
 
 func nameByAddress(client string, name func(s Server, ip string) string) { addressed[client] = name }
 
+// HashesAddresses tells whether the client's name for a server has its IP address in it.
+func HashesAddresses(client string) bool {
+	_, ok := addressed[client]
+	return ok
+}
+
 // Lookup returns the addresses of a host, as net.Resolver.LookupNetIP does.
 type Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 

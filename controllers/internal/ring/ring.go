@@ -25,6 +25,9 @@ type Ring struct {
 	Size       int32  `json:"size"`
 }
 
+// Fragile tells whether a member that gets another address changes where clients look.
+func (r Ring) Fragile() bool { return routing.HashesAddresses(r.Client) }
+
 // Record is what is remembered of a cluster's rings, beside the clients' list.
 // Rings are numbered; those of no member don't count, so that a cluster that
 // hibernates wakes up as it was.

@@ -19,8 +19,13 @@ func routingStable(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition
 	}
 	client := string(in.Cluster.Spec.Routing.Client)
 	from, to := scaleDown(in, s)
-	share := ring.Share(build.RingOf(in.Cluster, from), build.RingOf(in.Cluster, to))
-	if share == 0 {
+	before, after := build.RingOf(in.Cluster, from), build.RingOf(in.Cluster, to)
+	share := ring.Share(before, after)
+	switch {
+	case share == 0 && after.Fragile():
+		return condition(kind, false, cachev1alpha1.ReasonAddressesHashed,
+			"clients of %s look elsewhere when a member's pod is made anew: they hash its IP address", client)
+	case share == 0:
 		return condition(kind, true, cachev1alpha1.ReasonConsistent,
 			"clients of %s look elsewhere only for the keys of members that leave", client)
 	}

@@ -22,6 +22,7 @@ func TestRoutingTellsWhichKeysAScaleDownLoses(t *testing.T) {
 		message string
 	}{
 		"the next one, consistent":  {input(10).with(routedBy("dalli")), cachev1alpha1.ReasonConsistent, "dalli"},
+		"by names and addresses":    {input(3).with(routedBy("evcache")), cachev1alpha1.ReasonAddressesHashed, "evcache"},
 		"the next one, by modulo":   {input(10).with(routedBy("gomemcache")), cachev1alpha1.ReasonOtherKeysMove, "from 10 to 9 members, clients of gomemcache look elsewhere for about 80%"},
 		"the one that runs":         {input(3).with(routedBy("gomemcache")).leaving(3, plan.Draining, "", "").leaving(4, plan.Waiting, "", ""), cachev1alpha1.ReasonOtherKeysMove, "from 5 to 3"},
 		"from four to half":         {input(2).with(routedBy("gomemcache")).leaving(2, plan.Draining, "", "").leaving(3, plan.Waiting, "", ""), cachev1alpha1.ReasonConsistent, "gomemcache"},
@@ -37,7 +38,7 @@ func TestRoutingTellsWhichKeysAScaleDownLoses(t *testing.T) {
 			if c == nil || c.Reason != test.reason || !strings.Contains(c.Message, test.message) {
 				t.Fatalf("got %+v, want %s with %q", c, test.reason, test.message)
 			}
-			if stable := c.Status == "True"; stable != (test.reason != cachev1alpha1.ReasonOtherKeysMove) {
+			if stable := c.Status == "True"; stable != (test.reason == cachev1alpha1.ReasonConsistent || test.reason == cachev1alpha1.ReasonNoStorage) {
 				t.Errorf("%s is %s", c.Reason, c.Status)
 			}
 		})
