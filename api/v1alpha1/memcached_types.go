@@ -393,14 +393,14 @@ type StorageSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
-	// mode is where the items lie while a member runs. Mapped (the default): in a
-	// file on the volume, which memcached writes to all the time; they outlive the
-	// pod however it ends, as long as the node lives. Saved: in memory, and on the
-	// volume only from the end of a member to its next start; nothing is written
-	// meanwhile, and a pod that is lost without a save takes its items with it.
-	// Can't be changed.
+	// mode is where the items lie while a member runs. Saved (the default): in
+	// memory, and on the volume from the end of a member to its next start; nothing
+	// is written meanwhile, and a pod that is lost without a save (its node fails,
+	// or it is killed by force) takes its items with it. Mapped: in a file on the
+	// volume, which memcached writes to all the time; they outlive the pod however
+	// it ends, as long as the node lives. Can't be changed.
 	// +optional
-	// +kubebuilder:default=Mapped
+	// +kubebuilder:default=Saved
 	Mode StorageMode `json:"mode,omitempty"`
 }
 

@@ -70,9 +70,10 @@ func (w *world) create(ctx context.Context, size int32) error {
 	mc := &cachev1alpha1.Memcached{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: clusterName},
 		Spec: cachev1alpha1.MemcachedSpec{
-			Size:    ptr.To(size),
-			Memory:  ptr.To(resource.MustParse("96Mi")),
-			Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("512Mi")},
+			Size:   ptr.To(size),
+			Memory: ptr.To(resource.MustParse("96Mi")),
+			// A member that is killed while it leaves loses nothing in this mode alone.
+			Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("512Mi"), Mode: cachev1alpha1.StorageMapped},
 			// Where each key has to be follows from the drains alone.
 			Routing: cachev1alpha1.RoutingSpec{Client: ringClient, Placement: cachev1alpha1.PlacementOff},
 			// Drainers are killed again and again; nobody is to run out of tries.

@@ -13,17 +13,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/corpus"
 	"example.com/memcached-operator/test/internal/node"
 )
 
-// A member that crashed around its scale-down is drained all the same: its file
-// is what memcached had stored, saved or not. One of these stops the kubelet,
-// and runs by itself.
+// A member that crashed around its scale-down is drained all the same. What was
+// killed with no chance to save is on the volume in mode Mapped alone. One of these
+// stops the kubelet, and runs by itself.
 
 func TestAMemberThatWasKilledIsDrainedAllTheSame(t *testing.T) {
-	f, objects := filled(t, 3)
+	f, objects := filled(t, mapped(3))
 
 	resume := f.stopKubelet(f.pod(2))
 	f.crash(f.pod(2))
@@ -37,7 +38,7 @@ func TestAMemberThatWasKilledIsDrainedAllTheSame(t *testing.T) {
 
 func TestAMemberThatIsKilledWhileItSavesIsDrained(t *testing.T) {
 	t.Parallel()
-	f, objects := filled(t, 3)
+	f, objects := filled(t, mapped(3))
 	pod := f.pod(2)
 	// memcached never comes to save: it stands still from before the signal.
 	f.signal(syscall.SIGSTOP, f.processOf(pod, "memcached"))
@@ -52,7 +53,7 @@ func TestAMemberThatIsKilledWhileItSavesIsDrained(t *testing.T) {
 
 func TestAMemberThatIsKilledRightAfterItSavedIsDrained(t *testing.T) {
 	t.Parallel()
-	f, objects := filled(t, 3)
+	f, objects := filled(t, mapped(3))
 	pod, meta := f.pod(2), filepath.Join(f.volumeOf(f.claim(2)), contract.WarmFile+".meta")
 
 	f.scale(2)
@@ -68,7 +69,7 @@ func TestAMemberThatIsKilledRightAfterItSavedIsDrained(t *testing.T) {
 
 func TestAMemberWhoseMemcachedIsKilledRightBeforeIsDrained(t *testing.T) {
 	t.Parallel()
-	f, objects := filled(t, 3)
+	f, objects := filled(t, persistent(3))
 
 	f.signal(syscall.SIGKILL, f.processOf(f.pod(2), "memcached"))
 	f.scale(2) // its container is about to start again, on the file and a generation
@@ -81,9 +82,7 @@ func TestAMemberThatIsOutOfMemoryIsDrained(t *testing.T) {
 	t.Parallel()
 	spec := persistent(3)
 	spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("320Mi")}
-	f := setup(t, spec)
-	objects := f.objects()
-	f.fill(3, objects)
+	f, objects := filled(t, spec)
 
 	f.exhaust(f.pod(2))
 	f.scale(2)
@@ -94,7 +93,7 @@ func TestAMemberThatIsOutOfMemoryIsDrained(t *testing.T) {
 
 func TestASurvivorThatIsKilledDuringTheDrainLosesNothing(t *testing.T) {
 	t.Parallel()
-	f, objects := filled(t, 3)
+	f, objects := filled(t, persistent(3))
 
 	f.scale(2)
 	f.eventually("the drainer was made", func() bool { return len(f.drainers()) > 0 || f.claim(2) == nil })
@@ -106,9 +105,7 @@ func TestASurvivorThatIsKilledDuringTheDrainLosesNothing(t *testing.T) {
 
 func TestAMemberThatCrashesComesBackWarm(t *testing.T) {
 	t.Parallel()
-	f := setup(t, persistent(3))
-	objects := f.objects()
-	f.fill(3, objects)
+	f, objects := filled(t, persistent(3))
 
 	f.crash(f.pod(1))
 	f.eventually("the member was started again", func() bool {
@@ -124,12 +121,19 @@ func TestAMemberThatCrashesComesBackWarm(t *testing.T) {
 }
 
 // filled is a cluster that holds every object.
-func filled(t *testing.T, size int32) (*fixture, []corpus.Object) {
+func filled(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []corpus.Object) {
 	t.Helper()
-	f := setup(t, persistent(size))
+	f := setup(t, spec)
 	objects := f.objects()
-	f.fill(int(size), objects)
+	f.fill(int(*spec.Size), objects)
 	return f, objects
+}
+
+// mapped is persistent, with the items on the volume at any time.
+func mapped(size int32) cachev1alpha1.MemcachedSpec {
+	spec := persistent(size)
+	spec.Storage.Mode = cachev1alpha1.StorageMapped
+	return spec
 }
 
 // leaves waits until the StatefulSet has let the member's pod go.
@@ -139,6 +143,12 @@ func (f *fixture) leaves(ordinal int) {
 		pod := f.pod(ordinal)
 		return pod == nil || pod.DeletionTimestamp != nil
 	})
+}
+
+// left waits until the member's pod is gone: what it has saved is on its volume.
+func (f *fixture) left(ordinal int) {
+	f.Helper()
+	f.eventually(fmt.Sprintf("pod %d is gone", ordinal), func() bool { return f.pod(ordinal) == nil })
 }
 
 // expectDrained waits until the member that left is drained, and for every

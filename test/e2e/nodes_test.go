@@ -63,7 +63,7 @@ func (f *fixture) asksFrom(pod *corev1.Pod, address string) {
 }
 
 func TestADrainedNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
-	f, objects := onTwoNodes(t)
+	f, objects := onTwoNodes(t, persistent(2))
 	claim := f.claim(2)
 
 	// What kubectl drain does.
@@ -89,7 +89,7 @@ func TestADrainedNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
 }
 
 func TestAGoneNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
-	f, objects := onTwoNodes(t)
+	f, objects := onTwoNodes(t, mapped(2)) // what was saved nowhere is on the volume
 	claim, pod := f.claim(2), f.pod(2)
 
 	start := f.stopNode()
@@ -131,9 +131,9 @@ func (f *fixture) expectWaits(messages ...string) {
 	}
 }
 
-// onTwoNodes is a filled cluster of three with the last member, alone, on the node
-// that goes.
-func onTwoNodes(t *testing.T) (*fixture, []corpus.Object) {
+// onTwoNodes is a filled cluster, scaled to three, with the last member, alone, on
+// the node that goes.
+func onTwoNodes(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []corpus.Object) {
 	t.Helper()
 	f := &fixture{T: t, ctx: t.Context()}
 	t.Cleanup(func() {
@@ -142,7 +142,7 @@ func onTwoNodes(t *testing.T) (*fixture, []corpus.Object) {
 	})
 	f.schedulable(goes, false)
 	f.operatorStays()
-	f = setup(t, persistent(2))
+	f = setup(t, spec)
 	f.schedulable(goes, true)
 	f.schedulable(stays, false)
 	f.scale(3)

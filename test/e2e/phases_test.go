@@ -72,8 +72,8 @@ func inPhase(t *testing.T, phase cachev1alpha1.DrainPhase) *fixture {
 	}
 	f.scale(1)
 	if phase == cachev1alpha1.DrainFailed {
-		f.inDrainPhase(cachev1alpha1.DrainHeld)
-		f.must(os.Truncate(filepath.Join(f.volumeOf(f.claim(1)), contract.WarmFile), 1<<20))
+		f.left(1)
+		f.must(os.Truncate(filepath.Join(f.volumeOf(f.claim(1)), contract.SaveFile), 1<<20))
 		f.decide(1, "")
 	}
 	f.inDrainPhase(phase)

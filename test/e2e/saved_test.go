@@ -11,14 +11,15 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Members of mode Saved have their items in memory: what a mapped file survives by
-// itself, they survive by their supervisor.
+// Members have their items in memory, unless storage.mode is Mapped: what a mapped
+// file survives by itself, they survive by their supervisor.
 
 func TestSavedMembersKeepTheCache(t *testing.T) {
 	t.Parallel()
-	spec := persistent(3)
-	spec.Storage.Mode = cachev1alpha1.StorageSaved
-	f := setup(t, spec)
+	f := setup(t, persistent(3))
+	if mode := f.memcached().Spec.Storage.Mode; mode != cachev1alpha1.StorageSaved {
+		t.Fatalf("storage.mode is %s by default", mode)
+	}
 	objects := f.objectsOfPylibmc()
 	f.pylibmc("fill", 3, objects)
 	volume := f.volumeOf(f.claim(1))

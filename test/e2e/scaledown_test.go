@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 func TestAScaleDownLosesNothingThatAnIndependentClientStored(t *testing.T) {
@@ -33,15 +34,15 @@ func TestAScaleDownLosesNothingThatAnIndependentClientStored(t *testing.T) {
 }
 
 func TestAVolumeOfGarbageIsKept(t *testing.T) {
+	t.Parallel()
 	f := setup(t, persistent(3))
 	f.fill(3, f.objects())
 
-	resume := f.stopKubelet(f.pod(2))
-	f.crash(f.pod(2))
-	f.overwrite(filepath.Join(f.volumeOf(f.claim(2)), "memory_file"))
+	f.decide(2, cachev1alpha1.DrainHold)
 	f.scale(2)
-	f.leaves(2)
-	resume()
+	f.left(2)
+	f.overwrite(filepath.Join(f.volumeOf(f.claim(2)), contract.SaveFile))
+	f.decide(2, "")
 
 	f.eventually("Degraded says why", func() bool {
 		c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded)

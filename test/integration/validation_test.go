@@ -224,7 +224,7 @@ func TestWhatCannotChangeLaterIsRefusedWithASentence(t *testing.T) {
 		"storage of no size":   {stored, `{"spec":{"storage":{"size":"0"}}}`, "storage.size must be larger than memory"},
 		"the size left out":    {stored, `{"spec":{"storage":{"size":null}}}`, ""},
 		"the size in words":    {stored, `{"spec":{"storage":{"size":"0.125Gi"}}}`, ""},
-		"another storage mode": {stored, `{"spec":{"storage":{"mode":"Saved"}}}`, "storage.mode can't be changed"},
+		"another storage mode": {stored, `{"spec":{"storage":{"mode":"Mapped"}}}`, "storage.mode can't be changed"},
 		"the mode left out":    {stored, `{"spec":{"storage":{"mode":null}}}`, ""},
 		"another client":       {stored, `{"spec":{"routing":{"client":"gomemcache"}}}`, ""},
 		"a plain cluster goes": {plain, `{"spec":{"size":5,"memory":"128Mi"}}`, ""},

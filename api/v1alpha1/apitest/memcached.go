@@ -38,7 +38,7 @@ func (b *MemcachedBuilder) Defaulted() *MemcachedBuilder {
 		s.Routing.Client = "libmemcached-ketama-weighted"
 	}
 	if s.Storage != nil && s.Storage.Mode == "" {
-		s.Storage.Mode = cachev1alpha1.StorageMapped
+		s.Storage.Mode = cachev1alpha1.StorageSaved
 	}
 	s.Drain.BackoffLimit = ptr.To(ptr.Deref(s.Drain.BackoffLimit, 6))
 	s.Drain.ActiveDeadlineSeconds = ptr.To(ptr.Deref(s.Drain.ActiveDeadlineSeconds, 3600))

@@ -44,7 +44,7 @@ func TestArgumentsFollowFromTheSpec(t *testing.T) {
 			if diff := cmp.Diff(test.want, plain.Command); diff != "" {
 				t.Errorf("Deployment: -want +got:\n%s", diff)
 			}
-			serve := []string{"/supervisor/drainer", "serve", "--dir=/data", "--port=" + test.want[4], "--termination-log=/dev/termination-log", "--"}
+			serve := []string{"/supervisor/drainer", "serve", "--dir=/data", "--memory-dir=/memory", "--port=" + test.want[4], "--termination-log=/dev/termination-log", "--"}
 			member := StatefulSet(c, options, 3).Spec.Template.Spec.Containers[0]
 			if diff := cmp.Diff(append(serve, test.want...), member.Command); diff != "" {
 				t.Errorf("StatefulSet: -want +got:\n%s", diff)
@@ -87,9 +87,7 @@ func TestMembersAreReadyWhenTheyAreWarm(t *testing.T) {
 // TestSavedMembersHaveTheirFileInMemory: bounded, for memcached and for what looks
 // at it before; the volume is where it was.
 func TestSavedMembersHaveTheirFileInMemory(t *testing.T) {
-	c := withStorage().Memory("96Mi").With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Storage.Mode = cachev1alpha1.StorageSaved
-	}).Defaulted().Obj()
+	c := withStorage().Memory("96Mi").Defaulted().Obj()
 	pod := StatefulSet(c, options, 3).Spec.Template.Spec
 	i := slices.IndexFunc(pod.Volumes, func(v coreac.VolumeApplyConfiguration) bool { return *v.Name == "memory" })
 	if i < 0 || *pod.Volumes[i].EmptyDir.Medium != "Memory" || pod.Volumes[i].EmptyDir.SizeLimit.Value() != (96+16)<<20 {
@@ -105,7 +103,8 @@ func TestSavedMembersHaveTheirFileInMemory(t *testing.T) {
 			}
 		}
 	}
-	if mapped := StatefulSet(withStorage().Defaulted().Obj(), options, 3).Spec.Template.Spec; len(mapped.Volumes) != len(pod.Volumes)-1 {
+	c.Spec.Storage.Mode = cachev1alpha1.StorageMapped
+	if mapped := StatefulSet(c, options, 3).Spec.Template.Spec; len(mapped.Volumes) != len(pod.Volumes)-1 {
 		t.Errorf("a mapped member has the volumes %+v", mapped.Volumes)
 	}
 }
@@ -199,7 +198,7 @@ func TestEachMemberHasItsVolumeAndTheSupervisor(t *testing.T) {
 		t.Errorf("mounts of memcached: %v", mounts)
 	}
 	install := pod.InitContainers[0]
-	want := []string{"/drainer", "install", "--dir=/data", "--termination-log=/dev/termination-log", "/supervisor", "memcached", "-m", "64", "-p", "11211", "-U", "0"}
+	want := []string{"/drainer", "install", "--dir=/data", "--memory-dir=/memory", "--termination-log=/dev/termination-log", "/supervisor", "memcached", "-m", "64", "-p", "11211", "-U", "0"}
 	if diff := cmp.Diff(want, install.Command); diff != "" {
 		t.Errorf("install: -want +got:\n%s", diff)
 	}

@@ -85,6 +85,7 @@ func start(t *testing.T) {
 	}
 	await(t, "held", "Held")
 	await(t, "failed", "Held")
+	kubectl(t, "wait", "-n", "undeploy", "--for=delete", "pod/failed-1", "--timeout=90s") // it has saved
 	spoil(t, claim("failed"))
 	kubectl(t, "annotate", "-n", "undeploy", "pvc", claim("failed"), "cache.example.com/drain-")
 	await(t, "starting", "Starting")
@@ -142,12 +143,12 @@ func fillIn(t *testing.T, namespace, cluster string, items int) {
 	}
 }
 
-// spoil cuts the warm file of a volume, which is a directory of this machine.
+// spoil cuts the save on a volume, which is a directory of this machine.
 func spoil(t *testing.T, claim string) {
 	t.Helper()
 	volume := kubectl(t, "get", "pvc", "-n", "undeploy", claim, "-o", "jsonpath={.spec.volumeName}")
 	path := kubectl(t, "get", "pv", volume, "-o", "jsonpath={.spec.local.path}")
-	if err := os.Truncate(filepath.Join(path, contract.WarmFile), 1<<20); err != nil {
+	if err := os.Truncate(filepath.Join(path, contract.SaveFile), 1<<20); err != nil {
 		t.Fatal(err)
 	}
 }

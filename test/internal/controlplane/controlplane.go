@@ -3,9 +3,11 @@
 package controlplane
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -20,6 +22,7 @@ type ControlPlane struct {
 	Config *rest.Config
 
 	env     *envtest.Environment
+	assets  string
 	manager *process
 }
 
@@ -30,7 +33,7 @@ func Start() (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{env: &envtest.Environment{
+	c := &ControlPlane{assets: assets, env: &envtest.Environment{
 		BinaryAssetsDirectory:    assets,
 		CRDDirectoryPaths:        []string{filepath.Join(repository(), "config", "crd", "bases")},
 		ErrorIfCRDPathMissing:    true,
@@ -47,6 +50,13 @@ func Start() (*ControlPlane, error) {
 	// After the CRDs, so that the garbage collector watches them from its start.
 	c.manager, err = startControllerManager(assets, c.env.KubeConfig)
 	return c, err
+}
+
+// Kubectl is a kubectl command of the administrator's, with its kubeconfig in dir.
+func (c *ControlPlane) Kubectl(ctx context.Context, dir string, args ...string) (*exec.Cmd, error) {
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	args = append([]string{"--kubeconfig=" + kubeconfig, "--cache-dir=" + filepath.Join(dir, "cache")}, args...)
+	return exec.CommandContext(ctx, filepath.Join(c.assets, "kubectl"), args...), os.WriteFile(kubeconfig, c.env.KubeConfig, 0o600)
 }
 
 // Stop ends every process that Start began.
@@ -67,7 +77,7 @@ func assets() (string, error) {
 	if dir == "" {
 		dir = filepath.Join(repository(), "bin", "k8s")
 	}
-	for _, program := range []string{"etcd", "kube-apiserver", controllerManager} {
+	for _, program := range []string{"etcd", "kube-apiserver", "kubectl", controllerManager} {
 		if _, err := os.Stat(filepath.Join(dir, program)); err != nil {
 			return "", fmt.Errorf("no %s in %s: build the control plane with `make kubernetes`, "+
 				"or point KUBEBUILDER_ASSETS at a directory that has one: %w", program, dir, err)
