@@ -24,7 +24,8 @@ func (s *supervisor) prepare(ctx context.Context) (fresh bool, note string, err 
 		return false, "", err
 	}
 	if missing(s.path(contract.WarmFile)) {
-		return true, "", nil
+		note, err := s.adoptSave()
+		return true, note, err
 	}
 	refusal := s.refusal(ctx, s.dir)
 	switch {
@@ -37,16 +38,21 @@ func (s *supervisor) prepare(ctx context.Context) (fresh bool, note string, err 
 		}
 		return true, note, s.dropAll()
 	}
+	note, err = s.moveAsideWithRoom(refusal)
+	return true, note, err
+}
+
+// moveAsideWithRoom is moveAside for a volume that is to hold a second file.
+func (s *supervisor) moveAsideWithRoom(refusal error) (note string, err error) {
 	switch lacking, err := s.makeRoom(memoryLimit(s.command)); {
 	case err != nil:
-		return false, "", err
+		return "", err
 	case lacking > 0:
 		note := fmt.Sprintf("memcached starts cold: %s; to replay its items, the volume lacks %d MiB of room for a second file of %d MiB",
 			reason(refusal), mebibytes(lacking), memoryLimit(s.command)>>20)
-		return true, note, s.dropAll()
+		return note, s.dropAll()
 	}
-	note, err = s.moveAside(s.dir, refusal)
-	return true, note, err
+	return s.moveAside(s.dir, refusal)
 }
 
 // moveAside makes a generation of what lies in dir, and returns a note about it.
@@ -152,13 +158,15 @@ func (s *supervisor) room(need int64) (free int64, victims []warmfile.Generation
 }
 
 // dropCurrent removes the warm file and what speaks for it.
-func (s *supervisor) dropCurrent() error {
-	return errors.Join(removeDurably(s.path(contract.WarmFile)), removeDurably(s.path(contract.MetaFile)))
+func (s *supervisor) dropCurrent() error { return dropWarmFile(s.dir) }
+
+func dropWarmFile(dir string) error {
+	return errors.Join(removeDurably(filepath.Join(dir, contract.WarmFile)), removeDurably(filepath.Join(dir, contract.MetaFile)))
 }
 
-// dropAll removes every generation: without the newest one the others would
+// dropAll removes every file and generation: without the newest one the others would
 // bring back values that clients have long replaced. The oldest goes first.
 func (s *supervisor) dropAll() error {
 	aside, err := warmfile.Aside(s.volume)
-	return errors.Join(err, discardAll(aside), removeDurably(filepath.Join(s.volume, contract.SaveFile)), s.dropCurrent())
+	return errors.Join(err, discardAll(aside), removeDurably(filepath.Join(s.volume, contract.SaveFile)), dropWarmFile(s.volume), s.dropCurrent())
 }

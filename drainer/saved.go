@@ -41,6 +41,10 @@ func (s *supervisor) load(ctx context.Context) (fresh bool, note string, err err
 			return true, note, err
 		}
 	}
+	if !missing(filepath.Join(s.volume, contract.WarmFile)) {
+		note, err := s.adoptWarmFile()
+		return true, note, err
+	}
 	found, err := warmfile.Generations(s.volume)
 	switch {
 	case isReason(err, warmfile.ReasonMissing):

@@ -349,3 +349,82 @@ func TestNoRoomForASave(t *testing.T) {
 	}
 	p.expectFiles(contract.InUse, contract.LockFile)
 }
+
+// TestMemberOfTheOtherMode: on the volume that a member of a cluster of the same name
+// has left, everything of that is there, and nothing twice or out of date afterwards.
+func TestMemberOfTheOtherMode(t *testing.T) {
+	memory := []string{"-m", "128"}
+	mapped := func(p *pod) *served { return serve(p.t, p.volume, memory...) }
+	saved := func(p *pod) *served { return p.again().start("", memory...) }
+	for name, test := range map[string]struct {
+		from, to func(*pod) *served
+		how      string
+		lost     bool
+	}{
+		"Mapped to Saved":                {from: mapped, to: saved, how: "saved"},
+		"Mapped to Saved after a crash":  {from: mapped, to: saved, how: "killed"},
+		"Saved to Mapped":                {from: saved, to: mapped, how: "saved"},
+		"Saved to Mapped without a save": {from: saved, to: mapped, how: "killed", lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, all := newPod(t), objects(78, 1000)
+			var key string
+			for key = range all {
+				break
+			}
+			s := test.from(p)
+			store(t, s.address(), all)
+			s.settle(len(all))
+			s.end(test.how)
+
+			s = test.to(p)
+			if test.lost {
+				s.waitFor("memcached starts cold")
+				all = map[string]object{}
+			} else {
+				s.waitFor("replayed generation-1: 1000 items found: 1000 added")
+			}
+			expectAside(t, p.volume)
+			store(t, s.address(), map[string]object{key: {value: []byte("newer")}})
+			all[key] = object{value: []byte("newer")}
+			s.end("saved")
+			s = test.to(p)
+			check(t, "gomemcache", []string{s.address()}, all)
+			s.end("saved")
+			_, addresses := survivors(t, 1)
+			m := migrateArgs(t, p.volume, addresses)
+			if r := migrate(t, m); r.receipt.AddsUp("the-claim") != nil {
+				t.Errorf("%+v; %s", r.receipt, r.err)
+			}
+			check(t, m.Client, addresses, all)
+		})
+	}
+}
+
+// TestMappedFileIsOutdatedInMemory: what is replayed of it into memory is lost with
+// the pod, and not served again.
+func TestMappedFileIsOutdatedInMemory(t *testing.T) {
+	t.Parallel()
+	p := newPod(t)
+	s := serve(t, p.volume, "-m", "128")
+	store(t, s.address(), objects(79, 1000))
+	s.settle(1000)
+	s.end("saved")
+	for range 2 { // in one pod, which goes on
+		s = p.start(stallAt+"500", "-m", "128")
+		s.waitFor("stalled before item")
+		s.end("killed")
+	}
+	_, addresses := survivors(t, 1)
+	if r := migrate(t, migrateArgs(t, p.volume, addresses)); r.code != contract.ExitUnrecoverable || r.receipt.Reason != "SaveOutdated" {
+		t.Errorf("exit code %d, %+v", r.code, r.receipt)
+	}
+	s = p.again().start("", "-m", "128")
+	s.waitFor("memcached starts cold")
+	if n := (&memcachedtest.Server{Port: s.port}).Items(t); n != 0 {
+		t.Errorf("%d items came back", n)
+	}
+	s.end("saved")
+	p.expectFiles(contract.InUse, contract.LockFile, contract.SaveFile)
+}

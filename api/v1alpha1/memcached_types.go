@@ -375,7 +375,7 @@ const (
 
 // StorageSpec is the volume of each member.
 //
-// +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="storage.mode can't be changed, for what members of one mode leave on their volumes is not for those of the other: create another cluster"
+// +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="storage.mode can't be changed: create another cluster, or delete this one with drain.whenDeleted Retain and create it again, over the volumes that it leaves"
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="storage.size can't shrink, for Kubernetes makes no volume smaller: create another cluster"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storage.storageClassName can't be changed: create another cluster"
 type StorageSpec struct {

@@ -82,6 +82,9 @@ func outdated(dir string, newestFirst []Generation) error {
 		return refuse(ReasonSaveOutdated, "the member that started at %s ended without a save: what it held was in memory only", since)
 	}
 	s, err := openSave(newestFirst[0].Dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return refuse(ReasonSaveOutdated, "the warm file on the volume is outdated: a member has had its items in memory since %s, and ended without a save", since)
+	}
 	if err != nil {
 		return fmt.Errorf("of the newest save: %w", err)
 	}
