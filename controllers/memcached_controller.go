@@ -17,6 +17,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -114,6 +115,9 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, err
 	}
 	p := seen.plan()
+	if err := r.foretell(ctx, seen, p); err != nil {
+		return result(seen, 0, nil, err)
+	}
 	applyErr := r.apply(ctx, seen, p)
 	wait, statusErr := r.writeStatus(ctx, seen, p, applyErr)
 	if cluster.ResourceVersion != version {
@@ -159,6 +163,19 @@ func result(seen *observed, wait time.Duration, applyErr, statusErr error) (ctrl
 		wait = progressInterval
 	}
 	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+// foretell writes, ahead of a roll-out, what people may want to stop it for. All else
+// of status follows what was done.
+func (r *MemcachedReconciler) foretell(ctx context.Context, seen *observed, p plan.Plan) error {
+	c := status.Foretold(seen.statusInput(p, nil, r.Clock.Now()))
+	if c == nil || seen.absent {
+		return nil
+	}
+	before := seen.cluster.DeepCopy()
+	meta.SetStatusCondition(&seen.cluster.Status.Conditions, *c)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return client.IgnoreNotFound(r.Status().Patch(ctx, seen.cluster, patch))
 }
 
 // writeStatus writes what Compute returns, if it differs, or tells how long that

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -82,6 +83,29 @@ func TestVolumesWhoseSizeNobodyGaveFollowMemory(t *testing.T) {
 	w.settled(2)
 	w.condition(cachev1alpha1.ConditionVolumesSized, "True", cachev1alpha1.ReasonSizedAsWanted)
 	w.eventually("as before", func() error { return w.volumesHave(2, "268Mi") })
+	w.quiet()
+}
+
+// TestARollOutThatLosesItemsIsForetold: status says that members will start cold
+// before the StatefulSet has what lets them.
+func TestARollOutThatLosesItemsIsForetold(t *testing.T) {
+	w := newWorld(t)
+	w.create(apitest.MakeMemcached(name).Size(2).With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Storage = &cachev1alpha1.StorageSpec{Size: resource.MustParse("200Mi"), Mode: cachev1alpha1.StorageMapped}
+	}).Obj())
+	w.settled(2)
+	w.condition(cachev1alpha1.ConditionReplayable, "True", cachev1alpha1.ReasonRoomToReplay)
+	before := len(w.journal.Writes())
+	w.change(w.memcached(), `{"spec":{"memory":"150Mi"}}`)
+	w.condition(cachev1alpha1.ConditionReplayable, "False", cachev1alpha1.ReasonNoRoomToReplay)
+	w.settled(2)
+	told := false
+	for _, write := range w.journal.Writes()[before:] {
+		told = told || write.Resource == "memcacheds/status" && strings.Contains(write.Body, cachev1alpha1.ReasonNoRoomToReplay)
+		if write.Resource == "statefulsets" && !told {
+			t.Errorf("the members are changed before status says that they will start cold: %v", w.journal.Writes()[before:])
+		}
+	}
 	w.quiet()
 }
 

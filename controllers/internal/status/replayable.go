@@ -2,6 +2,7 @@ package status
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -32,6 +33,21 @@ func replayable(in *Input) metav1.Condition {
 			need>>20, now>>20, wanted>>20, room>>20)
 	}
 	return condition(kind, true, cachev1alpha1.ReasonRoomToReplay, "the volumes have room for a second warm file")
+}
+
+// Foretold is the condition that has to be there before the members get what the spec
+// says, for then each starts cold; nil where there is nothing to foretell, or status
+// says so already.
+func Foretold(in *Input) *metav1.Condition {
+	if deleting(in) || len(in.Pods) == 0 || meta.IsStatusConditionFalse(in.Cluster.Status.Conditions, cachev1alpha1.ConditionReplayable) {
+		return nil
+	}
+	c := replayable(in)
+	if c.Reason != cachev1alpha1.ReasonNoRoomToReplay {
+		return nil
+	}
+	c.ObservedGeneration, c.LastTransitionTime = in.Cluster.Generation, metav1.NewTime(in.Now)
+	return &c
 }
 
 // runsWith is the memory that the member of the pod has, in bytes; 0 unknown.
