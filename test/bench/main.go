@@ -102,6 +102,13 @@ func groups(o *options) []group {
 	} {
 		all = append(all, group{"read " + p.name, p.read})
 	}
+	for _, p := range []population{
+		{name: "100 B", size: fixed(100), items: million},
+		{name: "1 kB", size: fixed(1000), items: million},
+		{name: "100 B", size: fixed(100), items: 4 * million},
+	} {
+		all = append(all, group{"rebalance " + p.String(), p.rebalance})
+	}
 	p := population{name: "100 B", size: fixed(100), items: million}
 	return append(all, group{"replay", p.replay})
 }

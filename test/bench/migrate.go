@@ -94,29 +94,36 @@ func (p population) drainRound(ctx context.Context, b *bench, r *row, dir string
 		return err
 	}
 	defer f.kill()
-	receipt := filepath.Join(b.scratch, "receipt.json")
-	args := []string{"migrate", "--dir=" + dir, "--client=" + client, "--source-id=bench", "--receipt=" + receipt}
-	for _, s := range f {
-		args = append(args, "--server="+s.address())
-	}
-	cmd, before := b.drain(ctx, r.what, args), f.cpu()
-	used, err := runWatched(cmd)
+	used, err := b.receipted(ctx, r.what, f, "migrate", "--dir="+dir)
 	if err != nil {
-		return fmt.Errorf("%v: %w", cmd.Args, err)
-	}
-	used.servers = f.cpu() - before
-	var got contract.Receipt
-	if data, err := os.ReadFile(receipt); err != nil {
-		return err
-	} else if err := json.Unmarshal(data, &got); err != nil {
-		return err
-	}
-	if err := got.AddsUp("bench"); err != nil {
 		return err
 	}
 	items, err := f.items(ctx)
 	r.add(used, p.items-items)
 	return err
+}
+
+// receipted runs a command that moves items among the servers of f, and looks at its
+// receipt.
+func (b *bench) receipted(ctx context.Context, name string, f fleet, args ...string) (usage, error) {
+	receipt := filepath.Join(b.scratch, "receipt.json")
+	args = append(args, "--client="+client, "--source-id=bench", "--receipt="+receipt)
+	for _, s := range f {
+		args = append(args, "--server="+s.address())
+	}
+	cmd, before := b.drain(ctx, name, args), f.cpu()
+	used, err := runWatched(cmd)
+	if err != nil {
+		return used, fmt.Errorf("%v: %w", cmd.Args, err)
+	}
+	used.servers = f.cpu() - before
+	var got contract.Receipt
+	if data, err := os.ReadFile(receipt); err != nil {
+		return used, err
+	} else if err := json.Unmarshal(data, &got); err != nil {
+		return used, err
+	}
+	return used, got.AddsUp("bench")
 }
 
 // drain is the drainer's command, or, for a profile, the same in a child of
