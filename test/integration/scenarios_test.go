@@ -100,6 +100,35 @@ func scenarios() map[string]scenario {
 			}
 			return errors.Join(settledAt(3)(w), w.volumesHave(3, "256Mi"))
 		}},
+		"scale-up, then down": {
+			func(w *world) {
+				w.storageCluster(apitest.MakeMemcached(name), 1)
+				kubes.Play(w.namespace, player.Hang)
+			},
+			func(w *world) {
+				w.scale(2)
+				w.condition(cachev1alpha1.ConditionPlacing, "True", cachev1alpha1.ReasonPlacing)
+				w.scale(1)
+				kubes.Play(w.namespace, player.Succeed(100))
+			}, settledAt(1),
+		},
+		"another routing": {
+			func(w *world) { w.storageCluster(apitest.MakeMemcached(name), 2) },
+			func(w *world) { w.change(w.memcached(), `{"spec":{"routing":{"client":"gomemcache"}}}`) },
+			func(w *world) error { return errors.Join(settledAt(2)(w), w.placed(2, "2")) },
+		},
+		"retry of a failed placement": {
+			func(w *world) {
+				w.storageCluster(apitest.MakeMemcached(name), 1)
+				kubes.Play(w.namespace, player.Fail(contract.ExitUsage, "BadArguments", "no such flag"))
+			},
+			func(w *world) {
+				w.scale(2)
+				w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonPlacementFailed)
+				kubes.Play(w.namespace, player.Succeed(100))
+				w.annotatePlacement(0, cachev1alpha1.PlacementRetry)
+			}, func(w *world) error { return errors.Join(settledAt(2)(w), w.placed(1, "2")) },
+		},
 		"hibernate, and resume": {three, func(w *world) {
 			w.scale(0)
 			w.settled(0)
@@ -129,6 +158,17 @@ func settledAt(size int32) func(*world) error {
 		}
 		return nil
 	}
+}
+
+// placed returns nil where so many members have what clients look for there, by the
+// list of that serial.
+func (w *world) placed(members int, serial string) error {
+	for ordinal := range members {
+		if c := w.claim(ordinal); c == nil || c.Annotations[cachev1alpha1.AnnotationPlaced] != serial {
+			return fmt.Errorf("member %d is not placed by %s", ordinal, serial)
+		}
+	}
+	return nil
 }
 
 // deleted is the end of a cluster that left nothing but claims.
