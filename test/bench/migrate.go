@@ -78,7 +78,7 @@ func (p population) fillRound(ctx context.Context, r *row, servers int) error {
 	if err != nil {
 		return err
 	}
-	used, err := fill(ctx, f, p.commands(owner, servers, connections))
+	used, err := fill(ctx, f, p.commands(owner, servers))
 	debug.FreeOSMemory() // the commands: as much as the items
 	if err != nil {
 		return err

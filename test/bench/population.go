@@ -66,7 +66,7 @@ var value = func() []byte {
 
 // commands are quiet adds of all items, ready to be sent: a list for each
 // connection to each server.
-func (p population) commands(owner routing.Owner, servers, connections int) [][][]byte {
+func (p population) commands(owner routing.Owner, servers int) [][][]byte {
 	commands := make([][][]byte, servers)
 	for i := range commands {
 		commands[i] = make([][]byte, connections)

@@ -34,7 +34,7 @@ func (p population) rebalanceRound(ctx context.Context, b *bench, limit, ours *r
 	if err != nil {
 		return err
 	}
-	used, err := fill(ctx, fleet{filled}, p.commands(owner, 2, connections)[1:])
+	used, err := fill(ctx, fleet{filled}, p.commands(owner, 2)[1:])
 	debug.FreeOSMemory()
 	if err != nil {
 		return err

@@ -126,7 +126,7 @@ func (p population) mappedRound(ctx context.Context, b *bench, r *row) error {
 	if err != nil {
 		return err
 	}
-	used, err := fill(ctx, fleet{s}, p.commands(owner, 1, connections))
+	used, err := fill(ctx, fleet{s}, p.commands(owner, 1))
 	if err != nil {
 		return err
 	}
