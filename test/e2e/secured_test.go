@@ -1,7 +1,15 @@
 package e2e
 
 import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -21,13 +30,15 @@ import (
 
 const password = "a-password-nobody-should-see"
 
-// TestASecuredCluster is the sample's: TLS with certificates on both sides, and
-// logins. It restarts warm, takes new certificates and logins up without a restart,
-// and is drained, by the new ones.
+// TestASecuredCluster is the sample's, with its items in memory: TLS with certificates
+// on both sides, and logins. It restarts warm, takes new certificates and logins up
+// without a restart, is drained, by the new ones, and doesn't roll into a Secret that
+// is no good.
 func TestASecuredCluster(t *testing.T) {
 	t.Parallel()
 	f := inNamespace(t)
 	sample := f.sample("../../config/samples/cache_v1alpha1_memcached_secured.yaml")
+	sample.Spec.Storage.Mode = cachev1alpha1.StorageSaved
 	s := newSecrets(f, &sample.Spec)
 	s.write("drainer:" + password + "\n")
 	f.create(sample.Spec)
@@ -49,7 +60,7 @@ func TestASecuredCluster(t *testing.T) {
 	s.write("drainer:" + changed + "\n")
 	f.eventually("each member has the new certificate, and takes the new login alone", func() bool {
 		for i := range 3 {
-			f.nudge(i)
+			f.nudge(f.pod(i))
 			address := f.address(fmt.Sprintf("cache-%d.:11211", i))
 			if now, err := f.dialer.Served(f.ctx, address); err != nil || now.Equal(served) {
 				return false
@@ -68,9 +79,114 @@ func TestASecuredCluster(t *testing.T) {
 	f.eventually("claim 2 is gone", func() bool { return f.claim(2) == nil })
 	f.settled(2)
 	f.expectAll(2, objects)
+
+	stays := f.pod(0)
+	s.spoil()
+	f.patch(f.memcached(), `{"spec":{"template":{"annotations":{"example.com/rolled":"yes"}}}}`)
+	f.eventually("the condition says what is wrong with the Secret", func() bool {
+		c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded)
+		return c.Reason == cachev1alpha1.ReasonSecretInvalid && strings.Contains(c.Message, "pod cache-1 ") && strings.Contains(c.Message, "tls.key")
+	})
+	if now := f.pod(0); now.UID != stays.UID || now.Status.ContainerStatuses[0].RestartCount != stays.Status.ContainerStatuses[0].RestartCount || !ready(now) {
+		t.Errorf("the other member went, too: %+v", now.Status)
+	}
+	if _, err := f.dialer.Served(f.ctx, f.address("cache-0.:11211")); err != nil {
+		t.Errorf("the other member: %v", err)
+	}
+	s.write("drainer:" + changed + "\n")
+	f.eventually("both members run with the new Secret", func() bool {
+		if pod := f.pod(1); pod != nil && !ready(pod) {
+			f.nudge(pod)
+		}
+		s := f.memcached().Status
+		pod := f.pod(0)
+		return pod != nil && pod.UID != stays.UID && s.ReadySize == 2 &&
+			meta.IsStatusConditionFalse(s.Conditions, cachev1alpha1.ConditionDegraded) &&
+			meta.IsStatusConditionFalse(s.Conditions, cachev1alpha1.ConditionProgressing)
+	})
+	f.expectAll(2, objects)
 	if told := f.dump(); strings.Contains(told, password) {
 		t.Errorf("the password is told:\n%s", told)
 	}
+}
+
+// TestASecuredClusterWithoutStorage has TLS and logins, too, and an application that is
+// given the Secret of its binding, and nothing else.
+func TestASecuredClusterWithoutStorage(t *testing.T) {
+	t.Parallel()
+	f := inNamespace(t)
+	spec := cachev1alpha1.MemcachedSpec{
+		TLS:     &cachev1alpha1.TLSSpec{SecretName: "cache-tls"},
+		Auth:    &cachev1alpha1.AuthSpec{SecretName: "cache-auth"},
+		Binding: &cachev1alpha1.BindingSpec{SecretName: "cache-binding"},
+	}
+	f.kubectl("create", "role", "cache-binding", "--resource=secrets", "--verb=get,create,patch,delete",
+		"--resource-name=cache-tls", "--resource-name=cache-auth", "--resource-name=cache-binding")
+	f.kubectl("create", "rolebinding", "cache-binding", "--role=cache-binding",
+		"--serviceaccount=memcached-operator-system:memcached-operator-controller-manager")
+	s := newSecrets(f, &spec)
+	s.write("shop:" + password + "\n")
+	f.create(spec)
+	f.eventually("an application gets in", func() bool { return f.bound() == nil })
+	before := f.pods()[0]
+	binding := f.memcached().Status.Binding.Name
+
+	s.write("shop:" + password + "-2\n")
+	var err error
+	f.eventually("the application that is given the new password gets in", func() bool {
+		f.nudge(&before)
+		err = f.bound()
+		secret := &corev1.Secret{}
+		f.must(kube.Get(f.ctx, f.key(binding), secret))
+		return err == nil && string(secret.Data["password"]) == password+"-2"
+	})
+	if now := f.pods()[0]; now.UID != before.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("pod %s was restarted", before.Name)
+	}
+	if told := f.dump(); strings.Contains(told, password) {
+		t.Errorf("the password is told:\n%s", told)
+	}
+}
+
+// bound is an application that stores and reads an item at the first pod, with what is
+// in the Secret that status.binding names.
+func (f *fixture) bound() error {
+	f.Helper()
+	binding := f.memcached().Status.Binding
+	if binding == nil {
+		return errors.New("status.binding is empty")
+	}
+	secret := &corev1.Secret{}
+	f.must(kube.Get(f.ctx, f.key(binding.Name), secret))
+	entry := func(key string) string { return string(secret.Data[key]) }
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(secret.Data["ca.crt"])
+	ctx, cancel := context.WithTimeout(f.ctx, 5*time.Second)
+	defer cancel()
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: entry("host")}}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(f.pods()[0].Status.PodIP, entry("port")))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	f.must(conn.SetDeadline(deadline))
+	answers := bufio.NewReader(conn)
+	login := entry("username") + " " + entry("password")
+	for _, exchange := range []struct{ request, want string }{
+		{fmt.Sprintf("set login 0 0 %d\r\n%s\r\n", len(login), login), "STORED\r\n"},
+		{"set greeting 0 0 5\r\nhello\r\n", "STORED\r\n"},
+		{"get greeting\r\n", "VALUE greeting 0 5\r\nhello\r\nEND\r\n"},
+	} {
+		if _, err := conn.Write([]byte(exchange.request)); err != nil {
+			return err
+		}
+		answer := make([]byte, len(exchange.want))
+		if _, err := io.ReadFull(answers, answer); err != nil || string(answer) != exchange.want {
+			return fmt.Errorf("%q, %w", answer, err)
+		}
+	}
+	return nil
 }
 
 // sample is the Memcached in a file, which comes first there.
@@ -102,27 +218,41 @@ func newSecrets(f *fixture, spec *cachev1alpha1.MemcachedSpec) *secrets {
 // write makes a new certificate, and these the logins.
 func (s *secrets) write(logins string) {
 	s.f.Helper()
-	tls := s.authority.Files(s.f, []string{"*." + s.f.name + "." + s.f.namespace + ".svc"})
-	auth := map[string][]byte{"auth-file": []byte(logins)}
-	for _, secret := range []*corev1.Secret{
-		{ObjectMeta: metav1.ObjectMeta{Name: s.spec.TLS.SecretName}, Type: corev1.SecretTypeTLS, Data: tls},
-		{ObjectMeta: metav1.ObjectMeta{Name: s.spec.Auth.SecretName}, Data: auth},
-	} {
-		secret.Namespace = s.f.namespace
-		err := kube.Create(s.f.ctx, secret)
-		if err != nil {
-			err = kube.Update(s.f.ctx, secret)
-		}
-		s.f.must(err)
-		for name, content := range secret.Data {
-			s.f.must(os.WriteFile(filepath.Join(s.dir, name), content, 0o600))
-		}
+	certificate := s.certificate()
+	s.put(s.spec.TLS.SecretName, corev1.SecretTypeTLS, certificate)
+	s.put(s.spec.Auth.SecretName, corev1.SecretTypeOpaque, map[string][]byte{"auth-file": []byte(logins)})
+	maps.Copy(certificate, map[string][]byte{"auth-file": []byte(logins)})
+	for name, content := range certificate {
+		s.f.must(os.WriteFile(filepath.Join(s.dir, name), content, 0o600))
 	}
 }
 
+// spoil the Secret: its certificate isn't that of its key.
+func (s *secrets) spoil() {
+	s.f.Helper()
+	certificate := s.certificate()
+	certificate[contract.KeyFile] = s.certificate()[contract.KeyFile]
+	s.put(s.spec.TLS.SecretName, corev1.SecretTypeTLS, certificate)
+}
+
+func (s *secrets) certificate() map[string][]byte {
+	service := s.f.name + "." + s.f.namespace + ".svc"
+	return s.authority.Files(s.f, []string{service, "*." + service})
+}
+
+func (s *secrets) put(name string, kind corev1.SecretType, data map[string][]byte) {
+	s.f.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.f.namespace, Name: name}, Type: kind, Data: data}
+	err := kube.Create(s.f.ctx, secret)
+	if err != nil {
+		err = kube.Update(s.f.ctx, secret)
+	}
+	s.f.must(err)
+}
+
 // nudge has the kubelet look at a pod's volumes, which it does each minute.
-func (f *fixture) nudge(ordinal int) {
+func (f *fixture) nudge(pod *corev1.Pod) {
 	f.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/nudged":%q}}}`, time.Now().Format(time.RFC3339))
-	f.must(kube.Patch(f.ctx, f.pod(ordinal), client.RawPatch("application/merge-patch+json", patch)))
+	f.must(kube.Patch(f.ctx, pod, client.RawPatch("application/merge-patch+json", patch)))
 }
