@@ -1,0 +1,252 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/node"
+)
+
+const (
+	memcachedPort = 11211
+	exporterPort  = 9150
+)
+
+// TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers, and nobody else: a member
+// that leaves is drained while it is in force, and nothing is lost.
+func TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers(t *testing.T) {
+	t.Parallel()
+	is := func(role string) networkingv1.NetworkPolicyPeer {
+		return networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": role}}}
+	}
+	spec := persistent(2)
+	spec.Exporter = &cachev1alpha1.ExporterSpec{Image: "example.com/exporter:test"}
+	machine := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "10.88.0.1/32"}} // where this test runs
+	spec.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{
+		Clients: []networkingv1.NetworkPolicyPeer{is("shop"), machine}, Monitoring: []networkingv1.NetworkPolicyPeer{is("prometheus")},
+	}
+	f := setup(t, spec)
+	shop, prometheus, stranger := f.bystander("shop"), f.bystander("prometheus"), f.bystander("stranger")
+	if member := f.pod(1); !f.reaches(stranger, member, memcachedPort) || !f.reaches(stranger, member, exporterPort) {
+		t.Fatal("a pod does not reach a member that nothing keeps it from")
+	}
+	f.enforcePolicies()
+	f.eventually("the policy is in force", func() bool { return !f.reaches(stranger, f.pod(1), memcachedPort) })
+	for ordinal := range 2 {
+		for _, c := range []struct {
+			from *corev1.Pod
+			port int
+			want bool
+		}{
+			{shop, memcachedPort, true}, {shop, exporterPort, false},
+			{prometheus, memcachedPort, false}, {prometheus, exporterPort, true},
+			{stranger, memcachedPort, false}, {stranger, exporterPort, false},
+		} {
+			if got := f.reaches(c.from, f.pod(ordinal), c.port); got != c.want {
+				t.Errorf("%s reaches port %d of member %d: %v", c.from.Name, c.port, ordinal, got)
+			}
+		}
+	}
+	objects := f.objects()
+	f.fill(2, objects)
+	f.scale(1)
+	f.expectDrained(1, objects)
+	f.expectReceipt(false)
+}
+
+// bystander is a pod that does nothing, with a label, in the namespace.
+func (f *fixture) bystander(role string) *corev1.Pod {
+	f.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: role, Labels: map[string]string{"role": role}},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: ptr.To[int64](0),
+			Containers: []corev1.Container{{Name: "pause", Image: "example.com/pause:dev", SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			}}},
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](65532), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+		},
+	}
+	f.must(kube.Create(f.ctx, pod))
+	f.eventually("pod "+role+" runs", func() bool {
+		f.must(kube.Get(f.ctx, f.key(role), pod))
+		return ready(pod)
+	})
+	return pod
+}
+
+// reaches tells whether a bystander is let in.
+func (f *fixture) reaches(from, to *corev1.Pod, port int) bool {
+	f.Helper()
+	inside := f.processesOf(from, "pause")
+	if len(inside) == 0 {
+		f.Fatalf("pod %s has no process", from.Name)
+	}
+	return exec.CommandContext(f.ctx, "nsenter", "--target", fmt.Sprint(inside[0]), "--net", "--",
+		"timeout", "10", "bash", "-c", `exec 3<>/dev/tcp/$0/$1`, to.Status.PodIP, fmt.Sprint(port)).Run() == nil
+}
+
+// enforcePolicies does, for this namespace and until the test ends, what no network
+// plugin of these nodes does: the kernel filters what the nodes forward to pods, as the
+// NetworkPolicies there are say. What isn't in the operator's is not understood.
+func (f *fixture) enforcePolicies() {
+	f.Helper()
+	ctx, cancel := context.WithCancel(f.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		last := ""
+		for ctx.Err() == nil {
+			rules, err := f.filter(ctx)
+			if err == nil && rules != last {
+				err = onNodes(ctx, rules)
+				last = rules
+			}
+			if err != nil && ctx.Err() == nil {
+				f.Errorf("enforce the NetworkPolicies: %v", err)
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+	f.Cleanup(func() {
+		cancel()
+		<-done
+		if err := onNodes(context.Background(), f.noFilter()); err != nil {
+			f.Errorf("stop enforcing: %v", err)
+		}
+	})
+}
+
+// onNodes gives rules to nftables in the network of each node.
+func onNodes(ctx context.Context, rules string) error {
+	for _, name := range []string{stays, goes} {
+		pid, err := node.Kubelet(name)
+		if err != nil {
+			return err
+		}
+		cmd := exec.CommandContext(ctx, "nsenter", "--target", fmt.Sprint(pid), "--net", "--", "nft", "--file", "-")
+		cmd.Stdin = strings.NewReader(rules)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("nft on %s: %w: %s", name, err, out)
+		}
+	}
+	return nil
+}
+
+func (f *fixture) noFilter() string {
+	return fmt.Sprintf("table inet %[1]s {}\ndelete table inet %[1]s\n", f.namespace)
+}
+
+// filter is the namespace's policies as rules, which replace those of before.
+func (f *fixture) filter(ctx context.Context) (string, error) {
+	var policies networkingv1.NetworkPolicyList
+	if err := kube.List(ctx, &policies, client.InNamespace(f.namespace)); err != nil {
+		return "", err
+	}
+	var pods corev1.PodList
+	if err := kube.List(ctx, &pods, client.InNamespace(f.namespace)); err != nil {
+		return "", err
+	}
+	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	var accepted, refused strings.Builder
+	for i := range policies.Items {
+		policy := &policies.Items[i]
+		selected, err := addresses(&policy.Spec.PodSelector, pods.Items)
+		if err != nil {
+			return "", err
+		}
+		for _, rule := range policy.Spec.Ingress {
+			from, err := sources(rule.From, pods.Items)
+			if err != nil {
+				return "", err
+			}
+			for address, pod := range selected {
+				for _, port := range rule.Ports {
+					if n := portOf(pod, port.Port); n != 0 && len(from) > 0 {
+						fmt.Fprintf(&accepted, "ip daddr %s ip saddr { %s } tcp dport %d accept\n", address, strings.Join(from, ", "), n)
+					}
+				}
+			}
+		}
+		for address := range selected {
+			fmt.Fprintf(&refused, "ip daddr %s reject\n", address)
+		}
+	}
+	return f.noFilter() + fmt.Sprintf("table inet %s {\nchain forward {\ntype filter hook forward priority 10\nct state established,related accept\n%s%s}\n}\n",
+		f.namespace, sorted(accepted.String()), sorted(refused.String())), nil
+}
+
+// addresses of the pods that a selector selects.
+func addresses(selector *metav1.LabelSelector, pods []corev1.Pod) (map[string]*corev1.Pod, error) {
+	matching, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil, err
+	}
+	selected := map[string]*corev1.Pod{}
+	for i := range pods {
+		if pods[i].Status.PodIP != "" && pods[i].Status.Phase != corev1.PodSucceeded && pods[i].Status.Phase != corev1.PodFailed &&
+			matching.Matches(labels.Set(pods[i].Labels)) {
+			selected[pods[i].Status.PodIP] = &pods[i]
+		}
+	}
+	return selected, nil
+}
+
+func sources(peers []networkingv1.NetworkPolicyPeer, pods []corev1.Pod) ([]string, error) {
+	var all []string
+	for _, peer := range peers {
+		if peer.IPBlock != nil {
+			all = append(all, peer.IPBlock.CIDR)
+			continue
+		}
+		if peer.NamespaceSelector != nil || peer.PodSelector == nil {
+			return nil, fmt.Errorf("peers of other namespaces are not understood: %+v", peer)
+		}
+		selected, err := addresses(peer.PodSelector, pods)
+		if err != nil {
+			return nil, err
+		}
+		for address := range selected {
+			all = append(all, address)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// portOf the pod, by its number or its name; 0 where it has none of the name.
+func portOf(pod *corev1.Pod, port *intstr.IntOrString) int32 {
+	if port.Type == intstr.Int {
+		return port.IntVal
+	}
+	for _, container := range pod.Spec.Containers {
+		for _, p := range container.Ports {
+			if p.Name == port.StrVal {
+				return p.ContainerPort
+			}
+		}
+	}
+	return 0
+}
+
+func sorted(lines string) string {
+	all := slices.Sorted(strings.Lines(lines))
+	return strings.Join(all, "")
+}
