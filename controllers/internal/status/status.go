@@ -193,15 +193,21 @@ func progressLine(drains []cachev1alpha1.DrainStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// lastDrains adds the drains that are being let go, each once, newest first.
+// lastDrains adds the drains that are being let go, each once, newest first. A release
+// that was refused, live, may be followed by one for another reason.
 func lastDrains(in *Input, last []cachev1alpha1.DrainReceipt) []cachev1alpha1.DrainReceipt {
 	for i := range in.Plan.Drains {
 		d := &in.Plan.Drains[i]
-		known := slices.ContainsFunc(last, func(r cachev1alpha1.DrainReceipt) bool {
-			return r.ClaimUID == string(d.Claim.UID)
-		})
-		if d.Phase == plan.Releasing && !known {
-			last = slices.Insert(last, 0, receipt(in, d))
+		if d.Phase != plan.Releasing {
+			continue
+		}
+		next := receipt(in, d)
+		known := slices.IndexFunc(last, func(r cachev1alpha1.DrainReceipt) bool { return r.ClaimUID == next.ClaimUID })
+		switch {
+		case known < 0:
+			last = slices.Insert(last, 0, next)
+		case last[known].Result != next.Result:
+			last = slices.Insert(slices.Delete(last, known, known+1), 0, next)
 		}
 	}
 	return last[:min(len(last), maxLastDrains)]

@@ -318,6 +318,16 @@ func TestLastDrainsHaveEachOnceNewestFirstFiveAtMost(t *testing.T) {
 	}
 }
 
+func TestLastDrainsHaveTheReasonThatAClaimWentForInTheEnd(t *testing.T) {
+	in := input(1).leaving(1, plan.Releasing, "", "")
+	in.Plan.Drains[0].Why = plan.NeverBound
+	in.Cluster.Status = Compute(in)
+	in.Plan.Drains[0].Why = plan.ByReceipt // it was bound after all, and drained
+	if got := Compute(in).LastDrains; len(got) != 1 || got[0].Result != "Drained" || got[0].Found != 3 {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestDrainThatWasGivenUpShowsNoReceiptsNumbers(t *testing.T) {
 	in := input(1).leaving(1, plan.Releasing, "", "")
 	in.Plan.Drains[0].Why = plan.BySkip
