@@ -54,7 +54,7 @@ func TestItemsAreWhereClientsLookAfterEachScaling(t *testing.T) {
 				if n < 2 {
 					f.eventually("a placement was killed", f.killPlacement)
 				}
-				moment(10 * time.Second)
+				moment(6 * time.Second)
 				a.crash(random.IntN(2))
 				f.settled(size)
 				a.settle(int(size))
