@@ -80,7 +80,7 @@ func TestAMemberWhoseMemcachedIsKilledRightBeforeIsDrained(t *testing.T) {
 
 func TestAMemberThatIsOutOfMemoryIsDrained(t *testing.T) {
 	t.Parallel()
-	spec := persistent(3)
+	spec := mapped(3) // the kernel may end the supervisor, too
 	spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("320Mi")}
 	f, objects := filled(t, spec)
 
