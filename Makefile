@@ -124,7 +124,7 @@ alerts: ## Check the alert rules by promtool: each fires when it should, and is 
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests, and the drainer against real memcached processes
-	hack/packages.sh memcached libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
+	hack/packages.sh memcached strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
 	  default-jdk-headless libspymemcached-java ruby ruby-dalli
 	$(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/internal/... ./test/invariants/
 	$(MAKE) fuzz
