@@ -26,8 +26,9 @@ const (
 	exporterPort  = 9150
 )
 
-// TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers, and nobody else: a member
-// that leaves is drained while it is in force, and nothing is lost.
+// TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers, and nobody else: while it is in
+// force, a member that leaves is drained, one that joins gets its items, and nothing is
+// lost.
 func TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers(t *testing.T) {
 	t.Parallel()
 	is := func(role string) networkingv1.NetworkPolicyPeer {
@@ -66,6 +67,9 @@ func TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers(t *testing.T) {
 	f.scale(1)
 	f.expectDrained(1, objects)
 	f.expectReceipt(false)
+	f.scale(2)
+	f.settled(2) // with the items of the new member placed there
+	f.expectAll(2, objects)
 }
 
 // bystander is a pod that does nothing, with a label, in the namespace.
