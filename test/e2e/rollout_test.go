@@ -1,19 +1,28 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/bradfitz/gomemcache/memcache"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/corpus"
 )
 
 // TestRollOutsKeepTheCache: one member after the other is replaced, and the next one
-// only when the last has its items again. So all of them are there when the last
+// only when the last has its items again. So an application that reads all the time
+// misses those of one member at a time, and all of them are there when the last
 // member is ready, without another look: after a change that a warm file bears, and
 // after changes for which it has to be replayed.
 func TestRollOutsKeepTheCache(t *testing.T) {
@@ -35,6 +44,7 @@ func TestRollOutsKeepTheCache(t *testing.T) {
 		for _, pod := range f.pods() {
 			old[pod.UID] = true
 		}
+		absences := f.watchItems(2, objects)
 		mc := f.memcached()
 		before := mc.DeepCopy()
 		change(&mc.Spec)
@@ -43,11 +53,104 @@ func TestRollOutsKeepTheCache(t *testing.T) {
 			return f.rolling(old) == 2
 		})
 		f.expectAll(2, objects)
+		f.expectOneByOne(absences())
 		if after := f.servers(2); after[0] != ring[0] || after[1] != ring[1] {
 			t.Fatalf("the ring was %v and is %v", ring, after)
 		}
 		f.settled(2)
 	}
+}
+
+// absence is a time in which a member's items were not all to be had, whenever an
+// application looked, and what it saw first.
+type absence struct {
+	from, to time.Time
+	why      string
+}
+
+// watchItems reads of each member, again and again, items that it holds now. It ends
+// when the function that it returns is called, with what was seen.
+func (f *fixture) watchItems(members int, objects []corpus.Object) (stop func() [][]absence) {
+	f.Helper()
+	ctx, cancel := context.WithCancel(f.ctx)
+	f.Cleanup(cancel)
+	seen := make([][]absence, members)
+	var readers sync.WaitGroup
+	const sample = 400 // fits into a request
+	all := make([]string, 0, sample)
+	for _, o := range objects[:sample] {
+		all = append(all, o.Key)
+	}
+	for ordinal := range members {
+		keys, err := f.readFrom(ctx, ordinal, all)
+		f.must(err)
+		if len(keys) == 0 {
+			f.Fatalf("member %d holds nothing", ordinal)
+		}
+		readers.Go(func() { seen[ordinal] = f.absences(ctx, ordinal, keys) })
+	}
+	return func() [][]absence {
+		cancel()
+		readers.Wait()
+		return seen
+	}
+}
+
+func (f *fixture) absences(ctx context.Context, ordinal int, keys []string) (seen []absence) {
+	away := false
+	for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		began := time.Now()
+		found, err := f.readFrom(ctx, ordinal, keys)
+		switch {
+		case ctx.Err() != nil:
+		case err == nil && len(found) == len(keys):
+			away = false
+		case away:
+			seen[len(seen)-1].to = began
+		default:
+			now := time.Now()
+			seen, away = append(seen, absence{now, now, fmt.Sprintf("%d of %d keys, %v", len(found), len(keys), err)}), true
+		}
+	}
+	return seen
+}
+
+// readFrom returns the keys that the member holds.
+func (f *fixture) readFrom(ctx context.Context, ordinal int, keys []string) (found []string, err error) {
+	pod := &corev1.Pod{}
+	if err := kube.Get(ctx, f.key(fmt.Sprintf("%s-%d", f.name, ordinal)), pod); err != nil {
+		return nil, err
+	}
+	member := memcache.New(pod.Status.PodIP + ":11211")
+	member.Timeout = 5 * time.Second // a member that is there may be slow
+	defer func() { _ = member.Close() }()
+	items, err := member.GetMulti(keys)
+	return slices.Sorted(maps.Keys(items)), err
+}
+
+// expectOneByOne: every member was away, as it was replaced, and never two at once.
+func (f *fixture) expectOneByOne(seen [][]absence) {
+	f.Helper()
+	for i, absences := range seen {
+		f.Logf("of member %d items were missing: %v", i, absences)
+		if len(absences) == 0 {
+			f.Errorf("nobody has seen that member %d was replaced", i)
+		}
+		for _, others := range seen[i+1:] {
+			for _, a := range absences {
+				for _, b := range others {
+					if a.from.Before(b.to) && b.from.Before(a.to) {
+						f.Errorf("items of two members were missing: %v and %v", a, b)
+					}
+				}
+			}
+		}
+	}
+}
+
+func (a absence) String() string {
+	const clock = "15:04:05.000"
+	return fmt.Sprintf("%s to %s (%s)", a.from.Format(clock), a.to.Format(clock), a.why)
 }
 
 // rolling counts the members that are replaced and ready, and fails where more than
