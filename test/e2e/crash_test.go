@@ -81,7 +81,7 @@ func TestAMemberWhoseMemcachedIsKilledRightBeforeIsDrained(t *testing.T) {
 func TestAMemberThatIsOutOfMemoryIsDrained(t *testing.T) {
 	t.Parallel()
 	spec := mapped(3) // the kernel may end the supervisor, too
-	spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("320Mi")}
+	spec.Resources.Limits = limit320Mi
 	f, objects := filled(t, spec)
 
 	f.exhaust(f.pod(2))
@@ -103,14 +103,23 @@ func TestASurvivorThatIsKilledDuringTheDrainLosesNothing(t *testing.T) {
 	f.expectAnyReceipt()
 }
 
+// Killed by whoever, or for its memory: what is in memory outlives the container.
 func TestAMemberThatCrashesComesBackWarm(t *testing.T) {
 	t.Parallel()
-	f, objects := filled(t, persistent(3))
+	spec := persistent(3)
+	spec.Resources.Limits = limit320Mi
+	f, objects := filled(t, spec)
 
 	f.crash(f.pod(1))
-	f.eventually("the member was started again", func() bool {
-		statuses := f.pod(1).Status.ContainerStatuses
-		return len(statuses) == 1 && statuses[0].RestartCount > 0 && ready(f.pod(1))
+	f.exhaust(f.pod(2))
+	f.eventually("both members were started again", func() bool {
+		for ordinal := 1; ordinal <= 2; ordinal++ {
+			statuses := f.pod(ordinal).Status.ContainerStatuses
+			if len(statuses) != 1 || statuses[0].RestartCount == 0 || !ready(f.pod(ordinal)) {
+				return false
+			}
+		}
+		return true
 	})
 	// The supervisor replays the old file behind the clients' back.
 	f.eventually("every object is there again", func() bool {
@@ -119,6 +128,8 @@ func TestAMemberThatCrashesComesBackWarm(t *testing.T) {
 	})
 	f.expectAll(3, objects)
 }
+
+var limit320Mi = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("320Mi")}
 
 // filled is a cluster that holds every object.
 func filled(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []corpus.Object) {
