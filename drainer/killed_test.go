@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
@@ -232,6 +233,10 @@ func (p *pod) startUnder(f fault) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "strace", append(append(f.arguments(), self), member.Args()...)...)
 	cmd.Env = append(os.Environ(), beDrainer+"=1")
+	// The container goes with its tracer where the fault doesn't happen.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); cmd.ProcessState == nil || ctx.Err() != nil || !strings.Contains(cmd.ProcessState.String(), "killed") {
 		p.t.Fatalf("the fault did not happen: %v: %s", err, out)
 	}
