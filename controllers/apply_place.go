@@ -45,6 +45,9 @@ func (r *MemcachedReconciler) recordPlaced(ctx context.Context, o *observed, a p
 		}
 	}
 	recorded, err := r.patchClaim(ctx, o, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		if a.Receipt == nil && c.Annotations[cachev1alpha1.AnnotationPlacement] != cachev1alpha1.PlacementSkip {
+			return refuse("claim %s is not annotated with a skip", c.Name)
+		}
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationPlaced, strconv.FormatInt(a.Serial, 10))
 		delete(c.Annotations, cachev1alpha1.AnnotationPlacement)
 		return nil

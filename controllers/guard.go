@@ -81,33 +81,22 @@ func (r *MemcachedReconciler) maySetReplicas(ctx context.Context, o *observed, r
 // mayMark asks plan.MayMark, on what was read once for all marks of a reconcile.
 func (r *MemcachedReconciler) mayMark(ctx context.Context, o *observed, claim plan.ClaimRef) (err error) {
 	if o.moves == nil {
-		var live plan.Observed
-		if err := r.liveMoves(ctx, o, &live); err != nil {
+		if o.moves, err = r.liveMove(ctx, o); err != nil {
 			return err
 		}
-		if live.Claims, err = r.liveClaims(ctx, o); err != nil {
-			return err
-		}
-		o.moves = &live
 	}
 	return refused(plan.MayMark(o.moves, claim.Ordinal))
 }
 
-// liveMove reads what a Job that moves the items of this claim depends on.
-func (r *MemcachedReconciler) liveMove(ctx context.Context, o *observed, ref plan.ClaimRef) (*plan.Observed, error) {
-	claim, err := r.liveClaim(ctx, o, ref)
-	if err != nil {
-		return nil, err
-	}
+// liveMove reads what a Job that moves items depends on.
+func (r *MemcachedReconciler) liveMove(ctx context.Context, o *observed) (*plan.Observed, error) {
 	members, err := get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(o.cluster))
 	if err != nil {
 		return nil, err
 	}
 	live := &plan.Observed{Cluster: planCluster(o), StatefulSet: planStatefulSet(members)}
-	if claim != nil {
-		if c, ok := planClaim(o.cluster.Name, claim); ok {
-			live.Claims = append(live.Claims, c)
-		}
+	if live.Claims, err = r.liveClaims(ctx, o); err != nil {
+		return nil, err
 	}
 	return live, r.liveMoves(ctx, o, live)
 }
@@ -117,6 +106,11 @@ func (r *MemcachedReconciler) liveMoves(ctx context.Context, o *observed, live *
 	if live.Jobs, live.Placements, err = r.liveJobs(ctx, o, nil); err != nil {
 		return err
 	}
+	var pods corev1.PodList
+	if err := r.Live.List(ctx, &pods, labelled(o, cachev1alpha1.ComponentPlacement)...); err != nil {
+		return err
+	}
+	live.Movers = movers(pods.Items)
 	list, err := r.liveList(ctx, o)
 	if err != nil || list == nil {
 		return err
@@ -135,11 +129,11 @@ func (r *MemcachedReconciler) liveList(ctx context.Context, o *observed) (*corev
 	return list, nil
 }
 
-// refreshList reads the clients' list live before another ring is recorded: a
-// ring's number must not be given away twice, nor a ring pass by whose items were
-// to be placed.
+// refreshList reads the clients' list live before it is written: a ring's number must
+// not be given away twice, nor a ring pass by whose items were to be placed.
 func (r *MemcachedReconciler) refreshList(ctx context.Context, o *observed, replicas int32) error {
-	if o.serverList == nil || o.record == o.recorded() {
+	if o.serverList == nil ||
+		o.serverList.Annotations[cachev1alpha1.AnnotationRing] == o.record.String() && named(o.serverList) == len(o.servers) {
 		return nil
 	}
 	list, err := r.liveList(ctx, o)
@@ -157,7 +151,7 @@ func (r *MemcachedReconciler) refreshList(ctx context.Context, o *observed, repl
 
 // mayPlace asks plan.MayPlace.
 func (r *MemcachedReconciler) mayPlace(ctx context.Context, o *observed, a plan.CreatePlacement) error {
-	live, err := r.liveMove(ctx, o, a.Claim)
+	live, err := r.liveMove(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -166,7 +160,7 @@ func (r *MemcachedReconciler) mayPlace(ctx context.Context, o *observed, a plan.
 
 // mayDrain asks plan.MayDrain.
 func (r *MemcachedReconciler) mayDrain(ctx context.Context, o *observed, a plan.CreateDrain) error {
-	live, err := r.liveMove(ctx, o, a.Claim)
+	live, err := r.liveMove(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -235,7 +235,7 @@ func namespaceTerminates(ctx context.Context, live client.Reader, name string) (
 func (o *observed) plan() plan.Plan {
 	p := o.steps()
 	before := o.record
-	o.nextList(p.Replicas)
+	o.nextList(p.Listed)
 	if o.record != before {
 		p = o.steps()
 	}
@@ -252,7 +252,7 @@ func (o *observed) ready(ordinal int32) bool {
 
 func (o *observed) steps() plan.Plan {
 	if o.cluster.Spec.Storage == nil {
-		return plan.Plan{Replicas: *o.cluster.Spec.Size}
+		return plan.Plan{Replicas: *o.cluster.Spec.Size, Listed: *o.cluster.Spec.Size}
 	}
 	in := o.input()
 	return plan.Next(&in)
@@ -282,6 +282,7 @@ func (o *observed) input() plan.Observed {
 			in.DrainersAtWork = append(in.DrainersAtWork, claim)
 		}
 	}
+	in.Movers = movers(o.drainerPods)
 	for i := range o.claims {
 		if c, ok := planClaim(o.cluster.Name, &o.claims[i]); ok {
 			c.Where = o.where[c.UID]

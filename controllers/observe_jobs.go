@@ -101,6 +101,22 @@ func planJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
 	return out
 }
 
+// movers are the drainers of placements among the pods that have not ended.
+func movers(pods []corev1.Pod) []plan.Mover {
+	var found []plan.Mover
+	for i := range pods {
+		pod := &pods[i]
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if pod.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentPlacement && !ended {
+			found = append(found, plan.Mover{
+				ClaimUID: types.UID(pod.Annotations[cachev1alpha1.AnnotationClaimUID]),
+				Target:   pod.Annotations[cachev1alpha1.AnnotationTarget],
+			})
+		}
+	}
+	return found
+}
+
 func claimUID(job *batchv1.Job) types.UID {
 	return types.UID(job.Annotations[cachev1alpha1.AnnotationClaimUID])
 }

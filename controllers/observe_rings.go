@@ -3,6 +3,8 @@ package controllers
 import (
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
@@ -47,14 +49,17 @@ func (o *observed) recorded() ring.Record {
 func (o *observed) listed() int32 {
 	n := len(o.cluster.Status.Servers)
 	if o.serverList != nil {
-		n = max(n, strings.Count(o.serverList.Data[build.ServersKey], "\n"))
+		n = max(n, named(o.serverList))
 	}
 	return int32(n)
 }
 
+// named is how many servers the list names.
+func named(list *corev1.ConfigMap) int { return strings.Count(list.Data[build.ServersKey], "\n") }
+
 func planPlacement(c *cachev1alpha1.Memcached, record ring.Record) plan.Placement {
 	return plan.Placement{
 		Off:    c.Spec.Routing.Placement == cachev1alpha1.PlacementOff,
-		Target: record.Target(), Serial: record.Serial, Size: record.Ring.Size, Due: record.Due, Holding: record.Holding,
+		Target: record.Target(), Serial: record.Serial, Size: record.Ring.Size, Due: record.Due, Holding: record.Holding, From: record.From.Size,
 	}
 }

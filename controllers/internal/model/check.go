@@ -41,7 +41,8 @@ func (m *model) picture(s *state) *invariants.State {
 			if j.state != noJob {
 				out.Jobs = append(out.Jobs, invariants.Job{
 					Name: string(jobUIDs[i][j.instance]), UID: string(jobUIDs[i][j.instance]), Claim: claimNames[i][0],
-					ClaimUID: string(claimUIDs[i][j.generation]), Survivors: int32(j.survivors), Unfinished: j.state == active,
+					ClaimUID: string(claimUIDs[i][j.generation]), Survivors: int32(j.target.size), Unfinished: j.state == active,
+					Places: j.target.places(),
 				})
 			}
 		}
@@ -118,13 +119,19 @@ func (s *state) picturePods(out *invariants.State, i int8) {
 			continue
 		}
 		name, of := drainerNames[i][d.instance], int8(0)
+		if d.target.places() {
+			out.Pods = append(out.Pods, invariants.Pod{
+				Name: name, UID: name, Ordinal: -1, AtWork: d.state == running, Places: true, Survivors: int32(d.target.size),
+			})
+			continue
+		}
 		if c := s.live.claimOf(i, d.generation); c != nil {
 			of = c.of
 		}
 		out.Pods = append(out.Pods, invariants.Pod{
 			Name: name, UID: name, Ordinal: -1, Claim: claimNames[i][of], ReadOnly: true,
 			AtWork:      d.state == running,
-			DrainsClaim: string(claimUIDs[i][d.generation]), Survivors: int32(d.survivors),
+			DrainsClaim: string(claimUIDs[i][d.generation]), Survivors: int32(d.target.size),
 			Said: receipts[i][d.generation][d.said],
 		})
 	}
@@ -133,7 +140,7 @@ func (s *state) picturePods(out *invariants.State, i int8) {
 // remember keeps what the invariants remember.
 func (s *state) remember(p *invariants.State) {
 	for i := range int8(ordinals) {
-		past := memory{generation: s.memory[i].generation, instance: s.memory[i].instance}
+		past := memory{generation: s.memory[i].generation, instance: s.memory[i].instance, said: s.memory[i].said}
 		for slot := range int8(slots) {
 			if c := &s.live.claims[i][slot]; c.exists {
 				past.claims[slot] = rememberClaim(p, i, c)
@@ -215,7 +222,8 @@ func (m *model) unsettled(s *state, p *plan.Plan) []string {
 	if s.live.members.replicas != int8(p.Replicas) {
 		wrong = append(wrong, fmt.Sprintf("the StatefulSet has %d replicas, the plan wants %d", s.live.members.replicas, p.Replicas))
 	}
-	if p.Replicas != int32(s.live.cluster.size) && !m.heldBelow(p, int32(s.live.cluster.size)) {
+	wrong = append(wrong, s.unplaced(p)...)
+	if p.Replicas != int32(s.live.cluster.size) && !placementFailed(p) && !m.heldBelow(p, int32(s.live.cluster.size)) {
 		wrong = append(wrong, fmt.Sprintf("%d members, %d wanted, and no volume is held back: %q", p.Replicas, s.live.cluster.size, p.SizeBlocked))
 	}
 	for i := range int8(ordinals) {
@@ -228,7 +236,7 @@ func (m *model) unsettled(s *state, p *plan.Plan) []string {
 		}
 	}
 	for _, d := range p.Drains {
-		if !stays(&d) {
+		if !stays(&d) && (d.Reason != plan.InTurn || !placementFailed(p)) {
 			wrong = append(wrong, fmt.Sprintf("the drain of claim %s rests in phase %s: %s", d.Claim.Name, d.Phase, d.Message))
 		}
 	}

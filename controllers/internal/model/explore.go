@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/invariants"
 )
 
@@ -18,8 +19,13 @@ type Options struct {
 	Size int8
 	// New: nothing but the Memcached is there yet.
 	New bool
-	// OnlyScale: people change the size, and nothing else.
+	// OnlyScale: people change the size, and where clients look, and nothing else.
 	OnlyScale bool
+	// Placing: the members' items are placed, one item is looked after, and people
+	// change where clients look.
+	Placing bool
+	// Largest size that people want; 0 for all that the model has room for.
+	Largest int8
 	// Deeds of people, faults of anything, and caches that lag, in one history.
 	Deeds, Faults, Lags int8
 }
@@ -36,7 +42,12 @@ type Result struct {
 type model struct {
 	options Options
 	plans   map[sight]*planned
-	seed    maphash.Seed
+	// names of rings, and the rings of these names.
+	names   map[target]string
+	targets map[string]target
+	// placed are the receipts of placements.
+	placed map[drainer]*contract.Receipt
+	seed   maphash.Seed
 
 	known   map[uint64]int32
 	parents []parent
@@ -60,7 +71,8 @@ type reached struct {
 // Explore all states, breadth first.
 func Explore(o Options) Result {
 	m := &model{
-		options: o, plans: map[sight]*planned{}, seed: maphash.MakeSeed(), known: map[uint64]int32{},
+		options: o, plans: map[sight]*planned{}, names: map[target]string{}, targets: map[string]target{},
+		placed: map[drainer]*contract.Receipt{}, seed: maphash.MakeSeed(), known: map[uint64]int32{},
 		result: Result{Broken: map[string]string{}},
 	}
 	first := m.first()
@@ -94,6 +106,7 @@ func (m *model) first() state {
 			s.live.pods.members[i] = pod{running, s.live.claims[i][0].generation}
 		}
 	}
+	m.firstList(&s)
 	s.sync()
 	p := m.picture(&s)
 	p.Remember(nil)
@@ -125,6 +138,9 @@ func (m *model) follow(from *reached, moves []expanded, next []reached) []reache
 		how := parent{from.id, moves[i].move}
 		for _, v := range invariants.Check(before, after) {
 			m.broken(v.Invariant.Name, v.String(), how)
+		}
+		for _, wrong := range m.misplacing(&from.state, to) {
+			m.broken(wrong, wrong, how)
 		}
 		id, isNew := m.know(to, how)
 		if isNew {

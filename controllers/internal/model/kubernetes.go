@@ -106,8 +106,8 @@ func (s *state) jobMoves(x *expansion, i, slot int8) {
 	if s.live.pods.drainerOf(i, j.instance) != nil || s.ending {
 		return
 	}
-	made := drainer{state: running, generation: j.generation, survivors: j.survivors, instance: j.instance}
-	if c := s.live.claimOf(i, j.generation); c == nil || c.deleting {
+	made := drainer{state: running, generation: j.generation, target: j.target, instance: j.instance}
+	if c := s.live.claimOf(i, j.generation); !j.target.places() && (c == nil || c.deleting) {
 		made.state = pending // nothing can mount it
 	} else if s.budget.faults > 0 {
 		x.as(mishap).add(move{what: delayDrainer, a: i, b: slot}, func(n *state) {
@@ -126,20 +126,29 @@ func (s *state) drainerMoves(x *expansion, i, slot int8) {
 	if d.state == noPod {
 		return
 	}
+	if d.state == running {
+		s.itemMoves(x, i, &d)
+	}
 	c := s.live.claimOf(i, d.generation)
 	switch orphan := s.live.instanceOf(i, d.instance) == nil || s.ending; {
 	case orphan:
 		x.add(move{what: endDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot] = drainer{} })
-	case d.state == pending && c != nil && !c.deleting:
+	case d.state == pending && (d.target.places() || c != nil && !c.deleting):
 		x.add(move{what: runDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot].state = running })
-	case d.state == running:
-		x.add(move{what: drained, a: i, b: slot}, func(n *state) { n.endDrain(i, slot, succeeded, goodReceipt) })
+	case d.state == running && s.reaches(i, &d):
+		x.add(move{what: drained, a: i, b: slot}, func(n *state) {
+			n.moveItem(i, &d, d.target.places())
+			n.endDrain(i, slot, succeeded, goodReceipt)
+		})
 	}
 }
 
 func (s *state) endDrain(i, slot int8, how podState, said receipt) {
 	d := &s.live.pods.drainers[i][slot]
 	d.state, d.said = how, said
+	if d.target.places() && said == goodReceipt {
+		s.memory[i].said.generation, s.memory[i].said.target = d.generation, d.target
+	}
 	if j := s.live.instanceOf(i, d.instance); j != nil {
 		j.state = map[podState]jobState{succeeded: complete, failed: gaveUp}[how]
 	}
@@ -147,6 +156,7 @@ func (s *state) endDrain(i, slot int8, how podState, said receipt) {
 
 // deleteCluster as the API server does: it goes when no finalizer holds it.
 func (s *state) deleteCluster() {
+	s.forget()
 	if s.live.cluster.deleting = true; !s.live.cluster.finalizer {
 		s.live.cluster = cluster{}
 	}

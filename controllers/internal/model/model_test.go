@@ -34,6 +34,34 @@ func explorations() map[string]Options {
 		all["three scalings, a fault"] = Options{Cluster: one, Size: 3, Deeds: 3, Faults: 1, OnlyScale: true}
 		all["a scaling, two caches lag"] = Options{Cluster: one, Size: 3, Deeds: 1, Lags: 2, OnlyScale: true}
 	}
+	for name, o := range placements() {
+		o.Placing = true
+		all["items are placed, "+name] = o
+	}
+	return all
+}
+
+// placements are the explorations in which items have to be placed.
+func placements() map[string]Options {
+	one, two := plan.Cluster{Parallelism: 1}, plan.Cluster{Parallelism: 2}
+	all := map[string]Options{
+		"two deeds":                           {Cluster: one, Size: 3, Deeds: 2, OnlyScale: true},
+		"two deeds, one more member":          {Cluster: one, Size: 2, Deeds: 2, OnlyScale: true},
+		"three deeds":                         {Cluster: one, Size: 2, Largest: 2, Deeds: 3, OnlyScale: true},
+		"a deed, two faults":                  {Cluster: one, Size: 2, Deeds: 1, Faults: 2, OnlyScale: true},
+		"two deeds, a fault":                  {Cluster: one, Size: 2, Largest: 2, Deeds: 2, Faults: 1, OnlyScale: true},
+		"a deed, a cache lags":                {Cluster: one, Size: 2, Deeds: 1, Lags: 1, OnlyScale: true},
+		"two deeds, a cache lags":             {Cluster: one, Size: 1, Largest: 2, Deeds: 2, Lags: 1, OnlyScale: true},
+		"a deed, a cache lags, two at once":   {Cluster: two, Size: 2, Largest: 2, Deeds: 1, Lags: 1, OnlyScale: true},
+		"any deed, a fault":                   {Cluster: one, Size: 2, Deeds: 1, Faults: 1},
+		"any deed, a fault, a cluster begins": {Cluster: one, Size: 2, New: true, Deeds: 1, Faults: 1},
+	}
+	if *long {
+		all["two deeds, a fault, from three"] = Options{Cluster: one, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true}
+		all["two deeds, a cache lags, from two"] = Options{Cluster: one, Size: 2, Deeds: 2, Lags: 1, OnlyScale: true}
+		all["two deeds, two at once"] = Options{Cluster: two, Size: 3, Deeds: 2, OnlyScale: true}
+		all["any two deeds"] = Options{Cluster: one, Size: 2, Deeds: 2}
+	}
 	return all
 }
 

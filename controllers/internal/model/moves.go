@@ -45,6 +45,16 @@ const (
 	loseDrainer
 	drainFails
 	drainLies
+	writeItem
+	copyItem
+	moveItem
+	reroute
+	placementOff
+	placementOn
+	placing // with what, in the order of requests
+	placingSkip
+	placingRetry
+	deleteList
 )
 
 // move from a state to another one.
@@ -77,6 +87,10 @@ func (m move) words() string {
 		deleteClaimByHand: "A PERSON deletes claim %d", deleteJobByHand: "A PERSON deletes a Job of claim %d",
 		operatorDies: "THE OPERATOR DIES", membersFail: "THE API SERVER FAILS", losePod: "POD %d IS LOST",
 		loseDrainer: "A DRAINER of claim %d IS LOST", drainFails: "A DRAINER of claim %d FAILS", drainLies: "A DRAINER of claim %d LEAVES A SHORT RECEIPT",
+		writeItem: "a client writes to member %d", copyItem: "a drainer of claim %d adds the item to its owner", moveItem: "a drainer of claim %d moves the item to its owner",
+		reroute: "A PERSON names client %d", placementOff: "A PERSON lets items stay where they are", placementOn: "A PERSON lets items be placed",
+		placing: "A PERSON takes the placement's annotation off claim %d", placingSkip: "A PERSON annotates claim %d with placement=skip",
+		placingRetry: "A PERSON annotates claim %d with placement=retry", deleteList: "A PERSON deletes the clients' list",
 	}
 	switch m.what {
 	case plans:
@@ -105,6 +119,7 @@ const (
 	progress class = iota // happens sooner or later
 	deed                  // of a person
 	mishap
+	traffic // of the clients, who may do so at any time
 )
 
 // expansion collects the moves out of one state.
@@ -179,5 +194,6 @@ func (m *model) expand(s *state, into []expanded) []expanded {
 	s.catchUp(x)
 	s.people(x)
 	s.faults(x)
+	s.clients(x)
 	return into
 }

@@ -32,6 +32,11 @@ const (
 	createAside
 	moveBack
 	releaseClaim
+	writeList
+	createPlacement
+	recordPlaced
+	clearPlacing
+	tellServers
 )
 
 var reasons = [...]plan.Release{
@@ -53,6 +58,8 @@ func (v verb) String() string {
 		"", "add the finalizer", "remove the finalizer", "apply members", "delete the StatefulSet", "hold claim", "mark claim",
 		"drain claim", "record the receipt of claim", "clear the retry of claim", "delete the Job of claim", "delete claim",
 		"set aside claim", "move the volume of claim", "create a claim beside claim", "move back the volume of claim", "release claim",
+		"write the clients' list", "place what the member holds of claim", "record that the member is placed of claim",
+		"clear the placement's retry of claim", "write the status",
 	}[v]
 }
 
@@ -109,11 +116,16 @@ func (s *state) operator(x *expansion) {
 	x.add(m, func(to *state) {
 		*to = n
 		first := n.todo.todo[0]
-		if x.model.do(to, first) == refused && first.verb != applyMembers {
-			to.todo = steps{} // as apply does: only the members hold up nothing else
-			return
+		// As apply does: only the members hold up nothing else, but the status is
+		// written in any case.
+		switch result := x.model.do(to, first); {
+		case result == refused && first.members():
+			to.skipMembers()
+		case result == refused:
+			to.onlyStatus()
+		default:
+			to.next()
 		}
-		to.next()
 	})
 }
 
@@ -122,6 +134,9 @@ func (s *state) next() {
 	copy(s.todo.todo[:], s.todo.todo[1:s.todo.n])
 	s.todo.n--
 	s.todo.todo[s.todo.n] = step{}
+	if !slices.ContainsFunc(s.todo.todo[:s.todo.n], func(left step) bool { return left.verb == writeList }) {
+		s.todo.was, s.todo.list = list{}, list{}
+	}
 }
 
 func (t *steps) add(s step) {
@@ -165,7 +180,7 @@ func (m *model) plan(s *state) (steps, *plan.Plan) {
 			// The receipt of a Job that has ended is looked for live, where the cache
 			// of pods doesn't have it.
 			j := &v.seen.jobs[i][slot]
-			if (j.state == complete || j.state == gaveUp) && ended(&v.seen.pods, i, j.generation) == nil {
+			if (j.state == complete || j.state == gaveUp) && ended(&v.seen.pods, i, j) == nil {
 				v.drainers[i] = s.live.pods.drainers[i]
 			}
 		}
@@ -173,8 +188,17 @@ func (m *model) plan(s *state) (steps, *plan.Plan) {
 	if known, ok := m.plans[v]; ok {
 		return known.steps, &known.plan
 	}
-	p := plan.Next(m.observed(&v))
-	known := &planned{m.steps(&v, &p), p}
+	o := m.observed(&v)
+	p := plan.Next(o)
+	next := v.seen.list
+	if m.options.Placing && !o.Cluster.Deleting {
+		// As observed.plan does.
+		if next = v.seen.nextList(int8(p.Listed)); !next.sameRecord(&v.seen.list) {
+			o.Placement = m.placement(&next, v.seen.cluster.off)
+			p = plan.Next(o)
+		}
+	}
+	known := &planned{m.steps(&v, &p, next), p}
 	m.plans[v] = known
 	return known.steps, &known.plan
 }
@@ -213,13 +237,13 @@ func (o *objects) heldClaims() bool {
 	return false
 }
 
-// ended returns the drainer of this claim that has ended, or nil; one that
-// succeeded goes before any other.
-func ended(p *pods, i, generation int8) *drainer {
+// ended returns the Job's drainer that has ended, or nil; one that succeeded goes
+// before any other.
+func ended(p *pods, i int8, j *job) *drainer {
 	var last *drainer
 	for slot := range p.drainers[i] {
 		d := &p.drainers[i][slot]
-		if d.generation == generation && (d.state == succeeded || d.state == failed && last == nil) {
+		if d.generation == j.generation && d.target.serial == j.target.serial && (d.state == succeeded || d.state == failed && last == nil) {
 			last = d
 		}
 	}
@@ -231,6 +255,10 @@ func (m *model) observed(v *sight) *plan.Observed {
 	o := m.words(&v.seen)
 	o.Cluster.Deleting = o.Cluster.Deleting || v.absent
 	o.Cluster.NamespaceTerminating = v.ending
+	if m.options.Placing {
+		now := v.seen.recorded()
+		o.Placement = m.placement(&now, v.seen.cluster.off)
+	}
 	for i := range int8(ordinals) {
 		for slot := range v.seen.claims[i] {
 			if c := &v.seen.claims[i][slot]; c.exists {
@@ -238,7 +266,7 @@ func (m *model) observed(v *sight) *plan.Observed {
 			}
 		}
 		for slot := range v.seen.jobs[i] {
-			v.tell(o, i, &v.seen.jobs[i][slot])
+			m.tell(o, v, i, &v.seen.jobs[i][slot])
 		}
 	}
 	return o
@@ -254,32 +282,37 @@ func claimIn(o *plan.Observed, uid types.UID) *plan.Claim {
 }
 
 // tell what the pods of a Job say of it, as planJob does.
-func (v *sight) tell(o *plan.Observed, i int8, j *job) {
+func (m *model) tell(o *plan.Observed, v *sight, i int8, j *job) {
 	if j.state == noJob {
 		return
 	}
-	at := slices.IndexFunc(o.Jobs, func(other plan.Job) bool { return other.UID == jobUIDs[i][j.instance] })
-	out := &o.Jobs[at]
+	of := o.Jobs
+	if j.target.places() {
+		of = o.Placements
+	}
+	out := &of[slices.IndexFunc(of, func(other plan.Job) bool { return other.UID == jobUIDs[i][j.instance] })]
 	own := v.seen.pods.drainerOf(i, j.instance)
 	switch {
 	case j.state == active && own != nil && own.state == succeeded && own.said == goodReceipt:
-		out.State, out.Receipt = plan.JobComplete, receiptOf(own, i)
+		out.State, out.Receipt = plan.JobComplete, m.receiptOf(own, i)
 	case j.state != active:
-		seen := ended(&v.seen.pods, i, j.generation)
+		seen := ended(&v.seen.pods, i, j)
 		if seen == nil {
-			seen = ended(&pods{drainers: v.drainers}, i, j.generation)
+			seen = ended(&pods{drainers: v.drainers}, i, j)
 		}
-		if out.Receipt = receiptOf(seen, i); out.Receipt == nil {
+		if out.Receipt = m.receiptOf(seen, i); out.Receipt == nil {
 			out.ReceiptErr = errors.New("the drainer's pod is gone, and its receipt with it")
 		}
 	}
 }
 
 // receiptOf the drainer that has ended.
-func receiptOf(d *drainer, i int8) *contract.Receipt {
+func (m *model) receiptOf(d *drainer, i int8) *contract.Receipt {
 	switch {
 	case d == nil:
 		return nil
+	case d.target.places():
+		return m.placementReceipt(d, i)
 	case d.state == failed:
 		return &contract.Receipt{
 			Version: 1, Source: string(claimUIDs[i][d.generation]), Reason: "SourceCorrupt", Message: "torn", ExitCode: contract.ExitUnrecoverable,
@@ -290,17 +323,26 @@ func receiptOf(d *drainer, i int8) *contract.Receipt {
 
 // words are the objects in the plan's words.
 func (m *model) words(seen *objects) *plan.Observed {
-	c := m.options.Cluster
+	c, replicas := m.options.Cluster, int32(seen.members.replicas)
 	c.Size, c.Deleting, c.Finalizer = int32(seen.cluster.size), seen.cluster.deleting, seen.cluster.finalizer
-	o := &plan.Observed{Cluster: c, StatefulSet: plan.StatefulSet{Exists: seen.members.exists, Replicas: int32(seen.members.replicas)}}
+	o := &plan.Observed{Cluster: c, StatefulSet: plan.StatefulSet{Exists: seen.members.exists, Replicas: replicas}}
+	if !m.options.Placing {
+		o.Placement.Size = replicas // the clients' list follows at once
+	}
 	for i := range int8(ordinals) {
 		if seen.pods.members[i].state != noPod {
 			o.Pods = append(o.Pods, int32(i))
 		}
+		if seen.pods.members[i].state == running {
+			o.Ready = append(o.Ready, int32(i))
+		}
 		for slot := range int8(slots) {
 			if d := &seen.pods.drainers[i][slot]; d.state != noPod {
 				o.DrainerPods = append(o.DrainerPods, claimUIDs[i][d.generation])
-				if d.state == running || d.state == succeeded {
+				if d.target.places() && d.state < succeeded {
+					o.Movers = append(o.Movers, plan.Mover{ClaimUID: claimUIDs[i][d.generation], Target: m.named(d.target)})
+				}
+				if !d.target.places() && (d.state == running || d.state == succeeded) {
 					o.DrainersAtWork = append(o.DrainersAtWork, claimUIDs[i][d.generation])
 				}
 			}
@@ -308,15 +350,23 @@ func (m *model) words(seen *objects) *plan.Observed {
 				o.Claims = append(o.Claims, claimWords(i, c))
 			}
 			if j := &seen.jobs[i][slot]; j.state != noJob {
-				o.Jobs = append(o.Jobs, plan.Job{
+				out := plan.Job{
 					Name: string(jobUIDs[i][j.instance]), UID: jobUIDs[i][j.instance], ClaimUID: claimUIDs[i][j.generation],
-					Survivors: int32(j.survivors), State: [...]plan.JobState{active: plan.JobActive, complete: plan.JobComplete, gaveUp: plan.JobFailed}[j.state],
-				})
+					Survivors: int32(j.target.size), State: [...]plan.JobState{active: plan.JobActive, complete: plan.JobComplete, gaveUp: plan.JobFailed}[j.state],
+				}
+				if j.target.places() {
+					out.Target = m.named(j.target)
+					o.Placements = append(o.Placements, out)
+				} else {
+					o.Jobs = append(o.Jobs, out)
+				}
 			}
 		}
 	}
 	return o
 }
+
+var planRequests = [...]plan.Request{plan.NoRequest, plan.Skip, plan.Retry, plan.Hold}
 
 // longAgo is when every member left that did.
 var longAgo = time.Unix(1000, 0)
@@ -327,7 +377,7 @@ func claimWords(i int8, c *claim) plan.Claim {
 		Finalizer: c.finalizer, Deleting: c.deleting, InUse: c.protected,
 		Aside: c.of != 0, Pending: c.pending, Successor: claimNames[i][c.generation],
 		Receipt: receipts[i][c.generation][c.receipt],
-		Request: [...]plan.Request{plan.NoRequest, plan.Skip, plan.Retry, plan.Hold}[c.request],
+		Request: planRequests[c.request], Placed: int64(c.placed), PlacementRequest: planRequests[c.placing],
 	}
 	if c.released {
 		out.Released = longAgo
@@ -339,7 +389,7 @@ func claimWords(i int8, c *claim) plan.Claim {
 }
 
 // steps are the actions of the plan that a reconcile would carry out.
-func (m *model) steps(v *sight, p *plan.Plan) steps {
+func (m *model) steps(v *sight, p *plan.Plan, next list) steps {
 	var t steps
 	for _, action := range p.Actions {
 		switch a := action.(type) {
@@ -350,6 +400,10 @@ func (m *model) steps(v *sight, p *plan.Plan) steps {
 				t.add(step{verb: removeClusterFinalizer})
 			}
 		case plan.ApplyMembers:
+			if next != v.seen.list {
+				t.was, t.list = v.seen.list, next
+				t.add(step{verb: writeList, argument: int8(a.Listed)})
+			}
 			if set := v.seen.members; !set.exists || int32(set.replicas) != a.Replicas {
 				s := step{verb: applyMembers, argument: int8(a.Replicas)}
 				if set.exists {
@@ -362,14 +416,17 @@ func (m *model) steps(v *sight, p *plan.Plan) steps {
 		case plan.DeleteJob:
 			t.add(v.jobStep(a.UID))
 		default:
-			t.add(v.claimAction(action))
+			t.add(m.claimAction(v, action))
 		}
+	}
+	if m.options.Placing && !v.absent && v.seen.cluster.servers != next.listed {
+		t.add(step{verb: tellServers, argument: next.listed})
 	}
 	return t
 }
 
 // claimAction is one about a claim.
-func (v *sight) claimAction(action plan.Action) step {
+func (m *model) claimAction(v *sight, action plan.Action) step {
 	switch a := action.(type) {
 	case plan.HoldClaim:
 		return v.claimStep(holdClaim, a.Claim)
@@ -387,6 +444,16 @@ func (v *sight) claimAction(action plan.Action) step {
 		return v.claimStep(moveBack, a.Claim)
 	case plan.CreateDrain:
 		return v.claimStep(createDrain, a.Claim).with(int8(a.Survivors))
+	case plan.ClearPlacementRetry:
+		return v.claimStep(clearPlacing, a.Claim)
+	case plan.CreatePlacement:
+		return v.claimStep(createPlacement, a.Claim).by(m.targets[a.Target])
+	case plan.RecordPlaced:
+		s := v.claimStep(recordPlaced, a.Claim).by(m.targets[a.Target])
+		if a.Receipt == nil {
+			return s.with(bySkip)
+		}
+		return s
 	case plan.DeleteClaim:
 		return v.claimStep(deleteClaim, a.Claim).with(reasonIndex(a.Why))
 	case plan.ReleaseClaim:
@@ -403,6 +470,11 @@ func (v *sight) claimAction(action plan.Action) step {
 
 func (s step) with(argument int8) step {
 	s.argument = argument
+	return s
+}
+
+func (s step) by(t target) step {
+	s.target = t
 	return s
 }
 
@@ -453,6 +525,12 @@ func (m *model) do(s *state, a step) outcome {
 		return m.drain(s, a)
 	case moveBack:
 		return s.moveBack(a)
+	case writeList:
+		return s.writeList(a)
+	case createPlacement:
+		return m.place(s, a)
+	case tellServers:
+		return s.tellServers(a)
 	}
 	c := s.live.claimOf(a.ordinal, a.generation)
 	if c == nil {
@@ -489,7 +567,7 @@ func (m *model) setReplicas(s *state, a step) outcome {
 	switch {
 	case a.generation == 0 && live.exists, live.exists && live.replicas == a.argument:
 		return nothing // the cache is behind
-	case plan.MaySetReplicas(m.words(&s.live), int32(a.argument)) != nil, s.ending && !live.exists:
+	case plan.MaySetReplicas(m.liveWords(s), int32(a.argument)) != nil, s.ending && !live.exists:
 		return refused
 	}
 	*live = statefulSet{true, a.argument}
@@ -498,14 +576,14 @@ func (m *model) setReplicas(s *state, a step) outcome {
 
 func (m *model) drain(s *state, a step) outcome {
 	ref := plan.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
-	if plan.MayDrain(m.words(&s.live), plan.CreateDrain{Claim: ref, Survivors: int32(a.argument)}) != nil ||
+	if plan.MayDrain(m.liveWords(s), plan.CreateDrain{Claim: ref, Survivors: int32(a.argument)}) != nil ||
 		s.live.jobOf(a.ordinal, a.generation) != nil || s.ending {
 		return refused
 	}
 	past := &s.memory[a.ordinal]
 	past.instance = (past.instance + 1) % many
 	*free(s.live.jobs[a.ordinal][:]) = job{
-		state: active, generation: a.generation, survivors: a.argument, instance: past.instance,
+		state: active, generation: a.generation, target: target{client: s.seen.cluster.client, size: a.argument}, instance: past.instance,
 	}
 	return done
 }
@@ -519,7 +597,12 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		}
 		c.finalizer = true
 	case markReleased:
+		if plan.MayMark(m.liveWords(s), int32(a.ordinal)) != nil {
+			return refused
+		}
 		c.released = true
+	case recordPlaced, clearPlacing:
+		return c.notePlaced(a)
 	case recordReceipt:
 		c.receipt = receipt(a.argument)
 	case clearRetry:

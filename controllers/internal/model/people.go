@@ -8,9 +8,12 @@ func (s *state) people(x *expansion) {
 	x.class = deed
 	alive := s.live.cluster.exists && !s.live.cluster.deleting
 	for size := range int8(ordinals + 1) {
-		if alive && size != s.live.cluster.size {
+		if alive && size != s.live.cluster.size && (x.model.options.Largest == 0 || size <= x.model.options.Largest) {
 			x.add(move{what: scale, a: size}, func(n *state) { n.live.cluster.size = size })
 		}
+	}
+	if x.model.options.Placing && alive {
+		s.routingDeeds(x)
 	}
 	if x.model.options.OnlyScale {
 		return
@@ -19,7 +22,10 @@ func (s *state) people(x *expansion) {
 		x.add(move{what: deleteCluster}, func(n *state) { n.deleteCluster() })
 	}
 	if !s.ending {
-		x.add(move{what: deleteNamespace}, func(n *state) { n.ending = true })
+		x.add(move{what: deleteNamespace}, func(n *state) {
+			n.forget()
+			n.ending = true
+		})
 	}
 	if s.live.members.exists {
 		x.add(move{what: deleteStatefulSet}, func(n *state) { n.live.members = statefulSet{} })
@@ -44,7 +50,12 @@ func (s *state) claimDeeds(x *expansion, i, slot int8) {
 	}
 	for r := range requests {
 		if r != c.request {
-			x.add(move{what: annotate + what(r), a: i, b: slot}, func(n *state) { n.live.claims[i][slot].request = r })
+			x.add(move{what: annotate + what(r), a: i, b: slot}, func(n *state) {
+				n.live.claims[i][slot].request = r
+				if r == skip {
+					n.forget()
+				}
+			})
 		}
 	}
 }
@@ -58,8 +69,8 @@ func (s *state) faults(x *expansion) {
 	if s.todo.n > 0 {
 		x.add(move{what: operatorDies}, func(n *state) { n.todo = steps{} })
 	}
-	if s.todo.n > 1 && s.todo.todo[0].verb == applyMembers {
-		x.add(move{what: membersFail}, func(n *state) { n.next() }) // and the rest is done
+	if s.todo.n > 1 && s.todo.todo[0].members() {
+		x.add(move{what: membersFail}, (*state).skipMembers) // and the rest is done
 	}
 	for i := range int8(ordinals) {
 		if s.live.pods.members[i].state == running {

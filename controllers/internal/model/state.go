@@ -32,11 +32,12 @@ const (
 	podsKind
 	claimsKind
 	jobsKind
+	listKind
 	kinds
 )
 
 func (k kind) String() string {
-	return [...]string{"the Memcached", "the StatefulSet", "pods", "claims", "Jobs"}[k]
+	return [...]string{"the Memcached", "the StatefulSet", "pods", "claims", "Jobs", "the clients' list"}[k]
 }
 
 // objects of one cluster, live or as a cache shows them.
@@ -46,12 +47,18 @@ type objects struct {
 	pods    pods
 	claims  [ordinals][slots]claim
 	jobs    [ordinals][slots]job
+	list    list
 }
 
 // cluster is the Memcached.
 type cluster struct {
 	exists, deleting, finalizer bool
 	size                        int8
+	// client that the spec names, off where items stay where they are, and how many
+	// servers the status names.
+	client  int8
+	off     bool
+	servers int8
 }
 
 type statefulSet struct {
@@ -75,11 +82,18 @@ type claim struct {
 	volume  int8
 	receipt receipt
 	request request
+	// placed is the serial by which its member's items were placed, placing what a
+	// person asked for about that.
+	placed  int8
+	placing request
 }
 
 // volume is named by the generation of its first claim. It waits for the claim
 // of a name, and is bound to one of that name, if bound is not 0.
-type volume struct{ name, of, bound int8 }
+type volume struct {
+	name, of, bound int8
+	item            item
+}
 
 type receipt uint8
 
@@ -121,11 +135,13 @@ type pod struct {
 	generation int8
 }
 
-// drainer is the pod of the Job of this instance.
+// drainer is the pod of the Job of this instance: of a placement where its target
+// has a serial.
 type drainer struct {
-	state                           podState
-	generation, survivors, instance int8
-	said                            receipt
+	state                podState
+	generation, instance int8
+	target               target
+	said                 receipt
 }
 
 type jobState uint8
@@ -137,24 +153,30 @@ const (
 	gaveUp
 )
 
-// job drains the claim of this generation. Its instance stands for its UID.
+// job drains the claim of this generation, or places what its member holds, if its
+// target has a serial. Its instance stands for its UID.
 type job struct {
-	state                           jobState
-	generation, survivors, instance int8
+	state                jobState
+	generation, instance int8
+	target               target
 }
 
 // step is an action of a plan that is to be done.
 type step struct {
 	verb                verb
 	ordinal, generation int8
-	// argument: replicas, survivors, a Job's instance or a reason.
+	// argument: replicas, survivors, a Job's instance, a reason or servers.
 	argument int8
+	// target of a placement.
+	target target
 }
 
 // steps of the plan that is being applied.
 type steps struct {
 	n    int8
 	todo [4 * ordinals]step
+	// was is the clients' list that was seen, list the one that it is to become.
+	was, list list
 }
 
 // memory is what has to be known of the past of an ordinal: what the invariants
@@ -163,6 +185,11 @@ type memory struct {
 	claims               [slots]claimMemory
 	volumes              [slots]volumeMemory
 	generation, instance int8
+	// said is what a drainer last said to be placed, by the claim of that generation.
+	said struct {
+		generation int8
+		target     target
+	}
 }
 
 type claimMemory struct {
@@ -186,9 +213,15 @@ type state struct {
 	between      objects
 	// ending: the namespace is terminating.
 	ending bool
-	todo   steps
-	memory [ordinals]memory
-	budget budget
+	// mixed: a person changed where clients look before items were placed, so that
+	// these may find old values (docs/hazards.md).
+	mixed bool
+	// forgotten: the clients don't mind the item any more, since a person said that
+	// items stay where they are, or gave some up.
+	forgotten bool
+	todo      steps
+	memory    [ordinals]memory
+	budget    budget
 }
 
 // copyKind copies the objects of one kind.
@@ -204,6 +237,8 @@ func (o *objects) copyKind(k kind, from *objects) {
 		o.claims = from.claims
 	case jobsKind:
 		o.jobs = from.jobs
+	case listKind:
+		o.list = from.list
 	}
 }
 
@@ -218,8 +253,10 @@ func (o *objects) differs(k kind, from *objects) bool {
 		return o.pods != from.pods
 	case claimsKind:
 		return o.claims != from.claims
+	case jobsKind:
+		return o.jobs != from.jobs
 	}
-	return o.jobs != from.jobs
+	return o.list != from.list
 }
 
 // sync ends the claims that nothing holds, and shows the caches that don't lag
@@ -262,7 +299,7 @@ func (s *state) volumeNamed(ordinal, name int8) *volume {
 // jobOf returns the Job that drains this claim, or nil.
 func (o *objects) jobOf(ordinal, generation int8) *job {
 	for i := range o.jobs[ordinal] {
-		if j := &o.jobs[ordinal][i]; j.state != noJob && j.generation == generation {
+		if j := &o.jobs[ordinal][i]; j.state != noJob && j.generation == generation && !j.target.places() {
 			return j
 		}
 	}
@@ -306,7 +343,7 @@ func (p *pods) used(ordinal, generation int8) bool {
 		return true
 	}
 	for i := range p.drainers[ordinal] {
-		if d := &p.drainers[ordinal][i]; d.state >= running && d.generation == generation {
+		if d := &p.drainers[ordinal][i]; d.state >= running && d.generation == generation && !d.target.places() {
 			return true
 		}
 	}

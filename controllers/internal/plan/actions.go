@@ -23,6 +23,8 @@ type (
 	// ApplyMembers applies Service and StatefulSet, the latter with Replicas.
 	ApplyMembers struct {
 		Replicas int32
+		// Listed is Plan.Listed.
+		Listed int32
 		// KeepTemplate leaves the pods as they are.
 		KeepTemplate bool
 	}

@@ -128,14 +128,17 @@ func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
 		return state.is(Waiting, Hibernating, "the cluster hibernates: the drain starts when members return")
 	case *slots <= 0 || slices.Contains(o.DrainerPods, c.UID):
 		return state.is(Waiting, InTurn, "another drain is under way")
-	case o.placementRuns() || c.Aside && o.placing():
-		// What the members hold is newer than what an earlier member left.
+	case o.placementRuns() || o.placedFirst(c) && o.placing():
 		return state.is(Waiting, InTurn, "the items of members that stay are placed first")
 	case c.Pending:
 		return state.is(Waiting, SettingAside, fmt.Sprintf("volume %s is not bound to the claim yet", c.Volume))
 	case p.Replicas > c.Ordinal && !c.Aside || o.StatefulSet.Replicas != p.Replicas:
 		// The StatefulSet is made smaller by this very plan; its event is next.
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
+	case o.Placement.Size != p.Replicas:
+		// By another ring items would come to members that clients don't ask, or don't
+		// ask for these: the next ring would take them for empty.
+		return state.is(Waiting, InTurn, fmt.Sprintf("clients are told of %d members first", p.Replicas))
 	}
 	*slots--
 	p.add(CreateDrain{Claim: c.Ref(), Survivors: p.Replicas})

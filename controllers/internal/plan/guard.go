@@ -15,7 +15,7 @@ import (
 // MaySetReplicas guards invariants 5 and 11: the size doesn't change while a
 // drain runs or items have to be placed, no member returns on a volume that it
 // left, and none leaves a volume that isn't marked. It needs StatefulSet, Jobs,
-// Placements, Placement and Claims.
+// Placements, Movers, Placement and Claims.
 func MaySetReplicas(live *Observed, replicas int32) error {
 	for i := range live.Jobs {
 		if j := &live.Jobs[i]; j.running() && j.Survivors != replicas {
@@ -38,17 +38,23 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 }
 
 // MayMark asks before a claim is marked as released, which can't be undone: its
-// member is none of those among which items have to be placed. It needs Placements,
-// Placement and Claims.
+// member is none of those among which items have to be placed, nor one that came
+// since, and no volume of another that left is about to be drained. It needs Cluster,
+// StatefulSet, Jobs, Placements, Movers, Placement and Claims.
 func MayMark(live *Observed, ordinal int32) error {
-	held := live.heldSize(ordinal)
-	return unless(held <= ordinal, "items have to be placed among %d members", held)
+	switch held := live.heldSize(min(live.Cluster.Size, live.StatefulSet.Replicas)); {
+	case live.placing() && ordinal < held:
+		return fmt.Errorf("items have to be placed among %d members", held)
+	case live.drainComes(live.StatefulSet.Replicas):
+		return errors.New("another member's volume is drained first")
+	}
+	return nil
 }
 
 // MayDrain guards invariants 5 to 7: the member has left for good, its pod is
 // gone, no other drainer is at the volume, the survivors are the members, and
 // no more drains run than may, and no placement. It needs Cluster.Parallelism,
-// StatefulSet, Jobs, Placements, the claim, its member's pod and the drainer's pods
+// StatefulSet, Jobs, Placements, Movers, the claim, its member's pod and the drainer's pods
 // that mount it.
 func MayDrain(live *Observed, a CreateDrain) error {
 	claim, running := live.claim(a.Claim.UID), 0
@@ -70,6 +76,10 @@ func MayDrain(live *Observed, a CreateDrain) error {
 		return fmt.Errorf("%d drains run already, %d may", running, live.Cluster.Parallelism)
 	case live.placementRuns():
 		return errors.New("a placement runs")
+	case live.placedFirst(claim) && live.placing():
+		return fmt.Errorf("items have to be placed before claim %s is drained", a.Claim.Name)
+	case live.Placement.Size != a.Survivors:
+		return fmt.Errorf("clients look among %d members", live.Placement.Size)
 	case live.memberExists(claim):
 		return fmt.Errorf("the pod of member %d is not gone", a.Claim.Ordinal)
 	case slices.Contains(live.DrainerPods, a.Claim.UID):
@@ -79,9 +89,9 @@ func MayDrain(live *Observed, a CreateDrain) error {
 }
 
 // MayPlace guards invariants 5 and 10: the ring is the one that the plan saw, its
-// members are there, no drain runs, and the claim is that of a member whose items
-// have to be placed, by nobody else yet. It needs Cluster.Parallelism, StatefulSet,
-// Jobs, Placements, Placement and the claim.
+// members are there, no drain runs, nor a placement by another ring, and the claim is
+// that of a member whose items have to be placed, by nobody else yet. It needs
+// Cluster.Parallelism, StatefulSet, Jobs, Placements, Movers, Placement and the claim.
 func MayPlace(live *Observed, a CreatePlacement) error {
 	claim, running := live.claim(a.Claim.UID), 0
 	for i := range live.Placements {
@@ -98,6 +108,10 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 		return fmt.Errorf("the StatefulSet is not at %d members", live.Placement.Size)
 	case live.activeJob() != nil:
 		return fmt.Errorf("Job %s drains", live.activeJob().Name)
+	case live.otherMover(a.Target):
+		return errors.New("items are moved by another ring still")
+	case live.placementOf(claim) != nil || slices.ContainsFunc(live.Movers, func(m Mover) bool { return m.ClaimUID == claim.UID }):
+		return fmt.Errorf("the member of claim %s is being placed already", a.Claim.Name)
 	case running >= int(live.Cluster.Parallelism):
 		return fmt.Errorf("%d placements run already, %d may", running, live.Cluster.Parallelism)
 	}

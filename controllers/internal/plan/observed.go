@@ -163,6 +163,13 @@ type Job struct {
 	Message string
 }
 
+// Mover is a pod that moves what the claim's member holds, by the ring of that
+// Target.
+type Mover struct {
+	ClaimUID types.UID
+	Target   string
+}
+
 // Observed is all that a plan rests on.
 type Observed struct {
 	Cluster     Cluster
@@ -175,6 +182,9 @@ type Observed struct {
 	DrainerPods []types.UID
 	// DrainersAtWork has those of them whose pod runs, or has ended well.
 	DrainersAtWork []types.UID
+	// Movers are the drainers of placements that have not ended: those, too, whose
+	// Job is gone.
+	Movers []Mover
 	// Claims in any order.
 	Claims []Claim
 	// Jobs that drain, and Placements, those that move items between members.

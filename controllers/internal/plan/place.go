@@ -17,9 +17,9 @@ type Placement struct {
 	Serial int64
 	Size   int32
 	// Due is the serial of the last ring that moved keys between members; Holding is
-	// how many members held items then.
-	Due     int64
-	Holding int32
+	// how many members held items then, and From how many were on the ring before.
+	Due           int64
+	Holding, From int32
 }
 
 // PlacementPhase is the state of a member whose items have to be placed.
@@ -55,10 +55,10 @@ func (o *Observed) placing() bool {
 	return o.placementRuns() || slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) })
 }
 
-// placementRuns tells whether a Job may still be at it: one that is complete is on
-// its way out.
+// placementRuns tells whether a Job, or a pod of one that is gone, may still be at
+// it: a Job that is complete is on its way out.
 func (o *Observed) placementRuns() bool {
-	return slices.ContainsFunc(o.Placements, func(j Job) bool { return j.State != JobFailed || j.Deleting })
+	return len(o.Movers) > 0 || slices.ContainsFunc(o.Placements, func(j Job) bool { return j.State != JobFailed || j.Deleting })
 }
 
 // placementOf returns the Job that places what the claim's member holds, or nil.
@@ -68,6 +68,20 @@ func (o *Observed) placementOf(c *Claim) *Job {
 		return nil
 	}
 	return &o.Placements[i]
+}
+
+// otherMover tells whether items are moved by another ring than that: to members
+// that may be looked through already.
+func (o *Observed) otherMover(target string) bool {
+	return slices.ContainsFunc(o.Movers, func(m Mover) bool { return m.Target != target })
+}
+
+// placedFirst tells whether what the members hold is placed before this released
+// claim is drained: what was left on it is older than what clients stored by later
+// rings, and must not be where they look before that is. Of a member that left with
+// the ring that is due, nobody holds anything yet.
+func (o *Observed) placedFirst(c *Claim) bool {
+	return c.Aside || c.Ordinal >= o.Placement.From
 }
 
 // heldSize is the size that placement allows where that one is wanted: as long as
@@ -143,10 +157,13 @@ func (p *Plan) placementWaits(o *Observed) string {
 	}
 	for i := range p.Drains {
 		d := &p.Drains[i]
-		onItsWay := d.Phase == Draining || !d.Claim.Aside && (d.Phase == Waiting || d.Phase == Releasing)
+		onItsWay := d.Phase == Draining || !o.placedFirst(&d.Claim) && (d.Phase == Waiting || d.Phase == Releasing)
 		if onItsWay {
 			return fmt.Sprintf("claim %s is drained first", d.Claim.Name)
 		}
+	}
+	if o.otherMover(o.Placement.Target) {
+		return "the drainer of an earlier placement is not gone yet"
 	}
 	for i := range o.Placement.Size {
 		if !slices.Contains(o.Ready, i) {

@@ -129,15 +129,17 @@ func TestPlacementIsCheckedLive(t *testing.T) {
 		live *scene
 		may  bool
 	}{
-		"as the plan saw it":      {grown(1, 3), true},
-		"placed by now":           {grown(1, 3).placed(0), false},
-		"the claim is gone":       {grown(1, 3).with(func(o *Observed) { o.Claims = nil }), false},
-		"the member left":         {grown(1, 3).change(0, func(c *Claim) { c.Released = justNow }), false},
-		"another ring":            {grown(1, 3).with(func(o *Observed) { o.Placement.Target = "6-babe" }), false},
-		"a drain runs":            {grown(1, 3).left(3).job(3, 3), false},
-		"a placement runs":        {grown(2, 3).placement(1), false},
-		"members are not there":   {grown(1, 3).with(func(o *Observed) { o.StatefulSet.Replicas = 2 }), false},
-		"no StatefulSet is there": {grown(1, 3).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), false},
+		"as the plan saw it":             {grown(1, 3), true},
+		"placed by now":                  {grown(1, 3).placed(0), false},
+		"the claim is gone":              {grown(1, 3).with(func(o *Observed) { o.Claims = nil }), false},
+		"the member left":                {grown(1, 3).change(0, func(c *Claim) { c.Released = justNow }), false},
+		"another ring":                   {grown(1, 3).with(func(o *Observed) { o.Placement.Target = "6-babe" }), false},
+		"a drain runs":                   {grown(1, 3).left(3).job(3, 3), false},
+		"a placement runs":               {grown(2, 3).placement(1), false},
+		"a drainer of another ring runs": {grown(2, 3).with(func(o *Observed) { o.Movers = []Mover{{uid(1), "4-beef"}} }), false},
+		"a drainer of the member runs":   {grown(2, 3).with(func(o *Observed) { o.Cluster.Parallelism, o.Movers = 2, []Mover{{uid(0), target}} }), false},
+		"members are not there":          {grown(1, 3).with(func(o *Observed) { o.StatefulSet.Replicas = 2 }), false},
+		"no StatefulSet is there":        {grown(1, 3).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if err := MayPlace(&test.live.o, action); (err == nil) != test.may {
@@ -175,10 +177,13 @@ func TestNoMemberOfTheRingIsMarkedUntilItemsArePlaced(t *testing.T) {
 		ordinal int32
 		may     bool
 	}{
-		"a member of the ring":      {grown(1, 3), 2, false},
-		"one that is not on it yet": {grown(1, 3), 3, true},
-		"all are placed":            {grown(1, 3).placed(0), 2, true},
-		"nothing is due":            {at(3), 2, true},
+		"a member of the ring":                   {grown(1, 3), 2, false},
+		"one that is not on it yet":              {grown(1, 3), 3, true},
+		"one that joined since":                  {grown(1, 3).wanted(4).with(func(o *Observed) { o.StatefulSet.Replicas = 4 }), 3, false},
+		"beside a volume that is to be drained":  {at(2).wanted(1).left(2), 1, false},
+		"beside one that was told to leave, too": {at(3).wanted(1).change(2, func(c *Claim) { c.Released = justNow }), 1, true},
+		"all are placed":                         {grown(1, 3).placed(0), 2, true},
+		"nothing is due":                         {at(3), 2, true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if err := MayMark(&test.live.o, test.ordinal); (err == nil) != test.may {
@@ -206,5 +211,55 @@ func TestReceiptOfAPlacementReleasesNothing(t *testing.T) {
 	s := at(2).left(2).job(2, 2, func(j *Job) { j.State, j.Receipt = JobComplete, job.Receipt })
 	if got := planned(s); len(got.Drains) != 1 || got.Drains[0] != "2 Failed ReceiptInvalid" {
 		t.Errorf("%v", got)
+	}
+}
+
+// What a member left on its volume, and what members hold, comes to clients by one
+// ring at a time, the newest values first.
+func TestOlderValuesComeLater(t *testing.T) {
+	behind := func(o *Observed) { o.Placement.Size = 1 }
+	moves := func(target string) func(*Observed) {
+		return func(o *Observed) { o.Movers = []Mover{{ClaimUID: "of another", Target: target}} }
+	}
+	for what, test := range map[string]struct {
+		scene *scene
+		want  outcome
+	}{
+		"a drain of a member that left with the ring goes first": {grown(2, 2).left(2).with(func(o *Observed) { o.Placement.From = 3 }), outcome{Replicas: 2,
+			Actions: []string{"apply members, 2 replicas", "drain claim data-2 into 2 survivors"},
+			Drains:  []string{"2 Draining"}, Places: []string{"1 Waiting PlacementWaits", "0 Waiting PlacementWaits"}}},
+		"that of one that left earlier comes after": {grown(1, 2).left(2).with(func(o *Observed) { o.Placement.From = 1 }), outcome{Replicas: 2,
+			Actions: []string{"apply members, 2 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Drains:  []string{"2 Waiting InTurn"}, Places: []string{"0 Placing"}}},
+		"none while clients look among fewer members": {at(2).left(2).with(behind), outcome{Replicas: 2,
+			Actions: []string{"apply members, 2 replicas"}, Drains: []string{"2 Waiting InTurn"}}},
+		"none beside a drainer whose placement is gone": {at(2).left(2).with(moves(target)), outcome{Replicas: 2,
+			Actions: []string{"apply members, 2 replicas"}, Drains: []string{"2 Waiting InTurn"}}},
+		"no placement beside a drainer of another ring": {grown(1, 3).with(moves("4-beef")), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
+		"one beside a drainer of the same": {grown(1, 3).with(moves(target)), outcome{Replicas: 3,
+			Actions: []string{"apply members, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, planned(test.scene)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestClientsAreToldOfNoMoreMembersUntilItemsArePlaced(t *testing.T) {
+	for what, test := range map[string]struct {
+		scene *scene
+		want  int32
+	}{
+		"nothing is due":          {at(3), 3},
+		"one that joined already": {grown(1, 2).wanted(3).with(func(o *Observed) { o.StatefulSet.Replicas = 3 }), 2},
+		"as many as before":       {grown(1, 3), 3},
+		"none":                    {grown(1, 3).wanted(0), 0},
+	} {
+		if p := Next(&test.scene.o); p.Listed != test.want {
+			t.Errorf("%s: %d are listed, want %d", what, p.Listed, test.want)
+		}
 	}
 }

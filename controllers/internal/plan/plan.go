@@ -12,6 +12,8 @@ type Plan struct {
 	// not the wanted size.
 	Replicas    int32
 	SizeBlocked Block
+	// Listed is how many members the clients may be told of, as they become ready.
+	Listed int32
 	// Drains has an entry per claim on its way out, highest ordinal first.
 	Drains []DrainState
 	// Placements has an entry per member whose items have to be placed, highest
@@ -74,9 +76,10 @@ func Next(observed *Observed) Plan {
 	}
 	p.holdClaims(&o)
 	p.size(&o)
+	p.list(&o)
 	p.markReleased(&o)
 	p.findSmall(&o)
-	p.add(ApplyMembers{p.Replicas, p.KeepsTemplate})
+	p.add(ApplyMembers{p.Replicas, p.Listed, p.KeepsTemplate})
 	p.drain(&o)
 	p.place(&o)
 	p.sweepJobs(&o)
@@ -100,21 +103,36 @@ func (p *Plan) holdClaims(o *Observed) {
 }
 
 // size decides on the number of replicas: the wanted one, but never one that
-// changes under a drain or before items are placed, and never one that brings a
-// released volume back.
+// changes under a drain or before items are placed, never a smaller one before
+// those that left are drained, and never one that brings a released volume back.
 func (p *Plan) size(o *Observed) {
 	p.Replicas = o.heldSize(o.Cluster.Size)
-	if job := o.activeJob(); job != nil {
+	job := o.activeJob()
+	limit, left := o.lowestReleased()
+	switch {
+	case job != nil:
 		p.Replicas = job.Survivors
 		if p.Replicas != o.Cluster.Size {
 			p.SizeBlocked = ByDrain
 		}
-	} else if limit, ok := o.lowestReleased(); ok && limit < p.Replicas {
+	case left && limit < p.Replicas:
 		p.Replicas, p.SizeBlocked = limit, ByVolume
-	} else if p.Replicas != o.Cluster.Size {
+	case left && o.drainComes(0) && o.leaves(p.Replicas, limit):
+		p.Replicas, p.SizeBlocked = limit, ByDrain
+	case p.Replicas != o.Cluster.Size:
 		p.SizeBlocked = ByPlacement
-	} else if o.Cluster.WaitForRoom && o.Shrinks() && o.Room.Short() {
+	case o.Cluster.WaitForRoom && o.Shrinks() && o.Room.Short():
 		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, ByShortage
+	}
+}
+
+// list decides on how many members clients may look: those that there are to be,
+// but no more than before while items have to be placed. The ring that these are
+// placed by is the one that clients have, or they would find old values where they
+// look next.
+func (p *Plan) list(o *Observed) {
+	if p.Listed = p.Replicas; o.placing() {
+		p.Listed = min(p.Replicas, o.Placement.Size)
 	}
 }
 
@@ -146,6 +164,24 @@ func (o *Observed) activeJob() *Job {
 		}
 	}
 	return nil
+}
+
+// drainComes tells whether the volume that a member from that ordinal on left is
+// about to be drained. Until it is, no other member leaves: what that one was told
+// since is newer, and would be drained after it.
+func (o *Observed) drainComes(from int32) bool {
+	return o.Cluster.Policy == Drain && slices.ContainsFunc(o.Claims, func(c Claim) bool {
+		job := o.jobFor(c.UID)
+		return c.Ordinal >= from && !c.Released.IsZero() && !c.Aside && !c.Deleting && c.Volume != "" && c.Receipt == nil &&
+			c.Request != Hold && c.Request != Skip && (job == nil || job.running())
+	})
+}
+
+// leaves tells whether a member among these ordinals would be told to leave.
+func (o *Observed) leaves(from, to int32) bool {
+	return from > 0 && slices.ContainsFunc(o.Claims, func(c Claim) bool {
+		return from <= c.Ordinal && c.Ordinal < to && c.Released.IsZero()
+	})
 }
 
 // lowestReleased returns the lowest ordinal whose claim is released. One that was

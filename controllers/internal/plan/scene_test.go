@@ -17,6 +17,7 @@ func at(size int32) *scene {
 	s := &scene{}
 	s.o.Cluster = Cluster{Size: size, Parallelism: 1, Finalizer: true}
 	s.o.StatefulSet = StatefulSet{Exists: true, Replicas: size}
+	s.o.Placement.Size = size
 	for i := range size {
 		s.o.Pods = append(s.o.Pods, i)
 		s.member(i)

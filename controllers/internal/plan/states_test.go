@@ -212,7 +212,8 @@ func TestSizeWaits(t *testing.T) {
 		"up below a failed drain: nothing is in the way": {
 			at(2).wanted(3).left(5).job(5, 5, unreadable), 3, NotBlocked,
 		},
-		"down further while a drain waits for the pod": {at(2).wanted(1).left(2).pod(2), 1, NotBlocked},
+		"down further while a drain waits for the pod": {at(2).wanted(1).left(2).pod(2), 2, ByDrain},
+		"as far as members left already":               {at(1).left(1).left(2).pod(2), 1, NotBlocked},
 		"down further after a drain failed":            {at(2).wanted(1).left(2).job(2, 2, unreadable), 1, NotBlocked},
 		"the StatefulSet was deleted while a drain runs": {
 			at(2).left(2).job(2, 2).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), 2, NotBlocked,

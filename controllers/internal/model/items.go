@@ -1,0 +1,169 @@
+package model
+
+import "fmt"
+
+// One item is looked after, the one whose way is the longest: by the consistent
+// client it is the last member's, whatever the size, and another's by the one that
+// shuffles. Clients write it at any time, to the member on their list. A volume has
+// none of it, the value that was written last, or an older one.
+
+// item is what a volume has of it.
+type item int8
+
+const (
+	none item = iota
+	older
+	newest
+)
+
+// owners by client and size.
+var owners = [...][ordinals + 1]int8{consistent: {0, 0, 1, 2}, shuffling: {0, 0, 0, 1}}
+
+// itemOf returns the volume that the member serves from, or nil.
+func (s *state) itemOf(i int8) *volume {
+	p := &s.live.pods.members[i]
+	if p.state != running {
+		return nil
+	}
+	c := s.live.claimOf(i, p.generation)
+	if c == nil {
+		return nil
+	}
+	return s.volumeNamed(i, c.volume)
+}
+
+// owner that the clients ask, or -1.
+func (s *state) owner() int8 {
+	l := &s.live.list
+	if l.listed == 0 || l.last.client == 0 {
+		return -1
+	}
+	return owners[l.last.client][l.listed]
+}
+
+// clients adds what they may do.
+func (s *state) clients(x *expansion) {
+	x.class = traffic
+	i := s.owner()
+	if s.forgotten || i < 0 {
+		return
+	}
+	if v := s.itemOf(i); v != nil && v.item != newest {
+		x.add(move{what: writeItem, a: i}, func(n *state) {
+			for j := range n.volumes {
+				for slot := range n.volumes[j] {
+					if v := &n.volumes[j][slot]; v.item == newest {
+						v.item = older
+					}
+				}
+			}
+			n.itemOf(i).item = newest
+		})
+	}
+}
+
+// forget the item: what becomes of it is as people wanted.
+func (s *state) forget() {
+	s.forgotten = true
+	for i := range s.volumes {
+		for slot := range s.volumes[i] {
+			s.volumes[i][slot].item = none
+		}
+	}
+}
+
+// source and owner of what a drainer moves: nil where there is nothing to move, or
+// nobody there.
+func (s *state) ends(i int8, d *drainer) (source, owner *volume) {
+	to := owners[max(consistent, d.target.client)][d.target.size]
+	if d.target.places() {
+		if to == i {
+			return nil, nil
+		}
+		source = s.itemOf(i)
+	} else if c := s.live.claimOf(i, d.generation); c != nil {
+		source = s.volumeNamed(i, c.volume)
+	}
+	if source == nil || source.item == none {
+		return nil, nil
+	}
+	return source, s.itemOf(to)
+}
+
+// reaches tells whether the drainer comes to an end: the members that it needs are
+// there.
+func (s *state) reaches(i int8, d *drainer) bool {
+	if d.target.places() && s.live.pods.members[i].state != running {
+		return false
+	}
+	source, owner := s.ends(i, d)
+	return source == nil || owner != nil
+}
+
+// moveItem to its owner, as a drainer does: what the owner has stays.
+func (s *state) moveItem(i int8, d *drainer, takes bool) {
+	source, owner := s.ends(i, d)
+	if source == nil || owner == nil {
+		return
+	}
+	if owner.item == none {
+		owner.item = source.item
+	}
+	if takes {
+		source.item = none
+	}
+}
+
+// itemMoves are what a drainer may do before it ends, or is ended.
+func (s *state) itemMoves(x *expansion, i int8, d *drainer) {
+	source, owner := s.ends(i, d)
+	if source == nil || owner == nil {
+		return
+	}
+	if owner.item == none {
+		x.add(move{what: copyItem, a: i}, func(n *state) { n.moveItem(i, d, false) })
+	}
+	if d.target.places() {
+		x.add(move{what: moveItem, a: i}, func(n *state) { n.moveItem(i, d, true) })
+	}
+}
+
+// itemLost tells what clients miss, or find, after a step.
+func (s *state) itemLost(after *state) []string {
+	if after.forgotten || after.mixed {
+		return nil
+	}
+	var wrong []string
+	if s.holds(newest) && !after.holds(newest) {
+		wrong = append(wrong, "what was written last is lost")
+	}
+	if i := after.owner(); i >= 0 {
+		if v := after.itemOf(i); v != nil && v.item == older {
+			wrong = append(wrong, fmt.Sprintf("member %d gives clients an old value", i))
+		}
+	}
+	return wrong
+}
+
+func (s *state) holds(what item) bool {
+	for i := range s.volumes {
+		for _, v := range s.volumes[i] {
+			if v.name != 0 && v.item == what {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// itemAstray tells where the item is, at rest, although no client looks there.
+func (s *state) itemAstray() []string {
+	var wrong []string
+	for i := range s.live.members.replicas {
+		v := s.itemOf(i)
+		if c := &s.live.claims[i][0]; v != nil && v.item != none && i != s.owner() && !c.deleting {
+			wrong = append(wrong, fmt.Sprintf("member %d holds an item that clients look for elsewhere", i))
+		}
+	}
+	return wrong
+}

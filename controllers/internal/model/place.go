@@ -1,0 +1,370 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Placement in the model: the clients' list with the record of rings, people who
+// change where clients look, and what the operator does about it. The record, its
+// numbers and what is due are those of package ring.
+
+// clients that the spec can name. The keys of the first one stay where they are
+// when members leave, the second one shuffles them; nobody knows that of none.
+var clients = [...]string{"", "libmemcached-ketama", "gomemcache"}
+
+const (
+	consistent = 1
+	shuffling  = 2
+)
+
+// list is the clients' list: a ConfigMap, with the record of the rings.
+type list struct {
+	exists bool
+	// listed is how many servers it names.
+	listed int8
+	// last ring, and the fields of the record.
+	last               target
+	due, holding, from int8
+}
+
+func (l *list) sameRecord(other *list) bool {
+	return l.last == other.last && l.due == other.due && l.holding == other.holding && l.from == other.from
+}
+
+// target is a ring with its serial. That of a drain has none.
+type target struct{ serial, client, size int8 }
+
+func (t target) places() bool { return t.serial > 0 }
+
+func (t target) ring() ring.Ring {
+	r := ring.Ring{Client: clients[t.client], Size: int32(t.size)}
+	if t.client != 0 {
+		r.Port = 11211
+	}
+	return r
+}
+
+// record in the words of package ring. Of the ring before the last one only the size
+// has a say.
+func (l *list) record() ring.Record {
+	return ring.Record{Serial: int64(l.last.serial), Ring: l.last.ring(), Due: int64(l.due), Holding: int32(l.holding), From: ring.Ring{Size: int32(l.from)}}
+}
+
+func listOf(r ring.Record, listed int8) list {
+	return list{
+		exists: true, listed: listed, due: int8(r.Due), holding: int8(r.Holding), from: int8(r.From.Size),
+		last: target{int8(r.Serial), int8(slices.Index(clients[:], r.Ring.Client)), int8(r.Ring.Size)},
+	}
+}
+
+// recorded is the record as it is, or what is known where it is gone.
+func (o *objects) recorded() list {
+	if o.list.exists {
+		return o.list
+	}
+	var serial int64
+	members := int32(0)
+	for i := range o.claims {
+		if c := &o.claims[i][0]; c.exists {
+			serial, members = max(serial, int64(c.placed)), int32(i+1)
+		}
+	}
+	return listOf(ring.Unknown(serial, members), 0)
+}
+
+// nextList as observed.nextList decides on it.
+func (o *objects) nextList(replicas int8) list {
+	n := build.Listed(int32(max(o.cluster.servers, o.list.listed)), int32(replicas), func(i int32) bool {
+		return o.pods.members[i].state == running
+	})
+	now := o.recorded()
+	return listOf(now.record().Next(target{client: o.cluster.client, size: int8(n)}.ring()), int8(n))
+}
+
+// named returns the name of a ring, and knows the ring by it from then on.
+func (m *model) named(t target) string {
+	name, ok := m.names[t]
+	if !ok {
+		name = (&list{last: t}).record().Target()
+		m.names[t], m.targets[name] = name, t
+	}
+	return name
+}
+
+// placement in the plan's words.
+func (m *model) placement(l *list, off bool) plan.Placement {
+	return plan.Placement{
+		Off: off, Target: m.named(l.last), Serial: int64(l.last.serial), Size: int32(l.last.size),
+		Due: int64(l.due), Holding: int32(l.holding), From: int32(l.from),
+	}
+}
+
+// liveWords are what is read live before a step that can't be undone.
+func (m *model) liveWords(s *state) *plan.Observed {
+	o := m.words(&s.live)
+	if m.options.Placing && s.live.list.exists {
+		o.Placement = m.placement(&s.live.list, s.seen.cluster.off)
+	}
+	return o
+}
+
+// firstList is that of a cluster at rest.
+func (m *model) firstList(s *state) {
+	s.forgotten = !m.options.Placing || m.options.New
+	if !m.options.Placing {
+		return
+	}
+	s.live.cluster.client = consistent
+	if m.options.New {
+		return
+	}
+	n := m.options.Size
+	s.live.cluster.servers = n
+	s.live.list = list{exists: true, listed: n, last: target{1, consistent, n}}
+	if n > 0 {
+		s.itemOf(owners[consistent][n]).item = newest
+	}
+}
+
+// members tells whether the step is one of those that bring the members about.
+func (s step) members() bool { return s.verb == writeList || s.verb == applyMembers }
+
+// skipMembers drops the steps that bring the members about.
+func (s *state) skipMembers() {
+	for s.todo.n > 0 && s.todo.todo[0].members() {
+		s.next()
+	}
+}
+
+// onlyStatus drops all steps but the status.
+func (s *state) onlyStatus() {
+	for s.todo.n > 0 && s.todo.todo[0].verb != tellServers {
+		s.next()
+	}
+}
+
+// writeList as applyMembers does, after refreshList.
+func (s *state) writeList(a step) outcome {
+	was, to, live := &s.todo.was, s.todo.list, &s.live.list
+	switch {
+	case *live == to, !was.exists && live.exists:
+		return nothing // the cache is behind
+	case s.ending && !live.exists:
+		return refused
+	case was.exists:
+		if live.exists && !live.sameRecord(was) && !live.sameRecord(&to) {
+			return refused
+		}
+		seen := s.seen
+		seen.list = *live
+		to = seen.nextList(a.argument)
+	}
+	if *live == to {
+		return nothing
+	}
+	if live.exists && live.last.client != to.last.client && (len(s.due()) > 0 || s.moversOf(true) > 0) {
+		s.mixed = true
+	}
+	*live = to
+	return done
+}
+
+// tellServers is what of the status has a say. It is under an optimistic lock.
+func (s *state) tellServers(a step) outcome {
+	c := &s.live.cluster
+	switch {
+	case !c.exists || c.servers == a.argument:
+		return nothing
+	case *c != s.seen.cluster:
+		return refused
+	}
+	c.servers = a.argument
+	return done
+}
+
+// bySkip is the argument of a record without a receipt.
+const bySkip = 1
+
+func (m *model) place(s *state, a step) outcome {
+	ref := plan.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
+	if plan.MayPlace(m.liveWords(s), plan.CreatePlacement{Claim: ref, Target: m.named(a.target)}) != nil || s.ending {
+		return refused
+	}
+	for _, j := range s.live.jobs[a.ordinal] {
+		if j.state != noJob && j.generation == a.generation && j.target == a.target {
+			return refused // by its name
+		}
+	}
+	past := &s.memory[a.ordinal]
+	past.instance = (past.instance + 1) % many
+	*free(s.live.jobs[a.ordinal][:]) = job{state: active, generation: a.generation, target: a.target, instance: past.instance}
+	return done
+}
+
+// notePlaced writes on the claim what became of its member's placement.
+func (c *claim) notePlaced(a step) outcome {
+	switch {
+	case a.verb == clearPlacing && c.placing == retry:
+		c.placing = noRequest
+	case a.verb == clearPlacing:
+	case a.argument == bySkip && c.placing != skip:
+		return refused
+	default:
+		c.placed, c.placing = a.target.serial, noRequest
+	}
+	return done
+}
+
+// placementReceipt is what a drainer that placed, or failed to, has left.
+func (m *model) placementReceipt(d *drainer, i int8) *contract.Receipt {
+	key := *d
+	key.instance = i // of what its receipt tells nothing
+	r := m.placed[key]
+	if r == nil {
+		r = &contract.Receipt{
+			Version: 1, Source: ring.Source(claimUIDs[i][d.generation], m.named(d.target)),
+			Complete: true, Found: 10, Outcomes: contract.Outcomes{Added: 10},
+		}
+		switch {
+		case d.state == failed:
+			r.Complete, r.Reason, r.ExitCode = false, "StillStored", contract.ExitUnrecoverable
+		case d.said == shortReceipt:
+			r.Found++
+		}
+		m.placed[key] = r
+	}
+	return r
+}
+
+// routingDeeds are what people may say about where clients look.
+func (s *state) routingDeeds(x *expansion) {
+	other := consistent + shuffling - s.live.cluster.client
+	x.add(move{what: reroute, a: other}, func(n *state) {
+		n.live.cluster.client = other
+		n.mixed = n.mixed || !n.live.list.exists
+	})
+	if s.live.cluster.off {
+		x.add(move{what: placementOn}, func(n *state) { n.live.cluster.off = false })
+	} else {
+		x.add(move{what: placementOff}, func(n *state) {
+			n.live.cluster.off = true
+			n.forget()
+		})
+	}
+	for i := range int8(ordinals) {
+		c := &s.live.claims[i][0]
+		for r := range hold {
+			if c.exists && r != c.placing {
+				x.add(move{what: placing + what(r), a: i}, func(n *state) {
+					n.live.claims[i][0].placing = r
+					if r == skip {
+						n.forget()
+					}
+				})
+			}
+		}
+	}
+	if s.live.list.exists && x.model.options.Lags == 0 {
+		x.add(move{what: deleteList}, func(n *state) {
+			n.mixed = n.mixed || n.live.list.last.client != n.live.cluster.client
+			n.live.list = list{}
+		})
+	}
+}
+
+// due tells which members' items have to be placed, by what is live.
+func (s *state) due() (ordinals []int8) {
+	l := &s.live.list
+	for i := range min(l.holding, l.last.size) {
+		c := &s.live.claims[i][0]
+		if c.exists && !c.deleting && !c.released && c.placed < l.due && !s.live.cluster.off {
+			ordinals = append(ordinals, i)
+		}
+	}
+	return ordinals
+}
+
+// misplacing tells what is wrong with a step, as far as items have to be placed.
+func (m *model) misplacing(before, after *state) []string {
+	if !m.options.Placing {
+		return nil
+	}
+	wrong := after.movers()
+	was, is, ring := before.live.members.replicas, after.live.members.replicas, before.live.list.last.size
+	if after.live.members.exists && before.live.members.exists && was != is && is > 0 && len(before.due()) > 0 &&
+		(is < ring || is > max(was, ring)) {
+		wrong = append(wrong, fmt.Sprintf("%d members become %d, and items have to be placed among %d", was, is, ring))
+	}
+	for i := range int8(ordinals) {
+		for slot := range after.live.claims[i] {
+			c := &after.live.claims[i][slot]
+			old := before.live.claimOf(i, c.generation)
+			if !c.exists || old == nil || c.placed == old.placed || old.placing == skip {
+				continue
+			}
+			if said := before.memory[i].said; said.generation != c.generation || said.target.serial != c.placed {
+				wrong = append(wrong, fmt.Sprintf("member %d counts as placed by a ring by which no drainer has placed it", i))
+			}
+		}
+	}
+	return append(wrong, before.itemLost(after)...)
+}
+
+// movers tells what is wrong with those that move items now.
+func (s *state) movers() []string {
+	var wrong []string
+	for i := range s.live.pods.drainers {
+		if s.live.pods.moversOf(i, true) > 1 {
+			wrong = append(wrong, fmt.Sprintf("two drainers place what member %d holds", i))
+		}
+	}
+	if s.moversOf(false) > 0 && s.moversOf(true) > 0 {
+		wrong = append(wrong, "items are placed beside a drain")
+	}
+	return wrong
+}
+
+// moversOf counts the pods at work that place, or drain.
+func (s *state) moversOf(place bool) int {
+	n := 0
+	for i := range s.live.pods.drainers {
+		n += s.live.pods.moversOf(i, place)
+	}
+	return n
+}
+
+func (p *pods) moversOf(i int, place bool) int {
+	n := 0
+	for _, d := range p.drainers[i] {
+		if d.state == running && d.target.places() == place {
+			n++
+		}
+	}
+	return n
+}
+
+func placementFailed(p *plan.Plan) bool {
+	return slices.ContainsFunc(p.Placements, func(s plan.PlacementState) bool { return s.Phase == plan.PlacementFailure })
+}
+
+// unplaced tells what should have been placed in a state at rest, where no placement
+// has failed and members run.
+func (s *state) unplaced(p *plan.Plan) []string {
+	if !s.live.list.exists || s.live.members.replicas == 0 || placementFailed(p) {
+		return nil
+	}
+	var wrong []string
+	for _, i := range s.due() {
+		wrong = append(wrong, fmt.Sprintf("what member %d holds has to be placed", i))
+	}
+	if l := &s.live.list; l.listed != s.live.members.replicas || l.last.size != l.listed || l.last.client != s.live.cluster.client {
+		wrong = append(wrong, fmt.Sprintf("%d servers are on the list, there are %d members", l.listed, s.live.members.replicas))
+	}
+	return append(wrong, s.itemAstray()...)
+}
