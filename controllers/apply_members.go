@@ -65,7 +65,7 @@ func (r *MemcachedReconciler) applyDeployment(ctx context.Context, o *observed) 
 // applyMembers brings about what the members need, and then as many of them as
 // are to be: the clients' list is without those that leave before they do.
 func (r *MemcachedReconciler) applyMembers(ctx context.Context, o *observed, a plan.ApplyMembers) error {
-	if err := r.refreshList(ctx, o, a.Listed); err != nil {
+	if err := r.refreshList(ctx, o, a); err != nil {
 		return err
 	}
 	if err := r.applyBefore(ctx, o); err != nil {

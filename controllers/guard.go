@@ -130,11 +130,15 @@ func (r *MemcachedReconciler) liveList(ctx context.Context, o *observed) (*corev
 }
 
 // refreshList reads the clients' list live before it is written: a ring's number must
-// not be given away twice, nor a ring pass by whose items were to be placed.
-func (r *MemcachedReconciler) refreshList(ctx context.Context, o *observed, replicas int32) error {
+// not be given away twice, nor a ring pass by whose items were to be placed; and
+// clients are not told of a member that can't be.
+func (r *MemcachedReconciler) refreshList(ctx context.Context, o *observed, a plan.ApplyMembers) error {
 	if o.serverList == nil ||
 		o.serverList.Annotations[cachev1alpha1.AnnotationRing] == o.record.String() && named(o.serverList) == len(o.servers) {
 		return nil
+	}
+	if _, err := r.maySetReplicas(ctx, o, a.Replicas); err != nil {
+		return err
 	}
 	list, err := r.liveList(ctx, o)
 	if err != nil {
@@ -145,7 +149,7 @@ func (r *MemcachedReconciler) refreshList(ctx context.Context, o *observed, repl
 	if now := o.recorded(); list != nil && now != cached && now != record {
 		return refuse("the clients' list is another one than the cache has")
 	}
-	o.nextList(replicas)
+	o.nextList(a.Listed)
 	return nil
 }
 

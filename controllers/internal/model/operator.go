@@ -402,7 +402,7 @@ func (m *model) steps(v *sight, p *plan.Plan, next list) steps {
 		case plan.ApplyMembers:
 			if next != v.seen.list {
 				t.was, t.list = v.seen.list, next
-				t.add(step{verb: writeList, argument: int8(a.Listed)})
+				t.add(step{verb: writeList, argument: int8(a.Listed), generation: int8(a.Replicas)})
 			}
 			if set := v.seen.members; !set.exists || int32(set.replicas) != a.Replicas {
 				s := step{verb: applyMembers, argument: int8(a.Replicas)}
@@ -526,7 +526,7 @@ func (m *model) do(s *state, a step) outcome {
 	case moveBack:
 		return s.moveBack(a)
 	case writeList:
-		return s.writeList(a)
+		return m.writeList(s, a)
 	case createPlacement:
 		return m.place(s, a)
 	case tellServers:

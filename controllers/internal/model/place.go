@@ -150,7 +150,7 @@ func (s *state) onlyStatus() {
 }
 
 // writeList as applyMembers does, after refreshList.
-func (s *state) writeList(a step) outcome {
+func (m *model) writeList(s *state, a step) outcome {
 	was, to, live := &s.todo.was, s.todo.list, &s.live.list
 	switch {
 	case *live == to, !was.exists && live.exists:
@@ -158,6 +158,9 @@ func (s *state) writeList(a step) outcome {
 	case s.ending && !live.exists:
 		return refused
 	case was.exists:
+		if now := s.live.members; (!now.exists || now.replicas != a.generation) && plan.MaySetReplicas(m.liveWords(s), int32(a.generation)) != nil {
+			return refused
+		}
 		if live.exists && !live.sameRecord(was) && !live.sameRecord(&to) {
 			return refused
 		}

@@ -165,7 +165,7 @@ type job struct {
 type step struct {
 	verb                verb
 	ordinal, generation int8
-	// argument: replicas, survivors, a Job's instance, a reason or servers.
+	// argument: replicas (of the clients' list in place of a generation), survivors, a Job's instance, a reason or servers.
 	argument int8
 	// target of a placement.
 	target target

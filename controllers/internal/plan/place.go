@@ -70,10 +70,11 @@ func (o *Observed) placementOf(c *Claim) *Job {
 	return &o.Placements[i]
 }
 
-// otherMover tells whether items are moved by another ring than that: to members
-// that may be looked through already.
+// otherMover tells whether items are moved by another ring than that, or may be by a
+// Job that has no pod yet: to members that may be looked through already.
 func (o *Observed) otherMover(target string) bool {
-	return slices.ContainsFunc(o.Movers, func(m Mover) bool { return m.Target != target })
+	return slices.ContainsFunc(o.Movers, func(m Mover) bool { return m.Target != target }) ||
+		slices.ContainsFunc(o.Placements, func(j Job) bool { return j.Target != target && j.running() })
 }
 
 // placedFirst tells whether what the members hold is placed before this released
