@@ -137,9 +137,12 @@ func TestPlacementIsCheckedLive(t *testing.T) {
 		"a drain runs":                   {grown(1, 3).left(3).job(3, 3), false},
 		"a placement runs":               {grown(2, 3).placement(1), false},
 		"a drainer of another ring runs": {grown(2, 3).with(func(o *Observed) { o.Movers = []Mover{{uid(1), "4-beef"}} }), false},
-		"a drainer of the member runs":   {grown(2, 3).with(func(o *Observed) { o.Cluster.Parallelism, o.Movers = 2, []Mover{{uid(0), target}} }), false},
-		"members are not there":          {grown(1, 3).with(func(o *Observed) { o.StatefulSet.Replicas = 2 }), false},
-		"no StatefulSet is there":        {grown(1, 3).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), false},
+		"a Job of another ring begins": {grown(2, 3).placement(1).with(func(o *Observed) {
+			o.Cluster.Parallelism, o.Placements[0].Target = 2, "4-beef"
+		}), false},
+		"a drainer of the member runs": {grown(2, 3).with(func(o *Observed) { o.Cluster.Parallelism, o.Movers = 2, []Mover{{uid(0), target}} }), false},
+		"members are not there":        {grown(1, 3).with(func(o *Observed) { o.StatefulSet.Replicas = 2 }), false},
+		"no StatefulSet is there":      {grown(1, 3).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if err := MayPlace(&test.live.o, action); (err == nil) != test.may {
