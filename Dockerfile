@@ -5,9 +5,10 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-ARG TARGETOS=linux TARGETARCH
+ARG TARGETOS=linux TARGETARCH VERSION COMMIT
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -ldflags "-s -w" -o /out/ ./cmd/manager ./cmd/drainer
+    go build -trimpath -ldflags "-s -w -X example.com/memcached-operator/version.Version=$VERSION \
+      -X example.com/memcached-operator/version.Commit=$COMMIT" -o /out/ ./cmd/manager ./cmd/drainer
 
 FROM gcr.io/distroless/static:nonroot
 COPY --from=builder /out/manager /out/drainer /

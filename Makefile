@@ -21,7 +21,12 @@ GOLANGCI_LINT := $(BIN)/golangci-lint-v2.15.0
 KWOK := $(BIN)/kwok-v0.8.0
 KUBECTL ?= $(or $(shell command -v kubectl),$(BIN)/k8s/kubectl)
 
-GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
+# What --version tells of this build.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
+VERSION_PACKAGE := example.com/memcached-operator/version
+VERSION_FLAGS := -X $(VERSION_PACKAGE).Version=$(VERSION) -X $(VERSION_PACKAGE).Commit=$(COMMIT)
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $(VERSION_FLAGS)"
 
 ##@ General
 
@@ -42,7 +47,7 @@ CONTAINER_TOOL ?= docker
 
 .PHONY: docker-build
 docker-build: ## Build the operator's image by the Dockerfile: IMG=…
-	$(CONTAINER_TOOL) build -t $(IMG) .
+	$(CONTAINER_TOOL) build -t $(IMG) --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) .
 
 .PHONY: docker-push
 docker-push: ## Push it: IMG=…
@@ -53,11 +58,12 @@ generate: $(CONTROLLER_GEN) ## Generate the API's deep copies
 	$(CONTROLLER_GEN) object paths=./api/...
 
 .PHONY: manifests
-manifests: $(CONTROLLER_GEN) ## Generate the CRD, the operator's role, the chart's copies of both, docs/reference.md
+manifests: $(CONTROLLER_GEN) ## Generate the CRD, the operator's role, the chart's copies, docs/reference.md
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=config/rbac
 	cp config/crd/bases/cache.example.com_memcacheds.yaml $(CHART)/files/crd.yaml
 	cp config/rbac/role.yaml $(CHART)/files/role.yaml
+	cp config/policy/volume_policy.yaml $(CHART)/files/volume_policy.yaml
 	go run ./hack/reference config/crd/bases/cache.example.com_memcacheds.yaml >bin/reference.md && mv bin/reference.md docs/reference.md
 
 .PHONY: fmt
@@ -73,12 +79,14 @@ verify: generate manifests fmt lint alerts verify-chart ## Regenerate, format, l
 	@test -z "$$(git status --porcelain)" || { git status --short; git --no-pager diff; \
 	  echo "verify: generated or formatted files differ from what is committed: commit them"; exit 1; }
 
+CHART_IMAGE := --set=image.repository=controller --set=image.tag=latest
+
 .PHONY: verify-chart
 verify-chart: $(BIN)/chart $(KUSTOMIZE) ## Compare what the Helm chart renders with config/
 	$(KUSTOMIZE) build config/default >$(BIN)/default.yaml
-	$(BIN)/chart --set=image=controller:latest $(CHART) $(BIN)/default.yaml
+	$(BIN)/chart $(CHART_IMAGE) $(CHART) $(BIN)/default.yaml
 	$(KUSTOMIZE) build config/namespaced >$(BIN)/namespaced.yaml
-	$(BIN)/chart --set=image=controller:latest --set=namespaced=true --set=crd.install=false $(CHART) $(BIN)/namespaced.yaml
+	$(BIN)/chart $(CHART_IMAGE) --set=namespaced=true --set=crd.install=false $(CHART) $(BIN)/namespaced.yaml
 
 $(BIN)/chart: $(wildcard hack/chart/*.go) hack/chart/go.mod
 	@cd hack/chart && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o $@ .
@@ -126,7 +134,7 @@ alerts: ## Check the alert rules by promtool: each fires when it should, and is 
 test-unit: ## Run the unit tests, and the drainer against real memcached processes
 	hack/packages.sh memcached strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
 	  default-jdk-headless libspymemcached-java ruby ruby-dalli
-	$(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/internal/... ./test/invariants/
+	$(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/internal/... ./test/invariants/ ./version/
 	$(MAKE) fuzz
 	@# As cluster-up builds it, so that Kubernetes is compiled once.
 	cd test/cluster && CGO_ENABLED=0 $(GO_TEST) -trimpath ./...
@@ -144,22 +152,23 @@ test-model: ## Explore the plan beside a model of the cluster with more going on
 fuzz: ## Fuzz the drainer's parsers, each for FUZZTIME
 	hack/fuzz.sh $(FUZZTIME)
 
-# Versions that `make test-versions` tries. The restart reader and the writer want
-# one from 1.6.9 on, or near it: the first ones are for the warm file's reader alone.
+# Versions that `make test-versions` tries. The writer, and the oracle that asks memcached
+# itself, want one from 1.6.9 on, or near it: the first ones are for the reader alone.
 READER_VERSIONS ?= 1.5.18 1.5.22 1.6.0
 VERSIONS ?= 1.6.9 1.6.18 1.6.22 1.6.29 1.6.45
 
 .PHONY: test-versions
-test-versions: ## Run the readers' and the writer's tests on memcacheds built from source: VERSIONS=…, MEMCACHED_GIT=…
+test-versions: ## Run the reader's and the writer's tests on memcacheds built from source: VERSIONS=…, MEMCACHED_GIT=…
 	@for v in $(READER_VERSIONS) $(VERSIONS); do \
 	  hack/memcached.sh $$v $(BIN)/memcached-$$v; echo "memcached $$v:"; \
-	  case " $(VERSIONS) " in *" $$v "*) more="./drainer/restart/ ./drainer/memcache/";; *) more=;; esac; \
-	  MEMCACHED=$(BIN)/memcached-$$v $(GO_TEST) ./drainer/warmfile/ $$more; \
+	  case " $(VERSIONS) " in *" $$v "*) more="./drainer/internal/oracle/ ./drainer/memcache/";; *) more=;; esac; \
+	  MEMCACHED=$(BIN)/memcached-$$v $(GO_TEST) ./drainer/warmfile/ ./drainer/volume/ $$more; \
 	done
 
 .PHONY: test-integration
-test-integration: kubernetes $(KUSTOMIZE) ## Run the controllers against a real control plane
-	$(GO_TEST) -v ./test/integration/... | $(TEST_SUMMARY)
+test-integration: kubernetes $(BIN)/chart ## Run the controllers against a real control plane
+	@# The crash points take most of it: on a loaded machine they need longer than others.
+	$(GO_TEST) -timeout=40m -v ./test/integration/... | $(TEST_SUMMARY)
 
 .PHONY: test-crashpoints
 test-crashpoints: kubernetes ## Let every write of the operator fail in every way: ten minutes (SEED=… of how writes fail in make test)
@@ -192,7 +201,7 @@ else
 	$(MAKE) cluster-deploy NODES=2
 	$(MAKE) $(BIN)/chart
 	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \
-	$(GO_TEST) -v -parallel=4 ./test/e2e/ | $(TEST_SUMMARY); \
+	$(GO_TEST) -timeout=40m -v -parallel=4 ./test/e2e/ | $(TEST_SUMMARY); \
 	go run ./test/chaos --seed=$(SEED) --minutes=2; \
 	$(GO_TEST) -v ./test/e2e/undeploy/ | $(TEST_SUMMARY)
 endif
@@ -322,16 +331,18 @@ run: build ## Run the manager here, against the cluster in KUBECONFIG
 .PHONY: deploy
 deploy: manifests $(KUSTOMIZE) ## Deploy the operator: IMG=…, MEMCACHED_IMG=…
 	hack/overlay.sh bin/deploy $(IMG) $(MEMCACHED_IMG)
+	@# What earlier versions deployed, under a selector that can't be changed.
+	$(KUBECTL) -n memcached-operator-system delete deployment memcached-operator-controller-manager --ignore-not-found
 	$(KUSTOMIZE) build bin/deploy | $(KUBECTL) apply --server-side -f -
-	$(KUBECTL) -n memcached-operator-system rollout status deployment/memcached-operator-controller-manager --timeout=120s
+	$(KUBECTL) -n memcached-operator-system rollout status deployment/memcached-operator-manager --timeout=120s
 
 # How long the running operator may take to let go of everything.
 UNDEPLOY_WAIT ?= 60s
 
 .PHONY: undeploy
-undeploy: $(KUSTOMIZE) ## Remove the operator and every Memcached; claims stay, no finalizer does
+undeploy: build ## Remove the operator and every Memcached; claims stay, no finalizer does
 	hack/overlay.sh bin/deploy $(IMG) $(MEMCACHED_IMG)
-	KUBECTL=$(KUBECTL) UNDEPLOY_WAIT=$(UNDEPLOY_WAIT) hack/undeploy.sh bin/deploy
+	KUBECTL=$(KUBECTL) UNDEPLOY_WAIT=$(UNDEPLOY_WAIT) hack/undeploy.sh bin/deploy $(BIN)/manager
 
 .PHONY: build-installer
 build-installer: manifests $(KUSTOMIZE) ## Write dist/install.yaml: all of it in one file

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -26,14 +25,27 @@ import (
 
 // apply does what the plan says, in its order, up to the first failure. Only
 // members that can't be applied hold up nothing else: what a person wrote in
-// the spec is no reason for a drain to stop.
+// the spec is no reason for a drain to stop. For a paused cluster it does nothing.
 func (r *MemcachedReconciler) apply(ctx context.Context, o *observed, p plan.Plan) error {
+	if paused(o.cluster) {
+		o.keep()
+		return nil
+	}
 	if o.cluster.Spec.Storage == nil {
 		return r.applyPlain(ctx, o)
 	}
+	if o.unfound != nil && o.cluster.DeletionTimestamp == nil {
+		return fmt.Errorf("find the members' claims: %w", o.unfound)
+	}
 	var failed error
 	for _, action := range p.Actions {
-		err := r.do(ctx, o, action)
+		if !keepsLiveView(action) {
+			o.live = nil
+		}
+		err := r.do(because(ctx, action.String()), o, action)
+		if !keepsLiveView(action) {
+			o.live = nil
+		}
 		if err == nil {
 			continue
 		}
@@ -46,6 +58,16 @@ func (r *MemcachedReconciler) apply(ctx context.Context, o *observed, p plan.Pla
 		}
 	}
 	return failed
+}
+
+// keepsLiveView tells whether the action rests on what was read for others of its kind
+// that went before it: it changes nothing of that but by what it adds itself.
+func keepsLiveView(action plan.Action) bool {
+	switch action.(type) {
+	case plan.MarkReleased, plan.CreateDrain, plan.CreatePlacement:
+		return true
+	}
+	return false
 }
 
 // worse returns what a person should hear of: a failure rather than a refusal,
@@ -74,11 +96,13 @@ func (r *MemcachedReconciler) do(ctx context.Context, o *observed, action plan.A
 		})
 		return err
 	case plan.MarkReleased:
-		return r.markReleased(ctx, o, a.Claim)
+		return r.markReleased(ctx, o, a)
 	case plan.CreateDrain:
 		return r.createDrain(ctx, o, a)
 	case plan.RecordReceipt:
 		return r.recordReceipt(ctx, o, a)
+	case plan.CountFailure:
+		return r.countFailure(ctx, o, a)
 	case plan.ClearRetry:
 		return r.clearRequest(ctx, o, a.Claim, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainRetry)
 	case plan.CreatePlacement:
@@ -112,22 +136,44 @@ func (r *MemcachedReconciler) createDrain(ctx context.Context, o *observed, a pl
 		return err
 	}
 	job := build.DrainJob(o.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Survivors, o.claimNeverStarted(a.Claim))
-	if err := r.Create(ctx, job); err != nil {
-		if apierrors.IsAlreadyExists(err) {
-			return refuse("Job %s exists already: the cache is behind", job.Name)
-		}
+	if err := r.createJob(ctx, o, job); err != nil {
 		return err
 	}
 	o.jobs = append(o.jobs, *job) // for this reconcile's status
+	o.live.Jobs = append(o.live.Jobs, planJob(job, nil))
 	r.claimEvent(o, a.Claim, "DrainStarted", "Drain", "Job %s drains claim %s into %d members", job.Name, a.Claim.Name, a.Survivors)
 	return nil
+}
+
+// createJob creates the Job. Where one of its name is there, it is the cluster's, and
+// the cache is behind or can't see it for want of its label; or it is somebody else's,
+// and in the way.
+func (r *MemcachedReconciler) createJob(ctx context.Context, o *observed, job *batchv1.Job) error {
+	err := r.Create(ctx, job)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	live, err := get[batchv1.Job](ctx, r.Live, client.ObjectKeyFromObject(job))
+	if err != nil {
+		return err
+	}
+	switch {
+	case live == nil:
+	case !ownJob(o.cluster, live):
+		return taken(live)
+	default:
+		if err := r.putLabel(ctx, live, o.cluster.Name); err != nil {
+			return err
+		}
+	}
+	return refuse("Job %s exists already: the cache is behind", job.Name)
 }
 
 func (r *MemcachedReconciler) recordReceipt(ctx context.Context, o *observed, a plan.RecordReceipt) error {
 	if err := a.Receipt.AddsUp(string(a.Claim.UID)); err != nil {
 		return fmt.Errorf("not a receipt to record: %w", err)
 	}
-	b, err := json.Marshal(a.Receipt)
+	b, err := a.Receipt.Marshal()
 	if err != nil {
 		return err
 	}
@@ -173,7 +219,8 @@ func (r *MemcachedReconciler) removeClusterFinalizer(ctx context.Context, o *obs
 
 // markReleased writes the time at which the member was told to leave: once, for
 // a cache that is behind must not make it a later one.
-func (r *MemcachedReconciler) markReleased(ctx context.Context, o *observed, claim plan.ClaimRef) error {
+func (r *MemcachedReconciler) markReleased(ctx context.Context, o *observed, a plan.MarkReleased) error {
+	claim := a.Claim
 	if err := r.mayMark(ctx, o, claim); err != nil {
 		return err
 	}
@@ -181,6 +228,10 @@ func (r *MemcachedReconciler) markReleased(ctx context.Context, o *observed, cla
 	marked, err := r.patchClaim(ctx, o, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if _, marked := c.Annotations[cachev1alpha1.AnnotationReleased]; !marked {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationReleased, now.Format(time.RFC3339))
+			delete(c.Annotations, cachev1alpha1.AnnotationAttempts) // those of placements
+			if a.Unplaced {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationUnplaced, "true")
+			}
 			if neverStarted(o.pods, o.cluster.Name, claim.Ordinal, c, now) {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationNeverStarted, "true")
 			}
@@ -198,7 +249,18 @@ func (r *MemcachedReconciler) clearRequest(ctx context.Context, o *observed, cla
 	_, err := r.patchClaim(ctx, o, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if c.Annotations[annotation] == request {
 			delete(c.Annotations, annotation)
+			delete(c.Annotations, cachev1alpha1.AnnotationAttempts)
 		}
+		return nil
+	})
+	return err
+}
+
+// countFailure keeps on the claim how often moving its items has failed: the Jobs
+// that did so are deleted.
+func (r *MemcachedReconciler) countFailure(ctx context.Context, o *observed, a plan.CountFailure) error {
+	_, err := r.patchClaim(ctx, o, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAttempts, fmt.Sprintf("%d/%s", a.Attempts.Failed, a.Attempts.Last))
 		return nil
 	})
 	return err

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
@@ -92,12 +93,31 @@ func (r *MemcachedReconciler) createAside(ctx context.Context, o *observed, a pl
 		return err
 	}
 	aside := build.AsideClaim(claim, a.To, r.Clock.Now())
-	if err := r.Create(ctx, aside); err != nil {
-		if apierrors.IsAlreadyExists(err) {
-			return refuse("claim %s exists already: the cache is behind", aside.Name)
-		}
+	if err := r.Create(ctx, aside); apierrors.IsAlreadyExists(err) {
+		return r.asideExists(ctx, o, aside)
+	} else if err != nil {
 		return err
 	}
 	r.claimEvent(o, a.Claim, "SetAside", "SetAside", "claim %s was deleted: claim %s takes over its volume %s", claim.Name, a.To, a.Volume)
 	return nil
+}
+
+// asideExists tells why the claim is there already: the cache is behind, or can't see it
+// for want of its label; or it is somebody else's, and in the way.
+func (r *MemcachedReconciler) asideExists(ctx context.Context, o *observed, aside *corev1.PersistentVolumeClaim) error {
+	live, err := get[corev1.PersistentVolumeClaim](ctx, r.Live, client.ObjectKeyFromObject(aside))
+	if err != nil {
+		return err
+	}
+	const of = cachev1alpha1.AnnotationAsideOf
+	switch {
+	case live == nil:
+	case !ownClaim(o.cluster.Name, live) || live.Annotations[of] != aside.Annotations[of] || live.Spec.VolumeName != aside.Spec.VolumeName:
+		return taken(live)
+	default:
+		if err := r.putLabel(ctx, live, o.cluster.Name); err != nil {
+			return err
+		}
+	}
+	return refuse("claim %s exists already: the cache is behind", aside.Name)
 }

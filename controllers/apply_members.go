@@ -39,6 +39,8 @@ func (r *MemcachedReconciler) applyPlain(ctx context.Context, o *observed) error
 func (r *MemcachedReconciler) applyDeployment(ctx context.Context, o *observed) error {
 	var current *appsac.DeploymentApplyConfiguration
 	from, to := int32(0), *o.cluster.Spec.Size
+	desired := build.Deployment(o.cluster, r.Options)
+	d := born(o.cluster)
 	if o.deployment != nil {
 		if r.matches.holds(o, kindDeployment, &o.deployment.ObjectMeta, to) {
 			return nil
@@ -48,12 +50,25 @@ func (r *MemcachedReconciler) applyDeployment(ctx context.Context, o *observed) 
 			return err
 		}
 		from = ptr.Deref(o.deployment.Spec.Replicas, 1)
+		m := &members{
+			object: o.deployment, live: &o.deployment.Spec.Template, desired: desired.Spec.Template,
+			replicas: from, wanted: to, ready: deploymentReady(o.deployment),
+		}
+		if current.Spec != nil {
+			m.applied = current.Spec.Template
+		}
+		if d, err = r.decide(ctx, o, m); err != nil {
+			return err
+		}
+		desired.Spec.Template = d.template
 	} else if behind, err := mayCreate[appsv1.Deployment](ctx, r, o, o.cluster.Name); behind || err != nil {
 		return err
 	}
-	desired := build.Deployment(o.cluster, r.Options)
+	desired.WithAnnotations(d.annotations())
 	changed, err := applyChanged(ctx, r.Client, desired, current)
-	if !changed && err == nil {
+	o.membersWritten = changed
+	r.decidedApplied(o, d, err)
+	if !changed && err == nil && d.settled {
 		r.matches.note(o, kindDeployment, &o.deployment.ObjectMeta, to)
 	}
 	if err == nil && changed && from != to {
@@ -79,6 +94,7 @@ func (r *MemcachedReconciler) applyStatefulSet(ctx context.Context, o *observed,
 		return nil
 	}
 	desired := build.StatefulSet(o.cluster, r.Options, a.Replicas)
+	d := born(o.cluster)
 	var current *appsac.StatefulSetApplyConfiguration
 	from := int32(0)
 	if o.statefulSet != nil {
@@ -87,24 +103,20 @@ func (r *MemcachedReconciler) applyStatefulSet(ctx context.Context, o *observed,
 			return err
 		}
 		from = ptr.Deref(o.statefulSet.Spec.Replicas, 1)
-		if current.Spec != nil {
-			// They can't change after birth, and a later operator may build others.
-			desired.Spec.VolumeClaimTemplates = current.Spec.VolumeClaimTemplates
-			if a.KeepTemplate {
-				desired.Spec.Template = current.Spec.Template
-			}
+		if d, err = r.decideStatefulSet(ctx, o, a, desired, current); err != nil {
+			return err
 		}
 	} else if behind, err := mayCreate[appsv1.StatefulSet](ctx, r, o, o.cluster.Name); behind || err != nil {
 		return err
 	}
-	if from != a.Replicas || !equality.Semantic.DeepEqual(desired, current) {
-		// Whatever is applied sets the size, too, and the cache may be behind.
-		if behind, err := r.maySetReplicas(ctx, o, a.Replicas); err != nil || behind && from != a.Replicas {
-			return err
-		}
+	desired.WithAnnotations(d.annotations())
+	changed, err := r.applySized(ctx, o, a, desired, current)
+	r.decidedApplied(o, d, err)
+	if errors.Is(err, errBehind) {
+		return nil // its event is next
 	}
-	changed, err := applyChanged(ctx, r.Client, desired, current)
-	if !changed && err == nil && !a.KeepTemplate {
+	o.membersWritten = changed
+	if !changed && err == nil && d.settled {
 		r.matches.note(o, kindStatefulSet, &o.statefulSet.ObjectMeta, a.Replicas)
 	}
 	if err == nil && changed && (from < a.Replicas || a.Replicas == 0 && from > 0) {
@@ -112,4 +124,48 @@ func (r *MemcachedReconciler) applyStatefulSet(ctx context.Context, o *observed,
 		r.event(o, "Scaling", "Scale", "StatefulSet goes from %d to %d members", from, a.Replicas)
 	}
 	return err
+}
+
+// decideStatefulSet fills in what of the present StatefulSet stays.
+func (r *MemcachedReconciler) decideStatefulSet(
+	ctx context.Context, o *observed, a plan.ApplyMembers, desired, current *appsac.StatefulSetApplyConfiguration,
+) (*decided, error) {
+	m := &members{
+		object: o.statefulSet, live: &o.statefulSet.Spec.Template, desired: desired.Spec.Template,
+		replicas: ptr.Deref(o.statefulSet.Spec.Replicas, 1), wanted: a.Replicas,
+		ready: statefulSetReady(o.statefulSet), kept: a.KeepTemplate,
+	}
+	build.KeepClaimTemplates(desired, o.statefulSet)
+	if current.Spec != nil {
+		m.applied = current.Spec.Template
+	}
+	d, err := r.decide(ctx, o, m)
+	if err == nil {
+		desired.Spec.Template = d.template
+	}
+	return d, err
+}
+
+// errBehind: the size is set already, and the cache doesn't know.
+var errBehind = errors.New("the cache is behind")
+
+// applySized applies the StatefulSet. Whatever is applied sets the size, too, and the
+// cache may be behind.
+func (r *MemcachedReconciler) applySized(
+	ctx context.Context, o *observed, a plan.ApplyMembers, desired, current *appsac.StatefulSetApplyConfiguration,
+) (changed bool, err error) {
+	from := int32(0)
+	if o.statefulSet != nil {
+		from = ptr.Deref(o.statefulSet.Spec.Replicas, 1)
+	}
+	if from != a.Replicas || !equality.Semantic.DeepEqual(desired, current) {
+		behind, err := r.maySetReplicas(ctx, o, a.Replicas)
+		if err == nil && behind && from != a.Replicas {
+			err = errBehind
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return applyChanged(ctx, r.Client, desired, current)
 }

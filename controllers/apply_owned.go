@@ -19,7 +19,6 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/status"
 )
 
 // applyBefore applies what must be as wanted before members come or go: their
@@ -127,23 +126,26 @@ func applyChanged[AC interface {
 	return true, c.Apply(ctx, desired, client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
 }
 
-// mayCreate looks whether the object that the cache lacks exists all the same:
-// behind is true where it is the cluster's own, whose event is next. One that
-// somebody else made is not taken over.
+// mayCreate looks whether the object that the cache lacks exists all the same: behind is
+// true where it is the cluster's own, whose event is next. One that somebody else made
+// is not taken over.
 func mayCreate[T any, P interface {
 	*T
 	client.Object
 }](ctx context.Context, r *MemcachedReconciler, o *observed, name string) (behind bool, err error) {
 	object, err := get[T, P](ctx, r.Live, client.ObjectKey{Namespace: o.cluster.Namespace, Name: name})
-	if err != nil || object == nil {
+	switch {
+	case err != nil || object == nil:
 		return false, err
+	case !mine(o.cluster, object):
+		return false, taken(object)
 	}
-	if object.GetLabels()[cachev1alpha1.LabelManagedBy] == cachev1alpha1.ManagedBy {
-		return true, nil
-	}
-	if metav1.IsControlledBy(object, o.cluster) {
-		return false, nil // somebody took our label off: put it back
-	}
-	kind := strings.TrimPrefix(fmt.Sprintf("%T", *object), "v1.")
-	return false, &status.NameTakenError{Kind: kind, Name: name}
+	// Without the label the cache can't have it: what is applied brings it back.
+	return object.GetLabels()[cachev1alpha1.LabelCluster] == o.cluster.Name, nil
+}
+
+// kindOf is the kind of an object of a built-in type.
+func kindOf(object client.Object) string {
+	kind := fmt.Sprintf("%T", object)
+	return kind[strings.LastIndexByte(kind, '.')+1:]
 }

@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -16,23 +15,25 @@ import (
 
 // createPlacement makes the Job for the ring that the clients' list has by now.
 func (r *MemcachedReconciler) createPlacement(ctx context.Context, o *observed, a plan.CreatePlacement) error {
-	if o.record.Target() != a.Target {
+	if plan.Without(o.record.Target(), a.Lost) != a.Target {
 		return refuse("the clients' list is another one than %s", a.Target)
 	}
 	if err := r.mayPlace(ctx, o, a); err != nil {
 		return err
 	}
 	members := o.record.Ring.Size
-	job := build.PlacementJob(o.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Claim.Ordinal, a.Target, members)
-	if err := r.Create(ctx, job); err != nil {
-		if apierrors.IsAlreadyExists(err) {
-			return refuse("Job %s exists already: the cache is behind", job.Name)
-		}
+	job := build.PlacementJob(o.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Claim.Ordinal, a.Target, members, a.Lost...)
+	if err := r.createJob(ctx, o, job); err != nil {
 		return err
 	}
 	o.placements = append(o.placements, *job) // for this reconcile's status
+	o.live.Placements = append(o.live.Placements, planJob(job, nil))
 	r.claimEvent(o, a.Claim, "PlacementStarted", "Place", "Job %s moves what member %d holds and others of %d members own",
 		job.Name, a.Claim.Ordinal, members)
+	if len(a.Lost) > 0 {
+		r.claimEvent(o, a.Claim, "ItemsDiscarded", "Place", "Job %s discards what member %d holds and %d lost members own: "+
+			"clients may have stored newer values there", job.Name, a.Claim.Ordinal, len(a.Lost))
+	}
 	return nil
 }
 
@@ -50,6 +51,7 @@ func (r *MemcachedReconciler) recordPlaced(ctx context.Context, o *observed, a p
 		}
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationPlaced, strconv.FormatInt(a.Serial, 10))
 		delete(c.Annotations, cachev1alpha1.AnnotationPlacement)
+		delete(c.Annotations, cachev1alpha1.AnnotationAttempts)
 		return nil
 	})
 	if recorded {

@@ -3,7 +3,6 @@ package controllers
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,6 +10,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/status"
 )
 
 // event tells of a write that succeeded.
@@ -41,12 +41,12 @@ func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 			continue // the condition's event says it
 		}
 		r.Events.Eventf(after, relatedClaim(after, d.Claim), corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain",
-			"%s", truncate(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message)))
+			"%s", status.Bound(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message)))
 	}
 	const short = cachev1alpha1.ConditionShortOfMemory
 	if c := meta.FindStatusCondition(after.Status.Conditions, short); c != nil && c.Status == metav1.ConditionTrue &&
 		!meta.IsStatusConditionTrue(before.Status.Conditions, short) {
-		r.Events.Eventf(after, nil, corev1.EventTypeWarning, c.Reason, "Scale", "%s", truncate(c.Message))
+		r.Events.Eventf(after, nil, corev1.EventTypeWarning, c.Reason, "Scale", "%s", status.Bound(c.Message))
 	}
 	was := meta.FindStatusCondition(before.Status.Conditions, cachev1alpha1.ConditionDegraded)
 	is := meta.FindStatusCondition(after.Status.Conditions, cachev1alpha1.ConditionDegraded)
@@ -54,7 +54,7 @@ func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 		is.Reason == cachev1alpha1.ReasonDrainFailed {
 		return
 	}
-	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", truncate(is.Message))
+	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", status.Bound(is.Message))
 }
 
 // newlyFailed are the drains that failed between two statuses.
@@ -64,15 +64,4 @@ func newlyFailed(before, after []cachev1alpha1.DrainStatus) []cachev1alpha1.Drai
 		known := slices.ContainsFunc(before, func(b cachev1alpha1.DrainStatus) bool { return b.Claim == d.Claim && failed(b) })
 		return known || !failed(d)
 	})
-}
-
-// maxNote is the API's limit for an event's note, in bytes.
-const maxNote = 1024
-
-// truncate cuts a note between two characters: the API server refuses half a one.
-func truncate(s string) string {
-	if len(s) <= maxNote {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxNote], "")
 }

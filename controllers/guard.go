@@ -4,25 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/trim"
 )
 
 // errRefused means that what the plan saw in the cache is not true any more. It
 // is no failure: the next reconcile, on the event that the cache still lacks or
-// after refusedInterval, sees more.
+// some time later, sees more. One that holds for long shows in status.
 var errRefused = errors.New("refused")
-
-const refusedInterval = 500 * time.Millisecond
 
 func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errRefused, fmt.Sprintf(format, args...))
@@ -38,18 +37,6 @@ func (r *MemcachedReconciler) liveClaim(ctx context.Context, o *observed, ref pl
 	return claim, nil
 }
 
-// labelled selects the cluster's objects, live, of one component or of all.
-func labelled(o *observed, component string) []client.ListOption {
-	labels := client.MatchingLabels{
-		cachev1alpha1.LabelManagedBy: cachev1alpha1.ManagedBy,
-		cachev1alpha1.LabelInstance:  o.cluster.Name,
-	}
-	if component != "" {
-		labels[cachev1alpha1.LabelComponent] = component
-	}
-	return []client.ListOption{client.InNamespace(o.cluster.Namespace), labels}
-}
-
 // refused makes a refusal of what a check of the plan found, nil of nothing.
 func refused(why error) error {
 	if why == nil {
@@ -61,72 +48,116 @@ func refused(why error) error {
 // maySetReplicas asks plan.MaySetReplicas. It tells whether the size is set
 // already: then the cache is behind, and its event is next.
 func (r *MemcachedReconciler) maySetReplicas(ctx context.Context, o *observed, replicas int32) (behind bool, err error) {
-	members, err := get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(o.cluster))
+	live, err := r.live(ctx, o)
 	if err != nil {
 		return false, err
 	}
-	if members != nil && ptr.Deref(members.Spec.Replicas, 1) == replicas {
+	if live.StatefulSet.Exists && live.StatefulSet.Replicas == replicas {
 		return true, nil
 	}
-	live := plan.Observed{StatefulSet: planStatefulSet(members)}
-	if err := r.liveMoves(ctx, o, &live); err != nil {
-		return false, err
+	for i := range live.others {
+		if c := &live.others[i]; memberOrdinal(o.cluster.Name, c) < replicas {
+			return false, taken(c) // its member would use the volume
+		}
 	}
-	if live.Claims, err = r.liveClaims(ctx, o); err != nil {
-		return false, err
-	}
-	return false, refused(plan.MaySetReplicas(&live, replicas))
+	return false, refused(plan.MaySetReplicas(&live.Observed, replicas))
 }
 
 // mayMark asks plan.MayMark, on what was read once for all marks of a reconcile.
-func (r *MemcachedReconciler) mayMark(ctx context.Context, o *observed, claim plan.ClaimRef) (err error) {
-	if o.moves == nil {
-		if o.moves, err = r.liveMove(ctx, o); err != nil {
-			return err
-		}
+func (r *MemcachedReconciler) mayMark(ctx context.Context, o *observed, claim plan.ClaimRef) error {
+	live, err := r.live(ctx, o)
+	if err != nil {
+		return err
 	}
-	return refused(plan.MayMark(o.moves, claim.Ordinal))
+	return refused(plan.MayMark(&live.Observed, claim.Ordinal))
 }
 
-// liveMove reads what a Job that moves items depends on.
-func (r *MemcachedReconciler) liveMove(ctx context.Context, o *observed) (*plan.Observed, error) {
+// live is what was read from the API server in this reconcile, right before steps that
+// can't be undone. It is read once for steps of the same kind; their own Jobs are added
+// to it (created), and any other write makes it stale (written).
+func (r *MemcachedReconciler) live(ctx context.Context, o *observed) (*liveView, error) {
+	if o.live != nil {
+		return o.live, nil
+	}
 	members, err := get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(o.cluster))
 	if err != nil {
 		return nil, err
 	}
-	live := &plan.Observed{Cluster: planCluster(o), StatefulSet: planStatefulSet(members)}
-	if live.Claims, err = r.liveClaims(ctx, o); err != nil {
+	if members != nil && !mine(o.cluster, members) {
+		members = nil
+	}
+	// Who is lost is as the plan saw it: one that is back may leave all the same.
+	seen := o.input()
+	v := &liveView{Observed: plan.Observed{
+		Cluster: seen.Cluster, StatefulSet: planStatefulSet(members), Now: seen.Now, Ready: seen.Ready, Away: seen.Away,
+	}}
+	if v.Claims, v.others, err = r.liveClaims(ctx, o); err != nil {
 		return nil, err
 	}
-	return live, r.liveMoves(ctx, o, live)
+	if v.Jobs, v.Placements, err = r.liveJobs(ctx, o, o.endedPods()); err != nil {
+		return nil, err
+	}
+	if err := r.livePods(ctx, o, v); err != nil {
+		return nil, err
+	}
+	list, err := r.liveList(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if list != nil {
+		now := observed{cluster: o.cluster, serverList: list, claims: o.claims}
+		v.Placement = planPlacement(o.cluster, now.recorded())
+	}
+	o.live = v
+	return v, nil
 }
 
-// liveMoves fills in what moves items, and where clients look.
-func (r *MemcachedReconciler) liveMoves(ctx context.Context, o *observed, live *plan.Observed) (err error) {
-	if live.Jobs, live.Placements, err = r.liveJobs(ctx, o, nil); err != nil {
-		return err
-	}
+// liveView is what a live read found.
+type liveView struct {
+	plan.Observed
+	// pods that carry the cluster's labels.
+	pods []corev1.Pod
+	// others are claims of members' names that somebody else controls.
+	others []corev1.PersistentVolumeClaim
+}
+
+// livePods are the cluster's pods, and of them the drainers that move items.
+func (r *MemcachedReconciler) livePods(ctx context.Context, o *observed, v *liveView) error {
 	var pods corev1.PodList
-	if err := r.Live.List(ctx, &pods, labelled(o, cachev1alpha1.ComponentPlacement)...); err != nil {
-		return err
+	err := r.Live.List(ctx, &pods, client.InNamespace(o.cluster.Namespace), client.MatchingLabelsSelector{Selector: Selector(&corev1.Pod{})},
+		client.MatchingLabels{cachev1alpha1.LabelInstance: o.cluster.Name})
+	if err != nil {
+		return fmt.Errorf("list the pods of Memcached %s: %w", o.cluster.Name, err)
 	}
-	live.Movers = movers(pods.Items)
-	list, err := r.liveList(ctx, o)
-	if err != nil || list == nil {
-		return err
-	}
-	now := observed{cluster: o.cluster, serverList: list, claims: o.claims}
-	live.Placement = planPlacement(o.cluster, now.recorded())
+	v.pods = pods.Items
+	v.Movers = movers(slices.DeleteFunc(slices.Clone(pods.Items), func(p corev1.Pod) bool { return !drainerPod(&p) }))
 	return nil
+}
+
+// endedPods are those of the Jobs that have ended: what a receipt says doesn't change.
+func (o *observed) endedPods() []corev1.Pod {
+	var pods []corev1.Pod
+	for _, job := range slices.Concat(o.jobs, o.placements) {
+		if jobState(&job) == plan.JobActive {
+			continue
+		}
+		for i := range o.drainerPods {
+			if metav1.IsControlledBy(&o.drainerPods[i], &job) {
+				pods = append(pods, o.drainerPods[i])
+			}
+		}
+	}
+	return pods
 }
 
 // liveList reads the clients' list; nil where there is none, or somebody else's.
 func (r *MemcachedReconciler) liveList(ctx context.Context, o *observed) (*corev1.ConfigMap, error) {
 	list, err := get[corev1.ConfigMap](ctx, r.Live, client.ObjectKey{Namespace: o.cluster.Namespace, Name: build.ServersName(o.cluster.Name)})
-	if err != nil || list == nil || list.Labels[cachev1alpha1.LabelManagedBy] != cachev1alpha1.ManagedBy {
+	if err != nil || list == nil || !mine(o.cluster, list) {
 		return nil, err
 	}
-	return list, nil
+	_, err = trim.Applied(list)
+	return list, err
 }
 
 // refreshList reads the clients' list live before it is written: a ring's number must
@@ -155,83 +186,75 @@ func (r *MemcachedReconciler) refreshList(ctx context.Context, o *observed, a pl
 
 // mayPlace asks plan.MayPlace.
 func (r *MemcachedReconciler) mayPlace(ctx context.Context, o *observed, a plan.CreatePlacement) error {
-	live, err := r.liveMove(ctx, o)
+	live, err := r.live(ctx, o)
 	if err != nil {
 		return err
 	}
-	return refused(plan.MayPlace(live, a))
+	return refused(plan.MayPlace(&live.Observed, a))
 }
 
 // mayDrain asks plan.MayDrain.
 func (r *MemcachedReconciler) mayDrain(ctx context.Context, o *observed, a plan.CreateDrain) error {
-	live, err := r.liveMove(ctx, o)
+	live, err := r.live(ctx, o)
 	if err != nil {
 		return err
 	}
-	if err := r.liveUsers(ctx, o, a.Claim, live); err != nil {
+	with := live.Observed
+	if err := r.liveUsers(ctx, o, a.Claim, live, &with); err != nil {
 		return err
 	}
-	return refused(plan.MayDrain(live, a))
-}
-
-// liveClaims are the claims of the cluster's members, present and past.
-func (r *MemcachedReconciler) liveClaims(ctx context.Context, o *observed) ([]plan.Claim, error) {
-	var list corev1.PersistentVolumeClaimList
-	if err := r.Live.List(ctx, &list, labelled(o, cachev1alpha1.ComponentMember)...); err != nil {
-		return nil, err
-	}
-	var claims []plan.Claim
-	for i := range list.Items {
-		if c, ok := planClaim(o.cluster.Name, &list.Items[i]); ok {
-			claims = append(claims, c)
-		}
-	}
-	return claims, nil
+	return refused(plan.MayDrain(&with, a))
 }
 
 // liveJobs are the cluster's drains and placements, with the receipts of those of
-// the pods that are theirs.
+// the pods that are theirs. All Jobs of the namespace are asked for, since one that lost
+// its labels still runs.
 func (r *MemcachedReconciler) liveJobs(ctx context.Context, o *observed, pods []corev1.Pod) (drains, placements []plan.Job, err error) {
 	var list batchv1.JobList
-	if err := r.Live.List(ctx, &list, labelled(o, "")...); err != nil {
-		return nil, nil, err
+	if err := r.Live.List(ctx, &list, client.InNamespace(o.cluster.Namespace)); err != nil {
+		return nil, nil, fmt.Errorf("list Jobs: %w", err)
 	}
 	for i := range list.Items {
-		job := planJob(&list.Items[i], pods)
-		if places(&list.Items[i]) {
-			placements = append(placements, job)
-		} else {
-			drains = append(drains, job)
+		job := &list.Items[i]
+		if !ownJob(o.cluster, job) {
+			continue
+		}
+		if err := r.putLabel(ctx, job, o.cluster.Name); err != nil {
+			return nil, nil, err
+		}
+		switch {
+		case places(job):
+			placements = append(placements, planJob(job, pods))
+		default:
+			drains = append(drains, planJob(job, pods))
 		}
 	}
 	return drains, placements, nil
 }
 
-// liveUsers fills in who uses the volume: the member's pod, whatever its labels
-// are by now, and all pods that carry ours, members and drainers.
-func (r *MemcachedReconciler) liveUsers(ctx context.Context, o *observed, claim plan.ClaimRef, live *plan.Observed) error {
+// liveUsers fills in who uses the volume: the member's pod, whatever its labels are by
+// now, and all pods that carry ours, members and drainers.
+func (r *MemcachedReconciler) liveUsers(ctx context.Context, o *observed, claim plan.ClaimRef, live *liveView, with *plan.Observed) error {
 	key := client.ObjectKey{Namespace: o.cluster.Namespace, Name: build.PodName(o.cluster.Name, claim.Ordinal)}
 	member, err := get[corev1.Pod](ctx, r.Live, key)
 	if err != nil {
 		return err
 	}
-	if member != nil {
-		live.Pods = append(live.Pods, claim.Ordinal)
+	if member != nil && (memberPod(o, member) || mounts(member, claim.Name)) {
+		with.Pods = append(with.Pods, claim.Ordinal)
 	}
-	var pods corev1.PodList
-	err = r.Live.List(ctx, &pods, client.InNamespace(o.cluster.Namespace),
-		client.MatchingLabels{cachev1alpha1.LabelInstance: o.cluster.Name})
-	if err != nil {
-		return err
-	}
-	for i := range pods.Items {
-		for _, v := range pods.Items[i].Spec.Volumes {
-			if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name {
-				live.DrainerPods = append(live.DrainerPods, claim.UID)
-			}
+	for i := range live.pods {
+		if mounts(&live.pods[i], claim.Name) {
+			with.DrainerPods = append(with.DrainerPods, claim.UID)
 		}
 	}
 	return nil
+}
+
+func mounts(pod *corev1.Pod, claim string) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
+	})
 }
 
 // mayRelease asks plan.MayRelease about the live claim.
@@ -241,12 +264,13 @@ func (r *MemcachedReconciler) mayRelease(ctx context.Context, o *observed, claim
 		return refuse("claim %s is no member's", claim.Name)
 	}
 	if why == plan.BySetAside {
-		claims, err := r.liveClaims(ctx, o)
+		claims, _, err := r.liveClaims(ctx, o)
 		if err != nil {
 			return err
 		}
 		return refused(plan.MayHandOver(&plan.Observed{Claims: claims}, &c))
 	}
+	c.Where = o.where[c.UID]
 	live, err := r.liveCluster(ctx, o, why)
 	if err != nil {
 		return err
@@ -254,11 +278,11 @@ func (r *MemcachedReconciler) mayRelease(ctx context.Context, o *observed, claim
 	if err := plan.MayRelease(&live, &c, why); err != nil || why != plan.ByUnrecoverable {
 		return refused(err)
 	}
-	var pods corev1.PodList
-	if err := r.Live.List(ctx, &pods, labelled(o, cachev1alpha1.ComponentDrainer)...); err != nil {
+	pods := &liveView{}
+	if err := r.livePods(ctx, o, pods); err != nil {
 		return err
 	}
-	jobs, _, err := r.liveJobs(ctx, o, pods.Items)
+	jobs, _, err := r.liveJobs(ctx, o, pods.pods)
 	if err != nil {
 		return err
 	}
@@ -290,7 +314,7 @@ func (r *MemcachedReconciler) liveCluster(ctx context.Context, o *observed, why 
 
 // nothingHeld asks plan.NothingHeld.
 func (r *MemcachedReconciler) nothingHeld(ctx context.Context, o *observed) error {
-	claims, err := r.liveClaims(ctx, o)
+	claims, _, err := r.liveClaims(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -1,14 +1,14 @@
 package controllers
 
 import (
-	"slices"
+	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/trim"
 )
 
 // NewScheme has the kinds that the controllers read and write.
@@ -28,21 +29,24 @@ func NewScheme() *runtime.Scheme {
 	return scheme
 }
 
-// CacheOptions keep the operator's memory to what it manages and reads: the
-// objects with our label, in these namespaces, or in all where none is given,
-// without what no reconcile asks for.
+// CacheOptions keep the operator's memory to what it manages and reads: the objects
+// that Selector selects, in these namespaces, or in all where none is given, without
+// what no reconcile asks for.
 func CacheOptions(namespaces ...string) cache.Options {
-	selector := labels.SelectorFromSet(labels.Set{cachev1alpha1.LabelManagedBy: cachev1alpha1.ManagedBy})
-	trimmed := func(f toolscache.TransformFunc) cache.ByObject { return cache.ByObject{Label: selector, Transform: f} }
-	applied := trimmed(trimApplied)
+	trimmed := func(o client.Object, f toolscache.TransformFunc) cache.ByObject {
+		return cache.ByObject{Label: Selector(o), Transform: f}
+	}
 	options := cache.Options{
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: trimmed(trimPod), &corev1.PersistentVolumeClaim{}: trimmed(trimClaim), &batchv1.Job{}: {Label: selector},
-			&corev1.Service{}: applied, &appsv1.StatefulSet{}: applied, &appsv1.Deployment{}: applied,
-			&corev1.ConfigMap{}: applied, &networkingv1.NetworkPolicy{}: applied, &policyv1.PodDisruptionBudget{}: applied,
-		},
+		ByObject:                    map[client.Object]cache.ByObject{},
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		ReaderFailOnMissingInformer: true,
+	}
+	for o, f := range map[client.Object]toolscache.TransformFunc{
+		&corev1.Pod{}: trim.Pod, &corev1.PersistentVolumeClaim{}: trim.Claim, &batchv1.Job{}: trim.Job,
+		&corev1.Service{}: trim.Applied, &appsv1.StatefulSet{}: trim.Applied, &appsv1.Deployment{}: trim.Applied,
+		&corev1.ConfigMap{}: trim.Applied, &networkingv1.NetworkPolicy{}: trim.Applied, &policyv1.PodDisruptionBudget{}: trim.Applied,
+	} {
+		options.ByObject[o] = trimmed(o, f)
 	}
 	for _, namespace := range namespaces {
 		if options.DefaultNamespaces == nil {
@@ -53,37 +57,19 @@ func CacheOptions(namespaces ...string) cache.Options {
 	return options
 }
 
-// trimPod keeps of a pod's spec only where it runs, the rest is the StatefulSet's
-// or the Job's, and of its init containers only those that left a message. Of those that are gone a transform may be given
-// something else than a pod.
-func trimPod(object any) (any, error) {
-	if pod, ok := object.(*corev1.Pod); ok {
-		pod.ManagedFields = nil
-		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
-		pod.Status.PodIPs, pod.Status.HostIPs = nil, nil
-		pod.Status.InitContainerStatuses = slices.DeleteFunc(pod.Status.InitContainerStatuses, func(c corev1.ContainerStatus) bool {
-			return c.State.Terminated == nil || c.State.Terminated.Message == ""
-		})
+// Selector selects the objects of this kind that are the operator's, in the cache and
+// in a live list alike. That of pods is in the selector of every StatefulSet and
+// Deployment that an operator has ever made, which can't change.
+func Selector(o client.Object) labels.Selector {
+	if _, pod := o.(*corev1.Pod); pod {
+		return mustSelect(cachev1alpha1.LabelName+"="+cachev1alpha1.AppName, fmt.Sprintf("%s in (%s,%s,%s)", cachev1alpha1.LabelComponent,
+			cachev1alpha1.ComponentMember, cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement))
 	}
-	return object, nil
+	return mustSelect(cachev1alpha1.LabelCluster)
 }
 
-// trimClaim keeps of a claim's status only its phase and its volume's size.
-func trimClaim(object any) (any, error) {
-	if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
-		claim.ManagedFields = nil
-		claim.Status = corev1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase, Capacity: claim.Status.Capacity}
-	}
-	return object, nil
-}
-
-// trimApplied keeps of who set which field only what we have applied: a
-// reconcile compares with that.
-func trimApplied(object any) (any, error) {
-	if o, ok := object.(client.Object); ok {
-		o.SetManagedFields(slices.DeleteFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
-			return f.Manager != cachev1alpha1.ManagedBy
-		}))
-	}
-	return object, nil
+func mustSelect(requirements ...string) labels.Selector {
+	selector, err := labels.Parse(strings.Join(requirements, ","))
+	utilruntime.Must(err) // constants
+	return selector
 }

@@ -16,7 +16,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -25,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -56,29 +57,37 @@ type MemcachedReconciler struct {
 	// Metrics of what was done; nil counts nothing.
 	Metrics *Metrics
 	Options Options
-	Clock   clock.PassiveClock
+	// RolloutsAtOnce is how many clusters' members an upgrade of the operator replaces
+	// at the same time; 0 stands for 3.
+	RolloutsAtOnce int
+	Clock          clock.PassiveClock
 
 	written written
 	matches matches
+	// steps are those that were refused.
+	steps refusals
+	// rollouts are those that an upgrade began.
+	rollouts rollouts
+	// progress of drainers and room of members are sampled beside the reconciles;
+	// wakes brings their news.
+	progress *progressSampler
+	room     *roomSampler
+	wakes    wakes
 	// monitors has what became of each ServiceMonitor; refusals, why no volume may
 	// grow: a cluster's are all of one class, and one refusal is that of all.
 	monitors answers[status.Monitoring]
 	refusals answers[string]
+	// lacks has since when, and why, objects lack pods.
+	lacks lackMemory
 	// bindings has the Secrets of spec.binding that were as wanted.
 	bindings answers[bound]
 }
 
-// progressInterval is how often the progress of a running drain is read: it is
-// the one thing that no watch can tell. Each time costs a read, and a write of
-// the status. Who watches sees it move every two seconds: some of that goes to
-// the read and the write.
-const progressInterval = 1500 * time.Millisecond
-
 // foreignInterval is how often an object that is in the way is looked for.
 const foreignInterval = 5 * time.Second
 
-// +kubebuilder:rbac:groups=cache.example.com,resources=memcacheds,verbs=get;list;watch;update;patch
-// +kubebuilder:rbac:groups=cache.example.com,resources=memcacheds/status,verbs=get;patch
+// +kubebuilder:rbac:groups=cache.example.com,resources=memcacheds,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=cache.example.com,resources=memcacheds/status,verbs=patch
 // +kubebuilder:rbac:groups=cache.example.com,resources=memcacheds/finalizers,verbs=update
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
@@ -90,8 +99,9 @@ const foreignInterval = 5 * time.Second
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods/log,verbs=get
+// +kubebuilder:rbac:groups="",resources=events,verbs=list
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
-// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile brings one cluster a step closer to its spec.
@@ -101,75 +111,86 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, err
 	}
 	if cluster == nil {
-		r.written.forget(req.NamespacedName)
-		r.matches.forget(req.NamespacedName)
-		r.monitors.forget(req.NamespacedName)
-		r.refusals.forget(req.NamespacedName)
-		r.bindings.forget(req.NamespacedName)
+		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	cluster = r.written.newest(cluster)
 	version := cluster.ResourceVersion
 	seen, err := r.observe(ctx, cluster)
+	if passes(err) {
+		held := r.steps.held(req.NamespacedName, err.Error(), r.Clock.Now())
+		return ctrl.Result{RequeueAfter: again(held)}, nil
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if paused(cluster) {
+		r.standAside(req.NamespacedName)
+	}
 	p := seen.plan()
 	if err := r.foretell(ctx, seen, p); err != nil {
-		return result(seen, 0, nil, err)
+		return r.result(seen, &p, nil, err)
 	}
 	applyErr := r.apply(ctx, seen, p)
-	wait, statusErr := r.writeStatus(ctx, seen, p, applyErr)
+	if passes(applyErr) {
+		r.noteRefusal(seen, applyErr)
+	}
+	statusErr := r.writeStatus(ctx, seen, p, applyErr)
 	if cluster.ResourceVersion != version {
 		r.written.note(cluster)
 	}
-	if wait == 0 {
-		wait = seen.drainerStarts(r.Clock.Now())
-	}
-	if p.SizeBlocked == plan.ByShortage && (wait == 0 || wait > roomInterval) {
-		wait = roomInterval
-	}
-	if wait == 0 && volumesWait(&p) {
-		wait = volumeInterval
-	}
-	return result(seen, wait, applyErr, statusErr)
+	return r.result(seen, &p, applyErr, statusErr)
 }
 
-// result: wait for an event where one will come, for time where none will; wait
-// is when a status is due that was not written yet.
-func result(seen *observed, wait time.Duration, applyErr, statusErr error) (ctrl.Result, error) {
-	if errors.Is(applyErr, errRefused) && statusErr == nil {
-		return ctrl.Result{RequeueAfter: refusedInterval}, nil
+// forget a cluster that is gone.
+func (r *MemcachedReconciler) forget(key client.ObjectKey) {
+	r.written.forget(key)
+	r.matches.forget(key)
+	r.steps.forget(key)
+	r.monitors.forget(key)
+	r.refusals.forget(key)
+	r.bindings.forget(key)
+	r.lacks.forget(key)
+	r.progress.Want(key)
+	r.room.Want(key)
+	r.leave(key, nil)
+}
+
+// result: wait for an event where one will come, for time where none will. What
+// failed is tried again, slower and slower, and not later for it than at the time
+// that something else waits for.
+func (r *MemcachedReconciler) result(o *observed, p *plan.Plan, applyErr, statusErr error) (ctrl.Result, error) {
+	r.wait(o, p)
+	key := client.ObjectKeyFromObject(o.cluster)
+	if applyErr == nil && statusErr == nil {
+		r.steps.forget(key)
 	}
-	if err := errors.Join(applyErr, statusErr); err != nil {
-		if apierrors.IsConflict(err) {
-			return ctrl.Result{RequeueAfter: refusedInterval}, nil
-		}
-		if taken := (*status.NameTakenError)(nil); errors.As(err, &taken) {
-			return ctrl.Result{RequeueAfter: foreignInterval}, nil // in the condition; we watch only what is ours
+	if passes(applyErr) {
+		applyErr = nil
+	}
+	if passes(statusErr) {
+		r.noteRefusal(o, statusErr)
+		statusErr = nil
+	}
+	err := errors.Join(applyErr, statusErr)
+	if taken := (*status.NameTakenError)(nil); errors.As(err, &taken) {
+		o.waits.atMost(foreignInterval) // in the condition; we watch only what is ours
+		err = nil
+	}
+	if err != nil {
+		if o.waits.shortest > 0 {
+			r.wakes.after(key, o.waits.shortest)
 		}
 		return ctrl.Result{}, err
 	}
-	if seen.monitored != status.NotMonitored && (wait == 0 || wait > monitorInterval) {
-		wait = monitorInterval
-	}
-	if again := bindingAgain(seen.binding); again != 0 && (wait == 0 || wait > again) {
-		wait = again
-	}
-	if seen.growthRefused != "" && (wait == 0 || wait > growthInterval) {
-		wait = growthInterval
-	}
-	if seen.drainerRuns() && (wait == 0 || wait > progressInterval) {
-		wait = progressInterval
-	}
-	return ctrl.Result{RequeueAfter: wait}, nil
+	return ctrl.Result{RequeueAfter: o.waits.shortest}, nil
 }
 
 // foretell writes, ahead of a roll-out, what people may want to stop it for. All else
 // of status follows what was done.
 func (r *MemcachedReconciler) foretell(ctx context.Context, seen *observed, p plan.Plan) error {
 	c := status.Foretold(seen.statusInput(p, nil, r.Clock.Now()))
-	if c == nil || seen.absent {
+	if c == nil || seen.absent || paused(seen.cluster) {
 		return nil
 	}
 	before := seen.cluster.DeepCopy()
@@ -178,45 +199,58 @@ func (r *MemcachedReconciler) foretell(ctx context.Context, seen *observed, p pl
 	return client.IgnoreNotFound(r.Status().Patch(ctx, seen.cluster, patch))
 }
 
-// writeStatus writes what Compute returns, if it differs, or tells how long that
-// can wait.
-func (r *MemcachedReconciler) writeStatus(
-	ctx context.Context, seen *observed, p plan.Plan, applyErr error,
-) (wait time.Duration, err error) {
+// writeStatus writes what Compute returns, if it differs and can't wait.
+func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *observed, p plan.Plan, applyErr error) error {
 	if seen.absent || seen.finalizerRemoved {
-		return 0, nil
+		return nil
 	}
-	if errors.Is(applyErr, errRefused) || apierrors.IsConflict(applyErr) {
+	if passes(applyErr) {
 		applyErr = nil // the cache was behind; the next reconcile knows better
+	}
+	if seen.room.Asking() && applyErr == nil {
+		return nil // in a moment there is more to tell
 	}
 	before := seen.cluster.DeepCopy()
 	now, key := r.Clock.Now(), client.ObjectKeyFromObject(before)
-	seen.cluster.Status = status.Compute(seen.statusInput(p, applyErr, now))
+	in := seen.statusInput(p, applyErr, now)
+	seen.cluster.Status = status.Compute(in)
+	seen.waits.atMost(in.Again())
 	if equality.Semantic.DeepEqual(before.Status, seen.cluster.Status) {
 		r.written.noteStatus(before, now)
-		return 0, nil
+		return nil
 	}
 	if wait := r.written.statusDue(key, &before.Status, &seen.cluster.Status, now); wait > 0 {
 		seen.cluster.Status = before.Status
-		return wait, nil
+		seen.waits.atMost(wait)
+		return nil
 	}
 	// Under a lock: lastDrains is a list, and one from a cache that is behind
 	// would take the place of a longer one.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Status().Patch(ctx, seen.cluster, patch); err != nil {
-		return 0, client.IgnoreNotFound(err)
+		return client.IgnoreNotFound(err)
 	}
 	r.written.noteStatus(seen.cluster, now)
 	r.announce(before, seen.cluster)
+	if from, to := before.Status.Phase, seen.cluster.Status.Phase; from != to {
+		logf.FromContext(ctx).Info("The phase changed", "from", from, "to", to)
+	}
 	r.Metrics.failed(before.Status.Drains, seen.cluster.Status.Drains, &p)
 	r.Metrics.placementFailed(&before.Status, &seen.cluster.Status)
-	return 0, nil
+	return nil
 }
 
 // SetupWithManager registers the controller, its watches and its indexes.
 func (r *MemcachedReconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	if err := indexByCluster(mgr); err != nil {
 		return err
+	}
+	r.Client = logged{r.Client}
+	if err := r.setUpSamplers(mgr); err != nil {
+		return err
+	}
+	if options.RateLimiter == nil {
+		options.RateLimiter = newBackoff()
 	}
 	byLabel := handler.EnqueueRequestsFromMapFunc(clusterOf)
 	return ctrl.NewControllerManagedBy(mgr).
@@ -232,8 +266,23 @@ func (r *MemcachedReconciler) SetupWithManager(mgr ctrl.Manager, options control
 		Owns(&batchv1.Job{}).
 		Watches(&corev1.Pod{}, byLabel).
 		Watches(&corev1.PersistentVolumeClaim{}, byLabel).
+		WatchesRawSource(&r.wakes).
 		WithOptions(options).
 		Complete(r)
+}
+
+// setUpSamplers lets the manager run them, on the leader.
+func (r *MemcachedReconciler) setUpSamplers(mgr ctrl.Manager) error {
+	var err error
+	if r.Progress != nil {
+		r.progress = newProgressSampler(r.Progress, r.wakes.now)
+		err = mgr.Add(manager.RunnableFunc(r.progress.Start))
+	}
+	if r.Memory != nil {
+		r.room = newRoomSampler(r.Memory, r.wakes.now)
+		err = errors.Join(err, mgr.Add(manager.RunnableFunc(r.room.Start)))
+	}
+	return err
 }
 
 // notItsStatus passes what somebody may have changed about an object that we
@@ -244,11 +293,11 @@ var notItsStatus = predicate.Or(predicate.GenerationChangedPredicate{}, predicat
 // that changes finalizers.
 var deletionBegan = predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetDeletionTimestamp() != nil })
 
-// clusterOf maps a pod or claim to its cluster by label.
+// clusterOf maps a pod or a claim to its cluster.
 func clusterOf(_ context.Context, o client.Object) []reconcile.Request {
-	name := o.GetLabels()[cachev1alpha1.LabelInstance]
-	if name == "" {
-		return nil
+	var requests []reconcile.Request
+	for _, name := range clusterName(o) {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}})
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+	return requests
 }

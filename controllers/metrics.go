@@ -50,6 +50,8 @@ type Metrics struct {
 
 	placements  *prometheus.CounterVec // by result
 	placedItems *prometheus.CounterVec // by outcome
+
+	rolloutsUnderWay, rolloutsWaiting prometheus.Gauge
 }
 
 // durationBuckets reach from a drain of a few items to one that takes the
@@ -78,12 +80,26 @@ func NewMetrics(registry prometheus.Registerer, reader client.Reader) (*Metrics,
 		placements:  counters("placements_total", "Placements of what a member held for others that ended, by result.", "result"),
 		placedItems: counters("placement_items_total", "Items that members held for others, by what became of them.", "outcome"),
 	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: metricsNamespace, Name: name, Help: help})
+	}
+	m.rolloutsUnderWay = gauge("rollouts_under_way", "Clusters whose members an upgrade of the operator is replacing.")
+	m.rolloutsWaiting = gauge("rollouts_waiting", "Clusters whose members wait for their turn to be replaced.")
 	m.beginAtZero()
 	return m, errors.Join(
 		registry.Register(m.drains), registry.Register(m.releases), registry.Register(m.items), registry.Register(m.bytes),
 		registry.Register(m.duration), registry.Register(m.phaseDuration),
 		registry.Register(m.placements), registry.Register(m.placedItems),
+		registry.Register(m.rolloutsUnderWay), registry.Register(m.rolloutsWaiting),
 		registry.Register(&clusterCollector{reader: reader, now: time.Now}))
+}
+
+// rollouts tells how many there are.
+func (m *Metrics) rollouts(underWay, waiting int) {
+	if m != nil {
+		m.rolloutsUnderWay.Set(float64(underWay))
+		m.rolloutsWaiting.Set(float64(waiting))
+	}
 }
 
 // beginAtZero makes every series: a rate sees the first event only where there

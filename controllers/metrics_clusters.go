@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
 )
 
 // clusterCollector tells of the clusters that there are, read from the cache at
@@ -112,6 +113,9 @@ func sendCluster(send send, cluster *cachev1alpha1.Memcached) {
 			done, total = done+d.BytesDone, total+d.BytesTotal
 		}
 	}
+	if n := int(cluster.Status.Draining) - len(cluster.Status.Drains); n > 0 {
+		open[unlisted] = n
+	}
 	for phase, n := range open {
 		send(drainsOpen, float64(n), string(phase))
 	}
@@ -119,6 +123,9 @@ func sendCluster(send send, cluster *cachev1alpha1.Memcached) {
 		send(drainProgress, float64(done)/float64(total))
 	}
 }
+
+// unlisted is the phase of drains that status has no room for.
+const unlisted = "Unlisted"
 
 // heldClaims has, by cluster, since when each claim is held that is on its way
 // out.
@@ -133,7 +140,11 @@ func heldClaims(claims []corev1.PersistentVolumeClaim) map[client.ObjectKey][]ti
 		if since.IsZero() || !slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {
 			continue
 		}
-		key := client.ObjectKey{Namespace: c.Namespace, Name: c.Labels[cachev1alpha1.LabelInstance]}
+		name, ok := build.ClaimCluster(c.Name)
+		if !ok {
+			continue
+		}
+		key := client.ObjectKey{Namespace: c.Namespace, Name: name}
 		held[key] = append(held[key], since)
 	}
 	return held

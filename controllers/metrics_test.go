@@ -69,6 +69,24 @@ func busy() *snapshot {
 	}
 }
 
+// TestDrainsThatStatusHasNoRoomForAreCounted, so that the phases add up.
+func TestDrainsThatStatusHasNoRoomForAreCounted(t *testing.T) {
+	all := busy()
+	all.clusters[0].Status.Draining = 40
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(all)
+	want := strings.NewReader(`
+# HELP memcached_operator_drains_open Claims on their way out, by phase; none of a phase has no series.
+# TYPE memcached_operator_drains_open gauge
+memcached_operator_drains_open{memcached="cache",namespace="shop",phase="Moving"} 2
+memcached_operator_drains_open{memcached="cache",namespace="shop",phase="Unlisted"} 37
+memcached_operator_drains_open{memcached="cache",namespace="shop",phase="Waiting"} 1
+`)
+	if err := testutil.GatherAndCompare(registry, want, "memcached_operator_drains_open"); err != nil {
+		t.Error(err)
+	}
+}
+
 // gathered registers everything and returns it.
 func gathered(t *testing.T) (*Metrics, *prometheus.Registry, map[string]*dto.MetricFamily) {
 	t.Helper()
@@ -77,7 +95,8 @@ func gathered(t *testing.T) (*Metrics, *prometheus.Registry, map[string]*dto.Met
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry.MustRegister(m.drains, m.releases, m.items, m.bytes, m.duration, m.phaseDuration, m.placements, m.placedItems, busy())
+	registry.MustRegister(m.drains, m.releases, m.items, m.bytes, m.duration, m.phaseDuration, m.placements, m.placedItems,
+		m.rolloutsUnderWay, m.rolloutsWaiting, busy())
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

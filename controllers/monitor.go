@@ -26,10 +26,15 @@ const monitorInterval = 5 * time.Minute
 func (r *MemcachedReconciler) applyServiceMonitor(ctx context.Context, o *observed) error {
 	desired := build.ServiceMonitor(o.cluster)
 	if desired == nil && !meta.IsStatusConditionTrue(o.cluster.Status.Conditions, cachev1alpha1.ConditionMonitored) {
+		o.monitored = status.NotMonitored
 		return nil
 	}
 	if desired == nil {
-		return r.deleteServiceMonitor(ctx, o)
+		err := r.deleteServiceMonitor(ctx, o)
+		if err == nil {
+			o.monitored = status.NotMonitored
+		}
+		return err
 	}
 	now := r.Clock.Now()
 	found, fresh := r.monitors.last(o.cluster, now, monitorInterval)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -33,9 +34,7 @@ const clusterIndex = "cluster"
 
 func indexByCluster(mgr ctrl.Manager) error {
 	for _, o := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &batchv1.Job{}} {
-		err := mgr.GetFieldIndexer().IndexField(context.Background(), o, clusterIndex, func(o client.Object) []string {
-			return []string{o.GetLabels()[cachev1alpha1.LabelInstance]}
-		})
+		err := mgr.GetFieldIndexer().IndexField(context.Background(), o, clusterIndex, clusterName)
 		if err != nil {
 			return fmt.Errorf("index %T by cluster: %w", o, err)
 		}
@@ -43,8 +42,32 @@ func indexByCluster(mgr ctrl.Manager) error {
 	return nil
 }
 
+// clusterName is the name of the cluster that an object may belong to, none or one: a
+// claim says so by its own name, a Job by its controller's, and a pod, or a Job that has
+// lost its controller, by its label.
+func clusterName(o client.Object) []string {
+	name := ""
+	switch o := o.(type) {
+	case *corev1.PersistentVolumeClaim:
+		name, _ = build.ClaimCluster(o.Name)
+	case *batchv1.Job:
+		if ref := metav1.GetControllerOfNoCopy(o); ref == nil {
+			name = o.Labels[cachev1alpha1.LabelCluster]
+		} else if isMemcached(ref) {
+			name = ref.Name
+		}
+	default:
+		name = o.GetLabels()[cachev1alpha1.LabelInstance]
+	}
+	if name == "" {
+		return nil
+	}
+	return []string{name}
+}
+
 // observed is a cluster and all that belongs to it.
 type observed struct {
+	now     time.Time
 	cluster *cachev1alpha1.Memcached
 	// absent: there is no such Memcached, but claims that it left held.
 	absent bool
@@ -67,20 +90,36 @@ type observed struct {
 	// jobs drain, placements move items between members.
 	jobs, placements []batchv1.Job
 	progress         map[types.UID]contract.Progress // by the claim's UID
-	// moves is what was read live before the first of them was marked.
-	moves *plan.Observed
+	// live is what was read live in this reconcile; nil where that is stale.
+	live *liveView
+	// unfound is why claims of members that run are not among these: first they have to be.
+	unfound error
 	// marked are the claims that this reconcile marked as released, and when.
 	marked map[types.UID]time.Time
 	// servers that the clients are to be given, by the plan, and the record of the
 	// cluster's rings with them.
 	servers []string
 	record  ring.Record
+	// was is the record that there is, of the list that clients have.
+	was ring.Record
 	// room of a scale-down that is about to begin, or nil.
 	room *plan.Room
 	// monitored tells what became of the ServiceMonitor.
 	monitored status.Monitoring
 	// binding is what became of the Secret of spec.binding; nil where nobody looked.
 	binding *status.Binding
+	// rolloutWaits is why the members wait for what an upgrade changes in them.
+	rolloutWaits string
+	// membersWritten: this reconcile wrote the StatefulSet or the Deployment.
+	membersWritten bool
+	// notCreated is a member's pod that Kubernetes can't make, and drainersNotCreated
+	// are those of Jobs, by the claim's UID.
+	notCreated         *status.NotCreated
+	drainersNotCreated map[types.UID]status.Wait
+	// refused is a step that this reconcile refused, or nil.
+	refused *status.Refusal
+	// waits is when to look again though no event may come.
+	waits waits
 	// growthRefused is why the API server lets no volume grow; empty where it does.
 	growthRefused string
 }
@@ -100,7 +139,7 @@ func (r *MemcachedReconciler) cluster(ctx context.Context, key client.ObjectKey)
 		return nil, err
 	}
 	held := slices.ContainsFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool {
-		return slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer)
+		return ownClaim(key.Name, &c) && slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer)
 	})
 	if !held {
 		return nil, nil
@@ -122,13 +161,15 @@ func (r *MemcachedReconciler) list(ctx context.Context, key client.ObjectKey, li
 // observe reads everything that belongs to the cluster, from the cache; live
 // only what is read when an end is near.
 func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha1.Memcached) (*observed, error) {
-	o := &observed{cluster: cluster, absent: cluster.UID == "", marked: map[types.UID]time.Time{}}
+	o := &observed{now: r.Clock.Now(), cluster: cluster, absent: cluster.UID == "", marked: map[types.UID]time.Time{}, drainersNotCreated: map[types.UID]status.Wait{}}
 	key := client.ObjectKeyFromObject(cluster)
 	var err error
-	if o.statefulSet, err = get[appsv1.StatefulSet](ctx, r.Client, key); err != nil {
-		return nil, err
+	if cluster.Spec.Storage != nil {
+		o.statefulSet, err = surely[appsv1.StatefulSet](ctx, r, cluster, key.Name)
+	} else {
+		o.deployment, err = own[appsv1.Deployment](ctx, r, cluster, key.Name)
 	}
-	if o.deployment, err = get[appsv1.Deployment](ctx, r.Client, key); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if err := r.observeOwned(ctx, key, o); err != nil {
@@ -144,18 +185,20 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 	if err := r.list(ctx, key, &claims); err != nil {
 		return nil, err
 	}
-	o.claims = claims.Items
+	o.claims = slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !ownClaim(key.Name, &c) })
+	o.unfound = r.findClaims(ctx, o)
 	if err := r.observeVolumes(ctx, o); err != nil {
 		return nil, err
 	}
 	if err := r.observeJobs(ctx, key, o); err != nil {
 		return nil, err
 	}
+	r.observeCreation(ctx, o)
 	if o.namespaceTerminating, err = r.namespaceTerminates(ctx, o); err != nil {
 		return nil, err
 	}
 	o.record = o.recorded()
-	r.observeRoom(ctx, o)
+	r.observeRoom(o)
 	if why, fresh := r.refusals.last(cluster, r.Clock.Now(), growthInterval); fresh {
 		o.growthRefused = why
 	}
@@ -165,17 +208,22 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 // observeOwned reads what stands beside the members.
 func (r *MemcachedReconciler) observeOwned(ctx context.Context, key client.ObjectKey, o *observed) error {
 	var err error
-	if o.service, err = get[corev1.Service](ctx, r.Client, key); err != nil {
+	if o.service, err = own[corev1.Service](ctx, r, o.cluster, key.Name); err != nil {
 		return err
 	}
-	list := client.ObjectKey{Namespace: key.Namespace, Name: build.ServersName(key.Name)}
-	if o.serverList, err = get[corev1.ConfigMap](ctx, r.Client, list); err != nil {
+	list := build.ServersName(key.Name)
+	if o.cluster.Spec.Storage != nil {
+		o.serverList, err = surely[corev1.ConfigMap](ctx, r, o.cluster, list)
+	} else {
+		o.serverList, err = own[corev1.ConfigMap](ctx, r, o.cluster, list)
+	}
+	if err != nil {
 		return err
 	}
-	if o.networkPolicy, err = get[networkingv1.NetworkPolicy](ctx, r.Client, key); err != nil {
+	if o.networkPolicy, err = own[networkingv1.NetworkPolicy](ctx, r, o.cluster, key.Name); err != nil {
 		return err
 	}
-	o.budget, err = get[policyv1.PodDisruptionBudget](ctx, r.Client, key)
+	o.budget, err = own[policyv1.PodDisruptionBudget](ctx, r, o.cluster, key.Name)
 	return err
 }
 
@@ -199,9 +247,13 @@ func (r *MemcachedReconciler) observePods(ctx context.Context, key client.Object
 	for _, pod := range pods.Items {
 		switch pod.Labels[cachev1alpha1.LabelComponent] {
 		case cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement:
-			o.drainerPods = append(o.drainerPods, pod)
-		default:
-			o.pods = append(o.pods, pod)
+			if drainerPod(&pod) {
+				o.drainerPods = append(o.drainerPods, pod)
+			}
+		case cachev1alpha1.ComponentMember:
+			if memberPod(o, &pod) {
+				o.pods = append(o.pods, pod)
+			}
 		}
 	}
 	return nil
@@ -233,8 +285,9 @@ func namespaceTerminates(ctx context.Context, live client.Reader, name string) (
 // plan asks the pure plan what to do, and which servers the clients are to be
 // given meanwhile. Where these are others than before, items may have to be placed.
 func (o *observed) plan() plan.Plan {
-	p := o.steps()
 	before := o.record
+	o.was = before
+	p := o.steps()
 	o.nextList(p.Listed)
 	if o.record != before {
 		p = o.steps()
@@ -250,6 +303,35 @@ func (o *observed) ready(ordinal int32) bool {
 	})
 }
 
+// away are the members that aren't ready. One that is told to stop may take its time.
+func (o *observed) away(ready []int32, replicas int32) []plan.Away {
+	var away []plan.Away
+	for i := range min(replicas, cachev1alpha1.MaxSize) {
+		if slices.Contains(ready, i) {
+			continue
+		}
+		a := plan.Away{Ordinal: i}
+		if at := slices.IndexFunc(o.pods, func(p corev1.Pod) bool { return p.Name == build.PodName(o.cluster.Name, i) }); at >= 0 {
+			a.Since = awaySince(&o.pods[at])
+		}
+		away = append(away, a)
+	}
+	return away
+}
+
+func awaySince(pod *corev1.Pod) time.Time {
+	since := pod.CreationTimestamp.Time
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	if end := pod.DeletionTimestamp; end != nil && end.After(since) {
+		since = end.Time
+	}
+	return since
+}
+
 func (o *observed) steps() plan.Plan {
 	if o.cluster.Spec.Storage == nil {
 		return plan.Plan{Replicas: *o.cluster.Spec.Size, Listed: *o.cluster.Spec.Size}
@@ -261,7 +343,7 @@ func (o *observed) steps() plan.Plan {
 // input is what the plan rests on.
 func (o *observed) input() plan.Observed {
 	in := plan.Observed{
-		Cluster: planCluster(o), StatefulSet: planStatefulSet(o.statefulSet), Room: o.room, Placement: planPlacement(o.cluster, o.record),
+		Now: o.now, Cluster: planCluster(o), StatefulSet: planStatefulSet(o.statefulSet), Room: o.room, Placement: planPlacement(o.cluster, o.record), Was: planPlacement(o.cluster, o.was),
 	}
 	for i := range o.pods {
 		ordinal, ok := build.PodOrdinal(o.cluster.Name, o.pods[i].Name)
@@ -273,12 +355,13 @@ func (o *observed) input() plan.Observed {
 			in.Ready = append(in.Ready, ordinal)
 		}
 	}
+	in.Away = o.away(in.Ready, in.StatefulSet.Replicas)
 	for i := range o.drainerPods {
 		pod := &o.drainerPods[i]
-		claim := types.UID(pod.Annotations[cachev1alpha1.AnnotationClaimUID])
+		d := duties(pod)
+		claim := d.claim
 		in.DrainerPods = append(in.DrainerPods, claim)
-		drains := pod.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentDrainer
-		if phase := pod.Status.Phase; drains && (phase == corev1.PodRunning || phase == corev1.PodSucceeded) {
+		if ended := drainerOf(pod).Terminated; d.survivors > 0 && (drainerRuns(pod) || ended != nil && ended.ExitCode == 0) {
 			in.DrainersAtWork = append(in.DrainersAtWork, claim)
 		}
 	}
@@ -375,14 +458,16 @@ func planClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, boo
 		Volume:    c.Spec.VolumeName,
 		Successor: build.AsideName(cluster, ordinal, c.UID),
 		Pending:   aside && c.Status.Phase != corev1.ClaimBound,
-		Request:   plan.Request(c.Annotations[cachev1alpha1.AnnotationDrain]),
+		Request:   request(c.Annotations[cachev1alpha1.AnnotationDrain], plan.Skip, plan.Retry, plan.Hold),
 
-		PlacementRequest: plan.Request(c.Annotations[cachev1alpha1.AnnotationPlacement]),
+		PlacementRequest: request(c.Annotations[cachev1alpha1.AnnotationPlacement], plan.Skip, plan.Retry),
 	}
 	if c.Status.Phase == corev1.ClaimBound {
 		out.Asked, out.Capacity = c.Spec.Resources.Requests.Storage().Value(), c.Status.Capacity.Storage().Value()
 	}
-	out.Placed, _ = strconv.ParseInt(c.Annotations[cachev1alpha1.AnnotationPlaced], 10, 64) // 0: by no ring
+	out.Placed = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationPlaced])
+	_, out.Unplaced = c.Annotations[cachev1alpha1.AnnotationUnplaced]
+	out.Attempts = planAttempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
 	if mark, ok := c.Annotations[cachev1alpha1.AnnotationReleased]; ok {
 		out.Released = releasedAt(mark)
 	}
@@ -390,6 +475,14 @@ func planClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, boo
 		out.Receipt = receipt
 	}
 	return out, true
+}
+
+// request is what a person asked for by annotation, if it is one of these.
+func request(annotation string, known ...plan.Request) plan.Request {
+	if r := plan.Request(annotation); slices.Contains(known, r) {
+		return r
+	}
+	return plan.NoRequest
 }
 
 // releasedAt reads the mark. One that a person has spoilt still is a mark.
@@ -400,14 +493,29 @@ func releasedAt(mark string) time.Time {
 	return time.Unix(1, 0)
 }
 
+// planAttempts reads what countFailure wrote. What a person has spoilt counts as none.
+func planAttempts(s string) plan.Attempts {
+	count, last, _ := strings.Cut(s, "/")
+	failed, err := strconv.ParseInt(count, 10, 32)
+	if err != nil || failed < 1 || len(last) > maxUID {
+		return plan.Attempts{}
+	}
+	return plan.Attempts{Failed: int32(failed), Last: types.UID(last)}
+}
+
 func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.Input {
 	started := map[types.UID]metav1.Time{}
 	for i := range o.jobs {
 		started[claimUID(&o.jobs[i])] = o.jobs[i].CreationTimestamp
 	}
+	room := o.room
+	if room.Asking() {
+		room = nil
+	}
 	return &status.Input{
 		Cluster: o.cluster, StatefulSet: o.statefulSet, Deployment: o.deployment, Pods: o.pods,
-		Plan: p, Room: o.room, Servers: o.servers, Ring: o.record, Monitoring: o.monitored, Binding: o.binding, GrowthRefused: o.growthRefused, Marked: o.marked, Progress: o.progress, JobStarted: started,
+		Plan: p, Room: room, Servers: o.servers, Ring: o.record, Monitoring: o.monitored, Binding: o.binding, GrowthRefused: o.growthRefused, Marked: o.marked, Progress: o.progress, JobStarted: started,
 		Waits: o.drainerWaits(now), Err: err, Now: now,
+		NotCreated: o.notCreated, Refused: o.refused, RollOutWaits: o.rolloutWaits, MembersWritten: o.membersWritten,
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -26,7 +27,11 @@ func (o *observed) drainerWaits(now time.Time) map[types.UID]status.Wait {
 		if jobState(job) != plan.JobActive {
 			continue
 		}
-		if wait, ok := jobWaits(job, o.drainerPods, now); ok {
+		wait, ok := jobWaits(job, o.drainerPods, now)
+		if refused, lacks := o.drainersNotCreated[claimUID(job)]; lacks {
+			wait, ok = refused, true
+		}
+		if ok {
 			waits[claimUID(job)] = wait
 		}
 	}
@@ -37,13 +42,13 @@ func jobWaits(job *batchv1.Job, pods []corev1.Pod, now time.Time) (status.Wait, 
 	last := lastAttempt(job, pods)
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Labels[batchv1.JobNameLabel] != job.Name {
+		if !metav1.IsControlledBy(pod, job) {
 			continue
 		}
-		switch pod.Status.Phase {
-		case corev1.PodRunning, corev1.PodSucceeded:
+		switch ended := drainerOf(pod).Terminated; {
+		case drainerRuns(pod), ended != nil && ended.ExitCode == 0:
 			return status.Wait{}, false
-		case corev1.PodPending:
+		case ended == nil && !podEnded(pod):
 			if pod.DeletionTimestamp != nil {
 				continue
 			}
@@ -57,7 +62,7 @@ func jobWaits(job *batchv1.Job, pods []corev1.Pod, now time.Time) (status.Wait, 
 	if last == "" {
 		return status.Wait{}, false // the Job has just been made
 	}
-	return status.Wait{Reason: cachev1alpha1.ReasonRetrying, Message: last}, true
+	return status.Wait{Reason: cachev1alpha1.ReasonRetrying, Message: last, Since: job.CreationTimestamp.Time}, true
 }
 
 // slowStart is how long a drainer's pod may take to start before status says
@@ -70,12 +75,19 @@ func podWaits(pod *corev1.Pod, now time.Time) status.Wait {
 	since := pod.CreationTimestamp.UTC().Format(time.RFC3339)
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return status.Wait{Reason: c.Reason, Message: fmt.Sprintf("the drainer waits for the volume's node since %s: %s", since, c.Message)}
+			return status.Wait{
+				Reason: c.Reason, Message: fmt.Sprintf("the drainer waits for the volume's node since %s: %s", since, c.Message),
+				Since: pod.CreationTimestamp.Time,
+			}
 		}
 	}
-	var wait status.Wait
-	for i := range pod.Status.ContainerStatuses {
-		if w := pod.Status.ContainerStatuses[i].State.Waiting; w != nil {
+	wait := status.Wait{Since: pod.CreationTimestamp.Time}
+	states := []corev1.ContainerState{drainerOf(pod)} // it starts after the init containers, and beside all others
+	for _, c := range pod.Status.InitContainerStatuses {
+		states = append(states, c.State)
+	}
+	for _, s := range states {
+		if w := s.Waiting; w != nil && (wait.Message == "" || w.Message != "") {
 			wait.Reason, wait.Message = w.Reason, w.Message
 		}
 	}

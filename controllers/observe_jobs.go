@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,16 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/plan"
-	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// observeJobs reads the Jobs of drains and placements, the progress of those that
-// run, and the pods of those that ended.
+// observeJobs reads the Jobs of drains and placements, and the pods of those that
+// ended.
 func (r *MemcachedReconciler) observeJobs(ctx context.Context, key client.ObjectKey, o *observed) error {
 	var jobs batchv1.JobList
 	if err := r.list(ctx, key, &jobs); err != nil {
@@ -30,13 +26,15 @@ func (r *MemcachedReconciler) observeJobs(ctx context.Context, key client.Object
 	o.progress = map[types.UID]contract.Progress{}
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
+		if !ownJob(o.cluster, job) {
+			continue
+		}
 		if places(job) {
 			o.placements = append(o.placements, *job)
 		} else {
 			o.jobs = append(o.jobs, *job)
 		}
 		if jobState(job) == plan.JobActive {
-			r.observeProgress(ctx, o, job)
 			continue
 		}
 		if lastEnded(o.drainerPods, job) == nil {
@@ -46,57 +44,37 @@ func (r *MemcachedReconciler) observeJobs(ctx context.Context, key client.Object
 			if err != nil {
 				return fmt.Errorf("list the pods of Job %s: %w", job.Name, err)
 			}
-			o.drainerPods = slices.DeleteFunc(o.drainerPods, func(p corev1.Pod) bool { return p.Labels[batchv1.JobNameLabel] == job.Name })
-			o.drainerPods = append(o.drainerPods, pods.Items...)
+			o.drainerPods = slices.DeleteFunc(o.drainerPods, func(p corev1.Pod) bool { return metav1.IsControlledBy(&p, job) })
+			for _, pod := range pods.Items {
+				if metav1.IsControlledBy(&pod, job) {
+					o.drainerPods = append(o.drainerPods, pod)
+				}
+			}
 		}
 	}
+	r.observeProgress(key, o)
 	return nil
 }
 
-// places tells a placement's Job from a drain's.
-func places(job *batchv1.Job) bool {
-	return job.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentPlacement
-}
-
-// observeProgress reads a drain's progress, which is nice to have: where that
-// fails, the drain goes on and shows none.
-func (r *MemcachedReconciler) observeProgress(ctx context.Context, o *observed, job *batchv1.Job) {
-	if r.Progress == nil {
-		return
-	}
-	for i := range o.drainerPods {
-		pod := &o.drainerPods[i]
-		if pod.Labels[batchv1.JobNameLabel] != job.Name || pod.Status.Phase != corev1.PodRunning {
-			continue
-		}
-		progress, err := r.Progress(ctx, pod.Namespace, pod.Name)
-		if err != nil {
-			logf.FromContext(ctx).V(1).Info("Can't read a drainer's progress", "pod", pod.Name, "error", err.Error())
-		}
-		if progress != nil {
-			o.progress[claimUID(job)] = *progress
-		}
-	}
-}
-
 func planJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
-	survivors, _ := strconv.ParseInt(job.Annotations[cachev1alpha1.AnnotationSurvivors], 10, 32)
+	d := duties(job)
 	out := plan.Job{
 		Name:      job.Name,
 		UID:       job.UID,
-		ClaimUID:  claimUID(job),
-		Survivors: int32(survivors),
-		Target:    job.Annotations[cachev1alpha1.AnnotationTarget],
+		ClaimUID:  d.claim,
+		Survivors: d.survivors,
+		Target:    d.target,
 		State:     jobState(job),
 		Deleting:  job.DeletionTimestamp != nil,
 	}
+	failAbandoned(&out, job, pods)
 	if receipt := goodReceipt(job, pods); out.State == plan.JobActive && receipt != nil {
 		out.State, out.Receipt = plan.JobComplete, receipt
 	}
-	if out.State == plan.JobActive || out.Receipt != nil {
+	if out.State == plan.JobActive || out.Receipt != nil || !out.Ended.IsZero() {
 		return out
 	}
-	out.Message = jobMessage(job)
+	out.Message, out.Ended = jobMessage(job), jobEnded(job)
 	out.Receipt, out.ReceiptErr = podReceipt(lastEnded(pods, job))
 	return out
 }
@@ -106,27 +84,11 @@ func movers(pods []corev1.Pod) []plan.Mover {
 	var found []plan.Mover
 	for i := range pods {
 		pod := &pods[i]
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if pod.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentPlacement && !ended {
-			found = append(found, plan.Mover{
-				ClaimUID: types.UID(pod.Annotations[cachev1alpha1.AnnotationClaimUID]),
-				Target:   pod.Annotations[cachev1alpha1.AnnotationTarget],
-			})
+		if d := duties(pod); d.target != "" && !drainerEnded(pod) {
+			found = append(found, plan.Mover{ClaimUID: d.claim, Target: d.target})
 		}
 	}
 	return found
-}
-
-func claimUID(job *batchv1.Job) types.UID {
-	return types.UID(job.Annotations[cachev1alpha1.AnnotationClaimUID])
-}
-
-// sourceOf is what the receipt of the Job has to be about.
-func sourceOf(job *batchv1.Job) string {
-	if places(job) {
-		return ring.Source(claimUID(job), job.Annotations[cachev1alpha1.AnnotationTarget])
-	}
-	return string(claimUID(job))
 }
 
 // goodReceipt is that of a drainer of this very Job that ended well, or nil. The
@@ -135,11 +97,11 @@ func sourceOf(job *batchv1.Job) string {
 func goodReceipt(job *batchv1.Job, pods []corev1.Pod) *contract.Receipt {
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Status.Phase != corev1.PodSucceeded || !metav1.IsControlledBy(pod, job) {
+		if ended := drainerOf(pod).Terminated; ended == nil || ended.ExitCode != 0 || !metav1.IsControlledBy(pod, job) {
 			continue
 		}
 		receipt, err := podReceipt(lastEnded(pods[i:i+1], job))
-		if err == nil && receipt.AddsUp(sourceOf(job)) == nil {
+		if err == nil && receipt.AddsUp(duties(job).source()) == nil {
 			return receipt
 		}
 	}
@@ -159,6 +121,16 @@ func jobState(job *batchv1.Job) plan.JobState {
 	return plan.JobActive
 }
 
+// jobEnded is when the Job ended that has.
+func jobEnded(job *batchv1.Job) time.Time {
+	for _, c := range job.Status.Conditions {
+		if (c.Type == batchv1.JobFailed || c.Type == batchv1.JobComplete) && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
 func jobMessage(job *batchv1.Job) string {
 	for _, c := range job.Status.Conditions {
 		if c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue {
@@ -174,17 +146,15 @@ func lastEnded(pods []corev1.Pod, job *batchv1.Job) *corev1.ContainerStateTermin
 	var last *corev1.ContainerStateTerminated
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Labels[batchv1.JobNameLabel] != job.Name {
+		if !metav1.IsControlledBy(pod, job) {
 			continue
 		}
-		for j := range pod.Status.ContainerStatuses {
-			t := pod.Status.ContainerStatuses[j].State.Terminated
-			if t == nil {
-				continue
-			}
-			if last == nil || t.ExitCode == 0 || last.ExitCode != 0 && last.FinishedAt.Before(&t.FinishedAt) {
-				last = t
-			}
+		t := drainerOf(pod).Terminated
+		if t == nil {
+			continue
+		}
+		if last == nil || t.ExitCode == 0 || last.ExitCode != 0 && last.FinishedAt.Before(&t.FinishedAt) {
+			last = t
 		}
 	}
 	return last
@@ -195,11 +165,6 @@ func podReceipt(ended *corev1.ContainerStateTerminated) (*contract.Receipt, erro
 		return nil, fmt.Errorf("the drainer's pod is gone, and its receipt with it")
 	}
 	return contract.ParseReceipt(ended.Message)
-}
-
-// drainerRuns tells whether a drain's progress may change.
-func (o *observed) drainerRuns() bool {
-	return slices.ContainsFunc(o.drainerPods, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 }
 
 // drainerStarts returns how long until status says that a drainer doesn't start:

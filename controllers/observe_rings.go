@@ -21,23 +21,24 @@ func (o *observed) nextList(replicas int32) {
 }
 
 // recorded is the record of the cluster's rings that goes with the last list. An
-// operator that kept none had everything where its list says. Where the list is
-// gone, nobody knows.
+// operator that kept none had everything where its list says. Where the list is gone,
+// spoilt, or older than what a claim tells of (one that came back from a backup), nobody
+// knows.
 func (o *observed) recorded() ring.Record {
-	if o.serverList != nil {
-		kept, is := o.serverList.Annotations[cachev1alpha1.AnnotationRing]
-		if !is {
-			return ring.Record{Ring: build.RingOf(o.cluster, o.listed())}
-		}
-		if record, err := ring.Parse(kept); err == nil {
-			return record
-		}
-	}
 	var serial int64
 	members := int32(0)
 	for i := range o.claims {
 		if c, ok := planClaim(o.cluster.Name, &o.claims[i]); ok && !c.Aside {
 			serial, members = max(serial, c.Placed), max(members, c.Ordinal+1)
+		}
+	}
+	if o.serverList != nil {
+		kept, is := o.serverList.Annotations[cachev1alpha1.AnnotationRing]
+		if !is && serial == 0 {
+			return ring.Record{Ring: build.RingOf(o.cluster, o.listed())}
+		}
+		if record, err := ring.Parse(kept); err == nil && record.Serial >= serial {
+			return record
 		}
 	}
 	return ring.Unknown(serial, members)
@@ -51,7 +52,7 @@ func (o *observed) listed() int32 {
 	if o.serverList != nil {
 		n = max(n, named(o.serverList))
 	}
-	return int32(n)
+	return int32(min(n, cachev1alpha1.MaxSize))
 }
 
 // named is how many servers the list names.

@@ -41,6 +41,11 @@ func TestMemoryIsReadFromAMembersStatistics(t *testing.T) {
 		"cut":                       {strings.TrimSuffix(good, "END\r\n"), Memory{}, "timeout"},
 		"no memcached's":            {"HTTP/1.1 400 Bad Request\r\n", Memory{}, "no statistics of memcached"},
 		"no numbers":                {"STAT bytes many\r\nEND\r\n", Memory{}, "no statistics of memcached"},
+		"less than nothing":         {"STAT bytes -1\r\nSTAT limit_maxbytes 1024\r\nEND\r\n", Memory{}, "is no number of bytes"},
+		"more than there is":        {"STAT bytes 1\r\nSTAT limit_maxbytes 9223372036854775807\r\nEND\r\n", Memory{}, "is no number of bytes"},
+		"what it holds is missing":  {"STAT limit_maxbytes 1024\r\nEND\r\n", Memory{}, "no statistics of memcached"},
+		"statistics without end":    {strings.Repeat("STAT pid 1\r\n", 1<<20), Memory{}, "more than 65536 bytes"},
+		"a line without end":        {strings.Repeat("x", 1<<20), Memory{}, "token too long"},
 		"it wants to know who asks": {"CLIENT_ERROR unauthenticated\r\n", Memory{}, "no statistics of memcached"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

@@ -3,10 +3,8 @@ package controllers
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -16,22 +14,25 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
 
 // ended is a pod of the Job with a drainer that ended at that second.
-func ended(job string, second int64, exitCode int32, message string) corev1.Pod {
-	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{batchv1.JobNameLabel: job}}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+func ended(job types.UID, second int64, exitCode int32, message string) corev1.Pod {
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: job, Controller: ptr.To(true)}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: build.ContainerDrainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		ExitCode: exitCode, Message: message, FinishedAt: metav1.NewTime(time.Unix(second, 0)),
 	}}}}
 	return pod
 }
 
 func TestReceiptIsTheLastDrainersUnlessAnEarlierOneSucceeded(t *testing.T) {
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "drain"}}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "drain", UID: "drain"}}
 	running := ended("drain", 0, 0, "")
+	forged := ended("", 9, 0, "forged")
+	forged.OwnerReferences, forged.Labels = nil, map[string]string{batchv1.JobNameLabel: "drain"}
 	running.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	for name, test := range map[string]struct {
 		pods []corev1.Pod
@@ -39,6 +40,7 @@ func TestReceiptIsTheLastDrainersUnlessAnEarlierOneSucceeded(t *testing.T) {
 	}{
 		"none":                    {nil, ""},
 		"one that runs":           {[]corev1.Pod{running}, ""},
+		"one with its label only": {[]corev1.Pod{forged}, ""},
 		"another Job's":           {[]corev1.Pod{ended("other", 1, 0, "other's")}, ""},
 		"the last of the failed":  {[]corev1.Pod{ended("drain", 2, 1, "second"), ended("drain", 3, 1, "third"), ended("drain", 1, 1, "first")}, "third"},
 		"one that succeeded":      {[]corev1.Pod{ended("drain", 1, 0, "good"), ended("drain", 2, 1, "later")}, "good"},
@@ -152,27 +154,19 @@ func TestAFailureIsHeardOverARefusal(t *testing.T) {
 	}
 }
 
-func TestNoteOfAnEventFits(t *testing.T) {
-	for _, s := range []string{"short", strings.Repeat("a", 2000), strings.Repeat("é", 700), strings.Repeat("a", maxNote-1) + "é"} {
-		if got := truncate(s); len(got) > maxNote || !utf8.ValidString(got) || !strings.HasPrefix(s, got) {
-			t.Errorf("%d bytes: %.20q", len(got), got)
-		}
-	}
-}
-
 func TestVolumeIsFoundWhereItsReferenceSays(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data-cache-3", UID: "uid"}}
 	for name, test := range map[string]struct {
 		reference *corev1.ObjectReference
 		want      plan.Where
 	}{
-		"at the claim":                     {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "uid"}, plan.Here},
-		"it waits for the claim":           {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3"}, plan.Here},
-		"at no claim":                      {nil, plan.Here},
-		"at an earlier claim of that name": {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "another"}, plan.Elsewhere},
-		"at the next claim":                {&corev1.ObjectReference{Namespace: "shop", Name: "next", UID: "another"}, plan.Moved},
-		"it waits for the next claim":      {&corev1.ObjectReference{Namespace: "shop", Name: "next"}, plan.Moved},
-		"in another namespace":             {&corev1.ObjectReference{Namespace: "mall", Name: "next"}, plan.Elsewhere},
+		"at the claim":                      {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "uid"}, plan.Here},
+		"it waits for a claim of that name": {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3"}, plan.Elsewhere},
+		"at no claim":                       {nil, plan.Elsewhere},
+		"at an earlier claim of that name":  {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "another"}, plan.Elsewhere},
+		"at the next claim":                 {&corev1.ObjectReference{Namespace: "shop", Name: "next", UID: "another"}, plan.Moved},
+		"it waits for the next claim":       {&corev1.ObjectReference{Namespace: "shop", Name: "next"}, plan.Moved},
+		"in another namespace":              {&corev1.ObjectReference{Namespace: "mall", Name: "next"}, plan.Elsewhere},
 	} {
 		volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: test.reference}}
 		if got := whereIs(volume, claim, "next"); got != test.want {
@@ -191,30 +185,52 @@ func TestVolumeIsFoundWhereItsReferenceSays(t *testing.T) {
 
 func TestJobIsCompleteWhenItsDrainerLeftAReceiptThatAddsUp(t *testing.T) {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
-		Name: "drain", UID: "job", Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "claim"},
+		Name: "drain", UID: "job", Labels: map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentDrainer},
+		Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "claim", cachev1alpha1.AnnotationSurvivors: "2"},
 	}}
 	const good = `{"version":1,"source":"claim","complete":true,"found":1,"added":1}`
 	succeeded := func(owner types.UID, message string) corev1.Pod {
-		pod := ended("drain", 1, 0, message)
+		pod := ended(owner, 1, 0, message)
 		pod.Status.Phase = corev1.PodSucceeded
-		pod.OwnerReferences = []metav1.OwnerReference{{UID: owner, Controller: ptr.To(true)}}
 		return pod
 	}
-	failed := succeeded("job", good)
-	failed.Status.Phase = corev1.PodFailed
+	// beside is the pod with another container that runs, or has failed, before ours.
+	beside := func(pod corev1.Pod, phase corev1.PodPhase, other corev1.ContainerState) corev1.Pod {
+		pod.Status.Phase = phase
+		pod.Status.ContainerStatuses = append([]corev1.ContainerStatus{{Name: "proxy", State: other}}, pod.Status.ContainerStatuses...)
+		return pod
+	}
+	proxyRuns := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	proxyEnded := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: good}}
+	failed := func(message string) corev1.Pod {
+		pod := ended("job", 1, contract.ExitUnreachable, message)
+		pod.Status.Phase = corev1.PodFailed
+		return pod
+	}
+	deleted := beside(failed(""), corev1.PodRunning, proxyRuns)
+	deleted.DeletionTimestamp = ptr.To(metav1.Now())
 	for name, test := range map[string]struct {
 		pods []corev1.Pod
 		want plan.JobState
 	}{
 		"no pod":                        {nil, plan.JobActive},
 		"it ended well":                 {[]corev1.Pod{succeeded("job", good)}, plan.JobComplete},
-		"after one that failed":         {[]corev1.Pod{ended("drain", 2, 1, "failed"), succeeded("job", good)}, plan.JobComplete},
+		"after one that failed":         {[]corev1.Pod{ended("job", 2, 1, "failed"), succeeded("job", good)}, plan.JobComplete},
 		"without a receipt":             {[]corev1.Pod{succeeded("job", "")}, plan.JobActive},
 		"with that of another claim":    {[]corev1.Pod{succeeded("job", `{"version":1,"source":"other","complete":true}`)}, plan.JobActive},
 		"of an earlier Job of the name": {[]corev1.Pod{succeeded("earlier", good)}, plan.JobActive},
-		"its pod failed with a receipt": {[]corev1.Pod{failed}, plan.JobActive},
+		"it failed with a good receipt": {[]corev1.Pod{failed(good)}, plan.JobActive},
+		"beside a container that runs":  {[]corev1.Pod{beside(succeeded("job", good), corev1.PodRunning, proxyRuns)}, plan.JobComplete},
+		"beside a container that fails": {[]corev1.Pod{beside(succeeded("job", good), corev1.PodFailed, proxyEnded)}, plan.JobComplete},
+		"another container's receipt":   {[]corev1.Pod{beside(failed(""), corev1.PodFailed, proxyEnded)}, plan.JobActive},
+
+		"it failed beside a container that runs":          {[]corev1.Pod{beside(failed(""), corev1.PodRunning, proxyRuns)}, plan.JobFailed},
+		"it left no receipt beside a container that runs": {[]corev1.Pod{beside(succeeded("job", ""), corev1.PodRunning, proxyRuns)}, plan.JobFailed},
+		"it failed, and the pod is being deleted":         {[]corev1.Pod{deleted}, plan.JobActive},
+		"another Job's failed beside one that runs":       {[]corev1.Pod{beside(succeeded("earlier", ""), corev1.PodRunning, proxyRuns)}, plan.JobActive},
 	} {
-		if got := planJob(job, test.pods); got.State != test.want || (got.Receipt != nil) != (test.want == plan.JobComplete) {
+		got := planJob(job, test.pods)
+		if got.State != test.want || (got.Receipt != nil) != (test.want == plan.JobComplete) || (test.want == plan.JobFailed) == got.Ended.IsZero() {
 			t.Errorf("%s: got %+v", name, got)
 		}
 	}

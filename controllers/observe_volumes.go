@@ -25,7 +25,7 @@ func (r *MemcachedReconciler) observeVolumes(ctx context.Context, o *observed) e
 		c := &o.claims[i]
 		p, ok := planClaim(o.cluster.Name, c)
 		returns := !p.Released.IsZero() && !p.Aside && p.Ordinal < *o.cluster.Spec.Size
-		if !ok || p.Volume == "" || !p.Finalizer || !p.Deleting && !returns {
+		if !ok || p.Volume == "" || !returns && (!p.Finalizer || !p.Deleting) {
 			continue
 		}
 		volume, err := get[corev1.PersistentVolume](ctx, r.Live, client.ObjectKey{Name: p.Volume})
@@ -51,13 +51,15 @@ func whereUnseen(c *corev1.PersistentVolumeClaim) plan.Where {
 }
 
 // whereIs tells where the claim's volume is; aside is the claim that is to take
-// it over.
+// it over. A name alone doesn't make it this claim's: it may wait for another one.
 func whereIs(volume *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, aside string) plan.Where {
 	if volume == nil {
 		return plan.Gone
 	}
 	switch ref := volume.Spec.ClaimRef; {
-	case ref == nil, ref.Namespace == c.Namespace && ref.Name == c.Name && (ref.UID == "" || ref.UID == c.UID):
+	case ref == nil:
+		return plan.Elsewhere // anybody may take it; Kubernetes gives it back to a claim that is bound to it
+	case ref.Namespace == c.Namespace && ref.Name == c.Name && ref.UID == c.UID:
 		return plan.Here
 	case ref.Namespace == c.Namespace && ref.Name == aside:
 		return plan.Moved

@@ -69,7 +69,7 @@ func (w *written) statusDue(key client.ObjectKey, before, after *cachev1alpha1.M
 	}
 	for _, c := range after.Conditions {
 		// The others go with the phase, or tell of its details.
-		urgent := c.Type == cachev1alpha1.ConditionAvailable || c.Type == cachev1alpha1.ConditionDegraded ||
+		urgent := c.Type == cachev1alpha1.ConditionReady || c.Type == cachev1alpha1.ConditionAvailable || c.Type == cachev1alpha1.ConditionDegraded ||
 			c.Type == cachev1alpha1.ConditionShortOfMemory
 		if urgent && !meta.IsStatusConditionPresentAndEqual(before.Conditions, c.Type, c.Status) {
 			return 0

@@ -27,15 +27,15 @@ EOF
 
 {
   echo 'resources: [../../config/default]'
-  echo 'components: [image, ../../config/components/operator-image]'
+  echo 'components: [image, ../../config/components/own-names]'
   if [ -n "$memcached" ]; then
     cat <<EOF
 patches:
-  - target: {kind: Deployment, name: memcached-operator-controller-manager}
+  - target: {kind: Deployment, name: memcached-operator-manager}
     patch: |
       apiVersion: apps/v1
       kind: Deployment
-      metadata: {name: memcached-operator-controller-manager}
+      metadata: {name: memcached-operator-manager}
       spec:
         template:
           spec:

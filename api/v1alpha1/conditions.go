@@ -1,7 +1,11 @@
 package v1alpha1
 
-// Condition types. Each always has a value.
+// Condition types. Ready, Available, Progressing and Degraded are always there;
+// Monitored and Bindable where the spec asks for them, the others where members have
+// storage.
 const (
+	// ConditionReady: all is as the spec wants it, and nothing is under way.
+	ConditionReady = "Ready"
 	// ConditionAvailable: every wanted member is ready.
 	ConditionAvailable = "Available"
 	// ConditionProgressing: the cluster is on its way to what the spec wants.
@@ -105,8 +109,6 @@ const (
 	ReasonVolumesGrow = "VolumesGrow"
 	// ReasonVolumesCannotGrow: the API server refuses to let a volume grow.
 	ReasonVolumesCannotGrow = "VolumesCannotGrow"
-	// ReasonNoStorage: members have no volumes, so nothing is drained.
-	ReasonNoStorage = "NoStorage"
 	// ReasonServiceMonitorApplied: a ServiceMonitor selects the exporters.
 	ReasonServiceMonitorApplied = "ServiceMonitorApplied"
 	// ReasonServiceMonitorUnknown: the cluster doesn't have the kind
@@ -120,11 +122,34 @@ const (
 	// ReasonBindingIncomplete: what the Secret of spec.binding is made of is missing, or
 	// not as it should be.
 	ReasonBindingIncomplete = "BindingIncomplete"
-	// ReasonNotRequested: the spec asks for no ServiceMonitor, or no binding.
-	ReasonNotRequested = "NotRequested"
 	// ReasonSecretInvalid: a member or a drainer can't work with a Secret of TLS or
 	// logins.
 	ReasonSecretInvalid = "SecretInvalid"
+	// ReasonPaused: spec.paused stops the operator from changing anything.
+	ReasonPaused = "Paused"
+	// ReasonCrashLoop: a container of a member ends again and again.
+	ReasonCrashLoop = "CrashLoop"
+	// ReasonImageUnavailable: an image of a member can't be pulled.
+	ReasonImageUnavailable = "ImageUnavailable"
+	// ReasonContainerNotCreated: the kubelet can't make a container of a member.
+	ReasonContainerNotCreated = "ContainerNotCreated"
+	// ReasonUnschedulable: no node takes a member's pod.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonMemberDoesNotEnd: a member was told to end, and its node doesn't say that
+	// it has.
+	ReasonMemberDoesNotEnd = "MemberDoesNotEnd"
+	// ReasonPodNotCreated: the API server refuses a pod of a member or of a drainer:
+	// a quota, an admission policy.
+	ReasonPodNotCreated = "PodNotCreated"
+	// ReasonStepRefused: the operator has refused a step for a minute or longer.
+	ReasonStepRefused = "StepRefused"
+	// ReasonDrainStuck: a drain's drainer is not at work, and has not been for long.
+	ReasonDrainStuck = "DrainStuck"
+	// ReasonPlacementStuck: the same of a placement.
+	ReasonPlacementStuck = "PlacementStuck"
+	// ReasonWaitingForTurn: members are to be replaced, of which nobody but an upgrade
+	// of the operator is the cause, and other clusters go first.
+	ReasonWaitingForTurn = "WaitingForTurn"
 	// ReasonDeleting: the Memcached is being deleted.
 	ReasonDeleting = "Deleting"
 	// ReasonAllPlaced: every member holds only what clients look for there.

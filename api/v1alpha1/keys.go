@@ -1,7 +1,20 @@
 package v1alpha1
 
-// Labels on every object that the operator manages. Pods, claims and Jobs are
-// cached by LabelManagedBy only, and mapped to their cluster by LabelInstance.
+// MaxSize is the highest spec.size. Members have the ordinals below it: whatever
+// has a higher one is nobody's member.
+const MaxSize = 512
+
+// LabelCluster is on every object that the operator makes for a Memcached, and on
+// the claims that it adopts; its value is the Memcached's name. The operator sees
+// only objects that carry it. It says where to look and never whose an object is:
+// that is the UID of its controller, and for claims, which have none, their name.
+//
+// Pods are the exception. They are selected by LabelName and LabelComponent, which
+// are in the selector of their StatefulSet and can't change: a pod without them is
+// no member any more, and Kubernetes replaces it.
+const LabelCluster = "cache.example.com/cluster"
+
+// Further labels of these objects, for people and other tools.
 const (
 	LabelName      = "app.kubernetes.io/name"
 	LabelInstance  = "app.kubernetes.io/instance"
@@ -37,6 +50,9 @@ const (
 	// AnnotationNeverStarted, beside the released mark: the member's first pod had
 	// not started a container by then, so that nothing was stored before that.
 	AnnotationNeverStarted = "cache.example.com/never-started"
+	// AnnotationUnplaced, beside the released mark: what the member held was to be
+	// placed, and the member was lost before that.
+	AnnotationUnplaced = "cache.example.com/unplaced"
 	// AnnotationReceipt is the receipt of the drain (package contract, JSON).
 	AnnotationReceipt = "cache.example.com/receipt"
 	// AnnotationAsideOf, on a claim that takes over the volume of another one, is
@@ -50,6 +66,9 @@ const (
 	// AnnotationPlacement is set by a person on a member's claim: PlacementRetry or
 	// PlacementSkip. The operator removes it when it has done so.
 	AnnotationPlacement = "cache.example.com/placement"
+	// AnnotationAttempts is how many attempts in a row to move items failed, and the
+	// UID of the Job of the last one: N/UID.
+	AnnotationAttempts = "cache.example.com/attempts"
 )
 
 // Values of AnnotationPlacement.
@@ -86,3 +105,7 @@ const (
 	// places items.
 	AnnotationTarget = "cache.example.com/target"
 )
+
+// AnnotationTemplate is, on the StatefulSet or the Deployment, of which specification
+// its template is, and whether an upgrade of the operator is replacing its pods.
+const AnnotationTemplate = "cache.example.com/template"

@@ -13,6 +13,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage)",message="storage can't be added to or removed from a cluster: create another cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.storage.size) || quantity(string(self.storage.size)).isGreaterThan(quantity(string(self.memory)))",message="storage.size must be larger than memory: the volume holds a file of that size, and what describes it"
 // +kubebuilder:validation:XValidation:rule="quantity(string(self.memory)).isInteger() && quantity(string(self.memory)).asInteger() >= 8388608 && quantity(string(self.memory)).asInteger() % 1048576 == 0",message="memory must be a whole number of MiB, 8Mi at least: memcached takes its -m in MiB"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) && (!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^(-[vkMrACFXS]*L|--enable-l)'))) || quantity(string(self.memory)).asInteger() >= 67108864 || oldSelf.hasValue() && quantity(string(self.memory)).compareTo(quantity(string(oldSelf.value().memory))) >= 0 && (has(self.storage) || has(oldSelf.value().extraArgs) && self.extraArgs == oldSelf.value().extraArgs)",optionalOldSelf=true,message="memory must be 64Mi at least with storage, or with -L in extraArgs: memcached then begins with a page of 1Mi for each size of item, of which there are up to 63, and doesn't start with less"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || (quantity(string(self.maxItemSize)).isInteger() && quantity(string(self.maxItemSize)).asInteger() >= 1024 && quantity(string(self.maxItemSize)).asInteger() * 2 <= quantity(string(self.memory)).asInteger())",message="maxItemSize must be a whole number of bytes, 1Ki at least, and at most half of memory"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.matches('^(-[vkMrLACFX]*[SB]|--(enable-sasl|protocol)(=|$))'))",message="extraArgs: SASL (-S) and another protocol (-B) can't be combined with storage: the drainer, which moves the items of members that leave, speaks memcached's text protocol; for logins, use auth"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.contains('ext_path'))",message="extraArgs: ext_path (extstore) can't be combined with storage: memcached never restarts warm with it"
@@ -28,6 +29,13 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=512
 	Size *int32 `json:"size,omitempty"`
+
+	// paused stops the operator from changing anything of this cluster but its
+	// status, which says so: no size, no drain, no list of servers changes. What
+	// runs goes on, drainers too. Deleting the Memcached still lets everything go.
+	// Defaults to false.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
 
 	// containerPort is the TCP port that memcached listens on, from 1 to 65535.
 	// Defaults to 11211.
@@ -45,8 +53,8 @@ type MemcachedSpec struct {
 	Image string `json:"image,omitempty"`
 
 	// memory is each member's room for items (memcached's -m), in whole MiB.
-	// Defaults to 64Mi; 8Mi at least. With storage, it must be smaller than
-	// storage.size. The container needs more: see resources.
+	// Defaults to 64Mi; at least 64Mi with storage, and 8Mi without. With storage, it
+	// must be smaller than storage.size. The container needs more: see resources.
 	// +optional
 	// +kubebuilder:default="64Mi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
@@ -64,7 +72,8 @@ type MemcachedSpec struct {
 	Threads *int32 `json:"threads,omitempty"`
 
 	// maxConnections is each member's limit of simultaneous connections (-c), from
-	// 16 to 1000000. Further ones are refused. Defaults to memcached's own, 1024.
+	// 16 to 1000000. Further ones are refused. With storage, tls or auth, the member's
+	// supervisor has two of them. Defaults to memcached's own, 1024.
 	// +optional
 	// +kubebuilder:validation:Minimum=16
 	// +kubebuilder:validation:Maximum=1000000
@@ -353,9 +362,10 @@ type PodTemplate struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
-	// securityContext of the pods and of the drainers. Defaults to user, group and
-	// fsGroup 11211, not root, and the runtime's default seccomp profile. A drainer
-	// reads the files of a member, so both run as this user.
+	// securityContext of the pods and of the drainers. Defaults, field by
+	// field, to user, group and fsGroup 11211, not root (unless runAsUser is 0), and
+	// the runtime's default seccomp profile. A drainer reads the files of a member, so
+	// both run as this user.
 	// +optional
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
 }
@@ -547,23 +557,27 @@ type DrainSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// activeDeadlineSeconds bounds one drain, its retries included, in seconds; 30
-	// at least. Defaults to 3600. A drain that exceeds it has failed; nothing is
-	// lost, and it can be retried.
+	// activeDeadlineSeconds bounds how long one drainer may run, in seconds, from 30
+	// to 31536000 (a year). Defaults to 3600. The time that its pod waits for a node,
+	// a volume or an image doesn't count. A drainer that exceeds it has failed;
+	// nothing is lost, and another one goes on from there.
 	// +optional
 	// +kubebuilder:default=3600
 	// +kubebuilder:validation:Minimum=30
+	// +kubebuilder:validation:Maximum=31536000
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 	// resources of the drainer. Defaults to requests of 100m CPU and 64Mi memory,
 	// without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
-	// reader of the released volume: WarmFile reads memcached's file directly;
-	// Restart starts the member's memcached on a copy of it, in the drainer's
-	// scratch space, and needs a file that was saved; Auto (the default) is
-	// WarmFile, and Restart where WarmFile doesn't know the file's layout.
+	// template is what else a person sets on the Jobs of drains and placements, and on
+	// their pods. Each of its fields has its own default. A change is for Jobs that
+	// are made from then on.
 	// +optional
-	// +kubebuilder:default=Auto
+	Template DrainTemplate `json:"template,omitempty"`
+	// reader is deprecated and ignored: volumes are always read directly. Objects that
+	// have it stay valid. Absent, as it should be, nothing changes.
+	// +optional
 	Reader DrainReader `json:"reader,omitempty"`
 	// rateLimit slows a drain down, so that the members that stay can serve
 	// their clients meanwhile. Defaults to none: as fast as they take the items.
@@ -592,20 +606,33 @@ type DrainSpec struct {
 	SkipExpiringWithin *metav1.Duration `json:"skipExpiringWithin,omitempty"`
 }
 
-// DrainReader is how the items are read off a released volume.
+// DrainTemplate is what a person may set on the Jobs of drains and placements.
+type DrainTemplate struct {
+	// labels are added to the Jobs and their pods, at most 32. Where the operator
+	// sets the same key, its value wins. Defaults to none.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="drain.template.labels: a key has at most 317 characters, a value 63"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/') && k != 'job-name' && k != 'controller-uid')",message="drain.template.labels must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, job-name and controller-uid, which are Kubernetes' own"
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations are added to the Jobs and their pods, at most 32 of 4096
+	// characters. Defaults to none.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="drain.template.annotations: a key has at most 317 characters, a value 4096"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/'))",message="drain.template.annotations must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, which are Kubernetes' own"
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// serviceAccountName of the pods. Its token is not mounted: a drainer needs none.
+	// Defaults to template.serviceAccountName, the members'.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+}
+
+// DrainReader was how the items are read off a volume; it is ignored.
 //
 // +kubebuilder:validation:Enum=Auto;WarmFile;Restart
 type DrainReader string
-
-// The readers.
-const (
-	// ReaderAuto is WarmFile, and Restart for a layout that it doesn't know.
-	ReaderAuto DrainReader = "Auto"
-	// ReaderWarmFile reads memcached's file.
-	ReaderWarmFile DrainReader = "WarmFile"
-	// ReaderRestart asks a memcached that is started on a copy of the file.
-	ReaderRestart DrainReader = "Restart"
-)
 
 // RateLimit of one drain, over all members that it adds to; where both are
 // set, both hold.
@@ -675,17 +702,21 @@ type MemcachedStatus struct {
 	// progress of the drains, or else of the placements, as one line, for the column.
 	// +optional
 	Progress string `json:"progress,omitempty"`
-	// drains has an entry for each claim on its way out, highest ordinal first.
+	// drains has an entry for each claim on its way out, highest ordinal first; 32 at
+	// most, those that failed, are held or are at work before those that wait. draining
+	// counts them all.
 	// +optional
 	// +listType=map
 	// +listMapKey=claim
+	// +kubebuilder:validation:MaxItems=32
 	Drains []DrainStatus `json:"drains,omitempty"`
 	// lastDrains are the last five drains that ended, newest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	LastDrains []DrainReceipt `json:"lastDrains,omitempty"`
-	// conditions: Available, Progressing, Degraded, Draining.
+	// conditions: Ready first, which answers whether all is as the spec wants it; then
+	// Available, Progressing, Degraded, and others for what the spec asks for.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

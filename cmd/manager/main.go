@@ -9,7 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime/debug"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -28,29 +28,63 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/version"
 )
 
 func main() {
-	var f flags
-	f.register(flag.CommandLine)
-	flag.Parse()
-	if os.Getenv("GOGC") == "" {
-		// Most of the heap is caches, which stay: to let it grow by a third instead of
-		// twice costs little, as there is little garbage.
-		debug.SetGCPercent(35)
-	}
-	logger, err := f.logger()
-	if err == nil {
-		log := zapr.NewLogger(logger)
-		ctrl.SetLogger(log)
-		klog.SetLogger(log)
-		err = run(ctrl.SetupSignalHandler(), &f)
-		_ = logger.Sync()
-	}
-	if err != nil {
+	if err := dispatch(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "manager:", err)
 		os.Exit(1)
 	}
+}
+
+const usageText = `manager runs the operator's controllers.
+
+  manager [FLAGS]
+          reconcile until SIGTERM
+  manager uninstall [FLAGS]
+          take the operator out of the cluster, and leave no finalizer behind
+  manager --version
+          print the version, the commit, and the Go release that built it
+
+Flags of manager; those of uninstall: manager uninstall --help. The garbage collector
+keeps the memory below 90 % of --memory-limit, unless the environment sets GOMEMLIMIT.
+
+`
+
+func dispatch(args []string) error {
+	if len(args) > 0 && args[0] == "uninstall" {
+		return runUninstall(args[1:], os.Stdout)
+	}
+	var f flags
+	f.register(flag.CommandLine)
+	flag.CommandLine.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), usageText)
+		flag.CommandLine.PrintDefaults()
+	}
+	if err := flag.CommandLine.Parse(args); err != nil {
+		return err // not reached: the set exits
+	}
+	if f.version {
+		fmt.Println("manager", version.String())
+		return nil
+	}
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q; see manager --help", flag.Arg(0))
+	}
+	if err := f.boundMemory(); err != nil {
+		return err
+	}
+	logger, err := f.logger()
+	if err != nil {
+		return err
+	}
+	log := zapr.NewLogger(logger)
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	err = run(ctrl.SetupSignalHandler(), &f)
+	_ = logger.Sync()
+	return err
 }
 
 // defaultExporterImage is Prometheus' own exporter.
@@ -61,8 +95,12 @@ type flags struct {
 	pprofAddr                      string
 	syncPeriod                     time.Duration
 	metricsSecure, leaderElect     bool
+	metricsCertPath                string
+	metricsCertName, metricsKey    string
+	memoryLimit                    string
+	version                        bool
 	namespaces                     string
-	concurrency                    int
+	concurrency, rolloutsAtOnce    int
 	qps                            float64
 	burst                          int
 	memcachedImage, operatorImage  string
@@ -76,6 +114,9 @@ type flags struct {
 func (f *flags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.metricsAddr, "metrics-bind-address", ":8443", "Address of the metrics endpoint; 0 switches it off.")
 	fs.BoolVar(&f.metricsSecure, "metrics-secure", true, "Serve metrics by HTTPS to callers that the API server authenticates and authorizes.")
+	fs.StringVar(&f.metricsCertPath, "metrics-cert-path", "", "Folder with the certificate that metrics are served with, read again when it changes; by default the manager signs one itself.")
+	fs.StringVar(&f.metricsCertName, "metrics-cert-name", "tls.crt", "File of the certificate in --metrics-cert-path.")
+	fs.StringVar(&f.metricsKey, "metrics-cert-key", "tls.key", "File of its key in --metrics-cert-path.")
 	fs.StringVar(&f.probeAddr, "health-probe-bind-address", ":8081", "Address of the health probes.")
 	fs.StringVar(&f.pprofAddr, "pprof-bind-address", "0", "Address that serves Go's profiles to anybody who reaches it; 0 switches it off.")
 	fs.BoolVar(&f.leaderElect, "leader-elect", false, "Run only while holding the lease, so that several replicas can stand by.")
@@ -86,12 +127,15 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.DurationVar(&f.gracePeriod, "graceful-shutdown-timeout", 20*time.Second, "How long running reconciles may go on after SIGTERM.")
 	fs.StringVar(&f.namespaces, "namespaces", os.Getenv("WATCH_NAMESPACES"), "Namespaces to watch, separated by commas; all by default.")
 	fs.IntVar(&f.concurrency, "max-concurrent-reconciles", 8, "Clusters that are reconciled at the same time.")
+	fs.IntVar(&f.rolloutsAtOnce, "rollouts-at-once", 3, "Clusters whose members an upgrade of the operator replaces at the same time.")
 	fs.Float64Var(&f.qps, "kube-api-qps", 100, "Requests a second to the API server.")
 	fs.IntVar(&f.burst, "kube-api-burst", 200, "Requests to the API server at once.")
 	fs.DurationVar(&f.syncPeriod, "sync-period", 10*time.Hour, "How often every cluster is reconciled although nothing has changed.")
 	fs.StringVar(&f.memcachedImage, "memcached-image", os.Getenv("MEMCACHED_IMAGE"), "Image of members whose spec names none.")
 	fs.StringVar(&f.operatorImage, "operator-image", os.Getenv("OPERATOR_IMAGE"), "Image that holds the drainer: the operator's own.")
 	fs.StringVar(&f.exporterImage, "exporter-image", cmp.Or(os.Getenv("EXPORTER_IMAGE"), defaultExporterImage), "Image of exporters whose spec names none.")
+	fs.StringVar(&f.memoryLimit, "memory-limit", os.Getenv("MEMORY_LIMIT"), "Bytes that the container may use; 0 for no limit. The environment's MEMORY_LIMIT by default.")
+	fs.BoolVar(&f.version, "version", false, "Print the version, the commit, and the Go release that built it.")
 	fs.StringVar(&f.logFormat, "log-format", "json", "json or console.")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, or error.")
 }
@@ -126,8 +170,12 @@ func (f *flags) check() error {
 		return errors.New("set --operator-image or OPERATOR_IMAGE: the image that holds the drainer, usually the operator's own")
 	case f.concurrency < 1:
 		return errors.New("--max-concurrent-reconciles must be 1 at least")
+	case f.metricsCertPath != "" && !f.metricsSecure:
+		return errors.New("--metrics-cert-path is of no use with --metrics-secure=false")
+	case f.rolloutsAtOnce < 1:
+		return errors.New("--rollouts-at-once must be 1 at least")
 	}
-	return nil
+	return f.checkMetricsCert()
 }
 
 func run(ctx context.Context, f *flags) error {
@@ -161,6 +209,8 @@ func run(ctx context.Context, f *flags) error {
 		Metrics:  metrics,
 		Options:  controllers.Options{MemcachedImage: f.memcachedImage, ExporterImage: f.exporterImage, OperatorImage: f.operatorImage},
 		Clock:    clock.RealClock{},
+
+		RolloutsAtOnce: f.rolloutsAtOnce,
 	}
 	if err := reconciler.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: f.concurrency}); err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
@@ -179,6 +229,9 @@ func (f *flags) managerOptions() ctrl.Options {
 	}
 	if f.metricsSecure {
 		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	if f.metricsCertPath != "" {
+		metrics.CertDir, metrics.CertName, metrics.KeyName = f.metricsCertPath, f.metricsCertName, f.metricsKey
 	}
 	cache := controllers.CacheOptions(f.watched()...)
 	cache.SyncPeriod = &f.syncPeriod
@@ -199,10 +252,26 @@ func (f *flags) managerOptions() ctrl.Options {
 	}
 }
 
+// checkMetricsCert tells of a certificate that can't be used now, rather than serve
+// one that nobody trusts in its place.
+func (f *flags) checkMetricsCert() error {
+	if f.metricsCertPath == "" {
+		return nil
+	}
+	_, err := tls.LoadX509KeyPair(filepath.Join(f.metricsCertPath, f.metricsCertName), filepath.Join(f.metricsCertPath, f.metricsKey))
+	if err != nil {
+		return fmt.Errorf("read the certificate of --metrics-cert-path: %w", err)
+	}
+	return nil
+}
+
 // watched are the namespaces that the flag names; none stands for all.
-func (f *flags) watched() []string {
+func (f *flags) watched() []string { return split(f.namespaces) }
+
+// split names at commas.
+func split(list string) []string {
 	var names []string
-	for name := range strings.SplitSeq(f.namespaces, ",") {
+	for name := range strings.SplitSeq(list, ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			names = append(names, name)
 		}

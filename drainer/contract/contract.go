@@ -91,6 +91,10 @@ func ParseColdStart(message string) *ColdStart {
 	return &c
 }
 
+// ReasonDeadlineExceeded is, in a receipt, that the drainer was at work for as long as
+// --deadline allows. It ends with ExitFailed: another one goes on from there.
+const ReasonDeadlineExceeded = "DeadlineExceeded"
+
 // ReasonSecretInvalid is, in a receipt and in a Refusal, that the files of a Secret
 // are missing, or not what memcached takes.
 const ReasonSecretInvalid = "SecretInvalid"
@@ -189,7 +193,7 @@ type Receipt struct {
 	Seconds map[Phase]float64 `json:"seconds,omitempty"`
 	// SourceVersion is the version of the memcached that wrote the source.
 	SourceVersion string `json:"sourceVersion,omitempty"`
-	// Reader that read the source: ReaderWarmFile, ReaderRestart or ReaderLive.
+	// Reader that read the source: ReaderWarmFile or ReaderLive.
 	Reader string `json:"reader,omitempty"`
 	// Survivors, in ring order; SurvivorsOmitted counts those left out so that
 	// the receipt fits in MaxReceiptBytes.
@@ -202,6 +206,13 @@ type Receipt struct {
 	ExitCode int `json:"exitCode"`
 }
 
+// Failure is an error that knows what a receipt says of it.
+type Failure interface {
+	error
+	// Failure is the receipt's reason and the exit code.
+	Failure() (reason string, exitCode int)
+}
+
 // AddsUp returns nil when the receipt proves that the source of the given
 // identity may be let go, else an error that says which condition is missing.
 func (r *Receipt) AddsUp(source string) error {
@@ -212,6 +223,8 @@ func (r *Receipt) AddsUp(source string) error {
 		return fmt.Errorf("the drain failed: %s (exit code %d): %s", r.Reason, r.ExitCode, r.Message)
 	case !r.Complete:
 		return errors.New("the source was not read to its end")
+	case min(r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated) < 0 || sum < 0:
+		return errors.New("the receipt counts less than no items")
 	case r.Rejected != 0 || r.Failed != 0:
 		return fmt.Errorf("%d items were rejected and %d failed", r.Rejected, r.Failed)
 	case r.Found != sum:
@@ -239,8 +252,11 @@ func (r Receipt) Marshal() ([]byte, error) {
 
 // ParseReceipt decodes a termination message.
 func ParseReceipt(message string) (*Receipt, error) {
-	if message == "" {
+	switch {
+	case message == "":
 		return nil, errors.New("the drainer left no receipt")
+	case len(message) > MaxReceiptBytes:
+		return nil, fmt.Errorf("the drainer left no receipt, but %d bytes, where %d are the most", len(message), MaxReceiptBytes)
 	}
 	var r Receipt
 	if err := json.Unmarshal([]byte(message), &r); err != nil {

@@ -14,13 +14,16 @@ const (
 	FlagServer             = "server"
 	FlagKeyPrefix          = "key-prefix"
 	FlagUnreachableTimeout = "unreachable-timeout"
+	FlagDeadline           = "deadline"
 	FlagReceipt            = "receipt"
 	FlagPort               = "port"
+	FlagHangAfter          = "hang-after"
 	FlagTerminationLog     = "termination-log"
 	FlagReader             = "reader"
 	FlagScratch            = "scratch"
 	FlagNeverStarted       = "never-started"
 	FlagSource             = "source"
+	FlagDiscard            = "discard"
 	FlagRateLimitItems     = "rate-limit-items"
 	FlagRateLimitBytes     = "rate-limit-bytes"
 	FlagSkipExpiringWithin = "skip-expiring-within"
@@ -28,15 +31,11 @@ const (
 	FlagAuthFile           = "auth-file"
 )
 
-// Values of FlagReader; the API's drain.reader.
+// Readers in a receipt: the items were read from a volume, or from a running member.
 const (
-	ReaderAuto     = "Auto"
 	ReaderWarmFile = "WarmFile"
-	ReaderRestart  = "Restart"
+	ReaderLive     = "Live"
 )
-
-// ReaderLive in a receipt: the items were read from a running member.
-const ReaderLive = "Live"
 
 // Files in TLSDir: the keys of a Secret of type kubernetes.io/tls.
 const (
@@ -104,6 +103,9 @@ type Move struct {
 	Servers []string
 	// UnreachableTimeout bounds how long one server may not answer.
 	UnreachableTimeout time.Duration
+	// Deadline bounds how long the drainer may run; 0 no bound. One that exceeds it
+	// ends with ReasonDeadlineExceeded.
+	Deadline time.Duration
 	// Receipt is the file that the receipt is written to.
 	Receipt string
 	// Scratch is a directory for files that are of no use afterwards.
@@ -120,10 +122,6 @@ type Move struct {
 type Migrate struct {
 	// Dir is the released volume's mount point, read-only.
 	Dir string
-	// Reader of the volume: ReaderAuto, also where it is empty, ReaderWarmFile
-	// or ReaderRestart. The copy that ReaderRestart works on is in Scratch; where
-	// that is empty, ReaderAuto never restarts.
-	Reader string
 	// NeverStarted: when the member was told to leave, no container of its first
 	// pod had started. Where its supervisor did not start after that, either, a
 	// volume without its files was never used.
@@ -134,9 +132,6 @@ type Migrate struct {
 // Args renders the command line, without the program's name.
 func (m Migrate) Args() []string {
 	args := []string{"migrate", "--" + FlagDir + "=" + m.Dir}
-	if m.Reader != "" {
-		args = append(args, "--"+FlagReader+"="+m.Reader)
-	}
 	if m.NeverStarted {
 		args = append(args, "--"+FlagNeverStarted)
 	}
@@ -148,12 +143,20 @@ type Rebalance struct {
 	// Source is the running member whose items are looked through, written as in
 	// Servers. The list of its keys is in Scratch.
 	Source string
+	// Discard names those of Servers, host:port, that are lost: what the source holds
+	// of theirs is deleted there, and given to nobody. Their clients may have stored
+	// newer values since.
+	Discard []string
 	Move
 }
 
 // Args renders the command line, without the program's name.
 func (r Rebalance) Args() []string {
-	return append([]string{"rebalance", "--" + FlagSource + "=" + r.Source}, r.args()...)
+	args := []string{"rebalance", "--" + FlagSource + "=" + r.Source}
+	for _, s := range r.Discard {
+		args = append(args, "--"+FlagDiscard+"="+s)
+	}
+	return append(args, r.args()...)
 }
 
 // args renders the flags, those left out that are as by default.
@@ -168,6 +171,7 @@ func (m Move) args() []string {
 		set         bool
 		name, value string
 	}{
+		{m.Deadline > 0, FlagDeadline, m.Deadline.String()},
 		{m.KeyPrefix != "", FlagKeyPrefix, m.KeyPrefix},
 		{m.Scratch != "", FlagScratch, m.Scratch},
 		{m.RateLimitItems > 0, FlagRateLimitItems, strconv.FormatInt(m.RateLimitItems, 10)},
@@ -220,6 +224,9 @@ type Serve struct {
 	Port int32
 	// TerminationLog is where to write what a crash would lead to; empty: nowhere.
 	TerminationLog string
+	// HangAfter is for how long memcached may neither answer nor use the CPU; 0 is
+	// the drainer's own default.
+	HangAfter time.Duration
 	// Connection to memcached, by whose files it is started.
 	Connection
 	// Command is memcached and its arguments, -e excepted: serve adds it.
@@ -238,6 +245,9 @@ func (s Serve) Args() []string {
 	args = append(args, "--"+FlagPort+"="+strconv.Itoa(int(s.Port)))
 	if s.TerminationLog != "" {
 		args = append(args, "--"+FlagTerminationLog+"="+s.TerminationLog)
+	}
+	if s.HangAfter > 0 {
+		args = append(args, "--"+FlagHangAfter+"="+s.HangAfter.String())
 	}
 	args = append(args, s.connectionArgs()...)
 	return append(append(args, "--"), s.Command...)

@@ -52,11 +52,11 @@ func (s *scan) assemble(offset int64, slot []byte, h header, moved func(address 
 	}
 	switch strayed := c.head != c.base+uint64(offset); {
 	case strayed && moved == nil, c.base%basePage != 0:
-		return nil, corruptAt(offset, "a first chunk owned by its item, found owner %#x with base %#x", c.head, c.base)
+		return nil, CorruptAt(offset, "a first chunk owned by its item, found owner %#x with base %#x", c.head, c.base)
 	}
 	used := int(int32(u32(first, offChunkUsed)))
 	if used < 0 || used > len(first)-chunkHeader || used > c.left {
-		return nil, corruptAt(offset, "a first chunk of at most %d bytes, found %d", len(first)-chunkHeader, used)
+		return nil, CorruptAt(offset, "a first chunk of at most %d bytes, found %d", len(first)-chunkHeader, used)
 	}
 	c.value = append(c.value, first[chunkHeader:chunkHeader+used]...)
 	c.left -= used
@@ -77,7 +77,7 @@ func (s *scan) assemble(offset int64, slot []byte, h header, moved func(address 
 	s.value = c.value
 	// An append leaves chunks without content, at the end and in the middle.
 	if !bytes.HasSuffix(c.value, []byte("\r\n")) {
-		return nil, corruptAt(offset, "a chain of chunks that ends in \\r\\n after %d bytes", h.bytes)
+		return nil, CorruptAt(offset, "a chain of chunks that ends in \\r\\n after %d bytes", h.bytes)
 	}
 	return c.value[:len(c.value)-2], nil
 }
@@ -87,34 +87,35 @@ func (s *scan) assemble(offset int64, slot []byte, h header, moved func(address 
 func (s *scan) link(c *chain, place int64, anyHead bool) (uint64, error) {
 	pageSize := int64(s.image.SlabPageSize)
 	if c.chunks--; place < 0 || place+chunkHeader > s.size || c.chunks < 0 {
-		return 0, corruptAt(int64(c.head-c.base), "an item whose chunks lie in the file's %d bytes and end, found one at %d", s.size, place)
+		return 0, CorruptAt(int64(c.head-c.base), "an item whose chunks lie in the file's %d bytes and end, found one at %d", s.size, place)
 	}
 	var b [chunkHeader]byte
-	if err := readFull(s.file, b[:], place); err != nil {
+	if err := ReadFull(s.file, b[:], place); err != nil {
 		return 0, err
 	}
 	class := b[offClass] & classMask
 	if class < 1 || class > s.largest || u16(b[:], offFlags) != flagChunk {
-		return 0, corruptAt(place, "a chunk, found flags %#x and class %d", u16(b[:], offFlags), class)
+		return 0, CorruptAt(place, "a chunk, found flags %#x and class %d", u16(b[:], offFlags), class)
 	}
 	size, used := int64(s.sizes[class]), int64(int32(u32(b[:], offChunkUsed)))
 	room := int64(int32(u32(b[:], offChunkSize)))
 	within := place % pageSize
 	switch {
 	case within%size != 0 || within+size > pageSize:
-		return 0, corruptAt(place, "a chunk at a slot of %d bytes", size)
+		return 0, CorruptAt(place, "a chunk at a slot of %d bytes", size)
 	case used < 0 || used > room || room > size-chunkHeader || used > int64(c.left):
-		return 0, corruptAt(place, "a chunk of at most %d bytes, found %d used of %d", size-chunkHeader, used, room)
+		return 0, CorruptAt(place, "a chunk of at most %d bytes, found %d used of %d", size-chunkHeader, used, room)
 	case !anyHead && u64(b[:], offChunkHead) != c.head:
-		return 0, corruptAt(place, "a chunk owned by %#x, found %#x", c.head, u64(b[:], offChunkHead))
+		return 0, CorruptAt(place, "a chunk owned by %#x, found %#x", c.head, u64(b[:], offChunkHead))
 	}
 	n := len(c.value)
 	c.value = append(c.value, make([]byte, used)...)
 	c.left -= int(used)
-	return u64(b[:], offNext), readFull(s.file, c.value[n:], place+chunkHeader)
+	return u64(b[:], offNext), ReadFull(s.file, c.value[n:], place+chunkHeader)
 }
 
-func corruptAt(offset int64, format string, args ...any) *Error {
+// CorruptAt returns a refusal that is about a place in the file.
+func CorruptAt(offset int64, format string, args ...any) *Error {
 	e := refuse(ReasonCorrupt, format, args...)
 	e.Offset = offset
 	return e

@@ -3,6 +3,8 @@ package warmfile
 import (
 	"errors"
 	"fmt"
+
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // Kinds of refusal, for errors.Is. All of them mean that trying again can't
@@ -32,8 +34,6 @@ const (
 	ReasonUnknownLayout Reason = "UnknownLayout"
 	// ReasonSaveOutdated: a member has run since the save was made.
 	ReasonSaveOutdated Reason = "SaveOutdated"
-	// ReasonRestartRejected: memcached, started on a copy, did not take it up.
-	ReasonRestartRejected Reason = "RestartRejected"
 )
 
 // Error is a refusal to read on.
@@ -53,6 +53,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%v: at offset %d: %s", ErrUnrecoverable, e.Offset, e.Expected)
 }
 
+// Failure is what a receipt says of it.
+func (e *Error) Failure() (reason string, exitCode int) {
+	return string(e.Reason), contract.ExitUnrecoverable
+}
+
 // Is makes every Error an ErrUnrecoverable, and some of them more.
 func (e *Error) Is(target error) bool {
 	switch target {
@@ -64,6 +69,12 @@ func (e *Error) Is(target error) bool {
 		return e.Reason == ReasonUnknownLayout
 	}
 	return false
+}
+
+// IsReason tells whether an error is a refusal for that reason.
+func IsReason(err error, reason Reason) bool {
+	var refusal *Error
+	return errors.As(err, &refusal) && refusal.Reason == reason
 }
 
 // Refuse returns a refusal that is about no place in the file.

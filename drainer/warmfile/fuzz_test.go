@@ -59,12 +59,10 @@ func smallFile() []byte {
 // readSmall reads b as a file of smallImage.
 func readSmallFile(t testing.TB, b []byte, clean bool) (items []item.Item, err error) {
 	image := smallImage()
-	sizes, err := image.classes()
+	r, err := New(bytes.NewReader(b), int64(len(b)), &image, clean, func() time.Time { return time.Unix(2000, 0) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Reader{file: bytes.NewReader(b), size: int64(len(b)), image: image, clean: clean, sizes: sizes,
-		largest: uint8(len(sizes) - 1), now: func() time.Time { return time.Unix(2000, 0) }}
 	for it, err := range r.Items(context.Background()) {
 		if err != nil {
 			return items, err
@@ -129,28 +127,6 @@ func FuzzMeta(f *testing.F) {
 			return
 		}
 		checkClasses(t, m)
-	})
-}
-
-// FuzzManifest: the same for ParseManifest.
-func FuzzManifest(f *testing.F) {
-	meta, err := ParseMeta([]byte(goodMeta))
-	if err != nil {
-		f.Fatal(err)
-	}
-	meta.Classes = []int{96, 524288}
-	m := Manifest{State: Running, Image: meta, Previous: meta}
-	b, err := m.Marshal()
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(b)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := ParseManifest(data)
-		if err != nil || m.Latest() == nil {
-			return
-		}
-		checkClasses(t, m.Latest())
 	})
 }
 

@@ -44,20 +44,22 @@ type Image struct {
 	ItemsExact bool  `json:"itemsExact,omitempty"`
 }
 
+// MaxPageSize bounds the size of a slab page, in bytes.
+const MaxPageSize = 64 << 20
+
 // Limits of memcached's slab allocator.
 const (
 	maxClass     = 63
 	itemHeader   = 48
-	maxPageSize  = 64 << 20
 	chunkAlign   = 8
 	smallestSlab = itemHeader
 )
 
-// check refuses settings that no memcached can have run with, so that nothing
+// Check refuses settings that no memcached can have run with, so that nothing
 // behind it has to fear a division by zero or a slot that ends past its page.
-func (m *Image) check() error {
+func (m *Image) Check() error {
 	switch {
-	case m.SlabPageSize < 1<<10 || m.SlabPageSize > maxPageSize:
+	case m.SlabPageSize < 1<<10 || m.SlabPageSize > MaxPageSize:
 		return fmt.Errorf("slab_page_size %d is out of range", m.SlabPageSize)
 	case m.SlabChunkMax < smallestSlab || m.SlabChunkMax > m.SlabPageSize:
 		return fmt.Errorf("slab_chunk_size_max %d is out of range", m.SlabChunkMax)
@@ -125,4 +127,27 @@ func (m *Image) toldClasses() ([]int, error) {
 		}
 	}
 	return append([]int{0}, m.Classes...), nil
+}
+
+// SameSettings returns an error that names the first setting, of those that
+// memcached compares before it takes up a warm file, in which two images differ.
+func (m *Image) SameSettings(other *Image) error {
+	for _, s := range []struct {
+		name      string
+		ours, its any
+	}{
+		{"maxbytes", m.MaxBytes, other.MaxBytes},
+		{"chunk_size", m.ChunkSize, other.ChunkSize},
+		{"item_size_max", m.ItemSizeMax, other.ItemSizeMax},
+		{"slab_chunk_size_max", m.SlabChunkMax, other.SlabChunkMax},
+		{"slab_page_size", m.SlabPageSize, other.SlabPageSize},
+		{"use_cas", m.UseCAS, other.UseCAS},
+		{"slab_reassign", m.SlabReassign, other.SlabReassign},
+		{"slab_config", m.SlabConfig, other.SlabConfig},
+	} {
+		if s.ours != s.its {
+			return fmt.Errorf("%s is %v there and %v here", s.name, s.ours, s.its)
+		}
+	}
+	return nil
 }

@@ -68,7 +68,7 @@ func imageFromMeta(values map[string]string) (*Image, error) {
 	if m.Base == 0 {
 		return nil, errors.New(".meta has an mmap_oldbase of 0")
 	}
-	return m, m.check()
+	return m, m.Check()
 }
 
 // fields keeps the first value that doesn't parse.

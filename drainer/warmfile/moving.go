@@ -48,7 +48,7 @@ func (s *scan) noteChunk(offset int64, slot []byte) bool {
 		return true
 	}
 	var b [8]byte
-	if err := readFull(s.file, b[:], place); err != nil {
+	if err := ReadFull(s.file, b[:], place); err != nil {
 		s.yield(nil, err)
 		return false
 	}
@@ -74,7 +74,7 @@ func (m *movingChunks) finish(s *scan) bool {
 	for _, offset := range m.busy {
 		page := int64(s.image.SlabPageSize)
 		slot := make([]byte, min(int64(s.image.SlabChunkMax), page-offset%page))
-		if err := readFull(s.file, slot, offset); err != nil {
+		if err := ReadFull(s.file, slot, offset); err != nil {
 			s.yield(nil, err)
 			return false
 		}
@@ -134,5 +134,5 @@ func (s *scan) leadsToTwin(neighbour uint64, field int64, self uint64, slot []by
 // peek reads at an address of the mapping, where there is one.
 func (s *scan) peek(address uint64, b []byte) bool {
 	place := int64(address - s.image.Base)
-	return s.image.Base != 0 && place >= 0 && place+int64(len(b)) <= s.size && readFull(s.file, b, place) == nil
+	return s.image.Base != 0 && place >= 0 && place+int64(len(b)) <= s.size && ReadFull(s.file, b, place) == nil
 }

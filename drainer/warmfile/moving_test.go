@@ -3,11 +3,9 @@ package warmfile
 import (
 	"bytes"
 	"encoding/binary"
-	"os"
-	"path/filepath"
 	"testing"
+	"time"
 
-	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 )
 
@@ -15,7 +13,6 @@ import (
 // kill at a certain moment leaves.
 type crashed struct {
 	t     *testing.T
-	dir   string
 	data  []byte
 	image *Image
 	want  map[string]memcachedtest.Held
@@ -24,7 +21,7 @@ type crashed struct {
 func crash(t *testing.T) *crashed {
 	t.Helper()
 	m := startMember(t)
-	p := newPopulation(m, 11)
+	p := memcachedtest.NewPopulation(t, m.Server, 11)
 	raw := m.Raw()
 	for _, key := range []string{"before", "victim", "after", "large"} {
 		p.Keys[key] = true
@@ -36,12 +33,8 @@ func crash(t *testing.T) *crashed {
 	}
 	want := p.Expected()
 	image := m.image()
-	m.crash()
-	data, err := os.ReadFile(filepath.Join(m.dir, contract.WarmFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &crashed{t, m.dir, data, image, want}
+	m.Kill()
+	return &crashed{t, m.read(m.path), image, want}
 }
 
 func (c *crashed) put64(at int64, v uint64) { binary.LittleEndian.PutUint64(c.data[at:], v) }
@@ -72,8 +65,11 @@ func (c *crashed) freeSlot(class uint8) int64 {
 
 func (c *crashed) read() {
 	c.t.Helper()
-	overwrite(c.t, c.dir, contract.WarmFile, 0, c.data)
-	got, _ := readAll(c.t, c.dir)
+	r, err := New(bytes.NewReader(c.data), int64(len(c.data)), c.image, false, time.Now)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	got, _ := memcachedtest.ReadAll(c.t, r.Items(c.t.Context()))
 	memcachedtest.Compare(c.t, got, c.want)
 }
 

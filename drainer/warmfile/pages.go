@@ -81,18 +81,18 @@ func (f *fetcher) advise(offset, length int64, advice int) {
 
 func (f *fetcher) fetch(buf []byte, offset int64) (used bool, err error) {
 	probe := min(probeBytes, len(buf))
-	if err := readFull(f.file, buf[:probe], offset); err != nil {
+	if err := ReadFull(f.file, buf[:probe], offset); err != nil {
 		return false, err
 	}
-	if unusedPage(buf) {
+	if UnusedPage(buf) {
 		return false, nil
 	}
-	return true, readFull(f.file, buf[probe:], offset+int64(probe))
+	return true, ReadFull(f.file, buf[probe:], offset+int64(probe))
 }
 
-// readFull reads all of buf or fails; the file's end is a refusal, since the
+// ReadFull reads all of buf or fails; the file's end is a refusal, since the
 // size was checked when the file was opened.
-func readFull(file io.ReaderAt, buf []byte, offset int64) error {
+func ReadFull(file io.ReaderAt, buf []byte, offset int64) error {
 	n, err := file.ReadAt(buf, offset)
 	if n == len(buf) {
 		return nil

@@ -1,13 +1,9 @@
 package warmfile
 
 import (
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 const goodMeta = `Tmain
 Kslab_config 1.25
@@ -117,34 +113,6 @@ func TestClasses(t *testing.T) {
 				t.Errorf("%d classes %s, want %d: %s", len(words), got, test.n, test.want)
 			}
 		})
-	}
-}
-
-func TestParseManifest(t *testing.T) {
-	meta, err := ParseMeta([]byte(goodMeta))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := Manifest{State: Saved, Arguments: []string{"memcached", "-m", "64"}, BootID: "b", Updated: time.Unix(1, 0).UTC(), Image: meta}
-	b, err := m.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := ParseManifest(b)
-	if err != nil || got.Image.ProcessStarted != meta.ProcessStarted || got.Latest() != got.Image {
-		t.Errorf("ParseManifest = %+v, %v", got, err)
-	}
-	for name, bad := range map[string]string{
-		"empty":            "",
-		"another format":   `{"format":2,"state":"Starting"}`,
-		"another state":    `{"format":1,"state":"Dancing"}`,
-		"no image":         `{"format":1,"state":"Saved"}`,
-		"impossible image": `{"format":1,"state":"Saved","image":{"slabPageSize":1}}`,
-		"cut short":        string(b[:len(b)/2]),
-	} {
-		if m, err := ParseManifest([]byte(bad)); err == nil {
-			t.Errorf("%s: accepted as %+v", name, m)
-		}
 	}
 }
 

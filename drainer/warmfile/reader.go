@@ -4,40 +4,18 @@
 //
 // Each item is checked against everything that is known of the layout. What
 // fails a check ends the reading with an error that names the place; nothing
-// is ever guessed, and an empty result is believed only where the volume says
-// that it may be empty.
+// is ever guessed. Which file is to be believed is package volume's to say.
 package warmfile
 
 import (
 	"context"
-	"errors"
 	"io"
 	"iter"
-	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"example.com/memcached-operator/drainer/item"
 )
-
-// Options of Open; the zero value is right outside of tests.
-type Options struct {
-	// Now is the clock that items expire by.
-	Now func() time.Time
-	// BootID of the running kernel.
-	BootID string
-}
-
-func (o Options) withDefaults() Options {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.BootID == "" {
-		o.BootID = BootID()
-	}
-	return o
-}
 
 // Reader reads one warm file.
 type Reader struct {
@@ -51,46 +29,19 @@ type Reader struct {
 	largest uint8
 }
 
-// BootID returns what tells this boot of the kernel from every other, "" where
-// the system doesn't say.
-func BootID() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+// New returns a reader of the size bytes of file, which the memcached that image
+// describes had mapped. clean: that had saved, and touched nothing since. Items
+// expire by the clock now.
+func New(file io.ReaderAt, size int64, image *Image, clean bool, now func() time.Time) (*Reader, error) {
+	sizes, err := image.classes()
 	if err != nil {
-		return ""
+		return nil, Refuse(ReasonCorrupt, "%v", err)
 	}
-	return strings.TrimSpace(string(b))
+	return &Reader{file: file, size: size, image: *image, clean: clean, sizes: sizes, largest: uint8(len(sizes) - 1), now: now}, nil
 }
 
-// Open weighs what lies in dir and opens the warm file, read-only. An error
-// that is ErrUnrecoverable says why it can't be read.
-func Open(dir string, o Options) (*Reader, error) {
-	o = o.withDefaults()
-	file, size, err := openFile(dir)
-	if err != nil {
-		return nil, err
-	}
-	r, err := open(file, size, dir, o)
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return r, nil
-}
-
-func open(file io.ReaderAt, size int64, dir string, o Options) (*Reader, error) {
-	e, err := weigh(dir, size, o.BootID)
-	if err != nil {
-		return nil, err
-	}
-	sizes, err := e.image.classes()
-	if err != nil {
-		return nil, refuse(ReasonCorrupt, "%v", err)
-	}
-	if s, ok := file.(*save); ok && s.PageSize != e.image.SlabPageSize {
-		return nil, refuse(ReasonCorrupt, "the save has pages of %d bytes, its memcached had %d", s.PageSize, e.image.SlabPageSize)
-	}
-	return &Reader{file: file, size: size, image: e.image, clean: e.clean,
-		sizes: sizes, largest: uint8(len(sizes) - 1), now: o.Now}, nil
-}
+// counted is a file that knows how many bytes its used pages have.
+type counted interface{ Used() int64 }
 
 // Close closes the file.
 func (r *Reader) Close() error {
@@ -120,16 +71,16 @@ func (r *Reader) Size() int64 { return r.size }
 // Used is the size of the file's used pages. Holes don't tell them: memcached
 // touches every page when it starts. All of the file where that can't be read.
 func (r *Reader) Used() int64 {
-	if s, ok := r.file.(*save); ok {
-		return s.usedPages() * int64(s.PageSize)
+	if f, ok := r.file.(counted); ok {
+		return f.Used()
 	}
 	header := make([]byte, itemHeader)
 	used := int64(0)
 	for offset := int64(0); offset < r.size; offset += int64(r.image.SlabPageSize) {
-		if readFull(r.file, header, offset) != nil {
+		if ReadFull(r.file, header, offset) != nil {
 			return r.size
 		}
-		if !unusedPage(header) {
+		if !UnusedPage(header) {
 			used += int64(r.image.SlabPageSize)
 		}
 	}

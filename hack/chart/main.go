@@ -2,15 +2,17 @@
 // prints what it renders:
 //
 //	chart [--set=NAME=VALUE…] CHART KUSTOMIZED
-//	chart [--set=NAME=VALUE…] CHART
+//	chart [--set=NAME=VALUE…] [--release=NAME] [--namespace=NAME] [--hook=NAME] CHART
 //
 // CHART is the chart's folder, KUSTOMIZED a file with the objects that the
 // release memcached-operator must consist of. It fails where the two sets
-// differ, and prints all differences.
+// differ, and prints all differences. What Helm runs at some point of a release's
+// life is no part of it: --hook=pre-delete prints that instead.
 package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,6 +22,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"helm.sh/helm/v4/pkg/chart/common"
@@ -30,27 +33,35 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const (
-	release   = "memcached-operator"
-	namespace = "memcached-operator-system"
-)
+// release of the chart: its names, and what is set by whoever installs it.
+type release struct {
+	name, namespace string
+	values          map[string]any
+}
+
+const hookAnnotation = "helm.sh/hook"
 
 func main() {
-	values := map[string]any{}
-	flag.Func("set", "a value of the chart, NAME=VALUE; may be given again", func(s string) error { return strvals.ParseInto(s, values) })
+	r := release{values: map[string]any{}}
+	flag.Func("set", "a value of the chart, NAME=VALUE; may be given again", func(s string) error { return strvals.ParseInto(s, r.values) })
+	flag.StringVar(&r.name, "release", "memcached-operator", "the release's name")
+	flag.StringVar(&r.namespace, "namespace", "memcached-operator-system", "the release's namespace")
+	hook := flag.String("hook", "", "print what Helm runs at this point, such as pre-delete")
 	flag.Parse()
-	task := run
+	var err error
 	if flag.NArg() == 1 {
-		task = printRendered
+		err = r.print(flag.Arg(0), *hook)
+	} else {
+		err = r.compareWith(flag.Arg(0), flag.Arg(1))
 	}
-	if err := task(values, flag.Arg(0), flag.Arg(1)); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "chart:", err)
 		os.Exit(1)
 	}
 }
 
-func run(values map[string]any, chart, kustomized string) error {
-	got, err := render(chart, values)
+func (r release) compareWith(chart, kustomized string) error {
+	got, err := r.render(chart, "")
 	if err != nil {
 		return fmt.Errorf("render %s: %w", chart, err)
 	}
@@ -63,7 +74,7 @@ func run(values map[string]any, chart, kustomized string) error {
 		return fmt.Errorf("read %s: %w", kustomized, err)
 	}
 	// Helm makes it: --create-namespace.
-	delete(want, "v1 Namespace /"+namespace)
+	delete(want, "v1 Namespace /"+r.namespace)
 	if diff := compare(want, got); len(diff) > 0 {
 		return fmt.Errorf("%s differs from config/ (-kustomize +chart):\n%s", chart, strings.Join(diff, "\n"))
 	}
@@ -71,13 +82,21 @@ func run(values map[string]any, chart, kustomized string) error {
 	return nil
 }
 
-// printRendered prints the objects that a release consists of.
-func printRendered(values map[string]any, chart, _ string) error {
-	rendered, err := render(chart, values)
+// print the objects that a release consists of, or those of a hook in their order.
+func (r release) print(chart, hook string) error {
+	rendered, err := r.render(chart, hook)
 	if err != nil {
 		return fmt.Errorf("render %s: %w", chart, err)
 	}
-	for _, key := range slices.Sorted(maps.Keys(rendered)) {
+	weight := func(key string) int {
+		text, _ := annotations(rendered[key])[hookAnnotation+"-weight"].(string)
+		n, _ := strconv.Atoi(text) // none counts as 0, as for Helm
+		return n
+	}
+	keys := slices.SortedFunc(maps.Keys(rendered), func(a, b string) int {
+		return cmp.Or(cmp.Compare(weight(a), weight(b)), cmp.Compare(a, b))
+	})
+	for _, key := range keys {
 		text, err := yaml.Marshal(rendered[key])
 		if err != nil {
 			return err
@@ -87,14 +106,21 @@ func printRendered(values map[string]any, chart, _ string) error {
 	return nil
 }
 
-// render returns the objects that a release of the chart consists of.
-func render(dir string, values map[string]any) (map[string]map[string]any, error) {
+func annotations(object map[string]any) map[string]any {
+	meta, _ := object["metadata"].(map[string]any)
+	found, _ := meta["annotations"].(map[string]any)
+	return found
+}
+
+// render returns the objects that a release of the chart consists of, or those of a
+// hook.
+func (r release) render(dir, hook string) (map[string]map[string]any, error) {
 	chart, err := loader.Load(dir)
 	if err != nil {
 		return nil, err
 	}
-	all, err := chartutil.ToRenderValues(chart, values,
-		common.ReleaseOptions{Name: release, Namespace: namespace, IsInstall: true}, common.DefaultCapabilities)
+	all, err := chartutil.ToRenderValues(chart, r.values,
+		common.ReleaseOptions{Name: r.name, Namespace: r.namespace, IsInstall: true}, common.DefaultCapabilities)
 	if err != nil {
 		return nil, err
 	}
@@ -109,13 +135,18 @@ func render(dir string, values map[string]any) (map[string]map[string]any, error
 		}
 	}
 	found, err := objects(text.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(found, func(_ string, o map[string]any) bool {
+		at, _ := annotations(o)[hookAnnotation].(string)
+		return at != hook
+	})
 	for _, o := range found {
 		// What tells Helm how to treat an object is no part of it.
-		if annotations, ok := o["metadata"].(map[string]any)["annotations"].(map[string]any); ok {
-			delete(annotations, "helm.sh/resource-policy")
-		}
+		delete(annotations(o), "helm.sh/resource-policy")
 	}
-	return found, err
+	return found, nil
 }
 
 // objects of a YAML stream, by group, kind, namespace and name.

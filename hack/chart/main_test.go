@@ -1,9 +1,184 @@
 package main
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
+
+	"helm.sh/helm/v4/pkg/strvals"
 )
+
+const chartDir = "../../charts/memcached-operator"
+
+// others are a release whose names have nothing in common with the chart's.
+func others(t *testing.T, set ...string) release {
+	t.Helper()
+	r := release{name: "ours", namespace: "caching", values: map[string]any{}}
+	for _, s := range set {
+		if err := strvals.ParseInto(s, r.values); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+func rendered(t *testing.T, r release, hook string) map[string]map[string]any {
+	t.Helper()
+	got, err := r.render(chartDir, hook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// at follows a path of keys and indexes, and fails where there is nothing.
+func at(t *testing.T, value any, path ...any) any {
+	t.Helper()
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			value = value.(map[string]any)[step]
+		case int:
+			value = value.([]any)[step]
+		}
+		if value == nil {
+			t.Fatalf("nothing at %v of %v", step, path)
+		}
+	}
+	return value
+}
+
+func TestTheHookFollowsTheRelease(t *testing.T) {
+	got := rendered(t, others(t, "uninstall.timeoutSeconds=7", "image.tag=v1", "args={--namespaces=a,--log-level=debug}"), "pre-delete")
+	keys := slices.Sorted(maps.Keys(got))
+	want := []string{
+		"batch/v1 Job caching/ours-uninstall",
+		"rbac.authorization.k8s.io/v1 ClusterRole /ours-uninstall",
+		"rbac.authorization.k8s.io/v1 ClusterRoleBinding /ours-uninstall",
+		"rbac.authorization.k8s.io/v1 Role caching/ours-uninstall-operator",
+		"rbac.authorization.k8s.io/v1 RoleBinding caching/ours-uninstall-operator",
+		"v1 ServiceAccount caching/ours-uninstall",
+	}
+	if !slices.Equal(keys, want) {
+		t.Fatalf("got %q, want %q", keys, want)
+	}
+	pod := at(t, got[want[0]], "spec", "template", "spec")
+	container := at(t, pod, "containers", 0)
+	args := at(t, container, "args").([]any)
+	wantArgs := []any{"--deployment=caching/ours-manager", "--memcacheds=Keep", "--timeout=7s", "--namespaces=a"}
+	if !slices.Equal(args, wantArgs) {
+		t.Errorf("the Job's arguments are %v, want %v", args, wantArgs)
+	}
+	if account := at(t, pod, "serviceAccountName"); account != "ours-uninstall" {
+		t.Errorf("the Job's account is %v", account)
+	}
+	// The Deployment that the hook stops, and may stop, is the release's.
+	release := rendered(t, others(t, "image.tag=v1"), "")
+	manager := release["apps/v1 Deployment caching/ours-manager"]
+	if manager == nil {
+		t.Fatalf("no manager in %q", slices.Sorted(maps.Keys(release)))
+	}
+	if a, b := at(t, container, "image"), at(t, manager, "spec", "template", "spec", "containers", 0, "image"); a != b {
+		t.Errorf("the hook runs %v, the manager %v", a, b)
+	}
+	if name := at(t, got[want[3]], "rules", 0, "resourceNames", 0); name != "ours-manager" {
+		t.Errorf("the hook may stop %v", name)
+	}
+	for _, binding := range []string{want[2], want[4]} {
+		subject := at(t, got[binding], "subjects", 0)
+		if at(t, subject, "name") != "ours-uninstall" || at(t, subject, "namespace") != "caching" {
+			t.Errorf("%s binds %v", binding, subject)
+		}
+	}
+}
+
+func TestTheHookOfAnOperatorOfOneNamespaceHasNoRightBeyondIt(t *testing.T) {
+	for key := range rendered(t, others(t, "namespaced=true"), "pre-delete") {
+		if strings.Contains(key, "ClusterRole") {
+			t.Errorf("there is %s", key)
+		}
+	}
+}
+
+func TestTheVolumePolicyBindsTheReleasesServiceAccount(t *testing.T) {
+	const key = "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy /ours-volumes"
+	for name, test := range map[string]struct {
+		set  []string
+		want string
+	}{
+		"its own":  {nil, "['system:serviceaccount', 'caching', 'ours-controller-manager'].join(':')"},
+		"another":  {[]string{"serviceAccount.create=false", "serviceAccount.name=system"}, "['system:serviceaccount', 'caching', 'system'].join(':')"},
+		"switched": {[]string{"volumePolicy.enabled=false"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := rendered(t, others(t, test.set...), "")[key]
+			if test.want == "" {
+				if policy != nil {
+					t.Error("there is one")
+				}
+				return
+			}
+			if got := at(t, policy, "spec", "matchConditions", 0, "expression"); got != "request.userInfo.username == "+test.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestValuesReachTheManager(t *testing.T) {
+	const digest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
+	manager := func(set ...string) any {
+		return at(t, rendered(t, others(t, set...), "")["apps/v1 Deployment caching/ours-manager"], "spec")
+	}
+	for name, test := range map[string]struct {
+		set  string
+		path []any
+		want any
+	}{
+		"the chart's version":  {"replicas=1", []any{"template", "spec", "containers", 0, "image"}, "example.com/memcached-operator:dev"},
+		"image.tag":            {"image.tag=v7", []any{"template", "spec", "containers", 0, "image"}, "example.com/memcached-operator:v7"},
+		"image.digest":         {"image.tag=v7,image.repository=r/i,image.digest=" + digest, []any{"template", "spec", "containers", 0, "env", 2, "value"}, "r/i@" + digest},
+		"replicas":             {"replicas=2", []any{"replicas"}, "2"},
+		"tolerations":          {"tolerations[0].key=k", []any{"template", "spec", "tolerations", 0, "key"}, "k"},
+		"affinity":             {"affinity.nodeAffinity.x=y", []any{"template", "spec", "affinity", "nodeAffinity", "x"}, "y"},
+		"nodeSelector":         {"nodeSelector.disk=ssd", []any{"template", "spec", "nodeSelector", "disk"}, "ssd"},
+		"podAnnotations":       {"podAnnotations.a=b", []any{"template", "metadata", "annotations", "a"}, "b"},
+		"podLabels":            {"podLabels.a=b", []any{"template", "metadata", "labels", "a"}, "b"},
+		"serviceAccount.name":  {"serviceAccount.name=robot", []any{"template", "spec", "serviceAccountName"}, "robot"},
+		"metrics.certSecret":   {"metrics.certSecret=cert", []any{"template", "spec", "volumes", 0, "secret", "secretName"}, "cert"},
+		"the release's labels": {"replicas=1", []any{"selector", "matchLabels", "app.kubernetes.io/instance"}, "ours"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := at(t, manager(test.set), test.path...); fmt.Sprint(got) != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWrongValuesAreRefusedByName(t *testing.T) {
+	for name, test := range map[string]struct{ set, want string }{
+		"a name that is none":       {"replica=2", "replica"},
+		"a name inside of one":      {"uninstall.timeout=3", "timeout"},
+		"today's image":             {"image=a/b:c", "image"},
+		"a word":                    {"uninstall.memcacheds=Forget", "'Keep', 'Delete'"},
+		"a text for a number":       {"replicas=two", "replicas"},
+		"a digest without sha256":   {"image.digest=abc", "digest"},
+		"no account, and no name":   {"serviceAccount.create=false", "serviceAccount/name"},
+		"a label that selects":      {"podLabels.app\\.kubernetes\\.io/name=x", "app.kubernetes.io/name"},
+		"an argument that is none":  {"args={debug}", "args"},
+		"an address without a mask": {"networkPolicy.egress.apiServer.cidrs={10.0.0.1}", "cidrs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := others(t, test.set).render(chartDir, "")
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error that names %s", err, test.want)
+			}
+		})
+	}
+}
 
 func TestDifferencesAreTold(t *testing.T) {
 	parse := func(text string) map[string]map[string]any {

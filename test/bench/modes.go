@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/drainer/volume"
 )
 
 const (
@@ -74,7 +74,7 @@ func (r *modeRow) measure(ctx context.Context, b *bench, p population, memory in
 	}
 	pids := []int{s.cmd.Process.Pid}
 	if dir != "" {
-		m, err := warmfile.ReadManifest(dir)
+		m, err := volume.ReadManifest(dir)
 		if err != nil {
 			return err
 		}

@@ -15,9 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"example.com/memcached-operator/drainer"
+	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/cli"
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/drainer/volume"
 )
 
 // Ways of reading a warm file.
@@ -118,7 +119,7 @@ func readChild(how, dir string) {
 }
 
 func itemRead(dir string) (int, error) {
-	r, err := warmfile.Open(dir, warmfile.Options{})
+	r, err := volume.Open(dir, volume.Options{})
 	if err != nil {
 		return 0, err
 	}
@@ -180,9 +181,9 @@ func dropCache(path string) error {
 	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
-// profiled is a child of this program that does what args say and writes a CPU
+// profiled is a child of this program that does what line says and writes a CPU
 // profile, named after the row.
-func (b *bench) profiled(ctx context.Context, name string, args []string) *exec.Cmd {
+func (b *bench) profiled(ctx context.Context, name string, line []string) *exec.Cmd {
 	self, _ := os.Executable()
 	name = strings.Map(func(r rune) rune {
 		if r == ' ' || r == ',' || r == '/' {
@@ -190,12 +191,12 @@ func (b *bench) profiled(ctx context.Context, name string, args []string) *exec.
 		}
 		return r
 	}, name)
-	return exec.CommandContext(ctx, self, append([]string{"profile", filepath.Join(b.profile, name+".pprof")}, args...)...)
+	return exec.CommandContext(ctx, self, append([]string{"profile", filepath.Join(b.profile, name+".pprof")}, line...)...)
 }
 
 // profileChild runs a command of this program, or of the drainer, under the
 // profiler, and returns the exit code.
-func profileChild(path string, args []string) int {
+func profileChild(path string, line []string) int {
 	f, err := os.Create(path)
 	if err == nil {
 		err = pprof.StartCPUProfile(f)
@@ -206,9 +207,9 @@ func profileChild(path string, args []string) int {
 	}
 	defer f.Close()
 	defer pprof.StopCPUProfile()
-	if args[0] == "read" {
-		readChild(args[1], args[2])
+	if line[0] == "read" {
+		readChild(line[1], line[2])
 		return 0
 	}
-	return drainer.Main(context.Background(), args[1:], drainer.IO{In: os.Stdin, Out: io.Discard, Err: os.Stderr})
+	return cli.Main(context.Background(), line[1:], args.IO{In: os.Stdin, Out: io.Discard, Err: os.Stderr})
 }

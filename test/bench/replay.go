@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/drainer/volume"
 )
 
 // replay measures how fast a member that was killed has its items back: from
@@ -77,7 +77,7 @@ func (b *bench) serve(ctx context.Context, dir string, memory int) (*server, err
 // crash ends a member as the OOM killer would, memcached and supervisor at
 // once.
 func crash(s *server, dir string) error {
-	m, err := warmfile.ReadManifest(dir)
+	m, err := volume.ReadManifest(dir)
 	s.kill()
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func crash(s *server, dir string) error {
 
 // recorded is how many items the supervisor knows of.
 func recorded(dir string) int {
-	m, err := warmfile.ReadManifest(dir)
+	m, err := volume.ReadManifest(dir)
 	if err != nil || m.Image == nil {
 		return 0
 	}
@@ -97,7 +97,7 @@ func recorded(dir string) int {
 
 // aside tells whether a file waits for its replay.
 func aside(dir string) bool {
-	found, err := warmfile.Aside(dir)
+	found, err := volume.Aside(dir)
 	return err != nil || len(found) > 0
 }
 

@@ -15,6 +15,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/node"
+	"example.com/memcached-operator/test/internal/stranger"
 )
 
 // fault is something that goes wrong, or that a person asks for. It says whom it
@@ -43,10 +44,13 @@ type faults struct {
 	retried map[string]bool
 	size    int32
 	pending sync.WaitGroup
+	// stranger acts beside the operator.
+	stranger *stranger.Stranger
 }
 
 func newFaults(w *world, seed uint64) *faults {
 	f := &faults{world: w, random: rand.New(rand.NewPCG(seed, 1<<32)), counts: map[string]int{}, retried: map[string]bool{}, size: minSize + 1}
+	f.stranger = stranger.New(w.kube, w.namespace, clusterName)
 	f.all = []fault{
 		{"scale", 6, f.scaleOnce},
 		{"scale twice at once", 2, f.scaleTwice},
@@ -60,6 +64,7 @@ func newFaults(w *world, seed uint64) *faults {
 		{"kill the operator (SIGKILL)", 3, f.killOperator},
 		{"delete the operator's pod", 1, f.deleteOperator},
 		{"stop a kubelet for a moment", 2, f.stopKubelet},
+		{"let a stranger make, relabel or delete objects", 6, f.stranger.Act},
 	}
 	return f
 }

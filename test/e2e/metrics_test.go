@@ -22,7 +22,7 @@ const operatorNamespace = "memcached-operator-system"
 func TestMetricsAreServedToThoseWhoMayReadThemOnly(t *testing.T) {
 	f := &fixture{T: t, ctx: t.Context()}
 	var pods corev1.PodList
-	f.must(kube.List(f.ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels{"control-plane": "controller-manager"}))
+	f.must(kube.List(f.ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/name": "memcached-operator"}))
 	url := fmt.Sprintf("https://%s:8443/metrics", running(t, pods.Items).Status.PodIP)
 	f.expectStatus(url, "", http.StatusUnauthorized)
 	_, stranger := f.account("stranger-")

@@ -68,7 +68,7 @@ func (f *fixture) job() *batchv1.Job {
 	return &jobs.Items[0]
 }
 
-var operatorKey = client.ObjectKey{Namespace: operatorNamespace, Name: "memcached-operator-controller-manager"}
+var operatorKey = client.ObjectKey{Namespace: operatorNamespace, Name: "memcached-operator-manager"}
 
 func (f *fixture) operatorImage() string {
 	f.Helper()

@@ -134,7 +134,7 @@ func TestBinding(t *testing.T) {
 	equal(w, "status.binding.name", w.memcached().Status.Binding.Name, bindingName)
 
 	w.change(w.memcached(), `{"spec":{"binding":null}}`)
-	w.condition(cachev1alpha1.ConditionBindable, metav1.ConditionFalse, cachev1alpha1.ReasonNotRequested)
+	w.noCondition(cachev1alpha1.ConditionBindable)
 	equal(w, "the Secret is there", w.binding() != nil, false)
 	equal(w, "status.binding", w.memcached().Status.Binding == nil, true)
 	if told := w.log.tail(1<<20) + w.picture(); strings.Contains(told, ofNobodys) {

@@ -1,9 +1,11 @@
 package integration
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/operator"
+	"example.com/memcached-operator/test/internal/stranger"
 	"example.com/memcached-operator/test/invariants"
 	"example.com/memcached-operator/test/summary"
 )
@@ -63,7 +66,8 @@ const statusWrite = "patch memcacheds/status cache"
 // TestCrashPoints runs each scenario once to count the operator's writes, and
 // then once for each write and each thing that can befall it: the operator dies
 // before or after it, and another one takes over; the write is refused, or is
-// applied without an answer. Whatever befell it, the end is that of the
+// applied without an answer. Meanwhile strangers make, relabel and delete objects
+// that look like the operator's. Whatever befell it, the end is that of the
 // undisturbed run, and every invariant holds at every change of an object.
 func TestCrashPoints(t *testing.T) {
 	seed := *faultsSeed
@@ -158,8 +162,8 @@ func (s scenario) disturbed(t *testing.T, p point, want []string) {
 	t.Parallel()
 	const tries = 3
 	for range tries {
-		crashpoints.runs.Add(1)
-		if reached := s.disturb(newSerialNamespace(t), p, want); reached || t.Failed() {
+		n := crashpoints.runs.Add(1)
+		if reached := s.disturb(newSerialNamespace(t), p, want, uint64(n)); reached || t.Failed() {
 			return
 		}
 	}
@@ -170,14 +174,16 @@ func (s scenario) disturbed(t *testing.T, p point, want []string) {
 }
 
 // disturb tells whether the operator came to the write.
-func (s scenario) disturb(w *world, p point, want []string) (reached bool) {
+func (s scenario) disturb(w *world, p point, want []string, strangersSeed uint64) (reached bool) {
 	w.interval = 200 * time.Millisecond // many wait at the same time
 	w.startOperator()
 	s.prepare(w)
 	first := w.claims()
 	hit := w.befall(p)
 	successors := w.succeed()
+	leave := w.strangersCome(strangersSeed)
 	s.act(w)
+	leave()
 	w.eventually("the end of the undisturbed run", func() error {
 		if err := s.ended(w); err != nil {
 			return err
@@ -199,6 +205,34 @@ func (s scenario) disturb(w *world, p point, want []string) (reached bool) {
 	w.quiet()
 	w.restsUnstuck()
 	return hit.Load()
+}
+
+// strangersCome lets strangers make, relabel and delete objects beside what happens, by the
+// seed, until they are told to leave.
+func (w *world) strangersCome(seed uint64) (leave func()) {
+	ctx, cancel := context.WithCancel(w.Context())
+	gone := make(chan struct{})
+	w.Logf("strangers by seed %d", seed)
+	them, draw := stranger.New(admin, w.namespace, name), rand.New(rand.NewPCG(seed, 0))
+	go func() {
+		defer close(gone)
+		for ctx.Err() == nil {
+			if _, err := them.Act(ctx, draw.Uint64()); err != nil && ctx.Err() == nil {
+				w.Errorf("strangers by seed %d: %v", seed, err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-gone
+		if err := them.Leave(w.Context()); err != nil {
+			w.Errorf("strangers by seed %d: %v", seed, err)
+		}
+	}
 }
 
 // volumesSettled returns nil when each volume has its claim.

@@ -57,6 +57,12 @@ func run(m *testing.M) int {
 	}
 	fmt.Printf("control plane up in %.1f s\n", time.Since(began).Seconds())
 	code := m.Run()
+	if code == 0 && flag.Lookup("test.run").Value.String() == "" {
+		if err := unusedRights(); err != nil {
+			fmt.Fprintln(os.Stderr, "integration:", err)
+			code = 1
+		}
+	}
 	err := summary.Add("integration: %d invariants asked of each of %d changes of objects", len(invariants.All), checkedSteps.Load())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "integration:", err)
@@ -82,6 +88,9 @@ func setUp(ctx context.Context) error {
 		return err
 	}
 	if err = grantOperator(ctx); err != nil {
+		return err
+	}
+	if err = bindVolumePolicy(ctx); err != nil {
 		return err
 	}
 	kubes, err = player.Start(ctx, plane.Config)

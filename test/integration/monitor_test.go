@@ -68,6 +68,7 @@ func TestServiceMonitorIsMadeAndKeptWhereTheClusterHasTheKind(t *testing.T) {
 	w.settled(3)
 	w.condition(cachev1alpha1.ConditionMonitored, "False", cachev1alpha1.ReasonServiceMonitorUnknown)
 	w.condition(cachev1alpha1.ConditionDegraded, "False", cachev1alpha1.ReasonHealthy)
+	w.condition(cachev1alpha1.ConditionReady, "False", cachev1alpha1.ReasonServiceMonitorUnknown)
 
 	definition := serviceMonitorDefinition(t)
 	if err := admin.Create(t.Context(), definition); err != nil {
@@ -100,7 +101,7 @@ func TestServiceMonitorIsMadeAndKeptWhereTheClusterHasTheKind(t *testing.T) {
 		return nil
 	})
 	w.change(w.memcached(), `{"spec":{"exporter":{"serviceMonitor":null}}}`)
-	w.condition(cachev1alpha1.ConditionMonitored, "False", cachev1alpha1.ReasonNotRequested)
+	w.noCondition(cachev1alpha1.ConditionMonitored)
 	if w.serviceMonitor() != nil {
 		t.Error("it is there, though nobody asks for it any more")
 	}

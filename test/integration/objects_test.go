@@ -190,6 +190,17 @@ func (w *world) condition(kind string, status metav1.ConditionStatus, reason str
 	return message
 }
 
+// noCondition waits until the cluster has no condition of that type.
+func (w *world) noCondition(kind string) {
+	w.Helper()
+	w.eventually("no condition "+kind, func() error {
+		if c := meta.FindStatusCondition(w.memcached().Status.Conditions, kind); c != nil {
+			return fmt.Errorf("it is %s", asJSON(c))
+		}
+		return nil
+	})
+}
+
 // claimGone waits until the claim is gone, or has a successor.
 func (w *world) claimGone(ordinal int, uid types.UID) {
 	w.Helper()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -274,4 +275,50 @@ func TestClusterOfAnEarlierOperatorIsNotPlacedAtOnce(t *testing.T) {
 	w.scale(3)
 	w.settled(3)
 	equal(w, "what was moved", played.take(), []string{"place cache-1 among 3", "place cache-0 among 3"})
+}
+
+func TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo(t *testing.T) {
+	w := newNamespace(t)
+	w.clock = ahead{by: 24 * time.Hour} // it has been away for long enough
+	w.startOperator()
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	kubes.Play(w.namespace, player.Hang)
+	w.scale(3)
+	first := w.placementRuns()
+	kubes.Unready(w.namespace, true)
+	pod := w.pod("cache-2")
+	w.delete(pod)
+	w.eventually("a member that isn't ready", func() error {
+		for _, p := range w.pods() {
+			if p.Name == "cache-2" && p.UID != pod.UID && p.Status.Phase == corev1.PodRunning {
+				return nil
+			}
+		}
+		return errors.New("none")
+	})
+	w.always("while it is to stay, it is waited for", func() error {
+		if jobs := w.placements(); len(jobs) != 1 || jobs[0].UID != first.UID {
+			return fmt.Errorf("%d Jobs", len(jobs))
+		}
+		return nil
+	})
+	claim := w.claim(2)
+	w.scale(2)
+	w.eventually("a placement that discards what is the lost member's", func() error {
+		jobs := w.placements()
+		if len(jobs) != 1 || jobs[0].UID == first.UID {
+			return fmt.Errorf("%d Jobs", len(jobs))
+		}
+		if args := strings.Join(jobs[0].Spec.Template.Spec.Containers[0].Command, " "); !strings.Contains(args, "--discard=cache-2.") {
+			return errors.New(args)
+		}
+		return nil
+	})
+	var played cast
+	kubes.Play(w.namespace, played.script)
+	w.claimGone(2, claim.UID)
+	w.settled(2)
+	seen := played.take()
+	slices.Sort(seen[:2])
+	equal(w, "what was moved", seen, []string{"place cache-0 among 3", "place cache-1 among 3", "drain data-cache-2 among 2"})
 }

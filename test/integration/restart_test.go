@@ -142,7 +142,6 @@ func earlier(now *batchv1.Job) *batchv1.Job {
 		delete(job.Labels, label)
 	}
 	c := &template.Spec.Containers[0]
-	c.Name = "migration"
 	c.Command = append(c.Command, "--of-another-time")
 	return job
 }

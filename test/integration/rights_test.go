@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"example.com/memcached-operator/test/internal/operator"
 )
 
 // operatorUser is the operator in all tests: it may do what config/rbac/role.yaml
@@ -51,6 +53,36 @@ func grantOperator(ctx context.Context) error {
 	}
 	binding.Name = role.Name
 	return errors.Join(admin.Create(ctx, role), admin.Create(ctx, binding))
+}
+
+// unseen are rights that no request in these tests needs, each with who does.
+var unseen = map[operator.Right]string{
+	{Group: "cache.example.com", Resource: "memcacheds/finalizers", Verb: "update"}: "the admission plugin OwnerReferencesPermissionEnforcement",
+	{Resource: "pods/log", Verb: "get"}:                                             "progress of drains, which is played here",
+	{Group: "events.k8s.io", Resource: "events", Verb: "patch"}:                     "an event that is told again within minutes",
+}
+
+// unusedRights of the operator's role, after all tests: what it does not need it
+// shall not have.
+func unusedRights() error {
+	role, err := operatorRole()
+	if err != nil {
+		return err
+	}
+	var unused []error
+	for _, rule := range role.Rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					right := operator.Right{Group: group, Resource: resource, Verb: verb}
+					if _, known := unseen[right]; !known && !operator.Used(right) {
+						unused = append(unused, fmt.Errorf("the operator may %s %s (%q), and no test saw it need that", verb, resource, group))
+					}
+				}
+			}
+		}
+	}
+	return errors.Join(unused...)
 }
 
 func TestOperatorMayReadNoSecrets(t *testing.T) {

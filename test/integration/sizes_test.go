@@ -224,7 +224,7 @@ func uids(claims []corev1.PersistentVolumeClaim) []types.UID {
 	return out
 }
 
-func TestPolicyRetainKeepsTheClaimAndItsMemberOut(t *testing.T) {
+func TestPolicyRetainKeepsTheVolumeAndItsMemberReturns(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).Policy(cachev1alpha1.PolicyRetain), 3)
 	left := w.claim(2)
@@ -237,14 +237,17 @@ func TestPolicyRetainKeepsTheClaimAndItsMemberOut(t *testing.T) {
 	})
 	w.settled(2)
 	equal(w, "Jobs", len(w.jobs()), 0)
-	// Its values are old by now: the member comes back when the claim is gone.
+	// Its values are old by now: another claim keeps them, and the member begins anew.
 	w.scale(3)
-	w.condition(cachev1alpha1.ConditionProgressing, "False", cachev1alpha1.ReasonBlockedByVolume)
-	if c := w.claim(2); c == nil || c.UID != left.UID || c.DeletionTimestamp != nil {
-		t.Errorf("the retained claim: %s", asJSON(c))
-	}
-	w.delete(left)
 	w.settled(3)
+	if c := w.claim(2); c == nil || c.UID == left.UID || c.Spec.VolumeName == left.Spec.VolumeName {
+		t.Errorf("the member's claim: %s", asJSON(c))
+	}
+	kept := slices.DeleteFunc(w.claims(), func(c corev1.PersistentVolumeClaim) bool { return c.Spec.VolumeName != left.Spec.VolumeName })
+	if len(kept) != 1 || kept[0].Status.Phase != corev1.ClaimBound || kept[0].DeletionTimestamp != nil ||
+		slices.Contains(kept[0].Finalizers, cachev1alpha1.ClaimFinalizer) {
+		t.Errorf("the volume is kept by %s", asJSON(kept))
+	}
 }
 
 func TestPolicyDeleteGivesTheItemsUp(t *testing.T) {

@@ -139,7 +139,7 @@ func TestVolumesThatMayNotGrowAreToldOfOnce(t *testing.T) {
 	// What fits is rolled out, and scaling goes on.
 	w.settled(3)
 	equal(w, "memory", w.memoryOf(), "100")
-	w.condition(cachev1alpha1.ConditionDegraded, "False", cachev1alpha1.ReasonHealthy)
+	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonVolumesCannotGrow)
 	left := w.claim(2)
 	w.scale(2)
 	w.claimGone(2, left.UID)

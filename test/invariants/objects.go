@@ -33,11 +33,15 @@ func Of(cluster string, objects []client.Object) *State {
 				s.Members = StatefulSet{Exists: true, Replicas: *o.Spec.Replicas}
 			}
 		case *corev1.Pod:
-			s.Pods = append(s.Pods, podOf(cluster, o))
+			if p := podOf(cluster, o); p.Ordinal >= 0 || p.Survivors > 0 || p.Claim != "" {
+				s.Pods = append(s.Pods, p)
+			} // any other moves nothing, and uses no volume
 		case *corev1.PersistentVolumeClaim:
 			s.Claims = append(s.Claims, claimOf(cluster, o))
 		case *batchv1.Job:
-			s.Jobs = append(s.Jobs, jobOf(o))
+			if j := jobOf(o); j.Survivors > 0 {
+				s.Jobs = append(s.Jobs, j)
+			} // any other moves nothing
 		case *corev1.PersistentVolume:
 			v := Volume{Name: o.Name, Retained: o.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain}
 			if o.Spec.ClaimRef != nil {
@@ -105,12 +109,25 @@ func podOf(cluster string, o *corev1.Pod) Pod {
 
 // runs tells drainers from members, and from each other, by their command.
 func runs(spec *corev1.PodSpec, command string) bool {
-	return len(spec.Containers) > 0 && slices.Contains(spec.Containers[0].Command, command)
+	return slices.Contains(drainerCommand(spec), command)
+}
+
+// drainerContainer is the one that drains or places; others may be beside it.
+const drainerContainer = "drainer"
+
+// drainerCommand is that of the drainer, nil of a member.
+func drainerCommand(spec *corev1.PodSpec) []string {
+	for i := range spec.Containers {
+		if spec.Containers[i].Name == drainerContainer {
+			return spec.Containers[i].Command
+		}
+	}
+	return nil
 }
 
 // commandOf returns the claim's UID and the servers that a drainer is told.
 func commandOf(spec *corev1.PodSpec) (claim string, servers []string) {
-	for _, arg := range spec.Containers[0].Command {
+	for _, arg := range drainerCommand(spec) {
 		if id, ok := strings.CutPrefix(arg, "--"+contract.FlagSourceID+"="); ok {
 			claim = id
 		}
@@ -127,7 +144,7 @@ func commandOf(spec *corev1.PodSpec) (claim string, servers []string) {
 
 func receiptOf(o *corev1.Pod) *contract.Receipt {
 	for _, status := range o.Status.ContainerStatuses {
-		if t := status.State.Terminated; t != nil {
+		if t := status.State.Terminated; t != nil && status.Name == drainerContainer {
 			if receipt, err := contract.ParseReceipt(t.Message); err == nil {
 				return receipt
 			}

@@ -49,9 +49,6 @@ func (b *MemcachedBuilder) Defaulted() *MemcachedBuilder {
 	if s.Drain.WhenDeleted == "" {
 		s.Drain.WhenDeleted = cachev1alpha1.DeletionRetain
 	}
-	if s.Drain.Reader == "" {
-		s.Drain.Reader = cachev1alpha1.ReaderAuto
-	}
 	return b
 }
 
@@ -143,7 +140,10 @@ func (b *MemcachedBuilder) EveryField() *MemcachedBuilder {
 	s.Drain.Resources = corev1.ResourceRequirements{
 		Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("0.5Gi")},
 	}
-	s.Drain.Reader = cachev1alpha1.ReaderWarmFile
+	s.Drain.Template = cachev1alpha1.DrainTemplate{
+		Labels: map[string]string{"team": "shop"}, Annotations: map[string]string{"sidecar.istio.io/inject": "false"}, ServiceAccountName: "default",
+	}
+	s.Drain.Reader = "WarmFile"
 	s.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](100000), BytesPerSecond: ptr.To(resource.MustParse("0.5Gi"))}
 	s.Drain.SkipExpiringWithin = &metav1.Duration{Duration: 90 * time.Second}
 	s.Template = everyTemplateField()

@@ -7,3 +7,46 @@
 namespace: {{ .Release.Namespace }}
 {{- end }}
 {{- end }}
+
+{{/* What the manager's pods are selected by. */}}
+{{- define "memcached-operator.selector" -}}
+app.kubernetes.io/name: memcached-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "memcached-operator.image" -}}
+{{ .Values.image.repository }}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{- define "memcached-operator.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default (printf "%s-controller-manager" .Release.Name) }}
+{{- end }}
+
+{{/* Where pods of the chart run. */}}
+{{- define "memcached-operator.placement" -}}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* What restricts pods of the chart. */}}
+{{- define "memcached-operator.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+{{- define "memcached-operator.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}

@@ -42,7 +42,7 @@ const (
 	// memoryDir holds the warm file of a member of mode Saved.
 	memoryVolume = "memory"
 	memoryDir    = "/memory"
-	// scratchDir is for a drainer's private memcached.
+	// scratchDir is for the list of keys of a live move.
 	scratchVolume = "scratch"
 	scratchDir    = "/scratch"
 	// memcachedUID is the user of the official image.
@@ -50,13 +50,16 @@ const (
 
 	// ContainerMemcached is the container of a member that others are beside.
 	ContainerMemcached = "memcached"
-	containerDrainer   = "drainer"
-	portName           = "memcached"
+	// ContainerDrainer is the container of a drain's or a placement's pod that moves
+	// items; others may have been put beside it.
+	ContainerDrainer = "drainer"
+	portName         = "memcached"
 )
 
 // Labels of every object of the cluster.
 func Labels(c *cachev1alpha1.Memcached, component string) map[string]string {
 	return map[string]string{
+		cachev1alpha1.LabelCluster:   c.Name,
 		cachev1alpha1.LabelName:      cachev1alpha1.AppName,
 		cachev1alpha1.LabelInstance:  c.Name,
 		cachev1alpha1.LabelManagedBy: cachev1alpha1.ManagedBy,
@@ -81,6 +84,21 @@ func ClaimName(cluster string, ordinal int32) string {
 // ClaimOrdinal is the inverse of ClaimName; false for a claim of another name.
 func ClaimOrdinal(cluster, claim string) (int32, bool) {
 	return ordinalAfter(volumeName+"-"+cluster+"-", claim)
+}
+
+// ClaimCluster is the name of the cluster whose member's claim, or aside claim, has
+// this name; false for a claim of another name.
+func ClaimCluster(claim string) (string, bool) {
+	rest, ok := strings.CutPrefix(claim, volumeName+"-")
+	if i := strings.LastIndex(rest, asideInfix); i >= 0 && len(rest[i+len(asideInfix):]) == hashLength {
+		rest = rest[:i]
+	}
+	i := strings.LastIndexByte(rest, '-')
+	if !ok || i <= 0 {
+		return "", false
+	}
+	_, ok = ordinalAfter("", rest[i+1:])
+	return rest[:i], ok
 }
 
 // asideInfix stands between the name of a member's claim and the hash of the
@@ -117,7 +135,7 @@ func ordinalAfter(prefix, name string) (int32, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(digits, 10, 32)
-	if err != nil || n < 0 || strconv.FormatInt(n, 10) != digits {
+	if err != nil || n < 0 || n >= cachev1alpha1.MaxSize || strconv.FormatInt(n, 10) != digits {
 		return 0, false
 	}
 	return int32(n), true

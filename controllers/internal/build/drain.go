@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"maps"
 	"strconv"
 	"strings"
@@ -17,8 +18,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// unreachableTimeout is how long one attempt waits for a survivor; the Job's
-// retries, and its deadline, bound the whole.
+// unreachableTimeout is how long one attempt waits for a survivor.
 const unreachableTimeout = 2 * time.Minute
 
 // DrainJob drains the claim into the first survivors members. It mounts the
@@ -36,7 +36,8 @@ func DrainJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID
 
 // movingJob runs a drainer that moves items, in a pod of this component.
 func movingJob(c *cachev1alpha1.Memcached, name, component string, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
-	labels := Labels(c, component)
+	labels := withOurs(c.Spec.Drain.Template.Labels, Labels(c, component))
+	annotations = withOurs(c.Spec.Drain.Template.Annotations, annotations)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            name,
@@ -46,16 +47,25 @@ func movingJob(c *cachev1alpha1.Memcached, name, component string, annotations m
 			OwnerReferences: []metav1.OwnerReference{ownerReference(c)},
 		},
 		Spec: batchv1.JobSpec{
-			BackoffLimit:          c.Spec.Drain.BackoffLimit,
-			ActiveDeadlineSeconds: c.Spec.Drain.ActiveDeadlineSeconds,
-			PodReplacementPolicy:  ptr.To(batchv1.Failed),
-			PodFailurePolicy:      podFailurePolicy(),
+			// The deadline is the drainer's own: the Job's counts the time that its
+			// pod waits, too.
+			BackoffLimit:         c.Spec.Drain.BackoffLimit,
+			PodReplacementPolicy: ptr.To(batchv1.Failed),
+			PodFailurePolicy:     podFailurePolicy(),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels), Annotations: maps.Clone(annotations)},
 				Spec:       pod,
 			},
 		},
 	}
+}
+
+// withOurs is what a person gives, and ours, which win.
+func withOurs(given, ours map[string]string) map[string]string {
+	all := make(map[string]string, len(given)+len(ours))
+	maps.Copy(all, given)
+	maps.Copy(all, ours)
+	return all
 }
 
 // podFailurePolicy retries what a retry can mend: a drainer that was evicted
@@ -65,7 +75,7 @@ func podFailurePolicy() *batchv1.PodFailurePolicy {
 		{
 			Action: batchv1.PodFailurePolicyActionFailJob,
 			OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
-				ContainerName: ptr.To(containerDrainer),
+				ContainerName: ptr.To(ContainerDrainer),
 				Operator:      batchv1.PodFailurePolicyOnExitCodesOpIn,
 				Values:        contract.NoRetry,
 			},
@@ -101,10 +111,7 @@ func nodeAffinity(members *corev1.Affinity) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: members.NodeAffinity}
 }
 
-// drainPod runs the drainer in the operator's image, or, where it may have to
-// start a memcached (readers Restart and Auto), in the member's: the program is
-// copied there as it is for the members, and a scratch directory takes the copy
-// of the warm file. Scratch space is used by that memcached only.
+// drainPod runs the drainer in the operator's image: it reads the volume directly.
 func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract.Migrate) corev1.PodSpec {
 	spec := movingPod(c)
 	spec.Volumes = append(spec.Volumes, corev1.Volume{
@@ -113,17 +120,8 @@ func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim, ReadOnly: true},
 		},
 	})
-	path, image := DrainerPath, o.OperatorImage
 	mounts := []corev1.VolumeMount{{Name: volumeName, MountPath: dataDir, ReadOnly: true}}
-	if c.Spec.Drain.Reader != cachev1alpha1.ReaderWarmFile {
-		args.Scratch, path, image = scratchDir, supervisorDir+"/drainer", memberImage(c, o)
-		mounts = append(mounts,
-			corev1.VolumeMount{Name: supervisorVolume, MountPath: supervisorDir, ReadOnly: true},
-			corev1.VolumeMount{Name: scratchVolume, MountPath: scratchDir})
-		spec.Volumes = append(spec.Volumes, emptyDir(supervisorVolume), emptyDir(scratchVolume))
-		spec.InitContainers = []corev1.Container{installDrainer(o)}
-	}
-	spec.Containers = []corev1.Container{movingContainer(c, image, append([]string{path}, args.Args()...), mounts)}
+	spec.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...), mounts)}
 	return spec
 }
 
@@ -141,7 +139,8 @@ func movingPod(c *cachev1alpha1.Memcached) corev1.PodSpec {
 		Tolerations:                  t.Tolerations,
 		ImagePullSecrets:             t.ImagePullSecrets,
 		PriorityClassName:            t.PriorityClassName,
-		SecurityContext:              drainPodSecurity(c),
+		ServiceAccountName:           cmp.Or(c.Spec.Drain.Template.ServiceAccountName, t.ServiceAccountName),
+		SecurityContext:              securityContext(c), // a drainer writes nothing: its volume needs no fsGroup
 		SchedulerName:                t.SchedulerName,
 		RuntimeClassName:             t.RuntimeClassName,
 		Volumes:                      secrets,
@@ -151,7 +150,7 @@ func movingPod(c *cachev1alpha1.Memcached) corev1.PodSpec {
 func movingContainer(c *cachev1alpha1.Memcached, image string, command []string, mounts []corev1.VolumeMount) corev1.Container {
 	_, secrets := secretVolumes(c, false)
 	return corev1.Container{
-		Name:                   containerDrainer,
+		Name:                   ContainerDrainer,
 		Image:                  image,
 		Command:                command,
 		Resources:              drainResources(c),
@@ -162,7 +161,7 @@ func movingContainer(c *cachev1alpha1.Memcached, image string, command []string,
 }
 
 func migrateArgs(c *cachev1alpha1.Memcached, uid types.UID, survivors int32) contract.Migrate {
-	return contract.Migrate{Dir: dataDir, Reader: string(c.Spec.Drain.Reader), Move: moveArgs(c, string(uid), survivors)}
+	return contract.Migrate{Dir: dataDir, Move: moveArgs(c, string(uid), survivors)}
 }
 
 // moveArgs are common to drains and placements: where items go, and how fast.
@@ -173,6 +172,7 @@ func moveArgs(c *cachev1alpha1.Memcached, source string, members int32) contract
 		KeyPrefix:          c.Spec.Routing.KeyPrefix,
 		Servers:            namedServers(c, members),
 		UnreachableTimeout: unreachableTimeout,
+		Deadline:           deadline(c),
 		Receipt:            contract.TerminationLog,
 		Connection:         connection(c),
 	}
@@ -186,6 +186,12 @@ func moveArgs(c *cachev1alpha1.Memcached, source string, members int32) contract
 		m.SkipExpiringWithin = within.Duration
 	}
 	return m
+}
+
+// deadline of one drainer; the API server sets the default and the bounds.
+func deadline(c *cachev1alpha1.Memcached) time.Duration {
+	const year = 365 * 24 * 3600
+	return time.Duration(min(ptr.Deref(c.Spec.Drain.ActiveDeadlineSeconds, 3600), year)) * time.Second
 }
 
 // installDrainer copies the drainer to where the member's image can run it.
@@ -223,18 +229,4 @@ func drainResources(c *cachev1alpha1.Memcached) corev1.ResourceRequirements {
 		corev1.ResourceCPU:    resource.MustParse("100m"),
 		corev1.ResourceMemory: resource.MustParse("64Mi"),
 	}}
-}
-
-// drainPodSecurity is the members': their files are for their user only. A drainer
-// writes nothing, so that its volume needs no fsGroup of its own.
-func drainPodSecurity(c *cachev1alpha1.Memcached) *corev1.PodSecurityContext {
-	if s := c.Spec.Template.SecurityContext; s != nil {
-		return s.DeepCopy()
-	}
-	return &corev1.PodSecurityContext{
-		RunAsNonRoot:   ptr.To(true),
-		RunAsUser:      ptr.To[int64](memcachedUID),
-		RunAsGroup:     ptr.To[int64](memcachedUID),
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
 }

@@ -54,26 +54,18 @@ func TestReleasedVolumeIsMountedReadOnly(t *testing.T) {
 	}
 }
 
-// TestReadersThatStartMemcachedHaveOne: the drainer runs in the member's image,
-// with room for a copy; a direct read needs neither.
-func TestReadersThatStartMemcachedHaveOne(t *testing.T) {
-	for reader, restarts := range map[cachev1alpha1.DrainReader]bool{"Auto": true, "Restart": true, "WarmFile": false} {
+// TestReaderIsIgnored: whatever a stored object says, the drainer reads the volume by
+// itself, in the operator's image.
+func TestReaderIsIgnored(t *testing.T) {
+	want := drainJob(apitest.MakeMemcached("cache")).Spec.Template.Spec
+	for _, reader := range []cachev1alpha1.DrainReader{"Auto", "Restart", "WarmFile"} {
 		pod := drainJob(apitest.MakeMemcached("cache").Reader(reader)).Spec.Template.Spec
-		container := pod.Containers[0]
-		image, path := "operator:1", "/drainer"
-		if restarts {
-			image, path = "memcached:1", "/supervisor/drainer"
+		if diff := cmp.Diff(want, pod); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", reader, diff)
 		}
-		if container.Image != image || container.Command[0] != path {
-			t.Errorf("%s: image %q, program %q", reader, container.Image, container.Command[0])
-		}
-		if !slices.Contains(container.Command, "--reader="+string(reader)) || slices.Contains(container.Command, "--scratch=/scratch") != restarts {
-			t.Errorf("%s: command %q", reader, container.Command)
-		}
-		writable := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/scratch" && !m.ReadOnly })
-		if writable != restarts || (len(pod.InitContainers) == 1) != restarts || (len(pod.Volumes) == 3) != restarts {
-			t.Errorf("%s: mounts %v, init containers %v, volumes %v", reader, container.VolumeMounts, pod.InitContainers, pod.Volumes)
-		}
+	}
+	if container := want.Containers[0]; container.Image != "operator:1" || container.Command[0] != "/drainer" || len(want.InitContainers) > 0 {
+		t.Errorf("image %q, program %q, init containers %v", container.Image, container.Command[0], want.InitContainers)
 	}
 }
 
@@ -93,15 +85,15 @@ func TestDrainerIsToldItsLimits(t *testing.T) {
 func TestDrainerIsToldItsSourceAndItsSurvivors(t *testing.T) {
 	job := drainJob(apitest.MakeMemcached("cache"))
 	want := []string{
-		"/supervisor/drainer", "migrate", "--dir=/data", "--reader=Auto", "--source-id=uid-2", "--client=libmemcached-ketama-weighted",
-		"--unreachable-timeout=2m0s", "--receipt=/dev/termination-log", "--scratch=/scratch",
+		"/drainer", "migrate", "--dir=/data", "--source-id=uid-2", "--client=libmemcached-ketama-weighted",
+		"--unreachable-timeout=2m0s", "--receipt=/dev/termination-log", "--deadline=1h0m0s",
 		"--server=cache-0.cache.shop.svc:11211", "--server=cache-1.cache.shop.svc:11211",
 	}
 	container := job.Spec.Template.Spec.Containers[0]
 	if diff := cmp.Diff(want, container.Command); diff != "" {
 		t.Errorf("command: -want +got:\n%s", diff)
 	}
-	if container.Image != "memcached:1" || container.TerminationMessagePath != contract.TerminationLog {
+	if container.Image != "operator:1" || container.TerminationMessagePath != contract.TerminationLog {
 		t.Errorf("image %q, termination message %q", container.Image, container.TerminationMessagePath)
 	}
 	for _, annotations := range []map[string]string{job.Annotations, job.Spec.Template.Annotations} {
@@ -121,7 +113,7 @@ func TestDrainerIsToldTheClientsNamesAndPrefix(t *testing.T) {
 	})
 	got := drainJob(m).Spec.Template.Spec.Containers[0].Command
 	want := []string{
-		"--key-prefix=shop:", "--scratch=/scratch",
+		"--key-prefix=shop:",
 		"--server=cache-0.cache.shop.svc.cluster.local=cache-0.cache.shop.svc:11211",
 		"--server=cache-1.cache.shop.svc.cluster.local=cache-1.cache.shop.svc:11211",
 	}
@@ -213,7 +205,119 @@ func TestJobHasTheSpecsLimits(t *testing.T) {
 	spec := drainJob(apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Drain.BackoffLimit, s.Drain.ActiveDeadlineSeconds = ptr.To[int32](0), ptr.To[int64](77)
 	})).Spec
-	if *spec.BackoffLimit != 0 || *spec.ActiveDeadlineSeconds != 77 {
-		t.Errorf("backoffLimit %d, activeDeadlineSeconds %d", *spec.BackoffLimit, *spec.ActiveDeadlineSeconds)
+	if *spec.BackoffLimit != 0 {
+		t.Errorf("backoffLimit %d", *spec.BackoffLimit)
+	}
+	if command := spec.Template.Spec.Containers[0].Command; !slices.Contains(command, "--deadline=1m17s") {
+		t.Errorf("the drainer is not told its deadline: %v", command)
+	}
+}
+
+// The deadline of a Job, or of a pod, runs while the pod waits for a node, a volume or
+// an image.
+func TestPendingTimeCountsAgainstNoDeadline(t *testing.T) {
+	c := apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().Obj()
+	for name, spec := range map[string]batchv1.JobSpec{
+		"drain":     DrainJob(c, Options{}, "data-cache-2", "uid", 2, false).Spec,
+		"placement": PlacementJob(c, Options{}, "data-cache-0", "uid", 0, "1", 3).Spec,
+	} {
+		if spec.ActiveDeadlineSeconds != nil || spec.Template.Spec.ActiveDeadlineSeconds != nil {
+			t.Errorf("%s: the Job's deadline is %v s, its pod's %v s", name, spec.ActiveDeadlineSeconds, spec.Template.Spec.ActiveDeadlineSeconds)
+		}
+	}
+}
+
+func TestJobsHaveWhatTheTemplateGivesThem(t *testing.T) {
+	c := apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Template.ServiceAccountName = "members"
+		s.Drain.Template = cachev1alpha1.DrainTemplate{
+			Labels:      map[string]string{"team": "shop", cachev1alpha1.LabelComponent: "mine", cachev1alpha1.LabelInstance: "mine"},
+			Annotations: map[string]string{"sidecar.istio.io/inject": "false", cachev1alpha1.AnnotationClaimUID: "mine"},
+		}
+	}).Obj()
+	jobs := func() map[string]*batchv1.Job {
+		return map[string]*batchv1.Job{
+			cachev1alpha1.ComponentDrainer:   DrainJob(c, Options{}, "data-cache-2", "uid", 2, false),
+			cachev1alpha1.ComponentPlacement: PlacementJob(c, Options{}, "data-cache-0", "uid", 0, "1", 3),
+		}
+	}
+	for component, job := range jobs() {
+		for where, meta := range map[string]metav1.ObjectMeta{"Job": job.ObjectMeta, "pod": job.Spec.Template.ObjectMeta} {
+			want := Labels(c, component)
+			want["team"] = "shop"
+			if diff := cmp.Diff(want, meta.Labels); diff != "" {
+				t.Errorf("%s, %s: labels: -want +got:\n%s", component, where, diff)
+			}
+			if a := meta.Annotations; a["sidecar.istio.io/inject"] != "false" || a[cachev1alpha1.AnnotationClaimUID] != "uid" {
+				t.Errorf("%s, %s: annotations %v", component, where, a)
+			}
+		}
+		if got := job.Spec.Template.Spec.ServiceAccountName; got != "members" {
+			t.Errorf("%s: service account %q, want that of the members", component, got)
+		}
+	}
+	c.Spec.Drain.Template.ServiceAccountName = "drainers"
+	for component, job := range jobs() {
+		if got := job.Spec.Template.Spec.ServiceAccountName; got != "drainers" {
+			t.Errorf("%s: service account %q, want the one of drain.template", component, got)
+		}
+	}
+}
+
+func TestASecurityContextIsMergedOverTheDefaults(t *testing.T) {
+	type user struct {
+		User, Group int64
+		NonRoot     *bool
+		Seccomp     corev1.SeccompProfileType
+		FSGroup     *int64
+		FSPolicy    *corev1.PodFSGroupChangePolicy
+		Groups      []int64
+	}
+	onMismatch, always := corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways
+	for name, test := range map[string]struct {
+		given            *corev1.PodSecurityContext
+		members, drainer user
+	}{
+		"nothing": {
+			nil,
+			user{11211, 11211, ptr.To(true), "RuntimeDefault", ptr.To[int64](11211), &onMismatch, nil},
+			user{11211, 11211, ptr.To(true), "RuntimeDefault", nil, nil, nil},
+		},
+		"empty": {
+			&corev1.PodSecurityContext{},
+			user{11211, 11211, ptr.To(true), "RuntimeDefault", ptr.To[int64](11211), &onMismatch, nil},
+			user{11211, 11211, ptr.To(true), "RuntimeDefault", nil, nil, nil},
+		},
+		"a group more": {
+			&corev1.PodSecurityContext{SupplementalGroups: []int64{7}},
+			user{11211, 11211, ptr.To(true), "RuntimeDefault", ptr.To[int64](11211), &onMismatch, []int64{7}},
+			user{11211, 11211, ptr.To(true), "RuntimeDefault", nil, nil, []int64{7}},
+		},
+		"another user": {
+			&corev1.PodSecurityContext{RunAsUser: ptr.To[int64](1000), FSGroup: ptr.To[int64](2000), FSGroupChangePolicy: &always},
+			user{1000, 11211, ptr.To(true), "RuntimeDefault", ptr.To[int64](2000), &always, nil},
+			user{1000, 11211, ptr.To(true), "RuntimeDefault", ptr.To[int64](2000), &always, nil},
+		},
+		"root": {
+			&corev1.PodSecurityContext{RunAsUser: ptr.To[int64](0), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}},
+			user{0, 11211, nil, "Unconfined", ptr.To[int64](11211), &onMismatch, nil},
+			user{0, 11211, nil, "Unconfined", nil, nil, nil},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().With(func(s *cachev1alpha1.MemcachedSpec) {
+				s.Template.SecurityContext = test.given
+			}).Obj()
+			m := StatefulSet(c, Options{}, 3).Spec.Template.Spec.SecurityContext
+			members := user{*m.RunAsUser, *m.RunAsGroup, m.RunAsNonRoot, *m.SeccompProfile.Type, m.FSGroup, m.FSGroupChangePolicy, m.SupplementalGroups}
+			if diff := cmp.Diff(test.members, members); diff != "" {
+				t.Errorf("members: -want +got:\n%s", diff)
+			}
+			d := DrainJob(c, Options{}, "data-cache-2", "uid", 2, false).Spec.Template.Spec.SecurityContext
+			drainer := user{*d.RunAsUser, *d.RunAsGroup, d.RunAsNonRoot, d.SeccompProfile.Type, d.FSGroup, d.FSGroupChangePolicy, d.SupplementalGroups}
+			if diff := cmp.Diff(test.drainer, drainer); diff != "" {
+				t.Errorf("drainer: -want +got:\n%s", diff)
+			}
+		})
 	}
 }

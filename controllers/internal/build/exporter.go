@@ -39,6 +39,7 @@ func containers(c *cachev1alpha1.Memcached, o Options, memcached *coreac.Contain
 	exporter := coreac.Container().
 		WithName(containerExporter).
 		WithImage(image).
+		WithTerminationMessagePolicy(lastWords).
 		WithArgs(
 			fmt.Sprintf("--memcached.address=localhost:%d", c.Spec.ContainerPort),
 			fmt.Sprintf("--web.listen-address=:%d", exporterPort(e))).

@@ -87,6 +87,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 	install := coreac.Container().
 		WithName("install").
 		WithImage(o.OperatorImage).
+		WithTerminationMessagePolicy(lastWords).
 		WithCommand(append([]string{DrainerPath}, contract.Install{To: supervisorDir, Member: serve}.Args()...)...).
 		WithSecurityContext(containerSecurity()).
 		WithResources(requests("10m", "16Mi")).
@@ -152,10 +153,15 @@ func claimTemplate(c *cachev1alpha1.Memcached) *coreac.PersistentVolumeClaimAppl
 	return claim
 }
 
+// lastWords lets status quote why a container failed: the end of its log, unless it has
+// left a message.
+const lastWords = corev1.TerminationMessageFallbackToLogsOnError
+
 func memcachedContainer(c *cachev1alpha1.Memcached, o Options) *coreac.ContainerApplyConfiguration {
 	return coreac.Container().
 		WithName(ContainerMemcached).
 		WithImage(memberImage(c, o)).
+		WithTerminationMessagePolicy(lastWords).
 		WithPorts(coreac.ContainerPort().
 			WithName(portName).
 			WithProtocol(corev1.ProtocolTCP).
@@ -209,17 +215,26 @@ func memcachedArgs(c *cachev1alpha1.Memcached) []string {
 
 // MemoryOf is that of a member with this command, 0 where it has another form.
 func MemoryOf(command []string) int64 {
-	for i, a := range command {
-		if a != "memcached" || i+2 >= len(command) || command[i+1] != "-m" {
-			continue
-		}
-		mebibytes, err := strconv.ParseInt(command[i+2], 10, 40)
-		if err != nil {
-			return 0
-		}
-		return mebibytes << 20
+	args := MemoryArgs(command)
+	if args == nil {
+		return 0
 	}
-	return 0
+	mebibytes, err := strconv.ParseInt(args[2], 10, 40)
+	if err != nil {
+		return 0
+	}
+	return mebibytes << 20
+}
+
+// MemoryArgs are all that MemoryOf looks at in a member's command; nil where they are
+// not there.
+func MemoryArgs(command []string) []string {
+	for i, a := range command {
+		if a == "memcached" && i+2 < len(command) && command[i+1] == "-m" {
+			return command[i : i+3]
+		}
+	}
+	return nil
 }
 
 // Memory is the room for items, in bytes; the API server sets the default.

@@ -206,3 +206,22 @@ func TestEachMemberHasItsVolumeAndTheSupervisor(t *testing.T) {
 		t.Errorf("mounts of install: %v", install.VolumeMounts)
 	}
 }
+
+// TestAMembersContainersLeaveTheirLastWords, which status quotes.
+func TestAMembersContainersLeaveTheirLastWords(t *testing.T) {
+	c := apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Defaulted().Obj()
+	c.Spec.Exporter = &cachev1alpha1.ExporterSpec{}
+	for name, template := range map[string]*coreac.PodTemplateSpecApplyConfiguration{
+		"with storage": StatefulSet(c, options, 1).Spec.Template, "without": Deployment(c, options).Spec.Template,
+	} {
+		all := slices.Concat(template.Spec.Containers, template.Spec.InitContainers)
+		if len(all) < 2 {
+			t.Fatalf("%s: %d containers", name, len(all))
+		}
+		for _, container := range all {
+			if p := container.TerminationMessagePolicy; p == nil || *p != corev1.TerminationMessageFallbackToLogsOnError {
+				t.Errorf("%s, container %s: %v", name, *container.Name, p)
+			}
+		}
+	}
+}

@@ -11,13 +11,17 @@ import (
 )
 
 // PlacementJob moves what the claim's member holds to where clients look by that
-// ring, of the first members. It mounts no volume: it asks the member.
-func PlacementJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, ordinal int32, target string, members int32) *batchv1.Job {
+// ring, of the first members. It mounts no volume: it asks the member. What the
+// member holds of the lost ones is discarded.
+func PlacementJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, ordinal int32, target string, members int32, lost ...int32) *batchv1.Job {
 	args := contract.Rebalance{
 		Source: Servers(c, members)[ordinal],
 		Move:   moveArgs(c, ring.Source(uid, target), members),
 	}
 	args.Scratch = scratchDir
+	for _, i := range lost {
+		args.Discard = append(args.Discard, Servers(c, members)[i])
+	}
 	pod := movingPod(c)
 	pod.Volumes = append(pod.Volumes, emptyDir(scratchVolume))
 	pod.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...),

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
@@ -94,15 +95,37 @@ func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
 	return &seconds
 }
 
+// podSecurity is the members': their files are on a volume that they write.
 func podSecurity(c *cachev1alpha1.Memcached) *coreac.PodSecurityContextApplyConfiguration {
-	if given := c.Spec.Template.SecurityContext; given != nil {
-		return convert[coreac.PodSecurityContextApplyConfiguration](given)
+	security := securityContext(c)
+	if security.FSGroup == nil {
+		security.FSGroup = ptr.To[int64](memcachedUID)
 	}
-	return coreac.PodSecurityContext().
-		WithRunAsNonRoot(true).
-		WithRunAsUser(memcachedUID).
-		WithRunAsGroup(memcachedUID).
-		WithFSGroup(memcachedUID).
-		WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
-		WithSeccompProfile(coreac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))
+	if security.FSGroupChangePolicy == nil {
+		security.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
+	}
+	return convert[coreac.PodSecurityContextApplyConfiguration](security)
+}
+
+// securityContext is what members and drainers share, so that drainers may read the
+// members' files: what a person gives, and our default for each field that they leave
+// out. One who asks for root gets it.
+func securityContext(c *cachev1alpha1.Memcached) *corev1.PodSecurityContext {
+	security := &corev1.PodSecurityContext{}
+	if given := c.Spec.Template.SecurityContext; given != nil {
+		security = given.DeepCopy()
+	}
+	if security.RunAsUser == nil {
+		security.RunAsUser = ptr.To[int64](memcachedUID)
+	}
+	if security.RunAsGroup == nil {
+		security.RunAsGroup = ptr.To[int64](memcachedUID)
+	}
+	if security.RunAsNonRoot == nil && *security.RunAsUser != 0 {
+		security.RunAsNonRoot = ptr.To(true)
+	}
+	if security.SeccompProfile == nil {
+		security.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	}
+	return security
 }

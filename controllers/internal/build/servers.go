@@ -22,6 +22,11 @@ const (
 	ServersEnvKey = "MEMCACHE_SERVERS"
 )
 
+// IsServersKey tells whether the key of a ConfigMap is one of these.
+func IsServersKey(key string) bool {
+	return key == ServersKey || key == ServersJSONKey || key == ServersEnvKey
+}
+
 // ServersName is the name of the ConfigMap with the list of the servers.
 func ServersName(cluster string) string { return cluster + "-servers" }
 

@@ -187,6 +187,9 @@ func (m *model) atRest(s *state) []string {
 	if s.ending || !s.live.cluster.exists {
 		return append(wrong, s.leftovers()...)
 	}
+	if s.dead != [ordinals]int8{} {
+		return append(wrong, s.unreleased()...)
+	}
 	return append(wrong, m.unsettled(s, last)...)
 }
 
@@ -250,9 +253,6 @@ func stays(d *plan.DrainState) bool {
 
 // heldBelow tells whether a volume that stays blocks the size.
 func (m *model) heldBelow(p *plan.Plan, size int32) bool {
-	if m.options.Cluster.Policy == plan.Retain && p.SizeBlocked == plan.ByVolume {
-		return true
-	}
 	for i := range p.Drains {
 		if d := &p.Drains[i]; d.Claim.Ordinal < size && stays(d) {
 			return true

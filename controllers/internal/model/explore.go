@@ -28,6 +28,8 @@ type Options struct {
 	Largest int8
 	// Deeds of people, faults of anything, and caches that lag, in one history.
 	Deeds, Faults, Lags int8
+	// Deaths of nodes.
+	Deaths int8
 }
 
 // Result of an exploration.
@@ -94,7 +96,7 @@ func Explore(o Options) Result {
 
 // first is the cluster at the beginning.
 func (m *model) first() state {
-	s := state{budget: budget{m.options.Deeds, m.options.Faults, m.options.Lags}}
+	s := state{budget: budget{m.options.Deeds, m.options.Faults, m.options.Lags, m.options.Deaths}}
 	s.live.cluster = cluster{exists: true, finalizer: true, size: m.options.Size}
 	if m.options.New {
 		s.live.cluster.finalizer = false
@@ -148,6 +150,8 @@ func (m *model) follow(from *reached, moves []expanded, next []reached) []reache
 		}
 		if moves[i].class == progress {
 			resting = false
+		}
+		if moves[i].class == progress || moves[i].class == hope {
 			m.progress = append(m.progress, [2]int32{from.id, id})
 		}
 	}

@@ -26,6 +26,7 @@ func (s *state) kubernetes(x *expansion) {
 func (s *state) memberMoves(x *expansion, i int8) {
 	set, p, c := &s.live.members, &s.live.pods.members[i], &s.live.claims[i][0]
 	switch wanted := set.exists && i < set.replicas && !s.ending; {
+	case wanted && c.exists && s.onDeadNode(i, c.generation):
 	case wanted && p.state != running && (!c.exists || !c.deleting):
 		x.add(move{what: startMember, a: i}, func(n *state) {
 			n.makeClaim(i)
@@ -100,6 +101,9 @@ func (s *state) jobMoves(x *expansion, i, slot int8) {
 	if !s.live.cluster.exists || s.ending {
 		x.add(move{what: collectJob, a: i, b: slot}, func(n *state) { n.live.jobs[i][slot] = job{} })
 	}
+	if s.mendable(i, &j) && !j.due {
+		x.add(move{what: retryDue, a: i, b: slot}, func(n *state) { n.live.jobs[i][slot].due = true })
+	}
 	if j.state != active {
 		return
 	}
@@ -107,7 +111,7 @@ func (s *state) jobMoves(x *expansion, i, slot int8) {
 		return
 	}
 	made := drainer{state: running, generation: j.generation, target: j.target, instance: j.instance}
-	if c := s.live.claimOf(i, j.generation); !j.target.places() && (c == nil || c.deleting) {
+	if c := s.live.claimOf(i, j.generation); !j.target.places() && (c == nil || c.deleting || s.onDeadNode(i, j.generation)) {
 		made.state = pending // nothing can mount it
 	} else if s.budget.faults > 0 {
 		x.as(mishap).add(move{what: delayDrainer, a: i, b: slot}, func(n *state) {
@@ -117,6 +121,12 @@ func (s *state) jobMoves(x *expansion, i, slot int8) {
 		})
 	}
 	x.add(move{what: startDrainer, a: i, b: slot}, func(n *state) { *free(n.live.pods.drainers[i][:]) = made })
+}
+
+// mendable tells whether the Job failed for a reason that goes away with time.
+func (s *state) mendable(i int8, j *job) bool {
+	d := s.live.pods.drainerOf(i, j.instance)
+	return j.state == gaveUp && (j.target.places() || d == nil) || j.state == complete && (d == nil || d.said != goodReceipt)
 }
 
 // drainerMoves are those of the kubelet, and of the garbage collector. A Job
@@ -133,8 +143,15 @@ func (s *state) drainerMoves(x *expansion, i, slot int8) {
 	switch orphan := s.live.instanceOf(i, d.instance) == nil || s.ending; {
 	case orphan:
 		x.add(move{what: endDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot] = drainer{} })
-	case d.state == pending && (d.target.places() || c != nil && !c.deleting):
+	case d.state == pending && (d.target.places() || c != nil && !c.deleting && !s.onDeadNode(i, d.generation)):
 		x.add(move{what: runDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot].state = running })
+	case d.state == running && !d.target.places() && s.dead != [ordinals]int8{} && !s.reaches(i, &d):
+		x.add(move{what: unreached, a: i, b: slot}, func(n *state) {
+			n.live.pods.drainers[i][slot] = drainer{}
+			if j := n.live.instanceOf(i, d.instance); j != nil {
+				j.state = gaveUp
+			}
+		})
 	case d.state == running && s.reaches(i, &d):
 		x.add(move{what: drained, a: i, b: slot}, func(n *state) {
 			n.moveItem(i, &d, d.target.places())

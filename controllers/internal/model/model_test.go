@@ -15,15 +15,17 @@ var long = flag.Bool("model.long", false, "let more happen in one history: ten m
 func explorations() map[string]Options {
 	one := plan.Cluster{Parallelism: 1}
 	all := map[string]Options{
-		"two deeds":                             {Cluster: one, Size: 3, Deeds: 2},
-		"a deed, a fault, a cache lags":         {Cluster: one, Size: 2, Deeds: 1, Faults: 1, Lags: 1},
-		"two scalings, a fault":                 {Cluster: one, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true},
-		"two scalings, a cache lags":            {Cluster: one, Size: 3, Deeds: 2, Lags: 1, OnlyScale: true},
-		"a deed, a fault, two drains at once":   {Cluster: plan.Cluster{Parallelism: 2}, Size: 3, Deeds: 1, Faults: 1},
-		"a cluster that begins":                 {Cluster: one, Size: 2, New: true, Deeds: 1, Faults: 1},
-		"two deeds, claims are retained":        {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 2, Deeds: 2},
-		"two deeds, claims are deleted":         {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Delete}, Size: 2, Deeds: 2},
-		"two deeds, claims go with the cluster": {Cluster: plan.Cluster{Parallelism: 1, DeleteClaims: true}, Size: 2, Deeds: 2},
+		"two deeds":                                   {Cluster: one, Size: 3, Deeds: 2},
+		"a deed, a fault, a cache lags":               {Cluster: one, Size: 2, Deeds: 1, Faults: 1, Lags: 1},
+		"two scalings, a fault":                       {Cluster: one, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true},
+		"two scalings, a cache lags":                  {Cluster: one, Size: 3, Deeds: 2, Lags: 1, OnlyScale: true},
+		"a deed, a fault, two drains at once":         {Cluster: plan.Cluster{Parallelism: 2}, Size: 3, Deeds: 1, Faults: 1},
+		"a cluster that begins":                       {Cluster: one, Size: 2, New: true, Deeds: 1, Faults: 1},
+		"two deeds, claims are retained":              {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 2, Deeds: 2},
+		"scalings, a fault, claims are retained":      {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true},
+		"scalings, a cache lags, claims are retained": {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 3, Deeds: 2, Lags: 1, OnlyScale: true},
+		"two deeds, claims are deleted":               {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Delete}, Size: 2, Deeds: 2},
+		"two deeds, claims go with the cluster":       {Cluster: plan.Cluster{Parallelism: 1, DeleteClaims: true}, Size: 2, Deeds: 2},
 	}
 	if *long {
 		all["a deed, a cache lags"] = Options{Cluster: one, Size: 3, Deeds: 1, Lags: 1}
@@ -47,6 +49,7 @@ func placements() map[string]Options {
 	all := map[string]Options{
 		"two deeds":                           {Cluster: one, Size: 3, Deeds: 2, OnlyScale: true},
 		"two deeds, one more member":          {Cluster: one, Size: 2, Deeds: 2, OnlyScale: true},
+		"two deeds, a node dies":              {Cluster: one, Size: 2, Deeds: 2, Deaths: 1, OnlyScale: true},
 		"three deeds":                         {Cluster: one, Size: 2, Largest: 2, Deeds: 3, OnlyScale: true},
 		"a deed, two faults":                  {Cluster: one, Size: 2, Deeds: 1, Faults: 2, OnlyScale: true},
 		"two deeds, a fault":                  {Cluster: one, Size: 2, Largest: 2, Deeds: 2, Faults: 1, OnlyScale: true},
@@ -60,6 +63,7 @@ func placements() map[string]Options {
 		all["two deeds, a fault, from three"] = Options{Cluster: one, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true}
 		all["two deeds, a cache lags, from two"] = Options{Cluster: one, Size: 2, Deeds: 2, Lags: 1, OnlyScale: true}
 		all["two deeds, two at once"] = Options{Cluster: two, Size: 3, Deeds: 2, OnlyScale: true}
+		all["two deeds, a node dies, from three"] = Options{Cluster: one, Size: 3, Deeds: 2, Deaths: 1, OnlyScale: true}
 		all["any two deeds"] = Options{Cluster: one, Size: 2, Deeds: 2}
 	}
 	return all

@@ -55,6 +55,10 @@ const (
 	placingSkip
 	placingRetry
 	deleteList
+	retryDue
+	nodeDies
+	nodeReturns
+	unreached
 )
 
 // move from a state to another one.
@@ -91,6 +95,9 @@ func (m move) words() string {
 		reroute: "A PERSON names client %d", placementOff: "A PERSON lets items stay where they are", placementOn: "A PERSON lets items be placed",
 		placing: "A PERSON takes the placement's annotation off claim %d", placingSkip: "A PERSON annotates claim %d with placement=skip",
 		placingRetry: "A PERSON annotates claim %d with placement=retry", deleteList: "A PERSON deletes the clients' list",
+		nodeDies: "THE NODE of member %d DIES", nodeReturns: "the node of member %d is back",
+		unreached: "a drainer of claim %d gives up on a member",
+		retryDue:  "it is time to try the failed Job of claim %d again",
 	}
 	switch m.what {
 	case plans:
@@ -120,6 +127,7 @@ const (
 	deed                  // of a person
 	mishap
 	traffic // of the clients, who may do so at any time
+	hope    // what may bring about a rest, and nobody may wait for
 )
 
 // expansion collects the moves out of one state.
@@ -194,6 +202,7 @@ func (m *model) expand(s *state, into []expanded) []expanded {
 	s.catchUp(x)
 	s.people(x)
 	s.faults(x)
+	s.deaths(x)
 	s.clients(x)
 	return into
 }

@@ -37,6 +37,7 @@ const (
 	recordPlaced
 	clearPlacing
 	tellServers
+	countFailure
 )
 
 var reasons = [...]plan.Release{
@@ -59,7 +60,7 @@ func (v verb) String() string {
 		"drain claim", "record the receipt of claim", "clear the retry of claim", "delete the Job of claim", "delete claim",
 		"set aside claim", "move the volume of claim", "create a claim beside claim", "move back the volume of claim", "release claim",
 		"write the clients' list", "place what the member holds of claim", "record that the member is placed of claim",
-		"clear the placement's retry of claim", "write the status",
+		"clear the placement's retry of claim", "write the status", "count the failure of claim",
 	}[v]
 }
 
@@ -207,7 +208,7 @@ func (m *model) plan(s *state) (steps, *plan.Plan) {
 // observeVolumes does.
 func (s *state) looked(i int8, c *claim, seen *cluster) plan.Where {
 	returns := c.released && c.of == 0 && i < seen.size
-	if !c.exists || c.volume == 0 || !c.finalizer || !c.deleting && !returns {
+	if !c.exists || c.volume == 0 || !returns && (!c.finalizer || !c.deleting) {
 		return plan.NotLookedAt
 	}
 	return s.where(i, c)
@@ -258,6 +259,7 @@ func (m *model) observed(v *sight) *plan.Observed {
 	if m.options.Placing {
 		now := v.seen.recorded()
 		o.Placement = m.placement(&now, v.seen.cluster.off)
+		o.Was = o.Placement
 	}
 	for i := range int8(ordinals) {
 		for slot := range v.seen.claims[i] {
@@ -291,6 +293,9 @@ func (m *model) tell(o *plan.Observed, v *sight, i int8, j *job) {
 		of = o.Placements
 	}
 	out := &of[slices.IndexFunc(of, func(other plan.Job) bool { return other.UID == jobUIDs[i][j.instance] })]
+	if !j.due {
+		out.Ended = justNow
+	}
 	own := v.seen.pods.drainerOf(i, j.instance)
 	switch {
 	case j.state == active && own != nil && own.state == succeeded && own.said == goodReceipt:
@@ -325,7 +330,7 @@ func (m *model) receiptOf(d *drainer, i int8) *contract.Receipt {
 func (m *model) words(seen *objects) *plan.Observed {
 	c, replicas := m.options.Cluster, int32(seen.members.replicas)
 	c.Size, c.Deleting, c.Finalizer = int32(seen.cluster.size), seen.cluster.deleting, seen.cluster.finalizer
-	o := &plan.Observed{Cluster: c, StatefulSet: plan.StatefulSet{Exists: seen.members.exists, Replicas: replicas}}
+	o := &plan.Observed{Now: justNow, Cluster: c, StatefulSet: plan.StatefulSet{Exists: seen.members.exists, Replicas: replicas}}
 	if !m.options.Placing {
 		o.Placement.Size = replicas // the clients' list follows at once
 	}
@@ -368,8 +373,12 @@ func (m *model) words(seen *objects) *plan.Observed {
 
 var planRequests = [...]plan.Request{plan.NoRequest, plan.Skip, plan.Retry, plan.Hold}
 
-// longAgo is when every member left that did.
-var longAgo = time.Unix(1000, 0)
+// longAgo is when every member left that did, and justNow when Jobs failed that it
+// isn't time yet to try again.
+var (
+	longAgo = time.Unix(1000, 0)
+	justNow = time.Unix(1_000_000, 0)
+)
 
 func claimWords(i int8, c *claim) plan.Claim {
 	out := plan.Claim{
@@ -380,7 +389,11 @@ func claimWords(i int8, c *claim) plan.Claim {
 		Request: planRequests[c.request], Placed: int64(c.placed), PlacementRequest: planRequests[c.placing],
 	}
 	if c.released {
-		out.Released = longAgo
+		out.Released = longAgo.Add(time.Duration(c.left) * time.Second)
+	}
+	out.Unplaced = c.unplaced
+	if c.counted != 0 {
+		out.Attempts = plan.Attempts{Failed: 1, Last: jobUIDs[i][c.counted]}
 	}
 	if c.volume != 0 {
 		out.Volume = volumeNames[i][c.volume]
@@ -431,7 +444,14 @@ func (m *model) claimAction(v *sight, action plan.Action) step {
 	case plan.HoldClaim:
 		return v.claimStep(holdClaim, a.Claim)
 	case plan.MarkReleased:
-		return v.claimStep(markReleased, a.Claim)
+		s := v.claimStep(markReleased, a.Claim)
+		if s.argument = 0; a.Unplaced {
+			s.argument = 1
+		}
+		return s
+	case plan.CountFailure:
+		s := v.claimStep(countFailure, a.Claim)
+		return s.with(int8(slices.Index(jobUIDs[s.ordinal][:], a.Attempts.Last)))
 	case plan.ClearRetry:
 		return v.claimStep(clearRetry, a.Claim)
 	case plan.SetAside:
@@ -600,14 +620,19 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		if plan.MayMark(m.liveWords(s), int32(a.ordinal)) != nil {
 			return refused
 		}
-		c.released = true
+		if !c.released {
+			c.unplaced, c.left = a.argument == 1, s.leaving(a.ordinal)
+		}
+		c.released, c.counted = true, 0
+	case countFailure:
+		c.counted = a.argument
 	case recordPlaced, clearPlacing:
 		return c.notePlaced(a)
 	case recordReceipt:
 		c.receipt = receipt(a.argument)
 	case clearRetry:
 		if c.request == retry {
-			c.request = noRequest
+			c.request, c.counted = noRequest, 0
 		}
 	case deleteClaim, releaseClaim:
 		if a.verb == deleteClaim && c.deleting {
@@ -646,12 +671,30 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 
 func (m *model) mayRelease(s *state, c *claim, a step) error {
 	live, words := m.words(&s.live), claimWords(a.ordinal, c)
+	if seen := s.seen.claimOf(a.ordinal, a.generation); seen != nil {
+		words.Where = s.looked(a.ordinal, seen, &s.seen.cluster)
+	}
 	if reasons[a.argument] == plan.BySetAside {
 		return plan.MayHandOver(live, &words)
 	}
 	live.Cluster.Deleting = live.Cluster.Deleting || !s.live.cluster.exists
 	live.Cluster.NamespaceTerminating = s.ending
 	return plan.MayRelease(&live.Cluster, &words, reasons[a.argument])
+}
+
+// leaving counts how many departures there were of claims that are still there: of
+// one that leaves later, the number is higher.
+func (s *state) leaving(ordinal int8) int8 {
+	var left int8
+	for i := range s.live.claims {
+		for slot := range s.live.claims[i] {
+			c := &s.live.claims[i][slot]
+			if c.exists && c.released && (int8(i) != ordinal || slot > 0) && (slot > 0 || int8(i) >= s.live.members.replicas) {
+				left = max(left, c.left+1)
+			}
+		}
+	}
+	return left
 }
 
 func (s *state) moveVolume(i int8, c *claim) outcome {
@@ -663,6 +706,15 @@ func (s *state) moveVolume(i int8, c *claim) outcome {
 		return refused
 	}
 	return done
+}
+
+// leftOf is when the member of a claim left whose volume is set aside: now, if
+// somebody deleted the claim of one that stays.
+func (s *state) leftOf(i int8, c *claim) int8 {
+	if c.released {
+		return c.left
+	}
+	return s.leaving(i)
 }
 
 func (s *state) createAside(i int8, c *claim) outcome {
@@ -680,7 +732,7 @@ func (s *state) createAside(i int8, c *claim) outcome {
 	}
 	*free(s.live.claims[i][1:]) = claim{
 		exists: true, finalizer: true, protected: true, released: true, pending: true,
-		generation: s.nextGeneration(i), of: c.generation, volume: c.volume, request: asked,
+		generation: s.nextGeneration(i), of: c.generation, volume: c.volume, request: asked, left: s.leftOf(i, c),
 	}
 	return done
 }

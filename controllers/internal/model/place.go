@@ -38,7 +38,7 @@ func (l *list) sameRecord(other *list) bool {
 }
 
 // target is a ring with its serial. That of a drain has none.
-type target struct{ serial, client, size int8 }
+type target struct{ serial, client, size, lost int8 }
 
 func (t target) places() bool { return t.serial > 0 }
 
@@ -59,7 +59,7 @@ func (l *list) record() ring.Record {
 func listOf(r ring.Record, listed int8) list {
 	return list{
 		exists: true, listed: listed, due: int8(r.Due), holding: int8(r.Holding), from: int8(r.From.Size),
-		last: target{int8(r.Serial), int8(slices.Index(clients[:], r.Ring.Client)), int8(r.Ring.Size)},
+		last: target{serial: int8(r.Serial), client: int8(slices.Index(clients[:], r.Ring.Client)), size: int8(r.Ring.Size)},
 	}
 }
 
@@ -91,10 +91,27 @@ func (o *objects) nextList(replicas int8) list {
 func (m *model) named(t target) string {
 	name, ok := m.names[t]
 	if !ok {
-		name = (&list{last: t}).record().Target()
+		ring := t
+		ring.lost = 0
+		name = plan.Without((&list{last: ring}).record().Target(), t.without())
 		m.names[t], m.targets[name] = name, t
+		if t.lost == 0 {
+			for t.lost = 1; t.lost < 1<<ordinals; t.lost++ {
+				m.named(t)
+			}
+		}
 	}
 	return name
+}
+
+// without lists the lost members.
+func (t target) without() (lost []int32) {
+	for i := range int32(ordinals) {
+		if t.lost&(1<<i) != 0 {
+			lost = append(lost, i)
+		}
+	}
+	return lost
 }
 
 // placement in the plan's words.
@@ -111,6 +128,14 @@ func (m *model) liveWords(s *state) *plan.Observed {
 	if m.options.Placing && s.live.list.exists {
 		o.Placement = m.placement(&s.live.list, s.seen.cluster.off)
 	}
+	v := sight{seen: s.live, drainers: s.live.pods.drainers}
+	for i := range int8(ordinals) {
+		for slot := range v.seen.jobs[i] {
+			if j := &v.seen.jobs[i][slot]; j.state == complete || j.state == gaveUp {
+				m.tell(o, &v, i, j)
+			}
+		}
+	}
 	return o
 }
 
@@ -126,7 +151,7 @@ func (m *model) firstList(s *state) {
 	}
 	n := m.options.Size
 	s.live.cluster.servers = n
-	s.live.list = list{exists: true, listed: n, last: target{1, consistent, n}}
+	s.live.list = list{exists: true, listed: n, last: target{serial: 1, client: consistent, size: n}}
 	if n > 0 {
 		s.itemOf(owners[consistent][n]).item = newest
 	}
@@ -196,7 +221,7 @@ const bySkip = 1
 
 func (m *model) place(s *state, a step) outcome {
 	ref := plan.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
-	if plan.MayPlace(m.liveWords(s), plan.CreatePlacement{Claim: ref, Target: m.named(a.target)}) != nil || s.ending {
+	if plan.MayPlace(m.liveWords(s), plan.CreatePlacement{Claim: ref, Target: m.named(a.target), Lost: a.target.without()}) != nil || s.ending {
 		return refused
 	}
 	for _, j := range s.live.jobs[a.ordinal] {
@@ -214,12 +239,12 @@ func (m *model) place(s *state, a step) outcome {
 func (c *claim) notePlaced(a step) outcome {
 	switch {
 	case a.verb == clearPlacing && c.placing == retry:
-		c.placing = noRequest
+		c.placing, c.counted = noRequest, 0
 	case a.verb == clearPlacing:
 	case a.argument == bySkip && c.placing != skip:
 		return refused
 	default:
-		c.placed, c.placing = a.target.serial, noRequest
+		c.placed, c.placing, c.counted = a.target.serial, noRequest, 0
 	}
 	return done
 }
@@ -236,13 +261,59 @@ func (m *model) placementReceipt(d *drainer, i int8) *contract.Receipt {
 		}
 		switch {
 		case d.state == failed:
-			r.Complete, r.Reason, r.ExitCode = false, "StillStored", contract.ExitUnrecoverable
+			r.Complete, r.Reason, r.ExitCode = false, "StillStored", contract.ExitFailed
 		case d.said == shortReceipt:
 			r.Found++
 		}
 		m.placed[key] = r
 	}
 	return r
+}
+
+// deaths adds the end of a node with a member, and its return, which nobody may wait for.
+func (s *state) deaths(x *expansion) {
+	for i := range int8(ordinals) {
+		if v := s.itemOf(i); v != nil && s.budget.deaths > 0 {
+			x.as(mishap).add(move{what: nodeDies, a: i}, func(n *state) {
+				n.budget.faults++ // it is no other fault
+				n.budget.deaths--
+				n.dead[i] = v.name
+				n.live.pods.members[i] = pod{}
+			})
+		}
+		if s.dead[i] != 0 {
+			x.as(hope).add(move{what: nodeReturns, a: i}, func(n *state) { n.dead[i] = 0 })
+		}
+	}
+}
+
+// onDeadNode tells whether nothing can mount the claim's volume.
+func (s *state) onDeadNode(i, generation int8) bool {
+	c := s.live.claimOf(i, generation)
+	return c != nil && c.volume != 0 && c.volume == s.dead[i]
+}
+
+// unreleased tells who is lost and could have been let go: nobody has to look through
+// what it held.
+func (s *state) unreleased() []string {
+	var wrong []string
+	for i := range s.live.claims {
+		for slot := range s.live.claims[i] {
+			if s.live.claims[i][slot].released {
+				return nil // a volume that was left before goes first
+			}
+		}
+	}
+	for i := range int8(ordinals) {
+		c := &s.live.claims[i][0]
+		if s.dead[i] == 0 || c.volume != s.dead[i] || c.released {
+			continue
+		}
+		if size := s.live.cluster.size; 0 < size && size <= i && (i >= s.live.list.holding || size == s.live.list.last.size-1) {
+			wrong = append(wrong, fmt.Sprintf("member %d is lost, %d members are wanted, and it can't be let go", i, size))
+		}
+	}
+	return wrong
 }
 
 // routingDeeds are what people may say about where clients look.
@@ -295,10 +366,11 @@ func (s *state) due() (ordinals []int8) {
 
 // misplacing tells what is wrong with a step, as far as items have to be placed.
 func (m *model) misplacing(before, after *state) []string {
+	wrong := m.unkept(before, after)
 	if !m.options.Placing {
-		return nil
+		return wrong
 	}
-	wrong := after.movers()
+	wrong = append(wrong, after.movers()...)
 	was, is, ring := before.live.members.replicas, after.live.members.replicas, before.live.list.last.size
 	if after.live.members.exists && before.live.members.exists && was != is && is > 0 && len(before.due()) > 0 &&
 		(is < ring || is > max(was, ring)) {
@@ -317,6 +389,19 @@ func (m *model) misplacing(before, after *state) []string {
 		}
 	}
 	return append(wrong, before.itemLost(after)...)
+}
+
+// unkept tells which volumes went that are to be kept, where people only scale.
+func (m *model) unkept(before, after *state) []string {
+	var wrong []string
+	for i := range int8(ordinals) {
+		for _, v := range before.volumes[i] {
+			if m.options.Cluster.Policy == plan.Retain && m.options.OnlyScale && v.name != 0 && after.volumeNamed(i, v.name) == nil {
+				wrong = append(wrong, fmt.Sprintf("a volume of member %d is gone that was to be kept", i))
+			}
+		}
+	}
+	return wrong
 }
 
 // movers tells what is wrong with those that move items now.

@@ -86,6 +86,12 @@ type claim struct {
 	// person asked for about that.
 	placed  int8
 	placing request
+	// counted is the instance of the Job whose failure was counted last, 0 for none.
+	counted int8
+	// unplaced: its member left before it was looked through.
+	unplaced bool
+	// left orders departures.
+	left int8
 }
 
 // volume is named by the generation of its first claim. It waits for the claim
@@ -159,6 +165,8 @@ type job struct {
 	state                jobState
 	generation, instance int8
 	target               target
+	// due, of one that failed: it is time to try again.
+	due bool
 }
 
 // step is an action of a plan that is to be done.
@@ -200,7 +208,7 @@ type claimMemory struct {
 type volumeMemory struct{ left, givenUp bool }
 
 // budget is what may still happen: things that people do, and that go wrong.
-type budget struct{ deeds, faults, lags int8 }
+type budget struct{ deeds, faults, lags, deaths int8 }
 
 // state of the model. It is comparable: equal states have equal futures.
 type state struct {
@@ -213,6 +221,10 @@ type state struct {
 	between      objects
 	// ending: the namespace is terminating.
 	ending bool
+	// dead are the volumes, by ordinal, whose node is: nothing can mount them.
+	dead [ordinals]int8
+	// discarded: what was written last may be missed, for a member was lost.
+	discarded bool
 	// mixed: a person changed where clients look before items were placed, so that
 	// these may find old values (docs/hazards.md).
 	mixed bool

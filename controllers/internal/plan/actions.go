@@ -32,8 +32,11 @@ type (
 	DeleteMembers struct{}
 	// HoldClaim adds the claim's finalizer.
 	HoldClaim struct{ Claim ClaimRef }
-	// MarkReleased writes the released mark.
-	MarkReleased struct{ Claim ClaimRef }
+	// MarkReleased writes the released mark, and whether the member is Unplaced.
+	MarkReleased struct {
+		Claim    ClaimRef
+		Unplaced bool
+	}
 	// CreateDrain creates the Job that drains the claim into the ordinals below
 	// Survivors.
 	CreateDrain struct {
@@ -45,13 +48,20 @@ type (
 		Claim   ClaimRef
 		Receipt *contract.Receipt
 	}
-	// ClearRetry removes the annotation of a retry that has begun.
+	// CountFailure keeps on the claim how often moving its items has failed.
+	CountFailure struct {
+		Claim    ClaimRef
+		Attempts Attempts
+	}
+	// ClearRetry removes the annotation of a retry that has begun, and what was counted.
 	ClearRetry struct{ Claim ClaimRef }
 	// CreatePlacement creates the Job that moves what the claim's member holds to
-	// where clients look, by the ring of that Target.
+	// where clients look, by the ring of that Target; what is there of the Lost
+	// members is discarded.
 	CreatePlacement struct {
 		Claim  ClaimRef
 		Target string
+		Lost   []int32
 	}
 	// RecordPlaced keeps on the claim that its member's items are placed by the ring
 	// of that serial. Receipt is the proof, or nil where a person asked for no more.
@@ -149,6 +159,7 @@ func (HoldClaim) action()              {}
 func (MarkReleased) action()           {}
 func (CreateDrain) action()            {}
 func (RecordReceipt) action()          {}
+func (CountFailure) action()           {}
 func (ClearRetry) action()             {}
 func (CreatePlacement) action()        {}
 func (RecordPlaced) action()           {}
@@ -172,9 +183,16 @@ func (a CreateDrain) String() string {
 	return fmt.Sprintf("drain claim %s into %d survivors", a.Claim.Name, a.Survivors)
 }
 func (a RecordReceipt) String() string { return "record the receipt of claim " + a.Claim.Name }
-func (a ClearRetry) String() string    { return "clear the retry of claim " + a.Claim.Name }
+func (a CountFailure) String() string {
+	return fmt.Sprintf("count failure %d of claim %s", a.Attempts.Failed, a.Claim.Name)
+}
+func (a ClearRetry) String() string { return "clear the retry of claim " + a.Claim.Name }
 func (a CreatePlacement) String() string {
-	return fmt.Sprintf("place what the member of claim %s holds, by ring %s", a.Claim.Name, a.Target)
+	without := ""
+	if len(a.Lost) > 0 {
+		without = fmt.Sprintf(", without %d", a.Lost)
+	}
+	return fmt.Sprintf("place what the member of claim %s holds, by ring %s%s", a.Claim.Name, a.Target, without)
 }
 func (a RecordPlaced) String() string {
 	return fmt.Sprintf("record that the member of claim %s is placed by ring %s", a.Claim.Name, a.Target)

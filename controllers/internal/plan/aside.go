@@ -28,7 +28,7 @@ func (p *Plan) rescue(o *Observed, c *Claim, job *Job) (DrainPhase, string, stri
 	case Gone:
 		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is gone: " + orSkip
 	case Elsewhere:
-		return Failed, ClaimDeleted, "it was deleted before its drain, and somebody bound its volume " + c.Volume + " to another claim: " + orSkip
+		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is bound to another claim, or to none: " + orSkip
 	case Here, Moved:
 	}
 	// Its pods hold the claim, those that have ended, too.
@@ -64,6 +64,47 @@ func (p *Plan) inTheWay(o *Observed, s DrainState) DrainState {
 	}
 	p.add(SetAside{c.Ref()})
 	return s.is(Waiting, SettingAside, "its volume is being set aside: its member is to return")
+}
+
+// keptInTheWay tells whether policy Retain keeps a claim whose member is to return.
+func (o *Observed) keptInTheWay(c *Claim) bool {
+	return !c.Aside && !c.Deleting && c.Ordinal < o.Cluster.Size
+}
+
+// keepAside keeps what a member left under another name: it needs the claim's own
+// to return. Kept claims are not held; this one is until its volume has moved.
+func (p *Plan) keepAside(c *Claim, job *Job, s DrainState) DrainState {
+	switch {
+	case c.Volume == "":
+		p.letGo(c, job, NeverBound)
+		s.Why = NeverBound
+		return s.is(Releasing, "", "")
+	case c.Where != Here:
+		return s.is(Failed, InTheWay, fmt.Sprintf("spec.drain.policy Retain keeps it, and member %d can't return before it is gone: %s; "+
+			"delete the claim when you have what you need of it, or let spec.drain.policy be Drain", c.Ordinal, c.immovable()))
+	case job != nil:
+		p.deleteJob(job, "its claim is kept, and set aside")
+		return s.is(Waiting, SettingAside, "its volume is set aside when its drainer is gone")
+	case !c.Finalizer:
+		p.add(HoldClaim{c.Ref()})
+	}
+	p.add(SetAside{c.Ref()})
+	return s.is(Waiting, SettingAside, "its volume is kept by another claim: its member is to return")
+}
+
+// movable tells whether the volume can still be given to another claim.
+func (c *Claim) movable() bool { return c.Finalizer && (c.Where == Here || c.Where == Moved) }
+
+// immovable tells why the volume can't be given to another claim.
+func (c *Claim) immovable() string {
+	switch c.Where {
+	case Gone:
+		return "its volume " + c.Volume + " is gone"
+	case Elsewhere, Moved:
+		return "somebody bound its volume " + c.Volume + " to another claim"
+	case NotLookedAt, Forbidden, Here:
+	}
+	return "the operator has no right to set its volume " + c.Volume + " aside"
 }
 
 // moveBack gives the volume of a claim that is let go back to it, where it waits

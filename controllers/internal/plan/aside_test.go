@@ -262,3 +262,41 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 	}, map[*scene]string{returned: ""})
 	refusals(t, func(o *Observed) error { return MaySetReplicas(o, 3) }, map[*scene]string{returned: ""})
 }
+
+// What policy Retain keeps is in no member's way, where its volume can move.
+func TestVolumeThatIsKeptIsSetAsideForItsMember(t *testing.T) {
+	apply, deleted := "apply members, 2 replicas", func(c *Claim) { c.Deleting = true }
+	for what, test := range map[string]struct {
+		scene   *scene
+		actions []string
+		drains  []string
+	}{
+		"it is held first":            {at(2).wanted(3).left(2, unheld, where(Here)), []string{apply, "hold claim data-2", "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
+		"it is held":                  {at(2).wanted(3).left(2, where(Here)), []string{apply, "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
+		"its pod is there":            {at(2).wanted(3).left(2, where(Here)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
+		"it was drained until now":    {at(2).wanted(3).left(2, where(Here)).job(2, 2), []string{apply, "delete Job job-data-2: its claim is kept, and set aside"}, []string{"2 Waiting SettingAside"}},
+		"its volume moves":            {at(2).wanted(3).left(2, deleted, where(Here)), []string{apply, "move volume pv-2 of claim data-2 to claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"and its member stays away":   {at(2).left(2, deleted, where(Moved)), []string{apply, "move volume pv-2 of claim data-2 to claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"another claim has it":        {at(2).wanted(3).left(2, deleted, where(Moved)).aside(2), []string{apply, "release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
+		"which is kept, and not held": {at(3).aside(2), []string{"apply members, 3 replicas", "release claim data-2-aside: Retained"}, nil},
+		"nobody may move it":          {at(2).wanted(3).left(2, unheld, where(Forbidden)), []string{apply}, []string{"2 Failed BlockedByVolume"}},
+		"it has no volume":            {at(2).wanted(3).left(2, unheld, unbound), []string{apply, "delete claim data-2: NeverBound"}, []string{"2 Releasing NeverBound"}},
+		"its member stays away":       {at(2).left(2, unheld, where(Here)), []string{apply}, nil},
+	} {
+		t.Run(what, func(t *testing.T) {
+			test.scene.o.Cluster.Policy = Retain
+			got := planned(test.scene)
+			if diff := cmp.Diff(outcome{Replicas: got.Replicas, Blocked: got.Blocked, Actions: test.actions, Drains: test.drains}, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+	refusals(t, func(o *Observed) error { return MayRelease(&Cluster{Policy: Retain}, o.claim(uid(2)), ByPolicyRetain) }, map[*scene]string{
+		at(2).left(2):                            "",
+		at(2).left(2, deleted):                   "the volume of claim data-2 is kept by another claim first",
+		at(2).left(2, deleted, where(Here)):      "the volume of claim data-2 is kept by another claim first",
+		at(2).left(2, deleted, where(Gone)):      "",
+		at(2).left(2, deleted, where(Forbidden)): "",
+		at(2).left(2, deleted, unbound):          "",
+	})
+}

@@ -36,6 +36,8 @@ const (
 	JobGaveUp      = cachev1alpha1.ReasonJobFailed
 	ClaimDeleted   = cachev1alpha1.ReasonClaimDeleted
 	SettingAside   = cachev1alpha1.ReasonSettingAside
+	InTheWay       = cachev1alpha1.ReasonBlockedByVolume
+	Retrying       = cachev1alpha1.ReasonRetrying
 )
 
 // DrainState is how one released claim stands.
@@ -46,6 +48,9 @@ type DrainState struct {
 	Message string
 	// Why is set while Releasing.
 	Why Release
+	// RetryAt, of one that has Failed, is when it is tried again; zero where only a
+	// person can say. Claim.Attempts has how often it has failed before.
+	RetryAt time.Time
 	// Job that drains it, if there is one.
 	Job *Job
 }
@@ -100,6 +105,12 @@ func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
 	switch why, release := mayRelease(o, c); {
 	case release && o.memberExists(c):
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
+	case why == ByPolicyRetain && o.keptInTheWay(c):
+		return p.keepAside(c, job, state)
+	case why == ByPolicyRetain && c.Deleting && c.movable() && o.drains(c, job):
+		return p.follow(o, c, job, state)
+	case why == ByPolicyRetain && c.Deleting && c.movable():
+		return state.is(p.rescue(o, c, job))
 	case release:
 		p.moveBack(o, c)
 		p.letGo(c, job, why)
@@ -114,7 +125,7 @@ func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
 	case c.Deleting && !o.drains(c, job):
 		return state.is(p.rescue(o, c, job))
 	case job != nil:
-		return p.follow(c, job, state)
+		return p.follow(o, c, job, state)
 	}
 	if c.Request == Retry {
 		p.add(ClearRetry{c.Ref()}) // it is about to start anyway
@@ -126,23 +137,40 @@ func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
 	case p.Replicas == 0:
 		return state.is(Waiting, Hibernating, "the cluster hibernates: the drain starts when members return")
-	case *slots <= 0 || slices.Contains(o.DrainerPods, c.UID):
+	case *slots <= 0:
 		return state.is(Waiting, InTurn, "another drain is under way")
-	case o.placementRuns() || o.placedFirst(c) && o.placing():
-		return state.is(Waiting, InTurn, "the items of members that stay are placed first")
-	case c.Pending:
-		return state.is(Waiting, SettingAside, fmt.Sprintf("volume %s is not bound to the claim yet", c.Volume))
-	case p.Replicas > c.Ordinal && !c.Aside || o.StatefulSet.Replicas != p.Replicas:
-		// The StatefulSet is made smaller by this very plan; its event is next.
-		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
-	case o.Placement.Size != p.Replicas:
-		// By another ring items would come to members that clients don't ask, or don't
-		// ask for these: the next ring would take them for empty.
-		return state.is(Waiting, InTurn, fmt.Sprintf("clients are told of %d members first", p.Replicas))
+	}
+	if reason, message := o.drainWaits(c, p.Replicas); reason != "" {
+		return state.is(Waiting, reason, message)
 	}
 	*slots--
 	p.add(CreateDrain{Claim: c.Ref(), Survivors: p.Replicas})
 	return state.is(Draining, "", "")
+}
+
+// drainWaits tells what a drain of the claim into so many members waits for; an empty
+// reason where it may begin. The plan asks, and MayDrain of what is live.
+func (o *Observed) drainWaits(c *Claim, survivors int32) (reason, message string) {
+	switch {
+	case o.memberExists(c):
+		return PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal)
+	case slices.Contains(o.DrainerPods, c.UID):
+		return InTurn, "an earlier drainer of it is not gone yet"
+	case o.newerComes(c):
+		return InTurn, "the volume of a member that left later is drained first: its values are newer"
+	case o.placementRuns() || o.placedFirst(c) && o.placing():
+		return InTurn, "the items of members that stay are placed first"
+	case c.Pending:
+		return SettingAside, fmt.Sprintf("volume %s is not bound to the claim yet", c.Volume)
+	case survivors > c.Ordinal && !c.Aside || o.StatefulSet.Replicas != survivors:
+		// The StatefulSet is made smaller by this very plan; its event is next.
+		return PodPresent, fmt.Sprintf("the StatefulSet is not at %d members yet", survivors)
+	case o.Placement.Size != survivors:
+		// By another ring items would come to members that clients don't ask, or don't
+		// ask for these: the next ring would take them for empty.
+		return InTurn, fmt.Sprintf("clients are told of %d members first", survivors)
+	}
+	return "", ""
 }
 
 func (s DrainState) is(phase DrainPhase, reason, message string) DrainState {
@@ -151,7 +179,7 @@ func (s DrainState) is(phase DrainPhase, reason, message string) DrainState {
 }
 
 // follow decides about a released claim that has a Job.
-func (p *Plan) follow(c *Claim, job *Job, state DrainState) DrainState {
+func (p *Plan) follow(o *Observed, c *Claim, job *Job, state DrainState) DrainState {
 	if job.Deleting {
 		return state.is(Waiting, InTurn, "an earlier Job of this drain is on its way out")
 	}
@@ -174,8 +202,16 @@ func (p *Plan) follow(c *Claim, job *Job, state DrainState) DrainState {
 		p.add(DeleteJob{job.Name, job.UID, "a person asked for a retry"}, ClearRetry{c.Ref()})
 		return state.is(Waiting, InTurn, "the retry starts when the failed Job is gone")
 	}
-	reason, message := failure(job, invalid)
-	return state.is(Failed, reason, message+"; "+wayOut)
+	if c.Request == Hold && job.mendable() {
+		_, message := why(job, invalid)
+		return state.is(Held, HeldByRequest, "the last attempt failed: "+message+"; remove the annotation cache.example.com/drain=hold, and it is tried again")
+	}
+	f, again := p.tryAgain(o, c, job, invalid)
+	if again {
+		return state.is(Waiting, Retrying, "the next attempt starts when the failed Job is gone")
+	}
+	state.RetryAt = f.retryAt
+	return state.is(Failed, f.reason, f.message+"; "+wayOut)
 }
 
 func checkReceipt(job *Job, c *Claim) error {
@@ -187,18 +223,6 @@ func checkReceipt(job *Job, c *Claim) error {
 
 const wayOut = "the claim is kept: see the drainer's log, then annotate the claim with " +
 	"cache.example.com/drain=retry, or =skip to give its items up"
-
-// failure tells why a Job that has ended has not done its work: where it failed,
-// its last receipt knows best.
-func failure(job *Job, invalid error) (reason, message string) {
-	switch {
-	case job.State != JobFailed:
-		return ReceiptInvalid, invalid.Error()
-	case job.Receipt != nil && job.Receipt.Reason != "":
-		return job.Receipt.Reason, job.Receipt.Message
-	}
-	return JobGaveUp, job.Message
-}
 
 // letGo takes the last steps. Each is found undone or done by the next plan,
 // should the operator die in between. The claim is first: where the live claim

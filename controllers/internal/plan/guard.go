@@ -63,29 +63,20 @@ func MayDrain(live *Observed, a CreateDrain) error {
 			running++
 		}
 	}
-	switch members := live.StatefulSet; {
+	switch {
 	case claim == nil || claim.Deleting:
 		return fmt.Errorf("claim %s is being deleted", a.Claim.Name)
 	case claim.Released.IsZero():
 		return fmt.Errorf("claim %s is a member's", a.Claim.Name)
 	case !claim.Finalizer:
 		return fmt.Errorf("claim %s is not held by the finalizer", a.Claim.Name)
-	case !members.Exists || members.Replicas != a.Survivors || a.Survivors > a.Claim.Ordinal && !claim.Aside:
-		return fmt.Errorf("the StatefulSet is not at %d members", a.Survivors)
+	case !live.StatefulSet.Exists:
+		return errors.New("the StatefulSet is gone")
 	case running >= int(live.Cluster.Parallelism):
 		return fmt.Errorf("%d drains run already, %d may", running, live.Cluster.Parallelism)
-	case live.placementRuns():
-		return errors.New("a placement runs")
-	case live.placedFirst(claim) && live.placing():
-		return fmt.Errorf("items have to be placed before claim %s is drained", a.Claim.Name)
-	case live.Placement.Size != a.Survivors:
-		return fmt.Errorf("clients look among %d members", live.Placement.Size)
-	case live.memberExists(claim):
-		return fmt.Errorf("the pod of member %d is not gone", a.Claim.Ordinal)
-	case slices.Contains(live.DrainerPods, a.Claim.UID):
-		return fmt.Errorf("a pod uses claim %s", a.Claim.Name)
 	}
-	return nil
+	reason, message := live.drainWaits(claim, a.Survivors)
+	return unless(reason == "", "%s", message)
 }
 
 // MayPlace guards invariants 5 and 10: the ring is the one that the plan saw, its
@@ -102,7 +93,7 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 	switch {
 	case claim == nil || !live.misplaced(claim):
 		return fmt.Errorf("the member of claim %s has nothing to be placed", a.Claim.Name)
-	case live.Placement.Target != a.Target:
+	case Without(live.Placement.Target, a.Lost) != a.Target:
 		return fmt.Errorf("the clients' list is another one than %s", a.Target)
 	case !live.StatefulSet.Exists || live.StatefulSet.Replicas < live.Placement.Size:
 		return fmt.Errorf("the StatefulSet is not at %d members", live.Placement.Size)
@@ -121,7 +112,7 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 // MayRelease is invariant 1, asked right before the claim is deleted, and right
 // before its finalizer goes: a complete receipt for exactly this claim is
 // recorded on it, or a person said so. It needs of the Cluster what the reason
-// is about.
+// is about, and of a claim that is being deleted where its volume is.
 func MayRelease(live *Cluster, c *Claim, why Release) error {
 	switch why {
 	case ByReceipt:
@@ -145,6 +136,8 @@ func MayRelease(live *Cluster, c *Claim, why Release) error {
 		return fmt.Errorf("claim %s is a member's", c.Name)
 	case why == ByUnrecoverable:
 		return unless(live.ReleaseUnreadable, "the Memcached keeps volumes that can't be read")
+	case why == ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.movable()):
+		return fmt.Errorf("the volume of claim %s is kept by another claim first", c.Name)
 	case why == ByPolicyDelete && live.Policy == Delete, why == ByPolicyRetain && live.Policy == Retain:
 		return nil
 	}
@@ -165,7 +158,7 @@ func MaySetAside(live *Observed, c *Claim) error {
 	switch {
 	case c.Released.IsZero() || !c.Finalizer:
 		return fmt.Errorf("claim %s is a member's, or not held", c.Name)
-	case job != nil && job.running():
+	case job != nil && (job.running() || job.Deleting):
 		return fmt.Errorf("Job %s drains claim %s", job.Name, c.Name)
 	}
 	return unless(c.Where == Here, "volume %s is not bound to claim %s", c.Volume, c.Name)

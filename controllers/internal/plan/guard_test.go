@@ -50,10 +50,10 @@ func TestLiveADrainBeginsOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 		left().job(1, 2):                 "1 drains run already, 1 may",
 		left().job(1, 2, gone, complete): "1 drains run already, 1 may",
 		left().job(1, 2, complete):       "",
-		left().pod(2):                    "the pod of member 2 is not gone",
-		left().with(func(o *Observed) { o.StatefulSet.Replicas = 3 }):          "the StatefulSet is not at 2 members",
-		left().with(func(o *Observed) { o.StatefulSet = StatefulSet{} }):       "the StatefulSet is not at 2 members",
-		left().with(func(o *Observed) { o.DrainerPods = []types.UID{uid(2)} }): "a pod uses claim data-2",
+		left().pod(2):                    "member 2 is still shutting down",
+		left().with(func(o *Observed) { o.StatefulSet.Replicas = 3 }):          "the StatefulSet is not at 2 members yet",
+		left().with(func(o *Observed) { o.StatefulSet = StatefulSet{} }):       "the StatefulSet is gone",
+		left().with(func(o *Observed) { o.DrainerPods = []types.UID{uid(2)} }): "an earlier drainer of it is not gone yet",
 	})
 }
 

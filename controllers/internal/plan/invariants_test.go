@@ -128,7 +128,7 @@ func noReleaseWithoutReceipt(o *Observed, p Plan) error {
 	}
 	for _, r := range let {
 		c := claimOf(o, r.UID)
-		left := !c.Released.IsZero() || slices.Contains(actions[MarkReleased](p), MarkReleased{c.Ref()})
+		left := !c.Released.IsZero() || slices.Contains(actions[MarkReleased](p), MarkReleased{Claim: c.Ref()})
 		receipt := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
 		word := c.Request == Skip || o.Cluster.Deleting || o.Cluster.NamespaceTerminating ||
 			left && o.Cluster.Policy != Drain || c.Volume == ""
@@ -206,7 +206,7 @@ func noReturnToOldVolumes(o *Observed, p Plan) error {
 	for _, a := range actions[ApplyMembers](p) {
 		for i := range o.Claims {
 			c := &o.Claims[i]
-			marked := !c.Released.IsZero() || slices.Contains(actions[MarkReleased](p), MarkReleased{c.Ref()})
+			marked := !c.Released.IsZero() || slices.Contains(actions[MarkReleased](p), MarkReleased{Claim: c.Ref()})
 			switch {
 			case c.Aside:
 			case marked && c.Ordinal < a.Replicas && o.activeJob() == nil: // else invariant 5 has the word

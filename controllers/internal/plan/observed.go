@@ -4,7 +4,7 @@
 //
 //	member ──size lowered──▶ released ──pod gone──▶ drained by a Job ──receipt──▶ let go
 //	                            │                        │
-//	                            └── held, skipped        └── failed: kept, retried on request
+//	                            └── held, skipped        └── failed: kept, tried again
 //
 // A claim is released when it carries the released mark, which is written
 // before the StatefulSet is made smaller and never taken off. A released
@@ -104,6 +104,8 @@ type Claim struct {
 	Where Where
 	// Released is when the member left; zero while it is a member's.
 	Released time.Time
+	// Unplaced: it left before anybody looked through what it holds.
+	Unplaced bool
 	// Receipt that was recorded on the claim, if one was.
 	Receipt *contract.Receipt
 	// Request by annotation.
@@ -112,6 +114,8 @@ type Claim struct {
 	// last, and PlacementRequest what a person asked for about that: Skip or Retry.
 	Placed           int64
 	PlacementRequest Request
+	// Attempts to move its items that failed in a row.
+	Attempts Attempts
 }
 
 // Where is where the volume of a claim is.
@@ -159,8 +163,9 @@ type Job struct {
 	// Receipt that its last pod left, or why there is none.
 	Receipt    *contract.Receipt
 	ReceiptErr error
-	// Message of a Job that failed.
+	// Message of a Job that failed, and when one ended that has.
 	Message string
+	Ended   time.Time
 }
 
 // Mover is a pod that moves what the claim's member holds, by the ring of that
@@ -172,11 +177,15 @@ type Mover struct {
 
 // Observed is all that a plan rests on.
 type Observed struct {
+	// Now is the time.
+	Now         time.Time
 	Cluster     Cluster
 	StatefulSet StatefulSet
 	// Pods has the ordinals of the member pods that exist, in any phase, and Ready
 	// those of the members that serve.
 	Pods, Ready []int32
+	// Away are the others that there are to be.
+	Away []Away
 	// DrainerPods has the UIDs of the claims that a drainer's pod mounts, or whose
 	// member's items are being placed.
 	DrainerPods []types.UID
@@ -189,8 +198,9 @@ type Observed struct {
 	Claims []Claim
 	// Jobs that drain, and Placements, those that move items between members.
 	Jobs, Placements []Job
-	// Placement is where clients look.
-	Placement Placement
+	// Placement is where clients look, by the list that this plan leads to, and Was by
+	// the one that there is.
+	Placement, Was Placement
 	// Room of a scale-down that is about to begin; nil where none is.
 	Room *Room
 }
@@ -201,10 +211,15 @@ type Room struct {
 	Leaving, Free int64
 	// Unknown is why nobody can tell.
 	Unknown string
+	// Pending: the members were asked a moment ago, and have not all answered.
+	Pending bool
 }
 
+// Asking tells whether the answer is still to come.
+func (r *Room) Asking() bool { return r != nil && r.Pending }
+
 // Short tells whether items are about to be lost for want of room.
-func (r *Room) Short() bool { return r != nil && r.Unknown == "" && r.Leaving > r.Free }
+func (r *Room) Short() bool { return r != nil && !r.Pending && r.Unknown == "" && r.Leaving > r.Free }
 
 func (o *Observed) podExists(ordinal int32) bool { return slices.Contains(o.Pods, ordinal) }
 
@@ -225,5 +240,6 @@ func (o *Observed) jobFor(claim types.UID) *Job {
 	return nil
 }
 
-// running tells whether the Job's pod may be at work.
-func (j *Job) running() bool { return j.State == JobActive || j.Deleting }
+// running tells whether the Job's pod may be at work. A Job fails when its pods
+// have ended.
+func (j *Job) running() bool { return j.State == JobActive || j.Deleting && j.State != JobFailed }

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/ring"
@@ -40,15 +41,20 @@ type PlacementState struct {
 	Message string
 	// Job that places them, if there is one.
 	Job *Job
+	// RetryAt is as in DrainState.
+	RetryAt time.Time
 }
 
 // misplaced tells whether the claim's member may hold what clients look for
 // elsewhere. One whose claim is being deleted will be drained.
 func (o *Observed) misplaced(c *Claim) bool {
 	ring := &o.Placement
-	return !ring.Off && c.Placed < ring.Due && c.Ordinal < min(ring.Holding, ring.Size) &&
-		c.Released.IsZero() && !c.Aside && !c.Deleting
+	return ring.due(c) && c.Ordinal < ring.Size && c.Released.IsZero() && !c.Aside && !c.Deleting && !o.isLost(c.Ordinal)
 }
+
+// due tells whether nobody has looked through what the claim's member holds since the
+// last ring that moved keys.
+func (r *Placement) due(c *Claim) bool { return !r.Off && c.Placed < r.Due && c.Ordinal < r.Holding }
 
 // placing tells whether items have to be placed, or a Job may still be at it.
 func (o *Observed) placing() bool {
@@ -82,7 +88,7 @@ func (o *Observed) otherMover(target string) bool {
 // rings, and must not be where they look before that is. Of a member that left with
 // the ring that is due, nobody holds anything yet.
 func (o *Observed) placedFirst(c *Claim) bool {
-	return c.Aside || c.Ordinal >= o.Placement.From
+	return c.Aside || c.Unplaced || c.Ordinal >= o.Placement.From
 }
 
 // heldSize is the size that placement allows where that one is wanted: as long as
@@ -111,9 +117,22 @@ func (p *Plan) place(o *Observed) {
 			slots--
 		}
 	}
+	p.wakeForLost(o)
 	for i := range o.Claims {
 		if c := &o.Claims[i]; o.misplaced(c) {
 			p.Placements = append(p.Placements, p.placeMember(o, c, &slots))
+		}
+	}
+}
+
+// wakeForLost asks for a plan when a member that is to leave counts as lost.
+func (p *Plan) wakeForLost(o *Observed) {
+	if p.SizeBlocked != ByPlacement {
+		return
+	}
+	for i := o.Cluster.Size; i < o.Placement.Size; i++ {
+		if at, away := o.lostAt(i); o.dispensable(i) && away && at.After(o.Now) {
+			p.wakeAt(at)
 		}
 	}
 }
@@ -144,7 +163,7 @@ func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 		return state.is(PlacementWaits, InTurn, "other members are placed first")
 	}
 	*slots--
-	p.add(CreatePlacement{Claim: c.Ref(), Target: o.Placement.Target})
+	p.add(CreatePlacement{Claim: c.Ref(), Target: o.target(), Lost: o.lost()})
 	if c.PlacementRequest == Retry {
 		p.add(ClearPlacementRetry{c.Ref()})
 	}
@@ -163,11 +182,12 @@ func (p *Plan) placementWaits(o *Observed) string {
 			return fmt.Sprintf("claim %s is drained first", d.Claim.Name)
 		}
 	}
-	if o.otherMover(o.Placement.Target) {
+	if o.otherMover(o.target()) {
 		return "the drainer of an earlier placement is not gone yet"
 	}
+	lost := o.lost()
 	for i := range o.Placement.Size {
-		if !slices.Contains(o.Ready, i) {
+		if !slices.Contains(o.Ready, i) && !slices.Contains(lost, i) {
 			return fmt.Sprintf("member %d is not ready", i)
 		}
 	}
@@ -179,9 +199,9 @@ func (p *Plan) followPlacement(o *Observed, c *Claim, job *Job, state PlacementS
 	switch {
 	case job.Deleting:
 		return state.is(PlacementWaits, InTurn, "an earlier Job is on its way out")
-	case job.Target != o.Placement.Target:
-		p.deleteJob(job, "clients look elsewhere by now")
-		return state.is(PlacementWaits, InTurn, "the clients' list has changed: the placement begins anew")
+	case job.Target != o.target():
+		p.deleteJob(job, "it is to be placed otherwise by now")
+		return state.is(PlacementWaits, InTurn, "the clients' list has changed, or a member is lost: the placement begins anew")
 	case job.State == JobActive:
 		if c.PlacementRequest == Retry {
 			p.add(ClearPlacementRetry{c.Ref()}) // it runs
@@ -201,8 +221,12 @@ func (p *Plan) followPlacement(o *Observed, c *Claim, job *Job, state PlacementS
 		p.add(DeleteJob{job.Name, job.UID, "a person asked for a retry"}, ClearPlacementRetry{c.Ref()})
 		return state.is(PlacementWaits, InTurn, "the retry starts when the failed Job is gone")
 	}
-	reason, message := failure(job, invalid)
-	return state.is(PlacementFailure, reason, message+"; "+placementWayOut)
+	f, again := p.tryAgain(o, c, job, invalid)
+	if again {
+		return state.is(PlacementWaits, Retrying, "the next attempt starts when the failed Job is gone")
+	}
+	state.RetryAt = f.retryAt
+	return state.is(PlacementFailure, f.reason, f.message+"; "+placementWayOut)
 }
 
 const placementWayOut = "its items stay where they are: see the Job's log, then annotate the claim with " +

@@ -87,7 +87,7 @@ func TestItemsArePlacedMemberByMember(t *testing.T) {
 		"it failed, Off": {grown(1, 3).placement(0, outOfTime).with(off), outcome{Replicas: 3,
 			Actions: []string{"apply members, 3 replicas", "delete Job place-data-0: its member has nothing to be placed"}}},
 		"by another ring": {grown(1, 3).placement(0, byAnother), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas", "delete Job place-data-0: clients look elsewhere by now"}, Places: []string{"0 Waiting InTurn"}}},
+			Actions: []string{"apply members, 3 replicas", "delete Job place-data-0: it is to be placed otherwise by now"}, Places: []string{"0 Waiting InTurn"}}},
 		"Off": {grown(2, 3).with(off), outcome{Replicas: 3, Actions: []string{"apply members, 3 replicas"}}},
 		"a member isn't ready": {grown(1, 3).with(func(o *Observed) { o.Ready = []int32{0, 1} }), outcome{Replicas: 3,
 			Actions: []string{"apply members, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // Plan is what to do now, in this order, and how the released claims stand.
@@ -26,6 +27,8 @@ type Plan struct {
 	// KeepsTemplate tells that the members stay as they are until these have grown.
 	SmallClaims   []ClaimRef
 	KeepsTemplate bool
+	// Wake is when to plan again, if no event comes before; zero for never.
+	Wake time.Time
 }
 
 // LostClaim is a claim that somebody else deleted.
@@ -47,6 +50,8 @@ const (
 	ByVolume Block = "Volume"
 	// ByShortage: the members that stay have too little room.
 	ByShortage Block = "Shortage"
+	// ByQuestion: the members were asked a moment ago whether there is room.
+	ByQuestion Block = "Question"
 	// ByPlacement: members hold what clients look for elsewhere.
 	ByPlacement Block = "Placement"
 )
@@ -121,6 +126,8 @@ func (p *Plan) size(o *Observed) {
 		p.Replicas, p.SizeBlocked = limit, ByDrain
 	case p.Replicas != o.Cluster.Size:
 		p.SizeBlocked = ByPlacement
+	case o.Shrinks() && o.Room.Asking():
+		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, ByQuestion
 	case o.Cluster.WaitForRoom && o.Shrinks() && o.Room.Short():
 		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, ByShortage
 	}
@@ -150,7 +157,7 @@ func (p *Plan) markReleased(o *Observed) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if c.Ordinal >= p.Replicas && c.Released.IsZero() {
-			p.add(MarkReleased{c.Ref()})
+			p.add(MarkReleased{c.Ref(), o.Was.due(c)})
 			c.Released = justNow
 		}
 	}
@@ -167,13 +174,26 @@ func (o *Observed) activeJob() *Job {
 }
 
 // drainComes tells whether the volume that a member from that ordinal on left is
-// about to be drained. Until it is, no other member leaves: what that one was told
-// since is newer, and would be drained after it.
+// about to be drained. Until it is, no other member leaves. One whose drain failed
+// is tried again after those that left later (newerComes).
 func (o *Observed) drainComes(from int32) bool {
 	return o.Cluster.Policy == Drain && slices.ContainsFunc(o.Claims, func(c Claim) bool {
 		job := o.jobFor(c.UID)
 		return c.Ordinal >= from && !c.Released.IsZero() && !c.Aside && !c.Deleting && c.Volume != "" && c.Receipt == nil &&
 			c.Request != Hold && c.Request != Skip && (job == nil || job.running())
+	})
+}
+
+// newerComes tells whether another volume is about to be drained, or tried again,
+// whose member left later than this one. What that one was told since is newer, and
+// must be there first: a drain only adds.
+func (o *Observed) newerComes(c *Claim) bool {
+	return slices.ContainsFunc(o.Claims, func(d Claim) bool {
+		if !d.Released.After(c.Released) || d.Volume == "" || d.Volume == c.Volume || d.Receipt != nil || d.Request == Hold || d.Request == Skip {
+			return false
+		}
+		job := o.jobFor(d.UID)
+		return job == nil || job.running() || job.State == JobComplete || job.mendable()
 	})
 }
 

@@ -11,6 +11,9 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 		blocked  Block
 	}{
 		"too little room":                {at(3).wanted(2), short, 3, ByShortage},
+		"asked a moment ago":             {at(3).wanted(2), &Room{Free: 10, Pending: true}, 3, ByQuestion},
+		"asked, to zero":                 {at(3).wanted(0), &Room{Pending: true}, 0, NotBlocked},
+		"asked, up":                      {at(3).wanted(4), &Room{Pending: true}, 4, NotBlocked},
 		"just enough":                    {at(3).wanted(2), enough, 2, NotBlocked},
 		"nobody can tell":                {at(3).wanted(2), &Room{Leaving: 11, Unknown: "no answer"}, 2, NotBlocked},
 		"nobody was asked":               {at(3).wanted(2), nil, 2, NotBlocked},
@@ -29,8 +32,18 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 		if p.Replicas != test.replicas || p.SizeBlocked != test.blocked {
 			t.Errorf("%s: got %d replicas, blocked %q; want %d, %q", name, p.Replicas, p.SizeBlocked, test.replicas, test.blocked)
 		}
-		if test.blocked == ByShortage && len(actions[MarkReleased](p)) > 0 {
+		if (test.blocked == ByShortage || test.blocked == ByQuestion) && len(actions[MarkReleased](p)) > 0 {
 			t.Errorf("%s: a member is told to leave: %v", name, p.Actions)
 		}
+	}
+}
+
+// Whatever the spec says of a shortage, it is known before the first member is told to
+// leave.
+func TestScaleDownWaitsForItsMembersAnswers(t *testing.T) {
+	s := at(3).wanted(2)
+	s.o.Room = &Room{Pending: true}
+	if p := Next(&s.o); p.Replicas != 3 || p.SizeBlocked != ByQuestion || len(actions[MarkReleased](p)) > 0 {
+		t.Errorf("got %d replicas, blocked %q, %v", p.Replicas, p.SizeBlocked, p.Actions)
 	}
 }

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -47,7 +49,17 @@ type Record struct {
 // Unknown is the record where nobody knows by which ring the first n members
 // were filled, and serial is the last one that any of them tells of.
 func Unknown(serial int64, n int32) Record {
-	return Record{Serial: serial, Ring: Ring{Size: n}}
+	return Record{Serial: serial, Ring: Ring{Size: min(max(n, 0), maxSize)}}
+}
+
+// ParseSerial reads a ring's number; 0, which is no ring's, from what is none. Half of
+// all numbers are left for the rings to come.
+func ParseSerial(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > maxSerial/2 {
+		return 0
+	}
+	return n
 }
 
 // Next is the record once clients look by another ring.
@@ -81,11 +93,19 @@ func (r Record) String() string {
 	return string(b)
 }
 
-// maxSize of a ring: that of spec.size.
-const maxSize = 512
+// What a record may have at most.
+const (
+	maxSerial = 1 << 53 // every number up to it is exact in JSON
+	maxRecord = 4 << 10 // bytes
+	maxSize   = cachev1alpha1.MaxSize
+)
 
-// Parse is the inverse of String. A person may have spoilt what it reads.
+// Parse is the inverse of String. Anybody may have written what it reads: what is no
+// record that this package made is an error.
 func Parse(s string) (Record, error) {
+	if len(s) > maxRecord {
+		return Record{}, fmt.Errorf("a record of %d bytes is too long", len(s))
+	}
 	var r Record
 	if err := json.Unmarshal([]byte(s), &r); err != nil {
 		return Record{}, err
@@ -93,6 +113,14 @@ func Parse(s string) (Record, error) {
 	for _, size := range []int32{r.Ring.Size, r.From.Size, r.Holding} {
 		if size < 0 || size > maxSize {
 			return Record{}, fmt.Errorf("%d members are on no ring", size)
+		}
+	}
+	if r.Serial < 0 || r.Serial > maxSerial || r.Due < 0 || r.Due > r.Serial {
+		return Record{}, fmt.Errorf("ring %d, due since ring %d, is out of order", r.Serial, r.Due)
+	}
+	for _, port := range []int32{r.Ring.Port, r.From.Port} {
+		if port < 0 || port > math.MaxUint16 {
+			return Record{}, fmt.Errorf("%d is no port", port)
 		}
 	}
 	return r, nil
@@ -104,9 +132,14 @@ func Source(claim types.UID, target string) string {
 	return fmt.Sprintf("placement/%s/%s", claim, target)
 }
 
-// shares remembers what was computed: a few numbers for each client and size
-// there is.
-var shares sync.Map // [2]Ring to float64
+// shares remembers what was computed: a few numbers for each client and size there
+// is. It begins anew when it has more than anybody needs.
+var shares = struct {
+	sync.Mutex
+	of map[[2]Ring]float64
+}{of: map[[2]Ring]float64{}}
+
+const maxShares = 4096
 
 // Share is the share of keys, from 0 to 1, whose member stays and isn't asked for
 // them any more. It is 1 where the client of either ring is not known. The sample
@@ -117,11 +150,19 @@ func Share(from, to Ring) float64 {
 		return 0 // nobody was, or is, asked
 	}
 	key := [2]Ring{from, to}
-	if share, ok := shares.Load(key); ok {
-		return share.(float64)
+	shares.Lock()
+	share, ok := shares.of[key]
+	shares.Unlock()
+	if ok {
+		return share
 	}
-	share := computeShare(from, to)
-	shares.Store(key, share)
+	share = computeShare(from, to)
+	shares.Lock()
+	defer shares.Unlock()
+	if len(shares.of) >= maxShares {
+		clear(shares.of)
+	}
+	shares.of[key] = share
 	return share
 }
 

@@ -26,16 +26,22 @@ func binding(in *Input, s *cachev1alpha1.MemcachedStatus) {
 	}
 }
 
-func bindable(in *Input) metav1.Condition {
+// bindable is nil where the spec asks for no binding.
+func bindable(in *Input) *metav1.Condition {
 	const kind = cachev1alpha1.ConditionBindable
+	if in.Cluster.Spec.Binding == nil {
+		return nil
+	}
+	c := condition(kind, false, cachev1alpha1.ReasonBindingIncomplete, "Secret %s is yet to be written", in.Cluster.Spec.Binding.SecretName)
 	before := meta.FindStatusCondition(in.Cluster.Status.Conditions, kind)
 	switch {
-	case in.Cluster.Spec.Binding == nil:
-		return condition(kind, false, cachev1alpha1.ReasonNotRequested, "no Secret for applications is asked for")
 	case in.Binding != nil:
-		return condition(kind, in.Binding.Reason == cachev1alpha1.ReasonBindingWritten, in.Binding.Reason, "%s", in.Binding.Message)
-	case before != nil && before.Reason != cachev1alpha1.ReasonNotRequested:
-		return *before
+		c = condition(kind, in.Binding.Reason == cachev1alpha1.ReasonBindingWritten, in.Binding.Reason, "%s", in.Binding.Message)
+	case before != nil && before.Reason != reasonNotRequested:
+		c = *before
 	}
-	return condition(kind, false, cachev1alpha1.ReasonBindingIncomplete, "Secret %s is yet to be written", in.Cluster.Spec.Binding.SecretName)
+	return &c
 }
+
+// reasonNotRequested is what earlier operators gave where the spec asks for nothing.
+const reasonNotRequested = "NotRequested"

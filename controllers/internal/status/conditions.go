@@ -1,24 +1,43 @@
 package status
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
-	"example.com/memcached-operator/drainer/contract"
 )
 
-// conditions returns one of each type.
-func conditions(in *Input, s *cachev1alpha1.MemcachedStatus) []metav1.Condition {
-	return []metav1.Condition{
-		available(in, s), progressing(in, s), degraded(in, s), draining(s), placing(in), routingStable(in, s), shortOfMemory(in, s),
-		replayable(in), warm(in, s), volumesSized(in), monitored(in), bindable(in),
+// conditions of what the spec asks for, Ready first.
+func conditions(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) []metav1.Condition {
+	list := []metav1.Condition{available(in, s), progressing(in, s), degraded(in, s, w)}
+	if in.Cluster.Spec.Storage != nil {
+		list = append(list, draining(s), placing(in), routingStable(in, s), shortOfMemory(in, s), replayable(in), warm(in, s), volumesSized(in))
+	}
+	if c := monitored(in); c != nil {
+		list = append(list, *c)
+	}
+	if c := bindable(in); c != nil {
+		list = append(list, *c)
+	}
+	return slices.Insert(list, 0, ready(in, s, list))
+}
+
+// setConditions makes these the status's conditions. One whose status stays keeps its
+// transition time; one that the spec no longer asks for goes.
+func setConditions(in *Input, s *cachev1alpha1.MemcachedStatus, list []metav1.Condition) {
+	before := s.Conditions
+	s.Conditions = nil
+	for _, c := range list {
+		c.ObservedGeneration = in.Cluster.Generation
+		c.LastTransitionTime = metav1.NewTime(in.Now)
+		if was := meta.FindStatusCondition(before, c.Type); was != nil && was.Status == c.Status {
+			c.LastTransitionTime = was.LastTransitionTime
+		}
+		s.Conditions = append(s.Conditions, c)
 	}
 }
 
@@ -27,7 +46,7 @@ func condition(kind string, value bool, reason, format string, args ...any) meta
 	if value {
 		status = metav1.ConditionTrue
 	}
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: Bound(fmt.Sprintf(format, args...))}
 }
 
 func available(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
@@ -52,6 +71,9 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	switch {
 	case deleting(in):
 		return condition(kind, true, cachev1alpha1.ReasonDeleting, "the Memcached is being deleted")
+	case in.Cluster.Spec.Paused:
+		return condition(kind, false, cachev1alpha1.ReasonPaused,
+			"spec.paused is true: the operator changes nothing of this cluster until it is false, or until the Memcached is deleted")
 	case in.Plan.SizeBlocked == plan.ByDrain:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when the drains that run have ended", in.Plan.Replicas, size)
@@ -61,9 +83,7 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case in.Plan.SizeBlocked == plan.ByShortage:
 		return condition(kind, false, cachev1alpha1.ReasonShortOfMemory, "the size goes from %d to %d when there is room for the items", in.Plan.Replicas, size)
 	case in.Plan.SizeBlocked == plan.ByVolume && stuck(in):
-		return condition(kind, false, cachev1alpha1.ReasonBlockedByVolume,
-			"member %d can't return while the volume it left, with values that may be old, is still there: "+
-				"drain or give up claim %s first", in.Plan.Replicas, blockingClaim(in))
+		return condition(kind, false, cachev1alpha1.ReasonBlockedByVolume, "%s", blockedByVolume(in))
 	case in.Plan.SizeBlocked == plan.ByVolume:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when claim %s is drained or set aside", in.Plan.Replicas, size, blockingClaim(in))
@@ -75,8 +95,16 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 		return condition(kind, true, cachev1alpha1.ReasonVolumesGrow, "the members change when their volumes have grown")
 	case rolling(in):
 		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification")
+	case in.RollOutWaits != "":
+		return condition(kind, false, cachev1alpha1.ReasonWaitingForTurn, "%s", in.RollOutWaits)
 	}
 	return condition(kind, false, cachev1alpha1.ReasonAsWanted, "the cluster is as wanted")
+}
+
+func blockedByVolume(in *Input) string {
+	return fmt.Sprintf("the size goes from %d to %d when member %d may return, which can't be while the volume it left, "+
+		"with values that may be old, is still there: drain or give up claim %s first",
+		in.Plan.Replicas, *in.Cluster.Spec.Size, in.Plan.Replicas, blockingClaim(in))
 }
 
 // stuck tells whether the lowest released claim can't go by itself.
@@ -104,97 +132,34 @@ func blocking(in *Input) *plan.DrainState {
 	return &in.Plan.Drains[i]
 }
 
+// rolling tells whether members are being replaced, or may have to be: of what was
+// just written, nothing was observed yet.
 func rolling(in *Input) bool {
+	if in.MembersWritten {
+		return true
+	}
 	if sts := in.StatefulSet; sts != nil {
-		return sts.Status.ObservedGeneration == sts.Generation && sts.Status.UpdateRevision != sts.Status.CurrentRevision
+		return sts.Status.ObservedGeneration != sts.Generation || sts.Status.UpdateRevision != sts.Status.CurrentRevision
 	}
 	d := in.Deployment
-	return d != nil && d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas != d.Status.Replicas
-}
-
-// degraded names what needs a person, the worst first.
-func degraded(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
-	const kind = cachev1alpha1.ConditionDegraded
-	if in.Err != nil {
-		return condition(kind, true, errorReason(in.Err), "%v", in.Err)
-	}
-	for _, c := range in.Plan.LostClaims {
-		return condition(kind, true, cachev1alpha1.ReasonClaimDeleted, "claim %s: %s", c.Claim.Name, c.Message)
-	}
-	if pod, why := refused(in); why != nil {
-		return condition(kind, true, why.Reason, "pod %s does not start: %s; see the Secrets of spec.tls and spec.auth", pod, why.Message)
-	}
-	for _, d := range s.Drains {
-		switch d.Phase {
-		case cachev1alpha1.DrainFailed:
-			return condition(kind, true, cachev1alpha1.ReasonDrainFailed, "claim %s: %s: %s", d.Claim, d.Reason, d.Message)
-		case cachev1alpha1.DrainHeld:
-			return condition(kind, true, cachev1alpha1.ReasonDrainHeld, "claim %s: %s", d.Claim, d.Message)
-		}
-	}
-	for _, p := range in.Plan.Placements {
-		if p.Phase == plan.PlacementFailure {
-			return condition(kind, true, cachev1alpha1.ReasonPlacementFailed, "claim %s: %s: %s", p.Claim.Name, p.Reason, p.Message)
-		}
-	}
-	return condition(kind, false, cachev1alpha1.ReasonHealthy, "nothing needs a person")
-}
-
-// refused is a member whose supervisor does not start memcached, and why.
-func refused(in *Input) (pod string, why *contract.Refusal) {
-	for i := range in.Pods {
-		for _, c := range in.Pods[i].Status.ContainerStatuses {
-			ended := c.State.Terminated
-			if ended == nil && c.State.Waiting != nil {
-				ended = c.LastTerminationState.Terminated
-			}
-			if ended == nil || c.Name != build.ContainerMemcached {
-				continue
-			}
-			if why := contract.ParseRefusal(ended.Message); why != nil && why.Reason == cachev1alpha1.ReasonSecretInvalid {
-				return in.Pods[i].Name, why
-			}
-		}
-	}
-	return "", nil
-}
-
-// NameTakenError tells that an object of the cluster's name is there, and that
-// it is somebody else's.
-type NameTakenError struct{ Kind, Name string }
-
-func (e *NameTakenError) Error() string {
-	return fmt.Sprintf("%s %s exists and is not this Memcached's: delete it, or give the Memcached another name", e.Kind, e.Name)
-}
-
-// errorReason tells what a person must mend from what the API server didn't
-// answer.
-func errorReason(err error) string {
-	if taken := (*NameTakenError)(nil); errors.As(err, &taken) {
-		return cachev1alpha1.ReasonNameTaken
-	}
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Reason == metav1.StatusReasonInvalid {
-		return cachev1alpha1.ReasonInvalidSpec
-	}
-	return cachev1alpha1.ReasonReconcileError
+	return d != nil && (d.Status.ObservedGeneration != d.Generation || d.Status.UpdatedReplicas != d.Status.Replicas)
 }
 
 func draining(s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	const kind = cachev1alpha1.ConditionDraining
-	failed := 0
+	n, failed := len(s.Drains), 0
 	for _, d := range s.Drains {
 		if d.Phase == cachev1alpha1.DrainFailed || d.Phase == cachev1alpha1.DrainHeld {
 			failed++
 		}
 	}
 	switch {
-	case len(s.Drains) == 0:
+	case n == 0:
 		return condition(kind, false, cachev1alpha1.ReasonNothingToDrain, "no volume is on its way out")
-	case failed == len(s.Drains):
+	case failed == n:
 		return condition(kind, false, cachev1alpha1.ReasonDrainFailed, "volumes that wait for a person: %d", failed)
 	}
-	return condition(kind, true, cachev1alpha1.ReasonDraining, "volumes on their way out: %d", len(s.Drains))
+	return condition(kind, true, cachev1alpha1.ReasonDraining, "volumes on their way out: %d", n)
 }
 
 func deleting(in *Input) bool { return in.Cluster.DeletionTimestamp != nil }

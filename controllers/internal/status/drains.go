@@ -14,8 +14,11 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Wait is why a drain's Job has no drainer at work.
-type Wait struct{ Reason, Message string }
+// Wait is why a Job has no drainer at work, and since when at most.
+type Wait struct {
+	Reason, Message string
+	Since           time.Time
+}
 
 // follow tells of a drain whose Job is active.
 func follow(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) {
@@ -66,4 +69,30 @@ func timeLeft(drains []cachev1alpha1.DrainStatus) string {
 		return ""
 	}
 	return fmt.Sprintf(", %s left", time.Duration(longest.SecondsLeft)*time.Second)
+}
+
+// listed are the drains that status has room for, in their order: those that need a
+// person or are at work before those that wait. Draining counts them all.
+func listed(drains []cachev1alpha1.DrainStatus) []cachev1alpha1.DrainStatus {
+	if len(drains) <= maxDrains {
+		return drains
+	}
+	rank := func(d *cachev1alpha1.DrainStatus) int {
+		return slices.Index([]cachev1alpha1.DrainPhase{
+			cachev1alpha1.DrainFailed, cachev1alpha1.DrainHeld, cachev1alpha1.DrainMoving, cachev1alpha1.DrainStarting,
+			cachev1alpha1.DrainReleasing, cachev1alpha1.DrainWaiting,
+		}, d.Phase)
+	}
+	order := make([]int, len(drains))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank(&drains[a]), rank(&drains[b])) })
+	order = order[:maxDrains]
+	slices.Sort(order)
+	out := make([]cachev1alpha1.DrainStatus, maxDrains)
+	for i, from := range order {
+		out[i] = drains[from]
+	}
+	return out
 }

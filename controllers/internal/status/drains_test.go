@@ -39,7 +39,7 @@ func TestTheTimeLeftFollowsFromTheSpeedSoFar(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := moving
 			test.change(&p)
-			s := Compute(input(2).leaving(2, plan.Draining, "", "").with(progress(p)))
+			s := compute(t, input(2).leaving(2, plan.Draining, "", "").with(progress(p)))
 			if got := s.Drains[0].SecondsLeft; got != test.want || s.Progress != test.line {
 				t.Errorf("got %d s, %q; want %d s, %q", got, s.Progress, test.want, test.line)
 			}
@@ -49,10 +49,10 @@ func TestTheTimeLeftFollowsFromTheSpeedSoFar(t *testing.T) {
 
 func TestADrainThatHasNoDrainerAtWorkSaysWhy(t *testing.T) {
 	in := input(2).leaving(2, plan.Draining, "", "").with(progress(contract.Progress{Phase: contract.PhaseMoving, BytesTotal: 10}))
-	in.Cluster.Status = Compute(in)
+	in.Cluster.Status = compute(t, in)
 	in.Progress = nil
-	in.Waits = map[types.UID]Wait{"uid-2": {"Unschedulable", "0/1 nodes are available"}}
-	got := Compute(in).Drains[0]
+	in.Waits = map[types.UID]Wait{"uid-2": {Reason: "Unschedulable", Message: "0/1 nodes are available"}}
+	got := compute(t, in).Drains[0]
 	want := []any{cachev1alpha1.DrainStarting, "Unschedulable", "0/1 nodes are available", int64(0)}
 	if diff := cmp.Diff(want, []any{got.Phase, got.Reason, got.Message, got.BytesTotal}); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -66,7 +66,7 @@ func TestADrainTellsSinceWhenItWaits(t *testing.T) {
 		in.Now = time.Unix(5000+seconds, 0)
 		in.Plan.Drains = nil
 		in.leaving(2, phase, reason, "message")
-		in.Cluster.Status = Compute(in)
+		in.Cluster.Status = compute(t, in)
 	}
 	since := func(want int64) {
 		t.Helper()

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -11,23 +12,31 @@ type Monitoring int
 
 // What may become of it.
 const (
-	// NotMonitored: none is asked for.
-	NotMonitored Monitoring = iota
+	// MonitoringUnseen: nobody looked; what was, stays.
+	MonitoringUnseen Monitoring = iota
+	// NotMonitored: none is asked for, and none is there.
+	NotMonitored
 	// Monitored: it is there as wanted.
 	Monitored
 	// MonitoringUnknown: the API server doesn't know the kind.
 	MonitoringUnknown
 )
 
-func monitored(in *Input) metav1.Condition {
+// monitored is nil where no ServiceMonitor is asked for, and none is left.
+func monitored(in *Input) *metav1.Condition {
 	const kind = cachev1alpha1.ConditionMonitored
+	var c metav1.Condition
 	switch in.Monitoring {
+	case NotMonitored:
+		return nil
 	case Monitored:
-		return condition(kind, true, cachev1alpha1.ReasonServiceMonitorApplied, "ServiceMonitor %s selects the exporters", in.Cluster.Name)
+		c = condition(kind, true, cachev1alpha1.ReasonServiceMonitorApplied, "ServiceMonitor %s selects the exporters", in.Cluster.Name)
 	case MonitoringUnknown:
-		return condition(kind, false, cachev1alpha1.ReasonServiceMonitorUnknown,
+		c = condition(kind, false, cachev1alpha1.ReasonServiceMonitorUnknown,
 			"this cluster has no ServiceMonitors (monitoring.coreos.com/v1): install the Prometheus operator, "+
 				"or remove spec.exporter.serviceMonitor and let Prometheus find the port named metrics by itself")
+	default:
+		return meta.FindStatusCondition(in.Cluster.Status.Conditions, kind)
 	}
-	return condition(kind, false, cachev1alpha1.ReasonNotRequested, "no ServiceMonitor is asked for")
+	return &c
 }

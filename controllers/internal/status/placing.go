@@ -29,8 +29,6 @@ func placing(in *Input) metav1.Condition {
 		}
 	}
 	switch n := len(in.Plan.Placements); {
-	case in.Cluster.Spec.Storage == nil:
-		return condition(kind, false, cachev1alpha1.ReasonNoStorage, "without storage nothing is placed")
 	case n > 0 && failed == n:
 		return condition(kind, false, cachev1alpha1.ReasonPlacementFailed, "members whose items wait for a person: %d", n)
 	case n > 0 && running == 0:
@@ -66,6 +64,9 @@ func underWay(in *Input) string {
 			part += fmt.Sprintf(" (%d of %d items)", progress.ItemsDone, progress.ItemsTotal)
 		}
 		parts = append(parts, part)
+	}
+	if n := len(parts) - maxNamed; n > 0 {
+		parts = append(parts[:maxNamed], fmt.Sprintf("and %d more", n))
 	}
 	return strings.Join(parts, ", ")
 }

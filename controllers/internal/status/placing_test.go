@@ -47,11 +47,10 @@ func TestPlacingTellsWhoseItemsAreMoved(t *testing.T) {
 		"off, not due":     {input(2).with(off).with(func(in *Input) { in.Ring.Due = 0 }), "False", "AllPlaced", "", "Running", ""},
 		"hibernated":       {input(0), "False", "Hibernated", "", "Hibernated", ""},
 		"a drain goes on":  {input(1).leaving(1, plan.Draining, "", "").toPlace(0, plan.PlacementWaits, "PlacementWaits", "claim data-cache-1 is drained first"), "True", "PlacementWaits", "drained first", "Draining", "Starting"},
-		"without storage":  {input(2).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), "False", "NoStorage", "", "Running", ""},
 		"size held for it": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](1), plan.ByPlacement }), "True", "Placing", "", "Placing", "1 to place"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			s := Compute(test.in)
+			s := compute(t, test.in)
 			c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionPlacing)
 			if c == nil || string(c.Status) != test.status || c.Reason != test.reason || !strings.Contains(c.Message, test.message) {
 				t.Errorf("condition %+v", c)
@@ -61,7 +60,7 @@ func TestPlacingTellsWhoseItemsAreMoved(t *testing.T) {
 			}
 		})
 	}
-	s := Compute(input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
+	s := compute(t, input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
 		in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](1), plan.ByPlacement
 	}))
 	if c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionProgressing); c.Reason != cachev1alpha1.ReasonWaitingForPlacement || !strings.Contains(c.Message, "from 2 to 1") {

@@ -14,11 +14,7 @@ import (
 // for the one that the spec gives them.
 func replayable(in *Input) metav1.Condition {
 	const kind = cachev1alpha1.ConditionReplayable
-	storage := in.Cluster.Spec.Storage
-	switch {
-	case storage == nil:
-		return condition(kind, false, cachev1alpha1.ReasonNoStorage, "without storage a member always starts cold")
-	case storage.Mode == cachev1alpha1.StorageSaved:
+	if in.Cluster.Spec.Storage.Mode == cachev1alpha1.StorageSaved {
 		return condition(kind, true, cachev1alpha1.ReasonRoomToReplay, "a save is replayed from the volume, without a second file")
 	}
 	wanted := build.Memory(in.Cluster)
@@ -39,7 +35,7 @@ func replayable(in *Input) metav1.Condition {
 // says, for then each starts cold; nil where there is nothing to foretell, or status
 // says so already.
 func Foretold(in *Input) *metav1.Condition {
-	if deleting(in) || len(in.Pods) == 0 || meta.IsStatusConditionFalse(in.Cluster.Status.Conditions, cachev1alpha1.ConditionReplayable) {
+	if in.Cluster.Spec.Storage == nil || deleting(in) || len(in.Pods) == 0 || meta.IsStatusConditionFalse(in.Cluster.Status.Conditions, cachev1alpha1.ConditionReplayable) {
 		return nil
 	}
 	c := replayable(in)

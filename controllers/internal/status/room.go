@@ -16,8 +16,6 @@ func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition
 	const kind = cachev1alpha1.ConditionShortOfMemory
 	was := meta.FindStatusCondition(s.Conditions, kind)
 	switch room := in.Room; {
-	case in.Cluster.Spec.Storage == nil:
-		return condition(kind, false, cachev1alpha1.ReasonNoStorage, "without storage nothing is drained")
 	case room.Short():
 		then := "what was used least recently will be evicted"
 		if in.Plan.SizeBlocked == plan.ByShortage {

@@ -38,7 +38,7 @@ func TestConditionTellsOfTooLittleRoomUntilTheVolumesAreGone(t *testing.T) {
 		"a drain runs":         {input(2).with(before).leaving(2, plan.Draining, "", ""), "True", "ShortOfMemory", "told"},
 		"the volumes are gone": {input(2).with(before), "False", "EnoughMemory", "no member is about to leave"},
 	} {
-		s := Compute(test.in)
+		s := compute(t, test.in)
 		c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionShortOfMemory)
 		if c.Status != test.status || c.Reason != test.reason || c.Message != test.message {
 			t.Errorf("%s: got %s %s: %s", name, c.Status, c.Reason, c.Message)

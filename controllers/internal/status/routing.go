@@ -14,9 +14,6 @@ import (
 // members that leave are looked for: the one that runs, else the next one.
 func routingStable(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	const kind = cachev1alpha1.ConditionRoutingStable
-	if in.Cluster.Spec.Storage == nil {
-		return condition(kind, true, cachev1alpha1.ReasonNoStorage, "without storage nothing is drained")
-	}
 	client := string(in.Cluster.Spec.Routing.Client)
 	from, to := scaleDown(in, s)
 	before, after := build.RingOf(in.Cluster, from), build.RingOf(in.Cluster, to)

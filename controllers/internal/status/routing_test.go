@@ -30,15 +30,14 @@ func TestRoutingTellsWhichKeysAScaleDownLoses(t *testing.T) {
 		"of one":                    {input(1).with(routedBy("gomemcache")), cachev1alpha1.ReasonConsistent, "gomemcache"},
 		"to none":                   {input(0).with(routedBy("gomemcache")), cachev1alpha1.ReasonConsistent, "gomemcache"},
 		"a ring that is denser now": {input(25).with(routedBy("twemproxy")), cachev1alpha1.ReasonOtherKeysMove, "about 2%"},
-		"without storage":           {input(3).with(routedBy("gomemcache")).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), cachev1alpha1.ReasonNoStorage, "storage"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := Compute(test.in)
+			s := compute(t, test.in)
 			c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionRoutingStable)
 			if c == nil || c.Reason != test.reason || !strings.Contains(c.Message, test.message) {
 				t.Fatalf("got %+v, want %s with %q", c, test.reason, test.message)
 			}
-			if stable := c.Status == "True"; stable != (test.reason == cachev1alpha1.ReasonConsistent || test.reason == cachev1alpha1.ReasonNoStorage) {
+			if stable := c.Status == "True"; stable != (test.reason == cachev1alpha1.ReasonConsistent) {
 				t.Errorf("%s is %s", c.Reason, c.Status)
 			}
 		})

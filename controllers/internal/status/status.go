@@ -3,7 +3,6 @@
 package status
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,8 +55,24 @@ type Input struct {
 	Waits map[types.UID]Wait
 	// Err of this reconcile, if it failed.
 	Err error
-	Now time.Time
+	// Refused is a step that was refused, since the first time of many; nil for none.
+	Refused *Refusal
+	// NotCreated is a pod that Kubernetes can't make; nil where none is missing.
+	NotCreated *NotCreated
+	// MembersWritten tells that this reconcile wrote the StatefulSet or the Deployment:
+	// what was observed of them is older.
+	MembersWritten bool
+	// RollOutWaits says what a roll-out waits for that the spec did not ask for; empty
+	// for none.
+	RollOutWaits string
+	Now          time.Time
+
+	again time.Duration
 }
+
+// Again is how long it takes, after Compute, until the same input gives another status:
+// no event will tell. Zero for never.
+func (in *Input) Again() time.Duration { return in.again }
 
 // Compute returns the status. The cluster's present one is its base: conditions
 // keep their transition times, ended drains are kept.
@@ -75,33 +89,28 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 		s.Progress = placementLine(in)
 	}
 	s.LastDrains = lastDrains(in, s.LastDrains)
-	for _, c := range conditions(in, &s) {
-		c.ObservedGeneration = in.Cluster.Generation
-		c.LastTransitionTime = metav1.NewTime(in.Now)
-		meta.SetStatusCondition(&s.Conditions, c)
-	}
+	w := waits{now: in.Now}
+	setConditions(in, &s, conditions(in, &s, &w))
+	in.again = w.next
 	s.Phase = phase(in, &s)
+	s.Drains = listed(s.Drains)
 	return s
 }
 
 func members(in *Input, s *cachev1alpha1.MemcachedStatus) {
 	s.Size, s.ReadySize, s.Nodes = 0, 0, nil
-	for i := range in.Pods {
-		pod := &in.Pods[i]
-		if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+	for _, pod := range byOrdinal(in) {
+		if !lives(pod) {
 			continue
 		}
 		s.Size++
-		s.Nodes = append(s.Nodes, pod.Name)
+		if len(s.Nodes) < maxNodes {
+			s.Nodes = append(s.Nodes, pod.Name)
+		}
 		if Ready(pod) {
 			s.ReadySize++
 		}
 	}
-	slices.SortFunc(s.Nodes, func(a, b string) int {
-		i, _ := build.PodOrdinal(in.Cluster.Name, a)
-		j, _ := build.PodOrdinal(in.Cluster.Name, b)
-		return cmp.Or(cmp.Compare(i, j), cmp.Compare(a, b))
-	})
 	s.Servers = in.Servers
 }
 
@@ -137,6 +146,7 @@ func drains(in *Input) []cachev1alpha1.DrainStatus {
 		if d.Phase == plan.Draining {
 			follow(in, d, &s)
 		}
+		s.Reason, s.Message = bound(s.Reason, maxReason), Bound(s.Message)
 		s.Since = since(in, &s)
 		out = append(out, s)
 	}

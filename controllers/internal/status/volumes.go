@@ -9,10 +9,7 @@ import (
 // volumesSized tells whether the members' volumes have grown as the spec has.
 func volumesSized(in *Input) metav1.Condition {
 	const kind = cachev1alpha1.ConditionVolumesSized
-	storage, small := in.Cluster.Spec.Storage, in.Plan.SmallClaims
-	if storage == nil {
-		return condition(kind, false, cachev1alpha1.ReasonNoStorage, "without storage there are no volumes")
-	}
+	small := in.Plan.SmallClaims
 	if len(small) == 0 {
 		return condition(kind, true, cachev1alpha1.ReasonSizedAsWanted, "no volume of a member is smaller than storage.size")
 	}

@@ -23,16 +23,15 @@ func TestVolumesSizedTellsWhatGrowsAndWhatMayNot(t *testing.T) {
 		// progressing is that condition's reason.
 		progressing string
 	}{
-		"as wanted":       {input(2), cachev1alpha1.ReasonSizedAsWanted, "no volume", cachev1alpha1.ReasonAsWanted},
-		"growing":         {input(2).with(small), cachev1alpha1.ReasonVolumesGrow, "2 volumes, the first that of claim data-cache-0", cachev1alpha1.ReasonAsWanted},
-		"no room":         {input(2).with(small).with(kept), cachev1alpha1.ReasonVolumesGrow, "memory does not fit", cachev1alpha1.ReasonVolumesGrow},
-		"refused":         {input(2).with(small).with(refused), cachev1alpha1.ReasonVolumesCannotGrow, "2 volumes are smaller than storage.size, and may not grow: the class says no", cachev1alpha1.ReasonAsWanted},
-		"refused, kept":   {input(2).with(small).with(refused).with(kept), cachev1alpha1.ReasonVolumesCannotGrow, "memory does not fit", cachev1alpha1.ReasonVolumesCannotGrow},
-		"refused once":    {input(2).with(refused), cachev1alpha1.ReasonSizedAsWanted, "no volume", cachev1alpha1.ReasonAsWanted},
-		"without storage": {input(1).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), cachev1alpha1.ReasonNoStorage, "without storage", cachev1alpha1.ReasonAsWanted},
+		"as wanted":     {input(2), cachev1alpha1.ReasonSizedAsWanted, "no volume", cachev1alpha1.ReasonAsWanted},
+		"growing":       {input(2).with(small), cachev1alpha1.ReasonVolumesGrow, "2 volumes, the first that of claim data-cache-0", cachev1alpha1.ReasonAsWanted},
+		"no room":       {input(2).with(small).with(kept), cachev1alpha1.ReasonVolumesGrow, "memory does not fit", cachev1alpha1.ReasonVolumesGrow},
+		"refused":       {input(2).with(small).with(refused), cachev1alpha1.ReasonVolumesCannotGrow, "2 volumes are smaller than storage.size, and may not grow: the class says no", cachev1alpha1.ReasonAsWanted},
+		"refused, kept": {input(2).with(small).with(refused).with(kept), cachev1alpha1.ReasonVolumesCannotGrow, "memory does not fit", cachev1alpha1.ReasonVolumesCannotGrow},
+		"refused once":  {input(2).with(refused), cachev1alpha1.ReasonSizedAsWanted, "no volume", cachev1alpha1.ReasonAsWanted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := Compute(test.in)
+			s := compute(t, test.in)
 			c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionVolumesSized)
 			if c == nil || c.Reason != test.reason || !strings.Contains(c.Message, test.message) {
 				t.Fatalf("got %+v, want %s with %q", c, test.reason, test.message)

@@ -19,9 +19,6 @@ import (
 // warm when the others have given them what is theirs.
 func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	const kind = cachev1alpha1.ConditionWarm
-	if in.Cluster.Spec.Storage == nil {
-		return condition(kind, false, cachev1alpha1.ReasonNoStorage, "without storage a member always starts cold")
-	}
 	var cold []string
 	advice := ""
 	for _, name := range s.Nodes {

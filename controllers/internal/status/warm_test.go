@@ -41,10 +41,9 @@ func TestWarmNamesTheMembersThatStartedCold(t *testing.T) {
 		"room":                {input(2).with(ended(1, `{"coldStartNeedsBytes":5,"freeBytes":5}`)), cachev1alpha1.ReasonKeptCache, "no member"},
 		"many":                {input(5).with(ended(0, cold)).with(ended(1, cold)).with(ended(2, cold)).with(ended(4, cold)), cachev1alpha1.ReasonStartedCold, "and 1 more"},
 		"others to be placed": {input(2).with(func(in *Input) { in.Plan.Placements = make([]plan.PlacementState, 3) }), cachev1alpha1.ReasonPlacing, "elsewhere: 3;"},
-		"without storage":     {input(1).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), cachev1alpha1.ReasonNoStorage, "storage"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := meta.FindStatusCondition(Compute(test.in).Conditions, cachev1alpha1.ConditionWarm)
+			c := meta.FindStatusCondition(compute(t, test.in).Conditions, cachev1alpha1.ConditionWarm)
 			if c == nil || c.Reason != test.reason || !strings.Contains(c.Message, test.message) {
 				t.Fatalf("got %+v, want %s with %q", c, test.reason, test.message)
 			}

@@ -49,7 +49,7 @@ func TestUndeployLeavesNoFinalizer(t *testing.T) {
 		{"when the operator is gone already", "delete -n memcached-operator-system deployment --all --wait", func(t *testing.T) {
 			run(t, "../../..", "make", "build-installer", memcachedImage)
 			kubectl(t, "apply", "--server-side", "-f", "../../../dist/install.yaml")
-			kubectl(t, "rollout", "status", "-n", "memcached-operator-system", "deployment/memcached-operator-controller-manager", "--timeout=90s")
+			kubectl(t, "rollout", "status", "-n", "memcached-operator-system", "deployment/memcached-operator-manager", "--timeout=90s")
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -118,6 +118,34 @@ func TestTheChartsNamespacedOperatorDrainsInItsNamespace(t *testing.T) {
 	kubectl(t, "delete", "namespace", namespace, "--timeout=90s")
 }
 
+// What helm install and helm uninstall do, under names that nothing else knows.
+func TestHelmUninstallLeavesNoFinalizer(t *testing.T) {
+	const release, namespace = "ours", "caching"
+	chart := func(args ...string) string {
+		args = append([]string{"--release=" + release, "--namespace=" + namespace, "--set=memcachedImage=example.com/memcached:debian",
+			"--set=uninstall.timeoutSeconds=5"}, append(args, "charts/memcached-operator")...)
+		return run(t, "../../..", "bin/chart", args...)
+	}
+	manifest, hook := chart(), chart("--hook=pre-delete")
+	kubectl(t, "create", "namespace", namespace)
+	apply(t, manifest)
+	kubectl(t, "wait", "--for=condition=Established", "crd/memcacheds.cache.example.com", "--timeout=90s")
+	kubectl(t, "rollout", "status", "-n", namespace, "deployment/"+release+"-manager", "--timeout=90s")
+	start(t)
+
+	apply(t, hook)
+	kubectl(t, "wait", "-n", namespace, "job/"+release+"-uninstall", "--for=condition=Complete", "--timeout=180s")
+	t.Log(kubectl(t, "logs", "-n", namespace, "job/"+release+"-uninstall"))
+	remove(t, hook)
+	remove(t, chart("--set=crd.install=false")) // Helm keeps the CRD
+	expectNoFinalizer(t)
+	for _, p := range phases {
+		kubectl(t, "get", "mc", "-n", "undeploy", p.name) // it serves on
+	}
+	kubectl(t, "delete", "namespace", "undeploy", namespace, "--timeout=90s")
+	kubectl(t, "delete", "crd", "memcacheds.cache.example.com", "--timeout=90s")
+}
+
 func claim(cluster string) string { return "data-" + cluster + "-1" }
 
 func await(t *testing.T, cluster, phase string) {
@@ -153,7 +181,7 @@ func spoil(t *testing.T, claim string) {
 	}
 }
 
-func expectNothingHeld(t *testing.T) {
+func expectNoFinalizer(t *testing.T) {
 	t.Helper()
 	claims := kubectl(t, "get", "pvc", "-n", "undeploy", "-o",
 		`jsonpath={range .items[*]}{.metadata.name} {.metadata.deletionTimestamp}{.metadata.finalizers}{"\n"}{end}`)
@@ -165,7 +193,12 @@ func expectNothingHeld(t *testing.T) {
 			t.Errorf("claim %s, and its items, are gone:\n%s", claim(p.name), claims)
 		}
 	}
-	for _, kind := range []string{"crd", "namespace", "clusterrole", "clusterrolebinding"} {
+}
+
+func expectNothingHeld(t *testing.T) {
+	t.Helper()
+	expectNoFinalizer(t)
+	for _, kind := range []string{"crd", "namespace", "clusterrole", "clusterrolebinding", "validatingadmissionpolicy", "validatingadmissionpolicybinding"} {
 		for name := range strings.FieldsSeq(kubectl(t, "get", kind, "-o", "name")) {
 			if strings.Contains(name, "/memcached-operator-") && !strings.Contains(name, ":") || strings.Contains(name, "memcacheds.") {
 				t.Errorf("undeploy left %s", name)
@@ -182,10 +215,20 @@ func kubectl(t *testing.T, args ...string) string {
 
 func apply(t *testing.T, manifest string) {
 	t.Helper()
-	c := command(t, ".", "kubectl", "apply", "--server-side", "-f", "-")
+	feed(t, manifest, "apply", "--server-side", "-f", "-")
+}
+
+func remove(t *testing.T, manifest string) {
+	t.Helper()
+	feed(t, manifest, "delete", "--ignore-not-found", "--timeout=90s", "-f", "-")
+}
+
+func feed(t *testing.T, manifest string, args ...string) {
+	t.Helper()
+	c := command(t, ".", "kubectl", args...)
 	c.Stdin = strings.NewReader(manifest)
 	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("kubectl apply: %v\n%s", err, out)
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }
 

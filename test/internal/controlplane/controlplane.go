@@ -24,6 +24,8 @@ type ControlPlane struct {
 	env     *envtest.Environment
 	assets  string
 	manager *process
+	// watchdog ends all of it should this process end without Stop.
+	watchdog *watchdog
 }
 
 // Start brings the control plane up, with this repository's CRDs. The caller
@@ -45,6 +47,9 @@ func Start() (*ControlPlane, error) {
 		Set("max-mutating-requests-inflight", "1000")
 	if c.Config, err = c.env.Start(); err != nil {
 		return c, fmt.Errorf("start etcd and the API server of %s: %w", assets, err)
+	}
+	if c.watchdog, err = watchChildren(); err != nil {
+		return c, err
 	}
 	c.Config.QPS = -1
 	// After the CRDs, so that the garbage collector watches them from its start.
@@ -68,7 +73,9 @@ func (c *ControlPlane) Stop() error {
 	if c.manager != nil {
 		err = c.manager.stop()
 	}
-	return errors.Join(err, c.env.Stop())
+	err = errors.Join(err, c.env.Stop())
+	c.watchdog.stop()
+	return err
 }
 
 // assets is the directory of the control plane's programs.

@@ -110,19 +110,32 @@ func writeOf(req *http.Request) (Write, bool) {
 		return Write{}, false
 	}
 	w := Write{Verb: verb}
+	_, w.Resource, w.Name = target(req)
+	return w, true
+}
+
+// target is what a request is about: the API group, the resource with its
+// subresource, and the object's name, which is empty for all of them.
+func target(req *http.Request) (group, resource, name string) {
 	// /api/v1/… or /apis/group/v1/…, then namespaces/NS/, then resource/name/subresource.
 	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
 	skip := map[string]int{"api": 2, "apis": 3}[parts[0]]
+	if skip == 0 || len(parts) <= skip {
+		return "", "", "" // discovery
+	}
+	if skip == 3 {
+		group = parts[1]
+	}
 	parts = parts[skip:]
 	if len(parts) > 2 && parts[0] == "namespaces" {
 		parts = parts[2:]
 	}
-	w.Resource = parts[0]
+	resource = parts[0]
 	if len(parts) > 1 {
-		w.Name = parts[1]
+		name = parts[1]
 	}
 	if len(parts) > 2 {
-		w.Resource += "/" + parts[2]
+		resource += "/" + parts[2]
 	}
-	return w, true
+	return group, resource, name
 }

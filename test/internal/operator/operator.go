@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +44,17 @@ type Options struct {
 	Progress controllers.ProgressReader
 	// Memory of the members; nil asks none.
 	Memory controllers.MemoryReader
-	Log    logr.Logger
+	// Images of the operator's version; MemcachedImage and OperatorImage by default.
+	Images Images
+	// RolloutsAtOnce by an upgrade of them.
+	RolloutsAtOnce int
+	Log            logr.Logger
+	// Clock that it goes by; nil for the machine's.
+	Clock clock.PassiveClock
 }
+
+// Images that come with a version of the operator.
+type Images struct{ Memcached, Operator string }
 
 // Operator is one that runs.
 type Operator struct {
@@ -87,8 +97,15 @@ func Start(o Options) (*Operator, error) {
 		Progress: o.Progress,
 		Memory:   o.Memory,
 		Metrics:  metrics,
-		Options:  controllers.Options{MemcachedImage: MemcachedImage, ExporterImage: ExporterImage, OperatorImage: OperatorImage},
-		Clock:    clock.RealClock{},
+		Options: controllers.Options{
+			MemcachedImage: cmp.Or(o.Images.Memcached, MemcachedImage), ExporterImage: ExporterImage,
+			OperatorImage: cmp.Or(o.Images.Operator, OperatorImage),
+		},
+		RolloutsAtOnce: o.RolloutsAtOnce,
+		Clock:          o.Clock,
+	}
+	if reconciler.Clock == nil {
+		reconciler.Clock = clock.RealClock{}
 	}
 	err = reconciler.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)})
 	if err != nil {

@@ -35,6 +35,7 @@ type transport struct {
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	noteRight(req)
 	if t.life.dead.Load() {
 		return nil, errDead
 	}

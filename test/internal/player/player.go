@@ -58,6 +58,8 @@ type stage struct {
 	unready bool
 	// held members have a node, and don't start.
 	held bool
+	// afflicted members get this status, and no node; nil for none.
+	afflicted func(*corev1.PodStatus)
 	// fixed volumes don't grow, though they are asked to.
 	fixed bool
 }
@@ -160,6 +162,12 @@ func (p *Player) Unready(namespace string, on bool) {
 // Hold keeps members that have a node from starting, or lets them.
 func (p *Player) Hold(namespace string, on bool) {
 	p.direct(namespace, func(st *stage) { st.held = on })
+}
+
+// Afflict gives members that don't run yet this status instead, again and again; nil
+// lets them run.
+func (p *Player) Afflict(namespace string, how func(*corev1.PodStatus)) {
+	p.direct(namespace, func(st *stage) { st.afflicted = how })
 }
 
 // Fix keeps the namespace's volumes from growing, or lets them.

@@ -2,9 +2,11 @@ package player
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,12 +27,16 @@ func (p *Player) pod(ctx context.Context, req ctrl.Request) (ctrl.Result, error)
 		return p.terminate(ctx, &pod, ended)
 	case ended:
 		return ctrl.Result{}, nil
+	case pod.Status.Phase == corev1.PodPending && p.affliction(&pod) != nil:
+		return p.afflict(ctx, &pod)
 	case pod.Spec.NodeName == "":
 		return p.schedule(ctx, &pod)
 	case pod.Status.Phase == corev1.PodPending && p.holds(&pod):
 		return ctrl.Result{RequeueAfter: again}, nil
 	case pod.Status.Phase == corev1.PodPending:
 		return ctrl.Result{}, p.run(ctx, &pod)
+	case isDrainer(&pod) && drainerEnded(&pod):
+		return ctrl.Result{}, nil // others in its pod run on
 	case isDrainer(&pod):
 		return p.drain(ctx, &pod)
 	case !isReady(&pod):
@@ -105,6 +111,28 @@ func (p *Player) holds(pod *corev1.Pod) bool {
 	return !isDrainer(pod) && p.stage(pod.Namespace).held
 }
 
+// affliction of the member; nil for none.
+func (p *Player) affliction(pod *corev1.Pod) func(*corev1.PodStatus) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if isDrainer(pod) {
+		return nil
+	}
+	return p.stage(pod.Namespace).afflicted
+}
+
+func (p *Player) afflict(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
+	before := pod.DeepCopy()
+	if how := p.affliction(pod); how != nil {
+		how(&pod.Status)
+	}
+	if equality.Semantic.DeepEqual(before.Status, pod.Status) {
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	err := p.client.Status().Patch(ctx, pod, client.MergeFrom(before))
+	return ctrl.Result{RequeueAfter: again}, client.IgnoreNotFound(err)
+}
+
 func (p *Player) keepsUnready(pod *corev1.Pod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +167,7 @@ func (p *Player) run(ctx context.Context, pod *corev1.Pod) error {
 	if p.keepsUnready(pod) {
 		setReady(pod, corev1.ConditionFalse)
 	}
-	pod.Status.ContainerStatuses = nil
+	pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses = nil, nil
 	for _, c := range pod.Spec.Containers {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
 			Name: c.Name, Image: c.Image, Ready: true, Started: ptr.To(true),
@@ -148,6 +176,33 @@ func (p *Player) run(ctx context.Context, pod *corev1.Pod) error {
 	}
 	return client.IgnoreNotFound(p.client.Status().Patch(ctx, pod, client.MergeFrom(before)))
 }
+
+// endDrainer gives the pod's drainer an end. What was injected beside it runs on.
+func (p *Player) endDrainer(ctx context.Context, pod *corev1.Pod, exitCode int32, message string) error {
+	if len(pod.Spec.Containers) == 1 {
+		return p.end(ctx, pod, exitCode, message)
+	}
+	before := pod.DeepCopy()
+	for i := range pod.Status.ContainerStatuses {
+		if c := &pod.Status.ContainerStatuses[i]; c.Name == drainer {
+			c.Ready, c.Started = false, ptr.To(false)
+			c.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: exitCode, Message: message, StartedAt: ptr.Deref(pod.Status.StartTime, metav1.Now()), FinishedAt: metav1.Now(),
+			}}
+		}
+	}
+	setReady(pod, corev1.ConditionFalse)
+	return client.IgnoreNotFound(p.client.Status().Patch(ctx, pod, client.MergeFrom(before)))
+}
+
+func drainerEnded(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.Name == drainer && c.State.Terminated != nil
+	})
+}
+
+// drainer is the container that a script is for.
+const drainer = "drainer"
 
 // end gives the pod's containers an end.
 func (p *Player) end(ctx context.Context, pod *corev1.Pod, exitCode int32, message string) error {

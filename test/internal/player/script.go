@@ -91,7 +91,7 @@ func (p *Player) drain(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error
 	case act.Vanish:
 		return ctrl.Result{}, p.remove(ctx, pod)
 	default:
-		return ctrl.Result{}, p.end(ctx, pod, act.ExitCode, act.Message)
+		return ctrl.Result{}, p.endDrainer(ctx, pod, act.ExitCode, act.Message)
 	}
 }
 
@@ -102,7 +102,13 @@ func drainerOf(pod *corev1.Pod) Drainer {
 			d.Claim, d.ReadOnly = v.PersistentVolumeClaim.ClaimName, v.PersistentVolumeClaim.ReadOnly
 		}
 	}
-	for _, arg := range pod.Spec.Containers[0].Command {
+	var command []string
+	for _, c := range pod.Spec.Containers {
+		if c.Name == drainer {
+			command = c.Command
+		}
+	}
+	for _, arg := range command {
 		if source, ok := strings.CutPrefix(arg, "--"+contract.FlagSource+"="); ok {
 			d.Source = source
 		}

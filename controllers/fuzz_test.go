@@ -1,0 +1,232 @@
+package controllers
+
+import (
+	"encoding/json"
+	"runtime"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/status"
+	"example.com/memcached-operator/controllers/internal/trim"
+)
+
+// No object, whoever wrote it, makes the operator panic or take memory beyond a bound
+// (invariant 13): what a reconcile reads of each kind, from objects as the API server has
+// them, through the same transforms as in production.
+
+// maxAllocated is what reading one object may take, in bytes.
+const maxAllocated = 1 << 20
+
+// reads fails where that takes more memory than it may, once it was done before.
+func reads(t *testing.T, read func()) {
+	t.Helper()
+	read()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	read()
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > maxAllocated {
+		t.Errorf("it took %d bytes", n)
+	}
+}
+
+// decode makes an object of JSON as the API server would send it, no longer than etcd
+// lets objects be.
+func decode[T any](text []byte) (*T, bool) {
+	object := new(T)
+	return object, len(text) < 64<<10 && json.Unmarshal(text, object) == nil
+}
+
+func testCluster() *cachev1alpha1.Memcached {
+	return apitest.MakeMemcached("cache").Storage("128Mi").Defaulted().Obj()
+}
+
+func seed(f *testing.F, objects ...any) {
+	f.Helper()
+	for _, o := range objects {
+		text, err := json.Marshal(o)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+}
+
+func FuzzClaim(f *testing.F) {
+	for _, name := range []string{"data-cache-0", "data-cache-2147483646", "data-cache-511-aside-01234567", "data-cache--1"} {
+		seed(f, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid", Annotations: map[string]string{
+			cachev1alpha1.AnnotationPlaced: "9223372036854775807", cachev1alpha1.AnnotationReleased: "9999-12-31T23:59:59Z",
+			cachev1alpha1.AnnotationReceipt:  `{"version":1,"source":"uid","complete":true,"found":-1,"added":-1}`,
+			cachev1alpha1.AnnotationAttempts: "2147483647/uid", cachev1alpha1.AnnotationDrain: "retry",
+		}}})
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		claim, ok := decode[corev1.PersistentVolumeClaim](text)
+		if !ok {
+			return
+		}
+		o := &observed{cluster: testCluster(), claims: []corev1.PersistentVolumeClaim{*claim}, now: time.Unix(1e9, 0)}
+		reads(t, func() {
+			clusterOf(t.Context(), claim)
+			ownClaim("cache", claim)
+			if c, ours := planClaim("cache", claim); ours && (c.Ordinal < 0 || c.Ordinal >= cachev1alpha1.MaxSize || c.Placed < 0) {
+				t.Errorf("%+v", c)
+			}
+			if c, ours := planClaim("cache", claim); ours && c.Receipt != nil && c.Receipt.Added < 0 && c.Receipt.AddsUp(string(c.UID)) == nil {
+				t.Errorf("a receipt of %d items adds up", c.Receipt.Added)
+			}
+			if r := o.recorded(); r.Ring.Size > cachev1alpha1.MaxSize || r.Serial < 0 {
+				t.Errorf("%+v", r)
+			}
+			neverStarted(nil, "cache", 0, claim, time.Unix(1e9, 0))
+			heldClaims(o.claims)
+		})
+		if _, err := trim.Claim(claim); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func FuzzJob(f *testing.F) {
+	cluster := testCluster()
+	for _, annotations := range []map[string]string{
+		nil, {cachev1alpha1.AnnotationClaimUID: "uid"},
+		{cachev1alpha1.AnnotationClaimUID: "uid", cachev1alpha1.AnnotationSurvivors: "2147483647", cachev1alpha1.AnnotationTarget: "1-x"},
+	} {
+		for _, component := range []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement, "x"} {
+			seed(f, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+				Name: "data-cache-2-drain-01234567", UID: "job", Annotations: annotations, Labels: map[string]string{cachev1alpha1.LabelComponent: component},
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(cluster, cachev1alpha1.GroupVersion.WithKind("Memcached"))},
+			}, Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: "True", Message: "gone"}}}})
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		job, ok := decode[batchv1.Job](text)
+		if !ok {
+			return
+		}
+		if _, err := trim.Job(job); err != nil {
+			t.Error(err)
+		}
+		reads(t, func() {
+			clusterOf(t.Context(), job)
+			if j := planJob(job, nil); ownJob(cluster, job) && (j.ClaimUID == "" || j.Target == "" && (j.Survivors < 1 || j.Survivors > cachev1alpha1.MaxSize)) {
+				t.Errorf("%+v", j)
+			}
+			jobWaits(job, nil, time.Unix(1e9, 0))
+		})
+	})
+}
+
+func FuzzPod(f *testing.F) {
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: `{"version":1,"reason":"x"}`}}
+	for _, name := range []string{"cache-0", "cache-2147483647", "cache-2-drain-x"} {
+		seed(f, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, UID: "pod", Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "uid", cachev1alpha1.AnnotationTarget: "1-x"},
+				Labels:          map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentPlacement, cachev1alpha1.LabelInstance: "cache"},
+				OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: "job", UID: "job", Controller: ptr.To(true)}},
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "memcached", Command: []string{"memcached", "-m", "99999999999999999999"}}}},
+			Status: corev1.PodStatus{
+				Phase:                 corev1.PodFailed,
+				ContainerStatuses:     []corev1.ContainerStatus{{Name: "drainer", State: ended}, {Name: "memcached", LastTerminationState: ended}},
+				InitContainerStatuses: []corev1.ContainerStatus{{State: ended}},
+			},
+		})
+	}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "job"}}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		pod, ok := decode[corev1.Pod](text)
+		if !ok {
+			return
+		}
+		if _, err := trim.Pod(pod); err != nil {
+			t.Error(err)
+		}
+		o := &observed{cluster: testCluster(), now: time.Unix(1e9, 0), drainerPods: []corev1.Pod{*pod}}
+		if memberPod(o, pod) {
+			o.pods = []corev1.Pod{*pod}
+		}
+		reads(t, func() {
+			clusterOf(t.Context(), pod)
+			drainerPod(pod)
+			in := o.input()
+			for _, ordinal := range in.Pods {
+				if ordinal < 0 || ordinal >= cachev1alpha1.MaxSize {
+					t.Errorf("member %d", ordinal)
+				}
+			}
+			goodReceipt(job, o.drainerPods)
+			jobWaits(job, o.drainerPods, o.now)
+			status.Compute(o.statusInput(plan.Plan{}, nil, o.now))
+		})
+	})
+}
+
+func FuzzClientsList(f *testing.F) {
+	for _, record := range []string{
+		"", "{", `{"serial":9223372036854775807,"ring":{"client":"dalli","port":-1,"size":2147483647},"due":-5,"holding":-1}`,
+		`{"serial":3,"ring":{"client":"dalli","port":11211,"size":512},"due":3,"holding":511,"from":{"client":"dskit","port":1,"size":512}}`,
+	} {
+		seed(f, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "cache-servers", Annotations: map[string]string{cachev1alpha1.AnnotationRing: record}},
+			Data:       map[string]string{"servers": "a\nb\n", "theirs": "x"},
+		})
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		list, ok := decode[corev1.ConfigMap](text)
+		if !ok {
+			return
+		}
+		if _, err := trim.Applied(list); err != nil {
+			t.Error(err)
+		}
+		o := &observed{cluster: testCluster(), serverList: list, now: time.Unix(1e9, 0)}
+		reads(t, func() {
+			r := o.recorded()
+			if n := o.listed(); n < 0 || n > cachev1alpha1.MaxSize || r.Ring.Size < 0 || r.Ring.Size > cachev1alpha1.MaxSize {
+				t.Errorf("%d listed, %+v", n, r)
+			}
+			planPlacement(o.cluster, r)
+		})
+	})
+}
+
+// The set of members, as its status and its annotations say it stands.
+func FuzzStatefulSet(f *testing.F) {
+	seed(f, &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "cache", Annotations: map[string]string{"cache.example.com/x": "y"}},
+		Spec:       appsv1.StatefulSetSpec{Replicas: ptr.To[int32](2147483647)},
+	})
+	f.Fuzz(func(t *testing.T, text []byte) {
+		members, ok := decode[appsv1.StatefulSet](text)
+		if !ok {
+			return
+		}
+		if _, err := trim.Applied(members); err != nil {
+			t.Error(err)
+		}
+		o := &observed{cluster: testCluster(), statefulSet: members, now: time.Unix(1e9, 0), marked: map[types.UID]time.Time{}}
+		reads(t, func() {
+			mine(o.cluster, client.Object(members))
+			in := o.input()
+			p := plan.Next(&in)
+			if p.Replicas < 0 || p.Replicas > cachev1alpha1.MaxSize {
+				t.Errorf("%d replicas", p.Replicas)
+			}
+			status.Compute(o.statusInput(p, nil, o.now))
+		})
+	})
+}

@@ -1,0 +1,33 @@
+package build
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// TemplateSpec is a hash of the part of the specification that the template of the
+// members' pods depends on, so that a change of any other, such as of the size, is
+// known not to ask for other members. What is not left out here counts.
+func TemplateSpec(c *cachev1alpha1.Memcached) string {
+	spec := *c.Spec.DeepCopy()
+	spec.Size = nil
+	spec.Paused = false
+	spec.Routing = cachev1alpha1.RoutingSpec{}
+	spec.Drain = cachev1alpha1.DrainSpec{}
+	spec.Binding = nil
+	spec.PodDisruptionBudget = cachev1alpha1.PodDisruptionBudgetSpec{}
+	spec.NetworkPolicy = nil
+	if spec.Storage != nil {
+		spec.Storage = &cachev1alpha1.StorageSpec{Mode: spec.Storage.Mode}
+	}
+	if spec.Exporter != nil {
+		spec.Exporter.ServiceMonitor = nil
+	}
+	b, _ := json.Marshal(spec) // a specification came as JSON
+	const length = 8
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:length])
+}

@@ -1,0 +1,56 @@
+package build
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+)
+
+// What is left out of the hash never changes the pods, or its change would wait for an
+// upgrade's turn; what people change most is left out, or it would go along with one.
+func TestTheHashOfATemplatesSpecIsThatOfWhatThePodsDependOn(t *testing.T) {
+	build := func() *cachev1alpha1.Memcached {
+		return apitest.MakeMemcached("cache").EveryField().Storage("1Gi").Defaulted().Obj()
+	}
+	before := build()
+	for name, test := range map[string]struct {
+		change func(*cachev1alpha1.MemcachedSpec)
+		pods   bool
+	}{
+		"nothing":     {func(*cachev1alpha1.MemcachedSpec) {}, false},
+		"size":        {func(s *cachev1alpha1.MemcachedSpec) { s.Size = ptr.To[int32](77) }, false},
+		"paused":      {func(s *cachev1alpha1.MemcachedSpec) { s.Paused = !s.Paused }, false},
+		"routing":     {func(s *cachev1alpha1.MemcachedSpec) { s.Routing = cachev1alpha1.RoutingSpec{Client: "dalli"} }, false},
+		"drain":       {func(s *cachev1alpha1.MemcachedSpec) { s.Drain = cachev1alpha1.DrainSpec{Parallelism: 7} }, false},
+		"binding":     {func(s *cachev1alpha1.MemcachedSpec) { s.Binding = &cachev1alpha1.BindingSpec{SecretName: "x"} }, false},
+		"disruptions": {func(s *cachev1alpha1.MemcachedSpec) { s.PodDisruptionBudget.Enabled = ptr.To(false) }, false},
+		"network policy": {func(s *cachev1alpha1.MemcachedSpec) {
+			s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{Clients: []networkingv1.NetworkPolicyPeer{{}}}
+		}, false},
+		"volume's size":   {func(s *cachev1alpha1.MemcachedSpec) { s.Storage.Size = resource.MustParse("9Gi") }, false},
+		"storage class":   {func(s *cachev1alpha1.MemcachedSpec) { s.Storage.StorageClassName = ptr.To("fast") }, false},
+		"service monitor": {func(s *cachev1alpha1.MemcachedSpec) { s.Exporter.ServiceMonitor = nil }, false},
+		"image":           {func(s *cachev1alpha1.MemcachedSpec) { s.Image = "memcached:other" }, true},
+		"memory":          {func(s *cachev1alpha1.MemcachedSpec) { s.Memory = ptr.To(resource.MustParse("512Mi")) }, true},
+		"port":            {func(s *cachev1alpha1.MemcachedSpec) { s.ContainerPort = 4711 }, true},
+		"pods' labels":    {func(s *cachev1alpha1.MemcachedSpec) { s.Template.Labels = map[string]string{"a": "b"} }, true},
+		"storage mode":    {func(s *cachev1alpha1.MemcachedSpec) { s.Storage.Mode = cachev1alpha1.StorageMapped }, true},
+		"exporter's port": {func(s *cachev1alpha1.MemcachedSpec) { s.Exporter.Port = 4712 }, true},
+	} {
+		after := build()
+		test.change(&after.Spec)
+		same := cmp.Diff(StatefulSet(before, Options{}, 3).Spec.Template, StatefulSet(after, Options{}, 3).Spec.Template)
+		if (same != "") != test.pods {
+			t.Errorf("%s: the pods change: %v, want %v:\n%s", name, same != "", test.pods, same)
+		}
+		if changed := TemplateSpec(before) != TemplateSpec(after); changed != test.pods {
+			t.Errorf("%s: the hash changes: %v, want %v", name, changed, test.pods)
+		}
+	}
+}

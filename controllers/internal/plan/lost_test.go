@@ -1,0 +1,72 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// without is the ring of the placement tests, without member 2.
+var without = Without(target, []int32{2})
+
+// losing is a cluster of three whose third member joined, and is away since noon.
+func losing(wanted int32) *scene {
+	return grown(2, 3).wanted(wanted).after(time.Hour).with(func(o *Observed) {
+		o.Ready, o.Away = []int32{0, 1}, []Away{{2, noon}}
+	})
+}
+
+func TestLostMemberCanBeLetGo(t *testing.T) {
+	apply := "apply members, 3 replicas"
+	place := "place what the member of claim data-1 holds, by ring " + without + ", without [2]"
+	waits := []string{"1 Waiting PlacementWaits", "0 Waiting PlacementWaits"}
+	for what, test := range map[string]struct {
+		scene   *scene
+		actions []string
+		places  []string
+		wake    time.Time
+	}{
+		"what others hold of its is discarded": {losing(2), []string{apply, place}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
+		"not while it is to stay":              {losing(3), []string{apply}, waits, time.Time{}},
+		"not when all are to stop":             {losing(0), []string{"apply members, 0 replicas"}, nil, time.Time{}},
+		"not at once":                          {losing(2).after(time.Second), []string{apply}, waits, noon.Add(time.Minute)},
+		"not when it is there": {losing(2).with(func(o *Observed) { o.Ready = []int32{0, 1, 2} }),
+			[]string{apply, "place what the member of claim data-1 holds, by ring 5-cafe"}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
+		"not where two leave, and it holds items of before": {losing(1).with(func(o *Observed) { o.Placement.Holding = 3 }),
+			[]string{apply}, append([]string{"2 Waiting PlacementWaits"}, waits...), time.Time{}},
+		"not where an older volume waits":               {losing(2).aside(2), []string{apply}, waits, time.Time{}},
+		"the only one, though it holds items of before": {losing(2).with(func(o *Observed) { o.Placement.Holding = 3 }), []string{apply, place}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
+		"a Job that would fill it ends": {losing(2).placement(1), []string{apply, "delete Job place-data-1: it is to be placed otherwise by now"},
+			[]string{"1 Waiting InTurn", "0 Waiting PlacementWaits"}, time.Time{}},
+		"a Job that gives it nothing goes on": {losing(2).placement(1, func(j *Job) { j.Target = without }), []string{apply}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
+		"it goes when the others are placed":  {losing(2).placed(0).placed(1), []string{"mark claim data-2 as released", "apply members, 2 replicas"}, nil, time.Time{}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			got := planned(test.scene)
+			if diff := cmp.Diff(test.actions, got.Actions); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if diff := cmp.Diff(test.places, got.Places); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if p := Next(&test.scene.o); !p.Wake.Equal(test.wake) {
+				t.Errorf("it wakes at %v, want %v", p.Wake, test.wake)
+			}
+		})
+	}
+}
+
+func TestLiveAPlacementIsByTheRingWithoutTheLost(t *testing.T) {
+	action := CreatePlacement{Claim: ClaimRef{Name: name(0), UID: uid(0)}, Target: without, Lost: []int32{2}}
+	if err := MayPlace(&losing(2).o, action); err != nil {
+		t.Error(err)
+	}
+	if err := MayPlace(&losing(2).placement(1).with(func(o *Observed) { o.Cluster.Parallelism = 2 }).o, action); err == nil {
+		t.Error("it begins beside one that still fills the lost member")
+	}
+	action.Lost = nil
+	if err := MayPlace(&losing(2).o, action); err == nil {
+		t.Error("the ring is another one")
+	}
+}

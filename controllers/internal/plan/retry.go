@@ -1,0 +1,92 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// A drain or a placement that failed is tried again by itself, slower and slower,
+// as long as it takes. Only a person can mend what contract.NoRetry names. How
+// often it has failed is kept on the claim, and the failed Job tells since when:
+//
+//	the Job failed ──▶ wait ──▶ CountFailure ──▶ DeleteJob ──▶ the next Job
+//
+// The count names the Job, so that an operator that dies between the two writes
+// counts it once.
+const (
+	firstRetry   = time.Minute
+	longestRetry = 30 * time.Minute
+)
+
+// Attempts are those, in a row, that failed to move what a claim or its member holds.
+type Attempts struct {
+	Failed int32
+	// Last is the Job of the last one.
+	Last types.UID
+}
+
+// pause before the attempt that follows so many failed ones.
+func pause(failed int32) time.Duration {
+	const doublings = 5
+	return min(firstRetry<<min(failed-1, doublings), longestRetry)
+}
+
+// mendable tells whether another attempt may succeed after this Job, which has
+// ended and has not done its work. Only its receipt can tell that none will.
+func (j *Job) mendable() bool {
+	return !j.running() && (j.Receipt == nil || !slices.Contains(contract.NoRetry, int32(j.Receipt.ExitCode)))
+}
+
+// failure is how a Job that has ended without having done its work stands, and
+// when the next attempt is: zero where that is a person's to say.
+type failure struct {
+	reason, message string
+	retryAt         time.Time
+}
+
+// tryAgain waits, and then deletes the failed Job, so that the next one is made.
+// It tells whether it has.
+func (p *Plan) tryAgain(o *Observed, c *Claim, job *Job, invalid error) (f failure, again bool) {
+	f.reason, f.message = why(job, invalid)
+	if !job.mendable() {
+		return f, false
+	}
+	counted := c.Attempts.Last == job.UID
+	if !counted {
+		failed := min(c.Attempts.Failed, math.MaxInt32-1) + 1 // anybody may have written it
+		f.retryAt = job.Ended.Add(pause(failed))
+		if f.retryAt.After(o.Now) {
+			f.message += fmt.Sprintf("; failed attempts: %d, the next one is at %s", failed, f.retryAt.UTC().Format(time.RFC3339))
+			p.wakeAt(f.retryAt)
+			return f, false
+		}
+		p.add(CountFailure{c.Ref(), Attempts{failed, job.UID}})
+	}
+	p.add(DeleteJob{job.Name, job.UID, "it failed, and is tried again"})
+	return f, true
+}
+
+// wakeAt asks for a plan at that time, for which no event will.
+func (p *Plan) wakeAt(t time.Time) {
+	if p.Wake.IsZero() || t.Before(p.Wake) {
+		p.Wake = t
+	}
+}
+
+// why a Job that has ended has not done its work: where it failed, its last receipt
+// knows best.
+func why(job *Job, invalid error) (reason, message string) {
+	switch {
+	case job.State != JobFailed:
+		return ReceiptInvalid, invalid.Error()
+	case job.Receipt != nil && job.Receipt.Reason != "":
+		return job.Receipt.Reason, job.Receipt.Message
+	}
+	return JobGaveUp, job.Message
+}

@@ -1,0 +1,161 @@
+package plan
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// after sets the time since the failed Jobs ended.
+func (s *scene) after(d time.Duration) *scene {
+	return s.with(func(o *Observed) { o.Now = noon.Add(d) })
+}
+
+// failing is a Job that failed at noon with this exit code.
+func failing(exitCode int, reason string) func(*Job) {
+	return func(j *Job) {
+		j.State, j.Ended = JobFailed, noon
+		j.Receipt = &contract.Receipt{Version: 1, Source: string(j.ClaimUID), Reason: reason, Message: "so it was", ExitCode: exitCode}
+	}
+}
+
+func lost(j *Job)          { outOfTime(j); j.Ended = noon }
+func withoutWord(j *Job)   { withoutReceipt(j); j.Ended = noon }
+func isGoing(j *Job)       { j.Deleting = true }
+func unreachable(j *Job)   { failing(contract.ExitUnreachable, "SurvivorUnreachable")(j) }
+func unreadableNow(j *Job) { failing(contract.ExitUnrecoverable, "SourceCorrupt")(j) }
+
+func failedBefore(n int32, last types.UID) func(*Claim) {
+	return func(c *Claim) { c.Attempts = Attempts{n, last} }
+}
+
+// What a retry can mend is tried again by itself; what it can't waits for a person.
+func TestFailedDrainIsTriedAgainByItself(t *testing.T) {
+	drain := func(changes ...func(*Claim)) *scene { return at(2).left(2, changes...) }
+	again := []string{"apply members, 2 replicas", "count failure 1 of claim data-2", "delete Job job-data-2: it failed, and is tried again"}
+	nothing := []string{"apply members, 2 replicas"}
+	const job = types.UID("job-uid-2")
+	for what, test := range map[string]struct {
+		scene   *scene
+		actions []string
+		drains  string
+		wake    time.Time
+	}{
+		"not at once":              {drain().job(2, 2, unreachable).after(time.Second), nothing, "2 Failed SurvivorUnreachable", noon.Add(time.Minute)},
+		"after a minute":           {drain().job(2, 2, unreachable).after(time.Minute), again, "2 Waiting Retrying", time.Time{}},
+		"lost with its node":       {drain().job(2, 2, lost).after(time.Minute), again, "2 Waiting Retrying", time.Time{}},
+		"its receipt was lost":     {drain().job(2, 2, withoutWord).after(time.Minute), again, "2 Waiting Retrying", time.Time{}},
+		"survivors refuse items":   {drain().job(2, 2, failing(contract.ExitRejected, "ItemsRejected")).after(time.Minute), again, "2 Waiting Retrying", time.Time{}},
+		"interrupted":              {drain().job(2, 2, failing(contract.ExitFailed, "Interrupted")).after(time.Minute), again, "2 Waiting Retrying", time.Time{}},
+		"the volume is unreadable": {drain().job(2, 2, unreadableNow).after(time.Hour), nothing, "2 Failed SourceCorrupt", time.Time{}},
+		"the arguments are wrong":  {drain().job(2, 2, failing(contract.ExitUsage, "BadArguments")).after(time.Hour), nothing, "2 Failed BadArguments", time.Time{}},
+		"the second takes longer":  {drain(failedBefore(1, "an earlier one")).job(2, 2, unreachable).after(time.Minute), nothing, "2 Failed SurvivorUnreachable", noon.Add(2 * time.Minute)},
+		"but never more than half an hour": {drain(failedBefore(1000, "an earlier one")).job(2, 2, unreachable).after(29 * time.Minute), nothing,
+			"2 Failed SurvivorUnreachable", noon.Add(30 * time.Minute)},
+		"and never ends": {drain(failedBefore(1000, "an earlier one")).job(2, 2, unreachable).after(30 * time.Minute),
+			[]string{nothing[0], "count failure 1001 of claim data-2", again[2]}, "2 Waiting Retrying", time.Time{}},
+		"whatever is on the claim": {drain(failedBefore(math.MaxInt32, "an earlier one")).job(2, 2, unreachable).after(time.Second), nothing,
+			"2 Failed SurvivorUnreachable", noon.Add(30 * time.Minute)},
+		"counted once, should the operator die": {drain(failedBefore(1, job)).job(2, 2, unreachable).after(time.Second),
+			[]string{nothing[0], again[2]}, "2 Waiting Retrying", time.Time{}},
+		"the failed Job is on its way out": {drain(failedBefore(1, job)).job(2, 2, unreachable, isGoing).after(time.Hour), nothing, "2 Waiting InTurn", time.Time{}},
+		"it is gone":                       {drain(failedBefore(1, job)).after(time.Hour), []string{nothing[0], "drain claim data-2 into 2 survivors"}, "2 Draining", time.Time{}},
+		"a person asks, at once": {drain(requested(Retry)).job(2, 2, unreachable).after(time.Second),
+			[]string{nothing[0], "delete Job job-data-2: a person asked for a retry", "clear the retry of claim data-2"}, "2 Waiting InTurn", time.Time{}},
+		"a person holds it":       {drain(requested(Hold)).job(2, 2, unreachable).after(time.Hour), nothing, "2 Held Held", time.Time{}},
+		"a person gives it up":    {drain(requested(Skip)).job(2, 2, unreachable).after(time.Second), []string{nothing[0], "delete claim data-2: Skipped", "release claim data-2: Skipped", "delete Job job-data-2: its claim is let go: Skipped"}, "2 Releasing Skipped", time.Time{}},
+		"its member is to return": {drain(where(Here)).wanted(3).job(2, 2, unreachable).after(time.Second), []string{nothing[0], "set claim data-2 aside"}, "2 Waiting SettingAside", noon.Add(time.Minute)},
+	} {
+		t.Run(what, func(t *testing.T) {
+			got := planned(test.scene)
+			if diff := cmp.Diff(test.actions, got.Actions); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{test.drains}, got.Drains); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if p := Next(&test.scene.o); !p.Wake.Equal(test.wake) {
+				t.Errorf("it wakes at %v, want %v", p.Wake, test.wake)
+			}
+		})
+	}
+}
+
+func TestStatusKnowsWhenTheNextAttemptIs(t *testing.T) {
+	s := at(2).left(2).job(2, 2, unreachable).after(time.Second)
+	got := Next(&s.o).Drains[0]
+	const message = "so it was; failed attempts: 1, the next one is at 2026-05-01T12:01:00Z; " + wayOut
+	if got.Message != message || !got.RetryAt.Equal(noon.Add(time.Minute)) {
+		t.Errorf("got %q at %v", got.Message, got.RetryAt)
+	}
+}
+
+func TestFailedPlacementIsTriedAgainByItself(t *testing.T) {
+	stillStored := failing(contract.ExitFailed, "StillStored")
+	apply := "apply members, 3 replicas"
+	for what, test := range map[string]struct {
+		scene   *scene
+		actions []string
+		places  string
+		wake    time.Time
+	}{
+		"not at once": {grown(1, 3).placement(0, stillStored).after(time.Second), []string{apply}, "0 Failed StillStored", noon.Add(time.Minute)},
+		"after a minute": {grown(1, 3).placement(0, stillStored).after(time.Minute),
+			[]string{apply, "count failure 1 of claim data-0", "delete Job place-data-0: it failed, and is tried again"}, "0 Waiting Retrying", time.Time{}},
+		"it can't come right": {grown(1, 3).placement(0, failing(contract.ExitUsage, "BadArguments")).after(time.Hour), []string{apply}, "0 Failed BadArguments", time.Time{}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			got := planned(test.scene)
+			if diff := cmp.Diff(test.actions, got.Actions); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{test.places}, got.Places); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if p := Next(&test.scene.o); !p.Wake.Equal(test.wake) {
+				t.Errorf("it wakes at %v, want %v", p.Wake, test.wake)
+			}
+		})
+	}
+}
+
+// What a member that leaves later was told is newer than what waits for another
+// attempt, and is drained before it.
+func TestNewerVolumesAreDrainedFirst(t *testing.T) {
+	later := func(c *Claim) { c.Released = time.Unix(2000, 0) }
+	for what, test := range map[string]struct {
+		scene *scene
+		want  []string
+	}{
+		"it comes":                 {at(1).left(1, later).left(2).pod(1), []string{"2 Waiting InTurn", "1 Waiting PodPresent"}},
+		"it is drained":            {at(1).left(1, later).left(2).job(1, 1), []string{"2 Waiting InTurn", "1 Draining"}},
+		"it is tried again":        {at(1).left(1, later).left(2).job(1, 1, unreachable).after(time.Second), []string{"2 Waiting InTurn", "1 Failed SurvivorUnreachable"}},
+		"it waits for a person":    {at(1).left(1, later).left(2).job(1, 1, unreadableNow).after(time.Second), []string{"2 Draining", "1 Failed SourceCorrupt"}},
+		"a person holds it":        {at(1).left(1, later, requested(Hold)).left(2), []string{"2 Draining", "1 Held Held"}},
+		"it left at the same time": {at(1).left(1).left(2).pod(1), []string{"2 Draining", "1 Waiting PodPresent"}},
+	} {
+		if diff := cmp.Diff(test.want, planned(test.scene).Drains); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", what, diff)
+		}
+		err := MayDrain(&test.scene.o, CreateDrain{Claim: ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: 1})
+		if test.want[0] == "2 Waiting InTurn" && err == nil {
+			t.Errorf("%s: live, nothing stands against it", what)
+		}
+	}
+}
+
+// A failed Job of a volume that was set aside was made for another size, maybe.
+func TestSizeIsNotThatOfAFailedJobThatGoes(t *testing.T) {
+	s := at(2).aside(2).job(2, 3, unreachable, isGoing)
+	s.o.Jobs[0].ClaimUID += "-aside"
+	if p := Next(&s.o); p.Replicas != 2 {
+		t.Errorf("%d replicas", p.Replicas)
+	}
+}

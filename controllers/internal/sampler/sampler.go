@@ -1,0 +1,290 @@
+// Package sampler asks, beside the reconciles, for what no watch tells: how far a
+// drainer is, how full a member is. A reconcile says what it wants to know, and gets
+// what is known so far; when that changes, the cluster is reconciled again. So a
+// reconcile never waits for a node that is dead.
+//
+// Everything is bounded: the time of a question, how many are asked at once, by all
+// clusters and by each, how many targets are remembered, and how often a cluster is
+// told of news. What nobody wants to know any more is forgotten.
+package sampler
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+)
+
+// Options of a sampler of targets T that answer with a V.
+type Options[T, V comparable] struct {
+	// Ask a target. It has to return when the context ends.
+	Ask func(ctx context.Context, target T) (V, error)
+	// Changed tells that there are news of a cluster. It must not wait.
+	Changed func(cluster types.NamespacedName)
+	// Timeout of a question.
+	Timeout time.Duration
+	// Interval between two questions to a target that answers, and at least between
+	// two news of a cluster.
+	Interval time.Duration
+	// Together: there are no news of a cluster before all of its targets have
+	// answered, or were found not to.
+	Together bool
+	// Workers ask at once; PerCluster of them for the same cluster.
+	Workers, PerCluster int
+	// Targets that are remembered at most. Further ones are never asked.
+	Targets int
+	Clock   clock.WithTicker
+}
+
+// Sample is what is known of a target.
+type Sample[V comparable] struct {
+	// Value that it answered last; the zero value where Err says why there is none.
+	Value V
+	Err   string
+	// Known: it has answered, or was found not to.
+	Known bool
+	// Since when it is wanted.
+	Since time.Time
+}
+
+// slowest is how many intervals, at most, are between two questions to a target that
+// doesn't answer.
+const slowest = 16
+
+// tooMany is the Err of a target that is never asked.
+const tooMany = "too many are asked already"
+
+// Sampler asks. A nil one knows nothing.
+type Sampler[T, V comparable] struct {
+	options Options[T, V]
+	asks    workqueue.TypedDelayingInterface[question[T]]
+	news    workqueue.TypedDelayingInterface[types.NamespacedName]
+
+	mu       sync.Mutex
+	clusters map[types.NamespacedName]*cluster[T, V]
+	targets  int
+}
+
+type question[T comparable] struct {
+	cluster types.NamespacedName
+	target  T
+}
+
+type cluster[T, V comparable] struct {
+	targets map[T]*target[V]
+	// asking is how many of its targets are being asked; waiting are those that are
+	// due, and have to wait for these.
+	asking  int
+	waiting []question[T]
+	// changed since the last news, of told; telling: the next ones are on their way.
+	changed, telling bool
+	told             time.Time
+}
+
+type target[V comparable] struct {
+	Sample[V]
+	due      time.Time
+	failures int
+}
+
+// New returns a sampler that asks once it is started.
+func New[T, V comparable](options Options[T, V]) *Sampler[T, V] {
+	return &Sampler[T, V]{
+		options:  options,
+		asks:     workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[question[T]]{Clock: options.Clock}),
+		news:     workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{Clock: options.Clock}),
+		clusters: map[types.NamespacedName]*cluster[T, V]{},
+	}
+}
+
+// Want says which targets of a cluster are to be asked from now on, in place of those
+// before, and returns what is known of them.
+func (s *Sampler[T, V]) Want(key types.NamespacedName, targets ...T) map[T]Sample[V] {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clusters[key]
+	if c == nil && len(targets) == 0 {
+		return nil
+	}
+	if c == nil {
+		c = &cluster[T, V]{targets: map[T]*target[V]{}}
+		s.clusters[key] = c
+	}
+	for t := range c.targets {
+		if !slices.Contains(targets, t) {
+			delete(c.targets, t)
+			s.targets--
+		}
+	}
+	if len(targets) == 0 {
+		delete(s.clusters, key)
+		return nil
+	}
+	known := make(map[T]Sample[V], len(targets))
+	for _, t := range targets {
+		known[t] = s.want(key, c, t)
+	}
+	return known
+}
+
+func (s *Sampler[T, V]) want(key types.NamespacedName, c *cluster[T, V], t T) Sample[V] {
+	if c.targets[t] == nil {
+		now := s.options.Clock.Now()
+		if s.targets >= s.options.Targets {
+			return Sample[V]{Err: tooMany, Known: true, Since: now}
+		}
+		c.targets[t] = &target[V]{Sample: Sample[V]{Since: now}, due: now}
+		s.targets++
+		s.asks.Add(question[T]{key, t})
+	}
+	return c.targets[t].Sample
+}
+
+// Start asks until the context ends.
+func (s *Sampler[T, V]) Start(ctx context.Context) error {
+	var running sync.WaitGroup
+	for range s.options.Workers {
+		running.Go(func() {
+			for s.askNext(ctx) {
+			}
+		})
+	}
+	running.Go(func() {
+		for s.tellNext() {
+		}
+	})
+	<-ctx.Done()
+	s.asks.ShutDown()
+	s.news.ShutDown()
+	running.Wait()
+	return nil
+}
+
+func (s *Sampler[T, V]) askNext(ctx context.Context) bool {
+	q, shutdown := s.asks.Get()
+	if shutdown {
+		return false
+	}
+	defer s.asks.Done(q)
+	c, t := s.begin(q)
+	if t == nil {
+		return true
+	}
+	limited, cancel := context.WithTimeout(ctx, s.options.Timeout)
+	defer cancel()
+	value, err := s.options.Ask(limited, q.target)
+	if err != nil {
+		s.end(q, c, t, Sample[V]{Err: err.Error()})
+	} else {
+		s.end(q, c, t, Sample[V]{Value: value})
+	}
+	return true
+}
+
+// begin returns the target if it is to be asked now.
+func (s *Sampler[T, V]) begin(q question[T]) (*cluster[T, V], *target[V]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clusters[q.cluster]
+	if c == nil {
+		return nil, nil // forgotten
+	}
+	t := c.targets[q.target]
+	if t == nil {
+		s.askWaiting(c)
+		return nil, nil // forgotten
+	}
+	if wait := t.due.Sub(s.options.Clock.Now()); wait > 0 {
+		s.asks.AddAfter(q, wait) // it was forgotten, and is wanted again
+		s.askWaiting(c)
+		return nil, nil
+	}
+	if c.asking >= s.options.PerCluster {
+		c.waiting = append(c.waiting, q)
+		return nil, nil
+	}
+	c.asking++
+	return c, t
+}
+
+// end keeps the answer, if it is still wanted, and sees to the next question.
+func (s *Sampler[T, V]) end(q question[T], c *cluster[T, V], t *target[V], answer Sample[V]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.asking--
+	if s.clusters[q.cluster] != c {
+		return
+	}
+	s.askWaiting(c)
+	if c.targets[q.target] != t {
+		return
+	}
+	interval := s.options.Interval
+	if t.failures++; answer.Err == "" {
+		t.failures = 0
+	} else {
+		interval = min(interval<<min(t.failures-1, slowest), slowest*interval)
+	}
+	answer.Known, answer.Since = true, t.Since
+	c.changed = c.changed || answer != t.Sample
+	t.Sample, t.due = answer, s.options.Clock.Now().Add(interval)
+	s.asks.AddAfter(q, interval)
+	s.tell(q.cluster, c)
+}
+
+// askWaiting gives the turn to the first target that waits for one.
+func (s *Sampler[T, V]) askWaiting(c *cluster[T, V]) {
+	if len(c.waiting) > 0 {
+		s.asks.Add(c.waiting[0])
+		c.waiting = c.waiting[1:]
+	}
+}
+
+// tell sends news on their way, if there are any.
+func (s *Sampler[T, V]) tell(key types.NamespacedName, c *cluster[T, V]) {
+	if !c.changed || c.telling || s.options.Together && !c.complete() {
+		return
+	}
+	c.telling = true
+	s.news.AddAfter(key, c.told.Add(s.options.Interval).Sub(s.options.Clock.Now()))
+}
+
+func (c *cluster[T, V]) complete() bool {
+	for _, t := range c.targets {
+		if !t.Known {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Sampler[T, V]) tellNext() bool {
+	key, shutdown := s.news.Get()
+	if shutdown {
+		return false
+	}
+	defer s.news.Done(key)
+	if s.newsOf(key) {
+		s.options.Changed(key)
+	}
+	return true
+}
+
+// newsOf tells whether there are news of the cluster that it may be told now.
+func (s *Sampler[T, V]) newsOf(key types.NamespacedName) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clusters[key]
+	if c == nil || !c.telling {
+		return false
+	}
+	c.telling, c.changed, c.told = false, false, s.options.Clock.Now()
+	return true
+}

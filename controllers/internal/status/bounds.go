@@ -1,0 +1,65 @@
+package status
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// MaxMessage bounds a message in status, and the note of an event, in bytes.
+	MaxMessage = 1024
+	// maxReason bounds the reason of a drain, which may be the kubelet's word.
+	maxReason = 64
+	// maxDrains bounds status.drains.
+	maxDrains = 32
+	// maxNodes bounds status.nodes: a cluster has no more members.
+	maxNodes = 512
+	// maxNamed bounds how many members one message names.
+	maxNamed = 5
+)
+
+// Bound cuts a text between two characters, and marks that it did.
+func Bound(s string) string { return bound(s, MaxMessage) }
+
+func bound(s string, most int) string {
+	const mark = "…"
+	if len(s) <= most {
+		return s
+	}
+	return whole(s[:most-len(mark)]) + mark
+}
+
+// whole drops what is no character: half of one at either end, or bytes of something
+// else.
+func whole(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// tail is the end of a text, with a mark where it was cut.
+func tail(s string, most int) string {
+	const mark = "…"
+	if len(s) <= most {
+		return whole(s)
+	}
+	return mark + whole(s[len(s)-most+len(mark):])
+}
+
+// waits collects how long it takes until a status differs although nothing has
+// changed but the time.
+type waits struct {
+	now  time.Time
+	next time.Duration
+}
+
+// past tells whether the time has come; if not, status is due again then.
+func (w *waits) past(t time.Time) bool {
+	left := t.Sub(w.now)
+	if left > 0 && (w.next == 0 || left < w.next) {
+		w.next = left
+	}
+	return left <= 0
+}

@@ -1,0 +1,201 @@
+package status
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// Refusal is a step that the operator refuses to take, or that somebody else's object
+// is in the way of, and since when.
+type Refusal struct {
+	Since time.Time
+	Why   string
+}
+
+// NotCreated tells that Kubernetes can't make a pod, in the API server's words.
+type NotCreated struct {
+	// Of is what the pod would belong to, as "StatefulSet cache".
+	Of, Why string
+}
+
+// degraded names what needs a person, the worst first. It is asked for each rule in
+// turn, and w collects when the answer may be another one.
+func degraded(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Condition {
+	rules := []func() *trouble{
+		func() *trouble { return failing(in) },
+		func() *trouble { return membersTrouble(in, w) },
+		func() *trouble { return notCreated(in) },
+		func() *trouble { return refusing(in, w) },
+		func() *trouble { return gaveUp(in, s) },
+		func() *trouble { return unreachableSize(in) },
+		func() *trouble { return drainStuck(in, s, w) },
+		func() *trouble { return placementStuck(in, w) },
+		func() *trouble { return slow(in, w) },
+	}
+	for _, rule := range rules {
+		if t := rule(); t != nil {
+			return condition(cachev1alpha1.ConditionDegraded, true, t.reason, "%s", t.message)
+		}
+	}
+	return condition(cachev1alpha1.ConditionDegraded, false, cachev1alpha1.ReasonHealthy, "nothing needs a person")
+}
+
+func troublef(reason, format string, args ...any) *trouble {
+	return &trouble{reason, fmt.Sprintf(format, args...)}
+}
+
+// failing: the API server refuses a write, or a claim that is needed was deleted.
+func failing(in *Input) *trouble {
+	if in.Err != nil {
+		return troublef(errorReason(in.Err), "%v", in.Err)
+	}
+	for _, c := range in.Plan.LostClaims {
+		return troublef(cachev1alpha1.ReasonClaimDeleted, "claim %s: %s", c.Claim.Name, c.Message)
+	}
+	return nil
+}
+
+// membersTrouble: members crash, don't start, or don't end.
+func membersTrouble(in *Input, w *waits) *trouble {
+	if pod, why := refused(in); why != nil {
+		return troublef(why.Reason, "pod %s does not start: %s; see the Secrets of spec.tls and spec.auth", pod, why.Message)
+	}
+	first, n := troubled(in, w)
+	if n > 1 {
+		first.message = fmt.Sprintf("%s (and %d more pods)", bound(first.message, MaxMessage-32), n-1)
+	}
+	return first
+}
+
+// notCreated: the API server lets nobody create a pod that is wanted.
+func notCreated(in *Input) *trouble {
+	if n := in.NotCreated; n != nil {
+		return troublef(cachev1alpha1.ReasonPodNotCreated, "%s can't create a pod: %s", n.Of, n.Why)
+	}
+	if in.Deployment == nil {
+		return nil
+	}
+	for _, c := range in.Deployment.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return troublef(cachev1alpha1.ReasonPodNotCreated, "Deployment %s can't create a pod: %s", in.Deployment.Name, c.Message)
+		}
+	}
+	return nil
+}
+
+// refusing: the operator has refused a step for so long that it is no matter of a cache
+// that is behind.
+func refusing(in *Input, w *waits) *trouble {
+	if r := in.Refused; r != nil && w.past(r.Since.Add(stuckAfter)) {
+		return troublef(cachev1alpha1.ReasonStepRefused, "since %s: %s", clock(r.Since), r.Why)
+	}
+	return nil
+}
+
+// gaveUp: a drain or a placement waits for a person.
+func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
+	for _, d := range s.Drains {
+		switch d.Phase {
+		case cachev1alpha1.DrainFailed:
+			return troublef(cachev1alpha1.ReasonDrainFailed, "claim %s: %s: %s", d.Claim, d.Reason, d.Message)
+		case cachev1alpha1.DrainHeld:
+			return troublef(cachev1alpha1.ReasonDrainHeld, "claim %s: %s", d.Claim, d.Message)
+		}
+	}
+	for _, p := range in.Plan.Placements {
+		if p.Phase == plan.PlacementFailure {
+			return troublef(cachev1alpha1.ReasonPlacementFailed, "claim %s: %s: %s", p.Claim.Name, p.Reason, p.Message)
+		}
+	}
+	return nil
+}
+
+// unreachableSize: what the spec wants can't come about by itself.
+func unreachableSize(in *Input) *trouble {
+	switch {
+	case in.Plan.SizeBlocked == plan.ByVolume && stuck(in):
+		return troublef(cachev1alpha1.ReasonBlockedByVolume, "%s", blockedByVolume(in))
+	case in.Plan.SizeBlocked == plan.ByShortage:
+		return troublef(cachev1alpha1.ReasonShortOfMemory,
+			"the size goes from %d to %d when there is room for the items: see the condition ShortOfMemory", in.Plan.Replicas, *in.Cluster.Spec.Size)
+	case len(in.Plan.SmallClaims) > 0 && in.GrowthRefused != "":
+		return troublef(cachev1alpha1.ReasonVolumesCannotGrow, "%d volumes may not grow: %s", len(in.Plan.SmallClaims), in.GrowthRefused)
+	}
+	return nil
+}
+
+// drainStuck: a drain's Job is there, and no drainer is at work for long.
+func drainStuck(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) *trouble {
+	for i := range s.Drains { // as many as the plan's, in its order
+		d := &s.Drains[i]
+		_, waits := in.Waits[in.Plan.Drains[i].Claim.UID]
+		waits = waits && d.Phase == cachev1alpha1.DrainStarting || d.Phase == cachev1alpha1.DrainMoving && d.Reason != ""
+		if waits && d.Since != nil && w.past(d.Since.Add(patience(d.Reason))) {
+			return troublef(cachev1alpha1.ReasonDrainStuck, "claim %s: %s: %s", d.Claim, cmp.Or(d.Reason, string(d.Phase)), d.Message)
+		}
+	}
+	return nil
+}
+
+// placementStuck is drainStuck for a placement, which has waited since its pod, or its
+// Job, was made.
+func placementStuck(in *Input, w *waits) *trouble {
+	for i := range in.Plan.Placements {
+		p := &in.Plan.Placements[i]
+		wait, waits := in.Waits[p.Claim.UID]
+		if p.Phase == plan.PlacementRuns && waits && w.past(wait.Since.Add(patience(wait.Reason))) {
+			return troublef(cachev1alpha1.ReasonPlacementStuck, "claim %s: %s: %s", p.Claim.Name, cmp.Or(wait.Reason, "Starting"), wait.Message)
+		}
+	}
+	return nil
+}
+
+// patience is how long a drainer may wait for that reason. What the kubelet, or the API
+// server, has said that it can't be needs none; to pull a large image takes its time.
+func patience(reason string) time.Duration {
+	switch reason {
+	case cachev1alpha1.ReasonPodNotCreated:
+		return 0
+	case string(corev1.PodReasonUnschedulable), cachev1alpha1.ReasonRetrying, cachev1alpha1.ReasonSurvivorUnreachable:
+		return stuckAfter
+	}
+	if waitingReason(reason) != "" {
+		return 0
+	}
+	return slowAfter
+}
+
+// NameTakenError tells that an object of a name that the cluster needs is there, and
+// that it is somebody else's. By is who controls it, if anybody does.
+type NameTakenError struct{ Kind, Name, By string }
+
+func (e *NameTakenError) Error() string {
+	by := ""
+	if e.By != "" {
+		by = ", but that of " + e.By
+	}
+	return fmt.Sprintf("%s %s exists and is not this Memcached's%s: delete it, or give the Memcached another name", e.Kind, e.Name, by)
+}
+
+// errorReason tells what a person must mend from what the API server didn't
+// answer.
+func errorReason(err error) string {
+	if taken := (*NameTakenError)(nil); errors.As(err, &taken) {
+		return cachev1alpha1.ReasonNameTaken
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Reason == metav1.StatusReasonInvalid {
+		return cachev1alpha1.ReasonInvalidSpec
+	}
+	return cachev1alpha1.ReasonReconcileError
+}

@@ -1,0 +1,176 @@
+package status
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+
+// ended is a container's end that long ago, after it ran for that long.
+func ended(code int32, message string, after, since time.Duration) *corev1.ContainerStateTerminated {
+	return &corev1.ContainerStateTerminated{ExitCode: code, Message: message, Reason: "Error", StartedAt: ago(since + after), FinishedAt: ago(since)}
+}
+
+func waiting(reason, message string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+}
+
+func running(since time.Duration) corev1.ContainerState {
+	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(since)}}
+}
+
+// member gives the container of that member's pod a status.
+func member(ordinal int, c corev1.ContainerStatus) func(*Input) {
+	return func(in *Input) {
+		in.Pods[ordinal].Status.Conditions = nil
+		if c.Name == "" {
+			c.Name = "memcached"
+		}
+		if c.Name == "install" {
+			in.Pods[ordinal].Status.InitContainerStatuses = []corev1.ContainerStatus{c}
+			return
+		}
+		in.Pods[ordinal].Status.ContainerStatuses = []corev1.ContainerStatus{c}
+	}
+}
+
+func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
+	const words = "drainer: the volume is empty\nmax memory must be at least 39 megabytes\ndrainer: memcached ended by itself, exit code 64\n"
+	loop := func(message string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{
+			RestartCount: 1, State: waiting("CrashLoopBackOff", "back-off 10s"),
+			LastTerminationState: corev1.ContainerState{Terminated: ended(64, message, time.Second, time.Second)},
+		}
+	}
+	restarted := func(n int32, ran, since, back time.Duration) corev1.ContainerStatus {
+		return corev1.ContainerStatus{
+			RestartCount: n, State: running(back), LastTerminationState: corev1.ContainerState{Terminated: ended(1, "", ran, since)},
+		}
+	}
+	scheduled := func(since time.Duration) func(*Input) {
+		return func(in *Input) {
+			in.Pods[1].CreationTimestamp = ago(since)
+			in.Pods[1].Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available: 3 Insufficient memory.",
+				LastTransitionTime: ago(since),
+			}}
+		}
+	}
+	terminating := func(left time.Duration) func(*Input) {
+		return func(in *Input) {
+			in.Pods[1].DeletionTimestamp, in.Pods[1].Spec.NodeName = ptr.To(metav1.NewTime(now.Add(left))), "node-b"
+		}
+	}
+	drainWaits := func(reason string, since time.Duration) *Input {
+		in := input(2).leaving(2, plan.Draining, "", "")
+		in.Waits = map[types.UID]Wait{"uid-2": {Reason: reason, Message: "its words"}}
+		in.Cluster.Status.Drains = []cachev1alpha1.DrainStatus{{
+			Claim: "data-cache-2", Phase: cachev1alpha1.DrainStarting, Reason: reason, Since: ptr.To(ago(since)),
+		}}
+		return in
+	}
+	placementWaits := func(reason string, since time.Duration) *Input {
+		in := input(2).toPlace(0, plan.PlacementRuns, "", "")
+		in.Waits = map[types.UID]Wait{in.Plan.Placements[0].Claim.UID: {Reason: reason, Message: "its words", Since: now.Add(-since)}}
+		return in
+	}
+	replicaFailure := func(in *Input) {
+		in.Cluster.Spec.Storage = nil
+		in.Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "cache"}}
+		in.Deployment.Status.Conditions = []appsv1.DeploymentCondition{{
+			Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: `pods "cache-x" is forbidden: exceeded quota`,
+		}}
+	}
+	unreadySince := func(d time.Duration) func(*Input) {
+		return func(in *Input) {
+			in.Pods[1].CreationTimestamp = ago(time.Hour)
+			in.Pods[1].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: ago(d)}}
+		}
+	}
+	for name, test := range map[string]struct {
+		in      *Input
+		reason  string
+		message string
+		again   time.Duration
+	}{
+		"memcached's words":         {input(2).with(member(1, loop(words))), "CrashLoop", "pod cache-1, container memcached: it ends again and again: exit code 64: drainer: the volume is empty; max memory must be at least 39 megabytes", 0},
+		"the supervisor's words":    {input(2).with(member(1, loop(`{"reason":"Other","message":"no room"}`))), "CrashLoop", "exit code 64: no room", 0},
+		"what it foretold":          {input(2).with(member(1, loop(`{"coldStartNeedsBytes":5,"freeBytes":1}`))), "CrashLoop", "exit code 64; see kubectl logs --previous", 0},
+		"a secret is another thing": {input(2).with(member(1, loop(`{"reason":"SecretInvalid","message":"tls.crt is missing"}`))), "SecretInvalid", "tls.crt is missing", 0},
+		"killed for its memory": {input(2).with(member(0, corev1.ContainerStatus{
+			RestartCount: 3, State: waiting("CrashLoopBackOff", ""), LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}},
+		})), "CrashLoop", "OOMKilled, exit code 137", 0},
+		"all of them":           {input(3).with(member(0, loop(words))).with(member(1, loop(words))).with(member(2, loop(words))), "CrashLoop", "(and 2 more pods)", 0},
+		"an init container":     {input(2).with(member(1, corev1.ContainerStatus{Name: "install", RestartCount: 2, State: waiting("CrashLoopBackOff", "")})), "CrashLoop", "container install: it ends again and again", 0},
+		"it has just ended":     {input(2).with(member(1, corev1.ContainerStatus{RestartCount: 2, State: corev1.ContainerState{Terminated: ended(1, "oh", time.Second, 0)}})), "CrashLoop", "oh", 0},
+		"crashed once":          {input(2).with(member(1, corev1.ContainerStatus{State: corev1.ContainerState{Terminated: ended(1, "", time.Second, 0)}})), "Healthy", "", slowAfter},
+		"crashed once, is back": {input(2).with(member(1, restarted(1, time.Second, 2*time.Second, time.Second))), "Healthy", "", slowAfter},
+		"runs for a moment":     {input(2).with(member(1, restarted(3, 5*time.Second, 11*time.Second, 10*time.Second))), "CrashLoop", "exit code 1", 55 * time.Second},
+		"outlived its last run": {input(2).with(member(1, restarted(3, 5*time.Second, 70*time.Second, 66*time.Second))), "Healthy", "", slowAfter},
+		"crashes each week":     {input(2).with(member(1, restarted(3, 100*time.Hour, time.Minute, time.Second))), "Healthy", "", slowAfter},
+		"a node was restarted":  {input(2).with(member(1, corev1.ContainerStatus{Name: "install", RestartCount: 4, State: corev1.ContainerState{Terminated: ended(0, "", time.Second, 0)}})), "Healthy", "", slowAfter},
+
+		"the image of an init container": {input(2).with(member(1, corev1.ContainerStatus{Name: "install", State: waiting("ImagePullBackOff", "Back-off pulling image \"x\"")})), "ImageUnavailable", "pod cache-1, container install: ImagePullBackOff: Back-off pulling image \"x\"", 0},
+		"the image of a member":          {input(2).with(member(0, corev1.ContainerStatus{State: waiting("ErrImagePull", "not found")})), "ImageUnavailable", "ErrImagePull: not found", 0},
+		"an image's name":                {input(2).with(member(0, corev1.ContainerStatus{State: waiting("InvalidImageName", "couldn't parse")})), "ImageUnavailable", "couldn't parse", 0},
+		"a container can't be made":      {input(2).with(member(0, corev1.ContainerStatus{State: waiting("CreateContainerConfigError", `secret "s" not found`)})), "ContainerNotCreated", `CreateContainerConfigError: secret "s" not found`, 0},
+		"a container is being made":      {input(2).with(member(0, corev1.ContainerStatus{State: waiting("ContainerCreating", "")})), "Healthy", "", slowAfter},
+
+		"no node, for long":             {input(2).with(scheduled(time.Minute)), "Unschedulable", "pod cache-1 has no node since 1970-01-01T01:22:20Z: 0/3 nodes are available: 3 Insufficient memory.", 0},
+		"no node yet":                   {input(2).with(scheduled(time.Second)), "Healthy", "", 59 * time.Second},
+		"it does not end":               {input(2).with(terminating(-time.Minute)), "MemberDoesNotEnd", "pod cache-1 was to end by 1970-01-01T01:22:20Z, and node node-b", 0},
+		"it ends":                       {input(2).with(terminating(30 * time.Second)), "Healthy", "", 90 * time.Second},
+		"not ready, nobody knows why":   {input(2).with(unreadySince(10 * time.Minute)), "MembersNotReady", "pod cache-1 has not been ready since", 0},
+		"not ready yet":                 {input(2).with(unreadySince(9 * time.Minute)), "Healthy", "", time.Minute},
+		"a quota, with storage":         {input(2).with(func(in *Input) { in.NotCreated = &NotCreated{"StatefulSet cache", "exceeded quota"} }), "PodNotCreated", "StatefulSet cache can't create a pod: exceeded quota", 0},
+		"a quota, without":              {input(2).with(replicaFailure), "PodNotCreated", `Deployment cache can't create a pod: pods "cache-x" is forbidden: exceeded quota`, 0},
+		"refused for a minute":          {input(2).with(func(in *Input) { in.Refused = &Refusal{now.Add(-time.Minute), "Job j is somebody else's"} }), "StepRefused", "since 1970-01-01T01:22:20Z: Job j is somebody else's", 0},
+		"refused just now":              {input(2).with(func(in *Input) { in.Refused = &Refusal{now, "the cache is behind"} }), "Healthy", "", time.Minute},
+		"blocked by a kept volume":      {input(2).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.ByVolume }), "BlockedByVolume", "the size goes from 2 to 3", 0},
+		"blocked by too little room":    {input(3).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](2), plan.ByShortage }), "ShortOfMemory", "from 3 to 2", 0},
+		"volumes may not grow":          {input(3).with(func(in *Input) { in.Plan.SmallClaims, in.GrowthRefused = make([]plan.ClaimRef, 3), "the class says no" }), "VolumesCannotGrow", "3 volumes may not grow: the class says no", 0},
+		"a drainer without an image":    {drainWaits("ImagePullBackOff", 0), "DrainStuck", "claim data-cache-2: ImagePullBackOff: its words", 0},
+		"a drainer that can't be made":  {drainWaits("PodNotCreated", 0), "DrainStuck", "its words", 0},
+		"a drainer without a node":      {drainWaits("Unschedulable", time.Minute), "DrainStuck", "claim data-cache-2: Unschedulable: its words", 0},
+		"a drainer without a node yet":  {drainWaits("Unschedulable", 20*time.Second), "Healthy", "", 40 * time.Second},
+		"a drainer that is being made":  {drainWaits("ContainerCreating", time.Minute), "Healthy", "", 9 * time.Minute},
+		"a drainer is not started":      {drainWaits("ContainerCreating", 10*time.Minute), "DrainStuck", "ContainerCreating: its words", 0},
+		"a drain that nobody can watch": {drainWaits("", time.Hour).with(func(in *Input) { in.Waits = nil }), "Healthy", "", 0},
+		"a mover without a node":        {placementWaits("Unschedulable", time.Minute), "PlacementStuck", "claim data-cache-0: Unschedulable: its words", 0},
+		"a mover without a node yet":    {placementWaits("Unschedulable", time.Second), "Healthy", "", 59 * time.Second},
+		"a survivor does not answer": {drainWaits("SurvivorUnreachable", time.Minute).with(func(in *Input) {
+			in.Waits = nil
+			in.Cluster.Status.Drains[0].Phase = cachev1alpha1.DrainMoving
+			in.Progress = map[types.UID]contract.Progress{"uid-2": {Phase: contract.PhaseMoving, Message: "cache-0 is silent"}}
+		}), "DrainStuck", "SurvivorUnreachable: cache-0 is silent", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := compute(t, test.in)
+			c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionDegraded)
+			if c.Reason != test.reason || (c.Status == metav1.ConditionTrue) != (test.reason != "Healthy") || !strings.Contains(c.Message, test.message) {
+				t.Errorf("got %s %s: %s", c.Status, c.Reason, c.Message)
+			}
+			if ready := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionReady); test.reason != "Healthy" {
+				if s.Phase != cachev1alpha1.PhaseDegraded || ready.Status != metav1.ConditionFalse || ready.Reason != c.Reason || ready.Message != c.Message {
+					t.Errorf("phase %s, ready %+v", s.Phase, ready)
+				}
+			}
+			if test.reason == "Healthy" && test.in.Again() != test.again || test.again != 0 && test.in.Again() != test.again {
+				t.Errorf("it is due again in %s, want %s", test.in.Again(), test.again)
+			}
+		})
+	}
+}

@@ -1,0 +1,236 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+const (
+	// stuckAfter is how long a wait may take that ends by itself as a rule.
+	stuckAfter = time.Minute
+	// slowAfter is how long a member may take to become ready, with nothing that says
+	// why.
+	slowAfter = 10 * time.Minute
+	// resetAfter is how long a container has to run for the kubelet to start it at once
+	// after its next end.
+	resetAfter = 10 * time.Minute
+	// restartsOfALoop is how often a container is started anew before it is said to
+	// loop: one crash is none.
+	restartsOfALoop = 2
+	// maxWords bounds what is quoted of a container, in bytes.
+	maxWords = 512
+)
+
+// trouble is what keeps a pod from serving, and doesn't go by itself, in the words of
+// the container, the kubelet or the scheduler.
+type trouble struct{ reason, message string }
+
+// troubled returns the first member in trouble, and how many there are.
+func troubled(in *Input, w *waits) (first *trouble, n int) {
+	for _, pod := range byOrdinal(in) {
+		t := podTrouble(pod, w)
+		if t == nil {
+			continue
+		}
+		if n++; first == nil {
+			first = t
+		}
+	}
+	return first, n
+}
+
+func podTrouble(pod *corev1.Pod, w *waits) *trouble {
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return lingers(pod, w)
+	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
+		return nil // another one takes its place
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse {
+			continue
+		}
+		if since := later(c.LastTransitionTime.Time, pod.CreationTimestamp.Time); w.past(since.Add(stuckAfter)) {
+			return &trouble{cachev1alpha1.ReasonUnschedulable, fmt.Sprintf("pod %s has no node since %s: %s", pod.Name, clock(since), c.Message)}
+		}
+		return nil
+	}
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if t := containerTrouble(&c, w); t != nil {
+			t.message = fmt.Sprintf("pod %s, container %s: %s", pod.Name, c.Name, t.message)
+			return t
+		}
+	}
+	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// lingers: the kubelet does not end the pod. Its node is down, as a rule.
+func lingers(pod *corev1.Pod, w *waits) *trouble {
+	if !w.past(pod.DeletionTimestamp.Add(stuckAfter)) {
+		return nil
+	}
+	return &trouble{cachev1alpha1.ReasonMemberDoesNotEnd, fmt.Sprintf(
+		"pod %s was to end by %s, and node %s does not say that it has: start that node again; if it is gone for good, delete the Node object",
+		pod.Name, clock(pod.DeletionTimestamp.Time), pod.Spec.NodeName)}
+}
+
+// containerTrouble tells why a container doesn't start, or doesn't stay.
+func containerTrouble(c *corev1.ContainerStatus, w *waits) *trouble {
+	if waiting := c.State.Waiting; waiting != nil {
+		reason := waitingReason(waiting.Reason)
+		switch {
+		case reason == "" && c.RestartCount < restartsOfALoop:
+			return nil
+		case reason == cachev1alpha1.ReasonCrashLoop || reason == "":
+			return looping(c, c.LastTerminationState.Terminated, reason != "")
+		}
+		return &trouble{reason, fmt.Sprintf("%s: %s", waiting.Reason, waiting.Message)}
+	}
+	if ended := c.State.Terminated; ended != nil {
+		return looping(c, ended, false)
+	}
+	last := c.LastTerminationState.Terminated
+	if running := c.State.Running; running != nil && last != nil {
+		// It is back when it has outlived its last run, by a minute.
+		if back := running.StartedAt.Add(min(ran(last)+stuckAfter, resetAfter)); loops(c, last) && !w.past(back) {
+			return looping(c, last, false)
+		}
+	}
+	return nil
+}
+
+// waitingReason sorts the kubelet's words; "" is a container that is being made.
+func waitingReason(word string) string {
+	switch word {
+	case "", "ContainerCreating", "PodInitializing":
+		return ""
+	case "CrashLoopBackOff":
+		return cachev1alpha1.ReasonCrashLoop
+	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
+		"RegistryUnavailable", "SignatureValidationFailed":
+		return cachev1alpha1.ReasonImageUnavailable
+	}
+	return cachev1alpha1.ReasonContainerNotCreated
+}
+
+// looping is the trouble of a container whose last run ended so; certain, where the
+// kubelet says that it loops.
+func looping(c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated, certain bool) *trouble {
+	if !certain && !loops(c, ended) {
+		return nil
+	}
+	return &trouble{cachev1alpha1.ReasonCrashLoop, "it ends again and again: " + lastWords(ended)}
+}
+
+// loops tells whether the container has been started anew often, and ended soon.
+func loops(c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) bool {
+	return ended != nil && c.RestartCount >= restartsOfALoop && ended.ExitCode != 0 && ran(ended) < resetAfter
+}
+
+func ran(t *corev1.ContainerStateTerminated) time.Duration { return t.FinishedAt.Sub(t.StartedAt.Time) }
+
+// lastWords of a container that ended: its exit code, and its own words.
+func lastWords(ended *corev1.ContainerStateTerminated) string {
+	if ended == nil {
+		return "the kubelet does not say why"
+	}
+	words := fmt.Sprintf("exit code %d", ended.ExitCode)
+	if ended.Reason != "" && ended.Reason != "Error" && ended.Reason != "Completed" {
+		words = fmt.Sprintf("%s, %s", ended.Reason, words)
+	}
+	if said := ownWords(ended.Message); said != "" {
+		return words + ": " + said
+	}
+	return words + "; see kubectl logs --previous"
+}
+
+// ownWords are the end of what the container wrote last, in one line.
+func ownWords(message string) string {
+	if why := contract.ParseRefusal(message); why != nil {
+		return bound(why.Message, maxWords)
+	}
+	if strings.HasPrefix(message, "{") {
+		return "" // what a member foretells, for the condition Warm
+	}
+	lines := strings.FieldsFunc(message, func(r rune) bool { return r == '\n' || r == '\r' })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return tail(strings.Join(lines[max(0, len(lines)-3):], "; "), maxWords)
+}
+
+// slow is a member that has not been ready for long, with nothing that says why.
+func slow(in *Input, w *waits) *trouble {
+	for _, pod := range byOrdinal(in) {
+		if !lives(pod) || Ready(pod) {
+			continue
+		}
+		since := pod.CreationTimestamp.Time
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady {
+				since = later(since, c.LastTransitionTime.Time)
+			}
+		}
+		if w.past(since.Add(slowAfter)) {
+			return &trouble{cachev1alpha1.ReasonMembersNotReady, fmt.Sprintf(
+				"pod %s has not been ready since %s, on node %q: see kubectl describe pod", pod.Name, clock(since), pod.Spec.NodeName)}
+		}
+	}
+	return nil
+}
+
+// lives tells whether the pod counts as a member.
+func lives(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
+}
+
+// byOrdinal has the members' pods in their order.
+func byOrdinal(in *Input) []*corev1.Pod {
+	pods := make([]*corev1.Pod, len(in.Pods))
+	for i := range in.Pods {
+		pods[i] = &in.Pods[i]
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		i, _ := build.PodOrdinal(in.Cluster.Name, a.Name)
+		j, _ := build.PodOrdinal(in.Cluster.Name, b.Name)
+		return cmp.Or(cmp.Compare(i, j), cmp.Compare(a.Name, b.Name))
+	})
+	return pods
+}
+
+// refused is a member whose supervisor does not start memcached, and why.
+func refused(in *Input) (pod string, why *contract.Refusal) {
+	for i := range in.Pods {
+		for _, c := range in.Pods[i].Status.ContainerStatuses {
+			ended := c.State.Terminated
+			if ended == nil && c.State.Waiting != nil {
+				ended = c.LastTerminationState.Terminated
+			}
+			if ended == nil || c.Name != build.ContainerMemcached {
+				continue
+			}
+			if why := contract.ParseRefusal(ended.Message); why != nil && why.Reason == cachev1alpha1.ReasonSecretInvalid {
+				return in.Pods[i].Name, why
+			}
+		}
+	}
+	return "", nil
+}

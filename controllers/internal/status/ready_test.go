@@ -1,0 +1,119 @@
+package status
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// TestReadyIsTrueOnlyWhenAllIsAsWanted: kubectl wait, Flux and Argo CD look at it, and
+// at nothing else.
+func TestReadyIsTrueOnlyWhenAllIsAsWanted(t *testing.T) {
+	statefulSet := func(change func(*appsv1.StatefulSet)) func(*Input) {
+		return func(in *Input) {
+			in.StatefulSet = &appsv1.StatefulSet{}
+			in.StatefulSet.Generation, in.StatefulSet.Status.ObservedGeneration = 2, 2
+			change(in.StatefulSet)
+		}
+	}
+	deployment := func(change func(*appsv1.Deployment)) func(*Input) {
+		return func(in *Input) {
+			in.Cluster.Spec.Storage = nil
+			in.Deployment = &appsv1.Deployment{}
+			in.Deployment.Generation, in.Deployment.Status.ObservedGeneration = 2, 2
+			change(in.Deployment)
+		}
+	}
+	blocked := func(size int32, by plan.Block) func(*Input) {
+		return func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To(size), by }
+	}
+	for name, test := range map[string]struct {
+		in    *Input
+		ready bool
+		why   string
+	}{
+		"all is as wanted":                {input(3), true, "AsWanted"},
+		"without storage":                 {input(3).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), true, "AsWanted"},
+		"hibernated":                      {input(0), true, "Hibernated"},
+		"hibernated, a drain is to come":  {input(0).leaving(1, plan.Waiting, plan.Hibernating, ""), true, "Hibernated"},
+		"none without storage":            {input(0).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), true, "ScaledToZero"},
+		"other keys will move one day":    {input(3).with(func(in *Input) { in.Cluster.Spec.Routing.Client = "gomemcache" }), true, "AsWanted"},
+		"a roll-out that waits its turn":  {input(3).with(func(in *Input) { in.RollOutWaits = "3 clusters go first" }), true, "AsWanted"},
+		"it is being deleted":             {input(3).with(func(in *Input) { in.Cluster.DeletionTimestamp = &metav1.Time{Time: now} }), false, "Deleting"},
+		"a person paused it":              {input(3).with(func(in *Input) { in.Cluster.Spec.Paused = true }), false, "Paused"},
+		"a member is not ready":           {input(3).with(func(in *Input) { in.Pods[2] = pod(2, false) }), false, "Scaling"},
+		"a member too many":               {input(3).with(func(in *Input) { in.Cluster.Spec.Size = ptr.To[int32](2) }), false, "Scaling"},
+		"items are drained":               {input(2).leaving(2, plan.Draining, "", ""), false, "Draining"},
+		"items are placed":                {input(2).toPlace(0, plan.PlacementRuns, "", ""), false, "Placing"},
+		"the size waits for a drain":      {input(2).leaving(2, plan.Draining, "", "").with(blocked(3, plan.ByDrain)), false, "WaitingForDrain"},
+		"the size waits for a placement":  {input(2).toPlace(0, plan.PlacementRuns, "", "").with(blocked(1, plan.ByPlacement)), false, "WaitingForPlacement"},
+		"a volume is in the way":          {input(2).with(blocked(3, plan.ByVolume)), false, "BlockedByVolume"},
+		"a drain failed":                  {input(2).leaving(2, plan.Failed, "SourceCorrupt", "torn"), false, "DrainFailed"},
+		"the API server refuses":          {input(2).with(func(in *Input) { in.Err = errors.New("no") }), false, "ReconcileError"},
+		"volumes grow":                    {input(2).with(func(in *Input) { in.Plan.SmallClaims = make([]plan.ClaimRef, 1) }), false, "VolumesGrow"},
+		"no ServiceMonitors":              {input(2).with(func(in *Input) { in.Monitoring = MonitoringUnknown }), false, "ServiceMonitorUnknown"},
+		"no Secret for applications yet":  {input(2).with(func(in *Input) { in.Cluster.Spec.Binding = &cachev1alpha1.BindingSpec{} }), false, "BindingIncomplete"},
+		"members are replaced":            {input(3).with(statefulSet(func(s *appsv1.StatefulSet) { s.Status.UpdateRevision = "2" })), false, "Rolling"},
+		"the StatefulSet was seen":        {input(3).with(statefulSet(func(*appsv1.StatefulSet) {})), true, "AsWanted"},
+		"the StatefulSet is to be seen":   {input(3).with(statefulSet(func(s *appsv1.StatefulSet) { s.Generation++ })), false, "Rolling"},
+		"the StatefulSet is just written": {input(3).with(statefulSet(func(*appsv1.StatefulSet) {})).with(func(in *Input) { in.MembersWritten = true }), false, "Rolling"},
+		"the Deployment was seen":         {input(3).with(deployment(func(*appsv1.Deployment) {})), true, "AsWanted"},
+		"the Deployment is to be seen":    {input(3).with(deployment(func(d *appsv1.Deployment) { d.Generation++ })), false, "Rolling"},
+		"the Deployment replaces members": {input(3).with(deployment(func(d *appsv1.Deployment) { d.Status.Replicas = 3 })), false, "Rolling"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := compute(t, test.in)
+			c := s.Conditions[0]
+			if c.Type != cachev1alpha1.ConditionReady || c.Reason != test.why || (c.Status == metav1.ConditionTrue) != test.ready || c.Message == "" {
+				t.Errorf("got %+v", c)
+			}
+			if c.ObservedGeneration != 7 || s.ObservedGeneration != 7 {
+				t.Errorf("of generation %d, status of %d", c.ObservedGeneration, s.ObservedGeneration)
+			}
+		})
+	}
+}
+
+// TestConditionsAreThereForWhatTheSpecAsksForOnly, and go with it.
+func TestConditionsAreThereForWhatTheSpecAsksForOnly(t *testing.T) {
+	always := []string{"Ready", "Available", "Progressing", "Degraded"}
+	stored := append(always[:4:4], "Draining", "Placing", "RoutingStable", "ShortOfMemory", "Replayable", "Warm", "VolumesSized")
+	plain := func(in *Input) { in.Cluster.Spec.Storage = nil }
+	everything := func(in *Input) {
+		in.Cluster.Status.Conditions = nil
+		for _, kind := range append(stored[:len(stored):len(stored)], "Monitored", "Bindable") {
+			meta.SetStatusCondition(&in.Cluster.Status.Conditions, metav1.Condition{Type: kind, Status: "Unknown", Reason: "Before"})
+		}
+	}
+	monitored := func(m Monitoring) func(*Input) { return func(in *Input) { in.Monitoring = m } }
+	bound := func(in *Input) { in.Cluster.Spec.Binding = &cachev1alpha1.BindingSpec{SecretName: "s"} }
+	for name, test := range map[string]struct {
+		in   *Input
+		want []string
+	}{
+		"plain":                           {input(2).with(plain).with(monitored(NotMonitored)), always},
+		"plain, once was all":             {input(2).with(plain).with(everything).with(monitored(NotMonitored)), always},
+		"with storage":                    {input(2).with(monitored(NotMonitored)), stored},
+		"monitored":                       {input(2).with(plain).with(monitored(Monitored)), append(always[:4:4], "Monitored")},
+		"a monitor that nobody looked at": {input(2).with(plain).with(everything).with(monitored(MonitoringUnseen)), append(always[:4:4], "Monitored")},
+		"bound":                           {input(2).with(plain).with(bound).with(monitored(NotMonitored)), append(always[:4:4], "Bindable")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, c := range compute(t, test.in).Conditions {
+				got = append(got, c.Type)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,24 @@
+package status
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/trim"
+)
+
+// compute is Compute of pods as the cache has them: a table that feeds others tests
+// what never happens.
+func compute(t *testing.T, in *Input) cachev1alpha1.MemcachedStatus {
+	t.Helper()
+	for i := range in.Pods {
+		trimmed, err := trim.Pod(in.Pods[i].DeepCopy())
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Pods[i] = *trimmed.(*corev1.Pod)
+	}
+	return Compute(in)
+}

@@ -1,0 +1,116 @@
+package trim
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+func trimmed(t *testing.T, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	out, err := Pod(pod.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.(*corev1.Pod)
+}
+
+// TestAPodOfAnySizeTakesLittleMemory: whoever may write pods, or their status, must
+// not fill the operator's memory.
+func TestAPodOfAnySizeTakesLittleMemory(t *testing.T) {
+	huge := strings.Repeat("x", 250<<10)
+	pod := &corev1.Pod{}
+	pod.Name, pod.Labels, pod.Annotations = "cache-0", map[string]string{}, map[string]string{"note": huge, "cache.example.com/claim-uid": huge}
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: huge}}
+	for i := range 3000 {
+		pod.Labels[fmt.Sprintf("people/%d", i)] = "x"
+		pod.Labels[fmt.Sprintf("cache.example.com/%d", i)] = "x"
+		pod.Annotations[fmt.Sprintf("cache.example.com/%d", i)] = "x"
+		state := corev1.ContainerState{
+			Waiting:    &corev1.ContainerStateWaiting{Reason: huge, Message: huge},
+			Terminated: &corev1.ContainerStateTerminated{Reason: huge, Message: huge},
+		}
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: fmt.Sprint("c", i), Image: "i", State: state, LastTerminationState: state,
+		})
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("c", i), Args: []string{"x"}})
+	}
+	pod.Status.InitContainerStatuses = pod.Status.ContainerStatuses
+	pod.Status.Message, pod.Status.Conditions = huge, []corev1.PodCondition{{Type: corev1.PodReady, Message: huge}}
+	b, err := json.Marshal(trimmed(t, pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := 512 << 10; len(b) > most {
+		t.Errorf("%d bytes are kept, want %d at most", len(b), most)
+	}
+}
+
+// TestWhatAReconcileReadsOfAPodIsKept: its memory, why containers wait and how they
+// ended, init containers too, and what a selector asks for.
+func TestWhatAReconcileReadsOfAPodIsKept(t *testing.T) {
+	receipt := strings.Repeat("r", contract.MaxReceiptBytes)
+	waiting := []corev1.ContainerStatus{{
+		Name: "install", Image: "operator:1", RestartCount: 3,
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "not found"}},
+	}}
+	ended := []corev1.ContainerStatus{{
+		Name: "drainer", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 5, Message: receipt, ContainerID: "containerd://1"}},
+	}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "cache-0", Annotations: map[string]string{"cache.example.com/target": "2", "kubectl.kubernetes.io/last-applied": "x"},
+			Labels:          map[string]string{"app.kubernetes.io/instance": "cache", "controller-revision-hash": "1", "team": "shop", "acme.io/x": "y"},
+			OwnerReferences: []metav1.OwnerReference{{UID: "1"}},
+		},
+		Spec: corev1.PodSpec{NodeName: "a", Volumes: []corev1.Volume{{Name: "v"}}, Containers: []corev1.Container{
+			{Name: "exporter", Command: []string{"e"}},
+			{Name: "memcached", Image: "m", Command: []string{"/supervisor/drainer", "serve", "--", "memcached", "-m", "64", "-p", "1"}},
+		}},
+		Status: corev1.PodStatus{ContainerStatuses: ended, InitContainerStatuses: waiting, PodIP: "10.0.0.1", HostIPs: []corev1.HostIP{{IP: "1"}}},
+	}
+	got := trimmed(t, pod)
+	want := pod.DeepCopy()
+	delete(want.Annotations, "kubectl.kubernetes.io/last-applied")
+	delete(want.Labels, "acme.io/x")
+	want.Spec = corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Name: "memcached", Command: []string{"memcached", "-m", "64"}}}}
+	want.Status.HostIPs, want.Status.InitContainerStatuses[0].Image = nil, ""
+	want.Status.ContainerStatuses[0].State.Terminated.ContainerID = ""
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := build.MemoryOf(got.Spec.Containers[0].Command); got != 64<<20 {
+		t.Errorf("memory %d", got)
+	}
+	if diff := cmp.Diff(got, trimmed(t, got)); diff != "" {
+		t.Errorf("trimmed twice: %s", diff)
+	}
+}
+
+// TestOursIsKeptAmongManyContainers that somebody injected.
+func TestOursIsKeptAmongManyContainers(t *testing.T) {
+	pod := &corev1.Pod{}
+	for i := range 100 {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: fmt.Sprint("sidecar-", i)})
+	}
+	pod.Status.ContainerStatuses[99].Name = "memcached"
+	if got := trimmed(t, pod).Status.ContainerStatuses; len(got) != maxContainers || got[0].Name != "memcached" {
+		t.Errorf("%d, first %s", len(got), got[0].Name)
+	}
+}
+
+func TestATombstoneStaysAsItIs(t *testing.T) {
+	in := cache.DeletedFinalStateUnknown{Key: "shop/cache-0"}
+	if out, err := Pod(in); err != nil || out != any(in) {
+		t.Errorf("%v, %v", out, err)
+	}
+}

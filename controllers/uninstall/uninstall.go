@@ -1,0 +1,357 @@
+// Package uninstall takes the operator out of a cluster and leaves no finalizer of
+// it behind. The running operator has the last word, for a bounded time; then it is
+// stopped, and what it still held is let go here.
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// Options of an uninstallation.
+type Options struct {
+	// Client reads from the API server, without a cache.
+	Client client.Client
+	// Namespaces that the operator watches; none stands for all.
+	Namespaces []string
+	// Deployment of the operator, which is scaled to zero; empty where whoever
+	// calls has stopped the operator, or stops it itself.
+	Deployment client.ObjectKey
+	// DeleteClusters deletes every Memcached first. Else they stay, and their
+	// members serve on.
+	DeleteClusters bool
+	// Timeout bounds each of two waits: for what the operator still does, and
+	// for its end.
+	Timeout time.Duration
+	// Interval at which it is looked again; a second by default.
+	Interval time.Duration
+	// Out is where a person reads what is done, a line for each thing.
+	Out io.Writer
+}
+
+// pageSize of lists: other people's claims are listed, too.
+const pageSize = 500
+
+// Run takes the operator out. An error says what is left; Run may be called again.
+func Run(ctx context.Context, o Options) error {
+	if len(o.Namespaces) == 0 {
+		o.Namespaces = []string{metav1.NamespaceAll}
+	}
+	if o.Interval == 0 {
+		o.Interval = time.Second
+	}
+	if o.DeleteClusters {
+		if err := o.deleteClusters(ctx); err != nil {
+			return fmt.Errorf("delete the Memcacheds: %w", err)
+		}
+	}
+	if err := o.awaitLastWord(ctx); err != nil {
+		return err
+	}
+	if err := o.stopOperator(ctx); err != nil {
+		return fmt.Errorf("stop the operator, Deployment %s: %w", o.Deployment, err)
+	}
+	if err := o.letGo(ctx); err != nil {
+		return fmt.Errorf("take the finalizers off: %w", err)
+	}
+	o.say("No object has a finalizer of the operator any more.")
+	return nil
+}
+
+func (o *Options) say(format string, args ...any) { fmt.Fprintf(o.Out, format+"\n", args...) }
+
+func (o *Options) deleteClusters(ctx context.Context) error {
+	clusters, err := o.clusters(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range clusters {
+		if clusters[i].DeletionTimestamp != nil {
+			continue
+		}
+		if err := o.Client.Delete(ctx, &clusters[i]); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		o.say("Deleted Memcached %s.", client.ObjectKeyFromObject(&clusters[i]))
+	}
+	return nil
+}
+
+// awaitLastWord waits until the operator has done what it does better than anybody
+// else: let go of clusters and claims that are deleted, and end drains. Where it
+// doesn't within the bound, that is no error: it may not run any more.
+func (o *Options) awaitLastWord(ctx context.Context) error {
+	var left []string
+	finished, err := o.await(ctx, func() (bool, error) {
+		var err error
+		left, err = o.underWay(ctx)
+		return len(left) == 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("look what the operator still does: %w", err)
+	}
+	if !finished {
+		o.say("The operator has not finished within %s: %s.", o.Timeout, enumerate(left))
+	}
+	return nil
+}
+
+// enumerate names a few.
+func enumerate(names []string) string {
+	const most = 10
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s, and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// underWay names what the operator is about to let go of.
+func (o *Options) underWay(ctx context.Context) ([]string, error) {
+	var names []string
+	clusters, err := o.clusters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range clusters {
+		if c := &clusters[i]; c.DeletionTimestamp != nil && slices.Contains(c.Finalizers, cachev1alpha1.ClusterFinalizer) {
+			names = append(names, "Memcached "+client.ObjectKeyFromObject(c).String())
+		}
+	}
+	claims, err := o.heldClaims(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range claims {
+		if c := &claims[i]; o.DeleteClusters || leaves(c) {
+			names = append(names, "claim "+client.ObjectKeyFromObject(c).String())
+		}
+	}
+	return names, nil
+}
+
+// leaves tells whether a held claim is on its way out, and nobody has asked for it
+// to stay.
+func leaves(claim *metav1.PartialObjectMetadata) bool {
+	_, departed := claim.Annotations[cachev1alpha1.AnnotationReleased]
+	return (departed || claim.DeletionTimestamp != nil) &&
+		claim.Annotations[cachev1alpha1.AnnotationDrain] != cachev1alpha1.DrainHold
+}
+
+// stopOperator scales the operator's Deployment to zero and waits until its pods are
+// gone, so that nobody puts a finalizer back. A pod on a node that is gone never
+// ends; neither does it write.
+func (o *Options) stopOperator(ctx context.Context) error {
+	if o.Deployment.Name == "" {
+		return nil
+	}
+	deployment := &appsv1.Deployment{}
+	if err := o.Client.Get(ctx, o.Deployment, deployment); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":0}}`))
+	if err := o.Client.Patch(ctx, deployment, patch); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	o.say("Scaled the operator, Deployment %s, to zero.", o.Deployment)
+	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+	if err != nil {
+		return err
+	}
+	var pods corev1.PodList
+	ended, err := o.await(ctx, func() (bool, error) {
+		err := o.Client.List(ctx, &pods, client.InNamespace(o.Deployment.Namespace), client.MatchingLabelsSelector{Selector: selector})
+		running := slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool {
+			return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+		})
+		return !running, err
+	})
+	if err == nil && !ended {
+		o.say("%d pods of the operator have not ended within %s.", len(pods.Items), o.Timeout)
+	}
+	return err
+}
+
+// letGo takes the finalizers off, pass after pass until two find none: a StatefulSet
+// may be about to make a claim. Where they come back again and again, somebody puts
+// them there.
+func (o *Options) letGo(ctx context.Context) error {
+	const enough = 5 // passes, however slow each is
+	end := time.Now().Add(o.Timeout)
+	for pass, clean := 1, 0; clean < 2; pass++ {
+		n, err := o.letGoOnce(ctx)
+		if err != nil {
+			return err
+		}
+		if clean++; n > 0 {
+			clean = 0
+		}
+		if clean == 0 && pass >= enough && time.Now().After(end) {
+			return fmt.Errorf("%d of them have come back for %s: another operator runs", n, o.Timeout)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(o.Interval):
+		}
+	}
+	return nil
+}
+
+// await asks until the condition holds, and tells whether it came to. The time bounds
+// how often it asks; a request that is under way ends by itself.
+func (o *Options) await(ctx context.Context, condition func() (bool, error)) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, o.Interval, o.Timeout, true, func(context.Context) (bool, error) { return condition() })
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (o *Options) letGoOnce(ctx context.Context) (int, error) {
+	clusters, err := o.clusters(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	var failed error
+	for i := range clusters {
+		c := &clusters[i]
+		if !slices.Contains(c.Finalizers, cachev1alpha1.ClusterFinalizer) {
+			continue
+		}
+		n++
+		failed = errors.Join(failed, o.removeFinalizer(ctx, "Memcached", c, cachev1alpha1.ClusterFinalizer))
+	}
+	claims, err := o.heldClaims(ctx)
+	if err != nil {
+		return n, errors.Join(failed, err)
+	}
+	for i := range claims {
+		n++
+		failed = errors.Join(failed, o.letGoOfClaim(ctx, &claims[i]))
+	}
+	return n, failed
+}
+
+func (o *Options) letGoOfClaim(ctx context.Context, claim *metav1.PartialObjectMetadata) error {
+	if err := o.keepVolume(ctx, claim); err != nil {
+		return fmt.Errorf("keep the volume of claim %s: %w", client.ObjectKeyFromObject(claim), err)
+	}
+	return o.removeFinalizer(ctx, "claim", claim, cachev1alpha1.ClaimFinalizer)
+}
+
+// keepVolume makes the volume outlive a claim that goes with the finalizer although
+// nobody has drained it or given its items up.
+func (o *Options) keepVolume(ctx context.Context, claim *metav1.PartialObjectMetadata) error {
+	_, drained := claim.Annotations[cachev1alpha1.AnnotationReceipt]
+	if claim.DeletionTimestamp == nil || drained || claim.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip {
+		return nil
+	}
+	whole := &corev1.PersistentVolumeClaim{}
+	if err := o.Client.Get(ctx, client.ObjectKeyFromObject(claim), whole); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	volume := &corev1.PersistentVolume{}
+	err := o.Client.Get(ctx, client.ObjectKey{Name: whole.Spec.VolumeName}, volume)
+	if whole.Spec.VolumeName == "" || apierrors.IsNotFound(err) {
+		return nil
+	}
+	if apierrors.IsForbidden(err) {
+		o.say("Claim %s was deleted before it was drained; without a right to volumes, what becomes of %s is its reclaim policy's to say.",
+			client.ObjectKeyFromObject(claim), whole.Spec.VolumeName)
+		return nil
+	}
+	if err != nil || volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != whole.UID ||
+		volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
+		return err
+	}
+	before := volume.DeepCopy()
+	volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	if err := o.Client.Patch(ctx, volume, client.MergeFrom(before)); err != nil {
+		return err
+	}
+	o.say("Claim %s was deleted before it was drained: its volume %s stays, with reclaim policy Retain.",
+		client.ObjectKeyFromObject(claim), volume.Name)
+	return nil
+}
+
+// removeFinalizer takes one finalizer off, whatever else is on the object.
+func (o *Options) removeFinalizer(ctx context.Context, kind string, object client.Object, finalizer string) error {
+	key := client.ObjectKeyFromObject(object)
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		before := object.DeepCopyObject().(client.Object)
+		if !controllerutil.RemoveFinalizer(object, finalizer) {
+			return nil
+		}
+		err := o.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if apierrors.IsConflict(err) {
+			if err := o.Client.Get(ctx, key, object); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("%s %s: %w", kind, key, err)
+	}
+	o.say("Took the finalizer %s off %s %s.", finalizer, kind, key)
+	return nil
+}
+
+// clusters are all Memcacheds; none where their kind is not there any more.
+func (o *Options) clusters(ctx context.Context) ([]cachev1alpha1.Memcached, error) {
+	var all []cachev1alpha1.Memcached
+	for _, namespace := range o.Namespaces {
+		var list cachev1alpha1.MemcachedList
+		err := o.Client.List(ctx, &list, client.InNamespace(namespace))
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list.Items...)
+	}
+	return all, nil
+}
+
+// heldClaims are all claims with our finalizer, whatever labels they carry by now.
+func (o *Options) heldClaims(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+	var held []metav1.PartialObjectMetadata
+	for _, namespace := range o.Namespaces {
+		for next := ""; ; {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
+			if err := o.Client.List(ctx, list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next)); err != nil {
+				return nil, err
+			}
+			for i := range list.Items {
+				if slices.Contains(list.Items[i].Finalizers, cachev1alpha1.ClaimFinalizer) {
+					list.Items[i].SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+					held = append(held, list.Items[i])
+				}
+			}
+			if next = list.Continue; next == "" {
+				break
+			}
+		}
+	}
+	return held, nil
+}

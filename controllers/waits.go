@@ -1,0 +1,96 @@
+package controllers
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/status"
+)
+
+// waits is when a cluster has to be looked at again, though no event may come: the
+// shortest of all the times that its reconcile has found.
+type waits struct{ shortest time.Duration }
+
+// atMost looks again after that time at the latest; 0 stands for no such time.
+func (w *waits) atMost(d time.Duration) {
+	if d > 0 && (w.shortest == 0 || d < w.shortest) {
+		w.shortest = d
+	}
+}
+
+// when looks again after that time if the condition holds.
+func (w *waits) when(condition bool, d time.Duration) {
+	if condition {
+		w.atMost(d)
+	}
+}
+
+// wait collects what is to be looked at again. Where an event will come, there is
+// nothing to wait for.
+func (r *MemcachedReconciler) wait(o *observed, p *plan.Plan) {
+	now := r.Clock.Now()
+	o.waits.atMost(o.drainerStarts(now))
+	if !p.Wake.IsZero() {
+		o.waits.atMost(max(p.Wake.Sub(now), time.Millisecond))
+	}
+	o.waits.atMost(bindingAgain(o.binding))
+	o.waits.when(volumesWait(p), volumeInterval)
+	o.waits.when(o.monitored == status.Monitored || o.monitored == status.MonitoringUnknown, monitorInterval)
+	o.waits.when(o.growthRefused != "", growthInterval)
+}
+
+// wakes is the source of reconciles that no watch brings: a sampler has news, a
+// roll-out may begin, a time is over although its reconcile failed.
+type wakes struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[ctrl.Request]
+}
+
+// Start implements source.Source.
+func (w *wakes) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = queue
+	return nil
+}
+
+// now asks for a reconcile.
+func (w *wakes) now(key client.ObjectKey) { w.after(key, 0) }
+
+// after asks for a reconcile after that time.
+func (w *wakes) after(key client.ObjectKey, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.queue != nil {
+		w.queue.AddAfter(ctrl.Request{NamespacedName: key}, d)
+	}
+}
+
+const (
+	// retryFirst and retryLast bound the time between two tries of what has failed.
+	retryFirst = 500 * time.Millisecond
+	retryLast  = time.Minute
+)
+
+// backoff doubles from retryFirst to retryLast while a cluster's reconciles fail, and
+// adds up to a fifth, so that clusters that failed together don't try together.
+type backoff struct {
+	workqueue.TypedRateLimiter[ctrl.Request]
+}
+
+func newBackoff() backoff {
+	return backoff{workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retryFirst, retryLast)}
+}
+
+// When implements workqueue.TypedRateLimiter.
+func (b backoff) When(request ctrl.Request) time.Duration {
+	const jitter = 0.2
+	return wait.Jitter(b.TypedRateLimiter.When(request), jitter)
+}

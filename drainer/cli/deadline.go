@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/move"
+)
+
+const reasonDeadline = contract.ReasonDeadlineExceeded
+
+// errDeadline is the cause of a context that ended because of --deadline.
+var errDeadline = errors.New("the deadline is exceeded")
+
+// afterDeadline is how long a move that is told to end may take to write down what
+// it did. One that hangs, in a read of a disk that doesn't answer, is left behind: its
+// process ends with the receipt.
+const afterDeadline = 10 * time.Second
+
+// withinDeadline runs do, whose context ends at the deadline.
+func withinDeadline(ctx context.Context, m *contract.Move, do func(context.Context) contract.Receipt) contract.Receipt {
+	if m.Deadline <= 0 {
+		return do(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, m.Deadline, errDeadline)
+	defer cancel()
+	done := make(chan contract.Receipt, 1)
+	go func() { done <- do(ctx) }()
+	select {
+	case r := <-done:
+		return exceeded(ctx, m, r)
+	case <-ctx.Done():
+	}
+	if !errors.Is(context.Cause(ctx), errDeadline) {
+		return <-done // a signal: the kubelet has a bound of its own
+	}
+	select {
+	case r := <-done:
+		return exceeded(ctx, m, r)
+	case <-time.After(afterDeadline):
+		return exceeded(ctx, m, move.Failed(m.SourceID, errDeadline))
+	}
+}
+
+// exceeded gives a receipt that failed after the deadline that reason, unless a retry
+// couldn't help.
+func exceeded(ctx context.Context, m *contract.Move, r contract.Receipt) contract.Receipt {
+	if r.Reason == "" || !errors.Is(context.Cause(ctx), errDeadline) || slices.Contains(contract.NoRetry, int32(r.ExitCode)) {
+		return r
+	}
+	r.Message = fmt.Sprintf("it was not done after %s (--%s): %s", m.Deadline, contract.FlagDeadline, r.Message)
+	r.Reason, r.ExitCode = reasonDeadline, contract.ExitFailed
+	return r
+}

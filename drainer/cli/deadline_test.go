@@ -1,0 +1,54 @@
+package cli_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+)
+
+func TestADrainEndsAtItsDeadlineAndMayBeTriedAgain(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	dir := drainertest.Leaving(t, "saved", drainertest.Objects(3, 100))
+	m := drainertest.MigrateArgs(t, dir, []string{silent.Addr().String()})
+	m.Deadline, m.UnreachableTimeout = time.Second, time.Minute
+	began := time.Now()
+	r := drainertest.Migrate(t, m)
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if r.Code != contract.ExitFailed || r.Receipt.Reason != contract.ReasonDeadlineExceeded || r.Receipt.ExitCode != contract.ExitFailed {
+		t.Errorf("exit code %d, receipt %+v", r.Code, r.Receipt)
+	}
+	r.OneLine(t, silent.Addr().String(), "it was not done after 1s", "--deadline")
+	if err := r.Receipt.AddsUp(m.SourceID); err == nil {
+		t.Error("the receipt adds up")
+	}
+}
+
+func TestADeadlineThatIsNotReachedChangesNothing(t *testing.T) {
+	t.Parallel()
+	_, servers := drainertest.Survivors(t, 2)
+	m := drainertest.MigrateArgs(t, drainertest.Leaving(t, "saved", drainertest.Objects(3, 100)), servers)
+	m.Deadline = time.Hour
+	if r := drainertest.Migrate(t, m); r.Code != 0 || r.Receipt.Found != 100 {
+		t.Errorf("exit code %d, receipt %+v", r.Code, r.Receipt)
+	}
+}
+
+func TestANegativeDeadlineIsRefused(t *testing.T) {
+	t.Parallel()
+	m := drainertest.MigrateArgs(t, t.TempDir(), []string{"127.0.0.1:1"})
+	r := drainertest.RunMain(t, append(m.Args(), "--"+contract.FlagDeadline+"=-1s")...)
+	if r.Code != contract.ExitUsage || !strings.Contains(r.Err, "must not be negative") {
+		t.Errorf("exit code %d: %s", r.Code, r.Err)
+	}
+}

@@ -1,0 +1,113 @@
+package cli_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+)
+
+// TestUnknownLayout: a file with something in it that the reader doesn't know is
+// refused, also with the flags that once let memcached itself read it.
+func TestUnknownLayout(t *testing.T) {
+	t.Parallel()
+	all := drainertest.Objects(42, 1000)
+	dir := drainertest.Leaving(t, "saved", all)
+	var some string
+	for some = range all {
+		if !strings.ContainsAny(some, "\x00") {
+			break
+		}
+	}
+	setUnknownFlag(t, filepath.Join(dir, contract.WarmFile), some)
+	_, addresses := drainertest.Survivors(t, 1)
+	m := drainertest.MigrateArgs(t, dir, addresses)
+	for name, args := range map[string][]string{"": m.Args(), "by an earlier operator": append(m.Args(), "--reader=Restart", "--scratch="+t.TempDir())} {
+		r := drainertest.RunMain(t, args...)
+		receipt := drainertest.ReadReceipt(t, m.Receipt)
+		if r.Code != contract.ExitUnrecoverable || receipt.Reason != "UnknownLayout" || receipt.AddsUp("the-claim") == nil {
+			t.Errorf("%s: exit code %d, %+v", name, r.Code, receipt)
+		}
+	}
+}
+
+// setUnknownFlag sets, in the item of the key, a flag that means nothing to
+// memcached.
+func setUnknownFlag(t *testing.T, path, key string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const header, cas, flags, keyLength = 48, 8, 38, 41
+	for at := 0; ; {
+		i := bytes.Index(data[at:], []byte(key))
+		if i < 0 {
+			t.Fatalf("%q is not in the file", key)
+		}
+		at += i + 1
+		slot := at - 1 - header - cas
+		if slot >= 0 && int(data[slot+keyLength]) == len(key) && data[slot+flags]&1 != 0 {
+			data[slot+flags+1] |= 0x20
+			break
+		}
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSkipExpiringWithin: what expires so soon stays behind, counted.
+func TestSkipExpiringWithin(t *testing.T) {
+	t.Parallel()
+	all := map[string]drainertest.Object{}
+	for i := range 30 {
+		all["key"+strconv.Itoa(i)] = drainertest.Object{Value: []byte("v"), TTL: []int64{0, 3000, 9000}[i%3]}
+	}
+	dir := drainertest.Leaving(t, "saved", all)
+	servers, addresses := drainertest.Survivors(t, 1)
+	m := drainertest.MigrateArgs(t, dir, addresses)
+	m.SkipExpiringWithin = 2 * time.Hour
+	r := drainertest.Migrate(t, m)
+	if want := (contract.Outcomes{Added: 20, Expired: 10}); r.Receipt.Outcomes != want || r.Receipt.AddsUp("the-claim") != nil {
+		t.Errorf("%+v, want %+v; %s", r.Receipt, want, r.Err)
+	}
+	if n := servers[0].Items(t); n != 20 {
+		t.Errorf("the survivor holds %d items", n)
+	}
+}
+
+// TestRateLimit: a drain takes at least the time that its limit asks for, and
+// what it may send by then is sent, not held back.
+func TestRateLimit(t *testing.T) {
+	all := map[string]drainertest.Object{}
+	for i := range 60 {
+		all["key"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 1000)}
+	}
+	for name, limit := range map[string]func(m *contract.Migrate){
+		"items": func(m *contract.Migrate) { m.RateLimitItems = 60 },
+		"bytes": func(m *contract.Migrate) { m.RateLimitBytes = 60 * 1004 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := drainertest.Leaving(t, "saved", all)
+			_, addresses := drainertest.Survivors(t, 2)
+			m := drainertest.MigrateArgs(t, dir, addresses)
+			limit(&m)
+			r := drainertest.Migrate(t, m)
+			if r.Receipt.Added != 60 || r.Receipt.AddsUp("the-claim") != nil {
+				t.Errorf("%+v; %s", r.Receipt, r.Err)
+			}
+			if took := r.Receipt.Seconds[contract.PhaseMoving]; took < 0.8 {
+				t.Errorf("60 items at 60 a second in %.2f s", took)
+			}
+			drainertest.Check(t, m.Client, addresses, all)
+		})
+	}
+}

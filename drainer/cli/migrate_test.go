@@ -1,0 +1,398 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// TestDrain is the drainer's promise: after it, every object is where its
+// client looks, with its value, flags and time; what the survivors held before
+// is as it was; the volume is as it was; and the receipt adds up.
+func TestDrain(t *testing.T) {
+	for _, how := range []string{"saved", "killed"} {
+		for _, client := range routing.Clients() {
+			t.Run(how+", "+client, func(t *testing.T) {
+				t.Parallel()
+				all := drainertest.Objects(1, 3000)
+				dir := drainertest.Leaving(t, how, all)
+				servers, addresses := drainertest.Survivors(t, 3)
+				theirs := map[string]drainertest.Object{}
+				for key := range all {
+					if len(theirs) == 100 {
+						break
+					}
+					theirs[key] = drainertest.Object{Value: []byte("newer"), Flags: 99}
+				}
+				for _, s := range servers {
+					drainertest.Store(t, s.Address(), theirs)
+				}
+				before := drainertest.Fingerprint(t, dir)
+				m := drainertest.MigrateArgs(t, dir, addresses)
+				m.Client = client
+				r := drainertest.Migrate(t, m)
+				if r.Code != 0 {
+					t.Fatalf("exit code %d: %s", r.Code, r.Err)
+				}
+				for key, o := range theirs {
+					all[key] = o
+				}
+				drainertest.Check(t, client, addresses, all)
+				if err := r.Receipt.AddsUp("the-claim"); err != nil {
+					t.Error(err)
+				}
+				want := contract.Outcomes{Added: 2900, AlreadyPresent: 100}
+				if r.Receipt.Outcomes != want || r.Receipt.Clean != (how == "saved") || r.Receipt.SourceVersion == "" {
+					t.Errorf("receipt %+v, want %+v", r.Receipt, want)
+				}
+				again := drainertest.Migrate(t, m)
+				if want := (contract.Outcomes{AlreadyPresent: 3000}); again.Receipt.Outcomes != want || again.Code != 0 {
+					t.Errorf("second run: %+v, want %+v", again.Receipt.Outcomes, want)
+				}
+				if drainertest.Fingerprint(t, dir) != before {
+					t.Error("the released volume has changed")
+				}
+			})
+		}
+	}
+}
+
+// TestOutcomes: expired and invalidated items are counted, and don't move.
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := drainertest.Serve(t, dir, "-o", "no_lru_crawler")
+	server := memcachedtest.Start(t)
+	raw := (&memcachedtest.Server{Port: s.Port}).RawFor(t)
+	for i := range 10 {
+		raw.Must("STORED", "set live"+strconv.Itoa(i)+" 0 0 1", []byte("v"))
+		raw.Must("STORED", "set short"+strconv.Itoa(i)+" 0 1 1", []byte("v"))
+		raw.Must("STORED", "set stale"+strconv.Itoa(i)+" 0 0 1", []byte("v"))
+		raw.Must("HD", "md stale"+strconv.Itoa(i)+" I", nil)
+		raw.Do("mg vivified"+strconv.Itoa(i)+" s N1000", nil)
+	}
+	memcachedtest.WaitFor(t, "an item to expire", func() error {
+		if got := raw.Do("mg short0 s", nil); got != "EN" {
+			return fmt.Errorf("it answers %q", got)
+		}
+		return nil
+	})
+	s.End("saved")
+	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, []string{server.Address()}))
+	want := contract.Outcomes{Added: 10, Expired: 9, Invalidated: 20} // short0 went when it was asked for
+	if r.Receipt.Outcomes != want || r.Code != 0 {
+		t.Errorf("%+v, want %+v; %s", r.Receipt, want, r.Err)
+	}
+	if n := server.Items(t); n != 10 {
+		t.Errorf("the survivor holds %d items, want 10", n)
+	}
+}
+
+// stalled starts a drain in a process of its own that can't end, because one
+// of two survivors hangs.
+func stalled(t *testing.T) (m contract.Migrate, p *drainertest.Process, hung *memcachedtest.Server, all map[string]drainertest.Object) {
+	t.Helper()
+	all = map[string]drainertest.Object{}
+	for i := range 40000 {
+		all["key"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 1000)}
+	}
+	dir := drainertest.Leaving(t, "saved", all)
+	servers, addresses := drainertest.Survivors(t, 2)
+	m = drainertest.MigrateArgs(t, dir, addresses)
+	p = drainertest.Start(t, m.Args()...)
+	p.WaitFor(`"phase":"Moving"`)
+	servers[1].Signal(syscall.SIGSTOP)
+	return m, p, servers[1], all
+}
+
+// TestDrainerKilled: a drain that is killed and started again ends with every
+// item in place and counted once.
+func TestDrainerKilled(t *testing.T) {
+	t.Parallel()
+	m, p, hung, all := stalled(t)
+	p.Signal(syscall.SIGKILL)
+	p.Wait()
+	if _, err := os.Stat(m.Receipt); err == nil {
+		t.Error("a killed drainer left a receipt")
+	}
+	hung.Signal(syscall.SIGCONT)
+	r := drainertest.Migrate(t, m)
+	if err := r.Receipt.AddsUp("the-claim"); err != nil || r.Receipt.Found != int64(len(all)) {
+		t.Errorf("%v: %+v", err, r.Receipt)
+	}
+	drainertest.Check(t, m.Client, m.Servers, all)
+}
+
+// TestDrainerStopped: SIGTERM ends a drain quickly, with a receipt that says
+// that it isn't complete.
+func TestDrainerStopped(t *testing.T) {
+	t.Parallel()
+	m, p, hung, all := stalled(t)
+	if strings.Contains(p.Out.String(), `"phase":"Done"`) {
+		t.Fatal("the drain was over before it could be stopped")
+	}
+	p.Signal(syscall.SIGTERM)
+	if code := p.Wait(); code != contract.ExitFailed {
+		t.Errorf("exit code %d: %s", code, p.Err.String())
+	}
+	r := drainertest.ReadReceipt(t, m.Receipt)
+	if r.Reason != "Interrupted" || r.AddsUp("the-claim") == nil || r.ExitCode != contract.ExitFailed {
+		t.Errorf("receipt %+v", r)
+	}
+	hung.Signal(syscall.SIGCONT)
+	if again := drainertest.Migrate(t, m); again.Code != 0 {
+		t.Errorf("the next attempt: %s", again.Err)
+	}
+	drainertest.Check(t, m.Client, m.Servers, all)
+}
+
+// TestUnreachableSurvivor: exit code 4, and a line that names it.
+func TestUnreachableSurvivor(t *testing.T) {
+	t.Parallel()
+	all := drainertest.Objects(2, 10)
+	dir := drainertest.Leaving(t, "saved", all)
+	_, addresses := drainertest.Survivors(t, 1)
+	nobody := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
+	m := drainertest.MigrateArgs(t, dir, append(addresses, nobody))
+	m.UnreachableTimeout = time.Second
+	r := drainertest.Migrate(t, m)
+	r.OneLine(t, nobody, "does not answer for 1s")
+	if r.Code != contract.ExitUnreachable || r.Receipt.Reason != "SurvivorUnreachable" || r.Receipt.AddsUp("the-claim") == nil {
+		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+	}
+	if !strings.Contains(r.Out, "waiting for "+nobody) {
+		t.Errorf("progress does not say who is waited for: %s", r.Out)
+	}
+}
+
+// TestRejectedItems: what a survivor can't store is counted, told, and keeps
+// the drain from counting as done.
+func TestRejectedItems(t *testing.T) {
+	t.Parallel()
+	all := map[string]drainertest.Object{"small": {Value: []byte("v")}, "large": {Value: make([]byte, 900<<10)}}
+	dir := drainertest.Leaving(t, "saved", all)
+	_, addresses := drainertest.Survivors(t, 1, "-I", "512k")
+	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses))
+	r.OneLine(t, "1 of 2 items were rejected", "item size limit")
+	if r.Code != contract.ExitRejected || r.Receipt.Added != 1 || r.Receipt.Rejected != 1 || !r.Receipt.Complete || r.Receipt.AddsUp("the-claim") == nil {
+		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+	}
+}
+
+// TestEvictionsAreReported: a survivor that is too small says so in the receipt.
+func TestEvictionsAreReported(t *testing.T) {
+	t.Parallel()
+	all := map[string]drainertest.Object{}
+	for i := range 8000 {
+		all["key"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 10000)}
+	}
+	dir := drainertest.Leaving(t, "saved", all)
+	_, addresses := drainertest.Survivors(t, 1, "-m", "16")
+	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses))
+	if r.Code != 0 || r.Receipt.Survivors[0].Evictions < 1000 {
+		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+	}
+}
+
+// TestBadSources: what can't be read is exit code 3 with a reason, never an
+// empty cache that was drained.
+func TestBadSources(t *testing.T) {
+	t.Parallel()
+	saved := drainertest.Leaving(t, "saved", drainertest.Objects(3, 500))
+	_, addresses := drainertest.Survivors(t, 1)
+	tests := map[string]struct {
+		change func(dir string) error
+		want   warmfile.Reason
+	}{
+		"garbage": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, contract.WarmFile), []byte(strings.Repeat("garbage!", 128<<20/8)), 0o600)
+		}, warmfile.ReasonUnknownLayout},
+		"truncated": {func(dir string) error {
+			return os.Truncate(filepath.Join(dir, contract.WarmFile), 1<<20)
+		}, warmfile.ReasonTruncated},
+		"empty file": {func(dir string) error {
+			return os.Truncate(filepath.Join(dir, contract.WarmFile), 0)
+		}, warmfile.ReasonTruncated},
+		"no file": {func(dir string) error {
+			return os.Remove(filepath.Join(dir, contract.WarmFile))
+		}, warmfile.ReasonMissing},
+		"nothing that speaks for it": {func(dir string) error {
+			_ = os.Remove(filepath.Join(dir, contract.MetaFile))
+			return os.Remove(filepath.Join(dir, contract.Manifest))
+		}, warmfile.ReasonNoEvidence},
+		"killed on a node that restarted": {func(dir string) error {
+			m, err := volume.ReadManifest(dir)
+			if err != nil {
+				return err
+			}
+			m.State, m.BootID = volume.Running, "another boot"
+			b, err := m.Marshal()
+			if err != nil {
+				return err
+			}
+			_ = os.Remove(filepath.Join(dir, contract.MetaFile))
+			return os.WriteFile(filepath.Join(dir, contract.Manifest), b, 0o600)
+		}, warmfile.ReasonNodeRestarted},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(saved)); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.change(dir); err != nil {
+				t.Fatal(err)
+			}
+			r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses))
+			r.OneLine(t, "can't be read")
+			if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != string(test.want) || r.Receipt.Complete || r.Receipt.AddsUp("the-claim") == nil {
+				t.Errorf("exit code %d, %+v; want reason %s", r.Code, r.Receipt, test.want)
+			}
+		})
+	}
+}
+
+// TestUnusedVolume: a member that left before its memcached first answered leaves
+// a volume that is proven empty, by the manifest of its start and by the file; one
+// that never started left none, as the operator knows; and without either proof an
+// empty volume stays unreadable.
+func TestUnusedVolume(t *testing.T) {
+	t.Parallel()
+	_, addresses := drainertest.Survivors(t, 1)
+	starting := func(change func(*volume.Manifest)) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			m := volume.Manifest{State: volume.Starting, Fresh: true, BootID: volume.BootID(), Arguments: []string{"memcached"}}
+			change(&m)
+			b, err := m.Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, contract.Manifest), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	asWritten := starting(func(*volume.Manifest) {})
+	began := func(store bool) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			asWritten(t, dir)
+			m := memcachedtest.Start(t, "-e", filepath.Join(dir, contract.WarmFile))
+			if store {
+				m.RawFor(t).Must("STORED", "set k 0 0 1", []byte("v"))
+			}
+			m.Kill()
+		}
+	}
+	otherBoot := starting(func(m *volume.Manifest) { m.BootID = "another boot" })
+	with := func(names ...string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			for _, name := range names {
+				if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		volume       func(t *testing.T, dir string)
+		neverStarted bool
+		want         warmfile.Reason // "" for a complete receipt
+	}{
+		"killed before memcached was started":     {asWritten, false, ""},
+		"killed before memcached answered":        {began(false), false, ""},
+		"a client was faster":                     {began(true), false, warmfile.ReasonNoEvidence},
+		"in another boot of the node":             {otherBoot, false, warmfile.ReasonMissing},
+		"there was a warm file":                   {starting(func(m *volume.Manifest) { m.Fresh = false }), false, warmfile.ReasonMissing},
+		"nothing that speaks for it":              {with(), false, warmfile.ReasonMissing},
+		"never started":                           {with(), true, ""},
+		"never started, on a file system":         {with("lost+found", contract.LockFile), true, ""},
+		"never started, and somebody's files":     {with("backup"), true, warmfile.ReasonMissing},
+		"started since, and a client was faster":  {began(true), true, warmfile.ReasonNoEvidence},
+		"started since, in another boot":          {otherBoot, true, warmfile.ReasonMissing},
+		"started since, memcached never answered": {began(false), true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			test.volume(t, dir)
+			m := drainertest.MigrateArgs(t, dir, addresses)
+			m.NeverStarted = test.neverStarted
+			r := drainertest.Migrate(t, m)
+			proven := r.Receipt.AddsUp("the-claim") == nil && r.Code == contract.ExitOK
+			if proven != (test.want == "") || r.Receipt.Reason != string(test.want) || r.Receipt.Found != 0 {
+				t.Errorf("exit code %d, %+v; want reason %q", r.Code, r.Receipt, test.want)
+			}
+		})
+	}
+}
+
+// TestReceiptFile: the file that the kubelet made is written in place.
+func TestReceiptFile(t *testing.T) {
+	t.Parallel()
+	dir := drainertest.Leaving(t, "saved", drainertest.Objects(4, 10))
+	_, addresses := drainertest.Survivors(t, 1)
+	m := drainertest.MigrateArgs(t, dir, addresses)
+	if err := os.WriteFile(m.Receipt, []byte(strings.Repeat("old ", 5000)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.Open(m.Receipt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	drainertest.Migrate(t, m)
+	b := make([]byte, 64<<10)
+	n, _ := held.Read(b)
+	if _, err := contract.ParseReceipt(string(b[:n])); err != nil || n > contract.MaxReceiptBytes {
+		t.Errorf("the file that was there holds %d bytes: %v", n, err)
+	}
+	m.Receipt = filepath.Join(t.TempDir(), "no", "such", "directory")
+	if r := drainertest.RunMain(t, m.Args()...); r.Code != contract.ExitFailed {
+		t.Errorf("exit code %d without a place for the receipt", r.Code)
+	}
+}
+
+// TestProgressLines: only JSON on standard output, phases in their order, and
+// counts that only grow.
+func TestProgressLines(t *testing.T) {
+	t.Parallel()
+	dir := drainertest.Leaving(t, "saved", drainertest.Objects(5, 1000))
+	_, addresses := drainertest.Survivors(t, 2)
+	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses))
+	var phases []string
+	var last contract.Progress
+	for line := range strings.Lines(r.Out) {
+		var p contract.Progress
+		if err := json.Unmarshal([]byte(line), &p); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if len(phases) == 0 || phases[len(phases)-1] != string(p.Phase) {
+			phases = append(phases, string(p.Phase))
+		}
+		if p.ItemsDone < last.ItemsDone || p.BytesDone < last.BytesDone {
+			t.Errorf("%+v after %+v", p, last)
+		}
+		if p.Phase == last.Phase && p.Seconds <= last.Seconds {
+			t.Errorf("%s for %f s after %f s", p.Phase, p.Seconds, last.Seconds)
+		}
+		last = p
+	}
+	if got := strings.Join(phases, " "); got != "Connecting Moving Done" {
+		t.Errorf("phases %s", got)
+	}
+	if last.ItemsDone != 1000 || last.ItemsTotal != 1000 || last.BytesDone != last.BytesTotal || last.BytesTotal != 128<<20 {
+		t.Errorf("the last line is %+v", last)
+	}
+}

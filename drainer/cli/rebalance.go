@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"slices"
+
+	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/move"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// rebalanceFlags are the arguments of "drainer rebalance".
+type rebalanceFlags struct {
+	contract.Rebalance
+	moveFlags
+	discard serverList
+}
+
+func (f *rebalanceFlags) parse(line []string, std args.IO) error {
+	fs := args.NewFlags("rebalance")
+	fs.StringVar(&f.Source, contract.FlagSource, "", "the running server that is looked through, as in --server")
+	fs.StringVar(&f.Scratch, contract.FlagScratch, os.TempDir(), "a directory for the list of its keys")
+	fs.Var(&f.discard, contract.FlagDiscard, "a server, as in --server, that is lost: what the source holds of its is deleted there")
+	f.add(fs, &f.Move)
+	if err := args.Parse(fs, line, std); err != nil {
+		return err
+	}
+	return args.None(fs)
+}
+
+// runRebalance moves what a running member holds and others own.
+func runRebalance(ctx context.Context, line []string, std args.IO) (int, error) {
+	var f rebalanceFlags
+	if err := f.parse(line, std); err != nil {
+		return 0, err
+	}
+	return runMove(ctx, &f.Move, std, func(ctx context.Context, progress func(contract.Progress)) contract.Receipt {
+		r := f.rebalance(ctx, progress, std)
+		r.Reader = contract.ReaderLive
+		return r
+	})
+}
+
+func (f *rebalanceFlags) rebalance(ctx context.Context, progress func(contract.Progress), std args.IO) contract.Receipt {
+	owner, err := f.check(ctx, &f.Move)
+	if err == nil {
+		err = args.Directory(contract.FlagScratch, f.Scratch)
+	}
+	var self int
+	var lost []bool
+	if err == nil {
+		self, err = f.self()
+	}
+	if err == nil {
+		lost, err = f.lost(self)
+	}
+	if err != nil {
+		return move.Failed(f.SourceID, err)
+	}
+	e := f.engine(&f.Move, owner, progress, std)
+	e.Lost = lost
+	return e.MoveFrom(ctx, self, f.Scratch)
+}
+
+// lost tells which servers are.
+func (f *rebalanceFlags) lost(self int) ([]bool, error) {
+	lost := make([]bool, len(f.routing.servers))
+	for _, d := range f.discard {
+		i := slices.IndexFunc(f.routing.servers, func(s routing.Server) bool { return s.Address() == d.Address() })
+		if i < 0 || i == self {
+			return nil, args.Usagef("--%s: %s is none of the other servers", contract.FlagDiscard, d.Address())
+		}
+		lost[i] = true
+	}
+	return lost, nil
+}
+
+// self is the source's place among the servers.
+func (f *rebalanceFlags) self() (int, error) {
+	source, err := routing.ParseServer(f.Source)
+	if err != nil {
+		return 0, args.Usagef("--%s: %v", contract.FlagSource, err)
+	}
+	self := slices.IndexFunc(f.routing.servers, func(s routing.Server) bool { return s.Address() == source.Address() })
+	if self < 0 {
+		return 0, args.Usagef("--%s: %s is none of the servers", contract.FlagSource, source.Address())
+	}
+	return self, nil
+}

@@ -1,0 +1,321 @@
+package cli_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	gomemcache "github.com/bradfitz/gomemcache/memcache"
+
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+var printTable = flag.Bool("print-table", false, "print the table of docs/performance.md")
+
+// steps are sizes as an autoscaler may choose them, from three members on.
+var steps = []int{5, 2, 3, 2}
+
+// reshufflers are clients whose keys move in all ways: between any two servers at
+// every change, and to and from the one that comes or goes.
+var reshufflers = []string{"gomemcache", "libmemcached-ketama-weighted"}
+
+// TestDocumentedHitRatios: the table in docs/performance.md is what a client finds
+// after each scaling, where drains alone move its items, and where what the members
+// hold for each other moves, too. With both it finds everything, and nothing old.
+func TestDocumentedHitRatios(t *testing.T) {
+	const keys = 5_000
+	type column struct{ found, old int }
+	columns := make([][]column, 2*len(reshufflers))
+	t.Run("", func(t *testing.T) {
+		for i := range columns {
+			client, placed := reshufflers[i/2], i%2 == 1
+			t.Run(fmt.Sprintf("%s, placed %v", client, placed), func(t *testing.T) {
+				t.Parallel()
+				s := newScalings(t, client, placed, keys)
+				for n, size := range steps {
+					s.scale(size)
+					found, old := s.look()
+					columns[i] = append(columns[i], column{found, old})
+					for k := n; k < keys; k += 10 {
+						s.store(k)
+					}
+				}
+			})
+		}
+	})
+	var table strings.Builder
+	from := 3
+	found := make([][]string, len(columns)) // in percent, by column
+	for n, size := range steps {
+		fmt.Fprintf(&table, "| %d to %d |", from, size)
+		for i := range columns {
+			if len(columns[i]) <= n {
+				t.Fatal("there is no complete table")
+			}
+			c := columns[i][n]
+			found[i] = append(found[i], fmt.Sprintf("%.1f", 100*float64(c.found)/keys))
+			fmt.Fprintf(&table, " %s | %.1f |", found[i][n], 100*float64(c.old)/keys)
+			if i%2 == 1 && c != (column{found: keys}) {
+				t.Errorf("%s, to %d members: %d of %d are found, %d of them old", reshufflers[i/2], size, c.found, keys, c.old)
+			}
+		}
+		table.WriteString("\n")
+		from = size
+	}
+	parts := []string{table.String()}
+	for i := 0; i < len(columns); i += 2 {
+		parts = append(parts, fmt.Sprintf("    bar [%s]\n    line [%s]\n", strings.Join(found[i], ", "), strings.Join(found[i+1], ", ")))
+	}
+	if *printTable {
+		fmt.Print(strings.Join(parts, ""))
+	}
+	const path = "../../docs/performance.md"
+	doc, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range parts {
+		if !strings.Contains(string(doc), part) {
+			t.Errorf("%s does not have this (run with -print-table):\n%s", path, part)
+		}
+	}
+}
+
+// TestScalingsUnderLoad: while clients read and write all the time, the cluster is
+// scaled at random moments, and members that stay crash meanwhile. No read finds a
+// value older than the last one that was acknowledged, and after each step every item
+// is found.
+func TestScalingsUnderLoad(t *testing.T) {
+	const seeds = 2
+	first := rand.Uint64()
+	for i := range seeds * len(reshufflers) {
+		seed, client := first+uint64(i), reshufflers[i%len(reshufflers)]
+		t.Run(fmt.Sprintf("%s, seed %d", client, seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 0))
+			s := newScalings(t, client, true, 2000)
+			stop := s.load(r.Uint64())
+			for _, size := range steps {
+				time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond) // to a random moment
+				back := s.crash(r.IntN(2), time.Duration(r.IntN(2000))*time.Millisecond)
+				s.scale(size)
+				back()
+				s.lock.Lock()
+				if found, old := s.look(); found != len(s.versions) || old > 0 {
+					t.Errorf("at %d members %d of %d are found, %d of them old", size, found, len(s.versions), old)
+				}
+				s.lock.Unlock()
+			}
+			stop()
+		})
+	}
+}
+
+// scalings is a cluster of members under their supervisors, and an application that
+// reads its keys with a client library.
+type scalings struct {
+	t       *testing.T
+	client  string
+	placed  bool
+	members []*drainertest.Served
+	ring    atomic.Pointer[ring]
+	library *gomemcache.Client
+	// versions that were acknowledged last, by key. Whoever reads or writes while
+	// the list of servers may change holds lock to read.
+	versions []atomic.Int64
+	lock     sync.RWMutex
+}
+
+// ring is a list of servers as the client sees it.
+type ring struct {
+	named     []string
+	addresses []net.Addr
+	owner     routing.Owner
+}
+
+// PickServer makes the scalings a selector of the client library.
+func (s *scalings) PickServer(key string) (net.Addr, error) {
+	now := s.ring.Load()
+	return now.addresses[now.owner.Owner([]byte(key))], nil
+}
+
+// Each makes the scalings a selector of the client library.
+func (s *scalings) Each(do func(net.Addr) error) error {
+	for _, address := range s.ring.Load().addresses {
+		if err := do(address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newScalings(t *testing.T, client string, placed bool, keys int) *scalings {
+	t.Helper()
+	s := &scalings{t: t, client: client, placed: placed, versions: make([]atomic.Int64, keys)}
+	s.library = gomemcache.NewFromSelector(s)
+	s.library.Timeout, s.library.MaxIdleConns = 10*time.Second, 4
+	t.Cleanup(func() { _ = s.library.Close() })
+	s.scale(3)
+	for k := range keys {
+		s.store(k)
+	}
+	return s
+}
+
+// list tells the clients of the first n members.
+func (s *scalings) list(n int) {
+	s.t.Helper()
+	next := &ring{}
+	for i, m := range s.members[:n] {
+		next.named = append(next.named, fmt.Sprintf("cache-%d.cache:11211=%s", i, m.Address()))
+		next.addresses = append(next.addresses, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: m.Port})
+	}
+	var err error
+	if next.owner, err = routing.New(s.client, drainertest.MustParse(s.t, next.named)); err != nil {
+		s.t.Fatal(err)
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.ring.Store(next)
+}
+
+// scale goes through a scaling as the operator does: members come before the
+// clients hear of them, and leave after that; a volume is drained when its member
+// is gone; and then what the others hold for each other moves, if it is to.
+func (s *scalings) scale(n int) {
+	s.t.Helper()
+	before := len(s.members)
+	for len(s.members) < n {
+		s.members = append(s.members, drainertest.Serve(s.t, s.t.TempDir(), "-m", "64"))
+	}
+	s.list(n)
+	for len(s.members) > n {
+		last := len(s.members) - 1
+		leaves := s.members[last]
+		s.members = s.members[:last]
+		leaves.End("saved")
+		m := drainertest.MigrateArgs(s.t, leaves.Dir, s.ring.Load().named)
+		m.Client = s.client
+		if r := drainertest.Migrate(s.t, m); r.Receipt.AddsUp(m.SourceID) != nil {
+			s.t.Fatalf("member %d: %+v", last, r.Receipt)
+		}
+	}
+	if !s.placed {
+		return
+	}
+	for i := range min(before, n) {
+		named := s.ring.Load().named
+		a := drainertest.RebalanceArgs(s.t, s.client, named[i], named)
+		r := drainertest.Rebalance(s.t, a)
+		if r.Receipt.Reason == "SourceRestarted" { // it crashed: its Job begins anew
+			r = drainertest.Rebalance(s.t, a)
+		}
+		if r.Receipt.AddsUp(a.SourceID) != nil {
+			s.t.Fatalf("member %d: %+v", i, r.Receipt)
+		}
+	}
+}
+
+// crash lets a member's memcached crash in a while, and starts the member again, as a
+// kubelet does. It returns what waits until the member's items are back.
+func (s *scalings) crash(i int, after time.Duration) (back func()) {
+	member := s.members[i]
+	var returns sync.WaitGroup
+	returns.Go(func() {
+		time.Sleep(after)
+		member.KillMemcached()
+		member = drainertest.ServeAt(s.t, member.Dir, member.Port, "-m", "64")
+		drainertest.ExpectAside(s.t, member.Dir)
+	})
+	s.t.Cleanup(returns.Wait)
+	return func() {
+		returns.Wait()
+		s.members[i] = member
+	}
+}
+
+// store the next version of a key, again and again while its member is away.
+func (s *scalings) store(k int) {
+	next := s.versions[k].Load() + 1
+	value := strconv.AppendInt(nil, next, 10)
+	item := &gomemcache.Item{Key: "key:" + strconv.Itoa(k), Value: append(value, bytes.Repeat([]byte{' '}, 50)...)}
+	err := s.library.Set(item)
+	for end := time.Now().Add(memcachedtest.Patience); err != nil && time.Now().Before(end); err = s.library.Set(item) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
+		s.t.Errorf("store key %d: %v", k, err)
+		return
+	}
+	s.versions[k].Store(next)
+}
+
+// read a key: the version that is found, 0 for none, and the one that it should be.
+func (s *scalings) read(k int) (got, want int64, err error) {
+	want = s.versions[k].Load()
+	item, err := s.library.Get("key:" + strconv.Itoa(k))
+	if errors.Is(err, gomemcache.ErrCacheMiss) {
+		return 0, want, nil
+	}
+	if err == nil {
+		got, err = strconv.ParseInt(string(bytes.TrimSpace(item.Value)), 10, 64)
+	}
+	return got, want, err
+}
+
+// look counts the keys that are found, and those among them with an old value.
+func (s *scalings) look() (found, old int) {
+	for k := range s.versions {
+		got, want, err := s.read(k)
+		if err != nil {
+			s.t.Errorf("read key %d: %v", k, err)
+		}
+		if got > 0 {
+			found++
+		}
+		if got > 0 && got < want {
+			old++
+		}
+	}
+	return found, old
+}
+
+// load reads and writes until stop is called. Each of its clients has keys of its own.
+func (s *scalings) load(seed uint64) (stop func()) {
+	const clients = 2
+	var ended atomic.Bool
+	var all sync.WaitGroup
+	for n := range clients {
+		r := rand.New(rand.NewPCG(seed, uint64(n)))
+		all.Go(func() {
+			for !ended.Load() {
+				s.lock.RLock()
+				k := n + clients*r.IntN(len(s.versions)/clients)
+				if r.IntN(10) == 0 {
+					s.store(k)
+				} else if got, want, err := s.read(k); err == nil && got > 0 && got != want {
+					s.t.Errorf("version %d of key %d is read, %d was acknowledged", got, k, want)
+				}
+				s.lock.RUnlock()
+			}
+		})
+	}
+	stop = sync.OnceFunc(func() {
+		ended.Store(true)
+		all.Wait()
+	})
+	s.t.Cleanup(stop)
+	return stop
+}

@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"context"
+
+	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/member"
+)
+
+// runServe is memcached's parent, and usually the container's process 1.
+func runServe(ctx context.Context, line []string, std args.IO) (int, error) {
+	fs := args.NewFlags("serve")
+	var c member.Config
+	fs.StringVar(&c.Volume, contract.FlagDir, "", "the member's volume; may be left out where there are Secrets to look after, and nothing is to be saved")
+	fs.StringVar(&c.Memory, contract.FlagMemoryDir, "", "a directory in memory for the warm file, which is then saved to the volume on SIGTERM and loaded from it at the start")
+	fs.IntVar(&c.Port, contract.FlagPort, 11211, "the port that memcached listens on")
+	fs.StringVar(&c.TerminationLog, contract.FlagTerminationLog, "", "write here, ahead of a crash, whether the start after it would be cold")
+	fs.DurationVar(&c.HangAfter, contract.FlagHangAfter, member.HangAfter, "kill a memcached that has neither answered nor used the CPU for so long")
+	addConnection(fs, &c.Dialer.Connection)
+	if err := args.Parse(fs, line, std); err != nil {
+		return 0, err
+	}
+	c.Dialer.Unverified = true
+	c.Command = fs.Args()
+	return member.Serve(ctx, c, std)
+}
+
+// runReady fails as long as the member that is served on the port is not warm.
+func runReady(ctx context.Context, line []string, std args.IO) error {
+	fs := args.NewFlags("ready")
+	port := fs.Int(contract.FlagPort, 11211, "the port that memcached listens on")
+	if err := args.Parse(fs, line, std); err != nil {
+		return err
+	}
+	if err := args.None(fs); err != nil {
+		return err
+	}
+	return member.Ready(ctx, *port)
+}

@@ -1,0 +1,200 @@
+package drainertest
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/drainer/volume"
+)
+
+// Base64Of a key.
+func Base64Of(key string) string { return base64.StdEncoding.EncodeToString([]byte(key)) }
+
+// Leaving is the volume of a member that has left with objects on it.
+func Leaving(t *testing.T, how string, all map[string]Object) string {
+	t.Helper()
+	dir := t.TempDir()
+	s := Serve(t, dir, "-m", "128")
+	Store(t, s.Address(), all)
+	if how == "killed" {
+		s.Settle(len(all))
+	}
+	s.End(how)
+	return dir
+}
+
+// Hooked is a source that calls do before its n-th item.
+type Hooked struct {
+	item.Source
+	N  int
+	Do func()
+}
+
+// Items of the source.
+func (h *Hooked) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
+	return func(yield func(*item.Item, error) bool) {
+		n := 0
+		for it, err := range h.Source.Items(ctx) {
+			if n++; n == h.N {
+				h.Do()
+			}
+			if !yield(it, err) {
+				return
+			}
+		}
+	}
+}
+
+// RebalanceArgs are for a live move from source, with a receipt in a file of its own.
+func RebalanceArgs(t *testing.T, client, source string, servers []string) contract.Rebalance {
+	t.Helper()
+	a := contract.Rebalance{Source: source, Move: MoveArgs(t, servers)}
+	a.Client = client
+	return a
+}
+
+// Rebalance moves from a running server in this process.
+func Rebalance(t *testing.T, a contract.Rebalance) Result {
+	t.Helper()
+	r := RunMain(t, a.Args()...)
+	r.Receipt = ReadReceipt(t, a.Receipt)
+	if r.Receipt.ExitCode != r.Code {
+		t.Errorf("exit code %d, the receipt says %d", r.Code, r.Receipt.ExitCode)
+	}
+	return r
+}
+
+// StoreByOwner stores each object where the client looks for it.
+func StoreByOwner(t *testing.T, client string, servers []string, all map[string]Object) {
+	t.Helper()
+	owner, err := routing.New(client, MustParse(t, servers))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := make([]map[string]Object, len(servers))
+	for key, o := range all {
+		i := owner.Owner([]byte(key))
+		if parts[i] == nil {
+			parts[i] = map[string]Object{}
+		}
+		parts[i][key] = o
+	}
+	for i, part := range parts {
+		Store(t, servers[i], part)
+	}
+}
+
+// ExpectAside checks which generations lie aside.
+func ExpectAside(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	var got []string
+	memcachedtest.WaitFor(t, fmt.Sprintf("the generations aside to be %v", want), func() error {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		got = nil
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), contract.GenerationPrefix) {
+				got = append(got, e.Name())
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+}
+
+// KillMemcached ends memcached as a crash would, and its supervisor with it.
+func (s *Served) KillMemcached() {
+	s.T.Helper()
+	if err := syscall.Kill(s.PID(), syscall.SIGKILL); err != nil {
+		s.T.Fatal(err)
+	}
+	s.Wait()
+}
+
+// ExpectItems waits for exactly these.
+func (s *Served) ExpectItems(all map[string]Object) {
+	s.T.Helper()
+	memcachedtest.WaitFor(s.T, "the items", func() error {
+		if n := (&memcachedtest.Server{Port: s.Port}).Items(s.T); n != int64(len(all)) {
+			return errors.New(strconv.FormatInt(n, 10) + " items")
+		}
+		return nil
+	})
+	Check(s.T, "gomemcache", []string{s.Address()}, all)
+}
+
+// Packed makes of a volume with a warm file one with its save.
+func Packed(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := volume.Pack(t.Context(), dir, filepath.Join(to, contract.SaveFile), 1); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// Seeds are those that TestNothingIsLost tries: 200 from a random one on, or as
+// many as PROPERTY_SEEDS says, from PROPERTY_SEED on.
+func Seeds(t *testing.T) (first uint64, n int) {
+	t.Helper()
+	first, n = rand.Uint64N(1<<40), 200
+	var err, err2 error
+	if v := os.Getenv("PROPERTY_SEED"); v != "" {
+		first, err = strconv.ParseUint(v, 10, 64)
+	}
+	if v := os.Getenv("PROPERTY_SEEDS"); v != "" {
+		n, err2 = strconv.Atoi(v)
+	}
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	return first, n
+}
+
+// ManifestText is the manifest in dir.
+func ManifestText(t *testing.T, dir string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, contract.Manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// LiveItems counts those in the warm file in dir.
+func LiveItems(t *testing.T, dir string) (int64, error) {
+	t.Helper()
+	r, err := volume.Open(dir, volume.Options{})
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	live := int64(0)
+	for it, err := range r.Items(t.Context()) {
+		if err != nil {
+			return live, err
+		}
+		if it.State == item.Live {
+			live++
+		}
+	}
+	return live, nil
+}

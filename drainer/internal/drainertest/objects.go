@@ -1,0 +1,172 @@
+package drainertest
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/drainer/volume"
+)
+
+// ReadManifest reads that of the member in dir.
+func ReadManifest(dir string) (*volume.Manifest, error) { return volume.ReadManifest(dir) }
+
+// Object is what a client has stored.
+type Object struct {
+	Value []byte
+	Flags uint32
+	// ttl in seconds as it was stored, 0 never.
+	TTL int64
+}
+
+// Objects makes n of them, of all kinds: sizes from nothing to the limit of
+// one item, flags, times, keys that are no text.
+func Objects(seed uint64, n int) map[string]Object {
+	r := rand.New(rand.NewPCG(seed, 0))
+	all := map[string]Object{}
+	for i := range n {
+		size := r.IntN(400)
+		switch r.IntN(50) {
+		case 0:
+			size = 0
+		case 1:
+			size = r.IntN(1<<20 - 400)
+		}
+		value := make([]byte, size)
+		for j := range value {
+			value[j] = byte(r.Uint32())
+		}
+		key := fmt.Sprintf("object:%d:%x", i, r.Uint32())
+		if i%10 == 0 {
+			key = fmt.Sprintf("object \x00\n%d", i)
+		}
+		o := Object{Value: value, TTL: []int64{0, 0, 5000, 500000}[r.IntN(4)]}
+		if i%3 == 0 {
+			o.Flags = r.Uint32()
+		}
+		all[key] = o
+	}
+	return all
+}
+
+// Store sends objects, pipelined, by plain sets.
+func Store(t *testing.T, address string, all map[string]Object) {
+	t.Helper()
+	StoreBy(t, memcache.Dialer{}, address, all)
+}
+
+// StoreBy is Store by a dialer.
+func StoreBy(t *testing.T, d memcache.Dialer, address string, all map[string]Object) {
+	t.Helper()
+	conn, err := d.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	w := bufio.NewWriterSize(conn, 1<<20)
+	for key, o := range all {
+		form, binary := key, ""
+		if strings.ContainsAny(key, " \n\x00") {
+			form, binary = Base64Of(key), " b"
+		}
+		fmt.Fprintf(w, "ms %s %d q F%d T%d%s\r\n%s\r\n", form, len(o.Value), o.Flags, o.TTL, binary, o.Value)
+	}
+	fmt.Fprint(w, "mn\r\n")
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || answer != "MN\r\n" {
+		t.Fatalf("store: %q, %v", answer, err)
+	}
+}
+
+// Check reads every object from the server that its client would ask.
+func Check(t *testing.T, client string, servers []string, all map[string]Object) {
+	t.Helper()
+	CheckBy(t, memcache.Dialer{}, client, servers, all)
+}
+
+// CheckBy is Check by a dialer.
+func CheckBy(t *testing.T, d memcache.Dialer, client string, servers []string, all map[string]Object) {
+	t.Helper()
+	owner, err := routing.New(client, MustParse(t, servers))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns []*memcache.Conn
+	for _, s := range servers {
+		c, err := d.Dial(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		conns = append(conns, c)
+	}
+	missing, wrong := 0, 0
+	for key, o := range all {
+		v, err := conns[owner.Owner([]byte(key))].Get([]byte(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v == nil {
+			if missing++; missing <= 3 {
+				t.Errorf("%q (%d bytes) is missing", key, len(o.Value))
+			}
+			continue
+		}
+		ttl := o.TTL
+		if ttl == 0 {
+			ttl = -1
+		}
+		if d := ttl - v.TTL; string(v.Data) != string(o.Value) || v.Flags != o.Flags || d < -2 || d > 60 || (ttl < 0) != (v.TTL < 0) {
+			if wrong++; wrong <= 3 {
+				t.Errorf("%q: %d bytes, flags %d, %d s left; want %d, %d, about %d", key, len(v.Data), v.Flags, v.TTL, len(o.Value), o.Flags, ttl)
+			}
+		}
+	}
+	if missing+wrong > 0 {
+		t.Errorf("%d objects missing and %d wrong, of %d", missing, wrong, len(all))
+	}
+}
+
+// Settle waits until the manifest speaks of at least n items.
+func (s *Served) Settle(n int) {
+	s.T.Helper()
+	memcachedtest.WaitFor(s.T, "the manifest to follow", func() error {
+		m, err := ReadManifest(s.Dir)
+		if err == nil && m.Image.Items*10 < int64(n)*9 {
+			err = fmt.Errorf("it says %d items", m.Image.Items)
+		}
+		return err
+	})
+}
+
+// Address to connect to.
+func (s *Served) Address() string { return "127.0.0.1:" + strconv.Itoa(s.Port) }
+
+// End stops the member: by the kubelet's signal, or as the OOM killer would,
+// supervisor and memcached at once.
+func (s *Served) End(how string) {
+	s.T.Helper()
+	switch how {
+	case "saved":
+		s.Signal(15)
+		if code := s.Wait(); code != 0 {
+			s.T.Fatalf("exit code %d\n%s", code, s.Err.String())
+		}
+	case "killed":
+		pid := s.PID()
+		s.Signal(9)
+		s.Wait()
+		memcachedtest.WaitFor(s.T, "memcached to go with its supervisor", func() error { return Gone(pid) })
+	}
+}

@@ -1,0 +1,352 @@
+// Package drainertest runs drainers and members in processes of their own, for tests.
+package drainertest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// BeDrainer makes this test binary behave as the drainer itself.
+const BeDrainer = "DRAINER_TEST_MAIN"
+
+// main is the drainer's.
+var main func(ctx context.Context, line []string, std args.IO) int
+
+// Main runs the tests, or, in a process that they have started, the drainer, after
+// stepping in where a test wants something of it.
+func Main(m *testing.M, drainer func(ctx context.Context, line []string, std args.IO) int, stepIn ...func()) {
+	main = drainer
+	if os.Getenv(BeDrainer) != "" {
+		for _, step := range stepIn {
+			step()
+		}
+		os.Exit(main(context.Background(), os.Args[1:], args.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	}
+	flag.Parse()
+	// The tests wait for processes most of the time.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// Buffer is a bytes.Buffer for a process to write to and a test to read.
+type Buffer struct {
+	Mu sync.Mutex
+	B  bytes.Buffer
+}
+
+// Write appends.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.Mu.Lock()
+	defer b.Mu.Unlock()
+	return b.B.Write(p)
+}
+
+// String is all that was written.
+func (b *Buffer) String() string {
+	b.Mu.Lock()
+	defer b.Mu.Unlock()
+	return b.B.String()
+}
+
+// Process is a drainer in a process of its own.
+type Process struct {
+	T        *testing.T
+	Cmd      *exec.Cmd
+	Out, Err Buffer
+	Done     chan struct{}
+}
+
+// Start runs a drainer.
+func Start(t *testing.T, args ...string) *Process {
+	t.Helper()
+	return StartWith(t, "", args...)
+}
+
+// StartWith is start with one more environment variable.
+func StartWith(t *testing.T, env string, args ...string) *Process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{T: t, Cmd: exec.Command(self, args...), Done: make(chan struct{})}
+	p.Cmd.Env = append(os.Environ(), BeDrainer+"=1", env)
+	p.Cmd.Stdout, p.Cmd.Stderr = &p.Out, &p.Err
+	p.Cmd.WaitDelay = time.Second
+	if err := p.Cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.Cmd.Wait()
+		close(p.Done)
+	}()
+	t.Cleanup(func() {
+		_ = p.Cmd.Process.Kill()
+		<-p.Done
+	})
+	return p
+}
+
+// Signal sends one.
+func (p *Process) Signal(sig syscall.Signal) {
+	p.T.Helper()
+	if err := p.Cmd.Process.Signal(sig); err != nil {
+		p.T.Fatalf("signal %v: %v\n%s", sig, err, p.Err.String())
+	}
+}
+
+// Wait returns the exit code.
+func (p *Process) Wait() int {
+	p.T.Helper()
+	select {
+	case <-p.Done:
+		return p.Cmd.ProcessState.ExitCode()
+	case <-time.After(memcachedtest.Patience):
+		p.T.Fatalf("%v did not end within %v\n%s%s", p.Cmd.Args[1:], memcachedtest.Patience, p.Out.String(), p.Err.String())
+		return 0
+	}
+}
+
+// WaitFor waits until the process has written text to stdout or stderr.
+func (p *Process) WaitFor(text string) {
+	p.T.Helper()
+	memcachedtest.WaitFor(p.T, fmt.Sprintf("%q", text), func() error {
+		if strings.Contains(p.Out.String()+p.Err.String(), text) {
+			return nil
+		}
+		return fmt.Errorf("so far:\n%s%s", p.Out.String(), p.Err.String())
+	})
+}
+
+// Served is a member under the supervisor. Its warm file is in dir.
+type Served struct {
+	*Process
+	Dir  string
+	Port int
+}
+
+// Serve runs memcached with args under the supervisor.
+func Serve(t *testing.T, dir string, args ...string) *Served {
+	t.Helper()
+	port := memcachedtest.FreePort(t)
+	return ServeAt(t, dir, port, args...)
+}
+
+// ServeAt is Serve on a port.
+func ServeAt(t *testing.T, dir string, port int, args ...string) *Served {
+	t.Helper()
+	return ServeWith(t, "", dir, port, args...)
+}
+
+// ServeWith is ServeAt with one more environment variable.
+func ServeWith(t *testing.T, env, dir string, port int, args ...string) *Served {
+	t.Helper()
+	return ServeBy(t, env, contract.Connection{}, dir, port, args...)
+}
+
+// ServeBy is for a member that is spoken to by the connection.
+func ServeBy(t *testing.T, env string, c contract.Connection, dir string, port int, args ...string) *Served {
+	t.Helper()
+	return ServeCommand(t, env, MemberArgs(c, dir, port, args...))
+}
+
+// ServeCommand runs a member.
+func ServeCommand(t *testing.T, env string, c contract.Serve) *Served {
+	t.Helper()
+	if _, err := memcachedtest.Binary(); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	s := &Served{StartWith(t, env, c.Args()...), cmp.Or(c.MemoryDir, c.Dir), int(c.Port)}
+	memcachedtest.WaitFor(t, "the manifest of a running member", func() error {
+		select {
+		case <-s.Done:
+			t.Fatalf("serve ended: %s", s.Err.String())
+		default:
+		}
+		m, err := ReadManifest(s.Dir)
+		if err == nil && (m.State != "Running" || m.Updated.Before(begun)) {
+			err = fmt.Errorf("state %s: %s", m.State, s.Err.String())
+		}
+		return err
+	})
+	return s
+}
+
+// MemberArgs are those of a member's supervisor.
+func MemberArgs(c contract.Connection, dir string, port int, args ...string) contract.Serve {
+	command := append(append([]string{"memcached"}, memcachedtest.Args(port)...), c.Memcached(true)...)
+	return contract.Serve{Dir: dir, Port: int32(port), TerminationLog: TerminationLog(dir), Connection: c, Command: append(command, args...)}
+}
+
+// TerminationLog is a file beside a member's volume.
+func TerminationLog(dir string) string { return dir + ".termination-log" }
+
+// TerminationLog is that of the member.
+func (s *Served) TerminationLog() string { return TerminationLog(s.Dir) }
+
+// Survivors are memcached servers that stay.
+func Survivors(t *testing.T, n int, args ...string) ([]*memcachedtest.Server, []string) {
+	t.Helper()
+	var servers []*memcachedtest.Server
+	var flags []string
+	for range n {
+		s := memcachedtest.Start(t, args...)
+		servers = append(servers, s)
+		flags = append(flags, s.Address())
+	}
+	return servers, flags
+}
+
+// MigrateArgs are for a drain of dir, with a receipt in a file of its own.
+func MigrateArgs(t *testing.T, dir string, servers []string) contract.Migrate {
+	t.Helper()
+	return contract.Migrate{Dir: dir, Move: MoveArgs(t, servers)}
+}
+
+// MoveArgs are common to all that moves items.
+func MoveArgs(t *testing.T, servers []string) contract.Move {
+	t.Helper()
+	return contract.Move{SourceID: "the-claim", Client: "libmemcached-ketama-weighted", Servers: servers,
+		UnreachableTimeout: memcachedtest.Patience, Receipt: filepath.Join(t.TempDir(), "receipt")}
+}
+
+// Result of a drainer that ran in this process.
+type Result struct {
+	Code     int
+	Out, Err string
+	Receipt  *contract.Receipt
+}
+
+// RunMain runs a command line in this process.
+func RunMain(t *testing.T, line ...string) Result {
+	t.Helper()
+	var out, errs Buffer
+	code := main(t.Context(), line, args.IO{In: strings.NewReader(""), Out: &out, Err: &errs})
+	return Result{Code: code, Out: out.String(), Err: errs.String()}
+}
+
+// Migrate drains a volume in this process.
+func Migrate(t *testing.T, m contract.Migrate) Result {
+	t.Helper()
+	r := RunMain(t, m.Args()...)
+	r.Receipt = ReadReceipt(t, m.Receipt)
+	if r.Receipt.ExitCode != r.Code {
+		t.Errorf("exit code %d, the receipt says %d", r.Code, r.Receipt.ExitCode)
+	}
+	return r
+}
+
+// ReadReceipt reads one from a file.
+func ReadReceipt(t *testing.T, path string) *contract.Receipt {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := contract.ParseReceipt(string(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// OneLine checks that a failure was told in one line that holds the words.
+func (r Result) OneLine(t *testing.T, words ...string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(r.Err, "\n"), "\n")
+	last := lines[len(lines)-1]
+	if !strings.HasPrefix(last, "drainer: ") {
+		t.Errorf("stderr ends in %q", last)
+	}
+	for _, w := range words {
+		if !strings.Contains(last, w) {
+			t.Errorf("stderr ends in %q, want it to say %q", last, w)
+		}
+	}
+}
+
+// Fingerprint of a directory: names, sizes, times and contents.
+func Fingerprint(t *testing.T, dir string) string {
+	t.Helper()
+	h := sha256.New()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(h, path, info.Size(), info.ModTime().UnixNano(), info.Mode())
+		if d.IsDir() {
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		_, _ = h.Write(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// MustParse parses servers.
+func MustParse(t *testing.T, addresses []string) []routing.Server {
+	t.Helper()
+	var list []routing.Server
+	for _, a := range addresses {
+		s, err := routing.ParseServer(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// PID returns the process id of the served memcached.
+func (s *Served) PID() int {
+	s.T.Helper()
+	m, err := ReadManifest(s.Dir)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return m.PID
+}
+
+// Gone tells whether the process has ended.
+func Gone(pid int) error {
+	err := syscall.Kill(pid, 0)
+	if errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	state, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if fields := strings.Fields(string(state)); len(fields) > 2 && fields[2] == "Z" {
+		return nil
+	}
+	return fmt.Errorf("process %d is there: %s", pid, state)
+}

@@ -1,0 +1,98 @@
+package drainertest
+
+import (
+	"bufio"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+)
+
+// Proxy stands before a server and drops a number of connections, each after
+// some bytes in either direction.
+type Proxy struct {
+	listener net.Listener
+	server   string
+	mu       sync.Mutex
+	r        *rand.Rand
+	drops    int
+	conns    map[net.Conn]bool
+}
+
+// NewProxy starts one that drops so many connections.
+func NewProxy(t *testing.T, server string, seed uint64, drops int) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{listener: l, server: server, r: rand.New(rand.NewPCG(seed, 2)), drops: drops, conns: map[net.Conn]bool{}}
+	var wg sync.WaitGroup
+	wg.Go(func() { p.accept(&wg) })
+	t.Cleanup(func() {
+		l.Close()
+		p.closeAll()
+		wg.Wait()
+	})
+	return p
+}
+
+// Address to connect to.
+func (p *Proxy) Address() string { return p.listener.Addr().String() }
+
+func (p *Proxy) accept(wg *sync.WaitGroup) {
+	for {
+		in, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		wg.Go(func() { p.serve(in) })
+	}
+}
+
+// serve passes bytes on until either side, or the number of bytes, ends it.
+func (p *Proxy) serve(in net.Conn) {
+	defer in.Close()
+	out, err := net.Dial("tcp", p.server)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	most := p.open(in, out)
+	var wg sync.WaitGroup
+	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+		wg.Go(func() {
+			_, _ = io.CopyN(way[1], bufio.NewReaderSize(way[0], 1+int(most%5000)), most)
+			in.Close()
+			out.Close()
+		})
+	}
+	wg.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, in)
+	delete(p.conns, out)
+}
+
+// open returns how many bytes may pass.
+func (p *Proxy) open(conns ...net.Conn) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		p.conns[c] = true
+	}
+	if p.drops == 0 {
+		return 1 << 60
+	}
+	p.drops--
+	return p.r.Int64N(30000)
+}
+
+func (p *Proxy) closeAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.Close()
+	}
+}

@@ -1,0 +1,142 @@
+package oracle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"example.com/memcached-operator/drainer/crawl"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+const (
+	// silence that ends a connection to the private memcached.
+	silence = time.Minute
+	// pipelined is the number of requests sent ahead of the answers.
+	pipelined = 256
+)
+
+// list lists all items and reconciles them with what memcached counts.
+func (s *server) list(ctx context.Context, work string) (*crawl.List, error) {
+	l, err := crawl.Items(ctx, s.dial, work, func(*crawl.Entry) bool { return true })
+	if err != nil {
+		return nil, fmt.Errorf("ask the private memcached: %w", err)
+	}
+	if err := s.reconcile(ctx, l.All()); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// reconcile lets memcached remove what has expired or was flushed, which it
+// doesn't list either, and compares what is left with the list. Items whose time
+// came meanwhile, by the second, may be on either side.
+func (s *server) reconcile(ctx context.Context, list iter.Seq2[*crawl.Entry, error]) error {
+	before, err := s.stats(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.crawl(ctx); err != nil {
+		return err
+	}
+	after, err := s.stats(ctx)
+	if err != nil {
+		return err
+	}
+	left, err := strconv.ParseInt(after["curr_items"], 10, 64)
+	if err != nil {
+		return fmt.Errorf("the private memcached says curr_items=%q", after["curr_items"])
+	}
+	from, _ := strconv.ParseInt(before["time"], 10, 64)
+	to, _ := strconv.ParseInt(after["time"], 10, 64)
+	keys, surely, perhaps := int64(0), int64(0), int64(0)
+	for e, err := range list {
+		if err != nil {
+			return err
+		}
+		keys++
+		switch {
+		case e.ExpireAt == 0 || e.ExpireAt > to+1:
+		case e.ExpireAt < from-1:
+			surely++
+		default:
+			perhaps++
+		}
+	}
+	if most := keys - surely; left > most || left < most-perhaps {
+		return warmfile.Refuse(warmfile.ReasonCountMismatch, "a list of all items: memcached lists %d, of which %d expired, and counts %d", keys, surely, left)
+	}
+	return nil
+}
+
+// crawl lets the crawler remove what is past its time.
+func (s *server) crawl(ctx context.Context) error {
+	conn, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	err = crawl.Patiently(ctx, func() error {
+		if err := errors.Join(conn.SetDeadline(time.Now().Add(silence)), conn.Send([]byte("lru_crawler crawl all\r\n"))); err != nil {
+			return err
+		}
+		line, err := conn.Line()
+		if err != nil {
+			return fmt.Errorf("remove expired items: %w", err)
+		}
+		if strings.HasPrefix(string(line), "OK") {
+			return nil
+		}
+		_, err = crawl.End(line)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return crawl.Patiently(ctx, func() error {
+		stats, err := s.stats(ctx)
+		if err == nil && stats["lru_crawler_running"] != "0" {
+			err = crawl.ErrBusy
+		}
+		return err
+	})
+}
+
+// request asks for every item of the list, and tells in asked what it asked for.
+func request(ctx context.Context, conn *memcache.Conn, l *crawl.List, asked chan<- crawl.Entry) error {
+	var buf []byte
+	var waiting []crawl.Entry
+	send := func() error {
+		// Told first: somebody reads the answers by the time they come.
+		for _, e := range waiting {
+			select {
+			case asked <- e:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		err := conn.Send(buf)
+		buf, waiting = buf[:0], waiting[:0]
+		return err
+	}
+	for e, err := range l.All() {
+		if err != nil {
+			return err
+		}
+		if buf, err = memcache.AppendFetch(buf, e.Key); err != nil {
+			return err
+		}
+		if waiting = append(waiting, *e); len(waiting) == pipelined/2 {
+			if err := send(); err != nil {
+				return err
+			}
+		}
+	}
+	return send()
+}

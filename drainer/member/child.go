@@ -1,0 +1,69 @@
+package member
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// child is the supervised process. As process 1 the supervisor is the parent
+// of every orphan, too, and reaps it.
+type child struct {
+	pid    int
+	exited chan syscall.WaitStatus
+}
+
+// startChild runs argv with this process's standard streams and, if there is
+// one, another open file. The child is killed when this process dies: it must
+// not go on without its supervisor.
+func startChild(argv []string, inherited *os.File) (*child, error) {
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
+	if inherited != nil {
+		files = append(files, inherited)
+	}
+	// Orphans come here rather than to some process further up; a failure only
+	// means that those are reaped elsewhere.
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	c := &child{exited: make(chan syscall.WaitStatus, 1)}
+	started := make(chan error)
+	go func() {
+		// The death signal is tied to the thread that starts the child, so
+		// that thread stays: it waits for the child's end.
+		runtime.LockOSThread()
+		p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
+			Files: files,
+			Env:   os.Environ(),
+			Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+		})
+		if err == nil {
+			c.pid = p.Pid
+		}
+		started <- err
+		if err == nil {
+			c.reap()
+		}
+	}()
+	return c, <-started
+}
+
+// reap collects every child that ends, and tells the end of the one.
+func (c *child) reap() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			return // no children left
+		}
+		if pid == c.pid && (status.Exited() || status.Signaled()) {
+			c.exited <- status
+		}
+	}
+}
+
+// signal sends a signal; that the child has ended shows elsewhere.
+func (c *child) signal(sig syscall.Signal) { _ = syscall.Kill(c.pid, sig) }

@@ -1,0 +1,228 @@
+package member
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// A memcached that hangs is killed by its supervisor. Its container ends, as after a
+// crash: the kubelet starts it again, and its items are brought back. The kubelet's own
+// probes can't tell a memcached that hangs from a busy one: at the limit of connections
+// it refuses new ones, and one that is stopped still accepts them, by the kernel. So the
+// supervisor keeps a connection that it has opened before there were clients, and
+// memcached hangs only when all of this is so, without a break, for HangAfter:
+//
+//   - a question on that connection, which had been answered before, is not answered;
+//   - memcached uses no CPU. One that is loaded, throttled or putting items back does;
+//   - no thread of it waits for a disk. Killing it would not help.
+//
+// Time in which the supervisor itself did not run, in a pod that was frozen, doesn't
+// count.
+const (
+	// HangAfter is the default.
+	HangAfter = time.Minute
+	// hangWhenAsked is the same for one that was told to end. It does one of the two
+	// until it has ended: a third of the shortest grace period is enough.
+	hangWhenAsked = 10 * time.Second
+	// idleCPU is more than an idle memcached's clock and maintenance use in that time,
+	// and far less than the least share of a CPU that a container can be given.
+	idleCPU = 100 * time.Millisecond
+	// lookAtVitals is how often it is looked at, askEvery how often it is asked.
+	lookAtVitals = time.Second
+	askEvery     = 5 * time.Second
+)
+
+// vitals are what is seen of a memcached at one moment.
+type vitals struct {
+	// silent: it owes an answer.
+	silent bool
+	// cpu that it has used since it started, and whether a thread waits for a disk.
+	cpu      time.Duration
+	diskWait bool
+}
+
+// judgement of whether memcached hangs, from one look to the next.
+type judgement struct {
+	after time.Duration
+	// quiet is for how long it has neither answered nor worked.
+	quiet time.Duration
+	// cpu when that began.
+	cpu time.Duration
+}
+
+// look tells whether it hangs, so long after the last look.
+func (j *judgement) look(v vitals, since time.Duration) bool {
+	if !v.silent || v.diskWait || v.cpu-j.cpu > idleCPU || v.cpu < j.cpu {
+		j.quiet, j.cpu = 0, v.cpu
+		return false
+	}
+	j.quiet += min(since, 2*lookAtVitals)
+	return j.quiet >= j.after
+}
+
+// pulse asks memcached for its version, over and over, on a connection of its own.
+type pulse struct {
+	mu sync.Mutex
+	// proven: the connection has brought an answer. pending: it owes one.
+	proven, pending bool
+}
+
+func (p *pulse) set(proven, pending bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.proven, p.pending = proven, pending
+}
+
+// silent tells whether an answer is owed on a connection that has brought some.
+func (p *pulse) silent() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.proven && p.pending
+}
+
+// run asks until ctx ends, on another connection when one is lost.
+func (p *pulse) run(ctx context.Context, d memcache.Dialer, address string) {
+	pause := firstLook
+	for err := ctx.Err(); err == nil; err = wait(ctx, pause) {
+		pause = min(2*pause, askEvery)
+		if p.askOn(ctx, d, address) {
+			pause = firstLook
+		}
+		p.set(false, false)
+	}
+}
+
+// askOn asks on one connection until that breaks, and tells whether there was an
+// answer. An answer may take as long as it likes: nothing but its lateness is of
+// interest.
+func (p *pulse) askOn(ctx context.Context, d memcache.Dialer, address string) (answered bool) {
+	dialCtx, cancel := context.WithTimeout(ctx, lookPeriod)
+	defer cancel()
+	conn, err := d.Dial(dialCtx, address)
+	if err != nil {
+		return false
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	defer conn.Close()
+	for {
+		p.set(answered, true)
+		if _, err := conn.Version(); err != nil {
+			return answered
+		}
+		answered = true
+		p.set(true, false)
+		if wait(ctx, askEvery) != nil {
+			return answered
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// watchForHang kills memcached when it hangs, until ctx ends.
+func (s *supervisor) watchForHang(ctx context.Context, address string) {
+	var p pulse
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() { p.run(ctx, s.Dialer, address) })
+	defer asking.Wait()
+	defer cancel()
+	// What a memcached does that was told to end is endHung's to judge.
+	if s.untilItHangs(ctx, s.HangAfter, func() bool { return p.silent() && !s.saving.Load() }) && !s.saving.Load() {
+		s.std.Logf("memcached hangs: for %s it has neither answered nor used the CPU; it is killed, and started again", s.HangAfter)
+		s.child.signal(syscall.SIGKILL)
+	}
+}
+
+// endHung kills a memcached that was told to end, and does nothing to that end.
+func (s *supervisor) endHung(ctx context.Context) {
+	if s.untilItHangs(ctx, hangWhenAsked, func() bool { return true }) {
+		s.std.Logf("memcached does not end: for %s it has done nothing; it is killed", hangWhenAsked)
+		s.child.signal(syscall.SIGKILL)
+	}
+}
+
+// untilItHangs looks at memcached until it hangs, or ctx ends.
+func (s *supervisor) untilItHangs(ctx context.Context, after time.Duration, silent func() bool) bool {
+	j := judgement{after: after}
+	last := time.Now()
+	for wait(ctx, lookAtVitals) == nil {
+		now := time.Now()
+		v, err := look(s.child.pid, silent())
+		if err != nil {
+			v = vitals{} // it has ended, or nothing can be told
+		}
+		if j.look(v, now.Sub(last)) {
+			return true
+		}
+		last = now
+	}
+	return false
+}
+
+// look takes the process's vitals. They cost a file for each thread, so one that owes
+// nothing is spared.
+func look(pid int, silent bool) (vitals, error) {
+	if !silent {
+		return vitals{}, nil
+	}
+	dir := "/proc/" + strconv.Itoa(pid)
+	v := vitals{silent: true}
+	_, cpu, err := readStat(dir + "/stat")
+	if err != nil {
+		return v, err
+	}
+	v.cpu = cpu
+	threads, err := os.ReadDir(dir + "/task")
+	if err != nil {
+		return v, err
+	}
+	for _, t := range threads {
+		if state, _, err := readStat(dir + "/task/" + t.Name() + "/stat"); err == nil && state == 'D' {
+			v.diskWait = true
+		}
+	}
+	return v, nil
+}
+
+// readStat returns the state of a process or a thread, and the CPU time that it has
+// used, of which the kernel tells in hundredths of a second (proc_pid_stat(5)).
+func readStat(path string) (state byte, cpu time.Duration, err error) {
+	const userTime, systemTime, tick = 11, 12, 10 * time.Millisecond
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	// The second field, a name in parentheses, may hold anything.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) <= systemTime {
+		return 0, 0, fmt.Errorf("%s has %d fields", path, len(fields))
+	}
+	for _, i := range []int{userTime, systemTime} {
+		ticks, err := strconv.ParseInt(fields[i], 10, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("%s: %w", path, err)
+		}
+		cpu += time.Duration(ticks) * tick
+	}
+	return fields[0][0], cpu, nil
+}

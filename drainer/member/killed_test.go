@@ -1,0 +1,256 @@
+package member_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// fault is what befalls a supervisor: strace ends it, or lets a system call fail, when
+// one of its threads (each counts by itself) comes to the n-th such call on the file.
+type fault struct {
+	call string // as strace takes it
+	file string
+	n    int
+	fail string // the error, or empty: SIGKILL, before the call
+}
+
+func (f fault) arguments() []string {
+	inject := "signal=KILL"
+	if f.fail != "" {
+		inject = "error=" + f.fail
+	}
+	return []string{"-f", "-qq", "-o", "/dev/null", "-P", f.file, "-e", "trace=" + f.call,
+		"-e", "inject=" + f.call + ":" + inject + ":when=" + strconv.Itoa(f.n)}
+}
+
+// on the file in this directory.
+func (f fault) on(dir string) fault {
+	f.file = filepath.Join(dir, f.file)
+	return f
+}
+
+const renames = "/^rename"
+
+// attach lets the fault befall a supervisor that runs.
+func (f fault) attach(s *drainertest.Served) {
+	s.T.Helper()
+	tracer := exec.Command("strace", append(f.arguments(), "-p", strconv.Itoa(s.Cmd.Process.Pid))...)
+	if err := tracer.Start(); err != nil {
+		s.T.Fatal(err)
+	}
+	s.T.Cleanup(func() {
+		_ = tracer.Process.Kill()
+		_ = tracer.Wait()
+	})
+	memcachedtest.WaitFor(s.T, "strace to have every thread", func() error {
+		threads, err := filepath.Glob("/proc/" + strconv.Itoa(s.Cmd.Process.Pid) + "/task/*/status")
+		for _, thread := range threads {
+			if b, err := os.ReadFile(thread); err == nil && !strings.Contains(string(b), "TracerPid:\t"+strconv.Itoa(tracer.Process.Pid)+"\n") {
+				return errors.New(thread + " is not traced")
+			}
+		}
+		return err
+	})
+}
+
+// large are objects that take a while to save: dozens of pages.
+func large(value byte) map[string]drainertest.Object {
+	all := map[string]drainertest.Object{}
+	for i := range 40 {
+		all["large:"+strconv.Itoa(i)] = drainertest.Object{Value: []byte(strings.Repeat(string(value), 700_000))}
+	}
+	return all
+}
+
+// expectAllOrNothing looks at what a pod that is lost leaves: a drain finds all of
+// what was there last, or refuses what is older, and so does the next pod.
+func (p *pod) expectAllOrNothing(all map[string]drainertest.Object, lost bool) {
+	p.t.Helper()
+	_, addresses := drainertest.Survivors(p.t, 1)
+	m := drainertest.MigrateArgs(p.t, p.volume, addresses)
+	r := drainertest.Migrate(p.t, m)
+	if lost {
+		all = map[string]drainertest.Object{}
+		if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveOutdated" || r.Receipt.Found != 0 {
+			p.t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+		}
+	} else if err := r.Receipt.AddsUp("the-claim"); err != nil {
+		p.t.Errorf("%v: %+v", err, r.Receipt)
+	}
+	drainertest.Check(p.t, m.Client, addresses, all)
+	s := p.again().start("", "-m", "128")
+	if lost {
+		s.WaitFor("memcached starts cold")
+	}
+	s.ExpectItems(all)
+	s.End("saved")
+}
+
+// TestSupervisorKilledWhileSaving: at each step, by SIGKILL. The save that was there
+// stays whole, and is not served; the container that starts again has it all.
+func TestSupervisorKilledWhileSaving(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault fault
+		named bool
+	}{
+		"before the new save is made":    {fault: fault{call: "openat", file: unfinishedSave, n: 1}},
+		"before its header is written":   {fault: fault{call: "write", file: unfinishedSave, n: 1}},
+		"between its pages":              {fault: fault{call: "write", file: unfinishedSave, n: 3}},
+		"before it is on the disk":       {fault: fault{call: "fsync", file: unfinishedSave, n: 1}},
+		"before it has its name":         {fault: fault{call: renames, file: unfinishedSave, n: 1}},
+		"before its name is on the disk": {fault: fault{call: "fsync", file: ".", n: 1}, named: true},
+		"the disk is full in the middle": {fault: fault{call: "write", file: unfinishedSave, n: 3, fail: "ENOSPC"}},
+		"the disk fails at its end":      {fault: fault{call: "fsync", file: unfinishedSave, n: 1, fail: "EIO"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPod(t)
+			s := p.start("", "-m", "128")
+			drainertest.Store(t, s.Address(), large('a'))
+			s.End("saved")
+			p = p.again()
+			before := fileOf(t, p.volume, contract.SaveFile)
+			s = p.start("", "-m", "128")
+			all := large('b')
+			drainertest.Store(t, s.Address(), all)
+			test.fault.on(p.volume).attach(s)
+			s.Signal(syscall.SIGTERM)
+			if code := s.Wait(); code == 0 {
+				t.Fatalf("the fault did not happen: %s", s.Err.String())
+			}
+			if after := fileOf(t, p.volume, contract.SaveFile); os.SameFile(before, after) == test.named || !test.named && !before.ModTime().Equal(after.ModTime()) {
+				t.Errorf("the save on the volume was %+v and is %+v", before, after)
+			}
+			p.expectAllOrNothing(all, !test.named)
+		})
+		t.Run(name+", and the container starts again", func(t *testing.T) {
+			t.Parallel()
+			p := newPod(t)
+			s := p.start("", "-m", "128")
+			all := large('b')
+			drainertest.Store(t, s.Address(), all)
+			test.fault.on(p.volume).attach(s)
+			s.Signal(syscall.SIGTERM)
+			if code := s.Wait(); code == 0 {
+				t.Fatalf("the fault did not happen: %s", s.Err.String())
+			}
+			s = p.start("", "-m", "128")
+			s.ExpectItems(all)
+			s.End("saved")
+			p.expectFiles(contract.InUse, contract.LockFile, contract.SaveFile)
+			p.expectAllOrNothing(all, false)
+		})
+	}
+}
+
+func fileOf(t *testing.T, dir, name string) os.FileInfo {
+	t.Helper()
+	info, err := os.Stat(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// TestSupervisorKilledWhileLoading: at each step, by SIGKILL. The save stays current
+// until the mark says that it is not.
+func TestSupervisorKilledWhileLoading(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault  fault
+		marked bool
+	}{
+		"before the file is made":        {fault: fault{call: "openat", file: contract.WarmFile + ".new", n: 1}},
+		"between its pages":              {fault: fault{call: "pwrite64", file: contract.WarmFile + ".new", n: 3}},
+		"before what speaks for it":      {fault: fault{call: "openat", file: contract.MetaFile, n: 1}},
+		"before it has its name":         {fault: fault{call: renames, file: contract.WarmFile + ".new", n: 1}},
+		"before the mark":                {fault: fault{call: renames, file: contract.InUse, n: 1}},
+		"before the mark is on the disk": {fault: fault{call: "fsync", file: ".", n: 1}, marked: true},
+	} {
+		for _, lost := range []bool{false, true} {
+			t.Run(name+map[bool]string{false: ", and the container starts again", true: ", and the pod is lost"}[lost], func(t *testing.T) {
+				t.Parallel()
+				p, all := newPod(t), large('a')
+				s := p.start("", "-m", "128")
+				drainertest.Store(t, s.Address(), all)
+				s.End("saved")
+				p = p.again()
+				dir := p.memory
+				if slices.Contains([]string{contract.InUse, "."}, test.fault.file) {
+					dir = p.volume
+				}
+				p.startUnder(test.fault.on(dir))
+				if _, err := volume.Generations(p.volume); warmfile.IsReason(err, warmfile.ReasonSaveOutdated) != test.marked {
+					t.Errorf("the volume has %v", err)
+				}
+				if lost {
+					p.expectAllOrNothing(all, test.marked)
+					return
+				}
+				s = p.start("", "-m", "128")
+				s.ExpectItems(all)
+				s.End("saved")
+				p.expectAllOrNothing(all, false)
+			})
+		}
+	}
+}
+
+// startUnder starts the pod's container, which the fault ends.
+func (p *pod) startUnder(f fault) {
+	p.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	member := drainertest.MemberArgs(contract.Connection{}, p.volume, memcachedtest.FreePort(p.t), "-m", "128")
+	member.MemoryDir = p.memory
+	ctx, cancel := context.WithTimeout(p.t.Context(), memcachedtest.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "strace", append(append(f.arguments(), self), member.Args()...)...)
+	cmd.Env = append(os.Environ(), drainertest.BeDrainer+"=1")
+	// The container goes with its tracer where the fault doesn't happen.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	if out, err := cmd.CombinedOutput(); cmd.ProcessState == nil || ctx.Err() != nil || !strings.Contains(cmd.ProcessState.String(), "killed") {
+		p.t.Fatalf("the fault did not happen: %v: %s", err, out)
+	}
+}
+
+// TestMemcachedDiesWhileItSaves: what it left in memory is brought to the volume all
+// the same, as after any crash.
+func TestMemcachedDiesWhileItSaves(t *testing.T) {
+	t.Parallel()
+	p, all := newPod(t), drainertest.Objects(80, 1000)
+	s := p.start("", "-m", "128")
+	drainertest.Store(t, s.Address(), all)
+	s.Settle(len(all))
+	pid := s.PID()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil { // it never comes to it
+		t.Fatal(err)
+	}
+	s.Signal(syscall.SIGTERM)
+	s.WaitFor("saving the cache")
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.Wait(); code != 128+9 || !strings.Contains(s.Err.String(), "memcached ended without saving the cache") {
+		t.Errorf("exit code %d: %s", code, s.Err.String())
+	}
+	p.expectAllOrNothing(all, false)
+}

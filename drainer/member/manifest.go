@@ -1,0 +1,170 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// manifest of a member that runs, kept current on its disk.
+type manifest struct {
+	dir string
+	mu  sync.Mutex
+	volume.Manifest
+	// answered is closed when the running memcached is first described.
+	answered chan struct{}
+	// flushed: clients have flushed everything.
+	flushed atomic.Bool
+}
+
+func keepManifest(dir string, first *volume.Manifest) *manifest {
+	return &manifest{dir: dir, answered: make(chan struct{}), Manifest: *first}
+}
+
+func (m *manifest) write(sync bool) error { return volume.WriteManifest(m.dir, &m.Manifest, sync) }
+
+// running notes what the server says of itself. The first time, the directory
+// is flushed too: memcached has unlinked .meta, and that .meta must not come
+// back when the node goes down.
+func (m *manifest) running(pid int, image *warmfile.Image) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first := m.State == volume.Starting
+	if known := m.Previous; first && known != nil && known.ItemsExact && known.Items > 0 && image.Items == 0 {
+		m.Note = fmt.Sprintf("memcached rejected its own save and starts cold: its %d items are lost", known.Items)
+	}
+	m.State, m.PID, m.Image = volume.Running, pid, image
+	m.flushed.Store(image.OldestLive != 0 && image.ProcessStarted+int64(image.OldestLive) <= time.Now().Unix())
+	if first {
+		defer close(m.answered)
+	}
+	return m.write(first)
+}
+
+// note adds a sentence for people.
+func (m *manifest) note(text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.Note != "" {
+		text = m.Note + "; " + text
+	}
+	m.Note = text
+}
+
+// notes for people, so far.
+func (m *manifest) notes() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.Note
+}
+
+// secure brings the running member's file and manifest to the disk. From then
+// on it needs no older generation: its mapping outlives its process. It does
+// not outlive the node, and neither would any other running member's.
+func (m *manifest) secure() error {
+	if err := volume.Sync(filepath.Join(m.dir, contract.WarmFile)); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.write(true)
+}
+
+func (m *manifest) items() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if image := m.Latest(); image != nil {
+		return image.Items
+	}
+	return 0
+}
+
+// untouched tells, at memcached's end, whether it has taken nothing up and told
+// nobody anything: what it was started with is all there is.
+func (m *manifest) untouched() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.Image != nil {
+		return false
+	}
+	meta, err := volume.ReadMeta(m.dir)
+	if m.Fresh {
+		return err != nil
+	}
+	return err == nil && m.Previous != nil && meta.StopTime == m.Previous.StopTime
+}
+
+// maxCount bounds the time that counting takes off the pod's grace period.
+const maxCount = 2 * time.Second
+
+// finish is for after memcached's end. It brings everything to the disk and
+// writes what can be said of the file from now on, in any boot: that it is
+// saved, or that it is as the crash left it.
+func (m *manifest) finish() (saved bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	meta, metaErr := volume.ReadMeta(m.dir)
+	saved = metaErr == nil
+	if !saved && m.Image == nil {
+		return false, nil // it never answered: Starting is all that is known
+	}
+	if err := m.sync(saved); err != nil {
+		return saved, err
+	}
+	m.State, m.PID = volume.Died, 0
+	if saved {
+		if m.Image != nil {
+			meta.Version = m.Image.Version
+		}
+		m.State, m.Image = volume.Saved, meta
+	}
+	if err := m.write(true); err != nil || !saved {
+		return saved, err
+	}
+	return true, m.count(meta)
+}
+
+// sync flushes the warm file, its .meta and their names.
+func (m *manifest) sync(saved bool) error {
+	paths := []string{filepath.Join(m.dir, contract.WarmFile), m.dir}
+	if saved {
+		paths = append(paths, filepath.Join(m.dir, contract.MetaFile))
+	}
+	for _, path := range paths {
+		if err := volume.Sync(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count writes the exact number of items in the saved file, so that a drain
+// notices when the file is no longer the one that was saved. The save is safe
+// before; a file too large to be counted in time goes without.
+func (m *manifest) count(image *warmfile.Image) error {
+	ctx, cancel := context.WithTimeout(context.Background(), maxCount)
+	defer cancel()
+	reader, err := volume.Open(m.dir, volume.Options{})
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	image.Items, err = reader.Count(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		image.Items = 0
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	image.ItemsExact = true
+	return m.write(true)
+}

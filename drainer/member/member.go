@@ -1,0 +1,332 @@
+// Package member supervises one memcached from start to save: it prepares the start,
+// watches the process and what lies in the Secrets, replays what was set aside, passes
+// signals on, and saves at the end.
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/start"
+	"example.com/memcached-operator/drainer/volume"
+)
+
+// Config of a member.
+type Config struct {
+	// Member's volume may be empty where there are Secrets to look after, and nothing is
+	// to be saved.
+	start.Member
+	// Port that memcached listens on.
+	Port int
+	// Dialer of connections to it.
+	Dialer memcache.Dialer
+	// TerminationLog is the kubelet's; "" where there is none.
+	TerminationLog string
+	// HangAfter is how long memcached may hang.
+	HangAfter time.Duration
+}
+
+// supervisor runs one memcached.
+type supervisor struct {
+	Config
+	std args.IO
+	// lock on the volume, which memcached has, too; nil where there are none.
+	lock     *os.File
+	manifest *manifest
+	// markBefore is the mark on the volume before this start left its own; nil where
+	// there was none.
+	markBefore  *volume.InUse
+	child       *child
+	saving      atomic.Bool
+	termination termination
+	// pending: something is to be replayed.
+	pending bool
+	// stopEnding ends the watch over a memcached that was told to end.
+	stopEnding context.CancelFunc
+	// stopReplay ends a replay that a save must not wait for.
+	stopReplay context.CancelFunc
+}
+
+// Serve runs a member, and returns the exit code that the container should end with.
+func Serve(ctx context.Context, c Config, std args.IO) (int, error) {
+	s := supervisor{Config: c, std: std, termination: termination{path: c.TerminationLog}}
+	if err := s.check(); err != nil {
+		return 0, err
+	}
+	return s.run(ctx)
+}
+
+// check refuses arguments that can't work, and finds memcached.
+func (s *supervisor) check() error {
+	if s.Dir() != "" || s.Dialer.Connection == (contract.Connection{}) {
+		if err := args.Directory(contract.FlagDir, s.Volume); err != nil {
+			return err
+		}
+		if err := args.Directory(contract.FlagMemoryDir, s.Dir()); err != nil {
+			return err
+		}
+	}
+	if s.HangAfter < time.Second {
+		return args.Usagef("--%s: at least 1s is needed", contract.FlagHangAfter)
+	}
+	if s.Port < 1 || s.Port > 65535 {
+		return args.Usagef("--%s: %d is not a port", contract.FlagPort, s.Port)
+	}
+	if len(s.Command) == 0 {
+		return args.Usagef("drainer serve needs memcached's command line behind --")
+	}
+	for _, a := range s.Command[1:] {
+		name, _, _ := strings.Cut(a, "=")
+		if slices.Contains([]string{"-e", "--memory-file", "-d", "--daemon"}, name) || strings.HasPrefix(a, "-e/") {
+			return args.Usagef("drainer serve: memcached's %s is not for the user to set: the supervisor chooses the warm file and stays the parent", name)
+		}
+	}
+	path, err := exec.LookPath(s.Command[0])
+	if err != nil {
+		return args.Usagef("drainer serve: %v", err)
+	}
+	s.Command = append([]string{path}, s.Command[1:]...)
+	for _, dir := range []*string{&s.Memory, &s.Volume} {
+		if *dir == "" {
+			continue
+		}
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *supervisor) path(name string) string { return filepath.Join(s.Dir(), name) }
+
+// run starts memcached and returns, when that has ended, the exit code that
+// the container should end with.
+func (s *supervisor) run(ctx context.Context) (int, error) {
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals)
+	defer signal.Stop(signals)
+	if err := s.checkSecrets(); err != nil {
+		return contract.ExitFailed, err
+	}
+	if s.Dir() == "" {
+		return s.runPlain(ctx, signals)
+	}
+	defer s.unlock()
+	if err := s.untilAsked(ctx, signals, s.prepareToBegin); err != nil {
+		return contract.ExitFailed, err
+	}
+	if err := s.begin(); err != nil {
+		return contract.ExitFailed, err
+	}
+	watchCtx, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	var behind sync.WaitGroup
+	w := newWatch(s)
+	behind.Go(func() { w.run(watchCtx) })
+	behind.Go(func() { s.watchForHang(watchCtx, w.address) })
+	behind.Go(func() { newReload(s, w.address).run(watchCtx) })
+	replayCtx, stopReplay := context.WithCancel(watchCtx)
+	s.stopReplay = stopReplay
+	defer stopReplay()
+	behind.Go(func() {
+		(&replay{s, w.address}).run(replayCtx)
+		select {
+		case <-s.manifest.answered:
+			s.announce(watchCtx)
+		case <-watchCtx.Done():
+		}
+	})
+	status := s.attend(ctx, signals)
+	stopWatching()
+	behind.Wait()
+	return s.finish(status)
+}
+
+// runPlain is for a member without a volume. Nothing is saved: there, the
+// supervisor is for what changes in the Secrets.
+func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (int, error) {
+	child, err := startChild(s.Command, nil)
+	if err != nil {
+		return contract.ExitFailed, fmt.Errorf("start memcached: %w", err)
+	}
+	s.child = child
+	reloadCtx, stop := context.WithCancel(ctx)
+	var behind sync.WaitGroup
+	behind.Go(func() { newReload(s, newWatch(s).address).run(reloadCtx) })
+	behind.Go(func() { s.watchForHang(reloadCtx, newWatch(s).address) })
+	status := s.attend(ctx, signals)
+	stop()
+	behind.Wait()
+	return codeOf(status), nil
+}
+
+// untilAsked runs do, whose context ends when the kubelet wants this process's end.
+func (s *supervisor) untilAsked(ctx context.Context, signals <-chan os.Signal, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var listening sync.WaitGroup
+	done := make(chan struct{})
+	listening.Go(func() {
+		for {
+			select {
+			case sig := <-signals:
+				if sig == syscall.SIGTERM || sig == syscall.SIGINT {
+					cancel(errors.New("asked to end before memcached was started"))
+				}
+			case <-done:
+				return
+			}
+		}
+	})
+	err := do(ctx)
+	close(done)
+	listening.Wait()
+	return errors.Join(err, context.Cause(ctx))
+}
+
+// prepareToBegin waits for an earlier pod's processes, and makes ready what
+// memcached starts with.
+func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
+	if s.lock, err = volume.LockToServe(ctx, s.Volume, s.std.Logf); err != nil {
+		return err
+	}
+	first, err := start.Prepare(ctx, s.Member, s.std.Logf)
+	if err != nil {
+		return err
+	}
+	s.manifest = keepManifest(s.Dir(), first)
+	return nil
+}
+
+func (s *supervisor) unlock() {
+	if s.lock != nil {
+		_ = s.lock.Close()
+	}
+}
+
+// begin starts memcached, when the volume says that its saves grow old.
+func (s *supervisor) begin() (err error) {
+	if s.Saves() {
+		if s.markBefore, err = volume.MarkInUse(s.Volume); err != nil {
+			return fmt.Errorf("mark the volume as in use: %w", err)
+		}
+	}
+	aside, err := volume.Aside(s.Volume)
+	s.pending = err == nil && volume.Replayable(aside)
+	if s.child, err = startChild(s.memcached(), s.lock); err != nil {
+		return fmt.Errorf("start memcached: %w", err)
+	}
+	s.warn()
+	return nil
+}
+
+// memcached's command line. What is ours goes before the user's arguments, so that
+// none of them can take it for its own value.
+func (s *supervisor) memcached() []string {
+	line := []string{s.Command[0], "-e", s.path(contract.WarmFile)}
+	if s.pending {
+		line = append(line, memcache.ReplayingArgs()...)
+	}
+	return append(line, s.Command[1:]...)
+}
+
+// attend passes signals on until memcached has ended.
+func (s *supervisor) attend(ctx context.Context, signals <-chan os.Signal) syscall.WaitStatus {
+	cancelled := ctx.Done()
+	for {
+		select {
+		case status := <-s.child.exited:
+			if s.stopEnding != nil {
+				s.stopEnding()
+			}
+			return status
+		case <-cancelled:
+			cancelled = nil
+			s.save()
+		case sig := <-signals:
+			s.handle(sig.(syscall.Signal))
+		}
+	}
+}
+
+// handle turns the kubelet's SIGTERM into a save. Signals that concern only
+// this process, or that every process gets, are not passed on.
+func (s *supervisor) handle(sig syscall.Signal) {
+	switch sig {
+	case syscall.SIGTERM, syscall.SIGINT:
+		s.save()
+	case syscall.SIGCHLD, syscall.SIGURG, syscall.SIGWINCH, syscall.SIGPIPE, syscall.SIGPROF, syscall.SIGCONT,
+		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU:
+	default:
+		s.child.signal(sig)
+	}
+}
+
+// save asks memcached, once, to write its warm file and to end. It looks at
+// the request about once a second.
+func (s *supervisor) save() {
+	if s.saving.Swap(true) {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stopEnding = stop
+	go s.endHung(ctx)
+	if s.Dir() == "" {
+		s.child.signal(syscall.SIGTERM)
+		return
+	}
+	s.std.Logf("saving the cache")
+	s.stopReplay()
+	s.child.signal(syscall.SIGUSR1)
+}
+
+// codeOf memcached's end is what a shell would say.
+func codeOf(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// finish brings the warm file to the disk and tells how memcached ended.
+func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
+	code := codeOf(status)
+	start := time.Now()
+	untouched := s.manifest.untouched()
+	saved, err := s.manifest.finish()
+	switch {
+	case err != nil || !s.Saves():
+	case untouched:
+		err = volume.PutMarkBack(s.Volume, s.markBefore)
+	default:
+		err = volume.Save(context.Background(), s.Memory, s.Volume, s.std.Logf)
+	}
+	switch {
+	case saved && err != nil:
+		err = fmt.Errorf("bring the save to the disk: %w", err)
+		code = max(code, contract.ExitFailed)
+	case saved:
+		err = s.termination.write("")
+		s.std.Logf("the cache is saved, %d items (on the disk after %v)", s.manifest.items(), time.Since(start).Round(time.Millisecond))
+	case s.saving.Load():
+		err = errors.Join(errors.New("memcached ended without saving the cache"), err)
+		code = max(code, contract.ExitFailed)
+	default:
+		s.std.Logf("memcached ended by itself, exit code %d", code)
+	}
+	return code, err
+}

@@ -1,0 +1,126 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/move"
+	"example.com/memcached-operator/drainer/start"
+	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// replay brings the items of the generations that lie aside into the running
+// memcached, after live traffic, newest first. A generation goes when all of
+// its items have an outcome; whatever ends the replay before that, the next
+// start finds it again. As long as it runs, nothing is moved to the member or from it.
+type replay struct {
+	s       *supervisor
+	address string
+}
+
+// replaySource lets tests step in between a generation and its replay.
+var replaySource = func(_ context.Context, s item.Source) item.Source { return s }
+
+// run replays until all is done or ctx ends.
+func (r *replay) run(ctx context.Context) {
+	r.all(ctx)
+	if !r.s.pending || ctx.Err() != nil {
+		return // or it ends, and what came now would come before what is left
+	}
+	err := memcache.Insist(ctx, maxSilence, func(string) {}, func(timeout time.Duration) error {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		conn, err := r.s.Dialer.Dial(ctx, r.address)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		defer context.AfterFunc(ctx, func() { conn.Close() })()
+		return conn.Replayed()
+	})
+	if err != nil && ctx.Err() == nil {
+		r.s.std.Logf("drains and placements wait: they can't be told that the replay has ended: %v", err)
+	}
+}
+
+func (r *replay) all(ctx context.Context) {
+	aside, err := volume.Aside(r.s.Volume)
+	if err != nil {
+		r.s.std.Logf("no replay: %v", err)
+		return
+	}
+	if !volume.Replayable(aside) {
+		return
+	}
+	select {
+	case <-r.s.manifest.answered:
+	case <-ctx.Done():
+		return
+	}
+	for i, g := range aside {
+		if g.Failed {
+			return
+		}
+		goOn, err := r.one(ctx, g, aside[i+1:])
+		if ctx.Err() != nil {
+			r.s.std.Logf("the replay of %s was interrupted: the next start goes on", filepath.Base(g.Dir))
+			return
+		}
+		if err != nil {
+			r.s.std.Logf("%s stays on the volume: %s", filepath.Base(g.Dir), args.OneLine(err))
+		}
+		if !goOn {
+			return
+		}
+	}
+}
+
+// one replays one generation and tells whether the next older one may follow.
+func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Generation) (goOn bool, err error) {
+	name := filepath.Base(g.Dir)
+	reader, err := volume.Open(g.Dir, volume.Options{})
+	switch {
+	case start.Undescribed(err):
+		r.s.std.Logf("%s can't be replayed and is removed, with all that is older: %s", name, args.OneLine(err))
+		return false, volume.DiscardAll(append([]volume.Generation{g}, older...))
+	case errors.Is(err, warmfile.ErrUnrecoverable):
+		return false, errors.Join(err, volume.MarkFailed(g))
+	case err != nil:
+		return false, err
+	}
+	defer reader.Close()
+	r.s.std.Logf("replaying %s: about %d items", name, reader.Expected())
+	receipt, err := move.Replay(ctx, item.InvalidatedWhen(replaySource(ctx, reader), r.s.manifest.flushed.Load),
+		r.s.Dialer, r.address, maxSilence, r.s.std.Err)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case receipt.ExitCode == contract.ExitUnrecoverable:
+		return false, errors.Join(errors.New(receipt.Message), volume.MarkFailed(g))
+	case !receipt.Complete || receipt.Failed > 0:
+		return false, errors.New(receipt.Message)
+	}
+	r.s.std.Logf("replayed %s: %s", name, move.Summary(&receipt))
+	if receipt.Rejected > 0 {
+		r.s.std.Logf("%s", receipt.Message)
+		r.s.manifest.note("the replay lost items: " + receipt.Message)
+	}
+	if err := r.s.manifest.secure(); err != nil {
+		return false, err
+	}
+	if reader.Flushed() {
+		return false, volume.DiscardAll(append([]volume.Generation{g}, older...))
+	}
+	return true, volume.Discard(g)
+}
+
+// maxSilence bounds how long the member may not answer its own replay.
+const maxSilence = time.Minute

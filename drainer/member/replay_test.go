@@ -1,0 +1,517 @@
+package member_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/member"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/volume"
+)
+
+// Variables that make a drainer process stop before the n-th item of each
+// replay, wait with the first as long as a file is there, or see so much room on
+// the volume.
+const (
+	stallAt = "DRAINER_TEST_STALL="
+	holdBy  = "DRAINER_TEST_HOLD="
+	freeIs  = "DRAINER_TEST_FREE="
+)
+
+// stepIn does in a drainer process what the variables say.
+func stepIn() {
+	if n, err := strconv.Atoi(os.Getenv(strings.TrimSuffix(stallAt, "="))); err == nil {
+		member.SetReplaySource(func(ctx context.Context, s item.Source) item.Source {
+			return &drainertest.Hooked{Source: s, N: n, Do: func() {
+				fmt.Fprintf(os.Stderr, "stalled before item %d\n", n)
+				<-ctx.Done()
+			}}
+		})
+	}
+	if file := os.Getenv(strings.TrimSuffix(holdBy, "=")); file != "" {
+		member.SetReplaySource(func(ctx context.Context, s item.Source) item.Source {
+			return &drainertest.Hooked{Source: s, N: 1, Do: func() {
+				for ctx.Err() == nil && !volume.Missing(file) {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}}
+		})
+	}
+	if n, err := strconv.ParseInt(os.Getenv(strings.TrimSuffix(freeIs, "=")), 10, 64); err == nil {
+		volume.FreeBytes = func(string) (int64, error) { return n, nil }
+	}
+}
+
+// TestReplay: whatever makes memcached start cold, the member comes back with
+// its items, and the volume is as before: one file.
+func TestReplay(t *testing.T) {
+	meta := func(change func(data []byte) []byte) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			path := filepath.Join(dir, contract.MetaFile)
+			data, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path, change(data), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	replace := func(old, new string) func(t *testing.T, dir string) {
+		return meta(func(b []byte) []byte { return []byte(strings.Replace(string(b), old, new, 1)) })
+	}
+	tests := map[string]struct {
+		how    string
+		change func(t *testing.T, dir string)
+		args   []string
+	}{
+		"supervisor and memcached killed": {how: "killed"},
+		"memcached killed":                {how: "crashed"},
+		"larger -m":                       {how: "saved", args: []string{"-m", "192"}},
+		"smaller -m":                      {how: "saved", args: []string{"-m", "96"}},
+		"larger -I":                       {how: "saved", args: []string{"-m", "128", "-I", "2m"}},
+		"another factor":                  {how: "saved", args: []string{"-m", "128", "-f", "1.250"}},
+		"without CAS":                     {how: "saved", args: []string{"-m", "128", "-C"}},
+		"killed, then a larger -m":        {how: "killed", args: []string{"-m", "192"}},
+		"no .meta":                        {how: "saved", change: func(t *testing.T, dir string) { _ = os.Remove(filepath.Join(dir, contract.MetaFile)) }},
+		"empty .meta":                     {how: "saved", change: meta(func([]byte) []byte { return nil })},
+		".meta cut in a line":             {how: "saved", change: meta(func(b []byte) []byte { return b[:len(b)/2] })},
+		".meta without its end":           {how: "saved", change: meta(func(b []byte) []byte { return b[:len(b)-1] })},
+		".meta is garbage":                {how: "saved", change: meta(func([]byte) []byte { return []byte("garbage\n") })},
+		".meta says another item size":    {how: "saved", change: replace("item_size_max 1048576", "item_size_max 2097152")},
+		".meta says no CAS":               {how: "saved", change: replace("use_cas true", "use_cas false")},
+		"no manifest":                     {how: "saved", change: func(t *testing.T, dir string) { _ = os.Remove(filepath.Join(dir, contract.Manifest)) }},
+		"a newer memcached had saved":     {how: "saved", change: editManifest(func(m *volume.Manifest) { m.Image.Version = "1.99.0" })},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := drainertest.Objects(20, 1000)
+			dir := t.TempDir()
+			s := drainertest.Serve(t, dir, "-m", "128")
+			drainertest.Store(t, s.Address(), all)
+			if test.how != "saved" {
+				s.Settle(len(all))
+			}
+			if test.how == "crashed" {
+				s.KillMemcached()
+			} else {
+				s.End(test.how)
+			}
+			if test.change != nil {
+				test.change(t, dir)
+			}
+			args := test.args
+			if args == nil {
+				args = []string{"-m", "128"}
+			}
+			again := drainertest.Serve(t, dir, args...)
+			again.WaitFor("replayed generation-1: 1000 items found: 1000 added")
+			drainertest.Check(t, "gomemcache", []string{again.Address()}, all)
+			drainertest.ExpectAside(t, dir)
+			again.End("saved")
+			third := drainertest.Serve(t, dir, args...)
+			drainertest.Check(t, "gomemcache", []string{third.Address()}, all)
+			if said := third.Err.String(); strings.Contains(said, "generation") {
+				t.Errorf("the start behind it replays: %s", said)
+			}
+			third.End("saved")
+		})
+	}
+}
+
+func editManifest(change func(m *volume.Manifest)) func(t *testing.T, dir string) {
+	return func(t *testing.T, dir string) {
+		m, err := volume.ReadManifest(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(m)
+		b, err := m.Marshal()
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, contract.Manifest), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestKilledWhileReplaying: at the first item, in the middle, before the last
+// one; twice in a row. The next start brings all items back, and of a key that
+// was written meanwhile the newest value. A drain of the volume as the kill
+// left it finds the same.
+func TestKilledWhileReplaying(t *testing.T) {
+	for _, n := range []int{1, 700, 5999} {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			t.Parallel()
+			all := drainertest.Objects(21, 6000)
+			dir := drainertest.Leaving(t, "killed", all)
+			newer := func(s *drainertest.Served, from, to int) {
+				t.Helper()
+				written := map[string]drainertest.Object{}
+				for key := range all {
+					if i, _ := strconv.Atoi(strings.Split(strings.TrimPrefix(key, "object:")+":", ":")[0]); i > from && i <= to {
+						written[key] = drainertest.Object{Value: []byte("newer by " + s.Dir[:1] + strconv.Itoa(to)), Flags: uint32(to)}
+						all[key] = written[key]
+					}
+				}
+				drainertest.Store(t, s.Address(), written)
+				s.Settle(len(written))
+			}
+			for round := 1; round <= 2; round++ {
+				s := drainertest.ServeWith(t, stallAt+strconv.Itoa(n), dir, memcachedtest.FreePort(t), "-m", "128")
+				newer(s, 100*round, 100*round+200)
+				s.WaitFor("stalled before item")
+				s.End("killed")
+			}
+			if found, err := volume.Generations(dir); err != nil || len(found) < 2 {
+				t.Errorf("%d generations lie on the volume, %v", len(found), err)
+			}
+
+			servers, addresses := drainertest.Survivors(t, 2)
+			before := drainertest.Fingerprint(t, dir)
+			m := drainertest.MigrateArgs(t, dir, addresses)
+			r := drainertest.Migrate(t, m)
+			if err := r.Receipt.AddsUp("the-claim"); err != nil || r.Receipt.Added != 6000 || r.Receipt.AlreadyPresent < 200 {
+				t.Errorf("%v: %+v; %s", err, r.Receipt, r.Err)
+			}
+			drainertest.Check(t, m.Client, addresses, all)
+			if drainertest.Fingerprint(t, dir) != before {
+				t.Error("the drain has changed the volume")
+			}
+			if n := servers[0].Items(t) + servers[1].Items(t); n != 6000 {
+				t.Errorf("the survivors hold %d items", n)
+			}
+
+			last := drainertest.Serve(t, dir, "-m", "128")
+			last.WaitFor("replayed generation-1")
+			drainertest.Check(t, "gomemcache", []string{last.Address()}, all)
+			drainertest.ExpectAside(t, dir)
+			last.End("saved")
+		})
+	}
+}
+
+// TestStoppedWhileReplaying: SIGTERM saves at once; the next start is warm and
+// replays the rest behind it. Until that is done the member isn't ready.
+func TestStoppedWhileReplaying(t *testing.T) {
+	t.Parallel()
+	all := drainertest.Objects(22, 3000)
+	dir := drainertest.Leaving(t, "killed", all)
+	s := drainertest.ServeWith(t, stallAt+"2000", dir, memcachedtest.FreePort(t), "-m", "128")
+	s.WaitFor("stalled before item")
+	ready := func(s *drainertest.Served) drainertest.Result {
+		return drainertest.RunMain(t, contract.Ready(int32(s.Port))...)
+	}
+	if r := ready(s); r.Code != contract.ExitFailed {
+		t.Errorf("while it replays it is ready: exit code %d, %s", r.Code, r.Err)
+	}
+	live := map[string]drainertest.Object{"written while it replayed": {Value: []byte("v")}}
+	drainertest.Store(t, s.Address(), live)
+	s.End("saved")
+	drainertest.ExpectAside(t, dir, "generation-1")
+	again := drainertest.Serve(t, dir, "-m", "128")
+	all["written while it replayed"] = live["written while it replayed"]
+	again.WaitFor("replayed generation-1")
+	memcachedtest.WaitFor(t, "the member to be ready", func() error {
+		if r := ready(again); r.Code != contract.ExitOK {
+			return errors.New(r.Err)
+		}
+		return nil
+	})
+	drainertest.Check(t, "gomemcache", []string{again.Address()}, all)
+	if said := again.Err.String(); strings.Contains(said, "cold") {
+		t.Errorf("it did not start warm: %s", said)
+	}
+	again.End("saved")
+}
+
+// replaying is a member that has crashed with objects and doesn't have them back
+// before it is released.
+func replaying(t *testing.T, all map[string]drainertest.Object, args ...string) (s *drainertest.Served, release func()) {
+	t.Helper()
+	dir, hold := drainertest.Leaving(t, "killed", all), filepath.Join(t.TempDir(), "hold")
+	if err := os.WriteFile(hold, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = drainertest.ServeWith(t, holdBy+hold, dir, memcachedtest.FreePort(t), append([]string{"-m", "128"}, args...)...)
+	return s, func() {
+		t.Helper()
+		if err := os.Remove(hold); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestMovesWaitForAReplay: what a member held when it crashed is newer than what a
+// drain or a placement brings, and comes back behind its clients' traffic. So both
+// wait, each time that they connect.
+func TestMovesWaitForAReplay(t *testing.T) {
+	all := func(value string) map[string]drainertest.Object {
+		keys := map[string]drainertest.Object{}
+		for i := range 200 {
+			keys["key:"+strconv.Itoa(i)] = drainertest.Object{Value: []byte(value)}
+		}
+		return keys
+	}
+	tests := map[string]func(t *testing.T, member, other string) (args, servers []string){
+		"a drain into it": func(t *testing.T, member, _ string) (args, servers []string) {
+			servers = []string{member}
+			return drainertest.MigrateArgs(t, drainertest.Leaving(t, "saved", all("older")), servers).Args(), servers
+		},
+		"a placement into it": func(t *testing.T, member, other string) (args, servers []string) {
+			drainertest.Store(t, other, all("older"))
+			return drainertest.RebalanceArgs(t, "gomemcache", other, []string{other, member}).Args(), []string{member}
+		},
+		"a placement of what it holds": func(t *testing.T, member, other string) (args, servers []string) {
+			servers = []string{member, other}
+			return drainertest.RebalanceArgs(t, "gomemcache", member, servers).Args(), servers
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			member, release := replaying(t, all("newer"))
+			args, servers := test(t, member.Address(), memcachedtest.Start(t).Address())
+			p := drainertest.Start(t, args...)
+			p.WaitFor(memcache.ErrReplaying.Error())
+			if n := (&memcachedtest.Server{Port: member.Port}).Items(t); n != 0 {
+				t.Errorf("%d items came before those that it held", n)
+			}
+			release()
+			if code := p.Wait(); code != 0 {
+				t.Fatalf("exit code %d: %s", code, p.Err.String())
+			}
+			drainertest.Check(t, "gomemcache", servers, all("newer"))
+		})
+	}
+}
+
+// TestReplayIsToldOf: from a member's first answer to the replay's end, unless a
+// setting of the user's own is in the way.
+func TestReplayIsToldOf(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args          []string
+		during, after string
+	}{
+		"by a setting":  {nil, "4294967291", "0"},
+		"of the user's": {[]string{"-o", "lru_crawler_tocrawl=7"}, "7", "7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			member, release := replaying(t, drainertest.Objects(29, 10), test.args...)
+			expect := func(want string) {
+				t.Helper()
+				memcachedtest.WaitFor(t, "a setting of "+want, func() error {
+					settings, err := (&memcachedtest.Server{Port: member.Port}).DialFor(t).Stats("settings")
+					if err == nil && settings["lru_crawler_tocrawl"] != want {
+						err = errors.New("it is " + settings["lru_crawler_tocrawl"])
+					}
+					return err
+				})
+			}
+			expect(test.during)
+			release()
+			member.WaitFor("replayed generation-1")
+			expect(test.after)
+			member.End("saved")
+		})
+	}
+}
+
+// TestFlushWhileReplaying: what clients flush does not come back.
+func TestFlushWhileReplaying(t *testing.T) {
+	t.Parallel()
+	dir := drainertest.Leaving(t, "killed", drainertest.Objects(23, 3000))
+	s := drainertest.ServeWith(t, stallAt+"1", dir, memcachedtest.FreePort(t), "-m", "128")
+	s.WaitFor("stalled before item")
+	(&memcachedtest.Server{Port: s.Port}).RawFor(t).Must("OK", "flush_all", nil)
+	memcachedtest.WaitFor(t, "the manifest to know of the flush", func() error {
+		m, err := volume.ReadManifest(dir)
+		if err == nil && m.Image.OldestLive == 0 {
+			err = errors.New("it does not")
+		}
+		return err
+	})
+	s.End("saved")
+	again := drainertest.Serve(t, dir, "-m", "128")
+	again.WaitFor("3000 invalidated")
+	drainertest.ExpectAside(t, dir)
+	again.End("saved")
+}
+
+// TestNoRoom: said on stderr and in the manifest, and memcached starts cold. The
+// kubelet, too, would find it after a crash, and nothing after a save.
+func TestNoRoom(t *testing.T) {
+	t.Parallel()
+	dir := drainertest.Leaving(t, "killed", drainertest.Objects(24, 500))
+	s := drainertest.ServeWith(t, freeIs+strconv.Itoa(127<<20), dir, memcachedtest.FreePort(t), "-m", "128")
+	const want = "lacks 1 MiB of room for a second file of 128 MiB"
+	s.WaitFor(want)
+	m, err := volume.ReadManifest(dir)
+	if err != nil || !strings.Contains(m.Note, want) {
+		t.Errorf("manifest %+v, %v", m, err)
+	}
+	if n := (&memcachedtest.Server{Port: s.Port}).Items(t); n != 0 {
+		t.Errorf("%d items", n)
+	}
+	drainertest.ExpectAside(t, dir)
+	message := func() string {
+		b, err := os.ReadFile(s.TerminationLog())
+		if err != nil {
+			t.Error(err)
+		}
+		return string(b)
+	}
+	if c := contract.ParseColdStart(message()); c == nil || c.NeedBytes != 128<<20 || c.FreeBytes != 127<<20 {
+		t.Errorf("the termination message is %q", message())
+	}
+	s.End("saved")
+	if message() != "" {
+		t.Errorf("after a save it is %q", message())
+	}
+}
+
+// TestInstallForetellsAColdStart: in a new pod, before memcached is there to say
+// so, and only where it will be one.
+func TestInstallForetellsAColdStart(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		left, memory string
+		cold         bool
+	}{{"killed", "128", true}, {"saved", "128", false}, {"saved", "160", true}, {"never ran", "128", false}} {
+		t.Run(test.left+", -m "+test.memory, func(t *testing.T) {
+			t.Parallel()
+			dir, to := t.TempDir(), t.TempDir()
+			if test.left != "never ran" {
+				dir = drainertest.Leaving(t, test.left, drainertest.Objects(27, 100))
+			}
+			log := filepath.Join(to, "termination-log")
+			p := drainertest.StartWith(t, freeIs+strconv.Itoa(127<<20), contract.Install{To: to, Member: contract.Serve{
+				Dir: dir, TerminationLog: log, Command: []string{"memcached", "-m", test.memory}}}.Args()...)
+			if code := p.Wait(); code != 0 {
+				t.Fatalf("exit code %d: %s", code, p.Err.String())
+			}
+			message, err := os.ReadFile(log)
+			if err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			if c := contract.ParseColdStart(string(message)); (c != nil) != test.cold {
+				t.Errorf("it left %q", message)
+			}
+			if _, err := os.Stat(filepath.Join(to, "drainer")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestOldestMakesRoom: a third file is made room for by the first.
+func TestOldestMakesRoom(t *testing.T) {
+	t.Parallel()
+	dir := drainertest.Leaving(t, "killed", drainertest.Objects(25, 3000))
+	s := drainertest.ServeWith(t, stallAt+"1", dir, memcachedtest.FreePort(t), "-m", "128")
+	newest := drainertest.Objects(26, 500)
+	drainertest.Store(t, s.Address(), newest)
+	s.Settle(len(newest))
+	s.WaitFor("stalled before item")
+	s.End("killed")
+	again := drainertest.ServeWith(t, freeIs+strconv.Itoa(127<<20), dir, memcachedtest.FreePort(t), "-m", "128")
+	again.WaitFor("generation-1 is removed to make room")
+	again.WaitFor("replayed generation-1: 500 items found")
+	drainertest.Check(t, "gomemcache", []string{again.Address()}, newest)
+	drainertest.ExpectAside(t, dir)
+	again.End("saved")
+}
+
+// TestCorruptGeneration: what is sound before the damage is replayed, the
+// member serves, and the file stays where a drain finds it, and fails on it.
+func TestCorruptGeneration(t *testing.T) {
+	t.Parallel()
+	dir := drainertest.Leaving(t, "killed", drainertest.Objects(27, 3000))
+	f, err := os.OpenFile(filepath.Join(dir, contract.WarmFile), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte(strings.Repeat("garbage!", 4096)), 5<<20)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s := drainertest.Serve(t, dir, "-m", "128")
+	s.WaitFor("generation-1 stays on the volume")
+	drainertest.ExpectAside(t, dir, "generation-1.failed")
+	s.End("saved")
+	_, addresses := drainertest.Survivors(t, 1)
+	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses))
+	if r.Code != contract.ExitUnrecoverable || r.Receipt.Complete {
+		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+	}
+	again := drainertest.Serve(t, dir, "-m", "128")
+	again.End("saved")
+	if said := again.Err.String(); strings.Contains(said, "replay") {
+		t.Errorf("it was tried again: %s", said)
+	}
+}
+
+// TestMoveIsAtomic: killed between any two steps of moving a file aside or of
+// removing a generation, the next start finds the items.
+func TestMoveIsAtomic(t *testing.T) {
+	all := drainertest.Objects(28, 500)
+	in := func(dir, name string) string { return filepath.Join(dir, contract.GenerationPrefix+"1", name) }
+	copyOf := func(t *testing.T, from, to string) {
+		t.Helper()
+		b, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(to, b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	steps := []func(t *testing.T, dir string){
+		func(t *testing.T, dir string) { _ = os.Mkdir(in(dir, ""), 0o755) },
+		func(t *testing.T, dir string) {
+			copyOf(t, filepath.Join(dir, contract.Manifest), in(dir, contract.Manifest))
+		},
+		func(t *testing.T, dir string) {
+			copyOf(t, filepath.Join(dir, contract.MetaFile), in(dir, contract.MetaFile))
+		},
+		func(t *testing.T, dir string) {
+			if err := os.Rename(filepath.Join(dir, contract.WarmFile), in(dir, contract.WarmFile)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func(t *testing.T, dir string) { _ = os.Remove(filepath.Join(dir, contract.MetaFile)) },
+	}
+	for n := range len(steps) + 1 {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			t.Parallel()
+			dir := drainertest.Leaving(t, "saved", all)
+			for _, step := range steps[:n] {
+				step(t, dir)
+			}
+			_, addresses := drainertest.Survivors(t, 1)
+			if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses)); r.Receipt.AddsUp("the-claim") != nil || r.Receipt.Added != 500 {
+				t.Errorf("a drain finds %+v", r.Receipt)
+			}
+			s := drainertest.Serve(t, dir, "-m", "160")
+			s.WaitFor("replayed generation-")
+			drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
+			drainertest.ExpectAside(t, dir)
+			s.End("saved")
+		})
+	}
+}

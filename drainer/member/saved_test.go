@@ -1,0 +1,417 @@
+package member_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+)
+
+// pod is a member of mode Saved: a volume that outlives it, and a directory in
+// memory that doesn't.
+type pod struct {
+	t              *testing.T
+	volume, memory string
+}
+
+func newPod(t *testing.T) *pod { return (&pod{t: t, volume: t.TempDir()}).again() }
+
+// again is the next pod on the same volume.
+func (p *pod) again() *pod { return &pod{p.t, p.volume, p.t.TempDir()} }
+
+// savedPod is one that is gone, and has left a save of these.
+func savedPod(t *testing.T, all map[string]drainertest.Object) *pod {
+	t.Helper()
+	p := newPod(t)
+	s := p.start("", "-m", "128")
+	drainertest.Store(t, s.Address(), all)
+	s.End("saved")
+	return p
+}
+
+// start runs the pod's container, for the first time or after it ended.
+func (p *pod) start(env string, args ...string) *drainertest.Served {
+	p.t.Helper()
+	c := drainertest.MemberArgs(contract.Connection{}, p.volume, memcachedtest.FreePort(p.t), args...)
+	c.MemoryDir = p.memory
+	return drainertest.ServeCommand(p.t, env, c)
+}
+
+func (p *pod) command(port int, args ...string) contract.Serve {
+	return contract.Serve{Dir: p.volume, MemoryDir: p.memory, Port: int32(port), Command: args}
+}
+
+// expectFiles checks what lies on the volume.
+func (p *pod) expectFiles(want ...string) {
+	p.t.Helper()
+	entries, err := os.ReadDir(p.volume)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if !slices.Equal(got, want) {
+		p.t.Errorf("on the volume are %v, want %v", got, want)
+	}
+}
+
+// TestSavedMemberRestartsWarm: the next pod has it all, and so has the one after
+// that; the volume holds one save.
+func TestSavedMemberRestartsWarm(t *testing.T) {
+	t.Parallel()
+	all := drainertest.Objects(70, 2000)
+	p := savedPod(t, all)
+	for round := range 2 {
+		p = p.again()
+		s := p.start("", "-m", "128")
+		drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
+		if said := s.Err.String(); !strings.Contains(said, "the save is loaded") || strings.Contains(said, "replay") {
+			t.Errorf("it said %s", said)
+		}
+		newer := map[string]drainertest.Object{"written in round " + strconv.Itoa(round): {Value: []byte("v")}}
+		drainertest.Store(t, s.Address(), newer)
+		for key, o := range newer {
+			all[key] = o
+		}
+		s.End("saved")
+	}
+	p.expectFiles(contract.InUse, contract.LockFile, contract.SaveFile)
+}
+
+// TestSavedMemberReplays: what memcached would not take up comes back all the same,
+// from the volume, so that there is never more than one file in memory.
+func TestSavedMemberReplays(t *testing.T) {
+	for name, test := range map[string]struct {
+		how     string
+		samePod bool
+		args    []string
+	}{
+		"memcached crashed":                    {how: "crashed", samePod: true},
+		"the container was killed":             {how: "killed", samePod: true},
+		"memcached crashed, then the pod went": {how: "crashed"},
+		"killed, then a larger -m":             {how: "killed", samePod: true, args: []string{"-m", "192"}},
+		"larger -m":                            {how: "saved", args: []string{"-m", "192"}},
+		"smaller -m":                           {how: "saved", args: []string{"-m", "96"}},
+		"another factor":                       {how: "saved", args: []string{"-m", "128", "-f", "1.5"}},
+		"larger -I":                            {how: "saved", args: []string{"-m", "128", "-I", "2m"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := drainertest.Objects(71, 1000)
+			p := newPod(t)
+			s := p.start("", "-m", "128")
+			drainertest.Store(t, s.Address(), all)
+			s.Settle(len(all))
+			if test.how == "crashed" {
+				s.KillMemcached()
+			} else {
+				s.End(test.how)
+			}
+			if !test.samePod {
+				p = p.again()
+			}
+			args := test.args
+			if args == nil {
+				args = []string{"-m", "128"}
+			}
+			s = p.start("", args...)
+			s.WaitFor("replayed generation-1: 1000 items found: 1000 added")
+			drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
+			drainertest.ExpectAside(t, p.volume)
+			drainertest.ExpectAside(t, p.memory)
+			s.End("saved")
+			s = p.again().start("", args...)
+			drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
+			s.End("saved")
+		})
+	}
+}
+
+// TestOutdatedSaveIsNeverServed: a pod that is lost without a save takes what
+// clients wrote with it, and what it was started from is not served in its place,
+// neither by the next pod nor by a drain. Both say so. A save that was cut short
+// is none.
+func TestOutdatedSaveIsNeverServed(t *testing.T) {
+	for name, test := range map[string]struct {
+		before bool // there was a save, and the member started from it
+		args   []string
+		cut    bool
+	}{
+		"the first pod":          {},
+		"a pod that was warm":    {before: true},
+		"a pod that replayed":    {before: true, args: []string{"-m", "160"}},
+		"its save was cut short": {before: true, cut: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPod(t)
+			old, newer := drainertest.Objects(72, 500), map[string]drainertest.Object{}
+			for key := range old {
+				newer[key] = drainertest.Object{Value: []byte("newer")}
+			}
+			if test.before {
+				s := p.start("", "-m", "128")
+				drainertest.Store(t, s.Address(), old)
+				s.End("saved")
+				p = p.again()
+			}
+			args := append([]string{"-m", "128"}, test.args...)
+			s := p.start("", args...)
+			if test.args != nil {
+				s.WaitFor("replayed")
+			}
+			drainertest.Store(t, s.Address(), newer)
+			s.Settle(len(newer))
+			s.End("killed")
+			if test.cut {
+				b, err := os.ReadFile(filepath.Join(p.volume, contract.SaveFile))
+				if err == nil {
+					err = os.WriteFile(filepath.Join(p.volume, unfinishedSave), b[:len(b)/2], 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			_, addresses := drainertest.Survivors(t, 1)
+			r := drainertest.Migrate(t, drainertest.MigrateArgs(t, p.volume, addresses))
+			r.OneLine(t, "without", "save")
+			if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveOutdated" || r.Receipt.Found != 0 {
+				t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+			}
+
+			p = p.again()
+			log := filepath.Join(t.TempDir(), "termination-log")
+			install := contract.Install{To: t.TempDir(), Member: contract.Serve{Dir: p.volume, MemoryDir: p.memory, TerminationLog: log, Command: append([]string{"memcached"}, args...)}}
+			if code := drainertest.Start(t, install.Args()...).Wait(); code != 0 {
+				t.Errorf("install: exit code %d", code)
+			}
+			if said, err := os.ReadFile(log); err != nil || contract.ParseColdStart(string(said)) == nil {
+				t.Errorf("foretold was %q, %v", said, err)
+			}
+			s = p.start("", args...)
+			s.WaitFor("memcached starts cold")
+			if n := (&memcachedtest.Server{Port: s.Port}).Items(t); n != 0 {
+				t.Errorf("%d items came back", n)
+			}
+			p.expectFiles(contract.InUse, contract.LockFile)
+			drainertest.Store(t, s.Address(), newer)
+			s.End("saved")
+			s = p.again().start("", args...)
+			drainertest.Check(t, "gomemcache", []string{s.Address()}, newer)
+			s.End("saved")
+		})
+	}
+}
+
+// TestSavedMemberStopsWhileReplaying: what was replayed is in the save, the rest
+// stays a generation; a drain and the next pod find both.
+func TestSavedMemberStopsWhileReplaying(t *testing.T) {
+	t.Parallel()
+	all := drainertest.Objects(73, 3000)
+	p := savedPod(t, all).again()
+	s := p.start(stallAt+"2000", "-m", "160")
+	s.WaitFor("stalled before item")
+	s.End("killed") // the container: the next one goes on
+	s = p.start(stallAt+"2000", "-m", "160")
+	s.WaitFor("stalled before item")
+	newer := map[string]drainertest.Object{"written while it replayed": {Value: []byte("v")}}
+	drainertest.Store(t, s.Address(), newer)
+	all["written while it replayed"] = newer["written while it replayed"]
+	s.End("saved")
+	_, addresses := drainertest.Survivors(t, 2)
+	before := drainertest.Fingerprint(t, p.volume)
+	m := drainertest.MigrateArgs(t, p.volume, addresses)
+	if r := drainertest.Migrate(t, m); r.Receipt.AddsUp("the-claim") != nil {
+		t.Errorf("%+v; %s", r.Receipt, r.Err)
+	}
+	drainertest.Check(t, m.Client, addresses, all)
+	if drainertest.Fingerprint(t, p.volume) != before {
+		t.Error("the drain has changed the volume")
+	}
+	s = p.again().start("", "-m", "160")
+	s.WaitFor("replayed generation-1")
+	drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
+	s.End("saved")
+}
+
+// TestDrainOfASave: it is read as the warm file that it was made of.
+func TestDrainOfASave(t *testing.T) {
+	t.Parallel()
+	all := drainertest.Objects(74, 2000)
+	p := savedPod(t, all)
+	before := drainertest.Fingerprint(t, p.volume)
+	_, addresses := drainertest.Survivors(t, 2)
+	m := drainertest.MigrateArgs(t, p.volume, addresses)
+	r := drainertest.Migrate(t, m)
+	if err := r.Receipt.AddsUp("the-claim"); err != nil || r.Receipt.Added != 2000 || r.Receipt.Reader != contract.ReaderWarmFile || !r.Receipt.Clean {
+		t.Errorf("%v: %+v; %s", err, r.Receipt, r.Err)
+	}
+	drainertest.Check(t, m.Client, addresses, all)
+	if drainertest.Fingerprint(t, p.volume) != before {
+		t.Error("the drain has changed the volume")
+	}
+}
+
+// TestDamagedSaveOfAMember: it is set aside for a drain, which refuses it, and the
+// member serves.
+func TestDamagedSaveOfAMember(t *testing.T) {
+	t.Parallel()
+	p := savedPod(t, drainertest.Objects(75, 500))
+	f, err := os.OpenFile(filepath.Join(p.volume, contract.SaveFile), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte("damage"), 5<<20)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, addresses := drainertest.Survivors(t, 1)
+	if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, p.volume, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "WarmFileCorrupt" {
+		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+	}
+	s := p.again().start("", "-m", "128")
+	s.WaitFor("for a drain to look at")
+	drainertest.ExpectAside(t, p.volume, "generation-1.failed")
+	s.End("saved")
+	if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, p.volume, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "WarmFileCorrupt" {
+		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+	}
+}
+
+// TestSavedMemcachedEndsAtOnce: a memcached that doesn't start outdates nothing,
+// with arguments that a save suits, and with others.
+func TestSavedMemcachedEndsAtOnce(t *testing.T) {
+	for name, args := range map[string][]string{"same": {"-m", "128", "-t", "nonsense"}, "others": {"-m", "128", "-I", "1"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := drainertest.Objects(76, 500)
+			p := savedPod(t, all).again()
+			for range 2 {
+				port := memcachedtest.FreePort(t)
+				c := p.command(port, append(append([]string{"memcached"}, memcachedtest.Args(port)...), args...)...)
+				if code := drainertest.Start(t, c.Args()...).Wait(); code == 0 || code == contract.ExitUsage {
+					t.Errorf("exit code %d", code)
+				}
+			}
+			s := p.again().start("", "-m", "128")
+			memcachedtest.WaitFor(t, "the items", func() error {
+				if n := (&memcachedtest.Server{Port: s.Port}).Items(t); n != 500 {
+					return errors.New(strconv.FormatInt(n, 10) + " items")
+				}
+				return nil
+			})
+			drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
+			s.End("saved")
+		})
+	}
+}
+
+// TestNoRoomForASave: it is foretold, and when it comes to it said; the save that
+// was there has made room in vain, and is not served.
+func TestNoRoomForASave(t *testing.T) {
+	t.Parallel()
+	p := newPod(t)
+	s := p.start(freeIs+"1000000", "-m", "128")
+	drainertest.Store(t, s.Address(), drainertest.Objects(77, 500))
+	log, err := os.ReadFile(drainertest.TerminationLog(p.volume))
+	if err != nil || contract.ParseColdStart(string(log)) == nil {
+		t.Errorf("the termination message is %q, %v", log, err)
+	}
+	s.Signal(15)
+	if code := s.Wait(); code != contract.ExitFailed || !strings.Contains(s.Err.String(), "of room for a save of") {
+		t.Errorf("exit code %d: %s", code, s.Err.String())
+	}
+	p.expectFiles(contract.InUse, contract.LockFile)
+}
+
+// TestMemberOfTheOtherMode: on the volume that a member of a cluster of the same name
+// has left, everything of that is there, and nothing twice or out of date afterwards.
+func TestMemberOfTheOtherMode(t *testing.T) {
+	memory := []string{"-m", "128"}
+	mapped := func(p *pod) *drainertest.Served { return drainertest.Serve(p.t, p.volume, memory...) }
+	saved := func(p *pod) *drainertest.Served { return p.again().start("", memory...) }
+	for name, test := range map[string]struct {
+		from, to func(*pod) *drainertest.Served
+		how      string
+		lost     bool
+	}{
+		"Mapped to Saved":                {from: mapped, to: saved, how: "saved"},
+		"Mapped to Saved after a crash":  {from: mapped, to: saved, how: "killed"},
+		"Saved to Mapped":                {from: saved, to: mapped, how: "saved"},
+		"Saved to Mapped without a save": {from: saved, to: mapped, how: "killed", lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, all := newPod(t), drainertest.Objects(78, 1000)
+			var key string
+			for key = range all {
+				break
+			}
+			s := test.from(p)
+			drainertest.Store(t, s.Address(), all)
+			s.Settle(len(all))
+			s.End(test.how)
+
+			s = test.to(p)
+			if test.lost {
+				s.WaitFor("memcached starts cold")
+				all = map[string]drainertest.Object{}
+			} else {
+				s.WaitFor("replayed generation-1: 1000 items found: 1000 added")
+			}
+			drainertest.ExpectAside(t, p.volume)
+			drainertest.Store(t, s.Address(), map[string]drainertest.Object{key: {Value: []byte("newer")}})
+			all[key] = drainertest.Object{Value: []byte("newer")}
+			s.End("saved")
+			s = test.to(p)
+			drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
+			s.End("saved")
+			_, addresses := drainertest.Survivors(t, 1)
+			m := drainertest.MigrateArgs(t, p.volume, addresses)
+			if r := drainertest.Migrate(t, m); r.Receipt.AddsUp("the-claim") != nil {
+				t.Errorf("%+v; %s", r.Receipt, r.Err)
+			}
+			drainertest.Check(t, m.Client, addresses, all)
+		})
+	}
+}
+
+// TestMappedFileIsOutdatedInMemory: what is replayed of it into memory is lost with
+// the pod, and not served again.
+func TestMappedFileIsOutdatedInMemory(t *testing.T) {
+	t.Parallel()
+	p := newPod(t)
+	s := drainertest.Serve(t, p.volume, "-m", "128")
+	drainertest.Store(t, s.Address(), drainertest.Objects(79, 1000))
+	s.Settle(1000)
+	s.End("saved")
+	for range 2 { // in one pod, which goes on
+		s = p.start(stallAt+"500", "-m", "128")
+		s.WaitFor("stalled before item")
+		s.End("killed")
+	}
+	_, addresses := drainertest.Survivors(t, 1)
+	if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, p.volume, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveOutdated" {
+		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+	}
+	s = p.again().start("", "-m", "128")
+	s.WaitFor("memcached starts cold")
+	if n := (&memcachedtest.Server{Port: s.Port}).Items(t); n != 0 {
+		t.Errorf("%d items came back", n)
+	}
+	s.End("saved")
+	p.expectFiles(contract.InUse, contract.LockFile, contract.SaveFile)
+}
+
+// unfinishedSave is one that is being written.
+const unfinishedSave = contract.SaveFile + ".new"

@@ -1,0 +1,166 @@
+package member
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// checkSecrets refuses a start that memcached would refuse, or in which it would
+// let in nobody: with the volume's .meta, of which it takes only one look, still
+// there. Where the kubelet looks, it says why.
+func (s *supervisor) checkSecrets() error {
+	err := s.Dialer.CheckFiles(s.usages()...)
+	if err == nil {
+		return nil
+	}
+	message, jsonErr := json.Marshal(contract.Refusal{Reason: contract.ReasonSecretInvalid, Message: err.Error()})
+	return errors.Join(err, jsonErr, s.termination.write(string(message)))
+}
+
+// usages of the member's certificate: it is the supervisor's, too, where memcached
+// asks its clients for one.
+func (s *supervisor) usages() []x509.ExtKeyUsage {
+	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	if slices.ContainsFunc(s.Command, func(a string) bool { return strings.Contains(a, contract.VerifyClients) }) {
+		usages = append(usages, x509.ExtKeyUsageClientAuth)
+	}
+	return usages
+}
+
+// reloadPeriod is how often the files of a Secret are looked at. The kubelet
+// needs about a minute to bring a change.
+const reloadPeriod = 2 * time.Second
+
+// reload lets a running memcached take up certificates and logins that have
+// changed: its connections stay.
+type reload struct {
+	s       *supervisor
+	address string
+	// tls and auth are sums of the files that memcached has, complaint what was
+	// told last.
+	tls, auth string
+	complaint string
+}
+
+// newReload takes down what memcached is being started with.
+func newReload(s *supervisor, address string) *reload {
+	r := &reload{s: s, address: address}
+	r.tls, r.auth = r.sums()
+	return r
+}
+
+// run looks until ctx ends.
+func (r *reload) run(ctx context.Context) {
+	if r.tls == "" && r.auth == "" {
+		return
+	}
+	ticks := time.NewTicker(reloadPeriod)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ticks.C:
+			r.complain(ctx, r.look(ctx))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// complain tells of a failure once.
+func (r *reload) complain(ctx context.Context, err error) {
+	complaint := ""
+	if err != nil {
+		complaint = args.OneLine(err)
+	}
+	if ctx.Err() == nil && complaint != "" && complaint != r.complaint {
+		r.s.std.Logf("memcached goes on with the Secret's files that it has: %s", complaint)
+	}
+	r.complaint = complaint
+}
+
+// sums are those of the present files, "" for what is not in use.
+func (r *reload) sums() (tls, auth string) {
+	c := r.s.Dialer.Connection
+	if c.TLSDir != "" {
+		tls = sum(filepath.Join(c.TLSDir, contract.CertFile), filepath.Join(c.TLSDir, contract.KeyFile), filepath.Join(c.TLSDir, contract.CAFile))
+	}
+	if c.AuthFile != "" {
+		auth = sum(c.AuthFile)
+	}
+	return tls, auth
+}
+
+// sum of files; one that can't be read counts as empty.
+func sum(paths ...string) string {
+	h := sha256.New()
+	for _, path := range paths {
+		text, _ := os.ReadFile(path)
+		fmt.Fprintf(h, "%d ", len(text))
+		_, _ = h.Write(text)
+	}
+	return string(h.Sum(nil))
+}
+
+// look hands files that have changed, and are complete, to memcached. Logins come
+// first: the supervisor itself logs in by the new ones.
+func (r *reload) look(ctx context.Context) error {
+	tls, auth := r.sums()
+	if tls == r.tls && auth == r.auth {
+		return nil
+	}
+	if err := r.s.Dialer.Check(r.s.usages()...); err != nil {
+		return err
+	}
+	// Before memcached listens, the signal would end it.
+	conn, err := net.DialTimeout("tcp", r.address, lookPeriod)
+	if err != nil {
+		return err
+	}
+	conn.Close()
+	if auth != r.auth {
+		r.s.child.signal(syscall.SIGHUP)
+		r.auth = auth
+		r.s.std.Logf("memcached is told to take up the new logins")
+	}
+	if tls == r.tls {
+		return nil
+	}
+	if err := r.refreshCertificates(ctx); err != nil {
+		return err
+	}
+	r.tls = tls
+	return nil
+}
+
+func (r *reload) refreshCertificates(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lookPeriod)
+	defer cancel()
+	conn, err := r.s.Dialer.Dial(ctx, r.address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.RefreshCertificates(ctx); err != nil {
+		return err
+	}
+	served, err := r.s.Dialer.Served(ctx, r.address)
+	if err != nil {
+		return err
+	}
+	r.s.std.Logf("memcached serves the new certificate, valid until %s", served.NotAfter.UTC().Format(time.RFC3339))
+	return nil
+}

@@ -1,0 +1,68 @@
+package member
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+
+	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/start"
+)
+
+// termination is the message that the kubelet finds when the container has ended. It is
+// for one goroutine at a time.
+type termination struct {
+	// path is the kubelet's file; "" where there is none.
+	path string
+	// written is what is there.
+	written string
+}
+
+// write makes message the one that the kubelet finds.
+func (t *termination) write(message string) error {
+	if message == t.written || t.path == "" {
+		return nil
+	}
+	t.written = message
+	return os.WriteFile(t.path, []byte(message), 0o644)
+}
+
+// warning writes what is known of the next start, nil for nothing.
+func (t *termination) warning(c *contract.ColdStart) error {
+	if c == nil {
+		return t.write("")
+	}
+	b, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return t.write(string(b))
+}
+
+// warn keeps current whether a start after a crash would be cold.
+func (s *supervisor) warn() {
+	if s.termination.path == "" {
+		return
+	}
+	c, err := start.AfterCrash(s.Member)
+	if err == nil {
+		err = s.termination.warning(c)
+	}
+	if err != nil {
+		s.std.Logf("the termination message can't be kept: %v", err)
+		s.termination.path = ""
+	}
+}
+
+// Foretell leaves in the kubelet's file what is known of the member's next start, from
+// beside it.
+func Foretell(ctx context.Context, m start.Member, path string, std args.IO) {
+	c, err := start.Foretell(ctx, m, std.Logf)
+	if err == nil {
+		err = (&termination{path: path}).warning(c)
+	}
+	if err != nil {
+		std.Logf("the termination message can't be written: %v", err)
+	}
+}

@@ -1,0 +1,143 @@
+package member
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// How often the running memcached is asked, while it hasn't answered yet and
+// from then on.
+const (
+	firstLook  = 20 * time.Millisecond
+	nextLook   = time.Second
+	lookPeriod = 2 * time.Second // for one answer
+)
+
+// watch follows a running memcached and keeps the manifest current.
+type watch struct {
+	s       *supervisor
+	address string
+	conn    *memcache.Conn
+	last    *warmfile.Image
+	// complained: the latest failure has been told.
+	complained bool
+}
+
+func newWatch(s *supervisor) *watch {
+	return &watch{s: s, address: net.JoinHostPort(listenHost(s.Command), strconv.Itoa(s.Port))}
+}
+
+// listenHost is where a memcached with these arguments can be asked.
+func listenHost(command []string) string {
+	host := "127.0.0.1"
+	for i, a := range command {
+		value, ok := strings.CutPrefix(a, "--listen=")
+		if !ok && (a == "-l" || a == "--listen") && i+1 < len(command) {
+			value, ok = command[i+1], true
+		}
+		if !ok {
+			value, ok = strings.CutPrefix(a, "-l")
+		}
+		if !ok || value == "" {
+			continue
+		}
+		first, _, _ := strings.Cut(value, ",")
+		if h, _, err := net.SplitHostPort(first); err == nil {
+			first = h
+		}
+		if ip := net.ParseIP(first); ip == nil || !ip.IsUnspecified() {
+			host = first
+		}
+	}
+	return host
+}
+
+// run looks until ctx ends.
+func (w *watch) run(ctx context.Context) {
+	defer w.disconnect()
+	for {
+		w.complain(ctx, w.look(ctx))
+		w.s.warn()
+		pause := nextLook
+		if w.last == nil {
+			pause = firstLook
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// complain tells once, until a look succeeds again, that the manifest falls
+// behind. At the start and at the end of memcached that is no news.
+func (w *watch) complain(ctx context.Context, err error) {
+	if err == nil || w.last == nil || w.complained || w.s.saving.Load() || ctx.Err() != nil {
+		return
+	}
+	w.complained = true
+	w.s.std.Logf("the manifest can't be kept current: %v", err)
+}
+
+func (w *watch) disconnect() {
+	if w.conn != nil {
+		w.conn.Close()
+		w.conn = nil
+	}
+}
+
+// look asks memcached, and writes the manifest if the answer matters.
+func (w *watch) look(ctx context.Context) (err error) {
+	if w.conn == nil {
+		dialCtx, cancel := context.WithTimeout(ctx, lookPeriod)
+		defer cancel()
+		if w.conn, err = w.s.Dialer.Dial(dialCtx, w.address); err != nil {
+			return err
+		}
+	}
+	defer func() {
+		if err != nil {
+			w.disconnect()
+		}
+	}()
+	if err := w.conn.SetDeadline(time.Now().Add(lookPeriod)); err != nil {
+		return err
+	}
+	image := &warmfile.Image{}
+	if w.last != nil {
+		*image = *w.last
+	}
+	if err := image.Ask(w.conn, w.s.child.pid, w.s.path(contract.WarmFile), w.s.Command); err != nil {
+		return err
+	}
+	w.complained = false
+	if w.last != nil && !differs(w.last, image) {
+		return nil
+	}
+	first := w.last == nil
+	w.last = image
+	before := w.s.manifest.notes()
+	err = w.s.manifest.running(w.s.child.pid, image)
+	if note := w.s.manifest.notes(); first && note != before {
+		w.s.std.Logf("%s", note)
+	}
+	return err
+}
+
+// differs tells whether a crash right now would be read wrongly with the old
+// image: another flush, or a number of items that is off by more than a tenth.
+func differs(a, b *warmfile.Image) bool {
+	if a.OldestLive != b.OldestLive || a.ProcessStarted != b.ProcessStarted {
+		return true
+	}
+	change := max(a.Items-b.Items, b.Items-a.Items)
+	return change*10 > a.Items
+}

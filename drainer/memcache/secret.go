@@ -1,0 +1,27 @@
+package memcache
+
+import (
+	"crypto/x509"
+
+	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// SecretError is about the files of a Secret: other files can mend it.
+type SecretError struct{ err error }
+
+func (e *SecretError) Error() string { return args.OneLine(e.err) }
+func (e *SecretError) Unwrap() error { return e.err }
+
+// Failure is what a receipt says of it.
+func (e *SecretError) Failure() (reason string, exitCode int) {
+	return contract.ReasonSecretInvalid, contract.ExitFailed
+}
+
+// CheckFiles is Check, with a SecretError.
+func (d Dialer) CheckFiles(usages ...x509.ExtKeyUsage) error {
+	if err := d.Check(usages...); err != nil {
+		return &SecretError{err}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package move
+
+import (
+	"context"
+	"time"
+
+	"example.com/memcached-operator/drainer/item"
+)
+
+// A survivor that is full evicts what it was given longest ago. Where the
+// survivors are short of room, the items are therefore moved in bands by the
+// time of their last access, least recently used first, so that the most
+// recently used are what is left; survivors that refuse when they are full (-M)
+// get the most recently used first, before they are. The source is read once per
+// band, which keeps the memory bounded.
+const (
+	bandCount = 8
+	// ageStep is how exact memcached keeps the time of access; what was not
+	// used for ages steps is of one age.
+	ageStep = 60
+	ages    = 30 * 24 * 60
+	// itemOverhead are an item's bytes besides key and value, and what a slab
+	// class wastes is a tenth on top.
+	itemOverhead = 60
+	slack        = 10
+)
+
+// band holds the items whose age, in steps, is at least from and less than to.
+type band struct{ from, to int }
+
+// everything is the one band where there is room.
+var everything = []band{{0, ages}}
+
+// clock gives ages as of one moment.
+type clock int64
+
+func (c clock) age(it *item.Item) int {
+	return int(min(max(0, (int64(c)-it.LastAccess)/ageStep), ages-1))
+}
+
+// bands returns those to read the layer in, in their order.
+func (e *Engine) bands(ctx context.Context, layer item.Source, now clock) ([]band, error) {
+	if e.roomForAll(layer.Used()) {
+		return everything, nil
+	}
+	demand := make([]int64, len(e.writers))
+	byAge := make([]int64, ages)
+	for it, err := range layer.Items(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if it.State == item.Live {
+			size := int64(it.Size() + itemOverhead)
+			demand[e.Owner.Owner(it.Key)] += size
+			byAge[now.age(it)] += size
+		}
+	}
+	for i, w := range e.writers {
+		if demand[i]+demand[i]/slack > w.Limits().Room {
+			return ordered(cut(byAge), e.evict()), nil
+		}
+	}
+	return everything, nil
+}
+
+// roomForAll tells whether there is room wherever the items go: of used bytes,
+// which hold what slab classes waste, no survivor gets more than twice its share.
+func (e *Engine) roomForAll(used int64) bool {
+	most := used
+	if n := int64(len(e.writers)); n > 2 {
+		most = 2 * used / n
+	}
+	for _, w := range e.writers {
+		if most > w.Limits().Room {
+			return false
+		}
+	}
+	return true
+}
+
+// evict tells whether the survivors make room by eviction.
+func (e *Engine) evict() bool {
+	for _, w := range e.writers {
+		if !w.Limits().EvictsToFree {
+			return false
+		}
+	}
+	return true
+}
+
+// cut divides the ages into bands of about the same number of bytes, the most
+// recently used first.
+func cut(byAge []int64) []band {
+	total := int64(0)
+	for _, n := range byAge {
+		total += n
+	}
+	var bands []band
+	from, sum := 0, int64(0)
+	for age, n := range byAge {
+		sum += n
+		if sum >= total*int64(len(bands)+1)/bandCount && n > 0 && len(bands) < bandCount-1 {
+			bands = append(bands, band{from, age + 1})
+			from = age + 1
+		}
+	}
+	if from < len(byAge) {
+		bands = append(bands, band{from, len(byAge)})
+	}
+	return bands
+}
+
+// ordered turns bands around where the last ones are those that stay.
+func ordered(newestFirst []band, lastStay bool) []band {
+	if !lastStay {
+		return newestFirst
+	}
+	oldestFirst := make([]band, 0, len(newestFirst))
+	for i := len(newestFirst) - 1; i >= 0; i-- {
+		oldestFirst = append(oldestFirst, newestFirst[i])
+	}
+	return oldestFirst
+}
+
+// nowClock is the clock of this moment.
+func nowClock() clock { return clock(time.Now().Unix()) }

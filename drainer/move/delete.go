@@ -1,0 +1,127 @@
+package move
+
+import (
+	"context"
+	"errors"
+
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// changesFollowed is how often an item may change at the member while it is being
+// moved before it has to wait for the next listing.
+const changesFollowed = 10
+
+// delete takes away at the member what was moved.
+func (l *runningMember) delete(ctx context.Context, p *portion) error {
+	for _, it := range l.deleteUnchanged(ctx, p) {
+		if err := l.resolve(ctx, it); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteUnchanged deletes the items of a portion in one go, and returns those that
+// have to be looked at: what changed, or all, where not each owner took what it was
+// given, or where the connection is not the one it was when the items were read:
+// a member that restarted counts its CAS anew.
+func (l *runningMember) deleteUnchanged(ctx context.Context, p *portion) []*misplaced {
+	var d memcache.Deletions
+	var there []*misplaced
+	for i := range p.items {
+		it := &p.items[i]
+		if it.gone || it.unreadable {
+			continue
+		}
+		there = append(there, it)
+		_ = d.Append(it.Key, it.CAS) // it was read by this key
+	}
+	if p.rejected || l.deleter.conn == nil || l.deleter.opened.After(p.began) {
+		return there
+	}
+	conn, err := l.deleter.get(ctx, l.timeout)
+	if err != nil {
+		return there
+	}
+	indices, err := conn.Delete(&d)
+	if err != nil {
+		l.deleter.close()
+		return there
+	}
+	changed := make([]*misplaced, len(indices))
+	for n, i := range indices {
+		changed[n] = there[i]
+	}
+	return changed
+}
+
+// resolve deletes an item that may have changed at the member since it was read.
+// An item that doesn't come to rest, and one that the owner doesn't hold, stays for
+// the next listing.
+func (l *runningMember) resolve(ctx context.Context, it *misplaced) error {
+	for range changesFollowed {
+		var now *memcache.Value
+		err := l.ask(ctx, &l.deleter, func(c *memcache.Conn) (err error) {
+			now, err = c.Get(it.Key)
+			return err
+		})
+		if err != nil || now == nil {
+			return err
+		}
+		if it.State == item.Live {
+			held, err := l.follow(ctx, it, now)
+			if err != nil || !held {
+				return err
+			}
+		}
+		var d memcache.Deletions
+		if err := d.Append(it.Key, now.CAS); err != nil {
+			return err
+		}
+		var changed []int
+		err = l.ask(ctx, &l.deleter, func(c *memcache.Conn) (err error) {
+			changed, err = c.Delete(&d)
+			return err
+		})
+		if err != nil || len(changed) == 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow makes the owner's value that of the member, where it is still what the
+// member held before: nobody else can have stored a newer one then. It tells
+// whether the owner holds anything.
+func (l *runningMember) follow(ctx context.Context, it *misplaced, now *memcache.Value) (held bool, err error) {
+	sum := l.sum(now)
+	err = l.ask(ctx, &l.owners[l.owner.Owner(it.Key)], func(c *memcache.Conn) error {
+		v, err := c.Get(it.Key)
+		if held = v != nil; err != nil || !held {
+			return err
+		}
+		switch l.sum(v) {
+		case sum: // also where the answer to the Replace below was lost
+			it.sum = sum
+			return nil
+		case it.sum:
+			if now.Stale || v.CAS == 0 {
+				return nil
+			}
+		default:
+			return nil
+		}
+		replaced, err := c.Replace(&item.Item{Key: it.Key, Value: now.Data, Flags: now.Flags,
+			ExpireAt: expiry(now, 0, l.now()), BinaryKey: it.BinaryKey}, v.CAS)
+		if replaced {
+			it.sum = sum
+		}
+		if errors.Is(err, memcache.ErrRefused) {
+			held = false // the server dropped what it had
+			return nil
+		}
+		return err
+	})
+	return held, err
+}

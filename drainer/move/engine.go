@@ -1,0 +1,369 @@
+// Package move is the engine: it moves the items of a source to the servers where
+// clients look for them, each to its owner, and writes the receipt. A source is a
+// departed member's volume (a drain), a running member (a live move), or what a member
+// has set aside itself (a replay).
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// Memory and connections of a move.
+const (
+	// batchMemory bounds the batches of all survivors together, in bytes, as
+	// long as each survivor's batches are larger than smallBatch.
+	batchMemory = 24 << 20
+	largeBatch  = 128 << 10
+	smallBatch  = 8 << 10
+	// fewSurvivors get two connections each: one keeps only one of a
+	// memcached's threads busy.
+	fewSurvivors = 4
+)
+
+// Engine moves the items of one source to their owners.
+type Engine struct {
+	// SourceID goes into the receipt.
+	SourceID string
+	Source   item.Source
+	Owner    routing.Owner
+	// Servers in the order that Owner counts them in.
+	Servers []routing.Server
+	// Lost tells which of them are asked for nothing; nil for none.
+	Lost []bool
+	// Dialer of the connections to them.
+	Dialer             memcache.Dialer
+	UnreachableTimeout time.Duration
+	// Limit of what is added, over all survivors.
+	Limit Limit
+	// SkipExpiringWithin leaves out, as expired, what expires so soon.
+	SkipExpiringWithin time.Duration
+	// Progress is called once a second and at every change of phase.
+	Progress func(contract.Progress)
+	// Log takes single lines for people.
+	Log io.Writer
+
+	writers []*memcache.Writer
+	silent  silent
+	// Items that never reach a writer.
+	found, expired, invalidated int64
+	skipped                     atomic.Int64
+	bytesRead                   atomic.Int64 // of the source, at most so far
+	phase                       atomic.Value // of running
+	seconds                     map[contract.Phase]float64
+}
+
+// Run migrates until every item has an outcome, or until it can't go on. The
+// receipt says which, always.
+func (e *Engine) Run(ctx context.Context) contract.Receipt {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	e.seconds = map[contract.Phase]float64{}
+	e.phase.Store(running{contract.PhaseConnecting, time.Now()})
+	e.makeWriters()
+	defer e.closeWriters()
+	stop := e.reportEverySecond()
+	complete := false
+	err := e.timed(contract.PhaseConnecting, func() error { return e.connect(ctx) })
+	if err == nil {
+		err = e.timed(contract.PhaseMoving, func() error { return e.move(ctx, &complete) })
+	}
+	stop()
+	e.report()
+	e.closeWriters()
+	r := e.receipt(err)
+	r.Complete = complete
+	e.countEvictions(ctx, &r)
+	return r
+}
+
+// running is the phase of the moment, and when it began.
+type running struct {
+	contract.Phase
+	began time.Time
+}
+
+func (e *Engine) timed(phase contract.Phase, do func() error) error {
+	start := time.Now()
+	e.phase.Store(running{phase, start})
+	e.report()
+	err := do()
+	e.seconds[phase] = time.Since(start).Seconds()
+	return err
+}
+
+func (e *Engine) makeWriters() {
+	connections := 1
+	if len(e.Servers) <= fewSurvivors {
+		connections = 2
+	}
+	size := batchMemory / len(e.Servers) / memcache.Batches(connections)
+	for _, s := range e.Servers {
+		e.writers = append(e.writers, memcache.NewWriter(memcache.Options{
+			Address:            s.Address(),
+			Dialer:             e.Dialer,
+			UnreachableTimeout: e.UnreachableTimeout,
+			Connections:        connections,
+			BatchBytes:         min(largeBatch, max(smallBatch, size)),
+			Waiting:            func(why string) { e.silent.set(s.String(), why, e.Log) },
+		}))
+	}
+}
+
+func (e *Engine) closeWriters() {
+	for _, w := range e.writers {
+		w.Close()
+	}
+}
+
+// connect waits until every survivor answers: a drain that starts with a
+// survivor missing would have to hold back, or lose, that survivor's share.
+func (e *Engine) connect(ctx context.Context) error {
+	return e.each(func(i int, w *memcache.Writer) error { return w.Connect(ctx) })
+}
+
+// each runs do for all writers at once and returns the errors by server.
+func (e *Engine) each(do func(i int, w *memcache.Writer) error) error {
+	errs := make([]error, len(e.writers))
+	var wg sync.WaitGroup
+	for i, w := range e.writers {
+		if e.Lost != nil && e.Lost[i] {
+			continue
+		}
+		wg.Go(func() {
+			if err := do(i, w); err != nil {
+				errs[i] = &survivorError{e.Servers[i].String(), err}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// survivorError says which survivor an error is about.
+type survivorError struct {
+	name string
+	err  error
+}
+
+func (e *survivorError) Error() string { return fmt.Sprintf("survivor %s: %v", e.name, e.err) }
+func (e *survivorError) Unwrap() error { return e.err }
+
+// move reads the source, layer by layer, to its end.
+func (e *Engine) move(ctx context.Context, complete *bool) error {
+	for _, layer := range item.LayersOf(e.Source) {
+		if err := e.flush(); err != nil {
+			return err
+		}
+		if err := e.read(ctx, layer); err != nil {
+			return err
+		}
+	}
+	*complete = true
+	return e.flush()
+}
+
+// flush waits until every item that was handed to a writer has an outcome.
+func (e *Engine) flush() error {
+	return e.each(func(_ int, w *memcache.Writer) error { return w.Flush() })
+}
+
+// settle is flush, and returns how many items were rejected so far.
+func (e *Engine) settle() (rejected int64, err error) {
+	err = e.flush()
+	for _, w := range e.writers {
+		rejected += w.Tally().Rejected
+	}
+	return rejected, err
+}
+
+// read hands each live item of a layer to its owner's writer.
+func (e *Engine) read(ctx context.Context, layer item.Source) error {
+	now := nowClock()
+	bands, err := e.bands(ctx, layer, now)
+	if err != nil {
+		return err
+	}
+	pace := newPace(e.Limit)
+	for _, b := range bands {
+		if err := e.readBand(ctx, layer, pace, func(it *item.Item) bool {
+			age := now.age(it)
+			return age >= b.from && age < b.to
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readBand is one pass over the layer, for the items that are in the band.
+func (e *Engine) readBand(ctx context.Context, layer item.Source, pace *pace, in func(*item.Item) bool) error {
+	for it, err := range layer.Items(ctx) {
+		if err != nil {
+			return err
+		}
+		if !in(it) {
+			continue
+		}
+		e.found++
+		switch {
+		case it.State == item.Expired || it.State == item.Live && e.expiresSoon(it):
+			e.expired++
+			e.skipped.Add(1)
+		case it.State == item.Invalidated:
+			e.invalidated++
+			e.skipped.Add(1)
+		default:
+			if err := e.add(ctx, it, pace); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add hands a live item to its owner's writer, at the pace that is allowed.
+func (e *Engine) add(ctx context.Context, it *item.Item, pace *pace) error {
+	if e.Limit != (Limit{}) { // else the clock alone would cost a quarter of an item
+		if ahead := pace.next(time.Now(), it.Size()); ahead > 0 {
+			if err := e.pause(ctx, ahead); err != nil {
+				return err
+			}
+		}
+	}
+	i := e.Owner.Owner(it.Key)
+	if err := e.writers[i].Add(it); err != nil {
+		return &survivorError{e.Servers[i].String(), err}
+	}
+	return nil
+}
+
+// pause sends what lies in the batches on its way, and waits.
+func (e *Engine) pause(ctx context.Context, d time.Duration) error {
+	if err := e.each(func(_ int, w *memcache.Writer) error { return w.Send() }); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// expiresSoon tells whether the item is not worth its way. The clock is only
+// asked for items that expire.
+func (e *Engine) expiresSoon(it *item.Item) bool {
+	return e.SkipExpiringWithin > 0 && it.ExpireAt != 0 &&
+		it.ExpireAt <= time.Now().Add(e.SkipExpiringWithin).Unix()
+}
+
+// receipt sums up the writers' tallies and names the failure, if there is one.
+func (e *Engine) receipt(err error) contract.Receipt {
+	r := newReceipt(e.SourceID)
+	r.Clean, r.SourceVersion = e.Source.Clean(), e.Source.Version()
+	r.Found, r.Expired, r.Invalidated = e.found, e.expired, e.invalidated
+	r.Seconds = e.seconds
+	for i, w := range e.writers {
+		t := w.Tally()
+		r.Added += t.Added
+		r.AlreadyPresent += t.Present
+		r.Rejected += t.Rejected
+		r.Failed += w.Pending()
+		r.Bytes += t.Bytes
+		r.Survivors = append(r.Survivors, contract.Survivor{Name: e.Servers[i].String(),
+			Added: t.Added, Present: t.Present, Rejected: t.Rejected})
+	}
+	switch {
+	case err != nil:
+		failReceipt(&r, err)
+	case r.Rejected > 0:
+		r.Reason, r.ExitCode = reasonRejected, contract.ExitRejected
+		r.Message = fmt.Sprintf("%d of %d items were rejected; the first: %s", r.Rejected, r.Found, e.firstRefusal())
+	}
+	return r
+}
+
+func (e *Engine) firstRefusal() string {
+	for i, w := range e.writers {
+		if why := w.Refusal(); why != "" {
+			return e.Servers[i].String() + ": " + why
+		}
+	}
+	return "no reason given"
+}
+
+// countEvictions compares the survivors' counters with those at the start. A
+// survivor that doesn't answer any more is left out; the items are safe or
+// counted either way.
+func (e *Engine) countEvictions(ctx context.Context, r *contract.Receipt) {
+	const patience = 2 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_ = e.each(func(i int, w *memcache.Writer) error {
+		if w.Limits().Version == "" {
+			return nil
+		}
+		limits, err := e.Dialer.ReadLimits(ctx, e.Servers[i].Address(), patience)
+		if err != nil {
+			return err
+		}
+		before := w.Limits().Evictions
+		if limits.Evictions < before {
+			before = 0 // it restarted meanwhile
+		}
+		r.Survivors[i].Evictions, r.Survivors[i].EvictionsBefore = limits.Evictions-before, before
+		return nil
+	})
+}
+
+// silent remembers which survivors don't answer, and why.
+type silent struct {
+	mu  sync.Mutex
+	why map[string]string
+}
+
+func (s *silent) set(name, why string, log io.Writer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, was := s.why[name]
+	switch {
+	case why == "" && !was, why == before && was:
+		return
+	case why == "":
+		delete(s.why, name)
+		fmt.Fprintf(log, "survivor %s answers again\n", name)
+		return
+	case !was:
+		fmt.Fprintf(log, "waiting for survivor %s: %s\n", name, why)
+	}
+	if s.why == nil {
+		s.why = map[string]string{}
+	}
+	s.why[name] = why
+}
+
+// message names who is waited for, "" where nobody is.
+func (s *silent) message() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var parts []string
+	for name, why := range s.why {
+		parts = append(parts, name+" ("+why+")")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "waiting for " + strings.Join(sortedFew(parts), ", ")
+}

@@ -1,0 +1,90 @@
+package move
+
+import (
+	"context"
+	"io"
+	"iter"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// flood is a source of much more than may be under way; each is called with the
+// number of every item.
+type flood struct {
+	aged
+	each func(i int)
+}
+
+func (f *flood) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
+	return func(yield func(*item.Item, error) bool) {
+		i := 0
+		for it, err := range f.aged.Items(ctx) {
+			f.each(i)
+			if i++; !yield(it, err) {
+				return
+			}
+		}
+	}
+}
+
+// TestMemoryIsBounded: whatever a survivor does, the drain waits for it rather
+// than read ahead: what was read and has no outcome stays within batchMemory.
+func TestMemoryIsBounded(t *testing.T) {
+	const n, size = 12000, 10000
+	const pause = 100 * time.Millisecond
+	for name, test := range map[string]struct {
+		every int
+		do    func(s *memcachedtest.Server)
+		ends  int // the drain's exit code
+	}{
+		"slow": {1000, func(s *memcachedtest.Server) {
+			s.Signal(syscall.SIGSTOP)
+			time.AfterFunc(pause, func() { s.Signal(syscall.SIGCONT) })
+		}, contract.ExitOK},
+		"restarting": {4000, func(s *memcachedtest.Server) {
+			s.Kill()
+			time.AfterFunc(pause, s.Restart)
+		}, contract.ExitOK},
+		"hanging": {n - n/4, func(s *memcachedtest.Server) { s.Signal(syscall.SIGSTOP) }, contract.ExitUnreachable},
+		"dead":    {n - n/4, func(s *memcachedtest.Server) { s.Kill() }, contract.ExitUnreachable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers, addresses := drainertest.Survivors(t, 2, "-m", "256")
+			list := drainertest.MustParse(t, addresses)
+			owner, err := routing.New("gomemcache", list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := Engine{Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+			if test.ends != contract.ExitOK {
+				m.UnreachableTimeout = time.Second
+			}
+			most := int64(0)
+			m.Source = &flood{aged{n: n, size: size}, func(i int) {
+				done := int64(0)
+				for _, w := range m.writers {
+					done += w.Done()
+				}
+				most = max(most, (int64(i)-done)*size)
+				if i%test.every == test.every/3 {
+					test.do(servers[1])
+				}
+			}}
+			r := m.Run(t.Context())
+			if r.ExitCode != test.ends || r.Complete != (test.ends == contract.ExitOK) {
+				t.Errorf("%+v", r)
+			}
+			if most > batchMemory || most == 0 {
+				t.Errorf("%d bytes were under way, of at most %d", most, batchMemory)
+			}
+		})
+	}
+}

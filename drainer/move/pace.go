@@ -1,0 +1,50 @@
+package move
+
+import "time"
+
+// Limit of what a migration adds per second: items, bytes of keys and values;
+// 0 no limit. Where both are set, both hold.
+type Limit struct{ Items, Bytes int64 }
+
+// pace spreads items over time, so that a second never sees more of them than
+// the limit and a burst of at most paceBurst.
+type pace struct {
+	limit Limit
+	// due is when the next item may go if none is to be early.
+	due time.Time
+}
+
+// paceBurst is how far ahead of its time an item may go: waiting for each item
+// alone would cost more than the item.
+const paceBurst = 50 * time.Millisecond
+
+func newPace(l Limit) *pace { return &pace{limit: l} }
+
+// next counts an item of size bytes and returns how long it has to wait, 0 where
+// it may go at once. What was not used in time is not made up for.
+func (p *pace) next(now time.Time, size int) time.Duration {
+	if p.limit == (Limit{}) {
+		return 0
+	}
+	if p.due.Before(now) {
+		p.due = now
+	}
+	ahead := p.due.Sub(now)
+	p.due = p.due.Add(p.cost(size))
+	if ahead < paceBurst {
+		return 0
+	}
+	return ahead
+}
+
+// cost is the time that an item of size bytes takes at the limit.
+func (p *pace) cost(size int) time.Duration {
+	var cost time.Duration
+	if p.limit.Items > 0 {
+		cost = time.Second / time.Duration(p.limit.Items)
+	}
+	if p.limit.Bytes > 0 {
+		cost = max(cost, time.Duration(float64(size)/float64(p.limit.Bytes)*float64(time.Second)))
+	}
+	return cost
+}

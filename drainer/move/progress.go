@@ -1,0 +1,70 @@
+package move
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// report calls Progress with the state of the moment.
+func (e *Engine) report() {
+	if e.Progress == nil {
+		return
+	}
+	done := e.skipped.Load()
+	for _, w := range e.writers {
+		done += w.Done()
+	}
+	now := e.phase.Load().(running)
+	// Another pass over the source begins at its beginning; that is no progress.
+	for read := e.Source.Done(); ; {
+		before := e.bytesRead.Load()
+		if read <= before || e.bytesRead.CompareAndSwap(before, read) {
+			break
+		}
+	}
+	e.Progress(contract.Progress{
+		Phase:      now.Phase,
+		ItemsDone:  done,
+		ItemsTotal: max(done, e.Source.Expected()),
+		BytesDone:  e.bytesRead.Load(),
+		BytesTotal: e.Source.Size(),
+		Seconds:    time.Since(now.began).Seconds(),
+		Message:    e.silent.message(),
+	})
+}
+
+// reportEverySecond returns a function that ends it.
+func (e *Engine) reportEverySecond() (stop func()) {
+	ticker := time.NewTicker(time.Second)
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-ticker.C:
+				e.report()
+			case <-quit:
+				return
+			}
+		}
+	})
+	return func() {
+		ticker.Stop()
+		close(quit)
+		wg.Wait()
+	}
+}
+
+// sortedFew sorts a list for a message and cuts it after three.
+func sortedFew(names []string) []string {
+	const few = 3
+	slices.Sort(names)
+	if len(names) > few {
+		names = append(names[:few:few], fmt.Sprintf("and %d more", len(names)-few))
+	}
+	return names
+}

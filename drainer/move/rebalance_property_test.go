@@ -1,0 +1,313 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// TestNothingIsOutdated: clients have changed from one list of servers to another,
+// or to another way of choosing. While they read and write where they look now, every
+// server is rebalanced, with drainers killed at random moments, connections dropped,
+// and all of it begun anew. At no time
+//
+//   - is a value older than the last one that was acknowledged,
+//   - is a key at neither place,
+//   - does a value come back that a client deleted when no other copy was there, or
+//     any other than the copy that was: docs/hazards.md tells of that one.
+//
+// In the end every item is where its client looks and nowhere else, and the receipts
+// add up.
+func TestNothingIsOutdated(t *testing.T) {
+	first, n := drainertest.Seeds(t)
+	t.Logf("%d seeds from %d on; PROPERTY_SEED=N PROPERTY_SEEDS=1 replays one", n, first)
+	for i := range n {
+		seed := first + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			newReshuffle(t, seed).run()
+		})
+	}
+}
+
+// reshuffle is a number of servers whose items belong elsewhere.
+type reshuffle struct {
+	t             *testing.T
+	r             *rand.Rand
+	client        string
+	servers       []*memcachedtest.Server
+	list          []routing.Server // as the drainer is told
+	before, after routing.Owner
+	keys          []*versioned
+	stop          atomic.Bool
+	undone        atomic.Int64 // deletes
+}
+
+// versioned is a key of which one client stores ever higher versions.
+type versioned struct {
+	key string
+	// acked is the latest version that a server acknowledged, or 0: deleted.
+	acked int
+	// copied is the version that was in the old place when the key was deleted, and
+	// may come back, or 0.
+	copied int
+	// latest version that was stored; none comes twice.
+	latest int
+	// seen: its owner held it once, so it must be there.
+	seen bool
+}
+
+func newReshuffle(t *testing.T, seed uint64) *reshuffle {
+	t.Helper()
+	s := &reshuffle{t: t, r: rand.New(rand.NewPCG(seed, 3))}
+	for i := range 2 + s.r.IntN(3) {
+		server := memcachedtest.Start(t, "-m", "32", "-t", "2")
+		p := drainertest.NewProxy(t, server.Address(), s.r.Uint64(), s.r.IntN(8))
+		s.servers = append(s.servers, server)
+		s.list = append(s.list, drainertest.MustParse(t, []string{fmt.Sprintf("server-%d:11211=%s", i, p.Address())})...)
+	}
+	clients := routing.Clients()
+	s.client = clients[s.r.IntN(len(clients))]
+	s.after = s.routed(s.client, s.list)
+	// Before, there were fewer servers, or the applications used another client.
+	s.before = s.routed(s.client, s.list[:1+s.r.IntN(len(s.list)-1)])
+	if s.r.IntN(3) == 0 {
+		s.before = s.routed(clients[s.r.IntN(len(clients))], s.list)
+	}
+	s.fill()
+	return s
+}
+
+// routed is the owner function; some clients hash what names resolve to.
+func (s *reshuffle) routed(client string, servers []routing.Server) routing.Owner {
+	s.t.Helper()
+	list, err := routing.Resolve(s.t.Context(), client, servers, func(ctx context.Context, host string) ([]netip.Addr, error) {
+		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	})
+	var owner routing.Owner
+	if err == nil {
+		owner, err = routing.New(client, list)
+	}
+	if err != nil {
+		s.t.Fatalf("%s: %v", client, err)
+	}
+	return owner
+}
+
+// fill stores version 1 of each key where it was looked for before.
+func (s *reshuffle) fill() {
+	s.t.Helper()
+	parts := make([]map[string]drainertest.Object, len(s.servers))
+	for i := range parts {
+		parts[i] = map[string]drainertest.Object{}
+	}
+	for i := range 20 + s.r.IntN(400) {
+		v := &versioned{key: fmt.Sprintf("key:%d:%x", i, s.r.Uint32()), acked: 1, latest: 1}
+		s.keys = append(s.keys, v)
+		parts[s.before.Owner([]byte(v.key))][v.key] = drainertest.Object{Value: v.value(1)}
+	}
+	for i, part := range parts {
+		drainertest.Store(s.t, s.servers[i].Address(), part)
+	}
+}
+
+// value of a version, of a length that differs.
+func (v *versioned) value(version int) []byte {
+	return fmt.Appendf(nil, "%d %s %s", version, v.key, strings.Repeat("x", version*37%200))
+}
+
+// version that a server holds, 0 where it holds nothing.
+func (v *versioned) version(c *memcache.Conn) (int, error) {
+	held, err := c.Get([]byte(v.key))
+	if err != nil || held == nil {
+		return 0, err
+	}
+	number, rest, _ := strings.Cut(string(held.Data), " ")
+	n, err := strconv.Atoi(number)
+	if err != nil || !strings.HasPrefix(rest, v.key) || string(held.Data) != string(v.value(n)) {
+		return 0, fmt.Errorf("%s holds %q", v.key, held.Data)
+	}
+	return n, nil
+}
+
+func (s *reshuffle) run() {
+	s.t.Helper()
+	var clients sync.WaitGroup
+	const concurrent = 2
+	for n := range concurrent {
+		var mine []*versioned
+		for i := n; i < len(s.keys); i += concurrent {
+			mine = append(mine, s.keys[i])
+		}
+		c := &user{reshuffle: s, r: rand.New(rand.NewPCG(s.r.Uint64(), 4)), keys: mine}
+		clients.Go(c.run)
+	}
+	defer clients.Wait()
+	defer s.stop.Store(true)
+	for range s.r.IntN(3) {
+		s.attempt(time.Duration(s.r.IntN(30)) * time.Millisecond)
+	}
+	s.complete()
+	s.stop.Store(true)
+	clients.Wait()
+	s.check()
+	s.t.Logf("%s: %d deletes were undone", s.client, s.undone.Load())
+}
+
+// each rebalances every server, all at once.
+func (s *reshuffle) each(ctx context.Context, limit Limit, done func(i int, r contract.Receipt)) {
+	var all sync.WaitGroup
+	for i := range s.list {
+		all.Go(func() {
+			m := &Engine{SourceID: "the-claim", Owner: s.after, Servers: s.list, Limit: limit,
+				UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+			m.Source = &runningMember{
+				member: s.list[i], self: i, servers: s.list, owner: s.after, scratch: s.t.TempDir(),
+				timeout: memcachedtest.Patience, limit: limit, rest: firstRest, settle: m.settle,
+				waiting: func(string, string) {}, seed: maphash.MakeSeed(),
+			}
+			done(i, m.Run(ctx))
+		})
+	}
+	all.Wait()
+}
+
+// attempt ends the drainers after a while, slow as they are, in the middle of what
+// they do: their connections close, as they do when a process is killed.
+func (s *reshuffle) attempt(after time.Duration) {
+	ctx, kill := context.WithTimeout(s.t.Context(), after)
+	defer kill()
+	s.each(ctx, Limit{Items: 500 + s.r.Int64N(20_000)}, func(int, contract.Receipt) {})
+}
+
+func (s *reshuffle) complete() {
+	s.t.Helper()
+	s.each(s.t.Context(), Limit{}, func(i int, r contract.Receipt) {
+		if err := r.AddsUp("the-claim"); err != nil {
+			s.t.Errorf("server %d: %v: %+v", i, err, r)
+		}
+	})
+}
+
+// check looks for every key on every server.
+func (s *reshuffle) check() {
+	s.t.Helper()
+	for i, server := range s.servers {
+		c := server.DialFor(s.t)
+		for _, v := range s.keys {
+			got, err := v.version(c)
+			want := 0
+			if s.after.Owner([]byte(v.key)) == i {
+				want = v.acked
+			}
+			if err != nil || got != want && (got != v.copied || s.after.Owner([]byte(v.key)) != i) {
+				s.t.Errorf("%s: server %d holds version %d of %s, want %d: %v", s.client, i, got, v.key, want, err)
+			}
+		}
+	}
+}
+
+// user is a client of the new list that has some keys for itself.
+type user struct {
+	*reshuffle
+	r    *rand.Rand
+	keys []*versioned
+}
+
+func (u *user) run() {
+	var conns []*memcache.Conn
+	for _, s := range u.servers {
+		conns = append(conns, s.DialFor(u.t))
+	}
+	for !u.stop.Load() {
+		v := u.keys[u.r.IntN(len(u.keys))]
+		now, old := conns[u.after.Owner([]byte(v.key))], conns[u.before.Owner([]byte(v.key))]
+		var err error
+		switch {
+		case u.r.IntN(3) == 0:
+			err = u.set(v, now)
+		case u.r.IntN(20) == 0:
+			err = u.remove(v, now, old)
+		default:
+			err = u.get(v, now, old)
+		}
+		if err != nil {
+			u.t.Errorf("%s: %v", u.client, err)
+			return
+		}
+	}
+}
+
+func (u *user) set(v *versioned, now *memcache.Conn) error {
+	next := v.latest + 1
+	data := v.value(next)
+	answer, err := ask(now, fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", v.key, len(data), data))
+	if err != nil || answer != "STORED" {
+		return fmt.Errorf("set: %q, %w", answer, err)
+	}
+	v.acked, v.latest, v.copied, v.seen = next, next, 0, true
+	return nil
+}
+
+// remove deletes a key; a copy in its old place can come back.
+func (u *user) remove(v *versioned, now, old *memcache.Conn) error {
+	copied := 0
+	if old != now {
+		var err error
+		if copied, err = v.version(old); err != nil {
+			return err
+		}
+	}
+	answer, err := ask(now, "delete "+v.key+"\r\n")
+	if err != nil || answer != "DELETED" && v.acked > 0 && (copied == 0 || v.seen) {
+		return fmt.Errorf("delete: %q, %w", answer, err)
+	}
+	v.acked, v.copied, v.seen = 0, copied, false
+	return nil
+}
+
+// get reads where the client looks now; what isn't there yet has to be in its old
+// place, or be on its way.
+func (u *user) get(v *versioned, now, old *memcache.Conn) error {
+	got, err := v.version(now)
+	if err == nil && got == 0 && !v.seen && v.acked > 0 {
+		if got, err = v.version(old); err == nil && got == 0 {
+			got, err = v.version(now)
+			v.seen = true
+		}
+	} else if got > 0 {
+		v.seen = true
+	}
+	if got > 0 && got == v.copied {
+		v.acked, v.copied = got, 0
+		u.undone.Add(1)
+	}
+	if err == nil && got != v.acked {
+		err = fmt.Errorf("version %d of %s is read, %d was acknowledged", got, v.key, v.acked)
+	}
+	return err
+}
+
+func ask(c *memcache.Conn, request string) (string, error) {
+	if err := c.Send([]byte(request)); err != nil {
+		return "", err
+	}
+	line, err := c.Line()
+	return string(line), err
+}

@@ -1,0 +1,443 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/crawl"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// TestRebalance is placement's promise, for each client: when one more server
+// joins and each of the others has been looked through, every object is where its
+// client looks, and nowhere else; what clients had stored there meanwhile stays;
+// the receipts add up; and a second run finds nothing.
+func TestRebalance(t *testing.T) {
+	for _, client := range routing.Clients() {
+		t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			all := drainertest.Objects(7, 3000)
+			servers, addresses := drainertest.Survivors(t, 3)
+			drainertest.StoreByOwner(t, client, addresses[:2], all)
+			theirs := map[string]drainertest.Object{}
+			for key := range all {
+				if len(theirs) == 100 {
+					break
+				}
+				theirs[key] = drainertest.Object{Value: []byte("newer"), Flags: 99}
+			}
+			drainertest.StoreByOwner(t, client, addresses, theirs)
+			for key, o := range theirs {
+				all[key] = o
+			}
+			misplaced := -int64(len(all))
+			for _, s := range servers {
+				misplaced += s.Items(t)
+			}
+			found := int64(0)
+			for _, source := range addresses {
+				r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, client, source, addresses))
+				if err := r.Receipt.AddsUp("the-claim"); err != nil || r.Receipt.Reader != contract.ReaderLive || r.Receipt.SourceVersion == "" {
+					t.Fatalf("%v: %+v\n%s", err, r.Receipt, r.Err)
+				}
+				if n := r.Receipt.AlreadyPresent; n > 0 {
+					misplaced -= n // counted above
+				}
+				found += r.Receipt.Found
+			}
+			drainertest.Check(t, client, addresses, all)
+			left := int64(0)
+			for i, source := range addresses {
+				left += servers[i].Items(t)
+				if r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, client, source, addresses)); r.Receipt.Found != 0 || r.Code != 0 {
+					t.Errorf("a second run finds %d: %s", r.Receipt.Found, r.Err)
+				}
+			}
+			if left != int64(len(all)) || found == 0 || misplaced != 0 {
+				t.Errorf("%d items on all servers, want %d; %d were found, %d copies too many had been", left, len(all), found, misplaced)
+			}
+		})
+	}
+}
+
+// TestRebalanceByTheMembersClock: a memcached that has restarted warm often is
+// seconds behind, and what it says is left of an item's time is more than there is.
+func TestRebalanceByTheMembersClock(t *testing.T) {
+	dir := t.TempDir()
+	member, owner := memcachedtest.Start(t, "-e", filepath.Join(dir, contract.WarmFile)), memcachedtest.Start(t)
+	addresses := []string{member.Address(), owner.Address()}
+	routes, err := routing.New("gomemcache", drainertest.MustParse(t, addresses))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int64{}
+	for i := 0; len(want) < 100; i++ {
+		key := "key:" + strconv.Itoa(i)
+		if routes.Owner([]byte(key)) == 1 {
+			want[key] = time.Now().Unix() + 1000 + int64(i)
+			member.Raw().Must("STORED", fmt.Sprintf("set %s 0 %d 5", key, want[key]), []byte("value"))
+		}
+	}
+	member.Save()
+	const behind = 10
+	path := filepath.Join(dir, contract.MetaFile)
+	meta, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta = regexp.MustCompile(`(?m)^Kcurrent_time .*$`).ReplaceAllFunc(meta, func(line []byte) []byte {
+		seconds, err := strconv.Atoi(strings.Fields(string(line))[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Appendf(nil, "Kcurrent_time %d", seconds-behind)
+	})
+	if err := os.WriteFile(path, meta, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1100 * time.Millisecond) // it restarts warm in a later second only
+	member.Restart()
+	if clock := memcachedtest.Clock(t, member.Dial()); time.Now().Unix()-clock < behind {
+		t.Fatalf("the member is not behind: it shows %d", clock)
+	}
+	if r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, "gomemcache", addresses[0], addresses)); r.Code != 0 || r.Receipt.Added != int64(len(want)) {
+		t.Fatalf("%+v\n%s", r.Receipt, r.Err)
+	}
+	c := owner.Dial()
+	for key, at := range want {
+		if got := memcachedtest.ExpireAt(t, c, key); got != at {
+			t.Errorf("%s expires at %d, %d s too late", key, got, got-at)
+		}
+	}
+}
+
+// pair is a member with what another server owns.
+type pair struct {
+	t             *testing.T
+	member, owner *memcachedtest.Server
+	l             *runningMember
+	keys          []string
+}
+
+// makePair makes n keys of the owner's and stores value at the member.
+func makePair(t *testing.T, n int, value string) *pair {
+	t.Helper()
+	servers, addresses := drainertest.Survivors(t, 2)
+	owner, err := routing.New("gomemcache", drainertest.MustParse(t, addresses))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pair{t: t, member: servers[0], owner: servers[1]}
+	all := map[string]drainertest.Object{}
+	for i := 0; len(all) < n; i++ {
+		if key := "key:" + strconv.Itoa(i); owner.Owner([]byte(key)) == 1 {
+			all[key] = drainertest.Object{Value: []byte(value)}
+			p.keys = append(p.keys, key)
+		}
+	}
+	drainertest.Store(t, p.member.Address(), all)
+	p.l = &runningMember{
+		member: drainertest.MustParse(t, addresses)[0], servers: drainertest.MustParse(t, addresses), owner: owner,
+		scratch: t.TempDir(), timeout: memcachedtest.Patience, rest: time.Millisecond,
+		waiting: func(string, string) {}, seed: maphash.MakeSeed(),
+	}
+	t.Cleanup(p.l.disconnect)
+	return p
+}
+
+// fetched reads the keys from the member, as a drainer does before it adds them.
+func (p *pair) fetched() *portion {
+	p.t.Helper()
+	p.l.connect(p.t.Context())
+	var entries []crawl.Entry
+	for _, key := range p.keys {
+		entries = append(entries, crawl.Entry{Key: []byte(key)})
+	}
+	read, err := p.l.fetch(p.t.Context(), entries)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return read
+}
+
+// holds fails where a server doesn't hold value under the key; "" is nothing.
+func (p *pair) holds(s *memcachedtest.Server, key, value string) {
+	p.t.Helper()
+	v, err := s.Dial().Get([]byte(key))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	got := ""
+	if v != nil {
+		got = string(v.Data)
+	}
+	if got != value {
+		p.t.Errorf("%s: %s has %q, want %q", key, s.Address(), got, value)
+	}
+}
+
+// TestChangedWhileItMoved: what happened between the read and the delete decides
+// what the owner has in the end, and what stays at the member.
+func TestChangedWhileItMoved(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		// member and owner do something to the key after it was read and added.
+		member, owner func(*memcachedtest.Raw, string)
+		// what is left.
+		atMember, atOwner string
+	}{
+		"nothing":          {nil, nil, "", "1"},
+		"newer at member":  {set("2"), nil, "", "2"},
+		"newer at owner":   {nil, set("2"), "", "2"},
+		"newer at both":    {set("2"), set("3"), "", "3"},
+		"gone at member":   {remove, nil, "", "1"},
+		"gone at owner":    {nil, remove, "", ""},
+		"newer, then gone": {set("2"), remove, "2", ""},
+		"stale at member":  {func(r *memcachedtest.Raw, key string) { r.Must("HD", "md "+key+" I", nil) }, nil, "", "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := makePair(t, 3, "1")
+			read := p.fetched()
+			member, owner := p.member.Raw(), p.owner.Raw()
+			for _, key := range p.keys {
+				owner.Must("STORED", "add "+key+" 0 0 1", []byte("1"))
+				if test.member != nil {
+					test.member(member, key)
+				}
+				if test.owner != nil {
+					test.owner(owner, key)
+				}
+			}
+			if err := p.l.delete(t.Context(), read); err != nil {
+				t.Fatal(err)
+			}
+			for _, key := range p.keys {
+				p.holds(p.member, key, test.atMember)
+				p.holds(p.owner, key, test.atOwner)
+			}
+		})
+	}
+}
+
+func set(value string) func(*memcachedtest.Raw, string) {
+	return func(r *memcachedtest.Raw, key string) {
+		r.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, len(value)), []byte(value))
+	}
+}
+
+func remove(r *memcachedtest.Raw, key string) { r.Must("DELETED", "delete "+key, nil) }
+
+// TestMemberRestartsWhileItsItemsMove: a member counts its CAS anew after a start;
+// what has the number of what was read may be another value.
+func TestMemberRestartsWhileItsItemsMove(t *testing.T) {
+	t.Parallel()
+	p := makePair(t, 1, "1")
+	read := p.fetched()
+	p.owner.Raw().Must("STORED", "add "+p.keys[0]+" 0 0 1", []byte("1"))
+	p.member.Kill()
+	p.member.Restart()
+	p.member.Raw().Must("HD c1", "ms "+p.keys[0]+" 1 c", []byte("2"))
+	p.l.disconnect() // as an earlier portion's delete would, and connect again
+	p.l.connect(t.Context())
+	if err := p.l.delete(t.Context(), read); err != nil {
+		t.Fatal(err)
+	}
+	p.holds(p.member, p.keys[0], "")
+	p.holds(p.owner, p.keys[0], "2")
+}
+
+// TestMemberRestartsBetweenListings: what it is putting back after a crash may come
+// after a listing found nothing, so the run fails, to be begun anew.
+func TestMemberRestartsBetweenListings(t *testing.T) {
+	t.Parallel()
+	p := makePair(t, 1, "1")
+	m := &Engine{Source: p.l, Owner: p.l.owner, Servers: p.l.servers, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+	p.l.settle = func() (int64, error) {
+		p.l.started -= 10 // it began before
+		return m.settle()
+	}
+	r := m.Run(t.Context())
+	if r.ExitCode != contract.ExitFailed || r.Complete || r.Reason != reasonRestarted {
+		t.Errorf("%+v", r)
+	}
+	if r := (&Engine{Source: p.l, Owner: p.l.owner, Servers: p.l.servers, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}).Run(t.Context()); r.Reason != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestRefusedItemsStay: what the owner can't store stays at the member, and is told.
+func TestRefusedItemsStay(t *testing.T) {
+	t.Parallel()
+	member, owner := memcachedtest.Start(t), memcachedtest.Start(t, "-I", "512k")
+	addresses := []string{member.Address(), owner.Address()}
+	all := map[string]drainertest.Object{}
+	for i := range 20 {
+		all["small"+strconv.Itoa(i)] = drainertest.Object{Value: []byte("v")}
+		all["large"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 600_000)}
+	}
+	drainertest.Store(t, member.Address(), all)
+	a := drainertest.RebalanceArgs(t, "gomemcache", addresses[0], addresses)
+	r := drainertest.Rebalance(t, a)
+	if r.Code != contract.ExitRejected || r.Receipt.Added == 0 || r.Receipt.Rejected == 0 {
+		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+	}
+	if sum := r.Receipt.Added + r.Receipt.Rejected; sum != r.Receipt.Found {
+		t.Errorf("%d found, %d accounted for", r.Receipt.Found, sum)
+	}
+	if got := member.Items(t) + owner.Items(t); got != 40 {
+		t.Errorf("%d items are left, want all 40", got)
+	}
+	if got := owner.Items(t); got != r.Receipt.Added {
+		t.Errorf("the owner has %d items, the receipt says %d", got, r.Receipt.Added)
+	}
+}
+
+// TestClientsThatGoOnStoring: that somebody stores at other servers than the owner
+// is told at last, not worked against for good.
+func TestClientsThatGoOnStoring(t *testing.T) {
+	t.Parallel()
+	p := makePair(t, 100, "1")
+	raw := p.member.Raw()
+	m := &Engine{Source: p.l, Owner: p.l.owner, Servers: p.l.servers, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+	n := 0
+	p.l.settle = func() (int64, error) {
+		// Never one that is on its way: the next listing finds it.
+		for n++; p.l.owner.Owner([]byte("again:"+strconv.Itoa(n))) == p.l.self; {
+			n++
+		}
+		set("again")(raw, "again:"+strconv.Itoa(n))
+		return m.settle()
+	}
+	r := m.Run(t.Context())
+	if r.Reason != reasonStillStored || r.ExitCode != contract.ExitFailed || r.Complete || !strings.Contains(r.Message, "another list of servers") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestRebalanceIsInterrupted: a signal ends it with a receipt, no item is lost, and
+// the next run moves the rest.
+func TestRebalanceIsInterrupted(t *testing.T) {
+	t.Parallel()
+	p := makePair(t, 3000, "value")
+	a := drainertest.RebalanceArgs(t, "gomemcache", p.member.Address(), []string{p.member.Address(), p.owner.Address()})
+	a.RateLimitItems = 1000
+	d := drainertest.Start(t, a.Args()...)
+	memcachedtest.WaitFor(t, "items at the owner", func() error {
+		if p.owner.Items(t) == 0 {
+			return errors.New("none yet")
+		}
+		return nil
+	})
+	d.Signal(syscall.SIGTERM)
+	if code := d.Wait(); code != contract.ExitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	if r := drainertest.ReadReceipt(t, a.Receipt); r.Reason != reasonInterrupted || r.Complete {
+		t.Errorf("%+v", r)
+	}
+	if n := p.member.Items(t); n == 0 {
+		t.Error("nothing was left to do: the signal came too late")
+	}
+	a.RateLimitItems = 0
+	r := drainertest.Rebalance(t, a)
+	if err := r.Receipt.AddsUp("the-claim"); err != nil {
+		t.Error(err)
+	}
+	if at, left := p.owner.Items(t), p.member.Items(t); at != 3000 || left != 0 {
+		t.Errorf("%d at the owner and %d at the member, want 3000 and none", at, left)
+	}
+}
+
+// TestRebalanceNeedsItsSource: which servers it doesn't know, and how it says that
+// one doesn't answer.
+func TestRebalanceNeedsItsSource(t *testing.T) {
+	t.Parallel()
+	_, addresses := drainertest.Survivors(t, 2)
+	nobody := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
+	a := drainertest.RebalanceArgs(t, "gomemcache", nobody, addresses)
+	r := drainertest.Rebalance(t, a)
+	r.OneLine(t, "none of the servers")
+	if r.Code != contract.ExitUsage {
+		t.Errorf("exit code %d", r.Code)
+	}
+	l := &runningMember{member: drainertest.MustParse(t, []string{nobody})[0], timeout: 100 * time.Millisecond, waiting: func(string, string) {}, scratch: t.TempDir()}
+	for _, err := range l.Items(t.Context()) {
+		failed := Failed("", err)
+		if failed.Reason != reasonSource || failed.ExitCode != contract.ExitUnreachable || !errors.Is(err, memcache.ErrUnreachable) {
+			t.Errorf("%+v", failed)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range l.Items(ctx) {
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRebalanceWithoutALostServer: what the member holds of a server that is lost is
+// deleted, and given to nobody; all else goes where clients look. Nobody waits for
+// the lost one, and a second run finds nothing.
+func TestRebalanceWithoutALostServer(t *testing.T) {
+	const client = "libmemcached-ketama"
+	all := drainertest.Objects(7, 3000)
+	servers, addresses := drainertest.Survivors(t, 3)
+	drainertest.StoreByOwner(t, client, addresses[:2], all)
+	owner, err := routing.New(client, drainertest.MustParse(t, addresses))
+	if err != nil {
+		t.Fatal(err)
+	}
+	discarded := int64(0)
+	for key := range all {
+		if owner.Owner([]byte(key)) == 2 {
+			delete(all, key)
+			discarded++
+		}
+	}
+	servers[2].Kill()
+	found := int64(0)
+	for n := range 2 {
+		for _, source := range addresses[:2] {
+			a := drainertest.RebalanceArgs(t, client, source, addresses)
+			a.Discard = addresses[2:]
+			r := drainertest.Rebalance(t, a)
+			if err := r.Receipt.AddsUp("the-claim"); err != nil {
+				t.Fatalf("%v: %+v\n%s", err, r.Receipt, r.Err)
+			}
+			if n == 1 && r.Receipt.Found != 0 {
+				t.Errorf("a second run finds %d", r.Receipt.Found)
+			}
+			found += r.Receipt.Invalidated
+		}
+	}
+	if found != discarded || discarded == 0 {
+		t.Errorf("%d were discarded, want %d", found, discarded)
+	}
+	if n := servers[0].Items(t) + servers[1].Items(t); n != int64(len(all)) {
+		t.Errorf("%d items are left, want %d", n, len(all))
+	}
+	for name, discard := range map[string]string{"the source": addresses[0], "a stranger": "127.0.0.1:1"} {
+		a := drainertest.RebalanceArgs(t, client, addresses[0], addresses)
+		a.Discard = []string{discard}
+		if r := drainertest.Rebalance(t, a); r.Code != contract.ExitUsage {
+			t.Errorf("%s: exit code %d", name, r.Code)
+		}
+	}
+}

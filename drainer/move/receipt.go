@@ -1,0 +1,70 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// Reasons in a receipt, besides those that a contract.Failure has.
+const (
+	reasonInterrupted = "Interrupted"
+	reasonUnreachable = "SurvivorUnreachable"
+	reasonProtocol    = "SurvivorProtocol"
+	reasonSource      = "SourceUnreachable"
+	reasonRestarted   = "SourceRestarted"
+	reasonStillStored = "StillStored"
+	reasonRejected    = "ItemsRejected"
+	reasonFailed      = "Failed"
+)
+
+func newReceipt(source string) contract.Receipt {
+	return contract.Receipt{Version: 1, Source: source}
+}
+
+// Failed is the receipt of a source of which nothing was read.
+func Failed(source string, err error) contract.Receipt {
+	r := newReceipt(source)
+	failReceipt(&r, err)
+	return r
+}
+
+// failReceipt writes an error into a receipt: a reason, a sentence in one
+// line, and the exit code that goes with it.
+func failReceipt(r *contract.Receipt, err error) {
+	r.Message = strings.ReplaceAll(err.Error(), "\n", "; ")
+	var failure contract.Failure
+	var source *sourceError
+	switch {
+	case errors.As(err, &failure):
+		r.Reason, r.ExitCode = failure.Failure()
+	case errors.Is(err, context.Canceled):
+		r.Reason, r.ExitCode = reasonInterrupted, contract.ExitFailed
+		r.Message = "a signal ended the drain before the source was read to its end"
+	case errors.Is(err, errRestarted):
+		r.Reason, r.ExitCode = reasonRestarted, contract.ExitFailed
+	case errors.Is(err, errStillStored):
+		r.Reason, r.ExitCode = reasonStillStored, contract.ExitFailed
+	case errors.As(err, &source) && errors.Is(err, memcache.ErrUnreachable):
+		r.Reason, r.ExitCode = reasonSource, contract.ExitUnreachable
+	case errors.Is(err, memcache.ErrUnreachable):
+		r.Reason, r.ExitCode = reasonUnreachable, contract.ExitUnreachable
+	case errors.Is(err, memcache.ErrProtocol):
+		r.Reason, r.ExitCode = reasonProtocol, contract.ExitFailed
+	default:
+		r.Reason, r.ExitCode = reasonFailed, contract.ExitFailed
+	}
+}
+
+// Summary is the receipt for people, in one line.
+func Summary(r *contract.Receipt) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d items found: %d added, %d already present, %d expired, %d invalidated",
+		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated)
+	fmt.Fprintf(&b, "; %d bytes in %.1f s", r.Bytes, r.Seconds[contract.PhaseMoving])
+	return b.String()
+}

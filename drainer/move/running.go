@@ -1,0 +1,485 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/crawl"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+const (
+	// portionItems and portionBytes bound what is read from a live member at once.
+	portionItems = 4096
+	portionBytes = 4 << 20
+	// listings of a member before those who still write to it are told of.
+	// Between them it is waited, twice as long each time, in all about the
+	// minute in which the last client learns of a new list of servers.
+	listings  = 8
+	firstRest = time.Second
+)
+
+// errStillStored: clients go on storing where nobody should look any more.
+var errStillStored = errors.New("clients still store items here whose owner is another server: they use another list of servers or another client library than --server and --client say")
+
+// errRestarted: what a member held before a crash is put back behind its clients'
+// traffic, and may come after it was listed.
+var errRestarted = errors.New("it was restarted meanwhile, and has to be looked through again")
+
+// runningMember is a Source: what a running member holds and others own. What it has
+// yielded is deleted at the member as soon as every owner has answered, unless it
+// has changed there meanwhile: so no key is at neither place, and one that a
+// killed run left at both is found again by the next.
+type runningMember struct {
+	member  routing.Server
+	self    int // the member's place among servers
+	servers []routing.Server
+	owner   routing.Owner
+	// lost tells which servers are, nil for none: what is theirs is deleted at the member.
+	lost []bool
+	// scratch is the directory of the list of keys.
+	scratch string
+	dialer  memcache.Dialer
+	timeout time.Duration
+	limit   Limit
+	// rest before the third listing.
+	rest    time.Duration
+	waiting func(name, why string)
+	// settle waits until every item that was yielded has an outcome, and returns
+	// how many of all the owners refused.
+	settle func() (rejected int64, err error)
+
+	version  string
+	started  int64        // when the member did, in Unix seconds; 0 not asked yet
+	behind   atomic.Int64 // seconds that the member's clock is behind ours
+	expected atomic.Int64
+	reader   link // reads from the member
+	deleter  link // deletes there, and looks at what changed
+	owners   []link
+	// seed of the sums.
+	seed maphash.Seed
+}
+
+// link is a connection to one server, opened when it is needed.
+type link struct {
+	server routing.Server
+	dialer memcache.Dialer
+	conn   *memcache.Conn
+	opened time.Time
+	stop   func() bool
+}
+
+func (l *runningMember) link(s routing.Server) link { return link{server: s, dialer: l.dialer} }
+
+// get returns the connection, with so much time for what comes.
+func (k *link) get(ctx context.Context, timeout time.Duration) (*memcache.Conn, error) {
+	if k.conn == nil {
+		dialCtx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		conn, err := k.dialer.Dial(dialCtx, k.server.Address())
+		if err != nil {
+			return nil, err
+		}
+		k.conn, k.opened = conn, time.Now()
+		k.stop = context.AfterFunc(ctx, func() { conn.Close() })
+	}
+	return k.conn, k.conn.SetDeadline(time.Now().Add(timeout))
+}
+
+func (k *link) close() {
+	if k.conn != nil {
+		k.stop()
+		k.conn.Close()
+		k.conn = nil
+	}
+}
+
+// ask lets do use a link until it succeeds. What do did before its connection
+// broke may have happened or not.
+func (l *runningMember) ask(ctx context.Context, k *link, do func(*memcache.Conn) error) error {
+	err := memcache.Insist(ctx, l.timeout, func(why string) { l.waiting(k.server.String(), why) }, func(timeout time.Duration) error {
+		conn, err := k.get(ctx, timeout)
+		if err == nil {
+			err = do(conn)
+		}
+		if err != nil {
+			k.close()
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+		return nil
+	case k.server == l.member:
+		return &sourceError{k.server.String(), err}
+	}
+	return &survivorError{k.server.String(), err}
+}
+
+// sourceError is about the member whose items are moved.
+type sourceError struct {
+	name string
+	err  error
+}
+
+func (e *sourceError) Error() string { return fmt.Sprintf("source %s: %v", e.name, e.err) }
+func (e *sourceError) Unwrap() error { return e.err }
+
+// Expected is the number of items that have been listed.
+func (l *runningMember) Expected() int64 { return l.expected.Load() }
+
+// Size, Used and Done are 0: there is no file, and for what goes other things come.
+func (l *runningMember) Size() int64 { return 0 }
+
+// Used is 0, see Size.
+func (l *runningMember) Used() int64 { return 0 }
+
+// Done is 0, see Size.
+func (l *runningMember) Done() int64 { return 0 }
+
+// Clean is true: memcached itself is asked.
+func (l *runningMember) Clean() bool { return true }
+
+// Version of the member's memcached.
+func (l *runningMember) Version() string { return l.version }
+
+// Items yields every item that another server owns, until a listing has none.
+func (l *runningMember) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
+	return func(yield func(*item.Item, error) bool) {
+		enough := false
+		for n := range listings {
+			err := l.wait(ctx, n)
+			more := false
+			if err == nil {
+				more, err = l.round(ctx, func(it *item.Item) bool {
+					enough = !yield(it, nil)
+					return !enough
+				})
+			}
+			if err != nil && !enough {
+				yield(nil, err)
+			}
+			if err != nil || enough || !more {
+				return
+			}
+		}
+		yield(nil, errStillStored)
+	}
+}
+
+// wait before the listing of that number.
+func (l *runningMember) wait(ctx context.Context, listing int) error {
+	const atOnce = 2 // the second listing finds nothing, as a rule
+	if listing < atOnce {
+		return nil
+	}
+	select {
+	case <-time.After(l.rest << (listing - atOnce)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// round moves what a listing finds, and tells whether another one is due.
+func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) (more bool, err error) {
+	list, err := l.list(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer list.Close()
+	if list.Len() == 0 {
+		return false, nil
+	}
+	l.expected.Add(list.Len())
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l.connect(ctx)
+	defer l.disconnect()
+	read, settled := make(chan *portion), make(chan *portion, 1)
+	var ends sync.WaitGroup
+	ends.Go(func() {
+		defer close(read)
+		if err := l.read(ctx, list, read); err != nil {
+			cancel(err)
+		}
+	})
+	ends.Go(func() {
+		for p := range settled {
+			if err := l.delete(ctx, p); err != nil {
+				cancel(err)
+				return
+			}
+		}
+	})
+	more, err = l.hand(ctx, read, settled, yield)
+	close(settled)
+	if err != nil {
+		cancel(err)
+	}
+	ends.Wait()
+	return more, context.Cause(ctx)
+}
+
+// MoveFrom moves what the running member at place self of Servers holds and others
+// own. The list of its keys is in the directory scratch.
+func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string) contract.Receipt {
+	e.Source = &runningMember{
+		member: e.Servers[self], self: self, servers: e.Servers, owner: e.Owner, lost: e.Lost,
+		dialer: e.Dialer, scratch: scratch, timeout: e.UnreachableTimeout, limit: e.Limit, rest: firstRest,
+		waiting: func(name, why string) { e.silent.set(name, why, e.Log) },
+		settle:  e.settle, seed: maphash.MakeSeed(),
+	}
+	return e.Run(ctx)
+}
+
+// connect opens the connection by which items are deleted before the first is
+// read. Where that fails, the first use tries again.
+func (l *runningMember) connect(ctx context.Context) {
+	l.reader, l.deleter = l.link(l.member), l.link(l.member)
+	l.owners = make([]link, len(l.servers))
+	for i, s := range l.servers {
+		l.owners[i] = l.link(s)
+	}
+	_, _ = l.deleter.get(ctx, l.timeout)
+}
+
+func (l *runningMember) disconnect() {
+	l.reader.close()
+	l.deleter.close()
+	for i := range l.owners {
+		l.owners[i].close()
+	}
+}
+
+// hand yields what was read, and passes it on when the owners have it.
+func (l *runningMember) hand(ctx context.Context, read <-chan *portion, settled chan<- *portion, yield func(*item.Item) bool) (more bool, err error) {
+	rejected, err := l.settle()
+	if err != nil {
+		return false, err
+	}
+	for p := range read {
+		for i := range p.items {
+			if !yield(&p.items[i].Item) {
+				return false, context.Canceled
+			}
+			p.items[i].Value = nil
+		}
+		before := rejected
+		if rejected, err = l.settle(); err != nil {
+			return false, err
+		}
+		p.rejected = rejected > before
+		select {
+		case settled <- p:
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+	// What an owner refuses stays here, and it would refuse again.
+	return rejected == 0, nil
+}
+
+// list lists what others own.
+func (l *runningMember) list(ctx context.Context) (list *crawl.List, err error) {
+	k := l.link(l.member)
+	defer k.close()
+	restarted := false
+	err = l.ask(ctx, &k, func(c *memcache.Conn) (err error) {
+		if restarted, err = l.restarted(c); restarted || err != nil {
+			return err
+		}
+		list, err = crawl.Items(ctx, func(ctx context.Context) (*memcache.Conn, error) {
+			return l.dialer.Dial(ctx, l.member.Address())
+		}, l.scratch, func(e *crawl.Entry) bool { return l.owner.Owner(e.Key) != l.self })
+		return err
+	})
+	if restarted && err == nil {
+		return nil, &sourceError{l.member.String(), errRestarted}
+	}
+	return list, err
+}
+
+// restarted tells whether the member is another process than before.
+func (l *runningMember) restarted(c *memcache.Conn) (bool, error) {
+	stats, err := c.Stats("")
+	if err != nil {
+		return false, err
+	}
+	now, err := strconv.ParseInt(stats["time"], 10, 64)
+	if err != nil {
+		return false, fmt.Errorf("%w to stats: time=%q", memcache.ErrProtocol, stats["time"])
+	}
+	uptime, err := strconv.ParseInt(stats["uptime"], 10, 64)
+	if err != nil {
+		return false, fmt.Errorf("%w to stats: uptime=%q", memcache.ErrProtocol, stats["uptime"])
+	}
+	began, before := now-uptime, l.started
+	l.version, l.started = stats["version"], began
+	l.behind.Store(time.Now().Unix() - now)
+	const exact = 1 // seconds, of each of the two
+	return before != 0 && began > before+exact, nil
+}
+
+// now is the member's own clock, which its items expire by. It falls behind by up to
+// a second in each warm restart.
+func (l *runningMember) now() int64 { return time.Now().Unix() - l.behind.Load() }
+
+// portion is a part of a list, with what was read for it.
+type portion struct {
+	items []misplaced
+	// began is a moment before the first was read.
+	began time.Time
+	// rejected: an owner refused some of these items.
+	rejected bool
+}
+
+// misplaced is an item of the member that another server owns.
+type misplaced struct {
+	item.Item
+	// sum of the value as it was read, to tell it from others.
+	sum uint64
+	// gone: the member doesn't have it any more. unreadable: the key can't be
+	// asked for.
+	gone, unreadable bool
+}
+
+// read reads the items of a list, portion by portion.
+func (l *runningMember) read(ctx context.Context, list *crawl.List, to chan<- *portion) error {
+	var entries []crawl.Entry
+	var bytes int64
+	flush := func() error {
+		if len(entries) == 0 {
+			return nil
+		}
+		p, err := l.fetch(ctx, entries)
+		entries, bytes = entries[:0], 0
+		if err != nil {
+			return err
+		}
+		select {
+		case to <- p:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	// Where the pace is set, a portion is no more than a second's.
+	mostItems, mostBytes := int64(portionItems), int64(portionBytes)
+	if l.limit.Items > 0 {
+		mostItems = min(mostItems, l.limit.Items)
+	}
+	if l.limit.Bytes > 0 {
+		mostBytes = min(mostBytes, l.limit.Bytes)
+	}
+	for e, err := range list.All() {
+		if err != nil {
+			return err
+		}
+		entries = append(entries, *e)
+		if bytes += e.Size; int64(len(entries)) >= mostItems || bytes >= mostBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// fetch asks the member for what it has listed.
+func (l *runningMember) fetch(ctx context.Context, entries []crawl.Entry) (p *portion, err error) {
+	err = l.ask(ctx, &l.reader, func(c *memcache.Conn) error {
+		p = &portion{items: make([]misplaced, 0, len(entries)), began: time.Now()}
+		var request []byte
+		for i := range entries {
+			it := misplaced{Item: item.Item{Key: entries[i].Key, LastAccess: entries[i].LastAccess}}
+			var err error
+			if request, err = memcache.AppendFetch(request, it.Key); err != nil {
+				it.unreadable = true
+			}
+			p.items = append(p.items, it)
+		}
+		// It answers before it has read everything, and is not kept waiting.
+		sent := make(chan error, 1)
+		go func() { sent <- c.Send(request) }()
+		err := l.take(c, entries, p.items)
+		if err != nil {
+			c.Close()
+		}
+		return errors.Join(err, <-sent)
+	})
+	return p, err
+}
+
+// take reads the answers.
+func (l *runningMember) take(c *memcache.Conn, entries []crawl.Entry, items []misplaced) error {
+	for i := range items {
+		it := &items[i]
+		if it.unreadable {
+			continue
+		}
+		v, err := c.Fetched()
+		if err != nil {
+			return err
+		}
+		it.set(v, &entries[i], l.now())
+		switch {
+		case v == nil:
+		case l.lost != nil && l.lost[l.owner.Owner(it.Key)]:
+			it.State = item.Invalidated
+		default:
+			it.sum = l.sum(v)
+		}
+	}
+	return nil
+}
+
+// set takes over what the member answered, nil for nothing.
+func (it *misplaced) set(v *memcache.Value, listed *crawl.Entry, now int64) {
+	if v == nil {
+		// The clock was asked for in whole seconds.
+		it.gone, it.State = true, item.Invalidated
+		if listed.ExpireAt != 0 && listed.ExpireAt <= now+2 {
+			it.State = item.Expired
+		}
+		return
+	}
+	it.Value, it.Flags, it.CAS, it.BinaryKey = v.Data, v.Flags, v.CAS, v.BinaryKey
+	it.ExpireAt = expiry(v, listed.ExpireAt, now)
+	if v.Stale || v.Claimed && len(v.Data) == 0 {
+		it.State = item.Invalidated
+	}
+}
+
+// expiry is when v expires, by the clock of the server that holds it: what was
+// listed, which is exact, unless a client has given it another time since.
+func expiry(v *memcache.Value, listed, now int64) int64 {
+	const exact = 2 // seconds
+	switch at := now + v.TTL; {
+	case v.TTL < 0:
+		return 0
+	case listed != 0 && max(at-listed, listed-at) <= exact:
+		return listed
+	default:
+		return at
+	}
+}
+
+// sum tells values with their flags from each other.
+func (l *runningMember) sum(v *memcache.Value) uint64 {
+	var h maphash.Hash
+	h.SetSeed(l.seed)
+	maphash.WriteComparable(&h, v.Flags)
+	h.Write(v.Data)
+	return h.Sum64()
+}

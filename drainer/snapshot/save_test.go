@@ -1,0 +1,87 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// smallFile has four pages, of which the last is not used.
+func smallFile() []byte {
+	b := make([]byte, 16<<10)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 12 << 10 {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+// smallSave is one of smallFile.
+func smallSave(t testing.TB) []byte {
+	t.Helper()
+	h := &Header{Number: 1, Size: 16 << 10, PageSize: 4 << 10, PageBits: []byte{0b0111}, Manifest: []byte(`{"state":"Died"}`)}
+	var b bytes.Buffer
+	if err := write(t.Context(), bytes.NewReader(smallFile()), &b, h); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// readAsFile reads all of the warm file in a save.
+func readAsFile(b []byte) ([]byte, error) {
+	s, err := read(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.NewSectionReader(s, 0, min(s.Size, 1<<20)))
+}
+
+// FuzzSave: no change of a save passes, whatever is overwritten or cut off.
+func FuzzSave(f *testing.F) {
+	sound := smallSave(f)
+	want, err := readAsFile(sound)
+	if err != nil || !bytes.Equal(want, smallFile()) {
+		f.Fatalf("%d bytes, %v", len(want), err)
+	}
+	f.Add(uint32(0), []byte{1}, uint32(0))
+	f.Add(uint32(20), []byte("\x00\x00"), uint32(1))
+	f.Fuzz(func(t *testing.T, at uint32, patch []byte, cut uint32) {
+		b := bytes.Clone(sound)
+		copy(b[int(at)%len(b):], patch)
+		b = b[:len(b)-int(cut)%len(b)]
+		switch got, err := readAsFile(b); {
+		case bytes.Equal(b, sound):
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("a sound save: %v", err)
+			}
+		case !errors.Is(err, warmfile.ErrUnrecoverable):
+			t.Errorf("a damaged save was read with %v", err)
+		}
+	})
+}
+
+// FuzzSaveHeader: whatever a header says whose checksum is right, nothing panics,
+// and errors are of the documented kind.
+func FuzzSaveHeader(f *testing.F) {
+	h := Header{Number: 1, Size: 16 << 10, PageSize: 4 << 10, PageBits: []byte{1}}
+	header, err := json.Marshal(h)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(header, make([]byte, h.record()))
+	f.Fuzz(func(t *testing.T, header, pages []byte) {
+		b := append([]byte(magic), make([]byte, 8)...)
+		binary.LittleEndian.PutUint32(b[len(magic):], uint32(len(header)))
+		binary.LittleEndian.PutUint32(b[len(magic)+4:], crc32.Checksum(header, castagnoli))
+		if _, err := readAsFile(append(append(b, header...), pages...)); err != nil && !errors.Is(err, warmfile.ErrUnrecoverable) {
+			t.Errorf("an error of another kind: %v", err)
+		}
+	})
+}

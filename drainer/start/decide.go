@@ -1,0 +1,269 @@
+// Package start decides how a member's memcached starts, and does what has to be done
+// before. Decide is the decision: a pure function of Facts. Look gathers them, Prepare
+// carries out what was decided.
+package start
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// How a memcached starts.
+type How string
+
+// The ways to start.
+const (
+	// Resume: memcached resumes from the warm file that it has left.
+	Resume How = "Resume"
+	// Load: the save on the volume is loaded into memory, and memcached resumes from it.
+	Load How = "Load"
+	// Replay: memcached starts with a new file, and the items of what was set aside are
+	// added to it after live traffic.
+	Replay How = "Replay"
+	// Cold: memcached starts with a new file, and nothing comes back.
+	Cold How = "Cold"
+)
+
+// Step is one change to what lies on the volume or in memory. Killed between any two,
+// the next start decides anew, and nothing is lost that this one would have kept.
+type Step string
+
+// The steps.
+const (
+	// LoadSave makes the warm file in memory of the save.
+	LoadSave Step = "load the save"
+	// SaveFile makes a save on the volume of the warm file in memory.
+	SaveFile Step = "save the file"
+	// MakeRoom removes what may go for Facts.Need bytes of room.
+	MakeRoom Step = "make room"
+	// SetAside makes a generation of what is on the volume, to be replayed.
+	SetAside Step = "set aside"
+	// SetAsideFailed makes one that only a drain looks at.
+	SetAsideFailed Step = "set aside as failed"
+	// GiveUpNewest marks the newest generation as one that only a drain looks at.
+	GiveUpNewest Step = "give up the newest generation"
+	// DropFile removes the file that memcached would map.
+	DropFile Step = "drop the file"
+	// DropForeign removes the warm file that a member of mode Mapped has left.
+	DropForeign Step = "drop the foreign file"
+	// DropForeignManifest removes the manifest of that file.
+	DropForeignManifest Step = "drop the foreign manifest"
+	// DropSave removes the save.
+	DropSave Step = "drop the save"
+	// DropMark removes the mark of a member of mode Saved.
+	DropMark Step = "drop the mark"
+	// DropAll removes files, saves and generations.
+	DropAll Step = "drop all"
+)
+
+// Decision is how to start, and why.
+type Decision struct {
+	How How
+	// Reason is for people: why memcached doesn't resume. It is empty where nothing was
+	// ever stored, and where an earlier start has said it.
+	Reason string
+	// Steps come before memcached is started, in this order.
+	Steps []Step
+	// Number of the generation that is made, if one is.
+	Number int
+	// Warning is what the kubelet is told ahead of such a start; nil where it has
+	// nothing to pass on.
+	Warning *contract.ColdStart
+}
+
+// Fresh tells whether memcached starts with a new file.
+func (d *Decision) Fresh() bool { return d.How == Replay || d.How == Cold }
+
+// Decide how to start. An error is about a fact that could not be read.
+func Decide(f *Facts) (*Decision, error) {
+	if f.Saves {
+		return f.saved()
+	}
+	return f.mapped()
+}
+
+// mapped is for a member that maps its file on the volume.
+func (f *Facts) mapped() (*Decision, error) {
+	if !f.File.Exists {
+		return f.mappedWithoutFile()
+	}
+	refusal := f.refusal(&f.File)
+	switch {
+	case refusal == nil:
+		return &Decision{How: Resume}, nil
+	case Undescribed(refusal) && f.File.unanswered():
+		return f.fresh(unread("warm file", refusal), DropFile), nil
+	case Undescribed(refusal):
+		return cold(unread("warm file", refusal), DropAll), nil
+	}
+	d := f.setAsideInRoom(refusal)
+	if d.How == Cold && f.Need > f.Free {
+		d.Warning = &contract.ColdStart{NeedBytes: f.Need, FreeBytes: f.Free}
+	}
+	return d, nil
+}
+
+// mappedWithoutFile is for one whose volume may have been that of a member of mode Saved.
+// The mark would outdate the file that memcached is about to make, and goes.
+func (f *Facts) mappedWithoutFile() (*Decision, error) {
+	var d *Decision
+	switch {
+	case !f.Marked && !f.Save.Exists:
+		return f.fresh(""), nil
+	case warmfile.IsReason(f.Refused, warmfile.ReasonSaveOutdated):
+		d = cold("memcached starts cold: "+args.OneLine(f.Refused), DropAll)
+	case unrecoverable(f.Refused):
+		d = f.giveUp()
+	case f.Refused != nil:
+		return nil, f.Refused
+	case f.Save.Exists:
+		d = f.setAsideInRoom(errors.New("its items are in a save, by a member of mode Saved"))
+	default:
+		d = f.fresh("")
+	}
+	d.Steps = append(d.Steps, DropMark)
+	return d, nil
+}
+
+// setAsideInRoom keeps the file, or the save, on the volume beside a second file.
+func (f *Facts) setAsideInRoom(refusal error) *Decision {
+	if f.Need > f.Free {
+		return cold(fmt.Sprintf("memcached starts cold: %s; to replay its items, the volume lacks %d MiB of room for a second file of %d MiB",
+			args.OneLine(refusal), volume.Mebibytes(f.Need-f.Free), f.Need>>20), DropAll)
+	}
+	return f.setAside(refusal, MakeRoom)
+}
+
+// setAside makes a generation of what lies on the volume. What nobody can read, a drain
+// will look at.
+func (f *Facts) setAside(refusal error, before ...Step) *Decision {
+	left := f.Aside
+	if slices.Contains(before, MakeRoom) || slices.Contains(before, SaveFile) {
+		left = left[:max(0, len(left)-f.Victims)]
+	}
+	d := &Decision{How: Replay, Number: 1, Steps: append(before, SetAside)}
+	if len(left) > 0 {
+		d.Number = left[0].Number + 1
+	}
+	if unrecoverable(refusal) {
+		d.How, d.Steps[len(before)] = Cold, SetAsideFailed
+		d.Reason = fmt.Sprintf("memcached starts cold: %s; the file stays in %s for a drain to look at",
+			args.OneLine(refusal), volume.GenerationName(d.Number, true))
+		return d
+	}
+	d.Reason = fmt.Sprintf("memcached would start cold: %s; the items are replayed from %s",
+		args.OneLine(refusal), volume.GenerationName(d.Number, false))
+	return d
+}
+
+// giveUp sets aside, for a drain to look at, the newest of what can't be read: what
+// is older must not be replayed without it.
+func (f *Facts) giveUp() *Decision {
+	if f.Save.Exists {
+		return f.setAside(f.Refused)
+	}
+	d := cold("memcached starts cold: " + args.OneLine(f.Refused))
+	if volume.Replayable(f.Aside) {
+		d.Steps = append(d.Steps, GiveUpNewest)
+	}
+	return d
+}
+
+// saved is for a member that maps its file in memory.
+func (f *Facts) saved() (*Decision, error) {
+	if !f.File.Exists {
+		return f.savedWithoutFile()
+	}
+	refusal := f.refusal(&f.File)
+	switch {
+	case refusal == nil:
+		return &Decision{How: Resume}, nil
+	case f.Current, f.NotSavable != nil, Undescribed(refusal) && f.File.unanswered():
+		// There is a save of it already, where the supervisor outlived memcached; or
+		// nothing in it is worth one.
+		d, err := f.savedWithoutFile()
+		if err == nil {
+			d.Steps = append([]Step{DropFile}, d.Steps...)
+		}
+		return d, err
+	case Undescribed(refusal):
+		return cold(unread("warm file", refusal), DropAll, DropFile), nil
+	case f.Need > f.Free:
+		return cold(fmt.Sprintf("memcached starts cold: %s; to replay its items, %v",
+			args.OneLine(refusal), &volume.RoomError{Need: f.Need, Lacking: f.Need - f.Free}), DropAll, DropFile), nil
+	}
+	return f.setAside(refusal, SaveFile, DropFile), nil
+}
+
+// savedWithoutFile decides by what is on the volume.
+func (f *Facts) savedWithoutFile() (*Decision, error) {
+	switch {
+	case f.Foreign.Exists:
+		return f.foreign(), nil
+	case warmfile.IsReason(f.Refused, warmfile.ReasonMissing):
+		return cold(""), nil
+	case warmfile.IsReason(f.Refused, warmfile.ReasonSaveOutdated) && f.SamePod:
+		// It was this pod that left the mark, and its memcached hasn't made a file
+		// since: what is to be replayed still is.
+		return f.fresh(""), nil
+	case warmfile.IsReason(f.Refused, warmfile.ReasonSaveOutdated):
+		d := cold("memcached starts cold: "+args.OneLine(f.Refused), DropAll)
+		d.Warning = &contract.ColdStart{SaveOutdated: true}
+		return d, nil
+	case unrecoverable(f.Refused):
+		return f.giveUp(), nil
+	case f.Refused != nil:
+		return nil, f.Refused
+	case !f.Current:
+		return f.fresh(""), nil
+	}
+	refusal := f.refusal(&f.Save)
+	switch {
+	case refusal == nil:
+		return &Decision{How: Load, Steps: []Step{LoadSave}}, nil
+	case Undescribed(refusal) && f.Save.unanswered():
+		return f.fresh("", DropSave), nil
+	case Undescribed(refusal):
+		return cold(unread("save", refusal), DropAll), nil
+	}
+	return f.setAside(refusal), nil
+}
+
+// foreign sets aside a warm file on the volume that a member of mode Mapped has left.
+func (f *Facts) foreign() *Decision {
+	refusal := f.Foreign.Unreadable
+	switch {
+	case refusal == nil:
+		refusal = errors.New("its warm file is on the volume, by a member of mode Mapped")
+	case Undescribed(refusal) && f.Foreign.unanswered():
+		return f.fresh("", DropForeign)
+	case Undescribed(refusal):
+		return cold(unread("warm file", refusal), DropAll)
+	}
+	d := f.setAside(refusal)
+	d.Steps = append(d.Steps, DropForeignManifest)
+	return d
+}
+
+func unread(what string, refusal error) string {
+	return "memcached starts cold: nothing of its " + what + " can be read: " + args.OneLine(refusal)
+}
+
+func cold(reason string, steps ...Step) *Decision {
+	return &Decision{How: Cold, Reason: reason, Steps: steps}
+}
+
+// fresh starts with a new file, and replays what was set aside before, if anything was.
+func (f *Facts) fresh(reason string, steps ...Step) *Decision {
+	d := cold(reason, steps...)
+	if volume.Replayable(f.Aside) {
+		d.How = Replay
+	}
+	return d
+}

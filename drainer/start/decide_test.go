@@ -1,0 +1,394 @@
+package start
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// situation is a start in words: one value of each dimension.
+type situation struct {
+	mode    string // Mapped, Saved
+	file    string // which memcached would map: a state of a file
+	foreign string // on the volume of a member that maps its own in memory: a state of a file
+	save    string // on the volume: a state of a file
+	mark    string // marked, no
+	verdict string // on all that is on the volume
+	aside   string // the newest generation that was set aside
+	pod     string // new, same
+	room    string // enough, short
+}
+
+// States of a file: there is none; memcached resumes from it; it doesn't, but others can
+// read it; nobody can; nothing describes it; nothing does because no client was ever
+// answered.
+var files = []string{"none", "good", "refused", "corrupt", "undescribed", "unanswered"}
+
+// values of each dimension.
+var (
+	modes    = []string{"Mapped", "Saved"}
+	marks    = []string{"no", "marked"}
+	verdicts = []string{"trusted", "missing", "outdated", "corrupt", "broken"}
+	asides   = []string{"none", "waiting", "failed"}
+	pods     = []string{"new", "same"}
+	rooms    = []string{"enough", "short"}
+)
+
+// possible leaves out what contradicts itself.
+func (s situation) possible() bool {
+	onVolume := s.save != "none" || s.foreign != "none" || s.mode == "Mapped" && s.file != "none"
+	nothing := !onVolume && s.aside == "none" && s.mark == "no"
+	switch {
+	case s.mode == "Mapped" && (s.foreign != "none" || s.pod == "same"):
+		return false
+	case s.verdict == "missing":
+		return nothing
+	case s.verdict == "trusted":
+		return onVolume || s.aside != "none"
+	case s.verdict == "outdated" || s.verdict == "corrupt":
+		return s.mark == "marked"
+	}
+	return true
+}
+
+var errBroken = errors.New("input/output error")
+
+func makeFile(state string, saved *warmfile.Image, command []string) File {
+	f := File{Exists: state != "none"}
+	if state == "none" {
+		return f
+	}
+	f.Meta, f.Manifest = saved, &volume.Manifest{State: volume.Saved, Arguments: command, Image: saved}
+	switch state {
+	case "refused":
+		f.Manifest.Arguments = []string{"memcached", "-m", "512"}
+	case "corrupt":
+		f.Unreadable = warmfile.Refuse(warmfile.ReasonCorrupt, "a damage")
+	case "undescribed":
+		f.Unreadable = warmfile.Refuse(warmfile.ReasonNodeRestarted, "the node has restarted")
+	case "unanswered":
+		f.Manifest = &volume.Manifest{State: volume.Starting, Fresh: true}
+		f.Unreadable = warmfile.Refuse(warmfile.ReasonNoEvidence, "nothing says what it holds")
+	}
+	return f
+}
+
+func (s situation) facts() *Facts {
+	saved := &warmfile.Image{MaxBytes: 64 << 20, SlabConfig: "1.25", StopTime: 1000, Version: "1.6.18"}
+	command := []string{"memcached", "-m", "64"}
+	f := &Facts{Saves: s.mode == "Saved", Command: command, Installed: "1.6.18", Now: time.Unix(2000, 0),
+		File: makeFile(s.file, saved, command), Foreign: makeFile(s.foreign, saved, command), Save: makeFile(s.save, saved, command),
+		Marked: s.mark == "marked", SamePod: s.pod == "same", Need: 64 << 20, Free: 100 << 20}
+	if s.aside != "none" {
+		f.Aside = []volume.Generation{{Number: 4, Failed: s.aside == "failed"}, {Number: 2}}
+	}
+	if s.room == "short" {
+		f.Free = 10 << 20
+	}
+	switch s.verdict {
+	case "missing":
+		f.Refused = warmfile.Refuse(warmfile.ReasonMissing, "nothing")
+	case "outdated":
+		f.Refused = warmfile.Refuse(warmfile.ReasonSaveOutdated, "a member has run since")
+	case "corrupt":
+		f.Refused = warmfile.Refuse(warmfile.ReasonCorrupt, "the mark can't be read")
+	case "broken":
+		f.Refused = errBroken
+	case "trusted":
+		f.Current = s.current()
+	}
+	return f
+}
+
+// current: the newest that may be served was not set aside.
+func (s situation) current() bool {
+	return s.verdict == "trusted" && (s.save != "none" || s.foreign != "none" || s.mode == "Mapped" && s.file != "none")
+}
+
+// row of the table: words that a situation has to have ("a|b": one of them; the others
+// are any), and what is decided then.
+type row struct {
+	when  situation
+	how   How // "" is an error
+	steps []Step
+}
+
+// table says how a member starts; the first row that fits counts.
+var table = []row{
+	{situation{mode: "Mapped", file: "good"}, Resume, nil},
+	{situation{mode: "Mapped", file: "unanswered", aside: "waiting"}, Replay, []Step{DropFile}},
+	{situation{mode: "Mapped", file: "unanswered"}, Cold, []Step{DropFile}},
+	{situation{mode: "Mapped", file: "undescribed"}, Cold, []Step{DropAll}},
+	{situation{mode: "Mapped", file: "refused|corrupt", room: "short"}, Cold, []Step{DropAll}},
+	{situation{mode: "Mapped", file: "refused"}, Replay, []Step{MakeRoom, SetAside}},
+	{situation{mode: "Mapped", file: "corrupt"}, Cold, []Step{MakeRoom, SetAsideFailed}},
+	// From here on there is no warm file on the volume; a member of mode Saved may have been there.
+	{situation{mode: "Mapped", mark: "no", save: "none", aside: "waiting"}, Replay, nil},
+	{situation{mode: "Mapped", mark: "no", save: "none"}, Cold, nil},
+	{situation{mode: "Mapped", verdict: "outdated"}, Cold, []Step{DropAll, DropMark}},
+	{situation{mode: "Mapped", verdict: "corrupt", save: "good|refused|corrupt|undescribed|unanswered"}, Cold, []Step{SetAsideFailed, DropMark}},
+	{situation{mode: "Mapped", verdict: "corrupt", aside: "waiting"}, Cold, []Step{GiveUpNewest, DropMark}},
+	{situation{mode: "Mapped", verdict: "corrupt"}, Cold, []Step{DropMark}},
+	{situation{mode: "Mapped", verdict: "broken"}, "", nil},
+	{situation{mode: "Mapped", save: "none", aside: "waiting"}, Replay, []Step{DropMark}},
+	{situation{mode: "Mapped", save: "none"}, Cold, []Step{DropMark}},
+	{situation{mode: "Mapped", room: "short"}, Cold, []Step{DropAll, DropMark}},
+	{situation{mode: "Mapped"}, Replay, []Step{MakeRoom, SetAside, DropMark}},
+
+	{situation{mode: "Saved", file: "good"}, Resume, nil},
+	{situation{mode: "Saved", file: "undescribed"}, Cold, []Step{DropAll, DropFile}},
+	{situation{mode: "Saved", file: "refused|corrupt", room: "short"}, Cold, []Step{DropAll, DropFile}},
+	{situation{mode: "Saved", file: "refused"}, Replay, []Step{SaveFile, DropFile, SetAside}},
+	{situation{mode: "Saved", file: "corrupt"}, Cold, []Step{SaveFile, DropFile, SetAsideFailed}},
+	// From here on nothing is in memory; a member of mode Mapped may have been there.
+	{situation{mode: "Saved", foreign: "good|refused"}, Replay, []Step{SetAside, DropForeignManifest}},
+	{situation{mode: "Saved", foreign: "corrupt"}, Cold, []Step{SetAsideFailed, DropForeignManifest}},
+	{situation{mode: "Saved", foreign: "undescribed"}, Cold, []Step{DropAll}},
+	{situation{mode: "Saved", foreign: "unanswered", aside: "waiting"}, Replay, []Step{DropForeign}},
+	{situation{mode: "Saved", foreign: "unanswered"}, Cold, []Step{DropForeign}},
+	{situation{mode: "Saved", verdict: "missing"}, Cold, nil},
+	{situation{mode: "Saved", verdict: "outdated", pod: "same", aside: "waiting"}, Replay, nil},
+	{situation{mode: "Saved", verdict: "outdated", pod: "same"}, Cold, nil},
+	{situation{mode: "Saved", verdict: "outdated"}, Cold, []Step{DropAll}},
+	{situation{mode: "Saved", verdict: "corrupt", save: "good|refused|corrupt|undescribed|unanswered"}, Cold, []Step{SetAsideFailed}},
+	{situation{mode: "Saved", verdict: "corrupt", aside: "waiting"}, Cold, []Step{GiveUpNewest}},
+	{situation{mode: "Saved", verdict: "corrupt"}, Cold, nil},
+	{situation{mode: "Saved", verdict: "broken"}, "", nil},
+	{situation{mode: "Saved", save: "none", aside: "waiting"}, Replay, nil},
+	{situation{mode: "Saved", save: "none"}, Cold, nil},
+	{situation{mode: "Saved", save: "good"}, Load, []Step{LoadSave}},
+	{situation{mode: "Saved", save: "refused"}, Replay, []Step{SetAside}},
+	{situation{mode: "Saved", save: "corrupt"}, Cold, []Step{SetAsideFailed}},
+	{situation{mode: "Saved", save: "undescribed"}, Cold, []Step{DropAll}},
+	{situation{mode: "Saved", save: "unanswered", aside: "waiting"}, Replay, []Step{DropSave}},
+	{situation{mode: "Saved", save: "unanswered"}, Cold, []Step{DropSave}},
+}
+
+func (s situation) words() []string {
+	return []string{s.mode, s.file, s.foreign, s.save, s.mark, s.verdict, s.aside, s.pod, s.room}
+}
+
+// fits tells whether a situation has the words of a row.
+func (s situation) fits(when situation) bool {
+	words := s.words()
+	for i, want := range when.words() {
+		if want != "" && !slices.Contains(strings.Split(want, "|"), words[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// worthless: a file in memory that memcached doesn't resume from, and that is on the
+// volume already, or that no client has ever been told of.
+func (s situation) worthless() bool {
+	return s.mode == "Saved" && s.file != "none" && s.file != "good" && (s.current() || s.file == "unanswered")
+}
+
+// expected returns the row for a situation, and its steps.
+func (s situation) expected() (at int, how How, steps []Step) {
+	looked := s
+	if s.worthless() {
+		looked.file = "none" // it goes first, and then the volume counts
+	}
+	at = slices.IndexFunc(table, func(r row) bool { return looked.fits(r.when) })
+	if at < 0 {
+		return at, "", nil
+	}
+	how, steps = table[at].how, table[at].steps
+	if s.worthless() && how != "" {
+		steps = append([]Step{DropFile}, steps...)
+	}
+	return at, how, steps
+}
+
+// situations are all that are possible.
+func situations() (all []situation) {
+	for _, mode := range modes {
+		for _, file := range files {
+			for _, foreign := range files {
+				for _, save := range files {
+					for _, mark := range marks {
+						for _, verdict := range verdicts {
+							for _, aside := range asides {
+								for _, pod := range pods {
+									for _, room := range rooms {
+										s := situation{mode, file, foreign, save, mark, verdict, aside, pod, room}
+										if s.possible() {
+											all = append(all, s)
+										}
+									}
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// TestDecide goes through every situation, in both storage modes: each is decided as
+// the table says, and each row of the table decides something.
+func TestDecide(t *testing.T) {
+	used := make([]bool, len(table))
+	for _, s := range situations() {
+		at, how, steps := s.expected()
+		if at < 0 {
+			t.Fatalf("no row for %+v", s)
+		}
+		used[at] = true
+		d, err := Decide(s.facts())
+		if how == "" {
+			if !errors.Is(err, errBroken) {
+				t.Errorf("%+v: %+v, %v; want an error", s, d, err)
+			}
+			continue
+		}
+		if err != nil || d.How != how || !slices.Equal(d.Steps, steps) {
+			t.Errorf("%+v: %+v, %v; want %s by %q", s, d, err, how, steps)
+		}
+	}
+	for i, r := range table {
+		if !used[i] {
+			t.Errorf("row %d decides nothing: %+v", i, r.when)
+		}
+	}
+}
+
+// TestNothingOutdatedComesBack, and what does not come back is told: whatever the
+// situation.
+func TestNothingOutdatedComesBack(t *testing.T) {
+	n := 0
+	for _, s := range situations() {
+		d, err := Decide(s.facts())
+		if err != nil {
+			continue
+		}
+		n++
+		has := func(steps ...Step) bool {
+			return slices.ContainsFunc(d.Steps, func(step Step) bool { return slices.Contains(steps, step) })
+		}
+		resumes := d.How == Resume || d.How == Load
+		switch {
+		case d.How == Resume && s.file != "good", d.How == Load && s.save != "good":
+			t.Errorf("%+v: memcached would not resume: %+v", s, d)
+		case s.mode == "Saved" && s.verdict == "outdated" && s.pod == "new" && s.file == "none" && s.foreign == "none" && d.How != Cold:
+			t.Errorf("%+v: what is outdated comes back: %+v", s, d)
+		case has(DropAll) && d.How != Cold, has(GiveUpNewest, SetAsideFailed) && d.How != Cold:
+			t.Errorf("%+v: older items come back without the newest: %+v", s, d)
+		case has(DropAll, GiveUpNewest, SetAside, SetAsideFailed) && d.Reason == "":
+			t.Errorf("%+v: nobody is told why: %+v", s, d)
+		case resumes && (d.Reason != "" || d.Fresh()), !resumes && !d.Fresh():
+			t.Errorf("%+v: %+v", s, d)
+		case s.room == "short" && s.mode == "Mapped" && has(SetAside, SetAsideFailed) && s.file != "none":
+			t.Errorf("%+v: there is no room for a second file: %+v", s, d)
+		}
+	}
+	if n < 1000 {
+		t.Errorf("%d situations", n)
+	}
+}
+
+// TestReasons: what people are told of a start names the cause and what becomes of the
+// items.
+func TestReasons(t *testing.T) {
+	mapped := situation{"Mapped", "refused", "none", "none", "no", "trusted", "none", "new", "enough"}
+	for want, change := range map[string]func(s *situation){
+		`memcached would start cold: it ran with other arguments: ["-m" "512"], now ["-m" "64"]; the items are replayed from generation-1`: func(*situation) {},
+		`memcached would start cold: it ran with other arguments: ["-m" "512"], now ["-m" "64"]; the items are replayed from generation-5`: func(s *situation) {
+			s.aside = "waiting"
+		},
+		`memcached starts cold: it ran with other arguments: ["-m" "512"], now ["-m" "64"]; to replay its items, the volume lacks 54 MiB of room for a second file of 64 MiB`: func(s *situation) {
+			s.room = "short"
+		},
+		`memcached starts cold: it ran with other arguments: ["-m" "512"], now ["-m" "64"]; to replay its items, the volume lacks 54 MiB of room for a save of 64 MiB`: func(s *situation) {
+			s.mode, s.room, s.verdict, s.mark = "Saved", "short", "outdated", "marked"
+		},
+		`memcached starts cold: the warm file can't be read: a damage; the file stays in generation-1.failed for a drain to look at`:       func(s *situation) { s.file = "corrupt" },
+		`memcached starts cold: nothing of its warm file can be read: the warm file can't be read: the node has restarted`:                 func(s *situation) { s.file = "undescribed" },
+		`memcached starts cold: the warm file can't be read: a member has run since`:                                                       func(s *situation) { s.mode, s.file, s.verdict, s.mark = "Saved", "none", "outdated", "marked" },
+		`memcached would start cold: its items are in a save, by a member of mode Saved; the items are replayed from generation-1`:         func(s *situation) { s.file, s.save = "none", "good" },
+		`memcached would start cold: its warm file is on the volume, by a member of mode Mapped; the items are replayed from generation-1`: func(s *situation) { s.mode, s.file, s.foreign = "Saved", "none", "good" },
+	} {
+		s := mapped
+		change(&s)
+		d, err := Decide(s.facts())
+		if err != nil {
+			t.Errorf("%+v: %v", s, err)
+			continue
+		}
+		if diff := cmp.Diff(want, d.Reason); diff != "" {
+			t.Errorf("%+v: -want +got:\n%s", s, diff)
+		}
+	}
+}
+
+// TestNumbers: a generation is newer than all that are left when it is made.
+func TestNumbers(t *testing.T) {
+	for name, test := range map[string]struct {
+		aside   []volume.Generation
+		victims int
+		want    int
+	}{
+		"nothing is aside":    {nil, 0, 1},
+		"two are":             {[]volume.Generation{{Number: 4}, {Number: 2}}, 0, 5},
+		"the oldest has gone": {[]volume.Generation{{Number: 4}, {Number: 2}}, 1, 5},
+		"both have gone":      {[]volume.Generation{{Number: 4}, {Number: 2}}, 2, 1},
+	} {
+		f := situation{"Mapped", "refused", "none", "none", "no", "trusted", "none", "new", "enough"}.facts()
+		f.Aside, f.Victims = test.aside, test.victims
+		if d, err := Decide(f); err != nil || d.Number != test.want {
+			t.Errorf("%s: %+v, %v; want number %d", name, d, err, test.want)
+		}
+		f = situation{"Saved", "none", "none", "refused", "no", "trusted", "none", "new", "enough"}.facts()
+		f.Aside, f.Victims = test.aside, test.victims
+		if d, err := Decide(f); err != nil || d.Number != len(test.aside)/2*4+1 {
+			t.Errorf("%s, where no room has to be made: %+v, %v", name, d, err)
+		}
+	}
+}
+
+// TestSuits: everything that memcached compares before it resumes is compared before.
+func TestSuits(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(f *Facts)
+		want   string // "" memcached resumes
+	}{
+		"as it was":            {func(*Facts) {}, ""},
+		"a newer memcached":    {func(f *Facts) { f.Installed = "1.6.29" }, ""},
+		"an older memcached":   {func(f *Facts) { f.Installed = "1.6.9" }, `memcached "1.6.18" saved, "1.6.9" is installed`},
+		"one that won't tell":  {func(f *Facts) { f.Installed = "" }, `memcached "1.6.18" saved, "" is installed`},
+		"one that isn't there": {func(f *Facts) { f.Installed, f.VersionUnknown = "", true }, ""},
+		"free arguments":       {func(f *Facts) { f.Command = append(f.Command, "-t", "8", "-vv") }, ""},
+		"other arguments":      {func(f *Facts) { f.Command = append(f.Command, "-C") }, "it ran with other arguments"},
+		"another clock":        {func(f *Facts) { f.Now = time.Unix(900, 0) }, "in the future"},
+		"the very second":      {func(f *Facts) { f.Now = time.Unix(1000, 0) }, "in the future"},
+		"no .meta":             {func(f *Facts) { f.File.Meta, f.File.MetaErr = nil, errors.New("gone") }, "it had not saved: gone"},
+		"no manifest":          {func(f *Facts) { f.File.Manifest = nil }, "no manifest"},
+		"a manifest that knows nothing": {func(f *Facts) { f.File.Manifest = &volume.Manifest{State: volume.Starting} },
+			"no manifest"},
+		"another .meta": {func(f *Facts) {
+			other := *f.File.Meta
+			other.UseCAS = true
+			f.File.Meta = &other
+		}, ".meta is not what memcached ran with"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := situation{"Mapped", "good", "none", "none", "no", "trusted", "none", "new", "enough"}.facts()
+			test.change(f)
+			if got := fmt.Sprint(f.suits(&f.File)); test.want == "" && got != "<nil>" || !strings.Contains(got, test.want) {
+				t.Errorf("%s, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,163 @@
+package start
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// Prepare decides how the member starts, and carries it out as far as memcached's own
+// start. It returns the manifest to begin with, which is on the disk.
+func Prepare(ctx context.Context, m Member, logf func(string, ...any)) (*volume.Manifest, error) {
+	awaitClock(ctx, m, logf)
+	d, err := prepare(ctx, m, logf)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the volume: %w", err)
+	}
+	if d.Reason != "" {
+		logf("%s", d.Reason)
+	}
+	manifest := firstManifest(m, d)
+	if err := volume.WriteManifest(m.Dir(), manifest, true); err != nil {
+		return nil, fmt.Errorf("write the manifest: %w", err)
+	}
+	return manifest, nil
+}
+
+func prepare(ctx context.Context, m Member, logf func(string, ...any)) (*Decision, error) {
+	for _, dir := range []string{m.Dir(), m.Volume} {
+		if err := volume.Sweep(dir); err != nil {
+			return nil, err
+		}
+	}
+	f, err := Look(m, func(program string) string { return InstalledVersion(ctx, program) })
+	if err != nil {
+		return nil, err
+	}
+	for {
+		d, err := Decide(f)
+		if err != nil {
+			return nil, err
+		}
+		err = f.carryOut(ctx, m, d, logf)
+		var damage *damagedSave
+		if !errors.As(err, &damage) {
+			return d, err
+		}
+		f.Save.Unreadable = damage.error
+	}
+}
+
+// damagedSave: a save that looked sound is not, as its pages show when it is loaded.
+type damagedSave struct{ error }
+
+// carryOut does the steps of a decision.
+func (f *Facts) carryOut(ctx context.Context, m Member, d *Decision, logf func(string, ...any)) error {
+	for _, step := range d.Steps {
+		if err := f.do(ctx, m, d, step, logf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Facts) do(ctx context.Context, m Member, d *Decision, step Step, logf func(string, ...any)) error {
+	switch step {
+	case LoadSave:
+		return load(ctx, m, logf)
+	case SaveFile:
+		return volume.Save(ctx, m.Memory, m.Volume, logf)
+	case MakeRoom:
+		_, err := volume.MakeRoom(m.Volume, f.Need, f.Saves, logf)
+		return err
+	case SetAside, SetAsideFailed:
+		if err := volume.SetAside(m.Volume, d.Number, step == SetAsideFailed); err != nil {
+			return fmt.Errorf("set the warm file aside: %w", err)
+		}
+		return nil
+	case GiveUpNewest:
+		return volume.MarkFailed(f.Aside[0])
+	case DropFile:
+		return volume.DropWarmFile(m.Dir())
+	case DropForeign:
+		return volume.DropWarmFile(m.Volume)
+	case DropForeignManifest:
+		return volume.DropManifest(m.Volume)
+	case DropSave:
+		return volume.DropSave(m.Volume)
+	case DropMark:
+		return volume.DropMark(m.Volume)
+	case DropAll:
+		return volume.DropAll(m.Volume)
+	}
+	return fmt.Errorf("no such step: %q", step)
+}
+
+func load(ctx context.Context, m Member, logf func(string, ...any)) error {
+	begun := time.Now()
+	err := volume.Unpack(ctx, m.Volume, m.Memory, nil)
+	switch {
+	case unrecoverable(err):
+		return &damagedSave{err}
+	case err != nil:
+		return fmt.Errorf("load the save: %w", err)
+	}
+	logf("the save is loaded after %v", time.Since(begun).Round(time.Millisecond))
+	return nil
+}
+
+// firstManifest says, before memcached starts, that from now on the warm file can't be
+// trusted beyond this boot of the node: a manifest that still said Saved would vouch
+// for a changed file. Where the file is new, the old manifest speaks of another one.
+func firstManifest(m Member, d *Decision) *volume.Manifest {
+	first := &volume.Manifest{State: volume.Starting, Arguments: m.Command, BootID: volume.BootID(), Fresh: d.Fresh(), Note: d.Reason}
+	if first.Fresh {
+		return first
+	}
+	if old, err := volume.ReadManifest(m.Dir()); err == nil {
+		first.Previous = old.Latest()
+	}
+	if meta, err := volume.ReadMeta(m.Dir()); err == nil {
+		first.Previous = withCount(meta, first.Previous)
+	}
+	return first
+}
+
+// withCount completes what .meta says with what the manifest knows of the same save.
+func withCount(meta, known *warmfile.Image) *warmfile.Image {
+	if known != nil && known.StopTime == meta.StopTime {
+		meta.Version, meta.Items, meta.ItemsExact = known.Version, known.Items, known.ItemsExact
+	}
+	return meta
+}
+
+// maxClockWait bounds the wait for the clock to pass the last save.
+const maxClockWait = 5 * time.Second
+
+// awaitClock waits until the clock is past the second of the last save:
+// memcached rejects its own save when no time has passed since.
+func awaitClock(ctx context.Context, m Member, logf func(string, ...any)) {
+	meta, err := volume.ReadMeta(m.Dir())
+	if err != nil {
+		meta, err = volume.ReadMeta(m.Volume)
+	}
+	if err != nil {
+		return
+	}
+	wait := time.Until(time.Unix(meta.StopTime+1, 0))
+	if wait <= 0 {
+		return
+	}
+	if wait > maxClockWait {
+		logf("the last save is %v in the future by this node's clock", wait.Round(time.Second))
+		return
+	}
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+	}
+}

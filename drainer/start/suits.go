@@ -1,0 +1,109 @@
+package start
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// suits returns why memcached might not resume from a warm file that can be read; nil
+// where it will. A memcached that doesn't starts empty and works on the very file, or
+// dies of it, so everything it compares is compared before. Settings are not worked
+// out from the command line: only one that says what the last one said is sure to mean
+// the same.
+func (f *Facts) suits(file *File) error {
+	known := file.latest()
+	switch {
+	case file.MetaErr != nil:
+		return fmt.Errorf("it had not saved: %s", args.OneLine(file.MetaErr))
+	case known == nil:
+		return errors.New("no manifest says how the save was made")
+	}
+	if err := file.Meta.SameSettings(known); err != nil {
+		return fmt.Errorf(".meta is not what memcached ran with: %w", err)
+	}
+	if before, now := shape(file.Manifest.Arguments), shape(f.Command); !slices.Equal(before, now) {
+		return fmt.Errorf("it ran with other arguments: %q, now %q", before, now)
+	}
+	if ahead := time.Unix(file.Meta.StopTime+1, 0).Sub(f.Now); ahead > 0 {
+		return fmt.Errorf("the save is %v in the future by this node's clock", ahead.Round(time.Second))
+	}
+	if f.VersionUnknown {
+		return nil
+	}
+	return olderThan(known.Version, f.Installed)
+}
+
+// freeFlags may differ between the save and the start, by memcached's
+// restart.c; those in the string take a value.
+const freeFlags = "tcRplUuaPbsBD"
+
+// freeLongFlags begin those that are about connections.
+var freeLongFlags = []string{contract.FlagMemcachedEnableTLS, contract.FlagMemcachedTLS, contract.FlagMemcachedAuth}
+
+// shape is a command line without memcached's path and without the arguments
+// that don't matter to a warm file.
+func shape(command []string) []string {
+	var kept []string
+	for i := 1; i < len(command); i++ {
+		a := command[i]
+		free := len(a) > 1 && a[0] == '-' && strings.IndexByte(freeFlags, a[1]) >= 0
+		switch {
+		case free && len(a) == 2:
+			i++ // its value
+		case free, a != "-" && strings.Trim(a, "v") == "-":
+		case slices.ContainsFunc(freeLongFlags, func(flag string) bool { return strings.HasPrefix(a, flag) }):
+		default:
+			kept = append(kept, a)
+		}
+	}
+	return kept
+}
+
+// olderThan returns an error where the memcached that is installed may be
+// older than the one that saved: it would reject the save.
+func olderThan(saved, installed string) error {
+	before, now := numbersOf(saved), numbersOf(installed)
+	if before == nil || now == nil || slices.Compare(now, before) < 0 {
+		return fmt.Errorf("memcached %q saved, %q is installed", saved, installed)
+	}
+	return nil
+}
+
+// numbersOf "1.6.18" are its parts; nil where it isn't such a version.
+func numbersOf(version string) []int {
+	var numbers []int
+	for part := range strings.SplitSeq(version, ".") {
+		digits := strings.TrimRight(part, "abcdefghijklmnopqrstuvwxyz-_ ")
+		n, err := strconv.Atoi(digits)
+		if err != nil {
+			return nil
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers
+}
+
+// MemoryLimit is the size that memcached gives its warm file: -m, in bytes.
+func MemoryLimit(command []string) int64 {
+	limit := int64(64)
+	for i, a := range command {
+		value, ok := strings.CutPrefix(a, "--memory-limit=")
+		if !ok && (a == "-m" || a == "--memory-limit") && i+1 < len(command) {
+			value, ok = command[i+1], true
+		}
+		if !ok {
+			value, ok = strings.CutPrefix(a, "-m")
+		}
+		if n, err := strconv.ParseInt(value, 10, 40); ok && err == nil {
+			limit = n
+		}
+	}
+	return limit << 20
+}

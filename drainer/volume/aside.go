@@ -1,0 +1,145 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// newSave is a save that is being written, newWarmFile a warm file that is being
+// loaded.
+const (
+	newSave     = contract.SaveFile + ".new"
+	newWarmFile = contract.WarmFile + ".new"
+)
+
+// GenerationName is that of a directory with a file that was set aside. failed: it
+// could not be read.
+func GenerationName(number int, failed bool) string {
+	name := fmt.Sprintf("%s%d", contract.GenerationPrefix, number)
+	if failed {
+		name += contract.FailedSuffix
+	}
+	return name
+}
+
+// SetAside makes a generation of the warm file, or the save, in dir. What describes
+// the file is copied there first, and the file's rename is the one step that counts:
+// killed before it, the file is still the current one, and killed after it, what is
+// left in dir describes nothing and is swept.
+func SetAside(dir string, number int, failed bool) error {
+	to := filepath.Join(dir, GenerationName(number, failed))
+	if there, err := (Generation{Dir: to}).exists(); there || err != nil {
+		return errors.Join(err, fmt.Errorf("%s has items already", filepath.Base(to)))
+	}
+	err := os.RemoveAll(to) // an interrupted move may have left it
+	if err == nil {
+		err = os.Mkdir(to, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	file, beside := contract.WarmFile, describers(dir)
+	if !Missing(filepath.Join(dir, contract.SaveFile)) {
+		file, beside = contract.SaveFile, nil // a save describes itself
+	}
+	for _, name := range beside {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = writeDurably(filepath.Join(to, name), data, true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(filepath.Join(dir, file), filepath.Join(to, file)); err != nil {
+		return err
+	}
+	return errors.Join(Sync(to), Sync(dir), Sweep(dir))
+}
+
+// describers are the files that describe the warm file in dir: not a .meta that the
+// manifest, which the supervisor wrote itself, contradicts.
+func describers(dir string) []string {
+	meta, metaErr := ReadMeta(dir)
+	manifest, err := ReadManifest(dir)
+	if metaErr == nil && err == nil && manifest.Latest() != nil && meta.SameSettings(manifest.Latest()) != nil {
+		return []string{contract.Manifest}
+	}
+	return []string{contract.Manifest, contract.MetaFile}
+}
+
+// Sweep removes what interrupted moves, saves and removals left in dir: directories
+// without a warm file, files that were not complete, and a .meta without its file,
+// which memcached would take for the next one's.
+func Sweep(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() && strings.HasPrefix(e.Name(), contract.GenerationPrefix) && Missing(filepath.Join(path, contract.WarmFile)) && Missing(filepath.Join(path, contract.SaveFile)) {
+			errs = append(errs, os.RemoveAll(path))
+		}
+	}
+	for _, name := range []string{newSave, newWarmFile} {
+		errs = append(errs, removeDurably(filepath.Join(dir, name)))
+	}
+	if Missing(filepath.Join(dir, contract.WarmFile)) {
+		errs = append(errs, removeDurably(filepath.Join(dir, contract.MetaFile)))
+	}
+	return errors.Join(errs...)
+}
+
+// DropWarmFile removes the warm file in dir, and its .meta.
+func DropWarmFile(dir string) error {
+	return errors.Join(removeDurably(filepath.Join(dir, contract.WarmFile)), removeDurably(filepath.Join(dir, contract.MetaFile)))
+}
+
+// DropSave removes the save in dir.
+func DropSave(dir string) error { return removeDurably(filepath.Join(dir, contract.SaveFile)) }
+
+// DropManifest removes the manifest in dir.
+func DropManifest(dir string) error { return removeDurably(filepath.Join(dir, contract.Manifest)) }
+
+// DropAll removes every file and generation of the volume at dir: without the newest
+// one the others would bring back values that clients have long replaced. The oldest
+// goes first.
+func DropAll(dir string) error {
+	aside, err := Aside(dir)
+	return errors.Join(err, DiscardAll(aside), DropSave(dir), DropWarmFile(dir))
+}
+
+// Discard removes a generation, its warm file first: from then on it is none.
+func Discard(g Generation) error {
+	return errors.Join(removeDurably(filepath.Join(g.Dir, contract.WarmFile)),
+		removeDurably(filepath.Join(g.Dir, contract.SaveFile)), os.RemoveAll(g.Dir))
+}
+
+// DiscardAll removes generations, given newest first, from the oldest on: the
+// newest must not go while something older could be replayed instead.
+func DiscardAll(newestFirst []Generation) error {
+	for i := len(newestFirst) - 1; i >= 0; i-- {
+		if err := Discard(newestFirst[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MarkFailed gives a generation the name under which only a drain reads it.
+func MarkFailed(g Generation) error {
+	if err := os.Rename(g.Dir, g.Dir+contract.FailedSuffix); err != nil {
+		return err
+	}
+	return Sync(filepath.Dir(g.Dir))
+}

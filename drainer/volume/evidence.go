@@ -1,0 +1,125 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// evidence is what the volume says about its warm file, weighed.
+type evidence struct {
+	image warmfile.Image
+	// clean: memcached saved and ended.
+	clean bool
+}
+
+// weigh decides from .meta and the manifest how the file may be read, or why
+// it may not:
+//
+//	.meta, sound and of the file's size   the file is as memcached saved it:
+//	                                      memcached unlinks .meta before it
+//	                                      touches the file
+//	manifest says Saved                   the same, .meta was lost since
+//	manifest says Died                    no save, but all of it is on the disk
+//	manifest says Running or Starting     no save; the kernel that the process
+//	                                      ran on must still be the same one
+//	neither                               refused
+func weigh(dir string, fileSize int64, bootID string) (*evidence, error) {
+	manifest, manifestErr := ReadManifest(dir)
+	meta, metaErr := ReadMeta(dir)
+	if manifest != nil && packed(dir) {
+		bootID = manifest.BootID // all of a save is on the disk, or its checksums fail
+	}
+	if err := errors.Join(broken(metaErr), broken(manifestErr)); err != nil {
+		return nil, err
+	}
+	if meta != nil && meta.MaxBytes != fileSize {
+		metaErr = fmt.Errorf(".meta speaks of %d bytes, the warm file has %d", meta.MaxBytes, fileSize)
+		meta = nil
+	}
+	if meta != nil {
+		if manifest.hasTouched(meta, bootID) {
+			return nil, warmfile.Refuse(warmfile.ReasonNodeRestarted, "the node has restarted (or this is another one) after memcached "+
+				"started from this save: the file has changed since, and parts of it may never have reached the disk")
+		}
+		return &evidence{image: completed(meta, manifest), clean: true}, nil
+	}
+	if manifest == nil {
+		return nil, noEvidence(metaErr, manifestErr)
+	}
+	image := manifest.Latest()
+	switch {
+	case image == nil:
+		return nil, warmfile.Refuse(warmfile.ReasonNoEvidence, "memcached never answered since the manifest was written, and there is no .meta")
+	case image.MaxBytes != fileSize:
+		return nil, warmfile.Refuse(warmfile.ReasonTruncated, "the manifest speaks of %d bytes, the warm file has %d", image.MaxBytes, fileSize)
+	case manifest.State == Saved:
+		return &evidence{image: *image, clean: true}, nil
+	case manifest.State == Died:
+		return &evidence{image: *image}, nil
+	case manifest.BootID == "" || manifest.BootID != bootID:
+		return nil, warmfile.Refuse(warmfile.ReasonNodeRestarted, "memcached did not save, and the node has restarted since "+
+			"(or this is another node): parts of the file may never have reached the disk")
+	}
+	e := &evidence{image: *image}
+	if manifest.Image == nil {
+		// The start may have moved the mapping before it could be asked where.
+		e.image.Base, e.image.ItemsExact = 0, false
+	}
+	return e, nil
+}
+
+// hasTouched tells whether a memcached may have worked on the file since the
+// save that meta speaks of, although its .meta is there: it unlinks .meta, but
+// when the node goes down right after, the disk may still hold it.
+func (m *Manifest) hasTouched(meta *warmfile.Image, bootID string) bool {
+	return m != nil && (m.State == Starting || m.State == Running) && m.BootID != bootID &&
+		m.Previous != nil && m.Previous.StopTime == meta.StopTime
+}
+
+// completed is what .meta says, with what it doesn't hold taken from the manifest,
+// where that speaks of the same save.
+func completed(meta *warmfile.Image, manifest *Manifest) warmfile.Image {
+	image := *meta
+	if manifest == nil || manifest.Latest() == nil {
+		return image
+	}
+	known := manifest.Latest()
+	image.Version = known.Version
+	if known.StopTime == meta.StopTime && known.ProcessStarted == meta.ProcessStarted && known.ItemsExact {
+		image.Items, image.ItemsExact = known.Items, true
+	} else if known.StopTime == 0 && known.ProcessStarted == meta.ProcessStarted {
+		image.Items = known.Items
+	}
+	return image
+}
+
+func noEvidence(metaErr, manifestErr error) error {
+	if errors.Is(metaErr, os.ErrNotExist) && errors.Is(manifestErr, os.ErrNotExist) {
+		return warmfile.Refuse(warmfile.ReasonNoEvidence, "there is neither a .meta nor a manifest beside the warm file: nothing says what it holds")
+	}
+	return warmfile.Refuse(warmfile.ReasonCorrupt, "%v; %v", plain(metaErr), plain(manifestErr))
+}
+
+// plain names a missing file by its base name, not by its mount point.
+func plain(err error) string {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return strings.TrimSpace(filepath.Base(p.Path) + ": " + p.Err.Error())
+	}
+	return err.Error()
+}
+
+// broken keeps the errors of a file that is there but can't be read now: they
+// say nothing of what is in it, and another attempt may succeed.
+func broken(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

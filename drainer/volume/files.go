@@ -1,0 +1,111 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/snapshot"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// maxSmallFile bounds what is read of .meta and the manifest.
+const maxSmallFile = 1 << 20
+
+func readSmall(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSmallFile {
+		return nil, fmt.Errorf("%s is not a small file", filepath.Base(path))
+	}
+	return os.ReadFile(path)
+}
+
+// ReadMeta reads what memcached wrote at its latest save.
+func ReadMeta(dir string) (*warmfile.Image, error) {
+	data, err := RawMeta(dir)
+	if err != nil {
+		return nil, err
+	}
+	return warmfile.ParseMeta(data)
+}
+
+// RawMeta is memcached's .meta: a file in dir, or a part of the save there.
+func RawMeta(dir string) ([]byte, error) {
+	return beside(dir, contract.MetaFile, func(h *snapshot.Header) []byte { return []byte(h.Meta) })
+}
+
+// ReadManifest reads what the supervisor wrote.
+func ReadManifest(dir string) (*Manifest, error) {
+	data, err := beside(dir, contract.Manifest, func(h *snapshot.Header) []byte { return h.Manifest })
+	if err != nil {
+		return nil, err
+	}
+	return ParseManifest(data)
+}
+
+// beside reads a file that speaks for the warm file in dir: from the save, where
+// there is one.
+func beside(dir, name string, saved func(h *snapshot.Header) []byte) ([]byte, error) {
+	s, err := openSave(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return readSmall(filepath.Join(dir, name))
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	data := saved(&s.Header)
+	if len(data) == 0 {
+		return nil, &os.PathError{Op: "read", Path: name, Err: os.ErrNotExist}
+	}
+	return data, nil
+}
+
+// packed tells whether what lies in dir is a save.
+func packed(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, contract.SaveFile))
+	return err == nil
+}
+
+// openFile opens the warm file in dir, or its save, to be read as the file itself.
+func openFile(dir string) (file interface {
+	io.ReaderAt
+	io.Closer
+}, size int64, err error) {
+	s, err := openSave(dir)
+	if err == nil {
+		return s, s.Size, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return nil, 0, err
+	}
+	f, err := os.Open(filepath.Join(dir, contract.WarmFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, 0, warmfile.Refuse(warmfile.ReasonMissing, "there is no %s on the volume", contract.WarmFile)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		err = warmfile.Refuse(warmfile.ReasonMissing, "%s is not a file", contract.WarmFile)
+	case err == nil && info.Size() == 0:
+		err = warmfile.Refuse(warmfile.ReasonTruncated, "the warm file is empty: 0 bytes")
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
+}
+
+// openSave opens the save in dir; os.ErrNotExist where there is none.
+func openSave(dir string) (*snapshot.Save, error) {
+	return snapshot.Open(filepath.Join(dir, contract.SaveFile))
+}

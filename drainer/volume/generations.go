@@ -1,0 +1,102 @@
+package volume
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// Generation is one warm file on a volume, with what speaks for it. Each lies
+// in a directory of its own, so that Open reads any of them.
+type Generation struct {
+	Dir string
+	// Number is 0 for the file that memcached works on, which is the newest;
+	// of those set aside, a higher one is newer.
+	Number int
+	// Failed: it was set aside, and could not be replayed.
+	Failed bool
+}
+
+// Aside returns the generations that were set aside in dir, newest first.
+func Aside(dir string) ([]Generation, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var found []Generation
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(e.Name(), contract.GenerationPrefix)
+		digits, failed := strings.CutSuffix(digits, contract.FailedSuffix)
+		number, err := strconv.Atoi(digits)
+		if !ok || !e.IsDir() || err != nil || number < 1 {
+			continue
+		}
+		g := Generation{Dir: filepath.Join(dir, e.Name()), Number: number, Failed: failed}
+		switch there, err := g.exists(); {
+		case err != nil:
+			return nil, err
+		case there:
+			found = append(found, g)
+		}
+	}
+	slices.SortFunc(found, func(a, b Generation) int { return b.Number - a.Number })
+	return found, nil
+}
+
+// exists tells whether the warm file, or its save, is there: it is the last to be
+// moved into a directory, and the first to be removed.
+func (g Generation) exists() (bool, error) {
+	for _, name := range []string{contract.WarmFile, contract.SaveFile} {
+		_, err := os.Stat(filepath.Join(g.Dir, name))
+		if !errors.Is(err, os.ErrNotExist) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// Generations returns all that lie on the volume at dir, newest first, and refuses
+// saves that are outdated. Where others do, a file whose memcached never answered
+// since it was new is left out: no client can have been told of it.
+func Generations(dir string) ([]Generation, error) {
+	aside, err := Aside(dir)
+	if err != nil {
+		return nil, err
+	}
+	current := Generation{Dir: dir}
+	there, err := current.exists()
+	if err != nil {
+		return nil, err
+	}
+	all := aside
+	if there {
+		all = append([]Generation{current}, aside...)
+	}
+	if err := outdated(dir, all); err != nil {
+		return nil, err
+	}
+	if there && (len(aside) == 0 || !Unanswered(dir)) {
+		return all, nil
+	}
+	if len(aside) == 0 {
+		return nil, warmfile.Refuse(warmfile.ReasonMissing, "there is no %s on the volume", contract.WarmFile)
+	}
+	return aside, nil
+}
+
+// Replayable tells whether a replay of the generations that were set aside has
+// something to begin with: older values must not come where newer ones can't be read.
+func Replayable(aside []Generation) bool { return len(aside) > 0 && !aside[0].Failed }
+
+// Unanswered tells whether the file in dir was new when its memcached started,
+// and that has never answered since.
+func Unanswered(dir string) bool {
+	m, err := ReadManifest(dir)
+	return err == nil && m.Unanswered()
+}

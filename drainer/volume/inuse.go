@@ -1,0 +1,132 @@
+package volume
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// InUse is the mark that a member leaves on a volume of saves before its
+// memcached starts: from then on clients write to memory, and what lies on the
+// volume grows old. Only a save with a higher number is of a later time.
+type InUse struct {
+	// Number of the newest save that was there, 0 none.
+	Number int64 `json:"number"`
+	// Since when, by the member's clock.
+	Since time.Time `json:"since"`
+}
+
+// Marshal encodes the mark.
+func (u InUse) Marshal() ([]byte, error) {
+	b, err := json.Marshal(u)
+	return append(b, '\n'), err
+}
+
+// ReadInUse returns the mark on the volume; os.ErrNotExist where there is none.
+func ReadInUse(dir string) (*InUse, error) {
+	b, err := readSmall(filepath.Join(dir, contract.InUse))
+	if err != nil {
+		return nil, err
+	}
+	var u InUse
+	if err := json.Unmarshal(b, &u); err != nil || u.Number < 0 || u.Since.IsZero() {
+		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the mark %s can't be read: %.40q", contract.InUse, b)
+	}
+	return &u, nil
+}
+
+// MarkInUse says on the disk that all that lies on the volume grows old from now. It
+// returns the mark that was there, nil where there was none.
+func MarkInUse(dir string) (before *InUse, err error) {
+	before, err = ReadInUse(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, warmfile.ErrUnrecoverable) {
+		return nil, err
+	}
+	last, err := LastNumber(dir)
+	if err != nil {
+		return nil, err
+	}
+	return before, writeMark(dir, InUse{Number: last, Since: time.Now().UTC().Truncate(time.Second)})
+}
+
+// PutMarkBack is for the end of a memcached that resumed from nothing and told nobody
+// anything: what lies on the volume is as current as it was.
+func PutMarkBack(dir string, before *InUse) error {
+	if before != nil {
+		return writeMark(dir, *before)
+	}
+	return DropMark(dir)
+}
+
+// DropMark removes the mark.
+func DropMark(dir string) error { return removeDurably(filepath.Join(dir, contract.InUse)) }
+
+func writeMark(dir string, mark InUse) error {
+	b, err := mark.Marshal()
+	if err != nil {
+		return err
+	}
+	return writeDurably(filepath.Join(dir, contract.InUse), b, true)
+}
+
+// LastNumber is the highest one of the saves that are, or were, on the volume.
+func LastNumber(dir string) (int64, error) {
+	last := int64(0)
+	mark, err := ReadInUse(dir)
+	switch {
+	case err == nil:
+		last = mark.Number
+	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, warmfile.ErrUnrecoverable):
+		return 0, err
+	}
+	aside, err := Aside(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, g := range append(aside, Generation{Dir: dir}) {
+		s, err := openSave(g.Dir)
+		switch {
+		case err == nil:
+			last = max(last, s.Number)
+			s.Close()
+		case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, warmfile.ErrUnrecoverable):
+			return 0, err
+		}
+	}
+	return last, nil
+}
+
+// outdated refuses what lies on a volume of saves, newest first, where a member
+// has run since the newest was made: it held newer values, in memory.
+func outdated(dir string, newestFirst []Generation) error {
+	mark, err := ReadInUse(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	since := mark.Since.UTC().Format(time.RFC3339)
+	if len(newestFirst) == 0 {
+		return warmfile.Refuse(warmfile.ReasonSaveOutdated, "the member that started at %s ended without a save: what it held was in memory only", since)
+	}
+	s, err := openSave(newestFirst[0].Dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return warmfile.Refuse(warmfile.ReasonSaveOutdated, "the warm file on the volume is outdated: a member has had its items in memory since %s, and ended without a save", since)
+	}
+	if err != nil {
+		return fmt.Errorf("of the newest save: %w", err)
+	}
+	defer s.Close()
+	if s.Number > mark.Number {
+		return nil
+	}
+	return warmfile.Refuse(warmfile.ReasonSaveOutdated, "the save of %s is outdated: a member started from it at %s, and ended without another one; what clients stored since was in memory only",
+		s.Made.UTC().Format(time.RFC3339), since)
+}

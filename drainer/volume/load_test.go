@@ -1,0 +1,161 @@
+package volume
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+)
+
+// TestKilledUnderLoad: what the reader finds after a SIGKILL at a random moment
+// is a set that the server could have held. Every value that was acknowledged is
+// there, unless it was just being replaced, or memcached gave it up to move a slab
+// page; none has a value that was never written; nothing that was deleted is there.
+func TestKilledUnderLoad(t *testing.T) {
+	for i, args := range [][]string{nil, nil, {"-C"}, memcachedtest.SmallChunks(), {"-f", "1.07"}, {"-t", "1"}} {
+		moving := i%2 == 1
+		if !moving {
+			args = append(args, "-o", "slab_automove=0")
+		}
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			m := startMember(t, append([]string{"-m", "400"}, args...)...)
+			m.writeManifest(Manifest{State: Running, Image: m.image()})
+			var writers []*loadWriter
+			var wg sync.WaitGroup
+			for w := range 4 {
+				l := newLoadWriter(t, m.Server, w, seed)
+				l.moving = moving
+				writers = append(writers, l)
+				wg.Go(l.run)
+			}
+			time.Sleep(300*time.Millisecond + time.Duration(rand.IntN(1200))*time.Millisecond) // to a random moment
+			m.Kill()
+			wg.Wait()
+			got, _ := readAll(t, m.dir)
+			operations, items := 0, len(got)
+			for _, l := range writers {
+				operations += l.operations
+				l.check(got)
+			}
+			t.Logf("%d operations before the kill, %d items found", operations, items)
+			for key := range got {
+				t.Errorf("%q was never written", key)
+			}
+		})
+	}
+}
+
+// loadWriter writes to keys of its own, one request at a time, until the server
+// is gone.
+type loadWriter struct {
+	t    *testing.T
+	name int
+	// moving: slab pages change their class, which may cost items.
+	moving     bool
+	r          *rand.Rand
+	conn       net.Conn
+	in         *bufio.Reader
+	acked      map[string]string // values; "" deleted
+	key, value string            // of the request without an answer
+	operations int
+}
+
+func newLoadWriter(t *testing.T, s *memcachedtest.Server, name int, seed uint64) *loadWriter {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &loadWriter{t: t, name: name, r: rand.New(rand.NewPCG(seed, uint64(name))), conn: conn,
+		in: bufio.NewReader(conn), acked: map[string]string{}}
+}
+
+func (l *loadWriter) run() {
+	for {
+		if l.moving && l.name == 0 && l.r.IntN(50) == 0 {
+			if !l.do("slabs reassign -1 "+strconv.Itoa(1+l.r.IntN(35))+"\r\n", "") {
+				return
+			}
+			continue
+		}
+		l.key = fmt.Sprintf("key:%d:%d", l.name, l.r.IntN(300))
+		held := l.acked[l.key]
+		request, want := "", "STORED"
+		switch n := l.r.IntN(10); {
+		case n == 0 && held != "":
+			l.value, want = "", "DELETED"
+			request = "delete " + l.key + "\r\n"
+		case n == 1 && held != "" && len(held) < 2000:
+			// Small enough not to be appended in place.
+			more := l.random(100)
+			l.value = held + more
+			request = fmt.Sprintf("append %s 0 0 %d\r\n%s\r\n", l.key, len(more), more)
+		default:
+			l.value = l.random([]int{700000, 20000, 20000, 1000, 1000, 1000, 100}[min(l.r.IntN(60), 6)])
+			request = fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", l.key, len(l.value), l.value)
+		}
+		if !l.do(request, want) {
+			return
+		}
+		l.acked[l.key] = l.value
+		l.key = ""
+	}
+}
+
+// random is a value that no other is equal to.
+func (l *loadWriter) random(n int) string {
+	unit := fmt.Sprintf("<%x>", l.r.Uint64())
+	return strings.Repeat(unit, 1+n/len(unit))
+}
+
+// do tells whether the server has answered; want "" takes any answer.
+func (l *loadWriter) do(request, want string) bool {
+	_ = l.conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	if _, err := l.conn.Write([]byte(request)); err != nil {
+		return false
+	}
+	line, err := l.in.ReadString('\n')
+	if err != nil {
+		return false
+	}
+	l.operations++
+	switch answer := strings.TrimSpace(line); {
+	case want == "" || answer == want:
+	case l.moving && (answer == "NOT_FOUND" || answer == "NOT_STORED"):
+		l.value = "" // it was given up to move a page
+	default:
+		l.t.Errorf("%.30q: %s, want %s", request, answer, want)
+		return false
+	}
+	return true
+}
+
+// check takes out of got what the writer wrote.
+func (l *loadWriter) check(got map[string]memcachedtest.Held) {
+	l.t.Helper()
+	for key, value := range l.acked {
+		h, there := got[key]
+		underWay := key == l.key
+		switch {
+		case there && h.Value == value, there && underWay && h.Value == l.value:
+		case !there && (value == "" || underWay || l.moving):
+		default:
+			l.t.Errorf("%q: there %t with %d bytes, acknowledged %d, under way %t with %d", key, there, len(h.Value), len(value), underWay, len(l.value))
+		}
+		delete(got, key)
+	}
+	if h, there := got[l.key]; there && h.Value == l.value {
+		delete(got, l.key) // its first value, never acknowledged
+	}
+}

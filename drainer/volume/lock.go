@@ -1,0 +1,81 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// A volume has one user at a time: its member, or the drainer after it.
+// Kubernetes sees to that until somebody deletes a pod by force: then the pod is
+// gone while its processes run on, for seconds or, where the kubelet doesn't
+// answer, for as long as that takes. So whoever uses a volume holds a lock on it,
+// and the next one waits. memcached inherits its supervisor's.
+
+const (
+	// lockPatience is how long the next user waits before it fails, to be started
+	// again.
+	lockPatience = 2 * time.Minute
+	lockInterval = 50 * time.Millisecond
+)
+
+// ErrInUse is what a volume is that another one doesn't let go of.
+var ErrInUse = errors.New("the volume is still in use by an earlier pod")
+
+// LockToServe takes the volume for a member. A volume that knows no locks is
+// used without.
+func LockToServe(ctx context.Context, dir string, logf func(string, ...any)) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, contract.LockFile), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		logf("the volume is used without a lock: %v", err)
+		return nil, nil
+	}
+	return await(ctx, file, unix.LOCK_EX, logf)
+}
+
+// LockToRead takes the volume for a drainer, which may not write to it. Where
+// there is no lock yet, its member was none that takes one.
+func LockToRead(ctx context.Context, dir string, logf func(string, ...any)) (*os.File, error) {
+	file, err := os.Open(filepath.Join(dir, contract.LockFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return await(ctx, file, unix.LOCK_SH, logf)
+}
+
+// await waits for the lock on the file, and returns the file, which holds it
+// until it is closed here and by every child that has it.
+func await(ctx context.Context, file *os.File, how int, logf func(string, ...any)) (*os.File, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, ErrInUse)
+	defer cancel()
+	for told := false; ; {
+		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return file, nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			logf("the volume is used without a lock: %v", err)
+			return file, nil
+		case !told:
+			logf("%v: waiting for its end", ErrInUse)
+			told = true
+		}
+		select {
+		case <-time.After(lockInterval):
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("wait for the volume: %w", context.Cause(ctx)), file.Close())
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package volume
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// State of a member, as its manifest tells it.
+type State string
+
+// The states of a member, in order.
+const (
+	// Starting: memcached is about to start, or has not answered yet. Image
+	// is absent; Previous describes the file as the last memcached left it.
+	Starting State = "Starting"
+	// Running: Image follows the server, about a second behind.
+	Running State = "Running"
+	// Saved: memcached saved, and the file has reached the disk. Image is what
+	// .meta said.
+	Saved State = "Saved"
+	// Died: memcached ended without a save, but the file has reached the disk.
+	Died State = "Died"
+)
+
+// Manifest lies beside the warm file and describes it, so that a crash leaves
+// a file that can be read although memcached wrote no .meta.
+type Manifest struct {
+	// Format of this structure; 1.
+	Format int   `json:"format"`
+	State  State `json:"state"`
+	// Arguments of memcached, its name first.
+	Arguments []string `json:"arguments"`
+	PID       int      `json:"pid,omitempty"`
+	// BootID of the node's kernel. After Starting and Running the file can be
+	// trusted only while that kernel lives: it holds the pages not yet on disk.
+	BootID  string    `json:"bootID"`
+	Updated time.Time `json:"updated"`
+	// Image describes the file as of Updated.
+	Image *warmfile.Image `json:"image,omitempty"`
+	// Previous is the latest Image before this start.
+	Previous *warmfile.Image `json:"previous,omitempty"`
+	// Fresh: there was no warm file when this memcached started. As long as it
+	// has not answered, nothing is known of what it holds.
+	Fresh bool `json:"fresh,omitempty"`
+	// Note is for people: what was not done at the start, and why.
+	Note string `json:"note,omitempty"`
+}
+
+// Marshal encodes the manifest.
+func (m *Manifest) Marshal() ([]byte, error) {
+	m.Format = 1
+	b, err := json.MarshalIndent(m, "", "  ")
+	return append(b, '\n'), err
+}
+
+// ParseManifest decodes a manifest and checks that its images are possible.
+func ParseManifest(data []byte) (*Manifest, error) {
+	var m Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	if m.Format != 1 {
+		return nil, fmt.Errorf("manifest: format %d is not known", m.Format)
+	}
+	switch m.State {
+	case Starting:
+	case Running, Saved, Died:
+		if m.Image == nil {
+			return nil, fmt.Errorf("manifest: state %s without an image", m.State)
+		}
+	default:
+		return nil, fmt.Errorf("manifest: state %.40q is not known", m.State)
+	}
+	for _, image := range []*warmfile.Image{m.Image, m.Previous} {
+		if image == nil {
+			continue
+		}
+		if err := image.Check(); err != nil {
+			return nil, fmt.Errorf("manifest: %w", err)
+		}
+	}
+	return &m, nil
+}
+
+// Latest is what is known last of the file: Image, else Previous, else nil.
+func (m *Manifest) Latest() *warmfile.Image {
+	if m.Image != nil {
+		return m.Image
+	}
+	return m.Previous
+}
+
+// Unanswered tells whether the file was new when its memcached started, and that has
+// never answered since.
+func (m *Manifest) Unanswered() bool { return m.State == Starting && m.Fresh }

@@ -1,0 +1,69 @@
+// Package volume knows what lies on a member's volume: the warm file or its save, the
+// manifest, the mark and the generations that were set aside. It decides which of
+// them is to be believed.
+package volume
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"example.com/memcached-operator/drainer/snapshot"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// Options of Open; the zero value is right outside of tests.
+type Options struct {
+	// Now is the clock that items expire by.
+	Now func() time.Time
+	// BootID of the running kernel.
+	BootID string
+}
+
+func (o Options) withDefaults() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.BootID == "" {
+		o.BootID = BootID()
+	}
+	return o
+}
+
+// BootID returns what tells this boot of the kernel from every other, "" where
+// the system doesn't say.
+func BootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// Open weighs what lies in dir and opens the warm file, or its save, read-only. An
+// error that is warmfile.ErrUnrecoverable says why it can't be read.
+func Open(dir string, o Options) (*warmfile.Reader, error) {
+	o = o.withDefaults()
+	file, size, err := openFile(dir)
+	if err != nil {
+		return nil, err
+	}
+	r, err := open(file, size, dir, o)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return r, nil
+}
+
+func open(file io.ReaderAt, size int64, dir string, o Options) (*warmfile.Reader, error) {
+	e, err := weigh(dir, size, o.BootID)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := file.(*snapshot.Save); ok && s.PageSize != e.image.SlabPageSize {
+		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the save has pages of %d bytes, its memcached had %d", s.PageSize, e.image.SlabPageSize)
+	}
+	return warmfile.New(file, size, &e.image, e.clean, o.Now)
+}

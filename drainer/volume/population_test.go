@@ -1,0 +1,97 @@
+package volume
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// TestMain lets many tests wait at once: they wait for memcached's clock.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// member is a memcached with a warm file.
+type member struct {
+	*memcachedtest.Server
+	t    testing.TB
+	dir  string
+	args []string
+}
+
+func startMember(t testing.TB, args ...string) *member {
+	t.Helper()
+	dir := t.TempDir()
+	// The crawler would take expired items away behind the test's back.
+	args = append([]string{"-e", filepath.Join(dir, contract.WarmFile), "-o", "no_lru_crawler"}, args...)
+	return &member{memcachedtest.Start(t, args...), t, dir, args}
+}
+
+// crash kills memcached, leaving a manifest as the supervisor would.
+func (m *member) crash() {
+	m.t.Helper()
+	m.writeManifest(Manifest{State: Running, Image: m.image()})
+	m.Kill()
+}
+
+func (m *member) image() *warmfile.Image {
+	m.t.Helper()
+	image := &warmfile.Image{}
+	if err := image.Ask(m.Dial(), m.PID(), filepath.Join(m.dir, contract.WarmFile), m.args); err != nil {
+		m.t.Fatal(err)
+	}
+	return image
+}
+
+func (m *member) writeManifest(manifest Manifest) {
+	m.t.Helper()
+	writeManifest(m.t, m.dir, manifest)
+}
+
+func writeManifest(t testing.TB, dir string, manifest Manifest) {
+	t.Helper()
+	if manifest.BootID == "" {
+		manifest.BootID = BootID()
+	}
+	b, err := manifest.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, contract.Manifest), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wait returns when the server's clock has moved on by more than a second.
+func (m *member) wait() {
+	m.t.Helper()
+	m.WaitSecond(m.t)
+}
+
+func newPopulation(m *member, seed uint64) *memcachedtest.Population {
+	return memcachedtest.NewPopulation(m.t, m.Server, seed)
+}
+
+// readAll returns the live items and the number of all.
+func readAll(t testing.TB, dir string) (map[string]memcachedtest.Held, int64) {
+	t.Helper()
+	r, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	live, n := memcachedtest.ReadAll(t, r.Items(t.Context()))
+	if r.Done() != r.Size() {
+		t.Errorf("read %d of %d bytes", r.Done(), r.Size())
+	}
+	return live, n
+}

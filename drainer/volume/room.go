@@ -1,0 +1,96 @@
+package volume
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// FreeBytes is the room on the volume of dir; tests replace it.
+var FreeBytes = func(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, fmt.Errorf("statfs %s: %w", dir, err)
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
+
+// RoomError says that the volume is too small for a save.
+type RoomError struct{ Need, Lacking int64 }
+
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("the volume lacks %d MiB of room for a save of %d MiB", Mebibytes(e.Lacking), Mebibytes(e.Need))
+}
+
+// Mebibytes are n bytes, rounded up.
+func Mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
+
+// Room returns what is free on the volume once the victims, in this order, are gone:
+// as many as it takes to have need bytes. An outdated save goes first (dropSave), and
+// then the oldest generations: what they hold is the least likely to be asked for, and
+// without the newest it would be wrong to serve them.
+func Room(dir string, need int64, dropSave bool) (free int64, victims []Generation, err error) {
+	if free, err = FreeBytes(dir); err != nil {
+		return 0, nil, err
+	}
+	candidates, err := Aside(dir)
+	if err != nil {
+		return 0, nil, err
+	}
+	slices.Reverse(candidates)
+	if dropSave && !Missing(filepath.Join(dir, contract.SaveFile)) {
+		candidates = slices.Insert(candidates, 0, Generation{Dir: dir})
+	}
+	for _, g := range candidates {
+		if need <= free {
+			break
+		}
+		n, err := allocated(g)
+		if err != nil {
+			return 0, nil, err
+		}
+		free += n
+		victims = append(victims, g)
+	}
+	return free, victims, nil
+}
+
+// MakeRoom finds need bytes of room on the volume, beside what is there, by removing
+// the victims of Room. They stay where that would not help. It returns how much is
+// missing.
+func MakeRoom(dir string, need int64, dropSave bool, logf func(string, ...any)) (lacking int64, err error) {
+	free, victims, err := Room(dir, need, dropSave)
+	if err != nil || need > free {
+		return need - free, err
+	}
+	for _, g := range victims {
+		if g.Number == 0 {
+			err = DropSave(g.Dir)
+		} else {
+			logf("%s is removed to make room on the volume: its items that were not replayed are lost", filepath.Base(g.Dir))
+			err = Discard(g)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// allocated is what removing a generation sets free: warm files have holes.
+func allocated(g Generation) (int64, error) {
+	file := contract.WarmFile
+	if !Missing(filepath.Join(g.Dir, contract.SaveFile)) {
+		file = contract.SaveFile
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(g.Dir, file), &st); err != nil {
+		return 0, err
+	}
+	const blockBytes = 512 // whatever the file system's own are
+	return st.Blocks * blockBytes, nil
+}

@@ -1,0 +1,198 @@
+package volume
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// pack makes a volume with a save of the warm file in dir.
+func pack(t testing.TB, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := Pack(context.Background(), dir, filepath.Join(to, contract.SaveFile), 1); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// unpack loads the save in dir.
+func unpack(t testing.TB, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := Unpack(context.Background(), dir, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// TestSaveHoldsUsedPagesOnly, and what is loaded of it is the file that was saved,
+// byte for byte where it is used.
+func TestSaveHoldsUsedPagesOnly(t *testing.T) {
+	t.Parallel()
+	dir := savedMember(t, "-m", "256")
+	volume := pack(t, dir)
+	info, err := os.Stat(filepath.Join(volume, contract.SaveFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size, err := PackedSize(dir); err != nil || size != info.Size() || size > 128<<20 {
+		t.Errorf("the save has %d bytes, foretold were %d, %v", info.Size(), size, err)
+	}
+	loaded := unpack(t, volume)
+	for _, name := range []string{contract.WarmFile, contract.MetaFile} {
+		want, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(loaded, name))
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("%s: %d bytes, want %d; %v", name, len(got), len(want), err)
+		}
+		const page = 1 << 20
+		for at := 0; at < len(got); at += page {
+			if g, w := got[at:min(at+page, len(got))], want[at:min(at+page, len(got))]; !bytes.Equal(g, w) && (name != contract.WarmFile || !warmfile.UnusedPage(w)) {
+				t.Errorf("%s: the page at %d is another one", name, at)
+			}
+		}
+	}
+}
+
+// refused tells whether nothing of the volume's save is believed: neither is an item
+// yielded behind the damage, nor is anything loaded.
+func refused(t *testing.T, volume string, what string) {
+	t.Helper()
+	_, _, err := count(t, volume)
+	if !errors.Is(err, warmfile.ErrUnrecoverable) {
+		t.Errorf("%s: read with %v", what, err)
+	}
+	to := t.TempDir()
+	if err := Unpack(t.Context(), volume, to, nil); !errors.Is(err, warmfile.ErrUnrecoverable) {
+		t.Errorf("%s: loaded with %v", what, err)
+	}
+	if left, _ := os.ReadDir(to); len(left) > 0 {
+		t.Errorf("%s: loaded was %v", what, left)
+	}
+}
+
+// TestDamagedSaveIsRefused: one bit anywhere, an end anywhere, more than the end,
+// a page in another's place, or of another save.
+func TestDamagedSaveIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := savedMember(t, "-m", "64")
+	volume := pack(t, dir)
+	path := filepath.Join(volume, contract.SaveFile)
+	sound, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const prefix, record = 16, 1<<20 + 4
+	body := prefix + int64(binary.LittleEndian.Uint32(sound[8:]))
+	damage := func(what string, data []byte) {
+		t.Helper()
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, volume, what)
+	}
+	flip := func(at int64) {
+		t.Helper()
+		b := bytes.Clone(sound)
+		b[at] ^= 1 << rand.IntN(8)
+		damage("a bit at "+strconv.FormatInt(at, 10), b)
+	}
+	for _, at := range []int64{0, 7, 8, 12, 16, body - 1, body, body + record - 1, int64(len(sound)) - 1} {
+		flip(at)
+	}
+	for range 3 {
+		flip(rand.Int64N(int64(len(sound))))
+	}
+	for _, end := range []int64{0, 1, prefix - 1, prefix, body - 1, body, body + 1, body + record, int64(len(sound)) - 1} {
+		damage("cut at "+strconv.FormatInt(end, 10), sound[:end])
+	}
+	damage("one byte more", append(bytes.Clone(sound), 0))
+	swapped := bytes.Clone(sound)
+	copy(swapped[body:], sound[body+record:body+2*record])
+	copy(swapped[body+record:], sound[body:body+record])
+	damage("two pages in each other's place", swapped)
+	if err := Pack(t.Context(), dir, path, 2); err != nil {
+		t.Fatal(err)
+	}
+	other, err := os.ReadFile(path)
+	if err != nil || len(other) != len(sound) {
+		t.Fatalf("%d bytes, want %d; %v", len(other), len(sound), err)
+	}
+	damage("a page of another save", append(bytes.Clone(sound[:body+record]), other[body+record:]...))
+}
+
+// TestOutdatedSave: what a member has started from is refused, until there is a
+// later save; what it started without, too.
+func TestOutdatedSave(t *testing.T) {
+	t.Parallel()
+	dir := savedMember(t)
+	volume := pack(t, dir)
+	mark := func(number int64) {
+		t.Helper()
+		b, err := InUse{Number: number, Since: time.Now()}.Marshal()
+		if err == nil {
+			err = os.WriteFile(filepath.Join(volume, contract.InUse), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(when string, want warmfile.Reason) {
+		t.Helper()
+		_, err := Generations(volume)
+		var refusal *warmfile.Error
+		if want == "" && err != nil || want != "" && (!errors.As(err, &refusal) || refusal.Reason != want) {
+			t.Errorf("%s: %v, want %q", when, err, want)
+		}
+	}
+	expect("before a start", "")
+	mark(1)
+	expect("started from it", warmfile.ReasonSaveOutdated)
+	if last, err := LastNumber(volume); err != nil || last != 1 {
+		t.Errorf("the last number is %d, %v", last, err)
+	}
+	if err := Pack(t.Context(), dir, filepath.Join(volume, contract.SaveFile), 2); err != nil {
+		t.Fatal(err)
+	}
+	expect("saved again", "")
+	if err := os.Mkdir(filepath.Join(volume, contract.GenerationPrefix+"1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(volume, contract.SaveFile), filepath.Join(volume, contract.GenerationPrefix+"1", contract.SaveFile)); err != nil {
+		t.Fatal(err)
+	}
+	expect("set aside", "")
+	mark(2)
+	expect("started with it set aside", warmfile.ReasonSaveOutdated)
+	if err := os.RemoveAll(filepath.Join(volume, contract.GenerationPrefix+"1")); err != nil {
+		t.Fatal(err)
+	}
+	expect("all of it was replayed", warmfile.ReasonSaveOutdated)
+	for _, bad := range []string{"", "{", "{}", `{"number":-1,"since":"2026-01-01T00:00:00Z"}`} {
+		overwriteAll(t, filepath.Join(volume, contract.InUse), bad)
+		expect("the mark is "+bad, warmfile.ReasonCorrupt)
+	}
+	remove(t, volume, contract.InUse)
+	expect("nothing", warmfile.ReasonMissing)
+}
+
+func overwriteAll(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

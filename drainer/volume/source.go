@@ -1,0 +1,136 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// Departed is a Source: all generations that lie on a departed member's volume.
+type Departed struct {
+	generations []item.Source
+	readers     []*warmfile.Reader
+}
+
+// OpenAll opens the generations in dir. What is readable has to move even where
+// something older isn't, so only the newest one's refusal is an error here; another's
+// comes when its turn has come. neverStarted: no memcached ever started on the volume,
+// unless its supervisor left a trace there.
+func OpenAll(dir string, neverStarted bool) (*Departed, error) {
+	if neverStarted {
+		if untouched, err := Untouched(dir); err != nil || untouched {
+			return empty(), err
+		}
+	}
+	if unused, err := Unused(dir, Options{}); err != nil {
+		return nil, err
+	} else if unused {
+		return empty(), nil
+	}
+	found, err := Generations(dir)
+	if err != nil {
+		return nil, err
+	}
+	v := &Departed{}
+	flushed := false
+	for _, g := range found {
+		r, err := Open(g.Dir, Options{})
+		if err != nil && len(v.readers) == 0 {
+			return nil, err
+		}
+		if err != nil {
+			v.generations = append(v.generations, unreadable{err: err})
+			break
+		}
+		v.readers = append(v.readers, r)
+		newer := flushed
+		v.generations = append(v.generations, item.InvalidatedWhen(r, func() bool { return newer }))
+		flushed = flushed || r.Flushed()
+	}
+	return v, nil
+}
+
+func empty() *Departed { return &Departed{generations: []item.Source{nothing{}}} }
+
+// Layers are the generations, newest first.
+func (v *Departed) Layers() []item.Source { return v.generations }
+
+// Items yields the layers' one after the other.
+func (v *Departed) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
+	return func(yield func(*item.Item, error) bool) {
+		for _, layer := range v.generations {
+			for it, err := range layer.Items(ctx) {
+				if !yield(it, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (v *Departed) sum(of func(item.Source) int64) (sum int64) {
+	for _, layer := range v.generations {
+		sum += of(layer)
+	}
+	return sum
+}
+
+// Expected number of items of all.
+func (v *Departed) Expected() int64 { return v.sum(item.Source.Expected) }
+
+// Size of all, in bytes.
+func (v *Departed) Size() int64 { return v.sum(item.Source.Size) }
+
+// Done of all, in bytes.
+func (v *Departed) Done() int64 { return v.sum(item.Source.Done) }
+
+// Used of all, in bytes.
+func (v *Departed) Used() int64 { return v.sum(item.Source.Used) }
+
+// Clean tells whether every generation was saved.
+func (v *Departed) Clean() bool {
+	for _, layer := range v.generations {
+		if !layer.Clean() {
+			return false
+		}
+	}
+	return true
+}
+
+// Version of the memcached that wrote the newest.
+func (v *Departed) Version() string { return v.generations[0].Version() }
+
+// Close closes the files.
+func (v *Departed) Close() error {
+	var errs []error
+	for _, r := range v.readers {
+		errs = append(errs, r.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// nothing is the Source of a volume on which nothing was ever stored.
+type nothing struct{}
+
+func (nothing) Items(context.Context) iter.Seq2[*item.Item, error] {
+	return func(func(*item.Item, error) bool) {}
+}
+func (nothing) Expected() int64 { return 0 }
+func (nothing) Size() int64     { return 0 }
+func (nothing) Done() int64     { return 0 }
+func (nothing) Used() int64     { return 0 }
+func (nothing) Clean() bool     { return false }
+func (nothing) Version() string { return "" }
+
+// unreadable is a Source that could not be opened.
+type unreadable struct {
+	nothing
+	err error
+}
+
+func (u unreadable) Items(context.Context) iter.Seq2[*item.Item, error] {
+	return func(yield func(*item.Item, error) bool) { yield(nil, u.err) }
+}

@@ -1,0 +1,174 @@
+package warmfile
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Asker is a connection to a running memcached.
+type Asker interface {
+	// Stats answers "stats ARG".
+	Stats(arg string) (map[string]string, error)
+	Version() (string, error)
+}
+
+// SlabPageSize is in bytes, and fixed in every memcached that maps a file; "stats settings"
+// doesn't tell it.
+const SlabPageSize = 1 << 20
+
+// Ask fills the image with what .meta would say if the running memcached saved
+// now: a process pid, started with command, that maps the file at path. An
+// image that has been filled before is only brought up to date.
+func (m *Image) Ask(server Asker, pid int, path string, command []string) error {
+	if m.MaxBytes == 0 {
+		if err := m.askSettings(server, command); err != nil {
+			return err
+		}
+		base, err := mappingBase(pid, path)
+		if err != nil {
+			return err
+		}
+		m.Base = base
+	}
+	if err := m.askVariables(server, pid); err != nil {
+		return err
+	}
+	return m.Check()
+}
+
+// askSettings asks for what a memcached keeps for life.
+func (m *Image) askSettings(server Asker, command []string) error {
+	settings, err := server.Stats("settings")
+	if err != nil {
+		return err
+	}
+	slabs, err := server.Stats("slabs")
+	if err != nil {
+		return err
+	}
+	if m.Version, err = server.Version(); err != nil {
+		return err
+	}
+	n := numbers{from: settings}
+	m.SlabConfig = SlabConfig(command)
+	m.ChunkSize = int(n.get("chunk_size"))
+	m.ItemSizeMax = int(n.get("item_size_max"))
+	m.SlabChunkMax = int(n.get("slab_chunk_max"))
+	m.SlabPageSize = SlabPageSize
+	m.UseCAS = settings["cas_enabled"] == "yes"
+	m.SlabReassign = settings["slab_reassign"] == "yes"
+	m.Classes = slabClasses(slabs, m.SlabChunkMax)
+	m.MaxBytes = n.get("maxbytes")
+	return n.err
+}
+
+// askVariables asks for what changes while memcached runs.
+//
+// Source: memcached's memcached.c, server_stats: time is process_started plus
+// its clock, uptime that clock minus ITEM_UPDATE_INTERVAL, 60 seconds.
+func (m *Image) askVariables(server Asker, pid int) error {
+	stats, err := server.Stats("")
+	if err != nil {
+		return err
+	}
+	settings, err := server.Stats("settings")
+	if err != nil {
+		return err
+	}
+	if stats["pid"] != strconv.Itoa(pid) {
+		return fmt.Errorf("process %q answers, memcached is process %d: is the port right?", stats["pid"], pid)
+	}
+	n := numbers{from: stats}
+	m.ProcessStarted = n.get("time") - n.get("uptime") - 60
+	m.Items = n.get("curr_items")
+	n.from = settings
+	m.OldestLive = uint32(n.get("oldest"))
+	return n.err
+}
+
+// numbers keeps the first value that isn't there or isn't a number.
+type numbers struct {
+	from map[string]string
+	err  error
+}
+
+func (n *numbers) get(name string) int64 {
+	v, err := strconv.ParseInt(n.from[name], 10, 64)
+	if err != nil && n.err == nil {
+		n.err = fmt.Errorf("memcached says %s=%q", name, n.from[name])
+	}
+	return v
+}
+
+// slabClasses reads the sizes of all classes from "stats slabs". A memcached
+// with a warm file has a page in each; if one is missing, none are returned.
+func slabClasses(slabs map[string]string, largest int) []int {
+	var sizes []int
+	for len(sizes) < maxClass {
+		size, err := strconv.Atoi(slabs[strconv.Itoa(len(sizes)+1)+":chunk_size"])
+		if err != nil {
+			return nil
+		}
+		if sizes = append(sizes, size); size == largest {
+			return sizes
+		}
+	}
+	return nil
+}
+
+// SlabConfig is what .meta calls slab_config, for a memcached's command line:
+// -f as it was written, or the list of "-o slab_sizes".
+func SlabConfig(command []string) string {
+	config := "1.25"
+	for i, a := range command {
+		value, ok := strings.CutPrefix(a, "--slab-growth-factor=")
+		if !ok && (a == "-f" || a == "--slab-growth-factor") && i+1 < len(command) {
+			value, ok = command[i+1], true
+		}
+		if !ok {
+			value, ok = strings.CutPrefix(a, "-f")
+		}
+		if ok && value != "" {
+			config = value
+		}
+	}
+	for _, a := range command {
+		if _, list, ok := strings.Cut(a, "slab_sizes="); ok {
+			config, _, _ = strings.Cut(list, ",")
+		}
+	}
+	return config
+}
+
+// mappingBase is the lowest address at which the process maps the file.
+func mappingBase(pid int, path string) (uint64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, errors.New("no inode number for " + path)
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		// address perms offset device inode path
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 6 || fields[4] != strconv.FormatUint(stat.Ino, 10) || strings.Trim(fields[2], "0") != "" {
+			continue
+		}
+		start, _, _ := strings.Cut(fields[0], "-")
+		return strconv.ParseUint(start, 16, 64)
+	}
+	return 0, errors.Join(fmt.Errorf("process %d does not map %s", pid, path), lines.Err())
+}

@@ -1,0 +1,105 @@
+package warmfile
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
+)
+
+// TestMain lets many tests wait at once: they wait for memcached's clock.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// member is a memcached with a warm file.
+type member struct {
+	*memcachedtest.Server
+	t    testing.TB
+	path string // of the file
+	args []string
+}
+
+func startMember(t testing.TB) *member {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	// The crawler would take expired items away behind the test's back.
+	args := []string{"-e", path, "-o", "no_lru_crawler"}
+	return &member{memcachedtest.Start(t, args...), t, path, args}
+}
+
+// image is what the running server tells.
+func (m *member) image() *Image {
+	m.t.Helper()
+	image := &Image{}
+	if err := image.Ask(m.Dial(), m.PID(), m.path, m.args); err != nil {
+		m.t.Fatal(err)
+	}
+	return image
+}
+
+// saved is what the server left beside its file.
+func (m *member) saved() *Image {
+	m.t.Helper()
+	image, err := ParseMeta(m.read(m.path + ".meta"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return image
+}
+
+func (m *member) read(path string) []byte {
+	m.t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return data
+}
+
+// readFile reads all items of a file.
+func readFile(t testing.TB, data []byte, image *Image, clean bool) (items []item.Item, err error) {
+	t.Helper()
+	r, err := New(bytes.NewReader(data), int64(len(data)), image, clean, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	for it, err := range r.Items(t.Context()) {
+		if err != nil {
+			return items, err
+		}
+		items = append(items, *it)
+	}
+	return items, nil
+}
+
+// findItem returns the offset of the linked item with the key.
+func findItem(t testing.TB, file []byte, key string) int64 {
+	t.Helper()
+	for at := 0; at < len(file); {
+		i := strings.Index(string(file[at:]), key)
+		if i < 0 {
+			break
+		}
+		start := at + i - itemHeader - 8
+		if start >= 0 && file[start+offFlags]&flagLinked != 0 && int(file[start+offKeyLen]) == len(key) {
+			return int64(start)
+		}
+		at += i + 1
+	}
+	t.Fatalf("no item %q in the file", key)
+	return 0
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,44 @@
+package integration
+
+import (
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+)
+
+// restored forgets who set which field of an object, as a backup does that is
+// restored.
+func (w *world) restored(object client.Object) {
+	w.Helper()
+	w.change(object, `{"metadata":{"managedFields":[{}]}}`)
+	if fields := object.GetManagedFields(); len(fields) != 0 {
+		w.Fatalf("there are fields of %s", fields[0].Manager)
+	}
+}
+
+// The claims' templates can't change; what would be built of the spec by now is
+// another one.
+func TestAStatefulSetThatWasRestoredFromABackupIsScaled(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	w.change(w.memcached(), `{"spec":{"storage":{"size":"256Mi"}}}`)
+	w.settled(2)
+	w.stopOperator()
+	w.restored(w.statefulSet())
+	w.startOperator()
+	w.scale(3)
+	w.settled(3)
+	w.quiet()
+	before := len(w.journal.Writes())
+	w.restartOperator()
+	for range 10 {
+		w.reconcile()
+	}
+	if wrote := w.journal.Writes()[before:]; len(wrote) != 0 {
+		t.Errorf("at rest it wrote %v", wrote)
+	}
+	w.scale(1)
+	w.settled(1)
+}

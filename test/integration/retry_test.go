@@ -1,0 +1,77 @@
+package integration
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/internal/player"
+)
+
+// ahead is a clock that is that far ahead of the machine's: what is to be waited for
+// is over.
+type ahead struct {
+	clock.RealClock
+	by time.Duration
+}
+
+func (a ahead) Now() time.Time                  { return time.Now().Add(a.by) }
+func (a ahead) Since(t time.Time) time.Duration { return a.Now().Sub(t) }
+
+// onlyOnce lets a Job give up at its first failure.
+func onlyOnce() *apitest.MemcachedBuilder {
+	return apitest.MakeMemcached(name).With(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.BackoffLimit = new(int32) })
+}
+
+// Nobody asks for a retry, and nothing that the operator remembers is needed for it.
+func TestDrainThatFailedForASurvivorComesRightByItself(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(onlyOnce(), 2)
+	claim := w.claim(1)
+	kubes.Play(w.namespace, player.Fail(contract.ExitUnreachable, "SurvivorUnreachable", "cache-0 did not answer"))
+	w.scale(1)
+	message := w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonDrainFailed)
+	if !strings.Contains(message, "failed attempts: 1, the next one is at ") {
+		t.Errorf("it says %q", message)
+	}
+	first := w.jobOf(claim.UID)
+	w.stopOperator()
+	w.clock = ahead{by: 24 * time.Hour}
+	w.startOperator()
+	w.eventually("another attempt, and a count", func() error {
+		if j := w.jobOf(claim.UID); j == nil || j.UID == first.UID {
+			return errors.New("the Job is the first one")
+		}
+		if w.claim(1).Annotations[cachev1alpha1.AnnotationAttempts] == "" {
+			return errors.New("nothing is counted")
+		}
+		return nil
+	})
+	kubes.Play(w.namespace, player.Succeed(7))
+	w.claimGone(1, claim.UID)
+	equal(w, "result", w.settled(1).Status.LastDrains[0].Result, "Drained")
+}
+
+func TestPlacementThatFailedComesRightByItself(t *testing.T) {
+	w := newNamespace(t)
+	w.clock = ahead{by: 24 * time.Hour}
+	w.startOperator()
+	w.storageCluster(onlyOnce(), 1)
+	kubes.Play(w.namespace, player.Fail(contract.ExitFailed, "StillStored", "clients still store items here"))
+	w.scale(2)
+	w.eventually("a count", func() error {
+		if w.claim(0).Annotations[cachev1alpha1.AnnotationAttempts] == "" {
+			return errors.New("nothing is counted")
+		}
+		return nil
+	})
+	kubes.Play(w.namespace, player.Succeed(3))
+	w.settled(2)
+	equal(w, "the count", w.claim(0).Annotations[cachev1alpha1.AnnotationAttempts], "")
+}

@@ -1,0 +1,266 @@
+package integration
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/controllers/uninstall"
+	"example.com/memcached-operator/test/internal/player"
+)
+
+// uninstallation by the chart's hook, of a release in the world's namespace.
+type uninstallation struct {
+	*world
+	options uninstall.Options
+	said    *lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// newUninstallation gives the hook's service account the rights that the chart does,
+// and makes the operator's Deployment, which the world's operator ends with.
+func newUninstallation(w *world, set ...string) *uninstallation {
+	w.Helper()
+	w.byHand = true
+	release := "release-" + w.namespace
+	args := []string{"--release=" + release, "--namespace=" + w.namespace, "--hook=pre-delete"}
+	for _, s := range set {
+		args = append(args, "--set="+s)
+	}
+	repository := filepath.Join("..", "..")
+	chart := filepath.Join(repository, "bin", "chart")
+	if _, err := os.Stat(chart); err != nil {
+		w.Fatalf("no %s: run `make bin/chart`", chart)
+	}
+	rendered, err := exec.CommandContext(w.Context(), chart, append(args, filepath.Join(repository, "charts", "memcached-operator"))...).CombinedOutput()
+	if err != nil {
+		w.Fatalf("render the hook: %v: %s", err, rendered)
+	}
+	for document := range strings.SplitSeq("\n"+string(rendered), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			w.Fatal(err)
+		}
+		if object.Object == nil || object.GetKind() == "Job" || object.GetKind() == "ServiceAccount" {
+			continue
+		}
+		if err := admin.Create(w.Context(), object); err != nil {
+			w.Fatalf("create %s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+	user := fmt.Sprintf("system:serviceaccount:%s:%s-uninstall", w.namespace, release)
+	c, err := client.New(asUser(user), client.Options{Scheme: controllers.NewScheme()})
+	if err != nil {
+		w.Fatal(err)
+	}
+	u := &uninstallation{world: w, said: &lockedBuffer{}}
+	u.options = uninstall.Options{
+		Client: c, Namespaces: []string{w.namespace}, Timeout: 2 * time.Second, Interval: 50 * time.Millisecond, Out: u.said,
+		Deployment: client.ObjectKey{Namespace: w.namespace, Name: release + "-manager"},
+	}
+	u.deploy()
+	return u
+}
+
+// deploy makes the Deployment; who scales it to zero ends the operator.
+func (u *uninstallation) deploy() {
+	u.Helper()
+	labels := map[string]string{"app.kubernetes.io/name": "memcached-operator"}
+	d := &appsv1.Deployment{}
+	d.Name = u.options.Deployment.Name
+	d.Spec.Replicas = ptr.To[int32](1)
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+	d.Spec.Template.Labels = labels
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: "any"}}
+	u.create(d)
+	watcher, err := admin.Watch(u.Context(), &appsv1.DeploymentList{}, client.InNamespace(u.namespace),
+		client.MatchingFields{"metadata.name": d.Name})
+	if err != nil {
+		u.Fatal(err)
+	}
+	u.Cleanup(watcher.Stop)
+	go func() {
+		for event := range watcher.ResultChan() {
+			d, ok := event.Object.(*appsv1.Deployment)
+			if o := u.running(); ok && o != nil && *d.Spec.Replicas == 0 {
+				_ = o.Stop()
+			}
+		}
+	}()
+}
+
+func (u *uninstallation) run() {
+	u.Helper()
+	if err := uninstall.Run(u.Context(), u.options); err != nil {
+		u.Fatalf("%v\n%s\n%s", err, u.said, u.picture())
+	}
+}
+
+// nothingHeld looks for every finalizer of ours, in every object of the namespace
+// that could have one.
+func (u *uninstallation) nothingHeld() {
+	u.Helper()
+	const ours = "cache.example.com/"
+	for _, m := range u.clusters() {
+		if strings.Contains(strings.Join(m.Finalizers, " "), ours) {
+			u.Errorf("Memcached %s has finalizers %v\n%s", m.Name, m.Finalizers, u.said)
+		}
+	}
+	for _, c := range u.claims() {
+		if strings.Contains(strings.Join(c.Finalizers, " "), ours) {
+			u.Errorf("claim %s has finalizers %v\n%s", c.Name, c.Finalizers, u.said)
+		}
+	}
+	for _, j := range u.jobs() {
+		if strings.Contains(strings.Join(j.Finalizers, " "), ours) {
+			u.Errorf("Job %s has finalizers %v", j.Name, j.Finalizers)
+		}
+	}
+}
+
+func TestUninstallWaitsForADrainToEnd(t *testing.T) {
+	w := newWorld(t)
+	u := newUninstallation(w)
+	u.options.Timeout = patience
+	claim := w.hangingDrain(apitest.MakeMemcached(name))
+	done := make(chan error, 1)
+	go func() { done <- uninstall.Run(t.Context(), u.options) }()
+	w.always("the operator is left to its work", func() error {
+		if *u.deployment().Spec.Replicas != 1 {
+			return errors.New("it was stopped")
+		}
+		return nil
+	})
+	kubes.Play(w.namespace, player.Succeed(12))
+	if err := <-done; err != nil {
+		t.Fatalf("%v\n%s", err, u.said)
+	}
+	u.nothingHeld()
+	if c := w.claim(2); c != nil && c.UID == claim.UID && c.DeletionTimestamp == nil {
+		t.Errorf("claim %s was drained, and is there: %s", c.Name, asJSON(c))
+	}
+	if w.memcached() == nil || len(w.claims()) < 2 || w.statefulSet() == nil {
+		t.Errorf("the cluster is gone\n%s", w.picture())
+	}
+}
+
+// deployment of the operator.
+func (u *uninstallation) deployment() *appsv1.Deployment {
+	d := &appsv1.Deployment{}
+	return found(u.world, d, admin.Get(u.Context(), u.options.Deployment, d))
+}
+
+func TestUninstallLeavesNoFinalizerAndEveryItem(t *testing.T) {
+	t.Parallel()
+	for _, clusters := range []string{"Keep", "Delete"} {
+		for _, dead := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, operator dead %v", clusters, dead), func(t *testing.T) {
+				w := newWorld(t)
+				u := newUninstallation(w, "uninstall.memcacheds="+clusters)
+				u.options.DeleteClusters = clusters == "Delete"
+				claim := w.hangingDrain(apitest.MakeMemcached(name))
+				before := uids(w.claims())
+				if dead {
+					w.stopOperator()
+					// Nobody can find it by a label any more.
+					w.change(w.claim(1), `{"metadata":{"labels":null}}`)
+				}
+				u.run()
+				u.nothingHeld()
+				equal(w, "claims", uids(w.claims()), before)
+				if c := w.claim(2); c == nil || c.UID != claim.UID || c.DeletionTimestamp != nil {
+					t.Errorf("the claim whose drain was under way: %s", asJSON(c))
+				}
+				if clusters == "Delete" {
+					w.nothingLeft()
+				} else if w.memcached() == nil || w.memcached().DeletionTimestamp != nil || len(w.pods()) == 0 {
+					t.Errorf("the cluster is gone\n%s", w.picture())
+				}
+				u.run() // once more: nothing to do, no failure
+			})
+		}
+	}
+}
+
+func TestUninstallWithoutADeployment(t *testing.T) {
+	w := newWorld(t)
+	u := newUninstallation(w, "namespaced=true", "uninstall.memcacheds=Delete")
+	u.options.DeleteClusters = true
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	w.stopOperator()
+	w.delete(u.deployment())
+	u.run()
+	u.nothingHeld()
+	w.nothingLeft()
+	equal(w, "claims", len(w.claims()), 2)
+}
+
+func TestAVolumeOutlivesItsClaimThatWasDeletedBeforeItsDrain(t *testing.T) {
+	w := newWorld(t)
+	u := newUninstallation(w)
+	claim := w.hangingDrain(apitest.MakeMemcached(name))
+	w.stopOperator()
+	w.delete(claim)
+	kubes.Play(w.namespace, player.Fail(1, "Unreachable", "no answer"))
+	u.run()
+	u.nothingHeld()
+	v := w.volumeOf(claim)
+	if v == nil || v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
+		t.Errorf("the volume: %s\n%s", asJSON(v), u.said)
+	}
+}
+
+func TestAnOperatorThatComesBackHoldsWhatItLeft(t *testing.T) {
+	w := newWorld(t)
+	u := newUninstallation(w)
+	claim := w.hangingDrain(apitest.MakeMemcached(name))
+	u.run()
+	u.nothingHeld()
+	kubes.Play(w.namespace, player.Succeed(12))
+	w.startOperator()
+	w.claimGone(2, claim.UID)
+	w.eventually("every claim held", func() error {
+		for _, c := range w.claims() {
+			if !slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {
+				return fmt.Errorf("claim %s has %s", c.Name, asJSON(c.Finalizers))
+			}
+		}
+		return nil
+	})
+	w.settled(2)
+}
