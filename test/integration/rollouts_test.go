@@ -102,17 +102,24 @@ func unready(worlds []*world, on bool) {
 	}
 }
 
-// noMoreThan fails where more clusters are replaced by an upgrade than may be. It asks
-// for all at one moment: between two questions one may end, and another begin.
+// noMoreThan fails where more clusters are replaced by an upgrade than may be. No list
+// shows both kinds at one moment, and between two lists one rollout may end and another
+// begin: a StatefulSet counts if it is marked before the Deployments are listed and after.
 func noMoreThan(limit int, worlds []*world) error {
-	var members appsv1.StatefulSetList
+	var before, after appsv1.StatefulSetList
 	var plain appsv1.DeploymentList
-	if err := errors.Join(admin.List(context.Background(), &members), admin.List(context.Background(), &plain)); err != nil {
-		return err
+	for _, l := range []client.ObjectList{&before, &plain, &after} {
+		if err := admin.List(context.Background(), l); err != nil {
+			return err
+		}
 	}
-	rolled := map[string]bool{}
-	for i := range members.Items {
-		rolled[members.Items[i].Namespace] = isRolledOut(&members.Items[i])
+	marked, rolled := map[string]bool{}, map[string]bool{}
+	for i := range before.Items {
+		marked[before.Items[i].Namespace] = isRolledOut(&before.Items[i])
+	}
+	for i := range after.Items {
+		namespace := after.Items[i].Namespace
+		rolled[namespace] = marked[namespace] && isRolledOut(&after.Items[i])
 	}
 	for i := range plain.Items {
 		rolled[plain.Items[i].Namespace] = rolled[plain.Items[i].Namespace] || isRolledOut(&plain.Items[i])
