@@ -35,7 +35,7 @@ func (r *MemcachedReconciler) apply(ctx context.Context, o *observed, p plan.Pla
 		return r.applyPlain(ctx, o)
 	}
 	if o.unfound != nil && o.cluster.DeletionTimestamp == nil {
-		return fmt.Errorf("find the members' claims: %w", o.unfound)
+		return fmt.Errorf("take what is the cluster's: %w", o.unfound)
 	}
 	var failed error
 	for _, action := range p.Actions {
@@ -218,13 +218,14 @@ func (r *MemcachedReconciler) removeClusterFinalizer(ctx context.Context, o *obs
 }
 
 // markReleased writes the time at which the member was told to leave: once, for
-// a cache that is behind must not make it a later one.
+// a cache that is behind must not make it a later one. Members that leave together
+// have the same time: the volumes of those that left later are drained first.
 func (r *MemcachedReconciler) markReleased(ctx context.Context, o *observed, a plan.MarkReleased) error {
 	claim := a.Claim
 	if err := r.mayMark(ctx, o, claim); err != nil {
 		return err
 	}
-	now := r.Clock.Now().UTC().Truncate(time.Second)
+	now := o.now.UTC().Truncate(time.Second)
 	marked, err := r.patchClaim(ctx, o, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if _, marked := c.Annotations[cachev1alpha1.AnnotationReleased]; !marked {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationReleased, now.Format(time.RFC3339))
