@@ -73,11 +73,13 @@ func own[T any, P interface {
 }
 
 // surely is own for what a plan rests on: what the cache lacks is read live. Where it is
-// there all the same, the cache is behind, or its label is gone, and is put back.
+// there all the same, the cache is behind, or its label is gone, and is put back; that
+// this failed is in o.unfound.
 func surely[T any, P interface {
 	*T
 	client.Object
-}](ctx context.Context, r *MemcachedReconciler, cluster *cachev1alpha1.Memcached, name string) (P, error) {
+}](ctx context.Context, r *MemcachedReconciler, o *observed, name string) (P, error) {
+	cluster := o.cluster
 	object, err := own[T, P](ctx, r, cluster, name)
 	if err != nil || object != nil || cluster.UID == "" {
 		return object, err
@@ -87,12 +89,11 @@ func surely[T any, P interface {
 		return nil, err
 	}
 	if !paused(cluster) {
-		err = r.putLabel(ctx, live, cluster.Name)
+		o.unfound = errors.Join(o.unfound, r.putLabel(ctx, live, cluster.Name))
 	}
-	return live, errors.Join(err, trimmed(trim.Applied(live)))
+	_, err = trim.Applied(live)
+	return live, err
 }
-
-func trimmed(_ any, err error) error { return err }
 
 // putLabel makes the object one that the cache selects.
 func (r *MemcachedReconciler) putLabel(ctx context.Context, object client.Object, cluster string) error {

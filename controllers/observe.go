@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -92,7 +93,8 @@ type observed struct {
 	progress         map[types.UID]contract.Progress // by the claim's UID
 	// live is what was read live in this reconcile; nil where that is stale.
 	live *liveView
-	// unfound is why claims of members that run are not among these: first they have to be.
+	// unfound is why claims of members that run are not among these, or why an object
+	// that lost its label isn't labelled again: first that has to be done.
 	unfound error
 	// marked are the claims that this reconcile marked as released, and when.
 	marked map[types.UID]time.Time
@@ -165,7 +167,7 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 	key := client.ObjectKeyFromObject(cluster)
 	var err error
 	if cluster.Spec.Storage != nil {
-		o.statefulSet, err = surely[appsv1.StatefulSet](ctx, r, cluster, key.Name)
+		o.statefulSet, err = surely[appsv1.StatefulSet](ctx, r, o, key.Name)
 	} else {
 		o.deployment, err = own[appsv1.Deployment](ctx, r, cluster, key.Name)
 	}
@@ -186,7 +188,7 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 		return nil, err
 	}
 	o.claims = slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !ownClaim(key.Name, &c) })
-	o.unfound = r.findClaims(ctx, o)
+	o.unfound = errors.Join(o.unfound, r.findClaims(ctx, o))
 	if err := r.observeVolumes(ctx, o); err != nil {
 		return nil, err
 	}
@@ -213,7 +215,7 @@ func (r *MemcachedReconciler) observeOwned(ctx context.Context, key client.Objec
 	}
 	list := build.ServersName(key.Name)
 	if o.cluster.Spec.Storage != nil {
-		o.serverList, err = surely[corev1.ConfigMap](ctx, r, o.cluster, list)
+		o.serverList, err = surely[corev1.ConfigMap](ctx, r, o, list)
 	} else {
 		o.serverList, err = own[corev1.ConfigMap](ctx, r, o.cluster, list)
 	}

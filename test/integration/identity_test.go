@@ -8,10 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -410,4 +412,62 @@ func TestAListOlderThanTheClaimsIsNotTrusted(t *testing.T) {
 	})
 	w.settled(3)
 	equal(w, "the list", w.listed(), w.ring(3))
+}
+
+// A label that is taken off, and that the API server lets nobody put back, holds the
+// cluster up: status says so, in the server's words.
+func TestALabelThatCannotBePutBackShows(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	w.stopOperator()
+	w.change(w.serverList(), fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, cachev1alpha1.LabelCluster))
+	allow := w.deny("configmaps", "nobody changes the list today")
+	w.startOperator()
+	w.scale(1)
+	w.eventually("status says who refuses what", func() error {
+		degraded := meta.FindStatusCondition(w.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded)
+		if degraded == nil || degraded.Status != "True" || !strings.Contains(degraded.Message, "nobody changes the list today") {
+			return errors.New(asJSON(degraded))
+		}
+		return nil
+	})
+	equal(w, "pods", len(w.pods()), 2)
+	allow()
+	w.settled(1)
+}
+
+// deny lets the API server refuse every change of the namespace's objects of that kind,
+// with these words, until the function that it returns is called.
+func (w *world) deny(resource, words string) (allow func()) {
+	w.Helper()
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "deny-" + w.namespace}}
+	policy.Spec = admissionv1.ValidatingAdmissionPolicySpec{
+		FailurePolicy: ptr.To(admissionv1.Fail),
+		MatchConstraints: &admissionv1.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.namespace}},
+			ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Update},
+				Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+			}}},
+		},
+		Validations: []admissionv1.Validation{{Expression: "false", Message: words}},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: policy.ObjectMeta}
+	binding.Spec.PolicyName, binding.Spec.ValidationActions = policy.Name, []admissionv1.ValidationAction{admissionv1.Deny}
+	if err := errors.Join(admin.Create(w.Context(), policy), admin.Create(w.Context(), binding)); err != nil {
+		w.Fatal(err)
+	}
+	probe := w.serverList()
+	w.eventually("the policy in force", func() error {
+		err := admin.Patch(w.Context(), probe.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"probe":"a"}}}`)), client.DryRunAll)
+		if err == nil {
+			return errors.New("changes are allowed")
+		}
+		return nil
+	})
+	return func() {
+		if err := errors.Join(admin.Delete(w.Context(), binding), admin.Delete(w.Context(), policy)); err != nil {
+			w.Fatal(err)
+		}
+	}
 }
