@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,57 +15,123 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/trim"
 )
 
 // liveClaims are the claims of the cluster's members, present and past, by their names:
-// those of the namespace that the StatefulSet would use. One that the cache can't see,
-// because it came back from a snapshot, was left by another chart or lost its label, is
-// adopted first. others are those that somebody else controls.
-func (r *MemcachedReconciler) liveClaims(ctx context.Context, o *observed) (claims []plan.Claim, others []corev1.PersistentVolumeClaim, err error) {
-	var list corev1.PersistentVolumeClaimList
-	if err := r.Live.List(ctx, &list, client.InNamespace(o.cluster.Namespace)); err != nil {
-		return nil, nil, fmt.Errorf("list claims: %w", err)
-	}
-	adopted := 0
-	for i := range list.Items {
-		claim := &list.Items[i]
-		if of, ok := build.ClaimCluster(claim.Name); !ok || of != o.cluster.Name {
-			continue
-		}
-		if !ownClaim(o.cluster.Name, claim) {
-			others = append(others, *claim)
-			continue
-		}
-		if _, labelled := claim.Labels[cachev1alpha1.LabelCluster]; !labelled {
-			if err := r.adoptClaim(ctx, o, claim); err != nil {
-				return nil, nil, err
+// those of the namespace that the StatefulSet would use. unlabelled are those of them that
+// the cache can't see, because they came back from a snapshot, were left by another chart
+// or lost their label; others are those that somebody else controls.
+type liveClaims struct {
+	claims             []plan.Claim
+	unlabelled, others []corev1.PersistentVolumeClaim
+}
+
+// claimsPage is how many claims, or Jobs, of a namespace are read at once: they are of
+// anybody's making, and of any size.
+const claimsPage = 32
+
+func (r *MemcachedReconciler) lookAtClaims(ctx context.Context, o *observed) (*liveClaims, error) {
+	found := &liveClaims{}
+	list := &corev1.PersistentVolumeClaimList{}
+	err := pages(ctx, r.Live, list, o.cluster.Namespace, func() error {
+		for i := range list.Items {
+			claim := &list.Items[i]
+			if of, ok := build.ClaimCluster(claim.Name); !ok || of != o.cluster.Name {
+				continue
 			}
-			adopted++
+			if _, err := trim.Claim(claim); err != nil {
+				return err
+			}
+			if !ownClaim(o.cluster.Name, claim) {
+				found.others = append(found.others, *claim)
+				continue
+			}
+			if _, labelled := claim.Labels[cachev1alpha1.LabelCluster]; !labelled {
+				found.unlabelled = append(found.unlabelled, *claim)
+			}
+			if c, ok := planClaim(o.cluster.Name, claim); ok {
+				found.claims = append(found.claims, c)
+			}
 		}
-		if c, ok := planClaim(o.cluster.Name, claim); ok {
-			claims = append(claims, c)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list claims: %w", err)
+	}
+	return found, nil
+}
+
+// pages reads a list of a namespace live, a few objects at a time.
+func pages(ctx context.Context, reader client.Reader, list client.ObjectList, namespace string, each func() error) error {
+	for more := true; more; more = list.GetContinue() != "" {
+		if err := reader.List(ctx, list, client.InNamespace(namespace), client.Limit(claimsPage), client.Continue(list.GetContinue())); err != nil {
+			return err
 		}
+		if err := each(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adopt labels the claims that the cache can't see, and refuses to go on until it does.
+// Those that were never held for the cluster stay as they are if another StatefulSet of
+// this name may use them, or if the Memcached is being deleted.
+func (r *MemcachedReconciler) adopt(ctx context.Context, o *observed, found *liveClaims) error {
+	adopted := 0
+	for i := range found.unlabelled {
+		claim := &found.unlabelled[i]
+		if !controllerutil.ContainsFinalizer(claim, cachev1alpha1.ClaimFinalizer) {
+			if o.cluster.DeletionTimestamp != nil {
+				continue
+			}
+			members, err := get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(o.cluster))
+			if err != nil {
+				return err
+			}
+			if members != nil && !mine(o.cluster, members) {
+				return taken(members)
+			}
+		}
+		ordinal := memberOrdinal(o.cluster.Name, claim)
+		if err := r.adoptClaim(ctx, o, plan.ClaimRef{Name: claim.Name, UID: claim.UID, Ordinal: ordinal}); err != nil {
+			return err
+		}
+		adopted++
 	}
 	if adopted > 0 {
-		return nil, nil, refuse("claims were adopted: %d; the cache does not have them yet", adopted)
+		return refuse("claims were adopted: %d; the cache does not have them yet", adopted)
 	}
-	return claims, others, nil
+	return nil
 }
 
 // adoptClaim labels a claim of a member's name, and holds it as those that are born
-// with the finalizer: the member's items will be on its volume, or are.
-func (r *MemcachedReconciler) adoptClaim(ctx context.Context, o *observed, claim *corev1.PersistentVolumeClaim) error {
-	before := claim.DeepCopy()
-	metav1.SetMetaDataLabel(&claim.ObjectMeta, cachev1alpha1.LabelCluster, o.cluster.Name)
-	if holds := o.cluster.DeletionTimestamp == nil && planPolicy(o.cluster) == plan.Drain; holds && claim.DeletionTimestamp == nil {
-		controllerutil.AddFinalizer(claim, cachev1alpha1.ClaimFinalizer)
+// with the finalizer: the member's items will be on its volume, or are. Whether they are
+// all that is on it nobody knows: without a drain that read it, it is let go and not
+// deleted.
+func (r *MemcachedReconciler) adoptClaim(ctx context.Context, o *observed, ref plan.ClaimRef) error {
+	holds := o.cluster.DeletionTimestamp == nil && planPolicy(o.cluster) == plan.Drain
+	adopted, err := r.patchClaim(ctx, o, ref, func(c *corev1.PersistentVolumeClaim) error {
+		if !ownClaim(o.cluster.Name, c) {
+			return taken(c)
+		}
+		metav1.SetMetaDataLabel(&c.ObjectMeta, cachev1alpha1.LabelCluster, o.cluster.Name)
+		if !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) { // or it has been the cluster's before
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAdopted, "true")
+		}
+		if holds && c.DeletionTimestamp == nil {
+			controllerutil.AddFinalizer(c, cachev1alpha1.ClaimFinalizer)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("adopt claim %s: %w", ref.Name, err)
 	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Patch(ctx, claim, patch); err != nil {
-		return fmt.Errorf("adopt claim %s: %w", claim.Name, err)
+	if adopted {
+		r.claimEvent(o, ref, "ClaimAdopted", "Adopt",
+			"claim %s was there before its member, or had lost the label %s: it is adopted, and will be drained as any other", ref.Name, cachev1alpha1.LabelCluster)
 	}
-	r.claimEvent(o, plan.ClaimRef{Name: claim.Name, UID: claim.UID}, "ClaimAdopted", "Adopt",
-		"claim %s was there before its member, without the label %s: it is adopted, and will be drained as any other", claim.Name, cachev1alpha1.LabelCluster)
 	return nil
 }
 
@@ -76,22 +144,60 @@ func memberOrdinal(cluster string, claim *corev1.PersistentVolumeClaim) int32 {
 	return ordinal
 }
 
-// findClaims looks live for the claims of members that run and whose claims the cache
-// does not have. A paused cluster stays as it is.
+// findClaims looks live for claims that the cache does not have although there are signs
+// of them: a member that runs, a Job that drains one, a drain that status tells of. A
+// paused cluster stays as it is, and one that is being deleted lets go of what it knows.
 func (r *MemcachedReconciler) findClaims(ctx context.Context, o *observed) error {
-	if paused(o.cluster) {
+	missing := o.missingClaims()
+	if paused(o.cluster) || o.cluster.DeletionTimestamp != nil || !missing.any() {
 		return nil
+	}
+	found, err := r.lookAtClaims(ctx, o)
+	if err != nil {
+		return err
+	}
+	for i := range found.others {
+		if slices.Contains(missing.members, found.others[i].Name) {
+			return taken(&found.others[i])
+		}
+	}
+	return r.adopt(ctx, o, found)
+}
+
+// missing are signs of claims that the cache does not have.
+type missing struct {
+	// members are the names of the claims of members that run.
+	members []string
+	// departed: status tells of the drain of a claim; drained: there is a Job for one.
+	departed, drained bool
+}
+
+func (m *missing) any() bool { return len(m.members) > 0 || m.departed || m.drained }
+
+func (o *observed) missingClaims() *missing {
+	m := &missing{}
+	has := func(name string) bool {
+		return slices.ContainsFunc(o.claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
 	}
 	for i := range o.pods {
 		ordinal, ok := build.PodOrdinal(o.cluster.Name, o.pods[i].Name)
-		if !ok || o.pods[i].Status.Phase != corev1.PodRunning {
-			continue
-		}
-		name := build.ClaimName(o.cluster.Name, ordinal)
-		if !slices.ContainsFunc(o.claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name }) {
-			_, _, err := r.liveClaims(ctx, o)
-			return err
+		if name := build.ClaimName(o.cluster.Name, ordinal); ok && o.pods[i].Status.Phase == corev1.PodRunning && !has(name) {
+			m.members = append(m.members, name)
 		}
 	}
-	return nil
+	drains := o.cluster.Status.Drains
+	m.departed = slices.ContainsFunc(drains, func(d cachev1alpha1.DrainStatus) bool { return !has(d.Claim) })
+	if n := int(o.cluster.Status.Draining); n > len(drains) { // status does not name them all
+		for i := range o.claims {
+			if _, marked := o.claims[i].Annotations[cachev1alpha1.AnnotationReleased]; marked {
+				n--
+			}
+		}
+		m.departed = m.departed || n > 0
+	}
+	m.drained = slices.ContainsFunc(slices.Concat(o.jobs, o.placements), func(job batchv1.Job) bool {
+		return job.DeletionTimestamp == nil &&
+			!slices.ContainsFunc(o.claims, func(c corev1.PersistentVolumeClaim) bool { return c.UID == claimUID(&job) })
+	})
+	return m
 }

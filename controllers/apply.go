@@ -34,9 +34,6 @@ func (r *MemcachedReconciler) apply(ctx context.Context, o *observed, p plan.Pla
 	if o.cluster.Spec.Storage == nil {
 		return r.applyPlain(ctx, o)
 	}
-	if o.unfound != nil && o.cluster.DeletionTimestamp == nil {
-		return fmt.Errorf("take what is the cluster's: %w", o.unfound)
-	}
 	var failed error
 	for _, action := range p.Actions {
 		if !keepsLiveView(action) {
@@ -317,6 +314,9 @@ func (r *MemcachedReconciler) deleteClaim(ctx context.Context, o *observed, a pl
 	}
 	if err := r.mayRelease(ctx, o, claim, a.Why); err != nil {
 		return err
+	}
+	if c, _ := planClaim(o.cluster.Name, claim); plan.MayDelete(&c, a.Why) != nil {
+		return refused(plan.MayDelete(&c, a.Why))
 	}
 	return client.IgnoreNotFound(r.Delete(ctx, claim,
 		client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}))

@@ -69,7 +69,7 @@ func claimReference(namespace, name string) *corev1.ObjectReference {
 
 // patchVolume changes the volume as it is now, under an optimistic lock.
 func (r *MemcachedReconciler) patchVolume(ctx context.Context, name string, change func(*corev1.PersistentVolume) error) error {
-	volume, err := get[corev1.PersistentVolume](ctx, r.Live, client.ObjectKey{Name: name})
+	volume, err := r.volume(ctx, name)
 	if apierrors.IsForbidden(err) {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -48,6 +49,14 @@ func duties(o metav1.Object) duty {
 		return duty{}
 	}
 	return d
+}
+
+// jobName is how the name of its Job ends.
+func (d duty) jobName() string {
+	if d.target != "" {
+		return build.PlacementName("", d.claim, d.target)
+	}
+	return build.JobName("", d.claim)
 }
 
 // source is what the receipt has to be about.

@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -55,10 +56,8 @@ func (r *MemcachedReconciler) maySetReplicas(ctx context.Context, o *observed, r
 	if live.StatefulSet.Exists && live.StatefulSet.Replicas == replicas {
 		return true, nil
 	}
-	for i := range live.others {
-		if c := &live.others[i]; memberOrdinal(o.cluster.Name, c) < replicas {
-			return false, taken(c) // its member would use the volume
-		}
+	if err := live.taken(o, replicas); err != nil {
+		return false, err
 	}
 	return false, refused(plan.MaySetReplicas(&live.Observed, replicas))
 }
@@ -69,7 +68,21 @@ func (r *MemcachedReconciler) mayMark(ctx context.Context, o *observed, claim pl
 	if err != nil {
 		return err
 	}
+	if err := live.taken(o, 0); err != nil {
+		return err
+	}
 	return refused(plan.MayMark(&live.Observed, claim.Ordinal))
+}
+
+// taken is the error if a member that there is, or is to be among so many, uses a claim
+// that somebody else controls.
+func (v *liveView) taken(o *observed, replicas int32) error {
+	for i := range v.others {
+		if c := &v.others[i]; memberOrdinal(o.cluster.Name, c) < max(replicas, v.StatefulSet.Replicas) {
+			return taken(c)
+		}
+	}
+	return nil
 }
 
 // live is what was read from the API server in this reconcile, right before steps that
@@ -91,10 +104,15 @@ func (r *MemcachedReconciler) live(ctx context.Context, o *observed) (*liveView,
 	v := &liveView{Observed: plan.Observed{
 		Cluster: seen.Cluster, StatefulSet: planStatefulSet(members), Now: seen.Now, Ready: seen.Ready, Away: seen.Away,
 	}}
-	if v.Claims, v.others, err = r.liveClaims(ctx, o); err != nil {
+	found, err := r.lookAtClaims(ctx, o)
+	if err != nil {
 		return nil, err
 	}
-	if v.Jobs, v.Placements, err = r.liveJobs(ctx, o, o.endedPods()); err != nil {
+	if err := r.adopt(ctx, o, found); err != nil {
+		return nil, err
+	}
+	v.Claims, v.others = found.claims, found.others
+	if err := r.liveJobs(ctx, o, o.endedPods(), v); err != nil {
 		return nil, err
 	}
 	if err := r.livePods(ctx, o, v); err != nil {
@@ -119,6 +137,8 @@ type liveView struct {
 	pods []corev1.Pod
 	// others are claims of members' names that somebody else controls.
 	others []corev1.PersistentVolumeClaim
+	// foreign are the UIDs of the namespace's Jobs that are not the cluster's.
+	foreign map[types.UID]bool
 }
 
 // livePods are the cluster's pods, and of them the drainers that move items.
@@ -130,7 +150,9 @@ func (r *MemcachedReconciler) livePods(ctx context.Context, o *observed, v *live
 		return fmt.Errorf("list the pods of Memcached %s: %w", o.cluster.Name, err)
 	}
 	v.pods = pods.Items
-	v.Movers = movers(slices.DeleteFunc(slices.Clone(pods.Items), func(p corev1.Pod) bool { return !drainerPod(&p) }))
+	v.Movers = movers(slices.DeleteFunc(slices.Clone(pods.Items), func(p corev1.Pod) bool {
+		return !drainerPod(&p) || v.foreign[metav1.GetControllerOfNoCopy(&p).UID]
+	}))
 	return nil
 }
 
@@ -209,27 +231,33 @@ func (r *MemcachedReconciler) mayDrain(ctx context.Context, o *observed, a plan.
 // liveJobs are the cluster's drains and placements, with the receipts of those of
 // the pods that are theirs. All Jobs of the namespace are asked for, since one that lost
 // its labels still runs.
-func (r *MemcachedReconciler) liveJobs(ctx context.Context, o *observed, pods []corev1.Pod) (drains, placements []plan.Job, err error) {
-	var list batchv1.JobList
-	if err := r.Live.List(ctx, &list, client.InNamespace(o.cluster.Namespace)); err != nil {
-		return nil, nil, fmt.Errorf("list Jobs: %w", err)
+func (r *MemcachedReconciler) liveJobs(ctx context.Context, o *observed, pods []corev1.Pod, v *liveView) error {
+	v.foreign = map[types.UID]bool{}
+	list := &batchv1.JobList{}
+	err := pages(ctx, r.Live, list, o.cluster.Namespace, func() error {
+		for i := range list.Items {
+			job := &list.Items[i]
+			switch {
+			case !ownJob(o.cluster, job):
+				v.foreign[job.UID] = true
+				continue
+			case gone(job, pods):
+				continue
+			case places(job):
+				v.Placements = append(v.Placements, planJob(job, pods))
+			default:
+				v.Jobs = append(v.Jobs, planJob(job, pods))
+			}
+			if err := r.putLabel(ctx, job, o.cluster.Name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look at the Jobs of the namespace: %w", err)
 	}
-	for i := range list.Items {
-		job := &list.Items[i]
-		if !ownJob(o.cluster, job) {
-			continue
-		}
-		if err := r.putLabel(ctx, job, o.cluster.Name); err != nil {
-			return nil, nil, err
-		}
-		switch {
-		case places(job):
-			placements = append(placements, planJob(job, pods))
-		default:
-			drains = append(drains, planJob(job, pods))
-		}
-	}
-	return drains, placements, nil
+	return nil
 }
 
 // liveUsers fills in who uses the volume: the member's pod, whatever its labels are by
@@ -264,11 +292,11 @@ func (r *MemcachedReconciler) mayRelease(ctx context.Context, o *observed, claim
 		return refuse("claim %s is no member's", claim.Name)
 	}
 	if why == plan.BySetAside {
-		claims, _, err := r.liveClaims(ctx, o)
+		found, err := r.lookAtClaims(ctx, o)
 		if err != nil {
 			return err
 		}
-		return refused(plan.MayHandOver(&plan.Observed{Claims: claims}, &c))
+		return refused(plan.MayHandOver(&plan.Observed{Claims: found.claims}, &c))
 	}
 	c.Where = o.where[c.UID]
 	live, err := r.liveCluster(ctx, o, why)
@@ -282,11 +310,10 @@ func (r *MemcachedReconciler) mayRelease(ctx context.Context, o *observed, claim
 	if err := r.livePods(ctx, o, pods); err != nil {
 		return err
 	}
-	jobs, _, err := r.liveJobs(ctx, o, pods.pods)
-	if err != nil {
+	if err := r.liveJobs(ctx, o, pods.pods, pods); err != nil {
 		return err
 	}
-	return refused(plan.MayGiveUp(&plan.Observed{Jobs: jobs}, &c))
+	return refused(plan.MayGiveUp(&pods.Observed, &c))
 }
 
 // liveCluster reads what the reason for a release is about, if that is not on
@@ -314,9 +341,12 @@ func (r *MemcachedReconciler) liveCluster(ctx context.Context, o *observed, why 
 
 // nothingHeld asks plan.NothingHeld.
 func (r *MemcachedReconciler) nothingHeld(ctx context.Context, o *observed) error {
-	claims, _, err := r.liveClaims(ctx, o)
+	found, err := r.lookAtClaims(ctx, o)
 	if err != nil {
 		return err
 	}
-	return refused(plan.NothingHeld(&plan.Observed{Claims: claims}))
+	if err := r.adopt(ctx, o, found); err != nil {
+		return err // what it held before is let go when the cache has it
+	}
+	return refused(plan.NothingHeld(&plan.Observed{Claims: found.claims}))
 }

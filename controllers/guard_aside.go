@@ -4,7 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"example.com/memcached-operator/controllers/internal/plan"
 )
@@ -15,16 +14,16 @@ func (r *MemcachedReconciler) maySetAside(ctx context.Context, o *observed, clai
 	if !ours {
 		return refuse("claim %s is no member's", claim.Name)
 	}
-	jobs, _, err := r.liveJobs(ctx, o, nil)
-	if err != nil {
+	live := &liveView{}
+	if err := r.liveJobs(ctx, o, nil, live); err != nil {
 		return err
 	}
-	volume, err := get[corev1.PersistentVolume](ctx, r.Live, client.ObjectKey{Name: c.Volume})
+	volume, err := r.volume(ctx, c.Volume)
 	if err != nil {
 		return err
 	}
 	c.Where = whereIs(volume, claim, c.Successor)
-	return refused(plan.MaySetAside(&plan.Observed{Jobs: jobs}, &c))
+	return refused(plan.MaySetAside(&live.Observed, &c))
 }
 
 // movableClaim reads the claim whose volume is to move, and asks plan.MayMove;

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
@@ -25,7 +26,8 @@ import (
 //	a member's pod            the UID of its controller is the StatefulSet's
 //	a drainer's pod           its controller is a Job, of that UID where it counts as proof
 //	a member's claim          its name, as Kubernetes has it: a StatefulSet takes any
-//	                          claim of the right name, whoever made it
+//	                          claim of the right name, whoever made it; and once it has
+//	                          our finalizer, whoever controls it
 //
 // What has no controller may be adopted where Kubernetes would: an object that a
 // deleted Memcached of this name has left (kubectl delete --cascade=orphan).
@@ -124,10 +126,17 @@ func memberPod(o *observed, pod *corev1.Pod) bool {
 	return ref.Kind == "StatefulSet" && ref.Name == o.cluster.Name && (o.statefulSet == nil || ref.UID == o.statefulSet.UID)
 }
 
-// drainerPod tells whether the pod is of a drainer's Job, which may be gone.
+// drainerPod tells whether the pod may be of a drainer's Job, which may be gone: whether
+// the Job that there is is the cluster's is for foreignJob to say.
 func drainerPod(pod *corev1.Pod) bool {
-	ref := metav1.GetControllerOfNoCopy(pod)
-	return ref != nil && ref.Kind == "Job" && duties(pod) != duty{}
+	ref, d := metav1.GetControllerOfNoCopy(pod), duties(pod)
+	return ref != nil && ref.Kind == "Job" && d != duty{} && strings.HasSuffix(ref.Name, d.jobName())
+}
+
+// foreignJob tells whether the pod's Job is there, and not the cluster's: then its pod
+// counts for nothing. A Job that is gone was the cluster's, for all that anybody knows.
+func foreignJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job, pod *corev1.Pod) bool {
+	return job != nil && metav1.IsControlledBy(pod, job) && !ownJob(cluster, job)
 }
 
 // ownJob tells whether the Job drains, or moves items between members, for the cluster:
@@ -139,23 +148,19 @@ func ownJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job) bool {
 	if d == (duty{}) || metav1.GetControllerOfNoCopy(job) != nil || cluster.DeletionTimestamp == nil {
 		return d != duty{} && owns(cluster, job)
 	}
-	name := build.JobName("", d.claim)
-	if d.target != "" {
-		name = build.PlacementName("", d.claim, d.target)
-	}
-	return job.Labels[cachev1alpha1.LabelCluster] == cluster.Name && strings.HasSuffix(job.Name, name)
+	return job.Labels[cachev1alpha1.LabelCluster] == cluster.Name && strings.HasSuffix(job.Name, d.jobName())
 }
 
-// ownClaim tells whether the claim's name is that of a member's claim, and nobody else
-// controls it. Its member, or the StatefulSet, may: Kubernetes makes them its owners where
-// somebody told the StatefulSet to delete claims.
+// ownClaim tells whether the claim's name is that of a member's claim, and that it is held
+// for the cluster, or that nobody else controls it. Its member, or the StatefulSet, may:
+// Kubernetes makes them its owners where somebody told the StatefulSet to delete claims.
 func ownClaim(cluster string, claim *corev1.PersistentVolumeClaim) bool {
 	if of, ok := build.ClaimCluster(claim.Name); !ok || of != cluster {
 		return false
 	}
 	ref := metav1.GetControllerOfNoCopy(claim)
 	switch {
-	case ref == nil:
+	case ref == nil, controllerutil.ContainsFinalizer(claim, cachev1alpha1.ClaimFinalizer):
 		return true
 	case ref.Kind == "Pod":
 		_, member := build.PodOrdinal(cluster, ref.Name)

@@ -8,7 +8,6 @@ package controllers
 import (
 	"context"
 	"errors"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -83,9 +82,6 @@ type MemcachedReconciler struct {
 	bindings answers[bound]
 }
 
-// foreignInterval is how often an object that is in the way is looked for.
-const foreignInterval = 5 * time.Second
-
 // +kubebuilder:rbac:groups=cache.example.com,resources=memcacheds,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=cache.example.com,resources=memcacheds/status,verbs=patch
 // +kubebuilder:rbac:groups=cache.example.com,resources=memcacheds/finalizers,verbs=update
@@ -117,17 +113,17 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	cluster = r.written.newest(cluster)
 	version := cluster.ResourceVersion
 	seen, err := r.observe(ctx, cluster)
-	if passes(err) {
-		held := r.steps.held(req.NamespacedName, err.Error(), r.Clock.Now())
-		return ctrl.Result{RequeueAfter: again(held)}, nil
+	if err == nil && cluster.DeletionTimestamp == nil {
+		err = seen.unfound
 	}
 	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if paused(cluster) {
-		r.standAside(req.NamespacedName)
+		return r.unobserved(ctx, cluster, err)
 	}
 	p := seen.plan()
+	if paused(cluster) {
+		r.standAside(req.NamespacedName)
+		p = seen.standing(p)
+	}
 	if err := r.foretell(ctx, seen, p); err != nil {
 		return r.result(seen, &p, nil, err)
 	}
@@ -140,6 +136,31 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		r.written.note(cluster)
 	}
 	return r.result(seen, &p, applyErr, statusErr)
+}
+
+// unobserved is the end of a reconcile that could not see all that belongs to the
+// cluster: status says so, and goes on to tell of what was seen before. Nothing else is
+// written.
+func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1alpha1.Memcached, why error) (ctrl.Result, error) {
+	blind := &observed{cluster: cluster}
+	if taken := (*status.NameTakenError)(nil); errors.As(why, &taken) {
+		r.waitForName(blind, taken)
+	} else if passes(why) {
+		r.noteRefusal(blind, why)
+	}
+	before := cluster.DeepCopy()
+	if status.Unobserved(cluster, why, blind.refused, r.Clock.Now()); cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := r.Status().Patch(ctx, cluster, patch); err == nil {
+			r.written.note(cluster)
+		} else if !passes(err) {
+			why = errors.Join(why, client.IgnoreNotFound(err))
+		}
+	}
+	if taken := (*status.NameTakenError)(nil); errors.As(why, &taken) || passes(why) {
+		return ctrl.Result{RequeueAfter: blind.waits.shortest}, nil
+	}
+	return ctrl.Result{}, why
 }
 
 // forget a cluster that is gone.
@@ -165,6 +186,10 @@ func (r *MemcachedReconciler) result(o *observed, p *plan.Plan, applyErr, status
 	if applyErr == nil && statusErr == nil {
 		r.steps.forget(key)
 	}
+	if taken := (*status.NameTakenError)(nil); errors.As(applyErr, &taken) {
+		r.waitForName(o, taken)
+		applyErr = nil
+	}
 	if passes(applyErr) {
 		applyErr = nil
 	}
@@ -173,10 +198,6 @@ func (r *MemcachedReconciler) result(o *observed, p *plan.Plan, applyErr, status
 		statusErr = nil
 	}
 	err := errors.Join(applyErr, statusErr)
-	if taken := (*status.NameTakenError)(nil); errors.As(err, &taken) {
-		o.waits.atMost(foreignInterval) // in the condition; we watch only what is ours
-		err = nil
-	}
 	if err != nil {
 		if o.waits.shortest > 0 {
 			r.wakes.after(key, o.waits.shortest)

@@ -90,7 +90,9 @@ type observed struct {
 	where map[types.UID]plan.Where
 	// jobs drain, placements move items between members.
 	jobs, placements []batchv1.Job
-	progress         map[types.UID]contract.Progress // by the claim's UID
+	// endedJobs are those of which nothing is left but a finalizer of somebody else.
+	endedJobs []batchv1.Job
+	progress  map[types.UID]contract.Progress // by the claim's UID
 	// live is what was read live in this reconcile; nil where that is stale.
 	live *liveView
 	// unfound is why claims of members that run are not among these, or why an object
@@ -362,6 +364,9 @@ func (o *observed) input() plan.Observed {
 		pod := &o.drainerPods[i]
 		d := duties(pod)
 		claim := d.claim
+		if podEnded(pod) && pod.DeletionTimestamp != nil {
+			continue // but for a finalizer of somebody else it would be gone
+		}
 		in.DrainerPods = append(in.DrainerPods, claim)
 		if ended := drainerOf(pod).Terminated; d.survivors > 0 && (drainerRuns(pod) || ended != nil && ended.ExitCode == 0) {
 			in.DrainersAtWork = append(in.DrainersAtWork, claim)
@@ -468,6 +473,7 @@ func planClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, boo
 		out.Asked, out.Capacity = c.Spec.Resources.Requests.Storage().Value(), c.Status.Capacity.Storage().Value()
 	}
 	out.Placed = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationPlaced])
+	_, out.Adopted = c.Annotations[cachev1alpha1.AnnotationAdopted]
 	_, out.Unplaced = c.Annotations[cachev1alpha1.AnnotationUnplaced]
 	out.Attempts = planAttempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
 	if mark, ok := c.Annotations[cachev1alpha1.AnnotationReleased]; ok {
@@ -514,8 +520,9 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 	if room.Asking() {
 		room = nil
 	}
+	drainers := slices.DeleteFunc(slices.Clone(o.drainerPods), func(p corev1.Pod) bool { return drainerEnded(&p) })
 	return &status.Input{
-		Cluster: o.cluster, StatefulSet: o.statefulSet, Deployment: o.deployment, Pods: o.pods,
+		Cluster: o.cluster, StatefulSet: o.statefulSet, Deployment: o.deployment, Pods: o.pods, Drainers: drainers, Kept: o.kept(),
 		Plan: p, Room: room, Servers: o.servers, Ring: o.record, Monitoring: o.monitored, Binding: o.binding, GrowthRefused: o.growthRefused, Marked: o.marked, Progress: o.progress, JobStarted: started,
 		Waits: o.drainerWaits(now), Err: err, Now: now,
 		NotCreated: o.notCreated, Refused: o.refused, RollOutWaits: o.rolloutWaits, MembersWritten: o.membersWritten,

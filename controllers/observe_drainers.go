@@ -45,6 +45,9 @@ func jobWaits(job *batchv1.Job, pods []corev1.Pod, now time.Time) (status.Wait, 
 		if !metav1.IsControlledBy(pod, job) {
 			continue
 		}
+		if wait, lingers := status.DoesNotEnd(pod, now); lingers && !drainerEnded(pod) {
+			return wait, true
+		}
 		switch ended := drainerOf(pod).Terminated; {
 		case drainerRuns(pod), ended != nil && ended.ExitCode == 0:
 			return status.Wait{}, false

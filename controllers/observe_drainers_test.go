@@ -64,6 +64,10 @@ func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
 	}
 	leaving := pod(corev1.PodPending, unschedulable)
 	leaving.DeletionTimestamp = &metav1.Time{Time: now}
+	lingers := pod(corev1.PodRunning, runs)
+	lingers.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Minute)}
+	ends := pod(corev1.PodRunning, runs)
+	ends.DeletionTimestamp = &metav1.Time{Time: now.Add(time.Second)}
 	for name, test := range map[string]struct {
 		failed int32
 		pods   []corev1.Pod
@@ -71,7 +75,10 @@ func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
 		waits  bool
 	}{
 		"no pod yet": {},
-		"it runs":    {pods: []corev1.Pod{pod(corev1.PodRunning, runs)}},
+		"it is told to end, and does not": {0, []corev1.Pod{lingers}, status.Wait{Reason: "DrainerDoesNotEnd",
+			Message: "pod p was to end by 1970-01-01T01:22:20Z, and node node-2 does not say that it has: start that node again; if it is gone for good, delete the Node object"}, true},
+		"it is told to end": {pods: []corev1.Pod{ends}},
+		"it runs":           {pods: []corev1.Pod{pod(corev1.PodRunning, runs)}},
 		"it runs beside a container that doesn't": {pods: []corev1.Pod{pod(corev1.PodPending, beside(runs, proxyWaits))}},
 		"it has succeeded beside one that runs":   {failed: 1, pods: []corev1.Pod{pod(corev1.PodRunning, beside(good, proxyRuns))}},
 		"no image, beside one that runs": {0, []corev1.Pod{pod(corev1.PodPending, beside(waiting("ImagePullBackOff", "no such tag"), proxyRuns))},

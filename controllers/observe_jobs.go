@@ -26,7 +26,11 @@ func (r *MemcachedReconciler) observeJobs(ctx context.Context, key client.Object
 	o.progress = map[types.UID]contract.Progress{}
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
-		if !ownJob(o.cluster, job) {
+		switch {
+		case !ownJob(o.cluster, job):
+			continue
+		case gone(job, o.drainerPods):
+			o.endedJobs = append(o.endedJobs, *job)
 			continue
 		}
 		if places(job) {
@@ -52,8 +56,38 @@ func (r *MemcachedReconciler) observeJobs(ctx context.Context, key client.Object
 			}
 		}
 	}
+	if err := r.dropForeign(ctx, o); err != nil {
+		return err
+	}
 	r.observeProgress(key, o)
 	return nil
+}
+
+// gone tells whether nothing of the Job is left but a finalizer of somebody else: it has
+// ended, it was deleted, and so have all of its pods.
+func gone(job *batchv1.Job, pods []corev1.Pod) bool {
+	return job.DeletionTimestamp != nil && jobState(job) != plan.JobActive &&
+		!slices.ContainsFunc(pods, func(p corev1.Pod) bool { return metav1.IsControlledBy(&p, job) && !podEnded(&p) })
+}
+
+// dropForeign drops the pods whose Jobs look like the cluster's and are somebody else's.
+// It asks live about the Jobs that the cache doesn't have: as a rule they are gone, too.
+func (r *MemcachedReconciler) dropForeign(ctx context.Context, o *observed) error {
+	known := map[types.UID]bool{}
+	for _, job := range slices.Concat(o.jobs, o.placements) {
+		known[job.UID] = true
+	}
+	var failed error
+	o.drainerPods = slices.DeleteFunc(o.drainerPods, func(pod corev1.Pod) bool {
+		ref := metav1.GetControllerOfNoCopy(&pod)
+		if known[ref.UID] || failed != nil {
+			return false
+		}
+		var job *batchv1.Job
+		job, failed = get[batchv1.Job](ctx, r.Live, client.ObjectKey{Namespace: pod.Namespace, Name: ref.Name})
+		return foreignJob(o.cluster, job, &pod)
+	})
+	return failed
 }
 
 func planJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {

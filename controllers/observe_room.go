@@ -67,7 +67,7 @@ func (r *MemcachedReconciler) observeRoom(o *observed) {
 	in := o.input()
 	switch {
 	case r.room == nil:
-	case !in.Shrinks():
+	case !in.Shrinks() || paused(o.cluster):
 		r.room.Want(key)
 	case build.Secured(o.cluster):
 		o.room = &plan.Room{Unknown: "the members ask for TLS or a login, and the operator doesn't read their Secrets"}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"example.com/memcached-operator/controllers/internal/plan"
@@ -28,7 +29,7 @@ func (r *MemcachedReconciler) observeVolumes(ctx context.Context, o *observed) e
 		if !ok || p.Volume == "" || !returns && (!p.Finalizer || !p.Deleting) {
 			continue
 		}
-		volume, err := get[corev1.PersistentVolume](ctx, r.Live, client.ObjectKey{Name: p.Volume})
+		volume, err := r.volume(ctx, p.Volume)
 		switch {
 		case apierrors.IsForbidden(err):
 			o.where[p.UID] = whereUnseen(c)
@@ -39,6 +40,15 @@ func (r *MemcachedReconciler) observeVolumes(ctx context.Context, o *observed) e
 		}
 	}
 	return nil
+}
+
+// volume reads it live; nil where there is none. Anybody may have written the name into a
+// claim, and Kubernetes doesn't look at it: what can't be a volume's name is none.
+func (r *MemcachedReconciler) volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return nil, nil
+	}
+	return get[corev1.PersistentVolume](ctx, r.Live, client.ObjectKey{Name: name})
 }
 
 // whereUnseen is for an operator that may not look at volumes. Kubernetes calls a

@@ -138,8 +138,10 @@ func progressOf(line []byte) *contract.Progress {
 			return nil
 		}
 	}
-	if p.Seconds < 0 || p.Seconds > maxProgressSeconds {
-		return nil
+	for _, seconds := range []float64{p.Seconds, p.WaitingSeconds} {
+		if seconds < 0 || seconds > maxProgressSeconds {
+			return nil
+		}
 	}
 	p.Message = printable(p.Message, maxProgressMessage)
 	return &p

@@ -56,6 +56,17 @@ func again(held time.Duration) time.Duration { return min(max(held, retryFirst),
 // what it rested on was not true any more, and the next reconcile sees more.
 func passes(err error) bool { return errors.Is(err, errRefused) || apierrors.IsConflict(err) }
 
+// foreignInterval is how often an object that is in the way is looked for at first. When
+// it has been there for long, that is every retryLast.
+const foreignInterval = 5 * time.Second
+
+// waitForName tells when to look again for an object that is in the way. It is in the
+// condition, and only what is ours is watched.
+func (r *MemcachedReconciler) waitForName(o *observed, taken *status.NameTakenError) {
+	held := r.steps.held(client.ObjectKeyFromObject(o.cluster), taken.Error(), r.Clock.Now())
+	o.waits.atMost(max(again(held), foreignInterval))
+}
+
 // noteRefusal tells when to look again, and since when the step is refused: status
 // shows one that holds.
 func (r *MemcachedReconciler) noteRefusal(o *observed, why error) {

@@ -138,6 +138,12 @@ const (
 	// ReasonMemberDoesNotEnd: a member was told to end, and its node doesn't say that
 	// it has.
 	ReasonMemberDoesNotEnd = "MemberDoesNotEnd"
+	// ReasonDrainerDoesNotEnd: the same of a pod that drains a volume, or moves items
+	// between members. Nothing can use its volume, or change the size, before it has.
+	ReasonDrainerDoesNotEnd = "DrainerDoesNotEnd"
+	// ReasonKeptByFinalizer: an object of the cluster was deleted, and a finalizer of
+	// somebody else keeps it.
+	ReasonKeptByFinalizer = "KeptByFinalizer"
 	// ReasonPodNotCreated: the API server refuses a pod of a member or of a drainer:
 	// a quota, an admission policy.
 	ReasonPodNotCreated = "PodNotCreated"

@@ -53,6 +53,9 @@ const (
 	// AnnotationUnplaced, beside the released mark: what the member held was to be
 	// placed, and the member was lost before that.
 	AnnotationUnplaced = "cache.example.com/unplaced"
+	// AnnotationAdopted: the claim was there before the member that uses it. It may have
+	// more on its volume than that: only a drain, or a person, lets it be deleted.
+	AnnotationAdopted = "cache.example.com/adopted"
 	// AnnotationReceipt is the receipt of the drain (package contract, JSON).
 	AnnotationReceipt = "cache.example.com/receipt"
 	// AnnotationAsideOf, on a claim that takes over the volume of another one, is

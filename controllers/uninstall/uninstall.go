@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -268,9 +269,12 @@ func (o *Options) keepVolume(ctx context.Context, claim *metav1.PartialObjectMet
 	if err := o.Client.Get(ctx, client.ObjectKeyFromObject(claim), whole); err != nil {
 		return client.IgnoreNotFound(err)
 	}
+	if len(validation.IsDNS1123Subdomain(whole.Spec.VolumeName)) > 0 {
+		return nil // it has no volume, or what nobody can have named one
+	}
 	volume := &corev1.PersistentVolume{}
 	err := o.Client.Get(ctx, client.ObjectKey{Name: whole.Spec.VolumeName}, volume)
-	if whole.Spec.VolumeName == "" || apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if apierrors.IsForbidden(err) {

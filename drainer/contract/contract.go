@@ -137,8 +137,10 @@ type Progress struct {
 	BytesTotal int64 `json:"bytesTotal,omitempty"`
 	// Seconds since the phase began.
 	Seconds float64 `json:"seconds,omitempty"`
-	// Message says what is waited for, if anything.
-	Message string `json:"message,omitempty"`
+	// Message says what is waited for, if anything, and WaitingSeconds for how long
+	// already, at most.
+	Message        string  `json:"message,omitempty"`
+	WaitingSeconds float64 `json:"waitingSeconds,omitempty"`
 }
 
 // Outcomes counts items by what became of them.

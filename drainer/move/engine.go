@@ -328,10 +328,11 @@ func (e *Engine) countEvictions(ctx context.Context, r *contract.Receipt) {
 	})
 }
 
-// silent remembers which survivors don't answer, and why.
+// silent remembers which survivors don't answer, why, and since when.
 type silent struct {
-	mu  sync.Mutex
-	why map[string]string
+	mu    sync.Mutex
+	why   map[string]string
+	since map[string]time.Time
 }
 
 func (s *silent) set(name, why string, log io.Writer) {
@@ -343,27 +344,31 @@ func (s *silent) set(name, why string, log io.Writer) {
 		return
 	case why == "":
 		delete(s.why, name)
+		delete(s.since, name)
 		fmt.Fprintf(log, "survivor %s answers again\n", name)
 		return
 	case !was:
 		fmt.Fprintf(log, "waiting for survivor %s: %s\n", name, why)
 	}
 	if s.why == nil {
-		s.why = map[string]string{}
+		s.why, s.since = map[string]string{}, map[string]time.Time{}
 	}
-	s.why[name] = why
+	if s.why[name] = why; !was {
+		s.since[name] = time.Now()
+	}
 }
 
-// message names who is waited for, "" where nobody is.
-func (s *silent) message() string {
+// message names who is waited for, "" if nobody is, and the longest of these waits.
+func (s *silent) message() (waitsFor string, longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var parts []string
 	for name, why := range s.why {
 		parts = append(parts, name+" ("+why+")")
+		longest = max(longest, time.Since(s.since[name]))
 	}
 	if len(parts) == 0 {
-		return ""
+		return "", 0
 	}
-	return "waiting for " + strings.Join(sortedFew(parts), ", ")
+	return "waiting for " + strings.Join(sortedFew(parts), ", "), longest
 }

@@ -19,6 +19,7 @@ func (e *Engine) report() {
 		done += w.Done()
 	}
 	now := e.phase.Load().(running)
+	waitsFor, waiting := e.silent.message()
 	// Another pass over the source begins at its beginning; that is no progress.
 	for read := e.Source.Done(); ; {
 		before := e.bytesRead.Load()
@@ -27,13 +28,14 @@ func (e *Engine) report() {
 		}
 	}
 	e.Progress(contract.Progress{
-		Phase:      now.Phase,
-		ItemsDone:  done,
-		ItemsTotal: max(done, e.Source.Expected()),
-		BytesDone:  e.bytesRead.Load(),
-		BytesTotal: e.Source.Size(),
-		Seconds:    time.Since(now.began).Seconds(),
-		Message:    e.silent.message(),
+		Phase:          now.Phase,
+		ItemsDone:      done,
+		ItemsTotal:     max(done, e.Source.Expected()),
+		BytesDone:      e.bytesRead.Load(),
+		BytesTotal:     e.Source.Size(),
+		Seconds:        time.Since(now.began).Seconds(),
+		Message:        waitsFor,
+		WaitingSeconds: waiting.Seconds(),
 	})
 }
 

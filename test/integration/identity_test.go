@@ -211,10 +211,17 @@ func TestAJobThatIsNotTheClustersIsIgnored(t *testing.T) {
 }
 
 // drainName is what the Job of the claim's drain is called.
-func drainName(c *corev1.PersistentVolumeClaim) string {
+func drainName(c *corev1.PersistentVolumeClaim) string { return jobName(c, "drain", string(c.UID)) }
+
+// placementName is what the Job is called that places what the claim's member holds.
+func placementName(c *corev1.PersistentVolumeClaim, target string) string {
+	return jobName(c, "place", fmt.Sprintf("placement/%s/%s", c.UID, target))
+}
+
+func jobName(c *corev1.PersistentVolumeClaim, what, of string) string {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(c.UID))
-	return fmt.Sprintf("%s-drain-%08x", c.Name, h.Sum32())
+	_, _ = h.Write([]byte(of))
+	return fmt.Sprintf("%s-%s-%08x", c.Name, what, h.Sum32())
 }
 
 func TestAJobThatHasADrainsNameIsNamedInStatus(t *testing.T) {

@@ -125,7 +125,7 @@ func (o *Observed) asideOf(c *Claim) *Claim {
 	var found *Claim
 	for i := range o.Claims {
 		a := &o.Claims[i]
-		if !a.Aside || a.Volume != c.Volume || a.UID == c.UID || a.Deleting && a.Where != Here {
+		if !a.Aside || a.Volume != c.Volume || a.UID == c.UID || a.Deleting && a.Where != Here || a.Pending && a.Name != c.Successor {
 			continue
 		}
 		if found == nil || found.Deleting {

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	moveAside = []string{"move volume pv-2 of claim data-2 to claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2"}
+	moveAside = []string{"move volume pv-2 of claim data-2 to claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}
 	setsAside = []string{"2 Waiting SettingAside"}
 )
 
@@ -275,8 +275,8 @@ func TestVolumeThatIsKeptIsSetAsideForItsMember(t *testing.T) {
 		"it is held":                  {at(2).wanted(3).left(2, where(Here)), []string{apply, "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
 		"its pod is there":            {at(2).wanted(3).left(2, where(Here)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
 		"it was drained until now":    {at(2).wanted(3).left(2, where(Here)).job(2, 2), []string{apply, "delete Job job-data-2: its claim is kept, and set aside"}, []string{"2 Waiting SettingAside"}},
-		"its volume moves":            {at(2).wanted(3).left(2, deleted, where(Here)), []string{apply, "move volume pv-2 of claim data-2 to claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
-		"and its member stays away":   {at(2).left(2, deleted, where(Moved)), []string{apply, "move volume pv-2 of claim data-2 to claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"its volume moves":            {at(2).wanted(3).left(2, deleted, where(Here)), []string{apply, "move volume pv-2 of claim data-2 to claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"and its member stays away":   {at(2).left(2, deleted, where(Moved)), []string{apply, "move volume pv-2 of claim data-2 to claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
 		"another claim has it":        {at(2).wanted(3).left(2, deleted, where(Moved)).aside(2), []string{apply, "release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
 		"which is kept, and not held": {at(3).aside(2), []string{"apply members, 3 replicas", "release claim data-2-aside: Retained"}, nil},
 		"nobody may move it":          {at(2).wanted(3).left(2, unheld, where(Forbidden)), []string{apply}, []string{"2 Failed BlockedByVolume"}},

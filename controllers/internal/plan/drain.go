@@ -261,13 +261,13 @@ func mayRelease(o *Observed, c *Claim) (Release, bool) {
 		return ByReceipt, true
 	case c.Request == Skip:
 		return BySkip, true
-	case o.Cluster.Policy == Delete:
+	case o.Cluster.Policy == Delete && !c.Adopted:
 		return ByPolicyDelete, true
-	case o.Cluster.Policy == Retain:
+	case o.Cluster.Policy == Retain, o.Cluster.Policy == Delete:
 		return ByPolicyRetain, true
 	case c.Volume == "":
 		return NeverBound, true
-	case o.Cluster.ReleaseUnreadable && cannotBeRead(c, o.jobFor(c.UID)):
+	case o.Cluster.ReleaseUnreadable && !c.Adopted && cannotBeRead(c, o.jobFor(c.UID)):
 		return ByUnrecoverable, true
 	}
 	return "", false

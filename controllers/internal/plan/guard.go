@@ -138,10 +138,18 @@ func MayRelease(live *Cluster, c *Claim, why Release) error {
 		return unless(live.ReleaseUnreadable, "the Memcached keeps volumes that can't be read")
 	case why == ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.movable()):
 		return fmt.Errorf("the volume of claim %s is kept by another claim first", c.Name)
-	case why == ByPolicyDelete && live.Policy == Delete, why == ByPolicyRetain && live.Policy == Retain:
+	case why == ByPolicyDelete && live.Policy == Delete, why == ByPolicyRetain && live.Policy == Retain,
+		why == ByPolicyRetain && live.Policy == Delete && c.Adopted:
 		return nil
 	}
 	return fmt.Errorf("the Memcached does not say that claim %s may go (%s)", c.Name, why)
+}
+
+// MayDelete is asked, after MayRelease, before a claim is deleted: of what the operator
+// did not make, and nobody drained, only a person can say that it may go.
+func MayDelete(c *Claim, why Release) error {
+	return unless(!c.Adopted || why == ByReceipt || why == BySkip || why == NeverBound,
+		"claim %s was there before its member, and nobody has drained it", c.Name)
 }
 
 // MayGiveUp is asked, after MayRelease, about a claim that no drain can read. It

@@ -85,6 +85,8 @@ type Claim struct {
 	Ordinal int32
 	// Finalizer: ours is on it.
 	Finalizer bool
+	// Adopted: it was there before its member, and may have more on its volume.
+	Adopted bool
 	// Aside: it takes over the volume of a claim of this ordinal that was deleted.
 	Aside bool
 	// Deleting: it has a deletionTimestamp, so that nothing can mount it any more.

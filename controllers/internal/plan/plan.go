@@ -263,7 +263,7 @@ func dismantle(o *Observed) Plan {
 		}
 		p.moveBack(o, c)
 		drained := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
-		unwanted := o.Cluster.DeleteClaims && !o.Cluster.Orphan
+		unwanted := o.Cluster.DeleteClaims && !o.Cluster.Orphan && !c.Adopted
 		if (unwanted || drained) && !c.Deleting {
 			p.add(DeleteClaim{c.Ref(), ByClusterDeletion})
 		}

@@ -33,7 +33,7 @@ func volume(ordinal int32) string { return fmt.Sprintf("pv-%d", ordinal) }
 
 // member adds the claim of a member.
 func (s *scene) member(ordinal int32) *scene {
-	s.o.Claims = append(s.o.Claims, Claim{Name: name(ordinal), UID: uid(ordinal), Ordinal: ordinal, Finalizer: true, Volume: volume(ordinal), Successor: name(ordinal) + "-next"})
+	s.o.Claims = append(s.o.Claims, Claim{Name: name(ordinal), UID: uid(ordinal), Ordinal: ordinal, Finalizer: true, Volume: volume(ordinal), Successor: name(ordinal) + "-aside"})
 	return s
 }
 
@@ -51,7 +51,7 @@ func (s *scene) left(ordinal int32, changes ...func(*Claim)) *scene {
 // aside adds the claim that takes over the volume of a claim.
 func (s *scene) aside(ordinal int32, changes ...func(*Claim)) *scene {
 	return s.left(ordinal, append([]func(*Claim){func(c *Claim) {
-		c.Name, c.UID, c.Aside = name(ordinal)+"-aside", uid(ordinal)+"-aside", true
+		c.Name, c.UID, c.Aside, c.Successor = name(ordinal)+"-aside", uid(ordinal)+"-aside", true, name(ordinal)+"-next"
 	}}, changes...)...)
 }
 

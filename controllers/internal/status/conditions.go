@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/plan"
@@ -77,6 +78,9 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case in.Plan.SizeBlocked == plan.ByDrain:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when the drains that run have ended", in.Plan.Replicas, size)
+	case in.Plan.SizeBlocked == plan.ByPlacement && len(in.Plan.Placements) == 0:
+		return condition(kind, true, cachev1alpha1.ReasonWaitingForPlacement,
+			"the size goes from %d to %d when the pods that moved items between members have ended", in.Plan.Replicas, size)
 	case in.Plan.SizeBlocked == plan.ByPlacement:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForPlacement,
 			"the size goes from %d to %d when items are placed: see the condition Placing", in.Plan.Replicas, size)
@@ -87,6 +91,8 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case in.Plan.SizeBlocked == plan.ByVolume:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when claim %s is drained or set aside", in.Plan.Replicas, size, blockingClaim(in))
+	case replaces(in):
+		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification")
 	case s.Size != size || s.ReadySize != size:
 		return condition(kind, true, cachev1alpha1.ReasonScaling, "%d members exist, %d are ready, %d are wanted", s.Size, s.ReadySize, size)
 	case in.Plan.KeepsTemplate && in.GrowthRefused != "":
@@ -143,6 +149,14 @@ func rolling(in *Input) bool {
 	}
 	d := in.Deployment
 	return d != nil && (d.Status.ObservedGeneration != d.Generation || d.Status.UpdatedReplicas != d.Status.Replicas)
+}
+
+// replaces tells whether members of the wanted number are being replaced, one by one:
+// meanwhile one is missing or not ready nearly always.
+func replaces(in *Input) bool {
+	sts, size := in.StatefulSet, *in.Cluster.Spec.Size
+	return sts != nil && ptr.Deref(sts.Spec.Replicas, 1) == size && sts.Status.Replicas >= size-1 &&
+		sts.Status.ObservedGeneration == sts.Generation && sts.Status.UpdateRevision != sts.Status.CurrentRevision
 }
 
 func draining(s *cachev1alpha1.MemcachedStatus) metav1.Condition {

@@ -34,13 +34,16 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Cond
 	rules := []func() *trouble{
 		func() *trouble { return failing(in) },
 		func() *trouble { return membersTrouble(in, w) },
+		func() *trouble { return drainersLinger(in, w) },
 		func() *trouble { return notCreated(in) },
 		func() *trouble { return refusing(in, w) },
 		func() *trouble { return gaveUp(in, s) },
 		func() *trouble { return unreachableSize(in) },
 		func() *trouble { return drainStuck(in, s, w) },
 		func() *trouble { return placementStuck(in, w) },
+		func() *trouble { return keptByOthers(in, w) },
 		func() *trouble { return slow(in, w) },
+		func() *trouble { return held(s) },
 	}
 	for _, rule := range rules {
 		if t := rule(); t != nil {
@@ -102,19 +105,65 @@ func refusing(in *Input, w *waits) *trouble {
 	return nil
 }
 
-// gaveUp: a drain or a placement waits for a person.
+// gaveUp: a drain or a placement has failed, and has not succeeded since. While it is
+// tried again that is still so: nobody knows yet whether it will.
 func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
-	for _, d := range s.Drains {
-		switch d.Phase {
-		case cachev1alpha1.DrainFailed:
+	for i := range s.Drains { // as many as the plan's, in its order
+		d, planned := &s.Drains[i], &in.Plan.Drains[i]
+		switch failed := planned.Claim.Attempts.Failed; {
+		case d.Phase == cachev1alpha1.DrainFailed:
 			return troublef(cachev1alpha1.ReasonDrainFailed, "claim %s: %s: %s", d.Claim, d.Reason, d.Message)
-		case cachev1alpha1.DrainHeld:
+		case failed > 0 && (planned.Phase == plan.Draining || planned.Phase == plan.Waiting):
+			return troublef(cachev1alpha1.ReasonDrainFailed, "claim %s: attempts that failed: %d; it is being tried again", d.Claim, failed)
+		}
+	}
+	for i := range in.Plan.Placements {
+		p := &in.Plan.Placements[i]
+		switch failed := p.Claim.Attempts.Failed; {
+		case p.Phase == plan.PlacementFailure:
+			return troublef(cachev1alpha1.ReasonPlacementFailed, "claim %s: %s: %s", p.Claim.Name, p.Reason, p.Message)
+		case failed > 0:
+			return troublef(cachev1alpha1.ReasonPlacementFailed, "claim %s: attempts that failed: %d; it is being tried again", p.Claim.Name, failed)
+		}
+	}
+	return nil
+}
+
+// held: a person holds a drain. It is the last of all: they know.
+func held(s *cachev1alpha1.MemcachedStatus) *trouble {
+	for _, d := range s.Drains {
+		if d.Phase == cachev1alpha1.DrainHeld {
 			return troublef(cachev1alpha1.ReasonDrainHeld, "claim %s: %s", d.Claim, d.Message)
 		}
 	}
-	for _, p := range in.Plan.Placements {
-		if p.Phase == plan.PlacementFailure {
-			return troublef(cachev1alpha1.ReasonPlacementFailed, "claim %s: %s: %s", p.Claim.Name, p.Reason, p.Message)
+	return nil
+}
+
+// Kept is an object that was deleted and is still there, for a finalizer of somebody else.
+type Kept struct {
+	Kind, Name, Finalizer string
+	Since                 time.Time
+}
+
+// keptByOthers: what was deleted stays, and others wait until it is gone.
+func keptByOthers(in *Input, w *waits) *trouble {
+	for _, k := range in.Kept {
+		if w.past(k.Since.Add(stuckAfter)) {
+			return troublef(cachev1alpha1.ReasonKeptByFinalizer, "%s %s was deleted at %s, and the finalizer %s of somebody else keeps it: ask who put it there, or take it off",
+				k.Kind, k.Name, clock(k.Since), k.Finalizer)
+		}
+	}
+	return nil
+}
+
+// drainersLinger: a pod that drains, or moves items, was told to end and does not.
+// Nothing can go on before it has.
+func drainersLinger(in *Input, w *waits) *trouble {
+	for i := range in.Drainers {
+		if pod := &in.Drainers[i]; pod.DeletionTimestamp != nil {
+			if t := lingers(pod, cachev1alpha1.ReasonDrainerDoesNotEnd, w); t != nil {
+				return t
+			}
 		}
 	}
 	return nil
@@ -147,12 +196,16 @@ func drainStuck(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) *trouble 
 	return nil
 }
 
-// placementStuck is drainStuck for a placement, which has waited since its pod, or its
-// Job, was made.
+// placementStuck is drainStuck for a placement. Since when it has waited, its pod, its
+// Job or its drainer says.
 func placementStuck(in *Input, w *waits) *trouble {
 	for i := range in.Plan.Placements {
 		p := &in.Plan.Placements[i]
 		wait, waits := in.Waits[p.Claim.UID]
+		if progress := in.Progress[p.Claim.UID]; !waits && progress.Message != "" {
+			since := in.Now.Add(-time.Duration(progress.WaitingSeconds * float64(time.Second)))
+			wait, waits = Wait{cachev1alpha1.ReasonSurvivorUnreachable, progress.Message, since}, true
+		}
 		if p.Phase == plan.PlacementRuns && waits && w.past(wait.Since.Add(patience(wait.Reason))) {
 			return troublef(cachev1alpha1.ReasonPlacementStuck, "claim %s: %s: %s", p.Claim.Name, cmp.Or(wait.Reason, "Starting"), wait.Message)
 		}

@@ -32,6 +32,24 @@ func running(since time.Duration) corev1.ContainerState {
 	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(since)}}
 }
 
+// Attempts of a drain that end for a survivor that doesn't answer are one wait, though
+// each begins with a pod that is being made: its alert would never fire.
+func TestAttemptsThatEndForASurvivorAreOneWait(t *testing.T) {
+	in := input(2).leaving(2, plan.Draining, "", "")
+	in.Waits = map[types.UID]Wait{"uid-2": {Reason: "ContainerCreating"}}
+	began := now.Add(-2 * time.Minute)
+	in.Cluster.Status.Drains = []cachev1alpha1.DrainStatus{{
+		Claim: "data-cache-2", Phase: cachev1alpha1.DrainMoving, Reason: cachev1alpha1.ReasonSurvivorUnreachable, Since: &metav1.Time{Time: began},
+	}}
+	if s := compute(t, in); !s.Drains[0].Since.Time.Equal(began) {
+		t.Errorf("it waits since %s, want %s", s.Drains[0].Since, began)
+	}
+	in.Waits, in.Progress = nil, map[types.UID]contract.Progress{"uid-2": {Phase: contract.PhaseMoving}}
+	if s := compute(t, in); !s.Drains[0].Since.Time.Equal(now) {
+		t.Errorf("it is at work since %s, want now", s.Drains[0].Since)
+	}
+}
+
 // member gives the container of that member's pod a status.
 func member(ordinal int, c corev1.ContainerStatus) func(*Input) {
 	return func(in *Input) {
@@ -73,6 +91,15 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		return func(in *Input) {
 			in.Pods[1].DeletionTimestamp, in.Pods[1].Spec.NodeName = ptr.To(metav1.NewTime(now.Add(left))), "node-b"
 		}
+	}
+	drainerEnds := func(left time.Duration) func(*Input) {
+		return func(in *Input) {
+			p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "drainer", DeletionTimestamp: ptr.To(metav1.NewTime(now.Add(left)))}, Spec: corev1.PodSpec{NodeName: "node-b"}}
+			in.Drainers = []corev1.Pod{p}
+		}
+	}
+	attempts := func(failed int32) func(*Input) {
+		return func(in *Input) { in.Plan.Drains[0].Claim.Attempts.Failed = failed }
 	}
 	drainWaits := func(reason string, since time.Duration) *Input {
 		in := input(2).leaving(2, plan.Draining, "", "")
@@ -151,6 +178,23 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"a drain that nobody can watch": {drainWaits("", time.Hour).with(func(in *Input) { in.Waits = nil }), "Healthy", "", 0},
 		"a mover without a node":        {placementWaits("Unschedulable", time.Minute), "PlacementStuck", "claim data-cache-0: Unschedulable: its words", 0},
 		"a mover without a node yet":    {placementWaits("Unschedulable", time.Second), "Healthy", "", 59 * time.Second},
+		"a survivor does not answer a mover": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
+			in.Progress = map[types.UID]contract.Progress{in.Plan.Placements[0].Claim.UID: {Phase: contract.PhaseMoving, Message: "waiting for cache-1", WaitingSeconds: 60}}
+		}), "PlacementStuck", "claim data-cache-0: SurvivorUnreachable: waiting for cache-1", 0},
+		"it has just stopped to answer": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
+			in.Progress = map[types.UID]contract.Progress{in.Plan.Placements[0].Claim.UID: {Phase: contract.PhaseMoving, Message: "waiting for cache-1", WaitingSeconds: 20}}
+		}), "Healthy", "", 40 * time.Second},
+		"a drainer does not end":       {input(2).with(drainerEnds(-time.Minute)), "DrainerDoesNotEnd", "pod drainer was to end by 1970-01-01T01:22:20Z, and node node-b", 0},
+		"a drainer ends":               {input(2).with(drainerEnds(30 * time.Second)), "Healthy", "", 90 * time.Second},
+		"a Job that others keep":       {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now.Add(-time.Minute)}} }), "KeptByFinalizer", "Job j was deleted at 1970-01-01T01:22:20Z, and the finalizer example.com/theirs", 0},
+		"a Job on its way out":         {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now}} }), "Healthy", "", time.Minute},
+		"a drain that is tried again":  {input(2).leaving(2, plan.Draining, "", "").with(attempts(3)), "DrainFailed", "claim data-cache-2: attempts that failed: 3; it is being tried again", 0},
+		"a drain that waits for that":  {input(2).leaving(2, plan.Waiting, plan.Retrying, "").with(attempts(1)), "DrainFailed", "attempts that failed: 1", 0},
+		"a drain that came right":      {input(2).leaving(2, plan.Releasing, "", "").with(attempts(1)), "Healthy", "", 0},
+		"a placement tried again":      {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) { in.Plan.Placements[0].Claim.Attempts.Failed = 2 }), "PlacementFailed", "attempts that failed: 2", 0},
+		"a person holds a drain":       {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held"), "DrainHeld", "claim data-cache-2: held", 0},
+		"held, and worse":              {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held").toPlace(0, plan.PlacementFailure, "StillStored", "its words"), "PlacementFailed", "its words", 0},
+		"held, and another one failed": {input(2).leaving(3, plan.Held, plan.HeldByRequest, "held").leaving(2, plan.Failed, "SourceCorrupt", "torn"), "DrainFailed", "torn", 0},
 		"a survivor does not answer": {drainWaits("SurvivorUnreachable", time.Minute).with(func(in *Input) {
 			in.Waits = nil
 			in.Cluster.Status.Drains[0].Phase = cachev1alpha1.DrainMoving

@@ -52,14 +52,24 @@ func secondsLeft(p *contract.Progress) int64 {
 	return int64(math.Ceil(p.Seconds * float64(p.BytesTotal-p.BytesDone) / float64(p.BytesDone)))
 }
 
-// since is when the drain entered its phase, for its reason.
+// since is when the drain entered its phase, for its reason. While no drainer is at work
+// on it, that is one wait, whatever the reason: a survivor that doesn't answer ends one
+// attempt after the other.
 func since(in *Input, s *cachev1alpha1.DrainStatus) *metav1.Time {
-	for _, b := range in.Cluster.Status.Drains {
-		if b.Claim == s.Claim && b.Phase == s.Phase && b.Reason == s.Reason && b.Since != nil {
+	for i := range in.Cluster.Status.Drains {
+		b := &in.Cluster.Status.Drains[i]
+		same := b.Phase == s.Phase && b.Reason == s.Reason || !atWork(b) && !atWork(s)
+		if b.Claim == s.Claim && same && b.Since != nil {
 			return b.Since
 		}
 	}
 	return &metav1.Time{Time: in.Now}
+}
+
+// atWork tells whether a drain is under way, in whatever phase, rather than waiting for
+// its drainer to be able to begin or to go on.
+func atWork(s *cachev1alpha1.DrainStatus) bool {
+	return s.Phase != cachev1alpha1.DrainStarting && (s.Phase != cachev1alpha1.DrainMoving || s.Reason == "")
 }
 
 // timeLeft is the estimate for the column: that of the drain that takes longest.

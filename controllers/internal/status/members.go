@@ -51,7 +51,7 @@ func troubled(in *Input, w *waits) (first *trouble, n int) {
 func podTrouble(pod *corev1.Pod, w *waits) *trouble {
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return lingers(pod, w)
+		return lingers(pod, cachev1alpha1.ReasonMemberDoesNotEnd, w)
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
 		return nil // another one takes its place
 	}
@@ -83,13 +83,25 @@ func later(a, b time.Time) time.Time {
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // lingers: the kubelet does not end the pod. Its node is down, as a rule.
-func lingers(pod *corev1.Pod, w *waits) *trouble {
+func lingers(pod *corev1.Pod, reason string, w *waits) *trouble {
 	if !w.past(pod.DeletionTimestamp.Add(stuckAfter)) {
 		return nil
 	}
-	return &trouble{cachev1alpha1.ReasonMemberDoesNotEnd, fmt.Sprintf(
-		"pod %s was to end by %s, and node %s does not say that it has: start that node again; if it is gone for good, delete the Node object",
-		pod.Name, clock(pod.DeletionTimestamp.Time), pod.Spec.NodeName)}
+	return &trouble{reason, doesNotEnd(pod)}
+}
+
+func doesNotEnd(pod *corev1.Pod) string {
+	return fmt.Sprintf("pod %s was to end by %s, and node %s does not say that it has: start that node again; if it is gone for good, delete the Node object",
+		pod.Name, clock(pod.DeletionTimestamp.Time), pod.Spec.NodeName)
+}
+
+// DoesNotEnd tells why the pod of a drainer that was told to end is no longer counted
+// on: it has had a minute more than it was given.
+func DoesNotEnd(pod *corev1.Pod, now time.Time) (Wait, bool) {
+	if pod.DeletionTimestamp == nil || now.Before(pod.DeletionTimestamp.Add(stuckAfter)) {
+		return Wait{}, false
+	}
+	return Wait{Reason: cachev1alpha1.ReasonDrainerDoesNotEnd, Message: doesNotEnd(pod), Since: pod.DeletionTimestamp.Time}, true
 }
 
 // containerTrouble tells why a container doesn't start, or doesn't stay.

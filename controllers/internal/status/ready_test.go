@@ -40,16 +40,19 @@ func TestReadyIsTrueOnlyWhenAllIsAsWanted(t *testing.T) {
 		ready bool
 		why   string
 	}{
-		"all is as wanted":                {input(3), true, "AsWanted"},
-		"without storage":                 {input(3).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), true, "AsWanted"},
-		"hibernated":                      {input(0), true, "Hibernated"},
-		"hibernated, a drain is to come":  {input(0).leaving(1, plan.Waiting, plan.Hibernating, ""), true, "Hibernated"},
-		"none without storage":            {input(0).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), true, "ScaledToZero"},
-		"other keys will move one day":    {input(3).with(func(in *Input) { in.Cluster.Spec.Routing.Client = "gomemcache" }), true, "AsWanted"},
-		"a roll-out that waits its turn":  {input(3).with(func(in *Input) { in.RollOutWaits = "3 clusters go first" }), true, "AsWanted"},
-		"it is being deleted":             {input(3).with(func(in *Input) { in.Cluster.DeletionTimestamp = &metav1.Time{Time: now} }), false, "Deleting"},
-		"a person paused it":              {input(3).with(func(in *Input) { in.Cluster.Spec.Paused = true }), false, "Paused"},
-		"a member is not ready":           {input(3).with(func(in *Input) { in.Pods[2] = pod(2, false) }), false, "Scaling"},
+		"all is as wanted":               {input(3), true, "AsWanted"},
+		"without storage":                {input(3).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), true, "AsWanted"},
+		"hibernated":                     {input(0), true, "Hibernated"},
+		"hibernated, a drain is to come": {input(0).leaving(1, plan.Waiting, plan.Hibernating, ""), true, "Hibernated"},
+		"none without storage":           {input(0).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), true, "ScaledToZero"},
+		"other keys will move one day":   {input(3).with(func(in *Input) { in.Cluster.Spec.Routing.Client = "gomemcache" }), true, "AsWanted"},
+		"a roll-out that waits its turn": {input(3).with(func(in *Input) { in.RollOutWaits = "3 clusters go first" }), true, "AsWanted"},
+		"it is being deleted":            {input(3).with(func(in *Input) { in.Cluster.DeletionTimestamp = &metav1.Time{Time: now} }), false, "Deleting"},
+		"a person paused it":             {input(3).with(func(in *Input) { in.Cluster.Spec.Paused = true }), false, "Paused"},
+		"a member is not ready":          {input(3).with(func(in *Input) { in.Pods[2] = pod(2, false) }), false, "Scaling"},
+		"a member of a roll-out is not ready": {input(3).with(func(in *Input) { in.Pods[2] = pod(2, false) }).with(statefulSet(func(s *appsv1.StatefulSet) {
+			s.Spec.Replicas, s.Status.Replicas, s.Status.CurrentRevision, s.Status.UpdateRevision = ptr.To[int32](3), 3, "a", "b"
+		})), false, "Rolling"},
 		"a member too many":               {input(3).with(func(in *Input) { in.Cluster.Spec.Size = ptr.To[int32](2) }), false, "Scaling"},
 		"items are drained":               {input(2).leaving(2, plan.Draining, "", ""), false, "Draining"},
 		"items are placed":                {input(2).toPlace(0, plan.PlacementRuns, "", ""), false, "Placing"},

@@ -31,6 +31,10 @@ type Input struct {
 	Deployment  *appsv1.Deployment
 	// Pods of the members, in any order.
 	Pods []corev1.Pod
+	// Drainers are the pods of drains and placements that have not ended, in any order.
+	Drainers []corev1.Pod
+	// Kept are objects of the cluster that were deleted, and that others keep.
+	Kept []Kept
 	// Plan of a cluster with storage.
 	Plan plan.Plan
 	// Room of a scale-down that is about to begin; nil where none is.

@@ -1,0 +1,30 @@
+package status
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// Unobserved changes the status of a cluster that could not be observed, for that reason.
+// What was true of it before may be so still, and stays; that all is well is not said any
+// more. A refusal is told of when it has held for a minute.
+func Unobserved(cluster *cachev1alpha1.Memcached, why error, refused *Refusal, now time.Time) {
+	t := troublef(errorReason(why), "%v", why)
+	if refused != nil {
+		if t = refusing(&Input{Refused: refused}, &waits{now: now}); t == nil {
+			return
+		}
+	}
+	for kind, value := range map[string]bool{cachev1alpha1.ConditionDegraded: true, cachev1alpha1.ConditionReady: false} {
+		c := condition(kind, value, t.reason, "%s", t.message)
+		c.ObservedGeneration, c.LastTransitionTime = cluster.Generation, metav1.NewTime(now)
+		meta.SetStatusCondition(&cluster.Status.Conditions, c)
+	}
+	if cluster.DeletionTimestamp == nil {
+		cluster.Status.Phase = cachev1alpha1.PhaseDegraded
+	}
+}

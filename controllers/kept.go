@@ -1,0 +1,51 @@
+package controllers
+
+import (
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/status"
+)
+
+// kept are the objects that were deleted, and that a finalizer keeps which is neither
+// ours nor Kubernetes' own.
+func (o *observed) kept() []status.Kept {
+	var objects []client.Object
+	if o.statefulSet != nil {
+		objects = append(objects, o.statefulSet)
+	}
+	for _, jobs := range [][]batchv1.Job{o.jobs, o.placements, o.endedJobs} {
+		for i := range jobs {
+			objects = append(objects, &jobs[i])
+		}
+	}
+	for i := range o.claims {
+		objects = append(objects, &o.claims[i])
+	}
+	var kept []status.Kept
+	for _, object := range objects {
+		at := slices.IndexFunc(object.GetFinalizers(), foreignFinalizer)
+		if deleted := object.GetDeletionTimestamp(); deleted != nil && at >= 0 {
+			kept = append(kept, status.Kept{
+				Kind: kindOf(object), Name: object.GetName(), Finalizer: object.GetFinalizers()[at], Since: deleted.Time,
+			})
+		}
+	}
+	return kept
+}
+
+func foreignFinalizer(finalizer string) bool {
+	domain, _, qualified := strings.Cut(finalizer, "/")
+	switch {
+	case !qualified:
+		return finalizer != metav1.FinalizerDeleteDependents && finalizer != metav1.FinalizerOrphanDependents
+	case domain == cachev1alpha1.GroupVersion.Group:
+		return false
+	}
+	return domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") && !strings.HasSuffix(domain, ".k8s.io")
+}
