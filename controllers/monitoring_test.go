@@ -74,7 +74,7 @@ func served(t *testing.T) map[string][]string {
 
 var (
 	quoted     = regexp.MustCompile(`"[^"]*"`)
-	metricName = regexp.MustCompile(`\b(?:memcached_operator|controller_runtime|rest_client|workqueue)_[a-z_]+`)
+	metricName = regexp.MustCompile(`\b(?:memcached_operator|controller_runtime|rest_client|workqueue|leader_election|process)_[a-z_]+`)
 	selector   = regexp.MustCompile(`\b([a-z_]+)\{([^}]*)\}`)
 	grouping   = regexp.MustCompile(`\b(?:by|on|without|ignoring) \(([^)]*)\)`)
 	word       = regexp.MustCompile(`[a-z_]+`)
@@ -95,7 +95,8 @@ func family(name string, all map[string][]string) string {
 func checkQuery(t *testing.T, where, query string, all map[string][]string) (used []string) {
 	t.Helper()
 	query = quoted.ReplaceAllString(query, "")
-	labels := map[string]bool{"le": true}
+	// What Prometheus adds: the bound of a bucket, and where it scraped.
+	labels := map[string]bool{"le": true, "job": true, "instance": true, "namespace": true}
 	for _, name := range metricName.FindAllString(query, -1) {
 		name = family(name, all)
 		if _, ok := all[name]; !ok {
@@ -132,6 +133,31 @@ func TestAlertsAskForMetricsThatAreServed(t *testing.T) {
 		for _, rule := range group.Rules {
 			checkQuery(t, rule.Alert, rule.Expr, all)
 		}
+	}
+}
+
+func TestTheAlertOfTheLeaderKnowsTheManagersLease(t *testing.T) {
+	text, err := os.ReadFile("../cmd/manager/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease := regexp.MustCompile(`LeaderElectionID:\s+("[^"]+")`).FindSubmatch(text)
+	if lease == nil {
+		t.Fatal("cmd/manager/main.go names no lease any more")
+	}
+	asked := 0
+	for _, group := range read[ruleGroups](t, monitoring+"rules.yaml").Groups {
+		for _, rule := range group.Rules {
+			for _, match := range regexp.MustCompile(`leader_election_master_status(\{[^}]*\})?`).FindAllString(rule.Expr, -1) {
+				asked++
+				if want := "leader_election_master_status{name=" + string(lease[1]) + "}"; match != want {
+					t.Errorf("%s asks for %s, want %s", rule.Alert, match, want)
+				}
+			}
+		}
+	}
+	if asked == 0 {
+		t.Error("no alert asks who leads")
 	}
 }
 
