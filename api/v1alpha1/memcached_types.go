@@ -732,7 +732,8 @@ type BindingStatus struct {
 // DrainPhase is a word for the state of one drain.
 type DrainPhase string
 
-// The phases of a drain, in order; Held and Failed need a person.
+// The phases of a drain, in order. Held waits for a person; Failed waits for its next
+// attempt, unless only a person can mend it.
 const (
 	DrainWaiting   DrainPhase = "Waiting"   // for the pod to go, or for its turn
 	DrainStarting  DrainPhase = "Starting"  // the Job's pod is not running yet
