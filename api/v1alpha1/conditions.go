@@ -153,9 +153,6 @@ const (
 	ReasonDrainStuck = "DrainStuck"
 	// ReasonPlacementStuck: the same of a placement.
 	ReasonPlacementStuck = "PlacementStuck"
-	// ReasonDrainerNotEnding: the pod of a drain or of a placement was told to stop, a
-	// minute is over, and it has not ended, as on a node that is dead.
-	ReasonDrainerNotEnding = "DrainerNotEnding"
 	// ReasonWaitingForTurn: members are to be replaced, of which nobody but an upgrade
 	// of the operator is the cause, and other clusters go first.
 	ReasonWaitingForTurn = "WaitingForTurn"

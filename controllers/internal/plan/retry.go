@@ -55,6 +55,7 @@ type failure struct {
 func (p *Plan) tryAgain(o *Observed, c *Claim, job *Job, invalid error) (f failure, again bool) {
 	f.reason, f.message = why(job, invalid)
 	if !job.mendable() {
+		f.message += "; it is not tried again by itself"
 		return f, false
 	}
 	counted := c.Attempts.Last == job.UID

@@ -171,7 +171,7 @@ func draining(s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case n == 0:
 		return condition(kind, false, cachev1alpha1.ReasonNothingToDrain, "no volume is on its way out")
 	case failed == n:
-		return condition(kind, false, cachev1alpha1.ReasonDrainFailed, "volumes that wait for a person: %d", failed)
+		return condition(kind, false, cachev1alpha1.ReasonDrainFailed, "volumes whose drain failed, or is held: %d", failed)
 	}
 	return condition(kind, true, cachev1alpha1.ReasonDraining, "volumes on their way out: %d", n)
 }

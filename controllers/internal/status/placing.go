@@ -30,7 +30,7 @@ func placing(in *Input) metav1.Condition {
 	}
 	switch n := len(in.Plan.Placements); {
 	case n > 0 && failed == n:
-		return condition(kind, false, cachev1alpha1.ReasonPlacementFailed, "members whose items wait for a person: %d", n)
+		return condition(kind, false, cachev1alpha1.ReasonPlacementFailed, "members whose placement failed: %d", n)
 	case n > 0 && running == 0:
 		return condition(kind, true, cachev1alpha1.ReasonPlacementWaits, "members whose items are to be placed: %d; %s", n, waits)
 	case n > 0:
