@@ -122,7 +122,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	p := seen.plan()
 	if paused(cluster) {
 		r.standAside(req.NamespacedName)
-		p = seen.standing(p)
+		p = seen.pausedPlan(p)
 	}
 	if err := r.foretell(ctx, seen, p); err != nil {
 		return r.result(seen, &p, nil, err)

@@ -16,9 +16,9 @@ import (
 // a later word of theirs, and goes on.
 func paused(c *cachev1alpha1.Memcached) bool { return c.Spec.Paused && c.DeletionTimestamp == nil }
 
-// standing is what the plan for a paused cluster comes to: no step of it is taken, and
+// pausedPlan is what the plan for a paused cluster comes to: no step of it is taken, and
 // what only a step would bring about is not said to be so.
-func (o *observed) standing(p plan.Plan) plan.Plan {
+func (o *observed) pausedPlan(p plan.Plan) plan.Plan {
 	const why = "spec.paused is true"
 	var drains []plan.DrainState
 	for _, d := range p.Drains {
