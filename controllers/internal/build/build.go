@@ -82,23 +82,13 @@ func ClaimName(cluster string, ordinal int32) string {
 }
 
 // ClaimOrdinal is the inverse of ClaimName; false for a claim of another name.
-func ClaimOrdinal(cluster, claim string) (int32, bool) {
-	return ordinalAfter(volumeName+"-"+cluster+"-", claim)
-}
+func ClaimOrdinal(cluster, claim string) (int32, bool) { return ordinalOf(cluster, claim, false) }
 
 // ClaimCluster is the name of the cluster whose member's claim, or aside claim, has
 // this name; false for a claim of another name.
 func ClaimCluster(claim string) (string, bool) {
-	rest, ok := strings.CutPrefix(claim, volumeName+"-")
-	if i := strings.LastIndex(rest, asideInfix); i >= 0 && len(rest[i+len(asideInfix):]) == hashLength {
-		rest = rest[:i]
-	}
-	i := strings.LastIndexByte(rest, '-')
-	if !ok || i <= 0 {
-		return "", false
-	}
-	_, ok = ordinalAfter("", rest[i+1:])
-	return rest[:i], ok
+	c, ok := parseClaim(claim)
+	return c.cluster, ok
 }
 
 // asideInfix stands between the name of a member's claim and the hash of the
@@ -113,12 +103,41 @@ func AsideName(cluster string, ordinal int32, uid types.UID) string {
 
 // AsideOrdinal is whose volume an aside claim took over; false for a claim of
 // another name.
-func AsideOrdinal(cluster, claim string) (int32, bool) {
-	i := strings.LastIndex(claim, asideInfix)
-	if i < 0 || len(claim[i+len(asideInfix):]) != hashLength {
+func AsideOrdinal(cluster, claim string) (int32, bool) { return ordinalOf(cluster, claim, true) }
+
+func ordinalOf(cluster, claim string, aside bool) (int32, bool) {
+	c, ok := parseClaim(claim)
+	if !ok || c.cluster != cluster || c.aside != aside {
 		return 0, false
 	}
-	return ClaimOrdinal(cluster, claim[:i])
+	return c.ordinal, true
+}
+
+// claimName is what the name of a claim says.
+type claimName struct {
+	cluster string
+	ordinal int32
+	aside   bool
+}
+
+// parseClaim reads a name that ClaimName or AsideName made. No name is both: after the
+// last hyphen one has an ordinal, the other a hash, which is longer. So a cluster may be
+// called x-1-aside-01234567.
+func parseClaim(name string) (claimName, bool) {
+	of, ok := strings.CutPrefix(name, volumeName+"-")
+	aside := false
+	if i := strings.LastIndex(of, asideInfix); i >= 0 && isHash(of[i+len(asideInfix):]) {
+		of, aside = of[:i], true
+	}
+	i := strings.LastIndexByte(of, '-')
+	if !ok || i <= 0 {
+		return claimName{}, false
+	}
+	ordinal, ok := ordinalAfter("", of[i+1:])
+	if !ok {
+		return claimName{}, false
+	}
+	return claimName{of[:i], ordinal, aside}, true
 }
 
 // PodName of a member.
@@ -165,6 +184,10 @@ func hash(of string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(of))
 	return fmt.Sprintf("%0*x", hashLength, h.Sum32())
+}
+
+func isHash(s string) bool {
+	return len(s) == hashLength && strings.Trim(s, "0123456789abcdef") == ""
 }
 
 // owner makes the Memcached the owner and controller of an object.

@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
@@ -75,6 +77,70 @@ func TestAsideNameTellsItsOrdinalAndIsNoMembers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// meanings are all that a claim's name says of these clusters: whose claim it is.
+func meanings(name string, clusters ...string) []string {
+	var found []string
+	for _, cluster := range clusters {
+		if ordinal, ok := ClaimOrdinal(cluster, name); ok {
+			found = append(found, fmt.Sprintf("member %d of %s", ordinal, cluster))
+		}
+		if ordinal, ok := AsideOrdinal(cluster, name); ok {
+			found = append(found, fmt.Sprintf("aside %d of %s", ordinal, cluster))
+		}
+	}
+	return found
+}
+
+func TestClusterWhoseNameLooksLikeAnAsideClaimHasItsOwnClaims(t *testing.T) {
+	for _, cluster := range []string{"cache", "x-1-aside-abcdef", "x-1-aside-01234567", "x-1-aside-0123456", "x-aside", "x-1-aside-abc-12"} {
+		for _, ordinal := range []int32{0, 7, 10, 511} {
+			for _, name := range []string{ClaimName(cluster, ordinal), AsideName(cluster, ordinal, "uid")} {
+				if got, ok := ClaimCluster(name); !ok || got != cluster {
+					t.Errorf("%s is of %q, want %s", name, got, cluster)
+				}
+				if got := meanings(name, cluster, "x", "x-1", "x-1-aside"); len(got) != 1 {
+					t.Errorf("%s is %q", name, got)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"data-x-1-aside-ABCDEF01", "data-x-1-aside-zzzzzzzz", "data-x-1-aside-abc-1234", "data-x-01-aside-01234567", "data-x-1-aside-012345678"} {
+		if of, ok := ClaimCluster(name); ok || of != "" || len(meanings(name, "x")) != 0 {
+			t.Errorf("%s is a claim of %q", name, of)
+		}
+	}
+}
+
+// Every name has one meaning at most, and those that the operator gives are read back.
+func FuzzClaimNames(f *testing.F) {
+	for _, name := range []string{"data-cache-0", "data-x-1-aside-abcdef-0", "data-x-1-aside-01234567", "data-x-1-aside-01234567-2-aside-89abcdef", "data--1", "data-x--1"} {
+		f.Add(name, int32(3))
+	}
+	f.Fuzz(func(t *testing.T, name string, ordinal int32) {
+		var prefixes []string
+		for i := range name {
+			prefixes = append(prefixes, strings.TrimPrefix(name[:i], "data-"))
+		}
+		slices.Sort(prefixes)
+		got := meanings(name, slices.Compact(prefixes)...)
+		switch of, ok := ClaimCluster(name); {
+		case len(got) > 1 || ok != (len(got) == 1):
+			t.Errorf("%q is %q; its cluster is %q, %v", name, got, of, ok)
+		case ok && !strings.HasSuffix(got[0], " of "+of):
+			t.Errorf("%q is %s, not of %s", name, got[0], of)
+		}
+		const maxCluster = 52
+		if len(name) > maxCluster || len(validation.IsDNS1035Label(name)) > 0 || ordinal < 0 || ordinal >= cachev1alpha1.MaxSize {
+			return
+		}
+		for _, claim := range []string{ClaimName(name, ordinal), AsideName(name, ordinal, "uid")} {
+			if of, ok := ClaimCluster(claim); !ok || of != name {
+				t.Errorf("%s is of %q, want %s", claim, of, name)
+			}
+		}
+	})
 }
 
 func TestJobNameIsALabelAndTellsClaimsApart(t *testing.T) {
