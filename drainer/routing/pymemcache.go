@@ -25,6 +25,7 @@ func init() {
 		return newRendezvous(servers, true), nil
 	})
 	hashWithoutPrefix("pymemcache", "pymemcache-bytes")
+	hashEachServer("pymemcache", "pymemcache-bytes")
 }
 
 // rendezvous holds the hashed form of "host:port-" for each server.

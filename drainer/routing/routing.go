@@ -35,6 +35,15 @@ type Owner interface {
 	Owner(key []byte) int
 }
 
+// eachServer are the clients that hash a key once for each server.
+var eachServer []string
+
+func hashEachServer(clients ...string) { eachServer = append(eachServer, clients...) }
+
+// HashesEachServer tells whether a lookup of the client's hashes the key once for each
+// server of the list. All others hash it once or a few times, however long the list is.
+func HashesEachServer(client string) bool { return slices.Contains(eachServer, client) }
+
 // constructor builds the owner function of one client. It is called with at
 // least two servers: with one server there is nothing to choose.
 type constructor func(servers []Server) (Owner, error)

@@ -1,8 +1,15 @@
 package ring
 
 import (
+	"math"
+	"os"
 	"strings"
 	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"example.com/memcached-operator/drainer/routing"
 )
 
 func of(client string, size int32) Ring { return Ring{Client: client, Port: 11211, Size: size} }
@@ -59,9 +66,42 @@ func TestPlacementIsDueWhereKeysMoveBetweenMembersThatHoldItems(t *testing.T) {
 }
 
 func TestSpoiltRecordIsRefused(t *testing.T) {
-	for _, s := range []string{"", "{", `"ring"`, `{"serial":"2"}`, `{"ring":{"size":2000000000}}`, `{"ring":{"size":-1}}`, `{"holding":513}`} {
+	for _, s := range []string{
+		"", "{", `"ring"`, `{"serial":"2"}`, `{"ring":{"size":2000000000}}`, `{"ring":{"size":-1}}`, `{"holding":513}`,
+		`{"ring":{"client":"nope"}}`, `{"from":{"client":"nope"}}`,
+		`{"ring":{"serverName":"` + strings.Repeat("s", maxServerName+1) + `"}}`, `{"from":{"keyPrefix":"` + strings.Repeat("k", maxKeyPrefix+1) + `"}}`,
+	} {
 		if r, err := Parse(s); err == nil {
 			t.Errorf("%q is read as %s", s, r)
+		}
+	}
+}
+
+// The longest record that a spec can bring about is none of those.
+func TestLongestRecordIsReadBack(t *testing.T) {
+	r := Ring{
+		Client: "libmemcached-ketama-weighted", KeyPrefix: strings.Repeat("<", maxKeyPrefix), // each takes six bytes in JSON
+		ServerName: "{ordinal}" + strings.Repeat("s", maxServerName-len("{ordinal}")), Port: math.MaxUint16, Size: maxSize,
+	}
+	record := Record{Serial: maxSerial, Ring: r, Due: maxSerial, Holding: maxSize, From: r}
+	if again, err := Parse(record.String()); err != nil || again != record {
+		t.Errorf("%d bytes: %v", len(record.String()), err)
+	}
+}
+
+func TestBoundsAreThoseOfTheAPI(t *testing.T) {
+	data, err := os.ReadFile("../../../config/crd/bases/cache.example.com_memcacheds.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(data, &crd); err != nil {
+		t.Fatal(err)
+	}
+	fields := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["routing"].Properties
+	for field, want := range map[string]int64{"serverName": maxServerName, "keyPrefix": maxKeyPrefix} {
+		if got := fields[field].MaxLength; got == nil || *got != want {
+			t.Errorf("%s: %v, want %d", field, got, want)
 		}
 	}
 }
@@ -93,6 +133,59 @@ func TestShareIsOfKeysWhoseMemberStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if share := Share(test.from, test.to); share < test.low || share > test.top {
 				t.Errorf("%.3f, want %.2f to %.2f", share, test.low, test.top)
+			}
+		})
+	}
+}
+
+func TestShareHashesNoMoreThanItsBudget(t *testing.T) {
+	for _, client := range routing.Clients() {
+		for _, n := range []int32{1, 25, 26, 27, 100, 511, 512} {
+			from, to := of(client, 512), of(client, n)
+			size := sampleOf(from, to)
+			if lookup := from.lookup() + to.lookup(); size*lookup > maxHashes || size < 1000 {
+				t.Errorf("%s, 512 and %d members: %d keys, of %d hashes each", client, n, size, lookup)
+			}
+		}
+	}
+}
+
+// A smaller sample decides as a large one does whether anything is to be placed.
+func TestSmallSampleMissesNoMove(t *testing.T) {
+	for _, client := range []string{"pymemcache", "pymemcache-bytes"} {
+		renamed, prefixed, modulo := of(client, 2), of(client, 512), of("gomemcache", 2)
+		renamed.ServerName, prefixed.KeyPrefix = "s{ordinal}", "app:"
+		for name, test := range map[string]struct {
+			from, to Ring
+			moves    bool
+		}{
+			"one more":                    {of(client, 511), of(client, 512), true},
+			"one more, which has none":    {of(client, 495), of(client, 496), true}, // of the keys of the sample
+			"one more, which has none, b": {of(client, 508), of(client, 509), true},
+			"many more":                   {of(client, 1), of(client, 512), true},
+			"one less":                    {of(client, 512), of(client, 511), false},
+			"many less":                   {of(client, 512), of(client, 1), false},
+			"other names, and many less":  {of(client, 512), renamed, true},
+			"another client, many less":   {of(client, 512), modulo, true},
+			"from another client, as few": {modulo, of(client, 512), true},
+			"another prefix":              {of(client, 512), prefixed, true},
+		} {
+			if share := Share(test.from, test.to); share > 0 != test.moves {
+				t.Errorf("%s, %s: %f", client, name, share)
+			}
+		}
+	}
+}
+
+func BenchmarkShare(b *testing.B) {
+	long := of("pymemcache", 512)
+	long.ServerName = "{ordinal}" + strings.Repeat("1a", 122)
+	for name, from := range map[string]Ring{"pymemcache": of("pymemcache", 512), "longest names": long, "dalli": of("dalli", 512)} {
+		b.Run(name, func(b *testing.B) {
+			to := from
+			to.Size--
+			for b.Loop() {
+				computeShare(from, to)
 			}
 		})
 	}
