@@ -123,7 +123,7 @@ func (r *MemcachedReconciler) live(ctx context.Context, o *observed) (*liveView,
 		return nil, err
 	}
 	if list != nil {
-		now := observed{cluster: o.cluster, serverList: list, claims: o.claims}
+		now := observed{cluster: o.cluster, serverList: list, claims: o.claims, statefulSet: members}
 		v.Placement = planPlacement(o.cluster, now.recorded())
 	}
 	o.live = v

@@ -344,11 +344,22 @@ func (o *observed) steps() plan.Plan {
 	return plan.Next(&in)
 }
 
+// standing is what there is of the cluster, whatever the clients' list and Jobs say.
+func (o *observed) standing() plan.Observed {
+	in := plan.Observed{Now: o.now, Cluster: planCluster(o), StatefulSet: planStatefulSet(o.statefulSet)}
+	for i := range o.claims {
+		if c, ok := planClaim(o.cluster.Name, &o.claims[i]); ok {
+			c.Where = o.where[c.UID]
+			in.Claims = append(in.Claims, c)
+		}
+	}
+	return in
+}
+
 // input is what the plan rests on.
 func (o *observed) input() plan.Observed {
-	in := plan.Observed{
-		Now: o.now, Cluster: planCluster(o), StatefulSet: planStatefulSet(o.statefulSet), Room: o.room, Placement: planPlacement(o.cluster, o.record), Was: planPlacement(o.cluster, o.was),
-	}
+	in := o.standing()
+	in.Room, in.Placement, in.Was = o.room, planPlacement(o.cluster, o.record), planPlacement(o.cluster, o.was)
 	for i := range o.pods {
 		ordinal, ok := build.PodOrdinal(o.cluster.Name, o.pods[i].Name)
 		if !ok {
@@ -373,12 +384,6 @@ func (o *observed) input() plan.Observed {
 		}
 	}
 	in.Movers = movers(o.drainerPods)
-	for i := range o.claims {
-		if c, ok := planClaim(o.cluster.Name, &o.claims[i]); ok {
-			c.Where = o.where[c.UID]
-			in.Claims = append(in.Claims, c)
-		}
-	}
 	for i := range o.jobs {
 		in.Jobs = append(in.Jobs, planJob(&o.jobs[i], o.drainerPods))
 	}

@@ -22,13 +22,14 @@ func (o *observed) nextList(replicas int32) {
 
 // recorded is the record of the cluster's rings that goes with the last list. An
 // operator that kept none had everything where its list says. Where the list is gone,
-// spoilt, or older than what a claim tells of (one that came back from a backup), nobody
-// knows.
+// spoilt, older than what a claim tells of (one that came back from a backup), or of
+// more members than there can be, nobody knows.
 func (o *observed) recorded() ring.Record {
+	standing := o.standing()
 	var serial int64
 	members := int32(0)
-	for i := range o.claims {
-		if c, ok := planClaim(o.cluster.Name, &o.claims[i]); ok && !c.Aside {
+	for i := range standing.Claims {
+		if c := &standing.Claims[i]; !c.Aside {
 			serial, members = max(serial, c.Placed), max(members, c.Ordinal+1)
 		}
 	}
@@ -37,7 +38,7 @@ func (o *observed) recorded() ring.Record {
 		if !is && serial == 0 {
 			return ring.Record{Ring: build.RingOf(o.cluster, o.listed())}
 		}
-		if record, err := ring.Parse(kept); err == nil && record.Serial >= serial {
+		if record, err := ring.Parse(kept); err == nil && record.Serial >= serial && record.Ring.Size <= standing.MostMembers() {
 			return record
 		}
 	}
@@ -46,13 +47,14 @@ func (o *observed) recorded() ring.Record {
 
 // listed is how many servers the clients were given last: by the status, which
 // is never older than our last write of it, or by the ConfigMap, which is written
-// before that.
+// before that. Anybody may have written more than there can be.
 func (o *observed) listed() int32 {
 	n := len(o.cluster.Status.Servers)
 	if o.serverList != nil {
 		n = max(n, named(o.serverList))
 	}
-	return int32(min(n, cachev1alpha1.MaxSize))
+	standing := o.standing()
+	return int32(min(n, int(standing.MostMembers())))
 }
 
 // named is how many servers the list names.

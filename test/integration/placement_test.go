@@ -277,6 +277,19 @@ func TestClusterOfAnEarlierOperatorIsNotPlacedAtOnce(t *testing.T) {
 	equal(w, "what was moved", played.take(), []string{"place cache-1 among 3", "place cache-0 among 3"})
 }
 
+// Anybody who may patch ConfigMaps can write a record, and name servers.
+func TestForgedRecordMakesNoMembers(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(routedBy("gomemcache"), 3)
+	kubes.Play(w.namespace, player.Succeed(10))
+	record := `{"serial":9,"ring":{"client":"gomemcache","port":11211,"size":512},"due":9,"holding":3}`
+	w.change(w.serverList(), fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"data":{"servers":%q}}`,
+		cachev1alpha1.AnnotationRing, record, strings.Repeat("server:11211\n", 512)))
+	w.always("three members", func() error { return w.replicasAre(3) })
+	equal(w, "servers", len(w.settled(3).Status.Servers), 3)
+	equal(w, "servers on the list", strings.Count(w.serverList().Data["servers"], "\n"), 3)
+}
+
 func TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo(t *testing.T) {
 	w := newNamespace(t)
 	w.clock = ahead{by: 24 * time.Hour} // it has been away for long enough

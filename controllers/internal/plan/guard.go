@@ -14,11 +14,11 @@ import (
 
 // MaySetReplicas guards invariants 5 and 11: the size doesn't change while a
 // drain runs or items have to be placed, no member returns on a volume that it
-// left, and none leaves a volume that isn't marked. It needs StatefulSet, Jobs,
-// Placements, Movers, Placement and Claims.
+// left, and none leaves a volume that isn't marked. It needs Cluster.Size, StatefulSet,
+// Jobs, Placements, Movers, Placement and Claims.
 func MaySetReplicas(live *Observed, replicas int32) error {
 	for i := range live.Jobs {
-		if j := &live.Jobs[i]; j.running() && j.Survivors != replicas {
+		if j := &live.Jobs[i]; j.running() && (j.Survivors != replicas || replicas > live.MostMembers()) {
 			return fmt.Errorf("Job %s drains into %d members", j.Name, j.Survivors)
 		}
 	}

@@ -98,7 +98,20 @@ func (o *Observed) heldSize(wanted int32) int32 {
 	if wanted == 0 || !o.placing() {
 		return wanted
 	}
-	return max(o.Placement.Size, min(wanted, o.StatefulSet.Replicas))
+	return max(min(o.Placement.Size, o.MostMembers()), min(wanted, o.StatefulSet.Replicas))
+}
+
+// MostMembers is how many members there can be: as many as are wanted, as the
+// StatefulSet has, or as have claims. What a Job or the record of the rings says, which
+// anybody may have written, makes no more.
+func (o *Observed) MostMembers() int32 {
+	most := max(o.Cluster.Size, o.StatefulSet.Replicas)
+	for i := range o.Claims {
+		if c := &o.Claims[i]; !c.Aside {
+			most = max(most, c.Ordinal+1)
+		}
+	}
+	return min(most, cachev1alpha1.MaxSize)
 }
 
 // place moves what clients look for elsewhere, member by member.

@@ -266,3 +266,32 @@ func TestClientsAreToldOfNoMoreMembersUntilItemsArePlaced(t *testing.T) {
 		}
 	}
 }
+
+// What a Job or the record of the rings says, anybody may have written.
+func TestNoJobAndNoRecordMakesMoreMembers(t *testing.T) {
+	forged := func(s *scene) *scene {
+		return s.with(func(o *Observed) { o.Placement = Placement{Target: target, Serial: 5, Size: 512, Due: 5, Holding: 3} })
+	}
+	for what, test := range map[string]struct {
+		scene *scene
+		want  int32
+	}{
+		"a record":                             {forged(at(3)), 3},
+		"a record, and members are to leave":   {forged(at(3).wanted(2)), 3},
+		"a record, and members are to join":    {forged(at(3).wanted(4)), 4},
+		"a record, and a member joined":        {forged(at(3).with(func(o *Observed) { o.StatefulSet.Replicas = 4 })), 4},
+		"a record, and all members return":     {forged(at(3).wanted(2).with(func(o *Observed) { o.StatefulSet.Replicas, o.Pods = 0, nil })), 3},
+		"a record, and a volume was set aside": {forged(at(3).aside(7)), 3},
+		"a Job":                                {at(3).job(0, 512), 3},
+		"a Job, and members return":            {at(3).wanted(2).with(func(o *Observed) { o.StatefulSet.Replicas, o.Pods = 0, nil }).job(0, 512), 3},
+		"a Job of a set of many more":          {at(3).with(func(o *Observed) { o.StatefulSet.Replicas = 1 << 30 }).job(0, 1<<30), 512},
+	} {
+		p := Next(&test.scene.o)
+		if p.Replicas != test.want || p.Listed > test.want {
+			t.Errorf("%s: %d members, %d are listed, want %d", what, p.Replicas, p.Listed, test.want)
+		}
+		if err := MaySetReplicas(&test.scene.o, 512); err == nil && test.want < 512 {
+			t.Errorf("%s: 512 members may be", what)
+		}
+	}
+}

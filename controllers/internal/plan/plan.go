@@ -116,7 +116,7 @@ func (p *Plan) size(o *Observed) {
 	limit, left := o.lowestReleased()
 	switch {
 	case job != nil:
-		p.Replicas = job.Survivors
+		p.Replicas = min(job.Survivors, o.MostMembers())
 		if p.Replicas != o.Cluster.Size {
 			p.SizeBlocked = ByDrain
 		}
