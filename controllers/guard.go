@@ -124,7 +124,9 @@ func (r *MemcachedReconciler) live(ctx context.Context, o *observed) (*liveView,
 	}
 	if list != nil {
 		now := observed{cluster: o.cluster, serverList: list, claims: o.claims, statefulSet: members}
-		v.Placement = planPlacement(o.cluster, now.recorded())
+		record := now.recorded()
+		v.Placement = planPlacement(o.cluster, record)
+		placedBy(record, v.Claims)
 	}
 	o.live = v
 	return v, nil

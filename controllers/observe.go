@@ -360,6 +360,7 @@ func (o *observed) standing() plan.Observed {
 func (o *observed) input() plan.Observed {
 	in := o.standing()
 	in.Room, in.Placement, in.Was = o.room, planPlacement(o.cluster, o.record), planPlacement(o.cluster, o.was)
+	placedBy(o.record, in.Claims)
 	for i := range o.pods {
 		ordinal, ok := build.PodOrdinal(o.cluster.Name, o.pods[i].Name)
 		if !ok {

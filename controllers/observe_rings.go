@@ -23,26 +23,37 @@ func (o *observed) nextList(replicas int32) {
 // recorded is the record of the cluster's rings that goes with the last list. An
 // operator that kept none had everything where its list says. Where the list is gone,
 // spoilt, older than what a claim tells of (one that came back from a backup), or of
-// more members than there can be, nobody knows.
+// more members or rings than there can be, nobody knows.
 func (o *observed) recorded() ring.Record {
 	standing := o.standing()
-	var serial int64
+	var serials []int64
 	members := int32(0)
 	for i := range standing.Claims {
 		if c := &standing.Claims[i]; !c.Aside {
-			serial, members = max(serial, c.Placed), max(members, c.Ordinal+1)
+			serials, members = append(serials, c.Placed), max(members, c.Ordinal+1)
 		}
 	}
+	last := ring.Last(serials...)
 	if o.serverList != nil {
 		kept, is := o.serverList.Annotations[cachev1alpha1.AnnotationRing]
-		if !is && serial == 0 {
+		if !is && last == 0 {
 			return ring.Record{Ring: build.RingOf(o.cluster, o.listed())}
 		}
-		if record, err := ring.Parse(kept); err == nil && record.Serial >= serial && record.Ring.Size <= standing.MostMembers() {
-			return record
+		if record, err := ring.Parse(kept); err == nil {
+			last = ring.Last(append(serials, record.Serial)...)
+			if record.Serial == last && record.Ring.Size <= standing.MostMembers() {
+				return record
+			}
 		}
 	}
-	return ring.Unknown(serial, members)
+	return ring.Unknown(last, members)
+}
+
+// placedBy drops what claims say of rings that the record doesn't know.
+func placedBy(record ring.Record, claims []plan.Claim) {
+	for i := range claims {
+		claims[i].Placed = record.Placed(claims[i].Placed)
+	}
 }
 
 // listed is how many servers the clients were given last: by the status, which

@@ -2,6 +2,8 @@ package controllers
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,11 +83,89 @@ func TestRecordIsBelievedWhereItCanBeTrue(t *testing.T) {
 			o.cluster.Spec.Size, o.statefulSet, o.claims = ptr.To[int32](2), nil, o.claims[:2]
 		}, false},
 		"a claim is of a later ring": {func(o *observed) { o.claims[0].Annotations[cachev1alpha1.AnnotationPlaced] = "4" }, false},
+		"a claim has a number that no ring can have": {func(o *observed) {
+			o.claims[0].Annotations[cachev1alpha1.AnnotationPlaced] = "4503599627370496"
+		}, true},
+		"its number is none that a ring can have": {func(o *observed) {
+			o.list(3, strings.Replace(record.String(), `"serial":3`, `"serial":4503599627370496`, 1))
+		}, false},
 	} {
 		o := ringed(3, record)
 		test.change(o)
-		if got := o.recorded(); (got == record) != test.is {
+		if got := o.recorded(); (got == record) != test.is || got.Serial > 4 {
 			t.Errorf("%s: %s", name, got)
 		}
+	}
+}
+
+// follow plans until nothing is to be placed any more, writes the list, and the placements
+// as they are recorded. It returns how many there were.
+func follow(t *testing.T, o *observed) (placed int) {
+	t.Helper()
+	for range 10 {
+		o.record = o.recorded()
+		p := o.plan()
+		o.list(p.Listed, o.record.String())
+		if again, err := ring.Parse(o.record.String()); err != nil || again != o.record {
+			t.Fatalf("%s is read as %s, %v", o.record, again, err)
+		}
+		if len(p.Placements) == 0 {
+			return placed
+		}
+		for i := range p.Placements {
+			c := &p.Placements[i].Claim
+			serial := strconv.FormatInt(o.record.Serial, 10)
+			if got := ring.ParseSerial(serial); got != o.record.Serial {
+				t.Fatalf("%s is read as %d", serial, got)
+			}
+			o.claims[c.Ordinal].Annotations[cachev1alpha1.AnnotationPlaced] = serial
+			placed++
+		}
+	}
+	t.Fatalf("placements don't end: %s", o.record)
+	return 0
+}
+
+// Whatever numbers are on claims and in the record, placements go on, and come to an end.
+func TestNoNumberEndsPlacements(t *testing.T) {
+	numbers := []string{
+		"", "x", "-1", "0", "1", "7", "4294967295", "4294967296", "4294967297", "8589934592", "4503599627370495", "4503599627370496",
+		"4503599627370497", "9007199254740991", "9007199254740992", "9007199254740993", "9223372036854775807", "18446744073709551616",
+	}
+	clients := [...]cachev1alpha1.Client{"gomemcache", "dalli"}
+	random := rand.New(rand.NewPCG(1, 2)) // the same each time
+	for range 300 {
+		o := ringed(3, ring.Record{})
+		draw := func() string { return numbers[random.IntN(len(numbers))] }
+		var said []string
+		for i := range o.claims {
+			said = append(said, draw())
+			o.claims[i].Annotations[cachev1alpha1.AnnotationPlaced] = said[i]
+		}
+		said = append(said, fmt.Sprintf(`{"serial":%s,"ring":{"client":"gomemcache","port":11211,"size":3},"due":%s,"holding":%d}`, draw(), draw(), random.IntN(4)))
+		o.list(3, said[3])
+		t.Run(strings.Join(said, " "), func(t *testing.T) {
+			record := o.recorded()
+			for i := range 100 {
+				record = record.Next(build.RingOf(o.cluster, int32(1+i%2)))
+				if again, err := ring.Parse(record.String()); err != nil || again != record || ring.ParseSerial(strconv.FormatInt(record.Serial, 10)) != record.Serial {
+					t.Fatalf("%s is read as %s, %v", record, again, err)
+				}
+			}
+			o.cluster.Spec.Routing.Client = clients[0]
+			follow(t, o)
+			for i := range 4 {
+				o.cluster.Spec.Routing.Client = clients[(i+1)%2]
+				// The first ones may leave numbers behind that were taken for rings, and begin anew.
+				if placed := follow(t, o); placed < 3 || i > 1 && placed > 3 {
+					t.Fatalf("another client, and %d members are placed by %s", placed, o.record)
+				}
+				for j := range o.claims {
+					if by := o.claims[j].Annotations[cachev1alpha1.AnnotationPlaced]; by != strconv.FormatInt(o.record.Serial, 10) {
+						t.Fatalf("member %d is placed by %s, not by %s", j, by, o.record)
+					}
+				}
+			}
+		})
 	}
 }

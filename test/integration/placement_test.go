@@ -290,6 +290,18 @@ func TestForgedRecordMakesNoMembers(t *testing.T) {
 	equal(w, "servers on the list", strings.Count(w.serverList().Data["servers"], "\n"), 3)
 }
 
+// Nobody ends all placements by a number that leaves none for the rings to come.
+func TestForgedNumberEndsNoPlacements(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(routedBy("gomemcache"), 2)
+	w.change(w.claim(0), fmt.Sprintf(`{"metadata":{"annotations":{%q:"4503599627370496"}}}`, cachev1alpha1.AnnotationPlaced))
+	var played cast
+	kubes.Play(w.namespace, played.script)
+	w.change(w.memcached(), `{"spec":{"routing":{"client":"dalli"}}}`)
+	w.settled(2)
+	equal(w, "what was moved", played.take(), []string{"place cache-1 among 2", "place cache-0 among 2"})
+}
+
 func TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo(t *testing.T) {
 	w := newNamespace(t)
 	w.clock = ahead{by: 24 * time.Hour} // it has been away for long enough

@@ -55,14 +55,36 @@ func Unknown(serial int64, n int32) Record {
 	return Record{Serial: serial, Ring: Ring{Size: min(max(n, 0), maxSize)}}
 }
 
-// ParseSerial reads a ring's number; 0, which is no ring's, from what is none. Half of
-// all numbers are left for the rings to come.
+// ParseSerial reads a ring's number; 0, which is no ring's, from what is none.
 func ParseSerial(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 || n > maxSerial/2 {
+	if err != nil || n < 0 || n > maxSerial {
 		return 0
 	}
 	return n
+}
+
+// Last is the last ring that any of these serials tells of. Anybody may have written
+// them: one that is more than maxStep above all lower ones is no ring's. Those of 512
+// members and of a record end below 2^42, so the operator never counts to maxSerial.
+func Last(serials ...int64) int64 {
+	last := int64(0)
+	for _, serial := range slices.Sorted(slices.Values(serials)) {
+		if serial > last+maxStep {
+			break
+		}
+		last = max(last, serial)
+	}
+	return last
+}
+
+// Placed is the ring by which a member was placed whose claim has this serial: none, if
+// no ring has had it yet.
+func (r Record) Placed(serial int64) int64 {
+	if serial > r.Serial {
+		return 0
+	}
+	return serial
 }
 
 // Next is the record once clients look by another ring.
@@ -99,6 +121,7 @@ func (r Record) String() string {
 // What a record may have at most.
 const (
 	maxSerial = 1 << 53 // every number up to it is exact in JSON
+	maxStep   = 1 << 32 // more rings than a cluster ever has
 	maxRecord = 4 << 10 // bytes
 	maxSize   = cachev1alpha1.MaxSize
 	// As in the API, which allows ASCII characters only in both.

@@ -196,3 +196,34 @@ func TestSourceOfAPlacementIsNoClaim(t *testing.T) {
 		t.Errorf("%q", s)
 	}
 }
+
+func TestLastRingIsNoneThatIsTooFarAway(t *testing.T) {
+	const far = maxStep + 1
+	for name, test := range map[string]struct {
+		serials []int64
+		want    int64
+	}{
+		"none":                        {nil, 0},
+		"one":                         {[]int64{7}, 7},
+		"the highest":                 {[]int64{7, 0, 9, 8}, 9},
+		"one that is too far":         {[]int64{7, far + 7}, 7},
+		"only one, too far":           {[]int64{far}, 0},
+		"one that is far, but not so": {[]int64{maxStep}, maxStep},
+		"each in reach of the next":   {[]int64{3 * maxStep, maxStep, 2 * maxStep}, 3 * maxStep},
+	} {
+		if got := Last(test.serials...); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
+
+// Not even 512 members and a record come near the end of all numbers.
+func TestRingsNeverRunOut(t *testing.T) {
+	var serials []int64
+	for i := range int64(maxSize) + 1 {
+		serials = append(serials, (i+1)*maxStep)
+	}
+	if last := Last(serials...); last != serials[maxSize] || last > maxSerial/2 {
+		t.Errorf("the last is %d", last)
+	}
+}
