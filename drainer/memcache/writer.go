@@ -318,6 +318,6 @@ func (c *Conn) Limits() (Limits, error) {
 	l.Evictions, _ = strconv.ParseInt(stats["evictions"], 10, 64)
 	most, _ := strconv.ParseInt(stats["limit_maxbytes"], 10, 64)
 	taken, _ := strconv.ParseInt(stats["bytes"], 10, 64)
-	l.Room = most - taken - taken/10
+	l.Room = max(0, most-taken-taken/10)
 	return l, nil
 }

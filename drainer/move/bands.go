@@ -38,9 +38,10 @@ func (c clock) age(it *item.Item) int {
 	return int(min(max(0, (int64(c)-it.LastAccess)/ageStep), ages-1))
 }
 
-// bands returns those to read the layer in, in their order.
+// bands returns those to read the layer in, in their order. A running member is read in
+// one: what a pass has found is deleted there, so no pass may be made only to count.
 func (e *Engine) bands(ctx context.Context, layer item.Source, now clock) ([]band, error) {
-	if e.roomForAll(layer.Used()) {
+	if _, running := layer.(*runningMember); running || e.roomForAll(layer.Used()) {
 		return everything, nil
 	}
 	demand := make([]int64, len(e.writers))

@@ -1,11 +1,13 @@
 package move
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -72,6 +74,65 @@ func TestRebalance(t *testing.T) {
 				t.Errorf("%d items on all servers, want %d; %d were found, %d copies too many had been", left, len(all), found, misplaced)
 			}
 		})
+	}
+}
+
+// TestRebalanceOfFullMembers: a cache that is full is the usual reason to scale up. Every
+// item that belongs elsewhere is handed over, and counted.
+func TestRebalanceOfFullMembers(t *testing.T) {
+	for name, full := range map[string]int{"the member": 0, "the owner": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const few, many = 1000, 70_000
+			memory, n := []string{"256", "256"}, []int{few, few}
+			memory[full], n[full] = "64", many
+			servers := []*memcachedtest.Server{memcachedtest.Start(t, "-m", memory[0]), memcachedtest.Start(t, "-m", memory[1])}
+			addresses := []string{servers[0].Address(), servers[1].Address()}
+			for i, s := range servers {
+				fill(t, s, strconv.Itoa(i)+":", n[i])
+			}
+			conn, err := memcache.Dial(t.Context(), addresses[full])
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if limits, err := conn.Limits(); err != nil || limits.Room > 0 {
+				t.Fatalf("the server is not full: %+v, %v", limits, err)
+			}
+			before, theirs := servers[0].Items(t), servers[1].Items(t)
+			r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, "gomemcache", addresses[0], addresses))
+			if err := r.Receipt.AddsUp("the-claim"); err != nil || r.Receipt.Found < before/3 {
+				t.Fatalf("%v: %+v\n%s", err, r.Receipt, r.Err)
+			}
+			if left := servers[0].Items(t); left+r.Receipt.Found != before {
+				t.Errorf("the member held %d items, %d were found, and it holds %d", before, r.Receipt.Found, left)
+			}
+			if has := servers[1].Items(t); full == 0 && has != theirs+r.Receipt.Found {
+				t.Errorf("the owner held %d items, %d were found, and it holds %d", theirs, r.Receipt.Found, has)
+			}
+		})
+	}
+}
+
+// fill stores so many items, of a size that wastes nothing.
+func fill(t *testing.T, s *memcachedtest.Server, prefix string, n int) {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	w := bufio.NewWriter(conn)
+	value := strings.Repeat("v", 1111)
+	for i := range n {
+		fmt.Fprintf(w, "set %s%d 0 0 %d noreply\r\n%s\r\n", prefix, i, len(value), value)
+	}
+	fmt.Fprint(w, "version\r\n")
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
+		t.Fatal(err)
 	}
 }
 
