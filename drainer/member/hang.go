@@ -22,9 +22,11 @@ import (
 // memcached hangs only when all of this is so, without a break, for HangAfter:
 //
 //   - a question on that connection, which had been answered before, is not answered;
-//   - memcached uses no CPU. One that is loaded, throttled or putting items back does;
+//   - memcached uses no CPU. One that is loaded, throttled or putting items back does. What
+//     its main thread uses doesn't count: it accepts connections, and answers nothing;
 //   - no thread of it waits for a disk. Killing it would not help.
 //
+// One that works all the time, and answers nothing, hangs after ten times HangAfter.
 // Time in which the supervisor itself did not run, in a pod that was frozen, doesn't
 // count.
 const (
@@ -36,37 +38,52 @@ const (
 	// idleCPU is more than an idle memcached's clock and maintenance use in that time,
 	// and far less than the least share of a CPU that a container can be given.
 	idleCPU = 100 * time.Millisecond
-	// lookAtVitals is how often it is looked at, askEvery how often it is asked.
+	// lookAtVitals is how often it is looked at, askEvery how often it is asked: more often
+	// than memcached's shortest idle_timeout, which would close the connection. dialEvery
+	// is how often it is called when it doesn't take the connection.
 	lookAtVitals = time.Second
-	askEvery     = 5 * time.Second
+	askEvery     = 500 * time.Millisecond
+	dialEvery    = 5 * time.Second
+	// spins is how many times HangAfter it may work and not answer.
+	spins = 10
 )
 
 // vitals are what is seen of a memcached at one moment.
 type vitals struct {
 	// silent: it owes an answer.
 	silent bool
-	// cpu that it has used since it started, and whether a thread waits for a disk.
+	// cpu that its threads but the main one have used since it started, and whether a
+	// thread waits for a disk.
 	cpu      time.Duration
 	diskWait bool
 }
 
 // judgement of whether memcached hangs, from one look to the next.
 type judgement struct {
-	after time.Duration
-	// quiet is for how long it has neither answered nor worked.
-	quiet time.Duration
+	// after so long without an answer and without work it hangs, and after most without
+	// an answer; 0 is never.
+	after, most time.Duration
+	// mute is for how long it has not answered, quiet for how long it has not worked
+	// either.
+	mute, quiet time.Duration
 	// cpu when that began.
 	cpu time.Duration
 }
 
 // look tells whether it hangs, so long after the last look.
 func (j *judgement) look(v vitals, since time.Duration) bool {
-	if !v.silent || v.diskWait || v.cpu-j.cpu > idleCPU || v.cpu < j.cpu {
-		j.quiet, j.cpu = 0, v.cpu
+	since = min(since, 2*lookAtVitals)
+	if !v.silent || v.diskWait {
+		j.mute, j.quiet, j.cpu = 0, 0, v.cpu
 		return false
 	}
-	j.quiet += min(since, 2*lookAtVitals)
-	return j.quiet >= j.after
+	j.mute += since
+	if v.cpu-j.cpu > idleCPU || v.cpu < j.cpu {
+		j.quiet, j.cpu = 0, v.cpu
+	} else {
+		j.quiet += since
+	}
+	return j.quiet >= j.after || j.most > 0 && j.mute >= j.most
 }
 
 // pulse asks memcached for its version, over and over, on a connection of its own.
@@ -93,7 +110,7 @@ func (p *pulse) silent() bool {
 func (p *pulse) run(ctx context.Context, d memcache.Dialer, address string) {
 	pause := firstLook
 	for err := ctx.Err(); err == nil; err = wait(ctx, pause) {
-		pause = min(2*pause, askEvery)
+		pause = min(2*pause, dialEvery)
 		if p.askOn(ctx, d, address) {
 			pause = firstLook
 		}
@@ -147,23 +164,22 @@ func (s *supervisor) watchForHang(ctx context.Context, address string) {
 	defer asking.Wait()
 	defer cancel()
 	// What a memcached does that was told to end is endHung's to judge.
-	if s.untilItHangs(ctx, s.HangAfter, func() bool { return p.silent() && !s.saving.Load() }) && !s.saving.Load() {
-		s.std.Logf("memcached hangs: for %s it has neither answered nor used the CPU; it is killed, and started again", s.HangAfter)
+	if s.untilItHangs(ctx, judgement{after: s.HangAfter, most: spins * s.HangAfter}, func() bool { return p.silent() && !s.saving.Load() }) && !s.saving.Load() {
+		s.std.Logf("memcached hangs: for %s or more it has not answered; it is killed, and started again", s.HangAfter)
 		s.child.signal(syscall.SIGKILL)
 	}
 }
 
 // endHung kills a memcached that was told to end, and does nothing to that end.
 func (s *supervisor) endHung(ctx context.Context) {
-	if s.untilItHangs(ctx, hangWhenAsked, func() bool { return true }) {
+	if s.untilItHangs(ctx, judgement{after: hangWhenAsked}, func() bool { return true }) {
 		s.std.Logf("memcached does not end: for %s it has done nothing; it is killed", hangWhenAsked)
 		s.child.signal(syscall.SIGKILL)
 	}
 }
 
 // untilItHangs looks at memcached until it hangs, or ctx ends.
-func (s *supervisor) untilItHangs(ctx context.Context, after time.Duration, silent func() bool) bool {
-	j := judgement{after: after}
+func (s *supervisor) untilItHangs(ctx context.Context, j judgement, silent func() bool) bool {
 	last := time.Now()
 	for wait(ctx, lookAtVitals) == nil {
 		now := time.Now()
@@ -185,20 +201,21 @@ func look(pid int, silent bool) (vitals, error) {
 	if !silent {
 		return vitals{}, nil
 	}
-	dir := "/proc/" + strconv.Itoa(pid)
+	main := strconv.Itoa(pid)
+	tasks := "/proc/" + main + "/task"
 	v := vitals{silent: true}
-	_, cpu, err := readStat(dir + "/stat")
-	if err != nil {
-		return v, err
-	}
-	v.cpu = cpu
-	threads, err := os.ReadDir(dir + "/task")
+	threads, err := os.ReadDir(tasks)
 	if err != nil {
 		return v, err
 	}
 	for _, t := range threads {
-		if state, _, err := readStat(dir + "/task/" + t.Name() + "/stat"); err == nil && state == 'D' {
-			v.diskWait = true
+		state, cpu, err := readStat(tasks + "/" + t.Name() + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		v.diskWait = v.diskWait || state == 'D'
+		if t.Name() != main {
+			v.cpu += cpu
 		}
 	}
 	return v, nil

@@ -1,8 +1,12 @@
 package member_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -81,6 +85,62 @@ func TestAMemcachedThatHangsIsReplacedAndKeepsItsItems(t *testing.T) {
 func stopMemcached(t *testing.T, s *drainertest.Served) {
 	t.Helper()
 	if err := syscall.Kill(s.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A memcached whose workers are stuck goes on accepting connections.
+func TestAMemcachedWhoseWorkersHangIsReplacedThoughClientsConnect(t *testing.T) {
+	t.Parallel()
+	s := impatient(t, newPod(t), 2*time.Second, "-m", "128")
+	proven(t, s)
+	stopWorkers(t, s.PID())
+	ended := make(chan int, 1)
+	go func() { ended <- s.Wait() }()
+	for {
+		select {
+		case code := <-ended:
+			if code != 128+int(syscall.SIGKILL) || !strings.Contains(s.Err.String(), "memcached hangs") {
+				t.Errorf("exit code %d: %s", code, s.Err.String())
+			}
+			return
+		case <-time.After(5 * time.Millisecond):
+			if conn, err := net.Dial("tcp", s.Address()); err == nil {
+				defer conn.Close()
+			}
+		}
+	}
+}
+
+// stopWorkers stops all threads of the process but the main one, as a debugger does.
+func stopWorkers(t *testing.T, pid int) {
+	t.Helper()
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // they are this thread's, and go on when it ends
+		var failed error
+		var stuck []int
+		for _, thread := range threads {
+			id, err := strconv.Atoi(thread.Name())
+			if err != nil || id == pid {
+				continue
+			}
+			if err = syscall.PtraceAttach(id); err == nil {
+				_, err = syscall.Wait4(id, nil, syscall.WALL, nil)
+			}
+			failed = errors.Join(failed, err)
+			stuck = append(stuck, id)
+		}
+		stopped <- failed
+		for _, id := range stuck { // their end is told to this thread first
+			_, _ = syscall.Wait4(id, nil, syscall.WALL, nil)
+		}
+	}()
+	if err := <-stopped; err != nil {
 		t.Fatal(err)
 	}
 }
