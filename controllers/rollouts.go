@@ -41,6 +41,8 @@ const (
 // what this operator wrote, and what was there, read live, before it gave the first one.
 type rollouts struct {
 	mu sync.Mutex
+	// looking is held while turns are looked for that an earlier operator gave.
+	looking sync.Mutex
 	// turns that were given and not given back.
 	turns map[client.ObjectKey]rollout.Mark
 	// waiting are the clusters that wait for one.
@@ -211,6 +213,9 @@ func (t *rollouts) give(key client.ObjectKey, mark rollout.Mark) {
 // turn asks for the cluster's turn, whose members are ready or not. It returns the mark
 // of its roll-out, or why it has to wait.
 func (r *MemcachedReconciler) turn(ctx context.Context, key client.ObjectKey, ready bool) (*rollout.Mark, string, error) {
+	if err := r.findTurns(ctx); err != nil {
+		return nil, "", err
+	}
 	t, now := &r.rollouts, r.Clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -228,11 +233,6 @@ func (r *MemcachedReconciler) turn(ctx context.Context, key client.ObjectKey, re
 		return nil, "the operator's version changes the members; not all of them are ready, and clusters whose members are go first", nil
 	}
 	limit := cmp.Or(r.RolloutsAtOnce, defaultRollouts)
-	if !t.looked && r.underWay(ctx) < limit {
-		if err := r.findTurns(ctx); err != nil {
-			return nil, "", err
-		}
-	}
 	if n := r.underWay(ctx); n >= limit {
 		return nil, fmt.Sprintf("the operator's version changes the members; %d other clusters go first, and %d may at once", n, limit), nil
 	}
@@ -265,9 +265,34 @@ func (r *MemcachedReconciler) underWay(ctx context.Context) int {
 	return n
 }
 
-// findTurns adds those that an earlier operator gave: the cache may be behind. Clusters
-// that this operator doesn't watch have turns of their own.
+// findTurns adds those that an earlier operator gave, once: the cache may be behind.
+// Clusters that this operator doesn't watch have turns of their own.
 func (r *MemcachedReconciler) findTurns(ctx context.Context) error {
+	t := &r.rollouts
+	t.looking.Lock()
+	defer t.looking.Unlock()
+	t.mu.Lock()
+	looked := t.looked
+	t.mu.Unlock()
+	if looked {
+		return nil
+	}
+	found := map[client.ObjectKey]rollout.Mark{}
+	if err := r.lookForTurns(ctx, found); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, mark := range found {
+		if _, since := t.ended[key]; !since {
+			t.give(key, mark)
+		}
+	}
+	t.looked = true
+	return nil
+}
+
+func (r *MemcachedReconciler) lookForTurns(ctx context.Context, found map[client.ObjectKey]rollout.Mark) error {
 	var clusters cachev1alpha1.MemcachedList
 	if err := r.List(ctx, &clusters, client.UnsafeDisableDeepCopy); err != nil {
 		return err
@@ -278,22 +303,23 @@ func (r *MemcachedReconciler) findTurns(ctx context.Context) error {
 		namespaces[clusters.Items[i].Namespace] = true
 	}
 	for _, kind := range []string{kindStatefulSet, kindDeployment} {
-		err := r.findTurnsOf(ctx, kind, watched)
+		err := r.lookForTurnsOf(ctx, kind, watched, found)
 		if apierrors.IsForbidden(err) { // an operator for some namespaces
 			err = nil
 			for namespace := range namespaces {
-				err = errors.Join(err, r.findTurnsOf(ctx, kind, watched, client.InNamespace(namespace)))
+				err = errors.Join(err, r.lookForTurnsOf(ctx, kind, watched, found, client.InNamespace(namespace)))
 			}
 		}
 		if err != nil {
 			return fmt.Errorf("look for roll-outs under way: %w", err)
 		}
 	}
-	r.rollouts.looked = true
 	return nil
 }
 
-func (r *MemcachedReconciler) findTurnsOf(ctx context.Context, kind string, watched map[client.ObjectKey]bool, options ...client.ListOption) error {
+func (r *MemcachedReconciler) lookForTurnsOf(
+	ctx context.Context, kind string, watched map[client.ObjectKey]bool, marks map[client.ObjectKey]rollout.Mark, options ...client.ListOption,
+) error {
 	const page = 200
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind + "List"))
@@ -306,7 +332,7 @@ func (r *MemcachedReconciler) findTurnsOf(ctx context.Context, kind string, watc
 			key := client.ObjectKeyFromObject(&list.Items[i])
 			found := rollout.Parse(list.Items[i].Annotations[cachev1alpha1.AnnotationTemplate])
 			if found != nil && found.Mark != nil && watched[key] {
-				r.rollouts.give(key, *found.Mark)
+				marks[key] = *found.Mark
 			}
 		}
 	}
@@ -350,24 +376,23 @@ func (r *MemcachedReconciler) standAside(key client.ObjectKey) {
 }
 
 // callNext tells as many clusters as there are turns to ask again: those whose members
-// are ready first, and of these the ones that have waited longest.
+// are ready, or, if no such one waits, those that have been patient; of these the ones that
+// have waited longest. One that would not get a turn is not called: it would call others.
 func (r *MemcachedReconciler) callNext(ctx context.Context, but client.ObjectKey) {
 	free := cmp.Or(r.RolloutsAtOnce, defaultRollouts) - r.underWay(ctx)
 	if free <= 0 {
 		return
 	}
+	now := r.Clock.Now()
+	unready := !r.rollouts.someReady(now)
 	var next []client.ObjectKey
 	for key, w := range r.rollouts.waiting {
-		if key != but && w.waits(r.Clock.Now()) {
+		if key != but && w.waits(now) && (w.ready || unready && now.Sub(w.since) >= unreadyPatience) {
 			next = append(next, key)
 		}
 	}
 	slices.SortFunc(next, func(a, b client.ObjectKey) int {
-		x, y := r.rollouts.waiting[a], r.rollouts.waiting[b]
-		if x.ready != y.ready {
-			return map[bool]int{true: -1, false: 1}[x.ready]
-		}
-		return x.since.Compare(y.since)
+		return r.rollouts.waiting[a].since.Compare(r.rollouts.waiting[b].since)
 	})
 	for _, key := range next[:min(free, len(next))] {
 		r.wakes.now(key)

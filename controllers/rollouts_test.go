@@ -194,6 +194,33 @@ func TestClustersThatAreReadyGoFirst(t *testing.T) {
 	s.asks("a", true, true)
 }
 
+// Who is told to ask, and gets no turn, must not tell others: they would tell each other
+// for ever.
+func TestClustersThatWaitDoNotWakeEachOther(t *testing.T) {
+	for name, stuck := range map[string]bool{"none is ready": false, "one that is ready asks no more": true} {
+		s := newTurns(t, 2, "a", "b", "first", "second", "stuck")
+		if stuck {
+			first, second := s.asks("first", true, true), s.asks("second", true, true)
+			s.asks("stuck", true, false)
+			s.r.leave(ns("first"), first)
+			s.r.leave(ns("second"), second)
+			s.calls.names = nil
+		}
+		s.calls.names = []string{"a", "b"}
+		asked := 0
+		for ; len(s.calls.names) > 0 && asked < 100; asked++ {
+			next := s.calls.names[0]
+			s.calls.names = s.calls.names[1:]
+			if next != "stuck" { // its reconcile ends before it asks
+				s.asks(next, false, false)
+			}
+		}
+		if asked > 10 {
+			t.Errorf("%s: they asked %d times while the clock stood still", name, asked)
+		}
+	}
+}
+
 func TestOneThatAsksNoMoreHoldsNobodyUp(t *testing.T) {
 	s := newTurns(t, 1, "broken", "a", "b")
 	a := s.asks("a", true, true)
