@@ -235,10 +235,11 @@ func computeShare(from, to Ring) float64 {
 		return 1
 	}
 	sample, moved := sampleOf(from, to), 0
-	key := []byte(to.KeyPrefix + "user:")
-	prefix := len(key)
-	for i := range int64(sample) {
-		key = strconv.AppendInt(key[:prefix], i*7919, 10)
+	// Keys of either prefix: one that a client no longer takes off is part of the key.
+	prefixes := [2]string{from.KeyPrefix + "user:", to.KeyPrefix + "user:"}
+	var key []byte
+	for i := range sample {
+		key = strconv.AppendInt(append(key[:0], prefixes[i%2]...), int64(i)*7919, 10)
 		if member := was.Owner(key); member < int(to.Size) && is.Owner(key) != member {
 			moved++
 		}
