@@ -15,6 +15,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="quantity(string(self.memory)).isInteger() && quantity(string(self.memory)).asInteger() >= 8388608 && quantity(string(self.memory)).asInteger() % 1048576 == 0",message="memory must be a whole number of MiB, 8Mi at least: memcached takes its -m in MiB"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) && (!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^(-[vkMrACFXS]*L|--enable-l)'))) || quantity(string(self.memory)).asInteger() >= 67108864 || oldSelf.hasValue() && quantity(string(self.memory)).compareTo(quantity(string(oldSelf.value().memory))) >= 0 && (has(self.storage) || has(oldSelf.value().extraArgs) && self.extraArgs == oldSelf.value().extraArgs)",optionalOldSelf=true,message="memory must be 64Mi at least with storage, or with -L in extraArgs: memcached then begins with a page of 1Mi for each size of item, of which there are up to 63, and doesn't start with less"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || (quantity(string(self.maxItemSize)).isInteger() && quantity(string(self.maxItemSize)).asInteger() >= 1024 && quantity(string(self.maxItemSize)).asInteger() * 2 <= quantity(string(self.memory)).asInteger())",message="maxItemSize must be a whole number of bytes, 1Ki at least, and at most half of memory"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || !quantity(string(self.maxItemSize)).isInteger() || quantity(string(self.maxItemSize)).asInteger() % 524288 == 0 || has(self.extraArgs) && self.extraArgs.exists(a, a.contains('slab_chunk_max')) || oldSelf.hasValue() && has(oldSelf.value().maxItemSize) && quantity(string(self.maxItemSize)).compareTo(quantity(string(oldSelf.value().maxItemSize))) == 0",optionalOldSelf=true,message="maxItemSize must be a multiple of 512Ki: memcached keeps large items in chunks of that size, and doesn't start otherwise; or set slab_chunk_max in extraArgs (-o)"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.matches('^(-[vkMrLACFX]*[SB]|--(enable-sasl|protocol)(=|$))'))",message="extraArgs: SASL (-S) and another protocol (-B) can't be combined with storage: the drainer, which moves the items of members that leave, speaks memcached's text protocol; for logins, use auth"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.contains('ext_path'))",message="extraArgs: ext_path (extstore) can't be combined with storage: memcached never restarts warm with it"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage.mode != 'Saved' || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).isGreaterThan(quantity(string(self.memory)))",message="resources.limits.memory must be larger than memory with storage.mode Saved: the items are in a file in memory, which counts"
@@ -60,7 +61,8 @@ type MemcachedSpec struct {
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
 	// maxItemSize is the largest item (memcached's -I), in bytes: key, value and
-	// header. Defaults to memcached's own, 1Mi; from 1Ki to half of memory.
+	// header. Defaults to memcached's own, 1Mi; a multiple of 512Ki, at most half of
+	// memory. A smaller one, or another one, needs slab_chunk_max in extraArgs.
 	// +optional
 	MaxItemSize *resource.Quantity `json:"maxItemSize,omitempty"`
 

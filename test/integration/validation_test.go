@@ -117,6 +117,7 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"a budget of no share":      {budget(intstr.FromString("0%")), disruptions},
 		"a budget of more than all": {budget(intstr.FromString("101%")), disruptions},
 		"a budget in words":         {budget(intstr.FromString("two")), disruptions},
+		"an item of 1000000 bytes":  {with(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("1000000") }), "maxItemSize must be a multiple of 512Ki"},
 		"items of no size":          {with(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("0") }), itemSize},
 		"a fraction of an item":     {with(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("2048500m") }), itemSize},
 		"too many threads":          {with(func(s *cachev1alpha1.MemcachedSpec) { s.Threads = ptr.To[int32](129) }), "less than or equal to 128"},
@@ -196,8 +197,11 @@ func TestSpecThatCanWorkIsAccepted(t *testing.T) {
 	w := newNamespace(t)
 	cluster := func() *apitest.MemcachedBuilder { return apitest.MakeMemcached(name) }
 	for what, object := range map[string]*apitest.MemcachedBuilder{
-		"the largest":              cluster().Size(512),
-		"hibernated":               cluster().Size(0).Storage("65Mi"),
+		"the largest": cluster().Size(512),
+		"hibernated":  cluster().Size(0).Storage("65Mi"),
+		"small items": with(func(s *cachev1alpha1.MemcachedSpec) {
+			s.MaxItemSize, s.ExtraArgs = quantity("1Ki"), []string{"-o", "slab_chunk_max=1k"}
+		}),
 		"the least memory":         cluster().Memory("8Mi").With(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("4Mi") }),
 		"the least with storage":   cluster().Memory("64Mi").Storage("1Gi"),
 		"the least with -L":        cluster().Memory("64Mi").ExtraArgs("-L"),
