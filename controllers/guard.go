@@ -250,6 +250,9 @@ func (r *MemcachedReconciler) liveJobs(ctx context.Context, o *observed, pods []
 			default:
 				v.Jobs = append(v.Jobs, planJob(job, pods))
 			}
+			if paused(o.cluster) {
+				continue
+			}
 			if err := r.putLabel(ctx, job, o.cluster.Name); err != nil {
 				return err
 			}

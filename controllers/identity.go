@@ -127,16 +127,10 @@ func memberPod(o *observed, pod *corev1.Pod) bool {
 }
 
 // drainerPod tells whether the pod may be of a drainer's Job, which may be gone: whether
-// the Job that there is is the cluster's is for foreignJob to say.
+// that Job is the cluster's, if there is one, is for dropForeign to say.
 func drainerPod(pod *corev1.Pod) bool {
 	ref, d := metav1.GetControllerOfNoCopy(pod), duties(pod)
 	return ref != nil && ref.Kind == "Job" && d != duty{} && strings.HasSuffix(ref.Name, d.jobName())
-}
-
-// foreignJob tells whether the pod's Job is there, and not the cluster's: then its pod
-// counts for nothing. A Job that is gone was the cluster's, for all that anybody knows.
-func foreignJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job, pod *corev1.Pod) bool {
-	return job != nil && metav1.IsControlledBy(pod, job) && !ownJob(cluster, job)
 }
 
 // ownJob tells whether the Job drains, or moves items between members, for the cluster:

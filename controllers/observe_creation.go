@@ -31,7 +31,7 @@ const (
 	creationInterval = 15 * time.Second
 	// maxLooks bounds how many owners' events one reconcile reads, maxEvents those of
 	// each. The recorder lets an owner have 25 at once.
-	maxLooks, maxEvents = 4, 32
+	maxLooks, maxEvents = 4, 128
 	// reasonFailedCreate is Kubernetes' word in these events.
 	reasonFailedCreate = "FailedCreate"
 )

@@ -77,17 +77,22 @@ func (r *MemcachedReconciler) dropForeign(ctx context.Context, o *observed) erro
 	for _, job := range slices.Concat(o.jobs, o.placements) {
 		known[job.UID] = true
 	}
-	var failed error
-	o.drainerPods = slices.DeleteFunc(o.drainerPods, func(pod corev1.Pod) bool {
-		ref := metav1.GetControllerOfNoCopy(&pod)
-		if known[ref.UID] || failed != nil {
-			return false
+	var foreign map[types.UID]bool
+	for i := range o.drainerPods {
+		if known[metav1.GetControllerOfNoCopy(&o.drainerPods[i]).UID] {
+			continue
 		}
-		var job *batchv1.Job
-		job, failed = get[batchv1.Job](ctx, r.Live, client.ObjectKey{Namespace: pod.Namespace, Name: ref.Name})
-		return foreignJob(o.cluster, job, &pod)
+		live := &liveView{} // one list, however many pods there are
+		if err := r.liveJobs(ctx, o, nil, live); err != nil {
+			return err
+		}
+		foreign = live.foreign
+		break
+	}
+	o.drainerPods = slices.DeleteFunc(o.drainerPods, func(pod corev1.Pod) bool {
+		return foreign[metav1.GetControllerOfNoCopy(&pod).UID]
 	})
-	return failed
+	return nil
 }
 
 func planJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
