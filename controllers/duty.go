@@ -22,7 +22,7 @@ type duty struct {
 	target string
 }
 
-// The longest values that the operator writes, in bytes.
+// The longest values that the operator writes, in bytes; below MaxAnnotation.
 const (
 	maxUID    = 64
 	maxTarget = 64
@@ -36,8 +36,9 @@ func duties(o metav1.Object) duty {
 	}
 	switch o.GetLabels()[cachev1alpha1.LabelComponent] {
 	case cachev1alpha1.ComponentDrainer:
-		n, err := strconv.ParseInt(annotations[cachev1alpha1.AnnotationSurvivors], 10, 32)
-		if err != nil || n < 1 || n > cachev1alpha1.MaxSize {
+		survivors := annotations[cachev1alpha1.AnnotationSurvivors]
+		n, err := strconv.ParseInt(survivors, 10, 32)
+		if len(survivors) > cachev1alpha1.MaxAnnotation || err != nil || n < 1 || n > cachev1alpha1.MaxSize {
 			return duty{}
 		}
 		d.survivors = int32(n)

@@ -265,9 +265,8 @@ func (o *observed) releasedAt(ref plan.ClaimRef) time.Time {
 // markedAt is the time in a claim's released mark, zero where there is none
 // that can be read.
 func markedAt(c *corev1.PersistentVolumeClaim) time.Time {
-	t, err := time.Parse(time.RFC3339, c.Annotations[cachev1alpha1.AnnotationReleased])
-	if err != nil {
-		return time.Time{}
+	if t, ok := markTime(c.Annotations[cachev1alpha1.AnnotationReleased]); ok {
+		return t
 	}
-	return t
+	return time.Time{}
 }

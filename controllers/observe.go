@@ -501,17 +501,23 @@ func request(annotation string, known ...plan.Request) plan.Request {
 
 // releasedAt reads the mark. One that a person has spoilt still is a mark.
 func releasedAt(mark string) time.Time {
-	if t, err := time.Parse(time.RFC3339, mark); err == nil {
+	if t, ok := markTime(mark); ok {
 		return t
 	}
 	return time.Unix(1, 0)
+}
+
+// markTime is false where the mark is missing or spoilt.
+func markTime(mark string) (time.Time, bool) {
+	t, err := time.Parse(time.RFC3339, mark)
+	return t, err == nil && len(mark) <= cachev1alpha1.MaxAnnotation
 }
 
 // planAttempts reads what countFailure wrote. What a person has spoilt counts as none.
 func planAttempts(s string) plan.Attempts {
 	count, last, _ := strings.Cut(s, "/")
 	failed, err := strconv.ParseInt(count, 10, 32)
-	if err != nil || failed < 1 || len(last) > maxUID {
+	if err != nil || failed < 1 || len(last) > maxUID || len(s) > cachev1alpha1.MaxAnnotation {
 		return plan.Attempts{}
 	}
 	return plan.Attempts{Failed: int32(failed), Last: types.UID(last)}

@@ -41,6 +41,10 @@ const (
 	ClaimFinalizer = "cache.example.com/drain"
 )
 
+// MaxAnnotation is the longest value, in bytes, of the annotations below that hold no
+// JSON. No reader accepts a longer one: in the cache it is cut, and must mean the same.
+const MaxAnnotation = 128
+
 // Annotations on claims.
 const (
 	// AnnotationReleased is the time (RFC 3339) at which the member left while

@@ -229,8 +229,9 @@ func MemoryOf(command []string) int64 {
 // MemoryArgs are all that MemoryOf looks at in a member's command; nil where they are
 // not there.
 func MemoryArgs(command []string) []string {
+	const maxDigits = 16
 	for i, a := range command {
-		if a == "memcached" && i+2 < len(command) && command[i+1] == "-m" {
+		if a == "memcached" && i+2 < len(command) && command[i+1] == "-m" && len(command[i+2]) <= maxDigits {
 			return command[i : i+3]
 		}
 	}

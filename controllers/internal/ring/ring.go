@@ -58,7 +58,7 @@ func Unknown(serial int64, n int32) Record {
 // ParseSerial reads a ring's number; 0, which is no ring's, from what is none.
 func ParseSerial(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 || n > maxSerial {
+	if len(s) > cachev1alpha1.MaxAnnotation || err != nil || n < 0 || n > maxSerial {
 		return 0
 	}
 	return n
@@ -118,11 +118,13 @@ func (r Record) String() string {
 	return string(b)
 }
 
+// MaxRecord bounds a record that is read, in bytes.
+const MaxRecord = 4 << 10
+
 // What a record may have at most.
 const (
 	maxSerial = 1 << 53 // every number up to it is exact in JSON
 	maxStep   = 1 << 32 // more rings than a cluster ever has
-	maxRecord = 4 << 10 // bytes
 	maxSize   = cachev1alpha1.MaxSize
 	// As in the API, which allows ASCII characters only in both.
 	maxKeyPrefix, maxServerName = 200, 253
@@ -131,7 +133,7 @@ const (
 // Parse is the inverse of String. Anybody may have written what it reads: what is no
 // record that this package made is an error.
 func Parse(s string) (Record, error) {
-	if len(s) > maxRecord {
+	if len(s) > MaxRecord {
 		return Record{}, fmt.Errorf("a record of %d bytes is too long", len(s))
 	}
 	var r Record

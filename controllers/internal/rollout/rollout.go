@@ -34,13 +34,13 @@ type Mark struct {
 	Unready bool `json:"unready,omitempty"`
 }
 
-// maxRecord bounds what is read: anybody may have written it.
-const maxRecord = 1 << 10
+// MaxRecord bounds a record that is read, in bytes: anybody may have written it.
+const MaxRecord = 1 << 10
 
 // Parse a record; nil of what is none.
 func Parse(text string) *Record {
 	var r Record
-	if text == "" || len(text) > maxRecord || json.Unmarshal([]byte(text), &r) != nil {
+	if text == "" || len(text) > MaxRecord || json.Unmarshal([]byte(text), &r) != nil {
 		return nil
 	}
 	if r.Mark != nil && (r.Mark.Since.IsZero() || r.Mark.Since.Year() > 9999) {

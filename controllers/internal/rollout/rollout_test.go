@@ -63,7 +63,7 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(Record{Generation: 7, Spec: "a", Mark: &Mark{Since: time.Unix(1000, 0).UTC()}}.String())
 	f.Fuzz(func(t *testing.T, text string) {
-		if r := Parse(text); r != nil && len(r.String()) > 8*maxRecord {
+		if r := Parse(text); r != nil && len(r.String()) > 8*MaxRecord {
 			t.Errorf("%d bytes", len(r.String()))
 		}
 	})
