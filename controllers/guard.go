@@ -16,7 +16,6 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
-	"example.com/memcached-operator/controllers/internal/trim"
 )
 
 // errRefused means that what the plan saw in the cache is not true any more. It
@@ -180,8 +179,7 @@ func (r *MemcachedReconciler) liveList(ctx context.Context, o *observed) (*corev
 	if err != nil || list == nil || !mine(o.cluster, list) {
 		return nil, err
 	}
-	_, err = trim.Applied(list)
-	return list, err
+	return list, nil
 }
 
 // refreshList reads the clients' list live before it is written: a ring's number must

@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -39,12 +38,7 @@ func owns(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
 	if ref == nil || cluster.UID != "" {
 		return ref != nil && ref.UID == cluster.UID
 	}
-	return ref.Name == cluster.Name && isMemcached(ref)
-}
-
-func isMemcached(ref *metav1.OwnerReference) bool {
-	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	return err == nil && gv.Group == cachev1alpha1.GroupVersion.Group && ref.Kind == "Memcached"
+	return ref.Name == cluster.Name && build.IsMemcached(ref)
 }
 
 // mine tells whether the object, which has a name of the cluster's, is the cluster's:
@@ -62,12 +56,17 @@ func mine(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
 }
 
 // own reads the cluster's object of that name from the cache; nil where there is none,
-// or somebody else's.
+// or somebody else's. One that is about to be adopted is read live: the cache has its
+// metadata only.
 func own[T any, P interface {
 	*T
 	client.Object
 }](ctx context.Context, r *MemcachedReconciler, cluster *cachev1alpha1.Memcached, name string) (P, error) {
-	object, err := get[T, P](ctx, r.Client, client.ObjectKey{Namespace: cluster.Namespace, Name: name})
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: name}
+	object, err := get[T, P](ctx, r.Client, key)
+	if err == nil && object != nil && mine(cluster, object) && !trim.Whole(object) {
+		object, err = get[T, P](ctx, r.Live, key)
+	}
 	if err != nil || object == nil || !mine(cluster, object) {
 		return nil, err
 	}
@@ -93,8 +92,7 @@ func surely[T any, P interface {
 	if !paused(cluster) {
 		o.unfound = errors.Join(o.unfound, r.putLabel(ctx, live, cluster.Name))
 	}
-	_, err = trim.Applied(live)
-	return live, err
+	return live, nil
 }
 
 // putLabel makes the object one that the cache selects.

@@ -26,6 +26,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/status"
+	"example.com/memcached-operator/controllers/internal/trim"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -54,7 +55,7 @@ func clusterName(o client.Object) []string {
 	case *batchv1.Job:
 		if ref := metav1.GetControllerOfNoCopy(o); ref == nil {
 			name = o.Labels[cachev1alpha1.LabelCluster]
-		} else if isMemcached(ref) {
+		} else if build.IsMemcached(ref) {
 			name = ref.Name
 		}
 	default:
@@ -446,10 +447,6 @@ func planStatefulSet(s *appsv1.StatefulSet) plan.StatefulSet {
 	return plan.StatefulSet{Exists: true, Deleting: s.DeletionTimestamp != nil, Replicas: ptr.Deref(s.Spec.Replicas, 1)}
 }
 
-// pvcProtection is Kubernetes' finalizer: it leaves a claim that is being deleted
-// when no pod that mounts it has a node, and none is given one after that.
-const pvcProtection = "kubernetes.io/pvc-protection"
-
 // planClaim is false for a claim that is not a member's.
 func planClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, bool) {
 	ordinal, ok := build.ClaimOrdinal(cluster, c.Name)
@@ -467,7 +464,7 @@ func planClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, boo
 		Finalizer: slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer),
 		Aside:     aside,
 		Deleting:  c.DeletionTimestamp != nil,
-		InUse:     slices.Contains(c.Finalizers, pvcProtection),
+		InUse:     slices.Contains(c.Finalizers, trim.PVCProtection),
 		Volume:    c.Spec.VolumeName,
 		Successor: build.AsideName(cluster, ordinal, c.UID),
 		Pending:   aside && c.Status.Phase != corev1.ClaimBound,

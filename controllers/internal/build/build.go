@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
@@ -199,6 +200,12 @@ func owner(c *cachev1alpha1.Memcached) *metaac.OwnerReferenceApplyConfiguration 
 		WithUID(c.UID).
 		WithController(true).
 		WithBlockOwnerDeletion(true)
+}
+
+// IsMemcached tells whether an owner is a Memcached, of any version.
+func IsMemcached(ref *metav1.OwnerReference) bool {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	return err == nil && gv.Group == cachev1alpha1.GroupVersion.Group && ref.Kind == "Memcached"
 }
 
 // ownerReference is owner, for objects that are created and not applied.

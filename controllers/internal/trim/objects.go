@@ -1,70 +1,165 @@
 package trim
 
 import (
-	"maps"
-	"slices"
-
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// Claim keeps of a claim's status only its phase and its volume's size, and of its
-// metadata what metadata does.
+// Claim keeps of a claim its volume, the sizes that it asks for and has, and its phase.
 func Claim(object any) (any, error) {
 	if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
-		metadata(claim)
-		claim.ManagedFields = nil
-		claim.Status = corev1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase, Capacity: claim.Status.Capacity}
+		metadata(&claim.ObjectMeta, ofClaims)
+		claim.Spec = corev1.PersistentVolumeClaimSpec{
+			VolumeName: name(claim.Spec.VolumeName),
+			Resources:  corev1.VolumeResourceRequirements{Requests: storage(claim.Spec.Resources.Requests)},
+		}
+		claim.Status = corev1.PersistentVolumeClaimStatus{
+			Phase: corev1.PersistentVolumeClaimPhase(name(string(claim.Status.Phase))), Capacity: storage(claim.Status.Capacity),
+		}
 	}
 	return object, nil
+}
+
+func storage(all corev1.ResourceList) corev1.ResourceList {
+	if size, is := all[corev1.ResourceStorage]; is {
+		return corev1.ResourceList{corev1.ResourceStorage: size}
+	}
+	return nil
 }
 
 // Job keeps of a Job how it stands; what it does is in its annotations.
 func Job(object any) (any, error) {
 	if job, ok := object.(*batchv1.Job); ok {
-		metadata(job)
-		job.ManagedFields = nil
+		metadata(&job.ObjectMeta, ofJobs)
 		job.Spec = batchv1.JobSpec{}
-		job.Status = batchv1.JobStatus{StartTime: job.Status.StartTime, Failed: job.Status.Failed, Conditions: job.Status.Conditions}
-		for i := range job.Status.Conditions {
-			job.Status.Conditions[i].Message = text(job.Status.Conditions[i].Message)
-		}
+		job.Status = batchv1.JobStatus{StartTime: job.Status.StartTime, Failed: job.Status.Failed, Conditions: jobConditions(job.Status.Conditions)}
 	}
 	return object, nil
 }
 
-// Applied keeps of who set which field only what we have applied, since a
-// reconcile compares with that, and of a ConfigMap no data of other people's.
+// jobConditions keeps how the Job ended, the first of each kind.
+func jobConditions(all []batchv1.JobCondition) []batchv1.JobCondition {
+	var kept []batchv1.JobCondition
+	seen := map[batchv1.JobConditionType]bool{}
+	for _, c := range all {
+		if c.Type != batchv1.JobComplete && c.Type != batchv1.JobFailed || c.Status != corev1.ConditionTrue || seen[c.Type] {
+			continue
+		}
+		seen[c.Type] = true
+		c.Reason, c.Message = cut(c.Reason, maxReason), cut(c.Message, maxMessage)
+		kept = append(kept, c)
+	}
+	return kept
+}
+
+// Whole tells whether the cache keeps the content of the object: a Memcached controls it,
+// and it has the name that the operator gives it, of which each kind has one. Anybody may
+// make others, as many and as large as they like. Where a reconcile is about to adopt one
+// of these, it reads it live.
+func Whole(o metav1.Object) bool {
+	ref := metav1.GetControllerOfNoCopy(o)
+	if ref == nil || !build.IsMemcached(ref) {
+		return false
+	}
+	if _, is := o.(*corev1.ConfigMap); is {
+		return o.GetName() == build.ServersName(ref.Name)
+	}
+	return o.GetName() == ref.Name
+}
+
+// Applied keeps of an object that the operator applies what a reconcile compares with:
+// its content, and which fields the operator has set. Of an object that isn't Whole it
+// keeps the metadata.
 func Applied(object any) (any, error) {
-	o, ok := object.(metav1.Object)
+	o, ok := object.(interface {
+		metav1.Object
+		metav1.ObjectMetaAccessor
+	})
 	if !ok {
 		return object, nil // a tombstone
 	}
-	metadata(o)
-	o.SetManagedFields(slices.DeleteFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
-		return f.Manager != cachev1alpha1.ManagedBy
-	}))
-	if list, ok := object.(*corev1.ConfigMap); ok {
-		list.BinaryData = nil
-		maps.DeleteFunc(list.Data, func(key, _ string) bool { return !build.IsServersKey(key) })
+	fields := o.GetManagedFields()
+	metadata(o.GetObjectMeta().(*metav1.ObjectMeta), ofApplied)
+	whole := Whole(o)
+	if whole {
+		o.SetManagedFields(applied(fields))
+	}
+	switch o := object.(type) {
+	case *appsv1.StatefulSet:
+		content(whole, &o.Spec)
+		s := o.Status
+		o.Status = appsv1.StatefulSetStatus{
+			ObservedGeneration: s.ObservedGeneration, Replicas: s.Replicas, ReadyReplicas: s.ReadyReplicas, UpdatedReplicas: s.UpdatedReplicas,
+			CurrentRevision: name(s.CurrentRevision), UpdateRevision: name(s.UpdateRevision),
+		}
+	case *appsv1.Deployment:
+		content(whole, &o.Spec)
+		s := o.Status
+		o.Status = appsv1.DeploymentStatus{
+			ObservedGeneration: s.ObservedGeneration, Replicas: s.Replicas, ReadyReplicas: s.ReadyReplicas, UpdatedReplicas: s.UpdatedReplicas,
+			Conditions: replicaFailure(s.Conditions),
+		}
+	case *corev1.Service:
+		content(whole, &o.Spec)
+		content(false, &o.Status)
+	case *corev1.ConfigMap:
+		content(false, &o.BinaryData)
+		o.Data = servers(whole, o.Data)
+	case *networkingv1.NetworkPolicy:
+		content(whole, &o.Spec)
+	case *policyv1.PodDisruptionBudget:
+		content(whole, &o.Spec)
+		content(false, &o.Status)
 	}
 	return object, nil
 }
 
-// metadata keeps the annotations that are the operator's. Others are no use to it, and
-// may have 256 KiB. Of one that is longer than the operator writes it, it keeps that it
-// is there: it is spoilt.
-func metadata(o metav1.Object) {
-	annotations := o.GetAnnotations()
-	maps.DeleteFunc(annotations, func(key, _ string) bool { return !ours(key) })
-	for key, value := range annotations {
-		if len(value) > maxValue {
-			annotations[key] = ""
+// content drops what is not to be kept.
+func content[T any](keep bool, of *T) {
+	if !keep {
+		*of = *new(T)
+	}
+}
+
+// applied keeps the entry of what the operator has applied.
+func applied(all []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	for _, f := range all {
+		if f.Manager == cachev1alpha1.ManagedBy && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == "" {
+			return []metav1.ManagedFieldsEntry{f}
 		}
 	}
-	o.SetAnnotations(annotations)
+	return nil
+}
+
+// replicaFailure keeps why the Deployment's controller can't create pods.
+func replicaFailure(all []appsv1.DeploymentCondition) []appsv1.DeploymentCondition {
+	for _, c := range all {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			c.Reason, c.Message = cut(c.Reason, maxReason), cut(c.Message, maxMessage)
+			return []appsv1.DeploymentCondition{c}
+		}
+	}
+	return nil
+}
+
+// maxServers bounds each form of the servers' list: as many servers as a cluster has
+// members, each with a port, quotes and a comma.
+const maxServers = cachev1alpha1.MaxSize * (maxName + len(`"":65535,`))
+
+// servers keeps the servers' list in each of its forms.
+func servers(keep bool, data map[string]string) map[string]string {
+	var kept map[string]string
+	for key, list := range data {
+		if keep && build.IsServersKey(key) {
+			kept = with(kept, key, cut(list, maxServers))
+		}
+	}
+	return kept
 }

@@ -9,83 +9,37 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/drainer/contract"
 )
 
 const (
-	// maxMessage bounds what a controller or the kubelet says of a pod, in bytes.
-	maxMessage = 1024
+	// maxWords bounds what controllers, the kubelet and containers say of a pod, in
+	// bytes: as much as the kubelet lets containers say when they end.
+	maxWords = 12 << 10
+	// maxMessage and maxReason bound one message, and the word before it, in bytes.
+	maxMessage, maxReason = 1024, 128
 	// maxContainers bounds the containers of a pod that are kept, ours first.
-	maxContainers = 16
-	// maxKeys bounds the labels and the annotations that are kept, maxValue each
-	// annotation, in bytes.
-	maxKeys, maxValue = 32, 4096
+	maxContainers = 8
 )
 
-// Pod keeps what is ours or Kubernetes' own of a pod's metadata, where it runs, how
-// much memory its memcached has, and what became of its containers. The cache also
-// passes tombstones, which are no pods: they stay as they are.
+// Pod keeps what a reconcile reads of a pod's metadata, where it runs, how much memory
+// its memcached has, and what became of its containers. The cache also passes tombstones,
+// which are no pods: they stay as they are.
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return object, nil
 	}
-	pod.ManagedFields, pod.GenerateName = nil, ""
-	pod.Annotations = annotations(pod.Annotations)
-	pod.Labels = labels(pod.Labels)
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: memcached(pod.Spec.Containers)}
-	s := &pod.Status
-	pod.Status = corev1.PodStatus{
-		Phase: s.Phase, Reason: text(s.Reason), Message: text(s.Message), Conditions: conditions(s.Conditions),
-		PodIP: s.PodIP, StartTime: s.StartTime,
-		ContainerStatuses: containers(s.ContainerStatuses), InitContainerStatuses: containers(s.InitContainerStatuses),
-	}
+	metadata(&pod.ObjectMeta, ofJobs)
+	pod.Spec = corev1.PodSpec{NodeName: name(pod.Spec.NodeName), Containers: memcached(pod.Spec.Containers)}
+	s := pod.Status
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPhase(name(string(s.Phase))), PodIP: name(s.PodIP)}
+	room := words(maxWords)
+	pod.Status.ContainerStatuses = room.containers(s.ContainerStatuses)
+	pod.Status.InitContainerStatuses = room.containers(s.InitContainerStatuses)
+	pod.Status.Conditions = room.conditions(s.Conditions)
 	return pod, nil
-}
-
-// annotations keeps those of this operator.
-func annotations(all map[string]string) map[string]string {
-	return keep(all, func(key, value string) bool { return ours(key) && len(value) <= maxValue })
-}
-
-// labels keeps those of this operator and of Kubernetes: nothing selects by others.
-func labels(all map[string]string) map[string]string {
-	return keep(all, func(key, _ string) bool {
-		domain, _, found := strings.Cut(key, "/")
-		return !found || ours(key) || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || domain == "k8s.io"
-	})
-}
-
-func ours(key string) bool { return strings.HasPrefix(key, cachev1alpha1.GroupVersion.Group+"/") }
-
-// keep returns the entries that are wanted, nil for none, and of too many ours and
-// then the first by name.
-func keep(all map[string]string, wanted func(key, value string) bool) map[string]string {
-	var keys []string
-	for key, value := range all {
-		if wanted(key, value) {
-			keys = append(keys, key)
-		}
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	slices.SortFunc(keys, func(a, b string) int {
-		if ours(a) != ours(b) {
-			if ours(a) {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
-	})
-	kept := map[string]string{}
-	for _, key := range keys[:min(len(keys), maxKeys)] {
-		kept[key] = all[key]
-	}
-	return kept
 }
 
 // memcached keeps the container's name, and of its command what tells its memory.
@@ -98,57 +52,79 @@ func memcached(all []corev1.Container) []corev1.Container {
 	return nil
 }
 
-func conditions(all []corev1.PodCondition) []corev1.PodCondition {
-	all = slices.DeleteFunc(all, func(c corev1.PodCondition) bool {
-		return c.Type != corev1.PodReady && c.Type != corev1.PodScheduled && c.Type != corev1.DisruptionTarget
-	})
-	for i := range all {
-		all[i].Reason, all[i].Message = text(all[i].Reason), text(all[i].Message)
+// words is how much more of what is said of a pod may be kept, in bytes.
+type words int
+
+func (w *words) text(s string, most int) string {
+	s = cut(s, min(most, int(*w)))
+	*w -= words(len(s))
+	return s
+}
+
+// lastMessage keeps a container's last message whole, for a receipt is no receipt without
+// its end. Of one that is longer than the kubelet lets it be, it keeps the end, after a
+// mark that no reader accepts.
+func (w *words) lastMessage(s string) string {
+	if len(s) > contract.MaxReceiptBytes {
+		s = "…" + strings.ToValidUTF8(s[len(s)-maxMessage:], "")
 	}
-	return slices.Clip(all)
+	if len(s) > int(*w) {
+		return ""
+	}
+	*w -= words(len(s))
+	return s
+}
+
+// conditions keeps the first of each kind that counts.
+func (w *words) conditions(all []corev1.PodCondition) []corev1.PodCondition {
+	var kept []corev1.PodCondition
+	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodReady, corev1.DisruptionTarget} {
+		if i := slices.IndexFunc(all, func(c corev1.PodCondition) bool { return c.Type == kind }); i >= 0 {
+			c := &all[i]
+			kept = append(kept, corev1.PodCondition{
+				Type: kind, Status: corev1.ConditionStatus(name(string(c.Status))), LastTransitionTime: c.LastTransitionTime,
+				Reason: w.text(c.Reason, maxReason), Message: w.text(c.Message, maxMessage),
+			})
+		}
+	}
+	return kept
 }
 
 // containers keeps how each container fares, and not what it is made of.
-func containers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
-	first := slices.IndexFunc(all, func(c corev1.ContainerStatus) bool { return known(c.Name) })
-	if first >= maxContainers {
-		all[0], all[first] = all[first], all[0]
-	}
+func (w *words) containers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	slices.SortStableFunc(all, func(a, b corev1.ContainerStatus) int { return rank(&a) - rank(&b) })
 	var kept []corev1.ContainerStatus
 	for i := range all[:min(len(all), maxContainers)] {
 		c := &all[i]
 		kept = append(kept, corev1.ContainerStatus{
-			Name: c.Name, Ready: c.Ready, Started: c.Started, RestartCount: c.RestartCount,
-			State: state(c.State), LastTerminationState: state(c.LastTerminationState),
+			Name: name(c.Name), Ready: c.Ready, Started: c.Started, RestartCount: c.RestartCount,
+			State: w.state(c.State), LastTerminationState: w.state(c.LastTerminationState),
 		})
 	}
 	return kept
 }
 
-func known(container string) bool {
-	return container == build.ContainerMemcached || container == build.ContainerDrainer
+// rank sorts containers: ours, then those that keep the pod from ending.
+func rank(c *corev1.ContainerStatus) int {
+	switch {
+	case c.Name == build.ContainerMemcached || c.Name == build.ContainerDrainer:
+		return 0
+	case c.State.Terminated == nil:
+		return 1
+	}
+	return 2
 }
 
-// state keeps a message of ours whole: a receipt is no receipt without its end.
-func state(s corev1.ContainerState) corev1.ContainerState {
-	if w := s.Waiting; w != nil {
-		s.Waiting = &corev1.ContainerStateWaiting{Reason: text(w.Reason), Message: text(w.Message)}
+func (w *words) state(s corev1.ContainerState) corev1.ContainerState {
+	kept := corev1.ContainerState{Running: s.Running}
+	if waits := s.Waiting; waits != nil {
+		kept.Waiting = &corev1.ContainerStateWaiting{Reason: w.text(waits.Reason, maxReason), Message: w.text(waits.Message, maxMessage)}
 	}
 	if t := s.Terminated; t != nil {
-		s.Terminated = &corev1.ContainerStateTerminated{
-			ExitCode: t.ExitCode, Signal: t.Signal, Reason: text(t.Reason), Message: cut(t.Message, contract.MaxReceiptBytes),
+		kept.Terminated = &corev1.ContainerStateTerminated{
+			ExitCode: t.ExitCode, Signal: t.Signal, Reason: w.text(t.Reason, maxReason), Message: w.lastMessage(t.Message),
 			StartedAt: t.StartedAt, FinishedAt: t.FinishedAt,
 		}
 	}
-	return s
-}
-
-func text(s string) string { return cut(s, maxMessage) }
-
-// cut returns at most so many bytes, whole characters, in memory of its own.
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.Clone(strings.ToValidUTF8(s[:most], ""))
+	return kept
 }

@@ -1,0 +1,222 @@
+package trim
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// etcdLimit is how large an object may be, in bytes.
+	etcdLimit = 3 << 19
+	// maxKept is how much of it may stay.
+	maxKept = 16 << 10
+)
+
+var large = strings.Repeat("x", etcdLimit)
+
+// filler makes one place of an object as large as it can be.
+type filler struct {
+	where string
+	fill  func(object reflect.Value)
+}
+
+// fillers has one for each string, list and map of the type, but for those that the API
+// server bounds itself.
+func fillers(of reflect.Type, where string, at func(reflect.Value) reflect.Value) []filler {
+	add := func(how string, set func(reflect.Value)) filler {
+		return filler{where + how, func(object reflect.Value) { set(at(object)) }}
+	}
+	switch of.Kind() {
+	case reflect.String:
+		return []filler{add("", func(v reflect.Value) { v.SetString(strings.Clone(large)) })}
+	case reflect.Pointer:
+		return fillers(of.Elem(), where, func(object reflect.Value) reflect.Value {
+			v := at(object)
+			if v.IsNil() {
+				v.Set(reflect.New(of.Elem()))
+			}
+			return v.Elem()
+		})
+	case reflect.Slice:
+		return append(fillers(of.Elem(), where+"[0]", func(object reflect.Value) reflect.Value {
+			v := at(object)
+			if v.Len() == 0 {
+				v.Set(reflect.MakeSlice(of, 1, 1))
+			}
+			return v.Index(0)
+		}), add(", many", func(v reflect.Value) { many(v) }))
+	case reflect.Map:
+		return mapFillers(of, add)
+	case reflect.Struct:
+		var all []filler
+		for i := range of.NumField() {
+			if bounded(of, of.Field(i).Name) {
+				continue
+			}
+			all = append(all, fillers(of.Field(i).Type, where+"."+of.Field(i).Name, func(object reflect.Value) reflect.Value { return at(object).Field(i) })...)
+		}
+		return all
+	}
+	return nil
+}
+
+func mapFillers(of reflect.Type, add func(string, func(reflect.Value)) filler) []filler {
+	entry := func(v reflect.Value, key string) {
+		if v.IsNil() {
+			v.Set(reflect.MakeMap(of))
+		}
+		v.SetMapIndex(reflect.ValueOf(key).Convert(of.Key()), reflect.Zero(of.Elem()))
+	}
+	all := []filler{
+		add(", a key", func(v reflect.Value) { entry(v, large) }),
+		add(", many", func(v reflect.Value) {
+			for i := range etcdLimit / 64 {
+				entry(v, fmt.Sprintf("cache.example.com/%012d", i))
+			}
+		}),
+	}
+	if of.Elem().Kind() == reflect.String {
+		all = append(all, add(", all values", func(v reflect.Value) {
+			for _, key := range v.MapKeys() {
+				v.SetMapIndex(key, reflect.ValueOf(strings.Clone(large)).Convert(of.Elem()))
+			}
+		}))
+	}
+	return all
+}
+
+// many repeats the first element, if there is one.
+func many(v reflect.Value) {
+	first := reflect.Zero(v.Type().Elem())
+	if v.Len() > 0 {
+		first = v.Index(0)
+	}
+	n := etcdLimit / 256
+	if first.Kind() == reflect.Uint8 {
+		n = etcdLimit
+	}
+	list := reflect.MakeSlice(v.Type(), n, n)
+	for i := range n {
+		list.Index(i).Set(first)
+	}
+	v.Set(list)
+}
+
+// bounded are the fields that the API server writes, or bounds to a name.
+func bounded(of reflect.Type, field string) bool {
+	switch of {
+	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[time.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.TypeMeta]():
+		return true
+	case reflect.TypeFor[metav1.ObjectMeta]():
+		return slices.Contains([]string{"Name", "Namespace", "UID", "ResourceVersion"}, field)
+	}
+	return false
+}
+
+// full has something in each place that is kept.
+func full(controller metav1.OwnerReference) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{
+		Name: "cache-0", Namespace: "shop", Labels: map[string]string{}, Annotations: map[string]string{},
+		Finalizers: slices.Clone(knownFinalizers), OwnerReferences: []metav1.OwnerReference{controller, {Kind: "People"}},
+	}
+	for _, key := range knownLabels {
+		m.Labels[key] = "cache"
+	}
+	for _, read := range []map[string]int{ofClaims, ofJobs, ofApplied} {
+		for key := range read {
+			m.Annotations[key] = "1"
+		}
+	}
+	return m
+}
+
+// TestLittleStaysOfWhatIsLarge in any of its places: whoever may write to an object that the
+// operator watches must not fill its memory.
+func TestLittleStaysOfWhatIsLarge(t *testing.T) {
+	theirs := full(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "cache", UID: "1", Controller: ptr.To(true)})
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: strings.Repeat("r", 4096)}, Waiting: &corev1.ContainerStateWaiting{Message: "w"}}
+	container := []corev1.ContainerStatus{{Name: "drainer", State: ended, LastTerminationState: ended}}
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	for _, test := range []struct {
+		object    any
+		transform cache.TransformFunc
+	}{
+		{corev1.Pod{
+			ObjectMeta: theirs, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "memcached", Command: []string{"memcached", "-m", "64"}}}},
+			Status: corev1.PodStatus{ContainerStatuses: container, InitContainerStatuses: container, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled}}},
+		}, Pod},
+		{corev1.PersistentVolumeClaim{
+			ObjectMeta: theirs, Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: size}},
+			Status: corev1.PersistentVolumeClaimStatus{Capacity: size},
+		}, Claim},
+		{batchv1.Job{ObjectMeta: theirs, Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: "True"}}}}, Job},
+		{appsv1.StatefulSet{ObjectMeta: theirs}, Applied},
+		{appsv1.Deployment{ObjectMeta: theirs, Status: appsv1.DeploymentStatus{
+			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: "True"}},
+		}}, Applied},
+		{corev1.Service{ObjectMeta: theirs}, Applied},
+		{corev1.ConfigMap{ObjectMeta: theirs, Data: map[string]string{"servers": "a\n"}}, Applied},
+		{networkingv1.NetworkPolicy{ObjectMeta: theirs}, Applied},
+		{policyv1.PodDisruptionBudget{ObjectMeta: theirs}, Applied},
+	} {
+		kind := reflect.TypeOf(test.object)
+		t.Run(kind.Name(), func(t *testing.T) {
+			const together = 20 // a garbage collection takes its time
+			for some := range slices.Chunk(fillers(kind, "", func(v reflect.Value) reflect.Value { return v }), together) {
+				littleStays(t, test.object, some, test.transform)
+			}
+		})
+	}
+}
+
+// littleStays makes a copy of the object for each of the fillers, and looks how much stays of
+// it as JSON, and of all of them in memory.
+func littleStays(t *testing.T, object any, fillers []filler, transform cache.TransformFunc) {
+	t.Helper()
+	original := reflect.New(reflect.TypeOf(object))
+	original.Elem().Set(reflect.ValueOf(object))
+	all := make([]any, len(fillers))
+	for i, f := range fillers {
+		large := original.MethodByName("DeepCopy").Call(nil)[0]
+		f.fill(large.Elem())
+		out, err := transform(large.Interface())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := json.Marshal(out); err != nil || len(b) > maxKept {
+			t.Errorf("%s: %d bytes stay, want %d at most (%v)", f.where, len(b), maxKept, err)
+		}
+		all[i] = out
+	}
+	before := heap()
+	runtime.KeepAlive(all)
+	all = nil
+	if memory := before - heap(); memory > int64(len(fillers)*maxKept) {
+		t.Errorf("%s to %s: %d bytes of memory stay, want %d at most for each", fillers[0].where, fillers[len(fillers)-1].where, memory, maxKept)
+	}
+}
+
+func heap() int64 {
+	for range 2 { // a pool lets go of what it has at the second
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

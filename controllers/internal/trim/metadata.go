@@ -1,0 +1,175 @@
+package trim
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/controllers/internal/rollout"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// PVCProtection is Kubernetes' finalizer: it leaves a claim that is being deleted
+// when no pod that mounts it has a node, and none is given one after that.
+const PVCProtection = "kubernetes.io/pvc-protection"
+
+// What Kubernetes allows at most, in bytes.
+const (
+	maxName       = 253          // of an object's name
+	maxKey        = 253 + 1 + 63 // of a label's key, or a finalizer
+	maxLabelValue = 63
+)
+
+// maxOthers bounds the labels, the finalizers and the owners that no reconcile asks for
+// and that are kept all the same, for people who look at what the operator sees.
+const maxOthers = 4
+
+// knownLabels are those that objects are selected, indexed and recognized by.
+var knownLabels = []string{
+	cachev1alpha1.LabelCluster, cachev1alpha1.LabelName, cachev1alpha1.LabelInstance, cachev1alpha1.LabelComponent,
+	cachev1alpha1.LabelManagedBy, batchv1.JobNameLabel,
+}
+
+// knownFinalizers are those that a reconcile asks for, or that decide how an object goes.
+var knownFinalizers = []string{
+	cachev1alpha1.ClaimFinalizer, PVCProtection, metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents,
+}
+
+// The annotations that a reconcile reads, each with the longest value that its reader
+// accepts, in bytes.
+var (
+	ofClaims = map[string]int{
+		cachev1alpha1.AnnotationReleased:     cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationNeverStarted: cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationUnplaced:     cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationReceipt:      contract.MaxReceiptBytes,
+		cachev1alpha1.AnnotationAsideOf:      cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationDrain:        cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationPlaced:       cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationPlacement:    cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationAttempts:     cachev1alpha1.MaxAnnotation,
+	}
+	ofJobs = map[string]int{ // and of their pods
+		cachev1alpha1.AnnotationClaimUID:  cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationSurvivors: cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationTarget:    cachev1alpha1.MaxAnnotation,
+	}
+	ofApplied = map[string]int{
+		cachev1alpha1.AnnotationRing:     ring.MaxRecord,
+		cachev1alpha1.AnnotationTemplate: rollout.MaxRecord,
+	}
+)
+
+// metadata keeps what a reconcile reads of it, of the annotations those that are read. It
+// keeps nothing of who set which field.
+func metadata(m *metav1.ObjectMeta, read map[string]int) {
+	*m = metav1.ObjectMeta{
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
+		Labels: labels(m.Labels), Annotations: annotations(m.Annotations, read),
+		OwnerReferences: owners(m.OwnerReferences), Finalizers: finalizers(m.Finalizers),
+	}
+}
+
+// few tells of one key after the other whether to keep it: all that are known, and the
+// first others.
+func few(known []string) func(key string) bool {
+	others := 0
+	return func(key string) bool {
+		if slices.Contains(known, key) {
+			return true
+		}
+		others++
+		return others <= maxOthers && len(key) <= maxKey
+	}
+}
+
+// labels keeps the known ones, and of the others the first by name.
+func labels(all map[string]string) map[string]string {
+	var kept map[string]string
+	keep := few(knownLabels)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if value := all[key]; keep(key) && len(value) <= maxLabelValue {
+			kept = with(kept, key, value)
+		}
+	}
+	return kept
+}
+
+// annotations keeps those that are read.
+func annotations(all map[string]string, read map[string]int) map[string]string {
+	var kept map[string]string
+	for key, most := range read {
+		if value, is := all[key]; is {
+			kept = with(kept, key, unacceptable(value, most))
+		}
+	}
+	return kept
+}
+
+func with(entries map[string]string, key, value string) map[string]string {
+	if entries == nil {
+		entries = map[string]string{}
+	}
+	entries[key] = value
+	return entries
+}
+
+func finalizers(all []string) []string {
+	var kept []string
+	keep := few(knownFinalizers)
+	for _, f := range all {
+		if !slices.Contains(kept, f) && keep(f) {
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+// owners keeps the controller, and of the others the first.
+func owners(all []metav1.OwnerReference) []metav1.OwnerReference {
+	var kept []metav1.OwnerReference
+	controlled, others := false, 0
+	for _, ref := range all {
+		switch {
+		case ptr.Deref(ref.Controller, false) && !controlled:
+			controlled = true
+		case others < maxOthers && max(len(ref.APIVersion), len(ref.Kind), len(ref.Name), len(ref.UID)) <= maxKey:
+			others++
+		default:
+			continue
+		}
+		ref.APIVersion, ref.Kind = unacceptable(ref.APIVersion, maxKey), name(ref.Kind)
+		ref.Name, ref.UID = name(ref.Name), types.UID(name(string(ref.UID)))
+		kept = append(kept, ref)
+	}
+	return kept
+}
+
+// name bounds what is compared with names that Kubernetes has allowed: a longer one is
+// still none of them.
+func name(s string) string { return unacceptable(s, maxName) }
+
+// unacceptable cuts what is longer than its reader accepts to something that is longer
+// still, so that the reader refuses it like the whole.
+func unacceptable(s string, accepted int) string {
+	if len(s) <= accepted {
+		return s
+	}
+	return strings.Clone(strings.ToValidUTF8(s[:accepted+1], "\uFFFD"))
+}
+
+// cut returns at most so many bytes, whole characters, in memory of its own.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.Clone(strings.ToValidUTF8(s[:most], ""))
+}
