@@ -297,12 +297,17 @@ type ServiceMonitorSpec struct {
 
 // PodTemplate is what a person may set on the members' pods.
 type PodTemplate struct {
-	// labels are added to the pods. Where the operator sets the same key, its value
-	// wins. Defaults to none.
+	// labels are added to the pods, at most 64. Where the operator sets the same key,
+	// its value wins. Defaults to none.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="template.labels: a key has at most 317 characters, a value 63"
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are added to the pods. Defaults to none.
+	// annotations are added to the pods, at most 64 of 4096 characters. Defaults to
+	// none.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="template.annotations: a key has at most 317 characters, a value 4096"
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// nodeSelector of the pods, and of the drainers of their volumes. Defaults to
 	// any node.

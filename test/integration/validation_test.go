@@ -106,6 +106,24 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 				}
 			}), "at most 32",
 		},
+		"a member's label that is too long": {
+			with(func(s *cachev1alpha1.MemcachedSpec) {
+				s.Template.Labels = map[string]string{"team": strings.Repeat("a", 64)}
+			}), "template.labels: a key has at most 317 characters",
+		},
+		"a member's annotation that is too long": {
+			with(func(s *cachev1alpha1.MemcachedSpec) {
+				s.Template.Annotations = map[string]string{"note": strings.Repeat("a", 4097)}
+			}), "template.annotations: a key has at most 317 characters",
+		},
+		"too many labels of members": {
+			with(func(s *cachev1alpha1.MemcachedSpec) {
+				s.Template.Labels = map[string]string{}
+				for i := range 65 {
+					s.Template.Labels[fmt.Sprint("label-", i)] = ""
+				}
+			}), "at most 64",
+		},
 		"negative memory": {cluster().Memory("-64Mi"), inMiB},
 		"items of more than half of memory": {
 			with(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("33Mi") }), itemSize,
