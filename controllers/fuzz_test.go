@@ -49,8 +49,8 @@ func decode[T any](text []byte) (*T, bool) {
 	return object, len(text) < 64<<10 && json.Unmarshal(text, object) == nil
 }
 
-// asRead is the object as a reconcile reads it: from the cache, or live where the cache
-// has its metadata only.
+// asRead is the object as a reconcile reads it: from the cache, or live if the cache has
+// its metadata only.
 func asRead[T client.Object](t *testing.T, object T) T {
 	t.Helper()
 	if c := cached(t, object); trim.Whole(c) {

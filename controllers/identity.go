@@ -56,8 +56,8 @@ func mine(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
 }
 
 // own reads the cluster's object of that name from the cache; nil where there is none,
-// or somebody else's. One that is about to be adopted is read live: the cache has its
-// metadata only.
+// or somebody else's. One whose content the cache does not keep, because it has still to
+// be adopted or is large, is read live.
 func own[T any, P interface {
 	*T
 	client.Object

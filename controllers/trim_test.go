@@ -212,8 +212,14 @@ func TestTrimmedObjectIsReadLiveBeforeItIsAdopted(t *testing.T) {
 		"one that was left":                       {ofCluster(func(s *appsv1.StatefulSet) { s.OwnerReferences = nil }), true, 5},
 		"one of an earlier version":               {ofCluster(unlabelled), true, 5},
 		"its own, under another Memcached's name": {ofCluster(func(s *appsv1.StatefulSet) { s.OwnerReferences[0].Name = "x" }), true, 5},
-		"another Memcached's":                     {ofCluster(func(s *appsv1.StatefulSet) { s.OwnerReferences[0].UID = "x" }), false, 0},
-		"a copy":                                  {ofCluster(func(s *appsv1.StatefulSet) { s.OwnerReferences, s.Labels[cachev1alpha1.LabelCluster] = nil, "x" }), false, 0},
+		"its own, with many sidecars": {ofCluster(func(s *appsv1.StatefulSet) {
+			for i := range 1000 {
+				sidecar := corev1.Container{Name: fmt.Sprint("sidecar-", i), Image: strings.Repeat("x", 100)}
+				s.Spec.Template.Spec.Containers = append(s.Spec.Template.Spec.Containers, sidecar)
+			}
+		}), true, 5},
+		"another Memcached's": {ofCluster(func(s *appsv1.StatefulSet) { s.OwnerReferences[0].UID = "x" }), false, 0},
+		"a copy":              {ofCluster(func(s *appsv1.StatefulSet) { s.OwnerReferences, s.Labels[cachev1alpha1.LabelCluster] = nil, "x" }), false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := &statefulSets{object: test.object}

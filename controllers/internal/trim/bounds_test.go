@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"runtime"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +17,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 )
@@ -205,7 +206,7 @@ func littleStays(t *testing.T, object any, fillers []filler, transform cache.Tra
 		all[i] = out
 	}
 	before := heap()
-	runtime.KeepAlive(all)
+	goruntime.KeepAlive(all)
 	all = nil
 	if memory := before - heap(); memory > int64(len(fillers)*maxKept) {
 		t.Errorf("%s to %s: %d bytes of memory stay, want %d at most for each", fillers[0].where, fillers[len(fillers)-1].where, memory, maxKept)
@@ -214,9 +215,52 @@ func littleStays(t *testing.T, object any, fillers []filler, transform cache.Tra
 
 func heap() int64 {
 	for range 2 { // a pool lets go of what it has at the second
-		runtime.GC()
+		goruntime.GC()
 	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
+	var m goruntime.MemStats
+	goruntime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// TestContentOfTheOperatorsObjectsIsBounded, too: others may add to them.
+func TestContentOfTheOperatorsObjectsIsBounded(t *testing.T) {
+	ours := full(metav1.OwnerReference{APIVersion: "cache.example.com/v1alpha1", Kind: "Memcached", Name: "cache", UID: "1", Controller: ptr.To(true)})
+	lists := ours
+	ours.Name, lists.Name = "cache", "cache-servers"
+	sidecars := make([]corev1.Container, 1000)
+	for i := range sidecars {
+		sidecars[i] = corev1.Container{Name: fmt.Sprint("sidecar-", i), Image: strings.Repeat("i", 100)}
+	}
+	pods := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: sidecars}}
+	tooMany := []metav1.ManagedFieldsEntry{{Manager: "memcached-operator", Operation: "Apply", FieldsV1: metav1.NewFieldsV1(large)}}
+	withFields := lists
+	withFields.ManagedFields = tooMany
+	data := map[string]string{"servers": large, "servers.json": large, "MEMCACHE_SERVERS": large, "theirs": large}
+	for name, test := range map[string]struct {
+		object interface {
+			metav1.Object
+			runtime.Object
+		}
+		whole bool
+		most  int
+	}{
+		"StatefulSet":        {&appsv1.StatefulSet{ObjectMeta: ours, Spec: appsv1.StatefulSetSpec{Template: pods}}, false, maxKept},
+		"Deployment":         {&appsv1.Deployment{ObjectMeta: ours, Spec: appsv1.DeploymentSpec{Template: pods}}, false, maxKept},
+		"Service":            {&corev1.Service{ObjectMeta: ours, Spec: corev1.ServiceSpec{ExternalName: large}}, false, maxKept},
+		"NetworkPolicy":      {&networkingv1.NetworkPolicy{ObjectMeta: ours, Spec: networkingv1.NetworkPolicySpec{Egress: make([]networkingv1.NetworkPolicyEgressRule, 1e5)}}, false, maxKept},
+		"the servers":        {&corev1.ConfigMap{ObjectMeta: lists, Data: data}, true, 3*maxServers + maxKept},
+		"who set the fields": {&corev1.ConfigMap{ObjectMeta: withFields, Data: data}, false, maxKept},
+	} {
+		if _, err := Applied(test.object); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := json.Marshal(test.object); err != nil || len(b) > test.most || Whole(test.object) != test.whole {
+			t.Errorf("%s: %d bytes stay, want %d at most; whole: %v (%v)", name, len(b), test.most, Whole(test.object), err)
+		}
+		// An informer may hand it over once more.
+		once := test.object.DeepCopyObject()
+		if _, err := Applied(test.object); err != nil || !reflect.DeepEqual(once, test.object) {
+			t.Errorf("%s: transformed twice, it is another (%v)", name, err)
+		}
+	}
 }

@@ -59,11 +59,25 @@ func jobConditions(all []batchv1.JobCondition) []batchv1.JobCondition {
 	return kept
 }
 
-// Whole tells whether the cache keeps the content of the object: a Memcached controls it,
-// and it has the name that the operator gives it, of which each kind has one. Anybody may
-// make others, as many and as large as they like. Where a reconcile is about to adopt one
-// of these, it reads it live.
+// droppedMark is an annotation that marks an object whose content the cache doesn't have.
+// On the object itself it has the same effect, which harms nobody.
+const droppedMark = "cache.example.com/content-dropped"
+
+// maxContent bounds the specification of an object that is kept, and which fields of it
+// the operator has set, in bytes on the wire. Larger ones are read live.
+const maxContent = 64 << 10
+
+// Whole tells whether the cache has the content of the object. Where it doesn't, a
+// reconcile reads the object live.
 func Whole(o metav1.Object) bool {
+	_, dropped := o.GetAnnotations()[droppedMark]
+	return !dropped
+}
+
+// named tells whether a Memcached controls the object, and it has the name that the
+// operator gives it. There is one of each kind. Anybody may make others, as many as they
+// like.
+func named(o metav1.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(o)
 	if ref == nil || !build.IsMemcached(ref) {
 		return false
@@ -75,8 +89,8 @@ func Whole(o metav1.Object) bool {
 }
 
 // Applied keeps of an object that the operator applies what a reconcile compares with:
-// its content, and which fields the operator has set. Of an object that isn't Whole it
-// keeps the metadata.
+// its content, and which fields the operator has set. It keeps the metadata only of one
+// that is not the operator's, or is large: then it is not Whole.
 func Applied(object any) (any, error) {
 	o, ok := object.(interface {
 		metav1.Object
@@ -85,11 +99,13 @@ func Applied(object any) (any, error) {
 	if !ok {
 		return object, nil // a tombstone
 	}
-	fields := o.GetManagedFields()
+	fields := applied(o.GetManagedFields())
+	whole := Whole(o) && named(o) && specSize(object)+size(fields) <= maxContent
 	metadata(o.GetObjectMeta().(*metav1.ObjectMeta), ofApplied)
-	whole := Whole(o)
 	if whole {
-		o.SetManagedFields(applied(fields))
+		o.SetManagedFields(fields)
+	} else {
+		o.SetAnnotations(with(o.GetAnnotations(), droppedMark, ""))
 	}
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
@@ -119,6 +135,32 @@ func Applied(object any) (any, error) {
 		content(false, &o.Status)
 	}
 	return object, nil
+}
+
+// specSize is that of the object's specification, on the wire. The data of a ConfigMap,
+// which has none, is cut instead.
+func specSize(object any) int {
+	switch o := object.(type) {
+	case *appsv1.StatefulSet:
+		return o.Spec.Size()
+	case *appsv1.Deployment:
+		return o.Spec.Size()
+	case *corev1.Service:
+		return o.Spec.Size()
+	case *networkingv1.NetworkPolicy:
+		return o.Spec.Size()
+	case *policyv1.PodDisruptionBudget:
+		return o.Spec.Size()
+	}
+	return 0
+}
+
+func size(fields []metav1.ManagedFieldsEntry) int {
+	n := 0
+	for i := range fields {
+		n += fields[i].Size()
+	}
+	return n
 }
 
 // content drops what is not to be kept.
