@@ -206,8 +206,7 @@ func littleStays(t *testing.T, object any, fillers []filler, transform cache.Tra
 		all[i] = out
 	}
 	before := heap()
-	goruntime.KeepAlive(all)
-	all = nil
+	clear(all)
 	if memory := before - heap(); memory > int64(len(fillers)*maxKept) {
 		t.Errorf("%s to %s: %d bytes of memory stay, want %d at most for each", fillers[0].where, fillers[len(fillers)-1].where, memory, maxKept)
 	}

@@ -27,8 +27,8 @@ const (
 	maxLabelValue = 63
 )
 
-// maxOthers bounds the labels, the finalizers and the owners that no reconcile asks for
-// and that are kept all the same, for people who look at what the operator sees.
+// maxOthers bounds the labels, the finalizers and the owners that are kept although no
+// reconcile asks for them, of each.
 const maxOthers = 4
 
 // knownLabels are those that objects are selected, indexed and recognized by.
@@ -67,8 +67,8 @@ var (
 	}
 )
 
-// metadata keeps what a reconcile reads of it, of the annotations those that are read. It
-// keeps nothing of who set which field.
+// metadata keeps names, times, the annotations that are read, and what tells whose the
+// object is. It drops who set which field.
 func metadata(m *metav1.ObjectMeta, read map[string]int) {
 	*m = metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation,
@@ -78,8 +78,8 @@ func metadata(m *metav1.ObjectMeta, read map[string]int) {
 	}
 }
 
-// few tells of one key after the other whether to keep it: all that are known, and the
-// first others.
+// few returns a function that tells whether to keep a key: every known one, and the first
+// few of the others that it is asked about.
 func few(known []string) func(key string) bool {
 	others := 0
 	return func(key string) bool {
@@ -153,12 +153,12 @@ func owners(all []metav1.OwnerReference) []metav1.OwnerReference {
 	return kept
 }
 
-// name bounds what is compared with names that Kubernetes has allowed: a longer one is
-// still none of them.
+// name bounds what is compared with the names of objects: one that is too long for a name
+// still equals none after the cut.
 func name(s string) string { return unacceptable(s, maxName) }
 
-// unacceptable cuts what is longer than its reader accepts to something that is longer
-// still, so that the reader refuses it like the whole.
+// unacceptable cuts a value that is longer than its reader accepts. What is left is still
+// too long, so that the reader refuses it as it would refuse the whole.
 func unacceptable(s string, accepted int) string {
 	if len(s) <= accepted {
 		return s

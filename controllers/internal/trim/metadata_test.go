@@ -40,7 +40,7 @@ func TestEveryKeyOfTheAPIIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept := true
+		var kept bool
 		switch name := spec.Names[0].Name; {
 		case strings.HasPrefix(name, "Label"):
 			kept = slices.Contains(knownLabels, key)
