@@ -217,7 +217,7 @@ func TestSpecThatCanWorkIsAccepted(t *testing.T) {
 	for what, object := range map[string]*apitest.MemcachedBuilder{
 		"the largest": cluster().Size(512),
 		"hibernated":  cluster().Size(0).Storage("65Mi"),
-		"small items": with(func(s *cachev1alpha1.MemcachedSpec) {
+		"small items": cluster().With(func(s *cachev1alpha1.MemcachedSpec) {
 			s.MaxItemSize, s.ExtraArgs = quantity("1Ki"), []string{"-o", "slab_chunk_max=1k"}
 		}),
 		"the least memory":         cluster().Memory("8Mi").With(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("4Mi") }),

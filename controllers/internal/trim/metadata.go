@@ -49,6 +49,7 @@ var (
 		cachev1alpha1.AnnotationReleased:     cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationNeverStarted: cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationUnplaced:     cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationAdopted:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationReceipt:      contract.MaxReceiptBytes,
 		cachev1alpha1.AnnotationAsideOf:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationDrain:        cachev1alpha1.MaxAnnotation,
