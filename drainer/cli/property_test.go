@@ -26,15 +26,7 @@ import (
 // has succeeded, every item that is live is on its owner with its value, flags
 // and time, unless the owner held its own, and the receipt adds up.
 func TestNothingIsLost(t *testing.T) {
-	first, n := drainertest.Seeds(t)
-	t.Logf("%d seeds from %d on; PROPERTY_SEED=N PROPERTY_SEEDS=1 replays one", n, first)
-	for i := range n {
-		seed := first + uint64(i)
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			newTrial(t, seed).run()
-		})
-	}
+	drainertest.ForEachSeed(t, func(t *testing.T, seed uint64) { newTrial(t, seed).run() })
 }
 
 // trial is one population and its drain.

@@ -35,15 +35,7 @@ import (
 // In the end every item is where its client looks and nowhere else, and the receipts
 // add up.
 func TestNothingIsOutdated(t *testing.T) {
-	first, n := drainertest.Seeds(t)
-	t.Logf("%d seeds from %d on; PROPERTY_SEED=N PROPERTY_SEEDS=1 replays one", n, first)
-	for i := range n {
-		seed := first + uint64(i)
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			newReshuffle(t, seed).run()
-		})
-	}
+	drainertest.ForEachSeed(t, func(t *testing.T, seed uint64) { newReshuffle(t, seed).run() })
 }
 
 // reshuffle is a number of servers whose items belong elsewhere.

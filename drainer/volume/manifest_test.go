@@ -4,31 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-const goodMeta = `Tmain
-Kslab_config 1.25
-Kmaxbytes 67108864
-Kchunk_size 48
-Kitem_size_max 1048576
-Kslab_chunk_size_max 524288
-Kslab_page_size 1048576
-Kuse_cas true
-Kslab_reassign true
-Kcurrent_time 65
-Kprocess_started 1795202756
-Kstop_time 1795202824
-Kcurrent_cas 1000051
-Koldest_cas 7
-Klogger_gid 1
-Khashpower 18
-Koldest_live 3
-Kmmap_oldbase 0x7fdef0800000
-`
-
 func TestParseManifest(t *testing.T) {
-	meta, err := warmfile.ParseMeta([]byte(goodMeta))
+	meta, err := warmfile.ParseMeta([]byte(memcachedtest.Meta))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +38,7 @@ func TestParseManifest(t *testing.T) {
 
 // FuzzManifest: what ParseManifest accepts has usable images.
 func FuzzManifest(f *testing.F) {
-	meta, err := warmfile.ParseMeta([]byte(goodMeta))
+	meta, err := warmfile.ParseMeta([]byte(memcachedtest.Meta))
 	if err != nil {
 		f.Fatal(err)
 	}

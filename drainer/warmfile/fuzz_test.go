@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 )
 
@@ -119,7 +120,7 @@ func FuzzPatches(f *testing.F) {
 
 // FuzzMeta: what ParseMeta accepts has usable slab classes.
 func FuzzMeta(f *testing.F) {
-	f.Add([]byte(goodMeta))
+	f.Add([]byte(memcachedtest.Meta))
 	f.Add([]byte("Tmain\nK \n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := ParseMeta(data)

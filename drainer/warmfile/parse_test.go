@@ -3,30 +3,12 @@ package warmfile
 import (
 	"strings"
 	"testing"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
 )
 
-const goodMeta = `Tmain
-Kslab_config 1.25
-Kmaxbytes 67108864
-Kchunk_size 48
-Kitem_size_max 1048576
-Kslab_chunk_size_max 524288
-Kslab_page_size 1048576
-Kuse_cas true
-Kslab_reassign true
-Kcurrent_time 65
-Kprocess_started 1795202756
-Kstop_time 1795202824
-Kcurrent_cas 1000051
-Koldest_cas 7
-Klogger_gid 1
-Khashpower 18
-Koldest_live 3
-Kmmap_oldbase 0x7fdef0800000
-`
-
 func TestParseMeta(t *testing.T) {
-	m, err := ParseMeta([]byte(goodMeta))
+	m, err := ParseMeta([]byte(memcachedtest.Meta))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,11 +17,11 @@ func TestParseMeta(t *testing.T) {
 		t.Errorf("ParseMeta = %+v", m)
 	}
 	without := func(key string) string {
-		i := strings.Index(goodMeta, "K"+key+" ")
+		i := strings.Index(memcachedtest.Meta, "K"+key+" ")
 		if i < 0 {
-			return goodMeta
+			return memcachedtest.Meta
 		}
-		return goodMeta[:i] + goodMeta[i+strings.Index(goodMeta[i:], "\n")+1:]
+		return memcachedtest.Meta[:i] + memcachedtest.Meta[i+strings.Index(memcachedtest.Meta[i:], "\n")+1:]
 	}
 	with := func(key, value string) string {
 		return strings.Replace(without(key), "Tmain\n", "Tmain\nK"+key+" "+value+"\n", 1)
@@ -54,14 +36,14 @@ func TestParseMeta(t *testing.T) {
 	}
 	for name, bad := range map[string]string{
 		"empty":                "",
-		"no tag":               goodMeta[6:],
-		"another tag":          "Tother\n" + goodMeta[6:],
-		"cut inside a line":    goodMeta[:len(goodMeta)-5],
+		"no tag":               memcachedtest.Meta[6:],
+		"another tag":          "Tother\n" + memcachedtest.Meta[6:],
+		"cut inside a line":    memcachedtest.Meta[:len(memcachedtest.Meta)-5],
 		"a line missing":       without("oldest_live"),
-		"a line twice":         goodMeta + "Khashpower 18\n",
-		"a line without K":     goodMeta + "hashpower 18\n",
-		"an empty line":        goodMeta + "\n",
-		"a key without value":  goodMeta + "Knothing\n",
+		"a line twice":         memcachedtest.Meta + "Khashpower 18\n",
+		"a line without K":     memcachedtest.Meta + "hashpower 18\n",
+		"an empty line":        memcachedtest.Meta + "\n",
+		"a key without value":  memcachedtest.Meta + "Knothing\n",
 		"page size 0":          with("slab_page_size", "0"),
 		"huge page size":       with("slab_page_size", "1073741824"),
 		"largest chunk 0":      with("slab_chunk_size_max", "0"),

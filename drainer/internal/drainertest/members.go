@@ -151,9 +151,22 @@ func Packed(t *testing.T, dir string) string {
 	return to
 }
 
-// Seeds are those that TestNothingIsLost tries: 200 from a random one on, or as
-// many as PROPERTY_SEEDS says, from PROPERTY_SEED on.
-func Seeds(t *testing.T) (first uint64, n int) {
+// ForEachSeed runs the test with each seed, beside the others: 200 from a random one on,
+// or as many as PROPERTY_SEEDS says, from PROPERTY_SEED on.
+func ForEachSeed(t *testing.T, test func(t *testing.T, seed uint64)) {
+	t.Helper()
+	first, n := seeds(t)
+	t.Logf("%d seeds from %d on; PROPERTY_SEED=N PROPERTY_SEEDS=1 replays one", n, first)
+	for i := range n {
+		seed := first + uint64(i)
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			test(t, seed)
+		})
+	}
+}
+
+func seeds(t *testing.T) (first uint64, n int) {
 	t.Helper()
 	first, n = rand.Uint64N(1<<40), 200
 	var err, err2 error
