@@ -40,6 +40,7 @@ var knownLabels = []string{
 // knownFinalizers are those that a reconcile asks for, or that decide how an object goes.
 var knownFinalizers = []string{
 	cachev1alpha1.ClaimFinalizer, PVCProtection, metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents,
+	batchv1.JobTrackingFinalizer,
 }
 
 // The annotations that a reconcile reads, each with the longest value that its reader
