@@ -257,7 +257,7 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *observed, p
 		logf.FromContext(ctx).Info("The phase changed", "from", from, "to", to)
 	}
 	r.Metrics.failed(before.Status.Drains, seen.cluster.Status.Drains, &p)
-	r.Metrics.placementFailed(&before.Status, &seen.cluster.Status)
+	r.Metrics.placementFailed(&before.Status, &seen.cluster.Status, &p)
 	return nil
 }
 

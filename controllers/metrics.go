@@ -185,13 +185,17 @@ func (m *Metrics) placed(r *contract.Receipt) {
 }
 
 // placementFailed counts a placement whose failure was written to the status just
-// now.
-func (m *Metrics) placementFailed(before, after *cachev1alpha1.MemcachedStatus) {
-	failed := func(s *cachev1alpha1.MemcachedStatus) bool {
+// now. What status says of one names its attempt, so another message is another failure.
+func (m *Metrics) placementFailed(before, after *cachev1alpha1.MemcachedStatus, p *plan.Plan) {
+	failure := func(s *cachev1alpha1.MemcachedStatus) string {
 		c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionDegraded)
-		return c != nil && c.Status == metav1.ConditionTrue && c.Reason == cachev1alpha1.ReasonPlacementFailed
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != cachev1alpha1.ReasonPlacementFailed {
+			return ""
+		}
+		return c.Message
 	}
-	if m != nil && failed(after) && !failed(before) {
+	has := slices.ContainsFunc(p.Placements, func(s plan.PlacementState) bool { return s.Phase == plan.PlacementFailure })
+	if now := failure(after); m != nil && has && now != "" && now != failure(before) {
 		m.placements.WithLabelValues(resultFailed).Inc()
 	}
 }

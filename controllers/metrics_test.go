@@ -249,3 +249,35 @@ func TestAFailedDrainIsCountedWhenStatusFirstTellsOfIt(t *testing.T) {
 		})
 	}
 }
+
+// A placement that is tried again, and fails again, is counted again; its retries are not.
+func TestEachFailureOfAPlacementIsCountedOnce(t *testing.T) {
+	m, err := NewMetrics(prometheus.NewRegistry(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	degraded := func(message string) *cachev1alpha1.MemcachedStatus {
+		return &cachev1alpha1.MemcachedStatus{Conditions: []metav1.Condition{{
+			Type: cachev1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonPlacementFailed, Message: message,
+		}}}
+	}
+	healthy := &cachev1alpha1.MemcachedStatus{}
+	failed := &plan.Plan{Placements: []plan.PlacementState{{Phase: plan.PlacementFailure}}}
+	runs := &plan.Plan{Placements: []plan.PlacementState{{Phase: plan.PlacementRuns}}}
+	for _, step := range []struct {
+		before, after *cachev1alpha1.MemcachedStatus
+		plan          *plan.Plan
+		counted       float64
+	}{
+		{healthy, degraded("attempt 1"), failed, 1},
+		{degraded("attempt 1"), degraded("attempt 1"), failed, 1},
+		{degraded("attempt 1"), degraded("it is tried again"), runs, 1},
+		{degraded("it is tried again"), degraded("attempt 2"), failed, 2},
+		{degraded("attempt 2"), healthy, &plan.Plan{}, 2},
+	} {
+		m.placementFailed(step.before, step.after, step.plan)
+		if n := testutil.ToFloat64(m.placements.WithLabelValues(resultFailed)); n != step.counted {
+			t.Errorf("%v is counted, want %v", n, step.counted)
+		}
+	}
+}
