@@ -145,11 +145,12 @@ func memberOrdinal(cluster string, claim *corev1.PersistentVolumeClaim) int32 {
 }
 
 // findClaims looks live for claims that the cache does not have although there are signs
-// of them: a member that runs, a Job that drains one, a drain that status tells of. A
-// paused cluster stays as it is, and one that is being deleted lets go of what it knows.
+// of them: a member that runs, a Job that drains one, a drain that status tells of. Of a
+// paused cluster nothing is adopted; what is missing is only not forgotten. One that is
+// being deleted lets go of what it knows.
 func (r *MemcachedReconciler) findClaims(ctx context.Context, o *observed) error {
 	missing := o.missingClaims()
-	if paused(o.cluster) || o.cluster.DeletionTimestamp != nil || !missing.any() {
+	if o.cluster.DeletionTimestamp != nil || !missing.any() {
 		return nil
 	}
 	found, err := r.lookAtClaims(ctx, o)
@@ -160,6 +161,9 @@ func (r *MemcachedReconciler) findClaims(ctx context.Context, o *observed) error
 		if slices.Contains(missing.members, found.others[i].Name) {
 			return taken(&found.others[i])
 		}
+	}
+	if n := len(found.unlabelled); n > 0 && paused(o.cluster) {
+		return refuse("claims lack the label %s: %d; they are adopted when spec.paused is false", cachev1alpha1.LabelCluster, n)
 	}
 	return r.adopt(ctx, o, found)
 }

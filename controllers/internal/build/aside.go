@@ -20,6 +20,9 @@ func AsideClaim(claim *corev1.PersistentVolumeClaim, name string, now time.Time)
 	if released, ok := claim.Annotations[cachev1alpha1.AnnotationReleased]; ok {
 		annotations[cachev1alpha1.AnnotationReleased] = released
 	}
+	if adopted, ok := claim.Annotations[cachev1alpha1.AnnotationAdopted]; ok {
+		annotations[cachev1alpha1.AnnotationAdopted] = adopted
+	}
 	// A retry is due anyway: this is another claim.
 	if request, ok := claim.Annotations[cachev1alpha1.AnnotationDrain]; ok && request != cachev1alpha1.DrainRetry {
 		annotations[cachev1alpha1.AnnotationDrain] = request
