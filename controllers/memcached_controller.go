@@ -15,6 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -140,16 +141,21 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 
 // unobserved is the end of a reconcile that could not see all that belongs to the
 // cluster: status says so, and goes on to tell of what was seen before. Nothing else is
-// written.
+// written. What may come right by itself is told of when it has held for a minute.
 func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1alpha1.Memcached, why error) (ctrl.Result, error) {
-	blind := &observed{cluster: cluster}
-	if taken := (*status.NameTakenError)(nil); errors.As(why, &taken) {
+	blind, key, now := &observed{cluster: cluster}, client.ObjectKeyFromObject(cluster), r.Clock.Now()
+	taken := (*status.NameTakenError)(nil)
+	shows := errors.As(why, &taken) || apierrors.IsForbidden(why) || apierrors.IsInvalid(why)
+	if taken != nil {
 		r.waitForName(blind, taken)
-	} else if passes(why) {
+	} else {
 		r.noteRefusal(blind, why)
 	}
 	before := cluster.DeepCopy()
-	if status.Unobserved(cluster, why, blind.refused, r.Clock.Now()); cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
+	if shows || r.steps.held(key, why.Error(), now) >= status.StuckAfter {
+		status.Unobserved(cluster, why, passes(why), now)
+	}
+	if cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := r.Status().Patch(ctx, cluster, patch); err == nil {
 			r.written.note(cluster)
@@ -157,7 +163,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 			why = errors.Join(why, client.IgnoreNotFound(err))
 		}
 	}
-	if taken := (*status.NameTakenError)(nil); errors.As(why, &taken) || passes(why) {
+	if taken != nil || passes(why) {
 		return ctrl.Result{RequeueAfter: blind.waits.shortest}, nil
 	}
 	return ctrl.Result{}, why

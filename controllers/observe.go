@@ -172,7 +172,7 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 	if cluster.Spec.Storage != nil {
 		o.statefulSet, err = surely[appsv1.StatefulSet](ctx, r, o, key.Name)
 	} else {
-		o.deployment, err = own[appsv1.Deployment](ctx, r, cluster, key.Name)
+		o.deployment, err = surely[appsv1.Deployment](ctx, r, o, key.Name)
 	}
 	if err != nil {
 		return nil, err
@@ -191,13 +191,13 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 		return nil, err
 	}
 	o.claims = slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !ownClaim(key.Name, &c) })
-	o.unfound = errors.Join(o.unfound, r.findClaims(ctx, o))
 	if err := r.observeVolumes(ctx, o); err != nil {
 		return nil, err
 	}
 	if err := r.observeJobs(ctx, key, o); err != nil {
 		return nil, err
 	}
+	o.unfound = errors.Join(o.unfound, r.findClaims(ctx, o))
 	r.observeCreation(ctx, o)
 	if o.namespaceTerminating, err = r.namespaceTerminates(ctx, o); err != nil {
 		return nil, err

@@ -74,7 +74,7 @@ func gone(job *batchv1.Job, pods []corev1.Pod) bool {
 // It asks live about the Jobs that the cache doesn't have: as a rule they are gone, too.
 func (r *MemcachedReconciler) dropForeign(ctx context.Context, o *observed) error {
 	known := map[types.UID]bool{}
-	for _, job := range slices.Concat(o.jobs, o.placements) {
+	for _, job := range slices.Concat(o.jobs, o.placements, o.endedJobs) {
 		known[job.UID] = true
 	}
 	var foreign map[types.UID]bool
@@ -88,6 +88,12 @@ func (r *MemcachedReconciler) dropForeign(ctx context.Context, o *observed) erro
 		}
 		foreign = live.foreign
 		break
+	}
+	for i := range o.endedJobs { // their pods have ended, too
+		if foreign == nil {
+			foreign = map[types.UID]bool{}
+		}
+		foreign[o.endedJobs[i].UID] = true
 	}
 	o.drainerPods = slices.DeleteFunc(o.drainerPods, func(pod corev1.Pod) bool {
 		return foreign[metav1.GetControllerOfNoCopy(&pod).UID]

@@ -164,7 +164,7 @@ func (s *supervisor) watchForHang(ctx context.Context, address string) {
 	defer asking.Wait()
 	defer cancel()
 	// What a memcached does that was told to end is endHung's to judge.
-	if s.untilItHangs(ctx, judgement{after: s.HangAfter, most: spins * s.HangAfter}, func() bool { return p.silent() && !s.saving.Load() }) && !s.saving.Load() {
+	if s.untilItHangs(ctx, judgement{after: s.HangAfter, most: spins * s.HangAfter}, workers, func() bool { return p.silent() && !s.saving.Load() }) && !s.saving.Load() {
 		s.std.Logf("memcached hangs: for %s or more it has not answered; it is killed, and started again", s.HangAfter)
 		s.child.signal(syscall.SIGKILL)
 	}
@@ -172,18 +172,18 @@ func (s *supervisor) watchForHang(ctx context.Context, address string) {
 
 // endHung kills a memcached that was told to end, and does nothing to that end.
 func (s *supervisor) endHung(ctx context.Context) {
-	if s.untilItHangs(ctx, judgement{after: hangWhenAsked}, func() bool { return true }) {
+	if s.untilItHangs(ctx, judgement{after: hangWhenAsked}, allThreads, func() bool { return true }) {
 		s.std.Logf("memcached does not end: for %s it has done nothing; it is killed", hangWhenAsked)
 		s.child.signal(syscall.SIGKILL)
 	}
 }
 
 // untilItHangs looks at memcached until it hangs, or ctx ends.
-func (s *supervisor) untilItHangs(ctx context.Context, j judgement, silent func() bool) bool {
+func (s *supervisor) untilItHangs(ctx context.Context, j judgement, of threads, silent func() bool) bool {
 	last := time.Now()
 	for wait(ctx, lookAtVitals) == nil {
 		now := time.Now()
-		v, err := look(s.child.pid, silent())
+		v, err := look(s.child.pid, of, silent())
 		if err != nil {
 			v = vitals{} // it has ended, or nothing can be told
 		}
@@ -195,26 +195,35 @@ func (s *supervisor) untilItHangs(ctx context.Context, j judgement, silent func(
 	return false
 }
 
+// threads are those of memcached whose CPU time counts. The main one accepts connections;
+// it does the work alone only at memcached's end.
+type threads bool
+
+const (
+	workers    threads = false
+	allThreads threads = true
+)
+
 // look takes the process's vitals. They cost a file for each thread, so one that owes
 // nothing is spared.
-func look(pid int, silent bool) (vitals, error) {
+func look(pid int, of threads, silent bool) (vitals, error) {
 	if !silent {
 		return vitals{}, nil
 	}
 	main := strconv.Itoa(pid)
 	tasks := "/proc/" + main + "/task"
 	v := vitals{silent: true}
-	threads, err := os.ReadDir(tasks)
+	all, err := os.ReadDir(tasks)
 	if err != nil {
 		return v, err
 	}
-	for _, t := range threads {
+	for _, t := range all {
 		state, cpu, err := readStat(tasks + "/" + t.Name() + "/stat")
 		if err != nil {
 			continue // it has ended
 		}
 		v.diskWait = v.diskWait || state == 'D'
-		if t.Name() != main {
+		if of == allThreads || t.Name() != main {
 			v.cpu += cpu
 		}
 	}

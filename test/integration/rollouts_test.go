@@ -191,6 +191,45 @@ func TestAnUpgradeReplacesMembersOfAFewClustersAtATime(t *testing.T) {
 	w.quiet()
 }
 
+// An operator of before had no LabelCluster on its objects: the cache can't see them.
+func TestAnUpgradeFromBeforeTheLabelReplacesMembersOfAFewClusters(t *testing.T) {
+	w, worlds := newFleet(t, 1, 3, 2)
+	w.stopOperator()
+	for _, c := range worlds {
+		for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &appsv1.DeploymentList{}} {
+			c.list(list)
+			switch l := list.(type) {
+			case *appsv1.StatefulSetList:
+				for i := range l.Items {
+					c.change(&l.Items[i], fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, cachev1alpha1.LabelCluster))
+				}
+			case *appsv1.DeploymentList:
+				for i := range l.Items {
+					c.change(&l.Items[i], fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, cachev1alpha1.LabelCluster))
+				}
+			}
+		}
+	}
+	unready(worlds, true)
+	w.upgrade("b")
+	w.eventually("one is rolled out, and two wait", func() error {
+		if n := len(all(worlds, (*world).waits)); n != 2 {
+			return fmt.Errorf("%d wait", n)
+		}
+		return nil
+	})
+	w.always("no other one begins", func() error {
+		if n := len(all(worlds, func(w *world) bool { return w.has("b") })); n != 1 {
+			return fmt.Errorf("%d have version b", n)
+		}
+		return nil
+	})
+	unready(worlds, false)
+	for _, c := range worlds {
+		c.settled(2)
+	}
+}
+
 func TestAnUpgradeThatChangesNothingReplacesNobody(t *testing.T) {
 	w, worlds := newFleet(t, 1, 2, 1)
 	var before []string

@@ -79,6 +79,8 @@ func TestAnAdoptedClaimIsDeletedByNoPolicy(t *testing.T) {
 		}
 		return nil
 	})
+	w.scale(2) // the volume that was left is set aside for the member that returns
+	w.settled(2)
 	w.delete(w.memcached())
 	w.eventually("the Memcached gone", func() error {
 		if w.memcached() != nil {
@@ -86,7 +88,11 @@ func TestAnAdoptedClaimIsDeletedByNoPolicy(t *testing.T) {
 		}
 		return nil
 	})
-	for i := range 2 {
+	kept := slices.DeleteFunc(w.claims(), func(c corev1.PersistentVolumeClaim) bool {
+		return c.DeletionTimestamp != nil || !strings.Contains(c.Name, "-aside-")
+	})
+	equal(w, "volumes that were set aside, and stay", len(kept), 1)
+	for i := range 1 {
 		if c := w.claim(i); c == nil || c.DeletionTimestamp != nil || slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {
 			t.Errorf("claim %d is %s", i, asJSON(c))
 		}
@@ -111,6 +117,24 @@ func TestADepartedClaimThatLosesItsLabelIsDrained(t *testing.T) {
 		w.change(left, unlabel)
 		labelled(w)
 		equal(w, "its Job is there", w.jobOf(left.UID) != nil, true)
+		kubes.Play(w.namespace, player.Succeed(7))
+		w.claimGone(2, left.UID)
+		equal(w, "items found", w.settled(2).Status.LastDrains[0].Found, int64(7))
+	})
+	t.Run("while the cluster is paused", func(t *testing.T) {
+		w := newWorld(t)
+		left := w.hangingDrain(apitest.MakeMemcached(name))
+		w.change(w.memcached(), `{"spec":{"paused":true}}`)
+		w.condition(cachev1alpha1.ConditionProgressing, "False", cachev1alpha1.ReasonPaused)
+		w.change(left, unlabel)
+		w.always("the drain is told of", func() error {
+			if len(w.memcached().Status.Drains) != 1 || w.jobOf(left.UID) == nil {
+				return errors.New(asJSON(w.memcached().Status.Drains))
+			}
+			return nil
+		})
+		w.change(w.memcached(), `{"spec":{"paused":false}}`)
+		labelled(w)
 		kubes.Play(w.namespace, player.Succeed(7))
 		w.claimGone(2, left.UID)
 		equal(w, "items found", w.settled(2).Status.LastDrains[0].Found, int64(7))

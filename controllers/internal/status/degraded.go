@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -99,7 +100,7 @@ func notCreated(in *Input) *trouble {
 // refusing: the operator has refused a step for so long that it is no matter of a cache
 // that is behind.
 func refusing(in *Input, w *waits) *trouble {
-	if r := in.Refused; r != nil && w.past(r.Since.Add(stuckAfter)) {
+	if r := in.Refused; r != nil && w.past(r.Since.Add(StuckAfter)) {
 		return troublef(cachev1alpha1.ReasonStepRefused, "since %s: %s", clock(r.Since), r.Why)
 	}
 	return nil
@@ -113,16 +114,18 @@ func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
 		switch failed := planned.Claim.Attempts.Failed; {
 		case d.Phase == cachev1alpha1.DrainFailed:
 			return troublef(cachev1alpha1.ReasonDrainFailed, "claim %s: %s: %s", d.Claim, d.Reason, d.Message)
-		case failed > 0 && (planned.Phase == plan.Draining || planned.Phase == plan.Waiting):
+		case failed > 0 && (planned.Phase == plan.Draining || planned.Phase == plan.Waiting) && planned.Reason != plan.Hibernating:
 			return troublef(cachev1alpha1.ReasonDrainFailed, "claim %s: attempts that failed: %d; it is being tried again", d.Claim, failed)
 		}
 	}
+	was := meta.FindStatusCondition(in.Cluster.Status.Conditions, cachev1alpha1.ConditionDegraded)
+	known := was != nil && was.Reason == cachev1alpha1.ReasonPlacementFailed // by this ring, not by an earlier one
 	for i := range in.Plan.Placements {
 		p := &in.Plan.Placements[i]
 		switch failed := p.Claim.Attempts.Failed; {
 		case p.Phase == plan.PlacementFailure:
 			return troublef(cachev1alpha1.ReasonPlacementFailed, "claim %s: %s: %s", p.Claim.Name, p.Reason, p.Message)
-		case failed > 0:
+		case failed > 0 && known:
 			return troublef(cachev1alpha1.ReasonPlacementFailed, "claim %s: attempts that failed: %d; it is being tried again", p.Claim.Name, failed)
 		}
 	}
@@ -148,7 +151,7 @@ type Kept struct {
 // keptByOthers: what was deleted stays, and others wait until it is gone.
 func keptByOthers(in *Input, w *waits) *trouble {
 	for _, k := range in.Kept {
-		if w.past(k.Since.Add(stuckAfter)) {
+		if w.past(k.Since.Add(StuckAfter)) {
 			return troublef(cachev1alpha1.ReasonKeptByFinalizer, "%s %s was deleted at %s, and the finalizer %s of somebody else keeps it: ask who put it there, or take it off",
 				k.Kind, k.Name, clock(k.Since), k.Finalizer)
 		}
@@ -220,7 +223,7 @@ func patience(reason string) time.Duration {
 	case cachev1alpha1.ReasonPodNotCreated:
 		return 0
 	case string(corev1.PodReasonUnschedulable), cachev1alpha1.ReasonRetrying, cachev1alpha1.ReasonSurvivorUnreachable:
-		return stuckAfter
+		return StuckAfter
 	}
 	if waitingReason(reason) != "" {
 		return 0

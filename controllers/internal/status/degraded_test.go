@@ -184,17 +184,22 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"it has just stopped to answer": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
 			in.Progress = map[types.UID]contract.Progress{in.Plan.Placements[0].Claim.UID: {Phase: contract.PhaseMoving, Message: "waiting for cache-1", WaitingSeconds: 20}}
 		}), "Healthy", "", 40 * time.Second},
-		"a drainer does not end":       {input(2).with(drainerEnds(-time.Minute)), "DrainerDoesNotEnd", "pod drainer was to end by 1970-01-01T01:22:20Z, and node node-b", 0},
-		"a drainer ends":               {input(2).with(drainerEnds(30 * time.Second)), "Healthy", "", 90 * time.Second},
-		"a Job that others keep":       {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now.Add(-time.Minute)}} }), "KeptByFinalizer", "Job j was deleted at 1970-01-01T01:22:20Z, and the finalizer example.com/theirs", 0},
-		"a Job on its way out":         {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now}} }), "Healthy", "", time.Minute},
-		"a drain that is tried again":  {input(2).leaving(2, plan.Draining, "", "").with(attempts(3)), "DrainFailed", "claim data-cache-2: attempts that failed: 3; it is being tried again", 0},
-		"a drain that waits for that":  {input(2).leaving(2, plan.Waiting, plan.Retrying, "").with(attempts(1)), "DrainFailed", "attempts that failed: 1", 0},
-		"a drain that came right":      {input(2).leaving(2, plan.Releasing, "", "").with(attempts(1)), "Healthy", "", 0},
-		"a placement tried again":      {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) { in.Plan.Placements[0].Claim.Attempts.Failed = 2 }), "PlacementFailed", "attempts that failed: 2", 0},
-		"a person holds a drain":       {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held"), "DrainHeld", "claim data-cache-2: held", 0},
-		"held, and worse":              {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held").toPlace(0, plan.PlacementFailure, "StillStored", "its words"), "PlacementFailed", "its words", 0},
-		"held, and another one failed": {input(2).leaving(3, plan.Held, plan.HeldByRequest, "held").leaving(2, plan.Failed, "SourceCorrupt", "torn"), "DrainFailed", "torn", 0},
+		"a drainer does not end":      {input(2).with(drainerEnds(-time.Minute)), "DrainerDoesNotEnd", "pod drainer was to end by 1970-01-01T01:22:20Z, and node node-b", 0},
+		"a drainer ends":              {input(2).with(drainerEnds(30 * time.Second)), "Healthy", "", 90 * time.Second},
+		"a Job that others keep":      {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now.Add(-time.Minute)}} }), "KeptByFinalizer", "Job j was deleted at 1970-01-01T01:22:20Z, and the finalizer example.com/theirs", 0},
+		"a Job on its way out":        {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now}} }), "Healthy", "", time.Minute},
+		"a drain that is tried again": {input(2).leaving(2, plan.Draining, "", "").with(attempts(3)), "DrainFailed", "claim data-cache-2: attempts that failed: 3; it is being tried again", 0},
+		"a drain that waits for that": {input(2).leaving(2, plan.Waiting, plan.Retrying, "").with(attempts(1)), "DrainFailed", "attempts that failed: 1", 0},
+		"a drain that came right":     {input(2).leaving(2, plan.Releasing, "", "").with(attempts(1)), "Healthy", "", 0},
+		"while nothing is drained":    {input(0).leaving(2, plan.Waiting, plan.Hibernating, "").with(attempts(1)), "Healthy", "", 0},
+		"a placement tried again": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
+			in.Plan.Placements[0].Claim.Attempts.Failed = 2
+			in.Cluster.Status.Conditions = []metav1.Condition{{Type: cachev1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonPlacementFailed}}
+		}), "PlacementFailed", "attempts that failed: 2", 0},
+		"one that failed by an earlier ring": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) { in.Plan.Placements[0].Claim.Attempts.Failed = 2 }), "Healthy", "", 0},
+		"a person holds a drain":             {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held"), "DrainHeld", "claim data-cache-2: held", 0},
+		"held, and worse":                    {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held").toPlace(0, plan.PlacementFailure, "StillStored", "its words"), "PlacementFailed", "its words", 0},
+		"held, and another one failed":       {input(2).leaving(3, plan.Held, plan.HeldByRequest, "held").leaving(2, plan.Failed, "SourceCorrupt", "torn"), "DrainFailed", "torn", 0},
 		"a survivor does not answer": {drainWaits("SurvivorUnreachable", time.Minute).with(func(in *Input) {
 			in.Waits = nil
 			in.Cluster.Status.Drains[0].Phase = cachev1alpha1.DrainMoving

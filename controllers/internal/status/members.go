@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// stuckAfter is how long a wait may take that ends by itself as a rule.
-	stuckAfter = time.Minute
+	// StuckAfter is how long a wait may take that ends by itself as a rule.
+	StuckAfter = time.Minute
 	// slowAfter is how long a member may take to become ready, with nothing that says
 	// why.
 	slowAfter = 10 * time.Minute
@@ -59,7 +59,7 @@ func podTrouble(pod *corev1.Pod, w *waits) *trouble {
 		if c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse {
 			continue
 		}
-		if since := later(c.LastTransitionTime.Time, pod.CreationTimestamp.Time); w.past(since.Add(stuckAfter)) {
+		if since := later(c.LastTransitionTime.Time, pod.CreationTimestamp.Time); w.past(since.Add(StuckAfter)) {
 			return &trouble{cachev1alpha1.ReasonUnschedulable, fmt.Sprintf("pod %s has no node since %s: %s", pod.Name, clock(since), c.Message)}
 		}
 		return nil
@@ -84,7 +84,7 @@ func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // lingers: the kubelet does not end the pod. Its node is down, as a rule.
 func lingers(pod *corev1.Pod, reason string, w *waits) *trouble {
-	if !w.past(pod.DeletionTimestamp.Add(stuckAfter)) {
+	if !w.past(pod.DeletionTimestamp.Add(StuckAfter)) {
 		return nil
 	}
 	return &trouble{reason, doesNotEnd(pod)}
@@ -98,7 +98,7 @@ func doesNotEnd(pod *corev1.Pod) string {
 // DoesNotEnd tells why the pod of a drainer that was told to end is no longer counted
 // on: it has had a minute more than it was given.
 func DoesNotEnd(pod *corev1.Pod, now time.Time) (Wait, bool) {
-	if pod.DeletionTimestamp == nil || now.Before(pod.DeletionTimestamp.Add(stuckAfter)) {
+	if pod.DeletionTimestamp == nil || now.Before(pod.DeletionTimestamp.Add(StuckAfter)) {
 		return Wait{}, false
 	}
 	return Wait{Reason: cachev1alpha1.ReasonDrainerDoesNotEnd, Message: doesNotEnd(pod), Since: pod.DeletionTimestamp.Time}, true
@@ -122,7 +122,7 @@ func containerTrouble(c *corev1.ContainerStatus, w *waits) *trouble {
 	last := c.LastTerminationState.Terminated
 	if running := c.State.Running; running != nil && last != nil {
 		// It is back when it has outlived its last run, by a minute.
-		if back := running.StartedAt.Add(min(ran(last)+stuckAfter, resetAfter)); loops(c, last) && !w.past(back) {
+		if back := running.StartedAt.Add(min(ran(last)+StuckAfter, resetAfter)); loops(c, last) && !w.past(back) {
 			return looping(c, last, false)
 		}
 	}

@@ -9,18 +9,16 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Unobserved changes the status of a cluster that could not be observed, for that reason.
-// What was true of it before may be so still, and stays; that all is well is not said any
-// more. A refusal is told of when it has held for a minute.
-func Unobserved(cluster *cachev1alpha1.Memcached, why error, refused *Refusal, now time.Time) {
-	t := troublef(errorReason(why), "%v", why)
-	if refused != nil {
-		if t = refusing(&Input{Refused: refused}, &waits{now: now}); t == nil {
-			return
-		}
+// Unobserved changes the status of a cluster that could not be observed, for that reason:
+// a refusal, or an error. What was true of it before may be so still, and stays; that all
+// is well is not said any more.
+func Unobserved(cluster *cachev1alpha1.Memcached, why error, refusal bool, now time.Time) {
+	reason := errorReason(why)
+	if refusal {
+		reason = cachev1alpha1.ReasonStepRefused
 	}
 	for kind, value := range map[string]bool{cachev1alpha1.ConditionDegraded: true, cachev1alpha1.ConditionReady: false} {
-		c := condition(kind, value, t.reason, "%s", t.message)
+		c := condition(kind, value, reason, "%v", why)
 		c.ObservedGeneration, c.LastTransitionTime = cluster.Generation, metav1.NewTime(now)
 		meta.SetStatusCondition(&cluster.Status.Conditions, c)
 	}
