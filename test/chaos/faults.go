@@ -41,7 +41,7 @@ type faults struct {
 	all     []fault
 	mu      sync.Mutex
 	counts  map[string]int
-	retried map[string]bool
+	retried map[string]time.Time
 	size    int32
 	pending sync.WaitGroup
 	// stranger acts beside the operator.
@@ -49,7 +49,7 @@ type faults struct {
 }
 
 func newFaults(w *world, seed uint64) *faults {
-	f := &faults{world: w, random: rand.New(rand.NewPCG(seed, 1<<32)), counts: map[string]int{}, retried: map[string]bool{}, size: minSize + 1}
+	f := &faults{world: w, random: rand.New(rand.NewPCG(seed, 1<<32)), counts: map[string]int{}, retried: map[string]time.Time{}, size: minSize + 1}
 	f.stranger = stranger.New(w.kube, w.namespace, clusterName)
 	f.all = []fault{
 		{"scale", 6, f.scaleOnce},
@@ -312,13 +312,16 @@ func (f *faults) retryFailed(ctx context.Context, drains []cachev1alpha1.DrainSt
 			continue
 		}
 		decision := cachev1alpha1.DrainRetry
-		if f.retried[string(claim.UID)] {
+		if at, retried := f.retried[string(claim.UID)]; retried {
+			if d.Since == nil || !d.Since.After(at) {
+				continue // status tells of the failure that was retried
+			}
 			decision = cachev1alpha1.DrainSkip
 		}
 		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil,
 			`{"metadata":{"annotations":{%q:%q}}}`, cachev1alpha1.AnnotationDrain, decision))
 		if f.kube.Patch(ctx, claim, patch) == nil {
-			f.retried[string(claim.UID)] = true
+			f.retried[string(claim.UID)] = time.Now()
 			fmt.Printf("chaos: the drain of %s failed (%s): %s: %s\n", d.Claim, decision, d.Reason, d.Message)
 		}
 	}
