@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -274,47 +275,39 @@ func TestAReceiptOfAForgedPodLetsNothingGo(t *testing.T) {
 
 // clusterObjects are all that the cluster consists of, its pods left out.
 func (w *world) clusterObjects() []client.Object {
+	w.Helper()
 	var out []client.Object
 	for _, list := range []client.ObjectList{
-		&appsv1.StatefulSetList{}, &corev1.ServiceList{}, &corev1.ConfigMapList{}, &policyv1.PodDisruptionBudgetList{},
+		&appsv1.StatefulSetList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.ConfigMapList{}, &policyv1.PodDisruptionBudgetList{},
 		&corev1.PersistentVolumeClaimList{}, &batchv1.JobList{},
 	} {
 		w.list(list)
-		switch l := list.(type) {
-		case *appsv1.StatefulSetList:
-			out = appendAll(out, l.Items)
-		case *corev1.ServiceList:
-			out = appendAll(out, l.Items)
-		case *corev1.ConfigMapList:
-			out = appendAll(out, l.Items)
-		case *policyv1.PodDisruptionBudgetList:
-			out = appendAll(out, l.Items)
-		case *corev1.PersistentVolumeClaimList:
-			out = appendAll(out, l.Items)
-		case *batchv1.JobList:
-			out = appendAll(out, l.Items)
+		err := meta.EachListItem(list, func(o runtime.Object) error {
+			if o := o.(client.Object); o.GetName() != "kube-root-ca.crt" {
+				out = append(out, o)
+			}
+			return nil
+		})
+		if err != nil {
+			w.Fatal(err)
 		}
 	}
-	return slices.DeleteFunc(out, func(o client.Object) bool { return o.GetName() == "kube-root-ca.crt" })
+	return out
 }
 
-func appendAll[T any, P interface {
-	*T
-	client.Object
-}](out []client.Object, items []T) []client.Object {
-	for i := range items {
-		out = append(out, P(&items[i]))
+// unlabel takes the label off by which the operator's cache knows the cluster's objects.
+func (w *world) unlabel() {
+	w.Helper()
+	for _, o := range w.clusterObjects() {
+		w.change(o, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, cachev1alpha1.LabelCluster))
 	}
-	return out
 }
 
 func TestALabelThatIsTakenOffIsPutBack(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	was, before := w.members(), uids(w.claims())
-	for _, o := range w.clusterObjects() {
-		w.change(o, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, cachev1alpha1.LabelCluster))
-	}
+	w.unlabel()
 	w.eventually("all labels again", func() error {
 		for _, o := range w.clusterObjects() {
 			if o.GetLabels()[cachev1alpha1.LabelCluster] != name {
@@ -346,9 +339,7 @@ func TestAClusterOfAnOperatorWithoutTheLabelIsTakenOver(t *testing.T) {
 	left := w.hangingDrain(apitest.MakeMemcached(name))
 	was := []types.UID{w.statefulSet().UID, w.pod("cache-0").UID, w.pod("cache-1").UID}
 	w.stopOperator()
-	for _, o := range w.clusterObjects() {
-		w.change(o, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, cachev1alpha1.LabelCluster))
-	}
+	w.unlabel()
 	w.startOperator()
 	kubes.Play(w.namespace, player.Succeed(4))
 	w.claimGone(2, left.UID)

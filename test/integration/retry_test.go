@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -29,6 +30,25 @@ func onlyOnce() *apitest.MemcachedBuilder {
 	return apitest.MakeMemcached(name).With(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.BackoffLimit = new(int32) })
 }
 
+// isTriedAgainInTime waits for another attempt of the claim's drain, by an operator that
+// starts a day later.
+func (w *world) isTriedAgainInTime(claim types.UID) {
+	w.Helper()
+	first := w.jobOf(claim)
+	w.stopOperator()
+	w.clock = ahead{by: 24 * time.Hour}
+	w.startOperator()
+	w.eventually("another attempt, and a count", func() error {
+		if j := w.jobOf(claim); j == nil || j.UID == first.UID {
+			return errors.New("the Job is the first one")
+		}
+		if w.claim(1).Annotations[cachev1alpha1.AnnotationAttempts] == "" {
+			return errors.New("nothing is counted")
+		}
+		return nil
+	})
+}
+
 // Nobody asks for a retry, and nothing that the operator remembers is needed for it.
 func TestDrainThatFailedForASurvivorComesRightByItself(t *testing.T) {
 	w := newWorld(t)
@@ -40,19 +60,7 @@ func TestDrainThatFailedForASurvivorComesRightByItself(t *testing.T) {
 	if !strings.Contains(message, "failed attempts: 1, the next one is at ") {
 		t.Errorf("it says %q", message)
 	}
-	first := w.jobOf(claim.UID)
-	w.stopOperator()
-	w.clock = ahead{by: 24 * time.Hour}
-	w.startOperator()
-	w.eventually("another attempt, and a count", func() error {
-		if j := w.jobOf(claim.UID); j == nil || j.UID == first.UID {
-			return errors.New("the Job is the first one")
-		}
-		if w.claim(1).Annotations[cachev1alpha1.AnnotationAttempts] == "" {
-			return errors.New("nothing is counted")
-		}
-		return nil
-	})
+	w.isTriedAgainInTime(claim.UID)
 	kubes.Play(w.namespace, player.Succeed(7))
 	w.claimGone(1, claim.UID)
 	equal(w, "result", w.settled(1).Status.LastDrains[0].Result, "Drained")

@@ -102,6 +102,17 @@ func unready(worlds []*world, on bool) {
 	}
 }
 
+// soManyWait waits until so many of the clusters wait for their turn.
+func (w *world) soManyWait(worlds []*world, want int) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("%d wait for their turn", want), func() error {
+		if n := len(all(worlds, (*world).waits)); n != want {
+			return fmt.Errorf("%d wait", n)
+		}
+		return nil
+	})
+}
+
 // noMoreThan fails where more clusters are replaced by an upgrade than may be. No list
 // shows both kinds at one moment, and between two lists one rollout may end and another
 // begin: a StatefulSet counts if it is marked before the Deployments are listed and after.
@@ -196,28 +207,11 @@ func TestAnUpgradeFromBeforeTheLabelReplacesMembersOfAFewClusters(t *testing.T) 
 	w, worlds := newFleet(t, 1, 3, 2)
 	w.stopOperator()
 	for _, c := range worlds {
-		for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &appsv1.DeploymentList{}} {
-			c.list(list)
-			switch l := list.(type) {
-			case *appsv1.StatefulSetList:
-				for i := range l.Items {
-					c.change(&l.Items[i], fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, cachev1alpha1.LabelCluster))
-				}
-			case *appsv1.DeploymentList:
-				for i := range l.Items {
-					c.change(&l.Items[i], fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, cachev1alpha1.LabelCluster))
-				}
-			}
-		}
+		c.unlabel()
 	}
 	unready(worlds, true)
 	w.upgrade("b")
-	w.eventually("one is rolled out, and two wait", func() error {
-		if n := len(all(worlds, (*world).waits)); n != 2 {
-			return fmt.Errorf("%d wait", n)
-		}
-		return nil
-	})
+	w.soManyWait(worlds, 2)
 	w.always("no other one begins", func() error {
 		if n := len(all(worlds, func(w *world) bool { return w.has("b") })); n != 1 {
 			return fmt.Errorf("%d have version b", n)
@@ -256,12 +250,7 @@ func TestASpecsOwnChangeWaitsForNoUpgrade(t *testing.T) {
 	w, worlds := newFleet(t, 1, 3, 1)
 	unready(worlds, true)
 	w.upgrade("b")
-	w.eventually("one is rolled out, and two wait", func() error {
-		if n := len(all(worlds, (*world).waits)); n != 2 {
-			return fmt.Errorf("%d wait", n)
-		}
-		return nil
-	})
+	w.soManyWait(worlds, 2)
 	waiting := all(worlds, (*world).waits)
 	unready(waiting, false)
 	for _, c := range waiting {
@@ -309,12 +298,7 @@ func TestAClusterThatIsBrokenPausedOrDeletedHoldsNoOtherUp(t *testing.T) {
 			w, worlds := newFleet(t, 1, 2, 0)
 			unready(worlds, true)
 			w.upgrade("b")
-			w.eventually("the second one waits", func() error {
-				if n := len(all(worlds, (*world).waits)); n != 1 {
-					return fmt.Errorf("%d", n)
-				}
-				return nil
-			})
+			w.soManyWait(worlds, 1)
 			waiting := all(worlds, (*world).waits)[0]
 			unready([]*world{waiting}, false)
 			for _, c := range all(worlds, (*world).rollsOut) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -95,16 +94,7 @@ func TestADrainThatFailedBesideASidecarIsTriedAgain(t *testing.T) {
 	if !strings.Contains(message, "cache-0 did not answer") {
 		t.Errorf("it says %q", message)
 	}
-	first := w.jobOf(claim.UID)
-	w.stopOperator()
-	w.clock = ahead{by: 24 * time.Hour}
-	w.startOperator()
-	w.eventually("another attempt", func() error {
-		if j := w.jobOf(claim.UID); j == nil || j.UID == first.UID {
-			return errors.New("the Job is the first one")
-		}
-		return nil
-	})
+	w.isTriedAgainInTime(claim.UID)
 	kubes.Play(w.namespace, player.Succeed(7))
 	w.claimGone(1, claim.UID)
 	equal(w, "result", w.settled(1).Status.LastDrains[0].Result, "Drained")
