@@ -76,9 +76,10 @@ type question[T comparable] struct {
 
 type cluster[T, V comparable] struct {
 	targets map[T]*target[V]
-	// asking is how many of its targets are being asked; waiting are those that are
-	// due, and have to wait for these.
+	// asking is how many of its targets are being asked, with those in turns, which
+	// are next. Waiting are those that are due and have to wait, in their order.
 	asking  int
+	turns   map[question[T]]bool
 	waiting []question[T]
 	// changed since the last news, of told; telling: the next ones are on their way.
 	changed, telling bool
@@ -114,7 +115,7 @@ func (s *Sampler[T, V]) Want(key types.NamespacedName, targets ...T) map[T]Sampl
 		return nil
 	}
 	if c == nil {
-		c = &cluster[T, V]{targets: map[T]*target[V]{}}
+		c = &cluster[T, V]{targets: map[T]*target[V]{}, turns: map[question[T]]bool{}}
 		s.clusters[key] = c
 	}
 	for t := range c.targets {
@@ -173,57 +174,69 @@ func (s *Sampler[T, V]) askNext(ctx context.Context) bool {
 		return false
 	}
 	defer s.asks.Done(q)
-	c, t := s.begin(q)
-	if t == nil {
+	c := s.begin(q)
+	if c == nil {
 		return true
 	}
 	limited, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
 	value, err := s.options.Ask(limited, q.target)
 	if err != nil {
-		s.end(q, c, t, Sample[V]{Err: err.Error()})
+		s.end(q, c, Sample[V]{Err: err.Error()})
 	} else {
-		s.end(q, c, t, Sample[V]{Value: value})
+		s.end(q, c, Sample[V]{Value: value})
 	}
 	return true
 }
 
-// begin returns the target if it is to be asked now.
-func (s *Sampler[T, V]) begin(q question[T]) (*cluster[T, V], *target[V]) {
+// begin returns the cluster of a target that is to be asked now, or nil.
+func (s *Sampler[T, V]) begin(q question[T]) *cluster[T, V] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.clusters[q.cluster]
 	if c == nil {
-		return nil, nil // forgotten
+		return nil // forgotten
+	}
+	hasTurn := c.turns[q]
+	delete(c.turns, q)
+	t := c.targets[q.target]
+	var wait time.Duration
+	if t != nil {
+		wait = t.due.Sub(s.options.Clock.Now())
+	}
+	switch {
+	case t == nil || wait > 0:
+		if wait > 0 {
+			s.asks.AddAfter(q, wait) // it was forgotten, and is wanted again
+		}
+		if hasTurn {
+			s.pass(c)
+		}
+		return nil
+	case hasTurn:
+	case c.asking >= s.options.PerCluster:
+		c.waiting = append(c.waiting, q)
+		return nil
+	default:
+		c.asking++
+	}
+	return c
+}
+
+// end keeps the answer, if it is still wanted, or is again, and sees to the next
+// question. Asked is the cluster that was asked for.
+func (s *Sampler[T, V]) end(q question[T], asked *cluster[T, V], answer Sample[V]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clusters[q.cluster]
+	if c == nil {
+		return
+	}
+	if c == asked {
+		s.pass(c)
 	}
 	t := c.targets[q.target]
 	if t == nil {
-		s.askWaiting(c)
-		return nil, nil // forgotten
-	}
-	if wait := t.due.Sub(s.options.Clock.Now()); wait > 0 {
-		s.asks.AddAfter(q, wait) // it was forgotten, and is wanted again
-		s.askWaiting(c)
-		return nil, nil
-	}
-	if c.asking >= s.options.PerCluster {
-		c.waiting = append(c.waiting, q)
-		return nil, nil
-	}
-	c.asking++
-	return c, t
-}
-
-// end keeps the answer, if it is still wanted, and sees to the next question.
-func (s *Sampler[T, V]) end(q question[T], c *cluster[T, V], t *target[V], answer Sample[V]) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.asking--
-	if s.clusters[q.cluster] != c {
-		return
-	}
-	s.askWaiting(c)
-	if c.targets[q.target] != t {
 		return
 	}
 	interval := s.options.Interval
@@ -239,12 +252,16 @@ func (s *Sampler[T, V]) end(q question[T], c *cluster[T, V], t *target[V], answe
 	s.tell(q.cluster, c)
 }
 
-// askWaiting gives the turn to the first target that waits for one.
-func (s *Sampler[T, V]) askWaiting(c *cluster[T, V]) {
-	if len(c.waiting) > 0 {
-		s.asks.Add(c.waiting[0])
-		c.waiting = c.waiting[1:]
+// pass gives a turn that has ended to the target that has waited longest. It stays
+// counted as asked meanwhile, so that no other one takes the turn.
+func (s *Sampler[T, V]) pass(c *cluster[T, V]) {
+	if len(c.waiting) == 0 {
+		c.asking--
+		return
 	}
+	q := c.waiting[0]
+	c.waiting, c.turns[q] = c.waiting[1:], true
+	s.asks.Add(q)
 }
 
 // tell sends news on their way, if there are any.

@@ -205,12 +205,20 @@ func TestATargetIsAskedOnceHoweverOftenItIsWanted(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *Sampler[string, int], m *members) {
 		for range 100 {
 			s.Want(key("c"), "a", "a")
-			s.Want(key("c"))
-			s.Want(key("c"), "a")
 		}
 		pass(interval / 2)
 		if n := m.times("a"); n != 1 {
 			t.Errorf("asked %d times", n)
+		}
+		for range 100 { // each time it may be asked anew, but then once per interval
+			s.Want(key("c"))
+			s.Want(key("c"), "a")
+		}
+		pass(interval / 2)
+		before := m.times("a")
+		pass(10 * interval)
+		if n := m.times("a") - before; n != 10 {
+			t.Errorf("after it was forgotten and wanted many times, it was asked %d times in 10 intervals", n)
 		}
 	})
 }
