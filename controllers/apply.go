@@ -181,7 +181,7 @@ func (r *MemcachedReconciler) recordReceipt(ctx context.Context, o *observed, a 
 	if recorded {
 		r.claimEvent(o, a.Claim, "Drained", "Drain", "claim %s: %s", a.Claim.Name, summary(a.Receipt))
 		total, phases := o.drainTimes(a.Claim, a.Receipt, r.Clock.Now())
-		r.Metrics.drained(a.Receipt, total, phases)
+		r.Metrics.Drained(a.Receipt, total, phases)
 	}
 	return err
 }
@@ -331,7 +331,7 @@ func (r *MemcachedReconciler) releaseClaim(ctx context.Context, o *observed, a p
 		return nil
 	})
 	if released {
-		r.Metrics.released(a.Why, o.releaseTime(a.Claim, r.Clock.Now()))
+		r.Metrics.Released(a.Why, o.releaseTime(a.Claim, r.Clock.Now()))
 		r.claimEvent(o, a.Claim, "Released", "Release", "claim %s is let go: %s", a.Claim.Name, a.Why)
 	}
 	return err

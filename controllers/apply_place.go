@@ -55,7 +55,7 @@ func (r *MemcachedReconciler) recordPlaced(ctx context.Context, o *observed, a p
 		return nil
 	})
 	if recorded {
-		r.Metrics.placed(a.Receipt)
+		r.Metrics.Placed(a.Receipt)
 	}
 	switch {
 	case !recorded:

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,7 +35,7 @@ func relatedClaim(cluster *cachev1alpha1.Memcached, name string) *corev1.Persist
 // announce tells of changes for the worse, each once: when the status that has
 // them is written.
 func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
-	for _, d := range newlyFailed(before.Status.Drains, after.Status.Drains) {
+	for _, d := range status.NewlyFailed(before.Status.Drains, after.Status.Drains) {
 		if d.Reason == cachev1alpha1.ReasonClaimDeleted {
 			continue // the condition's event says it
 		}
@@ -55,13 +54,4 @@ func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 		return
 	}
 	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", status.Bound(is.Message))
-}
-
-// newlyFailed are the drains that failed between two statuses.
-func newlyFailed(before, after []cachev1alpha1.DrainStatus) []cachev1alpha1.DrainStatus {
-	failed := func(d cachev1alpha1.DrainStatus) bool { return d.Phase == cachev1alpha1.DrainFailed }
-	return slices.DeleteFunc(slices.Clone(after), func(d cachev1alpha1.DrainStatus) bool {
-		known := slices.ContainsFunc(before, func(b cachev1alpha1.DrainStatus) bool { return b.Claim == d.Claim && failed(b) })
-		return known || !failed(d)
-	})
 }

@@ -101,7 +101,7 @@ func FuzzClaim(f *testing.F) {
 				t.Errorf("%+v", r)
 			}
 			neverStarted(nil, "cache", 0, claim, time.Unix(1e9, 0))
-			heldClaims(o.claims)
+			markedAt(claim)
 		})
 		kept, _ := planClaim("cache", cached(t, claim))
 		if whole, _ := planClaim("cache", claim); len(whole.Volume) < 254 {

@@ -262,8 +262,7 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *observed, p
 	if from, to := before.Status.Phase, seen.cluster.Status.Phase; from != to {
 		logf.FromContext(ctx).Info("The phase changed", "from", from, "to", to)
 	}
-	r.Metrics.failed(before.Status.Drains, seen.cluster.Status.Drains, &p)
-	r.Metrics.placementFailed(&before.Status, &seen.cluster.Status, &p)
+	r.Metrics.StatusWritten(&before.Status, &seen.cluster.Status, &p)
 	return nil
 }
 

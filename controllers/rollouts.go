@@ -219,7 +219,7 @@ func (r *MemcachedReconciler) turn(ctx context.Context, key client.ObjectKey, re
 	t, now := &r.rollouts, r.Clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	defer func() { r.Metrics.rollouts(len(t.turns), len(t.waiting)) }()
+	defer func() { r.Metrics.Rollouts(len(t.turns), len(t.waiting)) }()
 	since := now
 	if w, waits := t.waiting[key]; waits {
 		since = w.since
@@ -358,7 +358,7 @@ func (r *MemcachedReconciler) leave(key client.ObjectKey, mark *rollout.Mark) {
 	}
 	delete(t.turns, key)
 	delete(t.waiting, key)
-	r.Metrics.rollouts(len(t.turns), len(t.waiting))
+	r.Metrics.Rollouts(len(t.turns), len(t.waiting))
 	r.callNext(context.Background(), key)
 }
 

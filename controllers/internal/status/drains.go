@@ -106,3 +106,12 @@ func listed(drains []cachev1alpha1.DrainStatus) []cachev1alpha1.DrainStatus {
 	}
 	return out
 }
+
+// NewlyFailed are the drains that failed between two statuses.
+func NewlyFailed(before, after []cachev1alpha1.DrainStatus) []cachev1alpha1.DrainStatus {
+	failed := func(d cachev1alpha1.DrainStatus) bool { return d.Phase == cachev1alpha1.DrainFailed }
+	return slices.DeleteFunc(slices.Clone(after), func(d cachev1alpha1.DrainStatus) bool {
+		known := slices.ContainsFunc(before, func(b cachev1alpha1.DrainStatus) bool { return b.Claim == d.Claim && failed(b) })
+		return known || !failed(d)
+	})
+}

@@ -1,4 +1,4 @@
-package controllers
+package metrics
 
 import (
 	"context"
@@ -20,11 +20,12 @@ import (
 // no Memcached in its cache, and tells nothing.
 type clusterCollector struct {
 	reader client.Reader
+	left   func(*corev1.PersistentVolumeClaim) time.Time
 	now    func() time.Time
 }
 
 func clusterDesc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(prometheus.BuildFQName(metricsNamespace, "", name), help,
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help,
 		append([]string{"namespace", "memcached"}, labels...), nil)
 }
 
@@ -58,13 +59,13 @@ func (c *clusterCollector) Collect(metrics chan<- prometheus.Metric) {
 		c.reader.List(ctx, &claims, client.UnsafeDisableDeepCopy) != nil {
 		return // the caches are not up: this operator knows nothing yet
 	}
-	collect(metrics, clusters.Items, claims.Items, c.now())
+	c.collect(metrics, clusters.Items, claims.Items)
 }
 
-func collect(
-	metrics chan<- prometheus.Metric, clusters []cachev1alpha1.Memcached, claims []corev1.PersistentVolumeClaim, now time.Time,
+func (c *clusterCollector) collect(
+	metrics chan<- prometheus.Metric, clusters []cachev1alpha1.Memcached, claims []corev1.PersistentVolumeClaim,
 ) {
-	held := heldClaims(claims)
+	held, now := c.heldClaims(claims), c.now()
 	for i := range clusters {
 		cluster := &clusters[i]
 		key := client.ObjectKeyFromObject(cluster)
@@ -129,22 +130,22 @@ const unlisted = "Unlisted"
 
 // heldClaims has, by cluster, since when each claim is held that is on its way
 // out.
-func heldClaims(claims []corev1.PersistentVolumeClaim) map[client.ObjectKey][]time.Time {
+func (c *clusterCollector) heldClaims(claims []corev1.PersistentVolumeClaim) map[client.ObjectKey][]time.Time {
 	held := map[client.ObjectKey][]time.Time{}
 	for i := range claims {
-		c := &claims[i]
-		since := markedAt(c)
-		if since.IsZero() && c.DeletionTimestamp != nil {
-			since = c.DeletionTimestamp.Time
+		claim := &claims[i]
+		since := c.left(claim)
+		if since.IsZero() && claim.DeletionTimestamp != nil {
+			since = claim.DeletionTimestamp.Time
 		}
-		if since.IsZero() || !slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {
+		if since.IsZero() || !slices.Contains(claim.Finalizers, cachev1alpha1.ClaimFinalizer) {
 			continue
 		}
-		name, ok := build.ClaimCluster(c.Name)
+		name, ok := build.ClaimCluster(claim.Name)
 		if !ok {
 			continue
 		}
-		key := client.ObjectKey{Namespace: c.Namespace, Name: name}
+		key := client.ObjectKey{Namespace: claim.Namespace, Name: name}
 		held[key] = append(held[key], since)
 	}
 	return held

@@ -1,4 +1,4 @@
-package controllers
+package metrics
 
 import (
 	"os"
@@ -30,7 +30,16 @@ type snapshot struct {
 }
 
 func (s *snapshot) Describe(d chan<- *prometheus.Desc) { (&clusterCollector{}).Describe(d) }
-func (s *snapshot) Collect(m chan<- prometheus.Metric) { collect(m, s.clusters, s.claims, scraped) }
+func (s *snapshot) Collect(m chan<- prometheus.Metric) {
+	collector := &clusterCollector{left: left, now: func() time.Time { return scraped }}
+	collector.collect(m, s.clusters, s.claims)
+}
+
+// left is the time in the claim's mark.
+func left(c *corev1.PersistentVolumeClaim) time.Time {
+	at, _ := time.Parse(time.RFC3339, c.Annotations[cachev1alpha1.AnnotationReleased])
+	return at
+}
 
 // held is a claim of the cluster "cache", released by its member at that time.
 func held(name string, released int64) corev1.PersistentVolumeClaim {
@@ -91,7 +100,7 @@ memcached_operator_drains_open{memcached="cache",namespace="shop",phase="Waiting
 func gathered(t *testing.T) (*Metrics, *prometheus.Registry, map[string]*dto.MetricFamily) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	m, err := NewMetrics(prometheus.NewRegistry(), nil) // its collector would ask the API server
+	m, err := New(prometheus.NewRegistry(), nil, left) // its collector would ask the API server
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +139,7 @@ func labelsOf(m *dto.Metric) []string {
 }
 
 func TestEveryMetricIsDocumentedWithTypeAndLabels(t *testing.T) {
-	text, err := os.ReadFile("../docs/metrics.md")
+	text, err := os.ReadFile("../../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +188,7 @@ func TestGaugesTellOfTheClusters(t *testing.T) {
 		"claims_held":                   {"cache shop": 3},
 		"oldest_held_claim_age_seconds": {"cache shop": 1000},
 	} {
-		if diff := cmp.Diff(want, series(families[metricsNamespace+"_"+name])); diff != "" {
+		if diff := cmp.Diff(want, series(families[namespace+"_"+name])); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
@@ -192,10 +201,11 @@ func TestCountersHaveEverySeriesFromTheStart(t *testing.T) {
 	for _, why := range []plan.Release{
 		plan.ByReceipt, plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.ByUnrecoverable, plan.NeverBound, plan.ByClusterDeletion, plan.ByNamespace, plan.BySetAside,
 	} {
-		m.released(why, map[string]time.Duration{"Releasing": time.Second})
+		m.Released(why, map[string]time.Duration{"Releasing": time.Second})
 	}
-	m.drained(&contract.Receipt{Outcomes: contract.Outcomes{Added: 1}}, time.Second, map[string]time.Duration{"Moving": time.Second})
-	m.failed(nil, []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainFailed}},
+	m.Drained(&contract.Receipt{Outcomes: contract.Outcomes{Added: 1}}, time.Second, map[string]time.Duration{"Moving": time.Second})
+	failed := []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainFailed}}
+	m.StatusWritten(&cachev1alpha1.MemcachedStatus{}, &cachev1alpha1.MemcachedStatus{Drains: failed},
 		&plan.Plan{Drains: []plan.DrainState{{Claim: plan.Claim{Name: "a"}, Job: &plan.Job{}}}})
 	after, err := registry.Gather()
 	if err != nil {
@@ -227,7 +237,7 @@ func TestAFailedDrainIsCountedWhenStatusFirstTellsOfIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, registry, _ := gathered(t)
-			m.failed(test.before, test.after, test.plan)
+			m.StatusWritten(&cachev1alpha1.MemcachedStatus{Drains: test.before}, &cachev1alpha1.MemcachedStatus{Drains: test.after}, test.plan)
 			got := map[string]float64{}
 			families, err := registry.Gather()
 			if err != nil {
@@ -252,7 +262,7 @@ func TestAFailedDrainIsCountedWhenStatusFirstTellsOfIt(t *testing.T) {
 
 // A placement that is tried again, and fails again, is counted again; its retries are not.
 func TestEachFailureOfAPlacementIsCountedOnce(t *testing.T) {
-	m, err := NewMetrics(prometheus.NewRegistry(), nil)
+	m, err := New(prometheus.NewRegistry(), nil, left)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +285,7 @@ func TestEachFailureOfAPlacementIsCountedOnce(t *testing.T) {
 		{degraded("it is tried again"), degraded("attempt 2"), failed, 2},
 		{degraded("attempt 2"), healthy, &plan.Plan{}, 2},
 	} {
-		m.placementFailed(step.before, step.after, step.plan)
+		m.StatusWritten(step.before, step.after, step.plan)
 		if n := testutil.ToFloat64(m.placements.WithLabelValues(resultFailed)); n != step.counted {
 			t.Errorf("%v is counted, want %v", n, step.counted)
 		}

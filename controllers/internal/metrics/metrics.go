@@ -1,0 +1,232 @@
+// Package metrics counts what the operator did, and tells Prometheus of the clusters
+// that there are. docs/metrics.md describes each metric.
+package metrics
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/status"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// namespace begins the name of every metric.
+const namespace = "memcached_operator"
+
+// resultFailed is a drain, or a placement, that ended without a receipt that adds
+// up; the other results of drains are plan.Release's.
+const resultFailed = "Failed"
+
+// The results of placements: by a receipt, or because a person asked for no more.
+const (
+	resultPlaced  = "Placed"
+	resultSkipped = "Skipped"
+)
+
+// The phases of a drain whose durations are measured: Waiting, Starting and
+// Releasing as in status.drains, Connecting and Moving as in the receipt.
+var measuredPhases = []string{
+	string(cachev1alpha1.DrainWaiting), string(cachev1alpha1.DrainStarting),
+	string(contract.PhaseConnecting), string(contract.PhaseMoving),
+	string(cachev1alpha1.DrainReleasing),
+}
+
+// Metrics counts what was done: each thing once, after the write that makes it
+// so. What there is, clusterCollector tells. A nil Metrics counts nothing.
+type Metrics struct {
+	drains        *prometheus.CounterVec   // by result
+	releases      *prometheus.CounterVec   // by reason
+	items         *prometheus.CounterVec   // by outcome
+	bytes         prometheus.Counter       // added
+	duration      prometheus.Histogram     // seconds
+	phaseDuration *prometheus.HistogramVec // seconds by phase
+
+	placements  *prometheus.CounterVec // by result
+	placedItems *prometheus.CounterVec // by outcome
+
+	rolloutsUnderWay, rolloutsWaiting prometheus.Gauge
+}
+
+// durationBuckets reach from a drain of a few items to one that takes the
+// default of spec.drain.activeDeadlineSeconds, in seconds.
+var durationBuckets = []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
+
+// New registers the operator's metrics. Those of the clusters that there are come from
+// the reader at each scrape: the manager's cache. Left tells when a claim's member left,
+// zero if nobody knows. New returns an error if one of the metrics is registered already.
+func New(registry prometheus.Registerer, reader client.Reader, left func(*corev1.PersistentVolumeClaim) time.Time) (*Metrics, error) {
+	counters := func(name, help, label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
+	}
+	histogram := func(name, help string) prometheus.HistogramOpts {
+		return prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: durationBuckets}
+	}
+	m := &Metrics{
+		drains:   counters("drains_total", "Drains that ended, by result.", "result"),
+		releases: counters("claims_released_total", "Claims that were let go, by the reason that allowed it.", "reason"),
+		items:    counters("drain_items_total", "Items of the volumes that were drained, by what became of them.", "outcome"),
+		bytes: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "drain_added_bytes_total",
+			Help: "Bytes of keys and values of the items that drains added to the members that stay."}),
+		duration: prometheus.NewHistogram(histogram("drain_duration_seconds",
+			"Time from a member's leaving until the receipt of its drain is recorded.")),
+		phaseDuration: prometheus.NewHistogramVec(histogram("drain_phase_duration_seconds",
+			"Time that a drain that succeeded spent in each phase."), []string{"phase"}),
+		placements:  counters("placements_total", "Placements of what a member held for others that ended, by result.", "result"),
+		placedItems: counters("placement_items_total", "Items that members held for others, by what became of them.", "outcome"),
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
+	}
+	m.rolloutsUnderWay = gauge("rollouts_under_way", "Clusters whose members an upgrade of the operator is replacing.")
+	m.rolloutsWaiting = gauge("rollouts_waiting", "Clusters whose members wait for their turn to be replaced.")
+	m.beginAtZero()
+	return m, errors.Join(
+		registry.Register(m.drains), registry.Register(m.releases), registry.Register(m.items), registry.Register(m.bytes),
+		registry.Register(m.duration), registry.Register(m.phaseDuration),
+		registry.Register(m.placements), registry.Register(m.placedItems),
+		registry.Register(m.rolloutsUnderWay), registry.Register(m.rolloutsWaiting),
+		registry.Register(&clusterCollector{reader: reader, left: left, now: time.Now}))
+}
+
+// Rollouts tells how many roll-outs of an upgrade are under way, and how many clusters
+// wait for theirs.
+func (m *Metrics) Rollouts(underWay, waiting int) {
+	if m != nil {
+		m.rolloutsUnderWay.Set(float64(underWay))
+		m.rolloutsWaiting.Set(float64(waiting))
+	}
+}
+
+// beginAtZero makes every series: a rate sees the first event only where there
+// was a sample before it.
+func (m *Metrics) beginAtZero() {
+	for _, why := range append([]plan.Release{resultFailed}, endingReleases...) {
+		m.drains.WithLabelValues(string(why))
+	}
+	for _, why := range append([]plan.Release{plan.ByClusterDeletion, plan.ByNamespace, plan.BySetAside}, endingReleases...) {
+		m.releases.WithLabelValues(string(why))
+	}
+	addItems(m.items, contract.Outcomes{})
+	addItems(m.placedItems, contract.Outcomes{})
+	for _, result := range []string{resultPlaced, resultSkipped, resultFailed} {
+		m.placements.WithLabelValues(result)
+	}
+	for _, phase := range measuredPhases {
+		m.phaseDuration.WithLabelValues(phase)
+	}
+}
+
+// endingReleases are the reasons for letting a claim go that end its drain. The
+// others let go of every claim, whether its member has left or not.
+var endingReleases = []plan.Release{
+	plan.ByReceipt, plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.ByUnrecoverable, plan.NeverBound,
+}
+
+func addItems(to *prometheus.CounterVec, o contract.Outcomes) {
+	for outcome, n := range map[string]int64{
+		"added": o.Added, "already_present": o.AlreadyPresent, "expired": o.Expired, "invalidated": o.Invalidated,
+		"rejected": o.Rejected, "failed": o.Failed,
+	} {
+		to.WithLabelValues(outcome).Add(float64(max(0, n)))
+	}
+}
+
+// Drained counts a drain whose receipt was recorded. Total is the time since its member
+// left, 0 if nobody knows; phases has the time of each phase that is known.
+func (m *Metrics) Drained(r *contract.Receipt, total time.Duration, phases map[string]time.Duration) {
+	if m == nil {
+		return
+	}
+	m.drains.WithLabelValues(string(plan.ByReceipt)).Inc()
+	addItems(m.items, r.Outcomes)
+	m.bytes.Add(float64(max(0, r.Bytes)))
+	if total > 0 {
+		m.duration.Observe(total.Seconds())
+	}
+	m.observePhases(phases)
+}
+
+func (m *Metrics) observePhases(phases map[string]time.Duration) {
+	for phase, d := range phases {
+		m.phaseDuration.WithLabelValues(phase).Observe(max(0, d.Seconds()))
+	}
+}
+
+// Released counts a claim whose finalizer was removed, and the phases that ended with
+// that. If a receipt allowed it, its drain is counted already.
+func (m *Metrics) Released(why plan.Release, phases map[string]time.Duration) {
+	if m == nil {
+		return
+	}
+	m.releases.WithLabelValues(string(why)).Inc()
+	switch why {
+	case plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.ByUnrecoverable, plan.NeverBound:
+		m.drains.WithLabelValues(string(why)).Inc()
+	case plan.ByReceipt:
+		m.observePhases(phases)
+	}
+}
+
+// Placed counts a member that was recorded as placed; the receipt is nil if a person
+// asked for no more.
+func (m *Metrics) Placed(r *contract.Receipt) {
+	switch {
+	case m == nil:
+	case r == nil:
+		m.placements.WithLabelValues(resultSkipped).Inc()
+	default:
+		m.placements.WithLabelValues(resultPlaced).Inc()
+		addItems(m.placedItems, r.Outcomes)
+	}
+}
+
+// StatusWritten counts the drains and the placements whose failure was written to the
+// status just now. The plan is the one that the status was computed from.
+func (m *Metrics) StatusWritten(before, after *cachev1alpha1.MemcachedStatus, p *plan.Plan) {
+	if m == nil {
+		return
+	}
+	m.failed(before.Drains, after.Drains, p)
+	m.placementFailed(before, after, p)
+}
+
+// placementFailed counts a placement whose failure is new. What status says of one names
+// its attempt, so another message is another failure.
+func (m *Metrics) placementFailed(before, after *cachev1alpha1.MemcachedStatus, p *plan.Plan) {
+	failure := func(s *cachev1alpha1.MemcachedStatus) string {
+		c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionDegraded)
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != cachev1alpha1.ReasonPlacementFailed {
+			return ""
+		}
+		return c.Message
+	}
+	has := slices.ContainsFunc(p.Placements, func(s plan.PlacementState) bool { return s.Phase == plan.PlacementFailure })
+	if now := failure(after); has && now != "" && now != failure(before) {
+		m.placements.WithLabelValues(resultFailed).Inc()
+	}
+}
+
+// failed counts the drains whose failure is new.
+func (m *Metrics) failed(before, after []cachev1alpha1.DrainStatus, p *plan.Plan) {
+	told := status.NewlyFailed(before, after)
+	for i := range p.Drains {
+		d := &p.Drains[i]
+		fresh := slices.ContainsFunc(told, func(s cachev1alpha1.DrainStatus) bool { return s.Claim == d.Claim.Name })
+		if d.Job == nil || !fresh {
+			continue // without a Job it never began
+		}
+		m.drains.WithLabelValues(resultFailed).Inc()
+		if r := d.Job.Receipt; r != nil {
+			addItems(m.items, contract.Outcomes{Rejected: r.Rejected, Failed: r.Failed})
+		}
+	}
+}
