@@ -30,17 +30,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
-	"example.com/memcached-operator/drainer/contract"
 )
 
 // Options are what the operator's deployment decides about the objects.
 type Options = build.Options
-
-// ProgressReader returns the last progress line of a drainer's pod, or nil.
-type ProgressReader func(ctx context.Context, namespace, pod string) (*contract.Progress, error)
 
 // MemcachedReconciler reconciles Memcached clusters.
 type MemcachedReconciler struct {
@@ -70,8 +67,8 @@ type MemcachedReconciler struct {
 	rollouts rollouts
 	// progress of drainers and room of members are sampled beside the reconciles;
 	// wakes brings their news.
-	progress *progressSampler
-	room     *roomSampler
+	progress *ask.Drainers
+	room     *ask.Members
 	wakes    wakes
 	// monitors has what became of each ServiceMonitor; refusals, why no volume may
 	// grow: a cluster's are all of one class, and one refusal is that of all.
@@ -178,8 +175,8 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.refusals.forget(key)
 	r.bindings.forget(key)
 	r.lacks.forget(key)
-	r.progress.Want(key)
-	r.room.Want(key)
+	r.progress.Forget(key)
+	r.room.Forget(key)
 	r.leave(key, nil)
 }
 
@@ -301,11 +298,11 @@ func (r *MemcachedReconciler) SetupWithManager(mgr ctrl.Manager, options control
 func (r *MemcachedReconciler) setUpSamplers(mgr ctrl.Manager) error {
 	var err error
 	if r.Progress != nil {
-		r.progress = newProgressSampler(r.Progress, r.wakes.now)
+		r.progress = ask.NewDrainers(r.Progress, r.wakes.now)
 		err = mgr.Add(manager.RunnableFunc(r.progress.Start))
 	}
 	if r.Memory != nil {
-		r.room = newRoomSampler(r.Memory, r.wakes.now)
+		r.room = ask.NewMembers(r.Memory, r.wakes.now)
 		err = errors.Join(err, mgr.Add(manager.RunnableFunc(r.room.Start)))
 	}
 	return err

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -113,26 +112,6 @@ func TestClaimIsReadFromItsMarks(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" || ours != test.ours {
 				t.Errorf("ours %v, want %v; -want +got:\n%s", ours, test.ours, diff)
-			}
-		})
-	}
-}
-
-func TestProgressIsTheLogsLastProgressLine(t *testing.T) {
-	line := func(n int) string { return fmt.Sprintf(`{"phase":"Moving","itemsDone":%d,"bytesDone":0}`, n) }
-	for name, test := range map[string]struct {
-		log  string
-		want *contract.Progress
-	}{
-		"none":                     {"", nil},
-		"the last":                 {line(1) + "\n" + line(2) + "\n", &contract.Progress{Phase: "Moving", ItemsDone: 2}},
-		"a message follows it":     {line(2) + "\nwaiting for cache-1\n", &contract.Progress{Phase: "Moving", ItemsDone: 2}},
-		"the last is cut":          {line(1) + "\n" + line(2)[:20], &contract.Progress{Phase: "Moving", ItemsDone: 1}},
-		"JSON, but not a progress": {`{"level":"info"}` + "\n", nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, lastProgress([]byte(test.log))); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}

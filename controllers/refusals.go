@@ -73,5 +73,5 @@ func (r *MemcachedReconciler) noteRefusal(o *observed, why error) {
 	now := r.Clock.Now()
 	since := r.steps.note(client.ObjectKeyFromObject(o.cluster), why.Error(), now)
 	o.waits.atMost(again(now.Sub(since)))
-	o.refused = &status.Refusal{Since: since, Why: printable(why.Error(), status.MaxMessage)}
+	o.refused = &status.Refusal{Since: since, Why: status.Printable(why.Error(), status.MaxMessage)}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/ask"
 )
 
 // detailInterval is how long a status waits that tells of nothing new but
@@ -83,7 +84,7 @@ func (w *written) statusDue(key client.ObjectKey, before, after *cachev1alpha1.M
 		due = last.details.Add(detailInterval)
 		// Of items that move there is always something new: to wait from its first
 		// sight on would double the time between two writes.
-		if next := last.status.Add(progressInterval); moving(after) && next.Before(due) {
+		if next := last.status.Add(ask.ProgressInterval); moving(after) && next.Before(due) {
 			due = next
 		}
 	})

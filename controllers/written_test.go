@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/ask"
 )
 
 func atVersion(version string) *cachev1alpha1.Memcached {
@@ -88,13 +89,13 @@ func TestProgressIsWrittenEachTimeThatItIsRead(t *testing.T) {
 	now := time.Unix(1000, 0)
 	w.noteStatus(atVersion("1"), now)
 	for items := range int64(5) {
-		soon := now.Add(progressInterval / 3)
-		if got, want := w.statusDue(key, at(items), at(items+1), soon), progressInterval-progressInterval/3; got != want {
+		soon := now.Add(ask.ProgressInterval / 3)
+		if got, want := w.statusDue(key, at(items), at(items+1), soon), ask.ProgressInterval-ask.ProgressInterval/3; got != want {
 			t.Errorf("an event between two reads: the status waits %s, want %s", got, want)
 		}
-		now = now.Add(progressInterval)
+		now = now.Add(ask.ProgressInterval)
 		if got := w.statusDue(key, at(items), at(items+1), now); got != 0 {
-			t.Errorf("read %s after the last write, progress waits %s more", progressInterval, got)
+			t.Errorf("read %s after the last write, progress waits %s more", ask.ProgressInterval, got)
 		}
 		w.noteStatus(atVersion("1"), now)
 	}

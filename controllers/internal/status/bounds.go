@@ -3,6 +3,7 @@ package status
 import (
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -46,6 +47,20 @@ func tail(s string, most int) string {
 		return whole(s)
 	}
 	return mark + whole(s[len(s)-most+len(mark):])
+}
+
+// Printable is the beginning of the text, of at most that many bytes, on one line.
+func Printable(text string, limit int) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "")
+	}
+	return text
 }
 
 // waits collects how long it takes until a status differs although nothing has

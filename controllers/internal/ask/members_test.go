@@ -1,4 +1,4 @@
-package controllers
+package ask
 
 import (
 	"bufio"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"example.com/memcached-operator/controllers/internal/sampler"
 )
 
 // answering serves one connection with this answer, and keeps it open.
@@ -55,4 +57,37 @@ func TestMemoryIsReadFromAMembersStatistics(t *testing.T) {
 			t.Errorf("%s: got %v, %v", name, got, err)
 		}
 	}
+}
+
+func TestAMemberHasAMomentToAnswer(t *testing.T) {
+	since := time.Unix(1000, 0)
+	for name, test := range map[string]struct {
+		sample sampler.Sample[Memory]
+		after  time.Duration
+		want   Answer
+	}{
+		"not yet":             {sampler.Sample[Memory]{Since: since}, memoryPatience / 2, Answer{Wait: memoryPatience / 2}},
+		"too late":            {sampler.Sample[Memory]{Since: since}, memoryPatience, Answer{Err: "no answer within 2s"}},
+		"it says":             {sampler.Sample[Memory]{Since: since, Known: true, Value: Memory{7, 10}}, 0, Answer{Memory: Memory{7, 10}}},
+		"it can't":            {sampler.Sample[Memory]{Since: since, Known: true, Err: "refused"}, 0, Answer{Err: "refused"}},
+		"it says, long after": {sampler.Sample[Memory]{Since: since, Known: true, Value: Memory{7, 10}}, time.Hour, Answer{Memory: Memory{7, 10}}},
+	} {
+		if got := answerOf(test.sample, since.Add(test.after)); got != test.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, test.want)
+		}
+	}
+}
+
+func FuzzMemory(f *testing.F) {
+	f.Add([]byte("STAT bytes 700\r\nSTAT limit_maxbytes 1024\r\nEND\r\n"))
+	f.Add([]byte("STAT bytes -1\r\nSTAT limit_maxbytes 9223372036854775807\r\nEND\r\n"))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		memory, err := readMemory(strings.NewReader(string(answer)))
+		if err == nil && (memory.Used < 0 || memory.Limit <= 0 || memory.Used > maxMemory || memory.Limit > maxMemory) {
+			t.Errorf("%+v", memory)
+		}
+		if err != nil && len(err.Error()) > 1<<10 {
+			t.Errorf("an error of %d bytes", len(err.Error()))
+		}
+	})
 }

@@ -1,4 +1,4 @@
-package controllers
+package ask
 
 import (
 	"fmt"
@@ -11,6 +11,26 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 )
+
+func TestProgressIsTheLogsLastProgressLine(t *testing.T) {
+	line := func(n int) string { return fmt.Sprintf(`{"phase":"Moving","itemsDone":%d,"bytesDone":0}`, n) }
+	for name, test := range map[string]struct {
+		log  string
+		want *contract.Progress
+	}{
+		"none":                     {"", nil},
+		"the last":                 {line(1) + "\n" + line(2) + "\n", &contract.Progress{Phase: "Moving", ItemsDone: 2}},
+		"a message follows it":     {line(2) + "\nwaiting for cache-1\n", &contract.Progress{Phase: "Moving", ItemsDone: 2}},
+		"the last is cut":          {line(1) + "\n" + line(2)[:20], &contract.Progress{Phase: "Moving", ItemsDone: 1}},
+		"JSON, but not a progress": {`{"level":"info"}` + "\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, lastProgress([]byte(test.log))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
 
 func TestALogIsAnybodysInput(t *testing.T) {
 	good := contract.Progress{Phase: "Moving", ItemsDone: 2}
@@ -61,20 +81,6 @@ func FuzzProgress(f *testing.F) {
 		if math.IsNaN(p.Seconds) || p.Seconds < 0 || p.Seconds > maxProgressSeconds || len(p.Phase) > maxProgressPhase ||
 			len(p.Message) > maxProgressMessage || !utf8.ValidString(p.Message) {
 			t.Errorf("%+v", p)
-		}
-	})
-}
-
-func FuzzMemory(f *testing.F) {
-	f.Add([]byte("STAT bytes 700\r\nSTAT limit_maxbytes 1024\r\nEND\r\n"))
-	f.Add([]byte("STAT bytes -1\r\nSTAT limit_maxbytes 9223372036854775807\r\nEND\r\n"))
-	f.Fuzz(func(t *testing.T, answer []byte) {
-		memory, err := readMemory(strings.NewReader(string(answer)))
-		if err == nil && (memory.Used < 0 || memory.Limit <= 0 || memory.Used > maxMemory || memory.Limit > maxMemory) {
-			t.Errorf("%+v", memory)
-		}
-		if err != nil && len(err.Error()) > 1<<10 {
-			t.Errorf("an error of %d bytes", len(err.Error()))
 		}
 	})
 }

@@ -1,0 +1,154 @@
+package ask
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/sampler"
+	"example.com/memcached-operator/controllers/internal/status"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+const (
+	// ProgressInterval is how often the progress of a running drain is read: it is
+	// the one thing that no watch can tell. Each time costs a read, and a write of
+	// the status. Who watches sees it move every two seconds: some of that goes to
+	// the read and the write.
+	ProgressInterval = 1500 * time.Millisecond
+	// progressTimeout bounds one read: the node of a drainer may be dead.
+	progressTimeout = 2 * time.Second
+	// progressTargets bounds how many drainers are asked: of any more, status shows
+	// no progress.
+	progressTargets = 4096
+)
+
+// ProgressReader returns the last progress line of a drainer's pod, or nil.
+type ProgressReader func(ctx context.Context, namespace, pod string) (*contract.Progress, error)
+
+// Drainers are asked how far they are. A nil Drainers asks nobody.
+type Drainers struct {
+	sampler *sampler.Sampler[logTarget, contract.Progress]
+}
+
+// logTarget is whose log is read.
+type logTarget struct {
+	namespace, name string
+	uid             types.UID
+}
+
+// NewDrainers reads the logs of drainers, once it is started. Changed is told of each
+// cluster whose drainers have got further; it must not wait.
+func NewDrainers(read ProgressReader, changed func(cluster types.NamespacedName)) *Drainers {
+	return &Drainers{sampler.New(sampler.Options[logTarget, contract.Progress]{
+		Ask: func(ctx context.Context, pod logTarget) (contract.Progress, error) {
+			progress, err := read(ctx, pod.namespace, pod.name)
+			return ptr.Deref(progress, contract.Progress{}), err
+		},
+		Changed: changed,
+		Timeout: progressTimeout, Interval: ProgressInterval,
+		Workers: 16, PerCluster: 4, Targets: progressTargets,
+		Clock: clock.RealClock{},
+	})}
+}
+
+// Start asks until the context ends.
+func (d *Drainers) Start(ctx context.Context) error { return d.sampler.Start(ctx) }
+
+// Want says which pods of a cluster are to be asked from now on, in place of those
+// before. It returns the progress that is known, by the pod's UID.
+func (d *Drainers) Want(cluster types.NamespacedName, pods ...*corev1.Pod) map[types.UID]contract.Progress {
+	if d == nil {
+		return nil
+	}
+	targets := make([]logTarget, 0, len(pods))
+	for _, pod := range pods {
+		targets = append(targets, logTarget{pod.Namespace, pod.Name, pod.UID})
+	}
+	known := map[types.UID]contract.Progress{}
+	for target, sample := range d.sampler.Want(cluster, targets...) {
+		if sample.Value != (contract.Progress{}) {
+			known[target.uid] = sample.Value
+		}
+	}
+	return known
+}
+
+// Forget asks no drainer of the cluster any more.
+func (d *Drainers) Forget(cluster types.NamespacedName) { d.Want(cluster) }
+
+// Bounds of what is read of a log: anybody may have written it.
+const (
+	maxProgressLines = 5
+	maxProgressLog   = 8 << 10
+	maxProgressLine  = 4 << 10
+	// maxProgressCount is more than a volume holds of items or bytes, and so little
+	// that the sum for all volumes of a cluster, in percent, is a number still.
+	maxProgressCount   = 1 << 46
+	maxProgressSeconds = 1e9
+	maxProgressMessage = 1 << 10
+	maxProgressPhase   = 64
+)
+
+// ProgressFromLogs reads a drainer's progress from the end of its log, through
+// the API server, so that the drainer needs no credentials and no port.
+func ProgressFromLogs(clients kubernetes.Interface) ProgressReader {
+	return func(ctx context.Context, namespace, pod string) (*contract.Progress, error) {
+		stream, err := clients.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{
+			Container:  build.ContainerDrainer,
+			TailLines:  ptr.To[int64](maxProgressLines),
+			LimitBytes: ptr.To[int64](maxProgressLog),
+		}).Stream(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read the log of pod %s: %w", pod, err)
+		}
+		defer func() { _ = stream.Close() }()
+		log, err := io.ReadAll(io.LimitReader(stream, maxProgressLog))
+		if err != nil {
+			return nil, fmt.Errorf("read the log of pod %s: %w", pod, err)
+		}
+		return lastProgress(log), nil
+	}
+}
+
+// lastProgress returns the last line that is a progress line, or nil: messages
+// for people may follow it.
+func lastProgress(log []byte) *contract.Progress {
+	lines := bytes.Split(log, []byte("\n"))
+	for i := len(lines) - 1; i >= 0; i-- {
+		if p := progressOf(lines[i]); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// progressOf is what the line says, or nil where it is no progress line.
+func progressOf(line []byte) *contract.Progress {
+	var p contract.Progress
+	if len(line) > maxProgressLine || json.Unmarshal(line, &p) != nil || p.Phase == "" || len(p.Phase) > maxProgressPhase {
+		return nil
+	}
+	for _, n := range []int64{p.ItemsDone, p.ItemsTotal, p.BytesDone, p.BytesTotal} {
+		if n < 0 || n > maxProgressCount {
+			return nil
+		}
+	}
+	for _, seconds := range []float64{p.Seconds, p.WaitingSeconds} {
+		if seconds < 0 || seconds > maxProgressSeconds {
+			return nil
+		}
+	}
+	p.Message = status.Printable(p.Message, maxProgressMessage)
+	return &p
+}

@@ -1,0 +1,164 @@
+package ask
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"example.com/memcached-operator/controllers/internal/sampler"
+)
+
+// Memory of a member, in bytes.
+type Memory struct{ Used, Limit int64 }
+
+// MemoryReader asks the member at host:port.
+type MemoryReader func(ctx context.Context, address string) (Memory, error)
+
+const (
+	// memoryTimeout bounds the question to a member.
+	memoryTimeout = 500 * time.Millisecond
+	// memoryPatience is how long a scale-down waits for its members' answers.
+	memoryPatience = 2 * time.Second
+	// memoryInterval is how often the members are asked again while a scale-down waits
+	// for room.
+	memoryInterval = 10 * time.Second
+	// memoryTargets bounds how many members are asked: of scale-downs with any more,
+	// nobody can tell whether the items fit.
+	memoryTargets = 8192
+)
+
+// Members are asked how full they are. A nil Members forgets, and asks nobody.
+type Members struct {
+	sampler *sampler.Sampler[memoryTarget, Memory]
+}
+
+// memoryTarget is who is asked.
+type memoryTarget struct {
+	address string
+	uid     types.UID
+}
+
+// Answer of a member: its memory, or how long it may take to answer still, or why it
+// gives no answer.
+type Answer struct {
+	Memory Memory
+	// Wait is positive while there is no answer yet.
+	Wait time.Duration
+	// Err is empty if there is one.
+	Err string
+}
+
+// NewMembers asks members, once it is started. Changed is told of each cluster whose
+// members have all answered, or were found not to, and say something new; it must not
+// wait.
+func NewMembers(read MemoryReader, changed func(cluster types.NamespacedName)) *Members {
+	return &Members{sampler.New(sampler.Options[memoryTarget, Memory]{
+		Ask:     func(ctx context.Context, pod memoryTarget) (Memory, error) { return read(ctx, pod.address) },
+		Changed: changed,
+		Timeout: memoryTimeout, Interval: memoryInterval, Together: true,
+		Workers: 32, PerCluster: 16, Targets: memoryTargets,
+		Clock: clock.RealClock{},
+	})}
+}
+
+// Start asks until the context ends.
+func (m *Members) Start(ctx context.Context) error { return m.sampler.Start(ctx) }
+
+// Want says which members of a cluster are to be asked from now on, at that port, in
+// place of those before. It returns the answer of each, by the pod's UID.
+func (m *Members) Want(cluster types.NamespacedName, port int32, now time.Time, pods ...*corev1.Pod) map[types.UID]Answer {
+	targets := make([]memoryTarget, 0, len(pods))
+	for _, pod := range pods {
+		address := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port)))
+		targets = append(targets, memoryTarget{address, pod.UID})
+	}
+	answers := map[types.UID]Answer{}
+	for target, sample := range m.sampler.Want(cluster, targets...) {
+		answers[target.uid] = answerOf(sample, now)
+	}
+	return answers
+}
+
+// Forget asks no member of the cluster any more.
+func (m *Members) Forget(cluster types.NamespacedName) {
+	if m != nil {
+		m.sampler.Want(cluster)
+	}
+}
+
+func answerOf(sample sampler.Sample[Memory], now time.Time) Answer {
+	left := sample.Since.Add(memoryPatience).Sub(now)
+	switch {
+	case !sample.Known && left > 0:
+		return Answer{Wait: left}
+	case !sample.Known:
+		return Answer{Err: fmt.Sprintf("no answer within %s", memoryPatience)}
+	}
+	return Answer{Memory: sample.Value, Err: sample.Err}
+}
+
+// Bounds of a member's answer: whatever listens at its address may have given it.
+const (
+	maxStatistics = 64 << 10
+	maxMemory     = 1 << 50
+)
+
+// MemoryFromStats asks the member itself: it takes no credentials, only that the
+// operator may reach it.
+func MemoryFromStats(ctx context.Context, address string) (Memory, error) {
+	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return Memory{}, err
+	}
+	defer func() { _ = connection.Close() }()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = connection.SetDeadline(deadline)
+	}
+	if _, err := fmt.Fprintf(connection, "stats\r\n"); err != nil {
+		return Memory{}, err
+	}
+	return readMemory(connection)
+}
+
+// readMemory reads memcached's statistics.
+func readMemory(connection io.Reader) (Memory, error) {
+	memory := Memory{Used: math.MinInt64}
+	lines := bufio.NewScanner(io.LimitReader(connection, maxStatistics))
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		var err error
+		switch {
+		case len(words) == 1 && words[0] == "END" && memory.Limit > 0 && memory.Used >= 0:
+			return memory, nil
+		case len(words) == 3 && words[0] == "STAT" && words[1] == "bytes":
+			memory.Used, err = memoryNumber(words[2])
+		case len(words) == 3 && words[0] == "STAT" && words[1] == "limit_maxbytes":
+			memory.Limit, err = memoryNumber(words[2])
+		case len(words) == 0 || words[0] != "STAT":
+			return Memory{}, fmt.Errorf("no statistics of memcached: %.80q", lines.Text())
+		}
+		if err != nil {
+			return Memory{}, fmt.Errorf("no statistics of memcached: %w", err)
+		}
+	}
+	return Memory{}, cmp.Or(lines.Err(), fmt.Errorf("its statistics end too early, or have more than %d bytes", maxStatistics))
+}
+
+func memoryNumber(word string) (int64, error) {
+	n, err := strconv.ParseInt(word, 10, 64)
+	if err != nil || n < 0 || n > maxMemory {
+		return 0, fmt.Errorf("%.40q is no number of bytes", word)
+	}
+	return n, nil
+}
