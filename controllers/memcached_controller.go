@@ -8,6 +8,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -33,6 +34,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
@@ -63,8 +65,9 @@ type MemcachedReconciler struct {
 	matches matches
 	// steps are those that were refused.
 	steps refusals
-	// rollouts are those that an upgrade began.
-	rollouts rollouts
+	// rollouts has the turns of those that an upgrade begins; turns makes it, once.
+	rollouts     *rollout.Turns
+	rolloutsOnce sync.Once
 	// progress of drainers and room of members are sampled beside the reconciles;
 	// wakes brings their news.
 	progress *ask.Drainers
@@ -119,7 +122,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	p := seen.plan()
 	if paused(cluster) {
-		r.standAside(req.NamespacedName)
+		r.turns().StandAside(req.NamespacedName)
 		p = seen.pausedPlan(p)
 	}
 	if err := r.foretell(ctx, seen, p); err != nil {
@@ -177,7 +180,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.lacks.forget(key)
 	r.progress.Forget(key)
 	r.room.Forget(key)
-	r.leave(key, nil)
+	r.turns().Forget(key)
 }
 
 // result: wait for an event where one will come, for time where none will. What

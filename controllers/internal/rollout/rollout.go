@@ -1,5 +1,5 @@
-// Package rollout decides when members are replaced by ones of another template. It
-// is pure.
+// Package rollout decides when members are replaced by ones of another template: Next
+// is pure, Turns hands out the turns of the clusters.
 //
 // What a person changes in the spec is rolled out at once. What another version of the
 // operator, or another image of it, changes is rolled out to a few clusters at a time,
@@ -75,6 +75,10 @@ type Members struct {
 	None bool
 	// Ready: all of them are there, of that template, and ready.
 	Ready bool
+	// Kept: they keep their template, whatever is wanted.
+	Kept bool
+	// OtherSize: what is applied now has not the size of the specification yet.
+	OtherSize bool
 }
 
 // Step is what to do about the template.
