@@ -20,6 +20,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/writelog"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -39,7 +40,7 @@ func (r *MemcachedReconciler) apply(ctx context.Context, o *observed, p plan.Pla
 		if !keepsLiveView(action) {
 			o.live = nil
 		}
-		err := r.do(because(ctx, action.String()), o, action)
+		err := r.do(writelog.Because(ctx, action.String()), o, action)
 		if !keepsLiveView(action) {
 			o.live = nil
 		}

@@ -36,6 +36,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/status"
+	"example.com/memcached-operator/controllers/internal/writelog"
 )
 
 // Options are what the operator's deployment decides about the objects.
@@ -271,7 +272,7 @@ func (r *MemcachedReconciler) SetupWithManager(mgr ctrl.Manager, options control
 	if err := indexByCluster(mgr); err != nil {
 		return err
 	}
-	r.Client = logged{r.Client}
+	r.Client = writelog.New(r.Client)
 	if err := r.setUpSamplers(mgr); err != nil {
 		return err
 	}

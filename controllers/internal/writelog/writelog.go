@@ -1,4 +1,6 @@
-package controllers
+// Package writelog logs each write that succeeded, for the person on call: what was
+// written, and why.
+package writelog
 
 import (
 	"context"
@@ -9,15 +11,16 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// logged is a client that tells the person on call of each write that succeeded: what
-// was written, and why. The logger of the context knows which cluster it was for. Status
-// is left out: it tells of itself.
+// New returns a client that logs its writes. The logger of the context knows which cluster
+// one is for. Writes of a status are left out: status tells of itself.
+func New(c client.Client) client.Client { return logged{c} }
+
 type logged struct{ client.Client }
 
 type reasonKey struct{}
 
-// because gives the writes of this context a reason.
-func because(ctx context.Context, reason string) context.Context {
+// Because gives the writes of this context a reason.
+func Because(ctx context.Context, reason string) context.Context {
 	return context.WithValue(ctx, reasonKey{}, reason)
 }
 
