@@ -42,7 +42,7 @@ func (r *MemcachedReconciler) applyDeployment(ctx context.Context, o *observed) 
 	desired := build.Deployment(o.cluster, r.Options)
 	d := born(o.cluster)
 	if o.deployment != nil {
-		if r.matches.holds(o, kindDeployment, &o.deployment.ObjectMeta, to) {
+		if r.matches.Holds(o.cluster, kindDeployment, &o.deployment.ObjectMeta, to) {
 			return nil
 		}
 		var err error
@@ -69,7 +69,7 @@ func (r *MemcachedReconciler) applyDeployment(ctx context.Context, o *observed) 
 	o.membersWritten = changed
 	r.decidedApplied(o, d, err)
 	if !changed && err == nil && d.settled {
-		r.matches.note(o, kindDeployment, &o.deployment.ObjectMeta, to)
+		r.matches.Note(o.cluster, kindDeployment, &o.deployment.ObjectMeta, to)
 	}
 	if err == nil && changed && from != to {
 		r.event(o, "Scaling", "Scale", "Deployment goes from %d to %d members", from, to)
@@ -90,7 +90,7 @@ func (r *MemcachedReconciler) applyMembers(ctx context.Context, o *observed, a p
 }
 
 func (r *MemcachedReconciler) applyStatefulSet(ctx context.Context, o *observed, a plan.ApplyMembers) error {
-	if o.statefulSet != nil && !a.KeepTemplate && r.matches.holds(o, kindStatefulSet, &o.statefulSet.ObjectMeta, a.Replicas) {
+	if o.statefulSet != nil && !a.KeepTemplate && r.matches.Holds(o.cluster, kindStatefulSet, &o.statefulSet.ObjectMeta, a.Replicas) {
 		return nil
 	}
 	desired := build.StatefulSet(o.cluster, r.Options, a.Replicas)
@@ -117,7 +117,7 @@ func (r *MemcachedReconciler) applyStatefulSet(ctx context.Context, o *observed,
 	}
 	o.membersWritten = changed
 	if !changed && err == nil && d.settled {
-		r.matches.note(o, kindStatefulSet, &o.statefulSet.ObjectMeta, a.Replicas)
+		r.matches.Note(o.cluster, kindStatefulSet, &o.statefulSet.ObjectMeta, a.Replicas)
 	}
 	if err == nil && changed && (from < a.Replicas || a.Replicas == 0 && from > 0) {
 		// Of members that leave while others stay, the events of their claims tell.

@@ -88,7 +88,7 @@ func applyOwned[T any, P interface {
 	*C
 	runtime.ApplyConfiguration
 }](ctx context.Context, r *MemcachedReconciler, o *observed, w owned[T, P, C, AC]) error {
-	if w.current != nil && r.matches.holds(o, w.kind, w.current, w.variant) {
+	if w.current != nil && r.matches.Holds(o.cluster, w.kind, w.current, w.variant) {
 		return nil
 	}
 	desired := w.desired()
@@ -109,7 +109,7 @@ func applyOwned[T any, P interface {
 	}
 	changed, err := applyChanged(ctx, r.Client, desired, current)
 	if !changed && err == nil {
-		r.matches.note(o, w.kind, w.current, w.variant)
+		r.matches.Note(o.cluster, w.kind, w.current, w.variant)
 	}
 	return err
 }

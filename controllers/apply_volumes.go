@@ -36,7 +36,7 @@ func (r *MemcachedReconciler) growClaim(ctx context.Context, o *observed, a plan
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		o.growthRefused = err.Error()
-		r.refusals.note(o.cluster, r.Clock.Now(), o.growthRefused)
+		r.refusals.Note(o.cluster, r.Clock.Now(), o.growthRefused)
 		return nil
 	case asked:
 		r.claimEvent(o, a.Claim, "VolumeGrows", "Grow", "claim %s asks for %s", a.Claim.Name, size)

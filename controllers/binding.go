@@ -62,7 +62,7 @@ func (r *MemcachedReconciler) applyBinding(ctx context.Context, o *observed) err
 		return nil
 	}
 	now, servers := r.Clock.Now(), strings.Join(o.servers, ",")
-	if last, fresh := r.bindings.last(o.cluster, now, bindingInterval); fresh && last.servers == servers {
+	if last, fresh := r.bindings.Last(o.cluster, now, bindingInterval); fresh && last.servers == servers {
 		o.binding = &last.binding
 		return nil
 	}
@@ -84,7 +84,7 @@ func (r *MemcachedReconciler) applyBinding(ctx context.Context, o *observed) err
 		Name: wanted.SecretName, Reason: cachev1alpha1.ReasonBindingWritten,
 		Message: fmt.Sprintf("Secret %s has what applications need", wanted.SecretName),
 	}
-	r.bindings.note(o.cluster, now, bound{servers, *o.binding})
+	r.bindings.Note(o.cluster, now, bound{servers, *o.binding})
 	return nil
 }
 

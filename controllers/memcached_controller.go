@@ -33,6 +33,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/status"
@@ -62,10 +63,10 @@ type MemcachedReconciler struct {
 	RolloutsAtOnce int
 	Clock          clock.PassiveClock
 
-	written written
-	matches matches
+	written memory.Written
+	matches memory.Matches
 	// steps are those that were refused.
-	steps refusals
+	steps memory.Refusals
 	// rollouts has the turns of those that an upgrade begins; turns makes it, once.
 	rollouts     *rollout.Turns
 	rolloutsOnce sync.Once
@@ -76,12 +77,12 @@ type MemcachedReconciler struct {
 	wakes    wakes
 	// monitors has what became of each ServiceMonitor; refusals, why no volume may
 	// grow: a cluster's are all of one class, and one refusal is that of all.
-	monitors answers[status.Monitoring]
-	refusals answers[string]
+	monitors memory.Answers[status.Monitoring]
+	refusals memory.Answers[string]
 	// lacks has since when, and why, objects lack pods.
 	lacks lackMemory
 	// bindings has the Secrets of spec.binding that were as wanted.
-	bindings answers[bound]
+	bindings memory.Answers[bound]
 }
 
 // +kubebuilder:rbac:groups=cache.example.com,resources=memcacheds,verbs=get;list;watch;patch
@@ -112,7 +113,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	cluster = r.written.newest(cluster)
+	cluster = r.written.Newest(cluster)
 	version := cluster.ResourceVersion
 	seen, err := r.observe(ctx, cluster)
 	if err == nil && cluster.DeletionTimestamp == nil {
@@ -135,7 +136,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	statusErr := r.writeStatus(ctx, seen, p, applyErr)
 	if cluster.ResourceVersion != version {
-		r.written.note(cluster)
+		r.written.Note(cluster)
 	}
 	return r.result(seen, &p, applyErr, statusErr)
 }
@@ -153,13 +154,13 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 		r.noteRefusal(blind, why)
 	}
 	before := cluster.DeepCopy()
-	if shows || r.steps.held(key, why.Error(), now) >= status.StuckAfter {
+	if shows || r.steps.Held(key, why.Error(), now) >= status.StuckAfter {
 		status.Unobserved(cluster, why, passes(why), now)
 	}
 	if cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := r.Status().Patch(ctx, cluster, patch); err == nil {
-			r.written.note(cluster)
+			r.written.Note(cluster)
 		} else if !passes(err) {
 			why = errors.Join(why, client.IgnoreNotFound(err))
 		}
@@ -172,13 +173,13 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 
 // forget a cluster that is gone.
 func (r *MemcachedReconciler) forget(key client.ObjectKey) {
-	r.written.forget(key)
-	r.matches.forget(key)
-	r.steps.forget(key)
-	r.monitors.forget(key)
-	r.refusals.forget(key)
-	r.bindings.forget(key)
-	r.lacks.forget(key)
+	r.written.Forget(key)
+	r.matches.Forget(key)
+	r.steps.Forget(key)
+	r.monitors.Forget(key)
+	r.refusals.Forget(key)
+	r.bindings.Forget(key)
+	r.lacks.Forget(key)
 	r.progress.Forget(key)
 	r.room.Forget(key)
 	r.turns().Forget(key)
@@ -191,7 +192,7 @@ func (r *MemcachedReconciler) result(o *observed, p *plan.Plan, applyErr, status
 	r.wait(o, p)
 	key := client.ObjectKeyFromObject(o.cluster)
 	if applyErr == nil && statusErr == nil {
-		r.steps.forget(key)
+		r.steps.Forget(key)
 	}
 	if taken := (*status.NameTakenError)(nil); errors.As(applyErr, &taken) {
 		r.waitForName(o, taken)
@@ -244,10 +245,10 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *observed, p
 	seen.cluster.Status = status.Compute(in)
 	seen.waits.atMost(in.Again())
 	if equality.Semantic.DeepEqual(before.Status, seen.cluster.Status) {
-		r.written.noteStatus(before, now)
+		r.written.NoteStatus(before, now)
 		return nil
 	}
-	if wait := r.written.statusDue(key, &before.Status, &seen.cluster.Status, now); wait > 0 {
+	if wait := r.written.StatusDue(key, &before.Status, &seen.cluster.Status, now); wait > 0 {
 		seen.cluster.Status = before.Status
 		seen.waits.atMost(wait)
 		return nil
@@ -258,7 +259,7 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *observed, p
 	if err := r.Status().Patch(ctx, seen.cluster, patch); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.written.noteStatus(seen.cluster, now)
+	r.written.NoteStatus(seen.cluster, now)
 	r.announce(before, seen.cluster)
 	if from, to := before.Status.Phase, seen.cluster.Status.Phase; from != to {
 		logf.FromContext(ctx).Info("The phase changed", "from", from, "to", to)

@@ -37,7 +37,7 @@ func (r *MemcachedReconciler) applyServiceMonitor(ctx context.Context, o *observ
 		return err
 	}
 	now := r.Clock.Now()
-	found, fresh := r.monitors.last(o.cluster, now, monitorInterval)
+	found, fresh := r.monitors.Last(o.cluster, now, monitorInterval)
 	o.monitored = found
 	if fresh {
 		return nil
@@ -46,7 +46,7 @@ func (r *MemcachedReconciler) applyServiceMonitor(ctx context.Context, o *observ
 	switch {
 	case meta.IsNoMatchError(err):
 		o.monitored = status.MonitoringUnknown
-		r.monitors.note(o.cluster, now, o.monitored)
+		r.monitors.Note(o.cluster, now, o.monitored)
 		return nil
 	case err != nil:
 		return err
@@ -59,7 +59,7 @@ func (r *MemcachedReconciler) applyServiceMonitor(ctx context.Context, o *observ
 		}
 	}
 	o.monitored = status.Monitored
-	r.monitors.note(o.cluster, now, o.monitored)
+	r.monitors.Note(o.cluster, now, o.monitored)
 	return nil
 }
 

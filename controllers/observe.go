@@ -204,7 +204,7 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 	}
 	o.record = o.recorded()
 	r.observeRoom(o)
-	if why, fresh := r.refusals.last(cluster, r.Clock.Now(), growthInterval); fresh {
+	if why, fresh := r.refusals.Last(cluster, r.Clock.Now(), growthInterval); fresh {
 		o.growthRefused = why
 	}
 	return o, nil

@@ -17,6 +17,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
 )
@@ -166,7 +167,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // lackMemory keeps since when the objects of each cluster lack pods.
-type lackMemory struct{ memory[map[types.UID]lack] }
+type lackMemory struct{ memory.Of[map[types.UID]lack] }
 
 // remember begins with those that are new, drops those that lack none any more, and
 // returns a copy.
@@ -174,10 +175,10 @@ func (m *lackMemory) remember(cluster metav1.Object, lacks []lacking, now time.T
 	known := map[types.UID]lack{}
 	key := client.ObjectKey{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}
 	if len(lacks) == 0 {
-		m.forget(key)
+		m.Forget(key)
 		return known
 	}
-	m.use(key, func(kept *map[types.UID]lack) {
+	m.Use(key, func(kept *map[types.UID]lack) {
 		for _, l := range lacks {
 			before, ok := (*kept)[l.uid]
 			if !ok {
@@ -192,7 +193,7 @@ func (m *lackMemory) remember(cluster metav1.Object, lacks []lacking, now time.T
 
 // learn keeps what was found out.
 func (m *lackMemory) learn(cluster metav1.Object, uid types.UID, l lack) {
-	m.use(client.ObjectKey{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}, func(kept *map[types.UID]lack) {
+	m.Use(client.ObjectKey{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}, func(kept *map[types.UID]lack) {
 		(*kept)[uid] = l
 	})
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
@@ -97,7 +98,10 @@ func TestWhatLacksAPodIsRememberedFromItsFirstSight(t *testing.T) {
 	if got := m.remember(cluster, []lacking{a}, time.Unix(4, 0)); got["a"].since != time.Unix(4, 0) || len(got) != 1 {
 		t.Errorf("%+v", got)
 	}
-	if m.remember(cluster, nil, time.Unix(5, 0)); len(m.of) != 0 {
-		t.Errorf("kept: %+v", m.of)
-	}
+	m.remember(cluster, nil, time.Unix(5, 0))
+	m.Use(client.ObjectKey{Namespace: "shop", Name: "cache"}, func(kept *map[types.UID]lack) {
+		if len(*kept) != 0 {
+			t.Errorf("kept: %+v", *kept)
+		}
+	})
 }

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
 )
@@ -49,13 +49,13 @@ func TestWhatFailsIsTriedAgainSlowerAndSlowerUpToAMinute(t *testing.T) {
 }
 
 func TestARefusalIsTriedAgainSlowerAndSlowerHoweverManyEventsCome(t *testing.T) {
-	var r refusals
+	var r memory.Refusals
 	key := client.ObjectKey{Name: "cache"}
 	began := time.Unix(1000, 0)
 	now, tries := began, 0
 	for now.Before(began.Add(10 * time.Minute)) {
 		for range 50 { // events, meanwhile
-			if since := r.note(key, "the size is held", now); !since.Equal(began) {
+			if since := r.Note(key, "the size is held", now); !since.Equal(began) {
 				t.Fatalf("since %s, want %s", since, began)
 			}
 		}
@@ -65,35 +65,9 @@ func TestARefusalIsTriedAgainSlowerAndSlowerHoweverManyEventsCome(t *testing.T) 
 	if tries < 10 || tries > 20 {
 		t.Errorf("tried %d times in 10 minutes", tries)
 	}
-	r.forget(key)
-	if since := r.note(key, "the size is held", now); !since.Equal(now) {
+	r.Forget(key)
+	if since := r.Note(key, "the size is held", now); !since.Equal(now) {
 		t.Errorf("after a reconcile without it: since %s", since)
-	}
-}
-
-func TestARefusalHoldsThoughItTakesTurnsOrSaysSomethingElseEachTime(t *testing.T) {
-	began := time.Unix(1000, 0)
-	for name, why := range map[string]func(i int) string{
-		"two take turns":       func(i int) string { return fmt.Sprint(i % 2) },
-		"another each time":    func(i int) string { return fmt.Sprint(i) },
-		"the very same":        func(int) string { return "same" },
-		"the ninth is the 1st": func(i int) string { return fmt.Sprint(i % 9) },
-	} {
-		var r refusals
-		key := client.ObjectKey{Name: "cache"}
-		var since time.Time
-		for i := range 100 {
-			since = r.note(key, why(i), began.Add(time.Duration(i)*time.Second))
-		}
-		if held := began.Add(99 * time.Second).Sub(since); held < time.Minute {
-			t.Errorf("%s: after 99 s it has held for %s", name, held)
-		}
-	}
-	var r refusals
-	key := client.ObjectKey{Name: "cache"}
-	r.note(key, "first", began)
-	if since := r.note(key, "second", began.Add(time.Hour)); !since.Equal(began.Add(time.Hour)) {
-		t.Errorf("one that is new holds since %s", since)
 	}
 }
 

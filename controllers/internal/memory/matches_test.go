@@ -1,4 +1,4 @@
-package controllers
+package memory
 
 import (
 	"testing"
@@ -18,7 +18,7 @@ func TestAMatchHoldsForExactlyWhatWasCompared(t *testing.T) {
 	noted := compared{
 		cluster: metav1.ObjectMeta{Namespace: "default", Name: "cache", UID: "c", Generation: 3},
 		object:  metav1.ObjectMeta{UID: "o", ResourceVersion: "7"},
-		kind:    kindStatefulSet, replicas: 4,
+		kind:    "StatefulSet", replicas: 4,
 	}
 	for name, test := range map[string]struct {
 		change func(*compared)
@@ -30,20 +30,20 @@ func TestAMatchHoldsForExactlyWhatWasCompared(t *testing.T) {
 		"a Memcached of another name":   {func(c *compared) { c.cluster.Name = "other" }, false},
 		"the object changed":            {func(c *compared) { c.object.ResourceVersion = "8" }, false},
 		"another object of the name":    {func(c *compared) { c.object.UID = "p" }, false},
-		"another kind":                  {func(c *compared) { c.kind = kindService }, false},
+		"another kind":                  {func(c *compared) { c.kind = "Service" }, false},
 		"another size":                  {func(c *compared) { c.replicas = 3 }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var m matches
-			seen := func(c compared) *observed { return &observed{cluster: &cachev1alpha1.Memcached{ObjectMeta: c.cluster}} }
-			m.note(seen(noted), noted.kind, &noted.object, noted.replicas)
+			var m Matches
+			seen := func(c compared) *cachev1alpha1.Memcached { return &cachev1alpha1.Memcached{ObjectMeta: c.cluster} }
+			m.Note(seen(noted), noted.kind, &noted.object, noted.replicas)
 			now := noted
 			test.change(&now)
-			if got := m.holds(seen(now), now.kind, &now.object, now.replicas); got != test.want {
+			if got := m.Holds(seen(now), now.kind, &now.object, now.replicas); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
-			m.forget(client.ObjectKeyFromObject(seen(noted).cluster))
-			if m.holds(seen(noted), noted.kind, &noted.object, noted.replicas) {
+			m.Forget(client.ObjectKeyFromObject(seen(noted)))
+			if m.Holds(seen(noted), noted.kind, &noted.object, noted.replicas) {
 				t.Error("it holds after the Memcached was forgotten")
 			}
 		})

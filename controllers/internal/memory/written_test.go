@@ -1,4 +1,4 @@
-package controllers
+package memory
 
 import (
 	"testing"
@@ -16,20 +16,20 @@ func atVersion(version string) *cachev1alpha1.Memcached {
 }
 
 func TestAReconcileStartsFromOurOwnLastWriteUntilTheCacheHasIt(t *testing.T) {
-	var w written
-	if got := w.newest(atVersion("7")).ResourceVersion; got != "7" {
+	var w Written
+	if got := w.Newest(atVersion("7")).ResourceVersion; got != "7" {
 		t.Errorf("nothing was written: got version %s, want the cached 7", got)
 	}
-	w.note(atVersion("10"))
+	w.Note(atVersion("10"))
 	for _, step := range []struct{ cached, want string }{{"7", "10"}, {"9", "10"}, {"10", "10"}, {"8", "8"}, {"11", "11"}} {
 		// After version 10 was seen in the cache, what we wrote is forgotten.
-		if got := w.newest(atVersion(step.cached)).ResourceVersion; got != step.want {
+		if got := w.Newest(atVersion(step.cached)).ResourceVersion; got != step.want {
 			t.Errorf("version %s is cached: got %s, want %s", step.cached, got, step.want)
 		}
 	}
-	w.note(atVersion("20"))
-	w.forget(client.ObjectKeyFromObject(atVersion("20")))
-	if got := w.newest(atVersion("12")).ResourceVersion; got != "12" {
+	w.Note(atVersion("20"))
+	w.Forget(client.ObjectKeyFromObject(atVersion("20")))
+	if got := w.Newest(atVersion("12")).ResourceVersion; got != "12" {
 		t.Errorf("the Memcached was gone in between: got version %s, want the cached 12", got)
 	}
 }
@@ -60,20 +60,20 @@ func TestDetailsOfAStatusWaitForAMomentAndNothingElseDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now = time.Unix(1000, 0)
-			var w written
+			var w Written
 			key := client.ObjectKeyFromObject(atVersion("1"))
 			first := *before.DeepCopy()
 			first.ReadySize = 1
-			if got := w.statusDue(key, &before, &first, now.Add(-400*time.Millisecond)); got != detailInterval {
+			if got := w.StatusDue(key, &before, &first, now.Add(-400*time.Millisecond)); got != detailInterval {
 				t.Errorf("the first detail waits %s, want %s", got, detailInterval)
 			}
 			after := *before.DeepCopy()
 			test.change(&after)
-			if got := w.statusDue(key, &before, &after, now); got != test.want {
+			if got := w.StatusDue(key, &before, &after, now); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
-			w.noteStatus(atVersion("1"), now)
-			if got := w.statusDue(key, &before, &first, now); got != detailInterval {
+			w.NoteStatus(atVersion("1"), now)
+			if got := w.StatusDue(key, &before, &first, now); got != detailInterval {
 				t.Errorf("after a write, the first detail waits %s, want %s", got, detailInterval)
 			}
 		})
@@ -81,22 +81,22 @@ func TestDetailsOfAStatusWaitForAMomentAndNothingElseDoes(t *testing.T) {
 }
 
 func TestProgressIsWrittenEachTimeThatItIsRead(t *testing.T) {
-	var w written
+	var w Written
 	key := client.ObjectKeyFromObject(atVersion("1"))
 	at := func(items int64) *cachev1alpha1.MemcachedStatus {
 		return &cachev1alpha1.MemcachedStatus{Drains: []cachev1alpha1.DrainStatus{{Phase: cachev1alpha1.DrainMoving, ItemsDone: items}}}
 	}
 	now := time.Unix(1000, 0)
-	w.noteStatus(atVersion("1"), now)
+	w.NoteStatus(atVersion("1"), now)
 	for items := range int64(5) {
 		soon := now.Add(ask.ProgressInterval / 3)
-		if got, want := w.statusDue(key, at(items), at(items+1), soon), ask.ProgressInterval-ask.ProgressInterval/3; got != want {
+		if got, want := w.StatusDue(key, at(items), at(items+1), soon), ask.ProgressInterval-ask.ProgressInterval/3; got != want {
 			t.Errorf("an event between two reads: the status waits %s, want %s", got, want)
 		}
 		now = now.Add(ask.ProgressInterval)
-		if got := w.statusDue(key, at(items), at(items+1), now); got != 0 {
+		if got := w.StatusDue(key, at(items), at(items+1), now); got != 0 {
 			t.Errorf("read %s after the last write, progress waits %s more", ask.ProgressInterval, got)
 		}
-		w.noteStatus(atVersion("1"), now)
+		w.NoteStatus(atVersion("1"), now)
 	}
 }

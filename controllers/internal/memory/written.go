@@ -1,4 +1,4 @@
-package controllers
+package memory
 
 import (
 	"slices"
@@ -18,11 +18,11 @@ import (
 // details: a cluster that starts, or drains, has several of them in a moment.
 const detailInterval = 2 * time.Second
 
-// written remembers what the API server answered to our last write of each
+// Written remembers what the API server answered to our last write of each
 // Memcached, for a reconcile that follows sooner than the cache would start from
 // an older one, and be refused for it. And it remembers since when details of a
 // status wait to be written.
-type written struct{ memory[lastWrite] }
+type Written struct{ kept Of[lastWrite] }
 
 type lastWrite struct {
 	// object as written; nil once the cache has it.
@@ -33,10 +33,10 @@ type lastWrite struct {
 	status time.Time
 }
 
-// newest returns the cached Memcached, or what we wrote since.
-func (w *written) newest(cached *cachev1alpha1.Memcached) *cachev1alpha1.Memcached {
+// Newest returns the cached Memcached, or what we wrote since.
+func (w *Written) Newest(cached *cachev1alpha1.Memcached) *cachev1alpha1.Memcached {
 	newest := cached
-	w.use(client.ObjectKeyFromObject(cached), func(last *lastWrite) {
+	w.kept.Use(client.ObjectKeyFromObject(cached), func(last *lastWrite) {
 		if last.object == nil {
 			return
 		}
@@ -50,19 +50,19 @@ func (w *written) newest(cached *cachev1alpha1.Memcached) *cachev1alpha1.Memcach
 	return newest
 }
 
-// note keeps the Memcached as it was written.
-func (w *written) note(cluster *cachev1alpha1.Memcached) {
-	w.use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.object = cluster.DeepCopy() })
+// Note keeps the Memcached as it was written.
+func (w *Written) Note(cluster *cachev1alpha1.Memcached) {
+	w.kept.Use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.object = cluster.DeepCopy() })
 }
 
-// noteStatus: nothing of the status waits any more.
-func (w *written) noteStatus(cluster *cachev1alpha1.Memcached, now time.Time) {
-	w.use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.details, last.status = time.Time{}, now })
+// NoteStatus keeps that nothing of the status waits any more.
+func (w *Written) NoteStatus(cluster *cachev1alpha1.Memcached, now time.Time) {
+	w.kept.Use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.details, last.status = time.Time{}, now })
 }
 
-// statusDue is how long a new status can wait: what people and machines wait for
+// StatusDue is how long a new status can wait: what people and machines wait for
 // can't, details can for a moment, and go together.
-func (w *written) statusDue(key client.ObjectKey, before, after *cachev1alpha1.MemcachedStatus, now time.Time) time.Duration {
+func (w *Written) StatusDue(key client.ObjectKey, before, after *cachev1alpha1.MemcachedStatus, now time.Time) time.Duration {
 	if before.ObservedGeneration != after.ObservedGeneration || before.Phase != after.Phase ||
 		!equality.Semantic.DeepEqual(before.Servers, after.Servers) ||
 		!equality.Semantic.DeepEqual(before.LastDrains, after.LastDrains) {
@@ -77,7 +77,7 @@ func (w *written) statusDue(key client.ObjectKey, before, after *cachev1alpha1.M
 		}
 	}
 	var due time.Time
-	w.use(key, func(last *lastWrite) {
+	w.kept.Use(key, func(last *lastWrite) {
 		if last.details.IsZero() {
 			last.details = now
 		}
@@ -90,6 +90,9 @@ func (w *written) statusDue(key client.ObjectKey, before, after *cachev1alpha1.M
 	})
 	return max(0, due.Sub(now))
 }
+
+// Forget a Memcached that is gone.
+func (w *Written) Forget(key client.ObjectKey) { w.kept.Forget(key) }
 
 // moving tells whether a drainer is at work.
 func moving(s *cachev1alpha1.MemcachedStatus) bool {

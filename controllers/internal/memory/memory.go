@@ -1,0 +1,69 @@
+// Package memory keeps what is known of each Memcached from one reconcile to the next.
+// Nothing of it is needed for correctness: an operator that starts has none of it.
+package memory
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// Of keeps a T of each Memcached. The zero value keeps nothing yet; many reconciles may use
+// it at the same time.
+type Of[T any] struct {
+	mu sync.Mutex
+	of map[client.ObjectKey]T
+}
+
+// Use what is kept of a Memcached, the zero value at first, and keep what it has
+// become. Do must not wait: it holds up the other reconciles.
+func (m *Of[T]) Use(key client.ObjectKey, do func(*T)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := m.of[key]
+	do(&kept)
+	if m.of == nil {
+		m.of = map[client.ObjectKey]T{}
+	}
+	m.of[key] = kept
+}
+
+// Forget a Memcached that is gone.
+func (m *Of[T]) Forget(key client.ObjectKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.of, key)
+}
+
+// Answers remembers what the API server said about a Memcached, where no watch
+// tells when that changes, so that a reconcile in between asks for nothing.
+type Answers[T any] struct{ kept Of[answer[T]] }
+
+type answer[T any] struct {
+	cluster    types.UID
+	generation int64
+	at         time.Time
+	said       T
+}
+
+// Last is what it said last, and whether that is about this specification and
+// younger than the interval.
+func (a *Answers[T]) Last(c *cachev1alpha1.Memcached, now time.Time, interval time.Duration) (said T, fresh bool) {
+	a.kept.Use(client.ObjectKeyFromObject(c), func(last *answer[T]) {
+		said = last.said
+		fresh = last.cluster == c.UID && last.generation == c.Generation && now.Before(last.at.Add(interval))
+	})
+	return said, fresh
+}
+
+// Note what the API server said about the Memcached as it is now.
+func (a *Answers[T]) Note(c *cachev1alpha1.Memcached, now time.Time, said T) {
+	a.kept.Use(client.ObjectKeyFromObject(c), func(last *answer[T]) { *last = answer[T]{c.UID, c.Generation, now, said} })
+}
+
+// Forget a Memcached that is gone.
+func (a *Answers[T]) Forget(key client.ObjectKey) { a.kept.Forget(key) }
