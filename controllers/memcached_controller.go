@@ -34,6 +34,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/memory"
+	"example.com/memcached-operator/controllers/internal/notcreated"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/status"
@@ -79,8 +80,8 @@ type MemcachedReconciler struct {
 	// grow: a cluster's are all of one class, and one refusal is that of all.
 	monitors memory.Answers[status.Monitoring]
 	refusals memory.Answers[string]
-	// lacks has since when, and why, objects lack pods.
-	lacks lackMemory
+	// notCreated has since when pods are missing, and why.
+	notCreated notcreated.Pods
 	// bindings has the Secrets of spec.binding that were as wanted.
 	bindings memory.Answers[bound]
 }
@@ -179,7 +180,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.monitors.Forget(key)
 	r.refusals.Forget(key)
 	r.bindings.Forget(key)
-	r.lacks.Forget(key)
+	r.notCreated.Forget(key)
 	r.progress.Forget(key)
 	r.room.Forget(key)
 	r.turns().Forget(key)
