@@ -38,6 +38,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/status"
+	"example.com/memcached-operator/controllers/internal/unwatched"
 	"example.com/memcached-operator/controllers/internal/writelog"
 )
 
@@ -76,14 +77,14 @@ type MemcachedReconciler struct {
 	progress *ask.Drainers
 	room     *ask.Members
 	wakes    wakes
-	// monitors has what became of each ServiceMonitor; refusals, why no volume may
-	// grow: a cluster's are all of one class, and one refusal is that of all.
-	monitors memory.Answers[status.Monitoring]
+	// refusals has why no volume may grow: a cluster's are all of one class, and one
+	// refusal is that of all.
 	refusals memory.Answers[string]
 	// notCreated has since when pods are missing, and why.
 	notCreated notcreated.Pods
-	// bindings has the Secrets of spec.binding that were as wanted.
-	bindings memory.Answers[bound]
+	// monitors and bindings are applied, and not watched.
+	monitors unwatched.Monitors
+	bindings unwatched.Bindings
 }
 
 // +kubebuilder:rbac:groups=cache.example.com,resources=memcacheds,verbs=get;list;watch;patch

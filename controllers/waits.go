@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"example.com/memcached-operator/controllers/internal/plan"
-	"example.com/memcached-operator/controllers/internal/status"
+	"example.com/memcached-operator/controllers/internal/unwatched"
 )
 
 // waits is when a cluster has to be looked at again, though no event may come: the
@@ -40,9 +40,9 @@ func (r *MemcachedReconciler) wait(o *observed, p *plan.Plan) {
 	if !p.Wake.IsZero() {
 		o.waits.atMost(max(p.Wake.Sub(now), time.Millisecond))
 	}
-	o.waits.atMost(bindingAgain(o.binding))
+	o.waits.atMost(unwatched.BindingInterval(o.binding))
 	o.waits.when(volumesWait(p), volumeInterval)
-	o.waits.when(o.monitored == status.Monitored || o.monitored == status.MonitoringUnknown, monitorInterval)
+	o.waits.atMost(unwatched.MonitorInterval(o.monitored))
 	o.waits.when(o.growthRefused != "", growthInterval)
 }
 

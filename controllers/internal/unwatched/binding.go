@@ -1,4 +1,4 @@
-package controllers
+package unwatched
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -15,6 +16,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -38,8 +40,11 @@ type unbound struct{ reason, message string }
 
 func (e *unbound) Error() string { return e.message }
 
-// bindingAgain is when the binding is to be looked at again; 0 where none is asked for.
-func bindingAgain(b *status.Binding) time.Duration {
+// Bindings has the Secrets of spec.binding that were as wanted.
+type Bindings struct{ written memory.Answers[bound] }
+
+// BindingInterval is how often the binding is looked at; 0 if none is asked for.
+func BindingInterval(b *status.Binding) time.Duration {
 	switch {
 	case b == nil || b.Reason == "":
 		return 0
@@ -49,60 +54,63 @@ func bindingAgain(b *status.Binding) time.Duration {
 	return unboundInterval
 }
 
-// applyBinding brings the Secret about that spec.binding asks for, or takes back the
-// one that the status tells of. It takes rights that a person gives, to Secrets of
-// these names; where one lacks, or a Secret, a condition says so, and nothing waits.
-func (r *MemcachedReconciler) applyBinding(ctx context.Context, o *observed) error {
-	wanted, is := o.cluster.Spec.Binding, o.cluster.Status.Binding
+// Apply brings the Secret about that spec.binding asks for, with these servers, or takes
+// back the one that the status tells of. It takes rights that a person gives, to Secrets of
+// these names; if one is missing, or a Secret, the binding says so, and nothing waits.
+func (b *Bindings) Apply(
+	ctx context.Context, a Access, c *cachev1alpha1.Memcached, servers []string, now time.Time,
+) (*status.Binding, error) {
+	wanted, is := c.Spec.Binding, c.Status.Binding
 	if wanted == nil {
-		if err := r.deleteBinding(ctx, o, is); err != nil {
-			return err
+		if err := a.deleteBinding(ctx, c, is); err != nil {
+			return nil, err
 		}
-		o.binding = &status.Binding{}
-		return nil
+		return &status.Binding{}, nil
 	}
-	now, servers := r.Clock.Now(), strings.Join(o.servers, ",")
-	if last, fresh := r.bindings.Last(o.cluster, now, bindingInterval); fresh && last.servers == servers {
-		o.binding = &last.binding
-		return nil
+	list := strings.Join(servers, ",")
+	if last, fresh := b.written.Last(c, now, bindingInterval); fresh && last.servers == list {
+		return &last.binding, nil
 	}
-	err := r.writeBinding(ctx, o)
+	err := a.writeBinding(ctx, c, servers)
 	if err == nil && is != nil && is.Name != wanted.SecretName {
-		err = r.deleteBinding(ctx, o, is)
+		err = a.deleteBinding(ctx, c, is)
 	}
 	if why := (*unbound)(nil); errors.As(err, &why) {
-		o.binding = &status.Binding{Reason: why.reason, Message: why.message}
+		binding := &status.Binding{Reason: why.reason, Message: why.message}
 		if is != nil {
-			o.binding.Name = is.Name // what it held last stays
+			binding.Name = is.Name // what it held last stays
 		}
-		return nil
+		return binding, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	o.binding = &status.Binding{
+	binding := status.Binding{
 		Name: wanted.SecretName, Reason: cachev1alpha1.ReasonBindingWritten,
 		Message: fmt.Sprintf("Secret %s has what applications need", wanted.SecretName),
 	}
-	r.bindings.Note(o.cluster, now, bound{servers, *o.binding})
-	return nil
+	b.written.Note(c, now, bound{list, binding})
+	return &binding, nil
 }
+
+// Forget a Memcached that is gone.
+func (b *Bindings) Forget(key client.ObjectKey) { b.written.Forget(key) }
 
 // writeBinding makes the Secret what it should be, and leaves one alone that isn't the
 // cluster's. What is in it goes nowhere else: no error, log or event has any of it.
-func (r *MemcachedReconciler) writeBinding(ctx context.Context, o *observed) error {
-	login, authorities, err := r.credentials(ctx, o)
+func (a Access) writeBinding(ctx context.Context, c *cachev1alpha1.Memcached, servers []string) error {
+	login, authorities, err := a.credentials(ctx, c)
 	if err != nil {
 		return err
 	}
-	name := o.cluster.Spec.Binding.SecretName
-	live, err := r.secret(ctx, o, name)
+	name := c.Spec.Binding.SecretName
+	live, err := a.secret(ctx, c, name)
 	if err != nil {
 		return err
 	}
 	var current *coreac.SecretApplyConfiguration
 	if live != nil {
-		if !metav1.IsControlledBy(live, o.cluster) {
+		if !metav1.IsControlledBy(live, c) {
 			taken := &status.NameTakenError{Kind: "Secret", Name: name}
 			return &unbound{cachev1alpha1.ReasonNameTaken, taken.Error()}
 		}
@@ -110,14 +118,18 @@ func (r *MemcachedReconciler) writeBinding(ctx context.Context, o *observed) err
 			return err
 		}
 	}
-	_, err = applyChanged(ctx, r.Client, build.Binding(o.cluster, o.servers, login, authorities), current)
+	desired := build.Binding(c, servers, login, authorities)
+	if current != nil && equality.Semantic.DeepEqual(desired, current) {
+		return nil
+	}
+	err = a.Client.Apply(ctx, desired, client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
 	return mayNot(err, "create and patch", name)
 }
 
 // credentials are what clients of the cluster have to show, and to check.
-func (r *MemcachedReconciler) credentials(ctx context.Context, o *observed) (login *contract.Login, authorities []byte, err error) {
-	if auth := o.cluster.Spec.Auth; auth != nil {
-		text, err := r.secretKey(ctx, o, auth.SecretName, contract.AuthFileKey)
+func (a Access) credentials(ctx context.Context, c *cachev1alpha1.Memcached) (login *contract.Login, authorities []byte, err error) {
+	if auth := c.Spec.Auth; auth != nil {
+		text, err := a.secretKey(ctx, c, auth.SecretName, contract.AuthFileKey)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -127,15 +139,15 @@ func (r *MemcachedReconciler) credentials(ctx context.Context, o *observed) (log
 		}
 		login = &first
 	}
-	if tls := o.cluster.Spec.TLS; tls != nil {
-		authorities, err = r.secretKey(ctx, o, tls.SecretName, contract.CAFile)
+	if tls := c.Spec.TLS; tls != nil {
+		authorities, err = a.secretKey(ctx, c, tls.SecretName, contract.CAFile)
 	}
 	return login, authorities, err
 }
 
 // secretKey returns what a Secret of the spec has under the key.
-func (r *MemcachedReconciler) secretKey(ctx context.Context, o *observed, name, key string) ([]byte, error) {
-	secret, err := r.secret(ctx, o, name)
+func (a Access) secretKey(ctx context.Context, c *cachev1alpha1.Memcached, name, key string) ([]byte, error) {
+	secret, err := a.secret(ctx, c, name)
 	switch {
 	case err != nil:
 		return nil, err
@@ -148,9 +160,12 @@ func (r *MemcachedReconciler) secretKey(ctx context.Context, o *observed, name, 
 }
 
 // secret of the name, read live, or nil where there is none.
-func (r *MemcachedReconciler) secret(ctx context.Context, o *observed, name string) (*corev1.Secret, error) {
-	secret, err := get[corev1.Secret](ctx, r.Live, client.ObjectKey{Namespace: o.cluster.Namespace, Name: name})
-	return secret, mayNot(err, "get", name)
+func (a Access) secret(ctx context.Context, c *cachev1alpha1.Memcached, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	if err := a.Live.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, secret); err != nil {
+		return nil, mayNot(client.IgnoreNotFound(err), "get", name)
+	}
+	return secret, nil
 }
 
 // mayNot says which right a person has to give.
@@ -164,13 +179,13 @@ func mayNot(err error, what, name string) error {
 
 // deleteBinding deletes the cluster's own. Where the operator has no right to any
 // more, it stays until the Memcached goes.
-func (r *MemcachedReconciler) deleteBinding(ctx context.Context, o *observed, is *cachev1alpha1.BindingStatus) error {
+func (a Access) deleteBinding(ctx context.Context, c *cachev1alpha1.Memcached, is *cachev1alpha1.BindingStatus) error {
 	if is == nil {
 		return nil
 	}
-	live, err := r.secret(ctx, o, is.Name)
-	if err == nil && live != nil && metav1.IsControlledBy(live, o.cluster) {
-		err = mayNot(r.deleteObject(ctx, live), "delete", is.Name)
+	live, err := a.secret(ctx, c, is.Name)
+	if err == nil && live != nil && metav1.IsControlledBy(live, c) {
+		err = mayNot(a.delete(ctx, live), "delete", is.Name)
 	}
 	if why := (*unbound)(nil); errors.As(err, &why) {
 		return nil

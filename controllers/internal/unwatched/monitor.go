@@ -1,0 +1,113 @@
+package unwatched
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/memory"
+	"example.com/memcached-operator/controllers/internal/status"
+)
+
+// monitorInterval is how often a ServiceMonitor is looked at, or looked for
+// where the API server didn't know the kind: it may be no kind of this cluster,
+// or become one, so that nothing watches it.
+const monitorInterval = 5 * time.Minute
+
+// Monitors has what became of each ServiceMonitor.
+type Monitors struct {
+	found memory.Answers[status.Monitoring]
+}
+
+// MonitorInterval is how often the ServiceMonitor is looked at; 0 if none is asked for.
+func MonitorInterval(m status.Monitoring) time.Duration {
+	if m == status.Monitored || m == status.MonitoringUnknown {
+		return monitorInterval
+	}
+	return 0
+}
+
+// Apply brings the ServiceMonitor about, or takes back the one that the status tells of. It
+// returns what became of it; with an error, what was found last. One of the name that is
+// somebody else's is a status.NameTakenError.
+func (m *Monitors) Apply(ctx context.Context, a Access, c *cachev1alpha1.Memcached, now time.Time) (status.Monitoring, error) {
+	desired := build.ServiceMonitor(c)
+	if desired == nil {
+		if meta.IsStatusConditionTrue(c.Status.Conditions, cachev1alpha1.ConditionMonitored) {
+			if err := a.deleteServiceMonitor(ctx, c); err != nil {
+				return status.MonitoringUnseen, err
+			}
+		}
+		return status.NotMonitored, nil
+	}
+	found, fresh := m.found.Last(c, now, monitorInterval)
+	if fresh {
+		return found, nil
+	}
+	live, err := a.serviceMonitor(ctx, c)
+	switch {
+	case meta.IsNoMatchError(err):
+		m.found.Note(c, now, status.MonitoringUnknown)
+		return status.MonitoringUnknown, nil
+	case err != nil:
+		return found, err
+	case live != nil && !metav1.IsControlledBy(live, c):
+		return found, &status.NameTakenError{Kind: build.ServiceMonitorKind.Kind, Name: c.Name}
+	case live == nil || !contains(live.Object, desired.Object):
+		err := a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
+		if err != nil {
+			return found, err
+		}
+	}
+	m.found.Note(c, now, status.Monitored)
+	return status.Monitored, nil
+}
+
+// Forget a Memcached that is gone.
+func (m *Monitors) Forget(key client.ObjectKey) { m.found.Forget(key) }
+
+// serviceMonitor of the cluster, or nil where there is none.
+func (a Access) serviceMonitor(ctx context.Context, c *cachev1alpha1.Memcached) (*unstructured.Unstructured, error) {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(build.ServiceMonitorKind)
+	if err := a.Live.Get(ctx, client.ObjectKeyFromObject(c), live); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return live, nil
+}
+
+func (a Access) deleteServiceMonitor(ctx context.Context, c *cachev1alpha1.Memcached) error {
+	live, err := a.serviceMonitor(ctx, c)
+	if meta.IsNoMatchError(err) || err == nil && (live == nil || !metav1.IsControlledBy(live, c)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return a.delete(ctx, live)
+}
+
+// contains tells whether everything that is desired is there: a server adds
+// fields of its own.
+func contains(live, desired any) bool {
+	switch d := desired.(type) {
+	case map[string]any:
+		l, ok := live.(map[string]any)
+		for key, value := range d {
+			ok = ok && contains(l[key], value)
+		}
+		return ok
+	case []any:
+		l, ok := live.([]any)
+		return ok && slices.EqualFunc(l, d, contains)
+	}
+	return reflect.DeepEqual(live, desired)
+}

@@ -1,0 +1,26 @@
+// Package unwatched applies the objects of a cluster that nothing watches: the Secret of
+// spec.binding, because whoever may read a Secret by its name only can't watch it, and the
+// ServiceMonitor, because its kind may be missing. Each is read live from time to time, and
+// left alone meanwhile.
+package unwatched
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Access to the API server: Client writes, Live reads.
+type Access struct {
+	Client client.Client
+	Live   client.Reader
+}
+
+// delete deletes exactly this object, its dependents in the background.
+func (a Access) delete(ctx context.Context, object client.Object) error {
+	return client.IgnoreNotFound(a.Client.Delete(ctx, object,
+		client.Preconditions{UID: ptr.To(object.GetUID())},
+		client.PropagationPolicy(metav1.DeletePropagationBackground)))
+}
