@@ -24,19 +24,20 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// apply does what the plan says, in its order, up to the first failure. Only
-// members that can't be applied hold up nothing else: what a person wrote in
-// the spec is no reason for a drain to stop. For a paused cluster it does nothing.
+// apply does what the plan says, in its order, up to the first failure. Only what
+// brings the members about holds up nothing but the members: what a person wrote in the
+// spec is no reason for a drain to stop. For a paused cluster it does nothing.
 func (r *MemcachedReconciler) apply(ctx context.Context, o *observed, p plan.Plan) error {
 	if paused(o.cluster) {
 		o.keep()
 		return nil
 	}
-	if o.cluster.Spec.Storage == nil {
-		return r.applyPlain(ctx, o)
-	}
 	var failed error
+	without := false
 	for _, action := range p.Actions {
+		if without && bringsMembers(action) {
+			continue
+		}
 		if !keepsLiveView(action) {
 			o.live = nil
 		}
@@ -51,11 +52,34 @@ func (r *MemcachedReconciler) apply(ctx context.Context, o *observed, p plan.Pla
 			logf.FromContext(ctx).V(1).Info("Refused a step", "step", action.String(), "why", err.Error())
 		}
 		failed = worse(failed, fmt.Errorf("%s: %w", action, err))
-		if _, members := action.(plan.ApplyMembers); !members {
-			break
+		switch {
+		case bringsMembers(action):
+			without = true
+		case !standsBeside(action):
+			return failed
 		}
 	}
 	return failed
+}
+
+// bringsMembers tells whether the action is one of those that bring the members about, in
+// this order: their names, where clients look, who may reach them, and at last they
+// themselves. Each needs those before it.
+func bringsMembers(action plan.Action) bool {
+	switch action.(type) {
+	case plan.ApplyService, plan.WriteList, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyStatefulSet, plan.ApplyDeployment:
+		return true
+	}
+	return false
+}
+
+// standsBeside tells whether nothing needs what the action brings about.
+func standsBeside(action plan.Action) bool {
+	switch action.(type) {
+	case plan.ApplyBudget, plan.ApplyServiceMonitor:
+		return true
+	}
+	return false
 }
 
 // keepsLiveView tells whether the action rests on what was read for others of its kind
@@ -83,8 +107,22 @@ func (r *MemcachedReconciler) do(ctx context.Context, o *observed, action plan.A
 		return r.patchFinalizer(ctx, o, controllerutil.AddFinalizer)
 	case plan.RemoveClusterFinalizer:
 		return r.removeClusterFinalizer(ctx, o)
-	case plan.ApplyMembers:
-		return r.applyMembers(ctx, o, a)
+	case plan.ApplyService:
+		return r.applyService(ctx, o)
+	case plan.WriteList:
+		return r.writeList(ctx, o, a)
+	case plan.ApplyNetworkPolicy:
+		return r.applyNetworkPolicy(ctx, o)
+	case plan.WriteBinding:
+		return r.writeBinding(ctx, o, a)
+	case plan.ApplyStatefulSet:
+		return r.applyStatefulSet(ctx, o, a)
+	case plan.ApplyDeployment:
+		return r.applyDeployment(ctx, o, a)
+	case plan.ApplyBudget:
+		return r.applyBudget(ctx, o)
+	case plan.ApplyServiceMonitor:
+		return r.applyServiceMonitor(ctx, o)
 	case plan.DeleteMembers:
 		return r.deleteObject(ctx, o.statefulSet)
 	case plan.HoldClaim:

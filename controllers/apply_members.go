@@ -24,21 +24,9 @@ const (
 	kindStatefulSet         = "StatefulSet"
 )
 
-// applyPlain reconciles a cluster without storage. Its owner references are all
-// that a deletion needs.
-func (r *MemcachedReconciler) applyPlain(ctx context.Context, o *observed) error {
-	if o.cluster.DeletionTimestamp != nil {
-		return nil
-	}
-	if err := r.applyBefore(ctx, o); err != nil {
-		return err
-	}
-	return errors.Join(r.applyDeployment(ctx, o), r.applyAfter(ctx, o))
-}
-
-func (r *MemcachedReconciler) applyDeployment(ctx context.Context, o *observed) error {
+func (r *MemcachedReconciler) applyDeployment(ctx context.Context, o *observed, a plan.ApplyDeployment) error {
 	var current *appsac.DeploymentApplyConfiguration
-	from, to := int32(0), *o.cluster.Spec.Size
+	from, to := int32(0), a.Replicas
 	desired := build.Deployment(o.cluster, r.Options)
 	d := born(o.cluster)
 	if o.deployment != nil {
@@ -77,19 +65,7 @@ func (r *MemcachedReconciler) applyDeployment(ctx context.Context, o *observed) 
 	return err
 }
 
-// applyMembers brings about what the members need, and then as many of them as
-// are to be: the clients' list is without those that leave before they do.
-func (r *MemcachedReconciler) applyMembers(ctx context.Context, o *observed, a plan.ApplyMembers) error {
-	if err := r.refreshList(ctx, o, a); err != nil {
-		return err
-	}
-	if err := r.applyBefore(ctx, o); err != nil {
-		return err
-	}
-	return errors.Join(r.applyStatefulSet(ctx, o, a), r.applyAfter(ctx, o))
-}
-
-func (r *MemcachedReconciler) applyStatefulSet(ctx context.Context, o *observed, a plan.ApplyMembers) error {
+func (r *MemcachedReconciler) applyStatefulSet(ctx context.Context, o *observed, a plan.ApplyStatefulSet) error {
 	if o.statefulSet != nil && !a.KeepTemplate && r.matches.Holds(o.cluster, kindStatefulSet, &o.statefulSet.ObjectMeta, a.Replicas) {
 		return nil
 	}
@@ -128,7 +104,7 @@ func (r *MemcachedReconciler) applyStatefulSet(ctx context.Context, o *observed,
 
 // decideStatefulSet fills in what of the present StatefulSet stays.
 func (r *MemcachedReconciler) decideStatefulSet(
-	ctx context.Context, o *observed, a plan.ApplyMembers, desired, current *appsac.StatefulSetApplyConfiguration,
+	ctx context.Context, o *observed, a plan.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
 ) (*decided, error) {
 	m := &members{
 		object: o.statefulSet, live: &o.statefulSet.Spec.Template, desired: desired.Spec.Template,
@@ -152,7 +128,7 @@ var errBehind = errors.New("the cache is behind")
 // applySized applies the StatefulSet. Whatever is applied sets the size, too, and the
 // cache may be behind.
 func (r *MemcachedReconciler) applySized(
-	ctx context.Context, o *observed, a plan.ApplyMembers, desired, current *appsac.StatefulSetApplyConfiguration,
+	ctx context.Context, o *observed, a plan.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
 ) (changed bool, err error) {
 	from := int32(0)
 	if o.statefulSet != nil {

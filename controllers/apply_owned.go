@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -19,45 +18,46 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// applyBefore applies what must be as wanted before members come or go: their
-// names, the clients' list, and who may reach them.
-func (r *MemcachedReconciler) applyBefore(ctx context.Context, o *observed) error {
-	err := applyOwned(ctx, r, o, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
+func (r *MemcachedReconciler) applyService(ctx context.Context, o *observed) error {
+	return applyOwned(ctx, r, o, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
 		kind: kindService, name: o.cluster.Name, current: o.service, extract: coreac.ExtractService,
 		desired: func() *coreac.ServiceApplyConfiguration { return build.Service(o.cluster) },
 	})
-	if err != nil {
-		return err
+}
+
+// writeList tells clients of the members, and keeps the record of the rings.
+func (r *MemcachedReconciler) writeList(ctx context.Context, o *observed, a plan.WriteList) error {
+	servers := build.ListedServers(o.cluster, a.Listed)
+	if list := o.serverList; o.cluster.Spec.Storage != nil && list != nil &&
+		(list.Annotations[cachev1alpha1.AnnotationRing] != a.Record.String() || named(list) != len(servers)) {
+		if err := r.mayWriteList(ctx, o, a); err != nil {
+			return err
+		}
 	}
-	err = applyOwned(ctx, r, o, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
+	return applyOwned(ctx, r, o, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
 		kind: kindConfigMap, name: build.ServersName(o.cluster.Name), current: o.serverList, extract: coreac.ExtractConfigMap,
 		desired: func() *coreac.ConfigMapApplyConfiguration {
-			return build.ServersConfigMap(o.cluster, o.servers, o.record)
+			return build.ServersConfigMap(o.cluster, servers, a.Record)
 		},
-		variant: int32(len(o.servers)),
+		variant: int32(len(servers)),
 	})
-	if err != nil {
-		return err
-	}
-	err = applyOwned(ctx, r, o, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
+}
+
+func (r *MemcachedReconciler) applyNetworkPolicy(ctx context.Context, o *observed) error {
+	return applyOwned(ctx, r, o, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
 		kind: kindNetworkPolicy, name: o.cluster.Name, current: o.networkPolicy, extract: networkingac.ExtractNetworkPolicy,
 		desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.NetworkPolicy(o.cluster) },
 	})
-	if err != nil {
-		return err
-	}
-	return r.applyBinding(ctx, o)
 }
 
-// applyAfter applies what members can do without for a moment.
-func (r *MemcachedReconciler) applyAfter(ctx context.Context, o *observed) error {
-	err := applyOwned(ctx, r, o, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
+func (r *MemcachedReconciler) applyBudget(ctx context.Context, o *observed) error {
+	return applyOwned(ctx, r, o, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
 		kind: kindPodDisruptionBudget, name: o.cluster.Name, current: o.budget, extract: policyac.ExtractPodDisruptionBudget,
 		desired: func() *policyac.PodDisruptionBudgetApplyConfiguration { return build.DisruptionBudget(o.cluster) },
 	})
-	return errors.Join(err, r.applyServiceMonitor(ctx, o))
 }
 
 // owned is an object of the cluster that is made, changed and deleted as the

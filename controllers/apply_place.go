@@ -15,21 +15,17 @@ import (
 
 // createPlacement makes the Job for the ring that the clients' list has by now.
 func (r *MemcachedReconciler) createPlacement(ctx context.Context, o *observed, a plan.CreatePlacement) error {
-	if plan.Without(o.record.Target(), a.Lost) != a.Target {
-		return refuse("the clients' list is another one than %s", a.Target)
-	}
 	if err := r.mayPlace(ctx, o, a); err != nil {
 		return err
 	}
-	members := o.record.Ring.Size
-	job := build.PlacementJob(o.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Claim.Ordinal, a.Target, members, a.Lost...)
+	job := build.PlacementJob(o.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Claim.Ordinal, a.Target, a.Members, a.Lost...)
 	if err := r.createJob(ctx, o, job); err != nil {
 		return err
 	}
 	o.placements = append(o.placements, *job) // for this reconcile's status
 	o.live.Placements = append(o.live.Placements, planJob(job, nil))
 	r.claimEvent(o, a.Claim, "PlacementStarted", "Place", "Job %s moves what member %d holds and others of %d members own",
-		job.Name, a.Claim.Ordinal, members)
+		job.Name, a.Claim.Ordinal, a.Members)
 	if len(a.Lost) > 0 {
 		r.claimEvent(o, a.Claim, "ItemsDiscarded", "Place", "Job %s discards what member %d holds and %d lost members own: "+
 			"clients may have stored newer values there", job.Name, a.Claim.Ordinal, len(a.Lost))

@@ -97,7 +97,7 @@ func FuzzClaim(f *testing.F) {
 			if c, ours := planClaim("cache", claim); ours && c.Receipt != nil && c.Receipt.Added < 0 && c.Receipt.AddsUp(string(c.UID)) == nil {
 				t.Errorf("a receipt of %d items adds up", c.Receipt.Added)
 			}
-			if r := o.recorded(); r.Ring.Size > cachev1alpha1.MaxSize || r.Serial < 0 {
+			if r := o.input().Record; r.Ring.Size > cachev1alpha1.MaxSize || r.Serial < 0 {
 				t.Errorf("%+v", r)
 			}
 			neverStarted(nil, "cache", 0, claim, time.Unix(1e9, 0))
@@ -206,11 +206,11 @@ func FuzzClientsList(f *testing.F) {
 		list = asRead(t, list)
 		o := &observed{cluster: testCluster(), serverList: list, now: time.Unix(1e9, 0)}
 		reads(t, func() {
-			r := o.recorded()
-			if n := o.listed(); n < 0 || n > cachev1alpha1.MaxSize || r.Ring.Size < 0 || r.Ring.Size > cachev1alpha1.MaxSize {
+			in := o.input()
+			if n, r := in.Listed, in.Record; n < 0 || n > cachev1alpha1.MaxSize || r.Ring.Size < 0 || r.Ring.Size > cachev1alpha1.MaxSize {
 				t.Errorf("%d listed, %+v", n, r)
 			}
-			planPlacement(o.cluster, r)
+			o.plan()
 		})
 	})
 }

@@ -122,10 +122,7 @@ func (r *MemcachedReconciler) live(ctx context.Context, o *observed) (*liveView,
 		return nil, err
 	}
 	if list != nil {
-		now := observed{cluster: o.cluster, serverList: list, claims: o.claims, statefulSet: members}
-		record := now.recorded()
-		v.Placement = planPlacement(o.cluster, record)
-		placedBy(record, v.Claims)
+		v.Look(look(list), told(o.cluster))
 	}
 	o.live = v
 	return v, nil
@@ -182,28 +179,18 @@ func (r *MemcachedReconciler) liveList(ctx context.Context, o *observed) (*corev
 	return list, nil
 }
 
-// refreshList reads the clients' list live before it is written: a ring's number must
-// not be given away twice, nor a ring pass by whose items were to be placed; and
-// clients are not told of a member that can't be.
-func (r *MemcachedReconciler) refreshList(ctx context.Context, o *observed, a plan.ApplyMembers) error {
-	if o.serverList == nil ||
-		o.serverList.Annotations[cachev1alpha1.AnnotationRing] == o.record.String() && named(o.serverList) == len(o.servers) {
-		return nil
-	}
-	if _, err := r.maySetReplicas(ctx, o, a.Replicas); err != nil {
-		return err
-	}
-	list, err := r.liveList(ctx, o)
+// mayWriteList asks plan.MayWriteList.
+func (r *MemcachedReconciler) mayWriteList(ctx context.Context, o *observed, a plan.WriteList) error {
+	live, err := r.live(ctx, o)
 	if err != nil {
 		return err
 	}
-	cached, record := o.recorded(), o.record
-	o.serverList = list
-	if now := o.recorded(); list != nil && now != cached && now != record {
-		return refuse("the clients' list is another one than the cache has")
+	if set := live.StatefulSet; !set.Exists || set.Replicas != a.Replicas {
+		if err := live.taken(o, a.Replicas); err != nil {
+			return err
+		}
 	}
-	o.nextList(a.Listed)
-	return nil
+	return refused(plan.MayWriteList(&live.Observed, a))
 }
 
 // mayPlace asks plan.MayPlace.

@@ -101,12 +101,6 @@ type observed struct {
 	unfound error
 	// marked are the claims that this reconcile marked as released, and when.
 	marked map[types.UID]time.Time
-	// servers that the clients are to be given, by the plan, and the record of the
-	// cluster's rings with them.
-	servers []string
-	record  ring.Record
-	// was is the record that there is, of the list that clients have.
-	was ring.Record
 	// room of a scale-down that is about to begin, or nil.
 	room *plan.Room
 	// monitored tells what became of the ServiceMonitor.
@@ -202,7 +196,6 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 	if o.namespaceTerminating, err = r.namespaceTerminates(ctx, o); err != nil {
 		return nil, err
 	}
-	o.record = o.recorded()
 	r.observeRoom(o)
 	if why, fresh := r.refusals.Last(cluster, r.Clock.Now(), growthInterval); fresh {
 		o.growthRefused = why
@@ -287,17 +280,10 @@ func namespaceTerminates(ctx context.Context, live client.Reader, name string) (
 	return namespace.DeletionTimestamp != nil, nil
 }
 
-// plan asks the pure plan what to do, and which servers the clients are to be
-// given meanwhile. Where these are others than before, items may have to be placed.
+// plan asks the pure plan what to do.
 func (o *observed) plan() plan.Plan {
-	before := o.record
-	o.was = before
-	p := o.steps()
-	o.nextList(p.Listed)
-	if o.record != before {
-		p = o.steps()
-	}
-	return p
+	in := o.input()
+	return plan.Next(&in)
 }
 
 // ready tells whether the member is.
@@ -337,14 +323,6 @@ func awaySince(pod *corev1.Pod) time.Time {
 	return since
 }
 
-func (o *observed) steps() plan.Plan {
-	if o.cluster.Spec.Storage == nil {
-		return plan.Plan{Replicas: *o.cluster.Spec.Size, Listed: *o.cluster.Spec.Size}
-	}
-	in := o.input()
-	return plan.Next(&in)
-}
-
 // standing is what there is of the cluster, whatever the clients' list and Jobs say.
 func (o *observed) standing() plan.Observed {
 	in := plan.Observed{Now: o.now, Cluster: planCluster(o), StatefulSet: planStatefulSet(o.statefulSet)}
@@ -360,8 +338,8 @@ func (o *observed) standing() plan.Observed {
 // input is what the plan rests on.
 func (o *observed) input() plan.Observed {
 	in := o.standing()
-	in.Room, in.Placement, in.Was = o.room, planPlacement(o.cluster, o.record), planPlacement(o.cluster, o.was)
-	placedBy(o.record, in.Claims)
+	in.Room = o.room
+	in.Look(look(o.serverList), told(o.cluster))
 	for i := range o.pods {
 		ordinal, ok := build.PodOrdinal(o.cluster.Name, o.pods[i].Name)
 		if !ok {
@@ -399,6 +377,7 @@ func planCluster(o *observed) plan.Cluster {
 	spec := &o.cluster.Spec
 	cluster := plan.Cluster{
 		Size:                 *spec.Size,
+		Plain:                spec.Storage == nil,
 		Policy:               planPolicy(o.cluster),
 		ReleaseUnreadable:    releasesUnreadable(o.cluster),
 		WaitForRoom:          spec.Drain.OnShortage == cachev1alpha1.ShortageWait,
@@ -409,6 +388,7 @@ func planCluster(o *observed) plan.Cluster {
 		NamespaceTerminating: o.namespaceTerminating,
 		Finalizer:            slices.Contains(o.cluster.Finalizers, cachev1alpha1.ClusterFinalizer),
 	}
+	cluster.Ring, cluster.PlacementOff = build.RingOf(o.cluster, 0), spec.Routing.Placement == cachev1alpha1.PlacementOff
 	if spec.Storage != nil && spec.Memory != nil {
 		cluster.VolumeSize, cluster.Memory = build.VolumeSize(o.cluster).Value(), spec.Memory.Value()
 	}
@@ -529,10 +509,14 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 	if room.Asking() {
 		room = nil
 	}
+	servers := build.ListedServers(o.cluster, p.Listed)
+	if paused(o.cluster) {
+		servers = o.cluster.Status.Servers // nobody is told of others
+	}
 	drainers := slices.DeleteFunc(slices.Clone(o.drainerPods), func(p corev1.Pod) bool { return drainerEnded(&p) })
 	return &status.Input{
 		Cluster: o.cluster, StatefulSet: o.statefulSet, Deployment: o.deployment, Pods: o.pods, Drainers: drainers, Kept: o.kept(),
-		Plan: p, Room: room, Servers: o.servers, Ring: o.record, Monitoring: o.monitored, Binding: o.binding, GrowthRefused: o.growthRefused, Marked: o.marked, Progress: o.progress, JobStarted: started,
+		Plan: p, Room: room, Servers: servers, Ring: p.Record, Monitoring: o.monitored, Binding: o.binding, GrowthRefused: o.growthRefused, Marked: o.marked, Progress: o.progress, JobStarted: started,
 		Waits: o.drainerWaits(now), Err: err, Now: now,
 		NotCreated: o.notCreated, Refused: o.refused, RollOutWaits: o.rolloutWaits, MembersWritten: o.membersWritten,
 	}

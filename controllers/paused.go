@@ -47,10 +47,9 @@ func (o *observed) departed(claim types.UID) bool {
 	})
 }
 
-// keep lets status go on saying what nobody looks at while nothing is applied: which
-// servers the clients were given, and what became of the ServiceMonitor.
+// keep lets status go on saying what nobody looks at while nothing is applied: what
+// became of the ServiceMonitor.
 func (o *observed) keep() {
-	o.servers, o.record = o.cluster.Status.Servers, o.recorded()
 	c := meta.FindStatusCondition(o.cluster.Status.Conditions, cachev1alpha1.ConditionMonitored)
 	switch {
 	case c == nil:

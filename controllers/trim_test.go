@@ -101,7 +101,7 @@ func readAll(t *testing.T, key, value string, cut bool) []string {
 	o := &observed{cluster: testCluster(), claims: []corev1.PersistentVolumeClaim{*claim}}
 	read := []any{c, receipt, markedAt(claim), o.claimNeverStarted(c.Ref())}
 	o.serverList = list
-	read = append(read, o.recorded(), rollout.Parse(members.Annotations[cachev1alpha1.AnnotationTemplate]))
+	read = append(read, o.input().Record, rollout.Parse(members.Annotations[cachev1alpha1.AnnotationTemplate]))
 	for _, component := range []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement} {
 		job.Labels = map[string]string{cachev1alpha1.LabelComponent: component}
 		read = append(read, duties(job))

@@ -3,6 +3,9 @@ package controllers
 import (
 	"context"
 
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
+
 	"example.com/memcached-operator/controllers/internal/unwatched"
 )
 
@@ -10,9 +13,9 @@ func (r *MemcachedReconciler) access() unwatched.Access {
 	return unwatched.Access{Client: r.Client, Live: r.Live}
 }
 
-// applyBinding applies the Secret of spec.binding.
-func (r *MemcachedReconciler) applyBinding(ctx context.Context, o *observed) (err error) {
-	o.binding, err = r.bindings.Apply(ctx, r.access(), o.cluster, o.servers, r.Clock.Now())
+// writeBinding writes the Secret of spec.binding, or takes it back.
+func (r *MemcachedReconciler) writeBinding(ctx context.Context, o *observed, a plan.WriteBinding) (err error) {
+	o.binding, err = r.bindings.Apply(ctx, r.access(), o.cluster, build.ListedServers(o.cluster, a.Listed), r.Clock.Now())
 	return err
 }
 

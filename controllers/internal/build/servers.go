@@ -40,20 +40,6 @@ func Servers(c *cachev1alpha1.Memcached, n int32) []string {
 	return servers
 }
 
-// Listed is how many members the clients' list names, where it named that many
-// before and target members are wanted. Members that are to leave are off the
-// list at once. It grows when all those that it lacks are ready, by all of them:
-// a scaling changes the clients' ring once. A member on the list stays on it,
-// ready or not, so that a restart changes nothing.
-func Listed(before, target int32, ready func(ordinal int32) bool) int32 {
-	for i := before; i < target; i++ {
-		if !ready(i) {
-			return before
-		}
-	}
-	return target
-}
-
 // ListedServers are the servers that the clients of a cluster are given: the
 // first n members, or without storage, where no member has a name of its own,
 // the Service.

@@ -2,7 +2,6 @@ package build
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,35 +10,6 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
-
-func TestListShrinksAtOnceAndGrowsWhenAllThatItLacksAreReady(t *testing.T) {
-	for name, test := range map[string]struct {
-		before, target int32
-		ready          []int32
-		want           int32
-	}{
-		"at birth, nobody ready":            {0, 3, nil, 0},
-		"at birth, some ready":              {0, 3, []int32{0, 1}, 0},
-		"at birth, all ready":               {0, 3, []int32{0, 1, 2}, 3},
-		"as wanted":                         {3, 3, []int32{0, 1, 2}, 3},
-		"a listed member restarts":          {3, 3, []int32{0, 2}, 3},
-		"all listed members restart":        {3, 3, nil, 3},
-		"one leaves":                        {3, 2, []int32{0, 1, 2}, 2},
-		"one leaves, those that stay don't": {3, 2, nil, 2},
-		"hibernation":                       {3, 0, []int32{0, 1, 2}, 0},
-		"two come, one is ready":            {3, 5, []int32{0, 1, 2, 3}, 3},
-		"two come, the later one is ready":  {3, 5, []int32{0, 1, 2, 4}, 3},
-		"two come, both are ready":          {3, 5, []int32{0, 1, 2, 3, 4}, 5},
-		"two come while one restarts":       {3, 5, []int32{0, 2, 3, 4}, 5},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := Listed(test.before, test.target, func(i int32) bool { return slices.Contains(test.ready, i) })
-			if got != test.want {
-				t.Errorf("%d servers, want %d", got, test.want)
-			}
-		})
-	}
-}
 
 func TestConfigMapHasOneListInEachForm(t *testing.T) {
 	c := withStorage().Defaulted().Obj()

@@ -193,11 +193,8 @@ func (m *model) plan(s *state) (steps, *plan.Plan) {
 	p := plan.Next(o)
 	next := v.seen.list
 	if m.options.Placing && !o.Cluster.Deleting {
-		// As observed.plan does.
-		if next = v.seen.nextList(int8(p.Listed)); !next.sameRecord(&v.seen.list) {
-			o.Placement = m.placement(&next, v.seen.cluster.off)
-			p = plan.Next(o)
-		}
+		next = listOf(p.Record, int8(p.Listed))
+		m.named(next.last)
 	}
 	known := &planned{m.steps(&v, &p, next), p}
 	m.plans[v] = known
@@ -258,8 +255,8 @@ func (m *model) observed(v *sight) *plan.Observed {
 	o.Cluster.NamespaceTerminating = v.ending
 	if m.options.Placing {
 		now := v.seen.recorded()
-		o.Placement = m.placement(&now, v.seen.cluster.off)
-		o.Was = o.Placement
+		m.look(o, &now)
+		o.Listed = int32(max(v.seen.cluster.servers, v.seen.list.listed))
 	}
 	for i := range int8(ordinals) {
 		for slot := range v.seen.claims[i] {
@@ -331,8 +328,9 @@ func (m *model) words(seen *objects) *plan.Observed {
 	c, replicas := m.options.Cluster, int32(seen.members.replicas)
 	c.Size, c.Deleting, c.Finalizer = int32(seen.cluster.size), seen.cluster.deleting, seen.cluster.finalizer
 	o := &plan.Observed{Now: justNow, Cluster: c, StatefulSet: plan.StatefulSet{Exists: seen.members.exists, Replicas: replicas}}
-	if !m.options.Placing {
-		o.Placement.Size = replicas // the clients' list follows at once
+	o.Cluster.Ring = target{client: seen.cluster.client}.ring()
+	if o.Cluster.PlacementOff = seen.cluster.off || !m.options.Placing; !m.options.Placing {
+		o.Listed, o.Record.Ring.Size = replicas, replicas // the clients' list follows at once
 	}
 	for i := range int8(ordinals) {
 		if seen.pods.members[i].state != noPod {
@@ -412,11 +410,13 @@ func (m *model) steps(v *sight, p *plan.Plan, next list) steps {
 			if !v.absent {
 				t.add(step{verb: removeClusterFinalizer})
 			}
-		case plan.ApplyMembers:
+		case plan.ApplyService, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyBudget, plan.ApplyServiceMonitor:
+		case plan.WriteList:
 			if next != v.seen.list {
 				t.was, t.list = v.seen.list, next
 				t.add(step{verb: writeList, argument: int8(a.Listed), generation: int8(a.Replicas)})
 			}
+		case plan.ApplyStatefulSet:
 			if set := v.seen.members; !set.exists || int32(set.replicas) != a.Replicas {
 				s := step{verb: applyMembers, argument: int8(a.Replicas)}
 				if set.exists {

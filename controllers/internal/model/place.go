@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
@@ -31,10 +30,6 @@ type list struct {
 	// last ring, and the fields of the record.
 	last               target
 	due, holding, from int8
-}
-
-func (l *list) sameRecord(other *list) bool {
-	return l.last == other.last && l.due == other.due && l.holding == other.holding && l.from == other.from
 }
 
 // target is a ring with its serial. That of a drain has none.
@@ -78,15 +73,6 @@ func (o *objects) recorded() list {
 	return listOf(ring.Unknown(serial, members), 0)
 }
 
-// nextList as observed.nextList decides on it.
-func (o *objects) nextList(replicas int8) list {
-	n := build.Listed(int32(max(o.cluster.servers, o.list.listed)), int32(replicas), func(i int32) bool {
-		return o.pods.members[i].state == running
-	})
-	now := o.recorded()
-	return listOf(now.record().Next(target{client: o.cluster.client, size: int8(n)}.ring()), int8(n))
-}
-
 // named returns the name of a ring, and knows the ring by it from then on.
 func (m *model) named(t target) string {
 	name, ok := m.names[t]
@@ -114,19 +100,18 @@ func (t target) without() (lost []int32) {
 	return lost
 }
 
-// placement in the plan's words.
-func (m *model) placement(l *list, off bool) plan.Placement {
-	return plan.Placement{
-		Off: off, Target: m.named(l.last), Serial: int64(l.last.serial), Size: int32(l.last.size),
-		Due: int64(l.due), Holding: int32(l.holding), From: int32(l.from),
-	}
+// look fills in what the list says of the rings.
+func (m *model) look(o *plan.Observed, l *list) {
+	m.named(l.last)
+	o.Record = l.record()
 }
 
 // liveWords are what is read live before a step that can't be undone.
 func (m *model) liveWords(s *state) *plan.Observed {
 	o := m.words(&s.live)
 	if m.options.Placing && s.live.list.exists {
-		o.Placement = m.placement(&s.live.list, s.seen.cluster.off)
+		m.look(o, &s.live.list)
+		o.Cluster.PlacementOff = s.seen.cluster.off
 	}
 	v := sight{seen: s.live, drainers: s.live.pods.drainers}
 	for i := range int8(ordinals) {
@@ -174,7 +159,7 @@ func (s *state) onlyStatus() {
 	}
 }
 
-// writeList as applyMembers does, after refreshList.
+// writeList as apply does.
 func (m *model) writeList(s *state, a step) outcome {
 	was, to, live := &s.todo.was, s.todo.list, &s.live.list
 	switch {
@@ -182,19 +167,10 @@ func (m *model) writeList(s *state, a step) outcome {
 		return nothing // the cache is behind
 	case s.ending && !live.exists:
 		return refused
-	case was.exists:
-		if now := s.live.members; (!now.exists || now.replicas != a.generation) && plan.MaySetReplicas(m.liveWords(s), int32(a.generation)) != nil {
-			return refused
-		}
-		if live.exists && !live.sameRecord(was) && !live.sameRecord(&to) {
-			return refused
-		}
-		seen := s.seen
-		seen.list = *live
-		to = seen.nextList(a.argument)
-	}
-	if *live == to {
-		return nothing
+	case was.exists && plan.MayWriteList(m.liveWords(s), plan.WriteList{
+		Listed: int32(a.argument), Record: to.record(), From: was.record(), Replicas: int32(a.generation),
+	}) != nil:
+		return refused
 	}
 	if live.exists && live.last.client != to.last.client && (len(s.due()) > 0 || s.moversOf(true) > 0) {
 		s.mixed = true

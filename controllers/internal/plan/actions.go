@@ -5,10 +5,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Action is one write to the API server.
+// Action is one write to the API server, or none where what it is about is as wanted.
 type Action interface {
 	fmt.Stringer
 	action()
@@ -20,14 +21,32 @@ type (
 	AddClusterFinalizer struct{}
 	// RemoveClusterFinalizer from the Memcached: nothing is held any more.
 	RemoveClusterFinalizer struct{}
-	// ApplyMembers applies Service and StatefulSet, the latter with Replicas.
-	ApplyMembers struct {
+	// ApplyService applies the Service, which gives the members their names.
+	ApplyService struct{}
+	// WriteList tells clients of that many members, and keeps the Record of the rings
+	// with it, in the place of From. Replicas are those that there are to be.
+	WriteList struct {
+		Listed       int32
+		Record, From ring.Record
+		Replicas     int32
+	}
+	// ApplyNetworkPolicy applies it, or deletes it.
+	ApplyNetworkPolicy struct{}
+	// WriteBinding writes the Secret of spec.binding, which names that many members, or
+	// deletes it.
+	WriteBinding struct{ Listed int32 }
+	// ApplyStatefulSet applies the StatefulSet of the members.
+	ApplyStatefulSet struct {
 		Replicas int32
-		// Listed is Plan.Listed.
-		Listed int32
 		// KeepTemplate leaves the pods as they are.
 		KeepTemplate bool
 	}
+	// ApplyDeployment applies the Deployment of a cluster without storage.
+	ApplyDeployment struct{ Replicas int32 }
+	// ApplyBudget applies the PodDisruptionBudget, or deletes it.
+	ApplyBudget struct{}
+	// ApplyServiceMonitor applies it, or deletes it.
+	ApplyServiceMonitor struct{}
 	// DeleteMembers deletes the StatefulSet.
 	DeleteMembers struct{}
 	// HoldClaim adds the claim's finalizer.
@@ -56,12 +75,13 @@ type (
 	// ClearRetry removes the annotation of a retry that has begun, and what was counted.
 	ClearRetry struct{ Claim ClaimRef }
 	// CreatePlacement creates the Job that moves what the claim's member holds to
-	// where clients look, by the ring of that Target; what is there of the Lost
-	// members is discarded.
+	// where clients look, by the ring of that Target and so many Members; what is there
+	// of the Lost ones is discarded.
 	CreatePlacement struct {
-		Claim  ClaimRef
-		Target string
-		Lost   []int32
+		Claim   ClaimRef
+		Target  string
+		Members int32
+		Lost    []int32
 	}
 	// RecordPlaced keeps on the claim that its member's items are placed by the ring
 	// of that serial. Receipt is the proof, or nil where a person asked for no more.
@@ -153,7 +173,14 @@ const (
 
 func (AddClusterFinalizer) action()    {}
 func (RemoveClusterFinalizer) action() {}
-func (ApplyMembers) action()           {}
+func (ApplyService) action()           {}
+func (WriteList) action()              {}
+func (ApplyNetworkPolicy) action()     {}
+func (WriteBinding) action()           {}
+func (ApplyStatefulSet) action()       {}
+func (ApplyDeployment) action()        {}
+func (ApplyBudget) action()            {}
+func (ApplyServiceMonitor) action()    {}
 func (DeleteMembers) action()          {}
 func (HoldClaim) action()              {}
 func (MarkReleased) action()           {}
@@ -175,10 +202,21 @@ func (ReleaseClaim) action()           {}
 
 func (AddClusterFinalizer) String() string    { return "add the cluster's finalizer" }
 func (RemoveClusterFinalizer) String() string { return "remove the cluster's finalizer" }
-func (a ApplyMembers) String() string         { return fmt.Sprintf("apply members, %d replicas", a.Replicas) }
-func (DeleteMembers) String() string          { return "delete the StatefulSet" }
-func (a HoldClaim) String() string            { return "hold claim " + a.Claim.Name }
-func (a MarkReleased) String() string         { return "mark claim " + a.Claim.Name + " as released" }
+func (ApplyService) String() string           { return "apply the Service" }
+func (a WriteList) String() string            { return fmt.Sprintf("tell clients of %d members", a.Listed) }
+func (ApplyNetworkPolicy) String() string     { return "apply the NetworkPolicy" }
+func (WriteBinding) String() string           { return "write the binding" }
+func (a ApplyStatefulSet) String() string {
+	return fmt.Sprintf("apply the StatefulSet, %d replicas", a.Replicas)
+}
+func (a ApplyDeployment) String() string {
+	return fmt.Sprintf("apply the Deployment, %d replicas", a.Replicas)
+}
+func (ApplyBudget) String() string         { return "apply the PodDisruptionBudget" }
+func (ApplyServiceMonitor) String() string { return "apply the ServiceMonitor" }
+func (DeleteMembers) String() string       { return "delete the StatefulSet" }
+func (a HoldClaim) String() string         { return "hold claim " + a.Claim.Name }
+func (a MarkReleased) String() string      { return "mark claim " + a.Claim.Name + " as released" }
 func (a CreateDrain) String() string {
 	return fmt.Sprintf("drain claim %s into %d survivors", a.Claim.Name, a.Survivors)
 }

@@ -101,7 +101,7 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			size := test.scene.o.Cluster.Size
-			want := outcome{Replicas: size, Actions: append([]string{fmt.Sprintf("apply members, %d replicas", size)}, test.actions...), Drains: test.drains, Lost: test.lost}
+			want := outcome{Replicas: size, Actions: append([]string{fmt.Sprintf("apply the StatefulSet, %d replicas", size)}, test.actions...), Drains: test.drains, Lost: test.lost}
 			if diff := cmp.Diff(want, planned(test.scene)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -133,7 +133,7 @@ func TestVolumeWhoseDrainWaitsForAPersonMakesWayForItsMember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := planned(test.scene)
 			got.Blocked = ""
-			want := outcome{Replicas: 2, Actions: append([]string{"apply members, 2 replicas"}, test.actions...), Drains: test.drains}
+			want := outcome{Replicas: 2, Actions: append([]string{"apply the StatefulSet, 2 replicas"}, test.actions...), Drains: test.drains}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -143,7 +143,7 @@ func TestVolumeWhoseDrainWaitsForAPersonMakesWayForItsMember(t *testing.T) {
 		o.Jobs = []Job{{Name: "job", UID: "job", ClaimUID: uid(2) + "-aside", Survivors: 3}}
 		unreadable(&o.Jobs[0])
 	})
-	want := outcome{Replicas: 3, Actions: []string{"apply members, 3 replicas"}, Drains: []string{"2 Failed SourceCorrupt"}}
+	want := outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}, Drains: []string{"2 Failed SourceCorrupt"}}
 	if diff := cmp.Diff(want, planned(failedAgain)); diff != "" {
 		t.Errorf("set aside, and failed again: -want +got:\n%s", diff)
 	}
@@ -265,7 +265,7 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 
 // What policy Retain keeps is in no member's way, where its volume can move.
 func TestVolumeThatIsKeptIsSetAsideForItsMember(t *testing.T) {
-	apply, deleted := "apply members, 2 replicas", func(c *Claim) { c.Deleting = true }
+	apply, deleted := "apply the StatefulSet, 2 replicas", func(c *Claim) { c.Deleting = true }
 	for what, test := range map[string]struct {
 		scene   *scene
 		actions []string
@@ -278,7 +278,7 @@ func TestVolumeThatIsKeptIsSetAsideForItsMember(t *testing.T) {
 		"its volume moves":            {at(2).wanted(3).left(2, deleted, where(Here)), []string{apply, "move volume pv-2 of claim data-2 to claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
 		"and its member stays away":   {at(2).left(2, deleted, where(Moved)), []string{apply, "move volume pv-2 of claim data-2 to claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
 		"another claim has it":        {at(2).wanted(3).left(2, deleted, where(Moved)).aside(2), []string{apply, "release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
-		"which is kept, and not held": {at(3).aside(2), []string{"apply members, 3 replicas", "release claim data-2-aside: Retained"}, nil},
+		"which is kept, and not held": {at(3).aside(2), []string{"apply the StatefulSet, 3 replicas", "release claim data-2-aside: Retained"}, nil},
 		"nobody may move it":          {at(2).wanted(3).left(2, unheld, where(Forbidden)), []string{apply}, []string{"2 Failed BlockedByVolume"}},
 		"it has no volume":            {at(2).wanted(3).left(2, unheld, unbound), []string{apply, "delete claim data-2: NeverBound"}, []string{"2 Releasing NeverBound"}},
 		"its member stays away":       {at(2).left(2, unheld, where(Here)), []string{apply}, nil},

@@ -165,7 +165,7 @@ func (o *Observed) drainWaits(c *Claim, survivors int32) (reason, message string
 	case survivors > c.Ordinal && !c.Aside || o.StatefulSet.Replicas != survivors:
 		// The StatefulSet is made smaller by this very plan; its event is next.
 		return PodPresent, fmt.Sprintf("the StatefulSet is not at %d members yet", survivors)
-	case o.Placement.Size != survivors:
+	case o.Record.Ring.Size != survivors:
 		// By another ring items would come to members that clients don't ask, or don't
 		// ask for these: the next ring would take them for empty.
 		return InTurn, fmt.Sprintf("clients are told of %d members first", survivors)

@@ -58,7 +58,7 @@ func TestVolumesOfMembersGrow(t *testing.T) {
 					if a.Size != 256*mib {
 						t.Errorf("grows to %d", a.Size)
 					}
-				case ApplyMembers:
+				case ApplyStatefulSet:
 					if a.KeepTemplate != test.keeps {
 						t.Errorf("keeps the template: %v", a.KeepTemplate)
 					}

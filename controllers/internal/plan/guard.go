@@ -15,7 +15,7 @@ import (
 // MaySetReplicas guards invariants 5 and 11: the size doesn't change while a
 // drain runs or items have to be placed, no member returns on a volume that it
 // left, and none leaves a volume that isn't marked. It needs Cluster.Size, StatefulSet,
-// Jobs, Placements, Movers, Placement and Claims.
+// Jobs, Placements, Movers, Record and Claims.
 func MaySetReplicas(live *Observed, replicas int32) error {
 	for i := range live.Jobs {
 		if j := &live.Jobs[i]; j.running() && (j.Survivors != replicas || replicas > live.MostMembers()) {
@@ -40,7 +40,7 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 // MayMark asks before a claim is marked as released, which can't be undone: its
 // member is none of those among which items have to be placed, nor one that came
 // since, and no volume of another that left is about to be drained. It needs Cluster,
-// StatefulSet, Jobs, Placements, Movers, Placement and Claims.
+// StatefulSet, Jobs, Placements, Movers, Record and Claims.
 func MayMark(live *Observed, ordinal int32) error {
 	switch held := live.heldSize(min(live.Cluster.Size, live.StatefulSet.Replicas)); {
 	case live.placing() && ordinal < held:
@@ -82,7 +82,7 @@ func MayDrain(live *Observed, a CreateDrain) error {
 // MayPlace guards invariants 5 and 10: the ring is the one that the plan saw, its
 // members are there, no drain runs, nor a placement by another ring, and the claim is
 // that of a member whose items have to be placed, by nobody else yet. It needs
-// Cluster.Parallelism, StatefulSet, Jobs, Placements, Movers, Placement and the claim.
+// Cluster.Parallelism, StatefulSet, Jobs, Placements, Movers, Record and the claim.
 func MayPlace(live *Observed, a CreatePlacement) error {
 	claim, running := live.claim(a.Claim.UID), 0
 	for i := range live.Placements {
@@ -93,10 +93,10 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 	switch {
 	case claim == nil || !live.misplaced(claim):
 		return fmt.Errorf("the member of claim %s has nothing to be placed", a.Claim.Name)
-	case Without(live.Placement.Target, a.Lost) != a.Target:
+	case Without(live.Record.Target(), a.Lost) != a.Target:
 		return fmt.Errorf("the clients' list is another one than %s", a.Target)
-	case !live.StatefulSet.Exists || live.StatefulSet.Replicas < live.Placement.Size:
-		return fmt.Errorf("the StatefulSet is not at %d members", live.Placement.Size)
+	case !live.StatefulSet.Exists || live.StatefulSet.Replicas < live.Record.Ring.Size:
+		return fmt.Errorf("the StatefulSet is not at %d members", live.Record.Ring.Size)
 	case live.activeJob() != nil:
 		return fmt.Errorf("Job %s drains", live.activeJob().Name)
 	case live.otherMover(a.Target):

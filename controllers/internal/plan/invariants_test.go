@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -157,7 +158,7 @@ func onlyGoodReceipts(_ *Observed, p Plan) error {
 
 func onlyToMembersThatStay(o *Observed, p Plan) error {
 	running := o.activeJob()
-	for _, a := range actions[ApplyMembers](p) {
+	for _, a := range actions[ApplyStatefulSet](p) {
 		if running != nil && a.Replicas != running.Survivors {
 			return fmt.Errorf("the size becomes %d under a drain into %d", a.Replicas, running.Survivors)
 		}
@@ -188,7 +189,7 @@ func everyHeldClaimShown(o *Observed, p Plan) error {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		since := c.Released.IsZero() && o.activeJob() != nil // a member that came since, or the cache is behind
-		if len(actions[ApplyMembers](p)) == 0 || c.Ordinal < p.Replicas || p.Replicas == 0 || !c.Finalizer || since {
+		if len(actions[ApplyStatefulSet](p)) == 0 || c.Ordinal < p.Replicas || p.Replicas == 0 || !c.Finalizer || since {
 			continue
 		}
 		shown := slices.ContainsFunc(p.Drains, func(d DrainState) bool {
@@ -203,7 +204,7 @@ func everyHeldClaimShown(o *Observed, p Plan) error {
 }
 
 func noReturnToOldVolumes(o *Observed, p Plan) error {
-	for _, a := range actions[ApplyMembers](p) {
+	for _, a := range actions[ApplyStatefulSet](p) {
 		for i := range o.Claims {
 			c := &o.Claims[i]
 			marked := !c.Released.IsZero() || slices.Contains(actions[MarkReleased](p), MarkReleased{Claim: c.Ref()})
@@ -219,12 +220,20 @@ func noReturnToOldVolumes(o *Observed, p Plan) error {
 	return nil
 }
 
+// marksFirst: marks and the clients' list come before members leave, and the list has
+// none of those that do.
 func marksFirst(_ *Observed, p Plan) error {
-	applied := false
+	applied, told := false, false
 	for _, a := range p.Actions {
-		switch a.(type) {
-		case ApplyMembers:
-			applied = true
+		switch a := a.(type) {
+		case WriteList:
+			if told = true; a.Listed > a.Replicas && a.Replicas > 0 {
+				return fmt.Errorf("clients are told of %d members, and %d are to be", a.Listed, a.Replicas)
+			}
+		case ApplyStatefulSet:
+			if applied = true; !told {
+				return errors.New("members come or go before clients are told")
+			}
 		case MarkReleased:
 			if applied {
 				return fmt.Errorf("marked too late")
@@ -246,8 +255,8 @@ func TestInvariant7ALostPodIsNotAScaleDown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Next(&s.o)
-			if len(p.Actions) != 1 || len(actions[ApplyMembers](p)) != 1 || p.Replicas != s.o.Cluster.Size {
-				t.Errorf("want the members applied and nothing else, got %v", p.Actions)
+			if got := planned(s).Actions; len(got) != 1 || len(actions[ApplyStatefulSet](p)) != 1 || p.Replicas != s.o.Cluster.Size {
+				t.Errorf("want the members applied and nothing else, got %v", got)
 			}
 		})
 	}

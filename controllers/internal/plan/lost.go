@@ -27,7 +27,7 @@ type Away struct {
 // lost are the members of the ring that are to leave and are not there, in order.
 func (o *Observed) lost() []int32 {
 	var lost []int32
-	for i := o.Cluster.Size; i < o.Placement.Size; i++ {
+	for i := o.Cluster.Size; i < o.Record.Ring.Size; i++ {
 		if o.isLost(i) {
 			lost = append(lost, i)
 		}
@@ -46,8 +46,8 @@ func (o *Observed) isLost(ordinal int32) bool {
 // each could hold older values than the other. And where a volume waits that was
 // left before, its older values would take the place of what is discarded.
 func (o *Observed) dispensable(ordinal int32) bool {
-	size, ring := o.Cluster.Size, &o.Placement
-	return 0 < size && size <= ordinal && ordinal < ring.Size && (ring.Holding <= ordinal || size == ring.Size-1) &&
+	size, record := o.Cluster.Size, &o.Record
+	return 0 < size && size <= ordinal && ordinal < record.Ring.Size && (record.Holding <= ordinal || size == record.Ring.Size-1) &&
 		!slices.ContainsFunc(o.Claims, func(c Claim) bool {
 			return !c.Released.IsZero() && c.Volume != "" && c.Receipt == nil && c.Request != Skip && o.placedFirst(&c)
 		})
@@ -65,7 +65,7 @@ func (o *Observed) lostAt(ordinal int32) (at time.Time, away bool) {
 }
 
 // target names the ring that items are placed by now, and the lost members.
-func (o *Observed) target() string { return Without(o.Placement.Target, o.lost()) }
+func (o *Observed) target() string { return Without(o.Record.Target(), o.lost()) }
 
 // Without names a ring whose lost members are given nothing.
 func Without(target string, lost []int32) string {

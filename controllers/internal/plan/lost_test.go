@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// without is the ring of the placement tests, without member 2.
+// without stands for that ring without member 2.
 var without = Without(target, []int32{2})
 
 // losing is a cluster of three whose third member joined, and is away since noon.
@@ -18,7 +18,7 @@ func losing(wanted int32) *scene {
 }
 
 func TestLostMemberCanBeLetGo(t *testing.T) {
-	apply := "apply members, 3 replicas"
+	apply := "apply the StatefulSet, 3 replicas"
 	place := "place what the member of claim data-1 holds, by ring " + without + ", without [2]"
 	waits := []string{"1 Waiting PlacementWaits", "0 Waiting PlacementWaits"}
 	for what, test := range map[string]struct {
@@ -29,18 +29,18 @@ func TestLostMemberCanBeLetGo(t *testing.T) {
 	}{
 		"what others hold of its is discarded": {losing(2), []string{apply, place}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
 		"not while it is to stay":              {losing(3), []string{apply}, waits, time.Time{}},
-		"not when all are to stop":             {losing(0), []string{"apply members, 0 replicas"}, nil, time.Time{}},
+		"not when all are to stop":             {losing(0), []string{"apply the StatefulSet, 0 replicas"}, nil, time.Time{}},
 		"not at once":                          {losing(2).after(time.Second), []string{apply}, waits, noon.Add(time.Minute)},
 		"not when it is there": {losing(2).with(func(o *Observed) { o.Ready = []int32{0, 1, 2} }),
 			[]string{apply, "place what the member of claim data-1 holds, by ring 5-cafe"}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
-		"not where two leave, and it holds items of before": {losing(1).with(func(o *Observed) { o.Placement.Holding = 3 }),
+		"not where two leave, and it holds items of before": {losing(1).with(func(o *Observed) { o.Record.Holding = 3 }),
 			[]string{apply}, append([]string{"2 Waiting PlacementWaits"}, waits...), time.Time{}},
 		"not where an older volume waits":               {losing(2).aside(2), []string{apply}, waits, time.Time{}},
-		"the only one, though it holds items of before": {losing(2).with(func(o *Observed) { o.Placement.Holding = 3 }), []string{apply, place}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
+		"the only one, though it holds items of before": {losing(2).with(func(o *Observed) { o.Record.Holding = 3 }), []string{apply, place}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
 		"a Job that would fill it ends": {losing(2).placement(1), []string{apply, "delete Job place-data-1: it is to be placed otherwise by now"},
 			[]string{"1 Waiting InTurn", "0 Waiting PlacementWaits"}, time.Time{}},
-		"a Job that gives it nothing goes on": {losing(2).placement(1, func(j *Job) { j.Target = without }), []string{apply}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
-		"it goes when the others are placed":  {losing(2).placed(0).placed(1), []string{"mark claim data-2 as released", "apply members, 2 replicas"}, nil, time.Time{}},
+		"a Job that gives it nothing goes on": {losing(2).placement(1, func(j *Job) { j.Target = losing(2).by(2) }), []string{apply}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
+		"it goes when the others are placed":  {losing(2).placed(0).placed(1), []string{"mark claim data-2 as released", "apply the StatefulSet, 2 replicas"}, nil, time.Time{}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			got := planned(test.scene)
@@ -58,7 +58,7 @@ func TestLostMemberCanBeLetGo(t *testing.T) {
 }
 
 func TestLiveAPlacementIsByTheRingWithoutTheLost(t *testing.T) {
-	action := CreatePlacement{Claim: ClaimRef{Name: name(0), UID: uid(0)}, Target: without, Lost: []int32{2}}
+	action := CreatePlacement{Claim: ClaimRef{Name: name(0), UID: uid(0)}, Target: losing(2).by(2), Lost: []int32{2}}
 	if err := MayPlace(&losing(2).o, action); err != nil {
 		t.Error(err)
 	}

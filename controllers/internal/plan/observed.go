@@ -20,6 +20,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -62,10 +63,16 @@ type Cluster struct {
 	Orphan bool
 	// DeleteClaims: they go with the Memcached.
 	DeleteClaims bool
+	// Plain: without storage.
+	Plain bool
 	// NamespaceTerminating: nothing can run here any more.
 	NamespaceTerminating bool
 	// Finalizer: the cluster's own is in place.
 	Finalizer bool
+	// Ring that the spec makes of its members; its Size is for the plan to say. With
+	// PlacementOff, items stay where they are when the ring changes.
+	Ring         ring.Ring
+	PlacementOff bool
 	// VolumeSize that each member is to have, and Memory that it holds more than,
 	// in bytes.
 	VolumeSize, Memory int64
@@ -200,9 +207,10 @@ type Observed struct {
 	Claims []Claim
 	// Jobs that drain, and Placements, those that move items between members.
 	Jobs, Placements []Job
-	// Placement is where clients look, by the list that this plan leads to, and Was by
-	// the one that there is.
-	Placement, Was Placement
+	// Listed is how many members clients were told of last, and Record what is known of
+	// the rings that they have looked by: see Look.
+	Listed int32
+	Record ring.Record
 	// Room of a scale-down that is about to begin; nil where none is.
 	Room *Room
 }

@@ -9,20 +9,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Placement is what is known of where clients look (package ring).
-type Placement struct {
-	// Off: the spec lets items stay where they are.
-	Off bool
-	// Target and Serial name the ring, Size is how many members are on it.
-	Target string
-	Serial int64
-	Size   int32
-	// Due is the serial of the last ring that moved keys between members; Holding is
-	// how many members held items then, and From how many were on the ring before.
-	Due           int64
-	Holding, From int32
-}
-
 // PlacementPhase is the state of a member whose items have to be placed.
 type PlacementPhase string
 
@@ -48,13 +34,14 @@ type PlacementState struct {
 // misplaced tells whether the claim's member may hold what clients look for
 // elsewhere. One whose claim is being deleted will be drained.
 func (o *Observed) misplaced(c *Claim) bool {
-	ring := &o.Placement
-	return ring.due(c) && c.Ordinal < ring.Size && c.Released.IsZero() && !c.Aside && !c.Deleting && !o.isLost(c.Ordinal)
+	return o.due(&o.Record, c) && c.Ordinal < o.Record.Ring.Size && c.Released.IsZero() && !c.Aside && !c.Deleting && !o.isLost(c.Ordinal)
 }
 
 // due tells whether nobody has looked through what the claim's member holds since the
-// last ring that moved keys.
-func (r *Placement) due(c *Claim) bool { return !r.Off && c.Placed < r.Due && c.Ordinal < r.Holding }
+// last ring of the record that moved keys.
+func (o *Observed) due(r *ring.Record, c *Claim) bool {
+	return !o.Cluster.PlacementOff && c.Placed < r.Due && c.Ordinal < r.Holding
+}
 
 // placing tells whether items have to be placed, or a Job may still be at it.
 func (o *Observed) placing() bool {
@@ -88,7 +75,7 @@ func (o *Observed) otherMover(target string) bool {
 // rings, and must not be where they look before that is. Of a member that left with
 // the ring that is due, nobody holds anything yet.
 func (o *Observed) placedFirst(c *Claim) bool {
-	return c.Aside || c.Unplaced || c.Ordinal >= o.Placement.From
+	return c.Aside || c.Unplaced || c.Ordinal >= o.Record.From.Size
 }
 
 // heldSize is the size that placement allows where that one is wanted: as long as
@@ -98,7 +85,7 @@ func (o *Observed) heldSize(wanted int32) int32 {
 	if wanted == 0 || !o.placing() {
 		return wanted
 	}
-	return max(min(o.Placement.Size, o.MostMembers()), min(wanted, o.StatefulSet.Replicas))
+	return max(min(o.Record.Ring.Size, o.MostMembers()), min(wanted, o.StatefulSet.Replicas))
 }
 
 // MostMembers is how many members there can be: as many as are wanted, as the
@@ -143,7 +130,7 @@ func (p *Plan) wakeForLost(o *Observed) {
 	if p.SizeBlocked != ByPlacement {
 		return
 	}
-	for i := o.Cluster.Size; i < o.Placement.Size; i++ {
+	for i := o.Cluster.Size; i < o.Record.Ring.Size; i++ {
 		if at, away := o.lostAt(i); o.dispensable(i) && away && at.After(o.Now) {
 			p.wakeAt(at)
 		}
@@ -164,7 +151,7 @@ func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 	state := PlacementState{Claim: *c, Job: job}
 	switch {
 	case c.PlacementRequest == Skip:
-		p.add(RecordPlaced{Claim: c.Ref(), Serial: o.Placement.Serial, Target: o.Placement.Target})
+		p.add(RecordPlaced{Claim: c.Ref(), Serial: o.Record.Serial, Target: o.Record.Target()})
 		return state.is(PlacementWaits, InTurn, "a person leaves its items where they are")
 	case job != nil:
 		return p.followPlacement(o, c, job, state)
@@ -176,7 +163,7 @@ func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 		return state.is(PlacementWaits, InTurn, "other members are placed first")
 	}
 	*slots--
-	p.add(CreatePlacement{Claim: c.Ref(), Target: o.target(), Lost: o.lost()})
+	p.add(CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Lost: o.lost()})
 	if c.PlacementRequest == Retry {
 		p.add(ClearPlacementRetry{c.Ref()})
 	}
@@ -185,8 +172,8 @@ func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 
 // placementWaits tells what goes before all placements, if anything does.
 func (p *Plan) placementWaits(o *Observed) string {
-	if o.StatefulSet.Replicas < o.Placement.Size {
-		return fmt.Sprintf("%d members are to be there first", o.Placement.Size)
+	if o.StatefulSet.Replicas < o.Record.Ring.Size {
+		return fmt.Sprintf("%d members are to be there first", o.Record.Ring.Size)
 	}
 	for i := range p.Drains {
 		d := &p.Drains[i]
@@ -199,7 +186,7 @@ func (p *Plan) placementWaits(o *Observed) string {
 		return "the drainer of an earlier placement is not gone yet"
 	}
 	lost := o.lost()
-	for i := range o.Placement.Size {
+	for i := range o.Record.Ring.Size {
 		if !slices.Contains(o.Ready, i) && !slices.Contains(lost, i) {
 			return fmt.Sprintf("member %d is not ready", i)
 		}
@@ -228,7 +215,7 @@ func (p *Plan) followPlacement(o *Observed, c *Claim, job *Job, state PlacementS
 	switch {
 	case job.State == JobComplete && invalid == nil:
 		// The next plan finds nothing to be placed any more, and deletes the Job.
-		p.add(RecordPlaced{c.Ref(), o.Placement.Serial, job.Target, job.Receipt})
+		p.add(RecordPlaced{c.Ref(), o.Record.Serial, job.Target, job.Receipt})
 		return state.is(PlacementRuns, "", "")
 	case c.PlacementRequest == Retry:
 		p.add(DeleteJob{job.Name, job.UID, "a person asked for a retry"}, ClearPlacementRetry{c.Ref()})

@@ -8,20 +8,18 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-const target = "5-cafe"
-
 // grown is a cluster of size members whose ring just grew from holding ones: what
 // these hold has to be placed.
 func grown(holding, size int32) *scene {
 	s := at(size)
 	s.o.Ready = append([]int32(nil), s.o.Pods...)
-	s.o.Placement = Placement{Target: target, Serial: 5, Size: size, Due: 5, Holding: holding}
+	s.o.Record.Serial, s.o.Record.Due, s.o.Record.Holding = 5, 5, holding
 	return s
 }
 
 // placement adds the Job that places what the member holds.
 func (s *scene) placement(ordinal int32, changes ...func(*Job)) *scene {
-	j := Job{Name: "place-" + name(ordinal), UID: "place-" + uid(ordinal), ClaimUID: uid(ordinal), Target: target}
+	j := Job{Name: "place-" + name(ordinal), UID: "place-" + uid(ordinal), ClaimUID: uid(ordinal), Target: s.by()}
 	for _, change := range changes {
 		change(&j)
 	}
@@ -53,65 +51,65 @@ func allPlaced(j *Job) {
 func byAnother(j *Job) { j.Target = "4-beef" }
 
 func TestItemsArePlacedMemberByMember(t *testing.T) {
-	off := func(o *Observed) { o.Placement.Off = true }
+	off := func(o *Observed) { o.Cluster.PlacementOff = true }
 	for what, test := range map[string]struct {
 		scene *scene
 		want  outcome
 	}{
-		"nothing is due": {at(3), outcome{Replicas: 3, Actions: []string{"apply members, 3 replicas"}}},
+		"nothing is due": {at(3), outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}}},
 		"the first one; one at a time": {grown(2, 3), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas", "place what the member of claim data-1 holds, by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-1 holds, by ring 5-cafe"},
 			Places:  []string{"1 Placing", "0 Waiting InTurn"}}},
 		"two at a time": {grown(2, 3).with(func(o *Observed) { o.Cluster.Parallelism = 2 }), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas", "place what the member of claim data-1 holds, by ring 5-cafe", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-1 holds, by ring 5-cafe", "place what the member of claim data-0 holds, by ring 5-cafe"},
 			Places:  []string{"1 Placing", "0 Placing"}}},
 		"it runs": {grown(2, 3).placement(1), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas"}, Places: []string{"1 Placing", "0 Waiting InTurn"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"1 Placing", "0 Waiting InTurn"}}},
 		"it has ended well": {grown(2, 3).placement(1, allPlaced), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas", "record that the member of claim data-1 is placed by ring 5-cafe", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "record that the member of claim data-1 is placed by ring 5-cafe", "place what the member of claim data-0 holds, by ring 5-cafe"},
 			Places:  []string{"1 Placing", "0 Placing"}}},
 		"it is recorded": {grown(2, 3).placed(1).placement(1, allPlaced), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas", "delete Job place-data-1: its member has nothing to be placed", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-1: its member has nothing to be placed", "place what the member of claim data-0 holds, by ring 5-cafe"},
 			Places:  []string{"0 Placing"}}},
-		"all are": {grown(2, 3).placed(0).placed(1), outcome{Replicas: 3, Actions: []string{"apply members, 3 replicas"}}},
+		"all are": {grown(2, 3).placed(0).placed(1), outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}}},
 		"the receipt is a drain's": {grown(1, 3).placement(0, complete), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas"}, Places: []string{"0 Failed ReceiptInvalid"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Failed ReceiptInvalid"}}},
 		"it failed": {grown(1, 3).placement(0, outOfTime), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas"}, Places: []string{"0 Failed JobFailed"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Failed JobFailed"}}},
 		"it failed, retry": {grown(1, 3).placement(0, outOfTime).change(0, asked(Retry)), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas", "delete Job place-data-0: a person asked for a retry", "clear the placement's retry of claim data-0"},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: a person asked for a retry", "clear the placement's retry of claim data-0"},
 			Places:  []string{"0 Waiting InTurn"}}},
 		"it failed, skip": {grown(1, 3).placement(0, outOfTime).change(0, asked(Skip)), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas", "record that the member of claim data-0 is placed by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "record that the member of claim data-0 is placed by ring 5-cafe"},
 			Places:  []string{"0 Waiting InTurn"}}},
 		"it failed, Off": {grown(1, 3).placement(0, outOfTime).with(off), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas", "delete Job place-data-0: its member has nothing to be placed"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: its member has nothing to be placed"}}},
 		"by another ring": {grown(1, 3).placement(0, byAnother), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas", "delete Job place-data-0: it is to be placed otherwise by now"}, Places: []string{"0 Waiting InTurn"}}},
-		"Off": {grown(2, 3).with(off), outcome{Replicas: 3, Actions: []string{"apply members, 3 replicas"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: it is to be placed otherwise by now"}, Places: []string{"0 Waiting InTurn"}}},
+		"Off": {grown(2, 3).with(off), outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}}},
 		"a member isn't ready": {grown(1, 3).with(func(o *Observed) { o.Ready = []int32{0, 1} }), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
 		"one whose claim was deleted": {grown(1, 3).change(0, deleting).change(0, inUse), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas"}, Lost: []string{"data-0"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas"}, Lost: []string{"data-0"}}},
 		"a drain goes first": {grown(2, 2).left(2).job(2, 2), outcome{Replicas: 2,
-			Actions: []string{"apply members, 2 replicas"}, Drains: []string{"2 Draining"}, Places: []string{"1 Waiting PlacementWaits", "0 Waiting PlacementWaits"}}},
+			Actions: []string{"apply the StatefulSet, 2 replicas"}, Drains: []string{"2 Draining"}, Places: []string{"1 Waiting PlacementWaits", "0 Waiting PlacementWaits"}}},
 		"a failed drain doesn't": {grown(1, 2).left(2).job(2, 2, outOfTime), outcome{Replicas: 2,
-			Actions: []string{"apply members, 2 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 2 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"},
 			Drains:  []string{"2 Failed JobFailed"}, Places: []string{"0 Placing"}}},
 		"older values come after": {grown(1, 3).aside(2), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"},
 			Drains:  []string{"2 Waiting InTurn"}, Places: []string{"0 Placing"}}},
 		"smaller, but not now": {grown(1, 3).wanted(2), outcome{Replicas: 3, Blocked: ByPlacement,
-			Actions: []string{"apply members, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
 		"larger, but not now": {grown(1, 3).wanted(4), outcome{Replicas: 3, Blocked: ByPlacement,
-			Actions: []string{"apply members, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
 		"smaller, Off while it runs": {grown(1, 3).wanted(2).placement(0).with(off), outcome{Replicas: 3, Blocked: ByPlacement,
-			Actions: []string{"apply members, 3 replicas", "delete Job place-data-0: its member has nothing to be placed"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: its member has nothing to be placed"}}},
 		"hibernation": {grown(1, 3).wanted(0).placement(0), outcome{
-			Actions: []string{"apply members, 0 replicas", "delete Job place-data-0: the cluster hibernates"}}},
+			Actions: []string{"apply the StatefulSet, 0 replicas", "delete Job place-data-0: the cluster hibernates"}}},
 		"fewer after hibernation: first as many as there were": {grown(1, 3).wanted(2).with(func(o *Observed) {
 			o.StatefulSet.Replicas, o.Pods, o.Ready = 0, nil, nil
-		}), outcome{Replicas: 3, Blocked: ByPlacement, Actions: []string{"apply members, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
+		}), outcome{Replicas: 3, Blocked: ByPlacement, Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
 		"deletion": {grown(1, 3).placement(0).with(func(o *Observed) { o.Cluster.Deleting = true }), outcome{
 			Actions: []string{"delete Job place-data-0: the Memcached is deleted", "delete the StatefulSet"}}},
 	} {
@@ -124,7 +122,7 @@ func TestItemsArePlacedMemberByMember(t *testing.T) {
 }
 
 func TestPlacementIsCheckedLive(t *testing.T) {
-	action := CreatePlacement{Claim: ClaimRef{Name: name(0), UID: uid(0)}, Target: target}
+	action := CreatePlacement{Claim: ClaimRef{Name: name(0), UID: uid(0)}, Target: grown(1, 3).by()}
 	for what, test := range map[string]struct {
 		live *scene
 		may  bool
@@ -133,14 +131,14 @@ func TestPlacementIsCheckedLive(t *testing.T) {
 		"placed by now":                  {grown(1, 3).placed(0), false},
 		"the claim is gone":              {grown(1, 3).with(func(o *Observed) { o.Claims = nil }), false},
 		"the member left":                {grown(1, 3).change(0, func(c *Claim) { c.Released = justNow }), false},
-		"another ring":                   {grown(1, 3).with(func(o *Observed) { o.Placement.Target = "6-babe" }), false},
+		"another ring":                   {grown(1, 3).with(func(o *Observed) { o.Record.Serial = 6 }), false},
 		"a drain runs":                   {grown(1, 3).left(3).job(3, 3), false},
 		"a placement runs":               {grown(2, 3).placement(1), false},
 		"a drainer of another ring runs": {grown(2, 3).with(func(o *Observed) { o.Movers = []Mover{{uid(1), "4-beef"}} }), false},
 		"a Job of another ring begins": {grown(2, 3).placement(1).with(func(o *Observed) {
 			o.Cluster.Parallelism, o.Placements[0].Target = 2, "4-beef"
 		}), false},
-		"a drainer of the member runs": {grown(2, 3).with(func(o *Observed) { o.Cluster.Parallelism, o.Movers = 2, []Mover{{uid(0), target}} }), false},
+		"a drainer of the member runs": {grown(2, 3).with(func(o *Observed) { o.Cluster.Parallelism, o.Movers = 2, []Mover{{uid(0), grown(2, 3).by()}} }), false},
 		"members are not there":        {grown(1, 3).with(func(o *Observed) { o.StatefulSet.Replicas = 2 }), false},
 		"no StatefulSet is there":      {grown(1, 3).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), false},
 	} {
@@ -199,7 +197,7 @@ func TestNoMemberOfTheRingIsMarkedUntilItemsArePlaced(t *testing.T) {
 // A placement's receipt proves nothing about the volume of the member that was
 // asked: as a drain's it is not even looked at.
 func TestReceiptOfAPlacementReleasesNothing(t *testing.T) {
-	job := Job{ClaimUID: uid(2), Target: target}
+	job := Job{ClaimUID: uid(2), Target: grown(2, 3).by()}
 	allPlaced(&job)
 	p := Next(&at(2).left(2, func(c *Claim) { c.Receipt = job.Receipt }).o)
 	for _, a := range p.Actions {
@@ -220,7 +218,7 @@ func TestReceiptOfAPlacementReleasesNothing(t *testing.T) {
 // What a member left on its volume, and what members hold, comes to clients by one
 // ring at a time, the newest values first.
 func TestOlderValuesComeLater(t *testing.T) {
-	behind := func(o *Observed) { o.Placement.Size = 1 }
+	behind := func(o *Observed) { o.Listed, o.Record.Ring.Size, o.Ready = 1, 1, nil }
 	moves := func(target string) func(*Observed) {
 		return func(o *Observed) { o.Movers = []Mover{{ClaimUID: "of another", Target: target}} }
 	}
@@ -228,20 +226,20 @@ func TestOlderValuesComeLater(t *testing.T) {
 		scene *scene
 		want  outcome
 	}{
-		"a drain of a member that left with the ring goes first": {grown(2, 2).left(2).with(func(o *Observed) { o.Placement.From = 3 }), outcome{Replicas: 2,
-			Actions: []string{"apply members, 2 replicas", "drain claim data-2 into 2 survivors"},
+		"a drain of a member that left with the ring goes first": {grown(2, 2).left(2).with(func(o *Observed) { o.Record.From.Size = 3 }), outcome{Replicas: 2,
+			Actions: []string{"apply the StatefulSet, 2 replicas", "drain claim data-2 into 2 survivors"},
 			Drains:  []string{"2 Draining"}, Places: []string{"1 Waiting PlacementWaits", "0 Waiting PlacementWaits"}}},
-		"that of one that left earlier comes after": {grown(1, 2).left(2).with(func(o *Observed) { o.Placement.From = 1 }), outcome{Replicas: 2,
-			Actions: []string{"apply members, 2 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"},
+		"that of one that left earlier comes after": {grown(1, 2).left(2).with(func(o *Observed) { o.Record.From.Size = 1 }), outcome{Replicas: 2,
+			Actions: []string{"apply the StatefulSet, 2 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"},
 			Drains:  []string{"2 Waiting InTurn"}, Places: []string{"0 Placing"}}},
 		"none while clients look among fewer members": {at(2).left(2).with(behind), outcome{Replicas: 2,
-			Actions: []string{"apply members, 2 replicas"}, Drains: []string{"2 Waiting InTurn"}}},
-		"none beside a drainer whose placement is gone": {at(2).left(2).with(moves(target)), outcome{Replicas: 2,
-			Actions: []string{"apply members, 2 replicas"}, Drains: []string{"2 Waiting InTurn"}}},
+			Actions: []string{"apply the StatefulSet, 2 replicas"}, Drains: []string{"2 Waiting InTurn"}}},
+		"none beside a drainer whose placement is gone": {at(2).left(2).with(moves(at(2).by())), outcome{Replicas: 2,
+			Actions: []string{"apply the StatefulSet, 2 replicas"}, Drains: []string{"2 Waiting InTurn"}}},
 		"no placement beside a drainer of another ring": {grown(1, 3).with(moves("4-beef")), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
-		"one beside a drainer of the same": {grown(1, 3).with(moves(target)), outcome{Replicas: 3,
-			Actions: []string{"apply members, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
+		"one beside a drainer of the same": {grown(1, 3).with(moves(grown(1, 3).by())), outcome{Replicas: 3,
+			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, planned(test.scene)); diff != "" {
@@ -270,7 +268,7 @@ func TestClientsAreToldOfNoMoreMembersUntilItemsArePlaced(t *testing.T) {
 // What a Job or the record of the rings says, anybody may have written.
 func TestNoJobAndNoRecordMakesMoreMembers(t *testing.T) {
 	forged := func(s *scene) *scene {
-		return s.with(func(o *Observed) { o.Placement = Placement{Target: target, Serial: 5, Size: 512, Due: 5, Holding: 3} })
+		return s.with(func(o *Observed) { o.Record = ring.Record{Serial: 5, Ring: o.Cluster.Ring.Of(512), Due: 5, Holding: 3} })
 	}
 	for what, test := range map[string]struct {
 		scene *scene
@@ -278,7 +276,7 @@ func TestNoJobAndNoRecordMakesMoreMembers(t *testing.T) {
 	}{
 		"a record":                             {forged(at(3)), 3},
 		"a record, and members are to leave":   {forged(at(3).wanted(2)), 3},
-		"a record, and members are to join":    {forged(at(3).wanted(4)), 4},
+		"a record, and members are to join":    {forged(at(3).wanted(4)), 3},
 		"a record, and a member joined":        {forged(at(3).with(func(o *Observed) { o.StatefulSet.Replicas = 4 })), 4},
 		"a record, and all members return":     {forged(at(3).wanted(2).with(func(o *Observed) { o.StatefulSet.Replicas, o.Pods = 0, nil })), 3},
 		"a record, and a volume was set aside": {forged(at(3).aside(7)), 3},

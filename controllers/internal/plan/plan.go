@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"example.com/memcached-operator/controllers/internal/ring"
 )
 
 // Plan is what to do now, in this order, and how the released claims stand.
@@ -13,8 +15,10 @@ type Plan struct {
 	// not the wanted size.
 	Replicas    int32
 	SizeBlocked Block
-	// Listed is how many members the clients may be told of, as they become ready.
+	// Listed is how many members clients are told of, and Record has the ring that this
+	// makes.
 	Listed int32
+	Record ring.Record
 	// Drains has an entry per claim on its way out, highest ordinal first.
 	Drains []DrainState
 	// Placements has an entry per member whose items have to be placed, highest
@@ -65,9 +69,12 @@ func (o *Observed) Shrinks() bool {
 		slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.Ordinal >= o.Cluster.Size && c.Released.IsZero() })
 }
 
-// Next decides on the next steps for a cluster with storage.
+// Next decides on the next steps for a cluster.
 func Next(observed *Observed) Plan {
 	o := *observed
+	if o.Cluster.Plain {
+		return plain(&o)
+	}
 	o.Claims = slices.Clone(o.Claims)
 	slices.SortFunc(o.Claims, func(a, b Claim) int {
 		return cmp.Or(cmp.Compare(b.Ordinal, a.Ordinal), cmp.Compare(len(a.Name), len(b.Name))) // an aside claim comes last
@@ -81,14 +88,26 @@ func Next(observed *Observed) Plan {
 	}
 	p.holdClaims(&o)
 	p.size(&o)
-	p.list(&o)
-	p.markReleased(&o)
+	before := p.list(&o)
+	p.markReleased(&o, before)
 	p.findSmall(&o)
-	p.add(ApplyMembers{p.Replicas, p.Listed, p.KeepsTemplate})
+	p.add(ApplyService{}, WriteList{p.Listed, p.Record, before, p.Replicas}, ApplyNetworkPolicy{}, WriteBinding{p.Listed},
+		ApplyStatefulSet{p.Replicas, p.KeepsTemplate}, ApplyBudget{}, ApplyServiceMonitor{})
 	p.drain(&o)
 	p.place(&o)
 	p.sweepJobs(&o)
 	p.grow(&o)
+	return p
+}
+
+// plain is the plan of a cluster without storage: a Deployment, of which no member has a
+// name of its own. Its owner references are all that a deletion needs.
+func plain(o *Observed) Plan {
+	p := Plan{Replicas: o.Cluster.Size, Listed: o.Cluster.Size}
+	if !o.Cluster.Deleting {
+		p.add(ApplyService{}, WriteList{Listed: p.Listed, Replicas: p.Replicas}, ApplyNetworkPolicy{}, WriteBinding{p.Listed},
+			ApplyDeployment{p.Replicas}, ApplyBudget{}, ApplyServiceMonitor{})
+	}
 	return p
 }
 
@@ -133,31 +152,22 @@ func (p *Plan) size(o *Observed) {
 	}
 }
 
-// list decides on how many members clients may look: those that there are to be,
-// but no more than before while items have to be placed. The ring that these are
-// placed by is the one that clients have, or they would find old values where they
-// look next.
-func (p *Plan) list(o *Observed) {
-	if p.Listed = p.Replicas; o.placing() {
-		p.Listed = min(p.Replicas, o.Placement.Size)
-	}
-}
-
 // markReleased writes the released mark on the claims of members that leave,
 // before the StatefulSet is made smaller: should the operator die in between, a
 // member leaves and returns needlessly, but an old volume never returns. At
 // size 0 nobody is left who could hold another value: nothing is marked. Nor is
 // anything while a drain runs: the size is the one that it began with, whose
 // marks were written before it. Where a claim beyond it has none, the Job is one
-// of a cache that is behind, and the claim that of a member that came since.
-func (p *Plan) markReleased(o *Observed) {
+// of a cache that is behind, and the claim that of a member that came since. The mark
+// says whether anybody has looked through the member by the rings before this plan.
+func (p *Plan) markReleased(o *Observed, before ring.Record) {
 	if p.Replicas == 0 || o.activeJob() != nil {
 		return
 	}
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if c.Ordinal >= p.Replicas && c.Released.IsZero() {
-			p.add(MarkReleased{c.Ref(), o.Was.due(c)})
+			p.add(MarkReleased{c.Ref(), o.due(&before, c)})
 			c.Released = justNow
 		}
 	}
@@ -227,7 +237,7 @@ func (p *Plan) sweepJobs(o *Observed) {
 
 // dismantle lets everything go: the Memcached is deleted, or its namespace is.
 func dismantle(o *Observed) Plan {
-	p := Plan{}
+	p := Plan{Record: o.Record}
 	if o.Cluster.NamespaceTerminating {
 		for i := range o.Claims {
 			if c := &o.Claims[i]; c.Finalizer {

@@ -53,8 +53,8 @@ func (s *scene) expect(t *testing.T, want outcome, wake time.Time) {
 
 func TestFailedDrainIsTriedAgainByItself(t *testing.T) {
 	drain := func(changes ...func(*Claim)) *scene { return at(2).left(2, changes...) }
-	again := []string{"apply members, 2 replicas", "count failure 1 of claim data-2", "delete Job job-data-2: it failed, and is tried again"}
-	nothing := []string{"apply members, 2 replicas"}
+	again := []string{"apply the StatefulSet, 2 replicas", "count failure 1 of claim data-2", "delete Job job-data-2: it failed, and is tried again"}
+	nothing := []string{"apply the StatefulSet, 2 replicas"}
 	const job = types.UID("job-uid-2")
 	for what, test := range map[string]struct {
 		scene   *scene
@@ -104,7 +104,7 @@ func TestStatusKnowsWhenTheNextAttemptIs(t *testing.T) {
 
 func TestFailedPlacementIsTriedAgainByItself(t *testing.T) {
 	stillStored := failing(contract.ExitFailed, "StillStored")
-	apply := "apply members, 3 replicas"
+	apply := "apply the StatefulSet, 3 replicas"
 	for what, test := range map[string]struct {
 		scene   *scene
 		actions []string

@@ -3,10 +3,12 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -17,7 +19,8 @@ func at(size int32) *scene {
 	s := &scene{}
 	s.o.Cluster = Cluster{Size: size, Parallelism: 1, Finalizer: true}
 	s.o.StatefulSet = StatefulSet{Exists: true, Replicas: size}
-	s.o.Placement.Size = size
+	s.o.Cluster.Ring = ring.Ring{Client: "libmemcached-ketama", Port: 11211} // moves no keys of those that stay
+	s.o.Listed, s.o.Record.Ring = size, s.o.Cluster.Ring.Of(size)
 	for i := range size {
 		s.o.Pods = append(s.o.Pods, i)
 		s.member(i)
@@ -118,7 +121,13 @@ func receiptFor(claim types.UID) *contract.Receipt {
 	}
 }
 
-// outcome is a plan in words, without the size it applies where that is plain.
+// target stands for the name of the ring in the words of a plan.
+const target = "5-cafe"
+
+// by is the name of the ring, without lost members.
+func (s *scene) by(lost ...int32) string { return Without(s.o.Record.Target(), lost) }
+
+// outcome is a plan in words, without what each plan begins and ends with.
 type outcome struct {
 	Replicas int32
 	Blocked  Block
@@ -132,7 +141,11 @@ func planned(s *scene) outcome {
 	p := Next(&s.o)
 	out := outcome{Replicas: p.Replicas, Blocked: p.SizeBlocked}
 	for _, a := range p.Actions {
-		out.Actions = append(out.Actions, a.String())
+		switch a.(type) {
+		case ApplyService, WriteList, ApplyNetworkPolicy, WriteBinding, ApplyBudget, ApplyServiceMonitor:
+		default:
+			out.Actions = append(out.Actions, strings.ReplaceAll(a.String(), p.Record.Target(), target))
+		}
 	}
 	for _, d := range p.Drains {
 		word := fmt.Sprintf("%d %s", d.Claim.Ordinal, d.Phase)

@@ -13,7 +13,7 @@ import (
 // TestEachStateOfAReleasedClaimHasOneNextStep walks a claim from a member's to
 // none. The cluster has two members; the third one's claim is looked at.
 func TestEachStateOfAReleasedClaimHasOneNextStep(t *testing.T) {
-	apply := "apply members, 2 replicas"
+	apply := "apply the StatefulSet, 2 replicas"
 	for name, test := range map[string]struct {
 		scene   *scene
 		actions []string
@@ -128,7 +128,7 @@ func TestEachStateOfAReleasedClaimHasOneNextStep(t *testing.T) {
 }
 
 func TestVolumeThatCannotBeReadIsGivenUpWhereTheSpecSaysSo(t *testing.T) {
-	apply := "apply members, 2 replicas"
+	apply := "apply the StatefulSet, 2 replicas"
 	givenUp := []string{apply, "release claim data-2: Unrecoverable", "delete Job job-data-2: its claim is let go: Unrecoverable"}
 	rejected := func(j *Job) { unreadable(j); j.Receipt.ExitCode = contract.ExitRejected }
 	stranger := func(j *Job) { unreadable(j); j.Receipt.Source = "another claim" }
@@ -161,7 +161,7 @@ func TestVolumeThatCannotBeReadIsGivenUpWhereTheSpecSaysSo(t *testing.T) {
 }
 
 func TestPolicyDecidesAboutReleasedClaims(t *testing.T) {
-	apply := "apply members, 2 replicas"
+	apply := "apply the StatefulSet, 2 replicas"
 	for name, test := range map[string]struct {
 		policy  DrainPolicy
 		scene   *scene
@@ -232,7 +232,7 @@ func TestSizeWaits(t *testing.T) {
 // two by now, and the second one has just come.
 func TestAJobOfLongAgoMarksNoMemberThatCameSince(t *testing.T) {
 	got := planned(at(2).left(2).job(2, 1))
-	want := outcome{Replicas: 1, Blocked: ByDrain, Actions: []string{"apply members, 1 replicas"}, Drains: []string{"2 Draining"}}
+	want := outcome{Replicas: 1, Blocked: ByDrain, Actions: []string{"apply the StatefulSet, 1 replicas"}, Drains: []string{"2 Draining"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -246,7 +246,7 @@ func TestSeveralDrainHighestFirst(t *testing.T) {
 	three := func(parallelism int32) *scene {
 		return at(1).left(1).left(3).left(2).with(func(o *Observed) { o.Cluster.Parallelism = parallelism })
 	}
-	apply := "apply members, 1 replicas"
+	apply := "apply the StatefulSet, 1 replicas"
 	for name, test := range map[string]struct {
 		scene   *scene
 		actions []string
@@ -290,20 +290,20 @@ func TestHibernation(t *testing.T) {
 		scene *scene
 		want  outcome
 	}{
-		"3 to 0 marks and drains nothing": {at(3).wanted(0), outcome{Actions: []string{"apply members, 0 replicas"}}},
+		"3 to 0 marks and drains nothing": {at(3).wanted(0), outcome{Actions: []string{"apply the StatefulSet, 0 replicas"}}},
 		"0 to 3 brings the members back to their volumes": {
-			asleep(), outcome{Replicas: 3, Actions: []string{"apply members, 3 replicas"}},
+			asleep(), outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}},
 		},
 		"0 to 2 drains the third, once two are there to take its items": {
 			asleep().wanted(2),
 			outcome{
-				Replicas: 2, Actions: []string{"mark claim data-2 as released", "apply members, 2 replicas"},
+				Replicas: 2, Actions: []string{"mark claim data-2 as released", "apply the StatefulSet, 2 replicas"},
 				Drains: []string{"2 Waiting PodPresent"},
 			},
 		},
 		"to 0 with a drain that has not begun: it waits for members": {
 			at(2).wanted(0).left(2),
-			outcome{Actions: []string{"apply members, 0 replicas"}, Drains: []string{"2 Waiting Hibernating"}},
+			outcome{Actions: []string{"apply the StatefulSet, 0 replicas"}, Drains: []string{"2 Waiting Hibernating"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -372,7 +372,7 @@ func TestDeletionLetsEverythingGo(t *testing.T) {
 
 func TestJobsWhoseClaimIsGoneAreSwept(t *testing.T) {
 	got := planned(at(2).job(2, 2, complete)).Actions
-	want := []string{"apply members, 2 replicas", "delete Job job-data-2: its claim is gone"}
+	want := []string{"apply the StatefulSet, 2 replicas", "delete Job job-data-2: its claim is gone"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

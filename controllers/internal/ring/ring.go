@@ -30,6 +30,12 @@ type Ring struct {
 	Size       int32  `json:"size"`
 }
 
+// Of is the ring with that many members.
+func (r Ring) Of(size int32) Ring {
+	r.Size = size
+	return r
+}
+
 // Fragile tells whether a member that gets another address changes where clients look.
 func (r Ring) Fragile() bool { return routing.HashesAddresses(r.Client) }
 
