@@ -31,26 +31,26 @@ type liveClaims struct {
 // anybody's making, and of any size.
 const claimsPage = 32
 
-func (r *MemcachedReconciler) lookAtClaims(ctx context.Context, o *observed) (*liveClaims, error) {
+func (r *MemcachedReconciler) lookAtClaims(ctx context.Context, cluster *cachev1alpha1.Memcached) (*liveClaims, error) {
 	found := &liveClaims{}
 	list := &corev1.PersistentVolumeClaimList{}
-	err := pages(ctx, r.Live, list, o.cluster.Namespace, func() error {
+	err := pages(ctx, r.Live, list, cluster.Namespace, func() error {
 		for i := range list.Items {
 			claim := &list.Items[i]
-			if of, ok := build.ClaimCluster(claim.Name); !ok || of != o.cluster.Name {
+			if of, ok := build.ClaimCluster(claim.Name); !ok || of != cluster.Name {
 				continue
 			}
 			if _, err := trim.Claim(claim); err != nil {
 				return err
 			}
-			if !ownClaim(o.cluster.Name, claim) {
+			if !ownClaim(cluster.Name, claim) {
 				found.others = append(found.others, *claim)
 				continue
 			}
 			if _, labelled := claim.Labels[cachev1alpha1.LabelCluster]; !labelled {
 				found.unlabelled = append(found.unlabelled, *claim)
 			}
-			if c, ok := planClaim(o.cluster.Name, claim); ok {
+			if c, ok := planClaim(cluster.Name, claim); ok {
 				found.claims = append(found.claims, c)
 			}
 		}
@@ -78,24 +78,24 @@ func pages(ctx context.Context, reader client.Reader, list client.ObjectList, na
 // adopt labels the claims that the cache can't see, and refuses to go on until it does.
 // Those that were never held for the cluster stay as they are if another StatefulSet of
 // this name may use them, or if the Memcached is being deleted.
-func (r *MemcachedReconciler) adopt(ctx context.Context, o *observed, found *liveClaims) error {
+func (r *MemcachedReconciler) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *liveClaims) error {
 	adopted := 0
 	for i := range found.unlabelled {
 		claim := &found.unlabelled[i]
 		if !controllerutil.ContainsFinalizer(claim, cachev1alpha1.ClaimFinalizer) {
-			if o.cluster.DeletionTimestamp != nil {
+			if cluster.DeletionTimestamp != nil {
 				continue
 			}
-			members, err := get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(o.cluster))
+			members, err := get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(cluster))
 			if err != nil {
 				return err
 			}
-			if members != nil && !mine(o.cluster, members) {
+			if members != nil && !mine(cluster, members) {
 				return taken(members)
 			}
 		}
-		ordinal := memberOrdinal(o.cluster.Name, claim)
-		if err := r.adoptClaim(ctx, o, plan.ClaimRef{Name: claim.Name, UID: claim.UID, Ordinal: ordinal}); err != nil {
+		ordinal := memberOrdinal(cluster.Name, claim)
+		if err := r.adoptClaim(ctx, cluster, plan.ClaimRef{Name: claim.Name, UID: claim.UID, Ordinal: ordinal}); err != nil {
 			return err
 		}
 		adopted++
@@ -110,13 +110,13 @@ func (r *MemcachedReconciler) adopt(ctx context.Context, o *observed, found *liv
 // with the finalizer: the member's items will be on its volume, or are. Whether they are
 // all that is on it nobody knows: without a drain that read it, it is let go and not
 // deleted.
-func (r *MemcachedReconciler) adoptClaim(ctx context.Context, o *observed, ref plan.ClaimRef) error {
-	holds := o.cluster.DeletionTimestamp == nil && planPolicy(o.cluster) == plan.Drain
-	adopted, err := r.patchClaim(ctx, o, ref, func(c *corev1.PersistentVolumeClaim) error {
-		if !ownClaim(o.cluster.Name, c) {
+func (r *MemcachedReconciler) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref plan.ClaimRef) error {
+	holds := cluster.DeletionTimestamp == nil && planPolicy(cluster) == plan.Drain
+	adopted, err := r.patchClaim(ctx, cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
+		if !ownClaim(cluster.Name, c) {
 			return taken(c)
 		}
-		metav1.SetMetaDataLabel(&c.ObjectMeta, cachev1alpha1.LabelCluster, o.cluster.Name)
+		metav1.SetMetaDataLabel(&c.ObjectMeta, cachev1alpha1.LabelCluster, cluster.Name)
 		if !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) { // or it has been the cluster's before
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAdopted, "true")
 		}
@@ -129,7 +129,7 @@ func (r *MemcachedReconciler) adoptClaim(ctx context.Context, o *observed, ref p
 		return fmt.Errorf("adopt claim %s: %w", ref.Name, err)
 	}
 	if adopted {
-		r.claimEvent(o, ref, "ClaimAdopted", "Adopt",
+		r.claimEvent(cluster, ref, "ClaimAdopted", "Adopt",
 			"claim %s was there before its member, or had lost the label %s: it is adopted, and will be drained as any other", ref.Name, cachev1alpha1.LabelCluster)
 	}
 	return nil
@@ -153,7 +153,7 @@ func (r *MemcachedReconciler) findClaims(ctx context.Context, o *observed) error
 	if o.cluster.DeletionTimestamp != nil || !missing.any() {
 		return nil
 	}
-	found, err := r.lookAtClaims(ctx, o)
+	found, err := r.lookAtClaims(ctx, o.cluster)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (r *MemcachedReconciler) findClaims(ctx context.Context, o *observed) error
 	if n := len(found.unlabelled); n > 0 && paused(o.cluster) {
 		return refuse("claims lack the label %s: %d; they are adopted when spec.paused is false", cachev1alpha1.LabelCluster, n)
 	}
-	return r.adopt(ctx, o, found)
+	return r.adopt(ctx, o.cluster, found)
 }
 
 // missing are signs of claims that the cache does not have.

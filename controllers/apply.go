@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,26 +25,67 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
+// applier takes the steps of one plan. What a step needs it carries, or is read live;
+// what the plan rested on doesn't change any more.
+type applier struct {
+	*MemcachedReconciler
+	cluster *cachev1alpha1.Memcached
+	seen    *observed
+	// view is what was read live before steps that can't be undone; nil where that is
+	// stale.
+	view *liveView
+	done done
+}
+
+// done is what status tells of the steps that were taken, and no watch does yet.
+type done struct {
+	// drains and placements are the Jobs that were created.
+	drains, placements []batchv1.Job
+	// marked are the claims that were marked as released, and when.
+	marked map[types.UID]time.Time
+	// membersWritten: the StatefulSet or the Deployment was; finalizerRemoved: the
+	// cluster's own was taken off.
+	membersWritten, finalizerRemoved bool
+	// growthRefused is why the API server lets no volume grow; empty where it does.
+	growthRefused string
+}
+
 // apply does what the plan says, in its order, up to the first failure. Only what
 // brings the members about holds up nothing but the members: what a person wrote in the
 // spec is no reason for a drain to stop. For a paused cluster it does nothing.
-func (r *MemcachedReconciler) apply(ctx context.Context, o *observed, p plan.Plan) error {
+func (r *MemcachedReconciler) apply(ctx context.Context, o *observed, p plan.Plan) (done, error) {
 	if paused(o.cluster) {
 		o.keep()
-		return nil
+		return o.done, nil
 	}
+	a := &applier{
+		MemcachedReconciler: r, cluster: o.cluster, seen: o,
+		done: done{marked: map[types.UID]time.Time{}, growthRefused: o.growthRefused},
+	}
+	err := a.take(ctx, p.Actions)
+	return a.done, err
+}
+
+// note takes over what was done, for status.
+func (o *observed) note(d done) {
+	o.done = d
+	o.jobs, o.placements = append(o.jobs, d.drains...), append(o.placements, d.placements...)
+}
+
+// take the steps.
+func (r *applier) take(ctx context.Context, actions []plan.Action) error {
 	var failed error
 	without := false
-	for _, action := range p.Actions {
+	for _, action := range actions {
 		if without && bringsMembers(action) {
 			continue
 		}
 		if !keepsLiveView(action) {
-			o.live = nil
+			r.view = nil
 		}
-		err := r.do(writelog.Because(ctx, action.String()), o, action)
+		err := r.do(writelog.Because(ctx, action.String()), action)
 		if !keepsLiveView(action) {
-			o.live = nil
+			r.view = nil
 		}
 		if err == nil {
 			continue
@@ -101,90 +143,90 @@ func worse(first, second error) error {
 	return first
 }
 
-func (r *MemcachedReconciler) do(ctx context.Context, o *observed, action plan.Action) error {
+func (r *applier) do(ctx context.Context, action plan.Action) error {
 	switch a := action.(type) {
 	case plan.AddClusterFinalizer:
-		return r.patchFinalizer(ctx, o, controllerutil.AddFinalizer)
+		return r.patchFinalizer(ctx, controllerutil.AddFinalizer)
 	case plan.RemoveClusterFinalizer:
-		return r.removeClusterFinalizer(ctx, o)
+		return r.removeClusterFinalizer(ctx)
 	case plan.ApplyService:
-		return r.applyService(ctx, o)
+		return r.applyService(ctx)
 	case plan.WriteList:
-		return r.writeList(ctx, o, a)
+		return r.writeList(ctx, a)
 	case plan.ApplyNetworkPolicy:
-		return r.applyNetworkPolicy(ctx, o)
+		return r.applyNetworkPolicy(ctx)
 	case plan.WriteBinding:
-		return r.writeBinding(ctx, o, a)
+		return r.writeBinding(ctx, r.seen, a)
 	case plan.ApplyStatefulSet:
-		return r.applyStatefulSet(ctx, o, a)
+		return r.applyStatefulSet(ctx, a)
 	case plan.ApplyDeployment:
-		return r.applyDeployment(ctx, o, a)
+		return r.applyDeployment(ctx, a)
 	case plan.ApplyBudget:
-		return r.applyBudget(ctx, o)
+		return r.applyBudget(ctx)
 	case plan.ApplyServiceMonitor:
-		return r.applyServiceMonitor(ctx, o)
+		return r.applyServiceMonitor(ctx, r.seen)
 	case plan.DeleteMembers:
-		return r.deleteObject(ctx, o.statefulSet)
+		return r.deleteObject(ctx, r.seen.statefulSet)
 	case plan.HoldClaim:
-		_, err := r.patchClaim(ctx, o, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		_, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 			controllerutil.AddFinalizer(c, cachev1alpha1.ClaimFinalizer)
 			return nil
 		})
 		return err
 	case plan.MarkReleased:
-		return r.markReleased(ctx, o, a)
+		return r.markReleased(ctx, a)
 	case plan.CreateDrain:
-		return r.createDrain(ctx, o, a)
+		return r.createDrain(ctx, a)
 	case plan.RecordReceipt:
-		return r.recordReceipt(ctx, o, a)
+		return r.recordReceipt(ctx, a)
 	case plan.CountFailure:
-		return r.countFailure(ctx, o, a)
+		return r.countFailure(ctx, a)
 	case plan.ClearRetry:
-		return r.clearRequest(ctx, o, a.Claim, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainRetry)
+		return r.clearRequest(ctx, a.Claim, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainRetry)
 	case plan.CreatePlacement:
-		return r.createPlacement(ctx, o, a)
+		return r.createPlacement(ctx, a)
 	case plan.RecordPlaced:
-		return r.recordPlaced(ctx, o, a)
+		return r.recordPlaced(ctx, a)
 	case plan.ClearPlacementRetry:
-		return r.clearRequest(ctx, o, a.Claim, cachev1alpha1.AnnotationPlacement, cachev1alpha1.PlacementRetry)
+		return r.clearRequest(ctx, a.Claim, cachev1alpha1.AnnotationPlacement, cachev1alpha1.PlacementRetry)
 	case plan.DeleteJob:
-		return r.deleteJob(ctx, o, a)
+		return r.deleteJob(ctx, a)
 	case plan.DeleteClaim:
-		return r.deleteClaim(ctx, o, a)
+		return r.deleteClaim(ctx, a)
 	case plan.SetAside:
-		return r.setAside(ctx, o, a.Claim)
+		return r.setAside(ctx, a.Claim)
 	case plan.MoveVolume:
-		return r.moveVolume(ctx, o, a)
+		return r.moveVolume(ctx, a)
 	case plan.CreateAside:
-		return r.createAside(ctx, o, a)
+		return r.createAside(ctx, a)
 	case plan.MoveBack:
-		return r.moveBack(ctx, o, a)
+		return r.moveBack(ctx, a)
 	case plan.GrowClaim:
-		return r.growClaim(ctx, o, a)
+		return r.growClaim(ctx, a)
 	case plan.ReleaseClaim:
-		return r.releaseClaim(ctx, o, a)
+		return r.releaseClaim(ctx, a)
 	}
 	return fmt.Errorf("unknown action %T", action)
 }
 
-func (r *MemcachedReconciler) createDrain(ctx context.Context, o *observed, a plan.CreateDrain) error {
-	if err := r.mayDrain(ctx, o, a); err != nil {
+func (r *applier) createDrain(ctx context.Context, a plan.CreateDrain) error {
+	if err := r.mayDrain(ctx, a); err != nil {
 		return err
 	}
-	job := build.DrainJob(o.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Survivors, o.claimNeverStarted(a.Claim))
-	if err := r.createJob(ctx, o, job); err != nil {
+	job := build.DrainJob(r.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Survivors, a.NeverStarted)
+	if err := r.createJob(ctx, job); err != nil {
 		return err
 	}
-	o.jobs = append(o.jobs, *job) // for this reconcile's status
-	o.live.Jobs = append(o.live.Jobs, planJob(job, nil))
-	r.claimEvent(o, a.Claim, "DrainStarted", "Drain", "Job %s drains claim %s into %d members", job.Name, a.Claim.Name, a.Survivors)
+	r.done.drains = append(r.done.drains, *job)
+	r.view.Jobs = append(r.view.Jobs, planJob(job, nil))
+	r.claimEvent(r.cluster, a.Claim, "DrainStarted", "Drain", "Job %s drains claim %s into %d members", job.Name, a.Claim.Name, a.Survivors)
 	return nil
 }
 
 // createJob creates the Job. Where one of its name is there, it is the cluster's, and
 // the cache is behind or can't see it for want of its label; or it is somebody else's,
 // and in the way.
-func (r *MemcachedReconciler) createJob(ctx context.Context, o *observed, job *batchv1.Job) error {
+func (r *applier) createJob(ctx context.Context, job *batchv1.Job) error {
 	err := r.Create(ctx, job)
 	if !apierrors.IsAlreadyExists(err) {
 		return err
@@ -195,17 +237,17 @@ func (r *MemcachedReconciler) createJob(ctx context.Context, o *observed, job *b
 	}
 	switch {
 	case live == nil:
-	case !ownJob(o.cluster, live):
+	case !ownJob(r.cluster, live):
 		return taken(live)
 	default:
-		if err := r.putLabel(ctx, live, o.cluster.Name); err != nil {
+		if err := r.putLabel(ctx, live, r.cluster.Name); err != nil {
 			return err
 		}
 	}
 	return refuse("Job %s exists already: the cache is behind", job.Name)
 }
 
-func (r *MemcachedReconciler) recordReceipt(ctx context.Context, o *observed, a plan.RecordReceipt) error {
+func (r *applier) recordReceipt(ctx context.Context, a plan.RecordReceipt) error {
 	if err := a.Receipt.AddsUp(string(a.Claim.UID)); err != nil {
 		return fmt.Errorf("not a receipt to record: %w", err)
 	}
@@ -213,13 +255,13 @@ func (r *MemcachedReconciler) recordReceipt(ctx context.Context, o *observed, a 
 	if err != nil {
 		return err
 	}
-	recorded, err := r.patchClaim(ctx, o, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+	recorded, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationReceipt, string(b))
 		return nil
 	})
 	if recorded {
-		r.claimEvent(o, a.Claim, "Drained", "Drain", "claim %s: %s", a.Claim.Name, summary(a.Receipt))
-		total, phases := o.drainTimes(a.Claim, a.Receipt, r.Clock.Now())
+		r.claimEvent(r.cluster, a.Claim, "Drained", "Drain", "claim %s: %s", a.Claim.Name, summary(a.Receipt))
+		total, phases := r.seen.drainTimes(a.Claim, a.Receipt, r.Clock.Now())
 		r.Metrics.Drained(a.Receipt, total, phases)
 	}
 	return err
@@ -231,59 +273,59 @@ func summary(r *contract.Receipt) string {
 }
 
 // patchFinalizer changes the cluster's finalizers under an optimistic lock.
-func (r *MemcachedReconciler) patchFinalizer(ctx context.Context, o *observed, change func(client.Object, string) bool) error {
-	before := o.cluster.DeepCopy()
-	if !change(o.cluster, cachev1alpha1.ClusterFinalizer) {
+func (r *applier) patchFinalizer(ctx context.Context, change func(client.Object, string) bool) error {
+	before := r.cluster.DeepCopy()
+	if !change(r.cluster, cachev1alpha1.ClusterFinalizer) {
 		return nil
 	}
-	return r.Patch(ctx, o.cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return r.Patch(ctx, r.cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-func (r *MemcachedReconciler) removeClusterFinalizer(ctx context.Context, o *observed) error {
-	if o.absent {
+func (r *applier) removeClusterFinalizer(ctx context.Context) error {
+	if r.seen.absent {
 		return nil
 	}
-	if err := r.nothingHeld(ctx, o); err != nil {
+	if err := r.nothingHeld(ctx); err != nil {
 		return err
 	}
-	if err := r.patchFinalizer(ctx, o, controllerutil.RemoveFinalizer); err != nil {
+	if err := r.patchFinalizer(ctx, controllerutil.RemoveFinalizer); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	o.finalizerRemoved = true
+	r.done.finalizerRemoved = true
 	return nil
 }
 
 // markReleased writes the time at which the member was told to leave: once, for
 // a cache that is behind must not make it a later one. Members that leave together
 // have the same time: the volumes of those that left later are drained first.
-func (r *MemcachedReconciler) markReleased(ctx context.Context, o *observed, a plan.MarkReleased) error {
+func (r *applier) markReleased(ctx context.Context, a plan.MarkReleased) error {
 	claim := a.Claim
-	if err := r.mayMark(ctx, o, claim); err != nil {
+	if err := r.mayMark(ctx, claim); err != nil {
 		return err
 	}
-	now := o.now.UTC().Truncate(time.Second)
-	marked, err := r.patchClaim(ctx, o, claim, func(c *corev1.PersistentVolumeClaim) error {
+	now := r.seen.now.UTC().Truncate(time.Second)
+	marked, err := r.patchClaim(ctx, r.cluster, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if _, marked := c.Annotations[cachev1alpha1.AnnotationReleased]; !marked {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationReleased, now.Format(time.RFC3339))
 			delete(c.Annotations, cachev1alpha1.AnnotationAttempts) // those of placements
 			if a.Unplaced {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationUnplaced, "true")
 			}
-			if neverStarted(o.pods, o.cluster.Name, claim.Ordinal, c, now) {
+			if a.NeverStarted {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationNeverStarted, "true")
 			}
 		}
 		return nil
 	})
 	if marked {
-		o.marked[claim.UID] = now
+		r.done.marked[claim.UID] = now
 	}
 	return err
 }
 
 // clearRequest removes this request of a person, and no other that came after it.
-func (r *MemcachedReconciler) clearRequest(ctx context.Context, o *observed, claim plan.ClaimRef, annotation, request string) error {
-	_, err := r.patchClaim(ctx, o, claim, func(c *corev1.PersistentVolumeClaim) error {
+func (r *applier) clearRequest(ctx context.Context, claim plan.ClaimRef, annotation, request string) error {
+	_, err := r.patchClaim(ctx, r.cluster, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if c.Annotations[annotation] == request {
 			delete(c.Annotations, annotation)
 			delete(c.Annotations, cachev1alpha1.AnnotationAttempts)
@@ -295,8 +337,8 @@ func (r *MemcachedReconciler) clearRequest(ctx context.Context, o *observed, cla
 
 // countFailure keeps on the claim how often moving its items has failed: the Jobs
 // that did so are deleted.
-func (r *MemcachedReconciler) countFailure(ctx context.Context, o *observed, a plan.CountFailure) error {
-	_, err := r.patchClaim(ctx, o, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+func (r *applier) countFailure(ctx context.Context, a plan.CountFailure) error {
+	_, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAttempts, fmt.Sprintf("%d/%s", a.Attempts.Failed, a.Attempts.Last))
 		return nil
 	})
@@ -309,10 +351,10 @@ func (r *MemcachedReconciler) countFailure(ctx context.Context, o *observed, a p
 // as we do (its protection, its volume): then it is looked at, and decided
 // about, once more.
 func (r *MemcachedReconciler) patchClaim(
-	ctx context.Context, o *observed, ref plan.ClaimRef, change func(*corev1.PersistentVolumeClaim) error,
+	ctx context.Context, cluster *cachev1alpha1.Memcached, ref plan.ClaimRef, change func(*corev1.PersistentVolumeClaim) error,
 ) (changed bool, err error) {
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		claim, err := r.liveClaim(ctx, o, ref)
+		claim, err := r.liveClaim(ctx, cluster, ref)
 		if err != nil || claim == nil {
 			return err
 		}
@@ -338,40 +380,40 @@ func (r *MemcachedReconciler) deleteObject(ctx context.Context, object client.Ob
 }
 
 // deleteJob deletes the Job, unless that is done and the cache is behind.
-func (r *MemcachedReconciler) deleteJob(ctx context.Context, o *observed, a plan.DeleteJob) error {
-	job, err := get[batchv1.Job](ctx, r.Live, client.ObjectKey{Namespace: o.cluster.Namespace, Name: a.Name})
+func (r *applier) deleteJob(ctx context.Context, a plan.DeleteJob) error {
+	job, err := get[batchv1.Job](ctx, r.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: a.Name})
 	if err != nil || job == nil || job.UID != a.UID || job.DeletionTimestamp != nil {
 		return err
 	}
 	return r.deleteObject(ctx, job)
 }
 
-func (r *MemcachedReconciler) deleteClaim(ctx context.Context, o *observed, a plan.DeleteClaim) error {
-	claim, err := r.liveClaim(ctx, o, a.Claim)
+func (r *applier) deleteClaim(ctx context.Context, a plan.DeleteClaim) error {
+	claim, err := r.liveClaim(ctx, r.cluster, a.Claim)
 	if err != nil || claim == nil || claim.DeletionTimestamp != nil {
 		return err
 	}
-	if err := r.mayRelease(ctx, o, claim, a.Why); err != nil {
+	if err := r.mayRelease(ctx, claim, a.Why); err != nil {
 		return err
 	}
-	if c, _ := planClaim(o.cluster.Name, claim); plan.MayDelete(&c, a.Why) != nil {
+	if c, _ := planClaim(r.cluster.Name, claim); plan.MayDelete(&c, a.Why) != nil {
 		return refused(plan.MayDelete(&c, a.Why))
 	}
 	return client.IgnoreNotFound(r.Delete(ctx, claim,
 		client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}))
 }
 
-func (r *MemcachedReconciler) releaseClaim(ctx context.Context, o *observed, a plan.ReleaseClaim) error {
-	released, err := r.patchClaim(ctx, o, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
-		if err := r.mayRelease(ctx, o, c, a.Why); err != nil {
+func (r *applier) releaseClaim(ctx context.Context, a plan.ReleaseClaim) error {
+	released, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		if err := r.mayRelease(ctx, c, a.Why); err != nil {
 			return err
 		}
 		controllerutil.RemoveFinalizer(c, cachev1alpha1.ClaimFinalizer)
 		return nil
 	})
 	if released {
-		r.Metrics.Released(a.Why, o.releaseTime(a.Claim, r.Clock.Now()))
-		r.claimEvent(o, a.Claim, "Released", "Release", "claim %s is let go: %s", a.Claim.Name, a.Why)
+		r.Metrics.Released(a.Why, r.seen.releaseTime(a.Claim, r.Clock.Now()))
+		r.claimEvent(r.cluster, a.Claim, "Released", "Release", "claim %s is let go: %s", a.Claim.Name, a.Why)
 	}
 	return err
 }

@@ -15,12 +15,12 @@ import (
 
 // setAside deletes the claim, which the finalizer holds: from here on it is set
 // aside as one that a person deleted.
-func (r *MemcachedReconciler) setAside(ctx context.Context, o *observed, ref plan.ClaimRef) error {
-	claim, err := r.liveClaim(ctx, o, ref)
+func (r *applier) setAside(ctx context.Context, ref plan.ClaimRef) error {
+	claim, err := r.liveClaim(ctx, r.cluster, ref)
 	if err != nil || claim == nil || claim.DeletionTimestamp != nil {
 		return err
 	}
-	if err := r.maySetAside(ctx, o, claim); err != nil {
+	if err := r.maySetAside(ctx, claim); err != nil {
 		return err
 	}
 	return client.IgnoreNotFound(r.Delete(ctx, claim,
@@ -30,8 +30,8 @@ func (r *MemcachedReconciler) setAside(ctx context.Context, o *observed, ref pla
 // moveVolume makes the volume wait for the claim that is to take it over, which
 // is not there yet. An operator that may not do that was told by the claim's
 // phase that an administrator did.
-func (r *MemcachedReconciler) moveVolume(ctx context.Context, o *observed, a plan.MoveVolume) error {
-	claim, err := r.movableClaim(ctx, o, a.Claim)
+func (r *applier) moveVolume(ctx context.Context, a plan.MoveVolume) error {
+	claim, err := r.movableClaim(ctx, a.Claim)
 	if err != nil || claim == nil {
 		return err
 	}
@@ -48,16 +48,16 @@ func (r *MemcachedReconciler) moveVolume(ctx context.Context, o *observed, a pla
 }
 
 // moveBack binds the volume to the claim again, so that it goes with it.
-func (r *MemcachedReconciler) moveBack(ctx context.Context, o *observed, a plan.MoveBack) error {
+func (r *applier) moveBack(ctx context.Context, a plan.MoveBack) error {
 	return r.patchVolume(ctx, a.Volume, func(volume *corev1.PersistentVolume) error {
 		ref := volume.Spec.ClaimRef
 		switch {
-		case ref == nil || ref.Namespace != o.cluster.Namespace || ref.Name != a.From:
+		case ref == nil || ref.Namespace != r.cluster.Namespace || ref.Name != a.From:
 			return nil
 		case ref.UID != "":
 			return refuse("volume %s is bound to claim %s", a.Volume, a.From)
 		}
-		volume.Spec.ClaimRef = claimReference(o.cluster.Namespace, a.Claim.Name)
+		volume.Spec.ClaimRef = claimReference(r.cluster.Namespace, a.Claim.Name)
 		volume.Spec.ClaimRef.UID = a.Claim.UID
 		return nil
 	})
@@ -87,24 +87,24 @@ func (r *MemcachedReconciler) patchVolume(ctx context.Context, name string, chan
 }
 
 // createAside creates the claim that takes the volume over.
-func (r *MemcachedReconciler) createAside(ctx context.Context, o *observed, a plan.CreateAside) error {
-	claim, err := r.movableClaim(ctx, o, a.Claim)
+func (r *applier) createAside(ctx context.Context, a plan.CreateAside) error {
+	claim, err := r.movableClaim(ctx, a.Claim)
 	if err != nil || claim == nil {
 		return err
 	}
 	aside := build.AsideClaim(claim, a.To, r.Clock.Now())
 	if err := r.Create(ctx, aside); apierrors.IsAlreadyExists(err) {
-		return r.asideExists(ctx, o, aside)
+		return r.asideExists(ctx, aside)
 	} else if err != nil {
 		return err
 	}
-	r.claimEvent(o, a.Claim, "SetAside", "SetAside", "claim %s was deleted: claim %s takes over its volume %s", claim.Name, a.To, a.Volume)
+	r.claimEvent(r.cluster, a.Claim, "SetAside", "SetAside", "claim %s was deleted: claim %s takes over its volume %s", claim.Name, a.To, a.Volume)
 	return nil
 }
 
 // asideExists tells why the claim is there already: the cache is behind, or can't see it
 // for want of its label; or it is somebody else's, and in the way.
-func (r *MemcachedReconciler) asideExists(ctx context.Context, o *observed, aside *corev1.PersistentVolumeClaim) error {
+func (r *applier) asideExists(ctx context.Context, aside *corev1.PersistentVolumeClaim) error {
 	live, err := get[corev1.PersistentVolumeClaim](ctx, r.Live, client.ObjectKeyFromObject(aside))
 	if err != nil {
 		return err
@@ -112,10 +112,10 @@ func (r *MemcachedReconciler) asideExists(ctx context.Context, o *observed, asid
 	const of = cachev1alpha1.AnnotationAsideOf
 	switch {
 	case live == nil:
-	case !ownClaim(o.cluster.Name, live) || live.Annotations[of] != aside.Annotations[of] || live.Spec.VolumeName != aside.Spec.VolumeName:
+	case !ownClaim(r.cluster.Name, live) || live.Annotations[of] != aside.Annotations[of] || live.Spec.VolumeName != aside.Spec.VolumeName:
 		return taken(live)
 	default:
-		if err := r.putLabel(ctx, live, o.cluster.Name); err != nil {
+		if err := r.putLabel(ctx, live, r.cluster.Name); err != nil {
 			return err
 		}
 	}

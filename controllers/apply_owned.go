@@ -21,42 +21,42 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-func (r *MemcachedReconciler) applyService(ctx context.Context, o *observed) error {
-	return applyOwned(ctx, r, o, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
-		kind: kindService, name: o.cluster.Name, current: o.service, extract: coreac.ExtractService,
-		desired: func() *coreac.ServiceApplyConfiguration { return build.Service(o.cluster) },
+func (r *applier) applyService(ctx context.Context) error {
+	return applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
+		kind: kindService, name: r.cluster.Name, current: r.seen.service, extract: coreac.ExtractService,
+		desired: func() *coreac.ServiceApplyConfiguration { return build.Service(r.cluster) },
 	})
 }
 
 // writeList tells clients of the members, and keeps the record of the rings.
-func (r *MemcachedReconciler) writeList(ctx context.Context, o *observed, a plan.WriteList) error {
-	servers := build.ListedServers(o.cluster, a.Listed)
-	if list := o.serverList; o.cluster.Spec.Storage != nil && list != nil &&
+func (r *applier) writeList(ctx context.Context, a plan.WriteList) error {
+	servers := build.ListedServers(r.cluster, a.Listed)
+	if list := r.seen.serverList; r.cluster.Spec.Storage != nil && list != nil &&
 		(list.Annotations[cachev1alpha1.AnnotationRing] != a.Record.String() || named(list) != len(servers)) {
-		if err := r.mayWriteList(ctx, o, a); err != nil {
+		if err := r.mayWriteList(ctx, a); err != nil {
 			return err
 		}
 	}
-	return applyOwned(ctx, r, o, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
-		kind: kindConfigMap, name: build.ServersName(o.cluster.Name), current: o.serverList, extract: coreac.ExtractConfigMap,
+	return applyOwned(ctx, r, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
+		kind: kindConfigMap, name: build.ServersName(r.cluster.Name), current: r.seen.serverList, extract: coreac.ExtractConfigMap,
 		desired: func() *coreac.ConfigMapApplyConfiguration {
-			return build.ServersConfigMap(o.cluster, servers, a.Record)
+			return build.ServersConfigMap(r.cluster, servers, a.Record)
 		},
 		variant: int32(len(servers)),
 	})
 }
 
-func (r *MemcachedReconciler) applyNetworkPolicy(ctx context.Context, o *observed) error {
-	return applyOwned(ctx, r, o, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
-		kind: kindNetworkPolicy, name: o.cluster.Name, current: o.networkPolicy, extract: networkingac.ExtractNetworkPolicy,
-		desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.NetworkPolicy(o.cluster) },
+func (r *applier) applyNetworkPolicy(ctx context.Context) error {
+	return applyOwned(ctx, r, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
+		kind: kindNetworkPolicy, name: r.cluster.Name, current: r.seen.networkPolicy, extract: networkingac.ExtractNetworkPolicy,
+		desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.NetworkPolicy(r.cluster) },
 	})
 }
 
-func (r *MemcachedReconciler) applyBudget(ctx context.Context, o *observed) error {
-	return applyOwned(ctx, r, o, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
-		kind: kindPodDisruptionBudget, name: o.cluster.Name, current: o.budget, extract: policyac.ExtractPodDisruptionBudget,
-		desired: func() *policyac.PodDisruptionBudgetApplyConfiguration { return build.DisruptionBudget(o.cluster) },
+func (r *applier) applyBudget(ctx context.Context) error {
+	return applyOwned(ctx, r, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
+		kind: kindPodDisruptionBudget, name: r.cluster.Name, current: r.seen.budget, extract: policyac.ExtractPodDisruptionBudget,
+		desired: func() *policyac.PodDisruptionBudgetApplyConfiguration { return build.DisruptionBudget(r.cluster) },
 	})
 }
 
@@ -87,13 +87,13 @@ func applyOwned[T any, P interface {
 }, C any, AC interface {
 	*C
 	runtime.ApplyConfiguration
-}](ctx context.Context, r *MemcachedReconciler, o *observed, w owned[T, P, C, AC]) error {
-	if w.current != nil && r.matches.Holds(o.cluster, w.kind, w.current, w.variant) {
+}](ctx context.Context, r *applier, w owned[T, P, C, AC]) error {
+	if w.current != nil && r.matches.Holds(r.cluster, w.kind, w.current, w.variant) {
 		return nil
 	}
 	desired := w.desired()
 	if desired == nil {
-		if w.current == nil || !metav1.IsControlledBy(w.current, o.cluster) || w.current.GetDeletionTimestamp() != nil {
+		if w.current == nil || !metav1.IsControlledBy(w.current, r.cluster) || w.current.GetDeletionTimestamp() != nil {
 			return nil
 		}
 		return r.deleteObject(ctx, w.current)
@@ -104,12 +104,12 @@ func applyOwned[T any, P interface {
 		if current, err = w.extract(w.current, cachev1alpha1.ManagedBy); err != nil {
 			return err
 		}
-	} else if behind, err := mayCreate[T, P](ctx, r, o, w.name); behind || err != nil {
+	} else if behind, err := mayCreate[T, P](ctx, r, w.name); behind || err != nil {
 		return err
 	}
 	changed, err := applyChanged(ctx, r.Client, desired, current)
 	if !changed && err == nil {
-		r.matches.Note(o.cluster, w.kind, w.current, w.variant)
+		r.matches.Note(r.cluster, w.kind, w.current, w.variant)
 	}
 	return err
 }
@@ -132,16 +132,16 @@ func applyChanged[AC interface {
 func mayCreate[T any, P interface {
 	*T
 	client.Object
-}](ctx context.Context, r *MemcachedReconciler, o *observed, name string) (behind bool, err error) {
-	object, err := get[T, P](ctx, r.Live, client.ObjectKey{Namespace: o.cluster.Namespace, Name: name})
+}](ctx context.Context, r *applier, name string) (behind bool, err error) {
+	object, err := get[T, P](ctx, r.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name})
 	switch {
 	case err != nil || object == nil:
 		return false, err
-	case !mine(o.cluster, object):
+	case !mine(r.cluster, object):
 		return false, taken(object)
 	}
 	// Without the label the cache can't have it: what is applied brings it back.
-	return object.GetLabels()[cachev1alpha1.LabelCluster] == o.cluster.Name, nil
+	return object.GetLabels()[cachev1alpha1.LabelCluster] == r.cluster.Name, nil
 }
 
 // kindOf is the kind of an object of a built-in type.

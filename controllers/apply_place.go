@@ -14,20 +14,20 @@ import (
 )
 
 // createPlacement makes the Job for the ring that the clients' list has by now.
-func (r *MemcachedReconciler) createPlacement(ctx context.Context, o *observed, a plan.CreatePlacement) error {
-	if err := r.mayPlace(ctx, o, a); err != nil {
+func (r *applier) createPlacement(ctx context.Context, a plan.CreatePlacement) error {
+	if err := r.mayPlace(ctx, a); err != nil {
 		return err
 	}
-	job := build.PlacementJob(o.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Claim.Ordinal, a.Target, a.Members, a.Lost...)
-	if err := r.createJob(ctx, o, job); err != nil {
+	job := build.PlacementJob(r.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Claim.Ordinal, a.Target, a.Members, a.Lost...)
+	if err := r.createJob(ctx, job); err != nil {
 		return err
 	}
-	o.placements = append(o.placements, *job) // for this reconcile's status
-	o.live.Placements = append(o.live.Placements, planJob(job, nil))
-	r.claimEvent(o, a.Claim, "PlacementStarted", "Place", "Job %s moves what member %d holds and others of %d members own",
+	r.done.placements = append(r.done.placements, *job)
+	r.view.Placements = append(r.view.Placements, planJob(job, nil))
+	r.claimEvent(r.cluster, a.Claim, "PlacementStarted", "Place", "Job %s moves what member %d holds and others of %d members own",
 		job.Name, a.Claim.Ordinal, a.Members)
 	if len(a.Lost) > 0 {
-		r.claimEvent(o, a.Claim, "ItemsDiscarded", "Place", "Job %s discards what member %d holds and %d lost members own: "+
+		r.claimEvent(r.cluster, a.Claim, "ItemsDiscarded", "Place", "Job %s discards what member %d holds and %d lost members own: "+
 			"clients may have stored newer values there", job.Name, a.Claim.Ordinal, len(a.Lost))
 	}
 	return nil
@@ -35,13 +35,13 @@ func (r *MemcachedReconciler) createPlacement(ctx context.Context, o *observed, 
 
 // recordPlaced keeps on the claim that its member is placed. The receipt is no
 // drain's: it is told of, and not kept.
-func (r *MemcachedReconciler) recordPlaced(ctx context.Context, o *observed, a plan.RecordPlaced) error {
+func (r *applier) recordPlaced(ctx context.Context, a plan.RecordPlaced) error {
 	if a.Receipt != nil {
 		if err := a.Receipt.AddsUp(ring.Source(a.Claim.UID, a.Target)); err != nil {
 			return refuse("not the receipt of a placement: %v", err)
 		}
 	}
-	recorded, err := r.patchClaim(ctx, o, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+	recorded, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 		if a.Receipt == nil && c.Annotations[cachev1alpha1.AnnotationPlacement] != cachev1alpha1.PlacementSkip {
 			return refuse("claim %s is not annotated with a skip", c.Name)
 		}
@@ -56,9 +56,9 @@ func (r *MemcachedReconciler) recordPlaced(ctx context.Context, o *observed, a p
 	switch {
 	case !recorded:
 	case a.Receipt == nil:
-		r.claimEvent(o, a.Claim, "PlacementSkipped", "Place", "claim %s: its member's items stay where they are", a.Claim.Name)
+		r.claimEvent(r.cluster, a.Claim, "PlacementSkipped", "Place", "claim %s: its member's items stay where they are", a.Claim.Name)
 	default:
-		r.claimEvent(o, a.Claim, "Placed", "Place", "claim %s: %s", a.Claim.Name, summary(a.Receipt))
+		r.claimEvent(r.cluster, a.Claim, "Placed", "Place", "claim %s: %s", a.Claim.Name, summary(a.Receipt))
 	}
 	return err
 }

@@ -17,13 +17,13 @@ const growthInterval = 5 * time.Minute
 
 // growClaim asks for a larger volume. Whether its class has any is the API
 // server's to say, so that nobody has to read the class.
-func (r *MemcachedReconciler) growClaim(ctx context.Context, o *observed, a plan.GrowClaim) error {
-	if o.growthRefused != "" {
+func (r *applier) growClaim(ctx context.Context, a plan.GrowClaim) error {
+	if r.done.growthRefused != "" {
 		return nil
 	}
 	size := resource.NewQuantity(a.Size, resource.BinarySI)
-	asked, err := r.patchClaim(ctx, o, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
-		live, ours := planClaim(o.cluster.Name, c)
+	asked, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		live, ours := planClaim(r.cluster.Name, c)
 		if !ours {
 			return refuse("claim %s is no member's", c.Name)
 		}
@@ -35,11 +35,11 @@ func (r *MemcachedReconciler) growClaim(ctx context.Context, o *observed, a plan
 	})
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		o.growthRefused = err.Error()
-		r.refusals.Note(o.cluster, r.Clock.Now(), o.growthRefused)
+		r.done.growthRefused = err.Error()
+		r.refusals.Note(r.cluster, r.Clock.Now(), r.done.growthRefused)
 		return nil
 	case asked:
-		r.claimEvent(o, a.Claim, "VolumeGrows", "Grow", "claim %s asks for %s", a.Claim.Name, size)
+		r.claimEvent(r.cluster, a.Claim, "VolumeGrows", "Grow", "claim %s asks for %s", a.Claim.Name, size)
 	}
 	return err
 }

@@ -13,16 +13,16 @@ import (
 )
 
 // event tells of a write that succeeded.
-func (r *MemcachedReconciler) event(o *observed, reason, action, note string, args ...any) {
-	r.Events.Eventf(o.cluster, nil, corev1.EventTypeNormal, reason, action, note, args...)
+func (r *MemcachedReconciler) event(cluster *cachev1alpha1.Memcached, reason, action, note string, args ...any) {
+	r.Events.Eventf(cluster, nil, corev1.EventTypeNormal, reason, action, note, args...)
 }
 
 // claimEvent tells of a write that succeeded, about one of the claims.
-func (r *MemcachedReconciler) claimEvent(o *observed, claim plan.ClaimRef, reason, action, note string, args ...any) {
-	if o.absent {
+func (r *MemcachedReconciler) claimEvent(cluster *cachev1alpha1.Memcached, claim plan.ClaimRef, reason, action, note string, args ...any) {
+	if cluster.UID == "" {
 		return // nobody would find it
 	}
-	r.Events.Eventf(o.cluster, relatedClaim(o.cluster, claim.Name), corev1.EventTypeNormal, reason, action, note, args...)
+	r.Events.Eventf(cluster, relatedClaim(cluster, claim.Name), corev1.EventTypeNormal, reason, action, note, args...)
 }
 
 // relatedClaim tells the events of one drain from those of another: the recorder

@@ -11,7 +11,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -227,7 +226,7 @@ func FuzzStatefulSet(f *testing.F) {
 			return
 		}
 		members = asRead(t, members)
-		o := &observed{cluster: testCluster(), statefulSet: members, now: time.Unix(1e9, 0), marked: map[types.UID]time.Time{}}
+		o := &observed{cluster: testCluster(), statefulSet: members, now: time.Unix(1e9, 0)}
 		reads(t, func() {
 			mine(o.cluster, client.Object(members))
 			in := o.input()

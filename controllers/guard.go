@@ -29,8 +29,8 @@ func refuse(format string, args ...any) error {
 
 // liveClaim reads the claim from the API server; nil where it is gone, or where
 // another claim has taken its name.
-func (r *MemcachedReconciler) liveClaim(ctx context.Context, o *observed, ref plan.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
-	claim, err := get[corev1.PersistentVolumeClaim](ctx, r.Live, client.ObjectKey{Namespace: o.cluster.Namespace, Name: ref.Name})
+func (r *MemcachedReconciler) liveClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref plan.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
+	claim, err := get[corev1.PersistentVolumeClaim](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name})
 	if err != nil || claim == nil || claim.UID != ref.UID {
 		return nil, err
 	}
@@ -47,27 +47,27 @@ func refused(why error) error {
 
 // maySetReplicas asks plan.MaySetReplicas. It tells whether the size is set
 // already: then the cache is behind, and its event is next.
-func (r *MemcachedReconciler) maySetReplicas(ctx context.Context, o *observed, replicas int32) (behind bool, err error) {
-	live, err := r.live(ctx, o)
+func (r *applier) maySetReplicas(ctx context.Context, replicas int32) (behind bool, err error) {
+	live, err := r.live(ctx)
 	if err != nil {
 		return false, err
 	}
 	if live.StatefulSet.Exists && live.StatefulSet.Replicas == replicas {
 		return true, nil
 	}
-	if err := live.taken(o, replicas); err != nil {
+	if err := live.taken(r.cluster.Name, replicas); err != nil {
 		return false, err
 	}
 	return false, refused(plan.MaySetReplicas(&live.Observed, replicas))
 }
 
 // mayMark asks plan.MayMark, on what was read once for all marks of a reconcile.
-func (r *MemcachedReconciler) mayMark(ctx context.Context, o *observed, claim plan.ClaimRef) error {
-	live, err := r.live(ctx, o)
+func (r *applier) mayMark(ctx context.Context, claim plan.ClaimRef) error {
+	live, err := r.live(ctx)
 	if err != nil {
 		return err
 	}
-	if err := live.taken(o, 0); err != nil {
+	if err := live.taken(r.cluster.Name, 0); err != nil {
 		return err
 	}
 	return refused(plan.MayMark(&live.Observed, claim.Ordinal))
@@ -75,9 +75,9 @@ func (r *MemcachedReconciler) mayMark(ctx context.Context, o *observed, claim pl
 
 // taken is the error if a member that there is, or is to be among so many, uses a claim
 // that somebody else controls.
-func (v *liveView) taken(o *observed, replicas int32) error {
+func (v *liveView) taken(cluster string, replicas int32) error {
 	for i := range v.others {
-		if c := &v.others[i]; memberOrdinal(o.cluster.Name, c) < max(replicas, v.StatefulSet.Replicas) {
+		if c := &v.others[i]; memberOrdinal(cluster, c) < max(replicas, v.StatefulSet.Replicas) {
 			return taken(c)
 		}
 	}
@@ -87,44 +87,44 @@ func (v *liveView) taken(o *observed, replicas int32) error {
 // live is what was read from the API server in this reconcile, right before steps that
 // can't be undone. It is read once for steps of the same kind; their own Jobs are added
 // to it (created), and any other write makes it stale (written).
-func (r *MemcachedReconciler) live(ctx context.Context, o *observed) (*liveView, error) {
-	if o.live != nil {
-		return o.live, nil
+func (r *applier) live(ctx context.Context) (*liveView, error) {
+	if r.view != nil {
+		return r.view, nil
 	}
-	members, err := get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(o.cluster))
+	members, err := get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(r.cluster))
 	if err != nil {
 		return nil, err
 	}
-	if members != nil && !mine(o.cluster, members) {
+	if members != nil && !mine(r.cluster, members) {
 		members = nil
 	}
 	// Who is lost is as the plan saw it: one that is back may leave all the same.
-	seen := o.input()
+	seen := r.seen.input()
 	v := &liveView{Observed: plan.Observed{
 		Cluster: seen.Cluster, StatefulSet: planStatefulSet(members), Now: seen.Now, Ready: seen.Ready, Away: seen.Away,
 	}}
-	found, err := r.lookAtClaims(ctx, o)
+	found, err := r.lookAtClaims(ctx, r.cluster)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.adopt(ctx, o, found); err != nil {
+	if err := r.adopt(ctx, r.cluster, found); err != nil {
 		return nil, err
 	}
 	v.Claims, v.others = found.claims, found.others
-	if err := r.liveJobs(ctx, o, o.endedPods(), v); err != nil {
+	if err := r.liveJobs(ctx, r.cluster, r.seen.endedPods(), v); err != nil {
 		return nil, err
 	}
-	if err := r.livePods(ctx, o, v); err != nil {
+	if err := r.livePods(ctx, r.cluster, v); err != nil {
 		return nil, err
 	}
-	list, err := r.liveList(ctx, o)
+	list, err := r.liveList(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if list != nil {
-		v.Look(look(list), told(o.cluster))
+		v.Look(look(list), told(r.cluster))
 	}
-	o.live = v
+	r.view = v
 	return v, nil
 }
 
@@ -140,12 +140,12 @@ type liveView struct {
 }
 
 // livePods are the cluster's pods, and of them the drainers that move items.
-func (r *MemcachedReconciler) livePods(ctx context.Context, o *observed, v *liveView) error {
+func (r *MemcachedReconciler) livePods(ctx context.Context, cluster *cachev1alpha1.Memcached, v *liveView) error {
 	var pods corev1.PodList
-	err := r.Live.List(ctx, &pods, client.InNamespace(o.cluster.Namespace), client.MatchingLabelsSelector{Selector: Selector(&corev1.Pod{})},
-		client.MatchingLabels{cachev1alpha1.LabelInstance: o.cluster.Name})
+	err := r.Live.List(ctx, &pods, client.InNamespace(cluster.Namespace), client.MatchingLabelsSelector{Selector: Selector(&corev1.Pod{})},
+		client.MatchingLabels{cachev1alpha1.LabelInstance: cluster.Name})
 	if err != nil {
-		return fmt.Errorf("list the pods of Memcached %s: %w", o.cluster.Name, err)
+		return fmt.Errorf("list the pods of Memcached %s: %w", cluster.Name, err)
 	}
 	v.pods = pods.Items
 	v.Movers = movers(slices.DeleteFunc(slices.Clone(pods.Items), func(p corev1.Pod) bool {
@@ -171,22 +171,22 @@ func (o *observed) endedPods() []corev1.Pod {
 }
 
 // liveList reads the clients' list; nil where there is none, or somebody else's.
-func (r *MemcachedReconciler) liveList(ctx context.Context, o *observed) (*corev1.ConfigMap, error) {
-	list, err := get[corev1.ConfigMap](ctx, r.Live, client.ObjectKey{Namespace: o.cluster.Namespace, Name: build.ServersName(o.cluster.Name)})
-	if err != nil || list == nil || !mine(o.cluster, list) {
+func (r *applier) liveList(ctx context.Context) (*corev1.ConfigMap, error) {
+	list, err := get[corev1.ConfigMap](ctx, r.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.ServersName(r.cluster.Name)})
+	if err != nil || list == nil || !mine(r.cluster, list) {
 		return nil, err
 	}
 	return list, nil
 }
 
 // mayWriteList asks plan.MayWriteList.
-func (r *MemcachedReconciler) mayWriteList(ctx context.Context, o *observed, a plan.WriteList) error {
-	live, err := r.live(ctx, o)
+func (r *applier) mayWriteList(ctx context.Context, a plan.WriteList) error {
+	live, err := r.live(ctx)
 	if err != nil {
 		return err
 	}
 	if set := live.StatefulSet; !set.Exists || set.Replicas != a.Replicas {
-		if err := live.taken(o, a.Replicas); err != nil {
+		if err := live.taken(r.cluster.Name, a.Replicas); err != nil {
 			return err
 		}
 	}
@@ -194,8 +194,8 @@ func (r *MemcachedReconciler) mayWriteList(ctx context.Context, o *observed, a p
 }
 
 // mayPlace asks plan.MayPlace.
-func (r *MemcachedReconciler) mayPlace(ctx context.Context, o *observed, a plan.CreatePlacement) error {
-	live, err := r.live(ctx, o)
+func (r *applier) mayPlace(ctx context.Context, a plan.CreatePlacement) error {
+	live, err := r.live(ctx)
 	if err != nil {
 		return err
 	}
@@ -203,13 +203,13 @@ func (r *MemcachedReconciler) mayPlace(ctx context.Context, o *observed, a plan.
 }
 
 // mayDrain asks plan.MayDrain.
-func (r *MemcachedReconciler) mayDrain(ctx context.Context, o *observed, a plan.CreateDrain) error {
-	live, err := r.live(ctx, o)
+func (r *applier) mayDrain(ctx context.Context, a plan.CreateDrain) error {
+	live, err := r.live(ctx)
 	if err != nil {
 		return err
 	}
 	with := live.Observed
-	if err := r.liveUsers(ctx, o, a.Claim, live, &with); err != nil {
+	if err := r.liveUsers(ctx, a.Claim, live, &with); err != nil {
 		return err
 	}
 	return refused(plan.MayDrain(&with, a))
@@ -218,14 +218,14 @@ func (r *MemcachedReconciler) mayDrain(ctx context.Context, o *observed, a plan.
 // liveJobs are the cluster's drains and placements, with the receipts of those of
 // the pods that are theirs. All Jobs of the namespace are asked for, since one that lost
 // its labels still runs.
-func (r *MemcachedReconciler) liveJobs(ctx context.Context, o *observed, pods []corev1.Pod, v *liveView) error {
+func (r *MemcachedReconciler) liveJobs(ctx context.Context, cluster *cachev1alpha1.Memcached, pods []corev1.Pod, v *liveView) error {
 	v.foreign = map[types.UID]bool{}
 	list := &batchv1.JobList{}
-	err := pages(ctx, r.Live, list, o.cluster.Namespace, func() error {
+	err := pages(ctx, r.Live, list, cluster.Namespace, func() error {
 		for i := range list.Items {
 			job := &list.Items[i]
 			switch {
-			case !ownJob(o.cluster, job):
+			case !ownJob(cluster, job):
 				v.foreign[job.UID] = true
 				continue
 			case gone(job, pods):
@@ -235,10 +235,10 @@ func (r *MemcachedReconciler) liveJobs(ctx context.Context, o *observed, pods []
 			default:
 				v.Jobs = append(v.Jobs, planJob(job, pods))
 			}
-			if paused(o.cluster) {
+			if paused(cluster) {
 				continue
 			}
-			if err := r.putLabel(ctx, job, o.cluster.Name); err != nil {
+			if err := r.putLabel(ctx, job, cluster.Name); err != nil {
 				return err
 			}
 		}
@@ -252,13 +252,13 @@ func (r *MemcachedReconciler) liveJobs(ctx context.Context, o *observed, pods []
 
 // liveUsers fills in who uses the volume: the member's pod, whatever its labels are by
 // now, and all pods that carry ours, members and drainers.
-func (r *MemcachedReconciler) liveUsers(ctx context.Context, o *observed, claim plan.ClaimRef, live *liveView, with *plan.Observed) error {
-	key := client.ObjectKey{Namespace: o.cluster.Namespace, Name: build.PodName(o.cluster.Name, claim.Ordinal)}
+func (r *applier) liveUsers(ctx context.Context, claim plan.ClaimRef, live *liveView, with *plan.Observed) error {
+	key := client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.PodName(r.cluster.Name, claim.Ordinal)}
 	member, err := get[corev1.Pod](ctx, r.Live, key)
 	if err != nil {
 		return err
 	}
-	if member != nil && (memberPod(o, member) || mounts(member, claim.Name)) {
+	if member != nil && (memberPod(r.seen, member) || mounts(member, claim.Name)) {
 		with.Pods = append(with.Pods, claim.Ordinal)
 	}
 	for i := range live.pods {
@@ -276,20 +276,20 @@ func mounts(pod *corev1.Pod, claim string) bool {
 }
 
 // mayRelease asks plan.MayRelease about the live claim.
-func (r *MemcachedReconciler) mayRelease(ctx context.Context, o *observed, claim *corev1.PersistentVolumeClaim, why plan.Release) error {
-	c, ours := planClaim(o.cluster.Name, claim)
+func (r *applier) mayRelease(ctx context.Context, claim *corev1.PersistentVolumeClaim, why plan.Release) error {
+	c, ours := planClaim(r.cluster.Name, claim)
 	if !ours {
 		return refuse("claim %s is no member's", claim.Name)
 	}
 	if why == plan.BySetAside {
-		found, err := r.lookAtClaims(ctx, o)
+		found, err := r.lookAtClaims(ctx, r.cluster)
 		if err != nil {
 			return err
 		}
 		return refused(plan.MayHandOver(&plan.Observed{Claims: found.claims}, &c))
 	}
-	c.Where = o.where[c.UID]
-	live, err := r.liveCluster(ctx, o, why)
+	c.Where = r.seen.where[c.UID]
+	live, err := r.liveCluster(ctx, why)
 	if err != nil {
 		return err
 	}
@@ -297,10 +297,10 @@ func (r *MemcachedReconciler) mayRelease(ctx context.Context, o *observed, claim
 		return refused(err)
 	}
 	pods := &liveView{}
-	if err := r.livePods(ctx, o, pods); err != nil {
+	if err := r.livePods(ctx, r.cluster, pods); err != nil {
 		return err
 	}
-	if err := r.liveJobs(ctx, o, pods.pods, pods); err != nil {
+	if err := r.liveJobs(ctx, r.cluster, pods.pods, pods); err != nil {
 		return err
 	}
 	return refused(plan.MayGiveUp(&pods.Observed, &c))
@@ -308,21 +308,21 @@ func (r *MemcachedReconciler) mayRelease(ctx context.Context, o *observed, claim
 
 // liveCluster reads what the reason for a release is about, if that is not on
 // the claim.
-func (r *MemcachedReconciler) liveCluster(ctx context.Context, o *observed, why plan.Release) (plan.Cluster, error) {
+func (r *applier) liveCluster(ctx context.Context, why plan.Release) (plan.Cluster, error) {
 	switch why {
 	case plan.ByReceipt, plan.BySkip, plan.NeverBound:
 		return plan.Cluster{}, nil
 	case plan.ByNamespace:
-		terminates, err := namespaceTerminates(ctx, r.Live, o.cluster.Namespace)
+		terminates, err := namespaceTerminates(ctx, r.Live, r.cluster.Namespace)
 		return plan.Cluster{NamespaceTerminating: terminates}, err
 	}
-	cluster, err := get[cachev1alpha1.Memcached](ctx, r.Live, client.ObjectKeyFromObject(o.cluster))
+	cluster, err := get[cachev1alpha1.Memcached](ctx, r.Live, client.ObjectKeyFromObject(r.cluster))
 	if err != nil {
 		return plan.Cluster{}, err
 	}
 	// Where there was none, one that is there now is a successor: it keeps what
 	// it finds.
-	gone := cluster == nil || cluster.DeletionTimestamp != nil || !o.absent && cluster.UID != o.cluster.UID
+	gone := cluster == nil || cluster.DeletionTimestamp != nil || !r.seen.absent && cluster.UID != r.cluster.UID
 	if gone {
 		return plan.Cluster{Deleting: true}, nil
 	}
@@ -330,12 +330,12 @@ func (r *MemcachedReconciler) liveCluster(ctx context.Context, o *observed, why 
 }
 
 // nothingHeld asks plan.NothingHeld.
-func (r *MemcachedReconciler) nothingHeld(ctx context.Context, o *observed) error {
-	found, err := r.lookAtClaims(ctx, o)
+func (r *applier) nothingHeld(ctx context.Context) error {
+	found, err := r.lookAtClaims(ctx, r.cluster)
 	if err != nil {
 		return err
 	}
-	if err := r.adopt(ctx, o, found); err != nil {
+	if err := r.adopt(ctx, r.cluster, found); err != nil {
 		return err // what it held before is let go when the cache has it
 	}
 	return refused(plan.NothingHeld(&plan.Observed{Claims: found.claims}))

@@ -9,13 +9,13 @@ import (
 )
 
 // maySetAside asks plan.MaySetAside about the live claim.
-func (r *MemcachedReconciler) maySetAside(ctx context.Context, o *observed, claim *corev1.PersistentVolumeClaim) error {
-	c, ours := planClaim(o.cluster.Name, claim)
+func (r *applier) maySetAside(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	c, ours := planClaim(r.cluster.Name, claim)
 	if !ours {
 		return refuse("claim %s is no member's", claim.Name)
 	}
 	live := &liveView{}
-	if err := r.liveJobs(ctx, o, nil, live); err != nil {
+	if err := r.liveJobs(ctx, r.cluster, nil, live); err != nil {
 		return err
 	}
 	volume, err := r.volume(ctx, c.Volume)
@@ -28,12 +28,12 @@ func (r *MemcachedReconciler) maySetAside(ctx context.Context, o *observed, clai
 
 // movableClaim reads the claim whose volume is to move, and asks plan.MayMove;
 // nil where the claim is gone.
-func (r *MemcachedReconciler) movableClaim(ctx context.Context, o *observed, ref plan.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
-	claim, err := r.liveClaim(ctx, o, ref)
+func (r *applier) movableClaim(ctx context.Context, ref plan.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
+	claim, err := r.liveClaim(ctx, r.cluster, ref)
 	if err != nil || claim == nil {
 		return nil, err
 	}
-	c, ours := planClaim(o.cluster.Name, claim)
+	c, ours := planClaim(r.cluster.Name, claim)
 	if !ours {
 		return nil, refuse("claim %s is no member's", claim.Name)
 	}

@@ -132,7 +132,8 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if err := r.foretell(ctx, seen, p); err != nil {
 		return r.result(seen, &p, nil, err)
 	}
-	applyErr := r.apply(ctx, seen, p)
+	done, applyErr := r.apply(ctx, seen, p)
+	seen.note(done)
 	if passes(applyErr) {
 		r.noteRefusal(seen, applyErr)
 	}

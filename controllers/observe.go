@@ -73,8 +73,8 @@ type observed struct {
 	cluster *cachev1alpha1.Memcached
 	// absent: there is no such Memcached, but claims that it left held.
 	absent bool
-	// finalizerRemoved: this reconcile removed the cluster's finalizer.
-	finalizerRemoved     bool
+	done   // what this reconcile has done about it
+
 	namespaceTerminating bool
 
 	statefulSet *appsv1.StatefulSet
@@ -94,13 +94,9 @@ type observed struct {
 	// endedJobs are those of which nothing is left but a finalizer of somebody else.
 	endedJobs []batchv1.Job
 	progress  map[types.UID]contract.Progress // by the claim's UID
-	// live is what was read live in this reconcile; nil where that is stale.
-	live *liveView
 	// unfound is why claims of members that run are not among these, or why an object
 	// that lost its label isn't labelled again: first that has to be done.
 	unfound error
-	// marked are the claims that this reconcile marked as released, and when.
-	marked map[types.UID]time.Time
 	// room of a scale-down that is about to begin, or nil.
 	room *plan.Room
 	// monitored tells what became of the ServiceMonitor.
@@ -109,8 +105,6 @@ type observed struct {
 	binding *status.Binding
 	// rolloutWaits is why the members wait for what an upgrade changes in them.
 	rolloutWaits string
-	// membersWritten: this reconcile wrote the StatefulSet or the Deployment.
-	membersWritten bool
 	// notCreated is a member's pod that Kubernetes can't make, and drainersNotCreated
 	// are those of Jobs, by the claim's UID.
 	notCreated         *status.NotCreated
@@ -119,8 +113,6 @@ type observed struct {
 	refused *status.Refusal
 	// waits is when to look again though no event may come.
 	waits waits
-	// growthRefused is why the API server lets no volume grow; empty where it does.
-	growthRefused string
 }
 
 // cluster returns the Memcached, or nil where nothing is left to do for it. One
@@ -160,7 +152,7 @@ func (r *MemcachedReconciler) list(ctx context.Context, key client.ObjectKey, li
 // observe reads everything that belongs to the cluster, from the cache; live
 // only what is read when an end is near.
 func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha1.Memcached) (*observed, error) {
-	o := &observed{now: r.Clock.Now(), cluster: cluster, absent: cluster.UID == "", marked: map[types.UID]time.Time{}, drainersNotCreated: map[types.UID]status.Wait{}}
+	o := &observed{now: r.Clock.Now(), cluster: cluster, absent: cluster.UID == "", drainersNotCreated: map[types.UID]status.Wait{}}
 	key := client.ObjectKeyFromObject(cluster)
 	var err error
 	if cluster.Spec.Storage != nil {
@@ -329,6 +321,9 @@ func (o *observed) standing() plan.Observed {
 	for i := range o.claims {
 		if c, ok := planClaim(o.cluster.Name, &o.claims[i]); ok {
 			c.Where = o.where[c.UID]
+			if c.Released.IsZero() {
+				c.NeverStarted = neverStarted(o.pods, o.cluster.Name, c.Ordinal, &o.claims[i], o.now)
+			}
 			in.Claims = append(in.Claims, c)
 		}
 	}
@@ -457,6 +452,7 @@ func planClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, boo
 	}
 	out.Placed = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationPlaced])
 	_, out.Adopted = c.Annotations[cachev1alpha1.AnnotationAdopted]
+	out.NeverStarted = c.Annotations[cachev1alpha1.AnnotationNeverStarted] != ""
 	_, out.Unplaced = c.Annotations[cachev1alpha1.AnnotationUnplaced]
 	out.Attempts = planAttempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
 	if mark, ok := c.Annotations[cachev1alpha1.AnnotationReleased]; ok {

@@ -83,7 +83,7 @@ func (r *MemcachedReconciler) dropForeign(ctx context.Context, o *observed) erro
 			continue
 		}
 		live := &liveView{} // one list, however many pods there are
-		if err := r.liveJobs(ctx, o, nil, live); err != nil {
+		if err := r.liveJobs(ctx, o.cluster, nil, live); err != nil {
 			return err
 		}
 		foreign = live.foreign

@@ -21,7 +21,7 @@ import (
 
 // ringed is a cluster of size members, with as many claims, whose list has that record.
 func ringed(size int32, record ring.Record) *observed {
-	o := &observed{cluster: testCluster(), now: time.Unix(1e9, 0), marked: map[types.UID]time.Time{}}
+	o := &observed{cluster: testCluster(), now: time.Unix(1e9, 0)}
 	o.cluster.Spec.Size = ptr.To(size)
 	o.statefulSet = &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(size)}}
 	for i := range size {

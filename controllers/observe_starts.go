@@ -6,9 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // firstPodWithin is how soon after a claim its first pod is created: the
@@ -33,11 +31,4 @@ func neverStarted(pods []corev1.Pod, cluster string, ordinal int32, claim *corev
 	}
 	s := &pods[i].Status
 	return s.Phase == corev1.PodPending && !slices.ContainsFunc(s.ContainerStatuses, started)
-}
-
-// claimNeverStarted tells whether the claim was marked so.
-func (o *observed) claimNeverStarted(ref plan.ClaimRef) bool {
-	return slices.ContainsFunc(o.claims, func(c corev1.PersistentVolumeClaim) bool {
-		return c.UID == ref.UID && c.Annotations[cachev1alpha1.AnnotationNeverStarted] != ""
-	})
 }

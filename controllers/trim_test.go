@@ -99,7 +99,7 @@ func readAll(t *testing.T, key, value string, cut bool) []string {
 	receipt := c.Receipt
 	c.Receipt = nil
 	o := &observed{cluster: testCluster(), claims: []corev1.PersistentVolumeClaim{*claim}}
-	read := []any{c, receipt, markedAt(claim), o.claimNeverStarted(c.Ref())}
+	read := []any{c, receipt, markedAt(claim), c.NeverStarted}
 	o.serverList = list
 	read = append(read, o.input().Record, rollout.Parse(members.Annotations[cachev1alpha1.AnnotationTemplate]))
 	for _, component := range []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement} {

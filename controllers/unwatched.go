@@ -5,7 +5,6 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
-
 	"example.com/memcached-operator/controllers/internal/unwatched"
 )
 

@@ -51,16 +51,18 @@ type (
 	DeleteMembers struct{}
 	// HoldClaim adds the claim's finalizer.
 	HoldClaim struct{ Claim ClaimRef }
-	// MarkReleased writes the released mark, and whether the member is Unplaced.
+	// MarkReleased writes the released mark, and whether the member is Unplaced or has
+	// NeverStarted.
 	MarkReleased struct {
-		Claim    ClaimRef
-		Unplaced bool
+		Claim                  ClaimRef
+		Unplaced, NeverStarted bool
 	}
 	// CreateDrain creates the Job that drains the claim into the ordinals below
 	// Survivors.
 	CreateDrain struct {
-		Claim     ClaimRef
-		Survivors int32
+		Claim        ClaimRef
+		Survivors    int32
+		NeverStarted bool
 	}
 	// RecordReceipt keeps a receipt that adds up on the claim.
 	RecordReceipt struct {

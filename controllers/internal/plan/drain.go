@@ -144,7 +144,7 @@ func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
 		return state.is(Waiting, reason, message)
 	}
 	*slots--
-	p.add(CreateDrain{Claim: c.Ref(), Survivors: p.Replicas})
+	p.add(CreateDrain{c.Ref(), p.Replicas, c.NeverStarted})
 	return state.is(Draining, "", "")
 }
 

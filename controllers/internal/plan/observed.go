@@ -115,6 +115,8 @@ type Claim struct {
 	Released time.Time
 	// Unplaced: it left before anybody looked through what it holds.
 	Unplaced bool
+	// NeverStarted: its member never has, or had not when it left.
+	NeverStarted bool
 	// Receipt that was recorded on the claim, if one was.
 	Receipt *contract.Receipt
 	// Request by annotation.

@@ -167,7 +167,7 @@ func (p *Plan) markReleased(o *Observed, before ring.Record) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if c.Ordinal >= p.Replicas && c.Released.IsZero() {
-			p.add(MarkReleased{c.Ref(), o.due(&before, c)})
+			p.add(MarkReleased{c.Ref(), o.due(&before, c), c.NeverStarted})
 			c.Released = justNow
 		}
 	}
