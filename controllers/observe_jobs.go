@@ -124,13 +124,13 @@ func planJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
 	return out
 }
 
-// movers are the drainers of placements among the pods that have not ended.
+// movers are the drainers among the pods that have not ended.
 func movers(pods []corev1.Pod) []plan.Mover {
 	var found []plan.Mover
 	for i := range pods {
 		pod := &pods[i]
-		if d := duties(pod); d.target != "" && !drainerEnded(pod) {
-			found = append(found, plan.Mover{ClaimUID: d.claim, Target: d.target})
+		if d := duties(pod); d != (duty{}) && !drainerEnded(pod) {
+			found = append(found, plan.Mover{ClaimUID: d.claim, Target: d.target, Survivors: d.survivors})
 		}
 	}
 	return found

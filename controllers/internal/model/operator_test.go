@@ -205,7 +205,7 @@ func (m *model) plan(s *state) (steps, *plan.Plan) {
 // observeVolumes does.
 func (s *state) looked(i int8, c *claim, seen *cluster) plan.Where {
 	returns := c.released && c.of == 0 && i < seen.size
-	if !c.exists || c.volume == 0 || !returns && (!c.finalizer || !c.deleting) {
+	if !c.exists || c.volume == 0 || !returns && !c.pending && (!c.finalizer || !c.deleting) {
 		return plan.NotLookedAt
 	}
 	return s.where(i, c)
@@ -342,8 +342,8 @@ func (m *model) words(seen *objects) *plan.Observed {
 		for slot := range int8(slots) {
 			if d := &seen.pods.drainers[i][slot]; d.state != noPod {
 				o.DrainerPods = append(o.DrainerPods, claimUIDs[i][d.generation])
-				if d.target.places() && d.state < succeeded {
-					o.Movers = append(o.Movers, plan.Mover{ClaimUID: claimUIDs[i][d.generation], Target: m.named(d.target)})
+				if d.state < succeeded {
+					o.Movers = append(o.Movers, m.mover(i, d))
 				}
 				if !d.target.places() && (d.state == running || d.state == succeeded) {
 					o.DrainersAtWork = append(o.DrainersAtWork, claimUIDs[i][d.generation])
@@ -367,6 +367,17 @@ func (m *model) words(seen *objects) *plan.Observed {
 		}
 	}
 	return o
+}
+
+// mover is a drainer that has not ended.
+func (m *model) mover(i int8, d *drainer) plan.Mover {
+	out := plan.Mover{ClaimUID: claimUIDs[i][d.generation]}
+	if d.target.places() {
+		out.Target = m.named(d.target)
+	} else {
+		out.Survivors = int32(d.target.size)
+	}
+	return out
 }
 
 var planRequests = [...]plan.Request{plan.NoRequest, plan.Skip, plan.Retry, plan.Hold}

@@ -253,6 +253,10 @@ func cannotBeRead(c *Claim, job *Job) bool {
 		job.Receipt != nil && job.Receipt.Source == string(c.UID) && job.Receipt.ExitCode == contract.ExitUnrecoverable
 }
 
+// neverBound tells whether no volume was ever bound to the claim, and none will be: one
+// that was to be set aside may be gone, because a person gave its items up meanwhile.
+func (c *Claim) neverBound() bool { return c.Volume == "" || c.Aside && c.Pending && c.Where == Gone }
+
 // mayRelease is invariant 1: a released claim goes by a receipt for exactly this
 // claim, or because a person said so.
 func mayRelease(o *Observed, c *Claim) (Release, bool) {
@@ -265,7 +269,7 @@ func mayRelease(o *Observed, c *Claim) (Release, bool) {
 		return ByPolicyDelete, true
 	case o.Cluster.Policy == Retain, o.Cluster.Policy == Delete:
 		return ByPolicyRetain, true
-	case c.Volume == "":
+	case c.neverBound():
 		return NeverBound, true
 	case o.Cluster.ReleaseUnreadable && !c.Adopted && cannotBeRead(c, o.jobFor(c.UID)):
 		return ByUnrecoverable, true

@@ -22,6 +22,11 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 			return fmt.Errorf("Job %s drains into %d members", j.Name, j.Survivors)
 		}
 	}
+	for _, m := range live.Movers {
+		if !m.places() && m.Survivors != replicas {
+			return fmt.Errorf("a drainer is at work still, into %d members", m.Survivors)
+		}
+	}
 	if held := live.heldSize(replicas); held != replicas {
 		return fmt.Errorf("items have to be placed among %d members", held)
 	}
@@ -85,6 +90,7 @@ func MayDrain(live *Observed, a CreateDrain) error {
 // Cluster.Parallelism, StatefulSet, Jobs, Placements, Movers, Record and the claim.
 func MayPlace(live *Observed, a CreatePlacement) error {
 	claim, running := live.claim(a.Claim.UID), 0
+	_, drains := live.draining()
 	for i := range live.Placements {
 		if live.Placements[i].running() {
 			running++
@@ -97,11 +103,11 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 		return fmt.Errorf("the clients' list is another one than %s", a.Target)
 	case !live.StatefulSet.Exists || live.StatefulSet.Replicas < live.Record.Ring.Size:
 		return fmt.Errorf("the StatefulSet is not at %d members", live.Record.Ring.Size)
-	case live.activeJob() != nil:
-		return fmt.Errorf("Job %s drains", live.activeJob().Name)
+	case drains:
+		return errors.New("a drain is at work")
 	case live.otherMover(a.Target):
 		return errors.New("items are moved by another ring still")
-	case live.placementOf(claim) != nil || slices.ContainsFunc(live.Movers, func(m Mover) bool { return m.ClaimUID == claim.UID }):
+	case live.placementOf(claim) != nil || slices.ContainsFunc(live.Movers, func(m Mover) bool { return m.places() && m.ClaimUID == claim.UID }):
 		return fmt.Errorf("the member of claim %s is being placed already", a.Claim.Name)
 	case running >= int(live.Cluster.Parallelism):
 		return fmt.Errorf("%d placements run already, %d may", running, live.Cluster.Parallelism)
@@ -123,7 +129,7 @@ func MayRelease(live *Cluster, c *Claim, why Release) error {
 	case BySkip:
 		return unless(c.Request == Skip, "claim %s is not annotated with a skip", c.Name)
 	case NeverBound:
-		return unless(c.Volume == "", "claim %s is bound to a volume", c.Name)
+		return unless(c.neverBound(), "claim %s is bound to a volume", c.Name)
 	case ByNamespace:
 		return unless(live.NamespaceTerminating, "the namespace of claim %s is not terminating", c.Name)
 	case ByClusterDeletion:

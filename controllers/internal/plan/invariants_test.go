@@ -157,10 +157,10 @@ func onlyGoodReceipts(_ *Observed, p Plan) error {
 }
 
 func onlyToMembersThatStay(o *Observed, p Plan) error {
-	running := o.activeJob()
+	survivors, drains := o.draining()
 	for _, a := range actions[ApplyStatefulSet](p) {
-		if running != nil && a.Replicas != running.Survivors {
-			return fmt.Errorf("the size becomes %d under a drain into %d", a.Replicas, running.Survivors)
+		if drains && a.Replicas != survivors {
+			return fmt.Errorf("the size becomes %d under a drain into %d", a.Replicas, survivors)
 		}
 	}
 	for _, a := range actions[CreateDrain](p) {
@@ -186,9 +186,10 @@ func oneUserPerVolume(o *Observed, p Plan) error {
 }
 
 func everyHeldClaimShown(o *Observed, p Plan) error {
+	_, drains := o.draining()
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		since := c.Released.IsZero() && o.activeJob() != nil // a member that came since, or the cache is behind
+		since := c.Released.IsZero() && drains // a member that came since, or the cache is behind
 		if len(actions[ApplyStatefulSet](p)) == 0 || c.Ordinal < p.Replicas || p.Replicas == 0 || !c.Finalizer || since {
 			continue
 		}
@@ -204,15 +205,16 @@ func everyHeldClaimShown(o *Observed, p Plan) error {
 }
 
 func noReturnToOldVolumes(o *Observed, p Plan) error {
+	_, drains := o.draining()
 	for _, a := range actions[ApplyStatefulSet](p) {
 		for i := range o.Claims {
 			c := &o.Claims[i]
 			marked := !c.Released.IsZero() || slices.Contains(actions[MarkReleased](p), MarkReleased{Claim: c.Ref()})
 			switch {
 			case c.Aside:
-			case marked && c.Ordinal < a.Replicas && o.activeJob() == nil: // else invariant 5 has the word
+			case marked && c.Ordinal < a.Replicas && !drains: // else invariant 5 has the word
 				return fmt.Errorf("member %d would be back on %s", c.Ordinal, c.Name)
-			case !marked && a.Replicas > 0 && c.Ordinal >= a.Replicas && o.activeJob() == nil: // else MaySetReplicas refuses
+			case !marked && a.Replicas > 0 && c.Ordinal >= a.Replicas && !drains: // else MaySetReplicas refuses
 				return fmt.Errorf("member %d leaves %s unmarked", c.Ordinal, c.Name)
 			}
 		}

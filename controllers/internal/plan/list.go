@@ -73,7 +73,7 @@ func (p *Plan) list(o *Observed) (before ring.Record) {
 	before = o.Record
 	o.Record = before.Next(o.Cluster.Ring.Of(p.Listed))
 	p.Record = o.Record
-	if p.Record != before && o.activeJob() == nil && o.heldSize(p.Replicas) < p.Replicas {
+	if _, drains := o.draining(); p.Record != before && !drains && o.heldSize(p.Replicas) < p.Replicas {
 		p.Replicas, p.SizeBlocked = o.heldSize(p.Replicas), ByPlacement
 	}
 	return before

@@ -179,11 +179,12 @@ type Job struct {
 	Ended   time.Time
 }
 
-// Mover is a pod that moves what the claim's member holds, by the ring of that
-// Target.
+// Mover is a pod that moves what the claim's member holds, by the ring of that Target;
+// or one that drains the claim into so many Survivors, and has no Target.
 type Mover struct {
-	ClaimUID types.UID
-	Target   string
+	ClaimUID  types.UID
+	Target    string
+	Survivors int32
 }
 
 // Observed is all that a plan rests on.
@@ -202,8 +203,7 @@ type Observed struct {
 	DrainerPods []types.UID
 	// DrainersAtWork has those of them whose pod runs, or has ended well.
 	DrainersAtWork []types.UID
-	// Movers are the drainers of placements that have not ended: those, too, whose
-	// Job is gone.
+	// Movers are the drainers that have not ended: those, too, whose Job is gone.
 	Movers []Mover
 	// Claims in any order.
 	Claims []Claim

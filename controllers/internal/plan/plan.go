@@ -64,7 +64,8 @@ const (
 // that leave have to find room.
 func (o *Observed) Shrinks() bool {
 	c := &o.Cluster
-	return !c.Deleting && !c.NamespaceTerminating && c.Policy == Drain && o.StatefulSet.Exists && o.activeJob() == nil && !o.placing() &&
+	_, drains := o.draining()
+	return !c.Deleting && !c.NamespaceTerminating && c.Policy == Drain && o.StatefulSet.Exists && !drains && !o.placing() &&
 		0 < c.Size && c.Size < o.StatefulSet.Replicas &&
 		slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.Ordinal >= o.Cluster.Size && c.Released.IsZero() })
 }
@@ -131,11 +132,11 @@ func (p *Plan) holdClaims(o *Observed) {
 // those that left are drained, and never one that brings a released volume back.
 func (p *Plan) size(o *Observed) {
 	p.Replicas = o.heldSize(o.Cluster.Size)
-	job := o.activeJob()
+	survivors, drains := o.draining()
 	limit, left := o.lowestReleased()
 	switch {
-	case job != nil:
-		p.Replicas = min(job.Survivors, o.MostMembers())
+	case drains:
+		p.Replicas = min(survivors, o.MostMembers())
 		if p.Replicas != o.Cluster.Size {
 			p.SizeBlocked = ByDrain
 		}
@@ -161,7 +162,7 @@ func (p *Plan) size(o *Observed) {
 // of a cache that is behind, and the claim that of a member that came since. The mark
 // says whether anybody has looked through the member by the rings before this plan.
 func (p *Plan) markReleased(o *Observed, before ring.Record) {
-	if p.Replicas == 0 || o.activeJob() != nil {
+	if _, drains := o.draining(); drains || p.Replicas == 0 {
 		return
 	}
 	for i := range o.Claims {
@@ -173,14 +174,23 @@ func (p *Plan) markReleased(o *Observed, before ring.Record) {
 	}
 }
 
-// activeJob returns a Job that may be at work, or nil.
-func (o *Observed) activeJob() *Job {
+// places tells whether it moves items between members.
+func (m Mover) places() bool { return m.Target != "" }
+
+// draining tells whether a drain may be at work, and into how many members: that of a
+// Job, or of a pod whose Job is gone.
+func (o *Observed) draining() (survivors int32, is bool) {
 	for i := range o.Jobs {
 		if o.Jobs[i].running() {
-			return &o.Jobs[i]
+			return o.Jobs[i].Survivors, true
 		}
 	}
-	return nil
+	for _, m := range o.Movers {
+		if !m.places() {
+			return m.Survivors, true
+		}
+	}
+	return 0, false
 }
 
 // drainComes tells whether the volume that a member from that ordinal on left is
