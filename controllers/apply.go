@@ -21,6 +21,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/controllers/internal/writelog"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -48,6 +49,14 @@ type done struct {
 	membersWritten, finalizerRemoved bool
 	// growthRefused is why the API server lets no volume grow; empty where it does.
 	growthRefused string
+	// monitored tells what became of the ServiceMonitor, and binding of the Secret of
+	// spec.binding; nil where nobody looked.
+	monitored status.Monitoring
+	binding   *status.Binding
+	// rollOutWaits is why the members wait for what an upgrade changes in them.
+	rollOutWaits string
+	// waits is when to look again.
+	waits waits
 }
 
 // apply does what the plan says, in its order, up to the first failure. Only what
@@ -55,8 +64,7 @@ type done struct {
 // spec is no reason for a drain to stop. For a paused cluster it does nothing.
 func (r *MemcachedReconciler) apply(ctx context.Context, o *observed, p plan.Plan) (done, error) {
 	if paused(o.cluster) {
-		o.keep()
-		return o.done, nil
+		return done{growthRefused: o.growthRefused, monitored: monitoredBefore(o.cluster)}, nil
 	}
 	a := &applier{
 		MemcachedReconciler: r, cluster: o.cluster, seen: o,
@@ -69,6 +77,7 @@ func (r *MemcachedReconciler) apply(ctx context.Context, o *observed, p plan.Pla
 // note takes over what was done, for status.
 func (o *observed) note(d done) {
 	o.done = d
+	o.waits.atMost(d.waits.shortest)
 	o.jobs, o.placements = append(o.jobs, d.drains...), append(o.placements, d.placements...)
 }
 
@@ -156,7 +165,7 @@ func (r *applier) do(ctx context.Context, action plan.Action) error {
 	case plan.ApplyNetworkPolicy:
 		return r.applyNetworkPolicy(ctx)
 	case plan.WriteBinding:
-		return r.writeBinding(ctx, r.seen, a)
+		return r.writeBinding(ctx, a)
 	case plan.ApplyStatefulSet:
 		return r.applyStatefulSet(ctx, a)
 	case plan.ApplyDeployment:
@@ -164,7 +173,7 @@ func (r *applier) do(ctx context.Context, action plan.Action) error {
 	case plan.ApplyBudget:
 		return r.applyBudget(ctx)
 	case plan.ApplyServiceMonitor:
-		return r.applyServiceMonitor(ctx, r.seen)
+		return r.applyServiceMonitor(ctx)
 	case plan.DeleteMembers:
 		return r.deleteObject(ctx, r.seen.statefulSet)
 	case plan.HoldClaim:

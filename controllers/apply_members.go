@@ -45,7 +45,7 @@ func (r *applier) applyDeployment(ctx context.Context, a plan.ApplyDeployment) e
 		if current.Spec != nil {
 			m.applied = current.Spec.Template
 		}
-		if d, err = r.decide(ctx, r.seen, m); err != nil {
+		if d, err = r.decide(ctx, m); err != nil {
 			return err
 		}
 		desired.Spec.Template = d.template
@@ -55,7 +55,7 @@ func (r *applier) applyDeployment(ctx context.Context, a plan.ApplyDeployment) e
 	desired.WithAnnotations(d.annotations())
 	changed, err := applyChanged(ctx, r.Client, desired, current)
 	r.done.membersWritten = changed
-	r.decidedApplied(r.seen, d, err)
+	r.decidedApplied(d, err)
 	if !changed && err == nil && d.settled {
 		r.matches.Note(r.cluster, kindDeployment, &r.seen.deployment.ObjectMeta, to)
 	}
@@ -87,7 +87,7 @@ func (r *applier) applyStatefulSet(ctx context.Context, a plan.ApplyStatefulSet)
 	}
 	desired.WithAnnotations(d.annotations())
 	changed, err := r.applySized(ctx, a, desired, current)
-	r.decidedApplied(r.seen, d, err)
+	r.decidedApplied(d, err)
 	if errors.Is(err, errBehind) {
 		return nil // its event is next
 	}
@@ -114,7 +114,7 @@ func (r *applier) decideStatefulSet(ctx context.Context, a plan.ApplyStatefulSet
 	if current.Spec != nil {
 		m.applied = current.Spec.Template
 	}
-	d, err := r.decide(ctx, r.seen, m)
+	d, err := r.decide(ctx, m)
 	if err == nil {
 		desired.Spec.Template = d.template
 	}

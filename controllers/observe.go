@@ -99,12 +99,6 @@ type observed struct {
 	unfound error
 	// room of a scale-down that is about to begin, or nil.
 	room *plan.Room
-	// monitored tells what became of the ServiceMonitor.
-	monitored status.Monitoring
-	// binding is what became of the Secret of spec.binding; nil where nobody looked.
-	binding *status.Binding
-	// rolloutWaits is why the members wait for what an upgrade changes in them.
-	rolloutWaits string
 	// notCreated is a member's pod that Kubernetes can't make, and drainersNotCreated
 	// are those of Jobs, by the claim's UID.
 	notCreated         *status.NotCreated
@@ -514,6 +508,6 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 		Cluster: o.cluster, StatefulSet: o.statefulSet, Deployment: o.deployment, Pods: o.pods, Drainers: drainers, Kept: o.kept(),
 		Plan: p, Room: room, Servers: servers, Ring: p.Record, Monitoring: o.monitored, Binding: o.binding, GrowthRefused: o.growthRefused, Marked: o.marked, Progress: o.progress, JobStarted: started,
 		Waits: o.drainerWaits(now), Err: err, Now: now,
-		NotCreated: o.notCreated, Refused: o.refused, RollOutWaits: o.rolloutWaits, MembersWritten: o.membersWritten,
+		NotCreated: o.notCreated, Refused: o.refused, RollOutWaits: o.rollOutWaits, MembersWritten: o.membersWritten,
 	}
 }

@@ -47,15 +47,15 @@ func (o *observed) departed(claim types.UID) bool {
 	})
 }
 
-// keep lets status go on saying what nobody looks at while nothing is applied: what
-// became of the ServiceMonitor.
-func (o *observed) keep() {
-	c := meta.FindStatusCondition(o.cluster.Status.Conditions, cachev1alpha1.ConditionMonitored)
+// monitoredBefore is what status said of the ServiceMonitor before nobody looked any more.
+func monitoredBefore(cluster *cachev1alpha1.Memcached) (is status.Monitoring) {
+	c := meta.FindStatusCondition(cluster.Status.Conditions, cachev1alpha1.ConditionMonitored)
 	switch {
 	case c == nil:
 	case c.Reason == cachev1alpha1.ReasonServiceMonitorApplied:
-		o.monitored = status.Monitored
+		is = status.Monitored
 	case c.Reason == cachev1alpha1.ReasonServiceMonitorUnknown:
-		o.monitored = status.MonitoringUnknown
+		is = status.MonitoringUnknown
 	}
+	return is
 }

@@ -66,19 +66,19 @@ func (d *decided) annotations() map[string]string {
 
 // decide what becomes of the members' template: whether they are to have the wanted one
 // now, or when it is their turn.
-func (r *MemcachedReconciler) decide(ctx context.Context, o *observed, m *members) (*decided, error) {
-	turn, err := r.turns().Decide(ctx, client.ObjectKeyFromObject(o.cluster), &rollout.Members{
+func (r *applier) decide(ctx context.Context, m *members) (*decided, error) {
+	turn, err := r.turns().Decide(ctx, client.ObjectKeyFromObject(r.cluster), &rollout.Members{
 		Differs:    !m.kept && !equality.Semantic.DeepEqual(m.desired, m.applied),
 		Recorded:   rollout.Parse(m.object.GetAnnotations()[cachev1alpha1.AnnotationTemplate]),
-		Generation: o.cluster.Generation, Spec: build.TemplateSpec(o.cluster),
+		Generation: r.cluster.Generation, Spec: build.TemplateSpec(r.cluster),
 		None: m.replicas == 0 || m.wanted == 0, Ready: m.ready,
-		Kept: m.kept, OtherSize: m.wanted != *o.cluster.Spec.Size,
+		Kept: m.kept, OtherSize: m.wanted != *r.cluster.Spec.Size,
 	})
 	if err != nil {
 		return nil, err
 	}
-	o.rolloutWaits = turn.Why
-	o.waits.atMost(turn.Again)
+	r.done.rollOutWaits = turn.Why
+	r.done.waits.atMost(turn.Again)
 	d := &decided{template: m.desired, settled: turn.Settled, turn: turn}
 	if turn.Keep {
 		d.template, err = m.present()
@@ -101,8 +101,8 @@ func (m *members) present() (*coreac.PodTemplateSpecApplyConfiguration, error) {
 }
 
 // decidedApplied tells how the write of what was decided ended.
-func (r *MemcachedReconciler) decidedApplied(o *observed, d *decided, err error) {
-	key := client.ObjectKeyFromObject(o.cluster)
+func (r *applier) decidedApplied(d *decided, err error) {
+	key := client.ObjectKeyFromObject(r.cluster)
 	switch {
 	case err == nil:
 		r.turns().Applied(key, d.turn)

@@ -138,9 +138,11 @@ func TestPlacementIsCheckedLive(t *testing.T) {
 		"a Job of another ring begins": {grown(2, 3).placement(1).with(func(o *Observed) {
 			o.Cluster.Parallelism, o.Placements[0].Target = 2, "4-beef"
 		}), false},
-		"a drainer of the member runs": {grown(2, 3).with(func(o *Observed) { o.Cluster.Parallelism, o.Movers = 2, []Mover{{ClaimUID: uid(0), Target: grown(2, 3).by()}} }), false},
-		"members are not there":        {grown(1, 3).with(func(o *Observed) { o.StatefulSet.Replicas = 2 }), false},
-		"no StatefulSet is there":      {grown(1, 3).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), false},
+		"a drainer of the member runs": {grown(2, 3).with(func(o *Observed) {
+			o.Cluster.Parallelism, o.Movers = 2, []Mover{{ClaimUID: uid(0), Target: grown(2, 3).by()}}
+		}), false},
+		"members are not there":   {grown(1, 3).with(func(o *Observed) { o.StatefulSet.Replicas = 2 }), false},
+		"no StatefulSet is there": {grown(1, 3).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if err := MayPlace(&test.live.o, action); (err == nil) != test.may {
