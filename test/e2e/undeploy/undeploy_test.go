@@ -23,8 +23,8 @@ import (
 // by the phase, that has lost a member.
 var phases = []struct{ name, drain string }{
 	{"held", `{}`},
-	{"starting", `{resources: {requests: {cpu: "1000"}}}`},                // no node has as much
-	{"moving", `{resources: {requests: {cpu: 10m}, limits: {cpu: 10m}}}`}, // takes long,
+	{"starting", `{resources: {requests: {cpu: "1000"}}}`}, // no node has as much
+	{"moving", `{rateLimit: {bytesPerSecond: 1Ki}}`},       // an hour for its items
 	{"failed", `{}`},
 }
 
