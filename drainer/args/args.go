@@ -1,5 +1,5 @@
 // Package args is what the commands and the engine share of a command line: flags,
-// errors about them, the streams, and errors told in one line.
+// errors about them, the streams, and one-line messages.
 package args
 
 import (
@@ -68,7 +68,7 @@ func Parse(fs *flag.FlagSet, args []string, std IO) error {
 	return nil
 }
 
-// None refuses what isn't a flag.
+// None refuses arguments that aren't flags.
 func None(fs *flag.FlagSet) error {
 	if fs.NArg() > 0 {
 		return Usagef("%s: unexpected argument %q", fs.Name(), fs.Arg(0))
@@ -76,7 +76,7 @@ func None(fs *flag.FlagSet) error {
 	return nil
 }
 
-// Directory refuses what isn't one.
+// Directory refuses a path that isn't one.
 func Directory(name, path string) error {
 	info, err := os.Stat(path)
 	switch {

@@ -34,8 +34,8 @@ func NewAuthority(tb testing.TB) *Authority {
 	return a
 }
 
-// Files returns a Secret's, with a new certificate for the names; for servers and
-// clients, where usages doesn't say otherwise.
+// Files returns a Secret's files, with a new certificate for the names. It is for
+// servers and clients, unless usages says otherwise.
 func (a *Authority) Files(tb testing.TB, names []string, usages ...x509.ExtKeyUsage) map[string][]byte {
 	tb.Helper()
 	if usages == nil {
@@ -61,8 +61,8 @@ func (a *Authority) Files(tb testing.TB, names []string, usages ...x509.ExtKeyUs
 	}
 }
 
-// sign makes a key, and its certificate by the template: by the authority, or,
-// where it has none yet, by that very key.
+// sign makes a key and a certificate for it from the template. The authority signs it,
+// or, if it has no key yet, the new key itself.
 func (a *Authority) sign(tb testing.TB, template *x509.Certificate) (*x509.Certificate, crypto.Signer) {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -39,8 +39,8 @@ again), 2 wrong arguments, 3 the source can't be read, 4 a server does not
 answer, 5 a server refused items.
 `
 
-// Main runs the command line, without the program's name, and returns the
-// exit code. What fails is told in one line on standard error.
+// Main runs the command line, without the program's name, and returns the exit code.
+// Errors go to standard error, in one line.
 func Main(ctx context.Context, line []string, std args.IO) int {
 	code, err := dispatch(ctx, line, std)
 	switch {

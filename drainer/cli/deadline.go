@@ -16,9 +16,9 @@ const reasonDeadline = contract.ReasonDeadlineExceeded
 // errDeadline is the cause of a context that ended because of --deadline.
 var errDeadline = errors.New("the deadline is exceeded")
 
-// afterDeadline is how long a move that is told to end may take to write down what
-// it did. One that hangs, in a read of a disk that doesn't answer, is left behind: its
-// process ends with the receipt.
+// afterDeadline is how long a move that is told to end may take to report what it did.
+// If it hangs, reading a disk that doesn't answer, nobody waits for it: the process
+// ends when the receipt is written.
 const afterDeadline = 10 * time.Second
 
 // withinDeadline runs do, whose context ends at the deadline.

@@ -25,7 +25,7 @@ func runInstall(ctx context.Context, line []string, std args.IO) error {
 		return err
 	}
 	if fs.NArg() == 0 || (fs.NArg() > 1) != (m.Volume != "") {
-		return args.Usagef("drainer install needs a directory, and behind it memcached's command line where --%s is set", contract.FlagDir)
+		return args.Usagef("drainer install needs a directory, and after it memcached's command line if --%s is set", contract.FlagDir)
 	}
 	if err := args.Directory("install", fs.Arg(0)); err != nil {
 		return err
@@ -41,8 +41,8 @@ func runInstall(ctx context.Context, line []string, std args.IO) error {
 	return installTo(self, fs.Arg(0))
 }
 
-// installTo copies the program at self to dir/drainer, executable by all. A
-// copy that is there already stays usable until the new one replaces it whole.
+// installTo copies the program at self to dir/drainer, executable by all. An earlier
+// copy stays usable until the new one replaces it as a whole.
 func installTo(self, dir string) (err error) {
 	in, err := os.Open(self)
 	if err != nil {

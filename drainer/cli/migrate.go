@@ -44,7 +44,7 @@ func runMigrate(ctx context.Context, line []string, std args.IO) (int, error) {
 	})
 }
 
-// migrate returns an error where nothing was read.
+// migrate returns an error if nothing was read.
 func (f *migrateFlags) migrate(ctx context.Context, progress func(contract.Progress), std args.IO) (r contract.Receipt, err error) {
 	if err := args.Directory(contract.FlagDir, f.Dir); err != nil {
 		return r, err

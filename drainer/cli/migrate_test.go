@@ -19,9 +19,9 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// TestDrain is the drainer's promise: after it, every object is where its
-// client looks, with its value, flags and time; what the survivors held before
-// is as it was; the volume is as it was; and the receipt adds up.
+// TestDrain is the drainer's promise: after it, every object is where its client looks,
+// with its value, flags and time; what the survivors had before is as it was; the
+// volume is as it was; and the receipt adds up.
 func TestDrain(t *testing.T) {
 	for _, how := range []string{"saved", "killed"} {
 		for _, client := range routing.Clients() {
@@ -265,10 +265,10 @@ func TestBadSources(t *testing.T) {
 	}
 }
 
-// TestUnusedVolume: a member that left before its memcached first answered leaves
-// a volume that is proven empty, by the manifest of its start and by the file; one
-// that never started left none, as the operator knows; and without either proof an
-// empty volume stays unreadable.
+// TestUnusedVolume: a member that left before its memcached first answered leaves a
+// volume that is proven empty, by the manifest of its start and by the file; one that
+// never started left none, as the operator knows; and without either proof an empty
+// volume stays unreadable.
 func TestUnusedVolume(t *testing.T) {
 	t.Parallel()
 	_, addresses := drainertest.Survivors(t, 1)

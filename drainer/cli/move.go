@@ -38,7 +38,7 @@ func (f *moveFlags) add(fs *flag.FlagSet, m *contract.Move) {
 	f.routing.add(fs)
 }
 
-// addConnection adds the flags that say how memcached is spoken to.
+// addConnection adds the flags for TLS and logins.
 func addConnection(fs *flag.FlagSet, c *contract.Connection) {
 	fs.StringVar(&c.TLSDir, contract.FlagTLSDir, "", "speak TLS: a directory with "+contract.CAFile+", and "+contract.CertFile+" and "+contract.KeyFile+" for servers that ask for a certificate")
 	fs.StringVar(&c.AuthFile, contract.FlagAuthFile, "", "log in as the first line, user:password, of this file says")
@@ -98,17 +98,17 @@ type progressLines struct {
 func (l *progressLines) write(p contract.Progress) {
 	b, err := json.Marshal(p)
 	if err != nil {
-		return // no value of the type's can cause it
+		return // no value of this type can cause it
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = p
-	// Whoever reads the lines may be gone; the receipt counts.
+	// The reader of the lines may be gone; only the receipt counts.
 	_, _ = l.w.Write(append(b, '\n'))
 }
 
-// writeReceipt overwrites path in place: the kubelet has created it, and holds
-// that very file.
+// writeReceipt overwrites path in place: the kubelet has created that file and keeps it
+// open.
 func writeReceipt(path string, r contract.Receipt) error {
 	b, err := r.Marshal()
 	if err != nil {

@@ -40,8 +40,8 @@ func (f *ownerFlags) parse(line []string, std args.IO) error {
 	return nil
 }
 
-// runOwner prints the owner of each key on standard input, or how many of them
-// another list gives another owner.
+// runOwner prints the owner of each key on standard input, or counts those that have
+// another owner by another list.
 func runOwner(ctx context.Context, line []string, std args.IO) error {
 	var f ownerFlags
 	if err := f.parse(line, std); err != nil {

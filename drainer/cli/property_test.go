@@ -20,11 +20,11 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// TestNothingIsLost: a random population, saved or left behind in a crash, is
-// drained to random survivors. Connections are dropped on the way, attempts are
-// killed at a random moment, survivors restart, items expire. When an attempt
-// has succeeded, every item that is live is on its owner with its value, flags
-// and time, unless the owner held its own, and the receipt adds up.
+// TestNothingIsLost: a random population, saved or left behind in a crash, is drained
+// to random survivors. Connections are dropped on the way, attempts are killed at a
+// random moment, survivors restart, items expire. When an attempt has succeeded, every
+// item that is live is on its owner with its value, flags and time, unless the owner
+// had its own, and the receipt adds up.
 func TestNothingIsLost(t *testing.T) {
 	drainertest.ForEachSeed(t, func(t *testing.T, seed uint64) { newTrial(t, seed).run() })
 }
@@ -35,8 +35,8 @@ type trial struct {
 	r       *rand.Rand
 	dir     string
 	found   int64             // items in the file
-	source  map[string]stored // what the source held
-	theirs  map[string]stored // what the survivors held before
+	source  map[string]stored // what the source had
+	theirs  map[string]stored // what the survivors had before
 	servers []*memcachedtest.Server
 	proxies []*drainertest.Proxy
 	named   []string // for the drainer
@@ -242,7 +242,7 @@ func (tr *trial) last() *contract.Receipt {
 	return r.Receipt
 }
 
-// check compares what the survivors hold with what the source held.
+// check compares what the survivors have with what the source had.
 func (tr *trial) check() {
 	tr.t.Helper()
 	var conns []*memcache.Conn
@@ -273,8 +273,7 @@ func (tr *trial) check() {
 	}
 }
 
-// differs says what is wrong with what a server held between two readings of
-// its clock.
+// differs says what is wrong with what a server had between two readings of its clock.
 func (o *stored) differs(v *memcache.Value, before, after int64) string {
 	const second = 1
 	switch {

@@ -20,9 +20,9 @@ type rebalanceFlags struct {
 
 func (f *rebalanceFlags) parse(line []string, std args.IO) error {
 	fs := args.NewFlags("rebalance")
-	fs.StringVar(&f.Source, contract.FlagSource, "", "the running server that is looked through, as in --server")
+	fs.StringVar(&f.Source, contract.FlagSource, "", "the running server whose items are moved, as in --server")
 	fs.StringVar(&f.Scratch, contract.FlagScratch, os.TempDir(), "a directory for the list of its keys")
-	fs.Var(&f.discard, contract.FlagDiscard, "a server, as in --server, that is lost: what the source holds of its is deleted there")
+	fs.Var(&f.discard, contract.FlagDiscard, "a server, as in --server, that is lost: the source deletes the items that it owns")
 	f.add(fs, &f.Move)
 	if err := args.Parse(fs, line, std); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (f *rebalanceFlags) parse(line []string, std args.IO) error {
 	return args.None(fs)
 }
 
-// runRebalance moves what a running member holds and others own.
+// runRebalance moves the items of a running member that others own.
 func runRebalance(ctx context.Context, line []string, std args.IO) (int, error) {
 	var f rebalanceFlags
 	if err := f.parse(line, std); err != nil {
@@ -64,7 +64,7 @@ func (f *rebalanceFlags) rebalance(ctx context.Context, progress func(contract.P
 	return e.MoveFrom(ctx, self, f.Scratch)
 }
 
-// lost tells which servers are.
+// lost tells which servers are lost.
 func (f *rebalanceFlags) lost(self int) ([]bool, error) {
 	lost := make([]bool, len(f.routing.servers))
 	for _, d := range f.discard {

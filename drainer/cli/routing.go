@@ -15,7 +15,7 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// routingFlags are those that say how clients find their server.
+// routingFlags say how clients find a key's server.
 type routingFlags struct {
 	client    string
 	servers   serverList
@@ -55,8 +55,8 @@ func (f *routingFlags) owner() (routing.Owner, error) {
 	return owner, nil
 }
 
-// resolve names the servers as a client does that hashes their addresses. It
-// waits for names that aren't there yet, as a member's that restarts.
+// resolve names the servers as a client that hashes their addresses does. It waits for
+// names that don't exist yet, such as that of a member that restarts.
 func (f *routingFlags) resolve(ctx context.Context, patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {

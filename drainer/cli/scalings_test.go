@@ -33,7 +33,7 @@ var reshufflers = []string{"gomemcache", "libmemcached-ketama-weighted"}
 
 // TestDocumentedHitRatios: the table in docs/performance.md is what a client finds
 // after each scaling, where drains alone move its items, and where what the members
-// hold for each other moves, too. With both it finds everything, and nothing old.
+// have for each other moves, too. With both it finds everything, and nothing old.
 func TestDocumentedHitRatios(t *testing.T) {
 	const keys = 5_000
 	type column struct{ found, old int }
@@ -94,9 +94,8 @@ func TestDocumentedHitRatios(t *testing.T) {
 }
 
 // TestScalingsUnderLoad: while clients read and write all the time, the cluster is
-// scaled at random moments, and members that stay crash meanwhile. No read finds a
-// value older than the last one that was acknowledged, and after each step every item
-// is found.
+// scaled at random moments, and survivors crash meanwhile. No read finds a value older
+// than the last one that was acknowledged, and after each step every item is found.
 func TestScalingsUnderLoad(t *testing.T) {
 	const seeds = 2
 	first := rand.Uint64()
@@ -219,7 +218,7 @@ func (s *scalings) scale(n int) {
 		named := s.ring.Load().named
 		a := drainertest.RebalanceArgs(s.t, s.client, named[i], named)
 		r := drainertest.Rebalance(s.t, a)
-		if r.Receipt.Reason == "SourceRestarted" { // it crashed: its Job begins anew
+		if r.Receipt.Reason == "SourceRestarted" { // it crashed: its Job begins again
 			r = drainertest.Rebalance(s.t, a)
 		}
 		if r.Receipt.AddsUp(a.SourceID) != nil {

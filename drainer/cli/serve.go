@@ -12,7 +12,7 @@ import (
 func runServe(ctx context.Context, line []string, std args.IO) (int, error) {
 	fs := args.NewFlags("serve")
 	var c member.Config
-	fs.StringVar(&c.Volume, contract.FlagDir, "", "the member's volume; may be left out where there are Secrets to look after, and nothing is to be saved")
+	fs.StringVar(&c.Volume, contract.FlagDir, "", "the member's volume; may be left out if there are Secrets to watch, and nothing is to be saved")
 	fs.StringVar(&c.Memory, contract.FlagMemoryDir, "", "a directory in memory for the warm file, which is then saved to the volume on SIGTERM and loaded from it at the start")
 	fs.IntVar(&c.Port, contract.FlagPort, 11211, "the port that memcached listens on")
 	fs.StringVar(&c.TerminationLog, contract.FlagTerminationLog, "", "write here, ahead of a crash, whether the start after it would be cold")
@@ -26,7 +26,7 @@ func runServe(ctx context.Context, line []string, std args.IO) (int, error) {
 	return member.Serve(ctx, c, std)
 }
 
-// runReady fails as long as the member that is served on the port is not warm.
+// runReady fails until the member on the port is warm.
 func runReady(ctx context.Context, line []string, std args.IO) error {
 	fs := args.NewFlags("ready")
 	port := fs.Int(contract.FlagPort, 11211, "the port that memcached listens on")

@@ -15,7 +15,7 @@ import (
 
 // Exit codes of every drainer subcommand.
 const (
-	// ExitOK: the work is done and the receipt, where there is one, adds up.
+	// ExitOK: the work is done and the receipt, if there is one, adds up.
 	ExitOK = 0
 	// ExitFailed: something failed that a retry may mend (a connection that
 	// broke for good, an I/O error, a signal).
@@ -26,8 +26,8 @@ const (
 	// empty, foreign, corrupt, unknown layout, node went down without a save).
 	// A retry can't help.
 	ExitUnrecoverable = 3
-	// ExitUnreachable: a survivor, or the member that is rebalanced, did not
-	// answer within --unreachable-timeout.
+	// ExitUnreachable: a survivor, or the source of a rebalance, did not answer within
+	// --unreachable-timeout.
 	ExitUnreachable = 4
 	// ExitRejected: the source was read to its end, but a survivor refused
 	// items (too large for its -I, out of memory). The receipt says how many.
@@ -49,17 +49,17 @@ const (
 	// SaveFile is a warm file's used pages with its .meta and its manifest, on a
 	// volume that memcached doesn't map: "drainer serve --memory-dir" writes it.
 	SaveFile = "save"
-	// InUse on such a volume says since when a member has been running, and from
-	// which save: what clients write since is in no save.
+	// InUse, on such a volume, says since when a member has been running, and from
+	// which save: what clients have written since is in no save.
 	InUse = "in-use"
-	// LockFile is empty: whoever uses the volume holds a lock on it.
+	// LockFile is empty: whoever uses the volume has a lock on it.
 	LockFile = "lock"
-	// GenerationPrefix begins the name of a directory with an older warm file,
-	// its .meta and its manifest: what "drainer serve" moved aside to replay it
-	// into a memcached that starts empty. A number follows, higher is newer.
+	// GenerationPrefix begins the name of a directory with an older warm file, its
+	// .meta and its manifest: what "drainer serve" set aside to replay it into a
+	// memcached that starts empty. A number follows, higher is newer.
 	GenerationPrefix = "generation-"
-	// FailedSuffix ends the name of one that could not be replayed. It is not
-	// tried again, but a drain reads it.
+	// FailedSuffix ends the name of a generation that could not be replayed. No replay
+	// tries it again, but a drain reads it.
 	FailedSuffix = ".failed"
 )
 
@@ -70,19 +70,19 @@ const TerminationLog = "/dev/termination-log"
 // MaxReceiptBytes is the kubelet's limit for a termination message.
 const MaxReceiptBytes = 4096
 
-// ColdStart is a member's termination message. It is written ahead, for a crash
-// leaves no time: ended without a save, the member would start cold, because the
-// volume has no room for a second warm file beside the one to be replayed.
+// ColdStart is a member's termination message, written in advance because a crash
+// leaves no time. It says that after an end without a save the member would start cold,
+// because the volume has no room for a second warm file beside the one to be replayed.
 type ColdStart struct {
-	// NeedBytes is what a second file takes, FreeBytes what there is for it.
+	// NeedBytes is the size of a second file, FreeBytes the room for it.
 	NeedBytes int64 `json:"coldStartNeedsBytes"`
 	FreeBytes int64 `json:"freeBytes"`
-	// SaveOutdated: it starts cold in any case, for the pod before it was lost
+	// SaveOutdated: it starts cold in any case, because the pod before it was lost
 	// without a save.
 	SaveOutdated bool `json:"saveOutdated,omitempty"`
 }
 
-// ParseColdStart decodes a termination message; nil where it is another one.
+// ParseColdStart decodes a termination message; nil if it is something else.
 func ParseColdStart(message string) *ColdStart {
 	var c ColdStart
 	if json.Unmarshal([]byte(message), &c) != nil || c.NeedBytes <= c.FreeBytes && !c.SaveOutdated {
@@ -91,12 +91,12 @@ func ParseColdStart(message string) *ColdStart {
 	return &c
 }
 
-// ReasonDeadlineExceeded is, in a receipt, that the drainer was at work for as long as
-// --deadline allows. It ends with ExitFailed: another one goes on from there.
+// ReasonDeadlineExceeded, in a receipt: the drainer was at work for as long as
+// --deadline allows. It ends with ExitFailed, and another one goes on from there.
 const ReasonDeadlineExceeded = "DeadlineExceeded"
 
-// ReasonSecretInvalid is, in a receipt and in a Refusal, that the files of a Secret
-// are missing, or not what memcached takes.
+// ReasonSecretInvalid, in a receipt and in a Refusal: the files of a Secret are
+// missing, or memcached can't use them.
 const ReasonSecretInvalid = "SecretInvalid"
 
 // Refusal is the termination message of a member that does not start.
@@ -105,7 +105,7 @@ type Refusal struct {
 	Message string `json:"message"`
 }
 
-// ParseRefusal decodes a termination message; nil where it is another one.
+// ParseRefusal decodes a termination message; nil if it is something else.
 func ParseRefusal(message string) *Refusal {
 	var r Refusal
 	if json.Unmarshal([]byte(message), &r) != nil || r.Reason == "" {
@@ -128,8 +128,8 @@ const (
 // a second and at every change of phase. Nothing else goes to standard output.
 type Progress struct {
 	Phase Phase `json:"phase"`
-	// ItemsDone counts items with an outcome, ItemsTotal those that the
-	// source is expected to hold (0: unknown; an estimate after a crash).
+	// ItemsDone counts items with an outcome, ItemsTotal those that are expected in the
+	// source (0: unknown; an estimate after a crash).
 	ItemsDone  int64 `json:"itemsDone"`
 	ItemsTotal int64 `json:"itemsTotal,omitempty"`
 	// BytesDone and BytesTotal count bytes of the source file.
@@ -137,8 +137,8 @@ type Progress struct {
 	BytesTotal int64 `json:"bytesTotal,omitempty"`
 	// Seconds since the phase began.
 	Seconds float64 `json:"seconds,omitempty"`
-	// Message says what is waited for, if anything, and WaitingSeconds for how long
-	// already, at most.
+	// Message says what the drainer waits for, if anything, and WaitingSeconds for how
+	// long, at most.
 	Message        string  `json:"message,omitempty"`
 	WaitingSeconds float64 `json:"waitingSeconds,omitempty"`
 }
@@ -147,17 +147,17 @@ type Progress struct {
 type Outcomes struct {
 	// Added: stored on the owner by this migration.
 	Added int64 `json:"added"`
-	// AlreadyPresent: the owner held a value for the key and keeps it (a newer
-	// one by a client, or ours from an earlier attempt).
+	// AlreadyPresent: the owner had a value for the key and keeps it (a newer one from
+	// a client, or ours from an earlier attempt).
 	AlreadyPresent int64 `json:"alreadyPresent"`
-	// Expired: its time had come (or comes within --skip-expiring-within).
+	// Expired: its time of expiry was over (or is within --skip-expiring-within).
 	Expired int64 `json:"expired"`
 	// Invalidated: flushed, or marked stale by a client; of a rebalance, also
 	// deleted by a client, or evicted, before it was read.
 	Invalidated int64 `json:"invalidated"`
 	// Rejected: the owner refused to store it (too large, out of memory).
 	Rejected int64 `json:"rejected"`
-	// Failed: no answer was had for it.
+	// Failed: there was no answer for it.
 	Failed int64 `json:"failed"`
 }
 
@@ -167,21 +167,21 @@ type Survivor struct {
 	Added    int64  `json:"added"`
 	Present  int64  `json:"present,omitempty"`
 	Rejected int64  `json:"rejected,omitempty"`
-	// Evictions that the server did while items were added to it, from
-	// EvictionsBefore on, which is what it had counted until then.
+	// Evictions of the server while items were added to it; EvictionsBefore is what it
+	// had counted until then.
 	Evictions       int64 `json:"evictions,omitempty"`
 	EvictionsBefore int64 `json:"evictionsBefore,omitempty"`
 }
 
-// Receipt is the proof that a released volume holds nothing that a client
-// could still ask for, or, of a rebalance, that a member held nothing more that
-// another one owns. It is the drainer's termination message.
+// Receipt is the drainer's termination message. After a drain it proves that nothing is
+// left on the volume that a client could still ask for; after a rebalance, that the
+// member has no more items that another one owns.
 type Receipt struct {
 	// Version of this structure; 1.
 	Version int `json:"version"`
 	// Source is what --source-id was: the UID of the claim that was drained.
 	Source string `json:"source"`
-	// Complete: the source was read to its end and each item passed the checks.
+	// Complete: the source was read to its end, and each item passed the checks.
 	Complete bool `json:"complete"`
 	// Clean: memcached had saved (a .meta was there); false after a crash.
 	Clean bool `json:"clean"`
@@ -201,7 +201,7 @@ type Receipt struct {
 	// the receipt fits in MaxReceiptBytes.
 	Survivors        []Survivor `json:"survivors,omitempty"`
 	SurvivorsOmitted int        `json:"survivorsOmitted,omitempty"`
-	// Reason is a CamelCase word, Message a sentence, where the drain failed.
+	// Reason is a CamelCase word, Message a sentence, if the drain failed.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	// ExitCode that the drainer ended with.
@@ -215,8 +215,8 @@ type Failure interface {
 	Failure() (reason string, exitCode int)
 }
 
-// AddsUp returns nil when the receipt proves that the source of the given
-// identity may be let go, else an error that says which condition is missing.
+// AddsUp returns nil if the receipt proves that the source of the given identity is
+// drained, else an error that says which condition is missing.
 func (r *Receipt) AddsUp(source string) error {
 	switch sum := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated; {
 	case r.Source != source:

@@ -44,20 +44,21 @@ const (
 	CAFile   = "ca.crt"
 )
 
-// Connection is how memcached is spoken to. Empty, it is plain text, without a login.
+// Connection has the files for TLS and logins. Empty, a connection is plain text,
+// without a login.
 type Connection struct {
-	// TLSDir holds CAFile, which vouches for the servers, and where they ask for a
-	// certificate, CertFile and KeyFile.
+	// TLSDir has CAFile, which the servers' certificates are verified by, and, if
+	// servers ask for a certificate, CertFile and KeyFile.
 	TLSDir string
-	// AuthFile has lines user:password, of which the first is for the drainer.
+	// AuthFile has lines user:password. The drainer uses the first.
 	AuthFile string
 }
 
-// VerifyClients is, in memcached's arguments, that it asks for certificates.
+// VerifyClients, in memcached's arguments, makes it ask clients for certificates.
 const VerifyClients = "ssl_verify_mode=2"
 
-// Memcached renders the arguments by which memcached takes such connections. They
-// are written so that the supervisor knows them: a warm file doesn't depend on them.
+// Memcached renders the arguments by which memcached accepts such connections. The
+// supervisor recognises them in this form: a warm file doesn't depend on them.
 func (c Connection) Memcached(verifyClients bool) (args []string) {
 	if c.TLSDir != "" {
 		extended := FlagMemcachedTLS + "chain_cert=" + c.TLSDir + "/" + CertFile +
@@ -108,11 +109,11 @@ type Move struct {
 	Deadline time.Duration
 	// Receipt is the file that the receipt is written to.
 	Receipt string
-	// Scratch is a directory for files that are of no use afterwards.
+	// Scratch is a directory for temporary files.
 	Scratch string
 	// RateLimitItems and RateLimitBytes bound what is added per second; 0 no limit.
 	RateLimitItems, RateLimitBytes int64
-	// SkipExpiringWithin leaves out items that expire so soon.
+	// SkipExpiringWithin leaves out items that expire within this time.
 	SkipExpiringWithin time.Duration
 	// Connection to all members.
 	Connection
@@ -120,11 +121,11 @@ type Move struct {
 
 // Migrate holds the arguments of "drainer migrate".
 type Migrate struct {
-	// Dir is the released volume's mount point, read-only.
+	// Dir is where the departed member's volume is mounted, read-only.
 	Dir string
-	// NeverStarted: when the member was told to leave, no container of its first
-	// pod had started. Where its supervisor did not start after that, either, a
-	// volume without its files was never used.
+	// NeverStarted: when the member was told to leave, no container of its first pod
+	// had started. If its supervisor did not start after that, either, a volume without
+	// its files was never used.
 	NeverStarted bool
 	Move
 }
@@ -140,12 +141,12 @@ func (m Migrate) Args() []string {
 
 // Rebalance holds the arguments of "drainer rebalance".
 type Rebalance struct {
-	// Source is the running member whose items are looked through, written as in
-	// Servers. The list of its keys is in Scratch.
+	// Source is the running member whose items are moved, written as in Servers. The
+	// list of its keys is in Scratch.
 	Source string
-	// Discard names those of Servers, host:port, that are lost: what the source holds
-	// of theirs is deleted there, and given to nobody. Their clients may have stored
-	// newer values since.
+	// Discard names the Servers, host:port, that are lost. The source deletes the items
+	// that they own, and gives them to nobody: clients may have stored newer values
+	// there.
 	Discard []string
 	Move
 }
@@ -159,7 +160,7 @@ func (r Rebalance) Args() []string {
 	return append(args, r.args()...)
 }
 
-// args renders the flags, those left out that are as by default.
+// args renders the flags, except those with their default values.
 func (m Move) args() []string {
 	args := []string{
 		"--" + FlagSourceID + "=" + m.SourceID,
@@ -207,29 +208,30 @@ func (i Install) Args() []string {
 	return append(args, i.Member.Command...)
 }
 
-// Ready renders the command line, without the program's name, that succeeds when
-// the member on the port is warm.
+// Ready renders the command line, without the program's name, of the command that
+// succeeds when the member on the port is warm.
 func Ready(port int32) []string {
 	return []string{"ready", "--" + FlagPort + "=" + strconv.Itoa(int(port))}
 }
 
 // Serve holds the arguments of "drainer serve".
 type Serve struct {
-	// Dir is the member's volume; empty where nothing is to be saved. There has to
-	// be a Connection then.
+	// Dir is the member's volume; empty if nothing is to be saved. Then there must be a
+	// Connection.
 	Dir string
-	// MemoryDir is in memory, and holds the warm file; empty: the volume does.
+	// MemoryDir is a directory in memory for the warm file; if empty, the file is on
+	// the volume.
 	MemoryDir string
 	// Port that memcached listens on, to ask it for its statistics.
 	Port int32
-	// TerminationLog is where to write what a crash would lead to; empty: nowhere.
+	// TerminationLog is the file for what a crash would lead to; empty: none.
 	TerminationLog string
-	// HangAfter is for how long memcached may neither answer nor use the CPU; 0 is
-	// the drainer's own default.
+	// HangAfter is how long memcached may neither answer nor use the CPU; 0 is the
+	// drainer's own default.
 	HangAfter time.Duration
-	// Connection to memcached, by whose files it is started.
+	// Connection to memcached, which is started with the same files.
 	Connection
-	// Command is memcached and its arguments, -e excepted: serve adds it.
+	// Command is memcached and its arguments, except -e, which serve adds.
 	Command []string
 }
 

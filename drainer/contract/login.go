@@ -8,15 +8,14 @@ import (
 // AuthFileKey is the key of a Secret with logins.
 const AuthFileKey = "auth-file"
 
-// maxLogins is how many lines of its auth file memcached looks at.
+// maxLogins is how many lines of its auth file memcached reads.
 const maxLogins = 8
 
-// Login is what a client shows.
+// Login is what a client logs in with.
 type Login struct{ User, Password string }
 
-// FirstLogin of an auth file. What is wrong with the file is told without what is in
-// it. memcached ends at an empty line, takes a last line without an end for none, and
-// takes no blanks.
+// FirstLogin of an auth file. Errors never show what is in the file. memcached ends at
+// an empty line, ignores a last line without an end, and accepts no blanks.
 func FirstLogin(name string, text []byte) (Login, error) {
 	lines := strings.Split(string(text), "\n")
 	if n := len(lines) - 1; n < 1 || n > maxLogins || lines[n] != "" {

@@ -1,4 +1,4 @@
-// Package crawl lists what a running memcached holds, by its LRU crawler.
+// Package crawl lists the items of a running memcached, by its LRU crawler.
 package crawl
 
 import (
@@ -15,8 +15,8 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// How the crawler is asked, and how often again: it is busy after a start and
-// with another's listing, and locked while the hash table grows.
+// How the crawler is asked, and how often it is asked again: it is busy after a start
+// and with another listing, and locked while the hash table grows.
 const (
 	pause = 50 * time.Millisecond
 	wait  = 5 * time.Minute
@@ -32,12 +32,12 @@ type Entry struct {
 	Key []byte
 	// ExpireAt and LastAccess are in Unix seconds; ExpireAt 0 never.
 	ExpireAt, LastAccess int64
-	// Size of the item in memcached, in bytes; 0 where it isn't told.
+	// Size of the item in memcached, in bytes; 0 if it isn't told.
 	Size int64
 }
 
-// List is what memcached has listed, spooled to a file without a name: the
-// number of keys has no bound, memory has.
+// List is what memcached has listed, spooled to a file without a name, because the
+// number of keys has no bound.
 type List struct {
 	file *os.File
 	len  int64
@@ -46,16 +46,16 @@ type List struct {
 // Len is the number of entries.
 func (l *List) Len() int64 { return l.len }
 
-// Close lets the file go.
+// Close closes the file.
 func (l *List) Close() { l.file.Close() }
 
 // Dial opens a connection for one listing.
 type Dial func(ctx context.Context) (*memcache.Conn, error)
 
-// Items lists all items of a server that keep wants, in a file in dir. Where the
-// version knows it, the crawler walks the hash table: an item that is there from
-// the walk's beginning to its end is listed. Older versions walk the LRUs, where
-// items move meanwhile.
+// Items lists all items of a server that keep wants, in a file in dir. If the version
+// can, the crawler walks the hash table: then every item that is there from the
+// beginning of the walk to its end is listed. Older versions walk the LRUs, where items
+// move meanwhile.
 func Items(ctx context.Context, dial Dial, dir string, keep func(*Entry) bool) (*List, error) {
 	file, err := os.CreateTemp(dir, "keys-")
 	if err != nil {
@@ -151,13 +151,13 @@ func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 	}
 }
 
-// unknownCommand is an answer that turns a command down for good.
+// unknownCommand is an answer that says that the server doesn't know the command.
 type unknownCommand struct{ answer string }
 
 func (e *unknownCommand) Error() string { return "memcached answers " + e.answer }
 
-// End tells whether a line ends the crawler's answer, by an error where that
-// isn't END: ErrBusy, or that the command isn't known.
+// End tells whether a line ends the crawler's answer. If it isn't END, the error is
+// ErrBusy, or says that the command isn't known.
 func End(line []byte) (bool, error) {
 	switch {
 	case string(line) == "END":
@@ -190,8 +190,8 @@ func (l *List) All() iter.Seq2[*Entry, error] {
 	}
 }
 
-// parseEntry reads a line of a listing: fields NAME=VALUE in any order; others
-// than these are skipped.
+// parseEntry reads a line of a listing: fields NAME=VALUE in any order, of which others
+// are skipped.
 func parseEntry(line []byte) (Entry, error) {
 	var e Entry
 	seen := 0
@@ -209,7 +209,7 @@ func parseEntry(line []byte) (Entry, error) {
 			e.LastAccess, err = strconv.ParseInt(string(value), 10, 64)
 		case "size":
 			if e.Size, err = strconv.ParseInt(string(value), 10, 64); err == nil {
-				continue // not every version tells it
+				continue // not every version says it
 			}
 		default:
 			continue

@@ -1,5 +1,4 @@
-// Package item holds what travels between the readers of a source and the
-// writers to the survivors: one cached item.
+// Package item is what readers of a source give to the writers: one cached item.
 package item
 
 // State says whether clients could still get an item from its server.
@@ -7,9 +6,9 @@ type State uint8
 
 // The states of an item.
 const (
-	// Live items are what a drain moves.
+	// Live items are drained or moved.
 	Live State = iota
-	// Expired items are past their time.
+	// Expired items are past their time of expiry.
 	Expired
 	// Invalidated items were flushed, or marked stale by a client.
 	Invalidated
@@ -28,7 +27,7 @@ type Item struct {
 	ExpireAt int64
 	// LastAccess is in Unix seconds, as exact as memcached keeps it (a minute).
 	LastAccess int64
-	// CAS is the item's unique number on its server, 0 where that keeps none.
+	// CAS is the item's unique number on its server, 0 if that keeps none.
 	CAS uint64
 	// BinaryKey: the key was sent base64-encoded, and answers show it so.
 	BinaryKey bool

@@ -16,7 +16,7 @@ type Source interface {
 	// Size of the source and how much of it has been read, in bytes.
 	Size() int64
 	Done() int64
-	// Used is the most that the items can take of it, in bytes.
+	// Used is how much of it the items can take at most, in bytes.
 	Used() int64
 	// Clean: the member had saved.
 	Clean() bool
@@ -32,7 +32,7 @@ type Layered interface {
 	Layers() []Source
 }
 
-// LayersOf a source: itself, where it has none.
+// LayersOf a source: the source itself, if it has no layers.
 func LayersOf(s Source) []Source {
 	if l, ok := s.(Layered); ok {
 		return l.Layers()
@@ -40,8 +40,8 @@ func LayersOf(s Source) []Source {
 	return []Source{s}
 }
 
-// InvalidatedWhen is a Source whose live items count as invalidated from the moment on
-// that flushed tells that something newer than it was flushed.
+// InvalidatedWhen is a Source whose live items count as invalidated as soon as flushed
+// is true: clients have flushed something newer.
 func InvalidatedWhen(s Source, flushed func() bool) Source { return &invalidated{s, flushed} }
 
 type invalidated struct {

@@ -23,8 +23,8 @@ func startChild(argv []string, inherited *os.File) (*child, error) {
 	if inherited != nil {
 		files = append(files, inherited)
 	}
-	// Orphans come here rather than to some process further up; a failure only
-	// means that those are reaped elsewhere.
+	// Orphans come to this process, not to one further up; if this fails, they are
+	// reaped there.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	c := &child{exited: make(chan syscall.WaitStatus, 1)}
 	started := make(chan error)
@@ -48,7 +48,7 @@ func startChild(argv []string, inherited *os.File) (*child, error) {
 	return c, <-started
 }
 
-// reap collects every child that ends, and tells the end of the one.
+// reap collects every child that ends, and reports the end of memcached.
 func (c *child) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -65,5 +65,6 @@ func (c *child) reap() {
 	}
 }
 
-// signal sends a signal; that the child has ended shows elsewhere.
+// signal sends a signal. An error would only say that the child has ended, which reap
+// reports.
 func (c *child) signal(sig syscall.Signal) { _ = syscall.Kill(c.pid, sig) }

@@ -17,30 +17,30 @@ import (
 // A memcached that hangs is killed by its supervisor. Its container ends, as after a
 // crash: the kubelet starts it again, and its items are brought back. The kubelet's own
 // probes can't tell a memcached that hangs from a busy one: at the limit of connections
-// it refuses new ones, and one that is stopped still accepts them, by the kernel. So the
-// supervisor keeps a connection that it has opened before there were clients, and
-// memcached hangs only when all of this is so, without a break, for HangAfter:
+// it refuses new ones, and one that is stopped still accepts them, by the kernel. So
+// the supervisor keeps a connection that it has opened before there were clients.
+// memcached hangs if all of this is true, without a break, for HangAfter:
 //
 //   - a question on that connection, which had been answered before, is not answered;
 //   - memcached uses no CPU. One that is loaded, throttled or putting items back does. What
 //     its main thread uses doesn't count: it accepts connections, and answers nothing;
 //   - no thread of it waits for a disk. Killing it would not help.
 //
-// One that works all the time, and answers nothing, hangs after ten times HangAfter.
-// Time in which the supervisor itself did not run, in a pod that was frozen, doesn't
+// One that works all the time and answers nothing hangs after ten times HangAfter. Time
+// in which the supervisor itself did not run, because its pod was frozen, doesn't
 // count.
 const (
 	// HangAfter is the default.
 	HangAfter = time.Minute
-	// hangWhenAsked is the same for one that was told to end. It does one of the two
-	// until it has ended: a third of the shortest grace period is enough.
+	// hangWhenAsked is the same for a memcached that was told to end. It works or
+	// answers until it has ended, so a third of the shortest grace period is enough.
 	hangWhenAsked = 10 * time.Second
 	// idleCPU is more than an idle memcached's clock and maintenance use in that time,
 	// and far less than the least share of a CPU that a container can be given.
 	idleCPU = 100 * time.Millisecond
-	// lookAtVitals is how often it is looked at, askEvery how often it is asked: more often
-	// than memcached's shortest idle_timeout, which would close the connection. dialEvery
-	// is how often it is called when it doesn't take the connection.
+	// lookAtVitals is how often memcached is looked at, askEvery how often it is asked:
+	// more often than its shortest idle_timeout, which would close the connection.
+	// dialEvery is how often a connection is tried while it accepts none.
 	lookAtVitals = time.Second
 	askEvery     = 500 * time.Millisecond
 	dialEvery    = 5 * time.Second
@@ -50,7 +50,7 @@ const (
 
 // vitals are what is seen of a memcached at one moment.
 type vitals struct {
-	// silent: it owes an answer.
+	// silent: it has not answered yet.
 	silent bool
 	// cpu that its threads but the main one have used since it started, and whether a
 	// thread waits for a disk.
@@ -60,8 +60,8 @@ type vitals struct {
 
 // judgement of whether memcached hangs, from one look to the next.
 type judgement struct {
-	// after so long without an answer and without work it hangs, and after most without
-	// an answer; 0 is never.
+	// after is how long memcached may neither answer nor work, most how long it may
+	// work and not answer; 0 is forever.
 	after, most time.Duration
 	// mute is for how long it has not answered, quiet for how long it has not worked
 	// either.
@@ -70,7 +70,7 @@ type judgement struct {
 	cpu time.Duration
 }
 
-// look tells whether it hangs, so long after the last look.
+// look tells whether memcached hangs; since is the time since the last look.
 func (j *judgement) look(v vitals, since time.Duration) bool {
 	since = min(since, 2*lookAtVitals)
 	if !v.silent || v.diskWait {
@@ -89,7 +89,8 @@ func (j *judgement) look(v vitals, since time.Duration) bool {
 // pulse asks memcached for its version, over and over, on a connection of its own.
 type pulse struct {
 	mu sync.Mutex
-	// proven: the connection has brought an answer. pending: it owes one.
+	// proven: the connection has brought an answer. pending: it has not brought the
+	// next one.
 	proven, pending bool
 }
 
@@ -99,7 +100,7 @@ func (p *pulse) set(proven, pending bool) {
 	p.proven, p.pending = proven, pending
 }
 
-// silent tells whether an answer is owed on a connection that has brought some.
+// silent tells whether an answer is missing on a connection that has brought some.
 func (p *pulse) silent() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,8 +120,7 @@ func (p *pulse) run(ctx context.Context, d memcache.Dialer, address string) {
 }
 
 // askOn asks on one connection until that breaks, and tells whether there was an
-// answer. An answer may take as long as it likes: nothing but its lateness is of
-// interest.
+// answer. It waits for an answer without a bound: untilItHangs measures how late it is.
 func (p *pulse) askOn(ctx context.Context, d memcache.Dialer, address string) (answered bool) {
 	dialCtx, cancel := context.WithTimeout(ctx, lookPeriod)
 	defer cancel()
@@ -163,17 +163,17 @@ func (s *supervisor) watchForHang(ctx context.Context, address string) {
 	asking.Go(func() { p.run(ctx, s.Dialer, address) })
 	defer asking.Wait()
 	defer cancel()
-	// What a memcached does that was told to end is endHung's to judge.
+	// endHung judges a memcached that was told to end.
 	if s.untilItHangs(ctx, judgement{after: s.HangAfter, most: spins * s.HangAfter}, workers, func() bool { return p.silent() && !s.saving.Load() }) && !s.saving.Load() {
-		s.std.Logf("memcached hangs: for %s or more it has not answered; it is killed, and started again", s.HangAfter)
+		s.std.Logf("memcached hangs: it has not answered for %s or more; it is killed and started again", s.HangAfter)
 		s.child.signal(syscall.SIGKILL)
 	}
 }
 
-// endHung kills a memcached that was told to end, and does nothing to that end.
+// endHung kills a memcached that was told to end and does nothing.
 func (s *supervisor) endHung(ctx context.Context) {
 	if s.untilItHangs(ctx, judgement{after: hangWhenAsked}, allThreads, func() bool { return true }) {
-		s.std.Logf("memcached does not end: for %s it has done nothing; it is killed", hangWhenAsked)
+		s.std.Logf("memcached does not end: it has done nothing for %s; it is killed", hangWhenAsked)
 		s.child.signal(syscall.SIGKILL)
 	}
 }
@@ -185,7 +185,7 @@ func (s *supervisor) untilItHangs(ctx context.Context, j judgement, of threads, 
 		now := time.Now()
 		v, err := look(s.child.pid, of, silent())
 		if err != nil {
-			v = vitals{} // it has ended, or nothing can be told
+			v = vitals{} // it has ended, or nothing is known
 		}
 		if j.look(v, now.Sub(last)) {
 			return true
@@ -195,8 +195,8 @@ func (s *supervisor) untilItHangs(ctx context.Context, j judgement, of threads, 
 	return false
 }
 
-// threads are those of memcached whose CPU time counts. The main one accepts connections;
-// it does the work alone only at memcached's end.
+// threads are those of memcached whose CPU time counts. The main thread accepts
+// connections; only at memcached's end does it do all the work.
 type threads bool
 
 const (
@@ -204,8 +204,8 @@ const (
 	allThreads threads = true
 )
 
-// look takes the process's vitals. They cost a file for each thread, so one that owes
-// nothing is spared.
+// look takes the process's vitals. They cost a file for each thread, so they are only
+// read if an answer is missing.
 func look(pid int, of threads, silent bool) (vitals, error) {
 	if !silent {
 		return vitals{}, nil
@@ -231,14 +231,14 @@ func look(pid int, of threads, silent bool) (vitals, error) {
 }
 
 // readStat returns the state of a process or a thread, and the CPU time that it has
-// used, of which the kernel tells in hundredths of a second (proc_pid_stat(5)).
+// used, which the kernel counts in hundredths of a second (proc_pid_stat(5)).
 func readStat(path string) (state byte, cpu time.Duration, err error) {
 	const userTime, systemTime, tick = 11, 12, 10 * time.Millisecond
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0, 0, err
 	}
-	// The second field, a name in parentheses, may hold anything.
+	// The second field, a name in parentheses, may be anything.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) <= systemTime {
 		return 0, 0, fmt.Errorf("%s has %d fields", path, len(fields))

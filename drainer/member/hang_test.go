@@ -70,7 +70,7 @@ func TestAMemcachedThatHangsIsReplacedAndKeepsItsItems(t *testing.T) {
 			if code := s.Wait(); code != 128+int(syscall.SIGKILL) {
 				t.Errorf("exit code %d", code)
 			}
-			if said := s.Err.String(); !strings.Contains(said, "memcached hangs: for 2s") {
+			if said := s.Err.String(); !strings.Contains(said, "memcached hangs: it has not answered for 2s") {
 				t.Errorf("it said %s", said)
 			}
 			again := impatient(t, p, time.Minute, "-m", "128")

@@ -31,9 +31,9 @@ func keepManifest(dir string, first *volume.Manifest) *manifest {
 
 func (m *manifest) write(sync bool) error { return volume.WriteManifest(m.dir, &m.Manifest, sync) }
 
-// running notes what the server says of itself. The first time, the directory
-// is flushed too: memcached has unlinked .meta, and that .meta must not come
-// back when the node goes down.
+// running records what the server says of itself. The first time, the directory is
+// flushed too: memcached has unlinked .meta, and that .meta must not come back when the
+// node goes down.
 func (m *manifest) running(pid int, image *warmfile.Image) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -66,9 +66,9 @@ func (m *manifest) notes() string {
 	return m.Note
 }
 
-// secure brings the running member's file and manifest to the disk. From then
-// on it needs no older generation: its mapping outlives its process. It does
-// not outlive the node, and neither would any other running member's.
+// secure brings the running member's file and manifest to the disk. From then on no
+// older generation is needed: the mapping outlives the process. It does not outlive the
+// node, but that is so of every running member.
 func (m *manifest) secure() error {
 	if err := volume.Sync(filepath.Join(m.dir, contract.WarmFile)); err != nil {
 		return err
@@ -87,8 +87,8 @@ func (m *manifest) items() int64 {
 	return 0
 }
 
-// untouched tells, at memcached's end, whether it has taken nothing up and told
-// nobody anything: what it was started with is all there is.
+// untouched tells, at memcached's end, whether it had resumed from nothing and answered
+// nobody: what it was started with is still all there is.
 func (m *manifest) untouched() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,19 +102,19 @@ func (m *manifest) untouched() bool {
 	return err == nil && m.Previous != nil && meta.StopTime == m.Previous.StopTime
 }
 
-// maxCount bounds the time that counting takes off the pod's grace period.
+// maxCount bounds how much of the pod's grace period counting may take.
 const maxCount = 2 * time.Second
 
-// finish is for after memcached's end. It brings everything to the disk and
-// writes what can be said of the file from now on, in any boot: that it is
-// saved, or that it is as the crash left it.
+// finish is called after memcached's end. It brings everything to the disk and records
+// what is now true of the file, in any boot: it is saved, or it is as the crash left
+// it.
 func (m *manifest) finish() (saved bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	meta, metaErr := volume.ReadMeta(m.dir)
 	saved = metaErr == nil
 	if !saved && m.Image == nil {
-		return false, nil // it never answered: Starting is all that is known
+		return false, nil // it never answered: the state stays Starting
 	}
 	if err := m.sync(saved); err != nil {
 		return saved, err

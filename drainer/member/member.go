@@ -1,6 +1,6 @@
 // Package member supervises one memcached from start to save: it prepares the start,
-// watches the process and what lies in the Secrets, replays what was set aside, passes
-// signals on, and saves at the end.
+// watches the process and the Secrets, replays what was set aside, passes signals on,
+// and saves at the end.
 package member
 
 import (
@@ -27,14 +27,14 @@ import (
 
 // Config of a member.
 type Config struct {
-	// Member's volume may be empty where there are Secrets to look after, and nothing is
-	// to be saved.
+	// Member's volume may be empty if there are Secrets to watch, and nothing is to be
+	// saved.
 	start.Member
 	// Port that memcached listens on.
 	Port int
 	// Dialer of connections to it.
 	Dialer memcache.Dialer
-	// TerminationLog is the kubelet's; "" where there is none.
+	// TerminationLog is the kubelet's; "" if there is none.
 	TerminationLog string
 	// HangAfter is how long memcached may hang.
 	HangAfter time.Duration
@@ -44,11 +44,11 @@ type Config struct {
 type supervisor struct {
 	Config
 	std args.IO
-	// lock on the volume, which memcached has, too; nil where there are none.
+	// lock on the volume, which memcached has, too; nil if there are none.
 	lock     *os.File
 	manifest *manifest
-	// markBefore is the mark on the volume before this start left its own; nil where
-	// there was none.
+	// markBefore is the mark on the volume before this start left its own; nil if there
+	// was none.
 	markBefore  *volume.InUse
 	child       *child
 	saving      atomic.Bool
@@ -87,7 +87,7 @@ func (s *supervisor) check() error {
 		return args.Usagef("--%s: %d is not a port", contract.FlagPort, s.Port)
 	}
 	if len(s.Command) == 0 {
-		return args.Usagef("drainer serve needs memcached's command line behind --")
+		return args.Usagef("drainer serve needs memcached's command line after --")
 	}
 	for _, a := range s.Command[1:] {
 		name, _, _ := strings.Cut(a, "=")
@@ -156,8 +156,8 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	return s.finish(status)
 }
 
-// runPlain is for a member without a volume. Nothing is saved: there, the
-// supervisor is for what changes in the Secrets.
+// runPlain is for a member without a volume. Nothing is saved: the supervisor is there
+// for changes of the Secrets.
 func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (int, error) {
 	child, err := startChild(s.Command, nil)
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (in
 	return codeOf(status), nil
 }
 
-// untilAsked runs do, whose context ends when the kubelet wants this process's end.
+// untilAsked runs do. Its context ends when the kubelet asks this process to end.
 func (s *supervisor) untilAsked(ctx context.Context, signals <-chan os.Signal, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -198,8 +198,8 @@ func (s *supervisor) untilAsked(ctx context.Context, signals <-chan os.Signal, d
 	return errors.Join(err, context.Cause(ctx))
 }
 
-// prepareToBegin waits for an earlier pod's processes, and makes ready what
-// memcached starts with.
+// prepareToBegin waits for an earlier pod's processes, and prepares what memcached
+// starts with.
 func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
 	if s.lock, err = volume.LockToServe(ctx, s.Volume, s.std.Logf); err != nil {
 		return err
@@ -218,7 +218,8 @@ func (s *supervisor) unlock() {
 	}
 }
 
-// begin starts memcached, when the volume says that its saves grow old.
+// begin starts memcached, after the mark on the volume says that its saves are outdated
+// from now on.
 func (s *supervisor) begin() (err error) {
 	if s.Saves() {
 		if s.markBefore, err = volume.MarkInUse(s.Volume); err != nil {
@@ -234,8 +235,8 @@ func (s *supervisor) begin() (err error) {
 	return nil
 }
 
-// memcached's command line. What is ours goes before the user's arguments, so that
-// none of them can take it for its own value.
+// memcached's command line. Our arguments come before the user's, so that none of the
+// user's flags can take one of ours as its value.
 func (s *supervisor) memcached() []string {
 	line := []string{s.Command[0], "-e", s.path(contract.WarmFile)}
 	if s.pending {
@@ -276,8 +277,8 @@ func (s *supervisor) handle(sig syscall.Signal) {
 	}
 }
 
-// save asks memcached, once, to write its warm file and to end. It looks at
-// the request about once a second.
+// save asks memcached, once, to write its warm file and to end. memcached looks for the
+// request about once a second.
 func (s *supervisor) save() {
 	if s.saving.Swap(true) {
 		return
@@ -294,7 +295,7 @@ func (s *supervisor) save() {
 	s.child.signal(syscall.SIGUSR1)
 }
 
-// codeOf memcached's end is what a shell would say.
+// codeOf memcached's end is the exit code that a shell would report.
 func codeOf(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return 128 + int(status.Signal())

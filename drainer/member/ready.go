@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// A member is warm when its memcached has answered and nothing is left to be
-// replayed, or nothing that could be. That it is, a socket says that it listens on
-// from then on: it goes with the process, unlike a file, and takes no port. The
-// kubelet asks by "drainer ready" until it was true once.
+// A member is warm when its memcached has answered and nothing that can be replayed is
+// left. From then on the supervisor listens on a socket, which says so: unlike a file,
+// it ends with the process, and it takes no port. The kubelet asks by "drainer ready"
+// until that has succeeded once.
 
 // readySocket is in the abstract namespace, which is the pod's.
 func readySocket(port int) string { return "@memcached-operator-warm-" + strconv.Itoa(port) }
@@ -33,7 +33,7 @@ func (s *supervisor) announce(ctx context.Context) {
 	}
 }
 
-// Ready fails as long as the member that is served on the port is not warm.
+// Ready fails until the member on the port is warm.
 func Ready(ctx context.Context, port int) error {
 	const patience = time.Second
 	conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "unix", readySocket(port))

@@ -16,10 +16,10 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// replay brings the items of the generations that lie aside into the running
-// memcached, after live traffic, newest first. A generation goes when all of
-// its items have an outcome; whatever ends the replay before that, the next
-// start finds it again. As long as it runs, nothing is moved to the member or from it.
+// replay adds the items of the generations that were set aside to the running
+// memcached, after live traffic, newest first. A generation is removed when all of its
+// items have an outcome; if anything ends the replay before that, the next start finds
+// it again. While it runs, nothing is moved to the member or from it.
 type replay struct {
 	s       *supervisor
 	address string
@@ -32,7 +32,7 @@ var replaySource = func(_ context.Context, s item.Source) item.Source { return s
 func (r *replay) run(ctx context.Context) {
 	r.all(ctx)
 	if !r.s.pending || ctx.Err() != nil {
-		return // or it ends, and what came now would come before what is left
+		return // it ends: what others added now would come before the rest of the replay
 	}
 	err := memcache.Insist(ctx, maxSilence, func(string) {}, func(timeout time.Duration) error {
 		ctx, cancel := context.WithTimeout(ctx, timeout)

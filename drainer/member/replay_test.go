@@ -255,9 +255,9 @@ func replaying(t *testing.T, all map[string]drainertest.Object, args ...string) 
 	}
 }
 
-// TestMovesWaitForAReplay: what a member held when it crashed is newer than what a
-// drain or a placement brings, and comes back behind its clients' traffic. So both
-// wait, each time that they connect.
+// TestMovesWaitForAReplay: what a member had when it crashed is newer than what a drain
+// or a placement brings, and comes back after live traffic. So both wait, each time
+// that they connect.
 func TestMovesWaitForAReplay(t *testing.T) {
 	all := func(value string) map[string]drainertest.Object {
 		keys := map[string]drainertest.Object{}

@@ -48,7 +48,7 @@ func (p *pod) command(port int, args ...string) contract.Serve {
 	return contract.Serve{Dir: p.volume, MemoryDir: p.memory, Port: int32(port), Command: args}
 }
 
-// expectFiles checks what lies on the volume.
+// expectFiles checks what is on the volume.
 func (p *pod) expectFiles(want ...string) {
 	p.t.Helper()
 	entries, err := os.ReadDir(p.volume)

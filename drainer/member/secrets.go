@@ -19,9 +19,9 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// checkSecrets refuses a start that memcached would refuse, or in which it would
-// let in nobody: with the volume's .meta, of which it takes only one look, still
-// there. Where the kubelet looks, it says why.
+// checkSecrets refuses a start that memcached would refuse, or after which it would let
+// nobody in. memcached reads the volume's .meta only once, so a start that fails would
+// use it up. The termination message says why.
 func (s *supervisor) checkSecrets() error {
 	err := s.Dialer.CheckFiles(s.usages()...)
 	if err == nil {
@@ -31,8 +31,8 @@ func (s *supervisor) checkSecrets() error {
 	return errors.Join(err, jsonErr, s.termination.write(string(message)))
 }
 
-// usages of the member's certificate: it is the supervisor's, too, where memcached
-// asks its clients for one.
+// usages of the member's certificate: it is the supervisor's, too, if memcached asks
+// its clients for one.
 func (s *supervisor) usages() []x509.ExtKeyUsage {
 	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	if slices.ContainsFunc(s.Command, func(a string) bool { return strings.Contains(a, contract.VerifyClients) }) {
@@ -45,8 +45,8 @@ func (s *supervisor) usages() []x509.ExtKeyUsage {
 // needs about a minute to bring a change.
 const reloadPeriod = 2 * time.Second
 
-// reload lets a running memcached take up certificates and logins that have
-// changed: its connections stay.
+// reload has a running memcached use certificates and logins that have changed. Its
+// connections stay.
 type reload struct {
 	s       *supervisor
 	address string
@@ -56,7 +56,7 @@ type reload struct {
 	complaint string
 }
 
-// newReload takes down what memcached is being started with.
+// newReload records what memcached is started with.
 func newReload(s *supervisor, address string) *reload {
 	r := &reload{s: s, address: address}
 	r.tls, r.auth = r.sums()
@@ -80,7 +80,7 @@ func (r *reload) run(ctx context.Context) {
 	}
 }
 
-// complain tells of a failure once.
+// complain logs a failure once.
 func (r *reload) complain(ctx context.Context, err error) {
 	complaint := ""
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *reload) sums() (tls, auth string) {
 	return tls, auth
 }
 
-// sum of files; one that can't be read counts as empty.
+// sum of the files' contents; one that can't be read counts as empty.
 func sum(paths ...string) string {
 	h := sha256.New()
 	for _, path := range paths {
@@ -134,7 +134,7 @@ func (r *reload) look(ctx context.Context) error {
 	if auth != r.auth {
 		r.s.child.signal(syscall.SIGHUP)
 		r.auth = auth
-		r.s.std.Logf("memcached is told to take up the new logins")
+		r.s.std.Logf("memcached is told to use the new logins")
 	}
 	if tls == r.tls {
 		return nil

@@ -244,7 +244,7 @@ func TestServeRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no command":      {[]string{"--dir=" + dir}, "command line behind --"},
+		"no command":      {[]string{"--dir=" + dir}, "command line after --"},
 		"no directory":    {[]string{"--", "memcached"}, "--dir"},
 		"bad port":        {[]string{"--dir=" + dir, "--port=0", "--", "memcached"}, "not a port"},
 		"own -e":          {[]string{"--dir=" + dir, "--", "memcached", "-e", "/x"}, "-e"},

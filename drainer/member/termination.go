@@ -10,10 +10,10 @@ import (
 	"example.com/memcached-operator/drainer/start"
 )
 
-// termination is the message that the kubelet finds when the container has ended. It is
-// for one goroutine at a time.
+// termination is the message that the kubelet finds when the container has ended. It
+// must be used by one goroutine at a time.
 type termination struct {
-	// path is the kubelet's file; "" where there is none.
+	// path is the kubelet's file; "" if there is none.
 	path string
 	// written is what is there.
 	written string
@@ -55,8 +55,8 @@ func (s *supervisor) warn() {
 	}
 }
 
-// Foretell leaves in the kubelet's file what is known of the member's next start, from
-// beside it.
+// Foretell writes to the kubelet's file what is known of the member's next start; it
+// runs in another container.
 func Foretell(ctx context.Context, m start.Member, path string, std args.IO) {
 	c, err := start.Foretell(ctx, m, std.Logf)
 	if err == nil {

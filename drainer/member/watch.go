@@ -26,7 +26,7 @@ type watch struct {
 	address string
 	conn    *memcache.Conn
 	last    *warmfile.Image
-	// complained: the latest failure has been told.
+	// complained: the latest failure has been logged.
 	complained bool
 }
 
@@ -77,8 +77,8 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// complain tells once, until a look succeeds again, that the manifest falls
-// behind. At the start and at the end of memcached that is no news.
+// complain logs once, until a look succeeds again, that the manifest is out of date. At
+// the start and at the end of memcached that is normal.
 func (w *watch) complain(ctx context.Context, err error) {
 	if err == nil || w.last == nil || w.complained || w.s.saving.Load() || ctx.Err() != nil {
 		return

@@ -19,9 +19,9 @@ const (
 	base64Key
 )
 
-// formOf chooses how to write key, or says that the text protocol can't carry
-// it. Sending such a key nevertheless would be worse than an error: memcached
-// answers the command line and then takes the value for further commands.
+// formOf chooses how to write key, or says that the text protocol can't carry it.
+// Sending such a key would be worse than an error: memcached would answer the command
+// line and then read the value as further commands.
 func formOf(key []byte, preferBinary bool) (keyForm, bool) {
 	fits := base64.StdEncoding.EncodedLen(len(key)) <= maxKey
 	odd, breaking := preferBinary, false
@@ -51,12 +51,12 @@ func (f keyForm) appendTo(b, key []byte) []byte {
 // broken connection sent again, as a whole.
 type batch struct {
 	buf []byte
-	// sizes of keys and values, by position in the batch: what the server
-	// turns down is taken off the bytes that were added.
+	// sizes of keys and values, by position in the batch: those that the server refuses
+	// are subtracted from the bytes that were added.
 	sizes []uint32
 	bytes int64
-	// sent gets a token when a write of buf has returned: the answer may come
-	// earlier than that, and only after both may buf be filled anew.
+	// sent gets a token when a write of buf has returned. The answer may come earlier
+	// than that; buf may be filled again only after both.
 	sent chan struct{}
 }
 
@@ -66,8 +66,8 @@ func (b *batch) reset() {
 	b.buf, b.sizes, b.bytes = b.buf[:0], b.sizes[:0], 0
 }
 
-// addQuiet appends a meta add that is answered only where it fails, with the
-// item's position as the opaque token.
+// addQuiet appends a meta add that is answered only if it fails, with the item's
+// position as the opaque token.
 func (b *batch) addQuiet(it *item.Item, form keyForm) {
 	buf := append(b.buf, "ms "...)
 	buf = form.appendTo(buf, it.Key)
@@ -89,9 +89,9 @@ func (b *batch) addQuiet(it *item.Item, form keyForm) {
 	b.finish(buf, it)
 }
 
-// addClassic appends a classic add, which is always answered. A server that
-// can't make room for a meta add deletes what it holds for the key, whatever
-// the mode; for a classic add it leaves that alone.
+// addClassic appends a classic add, which is always answered. A server that can't make
+// room for a meta add deletes its value for the key, whatever the mode; for a classic
+// add it keeps that.
 func (b *batch) addClassic(it *item.Item) {
 	buf := append(b.buf, "add "...)
 	buf = append(buf, it.Key...)
@@ -115,7 +115,7 @@ func (b *batch) finish(buf []byte, it *item.Item) {
 // barrier closes the batch: its answer comes after those of all its items.
 func (b *batch) barrier() { b.buf = append(b.buf, "mn\r\n"...) }
 
-// wireExpiry is an absolute time as memcached reads it, in a signed 32-bit
-// number. The caller has made sure that it lies in the future, and so beyond
-// the thirty days up to which memcached would take it for relative.
+// wireExpiry is an absolute time as memcached reads it, in a signed 32-bit number. The
+// caller has made sure that it is in the future, and so beyond the thirty days up to
+// which memcached would read it as relative.
 func wireExpiry(expireAt int64) int64 { return min(expireAt, math.MaxInt32) }

@@ -10,13 +10,13 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// Deletions is a run of deletes that only take away what hasn't changed.
+// Deletions is a run of deletes that only delete what hasn't changed.
 type Deletions struct {
 	buf []byte
 	n   int
 }
 
-// Append takes up the delete of what is held under key with that CAS.
+// Append adds the delete of the key's value if it has that CAS.
 func (d *Deletions) Append(key []byte, cas uint64) error {
 	form, ok := formOf(key, false)
 	if !ok {
@@ -70,12 +70,11 @@ func (c *Conn) deleted(n int) (changed []int, err error) {
 	}
 }
 
-// ErrRefused means that the server couldn't store an item: it is too large, or
-// there is no room. The server holds nothing under its key afterwards.
+// ErrRefused means that the server couldn't store an item: it is too large, or there is
+// no room. Afterwards the server has no value for its key.
 var ErrRefused = errors.New("the server refuses the item")
 
-// Replace stores it where the server holds what has that CAS, and tells whether
-// it did.
+// Replace stores the item if the server's value has that CAS, and tells whether it did.
 func (c *Conn) Replace(it *item.Item, cas uint64) (bool, error) {
 	form, ok := formOf(it.Key, it.BinaryKey)
 	if !ok {

@@ -1,6 +1,6 @@
-// Package memcache speaks to memcached servers: a plain connection for
-// statistics and single items, and a Writer that adds items at the speed of
-// the server, pipelined, over connections that it re-establishes by itself.
+// Package memcache speaks to memcached servers: a plain connection for statistics and
+// single items, and a Writer that adds items at the speed of the server, pipelined,
+// over connections that it re-establishes itself.
 package memcache
 
 import (
@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// ErrProtocol means that the server answered something that no memcached
-// should: whatever came after it on the connection could not be trusted.
+// ErrProtocol means that the server answered something that no memcached should.
+// Nothing that follows on the connection can be trusted.
 var ErrProtocol = errors.New("unexpected answer")
 
 // Conn is a plain connection, for one request at a time.
@@ -35,7 +35,7 @@ func (c *Conn) SetDeadline(t time.Time) error { return c.conn.SetDeadline(t) }
 // SetReadDeadline bounds the answers from now on.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.conn.SetReadDeadline(t) }
 
-// Stats returns the answer to "stats", or "stats ARG" where arg isn't empty.
+// Stats returns the answer to "stats", or "stats ARG" if arg isn't empty.
 func (c *Conn) Stats(arg string) (map[string]string, error) {
 	if _, err := io.WriteString(c.conn, strings.TrimRight("stats "+arg, " ")+"\r\n"); err != nil {
 		return nil, err
@@ -79,9 +79,9 @@ func (c *Conn) Ping() error {
 	return err
 }
 
-// takesMeta tells whether the server takes meta sets in their final form. Those
-// before 1.6.10 want the size in another place, and know no base64 keys: they
-// refuse the command line, and then take the value for further commands.
+// takesMeta tells whether the server takes meta sets in their final form. Those before
+// 1.6.10 want the size in another place, and know no base64 keys: they refuse the
+// command line, and then read the value as further commands.
 func (c *Conn) takesMeta() (bool, error) {
 	// A replace, of a key that nobody has.
 	if err := c.Send([]byte("ms AG5vYm9keSBoYXMgdGhpcw0K 1 MR b\r\n0\r\nmn\r\n")); err != nil {
@@ -99,7 +99,7 @@ func (c *Conn) takesMeta() (bool, error) {
 	}
 }
 
-// Value is what a server holds for a key.
+// Value is a server's value for a key.
 type Value struct {
 	Data  []byte
 	Flags uint32
@@ -115,8 +115,8 @@ type Value struct {
 	BinaryKey bool
 }
 
-// Get returns what the server holds for key, nil where it holds nothing. It
-// leaves the item's place among the recently used as it is.
+// Get returns the server's value for key, nil if it has none. The item's place among
+// the recently used stays as it is.
 func (c *Conn) Get(key []byte) (*Value, error) {
 	request, err := appendGet(nil, key, " v f t c u\r\n")
 	if err != nil {
@@ -128,8 +128,8 @@ func (c *Conn) Get(key []byte) (*Value, error) {
 	return c.Fetched()
 }
 
-// AppendFetch appends the request for everything that the server holds for
-// key; Fetched reads the answers, in the order of the requests.
+// AppendFetch appends the request for everything that the server has for key; Fetched
+// reads the answers, in the order of the requests.
 func AppendFetch(b, key []byte) ([]byte, error) {
 	if form, _ := formOf(key, false); form == base64Key {
 		// Not asked for the key: some versions answer with its bytes as they are.
@@ -150,7 +150,7 @@ func appendGet(b, key []byte, flags string) ([]byte, error) {
 	return append(b, flags...), nil
 }
 
-// Fetched returns the answer to one request, nil where the server holds nothing.
+// Fetched returns the answer to one request, nil if the server has no value.
 func (c *Conn) Fetched() (*Value, error) {
 	line, err := c.line()
 	if err != nil || bytes.HasPrefix(line, []byte("EN")) {
@@ -187,7 +187,7 @@ func (c *Conn) value(line string) (*Value, error) {
 	return v, nil
 }
 
-// set takes over one flag of a "VA" line; unknown ones don't matter.
+// set reads one flag of a "VA" line; unknown ones don't matter.
 func (v *Value) set(flag byte, token string) (err error) {
 	switch flag {
 	case 'X':

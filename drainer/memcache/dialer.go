@@ -15,19 +15,18 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// ErrLogin means that the server takes no login, or not this one.
+// ErrLogin means that the server accepts no login, or not this one.
 var ErrLogin = errors.New("the login was refused")
 
-// Dialer connects to servers as its files say: by TLS where there are
-// certificates, with a login where there is an auth file. The zero value speaks
-// plain text. The files are read for each connection: one that is made after they
-// were replaced takes the new ones.
+// Dialer connects to servers as its files say: by TLS if there are certificates, with a
+// login if there is an auth file. The zero value speaks plain text. The files are read
+// for each connection, so a new connection uses new files.
 type Dialer struct {
 	contract.Connection
-	// Unverified takes a server's certificate as it is: that of this process's own
-	// child isn't for the loopback address, at which nobody else listens.
+	// Unverified accepts any certificate of a server. It is for this process's own
+	// child: its certificate isn't for the loopback address, where nobody else listens.
 	Unverified bool
-	// Settled: connect to no member that puts back what it held, see ErrReplaying.
+	// Settled: don't connect to a member during its replay, see ErrReplaying.
 	Settled bool
 }
 
@@ -47,8 +46,8 @@ func (d Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 	return &Conn{conn: conn, r: bufio.NewReader(conn)}, nil
 }
 
-// DialContext is net.Dialer's, with TLS, the login and the question whether the
-// server is settled behind it: ctx bounds all of it.
+// DialContext is net.Dialer's, followed by TLS, the login, and the question whether the
+// server is in a replay. ctx bounds all of it.
 func (d Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := d.connect(ctx, network, address)
 	if err != nil || !d.Settled {
@@ -101,11 +100,11 @@ func (d Dialer) secure(ctx context.Context, conn net.Conn, address string) (net.
 	return conn, login.present(conn)
 }
 
-// tlsConn writes so that memcached sees all of it. When memcached waits for more,
-// it waits for the socket, and not for what OpenSSL has of a record that was read
-// in part: as much as its buffer had room for, or to the end of a value. So no
-// record is larger than that buffer's half, and what comes last is a record of its
-// own, too small to hold the end of a value and something behind it.
+// tlsConn writes so that memcached sees everything. memcached reads a record in part:
+// as much as its buffer has room for, or to the end of a value. Then it waits for the
+// socket, and overlooks what OpenSSL still has of that record. So no record is larger
+// than half of that buffer, and the last bytes are a record of their own, too small for
+// the end of a value and something after it.
 type tlsConn struct{ *tls.Conn }
 
 func (c tlsConn) Write(b []byte) (n int, err error) {
@@ -141,7 +140,7 @@ func (d Dialer) tlsConfig(address string) (*tls.Config, error) {
 	return config, nil
 }
 
-// authorities are those that the servers' certificates are verified by.
+// authorities verify the servers' certificates.
 func (d Dialer) authorities() (*x509.CertPool, error) {
 	pem, err := os.ReadFile(filepath.Join(d.TLSDir, contract.CAFile))
 	if err != nil {
@@ -162,9 +161,9 @@ func (d Dialer) certificate() (tls.Certificate, error) {
 	return pair, err
 }
 
-// Check says what is wrong with the files. Where usages are given, there must be a
-// certificate that the authorities vouch for, for each of them. Whether it is
-// valid now is left to those that it is shown to.
+// Check says what is wrong with the files. If usages are given, there must be a
+// certificate that the authorities verify for each of them. Whether it is valid now is
+// checked by those that it is shown to.
 func (d Dialer) Check(usages ...x509.ExtKeyUsage) error {
 	if d.TLSDir != "" {
 		if err := d.checkCertificate(usages); err != nil {
@@ -220,8 +219,8 @@ func readLogin(path string) (login, error) {
 	return login{first}, err
 }
 
-// present logs in where the server asks for it. One that doesn't (it is yet to be
-// restarted with an auth file) would store the password as an item.
+// present logs in if the server asks for it. A server that doesn't ask, because it has
+// not been restarted with an auth file yet, would store the password as an item.
 func (l login) present(conn net.Conn) error {
 	answer, err := ask(conn, "version\r\n")
 	if err != nil || strings.HasPrefix(answer, "VERSION ") {

@@ -15,18 +15,18 @@ import (
 // item is counted once, and the first value stays.
 type lane struct {
 	w *Writer
-	// resend holds the batches without an outcome, oldest first.
+	// resend has the batches without an outcome, oldest first.
 	resend   []*batch
 	patience patience
 	// waiting: the Writer's owner has been told that the server is silent.
 	waiting bool
 }
 
-// run sends batches until the context ends, which is its only end without an
-// error, or until the server is given up.
+// run sends batches until the context ends, which is its only end without an error, or
+// until it gives the server up.
 func (l *lane) run(ctx context.Context) error {
 	for {
-		// Connecting waits for work: a server that nobody needs may be down.
+		// Without work there is no connection: a server that nobody needs may be down.
 		if len(l.resend) == 0 {
 			select {
 			case b := <-l.w.work:
@@ -78,9 +78,9 @@ func (l *lane) connectAndPump(ctx context.Context) error {
 	return p.run(ctx)
 }
 
-// pump moves batches over one connection: one goroutine writes, one reads.
-// The reader never waits for the writer, so the two ends' buffers can't block
-// each other for good.
+// pump moves batches over one connection: one goroutine writes, one reads. The reader
+// never waits for the writer, so the buffers of the two ends can't block each other
+// forever.
 type pump struct {
 	*lane
 	conn net.Conn

@@ -29,15 +29,16 @@ func newPatience(limit time.Duration) patience {
 // reset starts over: the server has answered, or is asked only now.
 func (p *patience) reset() { p.since, p.pause = time.Now(), firstPause }
 
-// attempt bounds a single attempt, so that a connection to a machine that is
-// gone without a word is given up in time to try its successor.
+// attempt bounds a single attempt, so that a connection to a machine that is gone
+// without a notice is given up in time to try its successor.
 func (p *patience) attempt() time.Duration {
 	return min(p.limit, max(time.Second, min(p.limit/3, 30*time.Second)))
 }
 
-// wait pauses before the next attempt after the one that failed with err. It
-// returns ErrUnreachable when the limit is used up, or the context's error. A server
-// that replays does answer: that ends with its supervisor at the latest.
+// wait pauses before the next attempt after the one that failed with err. It returns
+// ErrUnreachable when the limit is used up, or the context's error. A server in a
+// replay does answer, so the limit doesn't apply: a replay ends with its supervisor at
+// the latest.
 func (p *patience) wait(ctx context.Context, err error) error {
 	if errors.Is(err, ErrReplaying) {
 		p.since = time.Now()
@@ -58,9 +59,8 @@ func (p *patience) wait(ctx context.Context, err error) error {
 }
 
 // Insist repeats try until it succeeds: for limit at most, counted from the first
-// attempt, and not where the server answers what it should not (ErrProtocol). try
-// is told how long it may take. waiting is told why the server is waited for, and
-// "" when try has succeeded.
+// attempt. It doesn't repeat after an ErrProtocol. try is told how long it may take.
+// waiting is told why it waits, and "" when try has succeeded.
 func Insist(ctx context.Context, limit time.Duration, waiting func(why string), try func(timeout time.Duration) error) error {
 	p := newPatience(limit)
 	for {

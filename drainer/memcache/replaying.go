@@ -9,25 +9,26 @@ import (
 )
 
 // A member that ended without a save starts empty, and its supervisor puts its items
-// back by add. An older value that another add brings before them would stay. So such
-// a memcached is told from others for as long as that takes, by a setting that goes
-// with the process: it is there before the first connection, no client can flush or
-// evict it, and a crash takes it away. The automatic crawler looks at so many items
-// of a slab class at most, which is to say at all of them.
+// back by add. If another add brought an older value first, that would stay. So a
+// setting marks such a memcached until the end of its replay. It is there before the
+// first connection, no client can flush or evict it, and it ends with the process. The
+// value is how many items of a slab class the automatic crawler looks at: so many that
+// it means all of them.
 const (
 	replaySetting = "lru_crawler_tocrawl"
 	replayMark    = "4294967291"
 )
 
-// ErrReplaying means that a member puts back what it held before a crash, and must
-// not be given, or asked for, anything that could be older than what is to come.
+// ErrReplaying means that a member puts its items back after a crash. Until then
+// nothing may be moved to it or from it: what is moved could be older than what is
+// still to be put back.
 var ErrReplaying = errors.New("it puts back what it held before it ended without a save")
 
-// ReplayingArgs are arguments for a memcached whose items are put back. An argument
-// behind them that gives the same setting another value wins: nobody waits then.
+// ReplayingArgs are arguments for a memcached whose items are put back. A later
+// argument that gives the setting another value wins: then nobody waits.
 func ReplayingArgs() []string { return []string{"-o", replaySetting + "=" + replayMark} }
 
-// replaying returns ErrReplaying where the server says so.
+// replaying returns ErrReplaying if the server has the mark.
 func (c *Conn) replaying() error {
 	settings, err := c.Stats("settings")
 	if err == nil && settings[replaySetting] == replayMark {
@@ -36,7 +37,7 @@ func (c *Conn) replaying() error {
 	return err
 }
 
-// Replayed lets the server be like any other, from now on.
+// Replayed removes the mark from the server.
 func (c *Conn) Replayed() error {
 	if err := c.replaying(); !errors.Is(err, ErrReplaying) {
 		return err
@@ -48,8 +49,7 @@ func (c *Conn) Replayed() error {
 	return err
 }
 
-// settled returns ErrReplaying where the server puts items back; ctx bounds the
-// question.
+// settled returns ErrReplaying if the server is in a replay; ctx bounds the question.
 func settled(ctx context.Context, conn net.Conn) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	err := (&Conn{conn: conn, r: bufio.NewReader(conn)}).replaying()

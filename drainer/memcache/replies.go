@@ -9,8 +9,8 @@ import (
 // Tally counts what became of items, each once.
 type Tally struct {
 	Added, Present, Rejected int64
-	// Bytes of keys and values that were added. Where a server rejects items
-	// without saying which, they are taken to be of the batch's average size.
+	// Bytes of keys and values that were added. If a server rejects items without
+	// saying which, they count with the batch's average size.
 	Bytes int64
 }
 
@@ -65,7 +65,7 @@ func readReplies(r *bufio.Reader, b *batch) (outcome, error) {
 	}
 }
 
-// close turns what was turned down into what was added.
+// close computes what was added from what was refused.
 func (o outcome) close(b *batch, removed int64) (outcome, error) {
 	o.Added = int64(len(b.sizes)) - o.Present - o.Rejected
 	if o.Added < 0 {
@@ -83,7 +83,7 @@ func (b *batch) average() int64 {
 	return b.bytes / int64(max(1, len(b.sizes)))
 }
 
-// sizeOf finds the item that an "NS O<position>" line speaks of.
+// sizeOf finds the item that an "NS O<position>" line is about.
 func (b *batch) sizeOf(line []byte) (int64, bool) {
 	_, token, ok := bytes.Cut(line, []byte(" O"))
 	if !ok || len(token) == 0 || len(token) > 9 {

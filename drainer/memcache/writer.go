@@ -18,7 +18,7 @@ var ErrUnreachable = errors.New("the server does not answer")
 
 // Options of a Writer.
 type Options struct {
-	// Address is HOST:PORT; the name is resolved anew for every connection.
+	// Address is HOST:PORT; the name is resolved again for every connection.
 	Address string
 	// Dialer of the connections.
 	Dialer Dialer
@@ -36,7 +36,7 @@ type Options struct {
 	Waiting func(why string)
 }
 
-// Limits is what decides, at the server, whether an item can be stored.
+// Limits of a server decide whether it can store an item.
 type Limits struct {
 	Version string
 	// Meta: the server takes meta sets in their final form, of 1.6.10.
@@ -49,18 +49,18 @@ type Limits struct {
 	EvictsToFree bool
 	// Evictions is the server's counter.
 	Evictions int64
-	// Room for more items before the server evicts, in bytes: -m less what its
-	// items take, and a tenth of that for what slab classes waste.
+	// Room for more items before the server evicts, in bytes: -m less its items, and
+	// less a tenth of these for what slab classes waste.
 	Room int64
 }
 
-// Writer adds items to one server: it never overwrites what the server holds.
-// Add, Send, Flush, Pending and Close are for one goroutine.
+// Writer adds items to one server. It never overwrites a value of the server. Add,
+// Send, Flush, Pending and Close are for one goroutine.
 type Writer struct {
 	options Options
 	limits  Limits
-	// careful: use only commands that leave the held value alone where the
-	// server is short of memory, and that every version knows.
+	// careful: use only commands that every version knows, and that keep the present
+	// value when the server is short of memory.
 	careful atomic.Bool
 
 	current *batch
@@ -75,7 +75,7 @@ type Writer struct {
 	mu      sync.Mutex
 	tally   Tally
 	refusal string
-	// handed counts items given to Add that may still lie in batches.
+	// handed counts the items given to Add; some may still be in batches.
 	handed int64
 	done   atomic.Int64
 }
@@ -214,7 +214,7 @@ func (w *Writer) Close() {
 	}
 }
 
-// settle books the outcome of a batch and sets it free.
+// settle counts the outcome of a batch and makes the batch free.
 func (w *Writer) settle(b *batch, o outcome) {
 	w.mu.Lock()
 	w.tally.add(o.Tally)
@@ -230,8 +230,8 @@ func (w *Writer) settle(b *batch, o outcome) {
 	w.free <- b
 }
 
-// reject books an item that the server would refuse, without asking it to: a
-// server deletes what it holds for a key when it refuses a meta add for size.
+// reject counts an item that the server would refuse, without sending it: a server that
+// refuses a meta add for its size deletes its value for the key.
 func (w *Writer) reject(why string) {
 	w.handed++
 	w.done.Add(1)
@@ -250,7 +250,7 @@ func (w *Writer) Tally() Tally {
 	return w.tally
 }
 
-// Refusal is the first reason for a rejected item, "" where there is none.
+// Refusal is the first reason for a rejected item, "" if there is none.
 func (w *Writer) Refusal() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,8 +263,8 @@ func (w *Writer) Done() int64 { return w.done.Load() }
 // Pending counts the items that were handed over and have none yet.
 func (w *Writer) Pending() int64 { return w.handed - w.done.Load() }
 
-// tooLarge follows memcached's item_size_ok: header, key and its NUL, flags
-// where they aren't 0, CAS, value and its line end.
+// tooLarge follows memcached's item_size_ok: header, key and its NUL, flags if they
+// aren't 0, CAS, value and its line end.
 func (l Limits) tooLarge(it *item.Item) bool {
 	size := 48 + len(it.Key) + 1 + len(it.Value) + 2
 	if it.Flags != 0 {
@@ -313,7 +313,7 @@ func (c *Conn) Limits() (Limits, error) {
 	}
 	l.CAS = settings["cas_enabled"] != "no"
 	l.EvictsToFree = settings["evictions"] != "off"
-	// A server that doesn't say has no limit that we could know of.
+	// If the server doesn't say, no limit is known.
 	l.ItemSizeMax, _ = strconv.Atoi(settings["item_size_max"])
 	l.Evictions, _ = strconv.ParseInt(stats["evictions"], 10, 64)
 	most, _ := strconv.ParseInt(stats["limit_maxbytes"], 10, 64)

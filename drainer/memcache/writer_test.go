@@ -93,7 +93,7 @@ func TestAddKeepsWhatAnItemIs(t *testing.T) {
 	}
 }
 
-// TestAddNeverOverwrites: what the server holds stays, and is counted.
+// TestAddNeverOverwrites: what the server has stays, and is counted.
 func TestAddNeverOverwrites(t *testing.T) {
 	for name, args := range map[string][]string{"evicting": nil, "refusing when full": {"-M"}} {
 		t.Run(name, func(t *testing.T) {

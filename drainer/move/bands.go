@@ -7,28 +7,27 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// A survivor that is full evicts what it was given longest ago. Where the
-// survivors are short of room, the items are therefore moved in bands by the
-// time of their last access, least recently used first, so that the most
-// recently used are what is left; survivors that refuse when they are full (-M)
-// get the most recently used first, before they are. The source is read once per
-// band, which keeps the memory bounded.
+// A survivor that is full evicts what it was given longest ago. So if survivors are
+// short of room, items are added in bands by the time of their last access. The least
+// recently used come first, so that the most recently used are left. Survivors that
+// refuse items when they are full (-M) get the most recently used first. The source is
+// read once per band, which bounds the memory.
 const (
 	bandCount = 8
-	// ageStep is how exact memcached keeps the time of access; what was not
-	// used for ages steps is of one age.
+	// ageStep is how exactly memcached keeps the time of access. Items that were not
+	// used for ages steps count as one age.
 	ageStep = 60
 	ages    = 30 * 24 * 60
-	// itemOverhead are an item's bytes besides key and value, and what a slab
-	// class wastes is a tenth on top.
+	// itemOverhead are an item's bytes besides key and value. Slab classes waste a
+	// tenth more.
 	itemOverhead = 60
 	slack        = 10
 )
 
-// band holds the items whose age, in steps, is at least from and less than to.
+// band is the items whose age, in steps, is at least from and less than to.
 type band struct{ from, to int }
 
-// everything is the one band where there is room.
+// everything is the one band if there is room.
 var everything = []band{{0, ages}}
 
 // clock gives ages as of one moment.
@@ -64,8 +63,8 @@ func (e *Engine) bands(ctx context.Context, layer item.Source, now clock) ([]ban
 	return everything, nil
 }
 
-// roomForAll tells whether there is room wherever the items go: of used bytes,
-// which hold what slab classes waste, no survivor gets more than twice its share.
+// roomForAll tells whether there is room wherever the items go: no survivor gets more
+// than twice its share of the used bytes, which include what slab classes waste.
 func (e *Engine) roomForAll(used int64) bool {
 	most := used
 	if n := int64(len(e.writers)); n > 2 {
@@ -111,7 +110,7 @@ func cut(byAge []int64) []band {
 	return bands
 }
 
-// ordered turns bands around where the last ones are those that stay.
+// ordered reverses the bands if the last ones are those that stay.
 func ordered(newestFirst []band, lastStay bool) []band {
 	if !lastStay {
 		return newestFirst

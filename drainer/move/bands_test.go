@@ -87,7 +87,7 @@ func TestMostRecentlyUsedStay(t *testing.T) {
 	}
 }
 
-// TestRoomForAll: where there is room, the source is read once.
+// TestRoomForAll: if there is room, the source is read once.
 func TestRoomForAll(t *testing.T) {
 	t.Parallel()
 	_, addresses := drainertest.Survivors(t, 2)

@@ -8,11 +8,11 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// changesFollowed is how often an item may change at the member while it is being
-// moved before it has to wait for the next listing.
+// changesFollowed is how often an item may change at the member while it is moved.
+// After that it waits for the next listing.
 const changesFollowed = 10
 
-// delete takes away at the member what was moved.
+// delete deletes at the member what was moved.
 func (l *runningMember) delete(ctx context.Context, p *portion) error {
 	for _, it := range l.deleteUnchanged(ctx, p) {
 		if err := l.resolve(ctx, it); err != nil {
@@ -22,10 +22,10 @@ func (l *runningMember) delete(ctx context.Context, p *portion) error {
 	return nil
 }
 
-// deleteUnchanged deletes the items of a portion in one go, and returns those that
-// have to be looked at: what changed, or all, where not each owner took what it was
-// given, or where the connection is not the one it was when the items were read:
-// a member that restarted counts its CAS anew.
+// deleteUnchanged deletes the items of a portion together, and returns those that have
+// to be looked at one by one: those that changed. It returns all if an owner refused an
+// item, or if the connection is not the one by which the items were read: a member that
+// restarted counts its CAS from the beginning.
 func (l *runningMember) deleteUnchanged(ctx context.Context, p *portion) []*misplaced {
 	var d memcache.Deletions
 	var there []*misplaced
@@ -56,9 +56,9 @@ func (l *runningMember) deleteUnchanged(ctx context.Context, p *portion) []*misp
 	return changed
 }
 
-// resolve deletes an item that may have changed at the member since it was read.
-// An item that doesn't come to rest, and one that the owner doesn't hold, stays for
-// the next listing.
+// resolve deletes an item that may have changed at the member since it was read. An
+// item that goes on changing, and one that the owner doesn't have, stays for the next
+// listing.
 func (l *runningMember) resolve(ctx context.Context, it *misplaced) error {
 	for range changesFollowed {
 		var now *memcache.Value
@@ -91,9 +91,9 @@ func (l *runningMember) resolve(ctx context.Context, it *misplaced) error {
 	return nil
 }
 
-// follow makes the owner's value that of the member, where it is still what the
-// member held before: nobody else can have stored a newer one then. It tells
-// whether the owner holds anything.
+// follow replaces the owner's value by the member's, if the owner's is still the
+// member's earlier value: then nobody has stored a newer one there. It tells whether
+// the owner has a value.
 func (l *runningMember) follow(ctx context.Context, it *misplaced, now *memcache.Value) (held bool, err error) {
 	sum := l.sum(now)
 	err = l.ask(ctx, &l.owners[l.owner.Owner(it.Key)], func(c *memcache.Conn) error {
@@ -102,7 +102,7 @@ func (l *runningMember) follow(ctx context.Context, it *misplaced, now *memcache
 			return err
 		}
 		switch l.sum(v) {
-		case sum: // also where the answer to the Replace below was lost
+		case sum: // also if the answer to the Replace below was lost
 			it.sum = sum
 			return nil
 		case it.sum:

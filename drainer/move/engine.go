@@ -1,7 +1,7 @@
 // Package move is the engine: it moves the items of a source to the servers where
 // clients look for them, each to its owner, and writes the receipt. A source is a
-// departed member's volume (a drain), a running member (a live move), or what a member
-// has set aside itself (a replay).
+// departed member's volume (a drain), a running member (a move), or what a member has
+// set aside (a replay).
 package move
 
 import (
@@ -22,8 +22,8 @@ import (
 
 // Memory and connections of a move.
 const (
-	// batchMemory bounds the batches of all survivors together, in bytes, as
-	// long as each survivor's batches are larger than smallBatch.
+	// batchMemory bounds the batches of all survivors together, in bytes, unless that
+	// would make batches smaller than smallBatch.
 	batchMemory = 24 << 20
 	largeBatch  = 128 << 10
 	smallBatch  = 8 << 10
@@ -38,16 +38,16 @@ type Engine struct {
 	SourceID string
 	Source   item.Source
 	Owner    routing.Owner
-	// Servers in the order that Owner counts them in.
+	// Servers in the order of Owner's indexes.
 	Servers []routing.Server
-	// Lost tells which of them are asked for nothing; nil for none.
+	// Lost tells which of them are not connected to; nil for none.
 	Lost []bool
 	// Dialer of the connections to them.
 	Dialer             memcache.Dialer
 	UnreachableTimeout time.Duration
 	// Limit of what is added, over all survivors.
 	Limit Limit
-	// SkipExpiringWithin leaves out, as expired, what expires so soon.
+	// SkipExpiringWithin leaves out, as expired, items that expire within this time.
 	SkipExpiringWithin time.Duration
 	// Progress is called once a second and at every change of phase.
 	Progress func(contract.Progress)
@@ -59,13 +59,13 @@ type Engine struct {
 	// Items that never reach a writer.
 	found, expired, invalidated int64
 	skipped                     atomic.Int64
-	bytesRead                   atomic.Int64 // of the source, at most so far
+	bytesRead                   atomic.Int64 // of the source, the most so far
 	phase                       atomic.Value // of running
 	seconds                     map[contract.Phase]float64
 }
 
-// Run migrates until every item has an outcome, or until it can't go on. The
-// receipt says which, always.
+// Run adds items until every item has an outcome, or until it can't go on. The receipt
+// says which.
 func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -88,7 +88,7 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	return r
 }
 
-// running is the phase of the moment, and when it began.
+// running is the present phase, and when it began.
 type running struct {
 	contract.Phase
 	began time.Time
@@ -127,8 +127,8 @@ func (e *Engine) closeWriters() {
 	}
 }
 
-// connect waits until every survivor answers: a drain that starts with a
-// survivor missing would have to hold back, or lose, that survivor's share.
+// connect waits until every survivor answers: a drain that started without one would
+// have to keep, or lose, that survivor's share.
 func (e *Engine) connect(ctx context.Context) error {
 	return e.each(func(i int, w *memcache.Writer) error { return w.Connect(ctx) })
 }
@@ -235,7 +235,7 @@ func (e *Engine) readBand(ctx context.Context, layer item.Source, pace *pace, in
 
 // add hands a live item to its owner's writer, at the pace that is allowed.
 func (e *Engine) add(ctx context.Context, it *item.Item, pace *pace) error {
-	if e.Limit != (Limit{}) { // else the clock alone would cost a quarter of an item
+	if e.Limit != (Limit{}) { // otherwise reading the clock would cost a quarter of an item's time
 		if ahead := pace.next(time.Now(), it.Size()); ahead > 0 {
 			if err := e.pause(ctx, ahead); err != nil {
 				return err
@@ -249,7 +249,7 @@ func (e *Engine) add(ctx context.Context, it *item.Item, pace *pace) error {
 	return nil
 }
 
-// pause sends what lies in the batches on its way, and waits.
+// pause sends the present batches, and waits.
 func (e *Engine) pause(ctx context.Context, d time.Duration) error {
 	if err := e.each(func(_ int, w *memcache.Writer) error { return w.Send() }); err != nil {
 		return err
@@ -262,8 +262,8 @@ func (e *Engine) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// expiresSoon tells whether the item is not worth its way. The clock is only
-// asked for items that expire.
+// expiresSoon tells whether the item expires too soon to be added. The clock is only
+// read for items that expire.
 func (e *Engine) expiresSoon(it *item.Item) bool {
 	return e.SkipExpiringWithin > 0 && it.ExpireAt != 0 &&
 		it.ExpireAt <= time.Now().Add(e.SkipExpiringWithin).Unix()
@@ -304,9 +304,8 @@ func (e *Engine) firstRefusal() string {
 	return "no reason given"
 }
 
-// countEvictions compares the survivors' counters with those at the start. A
-// survivor that doesn't answer any more is left out; the items are safe or
-// counted either way.
+// countEvictions compares the survivors' counters with those at the start. A survivor
+// that no longer answers is left out; the items are counted either way.
 func (e *Engine) countEvictions(ctx context.Context, r *contract.Receipt) {
 	const patience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -358,7 +357,8 @@ func (s *silent) set(name, why string, log io.Writer) {
 	}
 }
 
-// message names who is waited for, "" if nobody is, and the longest of these waits.
+// message names the survivors that it waits for, "" if none, and the longest of these
+// waits.
 func (s *silent) message() (waitsFor string, longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

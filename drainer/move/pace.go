@@ -2,8 +2,8 @@ package move
 
 import "time"
 
-// Limit of what a migration adds per second: items, bytes of keys and values;
-// 0 no limit. Where both are set, both hold.
+// Limit of what a move adds per second: items, bytes of keys and values; 0 no limit. If
+// both are set, both apply.
 type Limit struct{ Items, Bytes int64 }
 
 // pace spreads items over time, so that a second never sees more of them than
@@ -20,8 +20,8 @@ const paceBurst = 50 * time.Millisecond
 
 func newPace(l Limit) *pace { return &pace{limit: l} }
 
-// next counts an item of size bytes and returns how long it has to wait, 0 where
-// it may go at once. What was not used in time is not made up for.
+// next counts an item of size bytes and returns how long it has to wait, 0 if it may go
+// at once. Time that was not used is lost.
 func (p *pace) next(now time.Time, size int) time.Duration {
 	if p.limit == (Limit{}) {
 		return 0

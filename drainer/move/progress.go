@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// report calls Progress with the state of the moment.
+// report calls Progress with the present state.
 func (e *Engine) report() {
 	if e.Progress == nil {
 		return
@@ -20,7 +20,8 @@ func (e *Engine) report() {
 	}
 	now := e.phase.Load().(running)
 	waitsFor, waiting := e.silent.message()
-	// Another pass over the source begins at its beginning; that is no progress.
+	// Another pass over the source starts at its beginning, which must not look like a
+	// step back.
 	for read := e.Source.Done(); ; {
 		before := e.bytesRead.Load()
 		if read <= before || e.bytesRead.CompareAndSwap(before, read) {

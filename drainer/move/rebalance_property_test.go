@@ -22,10 +22,10 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// TestNothingIsOutdated: clients have changed from one list of servers to another,
-// or to another way of choosing. While they read and write where they look now, every
+// TestNothingIsOutdated: clients have changed from one list of servers to another, or
+// to another way of choosing. While they read and write where they look now, every
 // server is rebalanced, with drainers killed at random moments, connections dropped,
-// and all of it begun anew. At no time
+// and all of it begun again. At no time
 //
 //   - is a value older than the last one that was acknowledged,
 //   - is a key at neither place,
@@ -61,7 +61,7 @@ type versioned struct {
 	copied int
 	// latest version that was stored; none comes twice.
 	latest int
-	// seen: its owner held it once, so it must be there.
+	// seen: its owner had it once, so it must be there.
 	seen bool
 }
 
@@ -124,7 +124,7 @@ func (v *versioned) value(version int) []byte {
 	return fmt.Appendf(nil, "%d %s %s", version, v.key, strings.Repeat("x", version*37%200))
 }
 
-// version that a server holds, 0 where it holds nothing.
+// version that a server has, 0 if it holds nothing.
 func (v *versioned) version(c *memcache.Conn) (int, error) {
 	held, err := c.Get([]byte(v.key))
 	if err != nil || held == nil {

@@ -304,7 +304,7 @@ func set(value string) func(*memcachedtest.Raw, string) {
 
 func remove(r *memcachedtest.Raw, key string) { r.Must("DELETED", "delete "+key, nil) }
 
-// TestMemberRestartsWhileItsItemsMove: a member counts its CAS anew after a start;
+// TestMemberRestartsWhileItsItemsMove: a member counts its CAS again after a start;
 // what has the number of what was read may be another value.
 func TestMemberRestartsWhileItsItemsMove(t *testing.T) {
 	t.Parallel()
@@ -324,7 +324,7 @@ func TestMemberRestartsWhileItsItemsMove(t *testing.T) {
 }
 
 // TestMemberRestartsBetweenListings: what it is putting back after a crash may come
-// after a listing found nothing, so the run fails, to be begun anew.
+// after a listing found nothing, so the run fails, to be begun again.
 func TestMemberRestartsBetweenListings(t *testing.T) {
 	t.Parallel()
 	p := makePair(t, 1, "1")
@@ -453,9 +453,9 @@ func TestRebalanceNeedsItsSource(t *testing.T) {
 	}
 }
 
-// TestRebalanceWithoutALostServer: what the member holds of a server that is lost is
-// deleted, and given to nobody; all else goes where clients look. Nobody waits for
-// the lost one, and a second run finds nothing.
+// TestRebalanceWithoutALostServer: what the member has of a server that is lost is
+// deleted, and given to nobody; all else goes where clients look. Nobody waits for the
+// lost one, and a second run finds nothing.
 func TestRebalanceWithoutALostServer(t *testing.T) {
 	const client = "libmemcached-ketama"
 	all := drainertest.Objects(7, 3000)

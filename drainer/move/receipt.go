@@ -26,7 +26,7 @@ func newReceipt(source string) contract.Receipt {
 	return contract.Receipt{Version: 1, Source: source}
 }
 
-// Failed is the receipt of a source of which nothing was read.
+// Failed is the receipt of a source that was not read at all.
 func Failed(source string, err error) contract.Receipt {
 	r := newReceipt(source)
 	failReceipt(&r, err)

@@ -13,7 +13,7 @@ import (
 )
 
 // Replay adds the items of a source to the member at address, after live traffic: the
-// member is its own only survivor. It may not answer for silence at most.
+// member is its own only survivor. silence is how long it may not answer.
 func Replay(ctx context.Context, source item.Source, d memcache.Dialer, address string, silence time.Duration, log io.Writer) (contract.Receipt, error) {
 	server, err := routing.ParseServer(address)
 	if err != nil {

@@ -22,37 +22,37 @@ const (
 	// portionItems and portionBytes bound what is read from a live member at once.
 	portionItems = 4096
 	portionBytes = 4 << 20
-	// listings of a member before those who still write to it are told of.
-	// Between them it is waited, twice as long each time, in all about the
-	// minute in which the last client learns of a new list of servers.
+	// listings of a member before the run fails because clients still write to it. The
+	// pauses between them double; in all they are about the minute in which the last
+	// client learns of a new list.
 	listings  = 8
 	firstRest = time.Second
 )
 
-// errStillStored: clients go on storing where nobody should look any more.
+// errStillStored: clients go on storing items where they should no longer look.
 var errStillStored = errors.New("clients still store items here whose owner is another server: they use another list of servers or another client library than --server and --client say")
 
-// errRestarted: what a member held before a crash is put back behind its clients'
-// traffic, and may come after it was listed.
-var errRestarted = errors.New("it was restarted meanwhile, and has to be looked through again")
+// errRestarted: a member's replay after a crash may add items after they were listed.
+var errRestarted = errors.New("it was restarted meanwhile, and its items have to be listed again")
 
-// runningMember is a Source: what a running member holds and others own. What it has
-// yielded is deleted at the member as soon as every owner has answered, unless it
-// has changed there meanwhile: so no key is at neither place, and one that a
-// killed run left at both is found again by the next.
+// runningMember is a Source: the items of a running member that others own. What it has
+// yielded is deleted at the member as soon as every owner has answered, unless it has
+// changed there meanwhile. So every key is always in at least one place, and the next
+// run finds one that a killed run left in both.
 type runningMember struct {
 	member  routing.Server
 	self    int // the member's place among servers
 	servers []routing.Server
 	owner   routing.Owner
-	// lost tells which servers are, nil for none: what is theirs is deleted at the member.
+	// lost tells which servers are lost, nil for none: the items that they own are
+	// deleted at the member.
 	lost []bool
 	// scratch is the directory of the list of keys.
 	scratch string
 	dialer  memcache.Dialer
 	timeout time.Duration
 	limit   Limit
-	// rest before the third listing.
+	// rest is the pause before the third listing.
 	rest    time.Duration
 	waiting func(name, why string)
 	// settle waits until every item that was yielded has an outcome, and returns
@@ -81,7 +81,7 @@ type link struct {
 
 func (l *runningMember) link(s routing.Server) link { return link{server: s, dialer: l.dialer} }
 
-// get returns the connection, with so much time for what comes.
+// get returns the connection; the next requests may take timeout.
 func (k *link) get(ctx context.Context, timeout time.Duration) (*memcache.Conn, error) {
 	if k.conn == nil {
 		dialCtx, cancel := context.WithTimeout(ctx, timeout)
@@ -104,8 +104,8 @@ func (k *link) close() {
 	}
 }
 
-// ask lets do use a link until it succeeds. What do did before its connection
-// broke may have happened or not.
+// ask repeats do on a link until it succeeds. If the connection breaks, what do has
+// sent may have been done or not.
 func (l *runningMember) ask(ctx context.Context, k *link, do func(*memcache.Conn) error) error {
 	err := memcache.Insist(ctx, l.timeout, func(why string) { l.waiting(k.server.String(), why) }, func(timeout time.Duration) error {
 		conn, err := k.get(ctx, timeout)
@@ -138,7 +138,7 @@ func (e *sourceError) Unwrap() error { return e.err }
 // Expected is the number of items that have been listed.
 func (l *runningMember) Expected() int64 { return l.expected.Load() }
 
-// Size, Used and Done are 0: there is no file, and for what goes other things come.
+// Size, Used and Done are 0: there is no file, and clients go on adding items.
 func (l *runningMember) Size() int64 { return 0 }
 
 // Used is 0, see Size.
@@ -179,7 +179,7 @@ func (l *runningMember) Items(ctx context.Context) iter.Seq2[*item.Item, error] 
 
 // wait before the listing of that number.
 func (l *runningMember) wait(ctx context.Context, listing int) error {
-	const atOnce = 2 // the second listing finds nothing, as a rule
+	const atOnce = 2 // the second listing usually finds nothing
 	if listing < atOnce {
 		return nil
 	}
@@ -191,7 +191,7 @@ func (l *runningMember) wait(ctx context.Context, listing int) error {
 	}
 }
 
-// round moves what a listing finds, and tells whether another one is due.
+// round moves what a listing finds, and tells whether another listing is needed.
 func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) (more bool, err error) {
 	list, err := l.list(ctx)
 	if err != nil {
@@ -231,8 +231,8 @@ func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) 
 	return more, context.Cause(ctx)
 }
 
-// MoveFrom moves what the running member at place self of Servers holds and others
-// own. The list of its keys is in the directory scratch.
+// MoveFrom moves the items of a running member, Servers[self], that others own. The
+// list of its keys is in the directory scratch.
 func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string) contract.Receipt {
 	e.Source = &runningMember{
 		member: e.Servers[self], self: self, servers: e.Servers, owner: e.Owner, lost: e.Lost,
@@ -243,8 +243,8 @@ func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string) contrac
 	return e.Run(ctx)
 }
 
-// connect opens the connection by which items are deleted before the first is
-// read. Where that fails, the first use tries again.
+// connect opens the connection for deletes, before the first item is read. If that
+// fails, the first use tries again.
 func (l *runningMember) connect(ctx context.Context) {
 	l.reader, l.deleter = l.link(l.member), l.link(l.member)
 	l.owners = make([]link, len(l.servers))
@@ -262,7 +262,7 @@ func (l *runningMember) disconnect() {
 	}
 }
 
-// hand yields what was read, and passes it on when the owners have it.
+// hand yields what was read, and passes it on to be deleted when the owners have it.
 func (l *runningMember) hand(ctx context.Context, read <-chan *portion, settled chan<- *portion, yield func(*item.Item) bool) (more bool, err error) {
 	rejected, err := l.settle()
 	if err != nil {
@@ -286,7 +286,7 @@ func (l *runningMember) hand(ctx context.Context, read <-chan *portion, settled 
 			return false, context.Cause(ctx)
 		}
 	}
-	// What an owner refuses stays here, and it would refuse again.
+	// What an owner refuses stays here: it would refuse it again.
 	return rejected == 0, nil
 }
 
@@ -331,8 +331,8 @@ func (l *runningMember) restarted(c *memcache.Conn) (bool, error) {
 	return before != 0 && began > before+exact, nil
 }
 
-// now is the member's own clock, which its items expire by. It falls behind by up to
-// a second in each warm restart.
+// now is the member's own clock, by which its items expire. It loses up to a second in
+// each warm restart.
 func (l *runningMember) now() int64 { return time.Now().Unix() - l.behind.Load() }
 
 // portion is a part of a list, with what was read for it.
@@ -349,8 +349,8 @@ type misplaced struct {
 	item.Item
 	// sum of the value as it was read, to tell it from others.
 	sum uint64
-	// gone: the member doesn't have it any more. unreadable: the key can't be
-	// asked for.
+	// gone: the member no longer has it. unreadable: the text protocol can't ask for
+	// the key.
 	gone, unreadable bool
 }
 
@@ -374,7 +374,7 @@ func (l *runningMember) read(ctx context.Context, list *crawl.List, to chan<- *p
 			return context.Cause(ctx)
 		}
 	}
-	// Where the pace is set, a portion is no more than a second's.
+	// If there is a limit, a portion is at most what a second allows.
 	mostItems, mostBytes := int64(portionItems), int64(portionBytes)
 	if l.limit.Items > 0 {
 		mostItems = min(mostItems, l.limit.Items)
@@ -409,7 +409,8 @@ func (l *runningMember) fetch(ctx context.Context, entries []crawl.Entry) (p *po
 			}
 			p.items = append(p.items, it)
 		}
-		// It answers before it has read everything, and is not kept waiting.
+		// The member answers before it has read everything, so both go on at the same
+		// time.
 		sent := make(chan error, 1)
 		go func() { sent <- c.Send(request) }()
 		err := l.take(c, entries, p.items)
@@ -444,7 +445,7 @@ func (l *runningMember) take(c *memcache.Conn, entries []crawl.Entry, items []mi
 	return nil
 }
 
-// set takes over what the member answered, nil for nothing.
+// set records what the member answered, nil for nothing.
 func (it *misplaced) set(v *memcache.Value, listed *crawl.Entry, now int64) {
 	if v == nil {
 		// The clock was asked for in whole seconds.
@@ -461,8 +462,8 @@ func (it *misplaced) set(v *memcache.Value, listed *crawl.Entry, now int64) {
 	}
 }
 
-// expiry is when v expires, by the clock of the server that holds it: what was
-// listed, which is exact, unless a client has given it another time since.
+// expiry is when v expires, by the clock of its server. The listed time is exact; it is
+// used unless a client has set another one since.
 func expiry(v *memcache.Value, listed, now int64) int64 {
 	const exact = 2 // seconds
 	switch at := now + v.TTL; {
@@ -475,7 +476,7 @@ func expiry(v *memcache.Value, listed, now int64) int64 {
 	}
 }
 
-// sum tells values with their flags from each other.
+// sum is different for different values or flags.
 func (l *runningMember) sum(v *memcache.Value) uint64 {
 	var h maphash.Hash
 	h.SetSeed(l.seed)

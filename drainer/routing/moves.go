@@ -4,12 +4,12 @@ import "strconv"
 
 // Shares are parts of all keys, from 0 to 1.
 type Shares struct {
-	// Leaving keys were with a server that is gone, and have another owner.
+	// Leaving keys were on a server that is no longer in the list.
 	Leaving float64
-	// Arriving keys were with a server that stays, and go to a new one.
+	// Arriving keys were on a server that stays, and belong to a new one.
 	Arriving float64
-	// Others go from a server that stays to another one that was there before:
-	// no consistent distribution moves them.
+	// Others change between servers that are in both lists: with a consistent
+	// distribution there are none.
 	Others float64
 }
 
@@ -30,8 +30,8 @@ type List struct {
 	Owner   Owner
 }
 
-// Compare begins a comparison of two lists of one client. A server is in both
-// where its name, host and port are the same.
+// Compare begins a comparison of two lists of one client. A server is in both if its
+// name, host and port are the same.
 func Compare(before, after List) *Comparison {
 	return &Comparison{before: before, after: after, inBefore: setOf(before.Servers), inAfter: setOf(after.Servers)}
 }
@@ -59,7 +59,7 @@ func (c *Comparison) Count(key []byte) {
 	}
 }
 
-// Shares of the keys that were counted; 0 where there were none.
+// Shares of the keys that were counted; 0 if there were none.
 func (c *Comparison) Shares() Shares {
 	keys := float64(max(c.Keys, 1))
 	return Shares{

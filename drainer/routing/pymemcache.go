@@ -10,10 +10,10 @@ import (
 // with the highest MurmurHash3 (32 bits, seed 0) of "host:port-key", the larger
 // name where two are equal.
 //
-// Python's characters are hashed, of each its lowest byte. Keys are str, so the
-// bytes that memcached holds are decoded first; a key that isn't UTF-8 was
-// given as bytes. pymemcache-bytes is for applications that give all their keys
-// as bytes: those are hashed as Python prints them, b'key'.
+// Python's characters are hashed, of each its lowest byte. Keys are str, so the bytes
+// that memcached has are decoded first; a key that isn't UTF-8 was given as bytes.
+// pymemcache-bytes is for applications that give all their keys as bytes: those are
+// hashed as Python prints them, b'key'.
 //
 // Source: pymemcache's client/hash.py, client/rendezvous.py and
 // client/murmur3.py.

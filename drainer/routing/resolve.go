@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// addressed holds, for each client whose name for a server has the server's IP
-// address in it, how that name is written.
+// addressed says, for each client that hashes IP addresses, how it writes a server's
+// name.
 var addressed = map[string]func(s Server, ip string) string{}
 
 func nameByAddress(client string, name func(s Server, ip string) string) { addressed[client] = name }
@@ -22,9 +22,9 @@ func HashesAddresses(client string) bool {
 // Lookup returns the addresses of a host, as net.Resolver.LookupNetIP does.
 type Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 
-// Resolve names the servers as the client does that looks up their addresses
-// and hashes them: Java's InetSocketAddress takes the first IPv4 address. The
-// lists of all other clients come back as they are.
+// Resolve names the servers as a client that hashes their addresses does: Java's
+// InetSocketAddress uses the first IPv4 address. The lists of all other clients are
+// returned as they are.
 func Resolve(ctx context.Context, client string, servers []Server, lookup Lookup) ([]Server, error) {
 	name, ok := addressed[client]
 	if !ok {

@@ -18,8 +18,8 @@ type point struct {
 // lookup that all ketama clients share.
 type ring []point
 
-// newRing sorts the points by hash; where two servers have the same point, the
-// one that is earlier in the list comes first and so wins.
+// newRing sorts the points by hash. If two servers have the same point, the earlier one
+// in the list wins.
 func newRing(points []point) ring {
 	slices.SortFunc(points, func(a, b point) int {
 		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.server, b.server))
@@ -27,8 +27,8 @@ func newRing(points []point) ring {
 	return points
 }
 
-// newMapRing is newRing for clients that keep their points in a map: where two
-// servers have the same point, the later one in the list has it.
+// newMapRing is newRing for clients that keep their points in a map: if two servers
+// have the same point, the later one in the list wins.
 func newMapRing(points []point) ring {
 	slices.SortFunc(points, func(a, b point) int {
 		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(b.server, a.server))
@@ -44,8 +44,8 @@ func (r ring) find(hash uint32) int {
 	return int(r[i].server)
 }
 
-// search returns the index of the first point at or after hash, len(r) where
-// there is none.
+// search returns the index of the first point at or after hash, len(r) if there is
+// none.
 func (r ring) search(hash uint32) int {
 	low, high := 0, len(r)
 	for low < high {

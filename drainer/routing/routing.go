@@ -1,9 +1,9 @@
-// Package routing answers which server a memcached client asks for a key, for
-// the clients that people use. An item that lies on any other server is lost to
-// them, so each algorithm follows the client's source to the letter: the names
-// it hashes, its rule for the port, the order, and how it breaks ties.
+// Package routing answers which server a memcached client asks for a key, for the
+// clients that people use. They never find an item on another server, so each algorithm
+// follows the client's source to the letter: the names it hashes, its rule for the
+// port, the order, and how it breaks ties.
 //
-// One file holds one client and registers it; nothing else knows its name.
+// Each client has a file, which registers it; nothing else knows its name.
 package routing
 
 import (
@@ -19,8 +19,8 @@ const DefaultPort = 11211
 
 // Server is one entry of a client's list of servers.
 type Server struct {
-	// Name is what the client calls the server, where that isn't Host and
-	// Port: an alias, or another HOST or HOST:PORT. Empty: it is Host and Port.
+	// Name is what the client calls the server: an alias, or another HOST or HOST:PORT.
+	// Empty: the client uses Host and Port.
 	Name string
 	// Host and Port are where the server is dialled.
 	Host string

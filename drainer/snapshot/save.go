@@ -1,5 +1,5 @@
-// Package snapshot writes and reads saves: a warm file as it lies on a volume that
-// memcached doesn't map. Each page is checked by itself.
+// Package snapshot writes and reads saves: copies of a warm file's used pages, for a
+// volume that memcached doesn't map. Each page has a checksum of its own.
 package snapshot
 
 import (
@@ -19,8 +19,8 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// A save is a warm file as it lies on a volume that memcached doesn't map: what
-// speaks for the file first, then its used pages, each with a checksum.
+// The layout of a save: first the file's metadata, then its used pages, each with a
+// checksum.
 //
 //	"mcsave\x00\x01"        8 bytes
 //	length of the header    u32, little-endian, as all numbers
@@ -30,8 +30,8 @@ import (
 //	  the page              Header.PageSize bytes
 //	  its CRC-32C           u32: of the header's, its offset in the warm file (u64), the page
 //
-// A page's checksum covers where it belongs and to which save, so that neither
-// another one's page nor one in another's place passes for it.
+// A page's checksum covers its place and its save, so no page of another save, and no
+// page in another place, passes for it.
 const (
 	magic         = "mcsave\x00\x01"
 	prefixBytes   = len(magic) + 4 + 4
@@ -41,7 +41,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Header is all of a save but its pages.
+// Header is a save without its pages.
 type Header struct {
 	// Number is higher than that of every save that was on the volume before.
 	Number int64 `json:"number"`
@@ -68,7 +68,7 @@ func (h *Header) usedPages() (n int64) {
 	return n
 }
 
-// record is the room that a page takes.
+// record is how many bytes a page takes in the save.
 func (h *Header) record() int64 { return int64(h.PageSize) + checksumBytes }
 
 // encode returns the header as it is written, and its checksum.
@@ -84,8 +84,8 @@ func (h *Header) encode() ([]byte, uint32, error) {
 	return append(b, body...), sum, nil
 }
 
-// check refuses a header that no save can have, so that nothing behind it has
-// to fear a division by zero or a page that isn't there.
+// check refuses a header that no save can have, so that later code can't divide by zero
+// or look for a page that doesn't exist.
 func (h *Header) check() error {
 	switch {
 	case h.PageSize < 1<<10 || h.PageSize > warmfile.MaxPageSize:
@@ -122,12 +122,12 @@ type Save struct {
 
 	mu      sync.Mutex
 	checked []bool
-	// page holds the used page that was checked last, at offset held.
+	// page is the used page that was checked last, at offset held.
 	page []byte
 	held int64
 }
 
-// read checks everything of a save but its pages.
+// read checks a save, without its pages.
 func read(file io.ReaderAt, size int64) (*Save, error) {
 	truncated := func(want int64) error {
 		return warmfile.Refuse(warmfile.ReasonTruncated, "the save has %d bytes and should have %d: it was cut short", size, want)
@@ -231,7 +231,7 @@ func (s *Save) readWithin(b []byte, page int, within int64) error {
 	return warmfile.ReadFull(s.file, b, s.place(page)+within)
 }
 
-// hold reads a used page as a whole, and checks it.
+// hold reads a whole used page into s.page, and checks it.
 func (s *Save) hold(page int, offset int64) error {
 	if s.held == offset {
 		return nil
@@ -264,7 +264,7 @@ func (s *Save) Close() error {
 // Used is the size of the used pages, in bytes.
 func (s *Save) Used() int64 { return s.usedPages() * int64(s.PageSize) }
 
-// Open opens the save at path; os.ErrNotExist where there is none.
+// Open opens the save at path; os.ErrNotExist if there is none.
 func Open(path string) (*Save, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// writebackBytes is how much of a save is written before the disk is told to begin
-// with it: else all of it would wait for the end.
+// writebackBytes is how much of a save is written before the disk is told to begin;
+// otherwise everything would wait for the end.
 const writebackBytes = 8 << 20
 
-// Survey looks through the pages of a warm file, which no memcached maps any more,
-// for those that a save of that number takes.
+// Survey finds the used pages of a warm file, which no memcached maps any more, and
+// returns the header of a save of that number.
 func Survey(in *os.File, number int64) (*Header, error) {
 	info, err := in.Stat()
 	if err != nil {
@@ -47,7 +47,7 @@ func (h *Header) SaveBytes() (int64, error) {
 	return int64(len(b)) + h.usedPages()*h.record(), err
 }
 
-// Write makes a save of the warm file in at path. It has reached the disk when Write
+// Write saves the warm file in to path. The save has reached the disk when Write
 // returns.
 func Write(ctx context.Context, in io.ReaderAt, path string, h *Header) error {
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
@@ -71,7 +71,7 @@ type writeback struct {
 func (w *writeback) Write(b []byte) (int, error) {
 	n, err := w.file.Write(b)
 	if w.written += int64(n); w.written-w.told >= writebackBytes {
-		// Only advice: a disk that doesn't take it writes at the end.
+		// Only advice: a disk that ignores it writes at the end.
 		_ = unix.SyncFileRange(int(w.file.Fd()), w.told, w.written-w.told, unix.SYNC_FILE_RANGE_WRITE)
 		w.told = w.written
 	}
@@ -107,9 +107,9 @@ func write(ctx context.Context, in io.ReaderAt, out io.Writer, h *Header) error 
 	return nil
 }
 
-// Expand writes the used pages to where they were in the warm file, each checked,
-// and leaves holes between them. done, which may be nil, is told of bytes that were
-// read.
+// Expand writes the used pages to where they were in the warm file, each checked, and
+// leaves holes between them. done, which may be nil, is called with the number of bytes
+// that were read.
 func (s *Save) Expand(ctx context.Context, out *os.File, done func(n int64)) error {
 	s.advise(unix.FADV_SEQUENTIAL)
 	defer s.advise(unix.FADV_DONTNEED) // it is in memory now, once

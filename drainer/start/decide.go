@@ -1,6 +1,5 @@
-// Package start decides how a member's memcached starts, and does what has to be done
-// before. Decide is the decision: a pure function of Facts. Look gathers them, Prepare
-// carries out what was decided.
+// Package start decides how a member's memcached starts, and prepares it. Decide is a
+// pure function of Facts; Look gathers them, Prepare carries out the decision.
 package start
 
 import (
@@ -19,7 +18,7 @@ type How string
 
 // The ways to start.
 const (
-	// Resume: memcached resumes from the warm file that it has left.
+	// Resume: memcached resumes from its warm file.
 	Resume How = "Resume"
 	// Load: the save on the volume is loaded into memory, and memcached resumes from it.
 	Load How = "Load"
@@ -30,23 +29,24 @@ const (
 	Cold How = "Cold"
 )
 
-// Step is one change to what lies on the volume or in memory. Killed between any two,
-// the next start decides anew, and nothing is lost that this one would have kept.
+// Step is one change to the volume or to the file in memory. If the member is killed
+// between two steps, the next start decides again, and loses nothing that this one
+// would have kept.
 type Step string
 
 // The steps.
 const (
-	// LoadSave makes the warm file in memory of the save.
+	// LoadSave makes the warm file in memory from the save.
 	LoadSave Step = "load the save"
-	// SaveFile makes a save on the volume of the warm file in memory.
+	// SaveFile saves the warm file in memory to the volume.
 	SaveFile Step = "save the file"
-	// MakeRoom removes what may go for Facts.Need bytes of room.
+	// MakeRoom removes old generations and saves to make Facts.Need bytes of room.
 	MakeRoom Step = "make room"
-	// SetAside makes a generation of what is on the volume, to be replayed.
+	// SetAside turns the file on the volume into a generation, to be replayed.
 	SetAside Step = "set aside"
-	// SetAsideFailed makes one that only a drain looks at.
+	// SetAsideFailed turns it into a generation that only a drain reads.
 	SetAsideFailed Step = "set aside as failed"
-	// GiveUpNewest marks the newest generation as one that only a drain looks at.
+	// GiveUpNewest marks the newest generation as one that only a drain reads.
 	GiveUpNewest Step = "give up the newest generation"
 	// DropFile removes the file that memcached would map.
 	DropFile Step = "drop the file"
@@ -65,15 +65,14 @@ const (
 // Decision is how to start, and why.
 type Decision struct {
 	How How
-	// Reason is for people: why memcached doesn't resume. It is empty where nothing was
-	// ever stored, and where an earlier start has said it.
+	// Reason is for people: why memcached doesn't resume. It is empty if nothing was
+	// ever stored, or if an earlier start has said it.
 	Reason string
 	// Steps come before memcached is started, in this order.
 	Steps []Step
 	// Number of the generation that is made, if one is.
 	Number int
-	// Warning is what the kubelet is told ahead of such a start; nil where it has
-	// nothing to pass on.
+	// Warning is the termination message for such a start; nil for none.
 	Warning *contract.ColdStart
 }
 
@@ -109,8 +108,8 @@ func (f *Facts) mapped() (*Decision, error) {
 	return d, nil
 }
 
-// mappedWithoutFile is for one whose volume may have been that of a member of mode Saved.
-// The mark would outdate the file that memcached is about to make, and goes.
+// mappedWithoutFile is for a volume that may have been that of a member of mode Saved.
+// Its mark is removed: it would outdate the file that memcached is about to make.
 func (f *Facts) mappedWithoutFile() (*Decision, error) {
 	var d *Decision
 	switch {
@@ -131,7 +130,7 @@ func (f *Facts) mappedWithoutFile() (*Decision, error) {
 	return d, nil
 }
 
-// setAsideInRoom keeps the file, or the save, on the volume beside a second file.
+// setAsideInRoom sets the file, or the save, aside if there is room for a second file.
 func (f *Facts) setAsideInRoom(refusal error) *Decision {
 	if f.Need > f.Free {
 		return cold(fmt.Sprintf("memcached starts cold: %s; to replay its items, the volume lacks %d MiB of room for a second file of %d MiB",
@@ -140,8 +139,8 @@ func (f *Facts) setAsideInRoom(refusal error) *Decision {
 	return f.setAside(refusal, MakeRoom)
 }
 
-// setAside makes a generation of what lies on the volume. What nobody can read, a drain
-// will look at.
+// setAside turns the file on the volume into a generation. If it can't be read, it is
+// kept for a drain.
 func (f *Facts) setAside(refusal error, before ...Step) *Decision {
 	left := f.Aside
 	if slices.Contains(before, MakeRoom) || slices.Contains(before, SaveFile) {
@@ -162,8 +161,8 @@ func (f *Facts) setAside(refusal error, before ...Step) *Decision {
 	return d
 }
 
-// giveUp sets aside, for a drain to look at, the newest of what can't be read: what
-// is older must not be replayed without it.
+// giveUp keeps the newest generation, which can't be read, for a drain: older ones must
+// not be replayed without it.
 func (f *Facts) giveUp() *Decision {
 	if f.Save.Exists {
 		return f.setAside(f.Refused)
@@ -185,8 +184,8 @@ func (f *Facts) saved() (*Decision, error) {
 	case refusal == nil:
 		return &Decision{How: Resume}, nil
 	case f.Current, f.NotSavable != nil, Undescribed(refusal) && f.File.unanswered():
-		// There is a save of it already, where the supervisor outlived memcached; or
-		// nothing in it is worth one.
+		// There is a save of it already, if the supervisor outlived memcached; or
+		// nothing in it is worth saving.
 		d, err := f.savedWithoutFile()
 		if err == nil {
 			d.Steps = append([]Step{DropFile}, d.Steps...)
@@ -209,8 +208,8 @@ func (f *Facts) savedWithoutFile() (*Decision, error) {
 	case warmfile.IsReason(f.Refused, warmfile.ReasonMissing):
 		return cold(""), nil
 	case warmfile.IsReason(f.Refused, warmfile.ReasonSaveOutdated) && f.SamePod:
-		// It was this pod that left the mark, and its memcached hasn't made a file
-		// since: what is to be replayed still is.
+		// This pod left the mark, and its memcached hasn't made a file since: what was
+		// to be replayed still is.
 		return f.fresh(""), nil
 	case warmfile.IsReason(f.Refused, warmfile.ReasonSaveOutdated):
 		d := cold("memcached starts cold: "+args.OneLine(f.Refused), DropAll)

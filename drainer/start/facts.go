@@ -14,10 +14,10 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Member is who starts.
+// Member is the member that starts.
 type Member struct {
-	// Volume is the member's, Memory a directory in memory for the warm file; where
-	// that is empty, memcached maps its file on the volume (storage mode Mapped).
+	// Volume is the member's, Memory a directory in memory for the warm file. If Memory
+	// is empty, memcached maps its file on the volume (storage mode Mapped).
 	Volume, Memory string
 	// Command is memcached and its arguments.
 	Command []string
@@ -31,41 +31,42 @@ func (m Member) Dir() string { return cmp.Or(m.Memory, m.Volume) }
 
 func (m Member) path(name string) string { return filepath.Join(m.Dir(), name) }
 
-// Facts are all that a start depends on.
+// Facts are everything that a start depends on.
 type Facts struct {
 	// Saves: memcached maps its file in memory, and the volume has saves of it.
 	Saves bool
-	// Command of the memcached to start; Installed is its version, "" where it doesn't
-	// tell, and VersionUnknown: it is not there to be asked.
+	// Command of the memcached to start; Installed is its version, "" if it doesn't
+	// say. VersionUnknown: it isn't here to be asked.
 	Command        []string
 	Installed      string
 	VersionUnknown bool
 	// Now is the node's clock.
 	Now time.Time
 
-	// File is the one that memcached would map: in memory, or on the volume.
+	// File is the file that memcached would map: in memory, or on the volume.
 	File File
 	// Foreign is a warm file on the volume of a member that maps its own in memory:
 	// a member of mode Mapped has left it.
 	Foreign File
-	// Save is on the volume. Where the mode is Mapped, a member of mode Saved has left it.
+	// Save is the save on the volume. In mode Mapped, a member of mode Saved has left
+	// it.
 	Save File
 	// Marked: the volume is marked as in use by a member that maps its file in memory.
 	Marked bool
 	// Aside are the generations that were set aside, newest first.
 	Aside []volume.Generation
 	// Refused says why nothing on the volume may be served, such as a mark that
-	// outdates it all; nil where the newest may.
+	// outdates it all; nil if the newest may be.
 	Refused error
-	// Current: the newest on the volume that may be served was not set aside.
+	// Current: the newest file or save that may be served was not set aside.
 	Current bool
 	// SamePod: a member has started in this pod before, and left its manifest in memory.
 	SamePod bool
 
-	// Need is the room, in bytes, for keeping the file beside what memcached makes, and
-	// Free the room that there can be. Both are 0 where there is nothing to keep.
+	// Need is the room, in bytes, that it takes to keep the file beside memcached's new
+	// one, and Free the room that can be made. Both are 0 if there is nothing to keep.
 	Need, Free int64
-	// Victims is how many of the generations, the oldest, have to go for that room.
+	// Victims is how many of the oldest generations have to be removed for that room.
 	Victims int
 	// NotSavable says why no save can be made of the file in memory.
 	NotSavable error
@@ -79,7 +80,7 @@ type File struct {
 	// Meta is what memcached says of its save; nil, and MetaErr says why.
 	Meta    *warmfile.Image
 	MetaErr error
-	// Manifest is the supervisor's; nil where there is none.
+	// Manifest is the supervisor's; nil if there is none.
 	Manifest *volume.Manifest
 }
 
@@ -93,7 +94,7 @@ func (f *File) latest() *warmfile.Image {
 // unanswered: it was new when its memcached started, and no client was ever answered.
 func (f *File) unanswered() bool { return f.Manifest != nil && f.Manifest.Unanswered() }
 
-// lookAt reads what there is to know of the file, or the save, of that name in dir.
+// lookAt reads what is known of the file, or the save, of that name in dir.
 func lookAt(dir, name string) File {
 	f := File{Exists: !volume.Missing(filepath.Join(dir, name))}
 	if !f.Exists {
@@ -111,8 +112,8 @@ func lookAt(dir, name string) File {
 	return f
 }
 
-// Look gathers the facts, and changes nothing. installed tells the version of a
-// memcached; nil where none is there to be asked.
+// Look gathers the facts, and changes nothing. installed returns the version of a
+// memcached; it is nil if none is here to be asked.
 func Look(m Member, installed func(program string) string) (*Facts, error) {
 	f := &Facts{Saves: m.Saves(), Command: m.Command, VersionUnknown: installed == nil, Now: time.Now(),
 		Marked: !volume.Missing(filepath.Join(m.Volume, contract.InUse))}
@@ -134,7 +135,7 @@ func Look(m Member, installed func(program string) string) (*Facts, error) {
 	return f, f.measure(m)
 }
 
-// measure looks for the room that keeping a file takes, where one is to be kept.
+// measure computes the room that it takes to keep a file, if one is to be kept.
 func (f *Facts) measure(m Member) (err error) {
 	switch {
 	case !f.Saves && (f.File.Exists && f.refusal(&f.File) != nil || f.Save.Exists):
@@ -154,14 +155,14 @@ func (f *Facts) measure(m Member) (err error) {
 	free, victims, err := volume.Room(m.Volume, f.Need, f.Saves)
 	f.Free = free
 	for _, g := range victims {
-		if g.Number != 0 { // else it is the save
+		if g.Number != 0 { // otherwise it is the save
 			f.Victims++
 		}
 	}
 	return err
 }
 
-// InstalledVersion asks a memcached; "" where it doesn't tell.
+// InstalledVersion asks a memcached; "" if it doesn't say.
 func InstalledVersion(ctx context.Context, program string) string {
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -174,8 +175,8 @@ func InstalledVersion(ctx context.Context, program string) string {
 	return version
 }
 
-// refusal says why memcached would not resume from a file, nil where it will; it is
-// warmfile.ErrUnrecoverable where nobody could read it.
+// refusal says why memcached would not resume from a file, nil if it would. It is
+// warmfile.ErrUnrecoverable if nobody could read the file.
 func (f *Facts) refusal(file *File) error {
 	if file.Unreadable != nil {
 		return file.Unreadable
@@ -185,8 +186,8 @@ func (f *Facts) refusal(file *File) error {
 
 func unrecoverable(err error) bool { return errors.Is(err, warmfile.ErrUnrecoverable) }
 
-// Undescribed tells whether a refusal is about what lies beside the file: no reader
-// could ever believe what is in it, so keeping it helps nobody.
+// Undescribed tells whether a refusal is about the file's metadata: no reader could
+// ever trust the file, so keeping it helps nobody.
 func Undescribed(err error) bool {
 	return warmfile.IsReason(err, warmfile.ReasonNoEvidence) || warmfile.IsReason(err, warmfile.ReasonNodeRestarted)
 }

@@ -7,9 +7,9 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// Foretell returns what the kubelet should be told of the member's next start, from
-// beside its memcached; nil where nothing. Whether that is too old for the save is the
-// one thing not known here.
+// Foretell returns the termination message for the member's next start, nil for none.
+// It runs where memcached is not installed, so it can't know whether that is too old
+// for the save.
 func Foretell(ctx context.Context, m Member, logf func(string, ...any)) (*contract.ColdStart, error) {
 	if !m.Saves() && !volume.Missing(m.path(contract.WarmFile)) {
 		awaitClock(ctx, m, logf)
@@ -25,8 +25,8 @@ func Foretell(ctx context.Context, m Member, logf func(string, ...any)) (*contra
 	return rounded(d.Warning), nil
 }
 
-// AfterCrash returns what the kubelet should be told of a start after memcached, which
-// runs now, has crashed; nil where its items could be replayed.
+// AfterCrash returns the termination message for the case that memcached, which runs
+// now, crashes; nil if its items could be replayed.
 func AfterCrash(m Member) (*contract.ColdStart, error) {
 	need := MemoryLimit(m.Command)
 	free, _, err := volume.Room(m.Volume, need, m.Saves())
@@ -36,7 +36,8 @@ func AfterCrash(m Member) (*contract.ColdStart, error) {
 	return rounded(&contract.ColdStart{NeedBytes: need, FreeBytes: free}), nil
 }
 
-// rounded to whole MiB of room: what else writes to the disk moves it by less, mostly.
+// rounded to whole MiB of room, because other writes to the disk mostly change it by
+// less.
 func rounded(c *contract.ColdStart) *contract.ColdStart {
 	const mib = 1 << 20
 	if c != nil {

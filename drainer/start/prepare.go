@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Prepare decides how the member starts, and carries it out as far as memcached's own
-// start. It returns the manifest to begin with, which is on the disk.
+// Prepare decides how the member starts, and does everything before memcached's own
+// start. It returns the first manifest, which is on the disk.
 func Prepare(ctx context.Context, m Member, logf func(string, ...any)) (*volume.Manifest, error) {
 	awaitClock(ctx, m, logf)
 	d, err := prepare(ctx, m, logf)
@@ -52,7 +52,7 @@ func prepare(ctx context.Context, m Member, logf func(string, ...any)) (*Decisio
 	}
 }
 
-// damagedSave: a save that looked sound is not, as its pages show when it is loaded.
+// damagedSave: a save looked sound, but a page of it is damaged.
 type damagedSave struct{ error }
 
 // carryOut does the steps of a decision.
@@ -111,8 +111,8 @@ func load(ctx context.Context, m Member, logf func(string, ...any)) error {
 }
 
 // firstManifest says, before memcached starts, that from now on the warm file can't be
-// trusted beyond this boot of the node: a manifest that still said Saved would vouch
-// for a changed file. Where the file is new, the old manifest speaks of another one.
+// trusted beyond this boot of the node: a manifest that still said Saved would be wrong
+// for a changed file. If the file is new, the old manifest is about another one.
 func firstManifest(m Member, d *Decision) *volume.Manifest {
 	first := &volume.Manifest{State: volume.Starting, Arguments: m.Command, BootID: volume.BootID(), Fresh: d.Fresh(), Note: d.Reason}
 	if first.Fresh {

@@ -12,11 +12,10 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// suits returns why memcached might not resume from a warm file that can be read; nil
-// where it will. A memcached that doesn't starts empty and works on the very file, or
-// dies of it, so everything it compares is compared before. Settings are not worked
-// out from the command line: only one that says what the last one said is sure to mean
-// the same.
+// suits returns why memcached might not resume from a readable warm file, nil if it
+// will. A memcached that doesn't resume starts empty in that very file, or dies of it,
+// so everything that it compares is compared here first. Settings are not computed from
+// the command line: only the same arguments as before are sure to mean the same.
 func (f *Facts) suits(file *File) error {
 	known := file.latest()
 	switch {
@@ -66,8 +65,8 @@ func shape(command []string) []string {
 	return kept
 }
 
-// olderThan returns an error where the memcached that is installed may be
-// older than the one that saved: it would reject the save.
+// olderThan returns an error if the installed memcached may be older than the one that
+// saved: it would reject the save.
 func olderThan(saved, installed string) error {
 	before, now := numbersOf(saved), numbersOf(installed)
 	if before == nil || now == nil || slices.Compare(now, before) < 0 {
@@ -76,7 +75,7 @@ func olderThan(saved, installed string) error {
 	return nil
 }
 
-// numbersOf "1.6.18" are its parts; nil where it isn't such a version.
+// numbersOf "1.6.18" are its parts; nil if it isn't such a version.
 func numbersOf(version string) []int {
 	var numbers []int
 	for part := range strings.SplitSeq(version, ".") {

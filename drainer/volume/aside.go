@@ -17,8 +17,8 @@ const (
 	newWarmFile = contract.WarmFile + ".new"
 )
 
-// GenerationName is that of a directory with a file that was set aside. failed: it
-// could not be read.
+// GenerationName is the name of a generation's directory. failed: its file could not be
+// read.
 func GenerationName(number int, failed bool) string {
 	name := fmt.Sprintf("%s%d", contract.GenerationPrefix, number)
 	if failed {
@@ -27,10 +27,10 @@ func GenerationName(number int, failed bool) string {
 	return name
 }
 
-// SetAside makes a generation of the warm file, or the save, in dir. What describes
-// the file is copied there first, and the file's rename is the one step that counts:
-// killed before it, the file is still the current one, and killed after it, what is
-// left in dir describes nothing and is swept.
+// SetAside turns the warm file, or the save, in dir into a generation. Its metadata is
+// copied first, and the rename of the file is the one step that counts. If the member
+// is killed before it, the file is still the current one; after it, the metadata left
+// in dir describes nothing and is swept.
 func SetAside(dir string, number int, failed bool) error {
 	to := filepath.Join(dir, GenerationName(number, failed))
 	if there, err := (Generation{Dir: to}).exists(); there || err != nil {
@@ -65,8 +65,8 @@ func SetAside(dir string, number int, failed bool) error {
 	return errors.Join(Sync(to), Sync(dir), Sweep(dir))
 }
 
-// describers are the files that describe the warm file in dir: not a .meta that the
-// manifest, which the supervisor wrote itself, contradicts.
+// describers are the files that describe the warm file in dir, without a .meta that
+// contradicts the supervisor's own manifest.
 func describers(dir string) []string {
 	meta, metaErr := ReadMeta(dir)
 	manifest, err := ReadManifest(dir)
@@ -78,7 +78,7 @@ func describers(dir string) []string {
 
 // Sweep removes what interrupted moves, saves and removals left in dir: directories
 // without a warm file, files that were not complete, and a .meta without its file,
-// which memcached would take for the next one's.
+// which memcached would use for the next file.
 func Sweep(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -111,15 +111,16 @@ func DropSave(dir string) error { return removeDurably(filepath.Join(dir, contra
 // DropManifest removes the manifest in dir.
 func DropManifest(dir string) error { return removeDurably(filepath.Join(dir, contract.Manifest)) }
 
-// DropAll removes every file and generation of the volume at dir: without the newest
-// one the others would bring back values that clients have long replaced. The oldest
-// goes first.
+// DropAll removes every file and generation of the volume at dir, the oldest first:
+// without the newest one, the others would bring back values that clients have long
+// replaced.
 func DropAll(dir string) error {
 	aside, err := Aside(dir)
 	return errors.Join(err, DiscardAll(aside), DropSave(dir), DropWarmFile(dir))
 }
 
-// Discard removes a generation, its warm file first: from then on it is none.
+// Discard removes a generation. Its warm file is removed first: without it, the
+// directory is no generation.
 func Discard(g Generation) error {
 	return errors.Join(removeDurably(filepath.Join(g.Dir, contract.WarmFile)),
 		removeDurably(filepath.Join(g.Dir, contract.SaveFile)), os.RemoveAll(g.Dir))
@@ -136,7 +137,7 @@ func DiscardAll(newestFirst []Generation) error {
 	return nil
 }
 
-// MarkFailed gives a generation the name under which only a drain reads it.
+// MarkFailed renames a generation so that only a drain reads it.
 func MarkFailed(g Generation) error {
 	if err := os.Rename(g.Dir, g.Dir+contract.FailedSuffix); err != nil {
 		return err

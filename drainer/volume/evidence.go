@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// evidence is what the volume says about its warm file, weighed.
+// evidence is what the volume's metadata says about its warm file.
 type evidence struct {
 	image warmfile.Image
 	// clean: memcached saved and ended.
@@ -32,7 +32,7 @@ func weigh(dir string, fileSize int64, bootID string) (*evidence, error) {
 	manifest, manifestErr := ReadManifest(dir)
 	meta, metaErr := ReadMeta(dir)
 	if manifest != nil && packed(dir) {
-		bootID = manifest.BootID // all of a save is on the disk, or its checksums fail
+		bootID = manifest.BootID // a save is on the disk as a whole, or its checksums fail
 	}
 	if err := errors.Join(broken(metaErr), broken(manifestErr)); err != nil {
 		return nil, err
@@ -73,16 +73,16 @@ func weigh(dir string, fileSize int64, bootID string) (*evidence, error) {
 	return e, nil
 }
 
-// hasTouched tells whether a memcached may have worked on the file since the
-// save that meta speaks of, although its .meta is there: it unlinks .meta, but
-// when the node goes down right after, the disk may still hold it.
+// hasTouched tells whether a memcached may have changed the file since meta's save,
+// although .meta is still there: memcached unlinks it, but if the node goes down right
+// after, it may still be on the disk.
 func (m *Manifest) hasTouched(meta *warmfile.Image, bootID string) bool {
 	return m != nil && (m.State == Starting || m.State == Running) && m.BootID != bootID &&
 		m.Previous != nil && m.Previous.StopTime == meta.StopTime
 }
 
-// completed is what .meta says, with what it doesn't hold taken from the manifest,
-// where that speaks of the same save.
+// completed is what .meta says, completed from the manifest if that is about the same
+// save.
 func completed(meta *warmfile.Image, manifest *Manifest) warmfile.Image {
 	image := *meta
 	if manifest == nil || manifest.Latest() == nil {
@@ -105,7 +105,7 @@ func noEvidence(metaErr, manifestErr error) error {
 	return warmfile.Refuse(warmfile.ReasonCorrupt, "%v; %v", plain(metaErr), plain(manifestErr))
 }
 
-// plain names a missing file by its base name, not by its mount point.
+// plain names a missing file without its mount point.
 func plain(err error) string {
 	var p *os.PathError
 	if errors.As(err, &p) {
@@ -114,8 +114,8 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// broken keeps the errors of a file that is there but can't be read now: they
-// say nothing of what is in it, and another attempt may succeed.
+// broken keeps the errors of a file that exists but can't be read now: another attempt
+// may succeed.
 func broken(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) && !errors.Is(err, os.ErrNotExist) {

@@ -84,8 +84,8 @@ func count(t testing.TB, dir string) (live int64, clean bool, err error) {
 	return live, r.Clean(), nil
 }
 
-// TestEvidence: a volume is read where it says enough about its warm file, and
-// is refused, with the reason, where it doesn't. Nothing reads as empty.
+// TestEvidence: a volume is read where it says enough about its warm file, and is
+// refused, with the reason, if it doesn't. Nothing reads as empty.
 func TestEvidence(t *testing.T) {
 	const size = 64 << 20
 	tests := map[string]struct {

@@ -49,7 +49,7 @@ func ReadManifest(dir string) (*Manifest, error) {
 	return ParseManifest(data)
 }
 
-// beside reads a file that speaks for the warm file in dir: from the save, where
+// beside reads metadata of the warm file in dir: a file, or a part of the save, if
 // there is one.
 func beside(dir, name string, saved func(h *snapshot.Header) []byte) ([]byte, error) {
 	s, err := openSave(dir)
@@ -67,7 +67,7 @@ func beside(dir, name string, saved func(h *snapshot.Header) []byte) ([]byte, er
 	return data, nil
 }
 
-// packed tells whether what lies in dir is a save.
+// packed tells whether dir has a save.
 func packed(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, contract.SaveFile))
 	return err == nil
@@ -105,7 +105,7 @@ func openFile(dir string) (file interface {
 	return f, info.Size(), nil
 }
 
-// openSave opens the save in dir; os.ErrNotExist where there is none.
+// openSave opens the save in dir; os.ErrNotExist if there is none.
 func openSave(dir string) (*snapshot.Save, error) {
 	return snapshot.Open(filepath.Join(dir, contract.SaveFile))
 }

@@ -12,8 +12,8 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Generation is one warm file on a volume, with what speaks for it. Each lies
-// in a directory of its own, so that Open reads any of them.
+// Generation is one warm file or save on a volume, with its metadata. Each is in a
+// directory of its own, so that Open reads any of them.
 type Generation struct {
 	Dir string
 	// Number is 0 for the file that memcached works on, which is the newest;
@@ -49,8 +49,8 @@ func Aside(dir string) ([]Generation, error) {
 	return found, nil
 }
 
-// exists tells whether the warm file, or its save, is there: it is the last to be
-// moved into a directory, and the first to be removed.
+// exists tells whether the warm file, or its save, is there: it is moved into a
+// directory last, and removed first.
 func (g Generation) exists() (bool, error) {
 	for _, name := range []string{contract.WarmFile, contract.SaveFile} {
 		_, err := os.Stat(filepath.Join(g.Dir, name))
@@ -61,9 +61,9 @@ func (g Generation) exists() (bool, error) {
 	return false, nil
 }
 
-// Generations returns all that lie on the volume at dir, newest first, and refuses
-// saves that are outdated. Where others do, a file whose memcached never answered
-// since it was new is left out: no client can have been told of it.
+// Generations returns all that are on the volume at dir, newest first, and refuses
+// outdated saves. If there are others, it leaves out a new file whose memcached never
+// answered: no client can have stored anything there.
 func Generations(dir string) ([]Generation, error) {
 	aside, err := Aside(dir)
 	if err != nil {
@@ -90,12 +90,12 @@ func Generations(dir string) ([]Generation, error) {
 	return aside, nil
 }
 
-// Replayable tells whether a replay of the generations that were set aside has
-// something to begin with: older values must not come where newer ones can't be read.
+// Replayable tells whether the generations that were set aside can be replayed: if the
+// newest can't be read, older values must not be.
 func Replayable(aside []Generation) bool { return len(aside) > 0 && !aside[0].Failed }
 
-// Unanswered tells whether the file in dir was new when its memcached started,
-// and that has never answered since.
+// Unanswered tells whether the file in dir was new when its memcached started, and
+// memcached has never answered.
 func Unanswered(dir string) bool {
 	m, err := ReadManifest(dir)
 	return err == nil && m.Unanswered()

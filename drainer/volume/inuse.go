@@ -12,9 +12,9 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// InUse is the mark that a member leaves on a volume of saves before its
-// memcached starts: from then on clients write to memory, and what lies on the
-// volume grows old. Only a save with a higher number is of a later time.
+// InUse is the mark that a member leaves on a volume of saves before its memcached
+// starts: from then on clients write to memory, and what is on the volume is outdated.
+// Only a save with a higher number is newer.
 type InUse struct {
 	// Number of the newest save that was there, 0 none.
 	Number int64 `json:"number"`
@@ -28,7 +28,7 @@ func (u InUse) Marshal() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// ReadInUse returns the mark on the volume; os.ErrNotExist where there is none.
+// ReadInUse returns the mark on the volume; os.ErrNotExist if there is none.
 func ReadInUse(dir string) (*InUse, error) {
 	b, err := readSmall(filepath.Join(dir, contract.InUse))
 	if err != nil {
@@ -41,8 +41,8 @@ func ReadInUse(dir string) (*InUse, error) {
 	return &u, nil
 }
 
-// MarkInUse says on the disk that all that lies on the volume grows old from now. It
-// returns the mark that was there, nil where there was none.
+// MarkInUse marks everything on the volume as outdated from now on; the mark reaches
+// the disk. It returns the mark that was there, nil if there was none.
 func MarkInUse(dir string) (before *InUse, err error) {
 	before, err = ReadInUse(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, warmfile.ErrUnrecoverable) {
@@ -55,8 +55,8 @@ func MarkInUse(dir string) (before *InUse, err error) {
 	return before, writeMark(dir, InUse{Number: last, Since: time.Now().UTC().Truncate(time.Second)})
 }
 
-// PutMarkBack is for the end of a memcached that resumed from nothing and told nobody
-// anything: what lies on the volume is as current as it was.
+// PutMarkBack is for the end of a memcached that resumed from nothing and answered
+// nobody: what is on the volume is as current as before.
 func PutMarkBack(dir string, before *InUse) error {
 	if before != nil {
 		return writeMark(dir, *before)
@@ -75,7 +75,7 @@ func writeMark(dir string, mark InUse) error {
 	return writeDurably(filepath.Join(dir, contract.InUse), b, true)
 }
 
-// LastNumber is the highest one of the saves that are, or were, on the volume.
+// LastNumber is the highest number of all saves that are, or were, on the volume.
 func LastNumber(dir string) (int64, error) {
 	last := int64(0)
 	mark, err := ReadInUse(dir)
@@ -102,8 +102,8 @@ func LastNumber(dir string) (int64, error) {
 	return last, nil
 }
 
-// outdated refuses what lies on a volume of saves, newest first, where a member
-// has run since the newest was made: it held newer values, in memory.
+// outdated refuses what is on a volume of saves, newest first, if a member has run
+// since the newest was made: newer values were in its memory.
 func outdated(dir string, newestFirst []Generation) error {
 	mark, err := ReadInUse(dir)
 	if errors.Is(err, os.ErrNotExist) {

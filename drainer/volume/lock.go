@@ -13,24 +13,24 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// A volume has one user at a time: its member, or the drainer after it.
-// Kubernetes sees to that until somebody deletes a pod by force: then the pod is
-// gone while its processes run on, for seconds or, where the kubelet doesn't
-// answer, for as long as that takes. So whoever uses a volume holds a lock on it,
-// and the next one waits. memcached inherits its supervisor's.
+// A volume has one user at a time: its member, or the drainer after it. Kubernetes
+// ensures that, unless somebody deletes a pod by force: then the pod is gone while its
+// processes run on, for seconds, or for as long as the kubelet doesn't answer. So
+// whoever uses a volume has a lock on it, and the next one waits. memcached inherits
+// its supervisor's.
 
 const (
-	// lockPatience is how long the next user waits before it fails, to be started
+	// lockPatience is how long the next user waits before it fails and is started
 	// again.
 	lockPatience = 2 * time.Minute
 	lockInterval = 50 * time.Millisecond
 )
 
-// ErrInUse is what a volume is that another one doesn't let go of.
+// ErrInUse means that another pod's processes still have the lock.
 var ErrInUse = errors.New("the volume is still in use by an earlier pod")
 
-// LockToServe takes the volume for a member. A volume that knows no locks is
-// used without.
+// LockToServe locks the volume for a member. A volume whose file system knows no locks
+// is used without one.
 func LockToServe(ctx context.Context, dir string, logf func(string, ...any)) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, contract.LockFile), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -40,8 +40,8 @@ func LockToServe(ctx context.Context, dir string, logf func(string, ...any)) (*o
 	return await(ctx, file, unix.LOCK_EX, logf)
 }
 
-// LockToRead takes the volume for a drainer, which may not write to it. Where
-// there is no lock yet, its member was none that takes one.
+// LockToRead locks the volume for a drainer, which may not write to it. If there is no
+// lock file, its member was of a version that made none.
 func LockToRead(ctx context.Context, dir string, logf func(string, ...any)) (*os.File, error) {
 	file, err := os.Open(filepath.Join(dir, contract.LockFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -53,8 +53,8 @@ func LockToRead(ctx context.Context, dir string, logf func(string, ...any)) (*os
 	return await(ctx, file, unix.LOCK_SH, logf)
 }
 
-// await waits for the lock on the file, and returns the file, which holds it
-// until it is closed here and by every child that has it.
+// await waits for the lock on the file and returns the file. The lock lasts until the
+// file is closed here and in every child that has it.
 func await(ctx context.Context, file *os.File, how int, logf func(string, ...any)) (*os.File, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, ErrInUse)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// State of a member, as its manifest tells it.
+// State of a member, by its manifest.
 type State string
 
 // The states of a member, in order.
@@ -25,8 +25,8 @@ const (
 	Died State = "Died"
 )
 
-// Manifest lies beside the warm file and describes it, so that a crash leaves
-// a file that can be read although memcached wrote no .meta.
+// Manifest describes the warm file beside it, so that a file can be read after a crash
+// although memcached wrote no .meta.
 type Manifest struct {
 	// Format of this structure; 1.
 	Format int   `json:"format"`
@@ -34,16 +34,16 @@ type Manifest struct {
 	// Arguments of memcached, its name first.
 	Arguments []string `json:"arguments"`
 	PID       int      `json:"pid,omitempty"`
-	// BootID of the node's kernel. After Starting and Running the file can be
-	// trusted only while that kernel lives: it holds the pages not yet on disk.
+	// BootID of the node's kernel. After Starting and Running the file can be trusted
+	// only while that kernel lives: it has the pages that are not on the disk yet.
 	BootID  string    `json:"bootID"`
 	Updated time.Time `json:"updated"`
 	// Image describes the file as of Updated.
 	Image *warmfile.Image `json:"image,omitempty"`
 	// Previous is the latest Image before this start.
 	Previous *warmfile.Image `json:"previous,omitempty"`
-	// Fresh: there was no warm file when this memcached started. As long as it
-	// has not answered, nothing is known of what it holds.
+	// Fresh: there was no warm file when this memcached started. Until it has answered,
+	// nothing is known of the file.
 	Fresh bool `json:"fresh,omitempty"`
 	// Note is for people: what was not done at the start, and why.
 	Note string `json:"note,omitempty"`
@@ -85,7 +85,7 @@ func ParseManifest(data []byte) (*Manifest, error) {
 	return &m, nil
 }
 
-// Latest is what is known last of the file: Image, else Previous, else nil.
+// Latest is the latest knowledge of the file: Image, or else Previous, or else nil.
 func (m *Manifest) Latest() *warmfile.Image {
 	if m.Image != nil {
 		return m.Image
@@ -93,6 +93,6 @@ func (m *Manifest) Latest() *warmfile.Image {
 	return m.Previous
 }
 
-// Unanswered tells whether the file was new when its memcached started, and that has
-// never answered since.
+// Unanswered tells whether the file was new when its memcached started, and memcached
+// has never answered.
 func (m *Manifest) Unanswered() bool { return m.State == Starting && m.Fresh }

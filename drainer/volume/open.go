@@ -1,6 +1,6 @@
-// Package volume knows what lies on a member's volume: the warm file or its save, the
-// manifest, the mark and the generations that were set aside. It decides which of
-// them is to be believed.
+// Package volume reads a member's volume: the warm file or its save, the manifest, the
+// mark and the generations that were set aside. It decides which of them can be
+// trusted.
 package volume
 
 import (
@@ -32,8 +32,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// BootID returns what tells this boot of the kernel from every other, "" where
-// the system doesn't say.
+// BootID identifies this boot of the kernel, "" if the system doesn't say.
 func BootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -42,7 +41,7 @@ func BootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// Open weighs what lies in dir and opens the warm file, or its save, read-only. An
+// Open checks the metadata in dir and opens the warm file, or its save, read-only. An
 // error that is warmfile.ErrUnrecoverable says why it can't be read.
 func Open(dir string, o Options) (*warmfile.Reader, error) {
 	o = o.withDefaults()

@@ -29,10 +29,10 @@ func (e *RoomError) Error() string {
 // Mebibytes are n bytes, rounded up.
 func Mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
 
-// Room returns what is free on the volume once the victims, in this order, are gone:
-// as many as it takes to have need bytes. An outdated save goes first (dropSave), and
-// then the oldest generations: what they hold is the least likely to be asked for, and
-// without the newest it would be wrong to serve them.
+// Room returns what is free on the volume after the removal of the victims, in this
+// order: as many as it takes to have need bytes. An outdated save is removed first
+// (dropSave), and then the oldest generations: their items are the least likely to be
+// asked for, and it would be wrong to serve them without newer ones.
 func Room(dir string, need int64, dropSave bool) (free int64, victims []Generation, err error) {
 	if free, err = FreeBytes(dir); err != nil {
 		return 0, nil, err
@@ -59,9 +59,8 @@ func Room(dir string, need int64, dropSave bool) (free int64, victims []Generati
 	return free, victims, nil
 }
 
-// MakeRoom finds need bytes of room on the volume, beside what is there, by removing
-// the victims of Room. They stay where that would not help. It returns how much is
-// missing.
+// MakeRoom makes need bytes of room on the volume by removing the victims of Room. If
+// that would not be enough, it removes nothing. It returns how much is missing.
 func MakeRoom(dir string, need int64, dropSave bool, logf func(string, ...any)) (lacking int64, err error) {
 	free, victims, err := Room(dir, need, dropSave)
 	if err != nil || need > free {
@@ -81,7 +80,7 @@ func MakeRoom(dir string, need int64, dropSave bool, logf func(string, ...any)) 
 	return 0, nil
 }
 
-// allocated is what removing a generation sets free: warm files have holes.
+// allocated is how many bytes the removal of a generation frees: warm files have holes.
 func allocated(g Generation) (int64, error) {
 	file := contract.WarmFile
 	if !Missing(filepath.Join(g.Dir, contract.SaveFile)) {

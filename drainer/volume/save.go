@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/drainer/snapshot"
 )
 
-// Pack writes the warm file in dir, which no memcached maps any more, and what
-// describes it to a new save at path. It has reached the disk when Pack returns.
+// Pack writes the warm file in dir, which no memcached maps any more, and its metadata
+// to a new save at path. The save has reached the disk when Pack returns.
 func Pack(ctx context.Context, dir, path string, number int64) error {
 	in, header, err := survey(dir, number)
 	if err != nil {
@@ -31,9 +31,9 @@ func PackedSize(dir string) (int64, error) {
 	return header.SaveBytes()
 }
 
-// Save saves the warm file in memory to the volume at dir. The save that was there is
-// outdated, and stays only as long as there is room for both. A *RoomError says that
-// there is too little.
+// Save saves the warm file in memory to the volume at dir. The earlier save is
+// outdated; it is removed first if there is no room for both. A *RoomError says that
+// there is too little room.
 func Save(ctx context.Context, memory, dir string, logf func(string, ...any)) error {
 	if Missing(filepath.Join(memory, contract.WarmFile)) {
 		return nil
@@ -79,7 +79,7 @@ func survey(dir string, number int64) (*os.File, *snapshot.Header, error) {
 	return in, header, nil
 }
 
-// describe takes what describes the warm file in dir into the header of its save.
+// describe copies the metadata of the warm file in dir into the header of its save.
 func describe(h *snapshot.Header, dir string) error {
 	for name, keep := range map[string]func(b []byte){
 		contract.Manifest: func(b []byte) { h.Manifest = b },
@@ -96,10 +96,10 @@ func describe(h *snapshot.Header, dir string) error {
 	return nil
 }
 
-// Unpack makes a warm file in the directory to of the save in dir, with the .meta
-// and the manifest that lay beside it, each page checked. The warm file is named
-// last: as long as it isn't there, nothing is. done, which may be nil, is told of
-// bytes that were read.
+// Unpack restores the warm file of the save in dir to the directory to, with its .meta
+// and its manifest, and checks each page. The warm file gets its name last: without it,
+// nothing is there. done, which may be nil, is called with the number of bytes that
+// were read.
 func Unpack(ctx context.Context, dir, to string, done func(n int64)) error {
 	s, err := openSave(dir)
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Departed is a Source: all generations that lie on a departed member's volume.
+// Departed is a Source: all generations on a departed member's volume.
 type Departed struct {
 	generations []item.Source
 	readers     []*warmfile.Reader
 }
 
-// OpenAll opens the generations in dir. What is readable has to move even where
-// something older isn't, so only the newest one's refusal is an error here; another's
-// comes when its turn has come. neverStarted: no memcached ever started on the volume,
-// unless its supervisor left a trace there.
+// OpenAll opens the generations in dir. What is readable must be drained even if
+// something older isn't. So only a refusal of the newest is an error here; others are
+// reported in their turn. neverStarted: no memcached ever started on the volume, unless
+// its supervisor left a trace there.
 func OpenAll(dir string, neverStarted bool) (*Departed, error) {
 	if neverStarted {
 		if untouched, err := Untouched(dir); err != nil || untouched {
@@ -58,7 +58,7 @@ func empty() *Departed { return &Departed{generations: []item.Source{nothing{}}}
 // Layers are the generations, newest first.
 func (v *Departed) Layers() []item.Source { return v.generations }
 
-// Items yields the layers' one after the other.
+// Items yields the items of the layers, one layer after the other.
 func (v *Departed) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
 		for _, layer := range v.generations {

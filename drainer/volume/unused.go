@@ -9,17 +9,17 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Unused tells whether the volume proves that there is nothing on it to drain:
-// its manifest, which reaches the disk before memcached starts, says that there
-// was no warm file, and that memcached has not answered since; and the file that
-// it may have made meanwhile holds no item. Both speak of this boot of the node:
-// what a file holds may be lost with another one's. A volume without a manifest
-// proves nothing: somebody may have emptied it.
+// Unused tells whether the volume proves that there is nothing on it to drain: its
+// manifest, which reaches the disk before memcached starts, says that there was no warm
+// file, and that memcached has not answered since; and the file that it may have made
+// meanwhile has no item. Both must be of this boot of the node: after another boot,
+// parts of the file may be lost. A volume without a manifest proves nothing: somebody
+// may have emptied it.
 func Unused(dir string, o Options) (bool, error) {
 	m, err := ReadManifest(dir)
 	boot := o.withDefaults().BootID
 	if err != nil || m.State != Starting || !m.Fresh || m.BootID == "" || m.BootID != boot && !packed(dir) {
-		return false, nil // what is wrong with it, Open says
+		return false, nil // Open says what is wrong with it
 	}
 	aside, err := Aside(dir)
 	if err != nil || len(aside) > 0 {
@@ -39,9 +39,8 @@ func Unused(dir string, o Options) (bool, error) {
 	return warmfile.WithoutItems(io.NewSectionReader(file, 0, size))
 }
 
-// Untouched tells whether no supervisor has begun on the volume: there is nothing on
-// it but what a new file system has, and a lock. Somebody may have emptied it; that
-// nobody could have is for the caller to know.
+// Untouched tells whether no supervisor has begun on the volume: it has only what a new
+// file system has, and a lock. The caller has to know that nobody can have emptied it.
 func Untouched(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool {

@@ -41,7 +41,7 @@ func (m *Image) Ask(server Asker, pid int, path string, command []string) error 
 	return m.Check()
 }
 
-// askSettings asks for what a memcached keeps for life.
+// askSettings asks for what never changes while memcached runs.
 func (m *Image) askSettings(server Asker, command []string) error {
 	settings, err := server.Stats("settings")
 	if err != nil {
@@ -91,7 +91,7 @@ func (m *Image) askVariables(server Asker, pid int) error {
 	return n.err
 }
 
-// numbers keeps the first value that isn't there or isn't a number.
+// numbers keeps the first value that is missing or isn't a number.
 type numbers struct {
 	from map[string]string
 	err  error

@@ -5,8 +5,8 @@ import "bytes"
 // basePage is the alignment of a mapping.
 const basePage = 4 << 10
 
-// chunkedHeader checks the header of an item whose value lies in a chain of
-// chunks. It carries the largest class; its page's is in its first chunk.
+// chunkedHeader checks the header of an item whose value is in a chain of chunks. Its
+// class is the largest one; the class of its page is in its first chunk.
 func (s *scan) chunkedHeader(slot []byte, h header, class uint8) *Error {
 	chunk := h.value
 	switch {
@@ -40,9 +40,8 @@ func (s *scan) chunked(offset int64, slot []byte, h header) bool {
 	return s.yield(&s.item, nil)
 }
 
-// assemble returns the value of a chunked item. moved, where not nil, returns
-// the place of a chunk that was being moved away from behind the chunk at the
-// given address.
+// assemble returns the value of a chunked item. moved, if not nil, returns the place of
+// the chunk after the one at the given address, if that was being moved.
 func (s *scan) assemble(offset int64, slot []byte, h header, moved func(address uint64) (int64, bool)) ([]byte, error) {
 	first := slot[h.value:]
 	c := chain{base: s.image.Base, head: u64(first, offChunkHead), left: h.bytes,

@@ -1,9 +1,8 @@
 package warmfile
 
-// classOf finds the slab class of a used page. Its first slot says it, except
-// where that is on its way between states (a header of a chunked item carries
-// the largest class, not its page's); then the class is the one that every
-// slot of the page agrees with.
+// classOf finds the slab class of a used page. Its first slot says it, except while
+// that changes its state (a chunked item's header has the largest class, not its
+// page's); then it is the class that every slot of the page agrees with.
 func (s *scan) classOf(b []byte) (uint8, bool) {
 	class, certain := s.firstSlot(b)
 	if certain && !s.busy(b) {
@@ -20,8 +19,7 @@ func (s *scan) classOf(b []byte) (uint8, bool) {
 	return 0, false
 }
 
-// firstSlot returns the class that the first slot shows, and whether nothing
-// else could be meant.
+// firstSlot returns the class that the first slot shows, and whether that is certain.
 func (s *scan) firstSlot(b []byte) (class uint8, certain bool) {
 	flags, class := u16(b, offFlags), b[offClass]&classMask
 	switch {
@@ -37,7 +35,7 @@ func (s *scan) firstSlot(b []byte) (class uint8, certain bool) {
 	return class, flags == flagSlabbed && class != s.largest
 }
 
-// firstChunk is where, in a chunked item's slot, its first chunk lies.
+// firstChunk is the offset, in a chunked item's slot, of its first chunk.
 func firstChunk(slot []byte, flags uint16) int {
 	at := itemHeader + int(slot[offKeyLen]) + 1
 	if flags&flagCAS != 0 {
@@ -71,10 +69,10 @@ func (s *scan) consistent(b []byte, class uint8) bool {
 	return true
 }
 
-// idle tells whether a slot that holds no item looks like one of class: free,
-// a chunk of some item, being filled or being emptied. The slab mover marks a
-// slot that it has cleared with FETCHED; versions before 1.6.9 leave the
-// largest class in the freed header of a chunked item.
+// idle tells whether a slot without an item looks like one of class: free, a chunk of
+// some item, being filled or being emptied. The slab mover marks a slot that it has
+// cleared with FETCHED; versions before 1.6.9 leave the largest class in the freed
+// header of a chunked item.
 func idle(slot []byte, flags uint16, class, largest uint8) bool {
 	own := slot[offClass] & classMask
 	switch {

@@ -7,8 +7,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Kinds of refusal, for errors.Is. All of them mean that trying again can't
-// help, and none that the volume is empty.
+// Kinds of refusal, for errors.Is. Trying again can't help after any of them, and none
+// means that the volume is empty.
 var (
 	// ErrUnrecoverable is in every refusal of this package.
 	ErrUnrecoverable = errors.New("the warm file can't be read")
@@ -39,7 +39,7 @@ const (
 // Error is a refusal to read on.
 type Error struct {
 	Reason Reason
-	// Offset in the file, -1 where the refusal is about no place in it.
+	// Offset in the file, -1 if the refusal is not about one place.
 	Offset int64
 	// Expected says what should have been there, or what is wrong.
 	Expected string
@@ -58,7 +58,8 @@ func (e *Error) Failure() (reason string, exitCode int) {
 	return string(e.Reason), contract.ExitUnrecoverable
 }
 
-// Is makes every Error an ErrUnrecoverable, and some of them more.
+// Is makes every Error an ErrUnrecoverable, and some also ErrCorrupt or
+// ErrUnknownLayout.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrUnrecoverable:
@@ -77,7 +78,7 @@ func IsReason(err error, reason Reason) bool {
 	return errors.As(err, &refusal) && refusal.Reason == reason
 }
 
-// Refuse returns a refusal that is about no place in the file.
+// Refuse returns a refusal that is not about one place in the file.
 func Refuse(reason Reason, format string, args ...any) error { return refuse(reason, format, args...) }
 
 func refuse(reason Reason, format string, args ...any) *Error {

@@ -8,24 +8,23 @@ import (
 
 // flushRule decides whether clients could still get an item after a flush_all.
 //
-// Source: memcached's items.c, item_is_flushed. Up to 1.6.24 an immediate
-// flush sets oldest_live to the second before it and oldest_cas to the next
-// number, so that of the items of the very same second only those stored
-// before the flush go; from 1.6.25 on those are unlinked at once.
+// Source: memcached's items.c, item_is_flushed. Up to 1.6.24 an immediate flush sets
+// oldest_live to the second before it and oldest_cas to the next number, so that of the
+// items of that second only those stored before the flush are flushed; from 1.6.25 on
+// these are unlinked at once.
 type flushRule struct {
 	oldestLive uint32
 	oldestCAS  uint64
-	// pending: the flush was ordered for a time that is still to come.
+	// pending: the flush was ordered for a future time.
 	pending bool
 	// at is when a pending flush takes effect, in Unix seconds.
 	at int64
 }
 
-// newFlushRule weighs the image's flush at the Unix time now. .meta holds
-// oldest_cas; a running server doesn't tell it. After a crash of a server that
-// has one, the items of the flush's own second can't be told apart, and all of
-// them count as flushed: losing an item that is one second old is a miss,
-// bringing back a flushed one would be a wrong answer.
+// newFlushRule is the rule of the image's flush at the Unix time now. .meta has
+// oldest_cas; a running server doesn't say it. So after a crash of a server that has
+// one, all items of the flush's own second count as flushed: to lose an item that is
+// one second old is a miss, but to bring back a flushed one would be a wrong answer.
 func newFlushRule(image *Image, clean bool, now int64) flushRule {
 	rule := flushRule{oldestLive: image.OldestLive, oldestCAS: image.OldestCAS}
 	if rule.oldestLive == 0 {
@@ -44,8 +43,8 @@ func (m *Image) Flushed(now time.Time) bool {
 	return m.OldestLive != 0 && m.ProcessStarted+int64(m.OldestLive) <= now.Unix()
 }
 
-// PendingFlush returns when an item, last accessed at the Unix time accessed,
-// goes by a flush_all that was ordered for a time still to come; 0 never.
+// PendingFlush returns when a flush_all that was ordered for a future time removes an
+// item that was last accessed at the Unix time accessed; 0 never.
 func (m *Image) PendingFlush(accessed int64, now time.Time) int64 {
 	at := m.ProcessStarted + int64(m.OldestLive)
 	if m.OldestLive == 0 || at <= now.Unix() || accessed > at {
@@ -54,8 +53,8 @@ func (m *Image) PendingFlush(accessed int64, now time.Time) int64 {
 	return at
 }
 
-// applies tells whether an item, by its last access and CAS, is under the
-// flush; where the flush is pending it goes when that takes effect.
+// applies tells whether the flush removes an item with this last access and CAS; if the
+// flush is pending, it does when it takes effect.
 func (r *flushRule) applies(time uint32, cas uint64) bool {
 	if r.oldestLive == 0 {
 		return false

@@ -10,7 +10,7 @@ const (
 	offTime     = 24 // u32: last access, seconds after process_started
 	offExpire   = 28 // u32: 0 never
 	offBytes    = 32 // i32: value with its "\r\n"
-	offRefcount = 36 // u16: 1 while nobody holds the item
+	offRefcount = 36 // u16: 1 while no connection has the item
 	offFlags    = 38 // u16
 	offClass    = 40 // u8: slab class; LRU in the upper two bits
 	offKeyLen   = 41 // u8
@@ -51,9 +51,9 @@ func u64(b []byte, at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 // PageHeader is how much of a page, in bytes, tells whether it is used.
 const PageHeader = itemHeader
 
-// UnusedPage tells by its first slot whether a page belongs to no slab class:
-// memcached zeroes the header of every page that it hands to its global pool.
-// The flag is that of a page which was being cut into free slots.
+// UnusedPage tells by its first slot whether a page belongs to no slab class: memcached
+// zeroes the header of every page that it gives to its global pool. The flag says that
+// the page was being cut into free slots.
 func UnusedPage(b []byte) bool {
 	return b[offClass] == 0 && u16(b, offFlags)&^flagSlabbed == 0 && b[offKeyLen] == 0
 }

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Image is what one has to know of a memcached to read its warm file: its
-// settings and a few of its variables. A .meta file holds it after a save; the
-// manifest holds it at all times.
+// Image is what a reader of a warm file has to know of its memcached: its settings and
+// a few of its variables. After a save, .meta has it; the manifest always has it.
 type Image struct {
 	// SlabConfig is -f as it was written, or the list of "-o slab_sizes".
 	SlabConfig string `json:"slabConfig"`
@@ -21,8 +20,8 @@ type Image struct {
 	SlabPageSize int   `json:"slabPageSize"`
 	UseCAS       bool  `json:"useCAS"`
 	SlabReassign bool  `json:"slabReassign"`
-	// Classes are the sizes of the slab classes from 1 on, where the running
-	// server told them; empty: they follow from the settings.
+	// Classes are the sizes of the slab classes from 1 on, as the running server said;
+	// empty: they follow from the settings.
 	Classes []int `json:"classes,omitempty"`
 
 	// ProcessStarted is the Unix time that the item's times count from.
@@ -33,10 +32,10 @@ type Image struct {
 	OldestCAS  uint64 `json:"oldestCAS,omitempty"`
 	// Base is the address at which the file was mapped; 0 unknown.
 	Base uint64 `json:"base"`
-	// StopTime is the Unix time of the save, 0 where none is known.
+	// StopTime is the Unix time of the save, 0 unknown.
 	StopTime int64 `json:"stopTime,omitempty"`
 
-	// Version of memcached, such as "1.6.18"; .meta doesn't hold it.
+	// Version of memcached, such as "1.6.18"; .meta doesn't have it.
 	Version string `json:"version,omitempty"`
 	// Items linked in the file: counted in it after the save (ItemsExact), or
 	// the server's latest curr_items.
@@ -55,8 +54,8 @@ const (
 	smallestSlab = itemHeader
 )
 
-// Check refuses settings that no memcached can have run with, so that nothing
-// behind it has to fear a division by zero or a slot that ends past its page.
+// Check refuses settings that no memcached can have run with, so that later code can't
+// divide by zero or meet a slot that ends past its page.
 func (m *Image) Check() error {
 	switch {
 	case m.SlabPageSize < 1<<10 || m.SlabPageSize > MaxPageSize:
@@ -129,8 +128,8 @@ func (m *Image) toldClasses() ([]int, error) {
 	return append([]int{0}, m.Classes...), nil
 }
 
-// SameSettings returns an error that names the first setting, of those that
-// memcached compares before it takes up a warm file, in which two images differ.
+// SameSettings returns an error that names the first setting in which two images
+// differ, of those that memcached compares before it resumes.
 func (m *Image) SameSettings(other *Image) error {
 	for _, s := range []struct {
 		name      string

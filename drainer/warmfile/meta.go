@@ -16,9 +16,9 @@ var metaKeys = []string{
 	"stop_time", "current_cas", "logger_gid", "hashpower", "oldest_live", "mmap_oldbase",
 }
 
-// ParseMeta reads what memcached writes next to its warm file when it saves: a
-// line "Tmain", then lines "K<key> <value>". Unknown keys are skipped, as
-// memcached skips them; whatever it would reject or die of is an error.
+// ParseMeta reads what memcached writes next to its warm file when it saves: a line
+// "Tmain", then lines "K<key> <value>". Unknown keys are skipped, as memcached skips
+// them; whatever it would reject, or die of, is an error.
 func ParseMeta(data []byte) (*Image, error) {
 	body, ok := bytes.CutPrefix(data, []byte("Tmain\n"))
 	if !ok || len(body) == 0 || body[len(body)-1] != '\n' {

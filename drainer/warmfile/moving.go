@@ -2,8 +2,8 @@ package warmfile
 
 import "bytes"
 
-// memcached's slab mover empties a page by copying its items and chunks
-// elsewhere. A process that was killed while it did leaves one of these:
+// memcached's slab mover empties a page by copying its items and chunks elsewhere. A
+// process that was killed meanwhile leaves one of these:
 //
 //   - A copied item: the copy is already marked as linked, like its original,
 //     while its tail may still be missing. The original is whole: the copy is
@@ -11,22 +11,22 @@ import "bytes"
 //   - A copied chunk: its neighbours already point to the copy, which may not
 //     be filled. The original is whole until it is marked free: it is used.
 //
-// In both cases the mover holds the item (its refcount is above 1), so that
-// only such items are looked at more closely, and only after a crash.
-// Source: memcached's slabs.c (slabs_mover.c since 1.6.35), slab_rebalance_move.
+// In both cases the mover has a reference to the item (its refcount is above 1). So
+// only such items are looked at more closely, and only after a crash. Source:
+// memcached's slabs.c (slabs_mover.c since 1.6.35), slab_rebalance_move.
 
 // movingChunks collects what can be judged only at the end of the file.
 type movingChunks struct {
-	// busy are the offsets of chunked items that somebody held.
+	// busy are the offsets of chunked items with a reference.
 	busy []int64
-	// displaced maps the address of a chunk to the offset of the one that
-	// should follow it, where its own pointer says something else.
+	// displaced maps the address of a chunk to the offset of the one that should follow
+	// it, if its own pointer says something else.
 	displaced map[uint64]int64
 }
 
-// Bounds of what a crash can leave behind: connections hold an item each, and
-// one chunk is moved at a time. Connections that were storing a large item
-// have displaced ones, too.
+// Bounds of what a crash can leave: each connection refers to one item, and one chunk
+// is moved at a time. Connections that were storing a large item have displaced ones,
+// too.
 const (
 	maxBusy      = 1 << 20
 	maxDisplaced = 1 << 16
@@ -40,7 +40,7 @@ func (m *movingChunks) wait(s *scan, offset int64) bool {
 	return true
 }
 
-// noteChunk looks whether the chunk before the one in slot leads to it.
+// noteChunk checks whether the chunk before the one in slot leads to it.
 func (s *scan) noteChunk(offset int64, slot []byte) bool {
 	base, prev := s.image.Base, u64(slot, offPrev)
 	place := int64(prev - base)
@@ -131,7 +131,7 @@ func (s *scan) leadsToTwin(neighbour uint64, field int64, self uint64, slot []by
 	return bytes.Equal(twin[end-nkey:], slot[end-nkey:end]) && twin[offKeyLen] == slot[offKeyLen]
 }
 
-// peek reads at an address of the mapping, where there is one.
+// peek reads at an address of the mapping, if there is one.
 func (s *scan) peek(address uint64, b []byte) bool {
 	place := int64(address - s.image.Base)
 	return s.image.Base != 0 && place >= 0 && place+int64(len(b)) <= s.size && ReadFull(s.file, b, place) == nil

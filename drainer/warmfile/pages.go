@@ -9,10 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Read-ahead: pages that wait for the parser. What lies ahead of those is the
-// kernel's to fetch, which it does for a sequential reader as far as the disk's
-// read_ahead_kb says. Asking for it by FADV_WILLNEED as well breaks that up: it
-// more than halved the rate of a local disk.
+// Read-ahead: pages that wait for the parser. The kernel fetches what comes after them,
+// for a sequential reader as far as the disk's read_ahead_kb says. FADV_WILLNEED
+// disturbs that: it more than halved the rate of a local disk.
 const (
 	pagesAhead = 4
 	probeBytes = 4 << 10

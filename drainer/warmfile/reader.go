@@ -1,10 +1,10 @@
-// Package warmfile reads the items straight out of the file that memcached
-// maps with -e: no second memcached, no copy, nothing written. It works on a
-// file that memcached saved, and on one that it left behind in a crash.
+// Package warmfile reads the items from the file that memcached maps with -e, without a
+// second memcached or a copy, and writes nothing. It reads a file that memcached saved,
+// and one that a crash has left.
 //
-// Each item is checked against everything that is known of the layout. What
-// fails a check ends the reading with an error that names the place; nothing
-// is ever guessed. Which file is to be believed is package volume's to say.
+// Each item is checked against everything that is known of the layout. A check that
+// fails ends the reading with an error that names the place; nothing is ever guessed.
+// Package volume decides which file can be trusted.
 package warmfile
 
 import (
@@ -29,8 +29,8 @@ type Reader struct {
 	largest uint8
 }
 
-// New returns a reader of the size bytes of file, which the memcached that image
-// describes had mapped. clean: that had saved, and touched nothing since. Items
+// New returns a reader of file, of size bytes, which the memcached that image describes
+// had mapped. clean: memcached had saved, and has not touched the file since. Items
 // expire by the clock now.
 func New(file io.ReaderAt, size int64, image *Image, clean bool, now func() time.Time) (*Reader, error) {
 	sizes, err := image.classes()
@@ -54,22 +54,22 @@ func (r *Reader) Close() error {
 // Clean tells whether memcached had saved.
 func (r *Reader) Clean() bool { return r.clean }
 
-// Version of the memcached that wrote the file, "" where it isn't known.
+// Version of the memcached that wrote the file, "" if it isn't known.
 func (r *Reader) Version() string { return r.image.Version }
 
-// Expected is the number of items that the file should hold, 0 unknown; exact
-// only where they were counted after a save.
+// Expected is the number of items in the file, 0 unknown; it is exact only if they were
+// counted after a save.
 func (r *Reader) Expected() int64 { return r.image.Items }
 
-// Flushed tells whether clients flushed everything while the file was in use.
-// What older generations hold was stored before that.
+// Flushed tells whether clients flushed everything while the file was in use. The items
+// of older generations were stored before that.
 func (r *Reader) Flushed() bool { return r.image.Flushed(r.now()) }
 
 // Size of the file, in bytes.
 func (r *Reader) Size() int64 { return r.size }
 
-// Used is the size of the file's used pages. Holes don't tell them: memcached
-// touches every page when it starts. All of the file where that can't be read.
+// Used is the size of the file's used pages; if they can't be read, of all of the file.
+// Holes don't show it: memcached touches every page when it starts.
 func (r *Reader) Used() int64 {
 	if f, ok := r.file.(counted); ok {
 		return f.Used()
@@ -90,10 +90,9 @@ func (r *Reader) Used() int64 {
 // Done is how much of the file has been read, in bytes.
 func (r *Reader) Done() int64 { return r.done.Load() }
 
-// Items yields every item that the file's memcached held, in the file's order:
-// live, expired and invalidated ones. An item is valid until the next one is
-// asked for. An error is the last thing yielded: the items before it were
-// sound, but they were not all.
+// Items yields every item of the file, in its order: live, expired and invalidated
+// ones. An item is valid until the next one is asked for. An error is the last thing
+// yielded: the items before it were sound, but not all.
 func (r *Reader) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

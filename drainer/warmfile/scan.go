@@ -17,7 +17,7 @@ type scan struct {
 	linked    int64
 	usedPages int64
 	slots     int64
-	// value holds an item that was put together from chunks.
+	// value is the buffer for an item that is put together from chunks.
 	value []byte
 	// moving: see moving.go.
 	moving movingChunks
@@ -81,24 +81,25 @@ func (s *scan) linkedSlot(offset int64, slot []byte, flags uint16, class uint8) 
 		return s.yield(&s.item, nil)
 	}
 	if busy {
-		// Its chunks may be on the move: they are known at the end.
+		// Its chunks may be moving: finish knows where they are.
 		s.linked--
 		return s.moving.wait(s, offset)
 	}
 	return s.chunked(offset, slot, h)
 }
 
-// busy tells whether somebody held the linked item in slot when memcached died.
+// busy tells whether a connection or the mover had the linked item in slot when
+// memcached died.
 func (s *scan) busy(slot []byte) bool {
 	return !s.clean && u16(slot, offFlags)&flagLinked != 0 && u16(slot, offRefcount) != 1
 }
 
-// header is where an item's parts lie in its slot.
+// header is where an item's parts are in its slot.
 type header struct {
 	key, value, bytes int
 }
 
-// header checks a linked item against everything that its slot tells.
+// header checks a linked item against everything that its slot says.
 func (s *scan) header(slot []byte, flags uint16, class uint8) (header, *Error) {
 	if flags&^linkedFlags != 0 {
 		what := "flags of a linked item, found %#x"
@@ -135,7 +136,7 @@ func (s *scan) header(slot []byte, flags uint16, class uint8) (header, *Error) {
 	return h, nil
 }
 
-// fill sets everything but the value.
+// fill sets everything except the value.
 func (s *scan) fill(slot []byte, flags uint16, h header) {
 	nkey := int(slot[offKeyLen])
 	accessed := u32(slot, offTime)
@@ -165,8 +166,8 @@ func (s *scan) judge(accessed uint32, flags uint16, h header) {
 	case flags&flagStale != 0:
 		s.item.State = item.Invalidated
 	case flags&flagToken != 0 && h.bytes == 2:
-		// A placeholder: a meta get with N made it, and its winner has not
-		// stored a value yet. A plain get would take it for an empty value.
+		// A placeholder: a meta get with N made it, and the client that was to store a
+		// value hasn't yet. A plain get would read an empty value.
 		s.item.State = item.Invalidated
 	case flushed && !s.flush.pending:
 		s.item.State = item.Invalidated
@@ -175,7 +176,7 @@ func (s *scan) judge(accessed uint32, flags uint16, h header) {
 	}
 }
 
-// finish checks what only the whole file can tell.
+// finish checks what only the whole file shows.
 func (s *scan) finish() bool {
 	if !s.moving.finish(s) {
 		return false

@@ -25,8 +25,8 @@ import (
 // Patience bounds every wait of a test for a process.
 const Patience = 20 * time.Second
 
-// Binary returns the path of memcached: the environment's MEMCACHED, else the
-// one on the PATH, which it installs where it is missing.
+// Binary returns the path of memcached: the environment's MEMCACHED, else the one on
+// the PATH, which it installs if it is missing.
 var Binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("MEMCACHED"); path != "" {
 		return exec.LookPath(path)

@@ -78,7 +78,7 @@ type Population struct {
 	r     *rand.Rand
 	// meta: the server knows the meta commands in their final form, of 1.6.10.
 	meta bool
-	// expires has, where it doesn't tell them, the times in Unix seconds; 0 never.
+	// expires has, if it doesn't tell them, the times in Unix seconds; 0 never.
 	expires map[string]int64
 	// expiring are gone a second later. Asking for one would take it out of the file.
 	expiring map[string]bool
@@ -135,7 +135,7 @@ func (p *Population) spare() {
 	}
 }
 
-// stat is one of the server's numbers, 0 where it doesn't have it.
+// stat is one of the server's numbers, 0 if it doesn't have it.
 func (p *Population) stat(name string) int64 {
 	p.tb.Helper()
 	stats, err := p.stats.Stats("")
@@ -302,7 +302,7 @@ func (p *Population) after(seconds int64) int64 {
 func (p *Population) movePage() {
 	p.tb.Helper()
 	const patience = 3 * time.Second
-	// Refused where there is nothing to move: that is fine, too.
+	// Refused if there is nothing to move: that is fine, too.
 	p.raw.Do("slabs reassign -1 "+strconv.Itoa(1+p.r.IntN(8)), nil)
 	for end := time.Now().Add(patience); p.stat("slab_reassign_running") == 1 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)

@@ -147,7 +147,7 @@ func (r *Reader) Close() error { return nil }
 // Clean is true: only a saved file is taken.
 func (r *Reader) Clean() bool { return true }
 
-// Version of the memcached that wrote the file, "" where it isn't known.
+// Version of the memcached that wrote the file, "" if it isn't known.
 func (r *Reader) Version() string { return r.image.Version }
 
 // Expected is the number of items, 0 unknown.
@@ -165,9 +165,9 @@ func (r *Reader) Done() int64 { return r.done.Load() }
 // Flushed tells whether clients flushed everything while the file was in use.
 func (r *Reader) Flushed() bool { return r.image.Flushed(r.options.Now()) }
 
-// Items yields every item that memcached holds after a restart from the file.
-// Those that it doesn't list, because their time has come or they were flushed,
-// are yielded without a key. An error is the last thing yielded.
+// Items yields every item that memcached has after a restart from the file. Those that
+// it doesn't list, because their time has come or they were flushed, are yielded
+// without a key. An error is the last thing yielded.
 func (r *Reader) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
 		if err := r.read(ctx, func(it *item.Item) bool { return yield(it, nil) }); err != nil {
@@ -176,8 +176,7 @@ func (r *Reader) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	}
 }
 
-// read copies, starts, lists and fetches. It returns nil where yield has had
-// enough, too.
+// read copies, starts, lists and fetches. It returns nil if yield has had enough, too.
 func (r *Reader) read(ctx context.Context, yield func(*item.Item) bool) (err error) {
 	work, err := os.MkdirTemp(r.options.Scratch, "restart-")
 	if err != nil {
@@ -215,7 +214,7 @@ func (r *Reader) read(ctx context.Context, yield func(*item.Item) bool) (err err
 	return r.fetch(ctx, s, list, yield)
 }
 
-// yieldGone yields the n items that memcached holds and doesn't list.
+// yieldGone yields the n items that memcached has and doesn't list.
 func (r *Reader) yieldGone(n int64, yield func(*item.Item) bool) bool {
 	gone := item.Item{State: item.Expired}
 	if r.Flushed() {

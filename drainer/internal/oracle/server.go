@@ -145,8 +145,8 @@ func (s *server) awaitAnswer(ctx context.Context) error {
 	}
 }
 
-// accepted returns the number of items that memcached counts, or an error where
-// it did not take the copy up: it starts empty then, at a time of its own.
+// accepted returns the number of items that memcached counts, or an error if it did not
+// take the copy up: it starts empty then, at a time of its own.
 func (s *server) accepted(ctx context.Context, image *warmfile.Image) (int64, error) {
 	stats, err := s.stats(ctx)
 	if err != nil {
