@@ -76,7 +76,7 @@ func TestOutcomes(t *testing.T) {
 	dir := t.TempDir()
 	s := drainertest.Serve(t, dir, "-o", "no_lru_crawler")
 	server := memcachedtest.Start(t)
-	raw := (&memcachedtest.Server{Port: s.Port}).RawFor(t)
+	raw := s.Memcached().RawFor(t)
 	for i := range 10 {
 		raw.Must("STORED", "set live"+strconv.Itoa(i)+" 0 0 1", []byte("v"))
 		raw.Must("STORED", "set short"+strconv.Itoa(i)+" 0 1 1", []byte("v"))

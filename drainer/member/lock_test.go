@@ -39,7 +39,7 @@ func TestTwoMembers(t *testing.T) {
 	dir, all := t.TempDir(), drainertest.Objects(32, 500)
 	one := drainertest.Serve(t, dir)
 	port := memcachedtest.FreePort(t)
-	args := contract.Serve{Dir: dir, Port: int32(port), Command: append([]string{"memcached"}, memcachedtest.Args(port)...)}
+	args := drainertest.MemberArgs(contract.Connection{}, dir, port)
 	asked := drainertest.Start(t, args.Args()...)
 	asked.WaitFor(volume.ErrInUse.Error())
 	asked.Signal(syscall.SIGTERM)

@@ -287,7 +287,7 @@ func TestMovesWaitForAReplay(t *testing.T) {
 			args, servers := test(t, member.Address(), memcachedtest.Start(t).Address())
 			p := drainertest.Start(t, args...)
 			p.WaitFor(memcache.ErrReplaying.Error())
-			if n := (&memcachedtest.Server{Port: member.Port}).Items(t); n != 0 {
+			if n := member.Memcached().Items(t); n != 0 {
 				t.Errorf("%d items came before those that it held", n)
 			}
 			release()
@@ -316,7 +316,7 @@ func TestReplayIsToldOf(t *testing.T) {
 			expect := func(want string) {
 				t.Helper()
 				memcachedtest.WaitFor(t, "a setting of "+want, func() error {
-					settings, err := (&memcachedtest.Server{Port: member.Port}).DialFor(t).Stats("settings")
+					settings, err := member.Memcached().DialFor(t).Stats("settings")
 					if err == nil && settings["lru_crawler_tocrawl"] != want {
 						err = errors.New("it is " + settings["lru_crawler_tocrawl"])
 					}
@@ -338,14 +338,7 @@ func TestFlushWhileReplaying(t *testing.T) {
 	dir := drainertest.Leaving(t, "killed", drainertest.Objects(23, 3000))
 	s := drainertest.ServeWith(t, stallAt+"1", dir, memcachedtest.FreePort(t), "-m", "128")
 	s.WaitFor("stalled before item")
-	(&memcachedtest.Server{Port: s.Port}).RawFor(t).Must("OK", "flush_all", nil)
-	memcachedtest.WaitFor(t, "the manifest to know of the flush", func() error {
-		m, err := volume.ReadManifest(dir)
-		if err == nil && m.Image.OldestLive == 0 {
-			err = errors.New("it does not")
-		}
-		return err
-	})
+	s.Flush()
 	s.End("saved")
 	again := drainertest.Serve(t, dir, "-m", "128")
 	again.WaitFor("3000 invalidated")
@@ -365,7 +358,7 @@ func TestNoRoom(t *testing.T) {
 	if err != nil || !strings.Contains(m.Note, want) {
 		t.Errorf("manifest %+v, %v", m, err)
 	}
-	if n := (&memcachedtest.Server{Port: s.Port}).Items(t); n != 0 {
+	if n := s.Memcached().Items(t); n != 0 {
 		t.Errorf("%d items", n)
 	}
 	drainertest.ExpectAside(t, dir)

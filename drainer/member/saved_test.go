@@ -200,7 +200,7 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 			}
 			s = p.start("", args...)
 			s.WaitFor("memcached starts cold")
-			if n := (&memcachedtest.Server{Port: s.Port}).Items(t); n != 0 {
+			if n := s.Memcached().Items(t); n != 0 {
 				t.Errorf("%d items came back", n)
 			}
 			p.expectFiles(contract.InUse, contract.LockFile)
@@ -305,7 +305,7 @@ func TestSavedMemcachedEndsAtOnce(t *testing.T) {
 			}
 			s := p.again().start("", "-m", "128")
 			memcachedtest.WaitFor(t, "the items", func() error {
-				if n := (&memcachedtest.Server{Port: s.Port}).Items(t); n != 500 {
+				if n := s.Memcached().Items(t); n != 500 {
 					return errors.New(strconv.FormatInt(n, 10) + " items")
 				}
 				return nil
@@ -406,7 +406,7 @@ func TestMappedFileIsOutdatedInMemory(t *testing.T) {
 	}
 	s = p.again().start("", "-m", "128")
 	s.WaitFor("memcached starts cold")
-	if n := (&memcachedtest.Server{Port: s.Port}).Items(t); n != 0 {
+	if n := s.Memcached().Items(t); n != 0 {
 		t.Errorf("%d items came back", n)
 	}
 	s.End("saved")

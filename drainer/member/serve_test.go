@@ -50,8 +50,7 @@ func TestServeAtOnce(t *testing.T) {
 	s := drainertest.Serve(t, dir)
 	drainertest.Store(t, s.Address(), all)
 	s.End("saved")
-	args := contract.Serve{Dir: dir, Port: int32(s.Port), Command: append([]string{"memcached"}, memcachedtest.Args(s.Port)...)}
-	p := drainertest.Start(t, args.Args()...)
+	p := drainertest.Start(t, drainertest.MemberArgs(contract.Connection{}, dir, s.Port).Args()...)
 	memcachedtest.WaitFor(t, "the start", func() error {
 		m, err := volume.ReadManifest(dir)
 		if err == nil && m.State == volume.Saved {
@@ -81,14 +80,7 @@ func TestManifestFollows(t *testing.T) {
 	}
 	drainertest.Store(t, s.Address(), drainertest.Objects(8, 300))
 	s.Settle(300)
-	(&memcachedtest.Server{Port: s.Port}).RawFor(t).Must("OK", "flush_all", nil)
-	memcachedtest.WaitFor(t, "the manifest to know of the flush", func() error {
-		m, err := volume.ReadManifest(dir)
-		if err == nil && m.Image.OldestLive == 0 {
-			err = fmt.Errorf("it does not")
-		}
-		return err
-	})
+	s.Flush()
 	s.End("killed")
 	if live, err := drainertest.LiveItems(t, dir); err != nil || live != 0 {
 		t.Errorf("%d items came back, %v", live, err)
@@ -161,9 +153,8 @@ func TestMemcachedEndsAtOnce(t *testing.T) {
 	all := drainertest.Objects(60, 500)
 	dir := drainertest.Leaving(t, "killed", all)
 	for range 3 {
-		port := memcachedtest.FreePort(t)
-		command := append(append([]string{"memcached"}, memcachedtest.Args(port)...), "-m", "128", "-I", "1")
-		p := drainertest.Start(t, contract.Serve{Dir: dir, Port: int32(port), Command: command}.Args()...)
+		args := drainertest.MemberArgs(contract.Connection{}, dir, memcachedtest.FreePort(t), "-m", "128", "-I", "1")
+		p := drainertest.Start(t, args.Args()...)
 		if code := p.Wait(); code == 0 || code == contract.ExitUsage {
 			t.Errorf("exit code %d: %s", code, p.Err.String())
 		}

@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,29 +10,19 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// TestMain lets many tests wait at once: they wait for memcached's clock.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", "12"); err != nil {
-		panic(err)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { memcachedtest.Main(m, 12) }
 
 // member is a memcached with a warm file.
 type member struct {
-	*memcachedtest.Server
-	t    testing.TB
-	dir  string
-	args []string
+	*memcachedtest.Mapped
+	t   testing.TB
+	dir string
 }
 
 func startMember(t testing.TB, args ...string) *member {
 	t.Helper()
 	dir := t.TempDir()
-	// The crawler would take expired items away behind the test's back.
-	args = append([]string{"-e", filepath.Join(dir, contract.WarmFile), "-o", "no_lru_crawler"}, args...)
-	return &member{memcachedtest.Start(t, args...), t, dir, args}
+	return &member{memcachedtest.StartMapped(t, filepath.Join(dir, contract.WarmFile), args...), t, dir}
 }
 
 // crash kills memcached, leaving a manifest as the supervisor would.
@@ -46,7 +35,7 @@ func (m *member) crash() {
 func (m *member) image() *warmfile.Image {
 	m.t.Helper()
 	image := &warmfile.Image{}
-	if err := image.Ask(m.Dial(), m.PID(), filepath.Join(m.dir, contract.WarmFile), m.args); err != nil {
+	if err := image.Ask(m.Dial(), m.PID(), m.Path, m.Args); err != nil {
 		m.t.Fatal(err)
 	}
 	return image

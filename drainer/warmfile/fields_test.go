@@ -21,7 +21,7 @@ func TestEveryFieldIsChecked(t *testing.T) {
 		raw.Must("STORED", "set large"+itoa(i)+" 0 0 600000", make([]byte, 600000))
 	}
 	m.Save()
-	pristine, image := m.read(m.path), m.saved()
+	pristine, image := m.read(m.Path), m.saved()
 	if items, err := readFile(t, pristine, image, true); err != nil || len(items) != 500 {
 		t.Fatalf("%d items, %v", len(items), err)
 	}

@@ -2,7 +2,6 @@ package warmfile
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,36 +13,24 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// TestMain lets many tests wait at once: they wait for memcached's clock.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", "12"); err != nil {
-		panic(err)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { memcachedtest.Main(m, 12) }
 
 // member is a memcached with a warm file.
 type member struct {
-	*memcachedtest.Server
-	t    testing.TB
-	path string // of the file
-	args []string
+	*memcachedtest.Mapped
+	t testing.TB
 }
 
 func startMember(t testing.TB) *member {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "file")
-	// The crawler would take expired items away behind the test's back.
-	args := []string{"-e", path, "-o", "no_lru_crawler"}
-	return &member{memcachedtest.Start(t, args...), t, path, args}
+	return &member{memcachedtest.StartMapped(t, filepath.Join(t.TempDir(), "file")), t}
 }
 
 // image is what the running server tells.
 func (m *member) image() *Image {
 	m.t.Helper()
 	image := &Image{}
-	if err := image.Ask(m.Dial(), m.PID(), m.path, m.args); err != nil {
+	if err := image.Ask(m.Dial(), m.PID(), m.Path, m.Args); err != nil {
 		m.t.Fatal(err)
 	}
 	return image
@@ -52,7 +39,7 @@ func (m *member) image() *Image {
 // saved is what the server left beside its file.
 func (m *member) saved() *Image {
 	m.t.Helper()
-	image, err := ParseMeta(m.read(m.path + ".meta"))
+	image, err := ParseMeta(m.read(m.Path + ".meta"))
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func crash(t *testing.T) *crashed {
 	want := p.Expected()
 	image := m.image()
 	m.Kill()
-	return &crashed{t, m.read(m.path), image, want}
+	return &crashed{t, m.read(m.Path), image, want}
 }
 
 func (c *crashed) put64(at int64, v uint64) { binary.LittleEndian.PutUint64(c.data[at:], v) }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -42,12 +41,7 @@ func Main(m *testing.M, drainer func(ctx context.Context, line []string, std arg
 		}
 		os.Exit(main(context.Background(), os.Args[1:], args.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 	}
-	flag.Parse()
-	// The tests wait for processes most of the time.
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
-	}
-	os.Exit(m.Run())
+	memcachedtest.Main(m, 8)
 }
 
 // Buffer is a bytes.Buffer for a process to write to and a test to read.
@@ -326,6 +320,22 @@ func MustParse(t *testing.T, addresses []string) []routing.Server {
 		list = append(list, s)
 	}
 	return list
+}
+
+// Memcached is the served memcached, to be asked.
+func (s *Served) Memcached() *memcachedtest.Server { return &memcachedtest.Server{Port: s.Port} }
+
+// Flush flushes all items, and waits until the manifest knows of it.
+func (s *Served) Flush() {
+	s.T.Helper()
+	s.Memcached().RawFor(s.T).Must("OK", "flush_all", nil)
+	memcachedtest.WaitFor(s.T, "the manifest to know of the flush", func() error {
+		m, err := ReadManifest(s.Dir)
+		if err == nil && m.Image.OldestLive == 0 {
+			err = errors.New("it does not")
+		}
+		return err
+	})
 }
 
 // PID returns the process id of the served memcached.

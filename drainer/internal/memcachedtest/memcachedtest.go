@@ -5,6 +5,7 @@ package memcachedtest
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -51,6 +52,16 @@ func Install(name string, packages ...string) string {
 	return name
 }
 
+// Main runs the tests, so many at once: they wait for memcached and its clock most of
+// the time.
+func Main(m *testing.M, parallel int) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
 // Server is a running memcached.
 type Server struct {
 	Port int
@@ -88,6 +99,23 @@ func FreePort(tb testing.TB) int {
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	return StartAt(tb, FreePort(tb), args...)
+}
+
+// Mapped is a memcached with a warm file.
+type Mapped struct {
+	*Server
+	// Path of the warm file.
+	Path string
+	// Args that it was started with.
+	Args []string
+}
+
+// StartMapped is Start with a warm file at path, and without the crawler, which would
+// remove expired items while a test looks at them.
+func StartMapped(tb testing.TB, path string, args ...string) *Mapped {
+	tb.Helper()
+	args = append([]string{"-e", path, "-o", "no_lru_crawler"}, args...)
+	return &Mapped{Start(tb, args...), path, args}
 }
 
 // StartAt is Start on a given port.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -22,21 +21,13 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// TestMain lets many tests wait at once: they wait for memcached's clock.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { memcachedtest.Main(m, 8) }
 
 func startMember(t *testing.T, args ...string) (*memcachedtest.Server, string) {
 	t.Helper()
 	dir := t.TempDir()
-	// The crawler would take expired items away behind the test's back.
-	args = append([]string{"-e", filepath.Join(dir, contract.WarmFile), "-o", "no_lru_crawler", "-m", "200"}, args...)
-	return memcachedtest.Start(t, args...), dir
+	args = append([]string{"-m", "200"}, args...)
+	return memcachedtest.StartMapped(t, filepath.Join(dir, contract.WarmFile), args...).Server, dir
 }
 
 func open(t *testing.T, dir string, o Options) *Reader {
