@@ -1,10 +1,10 @@
 package v1alpha1
 
-// Condition types. Ready, Available, Progressing and Degraded are always there;
-// Monitored and Bindable where the spec asks for them, the others where members have
-// storage.
+// Condition types. Ready, Available, Progressing and Degraded are always there,
+// Monitored and Bindable if the spec asks for them, the others if members have storage.
 const (
-	// ConditionReady: all is as the spec wants it, and nothing is under way.
+	// ConditionReady: all is as the spec wants it, and nothing has to be moved or
+	// drained.
 	ConditionReady = "Ready"
 	// ConditionAvailable: every wanted member is ready.
 	ConditionAvailable = "Available"
@@ -12,13 +12,13 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionDegraded: something needs a person.
 	ConditionDegraded = "Degraded"
-	// ConditionDraining: volumes are on their way out.
+	// ConditionDraining: volumes are to be drained.
 	ConditionDraining = "Draining"
-	// ConditionRoutingStable: when members leave, and only then, clients look
-	// elsewhere for the keys of those members, and of no others.
+	// ConditionRoutingStable: when members leave, clients look elsewhere for the keys
+	// of those members, and for no others.
 	ConditionRoutingStable = "RoutingStable"
-	// ConditionShortOfMemory: the items of the members that leave don't fit on those
-	// that stay.
+	// ConditionShortOfMemory: the items of the leaving members don't fit on the
+	// survivors.
 	ConditionShortOfMemory = "ShortOfMemory"
 	// ConditionMonitored: the Prometheus operator is told of the exporters.
 	ConditionMonitored = "Monitored"
@@ -26,14 +26,14 @@ const (
 	ConditionBindable = "Bindable"
 	// ConditionVolumesSized: the members' volumes are as large as the spec wants.
 	ConditionVolumesSized = "VolumesSized"
-	// ConditionReplayable: a member whose warm file memcached does not take up, after a
-	// crash or a change of the spec, has room to bring its items back all the same.
+	// ConditionReplayable: if memcached can't resume from a member's warm file, after a
+	// crash or a change of the spec, there is room to replay its items.
 	ConditionReplayable = "Replayable"
-	// ConditionWarm: members that restarted came back with their items, and those
+	// ConditionWarm: members that restarted came back with their items, and members
 	// that joined have been given theirs.
 	ConditionWarm = "Warm"
 	// ConditionPlacing: items are being moved to the members where clients look for
-	// them since the list of servers, or the routing, has changed.
+	// them after a change of the list or the routing.
 	ConditionPlacing = "Placing"
 )
 
@@ -45,7 +45,7 @@ const (
 	ReasonMembersNotReady = "MembersNotReady"
 	// ReasonHibernated: size is 0; the volumes wait for the members' return.
 	ReasonHibernated = "Hibernated"
-	// ReasonScaledToZero: size is 0 and there is no storage.
+	// ReasonScaledToZero: size is 0, and there is no storage.
 	ReasonScaledToZero = "ScaledToZero"
 	// ReasonScaling: members come or go.
 	ReasonScaling = "Scaling"
@@ -53,28 +53,28 @@ const (
 	ReasonRolling = "Rolling"
 	// ReasonWaitingForDrain: the size changes when the drains have ended.
 	ReasonWaitingForDrain = "WaitingForDrain"
-	// ReasonBlockedByVolume: a member can't return while a volume that it left
-	// earlier is still there (a failed, held or retained one).
+	// ReasonBlockedByVolume: a member can't return while the volume that it left
+	// earlier is still there (its drain failed or is held, or it is retained).
 	ReasonBlockedByVolume = "BlockedByVolume"
 	// ReasonAsWanted: nothing is left to do.
 	ReasonAsWanted = "AsWanted"
 	// ReasonDraining: volumes are being drained.
 	ReasonDraining = "Draining"
-	// ReasonNothingToDrain: no volume is on its way out.
+	// ReasonNothingToDrain: no volume has to be drained.
 	ReasonNothingToDrain = "NothingToDrain"
 	// ReasonDrainFailed: a drain failed; the claim is kept.
 	ReasonDrainFailed = "DrainFailed"
 	// ReasonDrainHeld: a person holds a drain by annotation.
 	ReasonDrainHeld = "DrainHeld"
-	// ReasonClaimDeleted: a claim of a member that stays, or one that was not
-	// drained, was deleted by somebody else; the finalizer holds it.
+	// ReasonClaimDeleted: somebody deleted a claim that is not drained; the finalizer
+	// keeps it.
 	ReasonClaimDeleted = "ClaimDeleted"
 	// ReasonReconcileError: the API server refused or did not answer.
 	ReasonReconcileError = "ReconcileError"
 	// ReasonInvalidSpec: the API server refuses what the spec asks for.
 	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonNameTaken: a Service, StatefulSet or Deployment of the cluster's name
-	// is there, and it is somebody else's.
+	// ReasonNameTaken: an object that belongs to somebody else has a name that the
+	// cluster needs.
 	ReasonNameTaken = "NameTaken"
 	// ReasonHealthy: nothing needs a person.
 	ReasonHealthy = "Healthy"
@@ -83,10 +83,10 @@ const (
 	// ReasonAddressesHashed: the clients hash the members' IP addresses, which change.
 	ReasonAddressesHashed = "AddressesHashed"
 	// ReasonOtherKeysMove: a scale-down changes where clients look for keys of
-	// members that stay.
+	// survivors.
 	ReasonOtherKeysMove = "OtherKeysMove"
-	// ReasonShortOfMemory: the items of the members that leave are more than what
-	// those that stay have free.
+	// ReasonShortOfMemory: the leaving members have more items than the survivors have
+	// room for.
 	ReasonShortOfMemory = "ShortOfMemory"
 	// ReasonEnoughMemory: they fit, or nothing leaves.
 	ReasonEnoughMemory = "EnoughMemory"
@@ -94,14 +94,14 @@ const (
 	ReasonMemoryUnknown = "MemoryUnknown"
 	// ReasonRoomToReplay: the volumes have room for a second warm file, or need none.
 	ReasonRoomToReplay = "RoomToReplay"
-	// ReasonNoRoomToReplay: the volumes have room for one warm file only, so that a
-	// member that memcached would start cold does start cold.
+	// ReasonNoRoomToReplay: the volumes have room for one warm file only, so a member
+	// whose memcached can't resume starts cold.
 	ReasonNoRoomToReplay = "NoRoomToReplay"
 	// ReasonKeptCache: no member that runs started cold for lack of room.
 	ReasonKeptCache = "KeptCache"
-	// ReasonStartedCold: a member ended without a save, and its volume had no room
-	// for a second file, so that its items could not be replayed; or, of mode Saved,
-	// its pod was lost with them.
+	// ReasonStartedCold: a member ended without a save, and its volume had no room for
+	// a second file, so its items could not be replayed; or, in mode Saved, its pod was
+	// lost with them.
 	ReasonStartedCold = "StartedCold"
 	// ReasonSizedAsWanted: each member's volume has storage.size, or more.
 	ReasonSizedAsWanted = "SizedAsWanted"
@@ -119,11 +119,11 @@ const (
 	// ReasonBindingForbidden: the operator lacks a right to the Secret of spec.binding,
 	// or to one that it is made of.
 	ReasonBindingForbidden = "BindingForbidden"
-	// ReasonBindingIncomplete: what the Secret of spec.binding is made of is missing, or
-	// not as it should be.
+	// ReasonBindingIncomplete: a Secret from which that of spec.binding is made is
+	// missing or invalid.
 	ReasonBindingIncomplete = "BindingIncomplete"
-	// ReasonSecretInvalid: a member or a drainer can't work with a Secret of TLS or
-	// logins.
+	// ReasonSecretInvalid: a member or a drainer can't use a Secret with certificates
+	// or logins.
 	ReasonSecretInvalid = "SecretInvalid"
 	// ReasonPaused: spec.paused stops the operator from changing anything.
 	ReasonPaused = "Paused"
@@ -135,11 +135,11 @@ const (
 	ReasonContainerNotCreated = "ContainerNotCreated"
 	// ReasonUnschedulable: no node takes a member's pod.
 	ReasonUnschedulable = "Unschedulable"
-	// ReasonMemberDoesNotEnd: a member was told to end, and its node doesn't say that
-	// it has.
+	// ReasonMemberDoesNotEnd: a member was told to end, and its node doesn't report its
+	// end.
 	ReasonMemberDoesNotEnd = "MemberDoesNotEnd"
-	// ReasonDrainerDoesNotEnd: the same of a pod that drains a volume, or moves items
-	// between members. Nothing can use its volume, or change the size, before it has.
+	// ReasonDrainerDoesNotEnd: the same for the pod of a drain or a placement. Before
+	// its end nothing can use its volume, or change the size.
 	ReasonDrainerDoesNotEnd = "DrainerDoesNotEnd"
 	// ReasonKeptByFinalizer: an object of the cluster was deleted, and a finalizer of
 	// somebody else keeps it.
@@ -149,20 +149,20 @@ const (
 	ReasonPodNotCreated = "PodNotCreated"
 	// ReasonStepRefused: the operator has refused a step for a minute or longer.
 	ReasonStepRefused = "StepRefused"
-	// ReasonDrainStuck: a drain's drainer is not at work, and has not been for long.
+	// ReasonDrainStuck: a drain's drainer has not been at work for a minute.
 	ReasonDrainStuck = "DrainStuck"
-	// ReasonPlacementStuck: the same of a placement.
+	// ReasonPlacementStuck: the same for a placement.
 	ReasonPlacementStuck = "PlacementStuck"
-	// ReasonWaitingForTurn: members are to be replaced, of which nobody but an upgrade
-	// of the operator is the cause, and other clusters go first.
+	// ReasonWaitingForTurn: only an upgrade of the operator asks for members to be
+	// replaced, and other clusters go first.
 	ReasonWaitingForTurn = "WaitingForTurn"
 	// ReasonDeleting: the Memcached is being deleted.
 	ReasonDeleting = "Deleting"
-	// ReasonAllPlaced: every member holds only what clients look for there.
+	// ReasonAllPlaced: every member has only what clients look for there.
 	ReasonAllPlaced = "AllPlaced"
 	// ReasonPlacing: items are being moved between members.
 	ReasonPlacing = "Placing"
-	// ReasonPlacementWaits: a placement is due, and something goes first.
+	// ReasonPlacementWaits: a placement is due, and something else goes first.
 	ReasonPlacementWaits = "PlacementWaits"
 	// ReasonPlacementFailed: a placement failed; items stay where clients don't look.
 	ReasonPlacementFailed = "PlacementFailed"
@@ -175,7 +175,7 @@ const (
 // Reasons of drains that wait, are held or failed (DrainStatus.Reason). Those
 // of a drainer that failed come from its receipt.
 const (
-	ReasonPodPresent     = "PodPresent"     // the member's pod is not gone yet
+	ReasonPodPresent     = "PodPresent"     // the leaving member's pod is still there
 	ReasonInTurn         = "InTurn"         // others are drained first
 	ReasonHibernating    = "Hibernating"    // no member is there to take items
 	ReasonHeld           = "Held"           // annotation cache.example.com/drain=hold
@@ -184,7 +184,6 @@ const (
 	ReasonSettingAside   = "SettingAside"   // the volume moves to another claim
 	ReasonRetrying       = "Retrying"       // the last drainer failed, the Job starts the next one
 
-	// ReasonSurvivorUnreachable: the drainer waits for a member that stays, or gave
-	// up waiting.
+	// ReasonSurvivorUnreachable: the drainer waits for a survivor, or gave up waiting.
 	ReasonSurvivorUnreachable = "SurvivorUnreachable"
 )

@@ -33,45 +33,47 @@ const (
 )
 
 const (
-	// ClusterFinalizer lets the operator stop drains and let go of the claims
+	// ClusterFinalizer lets the operator stop drains and remove the claims' finalizers
 	// before a deleted Memcached disappears.
 	ClusterFinalizer = "cache.example.com/cluster"
-	// ClaimFinalizer holds a member's claim, from its birth, until a receipt
-	// proves that nothing on its volume would be lost.
+	// ClaimFinalizer keeps a member's claim, from its creation, until a receipt proves
+	// that nothing on its volume would be lost.
 	ClaimFinalizer = "cache.example.com/drain"
 )
 
 // MaxAnnotation is the longest value, in bytes, of the annotations below that hold no
-// JSON. No reader accepts a longer one: in the cache it is cut, and must mean the same.
+// JSON. No reader accepts a longer one: the cache cuts it, and the cut value must mean
+// the same.
 const MaxAnnotation = 128
 
 // Annotations on claims.
 const (
-	// AnnotationReleased is the time (RFC 3339) at which the member left while
-	// others stayed. From then on its values may be old: the volume never comes
-	// back as a member's.
+	// AnnotationReleased is the leaving mark: the time (RFC 3339) at which the member
+	// was told to leave while others stay. From then on its values may be old: the
+	// volume never comes back as a member's.
 	AnnotationReleased = "cache.example.com/released"
-	// AnnotationNeverStarted, beside the released mark: the member's first pod had
-	// not started a container by then, so that nothing was stored before that.
+	// AnnotationNeverStarted, beside the leaving mark: the member's first pod had not
+	// started a container by then, so nothing had been stored.
 	AnnotationNeverStarted = "cache.example.com/never-started"
-	// AnnotationUnplaced, beside the released mark: what the member held was to be
-	// placed, and the member was lost before that.
+	// AnnotationUnplaced, beside the leaving mark: the member's items were to be
+	// placed, and it was lost before that.
 	AnnotationUnplaced = "cache.example.com/unplaced"
-	// AnnotationAdopted: the claim was there before the member that uses it. It may have
-	// more on its volume than that: only a drain, or a person, lets it be deleted.
+	// AnnotationAdopted: the claim was there before the member that uses it. Its volume
+	// may have more than a cache: only after a drain, or by a person's word, is it
+	// deleted.
 	AnnotationAdopted = "cache.example.com/adopted"
 	// AnnotationReceipt is the receipt of the drain (package contract, JSON).
 	AnnotationReceipt = "cache.example.com/receipt"
-	// AnnotationAsideOf, on a claim that takes over the volume of another one, is
+	// AnnotationAsideOf, on a claim to which the volume of another one was moved, is
 	// the other one's UID.
 	AnnotationAsideOf = "cache.example.com/aside-of"
 	// AnnotationDrain is set by a person: DrainSkip, DrainRetry or DrainHold.
 	AnnotationDrain = "cache.example.com/drain"
-	// AnnotationPlaced, on a member's claim, is the serial of the clients' list by
-	// which the member's items were placed last.
+	// AnnotationPlaced, on a member's claim, is the number of the ring by which the
+	// member's items were placed last.
 	AnnotationPlaced = "cache.example.com/placed"
 	// AnnotationPlacement is set by a person on a member's claim: PlacementRetry or
-	// PlacementSkip. The operator removes it when it has done so.
+	// PlacementSkip. The operator removes it when it has acted on it.
 	AnnotationPlacement = "cache.example.com/placement"
 	// AnnotationAttempts is how many attempts in a row to move items failed, and the
 	// UID of the Job of the last one: N/UID.
@@ -80,22 +82,22 @@ const (
 
 // Values of AnnotationPlacement.
 const (
-	// PlacementRetry starts a failed placement once more.
+	// PlacementRetry starts a failed placement again.
 	PlacementRetry = "retry"
 	// PlacementSkip leaves the member's items where they are.
 	PlacementSkip = "skip"
 )
 
-// AnnotationRing is, on the ConfigMap with the clients' list, what decides where
-// clients look, and since when members may hold what is looked for elsewhere.
+// AnnotationRing, on the ConfigMap with the clients' list, is the record of the ring
+// (package ring, JSON).
 const AnnotationRing = "cache.example.com/ring"
 
 // Values of AnnotationDrain.
 const (
-	// DrainSkip lets the claim go without a drain: its items are given up.
+	// DrainSkip gives the items of the claim up: there is no drain.
 	DrainSkip = "skip"
-	// DrainRetry starts a failed drain once more; the operator removes the
-	// annotation when it has done so.
+	// DrainRetry starts a failed drain again; the operator removes the annotation when
+	// it has acted on it.
 	DrainRetry = "retry"
 	// DrainHold starts no drain until the annotation is removed.
 	DrainHold = "hold"
@@ -105,14 +107,14 @@ const (
 const (
 	// AnnotationClaimUID is the UID of the claim that the Job drains.
 	AnnotationClaimUID = "cache.example.com/claim-uid"
-	// AnnotationSurvivors is the number of members that the Job drains into:
-	// the ordinals below it.
+	// AnnotationSurvivors is the number of survivors that the Job drains to: the
+	// ordinals below it.
 	AnnotationSurvivors = "cache.example.com/survivors"
-	// AnnotationTarget, on a placement's Job, names the clients' list by which it
-	// places items.
+	// AnnotationTarget, on a placement's Job, names the ring by which it places items.
 	AnnotationTarget = "cache.example.com/target"
 )
 
-// AnnotationTemplate is, on the StatefulSet or the Deployment, of which specification
-// its template is, and whether an upgrade of the operator is replacing its pods.
+// AnnotationTemplate, on the StatefulSet or the Deployment, says which specification
+// its template was made from, and whether an upgrade of the operator is replacing its
+// pods.
 const AnnotationTemplate = "cache.example.com/template"

@@ -16,24 +16,24 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) && (!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^(-[vkMrACFXS]*L|--enable-l)'))) || quantity(string(self.memory)).asInteger() >= 67108864 || oldSelf.hasValue() && quantity(string(self.memory)).compareTo(quantity(string(oldSelf.value().memory))) >= 0 && (has(self.storage) || has(oldSelf.value().extraArgs) && self.extraArgs == oldSelf.value().extraArgs)",optionalOldSelf=true,message="memory must be 64Mi at least with storage, or with -L in extraArgs: memcached then begins with a page of 1Mi for each size of item, of which there are up to 63, and doesn't start with less"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || (quantity(string(self.maxItemSize)).isInteger() && quantity(string(self.maxItemSize)).asInteger() >= 1024 && quantity(string(self.maxItemSize)).asInteger() * 2 <= quantity(string(self.memory)).asInteger())",message="maxItemSize must be a whole number of bytes, 1Ki at least, and at most half of memory"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || !quantity(string(self.maxItemSize)).isInteger() || quantity(string(self.maxItemSize)).asInteger() % 524288 == 0 || has(self.extraArgs) && self.extraArgs.exists(a, a.contains('slab_chunk_max')) || oldSelf.hasValue() && has(oldSelf.value().maxItemSize) && quantity(string(self.maxItemSize)).compareTo(quantity(string(oldSelf.value().maxItemSize))) == 0",optionalOldSelf=true,message="maxItemSize must be a multiple of 512Ki: memcached keeps large items in chunks of that size, and doesn't start otherwise; or set slab_chunk_max in extraArgs (-o)"
-// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.matches('^(-[vkMrLACFX]*[SB]|--(enable-sasl|protocol)(=|$))'))",message="extraArgs: SASL (-S) and another protocol (-B) can't be combined with storage: the drainer, which moves the items of members that leave, speaks memcached's text protocol; for logins, use auth"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.matches('^(-[vkMrLACFX]*[SB]|--(enable-sasl|protocol)(=|$))'))",message="extraArgs: SASL (-S) and another protocol (-B) can't be combined with storage: the drainer, which moves the items of leaving members, speaks memcached's text protocol; for logins, use auth"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.contains('ext_path'))",message="extraArgs: ext_path (extstore) can't be combined with storage: memcached never restarts warm with it"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage.mode != 'Saved' || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).isGreaterThan(quantity(string(self.memory)))",message="resources.limits.memory must be larger than memory with storage.mode Saved: the items are in a file in memory, which counts"
 // +kubebuilder:validation:XValidation:rule="!has(self.exporter) || !has(self.auth)",message="exporter can't be combined with auth: the exporter can't log in"
 // +kubebuilder:validation:XValidation:rule="!has(self.exporter) || self.exporter.port != self.containerPort",message="exporter.port must not be containerPort: memcached listens there"
 type MemcachedSpec struct {
-	// size is the number of members wanted, from 0 to 512. Defaults to 1.
-	// 0 hibernates a cluster that has storage: its members stop, their volumes
-	// stay, nothing drains, and scaling up resumes with the cache warm.
+	// size is the number of members wanted, from 0 to 512. Defaults to 1. 0 hibernates
+	// a cluster with storage: its members stop, their volumes stay, nothing is drained,
+	// and scaling up resumes with the cache warm.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=512
 	Size *int32 `json:"size,omitempty"`
 
-	// paused stops the operator from changing anything of this cluster but its
-	// status, which says so: no size, no drain, no list of servers changes. What
-	// runs goes on, drainers too. Deleting the Memcached still lets everything go.
+	// paused stops the operator from changing anything of this cluster except its
+	// status, which says so. No size and no list of servers changes, and no drain
+	// starts. What runs goes on, drainers too. Deleting the Memcached works as usual.
 	// Defaults to false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
@@ -53,16 +53,17 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`
 
-	// memory is each member's room for items (memcached's -m), in whole MiB.
-	// Defaults to 64Mi; at least 64Mi with storage, and 8Mi without. With storage, it
-	// must be smaller than storage.size. The container needs more: see resources.
+	// memory is each member's room for items (memcached's -m), in whole MiB. Defaults
+	// to 64Mi; at least 64Mi with storage, and 8Mi without. With storage, it must be
+	// smaller than storage.size. The container needs more memory than this: see
+	// resources.
 	// +optional
 	// +kubebuilder:default="64Mi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
 	// maxItemSize is the largest item (memcached's -I), in bytes: key, value and
-	// header. Defaults to memcached's own, 1Mi; a multiple of 512Ki, at most half of
-	// memory. A smaller one, or another one, needs slab_chunk_max in extraArgs.
+	// header. Defaults to memcached's own, 1Mi. At most half of memory, and a multiple
+	// of 512Ki, unless extraArgs has slab_chunk_max.
 	// +optional
 	MaxItemSize *resource.Quantity `json:"maxItemSize,omitempty"`
 
@@ -73,15 +74,15 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:Maximum=128
 	Threads *int32 `json:"threads,omitempty"`
 
-	// maxConnections is each member's limit of simultaneous connections (-c), from
-	// 16 to 1000000. Further ones are refused. With storage, tls or auth, the member's
-	// supervisor has two of them. Defaults to memcached's own, 1024.
+	// maxConnections is each member's limit of simultaneous connections (-c), from 16
+	// to 1000000. Further ones are refused. With storage, tls or auth, the member's
+	// supervisor uses two of them. Defaults to memcached's own, 1024.
 	// +optional
 	// +kubebuilder:validation:Minimum=16
 	// +kubebuilder:validation:Maximum=1000000
 	MaxConnections *int32 `json:"maxConnections,omitempty"`
 
-	// extraArgs are further arguments of memcached, at most 32 of 256 characters.
+	// extraArgs are further arguments of memcached, at most 32 of 256 characters each.
 	// Flags that the operator sets itself are refused; with storage also SASL and
 	// extstore, which the drainer can't handle. Defaults to none.
 	// +optional
@@ -95,8 +96,8 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || !self[size(self) - 1].matches('^(-[vkMrLACSFXZ]*[fnDRbBoNY]|--(factor|slab-min-size|max-reqs-per-event|listen-backlog|protocol|extended|auth-file|napi-ids))$')",message="extraArgs ends with a flag that lacks its value"
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 
-	// tls makes the members speak TLS, and nothing else. Absent, they speak plain
-	// text. A change replaces the members.
+	// tls makes the members accept TLS only. Absent, they speak plain text. A change
+	// replaces the members.
 	// +optional
 	TLS *TLSSpec `json:"tls,omitempty"`
 
@@ -106,15 +107,15 @@ type MemcachedSpec struct {
 	Auth *AuthSpec `json:"auth,omitempty"`
 
 	// binding is a Secret with all that an application needs to find the members and
-	// log in, as a Provisioned Service of servicebinding.io has it. It takes a Role of
-	// yours, for the operator has no right to Secrets: see docs/security.md, and the
-	// condition Bindable. Absent, there is none.
+	// log in, as a Provisioned Service of servicebinding.io has it. It needs a Role of
+	// yours, because the operator has no right to Secrets: see docs/security.md, and
+	// the condition Bindable. Absent, there is none.
 	// +optional
 	Binding *BindingSpec `json:"binding,omitempty"`
 
-	// resources of the memcached container. Defaults to requests of 50m CPU and
-	// 1.1 times memory and 32Mi (for the hash table, connections and the
-	// supervisor), without limits. A memory limit below that gets members killed.
+	// resources of the memcached container. Defaults to requests of 50m CPU, and of 1.1
+	// times memory plus 32Mi (for the hash table, connections and the supervisor),
+	// without limits. With a memory limit below that, members are killed.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -123,33 +124,30 @@ type MemcachedSpec struct {
 	// +optional
 	Template PodTemplate `json:"template,omitempty"`
 
-	// storage gives each member a volume, on which it keeps its cache over
-	// restarts. Absent, the cluster is a Deployment. It can't be added or
-	// removed later.
+	// storage gives each member a volume, on which it keeps its cache over restarts.
+	// Absent, the cluster is a Deployment. Can't be added or removed later.
 	// +optional
 	Storage *StorageSpec `json:"storage,omitempty"`
 
-	// routing says which client the applications use, so that a drain puts each
-	// item on the member where they will look for it. Each of its fields has its
-	// own default.
+	// routing says which client the applications use, so that each item is put on the
+	// member where they will look for it. Each of its fields has its own default.
 	// +optional
 	// +kubebuilder:default={}
 	Routing RoutingSpec `json:"routing,omitempty"`
 
-	// drain says what becomes of the items of a member that leaves. Each of its
-	// fields has its own default.
+	// drain says what happens to the items of a leaving member. Each of its fields has
+	// its own default.
 	// +optional
 	// +kubebuilder:default={}
 	Drain DrainSpec `json:"drain,omitempty"`
 
-	// podDisruptionBudget bounds how many members a node drain, or whoever else
-	// evicts pods, may take away at once. Defaults to one, for clusters of more
-	// than one member.
+	// podDisruptionBudget bounds how many members may be evicted at once, by a node
+	// drain or otherwise. Defaults to one, for clusters of more than one member.
 	// +optional
 	PodDisruptionBudget PodDisruptionBudgetSpec `json:"podDisruptionBudget,omitempty"`
 
-	// networkPolicy closes the members to everybody but those that it names, and
-	// the cluster's own drainers. Absent, there is none.
+	// networkPolicy closes the members to everybody except those that it names and the
+	// cluster's own drainers. Absent, there is none.
 	// +optional
 	NetworkPolicy *NetworkPolicySpec `json:"networkPolicy,omitempty"`
 
@@ -159,12 +157,12 @@ type MemcachedSpec struct {
 	Exporter *ExporterSpec `json:"exporter,omitempty"`
 }
 
-// TLSClientAuth says whether clients have to show a certificate.
+// TLSClientAuth says whether clients must show a certificate.
 //
 // +kubebuilder:validation:Enum=None;Required
 type TLSClientAuth string
 
-// Whether clients have to show a certificate.
+// Whether clients must show a certificate.
 const (
 	// ClientAuthNone asks for none.
 	ClientAuthNone TLSClientAuth = "None"
@@ -176,15 +174,15 @@ const (
 type TLSSpec struct {
 	// secretName of a Secret of type kubernetes.io/tls in the same namespace: tls.crt,
 	// the members' certificate with its chain, for the hosts in status.servers (with
-	// storage, the name *.NAME.NAMESPACE.svc covers them); tls.key; and ca.crt, the authorities
-	// that vouch for it, and for the clients' certificates. When the Secret changes,
-	// the members take it up without a restart.
+	// storage, the name *.NAME.NAMESPACE.svc covers them); tls.key; and ca.crt, the
+	// authorities that signed it, and the clients' certificates. When the Secret
+	// changes, the members use it without a restart.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName"`
-	// clientAuth is None (the default), or Required: clients have to show a
-	// certificate that ca.crt vouches for. The drainers show tls.crt, which then has
-	// to be one for clients, too.
+	// clientAuth is None (the default), or Required: clients must show a certificate
+	// that an authority in ca.crt signed. The drainers show tls.crt, which then must be
+	// for clients, too.
 	// +optional
 	// +kubebuilder:default=None
 	ClientAuth TLSClientAuth `json:"clientAuth,omitempty"`
@@ -192,10 +190,10 @@ type TLSSpec struct {
 
 // AuthSpec is who may log in.
 type AuthSpec struct {
-	// secretName of a Secret in the same namespace whose key auth-file has 1 to 8
-	// lines user:password, without blanks, each with a line end. The first is the
-	// drainers' and the supervisors', too. When the Secret changes, the members take
-	// it up without a restart; connections that are logged in stay.
+	// secretName of a Secret in the same namespace whose key auth-file has 1 to 8 lines
+	// user:password, without blanks, each with a line end. Drainers and supervisors use
+	// the first. When the Secret changes, the members use it without a restart;
+	// connections that are logged in stay.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName"`
@@ -206,8 +204,8 @@ type BindingSpec struct {
 	// secretName of the Secret that the operator makes and keeps up to date, in the
 	// same namespace, of type servicebinding.io/memcached. It has type, provider, host,
 	// port, and the lists of the ConfigMap NAME-servers; with auth, username and
-	// password of the first login; with tls, ca.crt. One that somebody else made is
-	// left alone.
+	// password of the first login; with tls, ca.crt. A Secret that somebody else made
+	// is left alone.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	SecretName string `json:"secretName"`
@@ -222,8 +220,8 @@ type Spread string
 const (
 	// SpreadSoft prefers nodes with fewer members.
 	SpreadSoft Spread = "Soft"
-	// SpreadHard lets a member wait rather than start on a node that has more
-	// members than another.
+	// SpreadHard lets a member wait rather than start on a node with more members than
+	// another.
 	SpreadHard Spread = "Hard"
 	// SpreadOff leaves it to the scheduler.
 	SpreadOff Spread = "Off"
@@ -231,9 +229,9 @@ const (
 
 // PodDisruptionBudgetSpec bounds voluntary disruptions.
 type PodDisruptionBudgetSpec struct {
-	// enabled: make one, for clusters of more than one member. Defaults to true;
-	// set it to false if the pods have a budget of yours, since a pod with two
-	// can't be evicted at all.
+	// enabled: make one, for clusters of more than one member. Defaults to true. Set it
+	// to false if the pods have a budget of yours, because a pod with two can't be
+	// evicted at all.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 	// maxUnavailable is how many members, or which share of them, may be away.
@@ -275,17 +273,17 @@ type ExporterSpec struct {
 	// resources of the exporter. Defaults to requests of 10m CPU and 32Mi.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
-	// serviceMonitor tells the Prometheus operator to scrape the exporters.
-	// Where the cluster doesn't know the kind, the condition Monitored says so.
-	// Absent, there is none.
+	// serviceMonitor tells the Prometheus operator to scrape the exporters. If
+	// Kubernetes doesn't know that kind, the condition Monitored says so. Absent, there
+	// is none.
 	// +optional
 	ServiceMonitor *ServiceMonitorSpec `json:"serviceMonitor,omitempty"`
 }
 
 // ServiceMonitorSpec is what a Prometheus looks for.
 type ServiceMonitorSpec struct {
-	// labels that your Prometheus selects ServiceMonitors by; the operator's own
-	// win. Defaults to these alone.
+	// labels by which your Prometheus selects ServiceMonitors. If the operator sets the
+	// same key, its value wins. Defaults to the operator's alone.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 	// interval of the scrapes, such as 30s. Defaults to Prometheus' own.
@@ -297,14 +295,14 @@ type ServiceMonitorSpec struct {
 
 // PodTemplate is what a person may set on the members' pods.
 type PodTemplate struct {
-	// labels are added to the pods, at most 64. Where the operator sets the same key,
-	// its value wins. Defaults to none.
+	// labels are added to the pods, at most 64. If the operator sets the same key, its
+	// value wins. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="template.labels: a key has at most 317 characters, a value 63"
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are added to the pods, at most 64 of 4096 characters. Defaults to
-	// none.
+	// annotations are added to the pods, at most 64 of 4096 characters each. Defaults
+	// to none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="template.annotations: a key has at most 317 characters, a value 4096"
@@ -323,10 +321,10 @@ type PodTemplate struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// spread of the members over the nodes: Soft (the default) prefers nodes with
-	// fewer members; Hard lets a member wait rather than start where more members
-	// are than elsewhere; Off leaves it to the scheduler. It is not looked at where
-	// topologySpreadConstraints are given.
+	// spread of the members over the nodes: Soft (the default) prefers nodes with fewer
+	// members; Hard lets a member wait rather than start on a node with more members
+	// than another; Off leaves it to the scheduler. Ignored if there are
+	// topologySpreadConstraints.
 	// +optional
 	Spread Spread `json:"spread,omitempty"`
 	// topologySpreadConstraints of the pods, in place of spread. One without a
@@ -360,11 +358,10 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
-	// terminationGracePeriodSeconds is how long a member may take to save its
-	// cache when it is told to stop, in seconds. Defaults, with storage, to 30 and
-	// one for each 16Mi of memory; without, to the cluster's own, 30. A member that
-	// is killed before its save has ended is drained, or starts again, all the
-	// same: from what its volume holds.
+	// terminationGracePeriodSeconds is how long a member may take to save its cache
+	// when it is told to stop, in seconds. Defaults, with storage, to 30 and one more
+	// for each 16Mi of memory; without, to Kubernetes' own, 30. docs/hazards.md says
+	// what a member keeps that is killed before its save has ended.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
@@ -377,7 +374,7 @@ type PodTemplate struct {
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
 }
 
-// StorageMode is where a member's warm file lies while memcached runs.
+// StorageMode is where a member's warm file is while memcached runs.
 //
 // +kubebuilder:validation:Enum=Mapped;Saved
 type StorageMode string
@@ -396,12 +393,12 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="storage.size can't shrink, for Kubernetes makes no volume smaller: create another cluster"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storage.storageClassName can't be changed: create another cluster"
 type StorageSpec struct {
-	// size of each member's volume, in bytes; larger than memory, as the volume
-	// holds a file of that size and what describes it. It may grow, where the
-	// storage class lets volumes grow; the condition VolumesSized says how far
-	// that is. It can't shrink. Defaults to room for two such files, so that any
-	// member that starts cold can have its items replayed, and grows with memory:
-	// twice memory, an eighth of it, and 64Mi.
+	// size of each member's volume, in bytes; larger than memory, because the volume
+	// has a file of that size and its metadata. It may grow, if the storage class lets
+	// volumes grow; the condition VolumesSized says whether it has. It can't shrink.
+	// Defaults to room for two such files, so that the items of any member that starts
+	// cold can be replayed: twice memory, plus an eighth of it, plus 64Mi; this grows
+	// with memory.
 	// +optional
 	Size resource.Quantity `json:"size,omitzero"`
 	// storageClassName of the volumes. Defaults to the cluster's default class.
@@ -410,12 +407,12 @@ type StorageSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
-	// mode is where the items lie while a member runs. Saved (the default): in
-	// memory, and on the volume from the end of a member to its next start; nothing
-	// is written meanwhile, and a pod that is lost without a save (its node fails,
-	// or it is killed by force) takes its items with it. Mapped: in a file on the
-	// volume, which memcached writes to all the time; they outlive the pod however
-	// it ends, as long as the node lives. Can't be changed.
+	// mode is where the items are while a member runs. Saved (the default): in memory,
+	// and on the volume from the end of a member to its next start. Nothing is written
+	// meanwhile, and if a pod is lost without a save (its node fails, or it is killed
+	// by force), its items are lost. Mapped: in a file on the volume, which memcached
+	// writes to all the time. They outlive the pod, however it ends, as long as the
+	// node lives. Can't be changed.
 	// +optional
 	// +kubebuilder:default=Saved
 	Mode StorageMode `json:"mode,omitempty"`
@@ -432,7 +429,7 @@ type Client string
 // +kubebuilder:validation:XValidation:rule="!has(self.keyPrefix) || self.client.startsWith('libmemcached') || self.client.startsWith('pymemcache')",message="routing.keyPrefix is for libmemcached and pymemcache, which hash a key without its prefix; every other client hashes the prefix too: leave it out"
 type RoutingSpec struct {
 	// client is the applications' memcached client and its distribution;
-	// docs/clients.md says which one a line of code stands for. Defaults to
+	// docs/clients.md has a line of code for each. Defaults to
 	// libmemcached-ketama-weighted (pylibmc's ketama_weighted, php's
 	// OPT_LIBKETAMA_COMPATIBLE).
 	// +optional
@@ -440,28 +437,27 @@ type RoutingSpec struct {
 	Client Client `json:"client,omitempty"`
 
 	// keyPrefix is what the client writes before each key without hashing it:
-	// libmemcached's and php's PREFIX_KEY, pymemcache's key_prefix. A key that
-	// starts otherwise is hashed whole. Defaults to none.
+	// libmemcached's and php's PREFIX_KEY, pymemcache's key_prefix. A key without this
+	// prefix is hashed whole. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=200
 	// +kubebuilder:validation:Pattern=`^[!-~]+$`
 	KeyPrefix string `json:"keyPrefix,omitempty"`
 
-	// serverName is how the clients' configuration calls a member, with
-	// {ordinal} in the place of its number: cache-{ordinal}.cache, a name in the
-	// cluster's domain, an alias. With a port, where the clients' isn't
-	// containerPort. Defaults to the names in status.servers; clients that hash
-	// no names don't mind.
+	// serverName is how the clients' configuration calls a member, with {ordinal} in
+	// place of its number: cache-{ordinal}.cache, a name in the cluster's domain, an
+	// alias. Add the port if the clients' isn't containerPort. Defaults to the names in
+	// status.servers. It doesn't matter for clients that hash no names.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]*\{ordinal\}[A-Za-z0-9._-]*(:[0-9]+)?$`
 	ServerName string `json:"serverName,omitempty"`
 
-	// placement moves items to the members where clients look for them when the
-	// list of servers grows, or the routing changes: On (the default) or Off. With
-	// Off the keys whose place has changed are misses, and what is left behind may
-	// come back as an old value when members leave. On again makes up for it.
+	// placement, On (the default) or Off, moves items to the members where clients look
+	// for them after the list of servers has grown, or the routing has changed. With
+	// Off the keys whose owner has changed are misses, and their old values may come
+	// back when members leave. Setting it to On again moves them.
 	// +optional
 	// +kubebuilder:default=On
 	Placement PlacementMode `json:"placement,omitempty"`
@@ -480,15 +476,14 @@ const (
 	PlacementOff PlacementMode = "Off"
 )
 
-// DrainPolicy says what becomes of the volume of a member that leaves.
+// DrainPolicy says what happens to the volume of a leaving member.
 //
 // +kubebuilder:validation:Enum=Drain;Retain;Delete
 type DrainPolicy string
 
 // The drain policies.
 const (
-	// PolicyDrain moves the items to the members that stay, then lets claim and
-	// volume go.
+	// PolicyDrain drains the items to the survivors, then deletes the claim.
 	PolicyDrain DrainPolicy = "Drain"
 	// PolicyRetain keeps the claim as it is.
 	PolicyRetain DrainPolicy = "Retain"
@@ -496,7 +491,7 @@ const (
 	PolicyDelete DrainPolicy = "Delete"
 )
 
-// DeletionPolicy says what becomes of the claims when the Memcached is deleted.
+// DeletionPolicy says what happens to the claims when the Memcached is deleted.
 //
 // +kubebuilder:validation:Enum=Retain;Delete
 type DeletionPolicy string
@@ -509,12 +504,12 @@ const (
 	DeletionDelete DeletionPolicy = "Delete"
 )
 
-// UnreadablePolicy says what becomes of a volume that no drain can read.
+// UnreadablePolicy says what happens to a volume that no drain can read.
 //
 // +kubebuilder:validation:Enum=Keep;Release
 type UnreadablePolicy string
 
-// What becomes of a volume that no drain can read.
+// What happens to a volume that no drain can read.
 const (
 	// UnreadableKeep keeps it for a person.
 	UnreadableKeep UnreadablePolicy = "Keep"
@@ -522,12 +517,12 @@ const (
 	UnreadableRelease UnreadablePolicy = "Release"
 )
 
-// ShortagePolicy says what becomes of a scale-down whose items don't fit.
+// ShortagePolicy says what happens to a scale-down whose items don't fit.
 //
 // +kubebuilder:validation:Enum=Proceed;Wait
 type ShortagePolicy string
 
-// What becomes of a scale-down whose items don't fit.
+// What happens to a scale-down whose items don't fit.
 const (
 	// ShortageProceed lets members evict what was used least recently.
 	ShortageProceed ShortagePolicy = "Proceed"
@@ -535,11 +530,11 @@ const (
 	ShortageWait ShortagePolicy = "Wait"
 )
 
-// DrainSpec says what becomes of the items of a member that leaves.
+// DrainSpec says what happens to the items of a leaving member.
 type DrainSpec struct {
-	// policy for the volume of a member that leaves in a scale-down: Drain (the
-	// default) moves its items to the members that stay, and only then lets
-	// claim and volume go; Retain keeps the claim; Delete gives the items up.
+	// policy for the volume of a leaving member in a scale-down. Drain (the default)
+	// adds its items to the survivors, which are the survivors, and only then deletes
+	// its claim. Retain keeps the claim. Delete gives the items up.
 	// +optional
 	// +kubebuilder:default=Drain
 	Policy DrainPolicy `json:"policy,omitempty"`
@@ -549,16 +544,16 @@ type DrainSpec struct {
 	// +optional
 	// +kubebuilder:default=Retain
 	WhenDeleted DeletionPolicy `json:"whenDeleted,omitempty"`
-	// parallelism is how many volumes are drained at once, from 1 to 64. More of
-	// them finish sooner, and load the members that stay more. Defaults to 1.
+	// parallelism is how many volumes are drained at once, from 1 to 64. More at once
+	// finish sooner, and load the survivors more. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	Parallelism int32 `json:"parallelism,omitempty"`
-	// backoffLimit is how often a drainer that died is started again before the
-	// drain counts as failed, from 0 to 100; one that was evicted doesn't count.
-	// Defaults to 6.
+	// backoffLimit is how often a drainer that failed is started again before the drain
+	// counts as failed, from 0 to 100. One that was evicted doesn't count. Defaults to
+	// 6.
 	// +optional
 	// +kubebuilder:default=6
 	// +kubebuilder:validation:Minimum=0
@@ -578,31 +573,31 @@ type DrainSpec struct {
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 	// template is what else a person sets on the Jobs of drains and placements, and on
-	// their pods. Each of its fields has its own default. A change is for Jobs that
-	// are made from then on.
+	// their pods. Each of its fields has its own default. A change affects new Jobs
+	// only.
 	// +optional
 	Template DrainTemplate `json:"template,omitempty"`
 	// reader is deprecated and ignored: volumes are always read directly. Objects that
 	// have it stay valid. Absent, as it should be, nothing changes.
 	// +optional
 	Reader DrainReader `json:"reader,omitempty"`
-	// rateLimit slows a drain down, so that the members that stay can serve
-	// their clients meanwhile. Defaults to none: as fast as they take the items.
+	// rateLimit slows a drain down, so that the survivors can serve their clients
+	// meanwhile. Defaults to none: as fast as they accept items.
 	// +optional
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
-	// onUnrecoverable says what becomes of a released volume that can't be read, so
-	// that no retry helps: a corrupt file, or one whose node went down before the
-	// member had saved. Keep (the default) holds it for a person; Release gives its
-	// items up, and lets claim and volume go. A drain that fails for any other
-	// reason is kept in any case.
+	// onUnrecoverable says what happens to a departed member's volume that can't be
+	// read, so that no retry helps: a corrupt file, or one whose node went down before
+	// the member had saved. Keep (the default) keeps it for a person. Release gives its
+	// items up and deletes the claim. After any other failure the claim is kept in any
+	// case.
 	// +optional
 	// +kubebuilder:default=Keep
 	OnUnrecoverable UnreadablePolicy `json:"onUnrecoverable,omitempty"`
-	// onShortage says what becomes of a scale-down when the items of the members
-	// that leave are more than what those that stay have free. Proceed (the default)
-	// evicts what was used least recently; Wait keeps the members until there is
-	// room. The condition ShortOfMemory has the numbers in either case. Where the
-	// operator can't ask the members, it proceeds.
+	// onShortage says what happens to a scale-down when the leaving members have more
+	// items than the survivors have room for. Proceed (the default) evicts what was
+	// used least recently; Wait keeps the members until there is room. The condition
+	// ShortOfMemory has the numbers in either case. If the operator can't ask the
+	// members, it proceeds.
 	// +optional
 	// +kubebuilder:default=Proceed
 	OnShortage ShortagePolicy `json:"onShortage,omitempty"`
@@ -615,15 +610,15 @@ type DrainSpec struct {
 
 // DrainTemplate is what a person may set on the Jobs of drains and placements.
 type DrainTemplate struct {
-	// labels are added to the Jobs and their pods, at most 32. Where the operator
-	// sets the same key, its value wins. Defaults to none.
+	// labels are added to the Jobs and their pods, at most 32. If the operator sets the
+	// same key, its value wins. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="drain.template.labels: a key has at most 317 characters, a value 63"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/') && k != 'job-name' && k != 'controller-uid')",message="drain.template.labels must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, job-name and controller-uid, which are Kubernetes' own"
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are added to the Jobs and their pods, at most 32 of 4096
-	// characters. Defaults to none.
+	// annotations are added to the Jobs and their pods, at most 32 of 4096 characters
+	// each. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="drain.template.annotations: a key has at most 317 characters, a value 4096"
@@ -636,13 +631,13 @@ type DrainTemplate struct {
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
-// DrainReader was how the items are read off a volume; it is ignored.
+// DrainReader said how items are read from a volume; it is ignored.
 //
 // +kubebuilder:validation:Enum=Auto;WarmFile;Restart
 type DrainReader string
 
-// RateLimit of one drain, over all members that it adds to; where both are
-// set, both hold.
+// RateLimit of one drain, over all members that it adds to. If both are set, both
+// apply.
 type RateLimit struct {
 	// itemsPerSecond that are added. Defaults to no limit.
 	// +optional
@@ -662,7 +657,7 @@ type Phase string
 const (
 	PhasePending    Phase = "Pending"    // members are being created for the first time
 	PhaseScaling    Phase = "Scaling"    // members come or go
-	PhaseDraining   Phase = "Draining"   // items of members that left are being moved
+	PhaseDraining   Phase = "Draining"   // items of departed members are being drained
 	PhasePlacing    Phase = "Placing"    // items are being moved between members
 	PhaseRunning    Phase = "Running"    // as wanted
 	PhaseHibernated Phase = "Hibernated" // size 0: volumes wait for the members' return
@@ -699,19 +694,19 @@ type MemcachedStatus struct {
 	// +optional
 	// +listType=atomic
 	Nodes []string `json:"nodes,omitempty"`
-	// draining is the number of volumes on their way out.
+	// draining is the number of volumes that are to be drained.
 	// +optional
 	Draining int32 `json:"draining,omitempty"`
-	// placing is the number of members that may hold items which clients look for
+	// placing is the number of members that may have items which clients look for
 	// elsewhere.
 	// +optional
 	Placing int32 `json:"placing,omitempty"`
 	// progress of the drains, or else of the placements, as one line, for the column.
 	// +optional
 	Progress string `json:"progress,omitempty"`
-	// drains has an entry for each claim on its way out, highest ordinal first; 32 at
-	// most, those that failed, are held or are at work before those that wait. draining
-	// counts them all.
+	// drains has an entry for each claim that is to be drained, highest ordinal first;
+	// 32 at most, and drains that failed, are held or run before those that wait.
+	// draining counts them all.
 	// +optional
 	// +listType=map
 	// +listMapKey=claim
@@ -742,30 +737,30 @@ type DrainPhase string
 // The phases of a drain, in order. Held waits for a person; Failed waits for its next
 // attempt, unless only a person can mend it.
 const (
-	DrainWaiting   DrainPhase = "Waiting"   // for the pod to go, or for its turn
+	DrainWaiting   DrainPhase = "Waiting"   // for the end of the pod, or for its turn
 	DrainStarting  DrainPhase = "Starting"  // the Job's pod is not running yet
 	DrainMoving    DrainPhase = "Moving"    // the drainer is at work
-	DrainReleasing DrainPhase = "Releasing" // the receipt is in; claim and volume go
+	DrainReleasing DrainPhase = "Releasing" // the receipt is in; the claim is deleted
 	DrainHeld      DrainPhase = "Held"      // by the annotation
 	DrainFailed    DrainPhase = "Failed"    // the claim is kept
 )
 
-// DrainStatus is a claim on its way out.
+// DrainStatus is a claim that is to be drained.
 type DrainStatus struct {
 	// claim is the name of the claim.
 	Claim string `json:"claim"`
-	// ordinal of the member that left.
+	// ordinal of the member.
 	Ordinal int32 `json:"ordinal"`
 	// phase of the drain.
 	Phase DrainPhase `json:"phase"`
-	// since when it is in this phase, for this reason: since when it waits.
+	// since when it has been in this phase, for this reason.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 	// itemsDone is the number of items that have an outcome.
 	// +optional
 	ItemsDone int64 `json:"itemsDone,omitempty"`
-	// itemsTotal is the number of items that the volume is expected to hold; after
-	// a crash an estimate.
+	// itemsTotal is the number of items that are expected on the volume; after a crash
+	// an estimate.
 	// +optional
 	ItemsTotal int64 `json:"itemsTotal,omitempty"`
 	// bytesDone is how much of the file on the volume has been read, in bytes.
@@ -774,17 +769,17 @@ type DrainStatus struct {
 	// bytesTotal is the size of the file on the volume, in bytes.
 	// +optional
 	BytesTotal int64 `json:"bytesTotal,omitempty"`
-	// secondsLeft is an estimate of the time until the last item is moved, in
-	// seconds, from the speed so far. Absent while nothing is moved, in the first
-	// second, and while a member that stays is waited for.
+	// secondsLeft is an estimate of the time until the last item is added, in seconds,
+	// from the speed so far. Absent while nothing is added, in the first second, and
+	// while the drainer waits for a member.
 	// +optional
 	SecondsLeft int64 `json:"secondsLeft,omitempty"`
-	// reason why it waits, is held or failed, as a CamelCase word; docs/runbook.md
-	// has a section on each. While the drainer's pod does not run, it is the
-	// scheduler's or the kubelet's word: Unschedulable, ImagePullBackOff.
+	// reason why it waits, is held or failed, as a CamelCase word; docs/runbook.md has
+	// a section on each. While the drainer's pod does not run, it is the scheduler's or
+	// the kubelet's own word: Unschedulable, ImagePullBackOff.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message says it in a sentence, and what a person can do.
+	// message says it in a sentence, with what a person can do.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// releasedAt is when the member left.
@@ -795,14 +790,14 @@ type DrainStatus struct {
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 }
 
-// DrainReceipt is a drain that ended with its volume let go.
+// DrainReceipt is a drain that ended, and whose claim was deleted or freed.
 type DrainReceipt struct {
-	// claim is the name of the claim that was let go.
+	// claim is the name of the claim.
 	Claim string `json:"claim"`
-	// claimUID is the UID of the claim that was let go.
+	// claimUID is the UID of the claim.
 	ClaimUID string `json:"claimUID"`
-	// result: Drained, or why the claim went without a drain: Skipped, Deleted,
-	// Unrecoverable, NeverBound.
+	// result: Drained, or why there was no drain: Skipped, Deleted, Unrecoverable,
+	// NeverBound.
 	Result string `json:"result"`
 	// found is the number of live items on the volume.
 	// +optional
@@ -813,7 +808,7 @@ type DrainReceipt struct {
 	// alreadyPresent is the number of items whose owner had a value.
 	// +optional
 	AlreadyPresent int64 `json:"alreadyPresent,omitempty"`
-	// expired is the number of items whose time had come.
+	// expired is the number of items that had expired.
 	// +optional
 	Expired int64 `json:"expired,omitempty"`
 	// invalidated is the number of items that a client had flushed or marked
@@ -827,10 +822,10 @@ type DrainReceipt struct {
 	// the same.
 	// +optional
 	Unclean bool `json:"unclean,omitempty"`
-	// seconds from the member's leaving to the claim's release.
+	// seconds from the member's leaving to endedAt.
 	// +optional
 	Seconds int64 `json:"seconds,omitempty"`
-	// endedAt is when the claim was let go.
+	// endedAt is when the finalizer was removed from the claim.
 	EndedAt metav1.Time `json:"endedAt"`
 }
 
@@ -857,7 +852,7 @@ type Memcached struct {
 
 	// spec is what a person wants of the cluster.
 	Spec MemcachedSpec `json:"spec"`
-	// status is what the operator saw, and how far it has come.
+	// status is what the operator saw, and how far it is.
 	// +optional
 	Status MemcachedStatus `json:"status,omitempty"`
 }
