@@ -21,7 +21,7 @@ GOLANGCI_LINT := $(BIN)/golangci-lint-v2.15.0
 KWOK := $(BIN)/kwok-v0.8.0
 KUBECTL ?= $(or $(shell command -v kubectl),$(BIN)/k8s/kubectl)
 
-# What --version tells of this build.
+# What --version says of this build.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 VERSION_PACKAGE := example.com/memcached-operator/version
@@ -110,7 +110,7 @@ endef
 ##@ Test
 
 GO_TEST := go test -count=1 -timeout=20m
-# Where tests keep what they have counted, for the end of `make test`.
+# Tests write what they have counted here, for the end of `make test`.
 export TEST_COUNTS := $(BIN)/test-counts.txt
 # E2E=skip leaves the end-to-end tests out, on a machine that can't run a node.
 E2E ?=
@@ -220,7 +220,7 @@ bench-latency: ## Measure the steps of a scale-down on a real cluster, and count
 	$(MAKE) cluster-deploy NODES=2
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/latency
 
-# Keeps of the output what tells how a run went.
+# Leaves out lines that don't say how a run went.
 TEST_SUMMARY := { grep -vE '^=== (RUN|PAUSE|CONT|NAME)' || true; }
 
 .PHONY: demo
@@ -239,8 +239,7 @@ endif
 
 ##@ Cluster (a real Kubernetes node on this machine; Linux, root, Debian)
 
-# The image that is made here of Debian's memcached, for a cluster that reaches
-# no registry.
+# The image that is made here from Debian's memcached, for a cluster without a registry.
 DEBIAN_MEMCACHED_IMG := example.com/memcached:debian
 
 # The manager of the cluster needs nothing but Go's standard library, so that
@@ -256,8 +255,8 @@ $(BIN)/image: $(wildcard hack/image/*.go) hack/image/go.mod
 kubernetes: $(BIN)/cluster ## Build Kubernetes' programs into bin/k8s (KUBEBUILDER_ASSETS for envtest)
 	@$(BIN)/cluster build --root=$(CURDIR)
 
-# How many nodes cluster-up makes at least; a cluster that is up gets those that
-# it lacks. bin/cluster node stop|start|remove node-2 does what the words say.
+# How many nodes cluster-up makes at least; it adds missing ones to a cluster that is up.
+# bin/cluster node stop|start|remove node-2 does what the words say.
 NODES ?= 1
 
 .PHONY: cluster-up
@@ -288,7 +287,7 @@ images: build $(BIN)/image $(BIN)/images/memcached.tar $(BIN)/images/exporter.ta
 $(BIN)/images/memcached.tar: $(wildcard hack/image/*.go) | $(BIN)/image
 	@$(BIN)/image memcached --name=$(DEBIAN_MEMCACHED_IMG) --output=$@
 
-# What stands in for Prometheus' exporter there.
+# It replaces Prometheus' exporter there.
 EXPORTER_IMG := example.com/exporter:test
 
 $(BIN)/images/exporter.tar: $(wildcard test/exporter/*.go) | $(BIN)/image
@@ -331,16 +330,16 @@ run: build ## Run the manager here, against the cluster in KUBECONFIG
 .PHONY: deploy
 deploy: manifests $(KUSTOMIZE) ## Deploy the operator: IMG=…, MEMCACHED_IMG=…
 	hack/overlay.sh bin/deploy $(IMG) $(MEMCACHED_IMG)
-	@# What earlier versions deployed, under a selector that can't be changed.
+	@# Earlier versions deployed this, with a selector that can't be changed.
 	$(KUBECTL) -n memcached-operator-system delete deployment memcached-operator-controller-manager --ignore-not-found
 	$(KUSTOMIZE) build bin/deploy | $(KUBECTL) apply --server-side -f -
 	$(KUBECTL) -n memcached-operator-system rollout status deployment/memcached-operator-manager --timeout=120s
 
-# How long the running operator may take to let go of everything.
+# How long the running operator may take to remove its finalizers.
 UNDEPLOY_WAIT ?= 60s
 
 .PHONY: undeploy
-undeploy: build ## Remove the operator and every Memcached; claims stay, no finalizer does
+undeploy: build ## Remove the operator and every Memcached; claims stay, without finalizers
 	hack/overlay.sh bin/deploy $(IMG) $(MEMCACHED_IMG)
 	KUBECTL=$(KUBECTL) UNDEPLOY_WAIT=$(UNDEPLOY_WAIT) hack/undeploy.sh bin/deploy $(BIN)/manager
 

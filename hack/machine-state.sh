@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Shows that a cluster leaves nothing behind on this machine:
+# Shows that a cluster leaves nothing on this machine:
 #
 #   hack/machine-state.sh save FILE      before make cluster-up, with no cluster up
 #   hack/machine-state.sh compare FILE   after make cluster-down
 #
-# Network links, mounts and packet filter rules have to be what they were; of
-# processes, those by the names that a cluster runs.
+# Network links, mounts and packet filter rules must be as before, and so must processes
+# with the names that a cluster runs.
 set -euo pipefail
 
 names='etcd|k8s|kube-.*|kubelet|coredns|provisioner|containerd.*|runc|pause|cluster|memcached|manager|drainer'

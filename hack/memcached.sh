@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds a version of memcached that there is no package of: memcached.sh VERSION FILE
+# Builds a version of memcached that has no package: memcached.sh VERSION FILE
 # MEMCACHED_GIT is the repository, a URL or a directory.
 set -euo pipefail
 version=$1 file=$(realpath -m "$2")
@@ -11,7 +11,7 @@ source=$(mktemp -d)
 trap 'rm -rf "$source"' EXIT
 git -c advice.detachedHead=false clone -q --depth=1 --branch="$version" "$git" "$source"
 cd "$source"
-# What upstream's script takes from git, which a shallow copy doesn't tell.
+# Upstream's script asks git for this, and a shallow copy doesn't know it.
 echo "m4_define([VERSION_NUMBER], [$version])" >version.m4
 : >version.pl
 # Old sources and new compilers: without upstream's -Werror, and with the common

@@ -8,7 +8,7 @@ folder=$1 image=$2 memcached=${3:-}
 cd "$(dirname "$0")/.."
 mkdir -p "$folder/image"
 
-# NAME[:TAG|@DIGEST], where NAME may hold a registry's port.
+# NAME[:TAG|@DIGEST], where NAME may have a registry's port.
 rest=${image##*/}
 case $rest in
   *@*) name=${image%@*} version="digest: ${image##*@}" ;;

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Takes the operator of an overlay, and every Memcached, out of the cluster in
-# KUBECONFIG, and leaves no finalizer behind:
+# Removes the operator of an overlay, every Memcached, and their finalizers from the
+# cluster in KUBECONFIG:
 #   hack/undeploy.sh OVERLAY MANAGER
 # OVERLAY is a kustomize folder as `make deploy` applied it, MANAGER the program.
 #
-# The running operator lets go of everything itself. Where it can't (it crashes,
-# or was deleted before), `manager uninstall` does. Claims stay, under
-# spec.drain.whenDeleted, and with them every item.
+# The running operator removes the finalizers itself. If it can't (it crashes, or was
+# deleted before), `manager uninstall` does. Claims stay, if spec.drain.whenDeleted says
+# so, and every item with them.
 set -euo pipefail
 
 overlay=$1 manager=$2

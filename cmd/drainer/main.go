@@ -1,5 +1,5 @@
-// Command drainer supervises memcached, and moves what a leaving one held to
-// the servers that stay. See package cli.
+// Command drainer supervises memcached, drains the volumes of departed members, and
+// moves items between running ones. See package cli.
 package main
 
 import (

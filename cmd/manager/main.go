@@ -252,8 +252,8 @@ func (f *flags) managerOptions() ctrl.Options {
 	}
 }
 
-// checkMetricsCert tells of a certificate that can't be used now, rather than serve
-// one that nobody trusts in its place.
+// checkMetricsCert fails if the certificate can't be used, so that none is served in its
+// place that nobody trusts.
 func (f *flags) checkMetricsCert() error {
 	if f.metricsCertPath == "" {
 		return nil

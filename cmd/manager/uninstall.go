@@ -32,8 +32,8 @@ type uninstallFlags struct {
 }
 
 func (f *uninstallFlags) register(fs *flag.FlagSet) {
-	fs.StringVar(&f.deployment, "deployment", "", "NAMESPACE/NAME of the operator's Deployment, which is scaled to zero; empty where the operator is stopped already.")
-	fs.StringVar(&f.memcacheds, "memcacheds", "Keep", "What becomes of the Memcacheds: Keep, and their members serve on; or Delete.")
+	fs.StringVar(&f.deployment, "deployment", "", "NAMESPACE/NAME of the operator's Deployment, which is scaled to zero; empty if it is stopped already.")
+	fs.StringVar(&f.memcacheds, "memcacheds", "Keep", "What happens to the Memcacheds: Keep, and their members go on serving; or Delete.")
 	fs.StringVar(&f.namespaces, "namespaces", os.Getenv("WATCH_NAMESPACES"), "Namespaces that the operator watches, separated by commas; all by default.")
 	fs.DurationVar(&f.timeout, "timeout", time.Minute, "How long the operator may take to finish, and then to end.")
 	config.RegisterFlags(fs)

@@ -1,4 +1,4 @@
-{{/* What an operator for one namespace has in the place of cluster-wide kinds. */}}
+{{/* An operator for one namespace has Roles instead of ClusterRoles. */}}
 {{- define "memcached-operator.role" -}}
 {{ if .Values.namespaced }}Role{{ else }}ClusterRole{{ end }}
 {{- end }}
@@ -8,7 +8,7 @@ namespace: {{ .Release.Namespace }}
 {{- end }}
 {{- end }}
 
-{{/* What the manager's pods are selected by. */}}
+{{/* The labels that select the manager's pods. */}}
 {{- define "memcached-operator.selector" -}}
 app.kubernetes.io/name: memcached-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -36,7 +36,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* What restricts pods of the chart. */}}
+{{/* The security context of the chart's pods. */}}
 {{- define "memcached-operator.podSecurityContext" -}}
 runAsNonRoot: true
 runAsUser: 65532
