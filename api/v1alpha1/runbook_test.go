@@ -123,18 +123,41 @@ func TestEachReasonOfADrainerIsInTheRunbook(t *testing.T) {
 	}
 }
 
-func TestTheRunbooksLinksToItselfLeadSomewhere(t *testing.T) {
-	text, err := os.ReadFile(runbook)
-	if err != nil {
-		t.Fatal(err)
+// anchors of a page's headings, as GitHub makes them.
+func anchors(page string) map[string]bool {
+	all := map[string]bool{}
+	page = regexp.MustCompile("(?ms)^```.*?^```").ReplaceAllString(page, "")
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		anchor := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		all[strings.ReplaceAll(anchor, " ", "-")] = true
 	}
-	anchors := map[string]bool{}
-	for title := range sections(t) {
-		anchors[strings.ToLower(title)] = true
+	return all
+}
+
+func TestTheLinksOfTheDocsLeadSomewhere(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) < 5 {
+		t.Fatalf("found the pages %v only: %v", pages, err)
 	}
-	for _, link := range regexp.MustCompile(`\]\(#([^)]*)\)`).FindAllStringSubmatch(string(text), -1) {
-		if !anchors[link[1]] {
-			t.Errorf("docs/runbook.md links to #%s, which is no section", link[1])
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(string(text), -1) {
+			path, anchor, _ := strings.Cut(link[1], "#")
+			if strings.Contains(path, "://") {
+				continue
+			}
+			target := page
+			if path != "" {
+				target = filepath.Join(filepath.Dir(page), path)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s, which is not there", page, link[1])
+			} else if to, err := os.ReadFile(target); anchor != "" && (err != nil || !anchors(string(to))[anchor]) {
+				t.Errorf("%s links to %s, which has no such section", page, link[1])
+			}
 		}
 	}
 }
