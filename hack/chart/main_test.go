@@ -33,7 +33,7 @@ func rendered(t *testing.T, r release, hook string) map[string]map[string]any {
 	return got
 }
 
-// at follows a path of keys and indexes, and fails where there is nothing.
+// at follows a path of keys and indexes, and fails if there is nothing.
 func at(t *testing.T, value any, path ...any) any {
 	t.Helper()
 	for _, step := range path {

@@ -78,8 +78,8 @@ func (p population) filled(ctx context.Context, args ...string) (*server, error)
 	return s, nil
 }
 
-// saved makes the volume of a member that left with all of the items saved.
-// The caller removes it.
+// saved makes the volume of a departed member with all of the items saved. The caller
+// removes it.
 func (p population) saved(ctx context.Context, b *bench) (dir string, err error) {
 	dir, err = b.volume(p.String())
 	if err != nil {

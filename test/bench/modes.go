@@ -106,8 +106,8 @@ func (r *modeRow) measure(ctx context.Context, b *bench, p population, memory in
 	return err
 }
 
-// starter makes the directories, and returns how the server is started, and where
-// its warm file lies.
+// starter makes the directories, and returns how the server is started, and where its
+// warm file is.
 func (r *modeRow) starter(b *bench, memory int) (launched func(context.Context) (*server, error), dir string, err error) {
 	if r.mode == "plain" {
 		return func(ctx context.Context) (*server, error) { return memcached(ctx, memory) }, "", nil

@@ -5,10 +5,10 @@ import (
 	"runtime/debug"
 )
 
-// rebalance measures a placement: a running server holds all of the items, and gives
-// half of them to another one that starts empty, beside a raw fill of that one with
-// the same half. Each item is listed, read, added, and deleted, by servers that share
-// the CPUs, so the limit is far.
+// rebalance measures a placement: a running server has all of the items, and gives half
+// of them to another one that starts empty, beside a raw fill of that one with the same
+// half. Each item is listed, read, added, and deleted, by servers that share the CPUs,
+// so the limit is far.
 func (p population) rebalance(ctx context.Context, b *bench) ([]*row, error) {
 	what := "half of " + p.String() + " to another"
 	limit := &row{what: what, how: "raw fill: the limit"}

@@ -81,7 +81,7 @@ func freePort() (int, error) {
 
 func (s *server) address() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
 
-// items that the server holds.
+// items that the server has.
 func (s *server) items(ctx context.Context) (int, error) {
 	c, err := memcache.Dial(ctx, s.address())
 	if err != nil {

@@ -13,7 +13,7 @@ type row struct {
 	items     int
 	bytes     int64
 	seconds   []float64
-	// lost items, of each round; nil where nothing is stored.
+	// lost items, of each round; nil if nothing is stored.
 	lost []int
 	// CPU seconds, also of the servers that are filled, and anonymous memory at
 	// its peak, in bytes, of each round; nil: not measured.

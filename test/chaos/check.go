@@ -16,9 +16,9 @@ import (
 	"example.com/memcached-operator/test/invariants"
 )
 
-// check looks for everything that was acknowledged. What a member that crashed
-// had is added back behind the clients' backs, so it waits, within bounds. The
-// cluster is at rest; the load goes on.
+// check looks for everything that was acknowledged. A crashed member's items are
+// replayed after live traffic, so it waits, within bounds. The cluster is at rest; the
+// load goes on.
 func check(ctx context.Context, w *world, l *load) error {
 	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
@@ -64,7 +64,7 @@ type move struct {
 	to    []string
 }
 
-// moves are the drains so far, in order, as the API server tells of them.
+// moves are the drains so far, in the order of the API server's events.
 func (w *world) moves(ctx context.Context) ([]move, error) {
 	if err := w.recorder.CaughtUp(ctx, w.namespace); err != nil {
 		return nil, err
@@ -136,8 +136,8 @@ func located(entries []entry, moves []move) (map[string]string, error) {
 // batch of keys that are asked for at once.
 const batch = 500
 
-// look takes each key off the list that its member has, and counts those that
-// this member is the owner of by now. The error tells of those that are left.
+// look removes each key from the list that its member has, and counts those that this
+// member owns now. The error names those that are left.
 func look(now *view, left map[string]string) (owned int, err error) {
 	byVolume := map[string]*member{}
 	for _, m := range now.members {
@@ -183,8 +183,8 @@ func look(now *view, left map[string]string) (owned int, err error) {
 	return owned, fmt.Errorf("%d keys are missing: %s", len(left), strings.Join(examples, ", "))
 }
 
-// lookHot takes each key off the list whose last value is there. A key is off,
-// too, when the end of its last write isn't known.
+// lookHot removes each key from the list whose last value is there, and each whose last
+// write has an unknown outcome.
 func lookHot(l *load, left map[string]*hot) error {
 	for key, h := range left {
 		h.mu.Lock()

@@ -18,16 +18,16 @@ import (
 	"example.com/memcached-operator/test/internal/stranger"
 )
 
-// fault is something that goes wrong, or that a person asks for. It says whom it
-// has hit; nobody, when there was nobody to hit. random is all that it may choose
-// by, so that a seed gives the same faults whatever the cluster does.
+// fault is something that goes wrong, or that a person asks for. It returns whom it has
+// hit, "" for nobody. It may choose by random alone, so that a seed gives the same
+// faults whatever the cluster does.
 type fault struct {
 	name   string
 	weight int
 	do     func(ctx context.Context, random uint64) (string, error)
 }
 
-// What is asked for, and happens when a drainer runs.
+// These happen when the next drainer runs.
 const (
 	drainerKilled  = "kill the next drainer (SIGKILL)"
 	drainerDeleted = "delete the next drainer's pod"
@@ -92,7 +92,7 @@ func (f *faults) round(ctx context.Context, duration time.Duration) error {
 	return nil
 }
 
-// next draws the same numbers for each fault, whether or not it uses them.
+// next draws the same numbers for each fault, even if it doesn't use them.
 func (f *faults) next() (fault, uint64, time.Duration) {
 	total := 0
 	for _, one := range f.all {
@@ -132,7 +132,7 @@ func (f *faults) print() {
 	fmt.Printf("chaos: %-45s %d\n", "failed drains that a person had to retry", len(f.retried))
 }
 
-// otherSize is a size in reach that isn't the present one.
+// otherSize is a possible size that isn't the present one.
 func (f *faults) otherSize(random uint64) int32 {
 	size := minSize + int32(random%(maxSize-minSize))
 	if size >= f.size {
@@ -221,7 +221,7 @@ func killed(pod *corev1.Pod, programs ...string) error {
 	return nil
 }
 
-// onMember does something to one of the members, be it on its way out or not.
+// onMember does something to one of the members, which may be leaving.
 func (f *faults) onMember(ctx context.Context, random uint64, do func(*corev1.Pod) error) (string, error) {
 	pods, err := f.pods(ctx, "member")
 	if err != nil || len(pods) == 0 {
@@ -250,7 +250,7 @@ func (f *faults) killContainer(ctx context.Context, random uint64) (string, erro
 		}
 		_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
 		socket := "/run/memcached-operator-cluster/" + pod.Spec.NodeName + "/containerd.sock"
-		// The task may have ended by itself, which is what is wanted.
+		// The task may have ended by itself, which is fine.
 		_ = exec.CommandContext(ctx, "ctr", "--address", socket, "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", id).Run()
 		return nil
 	})
@@ -298,9 +298,9 @@ func (f *faults) stopKubelet(ctx context.Context, random uint64) (string, error)
 	return stopped, err
 }
 
-// retryFailed does what a person does about a drain that has failed: it is tried
-// again, and given up when that fails, too, as that of a member which left before
-// it ever answered. A value that was on such a volume is then missed by check.
+// retryFailed does what a person does about a drain that has failed: retry, and skip if
+// that fails, too, as it does for a member that left before it ever answered. check
+// would miss a value that was on such a volume.
 func (f *faults) retryFailed(ctx context.Context, drains []cachev1alpha1.DrainStatus) {
 	for _, d := range drains {
 		if d.Phase != cachev1alpha1.DrainFailed {

@@ -24,7 +24,7 @@ import (
 //     acknowledged has to be where the drains since have taken it;
 //   - a key that is written again and again, with a number that grows. Its owner
 //     is the same at every size that the cluster is scaled to, since what other
-//     members hold of it from earlier sizes would be older (docs/hazards.md).
+//     members have of it from earlier sizes would be older (docs/hazards.md).
 const (
 	writers = 4
 	// pause of a writer between two requests.
@@ -35,7 +35,7 @@ const (
 	maxValue = 2048
 )
 
-// load is the clients, and what they know.
+// load has the clients, and what they know.
 type load struct {
 	views   *views
 	seed    uint64
@@ -54,9 +54,9 @@ type entry struct {
 	key, volume string
 }
 
-// hot is a key that is overwritten. Numbers up to attempted were sent, those up
-// to acknowledged arrived. Unknown: since then one was sent whose end the client
-// doesn't know; memcached takes the old value out before it puts the new one in.
+// hot is a key that is overwritten. Numbers up to attempted were sent, those up to
+// acknowledged arrived. Unknown: since then a write was sent whose outcome the client
+// doesn't know; memcached removes the old value before it stores the new one.
 type hot struct {
 	key                     string
 	mu                      sync.Mutex
@@ -162,7 +162,7 @@ func (l *load) overwrite(h *hot) {
 		l.stored.Add(1)
 		h.acknowledged, h.unknown = number, false
 	case errors.As(err, &timeout) && timeout.Timeout():
-		// It may still be carried out, after the next one.
+		// It may still be carried out, even after the next one.
 		h.abandoned = true
 		fallthrough
 	default:
@@ -171,8 +171,8 @@ func (l *load) overwrite(h *hot) {
 	}
 }
 
-// readAny reads a key of anybody's. A miss is none of its business: members are
-// being killed. A wrong value is.
+// readAny reads anybody's key. A miss is fine, because members are being killed; a
+// wrong value is not.
 func (l *load) readAny(random *rand.Rand) {
 	if random.IntN(2) == 0 {
 		l.count(l.readHot(l.hot[random.IntN(hotKeys)]))

@@ -72,11 +72,12 @@ func (w *world) create(ctx context.Context, size int32) error {
 		Spec: cachev1alpha1.MemcachedSpec{
 			Size:   ptr.To(size),
 			Memory: ptr.To(resource.MustParse("96Mi")),
-			// A member that is killed while it leaves loses nothing in this mode alone.
+			// Only in this mode does a member lose nothing that is killed while it
+			// leaves.
 			Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("512Mi"), Mode: cachev1alpha1.StorageMapped},
-			// Where each key has to be follows from the drains alone.
+			// Where each key must be follows from the drains alone.
 			Routing: cachev1alpha1.RoutingSpec{Client: ringClient, Placement: cachev1alpha1.PlacementOff},
-			// Drainers are killed again and again; nobody is to run out of tries.
+			// Drainers are killed again and again; no Job may run out of attempts.
 			Drain: cachev1alpha1.DrainSpec{BackoffLimit: ptr.To[int32](50)},
 		},
 	}
@@ -86,7 +87,7 @@ func (w *world) create(ctx context.Context, size int32) error {
 	return w.settle(ctx, nil)
 }
 
-// remove deletes the namespace, and expects that nothing holds it.
+// remove deletes the namespace, and expects that nothing keeps it.
 func (w *world) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
 	defer cancel()
@@ -117,8 +118,8 @@ func (w *world) scale(ctx context.Context, size int32) error {
 	return w.kube.SubResource("scale").Patch(ctx, mc, patch)
 }
 
-// settle waits until the cluster is as wanted and nothing is under way. A drain
-// that failed is retried, as a person would, and counted.
+// settle waits until the cluster is as wanted, with nothing under way. A drain that
+// failed is retried, as a person would, and counted.
 func (w *world) settle(ctx context.Context, f *faults) error {
 	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()

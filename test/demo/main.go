@@ -158,8 +158,8 @@ func (d *demo) app(ctx context.Context, n int) (*app.App, error) {
 	return app.New(client, servers, func(server string) string { return dial[server] })
 }
 
-// scaleDown does what a person does, shows what they see, and returns the
-// seconds until the released claim is gone.
+// scaleDown does what a person does, shows what they see, and returns the seconds until
+// the departed member's claim is gone.
 func (d *demo) scaleDown(ctx context.Context) (float64, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()

@@ -11,7 +11,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// reclaimPolicy of the volume, empty where it is gone.
+// reclaimPolicy of the volume, empty if it is gone.
 func (f *fixture) reclaimPolicy(volume string) corev1.PersistentVolumeReclaimPolicy {
 	f.Helper()
 	v := &corev1.PersistentVolume{}

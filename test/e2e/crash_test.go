@@ -19,9 +19,9 @@ import (
 	"example.com/memcached-operator/test/internal/node"
 )
 
-// A member that crashed around its scale-down is drained all the same. What was
-// killed with no chance to save is on the volume in mode Mapped alone. One of these
-// stops the kubelet, and runs by itself.
+// A member that crashes around its scale-down is drained all the same. Only in mode
+// Mapped are its items on the volume if it is killed before it can save. One of these
+// tests stops the kubelet, and runs by itself.
 
 func TestAMemberThatWasKilledIsDrainedAllTheSame(t *testing.T) {
 	f, objects := filled(t, mapped(3))
@@ -40,7 +40,7 @@ func TestAMemberThatIsKilledWhileItSavesIsDrained(t *testing.T) {
 	t.Parallel()
 	f, objects := filled(t, mapped(3))
 	pod := f.pod(2)
-	// memcached never comes to save: it stands still from before the signal.
+	// memcached never saves: it is stopped before the signal.
 	f.signal(syscall.SIGSTOP, f.processOf(pod, "memcached"))
 
 	f.scale(2)
@@ -121,7 +121,7 @@ func TestAMemberThatCrashesComesBackWarm(t *testing.T) {
 		}
 		return true
 	})
-	// The supervisor replays the old file behind the clients' back.
+	// The supervisor replays the old file after live traffic.
 	f.eventually("every object is there again", func() bool {
 		report, err := f.app(3).Check(f.ctx, objects)
 		return err == nil && report.Found == int64(len(objects))
@@ -147,7 +147,7 @@ func mapped(size int32) cachev1alpha1.MemcachedSpec {
 	return spec
 }
 
-// leaves waits until the StatefulSet has let the member's pod go.
+// leaves waits until the StatefulSet has deleted the member's pod.
 func (f *fixture) leaves(ordinal int) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("the StatefulSet let pod %d go", ordinal), func() bool {
@@ -162,8 +162,8 @@ func (f *fixture) left(ordinal int) {
 	f.eventually(fmt.Sprintf("pod %d is gone", ordinal), func() bool { return f.pod(ordinal) == nil })
 }
 
-// expectDrained waits until the member that left is drained, and for every
-// object: a survivor that crashed still adds its own behind the clients' back.
+// expectDrained waits until the departed member is drained, and for every object: a
+// survivor that crashed replays its own after live traffic.
 func (f *fixture) expectDrained(left int, objects []corpus.Object) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("claim %d is gone", left), func() bool { return f.claim(left) == nil })
@@ -199,7 +199,7 @@ func (f *fixture) exhaust(pod *corev1.Pod) {
 	pid := f.processOf(pod, "memcached")
 	group := f.memoryGroup(pid)
 	before := f.oomKills(group)
-	// Of all in the group, memcached is what the kernel would miss least.
+	// The kernel kills memcached first of all in the group.
 	f.must(os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0))
 	hog := exec.CommandContext(f.ctx, "sh", "-c", `echo $$ >"$0/cgroup.procs" && head -c 1G /dev/zero | tail -c 1G`, group)
 	hog.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -22,7 +22,7 @@ type library interface {
 	// use a list of servers from now on, as status.servers names them, at these
 	// addresses.
 	use(servers, addresses []string) error
-	// get returns "" where there is nothing.
+	// get returns "" if there is nothing.
 	get(key string) (string, error)
 	set(key, value string) error
 	// remove a key, whether it is there or not.

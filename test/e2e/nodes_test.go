@@ -42,7 +42,7 @@ func TestMembersOfTwoNodesReachEachOther(t *testing.T) {
 			f.asksFrom(from, to.Status.PodIP)
 		}
 	}
-	// A drainer finds the members that stay, on both nodes, by their names.
+	// A drainer finds the survivors, on both nodes, by their names.
 	objects := f.objects()
 	f.fill(4, objects)
 	f.scale(2)
@@ -117,7 +117,7 @@ func TestAGoneNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
 
 const waitsForVolume = "the drainer waits for the volume's node since"
 
-// expectWaits waits until status says one of this of the only drain, whose claim
+// expectWaits waits until status gives the only drain one of these reasons; its claim
 // is kept.
 func (f *fixture) expectWaits(messages ...string) {
 	f.Helper()

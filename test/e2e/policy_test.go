@@ -26,8 +26,8 @@ const (
 	exporterPort  = 9150
 )
 
-// TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers, and nobody else: while it is in
-// force, a member that leaves is drained, one that joins gets its items, and nothing is
+// TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers, and nobody else: while it is
+// in force, a departed member is drained, one that joins gets its items, and nothing is
 // lost.
 func TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers(t *testing.T) {
 	t.Parallel()
@@ -235,7 +235,7 @@ func sources(peers []networkingv1.NetworkPolicyPeer, pods []corev1.Pod) ([]strin
 	return slices.Compact(all), nil
 }
 
-// portOf the pod, by its number or its name; 0 where it has none of the name.
+// portOf the pod, by its number or its name; 0 if it has none of the name.
 func portOf(pod *corev1.Pod, port *intstr.IntOrString) int32 {
 	if port.Type == intstr.Int {
 		return port.IntVal

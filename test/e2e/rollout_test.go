@@ -115,7 +115,7 @@ func (f *fixture) absences(ctx context.Context, ordinal int, keys []string) (see
 	return seen
 }
 
-// readFrom returns the keys that the member holds.
+// readFrom returns the keys that the member has.
 func (f *fixture) readFrom(ctx context.Context, ordinal int, keys []string) (found []string, err error) {
 	pod := &corev1.Pod{}
 	if err := kube.Get(ctx, f.key(fmt.Sprintf("%s-%d", f.name, ordinal)), pod); err != nil {

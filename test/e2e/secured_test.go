@@ -31,9 +31,8 @@ import (
 const password = "a-password-nobody-should-see"
 
 // TestASecuredCluster is the sample's, with its items in memory: TLS with certificates
-// on both sides, and logins. It restarts warm, takes new certificates and logins up
-// without a restart, is drained, by the new ones, and doesn't roll into a Secret that
-// is no good.
+// on both sides, and logins. It restarts warm, uses new certificates and logins without
+// a restart, is drained with the new ones, and stops rolling when a Secret is invalid.
 func TestASecuredCluster(t *testing.T) {
 	t.Parallel()
 	f := inNamespace(t)

@@ -54,8 +54,8 @@ type versioned struct {
 	name               string
 	sent, acknowledged int64
 	deleted            time.Time // when it was asked for, if it is
-	// unsure: the end of its last write or delete is not known, and memcached takes
-	// the old value away before it has the new one.
+	// unsure: the outcome of its last write or delete is not known, and memcached
+	// removes the old value before it has the new one.
 	unsure bool
 }
 
@@ -73,7 +73,7 @@ func newWriters(f *fixture, client cachev1alpha1.Client, random *rand.Rand) *wri
 	return a
 }
 
-// follow takes over the list that the ConfigMap has, where it has changed.
+// follow uses the ConfigMap's list, if it has changed.
 func (a *writers) follow(ctx context.Context) error {
 	a.turn.Lock()
 	defer a.turn.Unlock()
@@ -255,7 +255,7 @@ func (w *writer) read(k *versioned) (found, answered bool) {
 	return true, true
 }
 
-// cameBack takes note of a value of a deleted key, which the application has from
+// cameBack records a deleted key's value that came back; the application has it from
 // now on.
 func (w *writer) cameBack(k *versioned, version int64) {
 	i := slices.IndexFunc(w.moves, func(s span) bool { return s.has(k.deleted) })
@@ -304,7 +304,7 @@ func (a *writers) look(when string) {
 		when, a.reads.Load(), a.missed.Load(), a.old.Load(), versionedKeys)
 }
 
-// report what became of the deletes.
+// report what happened to the deletes.
 func (a *writers) report() {
 	a.Helper()
 	a.lock.Lock()

@@ -17,14 +17,14 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// volumeOf the claim, or nil where it is gone.
+// volumeOf the claim, or nil if it is gone.
 func (w *world) volumeOf(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	w.Helper()
 	v := &corev1.PersistentVolume{}
 	return found(w, v, admin.Get(w.Context(), client.ObjectKey{Name: claim.Spec.VolumeName}, v))
 }
 
-// aside is the claim that took over the volume of another, or nil.
+// aside is the claim to which the volume of another was moved, or nil.
 func (w *world) aside(of *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	for _, c := range w.claims() {
 		if c.Annotations[cachev1alpha1.AnnotationAsideOf] == string(of.UID) {
@@ -88,7 +88,7 @@ func TestClaimDeletedByItsPodsOwnerReferenceIsDrainedFromAnother(t *testing.T) {
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	claim := w.claim(2)
 	w.stopOperator()
-	// Who edits the StatefulSet has its way until the operator is back.
+	// Who edits the StatefulSet gets what they want until the operator is back.
 	w.change(w.statefulSet(), `{"spec":{"replicas":2,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete","whenDeleted":"Retain"}}}`)
 	w.eventually("the claim deleted", func() error {
 		if c := w.claim(2); c == nil || c.DeletionTimestamp == nil {

@@ -28,7 +28,7 @@ var (
 	faultsSeed = flag.Int64("crashpoints.seed", 0, "chooses how each write fails; 0 takes the clock")
 )
 
-// Deaths befall each write; of the failures each write has one, by the seed.
+// Each write has each of the deaths, and one of the failures, by the seed.
 var (
 	deaths   = []operator.Fault{operator.DieBefore, operator.DieAfter}
 	failures = []operator.Fault{operator.Conflict, operator.ServerError, operator.AnswerLost}
@@ -47,7 +47,7 @@ var crashpoints struct {
 	scenarios, writes, runs, unreached atomic.Int64
 }
 
-// point is one write of an undisturbed run, and what befalls it.
+// point is one write of an undisturbed run, and its fault.
 type point struct {
 	write string
 	// nth of its name, from 0.
@@ -59,16 +59,16 @@ func (p point) String() string {
 	return fmt.Sprintf("%s %s, %d", faultNames[p.fault], p.write, p.nth+1)
 }
 
-// statusWrite is one that a run may do without: details of a status go together
+// statusWrite is a write that a run may lack: details of a status are written together
 // when they come in quick succession.
 const statusWrite = "patch memcacheds/status cache"
 
-// TestCrashPoints runs each scenario once to count the operator's writes, and
-// then once for each write and each thing that can befall it: the operator dies
-// before or after it, and another one takes over; the write is refused, or is
-// applied without an answer. Meanwhile strangers make, relabel and delete objects
-// that look like the operator's. Whatever befell it, the end is that of the
-// undisturbed run, and every invariant holds at every change of an object.
+// TestCrashPoints runs each scenario once to count the operator's writes, and then once
+// for each write and each fault: the operator dies before or after it, and another one
+// takes over; the write is refused, or is applied without an answer. Meanwhile
+// strangers make, relabel and delete objects that look like the operator's. The end is
+// always that of the undisturbed run, and every invariant is true at every change of an
+// object.
 func TestCrashPoints(t *testing.T) {
 	seed := *faultsSeed
 	if seed == 0 {
@@ -121,9 +121,9 @@ func pointsOf(writes []string) []point {
 
 // scenario is what people do to a cluster, and how it ends.
 type scenario struct {
-	// begin makes the cluster; nothing befalls the operator yet.
+	// begin makes the cluster; there is no fault yet.
 	begin func(*world)
-	// act is what people do. It waits for what it must not be ahead of.
+	// act is what people do. It waits for what must come first.
 	act func(*world)
 	// ended returns nil when it is over.
 	ended func(*world) error
@@ -156,8 +156,8 @@ func (s scenario) prepare(w *world) int {
 	return len(w.journal.Writes())
 }
 
-// disturbed tries again where the operator never came to that write: how often
-// it writes details, or is refused for a cache that lags, is a matter of time.
+// disturbed tries again if the operator never came to that write: how often it writes
+// details, or is refused for a cache that lags, depends on timing.
 func (s scenario) disturbed(t *testing.T, p point, want []string) {
 	t.Parallel()
 	const tries = 3
@@ -253,7 +253,7 @@ func withoutRandom(name string) string { return random.ReplaceAllString(name, "-
 
 func nameOf(w operator.Write) string { return withoutRandom(w.String()) }
 
-// befall lets it happen once, and tells whether it has.
+// befall causes the fault once, and tells whether it has happened.
 func (w *world) befall(p point) *atomic.Bool {
 	var hit atomic.Bool
 	seen := 0
@@ -338,8 +338,8 @@ func (w *world) end(first []types.UID) []string {
 	return out
 }
 
-// restsUnstuck asks the invariants of a cluster at rest: one more reconcile
-// changes nothing, and nothing is held without a word.
+// restsUnstuck asks the invariants of a cluster at rest: one more reconcile changes
+// nothing, and status mentions everything that waits.
 func (w *world) restsUnstuck() {
 	w.Helper()
 	w.eventually("rest", func() error {

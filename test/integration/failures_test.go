@@ -21,7 +21,7 @@ func fixedProgress(p contract.Progress) controllers.ProgressReader {
 	return func(context.Context, string, string) (*contract.Progress, error) { return &p, nil }
 }
 
-// failedDrain scales from 3 to 2 with drainers that fail for good.
+// failedDrain scales from 3 to 2 with drainers that always fail.
 func (w *world) failedDrain() *corev1.PersistentVolumeClaim {
 	w.Helper()
 	w.storageCluster(apitest.MakeMemcached(name), 3)

@@ -211,10 +211,10 @@ func TestAJobThatIsNotTheClustersIsIgnored(t *testing.T) {
 	}
 }
 
-// drainName is what the Job of the claim's drain is called.
+// drainName is the name of the Job of the claim's drain.
 func drainName(c *corev1.PersistentVolumeClaim) string { return jobName(c, "drain", string(c.UID)) }
 
-// placementName is what the Job is called that places what the claim's member holds.
+// placementName is the name of the Job that places the items of the claim's member.
 func placementName(c *corev1.PersistentVolumeClaim, target string) string {
 	return jobName(c, "place", fmt.Sprintf("placement/%s/%s", c.UID, target))
 }
@@ -242,7 +242,7 @@ func TestAJobThatHasADrainsNameIsNamedInStatus(t *testing.T) {
 	w.settled(2)
 }
 
-// A receipt counts from a pod of the very Job, whoever else has written one.
+// Only a receipt of a pod of that very Job counts.
 func TestAReceiptOfAForgedPodLetsNothingGo(t *testing.T) {
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))
@@ -295,7 +295,7 @@ func (w *world) clusterObjects() []client.Object {
 	return out
 }
 
-// unlabel takes the label off by which the operator's cache knows the cluster's objects.
+// unlabel removes the label by which the operator's cache knows the cluster's objects.
 func (w *world) unlabel() {
 	w.Helper()
 	for _, o := range w.clusterObjects() {
@@ -333,7 +333,7 @@ func TestAClaimWhoseLabelsWereRewrittenIsDrained(t *testing.T) {
 	w.settled(2)
 }
 
-// An operator of before knew LabelCluster not at all; a drain of its may be under way.
+// Earlier operators didn't know LabelCluster; one of their drains may be under way.
 func TestAClusterOfAnOperatorWithoutTheLabelIsTakenOver(t *testing.T) {
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))
@@ -382,7 +382,7 @@ func TestAStatefulSetThatWasCopiedIsNotTakenOver(t *testing.T) {
 	equal(w, "StatefulSets", len(w.statefulSets()), 2)
 }
 
-// A list that a backup brought back knows nothing of the ring that the claims tell of.
+// A list from a backup is older than the ring that the claims name.
 func TestAListOlderThanTheClaimsIsNotTrusted(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
@@ -412,8 +412,8 @@ func TestAListOlderThanTheClaimsIsNotTrusted(t *testing.T) {
 	equal(w, "the list", w.listed(), w.ring(3))
 }
 
-// A label that is taken off, and that the API server lets nobody put back, holds the
-// cluster up: status says so, in the server's words.
+// If a label is removed, and the API server lets nobody put it back, the cluster waits:
+// status says so, in the server's words.
 func TestALabelThatCannotBePutBackShows(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)

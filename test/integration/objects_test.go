@@ -68,7 +68,7 @@ func (w *world) events() []eventsv1.Event {
 	return slices.DeleteFunc(l.Items, func(e eventsv1.Event) bool { return e.Regarding.Kind != "Memcached" })
 }
 
-// memcached returns the cluster, or nil where it is gone.
+// memcached returns the cluster, or nil if it is gone.
 func (w *world) memcached() *cachev1alpha1.Memcached {
 	m := &cachev1alpha1.Memcached{}
 	return found(w, m, admin.Get(w.Context(), w.key(name), m))
@@ -79,7 +79,7 @@ func (w *world) statefulSet() *appsv1.StatefulSet {
 	return found(w, s, admin.Get(w.Context(), w.key(name), s))
 }
 
-// claim of a member, or nil where there is none.
+// claim of a member, or nil if there is none.
 func (w *world) claim(ordinal int) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{}
 	return found(w, c, admin.Get(w.Context(), w.key(claimName(ordinal)), c))

@@ -38,7 +38,7 @@ func ofDrains(script player.Script) player.Script {
 	}
 }
 
-// cast writes down the drainers of both kinds as they end, in order.
+// cast records the drainers of both kinds in the order of their ends.
 type cast struct {
 	mu    sync.Mutex
 	seen  []string
@@ -184,7 +184,7 @@ func (w *world) placementRuns() batchv1.Job {
 	return job
 }
 
-// placing is a world in which a placement runs for good: its cluster has grown.
+// placing is a world whose cluster has grown, with a placement that never ends.
 func placing(t *testing.T, from, to int32) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -255,7 +255,7 @@ func TestClusterIsDeletedInTheMiddleOfAPlacement(t *testing.T) {
 	w.eventually("nothing but claims", func() error { return deleted(w) })
 }
 
-// An operator that kept no record had every item where its list says.
+// With an operator that kept no record, every item was where its list says.
 func TestClusterOfAnEarlierOperatorIsNotPlacedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
@@ -290,7 +290,7 @@ func TestForgedRecordMakesNoMembers(t *testing.T) {
 	equal(w, "servers on the list", strings.Count(w.serverList().Data["servers"], "\n"), 3)
 }
 
-// Nobody ends all placements by a number that leaves none for the rings to come.
+// Nobody can end all placements with a number so high that later rings have none.
 func TestForgedNumberEndsNoPlacements(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(routedBy("gomemcache"), 2)

@@ -92,9 +92,8 @@ func TestOperatorRestartedWhileADrainRunsWaitsForItsEnd(t *testing.T) {
 	w.settled(2)
 }
 
-// An operator that takes over in the middle of a drain finds the Job as an earlier
-// one built it: what that one named, labelled and told its drainer otherwise is no
-// reason to begin anew.
+// An operator that takes over in the middle of a drain finds the Job as an earlier one
+// built it: other names, labels and flags are no reason to begin again.
 func TestAJobThatAnEarlierOperatorBuiltIsHonoured(t *testing.T) {
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))

@@ -147,7 +147,8 @@ func isRolledOut(o client.Object) bool {
 }
 
 // A version whose members never get ready stops after as many clusters as may be rolled
-// out at once, whatever becomes of the operator, and the next version mends these first.
+// out at once, whatever happens to the operator, and the next version mends these
+// first.
 func TestAnUpgradeReplacesMembersOfAFewClustersAtATime(t *testing.T) {
 	const limit = 2
 	w, worlds := newFleet(t, limit, 6, 2)
@@ -202,7 +203,7 @@ func TestAnUpgradeReplacesMembersOfAFewClustersAtATime(t *testing.T) {
 	w.quiet()
 }
 
-// An operator of before had no LabelCluster on its objects: the cache can't see them.
+// Earlier operators had no LabelCluster on their objects: the cache can't see them.
 func TestAnUpgradeFromBeforeTheLabelReplacesMembersOfAFewClusters(t *testing.T) {
 	w, worlds := newFleet(t, 1, 3, 2)
 	w.stopOperator()
@@ -287,7 +288,7 @@ func TestASpecsOwnChangeWaitsForNoUpgrade(t *testing.T) {
 	}
 }
 
-// Nobody waits for a cluster that was broken before, that is paused, or that is deleted.
+// No cluster waits for one that was broken before, is paused, or is deleted.
 func TestAClusterThatIsBrokenPausedOrDeletedHoldsNoOtherUp(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]func(stuck *world){
@@ -341,7 +342,7 @@ func TestAClusterThatIsBrokenPausedOrDeletedHoldsNoOtherUp(t *testing.T) {
 	})
 }
 
-// What an operator made that recorded nothing is taken over by turns, too.
+// Clusters of an operator that recorded nothing are taken over in turn, too.
 func TestMembersOfAnOperatorThatRecordedNothingAreTakenOverByTurns(t *testing.T) {
 	w, worlds := newFleet(t, 1, 3, 1)
 	w.stopOperator()

@@ -59,7 +59,8 @@ func TestScaleDownLetsTheClaimGoOnlyByItsReceipt(t *testing.T) {
 	m := w.settled(2)
 	writes := w.journal.Writes()[before:]
 	t.Logf("%d API writes for a scale-down: %v", len(writes), writes)
-	// Details of a status go together every two seconds: a slow machine has more.
+	// Details of a status are written together every two seconds: a slow machine has
+	// more writes.
 	if most := 15 + int(time.Since(began)/(2*time.Second)); len(writes) > most {
 		t.Errorf("a scale-down took %d writes, want %d at most", len(writes), most)
 		for _, write := range writes {
@@ -113,8 +114,8 @@ func (w *world) eventsOnce(reasons ...string) {
 	}
 }
 
-// An autoscaler that changes its mind takes members back that never came to be.
-// Their volumes hold nothing that a drainer could know them by, so it is told.
+// An autoscaler that changes its mind takes members back that never came to be. Their
+// volumes have nothing that tells a drainer so, so it gets a flag.
 func TestADrainerIsToldOfAMemberThatNeverStarted(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)

@@ -160,8 +160,8 @@ func settledAt(size int32) func(*world) error {
 	}
 }
 
-// placed returns nil where so many members have what clients look for there, by the
-// list of that serial.
+// placed returns nil if so many members have what clients look for there, by the list
+// of that serial.
 func (w *world) placed(members int, serial string) error {
 	for ordinal := range members {
 		if c := w.claim(ordinal); c == nil || c.Annotations[cachev1alpha1.AnnotationPlaced] != serial {

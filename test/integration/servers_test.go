@@ -21,7 +21,7 @@ func (w *world) serverList() *corev1.ConfigMap {
 	return found(w, c, admin.Get(w.Context(), w.key(name+"-servers"), c))
 }
 
-// listed returns the servers that the ConfigMap has, nil where there is none.
+// listed returns the servers that the ConfigMap has, nil if there is none.
 func (w *world) listed() []string {
 	w.Helper()
 	list := w.serverList()
@@ -93,8 +93,8 @@ func TestListGainsMembersOnceAllAreReady(t *testing.T) {
 	equal(w, "status.servers", w.memcached().Status.Servers, w.ring(5))
 }
 
-// The members of the second half are never ready while others are replaced, and
-// the operator starts anew in the middle.
+// The members of the second half are never ready while others are replaced, and the
+// operator starts again in the middle.
 func TestRollingRestartLeavesTheListAlone(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)

@@ -93,8 +93,8 @@ func TestSeveralLeaveHighestFirstAsManyAtOnceAsAllowed(t *testing.T) {
 	}
 }
 
-// leave scales down with an operator that stops right then, and starts another
-// one when the pods are gone: each volume can be drained when it begins.
+// leave scales down with an operator that stops right then, and starts another one when
+// the pods are gone: then each volume can be drained at once.
 func (w *world) leave(size int) {
 	w.Helper()
 	w.dieAfter(func(write string) bool { return write == "patch statefulsets cache" })
@@ -237,7 +237,7 @@ func TestPolicyRetainKeepsTheVolumeAndItsMemberReturns(t *testing.T) {
 	})
 	w.settled(2)
 	equal(w, "Jobs", len(w.jobs()), 0)
-	// Its values are old by now: another claim keeps them, and the member begins anew.
+	// Its values are old by now: another claim keeps them, and the member starts empty.
 	w.scale(3)
 	w.settled(3)
 	if c := w.claim(2); c == nil || c.UID == left.UID || c.Spec.VolumeName == left.Spec.VolumeName {
@@ -304,7 +304,7 @@ func TestALostPodIsNotAScaleDown(t *testing.T) {
 	}
 }
 
-// members tells the StatefulSet and the pods from those that come after them.
+// members tells the StatefulSet and its pods from the objects that come after them.
 func (w *world) members() []string {
 	var out []string
 	for _, s := range w.statefulSets() {

@@ -28,8 +28,8 @@ func (f former) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 	return f.Client.Get(ctx, key, object, options...)
 }
 
-// What is applied holds the size: a template that was changed must not bring the
-// size of a StatefulSet of long ago back with it.
+// What is applied has the size: a changed template must not bring back the size of a
+// StatefulSet of long ago.
 func TestATemplateThatChangesUnderALaggingCacheDoesNotBringAMemberBack(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)

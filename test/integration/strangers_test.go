@@ -19,8 +19,8 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// What others may write about objects of the cluster's, or with names of them, and what
-// must not come of it.
+// What others may write to the cluster's objects, or under their names, and what must
+// not happen then.
 
 // A Memcached that is made under the name of somebody's StatefulSet gives no right to the
 // volumes of that.
@@ -155,7 +155,7 @@ func TestADepartedClaimThatLosesItsLabelIsDrained(t *testing.T) {
 	})
 }
 
-// What is held for the cluster is drained, whoever says later that it is theirs.
+// A claim with our finalizer is drained, even if somebody later says that it is theirs.
 func TestAMembersClaimThatSomebodyTakesControlOfIsDrained(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
@@ -169,7 +169,7 @@ func TestAMembersClaimThatSomebodyTakesControlOfIsDrained(t *testing.T) {
 	equal(w, "items found", w.settled(2).Status.LastDrains[0].Found, int64(7))
 }
 
-// Kubernetes doesn't look at what a claim calls its volume.
+// Kubernetes doesn't check the name of a claim's volume.
 func TestAClaimWhoseVolumeCannotBeStopsNobody(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)

@@ -18,8 +18,8 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// degraded waits until the cluster says so for that reason, in these words, and says
-// nowhere that all is well.
+// degraded waits until the cluster is Degraded for that reason, in these words, and
+// says nowhere that all is well.
 func (w *world) degraded(reason string, words ...string) {
 	w.Helper()
 	message := w.condition(cachev1alpha1.ConditionDegraded, "True", reason)
@@ -52,7 +52,7 @@ func withAndWithoutStorage(t *testing.T, test func(w *world, b *apitest.Memcache
 	}
 }
 
-// Invariant 14: each of these said that nothing needs a person, for good.
+// Invariant 14: in each of these cases status once said that nothing needs a person.
 func TestMembersThatCannotStartAreDegradedInTheKubeletsWords(t *testing.T) {
 	container := func(init bool, c corev1.ContainerStatus) func(*corev1.PodStatus) {
 		return func(s *corev1.PodStatus) {
@@ -200,7 +200,7 @@ func TestMembersThatPodSecurityForbidsAreDegradedInTheAPIServersWords(t *testing
 	})
 }
 
-// Who changes the spec, and waits for Ready, must not be told of what was before.
+// Who changes the spec and waits for Ready must not get the answer from before.
 func TestReadyIsOfTheSpecThatWasObservedAndItsMembers(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)

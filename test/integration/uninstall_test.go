@@ -131,8 +131,8 @@ func (u *uninstallation) run() {
 	}
 }
 
-// nothingHeld looks for every finalizer of ours, in every object of the namespace
-// that could have one.
+// nothingHeld looks for our finalizers, in every object of the namespace that could
+// have one.
 func (u *uninstallation) nothingHeld() {
 	u.Helper()
 	const ours = "cache.example.com/"

@@ -40,8 +40,8 @@ type world struct {
 	log      *logBuffer
 	// clock that the operator goes by; nil for the machine's.
 	clock clock.PassiveClock
-	// byHand: a person does in this namespace what no operator may, so that the
-	// invariants are not asked.
+	// byHand: a person does in this namespace what no operator may, so the invariants
+	// are not asked.
 	byHand bool
 	// interval at which conditions are looked at.
 	interval time.Duration
@@ -110,7 +110,7 @@ func (w *world) keptItsPromises() {
 	}
 }
 
-// running is the operator at work, or the last one; nil where none was started.
+// running is the operator at work, or the last one; nil if none was started.
 func (w *world) running() *operator.Operator {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -29,7 +29,7 @@ type Invariant struct {
 var All = []Invariant{
 	{1, "no release without a receipt", NoReleaseWithoutReceipt},
 	{2, "a receipt adds up", ReceiptsAddUp},
-	{3, "the released volume is never written", ReleasedVolumesAreOnlyRead},
+	{3, "a departed member's volume is never written", ReleasedVolumesAreOnlyRead},
 	{4, "a survivor's value is never overwritten", SurvivorsKeepTheirValues},
 	{5, "items go only to members that stay", ItemsGoToMembersThatStay},
 	{6, "one user per volume", OneUserPerVolume},
@@ -256,7 +256,7 @@ func OneUserPerVolume(_, after *State) []string {
 	return wrong
 }
 
-// LostPodsAreNoScaleDown checks that a claim is marked as released only when its ordinal was
+// LostPodsAreNoScaleDown checks that a claim gets the leaving mark only when its ordinal was
 // beyond the size that the spec wanted at some time, or when somebody deleted
 // it; and only a claim with the mark is drained.
 func LostPodsAreNoScaleDown(before, after *State) []string {
@@ -265,7 +265,7 @@ func LostPodsAreNoScaleDown(before, after *State) []string {
 		c := &after.Claims[i]
 		was := before.claim(c.UID)
 		if c.Released && was != nil && !was.Released && c.Ordinal >= 0 && c.Ordinal < c.Smallest && !c.Deleting {
-			wrong = append(wrong, fmt.Sprintf("claim %s is marked as released; no fewer than %d members were ever wanted", c.Name, c.Smallest))
+			wrong = append(wrong, fmt.Sprintf("claim %s has the leaving mark; no fewer than %d members were ever wanted", c.Name, c.Smallest))
 		}
 	}
 	for i := range after.Jobs {
@@ -325,9 +325,8 @@ func NothingIsStuck(before, after *State) []string {
 	return wrong
 }
 
-// ItemsLandOnTheirOwners checks that a drain is told of all members that stay, in their
-// order, which makes the ring; and at rest a client finds its items where it
-// looks for them.
+// ItemsLandOnTheirOwners checks that a drain is told of all survivors, in their order,
+// which makes the ring; and at rest a client finds its items where it looks for them.
 func ItemsLandOnTheirOwners(before, after *State) []string {
 	var wrong []string
 	for i := range after.Jobs {

@@ -158,7 +158,7 @@ func (r *Recorder) note(object client.Object, gone bool) uint64 {
 	return revision
 }
 
-// Step is one change of a namespace, and the states that it lies between.
+// Step is one change of a namespace, and the states that it is between.
 type Step struct {
 	Revision      uint64
 	What          string

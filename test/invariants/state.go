@@ -14,16 +14,16 @@ type State struct {
 	Pods    []Pod
 	Claims  []Claim
 	Jobs    []Job
-	// Volumes that the claims are or were bound to; nil where nobody looks at them.
+	// Volumes that the claims are or were bound to; nil if nobody looks at them.
 	Volumes []Volume
 	// NamespaceTerminating: nothing can run here any more.
 	NamespaceTerminating bool
 
 	// AtRest: whoever made this state has waited until nothing was under way.
 	AtRest bool
-	// Versions of all objects by kind and name; nil where nobody looks at them.
+	// Versions of all objects by kind and name; nil if nobody looks at them.
 	Versions map[string]string
-	// Items as a client finds them; nil where there is no client.
+	// Items as a client finds them; nil if there is no client.
 	Items []Item
 
 	// Left are the volumes whose member left while others stayed: their values
@@ -68,7 +68,7 @@ type Pod struct {
 	// Survivors how many members it is told to drain into.
 	DrainsClaim string
 	Survivors   int32
-	// Places, of a drainer: it moves what a member holds to Survivors members.
+	// Places, of a drainer: it moves what a member has to Survivors members.
 	Places bool
 	// Said is the receipt that it left, if it has ended with one.
 	Said *contract.Receipt
@@ -104,12 +104,12 @@ type Job struct {
 	Name, UID string
 	// Claim by name, and by the UID that it was told.
 	Claim, ClaimUID string
-	// Servers that it drains into, host:port; nil where nobody looks at them.
+	// Servers that it drains into, host:port; nil if nobody looks at them.
 	Servers   []string
 	Survivors int32
 	// Unfinished: it may start a pod.
 	Unfinished bool
-	// Places: it moves what a member holds to other members. It mounts no claim.
+	// Places: it moves what a member has to other members. It mounts no claim.
 	Places bool
 }
 
@@ -118,7 +118,7 @@ type Volume struct {
 	Name string
 	// Retained: its reclaim policy keeps what is on it when its claim goes.
 	Retained bool
-	// Claim that it is bound to, by its UID; empty where it waits for one.
+	// Claim that it is bound to, by its UID; empty if it waits for one.
 	Claim string
 }
 
@@ -128,10 +128,10 @@ type Item struct {
 	Key string
 	// Owner is the server that clients ask for it.
 	Owner string
-	// Stored is the value that the client stored last, and was told so; 0 where it
-	// must not be asked for (never stored, deleted, expired).
+	// Stored is the value that the client stored last, and was told so; 0 if it must
+	// not be asked for (never stored, deleted, expired).
 	Stored int64
-	// Found is the value that each server holds, of those that hold one.
+	// Found is the value that each server has, of those that hold one.
 	Found map[string]int64
 }
 

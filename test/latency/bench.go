@@ -200,8 +200,8 @@ func (b *bench) watch(ctx context.Context, list client.ObjectList, events chan<-
 	return nil
 }
 
-// momentOf tells which moment an event is, of the member that leaves and its
-// claim; scaled for none.
+// momentOf tells which moment an event is, of the leaving member and its claim; scaled
+// for none.
 func momentOf(event watch.Event, ordinal int, claim types.UID) moment {
 	drains := event.Object.(client.Object).GetAnnotations()[cachev1alpha1.AnnotationClaimUID] == string(claim)
 	switch o := event.Object.(type) {

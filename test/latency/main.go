@@ -76,9 +76,8 @@ func run(scaleDowns, items int, audit string) (err error) {
 	return nil
 }
 
-// row of the table: a time of a scale-down, in seconds (not a number where one
-// of its ends wasn't seen), and what it should be at most; 0 where nothing is
-// promised.
+// row of the table: a time of a scale-down, in seconds (not a number where one of its
+// ends wasn't seen), and what it should be at most; 0 if nothing is promised.
 type row struct {
 	name   string
 	of     func(*scaleDown) float64

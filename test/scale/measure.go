@@ -9,8 +9,8 @@ import (
 // column is what one phase did and cost.
 type column struct {
 	name string
-	// per is the number of clusters, scale-downs or members that the costs are
-	// divided by; 0 where there is nothing to divide.
+	// per is the number of clusters, scale-downs or members that the costs are divided
+	// by; 0 if there is nothing to divide.
 	per int
 	// seconds that the phase took, by its own definition; notes has what else it
 	// tells, by the name of the row.

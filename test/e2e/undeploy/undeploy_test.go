@@ -153,7 +153,7 @@ func await(t *testing.T, cluster, phase string) {
 	kubectl(t, "wait", "-n", "undeploy", "mc", cluster, "--for=jsonpath={.status.drains[0].phase}="+phase, "--timeout=90s")
 }
 
-// fill stores items on the member that leaves.
+// fill stores items on the leaving member.
 func fill(t *testing.T, cluster string, items int) {
 	t.Helper()
 	fillIn(t, "undeploy", cluster, items)

@@ -194,8 +194,8 @@ func newPool(ctx context.Context, dial meta.Dialer) *pool {
 	return &pool{ctx: ctx, dial: dial, idle: map[string][]*connection{}}
 }
 
-// get returns the value of a key, nil where there is none, and the time by the
-// server's clock.
+// get returns the value of a key, nil if there is none, and the time by the server's
+// clock.
 func (p *pool) get(address, key string) (*meta.Value, int64, error) {
 	conn, err := p.take(address)
 	if err != nil {

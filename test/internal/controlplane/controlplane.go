@@ -24,7 +24,7 @@ type ControlPlane struct {
 	env     *envtest.Environment
 	assets  string
 	manager *process
-	// watchdog ends all of it should this process end without Stop.
+	// watchdog ends all of it if this process ends without Stop.
 	watchdog *watchdog
 }
 

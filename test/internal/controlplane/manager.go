@@ -14,9 +14,9 @@ import (
 
 const controllerManager = "kube-controller-manager"
 
-// controllers are those that a cluster's life depends on. Nodes and service
-// accounts are nobody's: the player has one node that is always ready, and the
-// API server asks for no service account.
+// controllers are those that a cluster needs. None is for nodes and service accounts:
+// the player has one node that is always ready, and the API server asks for no service
+// account.
 var controllers = []string{
 	"deployment-controller",
 	"disruption-controller",
@@ -60,7 +60,7 @@ func startControllerManager(assets string, kubeconfig []byte) (*process, error) 
 		"--horizontal-pod-autoscaler-sync-period=1s",
 		"--pvclaimbinder-sync-period=1s", "--namespace-sync-period=1s",
 	)
-	// Should the test die without a cleanup, its child does not outlive it.
+	// If the test dies without a cleanup, its child dies, too.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -75,7 +75,7 @@ func startControllerManager(assets string, kubeconfig []byte) (*process, error) 
 	return p, p.survives(500 * time.Millisecond)
 }
 
-// survives tells of a process that ends at once, for it dislikes its arguments.
+// survives returns an error if a process ends at once, because its arguments are wrong.
 func (p *process) survives(d time.Duration) error {
 	select {
 	case err := <-p.done:

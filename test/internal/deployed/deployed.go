@@ -25,9 +25,8 @@ const (
 	interval      = 100 * time.Millisecond
 )
 
-// Connect returns a client of the cluster, and its configuration. Where there is
-// no cluster, or no operator on it, the error names the make target that sees to
-// both.
+// Connect returns a client of the cluster, and its configuration. If there is no
+// cluster, or no operator on it, the error names the make target that provides both.
 func Connect(ctx context.Context, target string) (client.WithWatch, *rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {

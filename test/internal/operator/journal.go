@@ -18,7 +18,7 @@ type Write struct {
 	Name string
 	// Body that was sent.
 	Body string
-	// Status is the answer's, 0 where there was none.
+	// Status is the answer's, 0 if there was none.
 	Status int
 }
 
@@ -31,9 +31,9 @@ type Fault int
 
 // The faults.
 const (
-	// NoFault: the write goes its way.
+	// NoFault: the write is sent as it is.
 	NoFault Fault = iota
-	// DieBefore: the operator dies with the write unsent.
+	// DieBefore: the operator dies before the write is sent.
 	DieBefore
 	// DieAfter: the write is applied, and the operator dies before it knows.
 	DieAfter
@@ -55,7 +55,7 @@ type Journal struct {
 	fault func(n int, w Write) Fault
 }
 
-// Inject sets what befalls the writes to come.
+// Inject sets the faults of later writes.
 func (j *Journal) Inject(fault func(n int, w Write) Fault) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -69,14 +69,14 @@ func (j *Journal) Writes() []Write {
 	return slices.Clone(j.writes)
 }
 
-// Events is the number of requests that told people something.
+// Events is the number of requests that made or changed an event.
 func (j *Journal) Events() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.events
 }
 
-// begin writes a write down and returns its place, and what befalls it.
+// begin records a write and returns its place, and its fault.
 func (j *Journal) begin(w Write) (int, Fault) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -100,7 +100,7 @@ func (j *Journal) answered(n, status int) {
 	}
 }
 
-// writeOf tells what a request would change; false for one that only reads.
+// writeOf is what a request would change; false if it only reads.
 func writeOf(req *http.Request) (Write, bool) {
 	verbs := map[string]string{
 		http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",

@@ -1,5 +1,5 @@
-// Package operator runs the manager inside a test as cmd/manager runs it, with
-// its writes written down and, where a test wants it, failing.
+// Package operator runs the manager inside a test as cmd/manager runs it, with its
+// writes recorded and, if a test wants it, failing.
 package operator
 
 import (
@@ -49,7 +49,7 @@ type Options struct {
 	// RolloutsAtOnce by an upgrade of them.
 	RolloutsAtOnce int
 	Log            logr.Logger
-	// Clock that it goes by; nil for the machine's.
+	// Clock of the operator; nil for the machine's.
 	Clock clock.PassiveClock
 }
 
@@ -139,7 +139,7 @@ func (o *Operator) readable(ctx context.Context) error {
 		}
 		return true, nil
 	})
-	// One that a fault has killed by now is as its test wants it.
+	// If a fault has killed it by now, its test wants that.
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("the operator's caches did not come up: %w", err)
 	}

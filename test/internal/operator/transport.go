@@ -27,7 +27,7 @@ var (
 	errAnswerLost = errors.New("the connection broke before the answer")
 )
 
-// transport writes down what the operator writes, and lets faults befall it.
+// transport records what the operator writes, and injects the faults.
 type transport struct {
 	next    http.RoundTripper
 	journal *Journal

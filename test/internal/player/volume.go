@@ -84,7 +84,7 @@ func volumeFor(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	}
 }
 
-// volume deletes a released volume, as the provisioner of its class would.
+// volume deletes a departed member's volume, as the provisioner of its class would.
 func (p *Player) volume(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var v corev1.PersistentVolume
 	if err := p.client.Get(ctx, req.NamespacedName, &v); err != nil {

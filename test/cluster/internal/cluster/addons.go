@@ -49,8 +49,8 @@ func startDNS() (*process.Process, error) {
 	return start("coredns", "-conf="+corefile)
 }
 
-// corednsConfig answers for the cluster out of memory, and asks the machine's
-// name servers, where there are any, for the rest.
+// corednsConfig answers for the cluster out of memory, and asks the machine's name
+// servers, if there are any, for the rest.
 func corednsConfig(resolvConf string) []byte {
 	forward := ""
 	if text, err := os.ReadFile(resolvConf); err == nil && strings.Contains("\n"+string(text), "\nnameserver ") {

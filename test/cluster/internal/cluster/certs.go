@@ -56,8 +56,8 @@ func certificates(nodes []*node) []issued {
 	return list
 }
 
-// writeCertificates makes everything anew: a cluster's keys end with it. Nodes
-// that may join later have theirs from the beginning.
+// writeCertificates makes everything again: a cluster's keys end with it. Nodes that
+// may join later have theirs from the beginning.
 func writeCertificates() error {
 	nodes := nodesUpTo(maxNodes)
 	if err := os.MkdirAll(pkiDir, 0o700); err != nil {

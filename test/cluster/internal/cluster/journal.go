@@ -50,8 +50,8 @@ func (j journal) write() error {
 	return os.WriteFile(journalFile, text, 0o644)
 }
 
-// readJournal returns an empty journal where there is none, and no kernel
-// settings from before a reboot.
+// readJournal returns an empty journal if there is none, and no kernel settings from
+// before a reboot.
 func readJournal() journal {
 	var j journal
 	if text, err := os.ReadFile(journalFile); err == nil {
