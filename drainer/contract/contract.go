@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Exit codes of every drainer subcommand.
@@ -235,21 +236,43 @@ func (r *Receipt) AddsUp(source string) error {
 	return nil
 }
 
-// Marshal encodes the receipt in at most MaxReceiptBytes: survivors are left
-// out from the end of the list, and a long message is cut, until it fits.
+// What a receipt has room for, in bytes, of texts that others wrote: a survivor's reply,
+// the version in a manifest.
+const (
+	maxMessage = 1024
+	maxVersion = 64
+)
+
+// Marshal encodes the receipt in at most MaxReceiptBytes: the kubelet would cut a longer
+// one, and nobody could read it. Survivors are left out from the end of the list until it
+// fits, then the message is cut. An error tells that it can't fit.
 func (r Receipt) Marshal() ([]byte, error) {
-	const maxMessage = 1024
-	if len(r.Message) > maxMessage {
-		r.Message = r.Message[:maxMessage]
-	}
-	survivors := r.Survivors
-	for n := len(survivors); ; n /= 2 {
-		r.Survivors, r.SurvivorsOmitted = survivors[:n], len(survivors)-n
+	r.Message, r.SourceVersion = cut(r.Message, maxMessage), cut(r.SourceVersion, maxVersion)
+	for {
 		b, err := json.Marshal(r)
-		if err != nil || len(b) <= MaxReceiptBytes || n == 0 {
-			return b, err
+		switch n := len(r.Survivors); {
+		case err != nil:
+			return nil, err
+		case len(b) <= MaxReceiptBytes:
+			return b, nil
+		case n > 0:
+			r.Survivors = r.Survivors[:n/2]
+			r.SurvivorsOmitted += n - n/2
+		case r.Message != "":
+			r.Message = cut(r.Message, len(r.Message)/2) // JSON may write one byte as six
+		default:
+			return nil, fmt.Errorf("the receipt has %d bytes, where %d are the most", len(b), MaxReceiptBytes)
 		}
 	}
+}
+
+// cut returns the beginning of a text, of whole characters, in at most that many bytes.
+func cut(s string, most int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "")
 }
 
 // ParseReceipt decodes a termination message.

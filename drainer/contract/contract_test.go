@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -46,23 +48,63 @@ func TestReceiptAddsUpOnlyWhenNothingWasLost(t *testing.T) {
 }
 
 func TestReceiptFitsInATerminationMessage(t *testing.T) {
+	survivors := func(name string) []Survivor {
+		return slices.Repeat([]Survivor{{Name: name, Added: 1 << 40}}, 512)
+	}
+	for name, change := range map[string]func(*Receipt){
+		"short":                         func(*Receipt) {},
+		"a long message":                func(r *Receipt) { r.Message = strings.Repeat("m", 10*MaxReceiptBytes) },
+		"JSON writes one byte as six":   func(r *Receipt) { r.Message = strings.Repeat("<", 1024) },
+		"control characters":            func(r *Receipt) { r.Message = strings.Repeat("\x01", 10*MaxReceiptBytes) },
+		"no text":                       func(r *Receipt) { r.Message = strings.Repeat("\xff", 10*MaxReceiptBytes) },
+		"a message of whole characters": func(r *Receipt) { r.Message = strings.Repeat("é", 1024) + "x" },
+		"many survivors":                func(r *Receipt) { r.Survivors = survivors("cache-100.cache.namespace.svc:11211") },
+		"one with a long name":          func(r *Receipt) { r.Survivors = survivors(strings.Repeat("<", 5000))[:1] },
+		"a long version":                func(r *Receipt) { r.SourceVersion = strings.Repeat("1", 5000) },
+		"a version that is no text":     func(r *Receipt) { r.SourceVersion = strings.Repeat("\xff", 5000) },
+		"all of it": func(r *Receipt) {
+			r.Message, r.SourceVersion, r.Survivors = strings.Repeat("<", 5000), strings.Repeat("<", 5000), survivors("<<<")
+		},
+	} {
+		for _, code := range []int{ExitOK, ExitRejected} {
+			t.Run(fmt.Sprintf("%s, exit code %d", name, code), func(t *testing.T) {
+				r := good()
+				if change(&r); code != ExitOK {
+					r.ExitCode, r.Reason = code, "ItemsRejected"
+				}
+				b, err := r.Marshal()
+				if err != nil || len(b) > MaxReceiptBytes {
+					t.Fatalf("%d bytes, %v", len(b), err)
+				}
+				parsed, err := ParseReceipt(string(b))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := parsed.AddsUp("uid"); code == ExitOK && err != nil {
+					t.Errorf("cut, it doesn't add up any more: %v", err)
+				}
+				if parsed.ExitCode != r.ExitCode || parsed.Reason != r.Reason || (parsed.Message == "") != (r.Message == "") {
+					t.Errorf("what is left: %d, %s, %q", parsed.ExitCode, parsed.Reason, parsed.Message)
+				}
+				if n := len(parsed.Survivors); n+parsed.SurvivorsOmitted != len(r.Survivors) {
+					t.Errorf("%d survivors, %d left out, of %d", n, parsed.SurvivorsOmitted, len(r.Survivors))
+				}
+				if r.Message == "" && len(r.Survivors) > 1 && len(parsed.Survivors) == 0 {
+					t.Error("no survivor is left")
+				}
+				again, err := parsed.Marshal() // the controller records what it has parsed
+				if err != nil || string(again) != string(b) {
+					t.Errorf("encoded once more: %s, want %s; %v", again, b, err)
+				}
+			})
+		}
+	}
+}
+
+func TestReceiptThatCannotBeCutIsNotWritten(t *testing.T) {
 	r := good()
-	r.Message = strings.Repeat("m", 10*MaxReceiptBytes)
-	for range 512 {
-		r.Survivors = append(r.Survivors, Survivor{Name: "cache-100.cache.namespace.svc:11211", Added: 1 << 40})
-	}
-	b, err := r.Marshal()
-	if err != nil || len(b) > MaxReceiptBytes {
-		t.Fatalf("%d bytes, %v", len(b), err)
-	}
-	parsed, err := ParseReceipt(string(b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parsed.AddsUp("uid"); err != nil {
-		t.Errorf("cut, it doesn't add up any more: %v", err)
-	}
-	if n := len(parsed.Survivors); n == 0 || n+parsed.SurvivorsOmitted != len(r.Survivors) {
-		t.Errorf("%d survivors, %d left out, of %d", n, parsed.SurvivorsOmitted, len(r.Survivors))
+	r.Reason = strings.Repeat("R", MaxReceiptBytes)
+	if b, err := r.Marshal(); err == nil || b != nil {
+		t.Errorf("%d bytes, %v", len(b), err)
 	}
 }
