@@ -24,7 +24,8 @@ func (t *Tally) add(o Tally) {
 // outcome is what the server said to one batch.
 type outcome struct {
 	Tally
-	// refusal is the first line that rejected an item.
+	// refusal is the first line that rejected an item, quoted: it goes into the receipt,
+	// which has little room.
 	refusal string
 }
 
@@ -57,7 +58,7 @@ func readReplies(r *bufio.Reader, b *batch) (outcome, error) {
 			o.Rejected++
 			removed += b.average()
 			if o.refusal == "" {
-				o.refusal = string(line)
+				o.refusal = fmt.Sprintf("%.80q", line)
 			}
 		default:
 			return outcome{}, fmt.Errorf("%w to an add: %.80q", ErrProtocol, line)
