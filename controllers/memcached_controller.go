@@ -161,8 +161,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 		status.Unobserved(cluster, why, passes(why), now)
 	}
 	if cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := r.Status().Patch(ctx, cluster, patch); err == nil {
+		if err := r.patchStatus(ctx, before, cluster); err == nil {
 			r.written.Note(cluster)
 		} else if !passes(err) {
 			why = errors.Join(why, client.IgnoreNotFound(err))
@@ -227,8 +226,7 @@ func (r *MemcachedReconciler) foretell(ctx context.Context, seen *observed, p pl
 	}
 	before := seen.cluster.DeepCopy()
 	meta.SetStatusCondition(&seen.cluster.Status.Conditions, *c)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return client.IgnoreNotFound(r.Status().Patch(ctx, seen.cluster, patch))
+	return client.IgnoreNotFound(r.patchStatus(ctx, before, seen.cluster))
 }
 
 // writeStatus writes what Compute returns, if it differs and can't wait.
@@ -256,10 +254,7 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *observed, p
 		seen.waits.atMost(wait)
 		return nil
 	}
-	// Under a lock: lastDrains is a list, and one from a cache that is behind
-	// would take the place of a longer one.
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Status().Patch(ctx, seen.cluster, patch); err != nil {
+	if err := r.patchStatus(ctx, before, seen.cluster); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	r.written.NoteStatus(seen.cluster, now)
@@ -269,6 +264,20 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *observed, p
 	}
 	r.Metrics.StatusWritten(&before.Status, &seen.cluster.Status, &p)
 	return nil
+}
+
+// patchStatus writes the cluster's status, where it differs from before's. If that fails,
+// the cluster has before's again: what it has may be remembered as written, and then
+// nothing would be left for the next reconcile to write.
+func (r *MemcachedReconciler) patchStatus(ctx context.Context, before, cluster *cachev1alpha1.Memcached) error {
+	// Under a lock: lastDrains is a list, and a shorter one, from a cache that is
+	// behind, would replace a longer one.
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	err := r.Status().Patch(ctx, cluster, patch)
+	if err != nil {
+		cluster.Status = before.Status
+	}
+	return err
 }
 
 // SetupWithManager registers the controller, its watches and its indexes.

@@ -1,0 +1,83 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// statusWrites is an API server that answers each write of a status so.
+type statusWrites struct {
+	client.Client
+	status statusWriter
+}
+
+type statusWriter struct {
+	client.SubResourceWriter
+	answer error
+	n      int
+}
+
+func (s *statusWrites) Status() client.SubResourceWriter { return &s.status }
+
+func (s *statusWriter) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+	s.n++
+	return s.answer
+}
+
+// TestAStatusThatWasNotWrittenIsNotKept: what the reconcile has of the Memcached may be
+// remembered as written, and the next one would find nothing left to write.
+func TestAStatusThatWasNotWrittenIsNotKept(t *testing.T) {
+	cluster := apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Size(1).Defaulted().Obj()
+	cluster.UID = "memcached"
+	cluster.Spec.Memory, cluster.Spec.Storage.Mode = ptr.To(resource.MustParse("100Mi")), cachev1alpha1.StorageMapped // no room to replay it
+	resourceOf := schema.GroupResource{Resource: "memcacheds"}
+	for what, write := range map[string]func(context.Context, *MemcachedReconciler, *observed) error{
+		"the status": func(ctx context.Context, r *MemcachedReconciler, seen *observed) error {
+			return r.writeStatus(ctx, seen, plan.Plan{Replicas: 1}, nil)
+		},
+		"ahead of a roll-out": func(ctx context.Context, r *MemcachedReconciler, seen *observed) error {
+			return r.foretell(ctx, seen, plan.Plan{Replicas: 1})
+		},
+		"of what was not observed": func(ctx context.Context, r *MemcachedReconciler, seen *observed) error {
+			_, err := r.unobserved(ctx, seen.cluster, apierrors.NewForbidden(resourceOf, "cache", nil))
+			return err
+		},
+	} {
+		for name, answer := range map[string]error{
+			"written":             nil,
+			"no answer":           errors.New("connection refused"),
+			"another one's write": apierrors.NewConflict(resourceOf, "cache", nil),
+			"gone":                apierrors.NewNotFound(resourceOf, "cache"),
+		} {
+			t.Run(what+", "+name, func(t *testing.T) {
+				server := &statusWrites{status: statusWriter{answer: answer}}
+				r := &MemcachedReconciler{Client: server, Clock: testingclock.NewFakePassiveClock(time.Unix(5000, 0)), Events: events.NewFakeRecorder(10)}
+				seen := &observed{cluster: cluster.DeepCopy(), pods: []corev1.Pod{{}}}
+				err := write(t.Context(), r, seen)
+				if server.status.n != 1 || name == "no answer" && !errors.Is(err, answer) || name == "gone" && apierrors.IsNotFound(err) {
+					t.Fatalf("%d writes, %v", server.status.n, err)
+				}
+				diff := cmp.Diff(cluster.Status, seen.cluster.Status)
+				if answer == nil && diff == "" || answer != nil && diff != "" {
+					t.Errorf("kept is: -before +after:\n%s", diff)
+				}
+			})
+		}
+	}
+}
