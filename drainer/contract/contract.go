@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -219,6 +220,7 @@ type Failure interface {
 // AddsUp returns nil if the receipt proves that the source of the given identity is
 // drained, else an error that says which condition is missing.
 func (r *Receipt) AddsUp(source string) error {
+	const most = math.MaxInt64 / 4 // of one kind: four of them don't wrap
 	switch sum := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated; {
 	case r.Source != source:
 		return fmt.Errorf("the receipt is for %q, not for %q", r.Source, source)
@@ -226,8 +228,10 @@ func (r *Receipt) AddsUp(source string) error {
 		return fmt.Errorf("the drain failed: %s (exit code %d): %s", r.Reason, r.ExitCode, r.Message)
 	case !r.Complete:
 		return errors.New("the source was not read to its end")
-	case min(r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated) < 0 || sum < 0:
+	case min(r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated) < 0:
 		return errors.New("the receipt counts less than no items")
+	case max(r.Added, r.AlreadyPresent, r.Expired, r.Invalidated) > most:
+		return errors.New("the receipt counts more items than there can be")
 	case r.Rejected != 0 || r.Failed != 0:
 		return fmt.Errorf("%d items were rejected and %d failed", r.Rejected, r.Failed)
 	case r.Found != sum:

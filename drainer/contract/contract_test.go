@@ -2,6 +2,7 @@ package contract
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,18 @@ func TestReceiptAddsUpOnlyWhenNothingWasLost(t *testing.T) {
 		"one refused beside the sum": {func(r *Receipt) { r.Rejected = 1 }, "1 items were rejected"},
 		"an item unaccounted for":    {func(r *Receipt) { r.Added = 3 }, "10 items were found but 9 accounted for"},
 		"an item counted twice":      {func(r *Receipt) { r.Expired = 3 }, "10 items were found but 11 accounted for"},
+		"less than none was added":   {func(r *Receipt) { r.Added, r.Expired = -1, 7 }, "less than no items"},
+		"less than none was present": {func(r *Receipt) { r.AlreadyPresent, r.Expired = -1, 6 }, "less than no items"},
+		"less than none expired":     {func(r *Receipt) { r.Expired, r.Added = -1, 7 }, "less than no items"},
+		"less than none invalidated": {func(r *Receipt) { r.Invalidated, r.Added = -1, 6 }, "less than no items"},
+		"less than none found":       {func(r *Receipt) { r.Found, r.Outcomes = -1, Outcomes{} }, "less than no items"},
+		"a sum that wraps to less":   {func(r *Receipt) { r.Added, r.Expired = math.MaxInt64, 1 }, "more items than there can be"},
+		"a sum that wraps to found": {func(r *Receipt) {
+			r.Outcomes = Outcomes{Added: math.MaxInt64, AlreadyPresent: math.MaxInt64, Expired: 12}
+		}, "more items than there can be"},
+		"the most of one kind that is believed": {func(r *Receipt) {
+			r.Found, r.Outcomes = math.MaxInt64/4, Outcomes{Added: math.MaxInt64 / 4}
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := good()
