@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
@@ -90,7 +91,7 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 		return condition(kind, false, cachev1alpha1.ReasonBlockedByVolume, "%s", blockedByVolume(in))
 	case in.Plan.SizeBlocked == plan.ByVolume:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
-			"the size goes from %d to %d when claim %s is drained or set aside", in.Plan.Replicas, size, blockingClaim(in))
+			"the size goes from %d to %d when claim %s is drained or set aside", in.Plan.Replicas, size, blocking(in).Claim.Name)
 	case replaces(in):
 		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification")
 	case s.Size != size || s.ReadySize != size:
@@ -107,27 +108,36 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	return condition(kind, false, cachev1alpha1.ReasonAsWanted, "the cluster is as wanted")
 }
 
+// blockedByVolume says which claim is in the way, why, and what a person can do.
 func blockedByVolume(in *Input) string {
-	return fmt.Sprintf("the size goes from %d to %d when member %d may return, which can't be while the volume it left, "+
-		"with values that may be old, is still there: drain or give up claim %s first",
-		in.Plan.Replicas, *in.Cluster.Spec.Size, in.Plan.Replicas, blockingClaim(in))
+	return fmt.Sprintf("the size can't go from %d to %d: the volume that member %d left is still there, and its values may be old; %s",
+		in.Plan.Replicas, *in.Cluster.Spec.Size, in.Plan.Replicas, wayOut(in))
+}
+
+func wayOut(in *Input) string {
+	d := blocking(in)
+	switch {
+	case d == nil:
+		return fmt.Sprintf("claim %s is not drained: take what you need from its volume, then delete the claim, if nobody has",
+			build.ClaimName(in.Cluster.Name, in.Plan.Replicas))
+	case d.Phase == plan.Held:
+		return fmt.Sprintf("a person holds the drain of claim %s: remove the annotation cache.example.com/drain=hold from the claim, "+
+			"or set it to skip to give its items up", d.Claim.Name)
+	case d.Reason == plan.InTheWay || d.Reason == plan.ClaimDeleted:
+		return fmt.Sprintf("claim %s: %s", d.Claim.Name, d.Message) // another drain would not help
+	}
+	return fmt.Sprintf("the drain of claim %s failed (%s): see the drainer's log, then annotate the claim with "+
+		"cache.example.com/drain=retry, or =skip to give its items up", d.Claim.Name, bound(d.Reason, maxReason))
 }
 
 // stuck tells whether the lowest released claim can't go by itself.
 func stuck(in *Input) bool {
 	d := blocking(in)
-	return d == nil || d.Phase == plan.Failed || d.Phase == plan.Held // nil: kept by policy
-}
-
-func blockingClaim(in *Input) string {
-	if d := blocking(in); d != nil {
-		return d.Claim.Name
-	}
-	return fmt.Sprintf("of member %d", in.Plan.Replicas)
+	return d == nil || d.Phase == plan.Failed || d.Phase == plan.Held
 }
 
 // blocking is the drain of the volume that a member left which is to return, or
-// nil where that volume is kept.
+// nil if nothing drains it: it is kept, or being deleted.
 func blocking(in *Input) *plan.DrainState {
 	i := slices.IndexFunc(in.Plan.Drains, func(d plan.DrainState) bool {
 		return d.Claim.Ordinal == in.Plan.Replicas && !d.Claim.Aside
