@@ -62,9 +62,11 @@ const (
 	ReasonDraining = "Draining"
 	// ReasonNothingToDrain: no volume has to be drained.
 	ReasonNothingToDrain = "NothingToDrain"
-	// ReasonDrainFailed: a drain failed; the claim is kept.
+	// ReasonDrainFailed: a drain failed; the claim is kept. Of Draining: and no other
+	// drain is under way, or waits.
 	ReasonDrainFailed = "DrainFailed"
-	// ReasonDrainHeld: a person holds a drain by annotation.
+	// ReasonDrainHeld: a person holds a drain by annotation. Of Draining: and nothing
+	// else is left to drain.
 	ReasonDrainHeld = "DrainHeld"
 	// ReasonClaimDeleted: somebody deleted a claim that is not drained; the finalizer
 	// keeps it.

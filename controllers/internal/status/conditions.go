@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -171,19 +172,36 @@ func replaces(in *Input) bool {
 
 func draining(s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	const kind = cachev1alpha1.ConditionDraining
-	n, failed := len(s.Drains), 0
+	open, failed, held := 0, 0, 0
 	for _, d := range s.Drains {
-		if d.Phase == cachev1alpha1.DrainFailed || d.Phase == cachev1alpha1.DrainHeld {
+		switch d.Phase {
+		case cachev1alpha1.DrainFailed:
 			failed++
+		case cachev1alpha1.DrainHeld:
+			held++
+		default:
+			open++
 		}
 	}
-	switch {
-	case n == 0:
-		return condition(kind, false, cachev1alpha1.ReasonNothingToDrain, "no volume is on its way out")
-	case failed == n:
-		return condition(kind, false, cachev1alpha1.ReasonDrainFailed, "volumes whose drain failed, or is held: %d", failed)
+	var counts []string
+	count := func(n int, what string) {
+		if n > 0 {
+			counts = append(counts, fmt.Sprintf("%s: %d", what, n))
+		}
 	}
-	return condition(kind, true, cachev1alpha1.ReasonDraining, "volumes on their way out: %d", n)
+	count(open, "volumes that are drained, or wait for it")
+	count(failed, "drains that failed")
+	count(held, "drains that a person holds")
+	message := strings.Join(counts, "; ")
+	switch {
+	case open > 0:
+		return condition(kind, true, cachev1alpha1.ReasonDraining, "%s", message)
+	case failed > 0:
+		return condition(kind, false, cachev1alpha1.ReasonDrainFailed, "%s", message)
+	case held > 0:
+		return condition(kind, false, cachev1alpha1.ReasonDrainHeld, "%s", message)
+	}
+	return condition(kind, false, cachev1alpha1.ReasonNothingToDrain, "no volume is on its way out")
 }
 
 func deleting(in *Input) bool { return in.Cluster.DeletionTimestamp != nil }

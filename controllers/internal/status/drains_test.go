@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -90,4 +92,36 @@ func TestADrainTellsSinceWhenItWaits(t *testing.T) {
 	since(50)
 	at(60, plan.Draining, "")
 	since(50)
+}
+
+func TestDrainingCountsWhatIsUnderWayWhatFailedAndWhatAPersonHolds(t *testing.T) {
+	held := func(in *Input) { in.leaving(4, plan.Held, plan.HeldByRequest, "held") }
+	failed := func(in *Input) { in.leaving(3, plan.Failed, "SourceCorrupt", "torn") }
+	runs := func(in *Input) { in.leaving(2, plan.Draining, "", "") }
+	waits := func(in *Input) { in.leaving(1, plan.Waiting, plan.InTurn, "wait") }
+	for name, test := range map[string]struct {
+		in       *Input
+		draining bool
+		reason   string
+		message  string
+	}{
+		"none":                 {input(1), false, "NothingToDrain", "no volume is on its way out"},
+		"one runs":             {input(1).with(runs), true, "Draining", "volumes that are drained, or wait for it: 1"},
+		"one runs, one waits":  {input(1).with(runs).with(waits), true, "Draining", "volumes that are drained, or wait for it: 2"},
+		"held":                 {input(1).with(held), false, "DrainHeld", "drains that a person holds: 1"},
+		"two are held":         {input(1).with(held).with(held), false, "DrainHeld", "drains that a person holds: 2"},
+		"failed":               {input(1).with(failed), false, "DrainFailed", "drains that failed: 1"},
+		"failed, and one held": {input(1).with(held).with(failed), false, "DrainFailed", "drains that failed: 1; drains that a person holds: 1"},
+		"all of it": {
+			input(1).with(held).with(failed).with(runs).with(waits), true, "Draining",
+			"volumes that are drained, or wait for it: 2; drains that failed: 1; drains that a person holds: 1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := meta.FindStatusCondition(compute(t, test.in).Conditions, cachev1alpha1.ConditionDraining)
+			if (c.Status == metav1.ConditionTrue) != test.draining || c.Reason != test.reason || c.Message != test.message {
+				t.Errorf("got %s %s: %q, want %s: %q", c.Status, c.Reason, c.Message, test.reason, test.message)
+			}
+		})
+	}
 }

@@ -119,7 +119,7 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 		},
 		"held": {
 			input(2).leaving(2, plan.Held, plan.HeldByRequest, "remove it"),
-			[4]string{"+Ready", "-AsWanted", "+DrainHeld", "-DrainFailed"}, cachev1alpha1.PhaseDegraded,
+			[4]string{"+Ready", "-AsWanted", "+DrainHeld", "-DrainHeld"}, cachev1alpha1.PhaseDegraded,
 		},
 		"one failed, one runs": {
 			input(1).leaving(2, plan.Failed, "SourceCorrupt", "torn").leaving(1, plan.Draining, "", ""),
