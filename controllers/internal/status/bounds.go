@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"strings"
 	"time"
 	"unicode"
@@ -61,6 +62,15 @@ func Printable(text string, limit int) string {
 		text = strings.ToValidUTF8(text[:limit], "")
 	}
 	return text
+}
+
+// someOf lists the first three, and how many more there are.
+func someOf(names []string) string {
+	const most = 3
+	if n := len(names) - most; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), n)
+	}
+	return strings.Join(names, ", ")
 }
 
 // waits collects how long it takes until a status differs although nothing has

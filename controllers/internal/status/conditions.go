@@ -63,7 +63,7 @@ func available(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case size == 0 && in.Cluster.Spec.Storage == nil:
 		return condition(kind, false, cachev1alpha1.ReasonScaledToZero, "size is 0")
 	case s.ReadySize < size:
-		return condition(kind, false, cachev1alpha1.ReasonMembersNotReady, "%d of %d members are ready", s.ReadySize, size)
+		return condition(kind, false, cachev1alpha1.ReasonMembersNotReady, "%d of %d members are ready%s", s.ReadySize, size, notReady(in))
 	}
 	return condition(kind, true, cachev1alpha1.ReasonReady, "%d of %d members are ready", size, size)
 }
@@ -96,7 +96,7 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case replaces(in):
 		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification")
 	case s.Size != size || s.ReadySize != size:
-		return condition(kind, true, cachev1alpha1.ReasonScaling, "%d members exist, %d are ready, %d are wanted", s.Size, s.ReadySize, size)
+		return condition(kind, true, cachev1alpha1.ReasonScaling, "%d members exist, %d are ready, %d are wanted%s", s.Size, s.ReadySize, size, notReady(in))
 	case in.Plan.KeepsTemplate && in.GrowthRefused != "":
 		return condition(kind, false, cachev1alpha1.ReasonVolumesCannotGrow, "the members can't have the new memory: see the condition VolumesSized")
 	case in.Plan.KeepsTemplate:

@@ -209,6 +209,26 @@ func slow(in *Input, w *waits) *trouble {
 	return nil
 }
 
+// notReady names the wanted members whose pods are there, and are not ready. A pod of a
+// Deployment that ends is not one of them: another one, of another name, replaces it.
+func notReady(in *Input) string {
+	var names []string
+	for _, pod := range byOrdinal(in) {
+		wanted := lives(pod)
+		if in.Cluster.Spec.Storage != nil {
+			ordinal, _ := build.PodOrdinal(in.Cluster.Name, pod.Name)
+			wanted = ordinal < *in.Cluster.Spec.Size
+		}
+		if wanted && (!lives(pod) || !Ready(pod)) {
+			names = append(names, pod.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; not ready: " + someOf(names)
+}
+
 // lives tells whether the pod counts as a member.
 func lives(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded

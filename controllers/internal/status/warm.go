@@ -3,7 +3,6 @@ package status
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,12 +38,7 @@ func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case len(cold) == 0:
 		return condition(kind, true, cachev1alpha1.ReasonKeptCache, "no member that runs has lost its items for lack of room or of a save")
 	}
-	const most = 3
-	more := ""
-	if n := len(cold) - most; n > 0 {
-		cold, more = cold[:most], fmt.Sprintf(" and %d more", n)
-	}
-	return condition(kind, false, cachev1alpha1.ReasonStartedCold, "members that started cold: %s%s%s", strings.Join(cold, ", "), more, advice)
+	return condition(kind, false, cachev1alpha1.ReasonStartedCold, "members that started cold: %s%s", someOf(cold), advice)
 }
 
 // coldStart is what the member left behind when it ended last, or, where it never
