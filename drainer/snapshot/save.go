@@ -247,7 +247,7 @@ func (s *Save) hold(page int, offset int64) error {
 	data := s.page[:s.PageSize]
 	want, got := binary.LittleEndian.Uint32(s.page[s.PageSize:]), pageSum(s.sum, offset, data)
 	if got != want {
-		return warmfile.CorruptAt(place, "a page of the save with the checksum %08x, found %08x", want, got)
+		return warmfile.CorruptAt(offset, "page %d, at offset %d of the save, with the checksum %08x, found %08x", page, place, want, got)
 	}
 	s.held, s.checked[page] = offset, true
 	return nil

@@ -5,9 +5,12 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"example.com/memcached-operator/drainer/warmfile"
@@ -41,6 +44,40 @@ func readAsFile(b []byte) ([]byte, error) {
 		return nil, err
 	}
 	return io.ReadAll(io.NewSectionReader(s, 0, min(s.Size, 1<<20)))
+}
+
+// TestDamagedSaveSaysWhatIsDamagedAndWhere: the reason, the offset in the warm file (-1: the
+// damage is at no place in it), and the place in the save.
+func TestDamagedSaveSaysWhatIsDamagedAndWhere(t *testing.T) {
+	sound := smallSave(t)
+	const page, record = 4 << 10, 4<<10 + checksumBytes
+	body := len(sound) - 3*record
+	flip := func(at int) []byte {
+		b := bytes.Clone(sound)
+		b[at] ^= 1
+		return b
+	}
+	swapped := slices.Concat(sound[:body], sound[body+record:body+2*record], sound[body:body+record], sound[body+2*record:])
+	place := func(n int) string { return fmt.Sprintf("page %d, at offset %d of the save", n, body+n*record) }
+	for name, test := range map[string]struct {
+		save   []byte
+		reason warmfile.Reason
+		offset int64
+		words  string
+	}{
+		"a bit of the first page":       {flip(body), warmfile.ReasonCorrupt, 0, place(0)},
+		"a bit of the second page":      {flip(body + record + 7), warmfile.ReasonCorrupt, page, place(1)},
+		"the checksum of the last page": {flip(len(sound) - 1), warmfile.ReasonCorrupt, 2 * page, place(2)},
+		"two pages swapped":             {swapped, warmfile.ReasonCorrupt, 0, place(0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := readAsFile(test.save)
+			var refusal *warmfile.Error
+			if !errors.As(err, &refusal) || refusal.Reason != test.reason || refusal.Offset != test.offset || !strings.Contains(err.Error(), test.words) {
+				t.Errorf("got %v, want %s at %d: %s", err, test.reason, test.offset, test.words)
+			}
+		})
+	}
 }
 
 // FuzzSave: no change of a save passes, whatever is overwritten or cut off.

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,6 +60,15 @@ func (g Generation) exists() (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// named is the error of reading a generation, with its name: an offset alone doesn't say
+// of which it is.
+func (g Generation) named(err error) error {
+	if err == nil || g.Number == 0 {
+		return err
+	}
+	return fmt.Errorf("%s: %w", filepath.Base(g.Dir), err)
 }
 
 // Generations returns all that are on the volume at dir, newest first, and refuses

@@ -39,15 +39,15 @@ func OpenAll(dir string, neverStarted bool) (*Departed, error) {
 	for _, g := range found {
 		r, err := Open(g.Dir, Options{})
 		if err != nil && len(v.readers) == 0 {
-			return nil, err
+			return nil, g.named(err)
 		}
 		if err != nil {
-			v.generations = append(v.generations, unreadable{err: err})
+			v.generations = append(v.generations, unreadable{err: g.named(err)})
 			break
 		}
 		v.readers = append(v.readers, r)
 		newer := flushed
-		v.generations = append(v.generations, item.InvalidatedWhen(r, func() bool { return newer }))
+		v.generations = append(v.generations, item.InvalidatedWhen(named{r, g}, func() bool { return newer }))
 		flushed = flushed || r.Flushed()
 	}
 	return v, nil
@@ -110,6 +110,22 @@ func (v *Departed) Close() error {
 		errs = append(errs, r.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// named is the Source of a generation, which its errors name.
+type named struct {
+	item.Source
+	generation Generation
+}
+
+func (n named) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
+	return func(yield func(*item.Item, error) bool) {
+		for it, err := range n.Source.Items(ctx) {
+			if !yield(it, n.generation.named(err)) {
+				return
+			}
+		}
+	}
 }
 
 // nothing is the Source of a volume on which nothing was ever stored.

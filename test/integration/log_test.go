@@ -36,7 +36,7 @@ func TestTheLogHasALineForEachWrite(t *testing.T) {
 	}
 	all := strings.Join(lines, "\n")
 	for _, want := range []string{
-		`"verb"="apply" "kind"="StatefulSet" "object"="cache" "reason"="apply members, 1 replicas"`,
+		`"verb"="apply" "kind"="StatefulSet" "object"="cache" "reason"="apply the StatefulSet, 1 replicas"`,
 		`"verb"="create" "kind"="Job" "object"="data-cache-1-drain-`,
 		`"reason"="drain claim data-cache-1 into 1 survivors"`,
 		`"verb"="delete" "kind"="PersistentVolumeClaim" "object"="data-cache-1" "reason"="delete claim data-cache-1: Drained"`,

@@ -40,7 +40,7 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		inMiB    = "memory must be a whole number of MiB"
 		itemSize = "maxItemSize must be a whole number of bytes"
 		lacking  = "extraArgs ends with a flag that lacks its value"
-		plain    = "the drainer, which moves the items of members that leave, speaks memcached's text protocol"
+		plain    = "the drainer, which moves the items of leaving members, speaks memcached's text protocol"
 		useTLS   = ": use tls"
 		useAuth  = ": use auth"
 		tooSmall = "storage.size must be larger than memory"

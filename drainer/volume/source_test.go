@@ -1,0 +1,90 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// drainAll reads all of a volume, as a drain would.
+func drainAll(ctx context.Context, dir string) (items int, err error) {
+	v, err := OpenAll(dir, false)
+	if err != nil {
+		return 0, err
+	}
+	defer v.Close()
+	for _, err := range v.Items(ctx) {
+		if err != nil {
+			return items, err
+		}
+		items++
+	}
+	return items, nil
+}
+
+// TestDamagedGenerationIsNamed: a volume may have several, and the offset alone doesn't
+// say of which.
+func TestDamagedGenerationIsNamed(t *testing.T) {
+	t.Parallel()
+	dir := savedMember(t, "-m", "64")
+	aside := func(number string) string {
+		to := filepath.Join(dir, contract.GenerationPrefix+number)
+		if err := os.Mkdir(to, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := Pack(t.Context(), dir, filepath.Join(to, contract.SaveFile), 1); err != nil {
+			t.Fatal(err)
+		}
+		return to
+	}
+	damage := func(t *testing.T, of string, at int64) {
+		t.Helper()
+		b, err := os.ReadFile(filepath.Join(of, contract.SaveFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		overwrite(t, of, contract.SaveFile, at, []byte{b[at] ^ 1})
+		t.Cleanup(func() { overwrite(t, of, contract.SaveFile, at, []byte{b[at]}) })
+	}
+	each, err := drainAll(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := aside("1")
+	newer := aside("2")
+	const header, page = 20, 1 << 20 // the save's first page goes further than that
+	for _, test := range []struct {
+		name, of string
+		at       int64
+		begins   string
+		newer    int // whole ones are read before
+	}{
+		{"the header of an older one", older, header, "generation-1: ", 2},
+		{"a page of an older one", older, page, "generation-1: ", 2},
+		{"a page of one between", newer, page, "generation-2: ", 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			damage(t, test.of, test.at)
+			items, err := drainAll(t.Context(), dir)
+			var failure contract.Failure
+			if !errors.Is(err, warmfile.ErrUnrecoverable) || !errors.As(err, &failure) || !strings.HasPrefix(err.Error(), test.begins) {
+				t.Errorf("got %v, want %q", err, test.begins)
+			}
+			if items < test.newer*each || items >= (test.newer+1)*each {
+				t.Errorf("%d items, want those of %d generations of %d each, and not all of one more", items, test.newer, each)
+			}
+		})
+	}
+	remove(t, dir, contract.WarmFile)
+	remove(t, dir, contract.MetaFile)
+	damage(t, newer, header)
+	if _, err := drainAll(t.Context(), dir); err == nil || !strings.HasPrefix(err.Error(), "generation-2: ") {
+		t.Errorf("the newest that there is: %v", err)
+	}
+}
