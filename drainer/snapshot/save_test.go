@@ -27,9 +27,11 @@ func smallFile() []byte {
 }
 
 // smallSave is one of smallFile.
-func smallSave(t testing.TB) []byte {
+func smallSave(t testing.TB) []byte { return numbered(t, 1) }
+
+func numbered(t testing.TB, number int64) []byte {
 	t.Helper()
-	h := &Header{Number: 1, Size: 16 << 10, PageSize: 4 << 10, PageBits: []byte{0b0111}, Manifest: []byte(`{"state":"Died"}`)}
+	h := &Header{Number: number, Size: 16 << 10, PageSize: 4 << 10, PageBits: []byte{0b0111}, Manifest: []byte(`{"state":"Died"}`)}
 	var b bytes.Buffer
 	if err := write(t.Context(), bytes.NewReader(smallFile()), &b, h); err != nil {
 		t.Fatal(err)
@@ -57,6 +59,9 @@ func TestDamagedSaveSaysWhatIsDamagedAndWhere(t *testing.T) {
 		b[at] ^= 1
 		return b
 	}
+	longer := bytes.Clone(sound)
+	binary.LittleEndian.PutUint32(longer[len(magic):], maxHeader+1)
+	other := numbered(t, 2)
 	swapped := slices.Concat(sound[:body], sound[body+record:body+2*record], sound[body:body+record], sound[body+2*record:])
 	place := func(n int) string { return fmt.Sprintf("page %d, at offset %d of the save", n, body+n*record) }
 	for name, test := range map[string]struct {
@@ -65,6 +70,18 @@ func TestDamagedSaveSaysWhatIsDamagedAndWhere(t *testing.T) {
 		offset int64
 		words  string
 	}{
+		"nothing is left":               {nil, warmfile.ReasonTruncated, -1, "the save has 0 bytes and should have 16"},
+		"cut in its prefix":             {sound[:prefixBytes-1], warmfile.ReasonTruncated, -1, "has 15 bytes and should have 16"},
+		"cut in its header":             {sound[:body-1], warmfile.ReasonTruncated, -1, fmt.Sprintf("should have %d", body)},
+		"cut before its pages":          {sound[:body], warmfile.ReasonTruncated, -1, fmt.Sprintf("should have %d", len(sound))},
+		"cut in its last page":          {sound[:len(sound)-1], warmfile.ReasonTruncated, -1, fmt.Sprintf("should have %d", len(sound))},
+		"one byte more":                 {append(bytes.Clone(sound), 0), warmfile.ReasonCorrupt, -1, "1 bytes behind its last page"},
+		"its magic":                     {flip(0), warmfile.ReasonCorrupt, -1, "a save begins with"},
+		"a longer header":               {longer, warmfile.ReasonCorrupt, -1, "header has 67108865 bytes"},
+		"the length of its header":      {flip(len(magic)), warmfile.ReasonCorrupt, -1, "the save's header has the checksum"},
+		"the checksum of its header":    {flip(len(magic) + 4), warmfile.ReasonCorrupt, -1, "the save's header has the checksum"},
+		"a bit of its header":           {flip(prefixBytes + 3), warmfile.ReasonCorrupt, -1, "the save's header has the checksum"},
+		"a page of another save":        {slices.Concat(sound[:body+record], other[body+record:]), warmfile.ReasonCorrupt, page, place(1)},
 		"a bit of the first page":       {flip(body), warmfile.ReasonCorrupt, 0, place(0)},
 		"a bit of the second page":      {flip(body + record + 7), warmfile.ReasonCorrupt, page, place(1)},
 		"the checksum of the last page": {flip(len(sound) - 1), warmfile.ReasonCorrupt, 2 * page, place(2)},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -105,17 +106,20 @@ func TestDamagedSaveIsRefused(t *testing.T) {
 		}
 		refused(t, volume, what)
 	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
 	flip := func(at int64) {
 		t.Helper()
-		b := bytes.Clone(sound)
-		b[at] ^= 1 << rand.IntN(8)
-		damage("a bit at "+strconv.FormatInt(at, 10), b)
+		b, bit := bytes.Clone(sound), random.IntN(8)
+		b[at] ^= 1 << bit
+		damage(fmt.Sprintf("bit %d of the byte at %d", bit, at), b)
 	}
 	for _, at := range []int64{0, 7, 8, 12, 16, body - 1, body, body + record - 1, int64(len(sound)) - 1} {
 		flip(at)
 	}
 	for range 3 {
-		flip(rand.Int64N(int64(len(sound))))
+		flip(random.Int64N(int64(len(sound))))
 	}
 	for _, end := range []int64{0, 1, prefix - 1, prefix, body - 1, body, body + 1, body + record, int64(len(sound)) - 1} {
 		damage("cut at "+strconv.FormatInt(end, 10), sound[:end])
