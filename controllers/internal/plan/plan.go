@@ -235,7 +235,8 @@ func (o *Observed) lowestReleased() (int32, bool) {
 	return 0, false
 }
 
-// sweepJobs deletes finished Jobs whose claim is gone.
+// sweepJobs deletes Jobs whose claim is gone, running ones too: a receipt could be recorded
+// nowhere, and until the drainer has ended the size could not change.
 func (p *Plan) sweepJobs(o *Observed) {
 	for _, j := range o.Jobs {
 		known := slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.UID == j.ClaimUID })

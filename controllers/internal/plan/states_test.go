@@ -371,10 +371,22 @@ func TestDeletionLetsEverythingGo(t *testing.T) {
 }
 
 func TestJobsWhoseClaimIsGoneAreSwept(t *testing.T) {
-	got := planned(at(2).job(2, 2, complete)).Actions
-	want := []string{"apply the StatefulSet, 2 replicas", "delete Job job-data-2: its claim is gone"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+	const swept = "delete Job job-data-2: its claim is gone"
+	for name, test := range map[string]struct {
+		scene *scene
+		want  []string
+	}{
+		"one that has ended":         {at(2).job(2, 2, complete), []string{"apply the StatefulSet, 2 replicas", swept}},
+		"one that failed":            {at(2).job(2, 2, unreadable), []string{"apply the StatefulSet, 2 replicas", swept}},
+		"one that runs":              {at(2).job(2, 2), []string{"apply the StatefulSet, 2 replicas", swept}},
+		"one that is being deleted":  {at(2).job(2, 2, gone), []string{"apply the StatefulSet, 2 replicas"}},
+		"not one whose claim is not": {at(2).left(2).job(2, 2), []string{"apply the StatefulSet, 2 replicas"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, planned(test.scene).Actions); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
 	}
 }
 
