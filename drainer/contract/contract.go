@@ -225,7 +225,7 @@ func (r *Receipt) AddsUp(source string) error {
 	case r.Source != source:
 		return fmt.Errorf("the receipt is for %q, not for %q", r.Source, source)
 	case r.Reason != "" || r.ExitCode != ExitOK:
-		return fmt.Errorf("the drain failed: %s (exit code %d): %s", r.Reason, r.ExitCode, r.Message)
+		return fmt.Errorf("the drainer failed: %s (exit code %d): %s", r.Reason, r.ExitCode, r.Message)
 	case !r.Complete:
 		return errors.New("the source was not read to its end")
 	case min(r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated) < 0:
@@ -234,7 +234,7 @@ func (r *Receipt) AddsUp(source string) error {
 		return errors.New("the receipt counts more items than there can be")
 	case r.Rejected != 0 || r.Failed != 0:
 		return fmt.Errorf("%d items were rejected and %d failed", r.Rejected, r.Failed)
-	case r.Found != sum:
+	case r.Found != sum: // a sum only: an item missed and another one counted twice cancel out
 		return fmt.Errorf("%d items were found but %d accounted for", r.Found, sum)
 	}
 	return nil

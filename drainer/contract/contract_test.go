@@ -26,7 +26,7 @@ func TestReceiptAddsUpOnlyWhenNothingWasLost(t *testing.T) {
 		"of an empty one":            {func(r *Receipt) { r.Found, r.Outcomes = 0, Outcomes{} }, ""},
 		"of another claim":           {func(r *Receipt) { r.Source = "other" }, `for "other", not for "uid"`},
 		"of no claim":                {func(r *Receipt) { r.Source = "" }, `for "", not for "uid"`},
-		"of a drain that failed":     {func(r *Receipt) { r.Reason = "SourceCorrupt" }, "SourceCorrupt"},
+		"of a drain that failed":     {func(r *Receipt) { r.Reason = "SourceCorrupt" }, "the drainer failed: SourceCorrupt (exit code 0)"},
 		"with an exit code":          {func(r *Receipt) { r.ExitCode = ExitFailed }, "exit code"},
 		"not to its end":             {func(r *Receipt) { r.Complete = false }, "not read to its end"},
 		"an item refused":            {func(r *Receipt) { r.Added, r.Rejected = 3, 1 }, "1 items were rejected"},

@@ -44,7 +44,7 @@ func failReceipt(r *contract.Receipt, err error) {
 		r.Reason, r.ExitCode = failure.Failure()
 	case errors.Is(err, context.Canceled):
 		r.Reason, r.ExitCode = reasonInterrupted, contract.ExitFailed
-		r.Message = "a signal ended the drain before the source was read to its end"
+		r.Message = "a signal ended the drainer before the source was read to its end"
 	case errors.Is(err, errRestarted):
 		r.Reason, r.ExitCode = reasonRestarted, contract.ExitFailed
 	case errors.Is(err, errStillStored):

@@ -89,15 +89,15 @@ func (h *Header) encode() ([]byte, uint32, error) {
 func (h *Header) check() error {
 	switch {
 	case h.PageSize < 1<<10 || h.PageSize > warmfile.MaxPageSize:
-		return fmt.Errorf("pages of %d bytes", h.PageSize)
+		return fmt.Errorf("page size %d is out of range", h.PageSize)
 	case h.Size < int64(h.PageSize) || h.Size%int64(h.PageSize) != 0:
-		return fmt.Errorf("a warm file of %d bytes", h.Size)
+		return fmt.Errorf("size %d is not a whole number of pages", h.Size)
 	case h.Number < 1:
-		return fmt.Errorf("the number %d", h.Number)
+		return fmt.Errorf("number %d is out of range", h.Number)
 	case int64(len(h.PageBits)) != (h.Size/int64(h.PageSize)+7)/8:
-		return fmt.Errorf("%d bytes of page bits for %d pages", len(h.PageBits), h.pages())
+		return fmt.Errorf("page bits of %d bytes, for %d pages", len(h.PageBits), h.pages())
 	case h.pages()%8 != 0 && h.PageBits[len(h.PageBits)-1]>>(h.pages()%8) != 0:
-		return errors.New("a used page behind the last one")
+		return errors.New("a page after the last one is marked as used")
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func read(file io.ReaderAt, size int64) (*Save, error) {
 		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the save's header: %v", err)
 	}
 	if err := s.check(); err != nil {
-		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the save's header tells of %v", err)
+		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the save's header: %v", err)
 	}
 	switch want := s.body + s.usedPages()*s.record(); {
 	case size < want:
@@ -228,6 +228,8 @@ func (s *Save) readWithin(b []byte, page int, within int64) error {
 		copy(b, s.page[within:])
 		return nil
 	}
+	// The page was checked before. Nobody writes to a save that is read, and to read a whole
+	// page for each part of it would take long.
 	return warmfile.ReadFull(s.file, b, s.place(page)+within)
 }
 

@@ -9,6 +9,8 @@ import (
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -94,6 +96,49 @@ func TestDamagedSaveSaysWhatIsDamagedAndWhere(t *testing.T) {
 				t.Errorf("got %v, want %s at %d: %s", err, test.reason, test.offset, test.words)
 			}
 		})
+	}
+}
+
+func TestHeaderThatNoSaveCanHaveSaysWhatIsWrong(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Header)
+		want   string
+	}{
+		"pages of nothing":       {func(h *Header) { h.PageSize = 0 }, "the save's header: page size 0 is out of range"},
+		"pages that are too big": {func(h *Header) { h.PageSize = warmfile.MaxPageSize + 1 }, "the save's header: page size 67108865 is out of range"},
+		"an empty file":          {func(h *Header) { h.Size = 0 }, "the save's header: size 0 is not a whole number of pages"},
+		"half a page":            {func(h *Header) { h.Size += 2048 }, "the save's header: size 18432 is not a whole number of pages"},
+		"number 0":               {func(h *Header) { h.Number = 0 }, "the save's header: number 0 is out of range"},
+		"too few bits":           {func(h *Header) { h.PageBits = nil }, "the save's header: page bits of 0 bytes, for 4 pages"},
+		"one page too many":      {func(h *Header) { h.PageBits = []byte{1 << 4} }, "the save's header: a page after the last one is marked as used"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &Header{Number: 1, Size: 16 << 10, PageSize: 4 << 10, PageBits: []byte{0}}
+			test.change(h)
+			b, _, err := h.encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = readAsFile(b); !warmfile.IsReason(err, warmfile.ReasonCorrupt) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestFileOfWhichNoSaveCanBeMadeSaysWhatIsWrong(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "memory_file")
+	if err := os.WriteFile(path, make([]byte, 5), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	const want = "no save can be made of the warm file: size 5 is not a whole number of pages"
+	if _, err := Survey(file, 1); !warmfile.IsReason(err, warmfile.ReasonCorrupt) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
 	}
 }
 

@@ -27,7 +27,7 @@ func Survey(in *os.File, number int64) (*Header, error) {
 	h := &Header{Number: number, Made: time.Now().UTC().Truncate(time.Second), Size: info.Size(), PageSize: warmfile.SlabPageSize}
 	h.PageBits = make([]byte, (h.Size/int64(h.PageSize)+7)/8)
 	if err := h.check(); err != nil {
-		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "a save can't be made of %v", err)
+		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "no save can be made of the warm file: %v", err)
 	}
 	slot := make([]byte, warmfile.PageHeader)
 	for page := range h.pages() {
