@@ -176,6 +176,16 @@ func (r *applier) do(ctx context.Context, action plan.Action) error {
 		return r.applyServiceMonitor(ctx)
 	case plan.DeleteMembers:
 		return r.deleteObject(ctx, r.seen.statefulSet)
+	case plan.DeleteJob:
+		return r.deleteJob(ctx, a)
+	}
+	return r.doClaim(ctx, action)
+}
+
+// doClaim takes a step about a claim: about its drain, what its member holds, or its
+// volume.
+func (r *applier) doClaim(ctx context.Context, action plan.Action) error {
+	switch a := action.(type) {
 	case plan.HoldClaim:
 		_, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 			controllerutil.AddFinalizer(c, cachev1alpha1.ClaimFinalizer)
@@ -198,8 +208,6 @@ func (r *applier) do(ctx context.Context, action plan.Action) error {
 		return r.recordPlaced(ctx, a)
 	case plan.ClearPlacementRetry:
 		return r.clearRequest(ctx, a.Claim, cachev1alpha1.AnnotationPlacement, cachev1alpha1.PlacementRetry)
-	case plan.DeleteJob:
-		return r.deleteJob(ctx, a)
 	case plan.DeleteClaim:
 		return r.deleteClaim(ctx, a)
 	case plan.SetAside:

@@ -88,8 +88,8 @@ const (
 	PlacementSkip = "skip"
 )
 
-// AnnotationRing, on the ConfigMap with the clients' list, is the record of the ring
-// (package ring, JSON).
+// AnnotationRing is the record of the ring (package ring, JSON), on the ConfigMap with the
+// clients' list.
 const AnnotationRing = "cache.example.com/ring"
 
 // Values of AnnotationDrain.
@@ -114,7 +114,6 @@ const (
 	AnnotationTarget = "cache.example.com/target"
 )
 
-// AnnotationTemplate, on the StatefulSet or the Deployment, says which specification
-// its template was made from, and whether an upgrade of the operator is replacing its
-// pods.
+// AnnotationTemplate says, on the StatefulSet or the Deployment, which specification its
+// template was made from, and whether an upgrade of the operator is replacing its pods.
 const AnnotationTemplate = "cache.example.com/template"

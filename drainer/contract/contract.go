@@ -93,11 +93,11 @@ func ParseColdStart(message string) *ColdStart {
 	return &c
 }
 
-// ReasonDeadlineExceeded, in a receipt: the drainer was at work for as long as
+// ReasonDeadlineExceeded is that of a receipt: the drainer was at work for as long as
 // --deadline allows. It ends with ExitFailed, and another one goes on from there.
 const ReasonDeadlineExceeded = "DeadlineExceeded"
 
-// ReasonSecretInvalid, in a receipt and in a Refusal: the files of a Secret are
+// ReasonSecretInvalid is that of a receipt and of a Refusal: the files of a Secret are
 // missing, or memcached can't use them.
 const ReasonSecretInvalid = "SecretInvalid"
 

@@ -54,7 +54,7 @@ type Connection struct {
 	AuthFile string
 }
 
-// VerifyClients, in memcached's arguments, makes it ask clients for certificates.
+// VerifyClients is the argument of memcached that makes it ask clients for certificates.
 const VerifyClients = "ssl_verify_mode=2"
 
 // Memcached renders the arguments by which memcached accepts such connections. The
