@@ -193,7 +193,7 @@ func (o *observed) missingClaims() *missing {
 	m.departed = slices.ContainsFunc(drains, func(d cachev1alpha1.DrainStatus) bool { return !has(d.Claim) })
 	if n := int(o.cluster.Status.Draining); n > len(drains) { // status does not name them all
 		for i := range o.claims {
-			if _, marked := o.claims[i].Annotations[cachev1alpha1.AnnotationReleased]; marked {
+			if _, marked := o.claims[i].Annotations[cachev1alpha1.AnnotationLeaving]; marked {
 				n--
 			}
 		}

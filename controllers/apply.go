@@ -42,7 +42,7 @@ type applier struct {
 type done struct {
 	// drains and placements are the Jobs that were created.
 	drains, placements []batchv1.Job
-	// marked are the claims that were marked as released, and when.
+	// marked are the claims that were marked as leaving, and when.
 	marked map[types.UID]time.Time
 	// membersWritten: the StatefulSet or the Deployment was; finalizerRemoved: the
 	// cluster's own was taken off.
@@ -137,7 +137,7 @@ func standsBeside(action plan.Action) bool {
 // that went before it: it changes nothing of that but by what it adds itself.
 func keepsLiveView(action plan.Action) bool {
 	switch action.(type) {
-	case plan.MarkReleased, plan.CreateDrain, plan.CreatePlacement:
+	case plan.MarkLeaving, plan.CreateDrain, plan.CreatePlacement:
 		return true
 	}
 	return false
@@ -192,8 +192,8 @@ func (r *applier) doClaim(ctx context.Context, action plan.Action) error {
 			return nil
 		})
 		return err
-	case plan.MarkReleased:
-		return r.markReleased(ctx, a)
+	case plan.MarkLeaving:
+		return r.markLeaving(ctx, a)
 	case plan.CreateDrain:
 		return r.createDrain(ctx, a)
 	case plan.RecordReceipt:
@@ -312,18 +312,18 @@ func (r *applier) removeClusterFinalizer(ctx context.Context) error {
 	return nil
 }
 
-// markReleased writes the time at which the member was told to leave: once, for
+// markLeaving writes the time at which the member was told to leave: once, for
 // a cache that is behind must not make it a later one. Members that leave together
 // have the same time: the volumes of those that left later are drained first.
-func (r *applier) markReleased(ctx context.Context, a plan.MarkReleased) error {
+func (r *applier) markLeaving(ctx context.Context, a plan.MarkLeaving) error {
 	claim := a.Claim
 	if err := r.mayMark(ctx, claim); err != nil {
 		return err
 	}
 	now := r.seen.now.UTC().Truncate(time.Second)
 	marked, err := r.patchClaim(ctx, r.cluster, claim, func(c *corev1.PersistentVolumeClaim) error {
-		if _, marked := c.Annotations[cachev1alpha1.AnnotationReleased]; !marked {
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationReleased, now.Format(time.RFC3339))
+		if _, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]; !marked {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationLeaving, now.Format(time.RFC3339))
 			delete(c.Annotations, cachev1alpha1.AnnotationAttempts) // those of placements
 			if a.Unplaced {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationUnplaced, "true")

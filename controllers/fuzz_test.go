@@ -76,7 +76,7 @@ func seed(f *testing.F, objects ...any) {
 func FuzzClaim(f *testing.F) {
 	for _, name := range []string{"data-cache-0", "data-cache-2147483646", "data-cache-511-aside-01234567", "data-cache--1"} {
 		seed(f, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid", Annotations: map[string]string{
-			cachev1alpha1.AnnotationPlaced: "9223372036854775807", cachev1alpha1.AnnotationReleased: "9999-12-31T23:59:59Z",
+			cachev1alpha1.AnnotationPlaced: "9223372036854775807", cachev1alpha1.AnnotationLeaving: "9999-12-31T23:59:59Z",
 			cachev1alpha1.AnnotationReceipt:  `{"version":1,"source":"uid","complete":true,"found":-1,"added":-1}`,
 			cachev1alpha1.AnnotationAttempts: "2147483647/uid", cachev1alpha1.AnnotationDrain: "retry",
 		}}})

@@ -29,17 +29,17 @@ func (o *observed) drainTimes(claim plan.ClaimRef, receipt *contract.Receipt, no
 	for _, phase := range []contract.Phase{contract.PhaseConnecting, contract.PhaseMoving} {
 		phases[string(phase)] = time.Duration(receipt.Seconds[phase] * float64(time.Second))
 	}
-	released := o.releasedAt(claim)
-	if !released.IsZero() {
-		total = max(time.Millisecond, now.Sub(released))
+	leaving := o.leavingSince(claim)
+	if !leaving.IsZero() {
+		total = max(time.Millisecond, now.Sub(leaving))
 	}
 	for i := range o.jobs {
 		job := &o.jobs[i]
 		if claimUID(job) != claim.UID {
 			continue
 		}
-		if !released.IsZero() {
-			phases[string(cachev1alpha1.DrainWaiting)] = job.CreationTimestamp.Sub(released)
+		if !leaving.IsZero() {
+			phases[string(cachev1alpha1.DrainWaiting)] = job.CreationTimestamp.Sub(leaving)
 		}
 		if ended := lastEnded(o.drainerPods, job); ended != nil && !ended.StartedAt.IsZero() {
 			phases[string(cachev1alpha1.DrainStarting)] = ended.StartedAt.Sub(job.CreationTimestamp.Time)
@@ -59,8 +59,8 @@ func (o *observed) releaseTime(claim plan.ClaimRef, now time.Time) map[string]ti
 	return nil
 }
 
-// releasedAt is when the claim's member left, zero where nobody knows.
-func (o *observed) releasedAt(ref plan.ClaimRef) time.Time {
+// leavingSince is when the claim's member left, zero where nobody knows.
+func (o *observed) leavingSince(ref plan.ClaimRef) time.Time {
 	for i := range o.claims {
 		if c := &o.claims[i]; c.UID == ref.UID {
 			return markedAt(c)
@@ -69,10 +69,10 @@ func (o *observed) releasedAt(ref plan.ClaimRef) time.Time {
 	return time.Time{}
 }
 
-// markedAt is the time in a claim's released mark, zero where there is none
+// markedAt is the time in a claim's leaving mark, zero where there is none
 // that can be read.
 func markedAt(c *corev1.PersistentVolumeClaim) time.Time {
-	if t, ok := markTime(c.Annotations[cachev1alpha1.AnnotationReleased]); ok {
+	if t, ok := markTime(c.Annotations[cachev1alpha1.AnnotationLeaving]); ok {
 		return t
 	}
 	return time.Time{}

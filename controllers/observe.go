@@ -315,7 +315,7 @@ func (o *observed) standing() plan.Observed {
 	for i := range o.claims {
 		if c, ok := planClaim(o.cluster.Name, &o.claims[i]); ok {
 			c.Where = o.where[c.UID]
-			if c.Released.IsZero() {
+			if c.LeavingSince.IsZero() {
 				c.NeverStarted = neverStarted(o.pods, o.cluster.Name, c.Ordinal, &o.claims[i], o.now)
 			}
 			in.Claims = append(in.Claims, c)
@@ -449,8 +449,8 @@ func planClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, boo
 	out.NeverStarted = c.Annotations[cachev1alpha1.AnnotationNeverStarted] != ""
 	_, out.Unplaced = c.Annotations[cachev1alpha1.AnnotationUnplaced]
 	out.Attempts = planAttempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
-	if mark, ok := c.Annotations[cachev1alpha1.AnnotationReleased]; ok {
-		out.Released = releasedAt(mark)
+	if mark, ok := c.Annotations[cachev1alpha1.AnnotationLeaving]; ok {
+		out.LeavingSince = leavingSince(mark)
 	}
 	if receipt, err := contract.ParseReceipt(c.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
 		out.Receipt = receipt
@@ -466,8 +466,8 @@ func request(annotation string, known ...plan.Request) plan.Request {
 	return plan.NoRequest
 }
 
-// releasedAt reads the mark. One that a person has spoilt still is a mark.
-func releasedAt(mark string) time.Time {
+// leavingSince reads the mark. One that a person has spoilt still is a mark.
+func leavingSince(mark string) time.Time {
 	if t, ok := markTime(mark); ok {
 		return t
 	}

@@ -91,9 +91,9 @@ func TestClaimIsReadFromItsMarks(t *testing.T) {
 		"a member's":         {claim("data-cache-3", nil), plan.Claim{Ordinal: 3}, true},
 		"somebody else's":    {claim("logs-cache-3", nil), plan.Claim{}, false},
 		"of another cluster": {claim("data-cache-a-3", nil), plan.Claim{}, false},
-		"released":           {claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationReleased: "2026-01-02T03:04:05Z"}), plan.Claim{Ordinal: 3, Released: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, true},
+		"released":           {claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z"}), plan.Claim{Ordinal: 3, LeavingSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, true},
 		"a mark that is spoilt still is a mark": {
-			claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationReleased: "yes"}), plan.Claim{Ordinal: 3, Released: time.Unix(1, 0)}, true,
+			claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "yes"}), plan.Claim{Ordinal: 3, LeavingSince: time.Unix(1, 0)}, true,
 		},
 		"a receipt that is spoilt is none": {
 			claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationReceipt: "{"}), plan.Claim{Ordinal: 3}, true,

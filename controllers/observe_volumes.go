@@ -25,7 +25,7 @@ func (r *MemcachedReconciler) observeVolumes(ctx context.Context, o *observed) e
 	for i := range o.claims {
 		c := &o.claims[i]
 		p, ok := planClaim(o.cluster.Name, c)
-		returns := !p.Released.IsZero() && !p.Aside && p.Ordinal < *o.cluster.Spec.Size
+		returns := !p.LeavingSince.IsZero() && !p.Aside && p.Ordinal < *o.cluster.Spec.Size
 		if !ok || p.Volume == "" || !returns && !p.Pending && (!p.Finalizer || !p.Deleting) {
 			continue
 		}

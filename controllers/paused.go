@@ -42,7 +42,7 @@ func (o *observed) pausedPlan(p plan.Plan) plan.Plan {
 // departed tells whether the claim is marked as one that its member left.
 func (o *observed) departed(claim types.UID) bool {
 	return slices.ContainsFunc(o.claims, func(c corev1.PersistentVolumeClaim) bool {
-		_, marked := c.Annotations[cachev1alpha1.AnnotationReleased]
+		_, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]
 		return marked && c.UID == claim
 	})
 }

@@ -71,7 +71,7 @@ func TestTrimmedAnnotationsReadAsTheWhole(t *testing.T) {
 			strings.Repeat("0", pad)+value, strings.Replace(value, "00Z", "00."+strings.Repeat("0", pad)+"Z", 1))
 	}
 	for _, key := range []string{
-		cachev1alpha1.AnnotationReleased, cachev1alpha1.AnnotationNeverStarted, cachev1alpha1.AnnotationUnplaced, cachev1alpha1.AnnotationReceipt,
+		cachev1alpha1.AnnotationLeaving, cachev1alpha1.AnnotationNeverStarted, cachev1alpha1.AnnotationUnplaced, cachev1alpha1.AnnotationReceipt,
 		cachev1alpha1.AnnotationDrain, cachev1alpha1.AnnotationPlaced, cachev1alpha1.AnnotationPlacement, cachev1alpha1.AnnotationAttempts,
 		cachev1alpha1.AnnotationAdopted, cachev1alpha1.AnnotationRing, cachev1alpha1.AnnotationClaimUID, cachev1alpha1.AnnotationSurvivors, cachev1alpha1.AnnotationTarget,
 		cachev1alpha1.AnnotationTemplate,

@@ -48,10 +48,10 @@ const MaxAnnotation = 128
 
 // Annotations on claims.
 const (
-	// AnnotationReleased is the leaving mark: the time (RFC 3339) at which the member
+	// AnnotationLeaving is the leaving mark: the time (RFC 3339) at which the member
 	// was told to leave while others stay. From then on its values may be old: the
 	// volume never comes back as a member's.
-	AnnotationReleased = "cache.example.com/released"
+	AnnotationLeaving = "cache.example.com/released"
 	// AnnotationNeverStarted, beside the leaving mark: the member's first pod had not
 	// started a container by then, so nothing had been stored.
 	AnnotationNeverStarted = "cache.example.com/never-started"

@@ -140,17 +140,17 @@ func (o *Options) underWay(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	for i := range claims {
-		if c := &claims[i]; o.DeleteClusters || leaves(c) {
+		if c := &claims[i]; o.DeleteClusters || awaitsDrain(c) {
 			names = append(names, "claim "+client.ObjectKeyFromObject(c).String())
 		}
 	}
 	return names, nil
 }
 
-// leaves tells whether a held claim is on its way out, and nobody has asked for it
+// awaitsDrain tells whether a held claim is on its way out, and nobody has asked for it
 // to stay.
-func leaves(claim *metav1.PartialObjectMetadata) bool {
-	_, departed := claim.Annotations[cachev1alpha1.AnnotationReleased]
+func awaitsDrain(claim *metav1.PartialObjectMetadata) bool {
+	_, departed := claim.Annotations[cachev1alpha1.AnnotationLeaving]
 	return (departed || claim.DeletionTimestamp != nil) &&
 		claim.Annotations[cachev1alpha1.AnnotationDrain] != cachev1alpha1.DrainHold
 }

@@ -107,7 +107,7 @@ func holds(s *invariants.State, uid string) bool {
 func members(s *invariants.State, size int) []string {
 	volumes := make([]string, size)
 	for _, c := range s.Claims {
-		if c.Ordinal >= 0 && int(c.Ordinal) < size && !c.Released {
+		if c.Ordinal >= 0 && int(c.Ordinal) < size && !c.Leaving {
 			volumes[c.Ordinal] = c.Volume
 		}
 	}

@@ -49,7 +49,7 @@ func TestAClaimDeletedBeforeItsDrainLosesNothing(t *testing.T) {
 	var claims corev1.PersistentVolumeClaimList
 	f.must(kube.List(f.ctx, &claims, client.InNamespace(f.namespace)))
 	if i := slices.IndexFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool {
-		return c.Annotations[cachev1alpha1.AnnotationReleased] != ""
+		return c.Annotations[cachev1alpha1.AnnotationLeaving] != ""
 	}); i >= 0 {
 		t.Errorf("claim %s is left", claims.Items[i].Name)
 	}

@@ -245,7 +245,7 @@ func (f *fixture) expectNoDrain(before *corev1.PersistentVolumeClaim) {
 	f.Helper()
 	claim := f.claim(2)
 	if claim == nil || claim.UID != before.UID || !held(claim) || claim.DeletionTimestamp != nil ||
-		claim.Annotations[cachev1alpha1.AnnotationReleased] != "" {
+		claim.Annotations[cachev1alpha1.AnnotationLeaving] != "" {
 		f.Fatalf("the claim is not a member's any more: %+v", claim)
 	}
 	var jobs batchv1.JobList

@@ -113,7 +113,7 @@ func TestAMemberThatReturnsStartsOnAFreshVolume(t *testing.T) {
 
 	f.scale(1)
 	f.eventually("member 1 leaves", func() bool {
-		return f.claim(1) == nil || f.claim(1).Annotations[cachev1alpha1.AnnotationReleased] != ""
+		return f.claim(1) == nil || f.claim(1).Annotations[cachev1alpha1.AnnotationLeaving] != ""
 	})
 	f.scale(2) // the drain goes first
 	f.eventually("member 1 has another claim", func() bool {

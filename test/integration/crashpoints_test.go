@@ -324,7 +324,7 @@ func (w *world) end(first []types.UID) []string {
 			birth = "old"
 		}
 		add("claim %s, %s: finalizers %v deleting %v released %v receipt %v placed %q", withoutRandom(c.Name), birth, c.Finalizers,
-			c.DeletionTimestamp != nil, c.Annotations[cachev1alpha1.AnnotationReleased] != "", c.Annotations[cachev1alpha1.AnnotationReceipt] != "",
+			c.DeletionTimestamp != nil, c.Annotations[cachev1alpha1.AnnotationLeaving] != "", c.Annotations[cachev1alpha1.AnnotationReceipt] != "",
 			c.Annotations[cachev1alpha1.AnnotationPlaced])
 	}
 	for _, j := range w.jobs() {

@@ -49,7 +49,7 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 	w.condition(cachev1alpha1.ConditionProgressing, "False", cachev1alpha1.ReasonShortOfMemory)
 	w.condition(cachev1alpha1.ConditionShortOfMemory, "True", cachev1alpha1.ReasonShortOfMemory)
 	w.always("no member leaves", func() error {
-		if c := w.claim(2); c.Annotations[cachev1alpha1.AnnotationReleased] != "" {
+		if c := w.claim(2); c.Annotations[cachev1alpha1.AnnotationLeaving] != "" {
 			return errors.New("the claim is marked")
 		}
 		return w.replicasAre(3)

@@ -162,7 +162,7 @@ func TestACacheThatIsBehindTellsNoMemberToLeaveBeforeItemsArePlaced(t *testing.T
 	equal(w, "replicas", *w.statefulSet().Spec.Replicas, 3)
 	equal(w, "the ring", w.serverList().Annotations[cachev1alpha1.AnnotationRing], ring)
 	for _, c := range w.claims() {
-		equal(w, "the mark on claim "+c.Name, c.Annotations[cachev1alpha1.AnnotationReleased], "")
+		equal(w, "the mark on claim "+c.Name, c.Annotations[cachev1alpha1.AnnotationLeaving], "")
 	}
 }
 

@@ -29,7 +29,7 @@ type Invariant struct {
 var All = []Invariant{
 	{1, "no release without a receipt", NoReleaseWithoutReceipt},
 	{2, "a receipt adds up", ReceiptsAddUp},
-	{3, "a departed member's volume is never written", ReleasedVolumesAreOnlyRead},
+	{3, "a departed member's volume is never written", DepartedVolumesAreOnlyRead},
 	{4, "a survivor's value is never overwritten", SurvivorsKeepTheirValues},
 	{5, "items go only to members that stay", ItemsGoToMembersThatStay},
 	{6, "one user per volume", OneUserPerVolume},
@@ -94,7 +94,7 @@ func word(s *State, c *Claim) string {
 		return "a person"
 	case s.ending():
 		return "the cluster's end"
-	case c.Released && !s.Cluster.KeepsItems:
+	case c.Leaving && !s.Cluster.KeepsItems:
 		return "the policy"
 	case c.Volume == "":
 		return "it has no volume"
@@ -160,8 +160,8 @@ func shortcoming(r *contract.Receipt, uid string) string {
 	return ""
 }
 
-// ReleasedVolumesAreOnlyRead checks that a drainer mounts its claim read-only.
-func ReleasedVolumesAreOnlyRead(before, after *State) []string {
+// DepartedVolumesAreOnlyRead checks that a drainer mounts its claim read-only.
+func DepartedVolumesAreOnlyRead(before, after *State) []string {
 	var wrong []string
 	for i := range after.Pods {
 		p := &after.Pods[i]
@@ -264,7 +264,7 @@ func LostPodsAreNoScaleDown(before, after *State) []string {
 	for i := range after.Claims {
 		c := &after.Claims[i]
 		was := before.claim(c.UID)
-		if c.Released && was != nil && !was.Released && c.Ordinal >= 0 && c.Ordinal < c.Smallest && !c.Deleting {
+		if c.Leaving && was != nil && !was.Leaving && c.Ordinal >= 0 && c.Ordinal < c.Smallest && !c.Deleting {
 			wrong = append(wrong, fmt.Sprintf("claim %s has the leaving mark; no fewer than %d members were ever wanted", c.Name, c.Smallest))
 		}
 	}
@@ -273,9 +273,9 @@ func LostPodsAreNoScaleDown(before, after *State) []string {
 		c := after.claim(j.ClaimUID)
 		switch {
 		case before.job(j.UID) != nil || c == nil:
-		case !j.Places && !c.Released:
+		case !j.Places && !c.Leaving:
 			wrong = append(wrong, fmt.Sprintf("Job %s drains claim %s, which is a member's", j.Name, c.Name))
-		case j.Places && c.Released:
+		case j.Places && c.Leaving:
 			wrong = append(wrong, fmt.Sprintf("Job %s places what the member of claim %s holds, which left", j.Name, c.Name))
 		}
 	}
@@ -318,7 +318,7 @@ func NothingIsStuck(before, after *State) []string {
 		case !c.Held:
 		case !after.Cluster.Exists:
 			wrong = append(wrong, fmt.Sprintf("claim %s is held for a Memcached that is gone", c.Name))
-		case (c.Released || c.Deleting) && !slices.Contains(after.Cluster.Shown, c.Name):
+		case (c.Leaving || c.Deleting) && !slices.Contains(after.Cluster.Shown, c.Name):
 			wrong = append(wrong, fmt.Sprintf("claim %s is held, and status does not say why", c.Name))
 		}
 	}

@@ -17,7 +17,7 @@ func rest() *State {
 		Pods:    []Pod{member("0"), member("1")},
 		Claims:  []Claim{claim("0"), claim("1"), claim("2")},
 	}
-	s.Claims[2].Released = true
+	s.Claims[2].Leaving = true
 	s.Left = []string{"pv-2"}
 	return s
 }
@@ -102,7 +102,7 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 	resized := func(n int32) func(*State) { return func(s *State) { s.Members.Replicas = n } }
 	deleting := func(s *State) { s.Claims[2].Deleting = true }
 	aside := func(s *State) {
-		s.Claims = append(s.Claims, Claim{Name: "aside", UID: "aside", Ordinal: -1, Volume: "pv-2", Held: true, Released: true})
+		s.Claims = append(s.Claims, Claim{Name: "aside", UID: "aside", Ordinal: -1, Volume: "pv-2", Held: true, Leaving: true})
 		s.Volumes[2].Claim = "aside"
 		s.Left = []string{"pv-2"}
 	}
@@ -129,7 +129,7 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		"released by a receipt of another claim": {given(said, drained, func(s *State) { s.Claims[2].Receipt.Source = "x" }), release, 1},
 		"released by a skip":                     {given(func(s *State) { s.Claims[2].Skip = true }), release, 0},
 		"released by a policy":                   {given(func(s *State) { s.Cluster.KeepsItems = false }), release, 0},
-		"a member's claim, released by a policy": {given(func(s *State) { s.Cluster.KeepsItems, s.Claims[2].Released = false, false }), release, 1},
+		"a member's claim, released by a policy": {given(func(s *State) { s.Cluster.KeepsItems, s.Claims[2].Leaving = false, false }), release, 1},
 		"released with the cluster":              {given(func(s *State) { s.Cluster.Deleting = true }), release, 0},
 		"released before it was bound":           {given(func(s *State) { s.Claims[2].Volume = "" }), release, 0},
 		"released as it can't be read":           {given(unreadable(contract.ExitUnrecoverable), func(s *State) { s.Cluster.ReleasesUnreadable = true }), release, 0},
@@ -157,16 +157,16 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		"a drainer may write":               {given(), func(s *State) { works(s); s.Pods[2].ReadOnly = false }, 3},
 		"a drain begins":                    {given(), runs, 0},
 		"one into too many":                 {given(), func(s *State) { runs(s); s.Jobs[0].Survivors = 3 }, 5},
-		"one of a member that stays":        {given(), func(s *State) { runs(s); s.Jobs[0].ClaimUID, s.Claims[1].Released = "claim-1", true }, 5},
+		"one of a member that stays":        {given(), func(s *State) { runs(s); s.Jobs[0].ClaimUID, s.Claims[1].Leaving = "claim-1", true }, 5},
 		"the size changes under a drain":    {given(runs), resized(1), 5},
 		"the size changes after a drain":    {given(runs), func(s *State) { resized(1)(s); s.Jobs[0].Unfinished = false }, 0},
 		"the size changes under a drainer":  {given(works), resized(1), 5},
 		"a second drainer":                  {given(works), func(s *State) { works(s); s.Pods[3].UID = "another" }, 6},
 		"a second one after the first":      {given(works), func(s *State) { s.Pods[2].AtWork = false; works(s); s.Pods[3].UID = "another" }, 0},
 		"a drainer beside its member":       {given(func(s *State) { s.Left = nil }), func(s *State) { works(s); s.Pods = append(s.Pods, member("2")) }, 6},
-		"a member that stays is drained":    {given(), func(s *State) { runs(s); s.Claims[2].Released = false }, 7},
-		"one is marked":                     {given(), func(s *State) { s.Claims[1].Released = true }, 7},
-		"one that left is marked":           {given(func(s *State) { s.Claims[2].Released = false }), func(s *State) { s.Claims[2].Released = true }, 0},
+		"a member that stays is drained":    {given(), func(s *State) { runs(s); s.Claims[2].Leaving = false }, 7},
+		"one is marked":                     {given(), func(s *State) { s.Claims[1].Leaving = true }, 7},
+		"one that left is marked":           {given(func(s *State) { s.Claims[2].Leaving = false }), func(s *State) { s.Claims[2].Leaving = true }, 0},
 		"nothing is written at rest":        {given(resting, version("1")), nothing, 0},
 		"something is written at rest":      {given(resting, version("1")), version("2"), 8},
 		"status shows what is held":         {given(resting), nothing, 0},

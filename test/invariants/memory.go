@@ -56,7 +56,7 @@ func (after *State) noteLeaving(c *Claim) {
 	if c.Ordinal >= 0 && m.Exists && 0 < m.Replicas && m.Replicas <= c.Ordinal && c.Smallest <= c.Ordinal {
 		after.Left = with(after.Left, c.Volume)
 	}
-	if c.Ordinal < 0 && c.Released {
+	if c.Ordinal < 0 && c.Leaving {
 		after.Left = with(after.Left, c.Volume) // it was set aside, and others write in its stead
 	}
 }

@@ -159,7 +159,7 @@ func claimOf(cluster string, o *corev1.PersistentVolumeClaim) Claim {
 		Ordinal:  ordinalAfter("data-"+cluster+"-", o.Name),
 		Held:     slices.Contains(o.Finalizers, cachev1alpha1.ClaimFinalizer),
 		Deleting: o.DeletionTimestamp != nil,
-		Released: o.Annotations[cachev1alpha1.AnnotationReleased] != "",
+		Leaving:  o.Annotations[cachev1alpha1.AnnotationLeaving] != "",
 		Skip:     o.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip,
 	}
 	if receipt, err := contract.ParseReceipt(o.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {

@@ -86,8 +86,8 @@ type Claim struct {
 	// Held by the operator's finalizer.
 	Held     bool
 	Deleting bool
-	// Released: it carries the mark.
-	Released bool
+	// Leaving: it carries the mark.
+	Leaving bool
 	// Skip: a person gave its items up.
 	Skip bool
 	// Receipt that is recorded on it.

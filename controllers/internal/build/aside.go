@@ -14,11 +14,11 @@ import (
 // released from its birth, and carries what a person asked for.
 func AsideClaim(claim *corev1.PersistentVolumeClaim, name string, now time.Time) *corev1.PersistentVolumeClaim {
 	annotations := map[string]string{
-		cachev1alpha1.AnnotationAsideOf:  string(claim.UID),
-		cachev1alpha1.AnnotationReleased: now.UTC().Format(time.RFC3339),
+		cachev1alpha1.AnnotationAsideOf: string(claim.UID),
+		cachev1alpha1.AnnotationLeaving: now.UTC().Format(time.RFC3339),
 	}
-	if released, ok := claim.Annotations[cachev1alpha1.AnnotationReleased]; ok {
-		annotations[cachev1alpha1.AnnotationReleased] = released
+	if released, ok := claim.Annotations[cachev1alpha1.AnnotationLeaving]; ok {
+		annotations[cachev1alpha1.AnnotationLeaving] = released
 	}
 	if adopted, ok := claim.Annotations[cachev1alpha1.AnnotationAdopted]; ok {
 		annotations[cachev1alpha1.AnnotationAdopted] = adopted

@@ -18,18 +18,18 @@ func TestAsideClaimAsksForTheVolumeAndCarriesWhatWasAskedFor(t *testing.T) {
 	for name, test := range map[string]struct{ had, want map[string]string }{
 		"a member's that stays": {
 			map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
-			map[string]string{cachev1alpha1.AnnotationReleased: "2026-01-02T03:04:05Z"},
+			map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z"},
 		},
-		"one that was released, and held": {
+		"one that was leaving, and held": {
 			map[string]string{
-				cachev1alpha1.AnnotationReleased: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainHold,
+				cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainHold,
 				cachev1alpha1.AnnotationReceipt: "{}",
 			},
-			map[string]string{cachev1alpha1.AnnotationReleased: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainHold},
+			map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainHold},
 		},
 		"a retry is due anyway": {
-			map[string]string{cachev1alpha1.AnnotationReleased: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainRetry},
-			map[string]string{cachev1alpha1.AnnotationReleased: "2026-01-01T00:00:00Z"},
+			map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainRetry},
+			map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func (s *snapshot) Collect(m chan<- prometheus.Metric) {
 
 // left is the time in the claim's mark.
 func left(c *corev1.PersistentVolumeClaim) time.Time {
-	at, _ := time.Parse(time.RFC3339, c.Annotations[cachev1alpha1.AnnotationReleased])
+	at, _ := time.Parse(time.RFC3339, c.Annotations[cachev1alpha1.AnnotationLeaving])
 	return at
 }
 
@@ -48,7 +48,7 @@ func held(name string, released int64) corev1.PersistentVolumeClaim {
 		Labels: map[string]string{cachev1alpha1.LabelInstance: "cache"},
 	}}
 	if released > 0 {
-		c.Annotations = map[string]string{cachev1alpha1.AnnotationReleased: time.Unix(released, 0).UTC().Format(time.RFC3339)}
+		c.Annotations = map[string]string{cachev1alpha1.AnnotationLeaving: time.Unix(released, 0).UTC().Format(time.RFC3339)}
 	}
 	return c
 }

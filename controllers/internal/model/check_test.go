@@ -58,7 +58,7 @@ func (s *state) pictureClaims(out *invariants.State, i int8) {
 		}
 		claim := invariants.Claim{
 			Name: claimNames[i][c.of], UID: string(claimUIDs[i][c.generation]), Ordinal: int32(i),
-			Held: c.finalizer, Deleting: c.deleting, Released: c.released, Skip: c.request == skip,
+			Held: c.finalizer, Deleting: c.deleting, Leaving: c.released, Skip: c.request == skip,
 			Receipt: receipts[i][c.generation][c.receipt], Smallest: int32(past.smallest),
 		}
 		if c.of != 0 {

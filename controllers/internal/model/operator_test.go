@@ -21,7 +21,7 @@ const (
 	applyMembers
 	deleteMembers
 	holdClaim
-	markReleased
+	markLeaving
 	createDrain
 	recordReceipt
 	clearRetry
@@ -398,7 +398,7 @@ func claimWords(i int8, c *claim) plan.Claim {
 		Request: planRequests[c.request], Placed: int64(c.placed), PlacementRequest: planRequests[c.placing],
 	}
 	if c.released {
-		out.Released = longAgo.Add(time.Duration(c.left) * time.Second)
+		out.LeavingSince = longAgo.Add(time.Duration(c.left) * time.Second)
 	}
 	out.Unplaced = c.unplaced
 	if c.counted != 0 {
@@ -454,8 +454,8 @@ func (m *model) claimAction(v *sight, action plan.Action) step {
 	switch a := action.(type) {
 	case plan.HoldClaim:
 		return v.claimStep(holdClaim, a.Claim)
-	case plan.MarkReleased:
-		s := v.claimStep(markReleased, a.Claim)
+	case plan.MarkLeaving:
+		s := v.claimStep(markLeaving, a.Claim)
 		if s.argument = 0; a.Unplaced {
 			s.argument = 1
 		}
@@ -627,7 +627,7 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 			return refused // by the API server
 		}
 		c.finalizer = true
-	case markReleased:
+	case markLeaving:
 		if plan.MayMark(m.liveWords(s), int32(a.ordinal)) != nil {
 			return refused
 		}

@@ -51,9 +51,9 @@ type (
 	DeleteMembers struct{}
 	// HoldClaim adds the claim's finalizer.
 	HoldClaim struct{ Claim ClaimRef }
-	// MarkReleased writes the released mark, and whether the member is Unplaced or has
+	// MarkLeaving writes the leaving mark, and whether the member is Unplaced or has
 	// NeverStarted.
-	MarkReleased struct {
+	MarkLeaving struct {
 		Claim                  ClaimRef
 		Unplaced, NeverStarted bool
 	}
@@ -185,7 +185,7 @@ func (ApplyBudget) action()            {}
 func (ApplyServiceMonitor) action()    {}
 func (DeleteMembers) action()          {}
 func (HoldClaim) action()              {}
-func (MarkReleased) action()           {}
+func (MarkLeaving) action()            {}
 func (CreateDrain) action()            {}
 func (RecordReceipt) action()          {}
 func (CountFailure) action()           {}
@@ -218,7 +218,7 @@ func (ApplyBudget) String() string         { return "apply the PodDisruptionBudg
 func (ApplyServiceMonitor) String() string { return "apply the ServiceMonitor" }
 func (DeleteMembers) String() string       { return "delete the StatefulSet" }
 func (a HoldClaim) String() string         { return "hold claim " + a.Claim.Name }
-func (a MarkReleased) String() string      { return "mark claim " + a.Claim.Name + " as released" }
+func (a MarkLeaving) String() string       { return "mark claim " + a.Claim.Name + " as leaving" }
 func (a CreateDrain) String() string {
 	return fmt.Sprintf("drain claim %s into %d survivors", a.Claim.Name, a.Survivors)
 }

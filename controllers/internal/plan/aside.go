@@ -119,7 +119,7 @@ func (p *Plan) moveBack(o *Observed, c *Claim) {
 // deleted, or nil. It may have been deleted itself: then it counts while it has
 // the volume.
 func (o *Observed) asideOf(c *Claim) *Claim {
-	if !c.leaves() {
+	if !c.leavesVolume() {
 		return nil
 	}
 	var found *Claim
@@ -145,12 +145,12 @@ func (c *Claim) gives(aside *Claim) bool {
 // go yet: until then it stays.
 func (o *Observed) takesOver(c *Claim) bool {
 	return c.Aside && !c.Deleting && slices.ContainsFunc(o.Claims, func(other Claim) bool {
-		return other.leaves() && other.Volume == c.Volume && other.UID != c.UID
+		return other.leavesVolume() && other.Volume == c.Volume && other.UID != c.UID
 	})
 }
 
-// leaves tells whether the claim is being deleted, and has a volume to leave.
-func (c *Claim) leaves() bool {
+// leavesVolume tells whether the claim is being deleted, and has a volume to leave.
+func (c *Claim) leavesVolume() bool {
 	return c.Deleting && c.Finalizer && c.Volume != "" && c.Where != Gone
 }
 

@@ -12,10 +12,10 @@ import (
 // justNow stands for the time of a mark that this plan writes.
 var justNow = time.Unix(1, 0)
 
-// DrainPhase is the state of a released volume.
+// DrainPhase is the state of a departed member's volume.
 type DrainPhase string
 
-// The states of a released volume.
+// The states of such a volume.
 const (
 	Waiting   DrainPhase = "Waiting"
 	Draining  DrainPhase = "Draining"
@@ -40,7 +40,7 @@ const (
 	Retrying       = cachev1alpha1.ReasonRetrying
 )
 
-// DrainState is how one released claim stands.
+// DrainState is how the claim of one departed member stands.
 type DrainState struct {
 	Claim   Claim
 	Phase   DrainPhase
@@ -55,7 +55,7 @@ type DrainState struct {
 	Job *Job
 }
 
-// drain moves each released claim one step on its way, highest ordinal first.
+// drain moves the claim of each departed member one step on its way, highest ordinal first.
 func (p *Plan) drain(o *Observed) {
 	slots := int(o.Cluster.Parallelism)
 	for i := range o.Jobs {
@@ -65,7 +65,7 @@ func (p *Plan) drain(o *Observed) {
 	}
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		if c.Released.IsZero() {
+		if c.LeavingSince.IsZero() {
 			p.member(o, c)
 			continue
 		}
@@ -95,7 +95,7 @@ func (p *Plan) member(o *Observed, c *Claim) {
 	}
 }
 
-// step decides about one released claim.
+// step decides about the claim of one departed member.
 func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
 	job := o.jobFor(c.UID)
 	state := DrainState{Claim: *c, Job: job}
@@ -178,7 +178,7 @@ func (s DrainState) is(phase DrainPhase, reason, message string) DrainState {
 	return s
 }
 
-// follow decides about a released claim that has a Job.
+// follow decides about such a claim that has a Job.
 func (p *Plan) follow(o *Observed, c *Claim, job *Job, state DrainState) DrainState {
 	if job.Deleting {
 		return state.is(Waiting, InTurn, "an earlier Job of this drain is on its way out")
@@ -257,7 +257,7 @@ func cannotBeRead(c *Claim, job *Job) bool {
 // that was to be set aside may be gone, because a person gave its items up meanwhile.
 func (c *Claim) neverBound() bool { return c.Volume == "" || c.Aside && c.Pending && c.Where == Gone }
 
-// mayRelease is invariant 1: a released claim goes by a receipt for exactly this
+// mayRelease is invariant 1: such a claim goes by a receipt for exactly this
 // claim, or because a person said so.
 func mayRelease(o *Observed, c *Claim) (Release, bool) {
 	switch {

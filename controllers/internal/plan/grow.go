@@ -7,7 +7,7 @@ package plan
 // small tells whether the volume of a member is smaller than wanted. Those of
 // members that leave are as they are.
 func (c *Claim) small(wanted int64) bool {
-	return c.Released.IsZero() && !c.Deleting && 0 < c.Capacity && c.Capacity < wanted
+	return c.LeavingSince.IsZero() && !c.Deleting && 0 < c.Capacity && c.Capacity < wanted
 }
 
 // findSmall looks for volumes that have to grow. While one has no room for what

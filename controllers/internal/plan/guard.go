@@ -27,27 +27,27 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 			return fmt.Errorf("a drainer is at work still, into %d members", m.Survivors)
 		}
 	}
-	if held := live.heldSize(replicas); held != replicas {
+	if held := live.keptSize(replicas); held != replicas {
 		return fmt.Errorf("items have to be placed among %d members", held)
 	}
 	for i := range live.Claims {
 		switch c := &live.Claims[i]; {
 		case c.Aside:
-		case c.Ordinal < replicas && !c.Released.IsZero():
+		case c.Ordinal < replicas && !c.LeavingSince.IsZero():
 			return fmt.Errorf("claim %s was left by its member, and is still there", c.Name)
-		case c.Ordinal >= replicas && replicas > 0 && c.Released.IsZero():
-			return fmt.Errorf("claim %s is not marked as released yet", c.Name)
+		case c.Ordinal >= replicas && replicas > 0 && c.LeavingSince.IsZero():
+			return fmt.Errorf("claim %s has no leaving mark yet", c.Name)
 		}
 	}
 	return nil
 }
 
-// MayMark asks before a claim is marked as released, which can't be undone: its
+// MayMark asks before a claim is marked as leaving, which can't be undone: its
 // member is none of those among which items have to be placed, nor one that came
 // since, and no volume of another that left is about to be drained. It needs Cluster,
 // StatefulSet, Jobs, Placements, Movers, Record and Claims.
 func MayMark(live *Observed, ordinal int32) error {
-	switch held := live.heldSize(min(live.Cluster.Size, live.StatefulSet.Replicas)); {
+	switch held := live.keptSize(min(live.Cluster.Size, live.StatefulSet.Replicas)); {
 	case live.placing() && ordinal < held:
 		return fmt.Errorf("items have to be placed among %d members", held)
 	case live.drainComes(live.StatefulSet.Replicas):
@@ -71,7 +71,7 @@ func MayDrain(live *Observed, a CreateDrain) error {
 	switch {
 	case claim == nil || claim.Deleting:
 		return fmt.Errorf("claim %s is being deleted", a.Claim.Name)
-	case claim.Released.IsZero():
+	case claim.LeavingSince.IsZero():
 		return fmt.Errorf("claim %s is a member's", a.Claim.Name)
 	case !claim.Finalizer:
 		return fmt.Errorf("claim %s is not held by the finalizer", a.Claim.Name)
@@ -138,7 +138,7 @@ func MayRelease(live *Cluster, c *Claim, why Release) error {
 	switch {
 	case live.Deleting:
 		return errors.New("the Memcached is gone")
-	case c.Released.IsZero():
+	case c.LeavingSince.IsZero():
 		return fmt.Errorf("claim %s is a member's", c.Name)
 	case why == ByUnrecoverable:
 		return unless(live.ReleaseUnreadable, "the Memcached keeps volumes that can't be read")
@@ -170,7 +170,7 @@ func MayGiveUp(live *Observed, c *Claim) error {
 func MaySetAside(live *Observed, c *Claim) error {
 	job := live.jobFor(c.UID)
 	switch {
-	case c.Released.IsZero() || !c.Finalizer:
+	case c.LeavingSince.IsZero() || !c.Finalizer:
 		return fmt.Errorf("claim %s is a member's, or not held", c.Name)
 	case job != nil && (job.running() || job.Deleting):
 		return fmt.Errorf("Job %s drains claim %s", job.Name, c.Name)

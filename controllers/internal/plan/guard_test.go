@@ -23,7 +23,7 @@ func refusals(t *testing.T, check func(*Observed) error, scenes map[*scene]strin
 func TestLiveTheSizeIsSetOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 	toTwo := func(o *Observed) error { return MaySetReplicas(o, 2) }
 	refusals(t, toTwo, map[*scene]string{
-		at(3).left(2):                     "claim data-2 is not marked as released yet",
+		at(3).left(2):                     "claim data-2 has no leaving mark yet",
 		at(2):                             "",
 		at(2).left(2):                     "",
 		at(1).left(1):                     "claim data-1 was left by its member, and is still there",

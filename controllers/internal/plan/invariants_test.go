@@ -55,7 +55,7 @@ func claimStates() []func(*Claim) {
 	var states []func(*Claim)
 	for _, receipt := range []func(*Claim){func(*Claim) {}, drained, other, short} {
 		for _, request := range []Request{NoRequest, Skip, Retry, Hold} {
-			for _, more := range []func(*Claim){func(*Claim) {}, deleting, unbound, unheld, func(c *Claim) { c.Released = time.Time{} }} {
+			for _, more := range []func(*Claim){func(*Claim) {}, deleting, unbound, unheld, func(c *Claim) { c.LeavingSince = time.Time{} }} {
 				states = append(states, func(c *Claim) {
 					receipt(c)
 					c.Request = request
@@ -129,7 +129,7 @@ func noReleaseWithoutReceipt(o *Observed, p Plan) error {
 	}
 	for _, r := range let {
 		c := claimOf(o, r.UID)
-		left := !c.Released.IsZero() || slices.Contains(actions[MarkReleased](p), MarkReleased{Claim: c.Ref()})
+		left := !c.LeavingSince.IsZero() || slices.Contains(actions[MarkLeaving](p), MarkLeaving{Claim: c.Ref()})
 		receipt := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
 		word := c.Request == Skip || o.Cluster.Deleting || o.Cluster.NamespaceTerminating ||
 			left && o.Cluster.Policy != Drain || c.Volume == ""
@@ -189,7 +189,7 @@ func everyHeldClaimShown(o *Observed, p Plan) error {
 	_, drains := o.draining()
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		since := c.Released.IsZero() && drains // a member that came since, or the cache is behind
+		since := c.LeavingSince.IsZero() && drains // a member that came since, or the cache is behind
 		if len(actions[ApplyStatefulSet](p)) == 0 || c.Ordinal < p.Replicas || p.Replicas == 0 || !c.Finalizer || since {
 			continue
 		}
@@ -209,7 +209,7 @@ func noReturnToOldVolumes(o *Observed, p Plan) error {
 	for _, a := range actions[ApplyStatefulSet](p) {
 		for i := range o.Claims {
 			c := &o.Claims[i]
-			marked := !c.Released.IsZero() || slices.Contains(actions[MarkReleased](p), MarkReleased{Claim: c.Ref()})
+			marked := !c.LeavingSince.IsZero() || slices.Contains(actions[MarkLeaving](p), MarkLeaving{Claim: c.Ref()})
 			switch {
 			case c.Aside:
 			case marked && c.Ordinal < a.Replicas && !drains: // else invariant 5 has the word
@@ -236,7 +236,7 @@ func marksFirst(_ *Observed, p Plan) error {
 			if applied = true; !told {
 				return errors.New("members come or go before clients are told")
 			}
-		case MarkReleased:
+		case MarkLeaving:
 			if applied {
 				return fmt.Errorf("marked too late")
 			}

@@ -40,7 +40,7 @@ func TestLostMemberCanBeLetGo(t *testing.T) {
 		"a Job that would fill it ends": {losing(2).placement(1), []string{apply, "delete Job place-data-1: it is to be placed otherwise by now"},
 			[]string{"1 Waiting InTurn", "0 Waiting PlacementWaits"}, time.Time{}},
 		"a Job that gives it nothing goes on": {losing(2).placement(1, func(j *Job) { j.Target = losing(2).by(2) }), []string{apply}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
-		"it goes when the others are placed":  {losing(2).placed(0).placed(1), []string{"mark claim data-2 as released", "apply the StatefulSet, 2 replicas"}, nil, time.Time{}},
+		"it goes when the others are placed":  {losing(2).placed(0).placed(1), []string{"mark claim data-2 as leaving", "apply the StatefulSet, 2 replicas"}, nil, time.Time{}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			got := planned(test.scene)

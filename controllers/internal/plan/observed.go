@@ -2,16 +2,17 @@
 // what was observed goes in, actions with a reason each come out. The states
 // of a volume and the invariants of a scale-down live here, and nowhere else.
 //
-//	member ──size lowered──▶ released ──pod gone──▶ drained by a Job ──receipt──▶ let go
-//	                            │                        │
-//	                            └── held, skipped        └── failed: kept, tried again
+//	member ──size lowered──▶ leaving ──pod gone──▶ departed ──a Job drains it──▶ receipt ──▶ let go
+//	                                                  │            │
+//	                                                  │            └── failed: kept, tried again
+//	                                                  └── held, skipped by a person
 //
-// A claim is released when it carries the released mark, which is written
-// before the StatefulSet is made smaller and never taken off. A released
-// volume doesn't come back as a member's: its values may be old by then.
+// The leaving mark on the claim is written before the StatefulSet is made smaller, and
+// never taken off. The volume doesn't come back as a member's: its values may be old by
+// then.
 //
 // A claim that is being deleted can't be mounted any more. Its volume is set
-// aside (aside.go): it moves to another claim, which is released from its birth.
+// aside (aside.go): it moves to another claim, which has the mark from its birth.
 package plan
 
 import (
@@ -24,7 +25,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// DrainPolicy says what becomes of a released claim.
+// DrainPolicy says what becomes of the claims of departed members.
 type DrainPolicy int
 
 // The drain policies.
@@ -49,7 +50,7 @@ const (
 type Cluster struct {
 	// Size wanted; 0 hibernates.
 	Size int32
-	// Policy for released claims.
+	// Policy for the claims of departed members.
 	Policy DrainPolicy
 	// ReleaseUnreadable: spec.drain.onUnrecoverable is Release.
 	ReleaseUnreadable bool
@@ -112,7 +113,7 @@ type Claim struct {
 	// Where its volume is, of a claim whose volume may have to be set aside.
 	Where Where
 	// Released is when the member left; zero while it is a member's.
-	Released time.Time
+	LeavingSince time.Time
 	// Unplaced: it left before anybody looked through what it holds.
 	Unplaced bool
 	// NeverStarted: its member never has, or had not when it left.

@@ -34,7 +34,7 @@ type PlacementState struct {
 // misplaced tells whether the claim's member may hold what clients look for
 // elsewhere. One whose claim is being deleted will be drained.
 func (o *Observed) misplaced(c *Claim) bool {
-	return o.due(&o.Record, c) && c.Ordinal < o.Record.Ring.Size && c.Released.IsZero() && !c.Aside && !c.Deleting && !o.isLost(c.Ordinal)
+	return o.due(&o.Record, c) && c.Ordinal < o.Record.Ring.Size && c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && !o.isLost(c.Ordinal)
 }
 
 // due tells whether nobody has looked through what the claim's member holds since the
@@ -70,18 +70,18 @@ func (o *Observed) otherMover(target string) bool {
 		slices.ContainsFunc(o.Placements, func(j Job) bool { return j.Target != target && j.running() })
 }
 
-// placedFirst tells whether what the members hold is placed before this released
-// claim is drained: what was left on it is older than what clients stored by later
+// placedFirst tells whether what the members hold is placed before this claim
+// of a departed member is drained: what was left on it is older than what clients stored by later
 // rings, and must not be where they look before that is. Of a member that left with
 // the ring that is due, nobody holds anything yet.
 func (o *Observed) placedFirst(c *Claim) bool {
 	return c.Aside || c.Unplaced || c.Ordinal >= o.Record.From.Size
 }
 
-// heldSize is the size that placement allows where that one is wanted: as long as
+// keptSize is the size that placement allows where that one is wanted: as long as
 // items have to be placed, no member of the ring leaves and none joins. All may
 // stop: what they hold, and where, is as they left it when they return.
-func (o *Observed) heldSize(wanted int32) int32 {
+func (o *Observed) keptSize(wanted int32) int32 {
 	if wanted == 0 || !o.placing() {
 		return wanted
 	}

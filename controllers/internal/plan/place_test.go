@@ -130,7 +130,7 @@ func TestPlacementIsCheckedLive(t *testing.T) {
 		"as the plan saw it":             {grown(1, 3), true},
 		"placed by now":                  {grown(1, 3).placed(0), false},
 		"the claim is gone":              {grown(1, 3).with(func(o *Observed) { o.Claims = nil }), false},
-		"the member left":                {grown(1, 3).change(0, func(c *Claim) { c.Released = justNow }), false},
+		"the member left":                {grown(1, 3).change(0, func(c *Claim) { c.LeavingSince = justNow }), false},
 		"another ring":                   {grown(1, 3).with(func(o *Observed) { o.Record.Serial = 6 }), false},
 		"a drain runs":                   {grown(1, 3).left(3).job(3, 3), false},
 		"a placement runs":               {grown(2, 3).placement(1), false},
@@ -159,7 +159,7 @@ func TestSizeIsHeldLiveUntilItemsArePlaced(t *testing.T) {
 		may  bool
 	}{
 		"the size of the ring":            {grown(1, 3), 3, true},
-		"fewer":                           {grown(1, 3).change(2, func(c *Claim) { c.Released = justNow }), 2, false},
+		"fewer":                           {grown(1, 3).change(2, func(c *Claim) { c.LeavingSince = justNow }), 2, false},
 		"more":                            {grown(1, 3), 4, false},
 		"none":                            {grown(1, 3), 0, true},
 		"more, placed":                    {grown(1, 3).placed(0), 4, true},
@@ -184,7 +184,7 @@ func TestNoMemberOfTheRingIsMarkedUntilItemsArePlaced(t *testing.T) {
 		"one that is not on it yet":              {grown(1, 3), 3, true},
 		"one that joined since":                  {grown(1, 3).wanted(4).with(func(o *Observed) { o.StatefulSet.Replicas = 4 }), 3, false},
 		"beside a volume that is to be drained":  {at(2).wanted(1).left(2), 1, false},
-		"beside one that was told to leave, too": {at(3).wanted(1).change(2, func(c *Claim) { c.Released = justNow }), 1, true},
+		"beside one that was told to leave, too": {at(3).wanted(1).change(2, func(c *Claim) { c.LeavingSince = justNow }), 1, true},
 		"all are placed":                         {grown(1, 3).placed(0), 2, true},
 		"nothing is due":                         {at(3), 2, true},
 	} {
@@ -208,7 +208,7 @@ func TestReceiptOfAPlacementReleasesNothing(t *testing.T) {
 			t.Errorf("%s", a)
 		}
 	}
-	if err := MayRelease(&Cluster{}, &Claim{Name: name(2), UID: uid(2), Released: justNow, Receipt: job.Receipt}, ByReceipt); err == nil {
+	if err := MayRelease(&Cluster{}, &Claim{Name: name(2), UID: uid(2), LeavingSince: justNow, Receipt: job.Receipt}, ByReceipt); err == nil {
 		t.Error("it lets the claim go")
 	}
 	s := at(2).left(2).job(2, 2, func(j *Job) { j.State, j.Receipt = JobComplete, job.Receipt })

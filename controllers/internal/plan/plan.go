@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Plan is what to do now, in this order, and how the released claims stand.
+// Plan is what to do now, in this order, and how the claims of departed members stand.
 type Plan struct {
 	Actions []Action
 	// Replicas that the StatefulSet should have now, and SizeBlocked why that is
@@ -67,7 +67,7 @@ func (o *Observed) Shrinks() bool {
 	_, drains := o.draining()
 	return !c.Deleting && !c.NamespaceTerminating && c.Policy == Drain && o.StatefulSet.Exists && !drains && !o.placing() &&
 		0 < c.Size && c.Size < o.StatefulSet.Replicas &&
-		slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.Ordinal >= o.Cluster.Size && c.Released.IsZero() })
+		slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.Ordinal >= o.Cluster.Size && c.LeavingSince.IsZero() })
 }
 
 // Next decides on the next steps for a cluster.
@@ -90,7 +90,7 @@ func Next(observed *Observed) Plan {
 	p.holdClaims(&o)
 	p.size(&o)
 	before := p.list(&o)
-	p.markReleased(&o, before)
+	p.markLeaving(&o, before)
 	p.findSmall(&o)
 	p.add(ApplyService{}, WriteList{p.Listed, p.Record, before, p.Replicas}, ApplyNetworkPolicy{}, WriteBinding{p.Listed},
 		ApplyStatefulSet{p.Replicas, p.KeepsTemplate}, ApplyBudget{}, ApplyServiceMonitor{})
@@ -119,7 +119,7 @@ func (p *Plan) add(a ...Action) { p.Actions = append(p.Actions, a...) }
 func (p *Plan) holdClaims(o *Observed) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		wanted := c.Released.IsZero() || o.Cluster.Policy == Drain
+		wanted := c.LeavingSince.IsZero() || o.Cluster.Policy == Drain
 		if !c.Finalizer && !c.Deleting && wanted {
 			p.add(HoldClaim{c.Ref()})
 			c.Finalizer = true
@@ -129,11 +129,11 @@ func (p *Plan) holdClaims(o *Observed) {
 
 // size decides on the number of replicas: the wanted one, but never one that
 // changes under a drain or before items are placed, never a smaller one before
-// those that left are drained, and never one that brings a released volume back.
+// those that left are drained, and never one that brings a member back to a volume that it left.
 func (p *Plan) size(o *Observed) {
-	p.Replicas = o.heldSize(o.Cluster.Size)
+	p.Replicas = o.keptSize(o.Cluster.Size)
 	survivors, drains := o.draining()
-	limit, left := o.lowestReleased()
+	limit, left := o.lowestDeparted()
 	switch {
 	case drains:
 		p.Replicas = min(survivors, o.MostMembers())
@@ -142,7 +142,7 @@ func (p *Plan) size(o *Observed) {
 		}
 	case left && limit < p.Replicas:
 		p.Replicas, p.SizeBlocked = limit, ByVolume
-	case left && o.drainComes(0) && o.leaves(p.Replicas, limit):
+	case left && o.drainComes(0) && o.someoneWouldLeave(p.Replicas, limit):
 		p.Replicas, p.SizeBlocked = limit, ByDrain
 	case p.Replicas != o.Cluster.Size:
 		p.SizeBlocked = ByPlacement
@@ -153,7 +153,7 @@ func (p *Plan) size(o *Observed) {
 	}
 }
 
-// markReleased writes the released mark on the claims of members that leave,
+// markLeaving writes the leaving mark on the claims of members that leave,
 // before the StatefulSet is made smaller: should the operator die in between, a
 // member leaves and returns needlessly, but an old volume never returns. At
 // size 0 nobody is left who could hold another value: nothing is marked. Nor is
@@ -161,15 +161,15 @@ func (p *Plan) size(o *Observed) {
 // marks were written before it. Where a claim beyond it has none, the Job is one
 // of a cache that is behind, and the claim that of a member that came since. The mark
 // says whether anybody has looked through the member by the rings before this plan.
-func (p *Plan) markReleased(o *Observed, before ring.Record) {
+func (p *Plan) markLeaving(o *Observed, before ring.Record) {
 	if _, drains := o.draining(); drains || p.Replicas == 0 {
 		return
 	}
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		if c.Ordinal >= p.Replicas && c.Released.IsZero() {
-			p.add(MarkReleased{c.Ref(), o.due(&before, c), c.NeverStarted})
-			c.Released = justNow
+		if c.Ordinal >= p.Replicas && c.LeavingSince.IsZero() {
+			p.add(MarkLeaving{c.Ref(), o.due(&before, c), c.NeverStarted})
+			c.LeavingSince = justNow
 		}
 	}
 }
@@ -199,7 +199,7 @@ func (o *Observed) draining() (survivors int32, is bool) {
 func (o *Observed) drainComes(from int32) bool {
 	return o.Cluster.Policy == Drain && slices.ContainsFunc(o.Claims, func(c Claim) bool {
 		job := o.jobFor(c.UID)
-		return c.Ordinal >= from && !c.Released.IsZero() && !c.Aside && !c.Deleting && c.Volume != "" && c.Receipt == nil &&
+		return c.Ordinal >= from && !c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && c.Volume != "" && c.Receipt == nil &&
 			c.Request != Hold && c.Request != Skip && (job == nil || job.running())
 	})
 }
@@ -209,7 +209,7 @@ func (o *Observed) drainComes(from int32) bool {
 // must be there first: a drain only adds.
 func (o *Observed) newerComes(c *Claim) bool {
 	return slices.ContainsFunc(o.Claims, func(d Claim) bool {
-		if !d.Released.After(c.Released) || d.Volume == "" || d.Volume == c.Volume || d.Receipt != nil || d.Request == Hold || d.Request == Skip {
+		if !d.LeavingSince.After(c.LeavingSince) || d.Volume == "" || d.Volume == c.Volume || d.Receipt != nil || d.Request == Hold || d.Request == Skip {
 			return false
 		}
 		job := o.jobFor(d.UID)
@@ -217,18 +217,18 @@ func (o *Observed) newerComes(c *Claim) bool {
 	})
 }
 
-// leaves tells whether a member among these ordinals would be told to leave.
-func (o *Observed) leaves(from, to int32) bool {
+// someoneWouldLeave tells whether a member among these ordinals would be told to leave.
+func (o *Observed) someoneWouldLeave(from, to int32) bool {
 	return from > 0 && slices.ContainsFunc(o.Claims, func(c Claim) bool {
-		return from <= c.Ordinal && c.Ordinal < to && c.Released.IsZero()
+		return from <= c.Ordinal && c.Ordinal < to && c.LeavingSince.IsZero()
 	})
 }
 
-// lowestReleased returns the lowest ordinal whose claim is released. One that was
+// lowestDeparted returns the lowest ordinal that has a leaving mark. One that was
 // set aside is in no member's way.
-func (o *Observed) lowestReleased() (int32, bool) {
+func (o *Observed) lowestDeparted() (int32, bool) {
 	for _, c := range slices.Backward(o.Claims) {
-		if !c.Released.IsZero() && !c.Aside {
+		if !c.LeavingSince.IsZero() && !c.Aside {
 			return c.Ordinal, true
 		}
 	}

@@ -125,7 +125,7 @@ func TestFailedPlacementIsTriedAgainByItself(t *testing.T) {
 // What a member that leaves later was told is newer than what waits for another
 // attempt, and is drained before it.
 func TestNewerVolumesAreDrainedFirst(t *testing.T) {
-	later := func(c *Claim) { c.Released = time.Unix(2000, 0) }
+	later := func(c *Claim) { c.LeavingSince = time.Unix(2000, 0) }
 	for what, test := range map[string]struct {
 		scene *scene
 		want  []string

@@ -32,7 +32,7 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 		if p.Replicas != test.replicas || p.SizeBlocked != test.blocked {
 			t.Errorf("%s: got %d replicas, blocked %q; want %d, %q", name, p.Replicas, p.SizeBlocked, test.replicas, test.blocked)
 		}
-		if (test.blocked == ByShortage || test.blocked == ByQuestion) && len(actions[MarkReleased](p)) > 0 {
+		if (test.blocked == ByShortage || test.blocked == ByQuestion) && len(actions[MarkLeaving](p)) > 0 {
 			t.Errorf("%s: a member is told to leave: %v", name, p.Actions)
 		}
 	}
@@ -43,7 +43,7 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 func TestScaleDownWaitsForItsMembersAnswers(t *testing.T) {
 	s := at(3).wanted(2)
 	s.o.Room = &Room{Pending: true}
-	if p := Next(&s.o); p.Replicas != 3 || p.SizeBlocked != ByQuestion || len(actions[MarkReleased](p)) > 0 {
+	if p := Next(&s.o); p.Replicas != 3 || p.SizeBlocked != ByQuestion || len(actions[MarkLeaving](p)) > 0 {
 		t.Errorf("got %d replicas, blocked %q, %v", p.Replicas, p.SizeBlocked, p.Actions)
 	}
 }

@@ -44,7 +44,7 @@ func (s *scene) member(ordinal int32) *scene {
 func (s *scene) left(ordinal int32, changes ...func(*Claim)) *scene {
 	s.member(ordinal)
 	c := &s.o.Claims[len(s.o.Claims)-1]
-	c.Released = time.Unix(1000, 0)
+	c.LeavingSince = time.Unix(1000, 0)
 	for _, change := range changes {
 		change(c)
 	}

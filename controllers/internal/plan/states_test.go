@@ -21,7 +21,7 @@ func TestEachStateOfAReleasedClaimHasOneNextStep(t *testing.T) {
 		lost    []string
 	}{
 		"the size was lowered: marked first, then the StatefulSet is made smaller": {
-			at(3).wanted(2), []string{"mark claim data-2 as released", apply}, []string{"2 Waiting PodPresent"}, nil,
+			at(3).wanted(2), []string{"mark claim data-2 as leaving", apply}, []string{"2 Waiting PodPresent"}, nil,
 		},
 		"marked, but the StatefulSet is not smaller yet": {
 			at(2).left(2).with(func(o *Observed) { o.StatefulSet.Replicas = 3 }), []string{apply}, []string{"2 Waiting PodPresent"}, nil,
@@ -297,7 +297,7 @@ func TestHibernation(t *testing.T) {
 		"0 to 2 drains the third, once two are there to take its items": {
 			asleep().wanted(2),
 			outcome{
-				Replicas: 2, Actions: []string{"mark claim data-2 as released", "apply the StatefulSet, 2 replicas"},
+				Replicas: 2, Actions: []string{"mark claim data-2 as leaving", "apply the StatefulSet, 2 replicas"},
 				Drains: []string{"2 Waiting PodPresent"},
 			},
 		},

@@ -48,7 +48,7 @@ type Input struct {
 	Binding *Binding
 	// GrowthRefused is why no volume may grow; empty where it may.
 	GrowthRefused string
-	// Marked are the claims that this reconcile marked as released: the plan does
+	// Marked are the claims that this reconcile marked as leaving: the plan does
 	// not know the time.
 	Marked map[types.UID]time.Time
 	// Progress of running drains and placements, by the UID of the claim.
@@ -139,8 +139,8 @@ func drains(in *Input) []cachev1alpha1.DrainStatus {
 		}
 		if t, ok := in.Marked[d.Claim.UID]; ok {
 			s.ReleasedAt = &metav1.Time{Time: t}
-		} else if d.Claim.Released.Unix() > 1 {
-			s.ReleasedAt = &metav1.Time{Time: d.Claim.Released}
+		} else if d.Claim.LeavingSince.Unix() > 1 {
+			s.ReleasedAt = &metav1.Time{Time: d.Claim.LeavingSince}
 		}
 		if t, ok := in.JobStarted[d.Claim.UID]; ok {
 			s.StartedAt = &t
@@ -234,8 +234,8 @@ func receipt(in *Input, d *plan.DrainState) cachev1alpha1.DrainReceipt {
 		Result:   string(d.Why),
 		EndedAt:  metav1.NewTime(in.Now),
 	}
-	if d.Claim.Released.Unix() > 1 {
-		out.Seconds = int64(in.Now.Sub(d.Claim.Released).Seconds())
+	if d.Claim.LeavingSince.Unix() > 1 {
+		out.Seconds = int64(in.Now.Sub(d.Claim.LeavingSince).Seconds())
 	}
 	if r := d.Claim.Receipt; r != nil && d.Why == plan.ByReceipt {
 		out.Found, out.Added, out.AlreadyPresent = r.Found, r.Added, r.AlreadyPresent

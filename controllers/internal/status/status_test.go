@@ -56,7 +56,7 @@ func (in *Input) with(change func(*Input)) *Input {
 func (in *Input) leaving(ordinal int32, phase plan.DrainPhase, reason, message string) *Input {
 	uid := types.UID(fmt.Sprintf("uid-%d", ordinal))
 	d := plan.DrainState{
-		Claim: plan.Claim{Name: fmt.Sprintf("data-cache-%d", ordinal), UID: uid, Ordinal: ordinal, Released: time.Unix(4000, 0)},
+		Claim: plan.Claim{Name: fmt.Sprintf("data-cache-%d", ordinal), UID: uid, Ordinal: ordinal, LeavingSince: time.Unix(4000, 0)},
 		Phase: phase, Reason: reason, Message: message,
 	}
 	if phase == plan.Releasing {

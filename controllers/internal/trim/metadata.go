@@ -47,7 +47,7 @@ var knownFinalizers = []string{
 // accepts, in bytes.
 var (
 	ofClaims = map[string]int{
-		cachev1alpha1.AnnotationReleased:     cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationLeaving:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationNeverStarted: cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationUnplaced:     cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationAdopted:      cachev1alpha1.MaxAnnotation,
