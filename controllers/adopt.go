@@ -165,7 +165,8 @@ func (r *MemcachedReconciler) findClaims(ctx context.Context, o *observed) error
 	if n := len(found.unlabelled); n > 0 && paused(o.cluster) {
 		return refuse("claims lack the label %s: %d; they are adopted when spec.paused is false", cachev1alpha1.LabelCluster, n)
 	}
-	return r.adopt(ctx, o.cluster, found)
+	o.found = found
+	return nil
 }
 
 // missing are signs of claims that the cache does not have.

@@ -114,6 +114,11 @@ func (r *applier) live(ctx context.Context) (*liveView, error) {
 	if err := r.liveJobs(ctx, r.cluster, r.seen.endedPods(), v); err != nil {
 		return nil, err
 	}
+	for _, job := range v.unlabelled {
+		if err := r.putLabel(ctx, job, r.cluster.Name); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.livePods(ctx, r.cluster, v); err != nil {
 		return nil, err
 	}
@@ -135,6 +140,8 @@ type liveView struct {
 	pods []corev1.Pod
 	// others are claims of members' names that somebody else controls.
 	others []corev1.PersistentVolumeClaim
+	// unlabelled are Jobs of the cluster that have lost their label.
+	unlabelled []client.Object
 	// foreign are the UIDs of the namespace's Jobs that are not the cluster's.
 	foreign map[types.UID]bool
 }
@@ -235,11 +242,8 @@ func (r *MemcachedReconciler) liveJobs(ctx context.Context, cluster *cachev1alph
 			default:
 				v.Jobs = append(v.Jobs, planJob(job, pods))
 			}
-			if paused(cluster) {
-				continue
-			}
-			if err := r.putLabel(ctx, job, cluster.Name); err != nil {
-				return err
+			if job.Labels[cachev1alpha1.LabelCluster] != cluster.Name {
+				v.unlabelled = append(v.unlabelled, job.DeepCopy())
 			}
 		}
 		return nil

@@ -74,8 +74,8 @@ func own[T any, P interface {
 }
 
 // surely is own for what a plan rests on: what the cache lacks is read live. Where it is
-// there all the same, the cache is behind, or its label is gone, and is put back; that
-// this failed is in o.unfound.
+// there all the same, the cache is behind, or its label is gone: then it is among
+// o.unlabelled.
 func surely[T any, P interface {
 	*T
 	client.Object
@@ -89,10 +89,25 @@ func surely[T any, P interface {
 	if err != nil || live == nil || !mine(cluster, live) {
 		return nil, err
 	}
-	if !paused(cluster) {
-		o.unfound = errors.Join(o.unfound, r.putLabel(ctx, live, cluster.Name))
-	}
+	o.unlabelled = append(o.unlabelled, live)
 	return live, nil
+}
+
+// label puts the label back on objects of the cluster that the cache doesn't have, and
+// holds those claims for it that were there before their members. Before that nobody can
+// say what belongs to the cluster. For a paused one nothing is written.
+func (r *MemcachedReconciler) label(ctx context.Context, o *observed) error {
+	if paused(o.cluster) {
+		return nil
+	}
+	var failed error
+	for _, object := range o.unlabelled {
+		failed = errors.Join(failed, r.putLabel(ctx, object, o.cluster.Name))
+	}
+	if o.found != nil {
+		failed = errors.Join(failed, r.adopt(ctx, o.cluster, o.found))
+	}
+	return failed
 }
 
 // putLabel makes the object one that the cache selects.

@@ -118,8 +118,11 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	cluster = r.written.Newest(cluster)
 	version := cluster.ResourceVersion
 	seen, err := r.observe(ctx, cluster)
-	if err == nil && cluster.DeletionTimestamp == nil {
-		err = seen.unfound
+	if err == nil {
+		why := errors.Join(r.label(ctx, seen), seen.unfound)
+		if cluster.DeletionTimestamp == nil {
+			err = why // one that is deleted lets go of what it knows
+		}
 	}
 	if err != nil {
 		return r.unobserved(ctx, cluster, err)

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -94,9 +93,12 @@ type observed struct {
 	// endedJobs are those of which nothing is left but a finalizer of somebody else.
 	endedJobs []batchv1.Job
 	progress  map[types.UID]contract.Progress // by the claim's UID
-	// unfound is why claims of members that run are not among these, or why an object
-	// that lost its label isn't labelled again: first that has to be done.
-	unfound error
+	// unlabelled are objects of the cluster that the cache doesn't have, for want of
+	// their label, and found has such claims; nil where nobody looked. unfound is why
+	// claims of members that run are not among these.
+	unlabelled []client.Object
+	found      *liveClaims
+	unfound    error
 	// room of a scale-down that is about to begin, or nil.
 	room *plan.Room
 	// notCreated is a member's pod that Kubernetes can't make, and drainersNotCreated
@@ -177,7 +179,7 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 	if err := r.observeJobs(ctx, key, o); err != nil {
 		return nil, err
 	}
-	o.unfound = errors.Join(o.unfound, r.findClaims(ctx, o))
+	o.unfound = r.findClaims(ctx, o)
 	r.observeCreation(ctx, o)
 	if o.namespaceTerminating, err = r.namespaceTerminates(ctx, o); err != nil {
 		return nil, err

@@ -86,7 +86,7 @@ func (r *MemcachedReconciler) dropForeign(ctx context.Context, o *observed) erro
 		if err := r.liveJobs(ctx, o.cluster, nil, live); err != nil {
 			return err
 		}
-		foreign = live.foreign
+		foreign, o.unlabelled = live.foreign, append(o.unlabelled, live.unlabelled...)
 		break
 	}
 	for i := range o.endedJobs { // their pods have ended, too
