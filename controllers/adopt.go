@@ -14,6 +14,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
@@ -43,7 +44,7 @@ func (r *MemcachedReconciler) lookAtClaims(ctx context.Context, cluster *cachev1
 			if _, err := trim.Claim(claim); err != nil {
 				return err
 			}
-			if !ownClaim(cluster.Name, claim) {
+			if !identity.OwnClaim(cluster.Name, claim) {
 				found.others = append(found.others, *claim)
 				continue
 			}
@@ -90,8 +91,8 @@ func (r *MemcachedReconciler) adopt(ctx context.Context, cluster *cachev1alpha1.
 			if err != nil {
 				return err
 			}
-			if members != nil && !mine(cluster, members) {
-				return taken(members)
+			if members != nil && !identity.Mine(cluster, members) {
+				return identity.Taken(members)
 			}
 		}
 		ordinal := memberOrdinal(cluster.Name, claim)
@@ -113,8 +114,8 @@ func (r *MemcachedReconciler) adopt(ctx context.Context, cluster *cachev1alpha1.
 func (r *MemcachedReconciler) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref plan.ClaimRef) error {
 	holds := cluster.DeletionTimestamp == nil && planPolicy(cluster) == plan.Drain
 	adopted, err := r.patchClaim(ctx, cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
-		if !ownClaim(cluster.Name, c) {
-			return taken(c)
+		if !identity.OwnClaim(cluster.Name, c) {
+			return identity.Taken(c)
 		}
 		metav1.SetMetaDataLabel(&c.ObjectMeta, cachev1alpha1.LabelCluster, cluster.Name)
 		if !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) { // or it has been the cluster's before
@@ -159,7 +160,7 @@ func (r *MemcachedReconciler) findClaims(ctx context.Context, o *observed) error
 	}
 	for i := range found.others {
 		if slices.Contains(missing.members, found.others[i].Name) {
-			return taken(&found.others[i])
+			return identity.Taken(&found.others[i])
 		}
 	}
 	if n := len(found.unlabelled); n > 0 && paused(o.cluster) {
@@ -202,7 +203,7 @@ func (o *observed) missingClaims() *missing {
 	}
 	m.drained = slices.ContainsFunc(slices.Concat(o.jobs, o.placements), func(job batchv1.Job) bool {
 		return job.DeletionTimestamp == nil &&
-			!slices.ContainsFunc(o.claims, func(c corev1.PersistentVolumeClaim) bool { return c.UID == claimUID(&job) })
+			!slices.ContainsFunc(o.claims, func(c corev1.PersistentVolumeClaim) bool { return c.UID == identity.ClaimUID(&job) })
 	})
 	return m
 }

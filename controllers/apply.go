@@ -20,6 +20,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/controllers/internal/writelog"
@@ -254,8 +255,8 @@ func (r *applier) createJob(ctx context.Context, job *batchv1.Job) error {
 	}
 	switch {
 	case live == nil:
-	case !ownJob(r.cluster, live):
-		return taken(live)
+	case !identity.OwnJob(r.cluster, live):
+		return identity.Taken(live)
 	default:
 		if err := r.putLabel(ctx, live, r.cluster.Name); err != nil {
 			return err

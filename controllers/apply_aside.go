@@ -10,6 +10,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
@@ -112,8 +113,8 @@ func (r *applier) asideExists(ctx context.Context, aside *corev1.PersistentVolum
 	const of = cachev1alpha1.AnnotationAsideOf
 	switch {
 	case live == nil:
-	case !ownClaim(r.cluster.Name, live) || live.Annotations[of] != aside.Annotations[of] || live.Spec.VolumeName != aside.Spec.VolumeName:
-		return taken(live)
+	case !identity.OwnClaim(r.cluster.Name, live) || live.Annotations[of] != aside.Annotations[of] || live.Spec.VolumeName != aside.Spec.VolumeName:
+		return identity.Taken(live)
 	default:
 		if err := r.putLabel(ctx, live, r.cluster.Name); err != nil {
 			return err

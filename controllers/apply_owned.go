@@ -2,8 +2,6 @@ package controllers
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -18,6 +16,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
@@ -137,15 +136,9 @@ func mayCreate[T any, P interface {
 	switch {
 	case err != nil || object == nil:
 		return false, err
-	case !mine(r.cluster, object):
-		return false, taken(object)
+	case !identity.Mine(r.cluster, object):
+		return false, identity.Taken(object)
 	}
 	// Without the label the cache can't have it: what is applied brings it back.
 	return object.GetLabels()[cachev1alpha1.LabelCluster] == r.cluster.Name, nil
-}
-
-// kindOf is the kind of an object of a built-in type.
-func kindOf(object client.Object) string {
-	kind := fmt.Sprintf("%T", object)
-	return kind[strings.LastIndexByte(kind, '.')+1:]
 }

@@ -16,6 +16,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/controllers/internal/trim"
@@ -89,7 +90,7 @@ func FuzzClaim(f *testing.F) {
 		o := &observed{cluster: testCluster(), claims: []corev1.PersistentVolumeClaim{*claim}, now: time.Unix(1e9, 0)}
 		reads(t, func() {
 			clusterOf(t.Context(), claim)
-			ownClaim("cache", claim)
+			identity.OwnClaim("cache", claim)
 			if c, ours := planClaim("cache", claim); ours && (c.Ordinal < 0 || c.Ordinal >= cachev1alpha1.MaxSize || c.Placed < 0) {
 				t.Errorf("%+v", c)
 			}
@@ -129,13 +130,13 @@ func FuzzJob(f *testing.F) {
 		if !ok {
 			return
 		}
-		if whole, kept := duties(job), duties(cached(t, job)); whole != kept {
+		if whole, kept := identity.Duties(job), identity.Duties(cached(t, job)); whole != kept {
 			t.Errorf("live %+v, cached %+v", whole, kept)
 		}
 		job = cached(t, job)
 		reads(t, func() {
 			clusterOf(t.Context(), job)
-			if j := planJob(job, nil); ownJob(cluster, job) && (j.ClaimUID == "" || j.Target == "" && (j.Survivors < 1 || j.Survivors > cachev1alpha1.MaxSize)) {
+			if j := planJob(job, nil); identity.OwnJob(cluster, job) && (j.ClaimUID == "" || j.Target == "" && (j.Survivors < 1 || j.Survivors > cachev1alpha1.MaxSize)) {
 				t.Errorf("%+v", j)
 			}
 			jobWaits(job, nil, time.Unix(1e9, 0))
@@ -168,12 +169,12 @@ func FuzzPod(f *testing.F) {
 		}
 		pod = cached(t, pod)
 		o := &observed{cluster: testCluster(), now: time.Unix(1e9, 0), drainerPods: []corev1.Pod{*pod}}
-		if memberPod(o, pod) {
+		if identity.MemberPod(o.cluster, o.statefulSet, pod) {
 			o.pods = []corev1.Pod{*pod}
 		}
 		reads(t, func() {
 			clusterOf(t.Context(), pod)
-			drainerPod(pod)
+			identity.DrainerPod(pod)
 			in := o.input()
 			for _, ordinal := range in.Pods {
 				if ordinal < 0 || ordinal >= cachev1alpha1.MaxSize {
@@ -228,7 +229,7 @@ func FuzzStatefulSet(f *testing.F) {
 		members = asRead(t, members)
 		o := &observed{cluster: testCluster(), statefulSet: members, now: time.Unix(1e9, 0)}
 		reads(t, func() {
-			mine(o.cluster, client.Object(members))
+			identity.Mine(o.cluster, client.Object(members))
 			in := o.input()
 			p := plan.Next(&in)
 			if p.Replicas < 0 || p.Replicas > cachev1alpha1.MaxSize {

@@ -15,6 +15,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
@@ -78,7 +79,7 @@ func (r *applier) mayMark(ctx context.Context, claim plan.ClaimRef) error {
 func (v *liveView) taken(cluster string, replicas int32) error {
 	for i := range v.others {
 		if c := &v.others[i]; memberOrdinal(cluster, c) < max(replicas, v.StatefulSet.Replicas) {
-			return taken(c)
+			return identity.Taken(c)
 		}
 	}
 	return nil
@@ -95,7 +96,7 @@ func (r *applier) live(ctx context.Context) (*liveView, error) {
 	if err != nil {
 		return nil, err
 	}
-	if members != nil && !mine(r.cluster, members) {
+	if members != nil && !identity.Mine(r.cluster, members) {
 		members = nil
 	}
 	// Who is lost is as the plan saw it: one that is back may leave all the same.
@@ -156,7 +157,7 @@ func (r *MemcachedReconciler) livePods(ctx context.Context, cluster *cachev1alph
 	}
 	v.pods = pods.Items
 	v.Movers = movers(slices.DeleteFunc(slices.Clone(pods.Items), func(p corev1.Pod) bool {
-		return !drainerPod(&p) || v.foreign[metav1.GetControllerOfNoCopy(&p).UID]
+		return !identity.DrainerPod(&p) || v.foreign[metav1.GetControllerOfNoCopy(&p).UID]
 	}))
 	return nil
 }
@@ -180,7 +181,7 @@ func (o *observed) endedPods() []corev1.Pod {
 // liveList reads the clients' list; nil where there is none, or somebody else's.
 func (r *applier) liveList(ctx context.Context) (*corev1.ConfigMap, error) {
 	list, err := get[corev1.ConfigMap](ctx, r.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.ServersName(r.cluster.Name)})
-	if err != nil || list == nil || !mine(r.cluster, list) {
+	if err != nil || list == nil || !identity.Mine(r.cluster, list) {
 		return nil, err
 	}
 	return list, nil
@@ -232,12 +233,12 @@ func (r *MemcachedReconciler) liveJobs(ctx context.Context, cluster *cachev1alph
 		for i := range list.Items {
 			job := &list.Items[i]
 			switch {
-			case !ownJob(cluster, job):
+			case !identity.OwnJob(cluster, job):
 				v.foreign[job.UID] = true
 				continue
 			case gone(job, pods):
 				continue
-			case places(job):
+			case identity.Places(job):
 				v.Placements = append(v.Placements, planJob(job, pods))
 			default:
 				v.Jobs = append(v.Jobs, planJob(job, pods))
@@ -262,7 +263,7 @@ func (r *applier) liveUsers(ctx context.Context, claim plan.ClaimRef, live *live
 	if err != nil {
 		return err
 	}
-	if member != nil && (memberPod(r.seen, member) || mounts(member, claim.Name)) {
+	if member != nil && (identity.MemberPod(r.cluster, r.seen.statefulSet, member) || mounts(member, claim.Name)) {
 		with.Pods = append(with.Pods, claim.Ordinal)
 	}
 	for i := range live.pods {

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
@@ -32,7 +33,7 @@ func (o *observed) kept() []status.Kept {
 		at := slices.IndexFunc(object.GetFinalizers(), foreignFinalizer)
 		if deleted := object.GetDeletionTimestamp(); deleted != nil && at >= 0 {
 			kept = append(kept, status.Kept{
-				Kind: kindOf(object), Name: object.GetName(), Finalizer: object.GetFinalizers()[at], Since: deleted.Time,
+				Kind: identity.KindOf(object), Name: object.GetName(), Finalizer: object.GetFinalizers()[at], Since: deleted.Time,
 			})
 		}
 	}

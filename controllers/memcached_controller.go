@@ -33,6 +33,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/notcreated"
 	"example.com/memcached-operator/controllers/internal/plan"
@@ -339,7 +340,7 @@ var deletionBegan = predicate.NewPredicateFuncs(func(o client.Object) bool { ret
 // clusterOf maps a pod or a claim to its cluster.
 func clusterOf(_ context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
-	for _, name := range clusterName(o) {
+	for _, name := range identity.ClusterName(o) {
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}})
 	}
 	return requests

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/metrics"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
@@ -35,7 +36,7 @@ func (o *observed) drainTimes(claim plan.ClaimRef, receipt *contract.Receipt, no
 	}
 	for i := range o.jobs {
 		job := &o.jobs[i]
-		if claimUID(job) != claim.UID {
+		if identity.ClaimUID(job) != claim.UID {
 			continue
 		}
 		if !leaving.IsZero() {
@@ -52,7 +53,7 @@ func (o *observed) drainTimes(claim plan.ClaimRef, receipt *contract.Receipt, no
 func (o *observed) releaseTime(claim plan.ClaimRef, now time.Time) map[string]time.Duration {
 	for i := range o.jobs {
 		job := &o.jobs[i]
-		if ended := lastEnded(o.drainerPods, job); claimUID(job) == claim.UID && ended != nil {
+		if ended := lastEnded(o.drainerPods, job); identity.ClaimUID(job) == claim.UID && ended != nil {
 			return map[string]time.Duration{string(cachev1alpha1.DrainReleasing): now.Sub(ended.FinishedAt.Time)}
 		}
 	}

@@ -22,6 +22,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/status"
@@ -35,35 +36,12 @@ const clusterIndex = "cluster"
 
 func indexByCluster(mgr ctrl.Manager) error {
 	for _, o := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &batchv1.Job{}} {
-		err := mgr.GetFieldIndexer().IndexField(context.Background(), o, clusterIndex, clusterName)
+		err := mgr.GetFieldIndexer().IndexField(context.Background(), o, clusterIndex, identity.ClusterName)
 		if err != nil {
 			return fmt.Errorf("index %T by cluster: %w", o, err)
 		}
 	}
 	return nil
-}
-
-// clusterName is the name of the cluster that an object may belong to, none or one: a
-// claim says so by its own name, a Job by its controller's, and a pod, or a Job that has
-// lost its controller, by its label.
-func clusterName(o client.Object) []string {
-	name := ""
-	switch o := o.(type) {
-	case *corev1.PersistentVolumeClaim:
-		name, _ = build.ClaimCluster(o.Name)
-	case *batchv1.Job:
-		if ref := metav1.GetControllerOfNoCopy(o); ref == nil {
-			name = o.Labels[cachev1alpha1.LabelCluster]
-		} else if build.IsMemcached(ref) {
-			name = ref.Name
-		}
-	default:
-		name = o.GetLabels()[cachev1alpha1.LabelInstance]
-	}
-	if name == "" {
-		return nil
-	}
-	return []string{name}
 }
 
 // observed is a cluster and all that belongs to it.
@@ -126,7 +104,7 @@ func (r *MemcachedReconciler) cluster(ctx context.Context, key client.ObjectKey)
 		return nil, err
 	}
 	held := slices.ContainsFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool {
-		return ownClaim(key.Name, &c) && slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer)
+		return identity.OwnClaim(key.Name, &c) && slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer)
 	})
 	if !held {
 		return nil, nil
@@ -172,7 +150,7 @@ func (r *MemcachedReconciler) observe(ctx context.Context, cluster *cachev1alpha
 	if err := r.list(ctx, key, &claims); err != nil {
 		return nil, err
 	}
-	o.claims = slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !ownClaim(key.Name, &c) })
+	o.claims = slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !identity.OwnClaim(key.Name, &c) })
 	if err := r.observeVolumes(ctx, o); err != nil {
 		return nil, err
 	}
@@ -233,11 +211,11 @@ func (r *MemcachedReconciler) observePods(ctx context.Context, key client.Object
 	for _, pod := range pods.Items {
 		switch pod.Labels[cachev1alpha1.LabelComponent] {
 		case cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement:
-			if drainerPod(&pod) {
+			if identity.DrainerPod(&pod) {
 				o.drainerPods = append(o.drainerPods, pod)
 			}
 		case cachev1alpha1.ComponentMember:
-			if memberPod(o, &pod) {
+			if identity.MemberPod(o.cluster, o.statefulSet, &pod) {
 				o.pods = append(o.pods, pod)
 			}
 		}
@@ -344,13 +322,13 @@ func (o *observed) input() plan.Observed {
 	in.Away = o.away(in.Ready, in.StatefulSet.Replicas)
 	for i := range o.drainerPods {
 		pod := &o.drainerPods[i]
-		d := duties(pod)
-		claim := d.claim
+		d := identity.Duties(pod)
+		claim := d.Claim
 		if podEnded(pod) && pod.DeletionTimestamp != nil {
 			continue // but for a finalizer of somebody else it would be gone
 		}
 		in.DrainerPods = append(in.DrainerPods, claim)
-		if ended := drainerOf(pod).Terminated; d.survivors > 0 && (drainerRuns(pod) || ended != nil && ended.ExitCode == 0) {
+		if ended := drainerOf(pod).Terminated; d.Survivors > 0 && (drainerRuns(pod) || ended != nil && ended.ExitCode == 0) {
 			in.DrainersAtWork = append(in.DrainersAtWork, claim)
 		}
 	}
@@ -486,7 +464,7 @@ func markTime(mark string) (time.Time, bool) {
 func planAttempts(s string) plan.Attempts {
 	count, last, _ := strings.Cut(s, "/")
 	failed, err := strconv.ParseInt(count, 10, 32)
-	if err != nil || failed < 1 || len(last) > maxUID || len(s) > cachev1alpha1.MaxAnnotation {
+	if err != nil || failed < 1 || len(last) > identity.MaxUID || len(s) > cachev1alpha1.MaxAnnotation {
 		return plan.Attempts{}
 	}
 	return plan.Attempts{Failed: int32(failed), Last: types.UID(last)}
@@ -495,7 +473,7 @@ func planAttempts(s string) plan.Attempts {
 func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.Input {
 	started := map[types.UID]metav1.Time{}
 	for i := range o.jobs {
-		started[claimUID(&o.jobs[i])] = o.jobs[i].CreationTimestamp
+		started[identity.ClaimUID(&o.jobs[i])] = o.jobs[i].CreationTimestamp
 	}
 	room := o.room
 	if room.Asking() {

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/notcreated"
 	"example.com/memcached-operator/controllers/internal/status"
 )
@@ -22,7 +23,7 @@ func (r *MemcachedReconciler) observeCreation(ctx context.Context, o *observed) 
 	for _, job := range o.activeJobs() {
 		if owner := notcreated.Drainer(job, o.drainerPods); owner != nil {
 			owners = append(owners, owner)
-			claims[job.UID] = claimUID(job)
+			claims[job.UID] = identity.ClaimUID(job)
 		}
 	}
 	reasons, again := r.notCreated.Why(ctx, r.Live, client.ObjectKeyFromObject(o.cluster), owners, r.Clock.Now())

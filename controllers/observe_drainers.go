@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
 )
@@ -28,11 +29,11 @@ func (o *observed) drainerWaits(now time.Time) map[types.UID]status.Wait {
 			continue
 		}
 		wait, ok := jobWaits(job, o.drainerPods, now)
-		if refused, lacks := o.drainersNotCreated[claimUID(job)]; lacks {
+		if refused, lacks := o.drainersNotCreated[identity.ClaimUID(job)]; lacks {
 			wait, ok = refused, true
 		}
 		if ok {
-			waits[claimUID(job)] = wait
+			waits[identity.ClaimUID(job)] = wait
 		}
 	}
 	return waits

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -27,13 +28,13 @@ func (r *MemcachedReconciler) observeJobs(ctx context.Context, key client.Object
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
 		switch {
-		case !ownJob(o.cluster, job):
+		case !identity.OwnJob(o.cluster, job):
 			continue
 		case gone(job, o.drainerPods):
 			o.endedJobs = append(o.endedJobs, *job)
 			continue
 		}
-		if places(job) {
+		if identity.Places(job) {
 			o.placements = append(o.placements, *job)
 		} else {
 			o.jobs = append(o.jobs, *job)
@@ -102,13 +103,13 @@ func (r *MemcachedReconciler) dropForeign(ctx context.Context, o *observed) erro
 }
 
 func planJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
-	d := duties(job)
+	d := identity.Duties(job)
 	out := plan.Job{
 		Name:      job.Name,
 		UID:       job.UID,
-		ClaimUID:  d.claim,
-		Survivors: d.survivors,
-		Target:    d.target,
+		ClaimUID:  d.Claim,
+		Survivors: d.Survivors,
+		Target:    d.Target,
 		State:     jobState(job),
 		Deleting:  job.DeletionTimestamp != nil,
 	}
@@ -129,8 +130,8 @@ func movers(pods []corev1.Pod) []plan.Mover {
 	var found []plan.Mover
 	for i := range pods {
 		pod := &pods[i]
-		if d := duties(pod); d != (duty{}) && !drainerEnded(pod) {
-			found = append(found, plan.Mover{ClaimUID: d.claim, Target: d.target, Survivors: d.survivors})
+		if d := identity.Duties(pod); d != (identity.Duty{}) && !drainerEnded(pod) {
+			found = append(found, plan.Mover{ClaimUID: d.Claim, Target: d.Target, Survivors: d.Survivors})
 		}
 	}
 	return found
@@ -146,7 +147,7 @@ func goodReceipt(job *batchv1.Job, pods []corev1.Pod) *contract.Receipt {
 			continue
 		}
 		receipt, err := podReceipt(lastEnded(pods[i:i+1], job))
-		if err == nil && receipt.AddsUp(duties(job).source()) == nil {
+		if err == nil && receipt.AddsUp(identity.Duties(job).Source()) == nil {
 			return receipt
 		}
 	}

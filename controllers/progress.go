@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"example.com/memcached-operator/controllers/internal/ask"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
@@ -45,7 +46,7 @@ func (r *MemcachedReconciler) observeProgress(key client.ObjectKey, o *observed)
 		for i := range o.drainerPods {
 			if pod := &o.drainerPods[i]; metav1.IsControlledBy(pod, job) && drainerRuns(pod) {
 				pods = append(pods, pod)
-				claims[pod.UID] = claimUID(job)
+				claims[pod.UID] = identity.ClaimUID(job)
 			}
 		}
 	}

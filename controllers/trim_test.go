@@ -23,6 +23,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/rollout"
 )
@@ -31,7 +32,7 @@ import (
 func cached[T client.Object](t *testing.T, object T) T {
 	t.Helper()
 	for kind, options := range CacheOptions().ByObject {
-		if kindOf(kind) != kindOf(object) {
+		if identity.KindOf(kind) != identity.KindOf(object) {
 			continue
 		}
 		out, err := options.Transform(object.DeepCopyObject())
@@ -50,7 +51,7 @@ func TestTrimmedPodWithManyLabelsStillBelongsToItsCluster(t *testing.T) {
 		pod.Labels[fmt.Sprintf("a%02d", i)] = "x"
 	}
 	got := cached(t, pod)
-	if of := clusterName(got); len(of) != 1 || of[0] != "cache" {
+	if of := identity.ClusterName(got); len(of) != 1 || of[0] != "cache" {
 		t.Errorf("it belongs to %v", of)
 	}
 	if component := got.Labels[cachev1alpha1.LabelComponent]; component != cachev1alpha1.ComponentMember || !Selector(got).Matches(labels.Set(got.Labels)) {
@@ -104,7 +105,7 @@ func readAll(t *testing.T, key, value string, cut bool) []string {
 	read = append(read, o.input().Record, rollout.Parse(members.Annotations[cachev1alpha1.AnnotationTemplate]))
 	for _, component := range []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement} {
 		job.Labels = map[string]string{cachev1alpha1.LabelComponent: component}
-		read = append(read, duties(job))
+		read = append(read, identity.Duties(job))
 	}
 	var all []string
 	for _, r := range read {
@@ -147,11 +148,11 @@ func TestTrimmedObjectsKeepWhatTheOperatorApplies(t *testing.T) {
 		ours := metav1.ManagedFieldsEntry{Manager: cachev1alpha1.ManagedBy, Operation: metav1.ManagedFieldsOperationApply}
 		object.SetManagedFields([]metav1.ManagedFieldsEntry{ours})
 		if diff := cmp.Diff(object, cached(t, object)); diff != "" {
-			t.Errorf("%s: -applied +kept:\n%s", kindOf(object), diff)
+			t.Errorf("%s: -applied +kept:\n%s", identity.KindOf(object), diff)
 		}
 		object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}, {Manager: cachev1alpha1.ManagedBy, Subresource: "status"}, ours})
 		if got := cached(t, object).GetManagedFields(); len(got) != 1 || got[0] != ours {
-			t.Errorf("%s: managed fields %v", kindOf(object), got)
+			t.Errorf("%s: managed fields %v", identity.KindOf(object), got)
 		}
 		owner := object.GetOwnerReferences()[0]
 		for what, refs := range map[string][]metav1.OwnerReference{
@@ -165,7 +166,7 @@ func TestTrimmedObjectsKeepWhatTheOperatorApplies(t *testing.T) {
 			got := reflect.ValueOf(cached(t, object)).Elem()
 			for _, part := range []string{"Spec", "Data", "ManagedFields"} {
 				if field := got.FieldByName(part); field.IsValid() && !field.IsZero() {
-					t.Errorf("%s controlled by %s: %s is kept", kindOf(object), what, part)
+					t.Errorf("%s controlled by %s: %s is kept", identity.KindOf(object), what, part)
 				}
 			}
 		}

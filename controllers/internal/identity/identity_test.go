@@ -1,4 +1,4 @@
-package controllers
+package identity
 
 import (
 	"testing"
@@ -8,12 +8,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
 func TestAJobIsTheClustersByItsControllerAndItsDuty(t *testing.T) {
-	cluster := testCluster()
-	deleted := testCluster()
+	cluster := apitest.MakeMemcached("cache").Storage("128Mi").Defaulted().Obj()
+	deleted := cluster.DeepCopy()
 	deleted.DeletionTimestamp = ptr.To(metav1.Now())
 	job := func(change func(*batchv1.Job)) *batchv1.Job {
 		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
@@ -46,7 +47,7 @@ func TestAJobIsTheClustersByItsControllerAndItsDuty(t *testing.T) {
 		"another's, when it is deleted":  {deleted, func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" }, false},
 		"a component that drains nobody": {cluster, func(j *batchv1.Job) { j.Labels[cachev1alpha1.LabelComponent] = "member" }, false},
 	} {
-		if got := ownJob(test.cluster, job(test.change)); got != test.want {
+		if got := OwnJob(test.cluster, job(test.change)); got != test.want {
 			t.Errorf("%s: got %v", what, got)
 		}
 	}

@@ -1,0 +1,147 @@
+// Package identity knows whose an object is. It is pure.
+package identity
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/status"
+)
+
+// Whose an object is (invariant 12). A label can be copied, lost and rewritten by
+// anybody, so it is never proof:
+//
+//	what the operator makes   the UID of its controller is the Memcached's
+//	a member's pod            the UID of its controller is the StatefulSet's
+//	a drainer's pod           its controller is a Job, of that UID where it counts as proof
+//	a member's claim          its name, as Kubernetes has it: a StatefulSet takes any
+//	                          claim of the right name, whoever made it; and once it has
+//	                          our finalizer, whoever controls it
+//
+// What has no controller may be adopted where Kubernetes would: an object that a
+// deleted Memcached of this name has left (kubectl delete --cascade=orphan).
+
+// Owns tells whether the cluster controls the object. Of a Memcached that is gone only
+// the name is known.
+func Owns(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
+	ref := metav1.GetControllerOfNoCopy(object)
+	if ref == nil || cluster.UID != "" {
+		return ref != nil && ref.UID == cluster.UID
+	}
+	return ref.Name == cluster.Name && build.IsMemcached(ref)
+}
+
+// Mine tells whether the object, which has a name of the cluster's, is the cluster's:
+// it controls it, or nobody does and its labels are left from a Memcached of this name.
+func Mine(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
+	if metav1.GetControllerOfNoCopy(object) != nil {
+		return Owns(cluster, object)
+	}
+	labels := object.GetLabels()
+	if of, is := labels[cachev1alpha1.LabelCluster]; is {
+		return of == cluster.Name
+	}
+	// Operators before LabelCluster went by these.
+	return labels[cachev1alpha1.LabelManagedBy] == cachev1alpha1.ManagedBy && labels[cachev1alpha1.LabelInstance] == cluster.Name
+}
+
+// MemberPod tells whether the pod is a member's, of that StatefulSet if there is one. One without a controller is the
+// StatefulSet's, if it has a member's name: its controller adopts it.
+func MemberPod(cluster *cachev1alpha1.Memcached, set *appsv1.StatefulSet, pod *corev1.Pod) bool {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if cluster.Spec.Storage == nil {
+		return ref != nil && ref.Kind == "ReplicaSet" && strings.HasPrefix(ref.Name, cluster.Name+"-")
+	}
+	if _, named := build.PodOrdinal(cluster.Name, pod.Name); ref == nil || !named {
+		return named
+	}
+	return ref.Kind == "StatefulSet" && ref.Name == cluster.Name && (set == nil || ref.UID == set.UID)
+}
+
+// DrainerPod tells whether the pod may be of a drainer's Job, which may be gone: whether
+// that Job is the cluster's, if there is one, is for dropForeign to say.
+func DrainerPod(pod *corev1.Pod) bool {
+	ref, d := metav1.GetControllerOfNoCopy(pod), Duties(pod)
+	return ref != nil && ref.Kind == "Job" && d != Duty{} && strings.HasSuffix(ref.Name, d.jobName())
+}
+
+// OwnJob tells whether the Job drains, or moves items between members, for the cluster:
+// the cluster controls it, and its annotations say what it does. Of a Memcached that is
+// deleted, the garbage collector may have taken the controller off (--cascade=orphan):
+// then the label and the name have to be the operator's.
+func OwnJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job) bool {
+	d := Duties(job)
+	if d == (Duty{}) || metav1.GetControllerOfNoCopy(job) != nil || cluster.DeletionTimestamp == nil {
+		return d != Duty{} && Owns(cluster, job)
+	}
+	return job.Labels[cachev1alpha1.LabelCluster] == cluster.Name && strings.HasSuffix(job.Name, d.jobName())
+}
+
+// OwnClaim tells whether the claim's name is that of a member's claim, and that it is held
+// for the cluster, or that nobody else controls it. Its member, or the StatefulSet, may:
+// Kubernetes makes them its owners where somebody told the StatefulSet to delete claims.
+func OwnClaim(cluster string, claim *corev1.PersistentVolumeClaim) bool {
+	if of, ok := build.ClaimCluster(claim.Name); !ok || of != cluster {
+		return false
+	}
+	ref := metav1.GetControllerOfNoCopy(claim)
+	switch {
+	case ref == nil, controllerutil.ContainsFinalizer(claim, cachev1alpha1.ClaimFinalizer):
+		return true
+	case ref.Kind == "Pod":
+		_, member := build.PodOrdinal(cluster, ref.Name)
+		return member
+	}
+	return ref.Kind == "StatefulSet" && ref.Name == cluster
+}
+
+// Taken is the error where somebody else's object has a name that the cluster needs.
+func Taken(object client.Object) error {
+	return &status.NameTakenError{Kind: KindOf(object), Name: object.GetName(), By: ControllerOf(object)}
+}
+
+// KindOf is the kind of an object of a built-in type.
+func KindOf(object client.Object) string {
+	kind := fmt.Sprintf("%T", object)
+	return kind[strings.LastIndexByte(kind, '.')+1:]
+}
+
+// ControllerOf names who controls the object; empty for nobody.
+func ControllerOf(object metav1.Object) string {
+	if ref := metav1.GetControllerOfNoCopy(object); ref != nil {
+		return fmt.Sprintf("%s %s", ref.Kind, ref.Name)
+	}
+	return ""
+}
+
+// ClusterName is the name of the cluster that an object may belong to, none or one: a
+// claim says so by its own name, a Job by its controller's, and a pod, or a Job that has
+// lost its controller, by its label.
+func ClusterName(o client.Object) []string {
+	name := ""
+	switch o := o.(type) {
+	case *corev1.PersistentVolumeClaim:
+		name, _ = build.ClaimCluster(o.Name)
+	case *batchv1.Job:
+		if ref := metav1.GetControllerOfNoCopy(o); ref == nil {
+			name = o.Labels[cachev1alpha1.LabelCluster]
+		} else if build.IsMemcached(ref) {
+			name = ref.Name
+		}
+	default:
+		name = o.GetLabels()[cachev1alpha1.LabelInstance]
+	}
+	if name == "" {
+		return nil
+	}
+	return []string{name}
+}
