@@ -76,8 +76,10 @@ type Server struct {
 // given are the ports that FreePort has returned.
 var given sync.Map
 
-// FreePort returns a TCP port that nobody listens on, and that the kernel
-// doesn't give to an outgoing connection meanwhile: one below its range.
+// FreePort returns a TCP port that nobody listens on, for the duration of the test. The
+// kernel doesn't give it to an outgoing connection meanwhile, because it is below that
+// range; and the tests of other packages, which run at the same time, don't take it
+// either: a socket of its name says that it is taken.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
 	const low, high = 12000, 32000
@@ -86,10 +88,16 @@ func FreePort(tb testing.TB) int {
 		if _, taken := given.LoadOrStore(port, true); taken {
 			continue
 		}
+		reserved, err := net.Listen("unix", "@memcached-operator-test-port-"+strconv.Itoa(port))
+		if err != nil {
+			continue
+		}
 		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
 			l.Close()
+			tb.Cleanup(func() { _ = reserved.Close() })
 			return port
 		}
+		_ = reserved.Close()
 	}
 	tb.Fatal("no free port was found")
 	return 0
