@@ -150,7 +150,12 @@ func (t *Turns) Refused(key client.ObjectKey, d *Decision) {
 }
 
 // Forget a cluster that is gone.
-func (t *Turns) Forget(key client.ObjectKey) { t.leave(key, nil) }
+func (t *Turns) Forget(key client.ObjectKey) {
+	t.leave(key, nil)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.ended, key) // a cluster that is deleted may never show that its mark is off
+}
 
 // tell how many have a turn and wait for one.
 func (t *Turns) tell() { t.options.Tell(len(t.turns), len(t.waiting)) }

@@ -275,3 +275,13 @@ func (s *turnTest) decides(name string, m *Members) *Decision {
 	}
 	return d
 }
+
+func TestNothingIsKeptOfAClusterThatIsGone(t *testing.T) {
+	s := newTurns(t, 1, "a")
+	mark := s.asks("a", true, true)
+	s.turns.leave(ns("a"), mark) // its roll-out is done, and the cache doesn't have that yet
+	s.turns.Forget(ns("a"))
+	if n := len(s.turns.ended) + len(s.turns.turns) + len(s.turns.waiting); n != 0 {
+		t.Errorf("%d things are kept", n)
+	}
+}
