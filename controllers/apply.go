@@ -219,6 +219,8 @@ func (r *applier) doClaim(ctx context.Context, action plan.Action) error {
 		return r.createAside(ctx, a)
 	case plan.MoveBack:
 		return r.moveBack(ctx, a)
+	case plan.GiveUp:
+		return r.giveUp(ctx, a)
 	case plan.GrowClaim:
 		return r.growClaim(ctx, a)
 	case plan.ReleaseClaim:

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -121,4 +122,24 @@ func (r *applier) asideExists(ctx context.Context, aside *corev1.PersistentVolum
 		}
 	}
 	return refuse("claim %s exists already: the cache is behind", aside.Name)
+}
+
+// giveUp passes a person's skip on to the claim that was to take the volume over.
+func (r *applier) giveUp(ctx context.Context, a plan.GiveUp) error {
+	found, err := r.lookAtClaims(ctx, r.cluster)
+	if err != nil {
+		return err
+	}
+	_, err = r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		live, ours := planClaim(r.cluster.Name, c)
+		if !ours {
+			return refuse("claim %s is no member's", c.Name)
+		}
+		if err := plan.MayGiveUpAside(&plan.Observed{Claims: found.claims}, &live); err != nil {
+			return refused(err)
+		}
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainSkip)
+		return nil
+	})
+	return err
 }

@@ -156,7 +156,7 @@ func (r *MemcachedReconciler) livePods(ctx context.Context, cluster *cachev1alph
 		return fmt.Errorf("list the pods of Memcached %s: %w", cluster.Name, err)
 	}
 	v.pods = pods.Items
-	v.Movers = movers(slices.DeleteFunc(slices.Clone(pods.Items), func(p corev1.Pod) bool {
+	v.Drainers = drainers(slices.DeleteFunc(slices.Clone(pods.Items), func(p corev1.Pod) bool {
 		return !identity.DrainerPod(&p) || v.foreign[metav1.GetControllerOfNoCopy(&p).UID]
 	}))
 	return nil

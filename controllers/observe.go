@@ -36,7 +36,7 @@ const clusterIndex = "cluster"
 
 func indexByCluster(mgr ctrl.Manager) error {
 	for _, o := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &batchv1.Job{}} {
-		err := mgr.GetFieldIndexer().IndexField(context.Background(), o, clusterIndex, identity.ClusterName)
+		err := mgr.GetFieldIndexer().IndexField(context.Background(), o, clusterIndex, func(o client.Object) []string { return identity.ClusterName(o) })
 		if err != nil {
 			return fmt.Errorf("index %T by cluster: %w", o, err)
 		}
@@ -332,7 +332,7 @@ func (o *observed) input() plan.Observed {
 			in.DrainersAtWork = append(in.DrainersAtWork, claim)
 		}
 	}
-	in.Movers = movers(o.drainerPods)
+	in.Drainers = drainers(o.drainerPods)
 	for i := range o.jobs {
 		in.Jobs = append(in.Jobs, planJob(&o.jobs[i], o.drainerPods))
 	}

@@ -125,13 +125,13 @@ func planJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
 	return out
 }
 
-// movers are the drainers among the pods that have not ended.
-func movers(pods []corev1.Pod) []plan.Mover {
-	var found []plan.Mover
+// drainers are those of the pods that have not ended.
+func drainers(pods []corev1.Pod) []plan.Drainer {
+	var found []plan.Drainer
 	for i := range pods {
 		pod := &pods[i]
 		if d := identity.Duties(pod); d != (identity.Duty{}) && !drainerEnded(pod) {
-			found = append(found, plan.Mover{ClaimUID: d.Claim, Target: d.Target, Survivors: d.Survivors})
+			found = append(found, plan.Drainer{Pod: pod.Name, ClaimUID: d.Claim, Target: d.Target})
 		}
 	}
 	return found

@@ -26,7 +26,7 @@ func (r *MemcachedReconciler) observeVolumes(ctx context.Context, o *observed) e
 		c := &o.claims[i]
 		p, ok := planClaim(o.cluster.Name, c)
 		returns := !p.LeavingSince.IsZero() && !p.Aside && p.Ordinal < *o.cluster.Spec.Size
-		if !ok || p.Volume == "" || !returns && !p.Pending && (!p.Finalizer || !p.Deleting) {
+		if !ok || p.Volume == "" || !returns && (!p.Finalizer || !p.Deleting) {
 			continue
 		}
 		volume, err := r.volume(ctx, p.Volume)

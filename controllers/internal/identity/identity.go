@@ -3,14 +3,13 @@ package identity
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
@@ -71,7 +70,7 @@ func MemberPod(cluster *cachev1alpha1.Memcached, set *appsv1.StatefulSet, pod *c
 // that Job is the cluster's, if there is one, is for dropForeign to say.
 func DrainerPod(pod *corev1.Pod) bool {
 	ref, d := metav1.GetControllerOfNoCopy(pod), Duties(pod)
-	return ref != nil && ref.Kind == "Job" && d != Duty{} && strings.HasSuffix(ref.Name, d.jobName())
+	return ref != nil && ref.Kind == "Job" && ref.APIVersion == batchv1.SchemeGroupVersion.String() && d != Duty{} && strings.HasSuffix(ref.Name, d.jobName())
 }
 
 // OwnJob tells whether the Job drains, or moves items between members, for the cluster:
@@ -95,7 +94,7 @@ func OwnClaim(cluster string, claim *corev1.PersistentVolumeClaim) bool {
 	}
 	ref := metav1.GetControllerOfNoCopy(claim)
 	switch {
-	case ref == nil, controllerutil.ContainsFinalizer(claim, cachev1alpha1.ClaimFinalizer):
+	case ref == nil, slices.Contains(claim.Finalizers, cachev1alpha1.ClaimFinalizer):
 		return true
 	case ref.Kind == "Pod":
 		_, member := build.PodOrdinal(cluster, ref.Name)
@@ -105,12 +104,12 @@ func OwnClaim(cluster string, claim *corev1.PersistentVolumeClaim) bool {
 }
 
 // Taken is the error where somebody else's object has a name that the cluster needs.
-func Taken(object client.Object) error {
+func Taken(object metav1.Object) error {
 	return &status.NameTakenError{Kind: KindOf(object), Name: object.GetName(), By: ControllerOf(object)}
 }
 
 // KindOf is the kind of an object of a built-in type.
-func KindOf(object client.Object) string {
+func KindOf(object metav1.Object) string {
 	kind := fmt.Sprintf("%T", object)
 	return kind[strings.LastIndexByte(kind, '.')+1:]
 }
@@ -126,7 +125,7 @@ func ControllerOf(object metav1.Object) string {
 // ClusterName is the name of the cluster that an object may belong to, none or one: a
 // claim says so by its own name, a Job by its controller's, and a pod, or a Job that has
 // lost its controller, by its label.
-func ClusterName(o client.Object) []string {
+func ClusterName(o metav1.Object) []string {
 	name := ""
 	switch o := o.(type) {
 	case *corev1.PersistentVolumeClaim:

@@ -38,6 +38,7 @@ const (
 	clearPlacing
 	tellServers
 	countFailure
+	giveUp
 )
 
 var reasons = [...]plan.Release{
@@ -60,7 +61,7 @@ func (v verb) String() string {
 		"drain claim", "record the receipt of claim", "clear the retry of claim", "delete the Job of claim", "delete claim",
 		"set aside claim", "move the volume of claim", "create a claim beside claim", "move back the volume of claim", "release claim",
 		"write the clients' list", "place what the member holds of claim", "record that the member is placed of claim",
-		"clear the placement's retry of claim", "write the status", "count the failure of claim",
+		"clear the placement's retry of claim", "write the status", "count the failure of claim", "give up claim",
 	}[v]
 }
 
@@ -205,7 +206,7 @@ func (m *model) plan(s *state) (steps, *plan.Plan) {
 // observeVolumes does.
 func (s *state) looked(i int8, c *claim, seen *cluster) plan.Where {
 	returns := c.released && c.of == 0 && i < seen.size
-	if !c.exists || c.volume == 0 || !returns && !c.pending && (!c.finalizer || !c.deleting) {
+	if !c.exists || c.volume == 0 || !returns && (!c.finalizer || !c.deleting) {
 		return plan.NotLookedAt
 	}
 	return s.where(i, c)
@@ -343,7 +344,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 			if d := &seen.pods.drainers[i][slot]; d.state != noPod {
 				o.DrainerPods = append(o.DrainerPods, claimUIDs[i][d.generation])
 				if d.state < succeeded {
-					o.Movers = append(o.Movers, m.mover(i, d))
+					o.Drainers = append(o.Drainers, m.drainer(i, d))
 				}
 				if !d.target.places() && (d.state == running || d.state == succeeded) {
 					o.DrainersAtWork = append(o.DrainersAtWork, claimUIDs[i][d.generation])
@@ -369,13 +370,11 @@ func (m *model) words(seen *objects) *plan.Observed {
 	return o
 }
 
-// mover is a drainer that has not ended.
-func (m *model) mover(i int8, d *drainer) plan.Mover {
-	out := plan.Mover{ClaimUID: claimUIDs[i][d.generation]}
+// drainer that has not ended.
+func (m *model) drainer(i int8, d *drainer) plan.Drainer {
+	out := plan.Drainer{Pod: "a drainer", ClaimUID: claimUIDs[i][d.generation]}
 	if d.target.places() {
 		out.Target = m.named(d.target)
-	} else {
-		out.Survivors = int32(d.target.size)
 	}
 	return out
 }
@@ -467,6 +466,8 @@ func (m *model) claimAction(v *sight, action plan.Action) step {
 		return v.claimStep(clearRetry, a.Claim)
 	case plan.SetAside:
 		return v.claimStep(setAside, a.Claim)
+	case plan.GiveUp:
+		return v.claimStep(giveUp, a.Claim)
 	case plan.MoveVolume:
 		return v.claimStep(moveVolume, a.Claim)
 	case plan.CreateAside:
@@ -637,6 +638,12 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		c.released, c.counted = true, 0
 	case countFailure:
 		c.counted = a.argument
+	case giveUp:
+		words := claimWords(a.ordinal, c)
+		if plan.MayGiveUpAside(m.words(&s.live), &words) != nil {
+			return refused
+		}
+		c.request = skip
 	case recordPlaced, clearPlacing:
 		return c.notePlaced(a)
 	case recordReceipt:

@@ -131,6 +131,9 @@ type (
 		Claim ClaimRef
 		Size  int64
 	}
+	// GiveUp annotates the claim with a skip: a person gave up the one whose volume it
+	// was to take over.
+	GiveUp struct{ Claim ClaimRef }
 	// ReleaseClaim removes the claim's finalizer.
 	ReleaseClaim struct {
 		Claim ClaimRef
@@ -200,6 +203,7 @@ func (MoveVolume) action()             {}
 func (CreateAside) action()            {}
 func (MoveBack) action()               {}
 func (GrowClaim) action()              {}
+func (GiveUp) action()                 {}
 func (ReleaseClaim) action()           {}
 
 func (AddClusterFinalizer) String() string    { return "add the cluster's finalizer" }
@@ -257,6 +261,7 @@ func (a MoveBack) String() string {
 func (a GrowClaim) String() string {
 	return fmt.Sprintf("grow claim %s to %d bytes", a.Claim.Name, a.Size)
 }
+func (a GiveUp) String() string { return "give up claim " + a.Claim.Name }
 func (a ReleaseClaim) String() string {
 	return fmt.Sprintf("release claim %s: %s", a.Claim.Name, a.Why)
 }

@@ -54,6 +54,15 @@ func (p *Plan) handOver(c, aside *Claim) (DrainPhase, string, string) {
 	return Waiting, SettingAside, "claim " + aside.Name + " takes over its volume"
 }
 
+// giveUp passes on what a person said of a claim to the one that was to take its volume
+// over: that would wait for the volume for ever. It goes first.
+func (p *Plan) giveUp(aside *Claim) (DrainPhase, string, string) {
+	if aside.Request != Skip {
+		p.add(GiveUp{aside.Ref()})
+	}
+	return Waiting, SettingAside, "claim " + aside.Name + ", which was to take over its volume, goes first"
+}
+
 // inTheWay sets a volume aside whose drain waits for a person, where its member
 // is to return: that needs the claim's name.
 func (p *Plan) inTheWay(o *Observed, s DrainState) DrainState {
@@ -142,9 +151,9 @@ func (c *Claim) gives(aside *Claim) bool {
 }
 
 // takesOver tells whether the claim takes over a volume whose claim is not let
-// go yet: until then it stays.
+// go yet: until then it stays. One that is given up before it has the volume doesn't.
 func (o *Observed) takesOver(c *Claim) bool {
-	return c.Aside && !c.Deleting && slices.ContainsFunc(o.Claims, func(other Claim) bool {
+	return c.Aside && !c.Deleting && (!c.Pending || c.Request != Skip) && slices.ContainsFunc(o.Claims, func(other Claim) bool {
 		return other.leavesVolume() && other.Volume == c.Volume && other.UID != c.UID
 	})
 }

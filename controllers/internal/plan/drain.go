@@ -84,6 +84,9 @@ func (p *Plan) drain(o *Observed) {
 func (p *Plan) member(o *Observed, c *Claim) {
 	switch {
 	case !c.Deleting || !c.Finalizer:
+	case c.Request == Skip && o.asideOf(c) != nil && !c.gives(o.asideOf(c)):
+		_, _, message := p.giveUp(o.asideOf(c))
+		p.LostClaims = append(p.LostClaims, LostClaim{c.Ref(), message})
 	case c.Request == Skip && !c.gives(o.asideOf(c)):
 		p.moveBack(o, c)
 		p.add(ReleaseClaim{c.Ref(), BySkip})
@@ -99,8 +102,11 @@ func (p *Plan) member(o *Observed, c *Claim) {
 func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
 	job := o.jobFor(c.UID)
 	state := DrainState{Claim: *c, Job: job}
-	if aside := o.asideOf(c); c.gives(aside) || o.takesOver(c) {
+	switch aside := o.asideOf(c); {
+	case c.gives(aside) || o.takesOver(c):
 		return state.is(p.handOver(c, aside))
+	case aside != nil:
+		return state.is(p.giveUp(aside))
 	}
 	switch why, release := mayRelease(o, c); {
 	case release && o.memberExists(c):
@@ -253,10 +259,6 @@ func cannotBeRead(c *Claim, job *Job) bool {
 		job.Receipt != nil && job.Receipt.Source == string(c.UID) && job.Receipt.ExitCode == contract.ExitUnrecoverable
 }
 
-// neverBound tells whether no volume was ever bound to the claim, and none will be: one
-// that was to be set aside may be gone, because a person gave its items up meanwhile.
-func (c *Claim) neverBound() bool { return c.Volume == "" || c.Aside && c.Pending && c.Where == Gone }
-
 // mayRelease is invariant 1: such a claim goes by a receipt for exactly this
 // claim, or because a person said so.
 func mayRelease(o *Observed, c *Claim) (Release, bool) {
@@ -269,7 +271,7 @@ func mayRelease(o *Observed, c *Claim) (Release, bool) {
 		return ByPolicyDelete, true
 	case o.Cluster.Policy == Retain, o.Cluster.Policy == Delete:
 		return ByPolicyRetain, true
-	case c.neverBound():
+	case c.Volume == "":
 		return NeverBound, true
 	case o.Cluster.ReleaseUnreadable && !c.Adopted && cannotBeRead(c, o.jobFor(c.UID)):
 		return ByUnrecoverable, true

@@ -15,17 +15,15 @@ import (
 // MaySetReplicas guards invariants 5 and 11: the size doesn't change while a
 // drain runs or items have to be placed, no member returns on a volume that it
 // left, and none leaves a volume that isn't marked. It needs Cluster.Size, StatefulSet,
-// Jobs, Placements, Movers, Record and Claims.
+// Jobs, Placements, Drainers, Record and Claims.
 func MaySetReplicas(live *Observed, replicas int32) error {
 	for i := range live.Jobs {
 		if j := &live.Jobs[i]; j.running() && (j.Survivors != replicas || replicas > live.MostMembers()) {
 			return fmt.Errorf("Job %s drains into %d members", j.Name, j.Survivors)
 		}
 	}
-	for _, m := range live.Movers {
-		if !m.places() && m.Survivors != replicas {
-			return fmt.Errorf("a drainer is at work still, into %d members", m.Survivors)
-		}
+	if pod := live.lingering(); pod != "" && live.StatefulSet.Exists && replicas > 0 && replicas != live.StatefulSet.Replicas {
+		return fmt.Errorf("drainer %s, whose Job is gone, has not ended yet", pod)
 	}
 	if held := live.keptSize(replicas); held != replicas {
 		return fmt.Errorf("items have to be placed among %d members", held)
@@ -45,11 +43,13 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 // MayMark asks before a claim is marked as leaving, which can't be undone: its
 // member is none of those among which items have to be placed, nor one that came
 // since, and no volume of another that left is about to be drained. It needs Cluster,
-// StatefulSet, Jobs, Placements, Movers, Record and Claims.
+// StatefulSet, Jobs, Placements, Drainers, Record and Claims.
 func MayMark(live *Observed, ordinal int32) error {
 	switch held := live.keptSize(min(live.Cluster.Size, live.StatefulSet.Replicas)); {
 	case live.placing() && ordinal < held:
 		return fmt.Errorf("items have to be placed among %d members", held)
+	case live.lingering() != "":
+		return fmt.Errorf("drainer %s, whose Job is gone, has not ended yet", live.lingering())
 	case live.drainComes(live.StatefulSet.Replicas):
 		return errors.New("another member's volume is drained first")
 	}
@@ -59,7 +59,7 @@ func MayMark(live *Observed, ordinal int32) error {
 // MayDrain guards invariants 5 to 7: the member has left for good, its pod is
 // gone, no other drainer is at the volume, the survivors are the members, and
 // no more drains run than may, and no placement. It needs Cluster.Parallelism,
-// StatefulSet, Jobs, Placements, Movers, the claim, its member's pod and the drainer's pods
+// StatefulSet, Jobs, Placements, Drainers, the claim, its member's pod and the drainer's pods
 // that mount it.
 func MayDrain(live *Observed, a CreateDrain) error {
 	claim, running := live.claim(a.Claim.UID), 0
@@ -87,10 +87,9 @@ func MayDrain(live *Observed, a CreateDrain) error {
 // MayPlace guards invariants 5 and 10: the ring is the one that the plan saw, its
 // members are there, no drain runs, nor a placement by another ring, and the claim is
 // that of a member whose items have to be placed, by nobody else yet. It needs
-// Cluster.Parallelism, StatefulSet, Jobs, Placements, Movers, Record and the claim.
+// Cluster.Parallelism, StatefulSet, Jobs, Placements, Drainers, Record and the claim.
 func MayPlace(live *Observed, a CreatePlacement) error {
 	claim, running := live.claim(a.Claim.UID), 0
-	_, drains := live.draining()
 	for i := range live.Placements {
 		if live.Placements[i].running() {
 			running++
@@ -103,11 +102,11 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 		return fmt.Errorf("the clients' list is another one than %s", a.Target)
 	case !live.StatefulSet.Exists || live.StatefulSet.Replicas < live.Record.Ring.Size:
 		return fmt.Errorf("the StatefulSet is not at %d members", live.Record.Ring.Size)
-	case drains:
+	case live.drainsNow():
 		return errors.New("a drain is at work")
 	case live.otherMover(a.Target):
 		return errors.New("items are moved by another ring still")
-	case live.placementOf(claim) != nil || slices.ContainsFunc(live.Movers, func(m Mover) bool { return m.places() && m.ClaimUID == claim.UID }):
+	case live.placementOf(claim) != nil || slices.ContainsFunc(live.Drainers, func(d Drainer) bool { return d.places() && d.ClaimUID == claim.UID }):
 		return fmt.Errorf("the member of claim %s is being placed already", a.Claim.Name)
 	case running >= int(live.Cluster.Parallelism):
 		return fmt.Errorf("%d placements run already, %d may", running, live.Cluster.Parallelism)
@@ -129,7 +128,7 @@ func MayRelease(live *Cluster, c *Claim, why Release) error {
 	case BySkip:
 		return unless(c.Request == Skip, "claim %s is not annotated with a skip", c.Name)
 	case NeverBound:
-		return unless(c.neverBound(), "claim %s is bound to a volume", c.Name)
+		return unless(c.Volume == "", "claim %s is bound to a volume", c.Name)
 	case ByNamespace:
 		return unless(live.NamespaceTerminating, "the namespace of claim %s is not terminating", c.Name)
 	case ByClusterDeletion:
@@ -201,6 +200,15 @@ func MayHandOver(live *Observed, c *Claim) error {
 		}
 	}
 	return fmt.Errorf("no other claim is bound to volume %s yet", c.Volume)
+}
+
+// MayGiveUpAside asks before a claim is given up that has still to take a volume over: a
+// person gave up the claim that has it. It needs Claims.
+func MayGiveUpAside(live *Observed, c *Claim) error {
+	given := slices.ContainsFunc(live.Claims, func(s Claim) bool {
+		return s.UID != c.UID && s.Volume == c.Volume && s.Deleting && s.Request == Skip
+	})
+	return unless(given && c.Aside && c.Pending, "nobody gave up the claim whose volume claim %s is to take over", c.Name)
 }
 
 // NothingHeld guards the cluster's own finalizer: once it is gone, nobody looks

@@ -157,10 +157,10 @@ func onlyGoodReceipts(_ *Observed, p Plan) error {
 }
 
 func onlyToMembersThatStay(o *Observed, p Plan) error {
-	survivors, drains := o.draining()
+	job := o.activeJob()
 	for _, a := range actions[ApplyStatefulSet](p) {
-		if drains && a.Replicas != survivors {
-			return fmt.Errorf("the size becomes %d under a drain into %d", a.Replicas, survivors)
+		if job != nil && a.Replicas != job.Survivors {
+			return fmt.Errorf("the size becomes %d under a drain into %d", a.Replicas, job.Survivors)
 		}
 	}
 	for _, a := range actions[CreateDrain](p) {
@@ -186,7 +186,7 @@ func oneUserPerVolume(o *Observed, p Plan) error {
 }
 
 func everyHeldClaimShown(o *Observed, p Plan) error {
-	_, drains := o.draining()
+	drains := o.drainsNow()
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		since := c.LeavingSince.IsZero() && drains // a member that came since, or the cache is behind
@@ -205,7 +205,7 @@ func everyHeldClaimShown(o *Observed, p Plan) error {
 }
 
 func noReturnToOldVolumes(o *Observed, p Plan) error {
-	_, drains := o.draining()
+	drains := o.drainsNow()
 	for _, a := range actions[ApplyStatefulSet](p) {
 		for i := range o.Claims {
 			c := &o.Claims[i]

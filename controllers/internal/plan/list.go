@@ -73,7 +73,7 @@ func (p *Plan) list(o *Observed) (before ring.Record) {
 	before = o.Record
 	o.Record = before.Next(o.Cluster.Ring.Of(p.Listed))
 	p.Record = o.Record
-	if _, drains := o.draining(); p.Record != before && !drains && o.keptSize(p.Replicas) < p.Replicas {
+	if p.Record != before && !o.drainsNow() && o.keptSize(p.Replicas) < p.Replicas {
 		p.Replicas, p.SizeBlocked = o.keptSize(p.Replicas), ByPlacement
 	}
 	return before

@@ -180,12 +180,12 @@ type Job struct {
 	Ended   time.Time
 }
 
-// Mover is a pod that moves what the claim's member holds, by the ring of that Target;
-// or one that drains the claim into so many Survivors, and has no Target.
-type Mover struct {
-	ClaimUID  types.UID
-	Target    string
-	Survivors int32
+// Drainer is a pod that moves what the claim's member holds, by the ring of that Target;
+// or one that drains the claim, and has no Target.
+type Drainer struct {
+	Pod      string
+	ClaimUID types.UID
+	Target   string
 }
 
 // Observed is all that a plan rests on.
@@ -204,8 +204,8 @@ type Observed struct {
 	DrainerPods []types.UID
 	// DrainersAtWork has those of them whose pod runs, or has ended well.
 	DrainersAtWork []types.UID
-	// Movers are the drainers that have not ended: those, too, whose Job is gone.
-	Movers []Mover
+	// Drainers are those that have not ended: those, too, whose Job is gone.
+	Drainers []Drainer
 	// Claims in any order.
 	Claims []Claim
 	// Jobs that drain, and Placements, those that move items between members.

@@ -51,7 +51,7 @@ func (o *Observed) placing() bool {
 // placementRuns tells whether a Job, or a pod of one that is gone, may still be at
 // it: a Job that is complete is on its way out.
 func (o *Observed) placementRuns() bool {
-	return slices.ContainsFunc(o.Movers, Mover.places) || slices.ContainsFunc(o.Placements, func(j Job) bool { return j.State != JobFailed || j.Deleting })
+	return slices.ContainsFunc(o.Drainers, Drainer.places) || slices.ContainsFunc(o.Placements, func(j Job) bool { return j.State != JobFailed || j.Deleting })
 }
 
 // placementOf returns the Job that places what the claim's member holds, or nil.
@@ -66,7 +66,7 @@ func (o *Observed) placementOf(c *Claim) *Job {
 // otherMover tells whether items are moved by another ring than that, or may be by a
 // Job that has no pod yet: to members that may be looked through already.
 func (o *Observed) otherMover(target string) bool {
-	return slices.ContainsFunc(o.Movers, func(m Mover) bool { return m.places() && m.Target != target }) ||
+	return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.places() && d.Target != target }) ||
 		slices.ContainsFunc(o.Placements, func(j Job) bool { return j.Target != target && j.running() })
 }
 
@@ -182,8 +182,8 @@ func (p *Plan) placementWaits(o *Observed) string {
 			return fmt.Sprintf("claim %s is drained first", d.Claim.Name)
 		}
 	}
-	if _, drains := o.draining(); drains {
-		return "a drainer whose Job is gone has not ended yet"
+	if pod := o.lingering(); pod != "" {
+		return fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", pod)
 	}
 	if o.otherMover(o.target()) {
 		return "the drainer of an earlier placement is not gone yet"

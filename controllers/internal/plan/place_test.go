@@ -134,12 +134,12 @@ func TestPlacementIsCheckedLive(t *testing.T) {
 		"another ring":                   {grown(1, 3).with(func(o *Observed) { o.Record.Serial = 6 }), false},
 		"a drain runs":                   {grown(1, 3).left(3).job(3, 3), false},
 		"a placement runs":               {grown(2, 3).placement(1), false},
-		"a drainer of another ring runs": {grown(2, 3).with(func(o *Observed) { o.Movers = []Mover{{ClaimUID: uid(1), Target: "4-beef"}} }), false},
+		"a drainer of another ring runs": {grown(2, 3).with(func(o *Observed) { o.Drainers = []Drainer{{ClaimUID: uid(1), Target: "4-beef"}} }), false},
 		"a Job of another ring begins": {grown(2, 3).placement(1).with(func(o *Observed) {
 			o.Cluster.Parallelism, o.Placements[0].Target = 2, "4-beef"
 		}), false},
 		"a drainer of the member runs": {grown(2, 3).with(func(o *Observed) {
-			o.Cluster.Parallelism, o.Movers = 2, []Mover{{ClaimUID: uid(0), Target: grown(2, 3).by()}}
+			o.Cluster.Parallelism, o.Drainers = 2, []Drainer{{ClaimUID: uid(0), Target: grown(2, 3).by()}}
 		}), false},
 		"members are not there":   {grown(1, 3).with(func(o *Observed) { o.StatefulSet.Replicas = 2 }), false},
 		"no StatefulSet is there": {grown(1, 3).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), false},
@@ -222,7 +222,7 @@ func TestReceiptOfAPlacementReleasesNothing(t *testing.T) {
 func TestOlderValuesComeLater(t *testing.T) {
 	behind := func(o *Observed) { o.Listed, o.Record.Ring.Size, o.Ready = 1, 1, nil }
 	moves := func(target string) func(*Observed) {
-		return func(o *Observed) { o.Movers = []Mover{{ClaimUID: "of another", Target: target}} }
+		return func(o *Observed) { o.Drainers = []Drainer{{ClaimUID: "of another", Target: target}} }
 	}
 	for what, test := range map[string]struct {
 		scene *scene

@@ -15,6 +15,9 @@ type Plan struct {
 	// not the wanted size.
 	Replicas    int32
 	SizeBlocked Block
+	// Lingering is the pod for whose end the size waits, where that is a drainer whose
+	// Job is gone.
+	Lingering string
 	// Listed is how many members clients are told of, and Record has the ring that this
 	// makes.
 	Listed int32
@@ -64,8 +67,7 @@ const (
 // that leave have to find room.
 func (o *Observed) Shrinks() bool {
 	c := &o.Cluster
-	_, drains := o.draining()
-	return !c.Deleting && !c.NamespaceTerminating && c.Policy == Drain && o.StatefulSet.Exists && !drains && !o.placing() &&
+	return !c.Deleting && !c.NamespaceTerminating && c.Policy == Drain && o.StatefulSet.Exists && !o.drainsNow() && !o.placing() &&
 		0 < c.Size && c.Size < o.StatefulSet.Replicas &&
 		slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.Ordinal >= o.Cluster.Size && c.LeavingSince.IsZero() })
 }
@@ -132,13 +134,17 @@ func (p *Plan) holdClaims(o *Observed) {
 // those that left are drained, and never one that brings a member back to a volume that it left.
 func (p *Plan) size(o *Observed) {
 	p.Replicas = o.keptSize(o.Cluster.Size)
-	survivors, drains := o.draining()
+	job, lingering := o.activeJob(), o.lingering()
 	limit, left := o.lowestDeparted()
 	switch {
-	case drains:
-		p.Replicas = min(survivors, o.MostMembers())
+	case job != nil:
+		p.Replicas = min(job.Survivors, o.MostMembers())
 		if p.Replicas != o.Cluster.Size {
 			p.SizeBlocked = ByDrain
+		}
+	case lingering != "" && o.StatefulSet.Exists && o.Cluster.Size > 0:
+		if p.Replicas = o.StatefulSet.Replicas; p.Replicas != o.Cluster.Size {
+			p.SizeBlocked, p.Lingering = ByDrain, lingering
 		}
 	case left && limit < p.Replicas:
 		p.Replicas, p.SizeBlocked = limit, ByVolume
@@ -162,7 +168,7 @@ func (p *Plan) size(o *Observed) {
 // of a cache that is behind, and the claim that of a member that came since. The mark
 // says whether anybody has looked through the member by the rings before this plan.
 func (p *Plan) markLeaving(o *Observed, before ring.Record) {
-	if _, drains := o.draining(); drains || p.Replicas == 0 {
+	if p.Replicas == 0 || o.drainsNow() {
 		return
 	}
 	for i := range o.Claims {
@@ -175,23 +181,32 @@ func (p *Plan) markLeaving(o *Observed, before ring.Record) {
 }
 
 // places tells whether it moves items between members.
-func (m Mover) places() bool { return m.Target != "" }
+func (d Drainer) places() bool { return d.Target != "" }
 
-// draining tells whether a drain may be at work, and into how many members: that of a
-// Job, or of a pod whose Job is gone.
-func (o *Observed) draining() (survivors int32, is bool) {
+// activeJob returns a Job that may be at work, or nil.
+func (o *Observed) activeJob() *Job {
 	for i := range o.Jobs {
 		if o.Jobs[i].running() {
-			return o.Jobs[i].Survivors, true
+			return &o.Jobs[i]
 		}
 	}
-	for _, m := range o.Movers {
-		if !m.places() {
-			return m.Survivors, true
-		}
-	}
-	return 0, false
+	return nil
 }
+
+// lingering names the pod of a drain whose Job is gone, and that has not ended: a person
+// gave its claim up. Kubernetes keeps the claim until then. It still adds items, by the
+// ring of the members that it was made for.
+func (o *Observed) lingering() (pod string) {
+	for _, d := range o.Drainers {
+		if job := o.jobFor(d.ClaimUID); !d.places() && o.claim(d.ClaimUID) != nil && (job == nil || !job.running()) {
+			return d.Pod
+		}
+	}
+	return ""
+}
+
+// drainsNow tells whether a drain may be at work.
+func (o *Observed) drainsNow() bool { return o.activeJob() != nil || o.lingering() != "" }
 
 // drainComes tells whether the volume that a member from that ordinal on left is
 // about to be drained. Until it is, no other member leaves. One whose drain failed
