@@ -48,6 +48,8 @@ type done struct {
 	// membersWritten: the StatefulSet or the Deployment was; finalizerRemoved: the
 	// cluster's own was taken off.
 	membersWritten, finalizerRemoved bool
+	// listed: the clients' list is as planned.
+	listed bool
 	// growthRefused is why the API server lets no volume grow; empty where it does.
 	growthRefused string
 	// monitored tells what became of the ServiceMonitor, and binding of the Secret of

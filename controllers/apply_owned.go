@@ -29,20 +29,23 @@ func (r *applier) applyService(ctx context.Context) error {
 
 // writeList tells clients of the members, and keeps the record of the rings.
 func (r *applier) writeList(ctx context.Context, a plan.WriteList) error {
-	servers := build.ListedServers(r.cluster, a.Listed)
-	if list := r.seen.serverList; r.cluster.Spec.Storage != nil && list != nil &&
-		(list.Annotations[cachev1alpha1.AnnotationRing] != a.Record.String() || named(list) != len(servers)) {
+	servers, list := build.ListedServers(r.cluster, a.Listed), r.seen.serverList
+	differs := r.cluster.Spec.Storage != nil && list != nil &&
+		(list.Annotations[cachev1alpha1.AnnotationRing] != a.Record.String() || named(list) != len(servers))
+	if differs {
 		if err := r.mayWriteList(ctx, a); err != nil {
 			return err
 		}
 	}
-	return applyOwned(ctx, r, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
+	err := applyOwned(ctx, r, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
 		kind: kindConfigMap, name: build.ServersName(r.cluster.Name), current: r.seen.serverList, extract: coreac.ExtractConfigMap,
 		desired: func() *coreac.ConfigMapApplyConfiguration {
 			return build.ServersConfigMap(r.cluster, servers, a.Record)
 		},
-		variant: int32(len(servers)),
+		variant: int32(len(servers)), differs: differs,
 	})
+	r.done.listed = err == nil
+	return err
 }
 
 func (r *applier) applyNetworkPolicy(ctx context.Context) error {
@@ -75,8 +78,10 @@ type owned[T any, P interface {
 	desired func() AC
 	// extract returns of the current one what we have applied.
 	extract func(P, string) (AC, error)
-	// variant is what desired depends on, other than the spec.
+	// variant is what desired depends on, other than the spec, and differs tells that it
+	// is known to differ: it depends on more than that.
 	variant int32
+	differs bool
 }
 
 // applyOwned brings the object about, unless it is as wanted.
@@ -87,7 +92,7 @@ func applyOwned[T any, P interface {
 	*C
 	runtime.ApplyConfiguration
 }](ctx context.Context, r *applier, w owned[T, P, C, AC]) error {
-	if w.current != nil && r.matches.Holds(r.cluster, w.kind, w.current, w.variant) {
+	if w.current != nil && !w.differs && r.matches.Holds(r.cluster, w.kind, w.current, w.variant) {
 		return nil
 	}
 	desired := w.desired()

@@ -41,6 +41,15 @@ func (r *applier) recordPlaced(ctx context.Context, a plan.RecordPlaced) error {
 			return refuse("not the receipt of a placement: %v", err)
 		}
 	}
+	if a.Receipt == nil {
+		live, err := r.live(ctx)
+		if err != nil {
+			return err
+		}
+		if err := plan.MayRecordSkip(&live.Observed, a); err != nil {
+			return refused(err)
+		}
+	}
 	recorded, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 		if a.Receipt == nil && c.Annotations[cachev1alpha1.AnnotationPlacement] != cachev1alpha1.PlacementSkip {
 			return refuse("claim %s is not annotated with a skip", c.Name)

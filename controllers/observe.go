@@ -295,8 +295,8 @@ func (o *observed) standing() plan.Observed {
 	for i := range o.claims {
 		if c, ok := planClaim(o.cluster.Name, &o.claims[i]); ok {
 			c.Where = o.where[c.UID]
-			if c.LeavingSince.IsZero() {
-				c.NeverStarted = neverStarted(o.pods, o.cluster.Name, c.Ordinal, &o.claims[i], o.now)
+			if c.LeavingSince.IsZero() && !c.Adopted {
+				c.Unstarted = neverStarted(o.pods, o.cluster.Name, c.Ordinal, &o.claims[i], o.now)
 			}
 			in.Claims = append(in.Claims, c)
 		}
@@ -479,14 +479,15 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 	if room.Asking() {
 		room = nil
 	}
-	servers := build.ListedServers(o.cluster, p.Listed)
-	if paused(o.cluster) {
-		servers = o.cluster.Status.Servers // nobody is told of others
+	servers, record := build.ListedServers(o.cluster, p.Listed), p.Record
+	if !o.listed && o.cluster.DeletionTimestamp == nil {
+		in := o.input()
+		servers, record = o.cluster.Status.Servers, in.Record // nobody was told of others
 	}
 	drainers := slices.DeleteFunc(slices.Clone(o.drainerPods), func(p corev1.Pod) bool { return drainerEnded(&p) })
 	return &status.Input{
 		Cluster: o.cluster, StatefulSet: o.statefulSet, Deployment: o.deployment, Pods: o.pods, Drainers: drainers, Kept: o.kept(),
-		Plan: p, Room: room, Servers: servers, Ring: p.Record, Monitoring: o.monitored, Binding: o.binding, GrowthRefused: o.growthRefused, Marked: o.marked, Progress: o.progress, JobStarted: started,
+		Plan: p, Room: room, Servers: servers, Ring: record, Monitoring: o.monitored, Binding: o.binding, GrowthRefused: o.growthRefused, Marked: o.marked, Progress: o.progress, JobStarted: started,
 		Waits: o.drainerWaits(now), Err: err, Now: now,
 		NotCreated: o.notCreated, Refused: o.refused, RollOutWaits: o.rollOutWaits, MembersWritten: o.membersWritten,
 	}

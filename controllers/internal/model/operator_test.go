@@ -645,7 +645,7 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		}
 		c.request = skip
 	case recordPlaced, clearPlacing:
-		return c.notePlaced(a)
+		return c.notePlaced(a, &s.live.list)
 	case recordReceipt:
 		c.receipt = receipt(a.argument)
 	case clearRetry:

@@ -212,12 +212,12 @@ func (m *model) place(s *state, a step) outcome {
 }
 
 // notePlaced writes on the claim what became of its member's placement.
-func (c *claim) notePlaced(a step) outcome {
+func (c *claim) notePlaced(a step, live *list) outcome {
 	switch {
 	case a.verb == clearPlacing && c.placing == retry:
 		c.placing, c.counted = noRequest, 0
 	case a.verb == clearPlacing:
-	case a.argument == bySkip && c.placing != skip:
+	case a.argument == bySkip && (c.placing != skip || live.last.serial < a.target.serial):
 		return refused
 	default:
 		c.placed, c.placing, c.counted = a.target.serial, noRequest, 0

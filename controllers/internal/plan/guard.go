@@ -114,6 +114,12 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 	return nil
 }
 
+// MayRecordSkip asks before a member counts as placed because a person said so: clients
+// have been told of that ring. It needs Record.
+func MayRecordSkip(live *Observed, a RecordPlaced) error {
+	return unless(live.Record.Serial >= a.Serial, "clients are told of ring %d first", a.Serial)
+}
+
 // MayRelease is invariant 1, asked right before the claim is deleted, and right
 // before its finalizer goes: a complete receipt for exactly this claim is
 // recorded on it, or a person said so. It needs of the Cluster what the reason

@@ -116,8 +116,9 @@ type Claim struct {
 	LeavingSince time.Time
 	// Unplaced: it left before anybody looked through what it holds.
 	Unplaced bool
-	// NeverStarted: its member never has, or had not when it left.
-	NeverStarted bool
+	// Unstarted: its member has not started yet. NeverStarted: it had not when it was
+	// told to leave.
+	Unstarted, NeverStarted bool
 	// Receipt that was recorded on the claim, if one was.
 	Receipt *contract.Receipt
 	// Request by annotation.

@@ -174,7 +174,7 @@ func (p *Plan) markLeaving(o *Observed, before ring.Record) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if c.Ordinal >= p.Replicas && c.LeavingSince.IsZero() {
-			p.add(MarkLeaving{c.Ref(), o.due(&before, c), c.NeverStarted})
+			p.add(MarkLeaving{c.Ref(), o.due(&before, c), c.Unstarted})
 			c.LeavingSince = justNow
 		}
 	}

@@ -77,6 +77,9 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case in.Cluster.Spec.Paused:
 		return condition(kind, false, cachev1alpha1.ReasonPaused,
 			"spec.paused is true: the operator changes nothing of this cluster until it is false, or until the Memcached is deleted")
+	case in.Plan.Lingering != "":
+		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
+			"the size goes from %d to %d when pod %s has ended: it drains a claim that was given up", in.Plan.Replicas, size, in.Plan.Lingering)
 	case in.Plan.SizeBlocked == plan.ByDrain:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when the drains that run have ended", in.Plan.Replicas, size)
