@@ -1,10 +1,12 @@
 package integration
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -410,6 +412,33 @@ func TestAListOlderThanTheClaimsIsNotTrusted(t *testing.T) {
 	})
 	w.settled(3)
 	equal(w, "the list", w.listed(), w.ring(3))
+}
+
+// A claim may tell of a ring that the list doesn't know while the operator runs: one that
+// came back from elsewhere, or that somebody annotated. The members are looked through by
+// the next ring, and the list tells of it.
+func TestAClaimOfALaterRingIsFollowedByANextOne(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	w.scale(3)
+	w.settled(3)
+	serial := func() (record struct{ Serial int64 }) {
+		if err := json.Unmarshal([]byte(w.serverList().Annotations[cachev1alpha1.AnnotationRing]), &record); err != nil {
+			t.Fatal(err)
+		}
+		return record
+	}
+	later := serial().Serial + 1
+	w.change(w.claim(0), fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, cachev1alpha1.AnnotationPlaced, later))
+	w.eventually("the list tells of the next ring, by which all are placed", func() error {
+		for i := range 3 {
+			if by := w.claim(i).Annotations[cachev1alpha1.AnnotationPlaced]; serial().Serial <= later || by != strconv.FormatInt(serial().Serial, 10) {
+				return fmt.Errorf("the list tells of ring %d, member %d is placed by %s", serial().Serial, i, by)
+			}
+		}
+		return nil
+	})
+	w.settled(3)
 }
 
 // If a label is removed, and the API server lets nobody put it back, the cluster waits:
