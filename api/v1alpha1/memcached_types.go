@@ -782,7 +782,7 @@ type DrainStatus struct {
 	// message says it in a sentence, with what a person can do.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// leavingSince is when the member left.
+	// releasedAt is when the member was told to leave.
 	// +optional
 	ReleasedAt *metav1.Time `json:"releasedAt,omitempty"`
 	// startedAt is when the Job was created.
