@@ -167,6 +167,12 @@ func (r *MemcachedReconciler) findClaims(ctx context.Context, o *observed) error
 		return refuse("claims lack the label %s: %d; they are adopted when spec.paused is false", cachev1alpha1.LabelCluster, n)
 	}
 	o.found = found
+	behind := slices.DeleteFunc(slices.Clone(found.claims), func(c plan.Claim) bool {
+		return slices.ContainsFunc(slices.Concat(o.claims, found.unlabelled), func(known corev1.PersistentVolumeClaim) bool { return known.UID == c.UID })
+	})
+	if len(behind) > 0 { // or their Jobs would be taken for those of claims that are gone
+		return refuse("the cache does not have claim %s yet", behind[0].Name)
+	}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -178,7 +179,7 @@ func (r *applier) do(ctx context.Context, action plan.Action) error {
 	case plan.ApplyServiceMonitor:
 		return r.applyServiceMonitor(ctx)
 	case plan.DeleteMembers:
-		return r.deleteObject(ctx, r.seen.statefulSet)
+		return r.deleteMembers(ctx)
 	case plan.DeleteJob:
 		return r.deleteJob(ctx, a)
 	}
@@ -399,6 +400,20 @@ func (r *MemcachedReconciler) deleteObject(ctx context.Context, object client.Ob
 	return client.IgnoreNotFound(r.Delete(ctx, object,
 		client.Preconditions{UID: ptr.To(object.GetUID())},
 		client.PropagationPolicy(metav1.DeletePropagationBackground)))
+}
+
+// deleteMembers deletes the StatefulSet, unless somebody who deleted the Memcached wants to
+// keep its members: the garbage collector takes the StatefulSet's controller off before it
+// takes the finalizer off that says so, and the cache may be behind with either.
+func (r *applier) deleteMembers(ctx context.Context) error {
+	live, err := get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(r.cluster))
+	switch {
+	case err != nil || live == nil || live.UID != r.seen.statefulSet.UID:
+		return err
+	case r.cluster.UID != "" && metav1.GetControllerOf(live) == nil:
+		return refuse("StatefulSet %s is left by its Memcached: the cache is behind", live.Name)
+	}
+	return r.deleteObject(ctx, live)
 }
 
 // deleteJob deletes the Job, unless that is done and the cache is behind.
