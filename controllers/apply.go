@@ -63,9 +63,9 @@ type done struct {
 	waits waits
 }
 
-// apply does what the plan says, in its order, up to the first failure. Only what
-// brings the members about holds up nothing but the members: what a person wrote in the
-// spec is no reason for a drain to stop. For a paused cluster it does nothing.
+// apply does what the plan says, in its order, up to the first failure. If a step fails that
+// creates or changes members, only the other such steps are skipped: a mistake in the spec
+// is no reason for a drain to stop. For a paused cluster it does nothing.
 func (r *MemcachedReconciler) apply(ctx context.Context, o *observed, p plan.Plan) (done, error) {
 	if paused(o.cluster) {
 		return done{growthRefused: o.growthRefused, monitored: monitoredBefore(o.cluster)}, nil
@@ -117,9 +117,9 @@ func (r *applier) take(ctx context.Context, actions []plan.Action) error {
 	return failed
 }
 
-// bringsMembers tells whether the action is one of those that bring the members about, in
-// this order: their names, where clients look, who may reach them, and at last they
-// themselves. Each needs those before it.
+// bringsMembers tells whether the action creates or changes the members, or something that
+// must be in place first: their names, the clients' list, who may reach them. If one of
+// these fails, the later ones are skipped.
 func bringsMembers(action plan.Action) bool {
 	switch action.(type) {
 	case plan.ApplyService, plan.WriteList, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyStatefulSet, plan.ApplyDeployment:
@@ -128,7 +128,7 @@ func bringsMembers(action plan.Action) bool {
 	return false
 }
 
-// standsBeside tells whether nothing needs what the action brings about.
+// standsBeside tells whether no other action depends on this one.
 func standsBeside(action plan.Action) bool {
 	switch action.(type) {
 	case plan.ApplyBudget, plan.ApplyServiceMonitor:
@@ -137,8 +137,8 @@ func standsBeside(action plan.Action) bool {
 	return false
 }
 
-// keepsLiveView tells whether the action rests on what was read for others of its kind
-// that went before it: it changes nothing of that but by what it adds itself.
+// keepsLiveView tells whether the next action of this kind may use the same live read: the
+// action adds what it has changed to that read.
 func keepsLiveView(action plan.Action) bool {
 	switch action.(type) {
 	case plan.MarkLeaving, plan.CreateDrain, plan.CreatePlacement:

@@ -86,8 +86,8 @@ func (v *liveView) taken(cluster string, replicas int32) error {
 }
 
 // live is what was read from the API server in this reconcile, right before steps that
-// can't be undone. It is read once for steps of the same kind; their own Jobs are added
-// to it (created), and any other write makes it stale (written).
+// can't be undone. It is read once for steps of the same kind, which add the Jobs that they
+// create to it. After any other write it is read anew.
 func (r *applier) live(ctx context.Context) (*liveView, error) {
 	if r.view != nil {
 		return r.view, nil

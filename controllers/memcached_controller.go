@@ -270,9 +270,8 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *observed, p
 	return nil
 }
 
-// patchStatus writes the cluster's status, where it differs from before's. If that fails,
-// the cluster has before's again: what it has may be remembered as written, and then
-// nothing would be left for the next reconcile to write.
+// patchStatus writes the cluster's status. If that fails, it restores the old status:
+// otherwise the next reconcile would take the new one for written, and write nothing.
 func (r *MemcachedReconciler) patchStatus(ctx context.Context, before, cluster *cachev1alpha1.Memcached) error {
 	// Under a lock: lastDrains is a list, and a shorter one, from a cache that is
 	// behind, would replace a longer one.

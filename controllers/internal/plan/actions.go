@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Action is one write to the API server, or none where what it is about is as wanted.
+// Action is one write to the API server, or no write if the object is already as wanted.
 type Action interface {
 	fmt.Stringer
 	action()

@@ -61,9 +61,9 @@ func (o *Observed) recorded(list *List) ring.Record {
 }
 
 // list decides where clients look: at the members that there are to be, but at no more
-// than before while items have to be placed. Where that is another ring than before,
-// items may have to be placed by it, and then nobody joins before they are. From here
-// on, the plan rests on that ring; list returns the record that there was.
+// than before while items have to be placed. If this makes another ring, items may have to
+// be placed by it, and no member joins until they are. The rest of the plan goes by the new
+// ring: o.Record is set to it, and list returns the record from before.
 func (p *Plan) list(o *Observed) (before ring.Record) {
 	wanted := p.Replicas
 	if o.placing() {
@@ -79,9 +79,9 @@ func (p *Plan) list(o *Observed) (before ring.Record) {
 	return before
 }
 
-// listed is how many members the list names, where so many are wanted. It grows when all
-// those that it lacks are ready. A member that it names it goes on to name, ready or not,
-// so that a restart changes nothing.
+// listed is how many members the list names, if so many are wanted. It grows when all the
+// missing ones are ready. A member stays on the list, ready or not, so that a restart
+// changes nothing.
 func (o *Observed) listed(wanted int32) int32 {
 	for i := o.Listed; i < wanted; i++ {
 		if !slices.Contains(o.Ready, i) {
@@ -91,10 +91,10 @@ func (o *Observed) listed(wanted int32) int32 {
 	return wanted
 }
 
-// MayWriteList asks before clients are told where to look: the ring that there is is the
-// one that the plan saw, so that no number is given to two rings and none is passed by
-// whose items have to be placed; and the members that are named can be. It needs what
-// MaySetReplicas does.
+// MayWriteList asks before clients are told where to look. The live record must be the one
+// that the plan saw: otherwise two rings could get the same number, or a ring whose items
+// have to be placed could be forgotten. And the size must be allowed to change. It needs
+// what MaySetReplicas needs.
 func MayWriteList(live *Observed, a WriteList) error {
 	if live.Record != a.From && live.Record != a.Record {
 		return errors.New("the clients' list is another one than the cache has")
