@@ -8,29 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/apply"
 	"example.com/memcached-operator/controllers/internal/status"
 )
-
-// event tells of a write that succeeded.
-func (r *MemcachedReconciler) event(cluster *cachev1alpha1.Memcached, reason, action, note string, args ...any) {
-	r.Events.Eventf(cluster, nil, corev1.EventTypeNormal, reason, action, note, args...)
-}
-
-// claimEvent tells of a write that succeeded, about one of the claims.
-func (r *MemcachedReconciler) claimEvent(cluster *cachev1alpha1.Memcached, claim plan.ClaimRef, reason, action, note string, args ...any) {
-	if cluster.UID == "" {
-		return // nobody would find it
-	}
-	r.Events.Eventf(cluster, relatedClaim(cluster, claim.Name), corev1.EventTypeNormal, reason, action, note, args...)
-}
-
-// relatedClaim tells the events of one drain from those of another: the recorder
-// takes two that differ in their note only for one that came twice, and keeps
-// the first one's note.
-func relatedClaim(cluster *cachev1alpha1.Memcached, name string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}}
-}
 
 // announce tells of changes for the worse, each once: when the status that has
 // them is written.
@@ -39,7 +19,7 @@ func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 		if d.Reason == cachev1alpha1.ReasonClaimDeleted {
 			continue // the condition's event says it
 		}
-		r.Events.Eventf(after, relatedClaim(after, d.Claim), corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain",
+		r.Events.Eventf(after, apply.RelatedClaim(after, d.Claim), corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain",
 			"%s", status.Bound(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message)))
 	}
 	const short = cachev1alpha1.ConditionShortOfMemory

@@ -17,6 +17,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/controllers/internal/trim"
@@ -87,24 +88,23 @@ func FuzzClaim(f *testing.F) {
 		if !ok {
 			return
 		}
-		o := &observed{cluster: testCluster(), claims: []corev1.PersistentVolumeClaim{*claim}, now: time.Unix(1e9, 0)}
+		o := &observed{State: &observe.State{Cluster: testCluster(), Claims: []corev1.PersistentVolumeClaim{*claim}, Now: time.Unix(1e9, 0)}}
 		reads(t, func() {
 			clusterOf(t.Context(), claim)
 			identity.OwnClaim("cache", claim)
-			if c, ours := planClaim("cache", claim); ours && (c.Ordinal < 0 || c.Ordinal >= cachev1alpha1.MaxSize || c.Placed < 0) {
+			if c, ours := observe.PlanClaim("cache", claim); ours && (c.Ordinal < 0 || c.Ordinal >= cachev1alpha1.MaxSize || c.Placed < 0) {
 				t.Errorf("%+v", c)
 			}
-			if c, ours := planClaim("cache", claim); ours && c.Receipt != nil && c.Receipt.Added < 0 && c.Receipt.AddsUp(string(c.UID)) == nil {
+			if c, ours := observe.PlanClaim("cache", claim); ours && c.Receipt != nil && c.Receipt.Added < 0 && c.Receipt.AddsUp(string(c.UID)) == nil {
 				t.Errorf("a receipt of %d items adds up", c.Receipt.Added)
 			}
-			if r := o.input().Record; r.Ring.Size > cachev1alpha1.MaxSize || r.Serial < 0 {
+			if r := o.Input().Record; r.Ring.Size > cachev1alpha1.MaxSize || r.Serial < 0 {
 				t.Errorf("%+v", r)
 			}
-			neverStarted(nil, "cache", 0, claim, time.Unix(1e9, 0))
-			markedAt(claim)
+			observe.MarkedAt(claim)
 		})
-		kept, _ := planClaim("cache", cached(t, claim))
-		if whole, _ := planClaim("cache", claim); len(whole.Volume) < 254 {
+		kept, _ := observe.PlanClaim("cache", cached(t, claim))
+		if whole, _ := observe.PlanClaim("cache", claim); len(whole.Volume) < 254 {
 			if diff := cmp.Diff(whole, kept); diff != "" {
 				t.Errorf("-live +cached:\n%s", diff)
 			}
@@ -136,10 +136,12 @@ func FuzzJob(f *testing.F) {
 		job = cached(t, job)
 		reads(t, func() {
 			clusterOf(t.Context(), job)
-			if j := planJob(job, nil); identity.OwnJob(cluster, job) && (j.ClaimUID == "" || j.Target == "" && (j.Survivors < 1 || j.Survivors > cachev1alpha1.MaxSize)) {
+			if j := observe.PlanJob(job, nil); identity.OwnJob(cluster, job) && (j.ClaimUID == "" || j.Target == "" && (j.Survivors < 1 || j.Survivors > cachev1alpha1.MaxSize)) {
 				t.Errorf("%+v", j)
 			}
-			jobWaits(job, nil, time.Unix(1e9, 0))
+			o := &observe.State{Cluster: cluster, Jobs: []batchv1.Job{*job}}
+			o.DrainerWaits(time.Unix(1e9, 0))
+			o.Plan()
 		})
 	})
 }
@@ -168,22 +170,21 @@ func FuzzPod(f *testing.F) {
 			return
 		}
 		pod = cached(t, pod)
-		o := &observed{cluster: testCluster(), now: time.Unix(1e9, 0), drainerPods: []corev1.Pod{*pod}}
-		if identity.MemberPod(o.cluster, o.statefulSet, pod) {
-			o.pods = []corev1.Pod{*pod}
+		o := &observed{State: &observe.State{Cluster: testCluster(), Now: time.Unix(1e9, 0), DrainerPods: []corev1.Pod{*pod}, Jobs: []batchv1.Job{*job}}}
+		if identity.MemberPod(o.Cluster, o.StatefulSet, pod) {
+			o.Pods = []corev1.Pod{*pod}
 		}
 		reads(t, func() {
 			clusterOf(t.Context(), pod)
 			identity.DrainerPod(pod)
-			in := o.input()
+			in := o.Input()
 			for _, ordinal := range in.Pods {
 				if ordinal < 0 || ordinal >= cachev1alpha1.MaxSize {
 					t.Errorf("member %d", ordinal)
 				}
 			}
-			goodReceipt(job, o.drainerPods)
-			jobWaits(job, o.drainerPods, o.now)
-			status.Compute(o.statusInput(plan.Plan{}, nil, o.now))
+			o.DrainerWaits(o.Now)
+			status.Compute(o.statusInput(plan.Plan{}, nil, o.Now))
 		})
 	})
 }
@@ -204,13 +205,13 @@ func FuzzClientsList(f *testing.F) {
 			return
 		}
 		list = asRead(t, list)
-		o := &observed{cluster: testCluster(), serverList: list, now: time.Unix(1e9, 0)}
+		o := &observed{State: &observe.State{Cluster: testCluster(), ServerList: list, Now: time.Unix(1e9, 0)}}
 		reads(t, func() {
-			in := o.input()
+			in := o.Input()
 			if n, r := in.Listed, in.Record; n < 0 || n > cachev1alpha1.MaxSize || r.Ring.Size < 0 || r.Ring.Size > cachev1alpha1.MaxSize {
 				t.Errorf("%d listed, %+v", n, r)
 			}
-			o.plan()
+			o.Plan()
 		})
 	})
 }
@@ -227,15 +228,15 @@ func FuzzStatefulSet(f *testing.F) {
 			return
 		}
 		members = asRead(t, members)
-		o := &observed{cluster: testCluster(), statefulSet: members, now: time.Unix(1e9, 0)}
+		o := &observed{State: &observe.State{Cluster: testCluster(), StatefulSet: members, Now: time.Unix(1e9, 0)}}
 		reads(t, func() {
-			identity.Mine(o.cluster, client.Object(members))
-			in := o.input()
+			identity.Mine(o.Cluster, client.Object(members))
+			in := o.Input()
 			p := plan.Next(&in)
 			if p.Replicas < 0 || p.Replicas > cachev1alpha1.MaxSize {
 				t.Errorf("%d replicas", p.Replicas)
 			}
-			status.Compute(o.statusInput(p, nil, o.now))
+			status.Compute(o.statusInput(p, nil, o.Now))
 		})
 	})
 }

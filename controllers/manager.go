@@ -1,15 +1,11 @@
 package controllers
 
 import (
-	"fmt"
-	"strings"
-
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -18,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
@@ -34,7 +31,7 @@ func NewScheme() *runtime.Scheme {
 // what no reconcile asks for.
 func CacheOptions(namespaces ...string) cache.Options {
 	trimmed := func(o client.Object, f toolscache.TransformFunc) cache.ByObject {
-		return cache.ByObject{Label: Selector(o), Transform: f}
+		return cache.ByObject{Label: identity.Selector(o), Transform: f}
 	}
 	options := cache.Options{
 		ByObject:                    map[client.Object]cache.ByObject{},
@@ -55,21 +52,4 @@ func CacheOptions(namespaces ...string) cache.Options {
 		options.DefaultNamespaces[namespace] = cache.Config{}
 	}
 	return options
-}
-
-// Selector selects the objects of this kind that are the operator's, in the cache and
-// in a live list alike. That of pods is in the selector of every StatefulSet and
-// Deployment that an operator has ever made, which can't change.
-func Selector(o client.Object) labels.Selector {
-	if _, pod := o.(*corev1.Pod); pod {
-		return mustSelect(cachev1alpha1.LabelName+"="+cachev1alpha1.AppName, fmt.Sprintf("%s in (%s,%s,%s)", cachev1alpha1.LabelComponent,
-			cachev1alpha1.ComponentMember, cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement))
-	}
-	return mustSelect(cachev1alpha1.LabelCluster)
-}
-
-func mustSelect(requirements ...string) labels.Selector {
-	selector, err := labels.Parse(strings.Join(requirements, ","))
-	utilruntime.Must(err) // constants
-	return selector
 }

@@ -1,8 +1,5 @@
-// Package controllers reconciles Memcached clusters: observe, plan, apply,
-// status. What is decided lives in internal/plan, what objects look like in
-// internal/build, what a person is told in internal/status; this package reads
-// (observe.go), writes (apply.go) and checks live before it does what can't be
-// undone (guard.go).
+// Package controllers reconciles Memcached clusters: observe, plan, apply, status, each a
+// package of internal, in this order. This one has the order, and the watches.
 package controllers
 
 import (
@@ -31,11 +28,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/apply"
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/notcreated"
+	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/status"
@@ -88,6 +87,39 @@ type MemcachedReconciler struct {
 	bindings unwatched.Bindings
 }
 
+// observed is a cluster as this reconcile found it, and what was done about it.
+type observed struct {
+	*observe.State
+	done apply.Done
+}
+
+// reader of clusters; what it asks and remembers is the reconciler's.
+func (r *MemcachedReconciler) reader() *observe.Reader {
+	return &observe.Reader{
+		Cache: r.Client, Live: r.Live, Clock: r.Clock, Drainers: r.progress, Members: r.room,
+		NotCreated: &r.notCreated, GrowthRefused: &r.refusals,
+	}
+}
+
+// applier of plans; what it remembers is the reconciler's.
+func (r *MemcachedReconciler) applier() *apply.Applier {
+	return &apply.Applier{
+		Client: r.Client, Reader: r.reader(), Events: r.Events, Metrics: r.Metrics, Options: r.Options, Clock: r.Clock,
+		Turns: r.turns(), Matches: &r.matches, Bindings: &r.bindings, Monitors: &r.monitors,
+	}
+}
+
+// turns of the roll-outs that an upgrade begins.
+func (r *MemcachedReconciler) turns() *rollout.Turns {
+	r.rolloutsOnce.Do(func() {
+		r.rollouts = rollout.NewTurns(rollout.Options{
+			Cache: r.Client, Live: r.Live, AtOnce: r.RolloutsAtOnce, Clock: r.Clock,
+			Wake: r.wakes.now, Tell: r.Metrics.Rollouts,
+		})
+	})
+	return r.rollouts
+}
+
 // +kubebuilder:rbac:groups=cache.example.com,resources=memcacheds,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=cache.example.com,resources=memcacheds/status,verbs=patch
 // +kubebuilder:rbac:groups=cache.example.com,resources=memcacheds/finalizers,verbs=update
@@ -108,7 +140,8 @@ type MemcachedReconciler struct {
 
 // Reconcile brings one cluster a step closer to its spec.
 func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	cluster, err := r.cluster(ctx, req.NamespacedName)
+	reader, applier := r.reader(), r.applier()
+	cluster, err := reader.Cluster(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -118,9 +151,9 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	cluster = r.written.Newest(cluster)
 	version := cluster.ResourceVersion
-	seen, err := r.observe(ctx, cluster)
+	state, err := reader.Observe(ctx, cluster)
 	if err == nil {
-		why := errors.Join(r.label(ctx, seen), seen.unfound)
+		why := errors.Join(applier.Label(ctx, state), state.Unfound)
 		if cluster.DeletionTimestamp == nil {
 			err = why // one that is deleted lets go of what it knows
 		}
@@ -128,16 +161,21 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if err != nil {
 		return r.unobserved(ctx, cluster, err)
 	}
-	p := seen.plan()
-	if paused(cluster) {
+	seen, p := &observed{State: state}, state.Plan()
+	if observe.Paused(cluster) {
 		r.turns().StandAside(req.NamespacedName)
-		p = seen.pausedPlan(p)
+		p = state.PausedPlan(p)
+		seen.done.GrowthRefused, seen.done.Monitored = state.GrowthRefused, monitoredBefore(cluster)
 	}
 	if err := r.foretell(ctx, seen, p); err != nil {
 		return r.result(seen, &p, nil, err)
 	}
-	done, applyErr := r.apply(ctx, seen, p)
-	seen.note(done)
+	var applyErr error
+	if !observe.Paused(cluster) {
+		seen.done, applyErr = applier.Apply(ctx, state, p.Actions)
+		state.Jobs = append(state.Jobs, seen.done.Drains...)
+		state.Placements = append(state.Placements, seen.done.Placements...)
+	}
 	if passes(applyErr) {
 		r.noteRefusal(seen, applyErr)
 	}
@@ -152,7 +190,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 // cluster: status says so, and goes on to tell of what was seen before. Nothing else is
 // written. What may come right by itself is told of when it has held for a minute.
 func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1alpha1.Memcached, why error) (ctrl.Result, error) {
-	blind, key, now := &observed{cluster: cluster}, client.ObjectKeyFromObject(cluster), r.Clock.Now()
+	blind, key, now := &observed{State: &observe.State{Cluster: cluster}}, client.ObjectKeyFromObject(cluster), r.Clock.Now()
 	taken := (*status.NameTakenError)(nil)
 	shows := errors.As(why, &taken) || apierrors.IsForbidden(why) || apierrors.IsInvalid(why)
 	if taken != nil {
@@ -172,7 +210,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 		}
 	}
 	if taken != nil || passes(why) {
-		return ctrl.Result{RequeueAfter: blind.waits.shortest}, nil
+		return ctrl.Result{RequeueAfter: blind.Waits.Shortest}, nil
 	}
 	return ctrl.Result{}, why
 }
@@ -196,7 +234,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 // that something else waits for.
 func (r *MemcachedReconciler) result(o *observed, p *plan.Plan, applyErr, statusErr error) (ctrl.Result, error) {
 	r.wait(o, p)
-	key := client.ObjectKeyFromObject(o.cluster)
+	key := client.ObjectKeyFromObject(o.Cluster)
 	if applyErr == nil && statusErr == nil {
 		r.steps.Forget(key)
 	}
@@ -213,60 +251,60 @@ func (r *MemcachedReconciler) result(o *observed, p *plan.Plan, applyErr, status
 	}
 	err := errors.Join(applyErr, statusErr)
 	if err != nil {
-		if o.waits.shortest > 0 {
-			r.wakes.after(key, o.waits.shortest)
+		if o.Waits.Shortest > 0 {
+			r.wakes.after(key, o.Waits.Shortest)
 		}
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: o.waits.shortest}, nil
+	return ctrl.Result{RequeueAfter: o.Waits.Shortest}, nil
 }
 
 // foretell writes, ahead of a roll-out, what people may want to stop it for. All else
 // of status follows what was done.
 func (r *MemcachedReconciler) foretell(ctx context.Context, seen *observed, p plan.Plan) error {
 	c := status.Foretold(seen.statusInput(p, nil, r.Clock.Now()))
-	if c == nil || seen.absent || paused(seen.cluster) {
+	if c == nil || seen.Absent || observe.Paused(seen.Cluster) {
 		return nil
 	}
-	before := seen.cluster.DeepCopy()
-	meta.SetStatusCondition(&seen.cluster.Status.Conditions, *c)
-	return client.IgnoreNotFound(r.patchStatus(ctx, before, seen.cluster))
+	before := seen.Cluster.DeepCopy()
+	meta.SetStatusCondition(&seen.Cluster.Status.Conditions, *c)
+	return client.IgnoreNotFound(r.patchStatus(ctx, before, seen.Cluster))
 }
 
 // writeStatus writes what Compute returns, if it differs and can't wait.
 func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *observed, p plan.Plan, applyErr error) error {
-	if seen.absent || seen.finalizerRemoved {
+	if seen.Absent || seen.done.FinalizerRemoved {
 		return nil
 	}
 	if passes(applyErr) {
 		applyErr = nil // the cache was behind; the next reconcile knows better
 	}
-	if seen.room.Asking() && applyErr == nil {
+	if seen.Room.Asking() && applyErr == nil {
 		return nil // in a moment there is more to tell
 	}
-	before := seen.cluster.DeepCopy()
+	before := seen.Cluster.DeepCopy()
 	now, key := r.Clock.Now(), client.ObjectKeyFromObject(before)
 	in := seen.statusInput(p, applyErr, now)
-	seen.cluster.Status = status.Compute(in)
-	seen.waits.atMost(in.Again())
-	if equality.Semantic.DeepEqual(before.Status, seen.cluster.Status) {
+	seen.Cluster.Status = status.Compute(in)
+	seen.Waits.AtMost(in.Again())
+	if equality.Semantic.DeepEqual(before.Status, seen.Cluster.Status) {
 		r.written.NoteStatus(before, now)
 		return nil
 	}
-	if wait := r.written.StatusDue(key, &before.Status, &seen.cluster.Status, now); wait > 0 {
-		seen.cluster.Status = before.Status
-		seen.waits.atMost(wait)
+	if wait := r.written.StatusDue(key, &before.Status, &seen.Cluster.Status, now); wait > 0 {
+		seen.Cluster.Status = before.Status
+		seen.Waits.AtMost(wait)
 		return nil
 	}
-	if err := r.patchStatus(ctx, before, seen.cluster); err != nil {
+	if err := r.patchStatus(ctx, before, seen.Cluster); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.written.NoteStatus(seen.cluster, now)
-	r.announce(before, seen.cluster)
-	if from, to := before.Status.Phase, seen.cluster.Status.Phase; from != to {
+	r.written.NoteStatus(seen.Cluster, now)
+	r.announce(before, seen.Cluster)
+	if from, to := before.Status.Phase, seen.Cluster.Status.Phase; from != to {
 		logf.FromContext(ctx).Info("The phase changed", "from", from, "to", to)
 	}
-	r.Metrics.StatusWritten(&before.Status, &seen.cluster.Status, &p)
+	r.Metrics.StatusWritten(&before.Status, &seen.Cluster.Status, &p)
 	return nil
 }
 
@@ -285,7 +323,7 @@ func (r *MemcachedReconciler) patchStatus(ctx context.Context, before, cluster *
 
 // SetupWithManager registers the controller, its watches and its indexes.
 func (r *MemcachedReconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
-	if err := indexByCluster(mgr); err != nil {
+	if err := observe.IndexByCluster(mgr); err != nil {
 		return err
 	}
 	r.Client = writelog.New(r.Client)

@@ -18,6 +18,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
@@ -55,7 +56,7 @@ func TestAStatusThatWasNotWrittenIsNotKept(t *testing.T) {
 			return r.foretell(ctx, seen, plan.Plan{Replicas: 1})
 		},
 		"of what was not observed": func(ctx context.Context, r *MemcachedReconciler, seen *observed) error {
-			_, err := r.unobserved(ctx, seen.cluster, apierrors.NewForbidden(resourceOf, "cache", nil))
+			_, err := r.unobserved(ctx, seen.Cluster, apierrors.NewForbidden(resourceOf, "cache", nil))
 			return err
 		},
 	} {
@@ -68,12 +69,12 @@ func TestAStatusThatWasNotWrittenIsNotKept(t *testing.T) {
 			t.Run(what+", "+name, func(t *testing.T) {
 				server := &statusWrites{status: statusWriter{answer: answer}}
 				r := &MemcachedReconciler{Client: server, Clock: testingclock.NewFakePassiveClock(time.Unix(5000, 0)), Events: events.NewFakeRecorder(10)}
-				seen := &observed{cluster: cluster.DeepCopy(), pods: []corev1.Pod{{}}}
+				seen := &observed{State: &observe.State{Cluster: cluster.DeepCopy(), Pods: []corev1.Pod{{}}}}
 				err := write(t.Context(), r, seen)
 				if server.status.n != 1 || name == "no answer" && !errors.Is(err, answer) || name == "gone" && apierrors.IsNotFound(err) {
 					t.Fatalf("%d writes, %v", server.status.n, err)
 				}
-				diff := cmp.Diff(cluster.Status, seen.cluster.Status)
+				diff := cmp.Diff(cluster.Status, seen.Cluster.Status)
 				if answer == nil && diff == "" || answer != nil && diff != "" {
 					t.Errorf("kept is: -before +after:\n%s", diff)
 				}

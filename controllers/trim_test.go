@@ -24,6 +24,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/rollout"
 )
@@ -54,7 +55,7 @@ func TestTrimmedPodWithManyLabelsStillBelongsToItsCluster(t *testing.T) {
 	if of := identity.ClusterName(got); len(of) != 1 || of[0] != "cache" {
 		t.Errorf("it belongs to %v", of)
 	}
-	if component := got.Labels[cachev1alpha1.LabelComponent]; component != cachev1alpha1.ComponentMember || !Selector(got).Matches(labels.Set(got.Labels)) {
+	if component := got.Labels[cachev1alpha1.LabelComponent]; component != cachev1alpha1.ComponentMember || !identity.Selector(got).Matches(labels.Set(got.Labels)) {
 		t.Errorf("it is no member any more: %v", got.Labels)
 	}
 }
@@ -96,13 +97,13 @@ func readAll(t *testing.T, key, value string, cut bool) []string {
 	if cut {
 		claim, list, members, job = cached(t, claim), cached(t, list), cached(t, members), cached(t, job)
 	}
-	c, _ := planClaim("cache", claim)
+	c, _ := observe.PlanClaim("cache", claim)
 	receipt := c.Receipt
 	c.Receipt = nil
-	o := &observed{cluster: testCluster(), claims: []corev1.PersistentVolumeClaim{*claim}}
-	read := []any{c, receipt, markedAt(claim), c.NeverStarted}
-	o.serverList = list
-	read = append(read, o.input().Record, rollout.Parse(members.Annotations[cachev1alpha1.AnnotationTemplate]))
+	o := &observed{State: &observe.State{Cluster: testCluster(), Claims: []corev1.PersistentVolumeClaim{*claim}}}
+	read := []any{c, receipt, observe.MarkedAt(claim), c.NeverStarted}
+	o.ServerList = list
+	read = append(read, o.Input().Record, rollout.Parse(members.Annotations[cachev1alpha1.AnnotationTemplate]))
 	for _, component := range []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement} {
 		job.Labels = map[string]string{cachev1alpha1.LabelComponent: component}
 		read = append(read, identity.Duties(job))
@@ -225,11 +226,15 @@ func TestTrimmedObjectIsReadLiveBeforeItIsAdopted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			live := &statefulSets{object: test.object}
 			r := &MemcachedReconciler{Client: &statefulSets{object: cached(t, test.object)}, Live: live}
-			got, err := own[appsv1.StatefulSet](t.Context(), r, cluster, "cache")
+			got, err := observe.Own[appsv1.StatefulSet](t.Context(), r.reader(), cluster, "cache")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := planStatefulSet(got).Replicas; n != test.want || (live.reads > 0) != test.live {
+			n := int32(0)
+			if got != nil {
+				n = *got.Spec.Replicas
+			}
+			if n != test.want || (live.reads > 0) != test.live {
 				t.Errorf("%d members, %d live reads", n, live.reads)
 			}
 		})

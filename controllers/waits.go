@@ -10,40 +10,24 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/unwatched"
 )
-
-// waits is when a cluster has to be looked at again, though no event may come: the
-// shortest of all the times that its reconcile has found.
-type waits struct{ shortest time.Duration }
-
-// atMost looks again after that time at the latest; 0 stands for no such time.
-func (w *waits) atMost(d time.Duration) {
-	if d > 0 && (w.shortest == 0 || d < w.shortest) {
-		w.shortest = d
-	}
-}
-
-// when looks again after that time if the condition holds.
-func (w *waits) when(condition bool, d time.Duration) {
-	if condition {
-		w.atMost(d)
-	}
-}
 
 // wait collects what is to be looked at again. Where an event will come, there is
 // nothing to wait for.
 func (r *MemcachedReconciler) wait(o *observed, p *plan.Plan) {
 	now := r.Clock.Now()
-	o.waits.atMost(o.drainerStarts(now))
+	o.Waits.AtMost(o.done.Waits.Shortest)
+	o.Waits.AtMost(o.DrainerStarts(now))
 	if !p.Wake.IsZero() {
-		o.waits.atMost(max(p.Wake.Sub(now), time.Millisecond))
+		o.Waits.AtMost(max(p.Wake.Sub(now), time.Millisecond))
 	}
-	o.waits.atMost(unwatched.BindingInterval(o.binding))
-	o.waits.when(volumesWait(p), volumeInterval)
-	o.waits.atMost(unwatched.MonitorInterval(o.monitored))
-	o.waits.when(o.growthRefused != "", growthInterval)
+	o.Waits.AtMost(unwatched.BindingInterval(o.done.Binding))
+	o.Waits.When(observe.VolumesWait(p), observe.VolumeInterval)
+	o.Waits.AtMost(unwatched.MonitorInterval(o.done.Monitored))
+	o.Waits.When(o.done.GrowthRefused != "", observe.GrowthInterval)
 }
 
 // wakes is the source of reconciles that no watch brings: a sampler has news, a

@@ -14,21 +14,22 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/memory"
+	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
 func TestTheShortestWaitCounts(t *testing.T) {
-	var w waits
+	var w observe.Waits
 	for _, step := range []struct{ wait, want time.Duration }{
 		{0, 0}, {time.Minute, time.Minute}, {time.Hour, time.Minute}, {time.Second, time.Second}, {0, time.Second}, {-1, time.Second},
 	} {
-		if w.atMost(step.wait); w.shortest != step.want {
-			t.Errorf("after %s: got %s, want %s", step.wait, w.shortest, step.want)
+		if w.AtMost(step.wait); w.Shortest != step.want {
+			t.Errorf("after %s: got %s, want %s", step.wait, w.Shortest, step.want)
 		}
 	}
-	if w.when(false, 1); w.shortest != time.Second {
-		t.Errorf("what nobody waits for: got %s", w.shortest)
+	if w.When(false, 1); w.Shortest != time.Second {
+		t.Errorf("what nobody waits for: got %s", w.Shortest)
 	}
 }
 
@@ -98,7 +99,7 @@ func TestAFailureDropsNoTimedWait(t *testing.T) {
 		q := &queue{}
 		r := &MemcachedReconciler{Clock: testingclock.NewFakePassiveClock(time.Unix(1000, 0))}
 		r.wakes.queue = q
-		o := &observed{cluster: &cachev1alpha1.Memcached{}, waits: waits{test.due}}
+		o := &observed{State: &observe.State{Cluster: &cachev1alpha1.Memcached{}, Waits: observe.Waits{Shortest: test.due}}}
 		result, err := r.result(o, &plan.Plan{}, test.apply, test.status)
 		if test.fails {
 			if len(q.after) > 0 {

@@ -1,0 +1,77 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// adopt labels the claims that the cache can't see, and refuses to go on until it does.
+// Those that were never held for the cluster stay as they are if another StatefulSet of
+// this name may use them, or if the Memcached is being deleted.
+func (r *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *observe.LiveClaims) error {
+	adopted := 0
+	for i := range found.Unlabelled {
+		claim := &found.Unlabelled[i]
+		if !controllerutil.ContainsFinalizer(claim, cachev1alpha1.ClaimFinalizer) {
+			if cluster.DeletionTimestamp != nil {
+				continue
+			}
+			members, err := observe.Get[appsv1.StatefulSet](ctx, r.Reader.Live, client.ObjectKeyFromObject(cluster))
+			if err != nil {
+				return err
+			}
+			if members != nil && !identity.Mine(cluster, members) {
+				return identity.Taken(members)
+			}
+		}
+		ordinal := observe.MemberOrdinal(cluster.Name, claim)
+		if err := r.adoptClaim(ctx, cluster, plan.ClaimRef{Name: claim.Name, UID: claim.UID, Ordinal: ordinal}); err != nil {
+			return err
+		}
+		adopted++
+	}
+	if adopted > 0 {
+		return observe.Refuse("claims were adopted: %d; the cache does not have them yet", adopted)
+	}
+	return nil
+}
+
+// adoptClaim labels a claim of a member's name, and holds it as those that are born
+// with the finalizer: the member's items will be on its volume, or are. Whether they are
+// all that is on it nobody knows: without a drain that read it, it is let go and not
+// deleted.
+func (r *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref plan.ClaimRef) error {
+	holds := cluster.DeletionTimestamp == nil && observe.PlanPolicy(cluster) == plan.Drain
+	adopted, err := r.patchClaim(ctx, cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
+		if !identity.OwnClaim(cluster.Name, c) {
+			return identity.Taken(c)
+		}
+		metav1.SetMetaDataLabel(&c.ObjectMeta, cachev1alpha1.LabelCluster, cluster.Name)
+		if !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) { // or it has been the cluster's before
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAdopted, "true")
+		}
+		if holds && c.DeletionTimestamp == nil {
+			controllerutil.AddFinalizer(c, cachev1alpha1.ClaimFinalizer)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("adopt claim %s: %w", ref.Name, err)
+	}
+	if adopted {
+		r.claimEvent(cluster, ref, "ClaimAdopted", "Adopt",
+			"claim %s was there before its member, or had lost the label %s: it is adopted, and will be drained as any other", ref.Name, cachev1alpha1.LabelCluster)
+	}
+	return nil
+}

@@ -1,0 +1,473 @@
+// Package apply carries out plans. It is the only one that writes the objects of a cluster;
+// before what can't be undone it reads live, and asks package plan once more.
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/memory"
+	"example.com/memcached-operator/controllers/internal/metrics"
+	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/rollout"
+	"example.com/memcached-operator/controllers/internal/status"
+	"example.com/memcached-operator/controllers/internal/unwatched"
+	"example.com/memcached-operator/controllers/internal/writelog"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Applier carries out plans. Its fields with state are those of the reconciler, which
+// keeps them between reconciles.
+type Applier struct {
+	client.Client
+	Reader  *observe.Reader
+	Events  events.EventRecorder
+	Metrics *metrics.Metrics
+	Options build.Options
+	Clock   clock.PassiveClock
+	// Turns of clusters whose members an upgrade replaces.
+	Turns *rollout.Turns
+	// Matches are the objects that were found to be as wanted; Bindings and Monitors are
+	// applied, and not watched.
+	Matches  *memory.Matches
+	Bindings *unwatched.Bindings
+	Monitors *unwatched.Monitors
+}
+
+// Done is what status tells of the steps that were taken, and no watch does yet.
+type Done struct {
+	// Drains and Placements are the Jobs that were created.
+	Drains, Placements []batchv1.Job
+	// Marked are the claims that were marked as leaving, and when.
+	Marked map[types.UID]time.Time
+	// MembersWritten: the StatefulSet or the Deployment was; FinalizerRemoved: the
+	// cluster's own was taken off.
+	MembersWritten, FinalizerRemoved bool
+	// Listed: the clients' list is as planned.
+	Listed bool
+	// GrowthRefused is why the API server lets no volume grow; empty where it does.
+	GrowthRefused string
+	// Monitored tells what became of the ServiceMonitor, and Binding of the Secret of
+	// spec.binding; nil where nobody looked.
+	Monitored status.Monitoring
+	Binding   *status.Binding
+	// RollOutWaits is why the members wait for what an upgrade changes in them.
+	RollOutWaits string
+	// Waits is when to look again.
+	Waits observe.Waits
+}
+
+// run is one plan that is carried out. What a step needs it carries, or is read live; what
+// the plan rested on doesn't change any more.
+type run struct {
+	*Applier
+	cluster *cachev1alpha1.Memcached
+	seen    *observe.State
+	// view is what was read live before steps that can't be undone; nil where that is
+	// stale.
+	view *observe.View
+	done Done
+}
+
+func (a *Applier) run(o *observe.State) *run {
+	return &run{Applier: a, cluster: o.Cluster, seen: o, done: Done{Marked: map[types.UID]time.Time{}, GrowthRefused: o.GrowthRefused}}
+}
+
+// Apply takes the steps of a plan, in their order, up to the first that fails. If one fails
+// that brings members about, only the others of that kind are left out: what a person
+// wrote in the spec is no reason for a drain to stop.
+func (a *Applier) Apply(ctx context.Context, o *observe.State, actions []plan.Action) (Done, error) {
+	r := a.run(o)
+	err := r.takeSteps(ctx, actions)
+	return r.done, err
+}
+
+func (r *run) takeSteps(ctx context.Context, actions []plan.Action) error {
+	var failed error
+	membersFailed := false
+	for _, action := range actions {
+		if membersFailed && bringsMembers(action) {
+			continue
+		}
+		if !keepsLiveView(action) {
+			r.view = nil
+		}
+		err := r.takeStep(writelog.Because(ctx, action.String()), action)
+		if !keepsLiveView(action) {
+			r.view = nil
+		}
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, observe.ErrRefused) {
+			logf.FromContext(ctx).V(1).Info("Refused a step", "step", action.String(), "why", err.Error())
+		}
+		failed = worse(failed, fmt.Errorf("%s: %w", action, err))
+		switch {
+		case bringsMembers(action):
+			membersFailed = true
+		case !standsBeside(action):
+			return failed
+		}
+	}
+	return failed
+}
+
+// bringsMembers tells whether the action creates or changes the members, or something that
+// must be in place first: their names, the clients' list, who may reach them. If one of
+// these fails, the later ones are skipped.
+func bringsMembers(action plan.Action) bool {
+	switch action.(type) {
+	case plan.ApplyService, plan.WriteList, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyStatefulSet, plan.ApplyDeployment:
+		return true
+	}
+	return false
+}
+
+// standsBeside tells whether no other action depends on this one.
+func standsBeside(action plan.Action) bool {
+	switch action.(type) {
+	case plan.ApplyBudget, plan.ApplyServiceMonitor:
+		return true
+	}
+	return false
+}
+
+// keepsLiveView tells whether the next action of this kind may use the same live read: the
+// action adds what it has changed to that read.
+func keepsLiveView(action plan.Action) bool {
+	switch action.(type) {
+	case plan.MarkLeaving, plan.CreateDrain, plan.CreatePlacement:
+		return true
+	}
+	return false
+}
+
+// worse returns what a person should hear of: a failure rather than a refusal,
+// and of two alike the first.
+func worse(first, second error) error {
+	if first == nil || errors.Is(first, observe.ErrRefused) && !errors.Is(second, observe.ErrRefused) {
+		return second
+	}
+	return first
+}
+
+func (r *run) takeStep(ctx context.Context, action plan.Action) error {
+	switch a := action.(type) {
+	case plan.AddClusterFinalizer:
+		return r.patchFinalizer(ctx, controllerutil.AddFinalizer)
+	case plan.RemoveClusterFinalizer:
+		return r.removeClusterFinalizer(ctx)
+	case plan.ApplyService:
+		return r.applyService(ctx)
+	case plan.WriteList:
+		return r.writeList(ctx, a)
+	case plan.ApplyNetworkPolicy:
+		return r.applyNetworkPolicy(ctx)
+	case plan.WriteBinding:
+		return r.writeBinding(ctx, a)
+	case plan.ApplyStatefulSet:
+		return r.applyStatefulSet(ctx, a)
+	case plan.ApplyDeployment:
+		return r.applyDeployment(ctx, a)
+	case plan.ApplyBudget:
+		return r.applyBudget(ctx)
+	case plan.ApplyServiceMonitor:
+		return r.applyServiceMonitor(ctx)
+	case plan.DeleteMembers:
+		return r.deleteMembers(ctx)
+	case plan.DeleteJob:
+		return r.deleteJob(ctx, a)
+	}
+	return r.takeClaimStep(ctx, action)
+}
+
+// takeClaimStep takes a step about a claim: about its drain, what its member holds, or its
+// volume.
+func (r *run) takeClaimStep(ctx context.Context, action plan.Action) error {
+	switch a := action.(type) {
+	case plan.HoldClaim:
+		_, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+			controllerutil.AddFinalizer(c, cachev1alpha1.ClaimFinalizer)
+			return nil
+		})
+		return err
+	case plan.MarkLeaving:
+		return r.markLeaving(ctx, a)
+	case plan.CreateDrain:
+		return r.createDrain(ctx, a)
+	case plan.RecordReceipt:
+		return r.recordReceipt(ctx, a)
+	case plan.CountFailure:
+		return r.countFailure(ctx, a)
+	case plan.ClearRetry:
+		return r.clearRequest(ctx, a.Claim, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainRetry)
+	case plan.CreatePlacement:
+		return r.createPlacement(ctx, a)
+	case plan.RecordPlaced:
+		return r.recordPlaced(ctx, a)
+	case plan.ClearPlacementRetry:
+		return r.clearRequest(ctx, a.Claim, cachev1alpha1.AnnotationPlacement, cachev1alpha1.PlacementRetry)
+	case plan.DeleteClaim:
+		return r.deleteClaim(ctx, a)
+	case plan.SetAside:
+		return r.setAside(ctx, a.Claim)
+	case plan.MoveVolume:
+		return r.moveVolume(ctx, a)
+	case plan.CreateAside:
+		return r.createAside(ctx, a)
+	case plan.MoveBack:
+		return r.moveBack(ctx, a)
+	case plan.GiveUp:
+		return r.giveUp(ctx, a)
+	case plan.GrowClaim:
+		return r.growClaim(ctx, a)
+	case plan.ReleaseClaim:
+		return r.releaseClaim(ctx, a)
+	}
+	return fmt.Errorf("unknown action %T", action)
+}
+
+func (r *run) createDrain(ctx context.Context, a plan.CreateDrain) error {
+	if err := r.mayDrain(ctx, a); err != nil {
+		return err
+	}
+	job := build.DrainJob(r.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Survivors, a.NeverStarted)
+	if err := r.createJob(ctx, job); err != nil {
+		return err
+	}
+	r.done.Drains = append(r.done.Drains, *job)
+	r.view.Jobs = append(r.view.Jobs, observe.PlanJob(job, nil))
+	r.claimEvent(r.cluster, a.Claim, "DrainStarted", "Drain", "Job %s drains claim %s into %d members", job.Name, a.Claim.Name, a.Survivors)
+	return nil
+}
+
+// createJob creates the Job. Where one of its name is there, it is the cluster's, and
+// the cache is behind or can't see it for want of its label; or it is somebody else's,
+// and in the way.
+func (r *run) createJob(ctx context.Context, job *batchv1.Job) error {
+	err := r.Create(ctx, job)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	live, err := observe.Get[batchv1.Job](ctx, r.Reader.Live, client.ObjectKeyFromObject(job))
+	if err != nil {
+		return err
+	}
+	switch {
+	case live == nil:
+	case !identity.OwnJob(r.cluster, live):
+		return identity.Taken(live)
+	default:
+		if err := r.putLabel(ctx, live, r.cluster.Name); err != nil {
+			return err
+		}
+	}
+	return observe.Refuse("Job %s exists already: the cache is behind", job.Name)
+}
+
+func (r *run) recordReceipt(ctx context.Context, a plan.RecordReceipt) error {
+	if err := a.Receipt.AddsUp(string(a.Claim.UID)); err != nil {
+		return fmt.Errorf("not a receipt to record: %w", err)
+	}
+	b, err := a.Receipt.Marshal()
+	if err != nil {
+		return err
+	}
+	recorded, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationReceipt, string(b))
+		return nil
+	})
+	if recorded {
+		r.claimEvent(r.cluster, a.Claim, "Drained", "Drain", "claim %s: %s", a.Claim.Name, summary(a.Receipt))
+		total, phases := r.seen.DrainTimes(a.Claim, a.Receipt, r.Clock.Now())
+		r.Metrics.Drained(a.Receipt, total, phases)
+	}
+	return err
+}
+
+func summary(r *contract.Receipt) string {
+	return fmt.Sprintf("%d items found, %d added, %d already present, %d expired, %d invalidated, %d bytes",
+		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Bytes)
+}
+
+// patchFinalizer changes the cluster's finalizers under an optimistic lock.
+func (r *run) patchFinalizer(ctx context.Context, change func(client.Object, string) bool) error {
+	before := r.cluster.DeepCopy()
+	if !change(r.cluster, cachev1alpha1.ClusterFinalizer) {
+		return nil
+	}
+	return r.Patch(ctx, r.cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+func (r *run) removeClusterFinalizer(ctx context.Context) error {
+	if r.seen.Absent {
+		return nil
+	}
+	if err := r.nothingHeld(ctx); err != nil {
+		return err
+	}
+	if err := r.patchFinalizer(ctx, controllerutil.RemoveFinalizer); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.done.FinalizerRemoved = true
+	return nil
+}
+
+// markLeaving writes the time at which the member was told to leave: once, for
+// a cache that is behind must not make it a later one. Members that leave together
+// have the same time: the volumes of those that left later are drained first.
+func (r *run) markLeaving(ctx context.Context, a plan.MarkLeaving) error {
+	claim := a.Claim
+	if err := r.mayMark(ctx, claim); err != nil {
+		return err
+	}
+	now := r.seen.Now.UTC().Truncate(time.Second)
+	marked, err := r.patchClaim(ctx, r.cluster, claim, func(c *corev1.PersistentVolumeClaim) error {
+		if _, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]; !marked {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationLeaving, now.Format(time.RFC3339))
+			delete(c.Annotations, cachev1alpha1.AnnotationAttempts) // those of placements
+			if a.Unplaced {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationUnplaced, "true")
+			}
+			if a.NeverStarted {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationNeverStarted, "true")
+			}
+		}
+		return nil
+	})
+	if marked {
+		r.done.Marked[claim.UID] = now
+	}
+	return err
+}
+
+// clearRequest removes this request of a person, and no other that came after it.
+func (r *run) clearRequest(ctx context.Context, claim plan.ClaimRef, annotation, request string) error {
+	_, err := r.patchClaim(ctx, r.cluster, claim, func(c *corev1.PersistentVolumeClaim) error {
+		if c.Annotations[annotation] == request {
+			delete(c.Annotations, annotation)
+			delete(c.Annotations, cachev1alpha1.AnnotationAttempts)
+		}
+		return nil
+	})
+	return err
+}
+
+// countFailure keeps on the claim how often moving its items has failed: the Jobs
+// that did so are deleted.
+func (r *run) countFailure(ctx context.Context, a plan.CountFailure) error {
+	_, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAttempts, fmt.Sprintf("%d/%s", a.Attempts.Failed, a.Attempts.Last))
+		return nil
+	})
+	return err
+}
+
+// patchClaim changes the claim as it is now, under an optimistic lock, and tells
+// whether it did. A claim that is gone, or has a successor, or has the change
+// already, needs none. Other controllers write on claims at the same moments
+// as we do (its protection, its volume): then it is looked at, and decided
+// about, once more.
+func (r *Applier) patchClaim(
+	ctx context.Context, cluster *cachev1alpha1.Memcached, ref plan.ClaimRef, change func(*corev1.PersistentVolumeClaim) error,
+) (changed bool, err error) {
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		claim, err := r.Reader.LiveClaim(ctx, cluster.Namespace, ref)
+		if err != nil || claim == nil {
+			return err
+		}
+		before := claim.DeepCopy()
+		if err := change(claim); err != nil || equality.Semantic.DeepEqual(before, claim) {
+			return err
+		}
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := r.Patch(ctx, claim, patch); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		changed = true
+		return nil
+	})
+	return changed, err
+}
+
+// deleteObject deletes exactly this object, its dependents in the background.
+func (r *Applier) deleteObject(ctx context.Context, object client.Object) error {
+	return client.IgnoreNotFound(r.Delete(ctx, object,
+		client.Preconditions{UID: ptr.To(object.GetUID())},
+		client.PropagationPolicy(metav1.DeletePropagationBackground)))
+}
+
+// deleteMembers deletes the StatefulSet, unless somebody who deleted the Memcached wants to
+// keep its members: the garbage collector takes the StatefulSet's controller off before it
+// takes the finalizer off that says so, and the cache may be behind with either.
+func (r *run) deleteMembers(ctx context.Context) error {
+	live, err := observe.Get[appsv1.StatefulSet](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
+	switch {
+	case err != nil || live == nil || live.UID != r.seen.StatefulSet.UID:
+		return err
+	case r.cluster.UID != "" && metav1.GetControllerOf(live) == nil:
+		return observe.Refuse("StatefulSet %s is left by its Memcached: the cache is behind", live.Name)
+	}
+	return r.deleteObject(ctx, live)
+}
+
+// deleteJob deletes the Job, unless that is done and the cache is behind.
+func (r *run) deleteJob(ctx context.Context, a plan.DeleteJob) error {
+	job, err := observe.Get[batchv1.Job](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: a.Name})
+	if err != nil || job == nil || job.UID != a.UID || job.DeletionTimestamp != nil {
+		return err
+	}
+	return r.deleteObject(ctx, job)
+}
+
+func (r *run) deleteClaim(ctx context.Context, a plan.DeleteClaim) error {
+	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, a.Claim)
+	if err != nil || claim == nil || claim.DeletionTimestamp != nil {
+		return err
+	}
+	if err := r.mayRelease(ctx, claim, a.Why); err != nil {
+		return err
+	}
+	if c, _ := observe.PlanClaim(r.cluster.Name, claim); plan.MayDelete(&c, a.Why) != nil {
+		return observe.RefusedBy(plan.MayDelete(&c, a.Why))
+	}
+	return client.IgnoreNotFound(r.Delete(ctx, claim,
+		client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}))
+}
+
+func (r *run) releaseClaim(ctx context.Context, a plan.ReleaseClaim) error {
+	released, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		if err := r.mayRelease(ctx, c, a.Why); err != nil {
+			return err
+		}
+		controllerutil.RemoveFinalizer(c, cachev1alpha1.ClaimFinalizer)
+		return nil
+	})
+	if released {
+		r.Metrics.Released(a.Why, r.seen.ReleaseTime(a.Claim, r.Clock.Now()))
+		r.claimEvent(r.cluster, a.Claim, "Released", "Release", "claim %s is let go: %s", a.Claim.Name, a.Why)
+	}
+	return err
+}

@@ -1,0 +1,24 @@
+package apply
+
+import (
+	"errors"
+	"testing"
+
+	"example.com/memcached-operator/controllers/internal/observe"
+)
+
+func TestAFailureIsHeardOverARefusal(t *testing.T) {
+	failure, refusal := errors.New("refused connection"), observe.Refuse("the cache is behind")
+	for name, test := range map[string]struct{ first, second, want error }{
+		"only one":            {nil, refusal, refusal},
+		"refused, then fails": {refusal, failure, failure},
+		"fails, then refused": {failure, refusal, failure},
+		"two refusals":        {refusal, observe.Refuse("another"), refusal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := worse(test.first, test.second); got != test.want { //nolint:errorlint // the very same
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,146 @@
+package apply
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// setAside deletes the claim, which the finalizer holds: from here on it is set
+// aside as one that a person deleted.
+func (r *run) setAside(ctx context.Context, ref plan.ClaimRef) error {
+	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, ref)
+	if err != nil || claim == nil || claim.DeletionTimestamp != nil {
+		return err
+	}
+	if err := r.maySetAside(ctx, claim); err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(r.Delete(ctx, claim,
+		client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}))
+}
+
+// moveVolume makes the volume wait for the claim that is to take it over, which
+// is not there yet. An operator that may not do that was told by the claim's
+// phase that an administrator did.
+func (r *run) moveVolume(ctx context.Context, a plan.MoveVolume) error {
+	claim, err := r.movableClaim(ctx, a.Claim)
+	if err != nil || claim == nil {
+		return err
+	}
+	return r.patchVolume(ctx, a.Volume, func(volume *corev1.PersistentVolume) error {
+		switch observe.WhereIs(volume, claim, a.To) {
+		case plan.Here:
+			volume.Spec.ClaimRef = claimReference(claim.Namespace, a.To)
+			return nil
+		case plan.Moved:
+			return nil
+		}
+		return observe.Refuse("volume %s is not bound to claim %s", a.Volume, claim.Name)
+	})
+}
+
+// moveBack binds the volume to the claim again, so that it goes with it.
+func (r *run) moveBack(ctx context.Context, a plan.MoveBack) error {
+	return r.patchVolume(ctx, a.Volume, func(volume *corev1.PersistentVolume) error {
+		ref := volume.Spec.ClaimRef
+		switch {
+		case ref == nil || ref.Namespace != r.cluster.Namespace || ref.Name != a.From:
+			return nil
+		case ref.UID != "":
+			return observe.Refuse("volume %s is bound to claim %s", a.Volume, a.From)
+		}
+		volume.Spec.ClaimRef = claimReference(r.cluster.Namespace, a.Claim.Name)
+		volume.Spec.ClaimRef.UID = a.Claim.UID
+		return nil
+	})
+}
+
+func claimReference(namespace, name string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: namespace, Name: name}
+}
+
+// patchVolume changes the volume as it is now, under an optimistic lock.
+func (r *run) patchVolume(ctx context.Context, name string, change func(*corev1.PersistentVolume) error) error {
+	volume, err := r.Reader.Volume(ctx, name)
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	if err != nil || volume == nil {
+		return err
+	}
+	before := volume.DeepCopy()
+	if err := change(volume); err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(before, volume) {
+		return nil
+	}
+	return r.Patch(ctx, volume, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// createAside creates the claim that takes the volume over.
+func (r *run) createAside(ctx context.Context, a plan.CreateAside) error {
+	claim, err := r.movableClaim(ctx, a.Claim)
+	if err != nil || claim == nil {
+		return err
+	}
+	aside := build.AsideClaim(claim, a.To, r.Clock.Now())
+	if err := r.Create(ctx, aside); apierrors.IsAlreadyExists(err) {
+		return r.asideExists(ctx, aside)
+	} else if err != nil {
+		return err
+	}
+	r.claimEvent(r.cluster, a.Claim, "SetAside", "SetAside", "claim %s was deleted: claim %s takes over its volume %s", claim.Name, a.To, a.Volume)
+	return nil
+}
+
+// asideExists tells why the claim is there already: the cache is behind, or can't see it
+// for want of its label; or it is somebody else's, and in the way.
+func (r *run) asideExists(ctx context.Context, aside *corev1.PersistentVolumeClaim) error {
+	live, err := observe.Get[corev1.PersistentVolumeClaim](ctx, r.Reader.Live, client.ObjectKeyFromObject(aside))
+	if err != nil {
+		return err
+	}
+	const of = cachev1alpha1.AnnotationAsideOf
+	switch {
+	case live == nil:
+	case !identity.OwnClaim(r.cluster.Name, live) || live.Annotations[of] != aside.Annotations[of] || live.Spec.VolumeName != aside.Spec.VolumeName:
+		return identity.Taken(live)
+	default:
+		if err := r.putLabel(ctx, live, r.cluster.Name); err != nil {
+			return err
+		}
+	}
+	return observe.Refuse("claim %s exists already: the cache is behind", aside.Name)
+}
+
+// giveUp passes a person's skip on to the claim that was to take the volume over.
+func (r *run) giveUp(ctx context.Context, a plan.GiveUp) error {
+	found, err := r.Reader.LiveClaims(ctx, r.cluster)
+	if err != nil {
+		return err
+	}
+	_, err = r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		live, ours := observe.PlanClaim(r.cluster.Name, c)
+		if !ours {
+			return observe.Refuse("claim %s is no member's", c.Name)
+		}
+		if err := plan.MayGiveUpAside(&plan.Observed{Claims: found.Claims}, &live); err != nil {
+			return observe.RefusedBy(err)
+		}
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainSkip)
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,161 @@
+package apply
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// maySetReplicas asks plan.MaySetReplicas. It tells whether the size is set
+// already: then the cache is behind, and its event is next.
+func (r *run) maySetReplicas(ctx context.Context, replicas int32) (behind bool, err error) {
+	live, err := r.live(ctx)
+	if err != nil {
+		return false, err
+	}
+	if live.StatefulSet.Exists && live.StatefulSet.Replicas == replicas {
+		return true, nil
+	}
+	if err := live.Taken(r.cluster.Name, replicas); err != nil {
+		return false, err
+	}
+	return false, observe.RefusedBy(plan.MaySetReplicas(&live.Observed, replicas))
+}
+
+// mayMark asks plan.MayMark, on what was read once for all marks of a reconcile.
+func (r *run) mayMark(ctx context.Context, claim plan.ClaimRef) error {
+	live, err := r.live(ctx)
+	if err != nil {
+		return err
+	}
+	if err := live.Taken(r.cluster.Name, 0); err != nil {
+		return err
+	}
+	return observe.RefusedBy(plan.MayMark(&live.Observed, claim.Ordinal))
+}
+
+// live is what was read from the API server, right before steps that can't be undone. It is
+// read once for steps of the same kind, which add their own Jobs to it.
+func (r *run) live(ctx context.Context) (*observe.View, error) {
+	if r.view != nil {
+		return r.view, nil
+	}
+	v, err := r.Reader.View(ctx, r.seen)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.adopt(ctx, r.cluster, v.Found); err != nil {
+		return nil, err
+	}
+	for _, job := range v.Unlabelled {
+		if err := r.putLabel(ctx, job, r.cluster.Name); err != nil {
+			return nil, err
+		}
+	}
+	r.view = v
+	return v, nil
+}
+
+// mayWriteList asks plan.MayWriteList.
+func (r *run) mayWriteList(ctx context.Context, a plan.WriteList) error {
+	live, err := r.live(ctx)
+	if err != nil {
+		return err
+	}
+	if set := live.StatefulSet; !set.Exists || set.Replicas != a.Replicas {
+		if err := live.Taken(r.cluster.Name, a.Replicas); err != nil {
+			return err
+		}
+	}
+	return observe.RefusedBy(plan.MayWriteList(&live.Observed, a))
+}
+
+// mayPlace asks plan.MayPlace.
+func (r *run) mayPlace(ctx context.Context, a plan.CreatePlacement) error {
+	live, err := r.live(ctx)
+	if err != nil {
+		return err
+	}
+	return observe.RefusedBy(plan.MayPlace(&live.Observed, a))
+}
+
+// mayDrain asks plan.MayDrain.
+func (r *run) mayDrain(ctx context.Context, a plan.CreateDrain) error {
+	live, err := r.live(ctx)
+	if err != nil {
+		return err
+	}
+	with, err := r.Reader.WithUsers(ctx, r.seen, live, a.Claim)
+	if err != nil {
+		return err
+	}
+	return observe.RefusedBy(plan.MayDrain(with, a))
+}
+
+// mayRelease asks plan.MayRelease about the live claim.
+func (r *run) mayRelease(ctx context.Context, claim *corev1.PersistentVolumeClaim, why plan.Release) error {
+	c, ours := observe.PlanClaim(r.cluster.Name, claim)
+	if !ours {
+		return observe.Refuse("claim %s is no member's", claim.Name)
+	}
+	if why == plan.BySetAside {
+		found, err := r.Reader.LiveClaims(ctx, r.cluster)
+		if err != nil {
+			return err
+		}
+		return observe.RefusedBy(plan.MayHandOver(&plan.Observed{Claims: found.Claims}, &c))
+	}
+	c.Where = r.seen.Where[c.UID]
+	live, err := r.liveCluster(ctx, why)
+	if err != nil {
+		return err
+	}
+	if err := plan.MayRelease(&live, &c, why); err != nil || why != plan.ByUnrecoverable {
+		return observe.RefusedBy(err)
+	}
+	jobs, err := r.Reader.LiveJobs(ctx, r.cluster)
+	if err != nil {
+		return err
+	}
+	return observe.RefusedBy(plan.MayGiveUp(&jobs.Observed, &c))
+}
+
+// liveCluster reads what the reason for a release is about, if that is not on
+// the claim.
+func (r *run) liveCluster(ctx context.Context, why plan.Release) (plan.Cluster, error) {
+	switch why {
+	case plan.ByReceipt, plan.BySkip, plan.NeverBound:
+		return plan.Cluster{}, nil
+	case plan.ByNamespace:
+		terminates, err := observe.NamespaceTerminates(ctx, r.Reader.Live, r.cluster.Namespace)
+		return plan.Cluster{NamespaceTerminating: terminates}, err
+	}
+	cluster, err := observe.Get[cachev1alpha1.Memcached](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
+	if err != nil {
+		return plan.Cluster{}, err
+	}
+	// Where there was none, one that is there now is a successor: it keeps what
+	// it finds.
+	gone := cluster == nil || cluster.DeletionTimestamp != nil || !r.seen.Absent && cluster.UID != r.cluster.UID
+	if gone {
+		return plan.Cluster{Deleting: true}, nil
+	}
+	return plan.Cluster{Policy: observe.PlanPolicy(cluster), ReleaseUnreadable: observe.ReleasesUnreadable(cluster)}, nil
+}
+
+// nothingHeld asks plan.NothingHeld.
+func (r *run) nothingHeld(ctx context.Context) error {
+	found, err := r.Reader.LiveClaims(ctx, r.cluster)
+	if err != nil {
+		return err
+	}
+	if err := r.adopt(ctx, r.cluster, found); err != nil {
+		return err // what it held before is let go when the cache has it
+	}
+	return observe.RefusedBy(plan.NothingHeld(&plan.Observed{Claims: found.Claims}))
+}

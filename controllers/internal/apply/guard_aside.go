@@ -1,0 +1,42 @@
+package apply
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// maySetAside asks plan.MaySetAside about the live claim.
+func (r *run) maySetAside(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	c, ours := observe.PlanClaim(r.cluster.Name, claim)
+	if !ours {
+		return observe.Refuse("claim %s is no member's", claim.Name)
+	}
+	live, err := r.Reader.LiveJobs(ctx, r.cluster)
+	if err != nil {
+		return err
+	}
+	volume, err := r.Reader.Volume(ctx, c.Volume)
+	if err != nil {
+		return err
+	}
+	c.Where = observe.WhereIs(volume, claim, c.Successor)
+	return observe.RefusedBy(plan.MaySetAside(&live.Observed, &c))
+}
+
+// movableClaim reads the claim whose volume is to move, and asks plan.MayMove;
+// nil where the claim is gone.
+func (r *run) movableClaim(ctx context.Context, ref plan.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
+	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, ref)
+	if err != nil || claim == nil {
+		return nil, err
+	}
+	c, ours := observe.PlanClaim(r.cluster.Name, claim)
+	if !ours {
+		return nil, observe.Refuse("claim %s is no member's", claim.Name)
+	}
+	return claim, observe.RefusedBy(plan.MayMove(&c))
+}

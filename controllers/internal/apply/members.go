@@ -1,0 +1,145 @@
+package apply
+
+import (
+	"context"
+	"errors"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// The kinds that are applied.
+const (
+	kindService             = "Service"
+	kindConfigMap           = "ConfigMap"
+	kindNetworkPolicy       = "NetworkPolicy"
+	kindPodDisruptionBudget = "PodDisruptionBudget"
+	kindDeployment          = "Deployment"
+	kindStatefulSet         = "StatefulSet"
+)
+
+func (r *run) applyDeployment(ctx context.Context, a plan.ApplyDeployment) error {
+	var current *appsac.DeploymentApplyConfiguration
+	from, to := int32(0), a.Replicas
+	desired := build.Deployment(r.cluster, r.Options)
+	d := born(r.cluster)
+	if r.seen.Deployment != nil {
+		if r.Matches.Holds(r.cluster, kindDeployment, &r.seen.Deployment.ObjectMeta, to) {
+			return nil
+		}
+		var err error
+		if current, err = appsac.ExtractDeployment(r.seen.Deployment, cachev1alpha1.ManagedBy); err != nil {
+			return err
+		}
+		from = ptr.Deref(r.seen.Deployment.Spec.Replicas, 1)
+		m := &members{
+			object: r.seen.Deployment, live: &r.seen.Deployment.Spec.Template, desired: desired.Spec.Template,
+			replicas: from, wanted: to, ready: deploymentReady(r.seen.Deployment),
+		}
+		if current.Spec != nil {
+			m.applied = current.Spec.Template
+		}
+		if d, err = r.decide(ctx, m); err != nil {
+			return err
+		}
+		desired.Spec.Template = d.template
+	} else if behind, err := mayCreate[appsv1.Deployment](ctx, r, r.cluster.Name); behind || err != nil {
+		return err
+	}
+	desired.WithAnnotations(d.annotations())
+	changed, err := applyChanged(ctx, r.Client, desired, current)
+	r.done.MembersWritten = changed
+	r.decidedApplied(d, err)
+	if !changed && err == nil && d.settled {
+		r.Matches.Note(r.cluster, kindDeployment, &r.seen.Deployment.ObjectMeta, to)
+	}
+	if err == nil && changed && from != to {
+		r.event(r.cluster, "Scaling", "Scale", "Deployment goes from %d to %d members", from, to)
+	}
+	return err
+}
+
+func (r *run) applyStatefulSet(ctx context.Context, a plan.ApplyStatefulSet) error {
+	if r.seen.StatefulSet != nil && !a.KeepTemplate && r.Matches.Holds(r.cluster, kindStatefulSet, &r.seen.StatefulSet.ObjectMeta, a.Replicas) {
+		return nil
+	}
+	desired := build.StatefulSet(r.cluster, r.Options, a.Replicas)
+	d := born(r.cluster)
+	var current *appsac.StatefulSetApplyConfiguration
+	from := int32(0)
+	if r.seen.StatefulSet != nil {
+		var err error
+		if current, err = appsac.ExtractStatefulSet(r.seen.StatefulSet, cachev1alpha1.ManagedBy); err != nil {
+			return err
+		}
+		from = ptr.Deref(r.seen.StatefulSet.Spec.Replicas, 1)
+		if d, err = r.decideStatefulSet(ctx, a, desired, current); err != nil {
+			return err
+		}
+	} else if behind, err := mayCreate[appsv1.StatefulSet](ctx, r, r.cluster.Name); behind || err != nil {
+		return err
+	}
+	desired.WithAnnotations(d.annotations())
+	changed, err := r.applySized(ctx, a, desired, current)
+	r.decidedApplied(d, err)
+	if errors.Is(err, errBehind) {
+		return nil // its event is next
+	}
+	r.done.MembersWritten = changed
+	if !changed && err == nil && d.settled {
+		r.Matches.Note(r.cluster, kindStatefulSet, &r.seen.StatefulSet.ObjectMeta, a.Replicas)
+	}
+	if err == nil && changed && (from < a.Replicas || a.Replicas == 0 && from > 0) {
+		// Of members that leave while others stay, the events of their claims tell.
+		r.event(r.cluster, "Scaling", "Scale", "StatefulSet goes from %d to %d members", from, a.Replicas)
+	}
+	return err
+}
+
+// decideStatefulSet fills in what of the present StatefulSet stays.
+func (r *run) decideStatefulSet(ctx context.Context, a plan.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
+) (*decided, error) {
+	m := &members{
+		object: r.seen.StatefulSet, live: &r.seen.StatefulSet.Spec.Template, desired: desired.Spec.Template,
+		replicas: ptr.Deref(r.seen.StatefulSet.Spec.Replicas, 1), wanted: a.Replicas,
+		ready: statefulSetReady(r.seen.StatefulSet), kept: a.KeepTemplate,
+	}
+	build.KeepClaimTemplates(desired, r.seen.StatefulSet)
+	if current.Spec != nil {
+		m.applied = current.Spec.Template
+	}
+	d, err := r.decide(ctx, m)
+	if err == nil {
+		desired.Spec.Template = d.template
+	}
+	return d, err
+}
+
+// errBehind: the size is set already, and the cache doesn't know.
+var errBehind = errors.New("the cache is behind")
+
+// applySized applies the StatefulSet. Whatever is applied sets the size, too, and the
+// cache may be behind.
+func (r *run) applySized(ctx context.Context, a plan.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
+) (changed bool, err error) {
+	from := int32(0)
+	if r.seen.StatefulSet != nil {
+		from = ptr.Deref(r.seen.StatefulSet.Spec.Replicas, 1)
+	}
+	if from != a.Replicas || !equality.Semantic.DeepEqual(desired, current) {
+		behind, err := r.maySetReplicas(ctx, a.Replicas)
+		if err == nil && behind && from != a.Replicas {
+			err = errBehind
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return applyChanged(ctx, r.Client, desired, current)
+}

@@ -1,0 +1,150 @@
+package apply
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
+	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+func (r *run) applyService(ctx context.Context) error {
+	return applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
+		kind: kindService, name: r.cluster.Name, current: r.seen.Service, extract: coreac.ExtractService,
+		desired: func() *coreac.ServiceApplyConfiguration { return build.Service(r.cluster) },
+	})
+}
+
+// writeList tells clients of the members, and keeps the record of the rings.
+func (r *run) writeList(ctx context.Context, a plan.WriteList) error {
+	servers, list := build.ListedServers(r.cluster, a.Listed), r.seen.ServerList
+	differs := r.cluster.Spec.Storage != nil && list != nil &&
+		(list.Annotations[cachev1alpha1.AnnotationRing] != a.Record.String() || observe.Named(list) != len(servers))
+	if differs {
+		if err := r.mayWriteList(ctx, a); err != nil {
+			return err
+		}
+	}
+	err := applyOwned(ctx, r, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
+		kind: kindConfigMap, name: build.ServersName(r.cluster.Name), current: r.seen.ServerList, extract: coreac.ExtractConfigMap,
+		desired: func() *coreac.ConfigMapApplyConfiguration {
+			return build.ServersConfigMap(r.cluster, servers, a.Record)
+		},
+		variant: int32(len(servers)), differs: differs,
+	})
+	r.done.Listed = err == nil
+	return err
+}
+
+func (r *run) applyNetworkPolicy(ctx context.Context) error {
+	return applyOwned(ctx, r, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
+		kind: kindNetworkPolicy, name: r.cluster.Name, current: r.seen.NetworkPolicy, extract: networkingac.ExtractNetworkPolicy,
+		desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.NetworkPolicy(r.cluster) },
+	})
+}
+
+func (r *run) applyBudget(ctx context.Context) error {
+	return applyOwned(ctx, r, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
+		kind: kindPodDisruptionBudget, name: r.cluster.Name, current: r.seen.Budget, extract: policyac.ExtractPodDisruptionBudget,
+		desired: func() *policyac.PodDisruptionBudgetApplyConfiguration { return build.DisruptionBudget(r.cluster) },
+	})
+}
+
+// owned is an object of the cluster that is made, changed and deleted as the
+// spec wants it. T is its type, AC its apply configuration.
+type owned[T any, P interface {
+	*T
+	client.Object
+}, C any, AC interface {
+	*C
+	runtime.ApplyConfiguration
+}] struct {
+	kind, name string
+	// current is what the cache has, or nil.
+	current P
+	// desired by the spec; nil for none.
+	desired func() AC
+	// extract returns of the current one what we have applied.
+	extract func(P, string) (AC, error)
+	// variant is what desired depends on, other than the spec, and differs tells that it
+	// is known to differ: it depends on more than that.
+	variant int32
+	differs bool
+}
+
+// applyOwned brings the object about, unless it is as wanted.
+func applyOwned[T any, P interface {
+	*T
+	client.Object
+}, C any, AC interface {
+	*C
+	runtime.ApplyConfiguration
+}](ctx context.Context, r *run, w owned[T, P, C, AC]) error {
+	if w.current != nil && !w.differs && r.Matches.Holds(r.cluster, w.kind, w.current, w.variant) {
+		return nil
+	}
+	desired := w.desired()
+	if desired == nil {
+		if w.current == nil || !metav1.IsControlledBy(w.current, r.cluster) || w.current.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		return r.deleteObject(ctx, w.current)
+	}
+	var current AC
+	if w.current != nil {
+		var err error
+		if current, err = w.extract(w.current, cachev1alpha1.ManagedBy); err != nil {
+			return err
+		}
+	} else if behind, err := mayCreate[T, P](ctx, r, w.name); behind || err != nil {
+		return err
+	}
+	changed, err := applyChanged(ctx, r.Client, desired, current)
+	if !changed && err == nil {
+		r.Matches.Note(r.cluster, w.kind, w.current, w.variant)
+	}
+	return err
+}
+
+// applyChanged applies the desired configuration, unless what the server
+// reports as applied by us is equal to it: then nothing is sent.
+func applyChanged[AC interface {
+	*T
+	runtime.ApplyConfiguration
+}, T any](ctx context.Context, c client.Client, desired, current AC) (bool, error) {
+	if current != nil && equality.Semantic.DeepEqual(desired, current) {
+		return false, nil
+	}
+	return true, c.Apply(ctx, desired, client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
+}
+
+// mayCreate looks whether the object that the cache lacks exists all the same: behind is
+// true where it is the cluster's own, whose event is next. One that somebody else made
+// is not taken over.
+func mayCreate[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, r *run, name string) (behind bool, err error) {
+	object, err := observe.Get[T, P](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name})
+	switch {
+	case err != nil || object == nil:
+		return false, err
+	case !identity.Mine(r.cluster, object):
+		return false, identity.Taken(object)
+	}
+	// Without the label the cache can't have it: what is applied brings it back.
+	return object.GetLabels()[cachev1alpha1.LabelCluster] == r.cluster.Name, nil
+}

@@ -1,0 +1,74 @@
+package apply
+
+import (
+	"context"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/ring"
+)
+
+// createPlacement makes the Job for the ring that the clients' list has by now.
+func (r *run) createPlacement(ctx context.Context, a plan.CreatePlacement) error {
+	if err := r.mayPlace(ctx, a); err != nil {
+		return err
+	}
+	job := build.PlacementJob(r.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Claim.Ordinal, a.Target, a.Members, a.Lost...)
+	if err := r.createJob(ctx, job); err != nil {
+		return err
+	}
+	r.done.Placements = append(r.done.Placements, *job)
+	r.view.Placements = append(r.view.Placements, observe.PlanJob(job, nil))
+	r.claimEvent(r.cluster, a.Claim, "PlacementStarted", "Place", "Job %s moves what member %d holds and others of %d members own",
+		job.Name, a.Claim.Ordinal, a.Members)
+	if len(a.Lost) > 0 {
+		r.claimEvent(r.cluster, a.Claim, "ItemsDiscarded", "Place", "Job %s discards what member %d holds and %d lost members own: "+
+			"clients may have stored newer values there", job.Name, a.Claim.Ordinal, len(a.Lost))
+	}
+	return nil
+}
+
+// recordPlaced keeps on the claim that its member is placed. The receipt is no
+// drain's: it is told of, and not kept.
+func (r *run) recordPlaced(ctx context.Context, a plan.RecordPlaced) error {
+	if a.Receipt != nil {
+		if err := a.Receipt.AddsUp(ring.Source(a.Claim.UID, a.Target)); err != nil {
+			return observe.Refuse("not the receipt of a placement: %v", err)
+		}
+	}
+	if a.Receipt == nil {
+		live, err := r.live(ctx)
+		if err != nil {
+			return err
+		}
+		if err := plan.MayRecordSkip(&live.Observed, a); err != nil {
+			return observe.RefusedBy(err)
+		}
+	}
+	recorded, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		if a.Receipt == nil && c.Annotations[cachev1alpha1.AnnotationPlacement] != cachev1alpha1.PlacementSkip {
+			return observe.Refuse("claim %s is not annotated with a skip", c.Name)
+		}
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationPlaced, strconv.FormatInt(a.Serial, 10))
+		delete(c.Annotations, cachev1alpha1.AnnotationPlacement)
+		delete(c.Annotations, cachev1alpha1.AnnotationAttempts)
+		return nil
+	})
+	if recorded {
+		r.Metrics.Placed(a.Receipt)
+	}
+	switch {
+	case !recorded:
+	case a.Receipt == nil:
+		r.claimEvent(r.cluster, a.Claim, "PlacementSkipped", "Place", "claim %s: its member's items stay where they are", a.Claim.Name)
+	default:
+		r.claimEvent(r.cluster, a.Claim, "Placed", "Place", "claim %s: %s", a.Claim.Name, summary(a.Receipt))
+	}
+	return err
+}

@@ -1,0 +1,123 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/rollout"
+)
+
+// members are what the template of a StatefulSet or a Deployment is decided by.
+type members struct {
+	object metav1.Object
+	// live is the template as it is, applied what we have applied of it, and desired
+	// what it is to be.
+	live             *corev1.PodTemplateSpec
+	applied, desired *coreac.PodTemplateSpecApplyConfiguration
+	// replicas that there are, and that there are to be.
+	replicas, wanted int32
+	// ready: all are there, of this template, and ready.
+	ready bool
+	// kept: the plan lets them keep their template.
+	kept bool
+}
+
+// decided is what is to be applied of a template, and how.
+type decided struct {
+	template *coreac.PodTemplateSpecApplyConfiguration
+	// settled: the template is the wanted one, and nothing is under way.
+	settled bool
+	turn    *rollout.Decision
+}
+
+// born is what is decided of members that there are none of yet.
+func born(c *cachev1alpha1.Memcached) *decided {
+	return &decided{settled: true, turn: &rollout.Decision{Record: rollout.Record{Generation: c.Generation, Spec: build.TemplateSpec(c)}}}
+}
+
+// annotations of the object.
+func (d *decided) annotations() map[string]string {
+	return map[string]string{cachev1alpha1.AnnotationTemplate: d.turn.Record.String()}
+}
+
+// decide what becomes of the members' template: whether they are to have the wanted one
+// now, or when it is their turn.
+func (r *run) decide(ctx context.Context, m *members) (*decided, error) {
+	turn, err := r.Turns.Decide(ctx, client.ObjectKeyFromObject(r.cluster), &rollout.Members{
+		Differs:    !m.kept && !equality.Semantic.DeepEqual(m.desired, m.applied),
+		Recorded:   rollout.Parse(m.object.GetAnnotations()[cachev1alpha1.AnnotationTemplate]),
+		Generation: r.cluster.Generation, Spec: build.TemplateSpec(r.cluster),
+		None: m.replicas == 0 || m.wanted == 0, Ready: m.ready,
+		Kept: m.kept, OtherSize: m.wanted != *r.cluster.Spec.Size,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.done.RollOutWaits = turn.Why
+	r.done.Waits.AtMost(turn.Again)
+	d := &decided{template: m.desired, settled: turn.Settled, turn: turn}
+	if turn.Keep {
+		d.template, err = m.present()
+	}
+	return d, err
+}
+
+// present is the template as it is: what we have applied of it, or, should nobody know
+// that any more, all of it.
+func (m *members) present() (*coreac.PodTemplateSpecApplyConfiguration, error) {
+	if m.applied != nil {
+		return m.applied, nil
+	}
+	b, err := json.Marshal(m.live)
+	if err != nil {
+		return nil, err
+	}
+	template := &coreac.PodTemplateSpecApplyConfiguration{}
+	return template, json.Unmarshal(b, template)
+}
+
+// decidedApplied tells how the write of what was decided ended.
+func (r *run) decidedApplied(d *decided, err error) {
+	key := client.ObjectKeyFromObject(r.cluster)
+	switch {
+	case err == nil:
+		r.Turns.Applied(key, d.turn)
+	case notApplied(err):
+		r.Turns.Refused(key, d.turn)
+	}
+}
+
+// notApplied tells whether the error says for sure that the API server did nothing.
+func notApplied(err error) bool {
+	var answer apierrors.APIStatus
+	return errors.Is(err, observe.ErrRefused) || errors.Is(err, errBehind) || errors.As(err, &answer) &&
+		answer.Status().Code >= http.StatusBadRequest && answer.Status().Code < http.StatusInternalServerError
+}
+
+// statefulSetReady: all members are there, of the present template, and ready.
+func statefulSetReady(s *appsv1.StatefulSet) bool {
+	n := ptr.Deref(s.Spec.Replicas, 1)
+	return s.Status.ObservedGeneration == s.Generation && s.Status.UpdateRevision == s.Status.CurrentRevision &&
+		s.Status.Replicas == n && s.Status.ReadyReplicas == n && s.Status.UpdatedReplicas == n
+}
+
+// deploymentReady is statefulSetReady for a Deployment.
+func deploymentReady(d *appsv1.Deployment) bool {
+	n := ptr.Deref(d.Spec.Replicas, 1)
+	return d.Status.ObservedGeneration == d.Generation &&
+		d.Status.Replicas == n && d.Status.ReadyReplicas == n && d.Status.UpdatedReplicas == n
+}

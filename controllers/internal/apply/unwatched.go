@@ -1,0 +1,25 @@
+package apply
+
+import (
+	"context"
+
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/unwatched"
+)
+
+func (r *run) access() unwatched.Access {
+	return unwatched.Access{Client: r.Client, Live: r.Reader.Live}
+}
+
+// writeBinding writes the Secret of spec.binding, or takes it back.
+func (r *run) writeBinding(ctx context.Context, a plan.WriteBinding) (err error) {
+	r.done.Binding, err = r.Bindings.Apply(ctx, r.access(), r.cluster, build.ListedServers(r.cluster, a.Listed), r.Clock.Now())
+	return err
+}
+
+// applyServiceMonitor applies the ServiceMonitor, or takes it back.
+func (r *run) applyServiceMonitor(ctx context.Context) (err error) {
+	r.done.Monitored, err = r.Monitors.Apply(ctx, r.access(), r.cluster, r.Clock.Now())
+	return err
+}

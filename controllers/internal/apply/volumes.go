@@ -1,0 +1,41 @@
+package apply
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// growClaim asks for a larger volume. Whether its class has any is the API
+// server's to say, so that nobody has to read the class.
+func (r *run) growClaim(ctx context.Context, a plan.GrowClaim) error {
+	if r.done.GrowthRefused != "" {
+		return nil
+	}
+	size := resource.NewQuantity(a.Size, resource.BinarySI)
+	asked, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		live, ours := observe.PlanClaim(r.cluster.Name, c)
+		if !ours {
+			return observe.Refuse("claim %s is no member's", c.Name)
+		}
+		if err := plan.MayGrow(&live, a.Size); err != nil {
+			return observe.RefusedBy(err)
+		}
+		c.Spec.Resources.Requests[corev1.ResourceStorage] = *size
+		return nil
+	})
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+		r.done.GrowthRefused = err.Error()
+		r.Reader.GrowthRefused.Note(r.cluster, r.Clock.Now(), r.done.GrowthRefused)
+		return nil
+	case asked:
+		r.claimEvent(r.cluster, a.Claim, "VolumeGrows", "Grow", "claim %s asks for %s", a.Claim.Name, size)
+	}
+	return err
+}

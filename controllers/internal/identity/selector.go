@@ -1,0 +1,30 @@
+package identity
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// Selector selects the objects of this kind that are the operator's, in the cache and
+// in a live list alike. That of pods is in the selector of every StatefulSet and
+// Deployment that an operator has ever made, which can't change.
+func Selector(o metav1.Object) labels.Selector {
+	if _, pod := o.(*corev1.Pod); pod {
+		return mustSelect(cachev1alpha1.LabelName+"="+cachev1alpha1.AppName, fmt.Sprintf("%s in (%s,%s,%s)", cachev1alpha1.LabelComponent,
+			cachev1alpha1.ComponentMember, cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement))
+	}
+	return mustSelect(cachev1alpha1.LabelCluster)
+}
+
+func mustSelect(requirements ...string) labels.Selector {
+	selector, err := labels.Parse(strings.Join(requirements, ","))
+	utilruntime.Must(err) // constants
+	return selector
+}

@@ -1,0 +1,153 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/trim"
+)
+
+// LiveClaims are the claims of the cluster's members, present and past, by their names:
+// those of the namespace that the StatefulSet would use. Unlabelled are those of them that
+// the cache can't see, because they came back from a snapshot, were left by another chart
+// or lost their label; Others are those that somebody else controls.
+type LiveClaims struct {
+	Claims             []plan.Claim
+	Unlabelled, Others []corev1.PersistentVolumeClaim
+}
+
+// claimsPage is how many claims, or Jobs, of a namespace are read at once: they are of
+// anybody's making, and of any size.
+const claimsPage = 32
+
+// LiveClaims reads them.
+func (r *Reader) LiveClaims(ctx context.Context, cluster *cachev1alpha1.Memcached) (*LiveClaims, error) {
+	found := &LiveClaims{}
+	list := &corev1.PersistentVolumeClaimList{}
+	err := pages(ctx, r.Live, list, cluster.Namespace, func() error {
+		for i := range list.Items {
+			claim := &list.Items[i]
+			if of, ok := build.ClaimCluster(claim.Name); !ok || of != cluster.Name {
+				continue
+			}
+			if _, err := trim.Claim(claim); err != nil {
+				return err
+			}
+			if !identity.OwnClaim(cluster.Name, claim) {
+				found.Others = append(found.Others, *claim)
+				continue
+			}
+			if _, labelled := claim.Labels[cachev1alpha1.LabelCluster]; !labelled {
+				found.Unlabelled = append(found.Unlabelled, *claim)
+			}
+			if c, ok := PlanClaim(cluster.Name, claim); ok {
+				found.Claims = append(found.Claims, c)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list claims: %w", err)
+	}
+	return found, nil
+}
+
+// pages reads a list of a namespace live, a few objects at a time.
+func pages(ctx context.Context, reader client.Reader, list client.ObjectList, namespace string, each func() error) error {
+	for more := true; more; more = list.GetContinue() != "" {
+		if err := reader.List(ctx, list, client.InNamespace(namespace), client.Limit(claimsPage), client.Continue(list.GetContinue())); err != nil {
+			return err
+		}
+		if err := each(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MemberOrdinal is that of the member whose claim has this name.
+func MemberOrdinal(cluster string, claim *corev1.PersistentVolumeClaim) int32 {
+	ordinal, ok := build.ClaimOrdinal(cluster, claim.Name)
+	if !ok {
+		return cachev1alpha1.MaxSize // an aside claim: no member uses it
+	}
+	return ordinal
+}
+
+// findClaims looks live for claims that the cache does not have although there are signs
+// of them: a member that runs, a Job that drains one, a drain that status tells of. Of a
+// paused cluster nothing is adopted; what is missing is only not forgotten. One that is
+// being deleted lets go of what it knows.
+func (r *Reader) findClaims(ctx context.Context, o *State) error {
+	missing := o.missingClaims()
+	if o.Cluster.DeletionTimestamp != nil || !missing.any() {
+		return nil
+	}
+	found, err := r.LiveClaims(ctx, o.Cluster)
+	if err != nil {
+		return err
+	}
+	for i := range found.Others {
+		if slices.Contains(missing.members, found.Others[i].Name) {
+			return identity.Taken(&found.Others[i])
+		}
+	}
+	if n := len(found.Unlabelled); n > 0 && Paused(o.Cluster) {
+		return Refuse("claims lack the label %s: %d; they are adopted when spec.paused is false", cachev1alpha1.LabelCluster, n)
+	}
+	o.Found = found
+	behind := slices.DeleteFunc(slices.Clone(found.Claims), func(c plan.Claim) bool {
+		return slices.ContainsFunc(slices.Concat(o.Claims, found.Unlabelled), func(known corev1.PersistentVolumeClaim) bool { return known.UID == c.UID })
+	})
+	if len(behind) > 0 { // or their Jobs would be taken for those of claims that are gone
+		return Refuse("the cache does not have claim %s yet", behind[0].Name)
+	}
+	return nil
+}
+
+// missing are signs of claims that the cache does not have.
+type missing struct {
+	// members are the names of the claims of members that run.
+	members []string
+	// departed: status tells of the drain of a claim; drained: there is a Job for one.
+	departed, drained bool
+}
+
+func (m *missing) any() bool { return len(m.members) > 0 || m.departed || m.drained }
+
+func (o *State) missingClaims() *missing {
+	m := &missing{}
+	has := func(name string) bool {
+		return slices.ContainsFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
+	}
+	for i := range o.Pods {
+		ordinal, ok := build.PodOrdinal(o.Cluster.Name, o.Pods[i].Name)
+		if name := build.ClaimName(o.Cluster.Name, ordinal); ok && o.Pods[i].Status.Phase == corev1.PodRunning && !has(name) {
+			m.members = append(m.members, name)
+		}
+	}
+	drains := o.Cluster.Status.Drains
+	m.departed = slices.ContainsFunc(drains, func(d cachev1alpha1.DrainStatus) bool { return !has(d.Claim) })
+	if n := int(o.Cluster.Status.Draining); n > len(drains) { // status does not name them all
+		for i := range o.Claims {
+			if _, marked := o.Claims[i].Annotations[cachev1alpha1.AnnotationLeaving]; marked {
+				n--
+			}
+		}
+		m.departed = m.departed || n > 0
+	}
+	m.drained = slices.ContainsFunc(slices.Concat(o.Jobs, o.Placements), func(job batchv1.Job) bool {
+		return job.DeletionTimestamp == nil &&
+			!slices.ContainsFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool { return c.UID == identity.ClaimUID(&job) })
+	})
+	return m
+}

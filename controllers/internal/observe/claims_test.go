@@ -1,0 +1,58 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+)
+
+// oneClaim is an API server that has nothing else.
+type oneClaim struct {
+	client.Client
+	claim *corev1.PersistentVolumeClaim
+}
+
+func (s *oneClaim) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*corev1.PersistentVolumeClaimList).Items = []corev1.PersistentVolumeClaim{*s.claim}
+	return nil
+}
+
+// A claim that the API server has and the cache lacks is not gone: nothing is planned, or
+// the Job that drains it would be taken for one without a claim.
+func TestAClaimThatTheCacheLacksIsNotTakenForGone(t *testing.T) {
+	cluster := testCluster()
+	cluster.UID = "memcached"
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Name: build.ClaimName("cache", 2), UID: "claim", Labels: map[string]string{cachev1alpha1.LabelCluster: "cache"},
+	}}
+	drain := batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Labels:      map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentDrainer},
+		Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "claim", cachev1alpha1.AnnotationSurvivors: "2"},
+	}}
+	server := &oneClaim{claim: claim}
+	r := &Reader{Cache: server, Live: server, Clock: testingclock.NewFakePassiveClock(time.Unix(1e9, 0))}
+	o := &State{Cluster: cluster, Jobs: []batchv1.Job{drain}}
+	if err := r.findClaims(t.Context(), o); !errors.Is(err, ErrRefused) {
+		t.Errorf("the cache lacks a claim: %v", err)
+	}
+	o.Claims = []corev1.PersistentVolumeClaim{*claim}
+	if err := r.findClaims(t.Context(), o); err != nil {
+		t.Errorf("the cache has it: %v", err)
+	}
+	server.claim = claim.DeepCopy()
+	server.claim.UID, o.Claims = "a later one", nil
+	server.claim.Labels = nil
+	if err := r.findClaims(t.Context(), o); err != nil || o.Found == nil || len(o.Found.Unlabelled) != 1 {
+		t.Errorf("one that has lost its label is found, to be labelled: %v", err)
+	}
+}

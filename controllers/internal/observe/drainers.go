@@ -1,0 +1,124 @@
+package observe
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/status"
+)
+
+// DrainerWaits tells, by the claim's UID, of active Jobs whose drainer can't be
+// at work, and why: its pod waits, or the last one failed and the next one is not
+// there yet.
+func (o *State) DrainerWaits(now time.Time) map[types.UID]status.Wait {
+	waits := map[types.UID]status.Wait{}
+	jobs := slices.Concat(o.Jobs, o.Placements)
+	for i := range jobs {
+		job := &jobs[i]
+		if jobState(job) != plan.JobActive {
+			continue
+		}
+		wait, ok := jobWaits(job, o.DrainerPods, now)
+		if refused, lacks := o.DrainersNotCreated[identity.ClaimUID(job)]; lacks {
+			wait, ok = refused, true
+		}
+		if ok {
+			waits[identity.ClaimUID(job)] = wait
+		}
+	}
+	return waits
+}
+
+func jobWaits(job *batchv1.Job, pods []corev1.Pod, now time.Time) (status.Wait, bool) {
+	last := lastAttempt(job, pods)
+	for i := range pods {
+		pod := &pods[i]
+		if !metav1.IsControlledBy(pod, job) {
+			continue
+		}
+		if wait, lingers := status.DoesNotEnd(pod, now); lingers && !DrainerEnded(pod) {
+			return wait, true
+		}
+		switch ended := drainerOf(pod).Terminated; {
+		case drainerRuns(pod), ended != nil && ended.ExitCode == 0:
+			return status.Wait{}, false
+		case ended == nil && !podEnded(pod):
+			if pod.DeletionTimestamp != nil {
+				continue
+			}
+			wait := podWaits(pod, now)
+			if last != "" {
+				wait.Message = last + "; now: " + cmp.Or(wait.Message, "its pod "+pod.Name+" is being started")
+			}
+			return wait, true
+		}
+	}
+	if last == "" {
+		return status.Wait{}, false // the Job has just been made
+	}
+	return status.Wait{Reason: cachev1alpha1.ReasonRetrying, Message: last, Since: job.CreationTimestamp.Time}, true
+}
+
+// slowStart is how long a drainer's pod may take to start before status says
+// that it hasn't, and where.
+const slowStart = 10 * time.Second
+
+// podWaits tells why a pod doesn't run yet, and since when, in the scheduler's
+// or the kubelet's words; a node that doesn't answer has none.
+func podWaits(pod *corev1.Pod, now time.Time) status.Wait {
+	since := pod.CreationTimestamp.UTC().Format(time.RFC3339)
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return status.Wait{
+				Reason: c.Reason, Message: fmt.Sprintf("the drainer waits for the volume's node since %s: %s", since, c.Message),
+				Since: pod.CreationTimestamp.Time,
+			}
+		}
+	}
+	wait := status.Wait{Since: pod.CreationTimestamp.Time}
+	states := []corev1.ContainerState{drainerOf(pod)} // it starts after the init containers, and beside all others
+	for _, c := range pod.Status.InitContainerStatuses {
+		states = append(states, c.State)
+	}
+	for _, s := range states {
+		if w := s.Waiting; w != nil && (wait.Message == "" || w.Message != "") {
+			wait.Reason, wait.Message = w.Reason, w.Message
+		}
+	}
+	switch slow := now.Sub(pod.CreationTimestamp.Time) >= slowStart; {
+	case wait.Message != "":
+		wait.Message = fmt.Sprintf("pod %s: %s", pod.Name, wait.Message)
+	case slow && pod.Spec.NodeName != "":
+		wait.Message = fmt.Sprintf("%s has not started the drainer, which waits since %s", pod.Spec.NodeName, since)
+	case wait.Reason != "":
+		wait.Message = fmt.Sprintf("pod %s: its container is being made", pod.Name)
+	}
+	return wait
+}
+
+// lastAttempt says how the last attempt of a Job that retries ended, "" for the
+// first.
+func lastAttempt(job *batchv1.Job, pods []corev1.Pod) string {
+	failed := job.Status.Failed
+	if failed == 0 {
+		return ""
+	}
+	why := "its pod is gone"
+	if ended := lastEnded(pods, job); ended != nil {
+		why = fmt.Sprintf("exit code %d", ended.ExitCode)
+		if r, err := podReceipt(ended); err == nil && r.Reason != "" {
+			why = fmt.Sprintf("%s: %s", r.Reason, r.Message)
+		}
+	}
+	return fmt.Sprintf("attempts that failed: %d, the last one: %s", failed, why)
+}

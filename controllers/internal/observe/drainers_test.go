@@ -1,0 +1,121 @@
+package observe
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/status"
+)
+
+func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
+	now := time.Unix(5000, 0)
+	pod := func(phase corev1.PodPhase, change func(*corev1.PodStatus)) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: "p", OwnerReferences: []metav1.OwnerReference{{UID: "job", Controller: ptr.To(true)}}, CreationTimestamp: metav1.NewTime(now),
+		}, Spec: corev1.PodSpec{NodeName: "node-2"}}
+		p.Status.Phase = phase
+		if change != nil {
+			change(&p.Status)
+		}
+		return p
+	}
+	unschedulable := func(s *corev1.PodStatus) {
+		s.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no node"}}
+	}
+	waiting := func(reason, message string) func(*corev1.PodStatus) {
+		return func(s *corev1.PodStatus) {
+			s.ContainerStatuses = []corev1.ContainerStatus{{Name: build.ContainerDrainer, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+		}
+	}
+	ended := func(message string) func(*corev1.PodStatus) {
+		return func(s *corev1.PodStatus) {
+			s.ContainerStatuses = []corev1.ContainerStatus{{Name: build.ContainerDrainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 4, Message: message}}}}
+		}
+	}
+	// beside puts another container's state before and after the drainer's.
+	beside := func(drainer func(*corev1.PodStatus), other corev1.ContainerState) func(*corev1.PodStatus) {
+		return func(s *corev1.PodStatus) {
+			drainer(s)
+			s.ContainerStatuses = slices.Concat(
+				[]corev1.ContainerStatus{{Name: "before", State: other}}, s.ContainerStatuses, []corev1.ContainerStatus{{Name: "proxy", State: other}})
+		}
+	}
+	runs := func(s *corev1.PodStatus) {
+		s.ContainerStatuses = []corev1.ContainerStatus{{Name: build.ContainerDrainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	}
+	good := func(s *corev1.PodStatus) {
+		s.ContainerStatuses = []corev1.ContainerStatus{{Name: build.ContainerDrainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+	}
+	proxyRuns := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	proxyWaits := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such proxy"}}
+	unreachable := ended(`{"version":1,"reason":"SurvivorUnreachable","message":"cache-0 is silent"}`)
+	slow := func(p corev1.Pod) corev1.Pod {
+		p.CreationTimestamp = metav1.NewTime(now.Add(-slowStart))
+		return p
+	}
+	leaving := pod(corev1.PodPending, unschedulable)
+	leaving.DeletionTimestamp = &metav1.Time{Time: now}
+	lingers := pod(corev1.PodRunning, runs)
+	lingers.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Minute)}
+	ends := pod(corev1.PodRunning, runs)
+	ends.DeletionTimestamp = &metav1.Time{Time: now.Add(time.Second)}
+	for name, test := range map[string]struct {
+		failed int32
+		pods   []corev1.Pod
+		want   status.Wait
+		waits  bool
+	}{
+		"no pod yet": {},
+		"it is told to end, and does not": {0, []corev1.Pod{lingers}, status.Wait{Reason: "DrainerDoesNotEnd",
+			Message: "pod p was to end by 1970-01-01T01:22:20Z, and node node-2 does not say that it has: start that node again; if it is gone for good, delete the Node object"}, true},
+		"it is told to end": {pods: []corev1.Pod{ends}},
+		"it runs":           {pods: []corev1.Pod{pod(corev1.PodRunning, runs)}},
+		"it runs beside a container that doesn't": {pods: []corev1.Pod{pod(corev1.PodPending, beside(runs, proxyWaits))}},
+		"it has succeeded beside one that runs":   {failed: 1, pods: []corev1.Pod{pod(corev1.PodRunning, beside(good, proxyRuns))}},
+		"no image, beside one that runs": {0, []corev1.Pod{pod(corev1.PodPending, beside(waiting("ImagePullBackOff", "no such tag"), proxyRuns))},
+			status.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
+		"it has succeeded":  {failed: 1, pods: []corev1.Pod{pod(corev1.PodSucceeded, good)}},
+		"it runs once more": {failed: 1, pods: []corev1.Pod{pod(corev1.PodFailed, unreachable), pod(corev1.PodRunning, runs)}},
+		"unschedulable":     {0, []corev1.Pod{pod(corev1.PodPending, unschedulable)}, status.Wait{Reason: "Unschedulable", Message: "the drainer waits for the volume's node since 1970-01-01T01:23:20Z: no node"}, true},
+		"no image":          {0, []corev1.Pod{pod(corev1.PodPending, waiting("ImagePullBackOff", "no such tag"))}, status.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
+		"no image of an init container": {0, []corev1.Pod{pod(corev1.PodPending, func(s *corev1.PodStatus) {
+			waiting("PodInitializing", "")(s)
+			s.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such tag"}}}}
+		})}, status.Wait{Reason: "ErrImagePull", Message: "pod p: no such tag"}, true},
+		"being made": {0, []corev1.Pod{pod(corev1.PodPending, waiting("ContainerCreating", ""))}, status.Wait{Reason: "ContainerCreating", Message: "pod p: its container is being made"}, true},
+		"its node doesn't start it": {0, []corev1.Pod{slow(pod(corev1.PodPending, nil))},
+			status.Wait{Message: "node-2 has not started the drainer, which waits since 1970-01-01T01:23:10Z"}, true},
+		"its node is long at it": {0, []corev1.Pod{slow(pod(corev1.PodPending, waiting("ContainerCreating", "")))},
+			status.Wait{Reason: "ContainerCreating", Message: "node-2 has not started the drainer, which waits since 1970-01-01T01:23:10Z"}, true},
+		"its node says why": {0, []corev1.Pod{slow(pod(corev1.PodPending, waiting("ImagePullBackOff", "no such tag")))},
+			status.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
+		"just made":              {0, []corev1.Pod{pod(corev1.PodPending, nil)}, status.Wait{}, true},
+		"one that is on its way": {0, []corev1.Pod{leaving}, status.Wait{}, false},
+		"the last one failed": {2, []corev1.Pod{pod(corev1.PodFailed, unreachable)},
+			status.Wait{Reason: "Retrying", Message: "attempts that failed: 2, the last one: SurvivorUnreachable: cache-0 is silent"}, true},
+		"the last one left no receipt": {1, []corev1.Pod{pod(corev1.PodFailed, ended(""))},
+			status.Wait{Reason: "Retrying", Message: "attempts that failed: 1, the last one: exit code 4"}, true},
+		"the next one waits": {1, []corev1.Pod{pod(corev1.PodFailed, unreachable), pod(corev1.PodPending, unschedulable)},
+			status.Wait{Reason: "Unschedulable", Message: "attempts that failed: 1, the last one: SurvivorUnreachable: cache-0 is silent; now: the drainer waits for the volume's node since 1970-01-01T01:23:20Z: no node"}, true},
+		"its node is lost": {1, nil, status.Wait{Reason: "Retrying", Message: "attempts that failed: 1, the last one: its pod is gone"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "job"}, Status: batchv1.JobStatus{Failed: test.failed}}
+			other := pod(corev1.PodPending, unschedulable)
+			other.OwnerReferences[0].UID = "another"
+			got, waits := jobWaits(job, append(test.pods, other), now)
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(status.Wait{}, "Since")); diff != "" || waits != test.waits {
+				t.Errorf("waits is %v, want %v; -want +got:\n%s", waits, test.waits, diff)
+			}
+		})
+	}
+}

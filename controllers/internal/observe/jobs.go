@@ -1,0 +1,228 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// observeJobs reads the Jobs of drains and placements, and the pods of those that
+// ended.
+func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State) error {
+	var jobs batchv1.JobList
+	if err := r.list(ctx, key, &jobs); err != nil {
+		return err
+	}
+	o.Progress = map[types.UID]contract.Progress{}
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		switch {
+		case !identity.OwnJob(o.Cluster, job):
+			continue
+		case gone(job, o.DrainerPods):
+			o.EndedJobs = append(o.EndedJobs, *job)
+			continue
+		}
+		if identity.Places(job) {
+			o.Placements = append(o.Placements, *job)
+		} else {
+			o.Jobs = append(o.Jobs, *job)
+		}
+		if jobState(job) == plan.JobActive {
+			continue
+		}
+		if lastEnded(o.DrainerPods, job) == nil {
+			// The cache may know of a Job's end before that of its pod.
+			var pods corev1.PodList
+			err := r.Live.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name})
+			if err != nil {
+				return fmt.Errorf("list the pods of Job %s: %w", job.Name, err)
+			}
+			o.DrainerPods = slices.DeleteFunc(o.DrainerPods, func(p corev1.Pod) bool { return metav1.IsControlledBy(&p, job) })
+			for _, pod := range pods.Items {
+				if metav1.IsControlledBy(&pod, job) {
+					o.DrainerPods = append(o.DrainerPods, pod)
+				}
+			}
+		}
+	}
+	if err := r.dropForeign(ctx, o); err != nil {
+		return err
+	}
+	r.observeProgress(key, o)
+	return nil
+}
+
+// gone tells whether nothing of the Job is left but a finalizer of somebody else: it has
+// ended, it was deleted, and so have all of its pods.
+func gone(job *batchv1.Job, pods []corev1.Pod) bool {
+	return job.DeletionTimestamp != nil && jobState(job) != plan.JobActive &&
+		!slices.ContainsFunc(pods, func(p corev1.Pod) bool { return metav1.IsControlledBy(&p, job) && !podEnded(&p) })
+}
+
+// dropForeign drops the pods whose Jobs look like the cluster's and are somebody else's.
+// It asks live about the Jobs that the cache doesn't have: as a rule they are gone, too.
+func (r *Reader) dropForeign(ctx context.Context, o *State) error {
+	known := map[types.UID]bool{}
+	for _, job := range slices.Concat(o.Jobs, o.Placements, o.EndedJobs) {
+		known[job.UID] = true
+	}
+	var foreign map[types.UID]bool
+	for i := range o.DrainerPods {
+		if known[metav1.GetControllerOfNoCopy(&o.DrainerPods[i]).UID] {
+			continue
+		}
+		live := &View{} // one list, however many pods there are
+		if err := r.liveJobs(ctx, o.Cluster, nil, live); err != nil {
+			return err
+		}
+		foreign, o.Unlabelled = live.foreign, append(o.Unlabelled, live.Unlabelled...)
+		break
+	}
+	for i := range o.EndedJobs { // their pods have ended, too
+		if foreign == nil {
+			foreign = map[types.UID]bool{}
+		}
+		foreign[o.EndedJobs[i].UID] = true
+	}
+	o.DrainerPods = slices.DeleteFunc(o.DrainerPods, func(pod corev1.Pod) bool {
+		return foreign[metav1.GetControllerOfNoCopy(&pod).UID]
+	})
+	return nil
+}
+
+// PlanJob puts a Job into the words of the plan, with what its pods have left.
+func PlanJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
+	d := identity.Duties(job)
+	out := plan.Job{
+		Name:      job.Name,
+		UID:       job.UID,
+		ClaimUID:  d.Claim,
+		Survivors: d.Survivors,
+		Target:    d.Target,
+		State:     jobState(job),
+		Deleting:  job.DeletionTimestamp != nil,
+	}
+	failAbandoned(&out, job, pods)
+	if receipt := goodReceipt(job, pods); out.State == plan.JobActive && receipt != nil {
+		out.State, out.Receipt = plan.JobComplete, receipt
+	}
+	if out.State == plan.JobActive || out.Receipt != nil || !out.Ended.IsZero() {
+		return out
+	}
+	out.Message, out.Ended = jobMessage(job), jobEnded(job)
+	out.Receipt, out.ReceiptErr = podReceipt(lastEnded(pods, job))
+	return out
+}
+
+// drainers are those of the pods that have not ended.
+func drainers(pods []corev1.Pod) []plan.Drainer {
+	var found []plan.Drainer
+	for i := range pods {
+		pod := &pods[i]
+		if d := identity.Duties(pod); d != (identity.Duty{}) && !DrainerEnded(pod) {
+			found = append(found, plan.Drainer{Pod: pod.Name, ClaimUID: d.Claim, Target: d.Target})
+		}
+	}
+	return found
+}
+
+// goodReceipt is that of a drainer of this very Job that ended well, or nil. The
+// Job's controller takes a second or two to say so itself, and starts no other pod
+// meanwhile: this one counts.
+func goodReceipt(job *batchv1.Job, pods []corev1.Pod) *contract.Receipt {
+	for i := range pods {
+		pod := &pods[i]
+		if ended := drainerOf(pod).Terminated; ended == nil || ended.ExitCode != 0 || !metav1.IsControlledBy(pod, job) {
+			continue
+		}
+		receipt, err := podReceipt(lastEnded(pods[i:i+1], job))
+		if err == nil && receipt.AddsUp(identity.Duties(job).Source()) == nil {
+			return receipt
+		}
+	}
+	return nil
+}
+
+func jobState(job *batchv1.Job) plan.JobState {
+	for _, c := range job.Status.Conditions {
+		switch {
+		case c.Status != corev1.ConditionTrue:
+		case c.Type == batchv1.JobComplete:
+			return plan.JobComplete
+		case c.Type == batchv1.JobFailed:
+			return plan.JobFailed
+		}
+	}
+	return plan.JobActive
+}
+
+// jobEnded is when the Job ended that has.
+func jobEnded(job *batchv1.Job) time.Time {
+	for _, c := range job.Status.Conditions {
+		if (c.Type == batchv1.JobFailed || c.Type == batchv1.JobComplete) && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+func jobMessage(job *batchv1.Job) string {
+	for _, c := range job.Status.Conditions {
+		if c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue {
+			return fmt.Sprintf("Job %s: %s: %s", job.Name, c.Reason, c.Message)
+		}
+	}
+	return ""
+}
+
+// lastEnded returns the Job's drainer that ended last, or nil; one that
+// succeeded goes before any other.
+func lastEnded(pods []corev1.Pod, job *batchv1.Job) *corev1.ContainerStateTerminated {
+	var last *corev1.ContainerStateTerminated
+	for i := range pods {
+		pod := &pods[i]
+		if !metav1.IsControlledBy(pod, job) {
+			continue
+		}
+		t := drainerOf(pod).Terminated
+		if t == nil {
+			continue
+		}
+		if last == nil || t.ExitCode == 0 || last.ExitCode != 0 && last.FinishedAt.Before(&t.FinishedAt) {
+			last = t
+		}
+	}
+	return last
+}
+
+func podReceipt(ended *corev1.ContainerStateTerminated) (*contract.Receipt, error) {
+	if ended == nil {
+		return nil, fmt.Errorf("the drainer's pod is gone, and its receipt with it")
+	}
+	return contract.ParseReceipt(ended.Message)
+}
+
+// DrainerStarts returns how long until status says that a drainer doesn't start:
+// no event will tell. Zero if none is about to.
+func (o *State) DrainerStarts(now time.Time) time.Duration {
+	var wait time.Duration
+	for i := range o.DrainerPods {
+		left := o.DrainerPods[i].CreationTimestamp.Add(slowStart).Sub(now)
+		if o.DrainerPods[i].Status.Phase == corev1.PodPending && left > wait {
+			wait = left
+		}
+	}
+	return wait
+}

@@ -1,0 +1,193 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// View is what was read live, right before a step that can't be undone.
+type View struct {
+	plan.Observed
+	// Found are the claims, with those that the cache can't see.
+	Found *LiveClaims
+	// Unlabelled are Jobs of the cluster that have lost their label.
+	Unlabelled []client.Object
+	// pods that carry the cluster's labels.
+	pods []corev1.Pod
+	// foreign are the UIDs of the namespace's Jobs that are not the cluster's.
+	foreign map[types.UID]bool
+}
+
+// View reads what steps that can't be undone rest on. Who is lost is as the plan saw it:
+// one that is back may leave all the same.
+func (r *Reader) View(ctx context.Context, o *State) (*View, error) {
+	members, err := Get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(o.Cluster))
+	if err != nil {
+		return nil, err
+	}
+	if members != nil && !identity.Mine(o.Cluster, members) {
+		members = nil
+	}
+	seen := o.Input()
+	v := &View{Observed: plan.Observed{
+		Cluster: seen.Cluster, StatefulSet: planStatefulSet(members), Now: seen.Now, Ready: seen.Ready, Away: seen.Away,
+	}}
+	if v.Found, err = r.LiveClaims(ctx, o.Cluster); err != nil {
+		return nil, err
+	}
+	v.Claims = v.Found.Claims
+	if err := r.liveJobs(ctx, o.Cluster, o.endedPods(), v); err != nil {
+		return nil, err
+	}
+	if err := r.livePods(ctx, o.Cluster, v); err != nil {
+		return nil, err
+	}
+	list, err := r.liveList(ctx, o.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	if list != nil {
+		v.Look(List(list), told(o.Cluster))
+	}
+	return v, nil
+}
+
+// LiveJobs reads the cluster's Jobs alone, and, to believe their receipts, its pods.
+func (r *Reader) LiveJobs(ctx context.Context, cluster *cachev1alpha1.Memcached) (*View, error) {
+	v := &View{}
+	if err := r.livePods(ctx, cluster, v); err != nil {
+		return nil, err
+	}
+	return v, r.liveJobs(ctx, cluster, v.pods, v)
+}
+
+// Taken is the error if a member that there is, or is to be among so many, uses a claim
+// that somebody else controls.
+func (v *View) Taken(cluster string, replicas int32) error {
+	for i := range v.Found.Others {
+		if c := &v.Found.Others[i]; MemberOrdinal(cluster, c) < max(replicas, v.StatefulSet.Replicas) {
+			return identity.Taken(c)
+		}
+	}
+	return nil
+}
+
+// LiveClaim reads the claim; nil where it is gone, or where another claim has its name.
+func (r *Reader) LiveClaim(ctx context.Context, namespace string, ref plan.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
+	claim, err := Get[corev1.PersistentVolumeClaim](ctx, r.Live, client.ObjectKey{Namespace: namespace, Name: ref.Name})
+	if err != nil || claim == nil || claim.UID != ref.UID {
+		return nil, err
+	}
+	return claim, nil
+}
+
+// WithUsers is what was read, and who uses the volume of the claim: the member's pod,
+// whatever its labels are by now, and all pods that carry ours, members and drainers.
+func (r *Reader) WithUsers(ctx context.Context, o *State, v *View, claim plan.ClaimRef) (*plan.Observed, error) {
+	with := v.Observed
+	key := client.ObjectKey{Namespace: o.Cluster.Namespace, Name: build.PodName(o.Cluster.Name, claim.Ordinal)}
+	member, err := Get[corev1.Pod](ctx, r.Live, key)
+	if err != nil {
+		return nil, err
+	}
+	if member != nil && (identity.MemberPod(o.Cluster, o.StatefulSet, member) || mounts(member, claim.Name)) {
+		with.Pods = append(with.Pods, claim.Ordinal)
+	}
+	for i := range v.pods {
+		if mounts(&v.pods[i], claim.Name) {
+			with.DrainerPods = append(with.DrainerPods, claim.UID)
+		}
+	}
+	return &with, nil
+}
+
+// livePods are the cluster's pods, and of them the drainers that move items.
+func (r *Reader) livePods(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
+	var pods corev1.PodList
+	err := r.Live.List(ctx, &pods, client.InNamespace(cluster.Namespace), client.MatchingLabelsSelector{Selector: identity.Selector(&corev1.Pod{})},
+		client.MatchingLabels{cachev1alpha1.LabelInstance: cluster.Name})
+	if err != nil {
+		return fmt.Errorf("list the pods of Memcached %s: %w", cluster.Name, err)
+	}
+	v.pods = pods.Items
+	v.Drainers = drainers(slices.DeleteFunc(slices.Clone(pods.Items), func(p corev1.Pod) bool {
+		return !identity.DrainerPod(&p) || v.foreign[metav1.GetControllerOfNoCopy(&p).UID]
+	}))
+	return nil
+}
+
+// endedPods are those of the Jobs that have ended: what a receipt says doesn't change.
+func (o *State) endedPods() []corev1.Pod {
+	var pods []corev1.Pod
+	for _, job := range slices.Concat(o.Jobs, o.Placements) {
+		if jobState(&job) == plan.JobActive {
+			continue
+		}
+		for i := range o.DrainerPods {
+			if metav1.IsControlledBy(&o.DrainerPods[i], &job) {
+				pods = append(pods, o.DrainerPods[i])
+			}
+		}
+	}
+	return pods
+}
+
+// liveList reads the clients' list; nil where there is none, or somebody else's.
+func (r *Reader) liveList(ctx context.Context, cluster *cachev1alpha1.Memcached) (*corev1.ConfigMap, error) {
+	list, err := Get[corev1.ConfigMap](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: build.ServersName(cluster.Name)})
+	if err != nil || list == nil || !identity.Mine(cluster, list) {
+		return nil, err
+	}
+	return list, nil
+}
+
+// liveJobs are the cluster's drains and placements, with the receipts of those of
+// the pods that are theirs. All Jobs of the namespace are asked for, since one that lost
+// its labels still runs.
+func (r *Reader) liveJobs(ctx context.Context, cluster *cachev1alpha1.Memcached, pods []corev1.Pod, v *View) error {
+	v.foreign = map[types.UID]bool{}
+	list := &batchv1.JobList{}
+	err := pages(ctx, r.Live, list, cluster.Namespace, func() error {
+		for i := range list.Items {
+			job := &list.Items[i]
+			switch {
+			case !identity.OwnJob(cluster, job):
+				v.foreign[job.UID] = true
+				continue
+			case gone(job, pods):
+				continue
+			case identity.Places(job):
+				v.Placements = append(v.Placements, PlanJob(job, pods))
+			default:
+				v.Jobs = append(v.Jobs, PlanJob(job, pods))
+			}
+			if job.Labels[cachev1alpha1.LabelCluster] != cluster.Name {
+				v.Unlabelled = append(v.Unlabelled, job.DeepCopy())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look at the Jobs of the namespace: %w", err)
+	}
+	return nil
+}
+
+func mounts(pod *corev1.Pod, claim string) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
+	})
+}

@@ -1,0 +1,500 @@
+// Package observe reads a cluster and all that belongs to it: from the cache, to plan, and
+// live, before what can't be undone. It puts what it reads into the words of package plan,
+// and writes nothing.
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/ask"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/memory"
+	"example.com/memcached-operator/controllers/internal/notcreated"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/controllers/internal/status"
+	"example.com/memcached-operator/controllers/internal/trim"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// GrowthInterval is how often a volume that may not grow is tried again: its
+// storage class, or a quota, may let it by now, and no watch of ours tells.
+const GrowthInterval = 5 * time.Minute
+
+// clusterIndex finds the cached objects of a cluster without a look at those of
+// all others.
+const clusterIndex = "cluster"
+
+// IndexByCluster lets the manager's cache find the objects of a cluster.
+func IndexByCluster(mgr ctrl.Manager) error {
+	for _, o := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &batchv1.Job{}} {
+		err := mgr.GetFieldIndexer().IndexField(context.Background(), o, clusterIndex, func(o client.Object) []string { return identity.ClusterName(o) })
+		if err != nil {
+			return fmt.Errorf("index %T by cluster: %w", o, err)
+		}
+	}
+	return nil
+}
+
+// Reader reads clusters.
+type Reader struct {
+	// Cache is read to plan, Live before what can't be undone.
+	Cache, Live client.Reader
+	Clock       clock.PassiveClock
+	// Drainers and Members are asked beside the reconciles.
+	Drainers *ask.Drainers
+	Members  *ask.Members
+	// NotCreated knows why pods are missing, GrowthRefused why no volume may grow.
+	NotCreated    *notcreated.Pods
+	GrowthRefused *memory.Answers[string]
+}
+
+// State is a cluster and all that belongs to it.
+type State struct {
+	Now     time.Time
+	Cluster *cachev1alpha1.Memcached
+	// Absent: there is no such Memcached, but claims that it left held.
+	Absent bool
+
+	NamespaceTerminating bool
+
+	StatefulSet *appsv1.StatefulSet
+	Deployment  *appsv1.Deployment
+	Service     *corev1.Service
+	// ServerList, NetworkPolicy and Budget are those of the cluster, or nil.
+	ServerList    *corev1.ConfigMap
+	NetworkPolicy *networkingv1.NetworkPolicy
+	Budget        *policyv1.PodDisruptionBudget
+	Pods          []corev1.Pod // of the members
+	DrainerPods   []corev1.Pod // of drains and placements
+	Claims        []corev1.PersistentVolumeClaim
+	// Where has the places of the volumes that were looked at, by the claim's UID.
+	Where map[types.UID]plan.Where
+	// Jobs drain, Placements move items between members.
+	Jobs, Placements []batchv1.Job
+	// EndedJobs are those of which nothing is left but a finalizer of somebody else.
+	EndedJobs []batchv1.Job
+	Progress  map[types.UID]contract.Progress // by the claim's UID
+	// Unlabelled are objects of the cluster that the cache doesn't have, for want of
+	// their label, and Found has such claims; nil where nobody looked. Unfound is why
+	// claims of members that run are not among these.
+	Unlabelled []client.Object
+	Found      *LiveClaims
+	Unfound    error
+	// Room of a scale-down that is about to begin, or nil.
+	Room *plan.Room
+	// NotCreated is a member's pod that Kubernetes can't make, and DrainersNotCreated
+	// are those of Jobs, by the claim's UID.
+	NotCreated         *status.NotCreated
+	DrainersNotCreated map[types.UID]status.Wait
+	// Refused is a step that this reconcile refused, or nil.
+	Refused *status.Refusal
+	// GrowthRefused is why the API server lets no volume grow; empty where it does.
+	GrowthRefused string
+	// Waits is when to look again though no event may come.
+	Waits Waits
+}
+
+// Cluster returns the Memcached, or nil where nothing is left to do for it. One
+// that is gone, but left claims behind that we hold (its finalizer was removed
+// by force), is treated as deleted under the default policy.
+func (r *Reader) Cluster(ctx context.Context, key client.ObjectKey) (*cachev1alpha1.Memcached, error) {
+	cluster := &cachev1alpha1.Memcached{}
+	err := r.Cache.Get(ctx, key, cluster)
+	if err == nil || !apierrors.IsNotFound(err) {
+		cluster.Spec.Size = ptr.To(ptr.Deref(cluster.Spec.Size, 1))
+		return cluster, err
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := r.list(ctx, key, &claims); err != nil {
+		return nil, err
+	}
+	held := slices.ContainsFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool {
+		return identity.OwnClaim(key.Name, &c) && slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer)
+	})
+	if !held {
+		return nil, nil
+	}
+	if err := r.Live.Get(ctx, key, cluster); !apierrors.IsNotFound(err) {
+		return nil, err // the cache will see it
+	}
+	cluster.Namespace, cluster.Name = key.Namespace, key.Name
+	cluster.DeletionTimestamp = ptr.To(metav1.NewTime(r.Clock.Now()))
+	cluster.Spec = cachev1alpha1.MemcachedSpec{Size: ptr.To[int32](0), Storage: &cachev1alpha1.StorageSpec{}}
+	return cluster, nil
+}
+
+// list fills the list with the cluster's objects from the cache.
+func (r *Reader) list(ctx context.Context, key client.ObjectKey, list client.ObjectList) error {
+	return r.Cache.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{clusterIndex: key.Name})
+}
+
+// Observe reads everything that belongs to the cluster, from the cache; live
+// only what is read when an end is near.
+func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) (*State, error) {
+	o := &State{Now: r.Clock.Now(), Cluster: cluster, Absent: cluster.UID == "", DrainersNotCreated: map[types.UID]status.Wait{}}
+	key := client.ObjectKeyFromObject(cluster)
+	var err error
+	if cluster.Spec.Storage != nil {
+		o.StatefulSet, err = surely[appsv1.StatefulSet](ctx, r, o, key.Name)
+	} else {
+		o.Deployment, err = surely[appsv1.Deployment](ctx, r, o, key.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.observeOwned(ctx, key, o); err != nil {
+		return nil, err
+	}
+	if err := r.observePods(ctx, key, o); err != nil {
+		return nil, err
+	}
+	if cluster.Spec.Storage == nil {
+		return o, nil
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := r.list(ctx, key, &claims); err != nil {
+		return nil, err
+	}
+	o.Claims = slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !identity.OwnClaim(key.Name, &c) })
+	if err := r.observeVolumes(ctx, o); err != nil {
+		return nil, err
+	}
+	if err := r.observeJobs(ctx, key, o); err != nil {
+		return nil, err
+	}
+	o.Unfound = r.findClaims(ctx, o)
+	r.observeCreation(ctx, o)
+	if o.NamespaceTerminating, err = r.namespaceTerminates(ctx, o); err != nil {
+		return nil, err
+	}
+	r.observeRoom(o)
+	if why, fresh := r.GrowthRefused.Last(cluster, r.Clock.Now(), GrowthInterval); fresh {
+		o.GrowthRefused = why
+	}
+	return o, nil
+}
+
+// observeOwned reads what stands beside the members.
+func (r *Reader) observeOwned(ctx context.Context, key client.ObjectKey, o *State) error {
+	var err error
+	if o.Service, err = Own[corev1.Service](ctx, r, o.Cluster, key.Name); err != nil {
+		return err
+	}
+	list := build.ServersName(key.Name)
+	if o.Cluster.Spec.Storage != nil {
+		o.ServerList, err = surely[corev1.ConfigMap](ctx, r, o, list)
+	} else {
+		o.ServerList, err = Own[corev1.ConfigMap](ctx, r, o.Cluster, list)
+	}
+	if err != nil {
+		return err
+	}
+	if o.NetworkPolicy, err = Own[networkingv1.NetworkPolicy](ctx, r, o.Cluster, key.Name); err != nil {
+		return err
+	}
+	o.Budget, err = Own[policyv1.PodDisruptionBudget](ctx, r, o.Cluster, key.Name)
+	return err
+}
+
+// Get returns the object, or nil where there is none.
+func Get[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, c client.Reader, key client.ObjectKey) (P, error) {
+	object := P(new(T))
+	if err := c.Get(ctx, key, object); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return object, nil
+}
+
+func (r *Reader) observePods(ctx context.Context, key client.ObjectKey, o *State) error {
+	var pods corev1.PodList
+	if err := r.list(ctx, key, &pods); err != nil {
+		return err
+	}
+	for _, pod := range pods.Items {
+		switch pod.Labels[cachev1alpha1.LabelComponent] {
+		case cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement:
+			if identity.DrainerPod(&pod) {
+				o.DrainerPods = append(o.DrainerPods, pod)
+			}
+		case cachev1alpha1.ComponentMember:
+			if identity.MemberPod(o.Cluster, o.StatefulSet, &pod) {
+				o.Pods = append(o.Pods, pod)
+			}
+		}
+	}
+	return nil
+}
+
+// namespaceTerminates looks only when something is on its way out.
+func (r *Reader) namespaceTerminates(ctx context.Context, o *State) (bool, error) {
+	ends := o.Cluster.DeletionTimestamp != nil ||
+		slices.ContainsFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool { return c.DeletionTimestamp != nil })
+	if !ends {
+		return false, nil
+	}
+	return NamespaceTerminates(ctx, r.Live, o.Cluster.Namespace)
+}
+
+// NamespaceTerminates tells whether nothing can run there any more.
+func NamespaceTerminates(ctx context.Context, live client.Reader, name string) (bool, error) {
+	var namespace corev1.Namespace
+	switch err := live.Get(ctx, client.ObjectKey{Name: name}, &namespace); {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case apierrors.IsForbidden(err):
+		return false, nil // an operator for one namespace may not look
+	case err != nil:
+		return false, fmt.Errorf("get namespace %s: %w", name, err)
+	}
+	return namespace.DeletionTimestamp != nil, nil
+}
+
+// Plan asks the pure plan what to do.
+func (o *State) Plan() plan.Plan {
+	in := o.Input()
+	return plan.Next(&in)
+}
+
+// ready tells whether the member is.
+func (o *State) ready(ordinal int32) bool {
+	name := build.PodName(o.Cluster.Name, ordinal)
+	return slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool {
+		return p.Name == name && p.DeletionTimestamp == nil && status.Ready(&p)
+	})
+}
+
+// away are the members that aren't ready. One that is told to stop may take its time.
+func (o *State) away(ready []int32, replicas int32) []plan.Away {
+	var away []plan.Away
+	for i := range min(replicas, cachev1alpha1.MaxSize) {
+		if slices.Contains(ready, i) {
+			continue
+		}
+		a := plan.Away{Ordinal: i}
+		if at := slices.IndexFunc(o.Pods, func(p corev1.Pod) bool { return p.Name == build.PodName(o.Cluster.Name, i) }); at >= 0 {
+			a.Since = awaySince(&o.Pods[at])
+		}
+		away = append(away, a)
+	}
+	return away
+}
+
+func awaySince(pod *corev1.Pod) time.Time {
+	since := pod.CreationTimestamp.Time
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	if end := pod.DeletionTimestamp; end != nil && end.After(since) {
+		since = end.Time
+	}
+	return since
+}
+
+// standing is what there is of the cluster, whatever the clients' list and Jobs say.
+func (o *State) standing() plan.Observed {
+	in := plan.Observed{Now: o.Now, Cluster: planCluster(o), StatefulSet: planStatefulSet(o.StatefulSet)}
+	for i := range o.Claims {
+		if c, ok := PlanClaim(o.Cluster.Name, &o.Claims[i]); ok {
+			c.Where = o.Where[c.UID]
+			if c.LeavingSince.IsZero() && !c.Adopted {
+				c.Unstarted = neverStarted(o.Pods, o.Cluster.Name, c.Ordinal, &o.Claims[i], o.Now)
+			}
+			in.Claims = append(in.Claims, c)
+		}
+	}
+	return in
+}
+
+// Input is what the plan rests on.
+func (o *State) Input() plan.Observed {
+	in := o.standing()
+	in.Room = o.Room
+	in.Look(List(o.ServerList), told(o.Cluster))
+	for i := range o.Pods {
+		ordinal, ok := build.PodOrdinal(o.Cluster.Name, o.Pods[i].Name)
+		if !ok {
+			continue
+		}
+		in.Pods = append(in.Pods, ordinal)
+		if o.ready(ordinal) {
+			in.Ready = append(in.Ready, ordinal)
+		}
+	}
+	in.Away = o.away(in.Ready, in.StatefulSet.Replicas)
+	for i := range o.DrainerPods {
+		pod := &o.DrainerPods[i]
+		d := identity.Duties(pod)
+		claim := d.Claim
+		if podEnded(pod) && pod.DeletionTimestamp != nil {
+			continue // but for a finalizer of somebody else it would be gone
+		}
+		in.DrainerPods = append(in.DrainerPods, claim)
+		if ended := drainerOf(pod).Terminated; d.Survivors > 0 && (drainerRuns(pod) || ended != nil && ended.ExitCode == 0) {
+			in.DrainersAtWork = append(in.DrainersAtWork, claim)
+		}
+	}
+	in.Drainers = drainers(o.DrainerPods)
+	for i := range o.Jobs {
+		in.Jobs = append(in.Jobs, PlanJob(&o.Jobs[i], o.DrainerPods))
+	}
+	for i := range o.Placements {
+		in.Placements = append(in.Placements, PlanJob(&o.Placements[i], o.DrainerPods))
+	}
+	return in
+}
+
+func planCluster(o *State) plan.Cluster {
+	spec := &o.Cluster.Spec
+	cluster := plan.Cluster{
+		Size:                 *spec.Size,
+		Plain:                spec.Storage == nil,
+		Policy:               PlanPolicy(o.Cluster),
+		ReleaseUnreadable:    ReleasesUnreadable(o.Cluster),
+		WaitForRoom:          spec.Drain.OnShortage == cachev1alpha1.ShortageWait,
+		Parallelism:          max(1, spec.Drain.Parallelism),
+		Deleting:             o.Cluster.DeletionTimestamp != nil,
+		Orphan:               orphaned(o),
+		DeleteClaims:         spec.Drain.WhenDeleted == cachev1alpha1.DeletionDelete,
+		NamespaceTerminating: o.NamespaceTerminating,
+		Finalizer:            slices.Contains(o.Cluster.Finalizers, cachev1alpha1.ClusterFinalizer),
+	}
+	cluster.Ring, cluster.PlacementOff = build.RingOf(o.Cluster, 0), spec.Routing.Placement == cachev1alpha1.PlacementOff
+	if spec.Storage != nil && spec.Memory != nil {
+		cluster.VolumeSize, cluster.Memory = build.VolumeSize(o.Cluster).Value(), spec.Memory.Value()
+	}
+	return cluster
+}
+
+// PlanPolicy puts spec.drain.policy into the words of the plan.
+func PlanPolicy(c *cachev1alpha1.Memcached) plan.DrainPolicy {
+	switch c.Spec.Drain.Policy {
+	case cachev1alpha1.PolicyRetain:
+		return plan.Retain
+	case cachev1alpha1.PolicyDelete:
+		return plan.Delete
+	}
+	return plan.Drain
+}
+
+// ReleasesUnreadable tells whether a volume that nothing can read is given up.
+func ReleasesUnreadable(c *cachev1alpha1.Memcached) bool {
+	return c.Spec.Drain.OnUnrecoverable == cachev1alpha1.UnreadableRelease
+}
+
+// orphaned: somebody deleted the Memcached and wants to keep its members (kubectl
+// delete --cascade=orphan). The garbage collector takes its finalizer off when
+// they have no owner any more.
+func orphaned(o *State) bool {
+	if o.Cluster.DeletionTimestamp == nil {
+		return false
+	}
+	return slices.Contains(o.Cluster.Finalizers, metav1.FinalizerOrphanDependents) ||
+		o.StatefulSet != nil && metav1.GetControllerOf(o.StatefulSet) == nil
+}
+
+func planStatefulSet(s *appsv1.StatefulSet) plan.StatefulSet {
+	if s == nil {
+		return plan.StatefulSet{}
+	}
+	return plan.StatefulSet{Exists: true, Deleting: s.DeletionTimestamp != nil, Replicas: ptr.Deref(s.Spec.Replicas, 1)}
+}
+
+// PlanClaim is false for a claim that is not a member's.
+func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, bool) {
+	ordinal, ok := build.ClaimOrdinal(cluster, c.Name)
+	aside := false
+	if !ok {
+		ordinal, aside = build.AsideOrdinal(cluster, c.Name)
+	}
+	if !ok && !aside {
+		return plan.Claim{}, false
+	}
+	out := plan.Claim{
+		Name:      c.Name,
+		UID:       c.UID,
+		Ordinal:   ordinal,
+		Finalizer: slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer),
+		Aside:     aside,
+		Deleting:  c.DeletionTimestamp != nil,
+		InUse:     slices.Contains(c.Finalizers, trim.PVCProtection),
+		Volume:    c.Spec.VolumeName,
+		Successor: build.AsideName(cluster, ordinal, c.UID),
+		Pending:   aside && c.Status.Phase != corev1.ClaimBound,
+		Request:   request(c.Annotations[cachev1alpha1.AnnotationDrain], plan.Skip, plan.Retry, plan.Hold),
+
+		PlacementRequest: request(c.Annotations[cachev1alpha1.AnnotationPlacement], plan.Skip, plan.Retry),
+	}
+	if c.Status.Phase == corev1.ClaimBound {
+		out.Asked, out.Capacity = c.Spec.Resources.Requests.Storage().Value(), c.Status.Capacity.Storage().Value()
+	}
+	out.Placed = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationPlaced])
+	_, out.Adopted = c.Annotations[cachev1alpha1.AnnotationAdopted]
+	out.NeverStarted = c.Annotations[cachev1alpha1.AnnotationNeverStarted] != ""
+	_, out.Unplaced = c.Annotations[cachev1alpha1.AnnotationUnplaced]
+	out.Attempts = planAttempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
+	if mark, ok := c.Annotations[cachev1alpha1.AnnotationLeaving]; ok {
+		out.LeavingSince = leavingSince(mark)
+	}
+	if receipt, err := contract.ParseReceipt(c.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
+		out.Receipt = receipt
+	}
+	return out, true
+}
+
+// request is what a person asked for by annotation, if it is one of these.
+func request(annotation string, known ...plan.Request) plan.Request {
+	if r := plan.Request(annotation); slices.Contains(known, r) {
+		return r
+	}
+	return plan.NoRequest
+}
+
+// leavingSince reads the mark. One that a person has spoilt still is a mark.
+func leavingSince(mark string) time.Time {
+	if t, ok := markTime(mark); ok {
+		return t
+	}
+	return time.Unix(1, 0)
+}
+
+// markTime is false where the mark is missing or spoilt.
+func markTime(mark string) (time.Time, bool) {
+	t, err := time.Parse(time.RFC3339, mark)
+	return t, err == nil && len(mark) <= cachev1alpha1.MaxAnnotation
+}
+
+// planAttempts reads what countFailure wrote. What a person has spoilt counts as none.
+func planAttempts(s string) plan.Attempts {
+	count, last, _ := strings.Cut(s, "/")
+	failed, err := strconv.ParseInt(count, 10, 32)
+	if err != nil || failed < 1 || len(last) > identity.MaxUID || len(s) > cachev1alpha1.MaxAnnotation {
+		return plan.Attempts{}
+	}
+	return plan.Attempts{Failed: int32(failed), Last: types.UID(last)}
+}

@@ -1,0 +1,199 @@
+package observe
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// ended is a pod of the Job with a drainer that ended at that second.
+func ended(job types.UID, second int64, exitCode int32, message string) corev1.Pod {
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: job, Controller: ptr.To(true)}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: build.ContainerDrainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: exitCode, Message: message, FinishedAt: metav1.NewTime(time.Unix(second, 0)),
+	}}}}
+	return pod
+}
+
+func TestReceiptIsTheLastDrainersUnlessAnEarlierOneSucceeded(t *testing.T) {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "drain", UID: "drain"}}
+	running := ended("drain", 0, 0, "")
+	forged := ended("", 9, 0, "forged")
+	forged.OwnerReferences, forged.Labels = nil, map[string]string{batchv1.JobNameLabel: "drain"}
+	running.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	for name, test := range map[string]struct {
+		pods []corev1.Pod
+		want string
+	}{
+		"none":                    {nil, ""},
+		"one that runs":           {[]corev1.Pod{running}, ""},
+		"one with its label only": {[]corev1.Pod{forged}, ""},
+		"another Job's":           {[]corev1.Pod{ended("other", 1, 0, "other's")}, ""},
+		"the last of the failed":  {[]corev1.Pod{ended("drain", 2, 1, "second"), ended("drain", 3, 1, "third"), ended("drain", 1, 1, "first")}, "third"},
+		"one that succeeded":      {[]corev1.Pod{ended("drain", 1, 0, "good"), ended("drain", 2, 1, "later")}, "good"},
+		"one that succeeded last": {[]corev1.Pod{ended("drain", 2, 1, "failed"), ended("drain", 1, 0, "good")}, "good"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if last := lastEnded(test.pods, job); last != nil {
+				got = last.Message
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestJobIsActiveUntilAConditionSaysOtherwise(t *testing.T) {
+	for name, test := range map[string]struct {
+		conditions []batchv1.JobCondition
+		want       plan.JobState
+	}{
+		"no condition":    {nil, plan.JobActive},
+		"about to fail":   {[]batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: "True"}}, plan.JobActive},
+		"about to end":    {[]batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet, Status: "True"}}, plan.JobActive},
+		"suspended":       {[]batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: "True"}}, plan.JobActive},
+		"not complete":    {[]batchv1.JobCondition{{Type: batchv1.JobComplete, Status: "False"}}, plan.JobActive},
+		"complete":        {[]batchv1.JobCondition{{Type: batchv1.JobComplete, Status: "True"}}, plan.JobComplete},
+		"failed":          {[]batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: "True"}, {Type: batchv1.JobFailed, Status: "True"}}, plan.JobFailed},
+		"unknown to fail": {[]batchv1.JobCondition{{Type: batchv1.JobFailed, Status: "Unknown"}}, plan.JobActive},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := jobState(&batchv1.Job{Status: batchv1.JobStatus{Conditions: test.conditions}}); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestClaimIsReadFromItsMarks(t *testing.T) {
+	claim := func(name string, annotations map[string]string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid", Annotations: annotations}}
+	}
+	for name, test := range map[string]struct {
+		claim *corev1.PersistentVolumeClaim
+		want  plan.Claim
+		ours  bool
+	}{
+		"a member's":         {claim("data-cache-3", nil), plan.Claim{Ordinal: 3}, true},
+		"somebody else's":    {claim("logs-cache-3", nil), plan.Claim{}, false},
+		"of another cluster": {claim("data-cache-a-3", nil), plan.Claim{}, false},
+		"released":           {claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z"}), plan.Claim{Ordinal: 3, LeavingSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, true},
+		"a mark that is spoilt still is a mark": {
+			claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "yes"}), plan.Claim{Ordinal: 3, LeavingSince: time.Unix(1, 0)}, true,
+		},
+		"a receipt that is spoilt is none": {
+			claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationReceipt: "{"}), plan.Claim{Ordinal: 3}, true,
+		},
+		"one that takes a volume over":         {claim("data-cache-3-aside-0123abcd", nil), plan.Claim{Ordinal: 3, Aside: true, Pending: true}, true},
+		"a member's, with a name that goes on": {claim("data-cache-3-aside-", nil), plan.Claim{}, false},
+		"a request": {
+			claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationDrain: "retry"}), plan.Claim{Ordinal: 3, Request: plan.Retry}, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ours := PlanClaim("cache", test.claim)
+			if ours {
+				test.want.Name, test.want.UID = test.claim.Name, "uid"
+				test.want.Successor = "data-cache-3-aside-5cc7e6cd" // by the UID
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" || ours != test.ours {
+				t.Errorf("ours %v, want %v; -want +got:\n%s", ours, test.ours, diff)
+			}
+		})
+	}
+}
+
+func TestVolumeIsFoundWhereItsReferenceSays(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data-cache-3", UID: "uid"}}
+	for name, test := range map[string]struct {
+		reference *corev1.ObjectReference
+		want      plan.Where
+	}{
+		"at the claim":                      {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "uid"}, plan.Here},
+		"it waits for a claim of that name": {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3"}, plan.Elsewhere},
+		"at no claim":                       {nil, plan.Elsewhere},
+		"at an earlier claim of that name":  {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "another"}, plan.Elsewhere},
+		"at the next claim":                 {&corev1.ObjectReference{Namespace: "shop", Name: "next", UID: "another"}, plan.Moved},
+		"it waits for the next claim":       {&corev1.ObjectReference{Namespace: "shop", Name: "next"}, plan.Moved},
+		"in another namespace":              {&corev1.ObjectReference{Namespace: "mall", Name: "next"}, plan.Elsewhere},
+	} {
+		volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: test.reference}}
+		if got := WhereIs(volume, claim, "next"); got != test.want {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+	if got := WhereIs(nil, claim, "next"); got != plan.Gone {
+		t.Errorf("without a volume: got %v", got)
+	}
+	lost := claim.DeepCopy()
+	lost.Status.Phase = corev1.ClaimLost
+	if got := [2]plan.Where{whereUnseen(claim), whereUnseen(lost)}; got != [2]plan.Where{plan.Forbidden, plan.Moved} {
+		t.Errorf("without rights: got %v", got)
+	}
+}
+
+func TestJobIsCompleteWhenItsDrainerLeftAReceiptThatAddsUp(t *testing.T) {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Name: "drain", UID: "job", Labels: map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentDrainer},
+		Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "claim", cachev1alpha1.AnnotationSurvivors: "2"},
+	}}
+	const good = `{"version":1,"source":"claim","complete":true,"found":1,"added":1}`
+	succeeded := func(owner types.UID, message string) corev1.Pod {
+		pod := ended(owner, 1, 0, message)
+		pod.Status.Phase = corev1.PodSucceeded
+		return pod
+	}
+	// beside is the pod with another container that runs, or has failed, before ours.
+	beside := func(pod corev1.Pod, phase corev1.PodPhase, other corev1.ContainerState) corev1.Pod {
+		pod.Status.Phase = phase
+		pod.Status.ContainerStatuses = append([]corev1.ContainerStatus{{Name: "proxy", State: other}}, pod.Status.ContainerStatuses...)
+		return pod
+	}
+	proxyRuns := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	proxyEnded := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: good}}
+	failed := func(message string) corev1.Pod {
+		pod := ended("job", 1, contract.ExitUnreachable, message)
+		pod.Status.Phase = corev1.PodFailed
+		return pod
+	}
+	deleted := beside(failed(""), corev1.PodRunning, proxyRuns)
+	deleted.DeletionTimestamp = ptr.To(metav1.Now())
+	for name, test := range map[string]struct {
+		pods []corev1.Pod
+		want plan.JobState
+	}{
+		"no pod":                        {nil, plan.JobActive},
+		"it ended well":                 {[]corev1.Pod{succeeded("job", good)}, plan.JobComplete},
+		"after one that failed":         {[]corev1.Pod{ended("job", 2, 1, "failed"), succeeded("job", good)}, plan.JobComplete},
+		"without a receipt":             {[]corev1.Pod{succeeded("job", "")}, plan.JobActive},
+		"with that of another claim":    {[]corev1.Pod{succeeded("job", `{"version":1,"source":"other","complete":true}`)}, plan.JobActive},
+		"of an earlier Job of the name": {[]corev1.Pod{succeeded("earlier", good)}, plan.JobActive},
+		"it failed with a good receipt": {[]corev1.Pod{failed(good)}, plan.JobActive},
+		"beside a container that runs":  {[]corev1.Pod{beside(succeeded("job", good), corev1.PodRunning, proxyRuns)}, plan.JobComplete},
+		"beside a container that fails": {[]corev1.Pod{beside(succeeded("job", good), corev1.PodFailed, proxyEnded)}, plan.JobComplete},
+		"another container's receipt":   {[]corev1.Pod{beside(failed(""), corev1.PodFailed, proxyEnded)}, plan.JobActive},
+
+		"it failed beside a container that runs":          {[]corev1.Pod{beside(failed(""), corev1.PodRunning, proxyRuns)}, plan.JobFailed},
+		"it left no receipt beside a container that runs": {[]corev1.Pod{beside(succeeded("job", ""), corev1.PodRunning, proxyRuns)}, plan.JobFailed},
+		"it failed, and the pod is being deleted":         {[]corev1.Pod{deleted}, plan.JobActive},
+		"another Job's failed beside one that runs":       {[]corev1.Pod{beside(succeeded("earlier", ""), corev1.PodRunning, proxyRuns)}, plan.JobActive},
+	} {
+		got := PlanJob(job, test.pods)
+		if got.State != test.want || (got.Receipt != nil) != (test.want == plan.JobComplete) || (test.want == plan.JobFailed) == got.Ended.IsZero() {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package observe
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/trim"
+)
+
+// Own reads the cluster's object of that name from the cache; nil where there is none,
+// or somebody else's. One whose content the cache does not keep, because it has still to
+// be adopted or is large, is read live.
+func Own[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, r *Reader, cluster *cachev1alpha1.Memcached, name string) (P, error) {
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: name}
+	object, err := Get[T, P](ctx, r.Cache, key)
+	if err == nil && object != nil && identity.Mine(cluster, object) && !trim.Whole(object) {
+		object, err = Get[T, P](ctx, r.Live, key)
+	}
+	if err != nil || object == nil || !identity.Mine(cluster, object) {
+		return nil, err
+	}
+	return object, nil
+}
+
+// surely is Own for what a plan rests on: what the cache lacks is read live. Where it is
+// there all the same, the cache is behind, or its label is gone: then it is among
+// o.Unlabelled.
+func surely[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, r *Reader, o *State, name string) (P, error) {
+	cluster := o.Cluster
+	object, err := Own[T, P](ctx, r, cluster, name)
+	if err != nil || object != nil || cluster.UID == "" {
+		return object, err
+	}
+	live, err := Get[T, P](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: name})
+	if err != nil || live == nil || !identity.Mine(cluster, live) {
+		return nil, err
+	}
+	o.Unlabelled = append(o.Unlabelled, live)
+	return live, nil
+}

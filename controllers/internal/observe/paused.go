@@ -1,0 +1,46 @@
+package observe
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// Paused tells whether a person wants nothing of the cluster changed. A deletion is
+// a later word of theirs, and goes on.
+func Paused(c *cachev1alpha1.Memcached) bool { return c.Spec.Paused && c.DeletionTimestamp == nil }
+
+// PausedPlan is what the plan for a paused cluster comes to: no step of it is taken, and
+// what only a step would bring about is not said to be so.
+func (o *State) PausedPlan(p plan.Plan) plan.Plan {
+	const why = "spec.paused is true"
+	var drains []plan.DrainState
+	for _, d := range p.Drains {
+		if !o.departed(d.Claim.UID) {
+			continue
+		}
+		if d.Phase == plan.Releasing || d.Phase == plan.Draining && d.Job == nil {
+			d.Phase, d.Reason, d.Message = plan.Waiting, cachev1alpha1.ReasonPaused, why
+		}
+		drains = append(drains, d)
+	}
+	p.Actions, p.Drains = nil, drains
+	for i := range p.Placements {
+		if s := &p.Placements[i]; s.Phase == plan.PlacementRuns && s.Job == nil {
+			s.Phase, s.Reason, s.Message = plan.PlacementWaits, cachev1alpha1.ReasonPaused, why
+		}
+	}
+	return p
+}
+
+// departed tells whether the claim is marked as one that its member left.
+func (o *State) departed(claim types.UID) bool {
+	return slices.ContainsFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool {
+		_, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]
+		return marked && c.UID == claim
+	})
+}

@@ -1,0 +1,43 @@
+package observe
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// observeProgress has what is known of the drainers' progress, which is nice to have:
+// where it can't be read, the drain goes on and shows none.
+func (r *Reader) observeProgress(key client.ObjectKey, o *State) {
+	claims := map[types.UID]types.UID{}
+	var pods []*corev1.Pod
+	for _, job := range o.activeJobs() {
+		for i := range o.DrainerPods {
+			if pod := &o.DrainerPods[i]; metav1.IsControlledBy(pod, job) && drainerRuns(pod) {
+				pods = append(pods, pod)
+				claims[pod.UID] = identity.ClaimUID(job)
+			}
+		}
+	}
+	for pod, progress := range r.Drainers.Want(key, pods...) {
+		o.Progress[claims[pod]] = progress
+	}
+}
+
+// activeJobs are the drains and placements that have not ended.
+func (o *State) activeJobs() []*batchv1.Job {
+	var active []*batchv1.Job
+	for _, jobs := range [][]batchv1.Job{o.Jobs, o.Placements} {
+		for i := range jobs {
+			if jobState(&jobs[i]) == plan.JobActive {
+				active = append(active, &jobs[i])
+			}
+		}
+	}
+	return active
+}

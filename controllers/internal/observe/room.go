@@ -1,0 +1,61 @@
+package observe
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// observeRoom has what is known of the members, when some of them are about to leave:
+// what these hold, and what those that stay have room for.
+func (r *Reader) observeRoom(o *State) {
+	key := client.ObjectKeyFromObject(o.Cluster)
+	in := o.Input()
+	switch {
+	case r.Members == nil:
+	case !in.Shrinks() || Paused(o.Cluster):
+		r.Members.Forget(key)
+	case build.Secured(o.Cluster):
+		o.Room = &plan.Room{Unknown: "the members ask for TLS or a login, and the operator doesn't read their Secrets"}
+	default:
+		o.Room = r.roomOf(key, o)
+	}
+}
+
+func (r *Reader) roomOf(key client.ObjectKey, o *State) *plan.Room {
+	room := &plan.Room{}
+	var pods []*corev1.Pod
+	for i := range o.Pods {
+		pod := &o.Pods[i]
+		if ordinal, ok := build.PodOrdinal(o.Cluster.Name, pod.Name); !ok || ordinal >= *o.StatefulSet.Spec.Replicas {
+			continue
+		}
+		if pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning {
+			room.Unknown = fmt.Sprintf("pod %s does not say: it doesn't run", pod.Name)
+			continue
+		}
+		pods = append(pods, pod)
+	}
+	answers := r.Members.Want(key, o.Cluster.Spec.ContainerPort, r.Clock.Now(), pods...)
+	for _, pod := range pods {
+		answer := answers[pod.UID]
+		ordinal, _ := build.PodOrdinal(o.Cluster.Name, pod.Name)
+		switch {
+		case answer.Wait > 0:
+			room.Pending = true
+			o.Waits.AtMost(answer.Wait)
+		case answer.Err != "":
+			room.Unknown = fmt.Sprintf("pod %s does not say: %s", pod.Name, answer.Err)
+		case ordinal >= *o.Cluster.Spec.Size:
+			room.Leaving += answer.Memory.Used
+		default:
+			room.Free += max(0, answer.Memory.Limit-answer.Memory.Used)
+		}
+	}
+	room.Pending = room.Pending && room.Unknown == ""
+	return room
+}

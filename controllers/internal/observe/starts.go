@@ -1,0 +1,34 @@
+package observe
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"example.com/memcached-operator/controllers/internal/build"
+)
+
+// firstPodWithin is how soon after a claim its first pod is created: the
+// StatefulSet's controller makes one right after the other. A later pod may have
+// had a predecessor.
+const firstPodWithin = 10 * time.Second
+
+// neverStarted tells whether the member's pod is the first one of its claim, and has
+// not started a container, or is still to come: an autoscaler that changes its mind
+// soon takes members back that never came to be, and their volumes hold nothing that a
+// drainer could know them by. A drainer that is told so looks for traces all the same.
+func neverStarted(pods []corev1.Pod, cluster string, ordinal int32, claim *corev1.PersistentVolumeClaim, now time.Time) bool {
+	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == build.PodName(cluster, ordinal) })
+	if i < 0 {
+		return now.Sub(claim.CreationTimestamp.Time) <= firstPodWithin
+	}
+	if pods[i].CreationTimestamp.Sub(claim.CreationTimestamp.Time) > firstPodWithin {
+		return false
+	}
+	started := func(c corev1.ContainerStatus) bool {
+		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState != corev1.ContainerState{} || c.RestartCount > 0
+	}
+	s := &pods[i].Status
+	return s.Phase == corev1.PodPending && !slices.ContainsFunc(s.ContainerStatuses, started)
+}

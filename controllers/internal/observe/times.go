@@ -1,0 +1,68 @@
+package observe
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// DrainTimes are how long the phases of a drain took whose Job is complete, and
+// all of it until now. Kubernetes tells its times in whole seconds.
+func (o *State) DrainTimes(claim plan.ClaimRef, receipt *contract.Receipt, now time.Time) (total time.Duration, phases map[string]time.Duration) {
+	phases = map[string]time.Duration{}
+	for _, phase := range []contract.Phase{contract.PhaseConnecting, contract.PhaseMoving} {
+		phases[string(phase)] = time.Duration(receipt.Seconds[phase] * float64(time.Second))
+	}
+	leaving := o.leavingSince(claim)
+	if !leaving.IsZero() {
+		total = max(time.Millisecond, now.Sub(leaving))
+	}
+	for i := range o.Jobs {
+		job := &o.Jobs[i]
+		if identity.ClaimUID(job) != claim.UID {
+			continue
+		}
+		if !leaving.IsZero() {
+			phases[string(cachev1alpha1.DrainWaiting)] = job.CreationTimestamp.Sub(leaving)
+		}
+		if ended := lastEnded(o.DrainerPods, job); ended != nil && !ended.StartedAt.IsZero() {
+			phases[string(cachev1alpha1.DrainStarting)] = ended.StartedAt.Sub(job.CreationTimestamp.Time)
+		}
+	}
+	return total, phases
+}
+
+// ReleaseTime is how long it took to let go of a claim since its drainer ended.
+func (o *State) ReleaseTime(claim plan.ClaimRef, now time.Time) map[string]time.Duration {
+	for i := range o.Jobs {
+		job := &o.Jobs[i]
+		if ended := lastEnded(o.DrainerPods, job); identity.ClaimUID(job) == claim.UID && ended != nil {
+			return map[string]time.Duration{string(cachev1alpha1.DrainReleasing): now.Sub(ended.FinishedAt.Time)}
+		}
+	}
+	return nil
+}
+
+// leavingSince is when the claim's member left, zero where nobody knows.
+func (o *State) leavingSince(ref plan.ClaimRef) time.Time {
+	for i := range o.Claims {
+		if c := &o.Claims[i]; c.UID == ref.UID {
+			return MarkedAt(c)
+		}
+	}
+	return time.Time{}
+}
+
+// MarkedAt is the time in a claim's leaving mark, zero where there is none
+// that can be read.
+func MarkedAt(c *corev1.PersistentVolumeClaim) time.Time {
+	if t, ok := markTime(c.Annotations[cachev1alpha1.AnnotationLeaving]); ok {
+		return t
+	}
+	return time.Time{}
+}

@@ -1,0 +1,41 @@
+package controllers
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/status"
+)
+
+// statusInput is what status is computed from.
+func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.Input {
+	started := map[types.UID]metav1.Time{}
+	for i := range o.Jobs {
+		started[identity.ClaimUID(&o.Jobs[i])] = o.Jobs[i].CreationTimestamp
+	}
+	room := o.Room
+	if room.Asking() {
+		room = nil
+	}
+	servers, record := build.ListedServers(o.Cluster, p.Listed), p.Record
+	if !o.done.Listed && o.Cluster.DeletionTimestamp == nil {
+		in := o.Input()
+		servers, record = o.Cluster.Status.Servers, in.Record // nobody was told of others
+	}
+	drainers := slices.DeleteFunc(slices.Clone(o.DrainerPods), func(p corev1.Pod) bool { return observe.DrainerEnded(&p) })
+	return &status.Input{
+		Cluster: o.Cluster, StatefulSet: o.StatefulSet, Deployment: o.Deployment, Pods: o.Pods, Drainers: drainers, Kept: o.Kept(),
+		Plan: p, Room: room, Servers: servers, Ring: record, Monitoring: o.done.Monitored, Binding: o.done.Binding, GrowthRefused: o.done.GrowthRefused, Marked: o.done.Marked, Progress: o.Progress, JobStarted: started,
+		Waits: o.DrainerWaits(now), Err: err, Now: now,
+		NotCreated: o.NotCreated, Refused: o.Refused, RollOutWaits: o.done.RollOutWaits, MembersWritten: o.done.MembersWritten,
+	}
+}
