@@ -19,7 +19,7 @@ import (
 // adopt labels the claims that the cache can't see, and refuses to go on until it does.
 // Those that were never held for the cluster stay as they are if another StatefulSet of
 // this name may use them, or if the Memcached is being deleted.
-func (r *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *observe.LiveClaims) error {
+func (a *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *observe.LiveClaims) error {
 	adopted := 0
 	for i := range found.Unlabelled {
 		claim := &found.Unlabelled[i]
@@ -27,7 +27,7 @@ func (r *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, f
 			if cluster.DeletionTimestamp != nil {
 				continue
 			}
-			members, err := observe.Get[appsv1.StatefulSet](ctx, r.Reader.Live, client.ObjectKeyFromObject(cluster))
+			members, err := observe.Get[appsv1.StatefulSet](ctx, a.Reader.Live, client.ObjectKeyFromObject(cluster))
 			if err != nil {
 				return err
 			}
@@ -36,7 +36,7 @@ func (r *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, f
 			}
 		}
 		ordinal := observe.MemberOrdinal(cluster.Name, claim)
-		if err := r.adoptClaim(ctx, cluster, plan.ClaimRef{Name: claim.Name, UID: claim.UID, Ordinal: ordinal}); err != nil {
+		if err := a.adoptClaim(ctx, cluster, plan.ClaimRef{Name: claim.Name, UID: claim.UID, Ordinal: ordinal}); err != nil {
 			return err
 		}
 		adopted++
@@ -51,9 +51,9 @@ func (r *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, f
 // with the finalizer: the member's items will be on its volume, or are. Whether they are
 // all that is on it nobody knows: without a drain that read it, it is let go and not
 // deleted.
-func (r *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref plan.ClaimRef) error {
+func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref plan.ClaimRef) error {
 	holds := cluster.DeletionTimestamp == nil && observe.PlanPolicy(cluster) == plan.Drain
-	adopted, err := r.patchClaim(ctx, cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
+	adopted, err := a.patchClaim(ctx, cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
 		if !identity.OwnClaim(cluster.Name, c) {
 			return identity.Taken(c)
 		}
@@ -70,7 +70,7 @@ func (r *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcach
 		return fmt.Errorf("adopt claim %s: %w", ref.Name, err)
 	}
 	if adopted {
-		r.claimEvent(cluster, ref, "ClaimAdopted", "Adopt",
+		a.claimEvent(cluster, ref, "ClaimAdopted", "Adopt",
 			"claim %s was there before its member, or had lost the label %s: it is adopted, and will be drained as any other", ref.Name, cachev1alpha1.LabelCluster)
 	}
 	return nil

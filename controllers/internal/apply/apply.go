@@ -390,11 +390,11 @@ func (r *run) countFailure(ctx context.Context, a plan.CountFailure) error {
 // already, needs none. Other controllers write on claims at the same moments
 // as we do (its protection, its volume): then it is looked at, and decided
 // about, once more.
-func (r *Applier) patchClaim(
+func (a *Applier) patchClaim(
 	ctx context.Context, cluster *cachev1alpha1.Memcached, ref plan.ClaimRef, change func(*corev1.PersistentVolumeClaim) error,
 ) (changed bool, err error) {
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		claim, err := r.Reader.LiveClaim(ctx, cluster.Namespace, ref)
+		claim, err := a.Reader.LiveClaim(ctx, cluster.Namespace, ref)
 		if err != nil || claim == nil {
 			return err
 		}
@@ -403,7 +403,7 @@ func (r *Applier) patchClaim(
 			return err
 		}
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := r.Patch(ctx, claim, patch); err != nil {
+		if err := a.Patch(ctx, claim, patch); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		changed = true
@@ -413,8 +413,8 @@ func (r *Applier) patchClaim(
 }
 
 // deleteObject deletes exactly this object, its dependents in the background.
-func (r *Applier) deleteObject(ctx context.Context, object client.Object) error {
-	return client.IgnoreNotFound(r.Delete(ctx, object,
+func (a *Applier) deleteObject(ctx context.Context, object client.Object) error {
+	return client.IgnoreNotFound(a.Delete(ctx, object,
 		client.Preconditions{UID: ptr.To(object.GetUID())},
 		client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }

@@ -9,16 +9,16 @@ import (
 )
 
 // event tells of a write that succeeded.
-func (r *Applier) event(cluster *cachev1alpha1.Memcached, reason, action, note string, args ...any) {
-	r.Events.Eventf(cluster, nil, corev1.EventTypeNormal, reason, action, note, args...)
+func (a *Applier) event(cluster *cachev1alpha1.Memcached, reason, action, note string, args ...any) {
+	a.Events.Eventf(cluster, nil, corev1.EventTypeNormal, reason, action, note, args...)
 }
 
 // claimEvent tells of a write that succeeded, about one of the claims.
-func (r *Applier) claimEvent(cluster *cachev1alpha1.Memcached, claim plan.ClaimRef, reason, action, note string, args ...any) {
+func (a *Applier) claimEvent(cluster *cachev1alpha1.Memcached, claim plan.ClaimRef, reason, action, note string, args ...any) {
 	if cluster.UID == "" {
 		return // nobody would find it
 	}
-	r.Events.Eventf(cluster, RelatedClaim(cluster, claim.Name), corev1.EventTypeNormal, reason, action, note, args...)
+	a.Events.Eventf(cluster, RelatedClaim(cluster, claim.Name), corev1.EventTypeNormal, reason, action, note, args...)
 }
 
 // RelatedClaim tells the events of one drain from those of another: the recorder

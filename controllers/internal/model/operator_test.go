@@ -532,7 +532,7 @@ func (v *sight) jobStep(uid types.UID) step {
 	panic(fmt.Sprintf("nobody has seen Job %s", uid))
 }
 
-// do a step as controllers/apply.go does, with the checks of the plan on what is
+// do a step as package apply does, with the checks of the plan on what is
 // live.
 func (m *model) do(s *state, a step) outcome {
 	switch a.verb {
