@@ -19,6 +19,7 @@ CONTROLLER_GEN := $(BIN)/controller-gen-v0.22.0
 KUSTOMIZE := $(BIN)/kustomize-v5.8.2
 GOLANGCI_LINT := $(BIN)/golangci-lint-v2.15.0
 KWOK := $(BIN)/kwok-v0.8.0
+GOTESTSUM := $(BIN)/gotestsum-v1.13.0
 KUBECTL ?= $(or $(shell command -v kubectl),$(BIN)/k8s/kubectl)
 
 # What --version says of this build.
@@ -99,6 +100,8 @@ $(GOLANGCI_LINT):
 	@$(call install,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
 $(KWOK):
 	@$(call install,sigs.k8s.io/kwok/cmd/kwok)
+$(GOTESTSUM):
+	@$(call install,gotest.tools/gotestsum)
 
 # install PACKAGE into $@, which is named TOOL-VERSION.
 define install
@@ -110,6 +113,8 @@ endef
 ##@ Test
 
 GO_TEST := go test -count=1 -timeout=20m
+# The same with each test's output, and once more at the end that of those that failed.
+GO_TEST_ALL := $(GOTESTSUM) --format=standard-verbose --hide-summary=skipped -- -count=1 -timeout=40m
 # Tests write what they have counted here, for the end of `make test`.
 export TEST_COUNTS := $(BIN)/test-counts.txt
 # E2E=skip leaves the end-to-end tests out, on a machine that can't run a node.
@@ -145,8 +150,8 @@ test-unit: ## Run the unit tests, and the drainer against real memcached process
 FUZZTIME ?= 2s
 
 .PHONY: test-model
-test-model: ## Explore the plan beside a model of the cluster with more going on: ten minutes, several gigabytes
-	$(GO_TEST) -v -run TestEveryOrderOfEvents ./controllers/internal/model/ -model.long | $(TEST_SUMMARY)
+test-model: $(GOTESTSUM) ## Explore the plan beside a model of the cluster with more going on: ten minutes, several gigabytes
+	$(GO_TEST_ALL) -run TestEveryOrderOfEvents ./controllers/internal/model/ -model.long | $(TEST_SUMMARY)
 
 .PHONY: fuzz
 fuzz: ## Fuzz the drainer's parsers, each for FUZZTIME
@@ -166,17 +171,17 @@ test-versions: ## Run the reader's and the writer's tests on memcacheds built fr
 	done
 
 .PHONY: test-integration
-test-integration: kubernetes $(BIN)/chart ## Run the controllers against a real control plane
+test-integration: kubernetes $(BIN)/chart $(GOTESTSUM) ## Run the controllers against a real control plane
 	@# The crash points take most of it: on a loaded machine they need longer than others.
-	$(GO_TEST) -timeout=40m -v ./test/integration/... | $(TEST_SUMMARY)
+	$(GO_TEST_ALL) ./test/integration/... | $(TEST_SUMMARY)
 
 .PHONY: test-crashpoints
-test-crashpoints: kubernetes ## Let every write of the operator fail in every way: ten minutes (SEED=… of how writes fail in make test)
-	$(GO_TEST) -v -run 'TestCrashPoints' ./test/integration/ $(if $(filter-out 0,$(SEED)),-crashpoints.seed=$(SEED),-crashpoints.all) | $(TEST_SUMMARY)
+test-crashpoints: kubernetes $(GOTESTSUM) ## Let every write of the operator fail in every way: ten minutes (SEED=… of how writes fail in make test)
+	$(GO_TEST_ALL) -run 'TestCrashPoints' ./test/integration/ $(if $(filter-out 0,$(SEED)),-crashpoints.seed=$(SEED),-crashpoints.all) | $(TEST_SUMMARY)
 
 .PHONY: test-scale
-test-scale: kubernetes build $(KWOK) ## Count the manager's API writes beside fifty clusters, played by kwok
-	SCALE_KWOK=$(KWOK) $(GO_TEST) -v ./test/scale/ | $(TEST_SUMMARY)
+test-scale: kubernetes build $(KWOK) $(GOTESTSUM) ## Count the manager's API writes beside fifty clusters, played by kwok
+	SCALE_KWOK=$(KWOK) $(GO_TEST_ALL) ./test/scale/ | $(TEST_SUMMARY)
 
 .PHONY: bench-scale
 bench-scale: kubernetes build $(KWOK) ## Measure the manager beside a thousand clusters: a quarter of an hour
@@ -193,7 +198,7 @@ bench-drainer: build ## Measure the drainer beside what bounds it: ten minutes (
 	$(BIN)/bench -drainer=$(BIN)/drainer $(BENCH_FLAGS)
 
 .PHONY: test-e2e
-test-e2e: ## Run everything on a real node: kubelet, memcached, volumes, a client library
+test-e2e: $(GOTESTSUM) ## Run everything on a real node: kubelet, memcached, volumes, a client library
 ifeq ($(E2E),skip)
 	@echo "End-to-end tests are left out: E2E=skip."
 else
@@ -201,9 +206,9 @@ else
 	$(MAKE) cluster-deploy NODES=2
 	$(MAKE) $(BIN)/chart
 	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \
-	$(GO_TEST) -timeout=40m -v -parallel=4 ./test/e2e/ | $(TEST_SUMMARY); \
+	$(GO_TEST_ALL) -parallel=4 ./test/e2e/ | $(TEST_SUMMARY); \
 	go run ./test/chaos --seed=$(SEED) --minutes=2; \
-	$(GO_TEST) -v ./test/e2e/undeploy/ | $(TEST_SUMMARY)
+	$(GO_TEST_ALL) ./test/e2e/undeploy/ | $(TEST_SUMMARY)
 endif
 
 # A seed of the clock, where none is given; a run prints its own.
