@@ -115,7 +115,7 @@ func scenarios() map[string]scenario {
 		"another routing": {
 			func(w *world) { w.storageCluster(apitest.MakeMemcached(name), 2) },
 			func(w *world) { w.change(w.memcached(), `{"spec":{"routing":{"client":"gomemcache"}}}`) },
-			func(w *world) error { return errors.Join(settledAt(2)(w), w.placed(2, "2")) },
+			func(w *world) error { return errors.Join(settledAt(2)(w), w.placed(2, "1")) },
 		},
 		"retry of a failed placement": {
 			func(w *world) {
@@ -127,7 +127,7 @@ func scenarios() map[string]scenario {
 				w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonPlacementFailed)
 				kubes.Play(w.namespace, player.Succeed(100))
 				w.annotatePlacement(0, cachev1alpha1.PlacementRetry)
-			}, func(w *world) error { return errors.Join(settledAt(2)(w), w.placed(1, "2")) },
+			}, func(w *world) error { return errors.Join(settledAt(2)(w), w.placed(1, "1")) },
 		},
 		"hibernate, and resume": {three, func(w *world) {
 			w.scale(0)

@@ -53,7 +53,7 @@ func TestEachRingHasItsPlacement(t *testing.T) {
 }
 
 func TestListHasTheRecordOfItsRingWhereThereIsStorage(t *testing.T) {
-	record := ring.Record{Serial: 3, Due: 2, Holding: 1, Ring: RingOf(withStorage().Defaulted().Obj(), 2)}
+	record := ring.Record{Serial: 3, Ring: RingOf(withStorage().Defaulted().Obj(), 2), From: RingOf(withStorage().Defaulted().Obj(), 1)}
 	c := withStorage().Defaulted().Obj()
 	kept, err := ring.Parse(ServersConfigMap(c, ListedServers(c, 2), record).Annotations[cachev1alpha1.AnnotationRing])
 	if err != nil || kept != record {

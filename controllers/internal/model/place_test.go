@@ -27,9 +27,9 @@ type list struct {
 	exists bool
 	// listed is how many servers it names.
 	listed int8
-	// last ring, and the fields of the record.
-	last               target
-	due, holding, from int8
+	// last ring, and how many members the one had that moved keys before.
+	last target
+	from int8
 }
 
 // target is a ring with its serial. That of a drain has none.
@@ -48,12 +48,12 @@ func (t target) ring() ring.Ring {
 // record in the words of package ring. Of the ring before the last one only the size
 // has a say.
 func (l *list) record() ring.Record {
-	return ring.Record{Serial: int64(l.last.serial), Ring: l.last.ring(), Due: int64(l.due), Holding: int32(l.holding), From: ring.Ring{Size: int32(l.from)}}
+	return ring.Record{Serial: int64(l.last.serial), Ring: l.last.ring(), From: ring.Ring{Size: int32(l.from)}}
 }
 
 func listOf(r ring.Record, listed int8) list {
 	return list{
-		exists: true, listed: listed, due: int8(r.Due), holding: int8(r.Holding), from: int8(r.From.Size),
+		exists: true, listed: listed, from: int8(r.From.Size),
 		last: target{serial: int8(r.Serial), client: int8(slices.Index(clients[:], r.Ring.Client)), size: int8(r.Ring.Size)},
 	}
 }
@@ -285,7 +285,7 @@ func (s *state) unreleased() []string {
 		if s.dead[i] == 0 || c.volume != s.dead[i] || c.released {
 			continue
 		}
-		if size := s.live.cluster.size; 0 < size && size <= i && (i >= s.live.list.holding || size == s.live.list.last.size-1) {
+		if size := s.live.cluster.size; 0 < size && size <= i && (i >= s.live.list.from || size == s.live.list.last.size-1) {
 			wrong = append(wrong, fmt.Sprintf("member %d is lost, %d members are wanted, and it can't be let go", i, size))
 		}
 	}
@@ -331,9 +331,9 @@ func (s *state) routingDeeds(x *expansion) {
 // due tells which members' items have to be placed, by what is live.
 func (s *state) due() (ordinals []int8) {
 	l := &s.live.list
-	for i := range min(l.holding, l.last.size) {
+	for i := range min(l.from, l.last.size) {
 		c := &s.live.claims[i][0]
-		if c.exists && !c.deleting && !c.released && c.placed < l.due && !s.live.cluster.off {
+		if c.exists && !c.deleting && !c.released && c.placed < l.last.serial && !s.live.cluster.off {
 			ordinals = append(ordinals, i)
 		}
 	}

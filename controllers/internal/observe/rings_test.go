@@ -48,7 +48,7 @@ func (o *State) list(servers int32, record string) {
 
 func TestForgedListMakesNoMembers(t *testing.T) {
 	honest := ring.Record{Serial: 3, Ring: build.RingOf(testCluster(), 3)}
-	forged := ring.Record{Serial: 9, Ring: build.RingOf(testCluster(), 512), Due: 9, Holding: 3}
+	forged := ring.Record{Serial: 9, Ring: build.RingOf(testCluster(), 512), From: build.RingOf(testCluster(), 3)}
 	for name, o := range map[string]*State{
 		"a ring":             ringed(3, forged),
 		"servers":            ringed(3, honest),
@@ -69,7 +69,7 @@ func TestForgedListMakesNoMembers(t *testing.T) {
 }
 
 func TestRecordIsBelievedWhereItCanBeTrue(t *testing.T) {
-	record := ring.Record{Serial: 3, Ring: build.RingOf(testCluster(), 3), Due: 2, Holding: 2}
+	record := ring.Record{Serial: 3, Ring: build.RingOf(testCluster(), 3), From: build.RingOf(testCluster(), 2)}
 	for name, test := range map[string]struct {
 		change func(o *State)
 		is     bool
@@ -142,7 +142,7 @@ func TestNoNumberEndsPlacements(t *testing.T) {
 			said = append(said, draw())
 			o.Claims[i].Annotations[cachev1alpha1.AnnotationPlaced] = said[i]
 		}
-		said = append(said, fmt.Sprintf(`{"serial":%s,"ring":{"client":"gomemcache","port":11211,"size":3},"due":%s,"holding":%d}`, draw(), draw(), random.IntN(4)))
+		said = append(said, fmt.Sprintf(`{"serial":%s,"ring":{"client":"gomemcache","port":11211,"size":3},"from":{"client":"dalli","port":11211,"size":%d}}`, draw(), random.IntN(4)))
 		o.list(3, said[3])
 		t.Run(strings.Join(said, " "), func(t *testing.T) {
 			record := o.Input().Record

@@ -47,7 +47,7 @@ func (o *Observed) isLost(ordinal int32) bool {
 // left before, its older values would take the place of what is discarded.
 func (o *Observed) dispensable(ordinal int32) bool {
 	size, record := o.Cluster.Size, &o.Record
-	return 0 < size && size <= ordinal && ordinal < record.Ring.Size && (record.Holding <= ordinal || size == record.Ring.Size-1) &&
+	return 0 < size && size <= ordinal && ordinal < record.Ring.Size && (record.From.Size <= ordinal || size == record.Ring.Size-1) &&
 		!slices.ContainsFunc(o.Claims, func(c Claim) bool {
 			return !c.LeavingSince.IsZero() && c.Volume != "" && c.Receipt == nil && c.Request != Skip && o.placedFirst(&c)
 		})

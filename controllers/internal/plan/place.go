@@ -37,10 +37,10 @@ func (o *Observed) misplaced(c *Claim) bool {
 	return o.due(&o.Record, c) && c.Ordinal < o.Record.Ring.Size && c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && !o.isLost(c.Ordinal)
 }
 
-// due tells whether nobody has looked through what the claim's member holds since the
-// last ring of the record that moved keys.
+// due tells whether the claim's member held items when a ring of the record last moved keys,
+// and nobody has looked through them since.
 func (o *Observed) due(r *ring.Record, c *Claim) bool {
-	return !o.Cluster.PlacementOff && c.Placed < r.Due && c.Ordinal < r.Holding
+	return !o.Cluster.PlacementOff && c.Placed < r.Serial && c.Ordinal < r.From.Size
 }
 
 // placing tells whether items have to be placed, or a Job may still be at it.
@@ -72,8 +72,8 @@ func (o *Observed) otherMover(target string) bool {
 
 // placedFirst tells whether what the members hold is placed before this claim
 // of a departed member is drained: what was left on it is older than what clients stored by later
-// rings, and must not be where they look before that is. Of a member that left with
-// the ring that is due, nobody holds anything yet.
+// rings, and must not be where they look before that is. What a member held that left with
+// the last ring that moved keys, nobody else holds yet.
 func (o *Observed) placedFirst(c *Claim) bool {
 	return c.Aside || c.Unplaced || c.Ordinal >= o.Record.From.Size
 }

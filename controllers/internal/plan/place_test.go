@@ -8,12 +8,12 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// grown is a cluster of size members whose ring just grew from holding ones: what
+// grown is a cluster of size members whose ring just grew from that many: what
 // these hold has to be placed.
-func grown(holding, size int32) *scene {
+func grown(from, size int32) *scene {
 	s := at(size)
 	s.o.Ready = append([]int32(nil), s.o.Pods...)
-	s.o.Record.Serial, s.o.Record.Due, s.o.Record.Holding = 5, 5, holding
+	s.o.Record.Serial, s.o.Record.From = 5, s.o.Cluster.Ring.Of(from)
 	return s
 }
 
@@ -270,7 +270,9 @@ func TestClientsAreToldOfNoMoreMembersUntilItemsArePlaced(t *testing.T) {
 // What a Job or the record of the rings says, anybody may have written.
 func TestNoJobAndNoRecordMakesMoreMembers(t *testing.T) {
 	forged := func(s *scene) *scene {
-		return s.with(func(o *Observed) { o.Record = ring.Record{Serial: 5, Ring: o.Cluster.Ring.Of(512), Due: 5, Holding: 3} })
+		return s.with(func(o *Observed) {
+			o.Record = ring.Record{Serial: 5, Ring: o.Cluster.Ring.Of(512), From: o.Cluster.Ring.Of(3)}
+		})
 	}
 	for what, test := range map[string]struct {
 		scene *scene

@@ -39,24 +39,22 @@ func (r Ring) Of(size int32) Ring {
 // Fragile tells whether a member that gets another address changes where clients look.
 func (r Ring) Fragile() bool { return routing.HashesAddresses(r.Client) }
 
-// Record is what is remembered of a cluster's rings, beside the clients' list.
-// Rings are numbered; those of no member don't count, so that a cluster that
-// hibernates wakes up as it was.
+// Record is what is remembered of a cluster's rings, beside the clients' list. A ring of no
+// member is none, so that a cluster that hibernates wakes up as it was.
 type Record struct {
-	// Serial of Ring, which is the last one.
+	// Ring is where clients look.
+	Ring Ring `json:"ring"`
+	// Serial counts how often a new ring has moved keys between members that stay. A
+	// member that was last placed by an earlier serial may hold what clients look for
+	// elsewhere.
 	Serial int64 `json:"serial"`
-	Ring   Ring  `json:"ring"`
-	// Due is the serial of the last ring that moved keys between members. Each of
-	// the first Holding members, which hold items, has to be looked through if that
-	// was done by an earlier ring. The others came with the ring, empty.
-	Due     int64 `json:"due"`
-	Holding int32 `json:"holding,omitempty"`
-	// From is the ring before that one.
+	// From is the ring before the last one that moved keys. Its members held items then;
+	// those that are not in it came empty.
 	From Ring `json:"from,omitzero"`
 }
 
 // Unknown is the record where nobody knows by which ring the first n members
-// were filled, and serial is the last one that any of them tells of.
+// were filled, and serial is the last that any of them tells of.
 func Unknown(serial int64, n int32) Record {
 	return Record{Serial: serial, Ring: Ring{Size: min(max(n, 0), maxSize)}}
 }
@@ -98,16 +96,15 @@ func (r Record) Next(to Ring) Record {
 	if to.Size == 0 || to == r.Ring {
 		return r
 	}
-	next := r
-	next.Serial, next.Ring = r.Serial+1, to
 	if Share(r.Ring, to) > 0 {
-		next.Due, next.Holding, next.From = next.Serial, min(r.Ring.Size, to.Size), r.Ring
+		return Record{Ring: to, Serial: r.Serial + 1, From: r.Ring}
 	}
-	return next
+	r.Ring = to
+	return r
 }
 
-// Target names the ring: a record that was lost may count to the same serial
-// again.
+// Target names the ring: rings that moved no keys have the serial of the one before, and a
+// record that was lost may count to the same serial again.
 func (r Record) Target() string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(r.Ring.String()))
@@ -146,11 +143,8 @@ func Parse(s string) (Record, error) {
 	if err := json.Unmarshal([]byte(s), &r); err != nil {
 		return Record{}, err
 	}
-	switch {
-	case r.Serial < 0 || r.Serial > maxSerial || r.Due < 0 || r.Due > r.Serial:
-		return Record{}, fmt.Errorf("ring %d, due since ring %d, is out of order", r.Serial, r.Due)
-	case r.Holding < 0 || r.Holding > maxSize:
-		return Record{}, fmt.Errorf("%d members hold nothing", r.Holding)
+	if r.Serial < 0 || r.Serial > maxSerial {
+		return Record{}, fmt.Errorf("%d rings have moved keys", r.Serial)
 	}
 	if err := cmp.Or(r.Ring.check(), r.From.check()); err != nil {
 		return Record{}, err

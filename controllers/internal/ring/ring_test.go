@@ -23,38 +23,37 @@ func after(rings ...Ring) Record {
 	return r
 }
 
-func TestPlacementIsDueWhereKeysMoveBetweenMembersThatHoldItems(t *testing.T) {
+func TestSerialCountsTheRingsThatMoveKeysBetweenMembersThatStay(t *testing.T) {
 	const consistent, modulo, weighted = "pymemcache", "gomemcache", "libmemcached-ketama-weighted"
 	renamed := of(weighted, 3)
 	renamed.ServerName = "shard-{ordinal}"
 	for name, test := range map[string]struct {
-		record      Record
-		serial, due int64
-		holding     int32
-		fromSize    int32
+		record   Record
+		serial   int64
+		fromSize int32
 	}{
-		"no ring yet":                         {record: after(), serial: 0},
-		"the first members":                   {record: after(of(consistent, 3)), serial: 1},
-		"the same again":                      {record: after(of(consistent, 3), of(consistent, 3)), serial: 1},
-		"hibernated, and back":                {record: after(of(modulo, 3), of(modulo, 0), of(modulo, 3)), serial: 1},
-		"hibernated, and back with more":      {record: after(of(modulo, 3), of(modulo, 0), of(modulo, 4)), serial: 2, due: 2, holding: 3, fromSize: 3},
-		"more members":                        {record: after(of(consistent, 3), of(consistent, 5)), serial: 2, due: 2, holding: 3, fromSize: 3},
-		"fewer, consistent":                   {record: after(of(consistent, 5), of(consistent, 2)), serial: 2},
-		"fewer, by modulo":                    {record: after(of(modulo, 5), of(modulo, 2)), serial: 2, due: 2, holding: 2, fromSize: 5},
-		"fewer, a ring of as many points":     {record: after(of(weighted, 4), of(weighted, 3)), serial: 2},
-		"fewer, a ring that is denser now":    {record: after(of(weighted, 25), of(weighted, 24)), serial: 2, due: 2, holding: 24, fromSize: 25},
-		"half of them, by modulo":             {record: after(of(modulo, 4), of(modulo, 2)), serial: 2},
-		"another client":                      {record: after(of(modulo, 3), of(consistent, 3)), serial: 2, due: 2, holding: 3, fromSize: 3},
-		"other names":                         {record: after(of(weighted, 3), renamed), serial: 2, due: 2, holding: 3, fromSize: 3},
-		"other names that nobody hashes":      {record: after(of(modulo, 3), Ring{Client: modulo, ServerName: "s{ordinal}", Port: 11211, Size: 3}), serial: 2},
-		"more, then fewer":                    {record: after(of(consistent, 3), of(consistent, 5), of(consistent, 2)), serial: 3, due: 2, holding: 3, fromSize: 3},
-		"more, then fewer, then more":         {record: after(of(consistent, 3), of(consistent, 5), of(consistent, 2), of(consistent, 3)), serial: 4, due: 4, holding: 2, fromSize: 2},
-		"filled by nobody knows which":        {record: Unknown(7, 3).Next(of(consistent, 3)), serial: 8, due: 8, holding: 3, fromSize: 3},
-		"filled by nobody knows which, fewer": {record: Unknown(7, 3).Next(of(consistent, 2)), serial: 8, due: 8, holding: 2, fromSize: 3},
+		"no ring yet":                         {after(), 0, 0},
+		"the first members":                   {after(of(consistent, 3)), 0, 0},
+		"the same again":                      {after(of(consistent, 3), of(consistent, 3)), 0, 0},
+		"hibernated, and back":                {after(of(modulo, 3), of(modulo, 0), of(modulo, 3)), 0, 0},
+		"hibernated, and back with more":      {after(of(modulo, 3), of(modulo, 0), of(modulo, 4)), 1, 3},
+		"more members":                        {after(of(consistent, 3), of(consistent, 5)), 1, 3},
+		"fewer, consistent":                   {after(of(consistent, 5), of(consistent, 2)), 0, 0},
+		"fewer, by modulo":                    {after(of(modulo, 5), of(modulo, 2)), 1, 5},
+		"fewer, a ring of as many points":     {after(of(weighted, 4), of(weighted, 3)), 0, 0},
+		"fewer, a ring that is denser now":    {after(of(weighted, 25), of(weighted, 24)), 1, 25},
+		"half of them, by modulo":             {after(of(modulo, 4), of(modulo, 2)), 0, 0},
+		"another client":                      {after(of(modulo, 3), of(consistent, 3)), 1, 3},
+		"other names":                         {after(of(weighted, 3), renamed), 1, 3},
+		"other names that nobody hashes":      {after(of(modulo, 3), Ring{Client: modulo, ServerName: "s{ordinal}", Port: 11211, Size: 3}), 0, 0},
+		"more, then fewer":                    {after(of(consistent, 3), of(consistent, 5), of(consistent, 2)), 1, 3},
+		"more, then fewer, then more":         {after(of(consistent, 3), of(consistent, 5), of(consistent, 2), of(consistent, 3)), 2, 2},
+		"filled by nobody knows which":        {Unknown(7, 3).Next(of(consistent, 3)), 8, 3},
+		"filled by nobody knows which, fewer": {Unknown(7, 3).Next(of(consistent, 2)), 8, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := test.record
-			if r.Serial != test.serial || r.Due != test.due || r.Holding != test.holding || r.From.Size != test.fromSize {
+			if r.Serial != test.serial || r.From.Size != test.fromSize {
 				t.Errorf("got %s", r)
 			}
 			again, err := Parse(r.String())
@@ -67,7 +66,7 @@ func TestPlacementIsDueWhereKeysMoveBetweenMembersThatHoldItems(t *testing.T) {
 
 func TestSpoiltRecordIsRefused(t *testing.T) {
 	for _, s := range []string{
-		"", "{", `"ring"`, `{"serial":"2"}`, `{"ring":{"size":2000000000}}`, `{"ring":{"size":-1}}`, `{"holding":513}`,
+		"", "{", `"ring"`, `{"serial":"2"}`, `{"ring":{"size":2000000000}}`, `{"ring":{"size":-1}}`, `{"serial":-1}`,
 		`{"ring":{"client":"nope"}}`, `{"from":{"client":"nope"}}`,
 		`{"ring":{"serverName":"` + strings.Repeat("s", maxServerName+1) + `"}}`, `{"from":{"keyPrefix":"` + strings.Repeat("k", maxKeyPrefix+1) + `"}}`,
 	} {
@@ -83,7 +82,7 @@ func TestLongestRecordIsReadBack(t *testing.T) {
 		Client: "libmemcached-ketama-weighted", KeyPrefix: strings.Repeat("<", maxKeyPrefix), // each takes six bytes in JSON
 		ServerName: "{ordinal}" + strings.Repeat("s", maxServerName-len("{ordinal}")), Port: math.MaxUint16, Size: maxSize,
 	}
-	record := Record{Serial: maxSerial, Ring: r, Due: maxSerial, Holding: maxSize, From: r}
+	record := Record{Serial: maxSerial, Ring: r, From: r}
 	if again, err := Parse(record.String()); err != nil || again != record {
 		t.Errorf("%d bytes: %v", len(record.String()), err)
 	}

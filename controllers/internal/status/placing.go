@@ -35,7 +35,7 @@ func placing(in *Input) metav1.Condition {
 		return condition(kind, true, cachev1alpha1.ReasonPlacementWaits, "members whose items are to be placed: %d; %s", n, waits)
 	case n > 0:
 		return condition(kind, true, cachev1alpha1.ReasonPlacing, "members whose items are to be placed: %d; under way: %s", n, underWay(in))
-	case in.Cluster.Spec.Routing.Placement == cachev1alpha1.PlacementOff && in.Ring.Due > 0:
+	case in.Cluster.Spec.Routing.Placement == cachev1alpha1.PlacementOff && in.Ring.From.Size > 0:
 		return condition(kind, false, cachev1alpha1.ReasonPlacementOff,
 			"since the clients' list went from %d to %d servers, or the routing changed, clients look elsewhere for about %.0f%% of all keys "+
 				"although the members that hold them stay: routing.placement is Off, and they are not moved",

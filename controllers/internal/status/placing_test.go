@@ -44,7 +44,7 @@ func TestPlacingTellsWhoseItemsAreMoved(t *testing.T) {
 		"failed":           {input(2).toPlace(0, plan.PlacementFailure, "StillStored", "clients still store"), "False", "PlacementFailed", "1", "Degraded", "1 to place"},
 		"one failed":       {input(2).toPlace(1, plan.PlacementFailure, "JobFailed", "").toPlace(0, plan.PlacementRuns, "", ""), "True", "Placing", "member 0", "Degraded", "2 to place"},
 		"switched off":     {input(2).with(off), "False", "PlacementOff", "about 48%", "Running", ""},
-		"off, not due":     {input(2).with(off).with(func(in *Input) { in.Ring.Due = 0 }), "False", "AllPlaced", "", "Running", ""},
+		"off, not due":     {input(2).with(off).with(func(in *Input) { in.Ring.From = ring.Ring{} }), "False", "AllPlaced", "", "Running", ""},
 		"hibernated":       {input(0), "False", "Hibernated", "", "Hibernated", ""},
 		"a drain goes on":  {input(1).leaving(1, plan.Draining, "", "").toPlace(0, plan.PlacementWaits, "PlacementWaits", "claim data-cache-1 is drained first"), "True", "PlacementWaits", "drained first", "Draining", "Starting"},
 		"size held for it": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](1), plan.ByPlacement }), "True", "Placing", "", "Placing", "1 to place"},
