@@ -58,10 +58,6 @@ func (p point) String() string {
 	return fmt.Sprintf("%s %s, %d", faultNames[p.fault], p.write, p.nth+1)
 }
 
-// statusWrite is a write that a run may lack: details of a status are written together
-// when they come in quick succession.
-const statusWrite = "patch memcacheds/status cache"
-
 // TestCrashPoints runs each scenario once to count the operator's writes, and then once
 // for each write and fault: the operator dies, and another one takes over; the write is
 // refused, or is applied without an answer. Meanwhile
@@ -81,6 +77,9 @@ func TestCrashPoints(t *testing.T) {
 			c.scenarios.Load(), c.writes.Load(), c.runs.Load(), seed, *allFaults, c.unreached.Load())
 		if err != nil {
 			t.Error(err)
+		}
+		if unreached, runs := c.unreached.Load(), c.runs.Load(); unreached*50 > runs {
+			t.Errorf("%d of %d runs did not come to their write: these show nothing", unreached, runs)
 		}
 	})
 	for name, s := range scenarios() {
@@ -160,8 +159,8 @@ func (s scenario) prepare(w *world) int {
 	return len(w.journal.Writes())
 }
 
-// disturbed tries again if the operator never came to that write: how often it writes
-// details, or is refused for a cache that lags, depends on timing.
+// disturbed tries again if the operator never came to that write: details of a status, for
+// example, are written together when they come in quick succession. Few may stay unreached.
 func (s scenario) disturbed(t *testing.T, p point, want []string) {
 	t.Parallel()
 	const tries = 3
@@ -172,9 +171,7 @@ func (s scenario) disturbed(t *testing.T, p point, want []string) {
 		}
 	}
 	crashpoints.unreached.Add(1)
-	if p.write != statusWrite {
-		t.Errorf("in %d runs the operator never came to that write", tries)
-	}
+	t.Logf("in %d runs the operator never came to that write", tries)
 }
 
 // disturb tells whether the operator came to the write.

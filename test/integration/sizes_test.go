@@ -23,7 +23,8 @@ func (w *world) drainRuns(claim types.UID) {
 	w.Helper()
 	w.eventually("a drainer that runs", func() error {
 		for _, p := range w.pods() {
-			if p.Annotations[cachev1alpha1.AnnotationClaimUID] == string(claim) && p.Status.Phase == corev1.PodRunning {
+			// A stranger's pod may be annotated as a drainer's; it has no Job.
+			if p.Annotations[cachev1alpha1.AnnotationClaimUID] == string(claim) && metav1.GetControllerOf(&p) != nil && p.Status.Phase == corev1.PodRunning {
 				return nil
 			}
 		}
