@@ -135,11 +135,11 @@ func (r *run) takeSteps(ctx context.Context, actions []plan.Action) error {
 }
 
 // bringsMembers tells whether the action creates or changes the members, or something that
-// must be in place first: their names, the clients' list, who may reach them. If one of
-// these fails, the later ones are skipped.
+// must be in place first: the marks of those that leave, their names, the clients' list, who
+// may reach them. If one of these fails, the later ones are skipped.
 func bringsMembers(action plan.Action) bool {
 	switch action.(type) {
-	case plan.ApplyService, plan.WriteList, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyStatefulSet, plan.ApplyDeployment:
+	case plan.MarkLeaving, plan.ApplyService, plan.WriteList, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyStatefulSet, plan.ApplyDeployment:
 		return true
 	}
 	return false

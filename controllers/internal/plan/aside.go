@@ -158,6 +158,22 @@ func (o *Observed) takesOver(c *Claim) bool {
 	})
 }
 
+// stranded tells whether the claim was to take over a volume, and nobody has it to leave any
+// more: the volume is gone. A claim that was bound, and lost its volume, is the same.
+func (o *Observed) stranded(c *Claim) bool {
+	return c.Aside && c.Pending && !o.takesOver(c)
+}
+
+// pendingSuccessor returns the claim that was made to take over the volume of one that is
+// being deleted, and doesn't have it; or nil.
+func (o *Observed) pendingSuccessor(c *Claim) *Claim {
+	i := slices.IndexFunc(o.Claims, func(a Claim) bool { return a.Aside && a.Pending && a.Name == c.Successor && a.Volume == c.Volume })
+	if i < 0 {
+		return nil
+	}
+	return &o.Claims[i]
+}
+
 // leavesVolume tells whether the claim is being deleted, and has a volume to leave.
 func (c *Claim) leavesVolume() bool {
 	return c.Deleting && c.Finalizer && c.Volume != "" && c.Where != Gone

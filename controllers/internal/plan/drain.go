@@ -9,8 +9,13 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// justNow stands for the time of a mark that this plan writes.
-var justNow = time.Unix(1, 0)
+// justNow stands for the time of a mark that this plan writes: after all others.
+var justNow = time.Unix(1<<40, 0)
+
+// ToldAt is when the claim's member was told to leave, if that is written.
+func (c *Claim) ToldAt() (at time.Time, told bool) {
+	return c.LeavingSince, !c.LeavingSince.IsZero() && c.LeavingSince != justNow
+}
 
 // DrainPhase is the state of a departed member's volume.
 type DrainPhase string
@@ -107,6 +112,8 @@ func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
 		return state.is(p.handOver(c, aside))
 	case aside != nil:
 		return state.is(p.giveUp(aside))
+	case c.Request == Skip && c.Deleting && o.pendingSuccessor(c) != nil:
+		return state.is(p.giveUp(o.pendingSuccessor(c)))
 	}
 	switch why, release := mayRelease(o, c); {
 	case release && o.memberExists(c):
@@ -130,6 +137,8 @@ func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
 		return state.is(Kept, "", "") // on its way, without us
 	case c.Deleting && !o.drains(c, job):
 		return state.is(p.rescue(o, c, job))
+	case o.stranded(c):
+		return state.is(Failed, ClaimDeleted, fmt.Sprintf("it was to take over volume %s, which is gone, or bound to another claim: %s", c.Volume, orSkip))
 	case job != nil:
 		return p.follow(o, c, job, state)
 	}

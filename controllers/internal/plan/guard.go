@@ -12,28 +12,18 @@ import (
 // it: a cache may be behind. Each check returns why not, and needs of the live
 // state only what its comment names.
 
-// MaySetReplicas guards invariants 5 and 11: the size doesn't change while a
-// drain runs or items have to be placed, no member returns on a volume that it
-// left, and none leaves a volume that isn't marked. It needs Cluster.Size, StatefulSet,
-// Jobs, Placements, Drainers, Record and Claims.
+// MaySetReplicas guards invariants 5 and 11: that size is allowed (allowedSize), and no
+// member leaves a volume that isn't marked. It needs Cluster, StatefulSet, Jobs,
+// Placements, Drainers, Record and Claims.
 func MaySetReplicas(live *Observed, replicas int32) error {
-	for i := range live.Jobs {
-		if j := &live.Jobs[i]; j.running() && (j.Survivors != replicas || replicas > live.MostMembers()) {
-			return fmt.Errorf("Job %s drains into %d members", j.Name, j.Survivors)
-		}
+	if size, _, why := live.allowedSize(replicas); size != replicas {
+		return errors.New(why)
 	}
-	if pod := live.lingering(); pod != "" && live.StatefulSet.Exists && replicas > 0 && replicas != live.StatefulSet.Replicas {
-		return fmt.Errorf("drainer %s, whose Job is gone, has not ended yet", pod)
-	}
-	if held := live.keptSize(replicas); held != replicas {
+	if held := live.keptSize(replicas); held != replicas { // a claim of theirs has a mark that nobody may have put there
 		return fmt.Errorf("items have to be placed among %d members", held)
 	}
 	for i := range live.Claims {
-		switch c := &live.Claims[i]; {
-		case c.Aside:
-		case c.Ordinal < replicas && !c.LeavingSince.IsZero():
-			return fmt.Errorf("claim %s was left by its member, and is still there", c.Name)
-		case c.Ordinal >= replicas && replicas > 0 && c.LeavingSince.IsZero():
+		if c := &live.Claims[i]; !c.Aside && c.Ordinal >= replicas && replicas > 0 && c.LeavingSince.IsZero() {
 			return fmt.Errorf("claim %s has no leaving mark yet", c.Name)
 		}
 	}
@@ -42,15 +32,15 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 
 // MayMark asks before a claim is marked as leaving, which can't be undone: its
 // member is none of those among which items have to be placed, nor one that came
-// since, and no volume of another that left is about to be drained. It needs Cluster,
-// StatefulSet, Jobs, Placements, Drainers, Record and Claims.
+// since; and if clients know it, no volume of another that left is about to be drained.
+// It needs Cluster, StatefulSet, Jobs, Placements, Drainers, Record and Claims.
 func MayMark(live *Observed, ordinal int32) error {
-	switch held := live.keptSize(min(live.Cluster.Size, live.StatefulSet.Replicas)); {
-	case live.placing() && ordinal < held:
-		return fmt.Errorf("items have to be placed among %d members", held)
+	switch size, _, _ := live.allowedSize(min(live.Cluster.Size, live.StatefulSet.Replicas)); {
+	case live.placing() && ordinal < size:
+		return fmt.Errorf("items have to be placed among %d members", size)
 	case live.lingering() != "":
 		return fmt.Errorf("drainer %s, whose Job is gone, has not ended yet", live.lingering())
-	case live.drainComes(live.StatefulSet.Replicas):
+	case ordinal < min(live.StatefulSet.Replicas, live.Record.Ring.Size) && live.drainComes(live.StatefulSet.Replicas):
 		return errors.New("another member's volume is drained first")
 	}
 	return nil
@@ -100,18 +90,15 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 		return fmt.Errorf("the member of claim %s has nothing to be placed", a.Claim.Name)
 	case Without(live.Record.Target(), a.Lost) != a.Target:
 		return fmt.Errorf("the clients' list is another one than %s", a.Target)
-	case !live.StatefulSet.Exists || live.StatefulSet.Replicas < live.Record.Ring.Size:
-		return fmt.Errorf("the StatefulSet is not at %d members", live.Record.Ring.Size)
-	case live.drainsNow():
-		return errors.New("a drain is at work")
-	case live.otherMover(a.Target):
-		return errors.New("items are moved by another ring still")
+	case !live.StatefulSet.Exists:
+		return errors.New("the StatefulSet is gone")
 	case live.placementOf(claim) != nil || slices.ContainsFunc(live.Drainers, func(d Drainer) bool { return d.places() && d.ClaimUID == claim.UID }):
 		return fmt.Errorf("the member of claim %s is being placed already", a.Claim.Name)
 	case running >= int(live.Cluster.Parallelism):
 		return fmt.Errorf("%d placements run already, %d may", running, live.Cluster.Parallelism)
 	}
-	return nil
+	why := live.placementWaits(a.Target)
+	return unless(why == "", "%s", why)
 }
 
 // MayRecordSkip asks before a member counts as placed because a person said so: clients

@@ -156,7 +156,7 @@ func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 	case job != nil:
 		return p.followPlacement(o, c, job, state)
 	}
-	switch why := p.placementWaits(o); {
+	switch why := p.placementsWait(o); {
 	case why != "":
 		return state.is(PlacementWaits, cachev1alpha1.ReasonPlacementWaits, why)
 	case *slots <= 0 || slices.Contains(o.DrainerPods, c.UID):
@@ -170,11 +170,25 @@ func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 	return state.is(PlacementRuns, "", "")
 }
 
-// placementWaits tells what goes before all placements, if anything does.
-func (p *Plan) placementWaits(o *Observed) string {
-	if o.StatefulSet.Replicas < o.Record.Ring.Size {
+// placementWaits tells what a placement by that ring waits for; empty where it may begin.
+// The plan asks, and MayPlace of what is live.
+func (o *Observed) placementWaits(target string) string {
+	switch job, lingering := o.activeJob(), o.lingering(); {
+	case o.StatefulSet.Replicas < o.Record.Ring.Size:
 		return fmt.Sprintf("%d members are to be there first", o.Record.Ring.Size)
+	case job != nil:
+		return fmt.Sprintf("Job %s drains first", job.Name)
+	case lingering != "":
+		return fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", lingering)
+	case o.otherMover(target):
+		return "the drainer of an earlier placement is not gone yet"
 	}
+	return ""
+}
+
+// placementsWait tells what all placements of the plan wait for: what each one does, the
+// drains that the plan has before it, and members that aren't ready.
+func (p *Plan) placementsWait(o *Observed) string {
 	for i := range p.Drains {
 		d := &p.Drains[i]
 		onItsWay := d.Phase == Draining || !o.placedFirst(&d.Claim) && (d.Phase == Waiting || d.Phase == Releasing)
@@ -182,11 +196,8 @@ func (p *Plan) placementWaits(o *Observed) string {
 			return fmt.Sprintf("claim %s is drained first", d.Claim.Name)
 		}
 	}
-	if pod := o.lingering(); pod != "" {
-		return fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", pod)
-	}
-	if o.otherMover(o.target()) {
-		return "the drainer of an earlier placement is not gone yet"
+	if why := o.placementWaits(o.target()); why != "" {
+		return why
 	}
 	lost := o.lost()
 	for i := range o.Record.Ring.Size {

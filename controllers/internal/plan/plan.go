@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -94,11 +95,11 @@ func Next(observed *Observed) Plan {
 	before := p.list(&o)
 	p.markLeaving(&o, before)
 	p.findSmall(&o)
+	p.sweepJobs(&o)
 	p.add(ApplyService{}, WriteList{p.Listed, p.Record, before, p.Replicas}, ApplyNetworkPolicy{}, WriteBinding{p.Listed},
 		ApplyStatefulSet{p.Replicas, p.KeepsTemplate}, ApplyBudget{}, ApplyServiceMonitor{})
 	p.drain(&o)
 	p.place(&o)
-	p.sweepJobs(&o)
 	p.grow(&o)
 	return p
 }
@@ -129,34 +130,57 @@ func (p *Plan) holdClaims(o *Observed) {
 	}
 }
 
-// size decides on the number of replicas: the wanted one, but never one that
-// changes under a drain or before items are placed, never a smaller one before
-// those that left are drained, and never one that brings a member back to a volume that it left.
+// size decides on the number of replicas.
 func (p *Plan) size(o *Observed) {
-	p.Replicas = o.keptSize(o.Cluster.Size)
-	job, lingering := o.activeJob(), o.lingering()
-	limit, left := o.lowestDeparted()
+	p.Replicas, p.SizeBlocked, _ = o.allowedSize(o.Cluster.Size)
 	switch {
-	case job != nil:
-		p.Replicas = min(job.Survivors, o.MostMembers())
-		if p.Replicas != o.Cluster.Size {
-			p.SizeBlocked = ByDrain
-		}
-	case lingering != "" && o.StatefulSet.Exists && o.Cluster.Size > 0:
-		if p.Replicas = o.StatefulSet.Replicas; p.Replicas != o.Cluster.Size {
-			p.SizeBlocked, p.Lingering = ByDrain, lingering
-		}
-	case left && limit < p.Replicas:
-		p.Replicas, p.SizeBlocked = limit, ByVolume
-	case left && o.drainComes(0) && o.someoneWouldLeave(p.Replicas, limit):
-		p.Replicas, p.SizeBlocked = limit, ByDrain
-	case p.Replicas != o.Cluster.Size:
-		p.SizeBlocked = ByPlacement
-	case o.Shrinks() && o.Room.Asking():
+	case p.SizeBlocked == ByDrain && o.activeJob() == nil:
+		p.Lingering = o.lingering()
+	case p.SizeBlocked != NotBlocked || !o.Shrinks():
+	case o.Room.Asking():
 		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, ByQuestion
-	case o.Cluster.WaitForRoom && o.Shrinks() && o.Room.Short():
+	case o.Cluster.WaitForRoom && o.Room.Short():
 		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, ByShortage
 	}
+}
+
+// allowedSize is the size that the cluster may have now where that one is wanted: one that
+// doesn't change under a drain or before items are placed, isn't smaller before those that
+// left are drained, and brings no member back to a volume that it left. If it is another
+// one, blocked and why say what it waits for. The plan asks, and MaySetReplicas of what is
+// live.
+func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why string) {
+	departed := o.lowestDeparted()
+	size = o.keptSize(wanted)
+	switch job, lingering := o.activeJob(), o.lingering(); {
+	case job != nil:
+		size, blocked, why = min(job.Survivors, o.MostMembers()), ByDrain, fmt.Sprintf("Job %s drains into %d members", job.Name, job.Survivors)
+	case lingering != "" && o.StatefulSet.Exists && wanted > 0:
+		size, blocked, why = o.sizeBefore(), ByDrain, fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", lingering)
+	case departed != nil && departed.Ordinal < size:
+		size, blocked, why = departed.Ordinal, ByVolume, fmt.Sprintf("claim %s was left by its member, and is still there", departed.Name)
+	case departed != nil && o.drainComes(0) && o.someoneWouldLeave(size, departed.Ordinal):
+		size, blocked, why = min(departed.Ordinal, max(size, o.sizeBefore())), ByDrain, "the volume of a member that left is drained first"
+	case size != wanted:
+		blocked, why = ByPlacement, fmt.Sprintf("items have to be placed among %d members", size)
+	}
+	if size == wanted {
+		return size, NotBlocked, ""
+	}
+	return size, blocked, why
+}
+
+// sizeBefore is how many members there are, or, if all of them have stopped, how many there
+// were: those of the ring, but none that has left.
+func (o *Observed) sizeBefore() int32 {
+	if o.StatefulSet.Exists && o.StatefulSet.Replicas > 0 {
+		return o.StatefulSet.Replicas
+	}
+	size := min(o.Record.Ring.Size, o.MostMembers())
+	if departed := o.lowestDeparted(); departed != nil {
+		size = min(size, departed.Ordinal)
+	}
+	return size
 }
 
 // markLeaving writes the leaving mark on the claims of members that leave,
@@ -194,11 +218,12 @@ func (o *Observed) activeJob() *Job {
 }
 
 // lingering names the pod of a drain whose Job is gone, and that has not ended: a person
-// gave its claim up. Kubernetes keeps the claim until then. It still adds items, by the
-// ring of the members that it was made for.
+// gave its claim up, as a rule. Kubernetes keeps the claim until then. The drainer still
+// adds items, by the ring of the members that it was made for.
 func (o *Observed) lingering() (pod string) {
 	for _, d := range o.Drainers {
-		if job := o.jobFor(d.ClaimUID); !d.places() && o.claim(d.ClaimUID) != nil && (job == nil || !job.running()) {
+		c, job := o.claim(d.ClaimUID), o.jobFor(d.ClaimUID)
+		if !d.places() && c != nil && !c.LeavingSince.IsZero() && (job == nil || !job.running()) {
 			return d.Pod
 		}
 	}
@@ -224,7 +249,7 @@ func (o *Observed) drainComes(from int32) bool {
 // must be there first: a drain only adds.
 func (o *Observed) newerComes(c *Claim) bool {
 	return slices.ContainsFunc(o.Claims, func(d Claim) bool {
-		if !d.LeavingSince.After(c.LeavingSince) || d.Volume == "" || d.Volume == c.Volume || d.Receipt != nil || d.Request == Hold || d.Request == Skip {
+		if !d.LeavingSince.After(c.LeavingSince) || d.Volume == "" || d.Volume == c.Volume || d.Receipt != nil || d.Request == Hold || d.Request == Skip || o.stranded(&d) {
 			return false
 		}
 		job := o.jobFor(d.UID)
@@ -239,15 +264,16 @@ func (o *Observed) someoneWouldLeave(from, to int32) bool {
 	})
 }
 
-// lowestDeparted returns the lowest ordinal that has a leaving mark. One that was
-// set aside is in no member's way.
-func (o *Observed) lowestDeparted() (int32, bool) {
-	for _, c := range slices.Backward(o.Claims) {
-		if !c.LeavingSince.IsZero() && !c.Aside {
-			return c.Ordinal, true
+// lowestDeparted returns the claim of the lowest ordinal that has a leaving mark, or nil.
+// One that was set aside is in no member's way.
+func (o *Observed) lowestDeparted() *Claim {
+	var lowest *Claim
+	for i := range o.Claims {
+		if c := &o.Claims[i]; !c.LeavingSince.IsZero() && !c.Aside && (lowest == nil || c.Ordinal < lowest.Ordinal) {
+			lowest = c
 		}
 	}
-	return 0, false
+	return lowest
 }
 
 // sweepJobs deletes Jobs whose claim is gone, running ones too: a receipt could be recorded

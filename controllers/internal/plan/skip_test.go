@@ -2,7 +2,9 @@ package plan
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -68,7 +70,51 @@ func TestTheClaimOfAVolumeThatWasGivenUpGoesFirst(t *testing.T) {
 	if got := planned(gone).Actions; !slices.Contains(got, "release claim data-2: Skipped") {
 		t.Errorf("when it is gone: %v", got)
 	}
-	if got := planned(at(2).aside(2, pending, where(Gone))).Drains; !slices.Equal(got, []string{"2 Waiting SettingAside"}) {
-		t.Errorf("a volume that is missing may come back: %v", got)
+}
+
+// A volume may go while it is set aside: somebody deletes it. The claim that was to take it
+// over waits for a person then, and holds up no other.
+func TestAClaimWhoseVolumeWentIsToldOfAndHoldsNobodyUp(t *testing.T) {
+	older := func(c *Claim) { c.LeavingSince = time.Unix(500, 0) }
+	for what, test := range map[string]struct {
+		scene  *scene
+		drains []string
+	}{
+		"the old claim is there, its volume gone": {at(2).left(2, deleting, where(Gone)).aside(2, pending), []string{"2 Failed ClaimDeleted", "2 Failed ClaimDeleted"}},
+		"the old claim is gone, too":              {at(2).aside(2, pending), []string{"2 Failed ClaimDeleted"}},
+		"a member left before":                    {at(2).left(3, older).aside(2, pending), []string{"3 Draining", "2 Failed ClaimDeleted"}},
+		"not while the old one has the volume":    {at(2).left(2, deleting, where(Moved)).aside(2, pending), []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
+		"not when it is bound":                    {at(2).aside(2), []string{"2 Draining"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			got := planned(test.scene)
+			if diff := cmp.Diff(test.drains, got.Drains); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if told := strings.Contains(test.drains[len(test.drains)-1], "Failed"); told != (len(got.Lost) > 0) {
+				t.Errorf("lost claims: %v", got.Lost)
+			}
+		})
+	}
+	given := at(2).left(2, deleting, where(Gone), requested(Skip)).aside(2, pending)
+	if got := planned(given).Actions; !slices.Contains(got, "give up claim data-2-aside") {
+		t.Errorf("a person gives up the old one, and of the other nothing is said: %v", got)
+	}
+}
+
+// A cluster may be told to stop beside such a drainer. When it wakes up, it has the members
+// that the drainer was made for.
+func TestAClusterWakesUpBesideADrainerWhoseJobIsGone(t *testing.T) {
+	asleep := at(2).wanted(3).left(2, requested(Skip), deleting, unheld).with(func(o *Observed) {
+		o.Drainers, o.StatefulSet.Replicas, o.Pods = []Drainer{{Pod: "drainer", ClaimUID: uid(2)}}, 0, nil
+	})
+	p := Next(&asleep.o)
+	if p.Replicas != 2 || p.SizeBlocked != ByDrain || p.Lingering != "drainer" {
+		t.Errorf("%d members, blocked by %q, %q", p.Replicas, p.SizeBlocked, p.Lingering)
+	}
+	for replicas, may := range map[int32]bool{0: true, 1: false, 2: true, 3: false} {
+		if err := MaySetReplicas(&asleep.o, replicas); (err == nil) != may {
+			t.Errorf("%d members: %v", replicas, err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -212,9 +213,10 @@ func TestSizeWaits(t *testing.T) {
 		"up below a failed drain: nothing is in the way": {
 			at(2).wanted(3).left(5).job(5, 5, unreadable), 3, NotBlocked,
 		},
-		"down further while a drain waits for the pod": {at(2).wanted(1).left(2).pod(2), 2, ByDrain},
-		"as far as members left already":               {at(1).left(1).left(2).pod(2), 1, NotBlocked},
-		"down further after a drain failed":            {at(2).wanted(1).left(2).job(2, 2, unreadable), 1, NotBlocked},
+		"down further while a drain waits for the pod":  {at(2).wanted(1).left(2).pod(2), 2, ByDrain},
+		"down further, past a gap, while a drain waits": {at(2).wanted(1).left(3).pod(3), 2, ByDrain},
+		"as far as members left already":                {at(1).left(1).left(2).pod(2), 1, NotBlocked},
+		"down further after a drain failed":             {at(2).wanted(1).left(2).job(2, 2, unreadable), 1, NotBlocked},
 		"the StatefulSet was deleted while a drain runs": {
 			at(2).left(2).job(2, 2).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), 2, NotBlocked,
 		},
@@ -370,15 +372,27 @@ func TestDeletionLetsEverythingGo(t *testing.T) {
 	}
 }
 
+// A Job whose claim is gone runs until it is deleted: what waits for its end comes later.
+func TestJobsWhoseClaimIsGoneAreSweptBeforeItemsArePlaced(t *testing.T) {
+	got := planned(grown(1, 2).job(7, 2))
+	want := []string{"delete Job job-data-7: its claim is gone", "apply the StatefulSet, 2 replicas"}
+	if diff := cmp.Diff(want, got.Actions); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if want := []string{"0 Waiting PlacementWaits"}; !slices.Equal(got.Places, want) {
+		t.Errorf("placements are %v", got.Places)
+	}
+}
+
 func TestJobsWhoseClaimIsGoneAreSwept(t *testing.T) {
 	const swept = "delete Job job-data-2: its claim is gone"
 	for name, test := range map[string]struct {
 		scene *scene
 		want  []string
 	}{
-		"one that has ended":         {at(2).job(2, 2, complete), []string{"apply the StatefulSet, 2 replicas", swept}},
-		"one that failed":            {at(2).job(2, 2, unreadable), []string{"apply the StatefulSet, 2 replicas", swept}},
-		"one that runs":              {at(2).job(2, 2), []string{"apply the StatefulSet, 2 replicas", swept}},
+		"one that has ended":         {at(2).job(2, 2, complete), []string{swept, "apply the StatefulSet, 2 replicas"}},
+		"one that failed":            {at(2).job(2, 2, unreadable), []string{swept, "apply the StatefulSet, 2 replicas"}},
+		"one that runs":              {at(2).job(2, 2), []string{swept, "apply the StatefulSet, 2 replicas"}},
 		"one that is being deleted":  {at(2).job(2, 2, gone), []string{"apply the StatefulSet, 2 replicas"}},
 		"not one whose claim is not": {at(2).left(2).job(2, 2), []string{"apply the StatefulSet, 2 replicas"}},
 	} {

@@ -79,7 +79,7 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 			"spec.paused is true: the operator changes nothing of this cluster until it is false, or until the Memcached is deleted")
 	case in.Plan.Lingering != "":
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
-			"the size goes from %d to %d when pod %s has ended: it drains a claim that was given up", in.Plan.Replicas, size, in.Plan.Lingering)
+			"the size goes from %d to %d when pod %s has ended: it drains a claim, and its Job is gone", in.Plan.Replicas, size, in.Plan.Lingering)
 	case in.Plan.SizeBlocked == plan.ByDrain:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when the drains that run have ended", in.Plan.Replicas, size)

@@ -139,8 +139,8 @@ func drains(in *Input) []cachev1alpha1.DrainStatus {
 		}
 		if t, ok := in.Marked[d.Claim.UID]; ok {
 			s.ReleasedAt = &metav1.Time{Time: t}
-		} else if d.Claim.LeavingSince.Unix() > 1 {
-			s.ReleasedAt = &metav1.Time{Time: d.Claim.LeavingSince}
+		} else if at, told := d.Claim.ToldAt(); told {
+			s.ReleasedAt = &metav1.Time{Time: at}
 		}
 		if t, ok := in.JobStarted[d.Claim.UID]; ok {
 			s.StartedAt = &t
@@ -234,8 +234,8 @@ func receipt(in *Input, d *plan.DrainState) cachev1alpha1.DrainReceipt {
 		Result:   string(d.Why),
 		EndedAt:  metav1.NewTime(in.Now),
 	}
-	if d.Claim.LeavingSince.Unix() > 1 {
-		out.Seconds = int64(in.Now.Sub(d.Claim.LeavingSince).Seconds())
+	if at, told := d.Claim.ToldAt(); told {
+		out.Seconds = int64(in.Now.Sub(at).Seconds())
 	}
 	if r := d.Claim.Receipt; r != nil && d.Why == plan.ByReceipt {
 		out.Found, out.Added, out.AlreadyPresent = r.Found, r.Added, r.AlreadyPresent

@@ -1,0 +1,167 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// What the plan sees is what the live checks see, where the cache is not behind: then none
+// of them may refuse. A step that is refused for ever holds up all that come after it.
+func TestNoStepIsRefusedOnWhatThePlanSaw(t *testing.T) {
+	const scenes = 100_000
+	guarded := map[string]int{}
+	for seed := range uint64(scenes) {
+		o := anyScene(rand.New(rand.NewPCG(seed, 0)))
+		unmarked := *o // all marks of a plan rest on what was read once
+		unmarked.Claims = slices.Clone(o.Claims)
+		for _, a := range Next(o).Actions {
+			live := o
+			if _, marks := a.(MarkLeaving); marks {
+				live = &unmarked
+			}
+			kind, err := refusedLive(live, a)
+			if err != nil && (kind == "list" || kind == "size") && o.drainsNow() {
+				break // a claim that came since has no mark before the drain has ended
+			}
+			if guarded[kind]++; err != nil {
+				t.Fatalf("scene %d: %s is refused: %v\n%s", seed, a, err, describe(o))
+			}
+			happen(o, a)
+		}
+	}
+	for _, kind := range []string{"mark", "list", "size", "drain", "place"} {
+		if guarded[kind] < scenes/1000 {
+			t.Errorf("%s: asked in %d scenes of %d", kind, guarded[kind], scenes)
+		}
+	}
+}
+
+// refusedLive asks what is asked live before the step, as package apply does.
+func refusedLive(o *Observed, a Action) (kind string, err error) {
+	switch a := a.(type) {
+	case MarkLeaving:
+		return "mark", MayMark(o, a.Claim.Ordinal)
+	case WriteList:
+		return "list", MayWriteList(o, a)
+	case ApplyStatefulSet:
+		if o.StatefulSet.Exists && o.StatefulSet.Replicas == a.Replicas {
+			return "", nil
+		}
+		return "size", MaySetReplicas(o, a.Replicas)
+	case CreateDrain:
+		return "drain", MayDrain(o, a)
+	case CreatePlacement:
+		return "place", MayPlace(o, a)
+	}
+	return "", nil
+}
+
+// happen does to what is observed what later steps of the same plan rest on.
+func happen(o *Observed, a Action) {
+	switch a := a.(type) {
+	case HoldClaim:
+		o.claim(a.Claim.UID).Finalizer = true
+	case MarkLeaving:
+		o.claim(a.Claim.UID).LeavingSince = time.Unix(2000, 0)
+	case WriteList:
+		o.Record = a.Record
+	case ApplyStatefulSet:
+		o.StatefulSet.Exists, o.StatefulSet.Replicas = true, a.Replicas
+	case CreateDrain:
+		o.Jobs = append(o.Jobs, Job{Name: "new", ClaimUID: a.Claim.UID, Survivors: a.Survivors})
+	case CreatePlacement:
+		o.Placements = append(o.Placements, Job{Name: "new", ClaimUID: a.Claim.UID, Target: a.Target})
+	}
+}
+
+// anyScene is what may be seen of up to five members: what the operator brings about, and
+// what others do beside it.
+func anyScene(r *rand.Rand) *Observed {
+	chance := func(percent int) bool { return r.IntN(100) < percent }
+	s := at(r.Int32N(4))
+	o := &s.o
+	o.Now = time.Unix(3000, 0)
+	o.Cluster.Parallelism = 1 + r.Int32N(2)
+	if chance(50) {
+		o.Cluster.Ring.Client = "gomemcache" // moves keys of those that stay
+		o.Record.Ring.Client = o.Cluster.Ring.Client
+	}
+	for _, i := range r.Perm(3) {
+		ordinal := o.Cluster.Size + int32(i)
+		switch {
+		case chance(60):
+		case chance(20): // somebody restored it, or a member came and went
+			s.member(ordinal)
+		default:
+			s.left(ordinal, func(c *Claim) { c.LeavingSince = time.Unix(int64(1000+r.IntN(5)), 0) })
+			c := &o.Claims[len(o.Claims)-1]
+			c.Request = [...]Request{NoRequest, NoRequest, NoRequest, Hold, Skip, Retry}[r.IntN(6)]
+			c.Unplaced = chance(10)
+			if chance(10) {
+				deleting(c)
+				c.Where = Where(r.IntN(5))
+			}
+			if chance(10) {
+				s.aside(ordinal, func(c *Claim) { c.Pending = chance(50) })
+			}
+			if chance(20) {
+				s.pod(ordinal)
+			}
+			if chance(40) {
+				s.job(ordinal, o.Cluster.Size, [...]func(*Job){func(*Job) {}, gone, complete, unreadable, outOfTime, withoutReceipt}[r.IntN(6)])
+			}
+		}
+	}
+	if chance(20) {
+		s.job(9, o.Cluster.Size) // its claim is gone
+	}
+	if chance(10) && len(o.Claims) > 0 {
+		c := &o.Claims[r.IntN(len(o.Claims))]
+		d := Drainer{Pod: "drainer", ClaimUID: c.UID}
+		if c.LeavingSince.IsZero() || chance(20) {
+			d.Target = [...]string{"4-cafe", o.Record.Target()}[r.IntN(2)]
+		}
+		o.Drainers = append(o.Drainers, d)
+		o.DrainerPods = []types.UID{c.UID}
+	}
+	if chance(40) {
+		o.Record.Serial, o.Record.From = 5, o.Record.Ring.Of(r.Int32N(5))
+		for i := range o.Claims {
+			o.Claims[i].Placed = 4 + r.Int64N(2)
+		}
+	}
+	for i := range o.StatefulSet.Replicas {
+		if chance(90) {
+			o.Ready = append(o.Ready, i)
+		}
+	}
+	if chance(20) { // somebody scaled it, or it is gone
+		o.StatefulSet = StatefulSet{}
+		if chance(80) {
+			o.StatefulSet = StatefulSet{Exists: true, Replicas: r.Int32N(6)}
+		}
+	}
+	o.Cluster.Size = max(0, o.Cluster.Size+r.Int32N(5)-2)
+	o.Cluster.Policy = [...]DrainPolicy{Drain, Drain, Drain, Retain, Delete}[r.IntN(5)]
+	if o.Cluster.Policy == Drain && chance(20) {
+		o.Cluster.Deleting = chance(20)
+	}
+	return o
+}
+
+func describe(o *Observed) string {
+	out := fmt.Sprintf("%+v\n%+v, listed %d record %s ready %v pods %v drainers %v\n", o.Cluster, o.StatefulSet, o.Listed, o.Record, o.Ready, o.Pods, o.Drainers)
+	for _, c := range o.Claims {
+		out += fmt.Sprintf("  %s marked %d aside %v deleting %v %v pending %v request %q unplaced %v placed %d\n",
+			c.Name, c.LeavingSince.Unix(), c.Aside, c.Deleting, c.Where, c.Pending, c.Request, c.Unplaced, c.Placed)
+	}
+	for _, j := range slices.Concat(o.Jobs, o.Placements) {
+		out += fmt.Sprintf("  Job %s of %s into %d, by %q, %v, deleting %v\n", j.Name, j.ClaimUID, j.Survivors, j.Target, j.State, j.Deleting)
+	}
+	return out
+}
