@@ -164,7 +164,7 @@ func keptByOthers(in *Input, w *waits) *trouble {
 func drainersLinger(in *Input, w *waits) *trouble {
 	for i := range in.Drainers {
 		if pod := &in.Drainers[i]; pod.DeletionTimestamp != nil {
-			if t := lingers(pod, cachev1alpha1.ReasonDrainerDoesNotEnd, w); t != nil {
+			if t := lingers(pod, drainerEnds(pod), cachev1alpha1.ReasonDrainerDoesNotEnd, w); t != nil {
 				return t
 			}
 		}

@@ -184,7 +184,10 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"it has just stopped to answer": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
 			in.Progress = map[types.UID]contract.Progress{in.Plan.Placements[0].Claim.UID: {Phase: contract.PhaseMoving, Message: "waiting for cache-1", WaitingSeconds: 20}}
 		}), "Healthy", "", 40 * time.Second},
-		"a drainer does not end":      {input(2).with(drainerEnds(-time.Minute)), "DrainerDoesNotEnd", "pod drainer was to end by 1970-01-01T01:22:20Z, and node node-b", 0},
+		"a drainer does not end": {input(2).with(drainerEnds(-time.Minute)), "DrainerDoesNotEnd", "pod drainer was to end by 1970-01-01T01:22:20Z, and node node-b", 0},
+		"nor in a year, which nobody gave it": {input(2).with(drainerEnds(365 * 24 * time.Hour)).with(func(in *Input) {
+			in.Drainers[0].DeletionGracePeriodSeconds = ptr.To[int64](365*24*3600 + 60 + 30)
+		}), "DrainerDoesNotEnd", "pod drainer was to end by 1970-01-01T01:22:20Z", 0},
 		"a drainer ends":              {input(2).with(drainerEnds(30 * time.Second)), "Healthy", "", 90 * time.Second},
 		"a Job that others keep":      {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now.Add(-time.Minute)}} }), "KeptByFinalizer", "Job j was deleted at 1970-01-01T01:22:20Z, and the finalizer example.com/theirs", 0},
 		"a Job on its way out":        {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now}} }), "Healthy", "", time.Minute},

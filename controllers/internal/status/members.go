@@ -51,7 +51,7 @@ func troubled(in *Input, w *waits) (first *trouble, n int) {
 func podTrouble(pod *corev1.Pod, w *waits) *trouble {
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return lingers(pod, cachev1alpha1.ReasonMemberDoesNotEnd, w)
+		return lingers(pod, pod.DeletionTimestamp.Time, cachev1alpha1.ReasonMemberDoesNotEnd, w)
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
 		return nil // another one takes its place
 	}
@@ -83,25 +83,39 @@ func later(a, b time.Time) time.Time {
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // lingers: the kubelet does not end the pod. Its node is down, as a rule.
-func lingers(pod *corev1.Pod, reason string, w *waits) *trouble {
-	if !w.past(pod.DeletionTimestamp.Add(StuckAfter)) {
+func lingers(pod *corev1.Pod, ends time.Time, reason string, w *waits) *trouble {
+	if !w.past(ends.Add(StuckAfter)) {
 		return nil
 	}
-	return &trouble{reason, doesNotEnd(pod)}
+	return &trouble{reason, doesNotEnd(pod, ends)}
 }
 
-func doesNotEnd(pod *corev1.Pod) string {
+func doesNotEnd(pod *corev1.Pod, ends time.Time) string {
 	return fmt.Sprintf("pod %s was to end by %s, and node %s does not say that it has: start that node again; if it is gone for good, delete the Node object",
-		pod.Name, clock(pod.DeletionTimestamp.Time), pod.Spec.NodeName)
+		pod.Name, clock(ends), pod.Spec.NodeName)
+}
+
+// drainerGrace is Kubernetes' own, in seconds, which a drainer's Job leaves as it is.
+const drainerGrace = 30
+
+// drainerEnds is by when the pod of a drainer that was told to end is to do so. Anybody may
+// have made a pod that looks like one, with a year to end.
+func drainerEnds(pod *corev1.Pod) time.Time {
+	ends := pod.DeletionTimestamp.Time
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > drainerGrace {
+		ends = time.Unix(ends.Unix()-*grace+drainerGrace, 0)
+	}
+	return ends
 }
 
 // DoesNotEnd tells why the pod of a drainer that was told to end is no longer counted
 // on: it has had a minute more than it was given.
 func DoesNotEnd(pod *corev1.Pod, now time.Time) (Wait, bool) {
-	if pod.DeletionTimestamp == nil || now.Before(pod.DeletionTimestamp.Add(StuckAfter)) {
+	if pod.DeletionTimestamp == nil || now.Before(drainerEnds(pod).Add(StuckAfter)) {
 		return Wait{}, false
 	}
-	return Wait{Reason: cachev1alpha1.ReasonDrainerDoesNotEnd, Message: doesNotEnd(pod), Since: pod.DeletionTimestamp.Time}, true
+	ends := drainerEnds(pod)
+	return Wait{Reason: cachev1alpha1.ReasonDrainerDoesNotEnd, Message: doesNotEnd(pod, ends), Since: ends}, true
 }
 
 // containerTrouble tells why a container doesn't start, or doesn't stay.
