@@ -83,6 +83,23 @@ func TestAPlacementBesideASidecarThatNeverEndsIsRecorded(t *testing.T) {
 	equal(w, "Jobs at the end", len(w.jobs()), 0)
 }
 
+// The Job of such a drain has not ended, but its drainer has: it stands in nobody's way.
+func TestASizeChangesAfterADrainThatFailedBesideASidecar(t *testing.T) {
+	w := newWorld(t)
+	w.injectProxy()
+	w.storageCluster(apitest.MakeMemcached(name), 3)
+	kubes.Play(w.namespace, player.Fail(contract.ExitUnrecoverable, "SourceCorrupt", "page 3 is torn"))
+	w.scale(2)
+	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonDrainFailed)
+	kubes.Play(w.namespace, player.Succeed(7))
+	claim := w.claim(1)
+	w.scale(1)
+	w.claimGone(1, claim.UID)
+	equal(w, "result", w.memcached().Status.LastDrains[0].Result, "Drained")
+	w.scale(3)
+	w.eventually("three members, and the volume that can't be read set aside", func() error { return w.replicasAre(3) })
+}
+
 func TestADrainThatFailedBesideASidecarIsTriedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.injectProxy()

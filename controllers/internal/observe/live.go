@@ -49,12 +49,12 @@ func (r *Reader) View(ctx context.Context, o *State) (*View, error) {
 		return nil, err
 	}
 	v.Claims = v.Found.Claims
-	if err := r.liveJobs(ctx, o.Cluster, o.endedPods(), v); err != nil {
+	if err := r.liveJobsAndPods(ctx, o.Cluster, v); err != nil {
 		return nil, err
 	}
-	if err := r.livePods(ctx, o.Cluster, v); err != nil {
-		return nil, err
-	}
+	v.Drainers = drainers(slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool {
+		return !identity.DrainerPod(&p) || v.foreign[metav1.GetControllerOfNoCopy(&p).UID]
+	}))
 	list, err := r.liveList(ctx, o.Cluster)
 	if err != nil {
 		return nil, err
@@ -65,13 +65,19 @@ func (r *Reader) View(ctx context.Context, o *State) (*View, error) {
 	return v, nil
 }
 
-// LiveJobs reads the cluster's Jobs alone, and, to believe their receipts, its pods.
+// LiveJobs reads the cluster's Jobs alone, and how they ended.
 func (r *Reader) LiveJobs(ctx context.Context, cluster *cachev1alpha1.Memcached) (*View, error) {
 	v := &View{}
+	return v, r.liveJobsAndPods(ctx, cluster, v)
+}
+
+// liveJobsAndPods reads the pods first: a Job that a sidecar keeps from ending has ended
+// if its drainer has.
+func (r *Reader) liveJobsAndPods(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
 	if err := r.livePods(ctx, cluster, v); err != nil {
-		return nil, err
+		return err
 	}
-	return v, r.liveJobs(ctx, cluster, v.pods, v)
+	return r.liveJobs(ctx, cluster, v.pods, v)
 }
 
 // Taken is the error if a member that there is, or is to be among so many, uses a claim
@@ -94,8 +100,9 @@ func (r *Reader) LiveClaim(ctx context.Context, namespace string, ref plan.Claim
 	return claim, nil
 }
 
-// WithUsers is what was read, and who uses the volume of the claim: the member's pod,
-// whatever its labels are by now, and all pods that carry ours, members and drainers.
+// WithUsers is what was read, and who uses the volume of the claim: the pod of the member's
+// name, whatever its labels are by now, and all pods that carry ours, members and drainers.
+// One that has ended uses nothing.
 func (r *Reader) WithUsers(ctx context.Context, o *State, v *View, claim plan.ClaimRef) (*plan.Observed, error) {
 	with := v.Observed
 	key := client.ObjectKey{Namespace: o.Cluster.Namespace, Name: build.PodName(o.Cluster.Name, claim.Ordinal)}
@@ -103,18 +110,18 @@ func (r *Reader) WithUsers(ctx context.Context, o *State, v *View, claim plan.Cl
 	if err != nil {
 		return nil, err
 	}
-	if member != nil && (identity.MemberPod(o.Cluster, o.StatefulSet, member) || mounts(member, claim.Name)) {
+	if member != nil && uses(member, claim.Name) {
 		with.Pods = append(with.Pods, claim.Ordinal)
 	}
 	for i := range v.pods {
-		if mounts(&v.pods[i], claim.Name) {
+		if uses(&v.pods[i], claim.Name) {
 			with.DrainerPods = append(with.DrainerPods, claim.UID)
 		}
 	}
 	return &with, nil
 }
 
-// livePods are the cluster's pods, and of them the drainers that move items.
+// livePods are the cluster's pods.
 func (r *Reader) livePods(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
 	var pods corev1.PodList
 	err := r.Live.List(ctx, &pods, client.InNamespace(cluster.Namespace), client.MatchingLabelsSelector{Selector: identity.Selector(&corev1.Pod{})},
@@ -123,26 +130,7 @@ func (r *Reader) livePods(ctx context.Context, cluster *cachev1alpha1.Memcached,
 		return fmt.Errorf("list the pods of Memcached %s: %w", cluster.Name, err)
 	}
 	v.pods = pods.Items
-	v.Drainers = drainers(slices.DeleteFunc(slices.Clone(pods.Items), func(p corev1.Pod) bool {
-		return !identity.DrainerPod(&p) || v.foreign[metav1.GetControllerOfNoCopy(&p).UID]
-	}))
 	return nil
-}
-
-// endedPods are those of the Jobs that have ended: what a receipt says doesn't change.
-func (o *State) endedPods() []corev1.Pod {
-	var pods []corev1.Pod
-	for _, job := range slices.Concat(o.Jobs, o.Placements) {
-		if jobState(&job) == plan.JobActive {
-			continue
-		}
-		for i := range o.DrainerPods {
-			if metav1.IsControlledBy(&o.DrainerPods[i], &job) {
-				pods = append(pods, o.DrainerPods[i])
-			}
-		}
-	}
-	return pods
 }
 
 // liveList reads the clients' list; nil where there is none, or somebody else's.
@@ -186,8 +174,8 @@ func (r *Reader) liveJobs(ctx context.Context, cluster *cachev1alpha1.Memcached,
 	return nil
 }
 
-func mounts(pod *corev1.Pod, claim string) bool {
-	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+func uses(pod *corev1.Pod, claim string) bool {
+	return !podEnded(pod) && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
 	})
 }
