@@ -9,6 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -20,6 +22,7 @@ import (
 // and annotations say of them, where both tell.
 func Of(cluster string, objects []client.Object) *State {
 	s := &State{Versions: map[string]string{}, Volumes: []Volume{}}
+	var kept []types.UID // Jobs whose drainer has ended, in a pod that another container keeps
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *corev1.Namespace:
@@ -33,6 +36,9 @@ func Of(cluster string, objects []client.Object) *State {
 				s.Members = StatefulSet{Exists: true, Replicas: *o.Spec.Replicas}
 			}
 		case *corev1.Pod:
+			if ref := metav1.GetControllerOf(o); ref != nil && o.Status.Phase == corev1.PodRunning && drainerEnded(o) != nil {
+				kept = append(kept, ref.UID)
+			}
 			if p := podOf(cluster, o); p.Ordinal >= 0 || p.Survivors > 0 || p.Claim != "" {
 				s.Pods = append(s.Pods, p)
 			} // any other moves nothing, and uses no volume
@@ -50,6 +56,11 @@ func Of(cluster string, objects []client.Object) *State {
 			s.Volumes = append(s.Volumes, v)
 		}
 		s.Versions[fmt.Sprintf("%T %s", object, object.GetName())] = object.GetResourceVersion()
+	}
+	for i := range s.Jobs {
+		if slices.Contains(kept, types.UID(s.Jobs[i].UID)) {
+			s.Jobs[i].Unfinished = false // it starts no other pod beside that one
+		}
 	}
 	return s
 }
@@ -82,7 +93,7 @@ func clusterOf(o *cachev1alpha1.Memcached) Cluster {
 func podOf(cluster string, o *corev1.Pod) Pod {
 	p := Pod{
 		Name: o.Name, UID: string(o.UID), Ordinal: -1,
-		AtWork: o.Spec.NodeName != "" && o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed,
+		AtWork: o.Spec.NodeName != "" && o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed && drainerEnded(o) == nil,
 	}
 	mount := ""
 	for _, v := range o.Spec.Volumes {
@@ -143,11 +154,19 @@ func commandOf(spec *corev1.PodSpec) (claim string, servers []string) {
 }
 
 func receiptOf(o *corev1.Pod) *contract.Receipt {
+	if ended := drainerEnded(o); ended != nil {
+		if receipt, err := contract.ParseReceipt(ended.Message); err == nil {
+			return receipt
+		}
+	}
+	return nil
+}
+
+// drainerEnded returns how the drainer of the pod ended, or nil.
+func drainerEnded(o *corev1.Pod) *corev1.ContainerStateTerminated {
 	for _, status := range o.Status.ContainerStatuses {
-		if t := status.State.Terminated; t != nil && status.Name == drainerContainer {
-			if receipt, err := contract.ParseReceipt(t.Message); err == nil {
-				return receipt
-			}
+		if status.Name == drainerContainer {
+			return status.State.Terminated
 		}
 	}
 	return nil
