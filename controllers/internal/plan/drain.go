@@ -115,7 +115,7 @@ func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
 	case c.Request == Skip && c.Deleting && o.pendingSuccessor(c) != nil:
 		return state.is(p.giveUp(o.pendingSuccessor(c)))
 	}
-	switch why, release := mayRelease(o, c); {
+	switch why, release := reasonToRelease(o, c); {
 	case release && o.memberExists(c):
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
 	case why == ByPolicyRetain && o.keptInTheWay(c):
@@ -268,22 +268,43 @@ func cannotBeRead(c *Claim, job *Job) bool {
 		job.Receipt != nil && job.Receipt.Source == string(c.UID) && job.Receipt.ExitCode == contract.ExitUnrecoverable
 }
 
-// mayRelease is invariant 1: such a claim goes by a receipt for exactly this
-// claim, or because a person said so.
-func mayRelease(o *Observed, c *Claim) (Release, bool) {
-	switch {
-	case c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil:
-		return ByReceipt, true
-	case c.Request == Skip:
-		return BySkip, true
-	case o.Cluster.Policy == Delete && !c.Adopted:
-		return ByPolicyDelete, true
-	case o.Cluster.Policy == Retain, o.Cluster.Policy == Delete:
-		return ByPolicyRetain, true
-	case c.Volume == "":
-		return NeverBound, true
-	case o.Cluster.ReleaseUnreadable && !c.Adopted && cannotBeRead(c, o.jobFor(c.UID)):
-		return ByUnrecoverable, true
+// reasonToRelease is the first reason by which the claim of a departed member goes, if there
+// is one.
+func reasonToRelease(o *Observed, c *Claim) (Release, bool) {
+	for _, why := range []Release{ByReceipt, BySkip, ByPolicyDelete, ByPolicyRetain, NeverBound, ByUnrecoverable} {
+		if goesBy(&o.Cluster, c, why) == nil && (why != ByUnrecoverable || cannotBeRead(c, o.jobFor(c.UID))) {
+			return why, true
+		}
 	}
 	return "", false
+}
+
+// goesBy is invariant 1: a claim goes by a complete receipt for exactly this claim, or
+// because a person said so. It returns why this is no reason. The plan asks, and MayRelease
+// of what is live.
+func goesBy(cluster *Cluster, c *Claim, why Release) error {
+	switch why {
+	case ByReceipt:
+		if c.Receipt == nil {
+			return fmt.Errorf("claim %s has no receipt", c.Name)
+		}
+		return c.Receipt.AddsUp(string(c.UID))
+	case BySkip:
+		return unless(c.Request == Skip, "claim %s is not annotated with a skip", c.Name)
+	case NeverBound:
+		return unless(c.Volume == "", "claim %s is bound to a volume", c.Name)
+	case ByNamespace:
+		return unless(cluster.NamespaceTerminating, "the namespace of claim %s is not terminating", c.Name)
+	case ByClusterDeletion:
+		return unless(cluster.Deleting, "the Memcached is not deleted")
+	case ByUnrecoverable:
+		return unless(cluster.ReleaseUnreadable && !c.Adopted, "the Memcached keeps volumes that can't be read")
+	case ByPolicyDelete:
+		return unless(cluster.Policy == Delete && !c.Adopted, "the Memcached does not say that claim %s may go (%s)", c.Name, why)
+	case ByPolicyRetain:
+		// What the operator did not make, nobody has drained: it is kept.
+		return unless(cluster.Policy == Retain || cluster.Policy == Delete && c.Adopted, "the Memcached does not say that claim %s may go (%s)", c.Name, why)
+	case BySetAside: // MayHandOver has the word
+	}
+	return fmt.Errorf("%s is no reason to release claim %s", why, c.Name)
 }

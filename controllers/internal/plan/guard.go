@@ -107,40 +107,23 @@ func MayRecordSkip(live *Observed, a RecordPlaced) error {
 	return unless(live.Record.Serial >= a.Serial, "clients are told of ring %d first", a.Serial)
 }
 
-// MayRelease is invariant 1, asked right before the claim is deleted, and right
-// before its finalizer goes: a complete receipt for exactly this claim is
-// recorded on it, or a person said so. It needs of the Cluster what the reason
-// is about, and of a claim that is being deleted where its volume is.
+// MayRelease is asked right before the claim is deleted, and right before its finalizer
+// goes: the reason holds (goesBy), and what a policy is about is a claim that a member of a
+// cluster has left. It needs of the Cluster what the reason is about, and of a claim that is
+// being deleted where its volume is.
 func MayRelease(live *Cluster, c *Claim, why Release) error {
 	switch why {
-	case ByReceipt:
-		if c.Receipt == nil {
-			return fmt.Errorf("claim %s has no receipt", c.Name)
+	case ByPolicyDelete, ByPolicyRetain, ByUnrecoverable:
+		switch {
+		case live.Deleting:
+			return errors.New("the Memcached is gone")
+		case c.LeavingSince.IsZero():
+			return fmt.Errorf("claim %s is a member's", c.Name)
+		case why == ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.movable()):
+			return fmt.Errorf("the volume of claim %s is kept by another claim first", c.Name)
 		}
-		return c.Receipt.AddsUp(string(c.UID))
-	case BySkip:
-		return unless(c.Request == Skip, "claim %s is not annotated with a skip", c.Name)
-	case NeverBound:
-		return unless(c.Volume == "", "claim %s is bound to a volume", c.Name)
-	case ByNamespace:
-		return unless(live.NamespaceTerminating, "the namespace of claim %s is not terminating", c.Name)
-	case ByClusterDeletion:
-		return unless(live.Deleting, "the Memcached is not deleted")
 	}
-	switch {
-	case live.Deleting:
-		return errors.New("the Memcached is gone")
-	case c.LeavingSince.IsZero():
-		return fmt.Errorf("claim %s is a member's", c.Name)
-	case why == ByUnrecoverable:
-		return unless(live.ReleaseUnreadable, "the Memcached keeps volumes that can't be read")
-	case why == ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.movable()):
-		return fmt.Errorf("the volume of claim %s is kept by another claim first", c.Name)
-	case why == ByPolicyDelete && live.Policy == Delete, why == ByPolicyRetain && live.Policy == Retain,
-		why == ByPolicyRetain && live.Policy == Delete && c.Adopted:
-		return nil
-	}
-	return fmt.Errorf("the Memcached does not say that claim %s may go (%s)", c.Name, why)
+	return goesBy(live, c, why)
 }
 
 // MayDelete is asked, after MayRelease, before a claim is deleted: of what the operator

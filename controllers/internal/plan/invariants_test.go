@@ -212,7 +212,7 @@ func noReturnToOldVolumes(o *Observed, p Plan) error {
 			marked := !c.LeavingSince.IsZero() || slices.Contains(actions[MarkLeaving](p), MarkLeaving{Claim: c.Ref()})
 			switch {
 			case c.Aside:
-			case marked && c.Ordinal < a.Replicas && !drains: // else invariant 5 has the word
+			case marked && c.Ordinal < a.Replicas:
 				return fmt.Errorf("member %d would be back on %s", c.Ordinal, c.Name)
 			case !marked && a.Replicas > 0 && c.Ordinal >= a.Replicas && !drains: // else MaySetReplicas refuses
 				return fmt.Errorf("member %d leaves %s unmarked", c.Ordinal, c.Name)

@@ -157,12 +157,14 @@ func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why str
 		size, blocked, why = min(job.Survivors, o.MostMembers()), ByDrain, fmt.Sprintf("Job %s drains into %d members", job.Name, job.Survivors)
 	case lingering != "" && o.StatefulSet.Exists && wanted > 0:
 		size, blocked, why = o.sizeBefore(), ByDrain, fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", lingering)
-	case departed != nil && departed.Ordinal < size:
-		size, blocked, why = departed.Ordinal, ByVolume, fmt.Sprintf("claim %s was left by its member, and is still there", departed.Name)
+	case departed != nil && departed.Ordinal < size: // as below
 	case departed != nil && o.drainComes(0) && o.someoneWouldLeave(size, departed.Ordinal):
 		size, blocked, why = min(departed.Ordinal, max(size, o.sizeBefore())), ByDrain, "the volume of a member that left is drained first"
 	case size != wanted:
 		blocked, why = ByPlacement, fmt.Sprintf("items have to be placed among %d members", size)
+	}
+	if departed != nil && departed.Ordinal < size {
+		size, blocked, why = departed.Ordinal, ByVolume, fmt.Sprintf("claim %s was left by its member, and is still there", departed.Name)
 	}
 	if size == wanted {
 		return size, NotBlocked, ""
@@ -171,16 +173,12 @@ func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why str
 }
 
 // sizeBefore is how many members there are, or, if all of them have stopped, how many there
-// were: those of the ring, but none that has left.
+// were: those of the ring.
 func (o *Observed) sizeBefore() int32 {
 	if o.StatefulSet.Exists && o.StatefulSet.Replicas > 0 {
 		return o.StatefulSet.Replicas
 	}
-	size := min(o.Record.Ring.Size, o.MostMembers())
-	if departed := o.lowestDeparted(); departed != nil {
-		size = min(size, departed.Ordinal)
-	}
-	return size
+	return min(o.Record.Ring.Size, o.MostMembers())
 }
 
 // markLeaving writes the leaving mark on the claims of members that leave,
