@@ -140,22 +140,25 @@ test-unit: ## Run the unit tests, and the drainer against real memcached process
 	hack/packages.sh memcached strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
 	  default-jdk-headless libspymemcached-java ruby ruby-dalli
 	$(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/internal/... ./test/invariants/ ./version/
-	$(MAKE) fuzz
+	hack/fuzz.sh 2s drainer
 	@# As cluster-up builds it, so that Kubernetes is compiled once.
 	cd test/cluster && CGO_ENABLED=0 $(GO_TEST) -trimpath ./...
 	cd hack/image && $(GO_TEST) ./...
 	cd hack/chart && $(GO_TEST) ./...
 
-# How long each fuzz test runs in make test-unit; make fuzz FUZZTIME=10m looks longer.
-FUZZTIME ?= 2s
+.PHONY: test-long
+test-long: test-model test-crashpoints fuzz ## Explore what make test has no time for: an hour
 
 .PHONY: test-model
 test-model: $(GOTESTSUM) ## Explore the plan beside a model of the cluster with more going on: ten minutes, several gigabytes
 	$(GO_TEST_ALL) -run TestEveryOrderOfEvents ./controllers/internal/model/ -model.long | $(TEST_SUMMARY)
 
+# How long each fuzz test runs.
+FUZZTIME ?= 30s
+
 .PHONY: fuzz
-fuzz: ## Fuzz the drainer's parsers, each for FUZZTIME
-	hack/fuzz.sh $(FUZZTIME)
+fuzz: ## Fuzz all that parses what others wrote, each for FUZZTIME
+	hack/fuzz.sh $(FUZZTIME) drainer controllers
 
 # Versions that `make test-versions` tries. The writer, and the oracle that asks memcached
 # itself, want one from 1.6.9 on, or near it: the first ones are for the reader alone.
