@@ -158,8 +158,8 @@ func (w *world) restartOperator() {
 	w.startOperator()
 }
 
-// patience bounds every wait.
-const patience = 40 * time.Second
+// patience bounds every wait: a loaded machine takes three times as long as an idle one.
+const patience = 2 * time.Minute
 
 // eventually waits until the condition returns nil, and fails with its last
 // error and a picture of the namespace.

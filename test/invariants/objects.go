@@ -22,7 +22,7 @@ import (
 // and annotations say of them, where both tell.
 func Of(cluster string, objects []client.Object) *State {
 	s := &State{Versions: map[string]string{}, Volumes: []Volume{}}
-	var kept []types.UID // Jobs whose drainer has ended, in a pod that another container keeps
+	var ended []types.UID // Jobs whose drainer has, before their controller says so
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *corev1.Namespace:
@@ -36,8 +36,8 @@ func Of(cluster string, objects []client.Object) *State {
 				s.Members = StatefulSet{Exists: true, Replicas: *o.Spec.Replicas}
 			}
 		case *corev1.Pod:
-			if ref := metav1.GetControllerOf(o); ref != nil && o.Status.Phase == corev1.PodRunning && drainerEnded(o) != nil {
-				kept = append(kept, ref.UID)
+			if ref, how := metav1.GetControllerOf(o), drainerEnded(o); ref != nil && how != nil && (how.ExitCode == 0 || o.Status.Phase == corev1.PodRunning) {
+				ended = append(ended, ref.UID)
 			}
 			if p := podOf(cluster, o); p.Ordinal >= 0 || p.Survivors > 0 || p.Claim != "" {
 				s.Pods = append(s.Pods, p)
@@ -58,8 +58,8 @@ func Of(cluster string, objects []client.Object) *State {
 		s.Versions[fmt.Sprintf("%T %s", object, object.GetName())] = object.GetResourceVersion()
 	}
 	for i := range s.Jobs {
-		if slices.Contains(kept, types.UID(s.Jobs[i].UID)) {
-			s.Jobs[i].Unfinished = false // it starts no other pod beside that one
+		if slices.Contains(ended, types.UID(s.Jobs[i].UID)) {
+			s.Jobs[i].Unfinished = false // it starts no pod after one that did well, nor beside one that a sidecar keeps
 		}
 	}
 	return s
