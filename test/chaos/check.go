@@ -74,10 +74,12 @@ func (w *world) moves(ctx context.Context) ([]move, error) {
 		return nil, err
 	}
 	var moves []move
-	servers := map[string][]string{} // by the claim that is drained
+	servers, volumes := map[string][]string{}, map[string][]string{} // by the claim that is drained
 	for _, step := range steps {
 		for _, job := range step.Before.Jobs {
-			servers[job.ClaimUID] = job.Servers
+			if servers[job.ClaimUID] = job.Servers; job.Unfinished { // when it has ended, the next members may leave
+				volumes[job.ClaimUID] = members(step.Before, len(job.Servers))
+			}
 		}
 		for _, claim := range step.Before.Claims {
 			if claim.Receipt == nil || !claim.Held || holds(step.After, claim.UID) {
@@ -87,7 +89,7 @@ func (w *world) moves(ctx context.Context) ([]move, error) {
 			if err != nil {
 				return nil, fmt.Errorf("the drain of claim %s: %w", claim.Name, err)
 			}
-			moves = append(moves, move{claim.Volume, owner, members(step.Before, len(servers[claim.UID]))})
+			moves = append(moves, move{claim.Volume, owner, volumes[claim.UID]})
 		}
 	}
 	return moves, nil
