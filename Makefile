@@ -229,7 +229,7 @@ bench-latency: ## Measure the steps of a scale-down on a real cluster, and count
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/latency
 
 # Leaves out lines that don't say how a run went.
-TEST_SUMMARY := { grep -vE '^=== (RUN|PAUSE|CONT|NAME)' || true; }
+TEST_SUMMARY := { grep --line-buffered -vE '^=== (RUN|PAUSE|CONT|NAME)' || true; }
 
 .PHONY: demo
 demo: ## Show it: three members shrink to two and keep every object (CLUSTER=existing: in KUBECONFIG)
