@@ -77,6 +77,7 @@ func TestLiveAClaimGoesOnlyForAReasonThatHolds(t *testing.T) {
 		}},
 		{ByPolicyDelete, at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Delete }), map[*scene]string{
 			at(2).left(2): "the Memcached does not say that claim data-2 may go (Deleted)",
+			at(2).left(2, adopted).with(func(o *Observed) { o.Cluster.Policy = Delete }):                  "the Memcached does not say that claim data-2 may go (Deleted)",
 			at(3).with(func(o *Observed) { o.Cluster.Policy = Delete }):                                   "claim data-2 is a member's",
 			at(2).left(2).with(func(o *Observed) { o.Cluster.Policy, o.Cluster.Deleting = Delete, true }): "the Memcached is gone",
 		}},

@@ -91,6 +91,7 @@ func deleting(c *Claim)                { c.Deleting, c.Where = true, Here }
 func inUse(c *Claim)                   { c.InUse = true }
 func pending(c *Claim)                 { c.Pending = true }
 func unbound(c *Claim)                 { c.Volume = "" }
+func adopted(c *Claim)                 { c.Adopted = true }
 func unheld(c *Claim)                  { c.Finalizer = false }
 func drained(c *Claim)                 { c.Receipt = receiptFor(c.UID) }
 

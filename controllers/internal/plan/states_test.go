@@ -216,6 +216,7 @@ func TestSizeWaits(t *testing.T) {
 		"down further while a drain waits for the pod":  {at(2).wanted(1).left(2).pod(2), 2, ByDrain},
 		"down further, past a gap, while a drain waits": {at(2).wanted(1).left(3).pod(3), 2, ByDrain},
 		"as far as members left already":                {at(1).left(1).left(2).pod(2), 1, NotBlocked},
+		"never back to a volume, whatever a Job says":   {at(1).wanted(3).left(1).left(2).job(2, 2), 1, ByVolume},
 		"down further after a drain failed":             {at(2).wanted(1).left(2).job(2, 2, unreadable), 1, NotBlocked},
 		"the StatefulSet was deleted while a drain runs": {
 			at(2).left(2).job(2, 2).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), 2, NotBlocked,
