@@ -106,24 +106,39 @@ $(GOTESTSUM):
 # install PACKAGE into $@, which is named TOOL-VERSION.
 define install
 echo "building $(notdir $@)"; \
-GOBIN=$(BIN)/.install go install $(1)@$(lastword $(subst -v, v,$@)); \
-mv $(BIN)/.install/* $@
+GOBIN=$@.install go install $(1)@$(lastword $(subst -v, v,$@)); \
+mv $@.install/* $@; rmdir $@.install
 endef
 
 ##@ Test
 
-GO_TEST := go test -count=1 -timeout=20m
+TEST_FLAGS := -count=1 -timeout=40m
+GO_TEST := go test $(TEST_FLAGS)
 # The same with each test's output, and once more at the end that of those that failed.
-GO_TEST_ALL := $(GOTESTSUM) --format=standard-verbose --hide-summary=skipped -- -count=1 -timeout=40m
+GO_TEST_ALL := $(GOTESTSUM) --format=standard-verbose --hide-summary=skipped -- $(TEST_FLAGS)
 # Tests write what they have counted here, for the end of `make test`.
 export TEST_COUNTS := $(BIN)/test-counts.txt
 # E2E=skip leaves the end-to-end tests out, on a machine that can't run a node.
 E2E ?=
 
+# End to end, tests mostly wait for containers; the others want a CPU. So the two run side by side.
+SUITES := test-here $(if $(filter skip,$(E2E)),,test-e2e)
+
 .PHONY: test
-test: forget-counts test-unit test-integration test-scale test-e2e ## Run every test; installs what it needs (E2E=skip: no real node)
+test: forget-counts test-packages kubernetes build $(BIN)/chart $(GOTESTSUM) ## Run every test; installs what it needs (E2E=skip: no real node)
+	$(MAKE) -j2 $(addprefix beside-,$(SUITES))
 	@echo; cat $(TEST_COUNTS)
 	@echo "All tests passed$(if $(filter skip,$(E2E)), (end to end left out: E2E=skip))."
+
+# Each line says whose it is.
+beside-%:
+	@$(MAKE) $* 2>&1 | sed -u 's/^/$(*:test-%=%): /'
+
+.PHONY: test-here
+test-here: ## Run every test that needs no real node
+	$(MAKE) test-unit
+	$(MAKE) test-integration
+	$(MAKE) test-scale
 
 .PHONY: forget-counts
 forget-counts:
@@ -135,10 +150,13 @@ alerts: ## Check the alert rules by promtool: each fires when it should, and is 
 	$$promtool check rules --lint-fatal config/prometheus/rules.yaml; \
 	$$promtool test rules config/prometheus/rules_test.yaml
 
-.PHONY: test-unit
-test-unit: ## Run the unit tests, and the drainer against real memcached processes
+.PHONY: test-packages
+test-packages: # Debian's, of all tests at once: apt lets nobody in beside it
 	hack/packages.sh memcached strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
-	  default-jdk-headless libspymemcached-java ruby ruby-dalli
+	  python3-pylibmc default-jdk-headless libspymemcached-java ruby ruby-dalli
+
+.PHONY: test-unit
+test-unit: test-packages ## Run the unit tests, and the drainer against real memcached processes
 	$(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/internal/... ./test/invariants/ ./version/
 	hack/fuzz.sh 2s drainer
 	@# As cluster-up builds it, so that Kubernetes is compiled once.
@@ -201,11 +219,10 @@ bench-drainer: build ## Measure the drainer beside what bounds it: ten minutes (
 	$(BIN)/bench -drainer=$(BIN)/drainer $(BENCH_FLAGS)
 
 .PHONY: test-e2e
-test-e2e: $(GOTESTSUM) ## Run everything on a real node: kubelet, memcached, volumes, a client library
+test-e2e: test-packages $(GOTESTSUM) ## Run everything on a real node: kubelet, memcached, volumes, a client library
 ifeq ($(E2E),skip)
 	@echo "End-to-end tests are left out: E2E=skip."
 else
-	hack/packages.sh python3-pylibmc python3-pymemcache
 	$(MAKE) cluster-deploy NODES=2
 	$(MAKE) $(BIN)/chart
 	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \
