@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -44,6 +45,9 @@ var faultNames = map[operator.Fault]string{
 // crashpoints counts what was run.
 var crashpoints struct {
 	scenarios, writes, runs, unreached atomic.Int64
+	// kinds of writes that had a fault, by verb and resource, and of how many runs each was
+	// reached.
+	kinds sync.Map
 }
 
 // point is one write of an undisturbed run, and its fault.
@@ -58,8 +62,11 @@ func (p point) String() string {
 	return fmt.Sprintf("%s %s, %d", faultNames[p.fault], p.write, p.nth+1)
 }
 
-// TestCrashPoints runs each scenario once to count the operator's writes, and then once
-// for each write and fault: the operator dies, and another one takes over; the write is
+// kind is the write's verb and resource.
+func (p point) kind() string { return strings.Join(strings.Fields(p.write)[:2], " ") }
+
+// TestCrashPoints runs each scenario once to count the operator's writes, and then with
+// faults at each write: the operator dies, and another one takes over; the write is
 // refused, or is applied without an answer. Meanwhile
 // strangers make, relabel and delete objects that look like the operator's. The end is
 // always that of the undisturbed run, and every invariant is true at every change of an
@@ -81,6 +88,12 @@ func TestCrashPoints(t *testing.T) {
 		if unreached, runs := c.unreached.Load(), c.runs.Load(); unreached*50 > runs {
 			t.Errorf("%d of %d runs did not come to their write: these show nothing", unreached, runs)
 		}
+		c.kinds.Range(func(kind, reached any) bool {
+			if reached.(*atomic.Int64).Load() == 0 {
+				t.Errorf("no run came to %s", kind)
+			}
+			return true
+		})
 	})
 	for name, s := range scenarios() {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +102,7 @@ func TestCrashPoints(t *testing.T) {
 			crashpoints.scenarios.Add(1)
 			crashpoints.writes.Add(int64(len(writes)))
 			for i, p := range pointsOf(writes) {
-				for _, fault := range faultsOf(i, seed) {
+				for _, fault := range faultsOf(i, p.write, seed) {
 					p.fault = fault
 					t.Run(p.String(), func(t *testing.T) { s.disturbed(t, p, want) })
 				}
@@ -98,18 +111,27 @@ func TestCrashPoints(t *testing.T) {
 	}
 }
 
-// faultsOf the ith write: a death after it, which leaves what a death before the next write
-// leaves, and one of the failures, by the seed.
-func faultsOf(i int, seed int64) []operator.Fault {
+// faultsOf the ith write. In `make test` each has a death before it or after it, and a third
+// of them a failure as well; the seed chooses. What status says is computed anew by a
+// successor: of its writes, a third have any.
+func faultsOf(i int, write string, seed int64) []operator.Fault {
 	if *allFaults {
 		return slices.Concat(deaths, failures)
 	}
-	faults := []operator.Fault{operator.DieAfter, failures[(int64(i)+seed)%int64(len(failures))]}
-	if i == 0 {
-		faults = append(faults, operator.DieBefore)
+	turn := int64(i) + seed
+	switch ofStatus := isOfStatus(write); {
+	case turn%3 == 0:
+		return []operator.Fault{operator.DieAfter, failures[turn/3%int64(len(failures))]}
+	case turn%3 == 1 && !ofStatus:
+		return []operator.Fault{operator.DieBefore}
+	case turn%3 == 2 && !ofStatus:
+		return []operator.Fault{operator.DieAfter}
 	}
-	return faults
+	return nil
 }
+
+// isOfStatus tells whether the write is of the cluster's status.
+func isOfStatus(write string) bool { return strings.Contains(write, "/status ") }
 
 // pointsOf numbers the writes of each name.
 func pointsOf(writes []string) []point {
@@ -164,9 +186,11 @@ func (s scenario) prepare(w *world) int {
 func (s scenario) disturbed(t *testing.T, p point, want []string) {
 	t.Parallel()
 	const tries = 3
+	ofKind, _ := crashpoints.kinds.LoadOrStore(p.kind(), &atomic.Int64{})
 	for range tries {
 		n := crashpoints.runs.Add(1)
 		if reached := s.disturb(newSerialNamespace(t), p, want, uint64(n)); reached || t.Failed() {
+			ofKind.(*atomic.Int64).Add(1)
 			return
 		}
 	}
@@ -176,7 +200,7 @@ func (s scenario) disturbed(t *testing.T, p point, want []string) {
 
 // disturb tells whether the operator came to the write.
 func (s scenario) disturb(w *world, p point, want []string, strangersSeed uint64) (reached bool) {
-	w.interval = 200 * time.Millisecond // many wait at the same time
+	w.interval = 400 * time.Millisecond // many wait at the same time
 	w.startOperator()
 	s.prepare(w)
 	first := w.claims()

@@ -73,7 +73,7 @@ func newSerialNamespace(t *testing.T) *world {
 	if err := admin.Create(t.Context(), namespace); err != nil {
 		t.Fatalf("create a namespace: %v", err)
 	}
-	w := &world{T: t, namespace: namespace.Name, user: operatorUser, journal: &operator.Journal{}, log: &logBuffer{}, interval: 25 * time.Millisecond}
+	w := &world{T: t, namespace: namespace.Name, user: operatorUser, journal: &operator.Journal{}, log: &logBuffer{}, interval: 100 * time.Millisecond}
 	t.Cleanup(func() {
 		w.stopOperator()
 		w.keptItsPromises()
