@@ -36,7 +36,7 @@ func Of(cluster string, objects []client.Object) *State {
 				s.Members = StatefulSet{Exists: true, Replicas: *o.Spec.Replicas}
 			}
 		case *corev1.Pod:
-			if ref, how := metav1.GetControllerOf(o), drainerEnded(o); ref != nil && how != nil && (how.ExitCode == 0 || o.Status.Phase == corev1.PodRunning) {
+			if ref := metav1.GetControllerOf(o); ref != nil && isLast(o) {
 				ended = append(ended, ref.UID)
 			}
 			if p := podOf(cluster, o); p.Ordinal >= 0 || p.Survivors > 0 || p.Claim != "" {
@@ -59,10 +59,17 @@ func Of(cluster string, objects []client.Object) *State {
 	}
 	for i := range s.Jobs {
 		if slices.Contains(ended, types.UID(s.Jobs[i].UID)) {
-			s.Jobs[i].Unfinished = false // it starts no pod after one that did well, nor beside one that a sidecar keeps
+			s.Jobs[i].Unfinished = false
 		}
 	}
 	return s
+}
+
+// isLast tells whether the drainer of the pod has ended so that its Job starts no other: it
+// did well, or nothing can mend it.
+func isLast(pod *corev1.Pod) bool {
+	how := drainerEnded(pod)
+	return how != nil && (how.ExitCode == 0 || pod.Status.Phase == corev1.PodRunning && slices.Contains(contract.NoRetry, how.ExitCode))
 }
 
 func clusterOf(o *cachev1alpha1.Memcached) Cluster {

@@ -147,15 +147,17 @@ func bringsMembers(action plan.Action) bool {
 
 // standsBeside tells whether no other action depends on this one.
 func standsBeside(action plan.Action) bool {
-	switch action.(type) {
+	switch a := action.(type) {
 	case plan.ApplyBudget, plan.ApplyServiceMonitor:
 		return true
+	case plan.DeleteJob:
+		return a.Stray
 	}
 	return false
 }
 
 // keepsLiveView tells whether the next action of this kind may use the same live read: the
-// action adds what it has changed to that read.
+// action adds its Job to that read, or is a mark, which bears on no other mark.
 func keepsLiveView(action plan.Action) bool {
 	switch action.(type) {
 	case plan.MarkLeaving, plan.CreateDrain, plan.CreatePlacement:

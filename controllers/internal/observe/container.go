@@ -57,13 +57,14 @@ func abandoned(job *batchv1.Job, pods []corev1.Pod) *corev1.ContainerStateTermin
 }
 
 // failAbandoned counts a Job as failed whose drainer has failed in such a pod. It is
-// deleted with its pod before the next attempt, like any Job that failed.
+// deleted with its pod before the next attempt, like any Job that failed. Until then it may
+// go on: when the pod ends, the Job's controller makes the next one.
 func failAbandoned(out *plan.Job, job *batchv1.Job, pods []corev1.Pod) {
 	ended := abandoned(job, pods)
 	if out.State != plan.JobActive || ended == nil {
 		return
 	}
-	out.State, out.Ended = plan.JobFailed, ended.FinishedAt.Time
+	out.State, out.PodKept, out.Ended = plan.JobFailed, true, ended.FinishedAt.Time
 	out.Message = fmt.Sprintf("Job %s: the drainer ended with exit code %d, and another container keeps its pod running", job.Name, ended.ExitCode)
 	out.Receipt, out.ReceiptErr = podReceipt(ended)
 }

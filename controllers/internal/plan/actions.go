@@ -100,6 +100,8 @@ type (
 		Name   string
 		UID    types.UID
 		Reason string
+		// Stray: it is nobody's, and no other action waits for its end.
+		Stray bool
 	}
 	// DeleteClaim deletes the claim; its finalizer still holds it.
 	DeleteClaim struct {

@@ -214,11 +214,14 @@ func (p *Plan) follow(o *Observed, c *Claim, job *Job, state DrainState) DrainSt
 	case c.Request == Retry && !c.Deleting:
 		// Both at once: a request that outlived its Job would start another one
 		// for each that fails.
-		p.add(DeleteJob{job.Name, job.UID, "a person asked for a retry"}, ClearRetry{c.Ref()})
+		p.add(DeleteJob{Name: job.Name, UID: job.UID, Reason: "a person asked for a retry"}, ClearRetry{c.Ref()})
 		return state.is(Waiting, InTurn, "the retry starts when the failed Job is gone")
 	}
 	if c.Request == Hold && job.mendable() {
 		_, message := why(job, invalid)
+		if job.PodKept {
+			p.deleteJob(job, "a person holds its claim, and the Job would go on when its pod ends")
+		}
 		return state.is(Held, HeldByRequest, "the last attempt failed: "+message+"; remove the annotation cache.example.com/drain=hold, and it is tried again")
 	}
 	f, again := p.tryAgain(o, c, job, invalid)
@@ -257,7 +260,7 @@ func (p *Plan) letGo(c *Claim, job *Job, why Release) {
 
 func (p *Plan) deleteJob(job *Job, reason string) {
 	if job != nil && !job.Deleting {
-		p.add(DeleteJob{job.Name, job.UID, reason})
+		p.add(DeleteJob{Name: job.Name, UID: job.UID, Reason: reason})
 	}
 }
 

@@ -30,16 +30,16 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 	return nil
 }
 
-// MayMark asks before a claim is marked as leaving, which can't be undone: its
-// member is none of those among which items have to be placed, nor one that came
-// since; and if clients know it, no volume of another that left is about to be drained.
+// MayMark asks before a claim is marked as leaving, which can't be undone: no drain is at
+// work, its member is none of those among which items have to be placed, and if clients know
+// it, no volume of another that left is about to be drained.
 // It needs Cluster, StatefulSet, Jobs, Placements, Drainers, Record and Claims.
 func MayMark(live *Observed, ordinal int32) error {
 	switch size, _, _ := live.allowedSize(min(live.Cluster.Size, live.StatefulSet.Replicas)); {
 	case live.placing() && ordinal < size:
 		return fmt.Errorf("items have to be placed among %d members", size)
-	case live.lingering() != "":
-		return fmt.Errorf("drainer %s, whose Job is gone, has not ended yet", live.lingering())
+	case live.drainsNow():
+		return errors.New("a drain is under way")
 	case ordinal < min(live.StatefulSet.Replicas, live.Record.Ring.Size) && live.drainComes(live.StatefulSet.Replicas):
 		return errors.New("another member's volume is drained first")
 	}

@@ -49,7 +49,7 @@ func (o *Observed) dispensable(ordinal int32) bool {
 	size, record := o.Cluster.Size, &o.Record
 	return 0 < size && size <= ordinal && ordinal < record.Ring.Size && (record.From.Size <= ordinal || size == record.Ring.Size-1) &&
 		!slices.ContainsFunc(o.Claims, func(c Claim) bool {
-			return !c.LeavingSince.IsZero() && c.Volume != "" && c.Receipt == nil && c.Request != Skip && o.placedFirst(&c)
+			return !c.LeavingSince.IsZero() && c.Volume != "" && c.Receipt == nil && c.Request != Skip && !o.stranded(&c) && o.placedFirst(&c)
 		})
 }
 

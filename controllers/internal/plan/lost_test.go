@@ -36,6 +36,7 @@ func TestLostMemberCanBeLetGo(t *testing.T) {
 		"not where two leave, and it holds items of before": {losing(1).with(func(o *Observed) { o.Record.From.Size = 3 }),
 			[]string{apply}, append([]string{"2 Waiting PlacementWaits"}, waits...), time.Time{}},
 		"not where an older volume waits":               {losing(2).aside(2), []string{apply}, waits, time.Time{}},
+		"where the older volume is gone":                {losing(2).aside(2, pending), []string{apply, place}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
 		"the only one, though it holds items of before": {losing(2).with(func(o *Observed) { o.Record.From.Size = 3 }), []string{apply, place}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
 		"a Job that would fill it ends": {losing(2).placement(1), []string{apply, "delete Job place-data-1: it is to be placed otherwise by now"},
 			[]string{"1 Waiting InTurn", "0 Waiting PlacementWaits"}, time.Time{}},

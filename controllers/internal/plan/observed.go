@@ -173,6 +173,9 @@ type Job struct {
 	State  JobState
 	// Deleting: it is on its way out, its pod may still run.
 	Deleting bool
+	// PodKept, of one that has failed: another container keeps its pod. When that one ends,
+	// Kubernetes starts the next pod, until the Job is gone.
+	PodKept bool
 	// Receipt that its last pod left, or why there is none.
 	Receipt    *contract.Receipt
 	ReceiptErr error
@@ -257,3 +260,6 @@ func (o *Observed) jobFor(claim types.UID) *Job {
 // running tells whether the Job's pod may be at work. A Job fails when its pods
 // have ended.
 func (j *Job) running() bool { return j.State == JobActive || j.Deleting && j.State != JobFailed }
+
+// mayRun tells whether the Job's pod may be at work, now or later.
+func (j *Job) mayRun() bool { return j.running() || j.PodKept && j.mendable() }

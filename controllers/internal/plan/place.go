@@ -51,7 +51,7 @@ func (o *Observed) placing() bool {
 // placementRuns tells whether a Job, or a pod of one that is gone, may still be at
 // it: a Job that is complete is on its way out.
 func (o *Observed) placementRuns() bool {
-	return slices.ContainsFunc(o.Drainers, Drainer.places) || slices.ContainsFunc(o.Placements, func(j Job) bool { return j.State != JobFailed || j.Deleting })
+	return slices.ContainsFunc(o.Drainers, Drainer.places) || slices.ContainsFunc(o.Placements, func(j Job) bool { return j.State != JobFailed || j.Deleting || j.mayRun() })
 }
 
 // placementOf returns the Job that places what the claim's member holds, or nil.
@@ -67,7 +67,7 @@ func (o *Observed) placementOf(c *Claim) *Job {
 // Job that has no pod yet: to members that may be looked through already.
 func (o *Observed) otherMover(target string) bool {
 	return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.places() && d.Target != target }) ||
-		slices.ContainsFunc(o.Placements, func(j Job) bool { return j.Target != target && j.running() })
+		slices.ContainsFunc(o.Placements, func(j Job) bool { return j.Target != target && j.mayRun() })
 }
 
 // placedFirst tells whether what the members hold is placed before this claim
@@ -191,7 +191,9 @@ func (o *Observed) placementWaits(target string) string {
 func (p *Plan) placementsWait(o *Observed) string {
 	for i := range p.Drains {
 		d := &p.Drains[i]
-		onItsWay := d.Phase == Draining || !o.placedFirst(&d.Claim) && (d.Phase == Waiting || d.Phase == Releasing)
+		// One that has the mark and is in the ring leaves when all are placed.
+		left := d.Claim.Aside || d.Claim.Ordinal >= min(p.Replicas, o.Record.Ring.Size)
+		onItsWay := d.Phase == Draining || left && !o.placedFirst(&d.Claim) && (d.Phase == Waiting || d.Phase == Releasing)
 		if onItsWay {
 			return fmt.Sprintf("claim %s is drained first", d.Claim.Name)
 		}
@@ -232,7 +234,7 @@ func (p *Plan) followPlacement(o *Observed, c *Claim, job *Job, state PlacementS
 		p.add(RecordPlaced{c.Ref(), o.Record.Serial, job.Target, job.Receipt})
 		return state.is(PlacementRuns, "", "")
 	case c.PlacementRequest == Retry:
-		p.add(DeleteJob{job.Name, job.UID, "a person asked for a retry"}, ClearPlacementRetry{c.Ref()})
+		p.add(DeleteJob{Name: job.Name, UID: job.UID, Reason: "a person asked for a retry"}, ClearPlacementRetry{c.Ref()})
 		return state.is(PlacementWaits, InTurn, "the retry starts when the failed Job is gone")
 	}
 	f, again := p.tryAgain(o, c, job, invalid)

@@ -185,6 +185,9 @@ func TestNoMemberOfTheRingIsMarkedUntilItemsArePlaced(t *testing.T) {
 		"one that joined since":                  {grown(1, 3).wanted(4).with(func(o *Observed) { o.StatefulSet.Replicas = 4 }), 3, false},
 		"beside a volume that is to be drained":  {at(2).wanted(1).left(2), 1, false},
 		"beside one that was told to leave, too": {at(3).wanted(1).change(2, func(c *Claim) { c.LeavingSince = justNow }), 1, true},
+		"beside a drain that the cache lacked":   {at(3).wanted(2).aside(1).job(7, 3), 2, false},
+		"beside one that goes on":                {at(3).wanted(2).aside(1).job(7, 3, outOfTime, podKept), 2, false},
+		"beside a mark that a person wrote":      {marked(grown(1, 4), 1), 3, false},
 		"all are placed":                         {grown(1, 3).placed(0), 2, true},
 		"nothing is due":                         {at(3), 2, true},
 	} {
@@ -295,5 +298,14 @@ func TestNoJobAndNoRecordMakesMoreMembers(t *testing.T) {
 		if err := MaySetReplicas(&test.scene.o, 512); err == nil && test.want < 512 {
 			t.Errorf("%s: 512 members may be", what)
 		}
+	}
+}
+
+// The operator died after it had marked member 2, and before it told the clients; then items
+// had to be placed among all three. Nobody waits for a drain of one that is still there.
+func TestAMemberThatHasTheMarkAndIsInTheRingHoldsNoPlacementUp(t *testing.T) {
+	got := planned(marked(grown(2, 3), 2).wanted(2).pod(2))
+	if diff := cmp.Diff([]string{"1 Placing", "0 Waiting InTurn"}, got.Places); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -154,22 +154,44 @@ func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why str
 	size = o.keptSize(wanted)
 	switch job, lingering := o.activeJob(), o.lingering(); {
 	case job != nil:
-		size, blocked, why = min(job.Survivors, o.MostMembers()), ByDrain, fmt.Sprintf("Job %s drains into %d members", job.Name, job.Survivors)
+		size, blocked, why = o.keptSize(min(job.Survivors, o.MostMembers())), ByDrain, fmt.Sprintf("Job %s drains into %d members", job.Name, job.Survivors)
 	case lingering != "" && o.StatefulSet.Exists && wanted > 0:
 		size, blocked, why = o.sizeBefore(), ByDrain, fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", lingering)
-	case departed != nil && departed.Ordinal < size: // as below
+	case o.marksWait(departed):
+		size, blocked, why = o.keptSize(o.StatefulSet.Replicas), ByDrain, "the volume of a member that left is drained first"
+	case o.staysBelow(departed, size) < size: // as below
 	case departed != nil && o.drainComes(0) && o.someoneWouldLeave(size, departed.Ordinal):
 		size, blocked, why = min(departed.Ordinal, max(size, o.sizeBefore())), ByDrain, "the volume of a member that left is drained first"
 	case size != wanted:
 		blocked, why = ByPlacement, fmt.Sprintf("items have to be placed among %d members", size)
 	}
-	if departed != nil && departed.Ordinal < size {
-		size, blocked, why = departed.Ordinal, ByVolume, fmt.Sprintf("claim %s was left by its member, and is still there", departed.Name)
+	if stays := o.staysBelow(departed, size); stays < size {
+		size, blocked, why = stays, ByVolume, fmt.Sprintf("claim %s was left by its member, and is still there", departed.Name)
 	}
 	if size == wanted {
 		return size, NotBlocked, ""
 	}
 	return size, blocked, why
+}
+
+// staysBelow is the size that brings no member back to a volume that it left. Whoever wrote
+// the leaving mark: a member that is there, or that clients still ask, leaves neither under a
+// drain nor before items are placed.
+func (o *Observed) staysBelow(departed *Claim, size int32) int32 {
+	switch {
+	case departed == nil:
+		return size
+	case o.drainsNow() || o.placing() || o.marksWait(departed):
+		return max(departed.Ordinal, min(size, max(o.StatefulSet.Replicas, o.Record.Ring.Size)))
+	}
+	return min(size, departed.Ordinal)
+}
+
+// marksWait tells whether members above that one, which has the mark, have to be marked before
+// it can leave, and may not be: the volume of another one that left is drained first.
+func (o *Observed) marksWait(departed *Claim) bool {
+	members := o.StatefulSet.Replicas
+	return departed != nil && o.drainComes(members) && o.someoneWouldLeave(departed.Ordinal, min(members, o.Record.Ring.Size))
 }
 
 // sizeBefore is how many members there are, or, if all of them have stopped, how many there
@@ -208,7 +230,7 @@ func (d Drainer) places() bool { return d.Target != "" }
 // activeJob returns a Job that may be at work, or nil.
 func (o *Observed) activeJob() *Job {
 	for i := range o.Jobs {
-		if o.Jobs[i].running() {
+		if o.Jobs[i].mayRun() {
 			return &o.Jobs[i]
 		}
 	}
@@ -221,7 +243,7 @@ func (o *Observed) activeJob() *Job {
 func (o *Observed) lingering() (pod string) {
 	for _, d := range o.Drainers {
 		c, job := o.claim(d.ClaimUID), o.jobFor(d.ClaimUID)
-		if !d.places() && c != nil && !c.LeavingSince.IsZero() && (job == nil || !job.running()) {
+		if !d.places() && c != nil && !c.LeavingSince.IsZero() && (job == nil || !job.mayRun()) {
 			return d.Pod
 		}
 	}
@@ -280,7 +302,7 @@ func (p *Plan) sweepJobs(o *Observed) {
 	for _, j := range o.Jobs {
 		known := slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.UID == j.ClaimUID })
 		if !known && !j.Deleting {
-			p.add(DeleteJob{j.Name, j.UID, "its claim is gone"})
+			p.add(DeleteJob{Name: j.Name, UID: j.UID, Reason: "its claim is gone", Stray: true})
 		}
 	}
 }
@@ -302,7 +324,7 @@ func dismantle(o *Observed) Plan {
 	}
 	for _, j := range slices.Concat(o.Jobs, o.Placements) {
 		if !j.Deleting {
-			p.add(DeleteJob{j.Name, j.UID, "the Memcached is deleted"})
+			p.add(DeleteJob{Name: j.Name, UID: j.UID, Reason: "the Memcached is deleted"})
 		}
 	}
 	if o.StatefulSet.Exists && !o.Cluster.Orphan {

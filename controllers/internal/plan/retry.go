@@ -69,7 +69,7 @@ func (p *Plan) tryAgain(o *Observed, c *Claim, job *Job, invalid error) (f failu
 		}
 		p.add(CountFailure{c.Ref(), Attempts{failed, job.UID}})
 	}
-	p.add(DeleteJob{job.Name, job.UID, "it failed, and is tried again"})
+	p.add(DeleteJob{Name: job.Name, UID: job.UID, Reason: "it failed, and is tried again"})
 	return f, true
 }
 

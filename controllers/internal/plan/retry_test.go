@@ -2,6 +2,8 @@ package plan
 
 import (
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,5 +155,25 @@ func TestSizeIsNotThatOfAFailedJobThatGoes(t *testing.T) {
 	s.o.Jobs[0].ClaimUID += "-aside"
 	if p := Next(&s.o); p.Replicas != 2 {
 		t.Errorf("%d replicas", p.Replicas)
+	}
+}
+
+// When its pod ended, the Job would go on, though a person holds the claim.
+func TestAHeldClaimsJobWhosePodIsKeptIsDeleted(t *testing.T) {
+	for what, test := range map[string]struct {
+		scene   *scene
+		deletes bool
+	}{
+		"its pod is kept":     {at(2).left(2, requested(Hold)).job(2, 2, failing(4, "Unreachable"), podKept), true},
+		"its pod has ended":   {at(2).left(2, requested(Hold)).job(2, 2, failing(4, "Unreachable")), false},
+		"nothing can mend it": {at(2).left(2, requested(Hold)).job(2, 2, unreadable, podKept), false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			actions := planned(test.scene.after(time.Second)).Actions
+			deletes := slices.ContainsFunc(actions, func(a string) bool { return strings.HasPrefix(a, "delete Job") })
+			if deletes != test.deletes {
+				t.Errorf("%v", actions)
+			}
+		})
 	}
 }

@@ -58,6 +58,11 @@ func (s *scene) aside(ordinal int32, changes ...func(*Claim)) *scene {
 	}}, changes...)...)
 }
 
+// marked writes the leaving mark on the claim of a member that is there.
+func marked(s *scene, ordinal int32) *scene {
+	return s.change(ordinal, func(c *Claim) { c.LeavingSince = time.Unix(1000, 0) })
+}
+
 func (s *scene) with(change func(*Observed)) *scene {
 	change(&s.o)
 	return s
@@ -114,6 +119,9 @@ func unreadable(j *Job) {
 func outOfTime(j *Job) {
 	j.State, j.Message, j.ReceiptErr = JobFailed, "Job job: DeadlineExceeded", errors.New("the drainer's pod is gone")
 }
+
+// podKept: another container keeps its pod running.
+func podKept(j *Job) { j.PodKept = true }
 
 func receiptFor(claim types.UID) *contract.Receipt {
 	return &contract.Receipt{
