@@ -42,7 +42,7 @@ func (m *manifest) running(pid int, image *warmfile.Image) error {
 		m.Note = fmt.Sprintf("memcached rejected its own save and starts cold: its %d items are lost", known.Items)
 	}
 	m.State, m.PID, m.Image = volume.Running, pid, image
-	m.flushed.Store(image.OldestLive != 0 && image.ProcessStarted+int64(image.OldestLive) <= time.Now().Unix())
+	m.flushed.Store(image.Flushed(time.Now()))
 	if first {
 		defer close(m.answered)
 	}

@@ -133,9 +133,12 @@ func (w *watch) look(ctx context.Context) (err error) {
 }
 
 // differs tells whether a crash right now would be read wrongly with the old
-// image: another flush, or a number of items that is off by more than a tenth.
+// image: another flush, a node's clock that was set, or a number of items that is off by
+// more than a tenth.
 func differs(a, b *warmfile.Image) bool {
-	if a.OldestLive != b.OldestLive || a.ProcessStarted != b.ProcessStarted {
+	const exact = 2 // seconds: the two clocks are read one after the other
+	set := (a.Clock - a.NodeClock) - (b.Clock - b.NodeClock)
+	if a.OldestLive != b.OldestLive || a.ProcessStarted != b.ProcessStarted || max(set, -set) > exact {
 		return true
 	}
 	change := max(a.Items-b.Items, b.Items-a.Items)

@@ -113,7 +113,7 @@ func (l *runningMember) follow(ctx context.Context, it *misplaced, now *memcache
 			return nil
 		}
 		replaced, err := c.Replace(&item.Item{Key: it.Key, Value: now.Data, Flags: now.Flags,
-			ExpireAt: expiry(now, 0, l.now()), BinaryKey: it.BinaryKey}, v.CAS)
+			ExpireAt: l.ours(expiry(now, 0, l.now())), BinaryKey: it.BinaryKey}, v.CAS)
 		if replaced {
 			it.sum = sum
 		}

@@ -502,3 +502,25 @@ func TestRebalanceWithoutALostServer(t *testing.T) {
 		}
 	}
 }
+
+// TestRebalanceOfAMemberWhoseNodesClockWasWrong: its items have as much time left at their
+// owner as it says.
+func TestRebalanceOfAMemberWhoseNodesClockWasWrong(t *testing.T) {
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			t.Parallel()
+			source := drainertest.ServeWith(t, memcachedtest.ClockAhead(t, ahead), t.TempDir(), memcachedtest.FreePort(t), "-m", "64")
+			owner := memcachedtest.Start(t)
+			addresses := []string{source.Address(), owner.Address()}
+			all := map[string]drainertest.Object{}
+			for i := range 200 {
+				all["key:"+strconv.Itoa(i)] = drainertest.Object{Value: []byte("value"), TTL: []int64{600, 20000}[i%2]}
+			}
+			drainertest.Store(t, source.Address(), all)
+			if r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, "gomemcache", addresses[0], addresses)); r.Code != 0 || r.Receipt.Added == 0 {
+				t.Fatalf("%+v\n%s", r.Receipt, r.Err)
+			}
+			drainertest.Check(t, "gomemcache", addresses, all)
+		})
+	}
+}

@@ -335,6 +335,14 @@ func (l *runningMember) restarted(c *memcache.Conn) (bool, error) {
 // each warm restart.
 func (l *runningMember) now() int64 { return time.Now().Unix() - l.behind.Load() }
 
+// ours is the time by our clock at which an item expires at the member; 0 is never.
+func (l *runningMember) ours(at int64) int64 {
+	if at == 0 {
+		return 0
+	}
+	return at - item.Ahead(-l.behind.Load(), 0)
+}
+
 // portion is a part of a list, with what was read for it.
 type portion struct {
 	items []misplaced
@@ -434,6 +442,7 @@ func (l *runningMember) take(c *memcache.Conn, entries []crawl.Entry, items []mi
 			return err
 		}
 		it.set(v, &entries[i], l.now())
+		it.ExpireAt = l.ours(it.ExpireAt)
 		switch {
 		case v == nil:
 		case l.lost != nil && l.lost[l.owner.Owner(it.Key)]:

@@ -38,6 +38,9 @@ type Step string
 const (
 	// LoadSave makes the warm file in memory from the save.
 	LoadSave Step = "load the save"
+	// SetClock makes memcached resume from a save that is of the future by this node's
+	// clock, or by whose clock it was wrong.
+	SetClock Step = "set the clock"
 	// SaveFile saves the warm file in memory to the volume.
 	SaveFile Step = "save the file"
 	// MakeRoom removes old generations and saves to make Facts.Need bytes of room.
@@ -95,7 +98,7 @@ func (f *Facts) mapped() (*Decision, error) {
 	refusal := f.refusal(&f.File)
 	switch {
 	case refusal == nil:
-		return &Decision{How: Resume}, nil
+		return &Decision{How: Resume, Steps: f.clock(&f.File)}, nil
 	case Undescribed(refusal) && f.File.unanswered():
 		return f.fresh(unread("warm file", refusal), DropFile), nil
 	case Undescribed(refusal):
@@ -182,7 +185,7 @@ func (f *Facts) saved() (*Decision, error) {
 	refusal := f.refusal(&f.File)
 	switch {
 	case refusal == nil:
-		return &Decision{How: Resume}, nil
+		return &Decision{How: Resume, Steps: f.clock(&f.File)}, nil
 	case f.Current, f.NotSavable != nil, Undescribed(refusal) && f.File.unanswered():
 		// There is a save of it already, if the supervisor outlived memcached; or
 		// nothing in it is worth saving.
@@ -225,13 +228,22 @@ func (f *Facts) savedWithoutFile() (*Decision, error) {
 	refusal := f.refusal(&f.Save)
 	switch {
 	case refusal == nil:
-		return &Decision{How: Load, Steps: []Step{LoadSave}}, nil
+		return &Decision{How: Load, Steps: append([]Step{LoadSave}, f.clock(&f.Save)...)}, nil
 	case Undescribed(refusal) && f.Save.unanswered():
 		return f.fresh("", DropSave), nil
 	case Undescribed(refusal):
 		return cold(unread("save", refusal), DropAll), nil
 	}
 	return f.setAside(refusal), nil
+}
+
+// clock is the step by which memcached resumes from a save with a clock that is right, if
+// one is needed.
+func (f *Facts) clock(file *File) []Step {
+	if file.Meta.Redated(f.Now.Unix()) == file.Meta {
+		return nil
+	}
+	return []Step{SetClock}
 }
 
 // foreign sets aside a warm file on the volume that a member of mode Mapped has left.

@@ -69,6 +69,9 @@ func (f *Facts) do(ctx context.Context, m Member, d *Decision, step Step, logf f
 	switch step {
 	case LoadSave:
 		return load(ctx, m, logf)
+	case SetClock:
+		logf("memcached's clock was not this node's when it saved: it resumes with the time that it had then")
+		return volume.Redate(m.Dir(), f.Now.Unix())
 	case SaveFile:
 		return volume.Save(ctx, m.Memory, m.Volume, logf)
 	case MakeRoom:

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Asker is a connection to a running memcached.
@@ -84,7 +85,8 @@ func (m *Image) askVariables(server Asker, pid int) error {
 		return fmt.Errorf("process %q answers, memcached is process %d: is the port right?", stats["pid"], pid)
 	}
 	n := numbers{from: stats}
-	m.ProcessStarted = n.get("time") - n.get("uptime") - 60
+	m.Clock, m.NodeClock = n.get("time"), time.Now().Unix()
+	m.ProcessStarted = m.Clock - n.get("uptime") - 60
 	m.Items = n.get("curr_items")
 	n.from = settings
 	m.OldestLive = uint32(n.get("oldest"))

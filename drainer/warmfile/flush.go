@@ -21,17 +21,18 @@ type flushRule struct {
 	at int64
 }
 
-// newFlushRule is the rule of the image's flush at the Unix time now. .meta has
-// oldest_cas; a running server doesn't say it. So after a crash of a server that has
-// one, all items of the flush's own second count as flushed: to lose an item that is
-// one second old is a miss, but to bring back a flushed one would be a wrong answer.
-func newFlushRule(image *Image, clean bool, now int64) flushRule {
+// newFlushRule is the rule of the image's flush at the Unix time now; times count from
+// started. .meta has oldest_cas; a running server doesn't say it. So after a crash of a
+// server that has one, all items of the flush's own second count as flushed: to lose an
+// item that is one second old is a miss, but to bring back a flushed one would be a wrong
+// answer.
+func newFlushRule(image *Image, clean bool, started, now int64) flushRule {
 	rule := flushRule{oldestLive: image.OldestLive, oldestCAS: image.OldestCAS}
 	if rule.oldestLive == 0 {
 		return rule
 	}
-	rule.at = image.ProcessStarted + int64(rule.oldestLive)
-	rule.pending = rule.at > now
+	rule.at = started + int64(rule.oldestLive)
+	rule.pending = !image.flushed(started, now)
 	if !clean && !rule.pending && image.UseCAS && flushesByCAS(image.Version) {
 		rule.oldestLive++
 	}
@@ -40,14 +41,21 @@ func newFlushRule(image *Image, clean bool, now int64) flushRule {
 
 // Flushed tells whether a flush_all has taken effect by now.
 func (m *Image) Flushed(now time.Time) bool {
-	return m.OldestLive != 0 && m.ProcessStarted+int64(m.OldestLive) <= now.Unix()
+	return m.flushed(m.startedAt(now.Unix()), now.Unix())
+}
+
+// flushed is Flushed, if times count from started. What was done by memcached's own clock
+// is done.
+func (m *Image) flushed(started, now int64) bool {
+	done := int64(m.OldestLive) <= m.Clock-m.ProcessStarted
+	return m.OldestLive != 0 && (done || started+int64(m.OldestLive) <= now)
 }
 
 // PendingFlush returns when a flush_all that was ordered for a future time removes an
 // item that was last accessed at the Unix time accessed; 0 never.
 func (m *Image) PendingFlush(accessed int64, now time.Time) int64 {
 	at := m.ProcessStarted + int64(m.OldestLive)
-	if m.OldestLive == 0 || at <= now.Unix() || accessed > at {
+	if m.OldestLive == 0 || m.Flushed(now) || accessed > at {
 		return 0
 	}
 	return at

@@ -34,6 +34,10 @@ type Image struct {
 	Base uint64 `json:"base"`
 	// StopTime is the Unix time of the save, 0 unknown.
 	StopTime int64 `json:"stopTime,omitempty"`
+	// Clock and NodeClock are what memcached's own clock and its node's said at the same
+	// moment: that of the save, or of the latest answer. Unix seconds; 0 unknown.
+	Clock     int64 `json:"clock,omitempty"`
+	NodeClock int64 `json:"nodeClock,omitempty"`
 
 	// Version of memcached, such as "1.6.18"; .meta doesn't have it.
 	Version string `json:"version,omitempty"`
@@ -70,6 +74,11 @@ func (m *Image) Check() error {
 		return fmt.Errorf("item_size_max %d is out of range", m.ItemSizeMax)
 	case m.ProcessStarted <= 0 || m.ProcessStarted > math.MaxUint32:
 		return fmt.Errorf("process_started %d is out of range", m.ProcessStarted)
+	}
+	for name, clock := range map[string]int64{"clock": m.Clock, "node_clock": m.NodeClock} {
+		if clock < 0 || clock > math.MaxUint32 {
+			return fmt.Errorf("%s %d is out of range", name, clock)
+		}
 	}
 	_, err := m.classes()
 	return err

@@ -59,6 +59,7 @@ func imageFromMeta(values map[string]string) (*Image, error) {
 		Base:           f.hex("mmap_oldbase"),
 		StopTime:       int64(f.uint("stop_time", 62)),
 	}
+	m.Clock, m.NodeClock = m.ProcessStarted+int64(f.uint("current_time", 32)), m.StopTime
 	if _, ok := values["oldest_cas"]; ok {
 		m.OldestCAS = f.uint("oldest_cas", 64)
 	}

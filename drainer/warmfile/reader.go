@@ -25,6 +25,7 @@ type Reader struct {
 	clean   bool
 	sizes   []int
 	now     func() time.Time
+	started int64 // what the items' times count from, by the clock now
 	done    atomic.Int64
 	largest uint8
 }
@@ -37,7 +38,8 @@ func New(file io.ReaderAt, size int64, image *Image, clean bool, now func() time
 	if err != nil {
 		return nil, Refuse(ReasonCorrupt, "%v", err)
 	}
-	return &Reader{file: file, size: size, image: *image, clean: clean, sizes: sizes, largest: uint8(len(sizes) - 1), now: now}, nil
+	return &Reader{file: file, size: size, image: *image, clean: clean, sizes: sizes, largest: uint8(len(sizes) - 1),
+		now: now, started: image.startedAt(now().Unix())}, nil
 }
 
 // counted is a file that knows how many bytes its used pages have.
@@ -63,7 +65,7 @@ func (r *Reader) Expected() int64 { return r.image.Items }
 
 // Flushed tells whether clients flushed everything while the file was in use. The items
 // of older generations were stored before that.
-func (r *Reader) Flushed() bool { return r.image.Flushed(r.now()) }
+func (r *Reader) Flushed() bool { return r.image.flushed(r.started, r.now().Unix()) }
 
 // Size of the file, in bytes.
 func (r *Reader) Size() int64 { return r.size }

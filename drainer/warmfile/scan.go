@@ -34,7 +34,7 @@ func (s *scan) fail(reason Reason, offset int64, format string, args ...any) boo
 func (s *scan) page(offset int64, b []byte) bool {
 	if now := s.Reader.now().Unix(); now != s.now {
 		s.now = now
-		s.flush = newFlushRule(&s.image, s.clean, now)
+		s.flush = newFlushRule(&s.image, s.clean, s.started, now)
 	}
 	class, ok := s.classOf(b)
 	if !ok {
@@ -142,7 +142,7 @@ func (s *scan) fill(slot []byte, flags uint16, h header) {
 	accessed := u32(slot, offTime)
 	s.item = item.Item{
 		Key:        slot[h.key : h.key+nkey],
-		LastAccess: s.image.ProcessStarted + int64(accessed),
+		LastAccess: s.started + int64(accessed),
 		BinaryKey:  flags&flagKeyBinary != 0,
 	}
 	if flags&flagClient != 0 {
@@ -152,7 +152,7 @@ func (s *scan) fill(slot []byte, flags uint16, h header) {
 		s.item.CAS = u64(slot, itemHeader)
 	}
 	if expire := u32(slot, offExpire); expire != 0 {
-		s.item.ExpireAt = s.image.ProcessStarted + int64(expire)
+		s.item.ExpireAt = s.started + int64(expire)
 	}
 	s.judge(accessed, flags, h)
 }

@@ -1,0 +1,139 @@
+package member_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+)
+
+// clockCases are how a member ended whose clock was not the present one's. A node whose
+// clock was behind when it saved is missing: an hour may have passed since.
+var clockCases = []struct {
+	how   string
+	ahead time.Duration
+}{{"saved", time.Hour}, {"killed", time.Hour}, {"killed", -time.Hour}}
+
+// expiring are n objects, a half of which have less time left than the clocks differ by.
+func expiring(n int) map[string]drainertest.Object {
+	all := map[string]drainertest.Object{}
+	for i := range n {
+		all["expiring:"+strconv.Itoa(i)] = drainertest.Object{Value: []byte("value"), TTL: []int64{0, 600, 600, 20000}[i%4]}
+	}
+	return all
+}
+
+// TestReplayByTheClockOfTheMember: items have as much time left as the memcached that
+// held them says, whatever its node's clock was.
+func TestReplayByTheClockOfTheMember(t *testing.T) {
+	for _, test := range clockCases {
+		how, ahead := test.how, test.ahead
+		t.Run(fmt.Sprintf("%s, %v ahead", how, ahead), func(t *testing.T) {
+			t.Parallel()
+			all := expiring(400)
+			dir := t.TempDir()
+			s := drainertest.ServeWith(t, memcachedtest.ClockAhead(t, ahead), dir, memcachedtest.FreePort(t), "-m", "128")
+			drainertest.Store(t, s.Address(), all)
+			s.Settle(len(all))
+			s.End(how)
+			_, addresses := drainertest.Survivors(t, 2)
+			if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses)); r.Code != 0 || r.Receipt.Added != int64(len(all)) {
+				t.Errorf("%+v\n%s", r.Receipt, r.Err)
+			}
+			drainertest.Check(t, "libmemcached-ketama-weighted", addresses, all)
+			again := drainertest.Serve(t, dir, "-m", "192")
+			again.WaitFor("replayed generation-1: 400 items found: 400 added")
+			again.ExpectItems(all)
+			again.End("saved")
+		})
+	}
+}
+
+// TestNothingIsDeletedForAClock: a save that is of the future by this node's clock is
+// resumed from, also if the volume has no room for anything else, and memcached's clock
+// is right from then on.
+func TestNothingIsDeletedForAClock(t *testing.T) {
+	const noRoom = freeIs + "0"
+	check := func(t *testing.T, s *drainertest.Served, all map[string]drainertest.Object) {
+		t.Helper()
+		s.ExpectItems(all)
+		if off := memcachedtest.Clock(t, s.Memcached().DialFor(t)) - time.Now().Unix(); max(off, -off) > 5 {
+			t.Errorf("memcached's clock is off by %d s", off)
+		}
+		drainertest.ExpectAside(t, s.Dir)
+		s.End("saved")
+	}
+	t.Run("Mapped", func(t *testing.T) {
+		t.Parallel()
+		all, dir := expiring(4000), t.TempDir()
+		s := drainertest.ServeWith(t, memcachedtest.ClockAhead(t, time.Hour), dir, memcachedtest.FreePort(t), "-m", "128")
+		drainertest.Store(t, s.Address(), all)
+		s.End("saved")
+		check(t, drainertest.ServeWith(t, noRoom, dir, memcachedtest.FreePort(t), "-m", "128"), all)
+		check(t, drainertest.Serve(t, dir, "-m", "128"), all)
+	})
+	t.Run("Saved", func(t *testing.T) {
+		t.Parallel()
+		all, p := expiring(4000), newPod(t)
+		s := p.start(memcachedtest.ClockAhead(t, time.Hour), "-m", "128")
+		drainertest.Store(t, s.Address(), all)
+		s.End("saved")
+		check(t, p.again().start("", "-m", "128"), all)
+		check(t, p.again().start("", "-m", "128"), all)
+	})
+	t.Run("Saved, the same pod", func(t *testing.T) {
+		t.Parallel()
+		all, p := expiring(4000), newPod(t)
+		s := p.start(memcachedtest.ClockAhead(t, time.Hour), "-m", "128")
+		drainertest.Store(t, s.Address(), all)
+		s.End("saved")
+		check(t, p.start("", "-m", "128"), all)
+	})
+}
+
+// TestFlushByTheClockOfTheMember: a flush_all that clients have seen done is done, and
+// one that they ordered for later is not, whatever the node's clock was.
+func TestFlushByTheClockOfTheMember(t *testing.T) {
+	for _, test := range clockCases {
+		how, ahead := test.how, test.ahead
+		t.Run(fmt.Sprintf("%s, %v ahead", how, ahead), func(t *testing.T) {
+			t.Parallel()
+			command, live, gone := "flush_all", 50, 950
+			if ahead < 0 {
+				command, live, gone = "flush_all 1800", 1000, 0
+			}
+			dir := t.TempDir()
+			// Otherwise the flushed items would be removed from the file.
+			args := []string{"-m", "128", "-o", "no_lru_crawler,no_lru_maintainer"}
+			s := drainertest.ServeWith(t, memcachedtest.ClockAhead(t, ahead), dir, memcachedtest.FreePort(t), args...)
+			raw := s.Memcached().RawFor(t)
+			for i := range 950 {
+				raw.Must("STORED", fmt.Sprintf("set old%d 0 0 3000", i), make([]byte, 3000))
+			}
+			s.Memcached().WaitSecond(t)
+			raw.Must("OK", command, nil)
+			s.Memcached().WaitSecond(t)
+			for i := range 50 { // in a slab class of their own
+				raw.Must("STORED", fmt.Sprintf("set new%d 0 0 3", i), []byte("new"))
+			}
+			memcachedtest.WaitFor(t, "the manifest to know of the flush", func() error {
+				m, err := drainertest.ReadManifest(dir)
+				if err == nil && m.Image.OldestLive == 0 {
+					err = errors.New("it does not")
+				}
+				return err
+			})
+			s.End(how)
+			if n, err := drainertest.LiveItems(t, dir); err != nil || n != int64(live) {
+				t.Errorf("%d live items on the volume, %v; want %d", n, err, live)
+			}
+			again := drainertest.Serve(t, dir, "-m", "192")
+			again.WaitFor(fmt.Sprintf("replayed generation-1: 1000 items found: %d added, 0 already present, 0 expired, %d invalidated", live, gone))
+			again.End("saved")
+		})
+	}
+}
