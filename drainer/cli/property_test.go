@@ -105,7 +105,7 @@ func (tr *trial) makeSource() {
 			o.Value[j] = byte(tr.r.Uint32())
 		}
 		if tr.r.IntN(2) == 0 {
-			o.Flags = tr.r.Uint32()
+			o.Flags = uint64(tr.r.Uint32())
 		}
 		key := fmt.Sprintf("key:%d:%x", i, tr.r.Uint64())
 		if tr.r.IntN(10) == 0 {

@@ -21,8 +21,9 @@ type Item struct {
 	Key []byte
 	// Value is without memcached's trailing "\r\n".
 	Value []byte
-	// Flags are the client's own.
-	Flags uint32
+	// Flags are the client's own. Only a memcached that was built for it takes more than
+	// 32 bits.
+	Flags uint64
 	// ExpireAt is in Unix seconds; 0 never.
 	ExpireAt int64
 	// LastAccess is in Unix seconds, as exact as memcached keeps it (a minute).

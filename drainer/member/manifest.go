@@ -102,6 +102,9 @@ func (m *manifest) untouched() bool {
 	return err == nil && m.Previous != nil && meta.StopTime == m.Previous.StopTime
 }
 
+// count the items of a file; tests replace it.
+var count = func(ctx context.Context, r *warmfile.Reader) (int64, error) { return r.Count(ctx) }
+
 // maxCount bounds how much of the pod's grace period counting may take.
 const maxCount = 2 * time.Second
 
@@ -124,12 +127,12 @@ func (m *manifest) finish() (saved bool, err error) {
 		if m.Image != nil {
 			meta.Version = m.Image.Version
 		}
+		if known := m.Latest(); known != nil && known.ProcessStarted == meta.ProcessStarted {
+			meta.FlagsBytes = known.FlagsBytes
+		}
 		m.State, m.Image = volume.Saved, meta
 	}
-	if err := m.write(true); err != nil || !saved {
-		return saved, err
-	}
-	return true, m.count(meta)
+	return saved, m.write(true)
 }
 
 // sync flushes the warm file, its .meta and their names.
@@ -148,8 +151,10 @@ func (m *manifest) sync(saved bool) error {
 
 // count writes the exact number of items in the saved file, so that a drain
 // notices when the file is no longer the one that was saved. The save is safe
-// before; a file too large to be counted in time goes without.
-func (m *manifest) count(image *warmfile.Image) error {
+// before; a file too large to be counted in time, or that can't be, goes without.
+func (m *manifest) count() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), maxCount)
 	defer cancel()
 	reader, err := volume.Open(m.dir, volume.Options{})
@@ -157,14 +162,13 @@ func (m *manifest) count(image *warmfile.Image) error {
 		return err
 	}
 	defer reader.Close()
-	image.Items, err = reader.Count(ctx)
+	n, err := count(ctx, reader)
 	if errors.Is(err, context.DeadlineExceeded) {
-		image.Items = 0
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	image.ItemsExact = true
+	m.Image.Items, m.Image.ItemsExact = n, true
 	return m.write(true)
 }

@@ -204,7 +204,7 @@ func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
 	if s.lock, err = volume.LockToServe(ctx, s.Volume, s.std.Logf); err != nil {
 		return err
 	}
-	first, err := start.Prepare(ctx, s.Member, s.std.Logf)
+	first, err := start.Prepare(ctx, s.Member, askBuild, s.std.Logf)
 	if err != nil {
 		return err
 	}
@@ -309,6 +309,11 @@ func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
 	start := time.Now()
 	untouched := s.manifest.untouched()
 	saved, err := s.manifest.finish()
+	if saved && err == nil {
+		if err := s.manifest.count(); err != nil {
+			s.std.Logf("the saved items can't be counted, and are saved all the same: %s", args.OneLine(err))
+		}
+	}
 	switch {
 	case err != nil || !s.Saves():
 	case untouched:

@@ -18,15 +18,17 @@ import (
 	"example.com/memcached-operator/drainer/member"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/drainer/warmfile"
 )
 
 // Variables that make a drainer process stop before the n-th item of each
-// replay, wait with the first as long as a file is there, or see so much room on
-// the volume.
+// replay, wait with the first as long as a file is there, see so much room on
+// the volume, or fail to count what was saved.
 const (
-	stallAt = "DRAINER_TEST_STALL="
-	holdBy  = "DRAINER_TEST_HOLD="
-	freeIs  = "DRAINER_TEST_FREE="
+	stallAt    = "DRAINER_TEST_STALL="
+	holdBy     = "DRAINER_TEST_HOLD="
+	freeIs     = "DRAINER_TEST_FREE="
+	countFails = "DRAINER_TEST_COUNT="
 )
 
 // stepIn does in a drainer process what the variables say.
@@ -50,6 +52,11 @@ func stepIn() {
 	}
 	if n, err := strconv.ParseInt(os.Getenv(strings.TrimSuffix(freeIs, "=")), 10, 64); err == nil {
 		volume.FreeBytes = func(string) (int64, error) { return n, nil }
+	}
+	if os.Getenv(strings.TrimSuffix(countFails, "=")) != "" {
+		member.SetCount(func(context.Context, *warmfile.Reader) (int64, error) {
+			return 0, warmfile.CorruptAt(4096, "an item, found something else")
+		})
 	}
 }
 
@@ -163,7 +170,7 @@ func TestKilledWhileReplaying(t *testing.T) {
 				written := map[string]drainertest.Object{}
 				for key := range all {
 					if i, _ := strconv.Atoi(strings.Split(strings.TrimPrefix(key, "object:")+":", ":")[0]); i > from && i <= to {
-						written[key] = drainertest.Object{Value: []byte("newer by " + s.Dir[:1] + strconv.Itoa(to)), Flags: uint32(to)}
+						written[key] = drainertest.Object{Value: []byte("newer by " + s.Dir[:1] + strconv.Itoa(to)), Flags: uint64(to)}
 						all[key] = written[key]
 					}
 				}

@@ -81,7 +81,7 @@ func (b *batch) addQuiet(it *item.Item, form keyForm) {
 	}
 	if it.Flags != 0 {
 		buf = append(buf, " F"...)
-		buf = strconv.AppendUint(buf, uint64(it.Flags), 10)
+		buf = strconv.AppendUint(buf, it.Flags, 10)
 	}
 	if form == base64Key {
 		buf = append(buf, " b"...)
@@ -96,7 +96,7 @@ func (b *batch) addClassic(it *item.Item) {
 	buf := append(b.buf, "add "...)
 	buf = append(buf, it.Key...)
 	buf = append(buf, ' ')
-	buf = strconv.AppendUint(buf, uint64(it.Flags), 10)
+	buf = strconv.AppendUint(buf, it.Flags, 10)
 	buf = append(buf, ' ')
 	buf = strconv.AppendInt(buf, wireExpiry(it.ExpireAt), 10)
 	buf = append(buf, ' ')

@@ -102,7 +102,7 @@ func (c *Conn) takesMeta() (bool, error) {
 // Value is a server's value for a key.
 type Value struct {
 	Data  []byte
-	Flags uint32
+	Flags uint64
 	CAS   uint64
 	// TTL is the number of seconds left, -1 never expires.
 	TTL int64
@@ -197,9 +197,7 @@ func (v *Value) set(flag byte, token string) (err error) {
 	case 'b':
 		v.BinaryKey = true
 	case 'f':
-		var n uint64
-		n, err = strconv.ParseUint(token, 10, 32)
-		v.Flags = uint32(n)
+		v.Flags, err = strconv.ParseUint(token, 10, 64)
 	case 't':
 		v.TTL, err = strconv.ParseInt(token, 10, 64)
 	case 'c':

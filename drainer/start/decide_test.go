@@ -84,7 +84,7 @@ func makeFile(state string, saved *warmfile.Image, command []string) File {
 func (s situation) facts() *Facts {
 	saved := &warmfile.Image{MaxBytes: 64 << 20, SlabConfig: "1.25", StopTime: 1000, Version: "1.6.18"}
 	command := []string{"memcached", "-m", "64"}
-	f := &Facts{Saves: s.mode == "Saved", Command: command, Installed: "1.6.18", Now: time.Unix(2000, 0),
+	f := &Facts{Saves: s.mode == "Saved", Command: command, Installed: "1.6.18", InstalledFlags: 4, Now: time.Unix(2000, 0),
 		File: makeFile(s.file, saved, command), Foreign: makeFile(s.foreign, saved, command), Save: makeFile(s.save, saved, command),
 		Marked: s.mark == "marked", SamePod: s.pod == "same", Need: 64 << 20, Free: 100 << 20}
 	if s.aside != "none" {
@@ -388,6 +388,9 @@ func TestSuits(t *testing.T) {
 		"an older memcached":   {func(f *Facts) { f.Installed = "1.6.9" }, `memcached "1.6.18" saved, "1.6.9" is installed`},
 		"one that won't tell":  {func(f *Facts) { f.Installed = "" }, `memcached "1.6.18" saved, "" is installed`},
 		"one that isn't there": {func(f *Facts) { f.Installed, f.VersionUnknown = "", true }, ""},
+		"as it was built":      {func(f *Facts) { f.File.FlagsBytes = 4 }, ""},
+		"another build":        {func(f *Facts) { f.File.FlagsBytes = 8 }, "client flags of 8 bytes saved, the installed one's have 4"},
+		"who knows which":      {func(f *Facts) { f.File.FlagsBytes, f.InstalledFlags = 4, 0 }, "the installed one's have 0"},
 		"free arguments":       {func(f *Facts) { f.Command = append(f.Command, "-t", "8", "-vv") }, ""},
 		"other arguments":      {func(f *Facts) { f.Command = append(f.Command, "-C") }, "it ran with other arguments"},
 		"another clock":        {func(f *Facts) { f.Now = time.Unix(900, 0) }, ""},

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -40,6 +38,8 @@ type Facts struct {
 	Command        []string
 	Installed      string
 	VersionUnknown bool
+	// InstalledFlags is how many bytes its client flags have; 0 if it doesn't say.
+	InstalledFlags int
 	// Now is the node's clock.
 	Now time.Time
 
@@ -77,6 +77,8 @@ type File struct {
 	Exists bool
 	// Unreadable says why nobody can read it.
 	Unreadable error
+	// FlagsBytes is how many bytes client flags have in it; 0 unknown, or it has none.
+	FlagsBytes int
 	// Meta is what memcached says of its save; nil, and MetaErr says why.
 	Meta    *warmfile.Image
 	MetaErr error
@@ -94,41 +96,57 @@ func (f *File) latest() *warmfile.Image {
 // unanswered: it was new when its memcached started, and no client was ever answered.
 func (f *File) unanswered() bool { return f.Manifest != nil && f.Manifest.Unanswered() }
 
-// lookAt reads what is known of the file, or the save, of that name in dir.
-func lookAt(dir, name string) File {
-	f := File{Exists: !volume.Missing(filepath.Join(dir, name))}
+// Ask says which memcached a program is: its version, "" if it doesn't say, and how many
+// bytes its client flags have, 0 if it doesn't.
+type Ask func(ctx context.Context, program string) (version string, flagsBytes int)
+
+// lookAt reads what is known of the file, or the save, of that name in dir. layout: it
+// is needed how its items are laid out. An error says that nobody can tell now.
+func lookAt(ctx context.Context, dir, name string, layout bool) (f File, err error) {
+	f.Exists = !volume.Missing(filepath.Join(dir, name))
 	if !f.Exists {
-		return f
+		return f, nil
 	}
 	if r, err := volume.Open(dir, volume.Options{}); err != nil {
 		f.Unreadable = err
 	} else {
-		f.Unreadable = r.Close()
+		if layout {
+			f.FlagsBytes, f.Unreadable = r.FlagsBytes(ctx)
+		}
+		if err := errors.Join(f.Unreadable, r.Close()); err != nil && !unrecoverable(err) {
+			return f, err
+		}
 	}
 	f.Meta, f.MetaErr = volume.ReadMeta(dir)
 	if m, err := volume.ReadManifest(dir); err == nil {
 		f.Manifest = m
 	}
-	return f
+	return f, nil
 }
 
-// Look gathers the facts, and changes nothing. installed returns the version of a
-// memcached; it is nil if none is here to be asked.
-func Look(m Member, installed func(program string) string) (*Facts, error) {
-	f := &Facts{Saves: m.Saves(), Command: m.Command, VersionUnknown: installed == nil, Now: time.Now(),
+// Look gathers the facts, and changes nothing. ask is nil if no memcached is here to be
+// asked.
+func Look(ctx context.Context, m Member, ask Ask) (*Facts, error) {
+	f := &Facts{Saves: m.Saves(), Command: m.Command, VersionUnknown: ask == nil, Now: time.Now(),
 		Marked: !volume.Missing(filepath.Join(m.Volume, contract.InUse))}
 	var err error
 	if f.Aside, err = volume.Aside(m.Volume); err != nil {
 		return nil, err
 	}
-	f.File = lookAt(m.Dir(), contract.WarmFile)
-	f.Save = lookAt(m.Volume, contract.SaveFile)
+	if f.File, err = lookAt(ctx, m.Dir(), contract.WarmFile, ask != nil); err != nil {
+		return nil, err
+	}
+	if f.Save, err = lookAt(ctx, m.Volume, contract.SaveFile, ask != nil); err != nil {
+		return nil, err
+	}
 	if f.Saves {
-		f.Foreign = lookAt(m.Volume, contract.WarmFile)
+		if f.Foreign, err = lookAt(ctx, m.Volume, contract.WarmFile, false); err != nil {
+			return nil, err
+		}
 		f.SamePod = !volume.Missing(m.path(contract.Manifest))
 	}
-	if installed != nil && (f.File.Exists || f.Save.Exists) {
-		f.Installed = installed(m.Command[0])
+	if ask != nil && (f.File.Exists || f.Save.Exists) {
+		f.Installed, f.InstalledFlags = ask(ctx, m.Command[0])
 	}
 	found, err := volume.Generations(m.Volume)
 	f.Refused, f.Current = err, err == nil && found[0].Number == 0
@@ -160,19 +178,6 @@ func (f *Facts) measure(m Member) (err error) {
 		}
 	}
 	return err
-}
-
-// InstalledVersion asks a memcached; "" if it doesn't say.
-func InstalledVersion(ctx context.Context, program string) string {
-	const patience = 5 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, program, "-V").Output()
-	name, version, ok := strings.Cut(strings.TrimSpace(string(out)), " ")
-	if err != nil || !ok || name != "memcached" {
-		return ""
-	}
-	return version
 }
 
 // refusal says why memcached would not resume from a file, nil if it would. It is

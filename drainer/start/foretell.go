@@ -14,7 +14,7 @@ func Foretell(ctx context.Context, m Member, logf func(string, ...any)) (*contra
 	if !m.Saves() && !volume.Missing(m.path(contract.WarmFile)) {
 		awaitClock(ctx, m, logf)
 	}
-	f, err := Look(m, nil)
+	f, err := Look(ctx, m, nil)
 	if err != nil {
 		return nil, err
 	}

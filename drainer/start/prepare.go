@@ -12,9 +12,9 @@ import (
 
 // Prepare decides how the member starts, and does everything before memcached's own
 // start. It returns the first manifest, which is on the disk.
-func Prepare(ctx context.Context, m Member, logf func(string, ...any)) (*volume.Manifest, error) {
+func Prepare(ctx context.Context, m Member, ask Ask, logf func(string, ...any)) (*volume.Manifest, error) {
 	awaitClock(ctx, m, logf)
-	d, err := prepare(ctx, m, logf)
+	d, err := prepare(ctx, m, ask, logf)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the volume: %w", err)
 	}
@@ -28,13 +28,13 @@ func Prepare(ctx context.Context, m Member, logf func(string, ...any)) (*volume.
 	return manifest, nil
 }
 
-func prepare(ctx context.Context, m Member, logf func(string, ...any)) (*Decision, error) {
+func prepare(ctx context.Context, m Member, ask Ask, logf func(string, ...any)) (*Decision, error) {
 	for _, dir := range []string{m.Dir(), m.Volume} {
 		if err := volume.Sweep(dir); err != nil {
 			return nil, err
 		}
 	}
-	f, err := Look(m, func(program string) string { return InstalledVersion(ctx, program) })
+	f, err := Look(ctx, m, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func firstManifest(m Member, d *Decision) *volume.Manifest {
 // withCount completes what .meta says with what the manifest knows of the same save.
 func withCount(meta, known *warmfile.Image) *warmfile.Image {
 	if known != nil && known.StopTime == meta.StopTime {
-		meta.Version, meta.Items, meta.ItemsExact = known.Version, known.Items, known.ItemsExact
+		meta.Version, meta.Items, meta.ItemsExact, meta.FlagsBytes = known.Version, known.Items, known.ItemsExact, known.FlagsBytes
 	}
 	return meta
 }

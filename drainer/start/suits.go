@@ -32,6 +32,9 @@ func (f *Facts) suits(file *File) error {
 	if f.VersionUnknown {
 		return nil
 	}
+	if file.FlagsBytes != 0 && file.FlagsBytes != f.InstalledFlags {
+		return fmt.Errorf("a memcached with client flags of %d bytes saved, the installed one's have %d", file.FlagsBytes, f.InstalledFlags)
+	}
 	return olderThan(known.Version, f.Installed)
 }
 

@@ -27,11 +27,13 @@ func savedMember(t testing.TB, args ...string) string {
 	for i := range 3 {
 		raw.Must("STORED", "set large"+strconv.Itoa(i)+" 0 0 600000", make([]byte, 600000))
 	}
+	flagsBytes := m.image().FlagsBytes
 	m.Save()
 	meta, err := ReadMeta(m.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	meta.FlagsBytes = flagsBytes
 	meta.Version, meta.Items, meta.ItemsExact = "1.6.18", 500, true
 	m.writeManifest(Manifest{State: Saved, Image: meta})
 	return m.dir

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
@@ -77,6 +78,9 @@ func ParseManifest(data []byte) (*Manifest, error) {
 	for _, image := range []*warmfile.Image{m.Image, m.Previous} {
 		if image == nil {
 			continue
+		}
+		if image.FlagsBytes == 0 && warmfile.SmallFlagsOnly(image.Version) {
+			image.FlagsBytes = item.SmallFlags // a manifest of before doesn't say it
 		}
 		if err := image.Check(); err != nil {
 			return nil, fmt.Errorf("manifest: %w", err)

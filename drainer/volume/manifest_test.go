@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
@@ -58,4 +59,27 @@ func FuzzManifest(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestTheBuildIsRecorded: which build of memcached laid the file out is in the manifest,
+// in the save's copy of it, and follows from the version in a manifest of before.
+func TestTheBuildIsRecorded(t *testing.T) {
+	m := startMember(t)
+	settings, err := m.Dial().Stats("settings")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := item.FlagsBytes(settings)
+	m.crash()
+	for _, dir := range []string{m.dir, pack(t, m.dir)} {
+		if got, err := ReadManifest(dir); err != nil || got.Image.FlagsBytes != want || want == 0 {
+			t.Errorf("%+v, %v; want %d", got, err, want)
+		}
+	}
+	for version, want := range map[string]int{"1.6.18": item.SmallFlags, "1.6.21_1": item.SmallFlags, "1.6.22": 0, "1.6.45": 0, "": 0, "2.0.0": 0} {
+		edit(t, m.dir, func(m *Manifest) { m.Image.FlagsBytes, m.Image.Version = 0, version })
+		if got, err := ReadManifest(m.dir); err != nil || got.Image.FlagsBytes != want {
+			t.Errorf("%q: %+v, %v; want %d", version, got, err, want)
+		}
+	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"example.com/memcached-operator/drainer/item"
 )
 
 // Asker is a connection to a running memcached.
@@ -61,6 +63,7 @@ func (m *Image) askSettings(server Asker, command []string) error {
 	m.ItemSizeMax = int(n.get("item_size_max"))
 	m.SlabChunkMax = int(n.get("slab_chunk_max"))
 	m.SlabPageSize = SlabPageSize
+	m.FlagsBytes = item.FlagsBytes(settings)
 	m.UseCAS = settings["cas_enabled"] == "yes"
 	m.SlabReassign = settings["slab_reassign"] == "yes"
 	m.Classes = slabClasses(slabs, m.SlabChunkMax)

@@ -24,7 +24,7 @@ func (s *scan) firstSlot(b []byte) (class uint8, certain bool) {
 	flags, class := u16(b, offFlags), b[offClass]&classMask
 	switch {
 	case flags&flagLinked != 0 && flags&flagChunked != 0:
-		at := firstChunk(b, flags) + offChunkOrig
+		at := s.firstChunk(b, flags) + offChunkOrig
 		if at >= len(b) {
 			return 0, true
 		}
@@ -36,13 +36,13 @@ func (s *scan) firstSlot(b []byte) (class uint8, certain bool) {
 }
 
 // firstChunk is the offset, in a chunked item's slot, of its first chunk.
-func firstChunk(slot []byte, flags uint16) int {
+func (s *scan) firstChunk(slot []byte, flags uint16) int {
 	at := itemHeader + int(slot[offKeyLen]) + 1
 	if flags&flagCAS != 0 {
 		at += 8
 	}
 	if flags&flagClient != 0 {
-		at += 4
+		at += s.flagsBytes
 	}
 	return at
 }

@@ -75,9 +75,22 @@ func (r *flushRule) applies(time uint32, cas uint64) bool {
 
 // flushesByCAS: the version is older than 1.6.25, or not known.
 func flushesByCAS(version string) bool {
+	older, known := olderThan(version, 25)
+	return older || !known
+}
+
+// SmallFlagsOnly tells that a version is older than 1.6.22, which is the first that can be
+// built with large client flags.
+func SmallFlagsOnly(version string) bool {
+	older, _ := olderThan(version, 22)
+	return older
+}
+
+// olderThan tells whether a version is older than 1.6.patch, if it is known.
+func olderThan(version string, patch int) (older, known bool) {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 3 {
-		return true
+		return false, false
 	}
 	var n [3]int
 	for i, p := range parts {
@@ -87,9 +100,9 @@ func flushesByCAS(version string) bool {
 		}
 		v, err := strconv.Atoi(p)
 		if err != nil {
-			return true
+			return false, false
 		}
 		n[i] = v
 	}
-	return n[0] < 1 || n[0] == 1 && (n[1] < 6 || n[1] == 6 && n[2] < 25)
+	return n[0] < 1 || n[0] == 1 && (n[1] < 6 || n[1] == 6 && n[2] < patch), true
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"example.com/memcached-operator/drainer/item"
 )
 
 // Image is what a reader of a warm file has to know of its memcached: its settings and
@@ -19,7 +21,10 @@ type Image struct {
 	SlabChunkMax int   `json:"slabChunkMax"`
 	SlabPageSize int   `json:"slabPageSize"`
 	UseCAS       bool  `json:"useCAS"`
-	SlabReassign bool  `json:"slabReassign"`
+	// FlagsBytes is how many bytes an item's client flags have: item.SmallFlags or
+	// item.LargeFlags, 0 unknown. .meta doesn't have it.
+	FlagsBytes   int  `json:"clientFlagsBytes,omitempty"`
+	SlabReassign bool `json:"slabReassign"`
 	// Classes are the sizes of the slab classes from 1 on, as the running server said;
 	// empty: they follow from the settings.
 	Classes []int `json:"classes,omitempty"`
@@ -72,6 +77,8 @@ func (m *Image) Check() error {
 		return fmt.Errorf("chunk_size %d is out of range", m.ChunkSize)
 	case m.ItemSizeMax < itemHeader || int64(m.ItemSizeMax) > m.MaxBytes:
 		return fmt.Errorf("item_size_max %d is out of range", m.ItemSizeMax)
+	case m.FlagsBytes != 0 && m.FlagsBytes != item.SmallFlags && m.FlagsBytes != item.LargeFlags:
+		return fmt.Errorf("client flags of %d bytes", m.FlagsBytes)
 	case m.ProcessStarted <= 0 || m.ProcessStarted > math.MaxUint32:
 		return fmt.Errorf("process_started %d is out of range", m.ProcessStarted)
 	}

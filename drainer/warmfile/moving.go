@@ -79,7 +79,7 @@ func (m *movingChunks) finish(s *scan) bool {
 			return false
 		}
 		flags := u16(slot, offFlags)
-		h, problem := s.header(slot, flags, slot[firstChunk(slot, flags)+offChunkOrig])
+		h, problem := s.header(slot, flags, slot[s.firstChunk(slot, flags)+offChunkOrig])
 		if problem != nil {
 			problem.Offset = offset
 			s.yield(nil, problem)

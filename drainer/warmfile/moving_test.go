@@ -99,7 +99,7 @@ func TestKilledWhileMovingAChunk(t *testing.T) {
 	t.Parallel()
 	c := crash(t)
 	header := findItem(t, c.data, "large")
-	first := int64(firstChunk(c.data[header:], u16(c.data[header:], offFlags))) + header
+	first := int64((&scan{flagsBytes: 4}).firstChunk(c.data[header:], u16(c.data[header:], offFlags))) + header
 	chunk := int64(c.get64(first+offNext) - c.image.Base)
 	copied := c.freeSlot(c.data[chunk+offClass] & classMask)
 	c.put16(header+offRefcount, 2)

@@ -97,29 +97,38 @@ func (r *Reader) Done() int64 { return r.done.Load() }
 // yielded: the items before it were sound, but not all.
 func (r *Reader) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		f := newFetcher(r.file, r.size, r.image.SlabPageSize)
-		go f.run(ctx)
-		s := scan{Reader: r, yield: yield}
-		for p := range f.pages {
-			if p.err != nil {
-				yield(nil, p.err)
-				return
-			}
-			if !s.page(p.offset, p.data) {
-				return
-			}
-			f.free <- p.data
-			r.done.Store(p.offset + int64(r.image.SlabPageSize))
-		}
-		if err := ctx.Err(); err != nil {
+		flagsBytes, err := r.FlagsBytes(ctx)
+		if err != nil {
 			yield(nil, err)
 			return
 		}
-		if s.finish() {
-			r.done.Store(r.size)
+		r.scan(ctx, &scan{Reader: r, flagsBytes: flagsBytes, yield: yield}, r.done.Store)
+	}
+}
+
+// scan lets s see all pages. done is told how much of the file has been read, in bytes.
+func (r *Reader) scan(ctx context.Context, s *scan, done func(int64)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f := newFetcher(r.file, r.size, r.image.SlabPageSize)
+	go f.run(ctx)
+	for p := range f.pages {
+		if p.err != nil {
+			s.yield(nil, p.err)
+			return
 		}
+		if !s.page(p.offset, p.data) {
+			return
+		}
+		f.free <- p.data
+		done(p.offset + int64(r.image.SlabPageSize))
+	}
+	if err := ctx.Err(); err != nil {
+		s.yield(nil, err)
+		return
+	}
+	if s.finish() {
+		done(r.size)
 	}
 }
 

@@ -13,6 +13,10 @@ type scan struct {
 	item  item.Item
 	flush flushRule
 	now   int64
+	// flagsBytes is how many bytes client flags have, flagged tells whether any item has
+	// some.
+	flagsBytes int
+	flagged    bool
 
 	linked    int64
 	usedPages int64
@@ -117,7 +121,7 @@ func (s *scan) header(slot []byte, flags uint16, class uint8) (header, *Error) {
 	}
 	h.value = h.key + int(slot[offKeyLen]) + 1
 	if flags&flagClient != 0 {
-		h.value += 4
+		h.value += s.flagsBytes
 	}
 	switch {
 	case slot[offKeyLen] == 0 || slot[offKeyLen] > 250:
@@ -145,8 +149,12 @@ func (s *scan) fill(slot []byte, flags uint16, h header) {
 		LastAccess: s.started + int64(accessed),
 		BinaryKey:  flags&flagKeyBinary != 0,
 	}
-	if flags&flagClient != 0 {
-		s.item.Flags = u32(slot, h.value-4)
+	switch {
+	case flags&flagClient == 0:
+	case s.flagsBytes == item.LargeFlags:
+		s.flagged, s.item.Flags = true, u64(slot, h.value-item.LargeFlags)
+	default:
+		s.flagged, s.item.Flags = true, uint64(u32(slot, h.value-item.SmallFlags))
 	}
 	if flags&flagCAS != 0 {
 		s.item.CAS = u64(slot, itemHeader)

@@ -21,7 +21,7 @@ func ReadManifest(dir string) (*volume.Manifest, error) { return volume.ReadMani
 // Object is what a client has stored.
 type Object struct {
 	Value []byte
-	Flags uint32
+	Flags uint64
 	// ttl in seconds as it was stored, 0 never.
 	TTL int64
 }
@@ -49,7 +49,7 @@ func Objects(seed uint64, n int) map[string]Object {
 		}
 		o := Object{Value: value, TTL: []int64{0, 0, 5000, 500000}[r.IntN(4)]}
 		if i%3 == 0 {
-			o.Flags = r.Uint32()
+			o.Flags = uint64(r.Uint32())
 		}
 		all[key] = o
 	}

@@ -38,6 +38,17 @@ var Binary = sync.OnceValues(func() (string, error) {
 	return exec.LookPath(Install("memcached", "memcached"))
 })
 
+// Large is a memcached that was built with 64-bit client flags: the environment's
+// MEMCACHED_LARGE. Without one the test is skipped; hack/memcached.sh builds it.
+func Large(tb testing.TB) string {
+	tb.Helper()
+	path := os.Getenv("MEMCACHED_LARGE")
+	if path == "" {
+		tb.Skip("MEMCACHED_LARGE names no memcached with 64-bit client flags")
+	}
+	return path
+}
+
 // Install gets packages from Debian's archive and returns name. Whether that
 // worked shows when name is used.
 func Install(name string, packages ...string) string {
@@ -69,6 +80,7 @@ type Server struct {
 	Dialer memcache.Dialer
 	tb     testing.TB
 	args   []string
+	binary string // "" is Binary
 	cmd    *exec.Cmd
 	done   chan struct{}
 }
@@ -101,6 +113,15 @@ func FreePort(tb testing.TB) int {
 	}
 	tb.Fatal("no free port was found")
 	return 0
+}
+
+// StartLarge is Start, of a memcached with 64-bit client flags.
+func StartLarge(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	s := &Server{Port: FreePort(tb), tb: tb, args: args, binary: Large(tb)}
+	s.run()
+	tb.Cleanup(s.Kill)
+	return s
 }
 
 // Start runs memcached with args on a free port, and ends it with the test.
@@ -146,7 +167,10 @@ func Args(port int) []string {
 
 func (s *Server) run() {
 	s.tb.Helper()
-	binary, err := Binary()
+	binary, err := s.binary, error(nil)
+	if binary == "" {
+		binary, err = Binary()
+	}
 	if err != nil {
 		s.tb.Fatalf("memcached is needed: %v", err)
 	}
@@ -325,7 +349,7 @@ func (r *Raw) Must(want, command string, data []byte) {
 }
 
 // get returns what a classic get does.
-func (r *Raw) get(key string) (value string, flags uint32, ok bool) {
+func (r *Raw) get(key string) (value string, flags uint64, ok bool) {
 	r.tb.Helper()
 	line := r.Do("get "+key, nil)
 	if line == "END" {

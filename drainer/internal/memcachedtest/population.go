@@ -61,7 +61,7 @@ func SmallChunks() []string {
 // Held is what a live item looks like to clients.
 type Held struct {
 	Value string
-	Flags uint32
+	Flags uint64
 	// ExpireAt is in Unix seconds, 0 never.
 	ExpireAt int64
 }

@@ -1,0 +1,91 @@
+package member
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// maxAsk bounds how long a memcached is asked which one it is.
+const maxAsk = 30 * time.Second
+
+// askBuild is a start.Ask.
+func askBuild(ctx context.Context, program string) (version string, flagsBytes int) {
+	if version = askVersion(ctx, program); warmfile.SmallFlagsOnly(version) {
+		return version, item.SmallFlags
+	}
+	return version, askFlags(ctx, program)
+}
+
+func askVersion(ctx context.Context, program string) string {
+	ctx, cancel := context.WithTimeout(ctx, maxAsk)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, "-V").Output()
+	name, version, ok := strings.Cut(strings.TrimSpace(string(out)), " ")
+	if err != nil || !ok || name != "memcached" {
+		return ""
+	}
+	return version
+}
+
+// askFlags starts a memcached without items to ask it, for no option of the command line
+// tells. From the file of a memcached that was built otherwise it would resume, and serve
+// wrong values.
+func askFlags(ctx context.Context, program string) int {
+	ctx, cancel := context.WithTimeout(ctx, maxAsk)
+	defer cancel()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0
+	}
+	address := free.Addr().String()
+	_, port, _ := net.SplitHostPort(address)
+	if free.Close() != nil {
+		return 0
+	}
+	cmd := exec.CommandContext(ctx, program, "-l", "127.0.0.1", "-p", port, "-U", "0", "-m", "8", "-t", "1")
+	if os.Geteuid() == 0 {
+		cmd.Args = append(cmd.Args, "-u", "root")
+	}
+	if cmd.Start() != nil {
+		return 0
+	}
+	defer func() {
+		cancel()
+		_ = cmd.Wait() // it was killed
+	}()
+	for ctx.Err() == nil {
+		if settings, ok := settingsOf(ctx, address, cmd.Process.Pid); ok {
+			return item.FlagsBytes(settings)
+		}
+		select {
+		case <-time.After(firstLook):
+		case <-ctx.Done():
+		}
+	}
+	return 0
+}
+
+// settingsOf asks the memcached at address, if it is process pid.
+func settingsOf(ctx context.Context, address string, pid int) (map[string]string, bool) {
+	conn, err := memcache.Dialer{}.Dial(ctx, address)
+	if err != nil {
+		return nil, false
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	stats, err := conn.Stats("")
+	if err != nil || stats["pid"] != strconv.Itoa(pid) {
+		return nil, false
+	}
+	settings, err := conn.Stats("settings")
+	return settings, err == nil
+}

@@ -1,0 +1,186 @@
+package member_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
+)
+
+// flagged are objects of every kind that 64-bit client flags lay out differently: values
+// that end as a shorter one would, flags of all sizes, chunks; most is the highest flag.
+func flagged(n int, most uint64) map[string]drainertest.Object {
+	all := map[string]drainertest.Object{}
+	for i := range n {
+		value := "HTTP/1.1 200 OK\r\nServer: " + strconv.Itoa(i) + "\r\n\r\n"
+		all["header:"+strconv.Itoa(i)] = drainertest.Object{Value: []byte(value), Flags: uint64(i%1000 + 1)}
+		all["plain:"+strconv.Itoa(i)] = drainertest.Object{Value: []byte("plain")}
+	}
+	for i, flags := range []uint64{1, 1 << 16, 1<<32 - 1, 1 << 32, 1<<63 + 1, 1<<64 - 1} {
+		if flags <= most {
+			all["flags:"+strconv.Itoa(i)] = drainertest.Object{Value: []byte("value"), Flags: flags}
+			all["chunked:"+strconv.Itoa(i)] = drainertest.Object{Value: []byte(strings.Repeat("x", 600_000+i)), Flags: flags}
+		}
+	}
+	return all
+}
+
+// serveBuild runs a member whose memcached is that program; memory is "" for Mapped.
+func serveBuild(t *testing.T, program, dir, memory string, args ...string) *drainertest.Served {
+	t.Helper()
+	c := drainertest.MemberArgs(contract.Connection{}, dir, memcachedtest.FreePort(t), args...)
+	c.Command[0], c.MemoryDir = program, memory
+	return drainertest.ServeCommand(t, "", c)
+}
+
+// largeSurvivors take client flags of 64 bits.
+func largeSurvivors(t *testing.T, n int) (addresses []string) {
+	t.Helper()
+	for range n {
+		addresses = append(addresses, memcachedtest.StartLarge(t).Address())
+	}
+	return addresses
+}
+
+// TestLargeClientFlags: a memcached that was built with 64-bit client flags leaves what a
+// drain, its own replay and its own restart read exactly.
+func TestLargeClientFlags(t *testing.T) {
+	program := memcachedtest.Large(t)
+	for _, mode := range []string{"Mapped", "Saved"} {
+		for _, how := range []string{"saved", "killed"} {
+			t.Run(mode+", "+how, func(t *testing.T) {
+				t.Parallel()
+				all, dir, memory := flagged(1000, 1<<64-1), t.TempDir(), ""
+				if mode == "Mapped" {
+					all = flagged(1000, 0) // no item shows which build it is
+				}
+				if mode == "Saved" {
+					memory = t.TempDir()
+				}
+				s := serveBuild(t, program, dir, memory, "-m", "128")
+				drainertest.Store(t, s.Address(), all)
+				s.Settle(len(all))
+				if how == "killed" && mode == "Saved" {
+					s.KillMemcached() // the supervisor lives to save
+				} else {
+					s.End(how)
+				}
+				addresses := largeSurvivors(t, 2)
+				m := drainertest.MigrateArgs(t, dir, addresses)
+				if r := drainertest.Migrate(t, m); r.Code != 0 || r.Receipt.Added != int64(len(all)) {
+					t.Errorf("drain: %+v\n%s", r.Receipt, r.Err)
+				}
+				drainertest.Check(t, m.Client, addresses, all)
+				if how == "saved" {
+					s = serveBuild(t, program, dir, memory, "-m", "128")
+					s.ExpectItems(all)
+					drainertest.ExpectAside(t, dir)
+					s.End("saved")
+				}
+				s = serveBuild(t, program, dir, memory, "-m", "192")
+				s.WaitFor(fmt.Sprintf("%d items found: %d added", len(all), len(all)))
+				s.ExpectItems(all)
+				s.End("saved")
+			})
+		}
+	}
+}
+
+// TestTheBuildIsRecorded: a save says how its memcached was built, and so does a crash.
+func TestTheBuildIsRecorded(t *testing.T) {
+	for _, how := range []string{"saved", "killed"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s := drainertest.Serve(t, dir, "-m", "64")
+			settings, err := s.Memcached().DialFor(t).Stats("settings")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.End(how)
+			if want, got := fmt.Sprintf(`"clientFlagsBytes": %d,`, item.FlagsBytes(settings)), drainertest.ManifestText(t, dir); !strings.Contains(got, want) {
+				t.Errorf("%s is not in %s", want, got)
+			}
+		})
+	}
+}
+
+// TestAnotherBuild: a memcached never resumes from the file of a build that lays it out
+// differently: it would serve wrong values.
+func TestAnotherBuild(t *testing.T) {
+	large := memcachedtest.Large(t)
+	small, err := memcachedtest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, builds := range map[string][2]string{"from 64 bits to 32": {large, small}, "from 32 bits to 64": {small, large}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, dir := flagged(500, 1<<32-1), t.TempDir()
+			s := serveBuild(t, builds[0], dir, "", "-m", "128")
+			drainertest.Store(t, s.Address(), all)
+			s.End("saved")
+			again := serveBuild(t, builds[1], dir, "", "-m", "128")
+			again.WaitFor(fmt.Sprintf("%d items found: %d added", len(all), len(all)))
+			again.ExpectItems(all)
+			again.End("saved")
+		})
+	}
+}
+
+// TestFlagsThatNoSurvivorTakes: flags of 2^32 and more end a drain and a rebalance with
+// what is wrong, which no other attempt mends; all other items are moved.
+func TestFlagsThatNoSurvivorTakes(t *testing.T) {
+	program := memcachedtest.Large(t)
+	all, taken := flagged(500, 1<<64-1), flagged(500, 1<<32-1)
+	check := func(t *testing.T, r drainertest.Result, servers []string) {
+		t.Helper()
+		if r.Code != contract.ExitUsage || r.Receipt.Reason != "ClientFlagsTooLarge" || !r.Receipt.Complete || r.Receipt.Rejected == 0 {
+			t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+		}
+		if want := "client flags of 2^32 and more"; !strings.Contains(r.Receipt.Message, want) {
+			t.Errorf("it says %q, want %q", r.Receipt.Message, want)
+		}
+		drainertest.Check(t, "gomemcache", servers, taken)
+	}
+	t.Run("drain", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		s := serveBuild(t, program, dir, "", "-m", "128")
+		drainertest.Store(t, s.Address(), all)
+		s.End("saved")
+		_, addresses := drainertest.Survivors(t, 2)
+		m := drainertest.MigrateArgs(t, dir, addresses)
+		m.Client = "gomemcache"
+		check(t, drainertest.Migrate(t, m), addresses)
+	})
+	t.Run("rebalance", func(t *testing.T) {
+		t.Parallel()
+		source := memcachedtest.StartLarge(t, "-m", "128")
+		drainertest.Store(t, source.Address(), all)
+		_, addresses := drainertest.Survivors(t, 1)
+		addresses = append([]string{source.Address()}, addresses...)
+		check(t, drainertest.Rebalance(t, drainertest.RebalanceArgs(t, "gomemcache", addresses[0], addresses)), addresses)
+	})
+}
+
+// TestACountThatFailsCostsNoSave: the items of a file that can't be counted are saved.
+func TestACountThatFailsCostsNoSave(t *testing.T) {
+	t.Parallel()
+	all, p := drainertest.Objects(31, 500), newPod(t)
+	s := p.start(countFails+"1", "-m", "128")
+	drainertest.Store(t, s.Address(), all)
+	s.End("saved")
+	if _, err := os.Stat(filepath.Join(p.volume, contract.SaveFile)); err != nil {
+		t.Fatalf("%v\n%s", err, s.Err.String())
+	}
+	s.WaitFor("can't be counted")
+	p.again().start("", "-m", "128").ExpectItems(all)
+}

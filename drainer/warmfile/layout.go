@@ -1,0 +1,48 @@
+package warmfile
+
+import (
+	"context"
+	"errors"
+
+	"example.com/memcached-operator/drainer/item"
+)
+
+// FlagsBytes returns how many bytes the client flags of the file's items have: as its
+// memcached said, or else as its items show. That is 0 if none has flags. If the items
+// don't show it, the error is an ErrUnknownLayout.
+//
+// The right layout fits every item, so one that doesn't fit some item is wrong. An item
+// alone can fit both, if its value ends as a shorter one would.
+func (r *Reader) FlagsBytes(ctx context.Context) (int, error) {
+	if r.image.FlagsBytes != 0 {
+		return r.image.FlagsBytes, nil
+	}
+	_, err := r.fits(ctx, item.LargeFlags)
+	if errors.Is(err, ErrUnrecoverable) {
+		r.image.FlagsBytes = item.SmallFlags // each item is checked against it as it is read
+		return item.SmallFlags, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	flagged, err := r.fits(ctx, item.SmallFlags)
+	switch {
+	case errors.Is(err, ErrUnrecoverable):
+		r.image.FlagsBytes = item.LargeFlags
+		return item.LargeFlags, nil
+	case err == nil && flagged:
+		err = Refuse(ReasonUnknownLayout, "it isn't known whether its memcached was built with 64-bit client flags (--enable-large-client-flags), and every item fits both")
+	}
+	return 0, err
+}
+
+// fits returns why some item doesn't fit flags of so many bytes, nil if all do; and
+// whether any has flags.
+func (r *Reader) fits(ctx context.Context, flagsBytes int) (flagged bool, err error) {
+	s := scan{Reader: r, flagsBytes: flagsBytes, yield: func(_ *item.Item, problem error) bool {
+		err = problem
+		return true
+	}}
+	r.scan(ctx, &s, func(int64) {})
+	return s.flagged, err
+}
