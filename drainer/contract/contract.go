@@ -22,7 +22,7 @@ const (
 	// ExitFailed: something failed that a retry may mend (a connection that
 	// broke for good, an I/O error, a signal).
 	ExitFailed = 1
-	// ExitUsage: the arguments are wrong. A retry can't help.
+	// ExitUsage: the arguments, or the servers that they name, are wrong. A retry can't help.
 	ExitUsage = 2
 	// ExitUnrecoverable: the source can't be read as a warm file (missing,
 	// empty, foreign, corrupt, unknown layout, node went down without a save).

@@ -9,6 +9,9 @@ import (
 // Tally counts what became of items, each once.
 type Tally struct {
 	Added, Present, Rejected int64
+	// TooLargeFlags counts those of the rejected ones whose client flags the server can't
+	// store.
+	TooLargeFlags int64
 	// Bytes of keys and values that were added. If a server rejects items without
 	// saying which, they count with the batch's average size.
 	Bytes int64
@@ -18,6 +21,7 @@ func (t *Tally) add(o Tally) {
 	t.Added += o.Added
 	t.Present += o.Present
 	t.Rejected += o.Rejected
+	t.TooLargeFlags += o.TooLargeFlags
 	t.Bytes += o.Bytes
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,6 +46,8 @@ type Limits struct {
 	ItemSizeMax int
 	// CAS: each item carries 8 bytes more.
 	CAS bool
+	// FlagsBytes is how many bytes client flags have, see item.FlagsBytes.
+	FlagsBytes int
 	// EvictsToFree is false under -M: the server refuses when it is full.
 	EvictsToFree bool
 	// Evictions is the server's counter.
@@ -143,6 +146,12 @@ func (w *Writer) Add(it *item.Item) error {
 	case !ok, form == base64Key && !w.limits.Meta:
 		w.reject(fmt.Sprintf("the key %.60q can't be written in the text protocol of memcached %s", it.Key, w.limits.Version))
 		return nil
+	case !w.Takes(it.Flags):
+		w.reject(fmt.Sprintf("client flags of 2^32 and more, as %.60q has, need a memcached that is built with --enable-large-client-flags", it.Key))
+		w.mu.Lock()
+		w.tally.TooLargeFlags++
+		w.mu.Unlock()
+		return nil
 	case w.limits.tooLarge(it):
 		w.reject(fmt.Sprintf("an item of %d bytes is over the server's item size limit of %d bytes (-I)",
 			it.Size(), w.limits.ItemSizeMax))
@@ -160,6 +169,11 @@ func (w *Writer) Add(it *item.Item) error {
 	}
 	w.handed++
 	return nil
+}
+
+// Takes tells whether the server can store such client flags.
+func (w *Writer) Takes(flags uint64) bool {
+	return flags <= math.MaxUint32 || w.limits.FlagsBytes == item.LargeFlags
 }
 
 // Send sends what was handed over, without waiting for the answers.
@@ -268,7 +282,7 @@ func (w *Writer) Pending() int64 { return w.handed - w.done.Load() }
 func (l Limits) tooLarge(it *item.Item) bool {
 	size := 48 + len(it.Key) + 1 + len(it.Value) + 2
 	if it.Flags != 0 {
-		size += 4
+		size += max(item.SmallFlags, l.FlagsBytes)
 	}
 	if l.CAS {
 		size += 8
@@ -311,6 +325,7 @@ func (c *Conn) Limits() (Limits, error) {
 	if err != nil {
 		return l, err
 	}
+	l.FlagsBytes = item.FlagsBytes(settings)
 	l.CAS = settings["cas_enabled"] != "no"
 	l.EvictsToFree = settings["evictions"] != "off"
 	// If the server doesn't say, no limit is known.

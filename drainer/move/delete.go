@@ -91,12 +91,22 @@ func (l *runningMember) resolve(ctx context.Context, it *misplaced) error {
 	return nil
 }
 
+// drop deletes a server's value for the key if it still has that CAS.
+func drop(c *memcache.Conn, key []byte, cas uint64) error {
+	var d memcache.Deletions
+	if err := d.Append(key, cas); err != nil {
+		return err
+	}
+	_, err := c.Delete(&d)
+	return err
+}
+
 // follow replaces the owner's value by the member's, if the owner's is still the
 // member's earlier value: then nobody has stored a newer one there. It tells whether
 // the owner has a value.
 func (l *runningMember) follow(ctx context.Context, it *misplaced, now *memcache.Value) (held bool, err error) {
-	sum := l.sum(now)
-	err = l.ask(ctx, &l.owners[l.owner.Owner(it.Key)], func(c *memcache.Conn) error {
+	sum, owner := l.sum(now), l.owner.Owner(it.Key)
+	err = l.ask(ctx, &l.owners[owner], func(c *memcache.Conn) error {
 		v, err := c.Get(it.Key)
 		if held = v != nil; err != nil || !held {
 			return err
@@ -111,6 +121,10 @@ func (l *runningMember) follow(ctx context.Context, it *misplaced, now *memcache
 			}
 		default:
 			return nil
+		}
+		if l.takes != nil && !l.takes(owner, now.Flags) {
+			held = false // it stays at the member, and the owner's is out of date
+			return drop(c, it.Key, v.CAS)
 		}
 		replaced, err := c.Replace(&item.Item{Key: it.Key, Value: now.Data, Flags: now.Flags,
 			ExpireAt: l.ours(expiry(now, 0, l.now())), BinaryKey: it.BinaryKey}, v.CAS)

@@ -275,8 +275,10 @@ func (e *Engine) receipt(err error) contract.Receipt {
 	r.Clean, r.SourceVersion = e.Source.Clean(), e.Source.Version()
 	r.Found, r.Expired, r.Invalidated = e.found, e.expired, e.invalidated
 	r.Seconds = e.seconds
+	tooLargeFlags := int64(0)
 	for i, w := range e.writers {
 		t := w.Tally()
+		tooLargeFlags += t.TooLargeFlags
 		r.Added += t.Added
 		r.AlreadyPresent += t.Present
 		r.Rejected += t.Rejected
@@ -291,6 +293,9 @@ func (e *Engine) receipt(err error) contract.Receipt {
 	case r.Rejected > 0:
 		r.Reason, r.ExitCode = reasonRejected, contract.ExitRejected
 		r.Message = fmt.Sprintf("%d of %d items were rejected; the first: %s", r.Rejected, r.Found, e.firstRefusal())
+		if r.Rejected == tooLargeFlags { // another attempt can't help, only other servers
+			r.Reason, r.ExitCode = reasonFlags, contract.ExitUsage
+		}
 	}
 	return r
 }

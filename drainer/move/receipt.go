@@ -19,6 +19,7 @@ const (
 	reasonRestarted   = "SourceRestarted"
 	reasonStillStored = "StillStored"
 	reasonRejected    = "ItemsRejected"
+	reasonFlags       = "ClientFlagsTooLarge"
 	reasonFailed      = "Failed"
 )
 

@@ -55,6 +55,8 @@ type runningMember struct {
 	// rest is the pause before the third listing.
 	rest    time.Duration
 	waiting func(name, why string)
+	// takes tells whether a server can store such client flags; nil: all can.
+	takes func(server int, flags uint64) bool
 	// settle waits until every item that was yielded has an outcome, and returns
 	// how many of all the owners refused.
 	settle func() (rejected int64, err error)
@@ -238,6 +240,7 @@ func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string) contrac
 		member: e.Servers[self], self: self, servers: e.Servers, owner: e.Owner, lost: e.Lost,
 		dialer: e.Dialer, scratch: scratch, timeout: e.UnreachableTimeout, limit: e.Limit, rest: firstRest,
 		waiting: func(name, why string) { e.silent.set(name, why, e.Log) },
+		takes:   func(i int, flags uint64) bool { return e.writers[i].Takes(flags) },
 		settle:  e.settle, seed: maphash.MakeSeed(),
 	}
 	return e.Run(ctx)
