@@ -32,8 +32,11 @@ import (
 const (
 	// HangAfter is the default.
 	HangAfter = time.Minute
-	// hangWhenAsked is the same for a memcached that was told to end. It works or
-	// answers until it has ended, so a third of the shortest grace period is enough.
+	// EndWithin is the default: a third of Kubernetes' own grace period. The rest is for
+	// the save.
+	EndWithin = 10 * time.Second
+	// hangWhenAsked is HangAfter for a memcached that was told to end: it works until it
+	// has ended.
 	hangWhenAsked = 10 * time.Second
 	// idleCPU is more than an idle memcached's clock and maintenance use in that time,
 	// and far less than the least share of a CPU that a container can be given.
@@ -170,10 +173,13 @@ func (s *supervisor) watchForHang(ctx context.Context, address string) {
 	}
 }
 
-// endHung kills a memcached that was told to end and does nothing.
+// endHung kills a memcached that was told to end and does nothing, or has not ended in
+// time. It waits for its crawler, and that for the client that reads a list of its items,
+// however slowly. A kill loses no items, and leaves time to save them.
 func (s *supervisor) endHung(ctx context.Context) {
-	if s.untilItHangs(ctx, judgement{after: hangWhenAsked}, allThreads, func() bool { return true }) {
-		s.std.Logf("memcached does not end: it has done nothing for %s; it is killed", hangWhenAsked)
+	began := time.Now()
+	if s.untilItHangs(ctx, judgement{after: min(hangWhenAsked, s.EndWithin), most: s.EndWithin}, allThreads, func() bool { return true }) {
+		s.std.Logf("memcached does not end: it was told to %s ago; it is killed", time.Since(began).Round(time.Second))
 		s.child.signal(syscall.SIGKILL)
 	}
 }

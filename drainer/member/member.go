@@ -38,6 +38,8 @@ type Config struct {
 	TerminationLog string
 	// HangAfter is how long memcached may hang.
 	HangAfter time.Duration
+	// EndWithin is how long it may take to end when it is told to.
+	EndWithin time.Duration
 }
 
 // supervisor runs one memcached.
@@ -82,6 +84,9 @@ func (s *supervisor) check() error {
 	}
 	if s.HangAfter < time.Second {
 		return args.Usagef("--%s: at least 1s is needed", contract.FlagHangAfter)
+	}
+	if s.EndWithin < lookAtVitals {
+		return args.Usagef("--%s: at least %s is needed", contract.FlagEndWithin, lookAtVitals)
 	}
 	if s.Port < 1 || s.Port > 65535 {
 		return args.Usagef("--%s: %d is not a port", contract.FlagPort, s.Port)

@@ -73,6 +73,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		Dir:            dataDir,
 		Port:           c.Spec.ContainerPort,
 		TerminationLog: contract.TerminationLog,
+		EndWithin:      endWithin(c),
 		Connection:     connection(c),
 		Command:        append([]string{"memcached"}, memcachedArgs(c)...),
 	}

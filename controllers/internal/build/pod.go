@@ -2,6 +2,7 @@ package build
 
 import (
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -93,6 +94,13 @@ func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
 	}
 	seconds := 30 + Memory(c)>>24
 	return &seconds
+}
+
+// endWithin is how long a memcached with storage may itself take to end: a third of the
+// grace period. The rest is for the save.
+func endWithin(c *cachev1alpha1.Memcached) time.Duration {
+	const least = 2 * time.Second // memcached looks once a second whether it was told to
+	return max(least, time.Duration(*graceSeconds(c))*time.Second/3).Truncate(time.Second)
 }
 
 // podSecurity is the members': their files are on a volume that they write.
