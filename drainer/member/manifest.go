@@ -87,19 +87,19 @@ func (m *manifest) items() int64 {
 	return 0
 }
 
-// untouched tells, at memcached's end, whether it had resumed from nothing and answered
-// nobody: what it was started with is still all there is.
-func (m *manifest) untouched() bool {
+// untouched tells, at memcached's end, whether it had resumed from nothing, and nothing
+// was stored: what it was started with is still all there is.
+func (m *manifest) untouched() (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.Image != nil {
-		return false
+		return false, nil
 	}
 	meta, err := volume.ReadMeta(m.dir)
-	if m.Fresh {
-		return err != nil
+	if m.Fresh && err != nil {
+		return volume.NothingStored(m.dir, volume.Options{})
 	}
-	return err == nil && m.Previous != nil && meta.StopTime == m.Previous.StopTime
+	return !m.Fresh && err == nil && m.Previous != nil && meta.StopTime == m.Previous.StopTime, nil
 }
 
 // count the items of a file; tests replace it.

@@ -312,20 +312,7 @@ func codeOf(status syscall.WaitStatus) int {
 func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
 	code := codeOf(status)
 	start := time.Now()
-	untouched := s.manifest.untouched()
-	saved, err := s.manifest.finish()
-	if saved && err == nil {
-		if err := s.manifest.count(); err != nil {
-			s.std.Logf("the saved items can't be counted, and are saved all the same: %s", args.OneLine(err))
-		}
-	}
-	switch {
-	case err != nil || !s.Saves():
-	case untouched:
-		err = volume.PutMarkBack(s.Volume, s.markBefore)
-	default:
-		err = volume.Save(context.Background(), s.Memory, s.Volume, s.std.Logf)
-	}
+	saved, err := s.keep()
 	switch {
 	case saved && err != nil:
 		err = fmt.Errorf("bring the save to the disk: %w", err)
@@ -340,4 +327,31 @@ func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
 		s.std.Logf("memcached ended by itself, exit code %d", code)
 	}
 	return code, err
+}
+
+// keep brings to the disk what memcached has left, and tells whether it had saved. If
+// nothing was stored, what was there before is all that there is: a mark that says
+// otherwise goes, and so does a file that nobody could tell from a used one after the
+// node's next boot.
+func (s *supervisor) keep() (saved bool, err error) {
+	untouched, err := s.manifest.untouched()
+	if err != nil {
+		return false, fmt.Errorf("look for items in the warm file: %w", err)
+	}
+	saved, err = s.manifest.finish()
+	if saved && err == nil {
+		if err := s.manifest.count(); err != nil {
+			s.std.Logf("the saved items can't be counted, and are saved all the same: %s", args.OneLine(err))
+		}
+	}
+	switch {
+	case err != nil:
+	case untouched && s.Saves():
+		err = volume.PutMarkBack(s.Volume, s.markBefore)
+	case untouched && s.manifest.Fresh:
+		err = volume.DropWarmFile(s.Volume)
+	case s.Saves():
+		err = volume.Save(context.Background(), s.Memory, s.Volume, s.std.Logf)
+	}
+	return saved, err
 }

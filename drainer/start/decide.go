@@ -99,7 +99,7 @@ func (f *Facts) mapped() (*Decision, error) {
 	switch {
 	case refusal == nil:
 		return &Decision{How: Resume, Steps: f.clock(&f.File)}, nil
-	case Undescribed(refusal) && f.File.unanswered():
+	case f.File.Unused:
 		return f.fresh(unread("warm file", refusal), DropFile), nil
 	case Undescribed(refusal):
 		return cold(unread("warm file", refusal), DropAll), nil
@@ -186,7 +186,7 @@ func (f *Facts) saved() (*Decision, error) {
 	switch {
 	case refusal == nil:
 		return &Decision{How: Resume, Steps: f.clock(&f.File)}, nil
-	case f.Current, f.NotSavable != nil, Undescribed(refusal) && f.File.unanswered():
+	case f.Current, f.NotSavable != nil, f.File.Unused:
 		// There is a save of it already, if the supervisor outlived memcached; or
 		// nothing in it is worth saving.
 		d, err := f.savedWithoutFile()
@@ -229,7 +229,7 @@ func (f *Facts) savedWithoutFile() (*Decision, error) {
 	switch {
 	case refusal == nil:
 		return &Decision{How: Load, Steps: append([]Step{LoadSave}, f.clock(&f.Save)...)}, nil
-	case Undescribed(refusal) && f.Save.unanswered():
+	case f.Save.Unused:
 		return f.fresh("", DropSave), nil
 	case Undescribed(refusal):
 		return cold(unread("save", refusal), DropAll), nil
@@ -252,7 +252,7 @@ func (f *Facts) foreign() *Decision {
 	switch {
 	case refusal == nil:
 		refusal = errors.New("its warm file is on the volume, by a member of mode Mapped")
-	case Undescribed(refusal) && f.Foreign.unanswered():
+	case f.Foreign.Unused:
 		return f.fresh("", DropForeign)
 	case Undescribed(refusal):
 		return cold(unread("warm file", refusal), DropAll)

@@ -75,7 +75,7 @@ func makeFile(state string, saved *warmfile.Image, command []string) File {
 	case "undescribed":
 		f.Unreadable = warmfile.Refuse(warmfile.ReasonNodeRestarted, "the node has restarted")
 	case "unanswered":
-		f.Manifest = &volume.Manifest{State: volume.Starting, Fresh: true}
+		f.Manifest, f.Unused = &volume.Manifest{State: volume.Starting, Fresh: true}, true
 		f.Unreadable = warmfile.Refuse(warmfile.ReasonNoEvidence, "nothing says what it holds")
 	}
 	return f

@@ -79,6 +79,8 @@ type File struct {
 	Unreadable error
 	// FlagsBytes is how many bytes client flags have in it; 0 unknown, or it has none.
 	FlagsBytes int
+	// Unused: no client has ever stored anything in it.
+	Unused bool
 	// Meta is what memcached says of its save; nil, and MetaErr says why.
 	Meta    *warmfile.Image
 	MetaErr error
@@ -92,9 +94,6 @@ func (f *File) latest() *warmfile.Image {
 	}
 	return f.Manifest.Latest()
 }
-
-// unanswered: it was new when its memcached started, and no client was ever answered.
-func (f *File) unanswered() bool { return f.Manifest != nil && f.Manifest.Unanswered() }
 
 // Ask says which memcached a program is: its version, "" if it doesn't say, and how many
 // bytes its client flags have, 0 if it doesn't.
@@ -121,7 +120,8 @@ func lookAt(ctx context.Context, dir, name string, layout bool) (f File, err err
 	if m, err := volume.ReadManifest(dir); err == nil {
 		f.Manifest = m
 	}
-	return f, nil
+	f.Unused, err = volume.NothingStored(dir, volume.Options{})
+	return f, err
 }
 
 // Look gathers the facts, and changes nothing. ask is nil if no memcached is here to be
@@ -133,16 +133,23 @@ func Look(ctx context.Context, m Member, ask Ask) (*Facts, error) {
 	if f.Aside, err = volume.Aside(m.Volume); err != nil {
 		return nil, err
 	}
-	if f.File, err = lookAt(ctx, m.Dir(), contract.WarmFile, ask != nil); err != nil {
-		return nil, err
-	}
-	if f.Save, err = lookAt(ctx, m.Volume, contract.SaveFile, ask != nil); err != nil {
-		return nil, err
-	}
-	if f.Saves {
-		if f.Foreign, err = lookAt(ctx, m.Volume, contract.WarmFile, false); err != nil {
+	for _, look := range []struct {
+		file      *File
+		dir, name string
+		layout    bool
+	}{
+		{&f.File, m.Dir(), contract.WarmFile, ask != nil},
+		{&f.Save, m.Volume, contract.SaveFile, ask != nil},
+		{&f.Foreign, m.Volume, contract.WarmFile, false},
+	} {
+		if look.file == &f.Foreign && !f.Saves {
+			continue
+		}
+		if *look.file, err = lookAt(ctx, look.dir, look.name, look.layout); err != nil {
 			return nil, err
 		}
+	}
+	if f.Saves {
 		f.SamePod = !volume.Missing(m.path(contract.Manifest))
 	}
 	if ask != nil && (f.File.Exists || f.Save.Exists) {

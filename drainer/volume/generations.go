@@ -72,8 +72,8 @@ func (g Generation) named(err error) error {
 }
 
 // Generations returns all that are on the volume at dir, newest first, and refuses
-// outdated saves. If there are others, it leaves out a new file whose memcached never
-// answered: no client can have stored anything there.
+// outdated saves. If there are others, it leaves out a file in which nothing was ever
+// stored.
 func Generations(dir string) ([]Generation, error) {
 	aside, err := Aside(dir)
 	if err != nil {
@@ -91,7 +91,14 @@ func Generations(dir string) ([]Generation, error) {
 	if err := outdated(dir, all); err != nil {
 		return nil, err
 	}
-	if there && (len(aside) == 0 || !Unanswered(dir)) {
+	if there && len(aside) > 0 {
+		nothing, err := NothingStored(dir, Options{})
+		if err != nil {
+			return nil, err
+		}
+		there = !nothing
+	}
+	if there {
 		return all, nil
 	}
 	if len(aside) == 0 {
@@ -103,10 +110,3 @@ func Generations(dir string) ([]Generation, error) {
 // Replayable tells whether the generations that were set aside can be replayed: if the
 // newest can't be read, older values must not be.
 func Replayable(aside []Generation) bool { return len(aside) > 0 && !aside[0].Failed }
-
-// Unanswered tells whether the file in dir was new when its memcached started, and
-// memcached has never answered.
-func Unanswered(dir string) bool {
-	m, err := ReadManifest(dir)
-	return err == nil && m.Unanswered()
-}

@@ -9,18 +9,10 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Unused tells whether the volume proves that there is nothing on it to drain: its
-// manifest, which reaches the disk before memcached starts, says that there was no warm
-// file, and that memcached has not answered since; and the file that it may have made
-// meanwhile has no item. Both must be of this boot of the node: after another boot,
-// parts of the file may be lost. A volume without a manifest proves nothing: somebody
-// may have emptied it.
+// Unused tells whether the volume proves that there is nothing on it to drain: only a
+// file, or a save of one, in which nothing was ever stored. A volume without a manifest
+// proves nothing: somebody may have emptied it.
 func Unused(dir string, o Options) (bool, error) {
-	m, err := ReadManifest(dir)
-	boot := o.withDefaults().BootID
-	if err != nil || m.State != Starting || !m.Fresh || m.BootID == "" || m.BootID != boot && !packed(dir) {
-		return false, nil // Open says what is wrong with it
-	}
 	aside, err := Aside(dir)
 	if err != nil || len(aside) > 0 {
 		return false, err
@@ -28,10 +20,27 @@ func Unused(dir string, o Options) (bool, error) {
 	if err := outdated(dir, []Generation{{Dir: dir}}); err != nil {
 		return false, nil // Generations says so
 	}
+	return NothingStored(dir, o)
+}
+
+// NothingStored tells whether it is proven that no client has stored anything in the file
+// in dir, or in its save. The manifest, which reaches the disk before memcached starts,
+// says that there was no file, and that memcached has not answered its supervisor since.
+// It may have answered clients, so there must be no item in the file, either. Both must
+// be of this boot of the node: after another boot, parts of the file may be lost.
+func NothingStored(dir string, o Options) (bool, error) {
+	m, err := ReadManifest(dir)
+	boot := o.withDefaults().BootID
+	if err != nil || !m.Unanswered() || m.BootID == "" || m.BootID != boot && !packed(dir) {
+		return false, nil // Open says what is wrong with it
+	}
 	if there, err := (Generation{Dir: dir}).exists(); err != nil || !there {
 		return err == nil, err
 	}
 	file, size, err := openFile(dir)
+	if warmfile.IsReason(err, warmfile.ReasonTruncated) && !packed(dir) {
+		return true, nil // memcached has only created it
+	}
 	if err != nil {
 		return false, err
 	}

@@ -1,0 +1,112 @@
+package member_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+)
+
+// deaf is a member whose supervisor asks at another port than clients do, so it never gets
+// an answer.
+type deaf struct {
+	*drainertest.Process
+	memcached *memcachedtest.Server
+}
+
+func (p *pod) startDeaf(args ...string) *deaf {
+	p.t.Helper()
+	port := memcachedtest.FreePort(p.t)
+	c := drainertest.MemberArgs(contract.Connection{}, p.volume, port, args...)
+	c.MemoryDir, c.Port = p.memory, int32(memcachedtest.FreePort(p.t))
+	d := &deaf{drainertest.Start(p.t, c.Args()...), &memcachedtest.Server{Port: port}}
+	memcachedtest.WaitFor(p.t, "memcached", func() error {
+		conn, err := d.memcached.Dialer.Dial(p.t.Context(), d.memcached.Address())
+		if err != nil {
+			return err
+		}
+		conn.Close()
+		return nil
+	})
+	return d
+}
+
+// killMemcached and leave the supervisor to do what it does then.
+func (d *deaf) killMemcached() {
+	d.T.Helper()
+	supervisor := strconv.Itoa(d.Cmd.Process.Pid)
+	tasks, err := os.ReadDir("/proc/" + supervisor + "/task")
+	if err != nil {
+		d.T.Fatal(err)
+	}
+	for _, task := range tasks {
+		children, _ := os.ReadFile(fmt.Sprintf("/proc/%s/task/%s/children", supervisor, task.Name()))
+		for _, child := range strings.Fields(string(children)) {
+			pid, _ := strconv.Atoi(child)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	d.Wait()
+}
+
+// TestWhoNeverAnsweredMayHaveServed: clients may have stored values at a memcached that
+// never answered its supervisor. If it is lost, no older values come back in their place.
+// If nothing was stored, the older ones are the newest.
+func TestWhoNeverAnsweredMayHaveServed(t *testing.T) {
+	for _, mode := range []string{"Mapped", "Saved"} {
+		for _, end := range []string{"the container is killed", "memcached is killed"} {
+			for _, stored := range []bool{true, false} {
+				if mode == "Saved" && !stored && end == "the container is killed" {
+					continue // what is in memory goes with its pod: nobody can look
+				}
+				t.Run(fmt.Sprintf("%s, %s, stored=%t", mode, end, stored), func(t *testing.T) {
+					t.Parallel()
+					older, newer := drainertest.Objects(94, 500), map[string]drainertest.Object{}
+					for key := range older {
+						newer[key] = drainertest.Object{Value: []byte("newer")}
+					}
+					p := newPod(t)
+					if mode == "Mapped" {
+						p.memory = ""
+					}
+					s := p.start("", "-m", "128")
+					drainertest.Store(t, s.Address(), older)
+					s.End("saved")
+					if mode == "Saved" {
+						p = p.again()
+					}
+					d := p.startDeaf("-m", "160") // replays
+					if stored {
+						drainertest.Store(t, d.memcached.Address(), newer)
+					}
+					if end == "memcached is killed" {
+						d.killMemcached()
+					} else {
+						d.Signal(syscall.SIGKILL)
+						d.Wait()
+					}
+					_, addresses := drainertest.Survivors(t, 1)
+					m := drainertest.MigrateArgs(t, p.volume, addresses)
+					r := drainertest.Migrate(t, m)
+					if want := map[bool]int{true: contract.ExitUnrecoverable, false: contract.ExitOK}[stored]; r.Code != want {
+						t.Errorf("exit code %d, want %d: %+v", r.Code, want, r.Receipt)
+					}
+					if stored {
+						older = map[string]drainertest.Object{}
+					}
+					drainertest.Check(t, m.Client, addresses, older)
+					s = p.start("", "-m", "160")
+					s.WaitFor(map[bool]string{true: "memcached starts cold", false: "replayed generation-1"}[stored])
+					s.ExpectItems(older)
+					s.End("saved")
+				})
+			}
+		}
+	}
+}
