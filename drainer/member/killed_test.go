@@ -2,7 +2,6 @@ package member_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +24,7 @@ import (
 type fault struct {
 	call string // as strace takes it
 	file string
-	n    int
+	n    int    // 0: each
 	fail string // the error, or empty: SIGKILL, before the call
 }
 
@@ -34,8 +33,12 @@ func (f fault) arguments() []string {
 	if f.fail != "" {
 		inject = "error=" + f.fail
 	}
+	when := strconv.Itoa(f.n)
+	if f.n == 0 {
+		when = "1+"
+	}
 	return []string{"-f", "-qq", "-o", "/dev/null", "-P", f.file, "-e", "trace=" + f.call,
-		"-e", "inject=" + f.call + ":" + inject + ":when=" + strconv.Itoa(f.n)}
+		"-e", "inject=" + f.call + ":" + inject + ":when=" + when}
 }
 
 // on the file in this directory.
@@ -49,29 +52,13 @@ const renames = "/^rename"
 // attach lets the fault befall a supervisor that runs.
 func (f fault) attach(s *drainertest.Served) {
 	s.T.Helper()
-	tracer := exec.Command("strace", append(f.arguments(), "-p", strconv.Itoa(s.Cmd.Process.Pid))...)
-	if err := tracer.Start(); err != nil {
-		s.T.Fatal(err)
-	}
-	s.T.Cleanup(func() {
-		_ = tracer.Process.Kill()
-		_ = tracer.Wait()
-	})
-	memcachedtest.WaitFor(s.T, "strace to have every thread", func() error {
-		threads, err := filepath.Glob("/proc/" + strconv.Itoa(s.Cmd.Process.Pid) + "/task/*/status")
-		for _, thread := range threads {
-			if b, err := os.ReadFile(thread); err == nil && !strings.Contains(string(b), "TracerPid:\t"+strconv.Itoa(tracer.Process.Pid)+"\n") {
-				return errors.New(thread + " is not traced")
-			}
-		}
-		return err
-	})
+	trace(s, f.arguments()...)
 }
 
 // large are objects that take a while to save: dozens of pages.
-func large(value byte) map[string]drainertest.Object {
+func large(value byte, n int) map[string]drainertest.Object {
 	all := map[string]drainertest.Object{}
-	for i := range 40 {
+	for i := range n {
 		all["large:"+strconv.Itoa(i)] = drainertest.Object{Value: []byte(strings.Repeat(string(value), 700_000))}
 	}
 	return all
@@ -121,12 +108,12 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 			t.Parallel()
 			p := newPod(t)
 			s := p.start("", "-m", "128")
-			drainertest.Store(t, s.Address(), large('a'))
+			drainertest.Store(t, s.Address(), large('a', 40))
 			s.End("saved")
 			p = p.again()
 			before := fileOf(t, p.volume, contract.SaveFile)
 			s = p.start("", "-m", "128")
-			all := large('b')
+			all := large('b', 40)
 			drainertest.Store(t, s.Address(), all)
 			test.fault.on(p.volume).attach(s)
 			s.Signal(syscall.SIGTERM)
@@ -142,7 +129,7 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 			t.Parallel()
 			p := newPod(t)
 			s := p.start("", "-m", "128")
-			all := large('b')
+			all := large('b', 40)
 			drainertest.Store(t, s.Address(), all)
 			test.fault.on(p.volume).attach(s)
 			s.Signal(syscall.SIGTERM)
@@ -184,7 +171,7 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 		for _, lost := range []bool{false, true} {
 			t.Run(name+map[bool]string{false: ", and the container starts again", true: ", and the pod is lost"}[lost], func(t *testing.T) {
 				t.Parallel()
-				p, all := newPod(t), large('a')
+				p, all := newPod(t), large('a', 40)
 				s := p.start("", "-m", "128")
 				drainertest.Store(t, s.Address(), all)
 				s.End("saved")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -23,17 +24,53 @@ type manifest struct {
 	answered chan struct{}
 	// flushed: clients have flushed everything.
 	flushed atomic.Bool
+	// file is the warm file; nil before memcached has made it.
+	file *os.File
+	// lost is why a part of the file did not reach the disk.
+	lost error
 }
 
 func keepManifest(dir string, first *volume.Manifest) *manifest {
 	return &manifest{dir: dir, answered: make(chan struct{}), Manifest: *first}
 }
 
-func (m *manifest) write(sync bool) error { return volume.WriteManifest(m.dir, &m.Manifest, sync) }
+// write brings the manifest to the disk, and with its name what else has changed in the
+// directory: memcached has unlinked its .meta, which must not come back when the node goes
+// down.
+func (m *manifest) write() error { return volume.WriteManifest(m.dir, &m.Manifest) }
 
-// running records what the server says of itself. The first time, the directory is
-// flushed too: memcached has unlinked .meta, and that .meta must not come back when the
-// node goes down.
+// hold opens the warm file, before memcached starts or as soon as it has made the file.
+// The kernel tells of a page that the disk did not take once, to each descriptor that was
+// open then. memcached ignores that in its own msync at the end, and a descriptor that is
+// opened later is told nothing.
+func (m *manifest) hold() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.file != nil {
+		return nil
+	}
+	file, err := os.Open(filepath.Join(m.dir, contract.WarmFile))
+	if err != nil {
+		return err
+	}
+	m.file = file
+	return volume.Sync(m.dir) // a file that has a name may have items
+}
+
+// flush brings the running member's file to the disk.
+func (m *manifest) flush() error {
+	if err := m.hold(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lost == nil { // the next fsync would be told nothing
+		m.lost = m.file.Sync()
+	}
+	return m.lost
+}
+
+// running records what the server says of itself.
 func (m *manifest) running(pid int, image *warmfile.Image) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,7 +83,7 @@ func (m *manifest) running(pid int, image *warmfile.Image) error {
 	if first {
 		defer close(m.answered)
 	}
-	return m.write(first)
+	return m.write()
 }
 
 // note adds a sentence for people.
@@ -70,12 +107,19 @@ func (m *manifest) notes() string {
 // older generation is needed: the mapping outlives the process. It does not outlive the
 // node, but that is so of every running member.
 func (m *manifest) secure() error {
-	if err := volume.Sync(filepath.Join(m.dir, contract.WarmFile)); err != nil {
+	if err := m.flush(); err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.write(true)
+	return m.write()
+}
+
+// close lets go of the file.
+func (m *manifest) close() {
+	if m.file != nil {
+		m.file.Close()
+	}
 }
 
 func (m *manifest) items() int64 {
@@ -112,13 +156,16 @@ const maxCount = 2 * time.Second
 // what is now true of the file, in any boot: it is saved, or it is as the crash left
 // it.
 func (m *manifest) finish() (saved bool, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	meta, metaErr := volume.ReadMeta(m.dir)
 	saved = metaErr == nil
 	if !saved && m.Image == nil {
 		return false, nil // it never answered: the state stays Starting
 	}
+	if err := m.flush(); err != nil {
+		return saved, errors.Join(err, m.damaged())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if err := m.sync(saved); err != nil {
 		return saved, err
 	}
@@ -132,12 +179,25 @@ func (m *manifest) finish() (saved bool, err error) {
 		}
 		m.State, m.Image = volume.Saved, meta
 	}
-	return saved, m.write(true)
+	return saved, m.write()
 }
 
-// sync flushes the warm file, its .meta and their names.
+// damaged records that the disk has not taken all of the file: what is there now may be of
+// any age.
+func (m *manifest) damaged() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lost == nil {
+		return nil
+	}
+	m.State, m.PID = volume.Damaged, 0
+	m.Note = m.lost.Error()
+	return m.write()
+}
+
+// sync flushes the warm file's .meta, and the names.
 func (m *manifest) sync(saved bool) error {
-	paths := []string{filepath.Join(m.dir, contract.WarmFile), m.dir}
+	paths := []string{m.dir}
 	if saved {
 		paths = append(paths, filepath.Join(m.dir, contract.MetaFile))
 	}
@@ -170,5 +230,5 @@ func (m *manifest) count() error {
 		return err
 	}
 	m.Image.Items, m.Image.ItemsExact = n, true
-	return m.write(true)
+	return m.write()
 }

@@ -214,10 +214,16 @@ func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
 		return err
 	}
 	s.manifest = keepManifest(s.Dir(), first)
+	if err := s.manifest.hold(); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("open the warm file: %w", err)
+	}
 	return nil
 }
 
 func (s *supervisor) unlock() {
+	if s.manifest != nil {
+		s.manifest.close()
+	}
 	if s.lock != nil {
 		_ = s.lock.Close()
 	}

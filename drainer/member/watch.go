@@ -26,6 +26,8 @@ type watch struct {
 	address string
 	conn    *memcache.Conn
 	last    *warmfile.Image
+	// unwritten: the manifest of last could not be written.
+	unwritten bool
 	// complained: the latest failure has been logged.
 	complained bool
 }
@@ -96,6 +98,9 @@ func (w *watch) disconnect() {
 
 // look asks memcached, and writes the manifest if the answer matters.
 func (w *watch) look(ctx context.Context) (err error) {
+	if err := w.s.manifest.hold(); err != nil {
+		return err
+	}
 	if w.conn == nil {
 		dialCtx, cancel := context.WithTimeout(ctx, lookPeriod)
 		defer cancel()
@@ -119,13 +124,14 @@ func (w *watch) look(ctx context.Context) (err error) {
 		return err
 	}
 	w.complained = false
-	if w.last != nil && !differs(w.last, image) {
+	if w.last != nil && !w.unwritten && !differs(w.last, image) {
 		return nil
 	}
 	first := w.last == nil
 	w.last = image
 	before := w.s.manifest.notes()
 	err = w.s.manifest.running(w.s.child.pid, image)
+	w.unwritten = err != nil
 	if note := w.s.manifest.notes(); first && note != before {
 		w.s.std.Logf("%s", note)
 	}

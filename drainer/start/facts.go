@@ -198,8 +198,9 @@ func (f *Facts) refusal(file *File) error {
 
 func unrecoverable(err error) bool { return errors.Is(err, warmfile.ErrUnrecoverable) }
 
-// Undescribed tells whether a refusal is about the file's metadata: no reader could
-// ever trust the file, so keeping it helps nobody.
+// Undescribed tells whether a refusal is about what is known of the file, and not about
+// its content: no reader could ever trust the file, so keeping it helps nobody.
 func Undescribed(err error) bool {
-	return warmfile.IsReason(err, warmfile.ReasonNoEvidence) || warmfile.IsReason(err, warmfile.ReasonNodeRestarted)
+	return warmfile.IsReason(err, warmfile.ReasonNoEvidence) || warmfile.IsReason(err, warmfile.ReasonNodeRestarted) ||
+		warmfile.IsReason(err, warmfile.ReasonDamaged)
 }

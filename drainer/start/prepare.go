@@ -22,7 +22,7 @@ func Prepare(ctx context.Context, m Member, ask Ask, logf func(string, ...any)) 
 		logf("%s", d.Reason)
 	}
 	manifest := firstManifest(m, d)
-	if err := volume.WriteManifest(m.Dir(), manifest, true); err != nil {
+	if err := volume.WriteManifest(m.Dir(), manifest); err != nil {
 		return nil, fmt.Errorf("write the manifest: %w", err)
 	}
 	return manifest, nil

@@ -53,7 +53,7 @@ func SetAside(dir string, number int, failed bool) error {
 			continue
 		}
 		if err == nil {
-			err = writeDurably(filepath.Join(to, name), data, true)
+			err = writeDurably(filepath.Join(to, name), data)
 		}
 		if err != nil {
 			return err

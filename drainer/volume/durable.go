@@ -9,9 +9,10 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// writeDurably replaces path as a whole. With sync it has reached the disk,
-// name and content, when the function returns.
-func writeDurably(path string, data []byte, sync bool) error {
+// writeDurably replaces path as a whole. It has reached the disk, first the content and
+// then the name, when the function returns: a name without its content would be an empty
+// file after the node went down.
+func writeDurably(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
@@ -20,7 +21,7 @@ func writeDurably(path string, data []byte, sync bool) error {
 	if err == nil {
 		err = f.Chmod(0o644)
 	}
-	if err == nil && sync {
+	if err == nil {
 		err = f.Sync()
 	}
 	err = errors.Join(err, f.Close())
@@ -30,10 +31,7 @@ func writeDurably(path string, data []byte, sync bool) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	if sync {
-		return Sync(filepath.Dir(path))
-	}
-	return nil
+	return Sync(filepath.Dir(path))
 }
 
 // Sync flushes a file or directory to the disk.
@@ -61,11 +59,11 @@ func Missing(path string) bool {
 }
 
 // WriteManifest writes the manifest of the warm file in dir, as of now.
-func WriteManifest(dir string, m *Manifest, sync bool) error {
+func WriteManifest(dir string, m *Manifest) error {
 	m.Updated = time.Now().UTC()
 	b, err := m.Marshal()
 	if err != nil {
 		return err
 	}
-	return writeDurably(filepath.Join(dir, contract.Manifest), b, sync)
+	return writeDurably(filepath.Join(dir, contract.Manifest), b)
 }

@@ -20,6 +20,7 @@ type evidence struct {
 // weigh decides from .meta and the manifest how the file may be read, or why
 // it may not:
 //
+//	manifest says Damaged                 refused
 //	.meta, sound and of the file's size   the file is as memcached saved it:
 //	                                      memcached unlinks .meta before it
 //	                                      touches the file
@@ -36,6 +37,9 @@ func weigh(dir string, fileSize int64, bootID string) (*evidence, error) {
 	}
 	if err := errors.Join(broken(metaErr), broken(manifestErr)); err != nil {
 		return nil, err
+	}
+	if manifest != nil && manifest.State == Damaged {
+		return nil, warmfile.Refuse(warmfile.ReasonDamaged, "the disk has not taken all of the warm file (%.200s): parts of it may be older than others", manifest.Note)
 	}
 	if meta != nil && meta.MaxBytes != fileSize {
 		metaErr = fmt.Errorf(".meta speaks of %d bytes, the warm file has %d", meta.MaxBytes, fileSize)

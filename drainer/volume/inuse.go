@@ -72,7 +72,7 @@ func writeMark(dir string, mark InUse) error {
 	if err != nil {
 		return err
 	}
-	return writeDurably(filepath.Join(dir, contract.InUse), b, true)
+	return writeDurably(filepath.Join(dir, contract.InUse), b)
 }
 
 // LastNumber is the highest number of all saves that are, or were, on the volume.

@@ -24,6 +24,9 @@ const (
 	Saved State = "Saved"
 	// Died: memcached ended without a save, but the file has reached the disk.
 	Died State = "Died"
+	// Damaged: memcached ended, and the disk has not taken all of the file. Note has the
+	// disk's error.
+	Damaged State = "Damaged"
 )
 
 // Manifest describes the warm file beside it, so that a file can be read after a crash
@@ -67,7 +70,7 @@ func ParseManifest(data []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("manifest: format %d is not known", m.Format)
 	}
 	switch m.State {
-	case Starting:
+	case Starting, Damaged:
 	case Running, Saved, Died:
 		if m.Image == nil {
 			return nil, fmt.Errorf("manifest: state %s without an image", m.State)

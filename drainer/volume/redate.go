@@ -29,10 +29,10 @@ func Redate(dir string, now int64) error {
 		if known := m.Latest(); known != nil && known.StopTime == meta.StopTime && known.ProcessStarted == meta.ProcessStarted {
 			known.StopTime, known.ProcessStarted = redated.StopTime, redated.ProcessStarted
 			known.Clock, known.NodeClock = redated.Clock, redated.NodeClock
-			if err := WriteManifest(dir, m, true); err != nil {
+			if err := WriteManifest(dir, m); err != nil {
 				return err
 			}
 		}
 	}
-	return writeDurably(filepath.Join(dir, contract.MetaFile), data, true)
+	return writeDurably(filepath.Join(dir, contract.MetaFile), data)
 }

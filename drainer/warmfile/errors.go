@@ -32,6 +32,8 @@ const (
 	ReasonCountMismatch Reason = "CountMismatch"
 	ReasonCorrupt       Reason = "WarmFileCorrupt"
 	ReasonUnknownLayout Reason = "UnknownLayout"
+	// ReasonDamaged: a part of the file never reached the disk.
+	ReasonDamaged Reason = "WarmFileDamaged"
 	// ReasonSaveOutdated: a member has run since the save was made.
 	ReasonSaveOutdated Reason = "SaveOutdated"
 )

@@ -1,0 +1,230 @@
+package member_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/volume"
+)
+
+// TestManifestGetsItsNameWhenItIsOnTheDisk: otherwise a node that goes down may leave an
+// empty one, which reads as corrupt.
+func TestManifestGetsItsNameWhenItIsOnTheDisk(t *testing.T) {
+	t.Parallel()
+	dir, log := t.TempDir(), filepath.Join(t.TempDir(), "calls")
+	s := drainertest.Serve(t, dir, "-m", "128")
+	detach := trace(s, "-f", "-qq", "-y", "-o", log, "-e", "trace="+renames+",fsync")
+	all := drainertest.Objects(95, 500)
+	drainertest.Store(t, s.Address(), all)
+	s.Settle(len(all))
+	s.End("saved")
+	detach()
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := regexp.MustCompile(`rename.*"([^"]*)".*"` + regexp.QuoteMeta(filepath.Join(dir, contract.Manifest)) + `"`)
+	lines, found := strings.Split(string(text), "\n"), 0
+	flushed := func(lines []string, path string) bool {
+		for _, l := range lines {
+			if strings.Contains(l, "fsync(") && strings.Contains(l, "<"+path+">") {
+				return true
+			}
+		}
+		return false
+	}
+	for i, l := range lines {
+		m := written.FindStringSubmatch(l)
+		if m == nil {
+			continue
+		}
+		found++
+		if !flushed(lines[:i], m[1]) {
+			t.Errorf("it had its name before it was on the disk: %s", l)
+		}
+		if !flushed(lines[i:], dir) {
+			t.Errorf("its name never was on the disk: %s", l)
+		}
+	}
+	if found < 3 { // it follows, is saved, and counted
+		t.Errorf("it was written %d times: %s", found, text)
+	}
+}
+
+// TestManifestCatchesUp: one that could not be written is written when that is possible
+// again, though memcached has not changed since.
+func TestManifestCatchesUp(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := drainertest.Serve(t, dir, "-m", "128")
+	detach := trace(s, fault{call: renames, file: contract.Manifest, fail: "ENOSPC"}.on(dir).arguments()...)
+	all := drainertest.Objects(96, 500)
+	drainertest.Store(t, s.Address(), all)
+	s.WaitFor("the manifest can't be kept current")
+	detach()
+	s.Settle(len(all))
+	s.End("saved")
+}
+
+// inNamespace: this process may mount what it likes.
+const inNamespace = "DRAINER_TEST_NAMESPACE"
+
+// TestLostWriteIsNoSave: the disk does not take a page of the file, and memcached's own
+// msync is told of it. The supervisor must still know: what is on the disk is no save.
+func TestLostWriteIsNoSave(t *testing.T) {
+	if os.Getenv(inNamespace) != "" {
+		lostWrite(t)
+		return
+	}
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", self, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), inNamespace+"=1")
+	out, err := cmd.CombinedOutput()
+	switch {
+	case strings.Contains(string(out), "--- SKIP") || os.Geteuid() != 0 || errors.Is(err, exec.ErrNotFound):
+		t.Skipf("no disk can be made that fails: %v: %s", err, out)
+	case err != nil:
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func lostWrite(t *testing.T) {
+	disk := newThinDisk(t)
+	s := drainertest.Serve(t, disk.dir, "-m", "128")
+	drainertest.Store(t, s.Address(), drainertest.Objects(97, 200))
+	s.Settle(200)
+	disk.fill()
+	drainertest.Store(t, s.Address(), large('a', 120)) // more than the pages that memcached has written to at its start
+	disk.sync()
+	disk.grow()
+	s.Signal(syscall.SIGTERM)
+	if code := s.Wait(); code != contract.ExitFailed || !strings.Contains(s.Err.String(), "bring the save to the disk: sync ") {
+		t.Errorf("exit code %d: %s", code, s.Err.String())
+	}
+	_, addresses := drainertest.Survivors(t, 1)
+	if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, disk.dir, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "WarmFileDamaged" || r.Receipt.Found != 0 {
+		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+	}
+	s = drainertest.Serve(t, disk.dir, "-m", "128")
+	s.WaitFor("memcached starts cold")
+	s.ExpectItems(map[string]drainertest.Object{})
+	s.End("saved")
+}
+
+// thinDisk is a file system on a disk that promises more room than there is.
+type thinDisk struct {
+	t            *testing.T
+	backing, dir string
+}
+
+func newThinDisk(t *testing.T) *thinDisk {
+	t.Helper()
+	d := &thinDisk{t, filepath.Join(t.TempDir(), "backing"), filepath.Join(t.TempDir(), "volume")}
+	for _, dir := range []string{d.backing, d.dir} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	image := filepath.Join(d.backing, "disk")
+	for _, step := range [][]string{
+		{"mount", "-t", "tmpfs", "-o", "size=256m", "none", d.backing},
+		{"truncate", "-s", "256M", image},
+		{"mkfs.ext4", "-q", "-O", "^has_journal", "-E", "lazy_itable_init=0", image},
+		{"mount", "-o", "loop", image, d.dir},
+	} {
+		if out, err := exec.CommandContext(t.Context(), step[0], step[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("%v: %v: %s", step, err, out)
+		}
+	}
+	t.Cleanup(func() {
+		_ = unix.Unmount(d.dir, unix.MNT_DETACH)
+		_ = unix.Unmount(d.backing, unix.MNT_DETACH)
+	})
+	return d
+}
+
+// resize makes so much room for what the disk really has.
+func (d *thinDisk) resize(size int64) {
+	d.t.Helper()
+	if err := unix.Mount("none", d.backing, "tmpfs", unix.MS_REMOUNT, "size="+strconv.FormatInt(size, 10)); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// fill takes what room there is, and grow gives it back.
+func (d *thinDisk) fill() {
+	d.t.Helper()
+	d.sync()
+	var st unix.Statfs_t
+	if err := unix.Statfs(d.backing, &st); err != nil {
+		d.t.Fatal(err)
+	}
+	const little = 256 << 10
+	d.resize(int64(st.Blocks-st.Bfree)*st.Bsize + little)
+}
+
+func (d *thinDisk) grow() { d.resize(256 << 20) }
+
+// sync brings to the disk what it takes. Nobody is told of the rest.
+func (d *thinDisk) sync() {
+	d.t.Helper()
+	f, err := os.Open(d.dir)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer f.Close()
+	_ = unix.Syncfs(int(f.Fd()))
+}
+
+// TestDamagedIsNeverRead: whatever else speaks for the file.
+func TestDamagedIsNeverRead(t *testing.T) {
+	t.Parallel()
+	dir := drainertest.Leaving(t, "saved", drainertest.Objects(98, 100))
+	editManifest(func(m *volume.Manifest) { m.State, m.Note = volume.Damaged, "input/output error" })(t, dir)
+	_, addresses := drainertest.Survivors(t, 1)
+	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses))
+	r.OneLine(t, "input/output error")
+	if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "WarmFileDamaged" {
+		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+	}
+}
+
+// trace attaches strace to a supervisor that runs, until detach is called or the test ends.
+func trace(s *drainertest.Served, arguments ...string) (detach func()) {
+	s.T.Helper()
+	tracer := exec.Command("strace", append(arguments, "-p", strconv.Itoa(s.Cmd.Process.Pid))...)
+	if err := tracer.Start(); err != nil {
+		s.T.Fatal(err)
+	}
+	detach = func() {
+		_ = tracer.Process.Signal(syscall.SIGTERM)
+		_ = tracer.Wait()
+	}
+	s.T.Cleanup(detach)
+	memcachedtest.WaitFor(s.T, "strace to have every thread", func() error {
+		threads, err := filepath.Glob("/proc/" + strconv.Itoa(s.Cmd.Process.Pid) + "/task/*/status")
+		for _, thread := range threads {
+			if b, err := os.ReadFile(thread); err == nil && !strings.Contains(string(b), "TracerPid:\t"+strconv.Itoa(tracer.Process.Pid)+"\n") {
+				return errors.New(thread + " is not traced")
+			}
+		}
+		return err
+	})
+	return detach
+}
