@@ -127,6 +127,11 @@ const (
 	// ReasonSecretInvalid: a member or a drainer can't use a Secret with certificates
 	// or logins.
 	ReasonSecretInvalid = "SecretInvalid"
+	// ReasonVolumeFull, ReasonVolumeReadOnly, ReasonVolumeFailed: a member has ended
+	// because its volume did not take what it wrote.
+	ReasonVolumeFull     = "VolumeFull"
+	ReasonVolumeReadOnly = "VolumeReadOnly"
+	ReasonVolumeFailed   = "VolumeFailed"
 	// ReasonPaused: spec.paused stops the operator from changing anything.
 	ReasonPaused = "Paused"
 	// ReasonCrashLoop: a container of a member ends again and again.
@@ -188,4 +193,6 @@ const (
 
 	// ReasonSurvivorUnreachable: the drainer waits for a survivor, or gave up waiting.
 	ReasonSurvivorUnreachable = "SurvivorUnreachable"
+	// ReasonSourceUnreachable: a placement waits for the member whose items it moves.
+	ReasonSourceUnreachable = "SourceUnreachable"
 )

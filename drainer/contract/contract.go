@@ -82,6 +82,8 @@ type ColdStart struct {
 	// SaveOutdated: it starts cold in any case, because the pod before it was lost
 	// without a save.
 	SaveOutdated bool `json:"saveOutdated,omitempty"`
+	// SaveError is why that pod could not save, if it lived to say so.
+	SaveError string `json:"saveError,omitempty"`
 }
 
 // ParseColdStart decodes a termination message; nil if it is something else.
@@ -101,7 +103,14 @@ const ReasonDeadlineExceeded = "DeadlineExceeded"
 // missing, or memcached can't use them.
 const ReasonSecretInvalid = "SecretInvalid"
 
-// Refusal is the termination message of a member that does not start.
+// Reasons of a Refusal: what the member's volume does not take.
+const (
+	ReasonVolumeFull     = "VolumeFull"
+	ReasonVolumeReadOnly = "VolumeReadOnly"
+	ReasonVolumeFailed   = "VolumeFailed"
+)
+
+// Refusal is the termination message of a member that does not start, or can't save.
 type Refusal struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
@@ -143,6 +152,8 @@ type Progress struct {
 	// long, at most.
 	Message        string  `json:"message,omitempty"`
 	WaitingSeconds float64 `json:"waitingSeconds,omitempty"`
+	// SourceSilent: it waits for the source of a rebalance; otherwise for a survivor.
+	SourceSilent bool `json:"sourceSilent,omitempty"`
 }
 
 // Outcomes counts items by what became of them.

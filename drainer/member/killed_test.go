@@ -66,14 +66,14 @@ func large(value byte, n int) map[string]drainertest.Object {
 
 // expectAllOrNothing looks at what a pod that is lost leaves: a drain finds all of
 // what was there last, or refuses what is older, and so does the next pod.
-func (p *pod) expectAllOrNothing(all map[string]drainertest.Object, lost bool) {
+func (p *pod) expectAllOrNothing(all map[string]drainertest.Object, lost bool, reason ...warmfile.Reason) {
 	p.t.Helper()
 	_, addresses := drainertest.Survivors(p.t, 1)
 	m := drainertest.MigrateArgs(p.t, p.volume, addresses)
 	r := drainertest.Migrate(p.t, m)
 	if lost {
 		all = map[string]drainertest.Object{}
-		if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveOutdated" || r.Receipt.Found != 0 {
+		if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != string(append(reason, warmfile.ReasonSaveOutdated)[0]) || r.Receipt.Found != 0 {
 			p.t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 		}
 	} else if err := r.Receipt.AddsUp("the-claim"); err != nil {
@@ -122,6 +122,10 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 			}
 			if after := fileOf(t, p.volume, contract.SaveFile); os.SameFile(before, after) == test.named || !test.named && !before.ModTime().Equal(after.ModTime()) {
 				t.Errorf("the save on the volume was %+v and is %+v", before, after)
+			}
+			if test.fault.fail != "" {
+				p.expectAllOrNothing(all, true, warmfile.ReasonSaveFailed)
+				return
 			}
 			p.expectAllOrNothing(all, !test.named)
 		})

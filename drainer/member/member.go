@@ -69,7 +69,8 @@ func Serve(ctx context.Context, c Config, std args.IO) (int, error) {
 	if err := s.check(); err != nil {
 		return 0, err
 	}
-	return s.run(ctx)
+	code, err := s.run(ctx)
+	return code, errors.Join(err, s.termination.trouble(err))
 }
 
 // check refuses arguments that can't work, and finds memcached.
@@ -358,6 +359,10 @@ func (s *supervisor) keep() (saved bool, err error) {
 		err = volume.DropWarmFile(s.Volume)
 	case s.Saves():
 		err = volume.Save(context.Background(), s.Memory, s.Volume, s.std.Logf)
+	}
+	if err != nil && s.Saves() && !untouched {
+		// A drain says so, if the disk takes at least that.
+		_ = volume.MarkUnsaved(s.Volume, err)
 	}
 	return saved, err
 }

@@ -3,11 +3,14 @@ package member
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/start"
+	"example.com/memcached-operator/drainer/volume"
 )
 
 // termination is the message that the kubelet finds when the container has ended. It
@@ -38,6 +41,17 @@ func (t *termination) warning(c *contract.ColdStart) error {
 		return err
 	}
 	return t.write(string(b))
+}
+
+// trouble writes what the disk did not take, if that is the error.
+func (t *termination) trouble(err error) error {
+	reason := volume.Trouble(err)
+	if reason == "" {
+		return nil
+	}
+	const most = 1 << 10
+	message, jsonErr := json.Marshal(contract.Refusal{Reason: reason, Message: fmt.Sprintf("%.*s", most, args.OneLine(err))})
+	return errors.Join(jsonErr, t.write(string(message)))
 }
 
 // warn keeps current whether a start after a crash would be cold.

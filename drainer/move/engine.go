@@ -143,12 +143,21 @@ func (e *Engine) each(do func(i int, w *memcache.Writer) error) error {
 		}
 		wg.Go(func() {
 			if err := do(i, w); err != nil {
-				errs[i] = &survivorError{e.Servers[i].String(), err}
+				errs[i] = e.about(i, err)
 			}
 		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// about says which server an error is about.
+func (e *Engine) about(i int, err error) error {
+	name := e.Servers[i].String()
+	if name == e.silent.source {
+		return &sourceError{name, err}
+	}
+	return &survivorError{name, err}
 }
 
 // survivorError says which survivor an error is about.
@@ -332,8 +341,12 @@ func (e *Engine) countEvictions(ctx context.Context, r *contract.Receipt) {
 	})
 }
 
-// silent remembers which survivors don't answer, why, and since when.
+// silent remembers which servers don't answer, why, and since when.
 type silent struct {
+	// source is the server whose items are moved, "" if none is. All others are
+	// survivors.
+	source string
+
 	mu    sync.Mutex
 	why   map[string]string
 	since map[string]time.Time
@@ -349,10 +362,10 @@ func (s *silent) set(name, why string, log io.Writer) {
 	case why == "":
 		delete(s.why, name)
 		delete(s.since, name)
-		fmt.Fprintf(log, "survivor %s answers again\n", name)
+		fmt.Fprintf(log, "%s %s answers again\n", s.role(name), name)
 		return
 	case !was:
-		fmt.Fprintf(log, "waiting for survivor %s: %s\n", name, why)
+		fmt.Fprintf(log, "waiting for %s %s: %s\n", s.role(name), name, why)
 	}
 	if s.why == nil {
 		s.why, s.since = map[string]string{}, map[string]time.Time{}
@@ -362,18 +375,26 @@ func (s *silent) set(name, why string, log io.Writer) {
 	}
 }
 
-// message names the survivors that it waits for, "" if none, and the longest of these
-// waits.
-func (s *silent) message() (waitsFor string, longest time.Duration) {
+func (s *silent) role(name string) string {
+	if name == s.source {
+		return "source"
+	}
+	return "survivor"
+}
+
+// message names the servers that it waits for, "" if none, and the longest of these
+// waits; source tells whether the source is one of them.
+func (s *silent) message() (waitsFor string, longest time.Duration, source bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	_, source = s.why[s.source]
 	var parts []string
 	for name, why := range s.why {
 		parts = append(parts, name+" ("+why+")")
 		longest = max(longest, time.Since(s.since[name]))
 	}
 	if len(parts) == 0 {
-		return "", 0
+		return "", 0, false
 	}
-	return "waiting for " + strings.Join(sortedFew(parts), ", "), longest
+	return "waiting for " + strings.Join(sortedFew(parts), ", "), longest, source
 }

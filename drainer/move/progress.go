@@ -19,7 +19,7 @@ func (e *Engine) report() {
 		done += w.Done()
 	}
 	now := e.phase.Load().(running)
-	waitsFor, waiting := e.silent.message()
+	waitsFor, waiting, source := e.silent.message()
 	// Another pass over the source starts at its beginning, which must not look like a
 	// step back.
 	for read := e.Source.Done(); ; {
@@ -37,6 +37,7 @@ func (e *Engine) report() {
 		Seconds:        time.Since(now.began).Seconds(),
 		Message:        waitsFor,
 		WaitingSeconds: waiting.Seconds(),
+		SourceSilent:   source,
 	})
 }
 

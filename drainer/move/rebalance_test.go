@@ -453,6 +453,27 @@ func TestRebalanceNeedsItsSource(t *testing.T) {
 	}
 }
 
+// TestASilentSourceIsNoSurvivor: in the receipt, the log and the progress.
+func TestASilentSourceIsNoSurvivor(t *testing.T) {
+	t.Parallel()
+	servers, addresses := drainertest.Survivors(t, 2)
+	servers[0].Signal(syscall.SIGSTOP)
+	for i, want := range []struct{ reason, role string }{{reasonSource, "source"}, {reasonUnreachable, "survivor"}} {
+		a := drainertest.RebalanceArgs(t, "gomemcache", addresses[i], addresses)
+		a.UnreachableTimeout = 2 * time.Second
+		r := drainertest.Rebalance(t, a)
+		if r.Code != contract.ExitUnreachable || r.Receipt.Reason != want.reason {
+			t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+		}
+		if says := want.role + " " + addresses[0]; !strings.HasPrefix(r.Receipt.Message, says) || !strings.Contains(r.Err, "waiting for "+says) {
+			t.Errorf("%q, %s", r.Receipt.Message, r.Err)
+		}
+		if got := strings.Contains(r.Out, `"sourceSilent":true`); got != (want.role == "source") {
+			t.Errorf("progress: %s", r.Out)
+		}
+	}
+}
+
 // TestRebalanceWithoutALostServer: what the member has of a server that is lost is
 // deleted, and given to nobody; all else goes where clients look. Nobody waits for the
 // lost one, and a second run finds nothing.

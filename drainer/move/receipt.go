@@ -16,11 +16,13 @@ const (
 	reasonUnreachable = "SurvivorUnreachable"
 	reasonProtocol    = "SurvivorProtocol"
 	reasonSource      = "SourceUnreachable"
-	reasonRestarted   = "SourceRestarted"
-	reasonStillStored = "StillStored"
-	reasonRejected    = "ItemsRejected"
-	reasonFlags       = "ClientFlagsTooLarge"
-	reasonFailed      = "Failed"
+	// reasonSourceProtocol: the source does not speak the meta protocol.
+	reasonSourceProtocol = "SourceProtocol"
+	reasonRestarted      = "SourceRestarted"
+	reasonStillStored    = "StillStored"
+	reasonRejected       = "ItemsRejected"
+	reasonFlags          = "ClientFlagsTooLarge"
+	reasonFailed         = "Failed"
 )
 
 func newReceipt(source string) contract.Receipt {
@@ -50,8 +52,10 @@ func failReceipt(r *contract.Receipt, err error) {
 		r.Reason, r.ExitCode = reasonRestarted, contract.ExitFailed
 	case errors.Is(err, errStillStored):
 		r.Reason, r.ExitCode = reasonStillStored, contract.ExitFailed
-	case errors.As(err, &source) && errors.Is(err, memcache.ErrUnreachable):
+	case errors.As(err, &source) && errors.Is(source, memcache.ErrUnreachable):
 		r.Reason, r.ExitCode = reasonSource, contract.ExitUnreachable
+	case errors.As(err, &source) && errors.Is(source, memcache.ErrProtocol):
+		r.Reason, r.ExitCode = reasonSourceProtocol, contract.ExitFailed
 	case errors.Is(err, memcache.ErrUnreachable):
 		r.Reason, r.ExitCode = reasonUnreachable, contract.ExitUnreachable
 	case errors.Is(err, memcache.ErrProtocol):

@@ -236,6 +236,7 @@ func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) 
 // MoveFrom moves the items of a running member, Servers[self], that others own. The
 // list of its keys is in the directory scratch.
 func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string) contract.Receipt {
+	e.silent.source = e.Servers[self].String()
 	e.Source = &runningMember{
 		member: e.Servers[self], self: self, servers: e.Servers, owner: e.Owner, lost: e.Lost,
 		dialer: e.Dialer, scratch: scratch, timeout: e.UnreachableTimeout, limit: e.Limit, rest: firstRest,

@@ -118,7 +118,7 @@ func (f *Facts) mappedWithoutFile() (*Decision, error) {
 	switch {
 	case !f.Marked && !f.Save.Exists:
 		return f.fresh(""), nil
-	case warmfile.IsReason(f.Refused, warmfile.ReasonSaveOutdated):
+	case f.outdated():
 		d = cold("memcached starts cold: "+args.OneLine(f.Refused), DropAll)
 	case unrecoverable(f.Refused):
 		d = f.giveUp()
@@ -210,13 +210,16 @@ func (f *Facts) savedWithoutFile() (*Decision, error) {
 		return f.foreign(), nil
 	case warmfile.IsReason(f.Refused, warmfile.ReasonMissing):
 		return cold(""), nil
-	case warmfile.IsReason(f.Refused, warmfile.ReasonSaveOutdated) && f.SamePod:
+	case f.outdated() && f.SamePod:
 		// This pod left the mark, and its memcached hasn't made a file since: what was
 		// to be replayed still is.
 		return f.fresh(""), nil
-	case warmfile.IsReason(f.Refused, warmfile.ReasonSaveOutdated):
+	case f.outdated():
 		d := cold("memcached starts cold: "+args.OneLine(f.Refused), DropAll)
 		d.Warning = &contract.ColdStart{SaveOutdated: true}
+		if warmfile.IsReason(f.Refused, warmfile.ReasonSaveFailed) {
+			d.Warning.SaveError = args.OneLine(f.Refused)
+		}
 		return d, nil
 	case unrecoverable(f.Refused):
 		return f.giveUp(), nil
@@ -244,6 +247,11 @@ func (f *Facts) clock(file *File) []Step {
 		return nil
 	}
 	return []Step{SetClock}
+}
+
+// outdated: a member has run since the newest save was made.
+func (f *Facts) outdated() bool {
+	return warmfile.IsReason(f.Refused, warmfile.ReasonSaveOutdated) || warmfile.IsReason(f.Refused, warmfile.ReasonSaveFailed)
 }
 
 // foreign sets aside a warm file on the volume that a member of mode Mapped has left.

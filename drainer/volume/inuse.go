@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/warmfile"
 )
@@ -20,6 +21,8 @@ type InUse struct {
 	Number int64 `json:"number"`
 	// Since when, by the member's clock.
 	Since time.Time `json:"since"`
+	// Unsaved is why the member could not save at its end, if it lived to say so.
+	Unsaved string `json:"unsaved,omitempty"`
 }
 
 // Marshal encodes the mark.
@@ -53,6 +56,17 @@ func MarkInUse(dir string) (before *InUse, err error) {
 		return nil, err
 	}
 	return before, writeMark(dir, InUse{Number: last, Since: time.Now().UTC().Truncate(time.Second)})
+}
+
+// MarkUnsaved adds to the mark why the member could not save.
+func MarkUnsaved(dir string, why error) error {
+	mark, err := ReadInUse(dir)
+	if err != nil {
+		return err
+	}
+	const most = 512 // bytes, of a small file
+	mark.Unsaved = fmt.Sprintf("%.*s", most, args.OneLine(why))
+	return writeMark(dir, *mark)
 }
 
 // PutMarkBack is for the end of a memcached that resumed from nothing and answered
@@ -113,6 +127,9 @@ func outdated(dir string, newestFirst []Generation) error {
 		return err
 	}
 	since := mark.Since.UTC().Format(time.RFC3339)
+	if len(newestFirst) == 0 && mark.Unsaved != "" {
+		return mark.unsaved()
+	}
 	if len(newestFirst) == 0 {
 		return warmfile.Refuse(warmfile.ReasonSaveOutdated, "the member that started at %s ended without a save: what it held was in memory only", since)
 	}
@@ -124,9 +141,17 @@ func outdated(dir string, newestFirst []Generation) error {
 		return fmt.Errorf("of the newest save: %w", err)
 	}
 	defer s.Close()
-	if s.Number > mark.Number {
+	switch {
+	case s.Number > mark.Number:
 		return nil
+	case mark.Unsaved != "":
+		return mark.unsaved()
 	}
 	return warmfile.Refuse(warmfile.ReasonSaveOutdated, "the save of %s is outdated: a member started from it at %s, and ended without another one; what clients stored since was in memory only",
 		s.Made.UTC().Format(time.RFC3339), since)
+}
+
+// unsaved is the refusal of what is older than items that could not be saved.
+func (u *InUse) unsaved() error {
+	return warmfile.Refuse(warmfile.ReasonSaveFailed, "the member that started at %s could not save its items at its end: %s", u.Since.UTC().Format(time.RFC3339), u.Unsaved)
 }

@@ -36,6 +36,8 @@ const (
 	ReasonDamaged Reason = "WarmFileDamaged"
 	// ReasonSaveOutdated: a member has run since the save was made.
 	ReasonSaveOutdated Reason = "SaveOutdated"
+	// ReasonSaveFailed: the same, and that member has said why it could not save.
+	ReasonSaveFailed Reason = "SaveFailed"
 )
 
 // Error is a refusal to read on.

@@ -72,7 +72,7 @@ func failing(in *Input) *trouble {
 // membersTrouble: members crash, don't start, or don't end.
 func membersTrouble(in *Input, w *waits) *trouble {
 	if pod, why := refused(in); why != nil {
-		return troublef(why.Reason, "pod %s does not start: %s; see the Secrets of spec.tls and spec.auth", pod, why.Message)
+		return troublef(why.Reason, "pod %s %s: %s; %s", pod, refusals[why.Reason].what, why.Message, refusals[why.Reason].advice)
 	}
 	first, n := troubled(in, w)
 	if n > 1 {
@@ -208,6 +208,9 @@ func placementStuck(in *Input, w *waits) *trouble {
 		if progress := in.Progress[p.Claim.UID]; !waits && progress.Message != "" {
 			since := in.Now.Add(-time.Duration(progress.WaitingSeconds * float64(time.Second)))
 			wait, waits = Wait{cachev1alpha1.ReasonSurvivorUnreachable, progress.Message, since}, true
+			if progress.SourceSilent {
+				wait.Reason = cachev1alpha1.ReasonSourceUnreachable
+			}
 		}
 		if p.Phase == plan.PlacementRuns && waits && w.past(wait.Since.Add(patience(wait.Reason))) {
 			return troublef(cachev1alpha1.ReasonPlacementStuck, "claim %s: %s: %s", p.Claim.Name, cmp.Or(wait.Reason, "Starting"), wait.Message)
@@ -222,7 +225,8 @@ func patience(reason string) time.Duration {
 	switch reason {
 	case cachev1alpha1.ReasonPodNotCreated:
 		return 0
-	case string(corev1.PodReasonUnschedulable), cachev1alpha1.ReasonRetrying, cachev1alpha1.ReasonSurvivorUnreachable:
+	case string(corev1.PodReasonUnschedulable), cachev1alpha1.ReasonRetrying,
+		cachev1alpha1.ReasonSurvivorUnreachable, cachev1alpha1.ReasonSourceUnreachable:
 		return StuckAfter
 	}
 	if waitingReason(reason) != "" {

@@ -133,10 +133,13 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		message string
 		again   time.Duration
 	}{
-		"memcached's words":         {input(2).with(member(1, loop(words))), "CrashLoop", "pod cache-1, container memcached: it ends again and again: exit code 64: drainer: the volume is empty; max memory must be at least 39 megabytes", 0},
-		"the supervisor's words":    {input(2).with(member(1, loop(`{"reason":"Other","message":"no room"}`))), "CrashLoop", "exit code 64: no room", 0},
-		"what it foretold":          {input(2).with(member(1, loop(`{"coldStartNeedsBytes":5,"freeBytes":1}`))), "CrashLoop", "exit code 64; see kubectl logs --previous", 0},
-		"a secret is another thing": {input(2).with(member(1, loop(`{"reason":"SecretInvalid","message":"tls.crt is missing"}`))), "SecretInvalid", "tls.crt is missing", 0},
+		"memcached's words":              {input(2).with(member(1, loop(words))), "CrashLoop", "pod cache-1, container memcached: it ends again and again: exit code 64: drainer: the volume is empty; max memory must be at least 39 megabytes", 0},
+		"the supervisor's words":         {input(2).with(member(1, loop(`{"reason":"Other","message":"no room"}`))), "CrashLoop", "exit code 64: no room", 0},
+		"what it foretold":               {input(2).with(member(1, loop(`{"coldStartNeedsBytes":5,"freeBytes":1}`))), "CrashLoop", "exit code 64; see kubectl logs --previous", 0},
+		"a full volume is another thing": {input(2).with(member(1, loop(`{"reason":"VolumeFull","message":"save.new: no space left on device"}`))), "VolumeFull", "pod cache-1 has ended, its volume is full: save.new: no space left on device; raise storage.size", 0},
+		"so is one that is read-only":    {input(2).with(member(1, loop(`{"reason":"VolumeReadOnly","message":"manifest.json: read-only file system"}`))), "VolumeReadOnly", "pod cache-1 has ended, its volume is read-only: manifest.json", 0},
+		"a reason of somebody else":      {input(2).with(member(1, loop(`{"reason":"Whatever","message":"words"}`))), "CrashLoop", "words", 0},
+		"a secret is another thing":      {input(2).with(member(1, loop(`{"reason":"SecretInvalid","message":"tls.crt is missing"}`))), "SecretInvalid", "tls.crt is missing", 0},
 		"killed for its memory": {input(2).with(member(0, corev1.ContainerStatus{
 			RestartCount: 3, State: waiting("CrashLoopBackOff", ""), LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}},
 		})), "CrashLoop", "OOMKilled, exit code 137", 0},
@@ -181,6 +184,9 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"a survivor does not answer a mover": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
 			in.Progress = map[types.UID]contract.Progress{in.Plan.Placements[0].Claim.UID: {Phase: contract.PhaseMoving, Message: "waiting for cache-1", WaitingSeconds: 60}}
 		}), "PlacementStuck", "claim data-cache-0: SurvivorUnreachable: waiting for cache-1", 0},
+		"nor does the member that it moves from": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
+			in.Progress = map[types.UID]contract.Progress{in.Plan.Placements[0].Claim.UID: {Phase: contract.PhaseConnecting, Message: "waiting for cache-0", WaitingSeconds: 60, SourceSilent: true}}
+		}), "PlacementStuck", "claim data-cache-0: SourceUnreachable: waiting for cache-0", 0},
 		"it has just stopped to answer": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
 			in.Progress = map[types.UID]contract.Progress{in.Plan.Placements[0].Claim.UID: {Phase: contract.PhaseMoving, Message: "waiting for cache-1", WaitingSeconds: 20}}
 		}), "Healthy", "", 40 * time.Second},

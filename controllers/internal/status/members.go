@@ -262,7 +262,16 @@ func byOrdinal(in *Input) []*corev1.Pod {
 	return pods
 }
 
-// refused is a member whose supervisor does not start memcached, and why.
+// refusals are the reasons that count, with what they mean and what to do.
+var refusals = map[string]struct{ what, advice string }{
+	contract.ReasonSecretInvalid:  {"does not start", "see the Secrets of spec.tls and spec.auth"},
+	contract.ReasonVolumeFull:     {"has ended, its volume is full", "raise storage.size, or see what else is on the volume"},
+	contract.ReasonVolumeReadOnly: {"has ended, its volume is read-only", "see why, on its node"},
+	contract.ReasonVolumeFailed:   {"has ended, its volume fails", "see the disk"},
+}
+
+// refused is a member whose supervisor does not start memcached, or could not save, and
+// why.
 func refused(in *Input) (pod string, why *contract.Refusal) {
 	for i := range in.Pods {
 		for _, c := range in.Pods[i].Status.ContainerStatuses {
@@ -273,7 +282,7 @@ func refused(in *Input) (pod string, why *contract.Refusal) {
 			if ended == nil || c.Name != build.ContainerMemcached {
 				continue
 			}
-			if why := contract.ParseRefusal(ended.Message); why != nil && why.Reason == cachev1alpha1.ReasonSecretInvalid {
+			if why := contract.ParseRefusal(ended.Message); why != nil && refusals[why.Reason].what != "" {
 				return in.Pods[i].Name, why
 			}
 		}

@@ -24,6 +24,8 @@ func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 		i := slices.IndexFunc(in.Pods, func(p corev1.Pod) bool { return p.Name == name })
 		switch c := coldStart(&in.Pods[i]); {
 		case c == nil:
+		case c.SaveOutdated && c.SaveError != "":
+			cold = append(cold, fmt.Sprintf("%s (its last pod could not save: %s)", name, bound(c.SaveError, maxWords)))
 		case c.SaveOutdated:
 			cold = append(cold, fmt.Sprintf("%s (its last pod was lost without a save)", name))
 		default:
