@@ -50,11 +50,13 @@ func (f keyForm) appendTo(b, key []byte) []byte {
 // batch is a run of add commands, closed by a barrier, that is sent, and on a
 // broken connection sent again, as a whole.
 type batch struct {
-	buf []byte
-	// sizes of keys and values, by position in the batch: those that the server refuses
-	// are subtracted from the bytes that were added.
-	sizes []uint32
+	buf   []byte
+	adds  []add
 	bytes int64
+	// flushed is the server's last flush when the batch was filled, in Unix seconds.
+	flushed int64
+	// again: it was sent before, and what is present may be its own.
+	again bool
 	// sent gets a token when a write of buf has returned. The answer may come earlier
 	// than that; buf may be filled again only after both.
 	sent chan struct{}
@@ -62,19 +64,37 @@ type batch struct {
 
 func newBatch() *batch { return &batch{sent: make(chan struct{}, 1)} }
 
+// add is one command of a batch, by the offsets of key and value in the batch's buf.
+type add struct {
+	key, keyEnd, value, valueEnd int32
+	flags                        uint64
+	// bytes of key and value.
+	bytes uint32
+	// accessed is the item's last access, in Unix seconds.
+	accessed int64
+	form     keyForm
+	// classic adds are answered one after the other, without a token.
+	classic bool
+	// present: the server had a value for the key.
+	present bool
+}
+
 func (b *batch) reset() {
-	b.buf, b.sizes, b.bytes = b.buf[:0], b.sizes[:0], 0
+	b.buf, b.adds, b.bytes, b.flushed, b.again = b.buf[:0], b.adds[:0], 0, 0, false
 }
 
 // addQuiet appends a meta add that is answered only if it fails, with the item's
 // position as the opaque token.
 func (b *batch) addQuiet(it *item.Item, form keyForm) {
+	a := add{form: form}
 	buf := append(b.buf, "ms "...)
+	a.key = int32(len(buf))
 	buf = form.appendTo(buf, it.Key)
+	a.keyEnd = int32(len(buf))
 	buf = append(buf, ' ')
 	buf = strconv.AppendInt(buf, int64(len(it.Value)), 10)
 	buf = append(buf, " ME q O"...)
-	buf = strconv.AppendInt(buf, int64(len(b.sizes)), 10)
+	buf = strconv.AppendInt(buf, int64(len(b.adds)), 10)
 	if it.ExpireAt != 0 {
 		buf = append(buf, " T"...)
 		buf = strconv.AppendInt(buf, wireExpiry(it.ExpireAt), 10)
@@ -86,34 +106,55 @@ func (b *batch) addQuiet(it *item.Item, form keyForm) {
 	if form == base64Key {
 		buf = append(buf, " b"...)
 	}
-	b.finish(buf, it)
+	b.finish(buf, it, a)
 }
 
 // addClassic appends a classic add, which is always answered. A server that can't make
 // room for a meta add deletes its value for the key, whatever the mode; for a classic
 // add it keeps that.
 func (b *batch) addClassic(it *item.Item) {
+	a := add{classic: true}
 	buf := append(b.buf, "add "...)
+	a.key = int32(len(buf))
 	buf = append(buf, it.Key...)
+	a.keyEnd = int32(len(buf))
 	buf = append(buf, ' ')
 	buf = strconv.AppendUint(buf, it.Flags, 10)
 	buf = append(buf, ' ')
 	buf = strconv.AppendInt(buf, wireExpiry(it.ExpireAt), 10)
 	buf = append(buf, ' ')
 	buf = strconv.AppendInt(buf, int64(len(it.Value)), 10)
-	b.finish(buf, it)
+	b.finish(buf, it, a)
 }
 
-func (b *batch) finish(buf []byte, it *item.Item) {
+func (b *batch) finish(buf []byte, it *item.Item, a add) {
 	buf = append(buf, "\r\n"...)
+	a.value = int32(len(buf))
 	buf = append(buf, it.Value...)
+	a.valueEnd = int32(len(buf))
 	b.buf = append(buf, "\r\n"...)
-	b.sizes = append(b.sizes, uint32(it.Size()))
-	b.bytes += int64(it.Size())
+	a.flags, a.accessed, a.bytes = it.Flags, it.LastAccess, uint32(it.Size())
+	b.adds = append(b.adds, a)
+	b.bytes += int64(a.bytes)
 }
 
-// barrier closes the batch: its answer comes after those of all its items.
-func (b *batch) barrier() { b.buf = append(b.buf, "mn\r\n"...) }
+// barrier closes the batch: its answer comes after those of all its items, and tells
+// whether clients have flushed the server by then.
+func (b *batch) barrier() { b.buf = append(b.buf, barrier...) }
+
+const barrier = "stats settings\r\n"
+
+// keyOf returns the item's key, as it is.
+func (b *batch) keyOf(a *add) []byte {
+	written := b.buf[a.key:a.keyEnd]
+	if a.form == plainKey {
+		return written
+	}
+	key, _ := base64.StdEncoding.AppendDecode(nil, written) // it was encoded here
+	return key
+}
+
+func (b *batch) valueOf(a *add) []byte { return b.buf[a.value:a.valueEnd] }
 
 // wireExpiry is an absolute time as memcached reads it, in a signed 32-bit number. The
 // caller has made sure that it is in the future, and so beyond the thirty days up to

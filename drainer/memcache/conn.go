@@ -41,7 +41,7 @@ func (c *Conn) Stats(arg string) (map[string]string, error) {
 		return nil, err
 	}
 	stats := map[string]string{}
-	for {
+	for range maxStats {
 		line, err := c.line()
 		if err != nil {
 			return nil, err
@@ -55,7 +55,12 @@ func (c *Conn) Stats(arg string) (map[string]string, error) {
 		}
 		stats[string(name)] = string(value)
 	}
+	return nil, fmt.Errorf("%w to stats %s: more than %d lines", ErrProtocol, arg, maxStats)
 }
+
+// maxStats bounds the lines of an answer to stats: memcached has about 150, and 13 more for
+// each of 63 slab classes.
+const maxStats = 4096
 
 // Version returns the server's version, such as "1.6.18".
 func (c *Conn) Version() (string, error) {
@@ -106,6 +111,8 @@ type Value struct {
 	CAS   uint64
 	// TTL is the number of seconds left, -1 never expires.
 	TTL int64
+	// Idle is the number of seconds since the last access, if AppendFetch asked for it.
+	Idle int64
 	// Stale: a client marked the value as outdated.
 	Stale bool
 	// Claimed: a client was told to store a value, and hasn't yet.
@@ -133,9 +140,9 @@ func (c *Conn) Get(key []byte) (*Value, error) {
 func AppendFetch(b, key []byte) ([]byte, error) {
 	if form, _ := formOf(key, false); form == base64Key {
 		// Not asked for the key: some versions answer with its bytes as they are.
-		return appendGet(b, key, " v f t c\r\n")
+		return appendGet(b, key, " v f t c l u\r\n")
 	}
-	return appendGet(b, key, " v f t c k\r\n")
+	return appendGet(b, key, " v f t c l u k\r\n")
 }
 
 func appendGet(b, key []byte, flags string) ([]byte, error) {
@@ -200,6 +207,8 @@ func (v *Value) set(flag byte, token string) (err error) {
 		v.Flags, err = strconv.ParseUint(token, 10, 64)
 	case 't':
 		v.TTL, err = strconv.ParseInt(token, 10, 64)
+	case 'l':
+		v.Idle, err = strconv.ParseInt(token, 10, 64)
 	case 'c':
 		v.CAS, err = strconv.ParseUint(token, 10, 64)
 	}

@@ -65,7 +65,7 @@ func (l *lane) answered() {
 
 func (l *lane) connectAndPump(ctx context.Context) error {
 	dialCtx, cancel := context.WithTimeout(ctx, l.patience.attempt())
-	conn, err := l.w.options.Dialer.DialContext(dialCtx, "tcp", l.w.options.Address)
+	conn, err := l.w.options.Dialer.Dial(dialCtx, l.w.options.Address)
 	cancel()
 	if err != nil {
 		return err
@@ -73,7 +73,21 @@ func (l *lane) connectAndPump(ctx context.Context) error {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	p := pump{lane: l, conn: conn, old: len(l.resend),
+	if err := conn.SetDeadline(time.Now().Add(l.patience.attempt())); err != nil {
+		return err
+	}
+	clock, flushed, err := conn.lastFlush()
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		return err
+	}
+	l.w.flushedAt(flushed)
+	for _, b := range l.resend {
+		b.again = true
+	}
+	p := pump{lane: l, conn: conn.conn, clock: clock, old: len(l.resend),
 		inflight: make(chan *batch, inFlight), broken: make(chan struct{})}
 	return p.run(ctx)
 }
@@ -83,7 +97,8 @@ func (l *lane) connectAndPump(ctx context.Context) error {
 // forever.
 type pump struct {
 	*lane
-	conn net.Conn
+	conn  net.Conn
+	clock serverClock
 	// old is the number of batches that an earlier connection left over.
 	old      int
 	inflight chan *batch
@@ -182,6 +197,12 @@ func (p *pump) read() {
 		}
 		<-b.sent
 		p.answered()
+		if flushed := p.clock.at(o.oldest); p.w.flushedAt(flushed) > b.flushed {
+			if err := p.takeBack(b, &o); err != nil {
+				p.unsettled, p.readErr = b, err
+				return
+			}
+		}
 		p.w.settle(b, o)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"strconv"
 )
 
 // Tally counts what became of items, each once.
@@ -12,6 +13,8 @@ type Tally struct {
 	// TooLargeFlags counts those of the rejected ones whose client flags the server can't
 	// store.
 	TooLargeFlags int64
+	// Invalidated: clients have flushed the server since the item was last accessed.
+	Invalidated int64
 	// Bytes of keys and values that were added. If a server rejects items without
 	// saying which, they count with the batch's average size.
 	Bytes int64
@@ -22,6 +25,7 @@ func (t *Tally) add(o Tally) {
 	t.Present += o.Present
 	t.Rejected += o.Rejected
 	t.TooLargeFlags += o.TooLargeFlags
+	t.Invalidated += o.Invalidated
 	t.Bytes += o.Bytes
 }
 
@@ -31,33 +35,53 @@ type outcome struct {
 	// refusal is the first line that rejected an item, quoted: it goes into the receipt,
 	// which has little room.
 	refusal string
+	// oldest is the server's last flush, in seconds of its own clock: items last accessed
+	// up to then are flushed. 0 for none.
+	oldest int64
 }
 
 // readReplies reads the answers to a batch up to its barrier. An error leaves
 // the batch without an outcome: its connection is of no further use.
 func readReplies(r *bufio.Reader, b *batch) (outcome, error) {
 	var o outcome
-	removed := int64(0)
-	for {
+	removed, classic := int64(0), 0
+	for lines := 0; ; lines++ {
+		if lines > len(b.adds)+maxStats {
+			return outcome{}, fmt.Errorf("%w: more than %d lines to %d adds", ErrProtocol, lines, len(b.adds))
+		}
 		line, err := r.ReadSlice('\n')
 		if err != nil {
 			return outcome{}, err
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		switch {
-		case string(line) == "MN":
+		case string(line) == "END":
 			return o.close(b, removed)
-		case string(line) == "STORED":
-		case string(line) == "NOT_STORED":
-			o.Present++
-			removed += b.average()
-		case bytes.HasPrefix(line, []byte("NS")):
-			size, ok := b.sizeOf(line)
-			if !ok {
-				return outcome{}, fmt.Errorf("%w to an add: %.80q", ErrProtocol, line)
+		case bytes.HasPrefix(line, []byte("STAT oldest ")):
+			if o.oldest, err = strconv.ParseInt(string(line[len("STAT oldest "):]), 10, 64); err != nil {
+				return outcome{}, fmt.Errorf("%w to stats settings: %.80q", ErrProtocol, line)
+			}
+		case bytes.HasPrefix(line, []byte("STAT ")):
+		case string(line) == "STORED", string(line) == "NOT_STORED":
+			a := b.classic(&classic)
+			if string(line) == "STORED" {
+				continue
 			}
 			o.Present++
-			removed += size
+			if a == nil || o.Rejected > 0 {
+				removed += b.average() // a refusal doesn't say which add it is about
+				continue
+			}
+			a.present = true
+			removed += int64(a.bytes)
+		case bytes.HasPrefix(line, []byte("NS")):
+			a := b.addOf(line)
+			if a == nil {
+				return outcome{}, fmt.Errorf("%w to an add: %.80q", ErrProtocol, line)
+			}
+			a.present = true
+			o.Present++
+			removed += int64(a.bytes)
 		case bytes.HasPrefix(line, []byte("SERVER_ERROR ")):
 			o.Rejected++
 			removed += b.average()
@@ -72,9 +96,9 @@ func readReplies(r *bufio.Reader, b *batch) (outcome, error) {
 
 // close computes what was added from what was refused.
 func (o outcome) close(b *batch, removed int64) (outcome, error) {
-	o.Added = int64(len(b.sizes)) - o.Present - o.Rejected
+	o.Added = int64(len(b.adds)) - o.Present - o.Rejected
 	if o.Added < 0 {
-		return outcome{}, fmt.Errorf("%w: %d answers to %d adds", ErrProtocol, o.Present+o.Rejected, len(b.sizes))
+		return outcome{}, fmt.Errorf("%w: %d answers to %d adds", ErrProtocol, o.Present+o.Rejected, len(b.adds))
 	}
 	o.Bytes = max(0, b.bytes-removed)
 	if o.Added == 0 {
@@ -85,24 +109,36 @@ func (o outcome) close(b *batch, removed int64) (outcome, error) {
 
 // average size of the batch's items, 0 for an empty one.
 func (b *batch) average() int64 {
-	return b.bytes / int64(max(1, len(b.sizes)))
+	return b.bytes / int64(max(1, len(b.adds)))
 }
 
-// sizeOf finds the item that an "NS O<position>" line is about.
-func (b *batch) sizeOf(line []byte) (int64, bool) {
+// classic returns the next classic add from that position on, and passes it; nil where
+// there is none.
+func (b *batch) classic(next *int) *add {
+	for ; *next < len(b.adds); *next++ {
+		if a := &b.adds[*next]; a.classic {
+			*next++
+			return a
+		}
+	}
+	return nil
+}
+
+// addOf finds the item that an "NS O<position>" line is about, or nil.
+func (b *batch) addOf(line []byte) *add {
 	_, token, ok := bytes.Cut(line, []byte(" O"))
 	if !ok || len(token) == 0 || len(token) > 9 {
-		return 0, false
+		return nil
 	}
 	n := 0
 	for _, c := range token {
 		if c < '0' || c > '9' {
-			return 0, false
+			return nil
 		}
 		n = n*10 + int(c-'0')
 	}
-	if n >= len(b.sizes) {
-		return 0, false
+	if n >= len(b.adds) {
+		return nil
 	}
-	return int64(b.sizes[n]), true
+	return &b.adds[n]
 }

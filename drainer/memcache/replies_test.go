@@ -28,20 +28,23 @@ func TestReadReplies(t *testing.T) {
 		want outcome
 		err  error
 	}{
-		"all added":       {"MN\r\n", outcome{Tally: Tally{Added: 3, Bytes: 60}}, nil},
-		"one present":     {"NS O1\r\nMN\r\n", outcome{Tally: Tally{Added: 2, Present: 1, Bytes: 40}}, nil},
-		"more flags":      {"NS k O2 q\r\nMN\r\n", outcome{}, ErrProtocol},
-		"all present":     {"NS O0\r\nNS O1\r\nNS O2\r\nMN\r\n", outcome{Tally: Tally{Present: 3}}, nil},
-		"classic answers": {"STORED\r\nNOT_STORED\r\nSTORED\r\nMN\r\n", outcome{Tally: Tally{Added: 2, Present: 1, Bytes: 40}}, nil},
-		"rejected": {"SERVER_ERROR out of memory storing object\r\nMN\r\n",
-			outcome{Tally{Added: 2, Rejected: 1, Bytes: 40}, `"SERVER_ERROR out of memory storing object"`}, nil},
-		"rejected with many words": {"SERVER_ERROR " + strings.Repeat("\x01", 3000) + "\r\nMN\r\n",
-			outcome{Tally{Added: 2, Rejected: 1, Bytes: 40}, `"SERVER_ERROR ` + strings.Repeat(`\x01`, 67) + `"`}, nil},
-		"unknown position":   {"NS O3\r\nMN\r\n", outcome{}, ErrProtocol},
-		"huge position":      {"NS O99999999999999999999\r\nMN\r\n", outcome{}, ErrProtocol},
-		"no position":        {"NS\r\nMN\r\n", outcome{}, ErrProtocol},
-		"too many answers":   {strings.Repeat("NS O0\r\n", 4) + "MN\r\n", outcome{}, ErrProtocol},
-		"client error":       {"CLIENT_ERROR bad data chunk\r\nMN\r\n", outcome{}, ErrProtocol},
+		"all added":       {"END\r\n", outcome{Tally: Tally{Added: 3, Bytes: 60}}, nil},
+		"one present":     {"NS O1\r\nEND\r\n", outcome{Tally: Tally{Added: 2, Present: 1, Bytes: 40}}, nil},
+		"more flags":      {"NS k O2 q\r\nEND\r\n", outcome{}, ErrProtocol},
+		"all present":     {"NS O0\r\nNS O1\r\nNS O2\r\nEND\r\n", outcome{Tally: Tally{Present: 3}}, nil},
+		"classic answers": {"STORED\r\nNOT_STORED\r\nSTORED\r\nEND\r\n", outcome{Tally: Tally{Added: 2, Present: 1, Bytes: 40}}, nil},
+		"rejected": {"SERVER_ERROR out of memory storing object\r\nEND\r\n",
+			outcome{Tally: Tally{Added: 2, Rejected: 1, Bytes: 40}, refusal: `"SERVER_ERROR out of memory storing object"`}, nil},
+		"rejected with many words": {"SERVER_ERROR " + strings.Repeat("\x01", 3000) + "\r\nEND\r\n",
+			outcome{Tally: Tally{Added: 2, Rejected: 1, Bytes: 40}, refusal: `"SERVER_ERROR ` + strings.Repeat(`\x01`, 67) + `"`}, nil},
+		"unknown position":   {"NS O3\r\nEND\r\n", outcome{}, ErrProtocol},
+		"huge position":      {"NS O99999999999999999999\r\nEND\r\n", outcome{}, ErrProtocol},
+		"no position":        {"NS\r\nEND\r\n", outcome{}, ErrProtocol},
+		"too many answers":   {strings.Repeat("NS O0\r\n", 4) + "END\r\n", outcome{}, ErrProtocol},
+		"client error":       {"CLIENT_ERROR bad data chunk\r\nEND\r\n", outcome{}, ErrProtocol},
+		"a flush":            {"STAT oldest 77\r\nSTAT oldest_not 5\r\nEND\r\n", outcome{Tally: Tally{Added: 3, Bytes: 60}, oldest: 77}, nil},
+		"not a flush":        {"STAT oldest never\r\nEND\r\n", outcome{}, ErrProtocol},
+		"endless settings":   {strings.Repeat("STAT a b\r\n", 5000), outcome{}, ErrProtocol},
 		"no meta protocol":   {"ERROR\r\n", outcome{}, ErrProtocol},
 		"closed before all":  {"NS O0\r\n", outcome{}, io.EOF},
 		"a line without end": {strings.Repeat("x", 1<<17), outcome{}, bufio.ErrBufferFull},
@@ -163,7 +166,7 @@ func TestValue(t *testing.T) {
 
 // FuzzReplies: no answer panics, loops, or is counted as more than was asked.
 func FuzzReplies(f *testing.F) {
-	for _, seed := range []string{"MN\r\n", "NS O1\r\nMN\r\n", "STORED\r\nSERVER_ERROR x\r\nMN\r\n", "NS O\r\n"} {
+	for _, seed := range []string{"END\r\n", "NS O1\r\nEND\r\n", "STORED\r\nSERVER_ERROR x\r\nEND\r\n", "NS O\r\n"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -55,6 +55,9 @@ type Limits struct {
 	// Room for more items before the server evicts, in bytes: -m less its items, and
 	// less a tenth of these for what slab classes waste.
 	Room int64
+	// Free is the memory that no slab class has yet, in bytes: while there is some, no add
+	// is refused.
+	Free int64
 }
 
 // Writer adds items to one server. It never overwrites a value of the server. Add,
@@ -74,6 +77,10 @@ type Writer struct {
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
 	lanes       sync.WaitGroup
+
+	// flushed is when clients last flushed the server, in Unix seconds of this machine's
+	// clock: an item last accessed up to then must not come back. 0 for never.
+	flushed atomic.Int64
 
 	mu      sync.Mutex
 	tally   Tally
@@ -120,9 +127,10 @@ func (w *Writer) Connect(ctx context.Context) error {
 }
 
 func (w *Writer) start(ctx context.Context) {
-	w.careful.Store(!w.limits.EvictsToFree || !w.limits.Meta)
+	w.careful.Store(!w.limits.EvictsToFree || !w.limits.Meta || w.limits.Free < freeEnough)
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	w.current = <-w.free
+	w.lanes.Go(w.watchMemory)
 	for range w.options.Connections {
 		w.lanes.Add(1)
 		go func() {
@@ -143,6 +151,9 @@ func (w *Writer) Limits() Limits { return w.limits }
 func (w *Writer) Add(it *item.Item) error {
 	form, ok := formOf(it.Key, it.BinaryKey && w.limits.Meta)
 	switch {
+	case it.LastAccess <= w.flushed.Load() && it.LastAccess != 0:
+		w.invalidate()
+		return nil
 	case !ok, form == base64Key && !w.limits.Meta:
 		w.reject(fmt.Sprintf("the key %.60q can't be written in the text protocol of memcached %s", it.Key, w.limits.Version))
 		return nil
@@ -161,6 +172,9 @@ func (w *Writer) Add(it *item.Item) error {
 		if err := w.send(); err != nil {
 			return err
 		}
+	}
+	if len(w.current.adds) == 0 {
+		w.current.flushed = w.flushed.Load()
 	}
 	if form == plainKey && w.careful.Load() {
 		w.current.addClassic(it)
@@ -181,7 +195,7 @@ func (w *Writer) Send() error { return w.send() }
 
 // send passes the current batch to a connection and takes a free one.
 func (w *Writer) send() error {
-	if len(w.current.sizes) == 0 {
+	if len(w.current.adds) == 0 {
 		return context.Cause(w.ctx)
 	}
 	w.current.barrier()
@@ -239,7 +253,7 @@ func (w *Writer) settle(b *batch, o outcome) {
 	if strings.Contains(o.refusal, "out of memory") {
 		w.careful.Store(true)
 	}
-	w.done.Add(int64(len(b.sizes)))
+	w.done.Add(int64(len(b.adds)))
 	w.outstanding.Done()
 	w.free <- b
 }
@@ -255,6 +269,15 @@ func (w *Writer) reject(why string) {
 	if w.refusal == "" {
 		w.refusal = why
 	}
+}
+
+// invalidate counts an item that clients have flushed since.
+func (w *Writer) invalidate() {
+	w.handed++
+	w.done.Add(1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tally.Invalidated++
 }
 
 // Tally of the items that the server has answered for.
@@ -334,5 +357,6 @@ func (c *Conn) Limits() (Limits, error) {
 	most, _ := strconv.ParseInt(stats["limit_maxbytes"], 10, 64)
 	taken, _ := strconv.ParseInt(stats["bytes"], 10, 64)
 	l.Room = max(0, most-taken-taken/10)
-	return l, nil
+	l.Free, err = c.freeMemory(most, stats)
+	return l, err
 }

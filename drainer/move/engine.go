@@ -291,6 +291,7 @@ func (e *Engine) receipt(err error) contract.Receipt {
 		r.Added += t.Added
 		r.AlreadyPresent += t.Present
 		r.Rejected += t.Rejected
+		r.Invalidated += t.Invalidated
 		r.Failed += w.Pending()
 		r.Bytes += t.Bytes
 		r.Survivors = append(r.Survivors, contract.Survivor{Name: e.Servers[i].String(),

@@ -470,6 +470,7 @@ func (it *misplaced) set(v *memcache.Value, listed *crawl.Entry, now int64) {
 	}
 	it.Value, it.Flags, it.CAS, it.BinaryKey = v.Data, v.Flags, v.CAS, v.BinaryKey
 	it.ExpireAt = expiry(v, listed.ExpireAt, now)
+	it.LastAccess = time.Now().Unix() - v.Idle // it may have been stored since it was listed
 	if v.Stale || v.Claimed && len(v.Data) == 0 {
 		it.State = item.Invalidated
 	}

@@ -1,0 +1,76 @@
+package memcache
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// A meta add that finds no memory deletes the value that is there, which may be newer than
+// the item; a classic one leaves it, and costs an answer. So meta adds are for servers that
+// have memory left which no slab class has taken: there no add is refused.
+const (
+	// freeEnough is so much that neither clients nor this Writer use it up between two
+	// looks: a page for each class, and what a fast network brings.
+	freeEnough     = 64 << 20
+	memoryInterval = 100 * time.Millisecond
+)
+
+// freeMemory is the memory that no slab class has, in bytes, of most.
+func (c *Conn) freeMemory(most int64, stats map[string]string) (int64, error) {
+	const page = 1 << 20
+	slabs, err := c.Stats("slabs")
+	if err != nil {
+		return 0, err
+	}
+	taken, err := strconv.ParseInt(slabs["total_malloced"], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w to stats slabs: total_malloced=%q", ErrProtocol, slabs["total_malloced"])
+	}
+	pool, _ := strconv.ParseInt(stats["slab_global_page_pool"], 10, 64)
+	if active := slabs["active_slabs"]; taken == 0 && active != "" && active != "0" {
+		taken = most // after a warm restart it doesn't count what it has
+	}
+	return max(0, most-taken) + pool*page, nil
+}
+
+// watchMemory lets the Writer be careful from the moment on when the server has little
+// memory left, or can't be asked.
+func (w *Writer) watchMemory() {
+	if w.careful.Load() {
+		return
+	}
+	conn, err := w.options.Dialer.Dial(w.ctx, w.options.Address)
+	if err == nil {
+		defer conn.Close()
+		defer context.AfterFunc(w.ctx, func() { conn.Close() })()
+	}
+	for err == nil {
+		var free int64
+		if free, err = conn.free(time.Now().Add(w.options.UnreachableTimeout)); err != nil || free < freeEnough {
+			break
+		}
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-time.After(memoryInterval):
+		}
+	}
+	w.careful.Store(true)
+}
+
+func (c *Conn) free(deadline time.Time) (int64, error) {
+	if err := c.SetDeadline(deadline); err != nil {
+		return 0, err
+	}
+	stats, err := c.Stats("")
+	if err != nil {
+		return 0, err
+	}
+	most, err := strconv.ParseInt(stats["limit_maxbytes"], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w to stats: limit_maxbytes=%q", ErrProtocol, stats["limit_maxbytes"])
+	}
+	return c.freeMemory(most, stats)
+}
