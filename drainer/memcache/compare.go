@@ -23,8 +23,7 @@ func (d *Deletions) Append(key []byte, cas uint64) error {
 		return fmt.Errorf("key %.40q does not fit the text protocol", key)
 	}
 	d.buf = form.appendTo(append(d.buf, "md "...), key)
-	d.buf = strconv.AppendUint(append(d.buf, " q C"...), cas, 10)
-	d.buf = strconv.AppendInt(append(d.buf, " O"...), int64(d.n), 10)
+	d.buf = strconv.AppendUint(append(d.buf, " C"...), cas, 10)
 	if form == base64Key {
 		d.buf = append(d.buf, " b"...)
 	}
@@ -33,41 +32,42 @@ func (d *Deletions) Append(key []byte, cas uint64) error {
 	return nil
 }
 
-// Delete sends the run and returns which of its deletes, in the order they were
-// appended in, found something else: those that found nothing are done.
-func (c *Conn) Delete(d *Deletions) (changed []int, err error) {
-	// The answers are few and short, but a server that can't send one reads no more.
+// Deleted says which of a run's deletes found something else, or nothing, in the order
+// they were appended in. All others are done.
+type Deleted struct{ Changed, Missing []int }
+
+// Delete sends the run.
+func (c *Conn) Delete(d *Deletions) (Deleted, error) {
+	// A server that can't send its answers reads no more.
 	sent := make(chan error, 1)
-	go func() { sent <- c.Send(append(d.buf, "mn\r\n"...)) }()
-	changed, err = c.deleted(d.n)
+	go func() { sent <- c.Send(d.buf) }()
+	deleted, err := c.deleted(d.n)
 	if err != nil {
 		c.Close()
 	}
 	if sendErr := <-sent; err == nil {
 		err = sendErr
 	}
-	return changed, err
+	return deleted, err
 }
 
-func (c *Conn) deleted(n int) (changed []int, err error) {
-	for {
+func (c *Conn) deleted(n int) (deleted Deleted, err error) {
+	for i := range n {
 		line, err := c.line()
 		if err != nil {
-			return nil, err
+			return Deleted{}, err
 		}
 		switch {
-		case string(line) == "MN":
-			return changed, nil
-		case bytes.HasPrefix(line, []byte("NF")): // some versions say so, others don't
-			continue
-		case bytes.HasPrefix(line, []byte("EX O")):
-			if i, err := strconv.Atoi(string(line[len("EX O"):])); err == nil && i >= 0 && i < n {
-				changed = append(changed, i)
-				continue
-			}
+		case bytes.HasPrefix(line, []byte("HD")):
+		case bytes.HasPrefix(line, []byte("NF")):
+			deleted.Missing = append(deleted.Missing, i)
+		case bytes.HasPrefix(line, []byte("EX")):
+			deleted.Changed = append(deleted.Changed, i)
+		default:
+			return Deleted{}, fmt.Errorf("%w to md: %.80q", ErrProtocol, line)
 		}
-		return nil, fmt.Errorf("%w to md: %.80q", ErrProtocol, line)
 	}
+	return deleted, nil
 }
 
 // ErrRefused means that the server couldn't store an item: it is too large, or there is

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -208,7 +209,9 @@ func (v *Value) set(flag byte, token string) (err error) {
 	case 't':
 		v.TTL, err = strconv.ParseInt(token, 10, 64)
 	case 'l':
-		v.Idle, err = strconv.ParseInt(token, 10, 64)
+		if v.Idle, err = strconv.ParseInt(token, 10, 64); v.Idle > math.MaxInt32 {
+			v.Idle = 0 // the server's clock has gone back, and the number below 0
+		}
 	case 'c':
 		v.CAS, err = strconv.ParseUint(token, 10, 64)
 	}

@@ -67,6 +67,12 @@ func (w *Writer) flushedAt(at int64) int64 {
 	}
 }
 
+// isFlushed tells whether an item with that last access, in Unix seconds, was flushed.
+func (w *Writer) isFlushed(accessed int64) bool {
+	flushed := w.flushed.Load()
+	return flushed != 0 && accessed <= flushed
+}
+
 // takeBack deletes those items of a batch that were flushed, and may have been added after
 // that. What a client has stored since stays.
 func (l *lane) takeBack(b *batch, o *outcome) error {
@@ -78,11 +84,10 @@ func (l *lane) takeBack(b *batch, o *outcome) error {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	flushed := l.w.flushed.Load()
 	var items []item.Item
 	for i := range b.adds {
 		a := &b.adds[i]
-		if a.accessed <= flushed && (b.again || !a.present) {
+		if l.w.isFlushed(a.accessed) && (b.again || !a.present) {
 			items = append(items, item.Item{Key: b.keyOf(a), Value: b.valueOf(a), Flags: a.flags})
 		}
 	}
@@ -113,6 +118,6 @@ func (c *Conn) TakeBack(items []item.Item) (taken int64, err error) {
 	if d.n == 0 {
 		return 0, nil
 	}
-	unlike, err := c.Delete(&d)
-	return int64(d.n - len(unlike)), err
+	deleted, err := c.Delete(&d)
+	return int64(d.n - len(deleted.Changed)), err
 }

@@ -2,10 +2,7 @@ package memcache_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"io"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -14,56 +11,6 @@ import (
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 )
-
-// between stands between clients and a server. before is called with each piece that a
-// client sends, before the server gets it. If it returns false, the connection breaks.
-func between(t *testing.T, server string, before func(sent []byte) bool) (address string) {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var copies sync.WaitGroup
-	t.Cleanup(func() {
-		listener.Close()
-		copies.Wait()
-	})
-	copies.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			conn, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", server)
-			if err != nil {
-				client.Close()
-				continue
-			}
-			copies.Go(func() {
-				defer client.Close()
-				_, _ = io.Copy(client, conn)
-			})
-			copies.Go(func() {
-				defer conn.Close()
-				buf := make([]byte, 1<<20)
-				for {
-					n, err := client.Read(buf)
-					if err != nil {
-						return
-					}
-					if !before(buf[:n]) {
-						client.Close()
-						return
-					}
-					if _, err := conn.Write(buf[:n]); err != nil {
-						return
-					}
-				}
-			})
-		}
-	})
-	return listener.Addr().String()
-}
 
 // old is what clients stored a while ago.
 func old(n int) []item.Item {
@@ -84,7 +31,7 @@ func TestFlushIsObeyed(t *testing.T) {
 		},
 		"while a batch is on its way": func(t *testing.T, s *memcachedtest.Server) string {
 			raw, once := s.Raw(), sync.Once{}
-			return between(t, s.Address(), func(sent []byte) bool {
+			return memcachedtest.Between(t, s.Address(), func(sent []byte) bool {
 				if bytes.Contains(sent, []byte("old0 ")) {
 					once.Do(func() {
 						raw.Must("OK", "flush_all", nil)
@@ -96,7 +43,7 @@ func TestFlushIsObeyed(t *testing.T) {
 		},
 		"when a connection broke": func(t *testing.T, s *memcachedtest.Server) string {
 			raw, once := s.Raw(), sync.Once{}
-			return between(t, s.Address(), func(sent []byte) bool {
+			return memcachedtest.Between(t, s.Address(), func(sent []byte) bool {
 				stays := true
 				if bytes.Contains(sent, []byte("old0 ")) {
 					once.Do(func() {

@@ -151,7 +151,7 @@ func (w *Writer) Limits() Limits { return w.limits }
 func (w *Writer) Add(it *item.Item) error {
 	form, ok := formOf(it.Key, it.BinaryKey && w.limits.Meta)
 	switch {
-	case it.LastAccess <= w.flushed.Load() && it.LastAccess != 0:
+	case w.isFlushed(it.LastAccess):
 		w.invalidate()
 		return nil
 	case !ok, form == base64Key && !w.limits.Meta:

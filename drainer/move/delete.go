@@ -12,9 +12,16 @@ import (
 // After that it waits for the next listing.
 const changesFollowed = 10
 
-// delete deletes at the member what was moved.
+// delete deletes at the member what was moved. What a client has deleted there meanwhile,
+// or what was evicted, is gone: it must not live on at its owner.
 func (l *runningMember) delete(ctx context.Context, p *portion) error {
-	for _, it := range l.deleteUnchanged(ctx, p) {
+	changed, missing := l.deleteUnchanged(ctx, p)
+	for _, it := range missing {
+		if err := l.withdraw(ctx, it); err != nil {
+			return err
+		}
+	}
+	for _, it := range changed {
 		if err := l.resolve(ctx, it); err != nil {
 			return err
 		}
@@ -22,11 +29,11 @@ func (l *runningMember) delete(ctx context.Context, p *portion) error {
 	return nil
 }
 
-// deleteUnchanged deletes the items of a portion together, and returns those that have
-// to be looked at one by one: those that changed. It returns all if an owner refused an
-// item, or if the connection is not the one by which the items were read: a member that
-// restarted counts its CAS from the beginning.
-func (l *runningMember) deleteUnchanged(ctx context.Context, p *portion) []*misplaced {
+// deleteUnchanged deletes the items of a portion together. It returns those that changed,
+// and have to be looked at one by one, and those that the member doesn't have any more.
+// All count as changed if an owner refused an item, or if the connection is not the one by
+// which the items were read: a member that restarted counts its CAS from the beginning.
+func (l *runningMember) deleteUnchanged(ctx context.Context, p *portion) (changed, missing []*misplaced) {
 	var d memcache.Deletions
 	var there []*misplaced
 	for i := range p.items {
@@ -38,27 +45,32 @@ func (l *runningMember) deleteUnchanged(ctx context.Context, p *portion) []*misp
 		_ = d.Append(it.Key, it.CAS) // it was read by this key
 	}
 	if p.rejected || l.deleter.conn == nil || l.deleter.opened.After(p.began) {
-		return there
+		return there, nil
 	}
 	conn, err := l.deleter.get(ctx, l.timeout)
 	if err != nil {
-		return there
+		return there, nil
 	}
-	indices, err := conn.Delete(&d)
+	deleted, err := conn.Delete(&d)
 	if err != nil {
 		l.deleter.close()
-		return there
+		for _, it := range there {
+			it.tried = true
+		}
+		return there, nil
 	}
-	changed := make([]*misplaced, len(indices))
-	for n, i := range indices {
-		changed[n] = there[i]
+	for _, i := range deleted.Changed {
+		changed = append(changed, there[i])
 	}
-	return changed
+	for _, i := range deleted.Missing {
+		missing = append(missing, there[i])
+	}
+	return changed, missing
 }
 
 // resolve deletes an item that may have changed at the member since it was read. An
 // item that goes on changing, and one that the owner doesn't have, stays for the next
-// listing.
+// listing. So does one that was stale when it was read, and that a client has stored anew.
 func (l *runningMember) resolve(ctx context.Context, it *misplaced) error {
 	for range changesFollowed {
 		var now *memcache.Value
@@ -66,25 +78,25 @@ func (l *runningMember) resolve(ctx context.Context, it *misplaced) error {
 			now, err = c.Get(it.Key)
 			return err
 		})
-		if err != nil || now == nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if it.State == item.Live {
-			held, err := l.follow(ctx, it, now)
-			if err != nil || !held {
-				return err
+		case now == nil:
+			return l.withdraw(ctx, it)
+		case it.State == item.Live && outdated(now):
+			err = l.withdraw(ctx, it)
+		case it.State == item.Live:
+			var held bool
+			if held, err = l.follow(ctx, it, now); err == nil && !held {
+				return nil
 			}
+		case !outdated(now) && !l.isLost(it.Key):
+			return nil
 		}
-		var d memcache.Deletions
-		if err := d.Append(it.Key, now.CAS); err != nil {
+		if err != nil {
 			return err
 		}
-		var changed []int
-		err = l.ask(ctx, &l.deleter, func(c *memcache.Conn) (err error) {
-			changed, err = c.Delete(&d)
-			return err
-		})
-		if err != nil || len(changed) == 0 {
+		if done, err := l.deleteOne(ctx, it, now.CAS); err != nil || done {
 			return err
 		}
 	}
@@ -99,6 +111,42 @@ func drop(c *memcache.Conn, key []byte, cas uint64) error {
 	}
 	_, err := c.Delete(&d)
 	return err
+}
+
+// deleteOne deletes the item at the member if it has that CAS, and tells whether it is
+// gone.
+func (l *runningMember) deleteOne(ctx context.Context, it *misplaced, cas uint64) (done bool, err error) {
+	var d memcache.Deletions
+	if err := d.Append(it.Key, cas); err != nil {
+		return false, err
+	}
+	var deleted memcache.Deleted
+	err = l.ask(ctx, &l.deleter, func(c *memcache.Conn) (err error) {
+		if deleted, err = c.Delete(&d); err != nil {
+			it.tried = true
+		}
+		return err
+	})
+	if err == nil && len(deleted.Missing) > 0 {
+		return true, l.withdraw(ctx, it)
+	}
+	return len(deleted.Changed) == 0, err
+}
+
+// withdraw deletes the copy of an item at its owner, if that is still what was moved. If
+// the answer to a delete at the member was lost, nobody knows who deleted the item there:
+// the copy may be the only one, and stays.
+func (l *runningMember) withdraw(ctx context.Context, it *misplaced) error {
+	if it.State != item.Live || it.tried {
+		return nil
+	}
+	return l.ask(ctx, &l.owners[l.owner.Owner(it.Key)], func(c *memcache.Conn) error {
+		v, err := c.Get(it.Key)
+		if err != nil || v == nil || v.CAS == 0 || l.sum(v) != it.sum {
+			return err
+		}
+		return drop(c, it.Key, v.CAS)
+	})
 }
 
 // follow replaces the owner's value by the member's, if the owner's is still the
@@ -116,7 +164,7 @@ func (l *runningMember) follow(ctx context.Context, it *misplaced, now *memcache
 			it.sum = sum
 			return nil
 		case it.sum:
-			if now.Stale || v.CAS == 0 {
+			if v.CAS == 0 {
 				return nil
 			}
 		default:

@@ -362,8 +362,8 @@ type misplaced struct {
 	// sum of the value as it was read, to tell it from others.
 	sum uint64
 	// gone: the member no longer has it. unreadable: the text protocol can't ask for
-	// the key.
-	gone, unreadable bool
+	// the key. tried: it may have been deleted at the member, and the answer was lost.
+	gone, unreadable, tried bool
 }
 
 // read reads the items of a list, portion by portion.
@@ -449,7 +449,7 @@ func (l *runningMember) take(c *memcache.Conn, entries []crawl.Entry, items []mi
 		it.ExpireAt = l.ours(it.ExpireAt)
 		switch {
 		case v == nil:
-		case l.lost != nil && l.lost[l.owner.Owner(it.Key)]:
+		case l.isLost(it.Key):
 			it.State = item.Invalidated
 		default:
 			it.sum = l.sum(v)
@@ -471,9 +471,18 @@ func (it *misplaced) set(v *memcache.Value, listed *crawl.Entry, now int64) {
 	it.Value, it.Flags, it.CAS, it.BinaryKey = v.Data, v.Flags, v.CAS, v.BinaryKey
 	it.ExpireAt = expiry(v, listed.ExpireAt, now)
 	it.LastAccess = time.Now().Unix() - v.Idle // it may have been stored since it was listed
-	if v.Stale || v.Claimed && len(v.Data) == 0 {
+	if outdated(v) {
 		it.State = item.Invalidated
 	}
+}
+
+// outdated tells whether a client has marked the value as stale, or was told to store one
+// and hasn't yet.
+func outdated(v *memcache.Value) bool { return v.Stale || v.Claimed && len(v.Data) == 0 }
+
+// isLost tells whether the key's owner is.
+func (l *runningMember) isLost(key []byte) bool {
+	return l.lost != nil && l.lost[l.owner.Owner(key)]
 }
 
 // expiry is when v expires, by the clock of its server. The listed time is exact; it is

@@ -1,0 +1,92 @@
+package move
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// TestWhatClientsDoToAnItemWhileItIsMoved: a client does something to an item at the
+// member, after the mover has read it and its owner has it, and before the mover deletes it
+// there.
+func TestWhatClientsDoToAnItemWhileItIsMoved(t *testing.T) {
+	for what, test := range map[string]struct {
+		// before the move, and meanwhile; %s is the key.
+		before, meanwhile [][2]string
+		// want at the owner and at the member; empty for nothing.
+		owner, member string
+	}{
+		"nothing":                      {nil, nil, "value", ""},
+		"deletes it":                   {nil, [][2]string{{"delete %s", ""}}, "", ""},
+		"stores it anew":               {nil, [][2]string{{"set %s 0 0 5", "newer"}}, "newer", ""},
+		"deletes it, and stores it":    {nil, [][2]string{{"delete %s", ""}, {"set %s 0 0 5", "newer"}}, "newer", ""},
+		"marks it as stale":            {nil, [][2]string{{"md %s I T100", ""}}, "", ""},
+		"stores anew what was stale":   {[][2]string{{"md %s I T100", ""}}, [][2]string{{"set %s 0 0 5", "newer"}}, "newer", ""},
+		"leaves what was stale":        {[][2]string{{"md %s I T100", ""}}, nil, "", ""},
+		"deletes what was stale":       {[][2]string{{"md %s I T100", ""}}, [][2]string{{"delete %s", ""}}, "", ""},
+		"marks what was stale anew":    {[][2]string{{"md %s I T100", ""}}, [][2]string{{"set %s 0 0 5", "newer"}, {"md %s I T100", ""}}, "", ""},
+		"stores something, then stale": {nil, [][2]string{{"set %s 0 0 5", "newer"}, {"md %s I T100", ""}}, "", ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
+			raw, once, key := member.Raw(), sync.Once{}, ""
+			do := func(commands [][2]string) {
+				for _, c := range commands {
+					var data []byte
+					if c[1] != "" {
+						data = []byte(c[1])
+					}
+					if answer := raw.Do(fmt.Sprintf(c[0], key), data); strings.Contains(answer, "ERROR") || strings.HasPrefix(answer, "N") {
+						t.Errorf("%s: %s", c[0], answer)
+					}
+				}
+			}
+			through := memcachedtest.Between(t, member.Address(), func(sent []byte) bool {
+				if bytes.Contains(sent, []byte("md "+key)) {
+					once.Do(func() { do(test.meanwhile) })
+				}
+				return true
+			})
+			addresses := []string{through, owner.Address()}
+			routes, err := routing.New("gomemcache", drainertest.MustParse(t, addresses))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := 0; key == ""; i++ {
+				if k := "key" + strconv.Itoa(i); routes.Owner([]byte(k)) == 1 {
+					key = k
+				}
+			}
+			raw.Must("STORED", "set "+key+" 0 0 5", []byte("value"))
+			do(test.before)
+			r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, "gomemcache", through, addresses))
+			if r.Code != 0 {
+				t.Fatalf("%+v\n%s", r.Receipt, r.Err)
+			}
+			for _, server := range []struct {
+				name, want string
+				s          *memcachedtest.Server
+			}{{"owner", test.owner, owner}, {"member", test.member, member}} {
+				v, err := server.s.Dial().Get([]byte(key))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := ""
+				if v != nil && !v.Stale {
+					got = string(v.Data)
+				}
+				if got != server.want {
+					t.Errorf("the %s has %q, want %q", server.name, got, server.want)
+				}
+			}
+		})
+	}
+}
