@@ -76,6 +76,9 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	stop := e.reportEverySecond()
 	complete := false
 	err := e.timed(contract.PhaseConnecting, func() error { return e.connect(ctx) })
+	if _, live := e.Source.(*runningMember); live && err == nil {
+		err = e.allKeepCAS()
+	}
 	if err == nil {
 		err = e.timed(contract.PhaseMoving, func() error { return e.move(ctx, &complete) })
 	}
@@ -131,6 +134,27 @@ func (e *Engine) closeWriters() {
 // have to keep, or lose, that survivor's share.
 func (e *Engine) connect(ctx context.Context) error {
 	return e.each(func(i int, w *memcache.Writer) error { return w.Connect(ctx) })
+}
+
+// noCASError: a server runs with -C.
+type noCASError struct{ server string }
+
+func (e *noCASError) Error() string {
+	return fmt.Sprintf("the memcached at %s keeps no CAS (-C): a delete would also delete what a client has just stored, so nothing is moved while it runs; "+
+		"start it without -C, or set spec.routing.placement to Off", e.server)
+}
+
+// Failure is its reason and its exit code: no retry helps.
+func (e *noCASError) Failure() (reason string, exitCode int) { return reasonNoCAS, contract.ExitUsage }
+
+// allKeepCAS tells which server, the member or an owner, keeps no CAS.
+func (e *Engine) allKeepCAS() error {
+	for i, w := range e.writers {
+		if (e.Lost == nil || !e.Lost[i]) && !w.Limits().CAS {
+			return &noCASError{e.Servers[i].String()}
+		}
+	}
+	return nil
 }
 
 // each runs do for all writers at once and returns the errors by server.

@@ -22,6 +22,7 @@ const (
 	reasonStillStored    = "StillStored"
 	reasonRejected       = "ItemsRejected"
 	reasonFlags          = "ClientFlagsTooLarge"
+	reasonNoCAS          = "CASDisabled"
 	reasonFailed         = "Failed"
 )
 
