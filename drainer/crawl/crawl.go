@@ -5,8 +5,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"strconv"
@@ -36,15 +38,21 @@ type Entry struct {
 	Size int64
 }
 
-// List is what memcached has listed, spooled to a file without a name, because the
-// number of keys has no bound.
+// List is what memcached has listed, spooled to a file without a name.
 type List struct {
-	file *os.File
-	len  int64
+	file  *os.File
+	len   int64
+	bytes int64
+	most  int64
+	cut   bool
 }
 
 // Len is the number of entries.
 func (l *List) Len() int64 { return l.len }
+
+// Cut tells whether the list was ended at its largest size, before the listing's end:
+// when its items are moved, the next list has others.
+func (l *List) Cut() bool { return l.cut }
 
 // Close closes the file.
 func (l *List) Close() { l.file.Close() }
@@ -55,13 +63,14 @@ type Dial func(ctx context.Context) (*memcache.Conn, error)
 // Items lists all items of a server that keep wants, in a file in dir. If the version
 // can, the crawler walks the hash table: then every item that is there from the
 // beginning of the walk to its end is listed. Older versions walk the LRUs, where items
-// move meanwhile.
-func Items(ctx context.Context, dial Dial, dir string, keep func(*Entry) bool) (*List, error) {
+// move meanwhile. The number of keys has no bound: when the file has most bytes, the list is
+// cut.
+func Items(ctx context.Context, dial Dial, dir string, most int64, keep func(*Entry) bool) (*List, error) {
 	file, err := os.CreateTemp(dir, "keys-")
 	if err != nil {
 		return nil, err
 	}
-	l := &List{file: file}
+	l := &List{file: file, most: most}
 	if err = os.Remove(file.Name()); err == nil {
 		err = l.dump(ctx, dial, "lru_crawler metadump hash", keep)
 	}
@@ -91,7 +100,7 @@ func (l *List) dump(ctx context.Context, dial Dial, command string, keep func(*E
 		if _, err := l.file.Seek(0, 0); err != nil {
 			return err
 		}
-		l.len = 0
+		l.len, l.bytes, l.cut = 0, 0, false
 		if err := conn.Send([]byte(command + "\r\n")); err != nil {
 			return err
 		}
@@ -115,9 +124,10 @@ func Patiently(ctx context.Context, try func() error) error {
 	}
 }
 
-// spool writes the lines of a listing to the list's file, up to its END.
+// spool writes the entries of a listing to the list's file, up to its END.
 func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 	w := bufio.NewWriterSize(l.file, 1<<20)
+	var record []byte
 	for n := 0; ; n++ {
 		if n%1024 == 0 {
 			if err := conn.SetDeadline(time.Now().Add(silence)); err != nil {
@@ -145,10 +155,40 @@ func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 		if !keep(&e) {
 			continue
 		}
+		record = e.appendTo(record[:0])
+		if l.cut = l.bytes+int64(len(record)) > l.most; l.cut {
+			return w.Flush() // the crawler ends with the connection
+		}
 		l.len++
-		w.Write(line) // the first error comes back from Flush
-		w.WriteString("\n")
+		l.bytes += int64(len(record))
+		w.Write(record) // the first error comes back from Flush
 	}
+}
+
+// appendTo writes an entry as All reads it: the key after its length, and the numbers.
+func (e *Entry) appendTo(b []byte) []byte {
+	b = append(append(b, byte(len(e.Key))), e.Key...)
+	for _, n := range []int64{e.ExpireAt, e.LastAccess, e.Size} {
+		b = binary.AppendVarint(b, n)
+	}
+	return b
+}
+
+func (e *Entry) readFrom(r *bufio.Reader) error {
+	length, err := r.ReadByte()
+	if err != nil {
+		return err
+	}
+	e.Key = make([]byte, length)
+	if _, err := io.ReadFull(r, e.Key); err != nil {
+		return errors.Join(io.ErrUnexpectedEOF, err)
+	}
+	for _, n := range []*int64{&e.ExpireAt, &e.LastAccess, &e.Size} {
+		if *n, err = binary.ReadVarint(r); err != nil {
+			return errors.Join(io.ErrUnexpectedEOF, err)
+		}
+	}
+	return nil
 }
 
 // unknownCommand is an answer that says that the server doesn't know the command.
@@ -170,22 +210,27 @@ func End(line []byte) (bool, error) {
 	return false, nil
 }
 
-// All yields every entry, from the beginning. An error is the last thing yielded.
+// All yields every entry, from the beginning; a key is valid as long as its caller wants.
+// An error is the last thing yielded.
 func (l *List) All() iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		if _, err := l.file.Seek(0, 0); err != nil {
 			yield(nil, err)
 			return
 		}
-		lines := bufio.NewScanner(l.file)
-		for lines.Scan() {
-			e, err := parseEntry(lines.Bytes())
-			if !yield(&e, err) || err != nil {
+		r := bufio.NewReaderSize(l.file, 1<<20)
+		for {
+			e := &Entry{}
+			switch err := e.readFrom(r); {
+			case errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+				return
+			case err != nil:
+				yield(nil, fmt.Errorf("read the list of items: %w", err))
 				return
 			}
-		}
-		if err := lines.Err(); err != nil {
-			yield(nil, err)
+			if !yield(e, nil) {
+				return
+			}
 		}
 	}
 }

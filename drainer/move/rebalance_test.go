@@ -545,3 +545,37 @@ func TestRebalanceOfAMemberWhoseNodesClockWasWrong(t *testing.T) {
 		})
 	}
 }
+
+// TestAListOfKeysIsBounded: what doesn't fit into one list is moved by the next.
+func TestAListOfKeysIsBounded(t *testing.T) {
+	const items = 5000
+	member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
+	addresses := []string{member.Address(), owner.Address()}
+	list := drainertest.MustParse(t, addresses)
+	c := member.Dial()
+	for i := range items {
+		if err := c.Send(fmt.Appendf(nil, "set key:%d 0 0 1 noreply\r\nv\r\n", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Ping(); err != nil {
+		t.Fatal(err)
+	}
+	all := itAll{1}
+	e := Engine{SourceID: "placement/uid/1-a", Owner: all, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+	e.prepare(0, t.TempDir())
+	source := e.Source.(*runningMember)
+	source.longest = 20 << 10 // about a thousand keys
+	r := e.Run(t.Context())
+	if r.Found != items || r.Added != items || r.Reason != "" || owner.Items(t) != items || member.Items(t) != 0 {
+		t.Errorf("%+v, the owner has %d, the member %d", r, owner.Items(t), member.Items(t))
+	}
+	if most := source.expected.Load(); most < items {
+		t.Errorf("%d were listed", most)
+	}
+}
+
+// itAll: one server owns everything.
+type itAll struct{ server int }
+
+func (e itAll) Owner([]byte) int { return e.server }

@@ -27,6 +27,10 @@ const (
 	// client learns of a new list.
 	listings  = 8
 	firstRest = time.Second
+	// longestList is the size of the list of keys at most, in bytes: about 20 million. The
+	// rest is listed when these are moved, mostCuts times.
+	longestList = 1 << 30
+	mostCuts    = 1000
 )
 
 // errStillStored: clients go on storing items where they should no longer look.
@@ -47,8 +51,9 @@ type runningMember struct {
 	// lost tells which servers are lost, nil for none: the items that they own are
 	// deleted at the member.
 	lost []bool
-	// scratch is the directory of the list of keys.
+	// scratch is the directory of the list of keys, and longest how many bytes it takes.
 	scratch string
+	longest int64
 	dialer  memcache.Dialer
 	timeout time.Duration
 	limit   Limit
@@ -158,15 +163,18 @@ func (l *runningMember) Version() string { return l.version }
 // Items yields every item that another server owns, until a listing has none.
 func (l *runningMember) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
-		enough := false
-		for n := range listings {
+		enough, cuts := false, 0
+		for n := 0; n < listings; n++ {
 			err := l.wait(ctx, n)
-			more := false
+			more, cut := false, false
 			if err == nil {
-				more, err = l.round(ctx, func(it *item.Item) bool {
+				more, cut, err = l.round(ctx, func(it *item.Item) bool {
 					enough = !yield(it, nil)
 					return !enough
 				})
+			}
+			if cut && cuts < mostCuts {
+				n, cuts = n-1, cuts+1 // the rest of a long list is no sign that clients still store items here
 			}
 			if err != nil && !enough {
 				yield(nil, err)
@@ -193,15 +201,16 @@ func (l *runningMember) wait(ctx context.Context, listing int) error {
 	}
 }
 
-// round moves what a listing finds, and tells whether another listing is needed.
-func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) (more bool, err error) {
+// round moves what a listing finds, and tells whether another listing is needed, and
+// whether this one was cut.
+func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) (more, cut bool, err error) {
 	list, err := l.list(ctx)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer list.Close()
 	if list.Len() == 0 {
-		return false, nil
+		return false, false, nil
 	}
 	l.expected.Add(list.Len())
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -230,21 +239,25 @@ func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) 
 		cancel(err)
 	}
 	ends.Wait()
-	return more, context.Cause(ctx)
+	return more, list.Cut(), context.Cause(ctx)
 }
 
 // MoveFrom moves the items of a running member, Servers[self], that others own. The
 // list of its keys is in the directory scratch.
 func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string) contract.Receipt {
+	e.prepare(self, scratch)
+	return e.Run(ctx)
+}
+
+func (e *Engine) prepare(self int, scratch string) {
 	e.silent.source = e.Servers[self].String()
 	e.Source = &runningMember{
 		member: e.Servers[self], self: self, servers: e.Servers, owner: e.Owner, lost: e.Lost,
-		dialer: e.Dialer, scratch: scratch, timeout: e.UnreachableTimeout, limit: e.Limit, rest: firstRest,
+		dialer: e.Dialer, scratch: scratch, longest: longestList, timeout: e.UnreachableTimeout, limit: e.Limit, rest: firstRest,
 		waiting: func(name, why string) { e.silent.set(name, why, e.Log) },
 		takes:   func(i int, flags uint64) bool { return e.writers[i].Takes(flags) },
 		settle:  e.settle, seed: maphash.MakeSeed(),
 	}
-	return e.Run(ctx)
 }
 
 // connect opens the connection for deletes, before the first item is read. If that
@@ -305,7 +318,7 @@ func (l *runningMember) list(ctx context.Context) (list *crawl.List, err error) 
 		}
 		list, err = crawl.Items(ctx, func(ctx context.Context) (*memcache.Conn, error) {
 			return l.dialer.Dial(ctx, l.member.Address())
-		}, l.scratch, func(e *crawl.Entry) bool { return l.owner.Owner(e.Key) != l.self })
+		}, l.scratch, l.longest, func(e *crawl.Entry) bool { return l.owner.Owner(e.Key) != l.self })
 		return err
 	})
 	if restarted && err == nil {

@@ -3,12 +3,16 @@ package build
 import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
+
+// scratchSize is twice what a list of keys takes at most.
+const scratchSize = 2 << 30
 
 // PlacementJob moves what the claim's member holds to where clients look by that
 // ring, of the first members. It mounts no volume: it asks the member. What the
@@ -23,7 +27,9 @@ func PlacementJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types
 		args.Discard = append(args.Discard, Servers(c, members)[i])
 	}
 	pod := movingPod(c)
-	pod.Volumes = append(pod.Volumes, emptyDir(scratchVolume))
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: scratchVolume, VolumeSource: corev1.VolumeSource{
+		EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(scratchSize, resource.BinarySI)},
+	}})
 	pod.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...),
 		[]corev1.VolumeMount{{Name: scratchVolume, MountPath: scratchDir}})}
 	return movingJob(c, PlacementName(claim, uid, target), cachev1alpha1.ComponentPlacement, map[string]string{

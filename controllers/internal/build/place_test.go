@@ -26,7 +26,7 @@ func TestPlacementAsksTheMemberAndMountsNoVolume(t *testing.T) {
 	if diff := cmp.Diff(want, pod.Containers[0].Command); diff != "" {
 		t.Errorf("command: -want +got:\n%s", diff)
 	}
-	if slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.EmptyDir == nil }) {
+	if slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.EmptyDir == nil || v.EmptyDir.SizeLimit.Value() != scratchSize }) {
 		t.Errorf("volumes %+v", pod.Volumes)
 	}
 	drain := DrainJob(m, options, "data-cache-1", "uid-1", 1, false).Spec.Template.Spec

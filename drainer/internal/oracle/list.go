@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ const (
 
 // list lists all items and reconciles them with what memcached counts.
 func (s *server) list(ctx context.Context, work string) (*crawl.List, error) {
-	l, err := crawl.Items(ctx, s.dial, work, func(*crawl.Entry) bool { return true })
+	l, err := crawl.Items(ctx, s.dial, work, math.MaxInt64, func(*crawl.Entry) bool { return true })
 	if err != nil {
 		return nil, fmt.Errorf("ask the private memcached: %w", err)
 	}
