@@ -3,7 +3,6 @@ package move
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -169,12 +168,7 @@ func (s *reshuffle) each(ctx context.Context, limit Limit, done func(i int, r co
 		all.Go(func() {
 			m := &Engine{SourceID: "the-claim", Owner: s.after, Servers: s.list, Limit: limit,
 				UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
-			m.Source = &runningMember{
-				member: s.list[i], self: i, servers: s.list, owner: s.after, scratch: s.t.TempDir(),
-				timeout: memcachedtest.Patience, limit: limit, rest: firstRest, settle: m.settle,
-				waiting: func(string, string) {}, seed: maphash.MakeSeed(),
-			}
-			done(i, m.Run(ctx))
+			done(i, m.MoveFrom(ctx, i, s.t.TempDir()))
 		})
 	}
 	all.Wait()
