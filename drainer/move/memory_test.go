@@ -65,7 +65,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 			m := Engine{Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
 			if test.ends != contract.ExitOK {
-				m.UnreachableTimeout = time.Second
+				m.UnreachableTimeout = 10 * time.Second // it bounds the connecting, too
 			}
 			most := int64(0)
 			m.Source = &flood{aged{n: n, size: size}, func(i int) {
