@@ -40,20 +40,17 @@ func LayersOf(s Source) []Source {
 	return []Source{s}
 }
 
-// InvalidatedWhen is a Source whose live items count as invalidated as soon as flushed
-// is true: clients have flushed something newer.
-func InvalidatedWhen(s Source, flushed func() bool) Source { return &invalidated{s, flushed} }
+// Flushed is a Source whose live items count as invalidated: clients have flushed
+// everything since they were stored.
+func Flushed(s Source) Source { return flushed{s} }
 
-type invalidated struct {
-	Source
-	flushed func() bool
-}
+type flushed struct{ Source }
 
 // Items are those of the source, with their state.
-func (s *invalidated) Items(ctx context.Context) iter.Seq2[*Item, error] {
+func (s flushed) Items(ctx context.Context) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		for it, err := range s.Source.Items(ctx) {
-			if err == nil && it.State == Live && s.flushed() {
+			if err == nil && it.State == Live {
 				it.State = Invalidated
 			}
 			if !yield(it, err) {

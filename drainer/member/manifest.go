@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -22,8 +21,6 @@ type manifest struct {
 	volume.Manifest
 	// answered is closed when the running memcached is first described.
 	answered chan struct{}
-	// flushed: clients have flushed everything.
-	flushed atomic.Bool
 	// file is the warm file; nil before memcached has made it.
 	file *os.File
 	// lost is why a part of the file did not reach the disk.
@@ -79,7 +76,6 @@ func (m *manifest) running(pid int, image *warmfile.Image) error {
 		m.Note = fmt.Sprintf("memcached rejected its own save and starts cold: its %d items are lost", known.Items)
 	}
 	m.State, m.PID, m.Image = volume.Running, pid, image
-	m.flushed.Store(image.Flushed(time.Now()))
 	if first {
 		defer close(m.answered)
 	}

@@ -97,8 +97,7 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 	}
 	defer reader.Close()
 	r.s.std.Logf("replaying %s: about %d items", name, reader.Expected())
-	receipt, err := move.Replay(ctx, item.InvalidatedWhen(replaySource(ctx, reader), r.s.manifest.flushed.Load),
-		r.s.Dialer, r.address, maxSilence, r.s.std.Err)
+	receipt, err := move.Replay(ctx, replaySource(ctx, reader), r.s.Dialer, r.address, maxSilence, r.s.std.Err)
 	if err != nil {
 		return false, err
 	}

@@ -46,8 +46,11 @@ func OpenAll(dir string, neverStarted bool) (*Departed, error) {
 			break
 		}
 		v.readers = append(v.readers, r)
-		newer := flushed
-		v.generations = append(v.generations, item.InvalidatedWhen(named{r, g}, func() bool { return newer }))
+		var layer item.Source = named{r, g}
+		if flushed {
+			layer = item.Flushed(layer) // the servers of now may not know of that flush
+		}
+		v.generations = append(v.generations, layer)
 		flushed = flushed || r.Flushed()
 	}
 	return v, nil
