@@ -60,12 +60,19 @@ func (s *scan) assemble(offset int64, slot []byte, h header, moved func(address 
 	c.value = append(c.value, first[chunkHeader:chunkHeader+used]...)
 	c.left -= used
 	at, next := c.base+uint64(offset)+uint64(h.value), u64(first, offNext)
-	for c.left > 0 {
+	earlier := int64(-1)
+	for n := 1; c.left > 0; n++ {
 		place := int64(next - c.base)
 		if moved != nil {
 			if old, ok := moved(at); ok {
 				place = old
 			}
+		}
+		if place == earlier {
+			return nil, CorruptAt(offset, "an item whose chunks end, found the one at %d in its chain twice", place)
+		}
+		if n&(n-1) == 0 {
+			earlier = place // Brent's algorithm: a chain that goes round comes back to it
 		}
 		at = c.base + uint64(place)
 		var err error
@@ -106,6 +113,9 @@ func (s *scan) link(c *chain, place int64, anyHead bool) (uint64, error) {
 		return 0, CorruptAt(place, "a chunk of at most %d bytes, found %d used of %d", size-chunkHeader, used, room)
 	case !anyHead && u64(b[:], offChunkHead) != c.head:
 		return 0, CorruptAt(place, "a chunk owned by %#x, found %#x", c.head, u64(b[:], offChunkHead))
+	}
+	if s.chained += size; s.chained > s.size {
+		return 0, CorruptAt(place, "a chunk that belongs to one item, found more chunks in all items than the file's %d bytes hold", s.size)
 	}
 	n := len(c.value)
 	c.value = append(c.value, make([]byte, used)...)
