@@ -36,7 +36,9 @@ const (
 	magic         = "mcsave\x00\x01"
 	prefixBytes   = len(magic) + 4 + 4
 	checksumBytes = 4
-	maxHeader     = 64 << 20
+	// maxHeader is that of a warm file of 20 TiB. What is read of it takes ten times as much
+	// memory at most.
+	maxHeader = 4 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -146,7 +148,7 @@ func read(file io.ReaderAt, size int64) (*Save, error) {
 	s := &Save{file: file, sum: binary.LittleEndian.Uint32(prefix[len(magic)+4:]), body: int64(prefixBytes) + length, held: -1}
 	switch {
 	case length > maxHeader:
-		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the save's header has %d bytes", length)
+		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the save's header has %d bytes, of at most %d", length, maxHeader)
 	case size < s.body:
 		return nil, truncated(s.body)
 	}

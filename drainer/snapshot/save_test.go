@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -79,7 +80,7 @@ func TestDamagedSaveSaysWhatIsDamagedAndWhere(t *testing.T) {
 		"cut in its last page":          {sound[:len(sound)-1], warmfile.ReasonTruncated, -1, fmt.Sprintf("should have %d", len(sound))},
 		"one byte more":                 {append(bytes.Clone(sound), 0), warmfile.ReasonCorrupt, -1, "1 bytes behind its last page"},
 		"its magic":                     {flip(0), warmfile.ReasonCorrupt, -1, "a save begins with"},
-		"a longer header":               {longer, warmfile.ReasonCorrupt, -1, "header has 67108865 bytes"},
+		"a longer header":               {longer, warmfile.ReasonCorrupt, -1, "header has 4194305 bytes, of at most 4194304"},
 		"the length of its header":      {flip(len(magic)), warmfile.ReasonCorrupt, -1, "the save's header has the checksum"},
 		"the checksum of its header":    {flip(len(magic) + 4), warmfile.ReasonCorrupt, -1, "the save's header has the checksum"},
 		"a bit of its header":           {flip(prefixBytes + 3), warmfile.ReasonCorrupt, -1, "the save's header has the checksum"},
@@ -123,6 +124,27 @@ func TestHeaderThatNoSaveCanHaveSaysWhatIsWrong(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestSaveThatClaimsTooMuch: what a header makes the reader allocate is bounded, whatever
+// warm file it speaks of.
+func TestSaveThatClaimsTooMuch(t *testing.T) {
+	const pages, page = 360 << 20, 1 << 10
+	h := &Header{Number: 1, Size: pages * page, PageSize: page, PageBits: make([]byte, pages/8)}
+	b, _, err := h.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = read(bytes.NewReader(b), int64(len(b)))
+	runtime.ReadMemStats(&after)
+	if want := fmt.Sprintf("header has %d bytes, of at most %d", len(b)-prefixBytes, maxHeader); !warmfile.IsReason(err, warmfile.ReasonCorrupt) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+		t.Errorf("%d bytes were allocated", took)
 	}
 }
 
