@@ -136,6 +136,21 @@ func TestForeignServers(t *testing.T) {
 	}
 }
 
+// TestStatsAreBounded: a server that sends lines without an end costs little memory and time.
+func TestStatsAreBounded(t *testing.T) {
+	lines := strings.Repeat("STAT a b\r\n", maxStats)
+	for answer, want := range map[string]error{lines[:len(lines)/maxStats*(maxStats-1)] + "END\r\n": nil, lines + "END\r\n": ErrProtocol} {
+		c, err := Dialer{}.Dial(t.Context(), script(t, map[string]string{"stats": answer}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Stats(""); !errors.Is(err, want) || err != nil && !strings.Contains(err.Error(), "more than 4096 lines") {
+			t.Errorf("Stats = %v, want %v", err, want)
+		}
+	}
+}
+
 func TestValue(t *testing.T) {
 	tests := map[string]struct {
 		in string
