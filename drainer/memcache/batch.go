@@ -53,7 +53,8 @@ type batch struct {
 	buf   []byte
 	adds  []add
 	bytes int64
-	// flushed is the server's last flush when the batch was filled, in Unix seconds.
+	// flushed is the server's last flush that was known of when the first item was looked at,
+	// in Unix seconds.
 	flushed int64
 	// again: it was sent before, and what is present may be its own.
 	again bool

@@ -67,11 +67,9 @@ func (w *Writer) flushedAt(at int64) int64 {
 	}
 }
 
-// isFlushed tells whether an item with that last access, in Unix seconds, was flushed.
-func (w *Writer) isFlushed(accessed int64) bool {
-	flushed := w.flushed.Load()
-	return flushed != 0 && accessed <= flushed
-}
+// isFlushed tells whether a flush removes an item with that last access; both in Unix
+// seconds, 0 for no flush.
+func isFlushed(accessed, flushed int64) bool { return flushed != 0 && accessed <= flushed }
 
 // takeBack deletes those items of a batch that were flushed, and may have been added after
 // that. What a client has stored since stays.
@@ -84,10 +82,11 @@ func (l *lane) takeBack(b *batch, o *outcome) error {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	flushed := l.w.flushed.Load()
 	var items []item.Item
 	for i := range b.adds {
 		a := &b.adds[i]
-		if l.w.isFlushed(a.accessed) && (b.again || !a.present) {
+		if isFlushed(a.accessed, flushed) && (b.again || !a.present) {
 			items = append(items, item.Item{Key: b.keyOf(a), Value: b.valueOf(a), Flags: a.flags})
 		}
 	}

@@ -150,8 +150,9 @@ func (w *Writer) Limits() Limits { return w.limits }
 // the caller. The error is why the writer has given up.
 func (w *Writer) Add(it *item.Item) error {
 	form, ok := formOf(it.Key, it.BinaryKey && w.limits.Meta)
+	flushed := w.flushed.Load() // once: a batch must not count as of a later flush than its items
 	switch {
-	case w.isFlushed(it.LastAccess):
+	case isFlushed(it.LastAccess, flushed):
 		w.invalidate()
 		return nil
 	case !ok, form == base64Key && !w.limits.Meta:
@@ -174,7 +175,7 @@ func (w *Writer) Add(it *item.Item) error {
 		}
 	}
 	if len(w.current.adds) == 0 {
-		w.current.flushed = w.flushed.Load()
+		w.current.flushed = flushed
 	}
 	if form == plainKey && w.careful.Load() {
 		w.current.addClassic(it)
