@@ -5,10 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
@@ -26,6 +29,55 @@ func drainAll(ctx context.Context, dir string) (items int, err error) {
 		items++
 	}
 	return items, nil
+}
+
+// TestNothingOlderThanAFlushIsLive: clients flushed the member while it had the newest file,
+// so no value that was set aside before is live, whatever the survivors know of that flush.
+func TestNothingOlderThanAFlushIsLive(t *testing.T) {
+	t.Parallel()
+	dir := savedMember(t, "-m", "64")
+	older := filepath.Join(dir, contract.GenerationPrefix+"1")
+	if err := os.Mkdir(older, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Pack(t.Context(), dir, filepath.Join(older, contract.SaveFile), 1); err != nil {
+		t.Fatal(err)
+	}
+	live := func() (n []int) {
+		t.Helper()
+		v, err := OpenAll(dir, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close()
+		for i, layer := range v.Layers() {
+			n = append(n, 0)
+			for it, err := range layer.Items(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if it.State == item.Live {
+					n[i]++
+				}
+			}
+		}
+		return n
+	}
+	if got := live(); !slices.Equal(got, []int{500, 500}) {
+		t.Fatalf("before a flush, %v items are live", got)
+	}
+	meta, err := os.ReadFile(filepath.Join(dir, contract.MetaFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of the newest file, all was stored after the flush.
+	meta = regexp.MustCompile(`(?m)^Koldest_live .*$`).ReplaceAll(meta, []byte("Koldest_live 1"))
+	if err := os.WriteFile(filepath.Join(dir, contract.MetaFile), meta, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := live(); !slices.Equal(got, []int{500, 0}) {
+		t.Errorf("after a flush, %v items are live", got)
+	}
 }
 
 // TestDamagedGenerationIsNamed: a volume may have several, and the offset alone doesn't
