@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"example.com/memcached-operator/drainer/internal/drainertest"
@@ -87,6 +88,39 @@ func TestWhatClientsDoToAnItemWhileItIsMoved(t *testing.T) {
 					t.Errorf("the %s has %q, want %q", server.name, got, server.want)
 				}
 			}
+		})
+	}
+}
+
+// TestALostAnswerToADelete: the member has deleted an item for the mover, and the connection
+// breaks before it says so. The copy at the owner is the only one then, and stays.
+func TestALostAnswerToADelete(t *testing.T) {
+	for what, answered := range map[string]int{"of the run of deletes": 0, "of the delete of one": 1} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			p := makePair(t, 1, "value")
+			key, raw, seen := p.keys[0], p.member.Raw(), atomic.Int64{}
+			through := memcachedtest.Between(t, p.member.Address(), func(sent []byte) bool {
+				if !bytes.Contains(sent, []byte("md "+key)) {
+					return true
+				}
+				switch n := int(seen.Add(1)); {
+				case n <= answered: // so that the mover looks at it alone
+					raw.Must("STORED", "set "+key+" 0 0 5", []byte("newer"))
+				case n == answered+1:
+					raw.Must("DELETED", "delete "+key, nil)
+					return false
+				}
+				return true
+			})
+			p.l.member = drainertest.MustParse(t, []string{through})[0]
+			read := p.fetched()
+			p.owner.Raw().Must("STORED", "add "+key+" 0 0 5", []byte("value"))
+			if err := p.l.delete(t.Context(), read); err != nil {
+				t.Fatal(err)
+			}
+			p.holds(p.member, key, "")
+			p.holds(p.owner, key, []string{"value", "newer"}[answered])
 		})
 	}
 }

@@ -566,6 +566,14 @@ func TestAListOfKeysIsBounded(t *testing.T) {
 	e.prepare(0, t.TempDir())
 	source := e.Source.(*runningMember)
 	source.longest = 20 << 10 // about a thousand keys
+	first, err := source.list(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	if !first.Cut() || first.Len() < items/10 || first.Len() > items/2 {
+		t.Errorf("the first list has %d keys; it was cut: %t", first.Len(), first.Cut())
+	}
 	r := e.Run(t.Context())
 	if r.Found != items || r.Added != items || r.Reason != "" || owner.Items(t) != items || member.Items(t) != 0 {
 		t.Errorf("%+v, the owner has %d, the member %d", r, owner.Items(t), member.Items(t))
