@@ -149,7 +149,7 @@ func compare(o *corpus.Object, value *meta.Value, now int64) string {
 		return "missing"
 	case !bytes.Equal(o.Value, value.Data):
 		return fmt.Sprintf("%d bytes differ from the %d that were stored", len(value.Data), len(o.Value))
-	case o.Flags != value.Flags:
+	case uint64(o.Flags) != value.Flags:
 		return fmt.Sprintf("flags %d, not %d", value.Flags, o.Flags)
 	case o.Expires == 0 && value.TTL != -1:
 		return fmt.Sprintf("expires in %d seconds, not never", value.TTL)
