@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
@@ -55,6 +60,52 @@ func TestMembersThatAreLeftAreNotDeletedByALaggingCache(t *testing.T) {
 		err := a.run(&observe.State{Cluster: cluster, StatefulSet: owned}).deleteMembers(t.Context())
 		if server.deleted != test.deleted || errors.Is(err, observe.ErrRefused) != test.refused {
 			t.Errorf("%s: %d deleted, %v", what, server.deleted, err)
+		}
+	}
+}
+
+// oneMemcached is an API server that has nothing else.
+type oneMemcached struct {
+	client.Client
+	live    *cachev1alpha1.Memcached
+	applied int
+}
+
+func (s *oneMemcached) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	if cluster, is := object.(*cachev1alpha1.Memcached); is && s.live != nil {
+		s.live.DeepCopyInto(cluster)
+		return nil
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+func (s *oneMemcached) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+	s.applied++
+	return nil
+}
+
+// An owner that is deleted takes what it owns with it: a cluster that was deleted a moment
+// ago, and left its objects, must not own them again.
+func TestNothingIsOwnedAgainByALaggingCache(t *testing.T) {
+	cluster := apitest.MakeMemcached("cache").Storage("128Mi").Defaulted().Obj()
+	cluster.UID = "memcached"
+	deleted, successor := cluster.DeepCopy(), cluster.DeepCopy()
+	deleted.DeletionTimestamp, successor.UID = &metav1.Time{Time: time.Unix(1000, 0)}, "another"
+	for what, test := range map[string]struct {
+		live    *cachev1alpha1.Memcached
+		applied int
+		refused bool
+	}{
+		"as the cache has it": {cluster, 1, false},
+		"it is being deleted": {deleted, 0, true},
+		"it is gone":          {nil, 0, true},
+		"it is another one":   {successor, 0, true},
+	} {
+		server := &oneMemcached{live: test.live}
+		a := &Applier{Client: server, Reader: &observe.Reader{Live: server}, Matches: &memory.Matches{}}
+		err := a.run(&observe.State{Cluster: cluster}).applyService(t.Context())
+		if server.applied != test.applied || errors.Is(err, observe.ErrRefused) != test.refused {
+			t.Errorf("%s: %d applied, %v", what, server.applied, err)
 		}
 	}
 }

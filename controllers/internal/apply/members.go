@@ -53,7 +53,7 @@ func (r *run) applyDeployment(ctx context.Context, a plan.ApplyDeployment) error
 		return err
 	}
 	desired.WithAnnotations(d.annotations())
-	changed, err := applyChanged(ctx, r.Client, desired, current)
+	changed, err := applyChanged(ctx, r, desired, current)
 	r.done.MembersWritten = changed
 	r.decidedApplied(d, err)
 	if !changed && err == nil && d.settled {
@@ -141,5 +141,5 @@ func (r *run) applySized(ctx context.Context, a plan.ApplyStatefulSet, desired, 
 			return false, err
 		}
 	}
-	return applyChanged(ctx, r.Client, desired, current)
+	return applyChanged(ctx, r, desired, current)
 }

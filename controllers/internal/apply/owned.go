@@ -112,7 +112,7 @@ func applyOwned[T any, P interface {
 	} else if behind, err := mayCreate[T, P](ctx, r, w.name); behind || err != nil {
 		return err
 	}
-	changed, err := applyChanged(ctx, r.Client, desired, current)
+	changed, err := applyChanged(ctx, r, desired, current)
 	if !changed && err == nil {
 		r.Matches.Note(r.cluster, w.kind, w.current, w.variant)
 	}
@@ -124,11 +124,28 @@ func applyOwned[T any, P interface {
 func applyChanged[AC interface {
 	*T
 	runtime.ApplyConfiguration
-}, T any](ctx context.Context, c client.Client, desired, current AC) (bool, error) {
+}, T any](ctx context.Context, r *run, desired, current AC) (bool, error) {
 	if current != nil && equality.Semantic.DeepEqual(desired, current) {
 		return false, nil
 	}
-	return true, c.Apply(ctx, desired, client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
+	if err := r.mayOwn(ctx); err != nil {
+		return false, err
+	}
+	return true, r.Client.Apply(ctx, desired, client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
+}
+
+// mayOwn asks live before the cluster becomes the owner of an object, as all that is applied
+// does. What somebody keeps who has just deleted the Memcached (--cascade=orphan) has lost
+// its owner: with that one again, the garbage collector would delete it.
+func (r *run) mayOwn(ctx context.Context) error {
+	live, err := observe.Get[cachev1alpha1.Memcached](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
+	switch {
+	case err != nil:
+		return err
+	case live == nil || live.UID != r.cluster.UID || live.DeletionTimestamp != nil:
+		return observe.Refuse("Memcached %s was deleted: the cache is behind", r.cluster.Name)
+	}
+	return nil
 }
 
 // mayCreate looks whether the object that the cache lacks exists all the same: behind is
