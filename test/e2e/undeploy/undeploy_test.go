@@ -163,6 +163,7 @@ func fillIn(t *testing.T, namespace, cluster string, items int) {
 	t.Helper()
 	address := kubectl(t, "get", "pod", "-n", namespace, cluster+"-1", "-o", "jsonpath={.status.podIP}")
 	client := memcache.New(address + ":11211")
+	client.Timeout = 30 * time.Second // the machine may be loaded
 	defer func() { _ = client.Close() }()
 	for i := range items {
 		if err := client.Set(&memcache.Item{Key: fmt.Sprintf("key-%d", i), Value: []byte("value")}); err != nil {
