@@ -121,12 +121,14 @@ export TEST_COUNTS := $(BIN)/test-counts.txt
 # E2E=skip leaves the end-to-end tests out, on a machine that can't run a node.
 E2E ?=
 
-# End to end, tests mostly wait for containers; the others want a CPU. So the two run side by side.
+# End to end, tests mostly wait for containers; the others want a CPU. TEST_JOBS=2 runs the two
+# side by side.
+TEST_JOBS ?= 1
 SUITES := test-here $(if $(filter skip,$(E2E)),,test-e2e)
 
 .PHONY: test
 test: forget-counts test-packages kubernetes build $(BIN)/chart $(GOTESTSUM) ## Run every test; installs what it needs (E2E=skip: no real node)
-	$(MAKE) -j2 $(addprefix beside-,$(SUITES))
+	$(MAKE) -j$(TEST_JOBS) $(addprefix beside-,$(SUITES))
 	@echo; cat $(TEST_COUNTS)
 	@echo "All tests passed$(if $(filter skip,$(E2E)), (end to end left out: E2E=skip))."
 
