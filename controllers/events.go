@@ -20,12 +20,12 @@ func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 			continue // the condition's event says it
 		}
 		r.Events.Eventf(after, apply.RelatedClaim(after, d.Claim), corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain",
-			"%s", status.Bound(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message)))
+			"%s", status.BoundMessage(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message)))
 	}
 	const short = cachev1alpha1.ConditionShortOfMemory
 	if c := meta.FindStatusCondition(after.Status.Conditions, short); c != nil && c.Status == metav1.ConditionTrue &&
 		!meta.IsStatusConditionTrue(before.Status.Conditions, short) {
-		r.Events.Eventf(after, nil, corev1.EventTypeWarning, c.Reason, "Scale", "%s", status.Bound(c.Message))
+		r.Events.Eventf(after, nil, corev1.EventTypeWarning, c.Reason, "Scale", "%s", status.BoundMessage(c.Message))
 	}
 	was := meta.FindStatusCondition(before.Status.Conditions, cachev1alpha1.ConditionDegraded)
 	is := meta.FindStatusCondition(after.Status.Conditions, cachev1alpha1.ConditionDegraded)
@@ -33,5 +33,5 @@ func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 		is.Reason == cachev1alpha1.ReasonDrainFailed {
 		return
 	}
-	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", status.Bound(is.Message))
+	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", status.BoundMessage(is.Message))
 }

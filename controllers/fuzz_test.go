@@ -130,7 +130,7 @@ func FuzzJob(f *testing.F) {
 		if !ok {
 			return
 		}
-		if whole, kept := identity.Duties(job), identity.Duties(cached(t, job)); whole != kept {
+		if whole, kept := identity.DutyOf(job), identity.DutyOf(cached(t, job)); whole != kept {
 			t.Errorf("live %+v, cached %+v", whole, kept)
 		}
 		job = cached(t, job)
@@ -208,7 +208,7 @@ func FuzzClientsList(f *testing.F) {
 		o := &observed{State: &observe.State{Cluster: testCluster(), ServerList: list, Now: time.Unix(1e9, 0)}}
 		reads(t, func() {
 			in := o.Input()
-			if n, r := in.Listed, in.Record; n < 0 || n > cachev1alpha1.MaxSize || r.Ring.Size < 0 || r.Ring.Size > cachev1alpha1.MaxSize {
+			if n, r := in.ListSize, in.Record; n < 0 || n > cachev1alpha1.MaxSize || r.Ring.Size < 0 || r.Ring.Size > cachev1alpha1.MaxSize {
 				t.Errorf("%d listed, %+v", n, r)
 			}
 			o.Plan()
@@ -230,7 +230,7 @@ func FuzzStatefulSet(f *testing.F) {
 		members = asRead(t, members)
 		o := &observed{State: &observe.State{Cluster: testCluster(), StatefulSet: members, Now: time.Unix(1e9, 0)}}
 		reads(t, func() {
-			identity.Mine(o.Cluster, client.Object(members))
+			identity.OwnsOrAdopts(o.Cluster, client.Object(members))
 			in := o.Input()
 			p := plan.Next(&in)
 			if p.Replicas < 0 || p.Replicas > cachev1alpha1.MaxSize {

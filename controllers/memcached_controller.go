@@ -167,7 +167,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		p = state.PausedPlan(p)
 		seen.done.GrowthRefused, seen.done.Monitored = state.GrowthRefused, monitoredBefore(cluster)
 	}
-	if err := r.foretell(ctx, seen, p); err != nil {
+	if err := r.writeEarlyWarning(ctx, seen, p); err != nil {
 		return r.result(seen, &p, nil, err)
 	}
 	var applyErr error
@@ -199,7 +199,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 		r.noteRefusal(blind, why)
 	}
 	before := cluster.DeepCopy()
-	if shows || r.steps.Held(key, why.Error(), now) >= status.StuckAfter {
+	if shows || r.steps.Lasted(key, why.Error(), now) >= status.StuckAfter {
 		status.Unobserved(cluster, why, passes(why), now)
 	}
 	if cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
@@ -259,10 +259,10 @@ func (r *MemcachedReconciler) result(o *observed, p *plan.Plan, applyErr, status
 	return ctrl.Result{RequeueAfter: o.Waits.Shortest}, nil
 }
 
-// foretell writes, ahead of a roll-out, what people may want to stop it for. All else
+// writeEarlyWarning writes, ahead of a roll-out, what people may want to stop it for. All else
 // of status follows what was done.
-func (r *MemcachedReconciler) foretell(ctx context.Context, seen *observed, p plan.Plan) error {
-	c := status.Foretold(seen.statusInput(p, nil, r.Clock.Now()))
+func (r *MemcachedReconciler) writeEarlyWarning(ctx context.Context, seen *observed, p plan.Plan) error {
+	c := status.EarlyWarning(seen.statusInput(p, nil, r.Clock.Now()))
 	if c == nil || seen.Absent || observe.Paused(seen.Cluster) {
 		return nil
 	}

@@ -53,7 +53,7 @@ func TestAStatusThatWasNotWrittenIsNotKept(t *testing.T) {
 			return r.writeStatus(ctx, seen, plan.Plan{Replicas: 1}, nil)
 		},
 		"ahead of a roll-out": func(ctx context.Context, r *MemcachedReconciler, seen *observed) error {
-			return r.foretell(ctx, seen, plan.Plan{Replicas: 1})
+			return r.writeEarlyWarning(ctx, seen, plan.Plan{Replicas: 1})
 		},
 		"of what was not observed": func(ctx context.Context, r *MemcachedReconciler, seen *observed) error {
 			_, err := r.unobserved(ctx, seen.Cluster, apierrors.NewForbidden(resourceOf, "cache", nil))

@@ -26,7 +26,7 @@ const foreignInterval = 5 * time.Second
 // waitForName tells when to look again for an object that is in the way. It is in the
 // condition, and only what is ours is watched.
 func (r *MemcachedReconciler) waitForName(o *observed, taken *status.NameTakenError) {
-	held := r.steps.Held(client.ObjectKeyFromObject(o.Cluster), taken.Error(), r.Clock.Now())
+	held := r.steps.Lasted(client.ObjectKeyFromObject(o.Cluster), taken.Error(), r.Clock.Now())
 	o.Waits.AtMost(max(again(held), foreignInterval))
 }
 

@@ -26,8 +26,8 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 	if room.Asking() {
 		room = nil
 	}
-	servers, record := build.ListedServers(o.Cluster, p.Listed), p.Record
-	if !o.done.Listed && o.Cluster.DeletionTimestamp == nil {
+	servers, record := build.ClientServers(o.Cluster, p.ListSize), p.Record
+	if !o.done.ListWritten && o.Cluster.DeletionTimestamp == nil {
 		in := o.Input()
 		servers, record = o.Cluster.Status.Servers, in.Record // nobody was told of others
 	}

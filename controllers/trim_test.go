@@ -106,7 +106,7 @@ func readAll(t *testing.T, key, value string, cut bool) []string {
 	read = append(read, o.Input().Record, rollout.Parse(members.Annotations[cachev1alpha1.AnnotationTemplate]))
 	for _, component := range []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement} {
 		job.Labels = map[string]string{cachev1alpha1.LabelComponent: component}
-		read = append(read, identity.Duties(job))
+		read = append(read, identity.DutyOf(job))
 	}
 	var all []string
 	for _, r := range read {

@@ -24,9 +24,9 @@ func (r *MemcachedReconciler) wait(o *observed, p *plan.Plan) {
 	if !p.Wake.IsZero() {
 		o.Waits.AtMost(max(p.Wake.Sub(now), time.Millisecond))
 	}
-	o.Waits.AtMost(unwatched.BindingInterval(o.done.Binding))
+	o.Waits.AtMost(unwatched.BindingRecheck(o.done.Binding))
 	o.Waits.When(observe.VolumesWait(p), observe.VolumeInterval)
-	o.Waits.AtMost(unwatched.MonitorInterval(o.done.Monitored))
+	o.Waits.AtMost(unwatched.MonitorRecheck(o.done.Monitored))
 	o.Waits.When(o.done.GrowthRefused != "", observe.GrowthInterval)
 }
 

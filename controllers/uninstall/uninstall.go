@@ -63,13 +63,13 @@ func Run(ctx context.Context, o Options) error {
 			return fmt.Errorf("delete the Memcacheds: %w", err)
 		}
 	}
-	if err := o.awaitLastWord(ctx); err != nil {
+	if err := o.awaitOperator(ctx); err != nil {
 		return err
 	}
 	if err := o.stopOperator(ctx); err != nil {
 		return fmt.Errorf("stop the operator, Deployment %s: %w", o.Deployment, err)
 	}
-	if err := o.letGo(ctx); err != nil {
+	if err := o.removeFinalizers(ctx); err != nil {
 		return fmt.Errorf("take the finalizers off: %w", err)
 	}
 	o.say("No object has a finalizer of the operator any more.")
@@ -95,10 +95,10 @@ func (o *Options) deleteClusters(ctx context.Context) error {
 	return nil
 }
 
-// awaitLastWord waits until the operator has done what it does better than anybody
+// awaitOperator waits until the operator has done what it does better than anybody
 // else: let go of clusters and claims that are deleted, and end drains. Where it
 // doesn't within the bound, that is no error: it may not run any more.
-func (o *Options) awaitLastWord(ctx context.Context) error {
+func (o *Options) awaitOperator(ctx context.Context) error {
 	var left []string
 	finished, err := o.await(ctx, func() (bool, error) {
 		var err error
@@ -135,7 +135,7 @@ func (o *Options) underWay(ctx context.Context) ([]string, error) {
 			names = append(names, "Memcached "+client.ObjectKeyFromObject(c).String())
 		}
 	}
-	claims, err := o.heldClaims(ctx)
+	claims, err := o.claimsWithFinalizer(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -189,14 +189,14 @@ func (o *Options) stopOperator(ctx context.Context) error {
 	return err
 }
 
-// letGo takes the finalizers off, pass after pass until two find none: a StatefulSet
+// removeFinalizers takes the finalizers off, pass after pass until two find none: a StatefulSet
 // may be about to make a claim. Where they come back again and again, somebody puts
 // them there.
-func (o *Options) letGo(ctx context.Context) error {
+func (o *Options) removeFinalizers(ctx context.Context) error {
 	const enough = 5 // passes, however slow each is
 	end := time.Now().Add(o.Timeout)
 	for pass, clean := 1, 0; clean < 2; pass++ {
-		n, err := o.letGoOnce(ctx)
+		n, err := o.removeFinalizersOnce(ctx)
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (o *Options) await(ctx context.Context, condition func() (bool, error)) (bo
 	return err == nil, err
 }
 
-func (o *Options) letGoOnce(ctx context.Context) (int, error) {
+func (o *Options) removeFinalizersOnce(ctx context.Context) (int, error) {
 	clusters, err := o.clusters(ctx)
 	if err != nil {
 		return 0, err
@@ -240,18 +240,18 @@ func (o *Options) letGoOnce(ctx context.Context) (int, error) {
 		n++
 		failed = errors.Join(failed, o.removeFinalizer(ctx, "Memcached", c, cachev1alpha1.ClusterFinalizer))
 	}
-	claims, err := o.heldClaims(ctx)
+	claims, err := o.claimsWithFinalizer(ctx)
 	if err != nil {
 		return n, errors.Join(failed, err)
 	}
 	for i := range claims {
 		n++
-		failed = errors.Join(failed, o.letGoOfClaim(ctx, &claims[i]))
+		failed = errors.Join(failed, o.releaseClaim(ctx, &claims[i]))
 	}
 	return n, failed
 }
 
-func (o *Options) letGoOfClaim(ctx context.Context, claim *metav1.PartialObjectMetadata) error {
+func (o *Options) releaseClaim(ctx context.Context, claim *metav1.PartialObjectMetadata) error {
 	if err := o.keepVolume(ctx, claim); err != nil {
 		return fmt.Errorf("keep the volume of claim %s: %w", client.ObjectKeyFromObject(claim), err)
 	}
@@ -336,8 +336,8 @@ func (o *Options) clusters(ctx context.Context) ([]cachev1alpha1.Memcached, erro
 	return all, nil
 }
 
-// heldClaims are all claims with our finalizer, whatever labels they carry by now.
-func (o *Options) heldClaims(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+// claimsWithFinalizer are all claims with our finalizer, whatever labels they carry by now.
+func (o *Options) claimsWithFinalizer(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	var held []metav1.PartialObjectMetadata
 	for _, namespace := range o.Namespaces {
 		for next := ""; ; {

@@ -82,7 +82,7 @@ func (w *world) moves(ctx context.Context) ([]move, error) {
 			}
 		}
 		for _, claim := range step.Before.Claims {
-			if claim.Receipt == nil || !claim.Held || holds(step.After, claim.UID) {
+			if claim.Receipt == nil || !claim.HasFinalizer || holds(step.After, claim.UID) {
 				continue
 			}
 			owner, err := ring(servers[claim.UID])
@@ -99,7 +99,7 @@ func (w *world) moves(ctx context.Context) ([]move, error) {
 func holds(s *invariants.State, uid string) bool {
 	for _, c := range s.Claims {
 		if c.UID == uid {
-			return c.Held
+			return c.HasFinalizer
 		}
 	}
 	return false

@@ -70,10 +70,10 @@ func NoReleaseWithoutReceipt(before, after *State) []string {
 	var wrong []string
 	for i := range before.Claims {
 		c := &before.Claims[i]
-		if now := after.claim(c.UID); !c.Held || now != nil && now.Held {
+		if now := after.claim(c.UID); !c.HasFinalizer || now != nil && now.HasFinalizer {
 			continue
 		}
-		if word(before, c) == "" && !rescued(before, c) {
+		if releaseReason(before, c) == "" && !setAside(before, c) {
 			wrong = append(wrong, fmt.Sprintf("claim %s (%s) is not held any more", c.Name, c.UID))
 		}
 	}
@@ -85,8 +85,8 @@ func NoReleaseWithoutReceipt(before, after *State) []string {
 	return wrong
 }
 
-// word tells what lets the claim go, if anything does.
-func word(s *State, c *Claim) string {
+// releaseReason tells what lets the claim go, if anything does.
+func releaseReason(s *State, c *Claim) string {
 	switch {
 	case c.Receipt != nil && shortcoming(c.Receipt, c.UID) == "":
 		return "its receipt"
@@ -98,27 +98,27 @@ func word(s *State, c *Claim) string {
 		return "the policy"
 	case c.Volume == "":
 		return "it has no volume"
-	case s.Cluster.ReleasesUnreadable && saidUnreadable(c):
+	case s.Cluster.ReleasesUnreadable && foundUnreadable(c):
 		return "it can't be read"
 	}
 	return ""
 }
 
-// saidUnreadable: a drainer of the claim found that nothing can read it.
-func saidUnreadable(c *Claim) bool {
-	return slices.ContainsFunc(c.Said, func(r *contract.Receipt) bool {
+// foundUnreadable: a drainer of the claim found that nothing can read it.
+func foundUnreadable(c *Claim) bool {
+	return slices.ContainsFunc(c.ReceiptsLeft, func(r *contract.Receipt) bool {
 		return r.Source == c.UID && r.ExitCode == contract.ExitUnrecoverable
 	})
 }
 
-// rescued: the claim was deleted, and another one that is held has its volume.
-func rescued(s *State, c *Claim) bool {
+// setAside: the claim was deleted, and another one that is held has its volume.
+func setAside(s *State, c *Claim) bool {
 	v := s.volume(c.Volume)
 	if !c.Deleting || v == nil || v.Claim == c.UID {
 		return false
 	}
 	other := s.claim(v.Claim)
-	return other != nil && other.Held && !other.Deleting && other.Volume == v.Name
+	return other != nil && other.HasFinalizer && !other.Deleting && other.Volume == v.Name
 }
 
 // ReceiptsAddUp checks that what is recorded on a claim is what a drainer of it has left,
@@ -136,7 +136,7 @@ func ReceiptsAddUp(before, after *State) []string {
 		if what := shortcoming(c.Receipt, c.UID); what != "" {
 			wrong = append(wrong, fmt.Sprintf("the receipt on claim %s: %s", c.Name, what))
 		}
-		if !heard(c, c.Receipt) {
+		if !wasLeft(c, c.Receipt) {
 			wrong = append(wrong, fmt.Sprintf("no drainer of claim %s left the receipt that is on it", c.Name))
 		}
 	}
@@ -315,7 +315,7 @@ func NothingIsStuck(before, after *State) []string {
 	for i := range after.Claims {
 		c := &after.Claims[i]
 		switch {
-		case !c.Held:
+		case !c.HasFinalizer:
 		case !after.Cluster.Exists:
 			wrong = append(wrong, fmt.Sprintf("claim %s is held for a Memcached that is gone", c.Name))
 		case (c.Leaving || c.Deleting) && !slices.Contains(after.Cluster.Shown, c.Name):
@@ -354,7 +354,7 @@ func NoOldValueComesBack(before, after *State) []string {
 		p := &after.Pods[i]
 		was := before.pod(p.UID)
 		begins := after.serves(p) && (was == nil || !before.serves(was))
-		if begins && slices.Contains(before.Left, after.mounts(p)) {
+		if begins && slices.Contains(before.DepartedVolumes, after.mounts(p)) {
 			wrong = append(wrong, fmt.Sprintf("member %s is back on the volume that it left (claim %s)", p.Name, p.Claim))
 		}
 	}

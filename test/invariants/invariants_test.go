@@ -18,12 +18,12 @@ func rest() *State {
 		Claims:  []Claim{claim("0"), claim("1"), claim("2")},
 	}
 	s.Claims[2].Leaving = true
-	s.Left = []string{"pv-2"}
+	s.DepartedVolumes = []string{"pv-2"}
 	return s
 }
 
 func claim(n string) Claim {
-	return Claim{Name: "data-cache-" + n, UID: "claim-" + n, Ordinal: int32(n[0] - '0'), Volume: "pv-" + n, Held: true, Smallest: 2}
+	return Claim{Name: "data-cache-" + n, UID: "claim-" + n, Ordinal: int32(n[0] - '0'), Volume: "pv-" + n, HasFinalizer: true, Smallest: 2}
 }
 
 func member(n string) Pod {
@@ -54,16 +54,16 @@ func drained(s *State) {
 }
 
 // said: its drainer left the receipt.
-func said(s *State) { s.Claims[2].Said = []*contract.Receipt{receipt()} }
+func said(s *State) { s.Claims[2].ReceiptsLeft = []*contract.Receipt{receipt()} }
 
 // unreadable: its drainer ended with this exit code.
 func unreadable(exitCode int) func(*State) {
 	return func(s *State) {
-		s.Claims[2].Said = []*contract.Receipt{{Version: 1, Source: "claim-2", ExitCode: exitCode}}
+		s.Claims[2].ReceiptsLeft = []*contract.Receipt{{Version: 1, Source: "claim-2", ExitCode: exitCode}}
 	}
 }
 
-func release(s *State) { s.Claims[2].Held = false }
+func release(s *State) { s.Claims[2].HasFinalizer = false }
 
 // then makes the step that the changes are.
 func then(before *State, changes ...func(*State)) (*State, *State) {
@@ -102,9 +102,9 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 	resized := func(n int32) func(*State) { return func(s *State) { s.Members.Replicas = n } }
 	deleting := func(s *State) { s.Claims[2].Deleting = true }
 	aside := func(s *State) {
-		s.Claims = append(s.Claims, Claim{Name: "aside", UID: "aside", Ordinal: -1, Volume: "pv-2", Held: true, Leaving: true})
+		s.Claims = append(s.Claims, Claim{Name: "aside", UID: "aside", Ordinal: -1, Volume: "pv-2", HasFinalizer: true, Leaving: true})
 		s.Volumes[2].Claim = "aside"
-		s.Left = []string{"pv-2"}
+		s.DepartedVolumes = []string{"pv-2"}
 	}
 	items := func(stored int64, found map[string]int64) func(*State) {
 		return func(s *State) { s.Items = []Item{{Key: "k", Owner: "a", Stored: stored, Found: found}} }
@@ -139,7 +139,7 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		"deleted, and its volume is retained":    {given(deleting, func(s *State) { s.Volumes[2].Retained = true }), release, 1},
 		"deleted":                                {given(deleting), release, 1},
 		"deleted, another claim has the volume":  {given(deleting, aside), release, 0},
-		"one that is not held":                   {given(deleting, aside, func(s *State) { s.Claims[3].Held = false }), release, 1},
+		"one that is not held":                   {given(deleting, aside, func(s *State) { s.Claims[3].HasFinalizer = false }), release, 1},
 		"one that is not bound":                  {given(deleting, aside, func(s *State) { s.Volumes[2].Claim = "" }), release, 1},
 		"a reclaim policy is changed":            {given(), func(s *State) { s.Volumes[2].Retained = true }, 9},
 		"a member gets a volume set aside": {
@@ -163,7 +163,7 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		"the size changes under a drainer":  {given(works), resized(1), 5},
 		"a second drainer":                  {given(works), func(s *State) { works(s); s.Pods[3].UID = "another" }, 6},
 		"a second one after the first":      {given(works), func(s *State) { s.Pods[2].AtWork = false; works(s); s.Pods[3].UID = "another" }, 0},
-		"a drainer beside its member":       {given(func(s *State) { s.Left = nil }), func(s *State) { works(s); s.Pods = append(s.Pods, member("2")) }, 6},
+		"a drainer beside its member":       {given(func(s *State) { s.DepartedVolumes = nil }), func(s *State) { works(s); s.Pods = append(s.Pods, member("2")) }, 6},
 		"a member that stays is drained":    {given(), func(s *State) { runs(s); s.Claims[2].Leaving = false }, 7},
 		"one is marked":                     {given(), func(s *State) { s.Claims[1].Leaving = true }, 7},
 		"one that left is marked":           {given(func(s *State) { s.Claims[2].Leaving = false }), func(s *State) { s.Claims[2].Leaving = true }, 0},
@@ -203,7 +203,7 @@ func spoilt(spoil func(*contract.Receipt)) func(*State) {
 		r := receipt()
 		spoil(r)
 		works := drainer()
-		works.AtWork, works.Said = false, r
+		works.AtWork, works.Receipt = false, r
 		s.Pods = append(s.Pods, works)
 		s.Claims[2].Receipt = r
 	}
@@ -217,7 +217,7 @@ func version(v string) func(*State) {
 func TestLeavingIsWhatTheSpecSays(t *testing.T) {
 	at := func(size, replicas int32) *State {
 		s := rest()
-		s.Cluster.Size, s.Members.Replicas, s.Left = size, replicas, nil
+		s.Cluster.Size, s.Members.Replicas, s.DepartedVolumes = size, replicas, nil
 		return s
 	}
 	for name, test := range map[string]struct {
@@ -237,8 +237,8 @@ func TestLeavingIsWhatTheSpecSays(t *testing.T) {
 				s.Remember(before)
 				before = s
 			}
-			if !slices.Equal(before.Left, test.left) {
-				t.Errorf("left are %v, want %v", before.Left, test.left)
+			if !slices.Equal(before.DepartedVolumes, test.left) {
+				t.Errorf("left are %v, want %v", before.DepartedVolumes, test.left)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ func (after *State) Remember(before *State) {
 	if before == nil {
 		before = &State{}
 	}
-	after.Left = keep(before.Left, after.Left)
+	after.DepartedVolumes = keep(before.DepartedVolumes, after.DepartedVolumes)
 	after.GivenUp = keep(before.GivenUp, after.GivenUp)
 	for i := range after.Claims {
 		c := &after.Claims[i]
@@ -25,45 +25,45 @@ func (after *State) Remember(before *State) {
 		}
 		if b := before.claim(c.UID); b != nil {
 			c.Smallest = min(c.Smallest, b.Smallest)
-			c.Said = b.Said
+			c.ReceiptsLeft = b.ReceiptsLeft
 		}
-		after.hear(c)
-		after.noteLeaving(c)
+		after.rememberReceipts(c)
+		after.noteDeparted(c)
 	}
 	for i := range before.Claims {
 		b := &before.Claims[i]
-		if c := after.claim(b.UID); (c == nil || !c.Held) && (!b.Held && !held(before, b.Volume) || word(before, b) != "") {
+		if c := after.claim(b.UID); (c == nil || !c.HasFinalizer) && (!b.HasFinalizer && !volumeKept(before, b.Volume) || releaseReason(before, b) != "") {
 			after.GivenUp = with(after.GivenUp, b.Volume)
 		}
 	}
 }
 
-// hear keeps the receipts that the claim's drainers have left.
-func (after *State) hear(c *Claim) {
+// rememberReceipts keeps the receipts that the claim's drainers have left.
+func (after *State) rememberReceipts(c *Claim) {
 	for i := range after.Pods {
 		p := &after.Pods[i]
-		if p.Said != nil && p.DrainsClaim == c.UID && !heard(c, p.Said) {
-			c.Said = append(slices.Clip(c.Said), p.Said)
+		if p.Receipt != nil && p.DrainsClaim == c.UID && !wasLeft(c, p.Receipt) {
+			c.ReceiptsLeft = append(slices.Clip(c.ReceiptsLeft), p.Receipt)
 		}
 	}
 }
 
-// noteLeaving notes that the claim's member has left while others stay: the spec
+// noteDeparted notes that the claim's member has left while others stay: the spec
 // said so, and the StatefulSet doesn't have it any more. A StatefulSet that
 // somebody scaled by hand lost its pods: clients still ask for them.
-func (after *State) noteLeaving(c *Claim) {
+func (after *State) noteDeparted(c *Claim) {
 	m := after.Members
 	if c.Ordinal >= 0 && m.Exists && 0 < m.Replicas && m.Replicas <= c.Ordinal && c.Smallest <= c.Ordinal {
-		after.Left = with(after.Left, c.Volume)
+		after.DepartedVolumes = with(after.DepartedVolumes, c.Volume)
 	}
 	if c.Ordinal < 0 && c.Leaving {
-		after.Left = with(after.Left, c.Volume) // it was set aside, and others write in its stead
+		after.DepartedVolumes = with(after.DepartedVolumes, c.Volume) // it was set aside, and others write in its stead
 	}
 }
 
-// held tells whether the volume is that of a claim that is held.
-func held(s *State, volume string) bool {
-	return slices.ContainsFunc(s.Claims, func(c Claim) bool { return c.Held && c.Volume == volume })
+// volumeKept tells whether the volume is that of a claim that is held.
+func volumeKept(s *State, volume string) bool {
+	return slices.ContainsFunc(s.Claims, func(c Claim) bool { return c.HasFinalizer && c.Volume == volume })
 }
 
 func with(set []string, name string) []string {
@@ -83,9 +83,9 @@ func keep(sets ...[]string) []string {
 	return all
 }
 
-// heard tells whether a drainer of the claim left this receipt.
-func heard(c *Claim, r *contract.Receipt) bool {
-	return slices.ContainsFunc(c.Said, func(said *contract.Receipt) bool { return same(said, r) })
+// wasLeft tells whether a drainer of the claim left this receipt.
+func wasLeft(c *Claim, r *contract.Receipt) bool {
+	return slices.ContainsFunc(c.ReceiptsLeft, func(said *contract.Receipt) bool { return same(said, r) })
 }
 
 func same(a, b *contract.Receipt) bool {

@@ -118,7 +118,7 @@ func podOf(cluster string, o *corev1.Pod) Pod {
 		var servers []string
 		p.DrainsClaim, servers = commandOf(&o.Spec)
 		p.Survivors = int32(len(servers))
-		p.Said = receiptOf(o)
+		p.Receipt = receiptOf(o)
 		return p
 	}
 	p.Ordinal = ordinalAfter(cluster+"-", o.Name)
@@ -182,11 +182,11 @@ func drainerEnded(o *corev1.Pod) *corev1.ContainerStateTerminated {
 func claimOf(cluster string, o *corev1.PersistentVolumeClaim) Claim {
 	c := Claim{
 		Name: o.Name, UID: string(o.UID), Volume: o.Spec.VolumeName,
-		Ordinal:  ordinalAfter("data-"+cluster+"-", o.Name),
-		Held:     slices.Contains(o.Finalizers, cachev1alpha1.ClaimFinalizer),
-		Deleting: o.DeletionTimestamp != nil,
-		Leaving:  o.Annotations[cachev1alpha1.AnnotationLeaving] != "",
-		Skip:     o.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip,
+		Ordinal:      ordinalAfter("data-"+cluster+"-", o.Name),
+		HasFinalizer: slices.Contains(o.Finalizers, cachev1alpha1.ClaimFinalizer),
+		Deleting:     o.DeletionTimestamp != nil,
+		Leaving:      o.Annotations[cachev1alpha1.AnnotationLeaving] != "",
+		Skip:         o.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip,
 	}
 	if receipt, err := contract.ParseReceipt(o.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
 		c.Receipt = receipt

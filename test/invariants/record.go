@@ -294,22 +294,22 @@ func (r *Recorder) lacks(namespace string, list client.ObjectList) error {
 		key := fmt.Sprintf("%T %s", object, object.GetName())
 		there[key] = true
 		revision, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
-		if last := r.last(namespace, key); last.revision < revision {
+		if last := r.lastChange(namespace, key); last.revision < revision {
 			return fmt.Errorf("%s: revision %d is not known", key, revision)
 		}
 	}
 	revision, _ := strconv.ParseUint(list.GetResourceVersion(), 10, 64)
 	kind := strings.TrimSuffix(fmt.Sprintf("%T", list), "List") + " "
 	for _, c := range r.changes[namespace] {
-		if last := r.last(namespace, c.key); strings.HasPrefix(c.key, kind) && !there[c.key] && !last.gone && last.revision <= revision {
+		if last := r.lastChange(namespace, c.key); strings.HasPrefix(c.key, kind) && !there[c.key] && !last.gone && last.revision <= revision {
 			return fmt.Errorf("%s: its end is not known", c.key)
 		}
 	}
 	return nil
 }
 
-// last returns the last known change of an object; r.mu is held.
-func (r *Recorder) last(namespace, key string) change {
+// lastChange returns the last known change of an object; r.mu is held.
+func (r *Recorder) lastChange(namespace, key string) change {
 	var last change
 	for _, c := range r.changes[namespace] {
 		if c.key == key && c.revision >= last.revision {

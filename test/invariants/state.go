@@ -26,9 +26,9 @@ type State struct {
 	// Items as a client finds them; nil if there is no client.
 	Items []Item
 
-	// Left are the volumes whose member left while others stayed: their values
+	// DepartedVolumes are the volumes whose member left while others stayed: their values
 	// may be old.
-	Left []string
+	DepartedVolumes []string
 	// GivenUp are the volumes that a receipt, or a person's word, let go.
 	GivenUp []string
 }
@@ -70,8 +70,8 @@ type Pod struct {
 	Survivors   int32
 	// Places, of a drainer: it moves what a member has to Survivors members.
 	Places bool
-	// Said is the receipt that it left, if it has ended with one.
-	Said *contract.Receipt
+	// Receipt is the receipt that it left, if it has ended with one.
+	Receipt *contract.Receipt
 }
 
 func (p *Pod) drainer() bool { return p.Ordinal < 0 }
@@ -83,9 +83,9 @@ type Claim struct {
 	Ordinal int32
 	// Volume that it is bound to; empty before that.
 	Volume string
-	// Held by the operator's finalizer.
-	Held     bool
-	Deleting bool
+	// HasFinalizer by the operator's finalizer.
+	HasFinalizer bool
+	Deleting     bool
 	// Leaving: it carries the mark.
 	Leaving bool
 	// Skip: a person gave its items up.
@@ -95,8 +95,8 @@ type Claim struct {
 
 	// Smallest size above 0 that was wanted during its life.
 	Smallest int32
-	// Said are the receipts that drainers of it left.
-	Said []*contract.Receipt
+	// ReceiptsLeft are the receipts that drainers of it left.
+	ReceiptsLeft []*contract.Receipt
 }
 
 // Job of a drain, or of a placement.

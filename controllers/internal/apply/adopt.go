@@ -31,8 +31,8 @@ func (a *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, f
 			if err != nil {
 				return err
 			}
-			if members != nil && !identity.Mine(cluster, members) {
-				return identity.Taken(members)
+			if members != nil && !identity.OwnsOrAdopts(cluster, members) {
+				return identity.NameTaken(members)
 			}
 		}
 		ordinal := observe.MemberOrdinal(cluster.Name, claim)
@@ -55,7 +55,7 @@ func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcach
 	holds := cluster.DeletionTimestamp == nil && observe.PlanPolicy(cluster) == plan.Drain
 	adopted, err := a.patchClaim(ctx, cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
 		if !identity.OwnClaim(cluster.Name, c) {
-			return identity.Taken(c)
+			return identity.NameTaken(c)
 		}
 		metav1.SetMetaDataLabel(&c.ObjectMeta, cachev1alpha1.LabelCluster, cluster.Name)
 		if !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) { // or it has been the cluster's before

@@ -64,8 +64,8 @@ type Done struct {
 	// MembersWritten: the StatefulSet or the Deployment was; FinalizerRemoved: the
 	// cluster's own was taken off.
 	MembersWritten, FinalizerRemoved bool
-	// Listed: the clients' list is as planned.
-	Listed bool
+	// ListWritten: the clients' list is as planned.
+	ListWritten bool
 	// GrowthRefused is why the API server lets no volume grow; empty where it does.
 	GrowthRefused string
 	// Monitored tells what became of the ServiceMonitor, and Binding of the Secret of
@@ -209,7 +209,7 @@ func (r *run) takeStep(ctx context.Context, action plan.Action) error {
 // volume.
 func (r *run) takeClaimStep(ctx context.Context, action plan.Action) error {
 	switch a := action.(type) {
-	case plan.HoldClaim:
+	case plan.AddClaimFinalizer:
 		_, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 			controllerutil.AddFinalizer(c, cachev1alpha1.ClaimFinalizer)
 			return nil
@@ -235,14 +235,14 @@ func (r *run) takeClaimStep(ctx context.Context, action plan.Action) error {
 		return r.deleteClaim(ctx, a)
 	case plan.SetAside:
 		return r.setAside(ctx, a.Claim)
-	case plan.MoveVolume:
-		return r.moveVolume(ctx, a)
+	case plan.ReserveVolume:
+		return r.reserveVolume(ctx, a)
 	case plan.CreateAside:
 		return r.createAside(ctx, a)
-	case plan.MoveBack:
-		return r.moveBack(ctx, a)
-	case plan.GiveUp:
-		return r.giveUp(ctx, a)
+	case plan.ReturnVolume:
+		return r.returnVolume(ctx, a)
+	case plan.SkipAside:
+		return r.skipAside(ctx, a)
 	case plan.GrowClaim:
 		return r.growClaim(ctx, a)
 	case plan.ReleaseClaim:
@@ -280,7 +280,7 @@ func (r *run) createJob(ctx context.Context, job *batchv1.Job) error {
 	switch {
 	case live == nil:
 	case !identity.OwnJob(r.cluster, live):
-		return identity.Taken(live)
+		return identity.NameTaken(live)
 	default:
 		if err := r.putLabel(ctx, live, r.cluster.Name); err != nil {
 			return err
@@ -327,7 +327,7 @@ func (r *run) removeClusterFinalizer(ctx context.Context) error {
 	if r.seen.Absent {
 		return nil
 	}
-	if err := r.nothingHeld(ctx); err != nil {
+	if err := r.mayRemoveClusterFinalizer(ctx); err != nil {
 		return err
 	}
 	if err := r.patchFinalizer(ctx, controllerutil.RemoveFinalizer); err != nil {

@@ -30,11 +30,11 @@ func (r *run) setAside(ctx context.Context, ref plan.ClaimRef) error {
 		client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}))
 }
 
-// moveVolume makes the volume wait for the claim that is to take it over, which
+// reserveVolume makes the volume wait for the claim that is to take it over, which
 // is not there yet. An operator that may not do that was told by the claim's
 // phase that an administrator did.
-func (r *run) moveVolume(ctx context.Context, a plan.MoveVolume) error {
-	claim, err := r.movableClaim(ctx, a.Claim)
+func (r *run) reserveVolume(ctx context.Context, a plan.ReserveVolume) error {
+	claim, err := r.claimToSetAside(ctx, a.Claim)
 	if err != nil || claim == nil {
 		return err
 	}
@@ -43,15 +43,15 @@ func (r *run) moveVolume(ctx context.Context, a plan.MoveVolume) error {
 		case plan.Here:
 			volume.Spec.ClaimRef = claimReference(claim.Namespace, a.To)
 			return nil
-		case plan.Moved:
+		case plan.Reserved:
 			return nil
 		}
 		return observe.Refuse("volume %s is not bound to claim %s", a.Volume, claim.Name)
 	})
 }
 
-// moveBack binds the volume to the claim again, so that it goes with it.
-func (r *run) moveBack(ctx context.Context, a plan.MoveBack) error {
+// returnVolume binds the volume to the claim again, so that it goes with it.
+func (r *run) returnVolume(ctx context.Context, a plan.ReturnVolume) error {
 	return r.patchVolume(ctx, a.Volume, func(volume *corev1.PersistentVolume) error {
 		ref := volume.Spec.ClaimRef
 		switch {
@@ -91,7 +91,7 @@ func (r *run) patchVolume(ctx context.Context, name string, change func(*corev1.
 
 // createAside creates the claim that takes the volume over.
 func (r *run) createAside(ctx context.Context, a plan.CreateAside) error {
-	claim, err := r.movableClaim(ctx, a.Claim)
+	claim, err := r.claimToSetAside(ctx, a.Claim)
 	if err != nil || claim == nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (r *run) asideExists(ctx context.Context, aside *corev1.PersistentVolumeCla
 	switch {
 	case live == nil:
 	case !identity.OwnClaim(r.cluster.Name, live) || live.Annotations[of] != aside.Annotations[of] || live.Spec.VolumeName != aside.Spec.VolumeName:
-		return identity.Taken(live)
+		return identity.NameTaken(live)
 	default:
 		if err := r.putLabel(ctx, live, r.cluster.Name); err != nil {
 			return err
@@ -125,8 +125,8 @@ func (r *run) asideExists(ctx context.Context, aside *corev1.PersistentVolumeCla
 	return observe.Refuse("claim %s exists already: the cache is behind", aside.Name)
 }
 
-// giveUp passes a person's skip on to the claim that was to take the volume over.
-func (r *run) giveUp(ctx context.Context, a plan.GiveUp) error {
+// skipAside passes a person's skip on to the claim that was to take the volume over.
+func (r *run) skipAside(ctx context.Context, a plan.SkipAside) error {
 	found, err := r.Reader.LiveClaims(ctx, r.cluster)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (r *run) giveUp(ctx context.Context, a plan.GiveUp) error {
 		if !ours {
 			return observe.Refuse("claim %s is no member's", c.Name)
 		}
-		if err := plan.MayGiveUpAside(&plan.Observed{Claims: found.Claims}, &live); err != nil {
+		if err := plan.MaySkipAside(&plan.Observed{Claims: found.Claims}, &live); err != nil {
 			return observe.RefusedBy(err)
 		}
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainSkip)

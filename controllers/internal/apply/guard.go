@@ -21,7 +21,7 @@ func (r *run) maySetReplicas(ctx context.Context, replicas int32) (behind bool, 
 	if live.StatefulSet.Exists && live.StatefulSet.Replicas == replicas {
 		return true, nil
 	}
-	if err := live.Taken(r.cluster.Name, replicas); err != nil {
+	if err := live.ClaimTaken(r.cluster.Name, replicas); err != nil {
 		return false, err
 	}
 	return false, observe.RefusedBy(plan.MaySetReplicas(&live.Observed, replicas))
@@ -33,7 +33,7 @@ func (r *run) mayMark(ctx context.Context, claim plan.ClaimRef) error {
 	if err != nil {
 		return err
 	}
-	if err := live.Taken(r.cluster.Name, 0); err != nil {
+	if err := live.ClaimTaken(r.cluster.Name, 0); err != nil {
 		return err
 	}
 	return observe.RefusedBy(plan.MayMark(&live.Observed, claim.Ordinal))
@@ -68,7 +68,7 @@ func (r *run) mayWriteList(ctx context.Context, a plan.WriteList) error {
 		return err
 	}
 	if set := live.StatefulSet; !set.Exists || set.Replicas != a.Replicas {
-		if err := live.Taken(r.cluster.Name, a.Replicas); err != nil {
+		if err := live.ClaimTaken(r.cluster.Name, a.Replicas); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (r *run) mayRelease(ctx context.Context, claim *corev1.PersistentVolumeClai
 	if err != nil {
 		return err
 	}
-	return observe.RefusedBy(plan.MayGiveUp(&jobs.Observed, &c))
+	return observe.RefusedBy(plan.MayReleaseUnreadable(&jobs.Observed, &c))
 }
 
 // liveCluster reads what the reason for a release is about, if that is not on
@@ -148,8 +148,8 @@ func (r *run) liveCluster(ctx context.Context, why plan.Release) (plan.Cluster, 
 	return plan.Cluster{Policy: observe.PlanPolicy(cluster), ReleaseUnreadable: observe.ReleasesUnreadable(cluster)}, nil
 }
 
-// nothingHeld asks plan.NothingHeld.
-func (r *run) nothingHeld(ctx context.Context) error {
+// mayRemoveClusterFinalizer asks plan.NothingHeld.
+func (r *run) mayRemoveClusterFinalizer(ctx context.Context) error {
 	found, err := r.Reader.LiveClaims(ctx, r.cluster)
 	if err != nil {
 		return err
@@ -157,5 +157,5 @@ func (r *run) nothingHeld(ctx context.Context) error {
 	if err := r.adopt(ctx, r.cluster, found); err != nil {
 		return err // what it held before is let go when the cache has it
 	}
-	return observe.RefusedBy(plan.NothingHeld(&plan.Observed{Claims: found.Claims}))
+	return observe.RefusedBy(plan.MayRemoveClusterFinalizer(&plan.Observed{Claims: found.Claims}))
 }

@@ -23,13 +23,13 @@ func (r *run) maySetAside(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if err != nil {
 		return err
 	}
-	c.Where = observe.WhereIs(volume, claim, c.Successor)
+	c.Where = observe.WhereIs(volume, claim, c.AsideName)
 	return observe.RefusedBy(plan.MaySetAside(&live.Observed, &c))
 }
 
-// movableClaim reads the claim whose volume is to move, and asks plan.MayMove;
+// claimToSetAside reads the claim whose volume is to move, and asks plan.MayMove;
 // nil where the claim is gone.
-func (r *run) movableClaim(ctx context.Context, ref plan.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
+func (r *run) claimToSetAside(ctx context.Context, ref plan.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
 	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, ref)
 	if err != nil || claim == nil {
 		return nil, err
@@ -38,5 +38,5 @@ func (r *run) movableClaim(ctx context.Context, ref plan.ClaimRef) (*corev1.Pers
 	if !ours {
 		return nil, observe.Refuse("claim %s is no member's", claim.Name)
 	}
-	return claim, observe.RefusedBy(plan.MayMove(&c))
+	return claim, observe.RefusedBy(plan.MayReserve(&c))
 }

@@ -28,9 +28,9 @@ func (r *run) applyDeployment(ctx context.Context, a plan.ApplyDeployment) error
 	var current *appsac.DeploymentApplyConfiguration
 	from, to := int32(0), a.Replicas
 	desired := build.Deployment(r.cluster, r.Options)
-	d := born(r.cluster)
+	d := firstTemplate(r.cluster)
 	if r.seen.Deployment != nil {
-		if r.Matches.Holds(r.cluster, kindDeployment, &r.seen.Deployment.ObjectMeta, to) {
+		if r.Matches.Has(r.cluster, kindDeployment, &r.seen.Deployment.ObjectMeta, to) {
 			return nil
 		}
 		var err error
@@ -38,14 +38,14 @@ func (r *run) applyDeployment(ctx context.Context, a plan.ApplyDeployment) error
 			return err
 		}
 		from = ptr.Deref(r.seen.Deployment.Spec.Replicas, 1)
-		m := &members{
+		m := &templateInput{
 			object: r.seen.Deployment, live: &r.seen.Deployment.Spec.Template, desired: desired.Spec.Template,
 			replicas: from, wanted: to, ready: deploymentReady(r.seen.Deployment),
 		}
 		if current.Spec != nil {
 			m.applied = current.Spec.Template
 		}
-		if d, err = r.decide(ctx, m); err != nil {
+		if d, err = r.decideTemplate(ctx, m); err != nil {
 			return err
 		}
 		desired.Spec.Template = d.template
@@ -55,7 +55,7 @@ func (r *run) applyDeployment(ctx context.Context, a plan.ApplyDeployment) error
 	desired.WithAnnotations(d.annotations())
 	changed, err := applyChanged(ctx, r, desired, current)
 	r.done.MembersWritten = changed
-	r.decidedApplied(d, err)
+	r.noteTemplateWrite(d, err)
 	if !changed && err == nil && d.settled {
 		r.Matches.Note(r.cluster, kindDeployment, &r.seen.Deployment.ObjectMeta, to)
 	}
@@ -66,11 +66,11 @@ func (r *run) applyDeployment(ctx context.Context, a plan.ApplyDeployment) error
 }
 
 func (r *run) applyStatefulSet(ctx context.Context, a plan.ApplyStatefulSet) error {
-	if r.seen.StatefulSet != nil && !a.KeepTemplate && r.Matches.Holds(r.cluster, kindStatefulSet, &r.seen.StatefulSet.ObjectMeta, a.Replicas) {
+	if r.seen.StatefulSet != nil && !a.KeepTemplate && r.Matches.Has(r.cluster, kindStatefulSet, &r.seen.StatefulSet.ObjectMeta, a.Replicas) {
 		return nil
 	}
 	desired := build.StatefulSet(r.cluster, r.Options, a.Replicas)
-	d := born(r.cluster)
+	d := firstTemplate(r.cluster)
 	var current *appsac.StatefulSetApplyConfiguration
 	from := int32(0)
 	if r.seen.StatefulSet != nil {
@@ -87,7 +87,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a plan.ApplyStatefulSet) err
 	}
 	desired.WithAnnotations(d.annotations())
 	changed, err := r.applySized(ctx, a, desired, current)
-	r.decidedApplied(d, err)
+	r.noteTemplateWrite(d, err)
 	if errors.Is(err, errBehind) {
 		return nil // its event is next
 	}
@@ -104,8 +104,8 @@ func (r *run) applyStatefulSet(ctx context.Context, a plan.ApplyStatefulSet) err
 
 // decideStatefulSet fills in what of the present StatefulSet stays.
 func (r *run) decideStatefulSet(ctx context.Context, a plan.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
-) (*decided, error) {
-	m := &members{
+) (*templateDecision, error) {
+	m := &templateInput{
 		object: r.seen.StatefulSet, live: &r.seen.StatefulSet.Spec.Template, desired: desired.Spec.Template,
 		replicas: ptr.Deref(r.seen.StatefulSet.Spec.Replicas, 1), wanted: a.Replicas,
 		ready: statefulSetReady(r.seen.StatefulSet), kept: a.KeepTemplate,
@@ -114,7 +114,7 @@ func (r *run) decideStatefulSet(ctx context.Context, a plan.ApplyStatefulSet, de
 	if current.Spec != nil {
 		m.applied = current.Spec.Template
 	}
-	d, err := r.decide(ctx, m)
+	d, err := r.decideTemplate(ctx, m)
 	if err == nil {
 		desired.Spec.Template = d.template
 	}

@@ -30,9 +30,9 @@ func (r *run) applyService(ctx context.Context) error {
 
 // writeList tells clients of the members, and keeps the record of the rings.
 func (r *run) writeList(ctx context.Context, a plan.WriteList) error {
-	servers, list := build.ListedServers(r.cluster, a.Listed), r.seen.ServerList
+	servers, list := build.ClientServers(r.cluster, a.ListSize), r.seen.ServerList
 	differs := r.cluster.Spec.Storage != nil && list != nil &&
-		(list.Annotations[cachev1alpha1.AnnotationRing] != a.Record.String() || observe.Named(list) != len(servers))
+		(list.Annotations[cachev1alpha1.AnnotationRing] != a.Record.String() || observe.ListSize(list) != len(servers))
 	if differs {
 		if err := r.mayWriteList(ctx, a); err != nil {
 			return err
@@ -45,7 +45,7 @@ func (r *run) writeList(ctx context.Context, a plan.WriteList) error {
 		},
 		variant: int32(len(servers)), differs: differs,
 	})
-	r.done.Listed = err == nil
+	r.done.ListWritten = err == nil
 	return err
 }
 
@@ -93,7 +93,7 @@ func applyOwned[T any, P interface {
 	*C
 	runtime.ApplyConfiguration
 }](ctx context.Context, r *run, w owned[T, P, C, AC]) error {
-	if w.current != nil && !w.differs && r.Matches.Holds(r.cluster, w.kind, w.current, w.variant) {
+	if w.current != nil && !w.differs && r.Matches.Has(r.cluster, w.kind, w.current, w.variant) {
 		return nil
 	}
 	desired := w.desired()
@@ -159,8 +159,8 @@ func mayCreate[T any, P interface {
 	switch {
 	case err != nil || object == nil:
 		return false, err
-	case !identity.Mine(r.cluster, object):
-		return false, identity.Taken(object)
+	case !identity.OwnsOrAdopts(r.cluster, object):
+		return false, identity.NameTaken(object)
 	}
 	// Without the label the cache can't have it: what is applied brings it back.
 	return object.GetLabels()[cachev1alpha1.LabelCluster] == r.cluster.Name, nil

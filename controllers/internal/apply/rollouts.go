@@ -21,8 +21,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/rollout"
 )
 
-// members are what the template of a StatefulSet or a Deployment is decided by.
-type members struct {
+// templateInput are what the template of a StatefulSet or a Deployment is decided by.
+type templateInput struct {
 	object metav1.Object
 	// live is the template as it is, applied what we have applied of it, and desired
 	// what it is to be.
@@ -36,27 +36,27 @@ type members struct {
 	kept bool
 }
 
-// decided is what is to be applied of a template, and how.
-type decided struct {
+// templateDecision is what is to be applied of a template, and how.
+type templateDecision struct {
 	template *coreac.PodTemplateSpecApplyConfiguration
 	// settled: the template is the wanted one, and nothing is under way.
 	settled bool
 	turn    *rollout.Decision
 }
 
-// born is what is decided of members that there are none of yet.
-func born(c *cachev1alpha1.Memcached) *decided {
-	return &decided{settled: true, turn: &rollout.Decision{Record: rollout.Record{Generation: c.Generation, Spec: build.TemplateSpec(c)}}}
+// firstTemplate is what is decided of members that there are none of yet.
+func firstTemplate(c *cachev1alpha1.Memcached) *templateDecision {
+	return &templateDecision{settled: true, turn: &rollout.Decision{Record: rollout.Record{Generation: c.Generation, Spec: build.TemplateSpec(c)}}}
 }
 
 // annotations of the object.
-func (d *decided) annotations() map[string]string {
+func (d *templateDecision) annotations() map[string]string {
 	return map[string]string{cachev1alpha1.AnnotationTemplate: d.turn.Record.String()}
 }
 
-// decide what becomes of the members' template: whether they are to have the wanted one
+// decideTemplate what becomes of the members' template: whether they are to have the wanted one
 // now, or when it is their turn.
-func (r *run) decide(ctx context.Context, m *members) (*decided, error) {
+func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDecision, error) {
 	turn, err := r.Turns.Decide(ctx, client.ObjectKeyFromObject(r.cluster), &rollout.Members{
 		Differs:    !m.kept && !equality.Semantic.DeepEqual(m.desired, m.applied),
 		Recorded:   rollout.Parse(m.object.GetAnnotations()[cachev1alpha1.AnnotationTemplate]),
@@ -69,7 +69,7 @@ func (r *run) decide(ctx context.Context, m *members) (*decided, error) {
 	}
 	r.done.RollOutWaits = turn.Why
 	r.done.Waits.AtMost(turn.Again)
-	d := &decided{template: m.desired, settled: turn.Settled, turn: turn}
+	d := &templateDecision{template: m.desired, settled: turn.Settled, turn: turn}
 	if turn.Keep {
 		d.template, err = m.present()
 	}
@@ -78,7 +78,7 @@ func (r *run) decide(ctx context.Context, m *members) (*decided, error) {
 
 // present is the template as it is: what we have applied of it, or, should nobody know
 // that any more, all of it.
-func (m *members) present() (*coreac.PodTemplateSpecApplyConfiguration, error) {
+func (m *templateInput) present() (*coreac.PodTemplateSpecApplyConfiguration, error) {
 	if m.applied != nil {
 		return m.applied, nil
 	}
@@ -90,8 +90,8 @@ func (m *members) present() (*coreac.PodTemplateSpecApplyConfiguration, error) {
 	return template, json.Unmarshal(b, template)
 }
 
-// decidedApplied tells how the write of what was decided ended.
-func (r *run) decidedApplied(d *decided, err error) {
+// noteTemplateWrite tells how the write of what was decided ended.
+func (r *run) noteTemplateWrite(d *templateDecision, err error) {
 	key := client.ObjectKeyFromObject(r.cluster)
 	switch {
 	case err == nil:

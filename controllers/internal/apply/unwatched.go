@@ -14,7 +14,7 @@ func (r *run) access() unwatched.Access {
 
 // writeBinding writes the Secret of spec.binding, or takes it back.
 func (r *run) writeBinding(ctx context.Context, a plan.WriteBinding) (err error) {
-	r.done.Binding, err = r.Bindings.Apply(ctx, r.access(), r.cluster, build.ListedServers(r.cluster, a.Listed), r.Clock.Now())
+	r.done.Binding, err = r.Bindings.Apply(ctx, r.access(), r.cluster, build.ClientServers(r.cluster, a.ListSize), r.Clock.Now())
 	return err
 }
 

@@ -29,7 +29,7 @@ const BindingSecretType corev1.SecretType = "servicebinding.io/memcached"
 // TLS. Host and port are the first member's: all of a cluster of one, and of one
 // without storage, and a name that the members' certificate is for.
 func Binding(c *cachev1alpha1.Memcached, servers []string, login *contract.Login, authorities []byte) *coreac.SecretApplyConfiguration {
-	host, port, _ := net.SplitHostPort(ListedServers(c, 1)[0])
+	host, port, _ := net.SplitHostPort(ClientServers(c, 1)[0])
 	data := map[string][]byte{
 		BindingType:     []byte("memcached"),
 		BindingProvider: []byte(cachev1alpha1.ManagedBy),

@@ -114,8 +114,8 @@ func ordinalOf(cluster, claim string, aside bool) (int32, bool) {
 	return c.ordinal, true
 }
 
-// claimName is what the name of a claim says.
-type claimName struct {
+// parsedClaimName is what the name of a claim says.
+type parsedClaimName struct {
 	cluster string
 	ordinal int32
 	aside   bool
@@ -124,7 +124,7 @@ type claimName struct {
 // parseClaim reads a name that ClaimName or AsideName made. No name is both: after the
 // last hyphen one has an ordinal, the other a hash, which is longer. So a cluster may be
 // called x-1-aside-01234567.
-func parseClaim(name string) (claimName, bool) {
+func parseClaim(name string) (parsedClaimName, bool) {
 	of, ok := strings.CutPrefix(name, volumeName+"-")
 	aside := false
 	if i := strings.LastIndex(of, asideInfix); i >= 0 && isHash(of[i+len(asideInfix):]) {
@@ -132,13 +132,13 @@ func parseClaim(name string) (claimName, bool) {
 	}
 	i := strings.LastIndexByte(of, '-')
 	if !ok || i <= 0 {
-		return claimName{}, false
+		return parsedClaimName{}, false
 	}
 	ordinal, ok := ordinalAfter("", of[i+1:])
 	if !ok {
-		return claimName{}, false
+		return parsedClaimName{}, false
 	}
-	return claimName{of[:i], ordinal, aside}, true
+	return parsedClaimName{of[:i], ordinal, aside}, true
 }
 
 // PodName of a member.
@@ -161,17 +161,19 @@ func ordinalAfter(prefix, name string) (int32, bool) {
 	return int32(n), true
 }
 
-// JobName of the drain of a claim: the same for the same claim, another one for
+// DrainName of the drain of a claim: the same for the same claim, another one for
 // a later claim of the same name.
-func JobName(claim string, uid types.UID) string { return jobName(claim, "-drain-"+hash(string(uid))) }
+func DrainName(claim string, uid types.UID) string {
+	return boundedJobName(claim, "-drain-"+hash(string(uid)))
+}
 
 // PlacementName of the Job that places what a claim's member holds: another one
 // for each ring.
 func PlacementName(claim string, uid types.UID, target string) string {
-	return jobName(claim, "-place-"+hash(ring.Source(uid, target)))
+	return boundedJobName(claim, "-place-"+hash(ring.Source(uid, target)))
 }
 
-func jobName(claim, suffix string) string {
+func boundedJobName(claim, suffix string) string {
 	const maxName = 63 // the Job's name becomes a label of its pods
 	if len(claim) > maxName-len(suffix) {
 		claim = strings.TrimRight(claim[:maxName-len(suffix)], "-.")

@@ -28,7 +28,7 @@ const unreachableTimeout = 2 * time.Minute
 func DrainJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, survivors int32, neverStarted bool) *batchv1.Job {
 	args := migrateArgs(c, uid, survivors)
 	args.NeverStarted = neverStarted
-	return movingJob(c, JobName(claim, uid), cachev1alpha1.ComponentDrainer, map[string]string{
+	return movingJob(c, DrainName(claim, uid), cachev1alpha1.ComponentDrainer, map[string]string{
 		cachev1alpha1.AnnotationClaimUID:  string(uid),
 		cachev1alpha1.AnnotationSurvivors: strconv.Itoa(int(survivors)),
 	}, drainPod(c, o, claim, args))

@@ -149,7 +149,7 @@ func TestJobNameIsALabelAndTellsClaimsApart(t *testing.T) {
 		for _, ordinal := range []int32{0, 1, 10, 511} {
 			for _, uid := range []types.UID{"50d9cc1e-4bd9-4e74-a363-6ee715daf100", "50d9cc1e-4bd9-4e74-a363-6ee715daf101"} {
 				uid += types.UID(fmt.Sprintf("%s%d", cluster, ordinal))
-				name := JobName(ClaimName(cluster, ordinal), uid)
+				name := DrainName(ClaimName(cluster, ordinal), uid)
 				if errs := validation.IsDNS1123Label(name); len(errs) != 0 {
 					t.Errorf("%q: %v", name, errs)
 				}
@@ -157,7 +157,7 @@ func TestJobNameIsALabelAndTellsClaimsApart(t *testing.T) {
 					t.Errorf("%q is the Job of %s and of %s", name, other, uid)
 				}
 				seen[name] = string(uid)
-				if again := JobName(ClaimName(cluster, ordinal), uid); again != name {
+				if again := DrainName(ClaimName(cluster, ordinal), uid); again != name {
 					t.Errorf("%q, then %q", name, again)
 				}
 			}

@@ -42,7 +42,7 @@ func TestPlacementAsksTheMemberAndMountsNoVolume(t *testing.T) {
 }
 
 func TestEachRingHasItsPlacement(t *testing.T) {
-	names := map[string]bool{JobName("data-cache-1", "uid-1"): true}
+	names := map[string]bool{DrainName("data-cache-1", "uid-1"): true}
 	for _, target := range []string{"1-a", "2-a", "2-b"} {
 		name := PlacementName("data-cache-1", "uid-1", target)
 		if names[name] {
@@ -55,12 +55,12 @@ func TestEachRingHasItsPlacement(t *testing.T) {
 func TestListHasTheRecordOfItsRingWhereThereIsStorage(t *testing.T) {
 	record := ring.Record{Serial: 3, Ring: RingOf(withStorage().Defaulted().Obj(), 2), From: RingOf(withStorage().Defaulted().Obj(), 1)}
 	c := withStorage().Defaulted().Obj()
-	kept, err := ring.Parse(ServersConfigMap(c, ListedServers(c, 2), record).Annotations[cachev1alpha1.AnnotationRing])
+	kept, err := ring.Parse(ServersConfigMap(c, ClientServers(c, 2), record).Annotations[cachev1alpha1.AnnotationRing])
 	if err != nil || kept != record {
 		t.Errorf("%s, %v", kept, err)
 	}
 	c.Spec.Storage = nil
-	if got := ServersConfigMap(c, ListedServers(c, 2), record).Annotations; len(got) != 0 {
+	if got := ServersConfigMap(c, ClientServers(c, 2), record).Annotations; len(got) != 0 {
 		t.Errorf("without storage: %v", got)
 	}
 }

@@ -40,10 +40,10 @@ func Servers(c *cachev1alpha1.Memcached, n int32) []string {
 	return servers
 }
 
-// ListedServers are the servers that the clients of a cluster are given: the
+// ClientServers are the servers that the clients of a cluster are given: the
 // first n members, or without storage, where no member has a name of its own,
 // the Service.
-func ListedServers(c *cachev1alpha1.Memcached, n int32) []string {
+func ClientServers(c *cachev1alpha1.Memcached, n int32) []string {
 	if c.Spec.Storage == nil {
 		return []string{fmt.Sprintf("%s.%s.svc:%d", c.Name, c.Namespace, c.Spec.ContainerPort)}
 	}

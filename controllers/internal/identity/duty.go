@@ -29,8 +29,8 @@ const (
 	maxTarget = 64
 )
 
-// Duties of a Job or a pod.
-func Duties(o metav1.Object) Duty {
+// DutyOf of a Job or a pod.
+func DutyOf(o metav1.Object) Duty {
 	annotations := o.GetAnnotations()
 	d := Duty{Claim: types.UID(annotations[cachev1alpha1.AnnotationClaimUID])}
 	if d.Claim == "" || len(d.Claim) > MaxUID {
@@ -59,7 +59,7 @@ func (d Duty) jobName() string {
 	if d.Target != "" {
 		return build.PlacementName("", d.Claim, d.Target)
 	}
-	return build.JobName("", d.Claim)
+	return build.DrainName("", d.Claim)
 }
 
 // Source is what the receipt has to be about.
@@ -71,7 +71,7 @@ func (d Duty) Source() string {
 }
 
 // Places tells a placement's Job from a drain's.
-func Places(job *batchv1.Job) bool { return Duties(job).Target != "" }
+func Places(job *batchv1.Job) bool { return DutyOf(job).Target != "" }
 
 // ClaimUID is that of the claim that the Job is about.
-func ClaimUID(job *batchv1.Job) types.UID { return Duties(job).Claim }
+func ClaimUID(job *batchv1.Job) types.UID { return DutyOf(job).Claim }

@@ -39,9 +39,9 @@ func Owns(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
 	return ref.Name == cluster.Name && build.IsMemcached(ref)
 }
 
-// Mine tells whether the object, which has a name of the cluster's, is the cluster's:
+// OwnsOrAdopts tells whether the object, which has a name of the cluster's, is the cluster's:
 // it controls it, or nobody does and its labels are left from a Memcached of this name.
-func Mine(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
+func OwnsOrAdopts(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
 	if metav1.GetControllerOfNoCopy(object) != nil {
 		return Owns(cluster, object)
 	}
@@ -69,7 +69,7 @@ func MemberPod(cluster *cachev1alpha1.Memcached, set *appsv1.StatefulSet, pod *c
 // DrainerPod tells whether the pod may be of a drainer's Job, which may be gone: whether
 // that Job is the cluster's, if there is one, is for dropForeign to say.
 func DrainerPod(pod *corev1.Pod) bool {
-	ref, d := metav1.GetControllerOfNoCopy(pod), Duties(pod)
+	ref, d := metav1.GetControllerOfNoCopy(pod), DutyOf(pod)
 	return ref != nil && ref.Kind == "Job" && ref.APIVersion == batchv1.SchemeGroupVersion.String() && d != Duty{} && strings.HasSuffix(ref.Name, d.jobName())
 }
 
@@ -78,7 +78,7 @@ func DrainerPod(pod *corev1.Pod) bool {
 // deleted, the garbage collector may have taken the controller off (--cascade=orphan):
 // then the label and the name have to be the operator's.
 func OwnJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job) bool {
-	d := Duties(job)
+	d := DutyOf(job)
 	if d == (Duty{}) || metav1.GetControllerOfNoCopy(job) != nil || cluster.DeletionTimestamp == nil {
 		return d != Duty{} && Owns(cluster, job)
 	}
@@ -103,8 +103,8 @@ func OwnClaim(cluster string, claim *corev1.PersistentVolumeClaim) bool {
 	return ref.Kind == "StatefulSet" && ref.Name == cluster
 }
 
-// Taken is the error where somebody else's object has a name that the cluster needs.
-func Taken(object metav1.Object) error {
+// NameTaken is the error where somebody else's object has a name that the cluster needs.
+func NameTaken(object metav1.Object) error {
 	return &status.NameTakenError{Kind: KindOf(object), Name: object.GetName(), By: ControllerOf(object)}
 }
 

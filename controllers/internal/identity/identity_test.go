@@ -18,7 +18,7 @@ func TestAJobIsTheClustersByItsControllerAndItsDuty(t *testing.T) {
 	deleted.DeletionTimestamp = ptr.To(metav1.Now())
 	job := func(change func(*batchv1.Job)) *batchv1.Job {
 		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
-			Name:        build.JobName("data-cache-2", "claim"),
+			Name:        build.DrainName("data-cache-2", "claim"),
 			Labels:      map[string]string{cachev1alpha1.LabelCluster: "cache", cachev1alpha1.LabelComponent: cachev1alpha1.ComponentDrainer},
 			Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "claim", cachev1alpha1.AnnotationSurvivors: "2"},
 			OwnerReferences: []metav1.OwnerReference{

@@ -30,10 +30,10 @@ func matchOf(c *cachev1alpha1.Memcached, object metav1.Object, variant int32) ma
 	}
 }
 
-// Holds tells whether the Memcached's object of this kind was found to match, and neither
+// Has tells whether the Memcached's object of this kind was found to match, and neither
 // has changed since. Variant is what the object depends on besides: a number of members,
 // or of servers.
-func (m *Matches) Holds(c *cachev1alpha1.Memcached, kind string, object metav1.Object, variant int32) (holds bool) {
+func (m *Matches) Has(c *cachev1alpha1.Memcached, kind string, object metav1.Object, variant int32) (holds bool) {
 	m.kept.Use(client.ObjectKeyFromObject(c), func(found *map[string]match) {
 		last, ok := (*found)[kind]
 		holds = ok && last == matchOf(c, object, variant)

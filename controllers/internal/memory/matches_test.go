@@ -39,11 +39,11 @@ func TestAMatchHoldsForExactlyWhatWasCompared(t *testing.T) {
 			m.Note(seen(noted), noted.kind, &noted.object, noted.replicas)
 			now := noted
 			test.change(&now)
-			if got := m.Holds(seen(now), now.kind, &now.object, now.replicas); got != test.want {
+			if got := m.Has(seen(now), now.kind, &now.object, now.replicas); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 			m.Forget(client.ObjectKeyFromObject(seen(noted)))
-			if m.Holds(seen(noted), noted.kind, &noted.object, noted.replicas) {
+			if m.Has(seen(noted), noted.kind, &noted.object, noted.replicas) {
 				t.Error("it holds after the Memcached was forgotten")
 			}
 		})

@@ -39,8 +39,8 @@ func (r *Refusals) Note(key client.ObjectKey, why string, now time.Time) (since 
 	return since
 }
 
-// Held notes the refusal, and returns for how long it has held.
-func (r *Refusals) Held(key client.ObjectKey, why string, now time.Time) time.Duration {
+// Lasted notes the refusal, and returns for how long it has held.
+func (r *Refusals) Lasted(key client.ObjectKey, why string, now time.Time) time.Duration {
 	return now.Sub(r.Note(key, why, now))
 }
 

@@ -65,7 +65,7 @@ func (c *clusterCollector) Collect(metrics chan<- prometheus.Metric) {
 func (c *clusterCollector) collect(
 	metrics chan<- prometheus.Metric, clusters []cachev1alpha1.Memcached, claims []corev1.PersistentVolumeClaim,
 ) {
-	held, now := c.heldClaims(claims), c.now()
+	held, now := c.unreleasedClaims(claims), c.now()
 	for i := range clusters {
 		cluster := &clusters[i]
 		key := client.ObjectKeyFromObject(cluster)
@@ -128,9 +128,9 @@ func sendCluster(send send, cluster *cachev1alpha1.Memcached) {
 // unlisted is the phase of drains that status has no room for.
 const unlisted = "Unlisted"
 
-// heldClaims has, by cluster, since when each claim is held that is on its way
+// unreleasedClaims has, by cluster, since when each claim is held that is on its way
 // out.
-func (c *clusterCollector) heldClaims(claims []corev1.PersistentVolumeClaim) map[client.ObjectKey][]time.Time {
+func (c *clusterCollector) unreleasedClaims(claims []corev1.PersistentVolumeClaim) map[client.ObjectKey][]time.Time {
 	held := map[client.ObjectKey][]time.Time{}
 	for i := range claims {
 		claim := &claims[i]

@@ -209,7 +209,7 @@ func (m *Metrics) placementFailed(before, after *cachev1alpha1.MemcachedStatus, 
 		}
 		return c.Message
 	}
-	has := slices.ContainsFunc(p.Placements, func(s plan.PlacementState) bool { return s.Phase == plan.PlacementFailure })
+	has := slices.ContainsFunc(p.Placements, func(s plan.PlacementState) bool { return s.Phase == plan.PlacementFailed })
 	if now := failure(after); has && now != "" && now != failure(before) {
 		m.placements.WithLabelValues(resultFailed).Inc()
 	}

@@ -272,7 +272,7 @@ func TestEachFailureOfAPlacementIsCountedOnce(t *testing.T) {
 		}}}
 	}
 	healthy := &cachev1alpha1.MemcachedStatus{}
-	failed := &plan.Plan{Placements: []plan.PlacementState{{Phase: plan.PlacementFailure}}}
+	failed := &plan.Plan{Placements: []plan.PlacementState{{Phase: plan.PlacementFailed}}}
 	runs := &plan.Plan{Placements: []plan.PlacementState{{Phase: plan.PlacementRuns}}}
 	for _, step := range []struct {
 		before, after *cachev1alpha1.MemcachedStatus

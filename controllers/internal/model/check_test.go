@@ -58,7 +58,7 @@ func (s *state) pictureClaims(out *invariants.State, i int8) {
 		}
 		claim := invariants.Claim{
 			Name: claimNames[i][c.of], UID: string(claimUIDs[i][c.generation]), Ordinal: int32(i),
-			Held: c.finalizer, Deleting: c.deleting, Leaving: c.released, Skip: c.request == skip,
+			HasFinalizer: c.finalizer, Deleting: c.deleting, Leaving: c.released, Skip: c.request == skip,
 			Receipt: receipts[i][c.generation][c.receipt], Smallest: int32(past.smallest),
 		}
 		if c.of != 0 {
@@ -69,7 +69,7 @@ func (s *state) pictureClaims(out *invariants.State, i int8) {
 		}
 		for r, heard := range past.heard {
 			if heard {
-				claim.Said = append(claim.Said, receipts[i][c.generation][r])
+				claim.ReceiptsLeft = append(claim.ReceiptsLeft, receipts[i][c.generation][r])
 			}
 		}
 		out.Claims = append(out.Claims, claim)
@@ -88,7 +88,7 @@ func (s *state) pictureVolumes(out *invariants.State, i int8) {
 		}
 		out.Volumes = append(out.Volumes, volume)
 		if past.left {
-			out.Left = append(out.Left, volume.Name)
+			out.DepartedVolumes = append(out.DepartedVolumes, volume.Name)
 		}
 		if past.givenUp {
 			out.GivenUp = append(out.GivenUp, volume.Name)
@@ -132,7 +132,7 @@ func (s *state) picturePods(out *invariants.State, i int8) {
 			Name: name, UID: name, Ordinal: -1, Claim: claimNames[i][of], ReadOnly: true,
 			AtWork:      d.state == running,
 			DrainsClaim: string(claimUIDs[i][d.generation]), Survivors: int32(d.target.size),
-			Said: receipts[i][d.generation][d.said],
+			Receipt: receipts[i][d.generation][d.said],
 		})
 	}
 }
@@ -147,7 +147,7 @@ func (s *state) remember(p *invariants.State) {
 			}
 			if v := &s.volumes[i][slot]; v.name != 0 {
 				name := volumeNames[i][v.name]
-				past.volumes[slot] = volumeMemory{slices.Contains(p.Left, name), slices.Contains(p.GivenUp, name)}
+				past.volumes[slot] = volumeMemory{slices.Contains(p.DepartedVolumes, name), slices.Contains(p.GivenUp, name)}
 			}
 		}
 		s.memory[i] = past
@@ -162,7 +162,7 @@ func rememberClaim(p *invariants.State, i int8, c *claim) claimMemory {
 		}
 		past.smallest = int8(min(p.Claims[k].Smallest, ordinals+1))
 		for r := range past.heard {
-			past.heard[r] = slices.Contains(p.Claims[k].Said, receipts[i][c.generation][r])
+			past.heard[r] = slices.Contains(p.Claims[k].ReceiptsLeft, receipts[i][c.generation][r])
 		}
 	}
 	return past
@@ -176,7 +176,7 @@ func (m *model) atRest(s *state) []string {
 	for _, d := range last.Drains {
 		p.Cluster.Shown = append(p.Cluster.Shown, d.Claim.Name)
 	}
-	for _, c := range last.LostClaims {
+	for _, c := range last.DeletedClaims {
 		p.Cluster.Shown = append(p.Cluster.Shown, c.Claim.Name)
 	}
 	p.AtRest = true
@@ -188,7 +188,7 @@ func (m *model) atRest(s *state) []string {
 		return append(wrong, s.leftovers()...)
 	}
 	if s.dead != [ordinals]int8{} {
-		return append(wrong, s.unreleased()...)
+		return append(wrong, s.keptLost()...)
 	}
 	return append(wrong, m.unsettled(s, last)...)
 }

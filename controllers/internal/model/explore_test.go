@@ -35,7 +35,7 @@ type Options struct {
 // Result of an exploration.
 type Result struct {
 	// States that were reached, moves between them, and states at rest.
-	States, Moves, Rests int
+	States, Events, Rests int
 	// Broken has for each promise that was broken a shortest history, by what was
 	// broken first.
 	Broken map[string]string
@@ -62,7 +62,7 @@ type model struct {
 // parent is how a state was reached first.
 type parent struct {
 	from int32
-	move move
+	move event
 }
 
 type reached struct {
@@ -155,7 +155,7 @@ func (m *model) follow(from *reached, moves []expanded, next []reached) []reache
 			m.progress = append(m.progress, [2]int32{from.id, id})
 		}
 	}
-	m.result.Moves += len(moves)
+	m.result.Events += len(moves)
 	if resting {
 		m.rests = append(m.rests, from.id)
 		for _, wrong := range m.atRest(&from.state) {

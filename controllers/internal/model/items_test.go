@@ -35,10 +35,10 @@ func (s *state) itemOf(i int8) *volume {
 // owner that the clients ask, or -1.
 func (s *state) owner() int8 {
 	l := &s.live.list
-	if l.listed == 0 || l.last.client == 0 {
+	if l.size == 0 || l.last.client == 0 {
 		return -1
 	}
-	return owners[l.last.client][l.listed]
+	return owners[l.last.client][l.size]
 }
 
 // clients adds what they may do.
@@ -49,7 +49,7 @@ func (s *state) clients(x *expansion) {
 		return
 	}
 	if v := s.itemOf(i); v != nil && v.item != newest {
-		x.add(move{what: writeItem, a: i}, func(n *state) {
+		x.add(event{what: writeItem, a: i}, func(n *state) {
 			for j := range n.volumes {
 				for slot := range n.volumes[j] {
 					if v := &n.volumes[j][slot]; v.item == newest {
@@ -120,17 +120,17 @@ func (s *state) moveItem(i int8, d *drainer, takes bool) {
 	}
 }
 
-// itemMoves are what a drainer may do before it ends, or is ended.
-func (s *state) itemMoves(x *expansion, i int8, d *drainer) {
+// itemEvents are what a drainer may do before it ends, or is ended.
+func (s *state) itemEvents(x *expansion, i int8, d *drainer) {
 	source, owner := s.ends(i, d)
 	if source == nil || owner == nil {
 		return
 	}
 	if owner.item == none {
-		x.add(move{what: copyItem, a: i}, func(n *state) { n.moveItem(i, d, false) })
+		x.add(event{what: copyItem, a: i}, func(n *state) { n.moveItem(i, d, false) })
 	}
 	if d.target.places() {
-		x.add(move{what: moveItem, a: i}, func(n *state) { n.moveItem(i, d, true) })
+		x.add(event{what: moveItem, a: i}, func(n *state) { n.moveItem(i, d, true) })
 	}
 }
 

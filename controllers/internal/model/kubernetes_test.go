@@ -4,43 +4,43 @@ package model
 // sooner or later if nothing goes wrong.
 func (s *state) kubernetes(x *expansion) {
 	for i := range int8(ordinals) {
-		s.memberMoves(x, i)
+		s.memberEvents(x, i)
 		for slot := range int8(slots) {
-			s.claimMoves(x, i, slot)
-			s.volumeMoves(x, i, slot)
-			s.jobMoves(x, i, slot)
-			s.drainerMoves(x, i, slot)
+			s.claimEvents(x, i, slot)
+			s.volumeEvents(x, i, slot)
+			s.jobEvents(x, i, slot)
+			s.drainerEvents(x, i, slot)
 		}
 	}
 	if owner := &s.live.cluster; s.live.members.exists && (!owner.exists || s.ending) {
-		x.add(move{what: collectMembers}, func(n *state) { n.live.members = statefulSet{} })
+		x.add(event{what: collectMembers}, func(n *state) { n.live.members = statefulSet{} })
 	}
 	if s.ending && s.live.cluster.exists && !s.live.cluster.deleting {
-		x.add(move{what: endCluster}, func(n *state) { n.deleteCluster() })
+		x.add(event{what: endCluster}, func(n *state) { n.deleteCluster() })
 	}
 }
 
-// memberMoves are those of the StatefulSet's controller and of the kubelet. That
+// memberEvents are those of the StatefulSet's controller and of the kubelet. That
 // a pod that was told to stop takes its time is what it does by waiting for its
 // move.
-func (s *state) memberMoves(x *expansion, i int8) {
+func (s *state) memberEvents(x *expansion, i int8) {
 	set, p, c := &s.live.members, &s.live.pods.members[i], &s.live.claims[i][0]
 	switch wanted := set.exists && i < set.replicas && !s.ending; {
 	case wanted && c.exists && s.onDeadNode(i, c.generation):
 	case wanted && p.state != running && (!c.exists || !c.deleting):
-		x.add(move{what: startMember, a: i}, func(n *state) {
+		x.add(event{what: startMember, a: i}, func(n *state) {
 			n.makeClaim(i)
 			n.provision(i)
 			n.live.pods.members[i] = pod{running, n.live.claims[i][0].generation}
 		})
 		if s.budget.faults > 0 && p.state == noPod {
-			x.as(mishap).add(move{what: delayMember, a: i}, func(n *state) {
+			x.as(mishap).add(event{what: delayMember, a: i}, func(n *state) {
 				n.makeClaim(i)
 				n.live.pods.members[i] = pod{state: pending}
 			})
 		}
 	case !wanted && p.state != noPod:
-		x.add(move{what: stopMember, a: i}, func(n *state) { n.live.pods.members[i] = pod{} })
+		x.add(event{what: stopMember, a: i}, func(n *state) { n.live.pods.members[i] = pod{} })
 	}
 }
 
@@ -65,44 +65,44 @@ func (s *state) provision(i int8) {
 	}
 }
 
-// claimMoves are those of the controllers that protect claims, and bind them.
-func (s *state) claimMoves(x *expansion, i, slot int8) {
+// claimEvents are those of the controllers that protect claims, and bind them.
+func (s *state) claimEvents(x *expansion, i, slot int8) {
 	c := s.live.claims[i][slot]
 	if !c.exists {
 		return
 	}
 	if s.ending && !c.deleting {
-		x.add(move{what: endClaim, a: i, b: slot}, func(n *state) { n.live.claims[i][slot].deleting = true })
+		x.add(event{what: endClaim, a: i, b: slot}, func(n *state) { n.live.claims[i][slot].deleting = true })
 	}
 	if c.deleting && c.protected && !s.live.pods.used(i, c.generation) {
-		x.add(move{what: unprotectClaim, a: i, b: slot}, func(n *state) { n.live.claims[i][slot].protected = false })
+		x.add(event{what: unprotectClaim, a: i, b: slot}, func(n *state) { n.live.claims[i][slot].protected = false })
 	}
 	if v := s.volumeNamed(i, c.volume); c.pending && v != nil && v.of == c.of && v.bound == 0 {
-		x.add(move{what: bindClaim, a: i, b: slot}, func(n *state) {
+		x.add(event{what: bindClaim, a: i, b: slot}, func(n *state) {
 			n.live.claims[i][slot].pending = false
 			n.volumeNamed(i, c.volume).bound = c.generation
 		})
 	}
 }
 
-// volumeMoves: a volume goes when the claim that it is bound to is gone.
-func (s *state) volumeMoves(x *expansion, i, slot int8) {
+// volumeEvents: a volume goes when the claim that it is bound to is gone.
+func (s *state) volumeEvents(x *expansion, i, slot int8) {
 	if v := s.volumes[i][slot]; v.bound != 0 && s.live.claimOf(i, v.bound) == nil {
-		x.add(move{what: volumeGoes, a: i, b: slot}, func(n *state) { n.volumes[i][slot] = volume{} })
+		x.add(event{what: volumeGoes, a: i, b: slot}, func(n *state) { n.volumes[i][slot] = volume{} })
 	}
 }
 
-// jobMoves are those of the Job controller and of the garbage collector.
-func (s *state) jobMoves(x *expansion, i, slot int8) {
+// jobEvents are those of the Job controller and of the garbage collector.
+func (s *state) jobEvents(x *expansion, i, slot int8) {
 	j := s.live.jobs[i][slot]
 	if j.state == noJob {
 		return
 	}
 	if !s.live.cluster.exists || s.ending {
-		x.add(move{what: collectJob, a: i, b: slot}, func(n *state) { n.live.jobs[i][slot] = job{} })
+		x.add(event{what: collectJob, a: i, b: slot}, func(n *state) { n.live.jobs[i][slot] = job{} })
 	}
 	if s.mendable(i, &j) && !j.due {
-		x.add(move{what: retryDue, a: i, b: slot}, func(n *state) { n.live.jobs[i][slot].due = true })
+		x.add(event{what: retryDue, a: i, b: slot}, func(n *state) { n.live.jobs[i][slot].due = true })
 	}
 	if j.state != active {
 		return
@@ -114,13 +114,13 @@ func (s *state) jobMoves(x *expansion, i, slot int8) {
 	if c := s.live.claimOf(i, j.generation); !j.target.places() && (c == nil || c.deleting || s.onDeadNode(i, j.generation)) {
 		made.state = pending // nothing can mount it
 	} else if s.budget.faults > 0 {
-		x.as(mishap).add(move{what: delayDrainer, a: i, b: slot}, func(n *state) {
+		x.as(mishap).add(event{what: delayDrainer, a: i, b: slot}, func(n *state) {
 			late := made
 			late.state = pending
 			*free(n.live.pods.drainers[i][:]) = late
 		})
 	}
-	x.add(move{what: startDrainer, a: i, b: slot}, func(n *state) { *free(n.live.pods.drainers[i][:]) = made })
+	x.add(event{what: startDrainer, a: i, b: slot}, func(n *state) { *free(n.live.pods.drainers[i][:]) = made })
 }
 
 // mendable tells whether the Job failed for a reason that goes away with time.
@@ -129,31 +129,31 @@ func (s *state) mendable(i int8, j *job) bool {
 	return j.state == gaveUp && (j.target.places() || d == nil) || j.state == complete && (d == nil || d.said != goodReceipt)
 }
 
-// drainerMoves are those of the kubelet, and of the garbage collector. A Job
+// drainerEvents are those of the kubelet, and of the garbage collector. A Job
 // knows of its drainer's end at once.
-func (s *state) drainerMoves(x *expansion, i, slot int8) {
+func (s *state) drainerEvents(x *expansion, i, slot int8) {
 	d := s.live.pods.drainers[i][slot]
 	if d.state == noPod {
 		return
 	}
 	if d.state == running {
-		s.itemMoves(x, i, &d)
+		s.itemEvents(x, i, &d)
 	}
 	c := s.live.claimOf(i, d.generation)
 	switch orphan := s.live.instanceOf(i, d.instance) == nil || s.ending; {
 	case orphan:
-		x.add(move{what: endDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot] = drainer{} })
+		x.add(event{what: endDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot] = drainer{} })
 	case d.state == pending && (d.target.places() || c != nil && !c.deleting && !s.onDeadNode(i, d.generation)):
-		x.add(move{what: runDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot].state = running })
+		x.add(event{what: runDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot].state = running })
 	case d.state == running && !d.target.places() && s.dead != [ordinals]int8{} && !s.reaches(i, &d):
-		x.add(move{what: unreached, a: i, b: slot}, func(n *state) {
+		x.add(event{what: unreached, a: i, b: slot}, func(n *state) {
 			n.live.pods.drainers[i][slot] = drainer{}
 			if j := n.live.instanceOf(i, d.instance); j != nil {
 				j.state = gaveUp
 			}
 		})
 	case d.state == running && s.reaches(i, &d):
-		x.add(move{what: drained, a: i, b: slot}, func(n *state) {
+		x.add(event{what: drained, a: i, b: slot}, func(n *state) {
 			n.moveItem(i, &d, d.target.places())
 			n.endDrain(i, slot, succeeded, goodReceipt)
 		})

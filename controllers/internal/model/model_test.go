@@ -83,9 +83,9 @@ func TestEveryOrderOfEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := Explore(options)
-			t.Logf("%d states, %d moves, %d states at rest", r.States, r.Moves, r.Rests)
+			t.Logf("%d states, %d moves, %d states at rest", r.States, r.Events, r.Rests)
 			states.Add(int64(r.States))
-			moves.Add(int64(r.Moves))
+			moves.Add(int64(r.Events))
 			rests.Add(int64(r.Rests))
 			for _, story := range r.Broken {
 				t.Error(story)

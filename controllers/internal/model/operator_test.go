@@ -102,7 +102,7 @@ func init() {
 // operator adds what the operator may do: look at its caches, plan and do the
 // first step, or do the next one.
 func (s *state) operator(x *expansion) {
-	m := move{what: acts}
+	m := event{what: acts}
 	todo := s.todo
 	if todo.n == 0 {
 		m.what = plans
@@ -173,7 +173,7 @@ func (m *model) plan(s *state) (steps, *plan.Plan) {
 		for slot := range v.seen.claims[i] {
 			c := &v.seen.claims[i][slot]
 			ends = ends || c.exists && c.deleting
-			v.where[i][slot] = s.looked(i, c, &v.seen.cluster)
+			v.where[i][slot] = s.observedWhere(i, c, &v.seen.cluster)
 		}
 	}
 	v.ending = ends && s.ending
@@ -194,17 +194,17 @@ func (m *model) plan(s *state) (steps, *plan.Plan) {
 	p := plan.Next(o)
 	next := v.seen.list
 	if m.options.Placing && !o.Cluster.Deleting {
-		next = listOf(p.Record, int8(p.Listed))
-		m.named(next.last)
+		next = listOf(p.Record, int8(p.ListSize))
+		m.nameOf(next.last)
 	}
 	known := &planned{m.steps(&v, &p, next), p}
 	m.plans[v] = known
 	return known.steps, &known.plan
 }
 
-// looked tells where the claim's volume is, if the operator looks, as
+// observedWhere tells where the claim's volume is, if the operator looks, as
 // observeVolumes does.
-func (s *state) looked(i int8, c *claim, seen *cluster) plan.Where {
+func (s *state) observedWhere(i int8, c *claim, seen *cluster) plan.Where {
 	returns := c.released && c.of == 0 && i < seen.size
 	if !c.exists || c.volume == 0 || !returns && (!c.finalizer || !c.deleting) {
 		return plan.NotLookedAt
@@ -220,7 +220,7 @@ func (s *state) where(i int8, c *claim) plan.Where {
 	case v.of == c.of && (v.bound == 0 || v.bound == c.generation):
 		return plan.Here
 	case v.of == c.generation:
-		return plan.Moved
+		return plan.Reserved
 	}
 	return plan.Elsewhere
 }
@@ -255,9 +255,9 @@ func (m *model) observed(v *sight) *plan.Observed {
 	o.Cluster.Deleting = o.Cluster.Deleting || v.absent
 	o.Cluster.NamespaceTerminating = v.ending
 	if m.options.Placing {
-		now := v.seen.recorded()
-		m.look(o, &now)
-		o.Listed = int32(max(v.seen.cluster.servers, v.seen.list.listed))
+		now := v.seen.recordedList()
+		m.readList(o, &now)
+		o.ListSize = int32(max(v.seen.cluster.servers, v.seen.list.size))
 	}
 	for i := range int8(ordinals) {
 		for slot := range v.seen.claims[i] {
@@ -331,7 +331,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 	o := &plan.Observed{Now: justNow, Cluster: c, StatefulSet: plan.StatefulSet{Exists: seen.members.exists, Replicas: replicas}}
 	o.Cluster.Ring = target{client: seen.cluster.client}.ring()
 	if o.Cluster.PlacementOff = seen.cluster.off || !m.options.Placing; !m.options.Placing {
-		o.Listed, o.Record.Ring.Size = replicas, replicas // the clients' list follows at once
+		o.ListSize, o.Record.Ring.Size = replicas, replicas // the clients' list follows at once
 	}
 	for i := range int8(ordinals) {
 		if seen.pods.members[i].state != noPod {
@@ -342,12 +342,12 @@ func (m *model) words(seen *objects) *plan.Observed {
 		}
 		for slot := range int8(slots) {
 			if d := &seen.pods.drainers[i][slot]; d.state != noPod {
-				o.DrainerPods = append(o.DrainerPods, claimUIDs[i][d.generation])
+				o.ClaimsWithDrainerPod = append(o.ClaimsWithDrainerPod, claimUIDs[i][d.generation])
 				if d.state < succeeded {
 					o.Drainers = append(o.Drainers, m.drainer(i, d))
 				}
 				if !d.target.places() && (d.state == running || d.state == succeeded) {
-					o.DrainersAtWork = append(o.DrainersAtWork, claimUIDs[i][d.generation])
+					o.ClaimsWithDrainerAtWork = append(o.ClaimsWithDrainerAtWork, claimUIDs[i][d.generation])
 				}
 			}
 			if c := &seen.claims[i][slot]; c.exists {
@@ -359,7 +359,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 					Survivors: int32(j.target.size), State: [...]plan.JobState{active: plan.JobActive, complete: plan.JobComplete, gaveUp: plan.JobFailed}[j.state],
 				}
 				if j.target.places() {
-					out.Target = m.named(j.target)
+					out.Target = m.nameOf(j.target)
 					o.Placements = append(o.Placements, out)
 				} else {
 					o.Jobs = append(o.Jobs, out)
@@ -374,7 +374,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 func (m *model) drainer(i int8, d *drainer) plan.Drainer {
 	out := plan.Drainer{Pod: "a drainer", ClaimUID: claimUIDs[i][d.generation]}
 	if d.target.places() {
-		out.Target = m.named(d.target)
+		out.Target = m.nameOf(d.target)
 	}
 	return out
 }
@@ -392,7 +392,7 @@ func claimWords(i int8, c *claim) plan.Claim {
 	out := plan.Claim{
 		Name: claimNames[i][c.of], UID: claimUIDs[i][c.generation], Ordinal: int32(i),
 		Finalizer: c.finalizer, Deleting: c.deleting, InUse: c.protected,
-		Aside: c.of != 0, Pending: c.pending, Successor: claimNames[i][c.generation],
+		Aside: c.of != 0, Pending: c.pending, AsideName: claimNames[i][c.generation],
 		Receipt: receipts[i][c.generation][c.receipt],
 		Request: planRequests[c.request], Placed: int64(c.placed), PlacementRequest: planRequests[c.placing],
 	}
@@ -424,7 +424,7 @@ func (m *model) steps(v *sight, p *plan.Plan, next list) steps {
 		case plan.WriteList:
 			if next != v.seen.list {
 				t.was, t.list = v.seen.list, next
-				t.add(step{verb: writeList, argument: int8(a.Listed), generation: int8(a.Replicas)})
+				t.add(step{verb: writeList, argument: int8(a.ListSize), generation: int8(a.Replicas)})
 			}
 		case plan.ApplyStatefulSet:
 			if set := v.seen.members; !set.exists || int32(set.replicas) != a.Replicas {
@@ -442,8 +442,8 @@ func (m *model) steps(v *sight, p *plan.Plan, next list) steps {
 			t.add(m.claimAction(v, action))
 		}
 	}
-	if m.options.Placing && !v.absent && v.seen.cluster.servers != next.listed {
-		t.add(step{verb: tellServers, argument: next.listed})
+	if m.options.Placing && !v.absent && v.seen.cluster.servers != next.size {
+		t.add(step{verb: tellServers, argument: next.size})
 	}
 	return t
 }
@@ -451,7 +451,7 @@ func (m *model) steps(v *sight, p *plan.Plan, next list) steps {
 // claimAction is one about a claim.
 func (m *model) claimAction(v *sight, action plan.Action) step {
 	switch a := action.(type) {
-	case plan.HoldClaim:
+	case plan.AddClaimFinalizer:
 		return v.claimStep(holdClaim, a.Claim)
 	case plan.MarkLeaving:
 		s := v.claimStep(markLeaving, a.Claim)
@@ -466,13 +466,13 @@ func (m *model) claimAction(v *sight, action plan.Action) step {
 		return v.claimStep(clearRetry, a.Claim)
 	case plan.SetAside:
 		return v.claimStep(setAside, a.Claim)
-	case plan.GiveUp:
+	case plan.SkipAside:
 		return v.claimStep(giveUp, a.Claim)
-	case plan.MoveVolume:
+	case plan.ReserveVolume:
 		return v.claimStep(moveVolume, a.Claim)
 	case plan.CreateAside:
 		return v.claimStep(createAside, a.Claim)
-	case plan.MoveBack:
+	case plan.ReturnVolume:
 		return v.claimStep(moveBack, a.Claim)
 	case plan.CreateDrain:
 		return v.claimStep(createDrain, a.Claim).with(int8(a.Survivors))
@@ -556,13 +556,13 @@ func (m *model) do(s *state, a step) outcome {
 	case createDrain:
 		return m.drain(s, a)
 	case moveBack:
-		return s.moveBack(a)
+		return s.returnVolume(a)
 	case writeList:
 		return m.writeList(s, a)
 	case createPlacement:
 		return m.place(s, a)
 	case tellServers:
-		return s.tellServers(a)
+		return s.noteServers(a)
 	}
 	c := s.live.claimOf(a.ordinal, a.generation)
 	if c == nil {
@@ -585,7 +585,7 @@ func (m *model) changeCluster(s *state, a step) outcome {
 	switch {
 	case !c.exists, c.finalizer == (a.verb == addClusterFinalizer):
 		return nothing
-	case a.verb == removeClusterFinalizer && plan.NothingHeld(m.words(&s.live)) != nil, *c != s.seen.cluster:
+	case a.verb == removeClusterFinalizer && plan.MayRemoveClusterFinalizer(m.words(&s.live)) != nil, *c != s.seen.cluster:
 		return refused
 	}
 	if c.finalizer = a.verb == addClusterFinalizer; !c.finalizer && c.deleting {
@@ -633,14 +633,14 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 			return refused
 		}
 		if !c.released {
-			c.unplaced, c.left = a.argument == 1, s.leaving(a.ordinal)
+			c.unplaced, c.left = a.argument == 1, s.departures(a.ordinal)
 		}
 		c.released, c.counted = true, 0
 	case countFailure:
 		c.counted = a.argument
 	case giveUp:
 		words := claimWords(a.ordinal, c)
-		if plan.MayGiveUpAside(m.words(&s.live), &words) != nil {
+		if plan.MaySkipAside(m.words(&s.live), &words) != nil {
 			return refused
 		}
 		c.request = skip
@@ -677,7 +677,7 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 	case moveVolume, createAside:
 		words := claimWords(a.ordinal, c)
 		switch {
-		case plan.MayMove(&words) != nil:
+		case plan.MayReserve(&words) != nil:
 			return refused
 		case a.verb == moveVolume:
 			return s.moveVolume(a.ordinal, c)
@@ -690,7 +690,7 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 func (m *model) mayRelease(s *state, c *claim, a step) error {
 	live, words := m.words(&s.live), claimWords(a.ordinal, c)
 	if seen := s.seen.claimOf(a.ordinal, a.generation); seen != nil {
-		words.Where = s.looked(a.ordinal, seen, &s.seen.cluster)
+		words.Where = s.observedWhere(a.ordinal, seen, &s.seen.cluster)
 	}
 	if reasons[a.argument] == plan.BySetAside {
 		return plan.MayHandOver(live, &words)
@@ -700,9 +700,9 @@ func (m *model) mayRelease(s *state, c *claim, a step) error {
 	return plan.MayRelease(&live.Cluster, &words, reasons[a.argument])
 }
 
-// leaving counts how many departures there were of claims that are still there: of
+// departures counts how many departures there were of claims that are still there: of
 // one that leaves later, the number is higher.
-func (s *state) leaving(ordinal int8) int8 {
+func (s *state) departures(ordinal int8) int8 {
 	var left int8
 	for i := range s.live.claims {
 		for slot := range s.live.claims[i] {
@@ -726,13 +726,13 @@ func (s *state) moveVolume(i int8, c *claim) outcome {
 	return done
 }
 
-// leftOf is when the member of a claim left whose volume is set aside: now, if
+// departureOf is when the member of a claim left whose volume is set aside: now, if
 // somebody deleted the claim of one that stays.
-func (s *state) leftOf(i int8, c *claim) int8 {
+func (s *state) departureOf(i int8, c *claim) int8 {
 	if c.released {
 		return c.left
 	}
-	return s.leaving(i)
+	return s.departures(i)
 }
 
 func (s *state) createAside(i int8, c *claim) outcome {
@@ -750,13 +750,13 @@ func (s *state) createAside(i int8, c *claim) outcome {
 	}
 	*free(s.live.claims[i][1:]) = claim{
 		exists: true, finalizer: true, protected: true, released: true, pending: true,
-		generation: s.nextGeneration(i), of: c.generation, volume: c.volume, request: asked, left: s.leftOf(i, c),
+		generation: s.nextGeneration(i), of: c.generation, volume: c.volume, request: asked, left: s.departureOf(i, c),
 	}
 	return done
 }
 
-// moveBack to the claim of the step's generation, whose name is its argument.
-func (s *state) moveBack(a step) outcome {
+// returnVolume to the claim of the step's generation, whose name is its argument.
+func (s *state) returnVolume(a step) outcome {
 	for slot := range s.volumes[a.ordinal] {
 		v := &s.volumes[a.ordinal][slot]
 		switch {

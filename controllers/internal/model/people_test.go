@@ -9,7 +9,7 @@ func (s *state) people(x *expansion) {
 	alive := s.live.cluster.exists && !s.live.cluster.deleting
 	for size := range int8(ordinals + 1) {
 		if alive && size != s.live.cluster.size && (x.model.options.Largest == 0 || size <= x.model.options.Largest) {
-			x.add(move{what: scale, a: size}, func(n *state) { n.live.cluster.size = size })
+			x.add(event{what: scale, a: size}, func(n *state) { n.live.cluster.size = size })
 		}
 	}
 	if x.model.options.Placing && alive {
@@ -19,22 +19,22 @@ func (s *state) people(x *expansion) {
 		return
 	}
 	if alive {
-		x.add(move{what: deleteCluster}, func(n *state) { n.deleteCluster() })
+		x.add(event{what: deleteCluster}, func(n *state) { n.deleteCluster() })
 	}
 	if !s.ending {
-		x.add(move{what: deleteNamespace}, func(n *state) {
+		x.add(event{what: deleteNamespace}, func(n *state) {
 			n.forget()
 			n.ending = true
 		})
 	}
 	if s.live.members.exists {
-		x.add(move{what: deleteStatefulSet}, func(n *state) { n.live.members = statefulSet{} })
+		x.add(event{what: deleteStatefulSet}, func(n *state) { n.live.members = statefulSet{} })
 	}
 	for i := range int8(ordinals) {
 		for slot := range int8(slots) {
 			s.claimDeeds(x, i, slot)
 			if s.live.jobs[i][slot].state != noJob {
-				x.add(move{what: deleteJobByHand, a: i, b: slot}, func(n *state) { n.live.jobs[i][slot] = job{} })
+				x.add(event{what: deleteJobByHand, a: i, b: slot}, func(n *state) { n.live.jobs[i][slot] = job{} })
 			}
 		}
 	}
@@ -46,11 +46,11 @@ func (s *state) claimDeeds(x *expansion, i, slot int8) {
 		return
 	}
 	if !c.deleting {
-		x.add(move{what: deleteClaimByHand, a: i, b: slot}, func(n *state) { n.live.claims[i][slot].deleting = true })
+		x.add(event{what: deleteClaimByHand, a: i, b: slot}, func(n *state) { n.live.claims[i][slot].deleting = true })
 	}
 	for r := range requests {
 		if r != c.request {
-			x.add(move{what: annotate + what(r), a: i, b: slot}, func(n *state) {
+			x.add(event{what: annotate + happening(r), a: i, b: slot}, func(n *state) {
 				n.live.claims[i][slot].request = r
 				if r == skip {
 					n.forget()
@@ -67,20 +67,20 @@ func (s *state) faults(x *expansion) {
 	}
 	x.class = mishap
 	if s.todo.n > 0 {
-		x.add(move{what: operatorDies}, func(n *state) { n.todo = steps{} })
+		x.add(event{what: operatorDies}, func(n *state) { n.todo = steps{} })
 	}
 	if s.todo.n > 1 && s.todo.todo[0].members() {
-		x.add(move{what: membersFail}, (*state).skipMembers) // and the rest is done
+		x.add(event{what: membersFail}, (*state).skipMembers) // and the rest is done
 	}
 	for i := range int8(ordinals) {
 		if s.live.pods.members[i].state == running {
-			x.add(move{what: losePod, a: i}, func(n *state) { n.live.pods.members[i] = pod{} })
+			x.add(event{what: losePod, a: i}, func(n *state) { n.live.pods.members[i] = pod{} })
 		}
 		for slot := range int8(slots) {
 			if d := s.live.pods.drainers[i][slot]; d.state == running && s.live.instanceOf(i, d.instance) != nil {
-				x.add(move{what: loseDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot] = drainer{} })
-				x.add(move{what: drainFails, a: i, b: slot}, func(n *state) { n.endDrain(i, slot, failed, noReceipt) })
-				x.add(move{what: drainLies, a: i, b: slot}, func(n *state) { n.endDrain(i, slot, succeeded, shortReceipt) })
+				x.add(event{what: loseDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot] = drainer{} })
+				x.add(event{what: drainFails, a: i, b: slot}, func(n *state) { n.endDrain(i, slot, failed, noReceipt) })
+				x.add(event{what: drainLies, a: i, b: slot}, func(n *state) { n.endDrain(i, slot, succeeded, shortReceipt) })
 			}
 		}
 	}
@@ -91,13 +91,13 @@ func (s *state) catchUp(x *expansion) {
 	for k := range kinds {
 		switch {
 		case s.passes[k]:
-			x.add(move{what: lagPassed, a: int8(k)}, func(n *state) {
+			x.add(event{what: lagPassed, a: int8(k)}, func(n *state) {
 				n.seen.copyKind(k, &n.between)
 				n.between.copyKind(k, &objects{})
 				n.passes[k] = false
 			})
 		case s.lags[k]:
-			x.add(move{what: lagEnds, a: int8(k)}, func(n *state) { n.lags[k] = false })
+			x.add(event{what: lagEnds, a: int8(k)}, func(n *state) { n.lags[k] = false })
 		}
 	}
 }

@@ -25,8 +25,8 @@ const (
 // list is the clients' list: a ConfigMap, with the record of the rings.
 type list struct {
 	exists bool
-	// listed is how many servers it names.
-	listed int8
+	// size is how many servers it names.
+	size int8
 	// last ring, and how many members the one had that moved keys before.
 	last target
 	from int8
@@ -53,13 +53,13 @@ func (l *list) record() ring.Record {
 
 func listOf(r ring.Record, listed int8) list {
 	return list{
-		exists: true, listed: listed, from: int8(r.From.Size),
+		exists: true, size: listed, from: int8(r.From.Size),
 		last: target{serial: int8(r.Serial), client: int8(slices.Index(clients[:], r.Ring.Client)), size: int8(r.Ring.Size)},
 	}
 }
 
-// recorded is the record as it is, or what is known where it is gone.
-func (o *objects) recorded() list {
+// recordedList is the record as it is, or what is known where it is gone.
+func (o *objects) recordedList() list {
 	if o.list.exists {
 		return o.list
 	}
@@ -73,17 +73,17 @@ func (o *objects) recorded() list {
 	return listOf(ring.Unknown(serial, members), 0)
 }
 
-// named returns the name of a ring, and knows the ring by it from then on.
-func (m *model) named(t target) string {
+// nameOf returns the name of a ring, and knows the ring by it from then on.
+func (m *model) nameOf(t target) string {
 	name, ok := m.names[t]
 	if !ok {
 		ring := t
 		ring.lost = 0
-		name = plan.Without((&list{last: ring}).record().Target(), t.without())
+		name = plan.TargetWithout((&list{last: ring}).record().Target(), t.without())
 		m.names[t], m.targets[name] = name, t
 		if t.lost == 0 {
 			for t.lost = 1; t.lost < 1<<ordinals; t.lost++ {
-				m.named(t)
+				m.nameOf(t)
 			}
 		}
 	}
@@ -100,9 +100,9 @@ func (t target) without() (lost []int32) {
 	return lost
 }
 
-// look fills in what the list says of the rings.
-func (m *model) look(o *plan.Observed, l *list) {
-	m.named(l.last)
+// readList fills in what the list says of the rings.
+func (m *model) readList(o *plan.Observed, l *list) {
+	m.nameOf(l.last)
 	o.Record = l.record()
 }
 
@@ -110,7 +110,7 @@ func (m *model) look(o *plan.Observed, l *list) {
 func (m *model) liveWords(s *state) *plan.Observed {
 	o := m.words(&s.live)
 	if m.options.Placing && s.live.list.exists {
-		m.look(o, &s.live.list)
+		m.readList(o, &s.live.list)
 		o.Cluster.PlacementOff = s.seen.cluster.off
 	}
 	v := sight{seen: s.live, drainers: s.live.pods.drainers}
@@ -136,7 +136,7 @@ func (m *model) firstList(s *state) {
 	}
 	n := m.options.Size
 	s.live.cluster.servers = n
-	s.live.list = list{exists: true, listed: n, last: target{serial: 1, client: consistent, size: n}}
+	s.live.list = list{exists: true, size: n, last: target{serial: 1, client: consistent, size: n}}
 	if n > 0 {
 		s.itemOf(owners[consistent][n]).item = newest
 	}
@@ -168,19 +168,19 @@ func (m *model) writeList(s *state, a step) outcome {
 	case s.ending && !live.exists:
 		return refused
 	case was.exists && plan.MayWriteList(m.liveWords(s), plan.WriteList{
-		Listed: int32(a.argument), Record: to.record(), From: was.record(), Replicas: int32(a.generation),
+		ListSize: int32(a.argument), Record: to.record(), From: was.record(), Replicas: int32(a.generation),
 	}) != nil:
 		return refused
 	}
-	if live.exists && live.last.client != to.last.client && (len(s.due()) > 0 || s.moversOf(true) > 0) {
+	if live.exists && live.last.client != to.last.client && (len(s.duePlacements()) > 0 || s.moversOf(true) > 0) {
 		s.mixed = true
 	}
 	*live = to
 	return done
 }
 
-// tellServers is what of the status has a say. It is under an optimistic lock.
-func (s *state) tellServers(a step) outcome {
+// noteServers is what of the status has a say. It is under an optimistic lock.
+func (s *state) noteServers(a step) outcome {
 	c := &s.live.cluster
 	switch {
 	case !c.exists || c.servers == a.argument:
@@ -197,7 +197,7 @@ const bySkip = 1
 
 func (m *model) place(s *state, a step) outcome {
 	ref := plan.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
-	if plan.MayPlace(m.liveWords(s), plan.CreatePlacement{Claim: ref, Target: m.named(a.target), Lost: a.target.without()}) != nil || s.ending {
+	if plan.MayPlace(m.liveWords(s), plan.CreatePlacement{Claim: ref, Target: m.nameOf(a.target), Lost: a.target.without()}) != nil || s.ending {
 		return refused
 	}
 	for _, j := range s.live.jobs[a.ordinal] {
@@ -232,7 +232,7 @@ func (m *model) placementReceipt(d *drainer, i int8) *contract.Receipt {
 	r := m.placed[key]
 	if r == nil {
 		r = &contract.Receipt{
-			Version: 1, Source: ring.Source(claimUIDs[i][d.generation], m.named(d.target)),
+			Version: 1, Source: ring.Source(claimUIDs[i][d.generation], m.nameOf(d.target)),
 			Complete: true, Found: 10, Outcomes: contract.Outcomes{Added: 10},
 		}
 		switch {
@@ -250,7 +250,7 @@ func (m *model) placementReceipt(d *drainer, i int8) *contract.Receipt {
 func (s *state) deaths(x *expansion) {
 	for i := range int8(ordinals) {
 		if v := s.itemOf(i); v != nil && s.budget.deaths > 0 {
-			x.as(mishap).add(move{what: nodeDies, a: i}, func(n *state) {
+			x.as(mishap).add(event{what: nodeDies, a: i}, func(n *state) {
 				n.budget.faults++ // it is no other fault
 				n.budget.deaths--
 				n.dead[i] = v.name
@@ -258,7 +258,7 @@ func (s *state) deaths(x *expansion) {
 			})
 		}
 		if s.dead[i] != 0 {
-			x.as(hope).add(move{what: nodeReturns, a: i}, func(n *state) { n.dead[i] = 0 })
+			x.as(hope).add(event{what: nodeReturns, a: i}, func(n *state) { n.dead[i] = 0 })
 		}
 	}
 }
@@ -269,9 +269,9 @@ func (s *state) onDeadNode(i, generation int8) bool {
 	return c != nil && c.volume != 0 && c.volume == s.dead[i]
 }
 
-// unreleased tells who is lost and could have been let go: nobody has to look through
+// keptLost tells who is lost and could have been let go: nobody has to look through
 // what it held.
-func (s *state) unreleased() []string {
+func (s *state) keptLost() []string {
 	var wrong []string
 	for i := range s.live.claims {
 		for slot := range s.live.claims[i] {
@@ -295,14 +295,14 @@ func (s *state) unreleased() []string {
 // routingDeeds are what people may say about where clients look.
 func (s *state) routingDeeds(x *expansion) {
 	other := consistent + shuffling - s.live.cluster.client
-	x.add(move{what: reroute, a: other}, func(n *state) {
+	x.add(event{what: reroute, a: other}, func(n *state) {
 		n.live.cluster.client = other
 		n.mixed = n.mixed || !n.live.list.exists
 	})
 	if s.live.cluster.off {
-		x.add(move{what: placementOn}, func(n *state) { n.live.cluster.off = false })
+		x.add(event{what: placementOn}, func(n *state) { n.live.cluster.off = false })
 	} else {
-		x.add(move{what: placementOff}, func(n *state) {
+		x.add(event{what: placementOff}, func(n *state) {
 			n.live.cluster.off = true
 			n.forget()
 		})
@@ -311,7 +311,7 @@ func (s *state) routingDeeds(x *expansion) {
 		c := &s.live.claims[i][0]
 		for r := range hold {
 			if c.exists && r != c.placing {
-				x.add(move{what: placing + what(r), a: i}, func(n *state) {
+				x.add(event{what: placing + happening(r), a: i}, func(n *state) {
 					n.live.claims[i][0].placing = r
 					if r == skip {
 						n.forget()
@@ -321,15 +321,15 @@ func (s *state) routingDeeds(x *expansion) {
 		}
 	}
 	if s.live.list.exists && x.model.options.Lags == 0 {
-		x.add(move{what: deleteList}, func(n *state) {
+		x.add(event{what: deleteList}, func(n *state) {
 			n.mixed = n.mixed || n.live.list.last.client != n.live.cluster.client
 			n.live.list = list{}
 		})
 	}
 }
 
-// due tells which members' items have to be placed, by what is live.
-func (s *state) due() (ordinals []int8) {
+// duePlacements tells which members' items have to be placed, by what is live.
+func (s *state) duePlacements() (ordinals []int8) {
 	l := &s.live.list
 	for i := range min(l.from, l.last.size) {
 		c := &s.live.claims[i][0]
@@ -348,7 +348,7 @@ func (m *model) misplacing(before, after *state) []string {
 	}
 	wrong = append(wrong, after.movers()...)
 	was, is, ring := before.live.members.replicas, after.live.members.replicas, before.live.list.last.size
-	if after.live.members.exists && before.live.members.exists && was != is && is > 0 && len(before.due()) > 0 &&
+	if after.live.members.exists && before.live.members.exists && was != is && is > 0 && len(before.duePlacements()) > 0 &&
 		(is < ring || is > max(was, ring)) {
 		wrong = append(wrong, fmt.Sprintf("%d members become %d, and items have to be placed among %d", was, is, ring))
 	}
@@ -414,7 +414,7 @@ func (p *pods) moversOf(i int, place bool) int {
 }
 
 func placementFailed(p *plan.Plan) bool {
-	return slices.ContainsFunc(p.Placements, func(s plan.PlacementState) bool { return s.Phase == plan.PlacementFailure })
+	return slices.ContainsFunc(p.Placements, func(s plan.PlacementState) bool { return s.Phase == plan.PlacementFailed })
 }
 
 // unplaced tells what should have been placed in a state at rest, where no placement
@@ -424,11 +424,11 @@ func (s *state) unplaced(p *plan.Plan) []string {
 		return nil
 	}
 	var wrong []string
-	for _, i := range s.due() {
+	for _, i := range s.duePlacements() {
 		wrong = append(wrong, fmt.Sprintf("what member %d holds has to be placed", i))
 	}
-	if l := &s.live.list; l.listed != s.live.members.replicas || l.last.size != l.listed || l.last.client != s.live.cluster.client {
-		wrong = append(wrong, fmt.Sprintf("%d servers are on the list, there are %d members", l.listed, s.live.members.replicas))
+	if l := &s.live.list; l.size != s.live.members.replicas || l.last.size != l.size || l.last.client != s.live.cluster.client {
+		wrong = append(wrong, fmt.Sprintf("%d servers are on the list, there are %d members", l.size, s.live.members.replicas))
 	}
 	return append(wrong, s.itemAstray()...)
 }

@@ -179,7 +179,7 @@ func lastFailure(events []corev1.Event, since time.Time) string {
 			why, since = strings.ToValidUTF8(e.Message, ""), at
 		}
 	}
-	return status.Bound(why)
+	return status.BoundMessage(why)
 }
 
 func later(a, b time.Time) time.Time {

@@ -98,7 +98,7 @@ func (r *Reader) findClaims(ctx context.Context, o *State) error {
 	}
 	for i := range found.Others {
 		if slices.Contains(missing.members, found.Others[i].Name) {
-			return identity.Taken(&found.Others[i])
+			return identity.NameTaken(&found.Others[i])
 		}
 	}
 	if n := len(found.Unlabelled); n > 0 && Paused(o.Cluster) {

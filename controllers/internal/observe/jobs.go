@@ -84,7 +84,7 @@ func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 			continue
 		}
 		live := &View{} // one list, however many pods there are
-		if err := r.liveJobs(ctx, o.Cluster, nil, live); err != nil {
+		if err := r.readJobs(ctx, o.Cluster, nil, live); err != nil {
 			return err
 		}
 		foreign, o.Unlabelled = live.foreign, append(o.Unlabelled, live.Unlabelled...)
@@ -104,7 +104,7 @@ func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 
 // PlanJob puts a Job into the words of the plan, with what its pods have left.
 func PlanJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
-	d := identity.Duties(job)
+	d := identity.DutyOf(job)
 	out := plan.Job{
 		Name:      job.Name,
 		UID:       job.UID,
@@ -131,7 +131,7 @@ func drainers(pods []corev1.Pod) []plan.Drainer {
 	var found []plan.Drainer
 	for i := range pods {
 		pod := &pods[i]
-		if d := identity.Duties(pod); d != (identity.Duty{}) && !DrainerEnded(pod) {
+		if d := identity.DutyOf(pod); d != (identity.Duty{}) && !DrainerEnded(pod) {
 			found = append(found, plan.Drainer{Pod: pod.Name, ClaimUID: d.Claim, Target: d.Target})
 		}
 	}
@@ -148,7 +148,7 @@ func goodReceipt(job *batchv1.Job, pods []corev1.Pod) *contract.Receipt {
 			continue
 		}
 		receipt, err := podReceipt(lastEnded(pods[i:i+1], job))
-		if err == nil && receipt.AddsUp(identity.Duties(job).Source()) == nil {
+		if err == nil && receipt.AddsUp(identity.DutyOf(job).Source()) == nil {
 			return receipt
 		}
 	}

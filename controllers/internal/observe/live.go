@@ -38,7 +38,7 @@ func (r *Reader) View(ctx context.Context, o *State) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	if members != nil && !identity.Mine(o.Cluster, members) {
+	if members != nil && !identity.OwnsOrAdopts(o.Cluster, members) {
 		members = nil
 	}
 	seen := o.Input()
@@ -49,18 +49,18 @@ func (r *Reader) View(ctx context.Context, o *State) (*View, error) {
 		return nil, err
 	}
 	v.Claims = v.Found.Claims
-	if err := r.liveJobsAndPods(ctx, o.Cluster, v); err != nil {
+	if err := r.readJobsAndPods(ctx, o.Cluster, v); err != nil {
 		return nil, err
 	}
 	v.Drainers = drainers(slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool {
 		return !identity.DrainerPod(&p) || v.foreign[metav1.GetControllerOfNoCopy(&p).UID]
 	}))
-	list, err := r.liveList(ctx, o.Cluster)
+	list, err := r.readList(ctx, o.Cluster)
 	if err != nil {
 		return nil, err
 	}
 	if list != nil {
-		v.Look(List(list), told(o.Cluster))
+		v.ReadList(PlanList(list), statusListSize(o.Cluster))
 	}
 	return v, nil
 }
@@ -68,24 +68,24 @@ func (r *Reader) View(ctx context.Context, o *State) (*View, error) {
 // LiveJobs reads the cluster's Jobs alone, and how they ended.
 func (r *Reader) LiveJobs(ctx context.Context, cluster *cachev1alpha1.Memcached) (*View, error) {
 	v := &View{}
-	return v, r.liveJobsAndPods(ctx, cluster, v)
+	return v, r.readJobsAndPods(ctx, cluster, v)
 }
 
-// liveJobsAndPods reads the pods first: a Job that a sidecar keeps from ending has ended
+// readJobsAndPods reads the pods first: a Job that a sidecar keeps from ending has ended
 // if its drainer has.
-func (r *Reader) liveJobsAndPods(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
-	if err := r.livePods(ctx, cluster, v); err != nil {
+func (r *Reader) readJobsAndPods(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
+	if err := r.readPods(ctx, cluster, v); err != nil {
 		return err
 	}
-	return r.liveJobs(ctx, cluster, v.pods, v)
+	return r.readJobs(ctx, cluster, v.pods, v)
 }
 
-// Taken is the error if a member that there is, or is to be among so many, uses a claim
+// ClaimTaken is the error if a member that there is, or is to be among so many, uses a claim
 // that somebody else controls.
-func (v *View) Taken(cluster string, replicas int32) error {
+func (v *View) ClaimTaken(cluster string, replicas int32) error {
 	for i := range v.Found.Others {
 		if c := &v.Found.Others[i]; MemberOrdinal(cluster, c) < max(replicas, v.StatefulSet.Replicas) {
-			return identity.Taken(c)
+			return identity.NameTaken(c)
 		}
 	}
 	return nil
@@ -115,14 +115,14 @@ func (r *Reader) WithUsers(ctx context.Context, o *State, v *View, claim plan.Cl
 	}
 	for i := range v.pods {
 		if uses(&v.pods[i], claim.Name) {
-			with.DrainerPods = append(with.DrainerPods, claim.UID)
+			with.ClaimsWithDrainerPod = append(with.ClaimsWithDrainerPod, claim.UID)
 		}
 	}
 	return &with, nil
 }
 
-// livePods are the cluster's pods.
-func (r *Reader) livePods(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
+// readPods are the cluster's pods.
+func (r *Reader) readPods(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
 	var pods corev1.PodList
 	err := r.Live.List(ctx, &pods, client.InNamespace(cluster.Namespace), client.MatchingLabelsSelector{Selector: identity.Selector(&corev1.Pod{})},
 		client.MatchingLabels{cachev1alpha1.LabelInstance: cluster.Name})
@@ -133,19 +133,19 @@ func (r *Reader) livePods(ctx context.Context, cluster *cachev1alpha1.Memcached,
 	return nil
 }
 
-// liveList reads the clients' list; nil where there is none, or somebody else's.
-func (r *Reader) liveList(ctx context.Context, cluster *cachev1alpha1.Memcached) (*corev1.ConfigMap, error) {
+// readList reads the clients' list; nil where there is none, or somebody else's.
+func (r *Reader) readList(ctx context.Context, cluster *cachev1alpha1.Memcached) (*corev1.ConfigMap, error) {
 	list, err := Get[corev1.ConfigMap](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: build.ServersName(cluster.Name)})
-	if err != nil || list == nil || !identity.Mine(cluster, list) {
+	if err != nil || list == nil || !identity.OwnsOrAdopts(cluster, list) {
 		return nil, err
 	}
 	return list, nil
 }
 
-// liveJobs are the cluster's drains and placements, with the receipts of those of
+// readJobs are the cluster's drains and placements, with the receipts of those of
 // the pods that are theirs. All Jobs of the namespace are asked for, since one that lost
 // its labels still runs.
-func (r *Reader) liveJobs(ctx context.Context, cluster *cachev1alpha1.Memcached, pods []corev1.Pod, v *View) error {
+func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached, pods []corev1.Pod, v *View) error {
 	v.foreign = map[types.UID]bool{}
 	list := &batchv1.JobList{}
 	err := pages(ctx, r.Live, list, cluster.Namespace, func() error {

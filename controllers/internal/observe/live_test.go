@@ -101,7 +101,7 @@ func TestAVolumeIsUsedByPodsThatMountItAndHaveNotEnded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if member, drainer := len(users.Pods) > 0, len(users.DrainerPods) > 0; member != test.member || drainer != test.drainer {
+			if member, drainer := len(users.Pods) > 0, len(users.ClaimsWithDrainerPod) > 0; member != test.member || drainer != test.drainer {
 				t.Errorf("member %v, drainer %v", member, drainer)
 			}
 		})

@@ -156,9 +156,9 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 	key := client.ObjectKeyFromObject(cluster)
 	var err error
 	if cluster.Spec.Storage != nil {
-		o.StatefulSet, err = surely[appsv1.StatefulSet](ctx, r, o, key.Name)
+		o.StatefulSet, err = ownOrLive[appsv1.StatefulSet](ctx, r, o, key.Name)
 	} else {
-		o.Deployment, err = surely[appsv1.Deployment](ctx, r, o, key.Name)
+		o.Deployment, err = ownOrLive[appsv1.Deployment](ctx, r, o, key.Name)
 	}
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 	}
 	o.Unfound = r.findClaims(ctx, o)
 	r.observeCreation(ctx, o)
-	if o.NamespaceTerminating, err = r.namespaceTerminates(ctx, o); err != nil {
+	if o.NamespaceTerminating, err = r.observeNamespace(ctx, o); err != nil {
 		return nil, err
 	}
 	r.observeRoom(o)
@@ -203,7 +203,7 @@ func (r *Reader) observeOwned(ctx context.Context, key client.ObjectKey, o *Stat
 	}
 	list := build.ServersName(key.Name)
 	if o.Cluster.Spec.Storage != nil {
-		o.ServerList, err = surely[corev1.ConfigMap](ctx, r, o, list)
+		o.ServerList, err = ownOrLive[corev1.ConfigMap](ctx, r, o, list)
 	} else {
 		o.ServerList, err = Own[corev1.ConfigMap](ctx, r, o.Cluster, list)
 	}
@@ -249,8 +249,8 @@ func (r *Reader) observePods(ctx context.Context, key client.ObjectKey, o *State
 	return nil
 }
 
-// namespaceTerminates looks only when something is on its way out.
-func (r *Reader) namespaceTerminates(ctx context.Context, o *State) (bool, error) {
+// observeNamespace looks only when something is on its way out.
+func (r *Reader) observeNamespace(ctx context.Context, o *State) (bool, error) {
 	ends := o.Cluster.DeletionTimestamp != nil ||
 		slices.ContainsFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool { return c.DeletionTimestamp != nil })
 	if !ends {
@@ -283,7 +283,7 @@ func (o *State) Plan() plan.Plan {
 func (o *State) ready(ordinal int32) bool {
 	name := build.PodName(o.Cluster.Name, ordinal)
 	return slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool {
-		return p.Name == name && p.DeletionTimestamp == nil && status.Ready(&p)
+		return p.Name == name && p.DeletionTimestamp == nil && status.PodReady(&p)
 	})
 }
 
@@ -323,7 +323,7 @@ func (o *State) standing() plan.Observed {
 		if c, ok := PlanClaim(o.Cluster.Name, &o.Claims[i]); ok {
 			c.Where = o.Where[c.UID]
 			if c.LeavingSince.IsZero() && !c.Adopted {
-				c.Unstarted = neverStarted(o.Pods, o.Cluster.Name, c.Ordinal, &o.Claims[i], o.Now)
+				c.NotStartedYet = neverStarted(o.Pods, o.Cluster.Name, c.Ordinal, &o.Claims[i], o.Now)
 			}
 			in.Claims = append(in.Claims, c)
 		}
@@ -335,7 +335,7 @@ func (o *State) standing() plan.Observed {
 func (o *State) Input() plan.Observed {
 	in := o.standing()
 	in.Room = o.Room
-	in.Look(List(o.ServerList), told(o.Cluster))
+	in.ReadList(PlanList(o.ServerList), statusListSize(o.Cluster))
 	for i := range o.Pods {
 		ordinal, ok := build.PodOrdinal(o.Cluster.Name, o.Pods[i].Name)
 		if !ok {
@@ -349,14 +349,14 @@ func (o *State) Input() plan.Observed {
 	in.Away = o.away(in.Ready, in.StatefulSet.Replicas)
 	for i := range o.DrainerPods {
 		pod := &o.DrainerPods[i]
-		d := identity.Duties(pod)
+		d := identity.DutyOf(pod)
 		claim := d.Claim
 		if podEnded(pod) && pod.DeletionTimestamp != nil {
 			continue // but for a finalizer of somebody else it would be gone
 		}
-		in.DrainerPods = append(in.DrainerPods, claim)
+		in.ClaimsWithDrainerPod = append(in.ClaimsWithDrainerPod, claim)
 		if ended := drainerOf(pod).Terminated; d.Survivors > 0 && (drainerRuns(pod) || ended != nil && ended.ExitCode == 0) {
-			in.DrainersAtWork = append(in.DrainersAtWork, claim)
+			in.ClaimsWithDrainerAtWork = append(in.ClaimsWithDrainerAtWork, claim)
 		}
 	}
 	in.Drainers = drainers(o.DrainerPods)
@@ -444,7 +444,7 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, boo
 		Deleting:  c.DeletionTimestamp != nil,
 		InUse:     slices.Contains(c.Finalizers, trim.PVCProtection),
 		Volume:    c.Spec.VolumeName,
-		Successor: build.AsideName(cluster, ordinal, c.UID),
+		AsideName: build.AsideName(cluster, ordinal, c.UID),
 		Pending:   aside && c.Status.Phase != corev1.ClaimBound,
 		Request:   request(c.Annotations[cachev1alpha1.AnnotationDrain], plan.Skip, plan.Retry, plan.Hold),
 
@@ -459,7 +459,7 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, boo
 	_, out.Unplaced = c.Annotations[cachev1alpha1.AnnotationUnplaced]
 	out.Attempts = planAttempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
 	if mark, ok := c.Annotations[cachev1alpha1.AnnotationLeaving]; ok {
-		out.LeavingSince = leavingSince(mark)
+		out.LeavingSince = planLeavingSince(mark)
 	}
 	if receipt, err := contract.ParseReceipt(c.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
 		out.Receipt = receipt
@@ -475,16 +475,16 @@ func request(annotation string, known ...plan.Request) plan.Request {
 	return plan.NoRequest
 }
 
-// leavingSince reads the mark. One that a person has spoilt still is a mark.
-func leavingSince(mark string) time.Time {
-	if t, ok := markTime(mark); ok {
+// planLeavingSince reads the mark. One that a person has spoilt still is a mark.
+func planLeavingSince(mark string) time.Time {
+	if t, ok := parseMark(mark); ok {
 		return t
 	}
 	return time.Unix(1, 0)
 }
 
-// markTime is false where the mark is missing or spoilt.
-func markTime(mark string) (time.Time, bool) {
+// parseMark is false where the mark is missing or spoilt.
+func parseMark(mark string) (time.Time, bool) {
 	t, err := time.Parse(time.RFC3339, mark)
 	return t, err == nil && len(mark) <= cachev1alpha1.MaxAnnotation
 }

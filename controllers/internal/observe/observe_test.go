@@ -107,7 +107,7 @@ func TestClaimIsReadFromItsMarks(t *testing.T) {
 			got, ours := PlanClaim("cache", test.claim)
 			if ours {
 				test.want.Name, test.want.UID = test.claim.Name, "uid"
-				test.want.Successor = "data-cache-3-aside-5cc7e6cd" // by the UID
+				test.want.AsideName = "data-cache-3-aside-5cc7e6cd" // by the UID
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" || ours != test.ours {
 				t.Errorf("ours %v, want %v; -want +got:\n%s", ours, test.ours, diff)
@@ -126,8 +126,8 @@ func TestVolumeIsFoundWhereItsReferenceSays(t *testing.T) {
 		"it waits for a claim of that name": {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3"}, plan.Elsewhere},
 		"at no claim":                       {nil, plan.Elsewhere},
 		"at an earlier claim of that name":  {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "another"}, plan.Elsewhere},
-		"at the next claim":                 {&corev1.ObjectReference{Namespace: "shop", Name: "next", UID: "another"}, plan.Moved},
-		"it waits for the next claim":       {&corev1.ObjectReference{Namespace: "shop", Name: "next"}, plan.Moved},
+		"at the next claim":                 {&corev1.ObjectReference{Namespace: "shop", Name: "next", UID: "another"}, plan.Reserved},
+		"it waits for the next claim":       {&corev1.ObjectReference{Namespace: "shop", Name: "next"}, plan.Reserved},
 		"in another namespace":              {&corev1.ObjectReference{Namespace: "mall", Name: "next"}, plan.Elsewhere},
 	} {
 		volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: test.reference}}
@@ -140,7 +140,7 @@ func TestVolumeIsFoundWhereItsReferenceSays(t *testing.T) {
 	}
 	lost := claim.DeepCopy()
 	lost.Status.Phase = corev1.ClaimLost
-	if got := [2]plan.Where{whereUnseen(claim), whereUnseen(lost)}; got != [2]plan.Where{plan.Forbidden, plan.Moved} {
+	if got := [2]plan.Where{whereUnseen(claim), whereUnseen(lost)}; got != [2]plan.Where{plan.Forbidden, plan.Reserved} {
 		t.Errorf("without rights: got %v", got)
 	}
 }

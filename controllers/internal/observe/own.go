@@ -19,19 +19,19 @@ func Own[T any, P interface {
 }](ctx context.Context, r *Reader, cluster *cachev1alpha1.Memcached, name string) (P, error) {
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: name}
 	object, err := Get[T, P](ctx, r.Cache, key)
-	if err == nil && object != nil && identity.Mine(cluster, object) && !trim.Whole(object) {
+	if err == nil && object != nil && identity.OwnsOrAdopts(cluster, object) && !trim.Whole(object) {
 		object, err = Get[T, P](ctx, r.Live, key)
 	}
-	if err != nil || object == nil || !identity.Mine(cluster, object) {
+	if err != nil || object == nil || !identity.OwnsOrAdopts(cluster, object) {
 		return nil, err
 	}
 	return object, nil
 }
 
-// surely is Own for what a plan rests on: what the cache lacks is read live. Where it is
+// ownOrLive is Own for what a plan rests on: what the cache lacks is read live. Where it is
 // there all the same, the cache is behind, or its label is gone: then it is among
 // o.Unlabelled.
-func surely[T any, P interface {
+func ownOrLive[T any, P interface {
 	*T
 	client.Object
 }](ctx context.Context, r *Reader, o *State, name string) (P, error) {
@@ -41,7 +41,7 @@ func surely[T any, P interface {
 		return object, err
 	}
 	live, err := Get[T, P](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: name})
-	if err != nil || live == nil || !identity.Mine(cluster, live) {
+	if err != nil || live == nil || !identity.OwnsOrAdopts(cluster, live) {
 		return nil, err
 	}
 	o.Unlabelled = append(o.Unlabelled, live)

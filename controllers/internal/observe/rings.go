@@ -11,12 +11,12 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// List tells what the clients' list says; nil for none.
-func List(list *corev1.ConfigMap) *plan.List {
+// PlanList tells what the clients' list says; nil for none.
+func PlanList(list *corev1.ConfigMap) *plan.List {
 	if list == nil {
 		return nil
 	}
-	l := &plan.List{Servers: int32(min(Named(list), cachev1alpha1.MaxSize))}
+	l := &plan.List{Servers: int32(min(ListSize(list), cachev1alpha1.MaxSize))}
 	var kept string
 	if kept, l.Recorded = list.Annotations[cachev1alpha1.AnnotationRing]; l.Recorded {
 		if record, err := ring.Parse(kept); err == nil {
@@ -26,11 +26,11 @@ func List(list *corev1.ConfigMap) *plan.List {
 	return l
 }
 
-// told is how many servers the status names, which is never older than our last write of
+// statusListSize is how many servers the status names, which is never older than our last write of
 // it. Anybody may have written it.
-func told(c *cachev1alpha1.Memcached) int32 {
+func statusListSize(c *cachev1alpha1.Memcached) int32 {
 	return int32(min(len(c.Status.Servers), cachev1alpha1.MaxSize))
 }
 
-// Named is how many servers the list names.
-func Named(list *corev1.ConfigMap) int { return strings.Count(list.Data[build.ServersKey], "\n") }
+// ListSize is how many servers the list names.
+func ListSize(list *corev1.ConfigMap) int { return strings.Count(list.Data[build.ServersKey], "\n") }

@@ -59,10 +59,10 @@ func TestForgedListMakesNoMembers(t *testing.T) {
 			o.ServerList.Annotations = nil
 		}
 		p := o.Plan()
-		if p.Replicas != 3 || p.Listed != 3 || p.Record.Ring.Size != 3 {
-			t.Errorf("%s: %d members, %d are listed, by %s", name, p.Replicas, p.Listed, p.Record)
+		if p.Replicas != 3 || p.ListSize != 3 || p.Record.Ring.Size != 3 {
+			t.Errorf("%s: %d members, %d are listed, by %s", name, p.Replicas, p.ListSize, p.Record)
 		}
-		if n := o.Input().Listed; n != 3 {
+		if n := o.Input().ListSize; n != 3 {
 			t.Errorf("%s: %d were listed", name, n)
 		}
 	}
@@ -105,7 +105,7 @@ func follow(t *testing.T, o *State) (placed int, record ring.Record) {
 	for range 10 {
 		p := o.Plan()
 		record = p.Record
-		o.list(p.Listed, record.String())
+		o.list(p.ListSize, record.String())
 		if again, err := ring.Parse(record.String()); err != nil || again != record {
 			t.Fatalf("%s is read as %s, %v", record, again, err)
 		}

@@ -17,7 +17,7 @@ func (r *Reader) observeRoom(o *State) {
 	in := o.Input()
 	switch {
 	case r.Members == nil:
-	case !in.Shrinks() || Paused(o.Cluster):
+	case !in.ScaleDownBegins() || Paused(o.Cluster):
 		r.Members.Forget(key)
 	case build.Secured(o.Cluster):
 		o.Room = &plan.Room{Unknown: "the members ask for TLS or a login, and the operator doesn't read their Secrets"}

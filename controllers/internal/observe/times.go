@@ -61,7 +61,7 @@ func (o *State) leavingSince(ref plan.ClaimRef) time.Time {
 // MarkedAt is the time in a claim's leaving mark, zero where there is none
 // that can be read.
 func MarkedAt(c *corev1.PersistentVolumeClaim) time.Time {
-	if t, ok := markTime(c.Annotations[cachev1alpha1.AnnotationLeaving]); ok {
+	if t, ok := parseMark(c.Annotations[cachev1alpha1.AnnotationLeaving]); ok {
 		return t
 	}
 	return time.Time{}

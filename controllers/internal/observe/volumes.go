@@ -36,7 +36,7 @@ func (r *Reader) observeVolumes(ctx context.Context, o *State) error {
 		case err != nil:
 			return fmt.Errorf("get the volume of claim %s: %w", p.Name, err)
 		default:
-			o.Where[p.UID] = WhereIs(volume, c, p.Successor)
+			o.Where[p.UID] = WhereIs(volume, c, p.AsideName)
 		}
 	}
 	return nil
@@ -55,7 +55,7 @@ func (r *Reader) Volume(ctx context.Context, name string) (*corev1.PersistentVol
 // claim lost whose volume an administrator moved.
 func whereUnseen(c *corev1.PersistentVolumeClaim) plan.Where {
 	if c.Status.Phase == corev1.ClaimLost {
-		return plan.Moved
+		return plan.Reserved
 	}
 	return plan.Forbidden
 }
@@ -72,12 +72,12 @@ func WhereIs(volume *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, a
 	case ref.Namespace == c.Namespace && ref.Name == c.Name && ref.UID == c.UID:
 		return plan.Here
 	case ref.Namespace == c.Namespace && ref.Name == aside:
-		return plan.Moved
+		return plan.Reserved
 	}
 	return plan.Elsewhere
 }
 
 // VolumesWait tells whether a volume waits for what no watch tells of.
 func VolumesWait(p *plan.Plan) bool {
-	return len(p.LostClaims) > 0 || slices.ContainsFunc(p.Drains, func(d plan.DrainState) bool { return d.Reason == plan.SettingAside })
+	return len(p.DeletedClaims) > 0 || slices.ContainsFunc(p.Drains, func(d plan.DrainState) bool { return d.Reason == plan.SettingAside })
 }

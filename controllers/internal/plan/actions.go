@@ -26,7 +26,7 @@ type (
 	// WriteList tells clients of that many members, and keeps the Record of the rings
 	// with it, in the place of From. Replicas are those that there are to be.
 	WriteList struct {
-		Listed       int32
+		ListSize     int32
 		Record, From ring.Record
 		Replicas     int32
 	}
@@ -34,7 +34,7 @@ type (
 	ApplyNetworkPolicy struct{}
 	// WriteBinding writes the Secret of spec.binding, which names that many members, or
 	// deletes it.
-	WriteBinding struct{ Listed int32 }
+	WriteBinding struct{ ListSize int32 }
 	// ApplyStatefulSet applies the StatefulSet of the members.
 	ApplyStatefulSet struct {
 		Replicas int32
@@ -49,8 +49,8 @@ type (
 	ApplyServiceMonitor struct{}
 	// DeleteMembers deletes the StatefulSet.
 	DeleteMembers struct{}
-	// HoldClaim adds the claim's finalizer.
-	HoldClaim struct{ Claim ClaimRef }
+	// AddClaimFinalizer adds the claim's finalizer.
+	AddClaimFinalizer struct{ Claim ClaimRef }
 	// MarkLeaving writes the leaving mark, and whether the member is Unplaced or has
 	// NeverStarted.
 	MarkLeaving struct {
@@ -111,9 +111,9 @@ type (
 	// SetAside deletes the claim of a member that left: what is held of it leads to
 	// a claim of another name (MoveVolume, CreateAside).
 	SetAside struct{ Claim ClaimRef }
-	// MoveVolume makes the volume of a claim that is being deleted wait for the
+	// ReserveVolume makes the volume of a claim that is being deleted wait for the
 	// claim that takes it over.
-	MoveVolume struct {
+	ReserveVolume struct {
 		Claim      ClaimRef
 		Volume, To string
 	}
@@ -122,9 +122,9 @@ type (
 		Claim      ClaimRef
 		Volume, To string
 	}
-	// MoveBack gives the volume that waits for that claim back to the first one: it
+	// ReturnVolume gives the volume that waits for that claim back to the first one: it
 	// goes with it.
-	MoveBack struct {
+	ReturnVolume struct {
 		Claim        ClaimRef
 		Volume, From string
 	}
@@ -133,9 +133,9 @@ type (
 		Claim ClaimRef
 		Size  int64
 	}
-	// GiveUp annotates the claim with a skip: a person gave up the one whose volume it
+	// SkipAside annotates the claim with a skip: a person gave up the one whose volume it
 	// was to take over.
-	GiveUp struct{ Claim ClaimRef }
+	SkipAside struct{ Claim ClaimRef }
 	// ReleaseClaim removes the claim's finalizer.
 	ReleaseClaim struct {
 		Claim ClaimRef
@@ -189,7 +189,7 @@ func (ApplyDeployment) action()        {}
 func (ApplyBudget) action()            {}
 func (ApplyServiceMonitor) action()    {}
 func (DeleteMembers) action()          {}
-func (HoldClaim) action()              {}
+func (AddClaimFinalizer) action()      {}
 func (MarkLeaving) action()            {}
 func (CreateDrain) action()            {}
 func (RecordReceipt) action()          {}
@@ -201,17 +201,17 @@ func (ClearPlacementRetry) action()    {}
 func (DeleteJob) action()              {}
 func (DeleteClaim) action()            {}
 func (SetAside) action()               {}
-func (MoveVolume) action()             {}
+func (ReserveVolume) action()          {}
 func (CreateAside) action()            {}
-func (MoveBack) action()               {}
+func (ReturnVolume) action()           {}
 func (GrowClaim) action()              {}
-func (GiveUp) action()                 {}
+func (SkipAside) action()              {}
 func (ReleaseClaim) action()           {}
 
 func (AddClusterFinalizer) String() string    { return "add the cluster's finalizer" }
 func (RemoveClusterFinalizer) String() string { return "remove the cluster's finalizer" }
 func (ApplyService) String() string           { return "apply the Service" }
-func (a WriteList) String() string            { return fmt.Sprintf("tell clients of %d members", a.Listed) }
+func (a WriteList) String() string            { return fmt.Sprintf("tell clients of %d members", a.ListSize) }
 func (ApplyNetworkPolicy) String() string     { return "apply the NetworkPolicy" }
 func (WriteBinding) String() string           { return "write the binding" }
 func (a ApplyStatefulSet) String() string {
@@ -223,7 +223,7 @@ func (a ApplyDeployment) String() string {
 func (ApplyBudget) String() string         { return "apply the PodDisruptionBudget" }
 func (ApplyServiceMonitor) String() string { return "apply the ServiceMonitor" }
 func (DeleteMembers) String() string       { return "delete the StatefulSet" }
-func (a HoldClaim) String() string         { return "hold claim " + a.Claim.Name }
+func (a AddClaimFinalizer) String() string { return "hold claim " + a.Claim.Name }
 func (a MarkLeaving) String() string       { return "mark claim " + a.Claim.Name + " as leaving" }
 func (a CreateDrain) String() string {
 	return fmt.Sprintf("drain claim %s into %d survivors", a.Claim.Name, a.Survivors)
@@ -251,19 +251,19 @@ func (a DeleteClaim) String() string {
 	return fmt.Sprintf("delete claim %s: %s", a.Claim.Name, a.Why)
 }
 func (a SetAside) String() string { return "set claim " + a.Claim.Name + " aside" }
-func (a MoveVolume) String() string {
+func (a ReserveVolume) String() string {
 	return fmt.Sprintf("move volume %s of claim %s to claim %s", a.Volume, a.Claim.Name, a.To)
 }
 func (a CreateAside) String() string {
 	return fmt.Sprintf("create claim %s for volume %s of claim %s", a.To, a.Volume, a.Claim.Name)
 }
-func (a MoveBack) String() string {
+func (a ReturnVolume) String() string {
 	return fmt.Sprintf("give volume %s back to claim %s", a.Volume, a.Claim.Name)
 }
 func (a GrowClaim) String() string {
 	return fmt.Sprintf("grow claim %s to %d bytes", a.Claim.Name, a.Size)
 }
-func (a GiveUp) String() string { return "give up claim " + a.Claim.Name }
+func (a SkipAside) String() string { return "give up claim " + a.Claim.Name }
 func (a ReleaseClaim) String() string {
 	return fmt.Sprintf("release claim %s: %s", a.Claim.Name, a.Why)
 }

@@ -52,7 +52,7 @@ func takeAll(o *Observed, guarded map[string]int) (Action, error) {
 			live = &unmarked
 		}
 		kind, err := refusedLive(live, a)
-		if err != nil && strings.HasSuffix(err.Error(), "has no leaving mark yet") && o.drainsNow() {
+		if err != nil && strings.HasSuffix(err.Error(), "has no leaving mark yet") && o.drainRuns() {
 			membersWait = true // a claim that came since has none before the drain has ended
 			continue
 		}
@@ -96,7 +96,7 @@ func bringsMembers(a Action) bool {
 // happen does to what is observed what later steps of the same plan rest on.
 func happen(o *Observed, a Action) {
 	switch a := a.(type) {
-	case HoldClaim:
+	case AddClaimFinalizer:
 		o.claim(a.Claim.UID).Finalizer = true
 	case MarkLeaving:
 		o.claim(a.Claim.UID).LeavingSince = time.Unix(2000, 0)
@@ -172,7 +172,7 @@ func anyScene(r *rand.Rand) *Observed {
 			d.Target = [...]string{"4-cafe", o.Record.Target()}[r.IntN(2)]
 		}
 		o.Drainers = append(o.Drainers, d)
-		o.DrainerPods = []types.UID{c.UID}
+		o.ClaimsWithDrainerPod = []types.UID{c.UID}
 	}
 	if chance(40) {
 		o.Record.Serial, o.Record.From = 5, o.Record.Ring.Of(r.Int32N(5))
@@ -200,7 +200,7 @@ func anyScene(r *rand.Rand) *Observed {
 }
 
 func describe(o *Observed) string {
-	out := fmt.Sprintf("%+v\n%+v, listed %d record %s ready %v pods %v drainers %v\n", o.Cluster, o.StatefulSet, o.Listed, o.Record, o.Ready, o.Pods, o.Drainers)
+	out := fmt.Sprintf("%+v\n%+v, listed %d record %s ready %v pods %v drainers %v\n", o.Cluster, o.StatefulSet, o.ListSize, o.Record, o.Ready, o.Pods, o.Drainers)
 	for _, c := range o.Claims {
 		out += fmt.Sprintf("  %s marked %d aside %v deleting %v %v pending %v request %q unplaced %v placed %d\n",
 			c.Name, c.LeavingSince.Unix(), c.Aside, c.Deleting, c.Where, c.Pending, c.Request, c.Unplaced, c.Placed)

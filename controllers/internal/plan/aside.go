@@ -15,8 +15,8 @@ import (
 // The volume names one of the two claims at any time, and that one is there, so
 // that its reclaim policy never has a say.
 
-// rescue sets the volume of a claim aside that is being deleted before its drain.
-func (p *Plan) rescue(o *Observed, c *Claim, job *Job) (DrainPhase, string, string) {
+// setAsideDeleted sets the volume of a claim aside that is being deleted before its drain.
+func (p *Plan) setAsideDeleted(o *Observed, c *Claim, job *Job) (DrainPhase, string, string) {
 	if aside := o.asideOf(c); aside != nil {
 		return p.handOver(c, aside)
 	}
@@ -24,19 +24,19 @@ func (p *Plan) rescue(o *Observed, c *Claim, job *Job) (DrainPhase, string, stri
 	case NotLookedAt, Forbidden:
 		return Failed, ClaimDeleted, fmt.Sprintf("it was deleted before its drain, so nothing can mount it any more, and the operator has no right "+
 			"to set its volume aside: when no pod uses the claim, an administrator lets volume %s wait for claim %s "+
-			"(docs/runbook.md, ClaimDeleted); or %s", c.Volume, c.Successor, orSkip)
+			"(docs/runbook.md, ClaimDeleted); or %s", c.Volume, c.AsideName, orSkip)
 	case Gone:
 		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is gone: " + orSkip
 	case Elsewhere:
 		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is bound to another claim, or to none: " + orSkip
-	case Here, Moved:
+	case Here, Reserved:
 	}
 	// Its pods hold the claim, those that have ended, too.
 	p.deleteJob(job, "its claim was deleted: the volume is set aside")
 	if c.InUse {
 		return Waiting, SettingAside, "it was deleted; when no pod uses it any more, its volume is set aside, and drained from there"
 	}
-	p.add(MoveVolume{c.Ref(), c.Volume, c.Successor}, CreateAside{c.Ref(), c.Volume, c.Successor})
+	p.add(ReserveVolume{c.Ref(), c.Volume, c.AsideName}, CreateAside{c.Ref(), c.Volume, c.AsideName})
 	return Waiting, SettingAside, "it was deleted; its volume is being set aside, to be drained from there"
 }
 
@@ -54,18 +54,18 @@ func (p *Plan) handOver(c, aside *Claim) (DrainPhase, string, string) {
 	return Waiting, SettingAside, "claim " + aside.Name + " takes over its volume"
 }
 
-// giveUp passes on what a person said of a claim to the one that was to take its volume
+// skipAside passes on what a person said of a claim to the one that was to take its volume
 // over: that would wait for the volume for ever. It goes first.
-func (p *Plan) giveUp(aside *Claim) (DrainPhase, string, string) {
+func (p *Plan) skipAside(aside *Claim) (DrainPhase, string, string) {
 	if aside.Request != Skip {
-		p.add(GiveUp{aside.Ref()})
+		p.add(SkipAside{aside.Ref()})
 	}
 	return Waiting, SettingAside, "claim " + aside.Name + ", which was to take over its volume, goes first"
 }
 
-// inTheWay sets a volume aside whose drain waits for a person, where its member
+// setAsideForReturn sets a volume aside whose drain waits for a person, where its member
 // is to return: that needs the claim's name.
-func (p *Plan) inTheWay(o *Observed, s DrainState) DrainState {
+func (p *Plan) setAsideForReturn(o *Observed, s DrainState) DrainState {
 	c := &s.Claim
 	waits := s.Phase == Failed || s.Phase == Held
 	if !waits || c.Aside || c.Deleting || c.Ordinal >= o.Cluster.Size || c.Where != Here {
@@ -75,52 +75,52 @@ func (p *Plan) inTheWay(o *Observed, s DrainState) DrainState {
 	return s.is(Waiting, SettingAside, "its volume is being set aside: its member is to return")
 }
 
-// keptInTheWay tells whether policy Retain keeps a claim whose member is to return.
-func (o *Observed) keptInTheWay(c *Claim) bool {
+// retainedInTheWay tells whether policy Retain keeps a claim whose member is to return.
+func (o *Observed) retainedInTheWay(c *Claim) bool {
 	return !c.Aside && !c.Deleting && c.Ordinal < o.Cluster.Size
 }
 
-// keepAside keeps what a member left under another name: it needs the claim's own
+// setAsideRetained keeps what a member left under another name: it needs the claim's own
 // to return. Kept claims are not held; this one is until its volume has moved.
-func (p *Plan) keepAside(c *Claim, job *Job, s DrainState) DrainState {
+func (p *Plan) setAsideRetained(c *Claim, job *Job, s DrainState) DrainState {
 	switch {
 	case c.Volume == "":
-		p.letGo(c, job, NeverBound)
+		p.release(c, job, NeverBound)
 		s.Why = NeverBound
 		return s.is(Releasing, "", "")
 	case c.Where != Here:
 		return s.is(Failed, InTheWay, fmt.Sprintf("spec.drain.policy Retain keeps it, and member %d can't return before it is gone: %s; "+
-			"delete the claim when you have what you need of it, or let spec.drain.policy be Drain", c.Ordinal, c.immovable()))
+			"delete the claim when you have what you need of it, or let spec.drain.policy be Drain", c.Ordinal, c.whyNotSetAside()))
 	case job != nil:
 		p.deleteJob(job, "its claim is kept, and set aside")
 		return s.is(Waiting, SettingAside, "its volume is set aside when its drainer is gone")
 	case !c.Finalizer:
-		p.add(HoldClaim{c.Ref()})
+		p.add(AddClaimFinalizer{c.Ref()})
 	}
 	p.add(SetAside{c.Ref()})
 	return s.is(Waiting, SettingAside, "its volume is kept by another claim: its member is to return")
 }
 
-// movable tells whether the volume can still be given to another claim.
-func (c *Claim) movable() bool { return c.Finalizer && (c.Where == Here || c.Where == Moved) }
+// canBeSetAside tells whether the volume can still be given to another claim.
+func (c *Claim) canBeSetAside() bool { return c.Finalizer && (c.Where == Here || c.Where == Reserved) }
 
-// immovable tells why the volume can't be given to another claim.
-func (c *Claim) immovable() string {
+// whyNotSetAside tells why the volume can't be given to another claim.
+func (c *Claim) whyNotSetAside() string {
 	switch c.Where {
 	case Gone:
 		return "its volume " + c.Volume + " is gone"
-	case Elsewhere, Moved:
+	case Elsewhere, Reserved:
 		return "somebody bound its volume " + c.Volume + " to another claim"
 	case NotLookedAt, Forbidden, Here:
 	}
 	return "the operator has no right to set its volume " + c.Volume + " aside"
 }
 
-// moveBack gives the volume of a claim that is let go back to it, where it waits
+// returnVolume gives the volume of a claim that is let go back to it, where it waits
 // for one that doesn't have it: it would wait forever.
-func (p *Plan) moveBack(o *Observed, c *Claim) {
-	if aside := o.asideOf(c); c.Where == Moved && (aside == nil || aside.Pending) {
-		p.add(MoveBack{c.Ref(), c.Volume, c.Successor})
+func (p *Plan) returnVolume(o *Observed, c *Claim) {
+	if aside := o.asideOf(c); c.Where == Reserved && (aside == nil || aside.Pending) {
+		p.add(ReturnVolume{c.Ref(), c.Volume, c.AsideName})
 	}
 }
 
@@ -128,13 +128,13 @@ func (p *Plan) moveBack(o *Observed, c *Claim) {
 // deleted, or nil. It may have been deleted itself: then it counts while it has
 // the volume.
 func (o *Observed) asideOf(c *Claim) *Claim {
-	if !c.leavesVolume() {
+	if !c.hasVolumeToHandOver() {
 		return nil
 	}
 	var found *Claim
 	for i := range o.Claims {
 		a := &o.Claims[i]
-		if !a.Aside || a.Volume != c.Volume || a.UID == c.UID || a.Deleting && a.Where != Here || a.Pending && a.Name != c.Successor {
+		if !a.Aside || a.Volume != c.Volume || a.UID == c.UID || a.Deleting && a.Where != Here || a.Pending && a.Name != c.AsideName {
 			continue
 		}
 		if found == nil || found.Deleting {
@@ -144,9 +144,9 @@ func (o *Observed) asideOf(c *Claim) *Claim {
 	return found
 }
 
-// gives tells whether the claim has to go by handing its volume over. A person
+// handsOver tells whether the claim has to go by handing its volume over. A person
 // can still give up what waits for that.
-func (c *Claim) gives(aside *Claim) bool {
+func (c *Claim) handsOver(aside *Claim) bool {
 	return aside != nil && (!aside.Pending || c.Request != Skip)
 }
 
@@ -154,7 +154,7 @@ func (c *Claim) gives(aside *Claim) bool {
 // go yet: until then it stays. One that is given up before it has the volume doesn't.
 func (o *Observed) takesOver(c *Claim) bool {
 	return c.Aside && !c.Deleting && (!c.Pending || c.Request != Skip) && slices.ContainsFunc(o.Claims, func(other Claim) bool {
-		return other.leavesVolume() && other.Volume == c.Volume && other.UID != c.UID
+		return other.hasVolumeToHandOver() && other.Volume == c.Volume && other.UID != c.UID
 	})
 }
 
@@ -164,30 +164,30 @@ func (o *Observed) stranded(c *Claim) bool {
 	return c.Aside && c.Pending && !o.takesOver(c)
 }
 
-// pendingSuccessor returns the claim that was made to take over the volume of one that is
+// pendingAsideOf returns the claim that was made to take over the volume of one that is
 // being deleted, and doesn't have it; or nil.
-func (o *Observed) pendingSuccessor(c *Claim) *Claim {
-	i := slices.IndexFunc(o.Claims, func(a Claim) bool { return a.Aside && a.Pending && a.Name == c.Successor && a.Volume == c.Volume })
+func (o *Observed) pendingAsideOf(c *Claim) *Claim {
+	i := slices.IndexFunc(o.Claims, func(a Claim) bool { return a.Aside && a.Pending && a.Name == c.AsideName && a.Volume == c.Volume })
 	if i < 0 {
 		return nil
 	}
 	return &o.Claims[i]
 }
 
-// leavesVolume tells whether the claim is being deleted, and has a volume to leave.
-func (c *Claim) leavesVolume() bool {
+// hasVolumeToHandOver tells whether the claim is being deleted, and has a volume to leave.
+func (c *Claim) hasVolumeToHandOver() bool {
 	return c.Deleting && c.Finalizer && c.Volume != "" && c.Where != Gone
 }
 
-// drains tells whether the claim's drain goes on, although the claim is being
+// drainGoesOn tells whether the claim's drain goes on, although the claim is being
 // deleted: a drainer that runs keeps its mount, and one that ended well has
 // left its receipt.
-func (o *Observed) drains(c *Claim, job *Job) bool {
+func (o *Observed) drainGoesOn(c *Claim, job *Job) bool {
 	switch {
 	case job == nil:
 		return false
 	case job.State == JobActive || job.Deleting:
-		return o.atWork(c.UID)
+		return o.drainerAtWork(c.UID)
 	}
 	return job.State == JobComplete && checkReceipt(job, c) == nil
 }

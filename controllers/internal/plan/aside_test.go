@@ -14,7 +14,7 @@ var (
 )
 
 func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
-	atWork := func(o *Observed) { o.DrainersAtWork = []types.UID{uid(2)} }
+	atWork := func(o *Observed) { o.ClaimsWithDrainerAtWork = []types.UID{uid(2)} }
 	for name, test := range map[string]struct {
 		scene        *scene
 		actions      []string
@@ -22,12 +22,12 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 	}{
 		"deleted before its drain":                     {at(2).left(2, deleting), moveAside, setsAside, nil},
 		"a pod still uses it":                          {at(2).left(2, deleting, inUse).pod(2), nil, setsAside, nil},
-		"the volume waits, the claim is not there yet": {at(2).left(2, deleting, where(Moved)), moveAside, setsAside, nil},
+		"the volume waits, the claim is not there yet": {at(2).left(2, deleting, where(Reserved)), moveAside, setsAside, nil},
 		"the claim is there, and waits for the volume": {
-			at(2).left(2, deleting, where(Moved)).aside(2, pending), nil, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
+			at(2).left(2, deleting, where(Reserved)).aside(2, pending), nil, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
 		"the claim has the volume: the first one goes, before any drain": {
-			at(2).left(2, deleting, where(Moved)).aside(2),
+			at(2).left(2, deleting, where(Reserved)).aside(2),
 			[]string{"release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
 		"the first one is let go, and not gone": {
@@ -65,11 +65,11 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 		},
 		"given up": {at(2).left(2, deleting, requested(Skip)), []string{"release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil},
 		"given up, when the volume waits already": {
-			at(2).left(2, deleting, where(Moved), requested(Skip)),
+			at(2).left(2, deleting, where(Reserved), requested(Skip)),
 			[]string{"give volume pv-2 back to claim data-2", "release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil,
 		},
 		"given up too late: the other claim has the volume": {
-			at(2).left(2, deleting, where(Moved), requested(Skip)).aside(2),
+			at(2).left(2, deleting, where(Reserved), requested(Skip)).aside(2),
 			[]string{"release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
 		"no rights": {at(2).left(2, deleting, where(Forbidden)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"}},
@@ -154,13 +154,13 @@ func TestDismantlingFinishesWhatIsHalfSetAside(t *testing.T) {
 		scene *scene
 		want  []string
 	}{
-		"the claim waits for the volume": {at(0).left(1, deleting, where(Moved)).aside(1, pending), nil},
-		"the claim has the volume":       {at(0).left(1, deleting, where(Moved)).aside(1), []string{"release claim data-1: SetAside"}},
+		"the claim waits for the volume": {at(0).left(1, deleting, where(Reserved)).aside(1, pending), nil},
+		"the claim has the volume":       {at(0).left(1, deleting, where(Reserved)).aside(1), []string{"release claim data-1: SetAside"}},
 		"the first one is gone": {
 			at(0).aside(1), []string{"release claim data-1-aside: ClusterDeleted", "remove the cluster's finalizer"},
 		},
 		"only the volume waits": {
-			at(0).left(1, deleting, where(Moved)),
+			at(0).left(1, deleting, where(Reserved)),
 			[]string{"give volume pv-1 back to claim data-1", "release claim data-1: ClusterDeleted", "remove the cluster's finalizer"},
 		},
 		"the volume is gone": {
@@ -175,7 +175,7 @@ func TestDismantlingFinishesWhatIsHalfSetAside(t *testing.T) {
 			}
 		})
 	}
-	ends := at(1).left(1, deleting, where(Moved)).aside(1, pending).with(func(o *Observed) { o.Cluster.NamespaceTerminating = true })
+	ends := at(1).left(1, deleting, where(Reserved)).aside(1, pending).with(func(o *Observed) { o.Cluster.NamespaceTerminating = true })
 	want := []string{
 		"give volume pv-1 back to claim data-1", "release claim data-1: NamespaceTerminating", "release claim data-1-aside: NamespaceTerminating",
 		"release claim data-0: NamespaceTerminating", "remove the cluster's finalizer",
@@ -234,7 +234,7 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 	third := func(ask func(*Observed, *Claim) error) func(*Observed) error {
 		return func(o *Observed) error { return ask(o, o.claim(uid(2))) }
 	}
-	refusals(t, third(func(_ *Observed, c *Claim) error { return MayMove(c) }), map[*scene]string{
+	refusals(t, third(func(_ *Observed, c *Claim) error { return MayReserve(c) }), map[*scene]string{
 		left():                 "claim data-2 is not being deleted",
 		left(deleting):         "",
 		left(deleting, inUse):  "claim data-2 is in use",
@@ -276,8 +276,8 @@ func TestVolumeThatIsKeptIsSetAsideForItsMember(t *testing.T) {
 		"its pod is there":            {at(2).wanted(3).left(2, where(Here)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
 		"it was drained until now":    {at(2).wanted(3).left(2, where(Here)).job(2, 2), []string{apply, "delete Job job-data-2: its claim is kept, and set aside"}, []string{"2 Waiting SettingAside"}},
 		"its volume moves":            {at(2).wanted(3).left(2, deleted, where(Here)), []string{apply, "move volume pv-2 of claim data-2 to claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
-		"and its member stays away":   {at(2).left(2, deleted, where(Moved)), []string{apply, "move volume pv-2 of claim data-2 to claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
-		"another claim has it":        {at(2).wanted(3).left(2, deleted, where(Moved)).aside(2), []string{apply, "release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
+		"and its member stays away":   {at(2).left(2, deleted, where(Reserved)), []string{apply, "move volume pv-2 of claim data-2 to claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"another claim has it":        {at(2).wanted(3).left(2, deleted, where(Reserved)).aside(2), []string{apply, "release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
 		"which is kept, and not held": {at(3).aside(2), []string{"apply the StatefulSet, 3 replicas", "release claim data-2-aside: Retained"}, nil},
 		"nobody may move it":          {at(2).wanted(3).left(2, unheld, where(Forbidden)), []string{apply}, []string{"2 Failed BlockedByVolume"}},
 		"it has no volume":            {at(2).wanted(3).left(2, unheld, unbound), []string{apply, "delete claim data-2: NeverBound"}, []string{"2 Releasing NeverBound"}},

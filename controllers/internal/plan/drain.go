@@ -12,8 +12,8 @@ import (
 // justNow stands for the time of a mark that this plan writes: after all others.
 var justNow = time.Unix(1<<40, 0)
 
-// ToldAt is when the claim's member was told to leave, if that is written.
-func (c *Claim) ToldAt() (at time.Time, told bool) {
+// LeavingAt is when the claim's member was told to leave, if that is written.
+func (c *Claim) LeavingAt() (at time.Time, told bool) {
 	return c.LeavingSince, !c.LeavingSince.IsZero() && c.LeavingSince != justNow
 }
 
@@ -71,12 +71,12 @@ func (p *Plan) drain(o *Observed) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if c.LeavingSince.IsZero() {
-			p.member(o, c)
+			p.decideMember(o, c)
 			continue
 		}
-		s := p.inTheWay(o, p.step(o, c, &slots))
+		s := p.setAsideForReturn(o, p.decideDrain(o, c, &slots))
 		if s.Reason == ClaimDeleted {
-			p.LostClaims = append(p.LostClaims, LostClaim{c.Ref(), s.Message})
+			p.DeletedClaims = append(p.DeletedClaims, DeletedClaim{c.Ref(), s.Message})
 		}
 		if s.Phase != Kept {
 			p.Drains = append(p.Drains, s)
@@ -84,63 +84,63 @@ func (p *Plan) drain(o *Observed) {
 	}
 }
 
-// member decides about the claim of a member that stays: one that somebody
+// decideMember decides about the claim of a member that stays: one that somebody
 // deleted is set aside when its pod is gone.
-func (p *Plan) member(o *Observed, c *Claim) {
+func (p *Plan) decideMember(o *Observed, c *Claim) {
 	switch {
 	case !c.Deleting || !c.Finalizer:
-	case c.Request == Skip && o.asideOf(c) != nil && !c.gives(o.asideOf(c)):
-		_, _, message := p.giveUp(o.asideOf(c))
-		p.LostClaims = append(p.LostClaims, LostClaim{c.Ref(), message})
-	case c.Request == Skip && !c.gives(o.asideOf(c)):
-		p.moveBack(o, c)
+	case c.Request == Skip && o.asideOf(c) != nil && !c.handsOver(o.asideOf(c)):
+		_, _, message := p.skipAside(o.asideOf(c))
+		p.DeletedClaims = append(p.DeletedClaims, DeletedClaim{c.Ref(), message})
+	case c.Request == Skip && !c.handsOver(o.asideOf(c)):
+		p.returnVolume(o, c)
 		p.add(ReleaseClaim{c.Ref(), BySkip})
 	case c.Volume == "":
 		p.add(ReleaseClaim{c.Ref(), NeverBound})
 	default:
-		_, _, message := p.rescue(o, c, o.jobFor(c.UID))
-		p.LostClaims = append(p.LostClaims, LostClaim{c.Ref(), message})
+		_, _, message := p.setAsideDeleted(o, c, o.jobFor(c.UID))
+		p.DeletedClaims = append(p.DeletedClaims, DeletedClaim{c.Ref(), message})
 	}
 }
 
-// step decides about the claim of one departed member.
-func (p *Plan) step(o *Observed, c *Claim, slots *int) DrainState {
+// decideDrain decides about the claim of one departed member.
+func (p *Plan) decideDrain(o *Observed, c *Claim, slots *int) DrainState {
 	job := o.jobFor(c.UID)
 	state := DrainState{Claim: *c, Job: job}
 	switch aside := o.asideOf(c); {
-	case c.gives(aside) || o.takesOver(c):
+	case c.handsOver(aside) || o.takesOver(c):
 		return state.is(p.handOver(c, aside))
 	case aside != nil:
-		return state.is(p.giveUp(aside))
-	case c.Request == Skip && c.Deleting && o.pendingSuccessor(c) != nil:
-		return state.is(p.giveUp(o.pendingSuccessor(c)))
+		return state.is(p.skipAside(aside))
+	case c.Request == Skip && c.Deleting && o.pendingAsideOf(c) != nil:
+		return state.is(p.skipAside(o.pendingAsideOf(c)))
 	}
 	switch why, release := reasonToRelease(o, c); {
 	case release && o.memberExists(c):
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
-	case why == ByPolicyRetain && o.keptInTheWay(c):
-		return p.keepAside(c, job, state)
-	case why == ByPolicyRetain && c.Deleting && c.movable() && o.drains(c, job):
-		return p.follow(o, c, job, state)
-	case why == ByPolicyRetain && c.Deleting && c.movable():
-		return state.is(p.rescue(o, c, job))
+	case why == ByPolicyRetain && o.retainedInTheWay(c):
+		return p.setAsideRetained(c, job, state)
+	case why == ByPolicyRetain && c.Deleting && c.canBeSetAside() && o.drainGoesOn(c, job):
+		return p.followDrain(o, c, job, state)
+	case why == ByPolicyRetain && c.Deleting && c.canBeSetAside():
+		return state.is(p.setAsideDeleted(o, c, job))
 	case release:
-		p.moveBack(o, c)
-		p.letGo(c, job, why)
+		p.returnVolume(o, c)
+		p.release(c, job, why)
 		state.Why = why
 		if why == ByPolicyRetain {
 			return state.is(Kept, "", "")
 		}
 		return state.is(Releasing, "", "")
-	case c.Deleting && !c.Finalizer && !o.drains(c, job):
+	case c.Deleting && !c.Finalizer && !o.drainGoesOn(c, job):
 		p.deleteJob(job, "its claim is let go")
 		return state.is(Kept, "", "") // on its way, without us
-	case c.Deleting && !o.drains(c, job):
-		return state.is(p.rescue(o, c, job))
+	case c.Deleting && !o.drainGoesOn(c, job):
+		return state.is(p.setAsideDeleted(o, c, job))
 	case o.stranded(c):
 		return state.is(Failed, ClaimDeleted, fmt.Sprintf("it was to take over volume %s, which is gone, or bound to another claim: %s", c.Volume, orSkip))
 	case job != nil:
-		return p.follow(o, c, job, state)
+		return p.followDrain(o, c, job, state)
 	}
 	if c.Request == Retry {
 		p.add(ClearRetry{c.Ref()}) // it is about to start anyway
@@ -169,11 +169,11 @@ func (o *Observed) drainWaits(c *Claim, survivors int32) (reason, message string
 	switch {
 	case o.memberExists(c):
 		return PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal)
-	case slices.Contains(o.DrainerPods, c.UID):
+	case slices.Contains(o.ClaimsWithDrainerPod, c.UID):
 		return InTurn, "an earlier drainer of it is not gone yet"
-	case o.newerComes(c):
+	case o.newerDrainDue(c):
 		return InTurn, "the volume of a member that left later is drained first: its values are newer"
-	case o.placementRuns() || o.placedFirst(c) && o.placing():
+	case o.placementRuns() || o.drainedAfterPlacement(c) && o.placing():
 		return InTurn, "the items of members that stay are placed first"
 	case c.Pending:
 		return SettingAside, fmt.Sprintf("volume %s is not bound to the claim yet", c.Volume)
@@ -193,8 +193,8 @@ func (s DrainState) is(phase DrainPhase, reason, message string) DrainState {
 	return s
 }
 
-// follow decides about such a claim that has a Job.
-func (p *Plan) follow(o *Observed, c *Claim, job *Job, state DrainState) DrainState {
+// followDrain decides about such a claim that has a Job.
+func (p *Plan) followDrain(o *Observed, c *Claim, job *Job, state DrainState) DrainState {
 	if job.Deleting {
 		return state.is(Waiting, InTurn, "an earlier Job of this drain is on its way out")
 	}
@@ -218,7 +218,7 @@ func (p *Plan) follow(o *Observed, c *Claim, job *Job, state DrainState) DrainSt
 		return state.is(Waiting, InTurn, "the retry starts when the failed Job is gone")
 	}
 	if c.Request == Hold && job.mendable() {
-		_, message := why(job, invalid)
+		_, message := failureOf(job, invalid)
 		if job.PodKept {
 			p.deleteJob(job, "a person holds its claim, and the Job would go on when its pod ends")
 		}
@@ -242,10 +242,10 @@ func checkReceipt(job *Job, c *Claim) error {
 const wayOut = "the claim is kept: see the drainer's log, then annotate the claim with " +
 	"cache.example.com/drain=retry, or =skip to give its items up"
 
-// letGo takes the last steps. Each is found undone or done by the next plan,
+// release takes the last steps. Each is found undone or done by the next plan,
 // should the operator die in between. The claim is first: where the live claim
 // doesn't give the reason that the cache did, the Job stays, and its log.
-func (p *Plan) letGo(c *Claim, job *Job, why Release) {
+func (p *Plan) release(c *Claim, job *Job, why Release) {
 	if !c.Deleting && why != ByPolicyRetain {
 		p.add(DeleteClaim{c.Ref(), why})
 		if why == ByUnrecoverable {
@@ -275,17 +275,17 @@ func cannotBeRead(c *Claim, job *Job) bool {
 // is one.
 func reasonToRelease(o *Observed, c *Claim) (Release, bool) {
 	for _, why := range []Release{ByReceipt, BySkip, ByPolicyDelete, ByPolicyRetain, NeverBound, ByUnrecoverable} {
-		if goesBy(&o.Cluster, c, why) == nil && (why != ByUnrecoverable || cannotBeRead(c, o.jobFor(c.UID))) {
+		if releasableBy(&o.Cluster, c, why) == nil && (why != ByUnrecoverable || cannotBeRead(c, o.jobFor(c.UID))) {
 			return why, true
 		}
 	}
 	return "", false
 }
 
-// goesBy is invariant 1: a claim goes by a complete receipt for exactly this claim, or
+// releasableBy is invariant 1: a claim goes by a complete receipt for exactly this claim, or
 // because a person said so. It returns why this is no reason. The plan asks, and MayRelease
 // of what is live.
-func goesBy(cluster *Cluster, c *Claim, why Release) error {
+func releasableBy(cluster *Cluster, c *Claim, why Release) error {
 	switch why {
 	case ByReceipt:
 		if c.Receipt == nil {

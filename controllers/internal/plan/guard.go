@@ -19,7 +19,7 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 	if size, _, why := live.allowedSize(replicas); size != replicas {
 		return errors.New(why)
 	}
-	if held := live.keptSize(replicas); held != replicas { // a claim of theirs has a mark that nobody may have put there
+	if held := live.sizeWhilePlacing(replicas); held != replicas { // a claim of theirs has a mark that nobody may have put there
 		return fmt.Errorf("items have to be placed among %d members", held)
 	}
 	for i := range live.Claims {
@@ -38,9 +38,9 @@ func MayMark(live *Observed, ordinal int32) error {
 	switch size, _, _ := live.allowedSize(min(live.Cluster.Size, live.StatefulSet.Replicas)); {
 	case live.placing() && ordinal < size:
 		return fmt.Errorf("items have to be placed among %d members", size)
-	case live.drainsNow():
+	case live.drainRuns():
 		return errors.New("a drain is under way")
-	case ordinal < min(live.StatefulSet.Replicas, live.Record.Ring.Size) && live.drainComes(live.StatefulSet.Replicas):
+	case ordinal < min(live.StatefulSet.Replicas, live.Record.Ring.Size) && live.drainDue(live.StatefulSet.Replicas):
 		return errors.New("another member's volume is drained first")
 	}
 	return nil
@@ -88,7 +88,7 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 	switch {
 	case claim == nil || !live.misplaced(claim):
 		return fmt.Errorf("the member of claim %s has nothing to be placed", a.Claim.Name)
-	case Without(live.Record.Target(), a.Lost) != a.Target:
+	case TargetWithout(live.Record.Target(), a.Lost) != a.Target:
 		return fmt.Errorf("the clients' list is another one than %s", a.Target)
 	case !live.StatefulSet.Exists:
 		return errors.New("the StatefulSet is gone")
@@ -119,11 +119,11 @@ func MayRelease(live *Cluster, c *Claim, why Release) error {
 			return errors.New("the Memcached is gone")
 		case c.LeavingSince.IsZero():
 			return fmt.Errorf("claim %s is a member's", c.Name)
-		case why == ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.movable()):
+		case why == ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.canBeSetAside()):
 			return fmt.Errorf("the volume of claim %s is kept by another claim first", c.Name)
 		}
 	}
-	return goesBy(live, c, why)
+	return releasableBy(live, c, why)
 }
 
 // MayDelete is asked, after MayRelease, before a claim is deleted: of what the operator
@@ -133,9 +133,9 @@ func MayDelete(c *Claim, why Release) error {
 		"claim %s was there before its member, and nobody has drained it", c.Name)
 }
 
-// MayGiveUp is asked, after MayRelease, about a claim that no drain can read. It
+// MayReleaseUnreadable is asked, after MayRelease, about a claim that no drain can read. It
 // needs Jobs, with the receipts of their pods.
-func MayGiveUp(live *Observed, c *Claim) error {
+func MayReleaseUnreadable(live *Observed, c *Claim) error {
 	return unless(cannotBeRead(c, live.jobFor(c.UID)), "no drainer of claim %s said that it can't be read", c.Name)
 }
 
@@ -153,10 +153,10 @@ func MaySetAside(live *Observed, c *Claim) error {
 	return unless(c.Where == Here, "volume %s is not bound to claim %s", c.Volume, c.Name)
 }
 
-// MayMove asks before a volume moves from its claim to the next: the claim is
+// MayReserve asks before a volume moves from its claim to the next: the claim is
 // being deleted, held, and no pod uses it. Kubernetes says so by taking its own
 // finalizer off.
-func MayMove(c *Claim) error {
+func MayReserve(c *Claim) error {
 	switch {
 	case !c.Deleting:
 		return fmt.Errorf("claim %s is not being deleted", c.Name)
@@ -178,18 +178,18 @@ func MayHandOver(live *Observed, c *Claim) error {
 	return fmt.Errorf("no other claim is bound to volume %s yet", c.Volume)
 }
 
-// MayGiveUpAside asks before a claim is given up that has still to take a volume over: a
+// MaySkipAside asks before a claim is given up that has still to take a volume over: a
 // person gave up the claim that has it. It needs Claims.
-func MayGiveUpAside(live *Observed, c *Claim) error {
+func MaySkipAside(live *Observed, c *Claim) error {
 	given := slices.ContainsFunc(live.Claims, func(s Claim) bool {
 		return s.UID != c.UID && s.Volume == c.Volume && s.Deleting && s.Request == Skip
 	})
 	return unless(given && c.Aside && c.Pending, "nobody gave up the claim whose volume claim %s is to take over", c.Name)
 }
 
-// NothingHeld guards the cluster's own finalizer: once it is gone, nobody looks
+// MayRemoveClusterFinalizer guards the cluster's own finalizer: once it is gone, nobody looks
 // after the claims. It needs Claims.
-func NothingHeld(live *Observed) error {
+func MayRemoveClusterFinalizer(live *Observed) error {
 	for i := range live.Claims {
 		if c := &live.Claims[i]; c.Finalizer {
 			return fmt.Errorf("claim %s is still held", c.Name)

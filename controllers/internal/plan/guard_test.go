@@ -58,9 +58,9 @@ func TestLiveADrainBeginsOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 		left().job(1, 2, gone, complete): "1 drains run already, 1 may",
 		left().job(1, 2, complete):       "",
 		left().pod(2):                    "member 2 is still shutting down",
-		left().with(func(o *Observed) { o.StatefulSet.Replicas = 3 }):          "the StatefulSet is not at 2 members yet",
-		left().with(func(o *Observed) { o.StatefulSet = StatefulSet{} }):       "the StatefulSet is gone",
-		left().with(func(o *Observed) { o.DrainerPods = []types.UID{uid(2)} }): "an earlier drainer of it is not gone yet",
+		left().with(func(o *Observed) { o.StatefulSet.Replicas = 3 }):                   "the StatefulSet is not at 2 members yet",
+		left().with(func(o *Observed) { o.StatefulSet = StatefulSet{} }):                "the StatefulSet is gone",
+		left().with(func(o *Observed) { o.ClaimsWithDrainerPod = []types.UID{uid(2)} }): "an earlier drainer of it is not gone yet",
 	})
 }
 
@@ -103,7 +103,7 @@ func TestLiveAClaimGoesOnlyForAReasonThatHolds(t *testing.T) {
 }
 
 func TestLiveTheClusterGoesOnlyWhenNothingIsHeld(t *testing.T) {
-	refusals(t, NothingHeld, map[*scene]string{
+	refusals(t, MayRemoveClusterFinalizer, map[*scene]string{
 		at(1):                 "claim data-0 is still held",
 		at(0).left(0, unheld): "",
 	})
@@ -115,7 +115,7 @@ func TestLiveAVolumeIsGivenUpOnlyWhereADrainerSaidSo(t *testing.T) {
 		if err := MayRelease(&o.Cluster, c, ByUnrecoverable); err != nil {
 			return err
 		}
-		return MayGiveUp(o, c)
+		return MayReleaseUnreadable(o, c)
 	}
 	release := func(o *Observed) { o.Cluster.ReleaseUnreadable = true }
 	refusals(t, giveUp, map[*scene]string{

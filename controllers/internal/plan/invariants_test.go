@@ -157,7 +157,7 @@ func onlyGoodReceipts(_ *Observed, p Plan) error {
 }
 
 func onlyToMembersThatStay(o *Observed, p Plan) error {
-	job := o.activeJob()
+	job := o.runningDrain()
 	for _, a := range actions[ApplyStatefulSet](p) {
 		if job != nil && a.Replicas != job.Survivors {
 			return fmt.Errorf("the size becomes %d under a drain into %d", a.Replicas, job.Survivors)
@@ -177,8 +177,8 @@ func oneUserPerVolume(o *Observed, p Plan) error {
 			return fmt.Errorf("a second user of %s", a.Claim.Name)
 		}
 	}
-	for _, a := range actions[MoveVolume](p) {
-		if c := claimOf(o, a.Claim.UID); !c.Deleting || c.InUse || o.drains(c, o.jobFor(c.UID)) {
+	for _, a := range actions[ReserveVolume](p) {
+		if c := claimOf(o, a.Claim.UID); !c.Deleting || c.InUse || o.drainGoesOn(c, o.jobFor(c.UID)) {
 			return fmt.Errorf("volume %s is moved from under its user", a.Volume)
 		}
 	}
@@ -186,7 +186,7 @@ func oneUserPerVolume(o *Observed, p Plan) error {
 }
 
 func everyHeldClaimShown(o *Observed, p Plan) error {
-	drains := o.drainsNow()
+	drains := o.drainRuns()
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		since := c.LeavingSince.IsZero() && drains // a member that came since, or the cache is behind
@@ -205,7 +205,7 @@ func everyHeldClaimShown(o *Observed, p Plan) error {
 }
 
 func noReturnToOldVolumes(o *Observed, p Plan) error {
-	drains := o.drainsNow()
+	drains := o.drainRuns()
 	for _, a := range actions[ApplyStatefulSet](p) {
 		for i := range o.Claims {
 			c := &o.Claims[i]
@@ -229,8 +229,8 @@ func marksFirst(_ *Observed, p Plan) error {
 	for _, a := range p.Actions {
 		switch a := a.(type) {
 		case WriteList:
-			if told = true; a.Listed > a.Replicas && a.Replicas > 0 {
-				return fmt.Errorf("clients are told of %d members, and %d are to be", a.Listed, a.Replicas)
+			if told = true; a.ListSize > a.Replicas && a.Replicas > 0 {
+				return fmt.Errorf("clients are told of %d members, and %d are to be", a.ListSize, a.Replicas)
 			}
 		case ApplyStatefulSet:
 			if applied = true; !told {

@@ -21,24 +21,24 @@ type List struct {
 	Record   *ring.Record
 }
 
-// Look fills in where clients look, by the list; nil where there is none. It needs
+// ReadList fills in where clients look, by the list; nil where there is none. It needs
 // Cluster, StatefulSet and Claims.
-func (o *Observed) Look(list *List, told int32) {
+func (o *Observed) ReadList(list *List, told int32) {
 	if list != nil {
 		told = max(told, list.Servers)
 	}
-	o.Listed = min(told, o.MostMembers())
-	o.Record = o.recorded(list)
+	o.ListSize = min(told, o.MostMembers())
+	o.Record = o.recordOf(list)
 	for i := range o.Claims {
 		o.Claims[i].Placed = o.Record.Placed(o.Claims[i].Placed)
 	}
 }
 
-// recorded is the record of the rings. An operator that kept none had everything where
+// recordOf is the record of the rings. An operator that kept none had everything where
 // its list says. Where the list is gone, spoilt, older than what a claim tells of (one
 // that came back from a backup), or of more members or rings than there can be, nobody
 // knows.
-func (o *Observed) recorded(list *List) ring.Record {
+func (o *Observed) recordOf(list *List) ring.Record {
 	var serials []int64
 	members := int32(0)
 	for i := range o.Claims {
@@ -50,7 +50,7 @@ func (o *Observed) recorded(list *List) ring.Record {
 	switch {
 	case list == nil:
 	case !list.Recorded && last == 0:
-		return ring.Record{Ring: o.Cluster.Ring.Of(o.Listed)}
+		return ring.Record{Ring: o.Cluster.Ring.Of(o.ListSize)}
 	case list.Record != nil:
 		last = ring.Last(append(serials, list.Record.Serial)...)
 		if list.Record.Serial == last && list.Record.Ring.Size <= o.MostMembers() {
@@ -60,32 +60,32 @@ func (o *Observed) recorded(list *List) ring.Record {
 	return ring.Unknown(last, members)
 }
 
-// list decides where clients look: at the members that there are to be, but at no more
+// decideList decides where clients look: at the members that there are to be, but at no more
 // than before while items have to be placed. If this makes another ring, items may have to
 // be placed by it, and no member joins until they are. The rest of the plan goes by the new
 // ring: o.Record is set to it, and list returns the record from before.
-func (p *Plan) list(o *Observed) (before ring.Record) {
+func (p *Plan) decideList(o *Observed) (before ring.Record) {
 	wanted := p.Replicas
 	if o.placing() {
 		wanted = min(wanted, o.Record.Ring.Size)
 	}
-	p.Listed = o.listed(wanted)
+	p.ListSize = o.nextListSize(wanted)
 	before = o.Record
-	o.Record = before.Next(o.Cluster.Ring.Of(p.Listed))
+	o.Record = before.Next(o.Cluster.Ring.Of(p.ListSize))
 	p.Record = o.Record
-	if p.Record != before && !o.drainsNow() && o.keptSize(p.Replicas) < p.Replicas {
-		p.Replicas, p.SizeBlocked = o.keptSize(p.Replicas), ByPlacement
+	if p.Record != before && !o.drainRuns() && o.sizeWhilePlacing(p.Replicas) < p.Replicas {
+		p.Replicas, p.SizeBlocked = o.sizeWhilePlacing(p.Replicas), BlockedByPlacement
 	}
 	return before
 }
 
-// listed is how many members the list names, if so many are wanted. It grows when all the
+// nextListSize is how many members the list names, if so many are wanted. It grows when all the
 // missing ones are ready. A member stays on the list, ready or not, so that a restart
 // changes nothing.
-func (o *Observed) listed(wanted int32) int32 {
-	for i := o.Listed; i < wanted; i++ {
+func (o *Observed) nextListSize(wanted int32) int32 {
+	for i := o.ListSize; i < wanted; i++ {
 		if !slices.Contains(o.Ready, i) {
-			return o.Listed
+			return o.ListSize
 		}
 	}
 	return wanted

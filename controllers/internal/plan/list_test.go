@@ -27,8 +27,8 @@ func TestListShrinksAtOnceAndGrowsWhenAllThatItLacksAreReady(t *testing.T) {
 		"two come while one restarts":       {3, 5, []int32{0, 2, 3, 4}, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Observed{Listed: test.before, Ready: test.ready}
-			if got := o.listed(test.target); got != test.want {
+			o := Observed{ListSize: test.before, Ready: test.ready}
+			if got := o.nextListSize(test.target); got != test.want {
 				t.Errorf("%d servers, want %d", got, test.want)
 			}
 		})
@@ -41,19 +41,19 @@ func TestNobodyJoinsWhenClientsAreToldOfARingThatMovesKeys(t *testing.T) {
 		return at(4).wanted(6).with(func(o *Observed) {
 			o.Ready = []int32{0, 1, 2, 3}
 			o.Cluster.Ring.Client = client
-			o.Listed, o.Record.Ring = 4, ring.Ring{Client: "gomemcache", Port: 11211, Size: 4}
+			o.ListSize, o.Record.Ring = 4, ring.Ring{Client: "gomemcache", Port: 11211, Size: 4}
 		})
 	}
 	for client, want := range map[string]struct {
 		replicas int32
 		blocked  Block
-	}{"gomemcache": {6, NotBlocked}, "dalli": {4, ByPlacement}} {
+	}{"gomemcache": {6, NotBlocked}, "dalli": {4, BlockedByPlacement}} {
 		p := Next(&joined(client).o)
 		if p.Replicas != want.replicas || p.SizeBlocked != want.blocked || p.Record.Ring.Client != client {
 			t.Errorf("%s: %d members, blocked by %q, ring %s", client, p.Replicas, p.SizeBlocked, p.Record)
 		}
 		list := actions[WriteList](p)
-		if len(list) != 1 || list[0].Listed != 4 || list[0].Record != p.Record || list[0].From.Ring.Client != "gomemcache" {
+		if len(list) != 1 || list[0].ListSize != 4 || list[0].Record != p.Record || list[0].From.Ring.Client != "gomemcache" {
 			t.Errorf("%s: %+v", client, list)
 		}
 	}

@@ -49,7 +49,7 @@ func (o *Observed) dispensable(ordinal int32) bool {
 	size, record := o.Cluster.Size, &o.Record
 	return 0 < size && size <= ordinal && ordinal < record.Ring.Size && (record.From.Size <= ordinal || size == record.Ring.Size-1) &&
 		!slices.ContainsFunc(o.Claims, func(c Claim) bool {
-			return !c.LeavingSince.IsZero() && c.Volume != "" && c.Receipt == nil && c.Request != Skip && !o.stranded(&c) && o.placedFirst(&c)
+			return !c.LeavingSince.IsZero() && c.Volume != "" && c.Receipt == nil && c.Request != Skip && !o.stranded(&c) && o.drainedAfterPlacement(&c)
 		})
 }
 
@@ -65,10 +65,10 @@ func (o *Observed) lostAt(ordinal int32) (at time.Time, away bool) {
 }
 
 // target names the ring that items are placed by now, and the lost members.
-func (o *Observed) target() string { return Without(o.Record.Target(), o.lost()) }
+func (o *Observed) target() string { return TargetWithout(o.Record.Target(), o.lost()) }
 
-// Without names a ring whose lost members are given nothing.
-func Without(target string, lost []int32) string {
+// TargetWithout names a ring whose lost members are given nothing.
+func TargetWithout(target string, lost []int32) string {
 	if len(lost) == 0 {
 		return target
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // without stands for that ring without member 2.
-var without = Without(target, []int32{2})
+var without = TargetWithout(target, []int32{2})
 
 // losing is a cluster of three whose third member joined, and is away since noon.
 func losing(wanted int32) *scene {

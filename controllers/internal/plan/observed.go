@@ -105,8 +105,8 @@ type Claim struct {
 	Volume string
 	// Pending, of an aside claim: the volume is not bound to it yet.
 	Pending bool
-	// Successor is the name of the claim that would take its volume over.
-	Successor string
+	// AsideName is the name of the claim that would take its volume over.
+	AsideName string
 	// Asked is the size that it asks for, Capacity that of its volume, in bytes; 0
 	// unless a volume is bound to it.
 	Asked, Capacity int64
@@ -116,9 +116,9 @@ type Claim struct {
 	LeavingSince time.Time
 	// Unplaced: it left before anybody looked through what it holds.
 	Unplaced bool
-	// Unstarted: its member has not started yet. NeverStarted: it had not when it was
+	// NotStartedYet: its member has not started yet. NeverStarted: it had not when it was
 	// told to leave.
-	Unstarted, NeverStarted bool
+	NotStartedYet, NeverStarted bool
 	// Receipt that was recorded on the claim, if one was.
 	Receipt *contract.Receipt
 	// Request by annotation.
@@ -140,8 +140,8 @@ const (
 	NotLookedAt Where = iota
 	// Here: bound to this claim, or to none.
 	Here
-	// Moved: it waits for the claim that takes it over.
-	Moved
+	// Reserved: it waits for the claim that takes it over.
+	Reserved
 	// Elsewhere: bound to a claim that somebody else chose.
 	Elsewhere
 	// Gone: there is no such volume.
@@ -203,21 +203,21 @@ type Observed struct {
 	Pods, Ready []int32
 	// Away are the others that there are to be.
 	Away []Away
-	// DrainerPods has the UIDs of the claims that a drainer's pod mounts, or whose
+	// ClaimsWithDrainerPod has the UIDs of the claims that a drainer's pod mounts, or whose
 	// member's items are being placed.
-	DrainerPods []types.UID
-	// DrainersAtWork has those of them whose pod runs, or has ended well.
-	DrainersAtWork []types.UID
+	ClaimsWithDrainerPod []types.UID
+	// ClaimsWithDrainerAtWork has those of them whose pod runs, or has ended well.
+	ClaimsWithDrainerAtWork []types.UID
 	// Drainers are those that have not ended: those, too, whose Job is gone.
 	Drainers []Drainer
 	// Claims in any order.
 	Claims []Claim
 	// Jobs that drain, and Placements, those that move items between members.
 	Jobs, Placements []Job
-	// Listed is how many members clients were told of last, and Record what is known of
+	// ListSize is how many members clients were told of last, and Record what is known of
 	// the rings that they have looked by: see Look.
-	Listed int32
-	Record ring.Record
+	ListSize int32
+	Record   ring.Record
 	// Room of a scale-down that is about to begin; nil where none is.
 	Room *Room
 }
@@ -244,8 +244,10 @@ func (o *Observed) podExists(ordinal int32) bool { return slices.Contains(o.Pods
 // was set aside may be back on another.
 func (o *Observed) memberExists(c *Claim) bool { return !c.Aside && o.podExists(c.Ordinal) }
 
-// atWork tells whether a drainer of the claim runs, or has ended well.
-func (o *Observed) atWork(claim types.UID) bool { return slices.Contains(o.DrainersAtWork, claim) }
+// drainerAtWork tells whether a drainer of the claim runs, or has ended well.
+func (o *Observed) drainerAtWork(claim types.UID) bool {
+	return slices.Contains(o.ClaimsWithDrainerAtWork, claim)
+}
 
 // jobFor returns the Job that drains the claim, or nil.
 func (o *Observed) jobFor(claim types.UID) *Job {

@@ -14,9 +14,9 @@ type PlacementPhase string
 
 // The states of such a member.
 const (
-	PlacementWaits   PlacementPhase = "Waiting"
-	PlacementRuns    PlacementPhase = "Placing"
-	PlacementFailure PlacementPhase = "Failed"
+	PlacementWaits  PlacementPhase = "Waiting"
+	PlacementRuns   PlacementPhase = "Placing"
+	PlacementFailed PlacementPhase = "Failed"
 )
 
 // PlacementState is how one member stands whose items have to be placed.
@@ -34,12 +34,12 @@ type PlacementState struct {
 // misplaced tells whether the claim's member may hold what clients look for
 // elsewhere. One whose claim is being deleted will be drained.
 func (o *Observed) misplaced(c *Claim) bool {
-	return o.due(&o.Record, c) && c.Ordinal < o.Record.Ring.Size && c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && !o.isLost(c.Ordinal)
+	return o.placementDue(&o.Record, c) && c.Ordinal < o.Record.Ring.Size && c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && !o.isLost(c.Ordinal)
 }
 
-// due tells whether the claim's member held items when a ring of the record last moved keys,
+// placementDue tells whether the claim's member held items when a ring of the record last moved keys,
 // and nobody has looked through them since.
-func (o *Observed) due(r *ring.Record, c *Claim) bool {
+func (o *Observed) placementDue(r *ring.Record, c *Claim) bool {
 	return !o.Cluster.PlacementOff && c.Placed < r.Serial && c.Ordinal < r.From.Size
 }
 
@@ -63,25 +63,25 @@ func (o *Observed) placementOf(c *Claim) *Job {
 	return &o.Placements[i]
 }
 
-// otherMover tells whether items are moved by another ring than that, or may be by a
+// placesByOtherRing tells whether items are moved by another ring than that, or may be by a
 // Job that has no pod yet: to members that may be looked through already.
-func (o *Observed) otherMover(target string) bool {
+func (o *Observed) placesByOtherRing(target string) bool {
 	return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.places() && d.Target != target }) ||
 		slices.ContainsFunc(o.Placements, func(j Job) bool { return j.Target != target && j.mayRun() })
 }
 
-// placedFirst tells whether what the members hold is placed before this claim
+// drainedAfterPlacement tells whether what the members hold is placed before this claim
 // of a departed member is drained: what was left on it is older than what clients stored by later
 // rings, and must not be where they look before that is. What a member held that left with
 // the last ring that moved keys, nobody else holds yet.
-func (o *Observed) placedFirst(c *Claim) bool {
+func (o *Observed) drainedAfterPlacement(c *Claim) bool {
 	return c.Aside || c.Unplaced || c.Ordinal >= o.Record.From.Size
 }
 
-// keptSize is the size that placement allows where that one is wanted: as long as
+// sizeWhilePlacing is the size that placement allows where that one is wanted: as long as
 // items have to be placed, no member of the ring leaves and none joins. All may
 // stop: what they hold, and where, is as they left it when they return.
-func (o *Observed) keptSize(wanted int32) int32 {
+func (o *Observed) sizeWhilePlacing(wanted int32) int32 {
 	if wanted == 0 || !o.placing() {
 		return wanted
 	}
@@ -127,7 +127,7 @@ func (p *Plan) place(o *Observed) {
 
 // wakeForLost asks for a plan when a member that is to leave counts as lost.
 func (p *Plan) wakeForLost(o *Observed) {
-	if p.SizeBlocked != ByPlacement {
+	if p.SizeBlocked != BlockedByPlacement {
 		return
 	}
 	for i := o.Cluster.Size; i < o.Record.Ring.Size; i++ {
@@ -156,10 +156,10 @@ func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 	case job != nil:
 		return p.followPlacement(o, c, job, state)
 	}
-	switch why := p.placementsWait(o); {
+	switch why := p.allPlacementsWait(o); {
 	case why != "":
 		return state.is(PlacementWaits, cachev1alpha1.ReasonPlacementWaits, why)
-	case *slots <= 0 || slices.Contains(o.DrainerPods, c.UID):
+	case *slots <= 0 || slices.Contains(o.ClaimsWithDrainerPod, c.UID):
 		return state.is(PlacementWaits, InTurn, "other members are placed first")
 	}
 	*slots--
@@ -173,27 +173,27 @@ func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 // placementWaits tells what a placement by that ring waits for; empty where it may begin.
 // The plan asks, and MayPlace of what is live.
 func (o *Observed) placementWaits(target string) string {
-	switch job, lingering := o.activeJob(), o.lingering(); {
+	switch job, lingering := o.runningDrain(), o.lingeringDrainer(); {
 	case o.StatefulSet.Replicas < o.Record.Ring.Size:
 		return fmt.Sprintf("%d members are to be there first", o.Record.Ring.Size)
 	case job != nil:
 		return fmt.Sprintf("Job %s drains first", job.Name)
 	case lingering != "":
 		return fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", lingering)
-	case o.otherMover(target):
+	case o.placesByOtherRing(target):
 		return "the drainer of an earlier placement is not gone yet"
 	}
 	return ""
 }
 
-// placementsWait tells what all placements of the plan wait for: what each one does, the
+// allPlacementsWait tells what all placements of the plan wait for: what each one does, the
 // drains that the plan has before it, and members that aren't ready.
-func (p *Plan) placementsWait(o *Observed) string {
+func (p *Plan) allPlacementsWait(o *Observed) string {
 	for i := range p.Drains {
 		d := &p.Drains[i]
 		// One that has the mark and is in the ring leaves when all are placed.
 		left := d.Claim.Aside || d.Claim.Ordinal >= min(p.Replicas, o.Record.Ring.Size)
-		onItsWay := d.Phase == Draining || left && !o.placedFirst(&d.Claim) && (d.Phase == Waiting || d.Phase == Releasing)
+		onItsWay := d.Phase == Draining || left && !o.drainedAfterPlacement(&d.Claim) && (d.Phase == Waiting || d.Phase == Releasing)
 		if onItsWay {
 			return fmt.Sprintf("claim %s is drained first", d.Claim.Name)
 		}
@@ -242,7 +242,7 @@ func (p *Plan) followPlacement(o *Observed, c *Claim, job *Job, state PlacementS
 		return state.is(PlacementWaits, Retrying, "the next attempt starts when the failed Job is gone")
 	}
 	state.RetryAt = f.retryAt
-	return state.is(PlacementFailure, f.reason, f.message+"; "+placementWayOut)
+	return state.is(PlacementFailed, f.reason, f.message+"; "+placementWayOut)
 }
 
 const placementWayOut = "its items stay where they are: see the Job's log, then annotate the claim with " +

@@ -99,17 +99,17 @@ func TestItemsArePlacedMemberByMember(t *testing.T) {
 		"older values come after": {grown(1, 3).aside(2), outcome{Replicas: 3,
 			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"},
 			Drains:  []string{"2 Waiting InTurn"}, Places: []string{"0 Placing"}}},
-		"smaller, but not now": {grown(1, 3).wanted(2), outcome{Replicas: 3, Blocked: ByPlacement,
+		"smaller, but not now": {grown(1, 3).wanted(2), outcome{Replicas: 3, Blocked: BlockedByPlacement,
 			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
-		"larger, but not now": {grown(1, 3).wanted(4), outcome{Replicas: 3, Blocked: ByPlacement,
+		"larger, but not now": {grown(1, 3).wanted(4), outcome{Replicas: 3, Blocked: BlockedByPlacement,
 			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
-		"smaller, Off while it runs": {grown(1, 3).wanted(2).placement(0).with(off), outcome{Replicas: 3, Blocked: ByPlacement,
+		"smaller, Off while it runs": {grown(1, 3).wanted(2).placement(0).with(off), outcome{Replicas: 3, Blocked: BlockedByPlacement,
 			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: its member has nothing to be placed"}}},
 		"hibernation": {grown(1, 3).wanted(0).placement(0), outcome{
 			Actions: []string{"apply the StatefulSet, 0 replicas", "delete Job place-data-0: the cluster hibernates"}}},
 		"fewer after hibernation: first as many as there were": {grown(1, 3).wanted(2).with(func(o *Observed) {
 			o.StatefulSet.Replicas, o.Pods, o.Ready = 0, nil, nil
-		}), outcome{Replicas: 3, Blocked: ByPlacement, Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
+		}), outcome{Replicas: 3, Blocked: BlockedByPlacement, Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
 		"deletion": {grown(1, 3).placement(0).with(func(o *Observed) { o.Cluster.Deleting = true }), outcome{
 			Actions: []string{"delete Job place-data-0: the Memcached is deleted", "delete the StatefulSet"}}},
 	} {
@@ -223,7 +223,7 @@ func TestReceiptOfAPlacementReleasesNothing(t *testing.T) {
 // What a member left on its volume, and what members hold, comes to clients by one
 // ring at a time, the newest values first.
 func TestOlderValuesComeLater(t *testing.T) {
-	behind := func(o *Observed) { o.Listed, o.Record.Ring.Size, o.Ready = 1, 1, nil }
+	behind := func(o *Observed) { o.ListSize, o.Record.Ring.Size, o.Ready = 1, 1, nil }
 	moves := func(target string) func(*Observed) {
 		return func(o *Observed) { o.Drainers = []Drainer{{ClaimUID: "of another", Target: target}} }
 	}
@@ -264,8 +264,8 @@ func TestClientsAreToldOfNoMoreMembersUntilItemsArePlaced(t *testing.T) {
 		"as many as before":       {grown(1, 3), 3},
 		"none":                    {grown(1, 3).wanted(0), 0},
 	} {
-		if p := Next(&test.scene.o); p.Listed != test.want {
-			t.Errorf("%s: %d are listed, want %d", what, p.Listed, test.want)
+		if p := Next(&test.scene.o); p.ListSize != test.want {
+			t.Errorf("%s: %d are listed, want %d", what, p.ListSize, test.want)
 		}
 	}
 }
@@ -292,8 +292,8 @@ func TestNoJobAndNoRecordMakesMoreMembers(t *testing.T) {
 		"a Job of a set of many more":          {at(3).with(func(o *Observed) { o.StatefulSet.Replicas = 1 << 30 }).job(0, 1<<30), 512},
 	} {
 		p := Next(&test.scene.o)
-		if p.Replicas != test.want || p.Listed > test.want {
-			t.Errorf("%s: %d members, %d are listed, want %d", what, p.Replicas, p.Listed, test.want)
+		if p.Replicas != test.want || p.ListSize > test.want {
+			t.Errorf("%s: %d members, %d are listed, want %d", what, p.Replicas, p.ListSize, test.want)
 		}
 		if err := MaySetReplicas(&test.scene.o, 512); err == nil && test.want < 512 {
 			t.Errorf("%s: 512 members may be", what)

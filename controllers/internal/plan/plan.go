@@ -16,21 +16,21 @@ type Plan struct {
 	// not the wanted size.
 	Replicas    int32
 	SizeBlocked Block
-	// Lingering is the pod for whose end the size waits, where that is a drainer whose
+	// LingeringDrainer is the pod for whose end the size waits, where that is a drainer whose
 	// Job is gone.
-	Lingering string
-	// Listed is how many members clients are told of, and Record has the ring that this
+	LingeringDrainer string
+	// ListSize is how many members clients are told of, and Record has the ring that this
 	// makes.
-	Listed int32
-	Record ring.Record
+	ListSize int32
+	Record   ring.Record
 	// Drains has an entry per claim on its way out, highest ordinal first.
 	Drains []DrainState
 	// Placements has an entry per member whose items have to be placed, highest
 	// ordinal first.
 	Placements []PlacementState
-	// LostClaims are those that somebody else deleted: of members that stay, or
+	// DeletedClaims are those that somebody else deleted: of members that stay, or
 	// such that the operator can't set aside.
-	LostClaims []LostClaim
+	DeletedClaims []DeletedClaim
 	// SmallClaims are those of members whose volumes are smaller than wanted, and
 	// KeepsTemplate tells that the members stay as they are until these have grown.
 	SmallClaims   []ClaimRef
@@ -39,8 +39,8 @@ type Plan struct {
 	Wake time.Time
 }
 
-// LostClaim is a claim that somebody else deleted.
-type LostClaim struct {
+// DeletedClaim is a claim that somebody else deleted.
+type DeletedClaim struct {
 	Claim ClaimRef
 	// Message says what will become of it, or what a person has to do.
 	Message string
@@ -52,23 +52,23 @@ type Block string
 // The reasons that block a change of size.
 const (
 	NotBlocked Block = ""
-	// ByDrain: a drain is under way.
-	ByDrain Block = "Drain"
-	// ByVolume: a volume that the returning member left is still there.
-	ByVolume Block = "Volume"
-	// ByShortage: the members that stay have too little room.
-	ByShortage Block = "Shortage"
-	// ByQuestion: the members were asked a moment ago whether there is room.
-	ByQuestion Block = "Question"
-	// ByPlacement: members hold what clients look for elsewhere.
-	ByPlacement Block = "Placement"
+	// BlockedByDrain: a drain is under way.
+	BlockedByDrain Block = "Drain"
+	// BlockedByVolume: a volume that the returning member left is still there.
+	BlockedByVolume Block = "Volume"
+	// BlockedByShortage: the members that stay have too little room.
+	BlockedByShortage Block = "Shortage"
+	// BlockedByMemoryCheck: the members were asked a moment ago whether there is room.
+	BlockedByMemoryCheck Block = "Question"
+	// BlockedByPlacement: members hold what clients look for elsewhere.
+	BlockedByPlacement Block = "Placement"
 )
 
-// Shrinks tells whether a scale-down is about to begin: the items of the members
+// ScaleDownBegins tells whether a scale-down is about to begin: the items of the members
 // that leave have to find room.
-func (o *Observed) Shrinks() bool {
+func (o *Observed) ScaleDownBegins() bool {
 	c := &o.Cluster
-	return !c.Deleting && !c.NamespaceTerminating && c.Policy == Drain && o.StatefulSet.Exists && !o.drainsNow() && !o.placing() &&
+	return !c.Deleting && !c.NamespaceTerminating && c.Policy == Drain && o.StatefulSet.Exists && !o.drainRuns() && !o.placing() &&
 		0 < c.Size && c.Size < o.StatefulSet.Replicas &&
 		slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.Ordinal >= o.Cluster.Size && c.LeavingSince.IsZero() })
 }
@@ -90,13 +90,13 @@ func Next(observed *Observed) Plan {
 	if !o.Cluster.Finalizer {
 		p.add(AddClusterFinalizer{})
 	}
-	p.holdClaims(&o)
-	p.size(&o)
-	before := p.list(&o)
+	p.addClaimFinalizers(&o)
+	p.decideSize(&o)
+	before := p.decideList(&o)
 	p.markLeaving(&o, before)
 	p.findSmall(&o)
 	p.sweepJobs(&o)
-	p.add(ApplyService{}, WriteList{p.Listed, p.Record, before, p.Replicas}, ApplyNetworkPolicy{}, WriteBinding{p.Listed},
+	p.add(ApplyService{}, WriteList{p.ListSize, p.Record, before, p.Replicas}, ApplyNetworkPolicy{}, WriteBinding{p.ListSize},
 		ApplyStatefulSet{p.Replicas, p.KeepsTemplate}, ApplyBudget{}, ApplyServiceMonitor{})
 	p.drain(&o)
 	p.place(&o)
@@ -107,9 +107,9 @@ func Next(observed *Observed) Plan {
 // plain is the plan of a cluster without storage: a Deployment, of which no member has a
 // name of its own. Its owner references are all that a deletion needs.
 func plain(o *Observed) Plan {
-	p := Plan{Replicas: o.Cluster.Size, Listed: o.Cluster.Size}
+	p := Plan{Replicas: o.Cluster.Size, ListSize: o.Cluster.Size}
 	if !o.Cluster.Deleting {
-		p.add(ApplyService{}, WriteList{Listed: p.Listed, Replicas: p.Replicas}, ApplyNetworkPolicy{}, WriteBinding{p.Listed},
+		p.add(ApplyService{}, WriteList{ListSize: p.ListSize, Replicas: p.Replicas}, ApplyNetworkPolicy{}, WriteBinding{p.ListSize},
 			ApplyDeployment{p.Replicas}, ApplyBudget{}, ApplyServiceMonitor{})
 	}
 	return p
@@ -117,30 +117,30 @@ func plain(o *Observed) Plan {
 
 func (p *Plan) add(a ...Action) { p.Actions = append(p.Actions, a...) }
 
-// holdClaims puts the finalizer on claims that were born without it: those of a
+// addClaimFinalizers puts the finalizer on claims that were born without it: those of a
 // StatefulSet of an earlier operator, or of a cluster that was deleted.
-func (p *Plan) holdClaims(o *Observed) {
+func (p *Plan) addClaimFinalizers(o *Observed) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		wanted := c.LeavingSince.IsZero() || o.Cluster.Policy == Drain
 		if !c.Finalizer && !c.Deleting && wanted {
-			p.add(HoldClaim{c.Ref()})
+			p.add(AddClaimFinalizer{c.Ref()})
 			c.Finalizer = true
 		}
 	}
 }
 
-// size decides on the number of replicas.
-func (p *Plan) size(o *Observed) {
+// decideSize decides on the number of replicas.
+func (p *Plan) decideSize(o *Observed) {
 	p.Replicas, p.SizeBlocked, _ = o.allowedSize(o.Cluster.Size)
 	switch {
-	case p.SizeBlocked == ByDrain && o.activeJob() == nil:
-		p.Lingering = o.lingering()
-	case p.SizeBlocked != NotBlocked || !o.Shrinks():
+	case p.SizeBlocked == BlockedByDrain && o.runningDrain() == nil:
+		p.LingeringDrainer = o.lingeringDrainer()
+	case p.SizeBlocked != NotBlocked || !o.ScaleDownBegins():
 	case o.Room.Asking():
-		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, ByQuestion
+		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, BlockedByMemoryCheck
 	case o.Cluster.WaitForRoom && o.Room.Short():
-		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, ByShortage
+		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, BlockedByShortage
 	}
 }
 
@@ -150,23 +150,23 @@ func (p *Plan) size(o *Observed) {
 // one, blocked and why say what it waits for. The plan asks, and MaySetReplicas of what is
 // live.
 func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why string) {
-	departed := o.lowestDeparted()
-	size = o.keptSize(wanted)
-	switch job, lingering := o.activeJob(), o.lingering(); {
+	departed := o.lowestMarked()
+	size = o.sizeWhilePlacing(wanted)
+	switch job, lingering := o.runningDrain(), o.lingeringDrainer(); {
 	case job != nil:
-		size, blocked, why = o.keptSize(min(job.Survivors, o.MostMembers())), ByDrain, fmt.Sprintf("Job %s drains into %d members", job.Name, job.Survivors)
+		size, blocked, why = o.sizeWhilePlacing(min(job.Survivors, o.MostMembers())), BlockedByDrain, fmt.Sprintf("Job %s drains into %d members", job.Name, job.Survivors)
 	case lingering != "" && o.StatefulSet.Exists && wanted > 0:
-		size, blocked, why = o.sizeBefore(), ByDrain, fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", lingering)
+		size, blocked, why = o.sizeBefore(), BlockedByDrain, fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", lingering)
 	case o.marksWait(departed):
-		size, blocked, why = o.keptSize(o.StatefulSet.Replicas), ByDrain, "the volume of a member that left is drained first"
+		size, blocked, why = o.sizeWhilePlacing(o.StatefulSet.Replicas), BlockedByDrain, "the volume of a member that left is drained first"
 	case o.staysBelow(departed, size) < size: // as below
-	case departed != nil && o.drainComes(0) && o.someoneWouldLeave(size, departed.Ordinal):
-		size, blocked, why = min(departed.Ordinal, max(size, o.sizeBefore())), ByDrain, "the volume of a member that left is drained first"
+	case departed != nil && o.drainDue(0) && o.someoneWouldLeave(size, departed.Ordinal):
+		size, blocked, why = min(departed.Ordinal, max(size, o.sizeBefore())), BlockedByDrain, "the volume of a member that left is drained first"
 	case size != wanted:
-		blocked, why = ByPlacement, fmt.Sprintf("items have to be placed among %d members", size)
+		blocked, why = BlockedByPlacement, fmt.Sprintf("items have to be placed among %d members", size)
 	}
 	if stays := o.staysBelow(departed, size); stays < size {
-		size, blocked, why = stays, ByVolume, fmt.Sprintf("claim %s was left by its member, and is still there", departed.Name)
+		size, blocked, why = stays, BlockedByVolume, fmt.Sprintf("claim %s was left by its member, and is still there", departed.Name)
 	}
 	if size == wanted {
 		return size, NotBlocked, ""
@@ -181,7 +181,7 @@ func (o *Observed) staysBelow(departed *Claim, size int32) int32 {
 	switch {
 	case departed == nil:
 		return size
-	case o.drainsNow() || o.placing() || o.marksWait(departed):
+	case o.drainRuns() || o.placing() || o.marksWait(departed):
 		return max(departed.Ordinal, min(size, max(o.StatefulSet.Replicas, o.Record.Ring.Size)))
 	}
 	return min(size, departed.Ordinal)
@@ -191,7 +191,7 @@ func (o *Observed) staysBelow(departed *Claim, size int32) int32 {
 // it can leave, and may not be: the volume of another one that left is drained first.
 func (o *Observed) marksWait(departed *Claim) bool {
 	members := o.StatefulSet.Replicas
-	return departed != nil && o.drainComes(members) && o.someoneWouldLeave(departed.Ordinal, min(members, o.Record.Ring.Size))
+	return departed != nil && o.drainDue(members) && o.someoneWouldLeave(departed.Ordinal, min(members, o.Record.Ring.Size))
 }
 
 // sizeBefore is how many members there are, or, if all of them have stopped, how many there
@@ -212,13 +212,13 @@ func (o *Observed) sizeBefore() int32 {
 // of a cache that is behind, and the claim that of a member that came since. The mark
 // says whether anybody has looked through the member by the rings before this plan.
 func (p *Plan) markLeaving(o *Observed, before ring.Record) {
-	if p.Replicas == 0 || o.drainsNow() {
+	if p.Replicas == 0 || o.drainRuns() {
 		return
 	}
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if c.Ordinal >= p.Replicas && c.LeavingSince.IsZero() {
-			p.add(MarkLeaving{c.Ref(), o.due(&before, c), c.Unstarted})
+			p.add(MarkLeaving{c.Ref(), o.placementDue(&before, c), c.NotStartedYet})
 			c.LeavingSince = justNow
 		}
 	}
@@ -227,8 +227,8 @@ func (p *Plan) markLeaving(o *Observed, before ring.Record) {
 // places tells whether it moves items between members.
 func (d Drainer) places() bool { return d.Target != "" }
 
-// activeJob returns a Job that may be at work, or nil.
-func (o *Observed) activeJob() *Job {
+// runningDrain returns a Job that may be at work, or nil.
+func (o *Observed) runningDrain() *Job {
 	for i := range o.Jobs {
 		if o.Jobs[i].mayRun() {
 			return &o.Jobs[i]
@@ -237,10 +237,10 @@ func (o *Observed) activeJob() *Job {
 	return nil
 }
 
-// lingering names the pod of a drain whose Job is gone, and that has not ended: a person
+// lingeringDrainer names the pod of a drain whose Job is gone, and that has not ended: a person
 // gave its claim up, as a rule. Kubernetes keeps the claim until then. The drainer still
 // adds items, by the ring of the members that it was made for.
-func (o *Observed) lingering() (pod string) {
+func (o *Observed) lingeringDrainer() (pod string) {
 	for _, d := range o.Drainers {
 		c, job := o.claim(d.ClaimUID), o.jobFor(d.ClaimUID)
 		if !d.places() && c != nil && !c.LeavingSince.IsZero() && (job == nil || !job.mayRun()) {
@@ -250,13 +250,13 @@ func (o *Observed) lingering() (pod string) {
 	return ""
 }
 
-// drainsNow tells whether a drain may be at work.
-func (o *Observed) drainsNow() bool { return o.activeJob() != nil || o.lingering() != "" }
+// drainRuns tells whether a drain may be at work.
+func (o *Observed) drainRuns() bool { return o.runningDrain() != nil || o.lingeringDrainer() != "" }
 
-// drainComes tells whether the volume that a member from that ordinal on left is
+// drainDue tells whether the volume that a member from that ordinal on left is
 // about to be drained. Until it is, no other member leaves. One whose drain failed
 // is tried again after those that left later (newerComes).
-func (o *Observed) drainComes(from int32) bool {
+func (o *Observed) drainDue(from int32) bool {
 	return o.Cluster.Policy == Drain && slices.ContainsFunc(o.Claims, func(c Claim) bool {
 		job := o.jobFor(c.UID)
 		return c.Ordinal >= from && !c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && c.Volume != "" && c.Receipt == nil &&
@@ -264,10 +264,10 @@ func (o *Observed) drainComes(from int32) bool {
 	})
 }
 
-// newerComes tells whether another volume is about to be drained, or tried again,
+// newerDrainDue tells whether another volume is about to be drained, or tried again,
 // whose member left later than this one. What that one was told since is newer, and
 // must be there first: a drain only adds.
-func (o *Observed) newerComes(c *Claim) bool {
+func (o *Observed) newerDrainDue(c *Claim) bool {
 	return slices.ContainsFunc(o.Claims, func(d Claim) bool {
 		if !d.LeavingSince.After(c.LeavingSince) || d.Volume == "" || d.Volume == c.Volume || d.Receipt != nil || d.Request == Hold || d.Request == Skip || o.stranded(&d) {
 			return false
@@ -284,9 +284,9 @@ func (o *Observed) someoneWouldLeave(from, to int32) bool {
 	})
 }
 
-// lowestDeparted returns the claim of the lowest ordinal that has a leaving mark, or nil.
+// lowestMarked returns the claim of the lowest ordinal that has a leaving mark, or nil.
 // One that was set aside is in no member's way.
-func (o *Observed) lowestDeparted() *Claim {
+func (o *Observed) lowestMarked() *Claim {
 	var lowest *Claim
 	for i := range o.Claims {
 		if c := &o.Claims[i]; !c.LeavingSince.IsZero() && !c.Aside && (lowest == nil || c.Ordinal < lowest.Ordinal) {
@@ -313,7 +313,7 @@ func dismantle(o *Observed) Plan {
 	if o.Cluster.NamespaceTerminating {
 		for i := range o.Claims {
 			if c := &o.Claims[i]; c.Finalizer {
-				p.moveBack(o, c)
+				p.returnVolume(o, c)
 				p.add(ReleaseClaim{c.Ref(), ByNamespace})
 			}
 		}
@@ -343,7 +343,7 @@ func dismantle(o *Observed) Plan {
 			settingAside = true
 			continue
 		}
-		p.moveBack(o, c)
+		p.returnVolume(o, c)
 		drained := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
 		unwanted := o.Cluster.DeleteClaims && !o.Cluster.Orphan && !c.Adopted
 		if (unwanted || drained) && !c.Deleting {

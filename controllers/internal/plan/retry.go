@@ -53,7 +53,7 @@ type failure struct {
 // tryAgain waits, and then deletes the failed Job, so that the next one is made.
 // It tells whether it has.
 func (p *Plan) tryAgain(o *Observed, c *Claim, job *Job, invalid error) (f failure, again bool) {
-	f.reason, f.message = why(job, invalid)
+	f.reason, f.message = failureOf(job, invalid)
 	if !job.mendable() {
 		f.message += "; it is not tried again by itself"
 		return f, false
@@ -80,9 +80,9 @@ func (p *Plan) wakeAt(t time.Time) {
 	}
 }
 
-// why a Job that has ended has not done its work: where it failed, its last receipt
+// failureOf a Job that has ended has not done its work: where it failed, its last receipt
 // knows best.
-func why(job *Job, invalid error) (reason, message string) {
+func failureOf(job *Job, invalid error) (reason, message string) {
 	switch {
 	case job.State != JobFailed:
 		return ReceiptInvalid, invalid.Error()

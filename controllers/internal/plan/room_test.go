@@ -10,8 +10,8 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 		replicas int32
 		blocked  Block
 	}{
-		"too little room":                {at(3).wanted(2), short, 3, ByShortage},
-		"asked a moment ago":             {at(3).wanted(2), &Room{Free: 10, Pending: true}, 3, ByQuestion},
+		"too little room":                {at(3).wanted(2), short, 3, BlockedByShortage},
+		"asked a moment ago":             {at(3).wanted(2), &Room{Free: 10, Pending: true}, 3, BlockedByMemoryCheck},
 		"asked, to zero":                 {at(3).wanted(0), &Room{Pending: true}, 0, NotBlocked},
 		"asked, up":                      {at(3).wanted(4), &Room{Pending: true}, 4, NotBlocked},
 		"just enough":                    {at(3).wanted(2), enough, 2, NotBlocked},
@@ -22,7 +22,7 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 		"up":                             {at(3).wanted(4), short, 4, NotBlocked},
 		"the members were told to leave": {at(2).left(2).with(func(o *Observed) { o.StatefulSet.Replicas = 3 }), short, 2, NotBlocked},
 		"items are given up by policy":   {at(3).wanted(2).with(func(o *Observed) { o.Cluster.Policy = Delete }), short, 2, NotBlocked},
-		"a drain runs, and has its word": {at(3).wanted(2).left(3).job(3, 3), short, 3, ByDrain},
+		"a drain runs, and has its word": {at(3).wanted(2).left(3).job(3, 3), short, 3, BlockedByDrain},
 	} {
 		test.scene.o.Room = test.room
 		if name != "it was told to proceed" {
@@ -32,7 +32,7 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 		if p.Replicas != test.replicas || p.SizeBlocked != test.blocked {
 			t.Errorf("%s: got %d replicas, blocked %q; want %d, %q", name, p.Replicas, p.SizeBlocked, test.replicas, test.blocked)
 		}
-		if (test.blocked == ByShortage || test.blocked == ByQuestion) && len(actions[MarkLeaving](p)) > 0 {
+		if (test.blocked == BlockedByShortage || test.blocked == BlockedByMemoryCheck) && len(actions[MarkLeaving](p)) > 0 {
 			t.Errorf("%s: a member is told to leave: %v", name, p.Actions)
 		}
 	}
@@ -43,7 +43,7 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 func TestScaleDownWaitsForItsMembersAnswers(t *testing.T) {
 	s := at(3).wanted(2)
 	s.o.Room = &Room{Pending: true}
-	if p := Next(&s.o); p.Replicas != 3 || p.SizeBlocked != ByQuestion || len(actions[MarkLeaving](p)) > 0 {
+	if p := Next(&s.o); p.Replicas != 3 || p.SizeBlocked != BlockedByMemoryCheck || len(actions[MarkLeaving](p)) > 0 {
 		t.Errorf("got %d replicas, blocked %q, %v", p.Replicas, p.SizeBlocked, p.Actions)
 	}
 }

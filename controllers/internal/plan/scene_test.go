@@ -20,7 +20,7 @@ func at(size int32) *scene {
 	s.o.Cluster = Cluster{Size: size, Parallelism: 1, Finalizer: true}
 	s.o.StatefulSet = StatefulSet{Exists: true, Replicas: size}
 	s.o.Cluster.Ring = ring.Ring{Client: "libmemcached-ketama", Port: 11211} // moves no keys of those that stay
-	s.o.Listed, s.o.Record.Ring = size, s.o.Cluster.Ring.Of(size)
+	s.o.ListSize, s.o.Record.Ring = size, s.o.Cluster.Ring.Of(size)
 	for i := range size {
 		s.o.Pods = append(s.o.Pods, i)
 		s.member(i)
@@ -36,7 +36,7 @@ func volume(ordinal int32) string { return fmt.Sprintf("pv-%d", ordinal) }
 
 // member adds the claim of a member.
 func (s *scene) member(ordinal int32) *scene {
-	s.o.Claims = append(s.o.Claims, Claim{Name: name(ordinal), UID: uid(ordinal), Ordinal: ordinal, Finalizer: true, Volume: volume(ordinal), Successor: name(ordinal) + "-aside"})
+	s.o.Claims = append(s.o.Claims, Claim{Name: name(ordinal), UID: uid(ordinal), Ordinal: ordinal, Finalizer: true, Volume: volume(ordinal), AsideName: name(ordinal) + "-aside"})
 	return s
 }
 
@@ -54,7 +54,7 @@ func (s *scene) left(ordinal int32, changes ...func(*Claim)) *scene {
 // aside adds the claim that takes over the volume of a claim.
 func (s *scene) aside(ordinal int32, changes ...func(*Claim)) *scene {
 	return s.left(ordinal, append([]func(*Claim){func(c *Claim) {
-		c.Name, c.UID, c.Aside, c.Successor = name(ordinal)+"-aside", uid(ordinal)+"-aside", true, name(ordinal)+"-next"
+		c.Name, c.UID, c.Aside, c.AsideName = name(ordinal)+"-aside", uid(ordinal)+"-aside", true, name(ordinal)+"-next"
 	}}, changes...)...)
 }
 
@@ -134,7 +134,7 @@ func receiptFor(claim types.UID) *contract.Receipt {
 const target = "5-cafe"
 
 // by is the name of the ring, without lost members.
-func (s *scene) by(lost ...int32) string { return Without(s.o.Record.Target(), lost) }
+func (s *scene) by(lost ...int32) string { return TargetWithout(s.o.Record.Target(), lost) }
 
 // outcome is a plan in words, without what each plan begins and ends with.
 type outcome struct {
@@ -173,7 +173,7 @@ func planned(s *scene) outcome {
 		}
 		out.Places = append(out.Places, word)
 	}
-	for _, c := range p.LostClaims {
+	for _, c := range p.DeletedClaims {
 		out.Lost = append(out.Lost, c.Claim.Name)
 	}
 	return out

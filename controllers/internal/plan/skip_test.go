@@ -14,7 +14,7 @@ import (
 func TestSizeIsHeldUntilADrainerWhoseJobIsGoneHasEnded(t *testing.T) {
 	lingers := at(2).wanted(3).left(2, requested(Skip), deleting, unheld).with(func(o *Observed) { o.Drainers = []Drainer{{Pod: "drainer", ClaimUID: uid(2)}} })
 	p := Next(&lingers.o)
-	if p.Replicas != 2 || p.SizeBlocked != ByDrain || p.Lingering != "drainer" {
+	if p.Replicas != 2 || p.SizeBlocked != BlockedByDrain || p.LingeringDrainer != "drainer" {
 		t.Errorf("%d members, blocked by %q", p.Replicas, p.SizeBlocked)
 	}
 	for replicas, may := range map[int32]bool{0: true, 1: false, 2: true, 3: false} {
@@ -41,12 +41,12 @@ func TestSizeIsHeldUntilADrainerWhoseJobIsGoneHasEnded(t *testing.T) {
 // A person may give up a claim whose volume is being set aside: the claim that was to
 // take it over goes first, and nothing waits for the volume that goes then.
 func TestTheClaimOfAVolumeThatWasGivenUpGoesFirst(t *testing.T) {
-	given := func() *scene { return at(2).left(2, deleting, where(Moved), requested(Skip)).aside(2, pending) }
+	given := func() *scene { return at(2).left(2, deleting, where(Reserved), requested(Skip)).aside(2, pending) }
 	const apply = "apply the StatefulSet, 2 replicas"
 	if diff := cmp.Diff([]string{apply, "give up claim data-2-aside"}, planned(given()).Actions); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	both := at(2).left(2, deleting, where(Moved), requested(Skip)).aside(2, pending, requested(Skip))
+	both := at(2).left(2, deleting, where(Reserved), requested(Skip)).aside(2, pending, requested(Skip))
 	if diff := cmp.Diff([]string{apply, "delete claim data-2-aside: Skipped", "release claim data-2-aside: Skipped"}, planned(both).Actions); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -56,17 +56,17 @@ func TestTheClaimOfAVolumeThatWasGivenUpGoesFirst(t *testing.T) {
 		may  bool
 	}{
 		"as the plan saw it":    {given(), true},
-		"nobody gave it up":     {at(2).left(2, deleting, where(Moved)).aside(2, pending), false},
-		"it has the volume":     {at(2).left(2, deleting, where(Moved), requested(Skip)).aside(2), false},
+		"nobody gave it up":     {at(2).left(2, deleting, where(Reserved)).aside(2, pending), false},
+		"it has the volume":     {at(2).left(2, deleting, where(Reserved), requested(Skip)).aside(2), false},
 		"the first one is gone": {at(2).aside(2, pending), false},
 		"the volume is missing": {at(2).aside(2, pending, where(Gone)), false},
 		"it is given up, too":   {at(2).left(2, deleting, requested(Skip)).aside(2, pending, requested(Skip)), true},
 	} {
-		if err := MayGiveUpAside(&test.live.o, aside(test.live)); (err == nil) != test.may {
+		if err := MaySkipAside(&test.live.o, aside(test.live)); (err == nil) != test.may {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	gone := at(2).left(2, deleting, where(Moved), requested(Skip))
+	gone := at(2).left(2, deleting, where(Reserved), requested(Skip))
 	if got := planned(gone).Actions; !slices.Contains(got, "release claim data-2: Skipped") {
 		t.Errorf("when it is gone: %v", got)
 	}
@@ -83,7 +83,7 @@ func TestAClaimWhoseVolumeWentIsToldOfAndHoldsNobodyUp(t *testing.T) {
 		"the old claim is there, its volume gone": {at(2).left(2, deleting, where(Gone)).aside(2, pending), []string{"2 Failed ClaimDeleted", "2 Failed ClaimDeleted"}},
 		"the old claim is gone, too":              {at(2).aside(2, pending), []string{"2 Failed ClaimDeleted"}},
 		"a member left before":                    {at(2).left(3, older).aside(2, pending), []string{"3 Draining", "2 Failed ClaimDeleted"}},
-		"not while the old one has the volume":    {at(2).left(2, deleting, where(Moved)).aside(2, pending), []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
+		"not while the old one has the volume":    {at(2).left(2, deleting, where(Reserved)).aside(2, pending), []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
 		"not when it is bound":                    {at(2).aside(2), []string{"2 Draining"}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -109,8 +109,8 @@ func TestAClusterWakesUpBesideADrainerWhoseJobIsGone(t *testing.T) {
 		o.Drainers, o.StatefulSet.Replicas, o.Pods = []Drainer{{Pod: "drainer", ClaimUID: uid(2)}}, 0, nil
 	})
 	p := Next(&asleep.o)
-	if p.Replicas != 2 || p.SizeBlocked != ByDrain || p.Lingering != "drainer" {
-		t.Errorf("%d members, blocked by %q, %q", p.Replicas, p.SizeBlocked, p.Lingering)
+	if p.Replicas != 2 || p.SizeBlocked != BlockedByDrain || p.LingeringDrainer != "drainer" {
+		t.Errorf("%d members, blocked by %q, %q", p.Replicas, p.SizeBlocked, p.LingeringDrainer)
 	}
 	for replicas, may := range map[int32]bool{0: true, 1: false, 2: true, 3: false} {
 		if err := MaySetReplicas(&asleep.o, replicas); (err == nil) != may {

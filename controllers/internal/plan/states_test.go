@@ -34,7 +34,7 @@ func TestEachStateOfAReleasedClaimHasOneNextStep(t *testing.T) {
 			at(2).left(2), []string{apply, "drain claim data-2 into 2 survivors"}, []string{"2 Draining"}, nil,
 		},
 		"a drainer of an earlier Job is not gone": {
-			at(2).left(2).with(func(o *Observed) { o.DrainerPods = []types.UID{uid(2)} }), []string{apply}, []string{"2 Waiting InTurn"}, nil,
+			at(2).left(2).with(func(o *Observed) { o.ClaimsWithDrainerPod = []types.UID{uid(2)} }), []string{apply}, []string{"2 Waiting InTurn"}, nil,
 		},
 		"the Job runs": {
 			at(2).left(2).job(2, 2), []string{apply}, []string{"2 Draining"}, nil,
@@ -201,28 +201,28 @@ func TestSizeWaits(t *testing.T) {
 		replicas int32
 		blocked  Block
 	}{
-		"up while a drain runs":                     {at(2).wanted(3).left(2).job(2, 2), 2, ByDrain},
-		"up while a Job is being deleted":           {at(2).wanted(3).left(2).job(2, 2, gone), 2, ByDrain},
-		"down further while a drain runs":           {at(2).wanted(1).left(2).job(2, 2), 2, ByDrain},
-		"to zero while a drain runs":                {at(2).wanted(0).left(2).job(2, 2), 2, ByDrain},
-		"up while a drain waits for the pod":        {at(2).wanted(3).left(2).pod(2), 2, ByVolume},
-		"up past a drain that failed":               {at(2).wanted(4).left(2).job(2, 2, unreadable), 2, ByVolume},
-		"up past a drain that is held":              {at(2).wanted(3).left(2, requested(Hold)), 2, ByVolume},
-		"up past a volume that was retained":        {at(2).wanted(3).left(2, unheld).with(func(o *Observed) { o.Cluster.Policy = Retain }), 2, ByVolume},
-		"up past a claim whose receipt is recorded": {at(2).wanted(3).left(2, drained), 2, ByVolume},
+		"up while a drain runs":                     {at(2).wanted(3).left(2).job(2, 2), 2, BlockedByDrain},
+		"up while a Job is being deleted":           {at(2).wanted(3).left(2).job(2, 2, gone), 2, BlockedByDrain},
+		"down further while a drain runs":           {at(2).wanted(1).left(2).job(2, 2), 2, BlockedByDrain},
+		"to zero while a drain runs":                {at(2).wanted(0).left(2).job(2, 2), 2, BlockedByDrain},
+		"up while a drain waits for the pod":        {at(2).wanted(3).left(2).pod(2), 2, BlockedByVolume},
+		"up past a drain that failed":               {at(2).wanted(4).left(2).job(2, 2, unreadable), 2, BlockedByVolume},
+		"up past a drain that is held":              {at(2).wanted(3).left(2, requested(Hold)), 2, BlockedByVolume},
+		"up past a volume that was retained":        {at(2).wanted(3).left(2, unheld).with(func(o *Observed) { o.Cluster.Policy = Retain }), 2, BlockedByVolume},
+		"up past a claim whose receipt is recorded": {at(2).wanted(3).left(2, drained), 2, BlockedByVolume},
 		"up below a failed drain: nothing is in the way": {
 			at(2).wanted(3).left(5).job(5, 5, unreadable), 3, NotBlocked,
 		},
-		"down further while a drain waits for the pod":            {at(2).wanted(1).left(2).pod(2), 2, ByDrain},
-		"down further, past a gap, while a drain waits":           {at(2).wanted(1).left(3).pod(3), 2, ByDrain},
+		"down further while a drain waits for the pod":            {at(2).wanted(1).left(2).pod(2), 2, BlockedByDrain},
+		"down further, past a gap, while a drain waits":           {at(2).wanted(1).left(3).pod(3), 2, BlockedByDrain},
 		"as far as members left already":                          {at(1).left(1).left(2).pod(2), 1, NotBlocked},
-		"down further beside a failed Job whose pod is kept":      {at(2).wanted(1).left(2).job(2, 2, outOfTime, podKept), 2, ByDrain},
-		"up beside one that goes on when its pod ends":            {at(2).wanted(3).left(5).job(5, 2, outOfTime, podKept), 2, ByDrain},
+		"down further beside a failed Job whose pod is kept":      {at(2).wanted(1).left(2).job(2, 2, outOfTime, podKept), 2, BlockedByDrain},
+		"up beside one that goes on when its pod ends":            {at(2).wanted(3).left(5).job(5, 2, outOfTime, podKept), 2, BlockedByDrain},
 		"down further beside one that nobody tries again":         {at(2).wanted(1).left(2).job(2, 2, unreadable, podKept), 1, NotBlocked},
-		"a member with the mark stays under a drain":              {marked(at(3), 2).wanted(2).aside(1).job(7, 3), 3, ByDrain},
-		"a member with the mark stays until all are placed":       {marked(grown(2, 3), 2).wanted(2), 3, ByPlacement},
-		"all but those with the mark stay, whatever is to happen": {marked(at(3), 2).wanted(3), 2, ByVolume},
-		"never back to a volume, whatever a Job says":             {at(1).wanted(3).left(1).left(2).job(2, 2), 1, ByVolume},
+		"a member with the mark stays under a drain":              {marked(at(3), 2).wanted(2).aside(1).job(7, 3), 3, BlockedByDrain},
+		"a member with the mark stays until all are placed":       {marked(grown(2, 3), 2).wanted(2), 3, BlockedByPlacement},
+		"all but those with the mark stay, whatever is to happen": {marked(at(3), 2).wanted(3), 2, BlockedByVolume},
+		"never back to a volume, whatever a Job says":             {at(1).wanted(3).left(1).left(2).job(2, 2), 1, BlockedByVolume},
 		"down further after a drain failed":                       {at(2).wanted(1).left(2).job(2, 2, unreadable), 1, NotBlocked},
 		"the StatefulSet was deleted while a drain runs": {
 			at(2).left(2).job(2, 2).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), 2, NotBlocked,
@@ -241,7 +241,7 @@ func TestSizeWaits(t *testing.T) {
 // two by now, and the second one has just come.
 func TestAJobOfLongAgoMarksNoMemberThatCameSince(t *testing.T) {
 	got := planned(at(2).left(2).job(2, 1))
-	want := outcome{Replicas: 1, Blocked: ByDrain, Actions: []string{"apply the StatefulSet, 1 replicas"}, Drains: []string{"2 Draining"}}
+	want := outcome{Replicas: 1, Blocked: BlockedByDrain, Actions: []string{"apply the StatefulSet, 1 replicas"}, Drains: []string{"2 Draining"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

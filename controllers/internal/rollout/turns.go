@@ -50,16 +50,16 @@ type Options struct {
 type Turns struct {
 	options Options
 	mu      sync.Mutex
-	// looking is held while turns are looked for that an earlier operator gave.
-	looking sync.Mutex
+	// searching is held while turns are looked for that an earlier operator gave.
+	searching sync.Mutex
 	// turns that were given and not given back.
 	turns map[client.ObjectKey]Mark
 	// waiting are the clusters that wait for one.
 	waiting map[client.ObjectKey]waiter
 	// ended are the marks that this operator took off: a cache that is behind has them.
 	ended map[client.ObjectKey]Mark
-	// looked: the turns that an earlier operator gave are among them.
-	looked bool
+	// searched: the turns that an earlier operator gave are among them.
+	searched bool
 }
 
 type waiter struct {
@@ -137,7 +137,7 @@ func (t *Turns) Decide(ctx context.Context, key client.ObjectKey, m *Members) (*
 // given back.
 func (t *Turns) Applied(key client.ObjectKey, d *Decision) {
 	if d.Record.Mark == nil && d.Why == "" {
-		t.leave(key, d.was)
+		t.giveBack(key, d.was)
 	}
 }
 
@@ -145,13 +145,13 @@ func (t *Turns) Applied(key client.ObjectKey, d *Decision) {
 // have begun by it has not.
 func (t *Turns) Refused(key client.ObjectKey, d *Decision) {
 	if d.began {
-		t.leave(key, nil)
+		t.giveBack(key, nil)
 	}
 }
 
 // Forget a cluster that is gone.
 func (t *Turns) Forget(key client.ObjectKey) {
-	t.leave(key, nil)
+	t.giveBack(key, nil)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.ended, key) // a cluster that is deleted may never show that its mark is off
@@ -245,10 +245,10 @@ func (t *Turns) underWay(ctx context.Context) int {
 // findTurns adds those that an earlier operator gave, once: the cache may be behind.
 // Clusters that this operator doesn't watch have turns of their own.
 func (t *Turns) findTurns(ctx context.Context) error {
-	t.looking.Lock()
-	defer t.looking.Unlock()
+	t.searching.Lock()
+	defer t.searching.Unlock()
 	t.mu.Lock()
-	looked := t.looked
+	looked := t.searched
 	t.mu.Unlock()
 	if looked {
 		return nil
@@ -264,7 +264,7 @@ func (t *Turns) findTurns(ctx context.Context) error {
 			t.give(key, mark)
 		}
 	}
-	t.looked = true
+	t.searched = true
 	return nil
 }
 
@@ -315,9 +315,9 @@ func (t *Turns) lookForTurnsOf(
 	return nil
 }
 
-// leave gives the cluster's turn back, or its place among those that wait for one, and
+// giveBack gives the cluster's turn back, or its place among those that wait for one, and
 // tells who is next. The mark is the one that was taken off, or nil.
-func (t *Turns) leave(key client.ObjectKey, mark *Mark) {
+func (t *Turns) giveBack(key client.ObjectKey, mark *Mark) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, had := t.turns[key]

@@ -113,7 +113,7 @@ func TestNoMoreTurnsAreGivenThanTheLimitThoughTheCacheKnowsOfNone(t *testing.T) 
 	s.clock.SetTime(s.clock.Now().Add(time.Second))
 	s.asks("d", true, false)
 	s.told()
-	s.turns.leave(ns("a"), a)
+	s.turns.giveBack(ns("a"), a)
 	s.told("c")
 	s.asks("c", true, true)
 	s.asks("d", true, false)
@@ -171,12 +171,12 @@ func TestClustersThatAreReadyGoFirst(t *testing.T) {
 	s.clock.SetTime(s.clock.Now().Add(2 * time.Minute))
 	s.asks("broken", false, false)
 	s.asks("b", true, false)
-	s.turns.leave(ns("a"), a)
+	s.turns.giveBack(ns("a"), a)
 	s.told("b")
 	s.asks("broken", false, false)
 	s.told("b")
 	b := s.asks("b", true, true)
-	s.turns.leave(ns("b"), b)
+	s.turns.giveBack(ns("b"), b)
 	s.told("broken")
 	broken := s.asks("broken", false, true)
 	if !broken.Unready {
@@ -195,8 +195,8 @@ func TestClustersThatWaitDoNotWakeEachOther(t *testing.T) {
 		if stuck {
 			first, second := s.asks("first", true, true), s.asks("second", true, true)
 			s.asks("stuck", true, false)
-			s.turns.leave(ns("first"), first)
-			s.turns.leave(ns("second"), second)
+			s.turns.giveBack(ns("first"), first)
+			s.turns.giveBack(ns("second"), second)
 			s.calls = nil
 		}
 		s.calls = []string{"a", "b"}
@@ -219,7 +219,7 @@ func TestOneThatAsksNoMoreHoldsNobodyUp(t *testing.T) {
 	a := s.asks("a", true, true)
 	s.asks("b", true, false) // and then its reconciles fail before it asks
 	s.asks("broken", false, false)
-	s.turns.leave(ns("a"), a)
+	s.turns.giveBack(ns("a"), a)
 	s.told("b")
 	s.clock.SetTime(s.clock.Now().Add(3 * turnInterval))
 	s.asks("broken", false, true)
@@ -279,7 +279,7 @@ func (s *turnTest) decides(name string, m *Members) *Decision {
 func TestNothingIsKeptOfAClusterThatIsGone(t *testing.T) {
 	s := newTurns(t, 1, "a")
 	mark := s.asks("a", true, true)
-	s.turns.leave(ns("a"), mark) // its roll-out is done, and the cache doesn't have that yet
+	s.turns.giveBack(ns("a"), mark) // its roll-out is done, and the cache doesn't have that yet
 	s.turns.Forget(ns("a"))
 	if n := len(s.turns.ended) + len(s.turns.turns) + len(s.turns.waiting); n != 0 {
 		t.Errorf("%d things are kept", n)

@@ -15,8 +15,8 @@ type Binding struct {
 	Reason, Message string
 }
 
-// binding puts the Secret's name, and no more of it, where servicebinding.io looks.
-func binding(in *Input, s *cachev1alpha1.MemcachedStatus) {
+// setBinding puts the Secret's name, and no more of it, where servicebinding.io looks.
+func setBinding(in *Input, s *cachev1alpha1.MemcachedStatus) {
 	if in.Binding == nil {
 		return // nobody looked: what was, stays
 	}

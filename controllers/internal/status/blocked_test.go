@@ -15,7 +15,7 @@ import (
 
 // TestASizeThatAVolumeBlocksSaysWhichClaimWhyAndTheWayOut, and nothing that does not help.
 func TestASizeThatAVolumeBlocksSaysWhichClaimWhyAndTheWayOut(t *testing.T) {
-	blocked := func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.ByVolume }
+	blocked := func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.BlockedByVolume }
 	const size = "the size can't go from 2 to 3: the volume that member 2 left is still there, and its values may be old; "
 	const kept = "spec.drain.policy Retain keeps it, and member 2 can't return before it is gone: delete the claim"
 	const deleted = "it was deleted before its drain: an administrator moves its volume"
@@ -60,7 +60,7 @@ func TestASizeThatAVolumeBlocksSaysWhichClaimWhyAndTheWayOut(t *testing.T) {
 
 func TestASizeThatADrainBlocksNamesItsClaim(t *testing.T) {
 	in := input(2).leaving(2, plan.Waiting, plan.PodPresent, "wait")
-	in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.ByVolume
+	in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.BlockedByVolume
 	c := meta.FindStatusCondition(compute(t, in).Conditions, cachev1alpha1.ConditionProgressing)
 	if c.Reason != cachev1alpha1.ReasonWaitingForDrain || !strings.HasSuffix(c.Message, "from 2 to 3 when claim data-cache-2 is drained or set aside") {
 		t.Errorf("%+v", c)

@@ -21,8 +21,8 @@ const (
 	maxNamed = 5
 )
 
-// Bound cuts a text between two characters, and marks that it did.
-func Bound(s string) string { return bound(s, MaxMessage) }
+// BoundMessage cuts a text between two characters, and marks that it did.
+func BoundMessage(s string) string { return bound(s, MaxMessage) }
 
 func bound(s string, most int) string {
 	const mark = "…"

@@ -20,7 +20,7 @@ import (
 
 func TestAMessageFitsAndEndsWithAWholeCharacter(t *testing.T) {
 	for _, s := range []string{"short", strings.Repeat("a", 2000), strings.Repeat("é", 700), strings.Repeat("a", MaxMessage-4) + "ééé", "\xff\xfe" + strings.Repeat("x", 2000)} {
-		got := Bound(s)
+		got := BoundMessage(s)
 		cut, marked := strings.CutSuffix(got, "…")
 		if len(got) > MaxMessage || !utf8.ValidString(got) || marked != (len(s) > MaxMessage) || !strings.HasPrefix(strings.ToValidUTF8(s, ""), cut) {
 			t.Errorf("%d bytes: %.20q", len(got), got)

@@ -49,7 +49,7 @@ func condition(kind string, value bool, reason, format string, args ...any) meta
 	if value {
 		status = metav1.ConditionTrue
 	}
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: Bound(fmt.Sprintf(format, args...))}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: BoundMessage(fmt.Sprintf(format, args...))}
 }
 
 func available(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
@@ -77,23 +77,23 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case in.Cluster.Spec.Paused:
 		return condition(kind, false, cachev1alpha1.ReasonPaused,
 			"spec.paused is true: the operator changes nothing of this cluster until it is false, or until the Memcached is deleted")
-	case in.Plan.Lingering != "":
+	case in.Plan.LingeringDrainer != "":
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
-			"the size goes from %d to %d when pod %s has ended: it drains a claim, and its Job is gone", in.Plan.Replicas, size, in.Plan.Lingering)
-	case in.Plan.SizeBlocked == plan.ByDrain:
+			"the size goes from %d to %d when pod %s has ended: it drains a claim, and its Job is gone", in.Plan.Replicas, size, in.Plan.LingeringDrainer)
+	case in.Plan.SizeBlocked == plan.BlockedByDrain:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when the drains that run have ended", in.Plan.Replicas, size)
-	case in.Plan.SizeBlocked == plan.ByPlacement && len(in.Plan.Placements) == 0:
+	case in.Plan.SizeBlocked == plan.BlockedByPlacement && len(in.Plan.Placements) == 0:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForPlacement,
 			"the size goes from %d to %d when the pods that moved items between members have ended", in.Plan.Replicas, size)
-	case in.Plan.SizeBlocked == plan.ByPlacement:
+	case in.Plan.SizeBlocked == plan.BlockedByPlacement:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForPlacement,
 			"the size goes from %d to %d when items are placed: see the condition Placing", in.Plan.Replicas, size)
-	case in.Plan.SizeBlocked == plan.ByShortage:
+	case in.Plan.SizeBlocked == plan.BlockedByShortage:
 		return condition(kind, false, cachev1alpha1.ReasonShortOfMemory, "the size goes from %d to %d when there is room for the items", in.Plan.Replicas, size)
-	case in.Plan.SizeBlocked == plan.ByVolume && stuck(in):
+	case in.Plan.SizeBlocked == plan.BlockedByVolume && stuck(in):
 		return condition(kind, false, cachev1alpha1.ReasonBlockedByVolume, "%s", blockedByVolume(in))
-	case in.Plan.SizeBlocked == plan.ByVolume:
+	case in.Plan.SizeBlocked == plan.BlockedByVolume:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when claim %s is drained or set aside", in.Plan.Replicas, size, blocking(in).Claim.Name)
 	case replaces(in):

@@ -36,7 +36,7 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Cond
 		func() *trouble { return failing(in) },
 		func() *trouble { return membersTrouble(in, w) },
 		func() *trouble { return drainersLinger(in, w) },
-		func() *trouble { return notCreated(in) },
+		func() *trouble { return podNotCreated(in) },
 		func() *trouble { return refusing(in, w) },
 		func() *trouble { return gaveUp(in, s) },
 		func() *trouble { return unreachableSize(in) },
@@ -44,7 +44,7 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Cond
 		func() *trouble { return placementStuck(in, w) },
 		func() *trouble { return keptByOthers(in, w) },
 		func() *trouble { return slow(in, w) },
-		func() *trouble { return held(s) },
+		func() *trouble { return drainHeld(s) },
 	}
 	for _, rule := range rules {
 		if t := rule(); t != nil {
@@ -63,7 +63,7 @@ func failing(in *Input) *trouble {
 	if in.Err != nil {
 		return troublef(errorReason(in.Err), "%v", in.Err)
 	}
-	for _, c := range in.Plan.LostClaims {
+	for _, c := range in.Plan.DeletedClaims {
 		return troublef(cachev1alpha1.ReasonClaimDeleted, "claim %s: %s", c.Claim.Name, c.Message)
 	}
 	return nil
@@ -81,8 +81,8 @@ func membersTrouble(in *Input, w *waits) *trouble {
 	return first
 }
 
-// notCreated: the API server lets nobody create a pod that is wanted.
-func notCreated(in *Input) *trouble {
+// podNotCreated: the API server lets nobody create a pod that is wanted.
+func podNotCreated(in *Input) *trouble {
 	if n := in.NotCreated; n != nil {
 		return troublef(cachev1alpha1.ReasonPodNotCreated, "%s can't create a pod: %s", n.Of, n.Why)
 	}
@@ -123,7 +123,7 @@ func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
 	for i := range in.Plan.Placements {
 		p := &in.Plan.Placements[i]
 		switch failed := p.Claim.Attempts.Failed; {
-		case p.Phase == plan.PlacementFailure:
+		case p.Phase == plan.PlacementFailed:
 			return troublef(cachev1alpha1.ReasonPlacementFailed, "claim %s: %s: %s", p.Claim.Name, p.Reason, p.Message)
 		case failed > 0 && known:
 			return troublef(cachev1alpha1.ReasonPlacementFailed, "claim %s: attempts that failed: %d; it is being tried again", p.Claim.Name, failed)
@@ -132,8 +132,8 @@ func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
 	return nil
 }
 
-// held: a person holds a drain. It is the last of all: they know.
-func held(s *cachev1alpha1.MemcachedStatus) *trouble {
+// drainHeld: a person holds a drain. It is the last of all: they know.
+func drainHeld(s *cachev1alpha1.MemcachedStatus) *trouble {
 	for _, d := range s.Drains {
 		if d.Phase == cachev1alpha1.DrainHeld {
 			return troublef(cachev1alpha1.ReasonDrainHeld, "claim %s: %s", d.Claim, d.Message)
@@ -175,9 +175,9 @@ func drainersLinger(in *Input, w *waits) *trouble {
 // unreachableSize: what the spec wants can't come about by itself.
 func unreachableSize(in *Input) *trouble {
 	switch {
-	case in.Plan.SizeBlocked == plan.ByVolume && stuck(in):
+	case in.Plan.SizeBlocked == plan.BlockedByVolume && stuck(in):
 		return troublef(cachev1alpha1.ReasonBlockedByVolume, "%s", blockedByVolume(in))
-	case in.Plan.SizeBlocked == plan.ByShortage:
+	case in.Plan.SizeBlocked == plan.BlockedByShortage:
 		return troublef(cachev1alpha1.ReasonShortOfMemory,
 			"the size goes from %d to %d when there is room for the items: see the condition ShortOfMemory", in.Plan.Replicas, *in.Cluster.Spec.Size)
 	case len(in.Plan.SmallClaims) > 0 && in.GrowthRefused != "":

@@ -169,8 +169,8 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"a quota, without":              {input(2).with(replicaFailure), "PodNotCreated", `Deployment cache can't create a pod: pods "cache-x" is forbidden: exceeded quota`, 0},
 		"refused for a minute":          {input(2).with(func(in *Input) { in.Refused = &Refusal{now.Add(-time.Minute), "Job j is somebody else's"} }), "StepRefused", "since 1970-01-01T01:22:20Z: Job j is somebody else's", 0},
 		"refused just now":              {input(2).with(func(in *Input) { in.Refused = &Refusal{now, "the cache is behind"} }), "Healthy", "", time.Minute},
-		"blocked by a kept volume":      {input(2).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.ByVolume }), "BlockedByVolume", "the size can't go from 2 to 3", 0},
-		"blocked by too little room":    {input(3).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](2), plan.ByShortage }), "ShortOfMemory", "from 3 to 2", 0},
+		"blocked by a kept volume":      {input(2).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.BlockedByVolume }), "BlockedByVolume", "the size can't go from 2 to 3", 0},
+		"blocked by too little room":    {input(3).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](2), plan.BlockedByShortage }), "ShortOfMemory", "from 3 to 2", 0},
 		"volumes may not grow":          {input(3).with(func(in *Input) { in.Plan.SmallClaims, in.GrowthRefused = make([]plan.ClaimRef, 3), "the class says no" }), "VolumesCannotGrow", "3 volumes may not grow: the class says no", 0},
 		"a drainer without an image":    {drainWaits("ImagePullBackOff", 0), "DrainStuck", "claim data-cache-2: ImagePullBackOff: its words", 0},
 		"a drainer that can't be made":  {drainWaits("PodNotCreated", 0), "DrainStuck", "its words", 0},
@@ -207,7 +207,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		}), "PlacementFailed", "attempts that failed: 2", 0},
 		"one that failed by an earlier ring": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) { in.Plan.Placements[0].Claim.Attempts.Failed = 2 }), "Healthy", "", 0},
 		"a person holds a drain":             {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held"), "DrainHeld", "claim data-cache-2: held", 0},
-		"held, and worse":                    {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held").toPlace(0, plan.PlacementFailure, "StillStored", "its words"), "PlacementFailed", "its words", 0},
+		"held, and worse":                    {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held").toPlace(0, plan.PlacementFailed, "StillStored", "its words"), "PlacementFailed", "its words", 0},
 		"held, and another one failed":       {input(2).leaving(3, plan.Held, plan.HeldByRequest, "held").leaving(2, plan.Failed, "SourceCorrupt", "torn"), "DrainFailed", "torn", 0},
 		"a survivor does not answer": {drainWaits("SurvivorUnreachable", time.Minute).with(func(in *Input) {
 			in.Waits = nil

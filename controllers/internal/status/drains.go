@@ -81,9 +81,9 @@ func timeLeft(drains []cachev1alpha1.DrainStatus) string {
 	return fmt.Sprintf(", %s left", time.Duration(longest.SecondsLeft)*time.Second)
 }
 
-// listed are the drains that status has room for, in their order: those that need a
+// shown are the drains that status has room for, in their order: those that need a
 // person or are at work before those that wait. Draining counts them all.
-func listed(drains []cachev1alpha1.DrainStatus) []cachev1alpha1.DrainStatus {
+func shown(drains []cachev1alpha1.DrainStatus) []cachev1alpha1.DrainStatus {
 	if len(drains) <= maxDrains {
 		return drains
 	}

@@ -206,7 +206,7 @@ func ownWords(message string) string {
 // slow is a member that has not been ready for long, with nothing that says why.
 func slow(in *Input, w *waits) *trouble {
 	for _, pod := range byOrdinal(in) {
-		if !lives(pod) || Ready(pod) {
+		if !lives(pod) || PodReady(pod) {
 			continue
 		}
 		since := pod.CreationTimestamp.Time
@@ -233,7 +233,7 @@ func notReady(in *Input) string {
 			ordinal, _ := build.PodOrdinal(in.Cluster.Name, pod.Name)
 			wanted = ordinal < *in.Cluster.Spec.Size
 		}
-		if wanted && (!lives(pod) || !Ready(pod)) {
+		if wanted && (!lives(pod) || !PodReady(pod)) {
 			names = append(names, pod.Name)
 		}
 	}

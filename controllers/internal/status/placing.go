@@ -20,7 +20,7 @@ func placing(in *Input) metav1.Condition {
 	waits := ""
 	for i := range in.Plan.Placements {
 		switch p := &in.Plan.Placements[i]; p.Phase {
-		case plan.PlacementFailure:
+		case plan.PlacementFailed:
 			failed++
 		case plan.PlacementRuns:
 			running++

@@ -41,13 +41,13 @@ func TestPlacingTellsWhoseItemsAreMoved(t *testing.T) {
 		"nothing":          {input(2), "False", "AllPlaced", "", "Running", ""},
 		"waiting":          {input(2).toPlace(0, plan.PlacementWaits, "PlacementWaits", "member 1 is not ready"), "True", "PlacementWaits", "member 1 is not ready", "Placing", "1 to place"},
 		"one moves":        {input(2).toPlace(1, plan.PlacementRuns, "", "").toPlace(0, plan.PlacementWaits, "InTurn", "").with(moving), "True", "Placing", "member 1 (3 of 9 items)", "Placing", "2 to place (3/9 items)"},
-		"failed":           {input(2).toPlace(0, plan.PlacementFailure, "StillStored", "clients still store"), "False", "PlacementFailed", "1", "Degraded", "1 to place"},
-		"one failed":       {input(2).toPlace(1, plan.PlacementFailure, "JobFailed", "").toPlace(0, plan.PlacementRuns, "", ""), "True", "Placing", "member 0", "Degraded", "2 to place"},
+		"failed":           {input(2).toPlace(0, plan.PlacementFailed, "StillStored", "clients still store"), "False", "PlacementFailed", "1", "Degraded", "1 to place"},
+		"one failed":       {input(2).toPlace(1, plan.PlacementFailed, "JobFailed", "").toPlace(0, plan.PlacementRuns, "", ""), "True", "Placing", "member 0", "Degraded", "2 to place"},
 		"switched off":     {input(2).with(off), "False", "PlacementOff", "about 48%", "Running", ""},
 		"off, not due":     {input(2).with(off).with(func(in *Input) { in.Ring.From = ring.Ring{} }), "False", "AllPlaced", "", "Running", ""},
 		"hibernated":       {input(0), "False", "Hibernated", "", "Hibernated", ""},
 		"a drain goes on":  {input(1).leaving(1, plan.Draining, "", "").toPlace(0, plan.PlacementWaits, "PlacementWaits", "claim data-cache-1 is drained first"), "True", "PlacementWaits", "drained first", "Draining", "Starting"},
-		"size held for it": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](1), plan.ByPlacement }), "True", "Placing", "", "Placing", "1 to place"},
+		"size held for it": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](1), plan.BlockedByPlacement }), "True", "Placing", "", "Placing", "1 to place"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := compute(t, test.in)
@@ -61,7 +61,7 @@ func TestPlacingTellsWhoseItemsAreMoved(t *testing.T) {
 		})
 	}
 	s := compute(t, input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
-		in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](1), plan.ByPlacement
+		in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](1), plan.BlockedByPlacement
 	}))
 	if c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionProgressing); c.Reason != cachev1alpha1.ReasonWaitingForPlacement || !strings.Contains(c.Message, "from 2 to 1") {
 		t.Errorf("progressing %+v", c)

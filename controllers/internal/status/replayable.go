@@ -31,10 +31,10 @@ func replayable(in *Input) metav1.Condition {
 	return condition(kind, true, cachev1alpha1.ReasonRoomToReplay, "the volumes have room for a second warm file")
 }
 
-// Foretold is the condition that has to be there before the members get what the spec
+// EarlyWarning is the condition that has to be there before the members get what the spec
 // says, for then each starts cold; nil where there is nothing to foretell, or status
 // says so already.
-func Foretold(in *Input) *metav1.Condition {
+func EarlyWarning(in *Input) *metav1.Condition {
 	if in.Cluster.Spec.Storage == nil || deleting(in) || len(in.Pods) == 0 || meta.IsStatusConditionFalse(in.Cluster.Status.Conditions, cachev1alpha1.ConditionReplayable) {
 		return nil
 	}

@@ -18,7 +18,7 @@ func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition
 	switch room := in.Room; {
 	case room.Short():
 		then := "what was used least recently will be evicted"
-		if in.Plan.SizeBlocked == plan.ByShortage {
+		if in.Plan.SizeBlocked == plan.BlockedByShortage {
 			then = "the members stay until there is room"
 		}
 		return condition(kind, true, cachev1alpha1.ReasonShortOfMemory,

@@ -27,7 +27,7 @@ func TestConditionTellsOfTooLittleRoomUntilTheVolumesAreGone(t *testing.T) {
 			"the members that leave hold 2.0 MiB of items, those that stay have 1.0 MiB free: what was used least recently will be evicted",
 		},
 		"they don't, and stay": {
-			input(3).with(room(plan.Room{Leaving: 2 << 20, Free: 1 << 20})).with(func(in *Input) { in.Plan.SizeBlocked = plan.ByShortage }), "True", "ShortOfMemory",
+			input(3).with(room(plan.Room{Leaving: 2 << 20, Free: 1 << 20})).with(func(in *Input) { in.Plan.SizeBlocked = plan.BlockedByShortage }), "True", "ShortOfMemory",
 			"the members that leave hold 2.0 MiB of items, those that stay have 1.0 MiB free: the members stay until there is room",
 		},
 		"nobody can tell": {

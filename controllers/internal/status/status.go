@@ -85,7 +85,7 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	s.ObservedGeneration = in.Cluster.Generation
 	s.Selector = labels.SelectorFromSet(build.Selector(in.Cluster)).String()
 	members(in, &s)
-	binding(in, &s)
+	setBinding(in, &s)
 	s.Drains = drains(in)
 	s.Draining = int32(len(s.Drains))
 	s.Placing = int32(len(in.Plan.Placements))
@@ -97,7 +97,7 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	setConditions(in, &s, conditions(in, &s, &w))
 	in.again = w.next
 	s.Phase = phase(in, &s)
-	s.Drains = listed(s.Drains)
+	s.Drains = shown(s.Drains)
 	return s
 }
 
@@ -111,15 +111,15 @@ func members(in *Input, s *cachev1alpha1.MemcachedStatus) {
 		if len(s.Nodes) < maxNodes {
 			s.Nodes = append(s.Nodes, pod.Name)
 		}
-		if Ready(pod) {
+		if PodReady(pod) {
 			s.ReadySize++
 		}
 	}
 	s.Servers = in.Servers
 }
 
-// Ready tells whether the pod is.
-func Ready(pod *corev1.Pod) bool {
+// PodReady tells whether the pod is.
+func PodReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
@@ -139,7 +139,7 @@ func drains(in *Input) []cachev1alpha1.DrainStatus {
 		}
 		if t, ok := in.Marked[d.Claim.UID]; ok {
 			s.ReleasedAt = &metav1.Time{Time: t}
-		} else if at, told := d.Claim.ToldAt(); told {
+		} else if at, told := d.Claim.LeavingAt(); told {
 			s.ReleasedAt = &metav1.Time{Time: at}
 		}
 		if t, ok := in.JobStarted[d.Claim.UID]; ok {
@@ -150,7 +150,7 @@ func drains(in *Input) []cachev1alpha1.DrainStatus {
 		if d.Phase == plan.Draining {
 			follow(in, d, &s)
 		}
-		s.Reason, s.Message = bound(s.Reason, maxReason), Bound(s.Message)
+		s.Reason, s.Message = bound(s.Reason, maxReason), BoundMessage(s.Message)
 		s.Since = since(in, &s)
 		out = append(out, s)
 	}
@@ -234,7 +234,7 @@ func receipt(in *Input, d *plan.DrainState) cachev1alpha1.DrainReceipt {
 		Result:   string(d.Why),
 		EndedAt:  metav1.NewTime(in.Now),
 	}
-	if at, told := d.Claim.ToldAt(); told {
+	if at, told := d.Claim.LeavingAt(); told {
 		out.Seconds = int64(in.Now.Sub(at).Seconds())
 	}
 	if r := d.Claim.Receipt; r != nil && d.Why == plan.ByReceipt {

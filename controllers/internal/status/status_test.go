@@ -102,19 +102,19 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 			[4]string{"+Ready", "-AsWanted", "-Healthy", "+Draining"}, cachev1alpha1.PhaseDraining,
 		},
 		"up while a drain runs": {
-			input(2).leaving(2, plan.Draining, "", "").with(blocked(3, plan.ByDrain)),
+			input(2).leaving(2, plan.Draining, "", "").with(blocked(3, plan.BlockedByDrain)),
 			[4]string{"-MembersNotReady", "+WaitingForDrain", "-Healthy", "+Draining"}, cachev1alpha1.PhaseDraining,
 		},
 		"up while a drain waits for its pod": {
-			input(2).leaving(2, plan.Waiting, plan.PodPresent, "wait").with(blocked(3, plan.ByVolume)),
+			input(2).leaving(2, plan.Waiting, plan.PodPresent, "wait").with(blocked(3, plan.BlockedByVolume)),
 			[4]string{"-MembersNotReady", "+WaitingForDrain", "-Healthy", "+Draining"}, cachev1alpha1.PhaseDraining,
 		},
 		"up past a failed drain": {
-			input(2).leaving(2, plan.Failed, "SourceCorrupt", "torn").with(blocked(3, plan.ByVolume)),
+			input(2).leaving(2, plan.Failed, "SourceCorrupt", "torn").with(blocked(3, plan.BlockedByVolume)),
 			[4]string{"-MembersNotReady", "-BlockedByVolume", "+DrainFailed", "-DrainFailed"}, cachev1alpha1.PhaseDegraded,
 		},
 		"up past a retained volume": {
-			input(2).with(blocked(3, plan.ByVolume)),
+			input(2).with(blocked(3, plan.BlockedByVolume)),
 			[4]string{"-MembersNotReady", "-BlockedByVolume", "+BlockedByVolume", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
 		},
 		"held": {
@@ -127,7 +127,7 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 		},
 		"a member's claim was deleted": {
 			input(2).with(func(in *Input) {
-				in.Plan.LostClaims = []plan.LostClaim{{Claim: plan.ClaimRef{Name: "data-cache-1"}, Message: "it was deleted"}}
+				in.Plan.DeletedClaims = []plan.DeletedClaim{{Claim: plan.ClaimRef{Name: "data-cache-1"}, Message: "it was deleted"}}
 			}),
 			[4]string{"+Ready", "-AsWanted", "+ClaimDeleted", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
 		},

@@ -12,13 +12,13 @@ import (
 // reach: a node that doesn't answer. Where it is nothing, the message is the plan's.
 func waitsFor(in *Input, d *plan.DrainState) string {
 	if d.Phase == plan.Waiting && d.Reason == plan.PodPresent {
-		return leaving(in, d)
+		return notEnding(in, d)
 	}
 	return d.Message
 }
 
-// leaving tells on which node a member doesn't end, and since when.
-func leaving(in *Input, d *plan.DrainState) string {
+// notEnding tells on which node a member doesn't end, and since when.
+func notEnding(in *Input, d *plan.DrainState) string {
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		ordinal, _ := build.PodOrdinal(in.Cluster.Name, pod.Name)

@@ -99,7 +99,7 @@ func Applied(object any) (any, error) {
 	if !ok {
 		return object, nil // a tombstone
 	}
-	fields := applied(o.GetManagedFields())
+	fields := appliedFields(o.GetManagedFields())
 	whole := Whole(o) && named(o) && specSize(object)+size(fields) <= maxContent
 	metadata(o.GetObjectMeta().(*metav1.ObjectMeta), ofApplied)
 	if whole {
@@ -170,8 +170,8 @@ func content[T any](keep bool, of *T) {
 	}
 }
 
-// applied keeps the entry of what the operator has applied.
-func applied(all []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+// appliedFields keeps the entry of what the operator has applied.
+func appliedFields(all []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	for _, f := range all {
 		if f.Manager == cachev1alpha1.ManagedBy && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == "" {
 			return []metav1.ManagedFieldsEntry{f}

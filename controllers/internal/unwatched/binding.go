@@ -43,8 +43,8 @@ func (e *unbound) Error() string { return e.message }
 // Bindings has the Secrets of spec.binding that were as wanted.
 type Bindings struct{ written memory.Answers[bound] }
 
-// BindingInterval is how often the binding is looked at; 0 if none is asked for.
-func BindingInterval(b *status.Binding) time.Duration {
+// BindingRecheck is how often the binding is looked at; 0 if none is asked for.
+func BindingRecheck(b *status.Binding) time.Duration {
 	switch {
 	case b == nil || b.Reason == "":
 		return 0

@@ -27,8 +27,8 @@ type Monitors struct {
 	found memory.Answers[status.Monitoring]
 }
 
-// MonitorInterval is how often the ServiceMonitor is looked at; 0 if none is asked for.
-func MonitorInterval(m status.Monitoring) time.Duration {
+// MonitorRecheck is how often the ServiceMonitor is looked at; 0 if none is asked for.
+func MonitorRecheck(m status.Monitoring) time.Duration {
 	if m == status.Monitored || m == status.MonitoringUnknown {
 		return monitorInterval
 	}

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// what happens in a move.
-type what uint8
+// happening happens in a move.
+type happening uint8
 
 const (
-	begin what = iota
+	begin happening = iota
 	plans
 	acts
 	startMember
@@ -61,23 +61,23 @@ const (
 	unreached
 )
 
-// move from a state to another one.
-type move struct {
-	what what
+// event from a state to another one.
+type event struct {
+	what happening
 	a, b int8
 	// lags is one more than the kind whose cache doesn't show the move yet.
 	lags kind
 }
 
-func (m move) String() string {
+func (m event) String() string {
 	if m.lags > 0 {
 		return fmt.Sprintf("%s, AND THE CACHE of %s DOES NOT SHOW IT YET", m.words(), m.lags-1)
 	}
 	return m.words()
 }
 
-func (m move) words() string {
-	words := map[what]string{
+func (m event) words() string {
+	words := map[happening]string{
 		begin: "the beginning", plans: "the operator plans", acts: "the operator acts",
 		startMember: "pod %d runs", delayMember: "POD %d DOES NOT START YET", stopMember: "pod %d is gone",
 		endClaim: "claim %d is deleted with its namespace", unprotectClaim: "no pod uses claim %d", bindClaim: "claim %d is bound", volumeGoes: "a volume of claim %d is gone",
@@ -139,7 +139,7 @@ type expansion struct {
 }
 
 type expanded struct {
-	move  move
+	move  event
 	class class
 	to    state
 }
@@ -152,7 +152,7 @@ func (x *expansion) as(c class) *expansion {
 // add a move that makes this change. Where it changes what the operator sees, a
 // cache may lag from here on: it shows what was, next what is now, and only then
 // catches up.
-func (x *expansion) add(m move, change func(*state)) {
+func (x *expansion) add(m event, change func(*state)) {
 	to := *x.from
 	change(&to)
 	switch x.class {
@@ -175,7 +175,7 @@ func (x *expansion) add(m move, change func(*state)) {
 	}
 }
 
-func (x *expansion) put(m move, c class, to state) {
+func (x *expansion) put(m event, c class, to state) {
 	to.sync()
 	x.model.skipNothing(&to)
 	*x.into = append(*x.into, expanded{m, c, to})
