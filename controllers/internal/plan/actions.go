@@ -9,31 +9,34 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Action is one write to the API server, or no write if the object is already as wanted.
+// Action is one write to the API server. It writes nothing if the object is already as
+// wanted.
 type Action interface {
 	fmt.Stringer
 	action()
 }
 
-// The actions. Each names the object by UID, so that it can't hit a successor.
+// The actions. Each names its object by UID, so that it can't affect a later object of
+// the same name.
 type (
 	// AddClusterFinalizer to the Memcached.
 	AddClusterFinalizer struct{}
-	// RemoveClusterFinalizer from the Memcached: nothing is held any more.
+	// RemoveClusterFinalizer from the Memcached, when no claim has a finalizer any more.
 	RemoveClusterFinalizer struct{}
-	// ApplyService applies the Service, which gives the members their names.
+	// ApplyService applies the Service that names the members.
 	ApplyService struct{}
-	// WriteList tells clients of that many members, and keeps the Record of the rings
-	// with it, in the place of From. Replicas are those that there are to be.
+	// WriteList writes the clients' list with that many members, and the Record of its
+	// rings. From is the record that it replaces. Replicas is the size that the
+	// StatefulSet gets.
 	WriteList struct {
 		ListSize     int32
 		Record, From ring.Record
 		Replicas     int32
 	}
-	// ApplyNetworkPolicy applies it, or deletes it.
+	// ApplyNetworkPolicy applies the NetworkPolicy, or deletes it.
 	ApplyNetworkPolicy struct{}
-	// WriteBinding writes the Secret of spec.binding, which names that many members, or
-	// deletes it.
+	// WriteBinding writes the Secret of spec.binding with that many members, or deletes
+	// it.
 	WriteBinding struct{ ListSize int32 }
 	// ApplyStatefulSet applies the StatefulSet of the members.
 	ApplyStatefulSet struct {
@@ -45,7 +48,7 @@ type (
 	ApplyDeployment struct{ Replicas int32 }
 	// ApplyBudget applies the PodDisruptionBudget, or deletes it.
 	ApplyBudget struct{}
-	// ApplyServiceMonitor applies it, or deletes it.
+	// ApplyServiceMonitor applies the ServiceMonitor, or deletes it.
 	ApplyServiceMonitor struct{}
 	// DeleteMembers deletes the StatefulSet.
 	DeleteMembers struct{}
@@ -57,36 +60,37 @@ type (
 		Claim                  ClaimRef
 		Unplaced, NeverStarted bool
 	}
-	// CreateDrain creates the Job that drains the claim into the ordinals below
-	// Survivors.
+	// CreateDrain creates the Job that drains the claim into the members with ordinals
+	// below Survivors.
 	CreateDrain struct {
 		Claim        ClaimRef
 		Survivors    int32
 		NeverStarted bool
 	}
-	// RecordReceipt keeps a receipt that adds up on the claim.
+	// RecordReceipt writes a receipt that adds up on the claim.
 	RecordReceipt struct {
 		Claim   ClaimRef
 		Receipt *contract.Receipt
 	}
-	// CountFailure keeps on the claim how often moving its items has failed.
+	// CountFailure writes on the claim how many attempts have failed.
 	CountFailure struct {
 		Claim    ClaimRef
 		Attempts Attempts
 	}
-	// ClearRetry removes the annotation of a retry that has begun, and what was counted.
+	// ClearRetry removes the retry annotation when the retry has begun, and the count of
+	// failures.
 	ClearRetry struct{ Claim ClaimRef }
-	// CreatePlacement creates the Job that moves what the claim's member holds to
-	// where clients look, by the ring of that Target and so many Members; what is there
-	// of the Lost ones is discarded.
+	// CreatePlacement creates the Job that moves the items of the claim's member to their
+	// owners among that many Members, by the ring named Target. Items owned by Lost
+	// members are discarded.
 	CreatePlacement struct {
 		Claim   ClaimRef
 		Target  string
 		Members int32
 		Lost    []int32
 	}
-	// RecordPlaced keeps on the claim that its member's items are placed by the ring
-	// of that serial. Receipt is the proof, or nil where a person asked for no more.
+	// RecordPlaced writes on the claim that its member's items are placed by the ring of
+	// that serial. Receipt is the proof; nil if a person asked to skip the placement.
 	RecordPlaced struct {
 		Claim   ClaimRef
 		Serial  int64
@@ -95,35 +99,35 @@ type (
 	}
 	// ClearPlacementRetry is ClearRetry for a placement.
 	ClearPlacementRetry struct{ Claim ClaimRef }
-	// DeleteJob deletes a Job, and so its pods.
+	// DeleteJob deletes a Job and its pods.
 	DeleteJob struct {
 		Name   string
 		UID    types.UID
 		Reason string
-		// Stray: it is nobody's, and no other action waits for its end.
+		// Stray: it belongs to no claim, and no other action waits for its end.
 		Stray bool
 	}
-	// DeleteClaim deletes the claim; its finalizer still holds it.
+	// DeleteClaim deletes the claim; its finalizer still keeps it.
 	DeleteClaim struct {
 		Claim ClaimRef
 		Why   Release
 	}
-	// SetAside deletes the claim of a member that left: what is held of it leads to
-	// a claim of another name (MoveVolume, CreateAside).
+	// SetAside deletes the claim of a departed member. The finalizer keeps it until
+	// another claim has its volume (ReserveVolume, CreateAside).
 	SetAside struct{ Claim ClaimRef }
-	// ReserveVolume makes the volume of a claim that is being deleted wait for the
-	// claim that takes it over.
+	// ReserveVolume reserves the volume of a claim that is being deleted for the claim
+	// that takes it over.
 	ReserveVolume struct {
 		Claim      ClaimRef
 		Volume, To string
 	}
-	// CreateAside creates that claim.
+	// CreateAside creates the claim that takes it over.
 	CreateAside struct {
 		Claim      ClaimRef
 		Volume, To string
 	}
-	// ReturnVolume gives the volume that waits for that claim back to the first one: it
-	// goes with it.
+	// ReturnVolume binds a reserved volume to its first claim again, so that it goes with
+	// it.
 	ReturnVolume struct {
 		Claim        ClaimRef
 		Volume, From string
@@ -133,8 +137,8 @@ type (
 		Claim ClaimRef
 		Size  int64
 	}
-	// SkipAside annotates the claim with a skip: a person gave up the one whose volume it
-	// was to take over.
+	// SkipAside annotates an aside claim with a skip, because a person gave up the claim
+	// whose volume it was to take over.
 	SkipAside struct{ Claim ClaimRef }
 	// ReleaseClaim removes the claim's finalizer.
 	ReleaseClaim struct {
@@ -153,12 +157,12 @@ type ClaimRef struct {
 // Ref names the claim.
 func (c *Claim) Ref() ClaimRef { return ClaimRef{Name: c.Name, UID: c.UID, Ordinal: c.Ordinal} }
 
-// Release is why a claim may be let go: invariant 1.
+// Release is why a claim may be released: invariant 1.
 type Release string
 
-// The reasons for letting a claim go.
+// The reasons to release a claim.
 const (
-	// ByReceipt: a complete receipt for exactly this claim is recorded.
+	// ByReceipt: a receipt that adds up, for exactly this claim, is recorded on it.
 	ByReceipt Release = "Drained"
 	// BySkip: a person gave the items up by annotation.
 	BySkip Release = "Skipped"
@@ -169,12 +173,12 @@ const (
 	ByClusterDeletion Release = "ClusterDeleted"
 	// ByNamespace: the namespace is terminating.
 	ByNamespace Release = "NamespaceTerminating"
-	// NeverBound: no volume was ever bound to the claim.
+	// NeverBound: the claim never had a volume.
 	NeverBound Release = "NeverBound"
-	// ByUnrecoverable: no drain can read the volume, and spec.drain.onUnrecoverable
-	// gives its items up.
+	// ByUnrecoverable: no drain can read the volume, and spec.drain.onUnrecoverable is
+	// Release.
 	ByUnrecoverable Release = "Unrecoverable"
-	// BySetAside: another claim that is held has its volume.
+	// BySetAside: another claim with the finalizer has its volume.
 	BySetAside Release = "SetAside"
 )
 
@@ -211,7 +215,7 @@ func (ReleaseClaim) action()           {}
 func (AddClusterFinalizer) String() string    { return "add the cluster's finalizer" }
 func (RemoveClusterFinalizer) String() string { return "remove the cluster's finalizer" }
 func (ApplyService) String() string           { return "apply the Service" }
-func (a WriteList) String() string            { return fmt.Sprintf("tell clients of %d members", a.ListSize) }
+func (a WriteList) String() string            { return fmt.Sprintf("list %d members for clients", a.ListSize) }
 func (ApplyNetworkPolicy) String() string     { return "apply the NetworkPolicy" }
 func (WriteBinding) String() string           { return "write the binding" }
 func (a ApplyStatefulSet) String() string {
@@ -223,7 +227,7 @@ func (a ApplyDeployment) String() string {
 func (ApplyBudget) String() string         { return "apply the PodDisruptionBudget" }
 func (ApplyServiceMonitor) String() string { return "apply the ServiceMonitor" }
 func (DeleteMembers) String() string       { return "delete the StatefulSet" }
-func (a AddClaimFinalizer) String() string { return "hold claim " + a.Claim.Name }
+func (a AddClaimFinalizer) String() string { return "add the finalizer to claim " + a.Claim.Name }
 func (a MarkLeaving) String() string       { return "mark claim " + a.Claim.Name + " as leaving" }
 func (a CreateDrain) String() string {
 	return fmt.Sprintf("drain claim %s into %d survivors", a.Claim.Name, a.Survivors)
@@ -238,10 +242,10 @@ func (a CreatePlacement) String() string {
 	if len(a.Lost) > 0 {
 		without = fmt.Sprintf(", without %d", a.Lost)
 	}
-	return fmt.Sprintf("place what the member of claim %s holds, by ring %s%s", a.Claim.Name, a.Target, without)
+	return fmt.Sprintf("place the items of the member of claim %s, by ring %s%s", a.Claim.Name, a.Target, without)
 }
 func (a RecordPlaced) String() string {
-	return fmt.Sprintf("record that the member of claim %s is placed by ring %s", a.Claim.Name, a.Target)
+	return fmt.Sprintf("record that the items of the member of claim %s are placed by ring %s", a.Claim.Name, a.Target)
 }
 func (a ClearPlacementRetry) String() string {
 	return "clear the placement's retry of claim " + a.Claim.Name
@@ -252,18 +256,18 @@ func (a DeleteClaim) String() string {
 }
 func (a SetAside) String() string { return "set claim " + a.Claim.Name + " aside" }
 func (a ReserveVolume) String() string {
-	return fmt.Sprintf("move volume %s of claim %s to claim %s", a.Volume, a.Claim.Name, a.To)
+	return fmt.Sprintf("reserve volume %s of claim %s for claim %s", a.Volume, a.Claim.Name, a.To)
 }
 func (a CreateAside) String() string {
 	return fmt.Sprintf("create claim %s for volume %s of claim %s", a.To, a.Volume, a.Claim.Name)
 }
 func (a ReturnVolume) String() string {
-	return fmt.Sprintf("give volume %s back to claim %s", a.Volume, a.Claim.Name)
+	return fmt.Sprintf("return volume %s to claim %s", a.Volume, a.Claim.Name)
 }
 func (a GrowClaim) String() string {
 	return fmt.Sprintf("grow claim %s to %d bytes", a.Claim.Name, a.Size)
 }
-func (a SkipAside) String() string { return "give up claim " + a.Claim.Name }
+func (a SkipAside) String() string { return "annotate claim " + a.Claim.Name + " with skip" }
 func (a ReleaseClaim) String() string {
 	return fmt.Sprintf("release claim %s: %s", a.Claim.Name, a.Why)
 }

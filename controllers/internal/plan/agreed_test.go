@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What the plan sees is what the live checks see, where the cache is not behind: then none
-// of them may refuse. A step that is refused for ever holds up all that come after it. Where
-// a mark of this plan changes what the next steps may do, the next plan knows.
+// If the cache is not behind, the plan and the live checks see the same, and no check may
+// refuse. A step that is always refused would block all later ones. If a mark of this plan
+// changes what its next steps may do, the next plan must know.
 func TestNoStepIsRefusedOnWhatThePlanSaw(t *testing.T) {
 	const scenes = 100_000
 	guarded, again := map[string]int{}, 0
@@ -37,10 +37,9 @@ func TestNoStepIsRefusedOnWhatThePlanSaw(t *testing.T) {
 	}
 }
 
-// takeAll takes the steps of a plan of what is observed, and returns the first that is
-// refused, and why.
+// takeAll takes the steps of a plan, and returns the first that is refused, and why.
 func takeAll(o *Observed, guarded map[string]int) (Action, error) {
-	unmarked := *o // all marks of a plan rest on what was read once
+	unmarked := *o // all marks of a plan share one live read
 	unmarked.Claims = slices.Clone(o.Claims)
 	membersWait := false
 	for _, a := range Next(o).Actions {
@@ -53,7 +52,7 @@ func takeAll(o *Observed, guarded map[string]int) (Action, error) {
 		}
 		kind, err := refusedLive(live, a)
 		if err != nil && strings.HasSuffix(err.Error(), "has no leaving mark yet") && o.drainRuns() {
-			membersWait = true // a claim that came since has none before the drain has ended
+			membersWait = true // a newer member's claim has no mark before the drain has ended
 			continue
 		}
 		if err != nil {
@@ -65,7 +64,7 @@ func takeAll(o *Observed, guarded map[string]int) (Action, error) {
 	return nil, nil
 }
 
-// refusedLive asks what is asked live before the step, as package apply does.
+// refusedLive asks the live check before the step, as package apply does.
 func refusedLive(o *Observed, a Action) (kind string, err error) {
 	switch a := a.(type) {
 	case MarkLeaving:
@@ -93,7 +92,7 @@ func bringsMembers(a Action) bool {
 	return false
 }
 
-// happen does to what is observed what later steps of the same plan rest on.
+// happen applies a step to what is observed, for later steps of the same plan.
 func happen(o *Observed, a Action) {
 	switch a := a.(type) {
 	case AddClaimFinalizer:
@@ -111,8 +110,8 @@ func happen(o *Observed, a Action) {
 	}
 }
 
-// anyScene is what may be seen of up to five members: what the operator brings about, and
-// what others do beside it.
+// anyScene is a random scene with up to five members: what the operator makes, and what
+// others do beside it.
 func anyScene(r *rand.Rand) *Observed {
 	chance := func(percent int) bool { return r.IntN(100) < percent }
 	s := at(r.Int32N(4))

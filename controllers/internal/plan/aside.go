@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// A volume is set aside in these steps, each found done or undone by the next
-// plan. The claim is being deleted, and our finalizer holds it:
+// A volume is set aside in these steps. The next plan finds each of them done or undone.
+// The claim is being deleted, and our finalizer keeps it:
 //
-//	no pod uses the claim ──▶ MoveVolume: the volume waits for a claim of another name
+//	no pod uses the claim ──▶ ReserveVolume: the volume waits for a claim of another name
 //	                      ──▶ CreateAside: that claim; Kubernetes binds the two
 //	                      ──▶ ReleaseClaim: the old claim goes
 //
-// The volume names one of the two claims at any time, and that one is there, so
-// that its reclaim policy never has a say.
+// At any time the volume names one of the two claims, and the one that it is bound to
+// exists. So its reclaim policy never applies.
 
-// setAsideDeleted sets the volume of a claim aside that is being deleted before its drain.
+// setAsideDeleted sets aside the volume of a claim that was deleted before its drain.
 func (p *Plan) setAsideDeleted(o *Observed, c *Claim, job *Job) (DrainPhase, string, string) {
 	if aside := o.asideOf(c); aside != nil {
 		return p.handOver(c, aside)
@@ -23,7 +23,7 @@ func (p *Plan) setAsideDeleted(o *Observed, c *Claim, job *Job) (DrainPhase, str
 	switch c.Where {
 	case NotLookedAt, Forbidden:
 		return Failed, ClaimDeleted, fmt.Sprintf("it was deleted before its drain, so nothing can mount it any more, and the operator has no right "+
-			"to set its volume aside: when no pod uses the claim, an administrator lets volume %s wait for claim %s "+
+			"to set its volume aside: when no pod uses the claim, an administrator can reserve volume %s for claim %s "+
 			"(docs/runbook.md, ClaimDeleted); or %s", c.Volume, c.AsideName, orSkip)
 	case Gone:
 		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is gone: " + orSkip
@@ -31,7 +31,7 @@ func (p *Plan) setAsideDeleted(o *Observed, c *Claim, job *Job) (DrainPhase, str
 		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is bound to another claim, or to none: " + orSkip
 	case Here, Reserved:
 	}
-	// Its pods hold the claim, those that have ended, too.
+	// Pods keep the claim, even when they have ended.
 	p.deleteJob(job, "its claim was deleted: the volume is set aside")
 	if c.InUse {
 		return Waiting, SettingAside, "it was deleted; when no pod uses it any more, its volume is set aside, and drained from there"
@@ -42,8 +42,8 @@ func (p *Plan) setAsideDeleted(o *Observed, c *Claim, job *Job) (DrainPhase, str
 
 const orSkip = "annotate the claim with cache.example.com/drain=skip to give its items up"
 
-// handOver lets the claim go when the one that takes its volume over has it. Both
-// wait until then; aside is nil for the latter.
+// handOver releases the claim when the claim that takes over its volume has it. Until
+// then both wait. aside is nil for the claim that takes over.
 func (p *Plan) handOver(c, aside *Claim) (DrainPhase, string, string) {
 	switch {
 	case aside == nil:
@@ -54,17 +54,17 @@ func (p *Plan) handOver(c, aside *Claim) (DrainPhase, string, string) {
 	return Waiting, SettingAside, "claim " + aside.Name + " takes over its volume"
 }
 
-// skipAside passes on what a person said of a claim to the one that was to take its volume
-// over: that would wait for the volume for ever. It goes first.
+// skipAside applies a person's skip to the claim that was to take over the volume: it
+// would wait for the volume forever. It is released first.
 func (p *Plan) skipAside(aside *Claim) (DrainPhase, string, string) {
 	if aside.Request != Skip {
 		p.add(SkipAside{aside.Ref()})
 	}
-	return Waiting, SettingAside, "claim " + aside.Name + ", which was to take over its volume, goes first"
+	return Waiting, SettingAside, "claim " + aside.Name + ", which was to take over its volume, is released first"
 }
 
-// setAsideForReturn sets a volume aside whose drain waits for a person, where its member
-// is to return: that needs the claim's name.
+// setAsideForReturn sets a volume aside if its drain waits for a person and its member is
+// to return: the member needs the claim's name.
 func (p *Plan) setAsideForReturn(o *Observed, s DrainState) DrainState {
 	c := &s.Claim
 	waits := s.Phase == Failed || s.Phase == Held
@@ -75,13 +75,14 @@ func (p *Plan) setAsideForReturn(o *Observed, s DrainState) DrainState {
 	return s.is(Waiting, SettingAside, "its volume is being set aside: its member is to return")
 }
 
-// retainedInTheWay tells whether policy Retain keeps a claim whose member is to return.
+// retainedInTheWay tells whether a retained claim keeps its member from returning.
 func (o *Observed) retainedInTheWay(c *Claim) bool {
 	return !c.Aside && !c.Deleting && c.Ordinal < o.Cluster.Size
 }
 
-// setAsideRetained keeps what a member left under another name: it needs the claim's own
-// to return. Kept claims are not held; this one is until its volume has moved.
+// setAsideRetained keeps a departed member's volume under another name, because the
+// member needs the claim's own name to return. Retained claims have no finalizer; this
+// one gets it until its volume is set aside.
 func (p *Plan) setAsideRetained(c *Claim, job *Job, s DrainState) DrainState {
 	switch {
 	case c.Volume == "":
@@ -90,7 +91,7 @@ func (p *Plan) setAsideRetained(c *Claim, job *Job, s DrainState) DrainState {
 		return s.is(Releasing, "", "")
 	case c.Where != Here:
 		return s.is(Failed, InTheWay, fmt.Sprintf("spec.drain.policy Retain keeps it, and member %d can't return before it is gone: %s; "+
-			"delete the claim when you have what you need of it, or let spec.drain.policy be Drain", c.Ordinal, c.whyNotSetAside()))
+			"delete the claim when you have taken what you need from it, or set spec.drain.policy to Drain", c.Ordinal, c.whyNotSetAside()))
 	case job != nil:
 		p.deleteJob(job, "its claim is kept, and set aside")
 		return s.is(Waiting, SettingAside, "its volume is set aside when its drainer is gone")
@@ -116,17 +117,16 @@ func (c *Claim) whyNotSetAside() string {
 	return "the operator has no right to set its volume " + c.Volume + " aside"
 }
 
-// returnVolume gives the volume of a claim that is let go back to it, where it waits
-// for one that doesn't have it: it would wait forever.
+// returnVolume returns a reserved volume to its claim when that is released, unless the
+// other claim has the volume already. Otherwise it would wait forever.
 func (p *Plan) returnVolume(o *Observed, c *Claim) {
 	if aside := o.asideOf(c); c.Where == Reserved && (aside == nil || aside.Pending) {
 		p.add(ReturnVolume{c.Ref(), c.Volume, c.AsideName})
 	}
 }
 
-// asideOf returns the claim that takes over the volume of one that is being
-// deleted, or nil. It may have been deleted itself: then it counts while it has
-// the volume.
+// asideOf returns the claim that takes over the volume of a claim that is being deleted,
+// or nil. If it was deleted itself, it counts as long as it has the volume.
 func (o *Observed) asideOf(c *Claim) *Claim {
 	if !c.hasVolumeToHandOver() {
 		return nil
@@ -144,28 +144,29 @@ func (o *Observed) asideOf(c *Claim) *Claim {
 	return found
 }
 
-// handsOver tells whether the claim has to go by handing its volume over. A person
-// can still give up what waits for that.
+// handsOver tells whether the claim can only be released after its volume was handed
+// over. Until the other claim has the volume, a person can still give it up.
 func (c *Claim) handsOver(aside *Claim) bool {
 	return aside != nil && (!aside.Pending || c.Request != Skip)
 }
 
-// takesOver tells whether the claim takes over a volume whose claim is not let
-// go yet: until then it stays. One that is given up before it has the volume doesn't.
+// takesOver tells whether the claim takes over a volume, and the volume's first claim is
+// not released yet. Until then it stays, unless a person gives it up before it has the
+// volume.
 func (o *Observed) takesOver(c *Claim) bool {
 	return c.Aside && !c.Deleting && (!c.Pending || c.Request != Skip) && slices.ContainsFunc(o.Claims, func(other Claim) bool {
 		return other.hasVolumeToHandOver() && other.Volume == c.Volume && other.UID != c.UID
 	})
 }
 
-// stranded tells whether the claim was to take over a volume, and nobody has it to leave any
-// more: the volume is gone. A claim that was bound, and lost its volume, is the same.
+// stranded tells whether the claim waits for a volume that no claim will hand over any
+// more. A bound claim that lost its volume looks the same.
 func (o *Observed) stranded(c *Claim) bool {
 	return c.Aside && c.Pending && !o.takesOver(c)
 }
 
-// pendingAsideOf returns the claim that was made to take over the volume of one that is
-// being deleted, and doesn't have it; or nil.
+// pendingAsideOf returns the claim that is to take over the volume of one that is being
+// deleted, and doesn't have it yet; or nil.
 func (o *Observed) pendingAsideOf(c *Claim) *Claim {
 	i := slices.IndexFunc(o.Claims, func(a Claim) bool { return a.Aside && a.Pending && a.Name == c.AsideName && a.Volume == c.Volume })
 	if i < 0 {
@@ -174,14 +175,14 @@ func (o *Observed) pendingAsideOf(c *Claim) *Claim {
 	return &o.Claims[i]
 }
 
-// hasVolumeToHandOver tells whether the claim is being deleted, and has a volume to leave.
+// hasVolumeToHandOver tells whether the claim is being deleted and still has a volume.
 func (c *Claim) hasVolumeToHandOver() bool {
 	return c.Deleting && c.Finalizer && c.Volume != "" && c.Where != Gone
 }
 
-// drainGoesOn tells whether the claim's drain goes on, although the claim is being
-// deleted: a drainer that runs keeps its mount, and one that ended well has
-// left its receipt.
+// drainGoesOn tells whether the claim's drain goes on although the claim is being
+// deleted: a drainer that runs keeps its mount, and one that ended well has left its
+// receipt.
 func (o *Observed) drainGoesOn(c *Claim, job *Job) bool {
 	switch {
 	case job == nil:

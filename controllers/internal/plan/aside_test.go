@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	moveAside = []string{"move volume pv-2 of claim data-2 to claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}
+	takeAside = []string{"reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}
 	setsAside = []string{"2 Waiting SettingAside"}
 )
 
@@ -20,9 +20,9 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 		actions      []string
 		drains, lost []string
 	}{
-		"deleted before its drain":                     {at(2).left(2, deleting), moveAside, setsAside, nil},
+		"deleted before its drain":                     {at(2).left(2, deleting), takeAside, setsAside, nil},
 		"a pod still uses it":                          {at(2).left(2, deleting, inUse).pod(2), nil, setsAside, nil},
-		"the volume waits, the claim is not there yet": {at(2).left(2, deleting, where(Reserved)), moveAside, setsAside, nil},
+		"the volume waits, the claim is not there yet": {at(2).left(2, deleting, where(Reserved)), takeAside, setsAside, nil},
 		"the claim is there, and waits for the volume": {
 			at(2).left(2, deleting, where(Reserved)).aside(2, pending), nil, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
@@ -30,7 +30,7 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 			at(2).left(2, deleting, where(Reserved)).aside(2),
 			[]string{"release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
-		"the first one is let go, and not gone": {
+		"the first one is released, and not gone": {
 			at(2).left(2, deleting, unheld).aside(2), []string{"drain claim data-2-aside into 2 survivors"}, []string{"2 Draining"}, nil,
 		},
 		"the first one is gone": {at(2).aside(2), []string{"drain claim data-2-aside into 2 survivors"}, []string{"2 Draining"}, nil},
@@ -39,22 +39,22 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 		},
 		"deleted in its turn": {
 			at(2).aside(2, deleting),
-			[]string{"move volume pv-2 of claim data-2-aside to claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside"}, setsAside, nil,
+			[]string{"reserve volume pv-2 of claim data-2-aside for claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside"}, setsAside, nil,
 		},
 		"deleted in its turn, before the first one was let go": {
 			at(2).left(2, deleting, where(Elsewhere)).aside(2, deleting),
-			[]string{"move volume pv-2 of claim data-2-aside to claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside"},
+			[]string{"reserve volume pv-2 of claim data-2-aside for claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside"},
 			[]string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
 		"deleted in its turn, and the next one, too": {
 			at(2).aside(2, deleting, where(Elsewhere)).aside(2, deleting, func(c *Claim) { c.Name, c.UID = "data-2-aside-2", "second" }),
-			[]string{"move volume pv-2 of claim data-2-aside-2 to claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside-2"},
+			[]string{"reserve volume pv-2 of claim data-2-aside-2 for claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside-2"},
 			[]string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
 		"a drainer is at work, and keeps its mount": {at(2).left(2, deleting, inUse).job(2, 2).with(atWork), nil, []string{"2 Draining"}, nil},
 		"its drainer can't start": {
 			at(2).left(2, deleting).job(2, 2),
-			append([]string{"delete Job job-data-2: its claim was deleted: the volume is set aside"}, moveAside...), setsAside, nil,
+			append([]string{"delete Job job-data-2: its claim was deleted: the volume is set aside"}, takeAside...), setsAside, nil,
 		},
 		"its drain failed: the pods that ended hold the claim": {
 			at(2).left(2, deleting, inUse).job(2, 2, unreadable),
@@ -66,7 +66,7 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 		"given up": {at(2).left(2, deleting, requested(Skip)), []string{"release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil},
 		"given up, when the volume waits already": {
 			at(2).left(2, deleting, where(Reserved), requested(Skip)),
-			[]string{"give volume pv-2 back to claim data-2", "release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil,
+			[]string{"return volume pv-2 to claim data-2", "release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil,
 		},
 		"given up too late: the other claim has the volume": {
 			at(2).left(2, deleting, where(Reserved), requested(Skip)).aside(2),
@@ -84,10 +84,10 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); inUse(&o.Claims[2]) }), nil, nil, []string{"data-2"},
 		},
 		"of a member that stays, whose pod is gone": {
-			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); o.Pods = []int32{0, 1} }), moveAside, nil, []string{"data-2"},
+			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); o.Pods = []int32{0, 1} }), takeAside, nil, []string{"data-2"},
 		},
 		"of a member that stays, whose pod has no node": {
-			at(3).with(func(o *Observed) { deleting(&o.Claims[2]) }), moveAside, nil, []string{"data-2"},
+			at(3).with(func(o *Observed) { deleting(&o.Claims[2]) }), takeAside, nil, []string{"data-2"},
 		},
 		"of a member that stays, and is back on a fresh volume: it takes its share": {
 			at(3).aside(2), []string{"drain claim data-2-aside into 3 survivors"}, []string{"2 Draining"}, nil,
@@ -161,7 +161,7 @@ func TestDismantlingFinishesWhatIsHalfSetAside(t *testing.T) {
 		},
 		"only the volume waits": {
 			at(0).left(1, deleting, where(Reserved)),
-			[]string{"give volume pv-1 back to claim data-1", "release claim data-1: ClusterDeleted", "remove the cluster's finalizer"},
+			[]string{"return volume pv-1 to claim data-1", "release claim data-1: ClusterDeleted", "remove the cluster's finalizer"},
 		},
 		"the volume is gone": {
 			at(0).left(1, deleting, where(Gone)).aside(1, pending),
@@ -177,7 +177,7 @@ func TestDismantlingFinishesWhatIsHalfSetAside(t *testing.T) {
 	}
 	ends := at(1).left(1, deleting, where(Reserved)).aside(1, pending).with(func(o *Observed) { o.Cluster.NamespaceTerminating = true })
 	want := []string{
-		"give volume pv-1 back to claim data-1", "release claim data-1: NamespaceTerminating", "release claim data-1-aside: NamespaceTerminating",
+		"return volume pv-1 to claim data-1", "release claim data-1: NamespaceTerminating", "release claim data-1-aside: NamespaceTerminating",
 		"release claim data-0: NamespaceTerminating", "remove the cluster's finalizer",
 	}
 	if diff := cmp.Diff(want, planned(ends).Actions); diff != "" {
@@ -238,12 +238,12 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 		left():                 "claim data-2 is not being deleted",
 		left(deleting):         "",
 		left(deleting, inUse):  "claim data-2 is in use",
-		left(deleting, unheld): "claim data-2 is not held",
+		left(deleting, unheld): "claim data-2 lacks the finalizer",
 	})
 	refusals(t, third(MaySetAside), map[*scene]string{
 		left(where(Here)):                             "",
 		left(where(Forbidden)):                        "volume pv-2 is not bound to claim data-2",
-		left(where(Here), unheld):                     "claim data-2 is a member's, or not held",
+		left(where(Here), unheld):                     "claim data-2 is a member's, or lacks the finalizer",
 		left(where(Here)).job(2, 2):                   "Job job-data-2 drains claim data-2",
 		left(where(Here)).job(2, 2, unreadable, gone): "Job job-data-2 drains claim data-2",
 		left(where(Here)).job(2, 2, unreadable):       "",
@@ -263,7 +263,7 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 	refusals(t, func(o *Observed) error { return MaySetReplicas(o, 3) }, map[*scene]string{returned: ""})
 }
 
-// What policy Retain keeps is in no member's way, where its volume can move.
+// A retained volume blocks no member if it can be set aside.
 func TestVolumeThatIsKeptIsSetAsideForItsMember(t *testing.T) {
 	apply, deleted := "apply the StatefulSet, 2 replicas", func(c *Claim) { c.Deleting = true }
 	for what, test := range map[string]struct {
@@ -271,12 +271,12 @@ func TestVolumeThatIsKeptIsSetAsideForItsMember(t *testing.T) {
 		actions []string
 		drains  []string
 	}{
-		"it is held first":            {at(2).wanted(3).left(2, unheld, where(Here)), []string{apply, "hold claim data-2", "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
+		"it is held first":            {at(2).wanted(3).left(2, unheld, where(Here)), []string{apply, "add the finalizer to claim data-2", "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
 		"it is held":                  {at(2).wanted(3).left(2, where(Here)), []string{apply, "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
 		"its pod is there":            {at(2).wanted(3).left(2, where(Here)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
 		"it was drained until now":    {at(2).wanted(3).left(2, where(Here)).job(2, 2), []string{apply, "delete Job job-data-2: its claim is kept, and set aside"}, []string{"2 Waiting SettingAside"}},
-		"its volume moves":            {at(2).wanted(3).left(2, deleted, where(Here)), []string{apply, "move volume pv-2 of claim data-2 to claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
-		"and its member stays away":   {at(2).left(2, deleted, where(Reserved)), []string{apply, "move volume pv-2 of claim data-2 to claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"its volume moves":            {at(2).wanted(3).left(2, deleted, where(Here)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"and its member stays away":   {at(2).left(2, deleted, where(Reserved)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
 		"another claim has it":        {at(2).wanted(3).left(2, deleted, where(Reserved)).aside(2), []string{apply, "release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
 		"which is kept, and not held": {at(3).aside(2), []string{"apply the StatefulSet, 3 replicas", "release claim data-2-aside: Retained"}, nil},
 		"nobody may move it":          {at(2).wanted(3).left(2, unheld, where(Forbidden)), []string{apply}, []string{"2 Failed BlockedByVolume"}},

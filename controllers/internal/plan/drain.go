@@ -9,10 +9,11 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// justNow stands for the time of a mark that this plan writes: after all others.
+// justNow stands for the time of a mark that this plan writes. It is later than all
+// others.
 var justNow = time.Unix(1<<40, 0)
 
-// LeavingAt is when the claim's member was told to leave, if that is written.
+// LeavingAt is when the claim's member was told to leave, if the mark is written.
 func (c *Claim) LeavingAt() (at time.Time, told bool) {
 	return c.LeavingSince, !c.LeavingSince.IsZero() && c.LeavingSince != justNow
 }
@@ -20,14 +21,14 @@ func (c *Claim) LeavingAt() (at time.Time, told bool) {
 // DrainPhase is the state of a departed member's volume.
 type DrainPhase string
 
-// The states of such a volume.
+// The states of a departed member's volume.
 const (
 	Waiting   DrainPhase = "Waiting"
 	Draining  DrainPhase = "Draining"
 	Releasing DrainPhase = "Releasing"
 	Held      DrainPhase = "Held"
 	Failed    DrainPhase = "Failed"
-	// Kept: by policy Retain; it isn't on its way out.
+	// Kept: the claim is retained, or somebody else deletes it. It is not listed.
 	Kept DrainPhase = "Kept"
 )
 
@@ -45,7 +46,7 @@ const (
 	Retrying       = cachev1alpha1.ReasonRetrying
 )
 
-// DrainState is how the claim of one departed member stands.
+// DrainState is how the claim of one leaving or departed member stands.
 type DrainState struct {
 	Claim   Claim
 	Phase   DrainPhase
@@ -53,14 +54,15 @@ type DrainState struct {
 	Message string
 	// Why is set while Releasing.
 	Why Release
-	// RetryAt, of one that has Failed, is when it is tried again; zero where only a
-	// person can say. Claim.Attempts has how often it has failed before.
+	// RetryAt is when a failed drain is tried again; zero if only a person can decide.
+	// Claim.Attempts has how often it failed before.
 	RetryAt time.Time
 	// Job that drains it, if there is one.
 	Job *Job
 }
 
-// drain moves the claim of each departed member one step on its way, highest ordinal first.
+// drain takes the claim of each leaving or departed member one step further, highest
+// ordinal first.
 func (p *Plan) drain(o *Observed) {
 	slots := int(o.Cluster.Parallelism)
 	for i := range o.Jobs {
@@ -84,8 +86,8 @@ func (p *Plan) drain(o *Observed) {
 	}
 }
 
-// decideMember decides about the claim of a member that stays: one that somebody
-// deleted is set aside when its pod is gone.
+// decideMember decides about the claim of a member that stays. If somebody deleted it,
+// its volume is set aside when the pod is gone.
 func (p *Plan) decideMember(o *Observed, c *Claim) {
 	switch {
 	case !c.Deleting || !c.Finalizer:
@@ -103,7 +105,7 @@ func (p *Plan) decideMember(o *Observed, c *Claim) {
 	}
 }
 
-// decideDrain decides about the claim of one departed member.
+// decideDrain decides about the claim of one leaving or departed member.
 func (p *Plan) decideDrain(o *Observed, c *Claim, slots *int) DrainState {
 	job := o.jobFor(c.UID)
 	state := DrainState{Claim: *c, Job: job}
@@ -133,8 +135,8 @@ func (p *Plan) decideDrain(o *Observed, c *Claim, slots *int) DrainState {
 		}
 		return state.is(Releasing, "", "")
 	case c.Deleting && !c.Finalizer && !o.drainGoesOn(c, job):
-		p.deleteJob(job, "its claim is let go")
-		return state.is(Kept, "", "") // on its way, without us
+		p.deleteJob(job, "its claim is released")
+		return state.is(Kept, "", "") // it goes without the operator
 	case c.Deleting && !o.drainGoesOn(c, job):
 		return state.is(p.setAsideDeleted(o, c, job))
 	case o.stranded(c):
@@ -163,27 +165,27 @@ func (p *Plan) decideDrain(o *Observed, c *Claim, slots *int) DrainState {
 	return state.is(Draining, "", "")
 }
 
-// drainWaits tells what a drain of the claim into so many members waits for; an empty
-// reason where it may begin. The plan asks, and MayDrain of what is live.
+// drainWaits tells what a drain of the claim to that many survivors waits for. The reason
+// is empty if it may begin. The plan asks this, and MayDrain asks it about live state.
 func (o *Observed) drainWaits(c *Claim, survivors int32) (reason, message string) {
 	switch {
 	case o.memberExists(c):
 		return PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal)
 	case slices.Contains(o.ClaimsWithDrainerPod, c.UID):
-		return InTurn, "an earlier drainer of it is not gone yet"
+		return InTurn, "the pod of an earlier drain of this claim is still there"
 	case o.newerDrainDue(c):
 		return InTurn, "the volume of a member that left later is drained first: its values are newer"
 	case o.placementRuns() || o.drainedAfterPlacement(c) && o.placing():
-		return InTurn, "the items of members that stay are placed first"
+		return InTurn, "the survivors' items are placed first"
 	case c.Pending:
 		return SettingAside, fmt.Sprintf("volume %s is not bound to the claim yet", c.Volume)
 	case survivors > c.Ordinal && !c.Aside || o.StatefulSet.Replicas != survivors:
-		// The StatefulSet is made smaller by this very plan; its event is next.
+		// This plan makes the StatefulSet smaller, which brings an event.
 		return PodPresent, fmt.Sprintf("the StatefulSet is not at %d members yet", survivors)
 	case o.Record.Ring.Size != survivors:
-		// By another ring items would come to members that clients don't ask, or don't
-		// ask for these: the next ring would take them for empty.
-		return InTurn, fmt.Sprintf("clients are told of %d members first", survivors)
+		// By another ring, items would come to members that clients don't ask, or don't
+		// ask for these items. The next ring would take those members for empty.
+		return InTurn, fmt.Sprintf("the clients' list must have %d members first", survivors)
 	}
 	return "", ""
 }
@@ -193,27 +195,27 @@ func (s DrainState) is(phase DrainPhase, reason, message string) DrainState {
 	return s
 }
 
-// followDrain decides about such a claim that has a Job.
+// followDrain decides about a claim that has a Job.
 func (p *Plan) followDrain(o *Observed, c *Claim, job *Job, state DrainState) DrainState {
 	if job.Deleting {
-		return state.is(Waiting, InTurn, "an earlier Job of this drain is on its way out")
+		return state.is(Waiting, InTurn, "an earlier Job of this drain is being deleted")
 	}
 	if job.State == JobActive {
 		if c.Request == Retry {
-			p.add(ClearRetry{c.Ref()}) // it runs
+			p.add(ClearRetry{c.Ref()}) // it has begun
 		}
 		return state.is(Draining, "", "")
 	}
 	invalid := checkReceipt(job, c)
 	switch {
 	case job.State == JobComplete && invalid == nil:
-		// Its event brings the release: by then status has the receipt, too.
+		// The claim's event brings the release. By then status has the receipt, too.
 		p.add(RecordReceipt{c.Ref(), job.Receipt})
 		state.Claim.Receipt, state.Why = job.Receipt, ByReceipt
 		return state.is(Releasing, "", "")
 	case c.Request == Retry && !c.Deleting:
-		// Both at once: a request that outlived its Job would start another one
-		// for each that fails.
+		// Both in one plan: a request that outlived its Job would restart every Job that
+		// fails.
 		p.add(DeleteJob{Name: job.Name, UID: job.UID, Reason: "a person asked for a retry"}, ClearRetry{c.Ref()})
 		return state.is(Waiting, InTurn, "the retry starts when the failed Job is gone")
 	}
@@ -222,7 +224,7 @@ func (p *Plan) followDrain(o *Observed, c *Claim, job *Job, state DrainState) Dr
 		if job.PodKept {
 			p.deleteJob(job, "a person holds its claim, and the Job would go on when its pod ends")
 		}
-		return state.is(Held, HeldByRequest, "the last attempt failed: "+message+"; remove the annotation cache.example.com/drain=hold, and it is tried again")
+		return state.is(Held, HeldByRequest, "the last attempt failed: "+message+"; it is tried again when you remove the annotation cache.example.com/drain=hold")
 	}
 	f, again := p.tryAgain(o, c, job, invalid)
 	if again {
@@ -242,20 +244,20 @@ func checkReceipt(job *Job, c *Claim) error {
 const wayOut = "the claim is kept: see the drainer's log, then annotate the claim with " +
 	"cache.example.com/drain=retry, or =skip to give its items up"
 
-// release takes the last steps. Each is found undone or done by the next plan,
-// should the operator die in between. The claim is first: where the live claim
-// doesn't give the reason that the cache did, the Job stays, and its log.
+// release takes the last steps. If the operator dies in between, the next plan finds each
+// of them done or undone. The claim comes first: if the live claim refuses the reason
+// that the cache gave, the Job and its log stay.
 func (p *Plan) release(c *Claim, job *Job, why Release) {
 	if !c.Deleting && why != ByPolicyRetain {
 		p.add(DeleteClaim{c.Ref(), why})
 		if why == ByUnrecoverable {
-			return // only the Job knows why: status has it before the Job goes
+			return // only the Job knows why: status needs it once more
 		}
 	}
 	if c.Finalizer {
 		p.add(ReleaseClaim{c.Ref(), why})
 	}
-	p.deleteJob(job, "its claim is let go: "+string(why))
+	p.deleteJob(job, "its claim is released: "+string(why))
 }
 
 func (p *Plan) deleteJob(job *Job, reason string) {
@@ -264,15 +266,15 @@ func (p *Plan) deleteJob(job *Job, reason string) {
 	}
 }
 
-// cannotBeRead tells whether a drainer of this very claim said that nothing can read
+// cannotBeRead tells whether a drainer of exactly this claim found that nothing can read
 // its volume.
 func cannotBeRead(c *Claim, job *Job) bool {
 	return job != nil && job.State == JobFailed && c.Request == NoRequest &&
 		job.Receipt != nil && job.Receipt.Source == string(c.UID) && job.Receipt.ExitCode == contract.ExitUnrecoverable
 }
 
-// reasonToRelease is the first reason by which the claim of a departed member goes, if there
-// is one.
+// reasonToRelease returns the first reason that releases the claim of a leaving or
+// departed member, if there is one.
 func reasonToRelease(o *Observed, c *Claim) (Release, bool) {
 	for _, why := range []Release{ByReceipt, BySkip, ByPolicyDelete, ByPolicyRetain, NeverBound, ByUnrecoverable} {
 		if releasableBy(&o.Cluster, c, why) == nil && (why != ByUnrecoverable || cannotBeRead(c, o.jobFor(c.UID))) {
@@ -282,9 +284,9 @@ func reasonToRelease(o *Observed, c *Claim) (Release, bool) {
 	return "", false
 }
 
-// releasableBy is invariant 1: a claim goes by a complete receipt for exactly this claim, or
-// because a person said so. It returns why this is no reason. The plan asks, and MayRelease
-// of what is live.
+// releasableBy is invariant 1: a claim is released by a receipt that adds up, for exactly
+// this claim, or by a person's word. It returns why this reason doesn't hold. The plan
+// asks this, and MayRelease asks it about live state.
 func releasableBy(cluster *Cluster, c *Claim, why Release) error {
 	switch why {
 	case ByReceipt:
@@ -303,11 +305,11 @@ func releasableBy(cluster *Cluster, c *Claim, why Release) error {
 	case ByUnrecoverable:
 		return unless(cluster.ReleaseUnreadable && !c.Adopted, "the Memcached keeps volumes that can't be read")
 	case ByPolicyDelete:
-		return unless(cluster.Policy == Delete && !c.Adopted, "the Memcached does not say that claim %s may go (%s)", c.Name, why)
+		return unless(cluster.Policy == Delete && !c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
 	case ByPolicyRetain:
-		// What the operator did not make, nobody has drained: it is kept.
-		return unless(cluster.Policy == Retain || cluster.Policy == Delete && c.Adopted, "the Memcached does not say that claim %s may go (%s)", c.Name, why)
-	case BySetAside: // MayHandOver has the word
+		// The operator did not create an adopted claim, and nobody has drained it: it is kept.
+		return unless(cluster.Policy == Retain || cluster.Policy == Delete && c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
+	case BySetAside: // MayHandOver decides
 	}
 	return fmt.Errorf("%s is no reason to release claim %s", why, c.Name)
 }

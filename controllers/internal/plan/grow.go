@@ -1,17 +1,17 @@
 package plan
 
-// Volumes grow by their claims, which Kubernetes lets ask for more. The
-// StatefulSet's own template of a claim can't change, so a member that joins
-// later is born with the first size, and grows as the others did.
+// A volume grows when its claim asks for more. The StatefulSet's claim template can't
+// change, so a member that joins later begins with the first size, and its volume grows
+// as the others did.
 
-// small tells whether the volume of a member is smaller than wanted. Those of
-// members that leave are as they are.
+// small tells whether the volume of a member is smaller than wanted. Claims of leaving
+// members don't grow.
 func (c *Claim) small(wanted int64) bool {
 	return c.LeavingSince.IsZero() && !c.Deleting && 0 < c.Capacity && c.Capacity < wanted
 }
 
-// findSmall looks for volumes that have to grow. While one has no room for what
-// the members are to hold, they stay as they are.
+// findSmall finds the volumes that have to grow. While one is too small for the new
+// memory, the members' pods stay as they are.
 func (p *Plan) findSmall(o *Observed) {
 	for i := range o.Claims {
 		if c := &o.Claims[i]; c.small(o.Cluster.VolumeSize) {
@@ -21,7 +21,7 @@ func (p *Plan) findSmall(o *Observed) {
 	}
 }
 
-// grow comes last: a volume that can't grow holds up nothing else.
+// grow comes last, so that a volume that can't grow delays nothing else.
 func (p *Plan) grow(o *Observed) {
 	for i := range o.Claims {
 		if c := &o.Claims[i]; c.small(o.Cluster.VolumeSize) && c.Asked < o.Cluster.VolumeSize {
@@ -30,7 +30,7 @@ func (p *Plan) grow(o *Observed) {
 	}
 }
 
-// MayGrow asks, of the live claim, whether it is to ask for more.
+// MayGrow checks, on the live claim, that it has to ask for more.
 func MayGrow(c *Claim, size int64) error {
-	return unless(c.small(size) && c.Asked < size, "claim %s is no member's that is to grow", c.Name)
+	return unless(c.small(size) && c.Asked < size, "claim %s does not have to grow", c.Name)
 }

@@ -14,8 +14,7 @@ func sized(asked, capacity int64) func(*Claim) {
 	return func(c *Claim) { c.Asked, c.Capacity = asked*mib, capacity*mib }
 }
 
-// volumes is a cluster of one member, whose volumes are to have 256 MiB and hold
-// more than 100.
+// volumes is a cluster of one member. Volumes are to have 256 MiB, and memory is 100.
 func volumes(changes ...func(*Claim)) *scene {
 	s := at(1)
 	s.o.Cluster.VolumeSize, s.o.Cluster.Memory = 256*mib, 100*mib
@@ -82,7 +81,7 @@ func TestVolumesOfMembersGrow(t *testing.T) {
 
 func TestLiveOnlyAMembersClaimAsksForMore(t *testing.T) {
 	grow := func(o *Observed) error { return MayGrow(&o.Claims[0], 256*mib) }
-	const no = "claim data-0 is no member's that is to grow"
+	const no = "claim data-0 does not have to grow"
 	refusals(t, grow, map[*scene]string{
 		volumes(sized(128, 128)):           "",
 		volumes(sized(256, 128)):           no,

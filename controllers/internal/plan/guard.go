@@ -8,19 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What can't be undone is decided once more, on what was read live right before
-// it: a cache may be behind. Each check returns why not, and needs of the live
-// state only what its comment names.
+// A cache may be behind. So what can't be undone is decided once more, on what was read
+// live right before it. Each check returns why it refuses, and needs only the parts of
+// the live state that its comment names.
 
-// MaySetReplicas guards invariants 5 and 11: that size is allowed (allowedSize), and no
-// member leaves a volume that isn't marked. It needs Cluster, StatefulSet, Jobs,
+// MaySetReplicas guards invariants 5 and 11: the size is allowed (allowedSize), and no
+// member leaves a volume without the mark. It needs Cluster, StatefulSet, Jobs,
 // Placements, Drainers, Record and Claims.
 func MaySetReplicas(live *Observed, replicas int32) error {
 	if size, _, why := live.allowedSize(replicas); size != replicas {
 		return errors.New(why)
 	}
-	if held := live.sizeWhilePlacing(replicas); held != replicas { // a claim of theirs has a mark that nobody may have put there
-		return fmt.Errorf("items have to be placed among %d members", held)
+	if kept := live.sizeWhilePlacing(replicas); kept != replicas { // anybody may have marked a claim of these members
+		return fmt.Errorf("items have to be placed among %d members", kept)
 	}
 	for i := range live.Claims {
 		if c := &live.Claims[i]; !c.Aside && c.Ordinal >= replicas && replicas > 0 && c.LeavingSince.IsZero() {
@@ -30,10 +30,11 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 	return nil
 }
 
-// MayMark asks before a claim is marked as leaving, which can't be undone: no drain is at
-// work, its member is none of those among which items have to be placed, and if clients know
-// it, no volume of another that left is about to be drained.
-// It needs Cluster, StatefulSet, Jobs, Placements, Drainers, Record and Claims.
+// MayMark is asked before a claim gets the leaving mark, which can't be undone. It
+// refuses while a drain is at work, while items have to be placed among members that
+// include this one, and, if clients know this member, while the volume of an earlier one
+// is about to be drained. It needs Cluster, StatefulSet, Jobs, Placements, Drainers, Record
+// and Claims.
 func MayMark(live *Observed, ordinal int32) error {
 	switch size, _, _ := live.allowedSize(min(live.Cluster.Size, live.StatefulSet.Replicas)); {
 	case live.placing() && ordinal < size:
@@ -46,11 +47,10 @@ func MayMark(live *Observed, ordinal int32) error {
 	return nil
 }
 
-// MayDrain guards invariants 5 to 7: the member has left for good, its pod is
-// gone, no other drainer is at the volume, the survivors are the members, and
-// no more drains run than may, and no placement. It needs Cluster.Parallelism,
-// StatefulSet, Jobs, Placements, Drainers, the claim, its member's pod and the drainer's pods
-// that mount it.
+// MayDrain guards invariants 5 to 7: the member has left for good, its pod is gone, no
+// other drainer uses the volume, the survivors are the members, no placement runs, and no
+// more drains than allowed. It needs Cluster.Parallelism, StatefulSet, Jobs, Placements,
+// Drainers, the claim, its member's pod and the drainer pods that mount it.
 func MayDrain(live *Observed, a CreateDrain) error {
 	claim, running := live.claim(a.Claim.UID), 0
 	for i := range live.Jobs {
@@ -64,7 +64,7 @@ func MayDrain(live *Observed, a CreateDrain) error {
 	case claim.LeavingSince.IsZero():
 		return fmt.Errorf("claim %s is a member's", a.Claim.Name)
 	case !claim.Finalizer:
-		return fmt.Errorf("claim %s is not held by the finalizer", a.Claim.Name)
+		return fmt.Errorf("claim %s lacks the finalizer", a.Claim.Name)
 	case !live.StatefulSet.Exists:
 		return errors.New("the StatefulSet is gone")
 	case running >= int(live.Cluster.Parallelism):
@@ -74,10 +74,10 @@ func MayDrain(live *Observed, a CreateDrain) error {
 	return unless(reason == "", "%s", message)
 }
 
-// MayPlace guards invariants 5 and 10: the ring is the one that the plan saw, its
-// members are there, no drain runs, nor a placement by another ring, and the claim is
-// that of a member whose items have to be placed, by nobody else yet. It needs
-// Cluster.Parallelism, StatefulSet, Jobs, Placements, Drainers, Record and the claim.
+// MayPlace guards invariants 5 and 10: the ring is the one that the plan saw, its members
+// exist, no drain runs, nor a placement by another ring, and the claim's member has items
+// to place that no other Job places. It needs Cluster.Parallelism, StatefulSet, Jobs,
+// Placements, Drainers, Record and the claim.
 func MayPlace(live *Observed, a CreatePlacement) error {
 	claim, running := live.claim(a.Claim.UID), 0
 	for i := range live.Placements {
@@ -87,9 +87,9 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 	}
 	switch {
 	case claim == nil || !live.misplaced(claim):
-		return fmt.Errorf("the member of claim %s has nothing to be placed", a.Claim.Name)
+		return fmt.Errorf("the member of claim %s has nothing to place", a.Claim.Name)
 	case TargetWithout(live.Record.Target(), a.Lost) != a.Target:
-		return fmt.Errorf("the clients' list is another one than %s", a.Target)
+		return fmt.Errorf("the clients' list is not of ring %s any more", a.Target)
 	case !live.StatefulSet.Exists:
 		return errors.New("the StatefulSet is gone")
 	case live.placementOf(claim) != nil || slices.ContainsFunc(live.Drainers, func(d Drainer) bool { return d.places() && d.ClaimUID == claim.UID }):
@@ -101,16 +101,16 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 	return unless(why == "", "%s", why)
 }
 
-// MayRecordSkip asks before a member counts as placed because a person said so: clients
-// have been told of that ring. It needs Record.
+// MayRecordSkip is asked before a member counts as placed because a person said so: the
+// clients' list must be of that ring. It needs Record.
 func MayRecordSkip(live *Observed, a RecordPlaced) error {
-	return unless(live.Record.Serial >= a.Serial, "clients are told of ring %d first", a.Serial)
+	return unless(live.Record.Serial >= a.Serial, "the clients' list must be of ring %d first", a.Serial)
 }
 
 // MayRelease is asked right before the claim is deleted, and right before its finalizer
-// goes: the reason holds (goesBy), and what a policy is about is a claim that a member of a
-// cluster has left. It needs of the Cluster what the reason is about, and of a claim that is
-// being deleted where its volume is.
+// is removed. The reason must hold (releasableBy), and a policy applies only to the claim
+// of a member that left. It needs the parts of the Cluster that the reason is about, and,
+// if the claim is being deleted, where its volume is.
 func MayRelease(live *Cluster, c *Claim, why Release) error {
 	switch why {
 	case ByPolicyDelete, ByPolicyRetain, ByUnrecoverable:
@@ -126,48 +126,48 @@ func MayRelease(live *Cluster, c *Claim, why Release) error {
 	return releasableBy(live, c, why)
 }
 
-// MayDelete is asked, after MayRelease, before a claim is deleted: of what the operator
-// did not make, and nobody drained, only a person can say that it may go.
+// MayDelete is asked, after MayRelease, before a claim is deleted. A claim that was there
+// before its member, and that nobody has drained, goes only by a person's word.
 func MayDelete(c *Claim, why Release) error {
 	return unless(!c.Adopted || why == ByReceipt || why == BySkip || why == NeverBound,
 		"claim %s was there before its member, and nobody has drained it", c.Name)
 }
 
-// MayReleaseUnreadable is asked, after MayRelease, about a claim that no drain can read. It
-// needs Jobs, with the receipts of their pods.
+// MayReleaseUnreadable is asked, after MayRelease, about a claim that no drain can read.
+// It needs Jobs, with the receipts of their pods.
 func MayReleaseUnreadable(live *Observed, c *Claim) error {
-	return unless(cannotBeRead(c, live.jobFor(c.UID)), "no drainer of claim %s said that it can't be read", c.Name)
+	return unless(cannotBeRead(c, live.jobFor(c.UID)), "no drainer found that claim %s can't be read", c.Name)
 }
 
-// MaySetAside asks before a claim is deleted so that its volume moves to another:
-// its member has left, nobody drains it, and the operator may move the volume. It
-// needs Jobs, and where the volume is.
+// MaySetAside is asked before a claim is deleted so that its volume is set aside: its
+// member has left, nobody drains it, and the volume is bound to it. It needs Jobs, and
+// where the volume is.
 func MaySetAside(live *Observed, c *Claim) error {
 	job := live.jobFor(c.UID)
 	switch {
 	case c.LeavingSince.IsZero() || !c.Finalizer:
-		return fmt.Errorf("claim %s is a member's, or not held", c.Name)
+		return fmt.Errorf("claim %s is a member's, or lacks the finalizer", c.Name)
 	case job != nil && (job.running() || job.Deleting):
 		return fmt.Errorf("Job %s drains claim %s", job.Name, c.Name)
 	}
 	return unless(c.Where == Here, "volume %s is not bound to claim %s", c.Volume, c.Name)
 }
 
-// MayReserve asks before a volume moves from its claim to the next: the claim is
-// being deleted, held, and no pod uses it. Kubernetes says so by taking its own
-// finalizer off.
+// MayReserve is asked before a volume is reserved for another claim: its claim is being
+// deleted, our finalizer keeps it, and no pod uses it. Kubernetes says the last by
+// removing its own finalizer.
 func MayReserve(c *Claim) error {
 	switch {
 	case !c.Deleting:
 		return fmt.Errorf("claim %s is not being deleted", c.Name)
 	case !c.Finalizer:
-		return fmt.Errorf("claim %s is not held", c.Name)
+		return fmt.Errorf("claim %s lacks the finalizer", c.Name)
 	}
 	return unless(!c.InUse, "claim %s is in use", c.Name)
 }
 
-// MayHandOver is invariant 1 for a claim whose volume was set aside: another
-// claim is bound to it, and held. It needs Claims.
+// MayHandOver is invariant 1 for a claim whose volume was set aside: another claim with
+// the finalizer is bound to that volume. It needs Claims.
 func MayHandOver(live *Observed, c *Claim) error {
 	for i := range live.Claims {
 		a := &live.Claims[i]
@@ -178,8 +178,8 @@ func MayHandOver(live *Observed, c *Claim) error {
 	return fmt.Errorf("no other claim is bound to volume %s yet", c.Volume)
 }
 
-// MaySkipAside asks before a claim is given up that has still to take a volume over: a
-// person gave up the claim that has it. It needs Claims.
+// MaySkipAside is asked before a claim that waits for a volume is annotated with a skip:
+// a person gave up the claim that has the volume. It needs Claims.
 func MaySkipAside(live *Observed, c *Claim) error {
 	given := slices.ContainsFunc(live.Claims, func(s Claim) bool {
 		return s.UID != c.UID && s.Volume == c.Volume && s.Deleting && s.Request == Skip
@@ -187,12 +187,12 @@ func MaySkipAside(live *Observed, c *Claim) error {
 	return unless(given && c.Aside && c.Pending, "nobody gave up the claim whose volume claim %s is to take over", c.Name)
 }
 
-// MayRemoveClusterFinalizer guards the cluster's own finalizer: once it is gone, nobody looks
-// after the claims. It needs Claims.
+// MayRemoveClusterFinalizer is asked before the cluster's own finalizer is removed: after
+// that, nobody looks after the claims. It needs Claims.
 func MayRemoveClusterFinalizer(live *Observed) error {
 	for i := range live.Claims {
 		if c := &live.Claims[i]; c.Finalizer {
-			return fmt.Errorf("claim %s is still held", c.Name)
+			return fmt.Errorf("claim %s still has the finalizer", c.Name)
 		}
 	}
 	return nil

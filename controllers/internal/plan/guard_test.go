@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// refusals compares what a check says of each scene: "" where it lets pass.
+// refusals compares what a check says about each scene; "" if it allows it.
 func refusals(t *testing.T, check func(*Observed) error, scenes map[*scene]string) {
 	t.Helper()
 	for s, want := range scenes {
@@ -53,14 +53,14 @@ func TestLiveADrainBeginsOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 		at(2):                            "claim data-2 is being deleted",
 		left(deleting):                   "claim data-2 is being deleted",
 		at(3):                            "claim data-2 is a member's",
-		left(unheld):                     "claim data-2 is not held by the finalizer",
+		left(unheld):                     "claim data-2 lacks the finalizer",
 		left().job(1, 2):                 "1 drains run already, 1 may",
 		left().job(1, 2, gone, complete): "1 drains run already, 1 may",
 		left().job(1, 2, complete):       "",
 		left().pod(2):                    "member 2 is still shutting down",
 		left().with(func(o *Observed) { o.StatefulSet.Replicas = 3 }):                   "the StatefulSet is not at 2 members yet",
 		left().with(func(o *Observed) { o.StatefulSet = StatefulSet{} }):                "the StatefulSet is gone",
-		left().with(func(o *Observed) { o.ClaimsWithDrainerPod = []types.UID{uid(2)} }): "an earlier drainer of it is not gone yet",
+		left().with(func(o *Observed) { o.ClaimsWithDrainerPod = []types.UID{uid(2)} }): "the pod of an earlier drain of this claim is still there",
 	})
 }
 
@@ -83,13 +83,13 @@ func TestLiveAClaimGoesOnlyForAReasonThatHolds(t *testing.T) {
 			at(2).left(2): "the Memcached is not deleted",
 		}},
 		{ByPolicyDelete, at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Delete }), map[*scene]string{
-			at(2).left(2): "the Memcached does not say that claim data-2 may go (Deleted)",
-			at(2).left(2, adopted).with(func(o *Observed) { o.Cluster.Policy = Delete }):                  "the Memcached does not say that claim data-2 may go (Deleted)",
+			at(2).left(2): "the Memcached does not allow to release claim data-2 (Deleted)",
+			at(2).left(2, adopted).with(func(o *Observed) { o.Cluster.Policy = Delete }):                  "the Memcached does not allow to release claim data-2 (Deleted)",
 			at(3).with(func(o *Observed) { o.Cluster.Policy = Delete }):                                   "claim data-2 is a member's",
 			at(2).left(2).with(func(o *Observed) { o.Cluster.Policy, o.Cluster.Deleting = Delete, true }): "the Memcached is gone",
 		}},
 		{ByPolicyRetain, at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Retain }), map[*scene]string{
-			at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Delete }): "the Memcached does not say that claim data-2 may go (Retained)",
+			at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Delete }): "the Memcached does not allow to release claim data-2 (Retained)",
 		}},
 	} {
 		t.Run(string(test.why), func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestLiveAClaimGoesOnlyForAReasonThatHolds(t *testing.T) {
 
 func TestLiveTheClusterGoesOnlyWhenNothingIsHeld(t *testing.T) {
 	refusals(t, MayRemoveClusterFinalizer, map[*scene]string{
-		at(1):                 "claim data-0 is still held",
+		at(1):                 "claim data-0 still has the finalizer",
 		at(0).left(0, unheld): "",
 	})
 }
@@ -121,9 +121,9 @@ func TestLiveAVolumeIsGivenUpOnlyWhereADrainerSaidSo(t *testing.T) {
 	refusals(t, giveUp, map[*scene]string{
 		at(2).left(2).job(2, 2, unreadable).with(release):                  "",
 		at(2).left(2).job(2, 2, unreadable):                                "the Memcached keeps volumes that can't be read",
-		at(2).left(2).job(2, 2, complete).with(release):                    "no drainer of claim data-2 said that it can't be read",
-		at(2).left(2).with(release):                                        "no drainer of claim data-2 said that it can't be read",
-		at(2).left(2, requested(Hold)).job(2, 2, unreadable).with(release): "no drainer of claim data-2 said that it can't be read",
+		at(2).left(2).job(2, 2, complete).with(release):                    "no drainer found that claim data-2 can't be read",
+		at(2).left(2).with(release):                                        "no drainer found that claim data-2 can't be read",
+		at(2).left(2, requested(Hold)).job(2, 2, unreadable).with(release): "no drainer found that claim data-2 can't be read",
 		at(3).job(2, 2, unreadable).with(release):                          "claim data-2 is a member's",
 	})
 }

@@ -12,9 +12,9 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// The invariants of docs/architecture.md, as far as one plan can break them:
-// each is asked of the plan of every combination of what can be seen of two
-// members and of the volume of a third one, and a fourth.
+// The invariants of docs/architecture.md, as far as one plan can break them. Each is
+// checked for the plan of every combination of what two members, and the volumes of a
+// third and a fourth, can look like.
 
 // everyScene calls do with each combination.
 func everyScene(do func(description string, o *Observed)) int {
@@ -67,7 +67,7 @@ func claimStates() []func(*Claim) {
 	return states
 }
 
-// jobStates has nil for no Job at all.
+// jobStates includes nil for no Job.
 func jobStates() []func(*Job) {
 	stranger := func(j *Job) { j.State, j.Receipt = JobComplete, receiptFor("another claim") }
 	empty := func(j *Job) {
@@ -134,13 +134,13 @@ func noReleaseWithoutReceipt(o *Observed, p Plan) error {
 		word := c.Request == Skip || o.Cluster.Deleting || o.Cluster.NamespaceTerminating ||
 			left && o.Cluster.Policy != Drain || c.Volume == ""
 		if !receipt && !word && !handedOver(o, c) {
-			return fmt.Errorf("claim %s is let go", r.Name)
+			return fmt.Errorf("claim %s is released", r.Name)
 		}
 	}
 	return nil
 }
 
-// handedOver: another claim is bound to the volume, and held.
+// handedOver: another claim with the finalizer is bound to the volume.
 func handedOver(o *Observed, c *Claim) bool {
 	return c.Deleting && slices.ContainsFunc(o.Claims, func(other Claim) bool {
 		return other.UID != c.UID && other.Volume == c.Volume && other.Finalizer && !other.Deleting && !other.Pending
@@ -223,7 +223,7 @@ func noReturnToOldVolumes(o *Observed, p Plan) error {
 }
 
 // marksFirst: marks and the clients' list come before members leave, and the list has
-// none of those that do.
+// none of those members.
 func marksFirst(_ *Observed, p Plan) error {
 	applied, told := false, false
 	for _, a := range p.Actions {

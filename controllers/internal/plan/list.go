@@ -7,37 +7,38 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// The clients' list says where applications look, and keeps the record of the rings
-// that it made. A scaling changes it once: members that are to leave are off it before
-// they do; members that join come on it together, when all of them are ready.
+// The clients' list says where applications look, and has the record of the rings. A
+// scaling changes it once: members are off it before they leave, and joining members are
+// added together, when all of them are ready.
 
 // List is the clients' list as it was read. Anybody may have written it.
 type List struct {
-	// Servers that it names, or that status has named since.
+	// Servers is how many servers it names.
 	Servers int32
-	// Recorded: it has a record of the rings. Record is that one, or nil where what is
-	// there is none.
+	// Recorded: it has the annotation with the record. Record is nil if that can't be
+	// read.
 	Recorded bool
 	Record   *ring.Record
 }
 
-// ReadList fills in where clients look, by the list; nil where there is none. It needs
-// Cluster, StatefulSet and Claims.
-func (o *Observed) ReadList(list *List, told int32) {
+// ReadList sets ListSize, Record, and what the claims' serials mean by them. The list is
+// nil if there is none. inStatus is how many servers status names. It needs Cluster,
+// StatefulSet and Claims.
+func (o *Observed) ReadList(list *List, inStatus int32) {
 	if list != nil {
-		told = max(told, list.Servers)
+		inStatus = max(inStatus, list.Servers)
 	}
-	o.ListSize = min(told, o.MostMembers())
+	o.ListSize = min(inStatus, o.MostMembers())
 	o.Record = o.recordOf(list)
 	for i := range o.Claims {
 		o.Claims[i].Placed = o.Record.Placed(o.Claims[i].Placed)
 	}
 }
 
-// recordOf is the record of the rings. An operator that kept none had everything where
-// its list says. Where the list is gone, spoilt, older than what a claim tells of (one
-// that came back from a backup), or of more members or rings than there can be, nobody
-// knows.
+// recordOf returns the record of the rings. If an earlier operator kept none, every item
+// counts as being where its list says. The rings are unknown if the list is missing or
+// damaged, if it is older than a claim (it came back from a backup), or if it has more
+// members or rings than there can be.
 func (o *Observed) recordOf(list *List) ring.Record {
 	var serials []int64
 	members := int32(0)
@@ -60,10 +61,10 @@ func (o *Observed) recordOf(list *List) ring.Record {
 	return ring.Unknown(last, members)
 }
 
-// decideList decides where clients look: at the members that there are to be, but at no more
-// than before while items have to be placed. If this makes another ring, items may have to
-// be placed by it, and no member joins until they are. The rest of the plan goes by the new
-// ring: o.Record is set to it, and list returns the record from before.
+// decideList decides where clients look: at the members that there will be, but at no
+// more than now while items have to be placed. If this makes another ring, items may have
+// to be placed by it, and no member joins before that. o.Record is set to the new ring
+// for the rest of the plan; the record before it is returned.
 func (p *Plan) decideList(o *Observed) (before ring.Record) {
 	wanted := p.Replicas
 	if o.placing() {
@@ -79,9 +80,9 @@ func (p *Plan) decideList(o *Observed) (before ring.Record) {
 	return before
 }
 
-// nextListSize is how many members the list names, if so many are wanted. It grows when all the
-// missing ones are ready. A member stays on the list, ready or not, so that a restart
-// changes nothing.
+// nextListSize is how many members the list names next, if that many are wanted. It grows
+// when all missing members are ready. A member stays on the list when it isn't ready, so
+// a restart changes nothing.
 func (o *Observed) nextListSize(wanted int32) int32 {
 	for i := o.ListSize; i < wanted; i++ {
 		if !slices.Contains(o.Ready, i) {
@@ -91,13 +92,13 @@ func (o *Observed) nextListSize(wanted int32) int32 {
 	return wanted
 }
 
-// MayWriteList asks before clients are told where to look. The live record must be the one
+// MayWriteList is asked before the clients' list changes. The live record must be the one
 // that the plan saw: otherwise two rings could get the same number, or a ring whose items
-// have to be placed could be forgotten. And the size must be allowed to change. It needs
+// have to be placed could be forgotten. The size must be allowed to change, too. It needs
 // what MaySetReplicas needs.
 func MayWriteList(live *Observed, a WriteList) error {
 	if live.Record != a.From && live.Record != a.Record {
-		return errors.New("the clients' list is another one than the cache has")
+		return errors.New("the clients' list has changed, and the cache is behind")
 	}
 	if live.StatefulSet.Exists && live.StatefulSet.Replicas == a.Replicas {
 		return nil

@@ -35,7 +35,7 @@ func TestListShrinksAtOnceAndGrowsWhenAllThatItLacksAreReady(t *testing.T) {
 	}
 }
 
-// A ring that moves keys holds back those that would join, in the plan that makes it.
+// A plan that makes a ring that moves keys lets no member join.
 func TestNobodyJoinsWhenClientsAreToldOfARingThatMovesKeys(t *testing.T) {
 	joined := func(client string) *scene {
 		return at(4).wanted(6).with(func(o *Observed) {

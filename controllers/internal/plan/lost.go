@@ -7,24 +7,23 @@ import (
 	"time"
 )
 
-// A member may be lost while items are moved to it, with its node, and may never be
-// back. The size can be lowered again: what the other members hold of its is
-// discarded, because clients may have stored newer values there since, and nobody
-// can ask for them. What is discarded is missed; an old value would be believed.
-// When all others are placed so, the lost member leaves as any other, and what it
-// held is drained when its volume is back.
+// A member may be lost, with its node, while items are moved to it, and may never be
+// back. Then the size can be lowered again. The copies of its items on other members are
+// discarded, because clients may have stored newer values on the lost member, which
+// nobody can ask: a miss is better than an old value. When the others are placed, the
+// lost member leaves as any other, and its volume is drained when it is back.
 
-// lostAfter is how long a member that is to leave may be away before it is lost:
-// one that is replaced is back sooner.
+// lostAfter is how long a member that is to leave may be away before it counts as lost. A
+// member whose pod is replaced is back sooner.
 const lostAfter = time.Minute
 
-// Away is a member that isn't ready, and since when; zero where nobody can tell.
+// Away is a member that isn't ready, and since when; zero if that is not known.
 type Away struct {
 	Ordinal int32
 	Since   time.Time
 }
 
-// lost are the members of the ring that are to leave and are not there, in order.
+// lost returns the members of the ring that are to leave and are lost, in order.
 func (o *Observed) lost() []int32 {
 	var lost []int32
 	for i := o.Cluster.Size; i < o.Record.Ring.Size; i++ {
@@ -40,11 +39,11 @@ func (o *Observed) isLost(ordinal int32) bool {
 	return o.dispensable(ordinal) && away && !at.After(o.Now)
 }
 
-// dispensable tells whether the member can leave although nobody has looked through
-// it. It came with the ring, and holds nothing older; or it is the only one that
-// leaves. Then it is drained when all others are placed (Claim.Unplaced). Of two,
-// each could hold older values than the other. And where a volume waits that was
-// left before, its older values would take the place of what is discarded.
+// dispensable tells whether the member can leave before its items are placed. Either it
+// came with the ring, and has nothing older; or it is the only one that leaves, and is
+// drained when all others are placed (Claim.Unplaced). Of two such members, each could
+// have older values than the other. While the volume of an earlier member waits, none is
+// dispensable: its older values would take the place of what is discarded.
 func (o *Observed) dispensable(ordinal int32) bool {
 	size, record := o.Cluster.Size, &o.Record
 	return 0 < size && size <= ordinal && ordinal < record.Ring.Size && (record.From.Size <= ordinal || size == record.Ring.Size-1) &&
@@ -53,7 +52,7 @@ func (o *Observed) dispensable(ordinal int32) bool {
 		})
 }
 
-// lostAt is when the member is lost, if it doesn't come back before.
+// lostAt is when the member counts as lost, if it isn't ready before.
 func (o *Observed) lostAt(ordinal int32) (at time.Time, away bool) {
 	if slices.Contains(o.Ready, ordinal) {
 		return time.Time{}, false
@@ -64,10 +63,10 @@ func (o *Observed) lostAt(ordinal int32) (at time.Time, away bool) {
 	return at.Add(lostAfter), true
 }
 
-// target names the ring that items are placed by now, and the lost members.
+// target names the ring by which items are placed now, and the lost members.
 func (o *Observed) target() string { return TargetWithout(o.Record.Target(), o.lost()) }
 
-// TargetWithout names a ring whose lost members are given nothing.
+// TargetWithout names a ring whose lost members get no items.
 func TargetWithout(target string, lost []int32) string {
 	if len(lost) == 0 {
 		return target

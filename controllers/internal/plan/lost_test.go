@@ -10,7 +10,7 @@ import (
 // without stands for that ring without member 2.
 var without = TargetWithout(target, []int32{2})
 
-// losing is a cluster of three whose third member joined, and is away since noon.
+// losing is a cluster of three whose third member joined, and has been away since noon.
 func losing(wanted int32) *scene {
 	return grown(2, 3).wanted(wanted).after(time.Hour).with(func(o *Observed) {
 		o.Ready, o.Away = []int32{0, 1}, []Away{{2, noon}}
@@ -19,7 +19,7 @@ func losing(wanted int32) *scene {
 
 func TestLostMemberCanBeLetGo(t *testing.T) {
 	apply := "apply the StatefulSet, 3 replicas"
-	place := "place what the member of claim data-1 holds, by ring " + without + ", without [2]"
+	place := "place the items of the member of claim data-1, by ring " + without + ", without [2]"
 	waits := []string{"1 Waiting PlacementWaits", "0 Waiting PlacementWaits"}
 	for what, test := range map[string]struct {
 		scene   *scene
@@ -32,13 +32,13 @@ func TestLostMemberCanBeLetGo(t *testing.T) {
 		"not when all are to stop":             {losing(0), []string{"apply the StatefulSet, 0 replicas"}, nil, time.Time{}},
 		"not at once":                          {losing(2).after(time.Second), []string{apply}, waits, noon.Add(time.Minute)},
 		"not when it is there": {losing(2).with(func(o *Observed) { o.Ready = []int32{0, 1, 2} }),
-			[]string{apply, "place what the member of claim data-1 holds, by ring 5-cafe"}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
+			[]string{apply, "place the items of the member of claim data-1, by ring 5-cafe"}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
 		"not where two leave, and it holds items of before": {losing(1).with(func(o *Observed) { o.Record.From.Size = 3 }),
 			[]string{apply}, append([]string{"2 Waiting PlacementWaits"}, waits...), time.Time{}},
 		"not where an older volume waits":               {losing(2).aside(2), []string{apply}, waits, time.Time{}},
 		"where the older volume is gone":                {losing(2).aside(2, pending), []string{apply, place}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
 		"the only one, though it holds items of before": {losing(2).with(func(o *Observed) { o.Record.From.Size = 3 }), []string{apply, place}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
-		"a Job that would fill it ends": {losing(2).placement(1), []string{apply, "delete Job place-data-1: it is to be placed otherwise by now"},
+		"a Job that would fill it ends": {losing(2).placement(1), []string{apply, "delete Job place-data-1: the ring has changed, or a member is lost"},
 			[]string{"1 Waiting InTurn", "0 Waiting PlacementWaits"}, time.Time{}},
 		"a Job that gives it nothing goes on": {losing(2).placement(1, func(j *Job) { j.Target = losing(2).by(2) }), []string{apply}, []string{"1 Placing", "0 Waiting InTurn"}, time.Time{}},
 		"it goes when the others are placed":  {losing(2).placed(0).placed(1), []string{"mark claim data-2 as leaving", "apply the StatefulSet, 2 replicas"}, nil, time.Time{}},

@@ -1,18 +1,18 @@
-// Package plan decides what to do about a cluster with storage. It is pure:
-// what was observed goes in, actions with a reason each come out. The states
-// of a volume and the invariants of a scale-down live here, and nowhere else.
+// Package plan decides what to do about a cluster. It is pure: what was observed goes in,
+// actions come out. The states of a volume and the invariants of a scale-down are here,
+// and nowhere else.
 //
-//	member ──size lowered──▶ leaving ──pod gone──▶ departed ──a Job drains it──▶ receipt ──▶ let go
+//	member ──size lowered──▶ leaving ──pod gone──▶ departed ──a Job drains it──▶ receipt ──▶ released
 //	                                                  │            │
 //	                                                  │            └── failed: kept, tried again
 //	                                                  └── held, skipped by a person
 //
-// The leaving mark on the claim is written before the StatefulSet is made smaller, and
-// never taken off. The volume doesn't come back as a member's: its values may be old by
-// then.
+// The leaving mark is written on the claim before the StatefulSet is made smaller, and it
+// is never removed. The volume never comes back as a member's, because its values may be
+// old by then.
 //
-// A claim that is being deleted can't be mounted any more. Its volume is set
-// aside (aside.go): it moves to another claim, which has the mark from its birth.
+// Nothing can mount a claim that is being deleted. So its volume is set aside (aside.go):
+// it is bound to another claim, which is created with the mark.
 package plan
 
 import (
@@ -62,7 +62,7 @@ type Cluster struct {
 	Deleting bool
 	// Orphan: the members stay, without a Memcached.
 	Orphan bool
-	// DeleteClaims: they go with the Memcached.
+	// DeleteClaims: spec.drain.whenDeleted is Delete.
 	DeleteClaims bool
 	// Plain: without storage.
 	Plain bool
@@ -70,12 +70,12 @@ type Cluster struct {
 	NamespaceTerminating bool
 	// Finalizer: the cluster's own is in place.
 	Finalizer bool
-	// Ring that the spec makes of its members; its Size is for the plan to say. With
-	// PlacementOff, items stay where they are when the ring changes.
+	// Ring has what the spec says of it; the plan sets its Size. PlacementOff:
+	// spec.routing.placement is Off.
 	Ring         ring.Ring
 	PlacementOff bool
-	// VolumeSize that each member is to have, and Memory that it holds more than,
-	// in bytes.
+	// VolumeSize is what each member's volume is to have, and Memory what it must be
+	// larger than, in bytes.
 	VolumeSize, Memory int64
 }
 
@@ -93,28 +93,30 @@ type Claim struct {
 	Ordinal int32
 	// Finalizer: ours is on it.
 	Finalizer bool
-	// Adopted: it was there before its member, and may have more on its volume.
+	// Adopted: it was there before its member, so its volume may have more than a cache.
 	Adopted bool
-	// Aside: it takes over the volume of a claim of this ordinal that was deleted.
+	// Aside: it takes over the volume of a deleted claim of this ordinal.
 	Aside bool
-	// Deleting: it has a deletionTimestamp, so that nothing can mount it any more.
+	// Deleting: it has a deletionTimestamp, so nothing can mount it any more.
 	Deleting bool
-	// InUse, of a claim that is being deleted: a pod that mounts it has a node.
+	// InUse: a pod that is bound to a node mounts it. Kubernetes tells this only of a
+	// claim that is being deleted.
 	InUse bool
-	// Volume that it is, or was, bound to, or asks for; empty before that.
+	// Volume that it is or was bound to, or asks for; empty before that.
 	Volume string
-	// Pending, of an aside claim: the volume is not bound to it yet.
+	// Pending: it is an aside claim, and the volume is not bound to it yet.
 	Pending bool
-	// AsideName is the name of the claim that would take its volume over.
+	// AsideName is the name of the claim that takes over its volume when that is set
+	// aside.
 	AsideName string
-	// Asked is the size that it asks for, Capacity that of its volume, in bytes; 0
-	// unless a volume is bound to it.
+	// Asked is the size that it asks for, Capacity that of its volume, in bytes. Both are
+	// 0 until a volume is bound to it.
 	Asked, Capacity int64
-	// Where its volume is, of a claim whose volume may have to be set aside.
+	// Where its volume is. Only set if the volume may have to be set aside.
 	Where Where
-	// Released is when the member left; zero while it is a member's.
+	// LeavingSince is the time in the leaving mark; zero while the claim is a member's.
 	LeavingSince time.Time
-	// Unplaced: it left before anybody looked through what it holds.
+	// Unplaced: its member left before its items were placed.
 	Unplaced bool
 	// NotStartedYet: its member has not started yet. NeverStarted: it had not when it was
 	// told to leave.
@@ -123,30 +125,30 @@ type Claim struct {
 	Receipt *contract.Receipt
 	// Request by annotation.
 	Request Request
-	// Placed is the serial of the ring by which the items of its member were placed
-	// last, and PlacementRequest what a person asked for about that: Skip or Retry.
+	// Placed is the serial of the ring by which its member's items were last placed.
+	// PlacementRequest is what a person asked for: Skip or Retry.
 	Placed           int64
 	PlacementRequest Request
-	// Attempts to move its items that failed in a row.
+	// Attempts that failed in a row.
 	Attempts Attempts
 }
 
-// Where is where the volume of a claim is.
+// Where says where the volume of a claim is.
 type Where int
 
 // The places of a volume.
 const (
-	// NotLookedAt: nobody has to know.
+	// NotLookedAt: the volume was not read.
 	NotLookedAt Where = iota
 	// Here: bound to this claim, or to none.
 	Here
 	// Reserved: it waits for the claim that takes it over.
 	Reserved
-	// Elsewhere: bound to a claim that somebody else chose.
+	// Elsewhere: somebody else bound it to another claim, or to none.
 	Elsewhere
 	// Gone: there is no such volume.
 	Gone
-	// Forbidden: the operator may not look at volumes.
+	// Forbidden: the operator may not read volumes.
 	Forbidden
 )
 
@@ -160,88 +162,87 @@ const (
 	JobFailed
 )
 
-// Job drains a claim, or places what the claim's member holds.
+// Job drains a claim, or places the items of its member.
 type Job struct {
 	Name string
 	UID  types.UID
-	// ClaimUID that it drains, or whose member's items it places.
+	// ClaimUID of the claim that it drains, or whose member's items it places.
 	ClaimUID types.UID
-	// Survivors it drains into, or places among: the ordinals below.
+	// Survivors is the number of members that it adds items to: the ordinals below it.
 	Survivors int32
-	// Target, of a placement, names the ring that it places by.
+	// Target names the ring by which it places items; empty for a drain.
 	Target string
 	State  JobState
-	// Deleting: it is on its way out, its pod may still run.
+	// Deleting: its pod may still run.
 	Deleting bool
-	// PodKept, of one that has failed: another container keeps its pod. When that one ends,
-	// Kubernetes starts the next pod, until the Job is gone.
+	// PodKept: it failed, and another container keeps its pod running. When that pod ends,
+	// Kubernetes starts the next one, until the Job is gone.
 	PodKept bool
-	// Receipt that its last pod left, or why there is none.
+	// Receipt of its last pod, or why there is none.
 	Receipt    *contract.Receipt
 	ReceiptErr error
-	// Message of a Job that failed, and when one ended that has.
+	// Message says why it failed, and Ended when it ended.
 	Message string
 	Ended   time.Time
 }
 
-// Drainer is a pod that moves what the claim's member holds, by the ring of that Target;
-// or one that drains the claim, and has no Target.
+// Drainer is a pod that drains the claim, or, with a Target, places the items of the
+// claim's member by that ring.
 type Drainer struct {
 	Pod      string
 	ClaimUID types.UID
 	Target   string
 }
 
-// Observed is all that a plan rests on.
+// Observed is everything that a plan depends on.
 type Observed struct {
-	// Now is the time.
 	Now         time.Time
 	Cluster     Cluster
 	StatefulSet StatefulSet
-	// Pods has the ordinals of the member pods that exist, in any phase, and Ready
-	// those of the members that serve.
+	// Pods has the ordinals of the member pods that exist, in any phase; Ready those of
+	// the members that serve.
 	Pods, Ready []int32
-	// Away are the others that there are to be.
+	// Away has the other members that the StatefulSet should have.
 	Away []Away
-	// ClaimsWithDrainerPod has the UIDs of the claims that a drainer's pod mounts, or whose
-	// member's items are being placed.
+	// ClaimsWithDrainerPod has the UIDs of the claims that a drainer's pod mounts, or
+	// whose member's items it places.
 	ClaimsWithDrainerPod []types.UID
-	// ClaimsWithDrainerAtWork has those of them whose pod runs, or has ended well.
+	// ClaimsWithDrainerAtWork has those of them whose drain runs, or has ended well.
 	ClaimsWithDrainerAtWork []types.UID
-	// Drainers are those that have not ended: those, too, whose Job is gone.
+	// Drainers are those that have not ended, even if their Job is gone.
 	Drainers []Drainer
 	// Claims in any order.
 	Claims []Claim
-	// Jobs that drain, and Placements, those that move items between members.
+	// Jobs drain; Placements place items.
 	Jobs, Placements []Job
-	// ListSize is how many members clients were told of last, and Record what is known of
-	// the rings that they have looked by: see Look.
+	// ListSize is how many members are on the clients' list now, and Record what is known
+	// of its rings: see ReadList.
 	ListSize int32
 	Record   ring.Record
-	// Room of a scale-down that is about to begin; nil where none is.
+	// Room for a scale-down that is about to begin; nil if none is.
 	Room *Room
 }
 
-// Room is what the members that leave hold, and what those that stay have room
-// for, in bytes.
+// Room compares what the leaving members have with what the survivors have room for, in
+// bytes.
 type Room struct {
 	Leaving, Free int64
-	// Unknown is why nobody can tell.
+	// Unknown is why the numbers are not known.
 	Unknown string
-	// Pending: the members were asked a moment ago, and have not all answered.
+	// Pending: the members were asked a moment ago, and not all have answered.
 	Pending bool
 }
 
 // Asking tells whether the answer is still to come.
 func (r *Room) Asking() bool { return r != nil && r.Pending }
 
-// Short tells whether items are about to be lost for want of room.
+// Short tells whether the items don't fit.
 func (r *Room) Short() bool { return r != nil && !r.Pending && r.Unknown == "" && r.Leaving > r.Free }
 
 func (o *Observed) podExists(ordinal int32) bool { return slices.Contains(o.Pods, ordinal) }
 
-// memberExists tells whether the claim's member is still there. One whose volume
-// was set aside may be back on another.
+// memberExists tells whether the claim's member is still there. If the volume was set
+// aside, a pod of that name uses another claim.
 func (o *Observed) memberExists(c *Claim) bool { return !c.Aside && o.podExists(c.Ordinal) }
 
 // drainerAtWork tells whether a drainer of the claim runs, or has ended well.
@@ -263,5 +264,5 @@ func (o *Observed) jobFor(claim types.UID) *Job {
 // have ended.
 func (j *Job) running() bool { return j.State == JobActive || j.Deleting && j.State != JobFailed }
 
-// mayRun tells whether the Job's pod may be at work, now or later.
+// mayRun tells whether a pod of the Job may be at work, now or later.
 func (j *Job) mayRun() bool { return j.running() || j.PodKept && j.mendable() }

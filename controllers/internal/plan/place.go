@@ -31,30 +31,30 @@ type PlacementState struct {
 	RetryAt time.Time
 }
 
-// misplaced tells whether the claim's member may hold what clients look for
-// elsewhere. One whose claim is being deleted will be drained.
+// misplaced tells whether the claim's member may have items that clients look for
+// elsewhere. If its claim is being deleted, it will be drained instead.
 func (o *Observed) misplaced(c *Claim) bool {
 	return o.placementDue(&o.Record, c) && c.Ordinal < o.Record.Ring.Size && c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && !o.isLost(c.Ordinal)
 }
 
-// placementDue tells whether the claim's member held items when a ring of the record last moved keys,
-// and nobody has looked through them since.
+// placementDue tells whether the claim's member had items when a ring of the record last
+// moved keys, and they were not placed since.
 func (o *Observed) placementDue(r *ring.Record, c *Claim) bool {
 	return !o.Cluster.PlacementOff && c.Placed < r.Serial && c.Ordinal < r.From.Size
 }
 
-// placing tells whether items have to be placed, or a Job may still be at it.
+// placing tells whether items have to be placed, or a placement may still run.
 func (o *Observed) placing() bool {
 	return o.placementRuns() || slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) })
 }
 
-// placementRuns tells whether a Job, or a pod of one that is gone, may still be at
-// it: a Job that is complete is on its way out.
+// placementRuns tells whether a placement's Job, or a pod whose Job is gone, may still
+// run. A Job that is complete is about to be deleted.
 func (o *Observed) placementRuns() bool {
 	return slices.ContainsFunc(o.Drainers, Drainer.places) || slices.ContainsFunc(o.Placements, func(j Job) bool { return j.State != JobFailed || j.Deleting || j.mayRun() })
 }
 
-// placementOf returns the Job that places what the claim's member holds, or nil.
+// placementOf returns the Job that places the items of the claim's member, or nil.
 func (o *Observed) placementOf(c *Claim) *Job {
 	i := slices.IndexFunc(o.Placements, func(j Job) bool { return j.ClaimUID == c.UID })
 	if i < 0 {
@@ -63,24 +63,24 @@ func (o *Observed) placementOf(c *Claim) *Job {
 	return &o.Placements[i]
 }
 
-// placesByOtherRing tells whether items are moved by another ring than that, or may be by a
-// Job that has no pod yet: to members that may be looked through already.
+// placesByOtherRing tells whether a placement by another ring runs, or may start a pod.
+// It may give items to members that are placed already.
 func (o *Observed) placesByOtherRing(target string) bool {
 	return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.places() && d.Target != target }) ||
 		slices.ContainsFunc(o.Placements, func(j Job) bool { return j.Target != target && j.mayRun() })
 }
 
-// drainedAfterPlacement tells whether what the members hold is placed before this claim
-// of a departed member is drained: what was left on it is older than what clients stored by later
-// rings, and must not be where they look before that is. What a member held that left with
-// the last ring that moved keys, nobody else holds yet.
+// drainedAfterPlacement tells whether the members' items are placed before this claim is
+// drained. What is on it is older than what clients stored by later rings, and must not
+// reach their place first. If the member left with the last ring that moved keys, no
+// other member has newer values, and its drain comes first.
 func (o *Observed) drainedAfterPlacement(c *Claim) bool {
 	return c.Aside || c.Unplaced || c.Ordinal >= o.Record.From.Size
 }
 
-// sizeWhilePlacing is the size that placement allows where that one is wanted: as long as
-// items have to be placed, no member of the ring leaves and none joins. All may
-// stop: what they hold, and where, is as they left it when they return.
+// sizeWhilePlacing returns the size that placement allows if this one is wanted. While
+// items have to be placed, no member of the ring leaves and none joins. All may stop,
+// because each returns with the items that it has.
 func (o *Observed) sizeWhilePlacing(wanted int32) int32 {
 	if wanted == 0 || !o.placing() {
 		return wanted
@@ -88,9 +88,9 @@ func (o *Observed) sizeWhilePlacing(wanted int32) int32 {
 	return max(min(o.Record.Ring.Size, o.MostMembers()), min(wanted, o.StatefulSet.Replicas))
 }
 
-// MostMembers is how many members there can be: as many as are wanted, as the
-// StatefulSet has, or as have claims. What a Job or the record of the rings says, which
-// anybody may have written, makes no more.
+// MostMembers is how many members there can be: as many as are wanted, as the StatefulSet
+// has, or as have claims. What a Job or the record says can't raise it, because anybody
+// may have written that.
 func (o *Observed) MostMembers() int32 {
 	most := max(o.Cluster.Size, o.StatefulSet.Replicas)
 	for i := range o.Claims {
@@ -101,7 +101,7 @@ func (o *Observed) MostMembers() int32 {
 	return min(most, cachev1alpha1.MaxSize)
 }
 
-// place moves what clients look for elsewhere, member by member.
+// place gives items to the members where clients look for them, member by member.
 func (p *Plan) place(o *Observed) {
 	if p.Replicas == 0 {
 		p.endPlacements(o, func(*Job) bool { return true }, "the cluster hibernates")
@@ -110,7 +110,7 @@ func (p *Plan) place(o *Observed) {
 	p.endPlacements(o, func(j *Job) bool {
 		c := o.claim(j.ClaimUID)
 		return c == nil || !o.misplaced(c)
-	}, "its member has nothing to be placed")
+	}, "its member has nothing to place")
 	slots := int(o.Cluster.Parallelism)
 	for i := range o.Placements {
 		if o.Placements[i].running() {
@@ -125,7 +125,7 @@ func (p *Plan) place(o *Observed) {
 	}
 }
 
-// wakeForLost asks for a plan when a member that is to leave counts as lost.
+// wakeForLost asks for a plan at the time when a member that is to leave counts as lost.
 func (p *Plan) wakeForLost(o *Observed) {
 	if p.SizeBlocked != BlockedByPlacement {
 		return
@@ -145,7 +145,7 @@ func (p *Plan) endPlacements(o *Observed, which func(*Job) bool, why string) {
 	}
 }
 
-// placeMember decides about one member.
+// placeMember decides about a member whose items have to be placed.
 func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 	job := o.placementOf(c)
 	state := PlacementState{Claim: *c, Job: job}
@@ -170,28 +170,28 @@ func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 	return state.is(PlacementRuns, "", "")
 }
 
-// placementWaits tells what a placement by that ring waits for; empty where it may begin.
-// The plan asks, and MayPlace of what is live.
+// placementWaits tells what a placement by that ring waits for; empty if it may begin.
+// The plan asks this, and MayPlace asks it about live state.
 func (o *Observed) placementWaits(target string) string {
 	switch job, lingering := o.runningDrain(), o.lingeringDrainer(); {
 	case o.StatefulSet.Replicas < o.Record.Ring.Size:
-		return fmt.Sprintf("%d members are to be there first", o.Record.Ring.Size)
+		return fmt.Sprintf("the StatefulSet must have %d members first", o.Record.Ring.Size)
 	case job != nil:
 		return fmt.Sprintf("Job %s drains first", job.Name)
 	case lingering != "":
 		return fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", lingering)
 	case o.placesByOtherRing(target):
-		return "the drainer of an earlier placement is not gone yet"
+		return "the pod of an earlier placement is still there"
 	}
 	return ""
 }
 
-// allPlacementsWait tells what all placements of the plan wait for: what each one does, the
-// drains that the plan has before it, and members that aren't ready.
+// allPlacementsWait tells what every placement waits for: what placementWaits says,
+// drains that come first, and members that aren't ready.
 func (p *Plan) allPlacementsWait(o *Observed) string {
 	for i := range p.Drains {
 		d := &p.Drains[i]
-		// One that has the mark and is in the ring leaves when all are placed.
+		// A member of the ring that has the mark leaves when all are placed.
 		left := d.Claim.Aside || d.Claim.Ordinal >= min(p.Replicas, o.Record.Ring.Size)
 		onItsWay := d.Phase == Draining || left && !o.drainedAfterPlacement(&d.Claim) && (d.Phase == Waiting || d.Phase == Releasing)
 		if onItsWay {
@@ -214,13 +214,13 @@ func (p *Plan) allPlacementsWait(o *Observed) string {
 func (p *Plan) followPlacement(o *Observed, c *Claim, job *Job, state PlacementState) PlacementState {
 	switch {
 	case job.Deleting:
-		return state.is(PlacementWaits, InTurn, "an earlier Job is on its way out")
+		return state.is(PlacementWaits, InTurn, "an earlier Job is being deleted")
 	case job.Target != o.target():
-		p.deleteJob(job, "it is to be placed otherwise by now")
-		return state.is(PlacementWaits, InTurn, "the clients' list has changed, or a member is lost: the placement begins anew")
+		p.deleteJob(job, "the ring has changed, or a member is lost")
+		return state.is(PlacementWaits, InTurn, "the clients' list has changed, or a member is lost: the placement starts again")
 	case job.State == JobActive:
 		if c.PlacementRequest == Retry {
-			p.add(ClearPlacementRetry{c.Ref()}) // it runs
+			p.add(ClearPlacementRetry{c.Ref()}) // it has begun
 		}
 		return state.is(PlacementRuns, "", "")
 	}
@@ -230,7 +230,7 @@ func (p *Plan) followPlacement(o *Observed, c *Claim, job *Job, state PlacementS
 	}
 	switch {
 	case job.State == JobComplete && invalid == nil:
-		// The next plan finds nothing to be placed any more, and deletes the Job.
+		// The next plan finds nothing to place, and deletes the Job.
 		p.add(RecordPlaced{c.Ref(), o.Record.Serial, job.Target, job.Receipt})
 		return state.is(PlacementRuns, "", "")
 	case c.PlacementRequest == Retry:

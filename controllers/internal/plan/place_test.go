@@ -8,8 +8,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// grown is a cluster of size members whose ring just grew from that many: what
-// these hold has to be placed.
+// grown is a cluster of size members whose ring just grew from that many. The items of
+// these have to be placed.
 func grown(from, size int32) *scene {
 	s := at(size)
 	s.o.Ready = append([]int32(nil), s.o.Pods...)
@@ -17,7 +17,7 @@ func grown(from, size int32) *scene {
 	return s
 }
 
-// placement adds the Job that places what the member holds.
+// placement adds the Job that places the member's items.
 func (s *scene) placement(ordinal int32, changes ...func(*Job)) *scene {
 	j := Job{Name: "place-" + name(ordinal), UID: "place-" + uid(ordinal), ClaimUID: uid(ordinal), Target: s.by()}
 	for _, change := range changes {
@@ -27,7 +27,7 @@ func (s *scene) placement(ordinal int32, changes ...func(*Job)) *scene {
 	return s
 }
 
-// placed: the member's items are where they belong.
+// placed: the member's items are on their owners.
 func (s *scene) placed(ordinal int32) *scene {
 	return s.change(ordinal, func(c *Claim) { c.Placed = 5 })
 }
@@ -58,18 +58,18 @@ func TestItemsArePlacedMemberByMember(t *testing.T) {
 	}{
 		"nothing is due": {at(3), outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}}},
 		"the first one; one at a time": {grown(2, 3), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-1 holds, by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-1, by ring 5-cafe"},
 			Places:  []string{"1 Placing", "0 Waiting InTurn"}}},
 		"two at a time": {grown(2, 3).with(func(o *Observed) { o.Cluster.Parallelism = 2 }), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-1 holds, by ring 5-cafe", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-1, by ring 5-cafe", "place the items of the member of claim data-0, by ring 5-cafe"},
 			Places:  []string{"1 Placing", "0 Placing"}}},
 		"it runs": {grown(2, 3).placement(1), outcome{Replicas: 3,
 			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"1 Placing", "0 Waiting InTurn"}}},
 		"it has ended well": {grown(2, 3).placement(1, allPlaced), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "record that the member of claim data-1 is placed by ring 5-cafe", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "record that the items of the member of claim data-1 are placed by ring 5-cafe", "place the items of the member of claim data-0, by ring 5-cafe"},
 			Places:  []string{"1 Placing", "0 Placing"}}},
 		"it is recorded": {grown(2, 3).placed(1).placement(1, allPlaced), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-1: its member has nothing to be placed", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-1: its member has nothing to place", "place the items of the member of claim data-0, by ring 5-cafe"},
 			Places:  []string{"0 Placing"}}},
 		"all are": {grown(2, 3).placed(0).placed(1), outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}}},
 		"the receipt is a drain's": {grown(1, 3).placement(0, complete), outcome{Replicas: 3,
@@ -80,12 +80,12 @@ func TestItemsArePlacedMemberByMember(t *testing.T) {
 			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: a person asked for a retry", "clear the placement's retry of claim data-0"},
 			Places:  []string{"0 Waiting InTurn"}}},
 		"it failed, skip": {grown(1, 3).placement(0, outOfTime).change(0, asked(Skip)), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "record that the member of claim data-0 is placed by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "record that the items of the member of claim data-0 are placed by ring 5-cafe"},
 			Places:  []string{"0 Waiting InTurn"}}},
 		"it failed, Off": {grown(1, 3).placement(0, outOfTime).with(off), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: its member has nothing to be placed"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: its member has nothing to place"}}},
 		"by another ring": {grown(1, 3).placement(0, byAnother), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: it is to be placed otherwise by now"}, Places: []string{"0 Waiting InTurn"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: the ring has changed, or a member is lost"}, Places: []string{"0 Waiting InTurn"}}},
 		"Off": {grown(2, 3).with(off), outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}}},
 		"a member isn't ready": {grown(1, 3).with(func(o *Observed) { o.Ready = []int32{0, 1} }), outcome{Replicas: 3,
 			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
@@ -94,17 +94,17 @@ func TestItemsArePlacedMemberByMember(t *testing.T) {
 		"a drain goes first": {grown(2, 2).left(2).job(2, 2), outcome{Replicas: 2,
 			Actions: []string{"apply the StatefulSet, 2 replicas"}, Drains: []string{"2 Draining"}, Places: []string{"1 Waiting PlacementWaits", "0 Waiting PlacementWaits"}}},
 		"a failed drain doesn't": {grown(1, 2).left(2).job(2, 2, outOfTime), outcome{Replicas: 2,
-			Actions: []string{"apply the StatefulSet, 2 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 2 replicas", "place the items of the member of claim data-0, by ring 5-cafe"},
 			Drains:  []string{"2 Failed JobFailed"}, Places: []string{"0 Placing"}}},
 		"older values come after": {grown(1, 3).aside(2), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-0, by ring 5-cafe"},
 			Drains:  []string{"2 Waiting InTurn"}, Places: []string{"0 Placing"}}},
 		"smaller, but not now": {grown(1, 3).wanted(2), outcome{Replicas: 3, Blocked: BlockedByPlacement,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-0, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
 		"larger, but not now": {grown(1, 3).wanted(4), outcome{Replicas: 3, Blocked: BlockedByPlacement,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-0, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
 		"smaller, Off while it runs": {grown(1, 3).wanted(2).placement(0).with(off), outcome{Replicas: 3, Blocked: BlockedByPlacement,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: its member has nothing to be placed"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: its member has nothing to place"}}},
 		"hibernation": {grown(1, 3).wanted(0).placement(0), outcome{
 			Actions: []string{"apply the StatefulSet, 0 replicas", "delete Job place-data-0: the cluster hibernates"}}},
 		"fewer after hibernation: first as many as there were": {grown(1, 3).wanted(2).with(func(o *Observed) {
@@ -199,8 +199,8 @@ func TestNoMemberOfTheRingIsMarkedUntilItemsArePlaced(t *testing.T) {
 	}
 }
 
-// A placement's receipt proves nothing about the volume of the member that was
-// asked: as a drain's it is not even looked at.
+// A placement's receipt proves nothing about the member's volume. It never counts as a
+// drain's.
 func TestReceiptOfAPlacementReleasesNothing(t *testing.T) {
 	job := Job{ClaimUID: uid(2), Target: grown(2, 3).by()}
 	allPlaced(&job)
@@ -220,8 +220,8 @@ func TestReceiptOfAPlacementReleasesNothing(t *testing.T) {
 	}
 }
 
-// What a member left on its volume, and what members hold, comes to clients by one
-// ring at a time, the newest values first.
+// What a departed member left and what members have reach clients by one ring at a time,
+// the newest values first.
 func TestOlderValuesComeLater(t *testing.T) {
 	behind := func(o *Observed) { o.ListSize, o.Record.Ring.Size, o.Ready = 1, 1, nil }
 	moves := func(target string) func(*Observed) {
@@ -235,7 +235,7 @@ func TestOlderValuesComeLater(t *testing.T) {
 			Actions: []string{"apply the StatefulSet, 2 replicas", "drain claim data-2 into 2 survivors"},
 			Drains:  []string{"2 Draining"}, Places: []string{"1 Waiting PlacementWaits", "0 Waiting PlacementWaits"}}},
 		"that of one that left earlier comes after": {grown(1, 2).left(2).with(func(o *Observed) { o.Record.From.Size = 1 }), outcome{Replicas: 2,
-			Actions: []string{"apply the StatefulSet, 2 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"},
+			Actions: []string{"apply the StatefulSet, 2 replicas", "place the items of the member of claim data-0, by ring 5-cafe"},
 			Drains:  []string{"2 Waiting InTurn"}, Places: []string{"0 Placing"}}},
 		"none while clients look among fewer members": {at(2).left(2).with(behind), outcome{Replicas: 2,
 			Actions: []string{"apply the StatefulSet, 2 replicas"}, Drains: []string{"2 Waiting InTurn"}}},
@@ -244,7 +244,7 @@ func TestOlderValuesComeLater(t *testing.T) {
 		"no placement beside a drainer of another ring": {grown(1, 3).with(moves("4-beef")), outcome{Replicas: 3,
 			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
 		"one beside a drainer of the same": {grown(1, 3).with(moves(grown(1, 3).by())), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "place what the member of claim data-0 holds, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-0, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, planned(test.scene)); diff != "" {
@@ -270,7 +270,7 @@ func TestClientsAreToldOfNoMoreMembersUntilItemsArePlaced(t *testing.T) {
 	}
 }
 
-// What a Job or the record of the rings says, anybody may have written.
+// Anybody may have written a Job or the record of the rings.
 func TestNoJobAndNoRecordMakesMoreMembers(t *testing.T) {
 	forged := func(s *scene) *scene {
 		return s.with(func(o *Observed) {
@@ -301,8 +301,9 @@ func TestNoJobAndNoRecordMakesMoreMembers(t *testing.T) {
 	}
 }
 
-// The operator died after it had marked member 2, and before it told the clients; then items
-// had to be placed among all three. Nobody waits for a drain of one that is still there.
+// The operator died after it had marked member 2 and before it wrote the list. Then items
+// had to be placed among all three. Nothing waits for the drain of a member that still
+// exists.
 func TestAMemberThatHasTheMarkAndIsInTheRingHoldsNoPlacementUp(t *testing.T) {
 	got := planned(marked(grown(2, 3), 2).wanted(2).pod(2))
 	if diff := cmp.Diff([]string{"1 Placing", "0 Waiting InTurn"}, got.Places); diff != "" {

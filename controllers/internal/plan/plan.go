@@ -9,33 +9,35 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Plan is what to do now, in this order, and how the claims of departed members stand.
+// Plan is what to do now, in this order, and how the claims of leaving and departed
+// members stand.
 type Plan struct {
 	Actions []Action
-	// Replicas that the StatefulSet should have now, and SizeBlocked why that is
-	// not the wanted size.
+	// Replicas that the StatefulSet should have now, and SizeBlocked why that is not the
+	// wanted size.
 	Replicas    int32
 	SizeBlocked Block
-	// LingeringDrainer is the pod for whose end the size waits, where that is a drainer whose
-	// Job is gone.
+	// LingeringDrainer is the pod whose end the size waits for. It drains, and its Job is
+	// gone.
 	LingeringDrainer string
-	// ListSize is how many members clients are told of, and Record has the ring that this
+	// ListSize is how many members the clients' list has, and Record the ring that this
 	// makes.
 	ListSize int32
 	Record   ring.Record
-	// Drains has an entry per claim on its way out, highest ordinal first.
+	// Drains has an entry for each claim that is to be drained or released, highest
+	// ordinal first.
 	Drains []DrainState
-	// Placements has an entry per member whose items have to be placed, highest
+	// Placements has an entry for each member whose items have to be placed, highest
 	// ordinal first.
 	Placements []PlacementState
-	// DeletedClaims are those that somebody else deleted: of members that stay, or
-	// such that the operator can't set aside.
+	// DeletedClaims are those that somebody else deleted: of members that stay, and those
+	// whose volume the operator can't set aside.
 	DeletedClaims []DeletedClaim
-	// SmallClaims are those of members whose volumes are smaller than wanted, and
-	// KeepsTemplate tells that the members stay as they are until these have grown.
+	// SmallClaims are members' claims whose volumes are smaller than wanted.
+	// KeepsTemplate: the members' pods stay as they are until these have grown.
 	SmallClaims   []ClaimRef
 	KeepsTemplate bool
-	// Wake is when to plan again, if no event comes before; zero for never.
+	// Wake is when to plan again if no event comes earlier; zero for never.
 	Wake time.Time
 }
 
@@ -56,16 +58,16 @@ const (
 	BlockedByDrain Block = "Drain"
 	// BlockedByVolume: a volume that the returning member left is still there.
 	BlockedByVolume Block = "Volume"
-	// BlockedByShortage: the members that stay have too little room.
+	// BlockedByShortage: the survivors have too little room.
 	BlockedByShortage Block = "Shortage"
-	// BlockedByMemoryCheck: the members were asked a moment ago whether there is room.
+	// BlockedByMemoryCheck: the members were asked a moment ago how full they are.
 	BlockedByMemoryCheck Block = "Question"
-	// BlockedByPlacement: members hold what clients look for elsewhere.
+	// BlockedByPlacement: members have items that clients look for elsewhere.
 	BlockedByPlacement Block = "Placement"
 )
 
-// ScaleDownBegins tells whether a scale-down is about to begin: the items of the members
-// that leave have to find room.
+// ScaleDownBegins tells whether a scale-down is about to begin, so that the items of the
+// leaving members need room.
 func (o *Observed) ScaleDownBegins() bool {
 	c := &o.Cluster
 	return !c.Deleting && !c.NamespaceTerminating && c.Policy == Drain && o.StatefulSet.Exists && !o.drainRuns() && !o.placing() &&
@@ -73,7 +75,7 @@ func (o *Observed) ScaleDownBegins() bool {
 		slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.Ordinal >= o.Cluster.Size && c.LeavingSince.IsZero() })
 }
 
-// Next decides on the next steps for a cluster.
+// Next plans the next steps for a cluster.
 func Next(observed *Observed) Plan {
 	o := *observed
 	if o.Cluster.Plain {
@@ -104,8 +106,8 @@ func Next(observed *Observed) Plan {
 	return p
 }
 
-// plain is the plan of a cluster without storage: a Deployment, of which no member has a
-// name of its own. Its owner references are all that a deletion needs.
+// plain is the plan for a cluster without storage. Its members have no names of their
+// own. When it is deleted, the garbage collector does everything.
 func plain(o *Observed) Plan {
 	p := Plan{Replicas: o.Cluster.Size, ListSize: o.Cluster.Size}
 	if !o.Cluster.Deleting {
@@ -117,7 +119,7 @@ func plain(o *Observed) Plan {
 
 func (p *Plan) add(a ...Action) { p.Actions = append(p.Actions, a...) }
 
-// addClaimFinalizers puts the finalizer on claims that were born without it: those of a
+// addClaimFinalizers adds the finalizer to claims that were created without it: by the
 // StatefulSet of an earlier operator, or of a cluster that was deleted.
 func (p *Plan) addClaimFinalizers(o *Observed) {
 	for i := range o.Claims {
@@ -130,7 +132,6 @@ func (p *Plan) addClaimFinalizers(o *Observed) {
 	}
 }
 
-// decideSize decides on the number of replicas.
 func (p *Plan) decideSize(o *Observed) {
 	p.Replicas, p.SizeBlocked, _ = o.allowedSize(o.Cluster.Size)
 	switch {
@@ -144,11 +145,11 @@ func (p *Plan) decideSize(o *Observed) {
 	}
 }
 
-// allowedSize is the size that the cluster may have now where that one is wanted: one that
-// doesn't change under a drain or before items are placed, isn't smaller before those that
-// left are drained, and brings no member back to a volume that it left. If it is another
-// one, blocked and why say what it waits for. The plan asks, and MaySetReplicas of what is
-// live.
+// allowedSize returns the size that the cluster may have now, if this one is wanted. The
+// size doesn't change during a drain, or before items are placed. It doesn't shrink
+// before the volumes of members that left earlier are drained. It brings no member back
+// to a volume that it left. If another size is returned, blocked and why say what it
+// waits for. The plan asks this, and MaySetReplicas asks it about live state.
 func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why string) {
 	departed := o.lowestMarked()
 	size = o.sizeWhilePlacing(wanted)
@@ -159,7 +160,7 @@ func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why str
 		size, blocked, why = o.sizeBefore(), BlockedByDrain, fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", lingering)
 	case o.marksWait(departed):
 		size, blocked, why = o.sizeWhilePlacing(o.StatefulSet.Replicas), BlockedByDrain, "the volume of a member that left is drained first"
-	case o.staysBelow(departed, size) < size: // as below
+	case o.staysBelow(departed, size) < size: // see below
 	case departed != nil && o.drainDue(0) && o.someoneWouldLeave(size, departed.Ordinal):
 		size, blocked, why = min(departed.Ordinal, max(size, o.sizeBefore())), BlockedByDrain, "the volume of a member that left is drained first"
 	case size != wanted:
@@ -174,9 +175,9 @@ func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why str
 	return size, blocked, why
 }
 
-// staysBelow is the size that brings no member back to a volume that it left. Whoever wrote
-// the leaving mark: a member that is there, or that clients still ask, leaves neither under a
-// drain nor before items are placed.
+// staysBelow returns the size that brings no member back to a volume that it left. Whoever
+// wrote the leaving mark: no member that exists, or that clients still ask, leaves during a
+// drain, or before items are placed.
 func (o *Observed) staysBelow(departed *Claim, size int32) int32 {
 	switch {
 	case departed == nil:
@@ -187,15 +188,15 @@ func (o *Observed) staysBelow(departed *Claim, size int32) int32 {
 	return min(size, departed.Ordinal)
 }
 
-// marksWait tells whether members above that one, which has the mark, have to be marked before
-// it can leave, and may not be: the volume of another one that left is drained first.
+// marksWait tells whether the departed member must wait because members above it need the
+// mark first, and can't get it before the volume of an earlier member is drained.
 func (o *Observed) marksWait(departed *Claim) bool {
 	members := o.StatefulSet.Replicas
 	return departed != nil && o.drainDue(members) && o.someoneWouldLeave(departed.Ordinal, min(members, o.Record.Ring.Size))
 }
 
-// sizeBefore is how many members there are, or, if all of them have stopped, how many there
-// were: those of the ring.
+// sizeBefore is how many members there are, or, if all have stopped, how many the ring
+// has.
 func (o *Observed) sizeBefore() int32 {
 	if o.StatefulSet.Exists && o.StatefulSet.Replicas > 0 {
 		return o.StatefulSet.Replicas
@@ -203,14 +204,14 @@ func (o *Observed) sizeBefore() int32 {
 	return min(o.Record.Ring.Size, o.MostMembers())
 }
 
-// markLeaving writes the leaving mark on the claims of members that leave,
-// before the StatefulSet is made smaller: should the operator die in between, a
-// member leaves and returns needlessly, but an old volume never returns. At
-// size 0 nobody is left who could hold another value: nothing is marked. Nor is
-// anything while a drain runs: the size is the one that it began with, whose
-// marks were written before it. Where a claim beyond it has none, the Job is one
-// of a cache that is behind, and the claim that of a member that came since. The mark
-// says whether anybody has looked through the member by the rings before this plan.
+// markLeaving writes the leaving mark on the claims of leaving members, before the
+// StatefulSet is made smaller. If the operator dies in between, a member may leave and
+// return needlessly, but an old volume never comes back. At size 0 nothing is marked,
+// because no member is left that could store newer values. During a drain nothing is
+// marked either: the size is the one that the drain began with, and its marks were
+// written before. If a claim beyond that size has no mark, the cache is behind, and the
+// claim is a newer member's. The mark also says whether the member's items were placed by
+// the rings before this plan.
 func (p *Plan) markLeaving(o *Observed, before ring.Record) {
 	if p.Replicas == 0 || o.drainRuns() {
 		return
@@ -224,10 +225,10 @@ func (p *Plan) markLeaving(o *Observed, before ring.Record) {
 	}
 }
 
-// places tells whether it moves items between members.
+// places tells a placement's drainer from a drain's.
 func (d Drainer) places() bool { return d.Target != "" }
 
-// runningDrain returns a Job that may be at work, or nil.
+// runningDrain returns the Job of a drain whose pod may be at work, or nil.
 func (o *Observed) runningDrain() *Job {
 	for i := range o.Jobs {
 		if o.Jobs[i].mayRun() {
@@ -237,9 +238,9 @@ func (o *Observed) runningDrain() *Job {
 	return nil
 }
 
-// lingeringDrainer names the pod of a drain whose Job is gone, and that has not ended: a person
-// gave its claim up, as a rule. Kubernetes keeps the claim until then. The drainer still
-// adds items, by the ring of the members that it was made for.
+// lingeringDrainer names the pod of a drain that has not ended although its Job is gone,
+// usually because a person gave the claim up. Kubernetes keeps the claim until then, and
+// the drainer still adds items by its own ring.
 func (o *Observed) lingeringDrainer() (pod string) {
 	for _, d := range o.Drainers {
 		c, job := o.claim(d.ClaimUID), o.jobFor(d.ClaimUID)
@@ -253,9 +254,9 @@ func (o *Observed) lingeringDrainer() (pod string) {
 // drainRuns tells whether a drain may be at work.
 func (o *Observed) drainRuns() bool { return o.runningDrain() != nil || o.lingeringDrainer() != "" }
 
-// drainDue tells whether the volume that a member from that ordinal on left is
-// about to be drained. Until it is, no other member leaves. One whose drain failed
-// is tried again after those that left later (newerComes).
+// drainDue tells whether the volume of a departed member, from that ordinal on, is about
+// to be drained. Until it is, no other member leaves. A drain that failed is tried again
+// after those of members that left later (newerDrainDue).
 func (o *Observed) drainDue(from int32) bool {
 	return o.Cluster.Policy == Drain && slices.ContainsFunc(o.Claims, func(c Claim) bool {
 		job := o.jobFor(c.UID)
@@ -264,9 +265,9 @@ func (o *Observed) drainDue(from int32) bool {
 	})
 }
 
-// newerDrainDue tells whether another volume is about to be drained, or tried again,
-// whose member left later than this one. What that one was told since is newer, and
-// must be there first: a drain only adds.
+// newerDrainDue tells whether the volume of a member that left later than this one is
+// about to be drained, or will be tried again. Its values are newer, and a drain only
+// adds, so they must come first.
 func (o *Observed) newerDrainDue(c *Claim) bool {
 	return slices.ContainsFunc(o.Claims, func(d Claim) bool {
 		if !d.LeavingSince.After(c.LeavingSince) || d.Volume == "" || d.Volume == c.Volume || d.Receipt != nil || d.Request == Hold || d.Request == Skip || o.stranded(&d) {
@@ -277,15 +278,16 @@ func (o *Observed) newerDrainDue(c *Claim) bool {
 	})
 }
 
-// someoneWouldLeave tells whether a member among these ordinals would be told to leave.
+// someoneWouldLeave tells whether a member with an ordinal in this range would be told to
+// leave.
 func (o *Observed) someoneWouldLeave(from, to int32) bool {
 	return from > 0 && slices.ContainsFunc(o.Claims, func(c Claim) bool {
 		return from <= c.Ordinal && c.Ordinal < to && c.LeavingSince.IsZero()
 	})
 }
 
-// lowestMarked returns the claim of the lowest ordinal that has a leaving mark, or nil.
-// One that was set aside is in no member's way.
+// lowestMarked returns the claim with a leaving mark that has the lowest ordinal, or nil.
+// It leaves out aside claims, which block no member.
 func (o *Observed) lowestMarked() *Claim {
 	var lowest *Claim
 	for i := range o.Claims {
@@ -296,8 +298,8 @@ func (o *Observed) lowestMarked() *Claim {
 	return lowest
 }
 
-// sweepJobs deletes Jobs whose claim is gone, running ones too: a receipt could be recorded
-// nowhere, and until the drainer has ended the size could not change.
+// sweepJobs deletes Jobs whose claim is gone, even if they run: there is nowhere to
+// record their receipt, and the size could not change before they end.
 func (p *Plan) sweepJobs(o *Observed) {
 	for _, j := range o.Jobs {
 		known := slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.UID == j.ClaimUID })
@@ -307,7 +309,7 @@ func (p *Plan) sweepJobs(o *Observed) {
 	}
 }
 
-// dismantle lets everything go: the Memcached is deleted, or its namespace is.
+// dismantle removes what holds objects, after the Memcached or its namespace was deleted.
 func dismantle(o *Observed) Plan {
 	p := Plan{Record: o.Record}
 	if o.Cluster.NamespaceTerminating {
@@ -328,7 +330,7 @@ func dismantle(o *Observed) Plan {
 		}
 	}
 	if o.StatefulSet.Exists && !o.Cluster.Orphan {
-		// Its controller could still make claims; the event of its going is next.
+		// Its controller could still create claims. Its deletion brings an event.
 		if !o.StatefulSet.Deleting {
 			p.add(DeleteMembers{})
 		}
@@ -338,7 +340,7 @@ func dismantle(o *Observed) Plan {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if aside := o.asideOf(c); aside != nil || o.takesOver(c) {
-			// Halfway: the volume would be neither claim's.
+			// Wait: in between, the volume is bound to neither claim.
 			p.handOver(c, aside)
 			settingAside = true
 			continue

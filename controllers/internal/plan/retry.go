@@ -11,47 +11,48 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// A drain or a placement that failed is tried again by itself, slower and slower,
-// as long as it takes. Only a person can mend what contract.NoRetry names. How
-// often it has failed is kept on the claim, and the failed Job tells since when:
+// A drain or a placement that failed is tried again by itself, with growing pauses, for
+// as long as it takes. Only the exit codes of contract.NoRetry wait for a person. The
+// claim has the number of failures, and the failed Job has the time:
 //
 //	the Job failed ──▶ wait ──▶ CountFailure ──▶ DeleteJob ──▶ the next Job
 //
-// The count names the Job, so that an operator that dies between the two writes
-// counts it once.
+// The count names the Job, so that an operator that dies between the two writes counts it
+// once.
 const (
 	firstRetry   = time.Minute
 	longestRetry = 30 * time.Minute
 )
 
-// Attempts are those, in a row, that failed to move what a claim or its member holds.
+// Attempts counts failed attempts in a row to drain a claim, or to place its member's
+// items.
 type Attempts struct {
 	Failed int32
 	// Last is the Job of the last one.
 	Last types.UID
 }
 
-// pause before the attempt that follows so many failed ones.
+// pause before the next attempt after that many failures.
 func pause(failed int32) time.Duration {
 	const doublings = 5
 	return min(firstRetry<<min(failed-1, doublings), longestRetry)
 }
 
-// mendable tells whether another attempt may succeed after this Job, which has
-// ended and has not done its work. Only its receipt can tell that none will.
+// mendable tells whether another attempt may succeed after this Job, which has ended
+// without success. Only its receipt can rule that out.
 func (j *Job) mendable() bool {
 	return !j.running() && (j.Receipt == nil || !slices.Contains(contract.NoRetry, int32(j.Receipt.ExitCode)))
 }
 
-// failure is how a Job that has ended without having done its work stands, and
-// when the next attempt is: zero where that is a person's to say.
+// failure is why a Job has ended without success, and when the next attempt is; zero if a
+// person has to decide.
 type failure struct {
 	reason, message string
 	retryAt         time.Time
 }
 
-// tryAgain waits, and then deletes the failed Job, so that the next one is made.
-// It tells whether it has.
+// tryAgain waits until the next attempt is due, and then deletes the failed Job. It
+// returns true when it has.
 func (p *Plan) tryAgain(o *Observed, c *Claim, job *Job, invalid error) (f failure, again bool) {
 	f.reason, f.message = failureOf(job, invalid)
 	if !job.mendable() {
@@ -73,15 +74,15 @@ func (p *Plan) tryAgain(o *Observed, c *Claim, job *Job, invalid error) (f failu
 	return f, true
 }
 
-// wakeAt asks for a plan at that time, for which no event will.
+// wakeAt asks for a plan at that time, because no event will bring one.
 func (p *Plan) wakeAt(t time.Time) {
 	if p.Wake.IsZero() || t.Before(p.Wake) {
 		p.Wake = t
 	}
 }
 
-// failureOf a Job that has ended has not done its work: where it failed, its last receipt
-// knows best.
+// failureOf tells why a Job has ended without success. If it failed, its last receipt
+// says it best.
 func failureOf(job *Job, invalid error) (reason, message string) {
 	switch {
 	case job.State != JobFailed:

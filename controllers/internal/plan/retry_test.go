@@ -38,9 +38,8 @@ func failedBefore(n int32, last types.UID) func(*Claim) {
 	return func(c *Claim) { c.Attempts = Attempts{n, last} }
 }
 
-// What a retry can mend is tried again by itself; what it can't waits for a person.
-// expect checks the actions of the plan, what it says of drains and placements, and when
-// it is to be made anew.
+// What a retry can mend is tried again by itself; anything else waits for a person.
+// expect checks the plan's actions, drains, placements and Wake.
 func (s *scene) expect(t *testing.T, want outcome, wake time.Time) {
 	t.Helper()
 	got := planned(s)
@@ -86,7 +85,7 @@ func TestFailedDrainIsTriedAgainByItself(t *testing.T) {
 		"a person asks, at once": {drain(requested(Retry)).job(2, 2, unreachable).after(time.Second),
 			[]string{nothing[0], "delete Job job-data-2: a person asked for a retry", "clear the retry of claim data-2"}, "2 Waiting InTurn", time.Time{}},
 		"a person holds it":       {drain(requested(Hold)).job(2, 2, unreachable).after(time.Hour), nothing, "2 Held Held", time.Time{}},
-		"a person gives it up":    {drain(requested(Skip)).job(2, 2, unreachable).after(time.Second), []string{nothing[0], "delete claim data-2: Skipped", "release claim data-2: Skipped", "delete Job job-data-2: its claim is let go: Skipped"}, "2 Releasing Skipped", time.Time{}},
+		"a person gives it up":    {drain(requested(Skip)).job(2, 2, unreachable).after(time.Second), []string{nothing[0], "delete claim data-2: Skipped", "release claim data-2: Skipped", "delete Job job-data-2: its claim is released: Skipped"}, "2 Releasing Skipped", time.Time{}},
 		"its member is to return": {drain(where(Here)).wanted(3).job(2, 2, unreachable).after(time.Second), []string{nothing[0], "set claim data-2 aside"}, "2 Waiting SettingAside", noon.Add(time.Minute)},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -124,8 +123,8 @@ func TestFailedPlacementIsTriedAgainByItself(t *testing.T) {
 	}
 }
 
-// What a member that leaves later was told is newer than what waits for another
-// attempt, and is drained before it.
+// A member that left later has newer values, so its drain comes before another attempt of
+// an earlier one.
 func TestNewerVolumesAreDrainedFirst(t *testing.T) {
 	later := func(c *Claim) { c.LeavingSince = time.Unix(2000, 0) }
 	for what, test := range map[string]struct {
@@ -149,7 +148,7 @@ func TestNewerVolumesAreDrainedFirst(t *testing.T) {
 	}
 }
 
-// A failed Job of a volume that was set aside was made for another size, maybe.
+// A failed Job of an aside claim may have been made for another size.
 func TestSizeIsNotThatOfAFailedJobThatGoes(t *testing.T) {
 	s := at(2).aside(2).job(2, 3, unreachable, isGoing)
 	s.o.Jobs[0].ClaimUID += "-aside"

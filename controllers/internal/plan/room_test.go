@@ -38,8 +38,8 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 	}
 }
 
-// Whatever the spec says of a shortage, it is known before the first member is told to
-// leave.
+// Whether the items fit is known before the first member is told to leave, whatever the
+// spec says about a shortage.
 func TestScaleDownWaitsForItsMembersAnswers(t *testing.T) {
 	s := at(3).wanted(2)
 	s.o.Room = &Room{Pending: true}

@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// scene builds an Observed. It begins at rest: as many members as are wanted.
+// scene builds an Observed. It begins at rest, with as many members as are wanted.
 type scene struct{ o Observed }
 
 func at(size int32) *scene {
@@ -58,7 +58,7 @@ func (s *scene) aside(ordinal int32, changes ...func(*Claim)) *scene {
 	}}, changes...)...)
 }
 
-// marked writes the leaving mark on the claim of a member that is there.
+// marked adds the leaving mark to the claim of a member that exists.
 func marked(s *scene, ordinal int32) *scene {
 	return s.change(ordinal, func(c *Claim) { c.LeavingSince = time.Unix(1000, 0) })
 }
@@ -130,13 +130,13 @@ func receiptFor(claim types.UID) *contract.Receipt {
 	}
 }
 
-// target stands for the name of the ring in the words of a plan.
+// target is the name of the ring in a plan's strings.
 const target = "5-cafe"
 
 // by is the name of the ring, without lost members.
 func (s *scene) by(lost ...int32) string { return TargetWithout(s.o.Record.Target(), lost) }
 
-// outcome is a plan in words, without what each plan begins and ends with.
+// outcome is a plan as strings, without what every plan begins and ends with.
 type outcome struct {
 	Replicas int32
 	Blocked  Block

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A person may give up what a drainer is at work on: until its pod has ended, it still
-// adds items by the ring of the survivors that it was made for.
+// A person may give up a claim while a drainer is at work on it. Until its pod has ended,
+// it still adds items by its own ring.
 func TestSizeIsHeldUntilADrainerWhoseJobIsGoneHasEnded(t *testing.T) {
 	lingers := at(2).wanted(3).left(2, requested(Skip), deleting, unheld).with(func(o *Observed) { o.Drainers = []Drainer{{Pod: "drainer", ClaimUID: uid(2)}} })
 	p := Next(&lingers.o)
@@ -38,12 +38,12 @@ func TestSizeIsHeldUntilADrainerWhoseJobIsGoneHasEnded(t *testing.T) {
 	}
 }
 
-// A person may give up a claim whose volume is being set aside: the claim that was to
-// take it over goes first, and nothing waits for the volume that goes then.
+// A person may give up a claim while its volume is being set aside. The claim that was to
+// take the volume over is released first, and waits for nothing.
 func TestTheClaimOfAVolumeThatWasGivenUpGoesFirst(t *testing.T) {
 	given := func() *scene { return at(2).left(2, deleting, where(Reserved), requested(Skip)).aside(2, pending) }
 	const apply = "apply the StatefulSet, 2 replicas"
-	if diff := cmp.Diff([]string{apply, "give up claim data-2-aside"}, planned(given()).Actions); diff != "" {
+	if diff := cmp.Diff([]string{apply, "annotate claim data-2-aside with skip"}, planned(given()).Actions); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	both := at(2).left(2, deleting, where(Reserved), requested(Skip)).aside(2, pending, requested(Skip))
@@ -72,8 +72,8 @@ func TestTheClaimOfAVolumeThatWasGivenUpGoesFirst(t *testing.T) {
 	}
 }
 
-// A volume may go while it is set aside: somebody deletes it. The claim that was to take it
-// over waits for a person then, and holds up no other.
+// Somebody may delete a volume while it is set aside. The claim that was to take it over
+// then waits for a person, and delays no other claim.
 func TestAClaimWhoseVolumeWentIsToldOfAndHoldsNobodyUp(t *testing.T) {
 	older := func(c *Claim) { c.LeavingSince = time.Unix(500, 0) }
 	for what, test := range map[string]struct {
@@ -97,13 +97,13 @@ func TestAClaimWhoseVolumeWentIsToldOfAndHoldsNobodyUp(t *testing.T) {
 		})
 	}
 	given := at(2).left(2, deleting, where(Gone), requested(Skip)).aside(2, pending)
-	if got := planned(given).Actions; !slices.Contains(got, "give up claim data-2-aside") {
+	if got := planned(given).Actions; !slices.Contains(got, "annotate claim data-2-aside with skip") {
 		t.Errorf("a person gives up the old one, and of the other nothing is said: %v", got)
 	}
 }
 
-// A cluster may be told to stop beside such a drainer. When it wakes up, it has the members
-// that the drainer was made for.
+// A cluster may be stopped while such a drainer runs. When it wakes up, it has the
+// members that the drainer was made for.
 func TestAClusterWakesUpBesideADrainerWhoseJobIsGone(t *testing.T) {
 	asleep := at(2).wanted(3).left(2, requested(Skip), deleting, unheld).with(func(o *Observed) {
 		o.Drainers, o.StatefulSet.Replicas, o.Pods = []Drainer{{Pod: "drainer", ClaimUID: uid(2)}}, 0, nil

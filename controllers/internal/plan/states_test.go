@@ -11,9 +11,9 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// TestEachStateOfAReleasedClaimHasOneNextStep walks a claim from a member's to
-// none. The cluster has two members; the third one's claim is looked at.
-func TestEachStateOfAReleasedClaimHasOneNextStep(t *testing.T) {
+// TestEachStateOfAMarkedClaimHasOneNextStep follows the claim of the third member, from a
+// member's to none, in a cluster of two.
+func TestEachStateOfAMarkedClaimHasOneNextStep(t *testing.T) {
 	apply := "apply the StatefulSet, 2 replicas"
 	for name, test := range map[string]struct {
 		scene   *scene
@@ -51,12 +51,12 @@ func TestEachStateOfAReleasedClaimHasOneNextStep(t *testing.T) {
 		},
 		"the receipt is recorded": {
 			at(2).left(2, drained).job(2, 2, complete),
-			[]string{apply, "delete claim data-2: Drained", "release claim data-2: Drained", "delete Job job-data-2: its claim is let go: Drained"},
+			[]string{apply, "delete claim data-2: Drained", "release claim data-2: Drained", "delete Job job-data-2: its claim is released: Drained"},
 			[]string{"2 Releasing Drained"}, nil,
 		},
 		"the receipt is recorded, the claim gone but for its pods' sake": {
 			at(2).left(2, drained, deleting, unheld).job(2, 2, complete),
-			[]string{apply, "delete Job job-data-2: its claim is let go: Drained"}, []string{"2 Releasing Drained"}, nil,
+			[]string{apply, "delete Job job-data-2: its claim is released: Drained"}, []string{"2 Releasing Drained"}, nil,
 		},
 		"the receipt is recorded, the Job gone, the claim deleted": {
 			at(2).left(2, drained, deleting), []string{apply, "release claim data-2: Drained"}, []string{"2 Releasing Drained"}, nil,
@@ -100,7 +100,7 @@ func TestEachStateOfAReleasedClaimHasOneNextStep(t *testing.T) {
 		},
 		"skipped while the Job runs": {
 			at(2).left(2, requested(Skip)).job(2, 2),
-			[]string{apply, "delete claim data-2: Skipped", "release claim data-2: Skipped", "delete Job job-data-2: its claim is let go: Skipped"},
+			[]string{apply, "delete claim data-2: Skipped", "release claim data-2: Skipped", "delete Job job-data-2: its claim is released: Skipped"},
 			[]string{"2 Releasing Skipped"}, nil,
 		},
 		"an unknown request is none": {
@@ -114,7 +114,7 @@ func TestEachStateOfAReleasedClaimHasOneNextStep(t *testing.T) {
 			at(2).left(2, deleting, requested(Skip)), []string{apply, "release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil,
 		},
 		"not held: it is, before anything else": {
-			at(2).left(2, unheld), []string{"hold claim data-2", apply, "drain claim data-2 into 2 survivors"}, []string{"2 Draining"}, nil,
+			at(2).left(2, unheld), []string{"add the finalizer to claim data-2", apply, "drain claim data-2 into 2 survivors"}, []string{"2 Draining"}, nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestEachStateOfAReleasedClaimHasOneNextStep(t *testing.T) {
 
 func TestVolumeThatCannotBeReadIsGivenUpWhereTheSpecSaysSo(t *testing.T) {
 	apply := "apply the StatefulSet, 2 replicas"
-	givenUp := []string{apply, "release claim data-2: Unrecoverable", "delete Job job-data-2: its claim is let go: Unrecoverable"}
+	givenUp := []string{apply, "release claim data-2: Unrecoverable", "delete Job job-data-2: its claim is released: Unrecoverable"}
 	rejected := func(j *Job) { unreadable(j); j.Receipt.ExitCode = contract.ExitRejected }
 	stranger := func(j *Job) { unreadable(j); j.Receipt.Source = "another claim" }
 	for name, test := range map[string]struct {
@@ -179,7 +179,7 @@ func TestPolicyDecidesAboutReleasedClaims(t *testing.T) {
 		"Retain leaves a retained claim alone": {Retain, at(2).left(2, unheld), []string{apply}, nil},
 		"Retain ends a drain that runs": {
 			Retain, at(2).left(2).job(2, 2),
-			[]string{apply, "release claim data-2: Retained", "delete Job job-data-2: its claim is let go: Retained"}, nil,
+			[]string{apply, "release claim data-2: Retained", "delete Job job-data-2: its claim is released: Retained"}, nil,
 		},
 		"a recorded receipt goes before Retain": {
 			Retain, at(2).left(2, drained), []string{apply, "delete claim data-2: Drained", "release claim data-2: Drained"}, []string{"2 Releasing Drained"},
@@ -237,8 +237,7 @@ func TestSizeWaits(t *testing.T) {
 	}
 }
 
-// The Job drains into one member, as a cache that is behind shows it; there are
-// two by now, and the second one has just come.
+// The Job drains into one member. The cache is behind: the second member has just come.
 func TestAJobOfLongAgoMarksNoMemberThatCameSince(t *testing.T) {
 	got := planned(at(2).left(2).job(2, 1))
 	want := outcome{Replicas: 1, Blocked: BlockedByDrain, Actions: []string{"apply the StatefulSet, 1 replicas"}, Drains: []string{"2 Draining"}}
@@ -379,7 +378,7 @@ func TestDeletionLetsEverythingGo(t *testing.T) {
 	}
 }
 
-// A Job whose claim is gone runs until it is deleted: what waits for its end comes later.
+// A Job whose claim is gone runs until it is deleted; what waits for its end comes later.
 func TestJobsWhoseClaimIsGoneAreSweptBeforeItemsArePlaced(t *testing.T) {
 	got := planned(grown(1, 2).job(7, 2))
 	want := []string{"delete Job job-data-7: its claim is gone", "apply the StatefulSet, 2 replicas"}
