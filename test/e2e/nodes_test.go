@@ -109,13 +109,13 @@ func TestAGoneNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
 	f.expectWaits("member 2 is still shutting down: on " + goes + ", since")
 	// A person who knows that the node is down says so.
 	f.must(kube.Delete(f.ctx, pod, client.GracePeriodSeconds(0)))
-	f.expectWaits(goes+" has not started the drainer", waitsForVolume)
+	f.expectWaits("node "+goes+" has not started the drainer", waitsForVolume)
 	start()
 	f.expectDrained(2, objects)
 	f.expectReceipt(true)
 }
 
-const waitsForVolume = "the drainer waits for the volume's node since"
+const waitsForVolume = "the drainer has been waiting for a node since"
 
 // expectWaits waits until status gives the only drain one of these reasons; its claim
 // is kept.

@@ -16,17 +16,17 @@ import (
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
-// LiveClaims are the claims of the cluster's members, present and past, by their names:
-// those of the namespace that the StatefulSet would use. Unlabelled are those of them that
-// the cache can't see, because they came back from a snapshot, were left by another chart
-// or lost their label; Others are those that somebody else controls.
+// LiveClaims are the claims of members, present and past, by their names: those that the
+// StatefulSet would use. Unlabelled are those that the cache can't see: they came back
+// from a snapshot, another chart left them, or they lost their label. Others are those
+// that somebody else controls.
 type LiveClaims struct {
 	Claims             []plan.Claim
 	Unlabelled, Others []corev1.PersistentVolumeClaim
 }
 
-// claimsPage is how many claims, or Jobs, of a namespace are read at once: they are of
-// anybody's making, and of any size.
+// claimsPage is how many claims or Jobs of a namespace are read at once. Anybody may have
+// made them, of any size.
 const claimsPage = 32
 
 // LiveClaims reads them.
@@ -61,7 +61,7 @@ func (r *Reader) LiveClaims(ctx context.Context, cluster *cachev1alpha1.Memcache
 	return found, nil
 }
 
-// pages reads a list of a namespace live, a few objects at a time.
+// pages reads a namespace's objects live, one page at a time.
 func pages(ctx context.Context, reader client.Reader, list client.ObjectList, namespace string, each func() error) error {
 	for more := true; more; more = list.GetContinue() != "" {
 		if err := reader.List(ctx, list, client.InNamespace(namespace), client.Limit(claimsPage), client.Continue(list.GetContinue())); err != nil {
@@ -74,19 +74,20 @@ func pages(ctx context.Context, reader client.Reader, list client.ObjectList, na
 	return nil
 }
 
-// MemberOrdinal is that of the member whose claim has this name.
+// MemberOrdinal is the ordinal of the member that uses a claim of this name; MaxSize if
+// none does.
 func MemberOrdinal(cluster string, claim *corev1.PersistentVolumeClaim) int32 {
 	ordinal, ok := build.ClaimOrdinal(cluster, claim.Name)
 	if !ok {
-		return cachev1alpha1.MaxSize // an aside claim: no member uses it
+		return cachev1alpha1.MaxSize // an aside claim
 	}
 	return ordinal
 }
 
-// findClaims looks live for claims that the cache does not have although there are signs
-// of them: a member that runs, a Job that drains one, a drain that status tells of. Of a
-// paused cluster nothing is adopted; what is missing is only not forgotten. One that is
-// being deleted lets go of what it knows.
+// findClaims searches live for claims that the cache should have: those of running
+// members, of Jobs, and of drains in status. If a paused cluster lacks some, it returns
+// an error, because nothing may be adopted. For a cluster that is being deleted it does
+// nothing: what is known is released.
 func (r *Reader) findClaims(ctx context.Context, o *State) error {
 	missing := o.missingClaims()
 	if o.Cluster.DeletionTimestamp != nil || !missing.any() {
@@ -108,17 +109,18 @@ func (r *Reader) findClaims(ctx context.Context, o *State) error {
 	behind := slices.DeleteFunc(slices.Clone(found.Claims), func(c plan.Claim) bool {
 		return slices.ContainsFunc(slices.Concat(o.Claims, found.Unlabelled), func(known corev1.PersistentVolumeClaim) bool { return known.UID == c.UID })
 	})
-	if len(behind) > 0 { // or their Jobs would be taken for those of claims that are gone
+	if len(behind) > 0 { // otherwise their Jobs would be taken for Jobs of claims that are gone
 		return Refuse("the cache does not have claim %s yet", behind[0].Name)
 	}
 	return nil
 }
 
-// missing are signs of claims that the cache does not have.
+// missing has signs of claims that the cache doesn't have.
 type missing struct {
 	// members are the names of the claims of members that run.
 	members []string
-	// departed: status tells of the drain of a claim; drained: there is a Job for one.
+	// departed: status names a drain whose claim is missing. drained: there is a Job for
+	// such a claim.
 	departed, drained bool
 }
 

@@ -27,8 +27,8 @@ func (s *oneClaim) List(_ context.Context, list client.ObjectList, _ ...client.L
 	return nil
 }
 
-// A claim that the API server has and the cache lacks is not gone: nothing is planned, or
-// the Job that drains it would be taken for one without a claim.
+// A claim that the API server has and the cache lacks is not gone. Nothing is planned;
+// otherwise the Job that drains it would seem to have no claim.
 func TestAClaimThatTheCacheLacksIsNotTakenForGone(t *testing.T) {
 	cluster := testCluster()
 	cluster.UID = "memcached"

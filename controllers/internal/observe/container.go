@@ -13,11 +13,11 @@ import (
 )
 
 // Others put containers beside the drainer: a mesh's proxy, a log shipper. Such a pod
-// runs on when the drainer has ended, or is pending while the drainer is at work. So it
-// is the drainer's container that counts, and never the pod's phase or another container.
+// runs on when the drainer has ended, and may be pending while the drainer is at work. So
+// only the drainer's container counts, not the pod's phase.
 
-// drainerOf returns the state of the pod's drainer; empty where the kubelet has not
-// told of it.
+// drainerOf returns the state of the pod's drainer; empty if the kubelet has not reported
+// it.
 func drainerOf(pod *corev1.Pod) corev1.ContainerState {
 	for i := range pod.Status.ContainerStatuses {
 		if c := &pod.Status.ContainerStatuses[i]; c.Name == build.ContainerDrainer {
@@ -27,20 +27,19 @@ func drainerOf(pod *corev1.Pod) corev1.ContainerState {
 	return corev1.ContainerState{}
 }
 
-// drainerRuns tells whether the pod's drainer is at work.
 func drainerRuns(pod *corev1.Pod) bool { return !podEnded(pod) && drainerOf(pod).Running != nil }
 
-// DrainerEnded tells whether the pod's drainer does nothing any more.
+// DrainerEnded tells whether the pod's drainer has ended.
 func DrainerEnded(pod *corev1.Pod) bool { return podEnded(pod) || drainerOf(pod).Terminated != nil }
 
 func podEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// abandoned returns how the Job's drainer ended that failed in a pod which another
-// container keeps running, or nil. Neither the pod nor the Job ends by itself then. A
-// pod that is being deleted does, and so does one whose sidecars are Kubernetes' own:
-// those are init containers.
+// abandoned returns how the Job's drainer ended, if it failed in a pod that another
+// container keeps running; or nil. Neither that pod nor the Job ends by itself. A pod
+// that is being deleted does, and so does one whose only sidecars are Kubernetes' own
+// (init containers).
 func abandoned(job *batchv1.Job, pods []corev1.Pod) *corev1.ContainerStateTerminated {
 	for i := range pods {
 		pod := &pods[i]
@@ -56,9 +55,9 @@ func abandoned(job *batchv1.Job, pods []corev1.Pod) *corev1.ContainerStateTermin
 	return nil
 }
 
-// failAbandoned counts a Job as failed whose drainer has failed in such a pod. It is
-// deleted with its pod before the next attempt, like any Job that failed. Until then it may
-// go on: when the pod ends, the Job's controller makes the next one.
+// failAbandoned marks such a Job as failed. Like any failed Job, it is deleted with its
+// pod before the next attempt. Until then it may go on: when the pod ends, the Job's
+// controller creates the next one.
 func failAbandoned(out *plan.Job, job *batchv1.Job, pods []corev1.Pod) {
 	ended := abandoned(job, pods)
 	if out.State != plan.JobActive || ended == nil {

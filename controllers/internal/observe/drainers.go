@@ -17,9 +17,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// DrainerWaits tells, by the claim's UID, of active Jobs whose drainer can't be
-// at work, and why: its pod waits, or the last one failed and the next one is not
-// there yet.
+// DrainerWaits tells why the drainers of active Jobs are not at work, by the claim's UID:
+// the pod waits, or the last one failed and the next one is not created yet.
 func (o *State) DrainerWaits(now time.Time) map[types.UID]status.Wait {
 	waits := map[types.UID]status.Wait{}
 	jobs := slices.Concat(o.Jobs, o.Placements)
@@ -64,29 +63,29 @@ func jobWaits(job *batchv1.Job, pods []corev1.Pod, now time.Time) (status.Wait, 
 		}
 	}
 	if last == "" {
-		return status.Wait{}, false // the Job has just been made
+		return status.Wait{}, false // the Job was just created
 	}
 	return status.Wait{Reason: cachev1alpha1.ReasonRetrying, Message: last, Since: job.CreationTimestamp.Time}, true
 }
 
-// slowStart is how long a drainer's pod may take to start before status says
-// that it hasn't, and where.
+// slowStart is how long a drainer's pod may take to start before status says on which
+// node it hangs.
 const slowStart = 10 * time.Second
 
-// podWaits tells why a pod doesn't run yet, and since when, in the scheduler's
-// or the kubelet's words; a node that doesn't answer has none.
+// podWaits tells why a pod doesn't run yet and since when, in the scheduler's or the
+// kubelet's words. A node that doesn't answer says nothing.
 func podWaits(pod *corev1.Pod, now time.Time) status.Wait {
 	since := pod.CreationTimestamp.UTC().Format(time.RFC3339)
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			return status.Wait{
-				Reason: c.Reason, Message: fmt.Sprintf("the drainer waits for the volume's node since %s: %s", since, c.Message),
+				Reason: c.Reason, Message: fmt.Sprintf("the drainer has been waiting for a node since %s: %s", since, c.Message),
 				Since: pod.CreationTimestamp.Time,
 			}
 		}
 	}
 	wait := status.Wait{Since: pod.CreationTimestamp.Time}
-	states := []corev1.ContainerState{drainerOf(pod)} // it starts after the init containers, and beside all others
+	states := []corev1.ContainerState{drainerOf(pod)} // it starts after the init containers
 	for _, c := range pod.Status.InitContainerStatuses {
 		states = append(states, c.State)
 	}
@@ -99,15 +98,14 @@ func podWaits(pod *corev1.Pod, now time.Time) status.Wait {
 	case wait.Message != "":
 		wait.Message = fmt.Sprintf("pod %s: %s", pod.Name, wait.Message)
 	case slow && pod.Spec.NodeName != "":
-		wait.Message = fmt.Sprintf("%s has not started the drainer, which waits since %s", pod.Spec.NodeName, since)
+		wait.Message = fmt.Sprintf("node %s has not started the drainer, which has been waiting since %s", pod.Spec.NodeName, since)
 	case wait.Reason != "":
-		wait.Message = fmt.Sprintf("pod %s: its container is being made", pod.Name)
+		wait.Message = fmt.Sprintf("pod %s: its container is being created", pod.Name)
 	}
 	return wait
 }
 
-// lastAttempt says how the last attempt of a Job that retries ended, "" for the
-// first.
+// lastAttempt says how the last attempt of an active Job failed; empty if none has.
 func lastAttempt(job *batchv1.Job, pods []corev1.Pod) string {
 	failed := job.Status.Failed
 	if failed == 0 {
@@ -120,5 +118,5 @@ func lastAttempt(job *batchv1.Job, pods []corev1.Pod) string {
 			why = fmt.Sprintf("%s: %s", r.Reason, r.Message)
 		}
 	}
-	return fmt.Sprintf("attempts that failed: %d, the last one: %s", failed, why)
+	return fmt.Sprintf("failed attempts: %d, the last one: %s", failed, why)
 }

@@ -76,7 +76,7 @@ func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
 	}{
 		"no pod yet": {},
 		"it is told to end, and does not": {0, []corev1.Pod{lingers}, status.Wait{Reason: "DrainerDoesNotEnd",
-			Message: "pod p was to end by 1970-01-01T01:22:20Z, and node node-2 does not say that it has: start that node again; if it is gone for good, delete the Node object"}, true},
+			Message: "pod p should have ended by 1970-01-01T01:22:20Z, and node node-2 has not reported its end: start that node again; if it is gone for good, delete the Node object"}, true},
 		"it is told to end": {pods: []corev1.Pod{ends}},
 		"it runs":           {pods: []corev1.Pod{pod(corev1.PodRunning, runs)}},
 		"it runs beside a container that doesn't": {pods: []corev1.Pod{pod(corev1.PodPending, beside(runs, proxyWaits))}},
@@ -85,28 +85,28 @@ func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
 			status.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
 		"it has succeeded":  {failed: 1, pods: []corev1.Pod{pod(corev1.PodSucceeded, good)}},
 		"it runs once more": {failed: 1, pods: []corev1.Pod{pod(corev1.PodFailed, unreachable), pod(corev1.PodRunning, runs)}},
-		"unschedulable":     {0, []corev1.Pod{pod(corev1.PodPending, unschedulable)}, status.Wait{Reason: "Unschedulable", Message: "the drainer waits for the volume's node since 1970-01-01T01:23:20Z: no node"}, true},
+		"unschedulable":     {0, []corev1.Pod{pod(corev1.PodPending, unschedulable)}, status.Wait{Reason: "Unschedulable", Message: "the drainer has been waiting for a node since 1970-01-01T01:23:20Z: no node"}, true},
 		"no image":          {0, []corev1.Pod{pod(corev1.PodPending, waiting("ImagePullBackOff", "no such tag"))}, status.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
 		"no image of an init container": {0, []corev1.Pod{pod(corev1.PodPending, func(s *corev1.PodStatus) {
 			waiting("PodInitializing", "")(s)
 			s.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such tag"}}}}
 		})}, status.Wait{Reason: "ErrImagePull", Message: "pod p: no such tag"}, true},
-		"being made": {0, []corev1.Pod{pod(corev1.PodPending, waiting("ContainerCreating", ""))}, status.Wait{Reason: "ContainerCreating", Message: "pod p: its container is being made"}, true},
+		"being made": {0, []corev1.Pod{pod(corev1.PodPending, waiting("ContainerCreating", ""))}, status.Wait{Reason: "ContainerCreating", Message: "pod p: its container is being created"}, true},
 		"its node doesn't start it": {0, []corev1.Pod{slow(pod(corev1.PodPending, nil))},
-			status.Wait{Message: "node-2 has not started the drainer, which waits since 1970-01-01T01:23:10Z"}, true},
+			status.Wait{Message: "node node-2 has not started the drainer, which has been waiting since 1970-01-01T01:23:10Z"}, true},
 		"its node is long at it": {0, []corev1.Pod{slow(pod(corev1.PodPending, waiting("ContainerCreating", "")))},
-			status.Wait{Reason: "ContainerCreating", Message: "node-2 has not started the drainer, which waits since 1970-01-01T01:23:10Z"}, true},
+			status.Wait{Reason: "ContainerCreating", Message: "node node-2 has not started the drainer, which has been waiting since 1970-01-01T01:23:10Z"}, true},
 		"its node says why": {0, []corev1.Pod{slow(pod(corev1.PodPending, waiting("ImagePullBackOff", "no such tag")))},
 			status.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
 		"just made":              {0, []corev1.Pod{pod(corev1.PodPending, nil)}, status.Wait{}, true},
 		"one that is on its way": {0, []corev1.Pod{leaving}, status.Wait{}, false},
 		"the last one failed": {2, []corev1.Pod{pod(corev1.PodFailed, unreachable)},
-			status.Wait{Reason: "Retrying", Message: "attempts that failed: 2, the last one: SurvivorUnreachable: cache-0 is silent"}, true},
+			status.Wait{Reason: "Retrying", Message: "failed attempts: 2, the last one: SurvivorUnreachable: cache-0 is silent"}, true},
 		"the last one left no receipt": {1, []corev1.Pod{pod(corev1.PodFailed, ended(""))},
-			status.Wait{Reason: "Retrying", Message: "attempts that failed: 1, the last one: exit code 4"}, true},
+			status.Wait{Reason: "Retrying", Message: "failed attempts: 1, the last one: exit code 4"}, true},
 		"the next one waits": {1, []corev1.Pod{pod(corev1.PodFailed, unreachable), pod(corev1.PodPending, unschedulable)},
-			status.Wait{Reason: "Unschedulable", Message: "attempts that failed: 1, the last one: SurvivorUnreachable: cache-0 is silent; now: the drainer waits for the volume's node since 1970-01-01T01:23:20Z: no node"}, true},
-		"its node is lost": {1, nil, status.Wait{Reason: "Retrying", Message: "attempts that failed: 1, the last one: its pod is gone"}, true},
+			status.Wait{Reason: "Unschedulable", Message: "failed attempts: 1, the last one: SurvivorUnreachable: cache-0 is silent; now: the drainer has been waiting for a node since 1970-01-01T01:23:20Z: no node"}, true},
+		"its node is lost": {1, nil, status.Wait{Reason: "Retrying", Message: "failed attempts: 1, the last one: its pod is gone"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "job"}, Status: batchv1.JobStatus{Failed: test.failed}}

@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// observeJobs reads the Jobs of drains and placements, and the pods of those that
+// observeJobs reads the Jobs of drains and placements, and the pods of those that have
 // ended.
 func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State) error {
 	var jobs batchv1.JobList
@@ -43,7 +43,7 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 			continue
 		}
 		if lastEnded(o.DrainerPods, job) == nil {
-			// The cache may know of a Job's end before that of its pod.
+			// The cache may have the Job's end before its pod's.
 			var pods corev1.PodList
 			err := r.Live.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name})
 			if err != nil {
@@ -64,15 +64,15 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 	return nil
 }
 
-// gone tells whether nothing of the Job is left but a finalizer of somebody else: it has
-// ended, it was deleted, and so have all of its pods.
+// gone tells whether only somebody else's finalizer keeps the Job: it was deleted, and it
+// and all its pods have ended.
 func gone(job *batchv1.Job, pods []corev1.Pod) bool {
 	return job.DeletionTimestamp != nil && jobState(job) != plan.JobActive &&
 		!slices.ContainsFunc(pods, func(p corev1.Pod) bool { return metav1.IsControlledBy(&p, job) && !podEnded(&p) })
 }
 
 // dropForeign drops the pods whose Jobs look like the cluster's and are somebody else's.
-// It asks live about the Jobs that the cache doesn't have: as a rule they are gone, too.
+// It reads Jobs live if the cache lacks one; usually that one is gone.
 func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 	known := map[types.UID]bool{}
 	for _, job := range slices.Concat(o.Jobs, o.Placements, o.EndedJobs) {
@@ -83,7 +83,7 @@ func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 		if known[metav1.GetControllerOfNoCopy(&o.DrainerPods[i]).UID] {
 			continue
 		}
-		live := &View{} // one list, however many pods there are
+		live := &View{} // one list for all pods
 		if err := r.readJobs(ctx, o.Cluster, nil, live); err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 	return nil
 }
 
-// PlanJob puts a Job into the words of the plan, with what its pods have left.
+// PlanJob is the Job, with its receipt, for the plan.
 func PlanJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
 	d := identity.DutyOf(job)
 	out := plan.Job{
@@ -126,7 +126,7 @@ func PlanJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
 	return out
 }
 
-// drainers are those of the pods that have not ended.
+// drainers are the pods that have not ended.
 func drainers(pods []corev1.Pod) []plan.Drainer {
 	var found []plan.Drainer
 	for i := range pods {
@@ -138,9 +138,9 @@ func drainers(pods []corev1.Pod) []plan.Drainer {
 	return found
 }
 
-// goodReceipt is that of a drainer of this very Job that ended well, or nil. The
-// Job's controller takes a second or two to say so itself, and starts no other pod
-// meanwhile: this one counts.
+// goodReceipt is the receipt of a drainer of exactly this Job that ended well, or nil.
+// The Job's controller needs another second or two to report that, and starts no other
+// pod meanwhile.
 func goodReceipt(job *batchv1.Job, pods []corev1.Pod) *contract.Receipt {
 	for i := range pods {
 		pod := &pods[i]
@@ -168,7 +168,7 @@ func jobState(job *batchv1.Job) plan.JobState {
 	return plan.JobActive
 }
 
-// jobEnded is when the Job ended that has.
+// jobEnded is when the Job ended; zero if it has not.
 func jobEnded(job *batchv1.Job) time.Time {
 	for _, c := range job.Status.Conditions {
 		if (c.Type == batchv1.JobFailed || c.Type == batchv1.JobComplete) && c.Status == corev1.ConditionTrue {
@@ -187,8 +187,8 @@ func jobMessage(job *batchv1.Job) string {
 	return ""
 }
 
-// lastEnded returns the Job's drainer that ended last, or nil; one that
-// succeeded goes before any other.
+// lastEnded returns the state of the Job's drainer that ended last, or nil. One that
+// succeeded comes before any other.
 func lastEnded(pods []corev1.Pod, job *batchv1.Job) *corev1.ContainerStateTerminated {
 	var last *corev1.ContainerStateTerminated
 	for i := range pods {
@@ -214,8 +214,8 @@ func podReceipt(ended *corev1.ContainerStateTerminated) (*contract.Receipt, erro
 	return contract.ParseReceipt(ended.Message)
 }
 
-// DrainerStarts returns how long until status says that a drainer doesn't start:
-// no event will tell. Zero if none is about to.
+// DrainerStarts returns how long it takes until status says that a drainer doesn't start,
+// because no event will tell; zero if none is starting.
 func (o *State) DrainerStarts(now time.Time) time.Duration {
 	var wait time.Duration
 	for i := range o.DrainerPods {

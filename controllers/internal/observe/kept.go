@@ -13,8 +13,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// Kept are the objects that were deleted, and that a finalizer keeps which is neither
-// ours nor Kubernetes' own.
+// Kept are deleted objects that a finalizer keeps which is neither ours nor Kubernetes'
+// own.
 func (o *State) Kept() []status.Kept {
 	var objects []client.Object
 	if o.StatefulSet != nil {

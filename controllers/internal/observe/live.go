@@ -21,18 +21,18 @@ import (
 // View is what was read live, right before a step that can't be undone.
 type View struct {
 	plan.Observed
-	// Found are the claims, with those that the cache can't see.
+	// Found are the claims, including those that the cache can't see.
 	Found *LiveClaims
-	// Unlabelled are Jobs of the cluster that have lost their label.
+	// Unlabelled are Jobs of the cluster that lack its label.
 	Unlabelled []client.Object
-	// pods that carry the cluster's labels.
+	// pods with the cluster's labels.
 	pods []corev1.Pod
-	// foreign are the UIDs of the namespace's Jobs that are not the cluster's.
+	// foreign are the UIDs of Jobs in the namespace that are not the cluster's.
 	foreign map[types.UID]bool
 }
 
-// View reads what steps that can't be undone rest on. Who is lost is as the plan saw it:
-// one that is back may leave all the same.
+// View reads what steps that can't be undone depend on. Which members are lost is taken
+// from the plan's input: one that is back since may leave all the same.
 func (r *Reader) View(ctx context.Context, o *State) (*View, error) {
 	members, err := Get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(o.Cluster))
 	if err != nil {
@@ -65,14 +65,14 @@ func (r *Reader) View(ctx context.Context, o *State) (*View, error) {
 	return v, nil
 }
 
-// LiveJobs reads the cluster's Jobs alone, and how they ended.
+// LiveJobs reads only the cluster's Jobs, and how they ended.
 func (r *Reader) LiveJobs(ctx context.Context, cluster *cachev1alpha1.Memcached) (*View, error) {
 	v := &View{}
 	return v, r.readJobsAndPods(ctx, cluster, v)
 }
 
-// readJobsAndPods reads the pods first: a Job that a sidecar keeps from ending has ended
-// if its drainer has.
+// readJobsAndPods reads the pods first: a Job that a sidecar keeps running has ended if
+// its drainer has.
 func (r *Reader) readJobsAndPods(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
 	if err := r.readPods(ctx, cluster, v); err != nil {
 		return err
@@ -80,8 +80,8 @@ func (r *Reader) readJobsAndPods(ctx context.Context, cluster *cachev1alpha1.Mem
 	return r.readJobs(ctx, cluster, v.pods, v)
 }
 
-// ClaimTaken is the error if a member that there is, or is to be among so many, uses a claim
-// that somebody else controls.
+// ClaimTaken is an error if one of the cluster's members, present or among that many to
+// come, uses a claim that somebody else controls.
 func (v *View) ClaimTaken(cluster string, replicas int32) error {
 	for i := range v.Found.Others {
 		if c := &v.Found.Others[i]; MemberOrdinal(cluster, c) < max(replicas, v.StatefulSet.Replicas) {
@@ -91,7 +91,7 @@ func (v *View) ClaimTaken(cluster string, replicas int32) error {
 	return nil
 }
 
-// LiveClaim reads the claim; nil where it is gone, or where another claim has its name.
+// LiveClaim reads the claim; nil if it is gone, or if another claim has its name.
 func (r *Reader) LiveClaim(ctx context.Context, namespace string, ref plan.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
 	claim, err := Get[corev1.PersistentVolumeClaim](ctx, r.Live, client.ObjectKey{Namespace: namespace, Name: ref.Name})
 	if err != nil || claim == nil || claim.UID != ref.UID {
@@ -100,9 +100,9 @@ func (r *Reader) LiveClaim(ctx context.Context, namespace string, ref plan.Claim
 	return claim, nil
 }
 
-// WithUsers is what was read, and who uses the volume of the claim: the pod of the member's
-// name, whatever its labels are by now, and all pods that carry ours, members and drainers.
-// One that has ended uses nothing.
+// WithUsers adds to what was read who uses the claim's volume: the pod of the member's
+// name, whatever its labels are, and all pods with our labels. A pod that has ended uses
+// nothing.
 func (r *Reader) WithUsers(ctx context.Context, o *State, v *View, claim plan.ClaimRef) (*plan.Observed, error) {
 	with := v.Observed
 	key := client.ObjectKey{Namespace: o.Cluster.Namespace, Name: build.PodName(o.Cluster.Name, claim.Ordinal)}
@@ -121,7 +121,7 @@ func (r *Reader) WithUsers(ctx context.Context, o *State, v *View, claim plan.Cl
 	return &with, nil
 }
 
-// readPods are the cluster's pods.
+// readPods reads the cluster's pods.
 func (r *Reader) readPods(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
 	var pods corev1.PodList
 	err := r.Live.List(ctx, &pods, client.InNamespace(cluster.Namespace), client.MatchingLabelsSelector{Selector: identity.Selector(&corev1.Pod{})},
@@ -133,7 +133,7 @@ func (r *Reader) readPods(ctx context.Context, cluster *cachev1alpha1.Memcached,
 	return nil
 }
 
-// readList reads the clients' list; nil where there is none, or somebody else's.
+// readList reads the clients' list; nil if there is none, or if it is somebody else's.
 func (r *Reader) readList(ctx context.Context, cluster *cachev1alpha1.Memcached) (*corev1.ConfigMap, error) {
 	list, err := Get[corev1.ConfigMap](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: build.ServersName(cluster.Name)})
 	if err != nil || list == nil || !identity.OwnsOrAdopts(cluster, list) {
@@ -142,9 +142,9 @@ func (r *Reader) readList(ctx context.Context, cluster *cachev1alpha1.Memcached)
 	return list, nil
 }
 
-// readJobs are the cluster's drains and placements, with the receipts of those of
-// the pods that are theirs. All Jobs of the namespace are asked for, since one that lost
-// its labels still runs.
+// readJobs reads the cluster's drains and placements, with the receipts in their own
+// pods. It lists all Jobs of the namespace, because a Job that lost its labels still
+// runs.
 func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached, pods []corev1.Pod, v *View) error {
 	v.foreign = map[types.UID]bool{}
 	list := &batchv1.JobList{}
@@ -169,7 +169,7 @@ func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached,
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("look at the Jobs of the namespace: %w", err)
+		return fmt.Errorf("list the Jobs of the namespace: %w", err)
 	}
 	return nil
 }

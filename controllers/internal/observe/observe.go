@@ -1,6 +1,6 @@
-// Package observe reads a cluster and all that belongs to it: from the cache, to plan, and
-// live, before what can't be undone. It puts what it reads into the words of package plan,
-// and writes nothing.
+// Package observe reads a cluster and everything that belongs to it: from the cache to
+// plan, and live before what can't be undone. It translates what it reads for package
+// plan, and writes nothing.
 package observe
 
 import (
@@ -37,15 +37,14 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// GrowthInterval is how often a volume that may not grow is tried again: its
-// storage class, or a quota, may let it by now, and no watch of ours tells.
+// GrowthInterval is how often a volume that may not grow is tried again. Its storage
+// class or a quota may allow it by then, and neither is watched.
 const GrowthInterval = 5 * time.Minute
 
-// clusterIndex finds the cached objects of a cluster without a look at those of
-// all others.
+// clusterIndex finds the cached objects of one cluster.
 const clusterIndex = "cluster"
 
-// IndexByCluster lets the manager's cache find the objects of a cluster.
+// IndexByCluster adds that index to the manager's cache.
 func IndexByCluster(mgr ctrl.Manager) error {
 	for _, o := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &batchv1.Job{}} {
 		err := mgr.GetFieldIndexer().IndexField(context.Background(), o, clusterIndex, func(o client.Object) []string { return identity.ClusterName(o) })
@@ -64,16 +63,16 @@ type Reader struct {
 	// Drainers and Members are asked beside the reconciles.
 	Drainers *ask.Drainers
 	Members  *ask.Members
-	// NotCreated knows why pods are missing, GrowthRefused why no volume may grow.
+	// NotCreated knows why pods are missing, GrowthRefused why volumes may not grow.
 	NotCreated    *notcreated.Pods
 	GrowthRefused *memory.Answers[string]
 }
 
-// State is a cluster and all that belongs to it.
+// State is a cluster and everything that belongs to it.
 type State struct {
 	Now     time.Time
 	Cluster *cachev1alpha1.Memcached
-	// Absent: there is no such Memcached, but claims that it left held.
+	// Absent: there is no such Memcached, but it left claims with a finalizer.
 	Absent bool
 
 	NamespaceTerminating bool
@@ -81,43 +80,45 @@ type State struct {
 	StatefulSet *appsv1.StatefulSet
 	Deployment  *appsv1.Deployment
 	Service     *corev1.Service
-	// ServerList, NetworkPolicy and Budget are those of the cluster, or nil.
+	// ServerList is the clients' list. It, NetworkPolicy and Budget are nil if the
+	// cluster has none.
 	ServerList    *corev1.ConfigMap
 	NetworkPolicy *networkingv1.NetworkPolicy
 	Budget        *policyv1.PodDisruptionBudget
 	Pods          []corev1.Pod // of the members
 	DrainerPods   []corev1.Pod // of drains and placements
 	Claims        []corev1.PersistentVolumeClaim
-	// Where has the places of the volumes that were looked at, by the claim's UID.
+	// Where says where the volumes are that were read, by the claim's UID.
 	Where map[types.UID]plan.Where
-	// Jobs drain, Placements move items between members.
+	// Jobs drain, Placements place items.
 	Jobs, Placements []batchv1.Job
-	// EndedJobs are those of which nothing is left but a finalizer of somebody else.
+	// EndedJobs are Jobs of which nothing is left but somebody else's finalizer.
 	EndedJobs []batchv1.Job
 	Progress  map[types.UID]contract.Progress // by the claim's UID
-	// Unlabelled are objects of the cluster that the cache doesn't have, for want of
-	// their label, and Found has such claims; nil where nobody looked. Unfound is why
-	// claims of members that run are not among these.
+	// Unlabelled are objects of the cluster that the cache doesn't have because they lack
+	// their label. Found has the claims that a live search found; nil if there was none.
+	// Unfound is why claims of running members are missing from both.
 	Unlabelled []client.Object
 	Found      *LiveClaims
 	Unfound    error
-	// Room of a scale-down that is about to begin, or nil.
+	// Room for a scale-down that is about to begin, or nil.
 	Room *plan.Room
-	// NotCreated is a member's pod that Kubernetes can't make, and DrainersNotCreated
-	// are those of Jobs, by the claim's UID.
+	// NotCreated is a member's pod that Kubernetes can't create; DrainersNotCreated are
+	// drainers' pods, by the claim's UID.
 	NotCreated         *status.NotCreated
 	DrainersNotCreated map[types.UID]status.Wait
 	// Refused is a step that this reconcile refused, or nil.
 	Refused *status.Refusal
-	// GrowthRefused is why the API server lets no volume grow; empty where it does.
+	// GrowthRefused is why the API server refuses to let volumes grow; empty if it
+	// doesn't.
 	GrowthRefused string
-	// Waits is when to look again though no event may come.
+	// Waits is when to look again if no event comes earlier.
 	Waits Waits
 }
 
-// Cluster returns the Memcached, or nil where nothing is left to do for it. One
-// that is gone, but left claims behind that we hold (its finalizer was removed
-// by force), is treated as deleted under the default policy.
+// Cluster returns the Memcached, or nil if nothing is left to do for it. If it is gone,
+// but left claims with our finalizer (its own finalizer was removed by force), it is
+// treated as deleted, under the default policy.
 func (r *Reader) Cluster(ctx context.Context, key client.ObjectKey) (*cachev1alpha1.Memcached, error) {
 	cluster := &cachev1alpha1.Memcached{}
 	err := r.Cache.Get(ctx, key, cluster)
@@ -149,8 +150,8 @@ func (r *Reader) list(ctx context.Context, key client.ObjectKey, list client.Obj
 	return r.Cache.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{clusterIndex: key.Name})
 }
 
-// Observe reads everything that belongs to the cluster, from the cache; live
-// only what is read when an end is near.
+// Observe reads everything that belongs to the cluster from the cache, and live only what
+// needs it.
 func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) (*State, error) {
 	o := &State{Now: r.Clock.Now(), Cluster: cluster, Absent: cluster.UID == "", DrainersNotCreated: map[types.UID]status.Wait{}}
 	key := client.ObjectKeyFromObject(cluster)
@@ -195,7 +196,7 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 	return o, nil
 }
 
-// observeOwned reads what stands beside the members.
+// observeOwned reads the objects beside the members.
 func (r *Reader) observeOwned(ctx context.Context, key client.ObjectKey, o *State) error {
 	var err error
 	if o.Service, err = Own[corev1.Service](ctx, r, o.Cluster, key.Name); err != nil {
@@ -217,7 +218,7 @@ func (r *Reader) observeOwned(ctx context.Context, key client.ObjectKey, o *Stat
 	return err
 }
 
-// Get returns the object, or nil where there is none.
+// Get returns the object, or nil if there is none.
 func Get[T any, P interface {
 	*T
 	client.Object
@@ -249,7 +250,7 @@ func (r *Reader) observePods(ctx context.Context, key client.ObjectKey, o *State
 	return nil
 }
 
-// observeNamespace looks only when something is on its way out.
+// observeNamespace reads the namespace, but only if something is being deleted.
 func (r *Reader) observeNamespace(ctx context.Context, o *State) (bool, error) {
 	ends := o.Cluster.DeletionTimestamp != nil ||
 		slices.ContainsFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool { return c.DeletionTimestamp != nil })
@@ -259,14 +260,14 @@ func (r *Reader) observeNamespace(ctx context.Context, o *State) (bool, error) {
 	return NamespaceTerminates(ctx, r.Live, o.Cluster.Namespace)
 }
 
-// NamespaceTerminates tells whether nothing can run there any more.
+// NamespaceTerminates tells whether the namespace is being deleted or gone.
 func NamespaceTerminates(ctx context.Context, live client.Reader, name string) (bool, error) {
 	var namespace corev1.Namespace
 	switch err := live.Get(ctx, client.ObjectKey{Name: name}, &namespace); {
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case apierrors.IsForbidden(err):
-		return false, nil // an operator for one namespace may not look
+		return false, nil // an operator of one namespace has no right to read it
 	case err != nil:
 		return false, fmt.Errorf("get namespace %s: %w", name, err)
 	}
@@ -279,7 +280,6 @@ func (o *State) Plan() plan.Plan {
 	return plan.Next(&in)
 }
 
-// ready tells whether the member is.
 func (o *State) ready(ordinal int32) bool {
 	name := build.PodName(o.Cluster.Name, ordinal)
 	return slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool {
@@ -287,7 +287,8 @@ func (o *State) ready(ordinal int32) bool {
 	})
 }
 
-// away are the members that aren't ready. One that is told to stop may take its time.
+// away are the members that aren't ready. The time that a member takes to stop doesn't
+// count.
 func (o *State) away(ready []int32, replicas int32) []plan.Away {
 	var away []plan.Away
 	for i := range min(replicas, cachev1alpha1.MaxSize) {
@@ -316,8 +317,8 @@ func awaySince(pod *corev1.Pod) time.Time {
 	return since
 }
 
-// standing is what there is of the cluster, whatever the clients' list and Jobs say.
-func (o *State) standing() plan.Observed {
+// withoutList is the plan's input without what the clients' list, pods and Jobs say.
+func (o *State) withoutList() plan.Observed {
 	in := plan.Observed{Now: o.Now, Cluster: planCluster(o), StatefulSet: planStatefulSet(o.StatefulSet)}
 	for i := range o.Claims {
 		if c, ok := PlanClaim(o.Cluster.Name, &o.Claims[i]); ok {
@@ -331,9 +332,9 @@ func (o *State) standing() plan.Observed {
 	return in
 }
 
-// Input is what the plan rests on.
+// Input is everything that the plan depends on.
 func (o *State) Input() plan.Observed {
-	in := o.standing()
+	in := o.withoutList()
 	in.Room = o.Room
 	in.ReadList(PlanList(o.ServerList), statusListSize(o.Cluster))
 	for i := range o.Pods {
@@ -352,7 +353,7 @@ func (o *State) Input() plan.Observed {
 		d := identity.DutyOf(pod)
 		claim := d.Claim
 		if podEnded(pod) && pod.DeletionTimestamp != nil {
-			continue // but for a finalizer of somebody else it would be gone
+			continue // only somebody else's finalizer keeps it
 		}
 		in.ClaimsWithDrainerPod = append(in.ClaimsWithDrainerPod, claim)
 		if ended := drainerOf(pod).Terminated; d.Survivors > 0 && (drainerRuns(pod) || ended != nil && ended.ExitCode == 0) {
@@ -391,7 +392,7 @@ func planCluster(o *State) plan.Cluster {
 	return cluster
 }
 
-// PlanPolicy puts spec.drain.policy into the words of the plan.
+// PlanPolicy is spec.drain.policy, for the plan.
 func PlanPolicy(c *cachev1alpha1.Memcached) plan.DrainPolicy {
 	switch c.Spec.Drain.Policy {
 	case cachev1alpha1.PolicyRetain:
@@ -402,14 +403,14 @@ func PlanPolicy(c *cachev1alpha1.Memcached) plan.DrainPolicy {
 	return plan.Drain
 }
 
-// ReleasesUnreadable tells whether a volume that nothing can read is given up.
+// ReleasesUnreadable tells whether spec.drain.onUnrecoverable is Release.
 func ReleasesUnreadable(c *cachev1alpha1.Memcached) bool {
 	return c.Spec.Drain.OnUnrecoverable == cachev1alpha1.UnreadableRelease
 }
 
-// orphaned: somebody deleted the Memcached and wants to keep its members (kubectl
-// delete --cascade=orphan). The garbage collector takes its finalizer off when
-// they have no owner any more.
+// orphaned: somebody deleted the Memcached and wants to keep its members (kubectl delete
+// --cascade=orphan). The garbage collector removes that finalizer when the members have
+// no owner any more.
 func orphaned(o *State) bool {
 	if o.Cluster.DeletionTimestamp == nil {
 		return false
@@ -425,7 +426,7 @@ func planStatefulSet(s *appsv1.StatefulSet) plan.StatefulSet {
 	return plan.StatefulSet{Exists: true, Deleting: s.DeletionTimestamp != nil, Replicas: ptr.Deref(s.Spec.Replicas, 1)}
 }
 
-// PlanClaim is false for a claim that is not a member's.
+// PlanClaim is the claim, for the plan; false if it is not a member's.
 func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, bool) {
 	ordinal, ok := build.ClaimOrdinal(cluster, c.Name)
 	aside := false
@@ -467,7 +468,7 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, boo
 	return out, true
 }
 
-// request is what a person asked for by annotation, if it is one of these.
+// request is what a person asked for by annotation, if it is one of the known words.
 func request(annotation string, known ...plan.Request) plan.Request {
 	if r := plan.Request(annotation); slices.Contains(known, r) {
 		return r
@@ -475,7 +476,7 @@ func request(annotation string, known ...plan.Request) plan.Request {
 	return plan.NoRequest
 }
 
-// planLeavingSince reads the mark. One that a person has spoilt still is a mark.
+// planLeavingSince is the time in the mark. A damaged mark still counts as a mark.
 func planLeavingSince(mark string) time.Time {
 	if t, ok := parseMark(mark); ok {
 		return t
@@ -483,13 +484,13 @@ func planLeavingSince(mark string) time.Time {
 	return time.Unix(1, 0)
 }
 
-// parseMark is false where the mark is missing or spoilt.
+// parseMark returns false if the mark is missing or damaged.
 func parseMark(mark string) (time.Time, bool) {
 	t, err := time.Parse(time.RFC3339, mark)
 	return t, err == nil && len(mark) <= cachev1alpha1.MaxAnnotation
 }
 
-// planAttempts reads what countFailure wrote. What a person has spoilt counts as none.
+// planAttempts reads what countFailure wrote. A damaged count is no count.
 func planAttempts(s string) plan.Attempts {
 	count, last, _ := strings.Cut(s, "/")
 	failed, err := strconv.ParseInt(count, 10, 32)

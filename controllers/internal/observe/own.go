@@ -10,9 +10,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
-// Own reads the cluster's object of that name from the cache; nil where there is none,
-// or somebody else's. One whose content the cache does not keep, because it has still to
-// be adopted or is large, is read live.
+// Own reads the cluster's object of that name from the cache; nil if there is none, or if
+// it is somebody else's. If the cache doesn't have its content, because it is large or
+// not adopted yet, it is read live.
 func Own[T any, P interface {
 	*T
 	client.Object
@@ -28,8 +28,8 @@ func Own[T any, P interface {
 	return object, nil
 }
 
-// ownOrLive is Own for what a plan rests on: what the cache lacks is read live. Where it is
-// there all the same, the cache is behind, or its label is gone: then it is among
+// ownOrLive is Own for what a plan depends on. What the cache lacks is read live. If it
+// exists, the cache is behind, or the object lacks its label: then it is added to
 // o.Unlabelled.
 func ownOrLive[T any, P interface {
 	*T

@@ -10,12 +10,11 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// Paused tells whether a person wants nothing of the cluster changed. A deletion is
-// a later word of theirs, and goes on.
+// Paused tells whether a person has paused the cluster. A deletion goes on all the same.
 func Paused(c *cachev1alpha1.Memcached) bool { return c.Spec.Paused && c.DeletionTimestamp == nil }
 
-// PausedPlan is what the plan for a paused cluster comes to: no step of it is taken, and
-// what only a step would bring about is not said to be so.
+// PausedPlan is the plan without its steps, for a paused cluster. What only a step would
+// bring about is removed, too.
 func (o *State) PausedPlan(p plan.Plan) plan.Plan {
 	const why = "spec.paused is true"
 	var drains []plan.DrainState
@@ -37,7 +36,7 @@ func (o *State) PausedPlan(p plan.Plan) plan.Plan {
 	return p
 }
 
-// departed tells whether the claim is marked as one that its member left.
+// departed tells whether the claim has the leaving mark.
 func (o *State) departed(claim types.UID) bool {
 	return slices.ContainsFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool {
 		_, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]

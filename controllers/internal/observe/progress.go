@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// observeProgress has what is known of the drainers' progress, which is nice to have:
-// where it can't be read, the drain goes on and shows none.
+// observeProgress adds what is known of the drainers' progress. If it can't be read, the
+// drain goes on, and status shows none.
 func (r *Reader) observeProgress(key client.ObjectKey, o *State) {
 	claims := map[types.UID]types.UID{}
 	var pods []*corev1.Pod

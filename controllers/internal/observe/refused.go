@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// ErrRefused means that what the plan saw in the cache is not true any more. It
-// is no failure: the next reconcile, on the event that the cache still lacks or
-// some time later, sees more. One that holds for long shows in status.
+// ErrRefused means that what the plan saw in the cache is not true any more. It is no
+// failure: the next reconcile sees more. If a refusal lasts, status shows it.
 var ErrRefused = errors.New("refused")
 
 // Refuse is an ErrRefused.
@@ -15,7 +14,7 @@ func Refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
 }
 
-// RefusedBy makes a refusal of what a check of the plan found, nil of nothing.
+// RefusedBy makes a refusal of a check's error; nil of nil.
 func RefusedBy(why error) error {
 	if why == nil {
 		return nil

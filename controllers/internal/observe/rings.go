@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// PlanList tells what the clients' list says; nil for none.
+// PlanList is the clients' list, for the plan; nil if there is none.
 func PlanList(list *corev1.ConfigMap) *plan.List {
 	if list == nil {
 		return nil
@@ -26,11 +26,11 @@ func PlanList(list *corev1.ConfigMap) *plan.List {
 	return l
 }
 
-// statusListSize is how many servers the status names, which is never older than our last write of
-// it. Anybody may have written it.
+// statusListSize is how many servers status names. Status is never older than our last
+// write of the list. Anybody may have written it.
 func statusListSize(c *cachev1alpha1.Memcached) int32 {
 	return int32(min(len(c.Status.Servers), cachev1alpha1.MaxSize))
 }
 
-// ListSize is how many servers the list names.
+// ListSize is how many servers the list has.
 func ListSize(list *corev1.ConfigMap) int { return strings.Count(list.Data[build.ServersKey], "\n") }

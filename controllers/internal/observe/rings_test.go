@@ -98,8 +98,8 @@ func TestRecordIsBelievedWhereItCanBeTrue(t *testing.T) {
 	}
 }
 
-// follow plans until nothing is to be placed any more, writes the list, and the placements
-// as they are recorded. It returns how many there were, and the last record.
+// follow plans until nothing has to be placed, and writes the list and the placed
+// serials. It returns how many placements there were, and the last record.
 func follow(t *testing.T, o *State) (placed int, record ring.Record) {
 	t.Helper()
 	for range 10 {
@@ -126,7 +126,7 @@ func follow(t *testing.T, o *State) (placed int, record ring.Record) {
 	return 0, record
 }
 
-// Whatever numbers are on claims and in the record, placements go on, and come to an end.
+// Whatever numbers are on claims and in the record, placements go on and end.
 func TestNoNumberEndsPlacements(t *testing.T) {
 	numbers := []string{
 		"", "x", "-1", "0", "1", "7", "4294967295", "4294967296", "4294967297", "8589934592", "4503599627370495", "4503599627370496",
@@ -156,7 +156,8 @@ func TestNoNumberEndsPlacements(t *testing.T) {
 			follow(t, o)
 			for i := range 4 {
 				o.Cluster.Spec.Routing.Client = clients[(i+1)%2]
-				// The first ones may leave numbers behind that were taken for rings, and begin anew.
+				// The first ones may leave serials behind that counted as rings', and
+				// start again.
 				placed, record := follow(t, o)
 				if placed < 3 || i > 1 && placed > 3 {
 					t.Fatalf("another client, and %d members are placed by %s", placed, record)

@@ -10,8 +10,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// observeRoom has what is known of the members, when some of them are about to leave:
-// what these hold, and what those that stay have room for.
+// observeRoom asks the members how full they are when a scale-down is about to begin.
 func (r *Reader) observeRoom(o *State) {
 	key := client.ObjectKeyFromObject(o.Cluster)
 	in := o.Input()
@@ -20,7 +19,7 @@ func (r *Reader) observeRoom(o *State) {
 	case !in.ScaleDownBegins() || Paused(o.Cluster):
 		r.Members.Forget(key)
 	case build.Secured(o.Cluster):
-		o.Room = &plan.Room{Unknown: "the members ask for TLS or a login, and the operator doesn't read their Secrets"}
+		o.Room = &plan.Room{Unknown: "the members need TLS or a login, and the operator does not read their Secrets"}
 	default:
 		o.Room = r.roomOf(key, o)
 	}
@@ -35,7 +34,7 @@ func (r *Reader) roomOf(key client.ObjectKey, o *State) *plan.Room {
 			continue
 		}
 		if pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning {
-			room.Unknown = fmt.Sprintf("pod %s does not say: it doesn't run", pod.Name)
+			room.Unknown = fmt.Sprintf("pod %s does not run", pod.Name)
 			continue
 		}
 		pods = append(pods, pod)
@@ -49,7 +48,7 @@ func (r *Reader) roomOf(key client.ObjectKey, o *State) *plan.Room {
 			room.Pending = true
 			o.Waits.AtMost(answer.Wait)
 		case answer.Err != "":
-			room.Unknown = fmt.Sprintf("pod %s does not say: %s", pod.Name, answer.Err)
+			room.Unknown = fmt.Sprintf("pod %s: %s", pod.Name, answer.Err)
 		case ordinal >= *o.Cluster.Spec.Size:
 			room.Leaving += answer.Memory.Used
 		default:

@@ -9,15 +9,14 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// firstPodWithin is how soon after a claim its first pod is created: the
-// StatefulSet's controller makes one right after the other. A later pod may have
-// had a predecessor.
+// firstPodWithin is how soon after a claim its first pod is created: the StatefulSet's
+// controller creates them together. A later pod may not be the first.
 const firstPodWithin = 10 * time.Second
 
-// neverStarted tells whether the member's pod is the first one of its claim, and has
-// not started a container, or is still to come: an autoscaler that changes its mind
-// soon takes members back that never came to be, and their volumes hold nothing that a
-// drainer could know them by. A drainer that is told so looks for traces all the same.
+// neverStarted tells whether the member's first pod has not started a container, or is
+// not created yet. An autoscaler that changes its mind soon removes members that never
+// ran. Their volumes are empty, and a drainer would find no file there. A drainer that is
+// told so still looks for traces.
 func neverStarted(pods []corev1.Pod, cluster string, ordinal int32, claim *corev1.PersistentVolumeClaim, now time.Time) bool {
 	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == build.PodName(cluster, ordinal) })
 	if i < 0 {

@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// DrainTimes are how long the phases of a drain took whose Job is complete, and
-// all of it until now. Kubernetes tells its times in whole seconds.
+// DrainTimes returns how long a drain took until now, and how long each phase took.
+// Kubernetes' times are in whole seconds.
 func (o *State) DrainTimes(claim plan.ClaimRef, receipt *contract.Receipt, now time.Time) (total time.Duration, phases map[string]time.Duration) {
 	phases = map[string]time.Duration{}
 	for _, phase := range []contract.Phase{contract.PhaseConnecting, contract.PhaseMoving} {
@@ -37,7 +37,8 @@ func (o *State) DrainTimes(claim plan.ClaimRef, receipt *contract.Receipt, now t
 	return total, phases
 }
 
-// ReleaseTime is how long it took to let go of a claim since its drainer ended.
+// ReleaseTime is how long ago the claim's drainer ended, as the duration of the phase
+// Releasing; nil if that is not known.
 func (o *State) ReleaseTime(claim plan.ClaimRef, now time.Time) map[string]time.Duration {
 	for i := range o.Jobs {
 		job := &o.Jobs[i]
@@ -48,7 +49,7 @@ func (o *State) ReleaseTime(claim plan.ClaimRef, now time.Time) map[string]time.
 	return nil
 }
 
-// leavingSince is when the claim's member left, zero where nobody knows.
+// leavingSince is when the claim's member left; zero if that is not known.
 func (o *State) leavingSince(ref plan.ClaimRef) time.Time {
 	for i := range o.Claims {
 		if c := &o.Claims[i]; c.UID == ref.UID {
@@ -58,8 +59,7 @@ func (o *State) leavingSince(ref plan.ClaimRef) time.Time {
 	return time.Time{}
 }
 
-// MarkedAt is the time in a claim's leaving mark, zero where there is none
-// that can be read.
+// MarkedAt is the time in a claim's leaving mark; zero if it has none, or a damaged one.
 func MarkedAt(c *corev1.PersistentVolumeClaim) time.Time {
 	if t, ok := parseMark(c.Annotations[cachev1alpha1.AnnotationLeaving]); ok {
 		return t

@@ -15,11 +15,11 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// VolumeInterval is how often a volume is looked at that somebody else must move:
-// volumes are not watched, for they are everybody's.
+// VolumeInterval is how often a volume is read that somebody else has to bind. Volumes
+// are not watched, because they belong to everybody.
 const VolumeInterval = 30 * time.Second
 
-// observeVolumes looks, live, at the volumes that may have to be set aside.
+// observeVolumes reads, live, the volumes that may have to be set aside.
 func (r *Reader) observeVolumes(ctx context.Context, o *State) error {
 	o.Where = map[types.UID]plan.Where{}
 	for i := range o.Claims {
@@ -42,8 +42,8 @@ func (r *Reader) observeVolumes(ctx context.Context, o *State) error {
 	return nil
 }
 
-// Volume reads it live; nil where there is none. Anybody may have written the name into a
-// claim, and Kubernetes doesn't look at it: what can't be a volume's name is none.
+// Volume reads a volume live; nil if there is none. Anybody may have written its name
+// into a claim, so a name that is no volume's counts as none.
 func (r *Reader) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return nil, nil
@@ -51,8 +51,8 @@ func (r *Reader) Volume(ctx context.Context, name string) (*corev1.PersistentVol
 	return Get[corev1.PersistentVolume](ctx, r.Live, client.ObjectKey{Name: name})
 }
 
-// whereUnseen is for an operator that may not look at volumes. Kubernetes calls a
-// claim lost whose volume an administrator moved.
+// whereUnseen is for an operator that may not read volumes. Kubernetes calls a claim Lost
+// when an administrator has bound its volume to another one.
 func whereUnseen(c *corev1.PersistentVolumeClaim) plan.Where {
 	if c.Status.Phase == corev1.ClaimLost {
 		return plan.Reserved
@@ -60,24 +60,24 @@ func whereUnseen(c *corev1.PersistentVolumeClaim) plan.Where {
 	return plan.Forbidden
 }
 
-// WhereIs tells where the claim's volume is; aside is the claim that is to take
-// it over. A name alone doesn't make it this claim's: it may wait for another one.
-func WhereIs(volume *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, aside string) plan.Where {
+// WhereIs tells where the claim's volume is. asideName names the claim that is to take it
+// over. The UID counts, too: a volume may wait for another claim of the same name.
+func WhereIs(volume *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, asideName string) plan.Where {
 	if volume == nil {
 		return plan.Gone
 	}
 	switch ref := volume.Spec.ClaimRef; {
 	case ref == nil:
-		return plan.Elsewhere // anybody may take it; Kubernetes gives it back to a claim that is bound to it
+		return plan.Elsewhere // any claim may take it
 	case ref.Namespace == c.Namespace && ref.Name == c.Name && ref.UID == c.UID:
 		return plan.Here
-	case ref.Namespace == c.Namespace && ref.Name == aside:
+	case ref.Namespace == c.Namespace && ref.Name == asideName:
 		return plan.Reserved
 	}
 	return plan.Elsewhere
 }
 
-// VolumesWait tells whether a volume waits for what no watch tells of.
+// VolumesWait tells whether a volume waits for something that no watch reports.
 func VolumesWait(p *plan.Plan) bool {
 	return len(p.DeletedClaims) > 0 || slices.ContainsFunc(p.Drains, func(d plan.DrainState) bool { return d.Reason == plan.SettingAside })
 }
