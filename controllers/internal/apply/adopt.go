@@ -16,9 +16,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// adopt labels the claims that the cache can't see, and refuses to go on until it does.
-// Those that were never held for the cluster stay as they are if another StatefulSet of
-// this name may use them, or if the Memcached is being deleted.
+// adopt labels the claims that the cache can't see, and refuses to go on until it can. A
+// claim without our finalizer stays as it is if the Memcached is being deleted, or if
+// somebody else's StatefulSet has the cluster's name.
 func (a *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *observe.LiveClaims) error {
 	adopted := 0
 	for i := range found.Unlabelled {
@@ -47,10 +47,9 @@ func (a *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, f
 	return nil
 }
 
-// adoptClaim labels a claim of a member's name, and holds it as those that are born
-// with the finalizer: the member's items will be on its volume, or are. Whether they are
-// all that is on it nobody knows: without a drain that read it, it is let go and not
-// deleted.
+// adoptClaim adds the label and the finalizer to a claim of a member's name, and marks it
+// as adopted. Its volume may have more than a cache: it is never deleted without a drain
+// that read it.
 func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref plan.ClaimRef) error {
 	holds := cluster.DeletionTimestamp == nil && observe.PlanPolicy(cluster) == plan.Drain
 	adopted, err := a.patchClaim(ctx, cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
@@ -58,7 +57,7 @@ func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcach
 			return identity.NameTaken(c)
 		}
 		metav1.SetMetaDataLabel(&c.ObjectMeta, cachev1alpha1.LabelCluster, cluster.Name)
-		if !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) { // or it has been the cluster's before
+		if !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) { // otherwise it was the cluster's before
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAdopted, "true")
 		}
 		if holds && c.DeletionTimestamp == nil {

@@ -1,5 +1,5 @@
-// Package apply carries out plans. It is the only one that writes the objects of a cluster;
-// before what can't be undone it reads live, and asks package plan once more.
+// Package apply carries out plans. Nothing else writes the objects of a cluster. Before
+// what can't be undone it reads live, and asks package plan once more.
 package apply
 
 import (
@@ -37,8 +37,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Applier carries out plans. Its fields with state are those of the reconciler, which
-// keeps them between reconciles.
+// Applier carries out plans. What it remembers belongs to the reconciler.
 type Applier struct {
 	client.Client
 	Reader  *observe.Reader
@@ -46,46 +45,47 @@ type Applier struct {
 	Metrics *metrics.Metrics
 	Options build.Options
 	Clock   clock.PassiveClock
-	// Turns of clusters whose members an upgrade replaces.
+	// Turns of the roll-outs that an upgrade begins.
 	Turns *rollout.Turns
-	// Matches are the objects that were found to be as wanted; Bindings and Monitors are
-	// applied, and not watched.
+	// Matches are the objects that were found to be as wanted. Bindings and Monitors are
+	// not watched.
 	Matches  *memory.Matches
 	Bindings *unwatched.Bindings
 	Monitors *unwatched.Monitors
 }
 
-// Done is what status tells of the steps that were taken, and no watch does yet.
+// Done is what was done, for the status: no watch reports it yet.
 type Done struct {
 	// Drains and Placements are the Jobs that were created.
 	Drains, Placements []batchv1.Job
 	// Marked are the claims that were marked as leaving, and when.
 	Marked map[types.UID]time.Time
-	// MembersWritten: the StatefulSet or the Deployment was; FinalizerRemoved: the
-	// cluster's own was taken off.
+	// MembersWritten: the StatefulSet or the Deployment was written. FinalizerRemoved:
+	// the cluster's own finalizer was removed.
 	MembersWritten, FinalizerRemoved bool
 	// ListWritten: the clients' list is as planned.
 	ListWritten bool
-	// GrowthRefused is why the API server lets no volume grow; empty where it does.
+	// GrowthRefused is why the API server refuses to let volumes grow; empty if it
+	// doesn't.
 	GrowthRefused string
-	// Monitored tells what became of the ServiceMonitor, and Binding of the Secret of
-	// spec.binding; nil where nobody looked.
+	// Monitored is the state of the ServiceMonitor, and Binding that of the Secret of
+	// spec.binding; nil if it was not looked at.
 	Monitored status.Monitoring
 	Binding   *status.Binding
-	// RollOutWaits is why the members wait for what an upgrade changes in them.
+	// RollOutWaits is why the change that an upgrade makes to the members waits; empty if
+	// it doesn't.
 	RollOutWaits string
-	// Waits is when to look again.
+	// Waits is when to look again if no event comes earlier.
 	Waits observe.Waits
 }
 
-// run is one plan that is carried out. What a step needs it carries, or is read live; what
-// the plan rested on doesn't change any more.
+// run carries out one plan. What a step needs is in its action, or is read live; what the
+// plan was made from doesn't change any more.
 type run struct {
 	*Applier
 	cluster *cachev1alpha1.Memcached
 	seen    *observe.State
-	// view is what was read live before steps that can't be undone; nil where that is
-	// stale.
+	// view is what was read live before steps that can't be undone; nil if it is stale.
 	view *observe.View
 	done Done
 }
@@ -94,9 +94,9 @@ func (a *Applier) run(o *observe.State) *run {
 	return &run{Applier: a, cluster: o.Cluster, seen: o, done: Done{Marked: map[types.UID]time.Time{}, GrowthRefused: o.GrowthRefused}}
 }
 
-// Apply takes the steps of a plan, in their order, up to the first that fails. If one fails
-// that brings members about, only the others of that kind are left out: what a person
-// wrote in the spec is no reason for a drain to stop.
+// Apply takes the steps of a plan in their order, and stops at the first that fails. If a
+// step that brings members about fails, only the others of that kind are skipped: a
+// mistake in the spec is no reason to stop a drain.
 func (a *Applier) Apply(ctx context.Context, o *observe.State, actions []plan.Action) (Done, error) {
 	r := a.run(o)
 	err := r.takeSteps(ctx, actions)
@@ -121,7 +121,7 @@ func (r *run) takeSteps(ctx context.Context, actions []plan.Action) error {
 			continue
 		}
 		if errors.Is(err, observe.ErrRefused) {
-			logf.FromContext(ctx).V(1).Info("Refused a step", "step", action.String(), "why", err.Error())
+			logf.FromContext(ctx).V(1).Info("Refused a step", "step", action.String(), "reason", err.Error())
 		}
 		failed = worse(failed, fmt.Errorf("%s: %w", action, err))
 		switch {
@@ -134,9 +134,9 @@ func (r *run) takeSteps(ctx context.Context, actions []plan.Action) error {
 	return failed
 }
 
-// bringsMembers tells whether the action creates or changes the members, or something that
-// must be in place first: the marks of those that leave, their names, the clients' list, who
-// may reach them. If one of these fails, the later ones are skipped.
+// bringsMembers tells whether the action creates or changes the members, or something
+// that they need first: the leaving marks, their names, the clients' list, who may reach
+// them.
 func bringsMembers(action plan.Action) bool {
 	switch action.(type) {
 	case plan.MarkLeaving, plan.ApplyService, plan.WriteList, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyStatefulSet, plan.ApplyDeployment:
@@ -156,8 +156,8 @@ func standsBeside(action plan.Action) bool {
 	return false
 }
 
-// keepsLiveView tells whether the next action of this kind may use the same live read: the
-// action adds its Job to that read, or is a mark, which bears on no other mark.
+// keepsLiveView tells whether the next action of this kind may use the same live read.
+// The action adds its Job to that read, or is a mark, which doesn't affect other marks.
 func keepsLiveView(action plan.Action) bool {
 	switch action.(type) {
 	case plan.MarkLeaving, plan.CreateDrain, plan.CreatePlacement:
@@ -166,8 +166,8 @@ func keepsLiveView(action plan.Action) bool {
 	return false
 }
 
-// worse returns what a person should hear of: a failure rather than a refusal,
-// and of two alike the first.
+// worse returns the error that matters more: a failure before a refusal, otherwise the
+// first.
 func worse(first, second error) error {
 	if first == nil || errors.Is(first, observe.ErrRefused) && !errors.Is(second, observe.ErrRefused) {
 		return second
@@ -205,8 +205,8 @@ func (r *run) takeStep(ctx context.Context, action plan.Action) error {
 	return r.takeClaimStep(ctx, action)
 }
 
-// takeClaimStep takes a step about a claim: about its drain, what its member holds, or its
-// volume.
+// takeClaimStep takes a step about a claim, its drain, its volume, or its member's
+// placement.
 func (r *run) takeClaimStep(ctx context.Context, action plan.Action) error {
 	switch a := action.(type) {
 	case plan.AddClaimFinalizer:
@@ -265,9 +265,9 @@ func (r *run) createDrain(ctx context.Context, a plan.CreateDrain) error {
 	return nil
 }
 
-// createJob creates the Job. Where one of its name is there, it is the cluster's, and
-// the cache is behind or can't see it for want of its label; or it is somebody else's,
-// and in the way.
+// createJob creates the Job. If its name is taken, either the Job is the cluster's, and
+// the cache is behind or can't see it because it lacks its label; or it is somebody
+// else's.
 func (r *run) createJob(ctx context.Context, job *batchv1.Job) error {
 	err := r.Create(ctx, job)
 	if !apierrors.IsAlreadyExists(err) {
@@ -291,7 +291,7 @@ func (r *run) createJob(ctx context.Context, job *batchv1.Job) error {
 
 func (r *run) recordReceipt(ctx context.Context, a plan.RecordReceipt) error {
 	if err := a.Receipt.AddsUp(string(a.Claim.UID)); err != nil {
-		return fmt.Errorf("not a receipt to record: %w", err)
+		return fmt.Errorf("refuse to record the receipt: %w", err)
 	}
 	b, err := a.Receipt.Marshal()
 	if err != nil {
@@ -337,9 +337,9 @@ func (r *run) removeClusterFinalizer(ctx context.Context) error {
 	return nil
 }
 
-// markLeaving writes the time at which the member was told to leave: once, for
-// a cache that is behind must not make it a later one. Members that leave together
-// have the same time: the volumes of those that left later are drained first.
+// markLeaving writes the time at which the member was told to leave. It never replaces an
+// earlier time, because the cache may be behind. Members that leave together have the
+// same time.
 func (r *run) markLeaving(ctx context.Context, a plan.MarkLeaving) error {
 	claim := a.Claim
 	if err := r.mayMark(ctx, claim); err != nil {
@@ -349,7 +349,7 @@ func (r *run) markLeaving(ctx context.Context, a plan.MarkLeaving) error {
 	marked, err := r.patchClaim(ctx, r.cluster, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if _, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]; !marked {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationLeaving, now.Format(time.RFC3339))
-			delete(c.Annotations, cachev1alpha1.AnnotationAttempts) // those of placements
+			delete(c.Annotations, cachev1alpha1.AnnotationAttempts) // of placements
 			if a.Unplaced {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationUnplaced, "true")
 			}
@@ -365,7 +365,7 @@ func (r *run) markLeaving(ctx context.Context, a plan.MarkLeaving) error {
 	return err
 }
 
-// clearRequest removes this request of a person, and no other that came after it.
+// clearRequest removes this request of a person, unless another one has replaced it.
 func (r *run) clearRequest(ctx context.Context, claim plan.ClaimRef, annotation, request string) error {
 	_, err := r.patchClaim(ctx, r.cluster, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if c.Annotations[annotation] == request {
@@ -377,8 +377,8 @@ func (r *run) clearRequest(ctx context.Context, claim plan.ClaimRef, annotation,
 	return err
 }
 
-// countFailure keeps on the claim how often moving its items has failed: the Jobs
-// that did so are deleted.
+// countFailure writes the number of failures on the claim, because the failed Jobs are
+// deleted.
 func (r *run) countFailure(ctx context.Context, a plan.CountFailure) error {
 	_, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAttempts, fmt.Sprintf("%d/%s", a.Attempts.Failed, a.Attempts.Last))
@@ -387,11 +387,10 @@ func (r *run) countFailure(ctx context.Context, a plan.CountFailure) error {
 	return err
 }
 
-// patchClaim changes the claim as it is now, under an optimistic lock, and tells
-// whether it did. A claim that is gone, or has a successor, or has the change
-// already, needs none. Other controllers write on claims at the same moments
-// as we do (its protection, its volume): then it is looked at, and decided
-// about, once more.
+// patchClaim changes the live claim under an optimistic lock, and tells whether it did.
+// If the claim is gone, has been replaced, or has the change already, it does nothing.
+// Other controllers write to claims at the same time (the one that protects them, the one
+// that binds them). So on a conflict the claim is read, and decided about, once more.
 func (a *Applier) patchClaim(
 	ctx context.Context, cluster *cachev1alpha1.Memcached, ref plan.ClaimRef, change func(*corev1.PersistentVolumeClaim) error,
 ) (changed bool, err error) {
@@ -414,28 +413,29 @@ func (a *Applier) patchClaim(
 	return changed, err
 }
 
-// deleteObject deletes exactly this object, its dependents in the background.
+// deleteObject deletes exactly this object, and its dependents in the background.
 func (a *Applier) deleteObject(ctx context.Context, object client.Object) error {
 	return client.IgnoreNotFound(a.Delete(ctx, object,
 		client.Preconditions{UID: ptr.To(object.GetUID())},
 		client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-// deleteMembers deletes the StatefulSet, unless somebody who deleted the Memcached wants to
-// keep its members: the garbage collector takes the StatefulSet's controller off before it
-// takes the finalizer off that says so, and the cache may be behind with either.
+// deleteMembers deletes the StatefulSet, unless whoever deleted the Memcached wants to
+// keep the members. Then the garbage collector first removes the StatefulSet's
+// controller, and after that the finalizer that says so; the cache may be behind with
+// both.
 func (r *run) deleteMembers(ctx context.Context) error {
 	live, err := observe.Get[appsv1.StatefulSet](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
 	switch {
 	case err != nil || live == nil || live.UID != r.seen.StatefulSet.UID:
 		return err
 	case r.cluster.UID != "" && metav1.GetControllerOf(live) == nil:
-		return observe.Refuse("StatefulSet %s is left by its Memcached: the cache is behind", live.Name)
+		return observe.Refuse("StatefulSet %s has no controller any more: the cache is behind", live.Name)
 	}
 	return r.deleteObject(ctx, live)
 }
 
-// deleteJob deletes the Job, unless that is done and the cache is behind.
+// deleteJob deletes the Job, unless that was done and the cache is behind.
 func (r *run) deleteJob(ctx context.Context, a plan.DeleteJob) error {
 	job, err := observe.Get[batchv1.Job](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: a.Name})
 	if err != nil || job == nil || job.UID != a.UID || job.DeletionTimestamp != nil {
@@ -469,7 +469,7 @@ func (r *run) releaseClaim(ctx context.Context, a plan.ReleaseClaim) error {
 	})
 	if released {
 		r.Metrics.Released(a.Why, r.seen.ReleaseTime(a.Claim, r.Clock.Now()))
-		r.claimEvent(r.cluster, a.Claim, "Released", "Release", "claim %s is let go: %s", a.Claim.Name, a.Why)
+		r.claimEvent(r.cluster, a.Claim, "Released", "Release", "claim %s is released: %s", a.Claim.Name, a.Why)
 	}
 	return err
 }

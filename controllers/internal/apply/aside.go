@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// setAside deletes the claim, which the finalizer holds: from here on it is set
-// aside as one that a person deleted.
+// setAside deletes the claim, which the finalizer keeps. From then on its volume is set
+// aside like that of a claim that a person deleted.
 func (r *run) setAside(ctx context.Context, ref plan.ClaimRef) error {
 	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, ref)
 	if err != nil || claim == nil || claim.DeletionTimestamp != nil {
@@ -30,9 +30,9 @@ func (r *run) setAside(ctx context.Context, ref plan.ClaimRef) error {
 		client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}))
 }
 
-// reserveVolume makes the volume wait for the claim that is to take it over, which
-// is not there yet. An operator that may not do that was told by the claim's
-// phase that an administrator did.
+// reserveVolume reserves the volume for the claim that is to take it over, which doesn't
+// exist yet. An operator without rights to volumes does nothing: the claim's phase has
+// told that an administrator did it.
 func (r *run) reserveVolume(ctx context.Context, a plan.ReserveVolume) error {
 	claim, err := r.claimToSetAside(ctx, a.Claim)
 	if err != nil || claim == nil {
@@ -50,7 +50,7 @@ func (r *run) reserveVolume(ctx context.Context, a plan.ReserveVolume) error {
 	})
 }
 
-// returnVolume binds the volume to the claim again, so that it goes with it.
+// returnVolume binds the volume to its claim again, so that it goes with that.
 func (r *run) returnVolume(ctx context.Context, a plan.ReturnVolume) error {
 	return r.patchVolume(ctx, a.Volume, func(volume *corev1.PersistentVolume) error {
 		ref := volume.Spec.ClaimRef
@@ -105,8 +105,8 @@ func (r *run) createAside(ctx context.Context, a plan.CreateAside) error {
 	return nil
 }
 
-// asideExists tells why the claim is there already: the cache is behind, or can't see it
-// for want of its label; or it is somebody else's, and in the way.
+// asideExists tells why the claim exists already: it is the cluster's, and the cache is
+// behind or can't see it because it lacks its label; or it is somebody else's.
 func (r *run) asideExists(ctx context.Context, aside *corev1.PersistentVolumeClaim) error {
 	live, err := observe.Get[corev1.PersistentVolumeClaim](ctx, r.Reader.Live, client.ObjectKeyFromObject(aside))
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *run) asideExists(ctx context.Context, aside *corev1.PersistentVolumeCla
 	return observe.Refuse("claim %s exists already: the cache is behind", aside.Name)
 }
 
-// skipAside passes a person's skip on to the claim that was to take the volume over.
+// skipAside applies a person's skip to the claim that was to take the volume over.
 func (r *run) skipAside(ctx context.Context, a plan.SkipAside) error {
 	found, err := r.Reader.LiveClaims(ctx, r.cluster)
 	if err != nil {
@@ -134,7 +134,7 @@ func (r *run) skipAside(ctx context.Context, a plan.SkipAside) error {
 	_, err = r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 		live, ours := observe.PlanClaim(r.cluster.Name, c)
 		if !ours {
-			return observe.Refuse("claim %s is no member's", c.Name)
+			return observe.Refuse("claim %s is not a member's", c.Name)
 		}
 		if err := plan.MaySkipAside(&plan.Observed{Claims: found.Claims}, &live); err != nil {
 			return observe.RefusedBy(err)

@@ -36,8 +36,8 @@ func (s *oneStatefulSet) Delete(context.Context, client.Object, ...client.Delete
 	return nil
 }
 
-// The garbage collector takes the controller off the StatefulSet before it takes the
-// finalizer off that says so: a cache may have the second without the first.
+// The garbage collector removes the StatefulSet's controller before it removes the
+// finalizer that says so. A cache may have the second change without the first.
 func TestMembersThatAreLeftAreNotDeletedByALaggingCache(t *testing.T) {
 	cluster := apitest.MakeMemcached("cache").Storage("128Mi").Defaulted().Obj()
 	cluster.UID = "memcached"

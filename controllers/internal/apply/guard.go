@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// maySetReplicas asks plan.MaySetReplicas. It tells whether the size is set
-// already: then the cache is behind, and its event is next.
+// maySetReplicas asks plan.MaySetReplicas. behind is true if the size is set already, and
+// the cache doesn't have it yet.
 func (r *run) maySetReplicas(ctx context.Context, replicas int32) (behind bool, err error) {
 	live, err := r.live(ctx)
 	if err != nil {
@@ -27,7 +27,7 @@ func (r *run) maySetReplicas(ctx context.Context, replicas int32) (behind bool, 
 	return false, observe.RefusedBy(plan.MaySetReplicas(&live.Observed, replicas))
 }
 
-// mayMark asks plan.MayMark, on what was read once for all marks of a reconcile.
+// mayMark asks plan.MayMark. All marks of a reconcile share one live read.
 func (r *run) mayMark(ctx context.Context, claim plan.ClaimRef) error {
 	live, err := r.live(ctx)
 	if err != nil {
@@ -39,8 +39,8 @@ func (r *run) mayMark(ctx context.Context, claim plan.ClaimRef) error {
 	return observe.RefusedBy(plan.MayMark(&live.Observed, claim.Ordinal))
 }
 
-// live is what was read from the API server, right before steps that can't be undone. It is
-// read once for steps of the same kind, which add their own Jobs to it.
+// live is what was read from the API server right before steps that can't be undone.
+// Steps of the same kind share one read, and add their own Jobs to it.
 func (r *run) live(ctx context.Context) (*observe.View, error) {
 	if r.view != nil {
 		return r.view, nil
@@ -101,7 +101,7 @@ func (r *run) mayDrain(ctx context.Context, a plan.CreateDrain) error {
 func (r *run) mayRelease(ctx context.Context, claim *corev1.PersistentVolumeClaim, why plan.Release) error {
 	c, ours := observe.PlanClaim(r.cluster.Name, claim)
 	if !ours {
-		return observe.Refuse("claim %s is no member's", claim.Name)
+		return observe.Refuse("claim %s is not a member's", claim.Name)
 	}
 	if why == plan.BySetAside {
 		found, err := r.Reader.LiveClaims(ctx, r.cluster)
@@ -125,8 +125,7 @@ func (r *run) mayRelease(ctx context.Context, claim *corev1.PersistentVolumeClai
 	return observe.RefusedBy(plan.MayReleaseUnreadable(&jobs.Observed, &c))
 }
 
-// liveCluster reads what the reason for a release is about, if that is not on
-// the claim.
+// liveCluster reads what the reason for a release is about, unless that is on the claim.
 func (r *run) liveCluster(ctx context.Context, why plan.Release) (plan.Cluster, error) {
 	switch why {
 	case plan.ByReceipt, plan.BySkip, plan.NeverBound:
@@ -139,8 +138,7 @@ func (r *run) liveCluster(ctx context.Context, why plan.Release) (plan.Cluster, 
 	if err != nil {
 		return plan.Cluster{}, err
 	}
-	// Where there was none, one that is there now is a successor: it keeps what
-	// it finds.
+	// If there was no Memcached, one that exists now is another: it keeps what it finds.
 	gone := cluster == nil || cluster.DeletionTimestamp != nil || !r.seen.Absent && cluster.UID != r.cluster.UID
 	if gone {
 		return plan.Cluster{Deleting: true}, nil
@@ -148,14 +146,14 @@ func (r *run) liveCluster(ctx context.Context, why plan.Release) (plan.Cluster, 
 	return plan.Cluster{Policy: observe.PlanPolicy(cluster), ReleaseUnreadable: observe.ReleasesUnreadable(cluster)}, nil
 }
 
-// mayRemoveClusterFinalizer asks plan.NothingHeld.
+// mayRemoveClusterFinalizer asks plan.MayRemoveClusterFinalizer.
 func (r *run) mayRemoveClusterFinalizer(ctx context.Context) error {
 	found, err := r.Reader.LiveClaims(ctx, r.cluster)
 	if err != nil {
 		return err
 	}
 	if err := r.adopt(ctx, r.cluster, found); err != nil {
-		return err // what it held before is let go when the cache has it
+		return err // an adopted claim is released when the cache has it
 	}
 	return observe.RefusedBy(plan.MayRemoveClusterFinalizer(&plan.Observed{Claims: found.Claims}))
 }

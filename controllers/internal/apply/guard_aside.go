@@ -13,7 +13,7 @@ import (
 func (r *run) maySetAside(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	c, ours := observe.PlanClaim(r.cluster.Name, claim)
 	if !ours {
-		return observe.Refuse("claim %s is no member's", claim.Name)
+		return observe.Refuse("claim %s is not a member's", claim.Name)
 	}
 	live, err := r.Reader.LiveJobs(ctx, r.cluster)
 	if err != nil {
@@ -27,8 +27,8 @@ func (r *run) maySetAside(ctx context.Context, claim *corev1.PersistentVolumeCla
 	return observe.RefusedBy(plan.MaySetAside(&live.Observed, &c))
 }
 
-// claimToSetAside reads the claim whose volume is to move, and asks plan.MayMove;
-// nil where the claim is gone.
+// claimToSetAside reads the claim whose volume is to be set aside, and asks
+// plan.MayReserve; nil if the claim is gone.
 func (r *run) claimToSetAside(ctx context.Context, ref plan.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
 	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, ref)
 	if err != nil || claim == nil {
@@ -36,7 +36,7 @@ func (r *run) claimToSetAside(ctx context.Context, ref plan.ClaimRef) (*corev1.P
 	}
 	c, ours := observe.PlanClaim(r.cluster.Name, claim)
 	if !ours {
-		return nil, observe.Refuse("claim %s is no member's", claim.Name)
+		return nil, observe.Refuse("claim %s is not a member's", claim.Name)
 	}
 	return claim, observe.RefusedBy(plan.MayReserve(&c))
 }

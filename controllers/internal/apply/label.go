@@ -10,9 +10,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
-// Label puts the label back on objects of the cluster that the cache doesn't have, and
-// holds those claims for it that were there before their members. Before that nobody can
-// say what belongs to the cluster. For a paused one nothing is written.
+// Label restores the label of the cluster's objects that the cache doesn't have, and
+// adopts claims that were there before their members. Until then it is not known what
+// belongs to the cluster. For a paused cluster it writes nothing.
 func (a *Applier) Label(ctx context.Context, o *observe.State) error {
 	if observe.Paused(o.Cluster) {
 		return nil
@@ -27,7 +27,7 @@ func (a *Applier) Label(ctx context.Context, o *observe.State) error {
 	return failed
 }
 
-// putLabel makes the object one that the cache selects.
+// putLabel adds the label by which the cache selects the object.
 func (a *Applier) putLabel(ctx context.Context, object client.Object, cluster string) error {
 	if object.GetLabels()[cachev1alpha1.LabelCluster] == cluster {
 		return nil
@@ -39,6 +39,6 @@ func (a *Applier) putLabel(ctx context.Context, object client.Object, cluster st
 	}
 	labels[cachev1alpha1.LabelCluster] = cluster
 	object.SetLabels(labels)
-	// Under a lock: what was looked at is what is labelled.
+	// Under an optimistic lock: only what was read is labelled.
 	return a.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }

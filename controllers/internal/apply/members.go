@@ -89,20 +89,20 @@ func (r *run) applyStatefulSet(ctx context.Context, a plan.ApplyStatefulSet) err
 	changed, err := r.applySized(ctx, a, desired, current)
 	r.noteTemplateWrite(d, err)
 	if errors.Is(err, errBehind) {
-		return nil // its event is next
+		return nil // an event is coming
 	}
 	r.done.MembersWritten = changed
 	if !changed && err == nil && d.settled {
 		r.Matches.Note(r.cluster, kindStatefulSet, &r.seen.StatefulSet.ObjectMeta, a.Replicas)
 	}
 	if err == nil && changed && (from < a.Replicas || a.Replicas == 0 && from > 0) {
-		// Of members that leave while others stay, the events of their claims tell.
+		// If members leave while others stay, there are events about their claims.
 		r.event(r.cluster, "Scaling", "Scale", "StatefulSet goes from %d to %d members", from, a.Replicas)
 	}
 	return err
 }
 
-// decideStatefulSet fills in what of the present StatefulSet stays.
+// decideStatefulSet keeps what must not change in the present StatefulSet.
 func (r *run) decideStatefulSet(ctx context.Context, a plan.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
 ) (*templateDecision, error) {
 	m := &templateInput{
@@ -121,11 +121,11 @@ func (r *run) decideStatefulSet(ctx context.Context, a plan.ApplyStatefulSet, de
 	return d, err
 }
 
-// errBehind: the size is set already, and the cache doesn't know.
+// errBehind: the size is set already, and the cache doesn't have it yet.
 var errBehind = errors.New("the cache is behind")
 
-// applySized applies the StatefulSet. Whatever is applied sets the size, too, and the
-// cache may be behind.
+// applySized applies the StatefulSet. Any apply also sets the size, and the cache may be
+// behind, so the live check comes first.
 func (r *run) applySized(ctx context.Context, a plan.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
 ) (changed bool, err error) {
 	from := int32(0)

@@ -28,7 +28,7 @@ func (r *run) applyService(ctx context.Context) error {
 	})
 }
 
-// writeList tells clients of the members, and keeps the record of the rings.
+// writeList writes the clients' list and the record of the rings.
 func (r *run) writeList(ctx context.Context, a plan.WriteList) error {
 	servers, list := build.ClientServers(r.cluster, a.ListSize), r.seen.ServerList
 	differs := r.cluster.Spec.Storage != nil && list != nil &&
@@ -63,8 +63,8 @@ func (r *run) applyBudget(ctx context.Context) error {
 	})
 }
 
-// owned is an object of the cluster that is made, changed and deleted as the
-// spec wants it. T is its type, AC its apply configuration.
+// owned is an object of the cluster that is created, changed and deleted as the spec
+// wants it. T is its type, AC its apply configuration.
 type owned[T any, P interface {
 	*T
 	client.Object
@@ -77,15 +77,15 @@ type owned[T any, P interface {
 	current P
 	// desired by the spec; nil for none.
 	desired func() AC
-	// extract returns of the current one what we have applied.
+	// extract returns the fields of the current object that we have applied.
 	extract func(P, string) (AC, error)
-	// variant is what desired depends on, other than the spec, and differs tells that it
-	// is known to differ: it depends on more than that.
+	// variant is a number that desired depends on besides the spec. differs: the object
+	// is known to differ from what is desired.
 	variant int32
 	differs bool
 }
 
-// applyOwned brings the object about, unless it is as wanted.
+// applyOwned creates, changes or deletes the object, unless it is as wanted.
 func applyOwned[T any, P interface {
 	*T
 	client.Object
@@ -119,8 +119,8 @@ func applyOwned[T any, P interface {
 	return err
 }
 
-// applyChanged applies the desired configuration, unless what the server
-// reports as applied by us is equal to it: then nothing is sent.
+// applyChanged applies the desired configuration, unless it equals what the server
+// reports as applied by us.
 func applyChanged[AC interface {
 	*T
 	runtime.ApplyConfiguration
@@ -148,9 +148,9 @@ func (r *run) mayOwn(ctx context.Context) error {
 	return nil
 }
 
-// mayCreate looks whether the object that the cache lacks exists all the same: behind is
-// true where it is the cluster's own, whose event is next. One that somebody else made
-// is not taken over.
+// mayCreate checks live whether an object that the cache lacks exists. behind is true if
+// it is the cluster's own, and an event is coming. An object that is somebody else's is
+// an error.
 func mayCreate[T any, P interface {
 	*T
 	client.Object
@@ -162,6 +162,6 @@ func mayCreate[T any, P interface {
 	case !identity.OwnsOrAdopts(r.cluster, object):
 		return false, identity.NameTaken(object)
 	}
-	// Without the label the cache can't have it: what is applied brings it back.
+	// Without the label the cache can't have it; applying restores the label.
 	return object.GetLabels()[cachev1alpha1.LabelCluster] == r.cluster.Name, nil
 }

@@ -14,7 +14,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// createPlacement makes the Job for the ring that the clients' list has by now.
+// createPlacement creates the Job for the ring that the clients' list has.
 func (r *run) createPlacement(ctx context.Context, a plan.CreatePlacement) error {
 	if err := r.mayPlace(ctx, a); err != nil {
 		return err
@@ -25,21 +25,21 @@ func (r *run) createPlacement(ctx context.Context, a plan.CreatePlacement) error
 	}
 	r.done.Placements = append(r.done.Placements, *job)
 	r.view.Placements = append(r.view.Placements, observe.PlanJob(job, nil))
-	r.claimEvent(r.cluster, a.Claim, "PlacementStarted", "Place", "Job %s moves what member %d holds and others of %d members own",
+	r.claimEvent(r.cluster, a.Claim, "PlacementStarted", "Place", "Job %s moves items of member %d to their owners among %d members",
 		job.Name, a.Claim.Ordinal, a.Members)
 	if len(a.Lost) > 0 {
-		r.claimEvent(r.cluster, a.Claim, "ItemsDiscarded", "Place", "Job %s discards what member %d holds and %d lost members own: "+
+		r.claimEvent(r.cluster, a.Claim, "ItemsDiscarded", "Place", "Job %s discards the items of member %d that %d lost members own: "+
 			"clients may have stored newer values there", job.Name, a.Claim.Ordinal, len(a.Lost))
 	}
 	return nil
 }
 
-// recordPlaced keeps on the claim that its member is placed. The receipt is no
-// drain's: it is told of, and not kept.
+// recordPlaced writes on the claim that its member's items are placed. The receipt goes
+// into an event and the metrics, and is not kept.
 func (r *run) recordPlaced(ctx context.Context, a plan.RecordPlaced) error {
 	if a.Receipt != nil {
 		if err := a.Receipt.AddsUp(ring.Source(a.Claim.UID, a.Target)); err != nil {
-			return observe.Refuse("not the receipt of a placement: %v", err)
+			return observe.Refuse("this is no receipt of the placement: %v", err)
 		}
 	}
 	if a.Receipt == nil {

@@ -21,41 +21,40 @@ import (
 	"example.com/memcached-operator/controllers/internal/rollout"
 )
 
-// templateInput are what the template of a StatefulSet or a Deployment is decided by.
+// templateInput is what decides about the template of a StatefulSet or a Deployment.
 type templateInput struct {
 	object metav1.Object
-	// live is the template as it is, applied what we have applied of it, and desired
-	// what it is to be.
+	// live is the present template, applied what we have applied of it, and desired what
+	// it is to be.
 	live             *corev1.PodTemplateSpec
 	applied, desired *coreac.PodTemplateSpecApplyConfiguration
-	// replicas that there are, and that there are to be.
+	// replicas is the present size, wanted the next one.
 	replicas, wanted int32
-	// ready: all are there, of this template, and ready.
+	// ready: all members exist, have this template, and are ready.
 	ready bool
-	// kept: the plan lets them keep their template.
+	// kept: the plan leaves the template as it is.
 	kept bool
 }
 
-// templateDecision is what is to be applied of a template, and how.
+// templateDecision is which template to apply, and whose turn that is.
 type templateDecision struct {
 	template *coreac.PodTemplateSpecApplyConfiguration
-	// settled: the template is the wanted one, and nothing is under way.
+	// settled: the template is as wanted, and no roll-out is under way.
 	settled bool
 	turn    *rollout.Decision
 }
 
-// firstTemplate is what is decided of members that there are none of yet.
+// firstTemplate is the decision for members that don't exist yet.
 func firstTemplate(c *cachev1alpha1.Memcached) *templateDecision {
 	return &templateDecision{settled: true, turn: &rollout.Decision{Record: rollout.Record{Generation: c.Generation, Spec: build.TemplateSpec(c)}}}
 }
 
-// annotations of the object.
 func (d *templateDecision) annotations() map[string]string {
 	return map[string]string{cachev1alpha1.AnnotationTemplate: d.turn.Record.String()}
 }
 
-// decideTemplate what becomes of the members' template: whether they are to have the wanted one
-// now, or when it is their turn.
+// decideTemplate decides whether the members get the wanted template now, or when it is
+// their turn.
 func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDecision, error) {
 	turn, err := r.Turns.Decide(ctx, client.ObjectKeyFromObject(r.cluster), &rollout.Members{
 		Differs:    !m.kept && !equality.Semantic.DeepEqual(m.desired, m.applied),
@@ -76,8 +75,8 @@ func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDe
 	return d, err
 }
 
-// present is the template as it is: what we have applied of it, or, should nobody know
-// that any more, all of it.
+// present is the present template: what we have applied of it, or all of it if that is
+// not known.
 func (m *templateInput) present() (*coreac.PodTemplateSpecApplyConfiguration, error) {
 	if m.applied != nil {
 		return m.applied, nil
@@ -90,7 +89,7 @@ func (m *templateInput) present() (*coreac.PodTemplateSpecApplyConfiguration, er
 	return template, json.Unmarshal(b, template)
 }
 
-// noteTemplateWrite tells how the write of what was decided ended.
+// noteTemplateWrite tells the turns how the write of the template ended.
 func (r *run) noteTemplateWrite(d *templateDecision, err error) {
 	key := client.ObjectKeyFromObject(r.cluster)
 	switch {
@@ -101,14 +100,14 @@ func (r *run) noteTemplateWrite(d *templateDecision, err error) {
 	}
 }
 
-// notApplied tells whether the error says for sure that the API server did nothing.
+// notApplied tells whether the error proves that the API server changed nothing.
 func notApplied(err error) bool {
 	var answer apierrors.APIStatus
 	return errors.Is(err, observe.ErrRefused) || errors.Is(err, errBehind) || errors.As(err, &answer) &&
 		answer.Status().Code >= http.StatusBadRequest && answer.Status().Code < http.StatusInternalServerError
 }
 
-// statefulSetReady: all members are there, of the present template, and ready.
+// statefulSetReady: all members exist, have the present template, and are ready.
 func statefulSetReady(s *appsv1.StatefulSet) bool {
 	n := ptr.Deref(s.Spec.Replicas, 1)
 	return s.Status.ObservedGeneration == s.Generation && s.Status.UpdateRevision == s.Status.CurrentRevision &&

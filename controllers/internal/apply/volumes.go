@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// growClaim asks for a larger volume. Whether its class has any is the API
-// server's to say, so that nobody has to read the class.
+// growClaim asks for a larger volume. The API server decides whether it may grow, so
+// nobody has to read the storage class.
 func (r *run) growClaim(ctx context.Context, a plan.GrowClaim) error {
 	if r.done.GrowthRefused != "" {
 		return nil
@@ -21,7 +21,7 @@ func (r *run) growClaim(ctx context.Context, a plan.GrowClaim) error {
 	asked, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 		live, ours := observe.PlanClaim(r.cluster.Name, c)
 		if !ours {
-			return observe.Refuse("claim %s is no member's", c.Name)
+			return observe.Refuse("claim %s is not a member's", c.Name)
 		}
 		if err := plan.MayGrow(&live, a.Size); err != nil {
 			return observe.RefusedBy(err)
