@@ -31,7 +31,7 @@ func TestScaleDownIntoTooLittleRoomSaysSoBeforeAnythingMoves(t *testing.T) {
 	kubes.Linger(w.namespace, true)
 	w.scale(2)
 	message := w.condition(cachev1alpha1.ConditionShortOfMemory, "True", cachev1alpha1.ReasonShortOfMemory)
-	if !strings.Contains(message, "hold 64.0 MiB of items, those that stay have 0.0 MiB free") {
+	if !strings.Contains(message, "have 64.0 MiB of items, the survivors have 0.0 MiB free") {
 		t.Errorf("the condition says: %s", message)
 	}
 	w.eventsOnce(cachev1alpha1.ReasonShortOfMemory)

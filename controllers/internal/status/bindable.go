@@ -7,9 +7,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Binding is what became of the Secret that spec.binding asks for.
+// Binding is the state of the Secret that spec.binding asks for.
 type Binding struct {
-	// Name of the Secret; empty where none is there.
+	// Name of the Secret; empty if it doesn't exist.
 	Name string
 	// Reason and Message of the condition Bindable.
 	Reason, Message string
@@ -18,7 +18,7 @@ type Binding struct {
 // setBinding puts the Secret's name, and no more of it, where servicebinding.io looks.
 func setBinding(in *Input, s *cachev1alpha1.MemcachedStatus) {
 	if in.Binding == nil {
-		return // nobody looked: what was, stays
+		return // it was not read: keep what is there
 	}
 	s.Binding = nil
 	if in.Binding.Name != "" {
@@ -26,13 +26,13 @@ func setBinding(in *Input, s *cachev1alpha1.MemcachedStatus) {
 	}
 }
 
-// bindable is nil where the spec asks for no binding.
+// bindable is nil if the spec asks for no binding.
 func bindable(in *Input) *metav1.Condition {
 	const kind = cachev1alpha1.ConditionBindable
 	if in.Cluster.Spec.Binding == nil {
 		return nil
 	}
-	c := condition(kind, false, cachev1alpha1.ReasonBindingIncomplete, "Secret %s is yet to be written", in.Cluster.Spec.Binding.SecretName)
+	c := condition(kind, false, cachev1alpha1.ReasonBindingIncomplete, "Secret %s is not written yet", in.Cluster.Spec.Binding.SecretName)
 	before := meta.FindStatusCondition(in.Cluster.Status.Conditions, kind)
 	switch {
 	case in.Binding != nil:
@@ -43,5 +43,6 @@ func bindable(in *Input) *metav1.Condition {
 	return &c
 }
 
-// reasonNotRequested is what earlier operators gave where the spec asks for nothing.
+// reasonNotRequested is the reason of earlier operators for what the spec doesn't ask
+// for.
 const reasonNotRequested = "NotRequested"

@@ -13,7 +13,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// TestASizeThatAVolumeBlocksSaysWhichClaimWhyAndTheWayOut, and nothing that does not help.
+// TestASizeThatAVolumeBlocksSaysWhichClaimWhyAndTheWayOut, and advises nothing that
+// doesn't help.
 func TestASizeThatAVolumeBlocksSaysWhichClaimWhyAndTheWayOut(t *testing.T) {
 	blocked := func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.BlockedByVolume }
 	const size = "the size can't go from 2 to 3: the volume that member 2 left is still there, and its values may be old; "

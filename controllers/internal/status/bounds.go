@@ -21,7 +21,7 @@ const (
 	maxNamed = 5
 )
 
-// BoundMessage cuts a text between two characters, and marks that it did.
+// BoundMessage cuts a message between two characters, and adds a mark.
 func BoundMessage(s string) string { return bound(s, MaxMessage) }
 
 func bound(s string, most int) string {
@@ -32,8 +32,7 @@ func bound(s string, most int) string {
 	return whole(s[:most-len(mark)]) + mark
 }
 
-// whole drops what is no character: half of one at either end, or bytes of something
-// else.
+// whole drops what is not valid UTF-8: half a character at either end, or other bytes.
 func whole(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -50,7 +49,7 @@ func tail(s string, most int) string {
 	return mark + whole(s[len(s)-most+len(mark):])
 }
 
-// Printable is the beginning of the text, of at most that many bytes, on one line.
+// Printable is the beginning of the text on one line, at most limit bytes.
 func Printable(text string, limit int) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -73,14 +72,13 @@ func someOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// waits collects how long it takes until a status differs although nothing has
-// changed but the time.
+// waits collects how long it takes until a status changes with time alone.
 type waits struct {
 	now  time.Time
 	next time.Duration
 }
 
-// past tells whether the time has come; if not, status is due again then.
+// past tells whether the time has come. If not, status is due again then.
 func (w *waits) past(t time.Time) bool {
 	left := t.Sub(w.now)
 	if left > 0 && (w.next == 0 || left < w.next) {

@@ -14,7 +14,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// conditions of what the spec asks for, Ready first.
+// conditions that the spec asks for, Ready first.
 func conditions(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) []metav1.Condition {
 	list := []metav1.Condition{available(in, s), progressing(in, s), degraded(in, s, w)}
 	if in.Cluster.Spec.Storage != nil {
@@ -29,8 +29,8 @@ func conditions(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) []metav1.
 	return slices.Insert(list, 0, ready(in, s, list))
 }
 
-// setConditions makes these the status's conditions. One whose status stays keeps its
-// transition time; one that the spec no longer asks for goes.
+// setConditions replaces the status's conditions. A condition keeps its transition time
+// if its status stays.
 func setConditions(in *Input, s *cachev1alpha1.MemcachedStatus, list []metav1.Condition) {
 	before := s.Conditions
 	s.Conditions = nil
@@ -112,7 +112,7 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	return condition(kind, false, cachev1alpha1.ReasonAsWanted, "the cluster is as wanted")
 }
 
-// blockedByVolume says which claim is in the way, why, and what a person can do.
+// blockedByVolume says which claim blocks the size, why, and what a person can do.
 func blockedByVolume(in *Input) string {
 	return fmt.Sprintf("the size can't go from %d to %d: the volume that member %d left is still there, and its values may be old; %s",
 		in.Plan.Replicas, *in.Cluster.Spec.Size, in.Plan.Replicas, wayOut(in))
@@ -128,20 +128,20 @@ func wayOut(in *Input) string {
 		return fmt.Sprintf("a person holds the drain of claim %s: remove the annotation cache.example.com/drain=hold from the claim, "+
 			"or set it to skip to give its items up", d.Claim.Name)
 	case d.Reason == plan.InTheWay || d.Reason == plan.ClaimDeleted:
-		return fmt.Sprintf("claim %s: %s", d.Claim.Name, d.Message) // another drain would not help
+		return fmt.Sprintf("claim %s: %s", d.Claim.Name, d.Message) // another attempt would not help
 	}
 	return fmt.Sprintf("the drain of claim %s failed (%s): see the drainer's log, then annotate the claim with "+
 		"cache.example.com/drain=retry, or =skip to give its items up", d.Claim.Name, bound(d.Reason, maxReason))
 }
 
-// stuck tells whether the lowest released claim can't go by itself.
+// stuck tells whether the claim that blocks the size needs a person.
 func stuck(in *Input) bool {
 	d := blocking(in)
 	return d == nil || d.Phase == plan.Failed || d.Phase == plan.Held
 }
 
-// blocking is the drain of the volume that a member left which is to return, or
-// nil if nothing drains it: it is kept, or being deleted.
+// blocking is the drain of the lowest member that is to return; nil if its volume is not
+// drained, because it is retained or being deleted.
 func blocking(in *Input) *plan.DrainState {
 	i := slices.IndexFunc(in.Plan.Drains, func(d plan.DrainState) bool {
 		return d.Claim.Ordinal == in.Plan.Replicas && !d.Claim.Aside
@@ -152,8 +152,8 @@ func blocking(in *Input) *plan.DrainState {
 	return &in.Plan.Drains[i]
 }
 
-// rolling tells whether members are being replaced, or may have to be: of what was
-// just written, nothing was observed yet.
+// rolling tells whether members are being replaced, or may be: what was observed is older
+// than what was just written.
 func rolling(in *Input) bool {
 	if in.MembersWritten {
 		return true
@@ -165,8 +165,8 @@ func rolling(in *Input) bool {
 	return d != nil && (d.Status.ObservedGeneration != d.Generation || d.Status.UpdatedReplicas != d.Status.Replicas)
 }
 
-// replaces tells whether members of the wanted number are being replaced, one by one:
-// meanwhile one is missing or not ready nearly always.
+// replaces tells whether members are being replaced one by one at the wanted size.
+// Meanwhile one is nearly always missing or not ready.
 func replaces(in *Input) bool {
 	sts, size := in.StatefulSet, *in.Cluster.Spec.Size
 	return sts != nil && ptr.Deref(sts.Spec.Replicas, 1) == size && sts.Status.Replicas >= size-1 &&
@@ -192,9 +192,9 @@ func draining(s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 			counts = append(counts, fmt.Sprintf("%s: %d", what, n))
 		}
 	}
-	count(open, "volumes that are drained, or wait for it")
-	count(failed, "drains that failed")
-	count(held, "drains that a person holds")
+	count(open, "volumes to drain")
+	count(failed, "failed drains")
+	count(held, "drains held by a person")
 	message := strings.Join(counts, "; ")
 	switch {
 	case open > 0:
@@ -204,7 +204,7 @@ func draining(s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case held > 0:
 		return condition(kind, false, cachev1alpha1.ReasonDrainHeld, "%s", message)
 	}
-	return condition(kind, false, cachev1alpha1.ReasonNothingToDrain, "no volume is on its way out")
+	return condition(kind, false, cachev1alpha1.ReasonNothingToDrain, "no volume has to be drained")
 }
 
 func deleting(in *Input) bool { return in.Cluster.DeletionTimestamp != nil }

@@ -17,20 +17,19 @@ import (
 )
 
 // Refusal is a step that the operator refuses to take, or that somebody else's object
-// is in the way of, and since when.
+// blocks, and since when.
 type Refusal struct {
 	Since time.Time
 	Why   string
 }
 
-// NotCreated tells that Kubernetes can't make a pod, in the API server's words.
+// NotCreated is a pod that Kubernetes can't create, with the API server's words.
 type NotCreated struct {
-	// Of is what the pod would belong to, as "StatefulSet cache".
+	// Of is the pod's owner, such as "StatefulSet cache".
 	Of, Why string
 }
 
-// degraded names what needs a person, the worst first. It is asked for each rule in
-// turn, and w collects when the answer may be another one.
+// degraded names the worst of what needs a person. w collects when the answer may change.
 func degraded(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Condition {
 	rules := []func() *trouble{
 		func() *trouble { return failing(in) },
@@ -58,7 +57,7 @@ func troublef(reason, format string, args ...any) *trouble {
 	return &trouble{reason, fmt.Sprintf(format, args...)}
 }
 
-// failing: the API server refuses a write, or a claim that is needed was deleted.
+// failing: the API server refuses a write, or somebody deleted a claim.
 func failing(in *Input) *trouble {
 	if in.Err != nil {
 		return troublef(errorReason(in.Err), "%v", in.Err)
@@ -97,8 +96,8 @@ func podNotCreated(in *Input) *trouble {
 	return nil
 }
 
-// refusing: the operator has refused a step for so long that it is no matter of a cache
-// that is behind.
+// refusing: the operator has refused a step for so long that the cache can't be the
+// cause.
 func refusing(in *Input, w *waits) *trouble {
 	if r := in.Refused; r != nil && w.past(r.Since.Add(StuckAfter)) {
 		return troublef(cachev1alpha1.ReasonStepRefused, "since %s: %s", clock(r.Since), r.Why)
@@ -106,27 +105,26 @@ func refusing(in *Input, w *waits) *trouble {
 	return nil
 }
 
-// gaveUp: a drain or a placement has failed, and has not succeeded since. While it is
-// tried again that is still so: nobody knows yet whether it will.
+// gaveUp: a drain or a placement has failed, and no later attempt has succeeded yet.
 func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
-	for i := range s.Drains { // as many as the plan's, in its order
+	for i := range s.Drains { // s.Drains and the plan's are in the same order
 		d, planned := &s.Drains[i], &in.Plan.Drains[i]
 		switch failed := planned.Claim.Attempts.Failed; {
 		case d.Phase == cachev1alpha1.DrainFailed:
 			return troublef(cachev1alpha1.ReasonDrainFailed, "claim %s: %s: %s", d.Claim, d.Reason, d.Message)
 		case failed > 0 && (planned.Phase == plan.Draining || planned.Phase == plan.Waiting) && planned.Reason != plan.Hibernating:
-			return troublef(cachev1alpha1.ReasonDrainFailed, "claim %s: attempts that failed: %d; it is being tried again", d.Claim, failed)
+			return troublef(cachev1alpha1.ReasonDrainFailed, "claim %s: failed attempts: %d; it is being tried again", d.Claim, failed)
 		}
 	}
 	was := meta.FindStatusCondition(in.Cluster.Status.Conditions, cachev1alpha1.ConditionDegraded)
-	known := was != nil && was.Reason == cachev1alpha1.ReasonPlacementFailed // by this ring, not by an earlier one
+	known := was != nil && was.Reason == cachev1alpha1.ReasonPlacementFailed // of this ring, not of an earlier one
 	for i := range in.Plan.Placements {
 		p := &in.Plan.Placements[i]
 		switch failed := p.Claim.Attempts.Failed; {
 		case p.Phase == plan.PlacementFailed:
 			return troublef(cachev1alpha1.ReasonPlacementFailed, "claim %s: %s: %s", p.Claim.Name, p.Reason, p.Message)
 		case failed > 0 && known:
-			return troublef(cachev1alpha1.ReasonPlacementFailed, "claim %s: attempts that failed: %d; it is being tried again", p.Claim.Name, failed)
+			return troublef(cachev1alpha1.ReasonPlacementFailed, "claim %s: failed attempts: %d; it is being tried again", p.Claim.Name, failed)
 		}
 	}
 	return nil
@@ -142,25 +140,25 @@ func drainHeld(s *cachev1alpha1.MemcachedStatus) *trouble {
 	return nil
 }
 
-// Kept is an object that was deleted and is still there, for a finalizer of somebody else.
+// Kept is a deleted object that somebody else's finalizer keeps.
 type Kept struct {
 	Kind, Name, Finalizer string
 	Since                 time.Time
 }
 
-// keptByOthers: what was deleted stays, and others wait until it is gone.
+// keptByOthers: a deleted object is still there, and others wait for its end.
 func keptByOthers(in *Input, w *waits) *trouble {
 	for _, k := range in.Kept {
 		if w.past(k.Since.Add(StuckAfter)) {
-			return troublef(cachev1alpha1.ReasonKeptByFinalizer, "%s %s was deleted at %s, and the finalizer %s of somebody else keeps it: ask who put it there, or take it off",
+			return troublef(cachev1alpha1.ReasonKeptByFinalizer, "%s %s was deleted at %s, and somebody else's finalizer %s keeps it: ask whoever added it to remove it, or remove it yourself",
 				k.Kind, k.Name, clock(k.Since), k.Finalizer)
 		}
 	}
 	return nil
 }
 
-// drainersLinger: a pod that drains, or moves items, was told to end and does not.
-// Nothing can go on before it has.
+// drainersLinger: a pod of a drain or a placement was told to end and does not. Nothing
+// can go on before it has.
 func drainersLinger(in *Input, w *waits) *trouble {
 	for i := range in.Drainers {
 		if pod := &in.Drainers[i]; pod.DeletionTimestamp != nil {
@@ -172,7 +170,7 @@ func drainersLinger(in *Input, w *waits) *trouble {
 	return nil
 }
 
-// unreachableSize: what the spec wants can't come about by itself.
+// unreachableSize: the wanted size or volume size can't be reached without a person.
 func unreachableSize(in *Input) *trouble {
 	switch {
 	case in.Plan.SizeBlocked == plan.BlockedByVolume && stuck(in):
@@ -181,14 +179,14 @@ func unreachableSize(in *Input) *trouble {
 		return troublef(cachev1alpha1.ReasonShortOfMemory,
 			"the size goes from %d to %d when there is room for the items: see the condition ShortOfMemory", in.Plan.Replicas, *in.Cluster.Spec.Size)
 	case len(in.Plan.SmallClaims) > 0 && in.GrowthRefused != "":
-		return troublef(cachev1alpha1.ReasonVolumesCannotGrow, "%d volumes may not grow: %s", len(in.Plan.SmallClaims), in.GrowthRefused)
+		return troublef(cachev1alpha1.ReasonVolumesCannotGrow, "%d volumes can't grow: %s", len(in.Plan.SmallClaims), in.GrowthRefused)
 	}
 	return nil
 }
 
-// drainStuck: a drain's Job is there, and no drainer is at work for long.
+// drainStuck: a drain has its Job, and no drainer has been at work for long.
 func drainStuck(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) *trouble {
-	for i := range s.Drains { // as many as the plan's, in its order
+	for i := range s.Drains { // s.Drains and the plan's are in the same order
 		d := &s.Drains[i]
 		_, waits := in.Waits[in.Plan.Drains[i].Claim.UID]
 		waits = waits && d.Phase == cachev1alpha1.DrainStarting || d.Phase == cachev1alpha1.DrainMoving && d.Reason != ""
@@ -199,8 +197,7 @@ func drainStuck(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) *trouble 
 	return nil
 }
 
-// placementStuck is drainStuck for a placement. Since when it has waited, its pod, its
-// Job or its drainer says.
+// placementStuck is drainStuck for a placement.
 func placementStuck(in *Input, w *waits) *trouble {
 	for i := range in.Plan.Placements {
 		p := &in.Plan.Placements[i]
@@ -219,8 +216,8 @@ func placementStuck(in *Input, w *waits) *trouble {
 	return nil
 }
 
-// patience is how long a drainer may wait for that reason. What the kubelet, or the API
-// server, has said that it can't be needs none; to pull a large image takes its time.
+// patience is how long a drainer may wait for that reason: not at all if the kubelet or
+// the API server says that it can't start, and long enough to pull a large image.
 func patience(reason string) time.Duration {
 	switch reason {
 	case cachev1alpha1.ReasonPodNotCreated:
@@ -235,8 +232,8 @@ func patience(reason string) time.Duration {
 	return slowAfter
 }
 
-// NameTakenError tells that an object of a name that the cluster needs is there, and
-// that it is somebody else's. By is who controls it, if anybody does.
+// NameTakenError means that somebody else's object has a name that the cluster needs. By
+// is its controller, if it has one.
 type NameTakenError struct{ Kind, Name, By string }
 
 func (e *NameTakenError) Error() string {
@@ -247,8 +244,7 @@ func (e *NameTakenError) Error() string {
 	return fmt.Sprintf("%s %s exists and is not this Memcached's%s: delete it, or give the Memcached another name", e.Kind, e.Name, by)
 }
 
-// errorReason tells what a person must mend from what the API server didn't
-// answer.
+// errorReason is InvalidSpec if a person must correct the spec, otherwise ReconcileError.
 func errorReason(err error) string {
 	if taken := (*NameTakenError)(nil); errors.As(err, &taken) {
 		return cachev1alpha1.ReasonNameTaken

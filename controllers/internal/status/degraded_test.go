@@ -32,8 +32,8 @@ func running(since time.Duration) corev1.ContainerState {
 	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(since)}}
 }
 
-// Attempts of a drain that end for a survivor that doesn't answer are one wait, though
-// each begins with a pod that is being made: its alert would never fire.
+// Attempts that end because a survivor doesn't answer count as one wait, though each
+// begins with a new pod. Otherwise the alert would never fire.
 func TestAttemptsThatEndForASurvivorAreOneWait(t *testing.T) {
 	in := input(2).leaving(2, plan.Draining, "", "")
 	in.Waits = map[types.UID]Wait{"uid-2": {Reason: "ContainerCreating"}}
@@ -161,7 +161,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 
 		"no node, for long":             {input(2).with(scheduled(time.Minute)), "Unschedulable", "pod cache-1 has no node since 1970-01-01T01:22:20Z: 0/3 nodes are available: 3 Insufficient memory.", 0},
 		"no node yet":                   {input(2).with(scheduled(time.Second)), "Healthy", "", 59 * time.Second},
-		"it does not end":               {input(2).with(terminating(-time.Minute)), "MemberDoesNotEnd", "pod cache-1 was to end by 1970-01-01T01:22:20Z, and node node-b", 0},
+		"it does not end":               {input(2).with(terminating(-time.Minute)), "MemberDoesNotEnd", "pod cache-1 should have ended by 1970-01-01T01:22:20Z, and node node-b", 0},
 		"it ends":                       {input(2).with(terminating(30 * time.Second)), "Healthy", "", 90 * time.Second},
 		"not ready, nobody knows why":   {input(2).with(unreadySince(10 * time.Minute)), "MembersNotReady", "pod cache-1 has not been ready since", 0},
 		"not ready yet":                 {input(2).with(unreadySince(9 * time.Minute)), "Healthy", "", time.Minute},
@@ -171,7 +171,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"refused just now":              {input(2).with(func(in *Input) { in.Refused = &Refusal{now, "the cache is behind"} }), "Healthy", "", time.Minute},
 		"blocked by a kept volume":      {input(2).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.BlockedByVolume }), "BlockedByVolume", "the size can't go from 2 to 3", 0},
 		"blocked by too little room":    {input(3).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](2), plan.BlockedByShortage }), "ShortOfMemory", "from 3 to 2", 0},
-		"volumes may not grow":          {input(3).with(func(in *Input) { in.Plan.SmallClaims, in.GrowthRefused = make([]plan.ClaimRef, 3), "the class says no" }), "VolumesCannotGrow", "3 volumes may not grow: the class says no", 0},
+		"volumes may not grow":          {input(3).with(func(in *Input) { in.Plan.SmallClaims, in.GrowthRefused = make([]plan.ClaimRef, 3), "the class says no" }), "VolumesCannotGrow", "3 volumes can't grow: the class says no", 0},
 		"a drainer without an image":    {drainWaits("ImagePullBackOff", 0), "DrainStuck", "claim data-cache-2: ImagePullBackOff: its words", 0},
 		"a drainer that can't be made":  {drainWaits("PodNotCreated", 0), "DrainStuck", "its words", 0},
 		"a drainer without a node":      {drainWaits("Unschedulable", time.Minute), "DrainStuck", "claim data-cache-2: Unschedulable: its words", 0},
@@ -190,21 +190,21 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"it has just stopped to answer": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
 			in.Progress = map[types.UID]contract.Progress{in.Plan.Placements[0].Claim.UID: {Phase: contract.PhaseMoving, Message: "waiting for cache-1", WaitingSeconds: 20}}
 		}), "Healthy", "", 40 * time.Second},
-		"a drainer does not end": {input(2).with(drainerEnds(-time.Minute)), "DrainerDoesNotEnd", "pod drainer was to end by 1970-01-01T01:22:20Z, and node node-b", 0},
+		"a drainer does not end": {input(2).with(drainerEnds(-time.Minute)), "DrainerDoesNotEnd", "pod drainer should have ended by 1970-01-01T01:22:20Z, and node node-b", 0},
 		"nor in a year, which nobody gave it": {input(2).with(drainerEnds(365 * 24 * time.Hour)).with(func(in *Input) {
 			in.Drainers[0].DeletionGracePeriodSeconds = ptr.To[int64](365*24*3600 + 60 + 30)
-		}), "DrainerDoesNotEnd", "pod drainer was to end by 1970-01-01T01:22:20Z", 0},
+		}), "DrainerDoesNotEnd", "pod drainer should have ended by 1970-01-01T01:22:20Z", 0},
 		"a drainer ends":              {input(2).with(drainerEnds(30 * time.Second)), "Healthy", "", 90 * time.Second},
-		"a Job that others keep":      {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now.Add(-time.Minute)}} }), "KeptByFinalizer", "Job j was deleted at 1970-01-01T01:22:20Z, and the finalizer example.com/theirs", 0},
+		"a Job that others keep":      {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now.Add(-time.Minute)}} }), "KeptByFinalizer", "Job j was deleted at 1970-01-01T01:22:20Z, and somebody else's finalizer example.com/theirs", 0},
 		"a Job on its way out":        {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now}} }), "Healthy", "", time.Minute},
-		"a drain that is tried again": {input(2).leaving(2, plan.Draining, "", "").with(attempts(3)), "DrainFailed", "claim data-cache-2: attempts that failed: 3; it is being tried again", 0},
-		"a drain that waits for that": {input(2).leaving(2, plan.Waiting, plan.Retrying, "").with(attempts(1)), "DrainFailed", "attempts that failed: 1", 0},
+		"a drain that is tried again": {input(2).leaving(2, plan.Draining, "", "").with(attempts(3)), "DrainFailed", "claim data-cache-2: failed attempts: 3; it is being tried again", 0},
+		"a drain that waits for that": {input(2).leaving(2, plan.Waiting, plan.Retrying, "").with(attempts(1)), "DrainFailed", "failed attempts: 1", 0},
 		"a drain that came right":     {input(2).leaving(2, plan.Releasing, "", "").with(attempts(1)), "Healthy", "", 0},
 		"while nothing is drained":    {input(0).leaving(2, plan.Waiting, plan.Hibernating, "").with(attempts(1)), "Healthy", "", 0},
 		"a placement tried again": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
 			in.Plan.Placements[0].Claim.Attempts.Failed = 2
 			in.Cluster.Status.Conditions = []metav1.Condition{{Type: cachev1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonPlacementFailed}}
-		}), "PlacementFailed", "attempts that failed: 2", 0},
+		}), "PlacementFailed", "failed attempts: 2", 0},
 		"one that failed by an earlier ring": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) { in.Plan.Placements[0].Claim.Attempts.Failed = 2 }), "Healthy", "", 0},
 		"a person holds a drain":             {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held"), "DrainHeld", "claim data-cache-2: held", 0},
 		"held, and worse":                    {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held").toPlace(0, plan.PlacementFailed, "StillStored", "its words"), "PlacementFailed", "its words", 0},

@@ -14,13 +14,13 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Wait is why a Job has no drainer at work, and since when at most.
+// Wait is why a Job has no drainer at work, and since when.
 type Wait struct {
 	Reason, Message string
 	Since           time.Time
 }
 
-// follow tells of a drain whose Job is active.
+// follow sets the status of a drain whose Job is active.
 func follow(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) {
 	s.Phase = cachev1alpha1.DrainStarting
 	wait, waits := in.Waits[d.Claim.UID]
@@ -36,14 +36,13 @@ func follow(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) {
 			s.Reason, s.Message = cachev1alpha1.ReasonSurvivorUnreachable, p.Message
 		}
 	case wasMoving(in, d):
-		// Its log could not be read this time, or it has just ended.
+		// Its log could not be read, or it has just ended.
 		*s = *before(in, d)
 	}
 }
 
-// secondsLeft estimates a drain's time from the bytes of its volume and the speed
-// since the moving began; 0 where there is nothing to tell it from. A drain that
-// waits for a survivor has none: nobody knows for how long.
+// secondsLeft estimates the time left from the bytes of the volume and the speed so far;
+// 0 if that is not known, or while the drain waits for a survivor.
 func secondsLeft(p *contract.Progress) int64 {
 	const enough = 1 // seconds
 	if p.Phase != contract.PhaseMoving || p.Message != "" || p.Seconds < enough || p.BytesDone <= 0 || p.BytesTotal <= p.BytesDone {
@@ -53,8 +52,8 @@ func secondsLeft(p *contract.Progress) int64 {
 }
 
 // since is when the drain entered its phase, for its reason. While no drainer is at work
-// on it, that is one wait, whatever the reason: a survivor that doesn't answer ends one
-// attempt after the other.
+// it is one wait, whatever the reason: a silent survivor ends one attempt after the
+// other.
 func since(in *Input, s *cachev1alpha1.DrainStatus) *metav1.Time {
 	for i := range in.Cluster.Status.Drains {
 		b := &in.Cluster.Status.Drains[i]
@@ -66,13 +65,12 @@ func since(in *Input, s *cachev1alpha1.DrainStatus) *metav1.Time {
 	return &metav1.Time{Time: in.Now}
 }
 
-// atWork tells whether a drain is under way, in whatever phase, rather than waiting for
-// its drainer to be able to begin or to go on.
+// atWork tells whether a drainer is at work, rather than waiting to begin or to go on.
 func atWork(s *cachev1alpha1.DrainStatus) bool {
 	return s.Phase != cachev1alpha1.DrainStarting && (s.Phase != cachev1alpha1.DrainMoving || s.Reason == "")
 }
 
-// timeLeft is the estimate for the column: that of the drain that takes longest.
+// timeLeft is the longest estimate, for the column.
 func timeLeft(drains []cachev1alpha1.DrainStatus) string {
 	longest := slices.MaxFunc(drains, func(a, b cachev1alpha1.DrainStatus) int { return int(a.SecondsLeft - b.SecondsLeft) })
 	if longest.SecondsLeft == 0 {
@@ -81,8 +79,8 @@ func timeLeft(drains []cachev1alpha1.DrainStatus) string {
 	return fmt.Sprintf(", %s left", time.Duration(longest.SecondsLeft)*time.Second)
 }
 
-// shown are the drains that status has room for, in their order: those that need a
-// person or are at work before those that wait. Draining counts them all.
+// shown are the drains that status has room for, in their order. Drains that need a
+// person or are at work come before those that wait.
 func shown(drains []cachev1alpha1.DrainStatus) []cachev1alpha1.DrainStatus {
 	if len(drains) <= maxDrains {
 		return drains

@@ -105,16 +105,16 @@ func TestDrainingCountsWhatIsUnderWayWhatFailedAndWhatAPersonHolds(t *testing.T)
 		reason   string
 		message  string
 	}{
-		"none":                 {input(1), false, "NothingToDrain", "no volume is on its way out"},
-		"one runs":             {input(1).with(runs), true, "Draining", "volumes that are drained, or wait for it: 1"},
-		"one runs, one waits":  {input(1).with(runs).with(waits), true, "Draining", "volumes that are drained, or wait for it: 2"},
-		"held":                 {input(1).with(held), false, "DrainHeld", "drains that a person holds: 1"},
-		"two are held":         {input(1).with(held).with(held), false, "DrainHeld", "drains that a person holds: 2"},
-		"failed":               {input(1).with(failed), false, "DrainFailed", "drains that failed: 1"},
-		"failed, and one held": {input(1).with(held).with(failed), false, "DrainFailed", "drains that failed: 1; drains that a person holds: 1"},
+		"none":                 {input(1), false, "NothingToDrain", "no volume has to be drained"},
+		"one runs":             {input(1).with(runs), true, "Draining", "volumes to drain: 1"},
+		"one runs, one waits":  {input(1).with(runs).with(waits), true, "Draining", "volumes to drain: 2"},
+		"held":                 {input(1).with(held), false, "DrainHeld", "drains held by a person: 1"},
+		"two are held":         {input(1).with(held).with(held), false, "DrainHeld", "drains held by a person: 2"},
+		"failed":               {input(1).with(failed), false, "DrainFailed", "failed drains: 1"},
+		"failed, and one held": {input(1).with(held).with(failed), false, "DrainFailed", "failed drains: 1; drains held by a person: 1"},
 		"all of it": {
 			input(1).with(held).with(failed).with(runs).with(waits), true, "Draining",
-			"volumes that are drained, or wait for it: 2; drains that failed: 1; drains that a person holds: 1",
+			"volumes to drain: 2; failed drains: 1; drains held by a person: 1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,23 +15,21 @@ import (
 )
 
 const (
-	// StuckAfter is how long a wait may take that ends by itself as a rule.
+	// StuckAfter is how long a wait may take that usually ends by itself.
 	StuckAfter = time.Minute
-	// slowAfter is how long a member may take to become ready, with nothing that says
-	// why.
+	// slowAfter is how long a member may take to become ready if nothing says why.
 	slowAfter = 10 * time.Minute
-	// resetAfter is how long a container has to run for the kubelet to start it at once
-	// after its next end.
+	// resetAfter is how long a container has to run before the kubelet restarts it at
+	// once again.
 	resetAfter = 10 * time.Minute
-	// restartsOfALoop is how often a container is started anew before it is said to
-	// loop: one crash is none.
+	// restartsOfALoop is how many restarts make a loop: one crash is none.
 	restartsOfALoop = 2
-	// maxWords bounds what is quoted of a container, in bytes.
+	// maxWords bounds a quotation of a container's output, in bytes.
 	maxWords = 512
 )
 
-// trouble is what keeps a pod from serving, and doesn't go by itself, in the words of
-// the container, the kubelet or the scheduler.
+// trouble is why a pod doesn't serve and can't recover by itself, in the words of the
+// container, the kubelet or the scheduler.
 type trouble struct{ reason, message string }
 
 // troubled returns the first member in trouble, and how many there are.
@@ -82,7 +80,7 @@ func later(a, b time.Time) time.Time {
 
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// lingers: the kubelet does not end the pod. Its node is down, as a rule.
+// lingers: the kubelet does not end the pod, usually because its node is down.
 func lingers(pod *corev1.Pod, ends time.Time, reason string, w *waits) *trouble {
 	if !w.past(ends.Add(StuckAfter)) {
 		return nil
@@ -91,15 +89,15 @@ func lingers(pod *corev1.Pod, ends time.Time, reason string, w *waits) *trouble 
 }
 
 func doesNotEnd(pod *corev1.Pod, ends time.Time) string {
-	return fmt.Sprintf("pod %s was to end by %s, and node %s does not say that it has: start that node again; if it is gone for good, delete the Node object",
+	return fmt.Sprintf("pod %s should have ended by %s, and node %s has not reported its end: start that node again; if it is gone for good, delete the Node object",
 		pod.Name, clock(ends), pod.Spec.NodeName)
 }
 
-// drainerGrace is Kubernetes' own, in seconds, which a drainer's Job leaves as it is.
+// drainerGrace is Kubernetes' default, in seconds, which a drainer's Job doesn't change.
 const drainerGrace = 30
 
-// drainerEnds is by when the pod of a drainer that was told to end is to do so. Anybody may
-// have made a pod that looks like one, with a year to end.
+// drainerEnds is when a drainer's pod that was told to end has to be gone. Anybody may
+// have made a similar pod with a year to end, so the grace period is bounded.
 func drainerEnds(pod *corev1.Pod) time.Time {
 	ends := pod.DeletionTimestamp.Time
 	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > drainerGrace {
@@ -108,8 +106,8 @@ func drainerEnds(pod *corev1.Pod) time.Time {
 	return ends
 }
 
-// DoesNotEnd tells why the pod of a drainer that was told to end is no longer counted
-// on: it has had a minute more than it was given.
+// DoesNotEnd tells why a drainer's pod that was told to end is overdue: it has had a
+// minute more than its grace period.
 func DoesNotEnd(pod *corev1.Pod, now time.Time) (Wait, bool) {
 	if pod.DeletionTimestamp == nil || now.Before(drainerEnds(pod).Add(StuckAfter)) {
 		return Wait{}, false
@@ -135,7 +133,7 @@ func containerTrouble(c *corev1.ContainerStatus, w *waits) *trouble {
 	}
 	last := c.LastTerminationState.Terminated
 	if running := c.State.Running; running != nil && last != nil {
-		// It is back when it has outlived its last run, by a minute.
+		// It has recovered when it has outlived its last run by a minute.
 		if back := running.StartedAt.Add(min(ran(last)+StuckAfter, resetAfter)); loops(c, last) && !w.past(back) {
 			return looping(c, last, false)
 		}
@@ -143,7 +141,8 @@ func containerTrouble(c *corev1.ContainerStatus, w *waits) *trouble {
 	return nil
 }
 
-// waitingReason sorts the kubelet's words; "" is a container that is being made.
+// waitingReason maps the kubelet's word to a reason; empty for a container that is being
+// created.
 func waitingReason(word string) string {
 	switch word {
 	case "", "ContainerCreating", "PodInitializing":
@@ -157,8 +156,8 @@ func waitingReason(word string) string {
 	return cachev1alpha1.ReasonContainerNotCreated
 }
 
-// looping is the trouble of a container whose last run ended so; certain, where the
-// kubelet says that it loops.
+// looping is the trouble of a container whose last run ended so. certain: the kubelet
+// says that it loops.
 func looping(c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated, certain bool) *trouble {
 	if !certain && !loops(c, ended) {
 		return nil
@@ -166,14 +165,14 @@ func looping(c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated, 
 	return &trouble{cachev1alpha1.ReasonCrashLoop, "it ends again and again: " + lastWords(ended)}
 }
 
-// loops tells whether the container has been started anew often, and ended soon.
+// loops tells whether the container was restarted often, and ended soon.
 func loops(c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) bool {
 	return ended != nil && c.RestartCount >= restartsOfALoop && ended.ExitCode != 0 && ran(ended) < resetAfter
 }
 
 func ran(t *corev1.ContainerStateTerminated) time.Duration { return t.FinishedAt.Sub(t.StartedAt.Time) }
 
-// lastWords of a container that ended: its exit code, and its own words.
+// lastWords of a container that ended: its exit code and the end of its output.
 func lastWords(ended *corev1.ContainerStateTerminated) string {
 	if ended == nil {
 		return "the kubelet does not say why"
@@ -188,13 +187,13 @@ func lastWords(ended *corev1.ContainerStateTerminated) string {
 	return words + "; see kubectl logs --previous"
 }
 
-// ownWords are the end of what the container wrote last, in one line.
+// ownWords are the end of the container's last output, on one line.
 func ownWords(message string) string {
 	if why := contract.ParseRefusal(message); why != nil {
 		return bound(why.Message, maxWords)
 	}
 	if strings.HasPrefix(message, "{") {
-		return "" // what a member foretells, for the condition Warm
+		return "" // a cold start, for the condition Warm
 	}
 	lines := strings.FieldsFunc(message, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := range lines {
@@ -203,7 +202,7 @@ func ownWords(message string) string {
 	return tail(strings.Join(lines[max(0, len(lines)-3):], "; "), maxWords)
 }
 
-// slow is a member that has not been ready for long, with nothing that says why.
+// slow is a member that has not been ready for long, while nothing says why.
 func slow(in *Input, w *waits) *trouble {
 	for _, pod := range byOrdinal(in) {
 		if !lives(pod) || PodReady(pod) {
@@ -223,8 +222,8 @@ func slow(in *Input, w *waits) *trouble {
 	return nil
 }
 
-// notReady names the wanted members whose pods are there, and are not ready. A pod of a
-// Deployment that ends is not one of them: another one, of another name, replaces it.
+// notReady names the wanted members whose pods exist and are not ready. A pod of a
+// Deployment that is ending doesn't count: a pod of another name replaces it.
 func notReady(in *Input) string {
 	var names []string
 	for _, pod := range byOrdinal(in) {
@@ -248,7 +247,7 @@ func lives(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
 }
 
-// byOrdinal has the members' pods in their order.
+// byOrdinal returns the members' pods in their order.
 func byOrdinal(in *Input) []*corev1.Pod {
 	pods := make([]*corev1.Pod, len(in.Pods))
 	for i := range in.Pods {

@@ -12,7 +12,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// TestTheMembersThatAreNotReadyAreNamed: three at most, and none that is not to be.
+// TestTheMembersThatAreNotReadyAreNamed: three at most, and only wanted ones.
 func TestTheMembersThatAreNotReadyAreNamed(t *testing.T) {
 	unready := func(ordinals ...int32) func(*Input) {
 		return func(in *Input) {

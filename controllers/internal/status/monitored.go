@@ -7,22 +7,22 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Monitoring is what became of the ServiceMonitor that a spec may ask for.
+// Monitoring is the state of the ServiceMonitor that a spec may ask for.
 type Monitoring int
 
-// What may become of it.
+// The states of the ServiceMonitor.
 const (
-	// MonitoringUnseen: nobody looked; what was, stays.
+	// MonitoringUnseen: it was not read; status keeps what it says.
 	MonitoringUnseen Monitoring = iota
-	// NotMonitored: none is asked for, and none is there.
+	// NotMonitored: none is asked for, and none exists.
 	NotMonitored
-	// Monitored: it is there as wanted.
+	// Monitored: it exists as wanted.
 	Monitored
 	// MonitoringUnknown: the API server doesn't know the kind.
 	MonitoringUnknown
 )
 
-// monitored is nil where no ServiceMonitor is asked for, and none is left.
+// monitored is nil if no ServiceMonitor is asked for, and none is left.
 func monitored(in *Input) *metav1.Condition {
 	const kind = cachev1alpha1.ConditionMonitored
 	var c metav1.Condition
@@ -34,7 +34,7 @@ func monitored(in *Input) *metav1.Condition {
 	case MonitoringUnknown:
 		c = condition(kind, false, cachev1alpha1.ReasonServiceMonitorUnknown,
 			"this cluster has no ServiceMonitors (monitoring.coreos.com/v1): install the Prometheus operator, "+
-				"or remove spec.exporter.serviceMonitor and let Prometheus find the port named metrics by itself")
+				"or remove spec.exporter.serviceMonitor and configure Prometheus to scrape the port named metrics")
 	default:
 		return meta.FindStatusCondition(in.Cluster.Status.Conditions, kind)
 	}

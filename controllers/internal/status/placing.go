@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// placing tells whether items are being moved to where clients look for them.
+// placing tells whether items are being moved to the members where clients look for them.
 func placing(in *Input) metav1.Condition {
 	const kind = cachev1alpha1.ConditionPlacing
 	failed, running := 0, 0
@@ -30,7 +30,7 @@ func placing(in *Input) metav1.Condition {
 	}
 	switch n := len(in.Plan.Placements); {
 	case n > 0 && failed == n:
-		return condition(kind, false, cachev1alpha1.ReasonPlacementFailed, "members whose placement failed: %d", n)
+		return condition(kind, false, cachev1alpha1.ReasonPlacementFailed, "failed placements: %d", n)
 	case n > 0 && running == 0:
 		return condition(kind, true, cachev1alpha1.ReasonPlacementWaits, "members whose items are to be placed: %d; %s", n, waits)
 	case n > 0:
@@ -38,15 +38,15 @@ func placing(in *Input) metav1.Condition {
 	case in.Cluster.Spec.Routing.Placement == cachev1alpha1.PlacementOff && in.Ring.From.Size > 0:
 		return condition(kind, false, cachev1alpha1.ReasonPlacementOff,
 			"since the clients' list went from %d to %d servers, or the routing changed, clients look elsewhere for about %.0f%% of all keys "+
-				"although the members that hold them stay: routing.placement is Off, and they are not moved",
+				"although the members that have them stay: routing.placement is Off, so they are not moved",
 			in.Ring.From.Size, in.Ring.Ring.Size, math.Max(1, 100*ring.Share(in.Ring.From, in.Ring.Ring)))
 	case *in.Cluster.Spec.Size == 0 && in.Plan.Replicas == 0:
-		return condition(kind, false, cachev1alpha1.ReasonHibernated, "nothing is placed before members return")
+		return condition(kind, false, cachev1alpha1.ReasonHibernated, "size is 0: items are placed when members return")
 	}
-	return condition(kind, false, cachev1alpha1.ReasonAllPlaced, "members hold nothing that clients look for elsewhere since the last change of their list")
+	return condition(kind, false, cachev1alpha1.ReasonAllPlaced, "no member has items that clients look for elsewhere")
 }
 
-// underWay names the members that are being placed, with what is done.
+// underWay names the members that are being placed, and how far they are.
 func underWay(in *Input) string {
 	var parts []string
 	for i := range in.Plan.Placements {
@@ -71,7 +71,7 @@ func underWay(in *Input) string {
 	return strings.Join(parts, ", ")
 }
 
-// placementLine sums the placements up for the column.
+// placementLine sums up the placements for the column.
 func placementLine(in *Input) string {
 	if len(in.Plan.Placements) == 0 {
 		return ""

@@ -7,10 +7,10 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// ready answers whether all is as the spec wants it, for kubectl wait, Flux and Argo
-// CD. It is false while items move: who scales, and waits, wants to know when the
-// scaling is over. Whether the cluster serves meanwhile is Available's to say. What the
-// spec lets happen (a client that hashes addresses, no room to replay) is no fault.
+// ready answers whether all is as the spec wants it, for kubectl wait, Flux and Argo CD.
+// It is false while items are moved or drained, so that a script can wait for the end of
+// a scaling. Available says whether the cluster serves meanwhile. What the spec allows (a
+// client that hashes addresses, no room to replay) is no fault.
 func ready(in *Input, s *cachev1alpha1.MemcachedStatus, others []metav1.Condition) metav1.Condition {
 	const kind = cachev1alpha1.ConditionReady
 	size := *in.Cluster.Spec.Size

@@ -14,8 +14,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// TestReadyIsTrueOnlyWhenAllIsAsWanted: kubectl wait, Flux and Argo CD look at it, and
-// at nothing else.
+// TestReadyIsTrueOnlyWhenAllIsAsWanted: kubectl wait, Flux and Argo CD read only this
+// condition.
 func TestReadyIsTrueOnlyWhenAllIsAsWanted(t *testing.T) {
 	statefulSet := func(change func(*appsv1.StatefulSet)) func(*Input) {
 		return func(in *Input) {

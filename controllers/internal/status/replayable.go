@@ -9,13 +9,12 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// replayable tells, before it comes to that, whether members have room to replay
-// their items: for the file that they have, by the arguments that they run with, and
-// for the one that the spec gives them.
+// replayable tells beforehand whether members have room to replay their items: for the
+// present file, by the arguments that they run with, and for the new one, by the spec.
 func replayable(in *Input) metav1.Condition {
 	const kind = cachev1alpha1.ConditionReplayable
 	if in.Cluster.Spec.Storage.Mode == cachev1alpha1.StorageSaved {
-		return condition(kind, true, cachev1alpha1.ReasonRoomToReplay, "a save is replayed from the volume, without a second file")
+		return condition(kind, true, cachev1alpha1.ReasonRoomToReplay, "items are replayed from the save on the volume, which needs no room for a second file")
 	}
 	wanted := build.Memory(in.Cluster)
 	now := wanted
@@ -25,15 +24,15 @@ func replayable(in *Input) metav1.Condition {
 	if need, room := now+wanted, build.VolumeSize(in.Cluster).Value(); need >= room {
 		return condition(kind, false, cachev1alpha1.ReasonNoRoomToReplay,
 			"a member that crashes, or gets another memory, maxItemSize or memcached, starts cold: to replay its items it needs "+
-				"more than %d MiB, for the file that it has (%d MiB) and a new one (%d MiB), and storage.size is %d MiB",
+				"more than %d MiB, for its present file (%d MiB) and a new one (%d MiB), and storage.size is %d MiB",
 			need>>20, now>>20, wanted>>20, room>>20)
 	}
 	return condition(kind, true, cachev1alpha1.ReasonRoomToReplay, "the volumes have room for a second warm file")
 }
 
-// EarlyWarning is the condition that has to be there before the members get what the spec
-// says, for then each starts cold; nil where there is nothing to foretell, or status
-// says so already.
+// EarlyWarning is the condition that has to be written before a change of the spec
+// reaches the members, because then each of them starts cold. It is nil if nothing is to
+// be warned of, or if status has it already.
 func EarlyWarning(in *Input) *metav1.Condition {
 	if in.Cluster.Spec.Storage == nil || deleting(in) || len(in.Pods) == 0 || meta.IsStatusConditionFalse(in.Cluster.Status.Conditions, cachev1alpha1.ConditionReplayable) {
 		return nil
@@ -46,7 +45,8 @@ func EarlyWarning(in *Input) *metav1.Condition {
 	return &c
 }
 
-// runsWith is the memory that the member of the pod has, in bytes; 0 unknown.
+// runsWith is the memory that the pod's member runs with, in bytes; 0 if that is not
+// known.
 func runsWith(pod *corev1.Pod) int64 {
 	for i := range pod.Spec.Containers {
 		if c := &pod.Spec.Containers[i]; c.Name == build.ContainerMemcached {

@@ -41,7 +41,7 @@ func TestNoRoomToReplayIsToldBeforeARollOut(t *testing.T) {
 		"raised, for the old one": {input(2).with(spec("96Mi", "200Mi", mapped)).with(runs("64Mi")), cachev1alpha1.ReasonRoomToReplay, "second"},
 		"raised too far":          {input(2).with(spec("128Mi", "200Mi", mapped)).with(runs("64Mi")), cachev1alpha1.ReasonNoRoomToReplay, "storage.size is 200 MiB"},
 		"lowered":                 {input(2).with(spec("64Mi", "200Mi", mapped)).with(runs("144Mi")), cachev1alpha1.ReasonNoRoomToReplay, "(144 MiB) and a new one (64 MiB)"},
-		"saved":                   {input(2).with(spec("64Mi", "65Mi", saved)), cachev1alpha1.ReasonRoomToReplay, "without a second file"},
+		"saved":                   {input(2).with(spec("64Mi", "65Mi", saved)), cachev1alpha1.ReasonRoomToReplay, "needs no room for a second file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := meta.FindStatusCondition(compute(t, test.in).Conditions, cachev1alpha1.ConditionReplayable)

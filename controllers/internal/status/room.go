@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// shortOfMemory tells whether the items of the members that leave fit. It is
-// asked when they are about to leave, and stays until their volumes are gone.
+// shortOfMemory tells whether the leaving members' items fit on the survivors. The answer
+// is from the beginning of the scale-down, and stays until the volumes are gone.
 func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	const kind = cachev1alpha1.ConditionShortOfMemory
 	was := meta.FindStatusCondition(s.Conditions, kind)
@@ -19,19 +19,19 @@ func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition
 	case room.Short():
 		then := "what was used least recently will be evicted"
 		if in.Plan.SizeBlocked == plan.BlockedByShortage {
-			then = "the members stay until there is room"
+			then = "no member leaves until there is room"
 		}
 		return condition(kind, true, cachev1alpha1.ReasonShortOfMemory,
-			"the members that leave hold %s of items, those that stay have %s free: %s", mebibytes(room.Leaving), mebibytes(room.Free), then)
+			"the leaving members have %s of items, the survivors have %s free: %s", mebibytes(room.Leaving), mebibytes(room.Free), then)
 	case room != nil && room.Unknown != "":
-		unknown := condition(kind, false, cachev1alpha1.ReasonMemoryUnknown, "nobody can tell whether the items fit: %s", room.Unknown)
+		unknown := condition(kind, false, cachev1alpha1.ReasonMemoryUnknown, "it is not known whether the items fit: %s", room.Unknown)
 		unknown.Status = metav1.ConditionUnknown
 		return unknown
 	case room != nil:
 		return condition(kind, false, cachev1alpha1.ReasonEnoughMemory,
-			"the members that leave hold %s of items, those that stay have %s free", mebibytes(room.Leaving), mebibytes(room.Free))
+			"the leaving members have %s of items, the survivors have %s free", mebibytes(room.Leaving), mebibytes(room.Free))
 	case was != nil && (len(s.Drains) > 0 || s.Size > in.Plan.Replicas):
-		return *was // they are on their way
+		return *was // the scale-down has begun
 	}
 	return condition(kind, false, cachev1alpha1.ReasonEnoughMemory, "no member is about to leave")
 }

@@ -21,18 +21,18 @@ func TestConditionTellsOfTooLittleRoomUntilTheVolumesAreGone(t *testing.T) {
 		message string
 	}{
 		"at rest":  {input(2), "False", "EnoughMemory", "no member is about to leave"},
-		"they fit": {input(3).with(room(plan.Room{Leaving: 1 << 20, Free: 3 << 19})), "False", "EnoughMemory", "the members that leave hold 1.0 MiB of items, those that stay have 1.5 MiB free"},
+		"they fit": {input(3).with(room(plan.Room{Leaving: 1 << 20, Free: 3 << 19})), "False", "EnoughMemory", "the leaving members have 1.0 MiB of items, the survivors have 1.5 MiB free"},
 		"they don't": {
 			input(3).with(room(plan.Room{Leaving: 2 << 20, Free: 1 << 20})), "True", "ShortOfMemory",
-			"the members that leave hold 2.0 MiB of items, those that stay have 1.0 MiB free: what was used least recently will be evicted",
+			"the leaving members have 2.0 MiB of items, the survivors have 1.0 MiB free: what was used least recently will be evicted",
 		},
 		"they don't, and stay": {
 			input(3).with(room(plan.Room{Leaving: 2 << 20, Free: 1 << 20})).with(func(in *Input) { in.Plan.SizeBlocked = plan.BlockedByShortage }), "True", "ShortOfMemory",
-			"the members that leave hold 2.0 MiB of items, those that stay have 1.0 MiB free: the members stay until there is room",
+			"the leaving members have 2.0 MiB of items, the survivors have 1.0 MiB free: no member leaves until there is room",
 		},
 		"nobody can tell": {
-			input(3).with(room(plan.Room{Leaving: 9, Unknown: "pod cache-1 does not say: timeout"})), "Unknown", "MemoryUnknown",
-			"nobody can tell whether the items fit: pod cache-1 does not say: timeout",
+			input(3).with(room(plan.Room{Leaving: 9, Unknown: "pod cache-1: timeout"})), "Unknown", "MemoryUnknown",
+			"it is not known whether the items fit: pod cache-1: timeout",
 		},
 		"a pod is on its way":  {input(3).with(before).with(func(in *Input) { in.Plan.Replicas = 2 }), "True", "ShortOfMemory", "told"},
 		"a drain runs":         {input(2).with(before).leaving(2, plan.Draining, "", ""), "True", "ShortOfMemory", "told"},

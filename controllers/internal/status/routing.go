@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// routingStable tells whether a scale-down changes only where the keys of the
-// members that leave are looked for: the one that runs, else the next one.
+// routingStable tells whether a scale-down, the present or the next one, changes only
+// where clients look for the keys of the leaving members.
 func routingStable(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	const kind = cachev1alpha1.ConditionRoutingStable
 	client := string(in.Cluster.Spec.Routing.Client)
@@ -21,22 +21,22 @@ func routingStable(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition
 	switch {
 	case share == 0 && after.Fragile():
 		return condition(kind, false, cachev1alpha1.ReasonAddressesHashed,
-			"clients of %s look elsewhere when a member's pod is made anew: they hash its IP address", client)
+			"clients of %s hash the members' IP addresses, so they look elsewhere for some keys when a member gets a new pod", client)
 	case share == 0:
 		return condition(kind, true, cachev1alpha1.ReasonConsistent,
-			"clients of %s look elsewhere only for the keys of members that leave", client)
+			"clients of %s look elsewhere only for the keys of leaving members", client)
 	}
 	then := "these keys are misses until their items are placed"
 	if in.Cluster.Spec.Routing.Placement == cachev1alpha1.PlacementOff {
-		then = "these keys are misses until they are stored anew"
+		then = "these keys are misses until they are stored again"
 	}
 	return condition(kind, false, cachev1alpha1.ReasonOtherKeysMove,
-		"from %d to %d members, clients of %s look elsewhere for about %.0f%% of all keys although the members that hold them stay: %s",
+		"from %d to %d members, clients of %s look elsewhere for about %.0f%% of all keys although the members that have them stay: %s",
 		from, to, client, math.Max(1, 100*share), then)
 }
 
-// scaleDown returns the numbers of members before and after the scale-down that
-// runs, else before and after the next one.
+// scaleDown returns the numbers of members before and after the present scale-down, or
+// else the next one.
 func scaleDown(in *Input, s *cachev1alpha1.MemcachedStatus) (from, to int32) {
 	size := *in.Cluster.Spec.Size
 	from = max(size, s.Size)

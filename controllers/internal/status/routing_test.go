@@ -10,8 +10,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// TestRoutingTellsWhichKeysAScaleDownLoses: those of members that stay, which
-// no drain moves.
+// TestRoutingTellsWhichKeysAScaleDownLoses: keys of survivors, which no drain brings.
 func TestRoutingTellsWhichKeysAScaleDownLoses(t *testing.T) {
 	routedBy := func(client string) func(*Input) {
 		return func(in *Input) { in.Cluster.Spec.Routing.Client = cachev1alpha1.Client(client) }

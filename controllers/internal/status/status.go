@@ -1,5 +1,5 @@
-// Package status computes a cluster's status from what was observed and what is
-// planned. It is pure, and the only place where status is made.
+// Package status computes a cluster's status from what was observed and what is planned.
+// It is pure, and nothing else makes a status.
 package status
 
 import (
@@ -24,7 +24,7 @@ import (
 // maxLastDrains is how many ended drains status keeps.
 const maxLastDrains = 5
 
-// Input is all that a status rests on.
+// Input is everything that a status depends on.
 type Input struct {
 	Cluster     *cachev1alpha1.Memcached
 	StatefulSet *appsv1.StatefulSet
@@ -33,53 +33,53 @@ type Input struct {
 	Pods []corev1.Pod
 	// Drainers are the pods of drains and placements that have not ended, in any order.
 	Drainers []corev1.Pod
-	// Kept are objects of the cluster that were deleted, and that others keep.
+	// Kept are deleted objects of the cluster that somebody else's finalizer keeps.
 	Kept []Kept
 	// Plan of a cluster with storage.
 	Plan plan.Plan
-	// Room of a scale-down that is about to begin; nil where none is.
+	// Room for a scale-down that is about to begin; nil if none is.
 	Room *plan.Room
-	// Servers that the clients are given, and what is recorded of their ring.
+	// Servers on the clients' list, and the record of its ring.
 	Servers []string
 	Ring    ring.Record
-	// Monitoring is what became of the ServiceMonitor.
+	// Monitoring is the state of the ServiceMonitor.
 	Monitoring Monitoring
-	// Binding is what became of the Secret of spec.binding; nil where nobody looked.
+	// Binding is the state of the Secret of spec.binding; nil if it was not read.
 	Binding *Binding
-	// GrowthRefused is why no volume may grow; empty where it may.
+	// GrowthRefused is why volumes may not grow; empty if they may.
 	GrowthRefused string
-	// Marked are the claims that this reconcile marked as leaving: the plan does
-	// not know the time.
+	// Marked are the claims that this reconcile marked as leaving, and when: the plan
+	// doesn't have the time.
 	Marked map[types.UID]time.Time
 	// Progress of running drains and placements, by the UID of the claim.
 	Progress map[types.UID]contract.Progress
 	// JobStarted has the creation time of the drains' Jobs, by the UID of the claim.
 	JobStarted map[types.UID]metav1.Time
-	// Waits has why an active Job's drainer is not at work, by the UID of the claim.
+	// Waits says why the drainer of an active Job is not at work, by the UID of the
+	// claim.
 	Waits map[types.UID]Wait
 	// Err of this reconcile, if it failed.
 	Err error
-	// Refused is a step that was refused, since the first time of many; nil for none.
+	// Refused is a step that was refused, and since when; nil if none was.
 	Refused *Refusal
-	// NotCreated is a pod that Kubernetes can't make; nil where none is missing.
+	// NotCreated is a pod that Kubernetes can't create; nil if there is none.
 	NotCreated *NotCreated
-	// MembersWritten tells that this reconcile wrote the StatefulSet or the Deployment:
-	// what was observed of them is older.
+	// MembersWritten: this reconcile wrote the StatefulSet or the Deployment, and what
+	// was observed of them is older.
 	MembersWritten bool
-	// RollOutWaits says what a roll-out waits for that the spec did not ask for; empty
-	// for none.
+	// RollOutWaits says what the roll-out of an upgrade waits for; empty if it doesn't.
 	RollOutWaits string
 	Now          time.Time
 
 	again time.Duration
 }
 
-// Again is how long it takes, after Compute, until the same input gives another status:
-// no event will tell. Zero for never.
+// Again is how long after Compute the same input gives another status, which no event
+// will tell; zero for never.
 func (in *Input) Again() time.Duration { return in.again }
 
-// Compute returns the status. The cluster's present one is its base: conditions
-// keep their transition times, ended drains are kept.
+// Compute returns the status. It starts from the present one: conditions keep their
+// transition times, and receipts stay.
 func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	s := *in.Cluster.Status.DeepCopy()
 	s.ObservedGeneration = in.Cluster.Generation
@@ -118,14 +118,14 @@ func members(in *Input, s *cachev1alpha1.MemcachedStatus) {
 	s.Servers = in.Servers
 }
 
-// PodReady tells whether the pod is.
+// PodReady tells whether the pod is ready.
 func PodReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// drains reports every claim on its way out.
+// drains has an entry for every claim that is to be drained.
 func drains(in *Input) []cachev1alpha1.DrainStatus {
 	var out []cachev1alpha1.DrainStatus
 	for i := range in.Plan.Drains {
@@ -173,7 +173,7 @@ func wasMoving(in *Input, d *plan.DrainState) bool {
 	return b != nil && b.Phase == cachev1alpha1.DrainMoving
 }
 
-// progressLine sums the drains up for the column.
+// progressLine sums up the drains for the column.
 func progressLine(drains []cachev1alpha1.DrainStatus) string {
 	if len(drains) == 0 {
 		return ""
@@ -207,8 +207,8 @@ func progressLine(drains []cachev1alpha1.DrainStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// lastDrains adds the drains that are being let go, each once, newest first. A release
-// that was refused, live, may be followed by one for another reason.
+// lastDrains adds the drains whose claims are being released, each once, newest first. If
+// a release was refused live, the next one may have another reason.
 func lastDrains(in *Input, last []cachev1alpha1.DrainReceipt) []cachev1alpha1.DrainReceipt {
 	for i := range in.Plan.Drains {
 		d := &in.Plan.Drains[i]

@@ -52,7 +52,7 @@ func (in *Input) with(change func(*Input)) *Input {
 	return in
 }
 
-// leaving adds a claim on its way out.
+// leaving adds a claim that is to be drained.
 func (in *Input) leaving(ordinal int32, phase plan.DrainPhase, reason, message string) *Input {
 	uid := types.UID(fmt.Sprintf("uid-%d", ordinal))
 	d := plan.DrainState{

@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
-// compute is Compute of pods as the cache has them: a table that feeds others tests
-// what never happens.
+// compute is Compute with pods as the cache has them. Untrimmed pods would test what
+// never happens.
 func compute(t *testing.T, in *Input) cachev1alpha1.MemcachedStatus {
 	t.Helper()
 	for i := range in.Pods {

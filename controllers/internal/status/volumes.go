@@ -6,7 +6,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// volumesSized tells whether the members' volumes have grown as the spec has.
+// volumesSized tells whether the members' volumes are as large as the spec wants.
 func volumesSized(in *Input) metav1.Condition {
 	const kind = cachev1alpha1.ConditionVolumesSized
 	small := in.Plan.SmallClaims
@@ -15,13 +15,13 @@ func volumesSized(in *Input) metav1.Condition {
 	}
 	until := ""
 	if in.Plan.KeepsTemplate {
-		until = "; the members stay as they are until then, for memory does not fit"
+		until = "; the members stay as they are until then, because memory does not fit"
 	}
 	if in.GrowthRefused != "" {
 		return condition(kind, false, cachev1alpha1.ReasonVolumesCannotGrow,
-			"%d volumes are smaller than storage.size, and may not grow: %s%s", len(small), in.GrowthRefused, until)
+			"%d volumes are smaller than storage.size, and can't grow: %s%s", len(small), in.GrowthRefused, until)
 	}
 	return condition(kind, false, cachev1alpha1.ReasonVolumesGrow,
-		"%d volumes, the first that of claim %s, wait for the storage to make them as large as storage.size%s",
+		"%d volumes are smaller than storage.size, the first is that of claim %s: the storage has still to grow them%s",
 		len(small), small[len(small)-1].Name, until)
 }

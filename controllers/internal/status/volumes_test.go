@@ -24,9 +24,9 @@ func TestVolumesSizedTellsWhatGrowsAndWhatMayNot(t *testing.T) {
 		progressing string
 	}{
 		"as wanted":     {input(2), cachev1alpha1.ReasonSizedAsWanted, "no volume", cachev1alpha1.ReasonAsWanted},
-		"growing":       {input(2).with(small), cachev1alpha1.ReasonVolumesGrow, "2 volumes, the first that of claim data-cache-0", cachev1alpha1.ReasonAsWanted},
+		"growing":       {input(2).with(small), cachev1alpha1.ReasonVolumesGrow, "2 volumes are smaller than storage.size, the first is that of claim data-cache-0", cachev1alpha1.ReasonAsWanted},
 		"no room":       {input(2).with(small).with(kept), cachev1alpha1.ReasonVolumesGrow, "memory does not fit", cachev1alpha1.ReasonVolumesGrow},
-		"refused":       {input(2).with(small).with(refused), cachev1alpha1.ReasonVolumesCannotGrow, "2 volumes are smaller than storage.size, and may not grow: the class says no", cachev1alpha1.ReasonAsWanted},
+		"refused":       {input(2).with(small).with(refused), cachev1alpha1.ReasonVolumesCannotGrow, "2 volumes are smaller than storage.size, and can't grow: the class says no", cachev1alpha1.ReasonAsWanted},
 		"refused, kept": {input(2).with(small).with(refused).with(kept), cachev1alpha1.ReasonVolumesCannotGrow, "memory does not fit", cachev1alpha1.ReasonVolumesCannotGrow},
 		"refused once":  {input(2).with(refused), cachev1alpha1.ReasonSizedAsWanted, "no volume", cachev1alpha1.ReasonAsWanted},
 	} {

@@ -8,8 +8,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// waitsFor says what a member that leaves waits for outside of the operator's
-// reach: a node that doesn't answer. Where it is nothing, the message is the plan's.
+// waitsFor says what a leaving member waits for that the operator can't change, such as a
+// node that doesn't answer. Otherwise it is the plan's message.
 func waitsFor(in *Input, d *plan.DrainState) string {
 	if d.Phase == plan.Waiting && d.Reason == plan.PodPresent {
 		return notEnding(in, d)

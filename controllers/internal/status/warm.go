@@ -12,10 +12,10 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// warm tells which members started cold because their volumes are too small, or
-// because the pods before them were lost without a save. A member says so in its
-// termination message, which lasts until it ends once more. Members that joined are
-// warm when the others have given them what is theirs.
+// warm tells which members started cold, because their volume is too small or because
+// their last pod was lost without a save. A member says so in its termination message,
+// which lasts until it ends again. Members that joined are warm when their items have
+// been placed.
 func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	const kind = cachev1alpha1.ConditionWarm
 	var cold []string
@@ -30,21 +30,21 @@ func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 			cold = append(cold, fmt.Sprintf("%s (its last pod was lost without a save)", name))
 		default:
 			cold = append(cold, fmt.Sprintf("%s (needs %d MiB, has %d MiB)", name, c.NeedBytes>>20, c.FreeBytes>>20))
-			advice = "; where a second warm file, to replay the first one into, had no room, storage.size must be more than twice memory"
+			advice = "; if a volume had no room for a second warm file, make storage.size more than twice memory"
 		}
 	}
 	n := len(in.Plan.Placements)
 	switch {
 	case len(cold) == 0 && n > 0:
-		return condition(kind, false, cachev1alpha1.ReasonPlacing, "members that still hold what clients look for elsewhere: %d; see the condition Placing", n)
+		return condition(kind, false, cachev1alpha1.ReasonPlacing, "members whose items are not placed yet: %d; see the condition Placing", n)
 	case len(cold) == 0:
 		return condition(kind, true, cachev1alpha1.ReasonKeptCache, "no member that runs has lost its items for lack of room or of a save")
 	}
 	return condition(kind, false, cachev1alpha1.ReasonStartedCold, "members that started cold: %s%s", someOf(cold), advice)
 }
 
-// coldStart is what the member left behind when it ended last, or, where it never
-// did in this pod, what its init container foretold; nil where that is nothing.
+// coldStart is what the member said when it ended last, or else what its init container
+// said beforehand; nil if neither started cold.
 func coldStart(pod *corev1.Pod) *contract.ColdStart {
 	for i := range pod.Status.ContainerStatuses {
 		c := &pod.Status.ContainerStatuses[i]

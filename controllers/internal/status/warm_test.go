@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// TestWarmNamesTheMembersThatStartedCold by what their containers left behind.
+// TestWarmNamesTheMembersThatStartedCold by their containers' termination messages.
 func TestWarmNamesTheMembersThatStartedCold(t *testing.T) {
 	const cold = `{"coldStartNeedsBytes":134217728,"freeBytes":66060288}`
 	ended := func(ordinal int, message string) func(*Input) {
@@ -41,7 +41,7 @@ func TestWarmNamesTheMembersThatStartedCold(t *testing.T) {
 		"saved in a new pod":  {input(2).with(foretold).with(ended(1, "")), cachev1alpha1.ReasonKeptCache, "no member"},
 		"room":                {input(2).with(ended(1, `{"coldStartNeedsBytes":5,"freeBytes":5}`)), cachev1alpha1.ReasonKeptCache, "no member"},
 		"many":                {input(5).with(ended(0, cold)).with(ended(1, cold)).with(ended(2, cold)).with(ended(4, cold)), cachev1alpha1.ReasonStartedCold, "and 1 more"},
-		"others to be placed": {input(2).with(func(in *Input) { in.Plan.Placements = make([]plan.PlacementState, 3) }), cachev1alpha1.ReasonPlacing, "elsewhere: 3;"},
+		"others to be placed": {input(2).with(func(in *Input) { in.Plan.Placements = make([]plan.PlacementState, 3) }), cachev1alpha1.ReasonPlacing, "not placed yet: 3;"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := meta.FindStatusCondition(compute(t, test.in).Conditions, cachev1alpha1.ConditionWarm)
