@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Keys of the Secret of spec.binding, beside the servers' and contract.CAFile: those
-// that servicebinding.io gives a meaning to.
+// Keys of the Secret of spec.binding that servicebinding.io defines. It also has the
+// server lists and contract.CAFile.
 const (
 	BindingType     = "type"
 	BindingProvider = "provider"
@@ -21,13 +21,13 @@ const (
 	BindingPassword = "password"
 )
 
-// BindingSecretType is what servicebinding.io makes of BindingType.
+// BindingSecretType is the type that servicebinding.io derives from BindingType.
 const BindingSecretType corev1.SecretType = "servicebinding.io/memcached"
 
-// Binding is the Secret that spec.binding asks for: where the members are, the login,
-// nil without auth, and the authorities that vouch for their certificates, nil without
-// TLS. Host and port are the first member's: all of a cluster of one, and of one
-// without storage, and a name that the members' certificate is for.
+// Binding is the Secret that spec.binding asks for: where the members are, the login (nil
+// without auth), and the authorities that signed their certificates (nil without TLS).
+// Host and port are the first member's. That is enough for a cluster of one or without
+// storage, and the members' certificate is for that name.
 func Binding(c *cachev1alpha1.Memcached, servers []string, login *contract.Login, authorities []byte) *coreac.SecretApplyConfiguration {
 	host, port, _ := net.SplitHostPort(ClientServers(c, 1)[0])
 	data := map[string][]byte{

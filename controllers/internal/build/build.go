@@ -1,9 +1,9 @@
-// Package build makes the objects of a cluster. Its functions are pure: the
-// spec goes in, an apply configuration (or the Job to create) comes out.
+// Package build makes the objects of a cluster. Its functions are pure: the spec goes in,
+// an apply configuration (or the Job to create) comes out.
 //
-// Fields that the API server would default inside a list with keys are spelled
-// out (a port's protocol), so that what is applied and what the server reports
-// as applied are equal, and a reconcile at rest writes nothing.
+// In lists with keys, fields that the API server would default are set explicitly (a
+// port's protocol). So what is applied equals what the server reports as applied, and a
+// reconcile at rest writes nothing.
 package build
 
 import (
@@ -21,13 +21,13 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Options are what the operator's deployment decides.
+// Options are what the operator's deployment sets.
 type Options struct {
-	// MemcachedImage where spec.image is empty.
+	// MemcachedImage if spec.image is empty.
 	MemcachedImage string
-	// ExporterImage where spec.exporter.image is empty.
+	// ExporterImage if spec.exporter.image is empty.
 	ExporterImage string
-	// OperatorImage holds the drainer, at DrainerPath.
+	// OperatorImage has the drainer, at DrainerPath.
 	OperatorImage string
 }
 
@@ -37,22 +37,22 @@ const (
 	// volumeName of the members' volumes; claims are named data-<name>-<ordinal>.
 	volumeName = "data"
 	dataDir    = "/data"
-	// supervisorDir holds the copy of the drainer that runs as a member's PID 1.
+	// supervisorDir has the copy of the drainer that runs as a member's PID 1.
 	supervisorVolume = "supervisor"
 	supervisorDir    = "/supervisor"
-	// memoryDir holds the warm file of a member of mode Saved.
+	// memoryDir has the warm file of a member in mode Saved.
 	memoryVolume = "memory"
 	memoryDir    = "/memory"
-	// scratchDir is for the list of keys of a live move.
+	// scratchDir is for the list of keys of a placement.
 	scratchVolume = "scratch"
 	scratchDir    = "/scratch"
 	// memcachedUID is the user of the official image.
 	memcachedUID = 11211
 
-	// ContainerMemcached is the container of a member that others are beside.
+	// ContainerMemcached is memcached's container in a member's pod.
 	ContainerMemcached = "memcached"
-	// ContainerDrainer is the container of a drain's or a placement's pod that moves
-	// items; others may have been put beside it.
+	// ContainerDrainer is the drainer's container in the pod of a drain or a placement;
+	// others may have been added.
 	ContainerDrainer = "drainer"
 	portName         = "memcached"
 )
@@ -68,7 +68,7 @@ func Labels(c *cachev1alpha1.Memcached, component string) map[string]string {
 	}
 }
 
-// Selector of the members' pods. It never changes: a StatefulSet's is immutable.
+// Selector of the members' pods. It can't change: a StatefulSet's is immutable.
 func Selector(c *cachev1alpha1.Memcached) map[string]string {
 	return map[string]string{
 		cachev1alpha1.LabelName:      cachev1alpha1.AppName,
@@ -85,25 +85,24 @@ func ClaimName(cluster string, ordinal int32) string {
 // ClaimOrdinal is the inverse of ClaimName; false for a claim of another name.
 func ClaimOrdinal(cluster, claim string) (int32, bool) { return ordinalOf(cluster, claim, false) }
 
-// ClaimCluster is the name of the cluster whose member's claim, or aside claim, has
-// this name; false for a claim of another name.
+// ClaimCluster is the name of the cluster that this claim, or aside claim, is named
+// after; false for any other name.
 func ClaimCluster(claim string) (string, bool) {
 	c, ok := parseClaim(claim)
 	return c.cluster, ok
 }
 
-// asideInfix stands between the name of a member's claim and the hash of the
-// claim whose volume was set aside.
+// asideInfix is between a claim's name and the hash of its UID.
 const asideInfix = "-aside-"
 
-// AsideName of the claim that takes over the volume of a member's claim: the same
-// for the same claim, another one for a later claim of the same name.
+// AsideName of the claim that takes over the volume of a member's claim. It depends on
+// the claim's UID, so a later claim of the same name has another one.
 func AsideName(cluster string, ordinal int32, uid types.UID) string {
 	return ClaimName(cluster, ordinal) + asideInfix + hash(string(uid))
 }
 
-// AsideOrdinal is whose volume an aside claim took over; false for a claim of
-// another name.
+// AsideOrdinal is the ordinal of the member whose volume an aside claim has; false for
+// any other name.
 func AsideOrdinal(cluster, claim string) (int32, bool) { return ordinalOf(cluster, claim, true) }
 
 func ordinalOf(cluster, claim string, aside bool) (int32, bool) {
@@ -114,14 +113,14 @@ func ordinalOf(cluster, claim string, aside bool) (int32, bool) {
 	return c.ordinal, true
 }
 
-// parsedClaimName is what the name of a claim says.
+// parsedClaimName is a claim's name, parsed.
 type parsedClaimName struct {
 	cluster string
 	ordinal int32
 	aside   bool
 }
 
-// parseClaim reads a name that ClaimName or AsideName made. No name is both: after the
+// parseClaim parses a name that ClaimName or AsideName made. No name is both: after the
 // last hyphen one has an ordinal, the other a hash, which is longer. So a cluster may be
 // called x-1-aside-01234567.
 func parseClaim(name string) (parsedClaimName, bool) {
@@ -161,14 +160,14 @@ func ordinalAfter(prefix, name string) (int32, bool) {
 	return int32(n), true
 }
 
-// DrainName of the drain of a claim: the same for the same claim, another one for
-// a later claim of the same name.
+// DrainName of the Job that drains a claim. A later claim of the same name has another
+// one.
 func DrainName(claim string, uid types.UID) string {
 	return boundedJobName(claim, "-drain-"+hash(string(uid)))
 }
 
-// PlacementName of the Job that places what a claim's member holds: another one
-// for each ring.
+// PlacementName of the Job that places the items of a claim's member. Each ring has
+// another one.
 func PlacementName(claim string, uid types.UID, target string) string {
 	return boundedJobName(claim, "-place-"+hash(ring.Source(uid, target)))
 }
@@ -193,7 +192,7 @@ func isHash(s string) bool {
 	return len(s) == hashLength && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// owner makes the Memcached the owner and controller of an object.
+// owner makes the Memcached the controller of an object.
 func owner(c *cachev1alpha1.Memcached) *metaac.OwnerReferenceApplyConfiguration {
 	return metaac.OwnerReference().
 		WithAPIVersion(cachev1alpha1.GroupVersion.String()).
@@ -204,13 +203,13 @@ func owner(c *cachev1alpha1.Memcached) *metaac.OwnerReferenceApplyConfiguration 
 		WithBlockOwnerDeletion(true)
 }
 
-// IsMemcached tells whether an owner is a Memcached, of any version.
+// IsMemcached tells whether the owner is a Memcached of any version.
 func IsMemcached(ref *metav1.OwnerReference) bool {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	return err == nil && gv.Group == cachev1alpha1.GroupVersion.Group && ref.Kind == "Memcached"
 }
 
-// ownerReference is owner, for objects that are created and not applied.
+// ownerReference is owner for objects that are created, not applied.
 func ownerReference(c *cachev1alpha1.Memcached) metav1.OwnerReference {
 	return *metav1.NewControllerRef(c, cachev1alpha1.GroupVersion.WithKind("Memcached"))
 }

@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// convert turns an API type that a person wrote in the spec into its apply
-// configuration: both have the same JSON. It panics where they don't, which no
-// input can bring about. A nil stays nil.
+// convert turns an API type from the spec into its apply configuration. Both have the
+// same JSON, so it can't fail; it panics if it does. A nil stays nil.
 func convert[AC, T any](value *T) *AC {
 	if value == nil {
 		return nil

@@ -21,10 +21,9 @@ import (
 // unreachableTimeout is how long one attempt waits for a survivor.
 const unreachableTimeout = 2 * time.Minute
 
-// DrainJob drains the claim into the first survivors members. It mounts the
-// volume read-only, runs where the member could run, and is never two: a pod
-// that failed is replaced only when it is gone. Where the member never started, the
-// volume may be as new.
+// DrainJob drains the claim to that many survivors. It mounts the volume read-only, runs
+// where the member could run, and never has two pods: a pod that failed is replaced when
+// it is gone. neverStarted: the volume may be empty, because the member never started.
 func DrainJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, survivors int32, neverStarted bool) *batchv1.Job {
 	args := migrateArgs(c, uid, survivors)
 	args.NeverStarted = neverStarted
@@ -34,7 +33,7 @@ func DrainJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID
 	}, drainPod(c, o, claim, args))
 }
 
-// movingJob runs a drainer that moves items, in a pod of this component.
+// movingJob runs a drainer, for a drain or a placement.
 func movingJob(c *cachev1alpha1.Memcached, name, component string, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
 	labels := withOurs(c.Spec.Drain.Template.Labels, Labels(c, component))
 	annotations = withOurs(c.Spec.Drain.Template.Annotations, annotations)
@@ -47,8 +46,8 @@ func movingJob(c *cachev1alpha1.Memcached, name, component string, annotations m
 			OwnerReferences: []metav1.OwnerReference{ownerReference(c)},
 		},
 		Spec: batchv1.JobSpec{
-			// The deadline is the drainer's own: the Job's counts the time that its
-			// pod waits, too.
+			// The drainer has a deadline of its own. The Job's would also count the time
+			// that its pod waits.
 			BackoffLimit:         c.Spec.Drain.BackoffLimit,
 			PodReplacementPolicy: ptr.To(batchv1.Failed),
 			PodFailurePolicy:     podFailurePolicy(),
@@ -60,7 +59,7 @@ func movingJob(c *cachev1alpha1.Memcached, name, component string, annotations m
 	}
 }
 
-// withOurs is what a person gives, and ours, which win.
+// withOurs joins a person's map with ours, which wins.
 func withOurs(given, ours map[string]string) map[string]string {
 	all := make(map[string]string, len(given)+len(ours))
 	maps.Copy(all, given)
@@ -68,8 +67,8 @@ func withOurs(given, ours map[string]string) map[string]string {
 	return all
 }
 
-// podFailurePolicy retries what a retry can mend: a drainer that was evicted
-// doesn't count, and one that can't read its source fails the Job at once.
+// podFailurePolicy retries what a retry can mend. An eviction doesn't count as a failure.
+// A drainer that can't read its source fails the Job at once.
 func podFailurePolicy() *batchv1.PodFailurePolicy {
 	return &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
 		{
@@ -89,7 +88,7 @@ func podFailurePolicy() *batchv1.PodFailurePolicy {
 	}}
 }
 
-// namedServers are the members as the drainer takes them: [NAME=]HOST:PORT.
+// namedServers are the members as arguments of the drainer: [NAME=]HOST:PORT.
 func namedServers(c *cachev1alpha1.Memcached, n int32) []string {
 	servers := Servers(c, n)
 	if c.Spec.Routing.ServerName == "" {
@@ -102,8 +101,8 @@ func namedServers(c *cachev1alpha1.Memcached, n int32) []string {
 	return servers
 }
 
-// nodeAffinity is the part of a member's affinity that its drainer shares: what
-// it says of other pods is about members.
+// nodeAffinity is the part of the members' affinity that their drainers share. The rest
+// is about other members.
 func nodeAffinity(members *corev1.Affinity) *corev1.Affinity {
 	if members == nil || members.NodeAffinity == nil {
 		return nil
@@ -111,7 +110,7 @@ func nodeAffinity(members *corev1.Affinity) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: members.NodeAffinity}
 }
 
-// drainPod runs the drainer in the operator's image: it reads the volume directly.
+// drainPod runs the drainer in the operator's image.
 func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract.Migrate) corev1.PodSpec {
 	spec := movingPod(c)
 	spec.Volumes = append(spec.Volumes, corev1.Volume{
@@ -125,8 +124,8 @@ func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract
 	return spec
 }
 
-// movingPod is a pod of a drainer, without its container: it runs where the
-// members could, and has of their Secrets what it takes to speak to them.
+// movingPod is a drainer's pod without its container. It runs where the members could,
+// and mounts only those of their Secrets that it needs to speak to them.
 func movingPod(c *cachev1alpha1.Memcached) corev1.PodSpec {
 	t := c.Spec.Template
 	secrets, _ := secretVolumes(c, false)
@@ -194,7 +193,7 @@ func deadline(c *cachev1alpha1.Memcached) time.Duration {
 	return time.Duration(min(ptr.Deref(c.Spec.Drain.ActiveDeadlineSeconds, 3600), year)) * time.Second
 }
 
-// installDrainer copies the drainer to where the member's image can run it.
+// installDrainer copies the drainer to a volume from which the member's image can run it.
 func installDrainer(o Options) corev1.Container {
 	return corev1.Container{
 		Name:    "install",

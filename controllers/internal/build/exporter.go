@@ -22,7 +22,7 @@ const (
 // ServiceMonitorKind is the Prometheus operator's.
 var ServiceMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
 
-// containers are memcached, and the exporter where one is asked for.
+// containers are memcached's, and the exporter's if one is asked for.
 func containers(c *cachev1alpha1.Memcached, o Options, memcached *coreac.ContainerApplyConfiguration) []*coreac.ContainerApplyConfiguration {
 	e := c.Spec.Exporter
 	if e == nil {
@@ -68,8 +68,8 @@ func exporterPort(e *cachev1alpha1.ExporterSpec) int32 {
 	return e.Port
 }
 
-// ServiceMonitor for the exporters; nil where none is asked for. It has the
-// identity that it is read and compared by, and nothing that the server sets.
+// ServiceMonitor for the exporters; nil if none is asked for. It has no field that the
+// server sets, so that it can be compared with the live one.
 func ServiceMonitor(c *cachev1alpha1.Memcached) *unstructured.Unstructured {
 	if c.Spec.Exporter == nil || c.Spec.Exporter.ServiceMonitor == nil {
 		return nil
@@ -88,7 +88,7 @@ func ServiceMonitor(c *cachev1alpha1.Memcached) *unstructured.Unstructured {
 		"selector":          map[string]any{"matchLabels": anyMap(Labels(c, cachev1alpha1.ComponentMember))},
 		"namespaceSelector": map[string]any{"matchNames": []any{c.Namespace}},
 		"endpoints":         []any{endpoint},
-		// Each member is told apart by its pod.
+		// Series of different members differ by their pod.
 		"podTargetLabels": []any{cachev1alpha1.LabelInstance},
 	}}}
 	m.SetGroupVersionKind(ServiceMonitorKind)

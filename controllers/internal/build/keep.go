@@ -6,9 +6,8 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// KeepClaimTemplates leaves a StatefulSet's templates of claims as they were born: they
-// can't change, and what is built now may be others. They are taken from the object
-// itself: who applied them is forgotten where it was restored from a backup.
+// KeepClaimTemplates keeps a StatefulSet's claim templates, which can't change. They are
+// taken from the live object, because a restored backup doesn't say who applied them.
 func KeepClaimTemplates(desired *appsac.StatefulSetApplyConfiguration, live *appsv1.StatefulSet) {
 	desired.Spec.VolumeClaimTemplates = nil
 	for i := range live.Spec.VolumeClaimTemplates {

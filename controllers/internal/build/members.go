@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Service is the headless Service that names the members. It publishes members
-// that are not ready, too: a drain waits for a survivor by its name.
+// Service is the headless Service that names the members. With storage it includes
+// members that aren't ready, because drainers wait for survivors by name.
 func Service(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 	spec := coreac.ServiceSpec().
 		WithClusterIP(corev1.ClusterIPNone).
@@ -49,7 +49,7 @@ func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyCo
 	memcached := memcachedContainer(c, o)
 	spec := podSpec(c)
 	if Secured(c) {
-		// What changes in the Secrets takes a supervisor.
+		// A supervisor has memcached use changed Secrets.
 		serve := contract.Serve{Port: c.Spec.ContainerPort, TerminationLog: contract.TerminationLog, Connection: connection(c), Command: command}
 		command = append([]string{supervisorDir + "/drainer"}, serve.Args()...)
 		supervise(spec, memcached, convert[coreac.ContainerApplyConfiguration](ptr.To(installDrainer(o))))
@@ -65,8 +65,8 @@ func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyCo
 			WithTemplate(podTemplate(c).WithSpec(spec)))
 }
 
-// StatefulSet of a cluster with storage. Its claims carry the finalizer from
-// their creation; the drainer runs as PID 1 and turns SIGTERM into a save.
+// StatefulSet of a cluster with storage. Its claims have the finalizer from the start.
+// The drainer is PID 1, and turns SIGTERM into a save.
 func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.StatefulSetApplyConfiguration {
 	saved := c.Spec.Storage.Mode == cachev1alpha1.StorageSaved
 	serve := contract.Serve{
@@ -121,9 +121,9 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 			WithVolumeClaimTemplates(claimTemplate(c)))
 }
 
-// inMemory is where the warm file of a member of mode Saved lies: one file of the
-// size of memory, and two small ones. It counts against the container's memory, as
-// the items of any memcached do.
+// inMemory is the volume for the warm file of a member in mode Saved: one file as large
+// as memory, and two small ones. It counts against the container's memory, as any
+// memcached's items do.
 func inMemory(c *cachev1alpha1.Memcached) *coreac.VolumeApplyConfiguration {
 	const beside = 16 << 20
 	return coreac.Volume().WithName(memoryVolume).WithEmptyDir(coreac.EmptyDirVolumeSource().
@@ -154,8 +154,8 @@ func claimTemplate(c *cachev1alpha1.Memcached) *coreac.PersistentVolumeClaimAppl
 	return claim
 }
 
-// lastWords lets status quote why a container failed: the end of its log, unless it has
-// left a message.
+// lastWords lets status quote why a container failed: its message, or else the end of its
+// log.
 const lastWords = corev1.TerminationMessageFallbackToLogsOnError
 
 func memcachedContainer(c *cachev1alpha1.Memcached, o Options) *coreac.ContainerApplyConfiguration {
@@ -175,10 +175,9 @@ func memcachedContainer(c *cachev1alpha1.Memcached, o Options) *coreac.Container
 		WithSecurityContext(containerSecurity())
 }
 
-// warmProbe holds a member's readiness back until it has its items: a roll-out goes
-// on to the next one only then. It runs a program, which costs more than a look at a
-// port, but only until it has succeeded once. A replay may take as long as it likes
-// within a day.
+// warmProbe keeps a member from being ready before it has its items, so that a roll-out
+// goes on to the next member only then. It runs a program, which costs more than a TCP
+// probe, but only until it succeeds once. A replay may take up to a day.
 func warmProbe(c *cachev1alpha1.Memcached) *coreac.ProbeApplyConfiguration {
 	return coreac.Probe().
 		WithExec(coreac.ExecAction().WithCommand(append([]string{supervisorDir + "/drainer"}, contract.Ready(c.Spec.ContainerPort)...)...)).
@@ -194,7 +193,7 @@ func memberImage(c *cachev1alpha1.Memcached, o Options) string {
 	return o.MemcachedImage
 }
 
-// memcachedArgs are memcached's, but for -e, which the supervisor adds.
+// memcachedArgs are memcached's arguments, except -e, which the supervisor adds.
 func memcachedArgs(c *cachev1alpha1.Memcached) []string {
 	args := []string{
 		"-m", strconv.FormatInt(Memory(c)>>20, 10),
@@ -214,7 +213,8 @@ func memcachedArgs(c *cachev1alpha1.Memcached) []string {
 	return append(args, c.Spec.ExtraArgs...)
 }
 
-// MemoryOf is that of a member with this command, 0 where it has another form.
+// MemoryOf is the memory of a member with this command; 0 if the command has another
+// form.
 func MemoryOf(command []string) int64 {
 	args := MemoryArgs(command)
 	if args == nil {
@@ -227,8 +227,8 @@ func MemoryOf(command []string) int64 {
 	return mebibytes << 20
 }
 
-// MemoryArgs are all that MemoryOf looks at in a member's command; nil where they are
-// not there.
+// MemoryArgs are the part of a member's command that MemoryOf reads; nil if it isn't
+// there.
 func MemoryArgs(command []string) []string {
 	const maxDigits = 16
 	for i, a := range command {
@@ -247,9 +247,9 @@ func Memory(c *cachev1alpha1.Memcached) int64 {
 	return c.Spec.Memory.Value()
 }
 
-// VolumeSize is what the person wants, or room for two files of a member's items, by
-// which one is replayed from, or saved beside, the other, with an eighth of one for what
-// a filesystem takes for itself, and 64Mi; in whole MiB.
+// VolumeSize is the spec's, or else room for two files of all items (one is replayed from
+// the other, or saved beside it), an eighth of one for the filesystem, and 64Mi; in whole
+// MiB.
 func VolumeSize(c *cachev1alpha1.Memcached) *resource.Quantity {
 	if size := c.Spec.Storage.Size; !size.IsZero() {
 		return &size
@@ -258,9 +258,8 @@ func VolumeSize(c *cachev1alpha1.Memcached) *resource.Quantity {
 	return resource.NewQuantity((2*memory+(memory+7)/8+64)<<20, resource.BinarySI)
 }
 
-// memberResources are the person's, or a memory request that follows from
-// memory: the items, a tenth on top for the hash table, and 32Mi for
-// connections and the supervisor.
+// memberResources are the spec's, or else a memory request for the items, a tenth more
+// for the hash table, and 32Mi for connections and the supervisor.
 func memberResources(c *cachev1alpha1.Memcached) *coreac.ResourceRequirementsApplyConfiguration {
 	if given := resourcesOf(&c.Spec.Resources); given != nil {
 		return given
@@ -270,7 +269,7 @@ func memberResources(c *cachev1alpha1.Memcached) *coreac.ResourceRequirementsApp
 	return requests("50m", strconv.FormatInt(mib, 10)+"Mi")
 }
 
-// resourcesOf are the person's, or nil where none are given.
+// resourcesOf are the spec's, or nil if it has none.
 func resourcesOf(r *corev1.ResourceRequirements) *coreac.ResourceRequirementsApplyConfiguration {
 	if r.Requests == nil && r.Limits == nil {
 		return nil

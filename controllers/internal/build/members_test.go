@@ -68,8 +68,7 @@ func TestClaimsAreBornHeldAndSurviveTheStatefulSet(t *testing.T) {
 	}
 }
 
-// TestMembersAreReadyWhenTheyAreWarm: with storage; without, there is nothing that
-// they could have kept.
+// TestMembersAreReadyWhenTheyAreWarm, if they have storage.
 func TestMembersAreReadyWhenTheyAreWarm(t *testing.T) {
 	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) { s.ContainerPort = 11300 }).Defaulted().Obj()
 	probe := StatefulSet(c, options, 1).Spec.Template.Spec.Containers[0].StartupProbe
@@ -84,8 +83,8 @@ func TestMembersAreReadyWhenTheyAreWarm(t *testing.T) {
 	}
 }
 
-// TestSavedMembersHaveTheirFileInMemory: bounded, for memcached and for what looks
-// at it before; the volume is where it was.
+// TestSavedMembersHaveTheirFileInMemory, with a bound, in memcached's container and in
+// the init container that looks at it. The volume is mounted where it was.
 func TestSavedMembersHaveTheirFileInMemory(t *testing.T) {
 	c := withStorage().Memory("96Mi").Defaulted().Obj()
 	pod := StatefulSet(c, options, 3).Spec.Template.Spec

@@ -10,8 +10,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// NetworkPolicy lets the drainers, placements' too, and the clients reach memcached, monitoring
-// the exporter, and nobody anything else; nil where none is asked for.
+// NetworkPolicy lets the cluster's drainers and the clients reach memcached, and
+// monitoring the exporter; nil if none is asked for.
 func NetworkPolicy(c *cachev1alpha1.Memcached) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
 	if given == nil {

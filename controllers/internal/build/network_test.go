@@ -50,8 +50,8 @@ func TestNetworkPolicyLetsInWhomItNamesAndTheClustersDrainers(t *testing.T) {
 	}
 }
 
-// admits tells whether a pod of the same namespace gets in, as a network plugin
-// decides: a rule without ports or without peers is one for all of them.
+// admits tells whether a pod of the same namespace gets in, as a network plugin decides.
+// A rule without ports or without peers allows all of them.
 func admits(p *networkingac.NetworkPolicyApplyConfiguration, from map[string]string, port string) bool {
 	for _, rule := range p.Spec.Ingress {
 		open := len(rule.Ports) == 0

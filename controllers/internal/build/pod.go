@@ -53,14 +53,14 @@ func podSpec(c *cachev1alpha1.Memcached) *coreac.PodSpecApplyConfiguration {
 	return spec
 }
 
-// spread is the person's constraints, or one over the nodes.
+// spread is the spec's constraints, or one over the nodes.
 func spread(c *cachev1alpha1.Memcached) []*coreac.TopologySpreadConstraintApplyConfiguration {
 	members := metaac.LabelSelector().WithMatchLabels(Selector(c))
 	if given := c.Spec.Template.TopologySpreadConstraints; len(given) > 0 {
 		constraints := make([]*coreac.TopologySpreadConstraintApplyConfiguration, len(given))
 		for i := range given {
 			constraints[i] = convert[coreac.TopologySpreadConstraintApplyConfiguration](&given[i])
-			if given[i].LabelSelector == nil { // the scheduler would count nobody
+			if given[i].LabelSelector == nil { // without one, the scheduler counts no pod
 				constraints[i].WithLabelSelector(members)
 			}
 		}
@@ -82,9 +82,9 @@ func spread(c *cachev1alpha1.Memcached) []*coreac.TopologySpreadConstraintApplyC
 	}
 }
 
-// graceSeconds is the person's, or the time that a save may take: half a minute,
-// and what it takes to write all of memory to a slow disk (16 MiB/s). Nil, where
-// nothing is saved, leaves it to the API server.
+// graceSeconds is the spec's, or the time that a save may take: half a minute, and the
+// time to write all of memory to a slow disk (16 MiB/s). It is nil if nothing is saved:
+// then the API server sets the default.
 func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
 	if given := c.Spec.Template.TerminationGracePeriodSeconds; given != nil {
 		return given
@@ -99,11 +99,11 @@ func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
 // endWithin is how long a memcached with storage may itself take to end: a third of the
 // grace period. The rest is for the save.
 func endWithin(c *cachev1alpha1.Memcached) time.Duration {
-	const least = 2 * time.Second // memcached looks once a second whether it was told to
+	const least = 2 * time.Second // memcached checks once a second whether to end
 	return max(least, time.Duration(*graceSeconds(c))*time.Second/3).Truncate(time.Second)
 }
 
-// podSecurity is the members': their files are on a volume that they write.
+// podSecurity is for members, which write to a volume.
 func podSecurity(c *cachev1alpha1.Memcached) *coreac.PodSecurityContextApplyConfiguration {
 	security := securityContext(c)
 	if security.FSGroup == nil {
@@ -115,9 +115,9 @@ func podSecurity(c *cachev1alpha1.Memcached) *coreac.PodSecurityContextApplyConf
 	return convert[coreac.PodSecurityContextApplyConfiguration](security)
 }
 
-// securityContext is what members and drainers share, so that drainers may read the
-// members' files: what a person gives, and our default for each field that they leave
-// out. One who asks for root gets it.
+// securityContext is shared by members and drainers, so that drainers can read the
+// members' files. It has the spec's fields, and our default for each field that is left
+// out. Root is allowed if the spec asks for it.
 func securityContext(c *cachev1alpha1.Memcached) *corev1.PodSecurityContext {
 	security := &corev1.PodSecurityContext{}
 	if given := c.Spec.Template.SecurityContext; given != nil {

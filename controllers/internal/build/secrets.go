@@ -16,10 +16,10 @@ const (
 	authDir    = "/auth"
 )
 
-// Secured tells whether it takes a Secret to speak to the members.
+// Secured tells whether the members use TLS or logins.
 func Secured(c *cachev1alpha1.Memcached) bool { return c.Spec.TLS != nil || c.Spec.Auth != nil }
 
-// connection is how the members are spoken to.
+// connection is how to speak to the members.
 func connection(c *cachev1alpha1.Memcached) (conn contract.Connection) {
 	if c.Spec.TLS != nil {
 		conn.TLSDir = tlsDir
@@ -34,11 +34,10 @@ func verifiesClients(c *cachev1alpha1.Memcached) bool {
 	return c.Spec.TLS != nil && c.Spec.TLS.ClientAuth == cachev1alpha1.ClientAuthRequired
 }
 
-// secretVolumes are what connection names, for a pod that serves or one that only
-// asks, and where they are mounted: as directories, so that the kubelet brings
-// their changes. A Secret that is missing doesn't keep the pod from starting: the
-// drainer, or the supervisor, then says what is missing, where the kubelet would
-// only wait.
+// secretVolumes are the Secrets that connection names, for a pod that serves or one that
+// only connects. They are mounted as directories, so that the kubelet updates them. They
+// are optional: if one is missing, the drainer or the supervisor says so, while the
+// kubelet would only wait.
 func secretVolumes(c *cachev1alpha1.Memcached, serves bool) (volumes []corev1.Volume, mounts []corev1.VolumeMount) {
 	add := func(name, dir, secret string, keys ...string) {
 		source := &corev1.SecretVolumeSource{SecretName: secret, Optional: ptr.To(true)}
@@ -61,7 +60,7 @@ func secretVolumes(c *cachev1alpha1.Memcached, serves bool) (volumes []corev1.Vo
 	return volumes, mounts
 }
 
-// withSecrets gives a member's pod and its container what they need.
+// withSecrets mounts the Secrets in a member's pod.
 func withSecrets(c *cachev1alpha1.Memcached, spec *coreac.PodSpecApplyConfiguration, memcached *coreac.ContainerApplyConfiguration) {
 	volumes, mounts := secretVolumes(c, true)
 	for i := range volumes {

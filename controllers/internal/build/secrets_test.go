@@ -20,7 +20,7 @@ func secured(clientAuth cachev1alpha1.TLSClientAuth) *apitest.MemcachedBuilder {
 	})
 }
 
-// Paths, and nothing of what is in the Secrets, are all that a command holds.
+// A command has only paths, and nothing of what is in the Secrets.
 var connectionFlags = []string{"--tls-dir=/tls", "--auth-file=/auth/auth-file"}
 
 func TestSecuredMembersGetTheSecretsAndASupervisor(t *testing.T) {
@@ -60,7 +60,7 @@ func TestSecuredMembersGetTheSecretsAndASupervisor(t *testing.T) {
 	}
 }
 
-// A private key is for those alone that show its certificate.
+// Only those that show its certificate get a private key.
 func TestDrainersGetWhatTheyNeedOfTheSecrets(t *testing.T) {
 	for clientAuth, want := range map[cachev1alpha1.TLSClientAuth]string{"None": "certificate ca.crt", "Required": "certificate ca.crt tls.crt tls.key"} {
 		placement := PlacementJob(secured(clientAuth).Defaulted().Obj(), options, "data-cache-0", "uid", 0, "target", 3)
@@ -80,8 +80,8 @@ func TestDrainersGetWhatTheyNeedOfTheSecrets(t *testing.T) {
 	}
 }
 
-// secretAt is the name of the Secret, and its keys, that the first container finds
-// at path: read-only, as a directory, and the Secret may be missing.
+// secretAt is the name of the Secret that the first container has at path, and its keys:
+// read-only, as a directory, and optional.
 func secretAt(pod *corev1.PodSpec, path string) string {
 	for _, m := range pod.Containers[0].VolumeMounts {
 		if m.MountPath != path || !m.ReadOnly || m.SubPath != "" {

@@ -17,8 +17,8 @@ const (
 	ServersKey = "servers"
 	// ServersJSONKey has the same as a JSON array of strings.
 	ServersJSONKey = "servers.json"
-	// ServersEnvKey has the same with commas in between: the name and the form
-	// that Dalli and memjs read from the environment.
+	// ServersEnvKey has the same, separated by commas: the name and the form that Dalli
+	// and memjs read from the environment.
 	ServersEnvKey = "MEMCACHE_SERVERS"
 )
 
@@ -30,8 +30,7 @@ func IsServersKey(key string) bool {
 // ServersName is the name of the ConfigMap with the list of the servers.
 func ServersName(cluster string) string { return cluster + "-servers" }
 
-// Servers are the addresses of the first n members, host:port, in ring order,
-// as the clients are given them.
+// Servers are the addresses of the first n members, host:port, in ring order.
 func Servers(c *cachev1alpha1.Memcached, n int32) []string {
 	servers := make([]string, n)
 	for i := range n {
@@ -40,9 +39,8 @@ func Servers(c *cachev1alpha1.Memcached, n int32) []string {
 	return servers
 }
 
-// ClientServers are the servers that the clients of a cluster are given: the
-// first n members, or without storage, where no member has a name of its own,
-// the Service.
+// ClientServers are the servers on the clients' list: the first n members; without
+// storage, where members have no names, the Service.
 func ClientServers(c *cachev1alpha1.Memcached, n int32) []string {
 	if c.Spec.Storage == nil {
 		return []string{fmt.Sprintf("%s.%s.svc:%d", c.Name, c.Namespace, c.Spec.ContainerPort)}
@@ -56,9 +54,8 @@ func RingOf(c *cachev1alpha1.Memcached, n int32) ring.Ring {
 	return ring.Ring{Client: string(r.Client), KeyPrefix: r.KeyPrefix, ServerName: r.ServerName, Port: c.Spec.ContainerPort, Size: n}
 }
 
-// ServersConfigMap has the list of the servers for the applications, in the
-// forms that they read, and the record of the cluster's rings, where it has
-// storage.
+// ServersConfigMap is the clients' list, in the forms that applications read. With
+// storage it also has the record of the rings.
 func ServersConfigMap(c *cachev1alpha1.Memcached, servers []string, record ring.Record) *coreac.ConfigMapApplyConfiguration {
 	list := coreac.ConfigMap(ServersName(c.Name), c.Namespace).
 		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).

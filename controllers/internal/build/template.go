@@ -8,9 +8,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// TemplateSpec is a hash of the part of the specification that the template of the
-// members' pods depends on, so that a change of any other, such as of the size, is
-// known not to ask for other members. What is not left out here counts.
+// TemplateSpec is a hash of the part of the spec that the members' pod template depends
+// on. A change of any other part, such as the size, replaces no member. What is not left
+// out here counts.
 func TemplateSpec(c *cachev1alpha1.Memcached) string {
 	spec := *c.Spec.DeepCopy()
 	spec.Size = nil
@@ -26,7 +26,7 @@ func TemplateSpec(c *cachev1alpha1.Memcached) string {
 	if spec.Exporter != nil {
 		spec.Exporter.ServiceMonitor = nil
 	}
-	b, _ := json.Marshal(spec) // a specification came as JSON
+	b, _ := json.Marshal(spec) // a spec always has JSON
 	const length = 8
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:length])

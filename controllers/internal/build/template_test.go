@@ -12,8 +12,9 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// What is left out of the hash never changes the pods, or its change would wait for an
-// upgrade's turn; what people change most is left out, or it would go along with one.
+// What is left out of the hash must not change the pods: otherwise its change would wait
+// for a turn. What people change most must be left out: otherwise its change would carry
+// an upgrade's along.
 func TestTheHashOfATemplatesSpecIsThatOfWhatThePodsDependOn(t *testing.T) {
 	build := func() *cachev1alpha1.Memcached {
 		return apitest.MakeMemcached("cache").EveryField().Storage("1Gi").Defaulted().Obj()

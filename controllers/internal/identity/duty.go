@@ -12,17 +12,17 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Duty is what a drainer's Job, or its pod, is for, by its annotations. Where they are
-// not those that the operator writes, the duty is none.
+// Duty is what a drainer's Job or pod does, by its annotations. It is empty if these are
+// not as the operator writes them.
 type Duty struct {
 	Claim types.UID
-	// Survivors that it drains into; 0 of a move between members.
+	// Survivors is the number of members that a drain adds items to; 0 for a placement.
 	Survivors int32
-	// Target names the ring by which it moves; empty of a drain.
+	// Target names the ring of a placement; empty for a drain.
 	Target string
 }
 
-// MaxUID and maxTarget are the longest values that the operator writes, in bytes. Both are
+// MaxUID and maxTarget are the longest values that the operator writes, in bytes; both
 // below MaxAnnotation.
 const (
 	MaxUID    = 64
@@ -54,7 +54,7 @@ func DutyOf(o metav1.Object) Duty {
 	return d
 }
 
-// jobName is how the name of its Job ends.
+// jobName is the name of its Job.
 func (d Duty) jobName() string {
 	if d.Target != "" {
 		return build.PlacementName("", d.Claim, d.Target)
@@ -62,7 +62,7 @@ func (d Duty) jobName() string {
 	return build.DrainName("", d.Claim)
 }
 
-// Source is what the receipt has to be about.
+// Source is what its receipt has to name.
 func (d Duty) Source() string {
 	if d.Target != "" {
 		return ring.Source(d.Claim, d.Target)
@@ -73,5 +73,5 @@ func (d Duty) Source() string {
 // Places tells a placement's Job from a drain's.
 func Places(job *batchv1.Job) bool { return DutyOf(job).Target != "" }
 
-// ClaimUID is that of the claim that the Job is about.
+// ClaimUID is the UID of the claim that the Job is about.
 func ClaimUID(job *batchv1.Job) types.UID { return DutyOf(job).Claim }

@@ -16,21 +16,20 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// Whose an object is (invariant 12). A label can be copied, lost and rewritten by
-// anybody, so it is never proof:
+// Whose an object is (invariant 12). Anybody can copy, remove or change a label, so it is
+// never proof:
 //
 //	what the operator makes   the UID of its controller is the Memcached's
 //	a member's pod            the UID of its controller is the StatefulSet's
-//	a drainer's pod           its controller is a Job, of that UID where it counts as proof
-//	a member's claim          its name, as Kubernetes has it: a StatefulSet takes any
-//	                          claim of the right name, whoever made it; and once it has
-//	                          our finalizer, whoever controls it
+//	a drainer's pod           its controller is a Job; a receipt also needs the Job's UID
+//	a member's claim          its name, because a StatefulSet uses any claim of the right
+//	                          name; with our finalizer, whoever controls it
 //
-// What has no controller may be adopted where Kubernetes would: an object that a
-// deleted Memcached of this name has left (kubectl delete --cascade=orphan).
+// An object without a controller may be adopted, as Kubernetes does it: a deleted
+// Memcached of this name has left it (kubectl delete --cascade=orphan).
 
-// Owns tells whether the cluster controls the object. Of a Memcached that is gone only
-// the name is known.
+// Owns tells whether the cluster controls the object. If the Memcached is gone, only its
+// name is known.
 func Owns(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(object)
 	if ref == nil || cluster.UID != "" {
@@ -39,8 +38,9 @@ func Owns(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
 	return ref.Name == cluster.Name && build.IsMemcached(ref)
 }
 
-// OwnsOrAdopts tells whether the object, which has a name of the cluster's, is the cluster's:
-// it controls it, or nobody does and its labels are left from a Memcached of this name.
+// OwnsOrAdopts tells whether an object with a name of the cluster's is the cluster's, or
+// becomes it: the cluster controls it, or nobody does and its labels are from a Memcached
+// of this name.
 func OwnsOrAdopts(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
 	if metav1.GetControllerOfNoCopy(object) != nil {
 		return Owns(cluster, object)
@@ -49,12 +49,13 @@ func OwnsOrAdopts(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
 	if of, is := labels[cachev1alpha1.LabelCluster]; is {
 		return of == cluster.Name
 	}
-	// Operators before LabelCluster went by these.
+	// Operators before LabelCluster used these.
 	return labels[cachev1alpha1.LabelManagedBy] == cachev1alpha1.ManagedBy && labels[cachev1alpha1.LabelInstance] == cluster.Name
 }
 
-// MemberPod tells whether the pod is a member's, of that StatefulSet if there is one. One without a controller is the
-// StatefulSet's, if it has a member's name: its controller adopts it.
+// MemberPod tells whether the pod is a member's, of that StatefulSet if there is one. A
+// pod without a controller counts if it has a member's name, because the StatefulSet
+// adopts it.
 func MemberPod(cluster *cachev1alpha1.Memcached, set *appsv1.StatefulSet, pod *corev1.Pod) bool {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if cluster.Spec.Storage == nil {
@@ -66,17 +67,17 @@ func MemberPod(cluster *cachev1alpha1.Memcached, set *appsv1.StatefulSet, pod *c
 	return ref.Kind == "StatefulSet" && ref.Name == cluster.Name && (set == nil || ref.UID == set.UID)
 }
 
-// DrainerPod tells whether the pod may be of a drainer's Job, which may be gone: whether
-// that Job is the cluster's, if there is one, is for dropForeign to say.
+// DrainerPod tells whether the pod may be of a drainer's Job, even if that is gone.
+// Whether the Job is the cluster's is checked later (dropForeign).
 func DrainerPod(pod *corev1.Pod) bool {
 	ref, d := metav1.GetControllerOfNoCopy(pod), DutyOf(pod)
 	return ref != nil && ref.Kind == "Job" && ref.APIVersion == batchv1.SchemeGroupVersion.String() && d != Duty{} && strings.HasSuffix(ref.Name, d.jobName())
 }
 
-// OwnJob tells whether the Job drains, or moves items between members, for the cluster:
-// the cluster controls it, and its annotations say what it does. Of a Memcached that is
-// deleted, the garbage collector may have taken the controller off (--cascade=orphan):
-// then the label and the name have to be the operator's.
+// OwnJob tells whether the Job drains or places for the cluster: the cluster controls it,
+// and its annotations say what it does. When a Memcached is deleted with
+// --cascade=orphan, the garbage collector removes the controller; then the label and the
+// name have to be the operator's.
 func OwnJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job) bool {
 	d := DutyOf(job)
 	if d == (Duty{}) || metav1.GetControllerOfNoCopy(job) != nil || cluster.DeletionTimestamp == nil {
@@ -85,9 +86,10 @@ func OwnJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job) bool {
 	return job.Labels[cachev1alpha1.LabelCluster] == cluster.Name && strings.HasSuffix(job.Name, d.jobName())
 }
 
-// OwnClaim tells whether the claim's name is that of a member's claim, and that it is held
-// for the cluster, or that nobody else controls it. Its member, or the StatefulSet, may:
-// Kubernetes makes them its owners where somebody told the StatefulSet to delete claims.
+// OwnClaim tells whether the claim has the name of a member's claim, and either our
+// finalizer is on it or nobody else controls it. Its pod and its StatefulSet may control
+// it: Kubernetes makes them its owners if the StatefulSet's retention policy is to delete
+// claims.
 func OwnClaim(cluster string, claim *corev1.PersistentVolumeClaim) bool {
 	if of, ok := build.ClaimCluster(claim.Name); !ok || of != cluster {
 		return false
@@ -103,7 +105,7 @@ func OwnClaim(cluster string, claim *corev1.PersistentVolumeClaim) bool {
 	return ref.Kind == "StatefulSet" && ref.Name == cluster
 }
 
-// NameTaken is the error where somebody else's object has a name that the cluster needs.
+// NameTaken is an error: somebody else's object has a name that the cluster needs.
 func NameTaken(object metav1.Object) error {
 	return &status.NameTakenError{Kind: KindOf(object), Name: object.GetName(), By: ControllerOf(object)}
 }
@@ -114,7 +116,7 @@ func KindOf(object metav1.Object) string {
 	return kind[strings.LastIndexByte(kind, '.')+1:]
 }
 
-// ControllerOf names who controls the object; empty for nobody.
+// ControllerOf names the object's controller; empty if it has none.
 func ControllerOf(object metav1.Object) string {
 	if ref := metav1.GetControllerOfNoCopy(object); ref != nil {
 		return fmt.Sprintf("%s %s", ref.Kind, ref.Name)
@@ -122,9 +124,9 @@ func ControllerOf(object metav1.Object) string {
 	return ""
 }
 
-// ClusterName is the name of the cluster that an object may belong to, none or one: a
-// claim says so by its own name, a Job by its controller's, and a pod, or a Job that has
-// lost its controller, by its label.
+// ClusterName is the name of the cluster that an object may belong to, none or one. A
+// claim's own name tells it, a Job's controller, and the label of a pod or of a Job
+// without a controller.
 func ClusterName(o metav1.Object) []string {
 	name := ""
 	switch o := o.(type) {

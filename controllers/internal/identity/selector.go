@@ -12,9 +12,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Selector selects the objects of this kind that are the operator's, in the cache and
-// in a live list alike. That of pods is in the selector of every StatefulSet and
-// Deployment that an operator has ever made, which can't change.
+// Selector selects the operator's objects of this kind, in the cache and in live lists.
+// Pods are selected by labels that are in the selectors of all StatefulSets and
+// Deployments that the operator has ever made.
 func Selector(o metav1.Object) labels.Selector {
 	if _, pod := o.(*corev1.Pod); pod {
 		return mustSelect(cachev1alpha1.LabelName+"="+cachev1alpha1.AppName, fmt.Sprintf("%s in (%s,%s,%s)", cachev1alpha1.LabelComponent,
