@@ -1,5 +1,5 @@
-// Package ask asks drainers how far they are, and members how full they are: no watch
-// tells of either. It asks beside the reconciles (package sampler), so that a node that is
-// dead holds up no cluster. What a log or a member says is input that anybody may have
-// written: it is bounded here.
+// Package ask asks drainers how far they are, and members how full they are, because no
+// watch tells either. It asks beside the reconciles (package sampler), so that a dead
+// node delays no cluster. Anybody may have written a log or an answer, so both are
+// bounded here.
 package ask

@@ -21,15 +21,14 @@ import (
 )
 
 const (
-	// ProgressInterval is how often the progress of a running drain is read: it is
-	// the one thing that no watch can tell. Each time costs a read, and a write of
-	// the status. Who watches sees it move every two seconds: some of that goes to
-	// the read and the write.
+	// ProgressInterval is how often the progress of a running drain is read. Each time
+	// costs a read, and a write of the status. With both, status changes about every two
+	// seconds.
 	ProgressInterval = 1500 * time.Millisecond
 	// progressTimeout bounds one read: the node of a drainer may be dead.
 	progressTimeout = 2 * time.Second
-	// progressTargets bounds how many drainers are asked: of any more, status shows
-	// no progress.
+	// progressTargets bounds how many drainers are asked. Status shows no progress of any
+	// others.
 	progressTargets = 4096
 )
 
@@ -41,14 +40,14 @@ type Drainers struct {
 	sampler *sampler.Sampler[logTarget, contract.Progress]
 }
 
-// logTarget is whose log is read.
+// logTarget is the pod whose log is read.
 type logTarget struct {
 	namespace, name string
 	uid             types.UID
 }
 
-// NewDrainers reads the logs of drainers, once it is started. Changed is told of each
-// cluster whose drainers have got further; it must not wait.
+// NewDrainers reads the logs of drainers once it is started. It calls changed for each
+// cluster whose drainers have got further; changed must not block.
 func NewDrainers(read ProgressReader, changed func(cluster types.NamespacedName)) *Drainers {
 	return &Drainers{sampler.New(sampler.Options[logTarget, contract.Progress]{
 		Ask: func(ctx context.Context, pod logTarget) (contract.Progress, error) {
@@ -65,8 +64,8 @@ func NewDrainers(read ProgressReader, changed func(cluster types.NamespacedName)
 // Start asks until the context ends.
 func (d *Drainers) Start(ctx context.Context) error { return d.sampler.Start(ctx) }
 
-// Want says which pods of a cluster are to be asked from now on, in place of those
-// before. It returns the progress that is known, by the pod's UID.
+// Want replaces the pods of a cluster that are asked from now on. It returns the progress
+// that is known, by the pod's UID.
 func (d *Drainers) Want(cluster types.NamespacedName, pods ...*corev1.Pod) map[types.UID]contract.Progress {
 	if d == nil {
 		return nil
@@ -92,16 +91,16 @@ const (
 	maxProgressLines = 5
 	maxProgressLog   = 8 << 10
 	maxProgressLine  = 4 << 10
-	// maxProgressCount is more than a volume holds of items or bytes, and so little
-	// that the sum for all volumes of a cluster, in percent, is a number still.
+	// maxProgressCount is more items or bytes than a volume has. The sum of all volumes
+	// of a cluster, in percent, still fits into an int64.
 	maxProgressCount   = 1 << 46
 	maxProgressSeconds = 1e9
 	maxProgressMessage = 1 << 10
 	maxProgressPhase   = 64
 )
 
-// ProgressFromLogs reads a drainer's progress from the end of its log, through
-// the API server, so that the drainer needs no credentials and no port.
+// ProgressFromLogs reads a drainer's progress from the end of its log, through the API
+// server, so the drainer needs no credentials and no port.
 func ProgressFromLogs(clients kubernetes.Interface) ProgressReader {
 	return func(ctx context.Context, namespace, pod string) (*contract.Progress, error) {
 		stream, err := clients.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{
@@ -121,8 +120,7 @@ func ProgressFromLogs(clients kubernetes.Interface) ProgressReader {
 	}
 }
 
-// lastProgress returns the last line that is a progress line, or nil: messages
-// for people may follow it.
+// lastProgress returns the last progress line, or nil. Messages for people may follow it.
 func lastProgress(log []byte) *contract.Progress {
 	lines := bytes.Split(log, []byte("\n"))
 	for i := len(lines) - 1; i >= 0; i-- {
@@ -133,7 +131,7 @@ func lastProgress(log []byte) *contract.Progress {
 	return nil
 }
 
-// progressOf is what the line says, or nil where it is no progress line.
+// progressOf parses a progress line; nil if it is none.
 func progressOf(line []byte) *contract.Progress {
 	var p contract.Progress
 	if len(line) > maxProgressLine || json.Unmarshal(line, &p) != nil || p.Phase == "" || len(p.Phase) > maxProgressPhase {

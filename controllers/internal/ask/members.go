@@ -33,24 +33,24 @@ const (
 	// memoryInterval is how often the members are asked again while a scale-down waits
 	// for room.
 	memoryInterval = 10 * time.Second
-	// memoryTargets bounds how many members are asked: of scale-downs with any more,
-	// nobody can tell whether the items fit.
+	// memoryTargets bounds how many members are asked. If a scale-down has more, it is
+	// not known whether the items fit.
 	memoryTargets = 8192
 )
 
-// Members are asked how full they are. A nil Members forgets, and asks nobody.
+// Members are asked how full they are. A nil Members asks nobody.
 type Members struct {
 	sampler *sampler.Sampler[memoryTarget, Memory]
 }
 
-// memoryTarget is who is asked.
+// memoryTarget is the member that is asked.
 type memoryTarget struct {
 	address string
 	uid     types.UID
 }
 
-// Answer of a member: its memory, or how long it may take to answer still, or why it
-// gives no answer.
+// Answer of a member: its memory, or how much longer it may take, or why it has not
+// answered.
 type Answer struct {
 	Memory Memory
 	// Wait is positive while there is no answer yet.
@@ -59,9 +59,8 @@ type Answer struct {
 	Err string
 }
 
-// NewMembers asks members, once it is started. Changed is told of each cluster whose
-// members have all answered, or were found not to, and say something new; it must not
-// wait.
+// NewMembers asks members once it is started. It calls changed for each cluster when all
+// its members have answered or failed, and something is new; changed must not block.
 func NewMembers(read MemoryReader, changed func(cluster types.NamespacedName)) *Members {
 	return &Members{sampler.New(sampler.Options[memoryTarget, Memory]{
 		Ask:     func(ctx context.Context, pod memoryTarget) (Memory, error) { return read(ctx, pod.address) },
@@ -75,8 +74,8 @@ func NewMembers(read MemoryReader, changed func(cluster types.NamespacedName)) *
 // Start asks until the context ends.
 func (m *Members) Start(ctx context.Context) error { return m.sampler.Start(ctx) }
 
-// Want says which members of a cluster are to be asked from now on, at that port, in
-// place of those before. It returns the answer of each, by the pod's UID.
+// Want replaces the members of a cluster that are asked from now on, at that port. It
+// returns the answer of each, by the pod's UID.
 func (m *Members) Want(cluster types.NamespacedName, port int32, now time.Time, pods ...*corev1.Pod) map[types.UID]Answer {
 	targets := make([]memoryTarget, 0, len(pods))
 	for _, pod := range pods {
@@ -108,14 +107,14 @@ func answerOf(sample sampler.Sample[Memory], now time.Time) Answer {
 	return Answer{Memory: sample.Value, Err: sample.Err}
 }
 
-// Bounds of a member's answer: whatever listens at its address may have given it.
+// Bounds of a member's answer: anything may listen at its address.
 const (
 	maxStatistics = 64 << 10
 	maxMemory     = 1 << 50
 )
 
-// MemoryFromStats asks the member itself: it takes no credentials, only that the
-// operator may reach it.
+// MemoryFromStats asks the member itself. The operator must be able to reach it, and
+// needs no credentials.
 func MemoryFromStats(ctx context.Context, address string) (Memory, error) {
 	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -146,10 +145,10 @@ func readMemory(connection io.Reader) (Memory, error) {
 		case len(words) == 3 && words[0] == "STAT" && words[1] == "limit_maxbytes":
 			memory.Limit, err = memoryNumber(words[2])
 		case len(words) == 0 || words[0] != "STAT":
-			return Memory{}, fmt.Errorf("no statistics of memcached: %.80q", lines.Text())
+			return Memory{}, fmt.Errorf("these are no statistics of memcached: %.80q", lines.Text())
 		}
 		if err != nil {
-			return Memory{}, fmt.Errorf("no statistics of memcached: %w", err)
+			return Memory{}, fmt.Errorf("these are no statistics of memcached: %w", err)
 		}
 	}
 	return Memory{}, cmp.Or(lines.Err(), fmt.Errorf("its statistics end too early, or have more than %d bytes", maxStatistics))
@@ -158,7 +157,7 @@ func readMemory(connection io.Reader) (Memory, error) {
 func memoryNumber(word string) (int64, error) {
 	n, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || n < 0 || n > maxMemory {
-		return 0, fmt.Errorf("%.40q is no number of bytes", word)
+		return 0, fmt.Errorf("%.40q is not a number of bytes", word)
 	}
 	return n, nil
 }

@@ -8,12 +8,12 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Matches remembers which objects were found to be as the spec wants them, by
-// the versions of both. To find that out takes most of a reconcile's time: what
-// we have applied is extracted field by field.
+// Matches remembers which objects were found to be as the spec wants them, by the
+// versions of both. The comparison takes most of a reconcile's time, because it extracts
+// the fields that we have applied.
 type Matches struct{ kept Of[map[string]match] }
 
-// match names what was compared: the same versions compare the same.
+// match has the versions that were compared.
 type match struct {
 	cluster, object types.UID
 	// generation of the Memcached, version of the object.
@@ -30,15 +30,14 @@ func matchOf(c *cachev1alpha1.Memcached, object metav1.Object, variant int32) ma
 	}
 }
 
-// Has tells whether the Memcached's object of this kind was found to match, and neither
-// has changed since. Variant is what the object depends on besides: a number of members,
-// or of servers.
-func (m *Matches) Has(c *cachev1alpha1.Memcached, kind string, object metav1.Object, variant int32) (holds bool) {
+// Has tells whether the Memcached's object of this kind matched, and neither has changed
+// since. The object also depends on variant, a number of members or servers.
+func (m *Matches) Has(c *cachev1alpha1.Memcached, kind string, object metav1.Object, variant int32) (has bool) {
 	m.kept.Use(client.ObjectKeyFromObject(c), func(found *map[string]match) {
 		last, ok := (*found)[kind]
-		holds = ok && last == matchOf(c, object, variant)
+		has = ok && last == matchOf(c, object, variant)
 	})
-	return holds
+	return has
 }
 
 // Note that the object matches.

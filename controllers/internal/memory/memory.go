@@ -1,5 +1,5 @@
-// Package memory keeps what is known of each Memcached from one reconcile to the next.
-// Nothing of it is needed for correctness: an operator that starts has none of it.
+// Package memory keeps what is known of each Memcached between reconciles. Nothing needs
+// it for correctness: an operator that starts has none of it.
 package memory
 
 import (
@@ -12,15 +12,15 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Of keeps a T of each Memcached. The zero value keeps nothing yet; many reconciles may use
-// it at the same time.
+// Of keeps a T for each Memcached. Its zero value is ready to use, from many reconciles
+// at a time.
 type Of[T any] struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]T
 }
 
-// Use what is kept of a Memcached, the zero value at first, and keep what it has
-// become. Do must not wait: it holds up the other reconciles.
+// Use calls do with what is kept of a Memcached, at first the zero value. do may change
+// it, and must not block: other reconciles wait.
 func (m *Of[T]) Use(key client.ObjectKey, do func(*T)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -39,8 +39,8 @@ func (m *Of[T]) Forget(key client.ObjectKey) {
 	delete(m.of, key)
 }
 
-// Answers remembers what the API server said about a Memcached, where no watch
-// tells when that changes, so that a reconcile in between asks for nothing.
+// Answers remembers what the API server said about a Memcached, if no watch tells when
+// that changes, so that not every reconcile asks again.
 type Answers[T any] struct{ kept Of[answer[T]] }
 
 type answer[T any] struct {
@@ -50,8 +50,8 @@ type answer[T any] struct {
 	said       T
 }
 
-// Last is what it said last, and whether that is about this specification and
-// younger than the interval.
+// Last is the last answer. fresh: it is about this version of the spec, and younger than
+// the interval.
 func (a *Answers[T]) Last(c *cachev1alpha1.Memcached, now time.Time, interval time.Duration) (said T, fresh bool) {
 	a.kept.Use(client.ObjectKeyFromObject(c), func(last *answer[T]) {
 		said = last.said
@@ -60,7 +60,7 @@ func (a *Answers[T]) Last(c *cachev1alpha1.Memcached, now time.Time, interval ti
 	return said, fresh
 }
 
-// Note what the API server said about the Memcached as it is now.
+// Note the API server's answer about the Memcached as it is now.
 func (a *Answers[T]) Note(c *cachev1alpha1.Memcached, now time.Time, said T) {
 	a.kept.Use(client.ObjectKeyFromObject(c), func(last *answer[T]) { *last = answer[T]{c.UID, c.Generation, now, said} })
 }

@@ -14,26 +14,25 @@ import (
 	"example.com/memcached-operator/controllers/internal/ask"
 )
 
-// detailInterval is how long a status waits that tells of nothing new but
-// details: a cluster that starts, or drains, has several of them in a moment.
+// detailInterval is how long a status waits if only details are new: a cluster that
+// starts or drains has several of them in a moment.
 const detailInterval = 2 * time.Second
 
-// Written remembers what the API server answered to our last write of each
-// Memcached, for a reconcile that follows sooner than the cache would start from
-// an older one, and be refused for it. And it remembers since when details of a
-// status wait to be written.
+// Written remembers our last write of each Memcached, as the API server answered it. The
+// next reconcile may come before the cache has it, and would start from an older object
+// and be refused. It also remembers since when details of a status wait to be written.
 type Written struct{ kept Of[lastWrite] }
 
 type lastWrite struct {
-	// object as written; nil once the cache has it.
+	// object that was written; nil once the cache has it.
 	object *cachev1alpha1.Memcached
-	// details is when the first one was seen that is not in the status yet.
+	// details is since when a detail waits to be written.
 	details time.Time
-	// status is when the status was last as it should be.
+	// status is when the status was last up to date.
 	status time.Time
 }
 
-// Newest returns the cached Memcached, or what we wrote since.
+// Newest returns the cached Memcached, or our later write of it.
 func (w *Written) Newest(cached *cachev1alpha1.Memcached) *cachev1alpha1.Memcached {
 	newest := cached
 	w.kept.Use(client.ObjectKeyFromObject(cached), func(last *lastWrite) {
@@ -55,13 +54,13 @@ func (w *Written) Note(cluster *cachev1alpha1.Memcached) {
 	w.kept.Use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.object = cluster.DeepCopy() })
 }
 
-// NoteStatus keeps that nothing of the status waits any more.
+// NoteStatus notes that no detail of the status waits any more.
 func (w *Written) NoteStatus(cluster *cachev1alpha1.Memcached, now time.Time) {
 	w.kept.Use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.details, last.status = time.Time{}, now })
 }
 
-// StatusDue is how long a new status can wait: what people and machines wait for
-// can't, details can for a moment, and go together.
+// StatusDue is how long a new status can wait. What people and machines wait for can't;
+// details can, and are written together.
 func (w *Written) StatusDue(key client.ObjectKey, before, after *cachev1alpha1.MemcachedStatus, now time.Time) time.Duration {
 	if before.ObservedGeneration != after.ObservedGeneration || before.Phase != after.Phase ||
 		!equality.Semantic.DeepEqual(before.Servers, after.Servers) ||
@@ -69,7 +68,7 @@ func (w *Written) StatusDue(key client.ObjectKey, before, after *cachev1alpha1.M
 		return 0
 	}
 	for _, c := range after.Conditions {
-		// The others go with the phase, or tell of its details.
+		// The others change with the phase, or are details.
 		urgent := c.Type == cachev1alpha1.ConditionReady || c.Type == cachev1alpha1.ConditionAvailable || c.Type == cachev1alpha1.ConditionDegraded ||
 			c.Type == cachev1alpha1.ConditionShortOfMemory
 		if urgent && !meta.IsStatusConditionPresentAndEqual(before.Conditions, c.Type, c.Status) {
@@ -82,8 +81,8 @@ func (w *Written) StatusDue(key client.ObjectKey, before, after *cachev1alpha1.M
 			last.details = now
 		}
 		due = last.details.Add(detailInterval)
-		// Of items that move there is always something new: to wait from its first
-		// sight on would double the time between two writes.
+		// Progress is always new. If it also waited for detailInterval, the time between
+		// two writes would double.
 		if next := last.status.Add(ask.ProgressInterval); moving(after) && next.Before(due) {
 			due = next
 		}

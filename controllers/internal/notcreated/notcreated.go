@@ -1,7 +1,7 @@
-// Package notcreated finds out why pods are not created that should be there. A
-// StatefulSet and a Job have no condition that says why a pod can't be made (a quota, Pod
-// Security, a webhook): their controllers leave events only. These are read when a pod has
-// been missing for a while, and no watch is kept on them: a cluster has many.
+// Package notcreated finds out why Kubernetes doesn't create a pod. When a quota, Pod
+// Security or a webhook refuses a pod, StatefulSets and Jobs have no condition that says
+// so: their controllers only leave events. These are read when a pod has been missing for
+// a while. They are not watched, because a cluster has many.
 package notcreated
 
 import (
@@ -28,24 +28,24 @@ const (
 	missingAfter = 10 * time.Second
 	// lookInterval is how often events are read while it is missing.
 	lookInterval = 15 * time.Second
-	// maxLooks bounds how many owners' events one reconcile reads, maxEvents those of
-	// each. The recorder lets an owner have 25 at once.
+	// maxLooks bounds how many owners' events one reconcile reads, maxEvents how many of
+	// each. The recorder allows an owner 25 at once.
 	maxLooks, maxEvents = 4, 128
-	// reasonFailedCreate is Kubernetes' word in these events.
+	// reasonFailedCreate is the reason of these events.
 	reasonFailedCreate = "FailedCreate"
 )
 
-// Owner is an object whose controller should have made a pod, and has not.
+// Owner is an object whose controller should have created a pod, and has not.
 type Owner struct {
 	UID        types.UID
 	Kind, Name string
-	// newest is when its last pod was made, or else the object: what was said before
-	// that is history.
+	// newest is when its last pod was created, or else the object itself. Older events
+	// don't count.
 	newest time.Time
 }
 
-// Members returns the StatefulSet if it lacks one of these pods of its members, or nil.
-// There may be no StatefulSet.
+// Members returns the StatefulSet, which may be nil, if one of its members has no pod;
+// otherwise nil.
 func Members(sts *appsv1.StatefulSet, pods []corev1.Pod) *Owner {
 	if sts == nil || sts.DeletionTimestamp != nil {
 		return nil
@@ -64,8 +64,7 @@ func Members(sts *appsv1.StatefulSet, pods []corev1.Pod) *Owner {
 	return &Owner{UID: sts.UID, Kind: "StatefulSet", Name: sts.Name, newest: newest}
 }
 
-// Drainer returns the Job, which has not ended, if none of these pods is at work for it,
-// or nil.
+// Drainer returns the Job, which has not ended, if it has no pod; otherwise nil.
 func Drainer(job *batchv1.Job, pods []corev1.Pod) *Owner {
 	if job.DeletionTimestamp != nil {
 		return nil
@@ -86,13 +85,13 @@ func Drainer(job *batchv1.Job, pods []corev1.Pod) *Owner {
 
 // Reason why an object lacks a pod.
 type Reason struct {
-	// Since when it has been seen to lack one.
+	// Since when it has been missing.
 	Since time.Time
-	// Why, as its controller was told last; empty if nobody knows.
+	// Why is the last refusal that its controller reported; empty if none is known.
 	Why string
 }
 
-// lack is what is known of an object that lacks a pod.
+// lack is what is known of an object whose pod is missing.
 type lack struct {
 	Reason
 	looked time.Time
@@ -101,8 +100,9 @@ type lack struct {
 // Pods remembers since when pods of each cluster have been missing, and why.
 type Pods struct{ kept memory.Of[map[types.UID]lack] }
 
-// Why the owners lack pods, by their UID, and when to look again; 0 stands for never. Live
-// is asked for nothing if there are none, and never for more than a few of them at once.
+// Why the owners' pods are missing, by the owner's UID, and when to look again; 0 for
+// never. If no owner is given, live is not read; at most a few owners' events are read at
+// once.
 func (p *Pods) Why(
 	ctx context.Context, live client.Reader, cluster client.ObjectKey, owners []*Owner, now time.Time,
 ) (reasons map[types.UID]Reason, again time.Duration) {
@@ -128,8 +128,7 @@ func (p *Pods) Why(
 // Forget a Memcached that is gone.
 func (p *Pods) Forget(cluster client.ObjectKey) { p.kept.Forget(cluster) }
 
-// remember begins with those that are new, drops those that lack none any more, and
-// returns a copy.
+// remember adds new owners, drops those whose pods are back, and returns a copy.
 func (p *Pods) remember(cluster client.ObjectKey, owners []*Owner, now time.Time) map[types.UID]lack {
 	known := map[types.UID]lack{}
 	if len(owners) == 0 {
@@ -149,12 +148,13 @@ func (p *Pods) remember(cluster client.ObjectKey, owners []*Owner, now time.Time
 	return known
 }
 
-// learn keeps what was found out.
+// learn stores what was found out.
 func (p *Pods) learn(cluster client.ObjectKey, uid types.UID, l lack) {
 	p.kept.Use(cluster, func(kept *map[types.UID]lack) { (*kept)[uid] = l })
 }
 
-// whyNotCreated is what the object's controller was told last; empty for nothing.
+// whyNotCreated is the last refusal that the object's controller reported; empty for
+// none.
 func whyNotCreated(ctx context.Context, live client.Reader, namespace string, owner *Owner) string {
 	var events corev1.EventList
 	err := live.List(ctx, &events, client.InNamespace(namespace), client.Limit(maxEvents),
@@ -166,7 +166,7 @@ func whyNotCreated(ctx context.Context, live client.Reader, namespace string, ow
 	return lastFailure(events.Items, owner.newest)
 }
 
-// lastFailure is the message of the event that is the newest, and not older than that.
+// lastFailure is the message of the newest event that is not older than that.
 func lastFailure(events []corev1.Event, since time.Time) string {
 	why := ""
 	for i := range events {

@@ -18,7 +18,7 @@ import (
 func second(n int64) metav1.Time { return metav1.NewTime(time.Unix(n, 0)) }
 
 // TestWhatLacksAPodIsFound: a StatefulSet with fewer pods than replicas, and a Job
-// without one. What has all its pods is not looked at.
+// without one.
 func TestWhatLacksAPodIsFound(t *testing.T) {
 	statefulSet := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "cache", UID: "sts", CreationTimestamp: second(10)}}
 	statefulSet.Spec.Replicas = ptr.To[int32](2)
@@ -84,7 +84,7 @@ func TestTheNewestFailureCounts(t *testing.T) {
 	}
 }
 
-// TestWhatLacksAPodIsRememberedFromItsFirstSight until it lacks none.
+// TestWhatLacksAPodIsRememberedFromItsFirstSight until the pod is there.
 func TestWhatLacksAPodIsRememberedFromItsFirstSight(t *testing.T) {
 	var p Pods
 	cluster := client.ObjectKey{Namespace: "shop", Name: "cache"}

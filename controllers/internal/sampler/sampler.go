@@ -1,11 +1,11 @@
-// Package sampler asks, beside the reconciles, for what no watch tells: how far a
-// drainer is, how full a member is. A reconcile says what it wants to know, and gets
-// what is known so far; when that changes, the cluster is reconciled again. So a
-// reconcile never waits for a node that is dead.
+// Package sampler asks, beside the reconciles, for what no watch tells: how far a drainer
+// is, how full a member is. A reconcile says what it wants to know, and gets what is
+// known so far. When that changes, the cluster is reconciled again. So no reconcile waits
+// for a dead node.
 //
-// Everything is bounded: the time of a question, how many are asked at once, by all
-// clusters and by each, how many targets are remembered, and how often a cluster is
-// told of news. What nobody wants to know any more is forgotten.
+// Everything is bounded: the time of a question, how many are asked at once, in all and
+// for each cluster, how many targets are remembered, and how often a cluster gets news.
+// What nobody wants to know any more is forgotten.
 package sampler
 
 import (
@@ -23,42 +23,40 @@ import (
 type Options[T, V comparable] struct {
 	// Ask a target. It has to return when the context ends.
 	Ask func(ctx context.Context, target T) (V, error)
-	// Changed tells that there are news of a cluster. It must not wait.
+	// Changed is called when there is news of a cluster. It must not block.
 	Changed func(cluster types.NamespacedName)
 	// Timeout of a question.
 	Timeout time.Duration
-	// Interval between two questions to a target that answers, and at least between
+	// Interval between two questions to a target that answers, and the least time between
 	// two news of a cluster.
 	Interval time.Duration
-	// Together: there are no news of a cluster before all of its targets have
-	// answered, or were found not to.
+	// Together: a cluster gets news only when all its targets have answered or failed.
 	Together bool
-	// Workers ask at once; PerCluster of them for the same cluster.
+	// Workers is how many ask at once; PerCluster how many of them for one cluster.
 	Workers, PerCluster int
-	// Targets that are remembered at most. Further ones are never asked.
+	// Targets is how many targets are remembered. Further ones are never asked.
 	Targets int
 	Clock   clock.WithTicker
 }
 
 // Sample is what is known of a target.
 type Sample[V comparable] struct {
-	// Value that it answered last; the zero value where Err says why there is none.
+	// Value of the last answer; the zero value if Err says why there is none.
 	Value V
 	Err   string
-	// Known: it has answered, or was found not to.
+	// Known: it has answered or failed.
 	Known bool
-	// Since when it is wanted.
+	// Since when it has been wanted.
 	Since time.Time
 }
 
-// slowest is how many intervals, at most, are between two questions to a target that
-// doesn't answer.
+// slowest is the most intervals between two questions to a target that doesn't answer.
 const slowest = 16
 
 // tooMany is the Err of a target that is never asked.
 const tooMany = "too many are asked already"
 
-// Sampler asks. A nil one knows nothing.
+// Sampler asks targets. A nil Sampler knows nothing.
 type Sampler[T, V comparable] struct {
 	options Options[T, V]
 	asks    workqueue.TypedDelayingInterface[question[T]]
@@ -76,12 +74,13 @@ type question[T comparable] struct {
 
 type cluster[T, V comparable] struct {
 	targets map[T]*target[V]
-	// asking is how many of its targets are being asked, with those in turns, which
-	// are next. Waiting are those that are due and have to wait, in their order.
+	// asking is how many of its targets are being asked, or are next (turns). waiting are
+	// those that are due and have to wait, in order.
 	asking  int
 	turns   map[question[T]]bool
 	waiting []question[T]
-	// changed since the last news, of told; telling: the next ones are on their way.
+	// changed: something is new since the last news, which was sent at told. telling: the
+	// next news is scheduled.
 	changed, telling bool
 	told             time.Time
 }
@@ -102,8 +101,8 @@ func New[T, V comparable](options Options[T, V]) *Sampler[T, V] {
 	}
 }
 
-// Want says which targets of a cluster are to be asked from now on, in place of those
-// before, and returns what is known of them.
+// Want replaces the targets of a cluster that are asked from now on, and returns what is
+// known of them.
 func (s *Sampler[T, V]) Want(key types.NamespacedName, targets ...T) map[T]Sample[V] {
 	if s == nil {
 		return nil
@@ -207,7 +206,7 @@ func (s *Sampler[T, V]) begin(q question[T]) *cluster[T, V] {
 	switch {
 	case t == nil || wait > 0:
 		if wait > 0 {
-			s.asks.AddAfter(q, wait) // it was forgotten, and is wanted again
+			s.asks.AddAfter(q, wait) // it was forgotten meanwhile, and is wanted again
 		}
 		if hasTurn {
 			s.pass(c)
@@ -223,8 +222,8 @@ func (s *Sampler[T, V]) begin(q question[T]) *cluster[T, V] {
 	return c
 }
 
-// end keeps the answer, if it is still wanted, or is again, and sees to the next
-// question. Asked is the cluster that was asked for.
+// end stores the answer if it is still wanted, and schedules the next question. asked is
+// the cluster that the question was for.
 func (s *Sampler[T, V]) end(q question[T], asked *cluster[T, V], answer Sample[V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,8 +251,8 @@ func (s *Sampler[T, V]) end(q question[T], asked *cluster[T, V], answer Sample[V
 	s.tell(q.cluster, c)
 }
 
-// pass gives a turn that has ended to the target that has waited longest. It stays
-// counted as asked meanwhile, so that no other one takes the turn.
+// pass gives a free turn to the target that has waited longest. Meanwhile it stays
+// counted in asking, so that no other target takes the turn.
 func (s *Sampler[T, V]) pass(c *cluster[T, V]) {
 	if len(c.waiting) == 0 {
 		c.asking--
@@ -264,7 +263,7 @@ func (s *Sampler[T, V]) pass(c *cluster[T, V]) {
 	s.asks.Add(q)
 }
 
-// tell sends news on their way, if there are any.
+// tell schedules news of the cluster, if there is any.
 func (s *Sampler[T, V]) tell(key types.NamespacedName, c *cluster[T, V]) {
 	if !c.changed || c.telling || s.options.Together && !c.complete() {
 		return
@@ -294,7 +293,7 @@ func (s *Sampler[T, V]) tellNext() bool {
 	return true
 }
 
-// newsOf tells whether there are news of the cluster that it may be told now.
+// newsOf tells whether there is news of the cluster that may be sent now.
 func (s *Sampler[T, V]) newsOf(key types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,7 @@ import (
 
 const interval = 10 * time.Second
 
-// members are who is asked, in these tests: what they answer, and how often they were
-// asked.
+// members are the targets in these tests: their answers, and how often they were asked.
 type members struct {
 	mu     sync.Mutex
 	says   map[string]int
@@ -91,7 +90,7 @@ func play(t *testing.T, change func(*Options[string, int]), test func(*testing.T
 	})
 }
 
-// pass lets time go by, until nobody has anything to do.
+// pass lets time pass until nothing is left to do.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -37,8 +37,8 @@ type filler struct {
 	fill  func(object reflect.Value)
 }
 
-// fillers has one for each string, list and map of the type, but for those that the API
-// server bounds itself.
+// fillers has one filler for each string, list and map of the type, except those that the
+// API server bounds itself.
 func fillers(of reflect.Type, where string, at func(reflect.Value) reflect.Value) []filler {
 	add := func(how string, set func(reflect.Value)) filler {
 		return filler{where + how, func(object reflect.Value) { set(at(object)) }}
@@ -119,7 +119,7 @@ func many(v reflect.Value) {
 	v.Set(list)
 }
 
-// bounded are the fields that the API server writes, or bounds to a name.
+// bounded are fields that the API server writes, or bounds to a name.
 func bounded(of reflect.Type, field string) bool {
 	switch of {
 	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[time.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.TypeMeta]():
@@ -147,7 +147,7 @@ func full(controller metav1.OwnerReference) metav1.ObjectMeta {
 	return m
 }
 
-// TestLittleStaysOfWhatIsLarge in any of its places: whoever may write to an object that the
+// TestLittleStaysOfWhatIsLarge in any of its fields: whoever may write an object that the
 // operator watches must not fill its memory.
 func TestLittleStaysOfWhatIsLarge(t *testing.T) {
 	theirs := full(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "cache", UID: "1", Controller: ptr.To(true)})
@@ -186,8 +186,8 @@ func TestLittleStaysOfWhatIsLarge(t *testing.T) {
 	}
 }
 
-// littleStays makes a copy of the object for each of the fillers, and looks how much stays of
-// it as JSON, and of all of them in memory.
+// littleStays makes a copy of the object for each filler, and checks how much stays of it
+// as JSON, and of all of them in memory.
 func littleStays(t *testing.T, object any, fillers []filler, transform cache.TransformFunc) {
 	t.Helper()
 	original := reflect.New(reflect.TypeOf(object))

@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// PVCProtection is Kubernetes' finalizer: it leaves a claim that is being deleted
-// when no pod that mounts it has a node, and none is given one after that.
+// PVCProtection is Kubernetes' finalizer. It is removed from a claim that is being
+// deleted when no pod on a node mounts it; after that, none is scheduled with it.
 const PVCProtection = "kubernetes.io/pvc-protection"
 
 // What Kubernetes allows at most, in bytes.
@@ -27,24 +27,25 @@ const (
 	maxLabelValue = 63
 )
 
-// maxOthers bounds the labels, the finalizers and the owners that are kept although no
-// reconcile asks for them, of each.
+// maxOthers bounds how many labels, finalizers and owners are kept that no reconcile
+// reads.
 const maxOthers = 4
 
-// knownLabels are those that objects are selected, indexed and recognized by.
+// knownLabels are those by which objects are selected, indexed and recognized.
 var knownLabels = []string{
 	cachev1alpha1.LabelCluster, cachev1alpha1.LabelName, cachev1alpha1.LabelInstance, cachev1alpha1.LabelComponent,
 	cachev1alpha1.LabelManagedBy, batchv1.JobNameLabel,
 }
 
-// knownFinalizers are those that a reconcile asks for, or that decide how an object goes.
+// knownFinalizers are those that a reconcile reads, or that decide how an object is
+// deleted.
 var knownFinalizers = []string{
 	cachev1alpha1.ClaimFinalizer, PVCProtection, metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents,
 	batchv1.JobTrackingFinalizer,
 }
 
-// The annotations that a reconcile reads, each with the longest value that its reader
-// accepts, in bytes.
+// The annotations that a reconcile reads, each with the longest value, in bytes, that its
+// reader accepts.
 var (
 	ofClaims = map[string]int{
 		cachev1alpha1.AnnotationLeaving:      cachev1alpha1.MaxAnnotation,
@@ -70,7 +71,7 @@ var (
 )
 
 // metadata keeps names, times, the annotations that are read, and what tells whose the
-// object is. It drops who set which field.
+// object is. It drops managed fields.
 func metadata(m *metav1.ObjectMeta, read map[string]int) {
 	*m = metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation,
@@ -80,8 +81,8 @@ func metadata(m *metav1.ObjectMeta, read map[string]int) {
 	}
 }
 
-// few returns a function that tells whether to keep a key: every known one, and the first
-// few of the others that it is asked about.
+// few returns a function that tells whether to keep a key: every known key, and the first
+// few others.
 func few(known []string) func(key string) bool {
 	others := 0
 	return func(key string) bool {
@@ -93,7 +94,7 @@ func few(known []string) func(key string) bool {
 	}
 }
 
-// labels keeps the known ones, and of the others the first by name.
+// labels keeps the known labels, and the first of the others, by name.
 func labels(all map[string]string) map[string]string {
 	var kept map[string]string
 	keep := few(knownLabels)
@@ -135,7 +136,7 @@ func finalizers(all []string) []string {
 	return kept
 }
 
-// owners keeps the controller, and of the others the first.
+// owners keeps the controller, and the first of the others.
 func owners(all []metav1.OwnerReference) []metav1.OwnerReference {
 	var kept []metav1.OwnerReference
 	controlled, others := false, 0
@@ -155,12 +156,12 @@ func owners(all []metav1.OwnerReference) []metav1.OwnerReference {
 	return kept
 }
 
-// name bounds what is compared with the names of objects: one that is too long for a name
-// still equals none after the cut.
+// name bounds what is compared with names of objects. A name that is too long still
+// equals none after the cut.
 func name(s string) string { return unacceptable(s, maxName) }
 
-// unacceptable cuts a value that is longer than its reader accepts. What is left is still
-// too long, so that the reader refuses it as it would refuse the whole.
+// unacceptable cuts a value that is longer than its reader accepts. The rest is still too
+// long, so the reader refuses it all the same.
 func unacceptable(s string, accepted int) string {
 	if len(s) <= accepted {
 		return s
@@ -168,7 +169,7 @@ func unacceptable(s string, accepted int) string {
 	return strings.Clone(strings.ToValidUTF8(s[:accepted+1], "\uFFFD"))
 }
 
-// cut returns at most so many bytes, whole characters, in memory of its own.
+// cut returns at most that many bytes, in whole characters, in memory of its own.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s

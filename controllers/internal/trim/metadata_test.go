@@ -19,8 +19,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// TestEveryKeyOfTheAPIIsKept: a key that is added there is read in vain until it is added
-// here.
+// TestEveryKeyOfTheAPIIsKept: a new key must be added here, or the cache drops it.
 func TestEveryKeyOfTheAPIIsKept(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../../../api/v1alpha1/keys.go", nil, 0)
 	if err != nil {
@@ -59,8 +58,7 @@ func TestEveryKeyOfTheAPIIsKept(t *testing.T) {
 	}
 }
 
-// TestLabelsThatObjectsAreFoundByAreKeptFirst: a person's labels, which may be many, don't
-// take their place.
+// TestLabelsThatObjectsAreFoundByAreKeptFirst, even if a person adds many labels.
 func TestLabelsThatObjectsAreFoundByAreKeptFirst(t *testing.T) {
 	cluster := &cachev1alpha1.Memcached{ObjectMeta: metav1.ObjectMeta{Name: "cache"}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: build.Labels(cluster, cachev1alpha1.ComponentMember)}}

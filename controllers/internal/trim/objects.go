@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// Claim keeps of a claim its volume, the sizes that it asks for and has, and its phase.
+// Claim keeps a claim's volume, the sizes that it asks for and has, and its phase.
 func Claim(object any) (any, error) {
 	if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
 		metadata(&claim.ObjectMeta, ofClaims)
@@ -34,7 +34,7 @@ func storage(all corev1.ResourceList) corev1.ResourceList {
 	return nil
 }
 
-// Job keeps of a Job how it stands; what it does is in its annotations.
+// Job keeps how the Job stands; what it does is in its annotations.
 func Job(object any) (any, error) {
 	if job, ok := object.(*batchv1.Job); ok {
 		metadata(&job.ObjectMeta, ofJobs)
@@ -44,7 +44,7 @@ func Job(object any) (any, error) {
 	return object, nil
 }
 
-// jobConditions keeps how the Job ended, the first of each kind.
+// jobConditions keeps how the Job ended, the first condition of each kind.
 func jobConditions(all []batchv1.JobCondition) []batchv1.JobCondition {
 	var kept []batchv1.JobCondition
 	seen := map[batchv1.JobConditionType]bool{}
@@ -59,24 +59,24 @@ func jobConditions(all []batchv1.JobCondition) []batchv1.JobCondition {
 	return kept
 }
 
-// droppedMark is an annotation that marks an object whose content the cache doesn't have.
-// On the object itself it has the same effect, which harms nobody.
+// droppedMark is an annotation on cached objects whose content was dropped. If somebody
+// puts it on a live object, it has the same effect, which does no harm.
 const droppedMark = "cache.example.com/content-dropped"
 
-// maxContent bounds the specification of an object that is kept, and which fields of it
-// the operator has set, in bytes on the wire. Larger ones are read live.
+// maxContent bounds the spec that is kept of an object, and the list of fields that the
+// operator has set, in encoded bytes. Larger ones are read live.
 const maxContent = 64 << 10
 
-// Whole tells whether the cache has the content of the object. Where it doesn't, a
-// reconcile reads the object live.
+// Whole tells whether the cache has the object's content. If not, a reconcile reads it
+// live.
 func Whole(o metav1.Object) bool {
 	_, dropped := o.GetAnnotations()[droppedMark]
 	return !dropped
 }
 
 // named tells whether a Memcached controls the object, and it has the name that the
-// operator gives it. There is one of each kind. Anybody may make others, as many as they
-// like.
+// operator gives it. There is only one such object of each kind; anybody may make any
+// number of others.
 func named(o metav1.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(o)
 	if ref == nil || !build.IsMemcached(ref) {
@@ -88,9 +88,9 @@ func named(o metav1.Object) bool {
 	return o.GetName() == ref.Name
 }
 
-// Applied keeps of an object that the operator applies what a reconcile compares with:
-// its content, and which fields the operator has set. It keeps the metadata only of one
-// that is not the operator's, or is large: then it is not Whole.
+// Applied keeps what a reconcile compares: the content of an object that the operator
+// applies, and which fields it has set. If the object is not the operator's, or is large,
+// only its metadata is kept, and it is not Whole.
 func Applied(object any) (any, error) {
 	o, ok := object.(interface {
 		metav1.Object
@@ -137,8 +137,8 @@ func Applied(object any) (any, error) {
 	return object, nil
 }
 
-// specSize is that of the object's specification, on the wire. The data of a ConfigMap,
-// which has none, is cut instead.
+// specSize is the encoded size of the object's spec. A ConfigMap has none; its data is
+// cut instead.
 func specSize(object any) int {
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
@@ -163,7 +163,7 @@ func size(fields []metav1.ManagedFieldsEntry) int {
 	return n
 }
 
-// content drops what is not to be kept.
+// content drops the content unless it is to be kept.
 func content[T any](keep bool, of *T) {
 	if !keep {
 		*of = *new(T)
@@ -191,11 +191,11 @@ func replicaFailure(all []appsv1.DeploymentCondition) []appsv1.DeploymentConditi
 	return nil
 }
 
-// maxServers bounds each form of the servers' list: as many servers as a cluster has
-// members, each with a port, quotes and a comma.
+// maxServers bounds each form of the clients' list: as many servers as a cluster can
+// have, each with a port, quotes and a comma.
 const maxServers = cachev1alpha1.MaxSize * (maxName + len(`"":65535,`))
 
-// servers keeps the servers' list in each of its forms.
+// servers keeps the clients' list in each of its forms.
 func servers(keep bool, data map[string]string) map[string]string {
 	var kept map[string]string
 	for key, list := range data {

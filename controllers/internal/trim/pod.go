@@ -1,6 +1,5 @@
-// Package trim cuts objects down to what a reconcile reads, before they enter the
-// cache. It is pure. Whoever tests what is concluded from an object feeds it one that
-// went through here, as in production.
+// Package trim cuts objects down to what a reconcile reads, before they enter the cache.
+// It is pure. Tests of what is concluded from an object trim it first, as in production.
 package trim
 
 import (
@@ -14,18 +13,18 @@ import (
 )
 
 const (
-	// maxWords bounds what controllers, the kubelet and containers say of a pod, in
-	// bytes: as much as the kubelet lets containers say when they end.
+	// maxWords bounds the messages of one pod, in bytes, to as much as the kubelet lets
+	// containers say when they end.
 	maxWords = 12 << 10
-	// maxMessage and maxReason bound one message, and the word before it, in bytes.
+	// maxMessage and maxReason bound one message and its reason, in bytes.
 	maxMessage, maxReason = 1024, 128
 	// maxContainers bounds the containers of a pod that are kept, ours first.
 	maxContainers = 8
 )
 
-// Pod keeps what a reconcile reads of a pod's metadata, where it runs, how much memory
-// its memcached has, and what became of its containers. The cache also passes tombstones,
-// which are no pods: they stay as they are.
+// Pod keeps what a reconcile reads of a pod: metadata, node, its memcached's memory, and
+// what happened to its containers. The cache also passes tombstones, which are not pods:
+// they are returned unchanged.
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -42,7 +41,7 @@ func Pod(object any) (any, error) {
 	return pod, nil
 }
 
-// memcached keeps the container's name, and of its command what tells its memory.
+// memcached keeps the container's name, and the part of its command that has its memory.
 func memcached(all []corev1.Container) []corev1.Container {
 	for i := range all {
 		if c := &all[i]; c.Name == build.ContainerMemcached {
@@ -52,7 +51,7 @@ func memcached(all []corev1.Container) []corev1.Container {
 	return nil
 }
 
-// words is how much more of what is said of a pod may be kept, in bytes.
+// words is how many more bytes of messages may be kept of the pod.
 type words int
 
 func (w *words) text(s string, most int) string {
@@ -61,9 +60,9 @@ func (w *words) text(s string, most int) string {
 	return s
 }
 
-// lastMessage keeps a container's last message whole, for a receipt is no receipt without
-// its end. Of one that is longer than the kubelet lets it be, it keeps the end, after a
-// mark that no reader accepts.
+// lastMessage keeps a container's last message whole, because a receipt is invalid
+// without its end. If it is longer than the kubelet allows, the end is kept, after a mark
+// that no reader accepts.
 func (w *words) lastMessage(s string) string {
 	if len(s) > contract.MaxReceiptBytes {
 		s = "…" + strings.ToValidUTF8(s[len(s)-maxMessage:], "")
@@ -75,7 +74,7 @@ func (w *words) lastMessage(s string) string {
 	return s
 }
 
-// conditions keeps the first of each kind that counts.
+// conditions keeps the first of each kind that is read.
 func (w *words) conditions(all []corev1.PodCondition) []corev1.PodCondition {
 	var kept []corev1.PodCondition
 	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodReady, corev1.DisruptionTarget} {
@@ -90,7 +89,7 @@ func (w *words) conditions(all []corev1.PodCondition) []corev1.PodCondition {
 	return kept
 }
 
-// containers keeps how each container fares, and not what it is made of.
+// containers keeps the state of each container.
 func (w *words) containers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	slices.SortStableFunc(all, func(a, b corev1.ContainerStatus) int { return rank(&a) - rank(&b) })
 	var kept []corev1.ContainerStatus
@@ -104,7 +103,7 @@ func (w *words) containers(all []corev1.ContainerStatus) []corev1.ContainerStatu
 	return kept
 }
 
-// rank sorts containers: ours, then those that keep the pod from ending.
+// rank sorts containers: ours first, then those that keep the pod running.
 func rank(c *corev1.ContainerStatus) int {
 	switch {
 	case c.Name == build.ContainerMemcached || c.Name == build.ContainerDrainer:

@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// bindingInterval is how often the Secrets that a binding is made of are read:
-	// whoever may read a Secret by its name only can't watch it.
+	// bindingInterval is how often the Secrets that a binding is made of are read. A
+	// right to a Secret by name is not enough to watch it.
 	bindingInterval = time.Minute
-	// unboundInterval is how often that is tried where it didn't do.
+	// unboundInterval is how often a binding that failed is tried again.
 	unboundInterval = 10 * time.Second
 )
 
@@ -35,7 +35,7 @@ type bound struct {
 	binding status.Binding
 }
 
-// unbound is why a binding can't be as wanted, for a person to mend.
+// unbound is why a binding failed, for a person to mend.
 type unbound struct{ reason, message string }
 
 func (e *unbound) Error() string { return e.message }
@@ -43,7 +43,8 @@ func (e *unbound) Error() string { return e.message }
 // Bindings has the Secrets of spec.binding that were as wanted.
 type Bindings struct{ written memory.Answers[bound] }
 
-// BindingRecheck is how often the binding is looked at; 0 if none is asked for.
+// BindingRecheck is how long until the binding is looked at again; 0 if none is asked
+// for.
 func BindingRecheck(b *status.Binding) time.Duration {
 	switch {
 	case b == nil || b.Reason == "":
@@ -54,9 +55,9 @@ func BindingRecheck(b *status.Binding) time.Duration {
 	return unboundInterval
 }
 
-// Apply brings the Secret about that spec.binding asks for, with these servers, or takes
-// back the one that the status tells of. It takes rights that a person gives, to Secrets of
-// these names; if one is missing, or a Secret, the binding says so, and nothing waits.
+// Apply writes the Secret that spec.binding asks for, with these servers, or deletes the
+// one that status names. It needs rights that a person gives, to Secrets of these names.
+// If a right or a Secret is missing, the binding says so, and nothing waits.
 func (b *Bindings) Apply(
 	ctx context.Context, a Access, c *cachev1alpha1.Memcached, servers []string, now time.Time,
 ) (*status.Binding, error) {
@@ -78,7 +79,7 @@ func (b *Bindings) Apply(
 	if why := (*unbound)(nil); errors.As(err, &why) {
 		binding := &status.Binding{Reason: why.reason, Message: why.message}
 		if is != nil {
-			binding.Name = is.Name // what it held last stays
+			binding.Name = is.Name // it keeps what it had
 		}
 		return binding, nil
 	}
@@ -96,8 +97,8 @@ func (b *Bindings) Apply(
 // Forget a Memcached that is gone.
 func (b *Bindings) Forget(key client.ObjectKey) { b.written.Forget(key) }
 
-// writeBinding makes the Secret what it should be, and leaves one alone that isn't the
-// cluster's. What is in it goes nowhere else: no error, log or event has any of it.
+// writeBinding writes the Secret, unless it is somebody else's. Nothing in it gets into
+// an error, a log or an event.
 func (a Access) writeBinding(ctx context.Context, c *cachev1alpha1.Memcached, servers []string) error {
 	login, authorities, err := a.credentials(ctx, c)
 	if err != nil {
@@ -126,7 +127,7 @@ func (a Access) writeBinding(ctx context.Context, c *cachev1alpha1.Memcached, se
 	return mayNot(err, "create and patch", name)
 }
 
-// credentials are what clients of the cluster have to show, and to check.
+// credentials are the login and the authorities that a client needs.
 func (a Access) credentials(ctx context.Context, c *cachev1alpha1.Memcached) (login *contract.Login, authorities []byte, err error) {
 	if auth := c.Spec.Auth; auth != nil {
 		text, err := a.secretKey(ctx, c, auth.SecretName, contract.AuthFileKey)
@@ -145,7 +146,7 @@ func (a Access) credentials(ctx context.Context, c *cachev1alpha1.Memcached) (lo
 	return login, authorities, err
 }
 
-// secretKey returns what a Secret of the spec has under the key.
+// secretKey returns the value of that key of a Secret that the spec names.
 func (a Access) secretKey(ctx context.Context, c *cachev1alpha1.Memcached, name, key string) ([]byte, error) {
 	secret, err := a.secret(ctx, c, name)
 	switch {
@@ -159,7 +160,7 @@ func (a Access) secretKey(ctx context.Context, c *cachev1alpha1.Memcached, name,
 	return secret.Data[key], nil
 }
 
-// secret of the name, read live, or nil where there is none.
+// secret of that name, read live; nil if there is none.
 func (a Access) secret(ctx context.Context, c *cachev1alpha1.Memcached, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	if err := a.Live.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, secret); err != nil {
@@ -177,8 +178,8 @@ func mayNot(err error, what, name string) error {
 	return err
 }
 
-// deleteBinding deletes the cluster's own. Where the operator has no right to any
-// more, it stays until the Memcached goes.
+// deleteBinding deletes the cluster's own Secret. If the operator has no right to any
+// more, it stays until the Memcached is deleted.
 func (a Access) deleteBinding(ctx context.Context, c *cachev1alpha1.Memcached, is *cachev1alpha1.BindingStatus) error {
 	if is == nil {
 		return nil

@@ -17,17 +17,17 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// monitorInterval is how often a ServiceMonitor is looked at, or looked for
-// where the API server didn't know the kind: it may be no kind of this cluster,
-// or become one, so that nothing watches it.
+// monitorInterval is how often a ServiceMonitor is looked at. It is not watched, because
+// its kind may be missing, or be added later.
 const monitorInterval = 5 * time.Minute
 
-// Monitors has what became of each ServiceMonitor.
+// Monitors has the state of each ServiceMonitor.
 type Monitors struct {
 	found memory.Answers[status.Monitoring]
 }
 
-// MonitorRecheck is how often the ServiceMonitor is looked at; 0 if none is asked for.
+// MonitorRecheck is how long until the ServiceMonitor is looked at again; 0 if none is
+// asked for.
 func MonitorRecheck(m status.Monitoring) time.Duration {
 	if m == status.Monitored || m == status.MonitoringUnknown {
 		return monitorInterval
@@ -35,9 +35,9 @@ func MonitorRecheck(m status.Monitoring) time.Duration {
 	return 0
 }
 
-// Apply brings the ServiceMonitor about, or takes back the one that the status tells of. It
-// returns what became of it; with an error, what was found last. One of the name that is
-// somebody else's is a status.NameTakenError.
+// Apply writes the ServiceMonitor, or deletes the one that status names. It returns the
+// state, with an error the last known one. If an object of its name is somebody else's,
+// the error is a status.NameTakenError.
 func (m *Monitors) Apply(ctx context.Context, a Access, c *cachev1alpha1.Memcached, now time.Time) (status.Monitoring, error) {
 	desired := build.ServiceMonitor(c)
 	if desired == nil {
@@ -74,7 +74,7 @@ func (m *Monitors) Apply(ctx context.Context, a Access, c *cachev1alpha1.Memcach
 // Forget a Memcached that is gone.
 func (m *Monitors) Forget(key client.ObjectKey) { m.found.Forget(key) }
 
-// serviceMonitor of the cluster, or nil where there is none.
+// serviceMonitor of the cluster, or nil if there is none.
 func (a Access) serviceMonitor(ctx context.Context, c *cachev1alpha1.Memcached) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(build.ServiceMonitorKind)
@@ -95,8 +95,8 @@ func (a Access) deleteServiceMonitor(ctx context.Context, c *cachev1alpha1.Memca
 	return a.delete(ctx, live)
 }
 
-// contains tells whether everything that is desired is there: a server adds
-// fields of its own.
+// contains tells whether live has everything that is desired; the server adds fields of
+// its own.
 func contains(live, desired any) bool {
 	switch d := desired.(type) {
 	case map[string]any:

@@ -1,7 +1,7 @@
 // Package unwatched applies the objects of a cluster that nothing watches: the Secret of
-// spec.binding, because whoever may read a Secret by its name only can't watch it, and the
-// ServiceMonitor, because its kind may be missing. Each is read live from time to time, and
-// left alone meanwhile.
+// spec.binding, because a right to it by name is not enough to watch it, and the
+// ServiceMonitor, because its kind may be missing. Each is read live from time to time,
+// and not in between.
 package unwatched
 
 import (
@@ -18,7 +18,7 @@ type Access struct {
 	Live   client.Reader
 }
 
-// delete deletes exactly this object, its dependents in the background.
+// delete deletes exactly this object, and its dependents in the background.
 func (a Access) delete(ctx context.Context, object client.Object) error {
 	return client.IgnoreNotFound(a.Client.Delete(ctx, object,
 		client.Preconditions{UID: ptr.To(object.GetUID())},

@@ -1,5 +1,5 @@
-// Package writelog logs each write that succeeded, for the person on call: what was
-// written, and why.
+// Package writelog logs each write that succeeded, with its reason, for the person on
+// call.
 package writelog
 
 import (
@@ -11,8 +11,8 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// New returns a client that logs its writes. The logger of the context knows which cluster
-// one is for. Writes of a status are left out: status tells of itself.
+// New returns a client that logs its writes with the logger of the context, which names
+// the cluster. It doesn't log writes of a status.
 func New(c client.Client) client.Client { return logged{c} }
 
 type logged struct{ client.Client }
