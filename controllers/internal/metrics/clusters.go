@@ -15,12 +15,12 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// clusterCollector tells of the clusters that there are, read from the cache at
-// each scrape: a deleted cluster has no series. An operator that stands by has
-// no Memcached in its cache, and tells nothing.
+// clusterCollector reports the clusters that exist, read from the cache at each scrape,
+// so a deleted cluster has no series. An operator that stands by has no Memcached in its
+// cache, and reports nothing.
 type clusterCollector struct {
 	reader client.Reader
-	left   func(*corev1.PersistentVolumeClaim) time.Time
+	leftAt func(*corev1.PersistentVolumeClaim) time.Time
 	now    func() time.Time
 }
 
@@ -33,11 +33,11 @@ var (
 	membersWanted  = clusterDesc("members_wanted", "Members that the spec wants.")
 	membersReady   = clusterDesc("members_ready", "Members that are ready.")
 	conditionDesc  = clusterDesc("condition", "Conditions of the status with their reason: 1 for true, 0 for false.", "type", "reason")
-	drainsOpen     = clusterDesc("drains_open", "Claims on their way out, by phase; none of a phase has no series.", "phase")
-	drainProgress  = clusterDesc("drain_progress_ratio", "Share of the volumes being moved that is done, by bytes, from 0 to 1.")
-	membersToPlace = clusterDesc("members_to_place", "Members that may hold items which clients look for elsewhere.")
-	claimsHeld     = clusterDesc("claims_held", "Claims that the finalizer holds although their member has left or they were deleted.")
-	oldestHeld     = clusterDesc("oldest_held_claim_age_seconds", "Time since the first of these claims' members left; no series without one.")
+	drainsOpen     = clusterDesc("drains_open", "Claims to drain and delete, by phase; a phase without any has no series.", "phase")
+	drainProgress  = clusterDesc("drain_progress_ratio", "Share of the volumes being drained that is done, by bytes, from 0 to 1.")
+	membersToPlace = clusterDesc("members_to_place", "Members that may have items which clients look for elsewhere.")
+	claimsHeld     = clusterDesc("claims_held", "Claims that the finalizer keeps although their member is leaving or departed, or somebody deleted them.")
+	oldestHeld     = clusterDesc("oldest_held_claim_age_seconds", "Time since the first of these claims' members left, or the first was deleted; no series if there is none.")
 )
 
 // Describe implements prometheus.Collector.
@@ -54,10 +54,10 @@ func (c *clusterCollector) Collect(metrics chan<- prometheus.Metric) {
 	defer cancel()
 	var clusters cachev1alpha1.MemcachedList
 	var claims corev1.PersistentVolumeClaimList
-	// Nothing is changed here, and a copy of everything at each scrape is dear.
+	// Nothing is changed here, and copying everything at each scrape is expensive.
 	if c.reader.List(ctx, &clusters, client.UnsafeDisableDeepCopy) != nil ||
 		c.reader.List(ctx, &claims, client.UnsafeDisableDeepCopy) != nil {
-		return // the caches are not up: this operator knows nothing yet
+		return // the caches are not filled yet
 	}
 	c.collect(metrics, clusters.Items, claims.Items)
 }
@@ -78,7 +78,7 @@ func (c *clusterCollector) collect(
 			send(claimsHeld, 0)
 		}
 	}
-	for key, since := range held { // those without a Memcached, too
+	for key, since := range held { // of clusters without a Memcached, too
 		send := sender(metrics, key)
 		send(claimsHeld, float64(len(since)))
 		oldest := slices.MinFunc(since, time.Time.Compare)
@@ -86,7 +86,7 @@ func (c *clusterCollector) collect(
 	}
 }
 
-// send tells one value; the labels are those after namespace and name.
+// send reports one value. Its labels follow namespace and name.
 type send func(d *prometheus.Desc, value float64, labels ...string)
 
 func sender(metrics chan<- prometheus.Metric, key client.ObjectKey) send {
@@ -125,16 +125,16 @@ func sendCluster(send send, cluster *cachev1alpha1.Memcached) {
 	}
 }
 
-// unlisted is the phase of drains that status has no room for.
+// unlisted is the phase of drains beyond those that status lists.
 const unlisted = "Unlisted"
 
-// unreleasedClaims has, by cluster, since when each claim is held that is on its way
-// out.
+// unreleasedClaims has, by cluster, since when each claim with a finalizer has to be
+// released.
 func (c *clusterCollector) unreleasedClaims(claims []corev1.PersistentVolumeClaim) map[client.ObjectKey][]time.Time {
 	held := map[client.ObjectKey][]time.Time{}
 	for i := range claims {
 		claim := &claims[i]
-		since := c.left(claim)
+		since := c.leftAt(claim)
 		if since.IsZero() && claim.DeletionTimestamp != nil {
 			since = claim.DeletionTimestamp.Time
 		}

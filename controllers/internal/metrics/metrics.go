@@ -1,5 +1,5 @@
-// Package metrics counts what the operator did, and tells Prometheus of the clusters
-// that there are. docs/metrics.md describes each metric.
+// Package metrics counts what the operator did, and reports the clusters that exist.
+// docs/metrics.md describes each metric.
 package metrics
 
 import (
@@ -22,11 +22,11 @@ import (
 // namespace begins the name of every metric.
 const namespace = "memcached_operator"
 
-// resultFailed is a drain, or a placement, that ended without a receipt that adds
-// up; the other results of drains are plan.Release's.
+// resultFailed is a drain or a placement that ended without a receipt that adds up. The
+// other results of drains are those of plan.Release.
 const resultFailed = "Failed"
 
-// The results of placements: by a receipt, or because a person asked for no more.
+// The results of placements: a receipt was recorded, or a person skipped it.
 const (
 	resultPlaced  = "Placed"
 	resultSkipped = "Skipped"
@@ -40,8 +40,8 @@ var measuredPhases = []string{
 	string(cachev1alpha1.DrainReleasing),
 }
 
-// Metrics counts what was done: each thing once, after the write that makes it
-// so. What there is, clusterCollector tells. A nil Metrics counts nothing.
+// Metrics counts what was done, each thing once, after the write that made it so. A nil
+// Metrics counts nothing.
 type Metrics struct {
 	drains        *prometheus.CounterVec   // by result
 	releases      *prometheus.CounterVec   // by reason
@@ -56,14 +56,14 @@ type Metrics struct {
 	rolloutsUnderWay, rolloutsWaiting prometheus.Gauge
 }
 
-// durationBuckets reach from a drain of a few items to one that takes the
-// default of spec.drain.activeDeadlineSeconds, in seconds.
+// durationBuckets, in seconds, range from a drain of a few items to the default of
+// spec.drain.activeDeadlineSeconds.
 var durationBuckets = []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
 
-// New registers the operator's metrics. Those of the clusters that there are come from
-// the reader at each scrape: the manager's cache. Left tells when a claim's member left,
-// zero if nobody knows. New returns an error if one of the metrics is registered already.
-func New(registry prometheus.Registerer, reader client.Reader, left func(*corev1.PersistentVolumeClaim) time.Time) (*Metrics, error) {
+// New registers the operator's metrics. Those about clusters are read from the reader,
+// the manager's cache, at each scrape. leftAt returns when a claim's member left; zero if
+// that is not known. New fails if one of the metrics is registered already.
+func New(registry prometheus.Registerer, reader client.Reader, leftAt func(*corev1.PersistentVolumeClaim) time.Time) (*Metrics, error) {
 	counters := func(name, help, label string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
 	}
@@ -72,16 +72,16 @@ func New(registry prometheus.Registerer, reader client.Reader, left func(*corev1
 	}
 	m := &Metrics{
 		drains:   counters("drains_total", "Drains that ended, by result.", "result"),
-		releases: counters("claims_released_total", "Claims that were let go, by the reason that allowed it.", "reason"),
-		items:    counters("drain_items_total", "Items of the volumes that were drained, by what became of them.", "outcome"),
+		releases: counters("claims_released_total", "Claims that were released, by the reason that allowed it.", "reason"),
+		items:    counters("drain_items_total", "Items on the volumes that were drained, by outcome.", "outcome"),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "drain_added_bytes_total",
-			Help: "Bytes of keys and values of the items that drains added to the members that stay."}),
+			Help: "Bytes of keys and values of the items that drains added to the survivors."}),
 		duration: prometheus.NewHistogram(histogram("drain_duration_seconds",
 			"Time from a member's leaving until the receipt of its drain is recorded.")),
 		phaseDuration: prometheus.NewHistogramVec(histogram("drain_phase_duration_seconds",
 			"Time that a drain that succeeded spent in each phase."), []string{"phase"}),
-		placements:  counters("placements_total", "Placements of what a member held for others that ended, by result.", "result"),
-		placedItems: counters("placement_items_total", "Items that members held for others, by what became of them.", "outcome"),
+		placements:  counters("placements_total", "Placements that ended, by result.", "result"),
+		placedItems: counters("placement_items_total", "Items that members had for others, by outcome.", "outcome"),
 	}
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
@@ -94,10 +94,10 @@ func New(registry prometheus.Registerer, reader client.Reader, left func(*corev1
 		registry.Register(m.duration), registry.Register(m.phaseDuration),
 		registry.Register(m.placements), registry.Register(m.placedItems),
 		registry.Register(m.rolloutsUnderWay), registry.Register(m.rolloutsWaiting),
-		registry.Register(&clusterCollector{reader: reader, left: left, now: time.Now}))
+		registry.Register(&clusterCollector{reader: reader, leftAt: leftAt, now: time.Now}))
 }
 
-// Rollouts tells how many roll-outs of an upgrade are under way, and how many clusters
+// Rollouts sets how many roll-outs of an upgrade are under way, and how many clusters
 // wait for theirs.
 func (m *Metrics) Rollouts(underWay, waiting int) {
 	if m != nil {
@@ -106,8 +106,8 @@ func (m *Metrics) Rollouts(underWay, waiting int) {
 	}
 }
 
-// beginAtZero makes every series: a rate sees the first event only where there
-// was a sample before it.
+// beginAtZero creates every series, because a rate sees the first event only if there was
+// a sample before it.
 func (m *Metrics) beginAtZero() {
 	for _, why := range append([]plan.Release{resultFailed}, endingReleases...) {
 		m.drains.WithLabelValues(string(why))
@@ -125,8 +125,8 @@ func (m *Metrics) beginAtZero() {
 	}
 }
 
-// endingReleases are the reasons for letting a claim go that end its drain. The
-// others let go of every claim, whether its member has left or not.
+// endingReleases are the reasons for a release that end a drain. The other reasons
+// release any claim, whether its member has left or not.
 var endingReleases = []plan.Release{
 	plan.ByReceipt, plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.ByUnrecoverable, plan.NeverBound,
 }
@@ -140,8 +140,8 @@ func addItems(to *prometheus.CounterVec, o contract.Outcomes) {
 	}
 }
 
-// Drained counts a drain whose receipt was recorded. Total is the time since its member
-// left, 0 if nobody knows; phases has the time of each phase that is known.
+// Drained counts a drain whose receipt was recorded. total is the time since its member
+// left; 0 if that is not known. phases has the durations that are known.
 func (m *Metrics) Drained(r *contract.Receipt, total time.Duration, phases map[string]time.Duration) {
 	if m == nil {
 		return
@@ -162,7 +162,7 @@ func (m *Metrics) observePhases(phases map[string]time.Duration) {
 }
 
 // Released counts a claim whose finalizer was removed, and the phases that ended with
-// that. If a receipt allowed it, its drain is counted already.
+// that. If it was released by a receipt, its drain was counted before.
 func (m *Metrics) Released(why plan.Release, phases map[string]time.Duration) {
 	if m == nil {
 		return
@@ -176,8 +176,8 @@ func (m *Metrics) Released(why plan.Release, phases map[string]time.Duration) {
 	}
 }
 
-// Placed counts a member that was recorded as placed; the receipt is nil if a person
-// asked for no more.
+// Placed counts a member that was recorded as placed. The receipt is nil if a person
+// skipped the placement.
 func (m *Metrics) Placed(r *contract.Receipt) {
 	switch {
 	case m == nil:
@@ -189,8 +189,8 @@ func (m *Metrics) Placed(r *contract.Receipt) {
 	}
 }
 
-// StatusWritten counts the drains and the placements whose failure was written to the
-// status just now. The plan is the one that the status was computed from.
+// StatusWritten counts the drains and the placements that have newly failed by the status
+// that was just written. p is the plan that the status was computed from.
 func (m *Metrics) StatusWritten(before, after *cachev1alpha1.MemcachedStatus, p *plan.Plan) {
 	if m == nil {
 		return
@@ -199,8 +199,8 @@ func (m *Metrics) StatusWritten(before, after *cachev1alpha1.MemcachedStatus, p 
 	m.placementFailed(before, after, p)
 }
 
-// placementFailed counts a placement whose failure is new. What status says of one names
-// its attempt, so another message is another failure.
+// placementFailed counts a placement that has newly failed. The message names the
+// attempt, so another message is another failure.
 func (m *Metrics) placementFailed(before, after *cachev1alpha1.MemcachedStatus, p *plan.Plan) {
 	failure := func(s *cachev1alpha1.MemcachedStatus) string {
 		c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionDegraded)
@@ -215,14 +215,14 @@ func (m *Metrics) placementFailed(before, after *cachev1alpha1.MemcachedStatus, 
 	}
 }
 
-// failed counts the drains whose failure is new.
+// failed counts the drains that have newly failed.
 func (m *Metrics) failed(before, after []cachev1alpha1.DrainStatus, p *plan.Plan) {
 	told := status.NewlyFailed(before, after)
 	for i := range p.Drains {
 		d := &p.Drains[i]
 		fresh := slices.ContainsFunc(told, func(s cachev1alpha1.DrainStatus) bool { return s.Claim == d.Claim.Name })
 		if d.Job == nil || !fresh {
-			continue // without a Job it never began
+			continue // without a Job, no drain began
 		}
 		m.drains.WithLabelValues(resultFailed).Inc()
 		if r := d.Job.Receipt; r != nil {

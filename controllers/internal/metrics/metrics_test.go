@@ -31,7 +31,7 @@ type snapshot struct {
 
 func (s *snapshot) Describe(d chan<- *prometheus.Desc) { (&clusterCollector{}).Describe(d) }
 func (s *snapshot) Collect(m chan<- prometheus.Metric) {
-	collector := &clusterCollector{left: left, now: func() time.Time { return scraped }}
+	collector := &clusterCollector{leftAt: left, now: func() time.Time { return scraped }}
 	collector.collect(m, s.clusters, s.claims)
 }
 
@@ -41,7 +41,8 @@ func left(c *corev1.PersistentVolumeClaim) time.Time {
 	return at
 }
 
-// held is a claim of the cluster "cache", released by its member at that time.
+// held is a claim of the cluster "cache" with the finalizer, whose member left at that
+// time.
 func held(name string, released int64) corev1.PersistentVolumeClaim {
 	c := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: name, Finalizers: []string{cachev1alpha1.ClaimFinalizer},
@@ -85,7 +86,7 @@ func TestDrainsThatStatusHasNoRoomForAreCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(all)
 	want := strings.NewReader(`
-# HELP memcached_operator_drains_open Claims on their way out, by phase; none of a phase has no series.
+# HELP memcached_operator_drains_open Claims to drain and delete, by phase; a phase without any has no series.
 # TYPE memcached_operator_drains_open gauge
 memcached_operator_drains_open{memcached="cache",namespace="shop",phase="Moving"} 2
 memcached_operator_drains_open{memcached="cache",namespace="shop",phase="Unlisted"} 37
@@ -194,8 +195,8 @@ func TestGaugesTellOfTheClusters(t *testing.T) {
 	}
 }
 
-// A rate sees a first event only where there was a sample before it, and the
-// number of series must not grow with the clusters.
+// A rate sees a first event only if there was a sample before it, and the number of
+// series must not grow with the clusters.
 func TestCountersHaveEverySeriesFromTheStart(t *testing.T) {
 	m, registry, before := gathered(t)
 	for _, why := range []plan.Release{
