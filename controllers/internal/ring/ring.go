@@ -1,5 +1,5 @@
-// Package ring knows what decides where clients look for a key, and since when
-// members may hold what is looked for elsewhere. It is pure.
+// Package ring says where clients look for a key, and when members may have items that
+// clients look for elsewhere. It is pure.
 package ring
 
 import (
@@ -20,8 +20,8 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// Ring is what decides where clients look: their library, and the first Size
-// members of a cluster, in order, as it calls them.
+// Ring decides where clients look: their library, and the first Size members of a
+// cluster, in order, by the names that it uses.
 type Ring struct {
 	Client     string `json:"client"`
 	KeyPrefix  string `json:"keyPrefix,omitempty"`
@@ -30,36 +30,36 @@ type Ring struct {
 	Size       int32  `json:"size"`
 }
 
-// Of is the ring with that many members.
+// Of returns the ring with that many members.
 func (r Ring) Of(size int32) Ring {
 	r.Size = size
 	return r
 }
 
-// Fragile tells whether a member that gets another address changes where clients look.
+// Fragile tells whether clients look elsewhere when a member gets another address.
 func (r Ring) Fragile() bool { return routing.HashesAddresses(r.Client) }
 
-// Record is what is remembered of a cluster's rings, beside the clients' list. A ring of no
-// member is none, so that a cluster that hibernates wakes up as it was.
+// Record is what is remembered of a cluster's rings, beside the clients' list. A ring
+// without members is not recorded, so a hibernated cluster wakes up with the one it had.
 type Record struct {
 	// Ring is where clients look.
 	Ring Ring `json:"ring"`
 	// Serial counts how often a new ring has moved keys between members that stay. A
-	// member that was last placed by an earlier serial may hold what clients look for
-	// elsewhere.
+	// member that was last placed by an earlier serial may have items that clients look
+	// for elsewhere.
 	Serial int64 `json:"serial"`
-	// From is the ring before the last one that moved keys. Its members held items then;
-	// those that are not in it came empty.
+	// From is the ring before the last one that moved keys. Its members had items then;
+	// other members came empty.
 	From Ring `json:"from,omitzero"`
 }
 
-// Unknown is the record where nobody knows by which ring the first n members
-// were filled, and serial is the last that any of them tells of.
+// Unknown is the record if it is not known by which ring the first n members were filled.
+// serial is the highest that any of them has.
 func Unknown(serial int64, n int32) Record {
 	return Record{Serial: serial, Ring: Ring{Size: min(max(n, 0), maxSize)}}
 }
 
-// ParseSerial reads a ring's number; 0, which is no ring's, from what is none.
+// ParseSerial reads a ring's number; 0, which no ring has, if it is invalid.
 func ParseSerial(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if len(s) > cachev1alpha1.MaxAnnotation || err != nil || n < 0 || n > maxSerial {
@@ -68,9 +68,9 @@ func ParseSerial(s string) int64 {
 	return n
 }
 
-// Last is the last ring that any of these serials tells of. Anybody may have written
-// them: one that is more than maxStep above all lower ones is no ring's. Those of 512
-// members and of a record end below 2^42, so the operator never counts to maxSerial.
+// Last is the highest of these serials. Anybody may have written them: one that is more
+// than maxStep above all lower ones is ignored. So the serials of 512 members and a
+// record stay below 2^42, and never reach maxSerial.
 func Last(serials ...int64) int64 {
 	last := int64(0)
 	for _, serial := range slices.Sorted(slices.Values(serials)) {
@@ -82,8 +82,8 @@ func Last(serials ...int64) int64 {
 	return last
 }
 
-// Placed is the ring by which a member was placed whose claim has this serial: none, if
-// no ring has had it yet.
+// Placed is the serial by which a member was placed, by its claim; 0 if no ring has had
+// this serial yet.
 func (r Record) Placed(serial int64) int64 {
 	if serial > r.Serial {
 		return 0
@@ -91,7 +91,7 @@ func (r Record) Placed(serial int64) int64 {
 	return serial
 }
 
-// Next is the record once clients look by another ring.
+// Next is the record when clients look by another ring.
 func (r Record) Next(to Ring) Record {
 	if to.Size == 0 || to == r.Ring {
 		return r
@@ -103,8 +103,8 @@ func (r Record) Next(to Ring) Record {
 	return r
 }
 
-// Target names the ring: rings that moved no keys have the serial of the one before, and a
-// record that was lost may count to the same serial again.
+// Target names the ring uniquely. The serial is not enough: rings that moved no keys
+// share one, and a lost record may lead to the same serial again.
 func (r Record) Target() string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(r.Ring.String()))
@@ -124,17 +124,17 @@ func (r Record) String() string {
 // MaxRecord bounds a record that is read, in bytes.
 const MaxRecord = 4 << 10
 
-// What a record may have at most.
+// Bounds of what a record may have.
 const (
 	maxSerial = 1 << 53 // every number up to it is exact in JSON
 	maxStep   = 1 << 32 // more rings than a cluster ever has
 	maxSize   = cachev1alpha1.MaxSize
-	// As in the API, which allows ASCII characters only in both.
+	// As in the API, which allows only ASCII in both.
 	maxKeyPrefix, maxServerName = 200, 253
 )
 
-// Parse is the inverse of String. Anybody may have written what it reads: what is no
-// record that this package made is an error.
+// Parse is the inverse of String. Anybody may have written its input: it returns an error
+// for what this package would not write.
 func Parse(s string) (Record, error) {
 	if len(s) > MaxRecord {
 		return Record{}, fmt.Errorf("a record of %d bytes is too long", len(s))
@@ -152,14 +152,13 @@ func Parse(s string) (Record, error) {
 	return r, nil
 }
 
-// check tells why no spec makes this ring. The client is empty where nobody knows it
-// (Unknown).
+// check tells why no spec makes this ring. The client may be empty (Unknown).
 func (r Ring) check() error {
 	switch {
 	case r.Size < 0 || r.Size > maxSize:
-		return fmt.Errorf("%d members are on no ring", r.Size)
+		return fmt.Errorf("a ring can't have %d members", r.Size)
 	case r.Port < 0 || r.Port > math.MaxUint16:
-		return fmt.Errorf("%d is no port", r.Port)
+		return fmt.Errorf("%d is not a port", r.Port)
 	case r.Client != "" && !slices.Contains(routing.Clients(), r.Client):
 		return errors.New("the client is not known")
 	case len(r.KeyPrefix) > maxKeyPrefix || len(r.ServerName) > maxServerName:
@@ -168,14 +167,14 @@ func (r Ring) check() error {
 	return nil
 }
 
-// Source is what a placement's receipt is about: never only the claim's UID, so
-// that it can't stand for the receipt of a drain.
+// Source is what a placement's receipt names: not only the claim's UID, so that it can't
+// count as the receipt of a drain.
 func Source(claim types.UID, target string) string {
 	return fmt.Sprintf("placement/%s/%s", claim, target)
 }
 
-// shares remembers what was computed: a few numbers for each client and size there
-// is. It begins anew when it has more than anybody needs.
+// shares caches a few numbers for each client and size. It is emptied when it has more
+// than anybody needs.
 var shares = struct {
 	sync.Mutex
 	of map[[2]Ring]float64
@@ -183,15 +182,15 @@ var shares = struct {
 
 const maxShares = 4096
 
-// Share is the share of keys, from 0 to 1, whose member stays and isn't asked for
-// them any more. It is 1 where the client of either ring is not known. The sample
-// of 20,000 keys tells half a percent; where a client hashes each key for each server,
-// and there are more than about 50, it is smaller: 1,000 keys, which tell two percent,
-// for 512 members. A client whose distribution is consistent moves none when members
-// leave; where a small sample proves nothing, the share is not 0.
+// Share is the share of keys, from 0 to 1, that get another owner although their member
+// stays. It is 1 if a ring's client is not known. A sample of 20,000 keys is exact to
+// half a percent. If a client hashes each key for each server, and there are more than
+// about 50, the sample is smaller: 1,000 keys for 512 members, exact to two percent. A
+// consistent client moves none of these keys when members leave; if a small sample can't
+// prove that, the share is not 0.
 func Share(from, to Ring) float64 {
 	if from.Size == 0 || to.Size == 0 {
-		return 0 // nobody was, or is, asked
+		return 0 // one ring has no members
 	}
 	key := [2]Ring{from, to}
 	shares.Lock()
@@ -210,7 +209,7 @@ func Share(from, to Ring) float64 {
 	return share
 }
 
-// What Share may take at most: keys, and hashes of keys.
+// Bounds of what Share computes: keys, and hashes of keys.
 const (
 	maxSample = 20_000
 	maxHashes = 1 << 20
@@ -237,7 +236,7 @@ func computeShare(from, to Ring) float64 {
 		return 1
 	}
 	sample, moved := sampleOf(from, to), 0
-	// Keys of either prefix: one that a client no longer takes off is part of the key.
+	// Keys with either prefix: a prefix that the client doesn't know is part of the key.
 	prefixes := [2]string{from.KeyPrefix + "user:", to.KeyPrefix + "user:"}
 	var key []byte
 	for i := range sample {
@@ -249,15 +248,15 @@ func computeShare(from, to Ring) float64 {
 	fewer := from
 	fewer.Size = min(from.Size, to.Size)
 	if moved == 0 && sample < maxSample && to != fewer {
-		// So few keys may miss what moves. Only if members leave, and nothing else
-		// changes, does a client that hashes each server move no key of the others.
+		// So few keys may miss those that move. Only a client that hashes each server is
+		// known to move none, if members leave and nothing else changes.
 		moved = 1
 	}
 	return float64(moved) / float64(sample)
 }
 
-// owner looks keys up among members of a cluster of any name: their real names
-// change a share by less than the sample's error.
+// owner looks keys up among members of a cluster of any name. The real names change a
+// share by less than the sample's error.
 func (r Ring) owner() (routing.Owner, error) {
 	servers := make([]routing.Server, r.Size)
 	for i := range servers {

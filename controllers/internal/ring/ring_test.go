@@ -76,7 +76,7 @@ func TestSpoiltRecordIsRefused(t *testing.T) {
 	}
 }
 
-// The longest record that a spec can bring about is none of those.
+// The longest record that a spec can lead to is valid.
 func TestLongestRecordIsReadBack(t *testing.T) {
 	r := Ring{
 		Client: "libmemcached-ketama-weighted", KeyPrefix: strings.Repeat("<", maxKeyPrefix), // each takes six bytes in JSON
@@ -150,7 +150,8 @@ func TestShareHashesNoMoreThanItsBudget(t *testing.T) {
 	}
 }
 
-// A smaller sample decides as a large one does whether anything is to be placed.
+// A smaller sample gives the same answer as a large one: whether anything has to be
+// placed.
 func TestSmallSampleMissesNoMove(t *testing.T) {
 	for _, client := range []string{"pymemcache", "pymemcache-bytes"} {
 		renamed, prefixed, modulo := of(client, 2), of(client, 512), of("gomemcache", 2)
@@ -217,7 +218,7 @@ func TestLastRingIsNoneThatIsTooFarAway(t *testing.T) {
 	}
 }
 
-// Not even 512 members and a record come near the end of all numbers.
+// Not even 512 members and a record get near the highest serial.
 func TestRingsNeverRunOut(t *testing.T) {
 	var serials []int64
 	for i := range int64(maxSize) + 1 {

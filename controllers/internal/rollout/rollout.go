@@ -1,14 +1,15 @@
-// Package rollout decides when members are replaced by ones of another template: Next
-// is pure, Turns hands out the turns of the clusters.
+// Package rollout decides when members are replaced by ones of another template: Next is
+// pure, Turns hands out turns to the clusters.
 //
-// What a person changes in the spec is rolled out at once. What another version of the
-// operator, or another image of it, changes is rolled out to a few clusters at a time,
-// each ready before the next one begins: a version that breaks members breaks a few.
+// A change of the spec is rolled out at once. A change that comes with another version or
+// image of the operator is rolled out to a few clusters at a time. The next one begins
+// when the members of one are ready, so a version that breaks members breaks few
+// clusters.
 //
-// Which of the two it is, the StatefulSet or Deployment tells: its record says of which
-// specification its template is. The record also has the mark of a roll-out that an
-// upgrade began, from the write that begins it to the one that finds it done, so that
-// the number of them survives the operator.
+// The record on the StatefulSet or Deployment tells the two apart: it names the spec that
+// the template was made from. It also has the mark of a roll-out that an upgrade began,
+// from the write that begins it until it is done. So the number of roll-outs survives the
+// operator.
 package rollout
 
 import (
@@ -16,13 +17,13 @@ import (
 	"time"
 )
 
-// Record is what a StatefulSet or Deployment says of its template.
+// Record is what a StatefulSet or Deployment says about its template.
 type Record struct {
-	// Generation of the Memcached whose specification the template is of, and Spec,
-	// the part of that which the template depends on (build.TemplateSpec).
+	// Generation of the Memcached that the template was made from. Spec is a hash of the
+	// part that the template depends on (build.TemplateSpec).
 	Generation int64  `json:"generation"`
 	Spec       string `json:"spec"`
-	// Mark of the roll-out that an upgrade began; nil while none is under way.
+	// Mark of the roll-out that an upgrade began; nil if none is under way.
 	Mark *Mark `json:"rollout,omitempty"`
 }
 
@@ -37,7 +38,7 @@ type Mark struct {
 // MaxRecord bounds a record that is read, in bytes: anybody may have written it.
 const MaxRecord = 1 << 10
 
-// Parse a record; nil of what is none.
+// Parse a record; nil if it is invalid.
 func Parse(text string) *Record {
 	var r Record
 	if text == "" || len(text) > MaxRecord || json.Unmarshal([]byte(text), &r) != nil {
@@ -54,9 +55,9 @@ func (r Record) String() string {
 	return string(b)
 }
 
-// UnreadyTime is how long a roll-out that began with members that weren't ready may
-// take before the next one begins. One whose members were ready stops the others for
-// as long as they aren't again: it is the change that broke them.
+// UnreadyTime is how long a roll-out may delay the next one if its members weren't ready
+// when it began. If they were ready before, the change broke them, and it delays the
+// others until they are ready again.
 const UnreadyTime = 10 * time.Minute
 
 // Over tells whether the next roll-out may begin although this one isn't done.
@@ -66,18 +67,18 @@ func (m *Mark) Over(now time.Time) bool { return m.Unready && now.Sub(m.Since) >
 type Members struct {
 	// Differs: their template is another than the wanted one.
 	Differs bool
-	// Recorded with their template; nil where nothing was.
+	// Recorded beside their template; nil if nothing was.
 	Recorded *Record
 	// Generation and Spec of the Memcached as it is now.
 	Generation int64
 	Spec       string
 	// None: there are no members to replace.
 	None bool
-	// Ready: all of them are there, of that template, and ready.
+	// Ready: all of them exist, have that template, and are ready.
 	Ready bool
-	// Kept: they keep their template, whatever is wanted.
+	// Kept: they keep their template for now.
 	Kept bool
-	// OtherSize: what is applied now has not the size of the specification yet.
+	// OtherSize: the size that is applied now is not the spec's yet.
 	OtherSize bool
 }
 
@@ -86,15 +87,15 @@ type Step int
 
 // The steps.
 const (
-	// Apply the wanted template, if it differs; no roll-out is marked.
+	// Apply the wanted template. No roll-out is marked.
 	Apply Step = iota
-	// GoOn with the roll-out that is marked, by the template that is wanted now.
+	// GoOn with the marked roll-out, to the template that is wanted now.
 	GoOn
-	// Ask for a turn: until then the members keep their template.
+	// Ask for a turn. Until then the members keep their template.
 	Ask
 )
 
-// Next step of the members, whose roll-out is marked so; nil where none is.
+// Next step for the members. mark is that of their roll-out; nil if there is none.
 func Next(m *Members, mark *Mark, now time.Time) Step {
 	switch {
 	case m.None:
@@ -104,14 +105,14 @@ func Next(m *Members, mark *Mark, now time.Time) Step {
 	case !m.Differs || m.bySpec():
 		return Apply
 	case mark != nil:
-		return GoOn // it is over, but there is something new
+		return GoOn // done, but the template has changed again
 	}
 	return Ask
 }
 
-// bySpec tells whether the specification has changed, in what the template depends
-// on, since the template was applied. A specification that comes to be read otherwise,
-// by a new operator or with new defaults, has not: its generation is the same.
+// bySpec tells whether the part of the spec that the template depends on has changed
+// since it was applied. If only a new operator or new defaults read the same spec
+// differently, its generation is the same.
 func (m *Members) bySpec() bool {
 	return m.Recorded != nil && m.Recorded.Generation != m.Generation && m.Recorded.Spec != m.Spec
 }

@@ -22,54 +22,55 @@ import (
 const (
 	// defaultAtOnce is how many clusters are rolled out at once by an upgrade.
 	defaultAtOnce = 3
-	// turnInterval is how often a cluster that waits for its turn asks for it, should
-	// nobody tell it.
+	// turnInterval is how often a waiting cluster asks for its turn, if nothing wakes it.
 	turnInterval = time.Minute
-	// unreadyPatience is how long a cluster whose members aren't ready waits at least:
-	// by then an operator that starts has seen those that are, and they go first.
+	// unreadyPatience is how long a cluster whose members aren't ready waits at least. By
+	// then an operator that starts has seen those whose members are ready, and they go
+	// first.
 	unreadyPatience = time.Minute
 )
 
 // Options of the turns.
 type Options struct {
-	// Cache has the Memcacheds. Live reads StatefulSets and Deployments from the API
-	// server, once.
+	// Cache has the Memcacheds. Live reads StatefulSets and Deployments once.
 	Cache, Live client.Reader
 	// AtOnce is how many clusters have a turn at the same time; 0 stands for 3.
 	AtOnce int
 	Clock  clock.PassiveClock
-	// Wake tells a cluster to ask again. It must not wait, and must not ask itself.
+	// Wake makes a cluster ask again. It must not block, and must not call Turns.
 	Wake func(cluster client.ObjectKey)
-	// Tell is told how many roll-outs are under way, and how many clusters wait.
+	// Tell gets how many roll-outs are under way, and how many clusters wait.
 	Tell func(underWay, waiting int)
 }
 
-// Turns hands out the turns of roll-outs that an upgrade of the operator begins. Who has
-// one is on the objects (Record); this is the same, and never behind: it has what this
-// operator wrote, and what was there, read live, before it gave the first one.
+// Turns hands out turns for roll-outs that an upgrade begins. The objects have them, too
+// (Record), but Turns is never behind: it has what this operator wrote, and what it read
+// live before it gave the first turn.
 type Turns struct {
 	options Options
 	mu      sync.Mutex
-	// searching is held while turns are looked for that an earlier operator gave.
+	// searching serializes the search for turns that an earlier operator gave.
 	searching sync.Mutex
-	// turns that were given and not given back.
+	// turns that were given, and not given back.
 	turns map[client.ObjectKey]Mark
 	// waiting are the clusters that wait for one.
 	waiting map[client.ObjectKey]waiter
-	// ended are the marks that this operator took off: a cache that is behind has them.
+	// ended are the marks that this operator removed. A cache that is behind still has
+	// them.
 	ended map[client.ObjectKey]Mark
-	// searched: the turns that an earlier operator gave are among them.
+	// searched: turns has those that an earlier operator gave.
 	searched bool
 }
 
 type waiter struct {
-	// since when it waits, and when it asked last.
+	// since when it has been waiting, and when it last asked.
 	since, asked time.Time
-	// ready are all of its members.
+	// ready: all its members are.
 	ready bool
 }
 
-// waits tells whether it still does: one that doesn't ask any more has other troubles.
+// waits tells whether it still waits. A cluster that doesn't ask any more has other
+// troubles.
 func (w waiter) waits(now time.Time) bool { return now.Sub(w.asked) < 3*turnInterval }
 
 // NewTurns returns turns of which none is given yet.
@@ -80,34 +81,35 @@ func NewTurns(options Options) *Turns {
 	}
 }
 
-// Decision on the template of a cluster's members.
+// Decision about the template of a cluster's members.
 type Decision struct {
 	// Record to write with the template.
 	Record Record
-	// Keep: the members keep the template that they have.
+	// Keep: the members keep their present template.
 	Keep bool
-	// Settled: the template is the wanted one, and nothing is under way.
+	// Settled: the template is as wanted, and no roll-out is under way.
 	Settled bool
 	// Why the members wait for their turn; empty if they don't.
 	Why string
-	// Again is when to decide again although nothing has changed; 0 stands for never.
+	// Again is how long after which to decide again though nothing has changed; 0 for
+	// never.
 	Again time.Duration
 
-	// was is the mark before, or nil; began: this begins a roll-out by an upgrade.
+	// was is the mark before, or nil. began: this decision begins a roll-out of an
+	// upgrade.
 	was   *Mark
 	began bool
 }
 
-// Decide what becomes of the members' template: whether they are to have the wanted one
-// now, or when it is their turn. It returns an error if it has to know of an earlier
-// operator's turns, and can't read them.
+// Decide whether the members get the wanted template now, or when it is their turn. It
+// fails if it needs the turns that an earlier operator gave, and can't read them.
 func (t *Turns) Decide(ctx context.Context, key client.ObjectKey, m *Members) (*Decision, error) {
 	was := ptr.Deref(m.Recorded, Record{})
 	d := &Decision{Record: Record{Generation: m.Generation, Spec: m.Spec}, Keep: m.Kept}
 	if m.Kept {
 		d.Record = Record{Generation: was.Generation, Spec: was.Spec}
 	} else if m.Recorded != nil && was.Spec == m.Spec && m.OtherSize {
-		d.Record.Generation = was.Generation // it goes with the size, when that is applied
+		d.Record.Generation = was.Generation // the generation is recorded together with the size
 	}
 	d.was = t.mark(key, m.Recorded)
 	d.Record.Mark = d.was
@@ -133,7 +135,7 @@ func (t *Turns) Decide(ctx context.Context, key client.ObjectKey, m *Members) (*
 	return d, nil
 }
 
-// Applied takes note that what was decided is written: if the mark is off, the turn is
+// Applied notes that the decision was written. If that removed the mark, the turn is
 // given back.
 func (t *Turns) Applied(key client.ObjectKey, d *Decision) {
 	if d.Record.Mark == nil && d.Why == "" {
@@ -141,8 +143,8 @@ func (t *Turns) Applied(key client.ObjectKey, d *Decision) {
 	}
 }
 
-// Refused takes note that what was decided is surely not written: a roll-out that would
-// have begun by it has not.
+// Refused notes that the decision was certainly not written: a roll-out that it would
+// have begun has not begun.
 func (t *Turns) Refused(key client.ObjectKey, d *Decision) {
 	if d.began {
 		t.giveBack(key, nil)
@@ -154,14 +156,12 @@ func (t *Turns) Forget(key client.ObjectKey) {
 	t.giveBack(key, nil)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.ended, key) // a cluster that is deleted may never show that its mark is off
+	delete(t.ended, key) // a deleted cluster may never show that its mark was removed
 }
 
-// tell how many have a turn and wait for one.
 func (t *Turns) tell() { t.options.Tell(len(t.turns), len(t.waiting)) }
 
-// mark of the cluster's roll-out: the one on its object, or the one that this operator
-// wrote, and the cache doesn't have yet.
+// mark of the cluster's roll-out: the one on its object, or our later write of it.
 func (t *Turns) mark(key client.ObjectKey, recorded *Record) *Mark {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,7 +178,7 @@ func (t *Turns) mark(key client.ObjectKey, recorded *Record) *Mark {
 	return nil
 }
 
-// goOn keeps that the cluster has a turn.
+// goOn notes that the cluster has a turn.
 func (t *Turns) goOn(key client.ObjectKey, mark Mark) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,8 +190,8 @@ func (t *Turns) give(key client.ObjectKey, mark Mark) {
 	delete(t.waiting, key)
 }
 
-// turn asks for the cluster's turn, whose members are ready or not. It returns the mark
-// of its roll-out, or why it has to wait.
+// turn asks for the cluster's turn. It returns the mark of its roll-out, or why it has to
+// wait.
 func (t *Turns) turn(ctx context.Context, key client.ObjectKey, ready bool) (*Mark, string, error) {
 	if err := t.findTurns(ctx); err != nil {
 		return nil, "", err
@@ -207,11 +207,11 @@ func (t *Turns) turn(ctx context.Context, key client.ObjectKey, ready bool) (*Ma
 	t.waiting[key] = waiter{since, now, ready}
 	if !ready && (now.Sub(since) < unreadyPatience || t.someReady(now)) {
 		t.callNext(ctx, key)
-		return nil, "the operator's version changes the members; not all of them are ready, and clusters whose members are go first", nil
+		return nil, "the operator's version changes the members; clusters whose members are all ready go first", nil
 	}
 	limit := cmp.Or(t.options.AtOnce, defaultAtOnce)
 	if n := t.underWay(ctx); n >= limit {
-		return nil, fmt.Sprintf("the operator's version changes the members; %d other clusters go first, and %d may at once", n, limit), nil
+		return nil, fmt.Sprintf("the operator's version changes the members; %d other clusters go first, at most %d at once", n, limit), nil
 	}
 	mark := Mark{Since: now.UTC().Truncate(time.Second), Unready: !ready}
 	t.give(key, mark)
@@ -227,8 +227,8 @@ func (t *Turns) someReady(now time.Time) bool {
 	return false
 }
 
-// underWay is how many roll-outs hold up the next one. That of a cluster which is
-// paused, or on its way out, or gone, does not.
+// underWay is how many roll-outs delay the next one. A cluster that is paused, being
+// deleted or gone delays nobody.
 func (t *Turns) underWay(ctx context.Context) int {
 	n := 0
 	for key, mark := range t.turns {
@@ -242,8 +242,8 @@ func (t *Turns) underWay(ctx context.Context) int {
 	return n
 }
 
-// findTurns adds those that an earlier operator gave, once: the cache may be behind.
-// Clusters that this operator doesn't watch have turns of their own.
+// findTurns adds, once, the turns that an earlier operator gave, because the cache may be
+// behind. Clusters that this operator doesn't watch are left out.
 func (t *Turns) findTurns(ctx context.Context) error {
 	t.searching.Lock()
 	defer t.searching.Unlock()
@@ -315,8 +315,8 @@ func (t *Turns) lookForTurnsOf(
 	return nil
 }
 
-// giveBack gives the cluster's turn back, or its place among those that wait for one, and
-// tells who is next. The mark is the one that was taken off, or nil.
+// giveBack gives back the cluster's turn, or its place among those that wait, and wakes
+// the next. mark is the one that was removed, or nil.
 func (t *Turns) giveBack(key client.ObjectKey, mark *Mark) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -334,7 +334,7 @@ func (t *Turns) giveBack(key client.ObjectKey, mark *Mark) {
 	t.callNext(context.Background(), key)
 }
 
-// StandAside lets others go before a cluster that a person has paused.
+// StandAside lets others go before a paused cluster.
 func (t *Turns) StandAside(key client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -346,9 +346,9 @@ func (t *Turns) StandAside(key client.ObjectKey) {
 	}
 }
 
-// callNext tells as many clusters as there are turns to ask again: those whose members
-// are ready, or, if no such one waits, those that have been patient; of these the ones that
-// have waited longest. One that would not get a turn is not called: it would call others.
+// callNext wakes as many clusters as there are free turns: first those whose members are
+// ready, and if there are none, those that have waited for unreadyPatience; the longest
+// waiting first. It wakes none that would get no turn, because that would wake others.
 func (t *Turns) callNext(ctx context.Context, but client.ObjectKey) {
 	free := cmp.Or(t.options.AtOnce, defaultAtOnce) - t.underWay(ctx)
 	if free <= 0 {

@@ -66,7 +66,7 @@ type turnTest struct {
 	*fleet
 	turns *Turns
 	clock *testingclock.FakePassiveClock
-	// calls are who was told to ask again.
+	// calls are the clusters that were woken.
 	calls []string
 }
 
@@ -87,7 +87,7 @@ func newTurns(t *testing.T, limit int, clusters ...string) *turnTest {
 
 func ns(name string) client.ObjectKey { return client.ObjectKey{Namespace: "ns", Name: name} }
 
-// asks for a turn, and says whether the cluster is to get it.
+// asks for a turn, and checks whether the cluster gets it.
 func (s *turnTest) asks(name string, ready, want bool) *Mark {
 	s.Helper()
 	mark, why, err := s.turns.turn(s.Context(), ns(name), ready)
@@ -120,7 +120,7 @@ func TestNoMoreTurnsAreGivenThanTheLimitThoughTheCacheKnowsOfNone(t *testing.T) 
 	if s.lists != 2 {
 		t.Errorf("looked %d times for an earlier operator's, want once for each kind", s.lists)
 	}
-	// The cache shows a's mark still, and then no more.
+	// The cache still has a's mark, and then no more.
 	if mark := s.turns.mark(ns("a"), &Record{Mark: a}); mark != nil {
 		t.Errorf("a roll-out that is done goes on: %+v", mark)
 	}
@@ -187,8 +187,8 @@ func TestClustersThatAreReadyGoFirst(t *testing.T) {
 	s.asks("a", true, true)
 }
 
-// Who is told to ask, and gets no turn, must not tell others: they would tell each other
-// for ever.
+// A cluster that is woken and gets no turn must wake no others: they would wake each
+// other forever.
 func TestClustersThatWaitDoNotWakeEachOther(t *testing.T) {
 	for name, stuck := range map[string]bool{"none is ready": false, "one that is ready asks no more": true} {
 		s := newTurns(t, 2, "a", "b", "first", "second", "stuck")
