@@ -8,8 +8,7 @@ import (
 	"example.com/memcached-operator/test/invariants"
 )
 
-// volumeNames by ordinal and generation: a volume is made for each claim, and
-// goes with it.
+// volumeNames by ordinal and generation: each claim gets a volume of its own.
 var volumeNames = func() (names [ordinals][many]string) {
 	for i := range ordinals {
 		for n := range many {
@@ -19,7 +18,7 @@ var volumeNames = func() (names [ordinals][many]string) {
 	return names
 }()
 
-// words of the invariants for a state, with what they remember.
+// picture is a state as the invariants see it, with what they remember.
 func (m *model) picture(s *state) *invariants.State {
 	c := &s.live.cluster
 	out := &invariants.State{
@@ -137,7 +136,7 @@ func (s *state) picturePods(out *invariants.State, i int8) {
 	}
 }
 
-// remember keeps what the invariants remember.
+// remember stores what the invariants remember.
 func (s *state) remember(p *invariants.State) {
 	for i := range int8(ordinals) {
 		past := memory{generation: s.memory[i].generation, instance: s.memory[i].instance, said: s.memory[i].said}
@@ -168,8 +167,7 @@ func rememberClaim(p *invariants.State, i int8, c *claim) claimMemory {
 	return past
 }
 
-// atRest tells what is not as people want it in a state in which nothing more
-// happens by itself.
+// atRest tells what is wrong in a state in which nothing more happens by itself.
 func (m *model) atRest(s *state) []string {
 	p := m.picture(s)
 	_, last := m.plan(s)
@@ -215,8 +213,8 @@ func (s *state) leftovers() []string {
 	return wrong
 }
 
-// unsettled tells what keeps a cluster from its wanted size, other than a
-// person's hold, a failed drain, a claim that a person deleted, and hibernation.
+// unsettled tells what keeps a cluster from its wanted size, other than a person's hold,
+// a failed drain, a claim that a person deleted, and hibernation.
 func (m *model) unsettled(s *state, p *plan.Plan) []string {
 	var wrong []string
 	if !s.live.cluster.finalizer {
@@ -246,7 +244,7 @@ func (m *model) unsettled(s *state, p *plan.Plan) []string {
 	return wrong
 }
 
-// stays tells whether a released volume may rest as it is, until a person acts.
+// stays tells whether a departed member's volume may stay until a person acts.
 func stays(d *plan.DrainState) bool {
 	return d.Phase == plan.Failed || d.Phase == plan.Held || d.Phase == plan.Kept || d.Reason == plan.Hibernating
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// happening happens in a move.
+// happening is what an event does.
 type happening uint8
 
 const (
@@ -61,11 +61,11 @@ const (
 	unreached
 )
 
-// event from a state to another one.
+// event takes one state to another.
 type event struct {
 	what happening
 	a, b int8
-	// lags is one more than the kind whose cache doesn't show the move yet.
+	// lags is one more than the kind whose cache doesn't show the event yet.
 	lags kind
 }
 
@@ -119,18 +119,18 @@ func (m event) words() string {
 	return text
 }
 
-// class of a move.
+// class of an event.
 type class uint8
 
 const (
 	progress class = iota // happens sooner or later
 	deed                  // of a person
 	mishap
-	traffic // of the clients, who may do so at any time
-	hope    // what may bring about a rest, and nobody may wait for
+	traffic // of clients, at any time
+	hope    // may lead to a rest, but nothing may depend on it
 )
 
-// expansion collects the moves out of one state.
+// expansion collects the events out of one state.
 type expansion struct {
 	model *model
 	from  *state
@@ -144,13 +144,13 @@ type expanded struct {
 	to    state
 }
 
-// as changes the class of the moves that are added next, one at a time.
+// as sets the class of the events that are added next, one at a time.
 func (x *expansion) as(c class) *expansion {
 	return &expansion{model: x.model, from: x.from, class: c, into: x.into}
 }
 
-// add a move that makes this change. Where it changes what the operator sees, a
-// cache may lag from here on: it shows what was, next what is now, and only then
+// add an event that makes this change. If the operator sees what it changes, a cache may
+// lag from here on: it shows the state before, then the present one, and only then
 // catches up.
 func (x *expansion) add(m event, change func(*state)) {
 	to := *x.from
@@ -181,8 +181,7 @@ func (x *expansion) put(m event, c class, to state) {
 	*x.into = append(*x.into, expanded{m, c, to})
 }
 
-// skipNothing leaves out steps that have become needless: they change nothing,
-// whenever they are done.
+// skipNothing drops steps that would change nothing any more.
 func (m *model) skipNothing(s *state) {
 	for s.todo.n > 0 {
 		try := *s
@@ -193,7 +192,7 @@ func (m *model) skipNothing(s *state) {
 	}
 }
 
-// expand finds all moves out of a state.
+// expand finds all events out of a state.
 func (m *model) expand(s *state, into []expanded) []expanded {
 	into = into[:0]
 	x := &expansion{model: m, from: s, into: &into}

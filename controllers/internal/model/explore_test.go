@@ -12,21 +12,21 @@ import (
 
 // Options bound an exploration.
 type Options struct {
-	// Cluster has the policy, the parallelism, and what becomes of claims when the
-	// Memcached goes.
+	// Cluster has the policy, the parallelism, and whether the claims are deleted with
+	// the Memcached.
 	Cluster plan.Cluster
 	// Size that the cluster has, or wants, at the beginning.
 	Size int8
-	// New: nothing but the Memcached is there yet.
+	// New: only the Memcached exists at the beginning.
 	New bool
-	// OnlyScale: people change the size, and where clients look, and nothing else.
+	// OnlyScale: people only change the size and where clients look.
 	OnlyScale bool
-	// Placing: the members' items are placed, one item is looked after, and people
-	// change where clients look.
+	// Placing: items are placed, one item is followed, and people change where clients
+	// look.
 	Placing bool
-	// Largest size that people want; 0 for all that the model has room for.
+	// Largest size that people want; 0 for the most that the model has room for.
 	Largest int8
-	// Deeds of people, faults of anything, and caches that lag, in one history.
+	// Deeds of people, faults, and caches that lag, in one history.
 	Deeds, Faults, Lags int8
 	// Deaths of nodes.
 	Deaths int8
@@ -34,17 +34,16 @@ type Options struct {
 
 // Result of an exploration.
 type Result struct {
-	// States that were reached, moves between them, and states at rest.
+	// States that were reached, events between them, and states at rest.
 	States, Events, Rests int
-	// Broken has for each promise that was broken a shortest history, by what was
-	// broken first.
+	// Broken has, by promise, a shortest history that breaks it.
 	Broken map[string]string
 }
 
 type model struct {
 	options Options
 	plans   map[sight]*planned
-	// names of rings, and the rings of these names.
+	// names of rings, and their rings.
 	names   map[target]string
 	targets map[string]target
 	// placed are the receipts of placements.
@@ -53,7 +52,7 @@ type model struct {
 
 	known   map[uint64]int32
 	parents []parent
-	// progress has the moves that happen by themselves, as pairs of states.
+	// progress has the events that happen by themselves, as pairs of states.
 	progress [][2]int32
 	rests    []int32
 	result   Result
@@ -116,7 +115,7 @@ func (m *model) first() state {
 	return s
 }
 
-// know numbers a state, and tells whether it is a new one.
+// know numbers a state, and tells whether it is new.
 func (m *model) know(s *state, how parent) (id int32, isNew bool) {
 	hash := maphash.Comparable(m.seed, *s)
 	id, ok := m.known[hash]
@@ -128,7 +127,7 @@ func (m *model) know(s *state, how parent) (id int32, isNew bool) {
 	return id, !ok
 }
 
-// follow the moves out of one state: check each, and keep the new states.
+// follow the events out of one state: check each, and keep the new states.
 func (m *model) follow(from *reached, moves []expanded, next []reached) []reached {
 	before := m.picture(&from.state)
 	resting := true
@@ -182,8 +181,8 @@ func (m *model) broken(name, what string, last parent) {
 	m.result.Broken[name] = story.String()
 }
 
-// checkProgress checks that from each state one at rest can be reached by what
-// happens by itself. A cluster that is treated fairly then gets there.
+// checkProgress checks that what happens by itself can lead from each state to one at
+// rest. Then a cluster that is treated fairly gets there.
 func (m *model) checkProgress() {
 	// The states before each one lie together, up to end.
 	end := make([]int32, len(m.parents)+1)

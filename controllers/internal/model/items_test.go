@@ -2,12 +2,12 @@ package model
 
 import "fmt"
 
-// One item is looked after, the one whose way is the longest: by the consistent
-// client it is the last member's, whatever the size, and another's by the one that
-// shuffles. Clients write it at any time, to the member on their list. A volume has
-// none of it, the value that was written last, or an older one.
+// One item is followed, the one that moves most: by the consistent client the last member
+// owns it, whatever the size, and by the shuffling one another member. Clients write it
+// at any time, to the member on their list. A volume has nothing of it, the value that
+// was written last, or an older one.
 
-// item is what a volume has of it.
+// item is what a volume has of the item.
 type item int8
 
 const (
@@ -41,7 +41,7 @@ func (s *state) owner() int8 {
 	return owners[l.last.client][l.size]
 }
 
-// clients adds what they may do.
+// clients adds what clients may do.
 func (s *state) clients(x *expansion) {
 	x.class = traffic
 	i := s.owner()
@@ -62,7 +62,7 @@ func (s *state) clients(x *expansion) {
 	}
 }
 
-// forget the item: what becomes of it is as people wanted.
+// forget the item, because a person gave up what happens to it.
 func (s *state) forget() {
 	s.forgotten = true
 	for i := range s.volumes {
@@ -72,8 +72,8 @@ func (s *state) forget() {
 	}
 }
 
-// source and owner of what a drainer moves: nil where there is nothing to move, or
-// nobody there.
+// ends are the source and the owner of what a drainer moves; nil if there is nothing to
+// move, or no member to get it.
 func (s *state) ends(i int8, d *drainer) (source, owner *volume) {
 	to := owners[max(consistent, d.target.client)][d.target.size]
 	if d.target.places() {
@@ -93,8 +93,7 @@ func (s *state) ends(i int8, d *drainer) (source, owner *volume) {
 	return source, s.itemOf(to)
 }
 
-// reaches tells whether the drainer comes to an end: the members that it needs are
-// there.
+// reaches tells whether the members that the drainer needs are there.
 func (s *state) reaches(i int8, d *drainer) bool {
 	if d.target.places() && s.live.pods.members[i].state != running {
 		return false
@@ -103,7 +102,7 @@ func (s *state) reaches(i int8, d *drainer) bool {
 	return source == nil || owner != nil
 }
 
-// moveItem to its owner, as a drainer does: what the owner has stays.
+// moveItem to its owner, as a drainer does: a value that the owner has stays.
 func (s *state) moveItem(i int8, d *drainer, takes bool) {
 	source, owner := s.ends(i, d)
 	if source == nil || owner == nil {
@@ -120,7 +119,7 @@ func (s *state) moveItem(i int8, d *drainer, takes bool) {
 	}
 }
 
-// itemEvents are what a drainer may do before it ends, or is ended.
+// itemEvents are what a drainer may do before it ends.
 func (s *state) itemEvents(x *expansion, i int8, d *drainer) {
 	source, owner := s.ends(i, d)
 	if source == nil || owner == nil {
@@ -134,7 +133,7 @@ func (s *state) itemEvents(x *expansion, i int8, d *drainer) {
 	}
 }
 
-// itemLost tells what clients miss, or find, after a step.
+// itemLost tells which wrong values clients get after a step.
 func (s *state) itemLost(after *state) []string {
 	if after.forgotten || after.mixed {
 		return nil
@@ -162,13 +161,13 @@ func (s *state) holds(what item) bool {
 	return false
 }
 
-// itemAstray tells where the item is, at rest, although no client looks there.
+// itemAstray tells where the item is at rest although no client looks there.
 func (s *state) itemAstray() []string {
 	var wrong []string
 	for i := range s.live.members.replicas {
 		v := s.itemOf(i)
 		if c := &s.live.claims[i][0]; v != nil && v.item != none && i != s.owner() && !c.deleting {
-			wrong = append(wrong, fmt.Sprintf("member %d holds an item that clients look for elsewhere", i))
+			wrong = append(wrong, fmt.Sprintf("member %d has an item that clients look for elsewhere", i))
 		}
 	}
 	return wrong

@@ -1,7 +1,7 @@
 package model
 
-// kubernetes adds what controllers and kubelets may do now. All of it happens
-// sooner or later if nothing goes wrong.
+// kubernetes adds what controllers and kubelets may do now. All of it happens sooner or
+// later unless something goes wrong.
 func (s *state) kubernetes(x *expansion) {
 	for i := range int8(ordinals) {
 		s.memberEvents(x, i)
@@ -20,9 +20,8 @@ func (s *state) kubernetes(x *expansion) {
 	}
 }
 
-// memberEvents are those of the StatefulSet's controller and of the kubelet. That
-// a pod that was told to stop takes its time is what it does by waiting for its
-// move.
+// memberEvents are those of the StatefulSet's controller and of the kubelet. A pod may
+// take its time to stop, because any event may come before its end.
 func (s *state) memberEvents(x *expansion, i int8) {
 	set, p, c := &s.live.members, &s.live.pods.members[i], &s.live.claims[i][0]
 	switch wanted := set.exists && i < set.replicas && !s.ending; {
@@ -123,14 +122,14 @@ func (s *state) jobEvents(x *expansion, i, slot int8) {
 	x.add(event{what: startDrainer, a: i, b: slot}, func(n *state) { *free(n.live.pods.drainers[i][:]) = made })
 }
 
-// mendable tells whether the Job failed for a reason that goes away with time.
+// mendable tells whether the Job failed for a reason that may pass by itself.
 func (s *state) mendable(i int8, j *job) bool {
 	d := s.live.pods.drainerOf(i, j.instance)
 	return j.state == gaveUp && (j.target.places() || d == nil) || j.state == complete && (d == nil || d.said != goodReceipt)
 }
 
-// drainerEvents are those of the kubelet, and of the garbage collector. A Job
-// knows of its drainer's end at once.
+// drainerEvents are those of the kubelet and of the garbage collector. A Job knows of its
+// drainer's end at once.
 func (s *state) drainerEvents(x *expansion, i, slot int8) {
 	d := s.live.pods.drainers[i][slot]
 	if d.state == noPod {
@@ -171,7 +170,7 @@ func (s *state) endDrain(i, slot int8, how podState, said receipt) {
 	}
 }
 
-// deleteCluster as the API server does: it goes when no finalizer holds it.
+// deleteCluster as the API server does: the Memcached goes when it has no finalizer.
 func (s *state) deleteCluster() {
 	s.forget()
 	if s.live.cluster.deleting = true; !s.live.cluster.finalizer {

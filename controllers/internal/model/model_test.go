@@ -11,7 +11,7 @@ import (
 
 var long = flag.Bool("model.long", false, "let more happen in one history: ten minutes, several gigabytes")
 
-// explorations by name; the long version has more of them, and larger ones.
+// explorations by name; the long version has more and larger ones.
 func explorations() map[string]Options {
 	one := plan.Cluster{Parallelism: 1}
 	all := map[string]Options{
@@ -69,12 +69,12 @@ func placements() map[string]Options {
 	return all
 }
 
-// Each invariant holds after each move, whatever the order of moves, and each
-// history comes to a rest that people want, or have asked for.
+// Each invariant holds after each event, whatever the order, and each history comes to a
+// rest that people want, or have asked for.
 func TestEveryOrderOfEvents(t *testing.T) {
 	var states, moves, rests atomic.Int64
 	t.Cleanup(func() {
-		if err := summary.Add("model of the plan: %d explorations, %d states, %d moves, %d states at rest (-model.long=%v)",
+		if err := summary.Add("model of the plan: %d explorations, %d states, %d events, %d states at rest (-model.long=%v)",
 			len(explorations()), states.Load(), moves.Load(), rests.Load(), *long); err != nil {
 			t.Error(err)
 		}
@@ -83,7 +83,7 @@ func TestEveryOrderOfEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := Explore(options)
-			t.Logf("%d states, %d moves, %d states at rest", r.States, r.Events, r.Rests)
+			t.Logf("%d states, %d events, %d states at rest", r.States, r.Events, r.Rests)
 			states.Add(int64(r.States))
 			moves.Add(int64(r.Events))
 			rests.Add(int64(r.Rests))

@@ -20,7 +20,7 @@ const (
 	removeClusterFinalizer
 	applyMembers
 	deleteMembers
-	holdClaim
+	addClaimFinalizer
 	markLeaving
 	createDrain
 	recordReceipt
@@ -28,17 +28,17 @@ const (
 	deleteJob
 	deleteClaim
 	setAside
-	moveVolume
+	reserveVolume
 	createAside
-	moveBack
+	returnVolume
 	releaseClaim
 	writeList
 	createPlacement
 	recordPlaced
 	clearPlacing
-	tellServers
+	noteServers
 	countFailure
-	giveUp
+	skipAside
 )
 
 var reasons = [...]plan.Release{
@@ -57,11 +57,11 @@ func reasonIndex(why plan.Release) int8 {
 
 func (v verb) String() string {
 	return [...]string{
-		"", "add the finalizer", "remove the finalizer", "apply members", "delete the StatefulSet", "hold claim", "mark claim",
+		"", "add the finalizer", "remove the finalizer", "apply members", "delete the StatefulSet", "add the finalizer to claim", "mark claim",
 		"drain claim", "record the receipt of claim", "clear the retry of claim", "delete the Job of claim", "delete claim",
-		"set aside claim", "move the volume of claim", "create a claim beside claim", "move back the volume of claim", "release claim",
-		"write the clients' list", "place what the member holds of claim", "record that the member is placed of claim",
-		"clear the placement's retry of claim", "write the status", "count the failure of claim", "give up claim",
+		"set aside claim", "reserve the volume of claim", "create a claim beside claim", "return the volume of claim", "release claim",
+		"write the clients' list", "place the items of the member of claim", "record as placed the member of claim",
+		"clear the placement's retry of claim", "write the status", "count the failure of claim", "annotate with skip claim",
 	}[v]
 }
 
@@ -69,14 +69,14 @@ func (v verb) String() string {
 type outcome uint8
 
 const (
-	nothing outcome = iota // was to be done
+	nothing outcome = iota // to do
 	done
 	refused
 )
 
 // Names and UIDs of what the model numbers.
 var (
-	// claimNames by the generation that the claim takes over from.
+	// claimNames by the generation of the claim that it takes over from.
 	claimNames [ordinals][many]string
 	claimUIDs  [ordinals][many]types.UID
 	jobUIDs    [ordinals][many]types.UID
@@ -99,8 +99,8 @@ func init() {
 	}
 }
 
-// operator adds what the operator may do: look at its caches, plan and do the
-// first step, or do the next one.
+// operator adds what the operator may do: plan from its caches and do the first step, or
+// do the next step.
 func (s *state) operator(x *expansion) {
 	m := event{what: acts}
 	todo := s.todo
@@ -118,8 +118,8 @@ func (s *state) operator(x *expansion) {
 	x.add(m, func(to *state) {
 		*to = n
 		first := n.todo.todo[0]
-		// As apply does: only the members hold up nothing else, but the status is
-		// written in any case.
+		// As apply does: a step about members that fails stops only those of its kind,
+		// and the status is always written.
 		switch result := x.model.do(to, first); {
 		case result == refused && first.members():
 			to.skipMembers()
@@ -146,13 +146,13 @@ func (t *steps) add(s step) {
 	t.n++
 }
 
-// planned is what the plan says of what is seen.
+// planned is the plan for what is seen.
 type planned struct {
 	steps steps
 	plan  plan.Plan
 }
 
-// sight is all that a plan depends on.
+// sight is everything that a plan depends on.
 type sight struct {
 	seen     objects
 	absent   bool
@@ -161,13 +161,13 @@ type sight struct {
 	where    [ordinals][slots]plan.Where
 }
 
-// plan asks plan.Next, once for all states that look the same to the operator.
+// plan calls plan.Next once for all states that look the same to the operator.
 func (m *model) plan(s *state) (steps, *plan.Plan) {
 	v := sight{seen: s.seen, absent: !s.seen.cluster.exists}
 	if v.absent && (!v.seen.heldClaims() || s.live.cluster.exists) {
-		return steps{}, &plan.Plan{} // nothing to do for it, or the cache will see it
+		return steps{}, &plan.Plan{} // nothing to do, or the cache is behind
 	}
-	// The namespace is read live, and only when something is on its way out.
+	// The namespace is read live, and only if something is being deleted.
 	ends := v.absent || v.seen.cluster.deleting
 	for i := range int8(ordinals) {
 		for slot := range v.seen.claims[i] {
@@ -179,8 +179,8 @@ func (m *model) plan(s *state) (steps, *plan.Plan) {
 	v.ending = ends && s.ending
 	for i := range int8(ordinals) {
 		for slot := range v.seen.jobs[i] {
-			// The receipt of a Job that has ended is looked for live, where the cache
-			// of pods doesn't have it.
+			// If the cache of pods lacks the pod of a Job that has ended, its receipt is
+			// read live.
 			j := &v.seen.jobs[i][slot]
 			if (j.state == complete || j.state == gaveUp) && ended(&v.seen.pods, i, j) == nil {
 				v.drainers[i] = s.live.pods.drainers[i]
@@ -202,7 +202,7 @@ func (m *model) plan(s *state) (steps, *plan.Plan) {
 	return known.steps, &known.plan
 }
 
-// observedWhere tells where the claim's volume is, if the operator looks, as
+// observedWhere tells where the claim's volume is, if the operator reads it, as
 // observeVolumes does.
 func (s *state) observedWhere(i int8, c *claim, seen *cluster) plan.Where {
 	returns := c.released && c.of == 0 && i < seen.size
@@ -236,8 +236,8 @@ func (o *objects) heldClaims() bool {
 	return false
 }
 
-// ended returns the Job's drainer that has ended, or nil; one that succeeded goes
-// before any other.
+// ended returns the Job's drainer that has ended, or nil. One that succeeded comes before
+// any other.
 func ended(p *pods, i int8, j *job) *drainer {
 	var last *drainer
 	for slot := range p.drainers[i] {
@@ -249,7 +249,7 @@ func ended(p *pods, i int8, j *job) *drainer {
 	return last
 }
 
-// observed is what the operator sees, in the plan's words.
+// observed is what the operator sees, for the plan.
 func (m *model) observed(v *sight) *plan.Observed {
 	o := m.words(&v.seen)
 	o.Cluster.Deleting = o.Cluster.Deleting || v.absent
@@ -281,7 +281,7 @@ func claimIn(o *plan.Observed, uid types.UID) *plan.Claim {
 	panic(fmt.Sprintf("claim %s is not seen", uid))
 }
 
-// tell what the pods of a Job say of it, as planJob does.
+// tell adds a Job with what its pods say, as PlanJob does.
 func (m *model) tell(o *plan.Observed, v *sight, i int8, j *job) {
 	if j.state == noJob {
 		return
@@ -324,7 +324,7 @@ func (m *model) receiptOf(d *drainer, i int8) *contract.Receipt {
 	return receipts[i][d.generation][d.said]
 }
 
-// words are the objects in the plan's words.
+// words are the objects, for the plan.
 func (m *model) words(seen *objects) *plan.Observed {
 	c, replicas := m.options.Cluster, int32(seen.members.replicas)
 	c.Size, c.Deleting, c.Finalizer = int32(seen.cluster.size), seen.cluster.deleting, seen.cluster.finalizer
@@ -381,8 +381,8 @@ func (m *model) drainer(i int8, d *drainer) plan.Drainer {
 
 var planRequests = [...]plan.Request{plan.NoRequest, plan.Skip, plan.Retry, plan.Hold}
 
-// longAgo is when every member left that did, and justNow when Jobs failed that it
-// isn't time yet to try again.
+// longAgo is when every member left, and justNow when Jobs failed whose next attempt
+// isn't due.
 var (
 	longAgo = time.Unix(1000, 0)
 	justNow = time.Unix(1_000_000, 0)
@@ -443,7 +443,7 @@ func (m *model) steps(v *sight, p *plan.Plan, next list) steps {
 		}
 	}
 	if m.options.Placing && !v.absent && v.seen.cluster.servers != next.size {
-		t.add(step{verb: tellServers, argument: next.size})
+		t.add(step{verb: noteServers, argument: next.size})
 	}
 	return t
 }
@@ -452,7 +452,7 @@ func (m *model) steps(v *sight, p *plan.Plan, next list) steps {
 func (m *model) claimAction(v *sight, action plan.Action) step {
 	switch a := action.(type) {
 	case plan.AddClaimFinalizer:
-		return v.claimStep(holdClaim, a.Claim)
+		return v.claimStep(addClaimFinalizer, a.Claim)
 	case plan.MarkLeaving:
 		s := v.claimStep(markLeaving, a.Claim)
 		if s.argument = 0; a.Unplaced {
@@ -467,13 +467,13 @@ func (m *model) claimAction(v *sight, action plan.Action) step {
 	case plan.SetAside:
 		return v.claimStep(setAside, a.Claim)
 	case plan.SkipAside:
-		return v.claimStep(giveUp, a.Claim)
+		return v.claimStep(skipAside, a.Claim)
 	case plan.ReserveVolume:
-		return v.claimStep(moveVolume, a.Claim)
+		return v.claimStep(reserveVolume, a.Claim)
 	case plan.CreateAside:
 		return v.claimStep(createAside, a.Claim)
 	case plan.ReturnVolume:
-		return v.claimStep(moveBack, a.Claim)
+		return v.claimStep(returnVolume, a.Claim)
 	case plan.CreateDrain:
 		return v.claimStep(createDrain, a.Claim).with(int8(a.Survivors))
 	case plan.ClearPlacementRetry:
@@ -510,7 +510,8 @@ func (s step) by(t target) step {
 	return s
 }
 
-// claimStep has the generation of the name that the claim has as its argument.
+// claimStep is a step about a claim. Its argument is the generation that the claim's name
+// has.
 func (v *sight) claimStep(what verb, ref plan.ClaimRef) step {
 	i := int8(ref.Ordinal)
 	for slot := range v.seen.claims[i] {
@@ -532,8 +533,7 @@ func (v *sight) jobStep(uid types.UID) step {
 	panic(fmt.Sprintf("nobody has seen Job %s", uid))
 }
 
-// do a step as package apply does, with the checks of the plan on what is
-// live.
+// do a step as package apply does, with the plan's checks on live state.
 func (m *model) do(s *state, a step) outcome {
 	switch a.verb {
 	case addClusterFinalizer, removeClusterFinalizer:
@@ -555,13 +555,13 @@ func (m *model) do(s *state, a step) outcome {
 		return done
 	case createDrain:
 		return m.drain(s, a)
-	case moveBack:
+	case returnVolume:
 		return s.returnVolume(a)
 	case writeList:
 		return m.writeList(s, a)
 	case createPlacement:
 		return m.place(s, a)
-	case tellServers:
+	case noteServers:
 		return s.noteServers(a)
 	}
 	c := s.live.claimOf(a.ordinal, a.generation)
@@ -623,7 +623,7 @@ func (m *model) drain(s *state, a step) outcome {
 // changeClaim writes on the live claim.
 func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 	switch a.verb {
-	case holdClaim:
+	case addClaimFinalizer:
 		if c.deleting && !c.finalizer {
 			return refused // by the API server
 		}
@@ -638,7 +638,7 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		c.released, c.counted = true, 0
 	case countFailure:
 		c.counted = a.argument
-	case giveUp:
+	case skipAside:
 		words := claimWords(a.ordinal, c)
 		if plan.MaySkipAside(m.words(&s.live), &words) != nil {
 			return refused
@@ -674,13 +674,13 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 			return refused
 		}
 		c.deleting = true
-	case moveVolume, createAside:
+	case reserveVolume, createAside:
 		words := claimWords(a.ordinal, c)
 		switch {
 		case plan.MayReserve(&words) != nil:
 			return refused
-		case a.verb == moveVolume:
-			return s.moveVolume(a.ordinal, c)
+		case a.verb == reserveVolume:
+			return s.reserveVolume(a.ordinal, c)
 		}
 		return s.createAside(a.ordinal, c)
 	}
@@ -700,8 +700,8 @@ func (m *model) mayRelease(s *state, c *claim, a step) error {
 	return plan.MayRelease(&live.Cluster, &words, reasons[a.argument])
 }
 
-// departures counts how many departures there were of claims that are still there: of
-// one that leaves later, the number is higher.
+// departures counts how often members left whose claims still exist. A member that leaves
+// later has a higher number.
 func (s *state) departures(ordinal int8) int8 {
 	var left int8
 	for i := range s.live.claims {
@@ -715,7 +715,7 @@ func (s *state) departures(ordinal int8) int8 {
 	return left
 }
 
-func (s *state) moveVolume(i int8, c *claim) outcome {
+func (s *state) reserveVolume(i int8, c *claim) outcome {
 	switch s.where(i, c) {
 	case plan.Here:
 		v := s.volumeNamed(i, c.volume)
@@ -726,8 +726,8 @@ func (s *state) moveVolume(i int8, c *claim) outcome {
 	return done
 }
 
-// departureOf is when the member of a claim left whose volume is set aside: now, if
-// somebody deleted the claim of one that stays.
+// departureOf is when the member left whose volume is set aside: now, if somebody deleted
+// the claim of a member that stays.
 func (s *state) departureOf(i int8, c *claim) int8 {
 	if c.released {
 		return c.left

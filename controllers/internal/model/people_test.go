@@ -1,6 +1,6 @@
 package model
 
-// people adds what they may do.
+// people adds what people may do.
 func (s *state) people(x *expansion) {
 	if s.budget.deeds == 0 {
 		return
@@ -70,7 +70,7 @@ func (s *state) faults(x *expansion) {
 		x.add(event{what: operatorDies}, func(n *state) { n.todo = steps{} })
 	}
 	if s.todo.n > 1 && s.todo.todo[0].members() {
-		x.add(event{what: membersFail}, (*state).skipMembers) // and the rest is done
+		x.add(event{what: membersFail}, (*state).skipMembers) // the other steps are taken
 	}
 	for i := range int8(ordinals) {
 		if s.live.pods.members[i].state == running {
@@ -86,7 +86,7 @@ func (s *state) faults(x *expansion) {
 	}
 }
 
-// catchUp adds the progress of caches that lag.
+// catchUp adds that lagging caches catch up.
 func (s *state) catchUp(x *expansion) {
 	for k := range kinds {
 		switch {

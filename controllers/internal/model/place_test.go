@@ -9,12 +9,12 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Placement in the model: the clients' list with the record of rings, people who
-// change where clients look, and what the operator does about it. The record, its
-// numbers and what is due are those of package ring.
+// Placement in the model: the clients' list with the record of rings, people who change
+// where clients look, and what the operator does about it. Package ring makes the records
+// and their numbers.
 
-// clients that the spec can name. The keys of the first one stay where they are
-// when members leave, the second one shuffles them; nobody knows that of none.
+// clients that the spec can name. The first one's keys stay where they are when members
+// leave, the second one shuffles them. The empty one stands for a ring that is not known.
 var clients = [...]string{"", "libmemcached-ketama", "gomemcache"}
 
 const (
@@ -27,12 +27,12 @@ type list struct {
 	exists bool
 	// size is how many servers it names.
 	size int8
-	// last ring, and how many members the one had that moved keys before.
+	// last ring, and how many members the ring had before it.
 	last target
 	from int8
 }
 
-// target is a ring with its serial. That of a drain has none.
+// target is a ring with its serial. A drain's has none.
 type target struct{ serial, client, size, lost int8 }
 
 func (t target) places() bool { return t.serial > 0 }
@@ -45,8 +45,7 @@ func (t target) ring() ring.Ring {
 	return r
 }
 
-// record in the words of package ring. Of the ring before the last one only the size
-// has a say.
+// record for package ring. Of the ring before the last, only the size matters.
 func (l *list) record() ring.Record {
 	return ring.Record{Serial: int64(l.last.serial), Ring: l.last.ring(), From: ring.Ring{Size: int32(l.from)}}
 }
@@ -58,7 +57,7 @@ func listOf(r ring.Record, listed int8) list {
 	}
 }
 
-// recordedList is the record as it is, or what is known where it is gone.
+// recordedList is the list as it is, or what is known if it is gone.
 func (o *objects) recordedList() list {
 	if o.list.exists {
 		return o.list
@@ -73,7 +72,7 @@ func (o *objects) recordedList() list {
 	return listOf(ring.Unknown(serial, members), 0)
 }
 
-// nameOf returns the name of a ring, and knows the ring by it from then on.
+// nameOf returns the name of a ring, and remembers the ring by it.
 func (m *model) nameOf(t target) string {
 	name, ok := m.names[t]
 	if !ok {
@@ -100,13 +99,13 @@ func (t target) without() (lost []int32) {
 	return lost
 }
 
-// readList fills in what the list says of the rings.
+// readList sets what the list says about the rings.
 func (m *model) readList(o *plan.Observed, l *list) {
 	m.nameOf(l.last)
 	o.Record = l.record()
 }
 
-// liveWords are what is read live before a step that can't be undone.
+// liveWords is what is read live before a step that can't be undone.
 func (m *model) liveWords(s *state) *plan.Observed {
 	o := m.words(&s.live)
 	if m.options.Placing && s.live.list.exists {
@@ -142,10 +141,10 @@ func (m *model) firstList(s *state) {
 	}
 }
 
-// members tells whether the step is one of those that bring the members about.
+// members tells whether the step brings members about.
 func (s step) members() bool { return s.verb == writeList || s.verb == applyMembers }
 
-// skipMembers drops the steps that bring the members about.
+// skipMembers drops the steps that bring members about.
 func (s *state) skipMembers() {
 	for s.todo.n > 0 && s.todo.todo[0].members() {
 		s.next()
@@ -154,7 +153,7 @@ func (s *state) skipMembers() {
 
 // onlyStatus drops all steps but the status.
 func (s *state) onlyStatus() {
-	for s.todo.n > 0 && s.todo.todo[0].verb != tellServers {
+	for s.todo.n > 0 && s.todo.todo[0].verb != noteServers {
 		s.next()
 	}
 }
@@ -179,7 +178,7 @@ func (m *model) writeList(s *state, a step) outcome {
 	return done
 }
 
-// noteServers is what of the status has a say. It is under an optimistic lock.
+// noteServers writes the servers to the status, under an optimistic lock.
 func (s *state) noteServers(a step) outcome {
 	c := &s.live.cluster
 	switch {
@@ -211,7 +210,7 @@ func (m *model) place(s *state, a step) outcome {
 	return done
 }
 
-// notePlaced writes on the claim what became of its member's placement.
+// notePlaced writes the result of the member's placement on its claim.
 func (c *claim) notePlaced(a step, live *list) outcome {
 	switch {
 	case a.verb == clearPlacing && c.placing == retry:
@@ -225,7 +224,8 @@ func (c *claim) notePlaced(a step, live *list) outcome {
 	return done
 }
 
-// placementReceipt is what a drainer that placed, or failed to, has left.
+// placementReceipt is the receipt of a placement's drainer, whether it succeeded or
+// failed.
 func (m *model) placementReceipt(d *drainer, i int8) *contract.Receipt {
 	key := *d
 	key.instance = i // of what its receipt tells nothing
@@ -246,12 +246,12 @@ func (m *model) placementReceipt(d *drainer, i int8) *contract.Receipt {
 	return r
 }
 
-// deaths adds the end of a node with a member, and its return, which nobody may wait for.
+// deaths adds that a member's node dies or returns; nothing may depend on its return.
 func (s *state) deaths(x *expansion) {
 	for i := range int8(ordinals) {
 		if v := s.itemOf(i); v != nil && s.budget.deaths > 0 {
 			x.as(mishap).add(event{what: nodeDies, a: i}, func(n *state) {
-				n.budget.faults++ // it is no other fault
+				n.budget.faults++ // the node's death causes it
 				n.budget.deaths--
 				n.dead[i] = v.name
 				n.live.pods.members[i] = pod{}
@@ -269,14 +269,13 @@ func (s *state) onDeadNode(i, generation int8) bool {
 	return c != nil && c.volume != 0 && c.volume == s.dead[i]
 }
 
-// keptLost tells who is lost and could have been let go: nobody has to look through
-// what it held.
+// keptLost tells which lost members could have left: their items need not be placed.
 func (s *state) keptLost() []string {
 	var wrong []string
 	for i := range s.live.claims {
 		for slot := range s.live.claims[i] {
 			if s.live.claims[i][slot].released {
-				return nil // a volume that was left before goes first
+				return nil // an earlier member's volume comes first
 			}
 		}
 	}
@@ -286,13 +285,13 @@ func (s *state) keptLost() []string {
 			continue
 		}
 		if size := s.live.cluster.size; 0 < size && size <= i && (i >= s.live.list.from || size == s.live.list.last.size-1) {
-			wrong = append(wrong, fmt.Sprintf("member %d is lost, %d members are wanted, and it can't be let go", i, size))
+			wrong = append(wrong, fmt.Sprintf("member %d is lost, %d members are wanted, and it can't leave", i, size))
 		}
 	}
 	return wrong
 }
 
-// routingDeeds are what people may say about where clients look.
+// routingDeeds are what people may change about where clients look.
 func (s *state) routingDeeds(x *expansion) {
 	other := consistent + shuffling - s.live.cluster.client
 	x.add(event{what: reroute, a: other}, func(n *state) {
@@ -328,7 +327,7 @@ func (s *state) routingDeeds(x *expansion) {
 	}
 }
 
-// duePlacements tells which members' items have to be placed, by what is live.
+// duePlacements tells which members' items have to be placed, by live state.
 func (s *state) duePlacements() (ordinals []int8) {
 	l := &s.live.list
 	for i := range min(l.from, l.last.size) {
@@ -340,7 +339,7 @@ func (s *state) duePlacements() (ordinals []int8) {
 	return ordinals
 }
 
-// misplacing tells what is wrong with a step, as far as items have to be placed.
+// misplacing tells what is wrong with a step while items have to be placed.
 func (m *model) misplacing(before, after *state) []string {
 	wrong := m.unkept(before, after)
 	if !m.options.Placing {
@@ -367,7 +366,7 @@ func (m *model) misplacing(before, after *state) []string {
 	return append(wrong, before.itemLost(after)...)
 }
 
-// unkept tells which volumes went that are to be kept, where people only scale.
+// unkept tells which volumes are gone that had to be kept, if people only scale.
 func (m *model) unkept(before, after *state) []string {
 	var wrong []string
 	for i := range int8(ordinals) {
@@ -385,7 +384,7 @@ func (s *state) movers() []string {
 	var wrong []string
 	for i := range s.live.pods.drainers {
 		if s.live.pods.moversOf(i, true) > 1 {
-			wrong = append(wrong, fmt.Sprintf("two drainers place what member %d holds", i))
+			wrong = append(wrong, fmt.Sprintf("two drainers place the items of member %d", i))
 		}
 	}
 	if s.moversOf(false) > 0 && s.moversOf(true) > 0 {
@@ -417,15 +416,15 @@ func placementFailed(p *plan.Plan) bool {
 	return slices.ContainsFunc(p.Placements, func(s plan.PlacementState) bool { return s.Phase == plan.PlacementFailed })
 }
 
-// unplaced tells what should have been placed in a state at rest, where no placement
-// has failed and members run.
+// unplaced tells what should have been placed in a state at rest, if no placement has
+// failed and members run.
 func (s *state) unplaced(p *plan.Plan) []string {
 	if !s.live.list.exists || s.live.members.replicas == 0 || placementFailed(p) {
 		return nil
 	}
 	var wrong []string
 	for _, i := range s.duePlacements() {
-		wrong = append(wrong, fmt.Sprintf("what member %d holds has to be placed", i))
+		wrong = append(wrong, fmt.Sprintf("the items of member %d have to be placed", i))
 	}
 	if l := &s.live.list; l.size != s.live.members.replicas || l.last.size != l.size || l.last.client != s.live.cluster.client {
 		wrong = append(wrong, fmt.Sprintf("%d servers are on the list, there are %d members", l.size, s.live.members.replicas))

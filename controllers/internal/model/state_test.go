@@ -1,22 +1,22 @@
-// Package model explores the plan beside a small model of a cluster: every order
-// of what the operator, Kubernetes' controllers and people do, from a cluster at
-// rest, with a bounded number of things that people do and that go wrong.
+// Package model explores the plan beside a small model of a cluster: every order of what
+// the operator, Kubernetes' controllers and people do, from a cluster at rest, with a
+// bounded number of deeds and faults.
 //
-// The operator is the real one as far as it is pure: plan.Next on what its caches
-// show, and before what can't be undone the checks of the plan on the live state.
-// What is modelled is what the API server makes of a write, what Kubernetes'
-// controllers and kubelets do of their own, and caches that lag. Between any two
-// actions of one plan anything else may happen, and the operator may die.
+// The pure parts of the operator are the real ones: plan.Next on what its caches show,
+// and the plan's live checks before what can't be undone. The model has what the API
+// server does with a write, what Kubernetes' controllers and kubelets do by themselves,
+// and caches that lag. Between any two actions of a plan anything else may happen, and
+// the operator may die.
 //
-// After each move the invariants of test/invariants are asked; and from each
-// state that was reached, a state at rest as people want it must be reachable
-// with no more of their help, and nothing going wrong.
+// After each event the invariants of test/invariants are checked. And from each state
+// that was reached, a state at rest as people want it must be reachable without more
+// deeds or faults.
 package model
 
 import "fmt"
 
-// The bounds of the model: members, what there may be at a time of one of them,
-// and how far generations and instances are counted before they begin anew.
+// The bounds of the model: members, objects of each kind for one member, and how far
+// generations and instances are counted before they start again.
 const (
 	ordinals = 3
 	slots    = 3
@@ -54,8 +54,8 @@ type objects struct {
 type cluster struct {
 	exists, deleting, finalizer bool
 	size                        int8
-	// client that the spec names, off where items stay where they are, and how many
-	// servers the status names.
+	// client that the spec names, off if placement is Off, and how many servers status
+	// has.
 	client  int8
 	off     bool
 	servers int8
@@ -66,36 +66,35 @@ type statefulSet struct {
 	replicas int8
 }
 
-// claim of a member, by ordinal: the first one has the member's name, the others
-// were set aside. Its generation stands for its UID.
+// claim of a member, by ordinal. The first one has the member's name, the others were set
+// aside. Its generation stands for its UID.
 type claim struct {
 	exists, finalizer, deleting, released bool
 	// protected by Kubernetes' own finalizer: a pod may use it.
 	protected bool
-	// pending, of one that was set aside: it isn't bound yet.
+	// pending: it was set aside, and is not bound yet.
 	pending    bool
 	generation int8
-	// of is the generation of the claim that it takes over from, 0 for none: its
-	// name.
+	// of is the generation of the claim that it takes over from; 0 for none.
 	of int8
 	// volume that it has, or asks for; 0 for none.
 	volume  int8
 	receipt receipt
 	request request
-	// placed is the serial by which its member's items were placed, placing what a
-	// person asked for about that.
+	// placed is the serial by which its member's items were placed, placing what a person
+	// asked for.
 	placed  int8
 	placing request
 	// counted is the instance of the Job whose failure was counted last, 0 for none.
 	counted int8
-	// unplaced: its member left before it was looked through.
+	// unplaced: its member left before its items were placed.
 	unplaced bool
 	// left orders departures.
 	left int8
 }
 
-// volume is named by the generation of its first claim. It waits for the claim
-// of a name, and is bound to one of that name, if bound is not 0.
+// volume is named by the generation of its first claim. It waits for the claim of a name;
+// it is bound to one of that name if bound is not 0.
 type volume struct {
 	name, of, bound int8
 	item            item
@@ -141,8 +140,7 @@ type pod struct {
 	generation int8
 }
 
-// drainer is the pod of the Job of this instance: of a placement where its target
-// has a serial.
+// drainer is the pod of the Job of this instance. If its target has a serial, it places.
 type drainer struct {
 	state                podState
 	generation, instance int8
@@ -159,13 +157,13 @@ const (
 	gaveUp
 )
 
-// job drains the claim of this generation, or places what its member holds, if its
-// target has a serial. Its instance stands for its UID.
+// job drains the claim of this generation. If its target has a serial, it places the
+// items of the claim's member. Its instance stands for its UID.
 type job struct {
 	state                jobState
 	generation, instance int8
 	target               target
-	// due, of one that failed: it is time to try again.
+	// due: it failed, and its next attempt is due.
 	due bool
 }
 
@@ -183,17 +181,18 @@ type step struct {
 type steps struct {
 	n    int8
 	todo [4 * ordinals]step
-	// was is the clients' list that was seen, list the one that it is to become.
+	// was is the clients' list that was seen, list the one to write.
 	was, list list
 }
 
-// memory is what has to be known of the past of an ordinal: what the invariants
-// ask for of its claims and volumes, and the numbers that were given away.
+// memory is the past of an ordinal: what the invariants need of its claims and volumes,
+// and the numbers that were used.
 type memory struct {
 	claims               [slots]claimMemory
 	volumes              [slots]volumeMemory
 	generation, instance int8
-	// said is what a drainer last said to be placed, by the claim of that generation.
+	// said is the ring by which a drainer last reported the items of this claim's member
+	// as placed.
 	said struct {
 		generation int8
 		target     target
@@ -207,7 +206,7 @@ type claimMemory struct {
 
 type volumeMemory struct{ left, givenUp bool }
 
-// budget is what may still happen: things that people do, and that go wrong.
+// budget is what may still happen: deeds, faults, lags and deaths.
 type budget struct{ deeds, faults, lags, deaths int8 }
 
 // state of the model. It is comparable: equal states have equal futures.
@@ -215,21 +214,21 @@ type state struct {
 	live, seen objects
 	// volumes are read live.
 	volumes [ordinals][slots]volume
-	// lags has the kinds whose cache lags, passes those whose cache shows what is
-	// in between before it catches up.
+	// lags has the kinds whose cache lags, passes those whose cache shows a state in
+	// between before it catches up.
 	lags, passes [kinds]bool
 	between      objects
 	// ending: the namespace is terminating.
 	ending bool
-	// dead are the volumes, by ordinal, whose node is: nothing can mount them.
+	// dead are the volumes, by ordinal, whose node is dead: nothing can mount them.
 	dead [ordinals]int8
-	// discarded: what was written last may be missed, for a member was lost.
+	// discarded: the last value may be missing, because a member was lost.
 	discarded bool
-	// mixed: a person changed where clients look before items were placed, so that
-	// these may find old values (docs/hazards.md).
+	// mixed: a person changed where clients look before items were placed, so clients may
+	// find old values (docs/hazards.md).
 	mixed bool
-	// forgotten: the clients don't mind the item any more, since a person said that
-	// items stay where they are, or gave some up.
+	// forgotten: the item doesn't matter any more, because a person let items stay where
+	// they are, or gave some up.
 	forgotten bool
 	todo      steps
 	memory    [ordinals]memory
@@ -254,7 +253,7 @@ func (o *objects) copyKind(k kind, from *objects) {
 	}
 }
 
-// differs tells whether the objects of one kind are others.
+// differs tells whether the objects of one kind differ.
 func (o *objects) differs(k kind, from *objects) bool {
 	switch k {
 	case clusterKind:
@@ -271,8 +270,7 @@ func (o *objects) differs(k kind, from *objects) bool {
 	return o.list != from.list
 }
 
-// sync ends the claims that nothing holds, and shows the caches that don't lag
-// what is live.
+// sync removes the claims that no finalizer keeps, and updates the caches that don't lag.
 func (s *state) sync() {
 	for i := range s.live.claims {
 		for slot := range s.live.claims[i] {
@@ -349,7 +347,7 @@ func free[T comparable](slots []T) *T {
 	panic(fmt.Sprintf("the model has no room for one more of %v", slots))
 }
 
-// used tells whether a pod uses the claim, or did, and keeps it from going.
+// used tells whether a pod uses the claim, or has used it and keeps it from going.
 func (p *pods) used(ordinal, generation int8) bool {
 	if m := &p.members[ordinal]; m.state >= running && m.generation == generation {
 		return true
