@@ -12,12 +12,12 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// announce tells of changes for the worse, each once: when the status that has
-// them is written.
+// announce records events for changes for the worse, once each, after the status with
+// them was written.
 func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 	for _, d := range status.NewlyFailed(before.Status.Drains, after.Status.Drains) {
 		if d.Reason == cachev1alpha1.ReasonClaimDeleted {
-			continue // the condition's event says it
+			continue // the event of the condition tells it
 		}
 		r.Events.Eventf(after, apply.RelatedClaim(after, d.Claim), corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain",
 			"%s", status.BoundMessage(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message)))

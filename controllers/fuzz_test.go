@@ -23,14 +23,14 @@ import (
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
-// No object, whoever wrote it, makes the operator panic or take memory beyond a bound
-// (invariant 13): what a reconcile reads of each kind, from objects as the API server has
-// them, through the same transforms as in production.
+// No object, whoever wrote it, makes the operator panic or use memory beyond a bound
+// (invariant 13). Each kind goes through the transforms of production, and is read as a
+// reconcile reads it.
 
-// maxAllocated is what reading one object may take, in bytes.
+// maxAllocated is how much memory reading one object may allocate, in bytes.
 const maxAllocated = 1 << 20
 
-// reads fails where that takes more memory than it may, once it was done before.
+// reads fails if read allocates more than that, when it is run a second time.
 func reads(t *testing.T, read func()) {
 	t.Helper()
 	read()
@@ -43,15 +43,15 @@ func reads(t *testing.T, read func()) {
 	}
 }
 
-// decode makes an object of JSON as the API server would send it, no longer than etcd
-// lets objects be.
+// decode makes an object from JSON, as the API server would send it, no longer than etcd
+// allows.
 func decode[T any](text []byte) (*T, bool) {
 	object := new(T)
 	return object, len(text) < 64<<10 && json.Unmarshal(text, object) == nil
 }
 
 // asRead is the object as a reconcile reads it: from the cache, or live if the cache has
-// its metadata only.
+// only its metadata.
 func asRead[T client.Object](t *testing.T, object T) T {
 	t.Helper()
 	if c := cached(t, object); trim.Whole(c) {
@@ -216,7 +216,7 @@ func FuzzClientsList(f *testing.F) {
 	})
 }
 
-// The set of members, as its status and its annotations say it stands.
+// The StatefulSet, by its status and its annotations.
 func FuzzStatefulSet(f *testing.F) {
 	seed(f, &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "cache", Annotations: map[string]string{"cache.example.com/x": "y"}},

@@ -26,9 +26,8 @@ func NewScheme() *runtime.Scheme {
 	return scheme
 }
 
-// CacheOptions keep the operator's memory to what it manages and reads: the objects
-// that Selector selects, in these namespaces, or in all where none is given, without
-// what no reconcile asks for.
+// CacheOptions limit the operator's memory to the objects that Selector selects, in these
+// namespaces, or in all if none are given. What no reconcile reads is dropped.
 func CacheOptions(namespaces ...string) cache.Options {
 	trimmed := func(o client.Object, f toolscache.TransformFunc) cache.ByObject {
 		return cache.ByObject{Label: identity.Selector(o), Transform: f}

@@ -1,5 +1,5 @@
-// Package controllers reconciles Memcached clusters: observe, plan, apply, status, each a
-// package of internal, in this order. This one has the order, and the watches.
+// Package controllers reconciles Memcached clusters: observe, plan, apply, status, in
+// this order. Each is a package of internal. This one has the order and the watches.
 package controllers
 
 import (
@@ -42,7 +42,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/writelog"
 )
 
-// Options are what the operator's deployment decides about the objects.
+// Options are what the operator's deployment sets.
 type Options = build.Options
 
 // MemcachedReconciler reconciles Memcached clusters.
@@ -67,18 +67,18 @@ type MemcachedReconciler struct {
 
 	written memory.Written
 	matches memory.Matches
-	// steps are those that were refused.
+	// steps that were refused.
 	steps memory.Refusals
-	// rollouts has the turns of those that an upgrade begins; turns makes it, once.
+	// rollouts has the turns of roll-outs; turns() creates it once.
 	rollouts     *rollout.Turns
 	rolloutsOnce sync.Once
-	// progress of drainers and room of members are sampled beside the reconciles;
-	// wakes brings their news.
+	// progress of drainers and room on members are sampled beside the reconciles; wakes
+	// brings their news.
 	progress *ask.Drainers
 	room     *ask.Members
 	wakes    wakes
-	// refusals has why no volume may grow: a cluster's are all of one class, and one
-	// refusal is that of all.
+	// refusals has why no volume may grow. A cluster's volumes are all of one class, so
+	// one refusal is enough.
 	refusals memory.Answers[string]
 	// notCreated has since when pods are missing, and why.
 	notCreated notcreated.Pods
@@ -87,13 +87,13 @@ type MemcachedReconciler struct {
 	bindings unwatched.Bindings
 }
 
-// observed is a cluster as this reconcile found it, and what was done about it.
+// observed is a cluster as this reconcile found it, and what it has done.
 type observed struct {
 	*observe.State
 	done apply.Done
 }
 
-// reader of clusters; what it asks and remembers is the reconciler's.
+// reader of clusters; what it remembers is the reconciler's.
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
 		Cache: r.Client, Live: r.Live, Clock: r.Clock, Drainers: r.progress, Members: r.room,
@@ -155,7 +155,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if err == nil {
 		why := errors.Join(applier.Label(ctx, state), state.Unfound)
 		if cluster.DeletionTimestamp == nil {
-			err = why // one that is deleted lets go of what it knows
+			err = why // a deleted cluster releases what is known
 		}
 	}
 	if err != nil {
@@ -186,9 +186,9 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	return r.result(seen, &p, applyErr, statusErr)
 }
 
-// unobserved is the end of a reconcile that could not see all that belongs to the
-// cluster: status says so, and goes on to tell of what was seen before. Nothing else is
-// written. What may come right by itself is told of when it has held for a minute.
+// unobserved ends a reconcile that could not see everything that belongs to the cluster.
+// It writes nothing but the status, which keeps what was true before. A reason that may
+// pass by itself is shown after a minute.
 func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1alpha1.Memcached, why error) (ctrl.Result, error) {
 	blind, key, now := &observed{State: &observe.State{Cluster: cluster}}, client.ObjectKeyFromObject(cluster), r.Clock.Now()
 	taken := (*status.NameTakenError)(nil)
@@ -229,9 +229,9 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.turns().Forget(key)
 }
 
-// result: wait for an event where one will come, for time where none will. What
-// failed is tried again, slower and slower, and not later for it than at the time
-// that something else waits for.
+// result decides when to reconcile again: on an event if one will come, otherwise after a
+// time. A failure is retried with growing pauses, but not later than something else that
+// waits for a time.
 func (r *MemcachedReconciler) result(o *observed, p *plan.Plan, applyErr, statusErr error) (ctrl.Result, error) {
 	r.wait(o, p)
 	key := client.ObjectKeyFromObject(o.Cluster)
@@ -259,8 +259,8 @@ func (r *MemcachedReconciler) result(o *observed, p *plan.Plan, applyErr, status
 	return ctrl.Result{RequeueAfter: o.Waits.Shortest}, nil
 }
 
-// writeEarlyWarning writes, ahead of a roll-out, what people may want to stop it for. All else
-// of status follows what was done.
+// writeEarlyWarning writes, before a roll-out, what people may want to stop it for. All
+// other status follows what was done.
 func (r *MemcachedReconciler) writeEarlyWarning(ctx context.Context, seen *observed, p plan.Plan) error {
 	c := status.EarlyWarning(seen.statusInput(p, nil, r.Clock.Now()))
 	if c == nil || seen.Absent || observe.Paused(seen.Cluster) {
@@ -280,7 +280,7 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *observed, p
 		applyErr = nil // the cache was behind; the next reconcile knows better
 	}
 	if seen.Room.Asking() && applyErr == nil {
-		return nil // in a moment there is more to tell
+		return nil // the members' answers are coming
 	}
 	before := seen.Cluster.DeepCopy()
 	now, key := r.Clock.Now(), client.ObjectKeyFromObject(before)
@@ -352,7 +352,7 @@ func (r *MemcachedReconciler) SetupWithManager(mgr ctrl.Manager, options control
 		Complete(r)
 }
 
-// setUpSamplers lets the manager run them, on the leader.
+// setUpSamplers adds the samplers to the manager, which runs them on the leader.
 func (r *MemcachedReconciler) setUpSamplers(mgr ctrl.Manager) error {
 	var err error
 	if r.Progress != nil {
@@ -366,8 +366,8 @@ func (r *MemcachedReconciler) setUpSamplers(mgr ctrl.Manager) error {
 	return err
 }
 
-// notItsStatus passes what somebody may have changed about an object that we
-// have applied, and not what its controller says of it.
+// notItsStatus passes changes that somebody may have made to an object that we have
+// applied, and not its status.
 var notItsStatus = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
 
 // deletionBegan passes the update that sets the deletionTimestamp, and the one

@@ -11,8 +11,8 @@ import (
 // Metrics counts what was done. A nil Metrics counts nothing.
 type Metrics = metrics.Metrics
 
-// NewMetrics registers the operator's metrics. Those of the clusters that there
-// are come from the reader at each scrape: the manager's cache.
+// NewMetrics registers the operator's metrics. Those about clusters are read at each
+// scrape from the reader, the manager's cache.
 func NewMetrics(registry prometheus.Registerer, reader client.Reader) (*Metrics, error) {
 	return metrics.New(registry, reader, observe.MarkedAt)
 }

@@ -16,7 +16,7 @@ import (
 
 const monitoring = "../config/prometheus/"
 
-// ruleGroups is a Prometheus rule file, as far as it is looked at here.
+// ruleGroups is the part of a Prometheus rule file that is checked here.
 type ruleGroups struct {
 	Groups []struct {
 		Name  string `json:"name"`
@@ -91,7 +91,7 @@ func family(name string, all map[string][]string) string {
 	return name
 }
 
-// checkQuery fails where a query asks for a metric or a label that isn't there.
+// checkQuery fails if a query names a metric or a label that doesn't exist.
 func checkQuery(t *testing.T, where, query string, all map[string][]string) (used []string) {
 	t.Helper()
 	query = quoted.ReplaceAllString(query, "")
@@ -209,8 +209,8 @@ func TestBothRuleFilesHaveTheSameRules(t *testing.T) {
 	}
 }
 
-// promtool runs the tests (make alerts); this holds that each alert has both
-// kinds, and a section in the runbook.
+// promtool runs the tests (make alerts). This checks that each alert has both kinds, and
+// a section in the runbook.
 func TestEachAlertIsTestedAndInTheRunbook(t *testing.T) {
 	type ruleTests struct {
 		Tests []struct {

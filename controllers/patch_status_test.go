@@ -41,8 +41,8 @@ func (s *statusWriter) Patch(context.Context, client.Object, client.Patch, ...cl
 	return s.answer
 }
 
-// TestAStatusThatWasNotWrittenIsNotKept: what the reconcile has of the Memcached may be
-// remembered as written, and the next one would find nothing left to write.
+// TestAStatusThatWasNotWrittenIsNotKept: the reconcile's Memcached may be remembered as
+// written, and then the next one would find nothing to write.
 func TestAStatusThatWasNotWrittenIsNotKept(t *testing.T) {
 	cluster := apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Size(1).Defaulted().Obj()
 	cluster.UID = "memcached"

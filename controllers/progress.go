@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ask"
 )
 
-// What drainers and members are asked, and by whom.
+// What drainers and members are asked.
 type (
 	// ProgressReader returns the last progress line of a drainer's pod, or nil.
 	ProgressReader = ask.ProgressReader
@@ -18,14 +18,14 @@ type (
 	Memory = ask.Memory
 )
 
-// ProgressFromLogs reads a drainer's progress from the end of its log, through
-// the API server, so that the drainer needs no credentials and no port.
+// ProgressFromLogs reads a drainer's progress from the end of its log, through the API
+// server, so the drainer needs no credentials and no port.
 func ProgressFromLogs(clients kubernetes.Interface) ProgressReader {
 	return ask.ProgressFromLogs(clients)
 }
 
-// MemoryFromStats asks the member itself: it takes no credentials, only that the
-// operator may reach it.
+// MemoryFromStats asks the member itself. The operator must be able to reach it, and
+// needs no credentials.
 func MemoryFromStats(ctx context.Context, address string) (Memory, error) {
 	return ask.MemoryFromStats(ctx, address)
 }

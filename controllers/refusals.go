@@ -11,27 +11,27 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// again is how long to wait before a step is tried again that has been refused for
-// that long: the time between two tries doubles.
-func again(held time.Duration) time.Duration { return min(max(held, retryFirst), retryLast) }
-
-// passes tells whether the step was refused, or was one of two at the same time:
-// what it rested on was not true any more, and the next reconcile sees more.
-func passes(err error) bool { return errors.Is(err, observe.ErrRefused) || apierrors.IsConflict(err) }
-
-// foreignInterval is how often an object that is in the way is looked for at first. When
-// it has been there for long, that is every retryLast.
-const foreignInterval = 5 * time.Second
-
-// waitForName tells when to look again for an object that is in the way. It is in the
-// condition, and only what is ours is watched.
-func (r *MemcachedReconciler) waitForName(o *observed, taken *status.NameTakenError) {
-	held := r.steps.Lasted(client.ObjectKeyFromObject(o.Cluster), taken.Error(), r.Clock.Now())
-	o.Waits.AtMost(max(again(held), foreignInterval))
+// again is how long to wait before a step is tried again that has been refused for that
+// long: as long again, within bounds.
+func again(refusedFor time.Duration) time.Duration {
+	return min(max(refusedFor, retryFirst), retryLast)
 }
 
-// noteRefusal tells when to look again, and since when the step is refused: status
-// shows one that holds.
+// passes tells whether the error passes by itself: the step was refused, or conflicted
+// with another write. The next reconcile sees more.
+func passes(err error) bool { return errors.Is(err, observe.ErrRefused) || apierrors.IsConflict(err) }
+
+// foreignInterval is the shortest time between two looks at an object that is in the way.
+const foreignInterval = 5 * time.Second
+
+// waitForName says when to look again for an object that is in the way, which is not
+// watched.
+func (r *MemcachedReconciler) waitForName(o *observed, taken *status.NameTakenError) {
+	refusedFor := r.steps.Lasted(client.ObjectKeyFromObject(o.Cluster), taken.Error(), r.Clock.Now())
+	o.Waits.AtMost(max(again(refusedFor), foreignInterval))
+}
+
+// noteRefusal says when to look again, and since when the step has been refused.
 func (r *MemcachedReconciler) noteRefusal(o *observed, why error) {
 	now := r.Clock.Now()
 	since := r.steps.Note(client.ObjectKeyFromObject(o.Cluster), why.Error(), now)

@@ -29,7 +29,7 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 	servers, record := build.ClientServers(o.Cluster, p.ListSize), p.Record
 	if !o.done.ListWritten && o.Cluster.DeletionTimestamp == nil {
 		in := o.Input()
-		servers, record = o.Cluster.Status.Servers, in.Record // nobody was told of others
+		servers, record = o.Cluster.Status.Servers, in.Record // the list was not written
 	}
 	drainers := slices.DeleteFunc(slices.Clone(o.DrainerPods), func(p corev1.Pod) bool { return observe.DrainerEnded(&p) })
 	return &status.Input{

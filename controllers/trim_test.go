@@ -60,8 +60,8 @@ func TestTrimmedPodWithManyLabelsStillBelongsToItsCluster(t *testing.T) {
 	}
 }
 
-// TestTrimmedAnnotationsReadAsTheWhole: of a value that is cut the cache must not make
-// another one than a live read. Absent is another thing than spoilt.
+// TestTrimmedAnnotationsReadAsTheWhole: a value that the cache has cut must mean the same
+// as in a live read. A missing value is not the same as a damaged one.
 func TestTrimmedAnnotationsReadAsTheWhole(t *testing.T) {
 	const pad = 20 << 10
 	values := []string{"", strings.Repeat("x", pad)}

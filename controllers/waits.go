@@ -15,8 +15,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/unwatched"
 )
 
-// wait collects what is to be looked at again. Where an event will come, there is
-// nothing to wait for.
+// wait collects when to look again if no event comes earlier.
 func (r *MemcachedReconciler) wait(o *observed, p *plan.Plan) {
 	now := r.Clock.Now()
 	o.Waits.AtMost(o.done.Waits.Shortest)
@@ -30,8 +29,8 @@ func (r *MemcachedReconciler) wait(o *observed, p *plan.Plan) {
 	o.Waits.When(o.done.GrowthRefused != "", observe.GrowthInterval)
 }
 
-// wakes is the source of reconciles that no watch brings: a sampler has news, a
-// roll-out may begin, a time is over although its reconcile failed.
+// wakes is a source of reconciles without a watch: a sampler has news, a roll-out may
+// begin, or a time is over although its reconcile failed.
 type wakes struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[ctrl.Request]
@@ -63,8 +62,8 @@ const (
 	retryLast  = time.Minute
 )
 
-// backoff doubles from retryFirst to retryLast while a cluster's reconciles fail, and
-// adds up to a fifth, so that clusters that failed together don't try together.
+// backoff doubles from retryFirst to retryLast while a cluster's reconciles fail. It adds
+// up to a fifth, so that clusters that failed together don't retry together.
 type backoff struct {
 	workqueue.TypedRateLimiter[ctrl.Request]
 }

@@ -72,7 +72,7 @@ func TestARefusalIsTriedAgainSlowerAndSlowerHoweverManyEventsCome(t *testing.T) 
 	}
 }
 
-// queue writes down what is asked of it.
+// queue records what is asked of it.
 type queue struct {
 	workqueue.TypedRateLimitingInterface[ctrl.Request]
 	after []time.Duration

@@ -1,6 +1,6 @@
-// Package uninstall takes the operator out of a cluster and leaves no finalizer of
-// it behind. The running operator has the last word, for a bounded time; then it is
-// stopped, and what it still held is let go here.
+// Package uninstall removes the operator from a cluster, and every finalizer of it. The
+// running operator finishes its work first, for a bounded time. Then it is stopped, and
+// the finalizers that are left are removed here.
 package uninstall
 
 import (
@@ -30,27 +30,26 @@ import (
 type Options struct {
 	// Client reads from the API server, without a cache.
 	Client client.Client
-	// Namespaces that the operator watches; none stands for all.
+	// Namespaces that the operator watches; empty for all.
 	Namespaces []string
-	// Deployment of the operator, which is scaled to zero; empty where whoever
-	// calls has stopped the operator, or stops it itself.
+	// Deployment of the operator, which is scaled to zero; empty if the caller stops the
+	// operator.
 	Deployment client.ObjectKey
-	// DeleteClusters deletes every Memcached first. Else they stay, and their
-	// members serve on.
+	// DeleteClusters deletes every Memcached first. Otherwise they stay, and their
+	// members go on serving.
 	DeleteClusters bool
-	// Timeout bounds each of two waits: for what the operator still does, and
-	// for its end.
+	// Timeout bounds each of two waits: for the operator to finish, and for it to end.
 	Timeout time.Duration
-	// Interval at which it is looked again; a second by default.
+	// Interval between two looks; a second by default.
 	Interval time.Duration
-	// Out is where a person reads what is done, a line for each thing.
+	// Out gets a line for each thing that is done.
 	Out io.Writer
 }
 
-// pageSize of lists: other people's claims are listed, too.
+// pageSize of lists, which have other people's claims, too.
 const pageSize = 500
 
-// Run takes the operator out. An error says what is left; Run may be called again.
+// Run removes the operator. An error says what is left; Run may be called again.
 func Run(ctx context.Context, o Options) error {
 	if len(o.Namespaces) == 0 {
 		o.Namespaces = []string{metav1.NamespaceAll}
@@ -70,7 +69,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("stop the operator, Deployment %s: %w", o.Deployment, err)
 	}
 	if err := o.removeFinalizers(ctx); err != nil {
-		return fmt.Errorf("take the finalizers off: %w", err)
+		return fmt.Errorf("remove the finalizers: %w", err)
 	}
 	o.say("No object has a finalizer of the operator any more.")
 	return nil
@@ -95,9 +94,9 @@ func (o *Options) deleteClusters(ctx context.Context) error {
 	return nil
 }
 
-// awaitOperator waits until the operator has done what it does better than anybody
-// else: let go of clusters and claims that are deleted, and end drains. Where it
-// doesn't within the bound, that is no error: it may not run any more.
+// awaitOperator waits until the operator has done what only it can do well: release
+// clusters and claims that are deleted, and end drains. If it doesn't within the bound,
+// that is no error: it may not run any more.
 func (o *Options) awaitOperator(ctx context.Context) error {
 	var left []string
 	finished, err := o.await(ctx, func() (bool, error) {
@@ -106,7 +105,7 @@ func (o *Options) awaitOperator(ctx context.Context) error {
 		return len(left) == 0, err
 	})
 	if err != nil {
-		return fmt.Errorf("look what the operator still does: %w", err)
+		return fmt.Errorf("find out what the operator still does: %w", err)
 	}
 	if !finished {
 		o.say("The operator has not finished within %s: %s.", o.Timeout, enumerate(left))
@@ -123,7 +122,7 @@ func enumerate(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// underWay names what the operator is about to let go of.
+// underWay names what the operator has still to release.
 func (o *Options) underWay(ctx context.Context) ([]string, error) {
 	var names []string
 	clusters, err := o.clusters(ctx)
@@ -147,17 +146,16 @@ func (o *Options) underWay(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// awaitsDrain tells whether a held claim is on its way out, and nobody has asked for it
-// to stay.
+// awaitsDrain tells whether a claim has to be drained, and nobody holds it.
 func awaitsDrain(claim *metav1.PartialObjectMetadata) bool {
 	_, departed := claim.Annotations[cachev1alpha1.AnnotationLeaving]
 	return (departed || claim.DeletionTimestamp != nil) &&
 		claim.Annotations[cachev1alpha1.AnnotationDrain] != cachev1alpha1.DrainHold
 }
 
-// stopOperator scales the operator's Deployment to zero and waits until its pods are
-// gone, so that nobody puts a finalizer back. A pod on a node that is gone never
-// ends; neither does it write.
+// stopOperator scales the operator's Deployment to zero and waits for its pods to end, so
+// that nobody adds a finalizer again. A pod on a lost node never ends, but it writes
+// nothing either.
 func (o *Options) stopOperator(ctx context.Context) error {
 	if o.Deployment.Name == "" {
 		return nil
@@ -189,9 +187,9 @@ func (o *Options) stopOperator(ctx context.Context) error {
 	return err
 }
 
-// removeFinalizers takes the finalizers off, pass after pass until two find none: a StatefulSet
-// may be about to make a claim. Where they come back again and again, somebody puts
-// them there.
+// removeFinalizers removes the finalizers, pass after pass, until two passes find none: a
+// StatefulSet may be about to create a claim. If they come back again and again, somebody
+// adds them.
 func (o *Options) removeFinalizers(ctx context.Context) error {
 	const enough = 5 // passes, however slow each is
 	end := time.Now().Add(o.Timeout)
@@ -204,7 +202,7 @@ func (o *Options) removeFinalizers(ctx context.Context) error {
 			clean = 0
 		}
 		if clean == 0 && pass >= enough && time.Now().After(end) {
-			return fmt.Errorf("%d of them have come back for %s: another operator runs", n, o.Timeout)
+			return fmt.Errorf("%d finalizers have come back for %s: another operator runs", n, o.Timeout)
 		}
 		select {
 		case <-ctx.Done():
@@ -215,8 +213,8 @@ func (o *Options) removeFinalizers(ctx context.Context) error {
 	return nil
 }
 
-// await asks until the condition holds, and tells whether it came to. The time bounds
-// how often it asks; a request that is under way ends by itself.
+// await asks until the condition is true, and tells whether it became so. The timeout
+// limits how often it asks, and cancels no request.
 func (o *Options) await(ctx context.Context, condition func() (bool, error)) (bool, error) {
 	err := wait.PollUntilContextTimeout(ctx, o.Interval, o.Timeout, true, func(context.Context) (bool, error) { return condition() })
 	if wait.Interrupted(err) && ctx.Err() == nil {
@@ -258,7 +256,7 @@ func (o *Options) releaseClaim(ctx context.Context, claim *metav1.PartialObjectM
 	return o.removeFinalizer(ctx, "claim", claim, cachev1alpha1.ClaimFinalizer)
 }
 
-// keepVolume makes the volume outlive a claim that goes with the finalizer although
+// keepVolume makes the volume outlive a claim that goes with its finalizer although
 // nobody has drained it or given its items up.
 func (o *Options) keepVolume(ctx context.Context, claim *metav1.PartialObjectMetadata) error {
 	_, drained := claim.Annotations[cachev1alpha1.AnnotationReceipt]
@@ -270,7 +268,7 @@ func (o *Options) keepVolume(ctx context.Context, claim *metav1.PartialObjectMet
 		return client.IgnoreNotFound(err)
 	}
 	if len(validation.IsDNS1123Subdomain(whole.Spec.VolumeName)) > 0 {
-		return nil // it has no volume, or what nobody can have named one
+		return nil // it has no volume, or a name that no volume can have
 	}
 	volume := &corev1.PersistentVolume{}
 	err := o.Client.Get(ctx, client.ObjectKey{Name: whole.Spec.VolumeName}, volume)
@@ -278,7 +276,7 @@ func (o *Options) keepVolume(ctx context.Context, claim *metav1.PartialObjectMet
 		return nil
 	}
 	if apierrors.IsForbidden(err) {
-		o.say("Claim %s was deleted before it was drained; without a right to volumes, what becomes of %s is its reclaim policy's to say.",
+		o.say("Claim %s was deleted before it was drained. There is no right to volumes: the reclaim policy of volume %s decides what happens to it.",
 			client.ObjectKeyFromObject(claim), whole.Spec.VolumeName)
 		return nil
 	}
@@ -296,7 +294,7 @@ func (o *Options) keepVolume(ctx context.Context, claim *metav1.PartialObjectMet
 	return nil
 }
 
-// removeFinalizer takes one finalizer off, whatever else is on the object.
+// removeFinalizer removes one finalizer, whatever else is on the object.
 func (o *Options) removeFinalizer(ctx context.Context, kind string, object client.Object, finalizer string) error {
 	key := client.ObjectKeyFromObject(object)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -315,11 +313,11 @@ func (o *Options) removeFinalizer(ctx context.Context, kind string, object clien
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("%s %s: %w", kind, key, err)
 	}
-	o.say("Took the finalizer %s off %s %s.", finalizer, kind, key)
+	o.say("Removed the finalizer %s from %s %s.", finalizer, kind, key)
 	return nil
 }
 
-// clusters are all Memcacheds; none where their kind is not there any more.
+// clusters are all Memcacheds; none if their kind doesn't exist any more.
 func (o *Options) clusters(ctx context.Context) ([]cachev1alpha1.Memcached, error) {
 	var all []cachev1alpha1.Memcached
 	for _, namespace := range o.Namespaces {
@@ -336,7 +334,7 @@ func (o *Options) clusters(ctx context.Context) ([]cachev1alpha1.Memcached, erro
 	return all, nil
 }
 
-// claimsWithFinalizer are all claims with our finalizer, whatever labels they carry by now.
+// claimsWithFinalizer are all claims with our finalizer, whatever their labels are.
 func (o *Options) claimsWithFinalizer(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	var held []metav1.PartialObjectMetadata
 	for _, namespace := range o.Namespaces {
