@@ -8,8 +8,8 @@ import (
 	"runtime/debug"
 )
 
-// Set by the build: -ldflags "-X …/version.Version=v1.2.3". Where they are not, String
-// takes what Go has recorded.
+// Set by the build: -ldflags "-X …/version.Version=v1.2.3". If they are empty, String
+// uses what Go has recorded.
 var (
 	// Version of the build, such as v1.2.3.
 	Version string

@@ -43,7 +43,7 @@ const usageText = `manager runs the operator's controllers.
   manager [FLAGS]
           reconcile until SIGTERM
   manager uninstall [FLAGS]
-          take the operator out of the cluster, and leave no finalizer behind
+          remove the operator from the cluster, with all its finalizers
   manager --version
           print the version, the commit, and the Go release that built it
 
@@ -121,9 +121,9 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.pprofAddr, "pprof-bind-address", "0", "Address that serves Go's profiles to anybody who reaches it; 0 switches it off.")
 	fs.BoolVar(&f.leaderElect, "leader-elect", false, "Run only while holding the lease, so that several replicas can stand by.")
 	fs.StringVar(&f.leaderElectionNS, "leader-election-namespace", "", "Namespace of the lease; the pod's own by default.")
-	fs.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long a silent leader is waited for.")
+	fs.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long the replicas that stand by wait for a silent leader.")
 	fs.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader tries to renew before it steps down.")
-	fs.DurationVar(&f.leaderRetryPeriod, "leader-elect-retry-period", 2*time.Second, "Time between two tries of either.")
+	fs.DurationVar(&f.leaderRetryPeriod, "leader-elect-retry-period", 2*time.Second, "Time between two tries to get or to renew the lease.")
 	fs.DurationVar(&f.gracePeriod, "graceful-shutdown-timeout", 20*time.Second, "How long running reconciles may go on after SIGTERM.")
 	fs.StringVar(&f.namespaces, "namespaces", os.Getenv("WATCH_NAMESPACES"), "Namespaces to watch, separated by commas; all by default.")
 	fs.IntVar(&f.concurrency, "max-concurrent-reconciles", 8, "Clusters that are reconciled at the same time.")
@@ -132,7 +132,7 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.IntVar(&f.burst, "kube-api-burst", 200, "Requests to the API server at once.")
 	fs.DurationVar(&f.syncPeriod, "sync-period", 10*time.Hour, "How often every cluster is reconciled although nothing has changed.")
 	fs.StringVar(&f.memcachedImage, "memcached-image", os.Getenv("MEMCACHED_IMAGE"), "Image of members whose spec names none.")
-	fs.StringVar(&f.operatorImage, "operator-image", os.Getenv("OPERATOR_IMAGE"), "Image that holds the drainer: the operator's own.")
+	fs.StringVar(&f.operatorImage, "operator-image", os.Getenv("OPERATOR_IMAGE"), "Image that has the drainer: the operator's own.")
 	fs.StringVar(&f.exporterImage, "exporter-image", cmp.Or(os.Getenv("EXPORTER_IMAGE"), defaultExporterImage), "Image of exporters whose spec names none.")
 	fs.StringVar(&f.memoryLimit, "memory-limit", os.Getenv("MEMORY_LIMIT"), "Bytes that the container may use; 0 for no limit. The environment's MEMORY_LIMIT by default.")
 	fs.BoolVar(&f.version, "version", false, "Print the version, the commit, and the Go release that built it.")
@@ -167,7 +167,7 @@ func (f *flags) check() error {
 	case f.memcachedImage == "":
 		return errors.New("set --memcached-image or MEMCACHED_IMAGE: the image of members whose spec names none")
 	case f.operatorImage == "":
-		return errors.New("set --operator-image or OPERATOR_IMAGE: the image that holds the drainer, usually the operator's own")
+		return errors.New("set --operator-image or OPERATOR_IMAGE: the image that has the drainer, usually the operator's own")
 	case f.concurrency < 1:
 		return errors.New("--max-concurrent-reconciles must be 1 at least")
 	case f.metricsCertPath != "" && !f.metricsSecure:
@@ -252,8 +252,8 @@ func (f *flags) managerOptions() ctrl.Options {
 	}
 }
 
-// checkMetricsCert fails if the certificate can't be used, so that none is served in its
-// place that nobody trusts.
+// checkMetricsCert fails if the certificate can't be used. Otherwise the manager would
+// serve one that nobody trusts.
 func (f *flags) checkMetricsCert() error {
 	if f.metricsCertPath == "" {
 		return nil
@@ -265,7 +265,7 @@ func (f *flags) checkMetricsCert() error {
 	return nil
 }
 
-// watched are the namespaces that the flag names; none stands for all.
+// watched are the namespaces of the flag; none means all.
 func (f *flags) watched() []string { return split(f.namespaces) }
 
 // split names at commas.

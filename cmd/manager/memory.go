@@ -8,11 +8,12 @@ import (
 )
 
 // boundMemory tells the garbage collector how much memory there is, unless the
-// environment has done so.
+// environment does.
 func (f *flags) boundMemory() error {
 	if os.Getenv("GOGC") == "" {
-		// Most of the heap is caches, which stay: to let it grow by a third instead of
-		// twice costs little, as there is little garbage.
+		// Most of the heap is caches, which stay, and there is little garbage. So it
+		// costs little to let the heap grow by a third between collections, not to twice
+		// its size.
 		debug.SetGCPercent(35)
 	}
 	limit, err := heapLimit(f.memoryLimit)
@@ -23,8 +24,8 @@ func (f *flags) boundMemory() error {
 	return nil
 }
 
-// heapLimit is what the Go runtime may use of a container's limit, in bytes: a tenth
-// is left to the program itself and to the kernel's buffers. 0 stands for no limit.
+// heapLimit is what the Go runtime may use of a container's limit, in bytes. A tenth is
+// left to the program itself and to the kernel's buffers. 0 means no limit.
 func heapLimit(container string) (int64, error) {
 	if container == "" {
 		return 0, nil

@@ -17,11 +17,11 @@ import (
 	"example.com/memcached-operator/controllers/uninstall"
 )
 
-const uninstallText = `manager uninstall takes the operator out of a cluster, and leaves no finalizer behind.
+const uninstallText = `manager uninstall removes the operator from a cluster, with all its finalizers.
 
-It waits for the running operator to let go of what is being deleted and to end
-drains, stops the operator, and takes off the finalizers that are left. Claims and
-volumes stay, but for those of clusters that are deleted with whenDeleted: Delete.
+It waits until the running operator has released what is being deleted and has ended
+drains, stops the operator, and removes the finalizers that are left. Claims and volumes
+stay, except those of clusters that are deleted with whenDeleted: Delete.
 
 `
 
