@@ -1,12 +1,11 @@
-// Package invariants has the promises of a scale-down, one function each. They
-// are asked of every step of a cluster, however it was come by: the model that
-// explores the plan, the harness that stops the operator at each of its writes,
-// and the load that runs while things are killed at random.
+// Package invariants has the promises of a scale-down, one function each. They are
+// checked for every step of a cluster, whoever made it: the model that explores the plan,
+// the harness that stops the operator at each of its writes, and the load that runs while
+// things are killed at random.
 //
-// A function sees the state before a step and the one after it, and returns
-// what is wrong. It knows of the operator only its words: the finalizer, the
-// mark, the receipt, the flags of a drainer; what these have to mean is written
-// here a second time.
+// A function sees the state before a step and the one after it, and returns what is
+// wrong. Of the operator it knows only the finalizer, the mark, the receipt and the flags
+// of a drainer; what these have to mean is written here a second time.
 package invariants
 
 import (
@@ -50,8 +49,8 @@ func (v Violation) String() string {
 	return fmt.Sprintf("invariant %d, %s: %s", v.Invariant.Number, v.Invariant.Name, v.What)
 }
 
-// Check asks all invariants of one step. For a state without a step before and
-// after are the same.
+// Check checks all invariants for one step. For a state without a step, before and after
+// are the same.
 func Check(before, after *State) []Violation {
 	var found []Violation
 	for _, invariant := range All {
@@ -62,10 +61,10 @@ func Check(before, after *State) []Violation {
 	return found
 }
 
-// NoReleaseWithoutReceipt checks that the finalizer leaves a claim only when a receipt for
-// exactly this claim is recorded on it, or a person said so; or when another
-// claim that is held is bound to the volume by now. And the volume goes only when
-// it was let go in one of the first two ways.
+// NoReleaseWithoutReceipt checks that the finalizer is removed from a claim only if a
+// receipt for exactly this claim is recorded on it, if a person said so, or if another
+// claim with the finalizer is bound to the volume. And a volume goes only after one of
+// the first two.
 func NoReleaseWithoutReceipt(before, after *State) []string {
 	var wrong []string
 	for i := range before.Claims {
@@ -74,7 +73,7 @@ func NoReleaseWithoutReceipt(before, after *State) []string {
 			continue
 		}
 		if releaseReason(before, c) == "" && !setAside(before, c) {
-			wrong = append(wrong, fmt.Sprintf("claim %s (%s) is not held any more", c.Name, c.UID))
+			wrong = append(wrong, fmt.Sprintf("claim %s (%s) has no finalizer any more", c.Name, c.UID))
 		}
 	}
 	for _, v := range before.Volumes {
@@ -85,7 +84,7 @@ func NoReleaseWithoutReceipt(before, after *State) []string {
 	return wrong
 }
 
-// releaseReason tells what lets the claim go, if anything does.
+// releaseReason tells what releases the claim, if anything does.
 func releaseReason(s *State, c *Claim) string {
 	switch {
 	case c.Receipt != nil && shortcoming(c.Receipt, c.UID) == "":
@@ -111,7 +110,7 @@ func foundUnreadable(c *Claim) bool {
 	})
 }
 
-// setAside: the claim was deleted, and another one that is held has its volume.
+// setAside: the claim was deleted, and another one with the finalizer has its volume.
 func setAside(s *State, c *Claim) bool {
 	v := s.volume(c.Volume)
 	if !c.Deleting || v == nil || v.Claim == c.UID {
@@ -121,8 +120,8 @@ func setAside(s *State, c *Claim) bool {
 	return other != nil && other.HasFinalizer && !other.Deleting && other.Volume == v.Name
 }
 
-// ReceiptsAddUp checks that what is recorded on a claim is what a drainer of it has left,
-// and accounts for every item of a source that was read to its end.
+// ReceiptsAddUp checks that the receipt on a claim is one that a drainer of it left, and
+// accounts for every item of a source that was read to its end.
 func ReceiptsAddUp(before, after *State) []string {
 	var wrong []string
 	for i := range after.Claims {
@@ -143,7 +142,7 @@ func ReceiptsAddUp(before, after *State) []string {
 	return wrong
 }
 
-// shortcoming tells why the receipt doesn't prove that this claim may go.
+// shortcoming tells why the receipt doesn't allow to release this claim.
 func shortcoming(r *contract.Receipt, uid string) string {
 	switch outcomes := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated; {
 	case r.Source != uid:
@@ -183,17 +182,17 @@ func SurvivorsKeepTheirValues(before, after *State) []string {
 		}
 		for server, value := range now.Found {
 			if value < was.Found[server] {
-				wrong = append(wrong, fmt.Sprintf("%s: %s held value %d, and holds value %d", now.Key, server, was.Found[server], value))
+				wrong = append(wrong, fmt.Sprintf("%s: %s had value %d, and has value %d", now.Key, server, was.Found[server], value))
 			}
 		}
 	}
 	return wrong
 }
 
-// ItemsGoToMembersThatStay checks that a drain begins into the members that there are, and
-// while it may run they stay as many; and that a placement begins among members
-// that there are, beside no drain, and until it has ended none of them leaves, unless
-// all do. The end of the cluster ends both first.
+// ItemsGoToMembersThatStay checks that a drain begins with the present members as
+// survivors, and that their number doesn't change while it may run. It checks that a
+// placement begins among members that exist, beside no drain, and that none of them
+// leaves before it has ended, unless all do. The end of the cluster ends both first.
 func ItemsGoToMembersThatStay(before, after *State) []string {
 	if after.ending() || !after.Members.Exists {
 		return nil
@@ -256,9 +255,9 @@ func OneUserPerVolume(_, after *State) []string {
 	return wrong
 }
 
-// LostPodsAreNoScaleDown checks that a claim gets the leaving mark only when its ordinal was
-// beyond the size that the spec wanted at some time, or when somebody deleted
-// it; and only a claim with the mark is drained.
+// LostPodsAreNoScaleDown checks that a claim gets the leaving mark only if its ordinal
+// was beyond a size that the spec once wanted, or if somebody deleted it; and that only a
+// claim with the mark is drained.
 func LostPodsAreNoScaleDown(before, after *State) []string {
 	var wrong []string
 	for i := range after.Claims {
@@ -276,7 +275,7 @@ func LostPodsAreNoScaleDown(before, after *State) []string {
 		case !j.Places && !c.Leaving:
 			wrong = append(wrong, fmt.Sprintf("Job %s drains claim %s, which is a member's", j.Name, c.Name))
 		case j.Places && c.Leaving:
-			wrong = append(wrong, fmt.Sprintf("Job %s places what the member of claim %s holds, which left", j.Name, c.Name))
+			wrong = append(wrong, fmt.Sprintf("Job %s places the items of the member of claim %s, which left", j.Name, c.Name))
 		}
 	}
 	return wrong
@@ -296,9 +295,9 @@ func AtRestNothingIsWritten(before, after *State) []string {
 	return wrong
 }
 
-// NothingIsStuck checks that at rest, a claim that is held on its way out is named in
-// status, and nothing is held for a cluster that is deleted; and that each volume
-// keeps its reclaim policy, which ends it or not when its claim goes.
+// NothingIsStuck checks that at rest, status names every claim that has to be released,
+// and no claim has a finalizer for a cluster that is deleted; and that the reclaim policy
+// of each volume stays as it is.
 func NothingIsStuck(before, after *State) []string {
 	var wrong []string
 	for _, v := range after.Volumes {
@@ -317,16 +316,16 @@ func NothingIsStuck(before, after *State) []string {
 		switch {
 		case !c.HasFinalizer:
 		case !after.Cluster.Exists:
-			wrong = append(wrong, fmt.Sprintf("claim %s is held for a Memcached that is gone", c.Name))
+			wrong = append(wrong, fmt.Sprintf("claim %s has a finalizer for a Memcached that is gone", c.Name))
 		case (c.Leaving || c.Deleting) && !slices.Contains(after.Cluster.Shown, c.Name):
-			wrong = append(wrong, fmt.Sprintf("claim %s is held, and status does not say why", c.Name))
+			wrong = append(wrong, fmt.Sprintf("claim %s has a finalizer, and status does not say why", c.Name))
 		}
 	}
 	return wrong
 }
 
-// ItemsLandOnTheirOwners checks that a drain is told of all survivors, in their order,
-// which makes the ring; and at rest a client finds its items where it looks for them.
+// ItemsLandOnTheirOwners checks that a drain gets all survivors in their order, which
+// makes the ring; and that at rest clients find items where they look for them.
 func ItemsLandOnTheirOwners(before, after *State) []string {
 	var wrong []string
 	for i := range after.Jobs {
@@ -346,8 +345,8 @@ func ItemsLandOnTheirOwners(before, after *State) []string {
 	return wrong
 }
 
-// NoOldValueComesBack checks that no member serves from a volume that a member left while
-// others stayed, and at rest a client finds no value older than its last one.
+// NoOldValueComesBack checks that no member serves from a volume that its member left
+// while others stayed, and that at rest clients find no value older than the last one.
 func NoOldValueComesBack(before, after *State) []string {
 	var wrong []string
 	for i := range after.Pods {

@@ -8,9 +8,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Remember carries over what the invariants need to know of the moments before:
-// it is called once for each state, in order, with the state before it (nil for
-// the first one).
+// Remember carries over what the invariants need of the past. It is called once for each
+// state, in order, with the state before it (nil for the first).
 func (after *State) Remember(before *State) {
 	if before == nil {
 		before = &State{}
@@ -38,7 +37,7 @@ func (after *State) Remember(before *State) {
 	}
 }
 
-// rememberReceipts keeps the receipts that the claim's drainers have left.
+// rememberReceipts stores the receipts that the claim's drainers have left.
 func (after *State) rememberReceipts(c *Claim) {
 	for i := range after.Pods {
 		p := &after.Pods[i]
@@ -48,20 +47,20 @@ func (after *State) rememberReceipts(c *Claim) {
 	}
 }
 
-// noteDeparted notes that the claim's member has left while others stay: the spec
-// said so, and the StatefulSet doesn't have it any more. A StatefulSet that
-// somebody scaled by hand lost its pods: clients still ask for them.
+// noteDeparted notes that the claim's member has left while others stay: the spec said
+// so, and the StatefulSet doesn't have it any more. If somebody scaled the StatefulSet by
+// hand, its pods are lost instead: clients still ask for them.
 func (after *State) noteDeparted(c *Claim) {
 	m := after.Members
 	if c.Ordinal >= 0 && m.Exists && 0 < m.Replicas && m.Replicas <= c.Ordinal && c.Smallest <= c.Ordinal {
 		after.DepartedVolumes = with(after.DepartedVolumes, c.Volume)
 	}
 	if c.Ordinal < 0 && c.Leaving {
-		after.DepartedVolumes = with(after.DepartedVolumes, c.Volume) // it was set aside, and others write in its stead
+		after.DepartedVolumes = with(after.DepartedVolumes, c.Volume) // it was set aside, and clients write elsewhere
 	}
 }
 
-// volumeKept tells whether the volume is that of a claim that is held.
+// volumeKept tells whether the volume's claim has the finalizer.
 func volumeKept(s *State, volume string) bool {
 	return slices.ContainsFunc(s.Claims, func(c Claim) bool { return c.HasFinalizer && c.Volume == volume })
 }

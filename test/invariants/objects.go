@@ -17,12 +17,12 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Of makes a state of the objects of one cluster and its namespace. It believes
-// what objects do (mounts, commands, conditions), not what the operator's labels
-// and annotations say of them, where both tell.
+// Of makes a state of the objects of one cluster and its namespace. It goes by what
+// objects do (mounts, commands, conditions), not by the operator's labels and
+// annotations, if there are both.
 func Of(cluster string, objects []client.Object) *State {
 	s := &State{Versions: map[string]string{}, Volumes: []Volume{}}
-	var ended []types.UID // Jobs whose drainer has, before their controller says so
+	var ended []types.UID // Jobs whose drainer has ended, before their controller says so
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *corev1.Namespace:
@@ -65,8 +65,8 @@ func Of(cluster string, objects []client.Object) *State {
 	return s
 }
 
-// isLast tells whether the drainer of the pod has ended so that its Job starts no other: it
-// did well, or nothing can mend it.
+// isLast tells whether the Job starts no pod after this one, because its drainer ended
+// well, or nothing can mend its failure.
 func isLast(pod *corev1.Pod) bool {
 	how := drainerEnded(pod)
 	return how != nil && (how.ExitCode == 0 || pod.Status.Phase == corev1.PodRunning && slices.Contains(contract.NoRetry, how.ExitCode))
@@ -130,7 +130,7 @@ func runs(spec *corev1.PodSpec, command string) bool {
 	return slices.Contains(drainerCommand(spec), command)
 }
 
-// drainerContainer is the one that drains or places; others may be beside it.
+// drainerContainer is the one that drains or places; there may be others.
 const drainerContainer = "drainer"
 
 // drainerCommand is that of the drainer, nil of a member.
@@ -143,7 +143,7 @@ func drainerCommand(spec *corev1.PodSpec) []string {
 	return nil
 }
 
-// commandOf returns the claim's UID and the servers that a drainer is told.
+// commandOf returns the claim's UID and the servers in a drainer's command.
 func commandOf(spec *corev1.PodSpec) (claim string, servers []string) {
 	for _, arg := range drainerCommand(spec) {
 		if id, ok := strings.CutPrefix(arg, "--"+contract.FlagSourceID+"="); ok {
@@ -205,7 +205,7 @@ func jobOf(o *batchv1.Job) Job {
 	j.Places = runs(spec, "rebalance")
 	j.ClaimUID, j.Servers = commandOf(spec)
 	if j.Places {
-		// What its receipt is about tells whose member it asks, and is no claim's UID.
+		// The source in its command names the claim, and is not just the claim's UID.
 		_, j.ClaimUID, _ = strings.Cut(j.ClaimUID, "/")
 		j.ClaimUID, _, _ = strings.Cut(j.ClaimUID, "/")
 	}

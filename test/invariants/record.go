@@ -23,10 +23,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Recorder writes down every change of the objects that the invariants are
-// about, as the API server tells of them. All kinds live in one etcd, whose
-// revisions order the changes of all: what is replayed is every state that
-// there was, whatever the speed of the watches.
+// Recorder records every change of the objects that the invariants are about, from the
+// API server's watches. All kinds are in one etcd, whose revisions order their changes.
+// So every state is replayed, however slow the watches are.
 type Recorder struct {
 	client client.WithWatch
 	cancel context.CancelFunc
@@ -40,7 +39,7 @@ type Recorder struct {
 	err     error
 }
 
-// change of one object; its end, where gone.
+// change of one object; gone: its deletion.
 type change struct {
 	revision uint64
 	key      string
@@ -165,8 +164,8 @@ type Step struct {
 	Before, After *State
 }
 
-// Steps are the changes so far of the cluster and its namespace, in order. The
-// first one holds what was there when the recording began.
+// Steps are the changes so far of the cluster and its namespace, in order. The first one
+// has what existed when the recording began.
 func (r *Recorder) Steps(namespace, cluster string) ([]Step, error) {
 	r.mu.Lock()
 	changes, base, err := slices.Clone(r.changes[namespace]), r.base, r.err
@@ -211,8 +210,8 @@ func values(objects map[string]client.Object) func(func(client.Object) bool) {
 	}
 }
 
-// Check replays the cluster's history, asks every invariant of every step, and
-// returns what was broken with the number of steps. Call CaughtUp before it.
+// Check replays the cluster's history, checks every invariant for every step, and returns
+// what was broken and the number of steps. Call CaughtUp before it.
 func (r *Recorder) Check(namespace, cluster string) (broken []string, steps int, err error) {
 	history, err := r.Steps(namespace, cluster)
 	for _, step := range history {
@@ -230,7 +229,7 @@ func (r *Recorder) Forget(namespace string) {
 	delete(r.changes, namespace)
 }
 
-// Last is the state after the last change, with what is to be remembered.
+// Last is the state after the last change, with what the invariants remember.
 func (r *Recorder) Last(namespace, cluster string) (*State, error) {
 	steps, err := r.Steps(namespace, cluster)
 	if err != nil || len(steps) == 0 {
@@ -239,7 +238,7 @@ func (r *Recorder) Last(namespace, cluster string) (*State, error) {
 	return steps[len(steps)-1].After, nil
 }
 
-// Now is the state after the last change, without what is to be remembered.
+// Now is the state after the last change, without what the invariants remember.
 func (r *Recorder) Now(namespace, cluster string) *State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,8 +257,8 @@ func (r *Recorder) Now(namespace, cluster string) *State {
 	return Of(cluster, objects)
 }
 
-// CaughtUp waits until the record has all changes of namespaced objects that the
-// API server knew of when it was called.
+// CaughtUp waits until the record has all changes of namespaced objects that the API
+// server had when it was called.
 func (r *Recorder) CaughtUp(ctx context.Context, namespace string) error {
 	for _, list := range recorded() {
 		switch list.(type) {
@@ -280,7 +279,7 @@ func (r *Recorder) CaughtUp(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// lacks returns what the record doesn't know yet of the list.
+// lacks returns an error if the list has a change that the record doesn't have yet.
 func (r *Recorder) lacks(namespace string, list client.ObjectList) error {
 	objects, err := meta.ExtractList(list)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// State is a cluster with storage at one moment: its objects, and what has to be
-// remembered of the moments before (Remember).
+// State is a cluster with storage at one moment: its objects, and what the invariants
+// remember of the past (Remember).
 type State struct {
 	Cluster Cluster
 	Members StatefulSet
@@ -26,10 +26,10 @@ type State struct {
 	// Items as a client finds them; nil if there is no client.
 	Items []Item
 
-	// DepartedVolumes are the volumes whose member left while others stayed: their values
-	// may be old.
+	// DepartedVolumes are those whose member left while others stayed: their values may
+	// be old.
 	DepartedVolumes []string
-	// GivenUp are the volumes that a receipt, or a person's word, let go.
+	// GivenUp are the volumes that a receipt or a person's word released.
 	GivenUp []string
 }
 
@@ -42,7 +42,7 @@ type Cluster struct {
 	Size int32
 	// KeepsItems is false under the policies Retain and Delete.
 	KeepsItems bool
-	// ReleasesUnreadable: what can't be read is given up.
+	// ReleasesUnreadable: spec.drain.onUnrecoverable is Release.
 	ReleasesUnreadable bool
 	// Shown are the claims that status names, with a phase or a reason.
 	Shown []string
@@ -64,13 +64,13 @@ type Pod struct {
 	ReadOnly bool
 	// AtWork: it is bound to a node, and has not ended.
 	AtWork bool
-	// DrainsClaim is the UID of the claim that a drainer is told to drain, and
-	// Survivors how many members it is told to drain into.
+	// DrainsClaim is the UID of the claim that a drainer drains by its command, Survivors
+	// the number of servers in it.
 	DrainsClaim string
 	Survivors   int32
-	// Places, of a drainer: it moves what a member has to Survivors members.
+	// Places: it is the drainer of a placement.
 	Places bool
-	// Receipt is the receipt that it left, if it has ended with one.
+	// Receipt that it left, if it has ended with one.
 	Receipt *contract.Receipt
 }
 
@@ -79,7 +79,7 @@ func (p *Pod) drainer() bool { return p.Ordinal < 0 }
 // Claim of a member that is, or was.
 type Claim struct {
 	Name, UID string
-	// Ordinal of its member; -1 where its name tells none.
+	// Ordinal of its member; -1 if its name has none.
 	Ordinal int32
 	// Volume that it is bound to; empty before that.
 	Volume string
@@ -93,16 +93,16 @@ type Claim struct {
 	// Receipt that is recorded on it.
 	Receipt *contract.Receipt
 
-	// Smallest size above 0 that was wanted during its life.
+	// Smallest size above 0 that was wanted while it existed.
 	Smallest int32
-	// ReceiptsLeft are the receipts that drainers of it left.
+	// ReceiptsLeft are those that its drainers left.
 	ReceiptsLeft []*contract.Receipt
 }
 
 // Job of a drain, or of a placement.
 type Job struct {
 	Name, UID string
-	// Claim by name, and by the UID that it was told.
+	// Claim by name, and by the UID in its command.
 	Claim, ClaimUID string
 	// Servers that it drains into, host:port; nil if nobody looks at them.
 	Servers   []string
@@ -128,10 +128,10 @@ type Item struct {
 	Key string
 	// Owner is the server that clients ask for it.
 	Owner string
-	// Stored is the value that the client stored last, and was told so; 0 if it must
-	// not be asked for (never stored, deleted, expired).
+	// Stored is the last value whose storing was acknowledged to the client; 0 if it must
+	// not be looked for (never stored, deleted, expired).
 	Stored int64
-	// Found is the value that each server has, of those that hold one.
+	// Found is the value on each server that has one.
 	Found map[string]int64
 }
 
@@ -183,19 +183,18 @@ func (s *State) item(key string) *Item {
 	return &s.Items[i]
 }
 
-// ending: the cluster, or its namespace, is on its way out, and says so.
+// ending: the cluster or its namespace is being deleted.
 func (s *State) ending() bool {
 	return !s.Cluster.Exists || s.Cluster.Deleting || s.NamespaceTerminating
 }
 
-// serves tells whether clients are told of the pod: it is at work, and one of the
-// members that there are to be.
+// serves tells whether clients use the pod: it is at work, and one of the wanted members.
 func (s *State) serves(p *Pod) bool {
 	return !p.drainer() && p.AtWork && s.Members.Exists && p.Ordinal < s.Members.Replicas
 }
 
-// mounts is what a pod has mounted: the volume where it is known, else the
-// claim; empty for none. A claim in use can't be replaced by one of its name.
+// mounts is what a pod has mounted: the volume if it is known, else the claim; empty for
+// none. A claim in use can't be replaced by another one of its name.
 func (s *State) mounts(p *Pod) string {
 	if c := s.claimNamed(p.Claim); c != nil && c.Volume != "" {
 		return c.Volume
