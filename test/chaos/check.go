@@ -16,9 +16,8 @@ import (
 	"example.com/memcached-operator/test/invariants"
 )
 
-// check looks for everything that was acknowledged. A crashed member's items are
-// replayed after live traffic, so it waits, within bounds. The cluster is at rest; the
-// load goes on.
+// check looks for everything that was acknowledged, while the load goes on. A crashed
+// member's items are replayed after live traffic, so it waits, within bounds.
 func check(ctx context.Context, w *world, l *load) error {
 	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
@@ -26,11 +25,11 @@ func check(ctx context.Context, w *world, l *load) error {
 	if len(wrong) > 0 {
 		return fmt.Errorf("%d wrong values:\n%s", len(wrong), strings.Join(wrong[:min(len(wrong), 20)], "\n"))
 	}
-	moves, err := w.moves(ctx)
+	drains, err := w.pastDrains(ctx)
 	if err != nil {
 		return err
 	}
-	left, err := located(entries, moves)
+	left, err := located(entries, drains)
 	if err != nil {
 		return err
 	}
@@ -40,32 +39,32 @@ func check(ctx context.Context, w *world, l *load) error {
 		hot[h.key] = h
 	}
 	err = deployed.Until(ctx, "everything is there that was acknowledged", func() error {
-		now, err := l.views.look(ctx)
+		now, err := l.views.read(ctx)
 		if err != nil {
 			return err
 		}
-		n, err := look(now, left)
+		n, err := findKeys(now, left)
 		seen += n
-		return errors.Join(err, lookHot(l, hot), noEvictions(ctx, now))
+		return errors.Join(err, findHotKeys(l, hot), noEvictions(ctx, now))
 	})
 	if err != nil {
 		return err
 	}
 	fmt.Printf("chaos: all %d keys are there (%d where clients look at this size) after %d drains, and the last value of each of %d keys that are overwritten\n",
-		total, seen, len(moves), hotKeys)
+		total, seen, len(drains), hotKeys)
 	return nil
 }
 
-// move is a drain: what was on a volume has gone to the volumes of the members
-// that stayed.
-type move struct {
+// pastDrain is a drain that ended: what was on a volume went to the volumes of the
+// survivors.
+type pastDrain struct {
 	from  string
 	owner routing.Owner
 	to    []string
 }
 
-// moves are the drains so far, in the order of the API server's events.
-func (w *world) moves(ctx context.Context) ([]move, error) {
+// pastDrains are the drains so far, in the order of the API server's events.
+func (w *world) pastDrains(ctx context.Context) ([]pastDrain, error) {
 	if err := w.recorder.CaughtUp(ctx, w.namespace); err != nil {
 		return nil, err
 	}
@@ -73,7 +72,7 @@ func (w *world) moves(ctx context.Context) ([]move, error) {
 	if err != nil {
 		return nil, err
 	}
-	var moves []move
+	var drains []pastDrain
 	servers, volumes := map[string][]string{}, map[string][]string{} // by the claim that is drained
 	for _, step := range steps {
 		for _, job := range step.Before.Jobs {
@@ -89,13 +88,13 @@ func (w *world) moves(ctx context.Context) ([]move, error) {
 			if err != nil {
 				return nil, fmt.Errorf("the drain of claim %s: %w", claim.Name, err)
 			}
-			moves = append(moves, move{claim.Volume, owner, volumes[claim.UID]})
+			drains = append(drains, pastDrain{claim.Volume, owner, volumes[claim.UID]})
 		}
 	}
-	return moves, nil
+	return drains, nil
 }
 
-// holds tells whether the claim is there, with its finalizer.
+// holds tells whether the claim exists, with its finalizer.
 func holds(s *invariants.State, uid string) bool {
 	for _, c := range s.Claims {
 		if c.UID == uid {
@@ -118,11 +117,11 @@ func members(s *invariants.State, size int) []string {
 
 // located follows each key from the member that acknowledged it through the
 // drains since: by key, the volume that it is on.
-func located(entries []entry, moves []move) (map[string]string, error) {
+func located(entries []entry, drains []pastDrain) (map[string]string, error) {
 	where := make(map[string]string, len(entries))
 	for _, e := range entries {
 		volume := e.volume
-		for _, m := range moves {
+		for _, m := range drains {
 			if m.from == volume {
 				volume = m.to[m.owner.Owner([]byte(e.key))]
 			}
@@ -138,9 +137,9 @@ func located(entries []entry, moves []move) (map[string]string, error) {
 // batch of keys that are asked for at once.
 const batch = 500
 
-// look removes each key from the list that its member has, and counts those that this
-// member owns now. The error names those that are left.
-func look(now *view, left map[string]string) (owned int, err error) {
+// findKeys removes from left each key that its member has, and counts those that this
+// member owns now. The error names the missing keys.
+func findKeys(now *view, left map[string]string) (owned int, err error) {
 	byVolume := map[string]*member{}
 	for _, m := range now.members {
 		if m == nil {
@@ -152,7 +151,7 @@ func look(now *view, left map[string]string) (owned int, err error) {
 	for key, volume := range left {
 		m := byVolume[volume]
 		if m == nil {
-			return owned, fmt.Errorf("%s is on volume %s, which is no member's", key, volume)
+			return owned, fmt.Errorf("%s is on volume %s, which is not a member's", key, volume)
 		}
 		asked[m] = append(asked[m], key)
 	}
@@ -185,9 +184,9 @@ func look(now *view, left map[string]string) (owned int, err error) {
 	return owned, fmt.Errorf("%d keys are missing: %s", len(left), strings.Join(examples, ", "))
 }
 
-// lookHot removes each key from the list whose last value is there, and each whose last
+// findHotKeys removes from the list each key whose last value is there, or whose last
 // write has an unknown outcome.
-func lookHot(l *load, left map[string]*hot) error {
+func findHotKeys(l *load, left map[string]*hot) error {
 	for key, h := range left {
 		h.mu.Lock()
 		open := h.unknown || h.abandoned || h.acknowledged == 0
@@ -206,7 +205,7 @@ func lookHot(l *load, left map[string]*hot) error {
 	return nil
 }
 
-// noEvictions: a member that was full would explain what is missing.
+// noEvictions fails if a member was full, because that would explain missing keys.
 func noEvictions(ctx context.Context, now *view) error {
 	for _, m := range now.members {
 		conn, err := meta.Dial(ctx, m.address)

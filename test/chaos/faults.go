@@ -18,9 +18,9 @@ import (
 	"example.com/memcached-operator/test/internal/stranger"
 )
 
-// fault is something that goes wrong, or that a person asks for. It returns whom it has
-// hit, "" for nobody. It may choose by random alone, so that a seed gives the same
-// faults whatever the cluster does.
+// fault is something that goes wrong, or that a person does. It returns whom it has hit,
+// "" for nobody. It chooses by random alone, so that a seed gives the same faults
+// whatever the cluster does.
 type fault struct {
 	name   string
 	weight int
@@ -69,7 +69,7 @@ func newFaults(w *world, seed uint64) *faults {
 	return f
 }
 
-// round lets things go wrong for so long.
+// round causes faults for that long.
 func (f *faults) round(ctx context.Context, duration time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, duration)
 	defer cancel()
@@ -298,9 +298,9 @@ func (f *faults) stopKubelet(ctx context.Context, random uint64) (string, error)
 	return stopped, err
 }
 
-// retryFailed does what a person does about a drain that has failed: retry, and skip if
-// that fails, too, as it does for a member that left before it ever answered. check
-// would miss a value that was on such a volume.
+// retryFailed does what a person does about a failed drain: retry, and skip if that
+// fails, too, as it does for a member that left before it ever answered. check would find
+// a value missing that was on such a volume.
 func (f *faults) retryFailed(ctx context.Context, drains []cachev1alpha1.DrainStatus) {
 	for _, d := range drains {
 		if d.Phase != cachev1alpha1.DrainFailed {

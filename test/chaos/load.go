@@ -20,11 +20,11 @@ import (
 
 // The load. Each key has one writer. There are two kinds:
 //
-//   - a key that is written once, through the ring of the moment. What its member
-//     acknowledged has to be where the drains since have taken it;
-//   - a key that is written again and again, with a number that grows. Its owner
-//     is the same at every size that the cluster is scaled to, since what other
-//     members have of it from earlier sizes would be older (docs/hazards.md).
+//   - a key that is written once, by the present ring. What its member acknowledged
+//     must be where later drains have taken it;
+//   - a key that is written again and again, with a growing number. Its owner is the
+//     same at every size, because copies on other members would be older
+//     (docs/hazards.md).
 const (
 	writers = 4
 	// pause of a writer between two requests.
@@ -55,8 +55,8 @@ type entry struct {
 }
 
 // hot is a key that is overwritten. Numbers up to attempted were sent, those up to
-// acknowledged arrived. Unknown: since then a write was sent whose outcome the client
-// doesn't know; memcached removes the old value before it stores the new one.
+// acknowledged arrived. unknown: a later write has an unknown outcome; memcached removes
+// the old value before it stores the new one.
 type hot struct {
 	key                     string
 	mu                      sync.Mutex
@@ -196,11 +196,11 @@ func (l *load) readAny(random *rand.Rand) {
 	}
 }
 
-// errOld is what a value older than the last one is.
+// errOld is a value older than the last one.
 var errOld = errors.New("an old value came back")
 
-// readHot reads a key that is overwritten: a number that was acknowledged before
-// the read must not be followed by a smaller one.
+// readHot reads a key that is overwritten. The value must not be older than one that was
+// acknowledged before the read.
 func (l *load) readHot(h *hot) error {
 	m := l.views.current().route(h.key)
 	if m == nil {
@@ -244,7 +244,7 @@ func (l *load) blame(format string, args ...any) {
 	l.wrong = append(l.wrong, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// entries is the journal so far, and what was wrong so far.
+// entries is the journal and the errors so far.
 func (l *load) entries() ([]entry, []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -268,7 +268,7 @@ func valueOf(key string) []byte {
 	return value
 }
 
-// numbered is a number as a key's value, and numberOf reads it again.
+// numbered is a number as a key's value; numberOf reads it.
 func numbered(key string, number int64) []byte { return fmt.Appendf(nil, "%s=%d", key, number) }
 
 func numberOf(key string, value []byte) (int64, bool) {

@@ -15,8 +15,8 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// clientTimeout bounds one request. It is long, so that a request whose end the
-// client doesn't know was cut off by a kill, and isn't carried out later.
+// clientTimeout bounds one request. It is long, so that only a kill cuts a request off.
+// Such a request isn't carried out later.
 const clientTimeout = 20 * time.Second
 
 // member is a pod as the client dials it. What it acknowledges is on its volume.
@@ -27,7 +27,7 @@ type member struct {
 	client  *memcache.Client
 }
 
-// view is what a client knows of the cluster at a time.
+// view is what a client knows of the cluster at one time.
 type view struct {
 	servers []string
 	owner   routing.Owner
@@ -60,7 +60,7 @@ func (v *views) current() *view {
 // follow reads the list again and again, as clients do.
 func (v *views) follow(ctx context.Context) {
 	for ctx.Err() == nil {
-		if next, err := v.look(ctx); err == nil {
+		if next, err := v.read(ctx); err == nil {
 			v.mu.Lock()
 			v.now = next
 			v.mu.Unlock()
@@ -72,7 +72,7 @@ func (v *views) follow(ctx context.Context) {
 	}
 }
 
-func (v *views) look(ctx context.Context) (*view, error) {
+func (v *views) read(ctx context.Context) (*view, error) {
 	mc, err := v.memcached(ctx)
 	if err != nil {
 		return nil, err
@@ -123,8 +123,8 @@ func (v *views) member(ctx context.Context, pod *corev1.Pod) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A pod that is there keeps its claim from being replaced: read the claim, and
-	// then see that the pod is still there.
+	// A pod that exists keeps its claim from being replaced. So read the claim, and then
+	// check that the pod still exists.
 	var claim corev1.PersistentVolumeClaim
 	if err := v.kube.Get(ctx, client.ObjectKey{Namespace: v.namespace, Name: fmt.Sprintf("data-%s-%d", clusterName, ordinal)}, &claim); err != nil {
 		return nil, err

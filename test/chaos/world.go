@@ -41,7 +41,7 @@ type world struct {
 	history []string
 }
 
-// note what has happened, with the time: it is printed when the run fails.
+// note what has happened, with the time. It is printed if the run fails.
 func (w *world) note(format string, args ...any) {
 	line := time.Now().UTC().Format("15:04:05.000 ") + fmt.Sprintf(format, args...)
 	w.mu.Lock()
@@ -141,8 +141,7 @@ func (w *world) settle(ctx context.Context, f *faults) error {
 	})
 }
 
-// checkInvariants asks all invariants of every change that there was, and of the
-// end, at rest.
+// checkInvariants checks all invariants for every change, and for the end, at rest.
 func (w *world) checkInvariants(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
