@@ -24,7 +24,7 @@ func (w *world) volumeOf(claim *corev1.PersistentVolumeClaim) *corev1.Persistent
 	return found(w, v, admin.Get(w.Context(), client.ObjectKey{Name: claim.Spec.VolumeName}, v))
 }
 
-// aside is the claim to which the volume of another was moved, or nil.
+// aside is the claim that took over the volume of another, or nil.
 func (w *world) aside(of *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	for _, c := range w.claims() {
 		if c.Annotations[cachev1alpha1.AnnotationAsideOf] == string(of.UID) {
@@ -88,7 +88,7 @@ func TestClaimDeletedByItsPodsOwnerReferenceIsDrainedFromAnother(t *testing.T) {
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	claim := w.claim(2)
 	w.stopOperator()
-	// Who edits the StatefulSet gets what they want until the operator is back.
+	// If somebody edits the StatefulSet, it stays so until the operator is back.
 	w.change(w.statefulSet(), `{"spec":{"replicas":2,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete","whenDeleted":"Retain"}}}`)
 	w.eventually("the claim deleted", func() error {
 		if c := w.claim(2); c == nil || c.DeletionTimestamp == nil {
@@ -283,7 +283,7 @@ func TestOperatorOfOneNamespaceHoldsADeletedClaimAndSaysWhatAnAdministratorDoes(
 		return nil
 	})
 	message := w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonClaimDeleted)
-	said := regexp.MustCompile(`claim (\S+): .* administrator lets volume (\S+) wait for claim (\S+) \(docs/runbook.md, ClaimDeleted\)`).FindStringSubmatch(message)
+	said := regexp.MustCompile(`claim (\S+): .* administrator can reserve volume (\S+) for claim (\S+) \(docs/runbook.md, ClaimDeleted\)`).FindStringSubmatch(message)
 	if said == nil || said[1] != claim.Name || said[2] != claim.Spec.VolumeName {
 		t.Fatalf("the condition does not say what to do: %s", message)
 	}

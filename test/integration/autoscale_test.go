@@ -17,8 +17,8 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// autoscaler makes an HPA for the cluster. Nothing measures here, so that it
-// scales by its bounds alone.
+// autoscaler makes an HPA for the cluster. There are no metrics here, so it scales only
+// by its bounds.
 func (w *world) autoscaler(least, most int32) *autoscalingv2.HorizontalPodAutoscaler {
 	w.Helper()
 	h := &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{

@@ -87,7 +87,7 @@ func (w *world) bindingHas(want map[string]string) {
 	})
 }
 
-// The operator is restarted where else it would look within ten seconds, or a minute.
+// A restart saves waiting ten seconds, or a minute, for its next look.
 func TestBinding(t *testing.T) {
 	w := newWorld(t)
 	w.makeSecret("cache-tls", map[string]string{"ca.crt": "authorities", "tls.crt": "certificate", "tls.key": ofNobodys})
@@ -142,7 +142,7 @@ func TestBinding(t *testing.T) {
 	}
 }
 
-// mayNoMore fails if the rights for a binding are rights to any other Secret.
+// mayNoMore fails if the rights for a binding allow any other Secret.
 func (w *world) mayNoMore() {
 	w.Helper()
 	c, err := client.New(asUser(w.user), client.Options{})

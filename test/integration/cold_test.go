@@ -12,8 +12,8 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// TestMemberThatStartedColdShows: by what its container left behind, until the
-// pod is replaced.
+// TestMemberThatStartedColdShows in status, by its termination message, until the pod is
+// replaced.
 func TestMemberThatStartedColdShows(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)

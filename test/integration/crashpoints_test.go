@@ -45,8 +45,8 @@ var faultNames = map[operator.Fault]string{
 // crashpoints counts what was run.
 var crashpoints struct {
 	scenarios, writes, runs, unreached atomic.Int64
-	// kinds of writes that had a fault, by verb and resource, and of how many runs each was
-	// reached.
+	// kinds counts, by verb and resource, the writes that had a fault, and the runs that
+	// reached them.
 	kinds sync.Map
 }
 
@@ -65,12 +65,11 @@ func (p point) String() string {
 // kind is the write's verb and resource.
 func (p point) kind() string { return strings.Join(strings.Fields(p.write)[:2], " ") }
 
-// TestCrashPoints runs each scenario once to count the operator's writes, and then with
-// faults at each write: the operator dies, and another one takes over; the write is
-// refused, or is applied without an answer. Meanwhile
-// strangers make, relabel and delete objects that look like the operator's. The end is
-// always that of the undisturbed run, and every invariant is true at every change of an
-// object.
+// TestCrashPoints runs each scenario once to count the operator's writes. Then it runs
+// with faults at each write: the operator dies and another one starts, or the write is
+// refused, or it is applied without an answer. Meanwhile strangers create, relabel and
+// delete objects that look like the operator's. The end is always that of the undisturbed
+// run, and every invariant holds after every change of an object.
 func TestCrashPoints(t *testing.T) {
 	seed := *faultsSeed
 	if seed == 0 {
@@ -111,9 +110,9 @@ func TestCrashPoints(t *testing.T) {
 	}
 }
 
-// faultsOf the ith write. In `make test` each has a death before it or after it, and a third
-// of them a failure as well; the seed chooses. What status says is computed anew by a
-// successor: of its writes, a third have any.
+// faultsOf the ith write. In `make test` each write has a death before or after it, and a
+// third of them a failure as well; the seed chooses. The next operator computes status
+// anyway, so only a third of the status writes have any.
 func faultsOf(i int, write string, seed int64) []operator.Fault {
 	if *allFaults {
 		return slices.Concat(deaths, failures)
@@ -181,8 +180,8 @@ func (s scenario) prepare(w *world) int {
 	return len(w.journal.Writes())
 }
 
-// disturbed tries again if the operator never came to that write: details of a status, for
-// example, are written together when they come in quick succession. Few may stay unreached.
+// disturbed tries again if the operator never came to that write. Details of a status,
+// for example, are written together if they come quickly. Few writes may stay unreached.
 func (s scenario) disturbed(t *testing.T, p point, want []string) {
 	t.Parallel()
 	const tries = 3
@@ -232,8 +231,8 @@ func (s scenario) disturb(w *world, p point, want []string, strangersSeed uint64
 	return hit.Load()
 }
 
-// strangersCome lets strangers make, relabel and delete objects beside what happens, by the
-// seed, until they are told to leave.
+// strangersCome lets strangers create, relabel and delete objects, by the seed, until
+// they are told to stop.
 func (w *world) strangersCome(seed uint64) (leave func()) {
 	ctx, cancel := context.WithCancel(w.Context())
 	gone := make(chan struct{})
@@ -295,8 +294,8 @@ func (w *world) befall(p point) *atomic.Bool {
 	return &hit
 }
 
-// succeed starts another operator whenever one has died, and returns how many
-// it has started.
+// succeed starts another operator whenever one has died, and returns how many it has
+// started.
 func (w *world) succeed() *atomic.Int32 {
 	var successors atomic.Int32
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -363,7 +362,7 @@ func (w *world) end(first []types.UID) []string {
 	return out
 }
 
-// restsUnstuck asks the invariants of a cluster at rest: one more reconcile changes
+// restsUnstuck checks the invariants of a cluster at rest: one more reconcile changes
 // nothing, and status mentions everything that waits.
 func (w *world) restsUnstuck() {
 	w.Helper()

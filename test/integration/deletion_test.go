@@ -16,7 +16,7 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// released waits until the claims are there, and free of our finalizer.
+// released waits until the claims exist without our finalizer.
 func (w *world) released(n int) {
 	w.Helper()
 	w.eventually(fmt.Sprintf("%d claims, let go", n), func() error {

@@ -15,8 +15,8 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// Two drains of one cluster within minutes have events of the same reason, which
-// a recorder takes for one event that came twice.
+// Two drains within minutes have events of the same reason, which a recorder would count
+// as one.
 func TestEachDrainHasItsEventsInOrderAndOnce(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 4)

@@ -6,8 +6,8 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// As it is deployed by default. No other operator may run beside this one, so
-// the test does not run in parallel.
+// As deployed by default. No other operator may run meanwhile, so the test is not
+// parallel.
 func TestOneOperatorServesClustersOfOneNameInAllNamespaces(t *testing.T) {
 	w, other := newSerialNamespace(t), newSerialNamespace(t)
 	w.everywhere = true

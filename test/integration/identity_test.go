@@ -28,8 +28,8 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// Whose an object is (invariant 12): what belongs to others is not written, counted or
-// obeyed, and what is the cluster's is found without its labels.
+// Whose an object is (invariant 12): other people's objects are not written, counted or
+// obeyed, and the cluster's are found without their labels.
 
 // bareClaim is a claim as a restore or another chart leaves it: without our labels.
 func bareClaim(name string) *corev1.PersistentVolumeClaim {
@@ -414,9 +414,8 @@ func TestAListOlderThanTheClaimsIsNotTrusted(t *testing.T) {
 	equal(w, "the list", w.listed(), w.ring(3))
 }
 
-// A claim may tell of a ring that the list doesn't know while the operator runs: one that
-// came back from elsewhere, or that somebody annotated. The members are looked through by
-// the next ring, and the list tells of it.
+// A claim may have a ring that the list doesn't have: it came back from a backup, or
+// somebody annotated it. The next ring places the members, and is in the list.
 func TestAClaimOfALaterRingIsFollowedByANextOne(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
@@ -441,8 +440,8 @@ func TestAClaimOfALaterRingIsFollowedByANextOne(t *testing.T) {
 	w.settled(3)
 }
 
-// If a label is removed, and the API server lets nobody put it back, the cluster waits:
-// status says so, in the server's words.
+// If a label was removed, and the API server refuses to restore it, the cluster waits,
+// and status quotes the server.
 func TestALabelThatCannotBePutBackShows(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
@@ -463,8 +462,8 @@ func TestALabelThatCannotBePutBackShows(t *testing.T) {
 	w.settled(1)
 }
 
-// deny lets the API server refuse every change of the namespace's objects of that kind,
-// with these words, until the function that it returns is called.
+// deny makes the API server refuse every change of the namespace's objects of that kind,
+// with this message, until the returned function is called.
 func (w *world) deny(resource, words string) (allow func()) {
 	w.Helper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "deny-" + w.namespace}}

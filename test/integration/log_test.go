@@ -9,7 +9,7 @@ import (
 )
 
 // TestTheLogHasALineForEachWrite, with the cluster, the object and the reason, and none
-// for a reconcile that finds all as wanted.
+// for a reconcile that writes nothing.
 func TestTheLogHasALineForEachWrite(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)

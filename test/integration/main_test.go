@@ -32,7 +32,7 @@ var (
 	admin client.WithWatch
 	// recorder has every change of every object, for the invariants.
 	recorder *invariants.Recorder
-	// checkedSteps is how many changes the invariants were asked of.
+	// checkedSteps is how many changes were checked.
 	checkedSteps atomic.Int64
 )
 

@@ -11,9 +11,8 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// metrics of the running operator that are not 0: of a histogram how often it
-// observed something. A key is the name and the labels' values in the order of
-// their names, without the world's namespace.
+// metrics of the running operator that are not 0; a histogram counts its observations. A
+// key is the name and the labels' values, by label name, without the world's namespace.
 func (w *world) metrics() map[string]float64 {
 	w.Helper()
 	families, err := w.operator.Metrics.Gather()

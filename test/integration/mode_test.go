@@ -14,9 +14,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// TestClustersKeepTheirModeWhenTheDefaultChanges: those that were made when it was
-// Mapped stay so, whoever applies a manifest that says nothing of it. They are of
-// another API group, so that no other test sees the CRD of the day before.
+// TestClustersKeepTheirModeWhenTheDefaultChanges: clusters that were created when it was
+// Mapped stay so, even if a manifest without a mode is applied. They use another API
+// group, so that no other test sees the old CRD.
 func TestClustersKeepTheirModeWhenTheDefaultChanges(t *testing.T) {
 	w := newNamespace(t)
 	crd := &unstructured.Unstructured{}
@@ -106,7 +106,7 @@ func TestClustersKeepTheirModeWhenTheDefaultChanges(t *testing.T) {
 			t.Errorf("%s: the mode is %q, and the size %d", object, mode, size)
 		}
 	}
-	// It takes away what the manifest doesn't have, as docs/hazards.md says.
+	// It removes what the manifest doesn't have, as docs/hazards.md says.
 	if err := kubectl("replace", "by-the-client", 2); err == nil || !strings.Contains(err.Error(), "storage.mode can't be changed") {
 		t.Errorf("replaced with %v", err)
 	}

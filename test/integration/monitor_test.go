@@ -56,7 +56,7 @@ func (w *world) serviceMonitor() *unstructured.Unstructured {
 	return found(w, m, admin.Get(w.Context(), w.key(name), m))
 }
 
-// It makes a kind known, and takes it away again, so it runs alone.
+// It adds a kind and removes it again, so it is not parallel.
 func TestServiceMonitorIsMadeAndKeptWhereTheClusterHasTheKind(t *testing.T) {
 	w := newSerialNamespace(t)
 	w.startOperator()
@@ -108,8 +108,8 @@ func TestServiceMonitorIsMadeAndKeptWhereTheClusterHasTheKind(t *testing.T) {
 	w.quiet()
 }
 
-// selectsTheService: a Prometheus goes by the labels of Services, and by their
-// ports' names.
+// selectsTheService: Prometheus selects by the labels of Services and the names of their
+// ports.
 func (w *world) selectsTheService(m *unstructured.Unstructured) {
 	w.Helper()
 	service := w.service()

@@ -130,7 +130,7 @@ func (w *world) tryScale(size int32) error {
 	return admin.SubResource("scale").Update(w.Context(), w.memcached(), client.WithSubResourceBody(scale))
 }
 
-// annotate sets the drain annotation of a claim, or takes it off.
+// annotate sets the drain annotation of a claim, or removes it.
 func (w *world) annotate(ordinal int, value string) {
 	w.Helper()
 	w.annotateClaim(claimName(ordinal), value)
@@ -146,8 +146,8 @@ func (w *world) annotateClaim(name, value string) {
 	w.change(claim, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, cachev1alpha1.AnnotationDrain, quoted))
 }
 
-// settled waits until the cluster has that many members, all ready, nothing on
-// its way out, and a status that says so.
+// settled waits until the cluster has that many members, all ready, nothing is being
+// deleted, and status says so.
 func (w *world) settled(size int32) *cachev1alpha1.Memcached {
 	w.Helper()
 	var m *cachev1alpha1.Memcached
@@ -201,7 +201,7 @@ func (w *world) noCondition(kind string) {
 	})
 }
 
-// claimGone waits until the claim is gone, or has a successor.
+// claimGone waits until the claim is gone, or another one has its name.
 func (w *world) claimGone(ordinal int, uid types.UID) {
 	w.Helper()
 	w.eventually("claim "+claimName(ordinal)+" gone", func() error {

@@ -23,7 +23,7 @@ func (w *world) saysPaused() error {
 	return nil
 }
 
-// nothingButStatus fails where the operator wrote anything else since then.
+// nothingButStatus fails if the operator wrote anything but the status since then.
 func (w *world) nothingButStatus(since int) {
 	w.Helper()
 	w.always("nothing but status is written", func() error {

@@ -255,7 +255,7 @@ func TestClusterIsDeletedInTheMiddleOfAPlacement(t *testing.T) {
 	w.eventually("nothing but claims", func() error { return deleted(w) })
 }
 
-// With an operator that kept no record, every item was where its list says.
+// If an earlier operator kept no record, every item counts as being where its list says.
 func TestClusterOfAnEarlierOperatorIsNotPlacedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
@@ -290,7 +290,7 @@ func TestForgedRecordMakesNoMembers(t *testing.T) {
 	equal(w, "servers on the list", strings.Count(w.serverList().Data["servers"], "\n"), 3)
 }
 
-// Nobody can end all placements with a number so high that later rings have none.
+// Nobody can exhaust the rings' numbers with a very high one.
 func TestForgedNumberEndsNoPlacements(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(routedBy("gomemcache"), 2)

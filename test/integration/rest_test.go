@@ -36,8 +36,8 @@ func (w *world) quiet() {
 	})
 }
 
-// Invariant 8. Everything that a person can set is one more chance for what is
-// applied to differ from what the API server reports as applied.
+// Invariant 8. Each field that a person can set is a chance for what is applied to differ
+// from what the API server reports as applied.
 func TestAtRestTheOperatorWritesNothing(t *testing.T) {
 	t.Parallel()
 	everything := func() *apitest.MemcachedBuilder { return apitest.MakeMemcached(name).EveryField() }
@@ -88,8 +88,8 @@ func TestClaimsAreBornWithTheFinalizer(t *testing.T) {
 	w := newNamespace(t)
 	m := apitest.MakeMemcached(name).Storage("128Mi").Obj()
 	w.create(m)
-	// Held before the operator sees them: it stops right after it has applied
-	// the StatefulSet.
+	// Paused before the operator sees them: it stops right after it has applied the
+	// StatefulSet.
 	w.dieAfter(func(write string) bool { return write == "patch statefulsets cache" })
 	w.startOperator()
 	w.eventually("three claims", func() error {

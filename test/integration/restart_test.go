@@ -92,8 +92,8 @@ func TestOperatorRestartedWhileADrainRunsWaitsForItsEnd(t *testing.T) {
 	w.settled(2)
 }
 
-// An operator that takes over in the middle of a drain finds the Job as an earlier one
-// built it: other names, labels and flags are no reason to begin again.
+// An operator that starts in the middle of a drain finds a Job of an earlier version,
+// with other names, labels and flags. That is no reason to begin again.
 func TestAJobThatAnEarlierOperatorBuiltIsHonoured(t *testing.T) {
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))
@@ -124,8 +124,8 @@ func TestAJobThatAnEarlierOperatorBuiltIsHonoured(t *testing.T) {
 	equal(w, "items", m.Status.LastDrains[0].Added, int64(4))
 }
 
-// earlier is the Job in another shape: without what a drain can do without, and
-// with what this operator doesn't know.
+// earlier is the Job in another shape: without what a drain doesn't need, and with what
+// this operator doesn't know.
 func earlier(now *batchv1.Job) *batchv1.Job {
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{

@@ -8,8 +8,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// restored forgets who set which field of an object, as a backup does that is
-// restored.
+// restored removes the managed fields of an object, as restoring a backup does.
 func (w *world) restored(object client.Object) {
 	w.Helper()
 	w.change(object, `{"metadata":{"managedFields":[{}]}}`)
@@ -18,8 +17,7 @@ func (w *world) restored(object client.Object) {
 	}
 }
 
-// The claims' templates can't change; what would be built of the spec by now is
-// another one.
+// Claim templates can't change, and the spec would make others by now.
 func TestAStatefulSetThatWasRestoredFromABackupIsScaled(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)

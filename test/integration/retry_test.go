@@ -15,8 +15,7 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// ahead is a clock that is that far ahead of the machine's: what is to be waited for
-// is over.
+// ahead is a clock that is that far ahead of the machine's, so that waits are over.
 type ahead struct {
 	clock.RealClock
 	by time.Duration

@@ -18,8 +18,8 @@ import (
 	"example.com/memcached-operator/test/internal/operator"
 )
 
-// operatorUser is the operator in all tests: it may do what config/rbac/role.yaml
-// lets it do, and nothing else. A right that is missing there fails them.
+// operatorUser is the operator in all tests. It has the rights of config/rbac/role.yaml
+// and no others, so a missing right fails a test.
 const operatorUser = "system:serviceaccount:memcached-operator-system:memcached-operator-controller-manager"
 
 func asUser(name string) *rest.Config {
@@ -55,15 +55,15 @@ func grantOperator(ctx context.Context) error {
 	return errors.Join(admin.Create(ctx, role), admin.Create(ctx, binding))
 }
 
-// unseen are rights that no request in these tests needs, each with who does.
+// unseen are rights that no request in these tests needs, each with who needs it.
 var unseen = map[operator.Right]string{
 	{Group: "cache.example.com", Resource: "memcacheds/finalizers", Verb: "update"}: "the admission plugin OwnerReferencesPermissionEnforcement",
 	{Resource: "pods/log", Verb: "get"}:                                             "progress of drains, which is played here",
 	{Group: "events.k8s.io", Resource: "events", Verb: "patch"}:                     "an event that is told again within minutes",
 }
 
-// unusedRights of the operator's role, after all tests: what it does not need it
-// shall not have.
+// unusedRights of the operator's role, after all tests: it shall not have what it doesn't
+// need.
 func unusedRights() error {
 	role, err := operatorRole()
 	if err != nil {
@@ -109,8 +109,8 @@ func TestOperatorMayReadNoSecrets(t *testing.T) {
 	}
 }
 
-// grantHere makes the world's operator one that has its rights in this namespace
-// alone, as config/namespaced deploys it.
+// grantHere gives the world's operator its rights in this namespace alone, as
+// config/namespaced does.
 func (w *world) grantHere() {
 	w.Helper()
 	w.user = operatorUser + "-" + w.namespace

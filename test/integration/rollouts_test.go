@@ -102,7 +102,7 @@ func unready(worlds []*world, on bool) {
 	}
 }
 
-// soManyWait waits until so many of the clusters wait for their turn.
+// soManyWait waits until that many clusters wait for their turn.
 func (w *world) soManyWait(worlds []*world, want int) {
 	w.Helper()
 	w.eventually(fmt.Sprintf("%d wait for their turn", want), func() error {
@@ -113,9 +113,9 @@ func (w *world) soManyWait(worlds []*world, want int) {
 	})
 }
 
-// noMoreThan fails where more clusters are replaced by an upgrade than may be. No list
-// shows both kinds at one moment, and between two lists one rollout may end and another
-// begin: a StatefulSet counts if it is marked before the Deployments are listed and after.
+// noMoreThan fails if an upgrade replaces more clusters than it may. No list shows both
+// kinds at one moment, and between two lists one roll-out may end and another begin. So a
+// StatefulSet counts if it is marked before and after the Deployments are listed.
 func noMoreThan(limit int, worlds []*world) error {
 	var before, after appsv1.StatefulSetList
 	var plain appsv1.DeploymentList
@@ -147,8 +147,7 @@ func isRolledOut(o client.Object) bool {
 }
 
 // A version whose members never get ready stops after as many clusters as may be rolled
-// out at once, whatever happens to the operator, and the next version mends these
-// first.
+// out at once, even if the operator restarts. The next version mends these first.
 func TestAnUpgradeReplacesMembersOfAFewClustersAtATime(t *testing.T) {
 	const limit = 2
 	w, worlds := newFleet(t, limit, 6, 2)
@@ -245,8 +244,8 @@ func TestAnUpgradeThatChangesNothingReplacesNobody(t *testing.T) {
 	}
 }
 
-// A person's change goes at once, and carries the operator's along; a change of what the
-// members don't depend on, such as the size, carries nothing along.
+// A person's change is rolled out at once, and carries the operator's change along. A
+// change of what the members don't depend on, such as the size, does not.
 func TestASpecsOwnChangeWaitsForNoUpgrade(t *testing.T) {
 	w, worlds := newFleet(t, 1, 3, 1)
 	unready(worlds, true)

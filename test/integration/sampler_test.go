@@ -19,7 +19,7 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// neighbours are worlds with a cluster each, that one operator watches besides.
+// neighbours are worlds with a cluster each, which the same operator watches.
 func (w *world) neighbours(n int) []*world {
 	w.Helper()
 	var worlds []*world
@@ -31,8 +31,8 @@ func (w *world) neighbours(n int) []*world {
 	return worlds
 }
 
-// More clusters than there are workers have a drainer on a dead node: each read of its
-// log takes as long as it may.
+// More clusters than workers have a drainer on a dead node: each read of its log takes as
+// long as it may.
 func TestDrainersOnADeadNodeHoldNoOtherClusterUp(t *testing.T) {
 	w := newNamespace(t)
 	w.progress = func(ctx context.Context, namespace, _ string) (*contract.Progress, error) {
@@ -76,8 +76,8 @@ func TestDrainersOnADeadNodeHoldNoOtherClusterUp(t *testing.T) {
 	}
 }
 
-// Members that never answer hold a scale-down up for a moment, and other clusters not
-// at all.
+// Members that never answer delay a scale-down for a moment, and other clusters not at
+// all.
 func TestMembersThatDoNotAnswerHoldAScaleDownUpForAMomentOnly(t *testing.T) {
 	w := newNamespace(t)
 	w.memory = func(ctx context.Context, _ string) (controllers.Memory, error) {
@@ -97,7 +97,7 @@ func TestMembersThatDoNotAnswerHoldAScaleDownUpForAMomentOnly(t *testing.T) {
 	w.settled(2)
 }
 
-// A step that is refused for good is tried less and less, and status says so.
+// A step that is refused for good is tried less and less often, and status says so.
 func TestARefusalThatHoldsBacksOffAndShows(t *testing.T) {
 	w := newWorld(t)
 	w.hangingDrain(apitest.MakeMemcached(name))

@@ -114,8 +114,8 @@ func (w *world) eventsOnce(reasons ...string) {
 	}
 }
 
-// An autoscaler that changes its mind takes members back that never came to be. Their
-// volumes have nothing that tells a drainer so, so it gets a flag.
+// An autoscaler that changes its mind removes members that never ran. Nothing on their
+// volumes tells a drainer that, so it gets a flag.
 func TestADrainerIsToldOfAMemberThatNeverStarted(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)

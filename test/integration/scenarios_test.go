@@ -142,8 +142,8 @@ func scenarios() map[string]scenario {
 	}
 }
 
-// settledAt is the end of a cluster that has that many members, all ready, and
-// nothing on its way out.
+// settledAt is the end of a cluster with that many members, all ready, and nothing being
+// deleted.
 func settledAt(size int32) func(*world) error {
 	return func(w *world) error {
 		m := w.memcached()
@@ -160,8 +160,7 @@ func settledAt(size int32) func(*world) error {
 	}
 }
 
-// placed returns nil if so many members have what clients look for there, by the list
-// of that serial.
+// placed returns nil if that many members are placed by the list of that serial.
 func (w *world) placed(members int, serial string) error {
 	for ordinal := range members {
 		if c := w.claim(ordinal); c == nil || c.Annotations[cachev1alpha1.AnnotationPlaced] != serial {

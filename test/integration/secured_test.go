@@ -35,9 +35,8 @@ func (w *world) securedSample() *cachev1alpha1.Memcached {
 	return m
 }
 
-// The Secrets are the kubelet's to read. The operator, which may not, has drainers
-// log in, asks no member for its memory, and passes on what a member says of a
-// Secret that isn't as it should be.
+// The kubelet reads the Secrets; the operator may not. So it has drainers log in, asks no
+// member for its memory, and passes on what a member says about a wrong Secret.
 func TestSecuredCluster(t *testing.T) {
 	w := newNamespace(t)
 	w.memory = func(_ context.Context, address string) (controllers.Memory, error) {
@@ -77,8 +76,8 @@ func TestSecuredCluster(t *testing.T) {
 	w.settled(2)
 }
 
-// containerIs plays a kubelet that says so of the first container, which has ended
-// once with this message.
+// containerIs plays a kubelet that reports the first container so; it has ended once with
+// this message.
 func (w *world) containerIs(pod *corev1.Pod, state corev1.ContainerState, message string) {
 	w.Helper()
 	before := pod.DeepCopy()

@@ -152,8 +152,8 @@ func TestListIsPutRight(t *testing.T) {
 	w.eventually("the ConfigMap again", right)
 }
 
-// The name would be there to be taken first; members must not leave while the
-// clients can't be told.
+// If somebody else has the ConfigMap's name, members must not leave, because clients
+// can't be told.
 func TestMembersStayWhileTheListIsSomebodyElses(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)

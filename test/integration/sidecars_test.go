@@ -18,7 +18,7 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// injectProxy lets the API server put a container before that of each drainer, as a
+// injectProxy makes the API server add a container before that of each drainer, as a
 // mesh's webhook does.
 func (w *world) injectProxy() {
 	w.Helper()
@@ -83,7 +83,7 @@ func TestAPlacementBesideASidecarThatNeverEndsIsRecorded(t *testing.T) {
 	equal(w, "Jobs at the end", len(w.jobs()), 0)
 }
 
-// The Job of such a drain has not ended, but its drainer has: it stands in nobody's way.
+// The Job of such a drain has not ended, but its drainer has: it blocks nothing.
 func TestASizeChangesAfterADrainThatFailedBesideASidecar(t *testing.T) {
 	w := newWorld(t)
 	w.injectProxy()

@@ -95,7 +95,7 @@ func TestSeveralLeaveHighestFirstAsManyAtOnceAsAllowed(t *testing.T) {
 }
 
 // leave scales down with an operator that stops right then, and starts another one when
-// the pods are gone: then each volume can be drained at once.
+// the pods are gone, so that each volume can be drained at once.
 func (w *world) leave(size int) {
 	w.Helper()
 	w.dieAfter(func(write string) bool { return write == "patch statefulsets cache" })

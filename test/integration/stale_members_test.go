@@ -28,8 +28,7 @@ func (f former) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 	return f.Client.Get(ctx, key, object, options...)
 }
 
-// What is applied has the size: a changed template must not bring back the size of a
-// StatefulSet of long ago.
+// Any apply also sets the size: a changed template must not bring back an old size.
 func TestATemplateThatChangesUnderALaggingCacheDoesNotBringAMemberBack(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)

@@ -50,7 +50,7 @@ func (w *world) reconcileBehind(edit func(client.ObjectList)) {
 	}
 }
 
-// What the cache does not show yet, for reconciles that it leads astray.
+// What the cache doesn't show yet.
 func withoutJobs(list client.ObjectList) {
 	if l, ok := list.(*batchv1.JobList); ok {
 		l.Items = nil
@@ -95,7 +95,7 @@ func together(edits ...func(client.ObjectList)) func(client.ObjectList) {
 	}
 }
 
-// Each of these reconciles would break an invariant if it believed its cache.
+// Each of these reconciles would break an invariant if it trusted its cache.
 func TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone(t *testing.T) {
 	for what, test := range map[string]struct {
 		begin func(*world)
@@ -138,10 +138,10 @@ func TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
 			test.begin(w)
-			before, size := w.held(), *w.statefulSet().Spec.Replicas
+			before, size := w.mountable(), *w.statefulSet().Spec.Replicas
 			from := len(w.journal.Writes())
 			w.reconcileBehind(test.edit)
-			equal(w, "claims", w.held(), before)
+			equal(w, "claims", w.mountable(), before)
 			equal(w, "replicas", *w.statefulSet().Spec.Replicas, size)
 			for _, write := range w.journal.Writes()[from:] {
 				if write.Resource == "jobs" && write.Status < 300 {
@@ -152,7 +152,7 @@ func TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone(t *testing.T) {
 	}
 }
 
-// A mark is never taken off: the member would leave before its items are placed.
+// A mark is never removed: the member would leave before its items are placed.
 func TestACacheThatIsBehindTellsNoMemberToLeaveBeforeItemsArePlaced(t *testing.T) {
 	w := placing(t, 2, 3)
 	w.scale(1)
@@ -166,8 +166,8 @@ func TestACacheThatIsBehindTellsNoMemberToLeaveBeforeItemsArePlaced(t *testing.T
 	}
 }
 
-// held are the claims that are there, held and mountable.
-func (w *world) held() []string {
+// mountable are the claims that exist with our finalizer, and are not being deleted.
+func (w *world) mountable() []string {
 	var out []string
 	for _, c := range w.claims() {
 		if c.DeletionTimestamp == nil && slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {

@@ -19,11 +19,11 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// What others may write to the cluster's objects, or under their names, and what must
-// not happen then.
+// What others may write to the cluster's objects, or under their names, and what must not
+// happen then.
 
-// A Memcached that is made under the name of somebody's StatefulSet gives no right to the
-// volumes of that.
+// A Memcached with the name of somebody's StatefulSet gets no right to the volumes of
+// that.
 func TestAMemcachedTouchesNoClaimOfAnothersStatefulSet(t *testing.T) {
 	w := newWorld(t)
 	labels := map[string]string{"app": "database"}
@@ -61,8 +61,8 @@ func TestAMemcachedTouchesNoClaimOfAnothersStatefulSet(t *testing.T) {
 	equal(w, "our finalizer is on it", slices.Contains(after.Finalizers, cachev1alpha1.ClaimFinalizer), false)
 }
 
-// A claim that was there before its member may have more on its volume than a cache: no
-// policy deletes it, and a drain that has read it all does.
+// A claim that was there before its member may have more on its volume than a cache. No
+// policy deletes it; a drain that has read all of it does.
 func TestAnAdoptedClaimIsDeletedByNoPolicy(t *testing.T) {
 	w := newWorld(t)
 	for i := range 2 {
@@ -196,7 +196,7 @@ func TestAClaimWhoseVolumeCannotBeStopsNobody(t *testing.T) {
 	})
 }
 
-// The pod of a Job that was copied, annotations and labels and all, is no drainer.
+// The pod of a Job that was copied with its annotations and labels is no drainer.
 func TestThePodOfAnothersJobHoldsNothingUp(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
@@ -231,8 +231,8 @@ func TestThePodOfAnothersJobHoldsNothingUp(t *testing.T) {
 	w.settled(2)
 }
 
-// A Job that has ended changes no size, whatever finalizer somebody else has put on it. Its
-// pod stays with it, and the claim with that: status names the finalizer.
+// A Job that has ended affects no size, even if somebody else's finalizer keeps it. Its
+// pod stays with it, and so does the claim: status names the finalizer.
 func TestAJobThatAForeignFinalizerKeepsIsNamed(t *testing.T) {
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))

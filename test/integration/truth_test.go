@@ -19,7 +19,7 @@ import (
 )
 
 // degraded waits until the cluster is Degraded for that reason, in these words, and
-// says nowhere that all is well.
+// nothing says that all is well.
 func (w *world) degraded(reason string, words ...string) {
 	w.Helper()
 	message := w.condition(cachev1alpha1.ConditionDegraded, "True", reason)
@@ -128,7 +128,7 @@ func TestAMemberThatNoNodeTakesIsDegradedAfterAMinute(t *testing.T) {
 	})
 }
 
-// quota lets so many pods be, by the API server's own admission.
+// quota allows that many pods, by the API server's own admission.
 func (w *world) quota(pods string) {
 	w.Helper()
 	hard := corev1.ResourceList{corev1.ResourcePods: resource.MustParse(pods)}
@@ -156,7 +156,7 @@ func TestMembersThatAQuotaForbidsAreDegradedInTheAPIServersWords(t *testing.T) {
 	})
 }
 
-// nudgeMembers lets their controller try again now rather than in minutes.
+// nudgeMembers makes their controller try again now, not in minutes.
 func (w *world) nudgeMembers() {
 	w.Helper()
 	for _, s := range w.statefulSets() {
@@ -200,7 +200,8 @@ func TestMembersThatPodSecurityForbidsAreDegradedInTheAPIServersWords(t *testing
 	})
 }
 
-// Who changes the spec and waits for Ready must not get the answer from before.
+// If somebody changes the spec and waits for Ready, they must not get the answer for the
+// old spec.
 func TestReadyIsOfTheSpecThatWasObservedAndItsMembers(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
@@ -222,7 +223,7 @@ func TestReadyIsOfTheSpecThatWasObservedAndItsMembers(t *testing.T) {
 	w.well(1)
 }
 
-// readyIs tells what Ready is of the spec as it is now; it is not, of an older one.
+// readyIs tells whether Ready has this status for the present spec.
 func (w *world) readyIs(want metav1.ConditionStatus) error {
 	m := w.memcached()
 	c := meta.FindStatusCondition(m.Status.Conditions, cachev1alpha1.ConditionReady)

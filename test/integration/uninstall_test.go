@@ -28,7 +28,7 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// uninstallation by the chart's hook, of a release in the world's namespace.
+// uninstallation by the chart's hook of a release in the world's namespace.
 type uninstallation struct {
 	*world
 	options uninstall.Options
@@ -52,8 +52,8 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// newUninstallation gives the hook's service account the rights that the chart does,
-// and makes the operator's Deployment, which the world's operator ends with.
+// newUninstallation gives the hook's service account the chart's rights, and creates the
+// operator's Deployment; the world's operator ends with it.
 func newUninstallation(w *world, set ...string) *uninstallation {
 	w.Helper()
 	w.byHand = true
@@ -97,7 +97,7 @@ func newUninstallation(w *world, set ...string) *uninstallation {
 	return u
 }
 
-// deploy makes the Deployment; who scales it to zero ends the operator.
+// deploy creates the Deployment; scaling it to zero ends the operator.
 func (u *uninstallation) deploy() {
 	u.Helper()
 	labels := map[string]string{"app.kubernetes.io/name": "memcached-operator"}
@@ -131,9 +131,9 @@ func (u *uninstallation) run() {
 	}
 }
 
-// nothingHeld looks for our finalizers, in every object of the namespace that could
-// have one.
-func (u *uninstallation) nothingHeld() {
+// noFinalizers looks for our finalizers on every object of the namespace that could have
+// one.
+func (u *uninstallation) noFinalizers() {
 	u.Helper()
 	const ours = "cache.example.com/"
 	for _, m := range u.clusters() {
@@ -170,7 +170,7 @@ func TestUninstallWaitsForADrainToEnd(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatalf("%v\n%s", err, u.said)
 	}
-	u.nothingHeld()
+	u.noFinalizers()
 	if c := w.claim(2); c != nil && c.UID == claim.UID && c.DeletionTimestamp == nil {
 		t.Errorf("claim %s was drained, and is there: %s", c.Name, asJSON(c))
 	}
@@ -197,11 +197,11 @@ func TestUninstallLeavesNoFinalizerAndEveryItem(t *testing.T) {
 				before := uids(w.claims())
 				if dead {
 					w.stopOperator()
-					// Nobody can find it by a label any more.
+					// No label finds it any more.
 					w.change(w.claim(1), `{"metadata":{"labels":null}}`)
 				}
 				u.run()
-				u.nothingHeld()
+				u.noFinalizers()
 				equal(w, "claims", uids(w.claims()), before)
 				if c := w.claim(2); c == nil || c.UID != claim.UID || c.DeletionTimestamp != nil {
 					t.Errorf("the claim whose drain was under way: %s", asJSON(c))
@@ -225,7 +225,7 @@ func TestUninstallWithoutADeployment(t *testing.T) {
 	w.stopOperator()
 	w.delete(u.deployment())
 	u.run()
-	u.nothingHeld()
+	u.noFinalizers()
 	w.nothingLeft()
 	equal(w, "claims", len(w.claims()), 2)
 }
@@ -238,7 +238,7 @@ func TestAVolumeOutlivesItsClaimThatWasDeletedBeforeItsDrain(t *testing.T) {
 	w.delete(claim)
 	kubes.Play(w.namespace, player.Fail(1, "Unreachable", "no answer"))
 	u.run()
-	u.nothingHeld()
+	u.noFinalizers()
 	v := w.volumeOf(claim)
 	if v == nil || v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 		t.Errorf("the volume: %s\n%s", asJSON(v), u.said)
@@ -250,7 +250,7 @@ func TestAnOperatorThatComesBackHoldsWhatItLeft(t *testing.T) {
 	u := newUninstallation(w)
 	claim := w.hangingDrain(apitest.MakeMemcached(name))
 	u.run()
-	u.nothingHeld()
+	u.noFinalizers()
 	kubes.Play(w.namespace, player.Succeed(12))
 	w.startOperator()
 	w.claimGone(2, claim.UID)

@@ -299,7 +299,7 @@ func TestWhatCannotChangeLaterIsRefusedWithASentence(t *testing.T) {
 	}
 }
 
-// The scale subresource goes by the same limits.
+// The scale subresource has the same limits.
 func TestScaleBeyondTheLimitIsRefused(t *testing.T) {
 	w := newNamespace(t)
 	w.create(apitest.MakeMemcached(name).Obj())
@@ -311,7 +311,7 @@ func TestScaleBeyondTheLimitIsRefused(t *testing.T) {
 	}
 }
 
-// A rule that came later must not keep people from changing what is stored.
+// A later rule must not keep people from changing what is stored.
 func TestAClusterOfLittleMemoryFromEarlierCanStillBeChanged(t *testing.T) {
 	w := newNamespace(t)
 	const rule = "memory must be 64Mi at least"

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// bindVolumePolicy installs what is shipped to bound what the operator does to
-// volumes: every test's operator is held to it.
+// bindVolumePolicy installs the shipped policy that bounds what the operator does to
+// volumes. It applies to every test's operator.
 func bindVolumePolicy(ctx context.Context) error {
 	folder := filepath.Join("..", "..", "config", "policy")
 	policy, err := os.ReadFile(filepath.Join(folder, "volume_policy.yaml"))

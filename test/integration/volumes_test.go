@@ -62,7 +62,7 @@ func TestVolumesGrowWithTheSpecBeforeTheMembersDo(t *testing.T) {
 		return w.volumesHave(2, "512Mi")
 	})
 
-	// The StatefulSet is the one that it was: a member that joins is born small.
+	// The StatefulSet has not changed: a member that joins begins with the first size.
 	w.scale(3)
 	w.settled(3)
 	w.eventually("a third volume of that size", func() error { return w.volumesHave(3, "512Mi") })
@@ -86,8 +86,8 @@ func TestVolumesWhoseSizeNobodyGaveFollowMemory(t *testing.T) {
 	w.quiet()
 }
 
-// TestARollOutThatLosesItemsIsForetold: status says that members will start cold
-// before the StatefulSet has what lets them.
+// TestARollOutThatLosesItemsIsForetold: status says that members will start cold before
+// the StatefulSet changes.
 func TestARollOutThatLosesItemsIsForetold(t *testing.T) {
 	w := newWorld(t)
 	w.create(apitest.MakeMemcached(name).Size(2).With(func(s *cachev1alpha1.MemcachedSpec) {
@@ -149,7 +149,7 @@ func TestVolumesThatMayNotGrowAreToldOfOnce(t *testing.T) {
 	equal(w, "memory that does not fit", w.memoryOf(), "100")
 	w.quiet()
 
-	// It is remembered, until the spec changes.
+	// The refusal is remembered until the spec changes.
 	refused := 0
 	for _, write := range w.journal.Writes() {
 		if write.Status == 403 {

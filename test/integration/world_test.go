@@ -31,17 +31,17 @@ type world struct {
 	others []string
 	// everywhere: the operator watches all namespaces.
 	everywhere bool
-	// user that the operator is: operatorUser, or one that has its rights in this
-	// namespace alone.
+	// user of the operator: operatorUser, or one that has its rights in this namespace
+	// alone.
 	user     string
 	journal  *operator.Journal
 	progress controllers.ProgressReader
 	memory   controllers.MemoryReader
 	log      *logBuffer
-	// clock that the operator goes by; nil for the machine's.
+	// clock of the operator; nil for the machine's.
 	clock clock.PassiveClock
-	// byHand: a person does in this namespace what no operator may, so the invariants
-	// are not asked.
+	// byHand: a person does in this namespace what no operator may, so the invariants are
+	// not checked.
 	byHand bool
 	// interval at which conditions are looked at.
 	interval time.Duration
@@ -87,8 +87,8 @@ func newSerialNamespace(t *testing.T) *world {
 	return w
 }
 
-// keptItsPromises replays all that happened in the namespace, and asks every
-// invariant of every step.
+// keptItsPromises replays all that happened in the namespace, and checks every invariant
+// for every step.
 func (w *world) keptItsPromises() {
 	w.Helper()
 	defer recorder.Forget(w.namespace)
@@ -171,8 +171,8 @@ func (w *world) eventually(what string, condition func() error) {
 	}
 }
 
-// always fails if the condition breaks within a while that is long enough for
-// the operator to do what it must not do.
+// always fails if the condition becomes false within a time that is long enough for the
+// operator to do what it must not.
 func (w *world) always(what string, condition func() error) {
 	w.Helper()
 	const while = 1500 * time.Millisecond
