@@ -8,7 +8,7 @@ const (
 	ConditionReady = "Ready"
 	// ConditionAvailable: every wanted member is ready.
 	ConditionAvailable = "Available"
-	// ConditionProgressing: the cluster is on its way to what the spec wants.
+	// ConditionProgressing: the cluster is changing to what the spec wants.
 	ConditionProgressing = "Progressing"
 	// ConditionDegraded: something needs a person.
 	ConditionDegraded = "Degraded"
@@ -20,7 +20,7 @@ const (
 	// ConditionShortOfMemory: the items of the leaving members don't fit on the
 	// survivors.
 	ConditionShortOfMemory = "ShortOfMemory"
-	// ConditionMonitored: the Prometheus operator is told of the exporters.
+	// ConditionMonitored: a ServiceMonitor selects the exporters.
 	ConditionMonitored = "Monitored"
 	// ConditionBindable: applications find what they need in the Secret of spec.binding.
 	ConditionBindable = "Bindable"
@@ -56,22 +56,22 @@ const (
 	// ReasonBlockedByVolume: a member can't return while the volume that it left
 	// earlier is still there (its drain failed or is held, or it is retained).
 	ReasonBlockedByVolume = "BlockedByVolume"
-	// ReasonAsWanted: nothing is left to do.
+	// ReasonAsWanted: the cluster is as the spec wants it.
 	ReasonAsWanted = "AsWanted"
 	// ReasonDraining: volumes are being drained.
 	ReasonDraining = "Draining"
 	// ReasonNothingToDrain: no volume has to be drained.
 	ReasonNothingToDrain = "NothingToDrain"
-	// ReasonDrainFailed: a drain failed; the claim is kept. Of Draining: and no other
-	// drain is under way, or waits.
+	// ReasonDrainFailed: a drain failed; the claim is kept. The condition Draining has it
+	// only if no other drain is under way or waits.
 	ReasonDrainFailed = "DrainFailed"
-	// ReasonDrainHeld: a person holds a drain by annotation. Of Draining: and nothing
-	// else is left to drain.
+	// ReasonDrainHeld: a person holds a drain by annotation. The condition Draining has it
+	// only if nothing else is left to drain.
 	ReasonDrainHeld = "DrainHeld"
 	// ReasonClaimDeleted: somebody deleted a claim that is not drained; the finalizer
 	// keeps it.
 	ReasonClaimDeleted = "ClaimDeleted"
-	// ReasonReconcileError: the API server refused or did not answer.
+	// ReasonReconcileError: a call to the API server failed.
 	ReasonReconcileError = "ReconcileError"
 	// ReasonInvalidSpec: the API server refuses what the spec asks for.
 	ReasonInvalidSpec = "InvalidSpec"
@@ -90,7 +90,7 @@ const (
 	// ReasonShortOfMemory: the leaving members have more items than the survivors have
 	// room for.
 	ReasonShortOfMemory = "ShortOfMemory"
-	// ReasonEnoughMemory: they fit, or nothing leaves.
+	// ReasonEnoughMemory: they fit, or no member leaves.
 	ReasonEnoughMemory = "EnoughMemory"
 	// ReasonMemoryUnknown: the operator can't ask the members.
 	ReasonMemoryUnknown = "MemoryUnknown"
@@ -99,7 +99,7 @@ const (
 	// ReasonNoRoomToReplay: the volumes have room for one warm file only, so a member
 	// whose memcached can't resume starts cold.
 	ReasonNoRoomToReplay = "NoRoomToReplay"
-	// ReasonKeptCache: no member that runs started cold for lack of room.
+	// ReasonKeptCache: no member that runs has lost its items.
 	ReasonKeptCache = "KeptCache"
 	// ReasonStartedCold: a member ended without a save, and its volume had no room for
 	// a second file, so its items could not be replayed; or, in mode Saved, its pod was
@@ -121,8 +121,7 @@ const (
 	// ReasonBindingForbidden: the operator lacks a right to the Secret of spec.binding,
 	// or to one that it is made of.
 	ReasonBindingForbidden = "BindingForbidden"
-	// ReasonBindingIncomplete: a Secret from which that of spec.binding is made is
-	// missing or invalid.
+	// ReasonBindingIncomplete: a Secret that the binding needs is missing or invalid.
 	ReasonBindingIncomplete = "BindingIncomplete"
 	// ReasonSecretInvalid: a member or a drainer can't use a Secret with certificates
 	// or logins.
@@ -142,14 +141,14 @@ const (
 	ReasonContainerNotCreated = "ContainerNotCreated"
 	// ReasonUnschedulable: no node takes a member's pod.
 	ReasonUnschedulable = "Unschedulable"
-	// ReasonMemberDoesNotEnd: a member was told to end, and its node doesn't report its
+	// ReasonMemberDoesNotEnd: a member was told to end, and its node has not reported its
 	// end.
 	ReasonMemberDoesNotEnd = "MemberDoesNotEnd"
-	// ReasonDrainerDoesNotEnd: the same for the pod of a drain or a placement. Before
-	// its end nothing can use its volume, or change the size.
+	// ReasonDrainerDoesNotEnd: the same for the pod of a drain or a placement. Until it
+	// ends, nothing can use its volume, or the size can't change.
 	ReasonDrainerDoesNotEnd = "DrainerDoesNotEnd"
-	// ReasonKeptByFinalizer: an object of the cluster was deleted, and a finalizer of
-	// somebody else keeps it.
+	// ReasonKeptByFinalizer: an object of the cluster was deleted, and somebody else's
+	// finalizer keeps it.
 	ReasonKeptByFinalizer = "KeptByFinalizer"
 	// ReasonPodNotCreated: the API server refuses a pod of a member or of a drainer:
 	// a quota, an admission policy.
@@ -165,15 +164,15 @@ const (
 	ReasonWaitingForTurn = "WaitingForTurn"
 	// ReasonDeleting: the Memcached is being deleted.
 	ReasonDeleting = "Deleting"
-	// ReasonAllPlaced: every member has only what clients look for there.
+	// ReasonAllPlaced: no member has items that clients look for elsewhere.
 	ReasonAllPlaced = "AllPlaced"
 	// ReasonPlacing: items are being moved between members.
 	ReasonPlacing = "Placing"
-	// ReasonPlacementWaits: a placement is due, and something else goes first.
+	// ReasonPlacementWaits: items have to be placed, and something else comes first.
 	ReasonPlacementWaits = "PlacementWaits"
-	// ReasonPlacementFailed: a placement failed; items stay where clients don't look.
+	// ReasonPlacementFailed: a placement failed; the items stay where they are.
 	ReasonPlacementFailed = "PlacementFailed"
-	// ReasonPlacementOff: the spec lets items stay where clients don't look.
+	// ReasonPlacementOff: items stay where they are, because the spec says so.
 	ReasonPlacementOff = "PlacementOff"
 	// ReasonWaitingForPlacement: the size changes when items are placed.
 	ReasonWaitingForPlacement = "WaitingForPlacement"
@@ -183,13 +182,13 @@ const (
 // of a drainer that failed come from its receipt.
 const (
 	ReasonPodPresent     = "PodPresent"     // the leaving member's pod is still there
-	ReasonInTurn         = "InTurn"         // others are drained first
+	ReasonInTurn         = "InTurn"         // something else comes first
 	ReasonHibernating    = "Hibernating"    // no member is there to take items
 	ReasonHeld           = "Held"           // annotation cache.example.com/drain=hold
 	ReasonReceiptInvalid = "ReceiptInvalid" // the receipt doesn't add up, or is missing
 	ReasonJobFailed      = "JobFailed"      // the Job gave up without a receipt
-	ReasonSettingAside   = "SettingAside"   // the volume moves to another claim
-	ReasonRetrying       = "Retrying"       // the last drainer failed, the Job starts the next one
+	ReasonSettingAside   = "SettingAside"   // the volume is bound to another claim
+	ReasonRetrying       = "Retrying"       // the last drainer failed; the Job starts the next one
 
 	// ReasonSurvivorUnreachable: the drainer waits for a survivor, or gave up waiting.
 	ReasonSurvivorUnreachable = "SurvivorUnreachable"

@@ -1,13 +1,13 @@
 package v1alpha1
 
-// MaxSize is the highest spec.size. Members have the ordinals below it: whatever
-// has a higher one is nobody's member.
+// MaxSize is the highest spec.size. Members have the ordinals below it; an object with a
+// higher one is no member's.
 const MaxSize = 512
 
 // LabelCluster is on every object that the operator makes for a Memcached, and on
 // the claims that it adopts; its value is the Memcached's name. The operator sees
-// only objects that carry it. It says where to look and never whose an object is:
-// that is the UID of its controller, and for claims, which have none, their name.
+// only objects that have it. It never proves whose an object is: that is the UID of its
+// controller, or for a claim, which has none, its name.
 //
 // Pods are the exception. They are selected by LabelName and LabelComponent, which
 // are in the selector of their StatefulSet and can't change: a pod without them is
@@ -41,8 +41,8 @@ const (
 	ClaimFinalizer = "cache.example.com/drain"
 )
 
-// MaxAnnotation is the longest value, in bytes, of the annotations below that hold no
-// JSON. No reader accepts a longer one: the cache cuts it, and the cut value must mean
+// MaxAnnotation is the longest value, in bytes, of the annotations below that are
+// not JSON. No reader accepts a longer one: the cache cuts it, and the cut value must mean
 // the same.
 const MaxAnnotation = 128
 
@@ -53,19 +53,19 @@ const (
 	// volume never comes back as a member's.
 	AnnotationLeaving = "cache.example.com/released"
 	// AnnotationNeverStarted, beside the leaving mark: the member's first pod had not
-	// started a container by then, so nothing had been stored.
+	// started a container by then, so the volume is empty.
 	AnnotationNeverStarted = "cache.example.com/never-started"
-	// AnnotationUnplaced, beside the leaving mark: the member's items were to be
-	// placed, and it was lost before that.
+	// AnnotationUnplaced, beside the leaving mark: the member was lost before its items
+	// were placed.
 	AnnotationUnplaced = "cache.example.com/unplaced"
 	// AnnotationAdopted: the claim was there before the member that uses it. Its volume
-	// may have more than a cache: only after a drain, or by a person's word, is it
-	// deleted.
+	// may have more than a cache, so it is deleted only after a drain, or by a person's
+	// word.
 	AnnotationAdopted = "cache.example.com/adopted"
 	// AnnotationReceipt is the receipt of the drain (package contract, JSON).
 	AnnotationReceipt = "cache.example.com/receipt"
-	// AnnotationAsideOf, on a claim to which the volume of another one was moved, is
-	// the other one's UID.
+	// AnnotationAsideOf, on a claim that took over the volume of another one, is the
+	// other one's UID.
 	AnnotationAsideOf = "cache.example.com/aside-of"
 	// AnnotationDrain is set by a person: DrainSkip, DrainRetry or DrainHold.
 	AnnotationDrain = "cache.example.com/drain"
@@ -75,14 +75,14 @@ const (
 	// AnnotationPlacement is set by a person on a member's claim: PlacementRetry or
 	// PlacementSkip. The operator removes it when it has acted on it.
 	AnnotationPlacement = "cache.example.com/placement"
-	// AnnotationAttempts is how many attempts in a row to move items failed, and the
-	// UID of the Job of the last one: N/UID.
+	// AnnotationAttempts is how many attempts of a drain or a placement failed in a row,
+	// and the UID of the last one's Job: N/UID.
 	AnnotationAttempts = "cache.example.com/attempts"
 )
 
 // Values of AnnotationPlacement.
 const (
-	// PlacementRetry starts a failed placement again.
+	// PlacementRetry starts a failed placement again, now.
 	PlacementRetry = "retry"
 	// PlacementSkip leaves the member's items where they are.
 	PlacementSkip = "skip"
@@ -94,10 +94,10 @@ const AnnotationRing = "cache.example.com/ring"
 
 // Values of AnnotationDrain.
 const (
-	// DrainSkip gives the items of the claim up: there is no drain.
+	// DrainSkip gives the items on the claim's volume up: they are not drained.
 	DrainSkip = "skip"
-	// DrainRetry starts a failed drain again; the operator removes the annotation when
-	// it has acted on it.
+	// DrainRetry starts a failed drain again, now. The operator removes the annotation
+	// when it has acted on it.
 	DrainRetry = "retry"
 	// DrainHold starts no drain until the annotation is removed.
 	DrainHold = "hold"
@@ -107,7 +107,7 @@ const (
 const (
 	// AnnotationClaimUID is the UID of the claim that the Job drains.
 	AnnotationClaimUID = "cache.example.com/claim-uid"
-	// AnnotationSurvivors is the number of survivors that the Job drains to: the
+	// AnnotationSurvivors is the number of survivors that the Job adds items to: the
 	// ordinals below it.
 	AnnotationSurvivors = "cache.example.com/survivors"
 	// AnnotationTarget, on a placement's Job, names the ring by which it places items.

@@ -11,7 +11,7 @@ import (
 // MemcachedSpec is what a person wants of a cluster.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage)",message="storage can't be added to or removed from a cluster: create another cluster"
-// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.storage.size) || quantity(string(self.storage.size)).isGreaterThan(quantity(string(self.memory)))",message="storage.size must be larger than memory: the volume holds a file of that size, and what describes it"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.storage.size) || quantity(string(self.storage.size)).isGreaterThan(quantity(string(self.memory)))",message="storage.size must be larger than memory: the volume has a file of that size and its metadata"
 // +kubebuilder:validation:XValidation:rule="quantity(string(self.memory)).isInteger() && quantity(string(self.memory)).asInteger() >= 8388608 && quantity(string(self.memory)).asInteger() % 1048576 == 0",message="memory must be a whole number of MiB, 8Mi at least: memcached takes its -m in MiB"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) && (!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^(-[vkMrACFXS]*L|--enable-l)'))) || quantity(string(self.memory)).asInteger() >= 67108864 || oldSelf.hasValue() && quantity(string(self.memory)).compareTo(quantity(string(oldSelf.value().memory))) >= 0 && (has(self.storage) || has(oldSelf.value().extraArgs) && self.extraArgs == oldSelf.value().extraArgs)",optionalOldSelf=true,message="memory must be 64Mi at least with storage, or with -L in extraArgs: memcached then begins with a page of 1Mi for each size of item, of which there are up to 63, and doesn't start with less"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || (quantity(string(self.maxItemSize)).isInteger() && quantity(string(self.maxItemSize)).asInteger() >= 1024 && quantity(string(self.maxItemSize)).asInteger() * 2 <= quantity(string(self.memory)).asInteger())",message="maxItemSize must be a whole number of bytes, 1Ki at least, and at most half of memory"
@@ -119,8 +119,8 @@ type MemcachedSpec struct {
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// template is what else a person sets on the members' pods. A change replaces
-	// the members. Each of its fields has its own default.
+	// template has further settings of the members' pods. A change replaces the members.
+	// Each of its fields has its own default.
 	// +optional
 	Template PodTemplate `json:"template,omitempty"`
 
@@ -141,8 +141,8 @@ type MemcachedSpec struct {
 	// +kubebuilder:default={}
 	Drain DrainSpec `json:"drain,omitempty"`
 
-	// podDisruptionBudget bounds how many members may be evicted at once, by a node
-	// drain or otherwise. Defaults to one, for clusters of more than one member.
+	// podDisruptionBudget bounds how many members may be evicted at once, such as by
+	// kubectl drain. Defaults to one, for clusters of more than one member.
 	// +optional
 	PodDisruptionBudget PodDisruptionBudgetSpec `json:"podDisruptionBudget,omitempty"`
 
@@ -229,9 +229,9 @@ const (
 
 // PodDisruptionBudgetSpec bounds voluntary disruptions.
 type PodDisruptionBudgetSpec struct {
-	// enabled: make one, for clusters of more than one member. Defaults to true. Set it
-	// to false if the pods have a budget of yours, because a pod with two can't be
-	// evicted at all.
+	// enabled makes a PodDisruptionBudget, for clusters of more than one member.
+	// Defaults to true. Set it to false if the pods have a budget of yours, because a
+	// pod with two can't be evicted at all.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 	// maxUnavailable is how many members, or which share of them, may be away.
@@ -361,7 +361,7 @@ type PodTemplate struct {
 	// terminationGracePeriodSeconds is how long a member may take to save its cache
 	// when it is told to stop, in seconds. Defaults, with storage, to 30 and one more
 	// for each 16Mi of memory; without, to Kubernetes' own, 30. docs/hazards.md says
-	// what a member keeps that is killed before its save has ended.
+	// what is lost if it is killed before its save has ended.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
@@ -374,7 +374,7 @@ type PodTemplate struct {
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
 }
 
-// StorageMode is where a member's warm file is while memcached runs.
+// StorageMode is where a member's items are while it runs.
 //
 // +kubebuilder:validation:Enum=Mapped;Saved
 type StorageMode string
@@ -383,7 +383,7 @@ type StorageMode string
 const (
 	// StorageMapped maps the file on the volume.
 	StorageMapped StorageMode = "Mapped"
-	// StorageSaved has it in memory, and a save of it on the volume.
+	// StorageSaved has the file in memory, and a save of it on the volume.
 	StorageSaved StorageMode = "Saved"
 )
 
@@ -533,8 +533,8 @@ const (
 // DrainSpec says what happens to the items of a leaving member.
 type DrainSpec struct {
 	// policy for the volume of a leaving member in a scale-down. Drain (the default)
-	// adds its items to the survivors, which are the survivors, and only then deletes
-	// its claim. Retain keeps the claim. Delete gives the items up.
+	// adds its items to the survivors, and only then deletes its claim. Retain keeps the
+	// claim. Delete gives the items up.
 	// +optional
 	// +kubebuilder:default=Drain
 	Policy DrainPolicy `json:"policy,omitempty"`
@@ -572,13 +572,12 @@ type DrainSpec struct {
 	// without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
-	// template is what else a person sets on the Jobs of drains and placements, and on
-	// their pods. Each of its fields has its own default. A change affects new Jobs
-	// only.
+	// template has further settings of the Jobs of drains and placements, and of their
+	// pods. Each of its fields has its own default. A change affects new Jobs only.
 	// +optional
 	Template DrainTemplate `json:"template,omitempty"`
 	// reader is deprecated and ignored: volumes are always read directly. Objects that
-	// have it stay valid. Absent, as it should be, nothing changes.
+	// have it stay valid. Absent, nothing changes.
 	// +optional
 	Reader DrainReader `json:"reader,omitempty"`
 	// rateLimit slows a drain down, so that the survivors can serve their clients
@@ -659,7 +658,7 @@ const (
 	PhaseScaling    Phase = "Scaling"    // members come or go
 	PhaseDraining   Phase = "Draining"   // items of departed members are being drained
 	PhasePlacing    Phase = "Placing"    // items are being moved between members
-	PhaseRunning    Phase = "Running"    // as wanted
+	PhaseRunning    Phase = "Running"    // as the spec wants it
 	PhaseHibernated Phase = "Hibernated" // size 0: volumes wait for the members' return
 	PhaseDegraded   Phase = "Degraded"   // something needs a person; see the condition
 	PhaseDeleting   Phase = "Deleting"
@@ -705,8 +704,8 @@ type MemcachedStatus struct {
 	// +optional
 	Progress string `json:"progress,omitempty"`
 	// drains has an entry for each claim that is to be drained, highest ordinal first;
-	// 32 at most, and drains that failed, are held or run before those that wait.
-	// draining counts them all.
+	// at most 32. If there are more, drains that wait are left out first. draining
+	// counts them all.
 	// +optional
 	// +listType=map
 	// +listMapKey=claim
@@ -725,7 +724,7 @@ type MemcachedStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// BindingStatus is where an application finds what it needs.
+// BindingStatus names the Secret for applications.
 type BindingStatus struct {
 	// name of the Secret, in the same namespace.
 	Name string `json:"name"`
@@ -740,7 +739,7 @@ const (
 	DrainWaiting   DrainPhase = "Waiting"   // for the end of the pod, or for its turn
 	DrainStarting  DrainPhase = "Starting"  // the Job's pod is not running yet
 	DrainMoving    DrainPhase = "Moving"    // the drainer is at work
-	DrainReleasing DrainPhase = "Releasing" // the receipt is in; the claim is deleted
+	DrainReleasing DrainPhase = "Releasing" // the receipt is recorded; the claim is being deleted
 	DrainHeld      DrainPhase = "Held"      // by the annotation
 	DrainFailed    DrainPhase = "Failed"    // the claim is kept
 )
@@ -779,7 +778,7 @@ type DrainStatus struct {
 	// the kubelet's own word: Unschedulable, ImagePullBackOff.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message says it in a sentence, with what a person can do.
+	// message says why, in a sentence, and what a person can do.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// releasedAt is when the member was told to leave.
@@ -790,7 +789,7 @@ type DrainStatus struct {
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 }
 
-// DrainReceipt is a drain that ended, and whose claim was deleted or freed.
+// DrainReceipt is a drain that ended, and whose claim was released.
 type DrainReceipt struct {
 	// claim is the name of the claim.
 	Claim string `json:"claim"`
@@ -818,8 +817,8 @@ type DrainReceipt struct {
 	// bytes of keys and values that were added.
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
-	// unclean: the member had not saved (crash, OOM kill); its file was read all
-	// the same.
+	// unclean is true if the member had not saved (crash, OOM kill). Its file was read
+	// all the same.
 	// +optional
 	Unclean bool `json:"unclean,omitempty"`
 	// seconds from the member's leaving to endedAt.
@@ -852,7 +851,7 @@ type Memcached struct {
 
 	// spec is what a person wants of the cluster.
 	Spec MemcachedSpec `json:"spec"`
-	// status is what the operator saw, and how far it is.
+	// status is what the operator saw, and how far it has got.
 	// +optional
 	Status MemcachedStatus `json:"status,omitempty"`
 }

@@ -18,7 +18,7 @@ import (
 // MemcachedBuilder builds a Memcached.
 type MemcachedBuilder struct{ object cachev1alpha1.Memcached }
 
-// MakeMemcached begins with what the well-known sample has: a size and a port.
+// MakeMemcached starts with what the well-known sample has: a size and a port.
 func MakeMemcached(name string) *MemcachedBuilder {
 	b := &MemcachedBuilder{}
 	b.object.Name = name
@@ -27,7 +27,7 @@ func MakeMemcached(name string) *MemcachedBuilder {
 	return b
 }
 
-// Defaulted adds what the API server would: for tests without one.
+// Defaulted adds what the API server would, for tests without one.
 func (b *MemcachedBuilder) Defaulted() *MemcachedBuilder {
 	b.object.UID = types.UID("uid-of-" + b.object.Name)
 	s := &b.object.Spec
@@ -64,7 +64,7 @@ func (b *MemcachedBuilder) Size(n int32) *MemcachedBuilder {
 	return b
 }
 
-// Reader of released volumes.
+// Reader sets the deprecated drain.reader.
 func (b *MemcachedBuilder) Reader(r cachev1alpha1.DrainReader) *MemcachedBuilder {
 	b.object.Spec.Drain.Reader = r
 	return b
@@ -82,7 +82,7 @@ func (b *MemcachedBuilder) Storage(size string) *MemcachedBuilder {
 	return b
 }
 
-// Policy for the volume of a member that leaves.
+// Policy for the volume of a leaving member.
 func (b *MemcachedBuilder) Policy(p cachev1alpha1.DrainPolicy) *MemcachedBuilder {
 	b.object.Spec.Drain.Policy = p
 	return b
@@ -124,8 +124,8 @@ func (b *MemcachedBuilder) With(change func(*cachev1alpha1.MemcachedSpec)) *Memc
 	return b
 }
 
-// EveryField sets all that a person can set on pods: each is a chance for what
-// is applied to differ from what the API server reports as applied.
+// EveryField sets everything that a person can set on pods. Each field is a chance for
+// what is applied to differ from what the API server reports as applied.
 func (b *MemcachedBuilder) EveryField() *MemcachedBuilder {
 	s := &b.object.Spec
 	s.Image = "registry.example.com/memcached:1.6"
@@ -205,5 +205,5 @@ func everyTemplateField() cachev1alpha1.PodTemplate {
 	}
 }
 
-// Obj returns what was built; the builder may go on.
+// Obj returns a copy of what was built.
 func (b *MemcachedBuilder) Obj() *cachev1alpha1.Memcached { return b.object.DeepCopy() }
