@@ -134,9 +134,10 @@ func applyChanged[AC interface {
 	return true, r.Client.Apply(ctx, desired, client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
 }
 
-// mayOwn asks live before the cluster becomes the owner of an object, as all that is applied
-// does. What somebody keeps who has just deleted the Memcached (--cascade=orphan) has lost
-// its owner: with that one again, the garbage collector would delete it.
+// mayOwn checks live that the Memcached is not deleted, because applying an object makes
+// the cluster its owner. If somebody deleted the Memcached and keeps its objects
+// (--cascade=orphan), these have lost their owner. If they got it again, the garbage
+// collector would delete them.
 func (r *run) mayOwn(ctx context.Context) error {
 	live, err := observe.Get[cachev1alpha1.Memcached](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
 	switch {

@@ -11,12 +11,12 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// scratchSize is twice what a list of keys takes at most.
+// scratchSize is twice the most that a list of keys takes, in bytes.
 const scratchSize = 2 << 30
 
-// PlacementJob moves what the claim's member holds to where clients look by that
-// ring, of the first members. It mounts no volume: it asks the member. What the
-// member holds of the lost ones is discarded.
+// PlacementJob moves items of the claim's member to their owners among the first members,
+// by the ring of that target. It mounts no volume, because it asks the member. Items
+// owned by lost members are discarded.
 func PlacementJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, ordinal int32, target string, members int32, lost ...int32) *batchv1.Job {
 	args := contract.Rebalance{
 		Source: Servers(c, members)[ordinal],
