@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -56,7 +57,12 @@ type point struct {
 	// nth of its name, from 0.
 	nth   int
 	fault operator.Fault
+	// after is the write before it, of any object but a status: "" if it is the first.
+	after string
 }
+
+// moment is what scenarios share: a write after another one.
+func (p point) moment() string { return p.after + " > " + p.write }
 
 func (p point) String() string {
 	return fmt.Sprintf("%s %s, %d", faultNames[p.fault], p.write, p.nth+1)
@@ -66,11 +72,15 @@ func (p point) String() string {
 func (p point) kind() string { return strings.Join(strings.Fields(p.write)[:2], " ") }
 
 // TestCrashPoints runs each scenario once to count the operator's writes. Then it runs
-// with faults at each write: the operator dies and another one starts, or the write is
+// with faults at the writes: the operator dies and another one starts, or the write is
 // refused, or it is applied without an answer. Meanwhile strangers create, relabel and
 // delete objects that look like the operator's. The end is always that of the undisturbed
 // run, and every invariant holds after every change of an object.
+//
+// Many scenarios have the same write after the same write before it. Without
+// -crashpoints.all each such moment has its faults in one of them, which the seed chooses.
 func TestCrashPoints(t *testing.T) {
+	t.Parallel()
 	seed := *faultsSeed
 	if seed == 0 {
 		seed = time.Now().UnixNano() % 1000
@@ -94,25 +104,67 @@ func TestCrashPoints(t *testing.T) {
 			return true
 		})
 	})
-	for name, s := range scenarios() {
+	all := scenarios()
+	runs := make(map[string]*undisturbed, len(all))
+	for name := range all {
+		runs[name] = &undisturbed{}
+	}
+	t.Run("undisturbed", func(t *testing.T) {
+		for name, s := range all {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				*runs[name] = s.undisturbed(t)
+			})
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	chosen := choose(runs, seed)
+	for name, s := range all {
+		crashpoints.scenarios.Add(1)
+		crashpoints.writes.Add(int64(len(runs[name].points)))
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			writes, want := s.undisturbed(t)
-			crashpoints.scenarios.Add(1)
-			crashpoints.writes.Add(int64(len(writes)))
-			for i, p := range pointsOf(writes) {
-				for _, fault := range faultsOf(i, p.write, seed) {
-					p.fault = fault
-					t.Run(p.String(), func(t *testing.T) { s.disturbed(t, p, want) })
-				}
+			for _, p := range chosen[name] {
+				t.Run(p.String(), func(t *testing.T) { s.disturbed(t, p, runs[name].end) })
 			}
 		})
 	}
 }
 
-// faultsOf the ith write. In `make test` each write has a death before or after it, and a
-// third of them a failure as well; the seed chooses. The next operator computes status
-// anyway, so only a third of the status writes have any.
+// undisturbed is a run without faults.
+type undisturbed struct {
+	points []point
+	// end is what is left.
+	end []string
+}
+
+// choose returns the points of each scenario, each with a fault.
+func choose(runs map[string]*undisturbed, seed int64) map[string][]point {
+	draw := rand.New(rand.NewPCG(uint64(seed), 0))
+	names := slices.Sorted(maps.Keys(runs))
+	draw.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	seen := map[string]bool{}
+	chosen := map[string][]point{}
+	for _, name := range names {
+		for _, p := range runs[name].points {
+			if seen[p.moment()] && !*allFaults {
+				continue
+			}
+			for _, fault := range faultsOf(len(seen), p.write, seed) {
+				p.fault = fault
+				chosen[name] = append(chosen[name], p)
+			}
+			seen[p.moment()] = true
+		}
+	}
+	return chosen
+}
+
+// faultsOf the ith moment. Without -crashpoints.all each has a death before or after its
+// write, and a third of them a failure as well. The next operator computes status anyway,
+// so only a third of the status writes have any.
 func faultsOf(i int, write string, seed int64) []operator.Fault {
 	if *allFaults {
 		return slices.Concat(deaths, failures)
@@ -136,9 +188,13 @@ func isOfStatus(write string) bool { return strings.Contains(write, "/status ") 
 func pointsOf(writes []string) []point {
 	seen := map[string]int{}
 	var points []point
+	after := ""
 	for _, write := range writes {
-		points = append(points, point{write: write, nth: seen[write]})
+		points = append(points, point{write: write, nth: seen[write], after: after})
 		seen[write]++
+		if !isOfStatus(write) {
+			after = write
+		}
 	}
 	return points
 }
@@ -153,8 +209,8 @@ type scenario struct {
 	ended func(*world) error
 }
 
-// undisturbed returns the operator's writes, and the end.
-func (s scenario) undisturbed(t *testing.T) (writes, end []string) {
+// undisturbed runs the scenario without faults.
+func (s scenario) undisturbed(t *testing.T) undisturbed {
 	w := newSerialNamespace(t)
 	w.startOperator()
 	from := s.prepare(w)
@@ -162,15 +218,16 @@ func (s scenario) undisturbed(t *testing.T) (writes, end []string) {
 	s.act(w)
 	w.eventually("the end", func() error { return errors.Join(s.ended(w), w.volumesSettled()) })
 	w.quiet()
+	var writes []string
 	for _, write := range w.journal.Writes()[from:] {
 		if write.Status < 300 {
 			writes = append(writes, nameOf(write))
 		}
 	}
 	w.restsUnstuck()
-	end = w.end(uids(first))
+	end := w.end(uids(first))
 	t.Logf("%d writes:\n  %s\nthe end:\n  %s", len(writes), strings.Join(writes, "\n  "), strings.Join(end, "\n  "))
-	return writes, end
+	return undisturbed{pointsOf(writes), end}
 }
 
 // prepare returns the number of writes that it took.
