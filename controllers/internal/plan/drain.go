@@ -6,7 +6,6 @@ import (
 	"time"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/drainer/contract"
 )
 
 // justNow stands for the time of a mark that this plan writes. It is later than all
@@ -264,52 +263,4 @@ func (p *Plan) deleteJob(job *Job, reason string) {
 	if job != nil && !job.Deleting {
 		p.add(DeleteJob{Name: job.Name, UID: job.UID, Reason: reason})
 	}
-}
-
-// cannotBeRead tells whether a drainer of exactly this claim found that nothing can read
-// its volume.
-func cannotBeRead(c *Claim, job *Job) bool {
-	return job != nil && job.State == JobFailed && c.Request == NoRequest &&
-		job.Receipt != nil && job.Receipt.Source == string(c.UID) && job.Receipt.ExitCode == contract.ExitUnrecoverable
-}
-
-// reasonToRelease returns the first reason that releases the claim of a leaving or
-// departed member, if there is one.
-func reasonToRelease(o *Observed, c *Claim) (Release, bool) {
-	for _, why := range []Release{ByReceipt, BySkip, ByPolicyDelete, ByPolicyRetain, NeverBound, ByUnrecoverable} {
-		if releasableBy(&o.Cluster, c, why) == nil && (why != ByUnrecoverable || cannotBeRead(c, o.jobFor(c.UID))) {
-			return why, true
-		}
-	}
-	return "", false
-}
-
-// releasableBy is invariant 1: a claim is released by a receipt that adds up, for exactly
-// this claim, or by a person's word. It returns why this reason doesn't hold. The plan
-// asks this, and MayRelease asks it about live state.
-func releasableBy(cluster *Cluster, c *Claim, why Release) error {
-	switch why {
-	case ByReceipt:
-		if c.Receipt == nil {
-			return fmt.Errorf("claim %s has no receipt", c.Name)
-		}
-		return c.Receipt.AddsUp(string(c.UID))
-	case BySkip:
-		return unless(c.Request == Skip, "claim %s is not annotated with a skip", c.Name)
-	case NeverBound:
-		return unless(c.Volume == "", "claim %s is bound to a volume", c.Name)
-	case ByNamespace:
-		return unless(cluster.NamespaceTerminating, "the namespace of claim %s is not terminating", c.Name)
-	case ByClusterDeletion:
-		return unless(cluster.Deleting, "the Memcached is not deleted")
-	case ByUnrecoverable:
-		return unless(cluster.ReleaseUnreadable && !c.Adopted, "the Memcached keeps volumes that can't be read")
-	case ByPolicyDelete:
-		return unless(cluster.Policy == Delete && !c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
-	case ByPolicyRetain:
-		// The operator did not create an adopted claim, and nobody has drained it: it is kept.
-		return unless(cluster.Policy == Retain || cluster.Policy == Delete && c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
-	case BySetAside: // MayHandOver decides
-	}
-	return fmt.Errorf("%s is no reason to release claim %s", why, c.Name)
 }

@@ -107,38 +107,6 @@ func MayRecordSkip(live *Observed, a RecordPlaced) error {
 	return unless(live.Record.Serial >= a.Serial, "the clients' list must be of ring %d first", a.Serial)
 }
 
-// MayRelease is asked right before the claim is deleted, and right before its finalizer
-// is removed. The reason must hold (releasableBy), and a policy applies only to the claim
-// of a member that left. It needs the parts of the Cluster that the reason is about, and,
-// if the claim is being deleted, where its volume is.
-func MayRelease(live *Cluster, c *Claim, why Release) error {
-	switch why {
-	case ByPolicyDelete, ByPolicyRetain, ByUnrecoverable:
-		switch {
-		case live.Deleting:
-			return errors.New("the Memcached is gone")
-		case c.LeavingSince.IsZero():
-			return fmt.Errorf("claim %s is a member's", c.Name)
-		case why == ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.canBeSetAside()):
-			return fmt.Errorf("the volume of claim %s is kept by another claim first", c.Name)
-		}
-	}
-	return releasableBy(live, c, why)
-}
-
-// MayDelete is asked, after MayRelease, before a claim is deleted. A claim that was there
-// before its member, and that nobody has drained, goes only by a person's word.
-func MayDelete(c *Claim, why Release) error {
-	return unless(!c.Adopted || why == ByReceipt || why == BySkip || why == NeverBound,
-		"claim %s was there before its member, and nobody has drained it", c.Name)
-}
-
-// MayReleaseUnreadable is asked, after MayRelease, about a claim that no drain can read.
-// It needs Jobs, with the receipts of their pods.
-func MayReleaseUnreadable(live *Observed, c *Claim) error {
-	return unless(cannotBeRead(c, live.jobFor(c.UID)), "no drainer found that claim %s can't be read", c.Name)
-}
-
 // MaySetAside is asked before a claim is deleted so that its volume is set aside: its
 // member has left, nobody drains it, and the volume is bound to it. It needs Jobs, and
 // where the volume is.

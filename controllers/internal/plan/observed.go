@@ -1,18 +1,3 @@
-// Package plan decides what to do about a cluster. It is pure: what was observed goes in,
-// actions come out. The states of a volume and the invariants of a scale-down are here,
-// and nowhere else.
-//
-//	member ──size lowered──▶ leaving ──pod gone──▶ departed ──a Job drains it──▶ receipt ──▶ released
-//	                                                  │            │
-//	                                                  │            └── failed: kept, tried again
-//	                                                  └── held, skipped by a person
-//
-// The leaving mark is written on the claim before the StatefulSet is made smaller, and it
-// is never removed. The volume never comes back as a member's, because its values may be
-// old by then.
-//
-// Nothing can mount a claim that is being deleted. So its volume is set aside (aside.go):
-// it is bound to another claim, which is created with the mark.
 package plan
 
 import (

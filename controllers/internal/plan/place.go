@@ -71,8 +71,8 @@ func (o *Observed) placesByOtherRing(target string) bool {
 }
 
 // drainedAfterPlacement tells whether the members' items are placed before this claim is
-// drained. What is on it is older than what clients stored by later rings, and must not
-// reach their place first. If the member left with the last ring that moved keys, no
+// drained. Its items are older than the members' own. A drain only adds, so the first value
+// stays: the members' items must be placed first. If the member left with the last ring that moved keys, no
 // other member has newer values, and its drain comes first.
 func (o *Observed) drainedAfterPlacement(c *Claim) bool {
 	return c.Aside || c.Unplaced || c.Ordinal >= o.Record.From.Size

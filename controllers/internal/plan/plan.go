@@ -1,3 +1,18 @@
+// Package plan decides what to do about a cluster. It is pure: what was observed goes in,
+// actions come out. The states of a volume are decided here, by rules that keep the
+// invariants (test/invariants).
+//
+//	member ──size lowered──▶ leaving ──pod gone──▶ departed ──a Job drains it──▶ receipt ──▶ released
+//	                                                  │            │
+//	                                                  │            └── failed: kept, tried again
+//	                                                  └── held, skipped by a person
+//
+// The leaving mark is written on the claim before the StatefulSet is made smaller, and it
+// is never removed. The volume never comes back as a member's, because its values may be
+// old by then.
+//
+// Nothing can mount a claim that is being deleted. So its volume is set aside (aside.go):
+// it is bound to another claim, which is created with the mark.
 package plan
 
 import (
@@ -175,9 +190,9 @@ func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why str
 	return size, blocked, why
 }
 
-// staysBelow returns the size that brings no member back to a volume that it left. Whoever
-// wrote the leaving mark: no member that exists, or that clients still ask, leaves during a
-// drain, or before items are placed.
+// staysBelow returns the size that brings no member back to a volume that it left. Anybody
+// can write a leaving mark. So during a drain, or before items are placed, no member leaves
+// that exists or is on the clients' list.
 func (o *Observed) staysBelow(departed *Claim, size int32) int32 {
 	switch {
 	case departed == nil:
@@ -188,8 +203,8 @@ func (o *Observed) staysBelow(departed *Claim, size int32) int32 {
 	return min(size, departed.Ordinal)
 }
 
-// marksWait tells whether the departed member must wait because members above it need the
-// mark first, and can't get it before the volume of an earlier member is drained.
+// marksWait tells whether a member above this one has no mark yet, and can't get one before
+// an earlier volume is drained. Then the size stays.
 func (o *Observed) marksWait(departed *Claim) bool {
 	members := o.StatefulSet.Replicas
 	return departed != nil && o.drainDue(members) && o.someoneWouldLeave(departed.Ordinal, min(members, o.Record.Ring.Size))
