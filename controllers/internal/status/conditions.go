@@ -208,32 +208,3 @@ func draining(s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 }
 
 func deleting(in *Input) bool { return in.Cluster.DeletionTimestamp != nil }
-
-func phase(in *Input, s *cachev1alpha1.MemcachedStatus) cachev1alpha1.Phase {
-	is := func(kind string) bool {
-		for _, c := range s.Conditions {
-			if c.Type == kind {
-				return c.Status == metav1.ConditionTrue
-			}
-		}
-		return false
-	}
-	size := *in.Cluster.Spec.Size
-	switch {
-	case deleting(in):
-		return cachev1alpha1.PhaseDeleting
-	case is(cachev1alpha1.ConditionDegraded):
-		return cachev1alpha1.PhaseDegraded
-	case is(cachev1alpha1.ConditionDraining):
-		return cachev1alpha1.PhaseDraining
-	case size == 0 && s.Size == 0 && in.Cluster.Spec.Storage != nil:
-		return cachev1alpha1.PhaseHibernated
-	case is(cachev1alpha1.ConditionPlacing):
-		return cachev1alpha1.PhasePlacing
-	case !is(cachev1alpha1.ConditionProgressing):
-		return cachev1alpha1.PhaseRunning
-	case in.Cluster.Status.Phase == "" || in.Cluster.Status.Phase == cachev1alpha1.PhasePending && s.ReadySize < size:
-		return cachev1alpha1.PhasePending
-	}
-	return cachev1alpha1.PhaseScaling
-}
