@@ -121,9 +121,9 @@ export TEST_COUNTS := $(BIN)/test-counts.txt
 # E2E=skip leaves the end-to-end tests out, on a machine that can't run a node.
 E2E ?=
 
-# End to end, tests mostly wait for containers; the others want a CPU. TEST_JOBS=2 runs the two
-# side by side.
-TEST_JOBS ?= 1
+# End to end, tests mostly wait for containers; the others want a CPU. So the two run side by
+# side. TEST_JOBS=1 runs one after the other.
+TEST_JOBS ?= 2
 SUITES := test-here $(if $(filter skip,$(E2E)),,test-e2e)
 
 .PHONY: test
@@ -233,7 +233,7 @@ else
 	$(MAKE) cluster-deploy NODES=2
 	$(MAKE) $(BIN)/chart
 	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \
-	$(GO_TEST_ALL) -parallel=4 ./test/e2e/ | $(TEST_SUMMARY); \
+	$(GO_TEST_ALL) -parallel=8 ./test/e2e/ | $(TEST_SUMMARY); \
 	go run ./test/chaos --seed=$(SEED) --minutes=2; \
 	$(GO_TEST_ALL) ./test/e2e/undeploy/ | $(TEST_SUMMARY)
 endif
