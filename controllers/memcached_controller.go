@@ -65,10 +65,9 @@ type MemcachedReconciler struct {
 	RolloutsAtOnce int
 	Clock          clock.PassiveClock
 
-	written memory.Written
-	matches memory.Matches
-	// steps that were refused.
-	steps memory.Refusals
+	written      memory.Written
+	matches      memory.Matches
+	refusedSteps memory.Refusals
 	// rollouts has the turns of roll-outs; turns() creates it once.
 	rollouts     *rollout.Turns
 	rolloutsOnce sync.Once
@@ -77,9 +76,9 @@ type MemcachedReconciler struct {
 	progress *ask.Drainers
 	room     *ask.Members
 	wakes    wakes
-	// refusals has why no volume may grow. A cluster's volumes are all of one class, so
+	// growthRefused has why no volume may grow. A cluster's volumes are all of one class, so
 	// one refusal is enough.
-	refusals memory.Answers[string]
+	growthRefused memory.Answers[string]
 	// notCreated has since when pods are missing, and why.
 	notCreated notcreated.Pods
 	// monitors and bindings are applied, and not watched.
@@ -97,7 +96,7 @@ type observed struct {
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
 		Cache: r.Client, Live: r.Live, Clock: r.Clock, Drainers: r.progress, Members: r.room,
-		NotCreated: &r.notCreated, GrowthRefused: &r.refusals,
+		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused,
 	}
 }
 
@@ -199,7 +198,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 		r.noteRefusal(blind, why)
 	}
 	before := cluster.DeepCopy()
-	if shows || r.steps.Lasted(key, why.Error(), now) >= status.StuckAfter {
+	if shows || r.refusedSteps.Lasted(key, why.Error(), now) >= status.StuckAfter {
 		status.Unobserved(cluster, why, passes(why), now)
 	}
 	if cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
@@ -219,9 +218,9 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.written.Forget(key)
 	r.matches.Forget(key)
-	r.steps.Forget(key)
+	r.refusedSteps.Forget(key)
 	r.monitors.Forget(key)
-	r.refusals.Forget(key)
+	r.growthRefused.Forget(key)
 	r.bindings.Forget(key)
 	r.notCreated.Forget(key)
 	r.progress.Forget(key)
@@ -236,7 +235,7 @@ func (r *MemcachedReconciler) result(o *observed, p *plan.Plan, applyErr, status
 	r.wait(o, p)
 	key := client.ObjectKeyFromObject(o.Cluster)
 	if applyErr == nil && statusErr == nil {
-		r.steps.Forget(key)
+		r.refusedSteps.Forget(key)
 	}
 	if taken := (*status.NameTakenError)(nil); errors.As(applyErr, &taken) {
 		r.waitForName(o, taken)

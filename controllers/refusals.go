@@ -27,14 +27,14 @@ const foreignInterval = 5 * time.Second
 // waitForName says when to look again for an object that is in the way, which is not
 // watched.
 func (r *MemcachedReconciler) waitForName(o *observed, taken *status.NameTakenError) {
-	refusedFor := r.steps.Lasted(client.ObjectKeyFromObject(o.Cluster), taken.Error(), r.Clock.Now())
+	refusedFor := r.refusedSteps.Lasted(client.ObjectKeyFromObject(o.Cluster), taken.Error(), r.Clock.Now())
 	o.Waits.AtMost(max(again(refusedFor), foreignInterval))
 }
 
 // noteRefusal says when to look again, and since when the step has been refused.
 func (r *MemcachedReconciler) noteRefusal(o *observed, why error) {
 	now := r.Clock.Now()
-	since := r.steps.Note(client.ObjectKeyFromObject(o.Cluster), why.Error(), now)
+	since := r.refusedSteps.Note(client.ObjectKeyFromObject(o.Cluster), why.Error(), now)
 	o.Waits.AtMost(again(now.Sub(since)))
 	o.Refused = &status.Refusal{Since: since, Why: status.Printable(why.Error(), status.MaxMessage)}
 }

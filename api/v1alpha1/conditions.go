@@ -188,7 +188,7 @@ const (
 	ReasonReceiptInvalid = "ReceiptInvalid" // the receipt doesn't add up, or is missing
 	ReasonJobFailed      = "JobFailed"      // the Job gave up without a receipt
 	ReasonSettingAside   = "SettingAside"   // the volume is bound to another claim
-	ReasonRetrying       = "Retrying"       // the last drainer failed; the Job starts the next one
+	ReasonRetrying       = "Retrying"       // the last drainer failed; the next one is about to start
 
 	// ReasonSurvivorUnreachable: the drainer waits for a survivor, or gave up waiting.
 	ReasonSurvivorUnreachable = "SurvivorUnreachable"

@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/version"
 )
 
-const usageText = `drainer moves the items of a memcached to the servers where clients look for them.
+const usageText = `drainer supervises a memcached, and moves items to the servers where clients look for them.
 
   drainer migrate --dir=DIR --client=CLIENT --server=[NAME=]HOST:PORT…
           read the warm file in DIR, add each item to its owner, write a receipt
@@ -53,7 +53,7 @@ func Main(ctx context.Context, line []string, std args.IO) int {
 	return code
 }
 
-// exitCode is that of a receipt which failed with err.
+// exitCode returns the exit code that err stands for.
 func exitCode(err error) int {
 	return move.Failed("", err).ExitCode
 }

@@ -27,7 +27,7 @@ const defaultUnreachable = 5 * time.Minute
 type moveFlags struct{ routing routingFlags }
 
 func (f *moveFlags) add(fs *flag.FlagSet, m *contract.Move) {
-	fs.StringVar(&m.SourceID, contract.FlagSourceID, "", "goes into the receipt: the claim's UID")
+	fs.StringVar(&m.SourceID, contract.FlagSourceID, "", "goes into the receipt: of a drain the claim's UID, of a placement its claim and its ring")
 	fs.DurationVar(&m.UnreachableTimeout, contract.FlagUnreachableTimeout, defaultUnreachable, "how long a server may not answer")
 	fs.DurationVar(&m.Deadline, contract.FlagDeadline, 0, "how long all of it may take, 0 as long as it takes")
 	fs.StringVar(&m.Receipt, contract.FlagReceipt, contract.TerminationLog, "the file that the receipt is written to")

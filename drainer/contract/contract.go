@@ -1,6 +1,7 @@
-// Package contract is what the controller and the drainer agree on: flags,
-// exit codes, the progress line and the receipt. It is the one package that
-// both sides import, and it imports nothing but the standard library.
+// Package contract is what the manager and the drainer agree on: flags, exit
+// codes, the progress line and the receipt. Of the drainer's packages the
+// controllers import this one and routing. It imports nothing but the standard
+// library.
 //
 // Everything here crosses a process boundary between two versions of the
 // operator (a Job that was started before an upgrade ends after it), so fields
@@ -192,7 +193,8 @@ type Survivor struct {
 type Receipt struct {
 	// Version of this structure; 1.
 	Version int `json:"version"`
-	// Source is what --source-id was: the UID of the claim that was drained.
+	// Source is what --source-id was: of a drain the claim's UID, of a placement its claim
+	// and its ring.
 	Source string `json:"source"`
 	// Complete: the source was read to its end, and each item passed the checks.
 	Complete bool `json:"complete"`

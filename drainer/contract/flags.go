@@ -94,7 +94,8 @@ func (c Connection) connectionArgs() (args []string) {
 
 // Move holds the arguments that are common to all commands that move items.
 type Move struct {
-	// SourceID goes into the receipt: the claim's UID.
+	// SourceID goes into the receipt: of a drain the claim's UID, of a placement its claim
+	// and its ring.
 	SourceID string
 	// Client names the routing (see package routing).
 	Client string

@@ -38,8 +38,8 @@ type Step string
 const (
 	// LoadSave makes the warm file in memory from the save.
 	LoadSave Step = "load the save"
-	// SetClock makes memcached resume from a save that is of the future by this node's
-	// clock, or by whose clock it was wrong.
+	// SetClock corrects the times in a save's .meta: memcached refuses a save whose time is
+	// not in the past, and a clock that was wrong would stay so.
 	SetClock Step = "set the clock"
 	// SaveFile saves the warm file in memory to the volume.
 	SaveFile Step = "save the file"

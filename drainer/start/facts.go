@@ -99,8 +99,8 @@ func (f *File) latest() *warmfile.Image {
 // bytes its client flags have, 0 if it doesn't.
 type Ask func(ctx context.Context, program string) (version string, flagsBytes int)
 
-// lookAt reads what is known of the file, or the save, of that name in dir. layout: it
-// is needed how its items are laid out. An error says that nobody can tell now.
+// lookAt reads what is known of the file, or the save, of that name in dir. If layout is
+// set, it also finds out how long the client flags are. An error says that nobody can tell now.
 func lookAt(ctx context.Context, dir, name string, layout bool) (f File, err error) {
 	f.Exists = !volume.Missing(filepath.Join(dir, name))
 	if !f.Exists {

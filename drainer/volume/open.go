@@ -1,6 +1,6 @@
-// Package volume reads a member's volume: the warm file or its save, the manifest, the
-// mark and the generations that were set aside. It decides which of them can be
-// trusted.
+// Package volume is what is on a member's volume: the warm file or its save, the manifest,
+// the in-use mark, and the generations that are kept for a replay. It decides which of them
+// can be trusted, and makes every durable change to them.
 package volume
 
 import (

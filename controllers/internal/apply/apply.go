@@ -1,4 +1,5 @@
-// Package apply carries out plans. Nothing else writes the objects of a cluster. Before
+// Package apply carries out plans. Nothing else writes the objects of a cluster, except
+// unwatched, which it calls, and controllers/uninstall. Before
 // what can't be undone it reads live, and asks package plan once more.
 package apply
 

@@ -19,7 +19,7 @@ func (o *State) PausedPlan(p plan.Plan) plan.Plan {
 	const why = "spec.paused is true"
 	var drains []plan.DrainState
 	for _, d := range p.Drains {
-		if !o.departed(d.Claim.UID) {
+		if !o.marked(d.Claim.UID) {
 			continue
 		}
 		if d.Phase == plan.Releasing || d.Phase == plan.Draining && d.Job == nil {
@@ -36,10 +36,10 @@ func (o *State) PausedPlan(p plan.Plan) plan.Plan {
 	return p
 }
 
-// departed tells whether the claim has the leaving mark.
-func (o *State) departed(claim types.UID) bool {
+// marked tells whether the claim has the leaving mark.
+func (o *State) marked(claim types.UID) bool {
 	return slices.ContainsFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool {
-		_, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]
-		return marked && c.UID == claim
+		_, leaves := c.Annotations[cachev1alpha1.AnnotationLeaving]
+		return leaves && c.UID == claim
 	})
 }
