@@ -17,7 +17,7 @@ func runServe(ctx context.Context, line []string, std args.IO) (int, error) {
 	fs.IntVar(&c.Port, contract.FlagPort, 11211, "the port that memcached listens on")
 	fs.StringVar(&c.TerminationLog, contract.FlagTerminationLog, "", "write here, ahead of a crash, whether the start after it would be cold")
 	fs.DurationVar(&c.HangAfter, contract.FlagHangAfter, member.HangAfter, "kill a memcached that has neither answered nor used the CPU for so long")
-	fs.DurationVar(&c.EndWithin, contract.FlagEndWithin, member.EndWithin, "kill a memcached that has not ended so long after it was told to, and keep what is in its file")
+	fs.DurationVar(&c.GracePeriod, contract.FlagGracePeriod, member.GracePeriod, "the pod's: memcached is killed if it has not ended after a third of it, and the most recently used items are saved first if the rest is too short for all")
 	addConnection(fs, &c.Dialer.Connection)
 	if err := args.Parse(fs, line, std); err != nil {
 		return 0, err

@@ -70,6 +70,10 @@ const (
 // (the container's terminationMessagePath).
 const TerminationLog = "/dev/termination-log"
 
+// SlowSave is how many bytes a second a save is written that nobody has measured: a slow
+// disk.
+const SlowSave = 16 << 20
+
 // MaxReceiptBytes is the kubelet's limit for a termination message.
 const MaxReceiptBytes = 4096
 
@@ -94,6 +98,25 @@ func ParseColdStart(message string) *ColdStart {
 		return nil
 	}
 	return &c
+}
+
+// Saving is the termination message of a member that saves: how far it is. If the kubelet
+// kills the member, that is how far it came.
+type Saving struct {
+	// SavedBytes of SaveBytes are written.
+	SavedBytes int64 `json:"savedBytes"`
+	SaveBytes  int64 `json:"saveBytes"`
+	// BytesPerSecond so far.
+	BytesPerSecond int64 `json:"saveBytesPerSecond"`
+}
+
+// ParseSaving decodes a termination message; nil if it is something else.
+func ParseSaving(message string) *Saving {
+	var s Saving
+	if json.Unmarshal([]byte(message), &s) != nil || s.SaveBytes <= 0 {
+		return nil
+	}
+	return &s
 }
 
 // ReasonDeadlineExceeded is that of a receipt: the drainer was at work for as long as

@@ -18,7 +18,7 @@ const (
 	FlagReceipt            = "receipt"
 	FlagPort               = "port"
 	FlagHangAfter          = "hang-after"
-	FlagEndWithin          = "end-within"
+	FlagGracePeriod        = "grace-period"
 	FlagTerminationLog     = "termination-log"
 	FlagReader             = "reader"
 	FlagScratch            = "scratch"
@@ -231,9 +231,9 @@ type Serve struct {
 	// HangAfter is how long memcached may neither answer nor use the CPU; 0 is the
 	// drainer's own default.
 	HangAfter time.Duration
-	// EndWithin is how long memcached may take to end when it is told to; 0 is the
-	// drainer's own default.
-	EndWithin time.Duration
+	// GracePeriod is the pod's: how long after SIGTERM the kubelet kills it; 0 is
+	// Kubernetes' own default.
+	GracePeriod time.Duration
 	// Connection to memcached, which is started with the same files.
 	Connection
 	// Command is memcached and its arguments, except -e, which serve adds.
@@ -256,8 +256,8 @@ func (s Serve) Args() []string {
 	if s.HangAfter > 0 {
 		args = append(args, "--"+FlagHangAfter+"="+s.HangAfter.String())
 	}
-	if s.EndWithin > 0 {
-		args = append(args, "--"+FlagEndWithin+"="+s.EndWithin.String())
+	if s.GracePeriod > 0 {
+		args = append(args, "--"+FlagGracePeriod+"="+s.GracePeriod.String())
 	}
 	args = append(args, s.connectionArgs()...)
 	return append(append(args, "--"), s.Command...)

@@ -18,6 +18,9 @@ type Source interface {
 	Done() int64
 	// Used is how much of it the items can take at most, in bytes.
 	Used() int64
+	// Lacking is an error if parts of the source are missing, after Items has yielded the
+	// items of all others.
+	Lacking() error
 	// Clean: the member had saved.
 	Clean() bool
 	// Version of the memcached that wrote the source, "" unknown.

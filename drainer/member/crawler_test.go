@@ -28,7 +28,7 @@ func TestAMemcachedThatListsItsItemsEndsInTime(t *testing.T) {
 					p.memory = ""
 				}
 				c := drainertest.MemberArgs(contract.Connection{}, p.volume, memcachedtest.FreePort(t), "-m", "128")
-				c.MemoryDir, c.EndWithin = p.memory, within
+				c.MemoryDir, c.GracePeriod = p.memory, 3*within
 				s := drainertest.ServeCommand(t, "", c)
 				drainertest.Store(t, s.Address(), all)
 				s.Settle(len(all))

@@ -32,9 +32,8 @@ import (
 const (
 	// HangAfter is the default.
 	HangAfter = time.Minute
-	// EndWithin is the default: a third of Kubernetes' own grace period. The rest is for
-	// the save.
-	EndWithin = 10 * time.Second
+	// GracePeriod is the default, which is Kubernetes' own.
+	GracePeriod = 30 * time.Second
 	// hangWhenAsked is HangAfter for a memcached that was told to end: it works until it
 	// has ended.
 	hangWhenAsked = 10 * time.Second
@@ -173,12 +172,19 @@ func (s *supervisor) watchForHang(ctx context.Context, address string) {
 	}
 }
 
+// endWithin is how long memcached may take to end: a third of the grace period. The rest is
+// for the save.
+func (s *supervisor) endWithin() time.Duration {
+	const least = 2 * time.Second // memcached looks once a second whether it was told to
+	return max(least, s.GracePeriod/3)
+}
+
 // endHung kills a memcached that was told to end and does nothing, or has not ended in
 // time. It waits for its crawler, and that for the client that reads a list of its items,
 // however slowly. A kill loses no items, and leaves time to save them.
 func (s *supervisor) endHung(ctx context.Context) {
 	began := time.Now()
-	if s.untilItHangs(ctx, judgement{after: min(hangWhenAsked, s.EndWithin), most: s.EndWithin}, allThreads, func() bool { return true }) {
+	if s.untilItHangs(ctx, judgement{after: min(hangWhenAsked, s.endWithin()), most: s.endWithin()}, allThreads, func() bool { return true }) {
 		s.std.Logf("memcached does not end: it was told to %s ago; it is killed", time.Since(began).Round(time.Second))
 		s.child.signal(syscall.SIGKILL)
 	}

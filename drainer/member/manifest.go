@@ -142,9 +142,6 @@ func (m *manifest) untouched() (bool, error) {
 	return !m.Fresh && err == nil && m.Previous != nil && meta.StopTime == m.Previous.StopTime, nil
 }
 
-// count the items of a file; tests replace it.
-var count = func(ctx context.Context, r *warmfile.Reader) (int64, error) { return r.Count(ctx) }
-
 // maxCount bounds how much of the pod's grace period counting may take.
 const maxCount = 2 * time.Second
 
@@ -205,9 +202,10 @@ func (m *manifest) sync(saved bool) error {
 	return nil
 }
 
-// count writes the exact number of items in the saved file, so that a drain
-// notices when the file is no longer the one that was saved. The save is safe
-// before; a file too large to be counted in time, or that can't be, goes without.
+// count writes the exact number of items in the saved file on the volume, so that a drain
+// notices when the file is no longer the one that was saved. The save is safe before; a
+// file too large to be counted in time, or that can't be, goes without. A file in memory
+// is not counted: its save has the number.
 func (m *manifest) count() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,7 +216,7 @@ func (m *manifest) count() error {
 		return err
 	}
 	defer reader.Close()
-	n, err := count(ctx, reader)
+	n, err := reader.Count(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
@@ -227,4 +225,11 @@ func (m *manifest) count() error {
 	}
 	m.Image.Items, m.Image.ItemsExact = n, true
 	return m.write()
+}
+
+// counted takes over the number of items that a save has.
+func (m *manifest) counted(n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Image.Items, m.Image.ItemsExact = n, true
 }

@@ -38,8 +38,8 @@ type Config struct {
 	TerminationLog string
 	// HangAfter is how long memcached may hang.
 	HangAfter time.Duration
-	// EndWithin is how long it may take to end when it is told to.
-	EndWithin time.Duration
+	// GracePeriod is how long after SIGTERM the kubelet kills the member.
+	GracePeriod time.Duration
 }
 
 // supervisor runs one memcached.
@@ -51,9 +51,11 @@ type supervisor struct {
 	manifest *manifest
 	// markBefore is the mark on the volume before this start left its own; nil if there
 	// was none.
-	markBefore  *volume.InUse
-	child       *child
-	saving      atomic.Bool
+	markBefore *volume.InUse
+	child      *child
+	saving     atomic.Bool
+	// asked is when it was told to end.
+	asked       time.Time
 	termination termination
 	// pending: something is to be replayed.
 	pending bool
@@ -86,8 +88,8 @@ func (s *supervisor) check() error {
 	if s.HangAfter < time.Second {
 		return args.Usagef("--%s: at least 1s is needed", contract.FlagHangAfter)
 	}
-	if s.EndWithin < lookAtVitals {
-		return args.Usagef("--%s: at least %s is needed", contract.FlagEndWithin, lookAtVitals)
+	if s.GracePeriod < time.Second {
+		return args.Usagef("--%s: at least 1s is needed", contract.FlagGracePeriod)
 	}
 	if s.Port < 1 || s.Port > 65535 {
 		return args.Usagef("--%s: %d is not a port", contract.FlagPort, s.Port)
@@ -295,6 +297,7 @@ func (s *supervisor) save() {
 	if s.saving.Swap(true) {
 		return
 	}
+	s.asked = time.Now()
 	ctx, stop := context.WithCancel(context.Background())
 	s.stopEnding = stop
 	go s.endHung(ctx)
@@ -313,56 +316,4 @@ func codeOf(status syscall.WaitStatus) int {
 		return 128 + int(status.Signal())
 	}
 	return status.ExitStatus()
-}
-
-// finish brings the warm file to the disk and tells how memcached ended.
-func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
-	code := codeOf(status)
-	start := time.Now()
-	saved, err := s.keep()
-	switch {
-	case saved && err != nil:
-		err = fmt.Errorf("bring the save to the disk: %w", err)
-		code = max(code, contract.ExitFailed)
-	case saved:
-		err = s.termination.write("")
-		s.std.Logf("the cache is saved, %d items (on the disk after %v)", s.manifest.items(), time.Since(start).Round(time.Millisecond))
-	case s.saving.Load():
-		err = errors.Join(errors.New("memcached ended without saving the cache"), err)
-		code = max(code, contract.ExitFailed)
-	default:
-		s.std.Logf("memcached ended by itself, exit code %d", code)
-	}
-	return code, err
-}
-
-// keep brings to the disk what memcached has left, and tells whether it had saved. If
-// nothing was stored, what was there before is all that there is: a mark that says
-// otherwise goes, and so does a file that nobody could tell from a used one after the
-// node's next boot.
-func (s *supervisor) keep() (saved bool, err error) {
-	untouched, err := s.manifest.untouched()
-	if err != nil {
-		return false, fmt.Errorf("look for items in the warm file: %w", err)
-	}
-	saved, err = s.manifest.finish()
-	if saved && err == nil {
-		if err := s.manifest.count(); err != nil {
-			s.std.Logf("the saved items can't be counted, and are saved all the same: %s", args.OneLine(err))
-		}
-	}
-	switch {
-	case err != nil:
-	case untouched && s.Saves():
-		err = volume.PutMarkBack(s.Volume, s.markBefore)
-	case untouched && s.manifest.Fresh:
-		err = volume.DropWarmFile(s.Volume)
-	case s.Saves():
-		err = volume.Save(context.Background(), s.Memory, s.Volume, s.std.Logf)
-	}
-	if err != nil && s.Saves() && !untouched {
-		// A drain says so, if the disk takes at least that.
-		_ = volume.MarkUnsaved(s.Volume, err)
-	}
-	return saved, err
 }

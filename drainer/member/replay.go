@@ -101,13 +101,21 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 	if err != nil {
 		return false, err
 	}
+	lacking := reader.Lacking()
 	switch {
+	case receipt.Reason == string(warmfile.ReasonSaveIncomplete):
+		// All there is has come back. Older generations may have older values of what is
+		// missing.
 	case receipt.ExitCode == contract.ExitUnrecoverable:
 		return false, errors.Join(errors.New(receipt.Message), volume.MarkFailed(g))
 	case !receipt.Complete || receipt.Failed > 0:
 		return false, errors.New(receipt.Message)
 	}
 	r.s.std.Logf("replayed %s: %s", name, move.Summary(&receipt))
+	if lacking != nil {
+		r.s.std.Logf("%s: %s", name, args.OneLine(lacking))
+		r.s.manifest.note("the replay is not of all items: " + args.OneLine(lacking))
+	}
 	if receipt.Rejected > 0 {
 		r.s.std.Logf("%s", receipt.Message)
 		r.s.manifest.note("the replay lost items: " + receipt.Message)
@@ -115,7 +123,7 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 	if err := r.s.manifest.secure(); err != nil {
 		return false, err
 	}
-	if reader.Flushed() {
+	if reader.Flushed() || lacking != nil {
 		return false, volume.DiscardAll(append([]volume.Generation{g}, older...))
 	}
 	return true, volume.Discard(g)

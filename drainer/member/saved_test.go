@@ -11,7 +11,9 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/firstsave"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/snapshot"
 )
 
 // pod is a member of mode Saved: a volume that outlives it, and a directory in
@@ -262,29 +264,97 @@ func TestDrainOfASave(t *testing.T) {
 	}
 }
 
-// TestDamagedSaveOfAMember: it is set aside for a drain, which refuses it, and the
-// member serves.
+// TestDamagedSaveOfAMember: the items of its other pages come back, and a drain moves them
+// and fails.
 func TestDamagedSaveOfAMember(t *testing.T) {
 	t.Parallel()
-	p := savedPod(t, drainertest.Objects(75, 500))
-	f, err := os.OpenFile(filepath.Join(p.volume, contract.SaveFile), os.O_RDWR, 0)
+	all := large('a', 40)
+	p := savedPod(t, all)
+	damage(t, p)
+	_, addresses := drainertest.Survivors(t, 1)
+	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, p.volume, addresses))
+	left := drainertest.Held(t, addresses[0], all)
+	if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveIncomplete" || r.Receipt.Added != int64(len(left)) || len(left) == 0 || len(left) == len(all) {
+		t.Errorf("exit code %d, %d of %d items are left, %+v", r.Code, len(left), len(all), r.Receipt)
+	}
+	s := p.again().start("", "-m", "128")
+	s.WaitFor("memcached would start cold: its save is damaged")
+	s.ExpectItems(left)
+	drainertest.ExpectAside(t, p.volume)
+	s.End("saved")
+	p.expectAllOrNothing(left, false)
+}
+
+// damage one page of a pod's save, far behind the empty ones.
+func damage(t *testing.T, p *pod) {
+	t.Helper()
+	path := filepath.Join(p.volume, contract.SaveFile)
+	info := fileOf(t, p.volume, contract.SaveFile)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.WriteAt([]byte("damage"), 5<<20)
+	_, err = f.WriteAt([]byte("damage"), info.Size()-2<<20)
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	_, addresses := drainertest.Survivors(t, 1)
-	if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, p.volume, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "WarmFileCorrupt" {
-		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+}
+
+// firstForm turns a pod's save into one of the first form, as an earlier drainer wrote it.
+func firstForm(t *testing.T, p *pod) {
+	t.Helper()
+	path := filepath.Join(p.volume, contract.SaveFile)
+	s, err := snapshot.Open(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	s := p.again().start("", "-m", "128")
-	s.WaitFor("for a drain to look at")
-	drainertest.ExpectAside(t, p.volume, "generation-1.failed")
-	s.End("saved")
-	if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, p.volume, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "WarmFileCorrupt" {
-		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+	defer s.Close()
+	b, err := firstsave.Of(&s.Header, s, s.PageSize, s.UsedPages())
+	if err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSaveOfAnEarlierVersion is loaded, replayed and drained, and the next one has today's
+// form. If it is damaged, it is set aside for a drain, which refuses it.
+func TestSaveOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	all := drainertest.Objects(80, 1000)
+	for said, args := range map[string][]string{"the save is loaded": {"-m", "128"}, "replayed generation-1: 1000 items found: 1000 added": {"-m", "160"}} {
+		p := savedPod(t, all)
+		firstForm(t, p)
+		_, addresses := drainertest.Survivors(t, 1)
+		m := drainertest.MigrateArgs(t, p.volume, addresses)
+		if r := drainertest.Migrate(t, m); r.Receipt.AddsUp("the-claim") != nil || r.Receipt.Added != 1000 {
+			t.Errorf("%+v; %s", r.Receipt, r.Err)
+		}
+		drainertest.Check(t, m.Client, addresses, all)
+		s := p.again().start("", args...)
+		s.WaitFor(said)
+		s.ExpectItems(all)
+		s.End("saved")
+		s = p.again().start("", args...)
+		s.WaitFor("the save is loaded")
+		s.ExpectItems(all)
+		s.End("saved")
+	}
+	p := savedPod(t, all)
+	firstForm(t, p)
+	damage(t, p)
+	_, addresses := drainertest.Survivors(t, 1)
+	for _, aside := range [][]string{nil, {"generation-1.failed"}} {
+		if aside != nil {
+			s := p.again().start("", "-m", "128")
+			s.WaitFor("for a drain to look at")
+			s.End("saved")
+		}
+		drainertest.ExpectAside(t, p.volume, aside...)
+		if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, p.volume, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "WarmFileCorrupt" {
+			t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+		}
 	}
 }
 

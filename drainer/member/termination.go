@@ -43,6 +43,15 @@ func (t *termination) warning(c *contract.ColdStart) error {
 	return t.write(string(b))
 }
 
+// saving writes how far the save is.
+func (t *termination) saving(s contract.Saving) error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return t.write(string(b))
+}
+
 // trouble writes what the disk did not take, if that is the error.
 func (t *termination) trouble(err error) error {
 	reason := volume.Trouble(err)

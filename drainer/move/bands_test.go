@@ -42,6 +42,7 @@ func (a *aged) Expected() int64 { return int64(a.n) }
 func (a *aged) Size() int64     { return a.Used() }
 func (a *aged) Used() int64     { return int64(a.n * a.size) }
 func (a *aged) Done() int64     { return 0 }
+func (a *aged) Lacking() error  { return nil }
 func (a *aged) Clean() bool     { return true }
 func (a *aged) Version() string { return "" }
 

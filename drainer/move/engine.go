@@ -5,6 +5,7 @@
 package move
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -193,7 +194,8 @@ type survivorError struct {
 func (e *survivorError) Error() string { return fmt.Sprintf("survivor %s: %v", e.name, e.err) }
 func (e *survivorError) Unwrap() error { return e.err }
 
-// move reads the source, layer by layer, to its end.
+// move reads the source, layer by layer, to its end. If parts of a layer are missing, no
+// older one is read: a newer value of the same key may have been there.
 func (e *Engine) move(ctx context.Context, complete *bool) error {
 	for _, layer := range item.LayersOf(e.Source) {
 		if err := e.flush(); err != nil {
@@ -201,6 +203,9 @@ func (e *Engine) move(ctx context.Context, complete *bool) error {
 		}
 		if err := e.read(ctx, layer); err != nil {
 			return err
+		}
+		if err := layer.Lacking(); err != nil {
+			return cmp.Or(e.flush(), err)
 		}
 	}
 	*complete = true

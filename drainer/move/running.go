@@ -154,6 +154,9 @@ func (l *runningMember) Used() int64 { return 0 }
 // Done is 0, see Size.
 func (l *runningMember) Done() int64 { return 0 }
 
+// Lacking is nil: a listing that breaks off is an error.
+func (l *runningMember) Lacking() error { return nil }
+
 // Clean is true: memcached itself is asked.
 func (l *runningMember) Clean() bool { return true }
 

@@ -1,126 +1,26 @@
-// Package snapshot writes and reads saves: copies of a warm file's used pages, for a
-// volume that memcached doesn't map. Each page has a checksum of its own.
 package snapshot
 
 import (
-	"bytes"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"hash/crc32"
 	"io"
-	"math/bits"
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// The layout of a save: first the file's metadata, then its used pages, each with a
-// checksum.
-//
-//	"mcsave\x00\x01"        8 bytes
-//	length of the header    u32, little-endian, as all numbers
-//	its CRC-32C             u32
-//	the header              JSON, see Header
-//	for each used page, in the file's order:
-//	  the page              Header.PageSize bytes
-//	  its CRC-32C           u32: of the header's, its offset in the warm file (u64), the page
-//
-// A page's checksum covers its place and its save, so no page of another save, and no
-// page in another place, passes for it.
-const (
-	magic         = "mcsave\x00\x01"
-	prefixBytes   = len(magic) + 4 + 4
-	checksumBytes = 4
-	// maxHeader is that of a warm file of 20 TiB. What is read of it takes ten times as much
-	// memory at most.
-	maxHeader = 4 << 20
-)
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// Header is a save without its pages.
-type Header struct {
-	// Number is higher than that of every save that was on the volume before.
-	Number int64 `json:"number"`
-	// Made is when it was written, by the member's clock.
-	Made time.Time `json:"made"`
-	// Size of the warm file, and of its pages.
-	Size     int64 `json:"size"`
-	PageSize int   `json:"pageSize"`
-	// PageBits has a bit for each page that is used, the lowest bit of the first byte first.
-	PageBits []byte `json:"used"`
-	// Manifest and Meta describe the file; empty: nothing does.
-	Manifest json.RawMessage `json:"manifest,omitempty"`
-	Meta     string          `json:"meta,omitempty"`
-}
-
-func (h *Header) pages() int { return int(h.Size / int64(h.PageSize)) }
-
-func (h *Header) uses(page int) bool { return h.PageBits[page/8]>>(page%8)&1 != 0 }
-
-func (h *Header) usedPages() (n int64) {
-	for _, b := range h.PageBits {
-		n += int64(bits.OnesCount8(b))
-	}
-	return n
-}
-
-// record is how many bytes a page takes in the save.
-func (h *Header) record() int64 { return int64(h.PageSize) + checksumBytes }
-
-// encode returns the header as it is written, and its checksum.
-func (h *Header) encode() ([]byte, uint32, error) {
-	body, err := json.Marshal(h)
-	if err != nil {
-		return nil, 0, err
-	}
-	sum := crc32.Checksum(body, castagnoli)
-	b := append([]byte(magic), make([]byte, 8, 8+len(body))...)
-	binary.LittleEndian.PutUint32(b[len(magic):], uint32(len(body)))
-	binary.LittleEndian.PutUint32(b[len(magic)+4:], sum)
-	return append(b, body...), sum, nil
-}
-
-// check refuses a header that no save can have, so that later code can't divide by zero
-// or look for a page that doesn't exist.
-func (h *Header) check() error {
-	switch {
-	case h.PageSize < 1<<10 || h.PageSize > warmfile.MaxPageSize:
-		return fmt.Errorf("page size %d is out of range", h.PageSize)
-	case h.Size < int64(h.PageSize) || h.Size%int64(h.PageSize) != 0:
-		return fmt.Errorf("size %d is not a whole number of pages", h.Size)
-	case h.Number < 1:
-		return fmt.Errorf("number %d is out of range", h.Number)
-	case int64(len(h.PageBits)) != (h.Size/int64(h.PageSize)+7)/8:
-		return fmt.Errorf("page bits of %d bytes, for %d pages", len(h.PageBits), h.pages())
-	case h.pages()%8 != 0 && h.PageBits[len(h.PageBits)-1]>>(h.pages()%8) != 0:
-		return errors.New("a page after the last one is marked as used")
-	}
-	return nil
-}
-
-// pageSum is the checksum of the page at offset of the warm file.
-func pageSum(header uint32, offset int64, page []byte) uint32 {
-	var place [12]byte
-	binary.LittleEndian.PutUint32(place[:], header)
-	binary.LittleEndian.PutUint64(place[4:], uint64(offset))
-	return crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, page)
-}
-
 // Save reads one as if it were the warm file itself. A page is checked the first
-// time that anything of it is read.
+// time that anything of it is read. One that is missing reads as zeros, as an unused one
+// does; see Missing.
 type Save struct {
 	Header
 	file io.ReaderAt
-	sum  uint32 // of the header
-	body int64  // offset of the first page's record
-	// before has, for each 64 pages, how many used ones there are before them.
-	before []int64
+	form form
+	// second is the form, if it is today's.
+	second *secondForm
 
 	mu      sync.Mutex
 	checked []bool
@@ -129,72 +29,81 @@ type Save struct {
 	held int64
 }
 
+// form is how the pages of a save are laid out.
+type form interface {
+	// read reads a used page into b, and checks it; false if it is missing.
+	read(page int, b []byte) (bool, error)
+	// place is where a used page begins that has been read; false if it is missing.
+	place(page int) (int64, bool)
+}
+
 // read checks a save, without its pages.
 func read(file io.ReaderAt, size int64) (*Save, error) {
-	truncated := func(want int64) error {
-		return warmfile.Refuse(warmfile.ReasonTruncated, "the save has %d bytes and should have %d: it was cut short", size, want)
-	}
-	if size < int64(prefixBytes) {
-		return nil, truncated(int64(prefixBytes))
-	}
-	prefix := make([]byte, prefixBytes)
-	if err := warmfile.ReadFull(file, prefix, 0); err != nil {
+	h, first, sum, end, err := readHeader(file, size)
+	if err != nil {
 		return nil, err
 	}
-	if !bytes.HasPrefix(prefix, []byte(magic)) {
-		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "a save begins with %q, found %q", magic, prefix[:len(magic)])
+	s := &Save{Header: *h, file: file, checked: make([]bool, h.pages()), held: -1}
+	if first {
+		s.form, err = newFirstForm(file, size, &s.Header, sum, end)
+	} else {
+		s.second, err = newSecondForm(file, size, &s.Header, sum, end)
+		s.form = s.second
 	}
-	length := int64(binary.LittleEndian.Uint32(prefix[len(magic):]))
-	s := &Save{file: file, sum: binary.LittleEndian.Uint32(prefix[len(magic)+4:]), body: int64(prefixBytes) + length, held: -1}
-	switch {
-	case length > maxHeader:
-		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the save's header has %d bytes, of at most %d", length, maxHeader)
-	case size < s.body:
-		return nil, truncated(s.body)
-	}
-	b := make([]byte, length)
-	if err := warmfile.ReadFull(file, b, int64(prefixBytes)); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	if got := crc32.Checksum(b, castagnoli); got != s.sum {
-		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the save's header has the checksum %08x, found %08x", s.sum, got)
-	}
-	if err := json.Unmarshal(b, &s.Header); err != nil {
-		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the save's header: %v", err)
-	}
-	if err := s.check(); err != nil {
-		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the save's header: %v", err)
-	}
-	switch want := s.body + s.usedPages()*s.record(); {
-	case size < want:
-		return nil, truncated(want)
-	case size > want:
-		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the save has %d bytes behind its last page", size-want)
-	}
-	s.index()
 	return s, nil
 }
 
-func (s *Save) index() {
-	used := int64(0)
-	for i, b := range s.PageBits {
-		if i%8 == 0 {
-			s.before = append(s.before, used)
-		}
-		used += int64(bits.OnesCount8(b))
+// CutShort tells whether the save's end is missing: whoever wrote it was killed, or the
+// disk failed.
+func (s *Save) CutShort() bool { return s.second != nil && !s.second.complete }
+
+// Missing tells whether the page at an offset of the warm file was used, and is not in
+// the save or is damaged there.
+func (s *Save) Missing(offset int64) (bool, error) {
+	page := int(offset / int64(s.PageSize))
+	if s.second == nil || page < 0 || page >= s.pages() || !s.uses(page) {
+		return false, nil
 	}
-	s.checked = make([]bool, s.pages())
+	var b [1]byte
+	if err := s.readWithin(b[:], page, 0); err != nil {
+		return false, err
+	}
+	_, ok := s.second.place(page)
+	return !ok, nil
 }
 
-// place is where the record of a used page begins.
-func (s *Save) place(page int) int64 {
-	n := s.before[page/64]
-	for i := page / 64 * 64; i < page; i++ {
-		if s.uses(i) {
-			n++
-		}
+// Lacks is how many of the used pages are missing, after all have been read; those that
+// are damaged are only found then.
+func (s *Save) Lacks() (missing, all int) {
+	if s.second == nil || s.second.rebuild() != nil {
+		return 0, int(s.usedPages())
 	}
-	return s.body + n*s.record()
+	return s.second.missing(), int(s.usedPages())
+}
+
+// Items is how many items begin in the pages of the save, if it has them all; false if it
+// hasn't, or doesn't tell.
+func (s *Save) Items() (int64, bool) {
+	if missing, _ := s.Lacks(); missing > 0 || s.second == nil || s.second.err != nil {
+		return 0, false
+	}
+	return s.second.items()
+}
+
+// Rate is how many bytes a second were written; 0 unknown.
+func (s *Save) Rate() int64 {
+	if s.second == nil || s.second.rebuild() != nil || s.second.elapsed == 0 {
+		return 0
+	}
+	missing, all := s.Lacks()
+	return rate(int64(all-missing)*s.second.slotBytes(), s.second.elapsed)
+}
+
+func rate(bytes int64, milliseconds uint64) int64 {
+	return int64(float64(bytes) / float64(milliseconds) * 1000)
 }
 
 // ReadAt reads from the warm file that was saved; an unused page is zeros.
@@ -230,9 +139,14 @@ func (s *Save) readWithin(b []byte, page int, within int64) error {
 		copy(b, s.page[within:])
 		return nil
 	}
+	place, ok := s.form.place(page)
+	if !ok {
+		clear(b)
+		return nil
+	}
 	// The page was checked before. Nobody writes to a save that is read, and to read a whole
 	// page for each part of it would take long.
-	return warmfile.ReadFull(s.file, b, s.place(page)+within)
+	return warmfile.ReadFull(s.file, b, place+within)
 }
 
 // hold reads a whole used page into s.page, and checks it.
@@ -241,17 +155,15 @@ func (s *Save) hold(page int, offset int64) error {
 		return nil
 	}
 	if s.page == nil {
-		s.page = make([]byte, s.record())
+		s.page = make([]byte, s.PageSize)
 	}
 	s.held = -1
-	place := s.place(page)
-	if err := warmfile.ReadFull(s.file, s.page, place); err != nil {
+	there, err := s.form.read(page, s.page)
+	if err != nil {
 		return err
 	}
-	data := s.page[:s.PageSize]
-	want, got := binary.LittleEndian.Uint32(s.page[s.PageSize:]), pageSum(s.sum, offset, data)
-	if got != want {
-		return warmfile.CorruptAt(offset, "page %d, at offset %d of the save, with the checksum %08x, found %08x", page, place, want, got)
+	if !there {
+		clear(s.page)
 	}
 	s.held, s.checked[page] = offset, true
 	return nil
@@ -259,10 +171,20 @@ func (s *Save) hold(page int, offset int64) error {
 
 // Close closes the file.
 func (s *Save) Close() error {
+	if s.page != nil {
+		s.advise(unix.FADV_DONTNEED) // nobody reads it soon
+	}
 	if c, ok := s.file.(io.Closer); ok {
 		return c.Close()
 	}
 	return nil
+}
+
+// advise tells the kernel how the save is read. It is only advice.
+func (s *Save) advise(advice int) {
+	if file, ok := s.file.(*os.File); ok {
+		_ = unix.Fadvise(int(file.Fd()), 0, 0, advice)
+	}
 }
 
 // Used is the size of the used pages, in bytes.

@@ -2,10 +2,9 @@ package snapshot
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
@@ -16,8 +15,12 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"example.com/memcached-operator/drainer/warmfile"
 )
+
+const smallPage = 4 << 10
 
 // smallFile has four pages, of which the last is not used.
 func smallFile() []byte {
@@ -29,17 +32,27 @@ func smallFile() []byte {
 	return b
 }
 
-// smallSave is one of smallFile.
-func smallSave(t testing.TB) []byte { return numbered(t, 1) }
+func smallHeader(number int64) *Header {
+	return &Header{Number: number, Size: 16 << 10, PageSize: smallPage, PageBits: []byte{0b0111}, Manifest: []byte(`{"state":"Died"}`)}
+}
 
-func numbered(t testing.TB, number int64) []byte {
+// written returns the save of smallFile that Write makes.
+func written(t testing.TB, number int64, o Options) []byte {
 	t.Helper()
-	h := &Header{Number: number, Size: 16 << 10, PageSize: 4 << 10, PageBits: []byte{0b0111}, Manifest: []byte(`{"state":"Died"}`)}
-	var b bytes.Buffer
-	if err := write(t.Context(), bytes.NewReader(smallFile()), &b, h); err != nil {
+	path := filepath.Join(t.TempDir(), "save")
+	h := smallHeader(number)
+	w, err := Write(t.Context(), bytes.NewReader(smallFile()), path, h, o)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return b.Bytes()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := h.SaveBytes(); err != nil || n != int64(len(b)) || w.Bytes != n {
+		t.Errorf("the save has %d bytes, foretold were %d, told %d, %v", len(b), n, w.Bytes, err)
+	}
+	return b
 }
 
 // readAsFile reads all of the warm file in a save.
@@ -51,12 +64,168 @@ func readAsFile(b []byte) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(s, 0, min(s.Size, 1<<20)))
 }
 
-// TestDamagedSaveSaysWhatIsDamagedAndWhere: the reason, the offset in the warm file (-1: the
-// damage is at no place in it), and the place in the save.
-func TestDamagedSaveSaysWhatIsDamagedAndWhere(t *testing.T) {
-	sound := smallSave(t)
-	const page, record = 4 << 10, 4<<10 + checksumBytes
-	body := len(sound) - 3*record
+// load makes the warm file of the save at path.
+func load(t testing.TB, path string) ([]byte, error) {
+	t.Helper()
+	s, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	out, err := os.Create(filepath.Join(t.TempDir(), "memory_file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if err := s.Expand(t.Context(), out, nil); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(out.Name())
+}
+
+// whole are smallFile's pages that got has; it has nothing else.
+func whole(t testing.TB, got []byte) (pages []int) {
+	t.Helper()
+	want := smallFile()
+	if len(got) != len(want) {
+		t.Fatalf("%d bytes, want %d", len(got), len(want))
+	}
+	for page := range 3 {
+		switch part := got[page*smallPage:][:smallPage]; {
+		case bytes.Equal(part, want[page*smallPage:][:smallPage]):
+			pages = append(pages, page)
+		case !bytes.Equal(part, make([]byte, smallPage)):
+			t.Errorf("page %d has what it never had", page)
+		}
+	}
+	return pages
+}
+
+// TestSaveIsReadAsItWasWritten: in any order of its pages, with their counts.
+func TestSaveIsReadAsItWasWritten(t *testing.T) {
+	for name, order := range map[string][]int{"in the file's order": nil, "the last first": {2, 1, 0}} {
+		t.Run(name, func(t *testing.T) {
+			b := written(t, 7, Options{Order: order, Count: func(page []byte) (int64, bool) { return int64(page[0]), true }})
+			path := filepath.Join(t.TempDir(), "save")
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := load(t, path); err != nil || !bytes.Equal(got, smallFile()) {
+				t.Errorf("loaded were %d bytes, %v", len(got), err)
+			}
+			s, err := Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			file := smallFile()
+			if n, known := s.Items(); !known || n != int64(file[0])+int64(file[smallPage])+int64(file[2*smallPage]) {
+				t.Errorf("%d items, %t", n, known)
+			}
+			if missing, all := s.Lacks(); s.CutShort() || missing != 0 || all != 3 || s.Number != 7 {
+				t.Errorf("cut short %t, %d of %d missing, number %d", s.CutShort(), missing, all, s.Number)
+			}
+			if got, err := io.ReadAll(io.NewSectionReader(s, 0, s.Size)); err != nil || !bytes.Equal(got, file) {
+				t.Errorf("read were %d bytes, %v", len(got), err)
+			}
+		})
+	}
+}
+
+// TestASaveIsWorthItsWholePages: whatever is damaged or missing, all other pages are
+// read, none that is wrong, and it is told how many are missing. Such a save is not loaded.
+func TestASaveIsWorthItsWholePages(t *testing.T) {
+	sound := written(t, 1, Options{})
+	l := layoutOf(t, sound)
+	flip := func(at int64) []byte {
+		b := bytes.Clone(sound)
+		b[at] ^= 1
+		return b
+	}
+	other := written(t, 2, Options{})
+	reversed := written(t, 1, Options{Order: []int{2, 1, 0}})
+	slotOf := func(b []byte, n int) []byte { return b[l.slot(n):l.slot(n+1)] }
+	with := func(n int, slot []byte, b []byte) []byte {
+		b = bytes.Clone(b)
+		copy(slotOf(b, n), slot)
+		return b
+	}
+	end := int64(len(sound))
+	noFooter := sound[:end-1]
+	for name, test := range map[string]struct {
+		save []byte
+		want []int
+		cut  bool
+	}{
+		"its footer":                         {flip(l.slot(3) + 3*entryBytes + 1), []int{0, 1, 2}, true},
+		"its index":                          {flip(l.slot(3)), []int{0, 1, 2}, true},
+		"no footer":                          {noFooter, []int{0, 1, 2}, true},
+		"the footer of another save":         {slices.Concat(sound[:l.slot(3)], other[l.slot(3):]), []int{0, 1, 2}, true},
+		"cut in its last page":               {sound[:l.slot(3)-1], []int{0, 1}, true},
+		"cut behind its last page":           {sound[:l.slot(3)], []int{0, 1, 2}, true},
+		"cut in a slot's header":             {sound[:l.slot(1)+20], []int{0}, true},
+		"cut before its pages":               {sound[:l.body], nil, true},
+		"holes from the first slot on":       {slices.Concat(sound[:l.body], make([]byte, end-l.body)), nil, true},
+		"a hole in the middle":               {slices.Concat(sound[:l.slot(1)], make([]byte, l.slotBytes()), sound[l.slot(2):]), []int{0, 2}, false},
+		"a hole in the middle, no footer":    {slices.Concat(sound[:l.slot(1)], make([]byte, l.slotBytes()), sound[l.slot(2):end-1]), []int{0, 2}, true},
+		"a bit of a page":                    {flip(l.slot(1) + slotHeader + 5), []int{0, 2}, false},
+		"a bit of a page, no footer":         {flip(l.slot(1) + slotHeader + 5)[:end-1], []int{0, 2}, true},
+		"a bit of a slot's header":           {flip(l.slot(1) + 25), []int{0, 1, 2}, false}, // the index has it
+		"a bit of a slot's header, cut":      {flip(l.slot(1) + 25)[:end-1], []int{0, 2}, true},
+		"two slots swapped, no footer":       {with(0, slotOf(sound, 1), with(1, slotOf(sound, 0), noFooter)), []int{2}, true},
+		"a slot of another save, no footer":  {with(1, slotOf(other, 1), noFooter), []int{0, 2}, true},
+		"a slot of another order, no footer": {with(1, slotOf(reversed, 1), noFooter), []int{0, 1, 2}, true}, // it is the same page
+		"one page twice, no footer":          {with(0, slotOf(reversed, 0), noFooter), []int{1, 2}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := read(bytes.NewReader(test.save), int64(len(test.save)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(io.NewSectionReader(s, 0, s.Size))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if pages := whole(t, got); !slices.Equal(pages, test.want) {
+				t.Errorf("there are the pages %v, want %v", pages, test.want)
+			}
+			missing, all := s.Lacks()
+			if missing != 3-len(test.want) || all != 3 || s.CutShort() != test.cut {
+				t.Errorf("%d of %d are missing, cut short %t, want %t", missing, all, s.CutShort(), test.cut)
+			}
+			for page := range 4 {
+				want := page < 3 && !slices.Contains(test.want, page)
+				if missing, err := s.Missing(int64(page) * smallPage); err != nil || missing != want {
+					t.Errorf("page %d is missing: %t, %v, want %t", page, missing, err, want)
+				}
+			}
+			path := filepath.Join(t.TempDir(), "save")
+			if err := os.WriteFile(path, test.save, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			switch _, err := load(t, path); {
+			case len(test.want) == 3 && err != nil:
+				t.Errorf("all is there, and it is loaded with %v", err)
+			case len(test.want) < 3 && !warmfile.IsReason(err, warmfile.ReasonSaveIncomplete):
+				t.Errorf("it is loaded with %v", err)
+			}
+		})
+	}
+}
+
+func layoutOf(t testing.TB, save []byte) layout {
+	t.Helper()
+	h, _, sum, end, err := readHeader(bytes.NewReader(save), int64(len(save)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newLayout(h, sum, end)
+}
+
+// TestSaveThatIsNoneIsRefused: its header says what it is, and without that nothing is.
+func TestSaveThatIsNoneIsRefused(t *testing.T) {
+	sound := written(t, 1, Options{})
+	l := layoutOf(t, sound)
 	flip := func(at int) []byte {
 		b := bytes.Clone(sound)
 		b[at] ^= 1
@@ -64,37 +233,34 @@ func TestDamagedSaveSaysWhatIsDamagedAndWhere(t *testing.T) {
 	}
 	longer := bytes.Clone(sound)
 	binary.LittleEndian.PutUint32(longer[len(magic):], maxHeader+1)
-	other := numbered(t, 2)
-	swapped := slices.Concat(sound[:body], sound[body+record:body+2*record], sound[body:body+record], sound[body+2*record:])
-	place := func(n int) string { return fmt.Sprintf("page %d, at offset %d of the save", n, body+n*record) }
+	// The footer is right, and the index says one page twice.
+	twice := bytes.Clone(sound)
+	index := twice[l.slot(3):]
+	copy(index[entryBytes:2*entryBytes], index[:entryBytes])
+	footer := index[3*entryBytes:]
+	binary.LittleEndian.PutUint32(footer[12:], crc32.Checksum(index[:3*entryBytes], castagnoli))
+	binary.LittleEndian.PutUint32(footer[footerSum:], crc32.Checksum(footer[:footerSum], castagnoli))
 	for name, test := range map[string]struct {
 		save   []byte
 		reason warmfile.Reason
-		offset int64
 		words  string
 	}{
-		"nothing is left":               {nil, warmfile.ReasonTruncated, -1, "the save has 0 bytes and should have 16"},
-		"cut in its prefix":             {sound[:prefixBytes-1], warmfile.ReasonTruncated, -1, "has 15 bytes and should have 16"},
-		"cut in its header":             {sound[:body-1], warmfile.ReasonTruncated, -1, fmt.Sprintf("should have %d", body)},
-		"cut before its pages":          {sound[:body], warmfile.ReasonTruncated, -1, fmt.Sprintf("should have %d", len(sound))},
-		"cut in its last page":          {sound[:len(sound)-1], warmfile.ReasonTruncated, -1, fmt.Sprintf("should have %d", len(sound))},
-		"one byte more":                 {append(bytes.Clone(sound), 0), warmfile.ReasonCorrupt, -1, "1 bytes behind its last page"},
-		"its magic":                     {flip(0), warmfile.ReasonCorrupt, -1, "a save begins with"},
-		"a longer header":               {longer, warmfile.ReasonCorrupt, -1, "header has 4194305 bytes, of at most 4194304"},
-		"the length of its header":      {flip(len(magic)), warmfile.ReasonCorrupt, -1, "the save's header has the checksum"},
-		"the checksum of its header":    {flip(len(magic) + 4), warmfile.ReasonCorrupt, -1, "the save's header has the checksum"},
-		"a bit of its header":           {flip(prefixBytes + 3), warmfile.ReasonCorrupt, -1, "the save's header has the checksum"},
-		"a page of another save":        {slices.Concat(sound[:body+record], other[body+record:]), warmfile.ReasonCorrupt, page, place(1)},
-		"a bit of the first page":       {flip(body), warmfile.ReasonCorrupt, 0, place(0)},
-		"a bit of the second page":      {flip(body + record + 7), warmfile.ReasonCorrupt, page, place(1)},
-		"the checksum of the last page": {flip(len(sound) - 1), warmfile.ReasonCorrupt, 2 * page, place(2)},
-		"two pages swapped":             {swapped, warmfile.ReasonCorrupt, 0, place(0)},
+		"nothing is left":            {nil, warmfile.ReasonTruncated, "the save has 0 bytes and should have 16"},
+		"cut in its prefix":          {sound[:prefixBytes-1], warmfile.ReasonTruncated, "has 15 bytes and should have 16"},
+		"cut in its header":          {sound[:40], warmfile.ReasonTruncated, "has 40 bytes and should have"},
+		"one byte more":              {append(bytes.Clone(sound), 0), warmfile.ReasonCorrupt, "1 bytes behind its end"},
+		"its magic":                  {flip(0), warmfile.ReasonCorrupt, "a save begins with"},
+		"its version":                {flip(7), warmfile.ReasonCorrupt, "a save begins with"},
+		"a longer header":            {longer, warmfile.ReasonCorrupt, "header has 4194305 bytes"},
+		"the length of its header":   {flip(len(magic)), warmfile.ReasonCorrupt, "the save's header has the checksum"},
+		"the checksum of its header": {flip(len(magic) + 4), warmfile.ReasonCorrupt, "the save's header has the checksum"},
+		"a bit of its header":        {flip(prefixBytes + 3), warmfile.ReasonCorrupt, "the save's header has the checksum"},
+		"one page twice":             {twice, warmfile.ReasonCorrupt, "the save's index has a page twice, and not page 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := readAsFile(test.save)
-			var refusal *warmfile.Error
-			if !errors.As(err, &refusal) || refusal.Reason != test.reason || refusal.Offset != test.offset || !strings.Contains(err.Error(), test.words) {
-				t.Errorf("got %v, want %s at %d: %s", err, test.reason, test.offset, test.words)
+			if !warmfile.IsReason(err, test.reason) || !strings.Contains(err.Error(), test.words) {
+				t.Errorf("got %v, want %s: %s", err, test.reason, test.words)
 			}
 		})
 	}
@@ -107,14 +273,16 @@ func TestHeaderThatNoSaveCanHaveSaysWhatIsWrong(t *testing.T) {
 	}{
 		"pages of nothing":       {func(h *Header) { h.PageSize = 0 }, "the save's header: page size 0 is out of range"},
 		"pages that are too big": {func(h *Header) { h.PageSize = warmfile.MaxPageSize + 1 }, "the save's header: page size 67108865 is out of range"},
+		"pages of odd sizes":     {func(h *Header) { h.PageSize = 2 << 10 }, "the save's header: pages of 2048 bytes"},
 		"an empty file":          {func(h *Header) { h.Size = 0 }, "the save's header: size 0 is not a whole number of pages"},
 		"half a page":            {func(h *Header) { h.Size += 2048 }, "the save's header: size 18432 is not a whole number of pages"},
 		"number 0":               {func(h *Header) { h.Number = 0 }, "the save's header: number 0 is out of range"},
 		"too few bits":           {func(h *Header) { h.PageBits = nil }, "the save's header: page bits of 0 bytes, for 4 pages"},
 		"one page too many":      {func(h *Header) { h.PageBits = []byte{1 << 4} }, "the save's header: a page after the last one is marked as used"},
+		"more than anybody has":  {func(h *Header) { h.Size = maxPages*smallPage + smallPage }, "is more than 4194304 pages"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &Header{Number: 1, Size: 16 << 10, PageSize: 4 << 10, PageBits: []byte{0}}
+			h := &Header{Number: 1, Size: 16 << 10, PageSize: smallPage, PageBits: []byte{0}}
 			test.change(h)
 			b, _, err := h.encode()
 			if err != nil {
@@ -164,45 +332,124 @@ func TestFileOfWhichNoSaveCanBeMadeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// FuzzSave: no change of a save passes, whatever is overwritten or cut off.
-func FuzzSave(f *testing.F) {
-	sound := smallSave(f)
-	want, err := readAsFile(sound)
-	if err != nil || !bytes.Equal(want, smallFile()) {
-		f.Fatalf("%d bytes, %v", len(want), err)
+// TestAHeaderThatClaimsTooMuchTakesNoMemory: the slots that it speaks of don't exist.
+func TestAHeaderThatClaimsTooMuchTakesNoMemory(t *testing.T) {
+	h := &Header{Number: 1, Size: maxPages * smallPage, PageSize: smallPage, PageBits: bytes.Repeat([]byte{0xff}, maxPages/8)}
+	b, _, err := h.encode()
+	if err != nil {
+		t.Fatal(err)
 	}
+	s, err := read(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if missing, all := s.Lacks(); missing != maxPages || all != maxPages || cap(s.second.entries) > 1 {
+		t.Errorf("%d of %d are missing, there are %d entries", missing, all, cap(s.second.entries))
+	}
+}
+
+// TestWriteThatEndsEarly leaves what was written: a save that was cut short.
+func TestWriteThatEndsEarly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "save")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	_, err := Write(ctx, bytes.NewReader(smallFile()), path, smallHeader(1), Options{Count: func([]byte) (int64, bool) {
+		cancel(enough)
+		return 0, true
+	}})
+	if !errors.Is(err, enough) {
+		t.Fatalf("it ended with %v", err)
+	}
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	got, err := io.ReadAll(io.NewSectionReader(s, 0, s.Size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := whole(t, got)
+	if missing, _ := s.Lacks(); len(pages) == 0 || missing != 3-len(pages) || !s.CutShort() {
+		t.Errorf("there are the pages %v, %d are missing, cut short %t", pages, missing, s.CutShort())
+	}
+}
+
+// TestWithoutDirectIO: a file system that can't goes through the page cache, and what it
+// is told first and what later are the same bytes.
+func TestWithoutDirectIO(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	d, err := openDirect(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	b := alignedCopy(bytes.Repeat([]byte("x"), block))
+	if _, err := d.WriteAt(b, 0); err != nil {
+		t.Fatal(err)
+	}
+	if d.cached.Load() {
+		t.Skip("this file system can't")
+	}
+	if _, err := d.WriteAt(b[:block-1], block); err != nil { // not a multiple: it says EINVAL
+		t.Errorf("it gives up with %v", err)
+	}
+	if flags, err := unix.FcntlInt(d.Fd(), unix.F_GETFL, 0); err != nil || !d.cached.Load() || flags&unix.O_DIRECT != 0 {
+		t.Error("it still goes past the page cache")
+	}
+	if info, err := d.Stat(); err != nil || info.Size() != 2*block-1 {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+// FuzzSave: whatever is overwritten or cut off, a page is read as it was, or is missing,
+// and then that is told.
+func FuzzSave(f *testing.F) {
+	sound := written(f, 1, Options{})
 	f.Add(uint32(0), []byte{1}, uint32(0))
 	f.Add(uint32(20), []byte("\x00\x00"), uint32(1))
+	f.Add(uint32(4096), []byte("mcpage"), uint32(0))
 	f.Fuzz(func(t *testing.T, at uint32, patch []byte, cut uint32) {
 		b := bytes.Clone(sound)
 		copy(b[int(at)%len(b):], patch)
 		b = b[:len(b)-int(cut)%len(b)]
-		switch got, err := readAsFile(b); {
-		case bytes.Equal(b, sound):
-			if err != nil || !bytes.Equal(got, want) {
-				t.Errorf("a sound save: %v", err)
+		s, err := read(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			if !errors.Is(err, warmfile.ErrUnrecoverable) {
+				t.Errorf("an error of another kind: %v", err)
 			}
-		case !errors.Is(err, warmfile.ErrUnrecoverable):
-			t.Errorf("a damaged save was read with %v", err)
+			return
+		}
+		got, err := io.ReadAll(io.NewSectionReader(s, 0, s.Size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if missing, _ := s.Lacks(); missing != 3-len(whole(t, got)) {
+			t.Errorf("%d are missing, and there are the pages %v", missing, whole(t, got))
 		}
 	})
 }
 
-// FuzzSaveHeader: whatever a header says whose checksum is right, nothing panics,
-// and errors are of the documented kind.
-func FuzzSaveHeader(f *testing.F) {
-	h := Header{Number: 1, Size: 16 << 10, PageSize: 4 << 10, PageBits: []byte{1}}
-	header, err := json.Marshal(h)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(header, make([]byte, h.record()))
-	f.Fuzz(func(t *testing.T, header, pages []byte) {
-		b := append([]byte(magic), make([]byte, 8)...)
-		binary.LittleEndian.PutUint32(b[len(magic):], uint32(len(header)))
-		binary.LittleEndian.PutUint32(b[len(magic)+4:], crc32.Checksum(header, castagnoli))
-		if _, err := readAsFile(append(append(b, header...), pages...)); err != nil && !errors.Is(err, warmfile.ErrUnrecoverable) {
-			t.Errorf("an error of another kind: %v", err)
+// FuzzIndex: whatever an index says whose checksum is right, nothing panics, and no page
+// is read that is not there.
+func FuzzIndex(f *testing.F) {
+	sound := written(f, 1, Options{})
+	l := layoutOf(f, sound)
+	f.Add(bytes.Clone(sound[l.slot(3):][:3*entryBytes]))
+	f.Fuzz(func(t *testing.T, patch []byte) {
+		b := bytes.Clone(sound)
+		index := b[l.slot(3):][:3*entryBytes]
+		copy(index, patch)
+		footer := b[l.slot(3)+3*entryBytes:]
+		binary.LittleEndian.PutUint32(footer[12:], crc32.Checksum(index, castagnoli))
+		binary.LittleEndian.PutUint32(footer[footerSum:], crc32.Checksum(footer[:footerSum], castagnoli))
+		got, err := readAsFile(b)
+		if err != nil {
+			if !errors.Is(err, warmfile.ErrUnrecoverable) {
+				t.Errorf("an error of another kind: %v", err)
+			}
+			return
 		}
+		whole(t, got)
 	})
 }

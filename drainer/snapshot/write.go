@@ -2,10 +2,12 @@ package snapshot
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,9 +15,13 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// writebackBytes is how much of a save is written before the disk is told to begin;
-// otherwise everything would wait for the end.
-const writebackBytes = 8 << 20
+const (
+	// workers copy pages side by side, to keep a disk busy while pages are read and
+	// checked. Each has one page in memory.
+	workers = 4
+	// progressEvery is how often somebody is told how far it is.
+	progressEvery = time.Second
+)
 
 // Survey finds the used pages of a warm file, which no memcached maps any more, and
 // returns the header of a save of that number.
@@ -24,7 +30,7 @@ func Survey(in *os.File, number int64) (*Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Header{Number: number, Made: time.Now().UTC().Truncate(time.Second), Size: info.Size(), PageSize: warmfile.SlabPageSize}
+	h := &Header{Number: number, Made: time.Now().UTC().Truncate(time.Second), Nonce: rand.Uint64(), Size: info.Size(), PageSize: warmfile.SlabPageSize}
 	h.PageBits = make([]byte, (h.Size/int64(h.PageSize)+7)/8)
 	if err := h.check(); err != nil {
 		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "no save can be made of the warm file: %v", err)
@@ -43,103 +49,184 @@ func Survey(in *os.File, number int64) (*Header, error) {
 
 // SaveBytes is what the save takes on the disk.
 func (h *Header) SaveBytes() (int64, error) {
-	b, _, err := h.encode()
-	return int64(len(b)) + h.usedPages()*h.record(), err
+	b, sum, err := h.encode()
+	return newLayout(h, sum, int64(len(b))).size(), err
 }
 
-// Write saves the warm file in to path. The save has reached the disk when Write
-// returns.
-func Write(ctx context.Context, in io.ReaderAt, path string, h *Header) error {
-	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
+// Options of Write; the zero value is right.
+type Options struct {
+	// Order is the numbers of all used pages, in the order in which they are written; nil
+	// is the file's.
+	Order []int
+	// Count returns how many items begin in a page; false if it can't tell. Several
+	// workers call it.
+	Count func(page []byte) (int64, bool)
+	// Progress is called once a second, by one goroutine, with the bytes that were written,
+	// of all.
+	Progress func(done, all int64)
+}
+
+// Written is what became of a save.
+type Written struct {
+	// Items in it, if Counted.
+	Items   int64
+	Counted bool
+	Bytes   int64
+	Took    time.Duration
+}
+
+// Rate of bytes a second.
+func (w *Written) Rate() int64 { return rate(w.Bytes, uint64(max(1, w.Took.Milliseconds()))) }
+
+// Write saves the warm file in to path. The save has reached the disk when Write returns.
+// After an error, or if the process is killed, what is there is a save that was cut short.
+func Write(ctx context.Context, in io.ReaderAt, path string, h *Header, o Options) (*Written, error) {
+	began := time.Now()
+	header, sum, err := h.encode()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = write(ctx, in, &writeback{file: out}, h)
+	out, err := openDirect(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{layout: newLayout(h, sum, int64(len(header))), Options: o, in: in, out: out, began: began}
+	if w.Order == nil {
+		w.Order = h.UsedPages()
+	}
+	err = w.write(ctx, header)
 	if err == nil {
 		err = out.Sync()
 	}
-	_ = unix.Fadvise(int(out.Fd()), 0, 0, unix.FADV_DONTNEED) // nobody reads it soon
-	return errors.Join(err, out.Close())
-}
-
-// writeback is a file whose content goes to the disk while it is written.
-type writeback struct {
-	file          *os.File
-	written, told int64
-}
-
-func (w *writeback) Write(b []byte) (int, error) {
-	n, err := w.file.Write(b)
-	if w.written += int64(n); w.written-w.told >= writebackBytes {
-		// Only advice: a disk that ignores it writes at the end.
-		_ = unix.SyncFileRange(int(w.file.Fd()), w.told, w.written-w.told, unix.SYNC_FILE_RANGE_WRITE)
-		w.told = w.written
+	if out.cached.Load() {
+		_ = unix.Fadvise(int(out.Fd()), 0, 0, unix.FADV_DONTNEED)
 	}
-	return n, err
+	if err := errors.Join(err, out.Close()); err != nil {
+		return nil, err
+	}
+	items, counted := (&secondForm{layout: w.layout, entries: w.entries}).items()
+	return &Written{Items: items, Counted: counted, Bytes: w.size(), Took: time.Since(began)}, nil
 }
 
-func write(ctx context.Context, in io.ReaderAt, out io.Writer, h *Header) error {
-	b, sum, err := h.encode()
+type writer struct {
+	layout
+	Options
+	in      io.ReaderAt
+	out     *direct
+	began   time.Time
+	entries []entry
+	done    atomic.Int64 // bytes
+}
+
+func (w *writer) write(ctx context.Context, header []byte) error {
+	if err := allocate(w.out.File, w.size()); err != nil {
+		return err
+	}
+	if _, err := w.out.WriteAt(alignedCopy(header), 0); err != nil {
+		return err
+	}
+	// From now on a page that is on the disk can be found there, whatever happens.
+	if err := unix.Fdatasync(int(w.out.Fd())); err != nil {
+		return &os.PathError{Op: "fdatasync", Path: w.out.Name(), Err: err}
+	}
+	stop := w.report()
+	defer stop()
+	w.entries = make([]entry, w.slots())
+	if err := inParallel(ctx, w.slots(), w.worker); err != nil {
+		return err
+	}
+	_, err := w.out.WriteAt(alignedCopy(w.encodeTail(w.entries, w.elapsed())), w.slot(w.slots()))
+	return err
+}
+
+// allocate makes room for the whole file: a disk that is too full says so at once, and
+// workers that write inside of a file don't wait for each other.
+func allocate(file *os.File, size int64) error {
+	err := unix.Fallocate(int(file.Fd()), 0, 0, size)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return file.Truncate(size)
+	}
 	if err != nil {
-		return err
-	}
-	if _, err := out.Write(b); err != nil {
-		return err
-	}
-	record := make([]byte, h.record())
-	for page := range h.pages() {
-		if !h.uses(page) {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		offset := int64(page) * int64(h.PageSize)
-		data := record[:h.PageSize]
-		if err := warmfile.ReadFull(in, data, offset); err != nil {
-			return err
-		}
-		binary.LittleEndian.PutUint32(record[h.PageSize:], pageSum(sum, offset, data))
-		if _, err := out.Write(record); err != nil {
-			return err
-		}
+		return &os.PathError{Op: "fallocate", Path: file.Name(), Err: err}
 	}
 	return nil
 }
 
-// Expand writes the used pages to where they were in the warm file, each checked, and
-// leaves holes between them. done, which may be nil, is called with the number of bytes
-// that were read.
-func (s *Save) Expand(ctx context.Context, out *os.File, done func(n int64)) error {
-	s.advise(unix.FADV_SEQUENTIAL)
-	defer s.advise(unix.FADV_DONTNEED) // it is in memory now, once
-	if err := out.Truncate(s.Size); err != nil {
-		return err
+func (w *writer) elapsed() uint64 { return uint64(time.Since(w.began).Milliseconds()) }
+
+// worker returns a function that writes the n-th slot.
+func (w *writer) worker() func(n int) error {
+	b := aligned(w.slotBytes())
+	page := b[slotHeader:]
+	recent := window{direct: w.out}
+	return func(n int) error {
+		e := entry{offset: int64(w.Order[n]) * int64(w.PageSize), items: unknownItems, elapsed: w.elapsed()}
+		if err := warmfile.ReadFull(w.in, page, e.offset); err != nil {
+			return err
+		}
+		e.sum = pageSum(w.sum, e.offset, page)
+		if w.Count != nil {
+			if items, ok := w.Count(page); ok {
+				e.items = uint64(items)
+			}
+		}
+		copy(b, e.encode(w.sum, n))
+		if _, err := w.out.WriteAt(b, w.slot(n)); err != nil {
+			return err
+		}
+		recent.add(w.slot(n), int64(len(b)))
+		w.entries[n] = e
+		w.done.Add(int64(len(b)))
+		return nil
 	}
-	for page := range s.pages() {
-		if !s.uses(page) {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		offset := int64(page) * int64(s.PageSize)
-		if err := s.hold(page, offset); err != nil {
-			return err
-		}
-		if _, err := out.WriteAt(s.page[:s.PageSize], offset); err != nil {
-			return err
-		}
-		if done != nil {
-			done(s.record())
-		}
-	}
-	return nil
 }
 
-// advise tells the kernel how the save is read. It is only advice.
-func (s *Save) advise(advice int) {
-	if file, ok := s.file.(*os.File); ok {
-		_ = unix.Fadvise(int(file.Fd()), 0, 0, advice)
+// report tells how far it is, until the function that it returns is called.
+func (w *writer) report() (stop func()) {
+	if w.Progress == nil {
+		return func() {}
 	}
+	done := make(chan struct{})
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
+		tick := time.NewTicker(progressEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				w.Progress(w.done.Load(), w.size())
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		reporting.Wait()
+	}
+}
+
+// inParallel does n things by some workers, in about their order, until one fails or ctx
+// ends.
+func inParallel(ctx context.Context, n int, worker func() func(int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for range min(workers, n) {
+		working.Go(func() {
+			do := worker()
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if err := do(i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	working.Wait()
+	return context.Cause(ctx)
 }

@@ -34,6 +34,8 @@ var files = []string{"none", "good", "refused", "corrupt", "undescribed", "unans
 
 // values of each dimension.
 var (
+	// A save may also be incomplete: what is there of it is right.
+	saves    = append([]string{"incomplete"}, files...)
 	modes    = []string{"Mapped", "Saved"}
 	marks    = []string{"no", "marked"}
 	verdicts = []string{"trusted", "missing", "outdated", "corrupt", "broken"}
@@ -70,6 +72,8 @@ func makeFile(state string, saved *warmfile.Image, command []string) File {
 	switch state {
 	case "refused":
 		f.Manifest.Arguments = []string{"memcached", "-m", "512"}
+	case "incomplete":
+		f.Incomplete = errors.New("its save was cut short")
 	case "corrupt":
 		f.Unreadable = warmfile.Refuse(warmfile.ReasonCorrupt, "a damage")
 	case "undescribed":
@@ -134,7 +138,7 @@ var table = []row{
 	{situation{mode: "Mapped", mark: "no", save: "none", aside: "waiting"}, Replay, nil},
 	{situation{mode: "Mapped", mark: "no", save: "none"}, Cold, nil},
 	{situation{mode: "Mapped", verdict: "outdated"}, Cold, []Step{DropAll, DropMark}},
-	{situation{mode: "Mapped", verdict: "corrupt", save: "good|refused|corrupt|undescribed|unanswered"}, Cold, []Step{SetAsideFailed, DropMark}},
+	{situation{mode: "Mapped", verdict: "corrupt", save: "good|refused|incomplete|corrupt|undescribed|unanswered"}, Cold, []Step{SetAsideFailed, DropMark}},
 	{situation{mode: "Mapped", verdict: "corrupt", aside: "waiting"}, Cold, []Step{GiveUpNewest, DropMark}},
 	{situation{mode: "Mapped", verdict: "corrupt"}, Cold, []Step{DropMark}},
 	{situation{mode: "Mapped", verdict: "broken"}, "", nil},
@@ -158,14 +162,14 @@ var table = []row{
 	{situation{mode: "Saved", verdict: "outdated", pod: "same", aside: "waiting"}, Replay, nil},
 	{situation{mode: "Saved", verdict: "outdated", pod: "same"}, Cold, nil},
 	{situation{mode: "Saved", verdict: "outdated"}, Cold, []Step{DropAll}},
-	{situation{mode: "Saved", verdict: "corrupt", save: "good|refused|corrupt|undescribed|unanswered"}, Cold, []Step{SetAsideFailed}},
+	{situation{mode: "Saved", verdict: "corrupt", save: "good|refused|incomplete|corrupt|undescribed|unanswered"}, Cold, []Step{SetAsideFailed}},
 	{situation{mode: "Saved", verdict: "corrupt", aside: "waiting"}, Cold, []Step{GiveUpNewest}},
 	{situation{mode: "Saved", verdict: "corrupt"}, Cold, nil},
 	{situation{mode: "Saved", verdict: "broken"}, "", nil},
 	{situation{mode: "Saved", save: "none", aside: "waiting"}, Replay, nil},
 	{situation{mode: "Saved", save: "none"}, Cold, nil},
 	{situation{mode: "Saved", save: "good"}, Load, []Step{LoadSave}},
-	{situation{mode: "Saved", save: "refused"}, Replay, []Step{SetAside}},
+	{situation{mode: "Saved", save: "refused|incomplete"}, Replay, []Step{SetAside}},
 	{situation{mode: "Saved", save: "corrupt"}, Cold, []Step{SetAsideFailed}},
 	{situation{mode: "Saved", save: "undescribed"}, Cold, []Step{DropAll}},
 	{situation{mode: "Saved", save: "unanswered", aside: "waiting"}, Replay, []Step{DropSave}},
@@ -215,7 +219,7 @@ func situations() (all []situation) {
 	for _, mode := range modes {
 		for _, file := range files {
 			for _, foreign := range files {
-				for _, save := range files {
+				for _, save := range saves {
 					for _, mark := range marks {
 						for _, verdict := range verdicts {
 							for _, aside := range asides {
@@ -314,10 +318,13 @@ func TestReasons(t *testing.T) {
 		`memcached starts cold: it ran with other arguments: ["-m" "512"], now ["-m" "64"]; to replay its items, the volume lacks 54 MiB of room for a save of 64 MiB`: func(s *situation) {
 			s.mode, s.room, s.verdict, s.mark = "Saved", "short", "outdated", "marked"
 		},
-		`memcached starts cold: the warm file can't be read: a damage; the file stays in generation-1.failed for a drain to look at`:       func(s *situation) { s.file = "corrupt" },
-		`memcached starts cold: nothing of its warm file can be read: the warm file can't be read: the node has restarted`:                 func(s *situation) { s.file = "undescribed" },
-		`memcached starts cold: the warm file can't be read: a member has run since`:                                                       func(s *situation) { s.mode, s.file, s.verdict, s.mark = "Saved", "none", "outdated", "marked" },
-		`memcached would start cold: its items are in a save, by a member of mode Saved; the items are replayed from generation-1`:         func(s *situation) { s.file, s.save = "none", "good" },
+		`memcached starts cold: the warm file can't be read: a damage; the file stays in generation-1.failed for a drain to look at`: func(s *situation) { s.file = "corrupt" },
+		`memcached starts cold: nothing of its warm file can be read: the warm file can't be read: the node has restarted`:           func(s *situation) { s.file = "undescribed" },
+		`memcached starts cold: the warm file can't be read: a member has run since`:                                                 func(s *situation) { s.mode, s.file, s.verdict, s.mark = "Saved", "none", "outdated", "marked" },
+		`memcached would start cold: its items are in a save, by a member of mode Saved; the items are replayed from generation-1`:   func(s *situation) { s.file, s.save = "none", "good" },
+		`memcached would start cold: its save was cut short; the items are replayed from generation-1`: func(s *situation) {
+			s.mode, s.file, s.save = "Saved", "none", "incomplete"
+		},
 		`memcached would start cold: its warm file is on the volume, by a member of mode Mapped; the items are replayed from generation-1`: func(s *situation) { s.mode, s.file, s.foreign = "Saved", "none", "good" },
 	} {
 		s := mapped

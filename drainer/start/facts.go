@@ -77,6 +77,9 @@ type File struct {
 	Exists bool
 	// Unreadable says why nobody can read it.
 	Unreadable error
+	// Incomplete says why it can't be resumed from, although what is there of it is right:
+	// a save that was cut short, or that has a damaged page.
+	Incomplete error
 	// FlagsBytes is how many bytes client flags have in it; 0 unknown, or it has none.
 	FlagsBytes int
 	// Unused: no client has ever stored anything in it.
@@ -103,6 +106,10 @@ type Ask func(ctx context.Context, program string) (version string, flagsBytes i
 // set, it also finds out how long the client flags are. An error says that nobody can tell now.
 func lookAt(ctx context.Context, dir, name string, layout bool) (f File, err error) {
 	f.Exists = !volume.Missing(filepath.Join(dir, name))
+	if name == contract.SaveFile {
+		f.Exists = volume.HasSave(dir)
+		f.Incomplete = volume.Incomplete(dir)
+	}
 	if !f.Exists {
 		return f, nil
 	}
@@ -192,6 +199,9 @@ func (f *Facts) measure(m Member) (err error) {
 func (f *Facts) refusal(file *File) error {
 	if file.Unreadable != nil {
 		return file.Unreadable
+	}
+	if file.Incomplete != nil {
+		return file.Incomplete
 	}
 	return f.suits(file)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
 )
@@ -48,12 +49,18 @@ func prepare(ctx context.Context, m Member, ask Ask, logf func(string, ...any)) 
 		if !errors.As(err, &damage) {
 			return d, err
 		}
-		f.Save.Unreadable = damage.error
+		if warmfile.IsReason(damage, warmfile.ReasonSaveIncomplete) {
+			f.Save.Incomplete = fmt.Errorf("its save is damaged: %s", args.OneLine(damage)) // its other pages are right
+		} else {
+			f.Save.Unreadable = damage.error
+		}
 	}
 }
 
 // damagedSave: a save looked sound, but a page of it is damaged.
 type damagedSave struct{ error }
+
+func (d *damagedSave) Unwrap() error { return d.error }
 
 // carryOut does the steps of a decision.
 func (f *Facts) carryOut(ctx context.Context, m Member, d *Decision, logf func(string, ...any)) error {
@@ -73,7 +80,8 @@ func (f *Facts) do(ctx context.Context, m Member, d *Decision, step Step, logf f
 		logf("memcached's clock was not this node's when it saved: it resumes with the time that it had then")
 		return volume.Redate(m.Dir(), f.Now.Unix())
 	case SaveFile:
-		return volume.Save(ctx, m.Memory, m.Volume, logf)
+		_, err := volume.Save(ctx, m.Memory, m.Volume, volume.SaveOptions{Logf: logf})
+		return err
 	case MakeRoom:
 		_, err := volume.MakeRoom(m.Volume, f.Need, f.Saves, logf)
 		return err

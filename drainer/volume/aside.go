@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/snapshot"
+	"example.com/memcached-operator/drainer/warmfile"
 )
 
 // newSave is a save that is being written, newWarmFile a warm file that is being
@@ -76,7 +78,43 @@ func describers(dir string) []string {
 	return []string{contract.Manifest, contract.MetaFile}
 }
 
-// Sweep removes what interrupted moves, saves and removals left in dir: directories
+// adopt gives its name to a save whose writer was killed, if it is newer than everything
+// that clients were served from, and removes it otherwise.
+func adopt(dir string) error {
+	path := filepath.Join(dir, newSave)
+	s, err := snapshot.Open(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case errors.Is(err, warmfile.ErrUnrecoverable):
+		return removeDurably(path)
+	case err != nil:
+		return err
+	}
+	newest := s.Number
+	if err := s.Close(); err != nil {
+		return err
+	}
+	if s, err = openSave(dir); err != nil {
+		return err
+	}
+	outdated := s.Number > newest
+	if err := s.Close(); err != nil {
+		return err
+	}
+	if mark, err := ReadInUse(dir); err == nil {
+		outdated = outdated || newest <= mark.Number
+	}
+	if outdated {
+		return removeDurably(path)
+	}
+	if err := os.Rename(path, filepath.Join(dir, contract.SaveFile)); err != nil {
+		return err
+	}
+	return Sync(dir)
+}
+
+// Sweep tidies up what interrupted moves, saves and removals left in dir: directories
 // without a warm file, files that were not complete, and a .meta without its file,
 // which memcached would use for the next file.
 func Sweep(dir string) error {
@@ -91,9 +129,7 @@ func Sweep(dir string) error {
 			errs = append(errs, os.RemoveAll(path))
 		}
 	}
-	for _, name := range []string{newSave, newWarmFile} {
-		errs = append(errs, removeDurably(filepath.Join(dir, name)))
-	}
+	errs = append(errs, adopt(dir), removeDurably(filepath.Join(dir, newWarmFile)))
 	if Missing(filepath.Join(dir, contract.WarmFile)) {
 		errs = append(errs, removeDurably(filepath.Join(dir, contract.MetaFile)))
 	}
@@ -105,8 +141,10 @@ func DropWarmFile(dir string) error {
 	return errors.Join(removeDurably(filepath.Join(dir, contract.WarmFile)), removeDurably(filepath.Join(dir, contract.MetaFile)))
 }
 
-// DropSave removes the save in dir.
-func DropSave(dir string) error { return removeDurably(filepath.Join(dir, contract.SaveFile)) }
+// DropSave removes the save in dir, the older one first if one was being written.
+func DropSave(dir string) error {
+	return errors.Join(removeDurably(filepath.Join(dir, contract.SaveFile)), removeDurably(filepath.Join(dir, newSave)))
+}
 
 // DropManifest removes the manifest in dir.
 func DropManifest(dir string) error { return removeDurably(filepath.Join(dir, contract.Manifest)) }

@@ -32,7 +32,7 @@ type evidence struct {
 func weigh(dir string, fileSize int64, bootID string) (*evidence, error) {
 	manifest, manifestErr := ReadManifest(dir)
 	meta, metaErr := ReadMeta(dir)
-	if manifest != nil && packed(dir) {
+	if manifest != nil && HasSave(dir) {
 		bootID = manifest.BootID // a save is on the disk as a whole, or its checksums fail
 	}
 	if err := errors.Join(broken(metaErr), broken(manifestErr)); err != nil {

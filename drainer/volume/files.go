@@ -67,10 +67,13 @@ func beside(dir, name string, saved func(h *snapshot.Header) []byte) ([]byte, er
 	return data, nil
 }
 
-// packed tells whether dir has a save.
-func packed(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, contract.SaveFile))
-	return err == nil
+// HasSave tells whether dir has a save, readable or not.
+func HasSave(dir string) bool {
+	s, err := openSave(dir)
+	if err == nil {
+		_ = s.Close()
+	}
+	return !errors.Is(err, os.ErrNotExist)
 }
 
 // openFile opens the warm file in dir, or its save, to be read as the file itself.
@@ -105,7 +108,26 @@ func openFile(dir string) (file interface {
 	return f, info.Size(), nil
 }
 
-// openSave opens the save in dir; os.ErrNotExist if there is none.
+// openSave opens the newest save in dir; os.ErrNotExist if there is none. It may still have
+// the name of one that is being written: then its writer was killed, and it is worth the
+// pages that are whole.
 func openSave(dir string) (*snapshot.Save, error) {
-	return snapshot.Open(filepath.Join(dir, contract.SaveFile))
+	named, err := snapshot.Open(filepath.Join(dir, contract.SaveFile))
+	unfinished, unfinishedErr := snapshot.Open(filepath.Join(dir, newSave))
+	switch {
+	case errors.Is(unfinishedErr, os.ErrNotExist), errors.Is(unfinishedErr, warmfile.ErrUnrecoverable): // it has not even a header
+		return named, err
+	case unfinishedErr != nil:
+		if err == nil {
+			_ = named.Close()
+		}
+		return nil, unfinishedErr
+	case err == nil && named.Number >= unfinished.Number:
+		return named, unfinished.Close()
+	case err == nil:
+		err = named.Close()
+	default:
+		err = nil // what is older, and can't be read, is outdated in any case
+	}
+	return unfinished, err
 }

@@ -59,7 +59,7 @@ func (g Generation) exists() (bool, error) {
 			return err == nil, err
 		}
 	}
-	return false, nil
+	return HasSave(g.Dir), nil // under the name of one that is being written
 }
 
 // named is the error of reading a generation, with its name: an offset alone doesn't say

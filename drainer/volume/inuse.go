@@ -21,6 +21,9 @@ type InUse struct {
 	Number int64 `json:"number"`
 	// Since when, by the member's clock.
 	Since time.Time `json:"since"`
+	// Rate is how many bytes a second the latest save was written that is known of; 0
+	// none.
+	Rate int64 `json:"saveBytesPerSecond,omitempty"`
 	// Unsaved is why the member could not save at its end, if it lived to say so.
 	Unsaved string `json:"unsaved,omitempty"`
 }
@@ -55,7 +58,28 @@ func MarkInUse(dir string) (before *InUse, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return before, writeMark(dir, InUse{Number: last, Since: time.Now().UTC().Truncate(time.Second)})
+	return before, writeMark(dir, InUse{Number: last, Since: time.Now().UTC().Truncate(time.Second), Rate: SaveRate(dir)})
+}
+
+// SaveRate is how many bytes a second the latest save was written that is known of; 0 if
+// none is.
+func SaveRate(dir string) (rate int64) {
+	mark, err := ReadInUse(dir)
+	if err == nil {
+		rate = mark.Rate
+	}
+	aside, _ := Aside(dir)
+	for _, g := range append([]Generation{{Dir: dir}}, aside...) {
+		s, err := openSave(g.Dir)
+		if err != nil {
+			continue
+		}
+		defer s.Close()
+		if known := s.Rate(); known > 0 && (mark == nil || s.Number > mark.Number) {
+			return known
+		}
+	}
+	return rate
 }
 
 // MarkUnsaved adds to the mark why the member could not save.

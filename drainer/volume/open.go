@@ -5,6 +5,7 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -56,13 +57,36 @@ func Open(dir string, o Options) (*warmfile.Reader, error) {
 	return r, nil
 }
 
+// Incomplete returns why memcached can't resume from the save in dir although the pages that
+// it has are whole; nil if the save has its end, or there is none.
+func Incomplete(dir string) error {
+	s, err := openSave(dir)
+	if err != nil {
+		return nil // Open says what is wrong with it
+	}
+	defer s.Close()
+	if !s.CutShort() {
+		return nil
+	}
+	missing, all := s.Lacks()
+	if missing == 0 {
+		return nil
+	}
+	return fmt.Errorf("its save was cut short: %d of %d pages are missing", missing, all)
+}
+
 func open(file io.ReaderAt, size int64, dir string, o Options) (*warmfile.Reader, error) {
 	e, err := weigh(dir, size, o.BootID)
 	if err != nil {
 		return nil, err
 	}
-	if s, ok := file.(*snapshot.Save); ok && s.PageSize != e.image.SlabPageSize {
-		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the save has pages of %d bytes, its memcached had %d", s.PageSize, e.image.SlabPageSize)
+	if s, ok := file.(*snapshot.Save); ok {
+		if s.PageSize != e.image.SlabPageSize {
+			return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the save has pages of %d bytes, its memcached had %d", s.PageSize, e.image.SlabPageSize)
+		}
+		if items, counted := s.Items(); counted && e.clean {
+			e.image.Items, e.image.ItemsExact = items, true
+		}
 	}
 	return warmfile.New(file, size, &e.image, e.clean, o.Now)
 }

@@ -1,7 +1,9 @@
 package volume
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -42,7 +44,7 @@ func Room(dir string, need int64, dropSave bool) (free int64, victims []Generati
 		return 0, nil, err
 	}
 	slices.Reverse(candidates)
-	if dropSave && !Missing(filepath.Join(dir, contract.SaveFile)) {
+	if dropSave && HasSave(dir) {
 		candidates = slices.Insert(candidates, 0, Generation{Dir: dir})
 	}
 	for _, g := range candidates {
@@ -82,14 +84,19 @@ func MakeRoom(dir string, need int64, dropSave bool, logf func(string, ...any)) 
 
 // allocated is how many bytes the removal of a generation frees: warm files have holes.
 func allocated(g Generation) (int64, error) {
-	file := contract.WarmFile
-	if !Missing(filepath.Join(g.Dir, contract.SaveFile)) {
-		file = contract.SaveFile
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(filepath.Join(g.Dir, file), &st); err != nil {
-		return 0, err
+	files := []string{contract.WarmFile}
+	if HasSave(g.Dir) {
+		files = []string{contract.SaveFile, newSave}
 	}
 	const blockBytes = 512 // whatever the file system's own are
-	return st.Blocks * blockBytes, nil
+	sum := int64(0)
+	for _, file := range files {
+		var st unix.Stat_t
+		err := unix.Stat(filepath.Join(g.Dir, file), &st)
+		if err != nil && (file == contract.WarmFile || !errors.Is(err, os.ErrNotExist)) {
+			return 0, err
+		}
+		sum += st.Blocks * blockBytes
+	}
+	return sum, nil
 }

@@ -1,24 +1,89 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/snapshot"
+	"example.com/memcached-operator/drainer/warmfile"
 )
+
+// SaveOptions of Save.
+type SaveOptions struct {
+	// Logf takes what people have to know.
+	Logf func(string, ...any)
+	// Until is when the writer will be killed; zero: never.
+	Until time.Time
+	// Progress is called once a second with the bytes that were written, of all; nil for
+	// nobody.
+	Progress func(done, all int64)
+}
+
+// CountItems counts those that begin in a page; false if it can't. Tests replace it.
+var CountItems = (*warmfile.Reader).ItemsIn
 
 // Pack writes the warm file in dir, which no memcached maps any more, and its metadata
 // to a new save at path. The save has reached the disk when Pack returns.
 func Pack(ctx context.Context, dir, path string, number int64) error {
+	_, err := writeSave(ctx, dir, path, number, SaveOptions{}, 0)
+	return err
+}
+
+// writeSave is Pack, at about so many bytes a second.
+func writeSave(ctx context.Context, dir, path string, number int64, o SaveOptions, rate int64) (*snapshot.Written, error) {
 	in, header, err := survey(dir, number)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer in.Close()
-	return snapshot.Write(ctx, in, path, header)
+	write := snapshot.Options{Progress: o.Progress}
+	if r, err := Open(dir, Options{}); err == nil { // otherwise nothing is known of its items
+		defer r.Close()
+		write.Count = func(page []byte) (int64, bool) { return CountItems(r, page) }
+		if o.short(header, rate) {
+			write.Order, err = hottestFirst(r, header)
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return snapshot.Write(ctx, in, path, header, write)
+}
+
+// short tells whether there is probably too little time for the save, and says so.
+func (o SaveOptions) short(h *snapshot.Header, rate int64) bool {
+	if o.Until.IsZero() || rate <= 0 {
+		return false
+	}
+	size, err := h.SaveBytes()
+	takes, left := time.Duration(float64(size)/float64(rate)*float64(time.Second)), time.Until(o.Until)
+	if err != nil || takes < left {
+		return false
+	}
+	o.Logf("the save of %d MiB takes about %v at %d MiB/s, and %v are left: the most recently used items are saved first",
+		Mebibytes(size), takes.Round(time.Second), rate>>20, left.Round(time.Second))
+	return true
+}
+
+// hottestFirst are the used pages, the most recently used first.
+func hottestFirst(r *warmfile.Reader, h *snapshot.Header) ([]int, error) {
+	pages := h.UsedPages()
+	used := make(map[int]uint32, len(pages))
+	for _, page := range pages {
+		var err error
+		if used[page], err = r.LastUse(int64(page) * int64(h.PageSize)); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(pages, func(a, b int) int { return int(int64(used[b]) - int64(used[a])) })
+	return pages, nil
 }
 
 // PackedSize is what the save of the warm file in dir takes, in bytes.
@@ -31,36 +96,51 @@ func PackedSize(dir string) (int64, error) {
 	return header.SaveBytes()
 }
 
-// Save saves the warm file in memory to the volume at dir. The earlier save is
-// outdated; it is removed first if there is no room for both. A *RoomError says that
-// there is too little room.
-func Save(ctx context.Context, memory, dir string, logf func(string, ...any)) error {
+// Save saves the warm file in memory to the volume at dir; it returns nil if there is
+// none. The earlier save is outdated; it is removed first if there is no room for both. A
+// *RoomError says that there is too little room. After another error, or if the process is
+// killed, the new one may be worth what was written; see openSave.
+func Save(ctx context.Context, memory, dir string, o SaveOptions) (*snapshot.Written, error) {
 	if Missing(filepath.Join(memory, contract.WarmFile)) {
-		return nil
+		return nil, nil
 	}
 	need, err := PackedSize(memory)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	lacking, err := MakeRoom(dir, need, true, logf)
-	if err != nil {
-		return err
-	}
-	if lacking > 0 {
-		return &RoomError{need, lacking}
-	}
+	rate := cmp.Or(SaveRate(dir), contract.SlowSave)
 	last, err := LastNumber(dir)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	lacking, err := MakeRoom(dir, need, true, o.Logf)
+	if err != nil {
+		return nil, err
+	}
+	if lacking > 0 {
+		return nil, &RoomError{need, lacking}
 	}
 	path := filepath.Join(dir, newSave)
-	if err := Pack(ctx, memory, path, last+1); err != nil {
-		return errors.Join(err, os.Remove(path))
+	written, err := writeSave(ctx, memory, path, last+1, o, rate)
+	if err != nil {
+		return nil, errors.Join(err, dropWorthless(path))
 	}
 	if err := os.Rename(path, filepath.Join(dir, contract.SaveFile)); err != nil {
-		return err
+		return nil, err
 	}
-	return Sync(dir)
+	return written, Sync(dir)
+}
+
+// dropWorthless removes a save that was cut short before it had a page.
+func dropWorthless(path string) error {
+	s, err := snapshot.Open(path)
+	if err == nil {
+		missing, all := s.Lacks()
+		if err := s.Close(); err != nil || missing < all {
+			return err
+		}
+	}
+	return os.Remove(path)
 }
 
 // survey opens the warm file in dir, and returns the header of its save.
@@ -112,7 +192,9 @@ func Unpack(ctx context.Context, dir, to string, done func(n int64)) error {
 		return err
 	}
 	err = errors.Join(s.Expand(ctx, out, done), out.Close())
-	for name, data := range map[string][]byte{contract.Manifest: s.Manifest, contract.MetaFile: []byte(s.Meta)} {
+	manifest, manifestErr := counted(s)
+	err = errors.Join(err, manifestErr)
+	for name, data := range map[string][]byte{contract.Manifest: manifest, contract.MetaFile: []byte(s.Meta)} {
 		if err == nil && len(data) > 0 {
 			err = os.WriteFile(filepath.Join(to, name), data, 0o644)
 		}
@@ -124,4 +206,19 @@ func Unpack(ctx context.Context, dir, to string, done func(n int64)) error {
 		return errors.Join(err, os.Remove(unfinished))
 	}
 	return nil
+}
+
+// counted is the manifest in a save, with the number of items that the save has.
+func counted(s *snapshot.Save) ([]byte, error) {
+	items, known := s.Items()
+	m, err := ParseManifest(s.Manifest)
+	if !known || err != nil || m.State != Saved {
+		return s.Manifest, nil
+	}
+	m.Image.Items, m.Image.ItemsExact = items, true
+	b, err := m.Marshal()
+	if err != nil {
+		return nil, fmt.Errorf("the manifest in the save: %w", err)
+	}
+	return b, nil
 }

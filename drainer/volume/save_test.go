@@ -10,10 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/firstsave"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/snapshot"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
@@ -77,6 +81,12 @@ func refused(t *testing.T, volume string, what string) {
 	if !errors.Is(err, warmfile.ErrUnrecoverable) {
 		t.Errorf("%s: read with %v", what, err)
 	}
+	notLoaded(t, volume, what)
+}
+
+// notLoaded tells whether nothing of the volume's save is loaded.
+func notLoaded(t *testing.T, volume string, what string) {
+	t.Helper()
 	to := t.TempDir()
 	if err := Unpack(t.Context(), volume, to, nil); !errors.Is(err, warmfile.ErrUnrecoverable) {
 		t.Errorf("%s: loaded with %v", what, err)
@@ -86,12 +96,46 @@ func refused(t *testing.T, volume string, what string) {
 	}
 }
 
-// TestDamagedSaveIsRefused: one bit anywhere, an end anywhere, more than the end,
+// firstForm turns the volume's save into one of the first form.
+func firstForm(t testing.TB, volume string) {
+	t.Helper()
+	s, err := openSave(volume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	b, err := firstsave.Of(&s.Header, s, s.PageSize, s.UsedPages())
+	if err == nil {
+		err = os.WriteFile(filepath.Join(volume, contract.SaveFile), b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSaveOfTheFirstForm is read and loaded as the file that it was made of.
+func TestSaveOfTheFirstForm(t *testing.T) {
+	t.Parallel()
+	dir := savedMember(t, "-m", "64")
+	want, n := readAll(t, dir)
+	volume := pack(t, dir)
+	firstForm(t, volume)
+	for place, dir := range map[string]string{"the save": volume, "what is loaded of it": unpack(t, volume)} {
+		got, all := readAll(t, dir)
+		if all != n {
+			t.Errorf("%d items in %s, the file has %d", all, place, n)
+		}
+		memcachedtest.Compare(t, got, want)
+	}
+}
+
+// TestDamagedFirstSaveIsRefused: one bit anywhere, an end anywhere, more than the end,
 // a page in another's place, or of another save.
-func TestDamagedSaveIsRefused(t *testing.T) {
+func TestDamagedFirstSaveIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := savedMember(t, "-m", "64")
 	volume := pack(t, dir)
+	firstForm(t, volume)
 	path := filepath.Join(volume, contract.SaveFile)
 	sound, err := os.ReadFile(path)
 	if err != nil {
@@ -115,11 +159,11 @@ func TestDamagedSaveIsRefused(t *testing.T) {
 		b[at] ^= 1 << bit
 		damage(fmt.Sprintf("bit %d of the byte at %d", bit, at), b)
 	}
-	for _, at := range []int64{0, 7, 8, 12, 16, body - 1, body, body + record - 1, int64(len(sound)) - 1} {
+	for _, at := range []int64{0, 8, 12, 16, body - 1, body, body + record - 1, int64(len(sound)) - 1} {
 		flip(at)
 	}
 	for range 3 {
-		flip(random.Int64N(int64(len(sound))))
+		flip(16 + random.Int64N(int64(len(sound)-16)))
 	}
 	for _, end := range []int64{0, 1, prefix - 1, prefix, body - 1, body, body + 1, body + record, int64(len(sound)) - 1} {
 		damage("cut at "+strconv.FormatInt(end, 10), sound[:end])
@@ -129,14 +173,129 @@ func TestDamagedSaveIsRefused(t *testing.T) {
 	copy(swapped[body:], sound[body+record:body+2*record])
 	copy(swapped[body+record:], sound[body:body+record])
 	damage("two pages in each other's place", swapped)
-	if err := Pack(t.Context(), dir, path, 2); err != nil {
+}
+
+// pieces are the parts of a save that a test damages.
+type pieces struct {
+	sound []byte
+	// body is where its slots begin, slot their size, end where its index begins.
+	body, slot, end int64
+}
+
+func piecesOf(t *testing.T, volume string) pieces {
+	t.Helper()
+	sound, err := os.ReadFile(filepath.Join(volume, contract.SaveFile))
+	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := os.ReadFile(path)
-	if err != nil || len(other) != len(sound) {
-		t.Fatalf("%d bytes, want %d; %v", len(other), len(sound), err)
+	s, err := openSave(volume)
+	if err != nil {
+		t.Fatal(err)
 	}
-	damage("a page of another save", append(bytes.Clone(sound[:body+record]), other[body+record:]...))
+	defer s.Close()
+	const block, slot = 4 << 10, 1<<20 + 4<<10
+	body := (16 + int64(binary.LittleEndian.Uint32(sound[8:])) + block - 1) / block * block
+	return pieces{sound, body, slot, body + int64(len(s.UsedPages()))*slot}
+}
+
+// TestDamagedSaveIsWorthItsWholePages: one bit anywhere, an end anywhere, a page in
+// another's place: what is read are items that were stored, all of those on the pages that
+// are whole, and it is told if any are not. Only a save that has all pages is loaded.
+func TestDamagedSaveIsWorthItsWholePages(t *testing.T) {
+	t.Parallel()
+	dir := savedMember(t, "-m", "64")
+	want, n := readAll(t, dir)
+	volume := pack(t, dir)
+	p := piecesOf(t, volume)
+	check := func(what string, data []byte) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(volume, contract.SaveFile), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := openSave(volume)
+		if err != nil {
+			refused(t, volume, what)
+			return
+		}
+		missing, lost := missingOf(t, dir, s)
+		got, _ := readAll(t, volume)
+		for key, held := range want {
+			switch g, there := got[key]; {
+			case there && g != held:
+				t.Errorf("%s: %q has another value", what, key)
+			case strings.HasPrefix(key, "large") && missing > 0: // its chunks may be anywhere
+			case there == lost(key):
+				t.Errorf("%s: %q is there: %t", what, key, there)
+			}
+		}
+		if len(got) > len(want) {
+			t.Errorf("%s: %d items, there were %d", what, len(got), len(want))
+		}
+		_, err = drainAll(t.Context(), volume)
+		if told := warmfile.IsReason(err, warmfile.ReasonSaveIncomplete); told != (missing > 0) {
+			t.Errorf("%s: %d pages are missing, and a drain ends with %v", what, missing, err)
+		}
+		if missing > 0 {
+			notLoaded(t, volume, what)
+		} else if _, loaded := readAll(t, unpack(t, volume)); loaded != n {
+			t.Errorf("%s: all pages are there, and %d of %d items are loaded", what, loaded, n)
+		}
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	flip := func(at int64) {
+		t.Helper()
+		b, bit := bytes.Clone(p.sound), random.IntN(8)
+		b[at] ^= 1 << bit
+		check(fmt.Sprintf("bit %d of the byte at %d", bit, at), b)
+	}
+	for _, at := range []int64{0, 7, 8, 12, 16, p.body, p.body + 4096, p.end - 1, p.end} {
+		flip(at)
+	}
+	for range 5 {
+		flip(p.body + random.Int64N(p.end-p.body))
+	}
+	for _, end := range []int64{0, 15, 16, p.body - 1, p.body, p.body + p.slot, p.end - p.slot, p.end - 1, p.end, int64(len(p.sound)) - 1} {
+		check("cut at "+strconv.FormatInt(end, 10), p.sound[:end])
+	}
+	for range 5 {
+		end := p.body + random.Int64N(p.end-p.body)
+		check("cut at "+strconv.FormatInt(end, 10), p.sound[:end])
+		holes := bytes.Clone(p.sound[:p.end])
+		for range 10 {
+			at := p.body + random.Int64N(p.end-p.body)/p.slot*p.slot
+			clear(holes[at : at+p.slot])
+		}
+		check("with holes", holes)
+	}
+	swapped := bytes.Clone(p.sound[:p.end])
+	copy(swapped[p.body:], p.sound[p.body+p.slot:p.body+2*p.slot])
+	copy(swapped[p.body+p.slot:], p.sound[p.body:p.body+p.slot])
+	check("two slots in each other's place", swapped)
+}
+
+// missingOf tells how many pages of the warm file in dir a save of it lacks, and whether a
+// key is on one of them. It asks nothing of the reader: a page is there if it is the same,
+// byte for byte.
+func missingOf(t *testing.T, dir string, s *snapshot.Save) (n int, lost func(key string) bool) {
+	t.Helper()
+	defer s.Close()
+	file, err := os.ReadFile(filepath.Join(dir, contract.WarmFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := map[int]bool{}
+	page := make([]byte, s.PageSize)
+	for _, n := range s.UsedPages() {
+		if _, err := s.ReadAt(page, int64(n)*int64(s.PageSize)); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(page, file[n*s.PageSize:][:s.PageSize]) {
+			missing[n] = true
+		}
+	}
+	return len(missing), func(key string) bool { return missing[bytes.Index(file, []byte(key+"\x00"))/s.PageSize] }
 }
 
 // TestOutdatedSave: what a member has started from is refused, until there is a

@@ -70,6 +70,10 @@ func (v *Departed) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 					return
 				}
 			}
+			if err := layer.Lacking(); err != nil {
+				yield(nil, err) // an older layer may have an older value of what is missing
+				return
+			}
 		}
 	}
 }
@@ -103,6 +107,15 @@ func (v *Departed) Clean() bool {
 	return true
 }
 
+// Lacking is that of the layers.
+func (v *Departed) Lacking() error {
+	var errs []error
+	for _, layer := range v.generations {
+		errs = append(errs, layer.Lacking())
+	}
+	return errors.Join(errs...)
+}
+
 // Version of the memcached that wrote the newest.
 func (v *Departed) Version() string { return v.generations[0].Version() }
 
@@ -131,6 +144,8 @@ func (n named) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	}
 }
 
+func (n named) Lacking() error { return n.generation.named(n.Source.Lacking()) }
+
 // nothing is the Source of a volume on which nothing was ever stored.
 type nothing struct{}
 
@@ -143,6 +158,7 @@ func (nothing) Done() int64     { return 0 }
 func (nothing) Used() int64     { return 0 }
 func (nothing) Clean() bool     { return false }
 func (nothing) Version() string { return "" }
+func (nothing) Lacking() error  { return nil }
 
 // unreadable is a Source that could not be opened.
 type unreadable struct {

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -110,7 +111,12 @@ func TestDamagedGenerationIsNamed(t *testing.T) {
 	}
 	older := aside("1")
 	newer := aside("2")
-	const header, page = 20, 1 << 20 // the save's first page goes further than that
+	const header = 20
+	save, err := os.ReadFile(filepath.Join(older, contract.SaveFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := int64(bytes.Index(save, []byte("key100")))
 	for _, test := range []struct {
 		name, of string
 		at       int64

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/snapshot"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
@@ -31,21 +32,26 @@ func Unused(dir string, o Options) (bool, error) {
 func NothingStored(dir string, o Options) (bool, error) {
 	m, err := ReadManifest(dir)
 	boot := o.withDefaults().BootID
-	if err != nil || !m.Unanswered() || m.BootID == "" || m.BootID != boot && !packed(dir) {
+	if err != nil || !m.Unanswered() || m.BootID == "" || m.BootID != boot && !HasSave(dir) {
 		return false, nil // Open says what is wrong with it
 	}
 	if there, err := (Generation{Dir: dir}).exists(); err != nil || !there {
 		return err == nil, err
 	}
 	file, size, err := openFile(dir)
-	if warmfile.IsReason(err, warmfile.ReasonTruncated) && !packed(dir) {
+	if warmfile.IsReason(err, warmfile.ReasonTruncated) && !HasSave(dir) {
 		return true, nil // memcached has only created it
 	}
 	if err != nil {
 		return false, err
 	}
 	defer file.Close()
-	return warmfile.WithoutItems(io.NewSectionReader(file, 0, size))
+	without, err := warmfile.WithoutItems(io.NewSectionReader(file, 0, size))
+	if s, ok := file.(*snapshot.Save); ok && without {
+		missing, _ := s.Lacks()
+		without = missing == 0
+	}
+	return without, err
 }
 
 // Untouched tells whether no supervisor has begun on the volume: it has only what a new

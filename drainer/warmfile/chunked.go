@@ -1,6 +1,10 @@
 package warmfile
 
-import "bytes"
+import (
+	"bytes"
+	"cmp"
+	"errors"
+)
 
 // basePage is the alignment of a mapping.
 const basePage = 4 << 10
@@ -32,6 +36,10 @@ type chain struct {
 // chunked puts together the value of the item in slot and yields it.
 func (s *scan) chunked(offset int64, slot []byte, h header) bool {
 	value, problem := s.assemble(offset, slot, h, nil)
+	if errors.Is(problem, errGap) {
+		s.linked--
+		return s.leaveOut()
+	}
 	if problem != nil {
 		s.yield(nil, problem)
 		return false
@@ -94,6 +102,9 @@ func (s *scan) link(c *chain, place int64, anyHead bool) (uint64, error) {
 	pageSize := int64(s.image.SlabPageSize)
 	if c.chunks--; place < 0 || place+chunkHeader > s.size || c.chunks < 0 {
 		return 0, CorruptAt(int64(c.head-c.base), "an item whose chunks lie in the file's %d bytes and end, found one at %d", s.size, place)
+	}
+	if missing, err := s.missing(place); err != nil || missing {
+		return 0, cmp.Or(err, errGap)
 	}
 	var b [chunkHeader]byte
 	if err := ReadFull(s.file, b[:], place); err != nil {

@@ -34,6 +34,8 @@ const (
 	ReasonUnknownLayout Reason = "UnknownLayout"
 	// ReasonDamaged: a part of the file never reached the disk.
 	ReasonDamaged Reason = "WarmFileDamaged"
+	// ReasonSaveIncomplete: pages of the save are missing.
+	ReasonSaveIncomplete Reason = "SaveIncomplete"
 	// ReasonSaveOutdated: a member has run since the save was made.
 	ReasonSaveOutdated Reason = "SaveOutdated"
 	// ReasonSaveFailed: the same, and that member has said why it could not save.

@@ -48,11 +48,15 @@ func (s *scan) noteChunk(offset int64, slot []byte) bool {
 		return true
 	}
 	var b [8]byte
-	if err := ReadFull(s.file, b[:], place); err != nil {
+	missing, err := s.missing(place)
+	if err == nil {
+		err = ReadFull(s.file, b[:], place)
+	}
+	if err != nil {
 		s.yield(nil, err)
 		return false
 	}
-	if u64(b[:], 0) == base+uint64(offset) {
+	if missing || u64(b[:], 0) == base+uint64(offset) {
 		return true
 	}
 	if s.moving.displaced == nil {
@@ -72,6 +76,10 @@ func (m *movingChunks) finish(s *scan) bool {
 		return offset, ok
 	}
 	for _, offset := range m.busy {
+		if s.Lacking() != nil { // all pages have been read
+			s.leaveOut()
+			continue
+		}
 		page := int64(s.image.SlabPageSize)
 		slot := make([]byte, min(int64(s.image.SlabChunkMax), page-offset%page))
 		if err := ReadFull(s.file, slot, offset); err != nil {
@@ -102,7 +110,8 @@ func (m *movingChunks) finish(s *scan) bool {
 
 // unfinishedCopy tells whether the linked item in slot is a copy that the slab
 // mover had not completed: its neighbours in the LRU, which it copied too,
-// lead to another linked item of the same key.
+// lead to another linked item of the same key. If a page that would tell is missing, it
+// may be one.
 func (s *scan) unfinishedCopy(offset int64, slot []byte) bool {
 	self := s.image.Base + uint64(offset)
 	next, prev := u64(slot, offNext), u64(slot, offPrev)
@@ -112,6 +121,9 @@ func (s *scan) unfinishedCopy(offset int64, slot []byte) bool {
 // leadsToTwin follows the pointer at field of the item at neighbour.
 func (s *scan) leadsToTwin(neighbour uint64, field int64, self uint64, slot []byte) bool {
 	var pointer [8]byte
+	if neighbour != 0 && s.hidden(neighbour) {
+		return true
+	}
 	if neighbour == 0 || !s.peek(neighbour+uint64(field), pointer[:]) {
 		return false
 	}
@@ -124,6 +136,9 @@ func (s *scan) leadsToTwin(neighbour uint64, field int64, self uint64, slot []by
 	if original == 0 || original == self || end > len(slot) {
 		return false
 	}
+	if s.hidden(original) {
+		return true
+	}
 	twin := make([]byte, end)
 	if !s.peek(original, twin) || u16(twin, offFlags)&flagLinked == 0 {
 		return false
@@ -135,4 +150,14 @@ func (s *scan) leadsToTwin(neighbour uint64, field int64, self uint64, slot []by
 func (s *scan) peek(address uint64, b []byte) bool {
 	place := int64(address - s.image.Base)
 	return s.image.Base != 0 && place >= 0 && place+int64(len(b)) <= s.size && ReadFull(s.file, b, place) == nil
+}
+
+// hidden tells whether an address of the mapping is on a page that is missing.
+func (s *scan) hidden(address uint64) bool {
+	place := int64(address - s.image.Base)
+	if s.image.Base == 0 || place < 0 || place >= s.size {
+		return false
+	}
+	missing, err := s.missing(place)
+	return missing || err != nil
 }

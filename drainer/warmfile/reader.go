@@ -28,6 +28,11 @@ type Reader struct {
 	started int64 // what the items' times count from, by the clock now
 	done    atomic.Int64
 	largest uint8
+	// gaps is the file, if parts of it may be missing.
+	gaps gaps
+	// found and leftOut are the items of the latest pass: the linked ones, and those of
+	// them whose chunks are missing.
+	found, leftOut int64
 }
 
 // New returns a reader of file, of size bytes, which the memcached that image describes
@@ -38,8 +43,10 @@ func New(file io.ReaderAt, size int64, image *Image, clean bool, now func() time
 	if err != nil {
 		return nil, Refuse(ReasonCorrupt, "%v", err)
 	}
-	return &Reader{file: file, size: size, image: *image, clean: clean, sizes: sizes, largest: uint8(len(sizes) - 1),
-		now: now, started: image.startedAt(now().Unix())}, nil
+	r := &Reader{file: file, size: size, image: *image, clean: clean, sizes: sizes, largest: uint8(len(sizes) - 1),
+		now: now, started: image.startedAt(now().Unix())}
+	r.gaps, _ = file.(gaps)
+	return r, nil
 }
 
 // counted is a file that knows how many bytes its used pages have.
@@ -102,7 +109,9 @@ func (r *Reader) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 			yield(nil, err)
 			return
 		}
-		r.scan(ctx, &scan{Reader: r, flagsBytes: flagsBytes, yield: yield}, r.done.Store)
+		s := scan{Reader: r, flagsBytes: flagsBytes, yield: yield}
+		r.scan(ctx, &s, r.done.Store)
+		r.found, r.leftOut = s.linked, s.leftOut
 	}
 }
 

@@ -21,6 +21,8 @@ type scan struct {
 	linked int64
 	// chained is how many bytes the chunks have that chains led to.
 	chained   int64
+	linked    int64
+	leftOut   int64
 	usedPages int64
 	slots     int64
 	// value is the buffer for an item that is put together from chunks.
@@ -192,6 +194,9 @@ func (s *scan) finish() bool {
 		return false
 	}
 	items := s.image.Items
+	if s.Lacking() != nil {
+		return true
+	}
 	switch {
 	case s.usedPages == 0:
 		// memcached gives every slab class a page before its first item.

@@ -2,6 +2,7 @@ package build
 
 import (
 	"strconv"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -73,7 +74,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		Dir:            dataDir,
 		Port:           c.Spec.ContainerPort,
 		TerminationLog: contract.TerminationLog,
-		EndWithin:      endWithin(c),
+		GracePeriod:    time.Duration(*graceSeconds(c)) * time.Second,
 		Connection:     connection(c),
 		Command:        append([]string{"memcached"}, memcachedArgs(c)...),
 	}

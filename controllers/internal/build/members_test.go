@@ -3,6 +3,7 @@ package build
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -44,7 +45,7 @@ func TestArgumentsFollowFromTheSpec(t *testing.T) {
 			if diff := cmp.Diff(test.want, plain.Command); diff != "" {
 				t.Errorf("Deployment: -want +got:\n%s", diff)
 			}
-			serve := []string{"/supervisor/drainer", "serve", "--dir=/data", "--memory-dir=/memory", "--port=" + test.want[4], "--termination-log=/dev/termination-log", "--end-within=" + endWithin(c).String(), "--"}
+			serve := []string{"/supervisor/drainer", "serve", "--dir=/data", "--memory-dir=/memory", "--port=" + test.want[4], "--termination-log=/dev/termination-log", "--grace-period=" + (time.Duration(*graceSeconds(c)) * time.Second).String(), "--"}
 			member := StatefulSet(c, options, 3).Spec.Template.Spec.Containers[0]
 			if diff := cmp.Diff(append(serve, test.want...), member.Command); diff != "" {
 				t.Errorf("StatefulSet: -want +got:\n%s", diff)
@@ -160,14 +161,14 @@ func TestGraceIsEnoughToSaveAllOfMemory(t *testing.T) {
 	}
 }
 
-func TestMemcachedHasAThirdOfTheGraceToEnd(t *testing.T) {
-	for grace, want := range map[int64]string{0: "11s", 1: "2s", 7: "2s", 60: "20s", 86400: "8h0m0s"} {
+func TestTheSupervisorKnowsTheGracePeriod(t *testing.T) {
+	for grace, want := range map[int64]string{0: "34s", 1: "1s", 60: "1m0s", 86400: "24h0m0s"} {
 		c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
 			if grace > 0 {
 				s.Template.TerminationGracePeriodSeconds = &grace
 			}
 		}).Defaulted().Obj()
-		if command := StatefulSet(c, options, 1).Spec.Template.Spec.Containers[0].Command; !slices.Contains(command, "--end-within="+want) {
+		if command := StatefulSet(c, options, 1).Spec.Template.Spec.Containers[0].Command; !slices.Contains(command, "--grace-period="+want) {
 			t.Errorf("%d s: %q, want %s", grace, command, want)
 		}
 	}

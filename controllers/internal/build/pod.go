@@ -2,7 +2,6 @@ package build
 
 import (
 	"maps"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -94,13 +93,6 @@ func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
 	}
 	seconds := 30 + Memory(c)>>24
 	return &seconds
-}
-
-// endWithin is how long a memcached with storage may itself take to end: a third of the
-// grace period. The rest is for the save.
-func endWithin(c *cachev1alpha1.Memcached) time.Duration {
-	const least = 2 * time.Second // memcached checks once a second whether to end
-	return max(least, time.Duration(*graceSeconds(c))*time.Second/3).Truncate(time.Second)
 }
 
 // podSecurity is for members, which write to a volume.

@@ -170,3 +170,25 @@ func (s *Served) End(how string) {
 		memcachedtest.WaitFor(s.T, "memcached to go with its supervisor", func() error { return Gone(pid) })
 	}
 }
+
+// Held are those of the objects that a server has, each as it was stored.
+func Held(t *testing.T, address string, all map[string]Object) map[string]Object {
+	t.Helper()
+	conn, err := (memcache.Dialer{}).Dial(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	held := map[string]Object{}
+	for key, o := range all {
+		v, err := conn.Get([]byte(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v != nil {
+			held[key] = o
+		}
+	}
+	Check(t, "gomemcache", []string{address}, held)
+	return held
+}

@@ -144,6 +144,9 @@ func (e *RoomError) Error() string {
 // Close does nothing: every pass cleans up behind itself.
 func (r *Reader) Close() error { return nil }
 
+// Lacking is nil: only a file that is whole is taken.
+func (r *Reader) Lacking() error { return nil }
+
 // Clean is true: only a saved file is taken.
 func (r *Reader) Clean() bool { return true }
 

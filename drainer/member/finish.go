@@ -1,0 +1,110 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/volume"
+)
+
+// progressLogged is how often the log says how far a save is.
+const progressLogged = 10 * time.Second
+
+// finish brings the warm file to the disk and tells how memcached ended.
+func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
+	code := codeOf(status)
+	start := time.Now()
+	saved, err := s.keep()
+	switch {
+	case saved && err != nil:
+		err = fmt.Errorf("bring the save to the disk: %w", err)
+		code = max(code, contract.ExitFailed)
+	case saved:
+		err = s.termination.write("")
+		s.std.Logf("the cache is saved, %d items (on the disk after %v)", s.manifest.items(), time.Since(start).Round(time.Millisecond))
+	case s.saving.Load():
+		err = errors.Join(errors.New("memcached ended without saving the cache"), err)
+		code = max(code, contract.ExitFailed)
+	default:
+		s.std.Logf("memcached ended by itself, exit code %d", code)
+	}
+	return code, err
+}
+
+// keep brings to the disk what memcached has left, and tells whether it had saved. If
+// nothing was stored, what was there before is all that there is: a mark that says
+// otherwise goes, and so does a file that nobody could tell from a used one after the
+// node's next boot.
+func (s *supervisor) keep() (saved bool, err error) {
+	untouched, err := s.manifest.untouched()
+	if err != nil {
+		return false, fmt.Errorf("look for items in the warm file: %w", err)
+	}
+	saved, err = s.manifest.finish()
+	if saved && err == nil && !s.Saves() {
+		if err := s.manifest.count(); err != nil {
+			s.uncounted(err)
+		}
+	}
+	switch {
+	case err != nil:
+	case untouched && s.Saves():
+		err = volume.PutMarkBack(s.Volume, s.markBefore)
+	case untouched && s.manifest.Fresh:
+		err = volume.DropWarmFile(s.Volume)
+	case s.Saves():
+		err = s.saveToVolume(saved)
+	}
+	if err != nil && s.Saves() && !untouched {
+		// A drain says so, if the disk takes at least that.
+		_ = volume.MarkUnsaved(s.Volume, err)
+	}
+	return saved, err
+}
+
+func (s *supervisor) uncounted(why error) {
+	s.std.Logf("the saved items can't be counted, and are saved all the same: %s", args.OneLine(why))
+}
+
+// saveToVolume writes the save, in memory until now, to the volume. saved: memcached had
+// ended in good order.
+func (s *supervisor) saveToVolume(saved bool) error {
+	o := volume.SaveOptions{Logf: s.std.Logf, Progress: s.progress()}
+	if s.saving.Load() {
+		o.Until = s.asked.Add(s.GracePeriod)
+	}
+	written, err := volume.Save(context.Background(), s.Memory, s.Volume, o)
+	if err != nil || written == nil {
+		return err
+	}
+	s.std.Logf("%d MiB are on the volume, at %d MiB/s", volume.Mebibytes(written.Bytes), written.Rate()>>20)
+	switch {
+	case written.Counted:
+		s.manifest.counted(written.Items)
+	case saved:
+		s.uncounted(errors.New("a page of the file doesn't tell"))
+	}
+	return nil
+}
+
+// progress returns what tells how far a save is: the kubelet's file at each call, in case
+// that the member is killed, and the log now and then.
+func (s *supervisor) progress() func(done, all int64) {
+	began := time.Now()
+	logged := began
+	return func(done, all int64) {
+		rate := int64(float64(done) / time.Since(began).Seconds())
+		// Only the save counts.
+		_ = s.termination.saving(contract.Saving{SavedBytes: done, SaveBytes: all, BytesPerSecond: rate})
+		if time.Since(logged) < progressLogged {
+			return
+		}
+		logged = time.Now()
+		s.std.Logf("saving: %d of %d MiB are written, at %d MiB/s", done>>20, volume.Mebibytes(all), rate>>20)
+	}
+}

@@ -1,0 +1,132 @@
+package member_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/volume"
+)
+
+// slowly lets each page of a save take so long.
+func slowly(s *drainertest.Served, dir, perPage string) {
+	trace(s, "-f", "-qq", "-o", "/dev/null", "-P", filepath.Join(dir, unfinishedSave), "-e", "trace=pwrite64", "-e", "inject=pwrite64:delay_enter="+perPage)
+}
+
+// TestAMemberSaysHowFarItsSaveIs, in the log and in the termination message; if it is killed
+// in the middle, the message stays, and the pages that are written are worth their items.
+func TestAMemberSaysHowFarItsSaveIs(t *testing.T) {
+	t.Parallel()
+	p, objects := newPod(t), midsize('a', 150)
+	s := p.start("", "-m", "128")
+	drainertest.Store(t, s.Address(), objects)
+	slowly(s, p.volume, "500ms")
+	s.Signal(syscall.SIGTERM)
+	s.WaitFor("saving: ")
+	s.Signal(syscall.SIGKILL)
+	s.Wait()
+	message, err := os.ReadFile(drainertest.TerminationLog(p.volume))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if far := contract.ParseSaving(string(message)); far == nil || far.SavedBytes <= 0 || far.SavedBytes >= far.SaveBytes || far.BytesPerSecond <= 0 || far.BytesPerSecond > 20<<20 {
+		t.Errorf("the message is %s", message)
+	}
+	p.expectWhatIsWhole(objects, true)
+}
+
+// TestTheRateOfASaveIsKept: the next save of the volume knows it, whatever became of the
+// one that it was measured at.
+func TestTheRateOfASaveIsKept(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]bool{"of one that was completed": false, "of one that was cut short": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, objects := newPod(t), midsize('a', 100)
+			s := p.start("", "-m", "128")
+			drainertest.Store(t, s.Address(), objects)
+			slowly(s, p.volume, "100ms") // four workers: at most 40 MiB/s
+			s.Signal(syscall.SIGTERM)
+			if cut {
+				memcachedtest.WaitFor(t, "some pages", func() error {
+					if volume.SaveRate(p.volume) == 0 {
+						return os.ErrNotExist
+					}
+					return nil
+				})
+				s.Signal(syscall.SIGKILL)
+			}
+			s.Wait()
+			first := volume.SaveRate(p.volume)
+			if first <= 0 || first > 60<<20 {
+				t.Errorf("the rate is %d", first)
+			}
+			p = p.again()
+			s = p.start("", "-m", "128")
+			drainertest.ExpectAside(t, p.volume)
+			if kept := volume.SaveRate(p.volume); kept != first {
+				t.Errorf("the rate is %d, it was %d", kept, first)
+			}
+			s.End("saved")
+		})
+	}
+}
+
+// TestTooLittleTime: the member says so, and saves the most recently used items first.
+func TestTooLittleTime(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		rate  int64
+		short bool
+	}{"a slow disk": {1 << 20, true}, "a fast one": {1 << 30, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, objects := newPod(t), midsize('a', 150)
+			c := drainertest.MemberArgs(contract.Connection{}, p.volume, memcachedtest.FreePort(t), "-m", "128")
+			c.MemoryDir, c.GracePeriod = p.memory, 30*time.Second
+			s := drainertest.ServeCommand(t, "", c)
+			drainertest.Store(t, s.Address(), objects)
+			mark, err := volume.ReadInUse(p.volume)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mark.Rate = test.rate
+			b, err := mark.Marshal()
+			if err == nil {
+				err = os.WriteFile(filepath.Join(p.volume, contract.InUse), b, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.End("saved")
+			if got := strings.Contains(s.Err.String(), "the most recently used items are saved first"); got != test.short {
+				t.Errorf("it said %s", s.Err.String())
+			}
+			p.expectAllOrNothing(objects, false)
+		})
+	}
+}
+
+// TestAFileSystemWithoutDirectIO: the save goes through the page cache.
+func TestAFileSystemWithoutDirectIO(t *testing.T) {
+	t.Parallel()
+	for _, call := range []string{"openat", "pwrite64"} {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			p, objects := newPod(t), midsize('a', 100)
+			s := p.start("", "-m", "128")
+			drainertest.Store(t, s.Address(), objects)
+			// The first openat of each thread looks for an unfinished save; it may be refused, too.
+			trace(s, fault{call: call, file: unfinishedSave, n: 1, fail: "EINVAL"}.on(p.volume).arguments()...)
+			s.Signal(syscall.SIGTERM)
+			s.Wait()
+			p.expectAllOrNothing(objects, false)
+		})
+	}
+}

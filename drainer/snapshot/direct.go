@@ -1,0 +1,114 @@
+package snapshot
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// direct is a file that is read or written past the page cache, if its file system can do
+// that. Otherwise what was read or written is dropped from the cache soon after, so that a
+// save never takes its place there. Its buffers, offsets and lengths are multiples of a
+// block.
+type direct struct {
+	*os.File
+	cached atomic.Bool
+}
+
+// openDirect opens a file so; flags are those of os.OpenFile.
+func openDirect(path string, flags int, mode os.FileMode) (*direct, error) {
+	file, err := os.OpenFile(path, flags|unix.O_DIRECT, mode)
+	if err == nil {
+		return &direct{File: file}, nil
+	}
+	if !errors.Is(err, unix.EINVAL) {
+		return nil, err
+	}
+	if file, err = os.OpenFile(path, flags, mode); err != nil {
+		return nil, err
+	}
+	d := &direct{File: file}
+	d.cached.Store(true)
+	return d, nil
+}
+
+// giveUp tells whether an error says that the file system can't, after all. From then on
+// the file goes through the page cache. Several workers may be told at once.
+func (d *direct) giveUp(err error) bool {
+	if !errors.Is(err, unix.EINVAL) {
+		return false
+	}
+	d.cached.Store(true)
+	flags, err := unix.FcntlInt(d.Fd(), unix.F_GETFL, 0)
+	if err == nil {
+		_, err = unix.FcntlInt(d.Fd(), unix.F_SETFL, flags&^unix.O_DIRECT)
+	}
+	return err == nil
+}
+
+// ReadAt is as io.ReaderAt has it.
+func (d *direct) ReadAt(b []byte, offset int64) (int, error) {
+	n, err := d.File.ReadAt(b, offset)
+	if err != nil && d.giveUp(err) {
+		return d.File.ReadAt(b, offset)
+	}
+	return n, err
+}
+
+// WriteAt is as io.WriterAt has it.
+func (d *direct) WriteAt(b []byte, offset int64) (int, error) {
+	n, err := d.File.WriteAt(b, offset)
+	if err != nil && d.giveUp(err) {
+		return d.File.WriteAt(b, offset)
+	}
+	return n, err
+}
+
+// window is what one worker has read or written last, and is still in the page cache.
+type window struct {
+	*direct
+	ranges [][2]int64
+}
+
+// windowRanges is how many parts of a file each worker leaves in the page cache: the disk
+// writes them meanwhile.
+const windowRanges = 4
+
+// add says that a worker has read or written a part of the file. It waits for the disk to
+// have taken what it wrote some parts ago.
+func (w *window) add(offset, length int64) {
+	if !w.cached.Load() {
+		return
+	}
+	// Only advice: a disk that ignores it writes at the end.
+	_ = unix.SyncFileRange(int(w.Fd()), offset, length, unix.SYNC_FILE_RANGE_WRITE)
+	w.ranges = append(w.ranges, [2]int64{offset, length})
+	if len(w.ranges) > windowRanges {
+		w.drop()
+	}
+}
+
+// drop lets go of the oldest part.
+func (w *window) drop() {
+	r := w.ranges[0]
+	w.ranges = w.ranges[1:]
+	_ = unix.SyncFileRange(int(w.Fd()), r[0], r[1], unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER)
+	_ = unix.Fadvise(int(w.Fd()), r[0], r[1], unix.FADV_DONTNEED)
+}
+
+// aligned is a buffer for a direct file.
+func aligned(n int64) []byte {
+	b := make([]byte, n+block)
+	skip := -uintptr(unsafe.Pointer(&b[0])) & (block - 1)
+	return b[skip : int64(skip)+n : int64(skip)+n]
+}
+
+// alignedCopy of a buffer.
+func alignedCopy(b []byte) []byte {
+	c := aligned(int64(len(b)))
+	copy(c, b)
+	return c
+}

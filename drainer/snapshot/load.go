@@ -1,0 +1,93 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// Expand writes the used pages to where they were in the warm file, each checked, and
+// leaves holes between them. All must be there. done, which may be nil, is called with the
+// number of bytes that were read; several workers call it.
+func (s *Save) Expand(ctx context.Context, out *os.File, done func(n int64)) error {
+	if err := out.Truncate(s.Size); err != nil {
+		return err
+	}
+	if done == nil {
+		done = func(int64) {}
+	}
+	if s.second == nil {
+		return s.expandFirst(ctx, out, done)
+	}
+	if err := s.second.rebuild(); err != nil {
+		return err
+	}
+	if missing, all := s.Lacks(); missing > 0 {
+		return warmfile.Refuse(warmfile.ReasonSaveIncomplete, "%d of the %d pages of the save are missing", missing, all)
+	}
+	file, ok := s.file.(*os.File)
+	if !ok {
+		return fmt.Errorf("load %T: not a file", s.file)
+	}
+	// Another descriptor of the same file, whatever its name is now.
+	in, err := openDirect(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), os.O_RDONLY, 0)
+	if err != nil {
+		return fmt.Errorf("open the save again: %w", err)
+	}
+	defer in.Close()
+	l := &loader{s.second, in, out, done}
+	return inParallel(ctx, len(l.entries), l.worker)
+}
+
+// loader reads the slots of a save past the page cache.
+type loader struct {
+	*secondForm
+	in   *direct
+	out  *os.File
+	done func(n int64)
+}
+
+// worker returns a function that loads the page of the n-th slot.
+func (l *loader) worker() func(n int) error {
+	b := aligned(int64(l.PageSize))
+	recent := window{direct: l.in}
+	return func(n int) error {
+		offset, place := l.entries[n].offset, l.slot(n)+slotHeader
+		err := warmfile.ReadFull(l.in, b, place)
+		if warmfile.IsReason(err, warmfile.ReasonTruncated) || err == nil && !l.sound(int(offset/int64(l.PageSize)), b) {
+			err = warmfile.Refuse(warmfile.ReasonSaveIncomplete, "the page in slot %d of the save, for offset %d of the warm file, is damaged", n, offset)
+		}
+		if err != nil {
+			return err
+		}
+		recent.add(place, int64(len(b)))
+		if _, err := l.out.WriteAt(b, offset); err != nil {
+			return err
+		}
+		l.done(int64(len(b)))
+		return nil
+	}
+}
+
+// expandFirst is for saves of the first form.
+func (s *Save) expandFirst(ctx context.Context, out *os.File, done func(n int64)) error {
+	s.advise(unix.FADV_SEQUENTIAL)
+	for _, page := range s.UsedPages() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		offset := int64(page) * int64(s.PageSize)
+		if err := s.hold(page, offset); err != nil {
+			return err
+		}
+		if _, err := out.WriteAt(s.page, offset); err != nil {
+			return err
+		}
+		done(int64(len(s.page)))
+	}
+	return nil
+}
