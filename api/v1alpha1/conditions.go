@@ -99,6 +99,9 @@ const (
 	// ReasonNoRoomToReplay: the volumes have room for one warm file only, so a member
 	// whose memcached can't resume starts cold.
 	ReasonNoRoomToReplay = "NoRoomToReplay"
+	// ReasonGracePeriodTooShort: at the rate of a member's last save, a member that is full
+	// would be killed before it has saved everything.
+	ReasonGracePeriodTooShort = "GracePeriodTooShort"
 	// ReasonKeptCache: no member that runs has lost its items.
 	ReasonKeptCache = "KeptCache"
 	// ReasonStartedCold: a member ended without a save, and its volume had no room for

@@ -87,14 +87,19 @@ type ColdStart struct {
 	// SaveOutdated: it starts cold in any case, because the pod before it was lost
 	// without a save.
 	SaveOutdated bool `json:"saveOutdated,omitempty"`
+	// BytesPerSecond is the rate of the latest save that is known of, whether or not the
+	// start is cold; 0 none.
+	BytesPerSecond int64 `json:"saveBytesPerSecond,omitempty"`
 	// SaveError is why that pod could not save, if it lived to say so.
 	SaveError string `json:"saveError,omitempty"`
+	// SaveIncomplete is what is missing of that pod's save; the rest is replayed.
+	SaveIncomplete string `json:"saveIncomplete,omitempty"`
 }
 
 // ParseColdStart decodes a termination message; nil if it is something else.
 func ParseColdStart(message string) *ColdStart {
 	var c ColdStart
-	if json.Unmarshal([]byte(message), &c) != nil || c.NeedBytes <= c.FreeBytes && !c.SaveOutdated {
+	if json.Unmarshal([]byte(message), &c) != nil || c.NeedBytes <= c.FreeBytes && !c.SaveOutdated && c.SaveIncomplete == "" {
 		return nil
 	}
 	return &c
@@ -117,6 +122,16 @@ func ParseSaving(message string) *Saving {
 		return nil
 	}
 	return &s
+}
+
+// ParseSaveRate finds the rate of a save in a termination message, in bytes a second; 0 none.
+func ParseSaveRate(message string) int64 {
+	var c ColdStart
+	if json.Unmarshal([]byte(message), &c) != nil {
+		return 0
+	}
+	const most = 1 << 40
+	return min(max(0, c.BytesPerSecond), most)
 }
 
 // ReasonDeadlineExceeded is that of a receipt: the drainer was at work for as long as

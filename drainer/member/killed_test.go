@@ -259,8 +259,86 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 	}
 }
 
-// startUnder starts the pod's container, which the fault ends.
+// TestKilledWhileItSavesAfterACrash: memcached has crashed, and its supervisor is killed in
+// the middle of the save. The container that starts again still has the file in memory, with
+// everything in it; the part on the volume is only for the case that the pod is lost.
+func TestKilledWhileItSavesAfterACrash(t *testing.T) {
+	for name, lost := range map[string]bool{"the container starts again": false, "the pod is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, all := newPod(t), midsize('a', 150)
+			s := p.start("", "-m", "128")
+			drainertest.Store(t, s.Address(), all)
+			s.Settle(len(all))
+			fault{call: "pwrite64", file: unfinishedSave, n: 15}.on(p.volume).attach(s)
+			if err := syscall.Kill(s.PID(), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			s.Wait()
+			if lost {
+				p.expectWhatIsWhole(all, true)
+				return
+			}
+			s = p.start("", "-m", "128")
+			s.WaitFor("replayed generation-1: 150 items found: 150 added")
+			s.ExpectItems(all)
+			s.End("saved")
+			p.expectAllOrNothing(all, false)
+		})
+	}
+}
+
+// TestALoadThatFails: the member does not start, and says why; the save stays current, and
+// the next start has it all.
+func TestALoadThatFails(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault fault
+		words string
+	}{
+		"the save can't be opened":         {fault{call: "openat", file: contract.SaveFile, fail: "EIO"}, "input/output error"},
+		"its header can't be read":         {fault{call: "pread64", file: contract.SaveFile, n: 1, fail: "EIO"}, "input/output error"},
+		"the file can't be made":           {fault{call: "openat", file: contract.WarmFile + ".new", fail: "ENOSPC"}, "no space left"},
+		"it can't be as large":             {fault{call: "ftruncate", file: contract.WarmFile + ".new", n: 1, fail: "ENOSPC"}, "load the save: truncate"},
+		"there is no memory for its pages": {fault{call: "pwrite64", file: contract.WarmFile + ".new", n: 3, fail: "ENOSPC"}, "load the save: write"},
+		"there is no memory for its .meta": {fault{call: "write", file: contract.MetaFile, n: 1, fail: "ENOSPC"}, "load the save: write"},
+		"it can't be given its name":       {fault{call: renames, file: contract.WarmFile + ".new", n: 1, fail: "EIO"}, "load the save: rename"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, all := newPod(t), midsize('a', 150)
+			s := p.start("", "-m", "128")
+			drainertest.Store(t, s.Address(), all)
+			s.End("saved")
+			p = p.again()
+			dir := p.memory
+			if test.fault.file == contract.SaveFile {
+				dir = p.volume
+			}
+			out, err := p.runUnder(test.fault.on(dir))
+			if err == nil || !strings.Contains(out, test.words) {
+				t.Errorf("%v: %s", err, out)
+			}
+			if _, err := volume.Generations(p.volume); err != nil {
+				t.Errorf("the volume has %v", err)
+			}
+			s = p.start("", "-m", "128")
+			s.WaitFor("the save is loaded")
+			s.ExpectItems(all)
+			s.End("saved")
+		})
+	}
+}
+
+// startUnder starts the pod's container, which the fault kills.
 func (p *pod) startUnder(f fault) {
+	p.t.Helper()
+	if out, err := p.runUnder(f); err == nil || !strings.Contains(err.Error(), "killed") {
+		p.t.Fatalf("the fault did not happen: %v: %s", err, out)
+	}
+}
+
+// runUnder runs the pod's container, which the fault ends.
+func (p *pod) runUnder(f fault) (out string, err error) {
 	p.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -276,9 +354,11 @@ func (p *pod) startUnder(f fault) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	if out, err := cmd.CombinedOutput(); cmd.ProcessState == nil || ctx.Err() != nil || !strings.Contains(cmd.ProcessState.String(), "killed") {
-		p.t.Fatalf("the fault did not happen: %v: %s", err, out)
+	b, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		p.t.Fatalf("the fault did not happen: %v: %s", err, b)
 	}
+	return string(b), err
 }
 
 // TestMemcachedDiesWhileItSaves: what it left in memory is brought to the volume all

@@ -67,9 +67,12 @@ func (s *Save) Missing(offset int64) (bool, error) {
 	if s.second == nil || page < 0 || page >= s.pages() || !s.uses(page) {
 		return false, nil
 	}
-	var b [1]byte
-	if err := s.readWithin(b[:], page, 0); err != nil {
-		return false, err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.checked[page] {
+		if err := s.hold(page, int64(page)*int64(s.PageSize)); err != nil {
+			return false, err
+		}
 	}
 	_, ok := s.second.place(page)
 	return !ok, nil
@@ -93,9 +96,11 @@ func (s *Save) Items() (int64, bool) {
 	return s.second.items()
 }
 
-// Rate is how many bytes a second were written; 0 unknown.
+// Rate is how many bytes a second were written; 0 unknown. A save that took no second
+// doesn't tell: it is not the disk that such a one waits for.
 func (s *Save) Rate() int64 {
-	if s.second == nil || s.second.rebuild() != nil || s.second.elapsed == 0 {
+	const least = 1000 // milliseconds
+	if s.second == nil || s.second.rebuild() != nil || s.second.elapsed < least {
 		return 0
 	}
 	missing, all := s.Lacks()

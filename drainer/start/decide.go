@@ -186,7 +186,7 @@ func (f *Facts) saved() (*Decision, error) {
 	switch {
 	case refusal == nil:
 		return &Decision{How: Resume, Steps: f.clock(&f.File)}, nil
-	case f.Current, f.NotSavable != nil, f.File.Unused:
+	case f.Current && f.Save.Incomplete == nil, f.NotSavable != nil, f.File.Unused:
 		// There is a save of it already, if the supervisor outlived memcached; or
 		// nothing in it is worth saving.
 		d, err := f.savedWithoutFile()
@@ -237,7 +237,11 @@ func (f *Facts) savedWithoutFile() (*Decision, error) {
 	case Undescribed(refusal):
 		return cold(unread("save", refusal), DropAll), nil
 	}
-	return f.setAside(refusal), nil
+	d := f.setAside(refusal)
+	if f.Save.Incomplete != nil {
+		d.Warning = &contract.ColdStart{SaveIncomplete: args.OneLine(f.Save.Incomplete)}
+	}
+	return d, nil
 }
 
 // clock is the step by which memcached resumes from a save with a clock that is right, if

@@ -194,7 +194,7 @@ func (s situation) fits(when situation) bool {
 // worthless: a file in memory that memcached doesn't resume from, and that is on the
 // volume already, or that no client has ever been told of.
 func (s situation) worthless() bool {
-	return s.mode == "Saved" && s.file != "none" && s.file != "good" && (s.current() || s.file == "unanswered")
+	return s.mode == "Saved" && s.file != "none" && s.file != "good" && (s.current() && s.save != "incomplete" || s.file == "unanswered")
 }
 
 // expected returns the row for a situation, and its steps.
@@ -294,6 +294,10 @@ func TestNothingOutdatedComesBack(t *testing.T) {
 			t.Errorf("%+v: nobody is told why: %+v", s, d)
 		case resumes && (d.Reason != "" || d.Fresh()), !resumes && !d.Fresh():
 			t.Errorf("%+v: %+v", s, d)
+		case s.mode == "Saved" && s.file == "refused" && s.save == "incomplete" && s.room != "short" && !has(SaveFile):
+			t.Errorf("%+v: the file in memory is dropped for a part of it: %+v", s, d)
+		case s.mode == "Saved" && slices.Equal(d.Steps, []Step{SetAside}) && s.save == "incomplete" && (d.Warning == nil || d.Warning.SaveIncomplete == ""):
+			t.Errorf("%+v: nobody is told that items are missing: %+v", s, d)
 		case s.room == "short" && s.mode == "Mapped" && has(SetAside, SetAsideFailed) && s.file != "none":
 			t.Errorf("%+v: there is no room for a second file: %+v", s, d)
 		}

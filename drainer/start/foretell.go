@@ -18,11 +18,17 @@ func Foretell(ctx context.Context, m Member, logf func(string, ...any)) (*contra
 	if err != nil {
 		return nil, err
 	}
-	d, err := Decide(f)
-	if err != nil {
-		return nil, nil // the start itself will say so
+	warning := &contract.ColdStart{}
+	if d, err := Decide(f); err == nil && d.Warning != nil { // an error will be said by the start itself
+		warning = rounded(d.Warning)
 	}
-	return rounded(d.Warning), nil
+	if m.Saves() {
+		warning.BytesPerSecond = volume.SaveRate(m.Volume)
+	}
+	if *warning == (contract.ColdStart{}) {
+		return nil, nil
+	}
+	return warning, nil
 }
 
 // AfterCrash returns the termination message for the case that memcached, which runs

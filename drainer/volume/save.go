@@ -57,14 +57,15 @@ func writeSave(ctx context.Context, dir, path string, number int64, o SaveOption
 	return snapshot.Write(ctx, in, path, header, write)
 }
 
-// short tells whether there is probably too little time for the save, and says so.
+// short tells whether there may be too little time for the save, and says so: a disk may be
+// half as fast as it was the last time.
 func (o SaveOptions) short(h *snapshot.Header, rate int64) bool {
 	if o.Until.IsZero() || rate <= 0 {
 		return false
 	}
 	size, err := h.SaveBytes()
 	takes, left := time.Duration(float64(size)/float64(rate)*float64(time.Second)), time.Until(o.Until)
-	if err != nil || takes < left {
+	if err != nil || takes < left/2 {
 		return false
 	}
 	o.Logf("the save of %d MiB takes about %v at %d MiB/s, and %v are left: the most recently used items are saved first",

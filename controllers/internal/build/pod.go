@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 func podTemplate(c *cachev1alpha1.Memcached) *coreac.PodTemplateSpecApplyConfiguration {
@@ -91,9 +92,18 @@ func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
 	if c.Spec.Storage == nil {
 		return nil
 	}
-	seconds := 30 + Memory(c)>>24
+	seconds := SaveSeconds(c, contract.SlowSave)
 	return &seconds
 }
+
+// SaveSeconds is the grace period that a save of all of memory needs at so many bytes a
+// second: half a minute, and what it takes to write it.
+func SaveSeconds(c *cachev1alpha1.Memcached, rate int64) int64 {
+	return 30 + (Memory(c)+rate-1)/rate
+}
+
+// GraceSeconds is what the members of a cluster with storage have.
+func GraceSeconds(c *cachev1alpha1.Memcached) int64 { return *graceSeconds(c) }
 
 // podSecurity is for members, which write to a volume.
 func podSecurity(c *cachev1alpha1.Memcached) *coreac.PodSecurityContextApplyConfiguration {

@@ -13,9 +13,9 @@ import (
 )
 
 // warm tells which members started cold, because their volume is too small or because
-// their last pod was lost without a save. A member says so in its termination message,
-// which lasts until it ends again. Members that joined are warm when their items have
-// been placed.
+// their last pod was lost without a save, or with a part of one. A member says so in its
+// termination message, which lasts until it ends again. Members that joined are warm when
+// their items have been placed.
 func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	const kind = cachev1alpha1.ConditionWarm
 	var cold []string
@@ -28,6 +28,8 @@ func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 			cold = append(cold, fmt.Sprintf("%s (its last pod could not save: %s)", name, bound(c.SaveError, maxWords)))
 		case c.SaveOutdated:
 			cold = append(cold, fmt.Sprintf("%s (its last pod was lost without a save)", name))
+		case c.SaveIncomplete != "":
+			cold = append(cold, fmt.Sprintf("%s (it has only a part of its items: %s)", name, bound(c.SaveIncomplete, maxWords)))
 		default:
 			cold = append(cold, fmt.Sprintf("%s (needs %d MiB, has %d MiB)", name, c.NeedBytes>>20, c.FreeBytes>>20))
 			advice = "; if a volume had no room for a second warm file, make storage.size more than twice memory"

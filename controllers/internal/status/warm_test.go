@@ -37,6 +37,7 @@ func TestWarmNamesTheMembersThatStartedCold(t *testing.T) {
 		"no room":             {input(2).with(ended(1, cold)), cachev1alpha1.ReasonStartedCold, "cache-1 (needs 128 MiB, has 63 MiB)"},
 		"it could not save":   {input(2).with(ended(1, `{"saveOutdated":true,"saveError":"no space left on device"}`)), cachev1alpha1.ReasonStartedCold, "cache-1 (its last pod could not save: no space left on device)"},
 		"lost with its pod":   {input(2).with(ended(1, `{"saveOutdated":true}`)), cachev1alpha1.ReasonStartedCold, "cache-1 (its last pod was lost without a save)"},
+		"a part of its save":  {input(2).with(ended(1, `{"saveIncomplete":"its save was cut short: 5 of 9 pages are missing"}`)), cachev1alpha1.ReasonStartedCold, "cache-1 (it has only a part of its items: its save was cut short: 5 of 9 pages are missing)"},
 		"a new pod":           {input(2).with(foretold), cachev1alpha1.ReasonStartedCold, "cache-1 (needs"},
 		"saved in a new pod":  {input(2).with(foretold).with(ended(1, "")), cachev1alpha1.ReasonKeptCache, "no member"},
 		"room":                {input(2).with(ended(1, `{"coldStartNeedsBytes":5,"freeBytes":5}`)), cachev1alpha1.ReasonKeptCache, "no member"},
