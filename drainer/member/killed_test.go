@@ -288,6 +288,24 @@ func TestKilledWhileItSavesAfterACrash(t *testing.T) {
 	}
 }
 
+// TestNothingOlderComesBackBehindAPartOfASave: what an interrupted replay had not put back is
+// older than what is missing of the save.
+func TestNothingOlderComesBackBehindAPartOfASave(t *testing.T) {
+	t.Parallel()
+	newer := midsize('b', 100)
+	p := savedPod(t, midsize('a', 100)).again()
+	s := p.start(stallAt+"1", "-m", "160")
+	s.WaitFor("stalled before item")
+	drainertest.Store(t, s.Address(), newer)
+	fault{call: "pwrite64", file: unfinishedSave, n: 15}.on(p.volume).attach(s)
+	s.Signal(syscall.SIGTERM)
+	if code := s.Wait(); code == 0 {
+		t.Fatalf("it was not killed: %s", s.Err.String())
+	}
+	drainertest.ExpectAside(t, p.volume, "generation-1")
+	p.expectWhatIsWhole(newer, true)
+}
+
 // TestALoadThatFails: the member does not start, and says why; the save stays current, and
 // the next start has it all.
 func TestALoadThatFails(t *testing.T) {

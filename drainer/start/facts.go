@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -124,6 +125,10 @@ func lookAt(ctx context.Context, dir, name string, layout bool) (f File, err err
 		}
 	}
 	f.Meta, f.MetaErr = volume.ReadMeta(dir)
+	var unread *os.PathError
+	if errors.As(f.MetaErr, &unread) && !errors.Is(f.MetaErr, os.ErrNotExist) {
+		return f, f.MetaErr
+	}
 	if m, err := volume.ReadManifest(dir); err == nil {
 		f.Manifest = m
 	}

@@ -74,8 +74,9 @@ func SaveRate(dir string) (rate int64) {
 		if err != nil {
 			continue
 		}
-		defer s.Close()
-		if known := s.Rate(); known > 0 && (mark == nil || s.Number > mark.Number) {
+		known := s.Rate()
+		_ = s.Close()
+		if known > 0 && (mark == nil || s.Number > mark.Number) {
 			return known
 		}
 	}
