@@ -56,7 +56,7 @@ func TestDamagedFirstSaveSaysWhatIsDamagedAndWhere(t *testing.T) {
 		"cut in its last page":          {sound[:len(sound)-1], warmfile.ReasonTruncated, -1, fmt.Sprintf("should have %d", len(sound))},
 		"one byte more":                 {append(bytes.Clone(sound), 0), warmfile.ReasonCorrupt, -1, "1 bytes behind its last page"},
 		"its magic":                     {flip(0), warmfile.ReasonCorrupt, -1, "a save begins with"},
-		"a longer header":               {longer, warmfile.ReasonCorrupt, -1, "header has 4194305 bytes"},
+		"a longer header":               {longer, warmfile.ReasonCorrupt, -1, "header has 4194305 bytes, of at most 4194304"},
 		"the length of its header":      {flip(len(magic)), warmfile.ReasonCorrupt, -1, "the save's header has the checksum"},
 		"the checksum of its header":    {flip(len(magic) + 4), warmfile.ReasonCorrupt, -1, "the save's header has the checksum"},
 		"a bit of its header":           {flip(prefixBytes + 3), warmfile.ReasonCorrupt, -1, "the save's header has the checksum"},

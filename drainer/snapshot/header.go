@@ -187,7 +187,7 @@ func readHeader(file io.ReaderAt, size int64) (h *Header, first bool, sum uint32
 	sum = binary.LittleEndian.Uint32(prefix[len(magic)+4:])
 	switch end = int64(prefixBytes) + length; {
 	case length > maxHeader:
-		return fail(warmfile.Refuse(warmfile.ReasonCorrupt, "the save's header has %d bytes", length))
+		return fail(warmfile.Refuse(warmfile.ReasonCorrupt, "the save's header has %d bytes, of at most %d", length, maxHeader))
 	case size < end:
 		return fail(truncated(size, end))
 	}

@@ -251,7 +251,7 @@ func TestSaveThatIsNoneIsRefused(t *testing.T) {
 		"one byte more":              {append(bytes.Clone(sound), 0), warmfile.ReasonCorrupt, "1 bytes behind its end"},
 		"its magic":                  {flip(0), warmfile.ReasonCorrupt, "a save begins with"},
 		"its version":                {flip(7), warmfile.ReasonCorrupt, "a save begins with"},
-		"a longer header":            {longer, warmfile.ReasonCorrupt, "header has 4194305 bytes"},
+		"a longer header":            {longer, warmfile.ReasonCorrupt, "header has 4194305 bytes, of at most 4194304"},
 		"the length of its header":   {flip(len(magic)), warmfile.ReasonCorrupt, "the save's header has the checksum"},
 		"the checksum of its header": {flip(len(magic) + 4), warmfile.ReasonCorrupt, "the save's header has the checksum"},
 		"a bit of its header":        {flip(prefixBytes + 3), warmfile.ReasonCorrupt, "the save's header has the checksum"},
