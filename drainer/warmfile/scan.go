@@ -18,11 +18,10 @@ type scan struct {
 	flagsBytes int
 	flagged    bool
 
-	linked int64
+	linked  int64
+	leftOut int64
 	// chained is how many bytes the chunks have that chains led to.
 	chained   int64
-	linked    int64
-	leftOut   int64
 	usedPages int64
 	slots     int64
 	// value is the buffer for an item that is put together from chunks.
