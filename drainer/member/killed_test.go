@@ -68,7 +68,7 @@ func (p *pod) expectWhatIsWhole(all map[string]drainertest.Object, some bool) {
 		r.Receipt.Added != int64(len(left)) || len(left) == len(all) || (len(left) > 0) != some {
 		p.t.Errorf("exit code %d, %d of %d items are left, %+v", r.Code, len(left), len(all), r.Receipt)
 	}
-	s := p.again().start("", "-m", "128")
+	s := p.again().start("")
 	s.WaitFor("memcached would start cold: its save was cut short")
 	s.WaitFor("pages of the save are missing or damaged")
 	s.ExpectItems(left)
@@ -76,6 +76,10 @@ func (p *pod) expectWhatIsWhole(all map[string]drainertest.Object, some bool) {
 	s.End("saved")
 	p.expectAllOrNothing(left, false)
 }
+
+// fewPages lets memcached have few slab classes: each of them has a page before its first
+// item, and these pages are saved first.
+var fewPages = []string{"-m", "128", "-f", "4"}
 
 // large are objects that take a while to save: dozens of pages.
 func large(value byte, n int) map[string]drainertest.Object { return sized(value, n, 700_000) }
@@ -107,7 +111,7 @@ func (p *pod) expectAllOrNothing(all map[string]drainertest.Object, lost bool, r
 		p.t.Errorf("%v: %+v", err, r.Receipt)
 	}
 	drainertest.Check(p.t, m.Client, addresses, all)
-	s := p.again().start("", "-m", "128")
+	s := p.again().start("")
 	if lost {
 		s.WaitFor("memcached starts cold")
 	}
@@ -154,12 +158,12 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPod(t)
-			s := p.start("", "-m", "128")
+			s := p.start("", fewPages...)
 			drainertest.Store(t, s.Address(), midsize('a', 150))
 			s.End("saved")
 			p = p.again()
 			before := fileOf(t, p.volume, contract.SaveFile)
-			s = p.start("", "-m", "128")
+			s = p.start("")
 			all := midsize('b', 150)
 			drainertest.Store(t, s.Address(), all)
 			dir := p.volume
@@ -186,7 +190,7 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 		t.Run(name+", and the container starts again", func(t *testing.T) {
 			t.Parallel()
 			p := newPod(t)
-			s := p.start("", "-m", "128")
+			s := p.start("", fewPages...)
 			all := midsize('b', 150)
 			drainertest.Store(t, s.Address(), all)
 			dir := p.volume
@@ -198,7 +202,7 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 			if code := s.Wait(); code == 0 {
 				t.Fatalf("the fault did not happen: %s", s.Err.String())
 			}
-			s = p.start("", "-m", "128")
+			s = p.start("")
 			s.ExpectItems(all)
 			s.End("saved")
 			p.expectFiles(contract.InUse, contract.LockFile, contract.SaveFile)
@@ -234,7 +238,7 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 			t.Run(name+map[bool]string{false: ", and the container starts again", true: ", and the pod is lost"}[lost], func(t *testing.T) {
 				t.Parallel()
 				p, all := newPod(t), large('a', 40)
-				s := p.start("", "-m", "128")
+				s := p.start("", fewPages...)
 				drainertest.Store(t, s.Address(), all)
 				s.End("saved")
 				p = p.again()
@@ -250,7 +254,7 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 					p.expectAllOrNothing(all, test.marked)
 					return
 				}
-				s = p.start("", "-m", "128")
+				s = p.start("")
 				s.ExpectItems(all)
 				s.End("saved")
 				p.expectAllOrNothing(all, false)
@@ -267,7 +271,7 @@ func TestKilledWhileItSavesAfterACrash(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, all := newPod(t), midsize('a', 150)
-			s := p.start("", "-m", "128")
+			s := p.start("", fewPages...)
 			drainertest.Store(t, s.Address(), all)
 			s.Settle(len(all))
 			fault{call: "pwrite64", file: unfinishedSave, n: 15}.on(p.volume).attach(s)
@@ -279,7 +283,7 @@ func TestKilledWhileItSavesAfterACrash(t *testing.T) {
 				p.expectWhatIsWhole(all, true)
 				return
 			}
-			s = p.start("", "-m", "128")
+			s = p.start("")
 			s.WaitFor("replayed generation-1: 150 items found: 150 added")
 			s.ExpectItems(all)
 			s.End("saved")
@@ -294,7 +298,7 @@ func TestNothingOlderComesBackBehindAPartOfASave(t *testing.T) {
 	t.Parallel()
 	newer := midsize('b', 100)
 	p := savedPod(t, midsize('a', 100)).again()
-	s := p.start(stallAt+"1", "-m", "160")
+	s := p.start(stallAt+"1", "-m", "160", "-f", "4")
 	s.WaitFor("stalled before item")
 	drainertest.Store(t, s.Address(), newer)
 	fault{call: "pwrite64", file: unfinishedSave, n: 15}.on(p.volume).attach(s)
@@ -324,7 +328,7 @@ func TestALoadThatFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, all := newPod(t), midsize('a', 150)
-			s := p.start("", "-m", "128")
+			s := p.start("", fewPages...)
 			drainertest.Store(t, s.Address(), all)
 			s.End("saved")
 			p = p.again()
@@ -339,7 +343,7 @@ func TestALoadThatFails(t *testing.T) {
 			if _, err := volume.Generations(p.volume); err != nil {
 				t.Errorf("the volume has %v", err)
 			}
-			s = p.start("", "-m", "128")
+			s = p.start("")
 			s.WaitFor("the save is loaded")
 			s.ExpectItems(all)
 			s.End("saved")
@@ -362,8 +366,7 @@ func (p *pod) runUnder(f fault) (out string, err error) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	member := drainertest.MemberArgs(contract.Connection{}, p.volume, memcachedtest.FreePort(p.t), "-m", "128")
-	member.MemoryDir = p.memory
+	member := p.serve()
 	ctx, cancel := context.WithTimeout(p.t.Context(), memcachedtest.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "strace", append(append(f.arguments(), self), member.Args()...)...)
@@ -384,7 +387,7 @@ func (p *pod) runUnder(f fault) (out string, err error) {
 func TestMemcachedDiesWhileItSaves(t *testing.T) {
 	t.Parallel()
 	p, all := newPod(t), drainertest.Objects(80, 1000)
-	s := p.start("", "-m", "128")
+	s := p.start("", fewPages...)
 	drainertest.Store(t, s.Address(), all)
 	s.Settle(len(all))
 	pid := s.PID()

@@ -21,12 +21,14 @@ import (
 type pod struct {
 	t              *testing.T
 	volume, memory string
+	// args are memcached's, of the latest start.
+	args []string
 }
 
 func newPod(t *testing.T) *pod { return (&pod{t: t, volume: t.TempDir()}).again() }
 
 // again is the next pod on the same volume.
-func (p *pod) again() *pod { return &pod{p.t, p.volume, p.t.TempDir()} }
+func (p *pod) again() *pod { return &pod{p.t, p.volume, p.t.TempDir(), p.args} }
 
 // savedPod is one that is gone, and has left a save of these.
 func savedPod(t *testing.T, all map[string]drainertest.Object) *pod {
@@ -38,12 +40,20 @@ func savedPod(t *testing.T, all map[string]drainertest.Object) *pod {
 	return p
 }
 
-// start runs the pod's container, for the first time or after it ended.
+// start runs the pod's container, for the first time or after it ended. Without args,
+// memcached has those of the latest start.
 func (p *pod) start(env string, args ...string) *drainertest.Served {
 	p.t.Helper()
-	c := drainertest.MemberArgs(contract.Connection{}, p.volume, memcachedtest.FreePort(p.t), args...)
+	return drainertest.ServeCommand(p.t, env, p.serve(args...))
+}
+
+func (p *pod) serve(args ...string) contract.Serve {
+	if len(args) > 0 {
+		p.args = args
+	}
+	c := drainertest.MemberArgs(contract.Connection{}, p.volume, memcachedtest.FreePort(p.t), p.args...)
 	c.MemoryDir = p.memory
-	return drainertest.ServeCommand(p.t, env, c)
+	return c
 }
 
 func (p *pod) command(port int, args ...string) contract.Serve {

@@ -24,7 +24,7 @@ func slowly(s *drainertest.Served, dir, perPage string) {
 func TestAMemberSaysHowFarItsSaveIs(t *testing.T) {
 	t.Parallel()
 	p, objects := newPod(t), midsize('a', 150)
-	s := p.start("", "-m", "128")
+	s := p.start("", fewPages...)
 	drainertest.Store(t, s.Address(), objects)
 	slowly(s, p.volume, "500ms")
 	s.Signal(syscall.SIGTERM)
@@ -49,7 +49,7 @@ func TestTheRateOfASaveIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, objects := newPod(t), midsize('a', 100)
-			s := p.start("", "-m", "128")
+			s := p.start("", fewPages...)
 			drainertest.Store(t, s.Address(), objects)
 			slowly(s, p.volume, "100ms") // four workers: at most 40 MiB/s
 			s.Signal(syscall.SIGTERM)
@@ -68,7 +68,7 @@ func TestTheRateOfASaveIsKept(t *testing.T) {
 				t.Errorf("the rate is %d", first)
 			}
 			p = p.again()
-			s = p.start("", "-m", "128")
+			s = p.start("")
 			drainertest.ExpectAside(t, p.volume)
 			if kept := volume.SaveRate(p.volume); kept != first {
 				t.Errorf("the rate is %d, it was %d", kept, first)
@@ -88,8 +88,8 @@ func TestTooLittleTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, objects := newPod(t), midsize('a', 150)
-			c := drainertest.MemberArgs(contract.Connection{}, p.volume, memcachedtest.FreePort(t), "-m", "128")
-			c.MemoryDir, c.GracePeriod = p.memory, 30*time.Second
+			c := p.serve(fewPages...)
+			c.GracePeriod = 30 * time.Second
 			s := drainertest.ServeCommand(t, "", c)
 			drainertest.Store(t, s.Address(), objects)
 			mark, err := volume.ReadInUse(p.volume)
@@ -117,7 +117,7 @@ func TestTooLittleTime(t *testing.T) {
 func TestAFileSystemWithoutDirectIO(t *testing.T) {
 	t.Parallel()
 	p, objects := newPod(t), midsize('a', 100)
-	s := p.start("", "-m", "128")
+	s := p.start("", fewPages...)
 	drainertest.Store(t, s.Address(), objects)
 	trace(s, fault{call: "openat", file: unfinishedSave, n: 1, fail: "EINVAL"}.on(p.volume).arguments()...)
 	s.Signal(syscall.SIGTERM)

@@ -296,27 +296,6 @@ func TestHeaderThatNoSaveCanHaveSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestSaveThatClaimsTooMuch: what a header makes the reader allocate is bounded, whatever
-// warm file it speaks of.
-func TestSaveThatClaimsTooMuch(t *testing.T) {
-	const pages, page = 360 << 20, 1 << 10
-	h := &Header{Number: 1, Size: pages * page, PageSize: page, PageBits: make([]byte, pages/8)}
-	b, _, err := h.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err = read(bytes.NewReader(b), int64(len(b)))
-	runtime.ReadMemStats(&after)
-	if want := fmt.Sprintf("header has %d bytes, of at most %d", len(b)-prefixBytes, maxHeader); !warmfile.IsReason(err, warmfile.ReasonCorrupt) || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want %q", err, want)
-	}
-	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
-		t.Errorf("%d bytes were allocated", took)
-	}
-}
-
 func TestFileOfWhichNoSaveCanBeMadeSaysWhatIsWrong(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "memory_file")
 	if err := os.WriteFile(path, make([]byte, 5), 0o600); err != nil {
