@@ -96,13 +96,11 @@ func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
 	return &seconds
 }
 
-// SaveSeconds is the grace period that a save of all of memory needs at so many bytes a
-// second: half a minute, and what it takes to write it.
-func SaveSeconds(c *cachev1alpha1.Memcached, rate int64) int64 {
-	return 30 + (Memory(c)+rate-1)/rate
-}
+// SaveSeconds is the grace period that a save of all of memory needs at a rate, in bytes a
+// second: the time to write it, and half a minute.
+func SaveSeconds(c *cachev1alpha1.Memcached, rate int64) int64 { return 30 + Memory(c)/rate }
 
-// GraceSeconds is what the members of a cluster with storage have.
+// GraceSeconds is the grace period of the members of a cluster with storage.
 func GraceSeconds(c *cachev1alpha1.Memcached) int64 { return *graceSeconds(c) }
 
 // podSecurity is for members, which write to a volume.

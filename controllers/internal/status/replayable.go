@@ -90,7 +90,10 @@ func saveRate(pod *corev1.Pod) int64 {
 // reaches the members, because then each of them starts cold. It is nil if nothing is to
 // be warned of, or if status has it already.
 func EarlyWarning(in *Input) *metav1.Condition {
-	if in.Cluster.Spec.Storage == nil || deleting(in) || len(in.Pods) == 0 || meta.IsStatusConditionFalse(in.Cluster.Status.Conditions, cachev1alpha1.ConditionReplayable) {
+	if in.Cluster.Spec.Storage == nil || deleting(in) || len(in.Pods) == 0 {
+		return nil
+	}
+	if known := meta.FindStatusCondition(in.Cluster.Status.Conditions, cachev1alpha1.ConditionReplayable); known != nil && known.Reason == cachev1alpha1.ReasonNoRoomToReplay {
 		return nil
 	}
 	c := replayable(in)
