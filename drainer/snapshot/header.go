@@ -62,8 +62,9 @@ const (
 	// maxHeader bounds a header: the page bits of a warm file of 1 TiB take 175 KB, the
 	// manifest and .meta a few more.
 	maxHeader = 4 << 20
-	// maxPages bounds what is kept in memory of each page, of a warm file of 4 TiB.
-	maxPages = 4 << 20
+	// maxPages is that of a warm file of 2 TiB. It bounds what is kept in memory of each
+	// page: about 20 bytes.
+	maxPages = 2 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -98,10 +99,10 @@ func (h *Header) usedPages() (n int64) {
 }
 
 // UsedPages are the numbers of the pages that the save has, in the file's order.
-func (h *Header) UsedPages() []int {
-	pages := make([]int, 0, h.usedPages())
-	for page := range h.pages() {
-		if h.uses(page) {
+func (h *Header) UsedPages() []int32 {
+	pages := make([]int32, 0, h.usedPages())
+	for page := range int32(h.pages()) {
+		if h.uses(int(page)) {
 			pages = append(pages, page)
 		}
 	}

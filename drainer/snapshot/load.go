@@ -56,9 +56,10 @@ func (l *loader) worker() func(n int) error {
 	b := aligned(int64(l.PageSize))
 	recent := window{direct: l.in}
 	return func(n int) error {
-		offset, place := l.entries[n].offset, l.slot(n)+slotHeader
+		page, place := l.entries[n].page, l.slot(n)+slotHeader
+		offset := l.offset(page)
 		err := warmfile.ReadFull(l.in, b, place)
-		if warmfile.IsReason(err, warmfile.ReasonTruncated) || err == nil && !l.sound(int(offset/int64(l.PageSize)), b) {
+		if warmfile.IsReason(err, warmfile.ReasonTruncated) || err == nil && !l.sound(int(page), b) {
 			err = warmfile.Refuse(warmfile.ReasonSaveIncomplete, "the page in slot %d of the save, for offset %d of the warm file, is damaged", n, offset)
 		}
 		if err != nil {
@@ -81,7 +82,7 @@ func (s *Save) expandFirst(ctx context.Context, out *os.File, done func(n int64)
 			return err
 		}
 		offset := int64(page) * int64(s.PageSize)
-		if err := s.hold(page, offset); err != nil {
+		if err := s.hold(int(page), offset); err != nil {
 			return err
 		}
 		if _, err := out.WriteAt(s.page, offset); err != nil {

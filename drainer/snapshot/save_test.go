@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
@@ -104,7 +103,7 @@ func whole(t testing.TB, got []byte) (pages []int) {
 
 // TestSaveIsReadAsItWasWritten: in any order of its pages, with their counts.
 func TestSaveIsReadAsItWasWritten(t *testing.T) {
-	for name, order := range map[string][]int{"in the file's order": nil, "the last first": {2, 1, 0}} {
+	for name, order := range map[string][]int32{"in the file's order": nil, "the last first": {2, 1, 0}} {
 		t.Run(name, func(t *testing.T) {
 			b := written(t, 7, Options{Order: order, Count: func(page []byte) (int64, bool) { return int64(page[0]), true }})
 			path := filepath.Join(t.TempDir(), "save")
@@ -144,7 +143,7 @@ func TestASaveIsWorthItsWholePages(t *testing.T) {
 		return b
 	}
 	other := written(t, 2, Options{})
-	reversed := written(t, 1, Options{Order: []int{2, 1, 0}})
+	reversed := written(t, 1, Options{Order: []int32{2, 1, 0}})
 	slotOf := func(b []byte, n int) []byte { return b[l.slot(n):l.slot(n+1)] }
 	with := func(n int, slot []byte, b []byte) []byte {
 		b = bytes.Clone(b)
@@ -280,7 +279,7 @@ func TestHeaderThatNoSaveCanHaveSaysWhatIsWrong(t *testing.T) {
 		"number 0":               {func(h *Header) { h.Number = 0 }, "the save's header: number 0 is out of range"},
 		"too few bits":           {func(h *Header) { h.PageBits = nil }, "the save's header: page bits of 0 bytes, for 4 pages"},
 		"one page too many":      {func(h *Header) { h.PageBits = []byte{1 << 4} }, "the save's header: a page after the last one is marked as used"},
-		"more than anybody has":  {func(h *Header) { h.Size = maxPages*smallPage + smallPage }, "is more than 4194304 pages"},
+		"more than anybody has":  {func(h *Header) { h.Size = maxPages*smallPage + smallPage }, "is more than 2097152 pages"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &Header{Number: 1, Size: 16 << 10, PageSize: smallPage, PageBits: []byte{0}}
@@ -325,6 +324,46 @@ func TestAHeaderThatClaimsTooMuchTakesNoMemory(t *testing.T) {
 	}
 	if missing, all := s.Lacks(); missing != maxPages || all != maxPages || cap(s.second.entries) > 1 {
 		t.Errorf("%d of %d are missing, there are %d entries", missing, all, cap(s.second.entries))
+	}
+}
+
+// TestTheLargestSaveTakesLittleMemory, by whomever it was made: all of what its index says
+// is on the disk, and its pages are a hole.
+func TestTheLargestSaveTakesLittleMemory(t *testing.T) {
+	h := &Header{Number: 1, Size: maxPages * smallPage, PageSize: smallPage, PageBits: bytes.Repeat([]byte{0xff}, maxPages/8)}
+	b, sum, err := h.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "save"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	l := newLayout(h, sum, int64(len(b)))
+	entries, end := make([]entry, maxPages), l.slot(maxPages)
+	for i := range entries {
+		entries[i] = entry{page: int32(maxPages - 1 - i), items: uint32(i % 7)}
+	}
+	if err := l.encodeTail(entries, 1, func(part []byte) error {
+		_, err := file.WriteAt(part, end)
+		end += int64(len(part))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	s, err := read(file, end)
+	runtime.ReadMemStats(&after)
+	if err != nil || end != l.size() || s.CutShort() || !slices.Equal(s.second.entries, entries) {
+		t.Fatalf("%d bytes, want %d: %v", end, l.size(), err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 {
+		t.Errorf("%d MiB were allocated", took>>20)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -20,43 +22,65 @@ const (
 	footerBytes = footerSum + 4
 	entryBytes  = 24
 	// unknownItems is the number of items in a page that nobody can tell.
-	unknownItems = ^uint64(0)
+	unknownItems = math.MaxUint32
+	// tailPart is how much of the index is in memory at once: whole entries, and whole blocks.
+	tailPart = 64 * entryBytes * block / 8
 	// headerReaders read slots' headers side by side: each is a read of its own for the
 	// disk.
 	headerReaders = 16
 )
 
-// entry is what the index says of a slot.
+// entry is what the index says of a slot. There are many.
 type entry struct {
-	offset int64 // of the page, in the warm file
-	sum    uint32
-	items  uint64
-	// elapsed is in milliseconds since the save was begun. The index doesn't have it.
-	elapsed uint64
+	page  int32 // its number in the warm file; -1: the slot is not whole
+	sum   uint32
+	items uint32 // unknownItems: nobody knows
 }
 
-func (e entry) encode(header uint32, slot int) []byte {
+// storedItems is the number of items as it is in the file.
+func (e entry) storedItems() uint64 {
+	if e.items == unknownItems {
+		return math.MaxUint64
+	}
+	return uint64(e.items)
+}
+
+// newEntry is what the file says of a slot: an offset that is no page's, or a number of
+// items that no page has, counts for nothing.
+func (l layout) newEntry(offset uint64, sum uint32, items uint64) entry {
+	e := entry{page: -1, sum: sum, items: unknownItems}
+	if page := offset / uint64(l.PageSize); offset%uint64(l.PageSize) == 0 && page < uint64(l.pages()) {
+		e.page = int32(page)
+	}
+	if items <= uint64(l.PageSize) {
+		e.items = uint32(items)
+	}
+	return e
+}
+
+// encodeSlot is a slot's header.
+func (l layout) encodeSlot(slot int, e entry, elapsed uint64) []byte {
 	b := make([]byte, slotHeader)
 	copy(b, slotMagic)
-	binary.LittleEndian.PutUint32(b[8:], header)
+	binary.LittleEndian.PutUint32(b[8:], l.sum)
 	binary.LittleEndian.PutUint32(b[12:], e.sum)
 	binary.LittleEndian.PutUint64(b[16:], uint64(slot))
-	binary.LittleEndian.PutUint64(b[24:], uint64(e.offset))
-	binary.LittleEndian.PutUint64(b[32:], e.items)
-	binary.LittleEndian.PutUint64(b[40:], e.elapsed)
+	binary.LittleEndian.PutUint64(b[24:], uint64(l.offset(e.page)))
+	binary.LittleEndian.PutUint64(b[32:], e.storedItems())
+	binary.LittleEndian.PutUint64(b[40:], elapsed)
 	binary.LittleEndian.PutUint32(b[slotSum:], crc32.Checksum(b[:slotSum], castagnoli))
 	return b
 }
 
-// decodeSlot tells whether b is the header of that slot of that save.
-func decodeSlot(b []byte, header uint32, slot int) (e entry, ok bool) {
-	if string(b[:8]) != slotMagic || binary.LittleEndian.Uint32(b[8:]) != header ||
+// decodeSlot tells whether b is the header of that slot of this save.
+func (l layout) decodeSlot(b []byte, slot int) (e entry, elapsed uint64, ok bool) {
+	if string(b[:8]) != slotMagic || binary.LittleEndian.Uint32(b[8:]) != l.sum ||
 		binary.LittleEndian.Uint64(b[16:]) != uint64(slot) ||
 		binary.LittleEndian.Uint32(b[slotSum:]) != crc32.Checksum(b[:slotSum], castagnoli) {
-		return e, false
+		return e, 0, false
 	}
-	return entry{offset: int64(binary.LittleEndian.Uint64(b[24:])), sum: binary.LittleEndian.Uint32(b[12:]),
-		items: binary.LittleEndian.Uint64(b[32:]), elapsed: binary.LittleEndian.Uint64(b[40:])}, true
+	e = l.newEntry(binary.LittleEndian.Uint64(b[24:]), binary.LittleEndian.Uint32(b[12:]), binary.LittleEndian.Uint64(b[32:]))
+	return e, binary.LittleEndian.Uint64(b[40:]), true
 }
 
 // layout says where the parts of a save are.
@@ -84,21 +108,37 @@ func (l layout) tailBytes() int64 {
 // size of the whole save.
 func (l layout) size() int64 { return l.slot(l.slots()) + l.tailBytes() }
 
-// encodeTail is the index and the footer.
-func (l layout) encodeTail(entries []entry, elapsed uint64) []byte {
-	b := make([]byte, 0, l.tailBytes())
-	for _, e := range entries {
-		b = binary.LittleEndian.AppendUint64(b, uint64(e.offset))
-		b = binary.LittleEndian.AppendUint32(b, e.sum)
-		b = binary.LittleEndian.AppendUint32(b, 0)
-		b = binary.LittleEndian.AppendUint64(b, e.items)
+// offset of a page in the warm file.
+func (l layout) offset(page int32) int64 { return int64(page) * int64(l.PageSize) }
+
+// encodeTail yields the index and the footer, in aligned parts of at most tailPart.
+func (l layout) encodeTail(entries []entry, elapsed uint64, write func(b []byte) error) error {
+	part := aligned(tailPart + block)[:0]
+	flush := func() error {
+		err := write(part)
+		part = part[:0]
+		return err
 	}
-	index := crc32.Checksum(b, castagnoli)
+	index := uint32(0)
+	for _, e := range entries {
+		at := len(part)
+		part = binary.LittleEndian.AppendUint64(part, uint64(l.offset(e.page)))
+		part = binary.LittleEndian.AppendUint32(part, e.sum)
+		part = binary.LittleEndian.AppendUint32(part, 0)
+		part = binary.LittleEndian.AppendUint64(part, e.storedItems())
+		index = crc32.Update(index, castagnoli, part[at:])
+		if len(part) == tailPart {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
 	footer := binary.LittleEndian.AppendUint32([]byte(footerMagic), l.sum)
 	footer = binary.LittleEndian.AppendUint32(footer, index)
 	footer = binary.LittleEndian.AppendUint64(footer, elapsed)
 	footer = binary.LittleEndian.AppendUint32(footer, crc32.Checksum(footer, castagnoli))
-	return padded(append(b, footer...))
+	part = padded(append(part, footer...))
+	return flush()
 }
 
 // secondForm finds the pages of a save of the second form.
@@ -111,16 +151,15 @@ type secondForm struct {
 	// elapsed is in milliseconds what the save took, or how far it had come.
 	elapsed uint64
 
-	once sync.Once
-	err  error // of reading the slots' headers
-	// entries of the slots; one that is not whole has the offset -1.
+	once    sync.Once
+	err     error // of reading the slots' headers
 	entries []entry
 	// slotOf has the slot of each page, -1 none.
 	slotOf []int32
 
 	mu sync.Mutex
-	// lost are pages that proved damaged.
-	lost map[int]bool
+	// lost are pages that proved damaged; nil: none has.
+	lost []bool
 }
 
 func newSecondForm(file io.ReaderAt, size int64, h *Header, sum uint32, headerEnd int64) (*secondForm, error) {
@@ -139,20 +178,30 @@ func newSecondForm(file io.ReaderAt, size int64, h *Header, sum uint32, headerEn
 
 // readTail reads the index, if the footer says that it is this save's.
 func (f *secondForm) readTail() error {
-	tail := make([]byte, f.tailBytes())
-	if err := warmfile.ReadFull(f.file, tail, f.slot(f.slots())); err != nil {
+	place := f.slot(f.slots())
+	end := place + f.usedPages()*entryBytes
+	footer := make([]byte, footerBytes)
+	if err := warmfile.ReadFull(f.file, footer, end); err != nil {
 		return err
 	}
-	index, footer := tail[:f.slots()*entryBytes], tail[f.slots()*entryBytes:]
 	if string(footer[:8]) != footerMagic || binary.LittleEndian.Uint32(footer[8:]) != f.sum ||
-		binary.LittleEndian.Uint32(footer[footerSum:]) != crc32.Checksum(footer[:footerSum], castagnoli) ||
-		binary.LittleEndian.Uint32(footer[12:]) != crc32.Checksum(index, castagnoli) {
+		binary.LittleEndian.Uint32(footer[footerSum:]) != crc32.Checksum(footer[:footerSum], castagnoli) {
 		return nil
 	}
-	entries := make([]entry, f.slots())
-	for i := range entries {
-		b := index[i*entryBytes:]
-		entries[i] = entry{offset: int64(binary.LittleEndian.Uint64(b)), sum: binary.LittleEndian.Uint32(b[8:]), items: binary.LittleEndian.Uint64(b[16:])}
+	entries, sum := make([]entry, 0, f.slots()), uint32(0)
+	part := make([]byte, min(tailPart, end-place))
+	for ; place < end; place += int64(len(part)) {
+		part = part[:min(int64(len(part)), end-place)]
+		if err := warmfile.ReadFull(f.file, part, place); err != nil {
+			return err
+		}
+		sum = crc32.Update(sum, castagnoli, part)
+		for b := range slices.Chunk(part, entryBytes) {
+			entries = append(entries, f.newEntry(binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:]), binary.LittleEndian.Uint64(b[16:])))
+		}
+	}
+	if binary.LittleEndian.Uint32(footer[12:]) != sum {
+		return nil
 	}
 	f.once.Do(func() { f.index(entries) })
 	for page := range f.pages() {
@@ -172,12 +221,11 @@ func (f *secondForm) index(entries []entry) {
 		f.slotOf[i] = -1
 	}
 	for i, e := range entries {
-		page, rest := e.offset/int64(f.PageSize), e.offset%int64(f.PageSize)
-		if rest != 0 || e.offset < 0 || page >= int64(f.pages()) || !f.uses(int(page)) || f.slotOf[page] >= 0 {
-			entries[i].offset = -1
+		if e.page < 0 || !f.uses(int(e.page)) || f.slotOf[e.page] >= 0 {
+			entries[i].page = -1
 			continue
 		}
-		f.slotOf[page] = int32(i)
+		f.slotOf[e.page] = int32(i)
 	}
 }
 
@@ -188,37 +236,38 @@ func (f *secondForm) rebuild() error {
 		entries := make([]entry, min(int64(f.slots()), max(0, f.fileSize-f.body+f.slotBytes()-1)/f.slotBytes()))
 		var next atomic.Int64
 		var readers sync.WaitGroup
-		errs := make([]error, headerReaders)
+		var errs [headerReaders]error
+		var elapsed [headerReaders]uint64
 		for r := range headerReaders {
 			readers.Go(func() {
 				for i := int(next.Add(1)) - 1; i < len(entries) && errs[r] == nil; i = int(next.Add(1)) - 1 {
-					entries[i], errs[r] = f.readSlot(i)
+					var at uint64
+					entries[i], at, errs[r] = f.readSlot(i)
+					elapsed[r] = max(elapsed[r], at)
 				}
 			})
 		}
 		readers.Wait()
-		f.err = errors.Join(errs...)
+		f.err = errors.Join(errs[:]...)
+		f.elapsed = slices.Max(elapsed[:])
 		f.index(entries)
-		for _, e := range entries {
-			if e.offset >= 0 {
-				f.elapsed = max(f.elapsed, e.elapsed)
-			}
-		}
 	})
 	return f.err
 }
 
-// readSlot reads the header of a slot. One that isn't there has the offset -1.
-func (f *secondForm) readSlot(n int) (entry, error) {
+// readSlot reads the header of a slot: an entry without a page if it isn't there.
+func (f *secondForm) readSlot(n int) (e entry, elapsed uint64, err error) {
+	missing := entry{page: -1}
 	var b [slotSum + 4]byte
-	err := warmfile.ReadFull(f.file, b[:], f.slot(n))
-	if err != nil && !warmfile.IsReason(err, warmfile.ReasonTruncated) {
-		return entry{offset: -1}, err
+	if err := warmfile.ReadFull(f.file, b[:], f.slot(n)); warmfile.IsReason(err, warmfile.ReasonTruncated) {
+		return missing, 0, nil
+	} else if err != nil {
+		return missing, 0, err
 	}
-	if e, ok := decodeSlot(b[:], f.sum, n); ok && err == nil {
-		return e, nil
+	if e, elapsed, ok := f.decodeSlot(b[:], n); ok {
+		return e, elapsed, nil
 	}
-	return entry{offset: -1}, nil
+	return missing, 0, nil
 }
 
 // place is where a used page begins; false if it is missing.
@@ -233,14 +282,14 @@ func (f *secondForm) place(page int) (int64, bool) {
 func (f *secondForm) isLost(page int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.lost[page]
+	return f.lost != nil && f.lost[page]
 }
 
 func (f *secondForm) lose(page int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.lost == nil {
-		f.lost = map[int]bool{}
+		f.lost = make([]bool, f.pages())
 	}
 	f.lost[page] = true
 }
@@ -282,8 +331,8 @@ func (f *secondForm) missing() (n int) {
 func (f *secondForm) items() (sum int64, known bool) {
 	for _, e := range f.entries {
 		switch {
-		case e.offset < 0:
-		case e.items > uint64(f.PageSize):
+		case e.page < 0:
+		case e.items == unknownItems:
 			return 0, false
 		default:
 			sum += int64(e.items)

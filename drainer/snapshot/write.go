@@ -57,7 +57,7 @@ func (h *Header) SaveBytes() (int64, error) {
 type Options struct {
 	// Order is the numbers of all used pages, in the order in which they are written; nil
 	// is the file's.
-	Order []int
+	Order []int32
 	// Count returns how many items begin in a page; false if it can't tell. Several
 	// workers call it.
 	Count func(page []byte) (int64, bool)
@@ -135,8 +135,12 @@ func (w *writer) write(ctx context.Context, header []byte) error {
 	if err := inParallel(ctx, w.slots(), w.worker); err != nil {
 		return err
 	}
-	_, err := w.out.WriteAt(alignedCopy(w.encodeTail(w.entries, w.elapsed())), w.slot(w.slots()))
-	return err
+	end := w.slot(w.slots())
+	return w.encodeTail(w.entries, w.elapsed(), func(b []byte) error {
+		_, err := w.out.WriteAt(b, end)
+		end += int64(len(b))
+		return err
+	})
 }
 
 // allocate makes room for the whole file: a disk that is too full says so at once, and
@@ -160,17 +164,18 @@ func (w *writer) worker() func(n int) error {
 	page := b[slotHeader:]
 	recent := window{direct: w.out}
 	return func(n int) error {
-		e := entry{offset: int64(w.Order[n]) * int64(w.PageSize), items: unknownItems, elapsed: w.elapsed()}
-		if err := warmfile.ReadFull(w.in, page, e.offset); err != nil {
+		e := entry{page: w.Order[n], items: unknownItems}
+		offset := w.offset(e.page)
+		if err := warmfile.ReadFull(w.in, page, offset); err != nil {
 			return err
 		}
-		e.sum = pageSum(w.sum, e.offset, page)
+		e.sum = pageSum(w.sum, offset, page)
 		if w.Count != nil {
 			if items, ok := w.Count(page); ok {
-				e.items = uint64(items)
+				e.items = uint32(items)
 			}
 		}
-		copy(b, e.encode(w.sum, n))
+		copy(b, w.encodeSlot(n, e, w.elapsed()))
 		if _, err := w.out.WriteAt(b, w.slot(n)); err != nil {
 			return err
 		}

@@ -74,16 +74,16 @@ func (o SaveOptions) short(h *snapshot.Header, rate int64) bool {
 }
 
 // hottestFirst are the used pages, the most recently used first.
-func hottestFirst(r *warmfile.Reader, h *snapshot.Header) ([]int, error) {
+func hottestFirst(r *warmfile.Reader, h *snapshot.Header) ([]int32, error) {
 	pages := h.UsedPages()
-	used := make(map[int]uint32, len(pages))
+	used := make([]uint32, h.Size/int64(h.PageSize))
 	for _, page := range pages {
 		var err error
 		if used[page], err = r.LastUse(int64(page) * int64(h.PageSize)); err != nil {
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(pages, func(a, b int) int { return int(int64(used[b]) - int64(used[a])) })
+	slices.SortStableFunc(pages, func(a, b int32) int { return cmp.Compare(used[b], used[a]) })
 	return pages, nil
 }
 

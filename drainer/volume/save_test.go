@@ -291,8 +291,8 @@ func missingOf(t *testing.T, dir string, s *snapshot.Save) (n int, lost func(key
 		if _, err := s.ReadAt(page, int64(n)*int64(s.PageSize)); err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(page, file[n*s.PageSize:][:s.PageSize]) {
-			missing[n] = true
+		if !bytes.Equal(page, file[int(n)*s.PageSize:][:s.PageSize]) {
+			missing[int(n)] = true
 		}
 	}
 	return len(missing), func(key string) bool { return missing[bytes.Index(file, []byte(key+"\x00"))/s.PageSize] }

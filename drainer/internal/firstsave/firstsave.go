@@ -10,7 +10,7 @@ import (
 )
 
 // Of makes a save with this header, of these pages of a warm file.
-func Of(head any, file io.ReaderAt, pageSize int, pages []int) ([]byte, error) {
+func Of(head any, file io.ReaderAt, pageSize int, pages []int32) ([]byte, error) {
 	header, err := json.Marshal(head)
 	if err != nil {
 		return nil, err
