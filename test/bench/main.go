@@ -27,6 +27,7 @@ type options struct {
 	rounds  int
 	short   bool
 	profile string
+	gib     string
 }
 
 func main() {
@@ -45,17 +46,19 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 3, "Rounds of each row; the table shows medians.")
 	flag.BoolVar(&o.short, "short", false, "A quick look: one round, a tenth of the items.")
 	flag.StringVar(&o.profile, "profile", "", "Write CPU profiles of the migrations and reads into this directory.")
+	flag.StringVar(&o.gib, "gib", "1", "The sizes of saves, in GiB: a list with commas. Each takes as much memory, and room in -dir.")
 	timeout := flag.Duration("timeout", 25*time.Minute, "Bound of the whole.")
 	flag.Parse()
 	o.run = regexp.MustCompile(*run)
 	if o.short {
-		o.rounds = 1
+		o.rounds, o.gib = 1, "0.25"
 	}
 	if *list {
 		for _, g := range groups(&o) {
 			fmt.Println(g.name)
 		}
 		fmt.Println(modesName)
+		fmt.Println(savesName)
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -159,9 +162,17 @@ func measure(ctx context.Context, o *options) error {
 		compared, err := modes(ctx, b)
 		fmt.Printf("\n%s; load %s\n\n", time.Now().UTC().Format(time.RFC3339), load())
 		printModes(os.Stdout, compared)
+		if err != nil {
+			return err
+		}
+	}
+	if o.run.MatchString(savesName) {
+		measured, err := saves(ctx, b)
+		fmt.Printf("\n%s; load %s\n\n", time.Now().UTC().Format(time.RFC3339), load())
+		printSaves(os.Stdout, measured)
 		return err
 	}
-	if len(rows) == 0 {
+	if len(rows) == 0 && !o.run.MatchString(modesName) {
 		return errors.New("no row matches -run; see -list")
 	}
 	return nil

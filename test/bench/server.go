@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -27,7 +28,17 @@ type server struct {
 // start runs a program that makes memcached listen on port, and waits until it
 // answers. The process dies with this one.
 func start(ctx context.Context, port int, program string, args ...string) (*server, error) {
+	s, err := launch(io.Discard, port, program, args...)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.ready(ctx, patience)
+}
+
+// launch starts a program, whose log goes to out.
+func launch(out io.Writer, port int, program string, args ...string) (*server, error) {
 	s := &server{port: port, cmd: exec.Command(program, args...), done: make(chan struct{})}
+	s.cmd.Stderr = out
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
@@ -36,19 +47,24 @@ func start(ctx context.Context, port int, program string, args ...string) (*serv
 		_ = s.cmd.Wait()
 		close(s.done)
 	}()
-	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+	return s, nil
+}
+
+// ready waits until memcached answers.
+func (s *server) ready(ctx context.Context, limit time.Duration) error {
+	for deadline := time.Now().Add(limit); ; time.Sleep(2 * time.Millisecond) {
 		_, err := s.items(ctx)
 		if err == nil {
-			return s, nil
+			return nil
 		}
 		select {
 		case <-s.done:
-			return nil, fmt.Errorf("%v ended: %v", s.cmd.Args, s.cmd.ProcessState)
+			return fmt.Errorf("%v ended: %v", s.cmd.Args, s.cmd.ProcessState)
 		default:
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
 			s.kill()
-			return nil, fmt.Errorf("%v doesn't answer: %w", s.cmd.Args, err)
+			return fmt.Errorf("%v doesn't answer: %w", s.cmd.Args, err)
 		}
 	}
 }
@@ -102,14 +118,16 @@ func (s *server) kill() {
 }
 
 // end sends a signal and waits.
-func (s *server) end(signal syscall.Signal) error {
+func (s *server) end(signal syscall.Signal) error { return s.endWithin(signal, patience) }
+
+func (s *server) endWithin(signal syscall.Signal, limit time.Duration) error {
 	if err := s.cmd.Process.Signal(signal); err != nil {
 		return err
 	}
 	select {
 	case <-s.done:
 		return nil
-	case <-time.After(patience):
+	case <-time.After(limit):
 		s.kill()
 		return fmt.Errorf("%v did not end", s.cmd.Args)
 	}
