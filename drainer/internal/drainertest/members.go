@@ -155,7 +155,13 @@ func Packed(t *testing.T, dir string) string {
 // or as many as PROPERTY_SEEDS says, from PROPERTY_SEED on.
 func ForEachSeed(t *testing.T, test func(t *testing.T, seed uint64)) {
 	t.Helper()
-	first, n := seeds(t)
+	ForSeeds(t, 200, test)
+}
+
+// ForSeeds is ForEachSeed, with n seeds unless PROPERTY_SEEDS says otherwise.
+func ForSeeds(t *testing.T, n int, test func(t *testing.T, seed uint64)) {
+	t.Helper()
+	first, n := seeds(t, n)
 	t.Logf("%d seeds from %d on; PROPERTY_SEED=N PROPERTY_SEEDS=1 replays one", n, first)
 	for i := range n {
 		seed := first + uint64(i)
@@ -166,9 +172,9 @@ func ForEachSeed(t *testing.T, test func(t *testing.T, seed uint64)) {
 	}
 }
 
-func seeds(t *testing.T) (first uint64, n int) {
+func seeds(t *testing.T, most int) (first uint64, n int) {
 	t.Helper()
-	first, n = rand.Uint64N(1<<40), 200
+	first, n = rand.Uint64N(1<<40), most
 	var err, err2 error
 	if v := os.Getenv("PROPERTY_SEED"); v != "" {
 		first, err = strconv.ParseUint(v, 10, 64)
