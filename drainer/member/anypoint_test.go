@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"syscall"
 	"testing"
 
@@ -19,33 +18,29 @@ import (
 // TestASaveKilledAtAnyPoint: the next pod has every item of the pages that are whole, and no
 // other. The test finds these pages and their items without the reader's help.
 func TestASaveKilledAtAnyPoint(t *testing.T) {
-	for range 10 {
-		seed := rand.Uint64()
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			t.Parallel()
-			r := rand.New(rand.NewPCG(seed, 0))
-			objects := map[string]drainertest.Object{}
-			for i := range 15_000 {
-				value := bytes.Repeat([]byte{byte('a' + i%26)}, 100+r.IntN(10_000))
-				objects[fmt.Sprintf("key:%d:", i)] = drainertest.Object{Value: value, Flags: uint64(i)}
-			}
-			p := newPod(t)
-			s := p.start("", "-m", "192")
-			drainertest.Store(t, s.Address(), objects)
-			// One of the workers gets so far. It has written nothing at its first call.
-			fault{call: "pwrite64", file: unfinishedSave, n: 2 + r.IntN(25)}.on(p.volume).attach(s)
-			s.Signal(syscall.SIGTERM)
-			if code := s.Wait(); code == 0 {
-				t.Fatalf("it was not killed: %s", s.Err.String())
-			}
-			pages, all, whole := p.inWholePages(objects)
-			t.Logf("%d of %d pages are whole, with %d of %d items", pages, all, len(whole), len(objects))
-			s = p.again().start("", "-m", "192")
-			s.WaitFor(fmt.Sprintf("%d of the %d pages of the save are missing or damaged", all-pages, all))
-			s.ExpectItems(whole)
-			s.End("saved")
-		})
-	}
+	drainertest.ForSeeds(t, 2, func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		objects := map[string]drainertest.Object{}
+		for i := range 6000 {
+			value := bytes.Repeat([]byte{byte('a' + i%26)}, 100+r.IntN(10_000))
+			objects[fmt.Sprintf("key:%d:", i)] = drainertest.Object{Value: value, Flags: uint64(i)}
+		}
+		p := newPod(t)
+		s := p.start("", "-m", "192", "-f", "4")
+		drainertest.Store(t, s.Address(), objects)
+		// One of the workers gets so far. It has written nothing at its first call.
+		fault{call: "pwrite64", file: unfinishedSave, n: 2 + r.IntN(15)}.on(p.volume).attach(s)
+		s.Signal(syscall.SIGTERM)
+		if code := s.Wait(); code == 0 {
+			t.Fatalf("it was not killed: %s", s.Err.String())
+		}
+		pages, all, whole := p.inWholePages(objects)
+		t.Logf("%d of %d pages are whole, with %d of %d items", pages, all, len(whole), len(objects))
+		s = p.again().start("")
+		s.WaitFor(fmt.Sprintf("%d of the %d pages of the save are missing or damaged", all-pages, all))
+		s.ExpectItems(whole)
+		s.End("saved")
+	})
 }
 
 // inWholePages returns the objects that are on a page that the unfinished save has, byte for

@@ -79,7 +79,7 @@ func (p *pod) expectWhatIsWhole(all map[string]drainertest.Object, some bool) {
 
 // fewPages lets memcached have few slab classes: each of them has a page before its first
 // item, and these pages are saved first.
-var fewPages = []string{"-m", "128", "-f", "4"}
+var fewPages = []string{"-m", "128", "-f", "16"}
 
 // large are objects that take a while to save: dozens of pages.
 func large(value byte, n int) map[string]drainertest.Object { return sized(value, n, 700_000) }
@@ -140,7 +140,7 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 		"before it has room":                {fault: fault{call: "fallocate", file: unfinishedSave, n: 1}, left: nothing},
 		"before its header is written":      {fault: fault{call: "pwrite64", file: unfinishedSave, n: 1}, left: nothing},
 		"before its header is on the disk":  {fault: fault{call: "fdatasync", file: unfinishedSave, n: 1}, left: none},
-		"between its pages":                 {fault: fault{call: "pwrite64", file: unfinishedSave, n: 15}, left: some},
+		"between its pages":                 {fault: fault{call: "pwrite64", file: unfinishedSave, n: 7}, left: some},
 		"before it is on the disk":          {fault: fault{call: "fsync", file: unfinishedSave, n: 1}, left: all},
 		"before it has its name":            {fault: fault{call: renames, file: unfinishedSave, n: 1}, left: all},
 		"before its name is on the disk":    {fault: fault{call: "fsync", file: ".", n: 1}, left: all, named: true},
@@ -148,8 +148,8 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 		"the disk has no room for all":      {fault: fault{call: "fallocate", file: unfinishedSave, n: 1, fail: "ENOSPC"}, left: nothing},
 		"the disk doesn't take its header":  {fault: fault{call: "pwrite64", file: unfinishedSave, n: 1, fail: "EIO"}, left: nothing},
 		"its header doesn't reach the disk": {fault: fault{call: "fdatasync", file: unfinishedSave, n: 1, fail: "EIO"}, left: nothing},
-		"the disk is full in the middle":    {fault: fault{call: "pwrite64", file: unfinishedSave, n: 15, fail: "ENOSPC"}, left: some},
-		"the disk fails in the middle":      {fault: fault{call: "pwrite64", file: unfinishedSave, n: 15, fail: "EIO"}, left: some},
+		"the disk is full in the middle":    {fault: fault{call: "pwrite64", file: unfinishedSave, n: 7, fail: "ENOSPC"}, left: some},
+		"the disk fails in the middle":      {fault: fault{call: "pwrite64", file: unfinishedSave, n: 7, fail: "EIO"}, left: some},
 		"the disk fails at its end":         {fault: fault{call: "fsync", file: unfinishedSave, n: 1, fail: "EIO"}, left: all},
 		"it can't be given its name":        {fault: fault{call: renames, file: unfinishedSave, n: 1, fail: "EIO"}, left: all},
 		"its name does not reach the disk":  {fault: fault{call: "fsync", file: ".", n: 1, fail: "EIO"}, left: all, named: true},
@@ -159,12 +159,12 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 			t.Parallel()
 			p := newPod(t)
 			s := p.start("", fewPages...)
-			drainertest.Store(t, s.Address(), midsize('a', 150))
+			drainertest.Store(t, s.Address(), midsize('a', 80))
 			s.End("saved")
 			p = p.again()
 			before := fileOf(t, p.volume, contract.SaveFile)
 			s = p.start("")
-			all := midsize('b', 150)
+			all := midsize('b', 80)
 			drainertest.Store(t, s.Address(), all)
 			dir := p.volume
 			if test.fault.file == contract.WarmFile {
@@ -191,7 +191,7 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 			t.Parallel()
 			p := newPod(t)
 			s := p.start("", fewPages...)
-			all := midsize('b', 150)
+			all := midsize('b', 80)
 			drainertest.Store(t, s.Address(), all)
 			dir := p.volume
 			if test.fault.file == contract.WarmFile {
@@ -270,11 +270,11 @@ func TestKilledWhileItSavesAfterACrash(t *testing.T) {
 	for name, lost := range map[string]bool{"the container starts again": false, "the pod is lost": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, all := newPod(t), midsize('a', 150)
+			p, all := newPod(t), midsize('a', 80)
 			s := p.start("", fewPages...)
 			drainertest.Store(t, s.Address(), all)
 			s.Settle(len(all))
-			fault{call: "pwrite64", file: unfinishedSave, n: 15}.on(p.volume).attach(s)
+			fault{call: "pwrite64", file: unfinishedSave, n: 7}.on(p.volume).attach(s)
 			if err := syscall.Kill(s.PID(), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
@@ -284,7 +284,7 @@ func TestKilledWhileItSavesAfterACrash(t *testing.T) {
 				return
 			}
 			s = p.start("")
-			s.WaitFor("replayed generation-1: 150 items found: 150 added")
+			s.WaitFor("replayed generation-1: 80 items found: 80 added")
 			s.ExpectItems(all)
 			s.End("saved")
 			p.expectAllOrNothing(all, false)
@@ -296,12 +296,12 @@ func TestKilledWhileItSavesAfterACrash(t *testing.T) {
 // older than what is missing of the save.
 func TestNothingOlderComesBackBehindAPartOfASave(t *testing.T) {
 	t.Parallel()
-	newer := midsize('b', 100)
-	p := savedPod(t, midsize('a', 100)).again()
-	s := p.start(stallAt+"1", "-m", "160", "-f", "4")
+	newer := midsize('b', 80)
+	p := savedPod(t, midsize('a', 80)).again()
+	s := p.start(stallAt+"1", "-m", "160", "-f", "16")
 	s.WaitFor("stalled before item")
 	drainertest.Store(t, s.Address(), newer)
-	fault{call: "pwrite64", file: unfinishedSave, n: 15}.on(p.volume).attach(s)
+	fault{call: "pwrite64", file: unfinishedSave, n: 7}.on(p.volume).attach(s)
 	s.Signal(syscall.SIGTERM)
 	if code := s.Wait(); code == 0 {
 		t.Fatalf("it was not killed: %s", s.Err.String())
@@ -327,7 +327,7 @@ func TestALoadThatFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, all := newPod(t), midsize('a', 150)
+			p, all := newPod(t), midsize('a', 80)
 			s := p.start("", fewPages...)
 			drainertest.Store(t, s.Address(), all)
 			s.End("saved")
