@@ -347,7 +347,7 @@ func (m *mix) check(receipt *contract.Receipt) {
 		if got == 0 && k.last == "set" && !k.flushed && !evicted[k.owner] {
 			m.t.Errorf("server %d %v has lost what a client stored: %+v", k.owner, m.args[k.owner], *k)
 		}
-		if refused && k.source > 0 && !k.flushed && !still {
+		if refused && k.source > 0 && !m.flushed && !still {
 			m.t.Errorf("the move was refused, and the member has lost %+v", *k)
 		}
 	}
