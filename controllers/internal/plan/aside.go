@@ -151,11 +151,13 @@ func (c *Claim) handsOver(aside *Claim) bool {
 }
 
 // takesOver tells whether the claim takes over a volume, and the volume's first claim is
-// not released yet. Until then it stays, unless a person gives it up before it has the
-// volume.
+// not released yet. Until then it stays. If a person gave it up before it has the volume,
+// it still waits while the volume is reserved for it: the first claim could hand the
+// volume to no other. It doesn't wait if the first claim was given up, too.
 func (o *Observed) takesOver(c *Claim) bool {
-	return c.Aside && !c.Deleting && (!c.Pending || c.Request != Skip) && slices.ContainsFunc(o.Claims, func(other Claim) bool {
-		return other.hasVolumeToHandOver() && other.Volume == c.Volume && other.UID != c.UID
+	return c.Aside && !c.Deleting && slices.ContainsFunc(o.Claims, func(other Claim) bool {
+		givenUp := c.Pending && c.Request == Skip && (other.Request == Skip || other.Where != Reserved)
+		return !givenUp && other.hasVolumeToHandOver() && other.Volume == c.Volume && other.UID != c.UID
 	})
 }
 

@@ -72,6 +72,27 @@ func TestTheClaimOfAVolumeThatWasGivenUpGoesFirst(t *testing.T) {
 	}
 }
 
+// A person may give up the claim that is to take over a volume, and not the volume's first
+// claim. Kubernetes may be binding the two: if the claim went, it would take the volume with
+// it, and the first claim would be kept without one. So it takes the volume over first.
+func TestAClaimThatIsGivenUpTakesOverItsVolumeFirst(t *testing.T) {
+	const apply = "apply the StatefulSet, 2 replicas"
+	goes := []string{apply, "delete claim data-2-aside: Skipped", "release claim data-2-aside: Skipped"}
+	for what, test := range map[string]struct {
+		scene *scene
+		want  []string
+	}{
+		"the volume is reserved for it": {at(2).left(2, deleting, where(Reserved)).aside(2, pending, requested(Skip)), []string{apply}},
+		"it has the volume":             {at(2).left(2, deleting, where(Reserved)).aside(2, requested(Skip)), []string{apply, "release claim data-2: SetAside"}},
+		"it never gets the volume":      {at(2).left(2, deleting, where(Elsewhere)).aside(2, pending, requested(Skip)), goes},
+		"the first claim is gone":       {at(2).aside(2, requested(Skip)), goes},
+	} {
+		if diff := cmp.Diff(test.want, planned(test.scene).Actions); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", what, diff)
+		}
+	}
+}
+
 // Somebody may delete a volume while it is set aside. The claim that was to take it over
 // then waits for a person, and delays no other claim.
 func TestAClaimWhoseVolumeWentIsToldOfAndHoldsNobodyUp(t *testing.T) {
