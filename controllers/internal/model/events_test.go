@@ -155,6 +155,7 @@ func (x *expansion) as(c class) *expansion {
 func (x *expansion) add(m event, change func(*state)) {
 	to := *x.from
 	change(&to)
+	to.endClaims()
 	switch x.class {
 	case deed:
 		to.budget.deeds--
@@ -188,6 +189,7 @@ func (m *model) skipNothing(s *state) {
 		if m.do(&try, s.todo.todo[0]) != nothing {
 			return
 		}
+		m.tried(s, nothing, false)
 		s.next()
 	}
 }

@@ -30,6 +30,8 @@ type Options struct {
 	Deeds, Faults, Lags int8
 	// Deaths of nodes.
 	Deaths int8
+	// Sample of the operator's steps, or nil.
+	Sample *sample
 }
 
 // Result of an exploration.
@@ -56,6 +58,8 @@ type model struct {
 	progress [][2]int32
 	rests    []int32
 	result   Result
+	// at is the state whose events are being looked for.
+	at int32
 }
 
 // parent is how a state was reached first.
@@ -69,13 +73,17 @@ type reached struct {
 	state state
 }
 
-// Explore all states, breadth first.
-func Explore(o Options) Result {
-	m := &model{
+func newModel(o Options) *model {
+	return &model{
 		options: o, plans: map[sight]*planned{}, names: map[target]string{}, targets: map[string]target{},
 		placed: map[drainer]*contract.Receipt{}, seed: maphash.MakeSeed(), known: map[uint64]int32{},
 		result: Result{Broken: map[string]string{}},
 	}
+}
+
+// Explore all states, breadth first.
+func Explore(o Options) Result {
+	m := newModel(o)
 	first := m.first()
 	m.know(&first, parent{from: -1})
 	frontier := []reached{{0, first}}
@@ -83,12 +91,14 @@ func Explore(o Options) Result {
 	for len(frontier) > 0 {
 		var next []reached
 		for i := range frontier {
+			m.at = frontier[i].id
 			moves = m.expand(&frontier[i].state, moves)
 			next = m.follow(&frontier[i], moves, next)
 		}
 		frontier = next
 	}
 	m.checkProgress()
+	o.Sample.tell(m)
 	m.result.States, m.result.Rests = len(m.parents), len(m.rests)
 	return m.result
 }
@@ -169,16 +179,20 @@ func (m *model) broken(name, what string, last parent) {
 	if _, known := m.result.Broken[name]; known {
 		return
 	}
+	m.result.Broken[name] = what + "\n" + m.history(last)
+}
+
+// history is how a state was reached first.
+func (m *model) history(last parent) string {
 	path := []string{last.move.String()}
 	for id := last.from; id >= 0; id = m.parents[id].from {
 		path = append(path, m.parents[id].move.String())
 	}
 	var story strings.Builder
-	fmt.Fprintf(&story, "%s\n", what)
 	for i := len(path) - 1; i >= 0; i-- {
 		fmt.Fprintf(&story, "  %d. %s\n", len(path)-1-i, path[i])
 	}
-	m.result.Broken[name] = story.String()
+	return story.String()
 }
 
 // checkProgress checks that what happens by itself can lead from each state to one at

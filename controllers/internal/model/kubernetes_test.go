@@ -56,6 +56,12 @@ func (s *state) nextGeneration(i int8) int8 {
 	return m.generation
 }
 
+func (s *state) nextInstance(i int8) int8 {
+	m := &s.memory[i]
+	m.instance = m.instance%(many-1) + 1
+	return m.instance
+}
+
 // provision a volume for the member's claim, unless it has one.
 func (s *state) provision(i int8) {
 	if c := &s.live.claims[i][0]; c.volume == 0 {

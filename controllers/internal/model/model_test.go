@@ -2,6 +2,7 @@ package model
 
 import (
 	"flag"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -15,17 +16,18 @@ var long = flag.Bool("model.long", false, "let more happen in one history: ten m
 func explorations() map[string]Options {
 	one := plan.Cluster{Parallelism: 1}
 	all := map[string]Options{
-		"two deeds":                                   {Cluster: one, Size: 3, Deeds: 2},
-		"a deed, a fault, a cache lags":               {Cluster: one, Size: 2, Deeds: 1, Faults: 1, Lags: 1},
-		"two scalings, a fault":                       {Cluster: one, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true},
-		"two scalings, a cache lags":                  {Cluster: one, Size: 3, Deeds: 2, Lags: 1, OnlyScale: true},
-		"a deed, a fault, two drains at once":         {Cluster: plan.Cluster{Parallelism: 2}, Size: 3, Deeds: 1, Faults: 1},
-		"a cluster that begins":                       {Cluster: one, Size: 2, New: true, Deeds: 1, Faults: 1},
-		"two deeds, claims are retained":              {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 2, Deeds: 2},
-		"scalings, a fault, claims are retained":      {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true},
-		"scalings, a cache lags, claims are retained": {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 3, Deeds: 2, Lags: 1, OnlyScale: true},
-		"two deeds, claims are deleted":               {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Delete}, Size: 2, Deeds: 2},
-		"two deeds, claims go with the cluster":       {Cluster: plan.Cluster{Parallelism: 1, DeleteClaims: true}, Size: 2, Deeds: 2},
+		"two deeds":                                    {Cluster: one, Size: 3, Deeds: 2},
+		"a deed, a fault, a cache lags":                {Cluster: one, Size: 2, Deeds: 1, Faults: 1, Lags: 1},
+		"two scalings, a fault":                        {Cluster: one, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true},
+		"two scalings, a cache lags":                   {Cluster: one, Size: 3, Deeds: 2, Lags: 1, OnlyScale: true},
+		"a deed, a fault, two drains at once":          {Cluster: plan.Cluster{Parallelism: 2}, Size: 3, Deeds: 1, Faults: 1},
+		"two deeds, a fault, a cache lags, one member": {Cluster: one, Size: 1, Largest: 1, Deeds: 2, Faults: 1, Lags: 1},
+		"a cluster that begins":                        {Cluster: one, Size: 2, New: true, Deeds: 1, Faults: 1},
+		"two deeds, claims are retained":               {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 2, Deeds: 2},
+		"scalings, a fault, claims are retained":       {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true},
+		"scalings, a cache lags, claims are retained":  {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 3, Deeds: 2, Lags: 1, OnlyScale: true},
+		"two deeds, claims are deleted":                {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Delete}, Size: 2, Deeds: 2},
+		"two deeds, claims go with the cluster":        {Cluster: plan.Cluster{Parallelism: 1, DeleteClaims: true}, Size: 2, Deeds: 2},
 	}
 	if *long {
 		all["a deed, a cache lags"] = Options{Cluster: one, Size: 3, Deeds: 1, Lags: 1}
@@ -69,6 +71,24 @@ func placements() map[string]Options {
 	return all
 }
 
+// explored has the explorations. Each is made once, for all tests.
+var explored = sync.OnceValue(func() map[string]func() *exploration {
+	all := map[string]func() *exploration{}
+	for name, options := range explorations() {
+		all[name] = sync.OnceValue(func() *exploration {
+			options.Sample = newSample(name)
+			return &exploration{Explore(options), options}
+		})
+	}
+	return all
+})
+
+// exploration is a result and its options, with the sample of its steps.
+type exploration struct {
+	Result
+	Options
+}
+
 // Each invariant holds after each event, whatever the order, and each history comes to a
 // rest that people want, or have asked for.
 func TestEveryOrderOfEvents(t *testing.T) {
@@ -79,10 +99,10 @@ func TestEveryOrderOfEvents(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for name, options := range explorations() {
+	for name := range explorations() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := Explore(options)
+			r := explored()[name]().Result
 			t.Logf("%d states, %d events, %d states at rest", r.States, r.Events, r.Rests)
 			states.Add(int64(r.States))
 			moves.Add(int64(r.Events))

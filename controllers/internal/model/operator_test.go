@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -39,6 +40,7 @@ const (
 	noteServers
 	countFailure
 	skipAside
+	verbs
 )
 
 var reasons = [...]plan.Release{
@@ -72,7 +74,11 @@ const (
 	nothing outcome = iota // to do
 	done
 	refused
+	outcomes
 )
+
+// clusterName is that of the Memcached.
+const clusterName = "cache"
 
 // Names and UIDs of what the model numbers.
 var (
@@ -86,11 +92,11 @@ var (
 func init() {
 	for i := range ordinals {
 		for n := range many {
-			if claimNames[i][n] = fmt.Sprintf("data-cache-%d", i); n > 0 {
-				claimNames[i][n] += fmt.Sprintf("-aside-%d", n)
-			}
 			uid := fmt.Sprintf("claim-%d.%d", i, n)
 			claimUIDs[i][n], jobUIDs[i][n] = types.UID(uid), types.UID(fmt.Sprintf("job-%d.%d", i, n))
+			if claimNames[i][n] = build.ClaimName(clusterName, int32(i)); n > 0 {
+				claimNames[i][n] = build.AsideName(clusterName, int32(i), claimUIDs[i][n])
+			}
 			good := contract.Receipt{Version: 1, Source: uid, Complete: true, Found: 10, Outcomes: contract.Outcomes{Added: 10}}
 			short := good
 			short.Found++
@@ -117,18 +123,28 @@ func (s *state) operator(x *expansion) {
 	m.a, m.b = int8(n.todo.todo[0].verb), n.todo.todo[0].ordinal
 	x.add(m, func(to *state) {
 		*to = n
-		first := n.todo.todo[0]
-		// As apply does: a step about members that fails stops only those of its kind,
-		// and the status is always written.
-		switch result := x.model.do(to, first); {
-		case result == refused && first.members():
-			to.skipMembers()
-		case result == refused:
-			to.onlyStatus()
-		default:
-			to.next()
-		}
+		x.model.tried(&n, x.model.act(to), m.what == plans)
 	})
+}
+
+// act does the first step and drops it, as apply does. A step about members that is refused
+// stops only those of its kind, and the status is always written. Status gets another
+// number of servers only if no step before the list was refused.
+func (m *model) act(s *state) outcome {
+	first := s.todo.todo[0]
+	result := m.do(s, first)
+	switch {
+	case result == refused && first.members():
+		s.skipMembers()
+	case result == refused:
+		s.onlyStatus()
+	default:
+		s.next()
+	}
+	if result == refused && first.beforeList() {
+		s.without(func(left step) bool { return left.verb == noteServers })
+	}
+	return result
 }
 
 // next drops the first step.
@@ -136,6 +152,11 @@ func (s *state) next() {
 	copy(s.todo.todo[:], s.todo.todo[1:s.todo.n])
 	s.todo.n--
 	s.todo.todo[s.todo.n] = step{}
+	s.forgetList()
+}
+
+// forgetList drops the list if no step is left that writes it.
+func (s *state) forgetList() {
 	if !slices.ContainsFunc(s.todo.todo[:s.todo.n], func(left step) bool { return left.verb == writeList }) {
 		s.todo.was, s.todo.list = list{}, list{}
 	}
@@ -154,18 +175,41 @@ type planned struct {
 
 // sight is everything that a plan depends on.
 type sight struct {
-	seen     objects
-	absent   bool
-	ending   bool
-	drainers [ordinals][slots]drainer
-	where    [ordinals][slots]plan.Where
+	seen   objects
+	absent bool
+	ending bool
+	where  [ordinals][slots]plan.Where
 }
 
 // plan calls plan.Next once for all states that look the same to the operator.
 func (m *model) plan(s *state) (steps, *plan.Plan) {
-	v := sight{seen: s.seen, absent: !s.seen.cluster.exists}
-	if v.absent && (!v.seen.heldClaims() || s.live.cluster.exists) {
+	v := s.sight()
+	if v.absent && (!v.seen.heldClaims() || s.live.cluster.exists) || s.lacksClaims(&v) {
 		return steps{}, &plan.Plan{} // nothing to do, or the cache is behind
+	}
+	if known, ok := m.plans[v]; ok {
+		return known.steps, &known.plan
+	}
+	o := m.observed(&v)
+	p := plan.Next(o)
+	next := v.seen.list
+	if m.options.Placing && !o.Cluster.Deleting && !o.Cluster.NamespaceTerminating {
+		next = listOf(p.Record, int8(p.ListSize))
+		m.nameOf(next.last)
+	}
+	known := &planned{m.steps(&v, &p, next), p}
+	m.plans[v] = known
+	return known.steps, &known.plan
+}
+
+// sight is what the operator reads to plan: its caches, and live objects in some cases.
+func (s *state) sight() sight {
+	v := sight{seen: s.seen, absent: !s.seen.cluster.exists}
+	if !v.absent && !v.seen.members.exists {
+		v.seen.members = s.live.members
+	}
+	if !v.absent && !v.seen.list.exists {
+		v.seen.list = s.live.list
 	}
 	// The namespace is read live, and only if something is being deleted.
 	ends := v.absent || v.seen.cluster.deleting
@@ -183,23 +227,26 @@ func (m *model) plan(s *state) (steps, *plan.Plan) {
 			// read live.
 			j := &v.seen.jobs[i][slot]
 			if (j.state == complete || j.state == gaveUp) && ended(&v.seen.pods, i, j) == nil {
-				v.drainers[i] = s.live.pods.drainers[i]
+				v.seen.pods.replace(i, j.instance, &s.live.pods)
 			}
 		}
 	}
-	if known, ok := m.plans[v]; ok {
-		return known.steps, &known.plan
+	return v
+}
+
+// lacksClaims tells whether the cache lacks a claim that a running member or a Job proves.
+// Then nothing is planned.
+func (s *state) lacksClaims(v *sight) bool {
+	signs, lacks := false, false
+	for i := range int8(ordinals) {
+		signs = signs || v.seen.pods.members[i].state == running && !v.seen.claims[i][0].exists
+		for slot := range slots {
+			j, c := &v.seen.jobs[i][slot], &s.live.claims[i][slot]
+			signs = signs || j.state != noJob && v.seen.claimOf(i, j.generation) == nil
+			lacks = lacks || c.exists && v.seen.claimOf(i, c.generation) == nil
+		}
 	}
-	o := m.observed(&v)
-	p := plan.Next(o)
-	next := v.seen.list
-	if m.options.Placing && !o.Cluster.Deleting {
-		next = listOf(p.Record, int8(p.ListSize))
-		m.nameOf(next.last)
-	}
-	known := &planned{m.steps(&v, &p, next), p}
-	m.plans[v] = known
-	return known.steps, &known.plan
+	return signs && lacks && !v.absent && !v.seen.cluster.deleting
 }
 
 // observedWhere tells where the claim's volume is, if the operator reads it, as
@@ -217,7 +264,7 @@ func (s *state) where(i int8, c *claim) plan.Where {
 	switch v := s.volumeNamed(i, c.volume); {
 	case v == nil:
 		return plan.Gone
-	case v.of == c.of && (v.bound == 0 || v.bound == c.generation):
+	case v.of == c.of && v.bound == c.generation:
 		return plan.Here
 	case v.of == c.generation:
 		return plan.Reserved
@@ -242,7 +289,7 @@ func ended(p *pods, i int8, j *job) *drainer {
 	var last *drainer
 	for slot := range p.drainers[i] {
 		d := &p.drainers[i][slot]
-		if d.generation == j.generation && d.target.serial == j.target.serial && (d.state == succeeded || d.state == failed && last == nil) {
+		if d.instance == j.instance && (d.state == succeeded || d.state == failed && last == nil) {
 			last = d
 		}
 	}
@@ -252,12 +299,9 @@ func ended(p *pods, i int8, j *job) *drainer {
 // observed is what the operator sees, for the plan.
 func (m *model) observed(v *sight) *plan.Observed {
 	o := m.words(&v.seen)
-	o.Cluster.Deleting = o.Cluster.Deleting || v.absent
-	o.Cluster.NamespaceTerminating = v.ending
+	o.Cluster = m.cluster(v)
 	if m.options.Placing {
-		now := v.seen.recordedList()
-		m.readList(o, &now)
-		o.ListSize = int32(max(v.seen.cluster.servers, v.seen.list.size))
+		m.readList(o, &v.seen.list, v.seen.cluster.servers)
 	}
 	for i := range int8(ordinals) {
 		for slot := range v.seen.claims[i] {
@@ -270,6 +314,25 @@ func (m *model) observed(v *sight) *plan.Observed {
 		}
 	}
 	return o
+}
+
+// cluster is the Memcached as it was seen, for the plan. If it is gone, nothing is known
+// of its spec.
+func (m *model) cluster(v *sight) plan.Cluster {
+	c := plan.Cluster{Parallelism: 1, Deleting: true}
+	if !v.absent {
+		c = m.spec(&v.seen.cluster)
+	}
+	c.NamespaceTerminating = v.ending
+	return c
+}
+
+// spec of the Memcached, for the plan.
+func (m *model) spec(seen *cluster) plan.Cluster {
+	c := m.options.Cluster
+	c.Size, c.Deleting, c.Finalizer = int32(seen.size), seen.deleting, seen.finalizer
+	c.Ring, c.PlacementOff = target{client: seen.client}.ring(), seen.off || !m.options.Placing
+	return c
 }
 
 func claimIn(o *plan.Observed, uid types.UID) *plan.Claim {
@@ -291,7 +354,7 @@ func (m *model) tell(o *plan.Observed, v *sight, i int8, j *job) {
 		of = o.Placements
 	}
 	out := &of[slices.IndexFunc(of, func(other plan.Job) bool { return other.UID == jobUIDs[i][j.instance] })]
-	if !j.due {
+	if j.state != active && !j.due {
 		out.Ended = justNow
 	}
 	own := v.seen.pods.drainerOf(i, j.instance)
@@ -299,11 +362,7 @@ func (m *model) tell(o *plan.Observed, v *sight, i int8, j *job) {
 	case j.state == active && own != nil && own.state == succeeded && own.said == goodReceipt:
 		out.State, out.Receipt = plan.JobComplete, m.receiptOf(own, i)
 	case j.state != active:
-		seen := ended(&v.seen.pods, i, j)
-		if seen == nil {
-			seen = ended(&pods{drainers: v.drainers}, i, j)
-		}
-		if out.Receipt = m.receiptOf(seen, i); out.Receipt == nil {
+		if out.Receipt = m.receiptOf(ended(&v.seen.pods, i, j), i); out.Receipt == nil {
 			out.ReceiptErr = errors.New("the drainer's pod is gone, and its receipt with it")
 		}
 	}
@@ -326,19 +385,17 @@ func (m *model) receiptOf(d *drainer, i int8) *contract.Receipt {
 
 // words are the objects, for the plan.
 func (m *model) words(seen *objects) *plan.Observed {
-	c, replicas := m.options.Cluster, int32(seen.members.replicas)
-	c.Size, c.Deleting, c.Finalizer = int32(seen.cluster.size), seen.cluster.deleting, seen.cluster.finalizer
-	o := &plan.Observed{Now: justNow, Cluster: c, StatefulSet: plan.StatefulSet{Exists: seen.members.exists, Replicas: replicas}}
-	o.Cluster.Ring = target{client: seen.cluster.client}.ring()
-	if o.Cluster.PlacementOff = seen.cluster.off || !m.options.Placing; !m.options.Placing {
+	replicas := int32(seen.members.replicas)
+	o := &plan.Observed{
+		Now: justNow, Cluster: m.spec(&seen.cluster), StatefulSet: plan.StatefulSet{Exists: seen.members.exists, Replicas: replicas},
+		Ready: seen.pods.ready(),
+	}
+	if !m.options.Placing {
 		o.ListSize, o.Record.Ring.Size = replicas, replicas // the clients' list follows at once
 	}
 	for i := range int8(ordinals) {
 		if seen.pods.members[i].state != noPod {
 			o.Pods = append(o.Pods, int32(i))
-		}
-		if seen.pods.members[i].state == running {
-			o.Ready = append(o.Ready, int32(i))
 		}
 		for slot := range int8(slots) {
 			if d := &seen.pods.drainers[i][slot]; d.state != noPod {
@@ -356,12 +413,13 @@ func (m *model) words(seen *objects) *plan.Observed {
 			if j := &seen.jobs[i][slot]; j.state != noJob {
 				out := plan.Job{
 					Name: string(jobUIDs[i][j.instance]), UID: jobUIDs[i][j.instance], ClaimUID: claimUIDs[i][j.generation],
-					Survivors: int32(j.target.size), State: [...]plan.JobState{active: plan.JobActive, complete: plan.JobComplete, gaveUp: plan.JobFailed}[j.state],
+					State: [...]plan.JobState{active: plan.JobActive, complete: plan.JobComplete, gaveUp: plan.JobFailed}[j.state],
 				}
 				if j.target.places() {
 					out.Target = m.nameOf(j.target)
 					o.Placements = append(o.Placements, out)
 				} else {
+					out.Survivors = int32(j.target.size)
 					o.Jobs = append(o.Jobs, out)
 				}
 			}
@@ -442,10 +500,21 @@ func (m *model) steps(v *sight, p *plan.Plan, next list) steps {
 			t.add(m.claimAction(v, action))
 		}
 	}
-	if m.options.Placing && !v.absent && v.seen.cluster.servers != next.size {
-		t.add(step{verb: noteServers, argument: next.size})
+	if n := v.serversInStatus(p, next); m.options.Placing && !v.absent && v.seen.cluster.servers != n {
+		t.add(step{verb: noteServers, argument: n})
 	}
 	return t
+}
+
+// serversInStatus is how many servers status gets with this plan.
+func (v *sight) serversInStatus(p *plan.Plan, next list) int8 {
+	switch {
+	case v.seen.cluster.deleting:
+		return int8(p.ListSize)
+	case v.ending:
+		return v.seen.cluster.servers // no list is written
+	}
+	return next.size
 }
 
 // claimAction is one about a claim.
@@ -581,14 +650,18 @@ func (m *model) do(s *state, a step) outcome {
 
 // changeCluster is under an optimistic lock.
 func (m *model) changeCluster(s *state, a step) outcome {
-	c := &s.live.cluster
+	c, adds := &s.live.cluster, a.verb == addClusterFinalizer
 	switch {
-	case !c.exists, c.finalizer == (a.verb == addClusterFinalizer):
+	case !adds && !s.seen.cluster.exists:
 		return nothing
-	case a.verb == removeClusterFinalizer && plan.MayRemoveClusterFinalizer(m.words(&s.live)) != nil, *c != s.seen.cluster:
+	case !adds && plan.MayRemoveClusterFinalizer(m.words(&s.live)) != nil:
+		return refused
+	case s.seen.cluster.finalizer == adds, !adds && !c.exists:
+		return nothing
+	case *c != s.seen.cluster:
 		return refused
 	}
-	if c.finalizer = a.verb == addClusterFinalizer; !c.finalizer && c.deleting {
+	if c.finalizer = adds; !c.finalizer && c.deleting {
 		*c = cluster{}
 	}
 	return done
@@ -608,14 +681,14 @@ func (m *model) setReplicas(s *state, a step) outcome {
 
 func (m *model) drain(s *state, a step) outcome {
 	ref := plan.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
-	if plan.MayDrain(m.liveWords(s), plan.CreateDrain{Claim: ref, Survivors: int32(a.argument)}) != nil ||
+	live := m.liveWords(s)
+	live.ClaimsWithDrainerPod = s.live.pods.mounting(a.ordinal, a.generation)
+	if plan.MayDrain(live, plan.CreateDrain{Claim: ref, Survivors: int32(a.argument)}) != nil ||
 		s.live.jobOf(a.ordinal, a.generation) != nil || s.ending {
 		return refused
 	}
-	past := &s.memory[a.ordinal]
-	past.instance = (past.instance + 1) % many
 	*free(s.live.jobs[a.ordinal][:]) = job{
-		state: active, generation: a.generation, target: target{client: s.seen.cluster.client, size: a.argument}, instance: past.instance,
+		state: active, generation: a.generation, target: target{client: s.seen.cluster.client, size: a.argument}, instance: s.nextInstance(a.ordinal),
 	}
 	return done
 }
@@ -634,8 +707,8 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		}
 		if !c.released {
 			c.unplaced, c.left = a.argument == 1, s.departures(a.ordinal)
+			c.released, c.counted = true, 0
 		}
-		c.released, c.counted = true, 0
 	case countFailure:
 		c.counted = a.argument
 	case skipAside:

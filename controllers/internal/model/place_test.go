@@ -57,19 +57,13 @@ func listOf(r ring.Record, listed int8) list {
 	}
 }
 
-// recordedList is the list as it is, or what is known if it is gone.
-func (o *objects) recordedList() list {
-	if o.list.exists {
-		return o.list
+// words are the list, for the plan; nil if there is none.
+func (l *list) words() *plan.List {
+	if !l.exists {
+		return nil
 	}
-	var serial int64
-	members := int32(0)
-	for i := range o.claims {
-		if c := &o.claims[i][0]; c.exists {
-			serial, members = max(serial, int64(c.placed)), int32(i+1)
-		}
-	}
-	return listOf(ring.Unknown(serial, members), 0)
+	r := l.record()
+	return &plan.List{Servers: int32(l.size), Recorded: true, Record: &r}
 }
 
 // nameOf returns the name of a ring, and remembers the ring by it.
@@ -99,20 +93,22 @@ func (t target) without() (lost []int32) {
 	return lost
 }
 
-// readList sets what the list says about the rings.
-func (m *model) readList(o *plan.Observed, l *list) {
-	m.nameOf(l.last)
-	o.Record = l.record()
+// readList sets what the list and status say about the rings.
+func (m *model) readList(o *plan.Observed, l *list, inStatus int8) {
+	o.ReadList(l.words(), int32(inStatus))
+	last := listOf(o.Record, 0).last
+	m.nameOf(last)
 }
 
-// liveWords is what is read live before a step that can't be undone.
+// liveWords is what is read live before a step that can't be undone. The Memcached, and
+// which members are lost, are as the plan saw them.
 func (m *model) liveWords(s *state) *plan.Observed {
-	o := m.words(&s.live)
+	o, seen := m.words(&s.live), s.sight()
+	o.Cluster, o.Ready = m.cluster(&seen), s.seen.pods.ready()
 	if m.options.Placing && s.live.list.exists {
-		m.readList(o, &s.live.list)
-		o.Cluster.PlacementOff = s.seen.cluster.off
+		m.readList(o, &s.live.list, s.seen.cluster.servers)
 	}
-	v := sight{seen: s.live, drainers: s.live.pods.drainers}
+	v := sight{seen: s.live}
 	for i := range int8(ordinals) {
 		for slot := range v.seen.jobs[i] {
 			if j := &v.seen.jobs[i][slot]; j.state == complete || j.state == gaveUp {
@@ -142,13 +138,28 @@ func (m *model) firstList(s *state) {
 }
 
 // members tells whether the step brings members about.
-func (s step) members() bool { return s.verb == writeList || s.verb == applyMembers }
+func (s step) members() bool {
+	return s.verb == markLeaving || s.verb == writeList || s.verb == applyMembers
+}
+
+// beforeList tells whether the list is not written if the step is refused.
+func (s step) beforeList() bool {
+	return s.verb == addClusterFinalizer || s.verb == addClaimFinalizer || s.verb == markLeaving || s.verb == writeList
+}
 
 // skipMembers drops the steps that bring members about.
-func (s *state) skipMembers() {
-	for s.todo.n > 0 && s.todo.todo[0].members() {
-		s.next()
+func (s *state) skipMembers() { s.without(step.members) }
+
+// without drops these steps.
+func (s *state) without(which func(step) bool) {
+	all := s.todo
+	s.todo = steps{was: all.was, list: all.list}
+	for _, a := range all.todo[:all.n] {
+		if !which(a) {
+			s.todo.add(a)
+		}
 	}
+	s.forgetList()
 }
 
 // onlyStatus drops all steps but the status.
@@ -204,9 +215,7 @@ func (m *model) place(s *state, a step) outcome {
 			return refused // by its name
 		}
 	}
-	past := &s.memory[a.ordinal]
-	past.instance = (past.instance + 1) % many
-	*free(s.live.jobs[a.ordinal][:]) = job{state: active, generation: a.generation, target: a.target, instance: past.instance}
+	*free(s.live.jobs[a.ordinal][:]) = job{state: active, generation: a.generation, target: a.target, instance: s.nextInstance(a.ordinal)}
 	return done
 }
 

@@ -3,17 +3,24 @@
 // bounded number of deeds and faults.
 //
 // The pure parts of the operator are the real ones: plan.Next on what its caches show,
-// and the plan's live checks before what can't be undone. The model has what the API
-// server does with a write, what Kubernetes' controllers and kubelets do by themselves,
-// and caches that lag. Between any two actions of a plan anything else may happen, and
-// the operator may die.
+// and the plan's live checks before what can't be undone. The model has what observe reads
+// and apply writes, what the API server does with a write, what Kubernetes' controllers and
+// kubelets do by themselves, and caches that lag. Between any two actions of a plan anything
+// else may happen, and the operator may die.
+//
+// Production's observe and apply take a sample of the same steps, over objects of the API,
+// and have to read and leave the same (production_test.go).
 //
 // After each event the invariants of test/invariants are checked. And from each state
 // that was reached, a state at rest as people want it must be reachable without more
 // deeds or faults.
 package model
 
-import "fmt"
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // The bounds of the model: members, objects of each kind for one member, and how far
 // generations and instances are counted before they start again.
@@ -272,16 +279,22 @@ func (o *objects) differs(k kind, from *objects) bool {
 
 // sync removes the claims that no finalizer keeps, and updates the caches that don't lag.
 func (s *state) sync() {
+	s.endClaims()
+	for k := range kinds {
+		if !s.lags[k] {
+			s.seen.copyKind(k, &s.live)
+		}
+	}
+}
+
+// endClaims removes the claims that no finalizer keeps, with the write that removed the
+// last one: no cache shows a deleted claim without a finalizer.
+func (s *state) endClaims() {
 	for i := range s.live.claims {
 		for slot := range s.live.claims[i] {
 			if c := &s.live.claims[i][slot]; c.deleting && !c.finalizer && !c.protected {
 				*c = claim{}
 			}
-		}
-	}
-	for k := range kinds {
-		if !s.lags[k] {
-			s.seen.copyKind(k, &s.live)
 		}
 	}
 }
@@ -334,6 +347,39 @@ func (p *pods) drainerOf(ordinal, instance int8) *drainer {
 		}
 	}
 	return nil
+}
+
+// replace the pod of this Job by the one that others has.
+func (p *pods) replace(ordinal, instance int8, others *pods) {
+	if d := p.drainerOf(ordinal, instance); d != nil {
+		*d = drainer{}
+	}
+	if d := others.drainerOf(ordinal, instance); d != nil {
+		*free(p.drainers[ordinal][:]) = *d
+	}
+}
+
+// ready returns the members that serve.
+func (p *pods) ready() []int32 {
+	var ready []int32
+	for i := range p.members {
+		if p.members[i].state == running {
+			ready = append(ready, int32(i))
+		}
+	}
+	return ready
+}
+
+// mounting returns the claim's UID once for each drainer that mounts it and has not ended.
+func (p *pods) mounting(ordinal, generation int8) []types.UID {
+	var all []types.UID
+	for i := range p.drainers[ordinal] {
+		d := &p.drainers[ordinal][i]
+		if (d.state == pending || d.state == running) && d.generation == generation && !d.target.places() {
+			all = append(all, claimUIDs[ordinal][generation])
+		}
+	}
+	return all
 }
 
 // free returns a slot for a new one.
