@@ -1,0 +1,408 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/trim"
+)
+
+// The states of the model as objects of the API. What the operator applies is made by
+// package apply itself, once for each exploration, with the managed fields that this
+// takes; Jobs, and the pods made from them, are those of package build.
+
+const (
+	namespace  = "shop"
+	clusterUID = types.UID("memcached")
+	setUID     = types.UID("statefulset")
+)
+
+// Versions of objects, as the API server counts them: the cache has an earlier one of what
+// has changed.
+const versionNow, versionBefore = "1000", "999"
+
+// All that is there was made long ago, and what is being deleted is so since then.
+var (
+	created  = metav1.Unix(500, 0)
+	podsMade = metav1.Unix(600, 0) // none is the first of its claim: every member has started
+	deleted  = metav1.Unix(700, 0)
+)
+
+// prepared are the objects that are written by package apply, for one exploration.
+type prepared struct {
+	service *corev1.Service
+	members [ordinals + 1]*appsv1.StatefulSet
+	lists   map[list]*corev1.ConfigMap
+}
+
+// memcached of the exploration, without what a state says of it.
+func memcached(o *Options) *cachev1alpha1.Memcached {
+	b := apitest.MakeMemcached(clusterName).Namespace(namespace).Storage("128Mi").Parallelism(o.Cluster.Parallelism).
+		Policy(map[plan.DrainPolicy]cachev1alpha1.DrainPolicy{
+			plan.Drain: cachev1alpha1.PolicyDrain, plan.Retain: cachev1alpha1.PolicyRetain, plan.Delete: cachev1alpha1.PolicyDelete,
+		}[o.Cluster.Policy])
+	if o.Cluster.DeleteClaims {
+		b.WhenDeleted(cachev1alpha1.DeletionDelete)
+	}
+	c := b.Defaulted().Obj()
+	c.UID, c.Generation, c.CreationTimestamp, c.ResourceVersion = clusterUID, 1, created, versionNow
+	c.Spec.PodDisruptionBudget.Enabled = ptr.To(false)
+	if !o.Placing {
+		c.Spec.ContainerPort = 0 // the model has a ring of nothing but a size
+	}
+	return c
+}
+
+func (w *world) memcached(c *cluster) *cachev1alpha1.Memcached {
+	out := w.base.DeepCopy()
+	out.Spec.Size = ptr.To(int32(c.size))
+	out.Spec.Routing.Client = cachev1alpha1.Client(clients[c.client])
+	if c.off || !w.model.options.Placing {
+		out.Spec.Routing.Placement = cachev1alpha1.PlacementOff
+	}
+	if c.finalizer {
+		out.Finalizers = []string{cachev1alpha1.ClusterFinalizer}
+	}
+	if c.deleting {
+		out.DeletionTimestamp = &deleted
+	}
+	if c.servers > 0 {
+		out.Status.Servers = build.Servers(out, int32(c.servers))
+	}
+	return out
+}
+
+// objects of one state: those of o, which are live or as a cache shows them.
+func (w *world) objects(s *state, o *objects) []client.Object {
+	all := []client.Object{w.prepared.service.DeepCopy()}
+	if o.cluster.exists {
+		c := w.memcached(&o.cluster)
+		if o.cluster != s.live.cluster {
+			c.ResourceVersion = versionBefore
+		}
+		all = append(all, c)
+	}
+	if o.members.exists {
+		all = append(all, w.prepared.members[o.members.replicas].DeepCopy())
+	}
+	l := o.list
+	if !w.model.options.Placing { // it follows at once
+		l = list{exists: true, size: o.members.replicas}
+		if !o.members.exists && o.cluster.exists {
+			l.size = s.live.members.replicas // they are read live
+		}
+	}
+	if l.exists {
+		all = append(all, w.list(l))
+	}
+	for i := range int8(ordinals) {
+		if p := &o.pods.members[i]; p.state != noPod {
+			all = append(all, w.member(i, p))
+		}
+		for slot := range slots {
+			if c := &o.claims[i][slot]; c.exists {
+				all = append(all, w.claim(i, c))
+			}
+			if j := &o.jobs[i][slot]; j.state != noJob {
+				all = append(all, w.job(s, i, j))
+			}
+			if d := &o.pods.drainers[i][slot]; d.state != noPod {
+				all = append(all, w.drainer(s, i, d))
+			}
+		}
+	}
+	return all
+}
+
+// liveOnly are what the operator reads live alone: the volumes and the namespace.
+func liveOnly(s *state) []client.Object {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if s.ending {
+		ns.DeletionTimestamp, ns.Finalizers = &deleted, []string{"kubernetes"}
+	}
+	all := []client.Object{ns}
+	for i := range s.volumes {
+		for _, v := range s.volumes[i] {
+			if v.name == 0 {
+				continue
+			}
+			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volumeNames[i][v.name], ResourceVersion: versionNow}}
+			pv.Spec.ClaimRef = &corev1.ObjectReference{
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: namespace, Name: claimNames[i][v.of],
+			}
+			if v.bound != 0 {
+				pv.Spec.ClaimRef.UID = claimUIDs[i][v.bound]
+			}
+			all = append(all, pv)
+		}
+	}
+	return all
+}
+
+func (w *world) meta(name string, uid types.UID, component string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: namespace, Name: name, UID: uid, CreationTimestamp: created, ResourceVersion: versionNow,
+		Labels: build.Labels(w.base, component), Annotations: map[string]string{},
+	}
+}
+
+func (w *world) claim(i int8, c *claim) *corev1.PersistentVolumeClaim {
+	out := &corev1.PersistentVolumeClaim{ObjectMeta: w.meta(claimNames[i][c.of], claimUIDs[i][c.generation], cachev1alpha1.ComponentMember)}
+	if c.finalizer {
+		out.Finalizers = append(out.Finalizers, cachev1alpha1.ClaimFinalizer)
+	}
+	if c.protected {
+		out.Finalizers = append(out.Finalizers, trim.PVCProtection)
+	}
+	if c.deleting {
+		out.DeletionTimestamp = &deleted
+	}
+	annotate := func(key, value string) {
+		if value != "" {
+			out.Annotations[key] = value
+		}
+	}
+	if c.released {
+		annotate(cachev1alpha1.AnnotationLeaving, longAgo.Add(time.Duration(c.left)*time.Second).UTC().Format(time.RFC3339))
+	}
+	if c.unplaced {
+		annotate(cachev1alpha1.AnnotationUnplaced, "true")
+	}
+	if c.of != 0 {
+		annotate(cachev1alpha1.AnnotationAsideOf, string(claimUIDs[i][c.of]))
+	}
+	if r := receipts[i][c.generation][c.receipt]; r != nil {
+		annotate(cachev1alpha1.AnnotationReceipt, marshal(r))
+	}
+	if c.placed != 0 {
+		annotate(cachev1alpha1.AnnotationPlaced, strconv.Itoa(int(c.placed)))
+	}
+	if c.counted != 0 {
+		annotate(cachev1alpha1.AnnotationAttempts, "1/"+string(jobUIDs[i][c.counted]))
+	}
+	annotate(cachev1alpha1.AnnotationDrain, string(planRequests[c.request]))
+	annotate(cachev1alpha1.AnnotationPlacement, string(planRequests[c.placing]))
+	if c.volume != 0 {
+		out.Spec.VolumeName = volumeNames[i][c.volume]
+	}
+	if out.Status.Phase = corev1.ClaimBound; c.volume == 0 || c.pending {
+		out.Status.Phase = corev1.ClaimPending
+	}
+	return out
+}
+
+// claimName of the claim of that generation. Of one that is gone nobody knows whether it
+// was a member's: it counts as one, so that its Jobs and pods are in the way of a claim
+// of that name.
+func claimName(s *state, i, generation int8) string {
+	for _, o := range []*objects{&s.live, &s.seen} {
+		if c := o.claimOf(i, generation); c != nil {
+			return claimNames[i][c.of]
+		}
+	}
+	return claimNames[i][0]
+}
+
+func (w *world) job(s *state, i int8, j *job) *batchv1.Job {
+	name, uid, n := claimName(s, i, j.generation), claimUIDs[i][j.generation], int32(j.target.size)
+	var out *batchv1.Job
+	if j.target.places() {
+		out = build.PlacementJob(w.base, build.Options{}, name, uid, int32(i), w.model.nameOf(j.target), max(n, ordinals), j.target.without()...)
+	} else {
+		out = build.DrainJob(w.base, build.Options{}, name, uid, n, false)
+	}
+	out.UID, out.CreationTimestamp, out.ResourceVersion = jobUIDs[i][j.instance], created, versionNow
+	end := batchv1.JobCondition{Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(justNow)}
+	if j.due {
+		end.LastTransitionTime = metav1.Time{}
+	}
+	switch j.state {
+	case complete:
+		end.Type = batchv1.JobComplete
+		out.Status.Conditions = []batchv1.JobCondition{end}
+	case gaveUp:
+		end.Type = batchv1.JobFailed
+		out.Status.Conditions = []batchv1.JobCondition{end}
+	}
+	return out
+}
+
+func (w *world) member(i int8, p *pod) *corev1.Pod {
+	out := &corev1.Pod{ObjectMeta: w.meta(podNames[i], types.UID(podUIDs[i][p.generation]), cachev1alpha1.ComponentMember)}
+	out.CreationTimestamp = podsMade
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: clusterName, UID: setUID}}
+	out.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+	out.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimNames[i][0]},
+	}}}
+	if out.Status.Phase = corev1.PodPending; p.state == running {
+		out.Status.Phase = corev1.PodRunning
+		out.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: podsMade}}
+	}
+	return out
+}
+
+// drainer is the pod of a Job that may be gone.
+func (w *world) drainer(s *state, i int8, d *drainer) *corev1.Pod {
+	job := w.job(s, i, &job{state: active, generation: d.generation, instance: d.instance, target: d.target})
+	name := fmt.Sprintf("%s-%d", job.Name, d.instance)
+	out := &corev1.Pod{ObjectMeta: *job.Spec.Template.ObjectMeta.DeepCopy(), Spec: *job.Spec.Template.Spec.DeepCopy()}
+	out.Namespace, out.Name, out.UID, out.CreationTimestamp, out.ResourceVersion = namespace, name, types.UID(name), podsMade, versionNow
+	out.Labels[batchv1.JobNameLabel] = job.Name
+	out.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
+	status := corev1.ContainerStatus{Name: build.ContainerDrainer}
+	ended := &corev1.ContainerStateTerminated{}
+	if r := w.model.receiptOf(d, i); r != nil {
+		ended.Message, ended.ExitCode = marshal(r), int32(r.ExitCode)
+	}
+	switch d.state {
+	case pending:
+		out.Status.Phase = corev1.PodPending
+	case running:
+		out.Status.Phase, status.State.Running = corev1.PodRunning, &corev1.ContainerStateRunning{StartedAt: podsMade}
+	case succeeded:
+		out.Status.Phase, status.State.Terminated = corev1.PodSucceeded, ended
+	case failed:
+		out.Status.Phase, status.State.Terminated = corev1.PodFailed, ended
+	}
+	if d.state != pending {
+		out.Status.ContainerStatuses = []corev1.ContainerStatus{status}
+	}
+	return out
+}
+
+func (w *world) list(l list) *corev1.ConfigMap {
+	made := w.prepared.lists[l]
+	if made == nil {
+		made = w.makeList(l)
+		w.prepared.lists[l] = made
+	}
+	return made.DeepCopy()
+}
+
+// boundTo is what a volume of the state says of its claim, by the volume's name.
+func boundTo(s *state) map[string]corev1.ObjectReference {
+	all := map[string]corev1.ObjectReference{}
+	for _, o := range liveOnly(s) {
+		if pv, is := o.(*corev1.PersistentVolume); is {
+			all[pv.Name] = *pv.Spec.ClaimRef
+		}
+	}
+	return all
+}
+
+func marshal(r interface{ Marshal() ([]byte, error) }) string {
+	b, err := r.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// action is the step as an action of the plan.
+func (m *model) action(s *state, a step) plan.Action {
+	i := a.ordinal
+	switch a.verb {
+	case addClusterFinalizer:
+		return plan.AddClusterFinalizer{}
+	case removeClusterFinalizer:
+		return plan.RemoveClusterFinalizer{}
+	case applyMembers:
+		return plan.ApplyStatefulSet{Replicas: int32(a.argument)}
+	case deleteMembers:
+		return plan.DeleteMembers{}
+	case writeList:
+		was, to := s.todo.was.record(), s.todo.list.record()
+		return plan.WriteList{ListSize: int32(a.argument), Record: to, From: was, Replicas: int32(a.generation)}
+	case deleteJob:
+		return plan.DeleteJob{Name: m.jobName(s, i, a.argument), UID: jobUIDs[i][a.argument]}
+	}
+	return m.actionOnClaim(s, a)
+}
+
+func (m *model) jobName(s *state, i, instance int8) string {
+	for _, o := range []*objects{&s.seen, &s.live} {
+		if j := o.instanceOf(i, instance); j != nil {
+			name, uid := claimName(s, i, j.generation), claimUIDs[i][j.generation]
+			if j.target.places() {
+				return build.PlacementName(name, uid, m.nameOf(j.target))
+			}
+			return build.DrainName(name, uid)
+		}
+	}
+	return "gone"
+}
+
+func (m *model) actionOnClaim(s *state, a step) plan.Action {
+	i := a.ordinal
+	ref := plan.ClaimRef{Name: claimName(s, i, a.generation), UID: claimUIDs[i][a.generation], Ordinal: int32(i)}
+	volume, to := volumeOf(s, i, a.generation), claimNames[i][a.generation]
+	switch a.verb {
+	case addClaimFinalizer:
+		return plan.AddClaimFinalizer{Claim: ref}
+	case markLeaving:
+		return plan.MarkLeaving{Claim: ref, Unplaced: a.argument == 1}
+	case createDrain:
+		return plan.CreateDrain{Claim: ref, Survivors: int32(a.argument)}
+	case recordReceipt:
+		return plan.RecordReceipt{Claim: ref, Receipt: receipts[i][a.generation][a.argument]}
+	case clearRetry:
+		return plan.ClearRetry{Claim: ref}
+	case countFailure:
+		return plan.CountFailure{Claim: ref, Attempts: plan.Attempts{Failed: 1, Last: jobUIDs[i][a.argument]}}
+	case deleteClaim:
+		return plan.DeleteClaim{Claim: ref, Why: reasons[a.argument]}
+	case releaseClaim:
+		return plan.ReleaseClaim{Claim: ref, Why: reasons[a.argument]}
+	case setAside:
+		return plan.SetAside{Claim: ref}
+	case reserveVolume:
+		return plan.ReserveVolume{Claim: ref, Volume: volume, To: to}
+	case createAside:
+		return plan.CreateAside{Claim: ref, Volume: volume, To: to}
+	case returnVolume:
+		return plan.ReturnVolume{Claim: ref, Volume: volume, From: to}
+	case skipAside:
+		return plan.SkipAside{Claim: ref}
+	case createPlacement:
+		return plan.CreatePlacement{Claim: ref, Target: m.nameOf(a.target), Members: int32(a.target.size), Lost: a.target.without()}
+	case clearPlacing:
+		return plan.ClearPlacementRetry{Claim: ref}
+	case recordPlaced:
+		out := plan.RecordPlaced{Claim: ref, Serial: int64(a.target.serial), Target: m.nameOf(a.target)}
+		if a.argument != bySkip {
+			out.Receipt = m.placementReceipt(&drainer{state: succeeded, generation: a.generation, target: a.target, said: goodReceipt}, i)
+		}
+		return out
+	}
+	panic(fmt.Sprintf("no action of the plan is %s", a.verb))
+}
+
+// volumeOf the claim of that generation: its own, or if the claim is gone, the one that
+// waits for the claim that was to take it over.
+func volumeOf(s *state, i, generation int8) string {
+	for _, o := range []*objects{&s.seen, &s.live} {
+		if c := o.claimOf(i, generation); c != nil {
+			return volumeNames[i][c.volume]
+		}
+	}
+	at := slices.IndexFunc(s.volumes[i][:], func(v volume) bool { return v.name != 0 && v.of == generation })
+	if at < 0 {
+		return "gone"
+	}
+	return volumeNames[i][s.volumes[i][at].name]
+}

@@ -1,0 +1,331 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/controllers/internal/apply"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
+	kept "example.com/memcached-operator/controllers/internal/memory"
+	"example.com/memcached-operator/controllers/internal/notcreated"
+	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/rollout"
+	"example.com/memcached-operator/controllers/internal/trim"
+	"example.com/memcached-operator/controllers/internal/unwatched"
+)
+
+// world is an exploration's states as an API server has them, and production beside it.
+type world struct {
+	model    *model
+	base     *cachev1alpha1.Memcached
+	prepared prepared
+}
+
+func newWorld(t testing.TB, o *Options) *world {
+	options := *o
+	options.Sample = nil
+	w := &world{model: newModel(options), base: memcached(o)}
+	w.prepared.lists = map[list]*corev1.ConfigMap{}
+	s := &server{Client: newClient(nil, nil)}
+	s.cache = s.Client
+	take := func(action plan.Action) {
+		if _, err := s.applier().Apply(t.Context(), &observe.State{Cluster: w.base}, []plan.Action{action}); err != nil {
+			t.Fatalf("%s: %v", action, err)
+		}
+	}
+	take(plan.ApplyService{})
+	w.prepared.service = get[corev1.Service](s, clusterName)
+	for n := range w.prepared.members {
+		w.base.Spec.Size = ptr.To(int32(n))
+		take(plan.ApplyStatefulSet{Replicas: int32(n)})
+		w.prepared.members[n] = get[appsv1.StatefulSet](s, clusterName)
+		w.prepared.members[n].UID = setUID
+		if err := s.Delete(t.Context(), w.prepared.members[n]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// makeList lets package apply write a list. One without a ring is that of an operator that
+// kept no record.
+func (w *world) makeList(l list) *corev1.ConfigMap {
+	s := &server{Client: newClient(nil, nil)}
+	s.cache = s.Client
+	action := plan.WriteList{ListSize: int32(l.size), Record: l.record()}
+	if _, err := s.applier().Apply(context.Background(), &observe.State{Cluster: w.base}, []plan.Action{action}); err != nil {
+		panic(err)
+	}
+	made := get[corev1.ConfigMap](s, build.ServersName(clusterName))
+	if !w.model.options.Placing {
+		delete(made.Annotations, cachev1alpha1.AnnotationRing)
+	}
+	return made
+}
+
+func get[T any, P interface {
+	*T
+	client.Object
+}](s *server, name string) P {
+	object, err := observe.Get[T, P](context.Background(), s.Client, client.ObjectKey{Namespace: namespace, Name: name})
+	if err != nil {
+		panic(err)
+	}
+	if object != nil {
+		object.SetResourceVersion(versionNow)
+	}
+	return object
+}
+
+var (
+	// scheme has the kinds that are read and written here: each client that writes makes
+	// a table of all that it has.
+	scheme = sync.OnceValue(func() *runtime.Scheme {
+		s := runtime.NewScheme()
+		for _, add := range []func(*runtime.Scheme) error{
+			corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, cachev1alpha1.AddToScheme,
+		} {
+			utilruntime.Must(add(s))
+		}
+		return s
+	})
+	converters = sync.OnceValue(func() []managedfields.TypeConverter {
+		return []managedfields.TypeConverter{applyconfigurations.NewTypeConverter(scheme()), managedfields.NewDeducedTypeConverter()}
+	})
+)
+
+// indexer takes the manager's place where the operator tells which indexes its cache has.
+type indexer struct {
+	ctrl.Manager
+	into *fake.ClientBuilder
+}
+
+func (i indexer) GetFieldIndexer() client.FieldIndexer { return i }
+
+func (i indexer) IndexField(_ context.Context, o client.Object, field string, f client.IndexerFunc) error {
+	i.into.WithIndex(o, field, f)
+	return nil
+}
+
+func newClient(objects []client.Object, funcs *interceptor.Funcs) client.WithWatch {
+	b := fake.NewClientBuilder().WithScheme(scheme()).WithTypeConverters(converters()...).WithReturnManagedFields().
+		WithStatusSubresource(&cachev1alpha1.Memcached{}).WithObjects(objects...)
+	if err := observe.IndexByCluster(indexer{into: b}); err != nil {
+		panic(err)
+	}
+	if funcs != nil {
+		b.WithInterceptorFuncs(*funcs)
+	}
+	return b.Build()
+}
+
+// server is the API server of one state, with the operator's cache.
+type server struct {
+	client.Client
+	cache client.Reader
+	// writes that changed something.
+	writes int
+	// state that is as this operator left it: it has the numbers for what is created.
+	state state
+}
+
+func (w *world) serve(s *state) *server {
+	out := &server{state: *s}
+	out.Client = newClient(append(w.objects(s, &s.live), liveOnly(s)...), &interceptor.Funcs{
+		Create: out.create, Delete: out.delete, Patch: out.patch, Apply: out.apply,
+	})
+	if out.cache = out.Client; s.seen != s.live {
+		out.cache = newClient(w.objects(s, &s.seen), nil)
+	}
+	return out
+}
+
+// Get reads the cache, as the manager's client does.
+func (s *server) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	return s.cache.Get(ctx, key, o, options...)
+}
+
+// List reads the cache.
+func (s *server) List(ctx context.Context, o client.ObjectList, options ...client.ListOption) error {
+	return s.cache.List(ctx, o, options...)
+}
+
+var errEnding = errors.New("it is being terminated")
+
+func forbidden(kind, name string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, name, errEnding)
+}
+
+// create gives the object the UID that the model has next, and a claim its protection.
+func (s *server) create(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+	if s.state.ending {
+		return forbidden("objects", o.GetName())
+	}
+	next := s.state
+	switch o := o.(type) {
+	case *batchv1.Job:
+		i := ordinalOf(identity.ClaimUID(o))
+		o.UID = jobUIDs[i][next.nextInstance(i)]
+	case *corev1.PersistentVolumeClaim:
+		i, _ := build.AsideOrdinal(clusterName, o.Name)
+		o.UID = claimUIDs[i][next.nextGeneration(int8(i))]
+		o.Finalizers = append(o.Finalizers, trim.PVCProtection)
+	}
+	err := c.Create(ctx, o, options...)
+	if err == nil {
+		s.state = next
+		s.writes++
+	}
+	return err
+}
+
+// ordinalOf the claim of this UID.
+func ordinalOf(claim types.UID) int8 {
+	for i := range int8(ordinals) {
+		if slices.Contains(claimUIDs[i][:], claim) {
+			return i
+		}
+	}
+	panic("whose claim is " + string(claim) + "?")
+}
+
+// delete looks at the UID, too.
+func (s *server) delete(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+	var all client.DeleteOptions
+	all.ApplyOptions(options)
+	live := o.DeepCopyObject().(client.Object)
+	if err := c.Get(ctx, client.ObjectKeyFromObject(o), live); err != nil {
+		return err
+	}
+	if p := all.Preconditions; p != nil && p.UID != nil && *p.UID != live.GetUID() {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "objects"}, o.GetName(), errors.New("the UID differs"))
+	}
+	err := c.Delete(ctx, o, options...)
+	if err == nil {
+		s.writes++
+	}
+	return err
+}
+
+// patch adds no finalizer to what is being deleted.
+func (s *server) patch(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+	live := o.DeepCopyObject().(client.Object)
+	if err := c.Get(ctx, client.ObjectKeyFromObject(o), live); err != nil {
+		return err
+	}
+	if live.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) > len(live.GetFinalizers()) {
+		return apierrors.NewInvalid(schema.GroupKind{}, o.GetName(), nil)
+	}
+	err := c.Patch(ctx, o, p, options...)
+	if err == nil {
+		s.writes++
+	}
+	return err
+}
+
+// apply counts what changes something, and gives a new StatefulSet its UID.
+func (s *server) apply(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return err
+	}
+	applied := &unstructured.Unstructured{Object: raw}
+	key := client.ObjectKeyFromObject(applied)
+	read := func() (map[string]any, *unstructured.Unstructured) {
+		live := &unstructured.Unstructured{}
+		live.SetGroupVersionKind(applied.GroupVersionKind())
+		if err := c.Get(ctx, key, live); err != nil {
+			return nil, nil
+		}
+		content := live.DeepCopy()
+		content.SetManagedFields(nil)
+		content.SetResourceVersion("")
+		return content.Object, live
+	}
+	before, _ := read()
+	if before == nil && s.state.ending {
+		return forbidden(applied.GetKind(), key.Name)
+	}
+	if err := c.Apply(ctx, o, options...); err != nil {
+		return err
+	}
+	after, live := read()
+	if !reflect.DeepEqual(before, after) {
+		s.writes++
+	}
+	if before == nil && applied.GetKind() == "StatefulSet" {
+		live.SetUID(setUID)
+		return c.Update(ctx, live)
+	}
+	return nil
+}
+
+var clock = testingclock.NewFakePassiveClock(justNow)
+
+func (s *server) reader() *observe.Reader {
+	return &observe.Reader{
+		Cache: s, Live: s.Client, Clock: clock, NotCreated: &notcreated.Pods{}, GrowthRefused: &kept.Answers[string]{},
+	}
+}
+
+func (s *server) applier() *apply.Applier {
+	return &apply.Applier{
+		Client: s, Reader: s.reader(), Events: &events.FakeRecorder{}, Clock: clock, Matches: &kept.Matches{},
+		Turns: rollout.NewTurns(rollout.Options{
+			Cache: s, Live: s.Client, Clock: clock, Wake: func(client.ObjectKey) {}, Tell: func(int, int) {},
+		}),
+		Bindings: &unwatched.Bindings{}, Monitors: &unwatched.Monitors{},
+	}
+}
+
+func (s *server) reconciler() *controllers.MemcachedReconciler {
+	return &controllers.MemcachedReconciler{Client: s, Live: s.Client, Events: &events.FakeRecorder{}, Clock: clock}
+}
+
+var clusterKey = client.ObjectKey{Namespace: namespace, Name: clusterName}
+
+// observe reads as a reconcile does. Where that would do nothing, because the Memcached is
+// gone and nothing is held, it reads what is left.
+func (s *server) observe(ctx context.Context) (*observe.State, error) {
+	r := s.reader()
+	c, err := r.Cluster(ctx, clusterKey)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil {
+		c = &cachev1alpha1.Memcached{}
+		c.Namespace, c.Name, c.DeletionTimestamp = namespace, clusterName, ptr.To(metav1.NewTime(justNow))
+		c.Spec = cachev1alpha1.MemcachedSpec{Size: ptr.To[int32](0), Storage: &cachev1alpha1.StorageSpec{}}
+	}
+	return r.Observe(ctx, c)
+}
