@@ -602,6 +602,9 @@ func (v *sight) jobStep(uid types.UID) step {
 	panic(fmt.Sprintf("nobody has seen Job %s", uid))
 }
 
+// owns tells whether the Memcached may own what is applied: nobody has deleted it.
+func (c *cluster) owns() bool { return c.exists && !c.deleting }
+
 // do a step as package apply does, with the plan's checks on live state.
 func (m *model) do(s *state, a step) outcome {
 	switch a.verb {
@@ -672,7 +675,7 @@ func (m *model) setReplicas(s *state, a step) outcome {
 	switch {
 	case a.generation == 0 && live.exists, live.exists && live.replicas == a.argument:
 		return nothing // the cache is behind
-	case plan.MaySetReplicas(m.liveWords(s), int32(a.argument)) != nil, s.ending && !live.exists:
+	case plan.MaySetReplicas(m.liveWords(s), int32(a.argument)) != nil, !s.live.cluster.owns(), s.ending && !live.exists:
 		return refused
 	}
 	*live = statefulSet{true, a.argument}

@@ -173,10 +173,12 @@ func (s *state) onlyStatus() {
 func (m *model) writeList(s *state, a step) outcome {
 	was, to, live := &s.todo.was, s.todo.list, &s.live.list
 	switch {
-	case *live == to, !was.exists && live.exists:
+	case !was.exists && live.exists:
 		return nothing // the cache is behind
-	case s.ending && !live.exists:
+	case !s.live.cluster.owns(), s.ending && !live.exists:
 		return refused
+	case *live == to:
+		return nothing
 	case was.exists && plan.MayWriteList(m.liveWords(s), plan.WriteList{
 		ListSize: int32(a.argument), Record: to.record(), From: was.record(), Replicas: int32(a.generation),
 	}) != nil:

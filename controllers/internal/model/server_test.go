@@ -56,8 +56,7 @@ func newWorld(t testing.TB, o *Options) *world {
 	options.Sample = nil
 	w := &world{model: newModel(options), base: memcached(o)}
 	w.prepared.lists = map[list]*corev1.ConfigMap{}
-	s := &server{Client: newClient(nil, nil)}
-	s.cache = s.Client
+	s := w.onlyMemcached()
 	take := func(action plan.Action) {
 		if _, err := s.applier().Apply(t.Context(), &observe.State{Cluster: w.base}, []plan.Action{action}); err != nil {
 			t.Fatalf("%s: %v", action, err)
@@ -77,11 +76,17 @@ func newWorld(t testing.TB, o *Options) *world {
 	return w
 }
 
-// makeList lets package apply write a list. One without a ring is that of an operator that
+// onlyMemcached serves a Memcached and nothing else.
+func (w *world) onlyMemcached() *server {
+	s := &server{Client: newClient([]client.Object{w.base.DeepCopy()}, nil)}
+	s.cache = s.Client
+	return s
+}
+
+// makeList lets package apply write a list. One without a ring is from an operator that
 // kept no record.
 func (w *world) makeList(l list) *corev1.ConfigMap {
-	s := &server{Client: newClient(nil, nil)}
-	s.cache = s.Client
+	s := w.onlyMemcached()
 	action := plan.WriteList{ListSize: int32(l.size), Record: l.record()}
 	if _, err := s.applier().Apply(context.Background(), &observe.State{Cluster: w.base}, []plan.Action{action}); err != nil {
 		panic(err)
