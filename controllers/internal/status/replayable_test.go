@@ -57,10 +57,10 @@ func TestNoRoomToReplayIsToldBeforeARollOut(t *testing.T) {
 		"raised too far":          {input(2).with(spec("128Mi", "200Mi", mapped)).with(runs("64Mi")), cachev1alpha1.ReasonNoRoomToReplay, "storage.size is 200 MiB"},
 		"lowered":                 {input(2).with(spec("64Mi", "200Mi", mapped)).with(runs("144Mi")), cachev1alpha1.ReasonNoRoomToReplay, "(144 MiB) and a new one (64 MiB)"},
 		"saved":                   {input(2).with(spec("64Mi", "65Mi", saved)), cachev1alpha1.ReasonRoomToReplay, "needs no room for a second file"},
-		"time to save":            {input(2).with(spec("64Mi", "65Mi", saved)).with(install(0, fast)), cachev1alpha1.ReasonRoomToReplay, "memory needs a grace period of 31 s at 100.0 MiB/s, the rate of the last save of cache-0, and has 34 s"},
+		"time to save":            {input(2).with(spec("64Mi", "65Mi", saved)).with(install(0, fast)), cachev1alpha1.ReasonRoomToReplay, "memory needs a grace period of 30 s at 100.0 MiB/s, the rate of the last save of cache-0, and has 34 s"},
 		"too little time":         {input(2).with(spec("64Mi", "65Mi", saved)).with(install(0, fast)).with(install(1, slow)), cachev1alpha1.ReasonGracePeriodTooShort, "memory (64 MiB) needs a grace period of 94 s at 1.0 MiB/s, the rate of the last save of cache-1, and has 34 s"},
 		"killed while it saved":   {input(2).with(spec("64Mi", "65Mi", saved)).with(killed(1, `{"savedBytes":5,"saveBytes":9,"saveBytesPerSecond":1048576}`)), cachev1alpha1.ReasonGracePeriodTooShort, "needs a grace period of 94 s"},
-		"nonsense":                {input(2).with(spec("64Mi", "65Mi", saved)).with(install(0, `{"saveBytesPerSecond":9223372036854775807}`)), cachev1alpha1.ReasonRoomToReplay, "needs a grace period of 31 s"},
+		"nonsense":                {input(2).with(spec("64Mi", "65Mi", saved)).with(install(0, `{"saveBytesPerSecond":9223372036854775807}`)), cachev1alpha1.ReasonRoomToReplay, "needs a grace period of 30 s"},
 		"less than nothing":       {input(2).with(spec("64Mi", "65Mi", saved)).with(install(0, `{"saveBytesPerSecond":-1}`)), cachev1alpha1.ReasonRoomToReplay, "needs no room for a second file"},
 	} {
 		t.Run(name, func(t *testing.T) {
