@@ -23,7 +23,7 @@ import (
 )
 
 // patience bounds every wait for the cluster.
-const patience = 90 * time.Second
+const patience = 4 * time.Minute
 
 // fixture is a Memcached in a namespace of its own, where restricted Pod
 // Security is enforced.

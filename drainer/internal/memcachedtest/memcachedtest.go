@@ -24,7 +24,7 @@ import (
 )
 
 // Patience bounds every wait of a test for a process.
-const Patience = 20 * time.Second
+const Patience = time.Minute
 
 // Binary returns the path of memcached: the environment's MEMCACHED, else the one on
 // the PATH, which it installs if it is missing.

@@ -49,7 +49,7 @@ func TestUndeployLeavesNoFinalizer(t *testing.T) {
 		{"when the operator is gone already", "delete -n memcached-operator-system deployment --all --wait", func(t *testing.T) {
 			run(t, "../../..", "make", "build-installer", memcachedImage)
 			kubectl(t, "apply", "--server-side", "-f", "../../../dist/install.yaml")
-			kubectl(t, "rollout", "status", "-n", "memcached-operator-system", "deployment/memcached-operator-manager", "--timeout=90s")
+			kubectl(t, "rollout", "status", "-n", "memcached-operator-system", "deployment/memcached-operator-manager", "--timeout=240s")
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func start(t *testing.T) {
 		apply(t, fmt.Sprintf(cluster, p.name, "undeploy", p.drain))
 	}
 	for _, p := range phases {
-		kubectl(t, "wait", "-n", "undeploy", "mc", p.name, "--for=condition=Available", "--timeout=90s")
+		kubectl(t, "wait", "-n", "undeploy", "mc", p.name, "--for=condition=Available", "--timeout=240s")
 		items := 1000
 		if p.name == "moving" {
 			items = 50_000
@@ -85,7 +85,7 @@ func start(t *testing.T) {
 	}
 	await(t, "held", "Held")
 	await(t, "failed", "Held")
-	kubectl(t, "wait", "-n", "undeploy", "--for=delete", "pod/failed-1", "--timeout=90s") // it has saved
+	kubectl(t, "wait", "-n", "undeploy", "--for=delete", "pod/failed-1", "--timeout=240s") // it has saved
 	spoil(t, claim("failed"))
 	kubectl(t, "annotate", "-n", "undeploy", "pvc", claim("failed"), "cache.example.com/drain-")
 	await(t, "starting", "Starting")
@@ -105,17 +105,17 @@ func TestTheChartsNamespacedOperatorDrainsInItsNamespace(t *testing.T) {
 	const namespace = "memcached-operator-system" // the release's
 	kubectl(t, "create", "namespace", namespace)
 	apply(t, manifest)
-	kubectl(t, "wait", "--for=condition=Established", "crd/memcacheds.cache.example.com", "--timeout=90s")
+	kubectl(t, "wait", "--for=condition=Established", "crd/memcacheds.cache.example.com", "--timeout=240s")
 	apply(t, fmt.Sprintf(cluster, "cache", namespace, "{}"))
-	kubectl(t, "wait", "-n", namespace, "mc", "cache", "--for=condition=Available", "--timeout=90s")
+	kubectl(t, "wait", "-n", namespace, "mc", "cache", "--for=condition=Available", "--timeout=240s")
 	const items = 1000
 	fillIn(t, namespace, "cache", items)
 	kubectl(t, "scale", "-n", namespace, "mc", "cache", "--replicas=1")
-	kubectl(t, "wait", "-n", namespace, "mc", "cache", "--for=jsonpath={.status.lastDrains[0].added}="+strconv.Itoa(items), "--timeout=90s")
+	kubectl(t, "wait", "-n", namespace, "mc", "cache", "--for=jsonpath={.status.lastDrains[0].added}="+strconv.Itoa(items), "--timeout=240s")
 
-	kubectl(t, "delete", "-n", namespace, "mc", "cache", "--timeout=90s")
-	kubectl(t, "delete", "crd", "memcacheds.cache.example.com", "--timeout=90s")
-	kubectl(t, "delete", "namespace", namespace, "--timeout=90s")
+	kubectl(t, "delete", "-n", namespace, "mc", "cache", "--timeout=240s")
+	kubectl(t, "delete", "crd", "memcacheds.cache.example.com", "--timeout=240s")
+	kubectl(t, "delete", "namespace", namespace, "--timeout=240s")
 }
 
 // What helm install and helm uninstall do, under names that nothing else knows.
@@ -129,8 +129,8 @@ func TestHelmUninstallLeavesNoFinalizer(t *testing.T) {
 	manifest, hook := chart(), chart("--hook=pre-delete")
 	kubectl(t, "create", "namespace", namespace)
 	apply(t, manifest)
-	kubectl(t, "wait", "--for=condition=Established", "crd/memcacheds.cache.example.com", "--timeout=90s")
-	kubectl(t, "rollout", "status", "-n", namespace, "deployment/"+release+"-manager", "--timeout=90s")
+	kubectl(t, "wait", "--for=condition=Established", "crd/memcacheds.cache.example.com", "--timeout=240s")
+	kubectl(t, "rollout", "status", "-n", namespace, "deployment/"+release+"-manager", "--timeout=240s")
 	start(t)
 
 	apply(t, hook)
@@ -142,15 +142,15 @@ func TestHelmUninstallLeavesNoFinalizer(t *testing.T) {
 	for _, p := range phases {
 		kubectl(t, "get", "mc", "-n", "undeploy", p.name) // it serves on
 	}
-	kubectl(t, "delete", "namespace", "undeploy", namespace, "--timeout=90s")
-	kubectl(t, "delete", "crd", "memcacheds.cache.example.com", "--timeout=90s")
+	kubectl(t, "delete", "namespace", "undeploy", namespace, "--timeout=240s")
+	kubectl(t, "delete", "crd", "memcacheds.cache.example.com", "--timeout=240s")
 }
 
 func claim(cluster string) string { return "data-" + cluster + "-1" }
 
 func await(t *testing.T, cluster, phase string) {
 	t.Helper()
-	kubectl(t, "wait", "-n", "undeploy", "mc", cluster, "--for=jsonpath={.status.drains[0].phase}="+phase, "--timeout=90s")
+	kubectl(t, "wait", "-n", "undeploy", "mc", cluster, "--for=jsonpath={.status.drains[0].phase}="+phase, "--timeout=240s")
 }
 
 // fill stores items on the leaving member.
@@ -206,7 +206,7 @@ func expectNothingHeld(t *testing.T) {
 			}
 		}
 	}
-	kubectl(t, "delete", "namespace", "undeploy", "--timeout=90s")
+	kubectl(t, "delete", "namespace", "undeploy", "--timeout=240s")
 }
 
 func kubectl(t *testing.T, args ...string) string {
@@ -221,7 +221,7 @@ func apply(t *testing.T, manifest string) {
 
 func remove(t *testing.T, manifest string) {
 	t.Helper()
-	feed(t, manifest, "delete", "--ignore-not-found", "--timeout=90s", "-f", "-")
+	feed(t, manifest, "delete", "--ignore-not-found", "--timeout=240s", "-f", "-")
 }
 
 func feed(t *testing.T, manifest string, args ...string) {
