@@ -125,11 +125,14 @@ func lookAt(ctx context.Context, dir, name string, layout bool) (f File, err err
 		}
 	}
 	f.Meta, f.MetaErr = volume.ReadMeta(dir)
-	var unread *os.PathError
-	if errors.As(f.MetaErr, &unread) && !errors.Is(f.MetaErr, os.ErrNotExist) {
-		return f, f.MetaErr
+	m, manifestErr := volume.ReadManifest(dir)
+	for _, err := range []error{f.MetaErr, manifestErr} {
+		var unread *os.PathError
+		if errors.As(err, &unread) && !errors.Is(err, os.ErrNotExist) {
+			return f, err
+		}
 	}
-	if m, err := volume.ReadManifest(dir); err == nil {
+	if manifestErr == nil {
 		f.Manifest = m
 	}
 	f.Unused, err = volume.NothingStored(dir, volume.Options{})

@@ -74,9 +74,12 @@ func SaveRate(dir string) (rate int64) {
 		if err != nil {
 			continue
 		}
-		known := s.Rate()
+		known := int64(0)
+		if mark == nil || s.Number > mark.Number { // otherwise the mark has a later one
+			known = s.Rate()
+		}
 		_ = s.Close()
-		if known > 0 && (mark == nil || s.Number > mark.Number) {
+		if known > 0 {
 			return known
 		}
 	}
