@@ -114,9 +114,13 @@ func lookAt(ctx context.Context, dir, name string, layout bool) (f File, err err
 	if !f.Exists {
 		return f, nil
 	}
-	if r, err := volume.Open(dir, volume.Options{}); err != nil {
+	r, err := volume.Open(dir, volume.Options{})
+	switch {
+	case err != nil && name == contract.SaveFile && !unrecoverable(err):
+		return f, err
+	case err != nil:
 		f.Unreadable = err
-	} else {
+	default:
 		if layout {
 			f.FlagsBytes, f.Unreadable = r.FlagsBytes(ctx)
 		}
