@@ -127,7 +127,7 @@ func CheckBy(t *testing.T, d memcache.Dialer, client string, servers []string, a
 		if ttl == 0 {
 			ttl = -1
 		}
-		if d := ttl - v.TTL; string(v.Data) != string(o.Value) || v.Flags != o.Flags || d < -2 || d > 60 || (ttl < 0) != (v.TTL < 0) {
+		if d := ttl - v.TTL; string(v.Data) != string(o.Value) || v.Flags != o.Flags || d < -2 || d > 600 || (ttl < 0) != (v.TTL < 0) {
 			if wrong++; wrong <= 3 {
 				t.Errorf("%q: %d bytes, flags %d, %d s left; want %d, %d, about %d", key, len(v.Data), v.Flags, v.TTL, len(o.Value), o.Flags, ttl)
 			}
