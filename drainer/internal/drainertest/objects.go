@@ -2,6 +2,7 @@ package drainertest
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -30,6 +31,7 @@ type Object struct {
 // one item, flags, times, keys that are no text.
 func Objects(seed uint64, n int) map[string]Object {
 	r := rand.New(rand.NewPCG(seed, 0))
+	values := rand.NewChaCha8(sha256.Sum256(fmt.Append(nil, seed)))
 	all := map[string]Object{}
 	for i := range n {
 		size := r.IntN(400)
@@ -40,9 +42,7 @@ func Objects(seed uint64, n int) map[string]Object {
 			size = r.IntN(1<<20 - 400)
 		}
 		value := make([]byte, size)
-		for j := range value {
-			value[j] = byte(r.Uint32())
-		}
+		_, _ = values.Read(value)
 		key := fmt.Sprintf("object:%d:%x", i, r.Uint32())
 		if i%10 == 0 {
 			key = fmt.Sprintf("object \x00\n%d", i)
