@@ -236,7 +236,7 @@ func (s *scalings) crash(i int, after time.Duration) (back func()) {
 		time.Sleep(after)
 		member.KillMemcached()
 		member = drainertest.ServeAt(s.t, member.Dir, member.Port, "-m", "64")
-		drainertest.ExpectAside(s.t, member.Dir)
+		drainertest.ExpectGenerations(s.t, member.Dir)
 	})
 	s.t.Cleanup(returns.Wait)
 	return func() {

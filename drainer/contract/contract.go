@@ -58,7 +58,7 @@ const (
 	// LockFile is empty: whoever uses the volume has a lock on it.
 	LockFile = "lock"
 	// GenerationPrefix begins the name of a directory with an older warm file, its
-	// .meta and its manifest: what "drainer serve" set aside to replay it into a
+	// .meta and its manifest: what "drainer serve" keeps to replay it into a
 	// memcached that starts empty. A number follows, higher is newer.
 	GenerationPrefix = "generation-"
 	// FailedSuffix ends the name of a generation that could not be replayed. No replay

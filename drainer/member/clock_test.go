@@ -64,7 +64,7 @@ func TestNothingIsDeletedForAClock(t *testing.T) {
 		if off := memcachedtest.Clock(t, s.Memcached().DialFor(t)) - time.Now().Unix(); max(off, -off) > 5 {
 			t.Errorf("memcached's clock is off by %d s", off)
 		}
-		drainertest.ExpectAside(t, s.Dir)
+		drainertest.ExpectGenerations(t, s.Dir)
 		s.End("saved")
 	}
 	t.Run("Mapped", func(t *testing.T) {

@@ -72,7 +72,7 @@ func (p *pod) expectWhatIsWhole(all map[string]drainertest.Object, some bool) {
 	s.WaitFor("memcached would start cold: its save was cut short")
 	s.WaitFor("pages of the save are missing or damaged")
 	s.ExpectItems(left)
-	drainertest.ExpectAside(p.t, p.volume)
+	drainertest.ExpectGenerations(p.t, p.volume)
 	s.End("saved")
 	p.expectAllOrNothing(left, false)
 }
@@ -306,7 +306,7 @@ func TestNothingOlderComesBackBehindAPartOfASave(t *testing.T) {
 	if code := s.Wait(); code == 0 {
 		t.Fatalf("it was not killed: %s", s.Err.String())
 	}
-	drainertest.ExpectAside(t, p.volume, "generation-1")
+	drainertest.ExpectGenerations(t, p.volume, "generation-1")
 	p.expectWhatIsWhole(newer, true)
 }
 

@@ -81,7 +81,7 @@ func TestLargeClientFlags(t *testing.T) {
 				if how == "saved" {
 					s = serveBuild(t, program, dir, memory, "-m", "128")
 					s.ExpectItems(all)
-					drainertest.ExpectAside(t, dir)
+					drainertest.ExpectGenerations(t, dir)
 					s.End("saved")
 				}
 				s = serveBuild(t, program, dir, memory, "-m", "192")

@@ -1,5 +1,5 @@
 // Package member supervises one memcached from start to save: it prepares the start,
-// watches the process and the Secrets, replays what was set aside, passes signals on,
+// watches the process and the Secrets, replays generations, passes signals on,
 // and saves at the end.
 package member
 
@@ -240,8 +240,8 @@ func (s *supervisor) begin() (err error) {
 			return fmt.Errorf("mark the volume as in use: %w", err)
 		}
 	}
-	aside, err := volume.Aside(s.Volume)
-	s.pending = err == nil && volume.Replayable(aside)
+	kept, err := volume.Kept(s.Volume)
+	s.pending = err == nil && volume.Replayable(kept)
 	if s.child, err = startChild(s.memcached(), s.lock); err != nil {
 		return fmt.Errorf("start memcached: %w", err)
 	}

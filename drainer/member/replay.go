@@ -16,7 +16,7 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// replay adds the items of the generations that were set aside to the running
+// replay adds the items of the generations to the running
 // memcached, after live traffic, newest first. A generation is removed when all of its
 // items have an outcome; if anything ends the replay before that, the next start finds
 // it again. While it runs, nothing is moved to the member or from it.
@@ -51,12 +51,12 @@ func (r *replay) run(ctx context.Context) {
 }
 
 func (r *replay) all(ctx context.Context) {
-	aside, err := volume.Aside(r.s.Volume)
+	kept, err := volume.Kept(r.s.Volume)
 	if err != nil {
 		r.s.std.Logf("no replay: %v", err)
 		return
 	}
-	if !volume.Replayable(aside) {
+	if !volume.Replayable(kept) {
 		return
 	}
 	select {
@@ -64,11 +64,11 @@ func (r *replay) all(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	for i, g := range aside {
+	for i, g := range kept {
 		if g.Failed {
 			return
 		}
-		goOn, err := r.one(ctx, g, aside[i+1:])
+		goOn, err := r.one(ctx, g, kept[i+1:])
 		if ctx.Err() != nil {
 			r.s.std.Logf("the replay of %s was interrupted: the next start goes on", filepath.Base(g.Dir))
 			return

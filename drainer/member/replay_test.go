@@ -124,7 +124,7 @@ func TestReplay(t *testing.T) {
 			again := drainertest.Serve(t, dir, args...)
 			again.WaitFor("replayed generation-1: 1000 items found: 1000 added")
 			drainertest.Check(t, "gomemcache", []string{again.Address()}, all)
-			drainertest.ExpectAside(t, dir)
+			drainertest.ExpectGenerations(t, dir)
 			again.End("saved")
 			third := drainertest.Serve(t, dir, args...)
 			drainertest.Check(t, "gomemcache", []string{third.Address()}, all)
@@ -203,7 +203,7 @@ func TestKilledWhileReplaying(t *testing.T) {
 			last := drainertest.Serve(t, dir, "-m", "128")
 			last.WaitFor("replayed generation-1")
 			drainertest.Check(t, "gomemcache", []string{last.Address()}, all)
-			drainertest.ExpectAside(t, dir)
+			drainertest.ExpectGenerations(t, dir)
 			last.End("saved")
 		})
 	}
@@ -226,7 +226,7 @@ func TestStoppedWhileReplaying(t *testing.T) {
 	live := map[string]drainertest.Object{"written while it replayed": {Value: []byte("v")}}
 	drainertest.Store(t, s.Address(), live)
 	s.End("saved")
-	drainertest.ExpectAside(t, dir, "generation-1")
+	drainertest.ExpectGenerations(t, dir, "generation-1")
 	again := drainertest.Serve(t, dir, "-m", "128")
 	all["written while it replayed"] = live["written while it replayed"]
 	again.WaitFor("replayed generation-1")
@@ -347,7 +347,7 @@ func TestFlushWhileReplaying(t *testing.T) {
 	s.End("saved")
 	again := drainertest.Serve(t, dir, "-m", "128")
 	again.WaitFor("3000 invalidated")
-	drainertest.ExpectAside(t, dir)
+	drainertest.ExpectGenerations(t, dir)
 	again.End("saved")
 }
 
@@ -366,7 +366,7 @@ func TestNoRoom(t *testing.T) {
 	if n := s.Memcached().Items(t); n != 0 {
 		t.Errorf("%d items", n)
 	}
-	drainertest.ExpectAside(t, dir)
+	drainertest.ExpectGenerations(t, dir)
 	message := func() string {
 		b, err := os.ReadFile(s.TerminationLog())
 		if err != nil {
@@ -431,7 +431,7 @@ func TestOldestMakesRoom(t *testing.T) {
 	again.WaitFor("generation-1 is removed to make room")
 	again.WaitFor("replayed generation-1: 500 items found")
 	drainertest.Check(t, "gomemcache", []string{again.Address()}, newest)
-	drainertest.ExpectAside(t, dir)
+	drainertest.ExpectGenerations(t, dir)
 	again.End("saved")
 }
 
@@ -450,7 +450,7 @@ func TestCorruptGeneration(t *testing.T) {
 	}
 	s := drainertest.Serve(t, dir, "-m", "128")
 	s.WaitFor("generation-1 stays on the volume")
-	drainertest.ExpectAside(t, dir, "generation-1.failed")
+	drainertest.ExpectGenerations(t, dir, "generation-1.failed")
 	s.End("saved")
 	_, addresses := drainertest.Survivors(t, 1)
 	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses))
@@ -464,7 +464,7 @@ func TestCorruptGeneration(t *testing.T) {
 	}
 }
 
-// TestMoveIsAtomic: killed between any two steps of moving a file aside or of
+// TestMoveIsAtomic: killed between any two steps of keeping a file for a replay or of
 // removing a generation, the next start finds the items.
 func TestMoveIsAtomic(t *testing.T) {
 	all := drainertest.Objects(28, 500)
@@ -508,7 +508,7 @@ func TestMoveIsAtomic(t *testing.T) {
 			s := drainertest.Serve(t, dir, "-m", "160")
 			s.WaitFor("replayed generation-")
 			drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
-			drainertest.ExpectAside(t, dir)
+			drainertest.ExpectGenerations(t, dir)
 			s.End("saved")
 		})
 	}

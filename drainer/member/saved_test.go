@@ -138,8 +138,8 @@ func TestSavedMemberReplays(t *testing.T) {
 			s = p.start("", args...)
 			s.WaitFor("replayed generation-1: 1000 items found: 1000 added")
 			drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
-			drainertest.ExpectAside(t, p.volume)
-			drainertest.ExpectAside(t, p.memory)
+			drainertest.ExpectGenerations(t, p.volume)
+			drainertest.ExpectGenerations(t, p.memory)
 			s.End("saved")
 			s = p.again().start("", args...)
 			drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
@@ -290,7 +290,7 @@ func TestDamagedSaveOfAMember(t *testing.T) {
 	s := p.again().start("", "-m", "128")
 	s.WaitFor("memcached would start cold: its save is damaged")
 	s.ExpectItems(left)
-	drainertest.ExpectAside(t, p.volume)
+	drainertest.ExpectGenerations(t, p.volume)
 	s.End("saved")
 	p.expectAllOrNothing(left, false)
 }
@@ -329,7 +329,7 @@ func firstForm(t *testing.T, p *pod) {
 }
 
 // TestSaveOfAnEarlierVersion is loaded, replayed and drained, and the next one has today's
-// form. If it is damaged, it is set aside for a drain, which refuses it.
+// form. If it is damaged, it is kept for a drain, which refuses it.
 func TestSaveOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	all := drainertest.Objects(80, 1000)
@@ -355,13 +355,13 @@ func TestSaveOfAnEarlierVersion(t *testing.T) {
 	firstForm(t, p)
 	damage(t, p)
 	_, addresses := drainertest.Survivors(t, 1)
-	for _, aside := range [][]string{nil, {"generation-1.failed"}} {
-		if aside != nil {
+	for _, kept := range [][]string{nil, {"generation-1.failed"}} {
+		if kept != nil {
 			s := p.again().start("", "-m", "128")
 			s.WaitFor("for a drain to look at")
 			s.End("saved")
 		}
-		drainertest.ExpectAside(t, p.volume, aside...)
+		drainertest.ExpectGenerations(t, p.volume, kept...)
 		if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, p.volume, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "WarmFileCorrupt" {
 			t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 		}
@@ -449,7 +449,7 @@ func TestMemberOfTheOtherMode(t *testing.T) {
 			} else {
 				s.WaitFor("replayed generation-1: 1000 items found: 1000 added")
 			}
-			drainertest.ExpectAside(t, p.volume)
+			drainertest.ExpectGenerations(t, p.volume)
 			drainertest.Store(t, s.Address(), map[string]drainertest.Object{key: {Value: []byte("newer")}})
 			all[key] = drainertest.Object{Value: []byte("newer")}
 			s.End("saved")

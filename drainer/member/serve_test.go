@@ -162,7 +162,7 @@ func TestMemcachedEndsAtOnce(t *testing.T) {
 	s := drainertest.Serve(t, dir, "-m", "128")
 	s.WaitFor("replayed generation-1: 500 items found: 500 added")
 	drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
-	drainertest.ExpectAside(t, dir)
+	drainertest.ExpectGenerations(t, dir)
 	s.End("saved")
 }
 
@@ -175,7 +175,7 @@ func TestSmallerItemsThanBefore(t *testing.T) {
 	s := drainertest.Serve(t, dir, "-m", "128", "-I", "512k")
 	const want = "1 of 2 items were rejected"
 	s.WaitFor(want)
-	drainertest.ExpectAside(t, dir)
+	drainertest.ExpectGenerations(t, dir)
 	delete(all, "large")
 	drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
 	m, err := volume.ReadManifest(dir)

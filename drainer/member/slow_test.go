@@ -69,7 +69,7 @@ func TestTheRateOfASaveIsKept(t *testing.T) {
 			}
 			p = p.again()
 			s = p.start("")
-			drainertest.ExpectAside(t, p.volume)
+			drainertest.ExpectGenerations(t, p.volume)
 			if kept := volume.SaveRate(p.volume); kept != first {
 				t.Errorf("the rate is %d, it was %d", kept, first)
 			}

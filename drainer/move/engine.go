@@ -1,7 +1,7 @@
 // Package move is the engine: it moves the items of a source to the servers where
 // clients look for them, each to its owner, and writes the receipt. A source is a
-// departed member's volume (a drain), a running member (a move), or what a member has
-// set aside (a replay).
+// departed member's volume (a drain), a running member (a move), or a member's generations
+// (a replay).
 package move
 
 import (

@@ -22,7 +22,7 @@ const (
 	Resume How = "Resume"
 	// Load: the save on the volume is loaded into memory, and memcached resumes from it.
 	Load How = "Load"
-	// Replay: memcached starts with a new file, and the items of what was set aside are
+	// Replay: memcached starts with a new file, and the items of the generations are
 	// added to it after live traffic.
 	Replay How = "Replay"
 	// Cold: memcached starts with a new file, and nothing comes back.
@@ -45,10 +45,10 @@ const (
 	SaveFile Step = "save the file"
 	// MakeRoom removes old generations and saves to make Facts.Need bytes of room.
 	MakeRoom Step = "make room"
-	// SetAside turns the file on the volume into a generation, to be replayed.
-	SetAside Step = "set aside"
-	// SetAsideFailed turns it into a generation that only a drain reads.
-	SetAsideFailed Step = "set aside as failed"
+	// Keep turns the file on the volume into a generation, to be replayed.
+	Keep Step = "keep for a replay"
+	// KeepAsFailed turns it into a generation that only a drain reads.
+	KeepAsFailed Step = "keep as failed"
 	// GiveUpNewest marks the newest generation as one that only a drain reads.
 	GiveUpNewest Step = "give up the newest generation"
 	// DropFile removes the file that memcached would map.
@@ -104,7 +104,7 @@ func (f *Facts) mapped() (*Decision, error) {
 	case Undescribed(refusal):
 		return cold(unread("warm file", refusal), DropAll), nil
 	}
-	d := f.setAsideInRoom(refusal)
+	d := f.keepInRoom(refusal)
 	if d.How == Cold && f.Need > f.Free {
 		d.Warning = &contract.ColdStart{NeedBytes: f.Need, FreeBytes: f.Free}
 	}
@@ -125,7 +125,7 @@ func (f *Facts) mappedWithoutFile() (*Decision, error) {
 	case f.Refused != nil:
 		return nil, f.Refused
 	case f.Save.Exists:
-		d = f.setAsideInRoom(errors.New("its items are in a save, by a member of mode Saved"))
+		d = f.keepInRoom(errors.New("its items are in a save, by a member of mode Saved"))
 	default:
 		d = f.fresh("")
 	}
@@ -133,28 +133,28 @@ func (f *Facts) mappedWithoutFile() (*Decision, error) {
 	return d, nil
 }
 
-// setAsideInRoom sets the file, or the save, aside if there is room for a second file.
-func (f *Facts) setAsideInRoom(refusal error) *Decision {
+// keepInRoom keeps the file, or the save, for a replay if there is room for a second file.
+func (f *Facts) keepInRoom(refusal error) *Decision {
 	if f.Need > f.Free {
 		return cold(fmt.Sprintf("memcached starts cold: %s; to replay its items, the volume lacks %d MiB of room for a second file of %d MiB",
 			args.OneLine(refusal), volume.Mebibytes(f.Need-f.Free), f.Need>>20), DropAll)
 	}
-	return f.setAside(refusal, MakeRoom)
+	return f.keep(refusal, MakeRoom)
 }
 
-// setAside turns the file on the volume into a generation. If it can't be read, it is
+// keep turns the file on the volume into a generation. If it can't be read, it is
 // kept for a drain.
-func (f *Facts) setAside(refusal error, before ...Step) *Decision {
-	left := f.Aside
+func (f *Facts) keep(refusal error, before ...Step) *Decision {
+	left := f.Kept
 	if slices.Contains(before, MakeRoom) || slices.Contains(before, SaveFile) {
 		left = left[:max(0, len(left)-f.Victims)]
 	}
-	d := &Decision{How: Replay, Number: 1, Steps: append(before, SetAside)}
+	d := &Decision{How: Replay, Number: 1, Steps: append(before, Keep)}
 	if len(left) > 0 {
 		d.Number = left[0].Number + 1
 	}
 	if unrecoverable(refusal) {
-		d.How, d.Steps[len(before)] = Cold, SetAsideFailed
+		d.How, d.Steps[len(before)] = Cold, KeepAsFailed
 		d.Reason = fmt.Sprintf("memcached starts cold: %s; the file stays in %s for a drain to look at",
 			args.OneLine(refusal), volume.GenerationName(d.Number, true))
 		return d
@@ -168,10 +168,10 @@ func (f *Facts) setAside(refusal error, before ...Step) *Decision {
 // not be replayed without it.
 func (f *Facts) giveUp() *Decision {
 	if f.Save.Exists {
-		return f.setAside(f.Refused)
+		return f.keep(f.Refused)
 	}
 	d := cold("memcached starts cold: " + args.OneLine(f.Refused))
-	if volume.Replayable(f.Aside) {
+	if volume.Replayable(f.Kept) {
 		d.Steps = append(d.Steps, GiveUpNewest)
 	}
 	return d
@@ -200,7 +200,7 @@ func (f *Facts) saved() (*Decision, error) {
 		return cold(fmt.Sprintf("memcached starts cold: %s; to replay its items, %v",
 			args.OneLine(refusal), &volume.RoomError{Need: f.Need, Lacking: f.Need - f.Free}), DropAll, DropFile), nil
 	}
-	return f.setAside(refusal, SaveFile, DropFile), nil
+	return f.keep(refusal, SaveFile, DropFile), nil
 }
 
 // savedWithoutFile decides by what is on the volume.
@@ -237,7 +237,7 @@ func (f *Facts) savedWithoutFile() (*Decision, error) {
 	case Undescribed(refusal):
 		return cold(unread("save", refusal), DropAll), nil
 	}
-	d := f.setAside(refusal)
+	d := f.keep(refusal)
 	if f.Save.Incomplete != nil {
 		d.Warning = &contract.ColdStart{SaveIncomplete: args.OneLine(f.Save.Incomplete)}
 	}
@@ -258,7 +258,7 @@ func (f *Facts) outdated() bool {
 	return warmfile.IsReason(f.Refused, warmfile.ReasonSaveOutdated) || warmfile.IsReason(f.Refused, warmfile.ReasonSaveFailed)
 }
 
-// foreign sets aside a warm file on the volume that a member of mode Mapped has left.
+// foreign keeps a warm file that a member of mode Mapped has left on the volume.
 func (f *Facts) foreign() *Decision {
 	refusal := f.Foreign.Unreadable
 	switch {
@@ -269,7 +269,7 @@ func (f *Facts) foreign() *Decision {
 	case Undescribed(refusal):
 		return cold(unread("warm file", refusal), DropAll)
 	}
-	d := f.setAside(refusal)
+	d := f.keep(refusal)
 	d.Steps = append(d.Steps, DropForeignManifest)
 	return d
 }
@@ -282,10 +282,10 @@ func cold(reason string, steps ...Step) *Decision {
 	return &Decision{How: Cold, Reason: reason, Steps: steps}
 }
 
-// fresh starts with a new file, and replays what was set aside before, if anything was.
+// fresh starts with a new file, and replays the generations, if there are any.
 func (f *Facts) fresh(reason string, steps ...Step) *Decision {
 	d := cold(reason, steps...)
-	if volume.Replayable(f.Aside) {
+	if volume.Replayable(f.Kept) {
 		d.How = Replay
 	}
 	return d

@@ -22,7 +22,7 @@ type situation struct {
 	save    string // on the volume: a state of a file
 	mark    string // marked, no
 	verdict string // on all that is on the volume
-	aside   string // the newest generation that was set aside
+	kept    string // the newest generation
 	pod     string // new, same
 	room    string // enough, short
 }
@@ -35,26 +35,26 @@ var files = []string{"none", "good", "refused", "corrupt", "undescribed", "unans
 // values of each dimension.
 var (
 	// A save may also be incomplete: what is there of it is right.
-	saves    = append([]string{"incomplete"}, files...)
-	modes    = []string{"Mapped", "Saved"}
-	marks    = []string{"no", "marked"}
-	verdicts = []string{"trusted", "missing", "outdated", "corrupt", "broken"}
-	asides   = []string{"none", "waiting", "failed"}
-	pods     = []string{"new", "same"}
-	rooms    = []string{"enough", "short"}
+	saves       = append([]string{"incomplete"}, files...)
+	modes       = []string{"Mapped", "Saved"}
+	marks       = []string{"no", "marked"}
+	verdicts    = []string{"trusted", "missing", "outdated", "corrupt", "broken"}
+	generations = []string{"none", "waiting", "failed"}
+	pods        = []string{"new", "same"}
+	rooms       = []string{"enough", "short"}
 )
 
 // possible leaves out what contradicts itself.
 func (s situation) possible() bool {
 	onVolume := s.save != "none" || s.foreign != "none" || s.mode == "Mapped" && s.file != "none"
-	nothing := !onVolume && s.aside == "none" && s.mark == "no"
+	nothing := !onVolume && s.kept == "none" && s.mark == "no"
 	switch {
 	case s.mode == "Mapped" && (s.foreign != "none" || s.pod == "same"):
 		return false
 	case s.verdict == "missing":
 		return nothing
 	case s.verdict == "trusted":
-		return onVolume || s.aside != "none"
+		return onVolume || s.kept != "none"
 	case s.verdict == "outdated" || s.verdict == "corrupt":
 		return s.mark == "marked"
 	}
@@ -91,8 +91,8 @@ func (s situation) facts() *Facts {
 	f := &Facts{Saves: s.mode == "Saved", Command: command, Installed: "1.6.18", InstalledFlags: 4, Now: time.Unix(2000, 0),
 		File: makeFile(s.file, saved, command), Foreign: makeFile(s.foreign, saved, command), Save: makeFile(s.save, saved, command),
 		Marked: s.mark == "marked", SamePod: s.pod == "same", Need: 64 << 20, Free: 100 << 20}
-	if s.aside != "none" {
-		f.Aside = []volume.Generation{{Number: 4, Failed: s.aside == "failed"}, {Number: 2}}
+	if s.kept != "none" {
+		f.Kept = []volume.Generation{{Number: 4, Failed: s.kept == "failed"}, {Number: 2}}
 	}
 	if s.room == "short" {
 		f.Free = 10 << 20
@@ -112,7 +112,7 @@ func (s situation) facts() *Facts {
 	return f
 }
 
-// current: the newest that may be served was not set aside.
+// current: the newest that may be served is no generation.
 func (s situation) current() bool {
 	return s.verdict == "trusted" && (s.save != "none" || s.foreign != "none" || s.mode == "Mapped" && s.file != "none")
 }
@@ -128,56 +128,56 @@ type row struct {
 // table says how a member starts; the first row that fits counts.
 var table = []row{
 	{situation{mode: "Mapped", file: "good"}, Resume, nil},
-	{situation{mode: "Mapped", file: "unanswered", aside: "waiting"}, Replay, []Step{DropFile}},
+	{situation{mode: "Mapped", file: "unanswered", kept: "waiting"}, Replay, []Step{DropFile}},
 	{situation{mode: "Mapped", file: "unanswered"}, Cold, []Step{DropFile}},
 	{situation{mode: "Mapped", file: "undescribed"}, Cold, []Step{DropAll}},
 	{situation{mode: "Mapped", file: "refused|corrupt", room: "short"}, Cold, []Step{DropAll}},
-	{situation{mode: "Mapped", file: "refused"}, Replay, []Step{MakeRoom, SetAside}},
-	{situation{mode: "Mapped", file: "corrupt"}, Cold, []Step{MakeRoom, SetAsideFailed}},
+	{situation{mode: "Mapped", file: "refused"}, Replay, []Step{MakeRoom, Keep}},
+	{situation{mode: "Mapped", file: "corrupt"}, Cold, []Step{MakeRoom, KeepAsFailed}},
 	// From here on there is no warm file on the volume; a member of mode Saved may have been there.
-	{situation{mode: "Mapped", mark: "no", save: "none", aside: "waiting"}, Replay, nil},
+	{situation{mode: "Mapped", mark: "no", save: "none", kept: "waiting"}, Replay, nil},
 	{situation{mode: "Mapped", mark: "no", save: "none"}, Cold, nil},
 	{situation{mode: "Mapped", verdict: "outdated"}, Cold, []Step{DropAll, DropMark}},
-	{situation{mode: "Mapped", verdict: "corrupt", save: "good|refused|incomplete|corrupt|undescribed|unanswered"}, Cold, []Step{SetAsideFailed, DropMark}},
-	{situation{mode: "Mapped", verdict: "corrupt", aside: "waiting"}, Cold, []Step{GiveUpNewest, DropMark}},
+	{situation{mode: "Mapped", verdict: "corrupt", save: "good|refused|incomplete|corrupt|undescribed|unanswered"}, Cold, []Step{KeepAsFailed, DropMark}},
+	{situation{mode: "Mapped", verdict: "corrupt", kept: "waiting"}, Cold, []Step{GiveUpNewest, DropMark}},
 	{situation{mode: "Mapped", verdict: "corrupt"}, Cold, []Step{DropMark}},
 	{situation{mode: "Mapped", verdict: "broken"}, "", nil},
-	{situation{mode: "Mapped", save: "none", aside: "waiting"}, Replay, []Step{DropMark}},
+	{situation{mode: "Mapped", save: "none", kept: "waiting"}, Replay, []Step{DropMark}},
 	{situation{mode: "Mapped", save: "none"}, Cold, []Step{DropMark}},
 	{situation{mode: "Mapped", room: "short"}, Cold, []Step{DropAll, DropMark}},
-	{situation{mode: "Mapped"}, Replay, []Step{MakeRoom, SetAside, DropMark}},
+	{situation{mode: "Mapped"}, Replay, []Step{MakeRoom, Keep, DropMark}},
 
 	{situation{mode: "Saved", file: "good"}, Resume, nil},
 	{situation{mode: "Saved", file: "undescribed"}, Cold, []Step{DropAll, DropFile}},
 	{situation{mode: "Saved", file: "refused|corrupt", room: "short"}, Cold, []Step{DropAll, DropFile}},
-	{situation{mode: "Saved", file: "refused"}, Replay, []Step{SaveFile, DropFile, SetAside}},
-	{situation{mode: "Saved", file: "corrupt"}, Cold, []Step{SaveFile, DropFile, SetAsideFailed}},
+	{situation{mode: "Saved", file: "refused"}, Replay, []Step{SaveFile, DropFile, Keep}},
+	{situation{mode: "Saved", file: "corrupt"}, Cold, []Step{SaveFile, DropFile, KeepAsFailed}},
 	// From here on nothing is in memory; a member of mode Mapped may have been there.
-	{situation{mode: "Saved", foreign: "good|refused"}, Replay, []Step{SetAside, DropForeignManifest}},
-	{situation{mode: "Saved", foreign: "corrupt"}, Cold, []Step{SetAsideFailed, DropForeignManifest}},
+	{situation{mode: "Saved", foreign: "good|refused"}, Replay, []Step{Keep, DropForeignManifest}},
+	{situation{mode: "Saved", foreign: "corrupt"}, Cold, []Step{KeepAsFailed, DropForeignManifest}},
 	{situation{mode: "Saved", foreign: "undescribed"}, Cold, []Step{DropAll}},
-	{situation{mode: "Saved", foreign: "unanswered", aside: "waiting"}, Replay, []Step{DropForeign}},
+	{situation{mode: "Saved", foreign: "unanswered", kept: "waiting"}, Replay, []Step{DropForeign}},
 	{situation{mode: "Saved", foreign: "unanswered"}, Cold, []Step{DropForeign}},
 	{situation{mode: "Saved", verdict: "missing"}, Cold, nil},
-	{situation{mode: "Saved", verdict: "outdated", pod: "same", aside: "waiting"}, Replay, nil},
+	{situation{mode: "Saved", verdict: "outdated", pod: "same", kept: "waiting"}, Replay, nil},
 	{situation{mode: "Saved", verdict: "outdated", pod: "same"}, Cold, nil},
 	{situation{mode: "Saved", verdict: "outdated"}, Cold, []Step{DropAll}},
-	{situation{mode: "Saved", verdict: "corrupt", save: "good|refused|incomplete|corrupt|undescribed|unanswered"}, Cold, []Step{SetAsideFailed}},
-	{situation{mode: "Saved", verdict: "corrupt", aside: "waiting"}, Cold, []Step{GiveUpNewest}},
+	{situation{mode: "Saved", verdict: "corrupt", save: "good|refused|incomplete|corrupt|undescribed|unanswered"}, Cold, []Step{KeepAsFailed}},
+	{situation{mode: "Saved", verdict: "corrupt", kept: "waiting"}, Cold, []Step{GiveUpNewest}},
 	{situation{mode: "Saved", verdict: "corrupt"}, Cold, nil},
 	{situation{mode: "Saved", verdict: "broken"}, "", nil},
-	{situation{mode: "Saved", save: "none", aside: "waiting"}, Replay, nil},
+	{situation{mode: "Saved", save: "none", kept: "waiting"}, Replay, nil},
 	{situation{mode: "Saved", save: "none"}, Cold, nil},
 	{situation{mode: "Saved", save: "good"}, Load, []Step{LoadSave}},
-	{situation{mode: "Saved", save: "refused|incomplete"}, Replay, []Step{SetAside}},
-	{situation{mode: "Saved", save: "corrupt"}, Cold, []Step{SetAsideFailed}},
+	{situation{mode: "Saved", save: "refused|incomplete"}, Replay, []Step{Keep}},
+	{situation{mode: "Saved", save: "corrupt"}, Cold, []Step{KeepAsFailed}},
 	{situation{mode: "Saved", save: "undescribed"}, Cold, []Step{DropAll}},
-	{situation{mode: "Saved", save: "unanswered", aside: "waiting"}, Replay, []Step{DropSave}},
+	{situation{mode: "Saved", save: "unanswered", kept: "waiting"}, Replay, []Step{DropSave}},
 	{situation{mode: "Saved", save: "unanswered"}, Cold, []Step{DropSave}},
 }
 
 func (s situation) words() []string {
-	return []string{s.mode, s.file, s.foreign, s.save, s.mark, s.verdict, s.aside, s.pod, s.room}
+	return []string{s.mode, s.file, s.foreign, s.save, s.mark, s.verdict, s.kept, s.pod, s.room}
 }
 
 // fits tells whether a situation has the words of a row.
@@ -222,10 +222,10 @@ func situations() (all []situation) {
 				for _, save := range saves {
 					for _, mark := range marks {
 						for _, verdict := range verdicts {
-							for _, aside := range asides {
+							for _, kept := range generations {
 								for _, pod := range pods {
 									for _, room := range rooms {
-										s := situation{mode, file, foreign, save, mark, verdict, aside, pod, room}
+										s := situation{mode, file, foreign, save, mark, verdict, kept, pod, room}
 										if s.possible() {
 											all = append(all, s)
 										}
@@ -288,17 +288,17 @@ func TestNothingOutdatedComesBack(t *testing.T) {
 			t.Errorf("%+v: memcached would not resume: %+v", s, d)
 		case s.mode == "Saved" && s.verdict == "outdated" && s.pod == "new" && s.file == "none" && s.foreign == "none" && d.How != Cold:
 			t.Errorf("%+v: what is outdated comes back: %+v", s, d)
-		case has(DropAll) && d.How != Cold, has(GiveUpNewest, SetAsideFailed) && d.How != Cold:
+		case has(DropAll) && d.How != Cold, has(GiveUpNewest, KeepAsFailed) && d.How != Cold:
 			t.Errorf("%+v: older items come back without the newest: %+v", s, d)
-		case has(DropAll, GiveUpNewest, SetAside, SetAsideFailed) && d.Reason == "":
+		case has(DropAll, GiveUpNewest, Keep, KeepAsFailed) && d.Reason == "":
 			t.Errorf("%+v: nobody is told why: %+v", s, d)
 		case resumes && (d.Reason != "" || d.Fresh()), !resumes && !d.Fresh():
 			t.Errorf("%+v: %+v", s, d)
 		case s.mode == "Saved" && s.file == "refused" && s.save == "incomplete" && s.room != "short" && !has(SaveFile):
 			t.Errorf("%+v: the file in memory is dropped for a part of it: %+v", s, d)
-		case s.mode == "Saved" && slices.Equal(d.Steps, []Step{SetAside}) && s.save == "incomplete" && (d.Warning == nil || d.Warning.SaveIncomplete == ""):
+		case s.mode == "Saved" && slices.Equal(d.Steps, []Step{Keep}) && s.save == "incomplete" && (d.Warning == nil || d.Warning.SaveIncomplete == ""):
 			t.Errorf("%+v: nobody is told that items are missing: %+v", s, d)
-		case s.room == "short" && s.mode == "Mapped" && has(SetAside, SetAsideFailed) && s.file != "none":
+		case s.room == "short" && s.mode == "Mapped" && has(Keep, KeepAsFailed) && s.file != "none":
 			t.Errorf("%+v: there is no room for a second file: %+v", s, d)
 		}
 	}
@@ -314,7 +314,7 @@ func TestReasons(t *testing.T) {
 	for want, change := range map[string]func(s *situation){
 		`memcached would start cold: it ran with other arguments: ["-m" "512"], now ["-m" "64"]; the items are replayed from generation-1`: func(*situation) {},
 		`memcached would start cold: it ran with other arguments: ["-m" "512"], now ["-m" "64"]; the items are replayed from generation-5`: func(s *situation) {
-			s.aside = "waiting"
+			s.kept = "waiting"
 		},
 		`memcached starts cold: it ran with other arguments: ["-m" "512"], now ["-m" "64"]; to replay its items, the volume lacks 54 MiB of room for a second file of 64 MiB`: func(s *situation) {
 			s.room = "short"
@@ -347,23 +347,23 @@ func TestReasons(t *testing.T) {
 // TestNumbers: a generation is newer than all that are left when it is made.
 func TestNumbers(t *testing.T) {
 	for name, test := range map[string]struct {
-		aside   []volume.Generation
+		kept    []volume.Generation
 		victims int
 		want    int
 	}{
-		"nothing is aside":    {nil, 0, 1},
+		"nothing is kept":     {nil, 0, 1},
 		"two are":             {[]volume.Generation{{Number: 4}, {Number: 2}}, 0, 5},
 		"the oldest has gone": {[]volume.Generation{{Number: 4}, {Number: 2}}, 1, 5},
 		"both have gone":      {[]volume.Generation{{Number: 4}, {Number: 2}}, 2, 1},
 	} {
 		f := situation{"Mapped", "refused", "none", "none", "no", "trusted", "none", "new", "enough"}.facts()
-		f.Aside, f.Victims = test.aside, test.victims
+		f.Kept, f.Victims = test.kept, test.victims
 		if d, err := Decide(f); err != nil || d.Number != test.want {
 			t.Errorf("%s: %+v, %v; want number %d", name, d, err, test.want)
 		}
 		f = situation{"Saved", "none", "none", "refused", "no", "trusted", "none", "new", "enough"}.facts()
-		f.Aside, f.Victims = test.aside, test.victims
-		if d, err := Decide(f); err != nil || d.Number != len(test.aside)/2*4+1 {
+		f.Kept, f.Victims = test.kept, test.victims
+		if d, err := Decide(f); err != nil || d.Number != len(test.kept)/2*4+1 {
 			t.Errorf("%s, where no room has to be made: %+v, %v", name, d, err)
 		}
 	}

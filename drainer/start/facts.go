@@ -54,12 +54,12 @@ type Facts struct {
 	Save File
 	// Marked: the volume is marked as in use by a member that maps its file in memory.
 	Marked bool
-	// Aside are the generations that were set aside, newest first.
-	Aside []volume.Generation
+	// Kept are the generations that wait for a replay, or have failed, newest first.
+	Kept []volume.Generation
 	// Refused says why nothing on the volume may be served, such as a mark that
 	// outdates it all; nil if the newest may be.
 	Refused error
-	// Current: the newest file or save that may be served was not set aside.
+	// Current: the newest file or save that may be served is no generation.
 	Current bool
 	// SamePod: a member has started in this pod before, and left its manifest in memory.
 	SamePod bool
@@ -149,7 +149,7 @@ func Look(ctx context.Context, m Member, ask Ask) (*Facts, error) {
 	f := &Facts{Saves: m.Saves(), Command: m.Command, VersionUnknown: ask == nil, Now: time.Now(),
 		Marked: !volume.Missing(filepath.Join(m.Volume, contract.InUse))}
 	var err error
-	if f.Aside, err = volume.Aside(m.Volume); err != nil {
+	if f.Kept, err = volume.Kept(m.Volume); err != nil {
 		return nil, err
 	}
 	for _, look := range []struct {

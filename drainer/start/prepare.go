@@ -85,13 +85,13 @@ func (f *Facts) do(ctx context.Context, m Member, d *Decision, step Step, logf f
 	case MakeRoom:
 		_, err := volume.MakeRoom(m.Volume, f.Need, f.Saves, logf)
 		return err
-	case SetAside, SetAsideFailed:
-		if err := volume.SetAside(m.Volume, d.Number, step == SetAsideFailed); err != nil {
-			return fmt.Errorf("set the warm file aside: %w", err)
+	case Keep, KeepAsFailed:
+		if err := volume.Keep(m.Volume, d.Number, step == KeepAsFailed); err != nil {
+			return fmt.Errorf("keep the warm file for a replay: %w", err)
 		}
 		return nil
 	case GiveUpNewest:
-		return volume.MarkFailed(f.Aside[0])
+		return volume.MarkFailed(f.Kept[0])
 	case DropFile:
 		return volume.DropWarmFile(m.Dir())
 	case DropForeign:

@@ -18,14 +18,14 @@ import (
 type Generation struct {
 	Dir string
 	// Number is 0 for the file that memcached works on, which is the newest;
-	// of those set aside, a higher one is newer.
+	// of generations, a higher one is newer.
 	Number int
-	// Failed: it was set aside, and could not be replayed.
+	// Failed: it could not be replayed.
 	Failed bool
 }
 
-// Aside returns the generations that were set aside in dir, newest first.
-func Aside(dir string) ([]Generation, error) {
+// Kept returns the generations that dir has beside the newest file or save, newest first.
+func Kept(dir string) ([]Generation, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (g Generation) named(err error) error {
 // outdated saves. If there are others, it leaves out a file in which nothing was ever
 // stored.
 func Generations(dir string) ([]Generation, error) {
-	aside, err := Aside(dir)
+	kept, err := Kept(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -84,14 +84,14 @@ func Generations(dir string) ([]Generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := aside
+	all := kept
 	if there {
-		all = append([]Generation{current}, aside...)
+		all = append([]Generation{current}, kept...)
 	}
 	if err := outdated(dir, all); err != nil {
 		return nil, err
 	}
-	if there && len(aside) > 0 {
+	if there && len(kept) > 0 {
 		nothing, err := NothingStored(dir, Options{})
 		if err != nil {
 			return nil, err
@@ -101,12 +101,12 @@ func Generations(dir string) ([]Generation, error) {
 	if there {
 		return all, nil
 	}
-	if len(aside) == 0 {
+	if len(kept) == 0 {
 		return nil, warmfile.Refuse(warmfile.ReasonMissing, "there is no %s on the volume", contract.WarmFile)
 	}
-	return aside, nil
+	return kept, nil
 }
 
-// Replayable tells whether the generations that were set aside can be replayed: if the
+// Replayable tells whether the generations can be replayed: if the
 // newest can't be read, older values must not be.
-func Replayable(aside []Generation) bool { return len(aside) > 0 && !aside[0].Failed }
+func Replayable(kept []Generation) bool { return len(kept) > 0 && !kept[0].Failed }

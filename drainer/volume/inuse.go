@@ -68,8 +68,8 @@ func SaveRate(dir string) (rate int64) {
 	if err == nil {
 		rate = mark.Rate
 	}
-	aside, _ := Aside(dir)
-	for _, g := range append([]Generation{{Dir: dir}}, aside...) {
+	kept, _ := Kept(dir)
+	for _, g := range append([]Generation{{Dir: dir}}, kept...) {
 		s, err := openSave(g.Dir)
 		if err != nil {
 			continue
@@ -127,11 +127,11 @@ func LastNumber(dir string) (int64, error) {
 	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, warmfile.ErrUnrecoverable):
 		return 0, err
 	}
-	aside, err := Aside(dir)
+	kept, err := Kept(dir)
 	if err != nil {
 		return 0, err
 	}
-	for _, g := range append(aside, Generation{Dir: dir}) {
+	for _, g := range append(kept, Generation{Dir: dir}) {
 		s, err := openSave(g.Dir)
 		switch {
 		case err == nil:

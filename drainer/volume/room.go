@@ -39,7 +39,7 @@ func Room(dir string, need int64, dropSave bool) (free int64, victims []Generati
 	if free, err = FreeBytes(dir); err != nil {
 		return 0, nil, err
 	}
-	candidates, err := Aside(dir)
+	candidates, err := Kept(dir)
 	if err != nil {
 		return 0, nil, err
 	}

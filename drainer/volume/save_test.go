@@ -338,9 +338,9 @@ func TestOutdatedSave(t *testing.T) {
 	if err := os.Rename(filepath.Join(volume, contract.SaveFile), filepath.Join(volume, contract.GenerationPrefix+"1", contract.SaveFile)); err != nil {
 		t.Fatal(err)
 	}
-	expect("set aside", "")
+	expect("kept", "")
 	mark(2)
-	expect("started with it set aside", warmfile.ReasonSaveOutdated)
+	expect("started with it kept", warmfile.ReasonSaveOutdated)
 	if err := os.RemoveAll(filepath.Join(volume, contract.GenerationPrefix+"1")); err != nil {
 		t.Fatal(err)
 	}

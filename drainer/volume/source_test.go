@@ -33,7 +33,7 @@ func drainAll(ctx context.Context, dir string) (items int, err error) {
 }
 
 // TestNothingOlderThanAFlushIsLive: clients flushed the member while it had the newest file,
-// so no value that was set aside before is live, whatever the survivors know of that flush.
+// so no value of an earlier generation is live, whatever the survivors know of that flush.
 func TestNothingOlderThanAFlushIsLive(t *testing.T) {
 	t.Parallel()
 	dir := savedMember(t, "-m", "64")
@@ -86,7 +86,7 @@ func TestNothingOlderThanAFlushIsLive(t *testing.T) {
 func TestDamagedGenerationIsNamed(t *testing.T) {
 	t.Parallel()
 	dir := savedMember(t, "-m", "64")
-	aside := func(number string) string {
+	generation := func(number string) string {
 		to := filepath.Join(dir, contract.GenerationPrefix+number)
 		if err := os.Mkdir(to, 0o700); err != nil {
 			t.Fatal(err)
@@ -109,8 +109,8 @@ func TestDamagedGenerationIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	older := aside("1")
-	newer := aside("2")
+	older := generation("1")
+	newer := generation("2")
 	const header = 20
 	save, err := os.ReadFile(filepath.Join(older, contract.SaveFile))
 	if err != nil {

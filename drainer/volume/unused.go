@@ -14,8 +14,8 @@ import (
 // file, or a save of one, in which nothing was ever stored. A volume without a manifest
 // proves nothing: somebody may have emptied it.
 func Unused(dir string, o Options) (bool, error) {
-	aside, err := Aside(dir)
-	if err != nil || len(aside) > 0 {
+	kept, err := Kept(dir)
+	if err != nil || len(kept) > 0 {
 		return false, err
 	}
 	if err := outdated(dir, []Generation{{Dir: dir}}); err != nil {

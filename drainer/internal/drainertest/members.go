@@ -98,11 +98,11 @@ func StoreByOwner(t *testing.T, client string, servers []string, all map[string]
 	}
 }
 
-// ExpectAside checks which generations lie aside.
-func ExpectAside(t *testing.T, dir string, want ...string) {
+// ExpectGenerations checks which generations lie beside the newest file.
+func ExpectGenerations(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	var got []string
-	memcachedtest.WaitFor(t, fmt.Sprintf("the generations aside to be %v", want), func() error {
+	memcachedtest.WaitFor(t, fmt.Sprintf("the generations to be %v", want), func() error {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return err

@@ -29,11 +29,11 @@ func GenerationName(number int, failed bool) string {
 	return name
 }
 
-// SetAside turns the warm file, or the save, in dir into a generation. Its metadata is
+// Keep turns the warm file, or the save, in dir into a generation. Its metadata is
 // copied first, and the rename of the file is the one step that counts. If the member
 // is killed before it, the file is still the current one; after it, the metadata left
 // in dir describes nothing and is swept.
-func SetAside(dir string, number int, failed bool) error {
+func Keep(dir string, number int, failed bool) error {
 	to := filepath.Join(dir, GenerationName(number, failed))
 	if there, err := (Generation{Dir: to}).exists(); there || err != nil {
 		return errors.Join(err, fmt.Errorf("%s has items already", filepath.Base(to)))
@@ -153,8 +153,8 @@ func DropManifest(dir string) error { return removeDurably(filepath.Join(dir, co
 // without the newest one, the others would bring back values that clients have long
 // replaced.
 func DropAll(dir string) error {
-	aside, err := Aside(dir)
-	return errors.Join(err, DiscardAll(aside), DropSave(dir), DropWarmFile(dir))
+	kept, err := Kept(dir)
+	return errors.Join(err, DiscardAll(kept), DropSave(dir), DropWarmFile(dir))
 }
 
 // Discard removes a generation. Its warm file is removed first: without it, the
