@@ -159,7 +159,7 @@ test-packages: # Debian's, of all tests at once: apt lets nobody in beside it
 
 .PHONY: test-unit
 test-unit: test-packages ## Run the unit tests, and the drainer against real memcached processes
-	GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=$$(hack/scratch.sh) $(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/internal/... ./test/invariants/ ./version/
+	TMPDIR=$$(hack/scratch.sh) $(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/internal/... ./test/invariants/ ./version/
 	hack/fuzz.sh 2s drainer
 	@# As cluster-up builds it, so that Kubernetes is compiled once.
 	cd test/cluster && CGO_ENABLED=0 $(GO_TEST) -trimpath ./...
