@@ -171,7 +171,7 @@ test-long: test-model test-crashpoints fuzz ## Explore what make test has no tim
 
 .PHONY: test-model
 test-model: $(GOTESTSUM) ## Explore the plan beside a model of the cluster with more going on: ten minutes, several gigabytes
-	$(GO_TEST_ALL) -run TestEveryOrderOfEvents ./controllers/internal/model/ -model.long | $(TEST_SUMMARY)
+	$(GO_TEST_ALL) -run 'TestEveryOrderOfEvents|TestTheModelSeesAndDoesWhatProductionDoes' ./controllers/internal/model/ -model.long -model.pairs=60 -model.seed=0 | $(TEST_SUMMARY)
 
 # How long each fuzz test runs.
 FUZZTIME ?= 30s

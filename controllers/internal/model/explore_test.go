@@ -179,18 +179,25 @@ func (m *model) broken(name, what string, last parent) {
 	if _, known := m.result.Broken[name]; known {
 		return
 	}
-	m.result.Broken[name] = what + "\n" + m.history(last)
+	m.result.Broken[name] = what + "\n" + m.history(last).String()
 }
 
+// history of events, the last one first.
+type history []event
+
 // history is how a state was reached first.
-func (m *model) history(last parent) string {
-	path := []string{last.move.String()}
+func (m *model) history(last parent) history {
+	path := history{last.move}
 	for id := last.from; id >= 0; id = m.parents[id].from {
-		path = append(path, m.parents[id].move.String())
+		path = append(path, m.parents[id].move)
 	}
+	return path
+}
+
+func (h history) String() string {
 	var story strings.Builder
-	for i := len(path) - 1; i >= 0; i-- {
-		fmt.Fprintf(&story, "  %d. %s\n", len(path)-1-i, path[i])
+	for i := len(h) - 1; i >= 0; i-- {
+		fmt.Fprintf(&story, "  %d. %s\n", len(h)-1-i, h[i])
 	}
 	return story.String()
 }

@@ -21,15 +21,18 @@ func explorations() map[string]Options {
 		"two scalings, a fault":                        {Cluster: one, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true},
 		"two scalings, a cache lags":                   {Cluster: one, Size: 3, Deeds: 2, Lags: 1, OnlyScale: true},
 		"a deed, a fault, two drains at once":          {Cluster: plan.Cluster{Parallelism: 2}, Size: 3, Deeds: 1, Faults: 1},
-		"two deeds, a fault, a cache lags, one member": {Cluster: one, Size: 1, Largest: 1, Deeds: 2, Faults: 1, Lags: 1},
+		"two deeds, a fault, one member":               {Cluster: one, Size: 1, Largest: 1, Deeds: 2, Faults: 1},
 		"a cluster that begins":                        {Cluster: one, Size: 2, New: true, Deeds: 1, Faults: 1},
 		"two deeds, claims are retained":               {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 2, Deeds: 2},
 		"scalings, a fault, claims are retained":       {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true},
 		"scalings, a cache lags, claims are retained":  {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 3, Deeds: 2, Lags: 1, OnlyScale: true},
+		"three deeds, claims are retained, one member": {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Retain}, Size: 1, Largest: 1, Deeds: 3},
+		"three deeds, one member":                      {Cluster: one, Size: 1, Largest: 1, Deeds: 3},
 		"two deeds, claims are deleted":                {Cluster: plan.Cluster{Parallelism: 1, Policy: plan.Delete}, Size: 2, Deeds: 2},
 		"two deeds, claims go with the cluster":        {Cluster: plan.Cluster{Parallelism: 1, DeleteClaims: true}, Size: 2, Deeds: 2},
 	}
 	if *long {
+		all["two deeds, a fault, a cache lags, one member"] = Options{Cluster: one, Size: 1, Largest: 1, Deeds: 2, Faults: 1, Lags: 1}
 		all["a deed, a cache lags"] = Options{Cluster: one, Size: 3, Deeds: 1, Lags: 1}
 		all["a deed, a fault, a cache lags"] = Options{Cluster: one, Size: 3, Deeds: 1, Faults: 1, Lags: 1}
 		all["two deeds, a fault"] = Options{Cluster: one, Size: 3, Deeds: 2, Faults: 1}

@@ -21,9 +21,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
-// The states of the model as objects of the API. What the operator applies is made by
-// package apply itself, once for each exploration, with the managed fields that this
-// takes; Jobs, and the pods made from them, are those of package build.
+// A state of the model as objects of the API. Package apply itself makes the objects that
+// the operator applies, with their managed fields, once for each exploration. Package build
+// makes the Jobs, and with them their pods.
 
 const (
 	namespace  = "shop"
@@ -31,25 +31,24 @@ const (
 	setUID     = types.UID("statefulset")
 )
 
-// Versions of objects, as the API server counts them: the cache has an earlier one of what
-// has changed.
+// Resource versions: the cache has the earlier one of an object that has changed.
 const versionNow, versionBefore = "1000", "999"
 
-// All that is there was made long ago, and what is being deleted is so since then.
+// Everything was created, or deleted, long ago.
 var (
 	created  = metav1.Unix(500, 0)
-	podsMade = metav1.Unix(600, 0) // none is the first of its claim: every member has started
+	podsMade = metav1.Unix(600, 0) // later than claims: every member has started once
 	deleted  = metav1.Unix(700, 0)
 )
 
-// prepared are the objects that are written by package apply, for one exploration.
+// prepared are the objects that package apply has written for one exploration.
 type prepared struct {
 	service *corev1.Service
 	members [ordinals + 1]*appsv1.StatefulSet
 	lists   map[list]*corev1.ConfigMap
 }
 
-// memcached of the exploration, without what a state says of it.
+// memcached of the exploration, without what a state sets.
 func memcached(o *Options) *cachev1alpha1.Memcached {
 	b := apitest.MakeMemcached(clusterName).Namespace(namespace).Storage("128Mi").Parallelism(o.Cluster.Parallelism).
 		Policy(map[plan.DrainPolicy]cachev1alpha1.DrainPolicy{
@@ -62,7 +61,7 @@ func memcached(o *Options) *cachev1alpha1.Memcached {
 	c.UID, c.Generation, c.CreationTimestamp, c.ResourceVersion = clusterUID, 1, created, versionNow
 	c.Spec.PodDisruptionBudget.Enabled = ptr.To(false)
 	if !o.Placing {
-		c.Spec.ContainerPort = 0 // the model has a ring of nothing but a size
+		c.Spec.ContainerPort = 0 // the model's ring only has a size
 	}
 	return c
 }
@@ -86,7 +85,7 @@ func (w *world) memcached(c *cluster) *cachev1alpha1.Memcached {
 	return out
 }
 
-// objects of one state: those of o, which are live or as a cache shows them.
+// objects of a state. o are its live ones, or those that the caches show.
 func (w *world) objects(s *state, o *objects) []client.Object {
 	all := []client.Object{w.prepared.service.DeepCopy()}
 	if o.cluster.exists {
@@ -100,10 +99,10 @@ func (w *world) objects(s *state, o *objects) []client.Object {
 		all = append(all, w.prepared.members[o.members.replicas].DeepCopy())
 	}
 	l := o.list
-	if !w.model.options.Placing { // it follows at once
+	if !w.model.options.Placing { // the list follows at once
 		l = list{exists: true, size: o.members.replicas}
 		if !o.members.exists && o.cluster.exists {
-			l.size = s.live.members.replicas // they are read live
+			l.size = s.live.members.replicas // these are read live
 		}
 	}
 	if l.exists {
@@ -128,7 +127,7 @@ func (w *world) objects(s *state, o *objects) []client.Object {
 	return all
 }
 
-// liveOnly are what the operator reads live alone: the volumes and the namespace.
+// liveOnly are the objects that no cache has: the volumes and the namespace.
 func liveOnly(s *state) []client.Object {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if s.ending {
@@ -205,9 +204,8 @@ func (w *world) claim(i int8, c *claim) *corev1.PersistentVolumeClaim {
 	return out
 }
 
-// claimName of the claim of that generation. Of one that is gone nobody knows whether it
-// was a member's: it counts as one, so that its Jobs and pods are in the way of a claim
-// of that name.
+// claimName of the claim of that generation. If the claim is gone, it counts as one with
+// the member's name.
 func claimName(s *state, i, generation int8) string {
 	for _, o := range []*objects{&s.live, &s.seen} {
 		if c := o.claimOf(i, generation); c != nil {
@@ -294,7 +292,7 @@ func (w *world) list(l list) *corev1.ConfigMap {
 	return made.DeepCopy()
 }
 
-// boundTo is what a volume of the state says of its claim, by the volume's name.
+// boundTo returns the claim that each volume of the state names, by the volume's name.
 func boundTo(s *state) map[string]corev1.ObjectReference {
 	all := map[string]corev1.ObjectReference{}
 	for _, o := range liveOnly(s) {
@@ -313,7 +311,7 @@ func marshal(r interface{ Marshal() ([]byte, error) }) string {
 	return string(b)
 }
 
-// action is the step as an action of the plan.
+// action of the plan that the step stands for.
 func (m *model) action(s *state, a step) plan.Action {
 	i := a.ordinal
 	switch a.verb {
@@ -392,8 +390,8 @@ func (m *model) actionOnClaim(s *state, a step) plan.Action {
 	panic(fmt.Sprintf("no action of the plan is %s", a.verb))
 }
 
-// volumeOf the claim of that generation: its own, or if the claim is gone, the one that
-// waits for the claim that was to take it over.
+// volumeOf the claim of that generation. If the claim is gone, it is the volume that waits
+// for the claim that was to take it over.
 func volumeOf(s *state, i, generation int8) string {
 	for _, o := range []*objects{&s.seen, &s.live} {
 		if c := o.claimOf(i, generation); c != nil {

@@ -133,9 +133,17 @@ func (s *state) operator(x *expansion) {
 func (m *model) act(s *state) outcome {
 	first := s.todo.todo[0]
 	result := m.do(s, first)
+	s.after(first, result)
+	return result
+}
+
+// after drops the first step, and those that depend on it if it was refused.
+func (s *state) after(first step, result outcome) {
 	switch {
 	case result == refused && first.members():
 		s.skipMembers()
+	case result == refused && first.verb == deleteJob && s.seen.claimOf(first.ordinal, first.generation) == nil:
+		s.next() // nothing depends on a Job whose claim is gone
 	case result == refused:
 		s.onlyStatus()
 	default:
@@ -144,7 +152,6 @@ func (m *model) act(s *state) outcome {
 	if result == refused && first.beforeList() {
 		s.without(func(left step) bool { return left.verb == noteServers })
 	}
-	return result
 }
 
 // next drops the first step.

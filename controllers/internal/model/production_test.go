@@ -1,10 +1,12 @@
 package model
 
 import (
+	stdcmp "cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -27,13 +29,13 @@ import (
 )
 
 // leastPairs of each verb must have been compared.
-const leastPairs = 8
+const leastPairs = 4
 
 // The explorations have an executor of their own, because production's takes a thousand
-// times as long. Here both are given the same states, which the explorations have reached,
-// and the same steps: both see the same, do the same, and leave the same.
+// times as long. Here both get the same states, which the explorations have reached, and
+// the same steps. They must see, do and leave the same.
 func TestTheModelSeesAndDoesWhatProductionDoes(t *testing.T) {
-	t.Logf("chosen by -model.seed=%d", chosen())
+	t.Logf("the steps are chosen by -model.seed=%d", chosen())
 	all := map[string]*exploration{}
 	var mu sync.Mutex
 	t.Run("explorations", func(t *testing.T) {
@@ -47,48 +49,74 @@ func TestTheModelSeesAndDoesWhatProductionDoes(t *testing.T) {
 			})
 		}
 	})
-	c := comparison{steps: map[verb]int{}, found: map[string][]string{}}
-	var wait sync.WaitGroup
-	for name, pairs := range choose(all) {
-		wait.Go(func() { c.compare(t, name, &all[name].Options, pairs) })
-	}
-	wait.Wait()
-	steps := 0
-	for v := addClusterFinalizer; v < verbs; v++ {
-		if steps += c.steps[v]; c.steps[v] < leastPairs {
-			t.Errorf("%s: compared %d times", v, c.steps[v])
+	c := comparison{steps: map[verb]int{}, failures: map[failure]int{}, found: map[string][]string{}}
+	t.Run("production", func(t *testing.T) {
+		for name, pairs := range choose(all) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				c.compare(t, name, &all[name].Options, pairs)
+			})
 		}
-		t.Logf("%4d times: %s", c.steps[v], v)
-	}
-	for _, what := range slices.Sorted(maps.Keys(c.found)) {
-		t.Errorf("%s, %d times; in %s", what, len(c.found[what]), shortest(c.found[what]))
-	}
-	if err := summary.Add("model of the plan: %d steps and %d reconciles are production's (-model.seed=%d)", steps, c.reconciles, chosen()); err != nil {
-		t.Error(err)
-	}
+	})
+	c.report(t)
 }
 
 // comparison of the model with production.
 type comparison struct {
 	sync.Mutex
-	// steps by verb, and whole reconciles, that were compared.
+	// steps by verb, whole reconciles, and reconciles in which a write failed, that were
+	// compared.
 	steps      map[verb]int
 	reconciles int
+	failures   map[failure]int
 	// found are the differences, by what differs.
 	found map[string][]string
+}
+
+// report fails for each difference, and for each verb that was hardly compared.
+func (c *comparison) report(t *testing.T) {
+	steps, failures := 0, 0
+	for v := addClusterFinalizer; v < verbs; v++ {
+		steps += c.steps[v]
+		if t.Logf("%4d times: %s", c.steps[v], v); c.steps[v] < leastPairs {
+			t.Errorf("%s: compared %d times, want %d or more", v, c.steps[v], leastPairs)
+		}
+	}
+	for f := conflict; f < anyFailure; f++ {
+		failures += c.failures[f]
+		if t.Logf("%4d times: a write fails: %s", c.failures[f], f); c.failures[f] < leastPairs {
+			t.Errorf("a write fails: %s: compared %d times, want %d or more", f, c.failures[f], leastPairs)
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(c.found)) {
+		t.Errorf("%s, %d times; in %s", what, len(c.found[what]), shortest(c.found[what]))
+	}
+	if err := summary.Add("model of the plan: %d steps, %d reconciles and %d with a failed write are as in production (-model.seed=%d)",
+		steps, c.reconciles, failures, chosen()); err != nil {
+		t.Error(err)
+	}
 }
 
 // compare the pairs of one exploration.
 func (c *comparison) compare(t *testing.T, name string, o *Options, pairs []*pair) {
 	w, ctx := newWorld(t, o), logf.IntoContext(t.Context(), logr.Discard())
+	w.random = newSample(name).random
 	for _, p := range pairs {
-		differences := w.compare(ctx, p)
+		r := w.compare(ctx, p)
 		c.Lock()
-		c.steps[p.step().verb]++
-		if p.planned {
+		if r.step {
+			c.steps[p.step().verb]++
+		}
+		if r.reconcile {
 			c.reconciles++
 		}
-		for _, d := range differences {
+		if r.status {
+			c.steps[noteServers]++
+		}
+		if r.failure != 0 {
+			c.failures[r.failure]++
+		}
+		for _, d := range r.found {
 			c.found[d.what] = append(c.found[d.what], fmt.Sprintf("%s\n%s\nafter this history:\n%s", name, d.text, p.history))
 		}
 		c.Unlock()
@@ -102,40 +130,66 @@ func shortest(texts []string) string {
 // difference between the model and production.
 type difference struct{ what, text string }
 
-// compare what both see, what both do by the step, and what is left then; and the same of
-// the whole reconcile, if the step begins one.
-func (w *world) compare(ctx context.Context, p *pair) []difference {
-	var found []difference
-	differ := func(what, format string, args ...any) {
-		found = append(found, difference{what, fmt.Sprintf(format, args...)})
-	}
+// compared tells what was compared of a pair, and what was found.
+type compared struct {
+	step, reconcile bool
+	// status: the reconcile wrote the number of servers.
+	status  bool
+	failure failure
+	found   []difference
+}
+
+func (c *compared) differ(what, format string, args ...any) {
+	c.found = append(c.found, difference{what, fmt.Sprintf(format, args...)})
+}
+
+// compare what both see, what both do in the step, and what they leave. If the step is the
+// first of a plan, compare the whole reconcile, too, and one in which a write fails.
+func (w *world) compare(ctx context.Context, p *pair) *compared {
+	c := &compared{}
 	s := w.serve(&p.before)
 	seen, err := s.observe(ctx)
 	if err != nil {
-		differ("what is seen", "%v", err)
-		return found
+		c.differ("what is seen", "%v", err)
+		return c
 	}
-	if diff := w.diffSeen(&p.before, seen, false); diff != "" {
-		differ("what is seen: "+firstLine(diff), "-model +production:\n%s", diff)
+	if diff := w.diffSeen(&p.before, seen); diff != "" {
+		c.differ("what is seen: "+firstLine(diff), "-model +production:\n%s", diff)
 	}
 	if diff := w.diffLive(ctx, s, &p.before, seen); diff != "" {
-		differ("what is read live: "+firstLine(diff), "-model +production:\n%s", diff)
+		c.differ("what is read live: "+firstLine(diff), "-model +production:\n%s", diff)
 	}
 	if p.step().verb != noteServers {
-		before, after := p.before, p.before
-		w.model.do(&after, p.step())
-		result, err := w.take(ctx, s, &before, seen)
-		if result != p.outcome {
-			differ(fmt.Sprintf("%s: %s, in production %s", p.step().verb, p.outcome, result), "%v", err)
+		w.compareStep(ctx, p, s, seen, c)
+	}
+	// A list that follows at once can't be behind.
+	if p.planned && (w.model.options.Placing || p.before.seen.members == p.before.live.members) {
+		writes := 0
+		for _, t := range w.compareReconcile(ctx, p, 0, c) {
+			if t.writes() {
+				writes++
+			}
+			c.status = c.status || t.verb == noteServers
 		}
-		if diff := w.diffLeft(ctx, s, &before, &after); diff != "" {
-			differ(fmt.Sprintf("what is left after %s: %s", p.step().verb, firstLine(diff)), "-model +production:\n%s", diff)
+		if c.reconcile = true; writes > 0 {
+			c.failure = conflict + failure(w.random.IntN(int(anyFailure-conflict)))
+			w.compareReconcile(ctx, p, 1+w.random.IntN(writes), c)
 		}
 	}
-	if p.planned {
-		w.compareReconcile(ctx, &p.before, differ)
+	return c
+}
+
+func (w *world) compareStep(ctx context.Context, p *pair, s *server, seen *observe.State, c *compared) {
+	before, after := p.before, p.before
+	w.model.do(&after, p.step())
+	result, err := w.take(ctx, s, &before, seen)
+	if result != p.outcome {
+		c.differ(fmt.Sprintf("%s: %s, in production %s", p.step().verb, p.outcome, result), "%v", err)
 	}
-	return found
+	if diff := w.diffLeft(ctx, s, &before, &after); diff != "" {
+		c.differ(fmt.Sprintf("what is left after %s: %s", p.step().verb, firstLine(diff)), "-model +production:\n%s", diff)
+	}
+	c.step = true
 }
 
 func firstLine(diff string) string {
@@ -147,33 +201,30 @@ func firstLine(diff string) string {
 	return "?"
 }
 
-// compareReconcile from a state in which the operator plans.
-func (w *world) compareReconcile(ctx context.Context, from *state, differ func(what, format string, args ...any)) {
-	before := *from
+// compareReconcile from a state in which the operator plans. If failAt is not 0, that write
+// fails. It returns what the model did.
+func (w *world) compareReconcile(ctx context.Context, p *pair, failAt int, c *compared) []taken {
+	before := p.before
 	before.todo = steps{}
-	if !w.model.options.Placing && before.seen.members != before.live.members {
-		return // production has a list that doesn't follow at once
-	}
 	after := before
-	done := w.model.reconcile(&after)
+	did := w.model.reconcile(&after, failAt, c.failure)
 	s := w.serve(&before)
+	s.failAt, s.failure, s.listFollows = failAt, c.failure, !w.model.options.Placing
 	_, err := s.reconciler().Reconcile(ctx, ctrl.Request{NamespacedName: clusterKey})
+	if s.unlocked {
+		c.differ("a patch has no lock", "%v", did)
+	}
+	if failAt > s.attempts {
+		c.differ("a reconcile has fewer writes than the model's", "%v: %d and %v", did, s.attempts, err)
+	}
 	if diff := w.diffLeft(ctx, s, &before, &after); diff != "" {
-		differ("what a reconcile leaves: "+firstLine(diff), "%s: %v\n-model +production:\n%s", done, err, diff)
+		what := "what a reconcile leaves"
+		if failAt > 0 {
+			what = fmt.Sprintf("what a reconcile leaves whose write fails (%s)", c.failure)
+		}
+		c.differ(what+": "+firstLine(diff), "%v: %v\n-model +production:\n%s", did, err, diff)
 	}
-}
-
-// reconcile plans and takes all steps, without anything in between. It tells what it did.
-func (m *model) reconcile(s *state) string {
-	var did []string
-	s.todo, _ = m.plan(s)
-	for s.todo.n > 0 {
-		a := s.todo.todo[0]
-		result := m.act(s)
-		s.sync()
-		did = append(did, fmt.Sprintf("%s %d (%s)", a.verb, a.ordinal, result))
-	}
-	return strings.Join(did, ", ")
+	return did
 }
 
 func (o outcome) String() string { return [...]string{"nothing to do", "done", "refused"}[o] }
@@ -194,8 +245,7 @@ func (w *world) take(ctx context.Context, s *server, before *state, seen *observ
 	return outcomes, err
 }
 
-// asPlanned makes what was seen what the plan saw that has this step. The model takes the
-// step by what the cache shows now; production keeps what it planned by.
+// asPlanned sets what was seen to what the plan with this step saw.
 func (w *world) asPlanned(before *state, seen *observe.State, a step) {
 	switch {
 	case a.verb == applyMembers && a.generation == 0:
@@ -210,28 +260,32 @@ func (w *world) asPlanned(before *state, seen *observe.State, a step) {
 	}
 }
 
-// What the states of the model don't have, and why that does no harm:
+// sameWords compares what a plan is made from. The model differs from production by design
+// in the following. All of it is here.
 //
-//   - A step goes by what the cache shows now; production keeps what it planned by. Its
-//     writes to the Memcached are refused if that has changed since. A refusal drops the
-//     rest of a plan, as the operator's death does, which is explored.
-//   - The model takes an object for the same if it looks the same; production, by the
-//     resource version. So production refuses more, as above.
-//   - There is one Memcached and one StatefulSet, with one UID each. What is deleted is
-//     named by its UID: apply/delete_test.go, test/integration/stale_test.go.
-//   - Departures are counted, and members that are told to leave before the StatefulSet is
-//     smaller leave together. Production has the time: if the operator dies in between,
-//     the volume of one of them waits for that of the other, which is drained all the same.
-//   - A member that isn't ready is lost at once, a failure is due at any time, and how
-//     often there was one isn't counted: the model waits for nothing, so that it does at
-//     any time what production does at some time.
-//   - Where no items are placed, the clients' list follows the members at once.
-//   - Of the status, only the number of servers is there. Drains in it are one more sign
-//     of claims that the cache lacks: production then refuses to plan more often.
-//   - All members have started once; labels are in place, and nobody else's objects are
-//     there; pods have one container, and end at once; volumes have no sizes, and members
-//     no shortage of memory: for these, see the tests of observe, plan, and
-//     test/integration.
+//   - A step uses what the cache shows now; production keeps what it planned from
+//     (asPlanned). So production refuses a write to a Memcached that has changed since. A
+//     refusal drops the rest of the plan, as the operator's death does, which is explored.
+//   - The model takes an object for unchanged if it looks the same; production compares
+//     resource versions. So production refuses more, as above.
+//   - There is one Memcached and one StatefulSet, with one UID each. That production deletes
+//     exactly the object it has seen: apply/delete_test.go, test/integration/stale_test.go.
+//   - The model counts departures; production has their time (markedNow). Members that are
+//     marked before the StatefulSet shrinks leave together in the model. If the operator
+//     dies in between, production gives them two times: then one volume waits for the
+//     other, and both are drained.
+//   - A member that isn't ready is lost at once, a failed Job may be due at any time, and
+//     the number of its failures is always 1: the model doesn't wait, so it does at any
+//     time what production does at some time.
+//   - If no items are placed, the clients' list follows the members at once.
+//   - Of status, the model only has the number of servers. Production also looks at the
+//     drains in it for claims that the cache lacks: it then refuses to plan more often.
+//   - All members have started once, labels are in place, nobody else's objects exist, pods
+//     have one container and end at once, volumes have no sizes, and members don't lack
+//     memory. For these see the tests of observe and plan, and test/integration.
+//   - In the model a step's live check and its write are one. In production another write to
+//     the same object can come between them, and must be a conflict (failures_test.go). One
+//     to another object can, too: neither test sees that.
 var sameWords = cmp.Options{
 	cmpopts.EquateEmpty(),
 	// A cache has no order.
@@ -242,8 +296,8 @@ var sameWords = cmp.Options{
 	}),
 	cmpopts.SortSlices(func(a, b int32) bool { return a < b }),
 	cmpopts.SortSlices(func(a, b types.UID) bool { return a < b }),
-	// Messages, and names of pods, are for people. A Job is found by its name all the
-	// same, or the step that deletes it would do nothing.
+	// Messages and names of pods are for people. A Job's name is compared by the step that
+	// deletes it.
 	cmpopts.IgnoreFields(plan.Job{}, "Name", "Message"),
 	cmpopts.IgnoreFields(plan.Drainer{}, "Pod"),
 	cmp.Comparer(func(a, b error) bool { return (a == nil) == (b == nil) }),
@@ -253,16 +307,16 @@ var sameWords = cmp.Options{
 	cmpopts.IgnoreFields(plan.Observed{}, "Away"), // but see diff
 }
 
-// diffSeen compares what production observed with the words of the model.
-func (w *world) diffSeen(s *state, seen *observe.State, left bool) string {
+// diffSeen compares what production observed with what the model sees.
+func (w *world) diffSeen(s *state, seen *observe.State) string {
 	v := s.sight()
 	want, got := w.model.observed(&v), seen.Input()
-	return w.diff(want, &got, left)
+	return w.diff(want, &got, false)
 }
 
 func (w *world) diff(want, got *plan.Observed, left bool) string {
 	for _, o := range []*plan.Observed{want, got} {
-		// Of the ring before, only the size has a say.
+		// Only the size of the ring before is used.
 		o.Record.From = ring.Ring{Size: o.Record.From.Size}
 		if left && !w.model.options.Placing {
 			o.ListSize, o.Record = 0, ring.Record{} // the list follows at once
@@ -273,26 +327,71 @@ func (w *world) diff(want, got *plan.Observed, left bool) string {
 			return fmt.Sprintf("+ member %d is not lost: %v", a.Ordinal, a.Since)
 		}
 	}
+	if reflect.DeepEqual(ordered(want), ordered(got)) {
+		return "" // most are, and this takes a tenth of the time
+	}
 	return cmp.Diff(want, got, sameWords)
+}
+
+var errAny = errors.New("any error")
+
+// ordered returns what sameWords compares, so that equal ones are deeply equal.
+func ordered(o *plan.Observed) plan.Observed {
+	c := *o
+	c.Claims, c.Jobs, c.Placements, c.Drainers, c.Away = cloned(o.Claims), cloned(o.Jobs), cloned(o.Placements), cloned(o.Drainers), nil
+	c.Pods, c.Ready = sorted(o.Pods), sorted(o.Ready)
+	c.ClaimsWithDrainerPod, c.ClaimsWithDrainerAtWork = sorted(o.ClaimsWithDrainerPod), sorted(o.ClaimsWithDrainerAtWork)
+	c.Cluster.VolumeSize, c.Cluster.Memory, c.Now = 0, 0, c.Now.UTC()
+	for i := range c.Claims {
+		c.Claims[i].LeavingSince, c.Claims[i].Attempts.Failed = c.Claims[i].LeavingSince.UTC(), 0
+	}
+	for _, jobs := range [][]plan.Job{c.Jobs, c.Placements} {
+		for i := range jobs {
+			j := &jobs[i]
+			if j.Name, j.Message, j.Ended = "", "", j.Ended.UTC(); j.ReceiptErr != nil {
+				j.ReceiptErr = errAny
+			}
+		}
+	}
+	for i := range c.Drainers {
+		c.Drainers[i].Pod = ""
+	}
+	slices.SortFunc(c.Claims, func(a, b plan.Claim) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	byUID := func(a, b plan.Job) int { return strings.Compare(string(a.UID), string(b.UID)) }
+	slices.SortFunc(c.Jobs, byUID)
+	slices.SortFunc(c.Placements, byUID)
+	slices.SortFunc(c.Drainers, func(a, b plan.Drainer) int {
+		return strings.Compare(string(a.ClaimUID)+" "+a.Target, string(b.ClaimUID)+" "+b.Target)
+	})
+	return c
+}
+
+// cloned returns a copy; nil of an empty slice.
+func cloned[T any](all []T) []T { return append([]T(nil), all...) }
+
+func sorted[T stdcmp.Ordered](all []T) []T {
+	c := cloned(all)
+	slices.Sort(c)
+	return c
 }
 
 // diffLive compares what is read live before steps that can't be undone.
 func (w *world) diffLive(ctx context.Context, s *server, before *state, seen *observe.State) string {
 	if seen.Cluster.DeletionTimestamp != nil {
-		return "" // none of these steps is left
+		return "" // a plan has none of these steps then
 	}
 	view, err := s.reader().View(ctx, seen)
 	if err != nil {
 		return "+ " + err.Error()
 	}
 	want := w.model.liveWords(before)
-	// Who uses a volume is read by the one step that needs it.
+	// Only the step that needs it reads who uses a volume.
 	want.Pods, want.ClaimsWithDrainerPod, want.ClaimsWithDrainerAtWork = nil, nil, nil
 	return w.diff(want, &view.Observed, false)
 }
 
-// diffLeft compares what production has left with what the model has: as an operator sees
-// it whose cache has all of it, and to which claims the volumes are bound.
+// diffLeft compares what production and the model leave: what an operator sees whose caches
+// don't lag, and which claims the volumes are bound to.
 func (w *world) diffLeft(ctx context.Context, s *server, before, after *state) string {
 	after.todo, after.lags, after.passes = steps{}, [kinds]bool{}, [kinds]bool{}
 	after.sync()
@@ -321,8 +420,8 @@ func (w *world) diffLeft(ctx context.Context, s *server, before, after *state) s
 	return cmp.Diff(boundTo(after), volumes)
 }
 
-// markedNow makes the times of marks comparable that were written in this very step. The
-// model counts departures, production has the time.
+// markedNow makes the times of new marks comparable: the model counts departures,
+// production has the time.
 func markedNow(before, after *state, want, got *plan.Observed) {
 	for i := range int8(ordinals) {
 		for slot := range after.live.claims[i] {
@@ -331,7 +430,7 @@ func markedNow(before, after *state, want, got *plan.Observed) {
 				continue
 			}
 			if source := before.live.claimOf(i, c.of); source != nil && source.released {
-				continue // its mark goes with the volume
+				continue // it has the mark of the claim that was set aside
 			}
 			for _, o := range []*plan.Observed{want, got} {
 				at := slices.IndexFunc(o.Claims, func(other plan.Claim) bool { return other.UID == claimUIDs[i][c.generation] })
@@ -343,7 +442,7 @@ func markedNow(before, after *state, want, got *plan.Observed) {
 	}
 }
 
-// How long one step takes the model, and how long it takes production.
+// How long a step takes in the model and in production.
 func BenchmarkStep(b *testing.B) {
 	o := explorations()["a deed, a fault, two drains at once"]
 	o.Sample = newSample("benchmark")

@@ -1,18 +1,21 @@
 package model
 
 import (
+	"cmp"
 	"flag"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
 var (
 	seed    = flag.Uint64("model.seed", 1, "chooses the steps that are compared with production; 0 is the time")
-	perKind = flag.Int("model.pairs", 45, "how many steps of each verb and outcome are compared with production")
+	perKind = flag.Int("model.pairs", 12, "how many steps of each verb and outcome are compared with production")
 )
 
 // chosen is the seed.
@@ -32,7 +35,7 @@ type pair struct {
 	planned bool
 	// reached is the number of the state, and history tells how it was reached first.
 	reached int32
-	history string
+	history history
 }
 
 func (p *pair) step() step { return p.before.todo.todo[0] }
@@ -44,11 +47,14 @@ type pairKind struct {
 	planned bool
 }
 
+func (k pairKind) compare(other pairKind) int {
+	return cmp.Or(cmp.Compare(k.verb, other.verb), cmp.Compare(k.outcome, other.outcome), strings.Compare(fmt.Sprint(k.planned), fmt.Sprint(other.planned)))
+}
+
 // sample has some pairs of each kind. Each pair of the exploration has the same
 // probability.
 type sample struct {
 	random *rand.Rand
-	most   int
 	drawn  map[pairKind]*drawn
 }
 
@@ -61,10 +67,7 @@ type drawn struct {
 func newSample(name string) *sample {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
-	const explorations = 4 // a kind comes from so many, if it is in so many
-	return &sample{
-		random: rand.New(rand.NewPCG(chosen(), h.Sum64())), most: (*perKind + explorations - 1) / explorations, drawn: map[pairKind]*drawn{},
-	}
+	return &sample{random: rand.New(rand.NewPCG(chosen(), h.Sum64())), drawn: map[pairKind]*drawn{}}
 }
 
 // tried offers the first step in this state to the sample.
@@ -80,9 +83,9 @@ func (m *model) tried(s *state, result outcome, planned bool) {
 		sample.drawn[kind] = d
 	}
 	d.from++
-	if len(d.pairs) < sample.most {
+	if len(d.pairs) < *perKind {
 		d.pairs = append(d.pairs, pair{before: *s, outcome: result, planned: planned, reached: m.at})
-	} else if at := sample.random.IntN(d.from); at < sample.most {
+	} else if at := sample.random.IntN(d.from); at < *perKind {
 		d.pairs[at] = pair{before: *s, outcome: result, planned: planned, reached: m.at}
 	}
 }
@@ -109,7 +112,7 @@ func choose(all map[string]*exploration) map[string][]*pair {
 		}
 	}
 	out := map[string][]*pair{}
-	for kind := range kinds {
+	for _, kind := range slices.SortedFunc(maps.Keys(kinds), pairKind.compare) {
 		left := *perKind
 		for turn := 0; turn < *perKind; turn++ {
 			for _, name := range names {

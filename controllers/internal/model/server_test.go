@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"sync"
@@ -44,11 +45,13 @@ import (
 	"example.com/memcached-operator/controllers/internal/unwatched"
 )
 
-// world is an exploration's states as an API server has them, and production beside it.
+// world makes API servers with the states of one exploration.
 type world struct {
 	model    *model
 	base     *cachev1alpha1.Memcached
 	prepared prepared
+	// random chooses the writes that fail.
+	random *rand.Rand
 }
 
 func newWorld(t testing.TB, o *Options) *world {
@@ -113,8 +116,8 @@ func get[T any, P interface {
 }
 
 var (
-	// scheme has the kinds that are read and written here: each client that writes makes
-	// a table of all that it has.
+	// scheme only has the kinds that are used here, because each client that writes makes
+	// a table of all kinds.
 	scheme = sync.OnceValue(func() *runtime.Scheme {
 		s := runtime.NewScheme()
 		for _, add := range []func(*runtime.Scheme) error{
@@ -129,7 +132,7 @@ var (
 	})
 )
 
-// indexer takes the manager's place where the operator tells which indexes its cache has.
+// indexer stands for the manager when the operator adds the indexes of its cache.
 type indexer struct {
 	ctrl.Manager
 	into *fake.ClientBuilder
@@ -154,13 +157,21 @@ func newClient(objects []client.Object, funcs *interceptor.Funcs) client.WithWat
 	return b.Build()
 }
 
-// server is the API server of one state, with the operator's cache.
+// server is the API server with one state, and the operator's cache.
 type server struct {
 	client.Client
 	cache client.Reader
 	// writes that changed something.
 	writes int
-	// state that is as this operator left it: it has the numbers for what is created.
+	// failure of the write with the number failAt, if that is not 0. attempts counts
+	// them; not those of the list if it follows the members at once.
+	failure          failure
+	failAt, attempts int
+	listFollows      bool
+	// touched: the object was changed right before this write. unlocked: a patch went
+	// through all the same.
+	touched, unlocked bool
+	// state has the numbers of the objects that are created.
 	state state
 }
 
@@ -191,7 +202,7 @@ func forbidden(kind, name string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, name, errEnding)
 }
 
-// create gives the object the UID that the model has next, and a claim its protection.
+// create gives the object the model's next UID, and a claim its protection.
 func (s *server) create(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 	if s.state.ending {
 		return forbidden("objects", o.GetName())
@@ -205,6 +216,11 @@ func (s *server) create(ctx context.Context, c client.WithWatch, o client.Object
 		i, _ := build.AsideOrdinal(clusterName, o.Name)
 		o.UID = claimUIDs[i][next.nextGeneration(int8(i))]
 		o.Finalizers = append(o.Finalizers, trim.PVCProtection)
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(o), o.DeepCopyObject().(client.Object)); apierrors.IsNotFound(err) {
+		if err := s.failCreate(o); err != nil {
+			return err
+		}
 	}
 	err := c.Create(ctx, o, options...)
 	if err == nil {
@@ -224,7 +240,7 @@ func ordinalOf(claim types.UID) int8 {
 	panic("whose claim is " + string(claim) + "?")
 }
 
-// delete looks at the UID, too.
+// delete checks the UID, which the fake client doesn't.
 func (s *server) delete(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 	var all client.DeleteOptions
 	all.ApplyOptions(options)
@@ -235,6 +251,10 @@ func (s *server) delete(ctx context.Context, c client.WithWatch, o client.Object
 	if p := all.Preconditions; p != nil && p.UID != nil && *p.UID != live.GetUID() {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "objects"}, o.GetName(), errors.New("the UID differs"))
 	}
+	if err := s.failWrite(ctx, c, live); err != nil {
+		return err
+	}
+	s.touched = false
 	err := c.Delete(ctx, o, options...)
 	if err == nil {
 		s.writes++
@@ -242,7 +262,7 @@ func (s *server) delete(ctx context.Context, c client.WithWatch, o client.Object
 	return err
 }
 
-// patch adds no finalizer to what is being deleted.
+// patch adds no finalizer to an object that is being deleted.
 func (s *server) patch(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
 	live := o.DeepCopyObject().(client.Object)
 	if err := c.Get(ctx, client.ObjectKeyFromObject(o), live); err != nil {
@@ -251,9 +271,17 @@ func (s *server) patch(ctx context.Context, c client.WithWatch, o client.Object,
 	if live.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) > len(live.GetFinalizers()) {
 		return apierrors.NewInvalid(schema.GroupKind{}, o.GetName(), nil)
 	}
+	if !lockLost(live, o, p) {
+		if err := s.failWrite(ctx, c, live); err != nil {
+			return err
+		}
+	}
+	touched := s.touched
+	s.touched = false
 	err := c.Patch(ctx, o, p, options...)
 	if err == nil {
 		s.writes++
+		s.unlocked = s.unlocked || touched
 	}
 	return err
 }
@@ -277,7 +305,7 @@ func (s *server) apply(ctx context.Context, c client.WithWatch, o runtime.ApplyC
 		content.SetResourceVersion("")
 		return content.Object, live
 	}
-	before, _ := read()
+	before, old := read()
 	if before == nil && s.state.ending {
 		return forbidden(applied.GetKind(), key.Name)
 	}
@@ -286,6 +314,9 @@ func (s *server) apply(ctx context.Context, c client.WithWatch, o runtime.ApplyC
 	}
 	after, live := read()
 	if !reflect.DeepEqual(before, after) {
+		if err := s.failApply(live); err != nil {
+			return errors.Join(err, restore(ctx, c, old, live))
+		}
 		s.writes++
 	}
 	if before == nil && applied.GetKind() == "StatefulSet" {
@@ -319,8 +350,8 @@ func (s *server) reconciler() *controllers.MemcachedReconciler {
 
 var clusterKey = client.ObjectKey{Namespace: namespace, Name: clusterName}
 
-// observe reads as a reconcile does. Where that would do nothing, because the Memcached is
-// gone and nothing is held, it reads what is left.
+// observe reads as a reconcile does. If the Memcached and all claims that the operator
+// keeps are gone, a reconcile reads no more; this reads what is left.
 func (s *server) observe(ctx context.Context) (*observe.State, error) {
 	r := s.reader()
 	c, err := r.Cluster(ctx, clusterKey)
