@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,18 +18,20 @@ import (
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/member"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/snapshot"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
 // Variables that make a drainer process stop before the n-th item of each
 // replay, wait with the first as long as a file is there, see so much room on
-// the volume, or fail to count what was saved.
+// the volume, fail to count what was saved, or have a file system without direct I/O.
 const (
 	stallAt    = "DRAINER_TEST_STALL="
 	holdBy     = "DRAINER_TEST_HOLD="
 	freeIs     = "DRAINER_TEST_FREE="
 	countFails = "DRAINER_TEST_COUNT="
+	noDirectIO = "DRAINER_TEST_NO_DIRECT_IO="
 )
 
 // stepIn does in a drainer process what the variables say.
@@ -55,6 +58,14 @@ func stepIn() {
 	}
 	if os.Getenv(strings.TrimSuffix(countFails, "=")) != "" {
 		volume.CountItems = func(*warmfile.Reader, []byte) (int64, bool) { return 0, false }
+	}
+	if os.Getenv(strings.TrimSuffix(noDirectIO, "=")) != "" {
+		snapshot.OpenFile = func(path string, flags int, mode os.FileMode) (*os.File, error) {
+			if flags&syscall.O_DIRECT != 0 {
+				return nil, &os.PathError{Op: "open", Path: path, Err: syscall.EINVAL}
+			}
+			return os.OpenFile(path, flags, mode)
+		}
 	}
 }
 

@@ -18,16 +18,19 @@ type direct struct {
 	cached atomic.Bool
 }
 
+// OpenFile opens a save. Tests replace it.
+var OpenFile = os.OpenFile
+
 // openDirect opens a file so; flags are those of os.OpenFile.
 func openDirect(path string, flags int, mode os.FileMode) (*direct, error) {
-	file, err := os.OpenFile(path, flags|unix.O_DIRECT, mode)
+	file, err := OpenFile(path, flags|unix.O_DIRECT, mode)
 	if err == nil {
 		return &direct{File: file}, nil
 	}
 	if !errors.Is(err, unix.EINVAL) {
 		return nil, err
 	}
-	if file, err = os.OpenFile(path, flags, mode); err != nil {
+	if file, err = OpenFile(path, flags, mode); err != nil {
 		return nil, err
 	}
 	d := &direct{File: file}
@@ -79,24 +82,41 @@ const windowRanges = 4
 
 // add says that a worker has read or written a part of the file. It waits for the disk to
 // have taken what it wrote some parts ago.
-func (w *window) add(offset, length int64) {
+func (w *window) add(offset, length int64) error {
 	if !w.cached.Load() {
-		return
+		return nil
 	}
-	// Only advice: a disk that ignores it writes at the end.
-	_ = unix.SyncFileRange(int(w.Fd()), offset, length, unix.SYNC_FILE_RANGE_WRITE)
+	if err := w.syncRange(offset, length, unix.SYNC_FILE_RANGE_WRITE); err != nil {
+		return err
+	}
 	w.ranges = append(w.ranges, [2]int64{offset, length})
-	if len(w.ranges) > windowRanges {
-		w.drop()
+	if len(w.ranges) <= windowRanges {
+		return nil
 	}
+	return w.drop()
 }
 
 // drop lets go of the oldest part.
-func (w *window) drop() {
+func (w *window) drop() error {
 	r := w.ranges[0]
 	w.ranges = w.ranges[1:]
-	_ = unix.SyncFileRange(int(w.Fd()), r[0], r[1], unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER)
+	if err := w.syncRange(r[0], r[1], unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER); err != nil {
+		return err
+	}
 	_ = unix.Fadvise(int(w.Fd()), r[0], r[1], unix.FADV_DONTNEED)
+	return nil
+}
+
+// syncRange returns what the disk did not take: the kernel tells an open file once, so the
+// fsync at the end would know nothing of it. A file system that can't is no error: all is
+// written at the end.
+func (w *window) syncRange(offset, length int64, flags int) error {
+	err := unix.SyncFileRange(int(w.Fd()), offset, length, flags)
+	switch err {
+	case nil, unix.ENOSYS, unix.EINVAL, unix.ESPIPE, unix.EOPNOTSUPP:
+		return nil
+	}
+	return &os.PathError{Op: "sync_file_range", Path: w.Name(), Err: err}
 }
 
 // aligned is a buffer for a direct file.

@@ -78,7 +78,7 @@ func TestDamagedFirstSaveSaysWhatIsDamagedAndWhere(t *testing.T) {
 
 // TestFirstSaveIsLoaded, too.
 func TestFirstSaveIsLoaded(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "save")
+	path := filepath.Join(onDisk(t), "save")
 	if err := os.WriteFile(path, firstSave(t, 1), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,9 @@ func (l *loader) worker() func(n int) error {
 		if err != nil {
 			return err
 		}
-		recent.add(place, int64(len(b)))
+		if err := recent.add(place, int64(len(b))); err != nil {
+			return err
+		}
 		if _, err := l.out.WriteAt(b, offset); err != nil {
 			return err
 		}

@@ -87,6 +87,14 @@ func (s *Save) Lacks() (missing, all int) {
 	return s.second.missing(), int(s.usedPages())
 }
 
+// Unknown is why nobody can tell now which pages are missing; nil if it can be told.
+func (s *Save) Unknown() error {
+	if s.second == nil {
+		return nil
+	}
+	return s.second.rebuild()
+}
+
 // Items is how many items begin in the pages of the save, if it has them all; false if it
 // hasn't, or doesn't tell.
 func (s *Save) Items() (int64, bool) {

@@ -39,7 +39,7 @@ func smallHeader(number int64) *Header {
 // written returns the save of smallFile that Write makes.
 func written(t testing.TB, number int64, o Options) []byte {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "save")
+	path := filepath.Join(onDisk(t), "save")
 	h := smallHeader(number)
 	w, err := Write(t.Context(), bytes.NewReader(smallFile()), path, h, o)
 	if err != nil {
@@ -72,7 +72,7 @@ func load(t testing.TB, path string) ([]byte, error) {
 		return nil, err
 	}
 	defer s.Close()
-	out, err := os.Create(filepath.Join(t.TempDir(), "memory_file"))
+	out, err := os.Create(filepath.Join(onDisk(t), "memory_file"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestSaveIsReadAsItWasWritten(t *testing.T) {
 	for name, order := range map[string][]int32{"in the file's order": nil, "the last first": {2, 1, 0}} {
 		t.Run(name, func(t *testing.T) {
 			b := written(t, 7, Options{Order: order, Count: func(page []byte) (int64, bool) { return int64(page[0]), true }})
-			path := filepath.Join(t.TempDir(), "save")
+			path := filepath.Join(onDisk(t), "save")
 			if err := os.WriteFile(path, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -199,7 +199,7 @@ func TestASaveIsWorthItsWholePages(t *testing.T) {
 					t.Errorf("page %d is missing: %t, %v, want %t", page, missing, err, want)
 				}
 			}
-			path := filepath.Join(t.TempDir(), "save")
+			path := filepath.Join(onDisk(t), "save")
 			if err := os.WriteFile(path, test.save, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -296,7 +296,7 @@ func TestHeaderThatNoSaveCanHaveSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestFileOfWhichNoSaveCanBeMadeSaysWhatIsWrong(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "memory_file")
+	path := filepath.Join(onDisk(t), "memory_file")
 	if err := os.WriteFile(path, make([]byte, 5), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestTheLargestSaveTakesLittleMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.Create(filepath.Join(t.TempDir(), "save"))
+	file, err := os.Create(filepath.Join(onDisk(t), "save"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +369,7 @@ func TestTheLargestSaveTakesLittleMemory(t *testing.T) {
 
 // TestWriteThatEndsEarly leaves what was written: a save that was cut short.
 func TestWriteThatEndsEarly(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "save")
+	path := filepath.Join(onDisk(t), "save")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	_, err := Write(ctx, bytes.NewReader(smallFile()), path, smallHeader(1), Options{Count: func([]byte) (int64, bool) {
@@ -394,10 +394,22 @@ func TestWriteThatEndsEarly(t *testing.T) {
 	}
 }
 
+// onDisk is a directory that is not in memory, where TMPDIR may be: there, nothing goes past
+// the page cache.
+func onDisk(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "snapshot-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 // TestWithoutDirectIO: a file system that can't goes through the page cache, and what it
 // is told first and what later are the same bytes.
 func TestWithoutDirectIO(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
+	path := filepath.Join(onDisk(t), "file")
 	d, err := openDirect(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		t.Fatal(err)

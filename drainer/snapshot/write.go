@@ -179,7 +179,9 @@ func (w *writer) worker() func(n int) error {
 		if _, err := w.out.WriteAt(b, w.slot(n)); err != nil {
 			return err
 		}
-		recent.add(w.slot(n), int64(len(b)))
+		if err := recent.add(w.slot(n), int64(len(b))); err != nil {
+			return err
+		}
 		w.entries[n] = e
 		w.done.Add(int64(len(b)))
 		return nil
