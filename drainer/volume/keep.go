@@ -143,7 +143,10 @@ func DropWarmFile(dir string) error {
 
 // DropSave removes the save in dir, the older one first if one was being written.
 func DropSave(dir string) error {
-	return errors.Join(removeDurably(filepath.Join(dir, contract.SaveFile)), removeDurably(filepath.Join(dir, newSave)))
+	if err := removeDurably(filepath.Join(dir, contract.SaveFile)); err != nil {
+		return err
+	}
+	return removeDurably(filepath.Join(dir, newSave))
 }
 
 // DropManifest removes the manifest in dir.
@@ -154,7 +157,16 @@ func DropManifest(dir string) error { return removeDurably(filepath.Join(dir, co
 // replaced.
 func DropAll(dir string) error {
 	kept, err := Kept(dir)
-	return errors.Join(err, DiscardAll(kept), DropSave(dir), DropWarmFile(dir))
+	if err == nil {
+		err = DiscardAll(kept)
+	}
+	if err == nil {
+		err = DropSave(dir)
+	}
+	if err != nil {
+		return err
+	}
+	return DropWarmFile(dir)
 }
 
 // Discard removes a generation. Its warm file is removed first: without it, the
