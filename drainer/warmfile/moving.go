@@ -75,8 +75,9 @@ func (m *movingChunks) finish(s *scan) bool {
 		offset, ok := m.displaced[address]
 		return offset, ok
 	}
+	lacking := s.Lacking() // all pages have been read
 	for _, offset := range m.busy {
-		if s.Lacking() != nil { // all pages have been read
+		if lacking != nil {
 			s.leaveOut()
 			continue
 		}
