@@ -16,7 +16,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// TestMostRecentlyUsedAreSavedFirst if there is too little time for all: the pages of items
+// TestMostRecentlyUsedAreSavedFirst if the save takes long, or there is too little time for
+// it: the pages of items
 // of all sizes, with the chunks of the large ones.
 func TestMostRecentlyUsedAreSavedFirst(t *testing.T) {
 	t.Parallel()
@@ -42,14 +43,14 @@ func TestMostRecentlyUsedAreSavedFirst(t *testing.T) {
 	var said strings.Builder
 	logf := func(format string, args ...any) { fmt.Fprintf(&said, format, args...) }
 	for name, test := range map[string]struct {
-		left time.Duration
-		rate int64
-		hot  bool
+		left      time.Duration
+		rate      int64
+		hot, said bool
 	}{
-		"too little time": {left: time.Minute, rate: 1 << 10, hot: true},
-		"enough":          {left: time.Minute, rate: 1 << 30},
-		"no rate":         {left: time.Minute},
-		"no bound":        {rate: 1 << 10},
+		"too little time":      {left: time.Minute, rate: 1 << 10, hot: true, said: true},
+		"enough":               {left: time.Minute, rate: 1 << 30},
+		"no rate":              {left: time.Minute},
+		"a long one, no bound": {rate: 1 << 10, hot: true},
 	} {
 		said.Reset()
 		to, o := t.TempDir(), SaveOptions{Logf: logf}
@@ -69,7 +70,7 @@ func TestMostRecentlyUsedAreSavedFirst(t *testing.T) {
 			t.Errorf("%s: pages were written that were last used at %v", name, times)
 		case !test.hot && !slices.IsSorted(pages):
 			t.Errorf("%s: written were %v", name, pages)
-		case test.hot != strings.Contains(said.String(), "the most recently used items are saved first"):
+		case test.said != strings.Contains(said.String(), "the most recently used items are saved first"):
 			t.Errorf("%s: it said %q", name, said.String())
 		}
 	}
@@ -116,4 +117,47 @@ func inSlots(t *testing.T, dir string) (pages []int) {
 		t.Fatal("the save has only " + strconv.Itoa(len(pages)) + " pages")
 	}
 	return pages
+}
+
+// TestWhichSavesMayBeCutShort: those that take long, whatever the grace period is, and those
+// that may not be done in time.
+func TestWhichSavesMayBeCutShort(t *testing.T) {
+	t.Parallel()
+	m := startMember(t, "-m", "64")
+	m.Raw().Must("STORED", "set a 0 0 1", []byte("b"))
+	m.Save()
+	in, header, err := survey(m.dir, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	size, err := header.SaveBytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		takes, left int64 // seconds; 0: without end
+		long, said  bool
+	}{
+		"a short save":                {takes: 1, left: 3600},
+		"a long one":                  {takes: 20, left: 3600, long: true},
+		"one too long":                {takes: 20, left: 30, long: true, said: true},
+		"a short one, too long":       {takes: 2, left: 3, long: true, said: true},
+		"a short one after a crash":   {takes: 1},
+		"a long one after a crash":    {takes: 20, long: true},
+		"at a rate that is not known": {left: 1},
+	} {
+		said := false
+		o := SaveOptions{Logf: func(string, ...any) { said = true }}
+		if test.left > 0 {
+			o.Until = time.Now().Add(time.Duration(test.left) * time.Second)
+		}
+		rate := int64(0)
+		if test.takes > 0 {
+			rate = size / test.takes
+		}
+		if long := o.long(header, rate); long != test.long || said != test.said {
+			t.Errorf("%s: %v, and said: %v", name, long, said)
+		}
+	}
 }

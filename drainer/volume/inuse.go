@@ -97,6 +97,16 @@ func MarkUnsaved(dir string, why error) error {
 	return writeMark(dir, *mark)
 }
 
+// markSaved removes from the mark, if there is one, why there was no save.
+func markSaved(dir string) error {
+	mark, err := ReadInUse(dir)
+	if err != nil || mark.Unsaved == "" {
+		return nil // a mark that can't be read is told by who needs it
+	}
+	mark.Unsaved = ""
+	return writeMark(dir, *mark)
+}
+
 // PutMarkBack is for the end of a memcached that resumed from nothing and answered
 // nobody: what is on the volume is as current as before.
 func PutMarkBack(dir string, before *InUse) error {

@@ -47,7 +47,7 @@ func writeSave(ctx context.Context, dir, path string, number int64, o SaveOption
 	if r, err := Open(dir, Options{}); err == nil { // otherwise nothing is known of its items
 		defer r.Close()
 		write.Count = func(page []byte) (int64, bool) { return CountItems(r, page) }
-		if o.short(header, rate) {
+		if o.long(header, rate) {
 			write.Order, err = hottestFirst(r, header)
 			if err != nil {
 				return nil, err
@@ -57,16 +57,20 @@ func writeSave(ctx context.Context, dir, path string, number int64, o SaveOption
 	return snapshot.Write(ctx, in, path, header, write)
 }
 
-// short tells whether there may be too little time for the save, and says so: a disk may be
-// half as fast as it was the last time.
-func (o SaveOptions) short(h *snapshot.Header, rate int64) bool {
-	if o.Until.IsZero() || rate <= 0 {
+// longSave is how long a save takes that begins with the most recently used items, whatever
+// the grace period is: a node that is shut down gives less.
+const longSave = 10 * time.Second
+
+// long tells whether the save may be cut short, and says so if it ends later than it has to:
+// a disk may be half as fast as it was the last time.
+func (o SaveOptions) long(h *snapshot.Header, rate int64) bool {
+	size, err := h.SaveBytes()
+	if err != nil || rate <= 0 {
 		return false
 	}
-	size, err := h.SaveBytes()
 	takes, left := time.Duration(float64(size)/float64(rate)*float64(time.Second)), time.Until(o.Until)
-	if err != nil || takes < left/2 {
-		return false
+	if o.Until.IsZero() || takes < left/2 {
+		return takes >= longSave
 	}
 	o.Logf("the save of %d MiB takes about %v at %d MiB/s, and %v are left: the most recently used items are saved first",
 		Mebibytes(size), takes.Round(time.Second), rate>>20, left.Round(time.Second))
@@ -129,7 +133,7 @@ func Save(ctx context.Context, memory, dir string, o SaveOptions) (*snapshot.Wri
 	if err := os.Rename(path, filepath.Join(dir, contract.SaveFile)); err != nil {
 		return nil, err
 	}
-	return written, Sync(dir)
+	return written, errors.Join(Sync(dir), markSaved(dir))
 }
 
 // dropWorthless removes a save that was cut short before it had a page.
