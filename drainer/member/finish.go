@@ -9,6 +9,7 @@ import (
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/start"
 	"example.com/memcached-operator/drainer/volume"
 )
 
@@ -18,7 +19,7 @@ const progressLogged = 10 * time.Second
 // finish brings the warm file to the disk and tells how memcached ended.
 func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
 	code := codeOf(status)
-	start := time.Now()
+	began := time.Now()
 	saved, err := s.keep()
 	switch {
 	case saved && err != nil:
@@ -26,7 +27,7 @@ func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
 		code = max(code, contract.ExitFailed)
 	case saved:
 		err = s.termination.write("")
-		s.std.Logf("the cache is saved, %d items (on the disk after %v)", s.manifest.items(), time.Since(start).Round(time.Millisecond))
+		s.std.Logf("the cache is saved, %d items (on the disk after %v)", s.manifest.items(), time.Since(began).Round(time.Millisecond))
 	case s.saving.Load():
 		err = errors.Join(errors.New("memcached ended without saving the cache"), err)
 		code = max(code, contract.ExitFailed)
@@ -54,7 +55,7 @@ func (s *supervisor) keep() (saved bool, err error) {
 	switch {
 	case err != nil:
 	case untouched && s.Saves():
-		err = volume.PutMarkBack(s.Volume, s.markBefore)
+		err = s.putBack()
 	case untouched && s.manifest.Fresh:
 		err = volume.DropWarmFile(s.Volume)
 	case s.Saves():
@@ -67,6 +68,28 @@ func (s *supervisor) keep() (saved bool, err error) {
 	return saved, err
 }
 
+// putBack is for a memcached in which no client can have stored anything: the mark is as it
+// was before. What is in memory alone is saved: it
+// goes with the pod.
+func (s *supervisor) putBack() error {
+	if err := volume.PutMarkBack(s.Volume, s.markBefore); err != nil {
+		return err
+	}
+	return s.saveMemory()
+}
+
+// saveMemory saves what an earlier memcached of this pod has left in memory, if no save has it.
+func (s *supervisor) saveMemory() error {
+	saved, err := start.SaveMemory(s.Member, s.saveOptions())
+	if err != nil {
+		return fmt.Errorf("save what an earlier memcached of this pod left in memory: %w", err)
+	}
+	if saved {
+		s.std.Logf("what an earlier memcached of this pod left in memory is saved")
+	}
+	return nil
+}
+
 func (s *supervisor) uncounted(why error) {
 	s.std.Logf("the saved items can't be counted, and are saved all the same: %s", args.OneLine(why))
 }
@@ -74,11 +97,7 @@ func (s *supervisor) uncounted(why error) {
 // saveToVolume writes the save, in memory until now, to the volume. saved: memcached had
 // ended in good order.
 func (s *supervisor) saveToVolume(saved bool) error {
-	o := volume.SaveOptions{Logf: s.std.Logf, Progress: s.progress()}
-	if s.saving.Load() {
-		o.Until = s.asked.Add(s.GracePeriod)
-	}
-	written, err := volume.Save(context.Background(), s.Memory, s.Volume, o)
+	written, err := volume.Save(context.Background(), s.Memory, s.Volume, s.saveOptions())
 	if err != nil || written == nil {
 		return err
 	}
@@ -90,6 +109,14 @@ func (s *supervisor) saveToVolume(saved bool) error {
 		s.uncounted(errors.New("a page of the file doesn't tell"))
 	}
 	return nil
+}
+
+func (s *supervisor) saveOptions() volume.SaveOptions {
+	o := volume.SaveOptions{Logf: s.std.Logf, Progress: s.progress()}
+	if !s.asked.IsZero() {
+		o.Until = s.asked.Add(s.GracePeriod)
+	}
+	return o
 }
 
 // progress returns what tells how far a save is: the kubelet's file at each call, in case

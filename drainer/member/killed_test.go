@@ -362,11 +362,15 @@ func (p *pod) startUnder(f fault) {
 // runUnder runs the pod's container, which the fault ends.
 func (p *pod) runUnder(f fault) (out string, err error) {
 	p.t.Helper()
+	return p.runCommandUnder(f, p.serve())
+}
+
+func (p *pod) runCommandUnder(f fault, member contract.Serve) (out string, err error) {
+	p.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	member := p.serve()
 	ctx, cancel := context.WithTimeout(p.t.Context(), memcachedtest.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "strace", append(append(f.arguments(), self), member.Args()...)...)

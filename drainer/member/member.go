@@ -135,7 +135,7 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	}
 	defer s.unlock()
 	if err := s.untilAsked(ctx, signals, s.prepareToBegin); err != nil {
-		return contract.ExitFailed, err
+		return contract.ExitFailed, errors.Join(err, s.saveUnstarted())
 	}
 	if err := s.begin(); err != nil {
 		return contract.ExitFailed, err
@@ -182,6 +182,19 @@ func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (in
 	return codeOf(status), nil
 }
 
+// saveUnstarted saves, if the kubelet asked this process to end before memcached was started,
+// what an earlier memcached of this pod has left in memory: it goes with the pod. Without
+// the lock, an earlier process may still use the volume.
+func (s *supervisor) saveUnstarted() error {
+	if s.asked.IsZero() || s.lock == nil || !s.Saves() {
+		return nil
+	}
+	if err := s.saveMemory(); err != nil {
+		return err
+	}
+	return s.termination.write("")
+}
+
 // untilAsked runs do. Its context ends when the kubelet asks this process to end.
 func (s *supervisor) untilAsked(ctx context.Context, signals <-chan os.Signal, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -192,7 +205,8 @@ func (s *supervisor) untilAsked(ctx context.Context, signals <-chan os.Signal, d
 		for {
 			select {
 			case sig := <-signals:
-				if sig == syscall.SIGTERM || sig == syscall.SIGINT {
+				if (sig == syscall.SIGTERM || sig == syscall.SIGINT) && s.asked.IsZero() {
+					s.asked = time.Now()
 					cancel(errors.New("asked to end before memcached was started"))
 				}
 			case <-done:
@@ -212,7 +226,7 @@ func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
 	if s.lock, err = volume.LockToServe(ctx, s.Volume, s.std.Logf); err != nil {
 		return err
 	}
-	first, err := start.Prepare(ctx, s.Member, askBuild, s.std.Logf)
+	first, err := start.Prepare(ctx, s.Member, askBuild, volume.SaveOptions{Logf: s.std.Logf, Progress: s.progress()})
 	if err != nil {
 		return err
 	}
@@ -243,7 +257,11 @@ func (s *supervisor) begin() (err error) {
 	kept, err := volume.Kept(s.Volume)
 	s.pending = err == nil && volume.Replayable(kept)
 	if s.child, err = startChild(s.memcached(), s.lock); err != nil {
-		return fmt.Errorf("start memcached: %w", err)
+		err = fmt.Errorf("start memcached: %w", err)
+		if s.Saves() {
+			err = errors.Join(err, s.putBack())
+		}
+		return err
 	}
 	s.warn()
 	return nil

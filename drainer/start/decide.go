@@ -186,9 +186,10 @@ func (f *Facts) saved() (*Decision, error) {
 	switch {
 	case refusal == nil:
 		return &Decision{How: Resume, Steps: f.clock(&f.File)}, nil
-	case f.Current && f.Save.Incomplete == nil, f.NotSavable != nil, f.File.Unused:
+	case f.covered(), f.NotSavable != nil, f.File.Unused,
+		f.Current && (Undescribed(refusal) || f.Need > f.Free):
 		// There is a save of it already, if the supervisor outlived memcached; or
-		// nothing in it is worth saving.
+		// nothing in it is worth saving, or can be saved, and the volume may have a part.
 		d, err := f.savedWithoutFile()
 		if err == nil {
 			d.Steps = append([]Step{DropFile}, d.Steps...)
@@ -201,6 +202,11 @@ func (f *Facts) saved() (*Decision, error) {
 			args.OneLine(refusal), &volume.RoomError{Need: f.Need, Lacking: f.Need - f.Free}), DropAll, DropFile), nil
 	}
 	return f.keep(refusal, SaveFile, DropFile), nil
+}
+
+// covered: what is newest on the volume has all of the file in memory.
+func (f *Facts) covered() bool {
+	return f.Current && (!f.Save.Exists || f.Save.Ended && f.Save.Incomplete == nil)
 }
 
 // savedWithoutFile decides by what is on the volume.

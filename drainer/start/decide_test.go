@@ -34,8 +34,9 @@ var files = []string{"none", "good", "refused", "corrupt", "undescribed", "unans
 
 // values of each dimension.
 var (
-	// A save may also be incomplete: what is there of it is right.
-	saves       = append([]string{"incomplete"}, files...)
+	// A save may also be incomplete: what is there of it is right; or nobody knows that it
+	// has all: its writer was killed, or could not bring it to the disk.
+	saves       = append([]string{"incomplete", "unended"}, files...)
 	modes       = []string{"Mapped", "Saved"}
 	marks       = []string{"no", "marked"}
 	verdicts    = []string{"trusted", "missing", "outdated", "corrupt", "broken"}
@@ -69,6 +70,7 @@ func makeFile(state string, saved *warmfile.Image, command []string) File {
 		return f
 	}
 	f.Meta, f.Manifest = saved, &volume.Manifest{State: volume.Saved, Arguments: command, Image: saved}
+	f.Ended = state != "incomplete" && state != "unended"
 	switch state {
 	case "refused":
 		f.Manifest.Arguments = []string{"memcached", "-m", "512"}
@@ -138,7 +140,7 @@ var table = []row{
 	{situation{mode: "Mapped", mark: "no", save: "none", kept: "waiting"}, Replay, nil},
 	{situation{mode: "Mapped", mark: "no", save: "none"}, Cold, nil},
 	{situation{mode: "Mapped", verdict: "outdated"}, Cold, []Step{DropAll, DropMark}},
-	{situation{mode: "Mapped", verdict: "corrupt", save: "good|refused|incomplete|corrupt|undescribed|unanswered"}, Cold, []Step{KeepAsFailed, DropMark}},
+	{situation{mode: "Mapped", verdict: "corrupt", save: "good|unended|refused|incomplete|corrupt|undescribed|unanswered"}, Cold, []Step{KeepAsFailed, DropMark}},
 	{situation{mode: "Mapped", verdict: "corrupt", kept: "waiting"}, Cold, []Step{GiveUpNewest, DropMark}},
 	{situation{mode: "Mapped", verdict: "corrupt"}, Cold, []Step{DropMark}},
 	{situation{mode: "Mapped", verdict: "broken"}, "", nil},
@@ -162,13 +164,13 @@ var table = []row{
 	{situation{mode: "Saved", verdict: "outdated", pod: "same", kept: "waiting"}, Replay, nil},
 	{situation{mode: "Saved", verdict: "outdated", pod: "same"}, Cold, nil},
 	{situation{mode: "Saved", verdict: "outdated"}, Cold, []Step{DropAll}},
-	{situation{mode: "Saved", verdict: "corrupt", save: "good|refused|incomplete|corrupt|undescribed|unanswered"}, Cold, []Step{KeepAsFailed}},
+	{situation{mode: "Saved", verdict: "corrupt", save: "good|unended|refused|incomplete|corrupt|undescribed|unanswered"}, Cold, []Step{KeepAsFailed}},
 	{situation{mode: "Saved", verdict: "corrupt", kept: "waiting"}, Cold, []Step{GiveUpNewest}},
 	{situation{mode: "Saved", verdict: "corrupt"}, Cold, nil},
 	{situation{mode: "Saved", verdict: "broken"}, "", nil},
 	{situation{mode: "Saved", save: "none", kept: "waiting"}, Replay, nil},
 	{situation{mode: "Saved", save: "none"}, Cold, nil},
-	{situation{mode: "Saved", save: "good"}, Load, []Step{LoadSave}},
+	{situation{mode: "Saved", save: "good|unended"}, Load, []Step{LoadSave}},
 	{situation{mode: "Saved", save: "refused|incomplete"}, Replay, []Step{Keep}},
 	{situation{mode: "Saved", save: "corrupt"}, Cold, []Step{KeepAsFailed}},
 	{situation{mode: "Saved", save: "undescribed"}, Cold, []Step{DropAll}},
@@ -192,9 +194,18 @@ func (s situation) fits(when situation) bool {
 }
 
 // worthless: a file in memory that memcached doesn't resume from, and that is on the
-// volume already, or that no client has ever been told of.
+// volume already, that no client has ever been told of, or that can't be saved while the
+// volume may have a part of it.
 func (s situation) worthless() bool {
-	return s.mode == "Saved" && s.file != "none" && s.file != "good" && (s.current() && s.save != "incomplete" || s.file == "unanswered")
+	switch {
+	case s.mode != "Saved" || s.file == "none" || s.file == "good":
+		return false
+	case s.file == "unanswered":
+		return true
+	case s.file == "undescribed" || s.room == "short":
+		return s.current()
+	}
+	return s.current() && s.save != "incomplete" && s.save != "unended"
 }
 
 // expected returns the row for a situation, and its steps.
@@ -284,7 +295,7 @@ func TestNothingOutdatedComesBack(t *testing.T) {
 		}
 		resumes := d.How == Resume || d.How == Load
 		switch {
-		case d.How == Resume && s.file != "good", d.How == Load && s.save != "good":
+		case d.How == Resume && s.file != "good", d.How == Load && s.save != "good" && s.save != "unended":
 			t.Errorf("%+v: memcached would not resume: %+v", s, d)
 		case s.mode == "Saved" && s.verdict == "outdated" && s.pod == "new" && s.file == "none" && s.foreign == "none" && d.How != Cold:
 			t.Errorf("%+v: what is outdated comes back: %+v", s, d)
@@ -294,7 +305,7 @@ func TestNothingOutdatedComesBack(t *testing.T) {
 			t.Errorf("%+v: nobody is told why: %+v", s, d)
 		case resumes && (d.Reason != "" || d.Fresh()), !resumes && !d.Fresh():
 			t.Errorf("%+v: %+v", s, d)
-		case s.mode == "Saved" && s.file == "refused" && s.save == "incomplete" && s.room != "short" && !has(SaveFile):
+		case s.mode == "Saved" && s.file == "refused" && (s.save == "incomplete" || s.save == "unended") && s.room != "short" && !has(SaveFile):
 			t.Errorf("%+v: the file in memory is dropped for a part of it: %+v", s, d)
 		case s.mode == "Saved" && slices.Equal(d.Steps, []Step{Keep}) && s.save == "incomplete" && (d.Warning == nil || d.Warning.SaveIncomplete == ""):
 			t.Errorf("%+v: nobody is told that items are missing: %+v", s, d)

@@ -81,6 +81,8 @@ type File struct {
 	// Incomplete says why it can't be resumed from, although what is there of it is right:
 	// a save that was cut short, or that has a damaged page.
 	Incomplete error
+	// Ended: it is a save of everything that its warm file had.
+	Ended bool
 	// FlagsBytes is how many bytes client flags have in it; 0 unknown, or it has none.
 	FlagsBytes int
 	// Unused: no client has ever stored anything in it.
@@ -109,7 +111,10 @@ func lookAt(ctx context.Context, dir, name string, layout bool) (f File, err err
 	f.Exists = !volume.Missing(filepath.Join(dir, name))
 	if name == contract.SaveFile {
 		f.Exists = volume.HasSave(dir)
-		f.Incomplete = volume.Incomplete(dir)
+		f.Ended = volume.Ended(dir)
+		if f.Incomplete, err = volume.Incomplete(dir); err != nil {
+			return f, err
+		}
 	}
 	if !f.Exists {
 		return f, nil
@@ -164,7 +169,11 @@ func Look(ctx context.Context, m Member, ask Ask) (*Facts, error) {
 		if look.file == &f.Foreign && !f.Saves {
 			continue
 		}
-		if *look.file, err = lookAt(ctx, look.dir, look.name, look.layout); err != nil {
+		*look.file, err = lookAt(ctx, look.dir, look.name, look.layout)
+		if look.file == &f.Save && f.Saves && f.File.Exists && err != nil {
+			f.Save, err = File{Exists: true, Unreadable: err}, nil // what is in memory is newer
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

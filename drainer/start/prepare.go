@@ -12,15 +12,19 @@ import (
 )
 
 // Prepare decides how the member starts, and does everything before memcached's own
-// start. It returns the first manifest, which is on the disk.
-func Prepare(ctx context.Context, m Member, ask Ask, logf func(string, ...any)) (*volume.Manifest, error) {
-	awaitClock(ctx, m, logf)
-	d, err := prepare(ctx, m, ask, logf)
+// start. It returns the first manifest, which is on the disk. The end of ctx ends it soon,
+// but for a save of what is in memory: that goes with the pod.
+func Prepare(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (*volume.Manifest, error) {
+	awaitClock(ctx, m, o.Logf)
+	d, err := prepare(ctx, m, ask, o)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the volume: %w", err)
 	}
 	if d.Reason != "" {
-		logf("%s", d.Reason)
+		o.Logf("%s", d.Reason)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
 	}
 	manifest := firstManifest(m, d)
 	if err := volume.WriteManifest(m.Dir(), manifest); err != nil {
@@ -29,7 +33,7 @@ func Prepare(ctx context.Context, m Member, ask Ask, logf func(string, ...any)) 
 	return manifest, nil
 }
 
-func prepare(ctx context.Context, m Member, ask Ask, logf func(string, ...any)) (*Decision, error) {
+func prepare(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (*Decision, error) {
 	for _, dir := range []string{m.Dir(), m.Volume} {
 		if err := volume.Sweep(dir); err != nil {
 			return nil, err
@@ -44,7 +48,7 @@ func prepare(ctx context.Context, m Member, ask Ask, logf func(string, ...any)) 
 		if err != nil {
 			return nil, err
 		}
-		err = f.carryOut(ctx, m, d, logf)
+		err = f.carryOut(ctx, m, d, o)
 		var damage *damagedSave
 		if !errors.As(err, &damage) {
 			return d, err
@@ -63,27 +67,27 @@ type damagedSave struct{ error }
 func (d *damagedSave) Unwrap() error { return d.error }
 
 // carryOut does the steps of a decision.
-func (f *Facts) carryOut(ctx context.Context, m Member, d *Decision, logf func(string, ...any)) error {
+func (f *Facts) carryOut(ctx context.Context, m Member, d *Decision, o volume.SaveOptions) error {
 	for _, step := range d.Steps {
-		if err := f.do(ctx, m, d, step, logf); err != nil {
+		if err := f.do(ctx, m, d, step, o); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *Facts) do(ctx context.Context, m Member, d *Decision, step Step, logf func(string, ...any)) error {
+func (f *Facts) do(ctx context.Context, m Member, d *Decision, step Step, o volume.SaveOptions) error {
 	switch step {
 	case LoadSave:
-		return load(ctx, m, logf)
+		return load(ctx, m, o.Logf)
 	case SetClock:
-		logf("memcached's clock was not this node's when it saved: it resumes with the time that it had then")
+		o.Logf("memcached's clock was not this node's when it saved: it resumes with the time that it had then")
 		return volume.Redate(m.Dir(), f.Now.Unix())
 	case SaveFile:
-		_, err := volume.Save(ctx, m.Memory, m.Volume, volume.SaveOptions{Logf: logf})
+		_, err := volume.Save(context.WithoutCancel(ctx), m.Memory, m.Volume, o)
 		return err
 	case MakeRoom:
-		_, err := volume.MakeRoom(m.Volume, f.Need, f.Saves, logf)
+		_, err := volume.MakeRoom(m.Volume, f.Need, f.Saves, o.Logf)
 		return err
 	case Keep, KeepAsFailed:
 		if err := volume.Keep(m.Volume, d.Number, step == KeepAsFailed); err != nil {
@@ -119,6 +123,17 @@ func load(ctx context.Context, m Member, logf func(string, ...any)) error {
 	}
 	logf("the save is loaded after %v", time.Since(begun).Round(time.Millisecond))
 	return nil
+}
+
+// SaveMemory saves the file in memory if no save has it all: for a member that ends before it
+// has started memcached. It tells whether there was something to save.
+func SaveMemory(m Member, o volume.SaveOptions) (bool, error) {
+	f, err := Look(context.Background(), m, nil)
+	if err != nil || !f.Saves || !f.File.Exists || f.covered() || f.NotSavable != nil || f.File.Unused || Undescribed(f.refusal(&f.File)) {
+		return false, err
+	}
+	_, err = volume.Save(context.Background(), m.Memory, m.Volume, o)
+	return true, err
 }
 
 // firstManifest says, before memcached starts, that from now on the warm file can't be

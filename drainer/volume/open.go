@@ -58,21 +58,36 @@ func Open(dir string, o Options) (*warmfile.Reader, error) {
 }
 
 // Incomplete returns why memcached can't resume from the save in dir although the pages that
-// it has are whole; nil if the save has its end, or there is none.
-func Incomplete(dir string) error {
+// it has are whole; nil if it has them all, or there is none. err is why nobody can tell now.
+func Incomplete(dir string) (why, err error) {
 	s, err := openSave(dir)
 	if err != nil {
-		return nil // Open says what is wrong with it
+		return nil, nil // Open says what is wrong with it
 	}
 	defer s.Close()
 	if !s.CutShort() {
-		return nil
+		return nil, nil
+	}
+	if err := s.Unknown(); err != nil {
+		return nil, fmt.Errorf("look for the pages of a save that was cut short: %w", err)
 	}
 	missing, all := s.Lacks()
 	if missing == 0 {
-		return nil
+		return nil, nil
 	}
-	return fmt.Errorf("its save was cut short: %d of %d pages are missing", missing, all)
+	return fmt.Errorf("its save was cut short: %d of %d pages are missing", missing, all), nil
+}
+
+// Ended tells whether the save in dir has its end, and its writer knew of no failure: it has
+// all that its warm file had.
+func Ended(dir string) bool {
+	s, err := openSave(dir)
+	if err != nil {
+		return false
+	}
+	ended := !s.CutShort()
+	mark, err := ReadInUse(dir)
+	return errors.Join(s.Close()) == nil && ended && (err != nil || mark.Unsaved == "" || s.Number <= mark.Number)
 }
 
 func open(file io.ReaderAt, size int64, dir string, o Options) (*warmfile.Reader, error) {

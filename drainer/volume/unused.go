@@ -49,7 +49,7 @@ func NothingStored(dir string, o Options) (bool, error) {
 	without, err := warmfile.WithoutItems(io.NewSectionReader(file, 0, size))
 	if s, ok := file.(*snapshot.Save); ok && without {
 		missing, _ := s.Lacks()
-		without = missing == 0
+		without, err = missing == 0, s.Unknown()
 	}
 	return without, err
 }
