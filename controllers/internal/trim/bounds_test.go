@@ -23,15 +23,16 @@ import (
 )
 
 const (
-	// etcdLimit is how large an object may be, in bytes.
-	etcdLimit = 3 << 19
-	// maxKept is how much of it may stay.
+	// maxKept is how much of an object may stay, in bytes.
 	maxKept = 16 << 10
+	// filled is how much a place gets: so much that of many objects together one that keeps it
+	// is noticed. etcd takes three times as much.
+	filled = 32 * maxKept
 )
 
-var large = strings.Repeat("x", etcdLimit)
+var large = strings.Repeat("x", filled)
 
-// filler makes one place of an object as large as it can be.
+// filler makes one place of an object large.
 type filler struct {
 	where string
 	fill  func(object reflect.Value)
@@ -87,7 +88,7 @@ func mapFillers(of reflect.Type, add func(string, func(reflect.Value)) filler) [
 	all := []filler{
 		add(", a key", func(v reflect.Value) { entry(v, large) }),
 		add(", many", func(v reflect.Value) {
-			for i := range etcdLimit / 64 {
+			for i := range filled / 64 {
 				entry(v, fmt.Sprintf("cache.example.com/%012d", i))
 			}
 		}),
@@ -108,9 +109,9 @@ func many(v reflect.Value) {
 	if v.Len() > 0 {
 		first = v.Index(0)
 	}
-	n := etcdLimit / 256
+	n := filled / 256
 	if first.Kind() == reflect.Uint8 {
-		n = etcdLimit
+		n = filled
 	}
 	list := reflect.MakeSlice(v.Type(), n, n)
 	for i := range n {
