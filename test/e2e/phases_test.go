@@ -59,14 +59,15 @@ func inPhase(t *testing.T, phase cachev1alpha1.DrainPhase) *fixture {
 	t.Helper()
 	spec := persistent(2)
 	spec.Memory = ptr.To(resource.MustParse("64Mi"))
+	objects := small(1000)
 	switch phase {
 	case cachev1alpha1.DrainStarting: // no node has as much
 		spec.Drain.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000")}
 	case cachev1alpha1.DrainMoving:
-		spec.Drain.Resources = slowly
+		spec.Drain.Resources, objects = slowly, small(100_000)
 	}
 	f := setup(t, spec)
-	f.fill(2, small(100_000))
+	f.fill(2, objects)
 	if phase == cachev1alpha1.DrainHeld || phase == cachev1alpha1.DrainFailed {
 		f.decide(1, cachev1alpha1.DrainHold)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
@@ -86,13 +87,17 @@ func (a *writers) follow(ctx context.Context) error {
 	if err := json.Unmarshal([]byte(list.Data["servers.json"]), &servers); err != nil {
 		return err
 	}
+	var pods corev1.PodList
+	if err := kube.List(ctx, &pods, client.InNamespace(a.namespace)); err != nil {
+		return err
+	}
 	for _, server := range servers {
 		name, _, _ := strings.Cut(server, ".")
-		var pod corev1.Pod
-		if err := kube.Get(ctx, a.key(name), &pod); err != nil || pod.Status.PodIP == "" {
-			return fmt.Errorf("%s has no address: %w", name, err)
+		at := slices.IndexFunc(pods.Items, func(p corev1.Pod) bool { return p.Name == name && p.Status.PodIP != "" })
+		if at < 0 {
+			return fmt.Errorf("%s has no address", name)
 		}
-		addresses = append(addresses, pod.Status.PodIP+server[strings.LastIndex(server, ":"):])
+		addresses = append(addresses, pods.Items[at].Status.PodIP+server[strings.LastIndex(server, ":"):])
 	}
 	if len(addresses) == 0 || slices.Equal(addresses, a.list) {
 		a.current = asked
@@ -193,7 +198,7 @@ func (a *writers) start() (stop func()) {
 	running.Go(func() {
 		for ctx.Err() == nil {
 			_ = a.follow(ctx) // in a moment again
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 		}
 	})
 	return func() { cancel(); running.Wait() }
