@@ -167,7 +167,7 @@ test-unit: test-packages ## Run the unit tests, and the drainer against real mem
 	cd hack/chart && $(GO_TEST) ./...
 
 .PHONY: test-long
-test-long: test-model test-crashpoints fuzz ## Explore what make test has no time for: an hour
+test-long: test-model test-crashpoints fuzz chaos ## Explore what make test has no time for: an hour
 
 .PHONY: test-model
 test-model: $(GOTESTSUM) ## Explore the plan beside a model of the cluster with more going on: ten minutes, several gigabytes
@@ -234,7 +234,7 @@ else
 	$(MAKE) $(BIN)/chart
 	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \
 	$(GO_TEST_ALL) -parallel=8 ./test/e2e/ | $(TEST_SUMMARY); \
-	go run ./test/chaos --seed=$(SEED) --minutes=2; \
+	go run ./test/chaos --seed=$(SEED) --minutes=1; \
 	$(GO_TEST_ALL) ./test/e2e/undeploy/ | $(TEST_SUMMARY)
 endif
 

@@ -162,9 +162,9 @@ func choose(runs map[string]*undisturbed, seed int64) map[string][]point {
 	return chosen
 }
 
-// faultsOf the ith moment. Without -crashpoints.all each has a death before or after its
-// write, and a third of them a failure as well. The next operator computes status anyway,
-// so only a third of the status writes have any.
+// faultsOf the ith moment. Without -crashpoints.all each has one: a death before or after its
+// write, or a failure. The next operator computes status anyway, so only a third of the
+// status writes have any.
 func faultsOf(i int, write string, seed int64) []operator.Fault {
 	if *allFaults {
 		return slices.Concat(deaths, failures)
@@ -172,7 +172,7 @@ func faultsOf(i int, write string, seed int64) []operator.Fault {
 	turn := int64(i) + seed
 	switch ofStatus := isOfStatus(write); {
 	case turn%3 == 0:
-		return []operator.Fault{operator.DieAfter, failures[turn/3%int64(len(failures))]}
+		return []operator.Fault{failures[turn/3%int64(len(failures))]}
 	case turn%3 == 1 && !ofStatus:
 		return []operator.Fault{operator.DieBefore}
 	case turn%3 == 2 && !ofStatus:
