@@ -97,7 +97,7 @@ func recorded(dir string) int {
 
 // aside tells whether a file waits for its replay.
 func aside(dir string) bool {
-	found, err := volume.Aside(dir)
+	found, err := volume.Kept(dir)
 	return err != nil || len(found) > 0
 }
 
