@@ -4,6 +4,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,7 +41,7 @@ func CacheOptions(namespaces ...string) cache.Options {
 	for o, f := range map[client.Object]toolscache.TransformFunc{
 		&corev1.Pod{}: trim.Pod, &corev1.PersistentVolumeClaim{}: trim.Claim, &batchv1.Job{}: trim.Job,
 		&corev1.Service{}: trim.Applied, &appsv1.StatefulSet{}: trim.Applied, &appsv1.Deployment{}: trim.Applied,
-		&corev1.ConfigMap{}: trim.Applied, &networkingv1.NetworkPolicy{}: trim.Applied, &policyv1.PodDisruptionBudget{}: trim.Applied,
+		&corev1.ConfigMap{}: trim.Applied, &discoveryv1.EndpointSlice{}: trim.Applied, &networkingv1.NetworkPolicy{}: trim.Applied, &policyv1.PodDisruptionBudget{}: trim.Applied,
 	} {
 		options.ByObject[o] = trimmed(o, f)
 	}

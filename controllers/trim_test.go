@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -140,6 +141,8 @@ func TestTrimmedObjectsKeepWhatTheOperatorApplies(t *testing.T) {
 	servers := build.Servers(cluster, cachev1alpha1.MaxSize)
 	for _, object := range []client.Object{
 		typed[corev1.Service](t, build.Service(cluster)),
+		typed[corev1.Service](t, build.ListService(cluster)),
+		typed[discoveryv1.EndpointSlice](t, build.ListSlice(cluster, everyEndpoint(cluster), discoveryv1.AddressTypeIPv6)),
 		typed[corev1.ConfigMap](t, build.ServersConfigMap(cluster, servers, ring.Record{})),
 		typed[networkingv1.NetworkPolicy](t, build.NetworkPolicy(cluster)),
 		typed[policyv1.PodDisruptionBudget](t, build.DisruptionBudget(cluster)),
@@ -165,13 +168,22 @@ func TestTrimmedObjectsKeepWhatTheOperatorApplies(t *testing.T) {
 		} {
 			object.SetOwnerReferences(refs)
 			got := reflect.ValueOf(cached(t, object)).Elem()
-			for _, part := range []string{"Spec", "Data", "ManagedFields"} {
+			for _, part := range []string{"Spec", "Data", "Endpoints", "Ports", "ManagedFields"} {
 				if field := got.FieldByName(part); field.IsValid() && !field.IsZero() {
 					t.Errorf("%s controlled by %s: %s is kept", identity.KindOf(object), what, part)
 				}
 			}
 		}
 	}
+}
+
+// everyEndpoint that a cluster can have, with long addresses.
+func everyEndpoint(c *cachev1alpha1.Memcached) []build.Endpoint {
+	endpoints := make([]build.Endpoint, cachev1alpha1.MaxSize)
+	for i := range endpoints {
+		endpoints[i] = build.Endpoint{Name: build.PodName(c.Name, int32(i)), Address: fmt.Sprintf("fd00:1111:2222:3333:4444:5555:6666:%x", 0x1000+i)}
+	}
+	return endpoints
 }
 
 // statefulSets is a reader of one StatefulSet.

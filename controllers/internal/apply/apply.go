@@ -88,7 +88,9 @@ type run struct {
 	seen    *observe.State
 	// view is what was read live before steps that can't be undone; nil if it is stale.
 	view *observe.View
-	done Done
+	// listServiceTaken: somebody else has the name of the list's Service.
+	listServiceTaken bool
+	done             Done
 }
 
 func (a *Applier) run(o *observe.State) *run {
@@ -140,7 +142,8 @@ func (r *run) takeSteps(ctx context.Context, actions []plan.Action) error {
 // them.
 func bringsMembers(action plan.Action) bool {
 	switch action.(type) {
-	case plan.MarkLeaving, plan.ApplyService, plan.WriteList, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyStatefulSet, plan.ApplyDeployment:
+	case plan.MarkLeaving, plan.ApplyService, plan.WriteList, plan.WriteEndpoints, plan.ApplyNetworkPolicy, plan.WriteBinding,
+		plan.ApplyStatefulSet, plan.ApplyDeployment:
 		return true
 	}
 	return false
@@ -149,7 +152,7 @@ func bringsMembers(action plan.Action) bool {
 // standsBeside tells whether no other action depends on this one.
 func standsBeside(action plan.Action) bool {
 	switch a := action.(type) {
-	case plan.ApplyBudget, plan.ApplyServiceMonitor:
+	case plan.ApplyListService, plan.ApplyBudget, plan.ApplyServiceMonitor:
 		return true
 	case plan.DeleteJob:
 		return a.Stray
@@ -184,8 +187,12 @@ func (r *run) takeStep(ctx context.Context, action plan.Action) error {
 		return r.removeClusterFinalizer(ctx)
 	case plan.ApplyService:
 		return r.applyService(ctx)
+	case plan.ApplyListService:
+		return r.applyListService(ctx)
 	case plan.WriteList:
 		return r.writeList(ctx, a)
+	case plan.WriteEndpoints:
+		return r.writeEndpoints(ctx, a)
 	case plan.ApplyNetworkPolicy:
 		return r.applyNetworkPolicy(ctx)
 	case plan.WriteBinding:

@@ -22,6 +22,8 @@ const (
 	kindPodDisruptionBudget = "PodDisruptionBudget"
 	kindDeployment          = "Deployment"
 	kindStatefulSet         = "StatefulSet"
+	kindListService         = "list's Service"
+	kindEndpointSlice       = "EndpointSlice"
 )
 
 func (r *run) applyDeployment(ctx context.Context, a plan.ApplyDeployment) error {

@@ -8,6 +8,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
@@ -163,6 +164,6 @@ func mayCreate[T any, P interface {
 	case !identity.OwnsOrAdopts(r.cluster, object):
 		return false, identity.NameTaken(object)
 	}
-	// Without the label the cache can't have it; applying restores the label.
-	return object.GetLabels()[cachev1alpha1.LabelCluster] == r.cluster.Name, nil
+	// Without its labels the cache can't have it; applying restores them.
+	return identity.Selector(object).Matches(labels.Set(object.GetLabels())) && object.GetLabels()[cachev1alpha1.LabelCluster] == r.cluster.Name, nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -14,9 +15,13 @@ import (
 
 // Selector selects the operator's objects of this kind, in the cache and in live lists.
 // Pods are selected by labels that are in the selectors of all StatefulSets and
-// Deployments that the operator has ever made.
+// Deployments that the operator has ever made. Kubernetes copies a Service's labels to the
+// slices that it makes for it, so the operator's own are selected by one label more.
 func Selector(o metav1.Object) labels.Selector {
-	if _, pod := o.(*corev1.Pod); pod {
+	switch o.(type) {
+	case *discoveryv1.EndpointSlice:
+		return mustSelect(cachev1alpha1.LabelCluster, discoveryv1.LabelManagedBy+"="+cachev1alpha1.ManagedBy)
+	case *corev1.Pod:
 		return mustSelect(cachev1alpha1.LabelName+"="+cachev1alpha1.AppName, fmt.Sprintf("%s in (%s,%s,%s)", cachev1alpha1.LabelComponent,
 			cachev1alpha1.ComponentMember, cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement))
 	}

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -85,9 +86,13 @@ type State struct {
 	ServerList    *corev1.ConfigMap
 	NetworkPolicy *networkingv1.NetworkPolicy
 	Budget        *policyv1.PodDisruptionBudget
-	Pods          []corev1.Pod // of the members
-	DrainerPods   []corev1.Pod // of drains and placements
-	Claims        []corev1.PersistentVolumeClaim
+	// ListService and Endpoints have the clients' list as DNS records.
+	ListService *corev1.Service
+	Endpoints   *discoveryv1.EndpointSlice
+
+	Pods        []corev1.Pod // of the members
+	DrainerPods []corev1.Pod // of drains and placements
+	Claims      []corev1.PersistentVolumeClaim
 	// Where says where the volumes are that were read, by the claim's UID.
 	Where map[types.UID]plan.Where
 	// Jobs drain, Placements place items.
@@ -214,7 +219,13 @@ func (r *Reader) observeOwned(ctx context.Context, key client.ObjectKey, o *Stat
 	if o.NetworkPolicy, err = Own[networkingv1.NetworkPolicy](ctx, r, o.Cluster, key.Name); err != nil {
 		return err
 	}
-	o.Budget, err = Own[policyv1.PodDisruptionBudget](ctx, r, o.Cluster, key.Name)
+	if o.Budget, err = Own[policyv1.PodDisruptionBudget](ctx, r, o.Cluster, key.Name); err != nil || o.Cluster.Spec.Storage == nil {
+		return err
+	}
+	if o.ListService, err = Own[corev1.Service](ctx, r, o.Cluster, build.ListName(key.Name)); err != nil {
+		return err
+	}
+	o.Endpoints, err = Own[discoveryv1.EndpointSlice](ctx, r, o.Cluster, build.ListName(key.Name))
 	return err
 }
 

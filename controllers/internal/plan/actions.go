@@ -33,6 +33,10 @@ type (
 		Record, From ring.Record
 		Replicas     int32
 	}
+	// ApplyListService applies the Service that has the clients' list as DNS records.
+	ApplyListService struct{}
+	// WriteEndpoints writes the EndpointSlice of that Service, with that many members.
+	WriteEndpoints struct{ ListSize int32 }
 	// ApplyNetworkPolicy applies the NetworkPolicy, or deletes it.
 	ApplyNetworkPolicy struct{}
 	// WriteBinding writes the Secret of spec.binding with that many members, or deletes
@@ -186,6 +190,8 @@ func (AddClusterFinalizer) action()    {}
 func (RemoveClusterFinalizer) action() {}
 func (ApplyService) action()           {}
 func (WriteList) action()              {}
+func (ApplyListService) action()       {}
+func (WriteEndpoints) action()         {}
 func (ApplyNetworkPolicy) action()     {}
 func (WriteBinding) action()           {}
 func (ApplyStatefulSet) action()       {}
@@ -216,8 +222,12 @@ func (AddClusterFinalizer) String() string    { return "add the cluster's finali
 func (RemoveClusterFinalizer) String() string { return "remove the cluster's finalizer" }
 func (ApplyService) String() string           { return "apply the Service" }
 func (a WriteList) String() string            { return fmt.Sprintf("list %d members for clients", a.ListSize) }
-func (ApplyNetworkPolicy) String() string     { return "apply the NetworkPolicy" }
-func (WriteBinding) String() string           { return "write the binding" }
+func (ApplyListService) String() string       { return "apply the list's Service" }
+func (a WriteEndpoints) String() string {
+	return fmt.Sprintf("list %d members in DNS", a.ListSize)
+}
+func (ApplyNetworkPolicy) String() string { return "apply the NetworkPolicy" }
+func (WriteBinding) String() string       { return "write the binding" }
 func (a ApplyStatefulSet) String() string {
 	return fmt.Sprintf("apply the StatefulSet, %d replicas", a.Replicas)
 }

@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -174,6 +175,7 @@ func TestLittleStaysOfWhatIsLarge(t *testing.T) {
 		}}, Applied},
 		{corev1.Service{ObjectMeta: theirs}, Applied},
 		{corev1.ConfigMap{ObjectMeta: theirs, Data: map[string]string{"servers": "a\n"}}, Applied},
+		{discoveryv1.EndpointSlice{ObjectMeta: theirs}, Applied},
 		{networkingv1.NetworkPolicy{ObjectMeta: theirs}, Applied},
 		{policyv1.PodDisruptionBudget{ObjectMeta: theirs}, Applied},
 	} {
@@ -226,7 +228,8 @@ func heap() int64 {
 func TestContentOfTheOperatorsObjectsIsBounded(t *testing.T) {
 	ours := full(metav1.OwnerReference{APIVersion: "cache.example.com/v1alpha1", Kind: "Memcached", Name: "cache", UID: "1", Controller: ptr.To(true)})
 	lists := ours
-	ours.Name, lists.Name = "cache", "cache-servers"
+	dns := ours
+	ours.Name, lists.Name, dns.Name = "cache", "cache-servers", "cache-list"
 	sidecars := make([]corev1.Container, 1000)
 	for i := range sidecars {
 		sidecars[i] = corev1.Container{Name: fmt.Sprint("sidecar-", i), Image: strings.Repeat("i", 100)}
@@ -248,6 +251,7 @@ func TestContentOfTheOperatorsObjectsIsBounded(t *testing.T) {
 		"Deployment":         {&appsv1.Deployment{ObjectMeta: ours, Spec: appsv1.DeploymentSpec{Template: pods}}, false, maxKept},
 		"Service":            {&corev1.Service{ObjectMeta: ours, Spec: corev1.ServiceSpec{ExternalName: large}}, false, maxKept},
 		"NetworkPolicy":      {&networkingv1.NetworkPolicy{ObjectMeta: ours, Spec: networkingv1.NetworkPolicySpec{Egress: make([]networkingv1.NetworkPolicyEgressRule, 1e5)}}, false, maxKept},
+		"EndpointSlice":      {&discoveryv1.EndpointSlice{ObjectMeta: dns, Endpoints: make([]discoveryv1.Endpoint, 1e5)}, false, maxKept},
 		"the servers":        {&corev1.ConfigMap{ObjectMeta: lists, Data: data}, true, 3*maxServers + maxKept},
 		"who set the fields": {&corev1.ConfigMap{ObjectMeta: withFields, Data: data}, false, maxKept},
 	} {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -34,7 +35,7 @@ const maxOthers = 4
 // knownLabels are those by which objects are selected, indexed and recognized.
 var knownLabels = []string{
 	cachev1alpha1.LabelCluster, cachev1alpha1.LabelName, cachev1alpha1.LabelInstance, cachev1alpha1.LabelComponent,
-	cachev1alpha1.LabelManagedBy, batchv1.JobNameLabel,
+	cachev1alpha1.LabelManagedBy, batchv1.JobNameLabel, discoveryv1.LabelServiceName, discoveryv1.LabelManagedBy,
 }
 
 // knownFinalizers are those that a reconcile reads, or that decide how an object is

@@ -4,6 +4,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,15 +76,20 @@ func Whole(o metav1.Object) bool {
 }
 
 // named tells whether a Memcached controls the object, and it has the name that the
-// operator gives it. There is only one such object of each kind; anybody may make any
+// operator gives it. There are one or two such objects of each kind; anybody may make any
 // number of others.
 func named(o metav1.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(o)
 	if ref == nil || !build.IsMemcached(ref) {
 		return false
 	}
-	if _, is := o.(*corev1.ConfigMap); is {
+	switch o.(type) {
+	case *corev1.ConfigMap:
 		return o.GetName() == build.ServersName(ref.Name)
+	case *discoveryv1.EndpointSlice:
+		return o.GetName() == build.ListName(ref.Name)
+	case *corev1.Service:
+		return o.GetName() == ref.Name || o.GetName() == build.ListName(ref.Name)
 	}
 	return o.GetName() == ref.Name
 }
@@ -128,6 +134,10 @@ func Applied(object any) (any, error) {
 	case *corev1.ConfigMap:
 		content(false, &o.BinaryData)
 		o.Data = servers(whole, o.Data)
+	case *discoveryv1.EndpointSlice:
+		o.AddressType = discoveryv1.AddressType(name(string(o.AddressType)))
+		content(whole, &o.Endpoints)
+		content(whole, &o.Ports)
 	case *networkingv1.NetworkPolicy:
 		content(whole, &o.Spec)
 	case *policyv1.PodDisruptionBudget:
@@ -137,8 +147,8 @@ func Applied(object any) (any, error) {
 	return object, nil
 }
 
-// specSize is the encoded size of the object's spec. A ConfigMap has none; its data is
-// cut instead.
+// specSize is the encoded size of the object's spec, or of what an EndpointSlice has in its
+// place. A ConfigMap has none; its data is cut instead.
 func specSize(object any) int {
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
@@ -147,6 +157,8 @@ func specSize(object any) int {
 		return o.Spec.Size()
 	case *corev1.Service:
 		return o.Spec.Size()
+	case *discoveryv1.EndpointSlice:
+		return (&discoveryv1.EndpointSlice{Endpoints: o.Endpoints, Ports: o.Ports}).Size()
 	case *networkingv1.NetworkPolicy:
 		return o.Spec.Size()
 	case *policyv1.PodDisruptionBudget:

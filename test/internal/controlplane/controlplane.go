@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -59,9 +61,35 @@ func Start() (*ControlPlane, error) {
 
 // Kubectl is a kubectl command of the administrator's, with its kubeconfig in dir.
 func (c *ControlPlane) Kubectl(ctx context.Context, dir string, args ...string) (*exec.Cmd, error) {
-	kubeconfig := filepath.Join(dir, "kubeconfig")
+	kubeconfig, err := c.kubeconfig(dir)
 	args = append([]string{"--kubeconfig=" + kubeconfig, "--cache-dir=" + filepath.Join(dir, "cache")}, args...)
-	return exec.CommandContext(ctx, filepath.Join(c.assets, "kubectl"), args...), os.WriteFile(kubeconfig, c.env.KubeConfig, 0o600)
+	return exec.CommandContext(ctx, filepath.Join(c.assets, "kubectl"), args...), err
+}
+
+func (c *ControlPlane) kubeconfig(dir string) (string, error) {
+	path := filepath.Join(dir, "kubeconfig")
+	return path, os.WriteFile(path, c.env.KubeConfig, 0o600)
+}
+
+// DNS is CoreDNS for the domain cluster.local, which answers at this address. It is to be
+// started; its files are in dir.
+func (c *ControlPlane) DNS(ctx context.Context, dir, address string) (*exec.Cmd, error) {
+	kubeconfig, err := c.kubeconfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	corefile := filepath.Join(dir, "Corefile")
+	config := fmt.Appendf(nil, ".:%s {\n bind %s\n errors\n kubernetes cluster.local {\n kubeconfig %s\n ttl 5\n }\n}\n", port, host, kubeconfig)
+	if err := os.WriteFile(corefile, config, 0o600); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(c.assets, "coredns"), "-conf="+corefile)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd, nil
 }
 
 // Stop ends every process that Start began.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -47,6 +48,9 @@ type Player struct {
 	mu         sync.Mutex
 	stages     map[string]*stage
 	violations map[string][]string
+
+	// addresses counts those that pods were given.
+	addresses atomic.Uint32
 }
 
 // stage is how the pods of one namespace behave.

@@ -2,6 +2,7 @@ package player
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -159,7 +160,8 @@ func (p *Player) run(ctx context.Context, pod *corev1.Pod) error {
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.StartTime = ptr.To(metav1.Now())
-	pod.Status.PodIP, pod.Status.PodIPs = "10.0.0.1", []corev1.PodIP{{IP: "10.0.0.1"}}
+	address := p.address()
+	pod.Status.PodIP, pod.Status.PodIPs = address, []corev1.PodIP{{IP: address}}
 	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized} {
 		setCondition(pod, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
 	}
@@ -175,6 +177,12 @@ func (p *Player) run(ctx context.Context, pod *corev1.Pod) error {
 		})
 	}
 	return client.IgnoreNotFound(p.client.Status().Patch(ctx, pod, client.MergeFrom(before)))
+}
+
+// address for a pod that no other pod has had.
+func (p *Player) address() string {
+	n := p.addresses.Add(1)
+	return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}).String()
 }
 
 // endDrainer gives the pod's drainer an end. What was injected beside it runs on.

@@ -1,0 +1,279 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/test/internal/operator"
+)
+
+const listName = name + "-list"
+
+func (w *world) slice() *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{}
+	return found(w, s, admin.Get(w.Context(), w.key(listName), s))
+}
+
+// sliceHas returns nil if the slice has exactly these members, at their pods' addresses.
+func (w *world) sliceHas(members int) error {
+	s := w.slice()
+	if s == nil || len(s.Endpoints) != members {
+		return fmt.Errorf("the slice is %s", asJSON(s))
+	}
+	for i := range s.Endpoints {
+		e, pod := &s.Endpoints[i], w.pod(fmt.Sprintf("%s-%d", name, i))
+		if pod == nil || *e.Hostname != pod.Name || !slices.Equal(e.Addresses, []string{pod.Status.PodIP}) {
+			return fmt.Errorf("endpoint %d is %s", i, asJSON(e))
+		}
+	}
+	return nil
+}
+
+// writesOf counts the writes of a resource.
+func (w *world) writesOf(resource string, from int) int {
+	n := 0
+	for _, write := range w.journal.Writes()[from:] {
+		if write.Resource == resource {
+			n++
+		}
+	}
+	return n
+}
+
+// nameServer is a real CoreDNS.
+type nameServer struct{ address string }
+
+func (w *world) startDNS() *nameServer {
+	w.Helper()
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		w.Fatal(err)
+	}
+	address := udp.LocalAddr().String()
+	_ = udp.Close()
+	cmd, err := plane.DNS(w.Context(), w.TempDir(), address)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var output strings.Builder
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if w.Failed() {
+			w.Logf("CoreDNS:\n%s", output.String())
+		}
+	})
+	return &nameServer{address}
+}
+
+// ask a question, and return the answers in their order.
+func (d *nameServer) ask(name string, kind dnsmessage.Type) ([]dnsmessage.Resource, error) {
+	conn, err := net.Dial("tcp", d.address)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	q := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: 1, RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(name), Type: kind, Class: dnsmessage.ClassINET}},
+	}
+	packed, err := q.Pack()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(append([]byte{byte(len(packed) >> 8), byte(len(packed))}, packed...)); err != nil {
+		return nil, err
+	}
+	answer := make([]byte, 64<<10)
+	n := 0
+	for n < 2 || n < 2+int(answer[0])<<8+int(answer[1]) {
+		got, err := conn.Read(answer[n:])
+		if err != nil {
+			return nil, err
+		}
+		n += got
+	}
+	var m dnsmessage.Message
+	if err := m.Unpack(answer[2:n]); err != nil {
+		return nil, err
+	}
+	return m.Answers, nil
+}
+
+// names returns nil if the SRV records are exactly those members, in their order, and each
+// of their names has its pod's address.
+func (d *nameServer) names(w *world, members int) error {
+	domain := fmt.Sprintf("%s.%s.svc.cluster.local.", listName, w.namespace)
+	records, err := d.ask("_memcached._tcp."+domain, dnsmessage.TypeSRV)
+	if err != nil {
+		return err
+	}
+	if len(records) != members {
+		return fmt.Errorf("%d records: %v", len(records), records)
+	}
+	for i := range records {
+		srv, ok := records[i].Body.(*dnsmessage.SRVResource)
+		want := fmt.Sprintf("%s-%d.%s", name, i, domain)
+		if !ok || srv.Target.String() != want || srv.Port != 11211 {
+			return fmt.Errorf("record %d is %v", i, records[i])
+		}
+		pod := w.pod(fmt.Sprintf("%s-%d", name, i))
+		addresses, err := d.ask(want, dnsmessage.TypeA)
+		if err != nil || len(addresses) != 1 || pod == nil {
+			return fmt.Errorf("%s has %d addresses: %w", want, len(addresses), err)
+		}
+		if a, ok := addresses[0].Body.(*dnsmessage.AResource); !ok || net.IP(a.A[:]).String() != pod.Status.PodIP {
+			return fmt.Errorf("%s is %v, and its pod %s", want, addresses[0], pod.Status.PodIP)
+		}
+	}
+	return nil
+}
+
+func TestDNSHasExactlyTheClientsListInItsOrder(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 3)
+	dns := w.startDNS()
+	w.eventually("three in DNS", func() error { return dns.names(w, 3) })
+	equal(w, "the ConfigMap's list", w.listed(), w.ring(3))
+	for _, size := range []int32{12, 2, 3} { // cache-10 comes after cache-9
+		begin := len(w.journal.Writes())
+		w.scale(size)
+		w.settled(size)
+		w.eventually(fmt.Sprintf("%d in DNS", size), func() error { return dns.names(w, int(size)) })
+		equal(w, fmt.Sprintf("writes of the slice at %d", size), w.writesOf("endpointslices", begin), 1)
+		if size == 2 {
+			w.before("patch endpointslices cache-list", "patch statefulsets cache", begin)
+		}
+	}
+	w.scale(0)
+	w.settled(0)
+	w.eventually("nobody in DNS", func() error { return dns.names(w, 0) })
+}
+
+func TestDNSFollowsAMemberToItsNewAddress(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 3)
+	w.eventually("three endpoints", func() error { return w.sliceHas(3) })
+	before := w.slice()
+	kubes.Unready(w.namespace, true)
+	pod := w.pod("cache-1")
+	begin := len(w.journal.Writes())
+	w.delete(pod)
+	w.eventually("the new address", func() error {
+		if p := w.pod(pod.Name); p == nil || p.UID == pod.UID {
+			return errors.New("the old pod")
+		}
+		return w.sliceHas(3)
+	})
+	equal(w, "writes of the slice", w.writesOf("endpointslices", begin), 1)
+	equal(w, "another member", w.slice().Endpoints[0], before.Endpoints[0])
+	equal(w, "the list", w.listed(), w.ring(3))
+	kubes.Unready(w.namespace, false)
+	w.settled(3)
+}
+
+func TestListInDNSIsPutRight(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	right := func() error { return w.sliceHas(2) }
+	w.eventually("two endpoints", right)
+	w.change(w.slice(), `{"endpoints":[{"addresses":["10.66.66.66"],"hostname":"evil"}]}`)
+	w.eventually("the members again", right)
+	w.change(w.slice(), fmt.Sprintf(`{"metadata":{"labels":{%q:"nobody",%q:"other"}}}`, discoveryv1.LabelManagedBy, discoveryv1.LabelServiceName))
+	w.eventually("the labels again", func() error {
+		if s := w.slice(); s.Labels[discoveryv1.LabelManagedBy] != cachev1alpha1.ManagedBy || s.Labels[discoveryv1.LabelServiceName] != listName {
+			return fmt.Errorf("%v", s.Labels)
+		}
+		return nil
+	})
+	w.delete(w.slice())
+	w.eventually("the slice again", right)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: listName}}
+	w.delete(service)
+	w.eventually("the Service again", func() error { return admin.Get(w.Context(), w.key(listName), service) })
+}
+
+// A slice can't change the type of its addresses.
+func TestListMovesToAnotherAddressFamily(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	w.eventually("two endpoints", func() error { return w.sliceHas(2) })
+	w.stopOperator()
+	old := w.slice()
+	w.delete(old)
+	six := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: listName, Labels: old.Labels, OwnerReferences: old.OwnerReferences},
+		AddressType: discoveryv1.AddressTypeIPv6,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"fd00::1"}, Hostname: old.Endpoints[0].Hostname}},
+	}
+	w.create(six)
+	w.startOperator()
+	w.eventually("the members again", func() error { return w.sliceHas(2) })
+	equal(w, "their type", w.slice().AddressType, discoveryv1.AddressTypeIPv4)
+}
+
+// Whoever has the Service keeps it, and gets no endpoints of ours.
+func TestListServiceOfSomebodyElseHoldsUpNoMember(t *testing.T) {
+	w := newWorld(t)
+	foreign := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, ClusterIP: corev1.ClusterIPNone}}
+	foreign.Name = listName
+	w.create(foreign)
+	w.storageClusterUnsettled(3)
+	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonNameTaken)
+	w.condition(cachev1alpha1.ConditionAvailable, "True", cachev1alpha1.ReasonReady)
+	w.scale(2)
+	w.eventually("two members", func() error { return w.replicasAre(2) })
+	if s := w.slice(); s != nil {
+		t.Errorf("it has endpoints: %s", asJSON(s))
+	}
+	w.delete(foreign)
+	w.eventually("two endpoints", func() error { return w.sliceHas(2) })
+	w.condition(cachev1alpha1.ConditionDegraded, "False", cachev1alpha1.ReasonHealthy)
+}
+
+// Members must not leave while DNS can't be told.
+func TestMembersStayWhileTheSliceIsSomebodyElses(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 3)
+	w.eventually("three endpoints", func() error { return w.sliceHas(3) })
+	w.stopOperator()
+	w.delete(w.slice())
+	foreign := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4}
+	foreign.Name = listName
+	w.create(foreign)
+	w.startOperator()
+	w.scale(2)
+	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonNameTaken)
+	w.always("the StatefulSet keeps its size", func() error { return w.replicasAre(3) })
+	equal(w, "their endpoints", len(w.slice().Endpoints), 0)
+	w.delete(foreign)
+	w.settled(2)
+	w.eventually("two endpoints", func() error { return w.sliceHas(2) })
+}
+
+// A cluster without storage has no member names.
+func TestPlainClusterHasNoListInDNS(t *testing.T) {
+	w := newWorld(t)
+	w.create(sample())
+	w.settled(3)
+	equal(w, "writes of slices", slices.ContainsFunc(w.journal.Writes(), func(write operator.Write) bool {
+		return strings.HasPrefix(write.Resource, "endpointslices") || write.Name == listName
+	}), false)
+}
