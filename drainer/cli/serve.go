@@ -18,6 +18,8 @@ func runServe(ctx context.Context, line []string, std args.IO) (int, error) {
 	fs.StringVar(&c.TerminationLog, contract.FlagTerminationLog, "", "write here, ahead of a crash, whether the start after it would be cold")
 	fs.DurationVar(&c.HangAfter, contract.FlagHangAfter, member.HangAfter, "kill a memcached that has neither answered nor used the CPU for so long")
 	fs.DurationVar(&c.GracePeriod, contract.FlagGracePeriod, member.GracePeriod, "the pod's: memcached is killed if it has not ended after a third of it, and the most recently used items are saved first if the rest is too short for all")
+	fs.StringVar(&c.ListFile, contract.FlagList, "", "the file with the list that clients are told")
+	fs.StringVar(&c.Discovery, contract.FlagDiscovery, "", "tell clients of --list at this address, HOST:PORT, by ElastiCache's discovery protocol, and in an item of memcached; empty for neither")
 	addConnection(fs, &c.Dialer.Connection)
 	if err := args.Parse(fs, line, std); err != nil {
 		return 0, err

@@ -55,6 +55,8 @@ const (
 	// InUse, on such a volume, says since when a member has been running, and from
 	// which save: what clients have written since is in no save.
 	InUse = "in-use"
+	// ListFile is the clients' list as the member knew it last.
+	ListFile = "list"
 	// LockFile is empty: whoever uses the volume has a lock on it.
 	LockFile = "lock"
 	// GenerationPrefix begins the name of a directory with an older warm file, its

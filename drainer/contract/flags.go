@@ -30,6 +30,8 @@ const (
 	FlagSkipExpiringWithin = "skip-expiring-within"
 	FlagTLSDir             = "tls-dir"
 	FlagAuthFile           = "auth-file"
+	FlagList               = "list"
+	FlagDiscovery          = "discovery"
 )
 
 // Readers in a receipt: the items were read from a volume, or from a running member.
@@ -234,6 +236,9 @@ type Serve struct {
 	// GracePeriod is the pod's: how long after SIGTERM the kubelet kills it; 0 is
 	// Kubernetes' own default.
 	GracePeriod time.Duration
+	// List is the file with the clients' list, and Discovery the address, host:port, where
+	// clients ask for it; empty for none.
+	List, Discovery string
 	// Connection to memcached, which is started with the same files.
 	Connection
 	// Command is memcached and its arguments, except -e, which serve adds.
@@ -258,6 +263,9 @@ func (s Serve) Args() []string {
 	}
 	if s.GracePeriod > 0 {
 		args = append(args, "--"+FlagGracePeriod+"="+s.GracePeriod.String())
+	}
+	if s.Discovery != "" {
+		args = append(args, "--"+FlagList+"="+s.List, "--"+FlagDiscovery+"="+s.Discovery)
 	}
 	args = append(args, s.connectionArgs()...)
 	return append(append(args, "--"), s.Command...)

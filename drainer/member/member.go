@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,6 +42,9 @@ type Config struct {
 	HangAfter time.Duration
 	// GracePeriod is how long after SIGTERM the kubelet kills the member.
 	GracePeriod time.Duration
+	// ListFile has the clients' list, and Discovery is the address where they ask for it;
+	// empty for none.
+	ListFile, Discovery string
 }
 
 // supervisor runs one memcached.
@@ -94,6 +99,9 @@ func (s *supervisor) check() error {
 	if s.Port < 1 || s.Port > 65535 {
 		return args.Usagef("--%s: %d is not a port", contract.FlagPort, s.Port)
 	}
+	if err := s.checkDiscovery(); err != nil {
+		return err
+	}
 	if len(s.Command) == 0 {
 		return args.Usagef("drainer serve needs memcached's command line after --")
 	}
@@ -115,6 +123,19 @@ func (s *supervisor) check() error {
 		if *dir, err = filepath.Abs(*dir); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (s *supervisor) checkDiscovery() error {
+	if s.Discovery == "" {
+		return nil
+	}
+	if _, port, err := net.SplitHostPort(s.Discovery); err != nil || port == strconv.Itoa(s.Port) {
+		return args.Usagef("--%s: %s is not HOST:PORT with a port that memcached doesn't have", contract.FlagDiscovery, s.Discovery)
+	}
+	if s.ListFile == "" || s.Dir() == "" {
+		return args.Usagef("--%s needs --%s and --%s", contract.FlagDiscovery, contract.FlagList, contract.FlagDir)
 	}
 	return nil
 }
@@ -147,6 +168,9 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	behind.Go(func() { w.run(watchCtx) })
 	behind.Go(func() { s.watchForHang(watchCtx, w.address) })
 	behind.Go(func() { newReload(s, w.address).run(watchCtx) })
+	if s.Discovery != "" {
+		behind.Go(func() { (&list{s: s, address: w.address}).run(watchCtx) })
+	}
 	replayCtx, stopReplay := context.WithCancel(watchCtx)
 	s.stopReplay = stopReplay
 	defer stopReplay()

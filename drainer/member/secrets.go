@@ -35,10 +35,15 @@ func (s *supervisor) checkSecrets() error {
 // its clients for one.
 func (s *supervisor) usages() []x509.ExtKeyUsage {
 	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	if slices.ContainsFunc(s.Command, func(a string) bool { return strings.Contains(a, contract.VerifyClients) }) {
+	if s.verifiesClients() {
 		usages = append(usages, x509.ExtKeyUsageClientAuth)
 	}
 	return usages
+}
+
+// verifiesClients tells whether memcached asks its clients for a certificate.
+func (s *supervisor) verifiesClients() bool {
+	return slices.ContainsFunc(s.Command, func(a string) bool { return strings.Contains(a, contract.VerifyClients) })
 }
 
 // reloadPeriod is how often the files of a Secret are looked at. The kubelet

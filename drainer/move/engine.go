@@ -251,7 +251,7 @@ func (e *Engine) readBand(ctx context.Context, layer item.Source, pace *pace, in
 		if err != nil {
 			return err
 		}
-		if !in(it) {
+		if !in(it) || ofSupervisor(it.Key) {
 			continue
 		}
 		e.found++
@@ -270,6 +270,10 @@ func (e *Engine) readBand(ctx context.Context, layer item.Source, pace *pace, in
 	}
 	return nil
 }
+
+// ofSupervisor tells whether each member has an item of its own with this key: what clients
+// are told of the cluster. Its supervisor keeps it, so nothing takes it elsewhere.
+func ofSupervisor(key []byte) bool { return string(key) == contract.ListKey }
 
 // add hands a live item to its owner's writer, at the pace that is allowed.
 func (e *Engine) add(ctx context.Context, it *item.Item, pace *pace) error {

@@ -1,0 +1,91 @@
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// ListKey is the item in which clients of ElastiCache's protocol find the list if a member
+// doesn't know their command. The supervisor keeps it; no drain and no move takes it along.
+const ListKey = "AmazonElastiCache:cluster"
+
+// List is what clients are told of the members, as ElastiCache's discovery protocol has it.
+type List struct {
+	// Version grows with each change: clients ignore a smaller one.
+	Version int64
+	// Nodes in ring order.
+	Nodes []Node
+}
+
+// Node is a member on the list.
+type Node struct {
+	// Host is its name, IP its address.
+	Host, IP string
+	Port     int32
+}
+
+// Bounds of a list: whoever may write a pod's annotations may have written it.
+const (
+	maxNodes = 512
+	// MaxList is the size of a list's text at most, in bytes.
+	MaxList = 192 << 10
+)
+
+// String is the list in two lines, each with its end: the version, and host|ip|port of
+// each node.
+func (l *List) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d\n", l.Version)
+	for i, n := range l.Nodes {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%s|%s|%d", n.Host, n.IP, n.Port)
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// ParseList is the inverse of String.
+func ParseList(text string) (*List, error) {
+	if len(text) > MaxList {
+		return nil, fmt.Errorf("a list of %d bytes, where %d are the most", len(text), MaxList)
+	}
+	version, rest, _ := strings.Cut(text, "\n")
+	nodes, end, ended := strings.Cut(rest, "\n")
+	if !ended || end != "" {
+		return nil, errors.New("a list that has not two lines")
+	}
+	l := &List{}
+	var err error
+	if l.Version, err = strconv.ParseInt(version, 10, 64); err != nil || l.Version < 1 {
+		return nil, fmt.Errorf("a list whose version is %.40q", version)
+	}
+	words := strings.Fields(nodes)
+	if len(words) == 0 || len(words) > maxNodes {
+		return nil, fmt.Errorf("a list of %d servers", len(words))
+	}
+	for _, w := range words {
+		n, err := parseNode(w)
+		if err != nil {
+			return nil, err
+		}
+		l.Nodes = append(l.Nodes, n)
+	}
+	return l, nil
+}
+
+func parseNode(word string) (Node, error) {
+	parts := strings.Split(word, "|")
+	if len(parts) != 3 || parts[0] == "" {
+		return Node{}, fmt.Errorf("a list with the server %.80q, which is not host|ip|port", word)
+	}
+	port, err := strconv.ParseUint(parts[2], 10, 16)
+	if _, ipErr := netip.ParseAddr(parts[1]); err != nil || port == 0 || ipErr != nil {
+		return Node{}, fmt.Errorf("a list with the server %.80q, which is not host|ip|port", word)
+	}
+	return Node{parts[0], parts[1], int32(port)}, nil
+}

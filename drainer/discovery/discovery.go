@@ -1,0 +1,185 @@
+// Package discovery answers ElastiCache's discovery protocol: a client asks `config get
+// cluster`, and gets the list of the servers. Google's Memorystore answers the same.
+package discovery
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Bounds of what strangers can make the server keep.
+const (
+	maxConnections = 1024
+	maxLine        = 512
+	// maxLogin is the size of a login's data block at most, in bytes.
+	maxLogin = 2048
+	// handshake bounds TLS, idle the time between two questions, and answering the time
+	// that a client takes to read an answer.
+	handshake = 10 * time.Second
+	idle      = 10 * time.Minute
+	answering = 30 * time.Second
+)
+
+// Server answers clients. Its functions are called from many goroutines.
+type Server struct {
+	// List that clients are told; nil if it isn't known yet.
+	List func() *contract.List
+	// TLS of a connection that begins; nil for plain text.
+	TLS func() (*tls.Config, error)
+	// Logins that are accepted, as user and password with a blank in between; nil lets
+	// everybody in.
+	Logins func() ([]string, error)
+	// Version that it gives as memcached's. Clients take it to know their command.
+	Version string
+}
+
+// Serve answers until ctx ends, and closes the listener.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	slots := make(chan struct{}, maxConnections)
+	for {
+		conn, err := listener.Accept()
+		if err != nil && ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("listen for discovery: %w", err)
+		}
+		if err != nil {
+			pause(ctx) // no file descriptors are left, for example
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			_ = conn.Close()
+			continue
+		}
+		clients.Go(func() {
+			defer func() { <-slots }()
+			defer conn.Close()
+			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+			s.converse(ctx, conn)
+		})
+	}
+}
+
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+}
+
+// conversation with one client.
+type conversation struct {
+	*Server
+	conn     net.Conn
+	r        *bufio.Reader
+	loggedIn bool
+}
+
+// converse answers one client until it leaves, or asks what can't be answered.
+func (s *Server) converse(ctx context.Context, conn net.Conn) {
+	if s.TLS != nil {
+		config, err := s.TLS()
+		if err != nil {
+			return
+		}
+		secured := tls.Server(conn, config)
+		handshakeCtx, cancel := context.WithTimeout(ctx, handshake)
+		defer cancel()
+		if secured.HandshakeContext(handshakeCtx) != nil {
+			return
+		}
+		conn = secured
+	}
+	c := &conversation{Server: s, conn: conn, r: bufio.NewReaderSize(conn, maxLine), loggedIn: s.Logins == nil}
+	for {
+		_ = conn.SetReadDeadline(time.Now().Add(idle))
+		line, err := c.r.ReadSlice('\n')
+		if err != nil {
+			return
+		}
+		answer, last := c.answer(strings.TrimRight(string(line), "\r\n"))
+		_ = conn.SetWriteDeadline(time.Now().Add(answering))
+		if _, err := io.WriteString(conn, answer); err != nil || last {
+			return
+		}
+	}
+}
+
+// answer to a line; last if the connection ends with it.
+func (c *conversation) answer(line string) (answer string, last bool) {
+	words := strings.Fields(line)
+	switch {
+	case len(words) == 0:
+		return "ERROR\r\n", false
+	case words[0] == "quit":
+		return "", true
+	case !c.loggedIn:
+		return c.logIn(words)
+	case line == "version":
+		return "VERSION " + c.Version + "\r\n", false
+	case len(words) == 3 && words[0] == "config" && words[1] == "get" && words[2] == "cluster":
+		list := c.List()
+		if list == nil {
+			return notYet, false
+		}
+		text := list.String()
+		return fmt.Sprintf("CONFIG cluster 0 %d\r\n%s\r\nEND\r\n", len(text), text), false
+	case len(words) == 2 && words[0] == "get" && words[1] == contract.ListKey:
+		list := c.List()
+		if list == nil {
+			return "END\r\n", false
+		}
+		text := list.String()
+		return fmt.Sprintf("VALUE %s 0 %d\r\n%s\r\nEND\r\n", contract.ListKey, len(text), text), false
+	}
+	return "ERROR\r\n", false
+}
+
+const notYet = "SERVER_ERROR this member has not been told of the others yet\r\n"
+
+// logIn as memcached does it: the first command is a set, with user and password as its
+// value.
+func (c *conversation) logIn(words []string) (answer string, last bool) {
+	const refused = "CLIENT_ERROR authentication failure\r\n"
+	if words[0] != "set" || len(words) != 5 {
+		return "CLIENT_ERROR unauthenticated\r\n", false
+	}
+	size, err := strconv.Atoi(words[4])
+	if err != nil || size < 0 || size > maxLogin {
+		return refused, true
+	}
+	data := make([]byte, size+2)
+	if _, err := io.ReadFull(c.r, data); err != nil {
+		return "", true
+	}
+	logins, err := c.Logins()
+	if err != nil || string(data[size:]) != "\r\n" {
+		return refused, true
+	}
+	for _, login := range logins {
+		if sameSecret(login, string(data[:size])) {
+			c.loggedIn = true
+			return "STORED\r\n", false
+		}
+	}
+	return refused, true
+}

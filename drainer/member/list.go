@@ -1,0 +1,178 @@
+package member
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/discovery"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/volume"
+)
+
+// listPeriod is how often the operator's list is looked at, and the item that clients find
+// it in: a flush or an eviction may have taken that away.
+const listPeriod = time.Second
+
+// list is what clients are told of the cluster. The operator writes it to an annotation of
+// the pod, which the kubelet shows in a file at once. A new pod has none until the operator
+// has seen it, so it begins with the list of its last start.
+type list struct {
+	s       *supervisor
+	address string
+	now     atomic.Pointer[contract.List]
+	conn    *memcache.Conn
+	// complaint is what was logged last.
+	complaint string
+}
+
+// run follows the list, and tells clients of it, until ctx ends.
+func (l *list) run(ctx context.Context) {
+	if kept, err := volume.KeptList(l.s.Volume); err == nil {
+		l.now.Store(kept)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { l.serve(ctx) })
+	defer serving.Wait()
+	defer l.disconnect()
+	for {
+		l.complain(ctx, errors.Join(l.read(), l.keepItem(ctx)))
+		if wait(ctx, listPeriod) != nil {
+			return
+		}
+	}
+}
+
+// complain logs a failure once. That memcached can't be asked is told elsewhere.
+func (l *list) complain(ctx context.Context, err error) {
+	complaint := ""
+	if err != nil {
+		complaint = args.OneLine(err)
+	}
+	if complaint != "" && complaint != l.complaint && ctx.Err() == nil && !l.s.saving.Load() {
+		l.s.std.Logf("clients' list: %s", complaint)
+	}
+	l.complaint = complaint
+}
+
+// read takes the operator's list over if it is a later one.
+func (l *list) read() error {
+	told, err := volume.ReadList(l.s.ListFile)
+	switch info, _ := os.Stat(l.s.ListFile); {
+	case errors.Is(err, os.ErrNotExist), err != nil && info != nil && info.Size() == 0:
+		return nil // the pod is new
+	case err != nil:
+		return err
+	}
+	if before := l.now.Load(); before != nil && before.Version >= told.Version {
+		return nil
+	}
+	l.now.Store(told)
+	l.s.std.Logf("clients are told of %d members, version %d", len(told.Nodes), told.Version)
+	if err := volume.KeepList(l.s.Volume, told); err != nil {
+		return fmt.Errorf("keep it on the volume for the next start: %w", err)
+	}
+	return nil
+}
+
+// keepItem sets the item that has the list, unless it is there.
+func (l *list) keepItem(ctx context.Context) (err error) {
+	list := l.now.Load()
+	if list == nil {
+		return nil
+	}
+	if l.conn == nil {
+		dialCtx, cancel := context.WithTimeout(ctx, lookPeriod)
+		defer cancel()
+		if l.conn, err = l.s.Dialer.Dial(dialCtx, l.address); err != nil {
+			l.conn = nil
+			return nil // memcached is starting or ending
+		}
+	}
+	if err := l.setItem(list.String()); err != nil {
+		l.disconnect()
+		return fmt.Errorf("set %s: %w", contract.ListKey, err)
+	}
+	return nil
+}
+
+func (l *list) setItem(text string) error {
+	if err := l.conn.SetDeadline(time.Now().Add(lookPeriod)); err != nil {
+		return err
+	}
+	v, err := l.conn.Get([]byte(contract.ListKey))
+	if err != nil || v != nil && string(v.Data) == text {
+		return err
+	}
+	if err := l.conn.Send(fmt.Appendf(nil, "set %s 0 0 %d\r\n%s\r\n", contract.ListKey, len(text), text)); err != nil {
+		return err
+	}
+	answer, err := l.conn.Line()
+	if err == nil && string(answer) != "STORED" {
+		err = fmt.Errorf("memcached answers %.80q", answer)
+	}
+	return err
+}
+
+func (l *list) disconnect() {
+	if l.conn != nil {
+		l.conn.Close()
+		l.conn = nil
+	}
+}
+
+// serve answers clients by the protocol, at the port for it.
+func (l *list) serve(ctx context.Context) {
+	server := l.server()
+	complained := false
+	for ctx.Err() == nil {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.s.Discovery)
+		if err == nil {
+			err = server.Serve(ctx, listener)
+		}
+		if err != nil && ctx.Err() == nil && !complained {
+			complained = true
+			l.s.std.Logf("no discovery: %v", err)
+		}
+		_ = wait(ctx, listPeriod)
+	}
+}
+
+// server has the members' TLS and logins. Their files are read for each connection.
+func (l *list) server() *discovery.Server {
+	d := l.s.Dialer
+	s := &discovery.Server{List: l.now.Load, Version: askVersion(context.Background(), l.s.Command[0])}
+	if d.TLSDir != "" {
+		s.TLS = func() (*tls.Config, error) { return d.ServerTLS(l.s.verifiesClients()) }
+	}
+	if d.AuthFile != "" {
+		s.Logins = func() ([]string, error) { return logins(d.AuthFile) }
+	}
+	return s
+}
+
+// logins of an auth file, each as a client presents it.
+func logins(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	all, err := contract.Logins(filepath.Base(path), text)
+	if err != nil {
+		return nil, err
+	}
+	presented := make([]string, len(all))
+	for i, login := range all {
+		presented[i] = login.User + " " + login.Password
+	}
+	return presented, nil
+}
