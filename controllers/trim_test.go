@@ -136,13 +136,14 @@ func TestTrimmedObjectsKeepWhatTheOperatorApplies(t *testing.T) {
 	cluster := testCluster()
 	cluster.UID, cluster.Spec.Size = "memcached", ptr.To[int32](cachev1alpha1.MaxSize)
 	cluster.Name, cluster.Namespace = strings.Repeat("n", 52), strings.Repeat("s", 63)
-	cluster.Spec.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{}
+	cluster.Spec.NetworkPolicy, cluster.Spec.Discovery = &cachev1alpha1.NetworkPolicySpec{}, &cachev1alpha1.DiscoverySpec{Port: 11212}
 	var options Options
 	servers := build.Servers(cluster, cachev1alpha1.MaxSize)
 	for _, object := range []client.Object{
 		typed[corev1.Service](t, build.Service(cluster)),
 		typed[corev1.Service](t, build.ListService(cluster)),
-		typed[discoveryv1.EndpointSlice](t, build.ListSlice(cluster, everyEndpoint(cluster), discoveryv1.AddressTypeIPv6)),
+		typed[corev1.Service](t, build.Discovery(cluster)),
+		typed[discoveryv1.EndpointSlice](t, build.ListSlice(cluster, everyEndpoint(cluster), discoveryv1.AddressTypeIPv6, 1)),
 		typed[corev1.ConfigMap](t, build.ServersConfigMap(cluster, servers, ring.Record{})),
 		typed[networkingv1.NetworkPolicy](t, build.NetworkPolicy(cluster)),
 		typed[policyv1.PodDisruptionBudget](t, build.DisruptionBudget(cluster)),

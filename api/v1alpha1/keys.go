@@ -46,6 +46,16 @@ const (
 // the same.
 const MaxAnnotation = 128
 
+// Annotations on members' pods, and on the EndpointSlice NAME-list.
+const (
+	// AnnotationList, on a pod, is the clients' list in the words of ElastiCache's discovery
+	// protocol (contract.List). The kubelet shows it to the member's supervisor at once.
+	AnnotationList = "cache.example.com/list"
+	// AnnotationListVersion is the version of that list, and of the slice's. It grows with
+	// each change.
+	AnnotationListVersion = "cache.example.com/list-version"
+)
+
 // Annotations on claims.
 const (
 	// AnnotationLeaving is the leaving mark: the time (RFC 3339) at which the member

@@ -21,6 +21,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage.mode != 'Saved' || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).isGreaterThan(quantity(string(self.memory)))",message="resources.limits.memory must be larger than memory with storage.mode Saved: the items are in a file in memory, which counts"
 // +kubebuilder:validation:XValidation:rule="!has(self.exporter) || !has(self.auth)",message="exporter can't be combined with auth: the exporter can't log in"
 // +kubebuilder:validation:XValidation:rule="!has(self.exporter) || self.exporter.port != self.containerPort",message="exporter.port must not be containerPort: memcached listens there"
+// +kubebuilder:validation:XValidation:rule="!has(self.discovery) || has(self.storage)",message="discovery needs storage: without it, members have no names of their own, and applications use the cluster's Service"
+// +kubebuilder:validation:XValidation:rule="!has(self.discovery) || self.discovery.port != self.containerPort && (!has(self.exporter) || self.discovery.port != self.exporter.port)",message="discovery.port must not be containerPort or exporter.port: something else listens there"
 type MemcachedSpec struct {
 	// size is the number of members wanted, from 0 to 512. Defaults to 1. 0 hibernates
 	// a cluster with storage: its members stop, their volumes stay, nothing is drained,
@@ -76,7 +78,7 @@ type MemcachedSpec struct {
 
 	// maxConnections is each member's limit of simultaneous connections (-c), from 16
 	// to 1000000. Further ones are refused. With storage, tls or auth, the member's
-	// supervisor uses two of them. Defaults to memcached's own, 1024.
+	// supervisor uses two of them, with discovery three. Defaults to memcached's own, 1024.
 	// +optional
 	// +kubebuilder:validation:Minimum=16
 	// +kubebuilder:validation:Maximum=1000000
@@ -134,6 +136,14 @@ type MemcachedSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Routing RoutingSpec `json:"routing,omitempty"`
+
+	// discovery lets applications find the members by ElastiCache's discovery protocol, at
+	// the Service NAME-discovery and containerPort: clients that were written for ElastiCache
+	// or Memorystore then follow each scaling. Each member also has the item
+	// AmazonElastiCache:cluster. Needs storage. Adding, changing or removing it replaces the
+	// members. Absent, there is none.
+	// +optional
+	Discovery *DiscoverySpec `json:"discovery,omitempty"`
 
 	// drain says what happens to the items of a leaving member. Each of its fields has
 	// its own default.
@@ -199,6 +209,18 @@ type AuthSpec struct {
 	SecretName string `json:"secretName"`
 }
 
+// DiscoverySpec says how members answer the discovery protocol.
+type DiscoverySpec struct {
+	// port of the members' pods at which their supervisors answer, by the members' TLS and
+	// logins. Applications ask the Service NAME-discovery instead, at containerPort.
+	// Defaults to 11212.
+	// +optional
+	// +kubebuilder:default=11212
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+}
+
 // BindingSpec is a Secret for the applications.
 type BindingSpec struct {
 	// secretName of the Secret that the operator makes and keeps up to date, in the
@@ -244,7 +266,7 @@ type PodDisruptionBudgetSpec struct {
 
 // NetworkPolicySpec says who may reach the members.
 type NetworkPolicySpec struct {
-	// clients may reach memcached's port: the applications. Defaults to nobody but
+	// clients may reach memcached's port, and that of discovery: the applications. Defaults to nobody but
 	// the cluster's drainers.
 	// +optional
 	// +listType=atomic

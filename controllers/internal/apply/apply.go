@@ -90,7 +90,9 @@ type run struct {
 	view *observe.View
 	// listServiceTaken: somebody else has the name of the list's Service.
 	listServiceTaken bool
-	done             Done
+	// list is what DNS has by now, and its version; nil if nobody has been on it yet.
+	list *contract.List
+	done Done
 }
 
 func (a *Applier) run(o *observe.State) *run {
@@ -142,8 +144,8 @@ func (r *run) takeSteps(ctx context.Context, actions []plan.Action) error {
 // them.
 func bringsMembers(action plan.Action) bool {
 	switch action.(type) {
-	case plan.MarkLeaving, plan.ApplyService, plan.WriteList, plan.WriteEndpoints, plan.ApplyNetworkPolicy, plan.WriteBinding,
-		plan.ApplyStatefulSet, plan.ApplyDeployment:
+	case plan.MarkLeaving, plan.ApplyService, plan.WriteList, plan.WriteEndpoints, plan.TellMembers, plan.ApplyNetworkPolicy,
+		plan.WriteBinding, plan.ApplyStatefulSet, plan.ApplyDeployment:
 		return true
 	}
 	return false
@@ -152,7 +154,7 @@ func bringsMembers(action plan.Action) bool {
 // standsBeside tells whether no other action depends on this one.
 func standsBeside(action plan.Action) bool {
 	switch a := action.(type) {
-	case plan.ApplyListService, plan.ApplyBudget, plan.ApplyServiceMonitor:
+	case plan.ApplyListService, plan.ApplyDiscovery, plan.ApplyBudget, plan.ApplyServiceMonitor:
 		return true
 	case plan.DeleteJob:
 		return a.Stray
@@ -193,6 +195,10 @@ func (r *run) takeStep(ctx context.Context, action plan.Action) error {
 		return r.writeList(ctx, a)
 	case plan.WriteEndpoints:
 		return r.writeEndpoints(ctx, a)
+	case plan.ApplyDiscovery:
+		return r.applyDiscovery(ctx)
+	case plan.TellMembers:
+		return r.tellMembers(ctx)
 	case plan.ApplyNetworkPolicy:
 		return r.applyNetworkPolicy(ctx)
 	case plan.WriteBinding:

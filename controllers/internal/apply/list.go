@@ -2,15 +2,20 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	discoveryac "k8s.io/client-go/applyconfigurations/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
@@ -30,6 +35,41 @@ func (r *run) applyListService(ctx context.Context) error {
 	return err
 }
 
+func (r *run) applyDiscovery(ctx context.Context) error {
+	return applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
+		kind: kindDiscovery, name: build.DiscoveryName(r.cluster.Name), current: r.seen.Discovery, extract: coreac.ExtractService,
+		desired: func() *coreac.ServiceApplyConfiguration { return build.Discovery(r.cluster) },
+	})
+}
+
+// list is what an EndpointSlice has, and should have.
+type list struct {
+	slice   *discoveryv1.EndpointSlice
+	wanted  []build.Endpoint
+	kind    discoveryv1.AddressType
+	version int64
+	differs bool
+}
+
+// listOf compares the slice with what is wanted. Its version grows when anything of it
+// changes.
+func (r *run) listOf(a plan.WriteEndpoints, slice *discoveryv1.EndpointSlice) list {
+	present := build.EndpointsOf(slice)
+	l := list{slice: slice, wanted: build.Endpoints(r.cluster.Name, a.ListSize, r.seen.Pods, present)}
+	l.kind = build.AddressType(l.wanted)
+	now := r.Clock.Now()
+	if slice != nil {
+		l.version = build.ListVersion(slice.Annotations[cachev1alpha1.AnnotationListVersion], now)
+		if len(l.wanted) == 0 {
+			l.kind = slice.AddressType
+		}
+	}
+	if l.differs = !slices.Equal(l.wanted, present) || l.version == 0; l.differs {
+		l.version = build.NextListVersion(l.version, now)
+	}
+	return l
+}
+
 // writeEndpoints writes the members that are on the clients' list. If they differ from
 // those in the cache, it compares them with those on the API server: a list that was
 // written a moment ago is not written again.
@@ -37,40 +77,77 @@ func (r *run) writeEndpoints(ctx context.Context, a plan.WriteEndpoints) error {
 	if r.listServiceTaken {
 		return nil
 	}
-	slice := r.seen.Endpoints
-	wanted, differs := r.endpoints(a, slice)
-	if slice != nil && differs {
-		live, err := observe.Get[discoveryv1.EndpointSlice](ctx, r.Reader.Live, client.ObjectKeyFromObject(slice))
+	l := r.listOf(a, r.seen.Endpoints)
+	if l.slice != nil && l.differs {
+		live, err := observe.Get[discoveryv1.EndpointSlice](ctx, r.Reader.Live, client.ObjectKeyFromObject(l.slice))
 		if err != nil {
 			return err
 		}
-		if slice = nil; live != nil && identity.OwnsOrAdopts(r.cluster, live) {
-			slice = live
+		if live != nil && !identity.OwnsOrAdopts(r.cluster, live) {
+			live = nil // which the next step reports
 		}
-		wanted, differs = r.endpoints(a, slice)
+		l = r.listOf(a, live)
 	}
-	if slice == nil && len(wanted) == 0 {
+	switch {
+	case l.slice == nil && len(l.wanted) == 0:
 		return nil // nobody has been on the list yet
-	}
-	kind := build.AddressType(wanted)
-	if slice != nil && len(wanted) == 0 {
-		kind = slice.AddressType
-	}
-	if slice != nil && slice.AddressType != kind {
+	case l.slice != nil && l.slice.AddressType != l.kind:
 		// It can't be changed. The deletion brings an event, and then there is a new one.
-		return r.deleteObject(ctx, slice)
+		return r.deleteObject(ctx, l.slice)
 	}
-	return applyOwned(ctx, r, owned[discoveryv1.EndpointSlice, *discoveryv1.EndpointSlice, discoveryac.EndpointSliceApplyConfiguration, *discoveryac.EndpointSliceApplyConfiguration]{
-		kind: kindEndpointSlice, name: build.ListName(r.cluster.Name), current: slice, extract: discoveryac.ExtractEndpointSlice,
-		desired: func() *discoveryac.EndpointSliceApplyConfiguration { return build.ListSlice(r.cluster, wanted, kind) },
-		variant: a.ListSize, differs: differs,
+	err := applyOwned(ctx, r, owned[discoveryv1.EndpointSlice, *discoveryv1.EndpointSlice, discoveryac.EndpointSliceApplyConfiguration, *discoveryac.EndpointSliceApplyConfiguration]{
+		kind: kindEndpointSlice, name: build.ListName(r.cluster.Name), current: l.slice, extract: discoveryac.ExtractEndpointSlice,
+		desired: func() *discoveryac.EndpointSliceApplyConfiguration {
+			return build.ListSlice(r.cluster, l.wanted, l.kind, l.version)
+		},
+		variant: a.ListSize, differs: l.differs,
 	})
+	if err == nil && len(l.wanted) > 0 {
+		r.list = build.TheList(r.cluster, l.version, l.wanted)
+	}
+	return err
 }
 
-// endpoints are those that the slice should have, and whether they differ from those that
-// it has.
-func (r *run) endpoints(a plan.WriteEndpoints, slice *discoveryv1.EndpointSlice) (wanted []build.Endpoint, differs bool) {
-	present := build.EndpointsOf(slice)
-	wanted = build.Endpoints(r.cluster.Name, a.ListSize, r.seen.Pods, present)
-	return wanted, !slices.Equal(wanted, present)
+// tellMembers writes the list to the pods that have another version of it. It remembers
+// for which version of a pod it has: until the cache has its write, that isn't repeated.
+func (r *run) tellMembers(ctx context.Context) error {
+	if r.list == nil {
+		return nil
+	}
+	version := strconv.FormatInt(r.list.Version, 10)
+	for i := range r.seen.Pods {
+		pod := &r.seen.Pods[i]
+		told, variant := "told "+pod.Name, int32(r.list.Version)
+		_, member := build.PodOrdinal(r.cluster.Name, pod.Name)
+		if !member || pod.DeletionTimestamp != nil || pod.Annotations[cachev1alpha1.AnnotationListVersion] == version ||
+			r.Matches.Has(r.cluster, told, pod, variant) {
+			continue
+		}
+		if err := r.tell(ctx, pod, version); err != nil {
+			return err
+		}
+		r.Matches.Note(r.cluster, told, pod, variant)
+	}
+	return nil
+}
+
+// tell one member. A pod that is gone, or was replaced, is told when the cache has the
+// next.
+func (r *run) tell(ctx context.Context, pod *corev1.Pod, version string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID,
+		"annotations": map[string]string{
+			cachev1alpha1.AnnotationList: r.list.String(), cachev1alpha1.AnnotationListVersion: version,
+		},
+	}})
+	if err != nil {
+		return err
+	}
+	target := &corev1.Pod{}
+	target.Namespace, target.Name = pod.Namespace, pod.Name
+	err = r.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
 }

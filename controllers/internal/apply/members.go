@@ -23,6 +23,7 @@ const (
 	kindDeployment          = "Deployment"
 	kindStatefulSet         = "StatefulSet"
 	kindListService         = "list's Service"
+	kindDiscovery           = "discovery's Service"
 	kindEndpointSlice       = "EndpointSlice"
 )
 

@@ -3,6 +3,7 @@ package build
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -104,12 +105,13 @@ func ListService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 
 // ListSlice is the EndpointSlice of the list. Every endpoint counts as ready, because DNS
 // names no others, and a member stays on the list while it restarts.
-func ListSlice(c *cachev1alpha1.Memcached, endpoints []Endpoint, kind discoveryv1.AddressType) *discoveryac.EndpointSliceApplyConfiguration {
+func ListSlice(c *cachev1alpha1.Memcached, endpoints []Endpoint, kind discoveryv1.AddressType, version int64) *discoveryac.EndpointSliceApplyConfiguration {
 	labels := Labels(c, cachev1alpha1.ComponentMember)
 	labels[discoveryv1.LabelServiceName] = ListName(c.Name)
 	labels[discoveryv1.LabelManagedBy] = cachev1alpha1.ManagedBy
 	slice := discoveryac.EndpointSlice(ListName(c.Name), c.Namespace).
 		WithLabels(labels).
+		WithAnnotations(map[string]string{cachev1alpha1.AnnotationListVersion: strconv.FormatInt(version, 10)}).
 		WithOwnerReferences(owner(c)).
 		WithAddressType(kind).
 		WithPorts(discoveryac.EndpointPort().

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -81,6 +82,9 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 	if saved {
 		serve.MemoryDir = memoryDir
 	}
+	if d := c.Spec.Discovery; d != nil {
+		serve.List, serve.Discovery = listDir+"/"+contract.ListFile, fmt.Sprintf(":%d", d.Port)
+	}
 	memcached := memcachedContainer(c, o).
 		WithCommand(append([]string{supervisorDir + "/drainer"}, serve.Args()...)...).
 		WithStartupProbe(warmProbe(c)).
@@ -103,6 +107,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 	spec := podSpec(c)
 	supervise(spec, memcached, install)
 	withSecrets(c, spec, memcached)
+	withList(c, spec, memcached)
 	spec.WithContainers(containers(c, o, memcached)...)
 	if saved {
 		spec.WithVolumes(inMemory(c))

@@ -10,8 +10,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// NetworkPolicy lets the cluster's drainers and the clients reach memcached, and
-// monitoring the exporter; nil if none is asked for.
+// NetworkPolicy lets the cluster's drainers and the clients reach memcached, the clients
+// discovery, and monitoring the exporter; nil if none is asked for.
 func NetworkPolicy(c *cachev1alpha1.Memcached) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
 	if given == nil {
@@ -28,6 +28,9 @@ func NetworkPolicy(c *cachev1alpha1.Memcached) *networkingac.NetworkPolicyApplyC
 		WithPolicyTypes(networkingv1.PolicyTypeIngress).
 		WithIngress(ingress(portName, append(clients, peers(given.Clients)...)))
 	// A rule without peers would let everybody in.
+	if c.Spec.Discovery != nil && len(given.Clients) > 0 {
+		spec.WithIngress(ingress(discoveryPort, peers(given.Clients)))
+	}
 	if c.Spec.Exporter != nil && len(given.Monitoring) > 0 {
 		spec.WithIngress(ingress(metricsPort, peers(given.Monitoring)))
 	}

@@ -485,7 +485,7 @@ func (m *model) steps(v *sight, p *plan.Plan, next list) steps {
 			if !v.absent {
 				t.add(step{verb: removeClusterFinalizer})
 			}
-		case plan.ApplyService, plan.ApplyListService, plan.WriteEndpoints, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyBudget, plan.ApplyServiceMonitor:
+		case plan.ApplyService, plan.ApplyListService, plan.ApplyDiscovery, plan.WriteEndpoints, plan.TellMembers, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyBudget, plan.ApplyServiceMonitor:
 		case plan.WriteList:
 			if next != v.seen.list {
 				t.was, t.list = v.seen.list, next

@@ -86,9 +86,10 @@ type State struct {
 	ServerList    *corev1.ConfigMap
 	NetworkPolicy *networkingv1.NetworkPolicy
 	Budget        *policyv1.PodDisruptionBudget
-	// ListService and Endpoints have the clients' list as DNS records.
-	ListService *corev1.Service
-	Endpoints   *discoveryv1.EndpointSlice
+	// ListService and Endpoints have the clients' list as DNS records. Discovery is the
+	// Service of spec.discovery.
+	ListService, Discovery *corev1.Service
+	Endpoints              *discoveryv1.EndpointSlice
 
 	Pods        []corev1.Pod // of the members
 	DrainerPods []corev1.Pod // of drains and placements
@@ -223,6 +224,9 @@ func (r *Reader) observeOwned(ctx context.Context, key client.ObjectKey, o *Stat
 		return err
 	}
 	if o.ListService, err = Own[corev1.Service](ctx, r, o.Cluster, build.ListName(key.Name)); err != nil {
+		return err
+	}
+	if o.Discovery, err = Own[corev1.Service](ctx, r, o.Cluster, build.DiscoveryName(key.Name)); err != nil {
 		return err
 	}
 	o.Endpoints, err = Own[discoveryv1.EndpointSlice](ctx, r, o.Cluster, build.ListName(key.Name))
@@ -386,6 +390,7 @@ func planCluster(o *State) plan.Cluster {
 	cluster := plan.Cluster{
 		Size:                 *spec.Size,
 		Plain:                spec.Storage == nil,
+		Discovery:            spec.Discovery != nil,
 		Policy:               PlanPolicy(o.Cluster),
 		ReleaseUnreadable:    ReleasesUnreadable(o.Cluster),
 		WaitForRoom:          spec.Drain.OnShortage == cachev1alpha1.ShortageWait,

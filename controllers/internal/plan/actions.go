@@ -37,6 +37,11 @@ type (
 	ApplyListService struct{}
 	// WriteEndpoints writes the EndpointSlice of that Service, with that many members.
 	WriteEndpoints struct{ ListSize int32 }
+	// ApplyDiscovery applies the Service of spec.discovery, or deletes it.
+	ApplyDiscovery struct{}
+	// TellMembers writes the list that is in DNS to the pods of the members: one write for
+	// each that has another one.
+	TellMembers struct{}
 	// ApplyNetworkPolicy applies the NetworkPolicy, or deletes it.
 	ApplyNetworkPolicy struct{}
 	// WriteBinding writes the Secret of spec.binding with that many members, or deletes
@@ -192,6 +197,8 @@ func (ApplyService) action()           {}
 func (WriteList) action()              {}
 func (ApplyListService) action()       {}
 func (WriteEndpoints) action()         {}
+func (ApplyDiscovery) action()         {}
+func (TellMembers) action()            {}
 func (ApplyNetworkPolicy) action()     {}
 func (WriteBinding) action()           {}
 func (ApplyStatefulSet) action()       {}
@@ -226,6 +233,8 @@ func (ApplyListService) String() string       { return "apply the list's Service
 func (a WriteEndpoints) String() string {
 	return fmt.Sprintf("list %d members in DNS", a.ListSize)
 }
+func (ApplyDiscovery) String() string     { return "apply the Service for discovery" }
+func (TellMembers) String() string        { return "tell the members of the list" }
 func (ApplyNetworkPolicy) String() string { return "apply the NetworkPolicy" }
 func (WriteBinding) String() string       { return "write the binding" }
 func (a ApplyStatefulSet) String() string {

@@ -51,6 +51,8 @@ type Cluster struct {
 	DeleteClaims bool
 	// Plain: without storage.
 	Plain bool
+	// Discovery: the members are told of the clients' list.
+	Discovery bool
 	// NamespaceTerminating: nothing can run here any more.
 	NamespaceTerminating bool
 	// Finalizer: the cluster's own is in place.

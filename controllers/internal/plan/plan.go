@@ -113,8 +113,11 @@ func Next(observed *Observed) Plan {
 	p.markLeaving(&o, before)
 	p.findSmall(&o)
 	p.sweepJobs(&o)
-	p.add(ApplyService{}, ApplyListService{}, WriteList{p.ListSize, p.Record, before, p.Replicas}, WriteEndpoints{p.ListSize},
-		ApplyNetworkPolicy{}, WriteBinding{p.ListSize}, ApplyStatefulSet{p.Replicas, p.KeepsTemplate}, ApplyBudget{}, ApplyServiceMonitor{})
+	p.add(ApplyService{}, ApplyListService{}, ApplyDiscovery{}, WriteList{p.ListSize, p.Record, before, p.Replicas}, WriteEndpoints{p.ListSize})
+	if o.Cluster.Discovery {
+		p.add(TellMembers{})
+	}
+	p.add(ApplyNetworkPolicy{}, WriteBinding{p.ListSize}, ApplyStatefulSet{p.Replicas, p.KeepsTemplate}, ApplyBudget{}, ApplyServiceMonitor{})
 	p.drain(&o)
 	p.place(&o)
 	p.grow(&o)

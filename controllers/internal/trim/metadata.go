@@ -60,14 +60,21 @@ var (
 		cachev1alpha1.AnnotationPlacement:    cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationAttempts:     cachev1alpha1.MaxAnnotation,
 	}
-	ofJobs = map[string]int{ // and of their pods
+	ofJobs = map[string]int{
 		cachev1alpha1.AnnotationClaimUID:  cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationSurvivors: cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationTarget:    cachev1alpha1.MaxAnnotation,
 	}
+	ofPods = map[string]int{
+		cachev1alpha1.AnnotationClaimUID:    cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationSurvivors:   cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationTarget:      cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationListVersion: cachev1alpha1.MaxAnnotation,
+	}
 	ofApplied = map[string]int{
-		cachev1alpha1.AnnotationRing:     ring.MaxRecord,
-		cachev1alpha1.AnnotationTemplate: rollout.MaxRecord,
+		cachev1alpha1.AnnotationListVersion: cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationRing:        ring.MaxRecord,
+		cachev1alpha1.AnnotationTemplate:    rollout.MaxRecord,
 	}
 )
 

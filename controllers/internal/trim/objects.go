@@ -1,6 +1,8 @@
 package trim
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +78,7 @@ func Whole(o metav1.Object) bool {
 }
 
 // named tells whether a Memcached controls the object, and it has the name that the
-// operator gives it. There are one or two such objects of each kind; anybody may make any
+// operator gives it. There are one to three such objects of each kind; anybody may make any
 // number of others.
 func named(o metav1.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(o)
@@ -89,7 +91,7 @@ func named(o metav1.Object) bool {
 	case *discoveryv1.EndpointSlice:
 		return o.GetName() == build.ListName(ref.Name)
 	case *corev1.Service:
-		return o.GetName() == ref.Name || o.GetName() == build.ListName(ref.Name)
+		return slices.Contains([]string{ref.Name, build.ListName(ref.Name), build.DiscoveryName(ref.Name)}, o.GetName())
 	}
 	return o.GetName() == ref.Name
 }

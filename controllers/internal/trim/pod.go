@@ -30,7 +30,7 @@ func Pod(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	metadata(&pod.ObjectMeta, ofJobs)
+	metadata(&pod.ObjectMeta, ofPods)
 	pod.Spec = corev1.PodSpec{NodeName: name(pod.Spec.NodeName), Containers: memcached(pod.Spec.Containers)}
 	s := pod.Status
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPhase(name(string(s.Phase))), PodIP: name(s.PodIP)}

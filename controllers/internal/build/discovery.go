@@ -1,0 +1,87 @@
+package build
+
+import (
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+const (
+	discoveryPort = "discovery"
+	// listDir has the pod's annotation with the clients' list, as a file.
+	listVolume = "list"
+	listDir    = "/list"
+)
+
+// DiscoveryName is the name of the Service of spec.discovery.
+func DiscoveryName(cluster string) string { return cluster + "-discovery" }
+
+// Discovery is the Service at which applications ask for the list; nil if none is asked
+// for. Any ready member answers.
+func Discovery(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
+	if c.Spec.Discovery == nil {
+		return nil
+	}
+	return coreac.Service(DiscoveryName(c.Name), c.Namespace).
+		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+		WithOwnerReferences(owner(c)).
+		WithSpec(coreac.ServiceSpec().
+			WithSelector(Selector(c)).
+			WithPorts(coreac.ServicePort().
+				WithName(discoveryPort).
+				WithProtocol(corev1.ProtocolTCP).
+				WithPort(c.Spec.ContainerPort).
+				WithTargetPort(intstr.FromString(discoveryPort))))
+}
+
+// withList shows the supervisor the annotation of its pod that has the list. A volume of
+// the ConfigMap would do so a minute late.
+func withList(c *cachev1alpha1.Memcached, spec *coreac.PodSpecApplyConfiguration, memcached *coreac.ContainerApplyConfiguration) {
+	if c.Spec.Discovery == nil {
+		return
+	}
+	spec.WithVolumes(coreac.Volume().WithName(listVolume).WithDownwardAPI(coreac.DownwardAPIVolumeSource().
+		WithItems(coreac.DownwardAPIVolumeFile().
+			WithPath(contract.ListFile).
+			WithFieldRef(coreac.ObjectFieldSelector().WithFieldPath("metadata.annotations['" + cachev1alpha1.AnnotationList + "']")))))
+	memcached.
+		WithVolumeMounts(coreac.VolumeMount().WithName(listVolume).WithMountPath(listDir).WithReadOnly(true)).
+		WithPorts(coreac.ContainerPort().
+			WithName(discoveryPort).
+			WithProtocol(corev1.ProtocolTCP).
+			WithContainerPort(c.Spec.Discovery.Port))
+}
+
+// TheList is what the members tell clients.
+func TheList(c *cachev1alpha1.Memcached, version int64, endpoints []Endpoint) *contract.List {
+	l := &contract.List{Version: version}
+	for _, e := range endpoints {
+		l.Nodes = append(l.Nodes, contract.Node{Host: e.Name + "." + c.Name + "." + c.Namespace + ".svc", IP: e.Address, Port: c.Spec.ContainerPort})
+	}
+	return l
+}
+
+// listEpoch is when versions of lists begin. They are seconds, so that a list that
+// was deleted and is made again has a later version, and fit into 31 bits until 2094.
+var listEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// ListVersion of an annotation; 0 if it has none, or one that no operator can have written
+// by now.
+func ListVersion(annotation string, now time.Time) int64 {
+	v, err := strconv.ParseInt(annotation, 10, 64)
+	if err != nil || v < 1 || v > NextListVersion(0, now.Add(24*time.Hour)) {
+		return 0
+	}
+	return v
+}
+
+// NextListVersion is that of a list which differs from the one before.
+func NextListVersion(before int64, now time.Time) int64 {
+	return max(1, before+1, int64(now.Sub(listEpoch)/time.Second))
+}
