@@ -73,8 +73,12 @@ func (l *list) read() error {
 	case err != nil:
 		return err
 	}
-	if before := l.now.Load(); before != nil && before.Version >= told.Version {
+	switch before := l.now.Load(); {
+	case before == nil:
+	case before.Version == told.Version:
 		return nil
+	case before.Version > told.Version:
+		return fmt.Errorf("version %d is ignored: clients have been told version %d", told.Version, before.Version)
 	}
 	l.now.Store(told)
 	l.s.std.Logf("clients are told of %d members, version %d", len(told.Nodes), told.Version)

@@ -1,0 +1,240 @@
+package member_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// told is a member whose supervisor has a list.
+type told struct {
+	*drainertest.Served
+	t      *testing.T
+	dialer memcache.Dialer
+	// list is the kubelet's file, and address where clients ask.
+	list, address string
+}
+
+func serveTold(t *testing.T, c contract.Connection, dir, list string, port int) *told {
+	t.Helper()
+	address := fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t))
+	args := drainertest.MemberArgs(c, dir, port, "-m", "64")
+	args.List, args.Discovery = list, address
+	return &told{drainertest.ServeCommand(t, "", args), t, memcache.Dialer{Connection: c, Unverified: true}, list, address}
+}
+
+// tell replaces the file as a whole, as the kubelet does.
+func tell(t *testing.T, path string, list *contract.List) {
+	t.Helper()
+	if err := errors.Join(os.WriteFile(path+".new", []byte(list.String()), 0o644), os.Rename(path+".new", path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// config is the answer to a client's question.
+func (m *told) config() (string, error) {
+	ctx, cancel := context.WithTimeout(m.t.Context(), memcachedtest.Patience)
+	defer cancel()
+	conn, err := m.dialer.DialContext(ctx, "tcp", m.address)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	if _, err := io.WriteString(conn, "config get cluster\r\n"); err != nil {
+		return "", err
+	}
+	r := bufio.NewReader(conn)
+	line, err := r.ReadString('\n')
+	size, found := strings.CutPrefix(strings.TrimRight(line, "\r\n"), "CONFIG cluster 0 ")
+	if err != nil || !found {
+		return "", fmt.Errorf("%q: %w", line, err)
+	}
+	n, err := strconv.Atoi(size)
+	if err != nil {
+		return "", err
+	}
+	text := make([]byte, n+len("\r\nEND\r\n"))
+	if _, err := io.ReadFull(r, text); err != nil {
+		return "", err
+	}
+	body, found := strings.CutSuffix(string(text), "\r\nEND\r\n")
+	if !found {
+		return "", fmt.Errorf("%q has no END", text)
+	}
+	return body, nil
+}
+
+// item is what clients find at the member itself.
+func (m *told) item() (string, error) {
+	conn, err := m.dialer.Dial(m.t.Context(), m.Address())
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	v, err := conn.Get([]byte(contract.ListKey))
+	if err != nil || v == nil {
+		return "", fmt.Errorf("no item: %w", err)
+	}
+	return string(v.Data), nil
+}
+
+// itemsCAS tells whether the item was stored anew.
+func (m *told) itemsCAS() uint64 {
+	m.t.Helper()
+	conn, err := m.dialer.Dial(m.t.Context(), m.Address())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer conn.Close()
+	v, err := conn.Get([]byte(contract.ListKey))
+	if err != nil || v == nil {
+		m.t.Fatalf("no item: %v", err)
+	}
+	return v.CAS
+}
+
+func (m *told) says(what string, want *contract.List) {
+	m.t.Helper()
+	memcachedtest.WaitFor(m.t, what, func() error {
+		config, err := m.config()
+		item, itemErr := m.item()
+		if err = errors.Join(err, itemErr); err == nil && (config != want.String() || item != want.String()) {
+			err = fmt.Errorf("it answers %q, and its item is %q", config, item)
+		}
+		return err
+	})
+}
+
+func listOf(version int64, members int) *contract.List {
+	l := &contract.List{Version: version}
+	for i := range members {
+		l.Nodes = append(l.Nodes, contract.Node{Host: fmt.Sprintf("cache-%d.cache.shop.svc", i), IP: fmt.Sprintf("10.0.0.%d", i+1), Port: 11211})
+	}
+	return l
+}
+
+func TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]contract.Connection{"plain": {}, "secured": memcachedtest.NewSecured(t).Connection()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, port := t.TempDir(), memcachedtest.FreePort(t)
+			list := filepath.Join(t.TempDir(), "list")
+			m := serveTold(t, c, dir, list, port)
+			memcachedtest.WaitFor(t, "an answer without a list", func() error {
+				if _, err := m.config(); err == nil || !strings.Contains(err.Error(), "SERVER_ERROR") {
+					return fmt.Errorf("want a SERVER_ERROR: %w", err)
+				}
+				return nil
+			})
+			tell(t, list, listOf(10, 3))
+			m.says("the first list", listOf(10, 3))
+			tell(t, list, listOf(11, 2))
+			m.says("the second list", listOf(11, 2))
+			tell(t, list, listOf(9, 5))
+			m.WaitFor("clients' list: version 9 is ignored: clients have been told version 11")
+			if err := os.WriteFile(list, []byte("nonsense"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			m.WaitFor("clients' list: a list that has not two lines")
+			m.says("the same list, after an older one and one that is none", listOf(11, 2))
+
+			conn, err := m.dialer.Dial(t.Context(), m.Address())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			for _, lose := range []string{"flush_all\r\n", "delete " + contract.ListKey + "\r\n", "set " + contract.ListKey + " 0 0 4\r\nevil\r\n"} {
+				if err := conn.Send([]byte(lose)); err != nil {
+					t.Fatal(err)
+				}
+				if answer, err := conn.Line(); err != nil || string(answer) != "OK" && string(answer) != "DELETED" && string(answer) != "STORED" {
+					t.Fatalf("%q: %q %v", lose, answer, err)
+				}
+				m.says("the item again after "+lose, listOf(11, 2))
+			}
+			if c.AuthFile != "" {
+				stranger := memcache.Dialer{Connection: contract.Connection{TLSDir: c.TLSDir}, Unverified: true}
+				(&told{m.Served, t, stranger, list, m.address}).refuses("CLIENT_ERROR unauthenticated")
+			}
+
+			// Another pod, of which the operator doesn't know yet.
+			m.End("saved")
+			again := serveTold(t, c, dir, filepath.Join(t.TempDir(), "list"), port)
+			again.says("the list of the last start", listOf(11, 2))
+			tell(t, again.list, listOf(12, 4))
+			again.says("the next list", listOf(12, 4))
+			again.End("saved")
+		})
+	}
+}
+
+func (m *told) refuses(why string) {
+	m.t.Helper()
+	if _, err := m.config(); err == nil || !strings.Contains(err.Error(), why) {
+		m.t.Errorf("want %q, got %v", why, err)
+	}
+}
+
+// TestTheListsItemStaysWithItsMember: no drain, replay or placement takes it along.
+func TestTheListsItemStaysWithItsMember(t *testing.T) {
+	t.Parallel()
+	all := drainertest.Objects(80, 300)
+	var members []*told
+	var servers []string
+	for range 3 {
+		list := filepath.Join(t.TempDir(), "list")
+		tell(t, list, listOf(5, 3))
+		m := serveTold(t, contract.Connection{}, t.TempDir(), list, memcachedtest.FreePort(t))
+		m.says("the list", listOf(5, 3))
+		members, servers = append(members, m), append(servers, m.Address())
+	}
+	drainertest.StoreByOwner(t, "gomemcache", servers[:2], all)
+	var before []uint64
+	for _, m := range members {
+		before = append(before, m.itemsCAS())
+	}
+	for _, source := range servers[:2] { // a third of all keys, and the list's item, are elsewhere now
+		args := drainertest.RebalanceArgs(t, "gomemcache", source, servers)
+		if r := drainertest.Rebalance(t, args); r.Receipt.AddsUp(args.SourceID) != nil {
+			t.Errorf("receipt %+v\n%s", r.Receipt, r.Err)
+		}
+	}
+	drainertest.Check(t, "gomemcache", servers, all)
+	for i, m := range members {
+		if cas := m.itemsCAS(); cas != before[i] {
+			t.Errorf("member %d had to put its item back", i)
+		}
+	}
+	leaving := members[2]
+	left := leaving.Memcached().Items(t) - 1 // but the list's
+	leaving.End("saved")
+	_, survivors := drainertest.Survivors(t, 1)
+	args := drainertest.MigrateArgs(t, leaving.Dir, survivors)
+	r := drainertest.Migrate(t, args)
+	if err := r.Receipt.AddsUp(args.SourceID); err != nil || r.Receipt.Found != left || r.Receipt.Added != left {
+		t.Errorf("%v: %d found, %d added of %d\n%s", err, r.Receipt.Found, r.Receipt.Added, left, r.Err)
+	}
+	conn, err := memcache.Dial(t.Context(), survivors[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if v, err := conn.Get([]byte(contract.ListKey)); err != nil || v != nil {
+		t.Errorf("the survivor has the item %v: %v", v, err)
+	}
+}
