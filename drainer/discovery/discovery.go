@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -151,8 +152,17 @@ func (c *conversation) answer(line string) (answer string, last bool) {
 		text := list.String()
 		return fmt.Sprintf("VALUE %s 0 %d\r\n%s\r\nEND\r\n", contract.ListKey, len(text), text), false
 	}
+	if slices.Contains(stores, words[0]) {
+		return notHere, true // what follows is a value
+	}
 	return "ERROR\r\n", false
 }
+
+// stores are the commands that a value follows. Some clients take the address for that of a
+// member until they have the list.
+var stores = []string{"set", "add", "replace", "append", "prepend", "cas", "ms"}
+
+const notHere = "SERVER_ERROR this address tells where the members are: store items there\r\n"
 
 const notYet = "SERVER_ERROR this member has not been told of the others yet\r\n"
 

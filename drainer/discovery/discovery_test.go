@@ -67,7 +67,7 @@ func TestQuestionsAreAnsweredAsElastiCacheDoes(t *testing.T) {
 		"no item yet":             {nil, "get AmazonElastiCache:cluster\r\nquit\r\n", "END\r\n"},
 		"an empty line":           {two(), "\r\nquit\r\n", "ERROR\r\n"},
 		"another config":          {two(), "config get others\r\nquit\r\n", "ERROR\r\n"},
-		"a write":                 {two(), "set a 0 0 1\r\nquit\r\n", "ERROR\r\n"},
+		"a write":                 {two(), "set a 0 0 1\r\n1\r\n", "SERVER_ERROR this address tells where the members are: store items there\r\n"},
 		"another item":            {two(), "get a\r\nquit\r\n", "ERROR\r\n"},
 		"a line without end":      {two(), strings.Repeat("x", 600), ""},
 	} {
