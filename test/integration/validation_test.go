@@ -131,6 +131,13 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"an exporter on memcached's port": {with(func(s *cachev1alpha1.MemcachedSpec) {
 			s.Exporter = &cachev1alpha1.ExporterSpec{Port: 11211}
 		}), "exporter.port must not be containerPort"},
+		"discovery without storage": {cluster().With(discovers), "discovery needs storage"},
+		"discovery on memcached's port": {cluster().Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Discovery = &cachev1alpha1.DiscoverySpec{Port: 11211}
+		}), "discovery.port must not be containerPort"},
+		"discovery on the exporter's port": {cluster().Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Discovery, s.Exporter = &cachev1alpha1.DiscoverySpec{Port: 9150}, &cachev1alpha1.ExporterSpec{}
+		}), "discovery.port must not be containerPort or exporter.port"},
 		"a budget of no members":    {budget(intstr.FromInt32(0)), disruptions},
 		"a budget of no share":      {budget(intstr.FromString("0%")), disruptions},
 		"a budget of more than all": {budget(intstr.FromString("101%")), disruptions},

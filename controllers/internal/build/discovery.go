@@ -49,7 +49,9 @@ func withList(c *cachev1alpha1.Memcached, spec *coreac.PodSpecApplyConfiguration
 	spec.WithVolumes(coreac.Volume().WithName(listVolume).WithDownwardAPI(coreac.DownwardAPIVolumeSource().
 		WithItems(coreac.DownwardAPIVolumeFile().
 			WithPath(contract.ListFile).
-			WithFieldRef(coreac.ObjectFieldSelector().WithFieldPath("metadata.annotations['" + cachev1alpha1.AnnotationList + "']")))))
+			WithFieldRef(coreac.ObjectFieldSelector().
+				WithAPIVersion("v1").
+				WithFieldPath("metadata.annotations['" + cachev1alpha1.AnnotationList + "']")))))
 	memcached.
 		WithVolumeMounts(coreac.VolumeMount().WithName(listVolume).WithMountPath(listDir).WithReadOnly(true)).
 		WithPorts(coreac.ContainerPort().

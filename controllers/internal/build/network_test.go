@@ -13,7 +13,7 @@ import (
 
 func TestNetworkPolicyLetsInWhomItNamesAndTheClustersDrainers(t *testing.T) {
 	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Exporter = &cachev1alpha1.ExporterSpec{}
+		s.Exporter, s.Discovery = &cachev1alpha1.ExporterSpec{}, &cachev1alpha1.DiscoverySpec{}
 		s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{
 			Clients:    []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
 			Monitoring: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "prometheus"}}}},
@@ -29,6 +29,9 @@ func TestNetworkPolicyLetsInWhomItNamesAndTheClustersDrainers(t *testing.T) {
 	}{
 		"a client":                      {map[string]string{"app": "web"}, "memcached", true},
 		"a client at the metrics":       {map[string]string{"app": "web"}, "metrics", false},
+		"a client at discovery":         {map[string]string{"app": "web"}, "discovery", true},
+		"Prometheus at discovery":       {map[string]string{"app": "prometheus"}, "discovery", false},
+		"anybody else at discovery":     {map[string]string{"app": "another"}, "discovery", false},
 		"Prometheus":                    {map[string]string{"app": "prometheus"}, "metrics", true},
 		"Prometheus at memcached":       {map[string]string{"app": "prometheus"}, "memcached", false},
 		"a drainer":                     {Labels(c, cachev1alpha1.ComponentDrainer), "memcached", true},
@@ -72,12 +75,13 @@ func admits(p *networkingac.NetworkPolicyApplyConfiguration, from map[string]str
 func TestNetworkPolicyWithoutNamesLetsOnlyDrainersIn(t *testing.T) {
 	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Exporter, s.NetworkPolicy = &cachev1alpha1.ExporterSpec{}, &cachev1alpha1.NetworkPolicySpec{}
+		s.Discovery = &cachev1alpha1.DiscoverySpec{}
 	}).Defaulted().Obj()
 	policy := NetworkPolicy(c)
 	if !admits(policy, Labels(c, cachev1alpha1.ComponentDrainer), "memcached") {
 		t.Error("a drainer stays outside")
 	}
-	for _, port := range []string{"memcached", "metrics"} {
+	for _, port := range []string{"memcached", "metrics", "discovery"} {
 		if admits(policy, map[string]string{"app": "web"}, port) {
 			t.Errorf("anybody gets in at %s", port)
 		}

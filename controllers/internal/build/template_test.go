@@ -17,7 +17,7 @@ import (
 // an upgrade's along.
 func TestTheHashOfATemplatesSpecIsThatOfWhatThePodsDependOn(t *testing.T) {
 	build := func() *cachev1alpha1.Memcached {
-		return apitest.MakeMemcached("cache").EveryField().Storage("1Gi").Defaulted().Obj()
+		return apitest.MakeMemcached("cache").EveryField().Storage("1Gi").With(discovers).Defaulted().Obj()
 	}
 	before := build()
 	for name, test := range map[string]struct {
@@ -42,6 +42,8 @@ func TestTheHashOfATemplatesSpecIsThatOfWhatThePodsDependOn(t *testing.T) {
 		"port":            {func(s *cachev1alpha1.MemcachedSpec) { s.ContainerPort = 4711 }, true},
 		"pods' labels":    {func(s *cachev1alpha1.MemcachedSpec) { s.Template.Labels = map[string]string{"a": "b"} }, true},
 		"storage mode":    {func(s *cachev1alpha1.MemcachedSpec) { s.Storage.Mode = cachev1alpha1.StorageMapped }, true},
+		"discovery":       {func(s *cachev1alpha1.MemcachedSpec) { s.Discovery = nil }, true},
+		"its port":        {func(s *cachev1alpha1.MemcachedSpec) { s.Discovery.Port = 4713 }, true},
 		"exporter's port": {func(s *cachev1alpha1.MemcachedSpec) { s.Exporter.Port = 4712 }, true},
 	} {
 		after := build()

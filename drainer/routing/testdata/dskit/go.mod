@@ -2,7 +2,10 @@ module example.com/memcached-operator/drainer/routing/testdata/dskit
 
 go 1.26.0
 
-require github.com/grafana/dskit v0.0.0-20260703122047-de1ec7541c44
+require (
+	github.com/go-kit/log v0.2.1
+	github.com/grafana/dskit v0.0.0-20260703122047-de1ec7541c44
+)
 
 require (
 	github.com/alecthomas/units v0.0.0-20240927000941-0f3dac36c52b // indirect
@@ -10,7 +13,6 @@ require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/facette/natsort v0.0.0-20181210072756-2cd4dd1e2dcb // indirect
-	github.com/go-kit/log v0.2.1 // indirect
 	github.com/go-logfmt/logfmt v0.5.1 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
