@@ -184,7 +184,9 @@ const (
 type TLSSpec struct {
 	// secretName of a Secret of type kubernetes.io/tls in the same namespace: tls.crt,
 	// the members' certificate with its chain, for the hosts in status.servers (with
-	// storage, the name *.NAME.NAMESPACE.svc covers them); tls.key; and ca.crt, the
+	// storage, the name *.NAME.NAMESPACE.svc covers them), for NAME-discovery.NAMESPACE.svc
+	// if there is discovery, and for *.NAME-list.NAMESPACE.svc.cluster.local if applications
+	// use the list in DNS; tls.key; and ca.crt, the
 	// authorities that signed it, and the clients' certificates. When the Secret
 	// changes, the members use it without a restart.
 	// +kubebuilder:validation:MinLength=1
