@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -121,7 +122,7 @@ var (
 	scheme = sync.OnceValue(func() *runtime.Scheme {
 		s := runtime.NewScheme()
 		for _, add := range []func(*runtime.Scheme) error{
-			corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, cachev1alpha1.AddToScheme,
+			corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, cachev1alpha1.AddToScheme,
 		} {
 			utilruntime.Must(add(s))
 		}
