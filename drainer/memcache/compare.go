@@ -10,11 +10,15 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// Deletions is a run of deletes that only delete what hasn't changed.
+// Deletions is a run of deletes that only delete what hasn't changed. A delete that does is
+// not answered.
 type Deletions struct {
 	buf []byte
 	n   int
 }
+
+// Reset empties the run.
+func (d *Deletions) Reset() { d.buf, d.n = d.buf[:0], 0 }
 
 // Append adds the delete of the key's value if it has that CAS.
 func (d *Deletions) Append(key []byte, cas uint64) error {
@@ -27,6 +31,7 @@ func (d *Deletions) Append(key []byte, cas uint64) error {
 	if form == base64Key {
 		d.buf = append(d.buf, " b"...)
 	}
+	d.buf = strconv.AppendInt(append(d.buf, " q O"...), int64(d.n), 10)
 	d.buf = append(d.buf, "\r\n"...)
 	d.n++
 	return nil
@@ -38,9 +43,12 @@ type Deleted struct{ Changed, Missing []int }
 
 // Delete sends the run.
 func (c *Conn) Delete(d *Deletions) (Deleted, error) {
+	if d.n == 0 {
+		return Deleted{}, nil
+	}
 	// A server that can't send its answers reads no more.
 	sent := make(chan error, 1)
-	go func() { sent <- c.Send(d.buf) }()
+	go func() { sent <- c.Send(append(d.buf, "mn\r\n"...)) }()
 	deleted, err := c.deleted(d.n)
 	if err != nil {
 		c.Close()
@@ -51,23 +59,30 @@ func (c *Conn) Delete(d *Deletions) (Deleted, error) {
 	return deleted, err
 }
 
+// deleted reads the answers to n deletes, up to the end of the run.
 func (c *Conn) deleted(n int) (deleted Deleted, err error) {
-	for i := range n {
+	for range n + 1 {
 		line, err := c.line()
 		if err != nil {
 			return Deleted{}, err
 		}
+		if string(line) == "MN" {
+			return deleted, nil
+		}
+		_, token, _ := bytes.Cut(line, []byte(" O"))
+		i, numberErr := strconv.ParseUint(string(bytes.TrimSpace(token)), 10, 31)
 		switch {
-		case bytes.HasPrefix(line, []byte("HD")):
+		case numberErr != nil || int(i) >= n:
+			return Deleted{}, fmt.Errorf("%w to md: %.80q", ErrProtocol, line)
 		case bytes.HasPrefix(line, []byte("NF")):
-			deleted.Missing = append(deleted.Missing, i)
+			deleted.Missing = append(deleted.Missing, int(i))
 		case bytes.HasPrefix(line, []byte("EX")):
-			deleted.Changed = append(deleted.Changed, i)
+			deleted.Changed = append(deleted.Changed, int(i))
 		default:
 			return Deleted{}, fmt.Errorf("%w to md: %.80q", ErrProtocol, line)
 		}
 	}
-	return deleted, nil
+	return Deleted{}, fmt.Errorf("%w to md: more than %d answers", ErrProtocol, n)
 }
 
 // ErrRefused means that the server couldn't store an item: it is too large, or there is

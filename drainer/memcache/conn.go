@@ -123,6 +123,25 @@ type Value struct {
 	BinaryKey bool
 }
 
+// Outdated tells whether a client has marked the value as stale, or was told to store one
+// and hasn't yet.
+func (v *Value) Outdated() bool { return v.Stale || v.Claimed && len(v.Data) == 0 }
+
+// ExpireAt is when the value expires, by the clock of its server, which is now: 0 never.
+// known is the exact time, if there is one; it is used unless a client has set another one
+// since.
+func (v *Value) ExpireAt(known, now int64) int64 {
+	const exact = 2 // seconds
+	switch at := now + v.TTL; {
+	case v.TTL < 0:
+		return 0
+	case known != 0 && max(at-known, known-at) <= exact:
+		return known
+	default:
+		return at
+	}
+}
+
 // Get returns the server's value for key, nil if it has none. The item's place among
 // the recently used stays as it is.
 func (c *Conn) Get(key []byte) (*Value, error) {
@@ -223,6 +242,9 @@ func (c *Conn) Send(request []byte) error {
 	_, err := c.conn.Write(request)
 	return err
 }
+
+// Read reads what the server sends, as it is.
+func (c *Conn) Read(b []byte) (int, error) { return c.r.Read(b) }
 
 // Line returns the next line of an answer without its end; valid until the
 // next read.

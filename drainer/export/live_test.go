@@ -1,0 +1,387 @@
+package export
+
+import (
+	"bytes"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"example.com/memcached-operator/drainer/export/wire"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+func TestMain(m *testing.M) { memcachedtest.Main(m, 2) }
+
+// TestEveryCopyIsWhole: clients overwrite, increment, append, touch, delete, mark and flush
+// items of all sizes, memcached evicts and its slab mover moves, while the file is read. Each
+// item that is accepted
+//
+//   - has the very value that its key had when it had this CAS,
+//   - was not replaced, deleted or flushed before the pass began.
+func TestEveryCopyIsWhole(t *testing.T) {
+	drainertest.ForSeeds(t, 10, func(t *testing.T, seed uint64) {
+		if problems := newTrial(t, seed).run(true); len(problems) > 0 {
+			t.Errorf("%d copies are wrong: %s", len(problems), strings.Join(problems[:min(3, len(problems))], "; "))
+		}
+	})
+}
+
+// TestWithoutTheSecondHeader: a reader that doesn't look at the header again is noticed.
+func TestWithoutTheSecondHeader(t *testing.T) {
+	for seed := uint64(1); seed < 20; seed++ {
+		if problems := newTrial(t, seed).run(false); len(problems) > 0 {
+			t.Logf("seed %d: %d copies are wrong, as they should be: %s", seed, len(problems), problems[0])
+			return
+		}
+	}
+	t.Error("no copy is wrong")
+}
+
+// trial is a memcached in use.
+type trial struct {
+	t      *testing.T
+	r      *rand.Rand
+	m      *memcachedtest.Mapped
+	users  []*user
+	byKey  map[string]*record
+	probed atomic.Uint64 // the CAS before the last flush
+}
+
+// record is what is known of a key.
+type record struct {
+	user *user
+	key  string
+	// sums of the values by their CAS, which rises.
+	mu    sync.Mutex
+	cas   []uint64
+	sums  []uint64
+	least uint64 // the CAS of what is there now, or that it would have
+	seen  map[uint64]uint64
+}
+
+// user is a client with keys of its own.
+type user struct {
+	trial *trial
+	r     *rand.Rand
+	c     *memcache.Conn
+	keys  []*record
+}
+
+const usersOfTrial, keysOfUser, opsOfUser = 3, 300, 4000
+
+func newTrial(t *testing.T, seed uint64) *trial {
+	t.Helper()
+	tr := &trial{t: t, r: rand.New(rand.NewPCG(seed, 8)), byKey: map[string]*record{}}
+	tr.m = memcachedtest.StartMapped(t, filepath.Join(t.TempDir(), "file"), "-m", "48", "-f", "2", "-t", "2", "-o", "slab_automove=0")
+	for n := range usersOfTrial {
+		u := &user{trial: tr, r: rand.New(rand.NewPCG(seed, uint64(n))), c: tr.m.DialFor(t)}
+		for i := range keysOfUser {
+			k := &record{user: u, key: fmt.Sprintf("key:%d:%d", n, i), seen: map[uint64]uint64{}}
+			u.keys, tr.byKey[k.key] = append(u.keys, k), k
+		}
+		tr.users = append(tr.users, u)
+	}
+	return tr
+}
+
+// run lets the clients work and reads meanwhile; it returns what is wrong.
+func (tr *trial) run(second bool) (problems []string) {
+	tr.t.Helper()
+	var work sync.WaitGroup
+	var busy atomic.Int64
+	for _, u := range tr.users {
+		busy.Add(1)
+		work.Go(func() {
+			defer busy.Add(-1)
+			for range opsOfUser {
+				if err := u.do(); err != nil {
+					tr.t.Errorf("%v", err)
+					return
+				}
+			}
+		})
+	}
+	defer work.Wait()
+	file, err := os.Open(tr.m.Path)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	defer file.Close()
+	c, passes, accepted, asked := tr.m.DialFor(tr.t), 0, 0, 0
+	for busy.Load() > 0 {
+		least, flushed := tr.least(), tr.probed.Load()
+		b := tr.pass(c, file, second)
+		passes, accepted, asked = passes+1, accepted+b.Items, asked+len(b.asks)
+		problems = append(problems, tr.take(b, least, flushed)...)
+	}
+	work.Wait()
+	stats, err := c.Stats("")
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	tr.t.Logf("%d passes: %d accepted, %d to be asked for; %s evictions, %s items and %s pages moved",
+		passes, accepted, asked, stats["evictions"], stats["slab_reassign_rescues"], stats["slabs_moved"])
+	return append(problems, tr.compare()...)
+}
+
+// least CAS that a copy of each key can have now.
+func (tr *trial) least() map[string]uint64 {
+	all := map[string]uint64{}
+	for key, k := range tr.byKey {
+		k.mu.Lock()
+		all[key] = k.least
+		k.mu.Unlock()
+	}
+	return all
+}
+
+func (tr *trial) pass(c *memcache.Conn, file *os.File, second bool) *Batch {
+	tr.t.Helper()
+	r := tr.reader(c, file)
+	defer r.Close()
+	r.second = second
+	b := &Batch{}
+	for page := range r.Pages() {
+		if err := r.Read(page, everything, func([]byte) bool { return true }, b); err != nil {
+			tr.t.Fatal(err)
+		}
+	}
+	return b
+}
+
+// reader of what memcached says of itself now.
+func (tr *trial) reader(c *memcache.Conn, file *os.File) *Reader {
+	tr.t.Helper()
+	image := &warmfile.Image{}
+	if err := image.Ask(c, tr.m.PID(), tr.m.Path, tr.m.Args); err != nil {
+		tr.t.Fatal(err)
+	}
+	live, err := image.Live(image.Clock)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	r, err := NewReader(file, live)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	return r
+}
+
+var seed = maphash.MakeSeed()
+
+// take notes what was accepted.
+func (tr *trial) take(b *Batch, least map[string]uint64, flushed uint64) (problems []string) {
+	tr.t.Helper()
+	var it item.Item
+	for rest := b.Records; len(rest) > 0; {
+		var err error
+		if rest, err = wire.Next(rest, &it); err != nil {
+			tr.t.Fatal(err)
+		}
+		k, known := tr.byKey[string(it.Key)]
+		if !known {
+			if !bytes.HasPrefix(it.Key, []byte("probe")) {
+				problems = append(problems, fmt.Sprintf("nobody has stored %.60q", it.Key))
+			}
+			continue
+		}
+		if it.CAS < least[k.key] || it.CAS <= flushed {
+			problems = append(problems, fmt.Sprintf("%s of CAS %d was replaced or deleted (CAS %d) or flushed (CAS %d) before the pass", k.key, it.CAS, least[k.key], flushed))
+		}
+		sum := maphash.Bytes(seed, it.Value)
+		if other, twice := k.seen[it.CAS]; twice && other != sum {
+			problems = append(problems, fmt.Sprintf("%s of CAS %d was read with two values", k.key, it.CAS))
+		}
+		k.seen[it.CAS] = sum
+	}
+	return problems
+}
+
+// compare looks for what each key had.
+func (tr *trial) compare() (problems []string) {
+	for _, k := range tr.byKey {
+		for cas, sum := range k.seen {
+			// The slab mover of versions before 1.6.27 gives an item a new CAS.
+			i, exact := slices.BinarySearch(k.cas, cas)
+			if !exact {
+				i--
+			}
+			if i < 0 || k.sums[i] != sum {
+				problems = append(problems, fmt.Sprintf("%s of CAS %d has a value that it never had", k.key, cas))
+			}
+		}
+	}
+	return problems
+}
+
+// do is one thing that a client does.
+func (u *user) do() error {
+	k := u.keys[u.r.IntN(len(u.keys))]
+	switch n := u.r.IntN(100); {
+	case n < 45:
+		return u.store(k, "ms "+k.key+" %d c F"+strconv.Itoa(u.r.IntN(3)), u.value(k))
+	case n < 60:
+		return u.add(k)
+	case n < 68:
+		return u.store(k, "ms "+k.key+" %d c M"+string("AP"[u.r.IntN(2)]), bytes.Repeat([]byte("x"), u.r.IntN(2000)))
+	case n < 75:
+		return u.say("touch "+k.key+" "+strconv.Itoa(1000+u.r.IntN(1000)), nil, nil)
+	case n < 87:
+		return u.remove(k)
+	case n < 90:
+		return u.mark(k)
+	case n < 95:
+		return u.say(fmt.Sprintf("slabs reassign %d %d", 1+u.r.IntN(12), 1+u.r.IntN(12)), nil, nil)
+	case n < 96 && u.r.IntN(40) == 0:
+		return u.flush()
+	default:
+		_, err := u.get(k)
+		return err
+	}
+}
+
+// value is a text or a number, with so much behind it that reading and writing take a while.
+func (u *user) value(k *record) []byte {
+	size := []int{1, 10, 100, 1000, 20_000, 100_000, 200_000}[u.r.IntN(7)]
+	head := []string{"text of " + k.key, "1", "18446744073709551600", "95 "}[u.r.IntN(4)]
+	fill := bytes.Repeat([]byte{byte('a' + u.r.IntN(26))}, u.r.IntN(size)+1)
+	return append([]byte(head+[]string{"", " "}[u.r.IntN(2)]), fill...)
+}
+
+// say sends a command, and takes the answer.
+func (u *user) say(command string, data []byte, take func(line string) error) error {
+	request := append([]byte(command), "\r\n"...)
+	if data != nil {
+		request = append(append(request, data...), "\r\n"...)
+	}
+	if err := u.c.Send(request); err != nil {
+		return err
+	}
+	line, err := u.c.Line()
+	if err == nil && take != nil {
+		err = take(string(line))
+	}
+	return err
+}
+
+// casOf the last answer, 0 if nothing was stored.
+func casOf(line string) (uint64, error) {
+	_, token, ok := strings.Cut(line, " c")
+	if !ok || strings.HasPrefix(line, "N") || strings.HasPrefix(line, "SERVER_ERROR") {
+		return 0, nil
+	}
+	token, _, _ = strings.Cut(token, " ")
+	return strconv.ParseUint(token, 10, 64)
+}
+
+// get returns what the server has; nobody else changes it.
+func (u *user) get(k *record) (*memcache.Value, error) { return u.c.Get([]byte(k.key)) }
+
+// store stores, and notes what the key has then.
+func (u *user) store(k *record, command string, data []byte) error {
+	return u.say(fmt.Sprintf(command, len(data)), data, func(line string) error {
+		cas, err := casOf(line)
+		if err != nil || cas == 0 {
+			return err
+		}
+		if strings.Contains(command, " M") {
+			v, err := u.get(k)
+			if err != nil || v == nil {
+				return err // evicted
+			}
+			data = v.Data
+		}
+		k.has(cas, data)
+		return nil
+	})
+}
+
+func (k *record) has(cas uint64, data []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.cas, k.sums, k.least = append(k.cas, cas), append(k.sums, maphash.Bytes(seed, data)), cas
+}
+
+// add increments or decrements.
+func (u *user) add(k *record) error {
+	return u.say(fmt.Sprintf("ma %s M%c D%d c v", k.key, "ID"[u.r.IntN(2)], 1+u.r.IntN(100)), nil, func(line string) error {
+		if !strings.HasPrefix(line, "VA ") {
+			return nil
+		}
+		cas, err := casOf(line)
+		if err != nil {
+			return err
+		}
+		size, err := strconv.Atoi(strings.Fields(line)[1])
+		if err != nil {
+			return err
+		}
+		data := make([]byte, size+2)
+		if _, err := io.ReadFull(u.c, data); err != nil {
+			return err
+		}
+		v, err := u.get(k) // ma shows the number without the blanks behind it
+		if err == nil && v != nil {
+			k.has(cas, v.Data)
+		}
+		return err
+	})
+}
+
+func (u *user) remove(k *record) error {
+	return u.say("delete "+k.key, nil, func(string) error {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if n := len(k.cas); n > 0 {
+			k.least = k.cas[n-1] + 1
+		}
+		return nil
+	})
+}
+
+// mark marks an item as stale: it keeps its value, with another CAS.
+func (u *user) mark(k *record) error {
+	return u.say("md "+k.key+" I T1000", nil, func(line string) error {
+		if !strings.HasPrefix(line, "HD") {
+			return nil
+		}
+		v, err := u.get(k)
+		if err == nil && v != nil {
+			k.has(v.CAS, v.Data)
+		}
+		return err
+	})
+}
+
+// probe stores something, and returns its CAS: what was stored before has a lower one.
+func (u *user) probe() (cas uint64, err error) {
+	err = u.say("ms probe 1 c", []byte("x"), func(line string) (err error) {
+		cas, err = casOf(line)
+		return err
+	})
+	return cas, err
+}
+
+func (u *user) flush() error {
+	cas, err := u.probe()
+	if err != nil || cas == 0 {
+		return err
+	}
+	return u.say("flush_all", nil, func(string) error {
+		u.trial.probed.Store(max(cas, u.trial.probed.Load()))
+		return nil
+	})
+}

@@ -1,0 +1,74 @@
+package export
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"example.com/memcached-operator/drainer/export/wire"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
+)
+
+// TestANumberThatChangesInPlace: memcached increments numbers where they are, and writes
+// blanks over all that is behind them. The new CAS is there first. Each copy is whole all the
+// same.
+func TestANumberThatChangesInPlace(t *testing.T) {
+	const size, increments = 400_000, 10_000
+	tr := &trial{t: t, m: memcachedtest.StartMapped(t, filepath.Join(t.TempDir(), "file"), "-m", "48", "-f", "2", "-t", "2")}
+	raw := tr.m.Raw()
+	blank := strings.Repeat(" ", size)
+	text := []byte("0" + strings.Repeat("x", size))
+	text[1] = ' '
+	for i := range 3 { // of which it has neighbours: what is alone in its LRU is asked for
+		raw.Must("STORED", "set neighbour"+itoa(i)+" 0 0 "+itoa(len(text)), text)
+	}
+	file, err := os.Open(tr.m.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var busy atomic.Bool
+	var client sync.WaitGroup
+	busy.Store(true)
+	client.Go(func() {
+		defer busy.Store(false)
+		for n := range increments {
+			if n%10 == 0 {
+				raw.Must("STORED", "set number 0 0 "+itoa(len(text)), text)
+			}
+			raw.Must(itoa(n%10+1), "incr number 1", nil)
+		}
+	})
+	defer client.Wait()
+	r := tr.reader(tr.m.DialFor(t), file)
+	defer r.Close()
+	accepted, asked := 0, 0
+	var it item.Item
+	b := &Batch{}
+	for page := 0; busy.Load(); page = (page + 1) % r.Pages() {
+		b.rewind(mark{})
+		if err := r.Read(page, everything, func(key []byte) bool { return string(key) == "number" }, b); err != nil {
+			t.Fatal(err)
+		}
+		asked += len(b.asks)
+		for rest := b.Records; len(rest) > 0; {
+			if rest, err = wire.Next(rest, &it); err != nil {
+				t.Fatal(err)
+			}
+			accepted++
+			digits := bytes.TrimRight(it.Value, " ")
+			if !bytes.Equal(it.Value, text) && (len(digits) > 2 || string(it.Value[len(digits):]) != blank[:len(it.Value)-len(digits)]) {
+				t.Fatalf("CAS %d: a number that is half written: %.40q…, %d bytes without the blanks at the end", it.CAS, it.Value, len(digits))
+			}
+		}
+	}
+	t.Logf("%d accepted, %d to be asked for", accepted, asked)
+	if accepted == 0 {
+		t.Error("none was read")
+	}
+}

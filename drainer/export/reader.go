@@ -1,0 +1,250 @@
+// Package export streams the items of a running memcached that others own. The supervisor
+// reads them from the file that memcached has mapped, so that memcached is only asked for the
+// few that are in use.
+//
+// An item may change while it is read. So its header is read, then the item, then the header
+// again. The copy is right if both headers show the same: an item that is linked, and in use
+// by nobody, of the same CAS, key, length and flags. See Reader.slot for why.
+package export
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/export/wire"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// ErrArchitecture means that only on amd64 others see memcached's writes in the order in which it
+// makes them.
+var ErrArchitecture = errors.New("items are read from memory on amd64 only, this is " + runtime.GOARCH)
+
+// Reader reads the items in a file that a running memcached has mapped.
+type Reader struct {
+	file *os.File
+	mem  []byte
+	live *warmfile.Live
+	page []byte // room for one
+	// second tells whether the header is looked at again. Tests leave it out.
+	second bool
+}
+
+// NewReader maps the file, of whose memcached live is. The file stays open meanwhile.
+func NewReader(file *os.File, live *warmfile.Live) (*Reader, error) {
+	if runtime.GOARCH != "amd64" {
+		return nil, ErrArchitecture
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	size := info.Size() / warmfile.SlabPageSize * warmfile.SlabPageSize
+	if size == 0 {
+		return nil, fmt.Errorf("%s has %d bytes", file.Name(), info.Size())
+	}
+	mem, err := unix.Mmap(int(file.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", file.Name(), err)
+	}
+	return &Reader{file: file, mem: mem, live: live, page: make([]byte, warmfile.SlabPageSize), second: true}, nil
+}
+
+// Close unmaps the file.
+func (r *Reader) Close() { _ = unix.Munmap(r.mem) }
+
+// Pages of the file.
+func (r *Reader) Pages() int { return len(r.mem) / warmfile.SlabPageSize }
+
+// Band is the last accesses from From on and before To, in seconds of memcached's own clock.
+type Band struct{ From, To uint32 }
+
+// Batch collects what was read.
+type Batch struct {
+	// Records are those of package wire.
+	Records []byte
+	Items   int
+	// keys, one after the other, that memcached has to be asked for.
+	keys []byte
+	asks []ask
+	// unsure counts what could not be read.
+	unsure int
+}
+
+// ask is a key by its end in keys, and when the item expires, as far as is known.
+type ask struct {
+	end      int
+	expireAt int64
+}
+
+// mark is a place in a batch.
+type mark struct{ records, items, keys, asks int }
+
+func (b *Batch) mark() mark { return mark{len(b.Records), b.Items, len(b.keys), len(b.asks)} }
+
+func (b *Batch) rewind(m mark) {
+	b.Records, b.Items, b.keys, b.asks = b.Records[:m.records], m.items, b.keys[:m.keys], b.asks[:m.asks]
+}
+
+func (b *Batch) ask(key []byte, expireAt int64) {
+	b.keys = append(b.keys, key...)
+	b.asks = append(b.asks, ask{len(b.keys), expireAt})
+}
+
+// Read adds the items of a page that elsewhere wants and that were last accessed in the band.
+// An error is one of the disk under a mapped file.
+func (r *Reader) Read(page int, in Band, elsewhere func(key []byte) bool, b *Batch) (err error) {
+	defer faults(&err)()
+	mem, class, ok := r.used(page)
+	if !ok {
+		b.unsure++
+	}
+	if class == 0 {
+		return nil
+	}
+	before, size := b.mark(), r.live.Size(class)
+	for at := 0; at+size <= len(mem); at += size {
+		r.slot(mem[at:at+size:at+size], class, in, elsewhere, b)
+	}
+	// A page that was cut anew meanwhile has had headers where values are now.
+	if again, ok := r.live.Class(mem, head(mem), r.page); !ok || again != class {
+		b.rewind(before)
+		b.unsure++
+	}
+	return nil
+}
+
+// used returns a page and its slab class, 0 if it has none.
+func (r *Reader) used(page int) (mem []byte, class uint8, ok bool) {
+	at := page * warmfile.SlabPageSize
+	mem = r.mem[at : at+warmfile.SlabPageSize : at+warmfile.SlabPageSize]
+	// To touch what memcached hasn't would take memory: of a file in memory, the kernel would
+	// make the page.
+	if _, err := r.file.ReadAt(r.page[:warmfile.PageHeader], int64(at)); err != nil {
+		panic(&os.PathError{Op: "read", Path: r.file.Name(), Err: err})
+	}
+	if warmfile.UnusedPage(r.page) {
+		return mem, 0, true
+	}
+	class, ok = r.live.Class(mem, head(mem), r.page)
+	return mem, class, ok
+}
+
+// faults turns a fault of the mapped memory into an error.
+func faults(err *error) func() {
+	before := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(before)
+		switch p := recover().(type) {
+		case nil:
+		case *os.PathError:
+			*err = p
+		case interface{ Addr() uintptr }: // a runtime.Error
+			*err = fmt.Errorf("the mapped file can't be read: %v", p)
+		default:
+			panic(p)
+		}
+	}
+}
+
+// word is read at once.
+func word(slot []byte, at int) uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Pointer(&slot[at])))
+}
+
+// head reads the CAS before the state: see slot.
+func head(slot []byte) warmfile.Head {
+	cas := word(slot, warmfile.WordCAS)
+	return warmfile.Head{CAS: cas, State: word(slot, warmfile.WordState), Class: word(slot, warmfile.WordClass), Times: word(slot, warmfile.WordTimes)}
+}
+
+// slot adds the item in slot, or asks for it.
+//
+// Source: memcached's items.c, memcached.c, slabs.c. Whatever changes an item in place (incr,
+// decr, touch, a meta delete that marks it as stale, the slab mover) has a reference to it
+// meanwhile, and an incr gives it another CAS. So
+//
+//   - the first header is of an item that is whole: its CAS was there before the refcount was 1;
+//   - in the second one, the refcount was 1 before the CAS was the same: what changed the item
+//     since would have had a reference then, or have left another CAS;
+//   - a slot that was given to another item has another CAS: numbers aren't used twice. For a
+//     moment, a new item that is linked but in no LRU yet may show the CAS of the slot's last
+//     one. So the item must be in an LRU.
+func (r *Reader) slot(slot []byte, class uint8, in Band, elsewhere func(key []byte) bool, b *Batch) {
+	if !warmfile.Linked(word(slot, warmfile.WordState)) {
+		return
+	}
+	first := head(slot)
+	if at := first.Accessed(); at < in.From || at >= in.To {
+		return
+	}
+	how, p := r.live.Read(first, class)
+	switch how {
+	case warmfile.Nothing:
+		return
+	case warmfile.Unsure:
+		b.unsure++
+		return
+	}
+	key := slot[p.Key:p.KeyEnd]
+	if !elsewhere(key) {
+		return
+	}
+	before := len(b.Records)
+	if how == warmfile.Copied && r.copied(slot, first, p, b) {
+		b.Items++
+		return
+	}
+	b.Records = b.Records[:before]
+	b.ask(key, r.live.ExpireAt(first))
+}
+
+// copied appends the item and tells whether it is right.
+func (r *Reader) copied(slot []byte, first warmfile.Head, p warmfile.Parts, b *Batch) bool {
+	at := len(b.Records)
+	it := item.Item{Key: slot[p.Key:p.KeyEnd], Value: slot[p.Value:p.ValueEnd], Flags: r.live.ClientFlags(slot, p), CAS: first.CAS,
+		ExpireAt: r.live.ExpireAt(first), LastAccess: r.live.LastAccess(first), BinaryKey: r.live.BinaryKey(first), State: r.live.State(first)}
+	b.Records = wire.Append(b.Records, &it)
+	end := slot[p.ValueEnd : p.ValueEnd+2]
+	if end[0] != '\r' || end[1] != '\n' {
+		return false
+	}
+	value := b.Records[len(b.Records)-len(it.Value):]
+	return !number(value) && (!r.second || r.same(slot, first, p, b.Records[at:len(b.Records)-len(value)]))
+}
+
+// same looks at the header again; record ends with the key that was copied.
+func (r *Reader) same(slot []byte, first warmfile.Head, p warmfile.Parts, record []byte) bool {
+	if !bytes.HasSuffix(record, slot[p.Key:p.KeyEnd]) {
+		return false
+	}
+	second := warmfile.Head{State: word(slot, warmfile.WordState), Class: word(slot, warmfile.WordClass), Times: word(slot, warmfile.WordTimes)}
+	inLRU := word(slot, warmfile.WordNext)|word(slot, warmfile.WordPrev) != 0
+	state, class := first.Settled()
+	stateNow, classNow := second.Settled()
+	return inLRU && state == stateNow && class == classNow && first.Times>>32 == second.Times>>32 &&
+		word(slot, warmfile.WordCAS) == first.CAS
+}
+
+// number tells whether a value may be one that memcached changes in place. That is safe to
+// read all the same; it is asked for in case a version changes it in another way.
+func number(value []byte) bool {
+	const longest = 20 // digits of 64 bits
+	if len(value) == 0 || len(value) > longest {
+		return false
+	}
+	for _, c := range value {
+		if (c < '0' || c > '9') && c != ' ' {
+			return false
+		}
+	}
+	return true
+}

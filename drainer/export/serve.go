@@ -1,0 +1,214 @@
+package export
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"example.com/memcached-operator/drainer/export/wire"
+)
+
+const (
+	// mostConns bounds the connections at a time, and begin how long one may take to say
+	// what it wants.
+	mostConns = 4
+	begin     = 30 * time.Second
+	// mostLogin bounds the bytes of a login.
+	mostLogin = 1 << 10
+)
+
+// Server streams the items of one memcached. There is one stream at a time: a new one ends
+// the one before, whose mover may be gone.
+type Server struct {
+	Memcached
+	// VerifyClients: the mover must have a certificate, as memcached's clients must.
+	VerifyClients bool
+	Logf          func(format string, args ...any)
+
+	mu     sync.Mutex
+	newest context.CancelFunc
+	done   chan struct{} // closed at the newest stream's end
+}
+
+// Serve accepts movers until ctx ends.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	defer context.AfterFunc(ctx, func() { listener.Close() })()
+	free := make(chan struct{}, mostConns)
+	for {
+		conn, err := listener.Accept()
+		switch {
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // for one, too many open files
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		select {
+		case free <- struct{}{}:
+		default:
+			conn.Close()
+			continue
+		}
+		conns.Go(func() {
+			defer func() { <-free }()
+			defer conn.Close()
+			defer context.AfterFunc(ctx, func() { conn.Close() })()
+			if err := s.serve(ctx, conn); err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
+				s.Logf("a stream to %s ended early: %v", conn.RemoteAddr(), err)
+			}
+		})
+	}
+}
+
+// serve speaks to one mover.
+func (s *Server) serve(ctx context.Context, conn net.Conn) error {
+	if err := conn.SetDeadline(time.Now().Add(begin)); err != nil {
+		return err
+	}
+	if s.Dialer.TLSDir != "" {
+		config, err := s.Dialer.ServerTLS(s.VerifyClients)
+		if err != nil {
+			return err
+		}
+		conn = tls.Server(conn, config)
+	}
+	r := bufio.NewReaderSize(conn, wire.MaxLine)
+	request, err := s.greet(conn, r)
+	if err != nil {
+		return err
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	ctx, release := s.alone(ctx)
+	defer release()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	return s.stream(ctx, request, conn, r)
+}
+
+// alone ends the stream before, and waits for its end.
+func (s *Server) alone(ctx context.Context) (own context.Context, release func()) {
+	own, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	s.mu.Lock()
+	before, beforeDone := s.newest, s.done
+	s.newest, s.done = cancel, done
+	s.mu.Unlock()
+	if before != nil {
+		before()
+		<-beforeDone
+	}
+	return own, func() {
+		cancel()
+		close(done)
+	}
+}
+
+// greet answers until the mover has logged in and said what it wants.
+func (s *Server) greet(conn net.Conn, r *bufio.Reader) (*wire.Request, error) {
+	welcome := s.Dialer.AuthFile == ""
+	const mostLines = 8
+	for range mostLines {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return nil, err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		asked, isExport := bytes.CutPrefix(line, []byte(wire.Export))
+		answer := "ERROR"
+		switch {
+		case isExport && welcome:
+			var request wire.Request
+			if err := json.Unmarshal(asked, &request); err != nil {
+				return nil, errors.Join(fmt.Errorf("a malformed request: %w", err), write(conn, "CLIENT_ERROR "+err.Error()))
+			}
+			return &request, nil
+		case bytes.HasPrefix(line, []byte("set ")) && !welcome:
+			if welcome, err = s.login(line, r); err != nil {
+				return nil, err
+			}
+			if answer = "STORED"; !welcome {
+				return nil, errors.Join(errors.New("a login was refused"), write(conn, "CLIENT_ERROR authentication failure"))
+			}
+		case !welcome:
+			answer = "CLIENT_ERROR unauthenticated"
+		case string(line) == "version":
+			answer = "VERSION export"
+		}
+		if err := write(conn, answer); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("a mover that asks for nothing")
+}
+
+func write(conn net.Conn, line string) error {
+	_, err := io.WriteString(conn, line+"\r\n")
+	return err
+}
+
+// login reads a login as memcached does: the value of a set is "user password".
+func (s *Server) login(line []byte, r *bufio.Reader) (bool, error) {
+	fields := strings.Fields(string(line))
+	size, err := strconv.ParseUint(fields[len(fields)-1], 10, 31)
+	if err != nil || size > mostLogin {
+		return false, fmt.Errorf("a login of %.20q bytes", fields[len(fields)-1])
+	}
+	given := make([]byte, size+uint64(len("\r\n")))
+	if _, err := io.ReadFull(r, given); err != nil {
+		return false, err
+	}
+	logins, err := s.Dialer.Logins()
+	if err != nil {
+		return false, err
+	}
+	ok := 0
+	for _, l := range logins {
+		ok |= subtle.ConstantTimeCompare(given, []byte(l.User+" "+l.Password+"\r\n"))
+	}
+	return ok == 1, nil
+}
+
+// stream answers a request, and then makes a pass for each line that asks for one.
+func (s *Server) stream(ctx context.Context, request *wire.Request, conn net.Conn, r *bufio.Reader) error {
+	st, err := newStream(ctx, s.Memcached, request, conn)
+	if err != nil {
+		return errors.Join(err, write(conn, "SERVER_ERROR "+strings.ReplaceAll(err.Error(), "\n", "; ")))
+	}
+	defer st.close()
+	hello, err := json.Marshal(wire.Hello{Version: st.image.Version, Expected: st.survey.expected})
+	if err != nil {
+		return err
+	}
+	if err := write(conn, wire.OK+string(hello)); err != nil {
+		return err
+	}
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if string(bytes.TrimRight(line, "\r\n")) != wire.Pass {
+			return fmt.Errorf("a mover says %.40q", line)
+		}
+		if err := st.pass(ctx); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package export
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/export/wire"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// member is a memcached whose items are streamed.
+type member struct {
+	*memcachedtest.Mapped
+	t       *testing.T
+	address string
+	request wire.Request
+	owner   routing.Owner
+	server  *Server
+}
+
+func startMember(t *testing.T, c contract.Connection) *member {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	args := []string{"-e", path, "-o", "no_lru_crawler", "-m", "48", "-f", "2"}
+	m := &member{t: t, Mapped: &memcachedtest.Mapped{Server: memcachedtest.StartBy(t, c, args...), Path: path, Args: args}}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.address = listener.Addr().String()
+	m.server = &Server{Memcached: Memcached{Dialer: memcache.Dialer{Connection: c, Unverified: true}, Address: m.Address(), PID: m.PID(), Path: m.Path, Command: m.Args},
+		VerifyClients: true, Logf: t.Logf}
+	ctx, stop := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() { m.server.Serve(ctx, listener) })
+	t.Cleanup(func() {
+		stop()
+		serving.Wait()
+	})
+	m.request = wire.Request{Client: "gomemcache", Servers: []wire.Server{{Host: "a", Port: 1}, {Host: "b", Port: 2}}}
+	if m.owner, err = routing.New("gomemcache", []routing.Server{{Host: "a", Port: 1}, {Host: "b", Port: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *member) open(d memcache.Dialer) *wire.Stream {
+	m.t.Helper()
+	s, err := wire.Open(m.t.Context(), d, m.address, &m.request, memcachedtest.Patience)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(s.Close)
+	return s
+}
+
+// all items of a pass, copied.
+func (m *member) all(s *wire.Stream) map[string]item.Item {
+	m.t.Helper()
+	all := map[string]item.Item{}
+	for it, err := range s.Items() {
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if _, twice := all[string(it.Key)]; twice {
+			m.t.Errorf("%q comes twice", it.Key)
+		}
+		own := *it
+		own.Key, own.Value = bytes.Clone(it.Key), bytes.Clone(it.Value)
+		all[string(it.Key)] = own
+	}
+	return all
+}
+
+// TestAStreamHasEverything that others own, as memcached would tell it: texts, numbers, binary
+// keys, large values in chunks, flags and times; and says so.
+func TestAStreamHasEverything(t *testing.T) {
+	m := startMember(t, contract.Connection{})
+	objects := drainertest.Objects(11, 600)
+	for i := range 20 {
+		objects["chunked:"+itoa(i)] = drainertest.Object{Value: bytes.Repeat([]byte{'a' + byte(i)}, 600_000)}
+		objects["number:"+itoa(i)] = drainertest.Object{Value: []byte(itoa(i * 1000))}
+		objects["short:"+itoa(i)] = drainertest.Object{Value: []byte("abc"), Flags: uint64(i), TTL: 1000}
+	}
+	drainertest.Store(t, m.Address(), objects)
+	s, c := m.open(memcache.Dialer{}), m.Dial()
+	for pass := range 2 { // the first comes in bands
+		got, want := m.all(s), 0
+		for key := range objects {
+			v, err := c.Get([]byte(key))
+			if err != nil {
+				t.Fatal(err)
+			}
+			it, streamed := got[key]
+			if wanted := v != nil && m.owner.Owner([]byte(key)) == 1; wanted != streamed {
+				t.Errorf("%q: wanted %t, streamed %t", key, wanted, streamed)
+				continue
+			}
+			if !streamed {
+				continue
+			}
+			want++
+			left := it.ExpireAt - memcachedtest.Clock(t, c)
+			if !bytes.Equal(it.Value, v.Data) || it.Flags != v.Flags || it.CAS != v.CAS || it.State != item.Live ||
+				(v.TTL < 0) != (it.ExpireAt == 0) || v.TTL >= 0 && (left < v.TTL-2 || left > v.TTL+2) {
+				t.Errorf("%q: %d bytes, %+v, expires in %d; memcached says %+v", key, len(it.Value), it.State, left, v.TTL)
+			}
+		}
+		if s.End.Items != int64(want) || want == 0 || s.Asked == 0 || !s.Complete {
+			t.Errorf("pass %d: %d wanted, %+v", pass, want, s.End)
+		}
+	}
+}
+
+// TestStaleItemsAreStreamedAsSuch: the mover deletes them.
+func TestStaleItemsAreStreamedAsSuch(t *testing.T) {
+	m := startMember(t, contract.Connection{})
+	raw := m.Raw()
+	for i := range 50 {
+		raw.Must("STORED", fmt.Sprintf("set key%d 0 0 5", i), []byte("value"))
+		raw.Must("HD", fmt.Sprintf("md key%d I T1000", i), nil)
+	}
+	got := m.all(m.open(memcache.Dialer{}))
+	for key, it := range got {
+		if it.State != item.Invalidated {
+			t.Errorf("%s has state %d", key, it.State)
+		}
+	}
+	if len(got) == 0 {
+		t.Error("nothing is streamed")
+	}
+}
+
+// TestTheNewestStreamWins: a mover that is gone must not be in the way.
+func TestTheNewestStreamWins(t *testing.T) {
+	m := startMember(t, contract.Connection{})
+	first := m.open(memcache.Dialer{})
+	m.all(first)
+	m.all(m.open(memcache.Dialer{}))
+	for _, err := range first.Items() {
+		if err == nil {
+			t.Error("the first stream goes on")
+		}
+	}
+}
+
+// TestWhoMayStream: a mover needs the certificate and the login that memcached's clients need.
+func TestWhoMayStream(t *testing.T) {
+	secured := memcachedtest.NewSecured(t)
+	c := secured.Connection()
+	m := startMember(t, c)
+	m.all(m.open(memcache.Dialer{Connection: c}))
+	stranger := memcachedtest.NewSecured(t)
+	guess := filepath.Join(t.TempDir(), "guess")
+	if err := os.WriteFile(guess, []byte("drainer:guess\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	noCertificate := t.TempDir()
+	ca, err := os.ReadFile(filepath.Join(c.TLSDir, contract.CAFile))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(noCertificate, contract.CAFile), ca, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, other := range map[string]contract.Connection{
+		"without TLS":                 {AuthFile: c.AuthFile},
+		"without a login":             {TLSDir: c.TLSDir},
+		"with a wrong password":       {TLSDir: c.TLSDir, AuthFile: guess},
+		"without a certificate":       {TLSDir: noCertificate, AuthFile: c.AuthFile},
+		"with a stranger's authority": {TLSDir: stranger.TLS.Dir, AuthFile: c.AuthFile},
+		"with nothing":                {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := wire.Open(t.Context(), memcache.Dialer{Connection: other}, m.address, &m.request, memcachedtest.Patience)
+			if err == nil {
+				s.Close()
+				t.Error("it gets a stream")
+			}
+			t.Log(err)
+		})
+	}
+}
+
+// TestToReadTakesNoMemory: what memcached has not used of its file stays as it is.
+func TestToReadTakesNoMemory(t *testing.T) {
+	m := startMember(t, contract.Connection{})
+	raw := m.Raw()
+	for i := range 1000 {
+		raw.Must("STORED", fmt.Sprintf("set key%d 0 0 100", i), bytes.Repeat([]byte("v"), 100))
+	}
+	blocks := func() int64 {
+		var stat syscall.Stat_t
+		if err := syscall.Stat(m.Path, &stat); err != nil {
+			t.Fatal(err)
+		}
+		return stat.Blocks
+	}
+	before := blocks()
+	if got := m.all(m.open(memcache.Dialer{})); len(got) == 0 {
+		t.Error("nothing is streamed")
+	}
+	if after := blocks(); after > before {
+		t.Errorf("the file takes %d blocks more", after-before)
+	}
+}

@@ -1,0 +1,138 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// Stream is a mover's connection to a supervisor.
+type Stream struct {
+	Hello
+	// End is that of the last pass.
+	End
+	conn *memcache.Conn
+	// silence is how long the supervisor may say nothing.
+	silence time.Duration
+	stop    func() bool
+	frame   []byte
+}
+
+// ErrRefused means that the supervisor answers, and streams nothing.
+var ErrRefused = errors.New("the supervisor refuses to stream")
+
+// connecting is how long it may take to reach a supervisor. If a network policy is in the way,
+// nobody answers.
+const connecting = 10 * time.Second
+
+// Open asks the supervisor at address for a stream, until ctx ends. It may say nothing for
+// silence: it looks through all of the file first.
+func Open(ctx context.Context, d memcache.Dialer, address string, r *Request, silence time.Duration) (*Stream, error) {
+	request, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	dialCtx, cancel := context.WithTimeout(ctx, min(connecting, silence))
+	defer cancel()
+	conn, err := d.Dial(dialCtx, address)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream{conn: conn, silence: silence, stop: context.AfterFunc(ctx, func() { conn.Close() })}
+	if err := s.open(request); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Stream) open(request []byte) error {
+	if err := s.send(Export + string(request)); err != nil {
+		return err
+	}
+	line, err := s.conn.Line()
+	if err != nil {
+		return err
+	}
+	hello, ok := strings.CutPrefix(string(line), OK)
+	if !ok {
+		return fmt.Errorf("%w: %.200s", ErrRefused, line)
+	}
+	if err := json.Unmarshal([]byte(hello), &s.Hello); err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return nil
+}
+
+func (s *Stream) send(line string) error {
+	if err := s.conn.SetDeadline(time.Now().Add(s.silence)); err != nil {
+		return err
+	}
+	return s.conn.Send([]byte(line + "\r\n"))
+}
+
+// Close closes the connection.
+func (s *Stream) Close() {
+	s.stop()
+	s.conn.Close()
+}
+
+// Items yields the items of one pass, each valid until the next one, with times by the
+// member's clock. An error is the last thing yielded. After it all, s.End is set.
+func (s *Stream) Items() iter.Seq2[*item.Item, error] {
+	return func(yield func(*item.Item, error) bool) {
+		s.End = End{}
+		if err := s.send(Pass); err != nil {
+			yield(nil, err)
+			return
+		}
+		var it item.Item
+		for {
+			kind, frame, err := s.next()
+			if err == nil && kind == Ended {
+				if err = json.Unmarshal(frame, &s.End); err == nil && s.Error == "" {
+					return
+				}
+				err = errors.Join(err, errors.New(s.Error))
+			}
+			for len(frame) > 0 && err == nil {
+				if frame, err = Next(frame, &it); err == nil && !yield(&it, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
+}
+
+// next reads a frame.
+func (s *Stream) next() (kind byte, frame []byte, err error) {
+	if err := s.conn.SetReadDeadline(time.Now().Add(s.silence)); err != nil {
+		return 0, nil, err
+	}
+	var head [FrameHead]byte
+	if _, err := io.ReadFull(s.conn, head[:]); err != nil {
+		return 0, nil, err
+	}
+	kind, size, err := Head(head[:])
+	if err != nil {
+		return 0, nil, err
+	}
+	if size > cap(s.frame) {
+		s.frame = make([]byte, size)
+	}
+	frame = s.frame[:size]
+	_, err = io.ReadFull(s.conn, frame)
+	return kind, frame, err
+}

@@ -1,0 +1,132 @@
+// Package wire is what a mover and the supervisor of a running member say to each other: the
+// mover asks for the items that others own, and the supervisor streams them.
+//
+// After TLS and the login, as memcached has them, the mover sends one line, "export" and a
+// Request, and gets one, "OK" and a Hello, or an error. Then it asks for one pass after the
+// other by a line "pass". The answer is frames: items, and at the end an End.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"example.com/memcached-operator/drainer/item"
+)
+
+// Request is what the mover wants.
+type Request struct {
+	// Client and KeyPrefix name the routing; Servers are its list, as it names them.
+	Client    string   `json:"client"`
+	KeyPrefix string   `json:"keyPrefix,omitempty"`
+	Servers   []Server `json:"servers"`
+	// Self is the member's place among the servers.
+	Self int `json:"self"`
+	// OldestFirst asks for the least recently used items first.
+	OldestFirst bool `json:"oldestFirst,omitempty"`
+}
+
+// Server is one of a routing's list.
+type Server struct {
+	Name string `json:"name,omitempty"`
+	Host string `json:"host"`
+	Port uint16 `json:"port"`
+}
+
+// Hello is the supervisor's answer.
+type Hello struct {
+	// Version of memcached.
+	Version string `json:"version"`
+	// Expected is about how many items others own.
+	Expected int64 `json:"expected"`
+}
+
+// End is what the supervisor says at the end of a pass.
+type End struct {
+	// Items that were sent, and how many of them memcached was asked for.
+	Items int64 `json:"items"`
+	Asked int64 `json:"asked"`
+	// Complete: no item that was there from the pass' beginning to its end can have been
+	// overlooked.
+	Complete bool `json:"complete"`
+	// Error says why the pass ended early.
+	Error string `json:"error,omitempty"`
+}
+
+// Words of the lines.
+const (
+	Export = "export "
+	OK     = "OK "
+	Pass   = "pass"
+	// MaxLine bounds a request, in bytes: 512 servers have less than a fifth of it.
+	MaxLine = 512 << 10
+)
+
+// Kinds of frames. A frame is its kind, the number of bytes that follow, in 32 bits, and these.
+const (
+	Items     = 'I'
+	Ended     = 'E'
+	FrameHead = 5
+	// maxFrame is more than the largest item that memcached can be told to accept, 1 GiB.
+	maxFrame = 1<<30 + 1<<20
+)
+
+// PutHead writes a frame's head into its first bytes; the frame is all of b.
+func PutHead(b []byte, kind byte) {
+	b[0] = kind
+	binary.LittleEndian.PutUint32(b[1:], uint32(len(b)-FrameHead))
+}
+
+// Head reads the head of a frame.
+func Head(b []byte) (kind byte, size int, err error) {
+	kind, size = b[0], int(binary.LittleEndian.Uint32(b[1:]))
+	if kind != Items && kind != Ended || size > maxFrame {
+		return 0, 0, fmt.Errorf("%w: a frame %q of %d bytes", ErrMalformed, kind, size)
+	}
+	return kind, size, nil
+}
+
+// ErrMalformed means that what was received is none of this package's.
+var ErrMalformed = errors.New("malformed stream")
+
+// The head of a record: the lengths of value and key, state and form, CAS, client flags,
+// expiry, last access.
+const recordHead = 40
+
+const binaryKey = 4
+
+// Append writes an item; its times are by the member's clock.
+func Append(b []byte, it *item.Item) []byte {
+	var head [recordHead]byte
+	binary.LittleEndian.PutUint32(head[0:], uint32(len(it.Value)))
+	head[4] = byte(len(it.Key))
+	head[5] = byte(it.State)
+	if it.BinaryKey {
+		head[5] |= binaryKey
+	}
+	binary.LittleEndian.PutUint64(head[8:], it.CAS)
+	binary.LittleEndian.PutUint64(head[16:], it.Flags)
+	binary.LittleEndian.PutUint64(head[24:], uint64(it.ExpireAt))
+	binary.LittleEndian.PutUint64(head[32:], uint64(it.LastAccess))
+	return append(append(append(b, head[:]...), it.Key...), it.Value...)
+}
+
+// Next reads the first item of b into it, whose slices are parts of b, and returns the rest.
+func Next(b []byte, it *item.Item) (rest []byte, err error) {
+	if len(b) < recordHead {
+		return nil, fmt.Errorf("%w: an item of %d bytes", ErrMalformed, len(b))
+	}
+	value, key := int(binary.LittleEndian.Uint32(b)), int(b[4])
+	end := recordHead + key + value
+	state := item.State(b[5] &^ binaryKey)
+	if key < 1 || key > 250 || value > maxFrame || end > len(b) || state > item.Invalidated {
+		return nil, fmt.Errorf("%w: an item with a key of %d bytes, a value of %d and state %d", ErrMalformed, key, value, state)
+	}
+	*it = item.Item{
+		Key: b[recordHead : recordHead+key], Value: b[recordHead+key : end],
+		CAS: binary.LittleEndian.Uint64(b[8:]), Flags: binary.LittleEndian.Uint64(b[16:]),
+		ExpireAt: int64(binary.LittleEndian.Uint64(b[24:])), LastAccess: int64(binary.LittleEndian.Uint64(b[32:])),
+		BinaryKey: b[5]&binaryKey != 0, State: state,
+	}
+	return b[end:], nil
+}

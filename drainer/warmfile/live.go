@@ -1,0 +1,212 @@
+package warmfile
+
+import (
+	"cmp"
+	"fmt"
+
+	"example.com/memcached-operator/drainer/item"
+)
+
+// Live is the layout of the file of a memcached that runs. It judges slots that may change
+// while they are read: package export reads them.
+type Live struct {
+	image      Image
+	sizes      []int
+	largest    uint8
+	flagsBytes int
+	flush      flushRule
+	now        int64
+}
+
+// Live returns the layout at the Unix time now, by memcached's own clock; the image is what
+// memcached has just answered.
+func (m *Image) Live(now int64) (*Live, error) {
+	sizes, err := m.classes()
+	if err != nil {
+		return nil, err
+	}
+	for _, size := range sizes {
+		if size%chunkAlign != 0 {
+			return nil, fmt.Errorf("a slab class of %d bytes, which is no multiple of %d", size, chunkAlign)
+		}
+	}
+	switch {
+	case m.FlagsBytes == 0:
+		return nil, fmt.Errorf("memcached %s doesn't say how many bytes client flags have", m.Version)
+	case !m.UseCAS:
+		return nil, fmt.Errorf("memcached keeps no CAS (-C)")
+	}
+	return &Live{image: *m, sizes: sizes, largest: uint8(len(sizes) - 1), flagsBytes: m.FlagsBytes,
+		flush: newFlushRule(m, true, m.ProcessStarted, now), now: now}, nil
+}
+
+// Size of the slots of a class, in bytes.
+func (l *Live) Size(class uint8) int { return l.sizes[class] }
+
+// Words of a slot that are read one by one, each at once. Their places are in bytes.
+const (
+	WordNext  = offNext
+	WordPrev  = offPrev
+	WordTimes = offTime
+	WordState = offBytes
+	WordClass = offClass
+	WordCAS   = itemHeader
+	// HeadBytes are those of all of them.
+	HeadBytes = itemHeader + 8
+)
+
+// Head is what the words of a slot say. They may be of different moments.
+type Head struct{ Times, State, Class, CAS uint64 }
+
+// Linked tells whether a slot has a live item, by its WordState.
+func Linked(state uint64) bool { return stateFlags(state)&flagLinked != 0 }
+
+func stateFlags(state uint64) uint16 { return uint16(state >> 48) }
+
+// Accessed is the last access, in seconds of memcached's own clock.
+func (h Head) Accessed() uint32 { return uint32(h.Times) }
+
+// Settled are the parts of State and Class that change only with the item: not that it was
+// read, and not in which of the LRUs it is.
+func (h Head) Settled() (state, class uint64) {
+	return h.State &^ (uint64(flagFetched|flagActive) << 48), h.Class & (0xff<<8 | classMask)
+}
+
+// refcount is 1 while neither a connection nor the slab mover has the item.
+func (h Head) refcount() uint16 { return uint16(h.State >> 32) }
+
+func (h Head) bytes() int { return int(int32(uint32(h.State))) }
+
+// KeyLength in bytes; it is at most 250.
+func (h Head) KeyLength() int { return int(uint8(h.Class >> 8)) }
+
+// Reading is how a slot's item is to be read.
+type Reading uint8
+
+// How an item is to be read.
+const (
+	// Nothing: there is no item, or one that nobody gets any more.
+	Nothing Reading = iota
+	// Copied: from the file.
+	Copied
+	// Asked: memcached has to be asked for the key, because the item is in use, or is not
+	// all in the slot, or may be flushed.
+	Asked
+	// Unsure: not even the key can be read.
+	Unsure
+)
+
+// Parts are places within a slot, in bytes. The value is without its line end.
+type Parts struct{ Key, KeyEnd, Flags, Value, ValueEnd int }
+
+// Read judges the head of a slot of that class, and says where the item's parts are.
+func (l *Live) Read(h Head, class uint8) (Reading, Parts) {
+	flags, size := stateFlags(h.State), l.sizes[class]
+	p := Parts{Key: HeadBytes}
+	p.KeyEnd = p.Key + h.KeyLength()
+	p.Value = p.KeyEnd + 1
+	if flags&flagClient != 0 {
+		p.Flags = p.Value
+		p.Value += l.flagsBytes
+	}
+	p.ValueEnd = p.Value + h.bytes() - 2
+	switch {
+	case flags&flagLinked == 0:
+		return Nothing, p
+	case flags&flagCAS == 0, h.KeyLength() == 0, h.KeyLength() > 250, p.KeyEnd >= size:
+		return Unsure, p
+	case l.expired(h):
+		return Nothing, p
+	case flags&^linkedFlags != 0, flags&flagChunked != 0, uint8(h.Class)&classMask != class,
+		h.refcount() != 1, h.CAS == 0, h.bytes() < 2, p.ValueEnd+2 > size:
+		return Asked, p
+	case l.maybeFlushed(h):
+		return Asked, p
+	case l.flushed(h):
+		return Nothing, p
+	}
+	return Copied, p
+}
+
+func (l *Live) expired(h Head) bool {
+	at := uint32(h.Times >> 32)
+	return at != 0 && l.image.ProcessStarted+int64(at) <= l.now
+}
+
+func (l *Live) flushed(h Head) bool {
+	return l.flush.oldestLive != 0 && !l.flush.pending && h.Accessed() <= l.flush.oldestLive
+}
+
+// maybeFlushed tells whether only memcached knows: up to 1.6.24 a flush is also of a part of
+// the items of its own second.
+func (l *Live) maybeFlushed(h Head) bool {
+	return l.flush.oldestLive != 0 && !l.flush.pending && h.Accessed() == l.flush.oldestLive+1
+}
+
+// ExpireAt is when the item expires, by memcached's clock, in Unix seconds; 0 never.
+func (l *Live) ExpireAt(h Head) int64 {
+	at := int64(0)
+	if expire := uint32(h.Times >> 32); expire != 0 {
+		at = l.image.ProcessStarted + int64(expire)
+	}
+	if l.flush.pending && h.Accessed() <= l.flush.oldestLive && (at == 0 || at > l.flush.at) {
+		return l.flush.at
+	}
+	return at
+}
+
+// LastAccess by memcached's clock, in Unix seconds.
+func (l *Live) LastAccess(h Head) int64 { return l.image.ProcessStarted + int64(h.Accessed()) }
+
+// State is item.Invalidated if a client has marked the item as stale, or was told to store
+// one and hasn't yet.
+func (l *Live) State(h Head) item.State {
+	flags := stateFlags(h.State)
+	if flags&flagStale != 0 || flags&flagToken != 0 && h.bytes() == 2 {
+		return item.Invalidated
+	}
+	return item.Live
+}
+
+// BinaryKey tells whether the key was sent base64-encoded.
+func (l *Live) BinaryKey(h Head) bool { return stateFlags(h.State)&flagKeyBinary != 0 }
+
+// ClientFlags are those in the slot.
+func (l *Live) ClientFlags(slot []byte, p Parts) uint64 {
+	switch {
+	case p.Flags == 0:
+		return 0
+	case l.flagsBytes == item.LargeFlags:
+		return u64(slot, p.Flags)
+	}
+	return uint64(u32(slot, p.Flags))
+}
+
+// Class of a page that may change while it is read; 0 if it has none. ok is false if the page
+// doesn't tell now. buf has room for a page.
+func (l *Live) Class(page []byte, first Head, buf []byte) (class uint8, ok bool) {
+	flags, own := stateFlags(first.State), uint8(first.Class)&classMask
+	switch {
+	case own == 0 && flags&^flagSlabbed == 0 && first.KeyLength() == 0:
+		return 0, true
+	case own < 1 || own > l.largest:
+	case flags&flagLinked != 0 && flags&flagChunked == 0, flags == flagChunk, flags&flagSlabbed != 0 && own != l.largest:
+		return own, true
+	}
+	copy(buf, page)
+	s := scan{Reader: &Reader{image: l.image, sizes: l.sizes, largest: l.largest}, flagsBytes: l.flagsBytes}
+	return s.classOf(buf[:len(page)])
+}
+
+// Newer returns the layout after memcached was asked when it was flushed last, in seconds of
+// its own clock, and whether that is another flush.
+func (l *Live) Newer(oldest int64, now int64) (newer *Live, flushed bool) {
+	n := *l
+	n.now = cmp.Or(now, l.now)
+	if uint32(oldest) == l.image.OldestLive && (n.flush.pending == l.flush.pending) {
+		return &n, false
+	}
+	n.image.OldestLive, n.image.Clock = uint32(oldest), n.now
+	n.flush = newFlushRule(&n.image, true, n.image.ProcessStarted, n.now)
+	return &n, true
+}
