@@ -32,6 +32,7 @@ const (
 	FlagAuthFile           = "auth-file"
 	FlagList               = "list"
 	FlagDiscovery          = "discovery"
+	FlagExportPort         = "export-port"
 )
 
 // Readers in a receipt: the items were read from a volume, or from a running member.
@@ -152,6 +153,8 @@ type Rebalance struct {
 	// that they own, and gives them to nobody: clients may have stored newer values
 	// there.
 	Discard []string
+	// ExportPort is where the source's supervisor streams items; 0 nowhere.
+	ExportPort int32
 	Move
 }
 
@@ -160,6 +163,9 @@ func (r Rebalance) Args() []string {
 	args := []string{"rebalance", "--" + FlagSource + "=" + r.Source}
 	for _, s := range r.Discard {
 		args = append(args, "--"+FlagDiscard+"="+s)
+	}
+	if r.ExportPort > 0 {
+		args = append(args, "--"+FlagExportPort+"="+strconv.Itoa(int(r.ExportPort)))
 	}
 	return append(args, r.args()...)
 }
@@ -228,6 +234,8 @@ type Serve struct {
 	MemoryDir string
 	// Port that memcached listens on, to ask it for its statistics.
 	Port int32
+	// ExportPort is where it streams items to those who move them; 0 nowhere.
+	ExportPort int32
 	// TerminationLog is the file for what a crash would lead to; empty: none.
 	TerminationLog string
 	// HangAfter is how long memcached may neither answer nor use the CPU; 0 is the
@@ -255,6 +263,9 @@ func (s Serve) Args() []string {
 		args = append(args, "--"+FlagMemoryDir+"="+s.MemoryDir)
 	}
 	args = append(args, "--"+FlagPort+"="+strconv.Itoa(int(s.Port)))
+	if s.ExportPort > 0 {
+		args = append(args, "--"+FlagExportPort+"="+strconv.Itoa(int(s.ExportPort)))
+	}
 	if s.TerminationLog != "" {
 		args = append(args, "--"+FlagTerminationLog+"="+s.TerminationLog)
 	}

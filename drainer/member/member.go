@@ -34,6 +34,8 @@ type Config struct {
 	start.Member
 	// Port that memcached listens on.
 	Port int
+	// ExportPort is where items are streamed to those who move them; 0 nowhere.
+	ExportPort int
 	// Dialer of connections to it.
 	Dialer memcache.Dialer
 	// TerminationLog is the kubelet's; "" if there is none.
@@ -101,6 +103,9 @@ func (s *supervisor) check() error {
 	}
 	if err := s.checkDiscovery(); err != nil {
 		return err
+	}
+	if s.ExportPort < 0 || s.ExportPort > 65535 || s.ExportPort == s.Port {
+		return args.Usagef("--%s: %d is not a port, or memcached's", contract.FlagExportPort, s.ExportPort)
 	}
 	if len(s.Command) == 0 {
 		return args.Usagef("drainer serve needs memcached's command line after --")
@@ -171,6 +176,7 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	if s.Discovery != "" {
 		behind.Go(func() { (&list{s: s, address: w.address}).run(watchCtx) })
 	}
+	behind.Go(func() { s.export(watchCtx, w.address) })
 	replayCtx, stopReplay := context.WithCancel(watchCtx)
 	s.stopReplay = stopReplay
 	defer stopReplay()

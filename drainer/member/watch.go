@@ -33,12 +33,12 @@ type watch struct {
 }
 
 func newWatch(s *supervisor) *watch {
-	return &watch{s: s, address: net.JoinHostPort(listenHost(s.Command), strconv.Itoa(s.Port))}
+	return &watch{s: s, address: net.JoinHostPort(listenHost(s.Command, "127.0.0.1"), strconv.Itoa(s.Port))}
 }
 
-// listenHost is where a memcached with these arguments can be asked.
-func listenHost(command []string) string {
-	host := "127.0.0.1"
+// listenHost is where a memcached with these arguments can be asked; host if it listens
+// everywhere.
+func listenHost(command []string, host string) string {
 	for i, a := range command {
 		value, ok := strings.CutPrefix(a, "--listen=")
 		if !ok && (a == "-l" || a == "--listen") && i+1 < len(command) {

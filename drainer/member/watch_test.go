@@ -10,7 +10,7 @@ func TestListenHost(t *testing.T) {
 		"memcached": "127.0.0.1", "memcached -l 10.0.0.1": "10.0.0.1", "memcached -l10.0.0.1:5": "10.0.0.1",
 		"memcached --listen=a,b": "a", "memcached --listen ::1": "::1", "memcached -l 0.0.0.0": "127.0.0.1", "memcached -l ::": "127.0.0.1",
 	} {
-		if got := listenHost(strings.Fields(line)); got != want {
+		if got := listenHost(strings.Fields(line), "127.0.0.1"); got != want {
 			t.Errorf("listenHost(%q) = %q, want %q", line, got, want)
 		}
 	}

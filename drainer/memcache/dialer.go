@@ -161,20 +161,6 @@ func (d Dialer) certificate() (tls.Certificate, error) {
 	return pair, err
 }
 
-// ServerTLS is for a server beside memcached, which serves by the same files.
-func (d Dialer) ServerTLS(verifyClients bool) (*tls.Config, error) {
-	pair, err := d.certificate()
-	if err != nil {
-		return nil, err
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
-	if verifyClients {
-		config.ClientAuth = tls.RequireAndVerifyClientCert
-		config.ClientCAs, err = d.authorities()
-	}
-	return config, err
-}
-
 // Check says what is wrong with the files. If usages are given, there must be a
 // certificate that the authorities verify for each of them. Whether it is valid now is
 // checked by those that it is shown to.

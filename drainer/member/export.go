@@ -1,0 +1,39 @@
+package member
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/export"
+)
+
+// export streams the items that others own to those who move them, until ctx ends. Without it
+// they ask memcached for each item.
+func (s *supervisor) export(ctx context.Context, address string) {
+	if s.ExportPort == 0 {
+		return
+	}
+	select {
+	case <-s.manifest.answered:
+	case <-ctx.Done():
+		return
+	}
+	at := net.JoinHostPort(listenHost(s.Command, ""), strconv.Itoa(s.ExportPort))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", at)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.std.Logf("no items are streamed, so moves of them take longer: %v", err)
+		}
+		return
+	}
+	server := export.Server{
+		Memcached:     export.Memcached{Dialer: s.Dialer, Address: address, PID: s.child.pid, Path: s.path(contract.WarmFile), Command: s.Command},
+		VerifyClients: slices.ContainsFunc(s.Command, func(a string) bool { return strings.Contains(a, contract.VerifyClients) }),
+		Logf:          s.std.Logf,
+	}
+	server.Serve(ctx, listener)
+}
