@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"net"
 	"os"
 	"slices"
+	"strconv"
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
@@ -15,13 +17,15 @@ import (
 type rebalanceFlags struct {
 	contract.Rebalance
 	moveFlags
-	discard serverList
+	discard    serverList
+	exportPort int
 }
 
 func (f *rebalanceFlags) parse(line []string, std args.IO) error {
 	fs := args.NewFlags("rebalance")
 	fs.StringVar(&f.Source, contract.FlagSource, "", "the running server whose items are moved, as in --server")
 	fs.StringVar(&f.Scratch, contract.FlagScratch, os.TempDir(), "a directory for the list of its keys")
+	fs.IntVar(&f.exportPort, contract.FlagExportPort, 0, "the port at which the source's supervisor streams items, 0 none: then memcached is asked for all of them")
 	fs.Var(&f.discard, contract.FlagDiscard, "a server, as in --server, that is lost: the source deletes the items that it owns")
 	f.add(fs, &f.Move)
 	if err := args.Parse(fs, line, std); err != nil {
@@ -56,11 +60,18 @@ func (f *rebalanceFlags) rebalance(ctx context.Context, progress func(contract.P
 	if err == nil {
 		lost, err = f.lost(self)
 	}
+	if err == nil && (f.exportPort < 0 || f.exportPort > 65535) {
+		err = args.Usagef("--%s: %d is not a port", contract.FlagExportPort, f.exportPort)
+	}
 	if err != nil {
 		return move.Failed(f.SourceID, err)
 	}
 	e := f.engine(&f.Move, owner, progress, std)
 	e.Lost = lost
+	if f.exportPort != 0 {
+		e.Export = &move.Export{Client: f.routing.client, KeyPrefix: f.routing.keyPrefix,
+			Address: net.JoinHostPort(f.routing.servers[self].Host, strconv.Itoa(f.exportPort))}
+	}
 	return e.MoveFrom(ctx, self, f.Scratch)
 }
 

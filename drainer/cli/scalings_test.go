@@ -17,6 +17,7 @@ import (
 
 	gomemcache "github.com/bradfitz/gomemcache/memcache"
 
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/routing"
@@ -129,6 +130,7 @@ type scalings struct {
 	client  string
 	placed  bool
 	members []*drainertest.Served
+	exports []int // where each streams its items
 	ring    atomic.Pointer[ring]
 	library *gomemcache.Client
 	// versions that were acknowledged last, by key. Whoever reads or writes while
@@ -197,7 +199,11 @@ func (s *scalings) scale(n int) {
 	s.t.Helper()
 	before := len(s.members)
 	for len(s.members) < n {
-		s.members = append(s.members, drainertest.Serve(s.t, s.t.TempDir(), "-m", "64"))
+		dir, port := s.t.TempDir(), memcachedtest.FreePort(s.t)
+		if len(s.exports) == len(s.members) {
+			s.exports = append(s.exports, memcachedtest.FreePort(s.t))
+		}
+		s.members = append(s.members, s.serve(len(s.members), dir, port))
 	}
 	s.list(n)
 	for len(s.members) > n {
@@ -217,6 +223,9 @@ func (s *scalings) scale(n int) {
 	for i := range min(before, n) {
 		named := s.ring.Load().named
 		a := drainertest.RebalanceArgs(s.t, s.client, named[i], named)
+		if i%2 == 0 { // the others' items are listed
+			a.ExportPort = int32(s.exports[i])
+		}
 		r := drainertest.Rebalance(s.t, a)
 		if r.Receipt.Reason == "SourceRestarted" { // it crashed: its Job begins again
 			r = drainertest.Rebalance(s.t, a)
@@ -227,6 +236,14 @@ func (s *scalings) scale(n int) {
 	}
 }
 
+// serve starts a member that streams its items.
+func (s *scalings) serve(i int, dir string, port int) *drainertest.Served {
+	s.t.Helper()
+	serve := drainertest.MemberArgs(contract.Connection{}, dir, port, "-m", "64")
+	serve.ExportPort = int32(s.exports[i])
+	return drainertest.ServeCommand(s.t, "", serve)
+}
+
 // crash lets a member's memcached crash in a while, and starts the member again, as a
 // kubelet does. It returns what waits until the member's items are back.
 func (s *scalings) crash(i int, after time.Duration) (back func()) {
@@ -235,7 +252,7 @@ func (s *scalings) crash(i int, after time.Duration) (back func()) {
 	returns.Go(func() {
 		time.Sleep(after)
 		member.KillMemcached()
-		member = drainertest.ServeAt(s.t, member.Dir, member.Port, "-m", "64")
+		member = s.serve(i, member.Dir, member.Port)
 		drainertest.ExpectGenerations(s.t, member.Dir)
 	})
 	s.t.Cleanup(returns.Wait)

@@ -62,11 +62,30 @@ func TestSecured(t *testing.T) {
 		t.Error("nothing was moved to the third server")
 	}
 	drainertest.CheckBy(t, d, "gomemcache", third, all)
+	streamsSecured(t, c)
 	for _, said := range []string{s.Err.String(), again.Err.String(), again.Out.String(), drained.Err, drained.Out, drainertest.ManifestText(t, dir), fmt.Sprint(drained.Receipt, again.Cmd.Args)} {
 		if strings.Contains(said, memcachedtest.Password) {
 			t.Errorf("the password is told: %s", said)
 		}
 	}
+}
+
+// streamsSecured moves what a supervisor streams.
+func streamsSecured(t *testing.T, c contract.Connection) {
+	t.Helper()
+	d, all := memcache.Dialer{Connection: c}, drainertest.Objects(71, 500)
+	serve := drainertest.MemberArgs(c, t.TempDir(), memcachedtest.FreePort(t), "-m", "128")
+	serve.ExportPort = int32(memcachedtest.FreePort(t))
+	member := drainertest.ServeCommand(t, "", serve)
+	drainertest.StoreBy(t, d, member.Address(), all)
+	two := []string{member.Address(), memcachedtest.StartBy(t, c, "-m", "128").Address()}
+	args := drainertest.RebalanceArgs(t, "gomemcache", two[0], two)
+	args.Connection, args.ExportPort = c, serve.ExportPort
+	r := drainertest.Rebalance(t, args)
+	if err := r.Receipt.AddsUp(args.SourceID); err != nil || r.Receipt.Added == 0 || strings.Contains(r.Err, "is asked for") {
+		t.Errorf("%v, receipt %+v\n%s", err, r.Receipt, r.Err)
+	}
+	drainertest.CheckBy(t, d, "gomemcache", two, all)
 }
 
 // TestSecuredLater: a member that is given TLS and logins, or loses them, starts

@@ -73,7 +73,9 @@ type add struct {
 	bytes uint32
 	// accessed is the item's last access, in Unix seconds.
 	accessed int64
-	form     keyForm
+	// cas is the item's at its source.
+	cas  uint64
+	form keyForm
 	// classic adds are answered one after the other, without a token.
 	classic bool
 	// present: the server had a value for the key.
@@ -134,7 +136,7 @@ func (b *batch) finish(buf []byte, it *item.Item, a add) {
 	buf = append(buf, it.Value...)
 	a.valueEnd = int32(len(buf))
 	b.buf = append(buf, "\r\n"...)
-	a.flags, a.accessed, a.bytes = it.Flags, it.LastAccess, uint32(it.Size())
+	a.flags, a.accessed, a.cas, a.bytes = it.Flags, it.LastAccess, it.CAS, uint32(it.Size())
 	b.adds = append(b.adds, a)
 	b.bytes += int64(a.bytes)
 }
@@ -156,6 +158,32 @@ func (b *batch) keyOf(a *add) []byte {
 }
 
 func (b *batch) valueOf(a *add) []byte { return b.buf[a.value:a.valueEnd] }
+
+// Answered are the items of a batch that the server has answered, in the order in which they
+// were handed over. It is valid until Options.Answered returns.
+type Answered struct {
+	b *batch
+	// Refused: the server has refused some of them. It doesn't say which.
+	Refused bool
+}
+
+// Len is the number of items.
+func (a Answered) Len() int { return len(a.b.adds) }
+
+// Key of an item, and its CAS at its source.
+func (a Answered) Key(i int) (key []byte, cas uint64) {
+	it := &a.b.adds[i]
+	return a.b.keyOf(it), it.cas
+}
+
+// Value of an item, and its client flags.
+func (a Answered) Value(i int) (data []byte, flags uint64) {
+	it := &a.b.adds[i]
+	return a.b.valueOf(it), it.flags
+}
+
+// BinaryKey tells whether an item's key was sent base64-encoded.
+func (a Answered) BinaryKey(i int) bool { return a.b.adds[i].form == base64Key }
 
 // wireExpiry is an absolute time as memcached reads it, in a signed 32-bit number. The
 // caller has made sure that it is in the future, and so beyond the thirty days up to

@@ -15,6 +15,8 @@ import (
 // item is counted once, and the first value stays.
 type lane struct {
 	w *Writer
+	// number of the lane among the Writer's.
+	number int
 	// resend has the batches without an outcome, oldest first.
 	resend   []*batch
 	patience patience
@@ -201,6 +203,11 @@ func (p *pump) read() {
 			if err := p.takeBack(b, &o); err != nil {
 				p.unsettled, p.readErr = b, err
 				return
+			}
+		}
+		if answered := p.w.options.Answered; answered != nil {
+			if err := answered(p.number, Answered{b, o.Rejected > 0}); err != nil {
+				p.w.cancel(err)
 			}
 		}
 		p.w.settle(b, o)

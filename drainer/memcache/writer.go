@@ -32,6 +32,12 @@ type Options struct {
 	// BatchBytes after which a run of adds is sent; a larger item is a batch
 	// of its own.
 	BatchBytes int
+	// Answered, if it is not nil, is given every batch that the server has answered, before its
+	// items have an outcome, by the connection with that number. An error ends the Writer.
+	Answered func(connection int, a Answered) error
+	// Unsent, if it is not nil, is told by Add of an item that is not sent: it is refused, or
+	// else clients have flushed the server since its last access.
+	Unsent func(it *item.Item, refused bool)
 	// Waiting is told, with a sentence, when the server stops answering and
 	// with "" when it answers again. May be nil.
 	Waiting func(why string)
@@ -55,6 +61,8 @@ type Limits struct {
 	// Room for more items before the server evicts, in bytes: -m less its items, and
 	// less a tenth of these for what slab classes waste.
 	Room int64
+	// Taken is what its items take, in bytes.
+	Taken int64
 	// Free is the memory that no slab class has yet, in bytes: while there is some, no add
 	// is refused.
 	Free int64
@@ -131,11 +139,11 @@ func (w *Writer) start(ctx context.Context) {
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	w.current = <-w.free
 	w.lanes.Go(w.watchMemory)
-	for range w.options.Connections {
+	for i := range w.options.Connections {
 		w.lanes.Add(1)
 		go func() {
 			defer w.lanes.Done()
-			l := lane{w: w}
+			l := lane{w: w, number: i}
 			if err := l.run(w.ctx); err != nil {
 				w.cancel(err)
 			}
@@ -153,19 +161,19 @@ func (w *Writer) Add(it *item.Item) error {
 	flushed := w.flushed.Load() // once: a batch must not count as of a later flush than its items
 	switch {
 	case isFlushed(it.LastAccess, flushed):
-		w.invalidate()
+		w.invalidate(it)
 		return nil
 	case !ok, form == base64Key && !w.limits.Meta:
-		w.reject(fmt.Sprintf("the key %.60q can't be written in the text protocol of memcached %s", it.Key, w.limits.Version))
+		w.reject(it, fmt.Sprintf("the key %.60q can't be written in the text protocol of memcached %s", it.Key, w.limits.Version))
 		return nil
 	case !w.Takes(it.Flags):
-		w.reject(fmt.Sprintf("client flags of 2^32 and more, as %.60q has, need a memcached that is built with --enable-large-client-flags", it.Key))
+		w.reject(it, fmt.Sprintf("client flags of 2^32 and more, as %.60q has, need a memcached that is built with --enable-large-client-flags", it.Key))
 		w.mu.Lock()
 		w.tally.TooLargeFlags++
 		w.mu.Unlock()
 		return nil
 	case w.limits.tooLarge(it):
-		w.reject(fmt.Sprintf("an item of %d bytes is over the server's item size limit of %d bytes (-I)",
+		w.reject(it, fmt.Sprintf("an item of %d bytes is over the server's item size limit of %d bytes (-I)",
 			it.Size(), w.limits.ItemSizeMax))
 		return nil
 	}
@@ -261,7 +269,10 @@ func (w *Writer) settle(b *batch, o outcome) {
 
 // reject counts an item that the server would refuse, without sending it: a server that
 // refuses a meta add for its size deletes its value for the key.
-func (w *Writer) reject(why string) {
+func (w *Writer) reject(it *item.Item, why string) {
+	if w.options.Unsent != nil {
+		w.options.Unsent(it, true)
+	}
 	w.handed++
 	w.done.Add(1)
 	w.mu.Lock()
@@ -273,7 +284,10 @@ func (w *Writer) reject(why string) {
 }
 
 // invalidate counts an item that clients have flushed since.
-func (w *Writer) invalidate() {
+func (w *Writer) invalidate(it *item.Item) {
+	if w.options.Unsent != nil {
+		w.options.Unsent(it, false)
+	}
 	w.handed++
 	w.done.Add(1)
 	w.mu.Lock()
@@ -357,7 +371,7 @@ func (c *Conn) Limits() (Limits, error) {
 	l.Evictions, _ = strconv.ParseInt(stats["evictions"], 10, 64)
 	most, _ := strconv.ParseInt(stats["limit_maxbytes"], 10, 64)
 	taken, _ := strconv.ParseInt(stats["bytes"], 10, 64)
-	l.Room = max(0, most-taken-taken/10)
+	l.Room, l.Taken = max(0, most-taken-taken/10), taken
 	l.Free, err = c.freeMemory(most, stats)
 	return l, err
 }

@@ -78,6 +78,18 @@ func (e *Engine) roomForAll(used int64) bool {
 	return true
 }
 
+// oldestFirst tells whether the most recently used items of a running member have to come
+// last, so that they are left: if others may be short of room, and evict.
+func (e *Engine) oldestFirst(self int) bool {
+	used := e.writers[self].Limits().Taken
+	for i, w := range e.writers {
+		if i != self && used > w.Limits().Room {
+			return e.evict()
+		}
+	}
+	return false
+}
+
 // evict tells whether the survivors make room by eviction.
 func (e *Engine) evict() bool {
 	for _, w := range e.writers {

@@ -12,9 +12,32 @@ import (
 // After that it waits for the next listing.
 const changesFollowed = 10
 
+// remover deletes at the member what its owner has got. It is for one goroutine.
+type remover struct {
+	*runningMember
+	deleter link // deletes at the member, and looks at what changed
+	owners  []link
+	run     memcache.Deletions
+}
+
+func (l *runningMember) remover() *remover {
+	r := &remover{runningMember: l, deleter: l.link(l.member), owners: make([]link, len(l.servers))}
+	for i, s := range l.servers {
+		r.owners[i] = l.link(s)
+	}
+	return r
+}
+
+func (l *remover) close() {
+	l.deleter.close()
+	for i := range l.owners {
+		l.owners[i].close()
+	}
+}
+
 // delete deletes at the member what was moved. What a client has deleted there meanwhile,
 // or what was evicted, is gone: it must not live on at its owner.
-func (l *runningMember) delete(ctx context.Context, p *portion) error {
+func (l *remover) delete(ctx context.Context, p *portion) error {
 	changed, missing := l.deleteUnchanged(ctx, p)
 	for _, it := range missing {
 		if err := l.withdraw(ctx, it); err != nil {
@@ -33,7 +56,7 @@ func (l *runningMember) delete(ctx context.Context, p *portion) error {
 // and have to be looked at one by one, and those that the member doesn't have any more.
 // All count as changed if an owner refused an item, or if the connection is not the one by
 // which the items were read: a member that restarted counts its CAS from the beginning.
-func (l *runningMember) deleteUnchanged(ctx context.Context, p *portion) (changed, missing []*misplaced) {
+func (l *remover) deleteUnchanged(ctx context.Context, p *portion) (changed, missing []*misplaced) {
 	var d memcache.Deletions
 	var there []*misplaced
 	for i := range p.items {
@@ -71,7 +94,7 @@ func (l *runningMember) deleteUnchanged(ctx context.Context, p *portion) (change
 // resolve deletes an item that may have changed at the member since it was read. An
 // item that goes on changing, and one that the owner doesn't have, stays for the next
 // listing. So does one that was stale when it was read, and that a client has stored anew.
-func (l *runningMember) resolve(ctx context.Context, it *misplaced) error {
+func (l *remover) resolve(ctx context.Context, it *misplaced) error {
 	for range changesFollowed {
 		var now *memcache.Value
 		err := l.ask(ctx, &l.deleter, func(c *memcache.Conn) (err error) {
@@ -83,14 +106,14 @@ func (l *runningMember) resolve(ctx context.Context, it *misplaced) error {
 			return err
 		case now == nil:
 			return l.withdraw(ctx, it)
-		case it.State == item.Live && outdated(now):
+		case it.State == item.Live && now.Outdated():
 			err = l.withdraw(ctx, it)
 		case it.State == item.Live:
 			var held bool
 			if held, err = l.follow(ctx, it, now); err == nil && !held {
 				return nil
 			}
-		case !outdated(now) && !l.isLost(it.Key):
+		case !now.Outdated() && !l.isLost(it.Key):
 			return nil
 		}
 		if err != nil {
@@ -115,7 +138,7 @@ func drop(c *memcache.Conn, key []byte, cas uint64) error {
 
 // deleteOne deletes the item at the member if it has that CAS, and tells whether it is
 // gone.
-func (l *runningMember) deleteOne(ctx context.Context, it *misplaced, cas uint64) (done bool, err error) {
+func (l *remover) deleteOne(ctx context.Context, it *misplaced, cas uint64) (done bool, err error) {
 	var d memcache.Deletions
 	if err := d.Append(it.Key, cas); err != nil {
 		return false, err
@@ -136,7 +159,7 @@ func (l *runningMember) deleteOne(ctx context.Context, it *misplaced, cas uint64
 // withdraw deletes the copy of an item at its owner, if that is still what was moved. If
 // the answer to a delete at the member was lost, nobody knows who deleted the item there:
 // the copy may be the only one, and stays.
-func (l *runningMember) withdraw(ctx context.Context, it *misplaced) error {
+func (l *remover) withdraw(ctx context.Context, it *misplaced) error {
 	if it.State != item.Live || it.tried {
 		return nil
 	}
@@ -152,7 +175,7 @@ func (l *runningMember) withdraw(ctx context.Context, it *misplaced) error {
 // follow replaces the owner's value by the member's, if the owner's is still the
 // member's earlier value: then nobody has stored a newer one there. It tells whether
 // the owner has a value.
-func (l *runningMember) follow(ctx context.Context, it *misplaced, now *memcache.Value) (held bool, err error) {
+func (l *remover) follow(ctx context.Context, it *misplaced, now *memcache.Value) (held bool, err error) {
 	sum, owner := l.sum(now), l.owner.Owner(it.Key)
 	err = l.ask(ctx, &l.owners[owner], func(c *memcache.Conn) error {
 		v, err := c.Get(it.Key)
@@ -175,7 +198,7 @@ func (l *runningMember) follow(ctx context.Context, it *misplaced, now *memcache
 			return drop(c, it.Key, v.CAS)
 		}
 		replaced, err := c.Replace(&item.Item{Key: it.Key, Value: now.Data, Flags: now.Flags,
-			ExpireAt: l.ours(expiry(now, 0, l.now())), BinaryKey: it.BinaryKey}, v.CAS)
+			ExpireAt: l.ours(now.ExpireAt(0, l.now())), BinaryKey: it.BinaryKey}, v.CAS)
 		if replaced {
 			it.sum = sum
 		}

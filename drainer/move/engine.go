@@ -43,6 +43,8 @@ type Engine struct {
 	Servers []routing.Server
 	// Lost tells which of them are not connected to; nil for none.
 	Lost []bool
+	// Export, if it is not nil, is where the supervisor of a running member streams its items.
+	Export *Export
 	// Dialer of the connections to them.
 	Dialer             memcache.Dialer
 	UnreachableTimeout time.Duration
@@ -108,21 +110,32 @@ func (e *Engine) timed(phase contract.Phase, do func() error) error {
 }
 
 func (e *Engine) makeWriters() {
-	connections := 1
-	if len(e.Servers) <= fewSurvivors {
-		connections = 2
-	}
+	connections := connectionsTo(len(e.Servers))
 	size := batchMemory / len(e.Servers) / memcache.Batches(connections)
-	for _, s := range e.Servers {
-		e.writers = append(e.writers, memcache.NewWriter(memcache.Options{
+	member, _ := e.Source.(*runningMember)
+	for i, s := range e.Servers {
+		o := memcache.Options{
 			Address:            s.Address(),
 			Dialer:             e.Dialer,
 			UnreachableTimeout: e.UnreachableTimeout,
 			Connections:        connections,
 			BatchBytes:         min(largeBatch, max(smallBatch, size)),
 			Waiting:            func(why string) { e.silent.set(s.String(), why, e.Log) },
-		}))
+		}
+		if member != nil && member.Export != nil {
+			o.Answered = func(connection int, a memcache.Answered) error { return member.answered(i, connection, a) }
+			o.Unsent = member.unsent
+		}
+		e.writers = append(e.writers, memcache.NewWriter(o))
 	}
+}
+
+// connectionsTo each of so many servers.
+func connectionsTo(servers int) int {
+	if servers <= fewSurvivors {
+		return 2
+	}
+	return 1
 }
 
 func (e *Engine) closeWriters() {
@@ -179,6 +192,9 @@ func (e *Engine) each(do func(i int, w *memcache.Writer) error) error {
 // about says which server an error is about.
 func (e *Engine) about(i int, err error) error {
 	name := e.Servers[i].String()
+	if errors.As(err, new(*sourceError)) || errors.As(err, new(*survivorError)) {
+		return err // a delete at the member after an add
+	}
 	if name == e.silent.source {
 		return &sourceError{name, err}
 	}
@@ -286,7 +302,7 @@ func (e *Engine) add(ctx context.Context, it *item.Item, pace *pace) error {
 	}
 	i := e.Owner.Owner(it.Key)
 	if err := e.writers[i].Add(it); err != nil {
-		return &survivorError{e.Servers[i].String(), err}
+		return e.about(i, err)
 	}
 	return nil
 }

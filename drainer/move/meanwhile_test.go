@@ -16,7 +16,7 @@ import (
 
 // TestWhatClientsDoToAnItemWhileItIsMoved: a client does something to an item at the
 // member, after the mover has read it and its owner has it, and before the mover deletes it
-// there.
+// there. The mover lists the items, or the member's supervisor streams them.
 func TestWhatClientsDoToAnItemWhileItIsMoved(t *testing.T) {
 	for what, test := range map[string]struct {
 		// before the move, and meanwhile; %s is the key.
@@ -35,9 +35,9 @@ func TestWhatClientsDoToAnItemWhileItIsMoved(t *testing.T) {
 		"marks what was stale anew":    {[][2]string{{"md %s I T100", ""}}, [][2]string{{"set %s 0 0 5", "newer"}, {"md %s I T100", ""}}, "", ""},
 		"stores something, then stale": {nil, [][2]string{{"set %s 0 0 5", "newer"}, {"md %s I T100", ""}}, "", ""},
 	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
+		meanwhile := func(t *testing.T, streamed bool) {
+			mapped, owner := startMapped(t, "-f", "4", "-m", "16"), memcachedtest.Start(t)
+			member := mapped.Server
 			raw, once, key := member.Raw(), sync.Once{}, ""
 			do := func(commands [][2]string) {
 				for _, c := range commands {
@@ -68,8 +68,12 @@ func TestWhatClientsDoToAnItemWhileItIsMoved(t *testing.T) {
 			}
 			raw.Must("STORED", "set "+key+" 0 0 5", []byte("value"))
 			do(test.before)
-			r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, "gomemcache", through, addresses))
-			if r.Code != 0 {
+			args := drainertest.RebalanceArgs(t, "gomemcache", through, addresses)
+			if streamed {
+				args.ExportPort = int32(drainertest.MustParse(t, []string{exporting(t, mapped)})[0].Port)
+			}
+			r := drainertest.Rebalance(t, args)
+			if r.Code != 0 || strings.Contains(r.Err, "is asked for") {
 				t.Fatalf("%+v\n%s", r.Receipt, r.Err)
 			}
 			for _, server := range []struct {
@@ -88,7 +92,13 @@ func TestWhatClientsDoToAnItemWhileItIsMoved(t *testing.T) {
 					t.Errorf("the %s has %q, want %q", server.name, got, server.want)
 				}
 			}
-		})
+		}
+		for _, streamed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, streamed %t", what, streamed), func(t *testing.T) {
+				t.Parallel()
+				meanwhile(t, streamed)
+			})
+		}
 	}
 }
 

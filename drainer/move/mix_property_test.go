@@ -29,7 +29,7 @@ import (
 //   - what is missing was evicted or rejected, which the servers and the receipt say,
 //   - a move that is refused has moved nothing.
 func TestWhateverClientsAndServersDo(t *testing.T) {
-	for _, kind := range []string{"move", "drain", "replay"} {
+	for _, kind := range []string{"move", "streamed move", "drain", "replay"} {
 		t.Run(kind, func(t *testing.T) {
 			drainertest.ForSeeds(t, 4, func(t *testing.T, seed uint64) { newMix(t, seed, kind).run() })
 		})
@@ -43,6 +43,7 @@ type mix struct {
 	kind string
 	// source is the first server of a move. volume is where a departed one has left its items.
 	source  *memcachedtest.Server
+	export  *Export
 	volume  string
 	servers []*memcachedtest.Server
 	args    [][]string
@@ -77,6 +78,7 @@ func (k *mixed) value(version int) []byte {
 
 func newMix(t *testing.T, seed uint64, kind string) *mix {
 	t.Helper()
+	kind, streamed := strings.CutPrefix(kind, "streamed ")
 	m := &mix{t: t, r: rand.New(rand.NewPCG(seed, 5)), kind: kind}
 	m.flushes = m.r.IntN(4) == 0
 	n := 1 + m.r.IntN(2)
@@ -84,7 +86,13 @@ func newMix(t *testing.T, seed uint64, kind string) *mix {
 		n = 1
 	}
 	var addresses []string
-	if kind == "move" {
+	switch {
+	case streamed:
+		args := m.anyArgs(3, 9)
+		mapped := memcachedtest.StartMapped(t, filepath.Join(t.TempDir(), contract.WarmFile), append(args, "-f", "4")...)
+		m.servers, m.args = append(m.servers, mapped.Server), append(m.args, args)
+		m.source, m.export = mapped.Server, &Export{Address: exporting(t, mapped), Client: "gomemcache"}
+	case kind == "move":
 		m.start(m.anyArgs(3, 2))
 		m.source = m.servers[0]
 	}
@@ -245,6 +253,13 @@ func (m *mix) transfer(limit Limit) contract.Receipt {
 	}
 	e := &Engine{SourceID: "the-claim", Owner: m.owner, Servers: m.list, Limit: limit, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
 	if m.kind == "move" {
+		var log drainertest.Buffer
+		e.Export, e.Log = m.export, &log
+		defer func() {
+			if text := log.String(); strings.Contains(text, "is asked for") {
+				m.t.Errorf("the member is not read from its file: %s", text)
+			}
+		}()
 		return e.MoveFrom(m.t.Context(), 0, m.t.TempDir())
 	}
 	source, err := volume.OpenAll(m.volume, false)

@@ -32,7 +32,8 @@ import (
 //     any other than the copy that was: docs/hazards.md tells of that one.
 //
 // In the end every item is where its client looks and nowhere else, and the receipts
-// add up.
+// add up. With even seeds the items are streamed by the members' supervisors, and with every
+// sixth these streams break off.
 func TestNothingIsOutdated(t *testing.T) {
 	drainertest.ForEachSeed(t, func(t *testing.T, seed uint64) { newReshuffle(t, seed).run() })
 }
@@ -44,6 +45,8 @@ type reshuffle struct {
 	client        string
 	servers       []*memcachedtest.Server
 	list          []routing.Server // as the drainer is told
+	exports       []string         // addresses of the streams, if there are any
+	broken        bool             // the streams break off
 	before, after routing.Owner
 	keys          []*versioned
 	stop          atomic.Bool
@@ -68,7 +71,16 @@ func newReshuffle(t *testing.T, seed uint64) *reshuffle {
 	t.Helper()
 	s := &reshuffle{t: t, r: rand.New(rand.NewPCG(seed, 3))}
 	for i := range 2 + s.r.IntN(3) {
-		server := memcachedtest.Start(t, "-m", "32", "-t", "2")
+		var server *memcachedtest.Server
+		if seed%2 == 0 {
+			mapped := startMapped(t, "-f", "4", "-m", "16", "-t", "2")
+			server, s.exports = mapped.Server, append(s.exports, exporting(t, mapped))
+			if s.broken = seed%6 == 0; s.broken {
+				s.exports[i] = drainertest.NewProxy(t, s.exports[i], s.r.Uint64(), 2).Address()
+			}
+		} else {
+			server = memcachedtest.Start(t, "-m", "32", "-t", "2")
+		}
 		p := drainertest.NewProxy(t, server.Address(), s.r.Uint64(), s.r.IntN(8))
 		s.servers = append(s.servers, server)
 		s.list = append(s.list, drainertest.MustParse(t, []string{fmt.Sprintf("server-%d:11211=%s", i, p.Address())})...)
@@ -76,6 +88,7 @@ func newReshuffle(t *testing.T, seed uint64) *reshuffle {
 	clients := routing.Clients()
 	s.client = clients[s.r.IntN(len(clients))]
 	s.after = s.routed(s.client, s.list)
+	s.list = s.resolved(s.client, s.list)
 	// Before, there were fewer servers, or the applications used another client.
 	s.before = s.routed(s.client, s.list[:1+s.r.IntN(len(s.list)-1)])
 	if s.r.IntN(3) == 0 {
@@ -88,17 +101,22 @@ func newReshuffle(t *testing.T, seed uint64) *reshuffle {
 // routed is the owner function; some clients hash what names resolve to.
 func (s *reshuffle) routed(client string, servers []routing.Server) routing.Owner {
 	s.t.Helper()
-	list, err := routing.Resolve(s.t.Context(), client, servers, func(ctx context.Context, host string) ([]netip.Addr, error) {
-		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	})
-	var owner routing.Owner
-	if err == nil {
-		owner, err = routing.New(client, list)
-	}
+	owner, err := routing.New(client, s.resolved(client, servers))
 	if err != nil {
 		s.t.Fatalf("%s: %v", client, err)
 	}
 	return owner
+}
+
+func (s *reshuffle) resolved(client string, servers []routing.Server) []routing.Server {
+	s.t.Helper()
+	list, err := routing.Resolve(s.t.Context(), client, servers, func(ctx context.Context, host string) ([]netip.Addr, error) {
+		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	})
+	if err != nil {
+		s.t.Fatalf("%s: %v", client, err)
+	}
+	return list
 }
 
 // fill stores version 1 of each key where it was looked for before.
@@ -168,7 +186,14 @@ func (s *reshuffle) each(ctx context.Context, limit Limit, done func(i int, r co
 		all.Go(func() {
 			m := &Engine{SourceID: "the-claim", Owner: s.after, Servers: s.list, Limit: limit,
 				UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+			var log drainertest.Buffer
+			if s.exports != nil {
+				m.Export, m.Log = &Export{Address: s.exports[i], Client: s.client}, &log
+			}
 			done(i, m.MoveFrom(ctx, i, s.t.TempDir()))
+			if text := log.String(); !s.broken && ctx.Err() == nil && strings.Contains(text, "is asked for") {
+				s.t.Errorf("server %d is not read from its file: %s", i, text)
+			}
 		})
 	}
 	all.Wait()

@@ -71,10 +71,10 @@ type runningMember struct {
 	behind   atomic.Int64 // seconds that the member's clock is behind ours
 	expected atomic.Int64
 	reader   link // reads from the member
-	deleter  link // deletes there, and looks at what changed
-	owners   []link
+	own      *remover
 	// seed of the sums.
 	seed maphash.Seed
+	streaming
 }
 
 // link is a connection to one server, opened when it is needed.
@@ -167,6 +167,18 @@ func (l *runningMember) Version() string { return l.version }
 func (l *runningMember) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
 		enough, cuts := false, 0
+		if l.Export != nil {
+			done, err := l.streamed(ctx, func(it *item.Item) bool {
+				enough = !yield(it, nil)
+				return !enough
+			})
+			if err != nil && !enough {
+				yield(nil, err)
+			}
+			if done || err != nil {
+				return
+			}
+		}
 		for n := 0; n < listings; n++ {
 			err := l.wait(ctx, n)
 			more, cut := false, false
@@ -260,27 +272,25 @@ func (e *Engine) prepare(self int, scratch string) {
 		waiting: func(name, why string) { e.silent.set(name, why, e.Log) },
 		takes:   func(i int, flags uint64) bool { return e.writers[i].Takes(flags) },
 		settle:  e.settle, seed: maphash.MakeSeed(),
+		streaming: streaming{Export: e.Export, soon: e.expiresSoon, oldestFirst: func() bool { return e.oldestFirst(self) }, log: e.Log},
 	}
 }
 
 // connect opens the connection for deletes, before the first item is read. If that
 // fails, the first use tries again.
 func (l *runningMember) connect(ctx context.Context) {
-	l.reader, l.deleter = l.link(l.member), l.link(l.member)
-	l.owners = make([]link, len(l.servers))
-	for i, s := range l.servers {
-		l.owners[i] = l.link(s)
-	}
-	_, _ = l.deleter.get(ctx, l.timeout)
+	l.reader, l.own = l.link(l.member), l.remover()
+	_, _ = l.own.deleter.get(ctx, l.timeout)
 }
 
 func (l *runningMember) disconnect() {
 	l.reader.close()
-	l.deleter.close()
-	for i := range l.owners {
-		l.owners[i].close()
+	if l.own != nil {
+		l.own.close()
 	}
 }
+
+func (l *runningMember) delete(ctx context.Context, p *portion) error { return l.own.delete(ctx, p) }
 
 // hand yields what was read, and passes it on to be deleted when the owners have it.
 func (l *runningMember) hand(ctx context.Context, read <-chan *portion, settled chan<- *portion, yield func(*item.Item) bool) (more bool, err error) {
@@ -485,34 +495,16 @@ func (it *misplaced) set(v *memcache.Value, listed *crawl.Entry, now int64) {
 		return
 	}
 	it.Value, it.Flags, it.CAS, it.BinaryKey = v.Data, v.Flags, v.CAS, v.BinaryKey
-	it.ExpireAt = expiry(v, listed.ExpireAt, now)
+	it.ExpireAt = v.ExpireAt(listed.ExpireAt, now)
 	it.LastAccess = time.Now().Unix() - v.Idle // it may have been stored since it was listed
-	if outdated(v) {
+	if v.Outdated() {
 		it.State = item.Invalidated
 	}
 }
 
-// outdated tells whether a client has marked the value as stale, or was told to store one
-// and hasn't yet.
-func outdated(v *memcache.Value) bool { return v.Stale || v.Claimed && len(v.Data) == 0 }
-
 // isLost tells whether the key's owner is.
 func (l *runningMember) isLost(key []byte) bool {
 	return l.lost != nil && l.lost[l.owner.Owner(key)]
-}
-
-// expiry is when v expires, by the clock of its server. The listed time is exact; it is
-// used unless a client has set another one since.
-func expiry(v *memcache.Value, listed, now int64) int64 {
-	const exact = 2 // seconds
-	switch at := now + v.TTL; {
-	case v.TTL < 0:
-		return 0
-	case listed != 0 && max(at-listed, listed-at) <= exact:
-		return listed
-	default:
-		return at
-	}
 }
 
 // sum is different for different values or flags.

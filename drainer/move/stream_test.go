@@ -1,0 +1,139 @@
+package move
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"example.com/memcached-operator/drainer/export"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// exporting streams the items of a member, as its supervisor does, and returns the address.
+func exporting(t *testing.T, m *memcachedtest.Mapped) (address string) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &export.Server{Memcached: export.Memcached{Address: m.Address(), PID: m.PID(), Path: m.Path, Command: m.Args}, Logf: t.Logf}
+	ctx, stop := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() { s.Serve(ctx, listener) })
+	t.Cleanup(func() {
+		stop()
+		serving.Wait()
+	})
+	return listener.Addr().String()
+}
+
+// startMapped runs memcached with a warm file, and with the crawler, by which items are listed.
+func startMapped(t *testing.T, args ...string) *memcachedtest.Mapped {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	args = append([]string{"-e", path}, args...)
+	return &memcachedtest.Mapped{Server: memcachedtest.Start(t, args...), Path: path, Args: args}
+}
+
+// TestASupervisorOfAnotherRouting: a supervisor streams what the member owns by the mover's
+// routing. Nothing of that is moved, nor deleted.
+func TestASupervisorOfAnotherRouting(t *testing.T) {
+	mapped := startMapped(t, "-f", "4", "-m", "16")
+	other := memcachedtest.Start(t)
+	list := drainertest.MustParse(t, []string{mapped.Address(), other.Address()})
+	owner, err := routing.New("gomemcache", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const keys = 1000
+	raw := mapped.Raw()
+	for i := range keys {
+		raw.Must("STORED", fmt.Sprintf("set key%d 0 0 1", i), []byte("v"))
+	}
+	var log drainertest.Buffer
+	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: &log,
+		Export: &Export{Address: exporting(t, mapped), Client: "python-memcached"}}
+	r := e.MoveFrom(t.Context(), 0, t.TempDir())
+	if err := r.AddsUp("the-claim"); err != nil || !strings.Contains(log.String(), errOtherRouting.Error()) {
+		t.Errorf("%v: %+v, %s", err, r, log.String())
+	}
+	conns := []*memcache.Conn{mapped.Dial(), other.Dial()}
+	for i := range keys {
+		key := fmt.Appendf(nil, "key%d", i)
+		if v, err := conns[owner.Owner(key)].Get(key); err != nil || v == nil {
+			t.Errorf("its owner doesn't have %s: %v", key, err)
+		}
+	}
+}
+
+// TestAStreamOfWhatALostServerOwns: it is deleted at the member, and nobody is given it. What
+// others own is moved.
+func TestAStreamOfWhatALostServerOwns(t *testing.T) {
+	mapped := startMapped(t, "-f", "4", "-m", "16")
+	other := memcachedtest.Start(t)
+	list := drainertest.MustParse(t, []string{mapped.Address(), other.Address(), fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t))})
+	owner, err := routing.New("gomemcache", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const keys = 1000
+	raw := mapped.Raw()
+	want := make([]int, len(list))
+	for i := range keys {
+		key := fmt.Sprintf("key%d", i)
+		raw.Must("STORED", "set "+key+" 0 0 1", []byte("v"))
+		want[owner.Owner([]byte(key))]++
+	}
+	var log drainertest.Buffer
+	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, Lost: []bool{false, false, true}, UnreachableTimeout: memcachedtest.Patience, Log: &log,
+		Export: &Export{Address: exporting(t, mapped), Client: "gomemcache"}}
+	r := e.MoveFrom(t.Context(), 0, t.TempDir())
+	if err := r.AddsUp("the-claim"); err != nil || r.Added != int64(want[1]) || r.Invalidated != int64(want[2]) || log.String() != "" {
+		t.Errorf("%v: %+v, want %v; %s", err, r, want, log.String())
+	}
+	if has, others := mapped.Items(t), other.Items(t); has != int64(want[0]) || others != int64(want[1]) {
+		t.Errorf("the member has %d items, the other %d, want %v", has, others, want)
+	}
+}
+
+// TestWhatAnOwnerRefusesStays: an item that is too large for its owner stays at the member, and
+// the receipt says so.
+func TestWhatAnOwnerRefusesStays(t *testing.T) {
+	mapped := startMapped(t, "-f", "4", "-m", "64", "-I", "2m")
+	other := memcachedtest.Start(t)
+	list := drainertest.MustParse(t, []string{mapped.Address(), other.Address()})
+	owner, err := routing.New("gomemcache", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, large, raw := 0, 0, mapped.Raw()
+	for i := 0; small < 10 || large < 10; i++ {
+		key := fmt.Sprintf("key%d", i)
+		if owner.Owner([]byte(key)) != 1 {
+			continue
+		}
+		size, n := 10, &small
+		if i%2 == 0 {
+			size, n = 1_200_000, &large
+		}
+		*n++
+		raw.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, size), bytes.Repeat([]byte("v"), size))
+	}
+	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: t.Output(),
+		Export: &Export{Address: exporting(t, mapped), Client: "gomemcache"}}
+	r := e.MoveFrom(t.Context(), 0, t.TempDir())
+	if r.Reason != reasonRejected || r.Added != int64(small) || r.Rejected != int64(large) {
+		t.Errorf("%+v, want %d added and %d rejected", r, small, large)
+	}
+	if has := mapped.Items(t); has != int64(large) {
+		t.Errorf("the member has %d items, want %d", has, large)
+	}
+}
