@@ -74,6 +74,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 	serve := contract.Serve{
 		Dir:            dataDir,
 		Port:           c.Spec.ContainerPort,
+		ExportPort:     exportPort(c),
 		TerminationLog: contract.TerminationLog,
 		GracePeriod:    time.Duration(*graceSeconds(c)) * time.Second,
 		Connection:     connection(c),

@@ -11,28 +11,33 @@ import (
 )
 
 // NetworkPolicy lets the cluster's drainers and the clients reach memcached, the clients
-// discovery, and monitoring the exporter; nil if none is asked for.
+// discovery, placements the members' supervisors, and monitoring the exporter; nil if none is
+// asked for.
 func NetworkPolicy(c *cachev1alpha1.Memcached) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
 	if given == nil {
 		return nil
 	}
-	var clients []*networkingac.NetworkPolicyPeerApplyConfiguration
-	for _, component := range []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement} {
-		drainers := Selector(c)
-		drainers[cachev1alpha1.LabelComponent] = component
-		clients = append(clients, networkingac.NetworkPolicyPeer().WithPodSelector(metaac.LabelSelector().WithMatchLabels(drainers)))
+	own := func(component string) *networkingac.NetworkPolicyPeerApplyConfiguration {
+		pods := Selector(c)
+		pods[cachev1alpha1.LabelComponent] = component
+		return networkingac.NetworkPolicyPeer().WithPodSelector(metaac.LabelSelector().WithMatchLabels(pods))
 	}
+	placements := own(cachev1alpha1.ComponentPlacement)
+	clients := []*networkingac.NetworkPolicyPeerApplyConfiguration{own(cachev1alpha1.ComponentDrainer), placements}
 	spec := networkingac.NetworkPolicySpec().
 		WithPodSelector(metaac.LabelSelector().WithMatchLabels(Selector(c))).
 		WithPolicyTypes(networkingv1.PolicyTypeIngress).
-		WithIngress(ingress(portName, append(clients, peers(given.Clients)...)))
+		WithIngress(ingress(intstr.FromString(portName), append(clients, peers(given.Clients)...)))
+	if c.Spec.Storage != nil {
+		spec.WithIngress(ingress(intstr.FromInt32(exportPort(c)), []*networkingac.NetworkPolicyPeerApplyConfiguration{placements}))
+	}
 	// A rule without peers would let everybody in.
 	if c.Spec.Discovery != nil && len(given.Clients) > 0 {
-		spec.WithIngress(ingress(discoveryPort, peers(given.Clients)))
+		spec.WithIngress(ingress(intstr.FromString(discoveryPort), peers(given.Clients)))
 	}
 	if c.Spec.Exporter != nil && len(given.Monitoring) > 0 {
-		spec.WithIngress(ingress(metricsPort, peers(given.Monitoring)))
+		spec.WithIngress(ingress(intstr.FromString(metricsPort), peers(given.Monitoring)))
 	}
 	return networkingac.NetworkPolicy(c.Name, c.Namespace).
 		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
@@ -40,9 +45,9 @@ func NetworkPolicy(c *cachev1alpha1.Memcached) *networkingac.NetworkPolicyApplyC
 		WithSpec(spec)
 }
 
-func ingress(port string, from []*networkingac.NetworkPolicyPeerApplyConfiguration) *networkingac.NetworkPolicyIngressRuleApplyConfiguration {
+func ingress(port intstr.IntOrString, from []*networkingac.NetworkPolicyPeerApplyConfiguration) *networkingac.NetworkPolicyIngressRuleApplyConfiguration {
 	return networkingac.NetworkPolicyIngressRule().
-		WithPorts(networkingac.NetworkPolicyPort().WithProtocol(corev1.ProtocolTCP).WithPort(intstr.FromString(port))).
+		WithPorts(networkingac.NetworkPolicyPort().WithProtocol(corev1.ProtocolTCP).WithPort(port)).
 		WithFrom(from...)
 }
 

@@ -36,6 +36,9 @@ func TestNetworkPolicyLetsInWhomItNamesAndTheClustersDrainers(t *testing.T) {
 		"Prometheus at memcached":       {map[string]string{"app": "prometheus"}, "memcached", false},
 		"a drainer":                     {Labels(c, cachev1alpha1.ComponentDrainer), "memcached", true},
 		"a placement":                   {Labels(c, cachev1alpha1.ComponentPlacement), "memcached", true},
+		"a placement at the stream":     {Labels(c, cachev1alpha1.ComponentPlacement), "11212", true},
+		"a drainer at the stream":       {Labels(c, cachev1alpha1.ComponentDrainer), "11212", false},
+		"a client at the stream":        {map[string]string{"app": "web"}, "11212", false},
 		"a placement of another":        {Labels(other, cachev1alpha1.ComponentPlacement), "memcached", false},
 		"a drainer at the metrics":      {Labels(c, cachev1alpha1.ComponentDrainer), "metrics", false},
 		"a drainer of another cluster":  {Labels(other, cachev1alpha1.ComponentDrainer), "memcached", false},
@@ -59,7 +62,7 @@ func admits(p *networkingac.NetworkPolicyApplyConfiguration, from map[string]str
 	for _, rule := range p.Spec.Ingress {
 		open := len(rule.Ports) == 0
 		for _, r := range rule.Ports {
-			open = open || r.Port == nil || r.Port.StrVal == port
+			open = open || r.Port == nil || r.Port.String() == port
 		}
 		known := len(rule.From) == 0
 		for _, peer := range rule.From {
@@ -70,6 +73,31 @@ func admits(p *networkingac.NetworkPolicyApplyConfiguration, from map[string]str
 		}
 	}
 	return false
+}
+
+func TestTheStreamHasAPortOfItsOwn(t *testing.T) {
+	for name, test := range map[string]struct {
+		memcached, exporter, want int32
+	}{
+		"the next":                 {11211, 0, 11212},
+		"the exporter has that":    {11211, 11212, 11213},
+		"there is no next one":     {65535, 0, 1024},
+		"nor the one after it":     {65535, 1024, 1025},
+		"the exporter is no bar":   {11211, 9150, 11212},
+		"a port that needs rights": {80, 0, 1024},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
+				s.ContainerPort = test.memcached
+				if test.exporter != 0 {
+					s.Exporter = &cachev1alpha1.ExporterSpec{Port: test.exporter}
+				}
+			}).Defaulted().Obj()
+			if got := exportPort(c); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
 }
 
 func TestNetworkPolicyWithoutNamesLetsOnlyDrainersIn(t *testing.T) {

@@ -15,12 +15,13 @@ import (
 const scratchSize = 2 << 30
 
 // PlacementJob moves items of the claim's member to their owners among the first members,
-// by the ring of that target. It mounts no volume, because it asks the member. Items
-// owned by lost members are discarded.
+// by the ring of that target. It mounts no volume: the member's supervisor streams the items,
+// or else memcached is asked for them. Items owned by lost members are discarded.
 func PlacementJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, ordinal int32, target string, members int32, lost ...int32) *batchv1.Job {
 	args := contract.Rebalance{
-		Source: Servers(c, members)[ordinal],
-		Move:   moveArgs(c, ring.Source(uid, target), members),
+		Source:     Servers(c, members)[ordinal],
+		ExportPort: exportPort(c),
+		Move:       moveArgs(c, ring.Source(uid, target), members),
 	}
 	args.Scratch = scratchDir
 	for _, i := range lost {

@@ -19,7 +19,7 @@ func TestPlacementAsksTheMemberAndMountsNoVolume(t *testing.T) {
 	options := Options{MemcachedImage: "memcached:1", OperatorImage: "operator:1"}
 	job := PlacementJob(m, options, "data-cache-1", "uid-1", 1, "4-cafe", 3)
 	pod := job.Spec.Template.Spec
-	want := []string{"/drainer", "rebalance", "--source=cache-1.cache.shop.svc:11211",
+	want := []string{"/drainer", "rebalance", "--source=cache-1.cache.shop.svc:11211", "--export-port=11212",
 		"--source-id=placement/uid-1/4-cafe", "--client=pymemcache", "--unreachable-timeout=2m0s", "--receipt=/dev/termination-log", "--deadline=1h0m0s",
 		"--key-prefix=app:", "--scratch=/scratch",
 		"--server=shard-0=cache-0.cache.shop.svc:11211", "--server=shard-1=cache-1.cache.shop.svc:11211", "--server=shard-2=cache-2.cache.shop.svc:11211"}

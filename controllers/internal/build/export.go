@@ -1,0 +1,17 @@
+package build
+
+import cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+
+// exportPort is where a member's supervisor streams items to placements: the first port after
+// memcached's that nothing of the pod has.
+func exportPort(c *cachev1alpha1.Memcached) int32 {
+	const last, first = 65535, 1024
+	for port := c.Spec.ContainerPort + 1; ; port++ {
+		if port < first || port > last { // below, it may take rights to listen
+			port = first
+		}
+		if c.Spec.Exporter == nil || port != exporterPort(c.Spec.Exporter) {
+			return port
+		}
+	}
+}
