@@ -106,8 +106,11 @@ func groups(o *options) []group {
 		all = append(all, group{"read " + p.name, p.read})
 	}
 	for _, p := range []population{
+		{name: "10 B", size: fixed(10), items: million},
 		{name: "100 B", size: fixed(100), items: million},
 		{name: "1 kB", size: fixed(1000), items: million},
+		{name: "10 kB", size: fixed(10_000), items: million / 10},
+		{name: "mix", size: mixed, items: million, metadata: true},
 		{name: "100 B", size: fixed(100), items: 4 * million},
 	} {
 		all = append(all, group{"rebalance " + p.String(), p.rebalance})

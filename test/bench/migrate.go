@@ -111,12 +111,13 @@ func (b *bench) receipted(ctx context.Context, name string, f fleet, args ...str
 	for _, s := range f {
 		args = append(args, "--server="+s.address())
 	}
-	cmd, before := b.drain(ctx, name, args), f.cpu()
+	cmd, before, supervisors := b.drain(ctx, name, args), f.cpu(), f.supervisorsCPU()
 	used, err := runWatched(cmd)
 	if err != nil {
 		return used, fmt.Errorf("%v: %w", cmd.Args, err)
 	}
 	used.servers = f.cpu() - before
+	used.cpu += f.supervisorsCPU() - supervisors
 	var got contract.Receipt
 	if data, err := os.ReadFile(receipt); err != nil {
 		return used, err

@@ -21,8 +21,11 @@ const patience = time.Minute
 // server is a memcached of this run.
 type server struct {
 	port int
-	cmd  *exec.Cmd
-	done chan struct{}
+	// child is the memcached of a supervisor; 0 if there is none. export is where the
+	// supervisor streams items.
+	child, export int
+	cmd           *exec.Cmd
+	done          chan struct{}
 }
 
 // start runs a program that makes memcached listen on port, and waits until it
@@ -93,6 +96,14 @@ func freePort() (int, error) {
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// memcached is the id of its process.
+func (s *server) memcached() int {
+	if s.child != 0 {
+		return s.child
+	}
+	return s.cmd.Process.Pid
 }
 
 func (s *server) address() string { return "127.0.0.1:" + strconv.Itoa(s.port) }

@@ -45,18 +45,36 @@ func ownCPU() float64 {
 
 // cpu is the CPU time of the servers so far, in seconds.
 func (f fleet) cpu() float64 {
-	const ticksPerSecond = 100 // of proc(5), on every platform of Linux
 	ticks := 0
 	for _, s := range f {
-		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-		_, behindName, _ := strings.Cut(string(stat), ") ")
-		if fields := strings.Fields(behindName); len(fields) > 12 {
-			user, _ := strconv.Atoi(fields[11])
-			system, _ := strconv.Atoi(fields[12])
-			ticks += user + system
+		ticks += ticksOf(s.memcached())
+	}
+	return float64(ticks) / ticksPerSecond
+}
+
+// supervisorsCPU is that of the servers' supervisors, in seconds.
+func (f fleet) supervisorsCPU() float64 {
+	ticks := 0
+	for _, s := range f {
+		if s.child != 0 {
+			ticks += ticksOf(s.cmd.Process.Pid)
 		}
 	}
 	return float64(ticks) / ticksPerSecond
+}
+
+const ticksPerSecond = 100 // of proc(5), on every platform of Linux
+
+func ticksOf(pid int) int {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, behindName, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(behindName)
+	if len(fields) <= 12 {
+		return 0
+	}
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return user + system
 }
 
 // watch samples a process' anonymous memory until stop, which returns the peak.
