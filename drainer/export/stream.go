@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
@@ -86,7 +87,7 @@ func newStream(ctx context.Context, m Memcached, request *wire.Request, conn net
 	return s, err
 }
 
-// elsewhere tells which keys others own.
+// elsewhere tells which keys others own. Of the list's item, each member has its own.
 func elsewhere(request *wire.Request) (func(key []byte) bool, error) {
 	var servers []routing.Server
 	for _, s := range request.Servers {
@@ -102,7 +103,9 @@ func elsewhere(request *wire.Request) (func(key []byte) bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(key []byte) bool { return owner.Owner(key) != request.Self }, nil
+	return func(key []byte) bool {
+		return owner.Owner(key) != request.Self && string(key) != contract.ListKey
+	}, nil
 }
 
 func (s *stream) close() {

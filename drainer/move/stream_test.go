@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/export"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
@@ -135,5 +137,25 @@ func TestWhatAnOwnerRefusesStays(t *testing.T) {
 	}
 	if has := mapped.Items(t); has != int64(large) {
 		t.Errorf("the member has %d items, want %d", has, large)
+	}
+}
+
+// TestTheListsItemIsNotStreamed: each member has its own, wherever its key is looked for.
+func TestTheListsItemIsNotStreamed(t *testing.T) {
+	mapped, other := startMapped(t, "-f", "4", "-m", "16"), memcachedtest.Start(t)
+	addresses := []string{mapped.Address(), other.Address()}
+	owner, err := routing.New("gomemcache", drainertest.MustParse(t, addresses))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if owner.Owner([]byte(contract.ListKey)) == 0 {
+		slices.Reverse(addresses)
+	}
+	mapped.Raw().Must("STORED", "set "+contract.ListKey+" 0 0 4", []byte("list"))
+	args := drainertest.RebalanceArgs(t, "gomemcache", mapped.Address(), addresses)
+	args.ExportPort = int32(drainertest.MustParse(t, []string{exporting(t, mapped)})[0].Port)
+	r := drainertest.Rebalance(t, args)
+	if r.Code != 0 || r.Receipt.Found != 0 || mapped.Items(t) != 1 || other.Items(t) != 0 {
+		t.Errorf("exit code %d, %+v, %d and %d items\n%s", r.Code, r.Receipt, mapped.Items(t), other.Items(t), r.Err)
 	}
 }
