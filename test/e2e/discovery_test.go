@@ -1,0 +1,88 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Every member tells the list by ElastiCache's protocol, and each scaling reaches it by the
+// kubelet: first that there are more, or fewer, and the item for clients that don't know the
+// command says the same.
+func TestDiscoveryFollowsEachScaling(t *testing.T) {
+	t.Parallel()
+	spec := persistent(2)
+	spec.Discovery = &cachev1alpha1.DiscoverySpec{}
+	f := setup(t, spec)
+	objects := small(2000)
+	f.fill(2, objects)
+	for _, size := range []int32{3, 2} {
+		f.scale(size)
+		began := time.Now()
+		f.eventually(fmt.Sprintf("each member says that there are %d", size), func() bool {
+			for ordinal := range int(size) {
+				if n := f.discovered(ordinal); n != int(size) {
+					return false
+				}
+			}
+			return true
+		})
+		t.Logf("each of %d members says so %s after the scaling", size, time.Since(began).Round(100*time.Millisecond))
+		f.settled(size)
+		f.expectAll(int(size), objects)
+	}
+}
+
+// discovered is how many members one tells of, both ways; 0 if it doesn't answer yet.
+func (f *fixture) discovered(ordinal int) int {
+	f.Helper()
+	pod := f.pod(ordinal)
+	if pod == nil || pod.Status.PodIP == "" {
+		return 0
+	}
+	nodes := 0
+	for _, ask := range [][2]string{{"11212", "config get cluster"}, {"11211", "get " + contract.ListKey}} {
+		lines, err := f.say(net.JoinHostPort(pod.Status.PodIP, ask[0]), ask[1])
+		if err != nil || len(lines) < 3 {
+			return 0
+		}
+		n := len(strings.Fields(lines[2]))
+		if nodes > 0 && n != nodes {
+			return 0
+		}
+		for i, node := range strings.Fields(lines[2]) {
+			if !strings.HasPrefix(node, fmt.Sprintf("%s-%d.", f.name, i)) {
+				f.Fatalf("node %d is %s", i, node)
+			}
+		}
+		nodes = n
+	}
+	return nodes
+}
+
+// say sends a command, and returns the lines of the answer before END.
+func (f *fixture) say(address, command string) (lines []string, err error) {
+	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := fmt.Fprintf(conn, "%s\r\n", command); err != nil {
+		return nil, err
+	}
+	for s := bufio.NewScanner(conn); s.Scan(); {
+		line := strings.TrimRight(s.Text(), "\r")
+		if line == "END" {
+			return lines, nil
+		}
+		lines = append(lines, line)
+	}
+	return nil, fmt.Errorf("%s ended without END", address)
+}
