@@ -71,8 +71,10 @@ func newFaults(w *world, seed uint64) *faults {
 
 // round causes faults for that long.
 func (f *faults) round(ctx context.Context, duration time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, duration)
+	// Without a deadline: the client's rate limiter would refuse before it what comes after it.
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer time.AfterFunc(duration, cancel).Stop()
 	defer f.pending.Wait()
 	for ctx.Err() == nil {
 		one, random, rest := f.next()
