@@ -134,6 +134,8 @@ const (
 	ReasonVolumeFull     = "VolumeFull"
 	ReasonVolumeReadOnly = "VolumeReadOnly"
 	ReasonVolumeFailed   = "VolumeFailed"
+	// ReasonStillCalled: a leaving member waits for clients that still call it.
+	ReasonStillCalled = "StillCalled"
 	// ReasonPaused: spec.paused stops the operator from changing anything.
 	ReasonPaused = "Paused"
 	// ReasonCrashLoop: a container of a member ends again and again.

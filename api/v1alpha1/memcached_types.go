@@ -485,6 +485,16 @@ type RoutingSpec struct {
 	// +optional
 	// +kubebuilder:default=On
 	Placement PlacementMode `json:"placement,omitempty"`
+
+	// patience is how long a leaving member goes on serving clients that still call it,
+	// after the list of servers no longer names it; its items are moved meanwhile. It
+	// leaves as soon as no client calls it, and at once with 0s, or if placement is Off.
+	// Defaults to 90s, more than the minute at which most clients ask for the list;
+	// 24h at most.
+	// +optional
+	// +kubebuilder:default="90s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="routing.patience must be from 0s to 24h"
+	Patience *metav1.Duration `json:"patience,omitempty"`
 }
 
 // PlacementMode says whether items are moved to where clients look for them.
@@ -760,6 +770,7 @@ type DrainPhase string
 // The phases of a drain, in order. Held waits for a person; Failed waits for its next
 // attempt, unless only a person can mend it.
 const (
+	DrainLeaving   DrainPhase = "Leaving"   // the member runs on, and its items are moved
 	DrainWaiting   DrainPhase = "Waiting"   // for the end of the pod, or for its turn
 	DrainStarting  DrainPhase = "Starting"  // the Job's pod is not running yet
 	DrainMoving    DrainPhase = "Moving"    // the drainer is at work
@@ -786,6 +797,10 @@ type DrainStatus struct {
 	// an estimate.
 	// +optional
 	ItemsTotal int64 `json:"itemsTotal,omitempty"`
+	// itemsMoved is the number of items that were moved while the member ran. The drain
+	// looks for what is left.
+	// +optional
+	ItemsMoved int64 `json:"itemsMoved,omitempty"`
 	// bytesDone is how much of the file on the volume has been read, in bytes.
 	// +optional
 	BytesDone int64 `json:"bytesDone,omitempty"`
@@ -822,6 +837,9 @@ type DrainReceipt struct {
 	// result: Drained, or why there was no drain: Skipped, Deleted, Unrecoverable,
 	// NeverBound.
 	Result string `json:"result"`
+	// moved is the number of items that were moved before that, while the member ran.
+	// +optional
+	Moved int64 `json:"moved,omitempty"`
 	// found is the number of live items on the volume.
 	// +optional
 	Found int64 `json:"found,omitempty"`

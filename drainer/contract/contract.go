@@ -173,6 +173,7 @@ type Phase string
 const (
 	PhaseConnecting Phase = "Connecting" // waiting for every survivor to answer
 	PhaseMoving     Phase = "Moving"     // reading the source and adding its items
+	PhaseSettling   Phase = "Settling"   // everything is moved; waiting until no client calls the source
 	PhaseDone       Phase = "Done"       // the receipt is written
 )
 

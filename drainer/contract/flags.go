@@ -33,6 +33,7 @@ const (
 	FlagList               = "list"
 	FlagDiscovery          = "discovery"
 	FlagExportPort         = "export-port"
+	FlagPatience           = "patience"
 )
 
 // Readers in a receipt: the items were read from a volume, or from a running member.
@@ -155,6 +156,9 @@ type Rebalance struct {
 	Discard []string
 	// ExportPort is where the source's supervisor streams items; 0 nowhere.
 	ExportPort int32
+	// Patience is how long a source that is none of the Servers waits for clients that
+	// still call it.
+	Patience time.Duration
 	Move
 }
 
@@ -166,6 +170,9 @@ func (r Rebalance) Args() []string {
 	}
 	if r.ExportPort > 0 {
 		args = append(args, "--"+FlagExportPort+"="+strconv.Itoa(int(r.ExportPort)))
+	}
+	if r.Patience > 0 {
+		args = append(args, "--"+FlagPatience+"="+r.Patience.String())
 	}
 	return append(args, r.args()...)
 }

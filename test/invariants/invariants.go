@@ -274,8 +274,8 @@ func LostPodsAreNoScaleDown(before, after *State) []string {
 		case before.job(j.UID) != nil || c == nil:
 		case !j.Places && !c.Leaving:
 			wrong = append(wrong, fmt.Sprintf("Job %s drains claim %s, which is a member's", j.Name, c.Name))
-		case j.Places && c.Leaving:
-			wrong = append(wrong, fmt.Sprintf("Job %s places the items of the member of claim %s, which left", j.Name, c.Name))
+		case j.Places && c.Leaving && (c.Ordinal < 0 || after.Members.Replicas <= c.Ordinal):
+			wrong = append(wrong, fmt.Sprintf("Job %s moves the items of the member of claim %s, which left", j.Name, c.Name))
 		}
 	}
 	return wrong

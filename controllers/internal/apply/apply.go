@@ -455,7 +455,12 @@ func (r *run) deleteJob(ctx context.Context, a plan.DeleteJob) error {
 	if err != nil || job == nil || job.UID != a.UID || job.DeletionTimestamp != nil {
 		return err
 	}
-	return r.deleteObject(ctx, job)
+	if err := r.deleteObject(ctx, job); err != nil || a.Moved == nil {
+		return err
+	}
+	r.Metrics.Placed(a.Moved)
+	r.claimEvent(r.cluster, a.Claim, "Moved", "Move", "claim %s: while its member was leaving, %s", a.Claim.Name, summary(a.Moved))
+	return nil
 }
 
 func (r *run) deleteClaim(ctx context.Context, a plan.DeleteClaim) error {

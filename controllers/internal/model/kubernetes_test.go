@@ -76,6 +76,9 @@ func (s *state) claimEvents(x *expansion, i, slot int8) {
 	if !c.exists {
 		return
 	}
+	if c.fresh {
+		x.add(event{what: minutePasses, a: i, b: slot}, func(n *state) { n.live.claims[i][slot].fresh = false })
+	}
 	if s.ending && !c.deleting {
 		x.add(event{what: endClaim, a: i, b: slot}, func(n *state) { n.live.claims[i][slot].deleting = true })
 	}

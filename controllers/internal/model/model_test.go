@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/test/summary"
@@ -45,6 +46,10 @@ func explorations() map[string]Options {
 		o.Placing = true
 		all["items are placed, "+name] = o
 	}
+	for name, o := range leavings() {
+		o.Placing = true
+		all["leaving members stay, "+name] = o
+	}
 	return all
 }
 
@@ -70,6 +75,26 @@ func placements() map[string]Options {
 		all["two deeds, two at once"] = Options{Cluster: two, Size: 3, Deeds: 2, OnlyScale: true}
 		all["two deeds, a node dies, from three"] = Options{Cluster: one, Size: 3, Deeds: 2, Deaths: 1, OnlyScale: true}
 		all["any two deeds"] = Options{Cluster: one, Size: 2, Deeds: 2}
+	}
+	return all
+}
+
+// leavings are the explorations in which leaving members run on while their items are
+// moved.
+func leavings() map[string]Options {
+	one := plan.Cluster{Parallelism: 1, Patience: time.Minute}
+	all := map[string]Options{
+		"two deeds":               {Cluster: one, Size: 3, Deeds: 2, OnlyScale: true},
+		"a deed, two faults":      {Cluster: one, Size: 2, Deeds: 1, Faults: 2, OnlyScale: true},
+		"two deeds, a fault":      {Cluster: one, Size: 2, Largest: 2, Deeds: 2, Faults: 1, OnlyScale: true},
+		"two deeds, a node dies":  {Cluster: one, Size: 2, Largest: 2, Deeds: 2, Deaths: 1, OnlyScale: true},
+		"a deed, a cache lags":    {Cluster: one, Size: 2, Deeds: 1, Lags: 1, OnlyScale: true},
+		"any deed, a fault":       {Cluster: one, Size: 2, Deeds: 1, Faults: 1},
+		"two leave, then a fault": {Cluster: one, Size: 3, Largest: 1, Deeds: 1, Faults: 1, OnlyScale: true},
+	}
+	if *long {
+		all["any two deeds"] = Options{Cluster: one, Size: 2, Deeds: 2}
+		all["two deeds, a cache lags"] = Options{Cluster: one, Size: 2, Largest: 2, Deeds: 2, Lags: 1, OnlyScale: true}
 	}
 	return all
 }

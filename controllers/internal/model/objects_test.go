@@ -176,7 +176,7 @@ func (w *world) claim(i int8, c *claim) *corev1.PersistentVolumeClaim {
 		}
 	}
 	if c.released {
-		annotate(cachev1alpha1.AnnotationLeaving, longAgo.Add(time.Duration(c.left)*time.Second).UTC().Format(time.RFC3339))
+		annotate(cachev1alpha1.AnnotationLeaving, c.leftAt().UTC().Format(time.RFC3339))
 	}
 	if c.unplaced {
 		annotate(cachev1alpha1.AnnotationUnplaced, "true")

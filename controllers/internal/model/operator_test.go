@@ -437,7 +437,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 
 // drainer that has not ended.
 func (m *model) drainer(i int8, d *drainer) plan.Drainer {
-	out := plan.Drainer{Pod: "a drainer", ClaimUID: claimUIDs[i][d.generation]}
+	out := plan.Drainer{Pod: "a drainer", ClaimUID: claimUIDs[i][d.generation], Running: d.state == running}
 	if d.target.places() {
 		out.Target = m.nameOf(d.target)
 	}
@@ -453,6 +453,15 @@ var (
 	justNow = time.Unix(1_000_000, 0)
 )
 
+// leftAt is the time in the leaving mark.
+func (c *claim) leftAt() time.Time {
+	order := time.Duration(c.left) * time.Second
+	if c.fresh {
+		return justNow.Add(order)
+	}
+	return longAgo.Add(order)
+}
+
 func claimWords(i int8, c *claim) plan.Claim {
 	out := plan.Claim{
 		Name: claimNames[i][c.of], UID: claimUIDs[i][c.generation], Ordinal: int32(i),
@@ -462,7 +471,7 @@ func claimWords(i int8, c *claim) plan.Claim {
 		Request: planRequests[c.request], Placed: int64(c.placed), PlacementRequest: planRequests[c.placing],
 	}
 	if c.released {
-		out.LeavingSince = longAgo.Add(time.Duration(c.left) * time.Second)
+		out.LeavingSince = c.leftAt()
 	}
 	out.Unplaced = c.unplaced
 	if c.counted != 0 {
@@ -717,7 +726,7 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		}
 		if !c.released {
 			c.unplaced, c.left = a.argument == 1, s.departures(a.ordinal)
-			c.released, c.counted = true, 0
+			c.released, c.counted, c.fresh = true, 0, m.options.Cluster.Patience > 0
 		}
 	case countFailure:
 		c.counted = a.argument

@@ -96,8 +96,9 @@ type claim struct {
 	counted int8
 	// unplaced: its member left before its items were placed.
 	unplaced bool
-	// left orders departures.
-	left int8
+	// left orders departures. fresh: the member was told to leave less than a minute ago.
+	left  int8
+	fresh bool
 }
 
 // volume is named by the generation of its first claim. It waits for the claim of a name;

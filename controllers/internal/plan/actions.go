@@ -26,8 +26,8 @@ type (
 	// ApplyService applies the Service that names the members.
 	ApplyService struct{}
 	// WriteList writes the clients' list with that many members, and the Record of its
-	// rings. From is the record that it replaces. Replicas is the size that the
-	// StatefulSet gets.
+	// rings. From is the record that it replaces. Replicas is how many members
+	// stay.
 	WriteList struct {
 		ListSize     int32
 		Record, From ring.Record
@@ -115,6 +115,9 @@ type (
 		Reason string
 		// Stray: it belongs to no claim, and no other action waits for its end.
 		Stray bool
+		// Moved is the receipt of a mover whose leaving member Claim names; nil for other Jobs.
+		Moved *contract.Receipt
+		Claim ClaimRef
 	}
 	// DeleteClaim deletes the claim; its finalizer still keeps it.
 	DeleteClaim struct {

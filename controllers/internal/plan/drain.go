@@ -22,6 +22,8 @@ type DrainPhase string
 
 // The states of a departed member's volume.
 const (
+	// Leaving: the member runs on, and its items are moved.
+	Leaving   DrainPhase = "Leaving"
 	Waiting   DrainPhase = "Waiting"
 	Draining  DrainPhase = "Draining"
 	Releasing DrainPhase = "Releasing"
@@ -115,6 +117,8 @@ func (p *Plan) decideDrain(o *Observed, c *Claim, slots *int) DrainState {
 		return state.is(p.skipAside(aside))
 	case c.Request == Skip && c.Deleting && o.pendingAsideOf(c) != nil:
 		return state.is(p.skipAside(o.pendingAsideOf(c)))
+	case p.isLeaving(c):
+		return p.leaving(o, c, state)
 	}
 	switch why, release := reasonToRelease(o, c); {
 	case release && o.memberExists(c):

@@ -41,7 +41,7 @@ func MayMark(live *Observed, ordinal int32) error {
 		return fmt.Errorf("items have to be placed among %d members", size)
 	case live.drainRuns():
 		return errors.New("a drain is under way")
-	case ordinal < min(live.StatefulSet.Replicas, live.Record.Ring.Size) && live.drainDue(live.StatefulSet.Replicas):
+	case ordinal < min(live.staying(), live.Record.Ring.Size) && live.drainDue(live.staying()):
 		return errors.New("another member's volume is drained first")
 	}
 	return nil
@@ -76,17 +76,18 @@ func MayDrain(live *Observed, a CreateDrain) error {
 
 // MayPlace guards invariants 5 and 10: the ring is the one that the plan saw, its members
 // exist, no drain runs, nor a placement by another ring, and the claim's member has items
-// to place that no other Job places. It needs Cluster.Parallelism, StatefulSet, Jobs,
+// to place, or leaves, and no other Job moves them. It needs Cluster, StatefulSet, Jobs,
 // Placements, Drainers, Record and the claim.
 func MayPlace(live *Observed, a CreatePlacement) error {
 	claim, running := live.claim(a.Claim.UID), 0
 	for i := range live.Placements {
-		if live.Placements[i].running() {
+		if live.Placements[i].running() && !live.movesLeaving(&live.Placements[i]) {
 			running++
 		}
 	}
+	leaves := claim != nil && live.mayMoveLive(claim)
 	switch {
-	case claim == nil || !live.misplaced(claim):
+	case claim == nil || !leaves && !live.misplaced(claim):
 		return fmt.Errorf("the member of claim %s has nothing to place", a.Claim.Name)
 	case TargetWithout(live.Record.Target(), a.Lost) != a.Target:
 		return fmt.Errorf("the clients' list is not of ring %s any more", a.Target)
@@ -94,7 +95,7 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 		return errors.New("the StatefulSet is gone")
 	case live.placementOf(claim) != nil || slices.ContainsFunc(live.Drainers, func(d Drainer) bool { return d.places() && d.ClaimUID == claim.UID }):
 		return fmt.Errorf("the member of claim %s is being placed already", a.Claim.Name)
-	case running >= int(live.Cluster.Parallelism):
+	case !leaves && running >= int(live.Cluster.Parallelism):
 		return fmt.Errorf("%d placements run already, %d may", running, live.Cluster.Parallelism)
 	}
 	why := live.placementWaits(a.Target)

@@ -43,8 +43,13 @@ func (o *Observed) recordOf(list *List) ring.Record {
 	var serials []int64
 	members := int32(0)
 	for i := range o.Claims {
-		if c := &o.Claims[i]; !c.Aside {
-			serials, members = append(serials, c.Placed), max(members, c.Ordinal+1)
+		c := &o.Claims[i]
+		if c.Aside {
+			continue
+		}
+		serials = append(serials, c.Placed)
+		if c.LeavingSince.IsZero() { // others are off the list, and don't come back
+			members = max(members, c.Ordinal+1)
 		}
 	}
 	last := ring.Last(serials...)
@@ -100,7 +105,7 @@ func MayWriteList(live *Observed, a WriteList) error {
 	if live.Record != a.From && live.Record != a.Record {
 		return errors.New("the clients' list has changed, and the cache is behind")
 	}
-	if live.StatefulSet.Exists && live.StatefulSet.Replicas == a.Replicas {
+	if live.StatefulSet.Exists && live.staying() == a.Replicas {
 		return nil
 	}
 	return MaySetReplicas(live, a.Replicas)

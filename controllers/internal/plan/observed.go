@@ -61,6 +61,9 @@ type Cluster struct {
 	// spec.routing.placement is Off.
 	Ring         ring.Ring
 	PlacementOff bool
+	// Patience is how long a leaving member waits for its last client; 0 not at all: its
+	// items are drained when it is gone.
+	Patience time.Duration
 	// VolumeSize is what each member's volume is to have, and Memory what it must be
 	// larger than, in bytes.
 	VolumeSize, Memory int64
@@ -179,6 +182,8 @@ type Drainer struct {
 	Pod      string
 	ClaimUID types.UID
 	Target   string
+	// Running: it has started.
+	Running bool
 }
 
 // Observed is everything that a plan depends on.

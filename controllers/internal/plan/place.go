@@ -85,7 +85,7 @@ func (o *Observed) sizeWhilePlacing(wanted int32) int32 {
 	if wanted == 0 || !o.placing() {
 		return wanted
 	}
-	return max(min(o.Record.Ring.Size, o.MostMembers()), min(wanted, o.StatefulSet.Replicas))
+	return max(min(o.Record.Ring.Size, o.MostMembers()), min(wanted, o.staying()))
 }
 
 // MostMembers is how many members there can be: as many as are wanted, as the StatefulSet
@@ -109,11 +109,12 @@ func (p *Plan) place(o *Observed) {
 	}
 	p.endPlacements(o, func(j *Job) bool {
 		c := o.claim(j.ClaimUID)
-		return c == nil || !o.misplaced(c)
+		return c == nil || !o.misplaced(c) && !o.keepsMover(c, j)
 	}, "its member has nothing to place")
+	p.moveLeaving(o)
 	slots := int(o.Cluster.Parallelism)
 	for i := range o.Placements {
-		if o.Placements[i].running() {
+		if o.Placements[i].running() && !o.movesLeaving(&o.Placements[i]) {
 			slots--
 		}
 	}
@@ -139,7 +140,12 @@ func (p *Plan) wakeForLost(o *Observed) {
 
 func (p *Plan) endPlacements(o *Observed, which func(*Job) bool, why string) {
 	for i := range o.Placements {
-		if j := &o.Placements[i]; which(j) {
+		j := &o.Placements[i]
+		switch c := o.claim(j.ClaimUID); {
+		case !which(j) || j.Deleting:
+		case c != nil && o.movesLeaving(j):
+			p.add(DeleteJob{Name: j.Name, UID: j.UID, Reason: "its member leaves now", Claim: c.Ref(), Moved: o.moved(c, j)})
+		default:
 			p.deleteJob(j, why)
 		}
 	}

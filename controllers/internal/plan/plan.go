@@ -7,8 +7,9 @@
 //	                                                  │            └── failed: kept, tried again
 //	                                                  └── held, skipped by a person
 //
-// The leaving mark is written on the claim before the StatefulSet is made smaller, and it
-// is never removed. The volume never comes back as a member's, because its values may be
+// A leaving member runs on for a while, and its items are moved (leave.go). The leaving
+// mark is written on the claim before the StatefulSet is made smaller, and it is never
+// removed. The volume never comes back as a member's, because its values may be
 // old by then.
 //
 // Nothing can mount a claim that is being deleted. So its volume is set aside (aside.go):
@@ -28,10 +29,12 @@ import (
 // members stand.
 type Plan struct {
 	Actions []Action
-	// Replicas that the StatefulSet should have now, and SizeBlocked why that is not the
-	// wanted size.
+	// Replicas is how many members stay, and SizeBlocked why that is not the wanted size.
 	Replicas    int32
 	SizeBlocked Block
+	// Running is how many members the StatefulSet should have now: those that stay, and
+	// leaving ones for a while.
+	Running int32
 	// LingeringDrainer is the pod whose end the size waits for. It drains, and its Job is
 	// gone.
 	LingeringDrainer string
@@ -111,13 +114,14 @@ func Next(observed *Observed) Plan {
 	p.decideSize(&o)
 	before := p.decideList(&o)
 	p.markLeaving(&o, before)
+	p.keepLeaving(&o)
 	p.findSmall(&o)
 	p.sweepJobs(&o)
 	p.add(ApplyService{}, ApplyListService{}, ApplyDiscovery{}, WriteList{p.ListSize, p.Record, before, p.Replicas}, WriteEndpoints{p.ListSize})
 	if o.Cluster.Discovery {
 		p.add(TellMembers{})
 	}
-	p.add(ApplyNetworkPolicy{}, WriteBinding{p.ListSize}, ApplyStatefulSet{p.Replicas, p.KeepsTemplate}, ApplyBudget{}, ApplyServiceMonitor{})
+	p.add(ApplyNetworkPolicy{}, WriteBinding{p.ListSize}, ApplyStatefulSet{p.Running, p.KeepsTemplate}, ApplyBudget{}, ApplyServiceMonitor{})
 	p.drain(&o)
 	p.place(&o)
 	p.grow(&o)
@@ -127,7 +131,7 @@ func Next(observed *Observed) Plan {
 // plain is the plan for a cluster without storage. Its members have no names of their
 // own. When it is deleted, the garbage collector does everything.
 func plain(o *Observed) Plan {
-	p := Plan{Replicas: o.Cluster.Size, ListSize: o.Cluster.Size}
+	p := Plan{Replicas: o.Cluster.Size, Running: o.Cluster.Size, ListSize: o.Cluster.Size}
 	if !o.Cluster.Deleting {
 		p.add(ApplyService{}, WriteList{ListSize: p.ListSize, Replicas: p.Replicas}, ApplyNetworkPolicy{}, WriteBinding{p.ListSize},
 			ApplyDeployment{p.Replicas}, ApplyBudget{}, ApplyServiceMonitor{})
@@ -177,7 +181,7 @@ func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why str
 	case lingering != "" && o.StatefulSet.Exists && wanted > 0:
 		size, blocked, why = o.sizeBefore(), BlockedByDrain, fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", lingering)
 	case o.marksWait(departed):
-		size, blocked, why = o.sizeWhilePlacing(o.StatefulSet.Replicas), BlockedByDrain, "the volume of a member that left is drained first"
+		size, blocked, why = o.sizeWhilePlacing(o.staying()), BlockedByDrain, "the volume of a member that left is drained first"
 	case o.staysBelow(departed, size) < size: // see below
 	case departed != nil && o.drainDue(0) && o.someoneWouldLeave(size, departed.Ordinal):
 		size, blocked, why = min(departed.Ordinal, max(size, o.sizeBefore())), BlockedByDrain, "the volume of a member that left is drained first"
@@ -201,7 +205,7 @@ func (o *Observed) staysBelow(departed *Claim, size int32) int32 {
 	case departed == nil:
 		return size
 	case o.drainRuns() || o.placing() || o.marksWait(departed):
-		return max(departed.Ordinal, min(size, max(o.StatefulSet.Replicas, o.Record.Ring.Size)))
+		return max(departed.Ordinal, min(size, max(o.staying(), o.Record.Ring.Size)))
 	}
 	return min(size, departed.Ordinal)
 }
@@ -209,15 +213,15 @@ func (o *Observed) staysBelow(departed *Claim, size int32) int32 {
 // marksWait tells whether a member above this one has no mark yet, and can't get one before
 // an earlier volume is drained. Then the size stays.
 func (o *Observed) marksWait(departed *Claim) bool {
-	members := o.StatefulSet.Replicas
+	members := o.staying()
 	return departed != nil && o.drainDue(members) && o.someoneWouldLeave(departed.Ordinal, min(members, o.Record.Ring.Size))
 }
 
-// sizeBefore is how many members there are, or, if all have stopped, how many the ring
+// sizeBefore is how many members there are that stay, or, if all have stopped, how many the ring
 // has.
 func (o *Observed) sizeBefore() int32 {
-	if o.StatefulSet.Exists && o.StatefulSet.Replicas > 0 {
-		return o.StatefulSet.Replicas
+	if n := o.staying(); o.StatefulSet.Exists && n > 0 {
+		return n
 	}
 	return min(o.Record.Ring.Size, o.MostMembers())
 }

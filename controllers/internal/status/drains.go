@@ -41,6 +41,38 @@ func follow(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) {
 	}
 }
 
+// followLeaving sets the status of a member that is leaving and runs on.
+func followLeaving(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) {
+	p, ok := in.Progress[d.Claim.UID]
+	switch wait, waits := in.Waits[d.Claim.UID]; {
+	case s.Reason != "":
+	case waits:
+		s.Reason, s.Message = wait.Reason, wait.Message
+	case ok && p.Phase == contract.PhaseSettling:
+		s.Reason, s.Message = cachev1alpha1.ReasonStillCalled, cmp.Or(p.Message, "it leaves when no client has called it for some seconds")
+	case ok && p.Message != "":
+		s.Reason, s.Message = cachev1alpha1.ReasonSurvivorUnreachable, p.Message
+	}
+	if ok {
+		s.ItemsDone, s.ItemsTotal = p.ItemsDone, p.ItemsTotal
+	}
+}
+
+// itemsMoved is how many items were moved while the member ran: by its mover's receipt
+// as long as that is there, and then by the present status.
+func itemsMoved(in *Input, d *plan.DrainState) int64 {
+	if d.Phase == plan.Leaving && d.Job != nil && d.Job.State == plan.JobComplete && d.Job.ReceiptErr == nil && d.Job.Receipt != nil {
+		return d.Job.Receipt.Added
+	}
+	if p, ok := in.Progress[d.Claim.UID]; ok && d.Phase == plan.Leaving {
+		return p.ItemsDone
+	}
+	if b := before(in, d); b != nil {
+		return b.ItemsMoved
+	}
+	return 0
+}
+
 // secondsLeft estimates the time left from the bytes of the volume and the speed so far;
 // 0 if that is not known, or while the drain waits for a survivor.
 func secondsLeft(p *contract.Progress) int64 {
@@ -88,7 +120,7 @@ func shown(drains []cachev1alpha1.DrainStatus) []cachev1alpha1.DrainStatus {
 	rank := func(d *cachev1alpha1.DrainStatus) int {
 		return slices.Index([]cachev1alpha1.DrainPhase{
 			cachev1alpha1.DrainFailed, cachev1alpha1.DrainHeld, cachev1alpha1.DrainMoving, cachev1alpha1.DrainStarting,
-			cachev1alpha1.DrainReleasing, cachev1alpha1.DrainWaiting,
+			cachev1alpha1.DrainReleasing, cachev1alpha1.DrainLeaving, cachev1alpha1.DrainWaiting,
 		}, d.Phase)
 	}
 	order := make([]int, len(drains))

@@ -147,9 +147,14 @@ func drains(in *Input) []cachev1alpha1.DrainStatus {
 		} else if b := before(in, d); b != nil && d.Phase == plan.Releasing {
 			s.StartedAt = b.StartedAt // its Job is gone
 		}
-		if d.Phase == plan.Draining {
+		switch d.Phase {
+		case plan.Draining:
 			follow(in, d, &s)
+		case plan.Leaving:
+			followLeaving(in, d, &s)
+		case plan.Waiting, plan.Releasing, plan.Held, plan.Failed, plan.Kept:
 		}
+		s.ItemsMoved = itemsMoved(in, d)
 		s.Reason, s.Message = bound(s.Reason, maxReason), BoundMessage(s.Message)
 		s.Since = since(in, &s)
 		out = append(out, s)
@@ -195,7 +200,7 @@ func progressLine(drains []cachev1alpha1.DrainStatus) string {
 	var parts []string
 	for _, p := range []cachev1alpha1.DrainPhase{
 		cachev1alpha1.DrainFailed, cachev1alpha1.DrainHeld, cachev1alpha1.DrainReleasing,
-		cachev1alpha1.DrainMoving, cachev1alpha1.DrainStarting, cachev1alpha1.DrainWaiting,
+		cachev1alpha1.DrainMoving, cachev1alpha1.DrainStarting, cachev1alpha1.DrainLeaving, cachev1alpha1.DrainWaiting,
 	} {
 		switch n := words[p]; {
 		case n == 1 && len(drains) == 1:
@@ -233,6 +238,7 @@ func receipt(in *Input, d *plan.DrainState) cachev1alpha1.DrainReceipt {
 		ClaimUID: string(d.Claim.UID),
 		Result:   string(d.Why),
 		EndedAt:  metav1.NewTime(in.Now),
+		Moved:    itemsMoved(in, d),
 	}
 	if at, told := d.Claim.LeavingAt(); told {
 		out.Seconds = int64(in.Now.Sub(at).Seconds())

@@ -1,0 +1,148 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// A scale-down announces itself first: the marks are written, and the clients' list names
+// only the members that stay. Then the leaving members run on for a while. A mover
+// (drainer rebalance) gives their items to the owners while clients still find them, and
+// ends when no client calls a leaving member any more, or when routing.patience is over.
+// Only then does the StatefulSet shrink, and the volumes are drained as ever: what is left
+// on them is added, nothing as a rule.
+//
+//	announced ──mover at work──▶ Leaving ──mover has ended──▶ departed ──▶ drained (plan.go)
+//	    │                           │
+//	    └───────────────────────────┴── anything goes wrong: departed at once
+//
+// The live part is tried once for each member, and its Job is the only record of it.
+// Whatever goes wrong costs hits and no items, because the drain follows in any case.
+// Leaving members leave together, when the last one has been moved.
+
+// moverStartsWithin bounds how long a leaving member runs on without a mover at work.
+const moverStartsWithin = time.Minute
+
+// mostMovers is how many leaving members' items are moved at once. spec.drain.parallelism
+// does not count here: movers spend most of their time waiting for clients.
+const mostMovers = 8
+
+// staying is how many members the StatefulSet has, without those that were told to leave
+// and are off the clients' list.
+func (o *Observed) staying() int32 {
+	departed := o.lowestMarked()
+	if departed == nil {
+		return o.StatefulSet.Replicas
+	}
+	return min(o.StatefulSet.Replicas, max(departed.Ordinal, o.Record.Ring.Size))
+}
+
+// leaves tells whether the claim's member was told to leave, is off the clients' list, and
+// is still there.
+func (o *Observed) leaves(c *Claim) bool {
+	return !c.LeavingSince.IsZero() && !c.Aside && o.Record.Ring.Size <= c.Ordinal && c.Ordinal < o.StatefulSet.Replicas
+}
+
+// mayMoveLive tells whether the items of a leaving member may be given to their owners
+// while it runs. They may not if that takes a person's decision away, if the member is
+// wanted again, or if its items are older than those that are placed first. The plan asks
+// this, and MayPlace asks it about live state.
+func (o *Observed) mayMoveLive(c *Claim) bool {
+	older := o.drainedAfterPlacement(c) && slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) })
+	return o.leaves(c) && 0 < o.Cluster.Size && o.Cluster.Size <= c.Ordinal && o.Cluster.Policy == Drain && o.Cluster.Patience > 0 &&
+		!o.Cluster.PlacementOff && !c.Deleting && c.Request != Hold && c.Request != Skip && c.Receipt == nil && !older
+}
+
+// staysFor tells whether the cluster waits for the mover of this leaving member: it may
+// start soon, or is at work.
+func (o *Observed) staysFor(c *Claim) bool {
+	if !o.mayMoveLive(c) || !slices.Contains(o.Ready, c.Ordinal) {
+		return false
+	}
+	switch job := o.placementOf(c); {
+	case job == nil:
+		return o.justLeft(c)
+	case job.Deleting || job.State != JobActive || job.Target != o.target():
+		return false
+	}
+	return o.justLeft(c) || slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.places() && d.ClaimUID == c.UID && d.Running })
+}
+
+// justLeft tells whether the member was told to leave less than moverStartsWithin ago.
+// Anybody may have written the mark: one from the future is not recent.
+func (o *Observed) justLeft(c *Claim) bool {
+	age := o.Now.Sub(c.LeavingSince)
+	return c.LeavingSince.Equal(justNow) || -moverStartsWithin < age && age < moverStartsWithin
+}
+
+// keepLeaving decides how many members run: those that stay, and all leaving ones while
+// one of them has to be waited for.
+func (p *Plan) keepLeaving(o *Observed) {
+	p.Running = p.Replicas
+	for i := range o.Claims {
+		c := &o.Claims[i]
+		if p.Replicas == 0 || c.Ordinal < p.Replicas || !o.staysFor(c) {
+			continue
+		}
+		p.Running = o.StatefulSet.Replicas
+		if at, told := c.LeavingAt(); told && at.Add(moverStartsWithin).After(o.Now) {
+			p.wakeAt(at.Add(moverStartsWithin)) // no event tells that no mover has started
+		}
+	}
+}
+
+// isLeaving tells whether the claim's member runs on for now.
+func (p *Plan) isLeaving(c *Claim) bool {
+	return !c.Aside && !c.Deleting && p.Replicas <= c.Ordinal && c.Ordinal < p.Running
+}
+
+// leaving says how a leaving member stands that runs on.
+func (p *Plan) leaving(o *Observed, c *Claim, s DrainState) DrainState {
+	s.Job = o.placementOf(c)
+	if !o.staysFor(c) {
+		return s.is(Leaving, InTurn, "its items have been moved, as far as they could be: it leaves together with the other leaving members")
+	}
+	return s.is(Leaving, "", "")
+}
+
+// keepsMover tells whether the Job of a leaving member's mover is kept: while it is at
+// work, and then as the record that the live part is over, until the member is gone.
+func (o *Observed) keepsMover(c *Claim, j *Job) bool {
+	return o.leaves(c) && (o.staysFor(c) || !j.mayRun())
+}
+
+// moveLeaving starts the movers of leaving members.
+func (p *Plan) moveLeaving(o *Observed) {
+	slots := mostMovers
+	for i := range o.Placements {
+		if o.movesLeaving(&o.Placements[i]) && o.Placements[i].running() {
+			slots--
+		}
+	}
+	waits := p.allPlacementsWait(o)
+	for i := range o.Claims {
+		c := &o.Claims[i]
+		if !p.isLeaving(c) || !o.staysFor(c) || o.placementOf(c) != nil || waits != "" || slots <= 0 || slices.Contains(o.ClaimsWithDrainerPod, c.UID) {
+			continue
+		}
+		slots--
+		p.add(CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size})
+	}
+}
+
+// movesLeaving tells the Job of a leaving member's mover from that of a member that stays.
+func (o *Observed) movesLeaving(j *Job) bool {
+	c := o.claim(j.ClaimUID)
+	return c != nil && !c.LeavingSince.IsZero()
+}
+
+// moved is the receipt of a leaving member's mover that ended well, or nil.
+func (o *Observed) moved(c *Claim, j *Job) *contract.Receipt {
+	if j.State != JobComplete || j.ReceiptErr != nil || j.Receipt.AddsUp(ring.Source(c.UID, j.Target)) != nil {
+		return nil
+	}
+	return j.Receipt
+}
