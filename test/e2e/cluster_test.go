@@ -58,8 +58,12 @@ func inNamespace(t *testing.T) *fixture {
 	return f
 }
 
+// create a cluster whose leaving members leave at once, unless their patience is given.
 func (f *fixture) create(spec cachev1alpha1.MemcachedSpec) {
 	f.Helper()
+	if spec.Routing.Patience == nil {
+		spec.Routing.Patience = &metav1.Duration{}
+	}
 	f.must(kube.Create(f.ctx, &cachev1alpha1.Memcached{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: f.name}, Spec: spec,
 	}))

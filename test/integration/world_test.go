@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers"
 	"example.com/memcached-operator/test/internal/operator"
 )
@@ -202,8 +203,12 @@ func poll(limit, interval time.Duration, condition func() error) error {
 }
 
 // create an object, in the world's namespace.
+// A leaving member has no clients here: it leaves at once, unless its patience is given.
 func (w *world) create(object client.Object) {
 	w.Helper()
+	if m, ok := object.(*cachev1alpha1.Memcached); ok && m.Spec.Routing.Patience == nil {
+		m.Spec.Routing.Patience = &metav1.Duration{}
+	}
 	object.SetNamespace(w.namespace)
 	if err := admin.Create(w.Context(), object); err != nil {
 		w.Fatalf("create %T %s: %v", object, object.GetName(), err)

@@ -85,6 +85,8 @@ func (b *bench) create(ctx context.Context, size int) error {
 			Size:    ptr.To(int32(size)),
 			Memory:  ptr.To(resource.MustParse("64Mi")),
 			Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("128Mi")},
+			// The drain's steps are measured, without a live move before them.
+			Routing: cachev1alpha1.RoutingSpec{Patience: &metav1.Duration{}},
 		},
 	}
 	if err := b.kube.Create(ctx, mc); err != nil {

@@ -46,6 +46,8 @@ func cluster(key types.NamespacedName, size int) *cachev1alpha1.Memcached {
 				Size:             resource.MustParse("1Gi"),
 				StorageClassName: ptr.To(storageClass),
 			},
+			// Nobody plays movers that wait for clients.
+			Routing: cachev1alpha1.RoutingSpec{Patience: &metav1.Duration{}},
 			// A single cluster drains several volumes at once, all others one.
 			Drain: cachev1alpha1.DrainSpec{Parallelism: 10},
 		},

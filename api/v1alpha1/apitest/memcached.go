@@ -112,6 +112,12 @@ func (b *MemcachedBuilder) Parallelism(n int32) *MemcachedBuilder {
 	return b
 }
 
+// Patience with the clients of a leaving member.
+func (b *MemcachedBuilder) Patience(d time.Duration) *MemcachedBuilder {
+	b.object.Spec.Routing.Patience = &metav1.Duration{Duration: d}
+	return b
+}
+
 // ExtraArgs of memcached.
 func (b *MemcachedBuilder) ExtraArgs(args ...string) *MemcachedBuilder {
 	b.object.Spec.ExtraArgs = args

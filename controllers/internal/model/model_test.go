@@ -89,12 +89,13 @@ func leavings() map[string]Options {
 		"two deeds, a fault":      {Cluster: one, Size: 2, Largest: 2, Deeds: 2, Faults: 1, OnlyScale: true},
 		"two deeds, a node dies":  {Cluster: one, Size: 2, Largest: 2, Deeds: 2, Deaths: 1, OnlyScale: true},
 		"a deed, a cache lags":    {Cluster: one, Size: 2, Deeds: 1, Lags: 1, OnlyScale: true},
+		"two deeds, a cache lags": {Cluster: one, Size: 2, Largest: 2, Deeds: 2, Lags: 1, OnlyScale: true},
 		"any deed, a fault":       {Cluster: one, Size: 2, Deeds: 1, Faults: 1},
 		"two leave, then a fault": {Cluster: one, Size: 3, Largest: 1, Deeds: 1, Faults: 1, OnlyScale: true},
 	}
 	if *long {
 		all["any two deeds"] = Options{Cluster: one, Size: 2, Deeds: 2}
-		all["two deeds, a cache lags"] = Options{Cluster: one, Size: 2, Largest: 2, Deeds: 2, Lags: 1, OnlyScale: true}
+		all["two deeds, a fault, from three"] = Options{Cluster: one, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true}
 	}
 	return all
 }

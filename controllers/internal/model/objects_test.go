@@ -57,7 +57,7 @@ func memcached(o *Options) *cachev1alpha1.Memcached {
 	if o.Cluster.DeleteClaims {
 		b.WhenDeleted(cachev1alpha1.DeletionDelete)
 	}
-	c := b.Defaulted().Obj()
+	c := b.Patience(o.Cluster.Patience).Defaulted().Obj()
 	c.UID, c.Generation, c.CreationTimestamp, c.ResourceVersion = clusterUID, 1, created, versionNow
 	c.Spec.PodDisruptionBudget.Enabled = ptr.To(false)
 	if !o.Placing {

@@ -842,7 +842,7 @@ func (s *state) createAside(i int8, c *claim) outcome {
 	}
 	*free(s.live.claims[i][1:]) = claim{
 		exists: true, finalizer: true, protected: true, released: true, pending: true,
-		generation: s.nextGeneration(i), of: c.generation, volume: c.volume, request: asked, left: s.departureOf(i, c),
+		generation: s.nextGeneration(i), of: c.generation, volume: c.volume, request: asked, left: s.departureOf(i, c), fresh: c.fresh,
 	}
 	return done
 }
