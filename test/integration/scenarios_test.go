@@ -21,6 +21,21 @@ func scenarios() map[string]scenario {
 	return map[string]scenario{
 		"scale-down":        {three, func(w *world) { w.scale(2) }, settledAt(2)},
 		"scale-down of two": {three, func(w *world) { w.scale(1) }, settledAt(1)},
+		"scale-down, the member runs on": {
+			func(w *world) { w.storageCluster(patient(), 3) }, func(w *world) { w.scale(2) }, settledAt(2),
+		},
+		"scale-down, then up while the member runs on": {
+			func(w *world) {
+				w.storageCluster(patient(), 3)
+				kubes.Play(w.namespace, ofLeaving(player.Hang))
+			},
+			func(w *world) {
+				w.scale(2)
+				w.leaves(2)
+				kubes.Play(w.namespace, player.Succeed(100))
+				w.scale(3)
+			}, settledAt(3),
+		},
 		"scale-down, then up": {three, func(w *world) {
 			w.scale(2)
 			w.shrunkTo(2)

@@ -190,12 +190,38 @@ func anyScene(r *rand.Rand) *Observed {
 			o.StatefulSet = StatefulSet{Exists: true, Replicas: r.Int32N(6)}
 		}
 	}
+	if chance(50) {
+		o.Cluster.Patience = time.Minute
+		leavingScene(s, chance)
+	}
 	o.Cluster.Size = max(0, o.Cluster.Size+r.Int32N(5)-2)
 	o.Cluster.Policy = [...]DrainPolicy{Drain, Drain, Drain, Retain, Delete}[r.IntN(5)]
 	if o.Cluster.Policy == Drain && chance(20) {
 		o.Cluster.Deleting = chance(20)
 	}
 	return o
+}
+
+// leavingScene lets members that were told to leave be there, some with a mover.
+func leavingScene(s *scene, chance func(percent int) bool) {
+	o := &s.o
+	for i := range o.Claims {
+		c := &o.Claims[i]
+		if c.LeavingSince.IsZero() || c.Aside || chance(50) {
+			continue
+		}
+		o.StatefulSet.Exists, o.StatefulSet.Replicas = true, max(o.StatefulSet.Replicas, c.Ordinal+1)
+		o.Pods, o.Ready = append(o.Pods, c.Ordinal), append(o.Ready, c.Ordinal)
+		if chance(50) {
+			c.LeavingSince = o.Now.Add(-time.Second)
+		}
+		if chance(40) {
+			s.placement(c.Ordinal, func(j *Job) { j.Deleting = chance(10) })
+			if chance(50) {
+				o.Drainers = append(o.Drainers, Drainer{Pod: "mover", ClaimUID: c.UID, Target: s.by(), Running: chance(80)})
+			}
+		}
+	}
 }
 
 func describe(o *Observed) string {

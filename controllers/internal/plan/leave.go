@@ -122,10 +122,12 @@ func (p *Plan) moveLeaving(o *Observed) {
 			slots--
 		}
 	}
-	waits := p.allPlacementsWait(o)
+	if p.allPlacementsWait(o) != "" || len(o.lost()) > 0 {
+		return
+	}
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		if !p.isLeaving(c) || !o.staysFor(c) || o.placementOf(c) != nil || waits != "" || slots <= 0 || slices.Contains(o.ClaimsWithDrainerPod, c.UID) {
+		if !p.isLeaving(c) || !o.staysFor(c) || o.placementOf(c) != nil || slots <= 0 || slices.Contains(o.ClaimsWithDrainerPod, c.UID) {
 			continue
 		}
 		slots--

@@ -1,0 +1,154 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/memcached-operator/controllers/internal/ring"
+)
+
+// now is the present of these scenes.
+var now = time.Unix(5000, 0)
+
+// shrinking is a cluster of three that was told to shrink to two a second ago: the list
+// names two, and member 2 is still there.
+func shrinking() *scene {
+	s := at(2).pod(2)
+	s.left(2, func(c *Claim) { c.LeavingSince = now.Add(-time.Second) })
+	s.o.Now, s.o.Ready = now, []int32{0, 1, 2}
+	s.o.StatefulSet.Replicas, s.o.Cluster.Patience = 3, 90*time.Second
+	return s
+}
+
+// mover adds the Job that moves the items of leaving member 2, with a pod that runs.
+func (s *scene) mover(changes ...func(*Job)) *scene {
+	s.placement(2, changes...)
+	s.o.Drainers = append(s.o.Drainers, Drainer{Pod: "mover", ClaimUID: uid(2), Target: s.by(), Running: true})
+	return s
+}
+
+func marks(at time.Time) func(*Claim) { return func(c *Claim) { c.LeavingSince = at } }
+
+func moverFailed(j *Job) { j.State, j.Message = JobFailed, "BackoffLimitExceeded" }
+
+func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
+	const moves = "place the items of the member of claim data-2, by ring " + target
+	shrinks := []string{"apply the StatefulSet, 2 replicas"}
+	ends := append(shrinks[:1:1], "delete Job place-data-2: its member leaves now")
+	gone := []string{"2 Waiting PodPresent"}
+	for what, test := range map[string]struct {
+		scene   *scene
+		running int32
+		actions []string
+		drains  []string
+	}{
+		"told now": {at(3).wanted(2).with(func(o *Observed) {
+			o.Ready, o.Cluster.Patience, o.Now = []int32{0, 1, 2}, time.Minute, now
+		}), 3, []string{"mark claim data-2 as leaving", "apply the StatefulSet, 3 replicas", moves}, []string{"2 Leaving"}},
+		"told a second ago": {shrinking(), 3, []string{"apply the StatefulSet, 3 replicas", moves}, []string{"2 Leaving"}},
+		"its mover runs": {shrinking().mover().change(2, marks(now.Add(-time.Hour))), 3,
+			[]string{"apply the StatefulSet, 3 replicas"}, []string{"2 Leaving"}},
+		"its mover has a minute to start": {shrinking().placement(2), 3, []string{"apply the StatefulSet, 3 replicas"}, []string{"2 Leaving"}},
+		"two leave, one is moved": {shrinking().mover(allPlaced).pod(3).left(3, marks(now.Add(-time.Second))).with(func(o *Observed) {
+			o.Drainers, o.StatefulSet.Replicas, o.Ready = nil, 4, []int32{0, 1, 2, 3}
+		}), 4, []string{"apply the StatefulSet, 4 replicas", "place the items of the member of claim data-3, by ring " + target},
+			[]string{"3 Leaving", "2 Leaving InTurn"}},
+
+		"its mover has not started in time": {shrinking().placement(2).change(2, marks(now.Add(-2*time.Minute))), 2, ends, gone},
+		"no mover was made in time":         {shrinking().change(2, marks(now.Add(-2*time.Minute))), 2, shrinks, gone},
+		"somebody wrote a mark of tomorrow": {shrinking().change(2, marks(now.Add(24*time.Hour))), 2, shrinks, gone},
+		"its mover has ended well":          {shrinking().mover(allPlaced).with(noMovers), 2, shrinks, gone},
+		"its mover has failed":              {shrinking().mover(moverFailed).with(noMovers), 2, shrinks, gone},
+		"its mover is being deleted":        {shrinking().mover(func(j *Job) { j.Deleting = true }), 2, shrinks, gone},
+		"its mover gives by another ring":   {shrinking().mover(byAnother), 2, ends, gone},
+		"it is not ready":                   {shrinking().mover().with(func(o *Observed) { o.Ready = []int32{0, 1} }), 2, ends, gone},
+		"a person wants it again":           {shrinking().mover().wanted(3), 2, ends, gone},
+		"a person holds its drain":          {shrinking().mover().change(2, requested(Hold)), 2, ends, []string{"2 Held Held"}},
+		"a person gives its items up":       {shrinking().mover().change(2, requested(Skip)), 2, ends, gone},
+		"patience is 0":                     {shrinking().mover().with(func(o *Observed) { o.Cluster.Patience = 0 }), 2, ends, gone},
+		"placement is off":                  {shrinking().mover().with(func(o *Observed) { o.Cluster.PlacementOff = true }), 2, ends, gone},
+		"claims are retained":               {shrinking().mover().with(func(o *Observed) { o.Cluster.Policy = Retain }), 2, ends, gone},
+		"all stop": {shrinking().mover().wanted(0), 0,
+			[]string{"apply the StatefulSet, 0 replicas", "delete Job place-data-2: its member leaves now"}, gone},
+		"newer items are placed first": {shrinking().with(func(o *Observed) {
+			o.Record.Serial, o.Record.From = 6, o.Cluster.Ring.Of(2)
+		}), 2, []string{"apply the StatefulSet, 2 replicas", "place the items of the member of claim data-1, by ring " + target}, gone},
+	} {
+		t.Run(what, func(t *testing.T) {
+			p, got := Next(&test.scene.o), planned(test.scene)
+			if p.Running != test.running {
+				t.Errorf("%d run, want %d", p.Running, test.running)
+			}
+			if diff := cmp.Diff(test.actions, got.Actions); diff != "" {
+				t.Errorf("actions: -want +got:\n%s", diff)
+			}
+			if diff := cmp.Diff(test.drains, got.Drains); diff != "" {
+				t.Errorf("drains: -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func noMovers(o *Observed) { o.Drainers = nil }
+
+// No event tells that a mover has not started.
+func TestTheEndOfTheWaitForAMoverBringsAPlan(t *testing.T) {
+	s := shrinking().placement(2)
+	if p, want := Next(&s.o), now.Add(moverStartsWithin-time.Second); !p.Wake.Equal(want) {
+		t.Errorf("the next plan is at %s, want %s", p.Wake, want)
+	}
+}
+
+// What the mover has done is said once, when the Job goes.
+func TestAMoversReceiptGoesWithItsJob(t *testing.T) {
+	for what, test := range map[string]struct {
+		end  func(*Job)
+		want bool
+	}{
+		"it ended well":        {allPlaced, true},
+		"it failed":            {moverFailed, false},
+		"its receipt is short": {func(j *Job) { allPlaced(j); j.Receipt.Found++ }, false},
+	} {
+		s := shrinking().mover(test.end).with(noMovers).with(func(o *Observed) { o.StatefulSet.Replicas = 2 })
+		var deleted *DeleteJob
+		for _, a := range Next(&s.o).Actions {
+			if d, ok := a.(DeleteJob); ok {
+				deleted = &d
+			}
+		}
+		switch {
+		case deleted == nil:
+			t.Errorf("%s: the Job stays", what)
+		case (deleted.Moved != nil) != test.want || deleted.Claim.UID != uid(2):
+			t.Errorf("%s: %+v", what, deleted)
+		}
+	}
+}
+
+func TestMovingLiveIsCheckedLive(t *testing.T) {
+	a := func(s *scene) CreatePlacement {
+		return CreatePlacement{Claim: ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Target: s.by(), Members: 2}
+	}
+	for what, test := range map[string]struct {
+		change func(*scene)
+		may    bool
+	}{
+		"as planned":                {func(*scene) {}, true},
+		"others are being placed":   {func(s *scene) { s.placement(1) }, true},
+		"the member is gone":        {func(s *scene) { s.o.StatefulSet.Replicas = 2 }, false},
+		"it is wanted again":        {func(s *scene) { s.wanted(3) }, false},
+		"it is held":                {func(s *scene) { s.change(2, requested(Hold)) }, false},
+		"another ring is announced": {func(s *scene) { s.o.Record = ring.Record{Ring: s.o.Record.Ring, Serial: 9} }, false},
+		"it is being moved":         {func(s *scene) { s.mover() }, false},
+		"a drain runs":              {func(s *scene) { s.left(3).job(3, 2) }, false},
+	} {
+		s := shrinking()
+		planned := a(s)
+		test.change(s)
+		if err := MayPlace(&s.o, planned); (err == nil) != test.may {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
