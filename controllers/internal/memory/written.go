@@ -64,7 +64,7 @@ func (w *Written) NoteStatus(cluster *cachev1alpha1.Memcached, now time.Time) {
 func (w *Written) StatusDue(key client.ObjectKey, before, after *cachev1alpha1.MemcachedStatus, now time.Time) time.Duration {
 	if before.ObservedGeneration != after.ObservedGeneration || before.Phase != after.Phase ||
 		!equality.Semantic.DeepEqual(before.Servers, after.Servers) ||
-		!equality.Semantic.DeepEqual(before.LastDrains, after.LastDrains) {
+		!equality.Semantic.DeepEqual(before.LastDrains, after.LastDrains) || leaving(before) > leaving(after) {
 		return 0
 	}
 	for _, c := range after.Conditions {
@@ -95,5 +95,16 @@ func (w *Written) Forget(key client.ObjectKey) { w.kept.Forget(key) }
 
 // moving tells whether a drainer is at work.
 func moving(s *cachev1alpha1.MemcachedStatus) bool {
-	return slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool { return d.Phase == cachev1alpha1.DrainMoving })
+	return leaving(s) > 0 || slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool { return d.Phase == cachev1alpha1.DrainMoving })
+}
+
+// leaving counts the members that run on. When one of them leaves, the Job that knows how
+// many items it gave away goes: then only the status has that number.
+func leaving(s *cachev1alpha1.MemcachedStatus) (n int) {
+	for i := range s.Drains {
+		if s.Drains[i].Phase == cachev1alpha1.DrainLeaving {
+			n++
+		}
+	}
+	return n
 }

@@ -58,8 +58,9 @@ type DrainState struct {
 	// RetryAt is when a failed drain is tried again; zero if only a person can decide.
 	// Claim.Attempts has how often it failed before.
 	RetryAt time.Time
-	// Job that drains it, if there is one.
-	Job *Job
+	// Job that drains it, if there is one. Mover is the one that moves the items of its
+	// member while that is leaving.
+	Job, Mover *Job
 }
 
 // drain takes the claim of each leaving or departed member one step further, highest
@@ -109,7 +110,7 @@ func (p *Plan) decideMember(o *Observed, c *Claim) {
 // decideDrain decides about the claim of one leaving or departed member.
 func (p *Plan) decideDrain(o *Observed, c *Claim, slots *int) DrainState {
 	job := o.jobFor(c.UID)
-	state := DrainState{Claim: *c, Job: job}
+	state := DrainState{Claim: *c, Job: job, Mover: o.placementOf(c)}
 	switch aside := o.asideOf(c); {
 	case c.handsOver(aside) || o.takesOver(c):
 		return state.is(p.handOver(c, aside))

@@ -101,7 +101,6 @@ func (p *Plan) isLeaving(c *Claim) bool {
 
 // leaving says how a leaving member stands that runs on.
 func (p *Plan) leaving(o *Observed, c *Claim, s DrainState) DrainState {
-	s.Job = o.placementOf(c)
 	if !o.staysFor(c) {
 		return s.is(Leaving, InTurn, "its items have been moved, as far as they could be: it leaves together with the other leaving members")
 	}

@@ -61,10 +61,10 @@ func followLeaving(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) 
 // itemsMoved is how many items were moved while the member ran: by its mover's receipt
 // as long as that is there, and then by the present status.
 func itemsMoved(in *Input, d *plan.DrainState) int64 {
-	if d.Phase == plan.Leaving && d.Job != nil && d.Job.State == plan.JobComplete && d.Job.ReceiptErr == nil && d.Job.Receipt != nil {
-		return d.Job.Receipt.Added
+	if d.Mover != nil && d.Mover.State == plan.JobComplete && d.Mover.Receipt != nil {
+		return d.Mover.Receipt.Added
 	}
-	if p, ok := in.Progress[d.Claim.UID]; ok && d.Phase == plan.Leaving {
+	if p, ok := in.Progress[d.Claim.UID]; ok && d.Mover != nil && d.Mover.State == plan.JobActive {
 		return p.ItemsDone
 	}
 	if b := before(in, d); b != nil {
