@@ -10,7 +10,9 @@ func exportPort(c *cachev1alpha1.Memcached) int32 {
 		if port < first || port > last { // below, it may take rights to listen
 			port = first
 		}
-		if c.Spec.Exporter == nil || port != exporterPort(c.Spec.Exporter) {
+		exporter := c.Spec.Exporter != nil && port == exporterPort(c.Spec.Exporter)
+		discovery := c.Spec.Discovery != nil && port == c.Spec.Discovery.Port
+		if !exporter && !discovery {
 			return port
 		}
 	}

@@ -77,20 +77,25 @@ func admits(p *networkingac.NetworkPolicyApplyConfiguration, from map[string]str
 
 func TestTheStreamHasAPortOfItsOwn(t *testing.T) {
 	for name, test := range map[string]struct {
-		memcached, exporter, want int32
+		memcached, exporter, discovery, want int32
 	}{
-		"the next":                 {11211, 0, 11212},
-		"the exporter has that":    {11211, 11212, 11213},
-		"there is no next one":     {65535, 0, 1024},
-		"nor the one after it":     {65535, 1024, 1025},
-		"the exporter is no bar":   {11211, 9150, 11212},
-		"a port that needs rights": {80, 0, 1024},
+		"the next":                 {11211, 0, 0, 11212},
+		"the exporter has that":    {11211, 11212, 0, 11213},
+		"there is no next one":     {65535, 0, 0, 1024},
+		"nor the one after it":     {65535, 1024, 0, 1025},
+		"the exporter is no bar":   {11211, 9150, 0, 11212},
+		"a port that needs rights": {80, 0, 0, 1024},
+		"discovery has that":       {11211, 0, 11212, 11213},
+		"both have those":          {11211, 11213, 11212, 11214},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
 				s.ContainerPort = test.memcached
 				if test.exporter != 0 {
 					s.Exporter = &cachev1alpha1.ExporterSpec{Port: test.exporter}
+				}
+				if test.discovery != 0 {
+					s.Discovery = &cachev1alpha1.DiscoverySpec{Port: test.discovery}
 				}
 			}).Defaulted().Obj()
 			if got := exportPort(c); got != test.want {
