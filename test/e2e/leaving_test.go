@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/corpus"
+)
+
+// straggler is an application that is never told of a new list.
+type straggler struct {
+	stop   context.CancelFunc
+	ended  chan struct{}
+	calls  int
+	failed []string
+	stored []corpus.Object
+}
+
+// straggle starts an application by the list of that size: it reads these objects, and
+// stores others, one call after the other.
+func (f *fixture) straggle(size int, objects []corpus.Object) *straggler {
+	f.Helper()
+	s := &straggler{ended: make(chan struct{})}
+	client := memcache.NewFromSelector(f.app(size))
+	client.Timeout = 5 * time.Second
+	ctx, cancel := context.WithCancel(f.ctx)
+	s.stop = cancel
+	go func() {
+		defer close(s.ended)
+		defer client.Close()
+		for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+			o := corpus.Object{Key: fmt.Sprintf("late-%d", s.calls), Value: []byte("stored by the old list")}
+			if err := client.Set(&memcache.Item{Key: o.Key, Value: o.Value}); err != nil {
+				s.failed = append(s.failed, err.Error())
+			} else {
+				s.stored = append(s.stored, o)
+			}
+			// It may have been moved; what counts is that there is an answer.
+			if _, err := client.Get(objects[s.calls%len(objects)].Key); err != nil && err != memcache.ErrCacheMiss {
+				s.failed = append(s.failed, err.Error())
+			}
+			s.calls += 2
+		}
+	}()
+	return s
+}
+
+// A leaving member gives its items away while it runs, and serves an application that has
+// the old list until that stops calling.
+func TestALeavingMemberServesAnApplicationThatHasTheOldList(t *testing.T) {
+	t.Parallel()
+	spec := persistent(3)
+	spec.Routing.Patience = &metav1.Duration{Duration: 10 * time.Minute}
+	f := setup(t, spec)
+	objects := small(2000)
+	f.fill(3, objects)
+	old := f.straggle(3, objects)
+	f.scale(2)
+	f.eventually("status says who still calls member 2", func() bool {
+		for _, d := range f.memcached().Status.Drains {
+			if d.Ordinal == 2 && d.Phase == cachev1alpha1.DrainLeaving && d.Reason == cachev1alpha1.ReasonStillCalled {
+				t.Log(d.Message)
+				return strings.Contains(d.Message, "commands")
+			}
+		}
+		return false
+	})
+	f.expectAll(2, objects)
+	if pod := f.pod(2); pod == nil || pod.DeletionTimestamp != nil {
+		t.Error("member 2 is called, and leaves")
+	}
+
+	old.stop()
+	<-old.ended
+	f.eventually("claim 2 is gone", func() bool { return f.claim(2) == nil })
+	f.settled(2)
+	t.Logf("%d calls by the old list, of which %d failed", old.calls, len(old.failed))
+	if len(old.failed) > 0 || old.calls == 0 {
+		t.Errorf("calls by the old list failed: %q", old.failed)
+	}
+	f.expectAll(2, append(objects, old.stored...))
+	last := f.memcached().Status.LastDrains
+	if len(last) == 0 || last[0].Moved == 0 || last[0].Found != 0 {
+		t.Errorf("the drain still found items: %+v", last)
+	}
+}
