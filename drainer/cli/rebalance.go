@@ -23,7 +23,8 @@ type rebalanceFlags struct {
 
 func (f *rebalanceFlags) parse(line []string, std args.IO) error {
 	fs := args.NewFlags("rebalance")
-	fs.StringVar(&f.Source, contract.FlagSource, "", "the running server whose items are moved, as in --server")
+	fs.StringVar(&f.Source, contract.FlagSource, "", "the running server whose items are moved, as in --server; all of its items if it is no --server")
+	fs.DurationVar(&f.Patience, contract.FlagPatience, 0, "how long a source that is no --server waits for its last client, from the start")
 	fs.StringVar(&f.Scratch, contract.FlagScratch, os.TempDir(), "a directory for the list of its keys")
 	fs.IntVar(&f.exportPort, contract.FlagExportPort, 0, "the port at which the source's supervisor streams items, 0 none: then memcached is asked for all of them")
 	fs.Var(&f.discard, contract.FlagDiscard, "a server, as in --server, that is lost: the source deletes the items that it owns")
@@ -52,16 +53,17 @@ func (f *rebalanceFlags) rebalance(ctx context.Context, progress func(contract.P
 	if err == nil {
 		err = args.Directory(contract.FlagScratch, f.Scratch)
 	}
+	var source routing.Server
 	var self int
 	var lost []bool
 	if err == nil {
-		self, err = f.self()
+		source, self, err = f.source()
 	}
 	if err == nil {
 		lost, err = f.lost(self)
 	}
-	if err == nil && (f.exportPort < 0 || f.exportPort > 65535) {
-		err = args.Usagef("--%s: %d is not a port", contract.FlagExportPort, f.exportPort)
+	if err == nil {
+		err = f.checkBounds()
 	}
 	if err != nil {
 		return move.Failed(f.SourceID, err)
@@ -70,9 +72,24 @@ func (f *rebalanceFlags) rebalance(ctx context.Context, progress func(contract.P
 	e.Lost = lost
 	if f.exportPort != 0 {
 		e.Export = &move.Export{Client: f.routing.client, KeyPrefix: f.routing.keyPrefix,
-			Address: net.JoinHostPort(f.routing.servers[self].Host, strconv.Itoa(f.exportPort))}
+			Address: net.JoinHostPort(source.Host, strconv.Itoa(f.exportPort))}
+	}
+	if self == leaving {
+		return e.MoveFromLeaving(ctx, source, f.Scratch, f.Patience)
 	}
 	return e.MoveFrom(ctx, self, f.Scratch)
+}
+
+func (f *rebalanceFlags) checkBounds() error {
+	switch {
+	case f.exportPort < 0 || f.exportPort > 65535:
+		return args.Usagef("--%s: %d is not a port", contract.FlagExportPort, f.exportPort)
+	case f.Patience < 0:
+		return args.Usagef("a limit must not be negative")
+	case f.Deadline > 0 && f.Patience >= f.Deadline:
+		return args.Usagef("--%s must be shorter than --%s", contract.FlagPatience, contract.FlagDeadline)
+	}
+	return nil
 }
 
 // lost tells which servers are lost.
@@ -88,15 +105,22 @@ func (f *rebalanceFlags) lost(self int) ([]bool, error) {
 	return lost, nil
 }
 
-// self is the source's place among the servers.
-func (f *rebalanceFlags) self() (int, error) {
-	source, err := routing.ParseServer(f.Source)
-	if err != nil {
-		return 0, args.Usagef("--%s: %v", contract.FlagSource, err)
+// leaving is the place of a source that is none of the servers.
+const leaving = -1
+
+// source is what is moved from, and its place among the servers. One of the name of a server,
+// at another address, may be that server.
+func (f *rebalanceFlags) source() (source routing.Server, self int, err error) {
+	if source, err = routing.ParseServer(f.Source); err != nil {
+		return source, 0, args.Usagef("--%s: %v", contract.FlagSource, err)
 	}
-	self := slices.IndexFunc(f.routing.servers, func(s routing.Server) bool { return s.Address() == source.Address() })
-	if self < 0 {
-		return 0, args.Usagef("--%s: %s is none of the servers", contract.FlagSource, source.Address())
+	for i, s := range f.routing.servers {
+		switch {
+		case s.Address() == source.Address():
+			return s, i, nil
+		case source.Name != "" && s.Name == source.Name:
+			return source, 0, args.Usagef("--%s: %s has the name of the server at %s", contract.FlagSource, source.Address(), s.Address())
+		}
 	}
-	return self, nil
+	return source, leaving, nil
 }

@@ -173,7 +173,7 @@ type Phase string
 const (
 	PhaseConnecting Phase = "Connecting" // waiting for every survivor to answer
 	PhaseMoving     Phase = "Moving"     // reading the source and adding its items
-	PhaseSettling   Phase = "Settling"   // everything is moved; waiting until no client calls the source
+	PhaseSettling   Phase = "Settling"   // a member that leaves waits for its last client
 	PhaseDone       Phase = "Done"       // the receipt is written
 )
 
@@ -191,12 +191,16 @@ type Progress struct {
 	// Seconds since the phase began.
 	Seconds float64 `json:"seconds,omitempty"`
 	// Message says what the drainer waits for, if anything, and WaitingSeconds for how
-	// long, at most.
+	// long, at most. In PhaseSettling it names the clients that still call, in at most
+	// MaxCallers bytes.
 	Message        string  `json:"message,omitempty"`
 	WaitingSeconds float64 `json:"waitingSeconds,omitempty"`
 	// SourceSilent: it waits for the source of a rebalance; otherwise for a survivor.
 	SourceSilent bool `json:"sourceSilent,omitempty"`
 }
+
+// MaxCallers is the size of a message about clients at most, in bytes.
+const MaxCallers = 256
 
 // Outcomes counts items by what became of them.
 type Outcomes struct {
@@ -249,6 +253,9 @@ type Receipt struct {
 	Bytes int64 `json:"bytes"`
 	// Seconds by phase of the attempt that wrote this receipt.
 	Seconds map[Phase]float64 `json:"seconds,omitempty"`
+	// Settled: no client called the member that leaves any more. False if its patience was
+	// over, and of a source that doesn't leave.
+	Settled bool `json:"settled,omitempty"`
 	// SourceVersion is the version of the memcached that wrote the source.
 	SourceVersion string `json:"sourceVersion,omitempty"`
 	// Reader that read the source: ReaderWarmFile or ReaderLive.

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // good is a receipt that adds up for source "uid".
@@ -119,5 +122,19 @@ func TestReceiptThatCannotBeCutIsNotWritten(t *testing.T) {
 	r.Reason = strings.Repeat("R", MaxReceiptBytes)
 	if b, err := r.Marshal(); err == nil || b != nil {
 		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}
+
+func TestRebalanceArgs(t *testing.T) {
+	r := Rebalance{Source: "cache-2=a:1", Patience: 90 * time.Second, ExportPort: 11212, Discard: []string{"b:2"},
+		Move: Move{SourceID: "id", Client: "gomemcache", Servers: []string{"b:2", "c:3"}, Deadline: time.Hour}}
+	want := []string{"rebalance", "--source=cache-2=a:1", "--discard=b:2", "--export-port=11212", "--patience=1m30s", "--source-id=id", "--client=gomemcache",
+		"--unreachable-timeout=0s", "--receipt=", "--deadline=1h0m0s", "--server=b:2", "--server=c:3"}
+	if diff := cmp.Diff(want, r.Args()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	r.Patience = 0
+	if got := strings.Join(r.Args(), " "); strings.Contains(got, FlagPatience) {
+		t.Error(got)
 	}
 }

@@ -148,17 +148,18 @@ func (m Migrate) Args() []string {
 // Rebalance holds the arguments of "drainer rebalance".
 type Rebalance struct {
 	// Source is the running member whose items are moved, written as in Servers. The
-	// list of its keys is in Scratch.
+	// list of its keys is in Scratch. If it is none of the Servers, it leaves: others own
+	// all of its items.
 	Source string
+	// Patience is how long, from the start of the run, a member that leaves waits for its
+	// last client. It must be shorter than Deadline.
+	Patience time.Duration
 	// Discard names the Servers, host:port, that are lost. The source deletes the items
 	// that they own, and gives them to nobody: clients may have stored newer values
 	// there.
 	Discard []string
 	// ExportPort is where the source's supervisor streams items; 0 nowhere.
 	ExportPort int32
-	// Patience is how long a source that is none of the Servers waits for clients that
-	// still call it.
-	Patience time.Duration
 	Move
 }
 

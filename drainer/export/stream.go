@@ -93,7 +93,7 @@ func elsewhere(request *wire.Request) (func(key []byte) bool, error) {
 	for _, s := range request.Servers {
 		servers = append(servers, routing.Server{Name: s.Name, Host: s.Host, Port: s.Port})
 	}
-	if request.Self < 0 || request.Self >= len(servers) {
+	if request.Self < wire.NoServer || request.Self >= len(servers) {
 		return nil, fmt.Errorf("server %d of %d is not one of them", request.Self, len(servers))
 	}
 	owner, err := routing.New(request.Client, servers)

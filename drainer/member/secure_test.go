@@ -86,6 +86,14 @@ func streamsSecured(t *testing.T, c contract.Connection) {
 		t.Errorf("%v, receipt %+v\n%s", err, r.Receipt, r.Err)
 	}
 	drainertest.CheckBy(t, d, "gomemcache", two, all)
+
+	leaves := drainertest.RebalanceArgs(t, "gomemcache", two[0], two[1:])
+	leaves.Connection, leaves.ExportPort, leaves.Patience = c, serve.ExportPort, memcachedtest.Patience
+	r = drainertest.Rebalance(t, leaves)
+	if err := r.Receipt.AddsUp(args.SourceID); err != nil || r.Receipt.Added == 0 || !r.Receipt.Settled || strings.Contains(r.Err, "is asked for") {
+		t.Errorf("it leaves: %v, receipt %+v\n%s", err, r.Receipt, r.Err)
+	}
+	drainertest.CheckBy(t, d, "gomemcache", two[1:], all)
 }
 
 // TestSecuredLater: a member that is given TLS and logins, or loses them, starts

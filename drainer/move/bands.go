@@ -80,10 +80,13 @@ func (e *Engine) roomForAll(used int64) bool {
 
 // oldestFirst tells whether the most recently used items of a running member have to come
 // last, so that they are left: if others may be short of room, and evict.
-func (e *Engine) oldestFirst(self int) bool {
-	used := e.writers[self].Limits().Taken
+func (e *Engine) oldestFirst(l *runningMember) bool {
+	if l.leaving != nil {
+		return !e.roomForAll(l.leaving.taken) && e.evict()
+	}
+	used := e.writers[l.self].Limits().Taken
 	for i, w := range e.writers {
-		if i != self && used > w.Limits().Room {
+		if i != l.self && used > w.Limits().Room {
 			return e.evict()
 		}
 	}

@@ -78,18 +78,25 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	defer e.closeWriters()
 	stop := e.reportEverySecond()
 	complete := false
-	err := e.timed(contract.PhaseConnecting, func() error { return e.connect(ctx) })
-	if _, live := e.Source.(*runningMember); live && err == nil {
+	e.report()
+	err := e.connect(ctx)
+	member, live := e.Source.(*runningMember)
+	if live && err == nil {
 		err = e.allKeepCAS()
 	}
+	if live && err == nil && member.leaving != nil {
+		err = e.meet(ctx, member)
+	}
 	if err == nil {
-		err = e.timed(contract.PhaseMoving, func() error { return e.move(ctx, &complete) })
+		e.enter(contract.PhaseMoving)
+		err = e.move(ctx, &complete)
 	}
 	stop()
 	e.report()
+	e.account(time.Now())
 	e.closeWriters()
 	r := e.receipt(err)
-	r.Complete = complete
+	r.Complete, r.Settled = complete, live && complete && member.settled()
 	e.countEvictions(ctx, &r)
 	return r
 }
@@ -100,13 +107,18 @@ type running struct {
 	began time.Time
 }
 
-func (e *Engine) timed(phase contract.Phase, do func() error) error {
-	start := time.Now()
-	e.phase.Store(running{phase, start})
+// enter begins a phase.
+func (e *Engine) enter(phase contract.Phase) {
+	now := time.Now()
+	e.account(now)
+	e.phase.Store(running{phase, now})
 	e.report()
-	err := do()
-	e.seconds[phase] = time.Since(start).Seconds()
-	return err
+}
+
+// account adds up the time of the present phase.
+func (e *Engine) account(now time.Time) {
+	present := e.phase.Load().(running)
+	e.seconds[present.Phase] += now.Sub(present.began).Seconds()
 }
 
 func (e *Engine) makeWriters() {

@@ -20,6 +20,9 @@ func (e *Engine) report() {
 	}
 	now := e.phase.Load().(running)
 	waitsFor, waiting, source := e.silent.message()
+	if member, ok := e.Source.(*runningMember); ok && waitsFor == "" && now.Phase == contract.PhaseSettling {
+		waitsFor, waiting = member.leaving.waitsFor()
+	}
 	// Another pass over the source starts at its beginning, which must not look like a
 	// step back.
 	for read := e.Source.Done(); ; {

@@ -425,15 +425,15 @@ func TestRebalanceIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestRebalanceNeedsItsSource: which servers it doesn't know, and how it says that
-// one doesn't answer.
+// TestRebalanceNeedsItsSource: it is none of the servers by another address, and how it says
+// that one doesn't answer.
 func TestRebalanceNeedsItsSource(t *testing.T) {
 	t.Parallel()
 	_, addresses := drainertest.Survivors(t, 2)
 	nobody := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
-	a := drainertest.RebalanceArgs(t, "gomemcache", nobody, addresses)
+	a := drainertest.RebalanceArgs(t, "gomemcache", "cache-1="+nobody, []string{"cache-0=" + addresses[0], "cache-1=" + addresses[1]})
 	r := drainertest.Rebalance(t, a)
-	r.OneLine(t, "none of the servers")
+	r.OneLine(t, "has the name of the server at "+addresses[1])
 	if r.Code != contract.ExitUsage {
 		t.Errorf("exit code %d", r.Code)
 	}
@@ -563,8 +563,8 @@ func TestAListOfKeysIsBounded(t *testing.T) {
 	}
 	all := itAll{1}
 	e := Engine{SourceID: "placement/uid/1-a", Owner: all, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
-	e.prepare(0, t.TempDir())
-	source := e.Source.(*runningMember)
+	source := e.runningMember(list[0], 0, t.TempDir())
+	e.Source = source
 	source.longest = 20 << 10 // about a thousand keys
 	first, err := source.list(t.Context())
 	if err != nil {

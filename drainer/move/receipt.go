@@ -23,6 +23,8 @@ const (
 	reasonRejected       = "ItemsRejected"
 	reasonFlags          = "ClientFlagsTooLarge"
 	reasonNoCAS          = "CASDisabled"
+	// reasonSourceIsServer: a source that leaves is one of the servers.
+	reasonSourceIsServer = "SourceIsServer"
 	reasonFailed         = "Failed"
 )
 

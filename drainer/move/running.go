@@ -45,7 +45,7 @@ var errRestarted = errors.New("it was restarted meanwhile, and its items have to
 // run finds one that a killed run left in both.
 type runningMember struct {
 	member  routing.Server
-	self    int // the member's place among servers
+	self    int // the member's place among servers, nowhere if it leaves
 	servers []routing.Server
 	owner   routing.Owner
 	// lost tells which servers are lost, nil for none: the items that they own are
@@ -66,8 +66,12 @@ type runningMember struct {
 	// how many of all the owners refused.
 	settle func() (rejected int64, err error)
 
+	// leaving is nil if the member stays.
+	leaving *leaving
+
 	version  string
 	started  int64        // when the member did, in Unix seconds; 0 not asked yet
+	linked   string       // how many items it had stored, before a pass
 	behind   atomic.Int64 // seconds that the member's clock is behind ours
 	expected atomic.Int64
 	reader   link // reads from the member
@@ -179,17 +183,19 @@ func (l *runningMember) Items(ctx context.Context) iter.Seq2[*item.Item, error] 
 				return
 			}
 		}
-		for n := 0; n < listings; n++ {
-			err := l.wait(ctx, n)
-			more, cut := false, false
-			if err == nil {
-				more, cut, err = l.round(ctx, func(it *item.Item) bool {
+		found, cut := some, false
+		for n := 0; ; n++ {
+			more, err := true, error(nil)
+			if cut && cuts < mostCuts { // the rest of a long list is no sign that clients still store items here
+				n, cuts = n-1, cuts+1
+			} else {
+				more, err = l.another(ctx, n, found)
+			}
+			if err == nil && more {
+				found, cut, err = l.round(ctx, func(it *item.Item) bool {
 					enough = !yield(it, nil)
 					return !enough
 				})
-			}
-			if cut && cuts < mostCuts {
-				n, cuts = n-1, cuts+1 // the rest of a long list is no sign that clients still store items here
 			}
 			if err != nil && !enough {
 				yield(nil, err)
@@ -198,34 +204,61 @@ func (l *runningMember) Items(ctx context.Context) iter.Seq2[*item.Item, error] 
 				return
 			}
 		}
-		yield(nil, errStillStored)
 	}
 }
 
-// wait before the listing of that number.
-func (l *runningMember) wait(ctx context.Context, listing int) error {
-	const atOnce = 2 // the second listing usually finds nothing
-	if listing < atOnce {
-		return nil
+// found is what came of a pass.
+type found uint8
+
+const (
+	some found = iota
+	nothing
+	// refused: an owner refused an item, which stays here. It would refuse it again.
+	refused
+)
+
+// atOnce is how many passes follow each other without a rest: the second usually finds
+// nothing.
+const atOnce = 2
+
+// another tells whether there is another pass after so many, of which the last found that,
+// and waits until its time.
+func (l *runningMember) another(ctx context.Context, passes int, last found) (bool, error) {
+	switch {
+	case last == refused:
+		return false, nil
+	case l.leaving != nil:
+		return l.leaving.another(ctx, passes, last)
+	case last == nothing:
+		return false, nil
+	case passes == listings:
+		return false, errStillStored
+	case passes < atOnce:
+		return true, nil
 	}
+	return true, sleep(ctx, l.rest<<(passes-atOnce))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-time.After(l.rest << (listing - atOnce)):
+	case <-timer.C:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// round moves what a listing finds, and tells whether another listing is needed, and
-// whether this one was cut.
-func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) (more, cut bool, err error) {
+// round moves what a listing finds, and tells whether the listing was cut.
+func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) (last found, cut bool, err error) {
 	list, err := l.list(ctx)
 	if err != nil {
-		return false, false, err
+		return some, false, err
 	}
 	defer list.Close()
 	if list.Len() == 0 {
-		return false, false, nil
+		return nothing, false, nil
 	}
 	l.expected.Add(list.Len())
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -248,32 +281,33 @@ func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) 
 			}
 		}
 	})
-	more, err = l.hand(ctx, read, settled, yield)
+	last, err = l.hand(ctx, read, settled, yield)
 	close(settled)
 	if err != nil {
 		cancel(err)
 	}
 	ends.Wait()
-	return more, list.Cut(), context.Cause(ctx)
+	return last, list.Cut() && last == some, context.Cause(ctx)
 }
 
 // MoveFrom moves the items of a running member, Servers[self], that others own. The
 // list of its keys is in the directory scratch.
 func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string) contract.Receipt {
-	e.prepare(self, scratch)
+	e.Source = e.runningMember(e.Servers[self], self, scratch)
 	return e.Run(ctx)
 }
 
-func (e *Engine) prepare(self int, scratch string) {
-	e.silent.source = e.Servers[self].String()
-	e.Source = &runningMember{
-		member: e.Servers[self], self: self, servers: e.Servers, owner: e.Owner, lost: e.Lost,
+func (e *Engine) runningMember(member routing.Server, self int, scratch string) *runningMember {
+	e.silent.source = member.String()
+	l := &runningMember{
+		member: member, self: self, servers: e.Servers, owner: e.Owner, lost: e.Lost,
 		dialer: e.Dialer, scratch: scratch, longest: longestList, timeout: e.UnreachableTimeout, limit: e.Limit, rest: firstRest,
 		waiting: func(name, why string) { e.silent.set(name, why, e.Log) },
 		takes:   func(i int, flags uint64) bool { return e.writers[i].Takes(flags) },
 		settle:  e.settle, seed: maphash.MakeSeed(),
-		streaming: streaming{Export: e.Export, soon: e.expiresSoon, oldestFirst: func() bool { return e.oldestFirst(self) }, log: e.Log},
 	}
+	l.streaming = streaming{Export: e.Export, soon: e.expiresSoon, oldestFirst: func() bool { return e.oldestFirst(l) }, log: e.Log}
+	return l
 }
 
 // connect opens the connection for deletes, before the first item is read. If that
@@ -290,34 +324,42 @@ func (l *runningMember) disconnect() {
 	}
 }
 
+// closeLinks closes the connections of the passes; the next one opens others.
+func (l *runningMember) closeLinks() {
+	l.disconnect()
+	l.closeRemovers()
+}
+
 func (l *runningMember) delete(ctx context.Context, p *portion) error { return l.own.delete(ctx, p) }
 
 // hand yields what was read, and passes it on to be deleted when the owners have it.
-func (l *runningMember) hand(ctx context.Context, read <-chan *portion, settled chan<- *portion, yield func(*item.Item) bool) (more bool, err error) {
+func (l *runningMember) hand(ctx context.Context, read <-chan *portion, settled chan<- *portion, yield func(*item.Item) bool) (found, error) {
 	rejected, err := l.settle()
 	if err != nil {
-		return false, err
+		return some, err
 	}
 	for p := range read {
 		for i := range p.items {
 			if !yield(&p.items[i].Item) {
-				return false, context.Canceled
+				return some, context.Canceled
 			}
 			p.items[i].Value = nil
 		}
 		before := rejected
 		if rejected, err = l.settle(); err != nil {
-			return false, err
+			return some, err
 		}
 		p.rejected = rejected > before
 		select {
 		case settled <- p:
 		case <-ctx.Done():
-			return false, context.Cause(ctx)
+			return some, context.Cause(ctx)
 		}
 	}
-	// What an owner refuses stays here: it would refuse it again.
-	return rejected == 0, nil
+	if rejected > 0 {
+		return refused, nil
+	}
+	return some, nil
 }
 
 // list lists what others own.
@@ -346,6 +388,12 @@ func (l *runningMember) restarted(c *memcache.Conn) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	l.linked = stats["total_items"]
+	return l.isAnother(stats)
+}
+
+// isAnother tells by a process's statistics whether it is another one than before.
+func (l *runningMember) isAnother(stats map[string]string) (bool, error) {
 	now, err := strconv.ParseInt(stats["time"], 10, 64)
 	if err != nil {
 		return false, fmt.Errorf("%w to stats: time=%q", memcache.ErrProtocol, stats["time"])

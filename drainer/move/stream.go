@@ -70,9 +70,10 @@ func (l *runningMember) streamed(ctx context.Context, yield func(*item.Item) boo
 	defer l.disconnect()
 	l.makeRemovers()
 	defer l.closeRemovers()
-	for pass, unsure := 0, 0; pass < listings; pass++ {
-		if err := l.wait(ctx, pass); err != nil {
-			return false, err
+	last, unsure := some, 0
+	for pass := 0; ; pass++ {
+		if more, err := l.another(ctx, pass, last); err != nil || !more {
+			return err == nil, err
 		}
 		rejected, err := l.pass(ctx, s, yield)
 		var broken *brokenStream
@@ -80,17 +81,21 @@ func (l *runningMember) streamed(ctx context.Context, yield func(*item.Item) boo
 		case errors.As(err, &broken):
 			fmt.Fprintf(l.log, "the member's memcached is asked for the rest of the items: %v\n", err)
 			return false, nil
-		case err != nil, rejected, s.End.Items == 0 && s.Complete:
-			return err == nil, err
+		case err != nil:
+			return false, err
+		case rejected:
+			last = refused
+		case s.End.Items == 0 && s.Complete:
+			last, unsure = nothing, 0
 		case s.End.Items > 0:
-			unsure = 0
+			last, unsure = some, 0
 		default:
 			if unsure++; unsure == mostUnsure {
 				return false, nil
 			}
+			last = some
 		}
 	}
-	return false, errStillStored
 }
 
 // brokenStream is an error of the stream, which says nothing about the member.

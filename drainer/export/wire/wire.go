@@ -20,11 +20,14 @@ type Request struct {
 	Client    string   `json:"client"`
 	KeyPrefix string   `json:"keyPrefix,omitempty"`
 	Servers   []Server `json:"servers"`
-	// Self is the member's place among the servers.
+	// Self is the member's place among the servers, NoServer if it is none of them.
 	Self int `json:"self"`
 	// OldestFirst asks for the least recently used items first.
 	OldestFirst bool `json:"oldestFirst,omitempty"`
 }
+
+// NoServer is the place of a member that is none of the servers: others own all of its items.
+const NoServer = -1
 
 // Server is one of a routing's list.
 type Server struct {

@@ -1,0 +1,80 @@
+package memcache_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// TestPeers: those who have sent a command lately, the three with the most connections by their
+// addresses. This connection is none of them.
+func TestPeers(t *testing.T) {
+	s := memcachedtest.Start(t)
+	own, err := memcache.Dial(t.Context(), s.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	expect := func(want string) {
+		t.Helper()
+		memcachedtest.WaitFor(t, "the peers", func() error {
+			peers, err := own.Peers(time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := peers.String(); got != want {
+				return &net.AddrError{Err: "want " + want, Addr: got}
+			}
+			return nil
+		})
+	}
+	expect("")
+	for address, n := range map[string]int{"127.0.0.2": 1, "127.0.0.3": 3, "127.0.0.4": 2, "127.0.0.5": 1, "127.0.0.6": 1} {
+		for range n {
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+			conn, err := d.DialContext(t.Context(), "tcp", s.Address())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+		}
+	}
+	expect("; connections: 127.0.0.3 (3), 127.0.0.4 (2), 127.0.0.2 (1) and 2 more addresses")
+}
+
+// TestPeersOfAServerThatSaysAnything: what is no answer to the question is an error, and an address
+// that is none is left out.
+func TestPeersOfAServerThatSaysAnything(t *testing.T) {
+	for answer, want := range map[string]string{
+		"STAT 1:addr tcp:[fe80::1]:5\r\nSTAT 1:secs_since_last_cmd 3\r\nEND\r\n":                                                                 "",
+		"STAT 1:addr tcp:10.0.0.1\r\nSTAT 1:secs_since_last_cmd 3\r\nSTAT x\r\nSTAT  \r\nSTAT 1:addr\r\nSTAT 1:secs_since_last_cmd 3\r\nEND\r\n": "",
+		"ERROR\r\n": "unexpected answer",
+		"STAT 1:addr " + strings.Repeat("x", 1<<20): "unexpected answer",
+	} {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		go func() {
+			if conn, err := listener.Accept(); err == nil {
+				defer conn.Close()
+				_, _ = conn.Write([]byte(answer))
+				_, _ = conn.Read(make([]byte, 100))
+			}
+		}()
+		conn, err := memcache.Dial(t.Context(), listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, err = conn.Peers(time.Minute)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60q: %v", answer, err)
+		}
+	}
+}

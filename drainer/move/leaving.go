@@ -1,0 +1,283 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+const (
+	// nowhere is the place among the servers of a member that leaves: it is none of them.
+	nowhere = -1
+	// quietFor is how long no client may have called a member until it settles.
+	quietFor = 5 * time.Second
+	// lookEvery is how often its counters are read, and nameEvery how often the clients.
+	lookEvery = 500 * time.Millisecond
+	nameEvery = 5 * time.Second
+)
+
+// leaving is a member that is on no ring any more, and that clients with an old list still
+// call. It stays until none does, or until its patience is over. What they store there
+// meanwhile is moved as well.
+type leaving struct {
+	l     *runningMember
+	enter func(contract.Phase)
+	// patience is 0 if it waits for nobody; until is when it ends.
+	patience time.Duration
+	until    time.Time
+	// taken is what its items took at first, in bytes.
+	taken int64
+
+	watch link
+	// settling has begun. last: the present pass is the last one. quiet: it has settled.
+	settling, last, quiet bool
+	// began is when the present pass did, named when the callers were looked for.
+	began, named time.Time
+
+	mu      sync.Mutex
+	callers string
+	calling time.Time
+}
+
+// MoveFromLeaving moves all items of a running member that is none of the Servers, until a
+// pass has found nothing and no client has called it for five seconds, or until patience is
+// over, from now on. If patience is 0, it doesn't wait for clients.
+func (e *Engine) MoveFromLeaving(ctx context.Context, source routing.Server, scratch string, patience time.Duration) contract.Receipt {
+	l := e.runningMember(source, nowhere, scratch)
+	l.leaving = &leaving{l: l, enter: e.enter, patience: patience, until: time.Now().Add(patience), watch: l.link(source)}
+	defer l.leaving.watch.close()
+	e.Source = l
+	return e.Run(ctx)
+}
+
+func (l *runningMember) settled() bool { return l.leaving != nil && l.leaving.quiet }
+
+// another is runningMember.another for a member that leaves.
+func (v *leaving) another(ctx context.Context, passes int, last found) (more bool, err error) {
+	took := time.Since(v.began)
+	defer func() { v.began = time.Now() }()
+	switch {
+	case v.last:
+		return false, nil
+	case passes == 0, !v.settling && passes < atOnce && last == some:
+		return true, nil
+	}
+	v.l.closeLinks() // memcached may close what is idle
+	rest := max(v.l.rest, took)
+	if v.patience > 0 {
+		return v.settle(ctx, last, rest)
+	}
+	if last == nothing || passes >= listings {
+		return false, nil
+	}
+	return true, sleep(ctx, rest)
+}
+
+// settle waits until there is a reason for another pass, after that rest: the last one has found
+// items, or clients have stored some since. It ends when no client calls any more, or with a last
+// pass when patience is over.
+func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (more bool, err error) {
+	if !v.settling {
+		v.settling = true
+		v.enter(contract.PhaseSettling)
+	}
+	linked := v.l.linked
+	first, err := v.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	still := first // the counters have stood still since
+	for {
+		wait := min(lookEvery, time.Until(v.until), time.Until(still.at.Add(quietFor)))
+		if err := sleep(ctx, max(0, wait)); err != nil {
+			return false, err
+		}
+		now, err := v.look(ctx)
+		if err != nil {
+			return false, err
+		}
+		if now.commands != still.commands {
+			still = now
+		}
+		switch stored := last == some || now.linked != linked; {
+		case !now.at.Before(v.until):
+			v.last = true
+			return true, nil
+		case stored && now.at.Sub(first.at) >= rest:
+			return true, nil
+		case !stored && now.at.Sub(still.at) >= quietFor:
+			v.quiet = true
+			return false, nil
+		}
+		if now.at.Sub(v.named) >= nameEvery {
+			v.named = now.at
+			if err := v.name(ctx, first, now); err != nil {
+				return false, err
+			}
+		}
+	}
+}
+
+// counters of a member at one time.
+type counters struct {
+	at time.Time
+	// commands of clients.
+	commands int64
+	// linked is how many items were stored.
+	linked string
+}
+
+// clientCommands are what memcached counts of commands that clients use caches by. Not what
+// the supervisor, and those who measure, ask: "me", "version", "mn" and "stats" don't count.
+var clientCommands = []string{"cmd_get", "cmd_set", "cmd_touch", "cmd_flush", "delete_hits", "delete_misses", "incr_hits", "incr_misses", "decr_hits", "decr_misses"}
+
+// look reads the counters. Between two looks the mover itself sends no command that counts.
+func (v *leaving) look(ctx context.Context) (now counters, err error) {
+	restarted := false
+	err = v.l.ask(ctx, &v.watch, func(c *memcache.Conn) error {
+		stats, err := c.Stats("")
+		if err != nil {
+			return err
+		}
+		now = counters{at: time.Now(), linked: stats["total_items"]}
+		for _, name := range clientCommands {
+			n, err := strconv.ParseInt(stats[name], 10, 64)
+			if err != nil {
+				return fmt.Errorf("%w to stats: %s=%q", memcache.ErrProtocol, name, stats[name])
+			}
+			now.commands += n
+		}
+		restarted, err = v.l.isAnother(stats)
+		return err
+	})
+	if restarted && err == nil {
+		err = &sourceError{v.l.member.String(), errRestarted}
+	}
+	return now, err
+}
+
+// name notes which clients still call.
+func (v *leaving) name(ctx context.Context, before, now counters) error {
+	callers := ""
+	if calls := now.commands - before.commands; calls != 0 {
+		var peers *memcache.Peers
+		if err := v.l.ask(ctx, &v.watch, func(c *memcache.Conn) (err error) {
+			peers, err = c.Peers(nameEvery)
+			return err
+		}); err != nil {
+			return err
+		}
+		rate := math.Ceil(float64(calls) / now.at.Sub(before.at).Seconds())
+		callers = fmt.Sprintf("clients still call it: %.0f commands a second%s", rate, peers)
+		callers = callers[:min(len(callers), contract.MaxCallers)]
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.callers == "" {
+		v.calling = now.at
+	}
+	v.callers = callers
+	return nil
+}
+
+// waitsFor says which clients still call, and since when it waits for them.
+func (v *leaving) waitsFor() (callers string, waiting time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.callers == "" {
+		return "", 0
+	}
+	return v.callers, time.Since(v.calling)
+}
+
+// isServerError: the source is also a server.
+type isServerError struct{ source, server string }
+
+func (e *isServerError) Error() string {
+	return fmt.Sprintf("the source %s is the server %s under another name: what were moved there would be lost", e.source, e.server)
+}
+
+// Failure is its reason and its exit code: no retry helps.
+func (e *isServerError) Failure() (reason string, exitCode int) {
+	return reasonSourceIsServer, contract.ExitUsage
+}
+
+// meet waits until a member that leaves answers, and makes sure that it is none of the
+// servers under another name: each of its items would be found there, and deleted.
+func (e *Engine) meet(ctx context.Context, l *runningMember) error {
+	var limits memcache.Limits
+	err := l.ask(ctx, &l.leaving.watch, func(c *memcache.Conn) (err error) {
+		limits, err = c.Limits()
+		return err
+	})
+	if err == nil && !limits.CAS {
+		err = &noCASError{l.member.String()}
+	}
+	l.leaving.taken = limits.Taken
+	if err != nil {
+		return err
+	}
+	return e.isNoServer(ctx, l)
+}
+
+// isNoServer returns an error if the member's process is a server's. Whatever that has counted
+// is, each time, at least as much as it had counted before, and at most as much as it counts
+// after that.
+func (e *Engine) isNoServer(ctx context.Context, l *runningMember) error {
+	before, err := l.usage(ctx, &l.leaving.watch)
+	if err != nil {
+		return err
+	}
+	of := make([]memcache.Usage, len(e.writers))
+	if err := e.each(func(i int, _ *memcache.Writer) (err error) {
+		k := l.link(e.Servers[i])
+		defer k.close()
+		of[i], err = l.usage(ctx, &k)
+		return err
+	}); err != nil {
+		return err
+	}
+	after, err := l.usage(ctx, &l.leaving.watch)
+	reset := !after.After(before)
+	for i, s := range e.Servers {
+		if err == nil && (reset || of[i].After(before) && after.After(of[i])) && !(e.Lost != nil && e.Lost[i]) {
+			err = l.isNot(ctx, s)
+		}
+	}
+	return err
+}
+
+// isNot is isNoServer for one server, which may well be the one.
+func (l *runningMember) isNot(ctx context.Context, server routing.Server) error {
+	k := l.link(server)
+	defer k.close()
+	const looks = 3
+	for range looks {
+		before, err := l.usage(ctx, &l.leaving.watch)
+		between, err2 := l.usage(ctx, &k)
+		after, err3 := l.usage(ctx, &l.leaving.watch)
+		switch err := errors.Join(err, err2, err3); {
+		case err != nil:
+			return err
+		case after.After(before) && !(between.After(before) && after.After(between)):
+			return nil
+		}
+	}
+	return &isServerError{l.member.String(), server.String()}
+}
+
+func (l *runningMember) usage(ctx context.Context, k *link) (u memcache.Usage, err error) {
+	err = l.ask(ctx, k, func(c *memcache.Conn) (err error) {
+		u, err = c.Usage()
+		return err
+	})
+	return u, err
+}

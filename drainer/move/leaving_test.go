@@ -1,0 +1,350 @@
+package move
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// farewell is a member that leaves, and the servers of the new ring.
+type farewell struct {
+	t       *testing.T
+	member  *memcachedtest.Server
+	export  *Export
+	servers []*memcachedtest.Server
+	list    []routing.Server
+	owner   routing.Owner
+	all     map[string]drainertest.Object
+
+	mu       sync.Mutex
+	progress []contract.Progress
+}
+
+// newFarewell stores n objects at the member. It streams its items, or they are listed.
+func newFarewell(t *testing.T, n int, streamed bool, args ...string) *farewell {
+	t.Helper()
+	mapped := startMapped(t, "-f", "4", "-m", "64", "-I", "2m")
+	f := &farewell{t: t, member: mapped.Server, all: drainertest.Objects(9, n)}
+	drainertest.Store(t, f.member.Address(), f.all)
+	if streamed {
+		f.export = &Export{Address: exporting(t, mapped), Client: "gomemcache"}
+	}
+	var addresses []string
+	for range 2 {
+		f.servers = append(f.servers, memcachedtest.Start(t, args...))
+		addresses = append(addresses, f.servers[len(f.servers)-1].Address())
+	}
+	f.list = drainertest.MustParse(t, addresses)
+	var err error
+	if f.owner, err = routing.New("gomemcache", f.list); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// engine has not begun.
+func (f *farewell) engine() *Engine {
+	return &Engine{SourceID: "the-claim", Owner: f.owner, Servers: f.list, Export: f.export,
+		UnreachableTimeout: memcachedtest.Patience, Log: io.Discard, Progress: func(p contract.Progress) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.progress = append(f.progress, p)
+		}}
+}
+
+func (f *farewell) leave(patience time.Duration) contract.Receipt {
+	source := drainertest.MustParse(f.t, []string{f.member.Address()})[0]
+	return f.engine().MoveFromLeaving(f.t.Context(), source, f.t.TempDir(), patience)
+}
+
+// said are the messages of the phase.
+func (f *farewell) said(phase contract.Phase) (messages []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.progress {
+		if p.Phase == phase {
+			messages = append(messages, p.Message)
+		}
+	}
+	return messages
+}
+
+// check that every object is where clients look, and nothing at the member.
+func (f *farewell) check(r contract.Receipt) {
+	f.t.Helper()
+	if err := r.AddsUp("the-claim"); err != nil {
+		f.t.Errorf("%v: %+v", err, r)
+	}
+	var addresses []string
+	for _, s := range f.list {
+		addresses = append(addresses, s.Address())
+	}
+	drainertest.Check(f.t, "gomemcache", addresses, f.all)
+	if left := f.member.Items(f.t); left != 0 {
+		f.t.Errorf("the member has %d items", left)
+	}
+}
+
+// lateClient calls the member until it is told to stop: it goes on storing keys of its own, each
+// once, and reads.
+func (f *farewell) lateClient() (stop func()) {
+	var stopped atomic.Bool
+	var running sync.WaitGroup
+	conn := f.member.Dial()
+	running.Go(func() {
+		for i := 0; !stopped.Load(); i++ {
+			key, value := fmt.Sprintf("late:%d", i), fmt.Sprintf("value %d", i)
+			if answer, err := ask(conn, fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", key, len(value), value)); err != nil || answer != "STORED" {
+				f.t.Errorf("%s: %q, %v", key, answer, err)
+				return
+			}
+			f.all[key] = drainertest.Object{Value: []byte(value)}
+			if _, err := conn.Get([]byte(key)); err != nil {
+				f.t.Errorf("%s: %v", key, err)
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+	return sync.OnceFunc(func() {
+		stopped.Store(true)
+		running.Wait()
+	})
+}
+
+func bothWays(t *testing.T, test func(t *testing.T, streamed bool)) {
+	t.Helper()
+	for name, streamed := range map[string]bool{"streamed": true, "listed": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, streamed)
+		})
+	}
+}
+
+// TestAMemberThatNobodyCallsLeaves: all of its items are where clients look, and it waits until
+// nobody has called it for a while.
+func TestAMemberThatNobodyCallsLeaves(t *testing.T) {
+	bothWays(t, func(t *testing.T, streamed bool) {
+		f := newFarewell(t, 3000, streamed)
+		r := f.leave(memcachedtest.Patience)
+		f.check(r)
+		if r.Found != 3000 || !r.Settled || r.Seconds[contract.PhaseSettling] < quietFor.Seconds() {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestAMemberLeavesWhenItsLastClientHasGone: what clients with an old list store there is moved,
+// too, and status says who they are.
+func TestAMemberLeavesWhenItsLastClientHasGone(t *testing.T) {
+	bothWays(t, func(t *testing.T, streamed bool) {
+		f := newFarewell(t, 1000, streamed)
+		stop := f.lateClient()
+		defer stop()
+		done := make(chan contract.Receipt, 1)
+		go func() { done <- f.leave(10 * memcachedtest.Patience) }()
+		memcachedtest.WaitFor(t, "the clients to be named", func() error {
+			for _, message := range f.said(contract.PhaseSettling) {
+				if strings.Contains(message, "; connections: 127.0.0.1 (") && len(message) <= contract.MaxCallers {
+					return nil
+				}
+			}
+			return fmt.Errorf("%q", f.said(contract.PhaseSettling))
+		})
+		stop()
+		select {
+		case r := <-done:
+			f.check(r)
+			if !r.Settled || r.Found != int64(len(f.all)) {
+				t.Errorf("%d objects: %+v", len(f.all), r)
+			}
+		case <-time.After(memcachedtest.Patience):
+			t.Fatal("it still waits for the client")
+		}
+	})
+}
+
+// TestPatienceEnds: a client that never stops is waited for so long, and no longer. The receipt
+// adds up.
+func TestPatienceEnds(t *testing.T) {
+	for _, patience := range []time.Duration{0, time.Millisecond, 3 * time.Second} {
+		t.Run(patience.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newFarewell(t, 1000, true)
+			stop := f.lateClient()
+			defer stop()
+			r := f.leave(patience)
+			if err := r.AddsUp("the-claim"); err != nil || r.Settled || r.Found < 1000 {
+				t.Errorf("%v: %+v", err, r)
+			}
+			// Nothing is lost: the rest is moved from here.
+			stop()
+			again := f.leave(0)
+			f.check(again)
+			if again.Found+r.Found != int64(len(f.all)) {
+				t.Errorf("%d objects, %d and %d were found", len(f.all), r.Found, again.Found)
+			}
+		})
+	}
+}
+
+// TestAClientWhoOnlyReads: it is waited for, too. A client who asks for statistics, as the
+// supervisor does and those who measure, is not.
+func TestAClientWhoOnlyReads(t *testing.T) {
+	for command, settles := range map[string]bool{"get nothing": false, "mg nothing": false, "gat 10 nothing": false, "touch nothing 1": false,
+		"delete nothing": false, "md nothing": false, "incr nothing 1": false, "decr nothing 1": false, "ma nothing": false, "flush_all": false,
+		"version": true, "mn": true, "stats": true, "me nothing": true} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			f := newFarewell(t, 10, true)
+			ctx, cancel := context.WithCancel(t.Context())
+			var client sync.WaitGroup
+			conn := f.member.Dial()
+			defer client.Wait()
+			defer cancel()
+			client.Go(func() {
+				for sleep(ctx, 100*time.Millisecond) == nil {
+					if command == "stats" {
+						_, _ = conn.Stats("")
+					} else {
+						_, _ = ask(conn, command+"\r\n")
+					}
+				}
+			})
+			patience := 8 * time.Second
+			if settles {
+				patience = memcachedtest.Patience
+			}
+			if r := f.leave(patience); r.Settled != settles || r.Reason != "" {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// TestALeavingMemberEndsMeanwhile: another attempt may find it again.
+func TestALeavingMemberEndsMeanwhile(t *testing.T) {
+	for name, then := range map[string]struct {
+		do     func(*memcachedtest.Server)
+		reason string
+	}{"for good": {(*memcachedtest.Server).Kill, reasonSource},
+		"and is back": {func(s *memcachedtest.Server) {
+			s.Kill()
+			time.Sleep(2100 * time.Millisecond) // its start is known in whole seconds
+			s.Restart()
+		}, reasonRestarted}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFarewell(t, 1000, true)
+			e := f.engine()
+			e.UnreachableTimeout = 5 * time.Second
+			source := drainertest.MustParse(t, []string{f.member.Address()})[0]
+			done := make(chan contract.Receipt, 1)
+			go func() { done <- e.MoveFromLeaving(t.Context(), source, t.TempDir(), memcachedtest.Patience) }()
+			memcachedtest.WaitFor(t, "the member to settle", func() error {
+				if len(f.said(contract.PhaseSettling)) == 0 {
+					return errors.New("it doesn't yet")
+				}
+				return nil
+			})
+			then.do(f.member)
+			r := <-done
+			if r.Reason != then.reason || slices.Contains(contract.NoRetry, int32(r.ExitCode)) || r.Complete {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// TestALeavingMemberKeepsWhatIsRefused: it stays there, and the receipt says so.
+func TestALeavingMemberKeepsWhatIsRefused(t *testing.T) {
+	bothWays(t, func(t *testing.T, streamed bool) {
+		f := newFarewell(t, 0, streamed, "-m", "2", "-M")
+		large := map[string]drainertest.Object{}
+		for i := range 100 {
+			large["large:"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 100_000)}
+		}
+		drainertest.Store(t, f.member.Address(), large)
+		r := f.leave(memcachedtest.Patience)
+		if r.ExitCode != contract.ExitRejected || r.Found != 100 || r.Added+r.Rejected != 100 || r.Rejected == 0 || r.Settled {
+			t.Errorf("%+v", r)
+		}
+		if left := f.member.Items(t); left != r.Rejected {
+			t.Errorf("%d items are left, want %d", left, r.Rejected)
+		}
+	})
+}
+
+// TestALeavingMemberIsNoServer: under another name it would lose each of its items: an add finds
+// the item there, and then it is deleted.
+func TestALeavingMemberIsNoServer(t *testing.T) {
+	f := newFarewell(t, 1000, true)
+	port := strconv.Itoa(f.member.Port)
+	for name, address := range map[string]string{
+		"another name":      net.JoinHostPort("localhost", port),
+		"behind a balancer": memcachedtest.Between(t, f.member.Address(), func([]byte) bool { return true }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := drainertest.RebalanceArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), address})
+			r := drainertest.Rebalance(t, args)
+			if r.Code != contract.ExitUsage || r.Receipt.Reason != reasonSourceIsServer || !strings.Contains(r.Receipt.Message, address) {
+				t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+			}
+			if n := f.member.Items(t); n != int64(len(f.all)) {
+				t.Errorf("%d items are left", n)
+			}
+		})
+	}
+}
+
+// TestProgressOfALeavingMember: at most a line a second, but for the beginning of each phase.
+func TestProgressOfALeavingMember(t *testing.T) {
+	f := newFarewell(t, 100, false)
+	a := drainertest.RebalanceArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), f.list[1].Address()})
+	a.Patience, a.Deadline = memcachedtest.Patience, 2*memcachedtest.Patience
+	r := drainertest.Rebalance(t, a)
+	if err := r.Receipt.AddsUp("the-claim"); err != nil || !r.Receipt.Settled {
+		t.Fatalf("%v: %+v\n%s", err, r.Receipt, r.Err)
+	}
+	lines, seconds := strings.Split(strings.TrimSpace(r.Out), "\n"), 0.0
+	for _, s := range r.Receipt.Seconds {
+		seconds += s
+	}
+	if len(lines) > int(seconds)+6 || !strings.Contains(r.Out, `"phase":"Settling"`) {
+		t.Errorf("%d lines in %.1f s:\n%s", len(lines), seconds, r.Out)
+	}
+	var last contract.Progress
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Phase != contract.PhaseDone || last.ItemsDone != 100 {
+		t.Errorf("%s: %v", lines[len(lines)-1], err)
+	}
+	a.Patience = a.Deadline
+	if r := drainertest.Rebalance(t, a); r.Code != contract.ExitUsage {
+		t.Errorf("patience as long as the deadline: exit code %d", r.Code)
+	}
+}
+
+// TestALeavingMemberWithoutCAS: nothing is moved.
+func TestALeavingMemberWithoutCAS(t *testing.T) {
+	member, owner := memcachedtest.Start(t, "-C"), memcachedtest.Start(t)
+	member.Raw().Must("STORED", "set key 0 0 1", []byte("v"))
+	r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, "gomemcache", member.Address(), []string{owner.Address()}))
+	if r.Receipt.Reason != reasonNoCAS || member.Items(t) != 1 || owner.Items(t) != 0 {
+		t.Errorf("%+v", r.Receipt)
+	}
+}
