@@ -159,7 +159,7 @@ test-packages: # Debian's, of all tests at once: apt lets nobody in beside it
 
 .PHONY: test-unit
 test-unit: test-packages ## Run the unit tests, and the drainer against real memcached processes
-	TMPDIR=$$(hack/scratch.sh) $(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/internal/... ./test/invariants/ ./version/
+	TMPDIR=$$(hack/scratch.sh) $(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/continuity/ ./test/internal/... ./test/invariants/ ./version/
 	hack/fuzz.sh 2s drainer
 	@# As cluster-up builds it, so that Kubernetes is compiled once.
 	cd test/cluster && CGO_ENABLED=0 $(GO_TEST) -trimpath ./...
@@ -251,6 +251,11 @@ chaos: ## Kill things at random under load on a real cluster, then look for ever
 bench-latency: ## Measure the steps of a scale-down on a real cluster, and count its API writes: a minute
 	$(MAKE) cluster-deploy NODES=2
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/latency
+
+.PHONY: bench-continuity
+bench-continuity: ## Measure what an application sees of scalings, second by second, on a real cluster: an hour (CONTINUITY_FLAGS=…)
+	$(MAKE) cluster-deploy NODES=2
+	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/continuity --out=$(BIN)/continuity $(CONTINUITY_FLAGS)
 
 # Leaves out lines that don't say how a run went.
 TEST_SUMMARY := { grep --line-buffered -vE '^=== (RUN|PAUSE|CONT|NAME)' || true; }

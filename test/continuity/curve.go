@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// second is what the application saw in one second.
+type second struct {
+	// hits, and lost: a value that the application had stored, and not deleted, was not
+	// there. Reads of deleted keys count as neither.
+	hits, lost int
+	// old values were replaced by a later write, and undone ones were deleted.
+	old, undone int
+	// errors of requests, and those of them whose connection could not be made.
+	errors, connects int
+	latencies        []time.Duration
+}
+
+// share of hits; 1 if nothing was read.
+func (s *second) share() float64 {
+	if s.hits+s.lost == 0 {
+		return 1
+	}
+	return float64(s.hits) / float64(s.hits+s.lost)
+}
+
+// worst is the 99th percentile of the latencies.
+func (s *second) worst() time.Duration {
+	if len(s.latencies) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(s.latencies))
+	return sorted[(len(sorted)-1)*99/100]
+}
+
+// curve has the seconds since the load began.
+type curve struct {
+	mu      sync.Mutex
+	began   time.Time
+	event   time.Duration
+	seconds []second
+}
+
+// note changes the second of that time.
+func (c *curve) note(at time.Time, change func(*second)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := int(at.Sub(c.began) / time.Second)
+	for len(c.seconds) <= i {
+		c.seconds = append(c.seconds, second{})
+	}
+	change(&c.seconds[i])
+}
+
+// total of all seconds, without latencies.
+func (c *curve) total() (t second) {
+	for i := range c.seconds {
+		s := &c.seconds[i]
+		t.hits, t.lost = t.hits+s.hits, t.lost+s.lost
+		t.old, t.undone = t.old+s.old, t.undone+s.undone
+		t.errors, t.connects = t.errors+s.errors, t.connects+s.connects
+	}
+	return t
+}
+
+// lostSeconds is how many seconds' worth of hits were lost, by the rate of all reads.
+func (c *curve) lostSeconds() float64 {
+	t := c.total()
+	whole := len(c.seconds) - 1 // the last one is cut
+	if whole < 1 || t.hits+t.lost == 0 {
+		return 0
+	}
+	return float64(t.lost) * float64(whole) / float64(t.hits+t.lost)
+}
+
+const header = `| event | system | list | keys | worst second, % hits | hits lost, s | old values | deletes undone | errors | failed connects | worst p99, ms |
+|---|---|---|---|---:|---:|---:|---:|---:|---:|---:|`
+
+func row(r *one, c *curve) string {
+	list, load := "at once", "uniform"
+	if r.late {
+		list = "late"
+	}
+	if r.zipf {
+		load = "zipf"
+	}
+	worst, slowest := 1.0, time.Duration(0)
+	for i := range c.seconds[:max(0, len(c.seconds)-1)] {
+		worst, slowest = min(worst, c.seconds[i].share()), max(slowest, c.seconds[i].worst())
+	}
+	t := c.total()
+	return fmt.Sprintf("| %s | %s | %s | %s | %.1f | %.2f | %d | %d | %d | %d | %.1f |", r.event.name, r.system.name, list, load,
+		100*worst, c.lostSeconds(), t.old, t.undone, t.errors, t.connects, float64(slowest.Microseconds())/1000)
+}
+
+// csv has a line a second.
+func (c *curve) csv() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# the event is at second %.1f\nsecond,hits,lost,old,undone,errors,failed connects,p99 microseconds\n", c.event.Seconds())
+	for i := range c.seconds {
+		s := &c.seconds[i]
+		fmt.Fprintf(&b, "%d,%d,%d,%d,%d,%d,%d,%d\n", i, s.hits, s.lost, s.old, s.undone, s.errors, s.connects, s.worst().Microseconds())
+	}
+	return b.Bytes()
+}

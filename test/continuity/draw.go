@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+)
+
+// The size of a drawing, and where its axes are, in pixels.
+const (
+	width, height       = 720, 240
+	left, right         = 48, 708
+	top, bottom         = 28, 204
+	ticks               = 4
+	gridColour, ink     = "#ddd", "#333"
+	hitColour, bad, now = "#1668b3", "#c22", "#888"
+)
+
+// draw the share of hits, the errors, and the event.
+func draw(title string, c *curve) []byte {
+	var b bytes.Buffer
+	n := max(1, len(c.seconds)-1) // the last second is cut
+	x := func(second float64) float64 { return left + (right-left)*second/float64(n) }
+	y := func(share float64) float64 { return bottom - (bottom-top)*share }
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11" fill="%s">`+"\n", width, height, ink)
+	fmt.Fprintf(&b, `<text x="%d" y="16" font-size="13">%s</text>`+"\n", left, html.EscapeString(title))
+	for i := range ticks + 1 {
+		share := float64(i) / ticks
+		fmt.Fprintf(&b, `<path d="M%d %.1fH%d" stroke="%s"/><text x="%d" y="%.1f" text-anchor="end">%.0f%%</text>`+"\n",
+			left, y(share), right, gridColour, left-6, y(share)+4, 100*share)
+	}
+	for second := 0; second <= n; second += 10 {
+		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%d s</text>`+"\n", x(float64(second)), bottom+16, second)
+	}
+	fmt.Fprintf(&b, `<path d="M%.1f %dV%d" stroke="%s" stroke-dasharray="4 3"/>`+"\n", x(c.event.Seconds()), top, bottom, now)
+	fmt.Fprintf(&b, `<path fill="none" stroke="%s" stroke-width="1.5" d="`, hitColour)
+	for i := range c.seconds[:min(n, len(c.seconds))] {
+		move := "L"
+		if i == 0 {
+			move = "M"
+		}
+		fmt.Fprintf(&b, "%s%.1f %.1f", move, x(float64(i)+0.5), y(c.seconds[i].share()))
+	}
+	b.WriteString(`"/>` + "\n")
+	for i := range c.seconds[:min(n, len(c.seconds))] {
+		s := &c.seconds[i]
+		if all := s.hits + s.lost + s.errors; s.errors > 0 {
+			share := float64(s.errors) / float64(all)
+			fmt.Fprintf(&b, `<path d="M%.1f %dV%.1f" stroke="%s" stroke-width="3"/>`+"\n", x(float64(i)+0.5), bottom, y(share), bad)
+		}
+	}
+	fmt.Fprintf(&b, `<text x="%d" y="%d"><tspan fill="%s">hits of what was stored</tspan>, <tspan fill="%s">failed requests</tspan>; dashed: the event</text>`+"\n</svg>\n",
+		left, height-8, hitColour, bad)
+	return b.Bytes()
+}

@@ -1,0 +1,336 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+	"golang.org/x/sync/errgroup"
+
+	"example.com/memcached-operator/drainer/routing"
+)
+
+const (
+	// ringClient is a consistent hash: of the members that stay no keys move.
+	ringClient = "libmemcached-ketama-weighted"
+	// workers of the application, each with keys of its own.
+	workers = 16
+	// followEvery is how often the application asks for the list.
+	followEvery = 100 * time.Millisecond
+	// Of a hundred requests so many store a new value, or delete one; the others read.
+	stores, deletes = 8, 2
+)
+
+// application reads through a cache: what is missing it stores again.
+type application struct {
+	*options
+	world  *world
+	system *system
+	late   bool
+	curve  *curve
+	client *memcache.Client
+	all    []*worker
+	// ring is what the application uses, view what it will use when it learns of it.
+	ring atomic.Pointer[view]
+}
+
+// view is a list, and how to find a key's server in it.
+type view struct {
+	servers []string
+	owner   routing.Owner
+	// addresses by server, as DNS has them.
+	addresses map[string]net.Addr
+}
+
+// PickServer makes the application a selector of its client library.
+func (a *application) PickServer(key string) (net.Addr, error) {
+	v := a.ring.Load()
+	return v.addresses[v.servers[v.owner.Owner([]byte(key))]], nil
+}
+
+// Each makes the application a selector of its client library.
+func (a *application) Each(f func(net.Addr) error) error {
+	for _, address := range a.ring.Load().addresses {
+		if err := f(address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// key of one worker.
+type key struct {
+	name string
+	// version of the last value; it is there unless it was deleted. unsure: the last
+	// write's answer is missing.
+	version         int64
+	deleted, unsure bool
+}
+
+type worker struct {
+	*application
+	random *rand.Rand
+	keys   []key
+	// up to each key: the sum of the keys' weights, for Zipf's law; nil for uniform.
+	sums []float64
+}
+
+func newApplication(ctx context.Context, w *world, o *options, r *one) (*application, error) {
+	a := &application{options: o, world: w, system: &r.system, late: r.late, curve: &curve{}}
+	v, err := a.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.ring.Store(v)
+	a.client = memcache.NewFromSelector(a)
+	a.client.MaxIdleConns = workers
+	for n := range workers {
+		one := &worker{application: a, random: rand.New(rand.NewPCG(o.seed, uint64(n)))}
+		for k := n; k < o.keys; k += workers {
+			one.keys = append(one.keys, key{name: fmt.Sprintf("key:%d", k)})
+		}
+		if r.zipf {
+			one.sums = zipf(len(one.keys))
+		}
+		a.all = append(a.all, one)
+	}
+	return a, nil
+}
+
+// zipf has the sums of the weights of n keys, by Zipf's law with the exponent 0.99, as YCSB
+// has it.
+func zipf(n int) []float64 {
+	const exponent = 0.99
+	sums, sum := make([]float64, n), 0.0
+	for i := range sums {
+		sum += math.Pow(float64(i+1), -exponent)
+		sums[i] = sum
+	}
+	return sums
+}
+
+// pick a key.
+func (w *worker) pick() *key {
+	if w.sums == nil {
+		return &w.keys[w.random.IntN(len(w.keys))]
+	}
+	at, _ := slices.BinarySearch(w.sums, w.random.Float64()*w.sums[len(w.sums)-1])
+	return &w.keys[min(at, len(w.keys)-1)]
+}
+
+// look for the list, and the addresses of its servers.
+func (a *application) look(ctx context.Context) (*view, error) {
+	servers, err := a.system.list(ctx, a.world)
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := a.world.addresses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.view(servers, addresses)
+}
+
+// view of a list. A server that DNS doesn't have any more keeps its last address.
+func (a *application) view(servers []string, addresses map[string]net.Addr) (*view, error) {
+	v := &view{servers: servers, addresses: map[string]net.Addr{}}
+	ring := make([]routing.Server, len(servers))
+	for i, s := range servers {
+		server, err := routing.ParseServer(s)
+		if err != nil {
+			return nil, err
+		}
+		ring[i] = server
+		name, _, _ := strings.Cut(s, ".")
+		if v.addresses[s] = addresses[name]; v.addresses[s] == nil {
+			if before := a.ring.Load(); before != nil {
+				v.addresses[s] = before.addresses[s]
+			}
+		}
+		if v.addresses[s] == nil {
+			return nil, fmt.Errorf("%s has no address", s)
+		}
+	}
+	var err error
+	v.owner, err = routing.New(ringClient, ring)
+	return v, err
+}
+
+// follow the list until the context ends. A late application uses each list when that is
+// old enough; what DNS says of the servers it uses at once.
+func (a *application) follow(ctx context.Context) {
+	type heard struct {
+		servers []string
+		at      time.Time
+	}
+	waiting := []heard{}
+	for sleep(ctx, followEvery) == nil {
+		servers, err := a.system.list(ctx, a.world)
+		addresses, err2 := a.world.addresses(ctx)
+		if err != nil || err2 != nil || len(servers) == 0 {
+			continue // it asks again
+		}
+		current := a.ring.Load().servers
+		if n := len(waiting); n == 0 && !slices.Equal(servers, current) || n > 0 && !slices.Equal(servers, waiting[n-1].servers) {
+			waiting = append(waiting, heard{servers, time.Now()})
+		}
+		for len(waiting) > 0 && (!a.late || time.Since(waiting[0].at) >= a.options.late) {
+			current, waiting = waiting[0].servers, waiting[1:]
+		}
+		if v, err := a.view(current, addresses); err == nil {
+			a.ring.Store(v)
+		}
+	}
+}
+
+// fill stores a value of each key.
+func (a *application) fill(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, w := range a.all {
+		group.Go(func() error {
+			for i := range w.keys {
+				k := &w.keys[i]
+				k.version = 1
+				if err := a.client.Set(a.item(k)); err != nil {
+					return fmt.Errorf("fill: %w", err)
+				}
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// item with the key's version.
+func (a *application) item(k *key) *memcache.Item {
+	value := fmt.Appendf(make([]byte, 0, a.valueSize), "%d ", k.version)
+	return &memcache.Item{Key: k.name, Value: append(value, bytes.Repeat([]byte("v"), max(0, a.valueSize-len(value)))...)}
+}
+
+// start the load; stop waits for its end.
+func (a *application) start(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	a.curve.began = time.Now()
+	running.Go(func() { a.follow(ctx) })
+	for _, w := range a.all {
+		running.Go(func() { w.work(ctx) })
+	}
+	return sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+		_ = a.client.Close()
+	})
+}
+
+// work at a fixed rate. Requests that are late because one before them took long are made
+// right after it, and their latency counts from when they were due.
+func (w *worker) work(ctx context.Context) {
+	pause := time.Duration(workers) * time.Second / time.Duration(w.rate)
+	due := time.Now().Add(time.Duration(w.random.Int64N(int64(pause))))
+	for ; ctx.Err() == nil; due = due.Add(pause) {
+		if wait := time.Until(due); wait > 0 && sleep(ctx, wait) != nil {
+			return
+		}
+		const behind = 5 * time.Second // a person would have gone away
+		if time.Since(due) > behind {
+			due = time.Now()
+		}
+		w.request(w.pick(), due)
+	}
+}
+
+func (w *worker) request(k *key, due time.Time) {
+	var err error
+	what := second{}
+	switch n := w.random.IntN(100); {
+	case n < deletes:
+		err = w.remove(k)
+	case n < deletes+stores:
+		k.version++
+		err = w.store(k)
+	default:
+		what, err = w.read(k)
+	}
+	if err != nil {
+		what.errors = 1
+		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" || errors.As(err, new(*memcache.ConnectTimeoutError)) {
+			what.connects = 1
+		}
+	}
+	took := time.Since(due)
+	w.curve.note(due, func(s *second) {
+		s.hits, s.lost, s.old, s.undone = s.hits+what.hits, s.lost+what.lost, s.old+what.old, s.undone+what.undone
+		s.errors, s.connects = s.errors+what.errors, s.connects+what.connects
+		s.latencies = append(s.latencies, took)
+	})
+}
+
+func (w *worker) store(k *key) error {
+	err := w.client.Set(w.item(k))
+	k.unsure = err != nil
+	if err == nil {
+		k.deleted = false
+	}
+	return err
+}
+
+func (w *worker) remove(k *key) error {
+	err := w.client.Delete(k.name)
+	if errors.Is(err, memcache.ErrCacheMiss) {
+		err = nil
+	}
+	k.unsure = err != nil
+	if err == nil {
+		k.deleted = true
+	}
+	return err
+}
+
+// read a key, and put right what is wrong, as an application does that reads from a
+// database what the cache lacks.
+func (w *worker) read(k *key) (what second, err error) {
+	it, err := w.client.Get(k.name)
+	switch {
+	case errors.Is(err, memcache.ErrCacheMiss):
+		if k.deleted {
+			return what, nil
+		}
+		if !k.unsure {
+			what.lost = 1
+		}
+		return what, w.store(k)
+	case err != nil:
+		return what, err
+	}
+	number, _, _ := strings.Cut(string(it.Value), " ")
+	version, err := strconv.ParseInt(number, 10, 64)
+	switch {
+	case err != nil:
+		return what, fmt.Errorf("%s has the value %.20q", k.name, it.Value)
+	case k.unsure:
+		return what, w.store(k)
+	case k.deleted:
+		what.undone = 1
+		return what, w.remove(k)
+	case version < k.version:
+		what.old = 1
+		return what, w.store(k)
+	}
+	what.hits = 1
+	return what, nil
+}

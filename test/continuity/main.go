@@ -1,0 +1,215 @@
+// Command continuity measures what an application sees of a scaling, second by second: the
+// share of hits, errors and latencies of a cache-aside load, while the cluster of
+// test/cluster is scaled, gets another memory, loses a member, or has a node drained. It
+// does so for this operator, with its live moves and without, and for a plain StatefulSet;
+// and for an application that follows the list at once, and one that follows a minute
+// late. It prints one table, and draws a curve a run: make bench-continuity.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// options of all runs.
+type options struct {
+	keys, valueSize, rate int
+	seed                  uint64
+	before, after         time.Duration
+	late                  time.Duration
+	image                 string
+	out                   string
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.keys, "keys", 30_000, "Keys that the application uses.")
+	flag.IntVar(&o.valueSize, "value-size", 200, "Bytes of a value.")
+	flag.IntVar(&o.rate, "rate", 2000, "Requests a second.")
+	flag.Uint64Var(&o.seed, "seed", 1, "Of the keys that are asked for.")
+	flag.DurationVar(&o.before, "before", 10*time.Second, "How long the load runs before the event.")
+	flag.DurationVar(&o.after, "after", 30*time.Second, "How long it runs after it, at least: it goes on until the cluster is as wanted, and a late application has followed.")
+	flag.DurationVar(&o.late, "late", time.Minute, "How much later a late application learns of a list.")
+	flag.StringVar(&o.image, "image", "example.com/memcached:debian", "Of the plain StatefulSet.")
+	flag.StringVar(&o.out, "out", "bin/continuity", "The directory for the curves, as SVG and CSV.")
+	systems := flag.String("systems", strings.Join(names(systems()), ","), "The systems to measure.")
+	events := flag.String("events", strings.Join(names(events()), ","), "What happens to them.")
+	lists := flag.String("lists", "at once,late", "When the application follows the list.")
+	loads := flag.String("loads", "uniform,zipf", "How the keys are asked for.")
+	flag.Parse()
+	ctrl.SetLogger(logr.Discard())
+	klog.SetOutput(io.Discard)
+	klog.LogToStderr(false)
+	runs, err := choose(*systems, *events, *lists, *loads)
+	if err == nil {
+		err = measure(&o, runs)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "continuity:", err)
+		os.Exit(1)
+	}
+}
+
+// one run: what happens to which system, under which load.
+type one struct {
+	system system
+	event  happening
+	late   bool
+	zipf   bool
+}
+
+func (r *one) String() string {
+	list, load := "at once", "uniform"
+	if r.late {
+		list = "late"
+	}
+	if r.zipf {
+		load = "zipf"
+	}
+	return fmt.Sprintf("%s, %s, list %s, %s", r.event.name, r.system.name, list, load)
+}
+
+func (r *one) file() string {
+	return strings.NewReplacer(" ", "-", ",", "").Replace(r.String())
+}
+
+// choose returns the runs, an event's side by side.
+func choose(systemNames, eventNames, lists, loads string) (runs []one, err error) {
+	chosenSystems, err := pick(systems(), systemNames)
+	if err != nil {
+		return nil, err
+	}
+	chosenEvents, err := pick(events(), eventNames)
+	if err != nil {
+		return nil, err
+	}
+	for _, load := range strings.Split(loads, ",") {
+		for _, e := range chosenEvents {
+			for _, list := range strings.Split(lists, ",") {
+				if list == "late" && !e.changesList {
+					continue // there is nothing to learn
+				}
+				for _, s := range chosenSystems {
+					runs = append(runs, one{system: s, event: e, late: list == "late", zipf: load == "zipf"})
+				}
+			}
+		}
+	}
+	return runs, nil
+}
+
+type named interface{ called() string }
+
+func names[T named](all []T) (out []string) {
+	for _, a := range all {
+		out = append(out, a.called())
+	}
+	return out
+}
+
+func pick[T named](all []T, chosen string) (out []T, err error) {
+	for _, name := range strings.Split(chosen, ",") {
+		found := false
+		for _, a := range all {
+			if a.called() == name {
+				out, found = append(out, a), true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("%q is none of %s", name, strings.Join(names(all), ", "))
+		}
+	}
+	return out, nil
+}
+
+func measure(o *options, runs []one) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return err
+	}
+	fmt.Println(header)
+	for i := range runs {
+		r := &runs[i]
+		seconds, err := r.run(ctx, o)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r, err)
+		}
+		if err := errors.Join(
+			os.WriteFile(filepath.Join(o.out, r.file()+".csv"), seconds.csv(), 0o644),
+			os.WriteFile(filepath.Join(o.out, r.file()+".svg"), draw(r.String(), seconds), 0o644),
+		); err != nil {
+			return err
+		}
+		fmt.Println(row(r, seconds))
+	}
+	return nil
+}
+
+// run makes a cluster, fills it, and lets the event happen under load.
+func (r *one) run(ctx context.Context, o *options) (result *curve, err error) {
+	const bound = 10 * time.Minute
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	w, err := newWorld(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.remove()) }()
+	if err := r.system.create(ctx, w, r.event.members); err != nil {
+		return nil, err
+	}
+	a, err := newApplication(ctx, w, o, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.fill(ctx); err != nil {
+		return nil, err
+	}
+	stop := a.start(ctx)
+	defer stop()
+	if err := sleep(ctx, o.before); err != nil {
+		return nil, err
+	}
+	a.curve.event = time.Since(a.curve.began)
+	if err := r.event.happen(ctx, w, &r.system); err != nil {
+		return nil, err
+	}
+	rest := o.after
+	if r.late {
+		rest += o.late
+	}
+	if err := sleep(ctx, rest); err != nil {
+		return nil, err
+	}
+	if err := r.system.settle(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := sleep(ctx, 3*time.Second); err != nil {
+		return nil, err
+	}
+	stop()
+	return a.curve, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

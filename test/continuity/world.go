@@ -1,0 +1,333 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/deployed"
+	"example.com/memcached-operator/test/internal/node"
+)
+
+const (
+	clusterName = "cache"
+	port        = 11211
+)
+
+// world is a namespace of the cluster.
+type world struct {
+	*options
+	kube      client.WithWatch
+	namespace string
+	// told is how many servers whoever scales a plain StatefulSet has told the
+	// application of.
+	told atomic.Int32
+}
+
+func newWorld(ctx context.Context, o *options) (*world, error) {
+	kube, _, err := deployed.Connect(ctx, "bench-continuity")
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := deployed.MakeNamespace(ctx, kube, "continuity-")
+	return &world{options: o, kube: kube, namespace: namespace}, err
+}
+
+func (w *world) remove() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	return deployed.RemoveNamespace(ctx, w.kube, w.namespace)
+}
+
+func (w *world) key(name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: w.namespace, Name: name}
+}
+
+func member(ordinal int32) string { return fmt.Sprintf("%s-%d", clusterName, ordinal) }
+
+// addresses of the members' pods, by the pods' names.
+func (w *world) addresses(ctx context.Context) (map[string]net.Addr, error) {
+	var pods corev1.PodList
+	if err := w.kube.List(ctx, &pods, client.InNamespace(w.namespace)); err != nil {
+		return nil, err
+	}
+	addresses := map[string]net.Addr{}
+	for i := range pods.Items {
+		if ip := net.ParseIP(pods.Items[i].Status.PodIP); ip != nil {
+			addresses[pods.Items[i].Name] = &net.TCPAddr{IP: ip, Port: port}
+		}
+	}
+	return addresses, nil
+}
+
+// ready members, from the first on, without a gap.
+func (w *world) ready(ctx context.Context) (n int32, err error) {
+	for ; ; n++ {
+		var pod corev1.Pod
+		err := w.kube.Get(ctx, w.key(member(n)), &pod)
+		if client.IgnoreNotFound(err) != nil {
+			return n, err
+		}
+		if err != nil || !podReady(&pod) {
+			return n, nil
+		}
+	}
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil
+		}
+	}
+	return false
+}
+
+// system is something that runs a cluster.
+type system struct {
+	name string
+	// plain: a StatefulSet, without an operator. patience and placement of an operator's
+	// cluster.
+	plain     bool
+	patience  time.Duration
+	placement cachev1alpha1.PlacementMode
+}
+
+func (s system) called() string { return s.name }
+
+func systems() []system {
+	return []system{
+		{name: "plain StatefulSet", plain: true},
+		{name: "operator without live moves", placement: cachev1alpha1.PlacementOff},
+		{name: "operator", patience: 90 * time.Second, placement: cachev1alpha1.PlacementOn},
+	}
+}
+
+// create the cluster, and wait for it.
+func (s *system) create(ctx context.Context, w *world, size int32) error {
+	w.told.Store(size)
+	var err error
+	if s.plain {
+		err = w.createPlain(ctx, size)
+	} else {
+		err = w.kube.Create(ctx, &cachev1alpha1.Memcached{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: clusterName},
+			Spec: cachev1alpha1.MemcachedSpec{
+				Size: ptr.To(size), Memory: ptr.To(resource.MustParse("64Mi")),
+				Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("256Mi")},
+				Routing: cachev1alpha1.RoutingSpec{Client: ringClient, Placement: s.placement, Patience: &metav1.Duration{Duration: s.patience}},
+			},
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return s.settle(ctx, w)
+}
+
+func (w *world) createPlain(ctx context.Context, size int32) error {
+	labels := map[string]string{"app": clusterName}
+	meta := metav1.ObjectMeta{Namespace: w.namespace, Name: clusterName}
+	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+		ClusterIP: corev1.ClusterIPNone, Selector: labels, Ports: []corev1.ServicePort{{Port: port}},
+	}}
+	set := &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
+		ServiceName: clusterName, Replicas: &size, PodManagementPolicy: appsv1.ParallelPodManagement,
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec: corev1.PodSpec{
+				SecurityContext: &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](11211), FSGroup: ptr.To[int64](11211)},
+				Containers: []corev1.Container{{
+					Name: "memcached", Image: w.image, Command: plainCommand(64),
+					ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(port)}}, PeriodSeconds: 1},
+					VolumeMounts:   []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+				}},
+			},
+		},
+		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{
+			ObjectMeta: metav1.ObjectMeta{Name: "data"},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("256Mi")}},
+			},
+		}},
+	}}
+	return errors.Join(w.kube.Create(ctx, service), w.kube.Create(ctx, set))
+}
+
+// plainCommand runs memcached with a warm file on the volume, which SIGTERM doesn't save.
+func plainCommand(megabytes int) []string {
+	return []string{"memcached", "-m", strconv.Itoa(megabytes), "-e", "/data/warm"}
+}
+
+// list is what applications are told.
+func (s *system) list(ctx context.Context, w *world) (servers []string, err error) {
+	if s.plain {
+		for i := range w.told.Load() {
+			servers = append(servers, fmt.Sprintf("%s.%s.%s.svc:%d", member(i), clusterName, w.namespace, port))
+		}
+		return servers, nil
+	}
+	var list corev1.ConfigMap
+	if err := w.kube.Get(ctx, w.key(clusterName+"-servers"), &list); err != nil {
+		return nil, err
+	}
+	err = json.Unmarshal([]byte(list.Data["servers.json"]), &servers)
+	return servers, err
+}
+
+// settle waits until the cluster is as wanted.
+func (s *system) settle(ctx context.Context, w *world) error {
+	return deployed.Until(ctx, "the cluster is as wanted", func() error {
+		if s.plain {
+			var set appsv1.StatefulSet
+			if err := w.kube.Get(ctx, w.key(clusterName), &set); err != nil {
+				return err
+			}
+			st := &set.Status
+			return unless(st.ObservedGeneration == set.Generation && st.Replicas == *set.Spec.Replicas && st.ReadyReplicas == st.Replicas && st.UpdatedReplicas == st.Replicas,
+				"the StatefulSet has %d of %d members ready", st.ReadyReplicas, *set.Spec.Replicas)
+		}
+		mc := &cachev1alpha1.Memcached{}
+		if err := w.kube.Get(ctx, w.key(clusterName), mc); err != nil {
+			return err
+		}
+		st := &mc.Status
+		return unless(st.ObservedGeneration == mc.Generation && meta.IsStatusConditionTrue(st.Conditions, cachev1alpha1.ConditionReady),
+			"the cluster is %s", st.Phase)
+	})
+}
+
+func unless(holds bool, format string, args ...any) error {
+	if holds {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+// happening is what happens to a cluster.
+type happening struct {
+	name string
+	// members before it.
+	members     int32
+	changesList bool
+	happen      func(ctx context.Context, w *world, s *system) error
+}
+
+func (h happening) called() string { return h.name }
+
+func events() []happening {
+	return []happening{
+		{"3 to 2", 3, true, func(ctx context.Context, w *world, s *system) error { return s.scale(ctx, w, 2) }},
+		{"2 to 3", 2, true, func(ctx context.Context, w *world, s *system) error { return s.scale(ctx, w, 3) }},
+		{"another memory", 3, false, func(ctx context.Context, w *world, s *system) error { return s.resize(ctx, w) }},
+		{"SIGKILL", 3, false, func(ctx context.Context, w *world, _ *system) error { return w.kill(ctx, 1) }},
+		{"node drained", 3, false, func(ctx context.Context, w *world, _ *system) error { return w.drainNode(ctx, 1) }},
+	}
+}
+
+// scale the cluster. Whoever scales a plain StatefulSet tells the application: at once of
+// fewer members, and of more when they are ready.
+func (s *system) scale(ctx context.Context, w *world, size int32) error {
+	if !s.plain {
+		return w.patch(ctx, &cachev1alpha1.Memcached{}, fmt.Sprintf(`{"spec":{"size":%d}}`, size))
+	}
+	if size < w.told.Load() {
+		w.told.Store(size)
+	}
+	if err := w.patch(ctx, &appsv1.StatefulSet{}, fmt.Sprintf(`{"spec":{"replicas":%d}}`, size)); err != nil {
+		return err
+	}
+	err := deployed.Until(ctx, "the members are ready", func() error {
+		n, err := w.ready(ctx)
+		return errors.Join(err, unless(n >= size, "%d of %d are ready", n, size))
+	})
+	w.told.Store(size)
+	return err
+}
+
+// resize gives each member another memory, so that it restarts.
+func (s *system) resize(ctx context.Context, w *world) error {
+	if !s.plain {
+		return w.patch(ctx, &cachev1alpha1.Memcached{}, `{"spec":{"memory":"96Mi"}}`)
+	}
+	command, err := json.Marshal(plainCommand(96))
+	if err != nil {
+		return err
+	}
+	return w.patch(ctx, &appsv1.StatefulSet{}, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"memcached","command":%s}]}}}}`, command))
+}
+
+// patch the object of the cluster's name.
+func (w *world) patch(ctx context.Context, o client.Object, patch string) error {
+	o.SetNamespace(w.namespace)
+	o.SetName(clusterName)
+	if _, ours := o.(*cachev1alpha1.Memcached); ours {
+		return w.kube.Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(patch)))
+	}
+	return w.kube.Patch(ctx, o, client.RawPatch("application/strategic-merge-patch+json", []byte(patch)))
+}
+
+// kill the member's processes.
+func (w *world) kill(ctx context.Context, ordinal int32) error {
+	var pod corev1.Pod
+	if err := w.kube.Get(ctx, w.key(member(ordinal)), &pod); err != nil {
+		return err
+	}
+	killed := 0
+	for _, program := range []string{"drainer", "memcached"} {
+		pids, err := node.ProcessesOf(pod.UID, program)
+		if err != nil {
+			return err
+		}
+		for _, pid := range pids {
+			if err := node.Signal(pid, syscall.SIGKILL); err != nil {
+				return err
+			}
+			killed++
+		}
+	}
+	return unless(killed > 0, "pod %s has no process", pod.Name)
+}
+
+// drainNode as kubectl drain does, for the member's node and the members on it. After
+// fifteen seconds the node takes pods again: the volumes are on it.
+func (w *world) drainNode(ctx context.Context, ordinal int32) (err error) {
+	const away = 15 * time.Second
+	var pod corev1.Pod
+	if err := w.kube.Get(ctx, w.key(member(ordinal)), &pod); err != nil {
+		return err
+	}
+	if err := w.cordon(ctx, pod.Spec.NodeName, true); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.cordon(context.WithoutCancel(ctx), pod.Spec.NodeName, false)) }()
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod.Name}}
+	if err := w.kube.SubResource("eviction").Create(ctx, &pod, eviction); err != nil {
+		return err
+	}
+	return sleep(ctx, away)
+}
+
+func (w *world) cordon(ctx context.Context, name string, on bool) error {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	return w.kube.Patch(ctx, n, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"unschedulable":%v}}`, on)))
+}
