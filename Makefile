@@ -167,11 +167,19 @@ test-unit: test-packages ## Run the unit tests, and the drainer against real mem
 	cd hack/chart && $(GO_TEST) ./...
 
 .PHONY: test-long
-test-long: test-model test-crashpoints fuzz chaos ## Explore what make test has no time for: an hour
+test-long: test-model test-properties test-crashpoints fuzz chaos ## Explore what make test has no time for: an hour
 
 .PHONY: test-model
 test-model: $(GOTESTSUM) ## Explore the plan beside a model of the cluster with more going on: ten minutes, several gigabytes
 	$(GO_TEST_ALL) -run 'TestEveryOrderOfEvents|TestTheModelSeesAndDoesWhatProductionDoes' ./controllers/internal/model/ -model.long -model.pairs=60 -model.seed=0 | $(TEST_SUMMARY)
+
+# Seeds of each property test; make test has 40 at most.
+PROPERTY_SEEDS ?= 200
+PROPERTIES := TestNothingIs|TestWhatever|TestEveryCopyIsWhole|TestASaveKilledAtAnyPoint
+
+.PHONY: test-properties
+test-properties: test-packages ## Let clients and servers do anything while items move, with 200 seeds: PROPERTY_SEEDS=…
+	PROPERTY_SEEDS=$(PROPERTY_SEEDS) TMPDIR=$$(hack/scratch.sh) $(GO_TEST) -run '$(PROPERTIES)' ./drainer/cli/ ./drainer/move/ ./drainer/export/ ./drainer/member/
 
 # How long each fuzz test runs.
 FUZZTIME ?= 30s
