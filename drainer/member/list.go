@@ -31,6 +31,9 @@ type list struct {
 	address string
 	now     atomic.Pointer[contract.List]
 	conn    *memcache.Conn
+	// kept is the text of the item when it had that CAS, for as long as conn is open.
+	kept    string
+	keptCAS uint64
 	// complaint is what was logged last.
 	complaint string
 }
@@ -113,8 +116,17 @@ func (l *list) setItem(text string) error {
 	if err := l.conn.SetDeadline(time.Now().Add(lookPeriod)); err != nil {
 		return err
 	}
+	// It doesn't count as a client's command. A mover waits until there are none.
+	cas, err := l.conn.CAS([]byte(contract.ListKey))
+	if err != nil || cas != 0 && cas == l.keptCAS && text == l.kept {
+		return err
+	}
 	v, err := l.conn.Get([]byte(contract.ListKey))
-	if err != nil || v != nil && string(v.Data) == text {
+	if err == nil && v != nil && string(v.Data) == text {
+		l.kept, l.keptCAS = text, v.CAS
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	if err := l.conn.Send(fmt.Appendf(nil, "set %s 0 0 %d\r\n%s\r\n", contract.ListKey, len(text), text)); err != nil {
@@ -130,7 +142,7 @@ func (l *list) setItem(text string) error {
 func (l *list) disconnect() {
 	if l.conn != nil {
 		l.conn.Close()
-		l.conn = nil
+		l.conn, l.kept, l.keptCAS = nil, "", 0
 	}
 }
 

@@ -238,3 +238,25 @@ func TestTheListsItemStaysWithItsMember(t *testing.T) {
 		t.Errorf("the survivor has the item %v: %v", v, err)
 	}
 }
+
+// TestTheListsItemIsNoClientsCommand: a member that keeps it has settled when no client calls any
+// more. The item stays with it.
+func TestTheListsItemIsNoClientsCommand(t *testing.T) {
+	t.Parallel()
+	list := filepath.Join(t.TempDir(), "list")
+	want := &contract.List{Version: 1, Nodes: []contract.Node{{Host: "cache-0.cache", IP: "10.0.0.1", Port: 11211}}}
+	tell(t, list, want)
+	m := serveTold(t, contract.Connection{}, t.TempDir(), list, memcachedtest.FreePort(t))
+	m.says("the list", want)
+	all := drainertest.Objects(5, 100)
+	drainertest.Store(t, m.Address(), all)
+	owner := memcachedtest.Start(t)
+	args := drainertest.RebalanceArgs(t, "gomemcache", m.Address(), []string{owner.Address()})
+	args.Patience = memcachedtest.Patience
+	r := drainertest.Rebalance(t, args)
+	if err := r.Receipt.AddsUp(args.SourceID); err != nil || r.Receipt.Found != 100 || !r.Receipt.Settled {
+		t.Errorf("%v: %+v\n%s", err, r.Receipt, r.Err)
+	}
+	drainertest.Check(t, "gomemcache", []string{owner.Address()}, all)
+	m.says("the list", want)
+}

@@ -155,6 +155,29 @@ func (c *Conn) Get(key []byte) (*Value, error) {
 	return c.Fetched()
 }
 
+// CAS of the server's item for key, 0 if it has none, or keeps no CAS. Unlike Get it doesn't
+// count among the server's gets.
+func (c *Conn) CAS(key []byte) (uint64, error) {
+	form, ok := formOf(key, false)
+	if !ok || form != plainKey {
+		return 0, fmt.Errorf("key %.40q does not fit the text protocol", key)
+	}
+	line, err := c.roundTrip("me " + string(key) + "\r\n")
+	if err != nil || string(line) == "EN" {
+		return 0, err
+	}
+	fields := strings.Fields(string(line))
+	if len(fields) < 2 || fields[0] != "ME" {
+		return 0, fmt.Errorf("%w to me: %.80q", ErrProtocol, line)
+	}
+	for _, f := range fields[2:] {
+		if value, ok := strings.CutPrefix(f, "cas="); ok {
+			return strconv.ParseUint(value, 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("%w to me: %.80q", ErrProtocol, line)
+}
+
 // AppendFetch appends the request for everything that the server has for key; Fetched
 // reads the answers, in the order of the requests.
 func AppendFetch(b, key []byte) ([]byte, error) {
