@@ -17,7 +17,10 @@ type remover struct {
 	*runningMember
 	deleter link // deletes at the member, and looks at what changed
 	owners  []link
-	run     memcache.Deletions
+	// For one portion:
+	run   memcache.Deletions
+	items []misplaced
+	there []*misplaced
 }
 
 func (l *runningMember) remover() *remover {
@@ -54,33 +57,40 @@ func (l *remover) delete(ctx context.Context, p *portion) error {
 
 // deleteUnchanged deletes the items of a portion together. It returns those that changed,
 // and have to be looked at one by one, and those that the member doesn't have any more.
-// All count as changed if an owner refused an item, or if the connection is not the one by
+// So do those that were moved before. All count as changed if an owner refused an item, or if the connection is not the one by
 // which the items were read: a member that restarted counts its CAS from the beginning.
 func (l *remover) deleteUnchanged(ctx context.Context, p *portion) (changed, missing []*misplaced) {
-	var d memcache.Deletions
-	var there []*misplaced
+	l.run.Reset()
+	there := l.there[:0]
 	for i := range p.items {
 		it := &p.items[i]
 		if it.gone || it.unreadable {
 			continue
 		}
+		if it.State == item.Live {
+			if l.give(it); it.before != 0 {
+				changed = append(changed, it)
+				continue
+			}
+		}
 		there = append(there, it)
-		_ = d.Append(it.Key, it.CAS) // it was read by this key
+		_ = l.run.Append(it.Key, it.CAS) // it was read by this key
 	}
+	l.there = there
 	if p.rejected || l.deleter.conn == nil || l.deleter.opened.After(p.began) {
-		return there, nil
+		return append(changed, there...), nil
 	}
 	conn, err := l.deleter.get(ctx, l.timeout)
 	if err != nil {
-		return there, nil
+		return append(changed, there...), nil
 	}
-	deleted, err := conn.Delete(&d)
+	deleted, err := conn.Delete(&l.run)
 	if err != nil {
 		l.deleter.close()
 		for _, it := range there {
 			it.tried = true
 		}
-		return there, nil
+		return append(changed, there...), nil
 	}
 	for _, i := range deleted.Changed {
 		changed = append(changed, there[i])
@@ -165,15 +175,19 @@ func (l *remover) withdraw(ctx context.Context, it *misplaced) error {
 	}
 	return l.ask(ctx, &l.owners[l.owner.Owner(it.Key)], func(c *memcache.Conn) error {
 		v, err := c.Get(it.Key)
-		if err != nil || v == nil || v.CAS == 0 || l.sum(v) != it.sum {
+		if err != nil || v == nil || v.CAS == 0 {
 			return err
+		}
+		if sum := l.sum(v); sum != it.sum && sum != it.before {
+			return nil
 		}
 		return drop(c, it.Key, v.CAS)
 	})
 }
 
 // follow replaces the owner's value by the member's, if the owner's is still the
-// member's earlier value: then nobody has stored a newer one there. It tells whether
+// member's earlier value: then nobody has stored a newer one there. So it is if the earlier one
+// was moved in a pass before. It tells whether
 // the owner has a value.
 func (l *remover) follow(ctx context.Context, it *misplaced, now *memcache.Value) (held bool, err error) {
 	sum, owner := l.sum(now), l.owner.Owner(it.Key)
@@ -186,7 +200,7 @@ func (l *remover) follow(ctx context.Context, it *misplaced, now *memcache.Value
 		case sum: // also if the answer to the Replace below was lost
 			it.sum = sum
 			return nil
-		case it.sum:
+		case it.sum, it.before:
 			if v.CAS == 0 {
 				return nil
 			}
@@ -201,6 +215,7 @@ func (l *remover) follow(ctx context.Context, it *misplaced, now *memcache.Value
 			ExpireAt: l.ours(now.ExpireAt(0, l.now())), BinaryKey: it.BinaryKey}, v.CAS)
 		if replaced {
 			it.sum = sum
+			l.give(it)
 		}
 		if errors.Is(err, memcache.ErrRefused) {
 			held = false // the server dropped what it had

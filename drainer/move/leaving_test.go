@@ -100,15 +100,15 @@ func (f *farewell) check(r contract.Receipt) {
 	}
 }
 
-// lateClient calls the member until it is told to stop: it goes on storing keys of its own, each
-// once, and reads.
-func (f *farewell) lateClient() (stop func()) {
+// lateClient calls the member until it is told to stop: it goes on storing keys of its own, so
+// many of them, and reads.
+func (f *farewell) lateClient(keys int) (stop func()) {
 	var stopped atomic.Bool
 	var running sync.WaitGroup
 	conn := f.member.Dial()
 	running.Go(func() {
 		for i := 0; !stopped.Load(); i++ {
-			key, value := fmt.Sprintf("late:%d", i), fmt.Sprintf("value %d", i)
+			key, value := fmt.Sprintf("late:%d", i%keys), fmt.Sprintf("value %d", i)
 			if answer, err := ask(conn, fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", key, len(value), value)); err != nil || answer != "STORED" {
 				f.t.Errorf("%s: %q, %v", key, answer, err)
 				return
@@ -150,12 +150,12 @@ func TestAMemberThatNobodyCallsLeaves(t *testing.T) {
 	})
 }
 
-// TestAMemberLeavesWhenItsLastClientHasGone: what clients with an old list store there is moved,
-// too, and status says who they are.
+// TestAMemberLeavesWhenItsLastClientHasGone: what clients with an old list store there last is
+// where the others look, whatever was moved before, and status says who they are.
 func TestAMemberLeavesWhenItsLastClientHasGone(t *testing.T) {
 	bothWays(t, func(t *testing.T, streamed bool) {
 		f := newFarewell(t, 1000, streamed)
-		stop := f.lateClient()
+		stop := f.lateClient(100)
 		defer stop()
 		done := make(chan contract.Receipt, 1)
 		go func() { done <- f.leave(10 * memcachedtest.Patience) }()
@@ -171,7 +171,7 @@ func TestAMemberLeavesWhenItsLastClientHasGone(t *testing.T) {
 		select {
 		case r := <-done:
 			f.check(r)
-			if !r.Settled || r.Found != int64(len(f.all)) {
+			if !r.Settled || r.Found < int64(len(f.all)) {
 				t.Errorf("%d objects: %+v", len(f.all), r)
 			}
 		case <-time.After(memcachedtest.Patience):
@@ -187,7 +187,7 @@ func TestPatienceEnds(t *testing.T) {
 		t.Run(patience.String(), func(t *testing.T) {
 			t.Parallel()
 			f := newFarewell(t, 1000, true)
-			stop := f.lateClient()
+			stop := f.lateClient(1 << 30)
 			defer stop()
 			r := f.leave(patience)
 			if err := r.AddsUp("the-claim"); err != nil || r.Settled || r.Found < 1000 {

@@ -296,6 +296,57 @@ func TestChangedWhileItMoved(t *testing.T) {
 	}
 }
 
+// TestStoredAgainAfterItMoved: a client with an old list stores a key at the member that was moved
+// before. That replaces the copy, and nothing else.
+func TestStoredAgainAfterItMoved(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		// member and owner do something to the key before the second pass, meanwhile at the
+		// member while it is made.
+		member, owner, meanwhile func(*memcachedtest.Raw, string)
+		atOwner                  string
+	}{
+		"nothing else":          {set("2"), nil, nil, "2"},
+		"the same":              {set("1"), nil, nil, "1"},
+		"newer at the owner":    {set("2"), set("3"), nil, "3"},
+		"gone at the owner":     {set("2"), remove, nil, "2"},
+		"deleted while it goes": {set("2"), nil, remove, ""},
+		"stored while it goes":  {set("2"), nil, set("4"), "4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := makePair(t, 3, "1")
+			member, owner := p.member.Raw(), p.owner.Raw()
+			pass := func(meanwhile func(*memcachedtest.Raw, string)) {
+				read := p.fetched()
+				for i, key := range p.keys {
+					owner.Do("add "+key+" 0 0 1", read.items[i].Value)
+					if meanwhile != nil {
+						meanwhile(member, key)
+					}
+				}
+				if err := p.l.delete(t.Context(), read); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pass(nil)
+			for range 2 { // what replaced the copy is the copy then
+				for _, key := range p.keys {
+					test.member(member, key)
+					if test.owner != nil {
+						test.owner(owner, key)
+					}
+				}
+				pass(test.meanwhile)
+			}
+			for _, key := range p.keys {
+				p.holds(p.member, key, "")
+				p.holds(p.owner, key, test.atOwner)
+			}
+		})
+	}
+}
+
 func set(value string) func(*memcachedtest.Raw, string) {
 	return func(r *memcachedtest.Raw, key string) {
 		r.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, len(value)), []byte(value))

@@ -78,6 +78,7 @@ type runningMember struct {
 	own      *remover
 	// seed of the sums.
 	seed maphash.Seed
+	earlier
 	streaming
 }
 
@@ -433,8 +434,9 @@ type portion struct {
 // misplaced is an item of the member that another server owns.
 type misplaced struct {
 	item.Item
-	// sum of the value as it was read, to tell it from others.
-	sum uint64
+	// sum of the value as it was read, to tell it from others; before is that of an earlier one
+	// that was moved, 0 none.
+	sum, before uint64
 	// gone: the member no longer has it. unreadable: the text protocol can't ask for
 	// the key. tried: it may have been deleted at the member, and the answer was lost.
 	gone, unreadable, tried bool

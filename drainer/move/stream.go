@@ -244,55 +244,18 @@ func (l *runningMember) answered(server, connection int, a memcache.Answered) er
 
 // batch deletes the items of a batch.
 func (l *remover) batch(ctx context.Context, a memcache.Answered) error {
-	changed, missing, tried := l.unchanged(ctx, a)
-	for _, i := range missing {
-		if err := l.withdraw(ctx, l.moved(a, i, tried)); err != nil {
-			return err
-		}
-	}
-	for _, i := range changed {
-		if err := l.resolve(ctx, l.moved(a, i, tried)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// unchanged deletes the items of a batch together. It returns those that changed and those
-// that the member doesn't have any more, as deleteUnchanged does.
-func (l *remover) unchanged(ctx context.Context, a memcache.Answered) (changed, missing []int, tried bool) {
-	l.run.Reset()
-	all := func() []int {
-		every := make([]int, a.Len())
-		for i := range every {
-			every[i] = i
-		}
-		return every
-	}
-	if a.Refused || l.deleter.conn == nil || l.deleter.opened.After(l.began) {
-		return all(), nil, false
-	}
+	l.items = l.items[:0]
 	for i := range a.Len() {
-		if l.run.Append(a.Key(i)) != nil {
-			return all(), nil, false
-		}
+		l.items = append(l.items, l.moved(a, i))
 	}
-	conn, err := l.deleter.get(ctx, l.timeout)
-	if err != nil {
-		return all(), nil, false
-	}
-	deleted, err := conn.Delete(&l.run)
-	if err != nil {
-		l.deleter.close()
-		return all(), nil, true
-	}
-	return deleted.Changed, deleted.Missing, false
+	p := portion{items: l.items, began: l.began, rejected: a.Refused}
+	return l.delete(ctx, &p)
 }
 
 // moved is an item of a batch.
-func (l *remover) moved(a memcache.Answered, i int, tried bool) *misplaced {
+func (l *remover) moved(a memcache.Answered, i int) misplaced {
 	key, cas := a.Key(i)
 	data, flags := a.Value(i)
-	return &misplaced{Item: item.Item{Key: key, CAS: cas, Flags: flags, BinaryKey: a.BinaryKey(i)},
-		sum: l.sum(&memcache.Value{Data: data, Flags: flags}), tried: tried}
+	return misplaced{Item: item.Item{Key: key, CAS: cas, Flags: flags, BinaryKey: a.BinaryKey(i)},
+		sum: l.sum(&memcache.Value{Data: data, Flags: flags})}
 }
