@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
@@ -27,6 +28,10 @@ func (f *rebalanceFlags) parse(line []string, std args.IO) error {
 	fs.DurationVar(&f.Patience, contract.FlagPatience, 0, "how long a source that is no --server waits for its last client, from the start")
 	fs.StringVar(&f.Scratch, contract.FlagScratch, os.TempDir(), "a directory for the list of its keys")
 	fs.IntVar(&f.exportPort, contract.FlagExportPort, 0, "the port at which the source's supervisor streams items, 0 none: then memcached is asked for all of them")
+	fs.StringVar(&f.Begin.File, contract.FlagBeginFile, "", "connect to everybody, and begin when this file says so")
+	fs.StringVar(&f.Begin.When, contract.FlagBeginWhen, "", "the text of that file")
+	fs.DurationVar(&f.Begin.Within, contract.FlagBeginWithin, time.Minute, "how long to wait for it")
+	fs.BoolVar(&f.Begin.Anyway, contract.FlagBeginAnyway, false, "begin then; otherwise nothing is moved")
 	fs.Var(&f.discard, contract.FlagDiscard, "a server, as in --server, that is lost: the source deletes the items that it owns")
 	f.add(fs, &f.Move)
 	if err := args.Parse(fs, line, std); err != nil {
@@ -70,6 +75,9 @@ func (f *rebalanceFlags) rebalance(ctx context.Context, progress func(contract.P
 	}
 	e := f.engine(&f.Move, owner, progress, std)
 	e.Lost = lost
+	if f.Begin.File != "" {
+		e.Begin = &f.Begin
+	}
 	if f.exportPort != 0 {
 		e.Export = &move.Export{Client: f.routing.client, KeyPrefix: f.routing.keyPrefix,
 			Address: net.JoinHostPort(source.Host, strconv.Itoa(f.exportPort))}
@@ -84,10 +92,17 @@ func (f *rebalanceFlags) checkBounds() error {
 	switch {
 	case f.exportPort < 0 || f.exportPort > 65535:
 		return args.Usagef("--%s: %d is not a port", contract.FlagExportPort, f.exportPort)
-	case f.Patience < 0:
+	case f.Patience < 0 || f.Begin.Within < 0:
 		return args.Usagef("a limit must not be negative")
-	case f.Deadline > 0 && f.Patience >= f.Deadline:
-		return args.Usagef("--%s must be shorter than --%s", contract.FlagPatience, contract.FlagDeadline)
+	case (f.Begin.File == "") != (f.Begin.When == ""):
+		return args.Usagef("--%s and --%s go together", contract.FlagBeginFile, contract.FlagBeginWhen)
+	}
+	waits := f.Patience
+	if f.Begin.File != "" {
+		waits += f.Begin.Within
+	}
+	if f.Deadline > 0 && waits >= f.Deadline {
+		return args.Usagef("--%s and --%s must be shorter than --%s", contract.FlagPatience, contract.FlagBeginWithin, contract.FlagDeadline)
 	}
 	return nil
 }

@@ -140,6 +140,10 @@ func ParseSaveRate(message string) int64 {
 // --deadline allows. It ends with ExitFailed, and another one goes on from there.
 const ReasonDeadlineExceeded = "DeadlineExceeded"
 
+// ReasonNotBegun is that of a receipt: within --begin-within nobody said that the rebalance may
+// begin. Nothing was moved. It ends with ExitFailed.
+const ReasonNotBegun = "NotBegun"
+
 // ReasonSecretInvalid is that of a receipt and of a Refusal: the files of a Secret are
 // missing, or memcached can't use them.
 const ReasonSecretInvalid = "SecretInvalid"
@@ -172,6 +176,7 @@ type Phase string
 // The phases of a migration.
 const (
 	PhaseConnecting Phase = "Connecting" // waiting for every survivor to answer
+	PhasePrepared   Phase = "Prepared"   // a rebalance waits until it may begin
 	PhaseMoving     Phase = "Moving"     // reading the source and adding its items
 	PhaseSettling   Phase = "Settling"   // a member that leaves waits for its last client
 	PhaseDone       Phase = "Done"       // the receipt is written

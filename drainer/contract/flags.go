@@ -34,6 +34,10 @@ const (
 	FlagDiscovery          = "discovery"
 	FlagExportPort         = "export-port"
 	FlagPatience           = "patience"
+	FlagBeginFile          = "begin-file"
+	FlagBeginWhen          = "begin-when"
+	FlagBeginWithin        = "begin-within"
+	FlagBeginAnyway        = "begin-anyway"
 )
 
 // Readers in a receipt: the items were read from a volume, or from a running member.
@@ -151,9 +155,11 @@ type Rebalance struct {
 	// list of its keys is in Scratch. If it is none of the Servers, it leaves: others own
 	// all of its items.
 	Source string
-	// Patience is how long, from the start of the run, a member that leaves waits for its
-	// last client. It must be shorter than Deadline.
+	// Patience is how long, from the first item on, a member that leaves waits for its last
+	// client. Together with BeginWithin it must be shorter than Deadline.
 	Patience time.Duration
+	// Begin is when it begins.
+	Begin Begin
 	// Discard names the Servers, host:port, that are lost. The source deletes the items
 	// that they own, and gives them to nobody: clients may have stored newer values
 	// there.
@@ -175,7 +181,31 @@ func (r Rebalance) Args() []string {
 	if r.Patience > 0 {
 		args = append(args, "--"+FlagPatience+"="+r.Patience.String())
 	}
+	args = append(args, r.Begin.args()...)
 	return append(args, r.args()...)
+}
+
+// Begin is when a rebalance moves its first item. Until then it connects to everybody, and the
+// source's supervisor looks through its items.
+type Begin struct {
+	// File shows an annotation of the drainer's pod, by the downward API; "" if it begins at
+	// once. It begins when the file's text is When.
+	File, When string
+	// Within bounds the wait. Then it begins if Anyway is set. If not, it ends with
+	// ReasonNotBegun.
+	Within time.Duration
+	Anyway bool
+}
+
+func (b Begin) args() (args []string) {
+	if b.File == "" {
+		return nil
+	}
+	args = []string{"--" + FlagBeginFile + "=" + b.File, "--" + FlagBeginWhen + "=" + b.When, "--" + FlagBeginWithin + "=" + b.Within.String()}
+	if b.Anyway {
+		args = append(args, "--"+FlagBeginAnyway)
+	}
+	return args
 }
 
 // args renders the flags, except those with their default values.

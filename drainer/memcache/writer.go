@@ -151,6 +151,16 @@ func (w *Writer) start(ctx context.Context) {
 	}
 }
 
+// Prepare opens the connections, as the first items do.
+func (w *Writer) Prepare() error {
+	for range w.options.Connections {
+		if err := w.sendBarrier(); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
 // Limits as they were when Connect returned.
 func (w *Writer) Limits() Limits { return w.limits }
 
@@ -207,6 +217,11 @@ func (w *Writer) send() error {
 	if len(w.current.adds) == 0 {
 		return context.Cause(w.ctx)
 	}
+	return w.sendBarrier()
+}
+
+// sendBarrier is send for a batch that may have no items.
+func (w *Writer) sendBarrier() error {
 	w.current.barrier()
 	w.outstanding.Add(1)
 	select {

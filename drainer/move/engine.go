@@ -45,6 +45,8 @@ type Engine struct {
 	Lost []bool
 	// Export, if it is not nil, is where the supervisor of a running member streams its items.
 	Export *Export
+	// Begin, if it is not nil, is when a running member's first item is moved.
+	Begin *contract.Begin
 	// Dialer of the connections to them.
 	Dialer             memcache.Dialer
 	UnreachableTimeout time.Duration
@@ -88,7 +90,9 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 		err = e.meet(ctx, member)
 	}
 	if err == nil {
-		e.enter(contract.PhaseMoving)
+		if !live || e.Begin == nil {
+			e.enter(contract.PhaseMoving)
+		}
 		err = e.move(ctx, &complete)
 	}
 	stop()

@@ -49,10 +49,10 @@ type leaving struct {
 
 // MoveFromLeaving moves all items of a running member that is none of the Servers, until a
 // pass has found nothing and no client has called it for five seconds, or until patience is
-// over, from now on. If patience is 0, it doesn't wait for clients.
+// over, from the first item on. If patience is 0, it doesn't wait for clients.
 func (e *Engine) MoveFromLeaving(ctx context.Context, source routing.Server, scratch string, patience time.Duration) contract.Receipt {
 	l := e.runningMember(source, nowhere, scratch)
-	l.leaving = &leaving{l: l, enter: e.enter, patience: patience, until: time.Now().Add(patience), watch: l.link(source)}
+	l.leaving = &leaving{l: l, enter: e.enter, patience: patience, watch: l.link(source)}
 	defer l.leaving.watch.close()
 	e.Source = l
 	return e.Run(ctx)
@@ -67,6 +67,9 @@ func (v *leaving) another(ctx context.Context, passes int, last found) (more boo
 	switch {
 	case v.last:
 		return false, nil
+	case passes == 0 && v.until.IsZero():
+		v.until = time.Now().Add(v.patience)
+		return true, nil
 	case passes == 0, !v.settling && passes < atOnce && last == some:
 		return true, nil
 	}

@@ -66,8 +66,9 @@ type runningMember struct {
 	// how many of all the owners refused.
 	settle func() (rejected int64, err error)
 
-	// leaving is nil if the member stays.
-	leaving *leaving
+	// leaving is nil if the member stays, starting if it begins at once.
+	leaving  *leaving
+	starting *starting
 
 	version  string
 	started  int64        // when the member did, in Unix seconds; 0 not asked yet
@@ -183,6 +184,10 @@ func (l *runningMember) Items(ctx context.Context) iter.Seq2[*item.Item, error] 
 			if done || err != nil {
 				return
 			}
+		}
+		if _, err := l.start(ctx, forever); err != nil {
+			yield(nil, err)
+			return
 		}
 		found, cut := some, false
 		for n := 0; ; n++ {
@@ -306,6 +311,9 @@ func (e *Engine) runningMember(member routing.Server, self int, scratch string) 
 		waiting: func(name, why string) { e.silent.set(name, why, e.Log) },
 		takes:   func(i int, flags uint64) bool { return e.writers[i].Takes(flags) },
 		settle:  e.settle, seed: maphash.MakeSeed(),
+	}
+	if e.Begin != nil {
+		l.starting = &starting{Begin: *e.Begin, e: e}
 	}
 	l.streaming = streaming{Export: e.Export, soon: e.expiresSoon, oldestFirst: func() bool { return e.oldestFirst(l) }, log: e.Log}
 	return l

@@ -57,19 +57,16 @@ const (
 // streamed moves what the member's supervisor streams, pass after pass until one finds
 // nothing. done is false if the rest has to be listed.
 func (l *runningMember) streamed(ctx context.Context, yield func(*item.Item) bool) (done bool, err error) {
-	s, err := l.open(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			fmt.Fprintf(l.log, "the member's memcached is asked for each item: %v\n", err)
-		}
-		return false, ctx.Err()
-	}
-	defer s.Close()
-	l.expected.Add(s.Expected)
 	l.connect(ctx)
 	defer l.disconnect()
 	l.makeRemovers()
 	defer l.closeRemovers()
+	s, err := l.surveyed(ctx)
+	if err != nil || s == nil {
+		return false, err
+	}
+	defer s.Close()
+	l.expected.Add(s.Expected)
 	last, unsure := some, 0
 	for pass := 0; ; pass++ {
 		if more, err := l.another(ctx, pass, last); err != nil || !more {
@@ -94,6 +91,28 @@ func (l *runningMember) streamed(ctx context.Context, yield func(*item.Item) boo
 				return false, nil
 			}
 			last = some
+		}
+	}
+}
+
+// surveyed opens a stream, and returns when it may begin. It is nil if the member's supervisor
+// streams nothing.
+func (l *runningMember) surveyed(ctx context.Context) (*wire.Stream, error) {
+	for {
+		s, err := l.open(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				fmt.Fprintf(l.log, "the member's memcached is asked for each item: %v\n", err)
+			}
+			return nil, ctx.Err()
+		}
+		begun, err := l.start(ctx, surveyEvery)
+		if err == nil && begun {
+			return s, nil
+		}
+		s.Close()
+		if err != nil {
+			return nil, err
 		}
 	}
 }
@@ -164,10 +183,8 @@ func (l *runningMember) begin(ctx context.Context) (rejected int64, err error) {
 	if rejected, err = l.settle(); err != nil {
 		return 0, err
 	}
-	k := l.link(l.member)
-	defer k.close()
 	restarted := false
-	if err := l.ask(ctx, &k, func(c *memcache.Conn) (err error) {
+	if err := l.ask(ctx, &l.own.deleter, func(c *memcache.Conn) (err error) {
 		restarted, err = l.restarted(c)
 		return err
 	}); err != nil {
@@ -176,10 +193,7 @@ func (l *runningMember) begin(ctx context.Context) (rejected int64, err error) {
 	if restarted {
 		return 0, &sourceError{l.member.String(), errRestarted}
 	}
-	_, _ = l.own.deleter.get(ctx, l.timeout) // if that fails, the first use tries again
-	for _, r := range l.removers {
-		_, _ = r.deleter.get(ctx, l.timeout)
-	}
+	l.dialRemovers(ctx)
 	l.ctx, l.began, l.left = ctx, time.Now(), portion{began: time.Now(), items: l.left.items[:0]}
 	l.on.Store(true)
 	return rejected, nil
@@ -194,6 +208,13 @@ func (l *runningMember) makeRemovers() {
 		for connection := range connectionsTo(len(l.servers)) {
 			l.removers[lane{i, connection}] = l.remover()
 		}
+	}
+}
+
+// dialRemovers opens their connections. If that fails, the first use tries again.
+func (l *runningMember) dialRemovers(ctx context.Context) {
+	for _, r := range l.removers {
+		_, _ = r.deleter.get(ctx, l.timeout)
 	}
 }
 

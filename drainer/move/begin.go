@@ -1,0 +1,100 @@
+package move
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+const (
+	// readEvery is how often the file that says when to begin is read.
+	readEvery = 10 * time.Millisecond
+	// surveyEvery is how often the supervisor looks through the items anew meanwhile, so that
+	// it knows which were used most recently. forever is never.
+	surveyEvery = 30 * time.Second
+	forever     = 1 << 62
+)
+
+// starting is a rebalance that waits until it may begin. Nothing may be moved before clients are
+// told of the new ring: they would miss it where they look. But by then all else can be done
+// that a rebalance does before its first item.
+type starting struct {
+	contract.Begin
+	e     *Engine
+	until time.Time
+	begun bool
+}
+
+// notBegun: nobody said that it may begin.
+type notBegun struct{ contract.Begin }
+
+func (e *notBegun) Error() string {
+	return fmt.Sprintf("%s did not become %.80q within %s: nothing was moved", e.File, e.When, e.Within)
+}
+
+// Failure is its reason and its exit code.
+func (e *notBegun) Failure() (reason string, exitCode int) {
+	return contract.ReasonNotBegun, contract.ExitFailed
+}
+
+// start waits until the move may begin, for at most so long, and tells whether it may.
+func (l *runningMember) start(ctx context.Context, atMost time.Duration) (begun bool, err error) {
+	s := l.starting
+	if s == nil || s.begun {
+		return true, nil
+	}
+	if s.until.IsZero() {
+		if err := s.prepare(); err != nil {
+			return false, err
+		}
+	}
+	l.dialRemovers(ctx)
+	for end := time.Now().Add(atMost); ; {
+		now := time.Now()
+		switch late := now.After(s.until); {
+		case s.says(), late && s.Anyway:
+			s.begun = true
+			s.e.enter(contract.PhaseMoving)
+			return true, nil
+		case late:
+			return false, &notBegun{s.Begin}
+		case now.After(end):
+			return false, nil
+		}
+		if err := sleep(ctx, readEvery); err != nil {
+			return false, err
+		}
+	}
+}
+
+// prepare opens the connections to the owners.
+func (s *starting) prepare() error {
+	if err := s.e.each(func(_ int, w *memcache.Writer) error { return w.Prepare() }); err != nil {
+		return err
+	}
+	s.until = time.Now().Add(s.Within)
+	s.e.enter(contract.PhasePrepared)
+	return nil
+}
+
+// says tells whether the file does. It may not be there yet.
+func (s *starting) says() bool {
+	f, err := os.Open(s.File)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	text := make([]byte, len(s.When)+2)
+	n, err := io.ReadFull(f, text)
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false
+	}
+	return string(bytes.TrimSuffix(text[:n], []byte("\n"))) == s.When
+}
