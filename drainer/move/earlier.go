@@ -22,11 +22,10 @@ func (e *earlier) given(key, sum uint64) (before uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	before, known := e.sums[key]
-	switch {
-	case known || len(e.sums) < mostEarlier:
-		if e.sums == nil {
-			e.sums = map[uint64]uint64{}
-		}
+	if e.sums == nil {
+		e.sums = map[uint64]uint64{}
+	}
+	if known || len(e.sums) < mostEarlier {
 		e.sums[key] = sum
 	}
 	return before
@@ -34,5 +33,5 @@ func (e *earlier) given(key, sum uint64) (before uint64) {
 
 // give notes that the owner of an item is given it, and what it was given before.
 func (l *runningMember) give(it *misplaced) {
-	it.before = l.earlier.given(maphash.Bytes(l.seed, it.Key), it.sum)
+	it.before = l.given(maphash.Bytes(l.seed, it.Key), it.sum)
 }

@@ -251,7 +251,8 @@ func (e *Engine) isNoServer(ctx context.Context, l *runningMember) error {
 	after, err := l.usage(ctx, &l.leaving.watch)
 	reset := !after.After(before)
 	for i, s := range e.Servers {
-		if err == nil && (reset || of[i].After(before) && after.After(of[i])) && !(e.Lost != nil && e.Lost[i]) {
+		lost := e.Lost != nil && e.Lost[i]
+		if err == nil && !lost && (reset || of[i].After(before) && after.After(of[i])) {
 			err = l.isNot(ctx, s)
 		}
 	}
@@ -270,7 +271,7 @@ func (l *runningMember) isNot(ctx context.Context, server routing.Server) error 
 		switch err := errors.Join(err, err2, err3); {
 		case err != nil:
 			return err
-		case after.After(before) && !(between.After(before) && after.After(between)):
+		case after.After(before) && (!between.After(before) || !after.After(between)):
 			return nil
 		}
 	}

@@ -148,6 +148,11 @@ func (p *Plan) decideDrain(o *Observed, c *Claim, slots *int) DrainState {
 	case job != nil:
 		return p.followDrain(o, c, job, state)
 	}
+	return p.beginDrain(o, c, state, slots)
+}
+
+// beginDrain drains a claim that has no Job, as soon as it may.
+func (p *Plan) beginDrain(o *Observed, c *Claim, state DrainState, slots *int) DrainState {
 	if c.Request == Retry {
 		p.add(ClearRetry{c.Ref()}) // it is about to start anyway
 	}
