@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/internal/corpus"
 	"example.com/memcached-operator/test/internal/forward"
@@ -201,13 +203,13 @@ func (d *demo) finish(ctx context.Context, r app.Report, left int, seconds float
 		"-o", "custom-columns=REASON:.reason,MESSAGE:.message"); err != nil {
 		return err
 	}
-	moved, err := d.command(ctx, "get", "mc", cluster, "-o", "jsonpath={.status.lastDrains[0].added} {.status.lastDrains[0].bytes}").Output()
+	receipt, err := d.command(ctx, "get", "mc", cluster, "-o", "jsonpath={.status.lastDrains[0]}").Output()
 	if err != nil {
 		return err
 	}
-	var items, bytes int64
-	if _, err := fmt.Sscan(string(moved), &items, &bytes); err != nil {
-		return fmt.Errorf("status has no receipt: %q", moved)
+	var last cachev1alpha1.DrainReceipt
+	if err := json.Unmarshal(receipt, &last); err != nil {
+		return fmt.Errorf("status has no receipt: %q", receipt)
 	}
 	fmt.Fprintln(d.out)
 	table := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
@@ -220,8 +222,8 @@ func (d *demo) finish(ctx context.Context, r app.Report, left int, seconds float
 		{"found", r.Found},
 		{"missing", r.Missing},
 		{"wrong (bytes, flags or TTL)", r.Wrong},
-		{"items moved", items},
-		{"bytes moved", bytes},
+		{"items moved while the member was leaving", last.Moved},
+		{"items that the drain still found", last.Found},
 		{"seconds from scale to claim gone", fmt.Sprintf("%.1f", seconds)},
 	} {
 		fmt.Fprintf(table, "%s\t%v\n", row.name, row.value)

@@ -197,6 +197,9 @@ func progressLine(drains []cachev1alpha1.DrainStatus) string {
 		}
 		return line
 	}
+	if leaving := words[cachev1alpha1.DrainLeaving]; leaving == len(drains) && items > 0 {
+		return fmt.Sprintf("%s (%d items)", cachev1alpha1.DrainLeaving, items)
+	}
 	var parts []string
 	for _, p := range []cachev1alpha1.DrainPhase{
 		cachev1alpha1.DrainFailed, cachev1alpha1.DrainHeld, cachev1alpha1.DrainReleasing,
