@@ -1,0 +1,137 @@
+package wire
+
+import "bytes"
+
+// Kind says how the answer to a request ends.
+type Kind uint8
+
+const (
+	// OneLine: to storage commands, incr and the like.
+	OneLine Kind = iota
+	// Values: to a classic read: VALUE lines with their blocks, then END.
+	Values
+	// MetaValue: to a meta command: one line, and a block if it is a VA.
+	MetaValue
+)
+
+// KindOf the answer to a verb.
+func KindOf(v Verb) Kind {
+	switch {
+	case v.Reads():
+		return Values
+	case v == MetaGet || v == MetaSet || v == MetaDelete || v == MetaArithmetic:
+		return MetaValue
+	}
+	return OneLine
+}
+
+// Code is what an answer's first line says.
+type Code uint8
+
+// What answers say. Other is a line that is passed on as it is, such as incr's number.
+const (
+	Other  Code = iota
+	Value       // VALUE, VA: a hit, with a block
+	End         // END: no more values
+	Header      // HD
+	Miss        // EN, NF, NOT_FOUND
+	Exists      // EX, EXISTS
+	NotStored
+	Done    // STORED, DELETED, TOUCHED, OK
+	Failure // ERROR, CLIENT_ERROR, SERVER_ERROR
+	Broken  // not memcached's protocol
+)
+
+// MaxAnswerLine is the length of an answer's line at most, in bytes: a key in base64,
+// and what may stand beside it.
+const MaxAnswerLine = 4096
+
+// Answer is one line of a member.
+type Answer struct {
+	Code Code
+	// Line with its end.
+	Line []byte
+	// Key of a VALUE line.
+	Key []byte
+	// Block is the length of the data block that follows, with its end.
+	Block int
+}
+
+// Parse reads the line at the beginning of b. It returns false if the end of the line
+// isn't there yet.
+func (a *Answer) Parse(kind Kind, b []byte) bool {
+	n := bytes.IndexByte(b, '\n') + 1
+	if n == 0 {
+		if len(b) > MaxAnswerLine {
+			*a = Answer{Code: Broken}
+			return true
+		}
+		return false
+	}
+	*a = Answer{Line: b[:n]}
+	first, rest := next(bytes.TrimRight(a.Line, "\r\n"))
+	switch {
+	case kind == Values && string(first) == "VALUE":
+		a.value(rest)
+	case kind == MetaValue && string(first) == "VA":
+		a.Code = Value
+		a.block(rest)
+	default:
+		a.Code = codeOf(first)
+		if kind == Values && a.Code != End && a.Code != Failure {
+			a.Code = Broken
+		}
+	}
+	return true
+}
+
+// value reads KEY FLAGS SIZE [CAS].
+func (a *Answer) value(rest []byte) {
+	a.Code = Value
+	a.Key, rest = next(rest)
+	_, rest = next(rest)
+	a.block(rest)
+}
+
+func (a *Answer) block(rest []byte) {
+	token, _ := next(rest)
+	size, ok := number(token)
+	if !ok || size < 0 || size > 1<<31 {
+		a.Code = Broken
+		return
+	}
+	a.Block = int(size) + 2
+}
+
+func codeOf(word []byte) Code {
+	switch string(word) {
+	case "END":
+		return End
+	case "HD":
+		return Header
+	case "STORED", "DELETED", "TOUCHED", "OK":
+		return Done
+	case "EN", "NF", "NOT_FOUND":
+		return Miss
+	case "EX", "EXISTS":
+		return Exists
+	case "NS", "NOT_STORED":
+		return NotStored
+	case "ERROR", "CLIENT_ERROR", "SERVER_ERROR":
+		return Failure
+	}
+	return Other
+}
+
+// Hidden tells whether the client of a quiet request isn't told of this answer.
+func Hidden(v Verb, c Code) bool {
+	switch v {
+	case MetaGet:
+		return c == Miss
+	case MetaSet, MetaDelete:
+		return c == Header
+	case MetaArithmetic:
+		return c == Header || c == Value
+	}
+	return true // noreply hides errors, too
+}

@@ -1,0 +1,50 @@
+package wire
+
+import "math"
+
+func space(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+
+// digits reads a number as C's strtol does: white space, a sign, digits, and then the
+// end or white space.
+func digits(b []byte) (magnitude uint64, negative, ok bool) {
+	for len(b) > 0 && space(b[0]) {
+		b = b[1:]
+	}
+	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
+		negative = b[0] == '-'
+		b = b[1:]
+	}
+	n := 0
+	for ; n < len(b) && b[n] >= '0' && b[n] <= '9'; n++ {
+		digit := uint64(b[n] - '0')
+		if magnitude > (math.MaxUint64-digit)/10 {
+			return 0, false, false
+		}
+		magnitude = magnitude*10 + digit
+	}
+	return magnitude, negative, n > 0 && (n == len(b) || space(b[n]))
+}
+
+// number is memcached's safe_strtol.
+func number(b []byte) (int64, bool) {
+	magnitude, negative, ok := digits(b)
+	switch {
+	case !ok || magnitude > math.MaxInt64:
+		return 0, false
+	case negative:
+		return -int64(magnitude), true
+	}
+	return int64(magnitude), true
+}
+
+// unsigned is memcached's safe_strtoul and safe_strtoull.
+func unsigned(b []byte) (uint64, bool) {
+	magnitude, negative, ok := digits(b)
+	if negative {
+		magnitude = -magnitude
+		if int64(magnitude) < 0 {
+			return 0, false
+		}
+	}
+	return magnitude, ok
+}
