@@ -24,7 +24,7 @@ const (
 	AnswerError      = "ERROR\r\n"
 	AnswerBadFormat  = "CLIENT_ERROR bad command line format\r\n"
 	AnswerBadChunk   = "CLIENT_ERROR bad data chunk\r\n"
-	AnswerLongLine   = "CLIENT_ERROR line too long\r\n"
+	answerLongLine   = "CLIENT_ERROR line too long\r\n"
 	AnswerNoShutdown = "ERROR: shutdown not enabled\r\n"
 	AnswerOK         = "OK\r\n"
 	AnswerNoop       = "MN\r\n"
@@ -82,7 +82,7 @@ func (r *Request) Parse(b []byte) int {
 	case r.Verb.Reads():
 		r.read(rest)
 	case len(line) > MaxLine:
-		r.refuse(AnswerLongLine)
+		r.refuse(LongLine(line))
 	case r.Verb.Meta():
 		r.meta(rest)
 	case r.Verb >= Set:
@@ -91,6 +91,14 @@ func (r *Request) Parse(b []byte) int {
 		r.local(name, rest)
 	}
 	return n
+}
+
+// LongLine is the answer to a line that is too long, or to what there is of it.
+func LongLine(line []byte) string {
+	if name, _ := next(line); verbOf(name) == Unknown {
+		return AnswerError
+	}
+	return answerLongLine
 }
 
 // refuse answers without a member.

@@ -1,0 +1,490 @@
+package router
+
+import (
+	"bytes"
+
+	"example.com/memcached-operator/drainer/router/wire"
+)
+
+const (
+	// window is how many requests of a client are unanswered at most.
+	window = 1024
+	// clientBacklog is what is unsent to a client at most, in bytes, before its requests
+	// have to wait.
+	clientBacklog = 1 << 20
+	// bodyDirect is the size of a data block at most, in bytes, that the shared buffer
+	// has room for.
+	bodyDirect = 32 << 10
+	// maxReadLine is the length of a classic read at most, in bytes.
+	maxReadLine = 1 << 20
+)
+
+const (
+	answerNoRoom   = "SERVER_ERROR out of memory writing get response\r\n"
+	answerNoStore  = "SERVER_ERROR out of memory storing object\r\n"
+	answerTooLarge = "SERVER_ERROR object too large for cache\r\n"
+)
+
+// client is a connection of an application.
+type client struct {
+	stream
+	// head to tail are the requests whose answers are not complete, in order.
+	head, tail *slot
+	unanswered int
+	// heldBytes of answers that wait for earlier ones.
+	heldBytes int
+	// average size of an answer, in bytes, times 8.
+	average int
+	// body collects a large request: its line, and its data block.
+	body []byte
+	// swallow bytes of input: a data block that is not wanted.
+	swallow int
+	// reading is a read some of whose keys have not been asked for yet.
+	reading struct {
+		verb    wire.Verb
+		exptime []byte
+	}
+	// used is when the last request came, in the loop's clock.
+	used int64
+	at   int // its place in loop.clients
+
+	mute     bool // the rest of a read is not answered: there was an error
+	skipping bool // the rest of a line is not wanted
+	waits    bool // for a member's backlog
+	stopped  bool // there may be input that was not taken
+	queued   bool // the loop calls resume when the round is over
+	ending   bool // close when all is answered
+	login    login
+}
+
+func (c *client) touch() {
+	if !c.dirty {
+		c.dirty = true
+		c.loop.dirty = append(c.loop.dirty, c)
+	}
+}
+
+// send appends to what the client gets.
+func (c *client) send(b []byte) {
+	c.buffer()
+	c.out = append(c.out, b...)
+	c.loop.held += len(b)
+	c.touch()
+}
+
+// hold keeps a part of an answer until the earlier ones are complete.
+func (c *client) hold(s *slot, b []byte) {
+	if s.held == nil {
+		s.held = c.loop.buffers.get()
+	}
+	s.held = append(s.held, b...)
+	c.heldBytes += len(b)
+	c.loop.held += len(b)
+}
+
+func (c *client) unhold(s *slot) {
+	c.heldBytes -= len(s.held)
+	c.loop.held -= len(s.held)
+	c.loop.buffers.put(s.held)
+	s.held = nil
+}
+
+// push appends a request whose answer is to come.
+func (c *client) push(s *slot) {
+	s.client = c
+	if c.head == nil {
+		c.head = s
+	} else {
+		c.tail.next = s
+	}
+	c.tail = s
+	c.unanswered++
+}
+
+// reply answers a request without a member.
+func (c *client) reply(answer string) {
+	if c.head == nil {
+		c.buffer()
+		c.out = append(c.out, answer...)
+		c.loop.held += len(answer)
+		c.touch()
+		return
+	}
+	s := c.loop.slot()
+	c.push(s)
+	s.done = true
+	c.hold(s, []byte(answer))
+}
+
+// advance sends what is answered and has waited for its turn.
+func (c *client) advance() {
+	for s := c.head; s != nil; s = c.head {
+		if len(s.held) > 0 && s.parts == 0 {
+			if !c.mute {
+				s.started = true
+				c.send(s.held)
+			}
+			c.unhold(s)
+		}
+		if !s.done {
+			return
+		}
+		c.mute = s.more && (c.mute || s.outcome == wire.Failure)
+		c.head = s.next
+		c.unanswered--
+		c.average += s.size - c.average/8
+		c.loop.release(s)
+	}
+	c.tail = nil
+	if c.loop.draining && c.body == nil && len(c.in) == 0 {
+		c.ending = true
+	}
+	if c.ending {
+		c.touch()
+	}
+}
+
+// goOn takes up what was left when the client was blocked.
+func (c *client) goOn() {
+	if c.stopped && !c.closed && !c.blocked() {
+		c.loop.again(c)
+	}
+}
+
+// blocked tells whether the next request has to wait.
+func (c *client) blocked() bool {
+	return c.waits || c.ending || c.closed || c.unanswered >= window ||
+		c.unsent()+c.heldBytes+c.unanswered*c.average/8 > clientBacklog && c.unanswered+c.unsent() > 0
+}
+
+func (c *client) writable() { c.touch() }
+
+func (c *client) hungUp() { c.gone() }
+
+// flushed sends what it can, and goes on or ends after that.
+func (c *client) flushed() {
+	before := len(c.out)
+	ok := c.flush()
+	c.loop.held -= before - len(c.out)
+	switch {
+	case !ok, c.ending && c.head == nil && c.unsent() == 0:
+		c.gone()
+	default:
+		c.goOn()
+	}
+}
+
+func (c *client) readable() {
+	if c.blocked() {
+		c.stopped = true
+		c.watch(false, c.writes)
+		return
+	}
+	if c.body != nil {
+		c.readBody()
+		return
+	}
+	b, ok := c.read()
+	if !ok {
+		c.end() // it may still read its answers
+		return
+	}
+	if len(b) > 0 {
+		c.used = c.loop.now
+		c.take(b)
+	}
+}
+
+// resume goes on with what was received while the client was blocked.
+func (c *client) resume() {
+	if c.closed || c.blocked() {
+		return
+	}
+	c.stopped = false
+	if len(c.in) > 0 {
+		c.take(c.in)
+	}
+	if !c.blocked() {
+		c.watch(true, c.writes)
+	}
+}
+
+// take carries out the requests in b, and keeps the rest.
+func (c *client) take(b []byte) {
+	for len(b) > 0 && !c.blocked() {
+		n := c.step(b)
+		if n == 0 {
+			break
+		}
+		b = b[n:]
+	}
+	if c.closed {
+		return
+	}
+	if c.ending {
+		b = nil
+	}
+	c.stopped = c.blocked()
+	c.keep(b)
+}
+
+// step carries out one request, or a part of it, and returns how many bytes that takes:
+// 0 if more are needed.
+func (c *client) step(b []byte) int {
+	switch {
+	case c.swallow > 0:
+		n := min(c.swallow, len(b))
+		c.swallow -= n
+		return n
+	case c.skipping:
+		if n := bytes.IndexByte(b, '\n') + 1; n > 0 {
+			c.skipping = false
+			return n
+		}
+		return len(b)
+	case c.reading.verb != wire.Unknown:
+		return c.readOn(b)
+	case c.login.wanted:
+		return c.logIn(b)
+	}
+	r := &c.loop.request
+	n := r.Parse(b)
+	if n == 0 {
+		return c.incomplete(b)
+	}
+	if r.Data > 0 {
+		return c.store(r, b, n)
+	}
+	return c.carryOut(r, b, n)
+}
+
+// incomplete is a line without its end.
+func (c *client) incomplete(b []byte) int {
+	if len(b) <= wire.MaxLine {
+		return 0
+	}
+	word := bytes.TrimLeft(b, " ")
+	if reads := bytes.HasPrefix(word, []byte("get ")) || bytes.HasPrefix(word, []byte("gets ")); reads && len(b) <= maxReadLine {
+		return 0
+	}
+	c.skipping = true
+	c.reply(wire.LongLine(b))
+	return len(b)
+}
+
+// store is a request with a data block: b begins with its line, of n bytes.
+func (c *client) store(r *wire.Request, b []byte, n int) int {
+	total := n + r.Data
+	switch {
+	case r.Data > c.loop.router.config.MaxItem:
+		c.swallow = r.Data
+		c.local(r, answerTooLarge)
+		return n
+	case len(b) < total && r.Data <= bodyDirect:
+		return 0
+	case len(b) < total:
+		return c.collect(r, b, total, n)
+	}
+	c.complete(r, b[n:total])
+	return total
+}
+
+// complete is a request with all of its data block.
+func (c *client) complete(r *wire.Request, data []byte) {
+	if !bytes.HasSuffix(data, []byte("\r\n")) {
+		c.local(r, wire.AnswerBadChunk)
+		return
+	}
+	c.forward(r, data)
+}
+
+// collect begins to collect a large request.
+func (c *client) collect(r *wire.Request, b []byte, total, line int) int {
+	if c.loop.held+total > c.loop.router.config.MaxMemory {
+		c.swallow = r.Data
+		c.local(r, answerNoStore)
+		return line
+	}
+	c.loop.held += total
+	c.body = append(make([]byte, 0, total), b...)
+	return len(b)
+}
+
+// local answers a request that would have had a member's answer.
+func (c *client) local(r *wire.Request, answer string) {
+	if !r.Quiet || r.Verb.Meta() {
+		c.reply(answer)
+	}
+}
+
+// readBody reads more of a large request.
+func (c *client) readBody() {
+	n, again, ok := readInto(c.fd, c.body[len(c.body):cap(c.body)])
+	if !ok {
+		c.gone()
+		return
+	}
+	if again {
+		return
+	}
+	c.used = c.loop.now
+	c.body = c.body[:len(c.body)+n]
+	if len(c.body) < cap(c.body) {
+		return
+	}
+	body, r := c.body, &c.loop.request
+	c.body = nil
+	c.loop.held -= cap(body)
+	line := r.Parse(body)
+	c.complete(r, body[line:])
+}
+
+// carryOut is a request without a data block: b begins with its line, of n bytes.
+func (c *client) carryOut(r *wire.Request, b []byte, n int) int {
+	switch {
+	case r.Answer != "":
+		c.reply(r.Answer)
+	case r.Verb.Reads():
+		return c.keys(r, b, n)
+	case r.Verb == wire.FlushAll:
+		c.everywhere(r)
+	case r.Verb == wire.Version:
+		c.reply(c.loop.version())
+	case r.Verb == wire.Stats:
+		c.reply(c.loop.stats(r.NextKey()))
+	case r.Verb > wire.FlushAll:
+		c.forward(r, nil)
+	}
+	if r.Close {
+		c.end()
+	}
+	return n
+}
+
+// end closes the connection when all is answered.
+func (c *client) end() {
+	c.ending = true
+	c.touch()
+}
+
+// readOn goes on with a read whose line begins in b with the keys that are left.
+func (c *client) readOn(b []byte) int {
+	r := &c.loop.request
+	n := bytes.IndexByte(b, '\n') + 1
+	*r = wire.Request{Verb: c.reading.verb, Exptime: c.reading.exptime, Keys: bytes.TrimRight(b[:n], "\r\n")}
+	return c.keys(r, b, n)
+}
+
+// keys asks for the keys of a read, each on its own, as many as the window allows.
+func (c *client) keys(r *wire.Request, b []byte, n int) int {
+	for key := r.NextKey(); key != nil; {
+		m := c.loop.owner(key)
+		if c.wait(m) {
+			c.later(r)
+			return cap(b) - cap(key) // the key comes again
+		}
+		s := c.loop.slot()
+		s.verb, s.kind, s.key = r.Verb, wire.Values, append(s.key[:0], key...)
+		next := r.NextKey()
+		s.more = next != nil
+		c.push(s)
+		if m.up {
+			m.request(s)
+			m.out = r.AppendRead(m.out, key)
+		} else {
+			c.unavailable(s, m)
+		}
+		if key = next; key != nil && c.unanswered >= window {
+			c.later(r)
+			return cap(b) - cap(key)
+		}
+	}
+	c.reading.verb = wire.Unknown
+	return n
+}
+
+// later: the keys that are left are asked for when there is room.
+func (c *client) later(r *wire.Request) {
+	if c.reading.verb == wire.Unknown {
+		c.reading.verb = r.Verb
+		c.reading.exptime = nil
+		if r.Exptime != nil {
+			c.reading.exptime = bytes.Clone(r.Exptime)
+		}
+	}
+}
+
+// wait tells whether the client has to wait for a member's backlog.
+func (c *client) wait(m *member) bool {
+	if !m.up || !m.full() {
+		return false
+	}
+	c.waits = true
+	m.waiting = append(m.waiting, c)
+	return true
+}
+
+// forward sends a request to the owner of its key.
+func (c *client) forward(r *wire.Request, data []byte) {
+	var room [wire.MaxKey]byte
+	m := c.loop.owner(r.Hashed(&room))
+	s := c.loop.slot()
+	s.verb, s.kind, s.quiet = r.Verb, wire.KindOf(r.Verb), r.Quiet
+	c.push(s)
+	if !m.up {
+		c.unavailable(s, m)
+		return
+	}
+	m.request(s)
+	m.out = append(r.AppendTo(m.out), data...)
+	if m.full() {
+		c.wait(m)
+	}
+}
+
+// everywhere sends a request to all members: one answer for all, an error if there is one.
+func (c *client) everywhere(r *wire.Request) {
+	s := c.loop.slot()
+	s.verb, s.kind, s.quiet = r.Verb, wire.OneLine, r.Quiet
+	all := c.loop.members.all
+	s.parts = len(all)
+	c.push(s)
+	for _, m := range all {
+		if !m.up {
+			c.unavailable(s, m)
+			continue
+		}
+		m.request(s)
+		m.out = r.AppendTo(m.out)
+	}
+}
+
+// unavailable answers for a member that is not connected.
+func (c *client) unavailable(s *slot, m *member) {
+	s.fail(m.unavailable())
+	c.loop.answered(s, m)
+}
+
+// broken closes a connection that can't be answered sensibly any more.
+func (c *client) broken() { c.gone() }
+
+// gone closes the connection. Members still answer what they were asked.
+func (c *client) gone() {
+	if c.closed {
+		return
+	}
+	l := c.loop
+	l.held -= len(c.out) + cap(c.body)
+	for s := c.head; s != nil; {
+		next := s.next
+		c.unhold(s)
+		s.client, s.next = nil, nil
+		if !s.pending {
+			l.release(s)
+		}
+		s = next
+	}
+	c.head, c.tail, c.body = nil, nil, nil
+	c.close()
+	l.forget(c)
+}

@@ -1,0 +1,137 @@
+package router
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Pauses between two tries to connect to a member, with as much again at random.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// keepConnected gives a loop a connection to a member, and another one when it is lost.
+func (r *Router) keepConnected(ctx context.Context, l *loop, m *member, address string, lost <-chan struct{}) {
+	said := ""
+	for wait := firstPause; ctx.Err() == nil; {
+		fd, err := r.connect(ctx, address)
+		if err != nil {
+			why := err.Error()
+			if why != said && ctx.Err() == nil {
+				r.config.Logf("connect to member %s: %s", address, why)
+				said = why
+			}
+			l.poller.post(func() { m.down = why })
+			pause(ctx, wait+rand.N(wait))
+			wait = min(2*wait, lastPause)
+			continue
+		}
+		if said != "" {
+			r.config.Logf("connected to member %s", address)
+			said = ""
+		}
+		if !l.poller.post(func() { m.attach(l, fd) }) {
+			_ = unix.Close(fd)
+			return
+		}
+		select {
+		case <-lost:
+		case <-ctx.Done():
+		}
+		wait = firstPause
+	}
+}
+
+// connect returns a socket that a loop may have.
+func (r *Router) connect(ctx context.Context, address string) (fd int, err error) {
+	connecting, cancel := context.WithTimeout(ctx, r.config.ConnectTimeout)
+	defer cancel()
+	conn, err := r.config.Dialer.DialContext(connecting, "tcp", address)
+	if err != nil {
+		return -1, err
+	}
+	if err := r.askVersion(conn); err != nil {
+		_ = conn.Close()
+		return -1, fmt.Errorf("ask for its version: %w", err)
+	}
+	return handOver(ctx, conn)
+}
+
+// askVersion makes sure that there is a memcached that answers.
+func (r *Router) askVersion(conn net.Conn) error {
+	_ = conn.SetDeadline(time.Now().Add(r.config.ConnectTimeout))
+	if _, err := io.WriteString(conn, "version\r\n"); err != nil {
+		return err
+	}
+	line, err := bufio.NewReaderSize(conn, 256).ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	answer := string(line)
+	if !strings.HasPrefix(answer, "VERSION ") {
+		return fmt.Errorf("it answered %.80q", answer)
+	}
+	r.version.Store(&answer)
+	return conn.SetDeadline(time.Time{})
+}
+
+// handOver returns a socket with what conn sends and receives: conn's own, or if it is
+// not a plain one, the end of a pair whose other end is copied to and from conn.
+func handOver(ctx context.Context, conn net.Conn) (fd int, err error) {
+	if plain, ok := conn.(*net.TCPConn); ok {
+		defer plain.Close()
+		return duplicate(plain)
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		_ = conn.Close()
+		return -1, err
+	}
+	file := os.NewFile(uintptr(pair[1]), "pair")
+	near, err := net.FileConn(file)
+	_ = file.Close()
+	if err != nil {
+		_ = unix.Close(pair[0])
+		_ = conn.Close()
+		return -1, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close(); _ = near.Close() })
+	go func() {
+		_, _ = io.Copy(near, conn)
+		_ = near.(*net.UnixConn).CloseWrite()
+	}()
+	go func() {
+		_, _ = io.Copy(conn, near)
+		stop()
+		_ = conn.Close()
+		_ = near.Close()
+	}()
+	return pair[0], nil
+}
+
+// duplicate takes a connection's socket from Go's runtime.
+func duplicate(conn *net.TCPConn) (fd int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	var failed error
+	err = raw.Control(func(own uintptr) {
+		fd, failed = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0)
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return -1, err
+	}
+	return fd, nil
+}

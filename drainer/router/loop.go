@@ -1,0 +1,239 @@
+package router
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/router/wire"
+)
+
+// loop serves a part of the clients, over connections to the members of its own. It runs
+// a request to its end without another goroutine.
+type loop struct {
+	router *Router
+	poller *poller
+	// input is what is read into.
+	input   []byte
+	buffers buffers
+	free    *slot
+	request wire.Request
+	// now is when the round began, in nanoseconds of a clock that begins with the router.
+	now   int64
+	began time.Time
+
+	members struct {
+		all   []*member
+		dirty []*member
+	}
+	clients []*client
+	dirty   []*client
+	queued  []*client
+	// held is what is kept for clients, in bytes.
+	held int
+	// draining: connections are closed when their answers are sent.
+	draining bool
+	counts   counts
+
+	published struct {
+		mu     sync.Mutex
+		counts counts
+		held   int
+		down   []string
+		known  bool // every member was tried
+	}
+}
+
+// untried says of a member that it was not tried yet.
+const untried = "not connected yet"
+
+func newLoop(r *Router) (*loop, error) {
+	p, err := newPoller()
+	if err != nil {
+		return nil, err
+	}
+	l := &loop{router: r, poller: p, input: make([]byte, readSize), began: r.began}
+	for _, server := range r.config.Servers {
+		l.members.all = append(l.members.all, &member{address: server.Address(), down: untried, lost: make(chan struct{}, 1)})
+	}
+	return l, nil
+}
+
+// run until end is called by a post.
+func (l *loop) run() {
+	list := make([]unix.EpollEvent, events)
+	defer l.poller.end()
+	for next := l.now; !l.poller.ended; {
+		l.poller.wait(list, l.clock)
+		l.poller.runPosted()
+		l.flush()
+		l.poller.closeRemoved()
+		if l.now >= next {
+			next = l.now + int64(tick)
+			l.check()
+		}
+	}
+}
+
+func (l *loop) clock() { l.now = int64(time.Since(l.began)) }
+
+// flush sends what the round has brought: first to members, who then have something to
+// do. A client that goes on may bring more.
+func (l *loop) flush() {
+	for len(l.members.dirty)+len(l.dirty)+len(l.queued) > 0 {
+		for _, m := range l.members.dirty {
+			m.dirty = false
+			if m.up && !m.flush() {
+				m.fail("it does not take requests")
+			}
+		}
+		l.members.dirty = l.members.dirty[:0]
+		dirty := l.dirty
+		l.dirty = nil
+		for _, c := range dirty {
+			c.dirty = false
+			if !c.closed {
+				c.flushed()
+			}
+		}
+		if l.dirty == nil {
+			l.dirty = dirty[:0]
+		}
+		queued := l.queued
+		l.queued = nil
+		for _, c := range queued {
+			c.queued = false
+			c.resume()
+		}
+		if l.queued == nil {
+			l.queued = queued[:0]
+		}
+	}
+}
+
+// again lets a client go on when the round is over.
+func (l *loop) again(c *client) {
+	if !c.queued {
+		c.queued = true
+		l.queued = append(l.queued, c)
+	}
+}
+
+// check looks for what is silent for too long.
+func (l *loop) check() {
+	config := &l.router.config
+	for _, m := range l.members.all {
+		m.check(config.MemberTimeout)
+	}
+	if config.IdleTimeout > 0 {
+		for i := len(l.clients) - 1; i >= 0; i-- {
+			if c := l.clients[i]; l.now-c.used > int64(config.IdleTimeout) {
+				c.gone()
+			}
+		}
+	}
+	l.flush()
+	l.poller.closeRemoved()
+	l.publish()
+}
+
+// publish is for those who ask how the loop is.
+func (l *loop) publish() {
+	l.published.mu.Lock()
+	defer l.published.mu.Unlock()
+	l.published.counts, l.published.held = l.counts, l.held
+	l.published.down = l.published.down[:0]
+	l.published.known = true
+	for _, m := range l.members.all {
+		if !m.up {
+			l.published.known = l.published.known && m.down != untried
+			l.published.down = append(l.published.down, m.address+": "+m.down)
+		}
+	}
+}
+
+// slot returns an empty one.
+func (l *loop) slot() *slot {
+	s := l.free
+	if s == nil {
+		s = &slot{}
+	} else {
+		l.free = s.next
+	}
+	*s = slot{key: s.key[:0], began: l.now}
+	return s
+}
+
+func (l *loop) release(s *slot) {
+	s.client = nil
+	s.next = l.free
+	l.free = s
+}
+
+// owner is the member of a key.
+func (l *loop) owner(key []byte) *member {
+	return l.members.all[l.router.config.Owner.Owner(key)]
+}
+
+// answered: a member has answered s in full, or can't.
+func (l *loop) answered(s *slot, m *member) {
+	if s.parts > 0 {
+		if s.parts--; s.parts > 0 {
+			return
+		}
+	}
+	s.pending, s.done = false, true
+	l.counts.count(s, l.now)
+	c := s.client
+	if c == nil {
+		l.release(s)
+		return
+	}
+	if c.head == s {
+		c.advance()
+	}
+	c.goOn()
+}
+
+// crowded tells whether there is no room for a block of this answer: its client takes
+// answers too slowly, and so do others.
+func (l *loop) crowded(s *slot, block int) bool {
+	c := s.client
+	return block > 0 && c != nil && !s.hidden && l.held+block > l.router.config.MaxMemory &&
+		(c.head != s || c.unsent() > clientBacklog)
+}
+
+// accept takes a connection of a client.
+func (l *loop) accept(fd int) {
+	c := &client{used: l.now, at: len(l.clients)}
+	c.login.wanted = l.router.config.Logins != nil
+	if err := c.open(l, fd, c); err != nil {
+		_ = unix.Close(fd)
+		l.router.connections.Add(-1)
+		return
+	}
+	l.clients = append(l.clients, c)
+	if l.draining {
+		c.end()
+	}
+}
+
+// forget a client that is closed.
+func (l *loop) forget(c *client) {
+	last := l.clients[len(l.clients)-1]
+	l.clients[c.at] = last
+	last.at = c.at
+	l.clients = l.clients[:len(l.clients)-1]
+	l.router.connections.Add(-1)
+}
+
+// drain closes connections between requests.
+func (l *loop) drain() {
+	l.draining = true
+	for _, c := range l.clients {
+		if c.body == nil && len(c.in) == 0 {
+			c.end()
+		}
+	}
+}

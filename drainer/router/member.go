@@ -1,0 +1,199 @@
+package router
+
+import (
+	"fmt"
+	"time"
+
+	"example.com/memcached-operator/drainer/router/wire"
+)
+
+const (
+	// memberBacklog is what is unsent to a member at most, in bytes, before clients that
+	// ask for it have to wait.
+	memberBacklog = 2 << 20
+	// memberRequests that are unanswered at most.
+	memberRequests = 16 << 10
+)
+
+// member is a loop's connection to a member, which all clients of the loop share.
+type member struct {
+	stream
+	address string
+	// up: there is a connection. down says why not.
+	up   bool
+	down string
+	// unanswered requests in the order in which they were sent.
+	unanswered queue
+	// block is what is still to come of a data block, in bytes.
+	block int
+	// heard is when the member has last said something, in the loop's clock.
+	heard int64
+	// waiting clients, until the backlog is smaller.
+	waiting []*client
+	// lost asks for another connection.
+	lost chan struct{}
+}
+
+// full tells whether clients have to wait before they send this member more.
+func (m *member) full() bool {
+	return m.unsent() > memberBacklog || m.unanswered.n >= memberRequests
+}
+
+// attach takes a new connection.
+func (m *member) attach(l *loop, fd int) {
+	lost, address, waiting := m.lost, m.address, m.waiting
+	*m = member{address: address, lost: lost, waiting: waiting, up: true, heard: l.now}
+	if err := m.open(l, fd, m); err != nil {
+		m.fail(err.Error())
+	}
+}
+
+// request makes room for the bytes of s, which is then unanswered.
+func (m *member) request(s *slot) {
+	m.buffer()
+	if m.unanswered.n == 0 {
+		m.heard = m.loop.now
+	}
+	m.unanswered.push(s)
+	s.pending = true
+	m.touch()
+}
+
+// touch: flush the member when the round is over.
+func (m *member) touch() {
+	if !m.dirty {
+		m.dirty = true
+		m.loop.members.dirty = append(m.loop.members.dirty, m)
+	}
+}
+
+func (m *member) writable() { m.touch() }
+
+func (m *member) readable() {
+	b, ok := m.read()
+	if !ok {
+		m.fail("it closed the connection")
+		return
+	}
+	if len(b) == 0 {
+		return
+	}
+	m.heard = m.loop.now
+	rest, ok := m.answers(b)
+	if !ok {
+		m.fail("it does not speak memcached's protocol")
+		return
+	}
+	m.keep(rest)
+	if len(m.waiting) > 0 && !m.full() {
+		m.resume()
+	}
+}
+
+// answers passes on what members say, and returns what is incomplete.
+func (m *member) answers(b []byte) (rest []byte, ok bool) {
+	var a wire.Answer
+	for len(b) > 0 {
+		s := m.unanswered.front()
+		if s == nil {
+			return nil, false
+		}
+		if m.block > 0 {
+			n := min(m.block, len(b))
+			s.emit(b[:n])
+			m.block -= n
+			b = b[n:]
+			if m.block == 0 && s.kind != wire.Values {
+				m.finish(s)
+			}
+			continue
+		}
+		if !a.Parse(s.kind, b) {
+			return b, true
+		}
+		if !m.line(s, &a) {
+			return nil, false
+		}
+		b = b[len(a.Line):]
+	}
+	return nil, true
+}
+
+// line takes the line of an answer.
+func (m *member) line(s *slot, a *wire.Answer) bool {
+	switch {
+	case a.Code == wire.Broken:
+		return false
+	case s.parts > 0:
+		s.part(a.Code, a.Line)
+		m.finish(s)
+		return true
+	case s.outcome == wire.Failure: // the client has been told
+	case s.kind == wire.Values && a.Code == wire.Value && (s.outcome == wire.Value || string(a.Key) != string(s.key)):
+		return false // another key than was asked for: nobody may see it
+	case s.kind == wire.Values && a.Code == wire.End && s.outcome == wire.Value:
+		s.hidden = s.more
+	default:
+		s.begin(a)
+		if m.loop.crowded(s, a.Block) {
+			s.fail(answerNoRoom)
+			s.hidden = true
+		}
+	}
+	s.emit(a.Line)
+	if m.block = a.Block; m.block == 0 {
+		m.finish(s)
+	}
+	return true
+}
+
+// finish: the first unanswered request is answered.
+func (m *member) finish(s *slot) {
+	m.unanswered.pop()
+	m.loop.answered(s, m)
+}
+
+// fail ends the connection. What is unanswered gets an error, and another connection is
+// asked for.
+func (m *member) fail(why string) {
+	if !m.up {
+		return
+	}
+	m.up, m.down = false, why
+	m.close()
+	m.block = 0
+	m.loop.router.config.Logf("member %s: %s; %d requests were unanswered", m.address, why, m.unanswered.n)
+	for m.unanswered.n > 0 {
+		s := m.unanswered.front()
+		s.fail(m.unavailable())
+		m.finish(s)
+	}
+	m.resume()
+	select {
+	case m.lost <- struct{}{}:
+	default:
+	}
+}
+
+// unavailable is the answer while there is no connection.
+func (m *member) unavailable() string {
+	return fmt.Sprintf("SERVER_ERROR member %s is not available\r\n", m.address)
+}
+
+// resume lets the clients go on that wait for this member.
+func (m *member) resume() {
+	for _, c := range m.waiting {
+		c.waits = false
+		m.loop.again(c)
+	}
+	m.waiting = m.waiting[:0]
+}
+
+func (m *member) hungUp() { m.readable() }
+
+// check fails a member that is silent for too long.
+func (m *member) check(patience time.Duration) {
+	if m.up && m.unanswered.n > 0 && m.loop.now-m.heard > int64(patience) {
+		m.fail(fmt.Sprintf("it has not answered for %v", patience))
+	}
+}

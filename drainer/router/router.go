@@ -1,0 +1,185 @@
+// Package router is a stateless router for memcached's text protocol: applications have
+// one address, and each key is asked of its owner among the members.
+//
+// A loop for each CPU serves a part of the clients with epoll. It has one connection to
+// each member, which all of its clients share, and runs a request from the client's
+// bytes to the answer's without another goroutine. Goroutines do what may wait: they
+// connect, resolve names, and speak TLS.
+package router
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// Config of a router. The zero value of a bound is its default.
+type Config struct {
+	// Servers are the members, in the ring's order; Owner is the ring.
+	Servers []routing.Server
+	Owner   routing.Owner
+	// Dialer of the connections to members.
+	Dialer memcache.Dialer
+	// TLS of a client's connection that begins; nil for plain text.
+	TLS func() (*tls.Config, error)
+	// Logins that are accepted, as user and password with a blank in between; nil lets
+	// everybody in.
+	Logins func() ([]string, error)
+	// Loops is the number of threads that serve clients.
+	Loops int
+	// MaxConnections of clients.
+	MaxConnections int
+	// MaxItem is the size of a data block at most, in bytes, with its end.
+	MaxItem int
+	// MaxMemory of each loop for what clients are sent and send, in bytes.
+	MaxMemory int
+	// MemberTimeout is how long a member may be silent that has been asked something.
+	MemberTimeout time.Duration
+	// ConnectTimeout bounds a connection to a member, with TLS and the login.
+	ConnectTimeout time.Duration
+	// IdleTimeout closes the connection of a client that asks nothing; 0 never.
+	IdleTimeout time.Duration
+	// Linger is how long a router that was told to end still takes connections: until
+	// everybody has learned that it is not ready.
+	Linger time.Duration
+	// DrainTimeout bounds how long it then waits for answers.
+	DrainTimeout time.Duration
+	// Logf writes a line for people.
+	Logf func(format string, args ...any)
+}
+
+// Defaults of Config.
+const (
+	DefaultMaxConnections = 10_000
+	DefaultMaxItem        = 64 << 20
+	DefaultMaxMemory      = 256 << 20
+	DefaultMemberTimeout  = 2 * time.Second
+	DefaultConnectTimeout = 2 * time.Second
+	DefaultDrainTimeout   = 10 * time.Second
+)
+
+func (c *Config) complete() {
+	c.Loops = max(c.Loops, 1)
+	set(&c.MaxConnections, DefaultMaxConnections)
+	set(&c.MaxItem, DefaultMaxItem)
+	set(&c.MaxMemory, DefaultMaxMemory)
+	set(&c.MemberTimeout, DefaultMemberTimeout)
+	set(&c.ConnectTimeout, DefaultConnectTimeout)
+	set(&c.DrainTimeout, DefaultDrainTimeout)
+	if c.Logf == nil {
+		c.Logf = func(string, ...any) {}
+	}
+}
+
+func set[T int | time.Duration](value *T, usual T) {
+	if *value <= 0 {
+		*value = usual
+	}
+}
+
+// Router serves clients.
+type Router struct {
+	config      Config
+	began       time.Time
+	loops       []*loop
+	connections atomic.Int64
+	accepted    atomic.Int64
+	// version is a member's.
+	version atomic.Pointer[string]
+	ending  atomic.Bool
+}
+
+// New returns a router that serves nobody yet.
+func New(config Config) (*Router, error) {
+	config.complete()
+	r := &Router{config: config, began: time.Now()}
+	for range config.Loops {
+		l, err := newLoop(r)
+		if err != nil {
+			for _, l := range r.loops {
+				l.poller.end()
+			}
+			return nil, fmt.Errorf("epoll: %w", err)
+		}
+		r.loops = append(r.loops, l)
+	}
+	return r, nil
+}
+
+// Serve serves the clients of a listener until ctx ends, and then until they have the
+// answers to what they have asked. It closes the listener.
+func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var goroutines, loops sync.WaitGroup
+	for _, l := range r.loops {
+		loops.Go(l.run)
+		for _, m := range l.members.all {
+			address, lost := m.address, m.lost
+			goroutines.Go(func() { r.keepConnected(serving, l, m, address, lost) })
+		}
+	}
+	failed := make(chan error, 1)
+	goroutines.Go(func() { failed <- r.accept(serving, listener) })
+	var err error
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+		r.ending.Store(true)
+		pause(serving, r.config.Linger)
+	}
+	_ = listener.Close()
+	r.drain()
+	stop()
+	for _, l := range r.loops {
+		l.poller.post(l.poller.finish)
+	}
+	loops.Wait()
+	goroutines.Wait()
+	return err
+}
+
+// drain waits until no client is connected.
+func (r *Router) drain() {
+	for _, l := range r.loops {
+		l.poller.post(l.drain)
+	}
+	for end := time.Now().Add(r.config.DrainTimeout); r.connections.Load() > 0; {
+		if time.Now().After(end) {
+			r.config.Logf("%d connections are closed with requests under way", r.connections.Load())
+			return
+		}
+		time.Sleep(tick / 10)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// Ready says why clients should not be sent here, if so.
+func (r *Router) Ready() error {
+	if r.ending.Load() {
+		return fmt.Errorf("it is about to end")
+	}
+	for _, l := range r.loops {
+		l.published.mu.Lock()
+		down, all := len(l.published.down), len(l.members.all)
+		known := l.published.known
+		l.published.mu.Unlock()
+		if !known || down == all {
+			return fmt.Errorf("no member is connected")
+		}
+	}
+	return nil
+}

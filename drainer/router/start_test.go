@@ -1,0 +1,131 @@
+package router_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+func TestMain(m *testing.M) { memcachedtest.Main(m, 4) }
+
+// running is a router in front of members.
+type running struct {
+	*router.Router
+	address string
+	stop    context.CancelFunc // as SIGTERM does
+	ended   chan error
+}
+
+// start runs a router, and ends it with the test.
+func start(t testing.TB, config router.Config, members ...*memcachedtest.Server) *running {
+	t.Helper()
+	for _, m := range members {
+		config.Servers = append(config.Servers, routing.Server{Host: "127.0.0.1", Port: uint16(m.Port)})
+	}
+	var err error
+	if config.Owner, err = routing.New("pymemcache", config.Servers); err != nil {
+		t.Fatal(err)
+	}
+	if config.Loops == 0 {
+		config.Loops = 2
+	}
+	config.Logf = func(format string, args ...any) {
+		fmt.Fprintf(os.Stderr, "router: "+format+"\n", args...)
+	}
+	r := &running{ended: make(chan error, 1)}
+	if r.Router, err = router.New(config); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.address = listener.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	go func() { r.ended <- r.Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case <-r.ended:
+		case <-time.After(memcachedtest.Patience):
+			t.Error("the router does not end")
+		}
+	})
+	memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
+	return r
+}
+
+// conversation is a connection for bytes as they are.
+type conversation struct {
+	net.Conn
+	t testing.TB
+	r *bufio.Reader
+}
+
+func dial(t testing.TB, address string) *conversation {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	return &conversation{conn, t, bufio.NewReaderSize(conn, 1<<20)}
+}
+
+func (c *conversation) say(text string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.Conn, text); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// until returns what comes up to this line, without it.
+func (c *conversation) until(last string) string {
+	c.t.Helper()
+	var b strings.Builder
+	for {
+		line, err := c.r.ReadString('\n')
+		if err != nil {
+			c.t.Fatalf("after %.200q: %v", b.String()+line, err)
+		}
+		if line == last+"\r\n" {
+			return b.String()
+		}
+		b.WriteString(line)
+	}
+}
+
+// ask sends text, and returns all that is answered.
+func (c *conversation) ask(text string) string {
+	c.t.Helper()
+	c.say(text + "mn\r\n")
+	return c.until("MN")
+}
+
+// want fails the test if the answer is another one.
+func (c *conversation) want(text, answer string) {
+	c.t.Helper()
+	if got := c.ask(text); got != answer {
+		c.t.Fatalf("%.100q: %.300q, want %.300q", text, got, answer)
+	}
+}
+
+func members(t testing.TB, n int, args ...string) (all []*memcachedtest.Server) {
+	t.Helper()
+	for range n {
+		all = append(all, memcachedtest.Start(t, args...))
+	}
+	return all
+}

@@ -1,0 +1,159 @@
+package router
+
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// stream is a socket of a loop with what is to be sent. It holds buffers only while
+// there is something in them.
+type stream struct {
+	loop *loop
+	fd   int
+	// out from sent on is still to be sent.
+	out  []byte
+	sent int
+	// in has what was received and can't be used yet.
+	in []byte
+	// dirty: the loop flushes it when the round is over.
+	dirty bool
+	// reads and writes are what epoll is told.
+	reads, writes bool
+	closed        bool
+}
+
+func (s *stream) open(l *loop, fd int, w watched) error {
+	s.loop, s.fd, s.reads = l, fd, true
+	return l.poller.add(fd, w)
+}
+
+// unsent is the number of bytes that the peer has not taken.
+func (s *stream) unsent() int { return len(s.out) - s.sent }
+
+// buffer makes room to append to out.
+func (s *stream) buffer() {
+	if s.out == nil {
+		s.out = s.loop.buffers.get()
+	}
+}
+
+// flush writes what it can. It returns false if the connection is broken.
+func (s *stream) flush() bool {
+	for s.sent < len(s.out) {
+		n, err := unix.Write(s.fd, s.out[s.sent:])
+		switch {
+		case err == unix.EAGAIN:
+			s.watch(s.reads, true)
+			s.shift()
+			return true
+		case err == unix.EINTR:
+		case err != nil:
+			return false
+		default:
+			s.sent += n
+		}
+	}
+	s.loop.buffers.put(s.out)
+	s.out, s.sent = nil, 0
+	s.watch(s.reads, false)
+	return true
+}
+
+// shift moves what is unsent to the beginning, if that is the smaller part.
+func (s *stream) shift() {
+	if s.sent > len(s.out)/2 {
+		s.out = append(s.out[:0], s.out[s.sent:]...)
+		s.sent = 0
+	}
+}
+
+func (s *stream) watch(reads, writes bool) {
+	if !s.closed && (s.reads != reads || s.writes != writes) {
+		s.reads, s.writes = reads, writes
+		s.loop.poller.change(s.fd, reads, writes)
+	}
+}
+
+// read returns what there is: nil if there is nothing yet. It is valid until the next
+// call of any stream of the loop.
+func (s *stream) read() (b []byte, ok bool) {
+	room := s.loop.input
+	if len(s.in) > len(room)/2 { // a read of thousands of keys
+		s.in = slices.Grow(s.in, len(room))
+		room = s.in[:cap(s.in)]
+	}
+	kept := copy(room, s.in)
+	n, again, ok := readInto(s.fd, room[kept:])
+	if again || !ok {
+		return nil, ok
+	}
+	if len(s.in) <= len(s.loop.input)/2 {
+		s.keep(nil)
+	}
+	return room[:kept+n], true
+}
+
+// readInto reads into room.
+func readInto(fd int, room []byte) (n int, again, ok bool) {
+	for {
+		n, err := unix.Read(fd, room)
+		switch {
+		case err == unix.EAGAIN:
+			return 0, true, true
+		case err == unix.EINTR:
+			continue
+		case err != nil || n <= 0:
+			return 0, false, false
+		}
+		return n, false, true
+	}
+}
+
+// keep copies what can't be used yet.
+func (s *stream) keep(b []byte) {
+	if len(b) == 0 {
+		s.loop.buffers.put(s.in)
+		s.in = nil
+		return
+	}
+	if s.in == nil {
+		s.in = s.loop.buffers.get()
+	}
+	s.in = append(s.in[:0], b...)
+}
+
+func (s *stream) close() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.loop.poller.remove(s.fd)
+	s.loop.buffers.put(s.out)
+	s.loop.buffers.put(s.in)
+	s.out, s.in, s.sent = nil, nil, 0
+}
+
+// buffers are those of a loop that nobody uses now.
+type buffers [][]byte
+
+const (
+	bufferSize  = 4 << 10
+	keptBuffer  = 64 << 10 // larger ones are left to the garbage collector
+	keptBuffers = 256
+)
+
+func (b *buffers) get() []byte {
+	if n := len(*b); n > 0 {
+		last := (*b)[n-1]
+		*b = (*b)[:n-1]
+		return last
+	}
+	return make([]byte, 0, bufferSize)
+}
+
+func (b *buffers) put(buffer []byte) {
+	if cap(buffer) > 0 && cap(buffer) <= keptBuffer && len(*b) < keptBuffers {
+		*b = append(*b, buffer[:0])
+	}
+}
