@@ -27,6 +27,8 @@ const usageText = `drainer supervises a memcached, and moves items to the server
   drainer owner --client=CLIENT --server=[NAME=]HOST:PORT…
           read keys from standard input, print each with its owner; with
           --moved --after=[NAME=]HOST:PORT… how many get another one
+  drainer route --client=CLIENT --server=[NAME=]HOST:PORT…
+          be one address for all members: ask each key's owner, for any application
   drainer install [--dir=DIR --termination-log=FILE] TO [memcached ARGS…]
           copy this program to TO/drainer; say in FILE if memcached will start cold
   drainer help
@@ -73,6 +75,8 @@ func dispatch(ctx context.Context, line []string, std args.IO) (int, error) {
 		return 0, runReady(ctx, rest, std)
 	case "owner":
 		return 0, runOwner(ctx, rest, std)
+	case "route":
+		return 0, runRoute(ctx, rest, std)
 	case "install":
 		return 0, runInstall(ctx, rest, std)
 	case "help", "--help", "-h", "-help":

@@ -38,6 +38,10 @@ const (
 	FlagBeginWhen          = "begin-when"
 	FlagBeginWithin        = "begin-within"
 	FlagBeginAnyway        = "begin-anyway"
+	FlagListen             = "listen"
+	FlagAdmin              = "admin"
+	FlagClientTLSDir       = "client-tls-dir"
+	FlagClientAuthFile     = "client-auth-file"
 )
 
 // Readers in a receipt: the items were read from a volume, or from a running member.

@@ -68,7 +68,7 @@ func (r *Router) admits(user, password []byte) bool {
 	given := sha256.Sum256(bytes.Join([][]byte{user, password}, []byte(" ")))
 	admitted := 0
 	for _, l := range logins {
-		known := sha256.Sum256([]byte(l))
+		known := sha256.Sum256([]byte(l.User + " " + l.Password))
 		admitted |= subtle.ConstantTimeCompare(given[:], known[:])
 	}
 	return admitted == 1

@@ -40,8 +40,8 @@ type loop struct {
 		mu     sync.Mutex
 		counts counts
 		held   int
-		down   []string
-		known  bool // every member was tried
+		// members by their address, and why there is no connection.
+		members map[string]string
 	}
 }
 
@@ -143,13 +143,11 @@ func (l *loop) publish() {
 	l.published.mu.Lock()
 	defer l.published.mu.Unlock()
 	l.published.counts, l.published.held = l.counts, l.held
-	l.published.down = l.published.down[:0]
-	l.published.known = true
+	if l.published.members == nil {
+		l.published.members = map[string]string{}
+	}
 	for _, m := range l.members.all {
-		if !m.up {
-			l.published.known = l.published.known && m.down != untried
-			l.published.down = append(l.published.down, m.address+": "+m.down)
-		}
+		l.published.members[m.address] = m.down
 	}
 }
 

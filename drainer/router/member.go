@@ -19,7 +19,7 @@ const (
 type member struct {
 	stream
 	address string
-	// up: there is a connection. down says why not.
+	// up: there is a connection. If not, down says why not.
 	up   bool
 	down string
 	// unanswered requests in the order in which they were sent.

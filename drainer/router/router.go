@@ -10,12 +10,14 @@ package router
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
 )
@@ -29,9 +31,8 @@ type Config struct {
 	Dialer memcache.Dialer
 	// TLS of a client's connection that begins; nil for plain text.
 	TLS func() (*tls.Config, error)
-	// Logins that are accepted, as user and password with a blank in between; nil lets
-	// everybody in.
-	Logins func() ([]string, error)
+	// Logins that are accepted; nil lets everybody in.
+	Logins func() ([]contract.Login, error)
 	// Loops is the number of threads that serve clients.
 	Loops int
 	// MaxConnections of clients.
@@ -170,16 +171,23 @@ func pause(ctx context.Context, d time.Duration) {
 // Ready says why clients should not be sent here, if so.
 func (r *Router) Ready() error {
 	if r.ending.Load() {
-		return fmt.Errorf("it is about to end")
+		return errors.New("it is about to end")
 	}
+	connected := 0
 	for _, l := range r.loops {
 		l.published.mu.Lock()
-		down, all := len(l.published.down), len(l.members.all)
-		known := l.published.known
-		l.published.mu.Unlock()
-		if !known || down == all {
-			return fmt.Errorf("no member is connected")
+		for _, s := range r.config.Servers {
+			switch why, known := l.published.members[s.Address()]; {
+			case !known || why == untried:
+				connected = -1 << 30
+			case why == "":
+				connected++
+			}
 		}
+		l.published.mu.Unlock()
+	}
+	if connected <= 0 {
+		return errors.New("no member is connected")
 	}
 	return nil
 }

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/router"
+)
+
+// routeFlags are the arguments of "drainer route".
+type routeFlags struct {
+	routing   routingFlags
+	config    router.Config
+	listen    string
+	admin     string
+	maxMemory int
+	// clientTLS and clientLogins have the files for clients' connections.
+	clientTLS    string
+	clientLogins string
+}
+
+func (f *routeFlags) add(fs *flag.FlagSet) {
+	f.routing.add(fs)
+	c := &f.config
+	fs.StringVar(&f.listen, contract.FlagListen, ":11211", "the address where applications connect, HOST:PORT")
+	fs.StringVar(&f.admin, contract.FlagAdmin, ":11212", "the address of /ready and /metrics, HOST:PORT; empty for none")
+	fs.IntVar(&c.Loops, "threads", runtime.GOMAXPROCS(0), "threads that serve clients; each has its own connections to the members")
+	fs.IntVar(&c.MaxConnections, "max-connections", router.DefaultMaxConnections, "connections of clients at most; another one is told, and closed")
+	fs.IntVar(&c.MaxItem, "max-item-size", router.DefaultMaxItem, "a value's size at most, in bytes; members have their own bound")
+	fs.IntVar(&f.maxMemory, "max-memory", router.DefaultMaxMemory, "what is kept at most of what clients send and of answers that they have not taken, in bytes; a large request or answer beyond it is an error")
+	fs.DurationVar(&c.MemberTimeout, "member-timeout", router.DefaultMemberTimeout, "a member that is silent for so long gets another connection, and its requests an error")
+	fs.DurationVar(&c.ConnectTimeout, "connect-timeout", router.DefaultConnectTimeout, "how long a connection to a member may take")
+	fs.DurationVar(&c.IdleTimeout, "idle-timeout", 0, "close the connection of a client that asks nothing for so long; 0 never")
+	fs.DurationVar(&c.Linger, "linger", 5*time.Second, "after SIGTERM, take connections for so long, while /ready says no")
+	fs.DurationVar(&c.DrainTimeout, "drain-timeout", router.DefaultDrainTimeout, "then wait for answers for so long")
+	fs.StringVar(&f.clientTLS, contract.FlagClientTLSDir, "", "speak TLS with applications: a directory with "+contract.CertFile+" and "+contract.KeyFile)
+	fs.StringVar(&f.clientLogins, contract.FlagClientAuthFile, "", "ask applications for a login: a file with lines user:password")
+	addConnection(fs, &c.Dialer.Connection)
+}
+
+// runRoute serves applications until SIGTERM.
+func runRoute(ctx context.Context, line []string, std args.IO) error {
+	var f routeFlags
+	fs := args.NewFlags("route")
+	f.add(fs)
+	if err := args.Parse(fs, line, std); err != nil {
+		return err
+	}
+	if err := args.None(fs); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	r, err := f.router(ctx, std)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return fmt.Errorf("listen for clients: %w", err)
+	}
+	if f.admin != "" {
+		end, err := serveAdmin(f.admin, r)
+		if err != nil {
+			_ = listener.Close()
+			return err
+		}
+		defer end()
+	}
+	std.Logf("serves %s for %d members", listener.Addr(), len(f.config.Servers))
+	return r.Serve(ctx, listener)
+}
+
+// router is one as the flags say.
+func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, error) {
+	c := &f.config
+	const nameTimeout = time.Minute
+	if err := f.routing.resolve(ctx, nameTimeout); err != nil {
+		return nil, err
+	}
+	owner, err := f.routing.owner()
+	if err != nil {
+		return nil, err
+	}
+	if c.Loops < 1 {
+		return nil, args.Usagef("--threads: at least 1 is needed")
+	}
+	c.Servers, c.Owner, c.Logf = f.routing.servers, owner, std.Logf
+	c.MaxMemory = max(f.maxMemory/c.Loops, 1<<20)
+	if f.clientTLS != "" {
+		files := memcache.Dialer{Connection: contract.Connection{TLSDir: f.clientTLS}}
+		c.TLS = func() (*tls.Config, error) { return files.ServerTLS(false) }
+		if _, err := c.TLS(); err != nil {
+			return nil, err
+		}
+	}
+	if f.clientLogins != "" {
+		c.Logins = memcache.Dialer{Connection: contract.Connection{AuthFile: f.clientLogins}}.Logins
+		if _, err := c.Logins(); err != nil {
+			return nil, err
+		}
+	}
+	return router.New(*c)
+}
+
+// serveAdmin answers /ready and /metrics until end is called.
+func serveAdmin(address string, r *router.Router) (end func(), err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for /ready and /metrics: %w", err)
+	}
+	const patience = 10 * time.Second
+	server := &http.Server{Handler: r.Admin(), ReadTimeout: patience, WriteTimeout: patience, MaxHeaderBytes: 16 << 10}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			panic(err) // the listener is ours alone
+		}
+	}()
+	return func() { _ = server.Close() }, nil
+}

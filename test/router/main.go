@@ -1,0 +1,124 @@
+// Command router measures "drainer route" beside a direct connection and beside
+// twemproxy (Debian's nutcracker), in one run: throughput, latency, and CPU time a
+// request. It prints a table in Markdown.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	drainer, memcached, nutcracker string
+	duration                       time.Duration
+	connections, pipelines, sizes  []int
+	sets, members, keys, rounds    int
+	threads                        int
+	profile                        string
+	only                           string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.drainer, "drainer", "bin/drainer", "The drainer's program.")
+	flag.StringVar(&o.memcached, "memcached", "memcached", "memcached's program.")
+	flag.StringVar(&o.nutcracker, "nutcracker", "nutcracker", "twemproxy's program; left out if it is not there.")
+	flag.DurationVar(&o.duration, "duration", 3*time.Second, "How long each row is measured in each round.")
+	flag.IntVar(&o.rounds, "rounds", 3, "Rounds; the table shows medians.")
+	flag.IntVar(&o.sets, "sets", 10, "The share of sets, in percent.")
+	flag.IntVar(&o.members, "members", 2, "Members behind the routers.")
+	flag.IntVar(&o.keys, "keys", 10_000, "Keys.")
+	flag.IntVar(&o.threads, "threads", 2, "The router's threads.")
+	flag.StringVar(&o.only, "only", "", "Measure only this: direct, router or twemproxy.")
+	connections := flag.String("connections", "1,50", "Connections, a list with commas.")
+	pipelines := flag.String("pipelines", "1,20", "Requests that a connection sends before it reads, a list with commas.")
+	sizes := flag.String("sizes", "200", "Sizes of values in bytes, a list with commas.")
+	flag.Parse()
+	o.connections, o.pipelines, o.sizes = numbers(*connections), numbers(*pipelines), numbers(*sizes)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := measure(ctx, &o); err != nil {
+		fmt.Fprintln(os.Stderr, "router:", err)
+		os.Exit(1)
+	}
+}
+
+func numbers(list string) (all []int) {
+	for _, s := range strings.Split(list, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			fmt.Fprintf(os.Stderr, "router: %q is no number\n", s)
+			os.Exit(2)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// target is what is measured.
+type target struct {
+	name    string
+	address string
+	pid     int // of the process between the client and the members; 0 none
+}
+
+func measure(ctx context.Context, o *options) error {
+	w := &world{o: o}
+	defer w.end()
+	targets, err := w.start(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println("| size | connections | pipeline | what | requests/s | p50 µs | p99 µs | its CPU µs/request | members' CPU µs/request |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	for _, size := range o.sizes {
+		for _, connections := range o.connections {
+			for _, pipeline := range o.pipelines {
+				l := load{connections: connections, pipeline: pipeline, size: size, o: o}
+				results := map[string][]result{}
+				for range o.rounds {
+					for _, t := range targets {
+						r, err := w.run(ctx, t, l)
+						if err != nil {
+							return fmt.Errorf("%s: %w", t.name, err)
+						}
+						results[t.name] = append(results[t.name], r)
+					}
+				}
+				for _, t := range targets {
+					m := median(results[t.name])
+					fmt.Printf("| %d | %d | %d | %s | %.0f | %.0f | %.0f | %.1f | %.1f |\n", size, connections, pipeline, t.name,
+						m.rate, m.p50, m.p99, m.cpu, m.members)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// result of one row in one round: requests a second, and microseconds.
+type result struct{ rate, p50, p99, cpu, members float64 }
+
+func median(all []result) (m result) {
+	of := func(field func(result) float64) float64 {
+		var values []float64
+		for _, r := range all {
+			values = append(values, field(r))
+		}
+		slices.Sort(values)
+		return values[len(values)/2]
+	}
+	return result{
+		of(func(r result) float64 { return r.rate }), of(func(r result) float64 { return r.p50 }),
+		of(func(r result) float64 { return r.p99 }), of(func(r result) float64 { return r.cpu }),
+		of(func(r result) float64 { return r.members }),
+	}
+}
