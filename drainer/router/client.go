@@ -12,6 +12,8 @@ const (
 	// clientBacklog is what is unsent to a client at most, in bytes, before its requests
 	// have to wait.
 	clientBacklog = 1 << 20
+	// firstAverage is what a client's answers are taken for before there are any, in bytes.
+	firstAverage = 16 << 10
 	// bodyDirect is the size of a data block at most, in bytes, that the shared buffer
 	// has room for.
 	bodyDirect = 32 << 10
@@ -462,7 +464,7 @@ func (c *client) everywhere(r *wire.Request) {
 // unavailable answers for a member that is not connected.
 func (c *client) unavailable(s *slot, m *member) {
 	s.fail(m.unavailable())
-	c.loop.answered(s, m)
+	c.loop.answered(s)
 }
 
 // broken closes a connection that can't be answered sensibly any more.

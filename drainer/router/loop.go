@@ -40,6 +40,8 @@ type loop struct {
 		mu     sync.Mutex
 		counts counts
 		held   int
+		// unanswered requests of all members.
+		unanswered int
 		// members by their address, and why there is no connection.
 		members map[string]string
 	}
@@ -142,12 +144,13 @@ func (l *loop) check() {
 func (l *loop) publish() {
 	l.published.mu.Lock()
 	defer l.published.mu.Unlock()
-	l.published.counts, l.published.held = l.counts, l.held
+	l.published.counts, l.published.held, l.published.unanswered = l.counts, l.held, 0
 	if l.published.members == nil {
 		l.published.members = map[string]string{}
 	}
 	for _, m := range l.members.all {
 		l.published.members[m.address] = m.down
+		l.published.unanswered += m.unanswered.n
 	}
 }
 
@@ -175,7 +178,7 @@ func (l *loop) owner(key []byte) *member {
 }
 
 // answered: a member has answered s in full, or can't.
-func (l *loop) answered(s *slot, m *member) {
+func (l *loop) answered(s *slot) {
 	if s.parts > 0 {
 		if s.parts--; s.parts > 0 {
 			return
@@ -204,7 +207,7 @@ func (l *loop) crowded(s *slot, block int) bool {
 
 // accept takes a connection of a client.
 func (l *loop) accept(fd int) {
-	c := &client{used: l.now, at: len(l.clients)}
+	c := &client{used: l.now, at: len(l.clients), average: 8 * firstAverage}
 	c.login.wanted = l.router.config.Logins != nil
 	if err := c.open(l, fd, c); err != nil {
 		_ = unix.Close(fd)

@@ -150,7 +150,7 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 // finish: the first unanswered request is answered.
 func (m *member) finish(s *slot) {
 	m.unanswered.pop()
-	m.loop.answered(s, m)
+	m.loop.answered(s)
 }
 
 // fail ends the connection. What is unanswered gets an error, and another connection is

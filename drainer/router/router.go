@@ -191,3 +191,14 @@ func (r *Router) Ready() error {
 	}
 	return nil
 }
+
+// Unanswered is the number of requests that members have been sent, and not answered, a
+// moment ago.
+func (r *Router) Unanswered() (n int) {
+	for _, l := range r.loops {
+		l.published.mu.Lock()
+		n += l.published.unanswered
+		l.published.mu.Unlock()
+	}
+	return n
+}

@@ -57,7 +57,10 @@ func start(t testing.TB, config router.Config, members ...*memcachedtest.Server)
 	t.Cleanup(func() {
 		cancel()
 		select {
-		case <-r.ended:
+		case err := <-r.ended:
+			if err != nil {
+				t.Error(err)
+			}
 		case <-time.After(memcachedtest.Patience):
 			t.Error("the router does not end")
 		}

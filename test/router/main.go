@@ -22,7 +22,6 @@ type options struct {
 	connections, pipelines, sizes  []int
 	sets, members, keys, rounds    int
 	threads                        int
-	profile                        string
 	only                           string
 }
 
@@ -44,8 +43,9 @@ func main() {
 	flag.Parse()
 	o.connections, o.pipelines, o.sizes = numbers(*connections), numbers(*pipelines), numbers(*sizes)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := measure(ctx, &o); err != nil {
+	err := measure(ctx, &o)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "router:", err)
 		os.Exit(1)
 	}

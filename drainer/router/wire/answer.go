@@ -6,11 +6,11 @@ import "bytes"
 type Kind uint8
 
 const (
-	// OneLine: to storage commands, incr and the like.
+	// OneLine is the answer to storage commands, incr and the like.
 	OneLine Kind = iota
-	// Values: to a classic read: VALUE lines with their blocks, then END.
+	// Values answer a classic read: VALUE lines with their blocks, then END.
 	Values
-	// MetaValue: to a meta command: one line, and a block if it is a VA.
+	// MetaValue answers a meta command: one line, and a block if it is a VA.
 	MetaValue
 )
 

@@ -37,14 +37,8 @@ func number(b []byte) (int64, bool) {
 	return int64(magnitude), true
 }
 
-// unsigned is memcached's safe_strtoul and safe_strtoull.
-func unsigned(b []byte) (uint64, bool) {
+// unsigned tells whether memcached's safe_strtoul and safe_strtoull take it for a number.
+func unsigned(b []byte) bool {
 	magnitude, negative, ok := digits(b)
-	if negative {
-		magnitude = -magnitude
-		if int64(magnitude) < 0 {
-			return 0, false
-		}
-	}
-	return magnitude, ok
+	return ok && (!negative || int64(-magnitude) >= 0)
 }

@@ -224,12 +224,8 @@ func deletes(tokens [][]byte, quiet bool) bool {
 // the data block.
 func (r *Request) store(tokens [][]byte) {
 	size, ok := number(tokens[3])
-	_, okFlags := unsigned(tokens[1])
 	_, okExptime := number(tokens[2])
-	ok = ok && okFlags && okExptime
-	if r.Verb == Cas && ok {
-		_, ok = unsigned(tokens[4])
-	}
+	ok = ok && okExptime && unsigned(tokens[1]) && (r.Verb != Cas || unsigned(tokens[4]))
 	if !ok || !r.sized(size) {
 		r.refuse(AnswerBadFormat)
 	}
@@ -341,7 +337,7 @@ func (r *Request) verbosity(tokens [][]byte) {
 	case len(tokens) == 0:
 		r.refuse(AnswerBadFormat)
 	default:
-		if _, ok := unsigned(tokens[0]); !ok {
+		if !unsigned(tokens[0]) {
 			r.refuse(AnswerBadFormat)
 		} else if !quiet {
 			r.Answer = AnswerOK

@@ -1,0 +1,384 @@
+package router_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/router"
+)
+
+// keyOf is a key that this member owns, found by storing keys through the router.
+func keyOf(t *testing.T, routed *conversation, m *memcachedtest.Server) string {
+	t.Helper()
+	direct := dial(t, m.Address())
+	for i := range 1000 {
+		key := fmt.Sprintf("of-%d", i)
+		routed.want("set "+key+" 0 0 1\r\nx\r\n", "STORED\r\n")
+		if direct.ask("get "+key+"\r\n") != "END\r\n" {
+			return key
+		}
+	}
+	t.Fatal("no key of that member")
+	return ""
+}
+
+// TestDeadMember: its keys get an error at once, all others are served; when it is back,
+// so are its keys.
+func TestDeadMember(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	routed := dial(t, start(t, router.Config{}, all...).address)
+	dead, alive := keyOf(t, routed, all[0]), keyOf(t, routed, all[1])
+	all[0].Kill()
+	memcachedtest.WaitFor(t, "an error", func() error {
+		if got := routed.ask("get " + dead + "\r\n"); !strings.HasPrefix(got, "SERVER_ERROR member "+all[0].Address()) {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	routed.want("get "+alive+"\r\n", "VALUE "+alive+" 0 1\r\nx\r\nEND\r\n")
+	failed := "SERVER_ERROR member " + all[0].Address() + " is not available\r\n"
+	// A read of many keys ends at the first error, as memcached's own.
+	value := "VALUE " + alive + " 0 1\r\nx\r\n"
+	routed.want("get "+alive+" "+dead+" "+alive+"\r\nget "+alive+"\r\n", value+failed+value+"END\r\n")
+	routed.want("set "+dead+" 0 0 1\r\nx\r\nset "+dead+" 0 0 1 noreply\r\nx\r\nmg "+dead+" v q\r\nflush_all\r\n", failed+failed+failed)
+	all[0].Restart()
+	memcachedtest.WaitFor(t, "the member", func() error {
+		if got := routed.ask("get " + dead + "\r\n"); got != "END\r\n" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	routed.want("flush_all\r\n", "OK\r\n")
+}
+
+// TestSilentMember: its requests get an error after a time; those of others don't wait.
+func TestSilentMember(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	r := start(t, router.Config{MemberTimeout: time.Second, ConnectTimeout: time.Second}, all...)
+	routed, other := dial(t, r.address), dial(t, r.address)
+	silent, alive := keyOf(t, routed, all[0]), keyOf(t, routed, all[1])
+	all[0].Signal(syscall.SIGSTOP)
+	routed.say("get " + silent + "\r\nmn\r\n")
+	other.want("get "+alive+"\r\n", "VALUE "+alive+" 0 1\r\nx\r\nEND\r\n")
+	if got := routed.until("MN"); !strings.HasPrefix(got, "SERVER_ERROR") {
+		t.Errorf("%q", got)
+	}
+	all[0].Signal(syscall.SIGCONT)
+	memcachedtest.WaitFor(t, "the member", func() error {
+		if got := routed.ask("get " + silent + "\r\n"); got != "VALUE "+silent+" 0 1\r\nx\r\nEND\r\n" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+}
+
+// held is what the router keeps for clients, in bytes.
+func held(t *testing.T, r *running) (n int) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r.Admin().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	_, rest, _ := strings.Cut(w.Body.String(), "\nmemcached_router_held_bytes ")
+	if _, err := fmt.Sscan(rest, &n); err != nil {
+		t.Fatalf("%v in %s", err, w.Body)
+	}
+	return n
+}
+
+// TestSlowReader: a client that asks and doesn't read makes the router hold no more than
+// its bound, others are served, and its answers are complete or errors when it reads.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	const maxMemory = 16 << 20
+	r := start(t, router.Config{Loops: 1, MaxMemory: maxMemory}, all...)
+	slow, other := dial(t, r.address), dial(t, r.address)
+	value := strings.Repeat("v", 1_000_000)
+	other.want("set large 0 0 1000000\r\n"+value+"\r\n", "STORED\r\n")
+	const requests = 300
+	go func() {
+		for range requests / 10 {
+			if _, err := io.WriteString(slow, strings.Repeat("get large\r\n", 10)); err != nil {
+				return
+			}
+		}
+	}()
+	memcachedtest.WaitFor(t, "answers that are not read", func() error {
+		if n := held(t, r); n < maxMemory/2 {
+			return fmt.Errorf("%d bytes are held", n)
+		}
+		return nil
+	})
+	most := 0
+	for range 200 {
+		other.want("get nothing\r\n", "END\r\n")
+		most = max(most, held(t, r))
+	}
+	if most > maxMemory+2<<20 {
+		t.Errorf("the router held %d bytes", most)
+	}
+	whole, refused := 0, 0
+	want := "VALUE large 0 1000000\r\n" + value + "\r\nEND\r\n"
+	answer := make([]byte, len(want))
+	for range requests {
+		line, err := slow.r.ReadSlice('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.HasPrefix(line, []byte("SERVER_ERROR out of memory")) {
+			refused++
+			continue
+		}
+		n := copy(answer, line)
+		if _, err := io.ReadFull(slow.r, answer[n:]); err != nil || string(answer) != want {
+			t.Fatalf("answer %d is not the value: %v", whole+refused, err)
+		}
+		whole++
+	}
+	t.Logf("%d values, %d errors, %d bytes held", whole, refused, most)
+	if whole < requests/10 {
+		t.Errorf("%d of %d requests were answered", whole, requests)
+	}
+}
+
+// TestLargeRequests: values of 1 MiB at once from many clients; beyond the bound, an error.
+func TestLargeRequests(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2, "-I", "8m", "-m", "256")
+	r := start(t, router.Config{Loops: 1, MaxMemory: 20 << 20, MaxItem: 4 << 20}, all...)
+	c := dial(t, r.address)
+	value := strings.Repeat("v", 3<<20)
+	c.want(fmt.Sprintf("set a 7 0 %d\r\n%s\r\n", len(value), value), "STORED\r\n")
+	c.want("get a b a\r\n", strings.Repeat(fmt.Sprintf("VALUE a 7 %d\r\n%s\r\n", len(value), value), 2)+"END\r\n")
+	c.want(fmt.Sprintf("ms a %d\r\n%s\r\n", len(value), value), "HD\r\n")
+	c.want(fmt.Sprintf("set b 0 0 %d\r\n%s\r\nget b\r\n", 5<<20, strings.Repeat("v", 5<<20)), "SERVER_ERROR object too large for cache\r\nEND\r\n")
+	// Eight clients begin to send a value: there is room for six.
+	var half []*conversation
+	for i := range 8 {
+		h := dial(t, r.address)
+		h.say(fmt.Sprintf("set h%d 0 0 %d\r\n%s", i, len(value), value[:len(value)/2]))
+		half = append(half, h)
+	}
+	memcachedtest.WaitFor(t, "what the clients have sent", func() error {
+		if n := held(t, r); n < 6*len(value) {
+			return fmt.Errorf("%d bytes are held", n)
+		}
+		return nil
+	})
+	stored := 0
+	for _, h := range half {
+		switch got := h.ask(value[len(value)/2:] + "\r\n"); got {
+		case "STORED\r\n":
+			stored++
+		case "SERVER_ERROR out of memory storing object\r\n":
+		default:
+			t.Errorf("%.100q", got)
+		}
+	}
+	if stored != 6 {
+		t.Errorf("%d values were stored, want 6", stored)
+	}
+}
+
+// TestManyRequestsAtOnce: more than a client's window, and a read of thousands of keys.
+func TestManyRequestsAtOnce(t *testing.T) {
+	t.Parallel()
+	c := dial(t, start(t, router.Config{}, members(t, 3)...).address)
+	const n = 5000
+	var sets, gets, want strings.Builder
+	gets.WriteString("gat 100")
+	for i := range n {
+		fmt.Fprintf(&sets, "set key-%d 0 0 4\r\n%04d\r\n", i, i)
+		fmt.Fprintf(&gets, " key-%d", i)
+		fmt.Fprintf(&want, "VALUE key-%d 0 4\r\n%04d\r\n", i, i)
+	}
+	c.want(sets.String(), strings.Repeat("STORED\r\n", n))
+	keys := strings.TrimPrefix(gets.String(), "gat 100")
+	c.want("get"+keys+"\r\nget key-7\r\n", want.String()+"END\r\nVALUE key-7 0 4\r\n0007\r\nEND\r\n")
+	const few = 100 // keys that a line has room for
+	fewKeys, _, _ := strings.Cut(keys, fmt.Sprintf(" key-%d ", few))
+	values, _, _ := strings.Cut(want.String(), fmt.Sprintf("VALUE key-%d ", few))
+	c.want("gat 100"+fewKeys+"\r\n", values+"END\r\n")
+	c.want("set "+strings.Repeat("k", 3000)+" 0 0 1\r\n", "CLIENT_ERROR line too long\r\n")
+}
+
+// TestOrder: answers come in the order of the requests, whichever member is faster.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	r := start(t, router.Config{MemberTimeout: time.Minute}, all...)
+	c := dial(t, r.address)
+	slow, fast := keyOf(t, c, all[0]), keyOf(t, c, all[1])
+	all[0].Signal(syscall.SIGSTOP)
+	text := "get " + slow + "\r\nset " + fast + " 0 0 1\r\n1\r\nget " + fast + " " + slow + " " + fast + "\r\nincr " + fast + " 1\r\nmn\r\nversion\r\nget " + fast + "\r\nset last 0 0 1\r\nx\r\nquit\r\n"
+	c.say(text)
+	direct := dial(t, all[1].Address())
+	memcachedtest.WaitFor(t, "the fast member", func() error {
+		if got := direct.ask("get " + fast + "\r\n"); got != "VALUE "+fast+" 0 1\r\n2\r\nEND\r\n" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	all[0].Signal(syscall.SIGCONT)
+	got, err := io.ReadAll(c.r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := "VERSION "
+	value := func(key, v string) string { return "VALUE " + key + " 0 1\r\n" + v + "\r\n" }
+	want := value(slow, "x") + "END\r\nSTORED\r\n" + value(fast, "1") + value(slow, "x") + value(fast, "1") + "END\r\n2\r\nMN\r\n"
+	if !strings.HasPrefix(string(got), want+version) || !strings.HasSuffix(string(got), value(fast, "2")+"END\r\nSTORED\r\n") {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestEnd: a router that is told to end answers what it was asked, and closes
+// connections between requests.
+func TestEnd(t *testing.T) {
+	t.Parallel()
+	all := members(t, 1)
+	r := start(t, router.Config{MemberTimeout: time.Minute, DrainTimeout: time.Minute}, all...)
+	idle, busy, half := dial(t, r.address), dial(t, r.address), dial(t, r.address)
+	idle.want("get a\r\n", "END\r\n")
+	half.want("get a\r\n", "END\r\n")
+	all[0].Signal(syscall.SIGSTOP)
+	busy.say("set a 0 0 1\r\nx\r\nget a\r\n")
+	half.say("set b 0 0 5\r\nab")
+	memcachedtest.WaitFor(t, "the requests to arrive", func() error {
+		if n := r.Unanswered(); n != 2 {
+			return fmt.Errorf("%d requests are unanswered", n)
+		}
+		return nil
+	})
+	r.stop()
+	if rest, err := io.ReadAll(idle.r); err != nil || len(rest) > 0 {
+		t.Errorf("the idle one: %q, %v", rest, err)
+	}
+	if r.Ready() == nil {
+		t.Error("it is still ready")
+	}
+	all[0].Signal(syscall.SIGCONT)
+	if got, err := io.ReadAll(busy.r); err != nil || string(got) != "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n" {
+		t.Errorf("the busy one: %q, %v", got, err)
+	}
+	half.say("cde\r\n")
+	if got, err := io.ReadAll(half.r); err != nil || string(got) != "STORED\r\n" {
+		t.Errorf("the one in the middle of a request: %q, %v", got, err)
+	}
+	if conn, err := net.Dial("tcp", r.address); err == nil {
+		conn.Close()
+		t.Error("it still takes connections")
+	}
+	select {
+	case err := <-r.ended:
+		if r.ended <- nil; err != nil {
+			t.Error(err)
+		}
+	case <-time.After(memcachedtest.Patience):
+		t.Error("it doesn't end")
+	}
+}
+
+// TestLimits: too many connections, and idle ones.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	all := members(t, 1)
+	r := start(t, router.Config{MaxConnections: 2, IdleTimeout: 300 * time.Millisecond}, all...)
+	first := dial(t, r.address)
+	first.want("get a\r\n", "END\r\n")
+	if rest, err := io.ReadAll(first.r); err != nil || len(rest) > 0 {
+		t.Errorf("the idle one: %q, %v", rest, err)
+	}
+	r = start(t, router.Config{MaxConnections: 2}, all...)
+	for range 2 {
+		dial(t, r.address).want("get a\r\n", "END\r\n")
+	}
+	third := dial(t, r.address)
+	if got, err := io.ReadAll(third.r); err != nil || string(got) != "ERROR Too many open connections\r\n" {
+		t.Errorf("the third: %q, %v", got, err)
+	}
+}
+
+// TestManyClientsComeAndGo: no descriptor is left behind.
+func TestManyClientsComeAndGo(t *testing.T) {
+	all := members(t, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), memcachedtest.Patience)
+	defer cancel()
+	r := start(t, router.Config{}, all...)
+	open := func() int {
+		files, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(files)
+	}
+	before := open()
+	failed := make(chan error, 8)
+	for w := range cap(failed) {
+		go func() {
+			var err error
+			for i := 0; i < 100 && err == nil; i++ {
+				err = comeAndGo(ctx, r.address, fmt.Sprintf("key-%d-%d", w, i), i)
+			}
+			failed <- err
+		}()
+	}
+	for range cap(failed) {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	memcachedtest.WaitFor(t, "the connections to be closed", func() error {
+		if n := open(); n > before {
+			return fmt.Errorf("%d descriptors are open, %d were before", n, before)
+		}
+		return nil
+	})
+	memcachedtest.WaitFor(t, "nothing to be held", func() error {
+		if n := held(t, r); n != 0 {
+			return fmt.Errorf("%d bytes are held", n)
+		}
+		return nil
+	})
+}
+
+// comeAndGo is a client that may leave in the middle of a request, or of an answer.
+func comeAndGo(ctx context.Context, address, key string, i int) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	text := "set " + key + " 0 0 100000\r\n" + strings.Repeat("v", 100_000) + "\r\nget " + key + " " + key + "\r\n"
+	if i%3 == 0 {
+		text = text[:len(text)*(i+1)/101]
+	}
+	if _, err := io.WriteString(conn, text); err != nil {
+		return err
+	}
+	if i%3 != 1 {
+		return nil
+	}
+	want := "STORED\r\n" + strings.Repeat("VALUE "+key+" 0 100000\r\n"+strings.Repeat("v", 100_000)+"\r\n", 2) + "END\r\n"
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(conn, got); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	if string(got) != want {
+		return errors.New(key + ": another answer")
+	}
+	return nil
+}
