@@ -56,8 +56,12 @@ type client struct {
 	stopped  bool // there may be input that was not taken
 	queued   bool // the loop calls resume when the round is over
 	ending   bool // close when all is answered
+	talked   bool // the first request was read
 	login    login
 }
+
+// binary is the first byte of a client that speaks memcached's binary protocol.
+const binary = 0x80
 
 func (c *client) touch() {
 	if !c.dirty {
@@ -246,9 +250,14 @@ func (c *client) step(b []byte) int {
 		return len(b)
 	case c.reading.verb != wire.Unknown:
 		return c.readOn(b)
+	case !c.talked && b[0] == binary:
+		c.loop.router.config.Logf("a client speaks the binary protocol, which is not supported")
+		c.end()
+		return len(b)
 	case c.login.wanted:
 		return c.logIn(b)
 	}
+	c.talked = true
 	r := &c.loop.request
 	n := r.Parse(b)
 	if n == 0 {

@@ -1,0 +1,115 @@
+package router_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/router"
+)
+
+// application runs a program, and returns what it says.
+func application(t *testing.T, program string, args ...string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*memcachedtest.Patience)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, program, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// TestLibraries: applications of real libraries, which know the router's address only.
+func TestLibraries(t *testing.T) {
+	t.Parallel()
+	address := func(t *testing.T) string { return start(t, router.Config{}, members(t, 3)...).address }
+	for library, module := range map[string]string{"pylibmc": "pylibmc", "pymemcache": "pymemcache", "python-memcached": "memcache"} {
+		t.Run(library, func(t *testing.T) {
+			const python = "/usr/bin/python3" // Debian's, which has Debian's packages
+			if exec.Command(python, "-c", "import "+module).Run() != nil {
+				memcachedtest.Install(library, "python3-"+module)
+			}
+			if err := application(t, python, "testdata/libraries.py", library, address(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("spymemcached", func(t *testing.T) {
+		const jar = "/usr/share/java/spymemcached.jar"
+		if _, err := os.Stat(jar); err != nil || exec.Command("javac", "-version").Run() != nil {
+			memcachedtest.Install("javac", "default-jdk-headless", "libspymemcached-java")
+		}
+		classes := t.TempDir()
+		if err := application(t, "javac", "-cp", jar, "-d", classes, "testdata/Application.java"); err != nil {
+			t.Fatal(err)
+		}
+		if err := application(t, "java", "-XX:TieredStopAtLevel=1", "-cp", classes+":"+jar, "Application", address(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("gomemcache", func(t *testing.T) {
+		if err := gomemcache(address(t)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func gomemcache(address string) error {
+	c := memcache.New(address)
+	c.Timeout = memcachedtest.Patience
+	defer c.Close()
+	var keys []string
+	for i := range 300 {
+		key := fmt.Sprintf("key-%d", i)
+		keys = append(keys, key)
+		if err := c.Set(&memcache.Item{Key: key, Value: bytes.Repeat([]byte(key), i), Flags: uint32(i)}); err != nil {
+			return err
+		}
+	}
+	found, err := c.GetMulti(append(keys, "nothing"))
+	if err != nil || len(found) != len(keys) {
+		return fmt.Errorf("%d items: %w", len(found), err)
+	}
+	for i, key := range keys {
+		if item := found[key]; item == nil || string(item.Value) != strings.Repeat(key, i) || item.Flags != uint32(i) {
+			return fmt.Errorf("%s: %+v", key, item)
+		}
+	}
+	item := found[keys[7]]
+	if item.Value = []byte("5"); c.CompareAndSwap(item) != nil || !errors.Is(c.CompareAndSwap(item), memcache.ErrCASConflict) {
+		return errors.New("cas")
+	}
+	if n, err := c.Increment(keys[7], 2); err != nil || n != 7 {
+		return fmt.Errorf("incr: %d, %w", n, err)
+	}
+	if err := errors.Join(c.Ping(), c.Touch(keys[7], 100), c.Delete(keys[7]), c.FlushAll()); err != nil {
+		return err
+	}
+	if _, err := c.Get(keys[8]); !errors.Is(err, memcache.ErrCacheMiss) {
+		return fmt.Errorf("after flush_all: %w", err)
+	}
+	return nil
+}
+
+// TestBinaryProtocol: a client that speaks it learns at once that it can't.
+func TestBinaryProtocol(t *testing.T) {
+	t.Parallel()
+	c := dial(t, start(t, router.Config{}, members(t, 1)...).address)
+	_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	c.say("\x80\x0b" + strings.Repeat("\x00", 22)) // version
+	if got, err := io.ReadAll(c.r); err != nil || len(got) > 0 {
+		t.Errorf("%q, %v", got, err)
+	}
+	c = dial(t, c.RemoteAddr().String())
+	c.want("xx\r\n\x80\r\n", "ERROR\r\nERROR\r\n")
+}
