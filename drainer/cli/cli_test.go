@@ -65,6 +65,8 @@ func TestCommandLine(t *testing.T) {
 		"migrate: argument":     {[]string{"migrate", "x"}, "unexpected"},
 		"owner: no servers":     {[]string{"owner", "--client=gomemcache"}, "--server"},
 		"owner: moved to what?": {[]string{"owner", "--client=gomemcache", "--server=a:1", "--moved"}, "--after"},
+		"route: no servers":     {[]string{"route", "--client=gomemcache"}, "--server"},
+		"route: no threads":     {[]string{"route", "--client=gomemcache", "--server=a:1", "--threads=0"}, "--threads"},
 		"owner: after what?":    {[]string{"owner", "--client=gomemcache", "--server=a:1", "--after=b:1"}, "--moved"},
 	}
 	for name, test := range tests {

@@ -1,0 +1,156 @@
+package cli_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/certtest"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// routed is a router in a process of its own.
+type routed struct {
+	*drainertest.Process
+	address, admin string
+}
+
+func route(t *testing.T, args ...string) *routed {
+	t.Helper()
+	at := func() string { return fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t)) }
+	r := &routed{address: at(), admin: at()}
+	r.Process = drainertest.Start(t, append([]string{"route", "--" + contract.FlagListen + "=" + r.address, "--" + contract.FlagAdmin + "=" + r.admin}, args...)...)
+	memcachedtest.WaitFor(t, "the router to be ready", func() error {
+		_, err := r.get("/ready")
+		return err
+	})
+	return r
+}
+
+func (r *routed) get(path string) (string, error) {
+	client := http.Client{Timeout: 10 * time.Second}
+	response, err := client.Get("http://" + r.admin + path)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, text)
+	}
+	return string(text), err
+}
+
+// TestRoute: items that are stored through the router are where a direct client looks,
+// it counts them, and SIGTERM ends it well.
+func TestRoute(t *testing.T) {
+	t.Parallel()
+	_, servers := drainertest.Survivors(t, 3)
+	all := drainertest.Objects(17, 500)
+	args := []string{"--client=dalli", "--linger=0s"}
+	for _, s := range servers {
+		args = append(args, "--server="+s)
+	}
+	r := route(t, args...)
+	drainertest.Store(t, r.address, all)
+	drainertest.Check(t, "dalli", servers, all)
+	drainertest.Check(t, "dalli", []string{r.address}, all)
+	memcachedtest.WaitFor(t, "the metrics", func() error {
+		text, err := r.get("/metrics")
+		want := fmt.Sprintf("memcached_router_requests_total{command=\"mg\",outcome=\"hit\"} %d\n", len(all))
+		if err == nil && !strings.Contains(text, want) {
+			err = fmt.Errorf("no %q in %s", want, text)
+		}
+		return err
+	})
+	r.Signal(syscall.SIGTERM)
+	if code := r.Wait(); code != contract.ExitOK {
+		t.Errorf("exit code %d: %s", code, r.Err.String())
+	}
+}
+
+// TestRouteSecured: by TLS and with logins, to applications and to members.
+func TestRouteSecured(t *testing.T) {
+	t.Parallel()
+	secured := memcachedtest.NewSecured(t)
+	connection := secured.Connection()
+	dir := t.TempDir()
+	for name, text := range certtest.NewAuthority(t).Files(t, []string{"127.0.0.1"}) {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	login := filepath.Join(dir, contract.AuthFileKey)
+	if err := os.WriteFile(login, []byte("application:secret\nother:word\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--client=gomemcache", "--linger=0s", "--tls-dir=" + connection.TLSDir, "--auth-file=" + connection.AuthFile,
+		"--client-tls-dir=" + dir, "--client-auth-file=" + login}
+	var servers []string
+	for range 2 {
+		s := memcachedtest.StartBy(t, connection).Address()
+		servers = append(servers, s)
+		args = append(args, "--server="+s)
+	}
+	r := route(t, args...)
+	application := memcache.Dialer{Connection: contract.Connection{TLSDir: dir, AuthFile: login}}
+	all := drainertest.Objects(18, 300)
+	drainertest.StoreBy(t, application, r.address, all)
+	drainertest.CheckBy(t, application, "gomemcache", []string{r.address}, all)
+	drainertest.CheckBy(t, memcache.Dialer{Connection: connection}, "gomemcache", servers, all)
+
+	ctx, cancel := context.WithTimeout(t.Context(), memcachedtest.Patience)
+	defer cancel()
+	if conn, err := (memcache.Dialer{Connection: connection}).Dial(ctx, r.address); err == nil {
+		conn.Close()
+		t.Error("a client that doesn't know the router's certificate is connected")
+	}
+	other := filepath.Join(t.TempDir(), "login")
+	if err := os.WriteFile(other, []byte("application:wrong\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wrong := memcache.Dialer{Connection: contract.Connection{TLSDir: dir, AuthFile: other}}
+	if conn, err := wrong.Dial(ctx, r.address); !errors.Is(err, memcache.ErrLogin) {
+		t.Errorf("a wrong password: %v", err)
+		if conn != nil {
+			conn.Close()
+		}
+	}
+	conn, err := tls.Dial("tcp", r.address, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	expectRefused(t, conn)
+	r.Signal(syscall.SIGTERM)
+	if code := r.Wait(); code != contract.ExitOK || strings.Contains(r.Err.String(), "secret") {
+		t.Errorf("exit code %d: %s", code, r.Err.String())
+	}
+}
+
+// expectRefused: without a login nothing is answered.
+func expectRefused(t *testing.T, conn net.Conn) {
+	t.Helper()
+	_ = conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	if _, err := io.WriteString(conn, "get a\r\nset a 0 0 5\r\nabcde\r\nversion\r\nquit\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	want := "CLIENT_ERROR unauthenticated\r\nCLIENT_ERROR bad authentication token format\r\n" + strings.Repeat("CLIENT_ERROR unauthenticated\r\n", 2)
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {
+		t.Errorf("without a login: %q, %v", got, err)
+	}
+}
