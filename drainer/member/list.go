@@ -43,6 +43,7 @@ func (l *list) run(ctx context.Context) {
 	if kept, err := volume.KeptList(l.s.Volume); err == nil {
 		l.now.Store(kept)
 	}
+	l.complain(ctx, l.read()) // first: the list may have changed since the last start
 	var serving sync.WaitGroup
 	serving.Go(func() { l.serve(ctx) })
 	defer serving.Wait()
@@ -166,7 +167,7 @@ func (l *list) serve(ctx context.Context) {
 // server has the members' TLS and logins. Their files are read for each connection.
 func (l *list) server() *discovery.Server {
 	d := l.s.Dialer
-	s := &discovery.Server{List: l.now.Load, Version: askVersion(context.Background(), l.s.Command[0])}
+	s := &discovery.Server{List: l.now.Load, Version: l.s.version}
 	if d.TLSDir != "" {
 		s.TLS = func() (*tls.Config, error) { return d.ServerTLS(l.s.verifiesClients()) }
 	}

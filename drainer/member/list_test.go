@@ -179,8 +179,27 @@ func TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins(t *testing.T) {
 			tell(t, again.list, listOf(12, 4))
 			again.says("the next list", listOf(12, 4))
 			again.End("saved")
+
+			// A pod that the operator has told before it starts.
+			newest := filepath.Join(t.TempDir(), "list")
+			tell(t, newest, listOf(13, 5))
+			third := serveTold(t, c, dir, newest, port)
+			third.firstAnswers(listOf(13, 5))
+			third.End("saved")
 		})
 	}
+}
+
+// firstAnswers checks the first answer: none may have an older list.
+func (m *told) firstAnswers(want *contract.List) {
+	m.t.Helper()
+	memcachedtest.WaitFor(m.t, "an answer", func() error {
+		first, err := m.config()
+		if err == nil && first != want.String() {
+			m.t.Errorf("the first answer is %q", first)
+		}
+		return err
+	})
 }
 
 func (m *told) refuses(why string) {
@@ -188,6 +207,40 @@ func (m *told) refuses(why string) {
 	if _, err := m.config(); err == nil || !strings.Contains(err.Error(), why) {
 		m.t.Errorf("want %q, got %v", why, err)
 	}
+}
+
+// TestDiscoveryNamesMemcachedsVersion: clients choose their commands by it. It is asked while
+// no reaper of memcached may take the answer's exit code.
+func TestDiscoveryNamesMemcachedsVersion(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		m := serveTold(t, contract.Connection{}, t.TempDir(), filepath.Join(t.TempDir(), "list"), memcachedtest.FreePort(t))
+		var at, of string
+		memcachedtest.WaitFor(t, "two versions", func() (err error) {
+			if at, err = m.version(m.address); err == nil {
+				of, err = m.version(m.Address())
+			}
+			return err
+		})
+		if at != of || len(at) < len("VERSION 1.5") {
+			t.Errorf("discovery says %q, memcached %q", at, of)
+		}
+		m.End("saved")
+	}
+}
+
+// version is what is said at an address.
+func (m *told) version(address string) (string, error) {
+	conn, err := m.dialer.Dial(m.t.Context(), address)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.Send([]byte("version\r\n")); err != nil {
+		return "", err
+	}
+	line, err := conn.Line()
+	return string(line), err
 }
 
 // TestTheListsItemStaysWithItsMember: no drain, replay or placement takes it along.

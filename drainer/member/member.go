@@ -61,6 +61,8 @@ type supervisor struct {
 	markBefore *volume.InUse
 	child      *child
 	saving     atomic.Bool
+	// version of memcached, for clients of discovery; empty if it doesn't say.
+	version string
 	// asked is when it was told to end.
 	asked       time.Time
 	termination termination
@@ -104,8 +106,8 @@ func (s *supervisor) check() error {
 	if err := s.checkDiscovery(); err != nil {
 		return err
 	}
-	if s.ExportPort < 0 || s.ExportPort > 65535 || s.ExportPort == s.Port {
-		return args.Usagef("--%s: %d is not a port, or memcached's", contract.FlagExportPort, s.ExportPort)
+	if err := s.checkExport(); err != nil {
+		return err
 	}
 	if len(s.Command) == 0 {
 		return args.Usagef("drainer serve needs memcached's command line after --")
@@ -128,6 +130,16 @@ func (s *supervisor) check() error {
 		if *dir, err = filepath.Abs(*dir); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (s *supervisor) checkExport() error {
+	if s.ExportPort < 0 || s.ExportPort > 65535 || s.ExportPort == s.Port {
+		return args.Usagef("--%s: %d is not a port, or memcached's", contract.FlagExportPort, s.ExportPort)
+	}
+	if _, port, err := net.SplitHostPort(s.Discovery); err == nil && s.ExportPort != 0 && port == strconv.Itoa(s.ExportPort) {
+		return args.Usagef("--%s: %d is the port of --%s", contract.FlagExportPort, s.ExportPort, contract.FlagDiscovery)
 	}
 	return nil
 }
@@ -255,6 +267,10 @@ func (s *supervisor) untilAsked(ctx context.Context, signals <-chan os.Signal, d
 func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
 	if s.lock, err = volume.LockToServe(ctx, s.Volume, s.std.Logf); err != nil {
 		return err
+	}
+	if s.Discovery != "" {
+		// Later, the reaper of memcached could take this program's exit code.
+		s.version = askVersion(ctx, s.Command[0])
 	}
 	first, err := start.Prepare(ctx, s.Member, askBuild, volume.SaveOptions{Logf: s.std.Logf, Progress: s.progress()})
 	if err != nil {
