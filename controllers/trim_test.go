@@ -143,7 +143,7 @@ func TestTrimmedObjectsKeepWhatTheOperatorApplies(t *testing.T) {
 		typed[corev1.Service](t, build.Service(cluster)),
 		typed[corev1.Service](t, build.ListService(cluster)),
 		typed[corev1.Service](t, build.Discovery(cluster)),
-		typed[discoveryv1.EndpointSlice](t, build.ListSlice(cluster, everyEndpoint(cluster), discoveryv1.AddressTypeIPv6, 1)),
+		typed[discoveryv1.EndpointSlice](t, build.ListSlice(cluster, everyEndpoint(cluster), discoveryv1.AddressTypeIPv6, 1, true)),
 		typed[corev1.ConfigMap](t, build.ServersConfigMap(cluster, servers, ring.Record{})),
 		typed[networkingv1.NetworkPolicy](t, build.NetworkPolicy(cluster)),
 		typed[policyv1.PodDisruptionBudget](t, build.DisruptionBudget(cluster)),

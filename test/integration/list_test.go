@@ -229,23 +229,66 @@ func TestListMovesToAnotherAddressFamily(t *testing.T) {
 	equal(w, "their type", w.slice().AddressType, discoveryv1.AddressTypeIPv4)
 }
 
-// Whoever has the Service keeps it, and gets no endpoints of ours.
+// Whoever has the Service keeps it, and gets no endpoints of ours. Everybody else is told the
+// list: by the ConfigMap, and by the members.
 func TestListServiceOfSomebodyElseHoldsUpNoMember(t *testing.T) {
 	w := newWorld(t)
 	foreign := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, ClusterIP: corev1.ClusterIPNone}}
 	foreign.Name = listName
 	w.create(foreign)
-	w.storageClusterUnsettled(3)
+	w.create(apitest.MakeMemcached(name).With(discovers).Size(3).Storage("128Mi").Obj())
 	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonNameTaken)
 	w.condition(cachev1alpha1.ConditionAvailable, "True", cachev1alpha1.ReasonReady)
+	version := w.toldAll(3, 3)
 	w.scale(2)
 	w.eventually("two members", func() error { return w.replicasAre(2) })
-	if s := w.slice(); s != nil {
-		t.Errorf("it has endpoints: %s", asJSON(s))
+	if next := w.toldAll(2, 2); next <= version {
+		t.Errorf("version %d after %d", next, version)
+	}
+	equal(w, "the list in the ConfigMap", len(w.listed()), 2)
+	if s := w.slice(); s == nil || s.Labels[discoveryv1.LabelServiceName] != "" {
+		t.Errorf("the Service has endpoints: %s", asJSON(s))
 	}
 	w.delete(foreign)
-	w.eventually("two endpoints", func() error { return w.sliceHas(2) })
+	w.eventually("two endpoints of the Service", func() error {
+		if s := w.slice(); s == nil || s.Labels[discoveryv1.LabelServiceName] != listName {
+			return fmt.Errorf("the slice is %s", asJSON(s))
+		}
+		return w.sliceHas(2)
+	})
 	w.condition(cachev1alpha1.ConditionDegraded, "False", cachev1alpha1.ReasonHealthy)
+	w.stopOperator()
+	w.delete(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: listName}})
+	foreign.ResourceVersion, foreign.UID = "", ""
+	w.create(foreign)
+	w.startOperator()
+	w.eventually("no endpoints for somebody else's Service", func() error {
+		if s := w.slice(); s == nil || s.Labels[discoveryv1.LabelServiceName] != "" {
+			return fmt.Errorf("the slice is %s", asJSON(s))
+		}
+		return nil
+	})
+}
+
+// TestVersionsGrowAfterTheSliceIsGone: members ignore a smaller one.
+func TestVersionsGrowAfterTheSliceIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name).With(discovers), 2)
+	w.toldAll(2, 2)
+	w.stopOperator()
+	later := fmt.Sprint(int64(time.Since(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))/time.Second) + 3600) // by another clock
+	for i := range 2 {
+		w.change(w.pod(fmt.Sprintf("%s-%d", name, i)), fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, cachev1alpha1.AnnotationListVersion, later))
+	}
+	w.delete(w.slice())
+	w.startOperator()
+	w.eventually("a later version", func() error {
+		if s := w.slice(); s == nil || len(s.Annotations[cachev1alpha1.AnnotationListVersion]) < len(later) || s.Annotations[cachev1alpha1.AnnotationListVersion] <= later {
+			return fmt.Errorf("after %s the slice is %s", later, asJSON(s))
+		}
+		return w.sliceHas(2)
+	})
+	w.toldAll(2, 2)
 }
 
 // Members must not leave while DNS can't be told.

@@ -172,13 +172,24 @@ func keepsLiveView(action plan.Action) bool {
 	return false
 }
 
-// worse returns the error that matters more: a failure before a refusal, otherwise the
-// first.
+// worse returns the error that matters more: a failure before a name that is taken, which
+// is tried again less often, and that before a refusal; otherwise the first.
 func worse(first, second error) error {
-	if first == nil || errors.Is(first, observe.ErrRefused) && !errors.Is(second, observe.ErrRefused) {
+	if first == nil || severity(second) > severity(first) {
 		return second
 	}
 	return first
+}
+
+func severity(err error) int {
+	taken := (*status.NameTakenError)(nil)
+	switch {
+	case errors.Is(err, observe.ErrRefused):
+		return 0
+	case errors.As(err, &taken):
+		return 1
+	}
+	return 2
 }
 
 func (r *run) takeStep(ctx context.Context, action plan.Action) error {

@@ -5,14 +5,20 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/status"
 )
 
 func TestAFailureIsHeardOverARefusal(t *testing.T) {
 	failure, refusal := errors.New("refused connection"), observe.Refuse("the cache is behind")
+	taken := &status.NameTakenError{Kind: "Service", Name: "cache-list"}
 	for name, test := range map[string]struct{ first, second, want error }{
 		"only one":            {nil, refusal, refusal},
 		"refused, then fails": {refusal, failure, failure},
 		"fails, then refused": {failure, refusal, failure},
+		"taken, then fails":   {taken, failure, failure},
+		"fails, then taken":   {failure, taken, failure},
+		"refused, then taken": {refusal, taken, taken},
+		"taken, then refused": {taken, refusal, taken},
 		"two refusals":        {refusal, observe.Refuse("another"), refusal},
 	} {
 		t.Run(name, func(t *testing.T) {

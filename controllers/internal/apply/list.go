@@ -23,8 +23,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// applyListService notes whether the Service is somebody else's: then no endpoints are
-// written for it.
+// applyListService notes whether the Service is somebody else's: then it gets no endpoints
+// of ours.
 func (r *run) applyListService(ctx context.Context) error {
 	err := applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
 		kind: kindListService, name: build.ListName(r.cluster.Name), current: r.seen.ListService, extract: coreac.ExtractService,
@@ -48,11 +48,14 @@ type list struct {
 	wanted  []build.Endpoint
 	kind    discoveryv1.AddressType
 	version int64
-	differs bool
+	// differs: it has another list. moves: it is to become the Service's, or to stop being
+	// it.
+	differs, moves bool
 }
 
 // listOf compares the slice with what is wanted. Its version grows when anything of it
-// changes.
+// changes. Members may have been told a later version than that of a slice which was made
+// anew by a clock that is behind: they would ignore it.
 func (r *run) listOf(a plan.WriteEndpoints, slice *discoveryv1.EndpointSlice) list {
 	present := build.EndpointsOf(slice)
 	l := list{slice: slice, wanted: build.Endpoints(r.cluster.Name, a.ListSize, r.seen.Pods, present)}
@@ -63,8 +66,12 @@ func (r *run) listOf(a plan.WriteEndpoints, slice *discoveryv1.EndpointSlice) li
 		if len(l.wanted) == 0 {
 			l.kind = slice.AddressType
 		}
+		l.moves = build.InDNS(r.cluster.Name, slice) == r.listServiceTaken
 	}
 	if l.differs = !slices.Equal(l.wanted, present) || l.version == 0; l.differs {
+		for i := range r.seen.Pods {
+			l.version = max(l.version, build.ListVersion(r.seen.Pods[i].Annotations[cachev1alpha1.AnnotationListVersion], now))
+		}
 		l.version = build.NextListVersion(l.version, now)
 	}
 	return l
@@ -72,14 +79,11 @@ func (r *run) listOf(a plan.WriteEndpoints, slice *discoveryv1.EndpointSlice) li
 
 // writeEndpoints writes the members that are on the clients' list. If they differ from
 // those in the cache, it compares them with those on the API server: a list that was
-// written a moment ago is not written again.
+// written a moment ago is not written again, and the members are told its version.
 func (r *run) writeEndpoints(ctx context.Context, a plan.WriteEndpoints) error {
-	if r.listServiceTaken {
-		return nil
-	}
 	l := r.listOf(a, r.seen.Endpoints)
-	if l.slice != nil && l.differs {
-		live, err := observe.Get[discoveryv1.EndpointSlice](ctx, r.Reader.Live, client.ObjectKeyFromObject(l.slice))
+	if l.differs {
+		live, err := observe.Get[discoveryv1.EndpointSlice](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.ListName(r.cluster.Name)})
 		if err != nil {
 			return err
 		}
@@ -98,9 +102,9 @@ func (r *run) writeEndpoints(ctx context.Context, a plan.WriteEndpoints) error {
 	err := applyOwned(ctx, r, owned[discoveryv1.EndpointSlice, *discoveryv1.EndpointSlice, discoveryac.EndpointSliceApplyConfiguration, *discoveryac.EndpointSliceApplyConfiguration]{
 		kind: kindEndpointSlice, name: build.ListName(r.cluster.Name), current: l.slice, extract: discoveryac.ExtractEndpointSlice,
 		desired: func() *discoveryac.EndpointSliceApplyConfiguration {
-			return build.ListSlice(r.cluster, l.wanted, l.kind, l.version)
+			return build.ListSlice(r.cluster, l.wanted, l.kind, l.version, !r.listServiceTaken)
 		},
-		variant: a.ListSize, differs: l.differs,
+		variant: a.ListSize, differs: l.differs || l.moves,
 	})
 	if err == nil && len(l.wanted) > 0 {
 		r.list = build.TheList(r.cluster, l.version, l.wanted)

@@ -60,6 +60,11 @@ func publishable(ip string) bool {
 	return err == nil && a.Zone() == "" && !a.Is4In6() && !a.IsUnspecified() && !a.IsLoopback() && !a.IsLinkLocalUnicast() && !a.IsMulticast()
 }
 
+// InDNS tells whether the slice is that of the list's Service.
+func InDNS(cluster string, slice *discoveryv1.EndpointSlice) bool {
+	return slice.Labels[discoveryv1.LabelServiceName] == ListName(cluster)
+}
+
 // EndpointsOf are the members on a slice that the operator wrote.
 func EndpointsOf(slice *discoveryv1.EndpointSlice) []Endpoint {
 	if slice == nil {
@@ -104,10 +109,14 @@ func ListService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 }
 
 // ListSlice is the EndpointSlice of the list. Every endpoint counts as ready, because DNS
-// names no others, and a member stays on the list while it restarts.
-func ListSlice(c *cachev1alpha1.Memcached, endpoints []Endpoint, kind discoveryv1.AddressType, version int64) *discoveryac.EndpointSliceApplyConfiguration {
+// names no others, and a member stays on the list while it restarts. inDNS: it is the
+// Service's. If that is somebody else's, the slice keeps the list and its version all the
+// same: the members tell clients what it has.
+func ListSlice(c *cachev1alpha1.Memcached, endpoints []Endpoint, kind discoveryv1.AddressType, version int64, inDNS bool) *discoveryac.EndpointSliceApplyConfiguration {
 	labels := Labels(c, cachev1alpha1.ComponentMember)
-	labels[discoveryv1.LabelServiceName] = ListName(c.Name)
+	if inDNS {
+		labels[discoveryv1.LabelServiceName] = ListName(c.Name)
+	}
 	labels[discoveryv1.LabelManagedBy] = cachev1alpha1.ManagedBy
 	slice := discoveryac.EndpointSlice(ListName(c.Name), c.Namespace).
 		WithLabels(labels).
