@@ -56,6 +56,10 @@ const (
 	AnnotationListVersion = "cache.example.com/list-version"
 )
 
+// AnnotationUnlisted, on the Service of a member, is the time (RFC 3339) at which the member
+// had left the clients' list. The Service goes some time later.
+const AnnotationUnlisted = "cache.example.com/unlisted"
+
 // Annotations on claims.
 const (
 	// AnnotationLeaving is the leaving mark: the time (RFC 3339) at which the member

@@ -23,6 +23,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.exporter) || self.exporter.port != self.containerPort",message="exporter.port must not be containerPort: memcached listens there"
 // +kubebuilder:validation:XValidation:rule="!has(self.discovery) || has(self.storage)",message="discovery needs storage: without it, members have no names of their own, and applications use the cluster's Service"
 // +kubebuilder:validation:XValidation:rule="!has(self.discovery) || self.discovery.port != self.containerPort && (!has(self.exporter) || self.discovery.port != self.exporter.port)",message="discovery.port must not be containerPort or exporter.port: something else listens there"
+// +kubebuilder:validation:XValidation:rule="!has(self.routing) || !has(self.routing.addresses) || self.routing.addresses != 'Stable' || has(self.storage)",message="routing.addresses: Stable needs storage: without it, members have no names of their own, and applications use the cluster's Service"
 type MemcachedSpec struct {
 	// size is the number of members wanted, from 0 to 512. Defaults to 1. 0 hibernates
 	// a cluster with storage: its members stop, their volumes stay, nothing is drained,
@@ -184,9 +185,10 @@ const (
 type TLSSpec struct {
 	// secretName of a Secret of type kubernetes.io/tls in the same namespace: tls.crt,
 	// the members' certificate with its chain, for the hosts in status.servers (with
-	// storage, the name *.NAME.NAMESPACE.svc covers them), for NAME-discovery.NAMESPACE.svc
-	// if there is discovery, and for *.NAME-list.NAMESPACE.svc.cluster.local if applications
-	// use the list in DNS; tls.key; and ca.crt, the
+	// storage, the name *.NAME.NAMESPACE.svc covers them), for each
+	// NAME-member-N.NAMESPACE.svc if routing.addresses is Stable, for
+	// NAME-discovery.NAMESPACE.svc if there is discovery, and for
+	// *.NAME-list.NAMESPACE.svc.cluster.local if applications use the list in DNS; tls.key; and ca.crt, the
 	// authorities that signed it, and the clients' certificates. When the Secret
 	// changes, the members use it without a restart.
 	// +kubebuilder:validation:MinLength=1
@@ -478,6 +480,16 @@ type RoutingSpec struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]*\{ordinal\}[A-Za-z0-9._-]*(:[0-9]+)?$`
 	ServerName string `json:"serverName,omitempty"`
 
+	// addresses, Pod (the default) or Stable, says what the list of servers names. Pod:
+	// the members' pods, whose addresses change when they restart. Stable: a Service with
+	// an address of its own for each member, NAME-member-N, for clients that look names up
+	// only once, or hash addresses (evcache, spymemcached-ketama). It needs storage. A
+	// Service stays for 10 minutes after its member has left. A change is a change of the servers' names
+	// and addresses: for clients that hash these, items are moved.
+	// +optional
+	// +kubebuilder:default=Pod
+	Addresses AddressMode `json:"addresses,omitempty"`
+
 	// placement, On (the default) or Off, moves items to the members where clients look
 	// for them after the list of servers has grown, or the routing has changed. With
 	// Off the keys whose owner has changed are misses, and their old values may come
@@ -496,6 +508,19 @@ type RoutingSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="routing.patience must be from 0s to 24h"
 	Patience *metav1.Duration `json:"patience,omitempty"`
 }
+
+// AddressMode says whose addresses the members have on the list of servers.
+//
+// +kubebuilder:validation:Enum=Pod;Stable
+type AddressMode string
+
+// The modes of addresses.
+const (
+	// AddressesPod are those of the members' pods.
+	AddressesPod AddressMode = "Pod"
+	// AddressesStable are those of a Service for each member.
+	AddressesStable AddressMode = "Stable"
+)
 
 // PlacementMode says whether items are moved to where clients look for them.
 //

@@ -30,7 +30,7 @@ func (w *world) told(members, listed int) (*contract.List, error) {
 		if pod == nil {
 			return nil, fmt.Errorf("no member %d", i)
 		}
-		list, err := contract.ParseList(pod.Annotations[cachev1alpha1.AnnotationList])
+		list, err := toldBy(pod)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", pod.Name, err)
 		}
@@ -48,6 +48,13 @@ func (w *world) told(members, listed int) (*contract.List, error) {
 		}
 	}
 	return first, nil
+}
+
+func toldBy(pod *corev1.Pod) (*contract.List, error) {
+	if pod == nil {
+		return nil, errors.New("there is no pod")
+	}
+	return contract.ParseList(pod.Annotations[cachev1alpha1.AnnotationList])
 }
 
 // toldAll waits for that list, and returns its version.

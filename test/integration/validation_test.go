@@ -53,6 +53,9 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		object *apitest.MemcachedBuilder
 		want   string
 	}{
+		"stable addresses without storage": {with(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Routing.Addresses = cachev1alpha1.AddressesStable
+		}), "routing.addresses: Stable needs storage"},
 		"storage as large as memory":       {cluster().Memory("64Mi").Storage("64Mi"), tooSmall},
 		"storage smaller than memory":      {cluster().Memory("1Gi").Storage("512Mi"), tooSmall},
 		"storage smaller than the default": {cluster().Storage("10Mi"), tooSmall},

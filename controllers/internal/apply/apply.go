@@ -145,7 +145,8 @@ func (r *run) takeSteps(ctx context.Context, actions []plan.Action) error {
 func bringsMembers(action plan.Action) bool {
 	switch action.(type) {
 	case plan.MarkLeaving, plan.ApplyService, plan.WriteList, plan.WriteEndpoints, plan.TellMembers, plan.ApplyNetworkPolicy,
-		plan.WriteBinding, plan.ApplyStatefulSet, plan.ApplyDeployment:
+		plan.WriteBinding, plan.ApplyStatefulSet, plan.ApplyDeployment,
+		plan.ApplyMemberService, plan.RetireMemberService, plan.DeleteMemberService:
 		return true
 	}
 	return false
@@ -222,6 +223,12 @@ func (r *run) takeStep(ctx context.Context, action plan.Action) error {
 		return r.applyBudget(ctx)
 	case plan.ApplyServiceMonitor:
 		return r.applyServiceMonitor(ctx)
+	case plan.ApplyMemberService:
+		return r.applyMemberService(ctx, a.Ordinal)
+	case plan.RetireMemberService:
+		return r.retireMemberService(ctx, a)
+	case plan.DeleteMemberService:
+		return r.deleteMemberService(ctx, a)
 	case plan.DeleteMembers:
 		return r.deleteMembers(ctx)
 	case plan.DeleteJob:

@@ -58,7 +58,12 @@ type list struct {
 // anew by a clock that is behind: they would ignore it.
 func (r *run) listOf(a plan.WriteEndpoints, slice *discoveryv1.EndpointSlice) list {
 	present := build.EndpointsOf(slice)
-	l := list{slice: slice, wanted: build.Endpoints(r.cluster.Name, a.ListSize, r.seen.Pods, present)}
+	l := list{slice: slice}
+	if build.Stable(r.cluster) {
+		l.wanted = build.StableEndpoints(r.cluster.Name, a.ListSize, r.seen.MemberServices, present)
+	} else {
+		l.wanted = build.Endpoints(r.cluster.Name, a.ListSize, r.seen.Pods, present)
+	}
 	l.kind = build.AddressType(l.wanted)
 	now := r.Clock.Now()
 	if slice != nil {

@@ -24,6 +24,7 @@ const (
 	kindStatefulSet         = "StatefulSet"
 	kindListService         = "list's Service"
 	kindDiscovery           = "discovery's Service"
+	kindMemberService       = "member's Service " // and the ordinal
 	kindEndpointSlice       = "EndpointSlice"
 )
 

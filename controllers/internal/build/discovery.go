@@ -64,7 +64,11 @@ func withList(c *cachev1alpha1.Memcached, spec *coreac.PodSpecApplyConfiguration
 func TheList(c *cachev1alpha1.Memcached, version int64, endpoints []Endpoint) *contract.List {
 	l := &contract.List{Version: version}
 	for _, e := range endpoints {
-		l.Nodes = append(l.Nodes, contract.Node{Host: e.Name + "." + c.Name + "." + c.Namespace + ".svc", IP: e.Address, Port: c.Spec.ContainerPort})
+		host := e.Name + "." + c.Name + "." + c.Namespace + ".svc"
+		if ordinal, ok := PodOrdinal(c.Name, e.Name); ok {
+			host = memberHost(c, ordinal)
+		}
+		l.Nodes = append(l.Nodes, contract.Node{Host: host, IP: e.Address, Port: c.Spec.ContainerPort})
 	}
 	return l
 }

@@ -90,12 +90,12 @@ func podFailurePolicy() *batchv1.PodFailurePolicy {
 
 // namedServers are the members as arguments of the drainer: [NAME=]HOST:PORT.
 func namedServers(c *cachev1alpha1.Memcached, n int32) []string {
-	servers := Servers(c, n)
-	if c.Spec.Routing.ServerName == "" {
+	servers, named := reached(c, n), serverName(c)
+	if named == "" {
 		return servers
 	}
 	for i, address := range servers {
-		name := strings.Replace(c.Spec.Routing.ServerName, "{ordinal}", strconv.Itoa(i), 1)
+		name := strings.Replace(named, "{ordinal}", strconv.Itoa(i), 1)
 		servers[i] = name + "=" + address
 	}
 	return servers

@@ -50,6 +50,11 @@ func Endpoints(cluster string, n int32, pods []corev1.Pod, before []Endpoint) []
 			endpoints = append(endpoints, Endpoint{name, address})
 		}
 	}
+	return ofOneType(endpoints)
+}
+
+// ofOneType are the endpoints of the first one's type.
+func ofOneType(endpoints []Endpoint) []Endpoint {
 	kind := AddressType(endpoints)
 	return slices.DeleteFunc(endpoints, func(e Endpoint) bool { return addressType(e.Address) != kind })
 }

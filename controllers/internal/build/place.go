@@ -30,7 +30,7 @@ const scratchSize = 2 << 30
 // or else memcached is asked for them. Items owned by lost members are discarded.
 func PlacementJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, ordinal int32, target string, members int32, lost ...int32) *batchv1.Job {
 	args := contract.Rebalance{
-		Source:     Servers(c, max(members, ordinal+1))[ordinal],
+		Source:     reached(c, max(members, ordinal+1))[ordinal],
 		ExportPort: exportPort(c),
 		Move:       moveArgs(c, ring.Source(uid, target), members),
 	}
@@ -40,7 +40,7 @@ func PlacementJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types
 		args.Deadline += args.Patience
 	}
 	for _, i := range lost {
-		args.Discard = append(args.Discard, Servers(c, members)[i])
+		args.Discard = append(args.Discard, reached(c, members)[i])
 	}
 	pod := movingPod(c)
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: scratchVolume, VolumeSource: corev1.VolumeSource{

@@ -9,6 +9,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/routing"
 )
 
 // Keys of the servers' list, in its ConfigMap and in the Secret of spec.binding.
@@ -30,11 +31,11 @@ func IsServersKey(key string) bool {
 // ServersName is the name of the ConfigMap with the list of the servers.
 func ServersName(cluster string) string { return cluster + "-servers" }
 
-// Servers are the addresses of the first n members, host:port, in ring order.
+// Servers are the first n members as clients are to call them, host:port, in ring order.
 func Servers(c *cachev1alpha1.Memcached, n int32) []string {
 	servers := make([]string, n)
 	for i := range n {
-		servers[i] = fmt.Sprintf("%s.%s.%s.svc:%d", PodName(c.Name, i), c.Name, c.Namespace, c.Spec.ContainerPort)
+		servers[i] = fmt.Sprintf("%s:%d", memberHost(c, i), c.Spec.ContainerPort)
 	}
 	return servers
 }
@@ -51,7 +52,10 @@ func ClientServers(c *cachev1alpha1.Memcached, n int32) []string {
 // RingOf the first n members.
 func RingOf(c *cachev1alpha1.Memcached, n int32) ring.Ring {
 	r := &c.Spec.Routing
-	return ring.Ring{Client: string(r.Client), KeyPrefix: r.KeyPrefix, ServerName: r.ServerName, Port: c.Spec.ContainerPort, Size: n}
+	return ring.Ring{
+		Client: string(r.Client), KeyPrefix: r.KeyPrefix, ServerName: serverName(c), Port: c.Spec.ContainerPort, Size: n,
+		Stable: Stable(c) && routing.HashesAddresses(string(r.Client)),
+	}
 }
 
 // ServersConfigMap is the clients' list, in the forms that applications read. With

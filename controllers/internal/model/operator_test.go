@@ -494,7 +494,8 @@ func (m *model) steps(v *sight, p *plan.Plan, next list) steps {
 			if !v.absent {
 				t.add(step{verb: removeClusterFinalizer})
 			}
-		case plan.ApplyService, plan.ApplyListService, plan.ApplyDiscovery, plan.WriteEndpoints, plan.TellMembers, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyBudget, plan.ApplyServiceMonitor:
+		case plan.ApplyService, plan.ApplyListService, plan.ApplyDiscovery, plan.WriteEndpoints, plan.TellMembers, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyBudget, plan.ApplyServiceMonitor,
+			plan.ApplyMemberService, plan.RetireMemberService, plan.DeleteMemberService:
 		case plan.WriteList:
 			if next != v.seen.list {
 				t.was, t.list = v.seen.list, next

@@ -47,7 +47,7 @@ const clusterIndex = "cluster"
 
 // IndexByCluster adds that index to the manager's cache.
 func IndexByCluster(mgr ctrl.Manager) error {
-	for _, o := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &batchv1.Job{}} {
+	for _, o := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &batchv1.Job{}, &corev1.Service{}} {
 		err := mgr.GetFieldIndexer().IndexField(context.Background(), o, clusterIndex, func(o client.Object) []string { return identity.ClusterName(o) })
 		if err != nil {
 			return fmt.Errorf("index %T by cluster: %w", o, err)
@@ -90,6 +90,8 @@ type State struct {
 	// Service of spec.discovery.
 	ListService, Discovery *corev1.Service
 	Endpoints              *discoveryv1.EndpointSlice
+	// MemberServices has the Services of single members, by their ordinals.
+	MemberServices map[int32]corev1.Service
 
 	Pods        []corev1.Pod // of the members
 	DrainerPods []corev1.Pod // of drains and placements
@@ -229,8 +231,10 @@ func (r *Reader) observeOwned(ctx context.Context, key client.ObjectKey, o *Stat
 	if o.Discovery, err = Own[corev1.Service](ctx, r, o.Cluster, build.DiscoveryName(key.Name)); err != nil {
 		return err
 	}
-	o.Endpoints, err = Own[discoveryv1.EndpointSlice](ctx, r, o.Cluster, build.ListName(key.Name))
-	return err
+	if o.Endpoints, err = Own[discoveryv1.EndpointSlice](ctx, r, o.Cluster, build.ListName(key.Name)); err != nil {
+		return err
+	}
+	return r.observeMemberServices(ctx, key, o)
 }
 
 // Get returns the object, or nil if there is none.
@@ -362,6 +366,7 @@ func (o *State) Input() plan.Observed {
 			in.Ready = append(in.Ready, ordinal)
 		}
 	}
+	in.MemberServices = o.planMemberServices()
 	in.Away = o.away(in.Ready, in.StatefulSet.Replicas)
 	for i := range o.DrainerPods {
 		pod := &o.DrainerPods[i]
@@ -391,6 +396,7 @@ func planCluster(o *State) plan.Cluster {
 		Size:                 *spec.Size,
 		Plain:                spec.Storage == nil,
 		Discovery:            spec.Discovery != nil,
+		StableAddresses:      build.Stable(o.Cluster),
 		Policy:               PlanPolicy(o.Cluster),
 		ReleaseUnreadable:    ReleasesUnreadable(o.Cluster),
 		WaitForRoom:          spec.Drain.OnShortage == cachev1alpha1.ShortageWait,

@@ -51,6 +51,8 @@ type Cluster struct {
 	DeleteClaims bool
 	// Plain: without storage.
 	Plain bool
+	// StableAddresses: each member has a Service of its own.
+	StableAddresses bool
 	// Discovery: the members are told of the clients' list.
 	Discovery bool
 	// NamespaceTerminating: nothing can run here any more.
@@ -211,6 +213,8 @@ type Observed struct {
 	// of its rings: see ReadList.
 	ListSize int32
 	Record   ring.Record
+	// MemberServices are the members' own Services that the cluster controls.
+	MemberServices []MemberService
 	// Room for a scale-down that is about to begin; nil if none is.
 	Room *Room
 }

@@ -117,11 +117,13 @@ func Next(observed *Observed) Plan {
 	p.keepLeaving(&o)
 	p.findSmall(&o)
 	p.sweepJobs(&o)
+	p.applyAddresses(&o)
 	p.add(ApplyService{}, ApplyListService{}, ApplyDiscovery{}, WriteList{p.ListSize, p.Record, before, p.Replicas}, WriteEndpoints{p.ListSize})
 	if o.Cluster.Discovery {
 		p.add(TellMembers{})
 	}
 	p.add(ApplyNetworkPolicy{}, WriteBinding{p.ListSize}, ApplyStatefulSet{p.Running, p.KeepsTemplate}, ApplyBudget{}, ApplyServiceMonitor{})
+	p.retireAddresses(&o)
 	p.drain(&o)
 	p.place(&o)
 	p.grow(&o)

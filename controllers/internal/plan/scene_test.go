@@ -151,7 +151,7 @@ func planned(s *scene) outcome {
 	out := outcome{Replicas: p.Replicas, Blocked: p.SizeBlocked}
 	for _, a := range p.Actions {
 		switch a.(type) {
-		case ApplyService, ApplyListService, ApplyDiscovery, WriteList, WriteEndpoints, TellMembers, ApplyNetworkPolicy, WriteBinding, ApplyBudget, ApplyServiceMonitor:
+		case ApplyService, ApplyListService, ApplyDiscovery, WriteList, WriteEndpoints, TellMembers, ApplyNetworkPolicy, WriteBinding, ApplyBudget, ApplyServiceMonitor, ApplyMemberService:
 		default:
 			out.Actions = append(out.Actions, strings.ReplaceAll(a.String(), p.Record.Target(), target))
 		}

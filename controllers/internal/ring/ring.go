@@ -28,6 +28,9 @@ type Ring struct {
 	ServerName string `json:"serverName,omitempty"`
 	Port       int32  `json:"port"`
 	Size       int32  `json:"size"`
+	// Stable: the client hashes the servers' addresses, and these stay. They are others than
+	// those of the pods.
+	Stable bool `json:"stable,omitempty"`
 }
 
 // Of returns the ring with that many members.
@@ -37,7 +40,7 @@ func (r Ring) Of(size int32) Ring {
 }
 
 // Fragile tells whether clients look elsewhere when a member gets another address.
-func (r Ring) Fragile() bool { return routing.HashesAddresses(r.Client) }
+func (r Ring) Fragile() bool { return routing.HashesAddresses(r.Client) && !r.Stable }
 
 // Record is what is remembered of a cluster's rings, beside the clients' list. A ring
 // without members is not recorded, so a hibernated cluster wakes up with the one it had.
@@ -263,6 +266,9 @@ func (r Ring) owner() (routing.Owner, error) {
 		servers[i] = routing.Server{Host: fmt.Sprintf("cache-%d.cache.default.svc", i), Port: uint16(r.Port)}
 		if r.ServerName != "" {
 			servers[i].Name = strings.Replace(r.ServerName, "{ordinal}", strconv.Itoa(i), 1)
+		}
+		if r.Stable { // another address is another name
+			servers[i].Name = "stable-" + servers[i].Name
 		}
 	}
 	owner, err := routing.New(r.Client, servers)

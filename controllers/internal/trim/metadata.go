@@ -73,6 +73,7 @@ var (
 	}
 	ofApplied = map[string]int{
 		cachev1alpha1.AnnotationListVersion: cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationUnlisted:    cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationRing:        ring.MaxRecord,
 		cachev1alpha1.AnnotationTemplate:    rollout.MaxRecord,
 	}

@@ -78,8 +78,8 @@ func Whole(o metav1.Object) bool {
 }
 
 // named tells whether a Memcached controls the object, and it has the name that the
-// operator gives it. There are one to three such objects of each kind; anybody may make any
-// number of others.
+// operator gives it. There are one to three such objects of each kind, and a Service for each
+// member; anybody may make any number of others.
 func named(o metav1.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(o)
 	if ref == nil || !build.IsMemcached(ref) {
@@ -91,7 +91,8 @@ func named(o metav1.Object) bool {
 	case *discoveryv1.EndpointSlice:
 		return o.GetName() == build.ListName(ref.Name)
 	case *corev1.Service:
-		return slices.Contains([]string{ref.Name, build.ListName(ref.Name), build.DiscoveryName(ref.Name)}, o.GetName())
+		_, member := build.MemberServiceOrdinal(ref.Name, o.GetName())
+		return member || slices.Contains([]string{ref.Name, build.ListName(ref.Name), build.DiscoveryName(ref.Name)}, o.GetName())
 	}
 	return o.GetName() == ref.Name
 }

@@ -1,0 +1,71 @@
+package apply
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+func (r *run) applyMemberService(ctx context.Context, ordinal int32) error {
+	var current *corev1.Service
+	if seen, is := r.seen.MemberServices[ordinal]; is {
+		current = &seen
+	}
+	return r.writeMemberService(ctx, ordinal, current, "")
+}
+
+// writeMemberService applies the Service of one member. unlisted is its annotation.
+func (r *run) writeMemberService(ctx context.Context, ordinal int32, current *corev1.Service, unlisted string) error {
+	return applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
+		kind: kindMemberService + strconv.Itoa(int(ordinal)), name: build.MemberServiceName(r.cluster.Name, ordinal),
+		current: current, extract: coreac.ExtractService,
+		desired: func() *coreac.ServiceApplyConfiguration { return build.MemberService(r.cluster, ordinal, unlisted) },
+		differs: unlisted != "",
+	})
+}
+
+// retireMemberService writes when the member had left the list, unless that was done and
+// the cache is behind: the time never starts again.
+func (r *run) retireMemberService(ctx context.Context, a plan.RetireMemberService) error {
+	live, err := r.liveMemberService(ctx, a.Ordinal, a.UID)
+	if err != nil || live == nil {
+		return err
+	}
+	now := r.Clock.Now()
+	if since := observe.UnlistedSince(live); !since.IsZero() && !since.After(now) {
+		return nil
+	}
+	return r.writeMemberService(ctx, a.Ordinal, live, now.UTC().Format(time.RFC3339))
+}
+
+// deleteMemberService deletes it, unless its member has come back and the cache is behind.
+func (r *run) deleteMemberService(ctx context.Context, a plan.DeleteMemberService) error {
+	live, err := r.liveMemberService(ctx, a.Ordinal, a.UID)
+	if err != nil || live == nil {
+		return err
+	}
+	if since := observe.UnlistedSince(live); since.IsZero() || r.Clock.Now().Before(since.Add(plan.AddressLingers)) {
+		return observe.Refuse("Service %s is of a member on the list: the cache is behind", live.Name)
+	}
+	return client.IgnoreNotFound(r.Delete(ctx, live, client.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}))
+}
+
+// liveMemberService is the Service with that UID; nil if it is gone, or no more the
+// cluster's.
+func (r *run) liveMemberService(ctx context.Context, ordinal int32, uid types.UID) (*corev1.Service, error) {
+	live, err := observe.Get[corev1.Service](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.MemberServiceName(r.cluster.Name, ordinal)})
+	if err != nil || live == nil || live.UID != uid || live.DeletionTimestamp != nil || !identity.Owns(r.cluster, live) {
+		return nil, err
+	}
+	return live, nil
+}

@@ -1,0 +1,116 @@
+package build
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// With routing.addresses: Stable each member has a Service with an address of its own,
+// which stays when the pod is replaced. The clients' list names these Services.
+
+const (
+	memberInfix = "-member-"
+	exportName  = "export"
+)
+
+// MemberServiceName is the name of the Service of one member.
+func MemberServiceName(cluster string, ordinal int32) string {
+	return fmt.Sprintf("%s%s%d", cluster, memberInfix, ordinal)
+}
+
+// MemberServiceOrdinal is the inverse of MemberServiceName; false for any other name.
+func MemberServiceOrdinal(cluster, service string) (int32, bool) {
+	return ordinalAfter(cluster+memberInfix, service)
+}
+
+// Stable tells whether the clients' list names the members' Services.
+func Stable(c *cachev1alpha1.Memcached) bool {
+	return c.Spec.Storage != nil && c.Spec.Routing.Addresses == cachev1alpha1.AddressesStable
+}
+
+// memberHost is the name of a member on the clients' list.
+func memberHost(c *cachev1alpha1.Memcached, ordinal int32) string {
+	if Stable(c) {
+		return fmt.Sprintf("%s.%s.svc", MemberServiceName(c.Name, ordinal), c.Namespace)
+	}
+	return podHost(c, ordinal)
+}
+
+// podHost is the name of a member's pod.
+func podHost(c *cachev1alpha1.Memcached, ordinal int32) string {
+	return fmt.Sprintf("%s.%s.%s.svc", PodName(c.Name, ordinal), c.Name, c.Namespace)
+}
+
+// serverName is how clients call the members, with {ordinal} in place of the number; empty
+// for the names of their pods.
+func serverName(c *cachev1alpha1.Memcached) string {
+	if given := c.Spec.Routing.ServerName; given != "" || !Stable(c) {
+		return given
+	}
+	return strings.Replace(memberHost(c, 0), memberInfix+"0", memberInfix+"{ordinal}", 1)
+}
+
+// reached are the addresses at which drainers reach the first n members: their pods. Only
+// if clients hash the addresses of Services, drainers have to use these, too: they hash what
+// they connect to.
+func reached(c *cachev1alpha1.Memcached, n int32) []string {
+	if Stable(c) && routing.HashesAddresses(string(c.Spec.Routing.Client)) {
+		return Servers(c, n)
+	}
+	servers := make([]string, n)
+	for i := range n {
+		servers[i] = fmt.Sprintf("%s:%d", podHost(c, i), c.Spec.ContainerPort)
+	}
+	return servers
+}
+
+// MemberService is the Service of one member. It leads to a pod that isn't ready, too:
+// drainers wait for survivors, and nobody else could answer. unlisted is the time, as an
+// annotation, at which the member had left the clients' list; empty while it is there.
+func MemberService(c *cachev1alpha1.Memcached, ordinal int32, unlisted string) *coreac.ServiceApplyConfiguration {
+	selector := Selector(c)
+	selector[appsv1.StatefulSetPodNameLabel] = PodName(c.Name, ordinal)
+	service := coreac.Service(MemberServiceName(c.Name, ordinal), c.Namespace).
+		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+		WithOwnerReferences(owner(c)).
+		WithSpec(coreac.ServiceSpec().
+			WithSelector(selector).
+			WithPublishNotReadyAddresses(true).
+			WithPorts(
+				coreac.ServicePort().
+					WithName(portName).
+					WithProtocol(corev1.ProtocolTCP).
+					WithPort(c.Spec.ContainerPort).
+					WithTargetPort(intstr.FromString(portName)),
+				coreac.ServicePort().
+					WithName(exportName).
+					WithProtocol(corev1.ProtocolTCP).
+					WithPort(exportPort(c)).
+					WithTargetPort(intstr.FromInt32(exportPort(c)))))
+	if unlisted != "" {
+		service.WithAnnotations(map[string]string{cachev1alpha1.AnnotationUnlisted: unlisted})
+	}
+	return service
+}
+
+// StableEndpoints are the first n members, in ring order, with the addresses of their
+// Services. Until all of these are known, the list stays as it was before.
+func StableEndpoints(cluster string, n int32, services map[int32]corev1.Service, before []Endpoint) []Endpoint {
+	endpoints := make([]Endpoint, 0, n)
+	for i := range n {
+		address := services[i].Spec.ClusterIP
+		if !publishable(address) {
+			return before
+		}
+		endpoints = append(endpoints, Endpoint{PodName(cluster, i), address})
+	}
+	return ofOneType(endpoints)
+}
