@@ -167,7 +167,7 @@ test-unit: test-packages ## Run the unit tests, and the drainer against real mem
 	cd hack/chart && $(GO_TEST) ./...
 
 .PHONY: test-long
-test-long: test-model test-properties test-crashpoints fuzz chaos ## Explore what make test has no time for: an hour
+test-long: test-model test-properties test-crashpoints fuzz test-e2e-long chaos ## Explore what make test has no time for: an hour
 
 .PHONY: test-model
 test-model: $(GOTESTSUM) ## Explore the plan beside a model of the cluster with more going on: ten minutes, several gigabytes
@@ -245,6 +245,12 @@ else
 	go run ./test/chaos --seed=$(SEED) --minutes=1; \
 	$(GO_TEST_ALL) ./test/e2e/undeploy/ | $(TEST_SUMMARY)
 endif
+
+.PHONY: test-e2e-long
+test-e2e-long: test-packages $(GOTESTSUM) ## Run the end-to-end tests with those that make test leaves out
+	$(MAKE) cluster-deploy NODES=2
+	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \
+	$(GO_TEST_ALL) -parallel=8 ./test/e2e/ -e2e.long | $(TEST_SUMMARY)
 
 # A seed of the clock, where none is given; a run prints its own.
 SEED ?= 0

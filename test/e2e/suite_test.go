@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -23,6 +24,8 @@ var (
 	kube   client.Client
 	config *rest.Config
 )
+
+var long = flag.Bool("e2e.long", false, "run what repeats on a real node what other tests show: make test-long does")
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(zap.New())
