@@ -68,13 +68,21 @@ func (l *remover) deleteUnchanged(ctx context.Context, p *portion) (changed, mis
 			continue
 		}
 		if it.State == item.Live {
-			if l.give(it); it.before != 0 {
-				changed = append(changed, it)
-				continue
-			}
+			there = append(there, it)
 		}
-		there = append(there, it)
-		_ = l.run.Append(it.Key, it.CAS) // it was read by this key
+	}
+	l.give(there...)
+	there = there[:0]
+	for i := range p.items {
+		it := &p.items[i]
+		switch {
+		case it.gone || it.unreadable:
+		case it.before != 0:
+			changed = append(changed, it)
+		default:
+			there = append(there, it)
+			_ = l.run.Append(it.Key, it.CAS) // it was read by this key
+		}
 	}
 	l.there = there
 	if p.rejected || l.deleter.conn == nil || l.deleter.opened.After(p.began) {

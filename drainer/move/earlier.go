@@ -10,28 +10,36 @@ import (
 // client's, but the member's earlier one.
 type earlier struct {
 	mu   sync.Mutex
-	sums map[uint64]uint64 // by the key's hash
+	seed maphash.Seed
+	// table has a place for each hash, and a few beside it. If they are taken, the key is not
+	// remembered. As a rule those that were used most recently are moved first.
+	table []remembered
 }
 
-// mostEarlier bounds the memory, to about 20 MiB. As a rule those that were used most recently
-// are moved first. An owner keeps what it has of the others.
-const mostEarlier = 900_000
+type remembered struct{ key, sum uint64 }
 
-// given is the sum of the value that the key's owner was given, 0 none. From now on it is that.
-func (e *earlier) given(key, sum uint64) (before uint64) {
+const (
+	// mostEarlier bounds the memory, to 16 MiB.
+	mostEarlier = 1 << 20
+	placesOfOne = 8
+)
+
+// give notes that the owners of the items are given them, and what they were given before.
+func (e *earlier) give(items ...*misplaced) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	before, known := e.sums[key]
-	if e.sums == nil {
-		e.sums = map[uint64]uint64{}
+	if e.table == nil {
+		e.table = make([]remembered, mostEarlier+placesOfOne)
 	}
-	if known || len(e.sums) < mostEarlier {
-		e.sums[key] = sum
+	for _, it := range items {
+		key := maphash.Bytes(e.seed, it.Key)
+		at := key % mostEarlier
+		places := e.table[at : at+placesOfOne]
+		for i := range places {
+			if p := &places[i]; p.key == 0 && p.sum == 0 || p.key == key {
+				it.before, p.key, p.sum = p.sum, key, it.sum
+				break
+			}
+		}
 	}
-	return before
-}
-
-// give notes that the owner of an item is given it, and what it was given before.
-func (l *runningMember) give(it *misplaced) {
-	it.before = l.given(maphash.Bytes(l.seed, it.Key), it.sum)
 }

@@ -215,7 +215,7 @@ func makePair(t *testing.T, n int, value string) *pair {
 	p.l = &runningMember{
 		member: drainertest.MustParse(t, addresses)[0], servers: drainertest.MustParse(t, addresses), owner: owner,
 		scratch: t.TempDir(), longest: longestList, timeout: memcachedtest.Patience, rest: time.Millisecond,
-		waiting: func(string, string) {}, seed: maphash.MakeSeed(),
+		waiting: func(string, string) {}, earlier: earlier{seed: maphash.MakeSeed()},
 	}
 	t.Cleanup(p.l.disconnect)
 	return p

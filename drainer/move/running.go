@@ -77,8 +77,6 @@ type runningMember struct {
 	expected atomic.Int64
 	reader   link // reads from the member
 	own      *remover
-	// seed of the sums.
-	seed maphash.Seed
 	earlier
 	streaming
 }
@@ -310,7 +308,7 @@ func (e *Engine) runningMember(member routing.Server, self int, scratch string) 
 		dialer: e.Dialer, scratch: scratch, longest: longestList, timeout: e.UnreachableTimeout, limit: e.Limit, rest: firstRest,
 		waiting: func(name, why string) { e.silent.set(name, why, e.Log) },
 		takes:   func(i int, flags uint64) bool { return e.writers[i].Takes(flags) },
-		settle:  e.settle, seed: maphash.MakeSeed(),
+		settle:  e.settle, earlier: earlier{seed: maphash.MakeSeed()},
 	}
 	if e.Begin != nil {
 		l.starting = &starting{Begin: *e.Begin, e: e}
