@@ -1,0 +1,141 @@
+package export
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"example.com/memcached-operator/drainer/export/wire"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// What memcached's header has where: see warmfile/header.go.
+const (
+	atNext, atExpire, atBytes, atRefcount, atFlags, atClass, atKeyLength, atKey = 0, 28, 32, 36, 38, 40, 41, 56
+	accessedAt                                                                  = 24
+)
+
+// TestWhatChangesAnItemWhileItIsRead: memcached stands still, and the test does to an item, while
+// it is copied, what memcached could. It is not accepted, unless it was only read meanwhile.
+func TestWhatChangesAnItemWhileItIsRead(t *testing.T) {
+	for what, test := range map[string]struct {
+		change   func(slot []byte)
+		accepted bool
+	}{
+		"nothing":                {func([]byte) {}, true},
+		"it is read":             {func(s []byte) { s[atFlags] |= 8 }, true},
+		"it is read again":       {func(s []byte) { s[atFlags] |= 16 }, true},
+		"it was accessed":        {func(s []byte) { s[accessedAt]++ }, true},
+		"it goes to another LRU": {func(s []byte) { s[atClass] ^= 0xc0 }, true},
+		"it is in no LRU":        {func(s []byte) { clear(s[atNext : atNext+16]) }, false},
+		"a touch":                {func(s []byte) { s[atExpire]++ }, false},
+		"another length":         {func(s []byte) { s[atBytes]-- }, false},
+		"a reference":            {func(s []byte) { s[atRefcount]++ }, false},
+		"it is unlinked":         {func(s []byte) { s[atFlags] &^= 1 }, false},
+		"it is free":             {func(s []byte) { s[atFlags] = 4 }, false},
+		"another slab class":     {func(s []byte) { s[atClass]++ }, false},
+		"a longer key":           {func(s []byte) { s[atKeyLength]++ }, false},
+		"another CAS":            {func(s []byte) { s[warmfile.WordCAS]++ }, false},
+		"no line end":            {func(s []byte) { copy(s[bytes.Index(s, []byte("\r\n")):], "xx") }, false},
+		"it is marked as stale":  {func(s []byte) { s[atFlags+1] |= 8 }, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := newFrozen(t, "key1")
+			b := f.read(func(key []byte) bool {
+				wanted := string(key) == "key1"
+				if wanted {
+					test.change(f.slot)
+				}
+				return wanted
+			})
+			if b.Items == 1 != test.accepted || b.Items+len(b.asks) != 1 {
+				t.Errorf("%d copies, and memcached is asked for %d", b.Items, len(b.asks))
+			}
+		})
+	}
+}
+
+// TestAPageThatIsCutAnewWhileItIsRead: it has had headers where now are values. Nothing of it is
+// accepted, and the pass says that it may have overlooked something.
+func TestAPageThatIsCutAnewWhileItIsRead(t *testing.T) {
+	for what, change := range map[string]func(page []byte){
+		"another slab class": func(p []byte) { p[atClass]++ },
+		"no slab class":      func(p []byte) { clear(p[:atKey]) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := newFrozen(t, "key1")
+			seen := 0
+			b := f.read(func([]byte) bool {
+				if seen++; seen == 2 {
+					change(f.page)
+				}
+				return true
+			})
+			if seen < 2 || b.Items != 0 || len(b.asks) != 0 || b.unsure != 1 {
+				t.Errorf("%d keys were seen, %d copies, memcached is asked for %d; %d unsure", seen, b.Items, len(b.asks), b.unsure)
+			}
+		})
+	}
+}
+
+// frozen is a memcached that stands still, with a few items in one page.
+type frozen struct {
+	t          *testing.T
+	r          *Reader
+	number     int
+	page, slot []byte // of the file, to be changed
+}
+
+func newFrozen(t *testing.T, key string) *frozen {
+	t.Helper()
+	tr := &trial{t: t, m: memcachedtest.StartMapped(t, filepath.Join(t.TempDir(), "file"), "-m", "48", "-f", "2", "-o", "no_lru_maintainer")}
+	raw := tr.m.Raw()
+	for i := range 3 {
+		raw.Must("STORED", "set key"+itoa(i)+" 0 1000 3000", []byte(strings.Repeat("v", 3000)))
+	}
+	file, err := os.OpenFile(tr.m.Path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	f := &frozen{t: t, r: tr.reader(tr.m.Dial(), file)}
+	t.Cleanup(f.r.Close)
+	tr.m.Signal(syscall.SIGSTOP)
+	info, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := syscall.Mmap(int(file.Fd()), 0, int(info.Size()), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Munmap(all) })
+	at := bytes.Index(all, append([]byte(key), 0)) - atKey
+	if at < 0 {
+		t.Fatal("the item is not in the file")
+	}
+	f.number, f.slot = at/warmfile.SlabPageSize, all[at:]
+	f.page = all[f.number*warmfile.SlabPageSize:]
+	return f
+}
+
+func (f *frozen) read(elsewhere func(key []byte) bool) *Batch {
+	f.t.Helper()
+	b := &Batch{}
+	if err := f.r.Read(f.number, everything, elsewhere, b); err != nil {
+		f.t.Fatal(err)
+	}
+	var it item.Item
+	for rest := b.Records; len(rest) > 0; {
+		var err error
+		if rest, err = wire.Next(rest, &it); err != nil || string(it.Value) != strings.Repeat("v", 3000) {
+			f.t.Fatalf("%v: a copy of %d bytes", err, len(it.Value))
+		}
+	}
+	return b
+}
