@@ -25,8 +25,8 @@ const (
 	maxLine        = 512
 	// maxLogin is the size of a login's data block at most, in bytes.
 	maxLogin = 2048
-	// handshake bounds TLS, idle the time between two questions, and answering the time
-	// that a client takes to read an answer.
+	// handshake bounds TLS, and then the login, idle the time between two questions, and
+	// answering the time that a client takes to read an answer.
 	handshake = 10 * time.Second
 	idle      = 10 * time.Minute
 	answering = 30 * time.Second
@@ -112,7 +112,11 @@ func (s *Server) converse(ctx context.Context, conn net.Conn) {
 	}
 	c := &conversation{Server: s, conn: conn, r: bufio.NewReaderSize(conn, maxLine), loggedIn: s.Logins == nil}
 	for {
-		_ = conn.SetReadDeadline(time.Now().Add(idle))
+		patience := idle
+		if !c.loggedIn {
+			patience = handshake
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
 		line, err := c.r.ReadSlice('\n')
 		if err != nil {
 			return

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,9 +22,12 @@ import (
 
 const (
 	// mostConns bounds the connections at a time, and begin how long one may take to say
-	// what it wants.
-	mostConns = 4
-	begin     = 30 * time.Second
+	// what it wants. If there are more, the one that has been silent for longest is closed, so
+	// that a mover gets in.
+	mostConns = 8
+	begin     = 10 * time.Second
+	// complainEvery bounds the log: anybody may connect.
+	complainEvery = time.Second
 	// mostLogin bounds the bytes of a login.
 	mostLogin = 1 << 10
 )
@@ -39,6 +43,9 @@ type Server struct {
 	mu     sync.Mutex
 	newest context.CancelFunc
 	done   chan struct{} // closed at the newest stream's end
+	// silent have not said yet what they want, the oldest first.
+	silent     []net.Conn
+	complained time.Time
 }
 
 // Serve accepts movers until ctx ends.
@@ -62,22 +69,58 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) {
 		select {
 		case free <- struct{}{}:
 		default:
-			conn.Close()
-			continue
+			s.closeSilent()
+			select {
+			case free <- struct{}{}:
+			case <-time.After(time.Second):
+				conn.Close()
+				continue
+			}
 		}
 		conns.Go(func() {
 			defer func() { <-free }()
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
 			if err := s.serve(ctx, conn); err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
-				s.Logf("a stream to %s ended early: %v", conn.RemoteAddr(), err)
+				s.complain(conn, err)
 			}
 		})
 	}
 }
 
+func (s *Server) complain(conn net.Conn, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.complained) >= complainEvery {
+		s.complained = time.Now()
+		s.Logf("a stream to %s ended early: %v", conn.RemoteAddr(), err)
+	}
+}
+
+// closeSilent closes the connection that has said nothing for longest.
+func (s *Server) closeSilent() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.silent) > 0 {
+		s.silent[0].Close()
+	}
+}
+
+// isSilent notes whether a connection has said yet what it wants.
+func (s *Server) isSilent(conn net.Conn, silent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = slices.DeleteFunc(s.silent, func(c net.Conn) bool { return c == conn })
+	if silent {
+		s.silent = append(s.silent, conn)
+	}
+}
+
 // serve speaks to one mover.
 func (s *Server) serve(ctx context.Context, conn net.Conn) error {
+	accepted := conn
+	s.isSilent(accepted, true)
+	defer s.isSilent(accepted, false)
 	if err := conn.SetDeadline(time.Now().Add(begin)); err != nil {
 		return err
 	}
@@ -90,6 +133,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	}
 	r := bufio.NewReaderSize(conn, wire.MaxLine)
 	request, err := s.greet(conn, r)
+	s.isSilent(accepted, false)
 	if err != nil {
 		return err
 	}

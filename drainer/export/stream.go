@@ -90,6 +90,9 @@ func newStream(ctx context.Context, m Memcached, request *wire.Request, conn net
 // elsewhere tells which keys others own. Of the list's item, each member has its own.
 func elsewhere(request *wire.Request) (func(key []byte) bool, error) {
 	var servers []routing.Server
+	if n := len(request.Servers); n > wire.MaxServers {
+		return nil, fmt.Errorf("%d servers, where %d are the most", n, wire.MaxServers)
+	}
 	for _, s := range request.Servers {
 		servers = append(servers, routing.Server{Name: s.Name, Host: s.Host, Port: s.Port})
 	}

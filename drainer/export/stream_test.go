@@ -1,9 +1,12 @@
 package export
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -218,4 +221,77 @@ func TestToReadTakesNoMemory(t *testing.T) {
 	if after := blocks(); after > before {
 		t.Errorf("the file takes %d blocks more", after-before)
 	}
+}
+
+// TestAMoverGetsIn: others have connected before, as many as there may be and more, and say
+// nothing.
+func TestAMoverGetsIn(t *testing.T) {
+	m := startMember(t, contract.Connection{})
+	for _, others := range []int{mostConns, 2 * mostConns} {
+		for range others {
+			conn, err := net.Dial("tcp", m.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+		}
+		m.all(m.open(memcache.Dialer{}))
+	}
+}
+
+// TestWhatNoMoverAsks is refused, and costs little.
+func TestWhatNoMoverAsks(t *testing.T) {
+	m := startMember(t, contract.Connection{})
+	for name, change := range map[string]func(r *wire.Request){
+		"more servers than there can be": func(r *wire.Request) {
+			for i := range wire.MaxServers {
+				r.Servers = append(r.Servers, wire.Server{Host: "c", Port: uint16(i + 1)})
+			}
+		},
+		"no servers":            func(r *wire.Request) { r.Servers = nil },
+		"no such place":         func(r *wire.Request) { r.Self = 2 },
+		"another such place":    func(r *wire.Request) { r.Self = wire.NoServer - 1 },
+		"no such client":        func(r *wire.Request) { r.Client = "x" },
+		"a server without name": func(r *wire.Request) { r.Servers = append(r.Servers, wire.Server{}) },
+	} {
+		request := m.request
+		change(&request)
+		s, err := wire.Open(t.Context(), memcache.Dialer{}, m.address, &request, memcachedtest.Patience)
+		if err == nil {
+			s.Close()
+		}
+		if !errors.Is(err, wire.ErrRefused) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// FuzzGreet: a client that says anything gets a stream only for a request, after a login.
+func FuzzGreet(f *testing.F) {
+	dir := f.TempDir()
+	file := filepath.Join(dir, "auth")
+	if err := os.WriteFile(file, []byte("ann:pwd\n"), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte("version\r\nset login 0 0 7\r\nann pwd\r\nexport {}\r\n"))
+	f.Add([]byte("set login 0 0 7\r\nann xxx\r\nexport {}\r\n"))
+	f.Add([]byte("set \r\nset x\r\nset -1\r\n"))
+	f.Add([]byte("export {\r\n"))
+	f.Add([]byte("set 99999999999999999999\r\n\n\n\n\n\n\n\n\n\n"))
+	f.Fuzz(func(t *testing.T, said []byte) {
+		for _, auth := range []string{"", file} {
+			s := &Server{Memcached: Memcached{Dialer: memcache.Dialer{Connection: contract.Connection{AuthFile: auth}}}, Logf: t.Logf}
+			client, server := net.Pipe()
+			go func() {
+				_, _ = client.Write(said)
+				client.Close()
+			}()
+			go func() { _, _ = io.Copy(io.Discard, client) }()
+			request, err := s.greet(server, bufio.NewReaderSize(server, wire.MaxLine))
+			server.Close()
+			if (request != nil) != (err == nil) || request != nil && auth != "" && !bytes.Contains(said, []byte("ann pwd\r\n")) {
+				t.Errorf("%q: %+v, %v", said, request, err)
+			}
+		}
+	})
 }

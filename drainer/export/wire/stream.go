@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,6 +70,7 @@ func (s *Stream) open(request []byte) error {
 	if err := json.Unmarshal([]byte(hello), &s.Hello); err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
+	s.Expected = max(0, s.Expected)
 	return nil
 }
 
@@ -129,10 +131,15 @@ func (s *Stream) next() (kind byte, frame []byte, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if size > cap(s.frame) {
-		s.frame = make([]byte, size)
+	// Memory is only taken for what has come.
+	const step = 1 << 20
+	frame = s.frame[:0]
+	for len(frame) < size && err == nil {
+		n := min(size-len(frame), max(step, len(frame)))
+		frame = slices.Grow(frame, n)
+		_, err = io.ReadFull(s.conn, frame[len(frame):len(frame)+n])
+		frame = frame[:len(frame)+n]
 	}
-	frame = s.frame[:size]
-	_, err = io.ReadFull(s.conn, frame)
+	s.frame = frame
 	return kind, frame, err
 }

@@ -61,8 +61,10 @@ const (
 	Export = "export "
 	OK     = "OK "
 	Pass   = "pass"
-	// MaxLine bounds a request, in bytes: 512 servers have less than a fifth of it.
+	// MaxLine bounds a request, in bytes: MaxServers have less than a fifth of it.
 	MaxLine = 512 << 10
+	// MaxServers is the largest cluster: some clients hash a key once for each.
+	MaxServers = 512
 )
 
 // Kinds of frames. A frame is its kind, the number of bytes that follow, in 32 bits, and these.
