@@ -45,6 +45,7 @@ type reshuffle struct {
 	client        string
 	servers       []*memcachedtest.Server
 	list          []routing.Server // as the drainer is told
+	ring          int              // how many of them clients look at now; the others leave
 	exports       []string         // addresses of the streams, if there are any
 	broken        bool             // the streams break off
 	before, after routing.Owner
@@ -87,12 +88,19 @@ func newReshuffle(t *testing.T, seed uint64) *reshuffle {
 	}
 	clients := routing.Clients()
 	s.client = clients[s.r.IntN(len(clients))]
-	s.after = s.routed(s.client, s.list)
-	s.list = s.resolved(s.client, s.list)
-	// Before, there were fewer servers, or the applications used another client.
+	s.list, s.ring = s.resolved(s.client, s.list), len(s.list)
+	// Before, there were fewer servers, or more, or the applications used another client.
 	s.before = s.routed(s.client, s.list[:1+s.r.IntN(len(s.list)-1)])
-	if s.r.IntN(3) == 0 {
+	switch s.r.IntN(4) {
+	case 0, 1:
+		s.ring = 1 + s.r.IntN(len(s.list)-1)
+		s.before = s.routed(s.client, s.list)
+	case 2:
 		s.before = s.routed(clients[s.r.IntN(len(clients))], s.list)
+	}
+	var err error
+	if s.after, err = routing.New(s.client, s.list[:s.ring]); err != nil {
+		t.Fatalf("%s: %v", s.client, err)
 	}
 	s.fill()
 	return s
@@ -184,13 +192,17 @@ func (s *reshuffle) each(ctx context.Context, limit Limit, done func(i int, r co
 	var all sync.WaitGroup
 	for i := range s.list {
 		all.Go(func() {
-			m := &Engine{SourceID: "the-claim", Owner: s.after, Servers: s.list, Limit: limit,
+			m := &Engine{SourceID: "the-claim", Owner: s.after, Servers: s.list[:s.ring], Limit: limit,
 				UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
 			var log drainertest.Buffer
 			if s.exports != nil {
 				m.Export, m.Log = &Export{Address: s.exports[i], Client: s.client}, &log
 			}
-			done(i, m.MoveFrom(ctx, i, s.t.TempDir()))
+			if i < s.ring {
+				done(i, m.MoveFrom(ctx, i, s.t.TempDir()))
+			} else {
+				done(i, m.MoveFromLeaving(ctx, s.list[i], s.t.TempDir(), time.Duration(i%2)*time.Millisecond))
+			}
 			if text := log.String(); !s.broken && ctx.Err() == nil && strings.Contains(text, "is asked for") {
 				s.t.Errorf("server %d is not read from its file: %s", i, text)
 			}
