@@ -118,6 +118,9 @@ GO_TEST := go test $(TEST_FLAGS)
 GO_TEST_ALL := $(GOTESTSUM) --format=standard-verbose --hide-summary=skipped -- $(TEST_FLAGS)
 # Tests write what they have counted here, for the end of `make test`.
 export TEST_COUNTS := $(BIN)/test-counts.txt
+# Real client libraries, which no package of Debian's has. Without it the tests that need one
+# are skipped.
+export CLIENTS := $(BIN)/clients
 # E2E=skip leaves the end-to-end tests out, on a machine that can't run a node.
 E2E ?=
 
@@ -127,7 +130,7 @@ TEST_JOBS ?= 2
 SUITES := test-here $(if $(filter skip,$(E2E)),,test-e2e)
 
 .PHONY: test
-test: forget-counts test-packages kubernetes build $(BIN)/chart $(GOTESTSUM) ## Run every test; installs what it needs (E2E=skip: no real node)
+test: forget-counts test-packages clients kubernetes build $(BIN)/chart $(GOTESTSUM) ## Run every test; installs what it needs (E2E=skip: no real node)
 	$(MAKE) -j$(TEST_JOBS) $(addprefix beside-,$(SUITES))
 	@echo; cat $(TEST_COUNTS)
 	@echo "All tests passed$(if $(filter skip,$(E2E)), (end to end left out: E2E=skip))."
@@ -157,8 +160,24 @@ test-packages: # Debian's, of all tests at once: apt lets nobody in beside it
 	hack/packages.sh memcached strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
 	  python3-pylibmc default-jdk-headless libspymemcached-java ruby ruby-dalli
 
+.PHONY: clients
+clients: $(addprefix $(CLIENTS)/,gomemcache thanos dskit dskit-follow node_modules) ## Install the client libraries that tests use, into bin/clients
+
+$(CLIENTS)/gomemcache $(CLIENTS)/thanos $(CLIENTS)/dskit: $(CLIENTS)/%: $(wildcard test/clients/*/*.go test/clients/*/go.*)
+	cd test/clients/$* && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o $@ .
+
+$(CLIENTS)/dskit-follow: $(wildcard drainer/routing/testdata/dskit/follow/*.go drainer/routing/testdata/dskit/go.*)
+	cd drainer/routing/testdata/dskit && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o $@ ./follow
+
+$(CLIENTS)/node_modules: $(wildcard test/clients/elasticache/*)
+	command -v npm >/dev/null || hack/packages.sh nodejs npm
+	@mkdir -p $(CLIENTS)
+	cp test/clients/elasticache/* $(CLIENTS)/
+	cd $(CLIENTS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
 .PHONY: test-unit
-test-unit: test-packages ## Run the unit tests, and the drainer against real memcached processes
+test-unit: test-packages clients ## Run the unit tests, and the drainer against real memcached processes
 	TMPDIR=$$(hack/scratch.sh) $(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/continuity/ ./test/internal/... ./test/invariants/ ./version/
 	hack/fuzz.sh 2s drainer
 	@# As cluster-up builds it, so that Kubernetes is compiled once.
@@ -207,7 +226,7 @@ test-versions: ## Run the reader's and the writer's tests on memcacheds built fr
 	MEMCACHED_LARGE=$(BIN)/memcached-$(LARGE_VERSION)-large $(GO_TEST) -run 'LargeClientFlags|AnotherBuild|FlagsThatNo' ./drainer/member/
 
 .PHONY: test-integration
-test-integration: kubernetes $(BIN)/chart $(GOTESTSUM) ## Run the controllers against a real control plane
+test-integration: kubernetes clients $(BIN)/chart $(GOTESTSUM) ## Run the controllers against a real control plane
 	@# Garbage collection would take a tenth of the API server's CPU time.
 	GOGC=400 $(GO_TEST_ALL) ./test/integration/... | $(TEST_SUMMARY)
 
@@ -234,7 +253,7 @@ bench-drainer: build ## Measure the drainer beside what bounds it: ten minutes (
 	$(BIN)/bench -drainer=$(BIN)/drainer $(BENCH_FLAGS)
 
 .PHONY: test-e2e
-test-e2e: test-packages $(GOTESTSUM) ## Run everything on a real node: kubelet, memcached, volumes, a client library
+test-e2e: test-packages clients $(GOTESTSUM) ## Run everything on a real node: kubelet, memcached, volumes, a client library
 ifeq ($(E2E),skip)
 	@echo "End-to-end tests are left out: E2E=skip."
 else

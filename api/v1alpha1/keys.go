@@ -56,7 +56,7 @@ const (
 	AnnotationListVersion = "cache.example.com/list-version"
 )
 
-// AnnotationUnlisted is on the Service of a member: the time (RFC 3339) at which the member
+// AnnotationUnlisted is the time (RFC 3339), on the Service of a member, at which the member
 // had left the clients' list. The Service goes some time later.
 const AnnotationUnlisted = "cache.example.com/unlisted"
 

@@ -1,15 +1,13 @@
 package member_test
 
 import (
-	"bufio"
+	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -17,20 +15,29 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// peerCommand is a real client, which isn't in Debian's packages. It is given the address
-// for discovery, reads keys, one a line, stores each, and writes a line when it has.
-// testdata has the programs.
-var peerCommand = flag.String("peer", "", "a program of testdata with a real client of the discovery protocol")
-
-// peer that runs.
-type peer struct {
-	in  io.Writer
-	out *bufio.Scanner
+// clients are real libraries that ask for the list by the discovery protocol, and how to
+// start each: with the address for discovery. `make clients` installs them.
+var clients = map[string][]string{
+	"gomemcache":  {"gomemcache"},
+	"Thanos":      {"thanos"},
+	"elasticache": {"node", "elasticache.js"},
 }
 
-func startPeer(t *testing.T, address string) *peer {
+// peer is a library that runs.
+type peer struct {
+	requests *json.Encoder
+	answers  *json.Decoder
+}
+
+func startPeer(t *testing.T, client, address string) *peer {
 	t.Helper()
-	words := append(strings.Fields(*peerCommand), address)
+	dir := os.Getenv("CLIENTS")
+	if dir == "" {
+		t.Skip("make clients, then CLIENTS=bin/clients")
+	}
+	words := append(slices.Clone(clients[client]), address)
+	last := len(words) - 2
+	words[last] = filepath.Join(dir, words[last])
 	cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -43,19 +50,20 @@ func startPeer(t *testing.T, address string) *peer {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return &peer{in, bufio.NewScanner(out)}
+	return &peer{json.NewEncoder(in), json.NewDecoder(out)}
 }
 
 // store keys, and return how many it could not.
 func (p *peer) store(keys []string) (failed int, err error) {
 	for _, key := range keys {
-		if _, err := fmt.Fprintln(p.in, key); err != nil {
+		var answer struct{ Error string }
+		if err := p.requests.Encode(map[string]string{"do": "set", "key": key, "value": "1"}); err != nil {
 			return failed, err
 		}
-		if !p.out.Scan() {
-			return failed, errors.New("the peer has ended")
+		if err := p.answers.Decode(&answer); err != nil {
+			return failed, fmt.Errorf("the library has ended: %w", err)
 		}
-		if p.out.Text() != "stored" {
+		if answer.Error != "" {
 			failed++
 		}
 	}
@@ -83,12 +91,19 @@ func holders(t *testing.T, members []*told, keys []string) map[int]int {
 	return held
 }
 
-// TestARealClientFollows each list by itself, while it stores items all the time: 3 → 5 →
-// 2 → 3 members.
-func TestARealClientFollows(t *testing.T) {
-	if *peerCommand == "" {
-		t.Skip("it needs -peer: no package that CI installs has such a client")
+// TestRealClientsFollow each list by themselves, while they store items all the time: 3 → 5
+// → 2 → 3 members.
+func TestRealClientsFollow(t *testing.T) {
+	t.Parallel()
+	for client := range clients {
+		t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			follows(t, client)
+		})
 	}
+}
+
+func follows(t *testing.T, client string) {
 	const most = 5
 	var members []*told
 	for range most {
@@ -105,7 +120,7 @@ func TestARealClientFollows(t *testing.T) {
 		members[0].says("its list", list)
 	}
 	tellAll(1, 3)
-	p := startPeer(t, members[0].address)
+	p := startPeer(t, client, members[0].address)
 	for i, n := range []int{3, 5, 2, 3} {
 		tellAll(int64(i)+2, n)
 		round := 0

@@ -2,28 +2,28 @@ package integration
 
 import (
 	"bufio"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-var dskit = flag.String("dskit", "", "the program drainer/routing/testdata/dskit/follow, built")
-
-// TestDskitFollowsByDNS: the real resolver and selector of Loki, Mimir and Tempo.
+// TestDskitFollowsByDNS: the real resolver and selector of Loki, Mimir and Tempo, as `make
+// clients` builds them.
 func TestDskitFollowsByDNS(t *testing.T) {
-	if *dskit == "" {
-		t.Skip("it needs -dskit: dskit's dependencies aren't the operator's")
+	clients := os.Getenv("CLIENTS")
+	if clients == "" {
+		t.Skip("make clients, then CLIENTS=bin/clients")
 	}
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	dns := w.startDNS()
 	domain := fmt.Sprintf("%s.%s.svc.cluster.local", listName, w.namespace)
-	cmd := exec.CommandContext(t.Context(), *dskit, dns.address, "dnssrvnoa+_memcached._tcp."+domain)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(clients, "dskit-follow"), dns.address, "dnssrvnoa+_memcached._tcp."+domain)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -1,0 +1,3 @@
+module github.com/bradfitz/gomemcache
+
+go 1.12

@@ -1,0 +1,3 @@
+module example.com/memcached-operator/test/clients/pipe
+
+go 1.26.0
