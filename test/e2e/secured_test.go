@@ -205,6 +205,8 @@ type secrets struct {
 	spec      *cachev1alpha1.MemcachedSpec
 	authority *certtest.Authority
 	dir       string
+	// also are further names in the members' certificate.
+	also []string
 }
 
 func newSecrets(f *fixture, spec *cachev1alpha1.MemcachedSpec) *secrets {
@@ -236,7 +238,7 @@ func (s *secrets) spoil() {
 
 func (s *secrets) certificate() map[string][]byte {
 	service := s.f.name + "." + s.f.namespace + ".svc"
-	return s.authority.Files(s.f, []string{service, "*." + service})
+	return s.authority.Files(s.f, append([]string{service, "*." + service}, s.also...))
 }
 
 func (s *secrets) put(name string, kind corev1.SecretType, data map[string][]byte) {

@@ -57,12 +57,21 @@ type nameServer struct{ address string }
 
 func (w *world) startDNS() *nameServer {
 	w.Helper()
-	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		w.Fatal(err)
-	}
-	address := udp.LocalAddr().String()
-	_ = udp.Close()
+	// The port must be free both by TCP and UDP.
+	var address string
+	w.eventually("a free port", func() error {
+		tcp, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tcp.Close() }()
+		address = tcp.Addr().String()
+		udp, err := net.ListenPacket("udp", address)
+		if err != nil {
+			return err
+		}
+		return udp.Close()
+	})
 	cmd, err := plane.DNS(w.Context(), w.TempDir(), address)
 	if err != nil {
 		w.Fatal(err)

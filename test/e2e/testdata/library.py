@@ -1,8 +1,8 @@
 """A client library of Python's behind a pipe.
 
-    library.py pylibmc|pymemcache
+    library.py pylibmc|pymemcache [FILE]
 
-A request is a line of JSON, and so is its answer:
+FILE has the servers, one a line, and is read again whenever it has changed. A request is a line of JSON, and so is its answer:
 
     {"do": "use", "servers": ["host:port", ...]}    a list of servers from now on
     {"do": "get", "key": ...}                       {"value": ...}, null for a miss
@@ -13,6 +13,7 @@ One that failed is answered with {"error": ...}.
 """
 
 import json
+import os
 import sys
 
 
@@ -53,11 +54,21 @@ def answer(client, request):
     return {}
 
 
+def version(path):
+    status = os.stat(path)
+    return status.st_ino, status.st_mtime_ns
+
+
 def main():
     connect, client = globals()[sys.argv[1]], None
+    path, read = sys.argv[2] if len(sys.argv) > 2 else None, None
     for line in sys.stdin:
         request = json.loads(line)
         try:
+            if path and read != version(path):
+                read = version(path)
+                with open(path) as file:
+                    client = connect(file.read().split())
             if request["do"] == "use":
                 client = connect(request["servers"])
             reply = answer(client, request)

@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/app"
+)
+
+// TestAddressesStayForAClientThatLooksThemUpOnce: an application that hashes addresses, as
+// EVCache does, is told once of three members at addresses that stay. It finds all its items
+// after a restart, and after a member has left and come back. What the drainers move meanwhile,
+// they move by the same names and addresses, which the members' certificate is for.
+func TestAddressesStayForAClientThatLooksThemUpOnce(t *testing.T) {
+	t.Parallel()
+	f := inNamespace(t)
+	spec := persistent(3)
+	spec.Routing = cachev1alpha1.RoutingSpec{Client: "evcache", Addresses: cachev1alpha1.AddressesStable}
+	spec.TLS = &cachev1alpha1.TLSSpec{SecretName: "cache-tls"}
+	spec.Auth = &cachev1alpha1.AuthSpec{SecretName: "cache-auth"}
+	s := newSecrets(f, &spec)
+	for i := range 3 {
+		s.also = append(s.also, f.stableHost(i))
+	}
+	s.write("drainer:" + password + "\n")
+	f.create(spec)
+	f.settled(3)
+	three := f.stableApp(3)
+	addresses := f.stableAddresses(3)
+	objects := small(2000)
+	f.must(three.Fill(f.ctx, objects))
+	found := func(when string, a *app.App) {
+		t.Helper()
+		report, err := a.Check(f.ctx, objects)
+		if err != nil || report.Found != int64(len(objects)) {
+			t.Fatalf("%s: %v, %+v", when, err, report)
+		}
+	}
+	found("at first", three)
+	c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionRoutingStable)
+	if c == nil || c.Reason != cachev1alpha1.ReasonConsistent {
+		t.Errorf("RoutingStable is %+v", c)
+	}
+
+	was := f.pod(1)
+	f.must(kube.Delete(f.ctx, was))
+	f.eventually("the member is back", func() bool {
+		pod := f.pod(1)
+		return pod != nil && pod.UID != was.UID && ready(pod)
+	})
+	f.settled(3)
+	if f.pod(1).Status.PodIP == was.Status.PodIP {
+		t.Error("its pod has the same address, so this proves nothing")
+	}
+	f.eventually("the Service leads to the new pod", func() bool {
+		conn, err := f.dialer.Dial(f.ctx, addresses[1])
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	found("after a restart", three)
+
+	f.scale(2)
+	f.settled(2)
+	found("when two are left", f.stableApp(2))
+	f.eventually("who comes late is refused", func() bool {
+		conn, err := net.DialTimeout("tcp", addresses[2], 5*time.Second)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return errors.Is(err, syscall.ECONNREFUSED)
+	})
+	f.scale(3)
+	f.settled(3)
+	if now := f.stableAddresses(3); now[2] != addresses[2] {
+		t.Errorf("the member that is back is at %s, and was at %s", now[2], addresses[2])
+	}
+	found("when the third is back, by what was looked up at first", three)
+
+	for i, address := range addresses {
+		f.must(f.certified(s, f.stableHost(i), address))
+	}
+	if err := f.certified(s, "another."+f.namespace+".svc", addresses[0]); err == nil {
+		t.Error("the certificate is for another name, too: this proves nothing")
+	}
+}
+
+func (f *fixture) stableHost(ordinal int) string {
+	return fmt.Sprintf("%s-member-%d.%s.svc", f.name, ordinal, f.namespace)
+}
+
+// stableAddresses are those of the members' Services.
+func (f *fixture) stableAddresses(size int) []string {
+	f.Helper()
+	var addresses []string
+	for i, server := range f.servers(size) {
+		if server != f.stableHost(i)+":11211" {
+			f.Fatalf("server %d is %s", i, server)
+		}
+		service := &corev1.Service{}
+		f.must(kube.Get(f.ctx, f.key(fmt.Sprintf("%s-member-%d", f.name, i)), service))
+		addresses = append(addresses, service.Spec.ClusterIP+":11211")
+	}
+	return addresses
+}
+
+// stableApp is an application with EVCache's ring of these members.
+func (f *fixture) stableApp(size int) *app.App {
+	f.Helper()
+	var servers []string
+	for i, address := range f.stableAddresses(size) {
+		ip, _, err := net.SplitHostPort(address)
+		f.must(err)
+		servers = append(servers, fmt.Sprintf("%s/%s=%s", f.stableHost(i), ip, address))
+	}
+	dial := map[string]string{}
+	for i, address := range f.stableAddresses(size) {
+		dial[servers[i]] = address
+	}
+	a, err := app.New("evcache", servers, func(server string) string { return dial[server] })
+	f.must(err)
+	a.Dialer = f.dialer
+	return a
+}
+
+// certified tells why the member at the address has no certificate for the name.
+func (f *fixture) certified(s *secrets, name, address string) error {
+	f.Helper()
+	authorities, err := os.ReadFile(filepath.Join(s.dir, "ca.crt"))
+	f.must(err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authorities)
+	ctx, cancel := context.WithTimeout(f.ctx, 10*time.Second)
+	defer cancel()
+	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: name}}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("%s at %s: %w", name, address, err)
+	}
+	return conn.Close()
+}

@@ -1,0 +1,306 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// follower is a library that learns of the list by itself.
+type follower struct {
+	name  string
+	start func(*fixture) library
+	// stranger: the operator doesn't know its distribution, so nobody moves its items.
+	stranger bool
+}
+
+// followers, by the routing of the cluster that they share. `make clients` installs those
+// that Debian doesn't have.
+var followers = map[cachev1alpha1.Client][]follower{
+	"gomemcache": {
+		{name: "google/gomemcache", start: func(f *fixture) library { return f.startClient(f.installed("gomemcache"), f.discovery()) }},
+		{name: "memcached-elasticache", stranger: true, start: func(f *fixture) library {
+			return f.startClient("node", f.installed("elasticache.js"), f.discovery())
+		}},
+	},
+	"dskit": {
+		{name: "Thanos", start: func(f *fixture) library { return f.startClient(f.installed("thanos"), f.discovery()) }},
+		{name: "dskit", start: func(f *fixture) library {
+			return f.startClient(f.installed("dskit"), fmt.Sprintf("dnssrvnoa+_memcached._tcp.%s-list.%s.svc.cluster.local", f.name, f.namespace))
+		}},
+	},
+	ringClient:   {{name: "pylibmc", start: func(f *fixture) library { return f.startPythonByFile("pylibmc") }}},
+	"pymemcache": {{name: "pymemcache", start: func(f *fixture) library { return f.startPythonByFile("pymemcache") }}},
+}
+
+// TestRealClientsFollowEachScaling: libraries that nobody here wrote are started once, and
+// read and write all the time. After each scaling their new items are on all members that
+// there are, and they find all that they have ever stored.
+func TestRealClientsFollowEachScaling(t *testing.T) {
+	for client, libraries := range followers {
+		t.Run(string(client), func(t *testing.T) {
+			t.Parallel()
+			spec := persistent(3)
+			spec.Routing.Client, spec.Discovery = client, &cachev1alpha1.DiscoverySpec{}
+			f := setup(t, spec)
+			var all []*following
+			for _, l := range libraries {
+				all = append(all, f.follow(l))
+			}
+			for _, size := range []int32{3, 5, 2, 3} {
+				f.scale(size)
+				began := time.Now()
+				for _, l := range all {
+					l.uses(int(size))
+					t.Logf("%s uses %d members %s after the scaling", l.follower.name, size, time.Since(began).Round(100*time.Millisecond))
+				}
+				f.settled(size)
+				for _, l := range all {
+					l.findsAll(fmt.Sprintf("with %d members", size))
+				}
+			}
+		})
+	}
+}
+
+// following is a library at work. It serves one caller at a time.
+type following struct {
+	*fixture
+	follower
+	library
+	turn  sync.Mutex
+	keys  []string
+	fresh int // how many keys were made to see which members it uses
+}
+
+// follow starts the library, has it store items, and keeps it reading and writing.
+func (f *fixture) follow(l follower) *following {
+	f.Helper()
+	w := &following{fixture: f, follower: l, library: l.start(f)}
+	for i := range 200 {
+		w.keys = append(w.keys, fmt.Sprintf("%s:old:%d", l.name, i))
+	}
+	f.eventually(l.name+" has stored its items", func() bool {
+		for _, key := range w.keys {
+			if w.set(key, key) != nil {
+				return false
+			}
+		}
+		return l.stranger || w.missing() == 0
+	})
+	var reads, misses, failures int
+	var working sync.WaitGroup
+	stop := make(chan struct{})
+	working.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			value, err := w.get(w.keys[n%len(w.keys)])
+			reads++
+			if err == nil {
+				err = w.set(fmt.Sprintf("%s:load:%d", l.name, n%500), "load")
+			}
+			switch {
+			case err != nil:
+				failures++
+			case value == "":
+				misses++
+			}
+		}
+	})
+	f.Cleanup(func() {
+		close(stop)
+		working.Wait()
+		f.Logf("%s: %d reads while the size changed, %d misses, %d errors", l.name, reads, misses, failures)
+	})
+	return w
+}
+
+func (w *following) get(key string) (string, error) {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	return w.library.get(key)
+}
+
+func (w *following) set(key, value string) error {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	return w.library.set(key, value)
+}
+
+// uses waits until new items are on each of the first n members, on no other, and are read
+// back.
+func (w *following) uses(n int) {
+	w.Helper()
+	var last string
+	defer func() {
+		if w.Failed() {
+			w.Logf("%s: %s", w.follower.name, last)
+		}
+	}()
+	w.eventually(fmt.Sprintf("%s uses %d members", w.follower.name, n), func() bool {
+		var keys []string
+		for range 60 {
+			w.fresh++
+			key := fmt.Sprintf("%s:new:%d", w.follower.name, w.fresh)
+			if err := w.set(key, key); err != nil {
+				last = err.Error()
+				return false
+			}
+			keys = append(keys, key)
+		}
+		for _, key := range keys {
+			if value, err := w.get(key); err != nil || value != key {
+				last = fmt.Sprintf("%s is %q: %v", key, value, err)
+				return false
+			}
+		}
+		held := w.holders(keys)
+		last = fmt.Sprintf("members have %v", held)
+		if len(held) != n {
+			return false
+		}
+		for i := range n {
+			if held[i] == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// holders says how many of the keys each member has.
+func (w *following) holders(keys []string) map[int]int {
+	w.Helper()
+	held := map[int]int{}
+	for i := range 5 {
+		pod := w.pod(i)
+		if pod == nil || pod.Status.PodIP == "" {
+			continue
+		}
+		lines, err := w.say(net.JoinHostPort(pod.Status.PodIP, "11211"), "get "+strings.Join(keys, " "))
+		if err != nil {
+			continue // it is starting or ending
+		}
+		for _, line := range lines {
+			if strings.HasPrefix(line, "VALUE ") {
+				held[i]++
+			}
+		}
+	}
+	return held
+}
+
+// missing is how many of its items the library doesn't find.
+func (w *following) missing() (n int) {
+	for _, key := range w.keys {
+		if value, err := w.get(key); err != nil || value != key {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *following) findsAll(when string) {
+	w.Helper()
+	if !w.stranger {
+		w.eventually(w.follower.name+" finds all its items "+when, func() bool { return w.missing() == 0 })
+	}
+}
+
+// discovery is where applications ask for the list.
+func (f *fixture) discovery() string {
+	return fmt.Sprintf("%s-discovery.%s.svc.cluster.local:11211", f.name, f.namespace)
+}
+
+// installed is a program that `make clients` has installed.
+func (f *fixture) installed(program string) string {
+	f.Helper()
+	dir := os.Getenv("CLIENTS")
+	if dir == "" {
+		f.Skip("make clients, then CLIENTS=bin/clients")
+	}
+	return filepath.Join(dir, program)
+}
+
+// startPythonByFile starts a library that reads the list from a file, as an application
+// reads the mounted ConfigMap. The test writes it in the kubelet's place.
+func (f *fixture) startPythonByFile(name string) library {
+	f.Helper()
+	file := filepath.Join(f.TempDir(), "servers")
+	write := func() error {
+		var list corev1.ConfigMap
+		if err := kube.Get(f.ctx, f.key(f.name+"-servers"), &list); err != nil {
+			return err
+		}
+		if before, err := os.ReadFile(file); err == nil && string(before) == list.Data["servers"] {
+			return nil
+		}
+		return errors.Join(os.WriteFile(file+".new", []byte(list.Data["servers"]), 0o644), os.Rename(file+".new", file))
+	}
+	f.must(write())
+	var writing sync.WaitGroup
+	stop := make(chan struct{})
+	writing.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(200 * time.Millisecond):
+				_ = write() // again, soon
+			}
+		}
+	})
+	f.Cleanup(func() {
+		close(stop)
+		writing.Wait()
+	})
+	return f.startClient("/usr/bin/python3", "testdata/library.py", name, file)
+}
+
+// startClient starts a library that finds names as a pod does. It ends when it has no more
+// to read.
+func (f *fixture) startClient(command ...string) library {
+	f.Helper()
+	dns := &corev1.Service{}
+	key := f.key("kube-dns")
+	key.Namespace = "kube-system"
+	f.must(kube.Get(f.ctx, key, dns))
+	resolv := filepath.Join(f.TempDir(), "resolv.conf")
+	f.must(os.WriteFile(resolv, fmt.Appendf(nil, "nameserver %s\nsearch %s.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n",
+		dns.Spec.ClusterIP, f.namespace), 0o644))
+	const script = `mount --bind "$1" /etc/resolv.conf && shift && exec "$@"`
+	cmd := exec.CommandContext(f.ctx, "unshare", append([]string{"--mount", "sh", "-ec", script, "sh", resolv}, command...)...)
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	in, err := cmd.StdinPipe()
+	f.must(err)
+	out, err := cmd.StdoutPipe()
+	f.must(err)
+	f.must(cmd.Start())
+	f.Cleanup(func() {
+		_ = in.Close()
+		_, _ = io.Copy(io.Discard, out)
+		_ = cmd.Wait()
+		if text := complaints.String(); f.Failed() && text != "" {
+			f.Logf("%v: %s", command, text[max(0, len(text)-2000):])
+		}
+	})
+	return &python{requests: json.NewEncoder(in), answers: json.NewDecoder(out)}
+}
