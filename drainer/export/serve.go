@@ -77,8 +77,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) {
 				continue
 			}
 		}
+		s.isSilent(conn, true)
 		conns.Go(func() {
 			defer func() { <-free }()
+			defer s.isSilent(conn, false)
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
 			if err := s.serve(ctx, conn); err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
@@ -119,8 +121,6 @@ func (s *Server) isSilent(conn net.Conn, silent bool) {
 // serve speaks to one mover.
 func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	accepted := conn
-	s.isSilent(accepted, true)
-	defer s.isSilent(accepted, false)
 	if err := conn.SetDeadline(time.Now().Add(begin)); err != nil {
 		return err
 	}
