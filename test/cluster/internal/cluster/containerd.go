@@ -2,10 +2,15 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"example.com/memcached-operator/test/cluster/internal/process"
 )
@@ -34,13 +39,46 @@ func (n *node) startContainerd(ctx context.Context) (*process.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return containerd, until(ctx, "containerd", []*process.Process{containerd}, func(context.Context) error {
-		connection, err := net.Dial("unix", n.socket())
-		if err != nil {
-			return err
-		}
-		return connection.Close()
+	return containerd, until(ctx, "containerd", []*process.Process{containerd}, func(ctx context.Context) error {
+		return servesKubelets(ctx, n.socket())
 	})
+}
+
+// servesKubelets asks what a kubelet asks first. containerd accepts connections before it
+// can answer, and a kubelet that comes too early ends. This is gRPC by hand: its library
+// would take longer to compile than all of this program.
+func servesKubelets(ctx context.Context, socket string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	plainHTTP2 := &http.Protocols{}
+	plainHTTP2.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: plainHTTP2, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}
+	defer transport.CloseIdleConnections()
+	const emptyMessage = "\x00\x00\x00\x00\x00" // not compressed, no bytes
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://containerd/runtime.v1.RuntimeService/Version", strings.NewReader(emptyMessage))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/grpc")
+	request.Header.Set("TE", "trailers")
+	answer, err := transport.RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<20)); err != nil {
+		return err
+	}
+	for _, end := range []http.Header{answer.Trailer, answer.Header} {
+		if status := end.Get("Grpc-Status"); status != "" && status != "0" {
+			return fmt.Errorf("containerd answers %s: %s", status, end.Get("Grpc-Message"))
+		} else if status == "0" {
+			return nil
+		}
+	}
+	return errors.New("containerd's answer has no status")
 }
 
 // containerdConfig. restrict_oom_score_adj: without CAP_SYS_RESOURCE, as in
