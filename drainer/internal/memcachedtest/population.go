@@ -296,17 +296,14 @@ func (p *Population) after(seconds int64) int64 {
 	return p.stat("time") + seconds
 }
 
-// movePage gives a page to another slab class, and waits until that is done: it
-// may cost items, and must not do so behind the test's back. Since 1.6.35 a move
-// that finds no free memory takes none from others either, and goes on for long.
+// movePage gives a page to another slab class, and waits until that is done: it may cost
+// items, and must not do so behind the test's back.
 func (p *Population) movePage() {
 	p.tb.Helper()
-	const patience = 3 * time.Second
+	do := func(command string) string { return p.raw.Do(command, nil) }
 	// Refused if there is nothing to move: that is fine, too.
-	p.raw.Do("slabs reassign -1 "+strconv.Itoa(1+p.r.IntN(8)), nil)
-	for end := time.Now().Add(patience); p.stat("slab_reassign_running") == 1 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	do("slabs reassign -1 " + strconv.Itoa(1+p.r.IntN(8)))
+	waitForMoves(do, 3*time.Second)
 }
 
 // Expected asks the server itself for every key that can be there: those that were
