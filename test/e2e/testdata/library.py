@@ -65,10 +65,10 @@ def main():
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            if path and read != version(path):
-                read = version(path)
+            if path and read != (now := version(path)):
                 with open(path) as file:
                     client = connect(file.read().split())
+                read = now
             if request["do"] == "use":
                 client = connect(request["servers"])
             reply = answer(client, request)
