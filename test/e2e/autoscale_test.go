@@ -32,7 +32,9 @@ func TestAFlappingAutoscalerDrainsAndLosesNothing(t *testing.T) {
 	f.name = "autoscaled"
 	load := f.serveMetrics()
 	f.kubectl("apply", "-f", "../../config/samples/cache_v1alpha1_memcached_autoscaled.yaml")
-	f.patch(f.memcached(), `{"spec":{"drain":{"rateLimit":{"itemsPerSecond":1500}}}}`)
+	// Members leave at once, so that there is something to drain, and the load is that of
+	// as many members as are wanted.
+	f.patch(f.memcached(), `{"spec":{"routing":{"patience":"0s"},"drain":{"rateLimit":{"itemsPerSecond":1500}}}}`)
 	f.patch(&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: f.name}},
 		`{"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":0,"policies":[{"type":"Percent","value":100,"periodSeconds":1}]}}}}`)
 	f.settled(2)
@@ -50,7 +52,8 @@ func TestAFlappingAutoscalerDrainsAndLosesNothing(t *testing.T) {
 	f.settled(2)
 	f.expectAll(2, objects)
 	for _, d := range f.memcached().Status.LastDrains {
-		if d.Result != "Drained" {
+		// The autoscaler may be faster than the member's volume.
+		if d.Result != "Drained" && d.Result != "NeverBound" {
 			t.Errorf("claim %s went without a drain: %+v", d.Claim, d)
 		}
 	}

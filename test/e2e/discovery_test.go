@@ -68,12 +68,12 @@ func (f *fixture) discovered(ordinal int) int {
 
 // say sends a command, and returns the lines of the answer before END.
 func (f *fixture) say(address, command string) (lines []string, err error) {
-	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+	conn, err := net.DialTimeout("tcp", address, 30*time.Second)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := fmt.Fprintf(conn, "%s\r\n", command); err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func running(t *testing.T, pods []corev1.Pod) *corev1.Pod {
 func (f *fixture) expectStatus(url, token string, want int) string {
 	f.Helper()
 	insecure := &http.Client{
-		Timeout:   10 * time.Second,
+		Timeout:   30 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // it signs its own
 	}
 	defer insecure.CloseIdleConnections()

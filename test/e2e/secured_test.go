@@ -160,7 +160,7 @@ func (f *fixture) bound() error {
 	entry := func(key string) string { return string(secret.Data[key]) }
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(secret.Data["ca.crt"])
-	ctx, cancel := context.WithTimeout(f.ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(f.ctx, 30*time.Second)
 	defer cancel()
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: entry("host")}}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(f.pods()[0].Status.PodIP, entry("port")))

@@ -26,6 +26,9 @@ import (
 // workers that fill or read at the same time.
 const workers = 8
 
+// patience bounds one request: the machine may be loaded.
+const patience = time.Minute
+
 // App is an application with a list of servers.
 type App struct {
 	// Dialer of the connections.
@@ -77,7 +80,7 @@ func (a *App) Each(f func(net.Addr) error) error {
 func (a *App) Fill(ctx context.Context, objects []corpus.Object) error {
 	client := memcache.NewFromSelector(a)
 	client.DialContext = a.Dialer.DialContext
-	client.MaxIdleConns, client.Timeout = workers, 10*time.Second
+	client.MaxIdleConns, client.Timeout = workers, patience
 	defer func() { _ = client.Close() }()
 	return parallel(ctx, len(objects), func(i int) error {
 		o := &objects[i]
@@ -201,7 +204,7 @@ func (p *pool) get(address, key string) (*meta.Value, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return nil, 0, err
 	}
 	value, err := conn.Get([]byte(key))

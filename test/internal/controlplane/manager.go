@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +12,9 @@ import (
 )
 
 const controllerManager = "kube-controller-manager"
+
+// stopTimeout is how long it may take to end.
+const stopTimeout = time.Minute
 
 // controllers are those that a cluster needs. None is for nodes and service accounts:
 // the player has one node that is always ready, and the API server asks for no service
@@ -98,9 +100,9 @@ func (p *process) stop() error {
 	select {
 	case <-p.done: //nolint:errcheck // it ends by a signal, which is an error to Wait
 		return nil
-	case <-time.After(10 * time.Second):
+	case <-time.After(stopTimeout):
 	}
 	_ = p.cmd.Process.Kill()
 	<-p.done //nolint:errcheck // as above
-	return errors.New(controllerManager + " did not end within 10 s of SIGTERM")
+	return fmt.Errorf("%s did not end within %s of SIGTERM", controllerManager, stopTimeout)
 }

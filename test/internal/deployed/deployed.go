@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	answerTimeout = 10 * time.Second
+	answerTimeout = time.Minute
 	interval      = 100 * time.Millisecond
 )
 

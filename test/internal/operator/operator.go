@@ -130,7 +130,7 @@ func run(mgr ctrl.Manager, reconciler *controllers.MemcachedReconciler, metrics 
 
 // readable waits until the controller has its caches.
 func (o *Operator) readable(ctx context.Context) error {
-	const interval, limit = 10 * time.Millisecond, 30 * time.Second
+	const interval, limit = 10 * time.Millisecond, 2 * time.Minute
 	err := wait.PollUntilContextTimeout(ctx, interval, limit, true, func(ctx context.Context) (bool, error) {
 		for _, list := range []client.ObjectList{&cachev1alpha1.MemcachedList{}, &corev1.PersistentVolumeClaimList{}, &batchv1.JobList{}} {
 			if err := o.Reconciler.List(ctx, list); err != nil {
