@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
@@ -55,7 +56,11 @@ func TestRealClientsFollowEachScaling(t *testing.T) {
 			t.Parallel()
 			spec := persistent(3)
 			spec.Routing.Client, spec.Discovery = client, &cachev1alpha1.DiscoverySpec{}
+			spec.Routing.Patience = &metav1.Duration{Duration: 90 * time.Second} // as by default
 			f := setup(t, spec)
+			f.eventually("each member has been told of all", func() bool { // Thanos ends if its first question fails
+				return f.discovered(0) == 3 && f.discovered(1) == 3 && f.discovered(2) == 3
+			})
 			var all []*following
 			for _, l := range libraries {
 				all = append(all, f.follow(l))
