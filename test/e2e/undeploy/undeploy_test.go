@@ -21,7 +21,8 @@ import (
 )
 
 // phases of a drain, each with spec.drain of what keeps it there: a cluster of its own,
-// named by the phase, that has lost a member.
+// named by the phase, that has lost a member. Its members leave at once: what they gave away
+// while they were leaving would not have to be drained.
 var phases = map[string]string{
 	held:     `{}`,
 	starting: `{resources: {requests: {cpu: "1000"}}}`, // no node has as much
@@ -35,7 +36,7 @@ const cluster = `
 apiVersion: cache.example.com/v1alpha1
 kind: Memcached
 metadata: {name: %s, namespace: %s}
-spec: {size: 2, memory: 64Mi, storage: {size: 128Mi}, drain: %s}
+spec: {size: 2, memory: 64Mi, storage: {size: 128Mi}, routing: {patience: 0s}, drain: %s}
 `
 
 // memcachedImage of members, as an argument of make.
