@@ -1,0 +1,345 @@
+// Package change is what routers do with a key whose owner changes: which command goes
+// to which of its two owners, and when the client is answered. It is pure: the caller
+// sends the commands, and says what was answered.
+//
+// All routers of a cluster go through the same states, in order. No router enters a
+// state before all are in the one before, and have answered all requests that began
+// earlier than that. So two routers are in the same state, or in adjacent ones.
+//
+// Two things make it safe. First, a write leaves nothing at the other owner that a
+// router in an adjacent state could take for the key's value. Second, whoever moves an
+// item, makes one that was not there, or, from Settle on, changes one at its old owner,
+// first holds the lease of its key: a placeholder at the new owner. Only its holder
+// replaces it or takes it away, or a set, whose value is newer than all others. Reads take
+// it for a miss; what else needs the place waits.
+package change
+
+// State of a ring change, as a router knows it.
+type State uint8
+
+const (
+	// Stable is no change: each key has one owner.
+	Stable State = iota
+	// Prepare sets keys at the old owner, and looks for them at both.
+	Prepare
+	// Settle sets keys at the new owner. Nobody is in Stable any more.
+	Settle
+	// Move moves keys to the new owner. Nobody is in Prepare any more.
+	Move
+	// Finish knows no old owner: nothing is left there. There may be leases yet.
+	Finish
+)
+
+var stateNames = [...]string{"stable", "prepare", "settle", "move", "finish"}
+
+// String is the state's name.
+func (s State) String() string { return stateNames[s] }
+
+// Class of a request: what it may do to an item.
+type Class uint8
+
+const (
+	// Read changes nothing.
+	Read Class = iota
+	// Set makes an item, whatever is there.
+	Set
+	// Delete takes an item away, whatever it is.
+	Delete
+	// Update changes an item that is there: incr, append, replace, cas, touch.
+	Update
+	// Create makes an item where there is none: add.
+	Create
+	// Upsert changes an item, or makes one: incr with an initial value.
+	Upsert
+)
+
+// Place is one of the two owners of a key.
+type Place uint8
+
+const (
+	// Old owner of the key.
+	Old Place = iota
+	// New owner of the key.
+	New
+)
+
+// Action is a command to one owner.
+type Action uint8
+
+const (
+	// Done: there is nothing more to do. See Op.Outcome.
+	Done Action = iota
+	// Wait a little, and then go on: somebody else has the lease, or there are two items,
+	// and the set that one of them is of may be under way. The result is Found if all that
+	// was under way at the first Wait has ended.
+	Wait
+	// Ask is the client's command as it is.
+	Ask
+	// AskUpdate is the client's command if it can't make an item: an Upsert's first half.
+	AskUpdate
+	// Make is the client's command if it can only make an item: an Upsert's other half.
+	Make
+	// Guarded is the client's command if the item has this CAS value.
+	Guarded
+	// Look is a read of what is there, and of its CAS value.
+	Look
+	// Lease adds a placeholder.
+	Lease
+	// Fill replaces the placeholder with this CAS value by the item that the client makes.
+	Fill
+	// Erase deletes what is there.
+	Erase
+	// EraseIf deletes what is there if it has this CAS value.
+	EraseIf
+	// Fetch reads the item with all that belongs to it.
+	Fetch
+	// Copy replaces the placeholder with this CAS value by the item that was fetched.
+	Copy
+)
+
+// Step is what to do next.
+type Step struct {
+	Action Action
+	Place  Place
+	// CAS of Guarded, Fill, EraseIf and Copy.
+	CAS uint64
+}
+
+// Code is what an owner has answered.
+type Code uint8
+
+const (
+	// Absent: there is no item, or none that the command is for.
+	Absent Code = iota
+	// Found: there is an item, or the command was carried out.
+	Found
+	// Refused: there is an item, and the command does not apply to it: a cas with another
+	// value, an incr of a text, an add. It is final.
+	Refused
+	// Leased: there is a placeholder.
+	Leased
+	// Changed: there is something with another CAS value.
+	Changed
+	// Failed: the owner can't be asked, or has failed.
+	Failed
+)
+
+// Result of a step.
+type Result struct {
+	Code Code
+	// CAS of what is there: of Look, Lease, Make, Fetch and Copy.
+	CAS uint64
+}
+
+// Outcome of a request: which answer the client gets.
+type Outcome uint8
+
+const (
+	// Answered: what was answered to the last Ask, AskUpdate, Make, Guarded or Fill that was
+	// Found or Refused, else to the last one that was Absent.
+	Answered Outcome = iota
+	// Missed: as if there were no item.
+	Missed
+	// Exists: as if an add had found an item.
+	Exists
+	// Deleted: as if a delete had found an item.
+	Deleted
+	// Unknown: an error. Whether the request was carried out is not known.
+	Unknown
+)
+
+// Rules of the protocol. A router follows all of them; tests take them out, one at a time.
+type Rules uint16
+
+// The rules.
+const (
+	SecondLook  Rules = 1 << iota // a read looks again where it began
+	EraseOther                    // a set deletes at the other owner
+	EraseBoth                     // a delete goes to both owners
+	KeepLease                     // no delete ends a lease: it waits
+	UpdateErase                   // an update at the new owner deletes at the old one
+	WaitForSet                    // an update in Prepare that finds two items waits
+	LookFirst                     // an update looks at the new owner first
+	Guard                         // an update at the new owner is for the item that was seen
+	LeaseUpdate                   // from Settle on, an update at the old owner needs the lease
+	LeaseCreate                   // a create needs the lease
+	AskAgain                      // an update that has found nothing and lost its lease begins again
+	Undo                          // an item that was made at the old owner without the lease goes again
+	MoverLease                    // a move needs the lease
+	MoverLook                     // a mover looks at the new owner again before it takes an outdated item away
+	MoverBack                     // a mover that finds nothing to move gives the lease back
+	MoverKeep                     // a mover whose item is gone keeps its copy
+)
+
+// Op is one request for a key with two owners.
+type Op struct {
+	class   Class
+	state   State
+	without Rules // taken out, by tests
+	at      stage
+	outcome Outcome
+	found   bool   // some answer was Found or Refused
+	waited  bool   // long enough for a set that is under way
+	lease   uint64 // CAS of our placeholder
+	made    uint64 // CAS of what we have made at the old owner
+	seen    uint64 // CAS of what we have seen at the new owner
+	other   uint64 // CAS of what we have seen at the old owner
+	// Pull: the key was found at its old owner only, and should be moved.
+	Pull bool
+}
+
+// stage of an Op, or of a Mover: which step it waits for.
+type stage uint8
+
+const (
+	waiting    stage = iota
+	first            // of a read, a set or a delete
+	second           // of a read
+	third            // of a read
+	erasing          // at the other owner
+	cleaning         // looks for what is to be erased at the new owner
+	looking          // at the new owner
+	lookingOld       // at the old owner, from Settle on
+	guarding         // an update at the new owner
+	asking           // an update at the old owner, in Prepare
+	again            // looks at the new owner a second time
+	leasing          // the lease
+	holding          // a command to the old owner, with the lease
+	filling          // an item in place of the lease
+	releasing        // the lease
+	undoing          // what was made
+	outdating        // a mover: an outdated item at the old owner
+)
+
+// NewOp begins a request.
+func NewOp(class Class, state State) Op { return Op{class: class, state: state} }
+
+func (o *Op) has(r Rules) bool { return o.without&r == 0 }
+
+// Outcome of a request that is Done.
+func (o *Op) Outcome() Outcome { return o.outcome }
+
+// Holds tells whether the request holds a lease, or depends on one that it has held: its
+// outcome is Unknown if that may have expired in the meantime.
+func (o *Op) Holds() bool { return o.lease != 0 }
+
+// primary is where the state sets keys.
+func (o *Op) primary() Place {
+	if o.state == Stable || o.state == Prepare {
+		return Old
+	}
+	return New
+}
+
+func (o *Op) secondary() Place { return 1 - o.primary() }
+
+// alone: the state knows one owner only.
+func (o *Op) alone() bool { return o.state == Stable || o.state == Finish }
+
+func (o *Op) step(at stage, a Action, p Place, cas uint64) Step {
+	o.at = at
+	return Step{a, p, cas}
+}
+
+func (o *Op) done(outcome Outcome) Step {
+	o.outcome = outcome
+	return Step{Action: Done}
+}
+
+// Start is the first step.
+func (o *Op) Start() Step {
+	o.lease, o.made, o.seen, o.other, o.found = 0, 0, 0, 0, false // waited stays
+	switch {
+	case o.state == Stable:
+		return o.step(first, Ask, Old, 0)
+	case o.class == Read || o.class == Set:
+		return o.step(first, Ask, o.primary(), 0)
+	case o.class == Delete && o.state == Finish:
+		return o.clean()
+	case o.class == Delete:
+		return o.step(first, Ask, Old, 0)
+	}
+	return o.begin()
+}
+
+// Next is the step after the one with this result.
+func (o *Op) Next(r Result) Step {
+	switch {
+	case r.Code == Failed:
+		return o.done(Unknown)
+	case o.state == Stable:
+		return o.done(Answered)
+	case o.class == Read:
+		return o.nextRead(r)
+	case o.class == Set:
+		return o.nextSet(r)
+	case o.class == Delete:
+		return o.nextDelete(r)
+	}
+	return o.nextChange(r)
+}
+
+// nextRead: the owners in turn, and the first one again: the key may have been moved, or
+// set by a router in another state, between the two looks.
+func (o *Op) nextRead(r Result) Step {
+	switch {
+	case r.Code == Found:
+		o.Pull = o.state == Move && o.at == second
+		return o.done(Answered)
+	case o.at == first && !o.alone():
+		return o.step(second, Ask, o.secondary(), 0)
+	case o.at == second && o.has(SecondLook):
+		return o.step(third, Ask, o.primary(), 0)
+	}
+	return o.done(Missed)
+}
+
+func (o *Op) nextSet(r Result) Step {
+	switch {
+	case o.alone() || !o.has(EraseOther):
+	case o.at == first && o.state == Prepare:
+		return o.clean()
+	case o.at == first:
+		return o.step(erasing, Erase, Old, 0)
+	case o.at == cleaning || o.at == waiting || o.at == erasing && o.state == Prepare:
+		return o.cleaned(r)
+	}
+	return o.done(Answered)
+}
+
+func (o *Op) nextDelete(r Result) Step {
+	if o.at != first {
+		o.found = o.found || o.at == erasing && r.Code == Found
+		return o.cleaned(r)
+	}
+	o.found = r.Code == Found
+	if !o.has(EraseBoth) {
+		return o.done(Answered)
+	}
+	return o.clean()
+}
+
+// clean takes away what is at the new owner, but not a lease: whoever holds it depends on
+// it, and has looked at the old owner, or will. So this waits for what comes of it.
+func (o *Op) clean() Step {
+	if !o.has(KeepLease) {
+		return o.step(erasing, Erase, New, 0)
+	}
+	return o.step(cleaning, Look, New, 0)
+}
+
+func (o *Op) cleaned(r Result) Step {
+	switch {
+	case o.at == waiting, o.at == erasing && r.Code == Changed:
+		return o.clean()
+	case o.at == cleaning && r.Code == Leased:
+		return o.step(waiting, Wait, New, 0)
+	case o.at == cleaning && r.Code == Found:
+		return o.step(erasing, EraseIf, New, r.CAS)
+	case o.class == Delete && o.found:
+		return o.done(Deleted)
+	case o.class == Delete:
+		return o.done(Missed)
+	}
+	return o.done(Answered)
+}

@@ -1,0 +1,68 @@
+package change
+
+import (
+	"flag"
+	"strings"
+	"testing"
+)
+
+var long = flag.Bool("change.long", false, "explore more and larger histories: an hour, several gigabytes")
+
+// limit of a scenario's states, for the memory's sake.
+const limit = 8_000_000
+
+// changing are the requests that change a key.
+var changing = []kind{set, del, incr, cas, add, upsert}
+
+// scenarios are what two writers may do, each with a reader and movers. The short ones
+// are those that have found most.
+func scenarios() (all []scenario) {
+	pair := func(a, b kind, initial bool) scenario {
+		return scenario{kinds: [writes]kind{a, read, b, read}, initial: initial, movers: 1, runs: 1}
+	}
+	if !*long {
+		for _, kinds := range [][2]kind{{set, incr}, {del, incr}, {add, upsert}, {cas, set}} {
+			all = append(all, pair(kinds[0], kinds[1], kinds[0] != add))
+		}
+		return all
+	}
+	for i, a := range changing {
+		for _, b := range changing[i:] {
+			for _, initial := range []bool{false, true} {
+				s := pair(a, b, initial)
+				all = append(all, s)
+				s.movers, s.runs = 2, 2
+				all = append(all, s)
+				s.deaths, s.expiries = 1, 1
+				all = append(all, s)
+				s.deaths, s.expiries, s.evictions, s.losses = 0, 0, 1, 1
+				all = append(all, s)
+			}
+		}
+	}
+	for _, a := range changing {
+		for _, b := range changing {
+			for _, c := range changing {
+				all = append(all, scenario{kinds: [writes]kind{a, b, c, read}, initial: true, movers: 1, runs: 1})
+			}
+		}
+	}
+	return all
+}
+
+// TestProtocol explores all orders of what two clients that write, one that reads, two
+// routers that go through a ring change, and movers do: no value in view that an
+// answered write had replaced, no miss of a key that is there but where writes in two
+// states met, no two adds that both succeed, no lease that is left behind.
+func TestProtocol(t *testing.T) {
+	t.Parallel()
+	for _, s := range scenarios() {
+		t.Run(s.String(), func(t *testing.T) {
+			wrong, states := explore(s, limit, false)
+			for what, history := range wrong {
+				t.Errorf("%s:\n  %s", what, strings.Join(history, "\n  "))
+			}
+			t.Logf("%d states", states)
+		})
+	}
+}
