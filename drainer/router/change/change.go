@@ -166,9 +166,7 @@ const (
 	AskAgain                      // an update that has found nothing and lost its lease begins again
 	Undo                          // an item that was made at the old owner without the lease goes again
 	MoverLease                    // a move needs the lease
-	MoverLook                     // a mover looks at the new owner again before it takes an outdated item away
 	MoverBack                     // a mover that finds nothing to move gives the lease back
-	MoverKeep                     // a mover whose item is gone keeps its copy
 )
 
 // Op is one request for a key with two owners.

@@ -146,6 +146,9 @@ func (e *explorer) add(label string, next *world, wrong string) {
 	if wrong == "" && next.at[New].kind == lease && next.quiet() && next.died+next.expired == 0 {
 		wrong = "a lease is left behind"
 	}
+	if a, b := &next.at[Old], &next.at[New]; wrong == "" && a.kind == value && b.kind == value && a.base != b.base && next.quiet() && next.died == 0 {
+		wrong = "two values are left behind"
+	}
 	e.visit(label, next, wrong)
 }
 

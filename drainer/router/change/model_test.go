@@ -66,3 +66,48 @@ func TestProtocol(t *testing.T) {
 		})
 	}
 }
+
+// TestEveryRuleIsNeeded: without any one of them, some history goes wrong.
+func TestEveryRuleIsNeeded(t *testing.T) {
+	t.Parallel()
+	of := func(a, b kind, initial bool) scenario {
+		return scenario{kinds: [writes]kind{a, read, b, read}, initial: initial, movers: 1, runs: 1}
+	}
+	three := func(a, b, c kind, initial bool) scenario {
+		s := of(a, c, initial)
+		s.kinds[1] = b
+		return s
+	}
+	tests := map[string]struct {
+		rule Rules
+		in   scenario
+	}{
+		"SecondLook":  {SecondLook, of(set, read, true)},
+		"EraseOther":  {EraseOther, of(set, read, true)},
+		"EraseBoth":   {EraseBoth, of(del, read, true)},
+		"KeepLease":   {KeepLease, of(set, incr, false)},
+		"UpdateErase": {UpdateErase, of(set, incr, true)},
+		"WaitForSet":  {WaitForSet, three(set, set, incr, true)},
+		"LookFirst":   {LookFirst, of(set, incr, true)},
+		"Guard":       {Guard, of(del, incr, true)},
+		"LeaseUpdate": {LeaseUpdate, of(incr, read, true)},
+		"LeaseCreate": {LeaseCreate, of(add, add, false)},
+		"AskAgain":    {AskAgain, of(set, incr, true)},
+		"Undo":        {Undo, of(set, add, false)},
+		"MoverLease":  {MoverLease, of(del, read, true)},
+		"MoverBack":   {MoverBack, of(del, read, false)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := test.in
+			s.without, s.runs = test.rule, 2
+			wrong, states := explore(s, limit, true)
+			for what, history := range wrong {
+				t.Logf("%s:\n  %s", what, strings.Join(history, "\n  "))
+			}
+			if len(wrong) == 0 {
+				t.Errorf("%d states, and nothing is wrong", states)
+			}
+		})
+	}
+}

@@ -52,24 +52,16 @@ func (m *Mover) Next(r Result) Step {
 		return m.step(erasing, EraseIf, Old, m.item)
 	case erasing:
 		m.Moved = r.Code == Found
-		if r.Code == Changed || r.Code == Absent && !m.has(MoverKeep) {
+		if r.Code == Changed {
 			return m.giveBack()
 		}
 	case looking: // somebody has the key there
 		if r.Code == Found {
 			return m.step(lookingOld, Look, Old, 0)
 		}
-	case lookingOld: // what is there is outdated, if there is still an item at the new owner
-		if r.Code != Found {
-			return done
-		}
-		if m.item = r.CAS; !m.has(MoverLook) {
-			return m.step(outdating, EraseIf, Old, m.item)
-		}
-		return m.step(again, Look, New, 0)
-	case again:
+	case lookingOld: // what is there is outdated
 		if r.Code == Found {
-			return m.step(outdating, EraseIf, Old, m.item)
+			return m.step(outdating, EraseIf, Old, r.CAS)
 		}
 	}
 	return done
