@@ -281,6 +281,8 @@ func (o *Op) Next(r Result) Step {
 // set by a router in another state, between the two looks.
 func (o *Op) nextRead(r Result) Step {
 	switch {
+	case r.Code == Refused:
+		return o.done(Answered)
 	case r.Code == Found:
 		o.Pull = o.state == Move && o.at == second
 		return o.done(Answered)

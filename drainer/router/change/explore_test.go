@@ -366,7 +366,7 @@ func (e *explorer) accidents(w *world) {
 	for p := range w.at {
 		switch w.at[p].kind {
 		case value:
-			if w.evicted < e.s.evictions {
+			if w.evicted < e.s.evictions && !w.fresh(&w.at[p]) {
 				next := *w
 				next.evicted++
 				next.at[p], next.missing = item{}, true
@@ -378,7 +378,9 @@ func (e *explorer) accidents(w *world) {
 		if w.evicted < e.s.losses && w.at[p].kind != nothing {
 			next := *w
 			next.evicted++
-			next.loseLease(next.at[p].cas)
+			for i := range next.writes { // their routers have lost a connection
+				next.writes[i].late = next.writes[i].status == running
+			}
 			next.at[p], next.missing = item{}, true
 			e.add(e.say("the member at place %d starts anew", p), &next, "")
 		}
@@ -403,6 +405,17 @@ func (e *explorer) accidents(w *world) {
 			e.add(e.say("mover %d dies", i), &next, "")
 		}
 	}
+}
+
+// fresh: whoever has stored or changed the value still waits for another owner. memcached
+// evicts what was used least recently.
+func (w *world) fresh(at *item) bool {
+	for i := range w.writes {
+		if w.writes[i].status == running && (at.base == int8(i+1) || at.added&(1<<(i+1)) != 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // expire a lease: that of a dead holder at any time; that of a living one is noticed by

@@ -121,6 +121,12 @@ func next(b []byte) (token, rest []byte) {
 	return b, nil
 }
 
+// Next is the first token of a list with blanks in between, and what comes after it.
+func Next(list []byte) (token, rest []byte) { return next(list) }
+
+// Flags of a meta command, with blanks in between.
+func (r *Request) Flags() []byte { return r.flags }
+
 // NextKey takes the first of Keys; nil after the last.
 func (r *Request) NextKey() []byte {
 	key, rest := next(r.Keys)

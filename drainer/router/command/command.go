@@ -1,0 +1,149 @@
+// Package command says the steps of a ring change in memcached's text protocol: which
+// bytes a step is, and what an owner's answer means. It is pure.
+package command
+
+import (
+	"bytes"
+	"strconv"
+
+	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/drainer/router/wire"
+)
+
+const (
+	// LeaseFlags are the client flags of a placeholder: nobody else's, as far as is known.
+	LeaseFlags = 0x6d637274
+	// LeaseSeconds is how long a lease lasts if its holder dies. memcached counts whole
+	// seconds, so it may be one less.
+	LeaseSeconds = 6
+)
+
+// Request is what a client has asked for a key whose owner changes.
+type Request struct {
+	wire.Request
+	// Value is the data block with its end; nil if there is none.
+	Value []byte
+	// Single is the key of a classic read, which asks for one key at a time.
+	Single []byte
+}
+
+// ClassOf a request. vivify: it asks for a lease of its own, by mg with N.
+func ClassOf(r *wire.Request) (class change.Class, vivify bool) {
+	has := func(letter byte) bool { _, ok := r.Flag(letter); return ok }
+	switch r.Verb {
+	case wire.Gat, wire.Gats, wire.Replace, wire.Append, wire.Prepend, wire.Cas, wire.Incr, wire.Decr, wire.Touch:
+		return change.Update, false
+	case wire.Set:
+		return change.Set, false
+	case wire.Add:
+		return change.Create, false
+	case wire.Delete:
+		return change.Delete, false
+	case wire.MetaGet:
+		if has('T') {
+			return change.Update, has('N')
+		}
+		return change.Read, has('N')
+	case wire.MetaSet:
+		return classOfSet(r), false
+	case wire.MetaDelete:
+		if bytes.ContainsFunc(letters(r), func(l rune) bool { return !bytes.ContainsRune([]byte("kObq"), l) }) {
+			return change.Update, false
+		}
+		return change.Delete, false
+	case wire.MetaArithmetic:
+		if has('N') && !has('C') {
+			return change.Upsert, false
+		}
+		return change.Update, false
+	}
+	return change.Read, false
+}
+
+// letters of a meta command's flags.
+func letters(r *wire.Request) (all []byte) {
+	for flags := r.Flags(); ; {
+		var flag []byte
+		if flag, flags = wire.Next(flags); len(flag) == 0 {
+			return all
+		}
+		all = append(all, flag[0])
+	}
+}
+
+func classOfSet(r *wire.Request) change.Class {
+	mode, _ := r.Flag('M')
+	_, guarded := r.Flag('C')
+	_, vivify := r.Flag('N')
+	switch {
+	case len(mode) == 1 && (mode[0] == 'E' || mode[0] == 'e'):
+		return change.Create
+	case len(mode) == 1 && bytes.ContainsAny(mode, "AaPp"):
+		if vivify && !guarded {
+			return change.Upsert
+		}
+		return change.Update
+	case guarded, len(mode) == 1 && bytes.ContainsAny(mode, "Rr"):
+		return change.Update
+	}
+	return change.Set
+}
+
+// Append appends the bytes of a step. ok is false if the request can't be said.
+func (r *Request) Append(dst []byte, s change.Step) []byte {
+	switch s.Action {
+	case change.Look:
+		return r.meta(dst, "mg", " f c")
+	case change.Lease:
+		dst = r.metaKey(dst, "ms")
+		dst = append(dst, " 0 ME c T"...)
+		dst = strconv.AppendInt(dst, LeaseSeconds, 10)
+		dst = append(dst, " F"...)
+		dst = strconv.AppendUint(dst, LeaseFlags, 10)
+		return append(dst, "\r\n\r\n"...)
+	case change.Erase:
+		return r.meta(dst, "md", "")
+	case change.EraseIf:
+		dst = r.metaKey(dst, "md")
+		dst = strconv.AppendUint(append(dst, " C"...), s.CAS, 10)
+		return append(dst, "\r\n"...)
+	case change.Fetch:
+		return r.meta(dst, "mg", " v f t c")
+	case change.Guarded:
+		return r.guarded(dst, s.CAS)
+	case change.Make:
+		return r.create(dst, 0)
+	case change.Fill:
+		return r.create(dst, s.CAS)
+	case change.AskUpdate:
+		if r.Verb.Meta() {
+			return r.client(dst, "N", "")
+		}
+	case change.Ask:
+		if r.Verb == wire.MetaGet {
+			return r.client(dst, "", "")
+		}
+	}
+	if r.Single != nil {
+		return r.AppendRead(dst, r.Single)
+	}
+	return append(r.AppendTo(dst), r.Value...)
+}
+
+// metaKey begins a meta command for the request's key.
+func (r *Request) metaKey(dst []byte, name string) []byte {
+	dst = append(append(dst, name...), ' ')
+	if r.Single != nil {
+		return append(dst, r.Single...)
+	}
+	return append(dst, r.Key...)
+}
+
+// meta is a meta command without a data block.
+func (r *Request) meta(dst []byte, name, flags string) []byte {
+	dst = append(r.metaKey(dst, name), flags...)
+	if r.Binary {
+		dst = append(dst, " b"...)
+	}
+	return append(dst, "\r\n"...)
+}

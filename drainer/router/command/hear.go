@@ -1,0 +1,349 @@
+package command
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+
+	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/drainer/router/wire"
+)
+
+// Kind of the answer to a step.
+func (r *Request) Kind(s change.Step) wire.Kind {
+	switch s.Action {
+	case change.Ask, change.AskUpdate:
+		return wire.KindOf(r.Verb)
+	case change.Guarded:
+		if !r.translated() {
+			return wire.KindOf(r.Verb)
+		}
+	}
+	return wire.MetaValue
+}
+
+// Result of a step, from the whole answer of an owner, and what the client would be told
+// of it: nil if it can't be told of this step.
+func (r *Request) Result(s change.Step, answer []byte) (change.Result, []byte) {
+	var a wire.Answer
+	if !a.Parse(r.Kind(s), answer) || a.Code == wire.Broken {
+		return change.Result{Code: change.Failed}, nil
+	}
+	switch s.Action {
+	case change.Look:
+		return found(&a, a.Code == wire.Header), nil
+	case change.Fetch:
+		if result := found(&a, a.Code == wire.Value); result.Code != change.Found || !marked(&a) {
+			return result, nil
+		}
+		return change.Result{Code: change.Absent}, nil
+	case change.Lease:
+		result := made(&a)
+		if result.Code == change.Found {
+			result.Code = change.Leased
+		}
+		return result, nil
+	case change.Erase, change.EraseIf, change.Copy:
+		return conditional(&a), nil
+	case change.Make, change.Fill:
+		result := made(&a)
+		if s.Action == change.Fill && (a.Code == wire.Exists || a.Code == wire.Miss) {
+			result.Code = change.Changed
+		}
+		return result, r.madeAnswer(&a, result, answer)
+	case change.Guarded:
+		return r.guardedResult(&a, answer)
+	}
+	return r.asked(&a, answer)
+}
+
+// returned is a flag of a meta command's answer.
+func returned(a *wire.Answer, letter byte) (value []byte, ok bool) {
+	_, rest := wire.Next(bytes.TrimRight(a.Line, "\r\n"))
+	if a.Code == wire.Value {
+		_, rest = wire.Next(rest)
+	}
+	for {
+		var flag []byte
+		if flag, rest = wire.Next(rest); len(flag) == 0 {
+			return nil, false
+		}
+		if flag[0] == letter {
+			return flag[1:], true
+		}
+	}
+}
+
+func returnedNumber(a *wire.Answer, letter byte) uint64 {
+	text, _ := returned(a, letter)
+	n, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil {
+		return math.MaxUint64
+	}
+	return n
+}
+
+// found is the answer to a look, or a fetch.
+func found(a *wire.Answer, hit bool) change.Result {
+	switch {
+	case hit && returnedNumber(a, 'f') == LeaseFlags:
+		return change.Result{Code: change.Leased, CAS: returnedNumber(a, 'c')}
+	case hit:
+		return change.Result{Code: change.Found, CAS: returnedNumber(a, 'c')}
+	case a.Code == wire.Miss:
+		return change.Result{Code: change.Absent}
+	}
+	return change.Result{Code: change.Failed}
+}
+
+// marked items are not moved: a client has marked them as stale, or somebody is about to
+// store them anew.
+func marked(a *wire.Answer) bool {
+	for _, letter := range []byte("WXZ") {
+		if _, ok := returned(a, letter); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// made is the answer to an ms that makes an item.
+func made(a *wire.Answer) change.Result {
+	switch a.Code {
+	case wire.Header:
+		if cas := returnedNumber(a, 'c'); cas != 0 && cas != math.MaxUint64 {
+			return change.Result{Code: change.Found, CAS: cas}
+		}
+		return change.Result{Code: change.Failed} // a member without CAS values
+	case wire.NotStored:
+		return change.Result{Code: change.Refused}
+	}
+	return change.Result{Code: change.Failed}
+}
+
+func conditional(a *wire.Answer) change.Result {
+	result := change.Result{Code: change.Failed}
+	switch a.Code {
+	case wire.Header:
+		result.Code = change.Found
+	case wire.Miss:
+		result.Code = change.Absent
+	case wire.Exists:
+		result.Code = change.Changed
+	}
+	if a.Code == wire.Header {
+		if cas := returnedNumber(a, 'c'); cas != math.MaxUint64 {
+			result.CAS = cas
+		}
+	}
+	return result
+}
+
+// asked is the answer to the client's own command.
+func (r *Request) asked(a *wire.Answer, answer []byte) (change.Result, []byte) {
+	switch {
+	case a.Code == wire.Failure && (r.Verb == wire.Delete || r.Verb == wire.MetaDelete):
+		return change.Result{Code: change.Failed}, nil
+	case a.Code == wire.Failure:
+		return change.Result{Code: change.Refused}, answer
+	case r.Verb.Reads():
+		if a.Code == wire.End {
+			return change.Result{Code: change.Absent}, answer
+		}
+		if isLease(a) {
+			return change.Result{Code: change.Leased}, nil
+		}
+		return change.Result{Code: change.Found}, answer
+	case r.Verb == wire.MetaGet:
+		if a.Code == wire.Miss {
+			return change.Result{Code: change.Absent}, answer
+		}
+		result := found(a, true)
+		return change.Result{Code: result.Code}, r.withoutAdded(answer, len(a.Line), 'f')
+	case a.Code == wire.Miss, a.Code == wire.NotStored && r.Verb != wire.Add && r.mode() != 'E':
+		return change.Result{Code: change.Absent}, answer
+	case a.Code == wire.NotStored, a.Code == wire.Exists:
+		return change.Result{Code: change.Refused}, answer
+	}
+	return change.Result{Code: change.Found}, answer
+}
+
+// isLease tells it by the flags of a VALUE line.
+func isLease(a *wire.Answer) bool {
+	_, rest := wire.Next(a.Line)
+	_, rest = wire.Next(rest)
+	flags, _ := wire.Next(rest)
+	n, err := strconv.ParseUint(string(flags), 10, 64)
+	return err == nil && n == LeaseFlags
+}
+
+// mode of an ms, in upper case.
+func (r *Request) mode() byte {
+	if mode, ok := r.Flag('M'); ok && len(mode) == 1 {
+		return mode[0] &^ 0x20
+	}
+	return 0
+}
+
+// withoutAdded takes a flag out of an answer's line that the client has not asked for.
+func (r *Request) withoutAdded(answer []byte, line int, letter byte) []byte {
+	if r.flag(letter) {
+		return answer
+	}
+	for i := 1; i < line; i++ {
+		if answer[i-1] == ' ' && answer[i] == letter {
+			end := i + bytes.IndexAny(answer[i:line], " \r")
+			return append(answer[:i-1:i-1], answer[end:]...)
+		}
+	}
+	return answer
+}
+
+// guardedResult is the answer to a request for an item with a CAS value.
+func (r *Request) guardedResult(a *wire.Answer, answer []byte) (change.Result, []byte) {
+	if !r.translated() && (!r.Verb.Meta() || r.Verb == wire.MetaGet || r.flag('C')) {
+		result, said := r.asked(a, answer)
+		if result.Code == change.Leased {
+			result.Code = change.Changed
+		}
+		return result, said
+	}
+	switch {
+	case a.Code == wire.Exists:
+		return change.Result{Code: change.Changed}, nil
+	case a.Code == wire.Miss || a.Code == wire.NotStored:
+		return change.Result{Code: change.Absent}, nil
+	case a.Code == wire.Failure:
+		return change.Result{Code: change.Refused}, answer
+	case r.Verb.Meta():
+		return change.Result{Code: change.Found}, answer
+	case a.Code == wire.Value: // of incr and decr
+		return change.Result{Code: change.Found}, answer[len(a.Line):]
+	}
+	return change.Result{Code: change.Found}, []byte("STORED\r\n")
+}
+
+// madeAnswer is what the client is told of an item that was made for it.
+func (r *Request) madeAnswer(a *wire.Answer, result change.Result, answer []byte) []byte {
+	switch {
+	case result.Code == change.Refused:
+		return r.Says(change.Exists)
+	case result.Code != change.Found:
+		return nil
+	case r.Verb == wire.Add:
+		return []byte("STORED\r\n")
+	case r.Verb == wire.MetaArithmetic:
+		return r.countedAnswer(a)
+	}
+	return r.withoutAdded(answer, len(a.Line), 'c')
+}
+
+// countedAnswer is that of an ma that has made an item.
+func (r *Request) countedAnswer(a *wire.Answer) []byte {
+	value := r.initial()
+	dst := []byte("HD")
+	if r.flag('v') {
+		dst = strconv.AppendInt([]byte("VA "), int64(len(value)), 10)
+	}
+	dst = r.echo(dst, func(dst []byte, letter byte) []byte {
+		switch letter {
+		case 'c':
+			return strconv.AppendUint(append(dst, " c"...), returnedNumber(a, 'c'), 10)
+		case 't':
+			return append(dst, " t"+r.ttl()...)
+		}
+		return dst
+	})
+	dst = append(dst, "\r\n"...)
+	if r.flag('v') {
+		dst = append(append(dst, value...), "\r\n"...)
+	}
+	return dst
+}
+
+// ttl that an item gets that N makes.
+func (r *Request) ttl() string {
+	if ttl, _ := r.Flag('N'); len(ttl) > 0 && string(ttl) != "0" {
+		return string(ttl)
+	}
+	return "-1"
+}
+
+// echo appends what an answer repeats of the request, and what other says of its flags.
+func (r *Request) echo(dst []byte, other func(dst []byte, letter byte) []byte) []byte {
+	for flags := r.Flags(); ; {
+		var flag []byte
+		if flag, flags = wire.Next(flags); len(flag) == 0 {
+			return dst
+		}
+		switch flag[0] {
+		case 'O':
+			dst = append(append(dst, ' '), flag...)
+		case 'k':
+			dst = append(append(dst, " k"...), r.Key...)
+		default:
+			if other != nil {
+				dst = other(dst, flag[0])
+			}
+		}
+	}
+}
+
+// Says is the answer to an outcome that no owner has answered.
+func (r *Request) Says(o change.Outcome) []byte {
+	meta := func(word string) []byte { return append(r.echo([]byte(word), nil), "\r\n"...) }
+	switch {
+	case o == change.Deleted && r.Verb.Meta():
+		return meta("HD")
+	case o == change.Deleted:
+		return []byte("DELETED\r\n")
+	case o == change.Exists && r.Verb.Meta():
+		return meta("NS")
+	case o == change.Exists:
+		return []byte("NOT_STORED\r\n")
+	}
+	switch r.Verb {
+	case wire.Get, wire.Gets, wire.Gat, wire.Gats:
+		return []byte(wire.AnswerEnd)
+	case wire.Append, wire.Prepend, wire.Replace:
+		return []byte("NOT_STORED\r\n")
+	case wire.MetaGet:
+		if r.flag('N') {
+			return r.won()
+		}
+		return meta("EN")
+	case wire.MetaDebug:
+		return []byte("EN\r\n")
+	case wire.MetaSet:
+		if r.flag('C') {
+			return meta("NF")
+		}
+		return meta("NS")
+	case wire.MetaDelete, wire.MetaArithmetic:
+		return meta("NF")
+	}
+	return []byte("NOT_FOUND\r\n")
+}
+
+// won is the answer to an mg with N that has found nothing: the client may store the
+// item. Nothing is kept of that during a ring change, so others are told the same.
+func (r *Request) won() []byte {
+	dst := []byte("HD")
+	if r.flag('v') {
+		dst = []byte("VA 0")
+	}
+	dst = r.echo(dst, func(dst []byte, letter byte) []byte {
+		switch letter {
+		case 'f', 's', 'c', 'h', 'l':
+			return append(dst, ' ', letter, '0')
+		case 't':
+			return append(dst, " t"+r.ttl()...)
+		}
+		return dst
+	})
+	dst = append(dst, " W\r\n"...)
+	if r.flag('v') {
+		dst = append(dst, "\r\n"...)
+	}
+	return dst
+}
