@@ -79,7 +79,7 @@ func runRoute(ctx context.Context, line []string, std args.IO) error {
 		}
 		defer end()
 	}
-	std.Logf("serves %s for %d members", listener.Addr(), len(f.config.Servers))
+	std.Logf("serves %s for %d members", listener.Addr(), len(f.config.Table.New.Servers))
 	return r.Serve(ctx, listener)
 }
 
@@ -97,7 +97,8 @@ func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, e
 	if c.Loops < 1 {
 		return nil, args.Usagef("--threads: at least 1 is needed")
 	}
-	c.Servers, c.Owner, c.Logf = f.routing.servers, owner, std.Logf
+	c.Table = &router.Table{New: router.Ring{Servers: f.routing.servers, Owner: owner}}
+	c.Logf = std.Logf
 	c.MaxMemory = max(f.maxMemory/c.Loops, 1<<20)
 	if f.clientTLS != "" {
 		files := memcache.Dialer{Connection: contract.Connection{TLSDir: f.clientTLS}}

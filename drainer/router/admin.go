@@ -60,7 +60,7 @@ func (r *Router) metrics(to io.Writer) {
 	fmt.Fprintf(w, "memcached_router_held_bytes %d\n", r.held())
 	head("member_connections", "gauge", "Connections to a member, one for each thread.")
 	connected := r.connected()
-	for _, s := range r.config.Servers {
+	for _, s := range r.table.Load().servers() {
 		fmt.Fprintf(w, "memcached_router_member_connections{member=%q} %d\n", s.String(), connected[s.Address()])
 	}
 }

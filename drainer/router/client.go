@@ -35,6 +35,8 @@ type client struct {
 	unanswered int
 	// heldBytes of answers that wait for earlier ones.
 	heldBytes int
+	// jobs under way, for keys whose owner changes. The next request waits for them.
+	jobs int
 	// average size of an answer, in bytes, times 8.
 	average int
 	// body collects a large request: its line, and its data block.
@@ -159,7 +161,7 @@ func (c *client) goOn() {
 
 // blocked tells whether the next request has to wait.
 func (c *client) blocked() bool {
-	return c.waits || c.ending || c.closed || c.unanswered >= window ||
+	return c.jobs > 0 && c.reading.verb == wire.Unknown || c.jobs >= clientJobs || c.waits || c.ending || c.closed || c.unanswered >= window ||
 		c.unsent()+c.heldBytes+c.unanswered*c.average/8 > clientBacklog && c.unanswered+c.unsent() > 0
 }
 
@@ -389,7 +391,7 @@ func (c *client) readOn(b []byte) int {
 // keys asks for the keys of a read, each on its own, as many as the window allows.
 func (c *client) keys(r *wire.Request, b []byte, n int) int {
 	for key := r.NextKey(); key != nil; {
-		m := c.loop.owner(key)
+		m, old := c.loop.owners(key)
 		if c.wait(m) {
 			c.later(r)
 			return cap(b) - cap(key) // the key comes again
@@ -399,13 +401,16 @@ func (c *client) keys(r *wire.Request, b []byte, n int) int {
 		next := r.NextKey()
 		s.more = next != nil
 		c.push(s)
-		if m.up {
+		switch {
+		case old != nil:
+			c.moving(r, s, key, nil, m, old)
+		case m.up:
 			m.request(s)
 			m.out = r.AppendRead(m.out, key)
-		} else {
+		default:
 			c.unavailable(s, m)
 		}
-		if key = next; key != nil && c.unanswered >= window {
+		if key = next; key != nil && (c.unanswered >= window || c.jobs >= clientJobs) {
 			c.later(r)
 			return cap(b) - cap(key)
 		}
@@ -438,10 +443,14 @@ func (c *client) wait(m *member) bool {
 // forward sends a request to the owner of its key.
 func (c *client) forward(r *wire.Request, data []byte) {
 	var room [wire.MaxKey]byte
-	m := c.loop.owner(r.Hashed(&room))
+	m, old := c.loop.owners(r.Hashed(&room))
 	s := c.loop.slot()
 	s.verb, s.kind, s.quiet = r.Verb, wire.KindOf(r.Verb), r.Quiet
 	c.push(s)
+	if old != nil {
+		c.moving(r, s, nil, data, m, old)
+		return
+	}
 	if !m.up {
 		c.unavailable(s, m)
 		return

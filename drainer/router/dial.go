@@ -25,7 +25,7 @@ const (
 func (r *Router) keepConnected(ctx context.Context, l *loop, m *member, address string, lost <-chan struct{}) {
 	said := ""
 	for wait := firstPause; ctx.Err() == nil; {
-		fd, err := r.connect(ctx, address)
+		fd, keepsCAS, err := r.connect(ctx, address)
 		if err != nil {
 			why := err.Error()
 			if why != said && ctx.Err() == nil {
@@ -41,7 +41,7 @@ func (r *Router) keepConnected(ctx context.Context, l *loop, m *member, address 
 			r.config.Logf("connected to member %s", address)
 			said = ""
 		}
-		if !l.poller.post(func() { m.attach(l, fd) }) {
+		if !l.poller.post(func() { m.attach(l, fd, keepsCAS) }) {
 			_ = unix.Close(fd)
 			return
 		}
@@ -54,36 +54,41 @@ func (r *Router) keepConnected(ctx context.Context, l *loop, m *member, address 
 }
 
 // connect returns a socket that a loop may have.
-func (r *Router) connect(ctx context.Context, address string) (fd int, err error) {
+func (r *Router) connect(ctx context.Context, address string) (fd int, keepsCAS bool, err error) {
 	connecting, cancel := context.WithTimeout(ctx, r.config.ConnectTimeout)
 	defer cancel()
 	conn, err := r.config.Dialer.DialContext(connecting, "tcp", address)
 	if err != nil {
-		return -1, err
+		return -1, false, err
 	}
-	if err := r.askVersion(conn); err != nil {
+	if keepsCAS, err = r.askVersion(conn); err != nil {
 		_ = conn.Close()
-		return -1, fmt.Errorf("ask for its version: %w", err)
+		return -1, false, fmt.Errorf("ask for its version: %w", err)
 	}
-	return handOver(ctx, conn)
+	fd, err = handOver(ctx, conn)
+	return fd, keepsCAS, err
 }
 
-// askVersion makes sure that there is a memcached that answers.
-func (r *Router) askVersion(conn net.Conn) error {
+// askVersion makes sure that there is a memcached that answers, and says whether it can be
+// told the CAS value of an item.
+func (r *Router) askVersion(conn net.Conn) (keepsCAS bool, err error) {
 	_ = conn.SetDeadline(time.Now().Add(r.config.ConnectTimeout))
 	if _, err := io.WriteString(conn, "version\r\n"); err != nil {
-		return err
+		return false, err
 	}
 	line, err := bufio.NewReaderSize(conn, 256).ReadSlice('\n')
 	if err != nil {
-		return err
+		return false, err
 	}
 	answer := string(line)
 	if !strings.HasPrefix(answer, "VERSION ") {
-		return fmt.Errorf("it answered %.80q", answer)
+		return false, fmt.Errorf("it answered %.80q", answer)
 	}
 	r.version.Store(&answer)
-	return conn.SetDeadline(time.Time{})
+	var major, minor, patch int
+	_, _ = fmt.Sscanf(answer, "VERSION %d.%d.%d", &major, &minor, &patch)
+	keepsCAS = major > 1 || major == 1 && (minor > 6 || minor == 6 && patch >= 27)
+	return keepsCAS, conn.SetDeadline(time.Time{})
 }
 
 // handOver returns a socket with what conn sends and receives: conn's own, or if it is

@@ -24,9 +24,21 @@ type loop struct {
 	began time.Time
 
 	members struct {
-		all   []*member
-		dirty []*member
+		all     []*member
+		dirty   []*member
+		leaving []*member // that the table doesn't name
 	}
+	// table of the requests that begin, with the members of its rings. epochs are those
+	// with requests under way, and the table's own.
+	table    *Table
+	old, new []*member
+	epoch    *epoch
+	epochs   []*epoch
+	// late: the table's time is over.
+	late bool
+	// waiting jobs, for another one's lease.
+	waiting []*job
+	pulls   int
 	clients []*client
 	dirty   []*client
 	queued  []*client
@@ -44,6 +56,9 @@ type loop struct {
 		unanswered int
 		// members by their address, and why there is no connection.
 		members map[string]string
+		// acknowledged is the number of a table; if it isn't the present one, waitsFor says why.
+		acknowledged int64
+		waitsFor     string
 	}
 }
 
@@ -56,9 +71,6 @@ func newLoop(r *Router) (*loop, error) {
 		return nil, err
 	}
 	l := &loop{router: r, poller: p, input: make([]byte, readSize), began: r.began}
-	for _, server := range r.config.Servers {
-		l.members.all = append(l.members.all, &member{address: server.Address(), down: untried, lost: make(chan struct{}, 1)})
-	}
 	return l, nil
 }
 
@@ -67,8 +79,9 @@ func (l *loop) run() {
 	list := make([]unix.EpollEvent, events)
 	defer l.poller.end()
 	for next := l.now; !l.poller.ended; {
-		l.poller.wait(list, l.clock)
+		l.poller.wait(list, l.patience(), l.clock)
 		l.poller.runPosted()
+		l.goOn()
 		l.flush()
 		l.poller.closeRemoved()
 		if l.now >= next {
@@ -76,6 +89,14 @@ func (l *loop) run() {
 			l.check()
 		}
 	}
+}
+
+// patience is how long a round waits for a socket.
+func (l *loop) patience() time.Duration {
+	if len(l.waiting) > 0 {
+		return waitStep
+	}
+	return tick
 }
 
 func (l *loop) clock() { l.now = int64(time.Since(l.began)) }
@@ -128,6 +149,11 @@ func (l *loop) check() {
 	for _, m := range l.members.all {
 		m.check(config.MemberTimeout)
 	}
+	for _, m := range l.members.leaving {
+		m.check(config.MemberTimeout)
+	}
+	l.leave()
+	l.late = l.table != nil && !l.table.Until.IsZero() && time.Now().After(l.table.Until)
 	if config.IdleTimeout > 0 {
 		for i := len(l.clients) - 1; i >= 0; i-- {
 			if c := l.clients[i]; l.now-c.used > int64(config.IdleTimeout) {
@@ -145,8 +171,9 @@ func (l *loop) publish() {
 	l.published.mu.Lock()
 	defer l.published.mu.Unlock()
 	l.published.counts, l.published.held, l.published.unanswered = l.counts, l.held, 0
-	if l.published.members == nil {
-		l.published.members = map[string]string{}
+	l.published.members = map[string]string{}
+	if l.table != nil {
+		l.published.acknowledged, l.published.waitsFor = l.acknowledged()
 	}
 	for _, m := range l.members.all {
 		l.published.members[m.address] = m.down
@@ -167,14 +194,9 @@ func (l *loop) slot() *slot {
 }
 
 func (l *loop) release(s *slot) {
-	s.client = nil
+	s.client, s.job = nil, nil
 	s.next = l.free
 	l.free = s
-}
-
-// owner is the member of a key.
-func (l *loop) owner(key []byte) *member {
-	return l.members.all[l.router.config.Owner.Owner(key)]
 }
 
 // answered: a member has answered s in full, or can't.
@@ -184,6 +206,13 @@ func (l *loop) answered(s *slot) {
 			return
 		}
 	}
+	if s.job != nil {
+		j := s.job
+		l.release(s)
+		j.heard()
+		return
+	}
+	s.leave()
 	s.pending, s.done = false, true
 	l.counts.count(s, l.now)
 	c := s.client

@@ -30,8 +30,15 @@ type member struct {
 	heard int64
 	// waiting clients, until the backlog is smaller.
 	waiting []*client
-	// lost asks for another connection.
-	lost chan struct{}
+	// lost asks for another connection; forget ends that.
+	lost   chan struct{}
+	forget func()
+	// forgotten: the table doesn't name it any more.
+	forgotten bool
+	// connections that there have been.
+	connections int
+	// keepsCAS: it can be told the CAS value of an item (memcached 1.6.27 and later).
+	keepsCAS bool
 }
 
 // full tells whether clients have to wait before they send this member more.
@@ -40,9 +47,9 @@ func (m *member) full() bool {
 }
 
 // attach takes a new connection.
-func (m *member) attach(l *loop, fd int) {
-	lost, address, waiting := m.lost, m.address, m.waiting
-	*m = member{address: address, lost: lost, waiting: waiting, up: true, heard: l.now}
+func (m *member) attach(l *loop, fd int, keepsCAS bool) {
+	*m = member{address: m.address, lost: m.lost, forget: m.forget, forgotten: m.forgotten, waiting: m.waiting,
+		connections: m.connections + 1, keepsCAS: keepsCAS, up: true, heard: l.now}
 	if err := m.open(l, fd, m); err != nil {
 		m.fail(err.Error())
 	}
@@ -56,6 +63,9 @@ func (m *member) request(s *slot) {
 	}
 	m.unanswered.push(s)
 	s.pending = true
+	if s.epoch == nil && s.job == nil {
+		m.loop.enter(s)
+	}
 	m.touch()
 }
 
@@ -128,11 +138,13 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 		s.part(a.Code, a.Line)
 		m.finish(s)
 		return true
-	case s.outcome == wire.Failure: // the client has been told
+	case s.outcome == wire.Failure && s.job == nil: // the client has been told
 	case s.kind == wire.Values && a.Code == wire.Value && (s.outcome == wire.Value || string(a.Key) != string(s.key)):
 		return false // another key than was asked for: nobody may see it
 	case s.kind == wire.Values && a.Code == wire.End && s.outcome == wire.Value:
 		s.hidden = s.more
+	case s.job != nil: // it has all of the answer
+		s.outcome = a.Code
 	default:
 		s.begin(a)
 		if m.loop.crowded(s, a.Block) {
@@ -159,6 +171,7 @@ func (m *member) fail(why string) {
 	if !m.up {
 		return
 	}
+	m.connections++
 	m.up, m.down = false, why
 	m.close()
 	m.block = 0

@@ -121,9 +121,9 @@ func (p *poller) closeRemoved() {
 	p.closing = p.closing[:0]
 }
 
-// wait calls the sockets that are ready, and returns after tick at the latest.
-func (p *poller) wait(list []unix.EpollEvent, before func()) {
-	n, err := unix.EpollWait(p.epoll, list, int(tick/time.Millisecond))
+// wait calls the sockets that are ready, and returns after a time at the latest.
+func (p *poller) wait(list []unix.EpollEvent, patience time.Duration, before func()) {
+	n, err := unix.EpollWait(p.epoll, list, int(patience/time.Millisecond))
 	before()
 	if err != nil {
 		if err != unix.EINTR {

@@ -19,14 +19,12 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
-	"example.com/memcached-operator/drainer/routing"
 )
 
 // Config of a router. The zero value of a bound is its default.
 type Config struct {
-	// Servers are the members, in the ring's order; Owner is the ring.
-	Servers []routing.Server
-	Owner   routing.Owner
+	// Table at the start; see Apply for others.
+	Table *Table
 	// Dialer of the connections to members.
 	Dialer memcache.Dialer
 	// TLS of a client's connection that begins; nil for plain text.
@@ -95,12 +93,18 @@ type Router struct {
 	// version is a member's.
 	version atomic.Pointer[string]
 	ending  atomic.Bool
+	table   atomic.Pointer[Table]
+	// serving ends when the last client has gone; goroutines end with it.
+	serving    context.Context
+	stop       context.CancelFunc
+	goroutines sync.WaitGroup
 }
 
 // New returns a router that serves nobody yet.
 func New(config Config) (*Router, error) {
 	config.complete()
 	r := &Router{config: config, began: time.Now()}
+	r.serving, r.stop = context.WithCancel(context.Background())
 	for range config.Loops {
 		l, err := newLoop(r)
 		if err != nil {
@@ -111,39 +115,36 @@ func New(config Config) (*Router, error) {
 		}
 		r.loops = append(r.loops, l)
 	}
+	if err := r.Apply(config.Table); err != nil {
+		return nil, err
+	}
 	return r, nil
 }
 
 // Serve serves the clients of a listener until ctx ends, and then until they have the
 // answers to what they have asked. It closes the listener.
 func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	var goroutines, loops sync.WaitGroup
+	var loops sync.WaitGroup
 	for _, l := range r.loops {
 		loops.Go(l.run)
-		for _, m := range l.members.all {
-			address, lost := m.address, m.lost
-			goroutines.Go(func() { r.keepConnected(serving, l, m, address, lost) })
-		}
 	}
 	failed := make(chan error, 1)
-	goroutines.Go(func() { failed <- r.accept(serving, listener) })
+	r.goroutines.Go(func() { failed <- r.accept(r.serving, listener) })
 	var err error
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
 		r.ending.Store(true)
-		pause(serving, r.config.Linger)
+		pause(r.serving, r.config.Linger)
 	}
 	_ = listener.Close()
 	r.drain()
-	stop()
+	r.stop()
 	for _, l := range r.loops {
 		l.poller.post(l.poller.finish)
 	}
 	loops.Wait()
-	goroutines.Wait()
+	r.goroutines.Wait()
 	return err
 }
 
@@ -176,7 +177,7 @@ func (r *Router) Ready() error {
 	connected := 0
 	for _, l := range r.loops {
 		l.published.mu.Lock()
-		for _, s := range r.config.Servers {
+		for _, s := range r.table.Load().servers() {
 			switch why, known := l.published.members[s.Address()]; {
 			case !known || why == untried:
 				connected = -1 << 30

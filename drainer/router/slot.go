@@ -28,6 +28,11 @@ type slot struct {
 	started bool // some of it has been sent
 	done    bool
 	pending bool // some member is still to answer it
+
+	// job whose step this is; it has no client then.
+	job *job
+	// epoch that counts it.
+	epoch *epoch
 }
 
 // begin is called with the first line of an answer.
@@ -45,6 +50,9 @@ func (s *slot) begin(a *wire.Answer) {
 func (s *slot) emit(b []byte) {
 	c := s.client
 	switch {
+	case s.job != nil:
+		s.job.answer = append(s.job.answer, b...)
+		s.job.loop.held += len(b)
 	case c == nil || s.hidden:
 	case c.head == s && s.parts == 0:
 		s.size += len(b)
@@ -62,6 +70,8 @@ func (s *slot) emit(b []byte) {
 func (s *slot) fail(answer string) {
 	c := s.client
 	switch {
+	case s.job != nil:
+		s.job.failed = true
 	case c == nil:
 	case s.started:
 		// A part of a value has been sent: nothing can be said any more.

@@ -26,16 +26,24 @@ type running struct {
 	ended   chan error
 }
 
+// ring of members in this order.
+func ring(t testing.TB, members ...*memcachedtest.Server) (r router.Ring) {
+	t.Helper()
+	for _, m := range members {
+		r.Servers = append(r.Servers, routing.Server{Host: "127.0.0.1", Port: uint16(m.Port)})
+	}
+	var err error
+	if r.Owner, err = routing.New("pymemcache", r.Servers); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // start runs a router, and ends it with the test.
 func start(t testing.TB, config router.Config, members ...*memcachedtest.Server) *running {
 	t.Helper()
-	for _, m := range members {
-		config.Servers = append(config.Servers, routing.Server{Host: "127.0.0.1", Port: uint16(m.Port)})
-	}
+	config.Table = &router.Table{New: ring(t, members...)}
 	var err error
-	if config.Owner, err = routing.New("pymemcache", config.Servers); err != nil {
-		t.Fatal(err)
-	}
 	if config.Loops == 0 {
 		config.Loops = 2
 	}

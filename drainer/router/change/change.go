@@ -209,13 +209,25 @@ const (
 	outdating        // a mover: an outdated item at the old owner
 )
 
-// NewOp begins a request.
-func NewOp(class Class, state State) Op { return Op{class: class, state: state} }
+// Leaseless are the rules that can't be followed where direct clients share the cluster:
+// they would read a placeholder as a value. So there, an update may be lost to a move, two
+// adds at the same time may both make an item, and a key that is deleted while it is moved
+// can be read for a round trip more.
+const Leaseless = LeaseUpdate | LeaseCreate | MoverLease
+
+// NewOp returns a request; its first step is Start's. without are rules that are not
+// followed.
+func NewOp(class Class, state State, without Rules) Op {
+	return Op{class: class, state: state, without: without}
+}
 
 func (o *Op) has(r Rules) bool { return o.without&r == 0 }
 
 // Outcome of a request that is Done.
 func (o *Op) Outcome() Outcome { return o.outcome }
+
+// Writes tells whether the request may change anything.
+func (o *Op) Writes() bool { return o.class != Read }
 
 // Holds tells whether the request holds a lease, or depends on one that it has held: its
 // outcome is Unknown if that may have expired in the meantime.
@@ -296,7 +308,7 @@ func (o *Op) nextRead(r Result) Step {
 
 func (o *Op) nextSet(r Result) Step {
 	switch {
-	case o.alone() || !o.has(EraseOther):
+	case o.alone() || !o.has(EraseOther), o.at == first && r.Code == Refused:
 	case o.at == first && o.state == Prepare:
 		return o.clean()
 	case o.at == first:

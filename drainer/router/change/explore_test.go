@@ -223,8 +223,7 @@ func (e *explorer) begin(w *world, r *request, k kind, i int) {
 		state = Stable
 	}
 	*r = request{kind: k, status: running, phase: phase, router: uint8(i), before: w.answered(), token: r.token}
-	r.op = NewOp(classOf[k], state)
-	r.op.without = e.s.without
+	r.op = NewOp(classOf[k], state, e.s.without)
 	r.step = r.op.Start()
 	for j := range w.writes {
 		if x := &w.writes[j]; x != r && x.status == running {
@@ -347,7 +346,7 @@ func (e *explorer) mover(w *world, i int) {
 			return
 		}
 		next.runs++
-		*m = mover{busy: true, m: Mover{without: e.s.without}}
+		*m = mover{busy: true, m: NewMover(e.s.without)}
 		m.step = m.m.Start()
 		e.add(e.say("mover %d begins", i), &next, "")
 		return

@@ -10,6 +10,10 @@ type Mover struct {
 	Moved bool
 }
 
+// NewMover returns a mover; its first step is Start's. without are rules that are not
+// followed.
+func NewMover(without Rules) Mover { return Mover{without: without} }
+
 func (m *Mover) has(r Rules) bool { return m.without&r == 0 }
 
 func (m *Mover) step(at stage, a Action, p Place, cas uint64) Step {
@@ -52,7 +56,7 @@ func (m *Mover) Next(r Result) Step {
 		return m.step(erasing, EraseIf, Old, m.item)
 	case erasing:
 		m.Moved = r.Code == Found
-		if r.Code == Changed {
+		if r.Code == Changed || r.Code == Absent && !m.has(MoverLease) {
 			return m.giveBack()
 		}
 	case looking: // somebody has the key there

@@ -9,7 +9,7 @@ func (o *Op) begin() Step {
 	case o.class == Create && o.state == Finish:
 		return o.step(filling, Make, New, 0)
 	case o.class == Create && !o.has(LeaseCreate):
-		return o.step(filling, Make, o.primary(), 0)
+		return o.step(looking, Look, o.secondary(), 0)
 	case o.class == Create:
 		return o.step(leasing, Lease, New, 0)
 	case !o.has(LookFirst) && o.state == Prepare:
@@ -34,6 +34,8 @@ func (o *Op) nextChange(r Result) Step {
 		switch {
 		case answered:
 			return o.done(Answered)
+		case o.class == Upsert && !o.has(LeaseCreate):
+			return o.step(filling, Make, o.primary(), 0)
 		case o.class == Upsert:
 			return o.step(leasing, Lease, New, 0)
 		}
@@ -81,11 +83,13 @@ func (o *Op) looked(r Result) Step {
 		return o.step(filling, Make, New, 0)
 	case o.state == Finish || o.at == again:
 		return o.done(Missed)
+	case o.class == Create && !o.has(LeaseCreate):
+		return o.step(filling, Make, o.primary(), 0)
 	case o.class == Create:
 		return o.Start()
 	case o.state == Prepare:
 		return o.step(asking, AskUpdate, Old, 0)
-	case !o.has(LeaseUpdate) && o.class == Update:
+	case !o.has(LeaseUpdate):
 		return o.step(asking, AskUpdate, Old, 0)
 	}
 	return o.step(leasing, Lease, New, 0)

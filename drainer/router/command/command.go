@@ -121,7 +121,7 @@ func (r *Request) Append(dst []byte, s change.Step) []byte {
 		}
 	case change.Ask:
 		if r.Verb == wire.MetaGet {
-			return r.client(dst, "", "")
+			return r.client(dst, "N", "")
 		}
 	}
 	if r.Single != nil {

@@ -23,11 +23,14 @@ func (r *Request) Kind(s change.Step) wire.Kind {
 }
 
 // Result of a step, from the whole answer of an owner, and what the client would be told
-// of it: nil if it can't be told of this step.
+// of it: nil if it can't be told of this step. If the step has failed, it is the error.
 func (r *Request) Result(s change.Step, answer []byte) (change.Result, []byte) {
 	var a wire.Answer
 	if !a.Parse(r.Kind(s), answer) || a.Code == wire.Broken {
 		return change.Result{Code: change.Failed}, nil
+	}
+	if a.Code == wire.Failure && s.Action != change.Ask && s.Action != change.AskUpdate && s.Action != change.Guarded {
+		return change.Result{Code: change.Failed}, answer
 	}
 	switch s.Action {
 	case change.Look:
@@ -143,7 +146,9 @@ func conditional(a *wire.Answer) change.Result {
 func (r *Request) asked(a *wire.Answer, answer []byte) (change.Result, []byte) {
 	switch {
 	case a.Code == wire.Failure && (r.Verb == wire.Delete || r.Verb == wire.MetaDelete):
-		return change.Result{Code: change.Failed}, nil
+		return change.Result{Code: change.Failed}, answer
+	case a.Code == wire.Failure && bytes.HasPrefix(a.Line, []byte("SERVER_ERROR")) && r.sets():
+		return change.Result{Code: change.Found}, answer // memcached has deleted what was there
 	case a.Code == wire.Failure:
 		return change.Result{Code: change.Refused}, answer
 	case r.Verb.Reads():
@@ -166,6 +171,12 @@ func (r *Request) asked(a *wire.Answer, answer []byte) (change.Result, []byte) {
 		return change.Result{Code: change.Refused}, answer
 	}
 	return change.Result{Code: change.Found}, answer
+}
+
+// sets tells whether the request is a plain set.
+func (r *Request) sets() bool {
+	class, _ := ClassOf(&r.Request)
+	return class == change.Set
 }
 
 // isLease tells it by the flags of a VALUE line.
@@ -291,7 +302,7 @@ func (r *Request) echo(dst []byte, other func(dst []byte, letter byte) []byte) [
 
 // Says is the answer to an outcome that no owner has answered.
 func (r *Request) Says(o change.Outcome) []byte {
-	meta := func(word string) []byte { return append(r.echo([]byte(word), nil), "\r\n"...) }
+	meta := func(word string) []byte { return append(r.echo([]byte(word), r.noCAS), "\r\n"...) }
 	switch {
 	case o == change.Deleted && r.Verb.Meta():
 		return meta("HD")
@@ -323,6 +334,14 @@ func (r *Request) Says(o change.Outcome) []byte {
 		return meta("NF")
 	}
 	return []byte("NOT_FOUND\r\n")
+}
+
+// noCAS is what an ms that stores nothing says if it is asked for the CAS value.
+func (r *Request) noCAS(dst []byte, letter byte) []byte {
+	if letter == 'c' && r.Verb == wire.MetaSet {
+		return append(dst, " c0"...)
+	}
+	return dst
 }
 
 // won is the answer to an mg with N that has found nothing: the client may store the

@@ -30,6 +30,7 @@ const (
 	AnswerNoop       = "MN\r\n"
 	AnswerEnd        = "END\r\n"
 	badExptime       = "CLIENT_ERROR invalid exptime argument\r\n"
+	badDelta         = "CLIENT_ERROR invalid numeric delta argument\r\n"
 	tooManyFlags     = "CLIENT_ERROR options flags too long\r\n"
 	badDelete        = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
 )
@@ -211,6 +212,12 @@ func (r *Request) classic(rest []byte) {
 		r.refuse(AnswerBadFormat)
 	case r.Verb.Stores():
 		r.store(tokens)
+	case (r.Verb == Incr || r.Verb == Decr) && !unsigned(tokens[1]):
+		r.refuse(badDelta)
+	case r.Verb == Touch:
+		if _, ok := number(tokens[1]); !ok {
+			r.refuse(badExptime)
+		}
 	}
 }
 

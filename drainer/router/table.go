@@ -1,0 +1,211 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// Ring is a client library's list of servers, and which of them owns a key.
+type Ring struct {
+	Servers []routing.Server
+	Owner   routing.Owner
+}
+
+// Table is what a router knows of the rings. It does not change.
+type Table struct {
+	// Number grows with each table.
+	Number int64
+	// State of a ring change; in Stable, New is the only ring.
+	State    change.State
+	Old, New Ring
+	// Shared: direct clients use the members, too, so there are no leases.
+	Shared bool
+	// Until is when keys that may have moved are no longer served, because the others don't
+	// wait for this router any longer; zero for never.
+	Until time.Time
+}
+
+// servers of both rings, each address once.
+func (t *Table) servers() (all []routing.Server) {
+	known := map[string]bool{}
+	for _, ring := range []Ring{t.New, t.Old} {
+		for _, s := range ring.Servers {
+			if !known[s.Address()] {
+				known[s.Address()] = true
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// rules that are not followed.
+func (t *Table) without() change.Rules {
+	if t.Shared {
+		return change.Leaseless
+	}
+	return 0
+}
+
+// epoch counts the requests that began with a table.
+type epoch struct {
+	number     int64
+	unanswered int
+}
+
+// Apply takes a new table. It is used for the requests that begin from now on.
+func (r *Router) Apply(t *Table) error {
+	switch before := r.table.Load(); {
+	case t.New.Owner == nil || len(t.New.Servers) == 0:
+		return errors.New("a table without servers")
+	case t.State != change.Stable && t.Old.Owner == nil:
+		return fmt.Errorf("a table in state %s without an old ring", t.State)
+	case before != nil && t.Number <= before.Number:
+		return fmt.Errorf("table %d comes after table %d", t.Number, before.Number)
+	}
+	r.table.Store(t)
+	for _, l := range r.loops {
+		l.poller.post(func() { l.apply(t) })
+	}
+	return nil
+}
+
+// apply makes the table the loop's, connects to members that are new, and forgets those
+// that it doesn't name.
+func (l *loop) apply(t *Table) {
+	named := map[string]*member{}
+	for _, m := range l.members.all {
+		named[m.address] = m
+	}
+	l.members.all = l.members.all[:0:0]
+	for _, s := range t.servers() {
+		address := s.Address()
+		m := named[address]
+		if m == nil {
+			m = l.newMember(address)
+		}
+		delete(named, address)
+		l.members.all = append(l.members.all, m)
+	}
+	find := func(ring Ring) (all []*member) {
+		for _, s := range ring.Servers {
+			for _, m := range l.members.all {
+				if m.address == s.Address() {
+					all = append(all, m)
+				}
+			}
+		}
+		return all
+	}
+	l.table, l.old, l.new = t, find(t.Old), find(t.New)
+	l.epoch = &epoch{number: t.Number}
+	l.epochs = append(l.epochs, l.epoch)
+	for _, m := range named {
+		l.forgetMember(m)
+	}
+	l.late = false
+}
+
+func (l *loop) newMember(address string) *member {
+	ctx, cancel := context.WithCancel(l.router.serving)
+	m := &member{address: address, down: untried, lost: make(chan struct{}, 1), forget: cancel}
+	lost := m.lost
+	l.router.goroutines.Go(func() { l.router.keepConnected(ctx, l, m, address, lost) })
+	return m
+}
+
+// forgetMember ends the connection when what it was asked is answered: see check.
+func (l *loop) forgetMember(m *member) {
+	m.forgotten = true
+	l.members.leaving = append(l.members.leaving, m)
+}
+
+// leave closes the connections of members that are no longer named.
+func (l *loop) leave() {
+	kept := l.members.leaving[:0]
+	for _, m := range l.members.leaving {
+		if m.up && m.unanswered.n > 0 {
+			kept = append(kept, m)
+			continue
+		}
+		m.forget()
+		if m.up {
+			m.up, m.down = false, "it has left"
+			m.close()
+		}
+	}
+	l.members.leaving = kept
+}
+
+// owners of a key: where it is asked for, or if its owner changes, the new one and the
+// old one.
+func (l *loop) owners(key []byte) (owner, old *member) {
+	owner = l.new[l.table.New.Owner.Owner(key)]
+	if l.table.State == change.Stable {
+		return owner, nil
+	}
+	if old = l.old[l.table.Old.Owner.Owner(key)]; old == owner {
+		return owner, nil
+	}
+	return owner, old
+}
+
+// enter counts a request that is under way.
+func (l *loop) enter(s *slot) {
+	s.epoch = l.epoch
+	s.epoch.unanswered++
+}
+
+func (s *slot) leave() {
+	if s.epoch != nil {
+		s.epoch.unanswered--
+		s.epoch = nil
+	}
+}
+
+// acknowledged is the number of the table up to which all is done: requests that began
+// with earlier ones are answered, and the new owners are connected. If it isn't the
+// table's own, why says what is waited for.
+func (l *loop) acknowledged() (number int64, why string) {
+	kept := l.epochs[:0]
+	number = l.table.Number
+	for _, e := range l.epochs {
+		if e.unanswered > 0 && e != l.epoch {
+			if number == l.table.Number {
+				number = e.number
+			}
+			why = fmt.Sprintf("%d requests that began with table %d are not answered", e.unanswered, e.number)
+		}
+		if e.unanswered > 0 || e == l.epoch {
+			kept = append(kept, e)
+		}
+	}
+	l.epochs = kept
+	if l.table.State == change.Prepare && why == "" {
+		for _, m := range l.new {
+			if !m.up {
+				return number - 1, "member " + m.address + ": " + m.down
+			}
+		}
+	}
+	return number, why
+}
+
+// Acknowledged is the number of the table that all requests under way began with. If it
+// isn't the present table's, why says what is waited for.
+func (r *Router) Acknowledged() (number int64, why string) {
+	number = r.table.Load().Number
+	for _, l := range r.loops {
+		l.published.mu.Lock()
+		if n := l.published.acknowledged; n < number {
+			number, why = n, l.published.waitsFor
+		}
+		l.published.mu.Unlock()
+	}
+	return number, why
+}
