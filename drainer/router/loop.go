@@ -31,6 +31,7 @@ type loop struct {
 	// table of the requests that begin, with the members of its rings. epochs are those
 	// with requests under way, and the table's own.
 	table    *Table
+	next     *Table // waits for connections to its members
 	old, new []*member
 	epoch    *epoch
 	epochs   []*epoch

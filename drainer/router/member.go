@@ -33,8 +33,6 @@ type member struct {
 	// lost asks for another connection; forget ends that.
 	lost   chan struct{}
 	forget func()
-	// forgotten: the table doesn't name it any more.
-	forgotten bool
 	// connections that there have been.
 	connections int
 	// keepsCAS: it can be told the CAS value of an item (memcached 1.6.27 and later).
@@ -48,11 +46,12 @@ func (m *member) full() bool {
 
 // attach takes a new connection.
 func (m *member) attach(l *loop, fd int, keepsCAS bool) {
-	*m = member{address: m.address, lost: m.lost, forget: m.forget, forgotten: m.forgotten, waiting: m.waiting,
+	*m = member{address: m.address, lost: m.lost, forget: m.forget, waiting: m.waiting,
 		connections: m.connections + 1, keepsCAS: keepsCAS, up: true, heard: l.now}
 	if err := m.open(l, fd, m); err != nil {
 		m.fail(err.Error())
 	}
+	l.adopt()
 }
 
 // request makes room for the bytes of s, which is then unanswered.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"example.com/memcached-operator/drainer/router/change"
@@ -75,40 +76,65 @@ func (r *Router) Apply(t *Table) error {
 	return nil
 }
 
-// apply makes the table the loop's, connects to members that are new, and forgets those
-// that it doesn't name.
+// apply connects to members that are new, and takes the table when that is done.
 func (l *loop) apply(t *Table) {
-	named := map[string]*member{}
-	for _, m := range l.members.all {
-		named[m.address] = m
-	}
-	l.members.all = l.members.all[:0:0]
 	for _, s := range t.servers() {
-		address := s.Address()
-		m := named[address]
-		if m == nil {
-			m = l.newMember(address)
+		if l.member(s) == nil {
+			l.members.all = append(l.members.all, l.newMember(s.Address()))
 		}
-		delete(named, address)
-		l.members.all = append(l.members.all, m)
 	}
-	find := func(ring Ring) (all []*member) {
-		for _, s := range ring.Servers {
-			for _, m := range l.members.all {
-				if m.address == s.Address() {
-					all = append(all, m)
-				}
-			}
+	l.next = t
+	l.adopt()
+}
+
+func (l *loop) member(s routing.Server) *member {
+	address := s.Address()
+	for _, m := range l.members.all {
+		if m.address == address {
+			return m
+		}
+	}
+	return nil
+}
+
+// unconnected is a member that a ring change waits for, nil if there is none. Later it may
+// be down as any other.
+func (l *loop) unconnected() *member {
+	if l.next == nil || l.next.State != change.Prepare {
+		return nil
+	}
+	for _, s := range l.next.New.Servers {
+		if m := l.member(s); m.connections == 0 {
+			return m
+		}
+	}
+	return nil
+}
+
+// adopt makes the next table the loop's, if its members are connected, and forgets members
+// that it doesn't name.
+func (l *loop) adopt() {
+	if l.next == nil || l.unconnected() != nil {
+		return
+	}
+	t := l.next
+	find := func(servers []routing.Server) (all []*member) {
+		for _, s := range servers {
+			all = append(all, l.member(s))
 		}
 		return all
 	}
-	l.table, l.old, l.new = t, find(t.Old), find(t.New)
+	l.table, l.next, l.old, l.new = t, nil, find(t.Old.Servers), find(t.New.Servers)
 	l.epoch = &epoch{number: t.Number}
 	l.epochs = append(l.epochs, l.epoch)
-	for _, m := range named {
-		l.forgetMember(m)
-	}
 	l.late = false
+	named := find(t.servers())
+	for _, m := range l.members.all {
+		if !slices.Contains(named, m) {
+			l.members.leaving = append(l.members.leaving, m)
+		}
+	}
+	l.members.all = named
 }
 
 func (l *loop) newMember(address string) *member {
@@ -117,12 +143,6 @@ func (l *loop) newMember(address string) *member {
 	lost := m.lost
 	l.router.goroutines.Go(func() { l.router.keepConnected(ctx, l, m, address, lost) })
 	return m
-}
-
-// forgetMember ends the connection when what it was asked is answered: see check.
-func (l *loop) forgetMember(m *member) {
-	m.forgotten = true
-	l.members.leaving = append(l.members.leaving, m)
 }
 
 // leave closes the connections of members that are no longer named.
@@ -169,8 +189,7 @@ func (s *slot) leave() {
 }
 
 // acknowledged is the number of the table up to which all is done: requests that began
-// with earlier ones are answered, and the new owners are connected. If it isn't the
-// table's own, why says what is waited for.
+// with earlier ones are answered. If there is a later one, why says what is waited for.
 func (l *loop) acknowledged() (number int64, why string) {
 	kept := l.epochs[:0]
 	number = l.table.Number
@@ -186,12 +205,8 @@ func (l *loop) acknowledged() (number int64, why string) {
 		}
 	}
 	l.epochs = kept
-	if l.table.State == change.Prepare && why == "" {
-		for _, m := range l.new {
-			if !m.up {
-				return number - 1, "member " + m.address + ": " + m.down
-			}
-		}
+	if m := l.unconnected(); m != nil {
+		return number, "member " + m.address + ": " + m.down
 	}
 	return number, why
 }

@@ -1,0 +1,241 @@
+package router_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/drainer/router/change"
+)
+
+// app is an application of two routers: each request goes to one of them, at random.
+type app struct {
+	t        *testing.T
+	name     string
+	random   *rand.Rand
+	routers  []*conversation
+	requests *atomic.Int64
+	stop     *atomic.Bool
+	// values that it has stored, by key, which only it changes; "" is none.
+	values map[string]string
+}
+
+// do sends a request, and fails the test if the answer is another one.
+func (a *app) do(text, want string) error {
+	if got := a.ask(text); got != want {
+		return fmt.Errorf("%s: %.80q: %.200q, want %.200q", a.name, text, got, want)
+	}
+	return nil
+}
+
+func (a *app) ask(text string) string {
+	defer a.requests.Add(1)
+	return a.routers[a.random.IntN(len(a.routers))].ask(text)
+}
+
+// own does something with a key that nobody else changes: what it reads is what it has
+// written last, always.
+func (a *app) own(version int) error {
+	key := fmt.Sprintf("%s-%d", a.name, a.random.IntN(60))
+	value, want := a.values[key], func(found, missing string) string {
+		if a.values[key] == "" {
+			return missing
+		}
+		return found
+	}
+	read := want(fmt.Sprintf("VALUE %s 0 %d\r\n%s\r\nEND\r\n", key, len(value), value), "END\r\n")
+	switch a.random.IntN(12) {
+	case 0, 1:
+		a.values[key] = strconv.Itoa(version)
+		return a.do(fmt.Sprintf("set %s 0 0 %d\r\n%d\r\n", key, len(a.values[key]), version), "STORED\r\n")
+	case 2:
+		answer := want("DELETED\r\n", "NOT_FOUND\r\n")
+		a.values[key] = ""
+		return a.do("delete "+key+"\r\n", answer)
+	case 3:
+		answer := want("NOT_STORED\r\n", "STORED\r\n")
+		if value == "" {
+			a.values[key] = "7"
+		}
+		return a.do("add "+key+" 0 0 1\r\n7\r\n", answer)
+	case 4:
+		n, _ := strconv.Atoi(value)
+		answer := want(strconv.Itoa(n+1)+"\r\n", "NOT_FOUND\r\n")
+		if value != "" {
+			a.values[key] = strconv.Itoa(n + 1)
+		}
+		return a.do("incr "+key+" 1\r\n", answer)
+	case 5:
+		answer := want("STORED\r\n", "NOT_STORED\r\n")
+		if value != "" && len(value) < 15 {
+			a.values[key] = value + "1"
+			return a.do("append "+key+" 0 0 1\r\n1\r\n", answer)
+		}
+	case 6:
+		answer := want("TOUCHED\r\n", "NOT_FOUND\r\n")
+		return a.do("touch "+key+" 1000\r\n", answer)
+	case 7:
+		return a.do("mg "+key+" v\r\n", want(fmt.Sprintf("VA %d\r\n%s\r\n", len(value), value), "EN\r\n"))
+	case 8:
+		// What it sends at once is answered in order.
+		a.values[key] = strconv.Itoa(version)
+		text := fmt.Sprintf("get %s\r\nset %s 0 0 %d\r\n%d\r\nget %s\r\n", key, key, len(a.values[key]), version, key)
+		return a.do(text, read+"STORED\r\n"+fmt.Sprintf("VALUE %s 0 %d\r\n%d\r\nEND\r\n", key, len(a.values[key]), version))
+	}
+	return a.do("get "+key+"\r\n", read)
+}
+
+// counters and locks that all applications use.
+type common struct {
+	counted [20]atomic.Int64
+	locked  [20]atomic.Int64
+}
+
+func (a *app) share(c *common) error {
+	i := a.random.IntN(len(c.counted))
+	if a.random.IntN(2) == 0 {
+		if got := a.ask(fmt.Sprintf("incr counter-%d 1\r\n", i)); got == "NOT_FOUND\r\n" || strings.Contains(got, "ERROR") {
+			return fmt.Errorf("%s: incr counter-%d: %q", a.name, i, got)
+		}
+		c.counted[i].Add(1)
+		return nil
+	}
+	lock := fmt.Sprintf("lock-%d", i)
+	switch got := a.ask("add " + lock + " 0 0 1\r\nx\r\n"); got {
+	case "NOT_STORED\r\n":
+		return nil
+	case "STORED\r\n":
+	default:
+		return fmt.Errorf("%s: add %s: %q", a.name, lock, got)
+	}
+	if n := c.locked[i].Add(1); n != 1 {
+		return fmt.Errorf("%d have %s", n, lock)
+	}
+	c.locked[i].Add(-1)
+	return a.do("delete "+lock+"\r\n", "DELETED\r\n")
+}
+
+func (a *app) run(c *common) error {
+	for version := 1; !a.stop.Load(); version++ {
+		err := a.own(version)
+		if err == nil && version%3 == 0 {
+			err = a.share(c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestRingChange: 3 → 2 → 3 members under applications that know exactly what they have
+// stored, through two routers that learn of each state at different times: no miss, no
+// old value, no error, no lost increment, no lock that two have.
+func TestRingChange(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	all := members(t, 3)
+	routers := []*running{start(t, router.Config{}, all...), start(t, router.Config{}, all...)}
+	var requests atomic.Int64
+	var stop atomic.Bool
+	connect := func(name string, i uint64) *app {
+		a := &app{t: t, name: name, random: rand.New(rand.NewPCG(seed, i)), requests: &requests, stop: &stop, values: map[string]string{}}
+		for _, r := range routers {
+			a.routers = append(a.routers, dial(t, r.address))
+		}
+		return a
+	}
+	var c common
+	for i := range c.counted {
+		connect("first", 0).ask(fmt.Sprintf("set counter-%d 0 0 1\r\n0\r\n", i))
+	}
+	const applications = 6
+	failed := make([]error, applications)
+	var running sync.WaitGroup
+	for i := range failed {
+		a := connect(fmt.Sprintf("app%d", i), uint64(i+1))
+		running.Go(func() { failed[i] = a.run(&c); stop.Store(failed[i] != nil || stop.Load()) })
+	}
+	// More requests begin and end before something else changes.
+	more := func() {
+		before := requests.Load()
+		memcachedtest.WaitFor(t, "requests", func() error {
+			if requests.Load() < before+300 && !stop.Load() {
+				return errors.New("there are too few")
+			}
+			return nil
+		})
+	}
+	three, two := ring(t, all...), ring(t, all[:2]...)
+	sweeper := connect("sweeper", 99)
+	number := int64(0)
+	for _, rings := range [][2]router.Ring{{three, two}, {two, three}} {
+		for state := change.Prepare; state <= change.Finish+1; state++ {
+			table := &router.Table{State: state, Old: rings[0], New: rings[1]}
+			if state > change.Finish {
+				table = &router.Table{New: rings[1]}
+			}
+			number++
+			table.Number = number
+			for _, r := range routers {
+				more()
+				if err := r.Apply(table); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, r := range routers {
+				memcachedtest.WaitFor(t, fmt.Sprintf("state %v", table.State), func() error { return acknowledged(r, number) })
+			}
+			more()
+			if table.State == change.Move {
+				sweeper.sweep(applications)
+				if len(rings[1].Servers) == 2 {
+					memcachedtest.WaitFor(t, "the leaving member to be empty", func() error {
+						if n := all[2].Items(t); n > 0 {
+							return fmt.Errorf("it has %d items", n)
+						}
+						return nil
+					})
+				}
+			}
+		}
+	}
+	stop.Store(true)
+	running.Wait()
+	for _, err := range failed {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for i := range c.counted {
+		want := strconv.FormatInt(c.counted[i].Load(), 10)
+		if got := sweeper.ask(fmt.Sprintf("get counter-%d\r\n", i)); got != fmt.Sprintf("VALUE counter-%d 0 %d\r\n%s\r\nEND\r\n", i, len(want), want) {
+			t.Errorf("counter %d: %q, want %s", i, got, want)
+		}
+	}
+	t.Logf("%d requests", requests.Load())
+}
+
+// sweep reads everything, and so moves it; more than once, because there is a bound of how
+// many keys are moved at the same time.
+func (a *app) sweep(applications int) {
+	for range 20 {
+		for i := range applications {
+			for k := range 60 {
+				a.ask(fmt.Sprintf("get app%d-%d\r\n", i, k))
+			}
+		}
+		for i := range 20 {
+			a.ask(fmt.Sprintf("get counter-%d lock-%d\r\n", i, i))
+		}
+	}
+}
