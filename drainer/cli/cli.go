@@ -27,7 +27,7 @@ const usageText = `drainer supervises a memcached, and moves items to the server
   drainer owner --client=CLIENT --server=[NAME=]HOST:PORT…
           read keys from standard input, print each with its owner; with
           --moved --after=[NAME=]HOST:PORT… how many get another one
-  drainer route --client=CLIENT --server=[NAME=]HOST:PORT…
+  drainer route --client=CLIENT --server=[NAME=]HOST:PORT… | --ring-file=FILE
           be one address for all members: ask each key's owner, for any application
   drainer install [--dir=DIR --termination-log=FILE] TO [memcached ARGS…]
           copy this program to TO/drainer; say in FILE if memcached will start cold

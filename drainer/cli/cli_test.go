@@ -66,6 +66,7 @@ func TestCommandLine(t *testing.T) {
 		"owner: no servers":     {[]string{"owner", "--client=gomemcache"}, "--server"},
 		"owner: moved to what?": {[]string{"owner", "--client=gomemcache", "--server=a:1", "--moved"}, "--after"},
 		"route: no servers":     {[]string{"route", "--client=gomemcache"}, "--server"},
+		"route: which ring?":    {[]string{"route", "--client=gomemcache", "--ring-file=x"}, "--ring-file"},
 		"route: no threads":     {[]string{"route", "--client=gomemcache", "--server=a:1", "--threads=0"}, "--threads"},
 		"owner: after what?":    {[]string{"owner", "--client=gomemcache", "--server=a:1", "--after=b:1"}, "--moved"},
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -26,6 +27,7 @@ type routeFlags struct {
 	listen    string
 	admin     string
 	maxMemory int
+	ring      ringFile
 	// clientTLS and clientLogins have the files for clients' connections.
 	clientTLS    string
 	clientLogins string
@@ -35,7 +37,8 @@ func (f *routeFlags) add(fs *flag.FlagSet) {
 	f.routing.add(fs)
 	c := &f.config
 	fs.StringVar(&f.listen, contract.FlagListen, ":11211", "the address where applications connect, HOST:PORT")
-	fs.StringVar(&f.admin, contract.FlagAdmin, ":11212", "the address of /ready and /metrics, HOST:PORT; empty for none")
+	fs.StringVar(&f.admin, contract.FlagAdmin, ":11212", "the address of /ready, /metrics and /ring, HOST:PORT; empty for none")
+	fs.StringVar(&f.ring.path, contract.FlagRingFile, "", "the file with the rings and the state of a ring change, in JSON, instead of --client and --server; it is read again when it changes")
 	fs.IntVar(&c.Loops, "threads", runtime.GOMAXPROCS(0), "threads that serve clients; each has its own connections to the members")
 	fs.IntVar(&c.MaxConnections, "max-connections", router.DefaultMaxConnections, "connections of clients at most; another one is told, and closed")
 	fs.IntVar(&c.MaxItem, "max-item-size", router.DefaultMaxItem, "a value's size at most, in bytes; members have their own bound")
@@ -71,8 +74,13 @@ func runRoute(ctx context.Context, line []string, std args.IO) error {
 	if err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
+	if f.ring.path != "" {
+		watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+		defer stop()
+		go f.ring.watch(watching, r, std.Logf)
+	}
 	if f.admin != "" {
-		end, err := serveAdmin(f.admin, r)
+		end, err := serveAdmin(f.admin, r, &f.ring)
 		if err != nil {
 			_ = listener.Close()
 			return err
@@ -86,18 +94,13 @@ func runRoute(ctx context.Context, line []string, std args.IO) error {
 // router is one as the flags say.
 func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, error) {
 	c := &f.config
-	const nameTimeout = time.Minute
-	if err := f.routing.resolve(ctx, nameTimeout); err != nil {
-		return nil, err
-	}
-	owner, err := f.routing.owner()
-	if err != nil {
+	var err error
+	if c.Table, err = f.table(ctx); err != nil {
 		return nil, err
 	}
 	if c.Loops < 1 {
 		return nil, args.Usagef("--threads: at least 1 is needed")
 	}
-	c.Table = &router.Table{New: router.Ring{Servers: f.routing.servers, Owner: owner}}
 	c.Logf = std.Logf
 	c.MaxMemory = max(f.maxMemory/c.Loops, 1<<20)
 	if f.clientTLS != "" {
@@ -116,14 +119,36 @@ func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, e
 	return router.New(*c)
 }
 
-// serveAdmin answers /ready and /metrics until end is called.
-func serveAdmin(address string, r *router.Router) (end func(), err error) {
+// table at the start: of the file, or a ring that doesn't change.
+func (f *routeFlags) table(ctx context.Context) (*router.Table, error) {
+	if f.ring.path != "" {
+		if f.routing.client != "" || len(f.routing.servers) > 0 {
+			return nil, args.Usagef("--%s goes without --%s and --%s", contract.FlagRingFile, contract.FlagClient, contract.FlagServer)
+		}
+		return f.ring.read(ctx)
+	}
+	const nameTimeout = time.Minute
+	if err := f.routing.resolve(ctx, nameTimeout); err != nil {
+		return nil, err
+	}
+	owner, err := f.routing.owner()
+	return &router.Table{New: router.Ring{Servers: f.routing.servers, Owner: owner}}, err
+}
+
+// serveAdmin answers /ready, /metrics and /ring until end is called.
+func serveAdmin(address string, r *router.Router, ring *ringFile) (end func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen for /ready and /metrics: %w", err)
+		return nil, fmt.Errorf("listen for /ready, /metrics and /ring: %w", err)
 	}
 	const patience = 10 * time.Second
-	server := &http.Server{Handler: r.Admin(), ReadTimeout: patience, WriteTimeout: patience, MaxHeaderBytes: 16 << 10}
+	mux := http.NewServeMux()
+	mux.Handle("/", r.Admin())
+	mux.HandleFunc("GET /ring", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(ring.acknowledged(r))
+	})
+	server := &http.Server{Handler: mux, ReadTimeout: patience, WriteTimeout: patience, MaxHeaderBytes: 16 << 10}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			panic(err) // the listener is ours alone

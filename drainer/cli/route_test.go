@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -76,6 +77,67 @@ func TestRoute(t *testing.T) {
 		}
 		return err
 	})
+	r.Signal(syscall.SIGTERM)
+	if code := r.Wait(); code != contract.ExitOK {
+		t.Errorf("exit code %d: %s", code, r.Err.String())
+	}
+}
+
+// TestRouteRingFile: a router follows the file, says what it has acknowledged and what it
+// waits for, and keeps to what it knows if the file is broken.
+func TestRouteRingFile(t *testing.T) {
+	t.Parallel()
+	_, servers := drainertest.Survivors(t, 3)
+	path := filepath.Join(t.TempDir(), "ring")
+	write := func(table any) {
+		t.Helper()
+		text, err := json.Marshal(table)
+		if err == nil {
+			err = os.WriteFile(path+".new", text, 0o600)
+		}
+		if err == nil {
+			err = os.Rename(path+".new", path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	three, two := contract.Ring{Client: "gomemcache", Servers: servers}, contract.Ring{Client: "gomemcache", Servers: servers[:2]}
+	write(contract.RingTable{Number: 1, State: contract.RingStable, New: three})
+	r := route(t, "--linger=0s", "--ring-file="+path)
+	says := func(what string, want func(a contract.RingAcknowledged) bool) {
+		t.Helper()
+		memcachedtest.WaitFor(t, what, func() error {
+			text, err := r.get("/ring")
+			if err != nil {
+				return err
+			}
+			var a contract.RingAcknowledged
+			if err := json.Unmarshal([]byte(text), &a); err != nil || !want(a) {
+				return fmt.Errorf("%s: %w", text, err)
+			}
+			return nil
+		})
+	}
+	all := drainertest.Objects(19, 300)
+	drainertest.Store(t, r.address, all)
+	for i, state := range []string{contract.RingPrepare, contract.RingSettle, contract.RingMove} {
+		number := int64(i + 2)
+		write(contract.RingTable{Number: number, State: state, Old: &three, New: two})
+		says(state, func(a contract.RingAcknowledged) bool { return a.Acknowledged == number && a.Waiting == "" })
+		drainertest.Check(t, "gomemcache", []string{r.address}, all)
+	}
+	write("no table")
+	says("the error", func(a contract.RingAcknowledged) bool { return a.Acknowledged == 4 && a.Error != "" })
+	drainertest.Check(t, "gomemcache", []string{r.address}, all)
+	write(contract.RingTable{Number: 5, State: contract.RingStable, New: two})
+	says("the new ring", func(a contract.RingAcknowledged) bool { return a.Acknowledged == 5 && a.Error == "" })
+	gone := contract.Ring{Client: "gomemcache", Servers: append([]string{"127.0.0.1:1"}, servers[:2]...)}
+	write(contract.RingTable{Number: 6, State: contract.RingPrepare, Old: &two, New: gone})
+	says("what it waits for", func(a contract.RingAcknowledged) bool {
+		return a.Number == 6 && a.Acknowledged == 5 && strings.Contains(a.Waiting, "127.0.0.1:1: ")
+	})
+	drainertest.Check(t, "gomemcache", []string{r.address}, drainertest.Held(t, r.address, all))
 	r.Signal(syscall.SIGTERM)
 	if code := r.Wait(); code != contract.ExitOK {
 		t.Errorf("exit code %d: %s", code, r.Err.String())

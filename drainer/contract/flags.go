@@ -42,6 +42,7 @@ const (
 	FlagAdmin              = "admin"
 	FlagClientTLSDir       = "client-tls-dir"
 	FlagClientAuthFile     = "client-auth-file"
+	FlagRingFile           = "ring-file"
 )
 
 // Readers in a receipt: the items were read from a volume, or from a running member.

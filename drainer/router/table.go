@@ -224,3 +224,6 @@ func (r *Router) Acknowledged() (number int64, why string) {
 	}
 	return number, why
 }
+
+// Number of the table that was applied last.
+func (r *Router) Number() int64 { return r.table.Load().Number }
