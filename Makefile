@@ -200,6 +200,10 @@ PROPERTIES := TestNothingIs|TestWhatever|TestEveryCopyIsWhole|TestASaveKilledAtA
 test-properties: test-packages ## Let clients and servers do anything while items move, with 200 seeds: PROPERTY_SEEDS=…
 	PROPERTY_SEEDS=$(PROPERTY_SEEDS) TMPDIR=$$(hack/scratch.sh) $(GO_TEST) -run '$(PROPERTIES)' ./drainer/cli/ ./drainer/move/ ./drainer/export/ ./drainer/member/
 
+.PHONY: test-router-model
+test-router-model: $(GOTESTSUM) ## Explore a ring change of routers with more going on: an hour, several gigabytes
+	$(GO_TEST_ALL) -run TestProtocol ./drainer/router/change/ -change.long | $(TEST_SUMMARY)
+
 # How long each fuzz test runs.
 FUZZTIME ?= 30s
 

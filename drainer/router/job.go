@@ -82,7 +82,7 @@ func (l *loop) pull(j *job) {
 	key := bytes.Clone(j.request.Single)
 	request := command.Request{Request: wire.Request{Verb: wire.MetaGet}, Single: key}
 	if key == nil {
-		request.Request.Key, request.Binary = bytes.Clone(j.request.Key), j.request.Binary
+		request.Key, request.Binary = bytes.Clone(j.request.Key), j.request.Binary
 	}
 	mover := change.NewMover(l.table.without())
 	m := &job{loop: l, owners: j.owners, request: request, mover: &mover, slot: l.slot()}

@@ -67,7 +67,7 @@ const (
 type Action uint8
 
 const (
-	// Done: there is nothing more to do. See Op.Outcome.
+	// Done means that there is nothing more to do. See Op.Outcome.
 	Done Action = iota
 	// Wait a little, and then go on: somebody else has the lease, or there are two items,
 	// and the set that one of them is of may be under way. The result is Found if all that
@@ -109,18 +109,18 @@ type Step struct {
 type Code uint8
 
 const (
-	// Absent: there is no item, or none that the command is for.
+	// Absent means that there is no item, or none that the command is for.
 	Absent Code = iota
-	// Found: there is an item, or the command was carried out.
+	// Found means that there is an item, or the command was carried out.
 	Found
-	// Refused: there is an item, and the command does not apply to it: a cas with another
+	// Refused means that there is an item, and the command does not apply to it: a cas with another
 	// value, an incr of a text, an add. It is final.
 	Refused
-	// Leased: there is a placeholder.
+	// Leased means that there is a placeholder.
 	Leased
-	// Changed: there is something with another CAS value.
+	// Changed means that there is something with another CAS value.
 	Changed
-	// Failed: the owner can't be asked, or has failed.
+	// Failed means that the owner can't be asked, or has failed.
 	Failed
 )
 
@@ -135,16 +135,16 @@ type Result struct {
 type Outcome uint8
 
 const (
-	// Answered: what was answered to the last Ask, AskUpdate, Make, Guarded or Fill that was
+	// Answered is what was answered to the last Ask, AskUpdate, Make, Guarded or Fill that was
 	// Found or Refused, else to the last one that was Absent.
 	Answered Outcome = iota
-	// Missed: as if there were no item.
+	// Missed is an answer as if there were no item.
 	Missed
-	// Exists: as if an add had found an item.
+	// Exists is an answer as if an add had found an item.
 	Exists
-	// Deleted: as if a delete had found an item.
+	// Deleted is an answer as if a delete had found an item.
 	Deleted
-	// Unknown: an error. Whether the request was carried out is not known.
+	// Unknown is an error. Whether the request was carried out is not known.
 	Unknown
 )
 

@@ -10,7 +10,6 @@ import (
 
 // scenario is what may happen.
 type scenario struct {
-	name string
 	// first and second request of the first writer, and the second writer's.
 	kinds   [writes]kind // read is none
 	initial bool
