@@ -2,6 +2,7 @@ package router
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,7 +10,8 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// Admin answers /ready, and /metrics in Prometheus' text format.
+// Admin answers /ready, /metrics in Prometheus' text format, and /hot with the keys that
+// are asked for most, in JSON.
 func (r *Router) Admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
@@ -18,6 +20,10 @@ func (r *Router) Admin() http.Handler {
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n")
+	})
+	mux.HandleFunc("GET /hot", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(r.HotKeys())
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
@@ -58,10 +64,25 @@ func (r *Router) metrics(to io.Writer) {
 	fmt.Fprintf(w, "memcached_router_connections %d\n", r.connections.Load())
 	head("held_bytes", "gauge", "What is kept for clients: large requests, and answers that they have not taken.")
 	fmt.Fprintf(w, "memcached_router_held_bytes %d\n", r.held())
+	members := r.members()
+	head("member_requests_total", "counter", "Requests to a member; a ring change makes several of one.")
+	for _, m := range members {
+		fmt.Fprintf(w, "memcached_router_member_requests_total{member=%q,outcome=\"answer\"} %d\n", m.name, m.answered-m.failed)
+		fmt.Fprintf(w, "memcached_router_member_requests_total{member=%q,outcome=\"error\"} %d\n", m.name, m.failed)
+	}
+	head("member_request_seconds_total", "counter", "Time that a member's requests took in all, with the client's part.")
+	for _, m := range members {
+		fmt.Fprintf(w, "memcached_router_member_request_seconds_total{member=%q} %g\n", m.name, float64(m.nanos)/1e9)
+	}
+	number, _ := r.Acknowledged()
+	t := r.table.Load()
+	head("ring_table", "gauge", "Number of the table of the rings.")
+	fmt.Fprintf(w, "memcached_router_ring_table{state=%q} %d\n", t.State, t.Number)
+	head("ring_table_acknowledged", "gauge", "Number of the table that all requests under way began with.")
+	fmt.Fprintf(w, "memcached_router_ring_table_acknowledged %d\n", number)
 	head("member_connections", "gauge", "Connections to a member, one for each thread.")
-	connected := r.connected()
-	for _, s := range r.table.Load().servers() {
-		fmt.Fprintf(w, "memcached_router_member_connections{member=%q} %d\n", s.String(), connected[s.Address()])
+	for _, m := range members {
+		fmt.Fprintf(w, "memcached_router_member_connections{member=%q} %d\n", m.name, m.connections)
 	}
 }
 
@@ -74,17 +95,29 @@ func (r *Router) held() (sum int) {
 	return sum
 }
 
-// connected is the number of connections to each member.
-func (r *Router) connected() map[string]int {
-	connected := map[string]int{}
-	for _, l := range r.loops {
-		l.published.mu.Lock()
-		for address, why := range l.published.members {
-			if why == "" {
-				connected[address]++
+// memberSum is what all loops know of a member.
+type memberSum struct {
+	name        string
+	connections int
+	memberState
+}
+
+func (r *Router) members() (all []memberSum) {
+	for _, s := range r.table.Load().servers() {
+		sum := memberSum{name: s.String()}
+		for _, l := range r.loops {
+			l.published.mu.Lock()
+			if m, ok := l.published.members[s.Address()]; ok {
+				sum.answered += m.answered
+				sum.failed += m.failed
+				sum.nanos += m.nanos
+				if m.why == "" {
+					sum.connections++
+				}
 			}
+			l.published.mu.Unlock()
 		}
-		l.published.mu.Unlock()
+		all = append(all, sum)
 	}
-	return connected
+	return all
 }

@@ -48,19 +48,31 @@ type loop struct {
 	// draining: connections are closed when their answers are sent.
 	draining bool
 	counts   counts
+	sketch   sketch
+	faded    int64 // when, in the loop's clock
 
 	published struct {
 		mu     sync.Mutex
 		counts counts
+		hot    [sketchKeys]counted
 		held   int
 		// unanswered requests of all members.
 		unanswered int
-		// members by their address, and why there is no connection.
-		members map[string]string
+		members    map[string]memberState // by address
 		// acknowledged is the number of a table; if it isn't the present one, waitsFor says why.
 		acknowledged int64
 		waitsFor     string
 	}
+}
+
+// fadePeriod is how often the counts of keys are halved.
+const fadePeriod = 20 * time.Second
+
+// memberState is what others may know of a loop's member.
+type memberState struct {
+	why string // there is no connection
+	// answered and failed requests, and the time that they took in all, in nanoseconds.
+	answered, failed, nanos uint64
 }
 
 // untried says of a member that it was not tried yet.
@@ -172,12 +184,17 @@ func (l *loop) publish() {
 	l.published.mu.Lock()
 	defer l.published.mu.Unlock()
 	l.published.counts, l.published.held, l.published.unanswered = l.counts, l.held, 0
-	l.published.members = map[string]string{}
+	l.published.hot = l.sketch.keys
+	if l.now-l.faded > int64(fadePeriod) {
+		l.faded = l.now
+		l.sketch.fade()
+	}
+	l.published.members = map[string]memberState{}
 	if l.table != nil {
 		l.published.acknowledged, l.published.waitsFor = l.acknowledged()
 	}
 	for _, m := range l.members.all {
-		l.published.members[m.address] = m.down
+		l.published.members[m.address] = memberState{why: m.down, answered: m.answered, failed: m.failed, nanos: m.nanos}
 		l.published.unanswered += m.unanswered.n
 	}
 }

@@ -35,6 +35,8 @@ type member struct {
 	forget func()
 	// connections that there have been.
 	connections int
+	// answered and failed requests, and the time that they took in all, in nanoseconds.
+	answered, failed, nanos uint64
 	// keepsCAS: it can be told the CAS value of an item (memcached 1.6.27 and later).
 	keepsCAS bool
 }
@@ -47,7 +49,7 @@ func (m *member) full() bool {
 // attach takes a new connection.
 func (m *member) attach(l *loop, fd int, keepsCAS bool) {
 	*m = member{address: m.address, lost: m.lost, forget: m.forget, waiting: m.waiting,
-		connections: m.connections + 1, keepsCAS: keepsCAS, up: true, heard: l.now}
+		answered: m.answered, failed: m.failed, nanos: m.nanos, connections: m.connections + 1, keepsCAS: keepsCAS, up: true, heard: l.now}
 	if err := m.open(l, fd, m); err != nil {
 		m.fail(err.Error())
 	}
@@ -161,6 +163,11 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 // finish: the first unanswered request is answered.
 func (m *member) finish(s *slot) {
 	m.unanswered.pop()
+	m.answered++
+	m.nanos += uint64(max(m.loop.now-s.began, 0))
+	if s.outcome == wire.Failure || !m.up {
+		m.failed++
+	}
 	m.loop.answered(s)
 }
 

@@ -178,10 +178,10 @@ func (r *Router) Ready() error {
 	for _, l := range r.loops {
 		l.published.mu.Lock()
 		for _, s := range r.table.Load().servers() {
-			switch why, known := l.published.members[s.Address()]; {
-			case !known || why == untried:
+			switch m, known := l.published.members[s.Address()]; {
+			case !known || m.why == untried:
 				connected = -1 << 30
-			case why == "":
+			case m.why == "":
 				connected++
 			}
 		}

@@ -165,6 +165,7 @@ func (l *loop) leave() {
 // owners of a key: where it is asked for, or if its owner changes, the new one and the
 // old one.
 func (l *loop) owners(key []byte) (owner, old *member) {
+	l.sketch.see(key)
 	owner = l.new[l.table.New.Owner.Owner(key)]
 	if l.table.State == change.Stable {
 		return owner, nil

@@ -382,3 +382,22 @@ func comeAndGo(ctx context.Context, address, key string, i int) error {
 	}
 	return nil
 }
+
+// TestHotKeys: the key that is asked for most is told, among many that are asked for once.
+func TestHotKeys(t *testing.T) {
+	t.Parallel()
+	r := start(t, router.Config{Loops: 1}, members(t, 2)...)
+	c := dial(t, r.address)
+	var text strings.Builder
+	for i := range 4000 {
+		fmt.Fprintf(&text, "get cold-%d\r\nget hot\r\nget cool-%d\r\n", i, i%1000)
+	}
+	c.want(text.String(), strings.Repeat("END\r\n", 12000))
+	memcachedtest.WaitFor(t, "the hot key", func() error {
+		hot := r.HotKeys()
+		if len(hot) == 0 || hot[0].Text != "hot" || hot[0].Count < 2000 || len(hot) > 20 {
+			return fmt.Errorf("%+v", hot)
+		}
+		return nil
+	})
+}
