@@ -78,7 +78,7 @@ func (r *Router) give(ctx context.Context, conn net.Conn) {
 		return
 	}
 	l := r.loops[int(r.accepted.Add(1))%len(r.loops)]
-	if !l.poller.post(func() { l.accept(fd) }) {
+	if !l.poller.Post(func() { l.accept(fd) }) {
 		_ = unix.Close(fd)
 		r.connections.Add(-1)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 
+	"example.com/memcached-operator/drainer/router/meter"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -42,24 +43,24 @@ func (r *Router) metrics(to io.Writer) {
 	}
 	head("requests_total", "counter", "Requests to members that were answered; each key of a read is one.")
 	for v := range wire.Verbs {
-		for o, n := range c.requests[v] {
+		for o, n := range c.Requests[v] {
 			if n > 0 {
-				fmt.Fprintf(w, "memcached_router_requests_total{command=%q,outcome=%q} %d\n", v, outcomeNames[o], n)
+				fmt.Fprintf(w, "memcached_router_requests_total{command=%q,outcome=%q} %d\n", v, meter.OutcomeNames[o], n)
 			}
 		}
 	}
 	head("request_seconds", "histogram", "From a request's arrival to the end of its answer.")
 	var sum uint64
-	for i, n := range c.latency {
+	for i, n := range c.Latency {
 		sum += n
-		if i < buckets {
-			fmt.Fprintf(w, "memcached_router_request_seconds_bucket{le=\"%g\"} %d\n", float64(uint64(1)<<(firstBucket+i))/1e9, sum)
+		if i < meter.Buckets {
+			fmt.Fprintf(w, "memcached_router_request_seconds_bucket{le=\"%g\"} %d\n", float64(uint64(1)<<(meter.FirstBucket+i))/1e9, sum)
 		}
 	}
 	fmt.Fprintf(w, "memcached_router_request_seconds_bucket{le=\"+Inf\"} %d\n", sum)
-	fmt.Fprintf(w, "memcached_router_request_seconds_sum %g\nmemcached_router_request_seconds_count %d\n", float64(c.nanos)/1e9, sum)
+	fmt.Fprintf(w, "memcached_router_request_seconds_sum %g\nmemcached_router_request_seconds_count %d\n", float64(c.Nanos)/1e9, sum)
 	head("answer_bytes_total", "counter", "Bytes of answers.")
-	fmt.Fprintf(w, "memcached_router_answer_bytes_total %d\n", c.sent)
+	fmt.Fprintf(w, "memcached_router_answer_bytes_total %d\n", c.Sent)
 	head("connections", "gauge", "Connections of applications.")
 	fmt.Fprintf(w, "memcached_router_connections %d\n", r.connections.Load())
 	head("held_bytes", "gauge", "What is kept for clients: large requests, and answers that they have not taken.")
@@ -120,4 +121,15 @@ func (r *Router) members() (all []memberSum) {
 		all = append(all, sum)
 	}
 	return all
+}
+
+// HotKeys are those that are asked for most, in the last minute or so.
+func (r *Router) HotKeys() []meter.HotKey {
+	var all []meter.Sketch
+	for _, l := range r.loops {
+		l.published.mu.Lock()
+		all = append(all, l.published.hot)
+		l.published.mu.Unlock()
+	}
+	return meter.Hottest(all)
 }

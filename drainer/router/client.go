@@ -165,9 +165,11 @@ func (c *client) blocked() bool {
 		c.unsent()+c.heldBytes+c.unanswered*c.average/8 > clientBacklog && c.unanswered+c.unsent() > 0
 }
 
-func (c *client) writable() { c.touch() }
+// Writable is called by the loop.
+func (c *client) Writable() { c.touch() }
 
-func (c *client) hungUp() { c.gone() }
+// HungUp is called by the loop.
+func (c *client) HungUp() { c.gone() }
 
 // flushed sends what it can, and goes on or ends after that.
 func (c *client) flushed() {
@@ -182,7 +184,8 @@ func (c *client) flushed() {
 	}
 }
 
-func (c *client) readable() {
+// Readable is called by the loop.
+func (c *client) Readable() {
 	if c.blocked() {
 		c.stopped = true
 		c.watch(false, c.writes)

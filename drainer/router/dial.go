@@ -32,7 +32,7 @@ func (r *Router) keepConnected(ctx context.Context, l *loop, m *member, address 
 				r.config.Logf("connect to member %s: %s", address, why)
 				said = why
 			}
-			l.poller.post(func() { m.down = why })
+			l.poller.Post(func() { m.down = why })
 			pause(ctx, wait+rand.N(wait))
 			wait = min(2*wait, lastPause)
 			continue
@@ -41,7 +41,7 @@ func (r *Router) keepConnected(ctx context.Context, l *loop, m *member, address 
 			r.config.Logf("connected to member %s", address)
 			said = ""
 		}
-		if !l.poller.post(func() { m.attach(l, fd, keepsCAS) }) {
+		if !l.poller.Post(func() { m.attach(l, fd, keepsCAS) }) {
 			_ = unix.Close(fd)
 			return
 		}

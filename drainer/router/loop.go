@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"example.com/memcached-operator/drainer/router/meter"
+	"example.com/memcached-operator/drainer/router/poll"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -13,7 +15,7 @@ import (
 // a request to its end without another goroutine.
 type loop struct {
 	router *Router
-	poller *poller
+	poller *poll.Poller
 	// input is what is read into.
 	input   []byte
 	buffers buffers
@@ -47,14 +49,14 @@ type loop struct {
 	held int
 	// draining: connections are closed when their answers are sent.
 	draining bool
-	counts   counts
-	sketch   sketch
+	counts   meter.Counts
+	sketch   meter.Sketch
 	faded    int64 // when, in the loop's clock
 
 	published struct {
 		mu     sync.Mutex
-		counts counts
-		hot    [sketchKeys]counted
+		counts meter.Counts
+		hot    meter.Sketch
 		held   int
 		// unanswered requests of all members.
 		unanswered int
@@ -75,11 +77,19 @@ type memberState struct {
 	answered, failed, nanos uint64
 }
 
+const (
+	// readSize is what a loop reads at once, in bytes. Its buffer is shared by all its
+	// connections.
+	readSize = 128 << 10
+	// tick is how often a loop looks for time-outs.
+	tick = 100 * time.Millisecond
+)
+
 // untried says of a member that it was not tried yet.
 const untried = "not connected yet"
 
 func newLoop(r *Router) (*loop, error) {
-	p, err := newPoller()
+	p, err := poll.New()
 	if err != nil {
 		return nil, err
 	}
@@ -89,14 +99,14 @@ func newLoop(r *Router) (*loop, error) {
 
 // run until end is called by a post.
 func (l *loop) run() {
-	list := make([]unix.EpollEvent, events)
-	defer l.poller.end()
-	for next := l.now; !l.poller.ended; {
-		l.poller.wait(list, l.patience(), l.clock)
-		l.poller.runPosted()
+	list := poll.NewList()
+	defer l.poller.End()
+	for next := l.now; !l.poller.Ended(); {
+		l.poller.Wait(list, l.patience(), l.clock)
+		l.poller.RunPosted()
 		l.goOn()
 		l.flush()
-		l.poller.closeRemoved()
+		l.poller.CloseRemoved()
 		if l.now >= next {
 			next = l.now + int64(tick)
 			l.check()
@@ -175,7 +185,7 @@ func (l *loop) check() {
 		}
 	}
 	l.flush()
-	l.poller.closeRemoved()
+	l.poller.CloseRemoved()
 	l.publish()
 }
 
@@ -184,10 +194,10 @@ func (l *loop) publish() {
 	l.published.mu.Lock()
 	defer l.published.mu.Unlock()
 	l.published.counts, l.published.held, l.published.unanswered = l.counts, l.held, 0
-	l.published.hot = l.sketch.keys
+	l.published.hot = l.sketch
 	if l.now-l.faded > int64(fadePeriod) {
 		l.faded = l.now
-		l.sketch.fade()
+		l.sketch.Fade()
 	}
 	l.published.members = map[string]memberState{}
 	if l.table != nil {
@@ -232,7 +242,7 @@ func (l *loop) answered(s *slot) {
 	}
 	s.leave()
 	s.pending, s.done = false, true
-	l.counts.count(s, l.now)
+	l.counts.Count(s.verb, s.outcome, s.size, l.now-s.began)
 	c := s.client
 	if c == nil {
 		l.release(s)

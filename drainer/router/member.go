@@ -78,9 +78,11 @@ func (m *member) touch() {
 	}
 }
 
-func (m *member) writable() { m.touch() }
+// Writable is called by the loop.
+func (m *member) Writable() { m.touch() }
 
-func (m *member) readable() {
+// Readable is called by the loop.
+func (m *member) Readable() {
 	b, ok := m.read()
 	if !ok {
 		m.fail("it closed the connection")
@@ -208,7 +210,8 @@ func (m *member) resume() {
 	m.waiting = m.waiting[:0]
 }
 
-func (m *member) hungUp() { m.readable() }
+// HungUp is called by the loop.
+func (m *member) HungUp() { m.Readable() }
 
 // check fails a member that is silent for too long.
 func (m *member) check(patience time.Duration) {

@@ -109,7 +109,7 @@ func New(config Config) (*Router, error) {
 		l, err := newLoop(r)
 		if err != nil {
 			for _, l := range r.loops {
-				l.poller.end()
+				l.poller.End()
 			}
 			return nil, fmt.Errorf("epoll: %w", err)
 		}
@@ -141,7 +141,7 @@ func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 	r.drain()
 	r.stop()
 	for _, l := range r.loops {
-		l.poller.post(l.poller.finish)
+		l.poller.Post(l.poller.Finish)
 	}
 	loops.Wait()
 	r.goroutines.Wait()
@@ -151,7 +151,7 @@ func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 // drain waits until no client is connected.
 func (r *Router) drain() {
 	for _, l := range r.loops {
-		l.poller.post(l.drain)
+		l.poller.Post(l.drain)
 	}
 	for end := time.Now().Add(r.config.DrainTimeout); r.connections.Load() > 0; {
 		if time.Now().After(end) {

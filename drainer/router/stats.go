@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"example.com/memcached-operator/drainer/router/meter"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -30,13 +31,13 @@ func (l *loop) stats(kind []byte) string {
 	c := r.counts()
 	sum := func(outcome int, verbs ...wire.Verb) (n uint64) {
 		for _, v := range verbs {
-			n += c.requests[v][outcome]
+			n += c.Requests[v][outcome]
 		}
 		return n
 	}
-	hits := sum(hit, wire.Get, wire.Gets, wire.Gat, wire.Gats, wire.MetaGet)
-	misses := sum(miss, wire.Get, wire.Gets, wire.Gat, wire.Gats, wire.MetaGet)
-	sets := sum(done, wire.Set, wire.Add, wire.Replace, wire.Append, wire.Prepend, wire.Cas, wire.MetaSet)
+	hits := sum(meter.Hit, wire.Get, wire.Gets, wire.Gat, wire.Gats, wire.MetaGet)
+	misses := sum(meter.Miss, wire.Get, wire.Gets, wire.Gat, wire.Gats, wire.MetaGet)
+	sets := sum(meter.Done, wire.Set, wire.Add, wire.Replace, wire.Append, wire.Prepend, wire.Cas, wire.MetaSet)
 	var b strings.Builder
 	stat := func(name string, value any) { fmt.Fprintf(&b, "STAT %s %v\r\n", name, value) }
 	stat("pid", os.Getpid())
@@ -50,17 +51,17 @@ func (l *loop) stats(kind []byte) string {
 	stat("cmd_set", sets)
 	stat("get_hits", hits)
 	stat("get_misses", misses)
-	stat("bytes_written", c.sent)
+	stat("bytes_written", c.Sent)
 	stat("threads", len(r.loops))
 	b.WriteString(wire.AnswerEnd)
 	return b.String()
 }
 
 // counts of all loops, a moment ago.
-func (r *Router) counts() (sum counts) {
+func (r *Router) counts() (sum meter.Counts) {
 	for _, l := range r.loops {
 		l.published.mu.Lock()
-		sum.add(&l.published.counts)
+		sum.Add(&l.published.counts)
 		l.published.mu.Unlock()
 	}
 	return sum

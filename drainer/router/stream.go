@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/router/poll"
 )
 
 // stream is a socket of a loop with what is to be sent. It holds buffers only while
@@ -23,9 +25,9 @@ type stream struct {
 	closed        bool
 }
 
-func (s *stream) open(l *loop, fd int, w watched) error {
+func (s *stream) open(l *loop, fd int, w poll.Socket) error {
 	s.loop, s.fd, s.reads = l, fd, true
-	return l.poller.add(fd, w)
+	return l.poller.Add(fd, w)
 }
 
 // unsent is the number of bytes that the peer has not taken.
@@ -71,7 +73,7 @@ func (s *stream) shift() {
 func (s *stream) watch(reads, writes bool) {
 	if !s.closed && (s.reads != reads || s.writes != writes) {
 		s.reads, s.writes = reads, writes
-		s.loop.poller.change(s.fd, reads, writes)
+		s.loop.poller.Change(s.fd, reads, writes)
 	}
 }
 
@@ -128,7 +130,7 @@ func (s *stream) close() {
 		return
 	}
 	s.closed = true
-	s.loop.poller.remove(s.fd)
+	s.loop.poller.Remove(s.fd)
 	s.loop.buffers.put(s.out)
 	s.loop.buffers.put(s.in)
 	s.out, s.in, s.sent = nil, nil, 0

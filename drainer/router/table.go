@@ -71,7 +71,7 @@ func (r *Router) Apply(t *Table) error {
 	}
 	r.table.Store(t)
 	for _, l := range r.loops {
-		l.poller.post(func() { l.apply(t) })
+		l.poller.Post(func() { l.apply(t) })
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (l *loop) leave() {
 // owners of a key: where it is asked for, or if its owner changes, the new one and the
 // old one.
 func (l *loop) owners(key []byte) (owner, old *member) {
-	l.sketch.see(key)
+	l.sketch.See(key)
 	owner = l.new[l.table.New.Owner.Owner(key)]
 	if l.table.State == change.Stable {
 		return owner, nil

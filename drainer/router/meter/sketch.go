@@ -1,4 +1,4 @@
-package router
+package meter
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// sketchKeys that a loop counts at most.
+	// sketchKeys that are counted at most.
 	sketchKeys = 64
 	// sampled is one of so many keys.
 	sampled = 16
@@ -16,12 +16,12 @@ const (
 	hotKeys = 20
 )
 
-// sketch counts the keys that are asked for most, in bounded room: a key that is not
+// Sketch counts the keys that are asked for most, in bounded room: a key that is not
 // counted takes the place and the count of the rarest one, so counts are upper bounds.
 //
 // Source: Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k
 // Elements in Data Streams" (2005), the algorithm Space-Saving.
-type sketch struct {
+type Sketch struct {
 	keys [sketchKeys]counted
 	skip int
 }
@@ -32,8 +32,8 @@ type counted struct {
 	count uint64
 }
 
-// see counts a key, now and then.
-func (s *sketch) see(key []byte) {
+// See counts a key, now and then.
+func (s *Sketch) See(key []byte) {
 	if s.skip++; s.skip < sampled {
 		return
 	}
@@ -54,8 +54,8 @@ func (s *sketch) see(key []byte) {
 	k.hash, k.key, k.count = hash, string(key), k.count+sampled
 }
 
-// fade halves all counts, so that keys that were hot once are forgotten.
-func (s *sketch) fade() {
+// Fade halves all counts, so that keys that were hot once are forgotten.
+func (s *Sketch) Fade() {
 	for i := range s.keys {
 		s.keys[i].count /= 2
 	}
@@ -70,17 +70,15 @@ type HotKey struct {
 	Count uint64 `json:"count"`
 }
 
-// HotKeys are those that are asked for most, in the last minute or so.
-func (r *Router) HotKeys() (all []HotKey) {
+// Hottest of several loops' keys.
+func Hottest(sketches []Sketch) (all []HotKey) {
 	sum := map[string]uint64{}
-	for _, l := range r.loops {
-		l.published.mu.Lock()
-		for _, k := range l.published.hot {
+	for i := range sketches {
+		for _, k := range sketches[i].keys {
 			if k.count > 0 {
 				sum[k.key] += k.count
 			}
 		}
-		l.published.mu.Unlock()
 	}
 	for key, count := range sum {
 		all = append(all, HotKey{[]byte(key), key, count})

@@ -1,4 +1,6 @@
-package router
+// Package poll waits for sockets with epoll, and runs what other goroutines post: the
+// heart of an event loop. All but Post is for the loop's own goroutine.
+package poll
 
 import (
 	"runtime"
@@ -9,30 +11,25 @@ import (
 )
 
 const (
-	// readSize is what a loop reads at once, in bytes. Its buffer is shared by all its
-	// connections.
-	readSize = 128 << 10
-	// tick is how often a loop looks for time-outs.
-	tick = 100 * time.Millisecond
-	// events that a loop takes at once.
+	// events that are taken at once.
 	events = 256
 )
 
-// watched is a socket of a loop.
-type watched interface {
-	// readable and writable are called by the loop when the socket is; hungUp when nothing
+// Socket is what a Poller waits for.
+type Socket interface {
+	// Readable and Writable are called by the loop when the socket is; HungUp when nothing
 	// can be sent any more.
-	readable()
-	writable()
-	hungUp()
+	Readable()
+	Writable()
+	HungUp()
 }
 
-// poller waits for sockets, and runs what other goroutines post. All else of a loop is
+// Poller waits for sockets, and runs what other goroutines post. All else of a loop is
 // touched by its own goroutine only.
-type poller struct {
+type Poller struct {
 	epoll, wake int
-	sockets     []watched // by file descriptor
-	closing     []int     // closed when a round is over, so that no event is for another socket
+	sockets     []Socket // by file descriptor
+	closing     []int    // closed when a round is over, so that no event is for another socket
 
 	mu     sync.Mutex
 	posted []func()
@@ -40,7 +37,8 @@ type poller struct {
 	ended  bool
 }
 
-func newPoller() (*poller, error) {
+// New returns a Poller.
+func New() (*Poller, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, err
@@ -53,11 +51,11 @@ func newPoller() (*poller, error) {
 		_ = unix.Close(epoll)
 		return nil, err
 	}
-	return &poller{epoll: epoll, wake: wake}, nil
+	return &Poller{epoll: epoll, wake: wake}, nil
 }
 
-// post runs f in the loop. It returns false after the loop's end.
-func (p *poller) post(f func()) bool {
+// Post runs f in the loop. It returns false after the loop's end.
+func (p *Poller) Post(f func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
@@ -71,8 +69,8 @@ func (p *poller) post(f func()) bool {
 	return true
 }
 
-// runPosted runs what was posted.
-func (p *poller) runPosted() {
+// RunPosted runs what was posted.
+func (p *Poller) RunPosted() {
 	p.mu.Lock()
 	if !p.awake {
 		p.mu.Unlock()
@@ -88,7 +86,8 @@ func (p *poller) runPosted() {
 	}
 }
 
-func (p *poller) add(fd int, w watched) error {
+// Add a socket to wait for: until it can be read.
+func (p *Poller) Add(fd int, w Socket) error {
 	for len(p.sockets) <= fd {
 		p.sockets = append(p.sockets, nil)
 	}
@@ -96,7 +95,8 @@ func (p *poller) add(fd int, w watched) error {
 	return unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }
 
-func (p *poller) change(fd int, read, write bool) {
+// Change what a socket is waited for.
+func (p *Poller) Change(fd int, read, write bool) {
 	e := unix.EpollEvent{Fd: int32(fd)}
 	if read {
 		e.Events |= unix.EPOLLIN
@@ -107,22 +107,23 @@ func (p *poller) change(fd int, read, write bool) {
 	_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_MOD, fd, &e)
 }
 
-// remove closes the socket when the round is over.
-func (p *poller) remove(fd int) {
+// Remove closes the socket when the round is over.
+func (p *Poller) Remove(fd int) {
 	p.sockets[fd] = nil
 	_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, fd, &unix.EpollEvent{})
 	p.closing = append(p.closing, fd)
 }
 
-func (p *poller) closeRemoved() {
+// CloseRemoved closes what was removed in this round.
+func (p *Poller) CloseRemoved() {
 	for _, fd := range p.closing {
 		_ = unix.Close(fd)
 	}
 	p.closing = p.closing[:0]
 }
 
-// wait calls the sockets that are ready, and returns after a time at the latest.
-func (p *poller) wait(list []unix.EpollEvent, patience time.Duration, before func()) {
+// Wait calls the sockets that are ready, and returns after a time at the latest.
+func (p *Poller) Wait(list List, patience time.Duration, before func()) {
 	n, err := unix.EpollWait(p.epoll, list, int(patience/time.Millisecond))
 	before()
 	if err != nil {
@@ -137,34 +138,43 @@ func (p *poller) wait(list []unix.EpollEvent, patience time.Duration, before fun
 		}
 		// The first of two events of one socket may remove it.
 		if s := p.sockets[e.Fd]; s != nil && e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
-			s.hungUp()
+			s.HungUp()
 		}
 		if s := p.sockets[e.Fd]; s != nil && e.Events&unix.EPOLLOUT != 0 {
-			s.writable()
+			s.Writable()
 		}
 		if s := p.sockets[e.Fd]; s != nil && e.Events&unix.EPOLLIN != 0 {
-			s.readable()
+			s.Readable()
 		}
 	}
 }
 
-// finish ends the loop: what is posted from now on is refused.
-func (p *poller) finish() {
+// Ended tells whether Finish was called.
+func (p *Poller) Ended() bool { return p.ended }
+
+// List of events for Wait.
+type List []unix.EpollEvent
+
+// NewList returns one.
+func NewList() List { return make(List, events) }
+
+// Finish ends the loop: what is posted from now on is refused.
+func (p *Poller) Finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
 }
 
-// end closes everything.
-func (p *poller) end() {
-	p.finish()
-	p.runPosted()
+// End closes everything.
+func (p *Poller) End() {
+	p.Finish()
+	p.RunPosted()
 	for fd, s := range p.sockets {
 		if s != nil {
-			p.remove(fd)
+			p.Remove(fd)
 		}
 	}
-	p.closeRemoved()
+	p.CloseRemoved()
 	_ = unix.Close(p.wake)
 	_ = unix.Close(p.epoll)
 }

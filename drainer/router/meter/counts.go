@@ -1,0 +1,79 @@
+// Package meter counts what a router does, in bounded room. It is not safe for concurrent
+// use: each loop has its own, and copies it for those who ask.
+package meter
+
+import (
+	"math/bits"
+
+	"example.com/memcached-operator/drainer/router/wire"
+)
+
+// Outcomes of a request, as metrics have them.
+const (
+	Hit = iota
+	Miss
+	Done
+	Refused // NOT_STORED, EXISTS
+	Failed
+	Outcomes
+)
+
+// OutcomeNames as metrics have them.
+var OutcomeNames = [Outcomes]string{"hit", "miss", "done", "refused", "error"}
+
+const (
+	// FirstBucket of latencies ends at two to the power of this, in nanoseconds, and each other
+	// one at twice of the one before.
+	FirstBucket = 14
+	// Buckets that have an end.
+	Buckets = 18
+)
+
+// Counts of a loop.
+type Counts struct {
+	Requests [wire.Verbs][Outcomes]uint64
+	Latency  [Buckets + 1]uint64 // the last one: slower than all others
+	Nanos    uint64              // of all latencies
+	Sent     uint64              // bytes of answers
+}
+
+// Count an answer of a size in bytes, after a time in nanoseconds.
+func (c *Counts) Count(verb wire.Verb, code wire.Code, size int, nanos int64) {
+	c.Requests[verb][outcomeOf(verb, code)]++
+	took := uint64(max(nanos, 0))
+	c.Nanos += took
+	c.Latency[min(max(bits.Len64(took), FirstBucket)-FirstBucket, Buckets)]++
+	c.Sent += uint64(size)
+}
+
+func outcomeOf(v wire.Verb, code wire.Code) int {
+	switch code {
+	case wire.Value:
+		return Hit
+	case wire.End, wire.Miss:
+		return Miss
+	case wire.Exists, wire.NotStored:
+		return Refused
+	case wire.Failure, wire.Broken:
+		return Failed
+	case wire.Header:
+		if v == wire.MetaGet {
+			return Hit
+		}
+	}
+	return Done
+}
+
+// Add the counts of another loop.
+func (c *Counts) Add(o *Counts) {
+	for v := range c.Requests {
+		for i := range c.Requests[v] {
+			c.Requests[v][i] += o.Requests[v][i]
+		}
+	}
+	for i := range c.Latency {
+		c.Latency[i] += o.Latency[i]
+	}
+	c.Nanos += o.Nanos
+	c.Sent += o.Sent
+}
