@@ -19,6 +19,9 @@ type scenario struct {
 	// at most.
 	evictions, losses, expiries, deaths uint8
 	without                             Rules
+	// hasty: the next state begins while requests of an earlier one are under way. deaf: a
+	// router answers as if its lease had not expired.
+	hasty, deaf bool
 }
 
 // explorer walks through all orders of events.
@@ -199,7 +202,7 @@ func (w *world) oldest() uint8 {
 func (e *explorer) routers(w *world) {
 	for i := range w.phase {
 		to := w.phase[i] + 1
-		if other := w.phase[1-i]; to > phaseNew || other+1 < to || other > to || w.oldest()+1 < to {
+		if other := w.phase[1-i]; to > phaseNew || other+1 < to || other > to || w.oldest()+1 < to && !e.s.hasty {
 			continue
 		}
 		if to == phaseFinish && (w.at[Old].kind != nothing || w.movers[0].busy || w.movers[1].busy) {
@@ -294,6 +297,7 @@ func (e *explorer) continueRequest(w *world, of func(*world) *request, id int8) 
 	case next.alone(r):
 		result.Code = Found
 	}
+	r.late = r.late && !e.s.deaf
 	if r.step = r.op.Next(result); r.step.Action != Done {
 		e.add(name, &next, "")
 		return

@@ -24,6 +24,12 @@ func scenarios() (all []scenario) {
 		for _, kinds := range [][2]kind{{set, incr}, {del, incr}, {add, upsert}, {cas, set}} {
 			all = append(all, pair(kinds[0], kinds[1], kinds[0] != add))
 		}
+		// One writer, and all accidents.
+		for _, k := range changing {
+			s := pair(k, read, true)
+			s.runs, s.deaths, s.expiries, s.evictions, s.losses = 2, 1, 1, 1, 1
+			all = append(all, s)
+		}
 		return all
 	}
 	for i, a := range changing {
@@ -62,7 +68,11 @@ func TestProtocol(t *testing.T) {
 			for what, history := range wrong {
 				t.Errorf("%s:\n  %s", what, strings.Join(history, "\n  "))
 			}
-			t.Logf("%d states", states)
+			if states >= limit {
+				t.Logf("%d states: the bound is reached, there are more", states)
+				return
+			}
+			t.Logf("%d states, all that there are", states)
 		})
 	}
 }
@@ -97,6 +107,16 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		"MoverLease":  {MoverLease, of(del, read, true)},
 		"MoverBack":   {MoverBack, of(del, read, false)},
 	}
+	hasty, deaf := of(set, read, true), of(incr, read, true)
+	hasty.hasty, deaf.deaf, deaf.expiries = true, true, 1
+	tests["to wait for requests under way"] = struct {
+		rule Rules
+		in   scenario
+	}{0, hasty}
+	tests["to know how old a lease is"] = struct {
+		rule Rules
+		in   scenario
+	}{0, deaf}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := test.in
