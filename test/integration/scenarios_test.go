@@ -21,6 +21,15 @@ func scenarios() map[string]scenario {
 	return map[string]scenario{
 		"scale-down":        {three, func(w *world) { w.scale(2) }, settledAt(2)},
 		"scale-down of two": {three, func(w *world) { w.scale(1) }, settledAt(1)},
+		"scale-down, addresses stay": {
+			func(w *world) { w.storageCluster(apitest.MakeMemcached(name).With(stably), 3) }, func(w *world) { w.scale(2) },
+			func(w *world) error {
+				if s := w.memberService(2); s == nil || s.Annotations[cachev1alpha1.AnnotationUnlisted] == "" {
+					return fmt.Errorf("the Service of the member that left is %s", asJSON(s))
+				}
+				return settledAt(2)(w)
+			},
+		},
 		"scale-down, the member runs on": {
 			func(w *world) { w.storageCluster(patient(), 3) }, func(w *world) { w.scale(2) }, settledAt(2),
 		},

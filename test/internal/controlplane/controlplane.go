@@ -45,6 +45,7 @@ func Start() (*ControlPlane, error) {
 		ControlPlaneStopTimeout:  time.Minute,
 	}}
 	c.env.ControlPlane.GetAPIServer().Configure().
+		Set("service-cluster-ip-range", "10.96.0.0/16"). // the default has 254 addresses for all tests
 		Set("max-requests-inflight", "2000").
 		Set("max-mutating-requests-inflight", "1000")
 	if c.Config, err = c.env.Start(); err != nil {
