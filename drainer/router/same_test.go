@@ -194,7 +194,11 @@ func anyRequest(random *rand.Rand) string {
 	case 4:
 		return block("cas "+key()+" 0 0 %d 999999999"+noreply(), value())
 	case 5:
-		return pick("incr ", "decr ") + key() + pick(" 1", " 5", " x", "") + noreply() + "\r\n"
+		// What decr makes of 10 depends on who reads it then: "9", or "9 ".
+		if random.IntN(2) == 0 {
+			return "decr " + key() + pick(" 0", " x", "") + noreply() + "\r\n"
+		}
+		return "incr " + key() + pick(" 1", " 5", " x", "") + noreply() + "\r\n"
 	case 6:
 		return "delete " + key() + pick("", "", " 0", " 1") + noreply() + "\r\n"
 	case 7:
@@ -214,7 +218,7 @@ func anyRequest(random *rand.Rand) string {
 	case 14:
 		// Up to 1.6.22 at least, memcached answers a quiet ma that makes an item; later, it
 		// doesn't, as the router.
-		return "ma " + key() + flags(pick("qkOMDJvt", "kOMDJNvt")) + "\r\n"
+		return "ma " + key() + strings.ReplaceAll(flags(pick("qkOMDJvt", "kOMDJNvt")), " MD", " MI") + "\r\n"
 	default:
 		return pick("", "x", "frobnicate a b", "verbosity 1", "ms "+key(), "set "+key()+" 0 0", "me nothing") + "\r\n"
 	}
