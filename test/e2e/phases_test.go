@@ -21,6 +21,7 @@ import (
 // deleted. (The end of every test deletes its namespace, too.)
 
 func TestAMemcachedIsDeletedInEachPhaseOfADrain(t *testing.T) {
+	t.Parallel()
 	for _, phase := range phasesOr(cachev1alpha1.DrainMoving) {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
@@ -35,6 +36,7 @@ func TestAMemcachedIsDeletedInEachPhaseOfADrain(t *testing.T) {
 }
 
 func TestANamespaceIsDeletedInEachPhaseOfADrain(t *testing.T) {
+	t.Parallel()
 	for _, phase := range phasesOr(cachev1alpha1.DrainStarting) {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()

@@ -23,6 +23,7 @@ import (
 // that was acknowledged, nor one that was deleted while nothing moved; after each
 // scaling every key is found.
 func TestItemsAreWhereClientsLookAfterEachScaling(t *testing.T) {
+	t.Parallel()
 	for client := range libraries {
 		if client == "pymemcache" && !*long {
 			continue // what moves is as for gomemcache
