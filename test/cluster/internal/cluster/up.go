@@ -103,10 +103,11 @@ func (u *up) awaitNode(ctx context.Context, n *node) error {
 func (u *up) run(ctx context.Context) error {
 	buildCtx, cancel := context.WithTimeout(ctx, buildDeadline)
 	defer cancel()
-	if err := installPackages(buildCtx, u.report); err != nil {
-		return err
-	}
-	if err := u.source.build(buildCtx, u.report); err != nil {
+	err := inParallel(buildCtx,
+		func(ctx context.Context) error { return installPackages(ctx, u.report) },
+		func(ctx context.Context) error { return u.source.build(ctx, u.report) },
+	)
+	if err != nil {
 		return err
 	}
 	startCtx, cancel := context.WithTimeout(ctx, startDeadline)
