@@ -170,7 +170,10 @@ func rememberClaim(p *invariants.State, i int8, c *claim) claimMemory {
 // atRest tells what is wrong in a state in which nothing more happens by itself.
 func (m *model) atRest(s *state) []string {
 	p := m.picture(s)
-	_, last := m.plan(s)
+	var last plan.Plan
+	if v := s.sight(); !s.plansNothing(&v) {
+		_, last = m.plan(&v)
+	}
 	for _, d := range last.Drains {
 		p.Cluster.Shown = append(p.Cluster.Shown, d.Claim.Name)
 	}
@@ -188,7 +191,7 @@ func (m *model) atRest(s *state) []string {
 	if s.dead != [ordinals]int8{} {
 		return append(wrong, s.keptLost()...)
 	}
-	return append(wrong, m.unsettled(s, last)...)
+	return append(wrong, m.unsettled(s, &last)...)
 }
 
 // leftovers of a cluster that is gone.

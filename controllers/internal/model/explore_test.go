@@ -44,7 +44,7 @@ type Result struct {
 
 type model struct {
 	options Options
-	plans   map[sight]*planned
+	plans   map[sight]steps
 	// names of rings, and their rings.
 	names   map[target]string
 	targets map[string]target
@@ -75,7 +75,7 @@ type reached struct {
 
 func newModel(o Options) *model {
 	return &model{
-		options: o, plans: map[sight]*planned{}, names: map[target]string{}, targets: map[string]target{},
+		options: o, plans: map[sight]steps{}, names: map[target]string{}, targets: map[string]target{},
 		placed: map[drainer]*contract.Receipt{}, seed: maphash.MakeSeed(), known: map[uint64]int32{},
 		result: Result{Broken: map[string]string{}},
 	}

@@ -148,7 +148,7 @@ func (t taken) writes() bool { return t.outcome == done && t.verb != noteServers
 // reconcile plans and takes all steps, with nothing in between. If failAt is not 0, that
 // write fails.
 func (m *model) reconcile(s *state, failAt int, f failure) (all []taken) {
-	s.todo, _ = m.plan(s)
+	s.todo = m.steps(s)
 	for writes := 0; s.todo.n > 0; {
 		before := *s
 		t := taken{step: s.todo.todo[0]}

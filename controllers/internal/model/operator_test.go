@@ -112,7 +112,7 @@ func (s *state) operator(x *expansion) {
 	todo := s.todo
 	if todo.n == 0 {
 		m.what = plans
-		todo, _ = x.model.plan(s)
+		todo = x.model.steps(s)
 	}
 	n := *s
 	n.todo = todo
@@ -174,12 +174,6 @@ func (t *steps) add(s step) {
 	t.n++
 }
 
-// planned is the plan for what is seen.
-type planned struct {
-	steps steps
-	plan  plan.Plan
-}
-
 // sight is everything that a plan depends on.
 type sight struct {
 	seen   objects
@@ -188,25 +182,36 @@ type sight struct {
 	where  [ordinals][slots]plan.Where
 }
 
-// plan calls plan.Next once for all states that look the same to the operator.
-func (m *model) plan(s *state) (steps, *plan.Plan) {
+// steps of the plan for what the operator sees. plan.Next is called once for all states
+// that look the same to it; only the steps are kept, since a plan takes kilobytes.
+func (m *model) steps(s *state) steps {
 	v := s.sight()
-	if v.absent && (!v.seen.heldClaims() || s.live.cluster.exists) || s.lacksClaims(&v) {
-		return steps{}, &plan.Plan{} // nothing to do, or the cache is behind
+	if s.plansNothing(&v) {
+		return steps{}
 	}
-	if known, ok := m.plans[v]; ok {
-		return known.steps, &known.plan
+	known, ok := m.plans[v]
+	if !ok {
+		known, _ = m.plan(&v)
+		m.plans[v] = known
 	}
-	o := m.observed(&v)
+	return known
+}
+
+// plansNothing: there is nothing to do, or the cache is behind.
+func (s *state) plansNothing(v *sight) bool {
+	return v.absent && (!v.seen.heldClaims() || s.live.cluster.exists) || s.lacksClaims(v)
+}
+
+// plan calls plan.Next.
+func (m *model) plan(v *sight) (steps, plan.Plan) {
+	o := m.observed(v)
 	p := plan.Next(o)
 	next := v.seen.list
 	if m.options.Placing && !o.Cluster.Deleting && !o.Cluster.NamespaceTerminating {
 		next = listOf(p.Record, int8(p.ListSize))
 		m.nameOf(next.last)
 	}
-	known := &planned{m.steps(&v, &p, next), p}
-	m.plans[v] = known
-	return known.steps, &known.plan
+	return m.stepsOf(v, &p, next), p
 }
 
 // sight is what the operator reads to plan: its caches, and live objects in some cases.
@@ -484,7 +489,7 @@ func claimWords(i int8, c *claim) plan.Claim {
 }
 
 // steps are the actions of the plan that a reconcile would carry out.
-func (m *model) steps(v *sight, p *plan.Plan, next list) steps {
+func (m *model) stepsOf(v *sight, p *plan.Plan, next list) steps {
 	var t steps
 	for _, action := range p.Actions {
 		switch a := action.(type) {
