@@ -17,7 +17,7 @@ var long = flag.Bool("model.long", false, "let more happen in one history: ten m
 func explorations() map[string]Options {
 	one := plan.Cluster{Parallelism: 1}
 	all := map[string]Options{
-		"two deeds":                                    {Cluster: one, Size: 3, Deeds: 2},
+		"two deeds":                                    {Cluster: one, Size: 2, Deeds: 2},
 		"a deed, a fault, a cache lags":                {Cluster: one, Size: 2, Deeds: 1, Faults: 1, Lags: 1},
 		"two scalings, a fault":                        {Cluster: one, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true},
 		"two scalings, a cache lags":                   {Cluster: one, Size: 3, Deeds: 2, Lags: 1, OnlyScale: true},
@@ -33,12 +33,14 @@ func explorations() map[string]Options {
 		"two deeds, claims go with the cluster":        {Cluster: plan.Cluster{Parallelism: 1, DeleteClaims: true}, Size: 2, Deeds: 2},
 	}
 	if *long {
+		all["two deeds"] = Options{Cluster: one, Size: 3, Deeds: 2}
 		all["two deeds, a fault, a cache lags, one member"] = Options{Cluster: one, Size: 1, Largest: 1, Deeds: 2, Faults: 1, Lags: 1}
 		all["a deed, a cache lags"] = Options{Cluster: one, Size: 3, Deeds: 1, Lags: 1}
 		all["a deed, a fault, a cache lags"] = Options{Cluster: one, Size: 3, Deeds: 1, Faults: 1, Lags: 1}
-		all["two deeds, a fault"] = Options{Cluster: one, Size: 3, Deeds: 2, Faults: 1}
-		all["two deeds, a cache lags"] = Options{Cluster: one, Size: 3, Deeds: 2, Lags: 1}
-		all["two deeds, two drains at once"] = Options{Cluster: plan.Cluster{Parallelism: 2}, Size: 3, Deeds: 2, Faults: 1}
+		all["two deeds, a fault"] = Options{Cluster: one, Size: 2, Largest: 2, Deeds: 2, Faults: 1}
+		all["two deeds, a cache lags"] = Options{Cluster: one, Size: 2, Largest: 2, Deeds: 2, Lags: 1}
+		all["two deeds, two drains at once"] = Options{Cluster: plan.Cluster{Parallelism: 2}, Size: 3, Deeds: 2}
+		all["two scalings, a fault, two drains at once"] = Options{Cluster: plan.Cluster{Parallelism: 2}, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true}
 		all["three scalings, a fault"] = Options{Cluster: one, Size: 3, Deeds: 3, Faults: 1, OnlyScale: true}
 		all["a scaling, two caches lag"] = Options{Cluster: one, Size: 3, Deeds: 1, Lags: 2, OnlyScale: true}
 	}
