@@ -283,6 +283,7 @@ MINUTES ?= 10
 chaos: ## Kill things at random under load on a real cluster, then look for every value: SEED=…, MINUTES=…
 	$(MAKE) cluster-deploy NODES=2
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=$(MINUTES)
+	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=2 --placement=Off
 
 .PHONY: bench-latency
 bench-latency: ## Measure the steps of a scale-down on a real cluster, and count its API writes: a minute

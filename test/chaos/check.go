@@ -10,6 +10,7 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	meta "example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/internal/deployed"
@@ -29,7 +30,7 @@ func check(ctx context.Context, w *world, l *load) error {
 	if err != nil {
 		return err
 	}
-	left, err := located(entries, drains)
+	left, err := w.located(ctx, l, entries, drains)
 	if err != nil {
 		return err
 	}
@@ -115,9 +116,29 @@ func members(s *invariants.State, size int) []string {
 	return volumes
 }
 
-// located follows each key from the member that acknowledged it through the
-// drains since: by key, the volume that it is on.
-func located(entries []entry, drains []pastDrain) (map[string]string, error) {
+// located is the volume that each key must be on, by key: its owner's, or, if nothing is
+// moved between members that run, what the drains have made of it.
+func (w *world) located(ctx context.Context, l *load, entries []entry, drains []pastDrain) (map[string]string, error) {
+	if w.placement == cachev1alpha1.PlacementOff {
+		return followed(entries, drains)
+	}
+	now, err := l.views.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	where := make(map[string]string, len(entries))
+	for _, e := range entries {
+		m := now.route(e.key)
+		if m == nil {
+			return nil, fmt.Errorf("the owner of key %s has no address", e.key)
+		}
+		where[e.key] = m.volume
+	}
+	return where, nil
+}
+
+// followed follows each key from the member that acknowledged it through the drains since.
+func followed(entries []entry, drains []pastDrain) (map[string]string, error) {
 	where := make(map[string]string, len(entries))
 	for _, e := range entries {
 		volume := e.volume

@@ -20,8 +20,8 @@ import (
 
 // The load. Each key has one writer. There are two kinds:
 //
-//   - a key that is written once, by the present ring. What its member acknowledged
-//     must be where later drains have taken it;
+//   - a key that is written once, by the present ring. What its member acknowledged must be
+//     at its owner, or, with placement Off, where later drains have taken it;
 //   - a key that is written again and again, with a growing number. Its owner is the
 //     same at every size, because copies on other members would be older
 //     (docs/hazards.md).

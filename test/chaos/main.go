@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/summary"
 )
 
@@ -30,6 +31,8 @@ type options struct {
 	round time.Duration
 	// patience bounds each wait for the cluster to come to rest.
 	patience time.Duration
+	// placement is spec.routing.placement of the cluster.
+	placement cachev1alpha1.PlacementMode
 	// verbose prints each fault when it happens.
 	verbose bool
 }
@@ -38,6 +41,7 @@ func main() {
 	o := options{round: 30 * time.Second, patience: 3 * time.Minute}
 	minutes := flag.Float64("minutes", 2, "How long faults go on.")
 	flag.Uint64Var(&o.seed, "seed", 0, "Seed of what happens; 0 takes one of the clock.")
+	flag.StringVar((*string)(&o.placement), "placement", string(cachev1alpha1.PlacementOn), "The cluster's spec.routing.placement: On, or Off.")
 	flag.BoolVar(&o.verbose, "verbose", false, "Print each fault when it happens.")
 	flag.Parse()
 	o.duration = time.Duration(*minutes * float64(time.Minute))
@@ -47,12 +51,12 @@ func main() {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetOutput(io.Discard)
 	klog.LogToStderr(false)
-	fmt.Printf("chaos: seed %d, %v\n", o.seed, o.duration)
+	fmt.Printf("chaos: seed %d, %v, placement %s\n", o.seed, o.duration, o.placement)
 	if err := run(o); err != nil {
 		fmt.Printf("chaos: FAIL, seed %d: %v\n", o.seed, err)
 		os.Exit(1)
 	}
-	if err := summary.Add("chaos: PASS, seed %d, faults for %v", o.seed, o.duration); err != nil {
+	if err := summary.Add("chaos: PASS, seed %d, faults for %v, placement %s", o.seed, o.duration, o.placement); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
