@@ -209,6 +209,8 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 			}), "drain.rateLimit.bytesPerSecond must be",
 		},
 		"skip what expired": {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.SkipExpiringWithin = duration(-time.Second) }), "drain.skipExpiringWithin must be from 0s"},
+		"no patience left":  {with(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Patience = duration(-time.Second) }), "routing.patience must be from 0s"},
+		"endless patience":  {with(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Patience = duration(25 * time.Hour) }), "routing.patience must be from 0s"},
 		"skip everything":   {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.SkipExpiringWithin = duration(721 * time.Hour) }), "drain.skipExpiringWithin must be from 0s"},
 	} {
 		t.Run(what, func(t *testing.T) {
