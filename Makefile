@@ -27,7 +27,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 VERSION_PACKAGE := example.com/memcached-operator/version
 VERSION_FLAGS := -X $(VERSION_PACKAGE).Version=$(VERSION) -X $(VERSION_PACKAGE).Commit=$(COMMIT)
-GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $(VERSION_FLAGS)"
+# Programs, tests and tools are compiled alike, so that what they share is compiled once.
+export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+GO_BUILD := go build -ldflags "-s -w $(VERSION_FLAGS)"
 
 ##@ General
 
@@ -90,7 +93,7 @@ verify-chart: $(BIN)/chart $(KUSTOMIZE) ## Compare what the Helm chart renders w
 	$(BIN)/chart $(CHART_IMAGE) --set=namespaced=true --set=crd.install=false $(CHART) $(BIN)/namespaced.yaml
 
 $(BIN)/chart: $(wildcard hack/chart/*.go) hack/chart/go.mod
-	@cd hack/chart && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o $@ .
+	@cd hack/chart && go build -buildvcs=false -ldflags "-s -w" -o $@ .
 
 $(CONTROLLER_GEN):
 	@$(call install,sigs.k8s.io/controller-tools/cmd/controller-gen)
@@ -164,10 +167,10 @@ test-packages: # Debian's, of all tests at once: apt lets nobody in beside it
 clients: $(addprefix $(CLIENTS)/,gomemcache thanos dskit dskit-follow node_modules) ## Install the client libraries that tests use, into bin/clients
 
 $(CLIENTS)/gomemcache $(CLIENTS)/thanos $(CLIENTS)/dskit: $(CLIENTS)/%: $(wildcard test/clients/*/*.go test/clients/*/go.*)
-	cd test/clients/$* && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o $@ .
+	cd test/clients/$* && go build -buildvcs=false -ldflags "-s -w" -o $@ .
 
 $(CLIENTS)/dskit-follow: $(wildcard drainer/routing/testdata/dskit/follow/*.go drainer/routing/testdata/dskit/go.*)
-	cd drainer/routing/testdata/dskit && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o $@ ./follow
+	cd drainer/routing/testdata/dskit && go build -buildvcs=false -ldflags "-s -w" -o $@ ./follow
 
 $(CLIENTS)/node_modules: $(wildcard test/clients/elasticache/*)
 	command -v npm >/dev/null || hack/packages.sh nodejs npm
@@ -180,8 +183,7 @@ $(CLIENTS)/node_modules: $(wildcard test/clients/elasticache/*)
 test-unit: test-packages clients ## Run the unit tests, and the drainer against real memcached processes
 	TMPDIR=$$(hack/scratch.sh) $(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/continuity/ ./test/internal/... ./test/invariants/ ./version/
 	hack/fuzz.sh 2s drainer
-	@# As cluster-up builds it, so that Kubernetes is compiled once.
-	cd test/cluster && CGO_ENABLED=0 $(GO_TEST) -trimpath ./...
+	cd test/cluster && $(GO_TEST) ./...
 	cd hack/image && $(GO_TEST) ./...
 	cd hack/chart && $(GO_TEST) ./...
 
@@ -321,10 +323,10 @@ DEBIAN_MEMCACHED_IMG := example.com/memcached:debian
 # it is there in seconds, and shows how it builds the rest.
 .PHONY: $(BIN)/cluster
 $(BIN)/cluster:
-	@cd test/cluster && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $@ ./cmd/cluster
+	@cd test/cluster && go build -buildvcs=false -o $@ ./cmd/cluster
 
 $(BIN)/image: $(wildcard hack/image/*.go) hack/image/go.mod
-	@cd hack/image && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o $@ .
+	@cd hack/image && go build -buildvcs=false -ldflags "-s -w" -o $@ .
 
 .PHONY: kubernetes
 kubernetes: $(BIN)/cluster ## Build Kubernetes' programs into bin/k8s (KUBEBUILDER_ASSETS for envtest)

@@ -3,6 +3,7 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -33,13 +33,17 @@ type ControlPlane struct {
 // Start brings the control plane up, with this repository's CRDs. The caller
 // calls Stop, also after an error.
 func Start() (*ControlPlane, error) {
-	assets, err := assets()
+	root, err := repository()
+	if err != nil {
+		return nil, err
+	}
+	assets, err := assets(root)
 	if err != nil {
 		return nil, err
 	}
 	c := &ControlPlane{assets: assets, env: &envtest.Environment{
 		BinaryAssetsDirectory:    assets,
-		CRDDirectoryPaths:        []string{filepath.Join(repository(), "config", "crd", "bases")},
+		CRDDirectoryPaths:        []string{filepath.Join(root, "config", "crd", "bases")},
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: time.Minute,
 		ControlPlaneStopTimeout:  time.Minute,
@@ -108,10 +112,10 @@ func (c *ControlPlane) Stop() error {
 }
 
 // assets is the directory of the control plane's programs.
-func assets() (string, error) {
+func assets(root string) (string, error) {
 	dir := os.Getenv("KUBEBUILDER_ASSETS")
 	if dir == "" {
-		dir = filepath.Join(repository(), "bin", "k8s")
+		dir = filepath.Join(root, "bin", "k8s")
 	}
 	for _, program := range []string{"etcd", "kube-apiserver", "kubectl", controllerManager} {
 		if _, err := os.Stat(filepath.Join(dir, program)); err != nil {
@@ -122,8 +126,18 @@ func assets() (string, error) {
 	return dir, nil
 }
 
-// repository is the root of the source tree that this file is in.
-func repository() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+// repository is the root of the source tree that a test runs in, whose directory is its
+// package's, or a command's.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	for err == nil {
+		if mod, _ := os.ReadFile(filepath.Join(dir, "go.mod")); bytes.HasPrefix(mod, []byte("module example.com/memcached-operator\n")) {
+			return dir, nil
+		}
+		if filepath.Dir(dir) == dir {
+			return "", errors.New("this directory is in no clone of the repository")
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "", err
 }
