@@ -79,7 +79,7 @@ lint: $(GOLANGCI_LINT) ## Lint the Go code; .golangci.yml also holds the layers
 	$(GOLANGCI_LINT) run ./...
 
 .PHONY: verify
-verify: generate manifests fmt lint alerts verify-chart ## Regenerate, format, lint, check the alerts and the chart; fail on a difference
+verify: generate manifests fmt lint alerts verify-chart verify-versions ## Regenerate, format, lint, check the alerts and the chart; fail on a difference
 	@test -z "$$(git status --porcelain)" || { git status --short; git --no-pager diff; \
 	  echo "verify: generated or formatted files differ from what is committed: commit them"; exit 1; }
 
@@ -157,6 +157,12 @@ alerts: ## Check the alert rules by promtool: each fires when it should, and is 
 	@set -o errexit; promtool=$$(hack/promtool.sh $(BIN)/promtool-debian); \
 	$$promtool check rules --lint-fatal config/prometheus/rules.yaml; \
 	$$promtool test rules config/prometheus/rules_test.yaml
+
+.PHONY: verify-versions
+verify-versions: ## Check that Kubernetes is built with the manager's modules, so that what they share is compiled once
+	@differ=$$(join <(go list -deps -f '{{with .Module}}{{.Path}} {{.Version}}{{end}}' ./cmd/manager | sort -u) \
+	  <(cd test/cluster && go list -m -f '{{.Path}} {{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}' all | sort -u) | awk '$$2 != $$3'); \
+	test -z "$$differ" || { echo "go.mod and test/cluster/go.mod name other versions: go get the later ones"; echo "$$differ"; exit 1; }
 
 .PHONY: test-packages
 test-packages: # Debian's, of all tests at once: apt lets nobody in beside it
