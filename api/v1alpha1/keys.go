@@ -56,8 +56,8 @@ const (
 	AnnotationListVersion = "cache.example.com/list-version"
 )
 
-// AnnotationUnlisted is the time (RFC 3339), on the Service of a member, at which the member
-// had left the clients' list. The Service goes some time later.
+// AnnotationUnlisted is the time (RFC 3339), on the Service of a member, since which the member
+// is neither on the clients' list nor running. The Service goes some time later.
 const AnnotationUnlisted = "cache.example.com/unlisted"
 
 // Annotations on claims.

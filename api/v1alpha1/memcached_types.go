@@ -484,7 +484,7 @@ type RoutingSpec struct {
 	// the members' pods, whose addresses change when they restart. Stable: a Service with
 	// an address of its own for each member, NAME-member-N, for clients that look names up
 	// only once, or hash addresses (evcache, spymemcached-ketama). It needs storage. A
-	// Service stays for 10 minutes after its member has left. A change is a change of the servers' names
+	// Service stays for 10 minutes after its member is gone. A change is a change of the servers' names
 	// and addresses: for clients that hash these, items are moved.
 	// +optional
 	// +kubebuilder:default=Pod

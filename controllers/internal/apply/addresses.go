@@ -34,7 +34,7 @@ func (r *run) writeMemberService(ctx context.Context, ordinal int32, current *co
 	})
 }
 
-// retireMemberService writes when the member had left the list, unless that was done and
+// retireMemberService writes since when the member is gone, unless that was done and
 // the cache is behind: the time never starts again.
 func (r *run) retireMemberService(ctx context.Context, a plan.RetireMemberService) error {
 	live, err := r.liveMemberService(ctx, a.Ordinal, a.UID)
@@ -54,8 +54,9 @@ func (r *run) deleteMemberService(ctx context.Context, a plan.DeleteMemberServic
 	if err != nil || live == nil {
 		return err
 	}
-	if since := observe.UnlistedSince(live); since.IsZero() || r.Clock.Now().Before(since.Add(plan.AddressLingers)) {
-		return observe.Refuse("Service %s is of a member on the list: the cache is behind", live.Name)
+	service := plan.MemberService{Ordinal: a.Ordinal, UID: live.UID, Unlisted: observe.UnlistedSince(live)}
+	if err := plan.MayDeleteMemberService(&service, r.Clock.Now()); err != nil {
+		return observe.RefusedBy(err)
 	}
 	return client.IgnoreNotFound(r.Delete(ctx, live, client.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}))
 }

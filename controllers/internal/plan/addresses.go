@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// AddressLingers is how long the Service of a member stays after the member has left: a
+// AddressLingers is how long the Service of a member stays after the member is gone: a
 // client that learns of it late is refused at once, and does not hang.
 const AddressLingers = 10 * time.Minute
 
@@ -15,7 +15,8 @@ const AddressLingers = 10 * time.Minute
 type MemberService struct {
 	Ordinal int32
 	UID     types.UID
-	// Unlisted is when the member had left the clients' list; zero while it is there.
+	// Unlisted is when it was seen that the member is neither on the clients' list nor
+	// running; zero while it is.
 	Unlisted time.Time
 }
 
@@ -23,7 +24,7 @@ type MemberService struct {
 type (
 	// ApplyMemberService applies the Service of one member.
 	ApplyMemberService struct{ Ordinal int32 }
-	// RetireMemberService writes on it that the member has left the list.
+	// RetireMemberService writes on it that the member is gone, and since when.
 	RetireMemberService struct {
 		Ordinal int32
 		UID     types.UID
@@ -43,7 +44,7 @@ func (a ApplyMemberService) String() string {
 	return fmt.Sprintf("apply the Service of member %d", a.Ordinal)
 }
 func (a RetireMemberService) String() string {
-	return fmt.Sprintf("note that member %d, which has a Service, has left the list", a.Ordinal)
+	return fmt.Sprintf("note that member %d, which has a Service, is gone", a.Ordinal)
 }
 func (a DeleteMemberService) String() string {
 	return fmt.Sprintf("delete the Service of member %d, which has left", a.Ordinal)
@@ -66,22 +67,42 @@ func (p *Plan) applyAddresses(o *Observed) {
 	}
 }
 
-// retireAddresses comes after the list: of members that have left it, the Services stay for
-// a while.
+// retireAddresses comes after the list: of members that are gone, the Services stay for a
+// while. A leaving member still serves clients that come late, so its time begins when its
+// pod is gone.
 func (p *Plan) retireAddresses(o *Observed) {
 	from := p.addressed(o)
 	if o.Cluster.StableAddresses {
 		from = max(from, o.ListSize)
 	}
 	for _, s := range o.MemberServices {
-		switch end := s.Unlisted.Add(AddressLingers); {
+		switch {
 		case s.Ordinal < from:
-		case s.Unlisted.IsZero() || s.Unlisted.After(o.Now):
+		case o.Cluster.StableAddresses && o.podExists(s.Ordinal):
+		case !s.retired(o.Now):
 			p.add(RetireMemberService{s.Ordinal, s.UID})
-		case end.After(o.Now):
-			p.wakeAt(end)
-		case !o.podExists(s.Ordinal):
+		case MayDeleteMemberService(&s, o.Now) != nil:
+			p.wakeAt(s.Unlisted.Add(AddressLingers))
+		default:
 			p.add(DeleteMemberService{s.Ordinal, s.UID})
 		}
 	}
+}
+
+// retired tells whether it is written that the member is gone. Anybody can write that; a time
+// to come does not count.
+func (s *MemberService) retired(now time.Time) bool {
+	return !s.Unlisted.IsZero() && !s.Unlisted.After(now)
+}
+
+// MayDeleteMemberService is asked before the Service of a member is deleted, of the live one:
+// its member is gone, for long enough.
+func MayDeleteMemberService(s *MemberService, now time.Time) error {
+	switch end := s.Unlisted.Add(AddressLingers); {
+	case !s.retired(now):
+		return fmt.Errorf("the Service of member %d is on the clients' list", s.Ordinal)
+	case end.After(now):
+		return fmt.Errorf("the Service of member %d stays until %s", s.Ordinal, end.UTC().Format(time.RFC3339))
+	}
+	return nil
 }

@@ -27,15 +27,15 @@ func TestAMembersServiceComesBeforeTheListAndStaysForAWhileAfterIt(t *testing.T)
 			[]string{"apply 0", "apply 1"}, now.Add(AddressLingers - time.Minute)},
 		"its time is over": {func(o *Observed) { o.MemberServices = []MemberService{{2, "s2", now.Add(-AddressLingers)}} },
 			[]string{"apply 0", "apply 1", "delete 2"}, time.Time{}},
-		"its pod is still there": {func(o *Observed) {
-			o.MemberServices, o.Pods = []MemberService{{2, "s2", now.Add(-time.Hour)}}, append(o.Pods, 2)
+		"it still serves those who come late": {func(o *Observed) {
+			o.MemberServices, o.Pods = []MemberService{{2, "s2", time.Time{}}}, append(o.Pods, 2)
 		}, []string{"apply 0", "apply 1"}, time.Time{}},
 		"somebody wrote a time to come": {func(o *Observed) { o.MemberServices = []MemberService{{2, "s2", now.Add(time.Hour)}} },
 			[]string{"apply 0", "apply 1", "note 2"}, time.Time{}},
 		"pods' addresses again": {func(o *Observed) {
 			o.Cluster.StableAddresses = false
 			o.MemberServices = []MemberService{{0, "s0", time.Time{}}, {1, "s1", now.Add(-AddressLingers)}}
-		}, []string{"note 0"}, time.Time{}},
+		}, []string{"note 0", "delete 1"}, time.Time{}},
 		"hibernated": {func(o *Observed) {
 			o.Cluster.Size = 0
 			o.MemberServices = []MemberService{{0, "s0", time.Time{}}, {1, "s1", time.Time{}}}
