@@ -16,11 +16,24 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// adopt labels the claims that the cache can't see, and refuses to go on until it can. A
-// claim without our finalizer stays as it is if the Memcached is being deleted, or if
-// somebody else's StatefulSet has the cluster's name.
+// adopt labels the claims that the cache can't see, and refuses to go on until it can.
 func (a *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *observe.LiveClaims) error {
-	adopted := 0
+	claims, err := a.toAdopt(ctx, cluster, found)
+	for _, claim := range claims {
+		if err := a.adoptClaim(ctx, cluster, claim); err != nil {
+			return err
+		}
+	}
+	if err == nil && len(claims) > 0 {
+		return observe.Refuse("claims were adopted: %d; the cache does not have them yet", len(claims))
+	}
+	return err
+}
+
+// toAdopt are the claims that the cache can't see, and that become the cluster's. A claim
+// without our finalizer stays as it is if the Memcached is being deleted, or if somebody
+// else's StatefulSet has the cluster's name.
+func (a *Applier) toAdopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *observe.LiveClaims) (claims []plan.ClaimRef, err error) {
 	for i := range found.Unlabelled {
 		claim := &found.Unlabelled[i]
 		if !controllerutil.ContainsFinalizer(claim, cachev1alpha1.ClaimFinalizer) {
@@ -29,29 +42,22 @@ func (a *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, f
 			}
 			members, err := observe.Get[appsv1.StatefulSet](ctx, a.Reader.Live, client.ObjectKeyFromObject(cluster))
 			if err != nil {
-				return err
+				return claims, err
 			}
 			if members != nil && !identity.OwnsOrAdopts(cluster, members) {
-				return identity.NameTaken(members)
+				return claims, identity.NameTaken(members)
 			}
 		}
-		ordinal := observe.MemberOrdinal(cluster.Name, claim)
-		if err := a.adoptClaim(ctx, cluster, plan.ClaimRef{Name: claim.Name, UID: claim.UID, Ordinal: ordinal}); err != nil {
-			return err
-		}
-		adopted++
+		claims = append(claims, plan.ClaimRef{Name: claim.Name, UID: claim.UID, Ordinal: observe.MemberOrdinal(cluster.Name, claim)})
 	}
-	if adopted > 0 {
-		return observe.Refuse("claims were adopted: %d; the cache does not have them yet", adopted)
-	}
-	return nil
+	return claims, nil
 }
 
 // adoptClaim adds the label and the finalizer to a claim of a member's name, and marks it
 // as adopted. Its volume may have more than a cache: it is never deleted without a drain
 // that read it.
 func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref plan.ClaimRef) error {
-	holds := cluster.DeletionTimestamp == nil && observe.PlanPolicy(cluster) == plan.Drain
+	kept := cluster.DeletionTimestamp == nil && observe.PlanPolicy(cluster) == plan.Drain
 	adopted, err := a.patchClaim(ctx, cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
 		if !identity.OwnClaim(cluster.Name, c) {
 			return identity.NameTaken(c)
@@ -60,7 +66,7 @@ func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcach
 		if !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) { // otherwise it was the cluster's before
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAdopted, "true")
 		}
-		if holds && c.DeletionTimestamp == nil {
+		if kept && c.DeletionTimestamp == nil {
 			controllerutil.AddFinalizer(c, cachev1alpha1.ClaimFinalizer)
 		}
 		return nil

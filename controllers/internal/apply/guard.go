@@ -49,16 +49,23 @@ func (r *run) live(ctx context.Context) (*observe.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.adopt(ctx, r.cluster, v.Found); err != nil {
+	if err := r.allLabelled(ctx, v.Found); err != nil {
 		return nil, err
 	}
-	for _, job := range v.Unlabelled {
-		if err := r.putLabel(ctx, job, r.cluster.Name); err != nil {
-			return nil, err
-		}
-	}
+	r.unlabelled = append(r.unlabelled, v.Unlabelled...)
 	r.view = v
 	return v, nil
+}
+
+// allLabelled refuses if the cluster has claims that the cache can't see. They are adopted
+// after the plan's last step (labelFound).
+func (r *run) allLabelled(ctx context.Context, found *observe.LiveClaims) error {
+	claims, err := r.toAdopt(ctx, r.cluster, found)
+	if err == nil && len(claims) > 0 {
+		r.unadopted = claims
+		return observe.Refuse("claims lack the label %s: %d", cachev1alpha1.LabelCluster, len(claims))
+	}
+	return err
 }
 
 // mayWriteList asks plan.MayWriteList.
@@ -152,7 +159,7 @@ func (r *run) mayRemoveClusterFinalizer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.adopt(ctx, r.cluster, found); err != nil {
+	if err := r.allLabelled(ctx, found); err != nil {
 		return err // an adopted claim is released when the cache has it
 	}
 	return observe.RefusedBy(plan.MayRemoveClusterFinalizer(&plan.Observed{Claims: found.Claims}))

@@ -27,6 +27,18 @@ func (a *Applier) Label(ctx context.Context, o *observe.State) error {
 	return failed
 }
 
+// labelFound does the same with what the guards of this plan's steps have found.
+func (r *run) labelFound(ctx context.Context) error {
+	var failed error
+	for _, object := range r.unlabelled {
+		failed = errors.Join(failed, r.putLabel(ctx, object, r.cluster.Name))
+	}
+	for _, claim := range r.unadopted {
+		failed = errors.Join(failed, r.adoptClaim(ctx, r.cluster, claim))
+	}
+	return failed
+}
+
 // putLabel adds the label by which the cache selects the object.
 func (a *Applier) putLabel(ctx context.Context, object client.Object, cluster string) error {
 	if object.GetLabels()[cachev1alpha1.LabelCluster] == cluster {
