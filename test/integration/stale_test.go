@@ -138,10 +138,11 @@ func TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
 			test.begin(w)
-			before, size := w.mountable(), *w.statefulSet().Spec.Replicas
+			before, marked, size := w.mountable(), w.marked(), *w.statefulSet().Spec.Replicas
 			from := len(w.journal.Writes())
 			w.reconcileBehind(test.edit)
 			equal(w, "claims", w.mountable(), before)
+			equal(w, "claims with a leaving mark", w.marked(), marked)
 			equal(w, "replicas", *w.statefulSet().Spec.Replicas, size)
 			for _, write := range w.journal.Writes()[from:] {
 				if write.Resource == "jobs" && write.Status < 300 {
@@ -164,6 +165,17 @@ func TestACacheThatIsBehindTellsNoMemberToLeaveBeforeItemsArePlaced(t *testing.T
 	for _, c := range w.claims() {
 		equal(w, "the mark on claim "+c.Name, c.Annotations[cachev1alpha1.AnnotationLeaving], "")
 	}
+}
+
+// marked are the claims with a leaving mark.
+func (w *world) marked() []string {
+	var out []string
+	for _, c := range w.claims() {
+		if c.Annotations[cachev1alpha1.AnnotationLeaving] != "" {
+			out = append(out, c.Name)
+		}
+	}
+	return out
 }
 
 // mountable are the claims that exist with our finalizer, and are not being deleted.
