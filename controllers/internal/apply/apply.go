@@ -88,6 +88,10 @@ type run struct {
 	seen    *observe.State
 	// view is what was read live before steps that can't be undone; nil if it is stale.
 	view *observe.View
+	// unlabelled and unadopted are the cluster's objects that a guard has found, and the
+	// cache can't see.
+	unlabelled []client.Object
+	unadopted  []plan.ClaimRef
 	// listServiceTaken: somebody else has the name of the list's Service.
 	listServiceTaken bool
 	// list is what DNS has by now, and its version; nil if nobody has been on it yet.
@@ -105,6 +109,9 @@ func (a *Applier) run(o *observe.State) *run {
 func (a *Applier) Apply(ctx context.Context, o *observe.State, actions []plan.Action) (Done, error) {
 	r := a.run(o)
 	err := r.takeSteps(ctx, actions)
+	if unlabelled := r.labelFound(ctx); unlabelled != nil {
+		err = worse(err, unlabelled)
+	}
 	return r.done, err
 }
 
@@ -473,11 +480,10 @@ func (r *run) deleteJob(ctx context.Context, a plan.DeleteJob) error {
 	if err != nil || job == nil || job.UID != a.UID || job.DeletionTimestamp != nil {
 		return err
 	}
-	if err := r.deleteObject(ctx, job); err != nil || a.Moved == nil {
+	if err := r.deleteObject(ctx, job); err != nil {
 		return err
 	}
-	r.Metrics.Placed(a.Moved)
-	r.claimEvent(r.cluster, a.Claim, "Moved", "Move", "claim %s: while its member was leaving, %s", a.Claim.Name, summary(a.Moved))
+	r.tellMoved(a)
 	return nil
 }
 

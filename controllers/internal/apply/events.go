@@ -21,6 +21,23 @@ func (a *Applier) claimEvent(cluster *cachev1alpha1.Memcached, claim plan.ClaimR
 	a.Events.Eventf(cluster, RelatedClaim(cluster, claim.Name), corev1.EventTypeNormal, reason, action, note, args...)
 }
 
+// tellMoved tells how the mover of a leaving member has ended.
+func (r *run) tellMoved(a plan.DeleteJob) {
+	switch {
+	case a.Moved == nil && a.NotMoved == "": // another Job
+	case a.Moved == nil:
+		r.claimEvent(r.cluster, a.Claim, "NotMoved", "Move", "claim %s: not all items were moved while its member was leaving (%s): "+
+			"clients miss the others until its volume is drained", a.Claim.Name, a.NotMoved)
+	default:
+		r.Metrics.Placed(a.Moved)
+		settled := ""
+		if !a.Moved.Settled {
+			settled = "; clients still called it when spec.routing.patience was over"
+		}
+		r.claimEvent(r.cluster, a.Claim, "Moved", "Move", "claim %s: while its member was leaving, %s%s", a.Claim.Name, summary(a.Moved), settled)
+	}
+}
+
 // RelatedClaim keeps the events of two drains apart: the recorder counts two events that
 // differ only in their note as one, and keeps the first note.
 func RelatedClaim(cluster *cachev1alpha1.Memcached, name string) *corev1.PersistentVolumeClaim {

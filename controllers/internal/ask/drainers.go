@@ -147,6 +147,9 @@ func progressOf(line []byte) *contract.Progress {
 			return nil
 		}
 	}
+	if p.Phase == contract.PhaseSettling {
+		p.Seconds = 0 // nobody needs them, and no two answers would be the same
+	}
 	p.Message = status.Printable(p.Message, maxProgressMessage)
 	return &p
 }

@@ -21,6 +21,9 @@ func Patience(c *cachev1alpha1.Memcached) time.Duration {
 	return max(0, ptr.Deref(c.Spec.Routing.Patience, metav1.Duration{}).Duration)
 }
 
+// MoveDeadline is how long the mover of a leaving member may be at work.
+func MoveDeadline(c *cachev1alpha1.Memcached) time.Duration { return deadline(c) + Patience(c) }
+
 // scratchSize is twice the most that a list of keys takes, in bytes.
 const scratchSize = 2 << 30
 
@@ -36,8 +39,7 @@ func PlacementJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types
 	}
 	args.Scratch = scratchDir
 	if ordinal >= members {
-		args.Patience = Patience(c)
-		args.Deadline += args.Patience
+		args.Patience, args.Deadline = Patience(c), MoveDeadline(c)
 	}
 	for _, i := range lost {
 		args.Discard = append(args.Discard, reached(c, members)[i])

@@ -18,6 +18,10 @@ import (
 // starts or drains has several of them in a moment.
 const detailInterval = 2 * time.Second
 
+// callersInterval is the same while all that changes is who still calls a leaving member: that
+// may go on for hours.
+const callersInterval = 30 * time.Second
+
 // Written remembers our last write of each Memcached, as the API server answered it. The
 // next reconcile may come before the cache has it, and would start from an older object
 // and be refused. It also remembers since when details of a status wait to be written.
@@ -81,6 +85,9 @@ func (w *Written) StatusDue(key client.ObjectKey, before, after *cachev1alpha1.M
 			last.details = now
 		}
 		due = last.details.Add(detailInterval)
+		if waitsForClients(before) && waitsForClients(after) {
+			due = last.details.Add(callersInterval)
+		}
 		// Progress is always new. If it also waited for detailInterval, the time between
 		// two writes would double.
 		if next := last.status.Add(ask.ProgressInterval); moving(after) && next.Before(due) {
@@ -93,9 +100,17 @@ func (w *Written) StatusDue(key client.ObjectKey, before, after *cachev1alpha1.M
 // Forget a Memcached that is gone.
 func (w *Written) Forget(key client.ObjectKey) { w.kept.Forget(key) }
 
-// moving tells whether a drainer is at work.
+// moving tells whether a drainer is at work. A mover that waits for the last client may do so
+// for hours, and says each few seconds who calls: that is a detail.
 func moving(s *cachev1alpha1.MemcachedStatus) bool {
-	return leaving(s) > 0 || slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool { return d.Phase == cachev1alpha1.DrainMoving })
+	return slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool {
+		return d.Phase == cachev1alpha1.DrainMoving || d.Phase == cachev1alpha1.DrainLeaving && d.Reason != cachev1alpha1.ReasonStillCalled
+	})
+}
+
+// waitsForClients tells whether a leaving member waits for its last client.
+func waitsForClients(s *cachev1alpha1.MemcachedStatus) bool {
+	return slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool { return d.Reason == cachev1alpha1.ReasonStillCalled })
 }
 
 // leaving counts the members that run on. When one of them leaves, the Job that knows how

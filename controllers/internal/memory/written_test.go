@@ -100,3 +100,21 @@ func TestProgressIsWrittenEachTimeThatItIsRead(t *testing.T) {
 		w.NoteStatus(atVersion("1"), now)
 	}
 }
+
+// Clients with an old list may go on for hours, and each look at them finds other numbers.
+func TestWhoStillCallsALeavingMemberIsWrittenNowAndThen(t *testing.T) {
+	var w Written
+	key, now := client.ObjectKeyFromObject(atVersion("1")), time.Unix(1000, 0)
+	called := func(message string) *cachev1alpha1.MemcachedStatus {
+		return &cachev1alpha1.MemcachedStatus{Drains: []cachev1alpha1.DrainStatus{
+			{Phase: cachev1alpha1.DrainLeaving, Reason: cachev1alpha1.ReasonStillCalled, Message: message},
+		}}
+	}
+	w.NoteStatus(atVersion("1"), now)
+	if got := w.StatusDue(key, called("44 a second"), called("43 a second"), now); got != callersInterval {
+		t.Errorf("it waits %s, want %s", got, callersInterval)
+	}
+	if got := w.StatusDue(key, called("44 a second"), &cachev1alpha1.MemcachedStatus{}, now); got != 0 {
+		t.Errorf("when nobody calls any more, it waits %s", got)
+	}
+}

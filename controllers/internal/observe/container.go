@@ -29,6 +29,15 @@ func drainerOf(pod *corev1.Pod) corev1.ContainerState {
 
 func drainerRuns(pod *corev1.Pod) bool { return !podEnded(pod) && drainerOf(pod).Running != nil }
 
+// atWork tells whether the pod's drainer is at work, as far as its node still tells. The pod of
+// a node that is gone seems to run; but Kubernetes soon says that it isn't ready.
+func atWork(pod *corev1.Pod) bool {
+	away := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue
+	})
+	return drainerRuns(pod) && pod.DeletionTimestamp == nil && !away
+}
+
 // DrainerEnded tells whether the pod's drainer has ended.
 func DrainerEnded(pod *corev1.Pod) bool { return podEnded(pod) || drainerOf(pod).Terminated != nil }
 

@@ -132,7 +132,7 @@ func drainers(pods []corev1.Pod) []plan.Drainer {
 	for i := range pods {
 		pod := &pods[i]
 		if d := identity.DutyOf(pod); d != (identity.Duty{}) && !DrainerEnded(pod) {
-			found = append(found, plan.Drainer{Pod: pod.Name, ClaimUID: d.Claim, Target: d.Target, Running: drainerRuns(pod)})
+			found = append(found, plan.Drainer{Pod: pod.Name, ClaimUID: d.Claim, Target: d.Target, Running: atWork(pod)})
 		}
 	}
 	return found

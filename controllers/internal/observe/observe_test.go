@@ -197,3 +197,30 @@ func TestJobIsCompleteWhenItsDrainerLeftAReceiptThatAddsUp(t *testing.T) {
 		}
 	}
 }
+
+// The pod of a node that is gone seems to run until somebody deletes it.
+func TestADrainerWhoseNodeIsGoneIsNotAtWork(t *testing.T) {
+	running := func(change func(*corev1.Pod)) *corev1.Pod {
+		pod := &corev1.Pod{Status: corev1.PodStatus{
+			Phase:             corev1.PodRunning,
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: build.ContainerDrainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+		}}
+		change(pod)
+		return pod
+	}
+	for what, test := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"as usual":                    {running(func(*corev1.Pod) {}), true},
+		"it ends":                     {running(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), false},
+		"its node doesn't answer":     {running(func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }), false},
+		"it has not started":          {running(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }), false},
+		"nobody has written anything": {running(func(p *corev1.Pod) { p.Status.Conditions = nil }), true},
+	} {
+		if got := atWork(test.pod); got != test.want {
+			t.Errorf("%s: at work is %t", what, got)
+		}
+	}
+}

@@ -115,9 +115,11 @@ type (
 		Reason string
 		// Stray: it belongs to no claim, and no other action waits for its end.
 		Stray bool
-		// Moved is the receipt of a mover whose leaving member Claim names; nil for other Jobs.
-		Moved *contract.Receipt
-		Claim ClaimRef
+		// Claim is of the leaving member, for a mover; Moved is then its receipt, or nil, and
+		// NotMoved says why it has none.
+		Claim    ClaimRef
+		Moved    *contract.Receipt
+		NotMoved string
 	}
 	// DeleteClaim deletes the claim; its finalizer still keeps it.
 	DeleteClaim struct {

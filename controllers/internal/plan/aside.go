@@ -18,7 +18,7 @@ import (
 // setAsideDeleted sets aside the volume of a claim that was deleted before its drain.
 func (p *Plan) setAsideDeleted(o *Observed, c *Claim, job *Job) (DrainPhase, string, string) {
 	if aside := o.asideOf(c); aside != nil {
-		return p.handOver(c, aside)
+		return p.handOver(o, c, aside)
 	}
 	switch c.Where {
 	case NotLookedAt, Forbidden:
@@ -33,7 +33,7 @@ func (p *Plan) setAsideDeleted(o *Observed, c *Claim, job *Job) (DrainPhase, str
 	}
 	// Pods keep the claim, even when they have ended.
 	p.deleteJob(job, "its claim was deleted: the volume is set aside")
-	if c.InUse {
+	if MayReserve(c) != nil {
 		return Waiting, SettingAside, "it was deleted; when no pod uses it any more, its volume is set aside, and drained from there"
 	}
 	p.add(ReserveVolume{c.Ref(), c.Volume, c.AsideName}, CreateAside{c.Ref(), c.Volume, c.AsideName})
@@ -44,11 +44,11 @@ const orSkip = "annotate the claim with cache.example.com/drain=skip to give its
 
 // handOver releases the claim when the claim that takes over its volume has it. Until
 // then both wait. aside is nil for the claim that takes over.
-func (p *Plan) handOver(c, aside *Claim) (DrainPhase, string, string) {
+func (p *Plan) handOver(o *Observed, c, aside *Claim) (DrainPhase, string, string) {
 	switch {
 	case aside == nil:
 		return Waiting, SettingAside, fmt.Sprintf("it takes over volume %s", c.Volume)
-	case !aside.Pending && !aside.Deleting:
+	case MayHandOver(o, c) == nil:
 		p.add(ReleaseClaim{c.Ref(), BySetAside})
 	}
 	return Waiting, SettingAside, "claim " + aside.Name + " takes over its volume"
@@ -56,8 +56,8 @@ func (p *Plan) handOver(c, aside *Claim) (DrainPhase, string, string) {
 
 // skipAside applies a person's skip to the claim that was to take over the volume: it
 // would wait for the volume forever. It is released first.
-func (p *Plan) skipAside(aside *Claim) (DrainPhase, string, string) {
-	if aside.Request != Skip {
+func (p *Plan) skipAside(o *Observed, aside *Claim) (DrainPhase, string, string) {
+	if aside.Request != Skip && MaySkipAside(o, aside) == nil {
 		p.add(SkipAside{aside.Ref()})
 	}
 	return Waiting, SettingAside, "claim " + aside.Name + ", which was to take over its volume, is released first"
@@ -68,7 +68,7 @@ func (p *Plan) skipAside(aside *Claim) (DrainPhase, string, string) {
 func (p *Plan) setAsideForReturn(o *Observed, s DrainState) DrainState {
 	c := &s.Claim
 	waits := s.Phase == Failed || s.Phase == Held
-	if !waits || c.Aside || c.Deleting || c.Ordinal >= o.Cluster.Size || c.Where != Here {
+	if !waits || c.Aside || c.Deleting || c.Ordinal >= o.Cluster.Size || MaySetAside(o, c) != nil {
 		return s
 	}
 	p.add(SetAside{c.Ref()})

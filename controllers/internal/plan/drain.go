@@ -94,7 +94,7 @@ func (p *Plan) decideMember(o *Observed, c *Claim) {
 	switch {
 	case !c.Deleting || !c.Finalizer:
 	case c.Request == Skip && o.asideOf(c) != nil && !c.handsOver(o.asideOf(c)):
-		_, _, message := p.skipAside(o.asideOf(c))
+		_, _, message := p.skipAside(o, o.asideOf(c))
 		p.DeletedClaims = append(p.DeletedClaims, DeletedClaim{c.Ref(), message})
 	case c.Request == Skip && !c.handsOver(o.asideOf(c)):
 		p.returnVolume(o, c)
@@ -113,11 +113,11 @@ func (p *Plan) decideDrain(o *Observed, c *Claim, slots *int) DrainState {
 	state := DrainState{Claim: *c, Job: job, Mover: o.placementOf(c)}
 	switch aside := o.asideOf(c); {
 	case c.handsOver(aside) || o.takesOver(c):
-		return state.is(p.handOver(c, aside))
+		return state.is(p.handOver(o, c, aside))
 	case aside != nil:
-		return state.is(p.skipAside(aside))
+		return state.is(p.skipAside(o, aside))
 	case c.Request == Skip && c.Deleting && o.pendingAsideOf(c) != nil:
-		return state.is(p.skipAside(o.pendingAsideOf(c)))
+		return state.is(p.skipAside(o, o.pendingAsideOf(c)))
 	case p.isLeaving(c):
 		return p.leaving(o, c, state)
 	}

@@ -12,7 +12,7 @@ import (
 // only the members that stay. Then the leaving members run on for a while. A mover
 // (drainer rebalance) gives their items to the owners while clients still find them, and
 // ends when no client calls a leaving member any more, or when routing.patience is over.
-// Only then does the StatefulSet shrink, and the volumes are drained as ever: what is left
+// Only then does the StatefulSet shrink, and the volumes are drained as usual: what is left
 // on them is added, nothing as a rule.
 //
 //	announced ──mover at work──▶ Leaving ──mover has ended──▶ departed ──▶ drained (plan.go)
@@ -53,13 +53,13 @@ func (o *Observed) leaves(c *Claim) bool {
 func (o *Observed) mayMoveLive(c *Claim) bool {
 	older := o.drainedAfterPlacement(c) && slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) })
 	return o.leaves(c) && 0 < o.Cluster.Size && o.Cluster.Size <= c.Ordinal && o.Cluster.Policy == Drain && o.Cluster.Patience > 0 &&
-		!o.Cluster.PlacementOff && !c.Deleting && c.Request != Hold && c.Request != Skip && c.Receipt == nil && !older
+		!o.Cluster.PlacementOff && !c.Deleting && !c.keptByAPerson() && c.Receipt == nil && !older
 }
 
 // staysFor tells whether the cluster waits for the mover of this leaving member: it may
 // start soon, or is at work.
 func (o *Observed) staysFor(c *Claim) bool {
-	if !o.mayMoveLive(c) || !slices.Contains(o.Ready, c.Ordinal) {
+	if !o.mayMoveLive(c) || !slices.Contains(o.Ready, c.Ordinal) || o.overdue(c) {
 		return false
 	}
 	switch job := o.placementOf(c); {
@@ -78,6 +78,18 @@ func (o *Observed) justLeft(c *Claim) bool {
 	return c.LeavingSince.Equal(justNow) || -moverStartsWithin < age && age < moverStartsWithin
 }
 
+// stopsWaiting is when the member leaves at the latest: a mover that ends by itself has ended
+// by then. One whose node is gone seems to run for ever.
+func (o *Observed) stopsWaiting(c *Claim) time.Time {
+	return c.LeavingSince.Add(2*moverStartsWithin + o.Cluster.MoveDeadline)
+}
+
+// overdue tells whether it should have left by now.
+func (o *Observed) overdue(c *Claim) bool {
+	_, told := c.LeavingAt()
+	return told && !o.stopsWaiting(c).After(o.Now)
+}
+
 // keepLeaving decides how many members run: those that stay, and all leaving ones while
 // one of them has to be waited for.
 func (p *Plan) keepLeaving(o *Observed) {
@@ -88,8 +100,12 @@ func (p *Plan) keepLeaving(o *Observed) {
 			continue
 		}
 		p.Running = o.StatefulSet.Replicas
-		if at, told := c.LeavingAt(); told && at.Add(moverStartsWithin).After(o.Now) {
-			p.wakeAt(at.Add(moverStartsWithin)) // no event tells that no mover has started
+		at, told := c.LeavingAt()
+		switch { // no event tells that no mover has started, or that its node is gone
+		case told && at.Add(moverStartsWithin).After(o.Now):
+			p.wakeAt(at.Add(moverStartsWithin))
+		case told:
+			p.wakeAt(o.stopsWaiting(c))
 		}
 	}
 }
@@ -101,10 +117,13 @@ func (p *Plan) isLeaving(c *Claim) bool {
 
 // leaving says how a leaving member stands that runs on.
 func (p *Plan) leaving(o *Observed, c *Claim, s DrainState) DrainState {
-	if !o.staysFor(c) {
-		return s.is(Leaving, InTurn, "its items have been moved, as far as they could be: it leaves together with the other leaving members")
+	switch job := o.placementOf(c); {
+	case o.staysFor(c):
+		return s.is(Leaving, "", "")
+	case job != nil && job.State == JobComplete:
+		return s.is(Leaving, InTurn, "its items have been moved: it leaves together with the other leaving members")
 	}
-	return s.is(Leaving, "", "")
+	return s.is(Leaving, InTurn, "its items are drained when it is gone: it leaves together with the other leaving members")
 }
 
 // keepsMover tells whether the Job of a leaving member's mover is kept: while it is at
@@ -140,10 +159,19 @@ func (o *Observed) movesLeaving(j *Job) bool {
 	return c != nil && !c.LeavingSince.IsZero()
 }
 
-// moved is the receipt of a leaving member's mover that ended well, or nil.
-func (o *Observed) moved(c *Claim, j *Job) *contract.Receipt {
-	if j.State != JobComplete || j.ReceiptErr != nil || j.Receipt.AddsUp(ring.Source(c.UID, j.Target)) != nil {
-		return nil
+// moved is the receipt of a leaving member's mover that ended well, or nil and why there is
+// none.
+func (o *Observed) moved(c *Claim, j *Job) (receipt *contract.Receipt, why string) {
+	switch {
+	case j.State == JobActive:
+		return nil, "the mover had not ended"
+	case j.State == JobFailed:
+		return nil, j.Message
+	case j.ReceiptErr != nil:
+		return nil, j.ReceiptErr.Error()
 	}
-	return j.Receipt
+	if err := j.Receipt.AddsUp(ring.Source(c.UID, j.Target)); err != nil {
+		return nil, err.Error()
+	}
+	return j.Receipt, ""
 }

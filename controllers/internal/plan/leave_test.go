@@ -18,7 +18,7 @@ func shrinking() *scene {
 	s := at(2).pod(2)
 	s.left(2, func(c *Claim) { c.LeavingSince = now.Add(-time.Second) })
 	s.o.Now, s.o.Ready = now, []int32{0, 1, 2}
-	s.o.StatefulSet.Replicas, s.o.Cluster.Patience = 3, 90*time.Second
+	s.o.StatefulSet.Replicas, s.o.Cluster.Patience, s.o.Cluster.MoveDeadline = 3, 90*time.Second, time.Hour
 	return s
 }
 
@@ -56,20 +56,21 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 		}), 4, []string{"apply the StatefulSet, 4 replicas", "place the items of the member of claim data-3, by ring " + target},
 			[]string{"3 Leaving", "2 Leaving InTurn"}},
 
-		"its mover has not started in time": {shrinking().placement(2).change(2, marks(now.Add(-2*time.Minute))), 2, ends, gone},
-		"no mover was made in time":         {shrinking().change(2, marks(now.Add(-2*time.Minute))), 2, shrinks, gone},
-		"somebody wrote a mark of tomorrow": {shrinking().change(2, marks(now.Add(24*time.Hour))), 2, shrinks, gone},
-		"its mover has ended well":          {shrinking().mover(allPlaced).with(noMovers), 2, shrinks, gone},
-		"its mover has failed":              {shrinking().mover(moverFailed).with(noMovers), 2, shrinks, gone},
-		"its mover is being deleted":        {shrinking().mover(func(j *Job) { j.Deleting = true }), 2, shrinks, gone},
-		"its mover gives by another ring":   {shrinking().mover(byAnother), 2, ends, gone},
-		"it is not ready":                   {shrinking().mover().with(func(o *Observed) { o.Ready = []int32{0, 1} }), 2, ends, gone},
-		"a person wants it again":           {shrinking().mover().wanted(3), 2, ends, gone},
-		"a person holds its drain":          {shrinking().mover().change(2, requested(Hold)), 2, ends, []string{"2 Held Held"}},
-		"a person gives its items up":       {shrinking().mover().change(2, requested(Skip)), 2, ends, gone},
-		"patience is 0":                     {shrinking().mover().with(func(o *Observed) { o.Cluster.Patience = 0 }), 2, ends, gone},
-		"placement is off":                  {shrinking().mover().with(func(o *Observed) { o.Cluster.PlacementOff = true }), 2, ends, gone},
-		"claims are retained":               {shrinking().mover().with(func(o *Observed) { o.Cluster.Policy = Retain }), 2, ends, gone},
+		"its mover runs for longer than it can": {shrinking().mover().change(2, marks(now.Add(-time.Hour-2*time.Minute))), 2, ends, gone},
+		"its mover has not started in time":     {shrinking().placement(2).change(2, marks(now.Add(-2*time.Minute))), 2, ends, gone},
+		"no mover was made in time":             {shrinking().change(2, marks(now.Add(-2*time.Minute))), 2, shrinks, gone},
+		"somebody wrote a mark of tomorrow":     {shrinking().change(2, marks(now.Add(24*time.Hour))), 2, shrinks, gone},
+		"its mover has ended well":              {shrinking().mover(allPlaced).with(noMovers), 2, shrinks, gone},
+		"its mover has failed":                  {shrinking().mover(moverFailed).with(noMovers), 2, shrinks, gone},
+		"its mover is being deleted":            {shrinking().mover(func(j *Job) { j.Deleting = true }), 2, shrinks, gone},
+		"its mover gives by another ring":       {shrinking().mover(byAnother), 2, ends, gone},
+		"it is not ready":                       {shrinking().mover().with(func(o *Observed) { o.Ready = []int32{0, 1} }), 2, ends, gone},
+		"a person wants it again":               {shrinking().mover().wanted(3), 2, ends, gone},
+		"a person holds its drain":              {shrinking().mover().change(2, requested(Hold)), 2, ends, []string{"2 Held Held"}},
+		"a person gives its items up":           {shrinking().mover().change(2, requested(Skip)), 2, ends, gone},
+		"patience is 0":                         {shrinking().mover().with(func(o *Observed) { o.Cluster.Patience = 0 }), 2, ends, gone},
+		"placement is off":                      {shrinking().mover().with(func(o *Observed) { o.Cluster.PlacementOff = true }), 2, ends, gone},
+		"claims are retained":                   {shrinking().mover().with(func(o *Observed) { o.Cluster.Policy = Retain }), 2, ends, gone},
 		"all stop": {shrinking().mover().wanted(0), 0,
 			[]string{"apply the StatefulSet, 0 replicas", "delete Job place-data-2: its member leaves now"}, gone},
 		"newer items are placed first": {shrinking().with(func(o *Observed) {

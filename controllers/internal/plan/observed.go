@@ -66,6 +66,8 @@ type Cluster struct {
 	// Patience is how long a leaving member waits for its last client; 0 not at all: its
 	// items are drained when it is gone.
 	Patience time.Duration
+	// MoveDeadline is how long a leaving member's mover may be at work, patience included.
+	MoveDeadline time.Duration
 	// VolumeSize is what each member's volume is to have, and Memory what it must be
 	// larger than, in bytes.
 	VolumeSize, Memory int64

@@ -144,7 +144,8 @@ func (p *Plan) endPlacements(o *Observed, which func(*Job) bool, why string) {
 		switch c := o.claim(j.ClaimUID); {
 		case !which(j) || j.Deleting:
 		case c != nil && o.movesLeaving(j):
-			p.add(DeleteJob{Name: j.Name, UID: j.UID, Reason: "its member leaves now", Claim: c.Ref(), Moved: o.moved(c, j)})
+			moved, why := o.moved(c, j)
+			p.add(DeleteJob{Name: j.Name, UID: j.UID, Reason: "its member leaves now", Claim: c.Ref(), Moved: moved, NotMoved: why})
 		default:
 			p.deleteJob(j, why)
 		}

@@ -285,16 +285,19 @@ func (o *Observed) drainDue(from int32) bool {
 	return o.Cluster.Policy == Drain && slices.ContainsFunc(o.Claims, func(c Claim) bool {
 		job := o.jobFor(c.UID)
 		return c.Ordinal >= from && !c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && c.Volume != "" && c.Receipt == nil &&
-			c.Request != Hold && c.Request != Skip && (job == nil || job.running())
+			!c.keptByAPerson() && (job == nil || job.running())
 	})
 }
+
+// keptByAPerson tells whether a person wants no drain of the claim: it is held, or given up.
+func (c *Claim) keptByAPerson() bool { return c.Request == Hold || c.Request == Skip }
 
 // newerDrainDue tells whether the volume of a member that left later than this one is
 // about to be drained, or will be tried again. Its values are newer, and a drain only
 // adds, so they must come first.
 func (o *Observed) newerDrainDue(c *Claim) bool {
 	return slices.ContainsFunc(o.Claims, func(d Claim) bool {
-		if !d.LeavingSince.After(c.LeavingSince) || d.Volume == "" || d.Volume == c.Volume || d.Receipt != nil || d.Request == Hold || d.Request == Skip || o.stranded(&d) {
+		if !d.LeavingSince.After(c.LeavingSince) || d.Volume == "" || d.Volume == c.Volume || d.Receipt != nil || d.keptByAPerson() || o.stranded(&d) {
 			return false
 		}
 		job := o.jobFor(d.UID)
@@ -333,7 +336,7 @@ func (p *Plan) sweepJobs(o *Observed) {
 	}
 }
 
-// dismantle removes what holds objects, after the Memcached or its namespace was deleted.
+// dismantle removes the finalizers, after the Memcached or its namespace was deleted.
 func dismantle(o *Observed) Plan {
 	p := Plan{Record: o.Record}
 	if o.Cluster.NamespaceTerminating {
@@ -365,7 +368,7 @@ func dismantle(o *Observed) Plan {
 		c := &o.Claims[i]
 		if aside := o.asideOf(c); aside != nil || o.takesOver(c) {
 			// Wait: in between, the volume is bound to neither claim.
-			p.handOver(c, aside)
+			p.handOver(o, c, aside)
 			settingAside = true
 			continue
 		}
