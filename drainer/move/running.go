@@ -77,6 +77,7 @@ type runningMember struct {
 	expected atomic.Int64
 	reader   link // reads from the member
 	own      *remover
+	once     once
 	earlier
 	streaming
 }
@@ -476,9 +477,13 @@ func (l *runningMember) read(ctx context.Context, list *crawl.List, to chan<- *p
 	if l.limit.Bytes > 0 {
 		mostBytes = min(mostBytes, l.limit.Bytes)
 	}
+	l.once.begin(list.Len())
 	for e, err := range list.All() {
 		if err != nil {
 			return err
+		}
+		if l.once.had(e.Key) {
+			continue
 		}
 		entries = append(entries, *e)
 		if bytes += e.Size; int64(len(entries)) >= mostItems || bytes >= mostBytes {

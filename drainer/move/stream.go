@@ -140,12 +140,16 @@ func (l *runningMember) pass(ctx context.Context, s *wire.Stream, yield func(*it
 		return false, err
 	}
 	defer l.on.Store(false)
+	l.once.begin(s.Expected)
 	for it, err := range s.Items() {
 		if err != nil {
 			return false, l.breakOff(ctx, err)
 		}
 		if l.owner.Owner(it.Key) == l.self { // deleted here after an add here, it would be lost
 			return false, l.breakOff(ctx, errOtherRouting)
+		}
+		if l.once.had(it.Key) {
+			continue
 		}
 		it.ExpireAt, it.LastAccess = l.ours(it.ExpireAt), it.LastAccess+l.behind.Load()
 		if l.isLost(it.Key) {

@@ -1,6 +1,7 @@
 package move
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -13,8 +14,10 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/export"
+	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
 )
@@ -157,5 +160,78 @@ func TestTheListsItemIsNotStreamed(t *testing.T) {
 	r := drainertest.Rebalance(t, args)
 	if r.Code != 0 || r.Receipt.Found != 0 || mapped.Items(t) != 1 || other.Items(t) != 0 {
 		t.Errorf("exit code %d, %+v, %d and %d items\n%s", r.Code, r.Receipt, mapped.Items(t), other.Items(t), r.Err)
+	}
+}
+
+// streams plays a supervisor that streams these items in its first pass, and none in later ones.
+func streams(t *testing.T, items ...*item.Item) (address string) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	frame := func(kind byte, body []byte) []byte {
+		b := append(make([]byte, wire.FrameHead), body...)
+		wire.PutHead(b, kind)
+		return b
+	}
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		lines := bufio.NewScanner(conn)
+		for left := items; lines.Scan(); {
+			if lines.Text() != wire.Pass {
+				fmt.Fprintf(conn, "%s{}\r\n", wire.OK)
+				continue
+			}
+			var body []byte
+			for _, it := range left {
+				body = wire.Append(body, it)
+			}
+			_, _ = conn.Write(append(frame(wire.Items, body), frame(wire.Ended, fmt.Appendf(nil, `{"items":%d,"complete":true}`, len(left)))...))
+			left = nil
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// TestAKeyThatAPassComesAcrossTwice: a client has stored it anew meanwhile, in a slot that was
+// read later. Its last value is at the owner in the end, and not deleted as if a client had.
+func TestAKeyThatAPassComesAcrossTwice(t *testing.T) {
+	member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
+	conn, raw := member.Dial(), member.Raw()
+	read := func(key, value string) *item.Item {
+		raw.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, len(value)), []byte(value))
+		v, err := conn.Get([]byte(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &item.Item{Key: []byte(key), Value: v.Data, CAS: v.CAS}
+	}
+	items := []*item.Item{read("key", "1")}
+	for i := range 100 { // so many that the two are sent in batches of their own
+		items = append(items, read(fmt.Sprintf("other%d", i), strings.Repeat("v", 50_000)))
+	}
+	address := streams(t, append(items, read("key", "2"))...)
+	list := drainertest.MustParse(t, []string{owner.Address()})
+	owners, err := routing.New("gomemcache", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &Engine{SourceID: "the-claim", Owner: owners, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: t.Output(),
+		Export: &Export{Address: address, Client: "gomemcache"}}
+	r := e.MoveFromLeaving(t.Context(), drainertest.MustParse(t, []string{member.Address()})[0], t.TempDir(), 0)
+	if err := r.AddsUp("the-claim"); err != nil {
+		t.Errorf("%v: %+v", err, r)
+	}
+	if v, err := owner.Dial().Get([]byte("key")); err != nil || v == nil || string(v.Data) != "2" {
+		t.Errorf("the owner has %+v: %v", v, err)
+	}
+	if v, err := conn.Get([]byte("key")); err != nil || v != nil {
+		t.Errorf("the member has %+v: %v", v, err)
 	}
 }

@@ -1,0 +1,48 @@
+package move
+
+import "hash/maphash"
+
+// once tells which keys a pass has had already. A client may store an item anew while the pass
+// goes on, so that the pass comes across both copies. If both were under way, one of them would
+// find that the member doesn't have the item any more, because the other was deleted there after
+// its owner had it: that looks as if a client had deleted it. So the second waits for the next
+// pass.
+//
+// It is a Bloom filter whose bits for a key are all in one word (Putze, Sanders, Singler: Cache-,
+// Hash- and Space-Efficient Bloom Filters, 2007). A key that it takes for another waits for the
+// next pass, too, which has another seed.
+type once struct {
+	seed  maphash.Seed
+	words []uint64
+}
+
+const (
+	// keysOfAWord leaves a key one chance in some thousand to be taken for another.
+	keysOfAWord = 2
+	// leastWords and mostWords bound the memory, to 32 KiB and 32 MiB.
+	leastWords, mostWords = 1 << 12, 1 << 22
+)
+
+// begin begins a pass of about so many keys.
+func (o *once) begin(keys int64) {
+	words := leastWords
+	for int64(words) < keys/keysOfAWord && words < mostWords {
+		words *= 2
+	}
+	if len(o.words) < words {
+		o.words = make([]uint64, words)
+	} else {
+		clear(o.words)
+	}
+	o.seed = maphash.MakeSeed()
+}
+
+// had notes the key, and tells whether the pass has had it before.
+func (o *once) had(key []byte) bool {
+	h := maphash.Bytes(o.seed, key)
+	bits := uint64(1)<<(h&63) | 1<<(h>>6&63) | 1<<(h>>12&63) | 1<<(h>>18&63)
+	word := &o.words[h>>24%uint64(len(o.words))]
+	before := *word
+	*word |= bits
+	return before&bits == bits
+}
