@@ -3,6 +3,7 @@ package move
 import (
 	"context"
 	"errors"
+	"time"
 
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
@@ -17,7 +18,8 @@ type remover struct {
 	*runningMember
 	deleter link // deletes at the member, and looks at what changed
 	owners  []link
-	// For one portion:
+	// For one portion, whose first item was read after began:
+	began time.Time
 	run   memcache.Deletions
 	items []misplaced
 	there []*misplaced
@@ -41,6 +43,7 @@ func (l *remover) close() {
 // delete deletes at the member what was moved. What a client has deleted there meanwhile,
 // or what was evicted, is gone: it must not live on at its owner.
 func (l *remover) delete(ctx context.Context, p *portion) error {
+	l.began = p.began
 	changed, missing := l.deleteUnchanged(ctx, p)
 	for _, it := range missing {
 		if err := l.withdraw(ctx, it); err != nil {
@@ -176,10 +179,16 @@ func (l *remover) deleteOne(ctx context.Context, it *misplaced, cas uint64) (don
 
 // withdraw deletes the copy of an item at its owner, if that is still what was moved. If
 // the answer to a delete at the member was lost, nobody knows who deleted the item there:
-// the copy may be the only one, and stays.
+// the copy may be the only one, and stays. So it does if the member is another process by now:
+// one that comes back without its items has deleted none.
 func (l *remover) withdraw(ctx context.Context, it *misplaced) error {
 	if it.State != item.Live || it.tried {
 		return nil
+	}
+	if l.deleter.opened.After(l.began) {
+		if err := l.stillRuns(ctx, &l.deleter); err != nil {
+			return err
+		}
 	}
 	return l.ask(ctx, &l.owners[l.owner.Owner(it.Key)], func(c *memcache.Conn) error {
 		v, err := c.Get(it.Key)

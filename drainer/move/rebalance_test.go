@@ -638,3 +638,24 @@ func TestAListOfKeysIsBounded(t *testing.T) {
 type itAll struct{ server int }
 
 func (e itAll) Owner([]byte) int { return e.server }
+
+// TestAMemberThatComesBackEmpty while its items are moved: it has deleted none of them, so the
+// owner's copies stay.
+func TestAMemberThatComesBackEmpty(t *testing.T) {
+	p := makePair(t, 3, "1")
+	p.l.started = time.Now().Add(-time.Hour).Unix() // when its process began
+	read := p.fetched()
+	for _, key := range p.keys {
+		p.owner.Raw().Must("STORED", "add "+key+" 0 0 1", []byte("1"))
+	}
+	p.member.Kill()
+	p.member.Restart()
+	p.l.disconnect() // as an earlier portion would
+	p.l.connect(t.Context())
+	if err := p.l.delete(t.Context(), read); !errors.Is(err, errRestarted) {
+		t.Errorf("got %v", err)
+	}
+	for _, key := range p.keys {
+		p.holds(p.owner, key, "1")
+	}
+}

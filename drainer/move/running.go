@@ -402,19 +402,51 @@ func (l *runningMember) restarted(c *memcache.Conn) (bool, error) {
 
 // isAnother tells by a process's statistics whether it is another one than before.
 func (l *runningMember) isAnother(stats map[string]string) (bool, error) {
-	now, err := strconv.ParseInt(stats["time"], 10, 64)
+	now, began, err := times(stats)
 	if err != nil {
-		return false, fmt.Errorf("%w to stats: time=%q", memcache.ErrProtocol, stats["time"])
+		return false, err
+	}
+	another := l.isLater(began)
+	l.version, l.started = stats["version"], began
+	l.behind.Store(time.Now().Unix() - now)
+	return another, nil
+}
+
+// times of a process by its statistics, in Unix seconds of its own clock: now, and when it began.
+func times(stats map[string]string) (now, began int64, err error) {
+	now, err = strconv.ParseInt(stats["time"], 10, 64)
+	if err != nil {
+		return 0, 0, fmt.Errorf("%w to stats: time=%q", memcache.ErrProtocol, stats["time"])
 	}
 	uptime, err := strconv.ParseInt(stats["uptime"], 10, 64)
 	if err != nil {
-		return false, fmt.Errorf("%w to stats: uptime=%q", memcache.ErrProtocol, stats["uptime"])
+		return 0, 0, fmt.Errorf("%w to stats: uptime=%q", memcache.ErrProtocol, stats["uptime"])
 	}
-	began, before := now-uptime, l.started
-	l.version, l.started = stats["version"], began
-	l.behind.Store(time.Now().Unix() - now)
+	return now, now - uptime, nil
+}
+
+// isLater tells whether a process that began then is another one than before.
+func (l *runningMember) isLater(began int64) bool {
 	const exact = 1 // seconds, of each of the two
-	return before != 0 && began > before+exact, nil
+	return l.started != 0 && began > l.started+exact
+}
+
+// stillRuns is an error if the member is another process than at the beginning of the pass.
+func (l *runningMember) stillRuns(ctx context.Context, k *link) error {
+	another := false
+	err := l.ask(ctx, k, func(c *memcache.Conn) error {
+		stats, err := c.Stats("")
+		if err != nil {
+			return err
+		}
+		_, began, err := times(stats)
+		another = l.isLater(began)
+		return err
+	})
+	if err == nil && another {
+		return &sourceError{l.member.String(), errRestarted}
+	}
+	return err
 }
 
 // now is the member's own clock, by which its items expire. It loses up to a second in
