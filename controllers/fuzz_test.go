@@ -117,6 +117,7 @@ func FuzzJob(f *testing.F) {
 	for _, annotations := range []map[string]string{
 		nil, {cachev1alpha1.AnnotationClaimUID: "uid"},
 		{cachev1alpha1.AnnotationClaimUID: "uid", cachev1alpha1.AnnotationSurvivors: "2147483647", cachev1alpha1.AnnotationTarget: "1-x"},
+		{cachev1alpha1.AnnotationClaimUID: "uid", cachev1alpha1.AnnotationTarget: "1-x", cachev1alpha1.AnnotationBegin: ""},
 	} {
 		for _, component := range []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement, "x"} {
 			seed(f, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{

@@ -67,7 +67,7 @@ func TestTrimmedAnnotationsReadAsTheWhole(t *testing.T) {
 	const pad = 20 << 10
 	values := []string{"", strings.Repeat("x", pad)}
 	for _, value := range []string{
-		"1", "2/uid", "retry", "skip", "true", "2030-01-01T00:00:00Z", `{"version":1}`, `{"serial":3,"ring":{"client":"dalli","port":1,"size":2}}`,
+		"1", "2/uid", "1-x", "retry", "skip", "true", "2030-01-01T00:00:00Z", `{"version":1}`, `{"serial":3,"ring":{"client":"dalli","port":1,"size":2}}`,
 		`{"generation":1,"spec":"a"}`,
 	} {
 		values = append(values, value, value+strings.Repeat(" ", pad), strings.Repeat(" ", pad)+value,
@@ -77,7 +77,7 @@ func TestTrimmedAnnotationsReadAsTheWhole(t *testing.T) {
 		cachev1alpha1.AnnotationLeaving, cachev1alpha1.AnnotationNeverStarted, cachev1alpha1.AnnotationUnplaced, cachev1alpha1.AnnotationReceipt,
 		cachev1alpha1.AnnotationDrain, cachev1alpha1.AnnotationPlaced, cachev1alpha1.AnnotationPlacement, cachev1alpha1.AnnotationAttempts,
 		cachev1alpha1.AnnotationAdopted, cachev1alpha1.AnnotationRing, cachev1alpha1.AnnotationClaimUID, cachev1alpha1.AnnotationSurvivors, cachev1alpha1.AnnotationTarget,
-		cachev1alpha1.AnnotationTemplate,
+		cachev1alpha1.AnnotationBegin, cachev1alpha1.AnnotationTemplate,
 	} {
 		for _, value := range values {
 			if diff := cmp.Diff(readAll(t, key, value, false), readAll(t, key, value, true)); diff != "" {

@@ -126,6 +126,10 @@ const (
 	AnnotationSurvivors = "cache.example.com/survivors"
 	// AnnotationTarget, on a placement's Job, names the ring by which it places items.
 	AnnotationTarget = "cache.example.com/target"
+	// AnnotationBegin, on a placement's Job and its pods, names that ring, too. On a pod of
+	// a prepared placement it is empty until the placement may begin; the kubelet shows it to
+	// the drainer at once.
+	AnnotationBegin = "cache.example.com/begin"
 )
 
 // AnnotationTemplate says, on the StatefulSet or the Deployment, which specification its

@@ -28,15 +28,23 @@ func ofLeaving(script player.Script) player.Script {
 	}
 }
 
-// leaves waits until the member is leaving, and its mover is at work.
+// leaves waits until the member is leaving, off the list, and its mover is at work.
 func (w *world) leaves(ordinal int32) {
 	w.Helper()
 	w.eventually("a mover", func() error {
 		if len(w.placements()) == 0 {
 			return errors.New("no Job")
 		}
-		return w.drainIs(ordinal, cachev1alpha1.DrainLeaving, "")
+		return errors.Join(w.serverCount(ordinal), w.drainIs(ordinal, cachev1alpha1.DrainLeaving, ""))
 	})
+}
+
+// serverCount returns an error unless status names so many servers.
+func (w *world) serverCount(want int32) error {
+	if m := w.memcached(); m == nil || len(m.Status.Servers) != int(want) {
+		return fmt.Errorf("clients are not told of %d servers", want)
+	}
+	return nil
 }
 
 func (w *world) replicas(want int32) error {
@@ -53,12 +61,6 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 	kubes.Play(w.namespace, ofLeaving(player.Hang))
 	w.scale(2)
 	w.leaves(2)
-	w.eventually("clients are told of two", func() error {
-		if s := w.memcached().Status; len(s.Servers) != 2 {
-			return fmt.Errorf("servers %q", s.Servers)
-		}
-		return nil
-	})
 	if args := w.placements()[0].Spec.Template.Spec.Containers[0].Command; !slices.Contains(args, "--patience=1m0s") {
 		t.Errorf("the mover is %q", args)
 	}

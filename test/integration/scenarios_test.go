@@ -45,6 +45,18 @@ func scenarios() map[string]scenario {
 				w.scale(3)
 			}, settledAt(3),
 		},
+		"scale-down, then up while a mover is prepared": {
+			func(w *world) {
+				w.storageCluster(patient(), 3)
+				kubes.HoldDrainers(w.namespace, true)
+			},
+			func(w *world) {
+				w.scale(2)
+				w.prepares(2)
+				w.scale(3)
+				kubes.HoldDrainers(w.namespace, false)
+			}, settledAt(3),
+		},
 		"scale-down, then up": {three, func(w *world) {
 			w.scale(2)
 			w.shrunkTo(2)

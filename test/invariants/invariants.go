@@ -325,7 +325,8 @@ func NothingIsStuck(before, after *State) []string {
 }
 
 // ItemsLandOnTheirOwners checks that a drain gets all survivors in their order, which
-// makes the ring; and that at rest clients find items where they look for them.
+// makes the ring; that a prepared mover begins when clients are told of its ring; and that at
+// rest clients find items where they look for them.
 func ItemsLandOnTheirOwners(before, after *State) []string {
 	var wrong []string
 	for i := range after.Jobs {
@@ -334,6 +335,12 @@ func ItemsLandOnTheirOwners(before, after *State) []string {
 			if before.job(j.UID) == nil && !strings.Contains(server, fmt.Sprintf("-%d.", n)) {
 				wrong = append(wrong, fmt.Sprintf("Job %s has %s in place %d of its ring", j.Name, server, n))
 			}
+		}
+	}
+	for i := range after.Pods {
+		p := &after.Pods[i]
+		if was := before.pod(p.UID); was != nil && was.Waits && !p.Waits && after.Told > 0 && after.Told != p.Survivors {
+			wrong = append(wrong, fmt.Sprintf("pod %s begins to give items to %d members; clients are told of %d", p.Name, p.Survivors, after.Told))
 		}
 	}
 	for i := range after.Items {

@@ -71,7 +71,7 @@ func then(before *State, changes ...func(*State)) (*State, *State) {
 	after.Claims, after.Pods = slices.Clone(before.Claims), slices.Clone(before.Pods)
 	after.Jobs, after.Volumes = slices.Clone(before.Jobs), slices.Clone(before.Volumes)
 	after.Cluster, after.Members, after.Items = before.Cluster, before.Members, before.Items
-	after.AtRest, after.Versions = before.AtRest, before.Versions
+	after.AtRest, after.Versions, after.Told = before.AtRest, before.Versions, before.Told
 	for _, change := range changes {
 		change(after)
 	}
@@ -110,6 +110,11 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		return func(s *State) { s.Items = []Item{{Key: "k", Owner: "a", Stored: stored, Found: found}} }
 	}
 	resting := func(s *State) { s.AtRest = true }
+	waits := func(s *State) {
+		s.Pods = append(s.Pods, Pod{Name: "mover", UID: "mover", Ordinal: -1, Places: true, Waits: true, AtWork: true, Survivors: 2})
+	}
+	begins := func(s *State) { s.Pods[len(s.Pods)-1].Waits = false }
+	told := func(n int32) func(*State) { return func(s *State) { s.Told = n } }
 	type step struct {
 		before *State
 		change func(*State)
@@ -117,6 +122,8 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 	}
 	for name, test := range map[string]step{
 		"a placement begins":                     {given(), places, 0},
+		"a mover begins by the clients' ring":    {given(waits, told(2)), begins, 0},
+		"a mover begins by another ring":         {given(waits, told(3)), begins, 10},
 		"among members that are not there":       {given(resized(1)), places, 5},
 		"a member leaves under a placement":      {given(places), resized(1), 5},
 		"all stop under a placement":             {given(places), resized(0), 0},

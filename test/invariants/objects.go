@@ -1,6 +1,7 @@
 package invariants
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -34,6 +35,10 @@ func Of(cluster string, objects []client.Object) *State {
 		case *appsv1.StatefulSet:
 			if o.Name == cluster && o.Spec.Replicas != nil {
 				s.Members = StatefulSet{Exists: true, Replicas: *o.Spec.Replicas}
+			}
+		case *corev1.ConfigMap:
+			if o.Name == cluster+"-servers" {
+				s.Told = told(o)
 			}
 		case *corev1.Pod:
 			if ref := metav1.GetControllerOf(o); ref != nil && isLast(o) {
@@ -119,10 +124,30 @@ func podOf(cluster string, o *corev1.Pod) Pod {
 		p.DrainsClaim, servers = commandOf(&o.Spec)
 		p.Survivors = int32(len(servers))
 		p.Receipt = receiptOf(o)
+		p.Waits = waits(o)
 		return p
 	}
 	p.Ordinal = ordinalAfter(cluster+"-", o.Name)
 	return p
+}
+
+// waits tells whether the kubelet shows the drainer another text than that at which it begins.
+func waits(o *corev1.Pod) bool {
+	for _, arg := range drainerCommand(&o.Spec) {
+		if when, waits := strings.CutPrefix(arg, "--"+contract.FlagBeginWhen+"="); waits {
+			return o.Annotations[cachev1alpha1.AnnotationBegin] != when
+		}
+	}
+	return false
+}
+
+// told is how many servers the clients' list names.
+func told(list *corev1.ConfigMap) int32 {
+	var servers []string
+	if err := json.Unmarshal([]byte(list.Data["servers.json"]), &servers); err != nil {
+		return 0
+	}
+	return int32(len(servers))
 }
 
 // runs tells drainers from members, and from each other, by their command.

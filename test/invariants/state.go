@@ -18,6 +18,8 @@ type State struct {
 	Volumes []Volume
 	// NamespaceTerminating: nothing can run here any more.
 	NamespaceTerminating bool
+	// Told is how many servers clients are told of; 0 if nobody looks at their list.
+	Told int32
 
 	// AtRest: whoever made this state has waited until nothing was under way.
 	AtRest bool
@@ -68,8 +70,8 @@ type Pod struct {
 	// the number of servers in it.
 	DrainsClaim string
 	Survivors   int32
-	// Places: it is the drainer of a placement.
-	Places bool
+	// Places: it is the drainer of a placement. Waits: it was not told to begin.
+	Places, Waits bool
 	// Receipt that it left, if it has ended with one.
 	Receipt *contract.Receipt
 }

@@ -162,7 +162,7 @@ func bringsMembers(action plan.Action) bool {
 // standsBeside tells whether no other action depends on this one.
 func standsBeside(action plan.Action) bool {
 	switch a := action.(type) {
-	case plan.ApplyListService, plan.ApplyDiscovery, plan.ApplyBudget, plan.ApplyServiceMonitor:
+	case plan.ApplyListService, plan.ApplyDiscovery, plan.ApplyBudget, plan.ApplyServiceMonitor, plan.BeginMove:
 		return true
 	case plan.DeleteJob:
 		return a.Stray
@@ -174,7 +174,7 @@ func standsBeside(action plan.Action) bool {
 // The action adds its Job to that read, or is a mark, which doesn't affect other marks.
 func keepsLiveView(action plan.Action) bool {
 	switch action.(type) {
-	case plan.MarkLeaving, plan.CreateDrain, plan.CreatePlacement:
+	case plan.MarkLeaving, plan.CreateDrain, plan.CreatePlacement, plan.BeginMove:
 		return true
 	}
 	return false
@@ -266,6 +266,8 @@ func (r *run) takeClaimStep(ctx context.Context, action plan.Action) error {
 		return r.clearRequest(ctx, a.Claim, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainRetry)
 	case plan.CreatePlacement:
 		return r.createPlacement(ctx, a)
+	case plan.BeginMove:
+		return r.beginMove(ctx, a)
 	case plan.RecordPlaced:
 		return r.recordPlaced(ctx, a)
 	case plan.ClearPlacementRetry:

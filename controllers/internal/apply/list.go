@@ -143,12 +143,14 @@ func (r *run) tellMembers(ctx context.Context) error {
 // tell one member. A pod that is gone, or was replaced, is told when the cache has the
 // next.
 func (r *run) tell(ctx context.Context, pod *corev1.Pod, version string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID,
-		"annotations": map[string]string{
-			cachev1alpha1.AnnotationList: r.list.String(), cachev1alpha1.AnnotationListVersion: version,
-		},
-	}})
+	return r.annotatePod(ctx, pod, map[string]string{
+		cachev1alpha1.AnnotationList: r.list.String(), cachev1alpha1.AnnotationListVersion: version,
+	})
+}
+
+// annotatePod does nothing if the pod is gone, or was replaced.
+func (r *run) annotatePod(ctx context.Context, pod *corev1.Pod, annotations map[string]string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": annotations}})
 	if err != nil {
 		return err
 	}

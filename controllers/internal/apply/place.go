@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,27 +10,59 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// createPlacement creates the Job for the ring that the clients' list has.
+// createPlacement creates the Job for the ring that the clients' list has, or is about to
+// have.
 func (r *run) createPlacement(ctx context.Context, a plan.CreatePlacement) error {
 	if err := r.mayPlace(ctx, a); err != nil {
 		return err
 	}
-	job := build.PlacementJob(r.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Claim.Ordinal, a.Target, a.Members, a.Lost...)
+	job := build.PlacementJob(r.cluster, r.Options, build.Placement{
+		Claim: a.Claim.Name, UID: a.Claim.UID, Ordinal: a.Claim.Ordinal, Target: a.Target, Members: a.Members, Lost: a.Lost, Prepared: a.Prepared,
+	})
 	if err := r.createJob(ctx, job); err != nil {
 		return err
 	}
 	r.done.Placements = append(r.done.Placements, *job)
 	r.view.Placements = append(r.view.Placements, observe.PlanJob(job, nil))
-	r.claimEvent(r.cluster, a.Claim, "PlacementStarted", "Place", "Job %s moves items of member %d to their owners among %d members",
-		job.Name, a.Claim.Ordinal, a.Members)
+	does := "moves"
+	if a.Prepared {
+		does = "is about to move"
+	}
+	r.claimEvent(r.cluster, a.Claim, "PlacementStarted", "Place", "Job %s %s items of member %d to their owners among %d members",
+		job.Name, does, a.Claim.Ordinal, a.Members)
 	if len(a.Lost) > 0 {
 		r.claimEvent(r.cluster, a.Claim, "ItemsDiscarded", "Place", "Job %s discards the items of member %d that %d lost members own: "+
 			"clients may have stored newer values there", job.Name, a.Claim.Ordinal, len(a.Lost))
+	}
+	return nil
+}
+
+// beginMove tells the prepared pods of the member's placement that the clients' list is of
+// their ring. A pod that is gone has moved nothing.
+func (r *run) beginMove(ctx context.Context, a plan.BeginMove) error {
+	live, err := r.live(ctx)
+	if err != nil {
+		return err
+	}
+	if err := plan.MayBegin(&live.Observed, a); err != nil {
+		return observe.RefusedBy(err)
+	}
+	for i := range r.seen.DrainerPods {
+		pod := &r.seen.DrainerPods[i]
+		d, job := identity.DutyOf(pod), metav1.GetControllerOfNoCopy(pod)
+		ours := slices.ContainsFunc(live.Placements, func(j plan.Job) bool { return job != nil && j.UID == job.UID })
+		if !ours || d.Claim != a.Claim.UID || d.Target != a.Target || !d.Waits || observe.DrainerEnded(pod) {
+			continue
+		}
+		if err := r.annotatePod(ctx, pod, map[string]string{cachev1alpha1.AnnotationBegin: a.Target}); err != nil {
+			return err
+		}
 	}
 	return nil
 }

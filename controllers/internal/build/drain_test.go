@@ -219,7 +219,7 @@ func TestPendingTimeCountsAgainstNoDeadline(t *testing.T) {
 	c := apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().Obj()
 	for name, spec := range map[string]batchv1.JobSpec{
 		"drain":     DrainJob(c, Options{}, "data-cache-2", "uid", 2, false).Spec,
-		"placement": PlacementJob(c, Options{}, "data-cache-0", "uid", 0, "1", 3).Spec,
+		"placement": PlacementJob(c, Options{}, Placement{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 3}).Spec,
 	} {
 		if spec.ActiveDeadlineSeconds != nil || spec.Template.Spec.ActiveDeadlineSeconds != nil {
 			t.Errorf("%s: the Job's deadline is %v s, its pod's %v s", name, spec.ActiveDeadlineSeconds, spec.Template.Spec.ActiveDeadlineSeconds)
@@ -238,7 +238,7 @@ func TestJobsHaveWhatTheTemplateGivesThem(t *testing.T) {
 	jobs := func() map[string]*batchv1.Job {
 		return map[string]*batchv1.Job{
 			cachev1alpha1.ComponentDrainer:   DrainJob(c, Options{}, "data-cache-2", "uid", 2, false),
-			cachev1alpha1.ComponentPlacement: PlacementJob(c, Options{}, "data-cache-0", "uid", 0, "1", 3),
+			cachev1alpha1.ComponentPlacement: PlacementJob(c, Options{}, Placement{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 3}),
 		}
 	}
 	for component, job := range jobs() {

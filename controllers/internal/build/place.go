@@ -1,6 +1,7 @@
 package build
 
 import (
+	"fmt"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -24,34 +25,75 @@ func Patience(c *cachev1alpha1.Memcached) time.Duration {
 // MoveDeadline is how long the mover of a leaving member may be at work.
 func MoveDeadline(c *cachev1alpha1.Memcached) time.Duration { return deadline(c) + Patience(c) }
 
+// A prepared placement reads AnnotationBegin of its own pod from a file, and begins when it
+// names its ring. beginWithin is how long it waits; the operator tells it after seconds.
+const (
+	beginVolume = "begin"
+	beginDir    = "/run/begin"
+	beginFile   = "ring"
+	beginWithin = time.Minute
+)
+
 // scratchSize is twice the most that a list of keys takes, in bytes.
 const scratchSize = 2 << 30
 
 // PlacementJob moves items of the claim's member to their owners among the first members,
 // by the ring of that target. A member that is none of them is leaving: it gives all its
 // items away, and waits for its last client. The Job mounts no volume: the member's supervisor streams the items,
-// or else memcached is asked for them. Items owned by lost members are discarded.
-func PlacementJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, ordinal int32, target string, members int32, lost ...int32) *batchv1.Job {
+// or else memcached is asked for them. Items owned by lost members are discarded. A
+// prepared one waits until it is told to begin.
+func PlacementJob(c *cachev1alpha1.Memcached, o Options, p Placement) *batchv1.Job {
+	ordinal, members := p.Ordinal, p.Members
 	args := contract.Rebalance{
 		Source:     reached(c, max(members, ordinal+1))[ordinal],
 		ExportPort: exportPort(c),
-		Move:       moveArgs(c, ring.Source(uid, target), members),
+		Move:       moveArgs(c, ring.Source(p.UID, p.Target), members),
 	}
 	args.Scratch = scratchDir
 	if ordinal >= members {
 		args.Patience, args.Deadline = Patience(c), MoveDeadline(c)
 	}
-	for _, i := range lost {
+	for _, i := range p.Lost {
 		args.Discard = append(args.Discard, reached(c, members)[i])
 	}
 	pod := movingPod(c)
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: scratchVolume, VolumeSource: corev1.VolumeSource{
 		EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(scratchSize, resource.BinarySI)},
 	}})
-	pod.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...),
-		[]corev1.VolumeMount{{Name: scratchVolume, MountPath: scratchDir}})}
-	return movingJob(c, PlacementName(claim, uid, target), cachev1alpha1.ComponentPlacement, map[string]string{
-		cachev1alpha1.AnnotationClaimUID: string(uid),
-		cachev1alpha1.AnnotationTarget:   target,
+	mounts := []corev1.VolumeMount{{Name: scratchVolume, MountPath: scratchDir}}
+	begin := p.Target
+	if p.Prepared {
+		begin = ""
+		args.Begin = contract.Begin{File: beginDir + "/" + beginFile, When: p.Target, Within: beginWithin}
+		args.Deadline += beginWithin
+		pod.Volumes = append(pod.Volumes, ownAnnotation(beginVolume, beginFile, cachev1alpha1.AnnotationBegin))
+		mounts = append(mounts, corev1.VolumeMount{Name: beginVolume, MountPath: beginDir, ReadOnly: true})
+	}
+	pod.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...), mounts)}
+	return movingJob(c, PlacementName(p.Claim, p.UID, p.Target), cachev1alpha1.ComponentPlacement, map[string]string{
+		cachev1alpha1.AnnotationClaimUID: string(p.UID),
+		cachev1alpha1.AnnotationTarget:   p.Target,
+		cachev1alpha1.AnnotationBegin:    begin,
 	}, pod)
+}
+
+// ownAnnotation is a volume with an annotation of the pod that mounts it.
+func ownAnnotation(volume, file, annotation string) corev1.Volume {
+	return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+		Items: []corev1.DownwardAPIVolumeFile{{Path: file, FieldRef: &corev1.ObjectFieldSelector{FieldPath: fmt.Sprintf("metadata.annotations['%s']", annotation)}}},
+	}}}
+}
+
+// Placement is what a placement's Job is for.
+type Placement struct {
+	// Claim, by name and UID, and Ordinal of the member whose items are moved.
+	Claim   string
+	UID     types.UID
+	Ordinal int32
+	// Target names the ring, which has that many Members; Lost ones of them get no items.
+	Target  string
+	Members int32
+	Lost    []int32
+	// Prepared: it waits until it is told to begin.
+	Prepared bool
 }

@@ -3,6 +3,7 @@ package build
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +18,7 @@ func TestPlacementAsksTheMemberAndMountsNoVolume(t *testing.T) {
 		s.Routing = cachev1alpha1.RoutingSpec{Client: "pymemcache", KeyPrefix: "app:", ServerName: "shard-{ordinal}"}
 	}).Namespace("shop").Storage("128Mi").Defaulted().Obj()
 	options := Options{MemcachedImage: "memcached:1", OperatorImage: "operator:1"}
-	job := PlacementJob(m, options, "data-cache-1", "uid-1", 1, "4-cafe", 3)
+	job := PlacementJob(m, options, Placement{Claim: "data-cache-1", UID: "uid-1", Ordinal: 1, Target: "4-cafe", Members: 3})
 	pod := job.Spec.Template.Spec
 	want := []string{"/drainer", "rebalance", "--source=cache-1.cache.shop.svc:11211", "--export-port=11212",
 		"--source-id=placement/uid-1/4-cafe", "--client=pymemcache", "--unreachable-timeout=2m0s", "--receipt=/dev/termination-log", "--deadline=1h0m0s",
@@ -38,6 +39,37 @@ func TestPlacementAsksTheMemberAndMountsNoVolume(t *testing.T) {
 	}
 	if job.Labels[cachev1alpha1.LabelComponent] != cachev1alpha1.ComponentPlacement || len(job.OwnerReferences) != 1 || len(job.Name) > 63 {
 		t.Errorf("%+v", job.ObjectMeta)
+	}
+}
+
+// The drainer sees the annotation of its own pod, and only the operator's word lets it begin.
+func TestAPreparedPlacementWaitsForItsRing(t *testing.T) {
+	m := apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Patience(90 * time.Second).Defaulted().With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Drain.Template.Annotations = map[string]string{cachev1alpha1.AnnotationBegin: "4-cafe"}
+	}).Obj()
+	job := PlacementJob(m, Options{}, Placement{Claim: "data-cache-2", UID: "uid-2", Ordinal: 2, Target: "4-cafe", Members: 2, Prepared: true})
+	pod := job.Spec.Template
+	if begin, is := pod.Annotations[cachev1alpha1.AnnotationBegin]; !is || begin != "" {
+		t.Errorf("annotations %v", pod.Annotations)
+	}
+	drainer := pod.Spec.Containers[0]
+	for _, arg := range []string{"--begin-file=/run/begin/ring", "--begin-when=4-cafe", "--begin-within=1m0s", "--patience=1m30s", "--deadline=1h2m30s"} {
+		if !slices.Contains(drainer.Command, arg) {
+			t.Errorf("%s is not in %q", arg, drainer.Command)
+		}
+	}
+	want := corev1.Volume{Name: "begin", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+		Items: []corev1.DownwardAPIVolumeFile{{Path: "ring", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['cache.example.com/begin']"}}},
+	}}}
+	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return cmp.Equal(v, want) }) {
+		t.Errorf("volumes %+v", pod.Spec.Volumes)
+	}
+	if !slices.ContainsFunc(drainer.VolumeMounts, func(v corev1.VolumeMount) bool { return v.Name == "begin" && v.MountPath == "/run/begin" && v.ReadOnly }) {
+		t.Errorf("mounts %+v", drainer.VolumeMounts)
+	}
+	other := PlacementJob(m, Options{}, Placement{Claim: "data-cache-2", UID: "uid-2", Ordinal: 2, Target: "4-cafe", Members: 2})
+	if begin := other.Spec.Template.Annotations[cachev1alpha1.AnnotationBegin]; begin != "4-cafe" {
+		t.Errorf("one that is not prepared has %q", begin)
 	}
 }
 

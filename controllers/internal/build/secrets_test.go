@@ -63,7 +63,7 @@ func TestSecuredMembersGetTheSecretsAndASupervisor(t *testing.T) {
 // Only those that show its certificate get a private key.
 func TestDrainersGetWhatTheyNeedOfTheSecrets(t *testing.T) {
 	for clientAuth, want := range map[cachev1alpha1.TLSClientAuth]string{"None": "certificate ca.crt", "Required": "certificate ca.crt tls.crt tls.key"} {
-		placement := PlacementJob(secured(clientAuth).Defaulted().Obj(), options, "data-cache-0", "uid", 0, "target", 3)
+		placement := PlacementJob(secured(clientAuth).Defaulted().Obj(), options, Placement{Claim: "data-cache-0", UID: "uid", Target: "target", Members: 3})
 		for kind, pod := range map[string]corev1.PodSpec{"drain": drainJob(secured(clientAuth)).Spec.Template.Spec, "placement": placement.Spec.Template.Spec} {
 			for _, flag := range connectionFlags {
 				if !slices.Contains(pod.Containers[0].Command, flag) {

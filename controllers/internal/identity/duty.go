@@ -20,6 +20,8 @@ type Duty struct {
 	Survivors int32
 	// Target names the ring of a placement; empty for a drain.
 	Target string
+	// Waits: it is a prepared placement, which was not told to begin.
+	Waits bool
 }
 
 // MaxUID and maxTarget are the longest values that the operator writes, in bytes; both
@@ -48,6 +50,8 @@ func DutyOf(o metav1.Object) Duty {
 		if d.Target = annotations[cachev1alpha1.AnnotationTarget]; d.Target == "" || len(d.Target) > maxTarget {
 			return Duty{}
 		}
+		begin, is := annotations[cachev1alpha1.AnnotationBegin] // an earlier operator wrote none
+		d.Waits = is && begin != d.Target
 	default:
 		return Duty{}
 	}

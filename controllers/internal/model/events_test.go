@@ -56,7 +56,7 @@ const (
 	placingRetry
 	deleteList
 	retryDue
-	minutePasses
+	timePasses
 	nodeDies
 	nodeReturns
 	unreached
@@ -97,9 +97,9 @@ func (m event) words() string {
 		placing: "A PERSON takes the placement's annotation off claim %d", placingSkip: "A PERSON annotates claim %d with placement=skip",
 		placingRetry: "A PERSON annotates claim %d with placement=retry", deleteList: "A PERSON deletes the clients' list",
 		nodeDies: "THE NODE of member %d DIES", nodeReturns: "the node of member %d is back",
-		unreached:    "a drainer of claim %d gives up on a member",
-		minutePasses: "a minute passes since claim %d was marked",
-		retryDue:     "it is time to try the failed Job of claim %d again",
+		unreached:  "a drainer of claim %d gives up on a member",
+		timePasses: "time passes since claim %d was marked",
+		retryDue:   "it is time to try the failed Job of claim %d again",
 	}
 	switch m.what {
 	case plans:

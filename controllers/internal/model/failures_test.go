@@ -116,7 +116,7 @@ func (v verb) whenWriteFails(f failure) outcome {
 	switch v {
 	case addClaimFinalizer, markLeaving, countFailure, skipAside, recordPlaced, clearPlacing, recordReceipt, clearRetry, releaseClaim:
 		onClaim = true
-	case applyMembers, writeList:
+	case applyMembers, writeList, beginMove:
 		withoutLock = true
 	case deleteJob, deleteMembers:
 		withoutLock, onlyOnce = true, true

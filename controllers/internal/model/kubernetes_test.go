@@ -76,8 +76,8 @@ func (s *state) claimEvents(x *expansion, i, slot int8) {
 	if !c.exists {
 		return
 	}
-	if c.fresh {
-		x.add(event{what: minutePasses, a: i, b: slot}, func(n *state) { n.live.claims[i][slot].fresh = false })
+	if c.fresh > 0 {
+		x.add(event{what: timePasses, a: i, b: slot}, func(n *state) { n.live.claims[i][slot].fresh-- })
 	}
 	if s.ending && !c.deleting {
 		x.add(event{what: endClaim, a: i, b: slot}, func(n *state) { n.live.claims[i][slot].deleting = true })
@@ -118,7 +118,7 @@ func (s *state) jobEvents(x *expansion, i, slot int8) {
 	if s.live.pods.drainerOf(i, j.instance) != nil || s.ending {
 		return
 	}
-	made := drainer{state: running, generation: j.generation, target: j.target, instance: j.instance}
+	made := drainer{state: running, generation: j.generation, target: j.target, instance: j.instance, waits: j.waits}
 	if c := s.live.claimOf(i, j.generation); !j.target.places() && (c == nil || c.deleting || s.onDeadNode(i, j.generation)) {
 		made.state = pending // nothing can mount it
 	} else if s.budget.faults > 0 {
@@ -144,7 +144,7 @@ func (s *state) drainerEvents(x *expansion, i, slot int8) {
 	if d.state == noPod {
 		return
 	}
-	if d.state == running {
+	if d.state == running && !d.waits {
 		s.itemEvents(x, i, &d)
 	}
 	c := s.live.claimOf(i, d.generation)
@@ -160,7 +160,7 @@ func (s *state) drainerEvents(x *expansion, i, slot int8) {
 				j.state = gaveUp
 			}
 		})
-	case d.state == running && s.reaches(i, &d):
+	case d.state == running && !d.waits && s.reaches(i, &d):
 		x.add(event{what: drained, a: i, b: slot}, func(n *state) {
 			n.moveItem(i, &d, d.target.places())
 			n.endDrain(i, slot, succeeded, goodReceipt)

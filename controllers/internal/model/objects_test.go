@@ -219,7 +219,9 @@ func (w *world) job(s *state, i int8, j *job) *batchv1.Job {
 	name, uid, n := claimName(s, i, j.generation), claimUIDs[i][j.generation], int32(j.target.size)
 	var out *batchv1.Job
 	if j.target.places() {
-		out = build.PlacementJob(w.base, build.Options{}, name, uid, int32(i), w.model.nameOf(j.target), max(n, ordinals), j.target.without()...)
+		out = build.PlacementJob(w.base, build.Options{}, build.Placement{
+			Claim: name, UID: uid, Ordinal: int32(i), Target: w.model.nameOf(j.target), Members: max(n, ordinals), Lost: j.target.without(), Prepared: j.waits,
+		})
 	} else {
 		out = build.DrainJob(w.base, build.Options{}, name, uid, n, false)
 	}
@@ -256,7 +258,7 @@ func (w *world) member(i int8, p *pod) *corev1.Pod {
 
 // drainer is the pod of a Job that may be gone.
 func (w *world) drainer(s *state, i int8, d *drainer) *corev1.Pod {
-	job := w.job(s, i, &job{state: active, generation: d.generation, instance: d.instance, target: d.target})
+	job := w.job(s, i, &job{state: active, generation: d.generation, instance: d.instance, target: d.target, waits: d.waits})
 	name := fmt.Sprintf("%s-%d", job.Name, d.instance)
 	out := &corev1.Pod{ObjectMeta: *job.Spec.Template.ObjectMeta.DeepCopy(), Spec: *job.Spec.Template.Spec.DeepCopy()}
 	out.Namespace, out.Name, out.UID, out.CreationTimestamp, out.ResourceVersion = namespace, name, types.UID(name), podsMade, versionNow
@@ -377,7 +379,9 @@ func (m *model) actionOnClaim(s *state, a step) plan.Action {
 	case skipAside:
 		return plan.SkipAside{Claim: ref}
 	case createPlacement:
-		return plan.CreatePlacement{Claim: ref, Target: m.nameOf(a.target), Members: int32(a.target.size), Lost: a.target.without()}
+		return plan.CreatePlacement{Claim: ref, Target: m.nameOf(a.target), Members: int32(a.target.size), Lost: a.target.without(), Prepared: a.argument == isPrepared}
+	case beginMove:
+		return plan.BeginMove{Claim: ref, Target: m.nameOf(a.target)}
 	case clearPlacing:
 		return plan.ClearPlacementRetry{Claim: ref}
 	case recordPlaced:

@@ -40,6 +40,7 @@ const (
 	noteServers
 	countFailure
 	skipAside
+	beginMove
 	verbs
 )
 
@@ -64,6 +65,7 @@ func (v verb) String() string {
 		"set aside claim", "reserve the volume of claim", "create a claim beside claim", "return the volume of claim", "release claim",
 		"write the clients' list", "place the items of the member of claim", "record as placed the member of claim",
 		"clear the placement's retry of claim", "write the status", "count the failure of claim", "annotate with skip claim",
+		"begin to place the items of the member of claim",
 	}[v]
 }
 
@@ -144,6 +146,8 @@ func (s *state) after(first step, result outcome) {
 		s.skipMembers()
 	case result == refused && first.verb == deleteJob && s.seen.claimOf(first.ordinal, first.generation) == nil:
 		s.next() // nothing depends on a Job whose claim is gone
+	case result == refused && first.verb == beginMove:
+		s.next() // nor on a mover that waits
 	case result == refused:
 		s.onlyStatus()
 	default:
@@ -210,6 +214,7 @@ func (m *model) plan(v *sight) (steps, plan.Plan) {
 	if m.options.Placing && !o.Cluster.Deleting && !o.Cluster.NamespaceTerminating {
 		next = listOf(p.Record, int8(p.ListSize))
 		m.nameOf(next.last)
+		m.nameOf(listOf(p.Record.Next(o.Cluster.Ring.Of(p.Replicas)), 0).last) // for which movers are prepared
 	}
 	return m.stepsOf(v, &p, next), p
 }
@@ -428,7 +433,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 					State: [...]plan.JobState{active: plan.JobActive, complete: plan.JobComplete, gaveUp: plan.JobFailed}[j.state],
 				}
 				if j.target.places() {
-					out.Target = m.nameOf(j.target)
+					out.Target, out.Waits = m.nameOf(j.target), j.waits
 					o.Placements = append(o.Placements, out)
 				} else {
 					out.Survivors = int32(j.target.size)
@@ -444,7 +449,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 func (m *model) drainer(i int8, d *drainer) plan.Drainer {
 	out := plan.Drainer{Pod: "a drainer", ClaimUID: claimUIDs[i][d.generation], Running: d.state == running}
 	if d.target.places() {
-		out.Target = m.nameOf(d.target)
+		out.Target, out.Waits = m.nameOf(d.target), d.waits
 	}
 	return out
 }
@@ -460,11 +465,8 @@ var (
 
 // leftAt is the time in the leaving mark.
 func (c *claim) leftAt() time.Time {
-	order := time.Duration(c.left) * time.Second
-	if c.fresh {
-		return justNow.Add(order)
-	}
-	return longAgo.Add(order)
+	const between = 30 * time.Second // ten seconds are over, a minute is not
+	return [...]time.Time{longAgo, justNow.Add(-between), justNow}[c.fresh].Add(time.Duration(c.left) * time.Second)
 }
 
 func claimWords(i int8, c *claim) plan.Claim {
@@ -570,7 +572,13 @@ func (m *model) claimAction(v *sight, action plan.Action) step {
 	case plan.ClearPlacementRetry:
 		return v.claimStep(clearPlacing, a.Claim)
 	case plan.CreatePlacement:
-		return v.claimStep(createPlacement, a.Claim).by(m.targets[a.Target])
+		s := v.claimStep(createPlacement, a.Claim).by(m.targets[a.Target])
+		if s.argument = 0; a.Prepared {
+			s.argument = isPrepared
+		}
+		return s
+	case plan.BeginMove:
+		return v.claimStep(beginMove, a.Claim).by(m.targets[a.Target])
 	case plan.RecordPlaced:
 		s := v.claimStep(recordPlaced, a.Claim).by(m.targets[a.Target])
 		if a.Receipt == nil {
@@ -655,6 +663,8 @@ func (m *model) do(s *state, a step) outcome {
 		return m.writeList(s, a)
 	case createPlacement:
 		return m.place(s, a)
+	case beginMove:
+		return m.begin(s, a)
 	case noteServers:
 		return s.noteServers(a)
 	}
@@ -732,7 +742,9 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		}
 		if !c.released {
 			c.unplaced, c.left = a.argument == 1, s.departures(a.ordinal)
-			c.released, c.counted, c.fresh = true, 0, m.options.Cluster.Patience > 0
+			if c.released, c.counted = true, 0; m.options.Cluster.Patience > 0 {
+				c.fresh = 2
+			}
 		}
 	case countFailure:
 		c.counted = a.argument

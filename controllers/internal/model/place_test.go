@@ -204,12 +204,15 @@ func (s *state) noteServers(a step) outcome {
 	return done
 }
 
-// bySkip is the argument of a record without a receipt.
-const bySkip = 1
+// bySkip is the argument of a record without a receipt, isPrepared of a placement that waits.
+const bySkip, isPrepared = 1, 1
 
 func (m *model) place(s *state, a step) outcome {
 	ref := plan.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
-	if plan.MayPlace(m.liveWords(s), plan.CreatePlacement{Claim: ref, Target: m.nameOf(a.target), Lost: a.target.without()}) != nil || s.ending {
+	create := plan.CreatePlacement{
+		Claim: ref, Target: m.nameOf(a.target), Members: int32(a.target.size), Lost: a.target.without(), Prepared: a.argument == isPrepared,
+	}
+	if plan.MayPlace(m.liveWords(s), create) != nil || s.ending {
 		return refused
 	}
 	for _, j := range s.live.jobs[a.ordinal] {
@@ -217,8 +220,27 @@ func (m *model) place(s *state, a step) outcome {
 			return refused // by its name
 		}
 	}
-	*free(s.live.jobs[a.ordinal][:]) = job{state: active, generation: a.generation, target: a.target, instance: s.nextInstance(a.ordinal)}
+	*free(s.live.jobs[a.ordinal][:]) = job{
+		state: active, generation: a.generation, target: a.target, instance: s.nextInstance(a.ordinal), waits: create.Prepared,
+	}
 	return done
+}
+
+// begin tells the prepared drainers that the cache has. One that is gone has moved nothing.
+func (m *model) begin(s *state, a step) outcome {
+	ref := plan.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
+	if plan.MayBegin(m.liveWords(s), plan.BeginMove{Claim: ref, Target: m.nameOf(a.target)}) != nil {
+		return refused
+	}
+	result := nothing
+	for _, d := range s.seen.pods.drainers[a.ordinal] {
+		live := s.live.pods.drainerOf(a.ordinal, d.instance)
+		if !d.waits || d.state >= succeeded || d.generation != a.generation || d.target != a.target || live == nil || s.live.instanceOf(a.ordinal, d.instance) == nil {
+			continue
+		}
+		live.waits, result = false, done
+	}
+	return result
 }
 
 // notePlaced writes the result of the member's placement on its claim.
@@ -357,6 +379,7 @@ func (m *model) misplacing(before, after *state) []string {
 		return wrong
 	}
 	wrong = append(wrong, after.movers()...)
+	wrong = append(wrong, before.begunTooEarly(after)...)
 	was, is, ring := before.live.members.replicas, after.live.members.replicas, before.live.list.last.size
 	if after.live.members.exists && before.live.members.exists && was != is && is > 0 && len(before.duePlacements()) > 0 &&
 		(is < ring || is > max(was, ring)) {
@@ -390,6 +413,21 @@ func (m *model) unkept(before, after *state) []string {
 	return wrong
 }
 
+// begunTooEarly tells which prepared movers begin although clients look by another ring: what
+// they move would be missed, or read after the original has changed.
+func (s *state) begunTooEarly(after *state) []string {
+	var wrong []string
+	for i := range int8(ordinals) {
+		for _, d := range after.live.pods.drainers[i] {
+			was := s.live.pods.drainerOf(i, d.instance)
+			if d.state != noPod && was != nil && was.waits && !d.waits && (d.target != after.live.list.last || after.live.list.size != d.target.size) {
+				wrong = append(wrong, fmt.Sprintf("the mover of member %d begins, and clients are told of another ring", i))
+			}
+		}
+	}
+	return wrong
+}
+
 // movers tells what is wrong with those that move items now.
 func (s *state) movers() []string {
 	var wrong []string
@@ -416,7 +454,7 @@ func (s *state) moversOf(place bool) int {
 func (p *pods) moversOf(i int, place bool) int {
 	n := 0
 	for _, d := range p.drainers[i] {
-		if d.state == running && d.target.places() == place {
+		if d.state == running && d.target.places() == place && !d.waits {
 			n++
 		}
 	}

@@ -277,7 +277,8 @@ func (s *server) patch(ctx context.Context, c client.WithWatch, o client.Object,
 			return err
 		}
 	}
-	touched := s.touched
+	_, pod := o.(*corev1.Pod) // its kubelet writes it all the time; the operator's word is only added
+	touched := s.touched && !pod
 	s.touched = false
 	err := c.Patch(ctx, o, p, options...)
 	if err == nil {

@@ -96,9 +96,9 @@ type claim struct {
 	counted int8
 	// unplaced: its member left before its items were placed.
 	unplaced bool
-	// left orders departures. fresh: the member was told to leave less than a minute ago.
-	left  int8
-	fresh bool
+	// left orders departures. fresh is how recently the member was told to leave: 2 less
+	// than ten seconds ago, 1 less than a minute ago, 0 before.
+	left, fresh int8
 }
 
 // volume is named by the generation of its first claim. It waits for the claim of a name;
@@ -149,11 +149,13 @@ type pod struct {
 }
 
 // drainer is the pod of the Job of this instance. If its target has a serial, it places.
+// waits: it was not told to begin.
 type drainer struct {
 	state                podState
 	generation, instance int8
 	target               target
 	said                 receipt
+	waits                bool
 }
 
 type jobState uint8
@@ -171,8 +173,9 @@ type job struct {
 	state                jobState
 	generation, instance int8
 	target               target
-	// due: it failed, and its next attempt is due.
-	due bool
+	// waits: its drainers wait until they are told to begin. due: it failed, and its next
+	// attempt is due.
+	waits, due bool
 }
 
 // step is an action of a plan that is to be done.

@@ -111,6 +111,7 @@ func PlanJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
 		ClaimUID:  d.Claim,
 		Survivors: d.Survivors,
 		Target:    d.Target,
+		Waits:     d.Waits,
 		State:     jobState(job),
 		Deleting:  job.DeletionTimestamp != nil,
 	}
@@ -132,7 +133,7 @@ func drainers(pods []corev1.Pod) []plan.Drainer {
 	for i := range pods {
 		pod := &pods[i]
 		if d := identity.DutyOf(pod); d != (identity.Duty{}) && !DrainerEnded(pod) {
-			found = append(found, plan.Drainer{Pod: pod.Name, ClaimUID: d.Claim, Target: d.Target, Running: atWork(pod)})
+			found = append(found, plan.Drainer{Pod: pod.Name, ClaimUID: d.Claim, Target: d.Target, Waits: d.Waits, Running: atWork(pod)})
 		}
 	}
 	return found

@@ -91,12 +91,19 @@ type (
 	ClearRetry struct{ Claim ClaimRef }
 	// CreatePlacement creates the Job that moves the items of the claim's member to their
 	// owners among that many Members, by the ring named Target. Items owned by Lost
-	// members are discarded.
+	// members are discarded. Prepared: it waits for BeginMove, because clients are not told
+	// of that ring yet.
 	CreatePlacement struct {
-		Claim   ClaimRef
-		Target  string
-		Members int32
-		Lost    []int32
+		Claim    ClaimRef
+		Target   string
+		Members  int32
+		Lost     []int32
+		Prepared bool
+	}
+	// BeginMove tells the pod of a prepared placement by that ring to begin.
+	BeginMove struct {
+		Claim  ClaimRef
+		Target string
 	}
 	// RecordPlaced writes on the claim that its member's items are placed by the ring of
 	// that serial. Receipt is the proof; nil if a person asked to skip the placement.
@@ -218,6 +225,7 @@ func (RecordReceipt) action()          {}
 func (CountFailure) action()           {}
 func (ClearRetry) action()             {}
 func (CreatePlacement) action()        {}
+func (BeginMove) action()              {}
 func (RecordPlaced) action()           {}
 func (ClearPlacementRetry) action()    {}
 func (DeleteJob) action()              {}
@@ -266,7 +274,14 @@ func (a CreatePlacement) String() string {
 	if len(a.Lost) > 0 {
 		without = fmt.Sprintf(", without %d", a.Lost)
 	}
-	return fmt.Sprintf("place the items of the member of claim %s, by ring %s%s", a.Claim.Name, a.Target, without)
+	verb := "place"
+	if a.Prepared {
+		verb = "prepare to place"
+	}
+	return fmt.Sprintf("%s the items of the member of claim %s, by ring %s%s", verb, a.Claim.Name, a.Target, without)
+}
+func (a BeginMove) String() string {
+	return fmt.Sprintf("begin to place the items of the member of claim %s, by ring %s", a.Claim.Name, a.Target)
 }
 func (a RecordPlaced) String() string {
 	return fmt.Sprintf("record that the items of the member of claim %s are placed by ring %s", a.Claim.Name, a.Target)

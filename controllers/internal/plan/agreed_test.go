@@ -30,7 +30,7 @@ func TestNoStepIsRefusedOnWhatThePlanSaw(t *testing.T) {
 	if again > scenes/10_000 {
 		t.Errorf("of %d plans, %d were refused at first", scenes, again)
 	}
-	for _, kind := range []string{"mark", "list", "size", "drain", "place"} {
+	for _, kind := range []string{"mark", "list", "size", "drain", "place", "prepare", "begin"} {
 		if guarded[kind] < scenes/1000 {
 			t.Errorf("%s: asked in %d scenes of %d", kind, guarded[kind], scenes)
 		}
@@ -79,7 +79,12 @@ func refusedLive(o *Observed, a Action) (kind string, err error) {
 	case CreateDrain:
 		return "drain", MayDrain(o, a)
 	case CreatePlacement:
+		if a.Prepared {
+			return "prepare", MayPlace(o, a)
+		}
 		return "place", MayPlace(o, a)
+	case BeginMove:
+		return "begin", MayBegin(o, a)
 	}
 	return "", nil
 }
@@ -106,7 +111,13 @@ func happen(o *Observed, a Action) {
 	case CreateDrain:
 		o.Jobs = append(o.Jobs, Job{Name: "new", ClaimUID: a.Claim.UID, Survivors: a.Survivors})
 	case CreatePlacement:
-		o.Placements = append(o.Placements, Job{Name: "new", ClaimUID: a.Claim.UID, Target: a.Target})
+		o.Placements = append(o.Placements, Job{Name: "new", ClaimUID: a.Claim.UID, Target: a.Target, Waits: a.Prepared})
+	case BeginMove:
+		for i := range o.Drainers {
+			if d := &o.Drainers[i]; d.ClaimUID == a.Claim.UID && d.Target == a.Target {
+				d.Waits = false
+			}
+		}
 	}
 }
 
@@ -195,6 +206,9 @@ func anyScene(r *rand.Rand) *Observed {
 		leavingScene(s, chance)
 	}
 	o.Cluster.Size = max(0, o.Cluster.Size+r.Int32N(5)-2)
+	if chance(50) {
+		preparedScene(s, chance)
+	}
 	o.Cluster.Policy = [...]DrainPolicy{Drain, Drain, Drain, Retain, Delete}[r.IntN(5)]
 	if o.Cluster.Policy == Drain && chance(20) {
 		o.Cluster.Deleting = chance(20)
@@ -219,7 +233,41 @@ func leavingScene(s *scene, chance func(percent int) bool) {
 			s.placement(c.Ordinal, func(j *Job) { j.Deleting = chance(10) })
 			if chance(50) {
 				o.Drainers = append(o.Drainers, Drainer{Pod: "mover", ClaimUID: c.UID, Target: s.by(), Running: chance(80)})
+				prepared(s, chance)
 			}
+		}
+	}
+}
+
+// preparedScene lets members that are to leave have the mark, some with a prepared mover,
+// while they are on the list.
+func preparedScene(s *scene, chance func(percent int) bool) {
+	o := &s.o
+	next := o.Record.Next(o.Cluster.Ring.Of(o.Cluster.Size))
+	for i := range o.Claims {
+		c := &o.Claims[i]
+		if c.Ordinal < o.Cluster.Size || !c.LeavingSince.IsZero() || c.Aside || chance(20) {
+			continue
+		}
+		c.LeavingSince = o.Now.Add(-time.Second)
+		if chance(50) {
+			s.placement(c.Ordinal, func(j *Job) { j.Target, j.Deleting = next.Target(), chance(10) })
+			if chance(50) {
+				o.Drainers = append(o.Drainers, Drainer{Pod: "mover", ClaimUID: c.UID, Target: next.Target(), Running: chance(80)})
+			}
+			prepared(s, chance)
+		}
+	}
+}
+
+// prepared lets the Job that was added last be a prepared one, as a rule, and its pod wait.
+func prepared(s *scene, chance func(percent int) bool) {
+	o := &s.o
+	j := &o.Placements[len(o.Placements)-1]
+	j.Waits = chance(80)
+	for i := range o.Drainers {
+		if d := &o.Drainers[i]; j.Waits && d.ClaimUID == j.ClaimUID && d.Target == j.Target {
+			d.Waits = chance(90)
 		}
 	}
 }

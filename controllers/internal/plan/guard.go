@@ -76,9 +76,15 @@ func MayDrain(live *Observed, a CreateDrain) error {
 
 // MayPlace guards invariants 5 and 10: the ring is the one that the plan saw, its members
 // exist, no drain runs, nor a placement by another ring, and the claim's member has items
-// to place, or leaves, and no other Job moves them. It needs Cluster, StatefulSet, Jobs,
-// Placements, Drainers, Record and the claim.
+// to place, or leaves, and no other Job moves them. If it is prepared, the ring is the next
+// one. It needs Cluster, StatefulSet, Jobs, Placements, Drainers, Record, Claims and Ready.
 func MayPlace(live *Observed, a CreatePlacement) error {
+	if a.Prepared {
+		before := live.Record
+		if live = live.at(before.Next(live.Cluster.Ring.Of(a.Members))); !live.mayPrepare(before) {
+			return fmt.Errorf("nothing may be prepared for ring %s", a.Target)
+		}
+	}
 	claim, running := live.claim(a.Claim.UID), 0
 	for i := range live.Placements {
 		if live.Placements[i].running() && !live.movesLeaving(&live.Placements[i]) {
@@ -97,6 +103,24 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 		return fmt.Errorf("the member of claim %s is being placed already", a.Claim.Name)
 	case !leaves && running >= int(live.Cluster.Parallelism):
 		return fmt.Errorf("%d placements run already, %d may", running, live.Cluster.Parallelism)
+	}
+	why := live.placementWaits(a.Target)
+	return unless(why == "", "%s", why)
+}
+
+// MayBegin guards invariants 5, 10 and 11: clients are told of the ring by which the
+// leaving member's items are moved, and all else is as for MayPlace. It needs what that
+// needs.
+func MayBegin(live *Observed, a BeginMove) error {
+	claim := live.claim(a.Claim.UID)
+	switch {
+	case claim == nil || !live.mayMoveLive(claim):
+		return fmt.Errorf("the member of claim %s has nothing to place", a.Claim.Name)
+	case live.Record.Target() != a.Target:
+		return fmt.Errorf("the clients' list is not of ring %s", a.Target)
+	}
+	if job := live.placementOf(claim); job == nil || !job.mayBegin(a.Target) {
+		return fmt.Errorf("no Job of the member of claim %s waits", a.Claim.Name)
 	}
 	why := live.placementWaits(a.Target)
 	return unless(why == "", "%s", why)

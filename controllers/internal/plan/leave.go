@@ -8,16 +8,16 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// A scale-down announces itself first: the marks are written, and the clients' list names
-// only the members that stay. Then the leaving members run on for a while. A mover
-// (drainer rebalance) gives their items to the owners while clients still find them, and
-// ends when no client calls a leaving member any more, or when routing.patience is over.
-// Only then does the StatefulSet shrink, and the volumes are drained as usual: what is left
-// on them is added, nothing as a rule.
+// A scale-down announces itself first: the marks are written, movers are prepared
+// (prepare.go), and the clients' list names only the members that stay. Then the leaving
+// members run on for a while. A mover (drainer rebalance) gives their items to the owners
+// while clients still find them, and ends when no client calls a leaving member any more, or
+// when routing.patience is over. Only then does the StatefulSet shrink, and the volumes are
+// drained as usual: what is left on them is added, nothing as a rule.
 //
-//	announced ──mover at work──▶ Leaving ──mover has ended──▶ departed ──▶ drained (plan.go)
-//	    │                           │
-//	    └───────────────────────────┴── anything goes wrong: departed at once
+//	marked ──movers run──▶ announced ──they begin──▶ moved ──they have ended──▶ departed ──▶ drained (plan.go)
+//	   │                       │                       │
+//	   └───────────────────────┴───────────────────────┴── anything goes wrong: departed at once
 //
 // The live part is tried once for each member, and its Job is the only record of it.
 // Whatever goes wrong costs hits and no items, because the drain follows in any case.
@@ -68,14 +68,17 @@ func (o *Observed) staysFor(c *Claim) bool {
 	case job.Deleting || job.State != JobActive || job.Target != o.target():
 		return false
 	}
-	return o.justLeft(c) || slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.places() && d.ClaimUID == c.UID && d.Running })
+	return o.justLeft(c) || o.moverRuns(c)
 }
 
 // justLeft tells whether the member was told to leave less than moverStartsWithin ago.
-// Anybody may have written the mark: one from the future is not recent.
-func (o *Observed) justLeft(c *Claim) bool {
+func (o *Observed) justLeft(c *Claim) bool { return o.leftWithin(c, moverStartsWithin) }
+
+// leftWithin tells whether the member was told to leave less than that ago. Anybody may
+// have written the mark: one from the future is not recent.
+func (o *Observed) leftWithin(c *Claim, recent time.Duration) bool {
 	age := o.Now.Sub(c.LeavingSince)
-	return c.LeavingSince.Equal(justNow) || -moverStartsWithin < age && age < moverStartsWithin
+	return c.LeavingSince.Equal(justNow) || -recent < age && age < recent
 }
 
 // stopsWaiting is when the member leaves at the latest: a mover that ends by itself has ended
@@ -149,7 +152,7 @@ func (p *Plan) moveLeaving(o *Observed) {
 			continue
 		}
 		slots--
-		p.add(CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size})
+		p.add(CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Prepared: p.Prepares})
 	}
 }
 

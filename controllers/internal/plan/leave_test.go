@@ -46,7 +46,7 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 	}{
 		"told now": {at(3).wanted(2).with(func(o *Observed) {
 			o.Ready, o.Cluster.Patience, o.Now = []int32{0, 1, 2}, time.Minute, now
-		}), 3, []string{"mark claim data-2 as leaving", "apply the StatefulSet, 3 replicas", moves}, []string{"2 Leaving"}},
+		}), 3, []string{"mark claim data-2 as leaving", "apply the StatefulSet, 3 replicas", "prepare to " + moves}, []string{"2 Leaving"}},
 		"told a second ago": {shrinking(), 3, []string{"apply the StatefulSet, 3 replicas", moves}, []string{"2 Leaving"}},
 		"its mover runs": {shrinking().mover().change(2, marks(now.Add(-time.Hour))), 3,
 			[]string{"apply the StatefulSet, 3 replicas"}, []string{"2 Leaving"}},

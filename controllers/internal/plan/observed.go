@@ -166,7 +166,9 @@ type Job struct {
 	Survivors int32
 	// Target names the ring by which it places items; empty for a drain.
 	Target string
-	State  JobState
+	// Waits: each of its pods waits until it is told to begin (Drainer.Waits).
+	Waits bool
+	State JobState
 	// Deleting: its pod may still run.
 	Deleting bool
 	// PodKept: it failed, and another container keeps its pod running. When that pod ends,
@@ -186,6 +188,8 @@ type Drainer struct {
 	Pod      string
 	ClaimUID types.UID
 	Target   string
+	// Waits: it moves nothing until it is told to begin.
+	Waits bool
 	// Running: it has started.
 	Running bool
 }

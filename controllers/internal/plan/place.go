@@ -43,16 +43,25 @@ func (o *Observed) placementDue(r *ring.Record, c *Claim) bool {
 	return !o.Cluster.PlacementOff && c.Placed < r.Serial && c.Ordinal < r.From.Size
 }
 
-// placing tells whether items have to be placed, or a placement may still run.
+// placing tells whether items have to be placed, or a placement may still move some. One
+// that was not told to begin moves nothing.
 func (o *Observed) placing() bool {
-	return o.placementRuns() || slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) })
+	return slices.ContainsFunc(o.Drainers, Drainer.moves) || slices.ContainsFunc(o.Placements, func(j Job) bool { return j.places() && (!j.Waits || j.State == JobComplete) }) ||
+		slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) })
 }
 
 // placementRuns tells whether a placement's Job, or a pod whose Job is gone, may still
-// run. A Job that is complete is about to be deleted.
+// run, if only to wait.
 func (o *Observed) placementRuns() bool {
-	return slices.ContainsFunc(o.Drainers, Drainer.places) || slices.ContainsFunc(o.Placements, func(j Job) bool { return j.State != JobFailed || j.Deleting || j.mayRun() })
+	return slices.ContainsFunc(o.Drainers, Drainer.places) || slices.ContainsFunc(o.Placements, Job.places)
 }
+
+// places tells whether the Job of a placement may still run. One that is complete is about
+// to be deleted.
+func (j Job) places() bool { return j.State != JobFailed || j.Deleting || j.mayRun() }
+
+// moves tells whether a placement's drainer was told to begin.
+func (d Drainer) moves() bool { return d.places() && !d.Waits }
 
 // placementOf returns the Job that places the items of the claim's member, or nil.
 func (o *Observed) placementOf(c *Claim) *Job {
@@ -66,8 +75,8 @@ func (o *Observed) placementOf(c *Claim) *Job {
 // placesByOtherRing tells whether a placement by another ring runs, or may start a pod.
 // It may give items to members that are placed already.
 func (o *Observed) placesByOtherRing(target string) bool {
-	return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.places() && d.Target != target }) ||
-		slices.ContainsFunc(o.Placements, func(j Job) bool { return j.Target != target && j.mayRun() })
+	return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.moves() && d.Target != target }) ||
+		slices.ContainsFunc(o.Placements, func(j Job) bool { return j.Target != target && j.mayRun() && !j.Waits })
 }
 
 // drainedAfterPlacement tells whether the members' items are placed before this claim is
@@ -112,6 +121,9 @@ func (p *Plan) place(o *Observed) {
 		return c == nil || !o.misplaced(c) && !o.keepsMover(c, j)
 	}, "its member has nothing to place")
 	p.moveLeaving(o)
+	if p.Prepares {
+		return // clients look by the ring before
+	}
 	slots := int(o.Cluster.Parallelism)
 	for i := range o.Placements {
 		if o.Placements[i].running() && !o.movesLeaving(&o.Placements[i]) {

@@ -39,9 +39,10 @@ type Plan struct {
 	// gone.
 	LingeringDrainer string
 	// ListSize is how many members the clients' list has, and Record the ring that this
-	// makes.
+	// makes. Prepares: the list is held back while movers are prepared for the next ring.
 	ListSize int32
 	Record   ring.Record
+	Prepares bool
 	// Drains has an entry for each claim that is to be drained or released, highest
 	// ordinal first.
 	Drains []DrainState
@@ -114,11 +115,13 @@ func Next(observed *Observed) Plan {
 	p.decideSize(&o)
 	before := p.decideList(&o)
 	p.markLeaving(&o, before)
+	p.prepare(&o, before)
 	p.keepLeaving(&o)
 	p.findSmall(&o)
 	p.sweepJobs(&o)
 	p.applyAddresses(&o)
 	p.add(ApplyService{}, ApplyListService{}, ApplyDiscovery{}, WriteList{p.ListSize, p.Record, before, p.Replicas}, WriteEndpoints{p.ListSize})
+	p.beginMoves(&o)
 	if o.Cluster.Discovery {
 		p.add(TellMembers{})
 	}

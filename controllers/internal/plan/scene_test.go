@@ -149,11 +149,15 @@ type outcome struct {
 func planned(s *scene) outcome {
 	p := Next(&s.o)
 	out := outcome{Replicas: p.Replicas, Blocked: p.SizeBlocked}
+	by := p.Record
+	if p.Prepares {
+		by = by.Next(s.o.Cluster.Ring.Of(p.Replicas))
+	}
 	for _, a := range p.Actions {
 		switch a.(type) {
 		case ApplyService, ApplyListService, ApplyDiscovery, WriteList, WriteEndpoints, TellMembers, ApplyNetworkPolicy, WriteBinding, ApplyBudget, ApplyServiceMonitor, ApplyMemberService:
 		default:
-			out.Actions = append(out.Actions, strings.ReplaceAll(a.String(), p.Record.Target(), target))
+			out.Actions = append(out.Actions, strings.ReplaceAll(a.String(), by.Target(), target))
 		}
 	}
 	for _, d := range p.Drains {

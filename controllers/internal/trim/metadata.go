@@ -64,11 +64,13 @@ var (
 		cachev1alpha1.AnnotationClaimUID:  cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationSurvivors: cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationTarget:    cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationBegin:     cachev1alpha1.MaxAnnotation,
 	}
 	ofPods = map[string]int{
 		cachev1alpha1.AnnotationClaimUID:    cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationSurvivors:   cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationTarget:      cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationBegin:       cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationListVersion: cachev1alpha1.MaxAnnotation,
 	}
 	ofApplied = map[string]int{

@@ -60,8 +60,8 @@ type stage struct {
 	lingering bool
 	// unready members run, and don't get ready.
 	unready bool
-	// held members have a node, and don't start.
-	held bool
+	// held members have a node, and don't start; heldDrainers neither.
+	held, heldDrainers bool
 	// afflicted members get this status, and no node; nil for none.
 	afflicted func(*corev1.PodStatus)
 	// fixed volumes don't grow, though they are asked to.
@@ -166,6 +166,11 @@ func (p *Player) Unready(namespace string, on bool) {
 // Hold keeps members that have a node from starting, or lets them.
 func (p *Player) Hold(namespace string, on bool) {
 	p.direct(namespace, func(st *stage) { st.held = on })
+}
+
+// HoldDrainers keeps drainers that have a node from starting, or lets them.
+func (p *Player) HoldDrainers(namespace string, on bool) {
+	p.direct(namespace, func(st *stage) { st.heldDrainers = on })
 }
 
 // Afflict gives members that don't run yet this status instead, again and again; nil

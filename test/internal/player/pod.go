@@ -109,7 +109,10 @@ func (p *Player) warmUp(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 func (p *Player) holds(pod *corev1.Pod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !isDrainer(pod) && p.stage(pod.Namespace).held
+	if isDrainer(pod) {
+		return p.stage(pod.Namespace).heldDrainers
+	}
+	return p.stage(pod.Namespace).held
 }
 
 // affliction of the member; nil for none.

@@ -82,6 +82,9 @@ func isDrainer(pod *corev1.Pod) bool {
 }
 
 func (p *Player) drain(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
+	if waits(pod) {
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
 	p.mu.Lock()
 	script := p.stage(pod.Namespace).script
 	p.mu.Unlock()
@@ -95,6 +98,26 @@ func (p *Player) drain(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error
 	}
 }
 
+// waits tells whether the drainer is prepared, and was not told to begin.
+func waits(pod *corev1.Pod) bool {
+	for _, arg := range commandOf(pod) {
+		if when, waits := strings.CutPrefix(arg, "--"+contract.FlagBeginWhen+"="); waits {
+			return pod.Annotations[cachev1alpha1.AnnotationBegin] != when
+		}
+	}
+	return false
+}
+
+// commandOf the pod's drainer.
+func commandOf(pod *corev1.Pod) []string {
+	for _, c := range pod.Spec.Containers {
+		if c.Name == drainer {
+			return c.Command
+		}
+	}
+	return nil
+}
+
 func drainerOf(pod *corev1.Pod) Drainer {
 	d := Drainer{Pod: pod.Name}
 	for _, v := range pod.Spec.Volumes {
@@ -102,13 +125,7 @@ func drainerOf(pod *corev1.Pod) Drainer {
 			d.Claim, d.ReadOnly = v.PersistentVolumeClaim.ClaimName, v.PersistentVolumeClaim.ReadOnly
 		}
 	}
-	var command []string
-	for _, c := range pod.Spec.Containers {
-		if c.Name == drainer {
-			command = c.Command
-		}
-	}
-	for _, arg := range command {
+	for _, arg := range commandOf(pod) {
 		if source, ok := strings.CutPrefix(arg, "--"+contract.FlagSource+"="); ok {
 			d.Source = source
 		}

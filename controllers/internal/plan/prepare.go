@@ -1,0 +1,97 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"example.com/memcached-operator/controllers/internal/ring"
+)
+
+// A mover's pod takes a second or two to start. Until it has moved an item, clients that
+// follow the list miss it. So the movers of leaving members are started before the list
+// changes. They connect to everybody and look through the items, but move nothing: a copy
+// would be read after a client has changed the original. When all of them run, or after
+// preparesWithin, the list changes, and they are told to begin.
+//
+// Prepared movers are no reason to keep the size or the ring. If either is to change
+// meanwhile, or a member is not ready any more, the list changes at once, as it would without
+// them.
+
+// preparesWithin bounds how long the list waits for the movers, from the leaving mark on.
+const preparesWithin = 10 * time.Second
+
+// at is the state with another ring.
+func (o *Observed) at(r ring.Record) *Observed {
+	then := *o
+	then.Record = r
+	return &then
+}
+
+// mayPrepare tells whether movers may be prepared for the ring in o.Record, while clients
+// look by the one before: only members leave, and nothing else is under way. The plan asks
+// this, and MayPlace asks it about live state.
+func (o *Observed) mayPrepare(before ring.Record) bool {
+	from, to := before.Ring, o.Record.Ring
+	if to.Size == 0 || to.Size >= from.Size || from != o.Cluster.Ring.Of(from.Size) || o.ListSize != from.Size || o.StatefulSet.Replicas < from.Size {
+		return false
+	}
+	for i := range o.StatefulSet.Replicas {
+		if !slices.Contains(o.Ready, i) {
+			return false
+		}
+	}
+	// The volumes of members that left earlier come first.
+	earlier := slices.ContainsFunc(o.Claims, func(c Claim) bool { return !c.LeavingSince.IsZero() && !o.leaves(&c) })
+	return !earlier && !o.drainRuns() && !o.at(before).placing()
+}
+
+// prepare holds the list back while the movers of leaving members start. For the rest of
+// the plan o.Record stays the next ring.
+func (p *Plan) prepare(o *Observed, before ring.Record) {
+	if p.Replicas == 0 || !o.mayPrepare(before) {
+		return
+	}
+	working, waits := 0, false
+	for i := range o.Claims {
+		c := &o.Claims[i]
+		switch {
+		case o.moverRuns(c):
+			working++
+		case o.staysFor(c) && o.leftWithin(c, preparesWithin):
+			waits = true
+			if at, told := c.LeavingAt(); told {
+				p.wakeAt(at.Add(preparesWithin)) // no event tells that a mover has not started
+			}
+		}
+	}
+	if waits && working < mostMovers {
+		p.Prepares, p.ListSize, p.Record = true, o.ListSize, before
+	}
+}
+
+// moverRuns tells whether the pod of the leaving member's mover has started.
+func (o *Observed) moverRuns(c *Claim) bool {
+	return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.places() && d.ClaimUID == c.UID && d.Running })
+}
+
+// beginMoves tells prepared movers to begin. It comes right after the list.
+func (p *Plan) beginMoves(o *Observed) {
+	if p.Prepares || o.placementWaits(o.target()) != "" {
+		return
+	}
+	for i := range o.Claims {
+		c := &o.Claims[i]
+		job := o.placementOf(c)
+		if job == nil || !job.mayBegin(o.target()) || !p.isLeaving(c) || !o.staysFor(c) {
+			continue
+		}
+		if slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && d.Target == job.Target && d.Waits }) {
+			p.add(BeginMove{Claim: c.Ref(), Target: job.Target})
+		}
+	}
+}
+
+// mayBegin tells whether the Job is a prepared one by that ring.
+func (j *Job) mayBegin(target string) bool {
+	return j.Waits && j.Target == target && j.State == JobActive && !j.Deleting
+}

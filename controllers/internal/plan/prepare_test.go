@@ -1,0 +1,151 @@
+package plan
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// preparing is a cluster of three that was told to shrink to two a second ago: member 2
+// has the mark, and clients are still told of all three.
+func preparing() *scene {
+	return at(3).wanted(2).change(2, marks(now.Add(-time.Second))).with(func(o *Observed) {
+		o.Now, o.Ready, o.Cluster.Patience = now, []int32{0, 1, 2}, 90*time.Second
+	})
+}
+
+// prepares adds the Job of member 2's mover, for the ring of two.
+func (s *scene) prepares(changes ...func(*Job)) *scene {
+	return s.placement(2, append([]func(*Job){func(j *Job) { j.Target, j.Waits = s.next(2), true }}, changes...)...)
+}
+
+// next names the ring of that many members.
+func (s *scene) next(size int32) string {
+	return s.o.Record.Next(s.o.Cluster.Ring.Of(size)).Target()
+}
+
+// starts adds the pod of that Job.
+func (s *scene) starts(running bool) *scene {
+	s.o.Drainers = append(s.o.Drainers, Drainer{Pod: "mover", ClaimUID: uid(2), Target: s.next(2), Waits: true, Running: running})
+	return s
+}
+
+func TestTheListWaitsForPreparedMovers(t *testing.T) {
+	const (
+		list3, list2 = "list 3 members for clients", "list 2 members for clients"
+		prepare      = "prepare to place the items of the member of claim data-2, by ring " + target
+		begin        = "begin to place the items of the member of claim data-2, by ring " + target
+		shrink       = "apply the StatefulSet, 2 replicas"
+		place        = "place the items of the member of claim data-2, by ring " + target
+		end          = "delete Job place-data-2: its member leaves now"
+	)
+	late := marks(now.Add(-preparesWithin))
+	for what, test := range map[string]struct {
+		scene *scene
+		want  []string
+	}{
+		"no mover yet":                {preparing(), []string{list3, prepare}},
+		"its pod is not there yet":    {preparing().prepares(), []string{list3}},
+		"its pod has not started yet": {preparing().prepares().starts(false), []string{list3}},
+		"it runs":                     {preparing().prepares().starts(true), []string{list2, begin}},
+		"it has not started in time":  {preparing().change(2, late).prepares().starts(false), []string{list2, begin}},
+		"no pod in time":              {preparing().change(2, late).prepares(), []string{list2}},
+		"no mover in time":            {preparing().change(2, late), []string{list2, place}},
+		"it has failed":               {preparing().prepares(moverFailed), []string{list2, shrink}},
+		"it is being deleted":         {preparing().prepares(gone), []string{list2, shrink}},
+
+		"a person wants it again":         {preparing().prepares().starts(true).wanted(3), []string{list2, shrink, end}},
+		"a person holds its drain":        {preparing().prepares().change(2, requested(Hold)), []string{list2, shrink, end}},
+		"the routing changes":             {preparing().prepares().with(func(o *Observed) { o.Cluster.Ring.Client = "gomemcache" }), []string{list2, shrink, end}},
+		"patience is 0":                   {preparing().with(func(o *Observed) { o.Cluster.Patience = 0 }), []string{list2, shrink}},
+		"a survivor is not ready":         {preparing().prepares().with(func(o *Observed) { o.Ready = []int32{0, 2} }), []string{list2}},
+		"it is not ready":                 {preparing().prepares().with(func(o *Observed) { o.Ready = []int32{0, 1} }), []string{list2, shrink, end}},
+		"an earlier member's volume left": {preparing().left(3), []string{list2, place}},
+		"the list was lost":               {preparing().with(func(o *Observed) { o.Record.Ring.Client = "" }), []string{list2, place, "place the items of the member of claim data-1, by ring " + target}},
+		"all stop":                        {preparing().prepares().wanted(0), []string{"list 0 members for clients", "apply the StatefulSet, 0 replicas", end}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			p := planned(test.scene)
+			p.Actions = slices.DeleteFunc(p.Actions, func(a string) bool { return a == "apply the StatefulSet, 3 replicas" })
+			for _, a := range Next(&test.scene.o).Actions {
+				if _, is := a.(WriteList); is {
+					p.Actions = slices.Insert(p.Actions, 0, a.String())
+				}
+			}
+			if diff := cmp.Diff(test.want, p.Actions); diff != "" {
+				t.Errorf("actions: -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// The members that stay give nothing away, either, before clients are told: by a client that
+// reshuffles, they have items for each other.
+func TestWhileMoversArePreparedNothingIsPlaced(t *testing.T) {
+	s := preparing().with(func(o *Observed) {
+		o.Cluster.Ring.Client, o.Record.Ring.Client = "gomemcache", "gomemcache"
+	})
+	if p := Next(&s.o); !p.Prepares || len(p.Placements) != 0 {
+		t.Errorf("prepares %v, placements %v", p.Prepares, p.Placements)
+	}
+	s.prepares().starts(true)
+	if p := Next(&s.o); p.Prepares || len(p.Placements) != 2 {
+		t.Errorf("prepares %v, placements %v", p.Prepares, p.Placements)
+	}
+}
+
+func TestTheEndOfThePreparationBringsAPlan(t *testing.T) {
+	s := preparing().prepares()
+	if p, want := Next(&s.o), now.Add(preparesWithin-time.Second); !p.Wake.Equal(want) {
+		t.Errorf("the next plan is at %s, want %s", p.Wake, want)
+	}
+}
+
+// At most so many movers are prepared, so the list waits for no more.
+func TestTheListWaitsForAsManyMoversAsThereAre(t *testing.T) {
+	s := at(mostMovers + 3).wanted(1).with(func(o *Observed) { o.Now, o.Cluster.Patience = now, time.Minute })
+	for i := range int32(mostMovers + 3) {
+		s.o.Ready = append(s.o.Ready, i)
+		if i == 0 {
+			continue
+		}
+		s.change(i, marks(now.Add(-time.Second)))
+		if i <= 2 {
+			continue
+		}
+		s.placement(i, func(j *Job) { j.Target, j.Waits = s.next(1), true })
+		s.o.Drainers = append(s.o.Drainers, Drainer{ClaimUID: uid(i), Target: s.next(1), Waits: true, Running: i > 3})
+	}
+	if p := Next(&s.o); !p.Prepares {
+		t.Error("it doesn't wait for the last of them")
+	}
+	s.o.Drainers[0].Running = true
+	if p := Next(&s.o); p.Prepares {
+		t.Error("it waits although they run")
+	}
+}
+
+// A mover begins when clients are told of its ring, and not before.
+func TestAMoverBeginsByTheRingOfTheList(t *testing.T) {
+	a := BeginMove{Claim: ClaimRef{UID: uid(2)}, Target: preparing().next(2)}
+	announced := func() *scene {
+		return preparing().prepares().starts(true).with(func(o *Observed) { o.ListSize, o.Record = 2, o.Record.Next(o.Cluster.Ring.Of(2)) })
+	}
+	if err := MayBegin(&announced().o, a); err != nil {
+		t.Error(err)
+	}
+	for what, s := range map[string]*scene{
+		"clients are told of three": preparing().prepares().starts(true),
+		"its Job is gone":           announced().with(func(o *Observed) { o.Placements = nil }),
+		"its Job is being deleted":  announced().with(func(o *Observed) { o.Placements[0].Deleting = true }),
+		"a drain runs":              announced().job(3, 2),
+		"another one moves items":   announced().with(func(o *Observed) { o.Drainers = append(o.Drainers, Drainer{ClaimUID: uid(1), Target: "9-x"}) }),
+		"a person wants it again":   announced().wanted(3),
+	} {
+		if err := MayBegin(&s.o, a); err == nil {
+			t.Errorf("%s: it begins", what)
+		}
+	}
+}
