@@ -84,7 +84,7 @@ func placements() map[string]Options {
 // leavings are the explorations in which leaving members run on while their items are
 // moved.
 func leavings() map[string]Options {
-	one := plan.Cluster{Parallelism: 1, Patience: time.Minute, MoveDeadline: time.Hour + time.Minute}
+	one := plan.Cluster{Parallelism: 1, Patience: time.Minute}
 	all := map[string]Options{
 		"two deeds":               {Cluster: one, Size: 3, Deeds: 2, OnlyScale: true},
 		"a deed, two faults":      {Cluster: one, Size: 2, Deeds: 1, Faults: 2, OnlyScale: true},

@@ -347,6 +347,9 @@ func (m *model) cluster(v *sight) plan.Cluster {
 // spec of the Memcached, for the plan.
 func (m *model) spec(seen *cluster) plan.Cluster {
 	c := m.options.Cluster
+	if c.Patience > 0 {
+		c.MoveDeadline = time.Hour + c.Patience // the hour is the default of spec.drain
+	}
 	c.Size, c.Deleting, c.Finalizer = int32(seen.size), seen.deleting, seen.finalizer
 	c.Ring, c.PlacementOff = target{client: seen.client}.ring(), seen.off || !m.options.Placing
 	return c

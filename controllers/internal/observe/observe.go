@@ -408,7 +408,9 @@ func planCluster(o *State) plan.Cluster {
 		Finalizer:            slices.Contains(o.Cluster.Finalizers, cachev1alpha1.ClusterFinalizer),
 	}
 	cluster.Ring, cluster.PlacementOff = build.RingOf(o.Cluster, 0), spec.Routing.Placement == cachev1alpha1.PlacementOff
-	cluster.Patience, cluster.MoveDeadline = build.Patience(o.Cluster), build.MoveDeadline(o.Cluster)
+	if cluster.Patience = build.Patience(o.Cluster); cluster.Patience > 0 {
+		cluster.MoveDeadline = build.MoveDeadline(o.Cluster)
+	}
 	if spec.Storage != nil && spec.Memory != nil {
 		cluster.VolumeSize, cluster.Memory = build.VolumeSize(o.Cluster).Value(), spec.Memory.Value()
 	}
