@@ -20,6 +20,7 @@ func (r *MemcachedReconciler) wait(o *observed, p *plan.Plan) {
 	now := r.Clock.Now()
 	o.Waits.AtMost(o.done.Waits.Shortest)
 	o.Waits.AtMost(o.DrainerStarts(now))
+	o.Waits.AtMost(o.MoversPrepare(now))
 	if !p.Wake.IsZero() {
 		o.Waits.AtMost(max(p.Wake.Sub(now), time.Millisecond))
 	}

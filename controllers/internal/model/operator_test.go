@@ -452,7 +452,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 func (m *model) drainer(i int8, d *drainer) plan.Drainer {
 	out := plan.Drainer{Pod: "a drainer", ClaimUID: claimUIDs[i][d.generation], Running: d.state == running}
 	if d.target.places() {
-		out.Target, out.Waits = m.nameOf(d.target), d.waits
+		out.Target, out.Waits, out.Prepared = m.nameOf(d.target), d.waits, out.Running
 	}
 	return out
 }

@@ -128,15 +128,44 @@ func PlanJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
 }
 
 // drainers are the pods that have not ended.
-func drainers(pods []corev1.Pod) []plan.Drainer {
+func drainers(pods []corev1.Pod, progress map[types.UID]contract.Progress, now time.Time) []plan.Drainer {
 	var found []plan.Drainer
 	for i := range pods {
 		pod := &pods[i]
 		if d := identity.DutyOf(pod); d != (identity.Duty{}) && !DrainerEnded(pod) {
-			found = append(found, plan.Drainer{Pod: pod.Name, ClaimUID: d.Claim, Target: d.Target, Waits: d.Waits, Running: atWork(pod)})
+			found = append(found, plan.Drainer{
+				Pod: pod.Name, ClaimUID: d.Claim, Target: d.Target, Waits: d.Waits, Running: atWork(pod),
+				Prepared: d.Target != "" && prepared(pod, progress[d.Claim], now),
+			})
 		}
 	}
 	return found
+}
+
+// preparedAfter is how long a drainer that says nothing may have to prepare itself.
+const preparedAfter = 3 * time.Second
+
+// prepared tells whether a placement's drainer says that it has connected to everybody, or
+// has had the time.
+func prepared(pod *corev1.Pod, progress contract.Progress, now time.Time) bool {
+	says := progress.Phase != "" && progress.Phase != contract.PhaseConnecting
+	return drainerRuns(pod) && (says || !now.Before(drainerOf(pod).Running.StartedAt.Add(preparedAfter)))
+}
+
+// MoversPrepare returns how long it takes until a drainer that waits to begin counts as
+// prepared, because no event will tell; zero if there is none.
+func (o *State) MoversPrepare(now time.Time) time.Duration {
+	var wait time.Duration
+	for i := range o.DrainerPods {
+		pod := &o.DrainerPods[i]
+		if !identity.DutyOf(pod).Waits || !drainerRuns(pod) {
+			continue
+		}
+		if left := drainerOf(pod).Running.StartedAt.Add(preparedAfter).Sub(now); left > wait {
+			wait = left
+		}
+	}
+	return wait
 }
 
 // goodReceipt is the receipt of a drainer of exactly this Job that ended well, or nil.

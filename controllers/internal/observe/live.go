@@ -54,7 +54,7 @@ func (r *Reader) View(ctx context.Context, o *State) (*View, error) {
 	}
 	v.Drainers = drainers(slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool {
 		return !identity.DrainerPod(&p) || v.foreign[metav1.GetControllerOfNoCopy(&p).UID]
-	}))
+	}), o.Progress, o.Now)
 	list, err := r.readList(ctx, o.Cluster)
 	if err != nil {
 		return nil, err

@@ -253,7 +253,7 @@ func preparedScene(s *scene, chance func(percent int) bool) {
 		if chance(50) {
 			s.placement(c.Ordinal, func(j *Job) { j.Target, j.Deleting = next.Target(), chance(10) })
 			if chance(50) {
-				o.Drainers = append(o.Drainers, Drainer{Pod: "mover", ClaimUID: c.UID, Target: next.Target(), Running: chance(80)})
+				o.Drainers = append(o.Drainers, Drainer{Pod: "mover", ClaimUID: c.UID, Target: next.Target(), Running: chance(80), Prepared: chance(60)})
 			}
 			prepared(s, chance)
 		}

@@ -190,8 +190,9 @@ type Drainer struct {
 	Target   string
 	// Waits: it moves nothing until it is told to begin.
 	Waits bool
-	// Running: it has started.
-	Running bool
+	// Running: it has started. Prepared: it has also connected to everybody that it needs, as
+	// far as that is known.
+	Running, Prepared bool
 }
 
 // Observed is everything that a plan depends on.

@@ -10,7 +10,7 @@ import (
 // A mover's pod takes a second or two to start. Until it has moved an item, clients that
 // follow the list miss it. So the movers of leaving members are started before the list
 // changes. They connect to everybody and look through the items, but move nothing: a copy
-// would be read after a client has changed the original. When all of them run, or after
+// would be read after a client has changed the original. When all are prepared, or after
 // preparesWithin, the list changes, and they are told to begin.
 //
 // Prepared movers are no reason to keep the size or the ring. If either is to change
@@ -55,7 +55,7 @@ func (p *Plan) prepare(o *Observed, before ring.Record) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		switch {
-		case o.moverRuns(c):
+		case slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && d.Prepared }):
 			working++
 		case o.staysFor(c) && o.leftWithin(c, preparesWithin):
 			waits = true

@@ -27,8 +27,8 @@ func (s *scene) next(size int32) string {
 }
 
 // starts adds the pod of that Job.
-func (s *scene) starts(running bool) *scene {
-	s.o.Drainers = append(s.o.Drainers, Drainer{Pod: "mover", ClaimUID: uid(2), Target: s.next(2), Waits: true, Running: running})
+func (s *scene) starts(prepared bool) *scene {
+	s.o.Drainers = append(s.o.Drainers, Drainer{Pod: "mover", ClaimUID: uid(2), Target: s.next(2), Waits: true, Running: prepared, Prepared: prepared})
 	return s
 }
 
@@ -49,7 +49,8 @@ func TestTheListWaitsForPreparedMovers(t *testing.T) {
 		"no mover yet":                {preparing(), []string{list3, prepare}},
 		"its pod is not there yet":    {preparing().prepares(), []string{list3}},
 		"its pod has not started yet": {preparing().prepares().starts(false), []string{list3}},
-		"it runs":                     {preparing().prepares().starts(true), []string{list2, begin}},
+		"it runs, and still connects": {preparing().prepares().starts(false).with(func(o *Observed) { o.Drainers[0].Running = true }), []string{list3}},
+		"it is prepared":              {preparing().prepares().starts(true), []string{list2, begin}},
 		"it has not started in time":  {preparing().change(2, late).prepares().starts(false), []string{list2, begin}},
 		"no pod in time":              {preparing().change(2, late).prepares(), []string{list2}},
 		"no mover in time":            {preparing().change(2, late), []string{list2, place}},
@@ -116,14 +117,14 @@ func TestTheListWaitsForAsManyMoversAsThereAre(t *testing.T) {
 			continue
 		}
 		s.placement(i, func(j *Job) { j.Target, j.Waits = s.next(1), true })
-		s.o.Drainers = append(s.o.Drainers, Drainer{ClaimUID: uid(i), Target: s.next(1), Waits: true, Running: i > 3})
+		s.o.Drainers = append(s.o.Drainers, Drainer{ClaimUID: uid(i), Target: s.next(1), Waits: true, Running: true, Prepared: i > 3})
 	}
 	if p := Next(&s.o); !p.Prepares {
 		t.Error("it doesn't wait for the last of them")
 	}
-	s.o.Drainers[0].Running = true
+	s.o.Drainers[0].Prepared = true
 	if p := Next(&s.o); p.Prepares {
-		t.Error("it waits although they run")
+		t.Error("it waits although they are prepared")
 	}
 }
 

@@ -1,0 +1,52 @@
+package observe
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// A mover's pod runs before it has connected to everybody. It says when it has; if its log
+// can't be read, it is given some time.
+func TestAMoverIsPreparedWhenItSaysSo(t *testing.T) {
+	now := time.Unix(5000, 0)
+	ran := func(d time.Duration) *corev1.ContainerStateRunning {
+		return &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-d))}
+	}
+	for what, test := range map[string]struct {
+		running  *corev1.ContainerStateRunning
+		progress contract.Progress
+		prepared bool
+		wait     time.Duration
+	}{
+		"it has not started":  {nil, contract.Progress{}, false, 0},
+		"it has just started": {ran(0), contract.Progress{}, false, preparedAfter},
+		"it connects":         {ran(time.Second), contract.Progress{Phase: contract.PhaseConnecting}, false, preparedAfter - time.Second},
+		"it is prepared":      {ran(time.Second), contract.Progress{Phase: contract.PhasePrepared}, true, preparedAfter - time.Second},
+		"it says nothing":     {ran(preparedAfter), contract.Progress{}, true, 0},
+		"it still connects":   {ran(preparedAfter), contract.Progress{Phase: contract.PhaseConnecting}, true, 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Name: "mover", Labels: map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentPlacement},
+				Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "uid", cachev1alpha1.AnnotationTarget: "1-x", cachev1alpha1.AnnotationBegin: ""},
+			}}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: build.ContainerDrainer, State: corev1.ContainerState{Running: test.running}}}
+			o := &State{Now: now, DrainerPods: []corev1.Pod{pod}, Progress: map[types.UID]contract.Progress{"uid": test.progress}}
+			got := drainers(o.DrainerPods, o.Progress, o.Now)
+			if len(got) != 1 || !got[0].Waits || got[0].Prepared != test.prepared {
+				t.Errorf("%+v", got)
+			}
+			if wait := o.MoversPrepare(now); wait != test.wait {
+				t.Errorf("the next look is after %s, want %s", wait, test.wait)
+			}
+		})
+	}
+}
