@@ -5,7 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,15 +14,19 @@ import (
 
 // Peers are those who have sent commands to a server lately.
 type Peers struct {
-	// connections of each address.
-	connections map[string]int
+	// connections of each address, and how many are of addresses beyond mostAddresses.
+	connections map[netip.Addr]int
+	others      int
 }
+
+// mostAddresses bounds the memory, whatever the server answers.
+const mostAddresses = 1 << 12
 
 // String names the three with the most connections.
 func (p *Peers) String() string {
 	const few = 3
-	all := slices.SortedFunc(maps.Keys(p.connections), func(a, b string) int {
-		return cmp.Or(p.connections[b]-p.connections[a], strings.Compare(a, b))
+	all := slices.SortedFunc(maps.Keys(p.connections), func(a, b netip.Addr) int {
+		return cmp.Or(p.connections[b]-p.connections[a], a.Compare(b))
 	})
 	var b strings.Builder
 	for i, address := range all[:min(few, len(all))] {
@@ -32,7 +36,10 @@ func (p *Peers) String() string {
 		}
 		fmt.Fprintf(&b, "%s%s (%d)", word, address, p.connections[address])
 	}
-	if more := len(all) - few; more > 0 {
+	switch more := len(all) - few; {
+	case p.others > 0:
+		fmt.Fprintf(&b, " and more than %d more addresses", more)
+	case more > 0:
 		fmt.Fprintf(&b, " and %d more addresses", more)
 	}
 	return b.String()
@@ -45,9 +52,9 @@ func (c *Conn) Peers(within time.Duration) (*Peers, error) {
 	if err := c.Send([]byte("stats conns\r\n")); err != nil {
 		return nil, err
 	}
-	own := c.conn.LocalAddr().String()
-	near := isLoopback(own)
-	p, peer := &Peers{map[string]int{}}, ""
+	own, _ := netip.ParseAddrPort(c.conn.LocalAddr().String())
+	near := own.Addr().IsLoopback()
+	p, peer := &Peers{connections: map[netip.Addr]int{}}, netip.AddrPort{}
 	// memcached has four lines for each connection, and its own limit of these.
 	const most = 4 * 1 << 20
 	for range most {
@@ -65,23 +72,26 @@ func (c *Conn) Peers(within time.Duration) (*Peers, error) {
 		name, value, _ := strings.Cut(stat, " ")
 		switch name {
 		case "addr":
-			_, peer, _ = strings.Cut(value, ":")
+			_, address, _ := strings.Cut(value, ":")
+			peer, _ = netip.ParseAddrPort(address)
 		case "state":
 			if value == "conn_listening" {
-				peer = ""
+				peer = netip.AddrPort{}
 			}
 		case "secs_since_last_cmd":
 			seconds, err := strconv.ParseInt(value, 10, 64)
-			host, _, hostErr := net.SplitHostPort(peer)
-			if err == nil && hostErr == nil && seconds <= int64(within.Seconds()) && peer != own && (near || !isLoopback(peer)) {
-				p.connections[host]++
+			if err == nil && peer.IsValid() && seconds <= int64(within.Seconds()) && peer != own && (near || !peer.Addr().IsLoopback()) {
+				p.note(peer.Addr().WithZone(""))
 			}
 		}
 	}
 	return nil, fmt.Errorf("%w to stats conns: more than %d lines", ErrProtocol, most)
 }
 
-func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	return err == nil && net.ParseIP(host).IsLoopback()
+func (p *Peers) note(address netip.Addr) {
+	if p.connections[address] == 0 && len(p.connections) == mostAddresses {
+		p.others++
+		return
+	}
+	p.connections[address]++
 }

@@ -1,6 +1,8 @@
 package memcache_test
 
 import (
+	"bufio"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -76,5 +78,41 @@ func TestPeersOfAServerThatSaysAnything(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v", answer, err)
 		}
+	}
+}
+
+// TestPeersWithoutEnd: whatever a server answers, so many addresses are kept.
+func TestPeersWithoutEnd(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		w := bufio.NewWriter(conn)
+		for i := range 1 << 14 {
+			fmt.Fprintf(w, "STAT %d:addr tcp6:[fe80::%x%%%s]:1\r\nSTAT %d:secs_since_last_cmd 0\r\n", i, i+1, strings.Repeat("z", 100), i)
+		}
+		fmt.Fprint(w, "END\r\n")
+		_ = w.Flush()
+		_, _ = conn.Read(make([]byte, 100))
+	}()
+	conn, err := memcache.Dial(t.Context(), listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	peers, err := conn.Peers(time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "; connections: fe80::1 (1), fe80::2 (1), fe80::3 (1) and more than 4093 more addresses"
+	if got := peers.String(); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

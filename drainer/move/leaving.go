@@ -41,6 +41,8 @@ type leaving struct {
 	settling, last, quiet bool
 	// began is when the present pass did, named when the callers were looked for.
 	began, named time.Time
+	// missed counts the deletes of clients that found nothing, since settling has begun.
+	missed int64
 
 	mu      sync.Mutex
 	callers string
@@ -97,7 +99,7 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 	if err != nil {
 		return false, err
 	}
-	still := first // the counters have stood still since
+	still, before := first, first // the counters have stood still since
 	for {
 		wait := min(lookEvery, time.Until(v.until), time.Until(still.at.Add(quietFor)))
 		if err := sleep(ctx, max(0, wait)); err != nil {
@@ -106,6 +108,11 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 		now, err := v.look(ctx)
 		if err != nil {
 			return false, err
+		}
+		v.missed += max(0, now.missed-before.missed)
+		before = now
+		if now.commands < first.commands { // somebody reset the counters
+			first = now
 		}
 		if now.commands != still.commands {
 			still = now
@@ -132,8 +139,8 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 // counters of a member at one time.
 type counters struct {
 	at time.Time
-	// commands of clients.
-	commands int64
+	// commands of clients, and deletes among them that found nothing.
+	commands, missed int64
 	// linked is how many items were stored.
 	linked string
 }
@@ -156,7 +163,9 @@ func (v *leaving) look(ctx context.Context) (now counters, err error) {
 			if err != nil {
 				return fmt.Errorf("%w to stats: %s=%q", memcache.ErrProtocol, name, stats[name])
 			}
-			now.commands += n
+			if now.commands += n; name == "delete_misses" {
+				now.missed = n
+			}
 		}
 		restarted, err = v.l.isAnother(stats)
 		return err
@@ -180,6 +189,9 @@ func (v *leaving) name(ctx context.Context, before, now counters) error {
 		}
 		rate := math.Ceil(float64(calls) / now.at.Sub(before.at).Seconds())
 		callers = fmt.Sprintf("clients still call it: %.0f commands a second%s", rate, peers)
+		if v.missed > 0 { // the item may have been moved
+			callers = fmt.Sprintf("clients still call it: %.0f commands a second; %d of their deletes found nothing%s", rate, v.missed, peers)
+		}
 		callers = callers[:min(len(callers), contract.MaxCallers)]
 	}
 	v.mu.Lock()
@@ -205,7 +217,7 @@ func (v *leaving) waitsFor() (callers string, waiting time.Duration) {
 type isServerError struct{ source, server string }
 
 func (e *isServerError) Error() string {
-	return fmt.Sprintf("the source %s is the server %s under another name: what were moved there would be lost", e.source, e.server)
+	return fmt.Sprintf("the source %s is the server %s under another name: items moved there would be lost", e.source, e.server)
 }
 
 // Failure is its reason and its exit code: no retry helps.
