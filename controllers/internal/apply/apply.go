@@ -170,11 +170,12 @@ func standsBeside(action plan.Action) bool {
 	return false
 }
 
-// keepsLiveView tells whether the next action of this kind may use the same live read.
-// The action adds its Job to that read, or is a mark, which doesn't affect other marks.
+// keepsLiveView tells whether the next action may use the same live read, if it is one of
+// these, too. The action adds its Job or the list to that read, or it is a mark, which doesn't
+// affect other marks.
 func keepsLiveView(action plan.Action) bool {
 	switch action.(type) {
-	case plan.MarkLeaving, plan.CreateDrain, plan.CreatePlacement, plan.BeginMove:
+	case plan.MarkLeaving, plan.CreateDrain, plan.CreatePlacement, plan.WriteList, plan.BeginMove:
 		return true
 	}
 	return false

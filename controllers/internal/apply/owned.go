@@ -47,6 +47,9 @@ func (r *run) writeList(ctx context.Context, a plan.WriteList) error {
 		variant: int32(len(servers)), differs: differs,
 	})
 	r.done.ListWritten = err == nil
+	if r.view != nil && err == nil {
+		r.view.ListSize, r.view.Record = a.ListSize, a.Record // movers begin at once
+	}
 	return err
 }
 

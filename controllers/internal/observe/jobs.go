@@ -135,33 +135,42 @@ func drainers(pods []corev1.Pod, progress map[types.UID]contract.Progress, now t
 		if d := identity.DutyOf(pod); d != (identity.Duty{}) && !DrainerEnded(pod) {
 			found = append(found, plan.Drainer{
 				Pod: pod.Name, ClaimUID: d.Claim, Target: d.Target, Waits: d.Waits, Running: atWork(pod),
-				Prepared: d.Target != "" && prepared(pod, progress[d.Claim], now),
+				Prepared: d.Target != "" && atWork(pod) && !preparedAt(pod, progress[d.Claim]).After(now),
 			})
 		}
 	}
 	return found
 }
 
-// preparedAfter is how long a drainer that says nothing may have to prepare itself.
-const preparedAfter = 3 * time.Second
+const (
+	// startedFor is how long a drainer must run before it counts as prepared: the kubelet,
+	// which is to bring it an annotation, is busy with a pod that it starts.
+	startedFor = 2 * time.Second
+	// preparedAfter is how long a drainer that says nothing may have to prepare itself.
+	preparedAfter = 4 * time.Second
+)
 
-// prepared tells whether a placement's drainer says that it has connected to everybody, or
-// has had the time.
-func prepared(pod *corev1.Pod, progress contract.Progress, now time.Time) bool {
-	says := progress.Phase != "" && progress.Phase != contract.PhaseConnecting
-	return drainerRuns(pod) && (says || !now.Before(drainerOf(pod).Running.StartedAt.Add(preparedAfter)))
+// preparedAt is when a placement's drainer that runs counts as prepared: it says that it has
+// connected to everybody, or has had the time. Kubernetes counts its start in whole seconds.
+func preparedAt(pod *corev1.Pod, progress contract.Progress) time.Time {
+	after := preparedAfter
+	if progress.Phase != "" && progress.Phase != contract.PhaseConnecting {
+		after = startedFor
+	}
+	return drainerOf(pod).Running.StartedAt.Add(after)
 }
 
-// MoversPrepare returns how long it takes until a drainer that waits to begin counts as
-// prepared, because no event will tell; zero if there is none.
+// MoversPrepare returns how long it takes until the next drainer that waits to begin counts
+// as prepared, because no event will tell; zero if there is none.
 func (o *State) MoversPrepare(now time.Time) time.Duration {
 	var wait time.Duration
 	for i := range o.DrainerPods {
 		pod := &o.DrainerPods[i]
-		if !identity.DutyOf(pod).Waits || !drainerRuns(pod) {
+		d := identity.DutyOf(pod)
+		if !d.Waits || !drainerRuns(pod) {
 			continue
 		}
-		if left := drainerOf(pod).Running.StartedAt.Add(preparedAfter).Sub(now); left > wait {
+		if left := preparedAt(pod, o.Progress[d.Claim]).Sub(now); left > 0 && (wait == 0 || left < wait) {
 			wait = left
 		}
 	}

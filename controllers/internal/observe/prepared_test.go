@@ -26,12 +26,13 @@ func TestAMoverIsPreparedWhenItSaysSo(t *testing.T) {
 		prepared bool
 		wait     time.Duration
 	}{
-		"it has not started":  {nil, contract.Progress{}, false, 0},
-		"it has just started": {ran(0), contract.Progress{}, false, preparedAfter},
-		"it connects":         {ran(time.Second), contract.Progress{Phase: contract.PhaseConnecting}, false, preparedAfter - time.Second},
-		"it is prepared":      {ran(time.Second), contract.Progress{Phase: contract.PhasePrepared}, true, preparedAfter - time.Second},
-		"it says nothing":     {ran(preparedAfter), contract.Progress{}, true, 0},
-		"it still connects":   {ran(preparedAfter), contract.Progress{Phase: contract.PhaseConnecting}, true, 0},
+		"it has not started":      {nil, contract.Progress{}, false, 0},
+		"it has just started":     {ran(0), contract.Progress{}, false, preparedAfter},
+		"it connects":             {ran(time.Second), contract.Progress{Phase: contract.PhaseConnecting}, false, preparedAfter - time.Second},
+		"it was prepared quickly": {ran(time.Second), contract.Progress{Phase: contract.PhasePrepared}, false, startedFor - time.Second},
+		"it is prepared":          {ran(startedFor), contract.Progress{Phase: contract.PhasePrepared}, true, 0},
+		"it says nothing":         {ran(preparedAfter), contract.Progress{}, true, 0},
+		"it still connects":       {ran(preparedAfter), contract.Progress{Phase: contract.PhaseConnecting}, true, 0},
 	} {
 		t.Run(what, func(t *testing.T) {
 			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{

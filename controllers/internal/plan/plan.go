@@ -120,8 +120,9 @@ func Next(observed *Observed) Plan {
 	p.findSmall(&o)
 	p.sweepJobs(&o)
 	p.applyAddresses(&o)
-	p.add(ApplyService{}, ApplyListService{}, ApplyDiscovery{}, WriteList{p.ListSize, p.Record, before, p.Replicas}, WriteEndpoints{p.ListSize})
+	p.add(ApplyService{}, ApplyListService{}, ApplyDiscovery{}, WriteList{p.ListSize, p.Record, before, p.Replicas})
 	p.beginMoves(&o)
+	p.add(WriteEndpoints{p.ListSize})
 	if o.Cluster.Discovery {
 		p.add(TellMembers{})
 	}
