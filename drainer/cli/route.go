@@ -30,6 +30,7 @@ type routeFlags struct {
 	ring      ringFile
 	// clientTLS and clientLogins have the files for clients' connections.
 	clientTLS    string
+	clientVerify bool
 	clientLogins string
 }
 
@@ -41,14 +42,15 @@ func (f *routeFlags) add(fs *flag.FlagSet) {
 	fs.StringVar(&f.ring.path, contract.FlagRingFile, "", "the file with the rings and the state of a ring change, in JSON, instead of --client and --server; it is read again when it changes")
 	fs.IntVar(&c.Loops, "threads", runtime.GOMAXPROCS(0), "threads that serve clients; each has its own connections to the members")
 	fs.IntVar(&c.MaxConnections, "max-connections", router.DefaultMaxConnections, "connections of clients at most; another one is told, and closed")
-	fs.IntVar(&c.MaxItem, "max-item-size", router.DefaultMaxItem, "a value's size at most, in bytes; members have their own bound")
-	fs.IntVar(&f.maxMemory, "max-memory", router.DefaultMaxMemory, "what is kept at most of what clients send and of answers that they have not taken, in bytes; a large request or answer beyond it is an error")
+	fs.IntVar(&c.MaxItem, contract.FlagMaxItemSize, router.DefaultMaxItem, "a value's size at most, in bytes; members have their own bound")
+	fs.IntVar(&f.maxMemory, contract.FlagMaxMemory, router.DefaultMaxMemory, "what is kept at most of what clients send and of answers that they have not taken, in bytes; a large request or answer beyond it is an error")
 	fs.DurationVar(&c.MemberTimeout, "member-timeout", router.DefaultMemberTimeout, "a member that is silent for so long gets another connection, and its requests an error")
 	fs.DurationVar(&c.ConnectTimeout, "connect-timeout", router.DefaultConnectTimeout, "how long a connection to a member may take")
 	fs.DurationVar(&c.IdleTimeout, "idle-timeout", 0, "close the connection of a client that asks nothing for so long; 0 never")
 	fs.DurationVar(&c.Linger, "linger", 5*time.Second, "after SIGTERM, take connections for so long, while /ready says no")
 	fs.DurationVar(&c.DrainTimeout, "drain-timeout", router.DefaultDrainTimeout, "then wait for answers for so long")
 	fs.StringVar(&f.clientTLS, contract.FlagClientTLSDir, "", "speak TLS with applications: a directory with "+contract.CertFile+" and "+contract.KeyFile)
+	fs.BoolVar(&f.clientVerify, contract.FlagClientVerify, false, "serve only applications that show a certificate which an authority in "+contract.CAFile+" of --"+contract.FlagClientTLSDir+" signed")
 	fs.StringVar(&f.clientLogins, contract.FlagClientAuthFile, "", "ask applications for a login: a file with lines user:password")
 	addConnection(fs, &c.Dialer.Connection)
 }
@@ -103,9 +105,12 @@ func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, e
 	}
 	c.Logf = std.Logf
 	c.MaxMemory = max(f.maxMemory/c.Loops, 1<<20)
+	if f.clientVerify && f.clientTLS == "" {
+		return nil, args.Usagef("--%s needs --%s", contract.FlagClientVerify, contract.FlagClientTLSDir)
+	}
 	if f.clientTLS != "" {
 		files := memcache.Dialer{Connection: contract.Connection{TLSDir: f.clientTLS}}
-		c.TLS = func() (*tls.Config, error) { return files.ServerTLS(false) }
+		c.TLS = func() (*tls.Config, error) { return files.ServerTLS(f.clientVerify) }
 		if _, err := c.TLS(); err != nil {
 			return nil, err
 		}

@@ -42,7 +42,10 @@ const (
 	FlagAdmin              = "admin"
 	FlagClientTLSDir       = "client-tls-dir"
 	FlagClientAuthFile     = "client-auth-file"
+	FlagClientVerify       = "client-verify"
 	FlagRingFile           = "ring-file"
+	FlagMaxItemSize        = "max-item-size"
+	FlagMaxMemory          = "max-memory"
 )
 
 // Readers in a receipt: the items were read from a volume, or from a running member.
