@@ -1,7 +1,7 @@
 package v1alpha1
 
 // Condition types. Ready, Available, Progressing and Degraded are always there,
-// Monitored and Bindable if the spec asks for them, the others if members have storage.
+// Monitored, Bindable and RoutersReady if the spec asks for them, the others if members have storage.
 const (
 	// ConditionReady: all is as the spec wants it, and nothing has to be moved or
 	// drained.
@@ -24,6 +24,8 @@ const (
 	ConditionMonitored = "Monitored"
 	// ConditionBindable: applications find what they need in the Secret of spec.binding.
 	ConditionBindable = "Bindable"
+	// ConditionRoutersReady: every wanted router is ready, and of the present specification.
+	ConditionRoutersReady = "RoutersReady"
 	// ConditionVolumesSized: the members' volumes are as large as the spec wants.
 	ConditionVolumesSized = "VolumesSized"
 	// ConditionReplayable: if memcached can't resume from a member's warm file, after a
@@ -43,6 +45,10 @@ const (
 	ReasonReady = "Ready"
 	// ReasonMembersNotReady: some wanted member is not ready.
 	ReasonMembersNotReady = "MembersNotReady"
+	// ReasonRoutersReady: every wanted router is ready.
+	ReasonRoutersReady = "RoutersReady"
+	// ReasonRoutersNotReady: some wanted router is not ready, or is being replaced.
+	ReasonRoutersNotReady = "RoutersNotReady"
 	// ReasonHibernated: size is 0; the volumes wait for the members' return.
 	ReasonHibernated = "Hibernated"
 	// ReasonScaledToZero: size is 0, and there is no storage.

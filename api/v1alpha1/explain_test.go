@@ -65,7 +65,7 @@ func TestEachOptionalFieldOfTheSpecTellsItsDefault(t *testing.T) {
 }
 
 // ofStatus are the types that nobody but the operator writes.
-var ofStatus = map[string]bool{"Memcached": true, "MemcachedStatus": true, "DrainStatus": true, "DrainReceipt": true}
+var ofStatus = map[string]bool{"Memcached": true, "MemcachedStatus": true, "RouterStatus": true, "DrainStatus": true, "DrainReceipt": true}
 
 // comments with their markers, which Text leaves out.
 func comments(group *ast.CommentGroup) string {

@@ -25,11 +25,12 @@ const (
 	AppName = "memcached"
 	// ManagedBy is LabelManagedBy's value, and the operator's field owner.
 	ManagedBy = "memcached-operator"
-	// ComponentMember, ComponentDrainer and ComponentPlacement are LabelComponent's
-	// values: a placement moves items between members that run.
+	// ComponentMember and the others are LabelComponent's values: a placement moves items
+	// between members that run.
 	ComponentMember    = "member"
 	ComponentDrainer   = "drainer"
 	ComponentPlacement = "placement"
+	ComponentRouter    = "router"
 )
 
 const (
@@ -55,6 +56,11 @@ const (
 	// each change.
 	AnnotationListVersion = "cache.example.com/list-version"
 )
+
+// AnnotationTable is the number, on a router's pod, of the table of the rings that the operator
+// has told it of. The kubelet brings the ConfigMap with the table up to date at once, because
+// the pod has changed.
+const AnnotationTable = "cache.example.com/table"
 
 // AnnotationUnlisted is the time (RFC 3339), on the Service of a member, since which the member
 // is neither on the clients' list nor running. The Service goes some time later.

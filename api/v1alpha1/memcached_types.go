@@ -24,6 +24,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.discovery) || has(self.storage)",message="discovery needs storage: without it, members have no names of their own, and applications use the cluster's Service"
 // +kubebuilder:validation:XValidation:rule="!has(self.discovery) || self.discovery.port != self.containerPort && (!has(self.exporter) || self.discovery.port != self.exporter.port)",message="discovery.port must not be containerPort or exporter.port: something else listens there"
 // +kubebuilder:validation:XValidation:rule="!has(self.routing) || !has(self.routing.addresses) || self.routing.addresses != 'Stable' || has(self.storage)",message="routing.addresses: Stable needs storage: without it, members have no names of their own, and applications use the cluster's Service"
+// +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own, and routers could not tell them apart"
 type MemcachedSpec struct {
 	// size is the number of members wanted, from 0 to 512. Defaults to 1. 0 hibernates
 	// a cluster with storage: its members stop, their volumes stay, nothing is drained,
@@ -146,6 +147,14 @@ type MemcachedSpec struct {
 	// +optional
 	Discovery *DiscoverySpec `json:"discovery,omitempty"`
 
+	// router puts stateless routers in front of the members: one address, the Service
+	// NAME-router at containerPort, for any library in any language. Applications need
+	// neither a list nor the routing; both kinds of clients can share a cluster. Routers use
+	// the tls and auth of the members, and run where template lets the members run. Needs
+	// storage. Absent, there are none.
+	// +optional
+	Router *RouterSpec `json:"router,omitempty"`
+
 	// drain says what happens to the items of a leaving member. Each of its fields has
 	// its own default.
 	// +optional
@@ -187,7 +196,8 @@ type TLSSpec struct {
 	// the members' certificate with its chain, for the hosts in status.servers (with
 	// storage, the name *.NAME.NAMESPACE.svc covers them), for each
 	// NAME-member-N.NAMESPACE.svc if routing.addresses is Stable, for
-	// NAME-discovery.NAMESPACE.svc if there is discovery, and for
+	// NAME-discovery.NAMESPACE.svc if there is discovery, for NAME-router.NAMESPACE.svc if
+	// there are routers, and for
 	// *.NAME-list.NAMESPACE.svc.cluster.local if applications use the list in DNS; tls.key; and ca.crt, the
 	// authorities that signed it, and the clients' certificates. When the Secret
 	// changes, the members use it without a restart.
@@ -223,6 +233,21 @@ type DiscoverySpec struct {
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
+}
+
+// RouterSpec is the routers of a cluster.
+type RouterSpec struct {
+	// replicas is the number of routers, from 1 to 256. Absent, it is left to whoever sets
+	// that of the Deployment NAME-router, such as a HorizontalPodAutoscaler; Kubernetes then
+	// begins with one.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=256
+	Replicas *int32 `json:"replicas,omitempty"`
+	// resources of a router. Of a memory limit, it uses half for requests and answers under
+	// way. Defaults to requests of 100m CPU and 64Mi, without limits.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 }
 
 // BindingSpec is a Secret for the applications.
@@ -745,6 +770,10 @@ type MemcachedStatus struct {
 	// +optional
 	// +listType=atomic
 	Servers []string `json:"servers,omitempty"`
+	// router is where applications reach the routers, and how many there are; absent
+	// without spec.router.
+	// +optional
+	Router *RouterStatus `json:"router,omitempty"`
 	// binding names the Secret that spec.binding asks for, once it is there.
 	// +optional
 	Binding *BindingStatus `json:"binding,omitempty"`
@@ -781,6 +810,18 @@ type MemcachedStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// RouterStatus is how the routers stand.
+type RouterStatus struct {
+	// address for applications, as host:port.
+	Address string `json:"address"`
+	// replicas is the number of routers that exist.
+	// +optional
+	Replicas int32 `json:"replicas"`
+	// ready is the number of routers that are ready.
+	// +optional
+	Ready int32 `json:"ready"`
 }
 
 // BindingStatus names the Secret for applications.

@@ -46,6 +46,7 @@ func TestAtRestTheOperatorWritesNothing(t *testing.T) {
 		"plain, every field set":   everything(),
 		"with storage":             apitest.MakeMemcached(name).Storage("128Mi"),
 		"storage, every field set": everything().Storage("131072Ki").With(discovers),
+		"storage, routers":         everything().Storage("131072Ki").With(routed),
 		"storage, a named class":   apitest.MakeMemcached(name).Storage("0.5Gi").With(withClass),
 		"requests and no limits": apitest.MakeMemcached(name).With(func(s *cachev1alpha1.MemcachedSpec) {
 			s.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.1")}

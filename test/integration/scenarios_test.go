@@ -30,6 +30,16 @@ func scenarios() map[string]scenario {
 				return settledAt(2)(w)
 			},
 		},
+		"scale-down, routers": {
+			func(w *world) {
+				w.storageCluster(apitest.MakeMemcached(name).With(routed), 3)
+				w.allRoutedTo(2, 3)
+			}, func(w *world) { w.scale(2) },
+			func(w *world) error {
+				_, err := w.routedTo(2, 2)
+				return errors.Join(err, settledAt(2)(w))
+			},
+		},
 		"scale-down, the member runs on": {
 			func(w *world) { w.storageCluster(patient(), 3) }, func(w *world) { w.scale(2) }, settledAt(2),
 		},

@@ -134,6 +134,10 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"an exporter on memcached's port": {with(func(s *cachev1alpha1.MemcachedSpec) {
 			s.Exporter = &cachev1alpha1.ExporterSpec{Port: 11211}
 		}), "exporter.port must not be containerPort"},
+		"routers without storage": {cluster().With(routed), "router needs storage"},
+		"no router": {cluster().Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](0)}
+		}), "greater than or equal to 1"},
 		"discovery without storage": {cluster().With(discovers), "discovery needs storage"},
 		"discovery on memcached's port": {cluster().Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
 			s.Discovery = &cachev1alpha1.DiscoverySpec{Port: 11211}

@@ -96,7 +96,9 @@ type run struct {
 	listServiceTaken bool
 	// list is what DNS has by now, and its version; nil if nobody has been on it yet.
 	list *contract.List
-	done Done
+	// table is the number of the routers' table; 0 if there is none.
+	table int64
+	done  Done
 }
 
 func (a *Applier) run(o *observe.State) *run {
@@ -152,7 +154,7 @@ func (r *run) takeSteps(ctx context.Context, actions []plan.Action) error {
 func bringsMembers(action plan.Action) bool {
 	switch action.(type) {
 	case plan.MarkLeaving, plan.ApplyService, plan.WriteList, plan.WriteEndpoints, plan.TellMembers, plan.ApplyNetworkPolicy,
-		plan.WriteBinding, plan.ApplyStatefulSet, plan.ApplyDeployment,
+		plan.WriteTable, plan.WriteBinding, plan.ApplyStatefulSet, plan.ApplyDeployment,
 		plan.ApplyMemberService, plan.RetireMemberService, plan.DeleteMemberService:
 		return true
 	}
@@ -162,7 +164,7 @@ func bringsMembers(action plan.Action) bool {
 // standsBeside tells whether no other action depends on this one.
 func standsBeside(action plan.Action) bool {
 	switch a := action.(type) {
-	case plan.ApplyListService, plan.ApplyDiscovery, plan.ApplyBudget, plan.ApplyServiceMonitor, plan.BeginMove:
+	case plan.ApplyListService, plan.ApplyDiscovery, plan.ApplyRouters, plan.TellRouters, plan.ApplyBudget, plan.ApplyServiceMonitor, plan.BeginMove:
 		return true
 	case plan.DeleteJob:
 		return a.Stray
@@ -241,6 +243,12 @@ func (r *run) takeStep(ctx context.Context, action plan.Action) error {
 		return r.deleteMembers(ctx)
 	case plan.DeleteJob:
 		return r.deleteJob(ctx, a)
+	case plan.WriteTable:
+		return r.writeTable(ctx, a)
+	case plan.TellRouters:
+		return r.tellRouters(ctx)
+	case plan.ApplyRouters:
+		return r.applyRouters(ctx, a.Part)
 	}
 	return r.takeClaimStep(ctx, action)
 }

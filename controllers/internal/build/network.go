@@ -10,7 +10,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// NetworkPolicy lets the cluster's drainers and the clients reach memcached, the clients
+// NetworkPolicy lets the cluster's drainers, routers and the clients reach memcached, the clients
 // discovery, placements the members' supervisors, and monitoring the exporter; nil if none is
 // asked for.
 func NetworkPolicy(c *cachev1alpha1.Memcached) *networkingac.NetworkPolicyApplyConfiguration {
@@ -25,6 +25,9 @@ func NetworkPolicy(c *cachev1alpha1.Memcached) *networkingac.NetworkPolicyApplyC
 	}
 	placements := own(cachev1alpha1.ComponentPlacement)
 	clients := []*networkingac.NetworkPolicyPeerApplyConfiguration{own(cachev1alpha1.ComponentDrainer), placements}
+	if c.Spec.Router != nil {
+		clients = append(clients, own(cachev1alpha1.ComponentRouter))
+	}
 	spec := networkingac.NetworkPolicySpec().
 		WithPodSelector(metaac.LabelSelector().WithMatchLabels(Selector(c))).
 		WithPolicyTypes(networkingv1.PolicyTypeIngress).

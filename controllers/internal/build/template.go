@@ -18,6 +18,7 @@ func TemplateSpec(c *cachev1alpha1.Memcached) string {
 	spec.Routing = cachev1alpha1.RoutingSpec{}
 	spec.Drain = cachev1alpha1.DrainSpec{}
 	spec.Binding = nil
+	spec.Router = nil
 	spec.PodDisruptionBudget = cachev1alpha1.PodDisruptionBudgetSpec{}
 	spec.NetworkPolicy = nil
 	if spec.Storage != nil {

@@ -30,6 +30,7 @@ func TestTheHashOfATemplatesSpecIsThatOfWhatThePodsDependOn(t *testing.T) {
 		"routing":     {func(s *cachev1alpha1.MemcachedSpec) { s.Routing = cachev1alpha1.RoutingSpec{Client: "dalli"} }, false},
 		"drain":       {func(s *cachev1alpha1.MemcachedSpec) { s.Drain = cachev1alpha1.DrainSpec{Parallelism: 7} }, false},
 		"binding":     {func(s *cachev1alpha1.MemcachedSpec) { s.Binding = &cachev1alpha1.BindingSpec{SecretName: "x"} }, false},
+		"routers":     {func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }, false},
 		"disruptions": {func(s *cachev1alpha1.MemcachedSpec) { s.PodDisruptionBudget.Enabled = ptr.To(false) }, false},
 		"network policy": {func(s *cachev1alpha1.MemcachedSpec) {
 			s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{Clients: []networkingv1.NetworkPolicyPeer{{}}}

@@ -67,6 +67,12 @@ func MemberPod(cluster *cachev1alpha1.Memcached, set *appsv1.StatefulSet, pod *c
 	return ref.Kind == "StatefulSet" && ref.Name == cluster.Name && (set == nil || ref.UID == set.UID)
 }
 
+// RouterPod tells whether the pod is of a ReplicaSet of the routers' Deployment.
+func RouterPod(cluster *cachev1alpha1.Memcached, pod *corev1.Pod) bool {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	return ref != nil && ref.Kind == "ReplicaSet" && strings.HasPrefix(ref.Name, build.RouterName(cluster.Name)+"-")
+}
+
 // DrainerPod tells whether the pod may be of a drainer's Job, even if that is gone.
 // Whether the Job is the cluster's is checked later (dropForeign).
 func DrainerPod(pod *corev1.Pod) bool {

@@ -504,7 +504,7 @@ func (m *model) stepsOf(v *sight, p *plan.Plan, next list) steps {
 			if !v.absent {
 				t.add(step{verb: removeClusterFinalizer})
 			}
-		case plan.ApplyService, plan.ApplyListService, plan.ApplyDiscovery, plan.WriteEndpoints, plan.TellMembers, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyBudget, plan.ApplyServiceMonitor,
+		case plan.ApplyService, plan.ApplyListService, plan.ApplyDiscovery, plan.WriteEndpoints, plan.TellMembers, plan.WriteTable, plan.TellRouters, plan.ApplyRouters, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyBudget, plan.ApplyServiceMonitor,
 			plan.ApplyMemberService, plan.RetireMemberService, plan.DeleteMemberService:
 		case plan.WriteList:
 			if next != v.seen.list {

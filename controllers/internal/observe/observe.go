@@ -93,6 +93,9 @@ type State struct {
 	// MemberServices has the Services of single members, by their ordinals.
 	MemberServices map[int32]corev1.Service
 
+	// Routers are what belongs to spec.router.
+	Routers Routers
+
 	Pods        []corev1.Pod // of the members
 	DrainerPods []corev1.Pod // of drains and placements
 	Claims      []corev1.PersistentVolumeClaim
@@ -234,6 +237,9 @@ func (r *Reader) observeOwned(ctx context.Context, key client.ObjectKey, o *Stat
 	if o.Endpoints, err = Own[discoveryv1.EndpointSlice](ctx, r, o.Cluster, build.ListName(key.Name)); err != nil {
 		return err
 	}
+	if err := r.observeRouters(ctx, key, o); err != nil {
+		return err
+	}
 	return r.observeMemberServices(ctx, key, o)
 }
 
@@ -263,6 +269,10 @@ func (r *Reader) observePods(ctx context.Context, key client.ObjectKey, o *State
 		case cachev1alpha1.ComponentMember:
 			if identity.MemberPod(o.Cluster, o.StatefulSet, &pod) {
 				o.Pods = append(o.Pods, pod)
+			}
+		case cachev1alpha1.ComponentRouter:
+			if identity.RouterPod(o.Cluster, &pod) {
+				o.Routers.Pods = append(o.Routers.Pods, pod)
 			}
 		}
 	}
@@ -396,6 +406,7 @@ func planCluster(o *State) plan.Cluster {
 		Size:                 *spec.Size,
 		Plain:                spec.Storage == nil,
 		Discovery:            spec.Discovery != nil,
+		Routers:              spec.Router != nil || o.Routers.any(),
 		StableAddresses:      build.Stable(o.Cluster),
 		Policy:               PlanPolicy(o.Cluster),
 		ReleaseUnreadable:    ReleasesUnreadable(o.Cluster),

@@ -42,6 +42,14 @@ type (
 	// TellMembers writes the list that is in DNS to the pods of the members: one write for
 	// each that has another one.
 	TellMembers struct{}
+	// ApplyRouters applies a part of what spec.router asks for, or deletes it.
+	ApplyRouters struct{ Part RouterPart }
+	// WriteTable writes the table of the rings for the routers, with that many members, or
+	// deletes it.
+	WriteTable struct{ ListSize int32 }
+	// TellRouters lets the kubelets bring that table to the routers: one write for each that
+	// was told of another one.
+	TellRouters struct{}
 	// ApplyNetworkPolicy applies the NetworkPolicy, or deletes it.
 	ApplyNetworkPolicy struct{}
 	// WriteBinding writes the Secret of spec.binding with that many members, or deletes
@@ -168,6 +176,17 @@ type (
 	}
 )
 
+// RouterPart is one of the routers' objects.
+type RouterPart string
+
+// The parts of the routers.
+const (
+	RouterService    RouterPart = "Service"
+	RouterPolicy     RouterPart = "NetworkPolicy"
+	RouterDeployment RouterPart = "Deployment"
+	RouterBudget     RouterPart = "PodDisruptionBudget"
+)
+
 // ClaimRef names a claim.
 type ClaimRef struct {
 	Name    string
@@ -211,6 +230,9 @@ func (ApplyListService) action()       {}
 func (WriteEndpoints) action()         {}
 func (ApplyDiscovery) action()         {}
 func (TellMembers) action()            {}
+func (ApplyRouters) action()           {}
+func (WriteTable) action()             {}
+func (TellRouters) action()            {}
 func (ApplyNetworkPolicy) action()     {}
 func (WriteBinding) action()           {}
 func (ApplyStatefulSet) action()       {}
@@ -248,6 +270,9 @@ func (a WriteEndpoints) String() string {
 }
 func (ApplyDiscovery) String() string     { return "apply the Service for discovery" }
 func (TellMembers) String() string        { return "tell the members of the list" }
+func (a ApplyRouters) String() string     { return "apply the routers' " + string(a.Part) }
+func (a WriteTable) String() string       { return fmt.Sprintf("tell routers of %d members", a.ListSize) }
+func (TellRouters) String() string        { return "bring the table to the routers" }
 func (ApplyNetworkPolicy) String() string { return "apply the NetworkPolicy" }
 func (WriteBinding) String() string       { return "write the binding" }
 func (a ApplyStatefulSet) String() string {

@@ -91,7 +91,7 @@ func refusedLive(o *Observed, a Action) (kind string, err error) {
 
 func bringsMembers(a Action) bool {
 	switch a.(type) {
-	case MarkLeaving, WriteList, ApplyStatefulSet:
+	case MarkLeaving, WriteList, WriteTable, ApplyStatefulSet:
 		return true
 	}
 	return false

@@ -55,6 +55,8 @@ type Cluster struct {
 	StableAddresses bool
 	// Discovery: the members are told of the clients' list.
 	Discovery bool
+	// Routers are asked for, or something of them is there.
+	Routers bool
 	// NamespaceTerminating: nothing can run here any more.
 	NamespaceTerminating bool
 	// Finalizer: the cluster's own is in place.

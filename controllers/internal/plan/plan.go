@@ -123,6 +123,7 @@ func Next(observed *Observed) Plan {
 	p.add(ApplyService{}, ApplyListService{}, ApplyDiscovery{}, WriteList{p.ListSize, p.Record, before, p.Replicas})
 	p.beginMoves(&o)
 	p.add(WriteEndpoints{p.ListSize})
+	p.route(&o)
 	if o.Cluster.Discovery {
 		p.add(TellMembers{})
 	}

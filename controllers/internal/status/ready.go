@@ -43,6 +43,7 @@ func ready(in *Input, s *cachev1alpha1.MemcachedStatus, others []metav1.Conditio
 	}
 	for _, kind := range []string{
 		cachev1alpha1.ConditionAvailable, cachev1alpha1.ConditionVolumesSized, cachev1alpha1.ConditionMonitored, cachev1alpha1.ConditionBindable,
+		cachev1alpha1.ConditionRoutersReady,
 	} {
 		if c := is(kind, metav1.ConditionFalse); c != nil {
 			return not(c)

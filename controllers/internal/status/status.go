@@ -31,6 +31,10 @@ type Input struct {
 	Deployment  *appsv1.Deployment
 	// Pods of the members, in any order.
 	Pods []corev1.Pod
+	// Routers is the Deployment of spec.router, and RouterPods its pods; none if there are
+	// none.
+	Routers    *appsv1.Deployment
+	RouterPods []corev1.Pod
 	// Drainers are the pods of drains and placements that have not ended, in any order.
 	Drainers []corev1.Pod
 	// Kept are deleted objects of the cluster that somebody else's finalizer keeps.
@@ -86,6 +90,7 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	s.Selector = labels.SelectorFromSet(build.Selector(in.Cluster)).String()
 	members(in, &s)
 	setBinding(in, &s)
+	s.Router = routers(in)
 	s.Drains = drains(in)
 	s.Draining = int32(len(s.Drains))
 	s.Placing = int32(len(in.Plan.Placements))

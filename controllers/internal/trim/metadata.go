@@ -72,6 +72,7 @@ var (
 		cachev1alpha1.AnnotationTarget:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationBegin:       cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationListVersion: cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationTable:       cachev1alpha1.MaxAnnotation,
 	}
 	ofApplied = map[string]int{
 		cachev1alpha1.AnnotationListVersion: cachev1alpha1.MaxAnnotation,

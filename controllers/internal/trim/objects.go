@@ -13,6 +13,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // Claim keeps a claim's volume, the sizes that it asks for and has, and its phase.
@@ -87,14 +88,16 @@ func named(o metav1.Object) bool {
 	}
 	switch o.(type) {
 	case *corev1.ConfigMap:
-		return o.GetName() == build.ServersName(ref.Name)
+		return o.GetName() == build.ServersName(ref.Name) || o.GetName() == build.RouterName(ref.Name)
 	case *discoveryv1.EndpointSlice:
 		return o.GetName() == build.ListName(ref.Name)
 	case *corev1.Service:
 		_, member := build.MemberServiceOrdinal(ref.Name, o.GetName())
-		return member || slices.Contains([]string{ref.Name, build.ListName(ref.Name), build.DiscoveryName(ref.Name)}, o.GetName())
+		return member || slices.Contains([]string{ref.Name, build.ListName(ref.Name), build.DiscoveryName(ref.Name), build.RouterName(ref.Name)}, o.GetName())
+	case *appsv1.StatefulSet:
+		return o.GetName() == ref.Name
 	}
-	return o.GetName() == ref.Name
+	return o.GetName() == ref.Name || o.GetName() == build.RouterName(ref.Name)
 }
 
 // Applied keeps what a reconcile compares: the content of an object that the operator
@@ -210,12 +213,14 @@ func replicaFailure(all []appsv1.DeploymentCondition) []appsv1.DeploymentConditi
 // have, each with a port, quotes and a comma.
 const maxServers = cachev1alpha1.MaxSize * (maxName + len(`"":65535,`))
 
-// servers keeps the clients' list in each of its forms.
+// servers keeps the clients' list in each of its forms, and the routers' table.
 func servers(keep bool, data map[string]string) map[string]string {
 	var kept map[string]string
 	for key, list := range data {
 		if keep && build.IsServersKey(key) {
 			kept = with(kept, key, cut(list, maxServers))
+		} else if keep && key == build.RouterTableKey {
+			kept = with(kept, key, cut(list, contract.MaxRingTable))
 		}
 	}
 	return kept

@@ -106,7 +106,7 @@ func (w *words) containers(all []corev1.ContainerStatus) []corev1.ContainerStatu
 // rank sorts containers: ours first, then those that keep the pod running.
 func rank(c *corev1.ContainerStatus) int {
 	switch {
-	case c.Name == build.ContainerMemcached || c.Name == build.ContainerDrainer:
+	case c.Name == build.ContainerMemcached || c.Name == build.ContainerDrainer || c.Name == build.ContainerRouter:
 		return 0
 	case c.State.Terminated == nil:
 		return 1

@@ -1,0 +1,131 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
+	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// kindRouters, and the part.
+const kindRouters = "routers' "
+
+// applyRouters applies one object of the routers, or deletes it.
+func (r *run) applyRouters(ctx context.Context, part plan.RouterPart) error {
+	kind, name, seen := kindRouters+string(part), build.RouterName(r.cluster.Name), &r.seen.Routers
+	switch part {
+	case plan.RouterService:
+		return applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
+			kind: kind, name: name, current: seen.Service, extract: coreac.ExtractService,
+			desired: func() *coreac.ServiceApplyConfiguration { return build.RouterService(r.cluster) },
+		})
+	case plan.RouterPolicy:
+		return applyOwned(ctx, r, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
+			kind: kind, name: name, current: seen.Policy, extract: networkingac.ExtractNetworkPolicy,
+			desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.RouterPolicy(r.cluster) },
+		})
+	case plan.RouterDeployment:
+		return applyOwned(ctx, r, owned[appsv1.Deployment, *appsv1.Deployment, appsac.DeploymentApplyConfiguration, *appsac.DeploymentApplyConfiguration]{
+			kind: kind, name: name, current: seen.Deployment, extract: appsac.ExtractDeployment,
+			desired: func() *appsac.DeploymentApplyConfiguration { return build.Routers(r.cluster, r.Options) },
+		})
+	case plan.RouterBudget:
+		return applyOwned(ctx, r, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
+			kind: kind, name: name, current: seen.Budget, extract: policyac.ExtractPodDisruptionBudget,
+			desired: func() *policyac.PodDisruptionBudgetApplyConfiguration { return build.RouterBudget(r.cluster) },
+		})
+	}
+	return fmt.Errorf("unknown part %q of the routers", part)
+}
+
+// tableOf compares the table in a ConfigMap with what is wanted. Its number grows when anything
+// of it changes. Routers may have been told of a later one than a ConfigMap has that was made
+// anew by a clock that is behind: they would ignore it.
+func (r *run) tableOf(a plan.WriteTable, config *corev1.ConfigMap) (t *contract.RingTable, differs bool) {
+	now := r.Clock.Now()
+	t = build.RouterTable(r.cluster, a.ListSize, build.RouterTableNumber(config, now))
+	if t.Number > 0 && config.Data[build.RouterTableKey] == build.RouterTableText(t) {
+		return t, false
+	}
+	for i := range r.seen.Routers.Pods {
+		t.Number = max(t.Number, build.ListVersion(r.seen.Routers.Pods[i].Annotations[cachev1alpha1.AnnotationTable], now))
+	}
+	t.Number = build.NextListVersion(t.Number, now)
+	return t, true
+}
+
+// writeTable writes the table of the rings. If it differs from the one in the cache, it is
+// compared with the one on the API server: a table that was written a moment ago is not written
+// again. A cluster without members keeps the one that it had.
+func (r *run) writeTable(ctx context.Context, a plan.WriteTable) error {
+	current, name := r.seen.Routers.Table, build.RouterName(r.cluster.Name)
+	wanted := r.cluster.Spec.Router != nil
+	if wanted && a.ListSize == 0 {
+		return nil
+	}
+	var t *contract.RingTable
+	differs := false
+	if wanted {
+		if t, differs = r.tableOf(a, current); differs {
+			live, err := observe.Get[corev1.ConfigMap](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name})
+			if err != nil {
+				return err
+			}
+			if live != nil && !identity.OwnsOrAdopts(r.cluster, live) {
+				live = nil // which the next step reports
+			}
+			current = live
+			t, differs = r.tableOf(a, live)
+		}
+	}
+	err := applyOwned(ctx, r, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
+		kind: kindRouters + kindConfigMap, name: name, current: current, extract: coreac.ExtractConfigMap,
+		desired: func() *coreac.ConfigMapApplyConfiguration {
+			if t == nil {
+				return nil
+			}
+			return build.RouterConfigMap(r.cluster, t)
+		},
+		variant: a.ListSize, differs: differs,
+	})
+	if err == nil && t != nil {
+		r.table = t.Number
+	}
+	return err
+}
+
+// tellRouters writes the table's number to the pods that have another one.
+func (r *run) tellRouters(ctx context.Context) error {
+	if r.table == 0 {
+		return nil
+	}
+	number := strconv.FormatInt(r.table, 10)
+	for i := range r.seen.Routers.Pods {
+		pod := &r.seen.Routers.Pods[i]
+		told, variant := "told "+pod.Name, int32(r.table)
+		if pod.DeletionTimestamp != nil || pod.Annotations[cachev1alpha1.AnnotationTable] == number || r.Matches.Has(r.cluster, told, pod, variant) {
+			continue
+		}
+		if err := r.annotatePod(ctx, pod, map[string]string{cachev1alpha1.AnnotationTable: number}); err != nil {
+			return err
+		}
+		r.Matches.Note(r.cluster, told, pod, variant)
+	}
+	return nil
+}

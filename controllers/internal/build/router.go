@@ -1,0 +1,242 @@
+package build
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
+	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// The routers of spec.router: a Deployment, its Service, its budget, its NetworkPolicy, and
+// the ConfigMap with the table of the rings. All have the same name.
+
+const (
+	// ContainerRouter is the router's container in its pod.
+	ContainerRouter = "router"
+	// RouterTableKey of the ConfigMap has the table.
+	RouterTableKey = "table.json"
+
+	adminPortName = "admin"
+	tableVolume   = "table"
+	tableDir      = "/table"
+	// routerGrace is longer than the router's --linger and --drain-timeout together, in seconds.
+	routerGrace = 30
+)
+
+// RouterName is the name of everything that belongs to the routers.
+func RouterName(cluster string) string { return cluster + "-router" }
+
+// RouterAddress is where applications reach the routers, host:port.
+func RouterAddress(c *cachev1alpha1.Memcached) string {
+	return fmt.Sprintf("%s.%s.svc:%d", RouterName(c.Name), c.Namespace, c.Spec.ContainerPort)
+}
+
+func routerSelector(c *cachev1alpha1.Memcached) map[string]string {
+	selector := Selector(c)
+	selector[cachev1alpha1.LabelComponent] = cachev1alpha1.ComponentRouter
+	return selector
+}
+
+// RouterTable is what routers are told: the ring of the first n members.
+func RouterTable(c *cachev1alpha1.Memcached, n int32, number int64) *contract.RingTable {
+	return &contract.RingTable{Number: number, State: contract.RingStable, New: contract.Ring{
+		Client: string(c.Spec.Routing.Client), KeyPrefix: c.Spec.Routing.KeyPrefix, Servers: namedServers(c, n),
+	}}
+}
+
+// RouterTableText is the table as a file.
+func RouterTableText(t *contract.RingTable) string {
+	text, _ := json.Marshal(t) // a table always has JSON
+	return string(text) + "\n"
+}
+
+// RouterTableNumber of the table in a ConfigMap; 0 if there is none, or one that no operator
+// can have written by now. Numbers are like those of lists.
+func RouterTableNumber(config *corev1.ConfigMap, now time.Time) int64 {
+	if config == nil {
+		return 0
+	}
+	t, err := contract.ParseRingTable([]byte(config.Data[RouterTableKey]))
+	if err != nil {
+		return 0
+	}
+	return ListVersion(strconv.FormatInt(t.Number, 10), now)
+}
+
+// RouterConfigMap has the table.
+func RouterConfigMap(c *cachev1alpha1.Memcached, t *contract.RingTable) *coreac.ConfigMapApplyConfiguration {
+	return coreac.ConfigMap(RouterName(c.Name), c.Namespace).
+		WithLabels(Labels(c, cachev1alpha1.ComponentRouter)).
+		WithOwnerReferences(owner(c)).
+		WithData(map[string]string{RouterTableKey: RouterTableText(t)})
+}
+
+// RouterService is the one address of the cluster; nil if none is asked for.
+func RouterService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
+	if c.Spec.Router == nil {
+		return nil
+	}
+	return coreac.Service(RouterName(c.Name), c.Namespace).
+		WithLabels(Labels(c, cachev1alpha1.ComponentRouter)).
+		WithOwnerReferences(owner(c)).
+		WithSpec(coreac.ServiceSpec().
+			WithSelector(routerSelector(c)).
+			WithTrafficDistribution(corev1.ServiceTrafficDistributionPreferClose).
+			WithPorts(coreac.ServicePort().
+				WithName(portName).
+				WithProtocol(corev1.ProtocolTCP).
+				WithPort(c.Spec.ContainerPort).
+				WithTargetPort(intstr.FromString(portName))))
+}
+
+// RouterBudget keeps evictions from taking several routers at once.
+func RouterBudget(c *cachev1alpha1.Memcached) *policyac.PodDisruptionBudgetApplyConfiguration {
+	if c.Spec.Router == nil || !ptr.Deref(c.Spec.PodDisruptionBudget.Enabled, true) {
+		return nil
+	}
+	return policyac.PodDisruptionBudget(RouterName(c.Name), c.Namespace).
+		WithLabels(Labels(c, cachev1alpha1.ComponentRouter)).
+		WithOwnerReferences(owner(c)).
+		WithSpec(policyac.PodDisruptionBudgetSpec().
+			WithMaxUnavailable(intstr.FromInt32(1)).
+			WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow).
+			WithSelector(metaac.LabelSelector().WithMatchLabels(routerSelector(c))))
+}
+
+// RouterPolicy lets the clients of spec.networkPolicy reach the routers, and monitoring their
+// metrics; nil if none is asked for.
+func RouterPolicy(c *cachev1alpha1.Memcached) *networkingac.NetworkPolicyApplyConfiguration {
+	given := c.Spec.NetworkPolicy
+	if c.Spec.Router == nil || given == nil {
+		return nil
+	}
+	spec := networkingac.NetworkPolicySpec().
+		WithPodSelector(metaac.LabelSelector().WithMatchLabels(routerSelector(c))).
+		WithPolicyTypes(networkingv1.PolicyTypeIngress)
+	// A rule without peers would let everybody in.
+	if len(given.Clients) > 0 {
+		spec.WithIngress(ingress(intstr.FromString(portName), peers(given.Clients)))
+	}
+	if len(given.Monitoring) > 0 {
+		spec.WithIngress(ingress(intstr.FromString(adminPortName), peers(given.Monitoring)))
+	}
+	return networkingac.NetworkPolicy(RouterName(c.Name), c.Namespace).
+		WithLabels(Labels(c, cachev1alpha1.ComponentRouter)).
+		WithOwnerReferences(owner(c)).
+		WithSpec(spec)
+}
+
+// Routers is their Deployment; nil if none are asked for. Without spec.router.replicas their
+// number is somebody else's, such as an autoscaler's.
+func Routers(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyConfiguration {
+	if c.Spec.Router == nil {
+		return nil
+	}
+	spec := appsac.DeploymentSpec().
+		WithSelector(metaac.LabelSelector().WithMatchLabels(routerSelector(c))).
+		WithStrategy(appsac.DeploymentStrategy().WithRollingUpdate(appsac.RollingUpdateDeployment().
+			WithMaxUnavailable(intstr.FromInt32(0)).
+			WithMaxSurge(intstr.FromInt32(1)))).
+		WithTemplate(coreac.PodTemplateSpec().
+			WithLabels(Labels(c, cachev1alpha1.ComponentRouter)).
+			WithSpec(routerPod(c, o)))
+	spec.Replicas = c.Spec.Router.Replicas
+	return appsac.Deployment(RouterName(c.Name), c.Namespace).
+		WithLabels(Labels(c, cachev1alpha1.ComponentRouter)).
+		WithOwnerReferences(owner(c)).
+		WithSpec(spec)
+}
+
+// routerPod is a member's pod in what both share: where it runs, and as whom. The members'
+// affinity to other pods is theirs alone.
+func routerPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfiguration {
+	spec := podSpec(c)
+	spec.SecurityContext = convert[coreac.PodSecurityContextApplyConfiguration](securityContext(c))
+	spec.Affinity = convert[coreac.AffinityApplyConfiguration](nodeAffinity(c.Spec.Template.Affinity))
+	spec.TerminationGracePeriodSeconds = ptr.To[int64](routerGrace)
+	spec.TopologySpreadConstraints = nil
+	for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelHostname} {
+		spec.WithTopologySpreadConstraints(coreac.TopologySpreadConstraint().
+			WithMaxSkew(1).
+			WithTopologyKey(key).
+			WithWhenUnsatisfiable(corev1.ScheduleAnyway).
+			WithLabelSelector(metaac.LabelSelector().WithMatchLabels(routerSelector(c))))
+	}
+	router := coreac.Container().
+		WithName(ContainerRouter).
+		WithImage(o.OperatorImage).
+		WithTerminationMessagePolicy(lastWords).
+		WithCommand(append([]string{DrainerPath}, routeArgs(c)...)...).
+		WithPorts(
+			coreac.ContainerPort().WithName(portName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(c.Spec.ContainerPort),
+			coreac.ContainerPort().WithName(adminPortName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(adminPort(c))).
+		WithReadinessProbe(coreac.Probe().
+			WithHTTPGet(coreac.HTTPGetAction().WithPath("/ready").WithPort(intstr.FromString(adminPortName))).
+			WithPeriodSeconds(2).
+			WithTimeoutSeconds(2)).
+		WithResources(routerResources(c)).
+		WithSecurityContext(containerSecurity()).
+		WithVolumeMounts(coreac.VolumeMount().WithName(tableVolume).WithMountPath(tableDir).WithReadOnly(true))
+	spec.WithVolumes(coreac.Volume().WithName(tableVolume).WithConfigMap(coreac.ConfigMapVolumeSource().WithName(RouterName(c.Name))))
+	withSecrets(c, spec, router)
+	return spec.WithContainers(router)
+}
+
+// adminPort is where routers answer /ready and /metrics.
+func adminPort(c *cachev1alpha1.Memcached) int32 {
+	const wanted = 11212
+	if c.Spec.ContainerPort == wanted {
+		return wanted + 1
+	}
+	return wanted
+}
+
+// routeArgs: the members' certificate and logins are also those of the routers, so an
+// application finds the same at either.
+func routeArgs(c *cachev1alpha1.Memcached) []string {
+	args := []string{"route"}
+	add := func(flag string, value any) { args = append(args, fmt.Sprintf("--%s=%v", flag, value)) }
+	add(contract.FlagListen, fmt.Sprintf(":%d", c.Spec.ContainerPort))
+	add(contract.FlagAdmin, fmt.Sprintf(":%d", adminPort(c)))
+	add(contract.FlagRingFile, tableDir+"/"+RouterTableKey)
+	conn := connection(c)
+	if conn.TLSDir != "" {
+		add(contract.FlagTLSDir, conn.TLSDir)
+		add(contract.FlagClientTLSDir, conn.TLSDir)
+		if verifiesClients(c) {
+			add(contract.FlagClientVerify, true)
+		}
+	}
+	if conn.AuthFile != "" {
+		add(contract.FlagAuthFile, conn.AuthFile)
+		add(contract.FlagClientAuthFile, conn.AuthFile)
+	}
+	if size := c.Spec.MaxItemSize; size != nil {
+		add(contract.FlagMaxItemSize, size.Value())
+	}
+	if limit, is := c.Spec.Router.Resources.Limits[corev1.ResourceMemory]; is {
+		add(contract.FlagMaxMemory, max(limit.Value()/2, 1))
+	}
+	return args
+}
+
+func routerResources(c *cachev1alpha1.Memcached) *coreac.ResourceRequirementsApplyConfiguration {
+	if given := resourcesOf(&c.Spec.Router.Resources); given != nil {
+		return given
+	}
+	return requests("100m", "64Mi")
+}

@@ -1,0 +1,177 @@
+package build
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+func routedCluster(change ...func(*cachev1alpha1.MemcachedSpec)) *cachev1alpha1.Memcached {
+	b := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2)} })
+	for _, c := range change {
+		b = b.With(c)
+	}
+	return b.Defaulted().Obj()
+}
+
+func TestRouterArguments(t *testing.T) {
+	plain := []string{"/drainer", "route", "--listen=:11211", "--admin=:11212", "--ring-file=/table/table.json"}
+	for name, test := range map[string]struct {
+		change func(*cachev1alpha1.MemcachedSpec)
+		want   []string
+	}{
+		"the least": {func(*cachev1alpha1.MemcachedSpec) {}, plain},
+		"the port of /ready": {
+			func(s *cachev1alpha1.MemcachedSpec) { s.ContainerPort = 11212 },
+			[]string{"/drainer", "route", "--listen=:11212", "--admin=:11213", "--ring-file=/table/table.json"},
+		},
+		"TLS and logins, as the members'": {
+			func(s *cachev1alpha1.MemcachedSpec) {
+				s.TLS = &cachev1alpha1.TLSSpec{SecretName: "certificate", ClientAuth: cachev1alpha1.ClientAuthRequired}
+				s.Auth = &cachev1alpha1.AuthSpec{SecretName: "logins"}
+			},
+			slices.Concat(plain, []string{"--tls-dir=/tls", "--client-tls-dir=/tls", "--client-verify=true", "--auth-file=/auth/auth-file", "--client-auth-file=/auth/auth-file"}),
+		},
+		"clients without certificates": {
+			func(s *cachev1alpha1.MemcachedSpec) { s.TLS = &cachev1alpha1.TLSSpec{SecretName: "certificate"} },
+			slices.Concat(plain, []string{"--tls-dir=/tls", "--client-tls-dir=/tls"}),
+		},
+		"large items, and little memory": {
+			func(s *cachev1alpha1.MemcachedSpec) {
+				s.MaxItemSize = ptr.To(resource.MustParse("2Mi"))
+				s.Router.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")}
+			},
+			slices.Concat(plain, []string{"--max-item-size=2097152", "--max-memory=67108864"}),
+		},
+	} {
+		got := Routers(routedCluster(test.change), Options{}).Spec.Template.Spec.Containers[0].Command
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+// TestRoutersAreNoMembers: no Service, budget, policy or StatefulSet of the members selects a
+// router, and none of the routers a member.
+func TestRoutersAreNoMembers(t *testing.T) {
+	c := routedCluster(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Template.Labels = map[string]string{cachev1alpha1.LabelComponent: "x"}
+		s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{}
+	})
+	selects := func(selector, labels map[string]string) bool {
+		for key, value := range selector {
+			if labels[key] != value {
+				return false
+			}
+		}
+		return true
+	}
+	router, member := Routers(c, Options{}).Spec.Template.Labels, StatefulSet(c, Options{}, 1).Spec.Template.Labels
+	for name, s := range map[string]map[string]string{
+		"Service": RouterService(c).Spec.Selector, "Deployment": Routers(c, Options{}).Spec.Selector.MatchLabels,
+		"budget": RouterBudget(c).Spec.Selector.MatchLabels, "policy": RouterPolicy(c).Spec.PodSelector.MatchLabels,
+	} {
+		if !selects(s, router) || selects(s, member) {
+			t.Errorf("%s of the routers selects %v", name, s)
+		}
+	}
+	for name, s := range map[string]map[string]string{"Service": Service(c).Spec.Selector, "policy": NetworkPolicy(c).Spec.PodSelector.MatchLabels} {
+		if selects(s, router) || !selects(s, member) {
+			t.Errorf("%s of the members selects %v", name, s)
+		}
+	}
+}
+
+func TestRouterTableNamesTheServersAsClientsDo(t *testing.T) {
+	c := routedCluster(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Routing.Client, s.Routing.KeyPrefix, s.Routing.ServerName = "twemproxy", "shop:", "m{ordinal}"
+	})
+	want := contract.Ring{Client: "twemproxy", KeyPrefix: "shop:", Servers: []string{
+		"m0=cache-0.cache." + c.Namespace + ".svc:11211", "m1=cache-1.cache." + c.Namespace + ".svc:11211",
+	}}
+	text := RouterTableText(RouterTable(c, 2, 7))
+	got, err := contract.ParseRingTable([]byte(text))
+	if err != nil || got.Number != 7 || got.State != contract.RingStable || cmp.Diff(want, got.New) != "" {
+		t.Errorf("the table is %s, %v; want %v", text, err, want)
+	}
+}
+
+func TestRouterTableNumber(t *testing.T) {
+	now := listEpoch.Add(time.Hour)
+	for text, want := range map[string]int64{
+		`{"number":17,"state":"stable"}`:                  17,
+		`{"number":9000000000000000000,"state":"stable"}`: 0, // no later one could be told
+		`{"number":-1,"state":"stable"}`:                  0,
+		`{"number":17,"state":"unheard"}`:                 0,
+		"nonsense":                                        0,
+		"":                                                0,
+	} {
+		if got := RouterTableNumber(&corev1.ConfigMap{Data: map[string]string{RouterTableKey: text}}, now); got != want {
+			t.Errorf("%s: %d, want %d", text, got, want)
+		}
+	}
+	if got := RouterTableNumber(nil, now); got != 0 {
+		t.Errorf("none: %d", got)
+	}
+}
+
+// TestRoutersLetIn: clients and monitoring, and nobody if nobody is named.
+func TestRoutersLetIn(t *testing.T) {
+	if RouterPolicy(routedCluster()) != nil {
+		t.Error("a policy that nobody asked for")
+	}
+	closed := RouterPolicy(routedCluster(func(s *cachev1alpha1.MemcachedSpec) { s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{} }))
+	if len(closed.Spec.Ingress) != 0 {
+		t.Errorf("nobody is named, and %v get in", closed.Spec.Ingress)
+	}
+	c := apitest.MakeMemcached("cache").EveryField().Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Router = &cachev1alpha1.RouterSpec{}
+	}).Defaulted().Obj()
+	open := RouterPolicy(c)
+	var ports []string
+	for _, rule := range open.Spec.Ingress {
+		ports = append(ports, rule.Ports[0].Port.String())
+		if len(rule.From) == 0 {
+			t.Errorf("everybody gets in at %s", rule.Ports[0].Port)
+		}
+	}
+	if diff := cmp.Diff([]string{"memcached", "admin"}, ports); diff != "" {
+		t.Error(diff)
+	}
+	routers := 0
+	for _, from := range NetworkPolicy(c).Spec.Ingress[0].From {
+		if from.PodSelector != nil && from.PodSelector.MatchLabels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentRouter {
+			routers++
+		}
+	}
+	if routers != 1 {
+		t.Errorf("the members let routers in %d times", routers)
+	}
+}
+
+// TestRouterPodsAreRestricted, as Kubernetes' restricted profile wants it.
+func TestRouterPodsAreRestricted(t *testing.T) {
+	d := Routers(routedCluster(), Options{OperatorImage: "operator:v1"})
+	pod := d.Spec.Template.Spec
+	c := pod.Containers[0]
+	if *c.Image != "operator:v1" || !*c.SecurityContext.ReadOnlyRootFilesystem || *c.SecurityContext.AllowPrivilegeEscalation ||
+		!*pod.SecurityContext.RunAsNonRoot || *pod.AutomountServiceAccountToken {
+		t.Errorf("the pod is %v, %v", pod.SecurityContext, c.SecurityContext)
+	}
+	if got := d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue(); got != 0 {
+		t.Errorf("a roll-out takes %d routers away", got)
+	}
+	if *pod.TerminationGracePeriodSeconds < 20 || strings.Join(c.Command, " ") == "" {
+		t.Errorf("a router has %d s to end", *pod.TerminationGracePeriodSeconds)
+	}
+}

@@ -1,0 +1,47 @@
+package observe
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"example.com/memcached-operator/controllers/internal/build"
+)
+
+// Routers are what belongs to spec.router; what there is not is nil.
+type Routers struct {
+	Deployment *appsv1.Deployment
+	Service    *corev1.Service
+	// Table has the table of the rings.
+	Table  *corev1.ConfigMap
+	Budget *policyv1.PodDisruptionBudget
+	Policy *networkingv1.NetworkPolicy
+	Pods   []corev1.Pod
+}
+
+// any tells whether something is there.
+func (r *Routers) any() bool {
+	return r.Deployment != nil || r.Service != nil || r.Table != nil || r.Budget != nil || r.Policy != nil
+}
+
+func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *State) (err error) {
+	name := build.RouterName(key.Name)
+	if o.Routers.Deployment, err = Own[appsv1.Deployment](ctx, r, o.Cluster, name); err != nil {
+		return err
+	}
+	if o.Routers.Service, err = Own[corev1.Service](ctx, r, o.Cluster, name); err != nil {
+		return err
+	}
+	if o.Routers.Table, err = Own[corev1.ConfigMap](ctx, r, o.Cluster, name); err != nil {
+		return err
+	}
+	if o.Routers.Budget, err = Own[policyv1.PodDisruptionBudget](ctx, r, o.Cluster, name); err != nil {
+		return err
+	}
+	o.Routers.Policy, err = Own[networkingv1.NetworkPolicy](ctx, r, o.Cluster, name)
+	return err
+}

@@ -1,0 +1,63 @@
+package status
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+)
+
+// routers is nil if none are asked for.
+func routers(in *Input) *cachev1alpha1.RouterStatus {
+	if in.Cluster.Spec.Router == nil {
+		return nil
+	}
+	s := &cachev1alpha1.RouterStatus{Address: build.RouterAddress(in.Cluster)}
+	if d := in.Routers; d != nil {
+		s.Replicas, s.Ready = d.Status.Replicas, d.Status.ReadyReplicas
+	}
+	return s
+}
+
+// routersReady says what is the matter with the first router that is not well.
+func routersReady(in *Input, w *waits) metav1.Condition {
+	const kind = cachev1alpha1.ConditionRoutersReady
+	not := func(format string, args ...any) metav1.Condition {
+		return condition(kind, false, cachev1alpha1.ReasonRoutersNotReady, format, args...)
+	}
+	d := in.Routers
+	if d == nil {
+		return not("Deployment %s is not there yet", build.RouterName(in.Cluster.Name))
+	}
+	wanted := ptr.Deref(d.Spec.Replicas, 1)
+	if r := in.Cluster.Spec.Router.Replicas; r != nil {
+		wanted = *r
+	}
+	s := d.Status
+	why := routerTrouble(in, w)
+	switch {
+	case s.ReadyReplicas < wanted:
+		return not("%d of %d routers are ready%s", s.ReadyReplicas, wanted, why)
+	case s.ObservedGeneration != d.Generation || s.UpdatedReplicas != s.Replicas || s.Replicas != wanted:
+		return not("routers are being replaced or stopped: %d exist, %d are of the new specification, %d are wanted%s", s.Replicas, s.UpdatedReplicas, wanted, why)
+	}
+	return condition(kind, true, cachev1alpha1.ReasonRoutersReady, "%d of %d routers are ready", s.ReadyReplicas, wanted)
+}
+
+// routerTrouble is empty, or says why a router is missing or not ready.
+func routerTrouble(in *Input, w *waits) string {
+	for _, c := range in.Routers.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return ": " + c.Message
+		}
+	}
+	for i := range in.RouterPods {
+		if t := podTrouble(&in.RouterPods[i], w); t != nil {
+			return ": " + t.message
+		}
+	}
+	return ""
+}

@@ -1,0 +1,68 @@
+package status
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// TestRoutersReady: it says what is the matter, and Ready is false then.
+func TestRoutersReady(t *testing.T) {
+	crashes := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "cache-router-a", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
+	crashes.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "router", RestartCount: 4,
+		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Message: "a table without servers"}},
+	}}
+	for name, test := range map[string]struct {
+		replicas *int32
+		of       *appsv1.DeploymentStatus
+		pods     []corev1.Pod
+		want     string
+	}{
+		"none yet":                    {ptr.To[int32](2), nil, nil, "Deployment cache-router is not there yet"},
+		"all":                         {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, ""},
+		"an autoscaler's":             {nil, &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, ""},
+		"one is missing":              {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 1}, nil, "1 of 2 routers are ready"},
+		"one of an autoscaler's":      {nil, &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 1}, nil, "1 of 2 routers are ready"},
+		"more are wanted":             {ptr.To[int32](3), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "2 of 3 routers are ready"},
+		"they are replaced":           {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 1, ReadyReplicas: 2}, nil, "routers are being replaced or stopped: 3 exist, 1 are of the new specification, 2 are wanted"},
+		"the Deployment is not seen":  {ptr.To[int32](2), &appsv1.DeploymentStatus{ObservedGeneration: -1, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "routers are being replaced or stopped: 2 exist, 2 are of the new specification, 2 are wanted"},
+		"one crashes, in its words":   {ptr.To[int32](1), &appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1}, []corev1.Pod{crashes}, "0 of 1 routers are ready: pod cache-router-a, container router: "},
+		"no pod, in Kubernetes' word": {ptr.To[int32](1), &appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: "True", Message: "exceeded quota"}}}, nil, "0 of 1 routers are ready: exceeded quota"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(3).with(func(in *Input) {
+				in.Cluster.Spec.Router = &cachev1alpha1.RouterSpec{Replicas: test.replicas}
+				in.RouterPods = test.pods
+				if test.of != nil {
+					in.Routers = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2)}, Status: *test.of}
+				}
+			})
+			s := compute(t, in)
+			c, ready := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionRoutersReady), s.Conditions[0]
+			well := test.want == ""
+			if c == nil || (c.Status == metav1.ConditionTrue) != well || (ready.Status == metav1.ConditionTrue) != well {
+				t.Fatalf("%+v, %+v", c, ready)
+			}
+			if !well && (len(c.Message) < len(test.want) || c.Message[:len(test.want)] != test.want || ready.Reason != cachev1alpha1.ReasonRoutersNotReady) {
+				t.Errorf("it says %q, want %q; Ready has %s", c.Message, test.want, ready.Reason)
+			}
+			want := &cachev1alpha1.RouterStatus{Address: "cache-router." + in.Cluster.Namespace + ".svc:11211"}
+			if test.of != nil {
+				want.Replicas, want.Ready = test.of.Replicas, test.of.ReadyReplicas
+			}
+			if diff := cmp.Diff(want, s.Router); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

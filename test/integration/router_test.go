@@ -1,0 +1,246 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+const routerName = name + "-router"
+
+func routed(s *cachev1alpha1.MemcachedSpec) {
+	s.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2)}
+}
+
+// routerObjects are those of the routers that are there, by kind.
+func (w *world) routerObjects() (kinds []string) {
+	w.Helper()
+	for kind, o := range map[string]client.Object{
+		"ConfigMap": &corev1.ConfigMap{}, "Deployment": &appsv1.Deployment{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
+		"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "Service": &corev1.Service{},
+	} {
+		if err := admin.Get(w.Context(), w.key(routerName), o); err == nil {
+			kinds = append(kinds, kind)
+		} else if !apierrors.IsNotFound(err) {
+			w.Fatal(err)
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+func (w *world) routerDeployment() *appsv1.Deployment {
+	d := &appsv1.Deployment{}
+	return found(w, d, admin.Get(w.Context(), w.key(routerName), d))
+}
+
+func (w *world) routerPods() (pods []corev1.Pod) {
+	return slices.DeleteFunc(w.pods(), func(p corev1.Pod) bool {
+		return p.Labels[cachev1alpha1.LabelComponent] != cachev1alpha1.ComponentRouter || p.DeletionTimestamp != nil
+	})
+}
+
+// routedTo is the table with that many servers, if all routers were told of it.
+func (w *world) routedTo(routers, servers int) (*contract.RingTable, error) {
+	config := &corev1.ConfigMap{}
+	if found(w, config, admin.Get(w.Context(), w.key(routerName), config)) == nil {
+		return nil, errors.New("there is no table")
+	}
+	t, err := contract.ParseRingTable([]byte(config.Data["table.json"]))
+	if err != nil {
+		return nil, err
+	}
+	if t.State != contract.RingStable || len(t.New.Servers) != servers {
+		return nil, fmt.Errorf("the table is %s", asJSON(t))
+	}
+	for i, s := range t.New.Servers {
+		if want := fmt.Sprintf("cache-%d.cache.%s.svc:11211", i, w.namespace); s != want {
+			return nil, fmt.Errorf("server %d is %s, want %s", i, s, want)
+		}
+	}
+	pods := w.routerPods()
+	for i := range pods {
+		if told := pods[i].Annotations[cachev1alpha1.AnnotationTable]; told != strconv.FormatInt(t.Number, 10) {
+			return nil, fmt.Errorf("%s was told of table %q, not %d", pods[i].Name, told, t.Number)
+		}
+	}
+	if len(pods) != routers {
+		return nil, fmt.Errorf("%d routers", len(pods))
+	}
+	return t, nil
+}
+
+func (w *world) allRoutedTo(routers, servers int) (t *contract.RingTable) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("%d routers with a table of %d servers", routers, servers), func() (err error) {
+		t, err = w.routedTo(routers, servers)
+		return err
+	})
+	return t
+}
+
+func TestRoutersFollowEachScaling(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name).With(routed), 3)
+	first := w.allRoutedTo(2, 3)
+	w.condition(cachev1alpha1.ConditionRoutersReady, "True", cachev1alpha1.ReasonRoutersReady)
+	w.condition(cachev1alpha1.ConditionReady, "True", cachev1alpha1.ReasonAsWanted)
+	equal(w, "status.router", w.memcached().Status.Router, &cachev1alpha1.RouterStatus{
+		Address: fmt.Sprintf("cache-router.%s.svc:11211", w.namespace), Replicas: 2, Ready: 2,
+	})
+	begin := len(w.journal.Writes())
+	w.scale(2)
+	w.settled(2)
+	second := w.allRoutedTo(2, 2)
+	w.before("patch configmaps cache-servers", "patch configmaps cache-router", begin)
+	w.before("patch configmaps cache-router", "patch statefulsets cache", begin)
+	w.scale(3)
+	w.settled(3)
+	third := w.allRoutedTo(2, 3)
+	if first.Number >= second.Number || second.Number >= third.Number {
+		t.Errorf("the tables' numbers are %d, %d, %d", first.Number, second.Number, third.Number)
+	}
+	w.change(w.memcached(), `{"spec":{"routing":{"client":"dalli"}}}`)
+	w.eventually("another routing", func() error {
+		if table, err := w.routedTo(2, 3); err != nil || table.New.Client != "dalli" || table.Number <= third.Number {
+			return fmt.Errorf("%s, %w", asJSON(table), err)
+		}
+		return nil
+	})
+}
+
+func TestRoutersComeAndGoOnRequest(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	equal(w, "objects that nobody asked for", w.routerObjects(), nil)
+	w.noCondition(cachev1alpha1.ConditionRoutersReady)
+	w.change(w.memcached(), `{"spec":{"router":{"replicas":2},"networkPolicy":{"clients":[{"podSelector":{"matchLabels":{"app":"web"}}}]}}}`)
+	w.allRoutedTo(2, 2)
+	w.condition(cachev1alpha1.ConditionRoutersReady, "True", cachev1alpha1.ReasonRoutersReady)
+	equal(w, "the routers' objects", w.routerObjects(), []string{"ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service"})
+	if p := w.networkPolicy(); len(p.Spec.Ingress[0].From) != 4 {
+		t.Errorf("the members' policy doesn't let routers in: %s", asJSON(p.Spec.Ingress[0]))
+	}
+	w.change(w.memcached(), `{"spec":{"router":null}}`)
+	w.eventually("no routers", func() error {
+		if left, pods := w.routerObjects(), w.routerPods(); len(left) > 0 || len(pods) > 0 {
+			return fmt.Errorf("%v, %d pods", left, len(pods))
+		}
+		return nil
+	})
+	w.noCondition(cachev1alpha1.ConditionRoutersReady)
+	w.eventually("a status without routers", func() error {
+		if s := w.memcached().Status.Router; s != nil {
+			return fmt.Errorf("it is %s", asJSON(s))
+		}
+		return nil
+	})
+}
+
+func TestRoutersThatAreNotReadyAreShown(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	kubes.Unready(w.namespace, true)
+	w.change(w.memcached(), `{"spec":{"router":{"replicas":2}}}`)
+	w.condition(cachev1alpha1.ConditionRoutersReady, "False", cachev1alpha1.ReasonRoutersNotReady)
+	w.condition(cachev1alpha1.ConditionReady, "False", cachev1alpha1.ReasonRoutersNotReady)
+	w.condition(cachev1alpha1.ConditionAvailable, "True", cachev1alpha1.ReasonReady)
+	kubes.Unready(w.namespace, false)
+	w.condition(cachev1alpha1.ConditionReady, "True", cachev1alpha1.ReasonAsWanted)
+}
+
+// TestRoutersOfAnAutoscaler: without spec.router.replicas, the number of routers is somebody
+// else's.
+func TestRoutersOfAnAutoscaler(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name).With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }), 2)
+	w.allRoutedTo(1, 2)
+	w.change(w.routerDeployment(), `{"spec":{"replicas":3}}`)
+	w.allRoutedTo(3, 2)
+	w.change(w.memcached(), `{"spec":{"router":{"resources":{"requests":{"cpu":"1"}}}}}`)
+	w.eventually("routers with other resources", func() error {
+		if cpu := w.routerDeployment().Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "1" {
+			return fmt.Errorf("cpu %s", cpu)
+		}
+		return nil
+	})
+	w.allRoutedTo(3, 2)
+	w.condition(cachev1alpha1.ConditionRoutersReady, "True", cachev1alpha1.ReasonRoutersReady)
+}
+
+// TestRoutersKeepTheirTableWhileTheClusterSleeps: a router without servers would not start.
+func TestRoutersKeepTheirTableWhileTheClusterSleeps(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name).With(routed), 2)
+	before := w.allRoutedTo(2, 2)
+	w.scale(0)
+	w.settled(0)
+	equal(w, "the table", w.allRoutedTo(2, 2), before)
+	w.scale(2)
+	w.settled(2)
+	equal(w, "the table", w.allRoutedTo(2, 2), before)
+}
+
+func TestRouterNamesOfSomebodyElse(t *testing.T) {
+	for kind, foreign := range map[string]client.Object{
+		"service": &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+		"table":   &corev1.ConfigMap{Data: map[string]string{"mine": "yes"}},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			w := newWorld(t)
+			foreign.SetName(routerName)
+			w.create(foreign)
+			version := foreign.GetResourceVersion()
+			w.storageClusterUnsettled(2)
+			w.settled(2)
+			w.change(w.memcached(), `{"spec":{"router":{"replicas":1}}}`)
+			w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonNameTaken)
+			if err := admin.Get(w.Context(), w.key(routerName), foreign); err != nil || foreign.GetResourceVersion() != version {
+				t.Errorf("it was written: %s, %v", asJSON(foreign), err)
+			}
+			w.delete(foreign)
+			w.allRoutedTo(1, 2)
+			w.condition(cachev1alpha1.ConditionDegraded, "False", cachev1alpha1.ReasonHealthy)
+			equal(w, "its controller", metav1.GetControllerOf(w.routerDeployment()).UID, w.memcached().UID)
+		})
+	}
+}
+
+// TestTableThatIsMadeAgainIsNewer: routers ignore a table with a smaller number.
+func TestTableThatIsMadeAgainIsNewer(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name).With(routed), 2)
+	before := w.allRoutedTo(2, 2)
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: routerName, Namespace: w.namespace}}
+	w.delete(config)
+	w.eventually("a newer table", func() error {
+		if after, err := w.routedTo(2, 2); err != nil || after.Number <= before.Number {
+			return fmt.Errorf("%s after table %d, %w", asJSON(after), before.Number, err)
+		}
+		return nil
+	})
+	after := w.allRoutedTo(2, 2)
+	w.change(config, `{"data":{"table.json":"nonsense"}}`)
+	w.eventually("a table that can be read", func() error {
+		if mended, err := w.routedTo(2, 2); err != nil || mended.Number <= after.Number {
+			return fmt.Errorf("%s after table %d, %w", asJSON(mended), after.Number, err)
+		}
+		return nil
+	})
+	w.quiet()
+}
