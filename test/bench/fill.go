@@ -108,7 +108,7 @@ func (p population) into(ctx context.Context, s *server) error {
 	}
 	n, err := s.items(ctx)
 	if err == nil && n != p.items {
-		err = fmt.Errorf("a memcached with -m %d keeps %d of %d items: the benchmark's own mistake", p.memory(), n, p.items)
+		err = fmt.Errorf("%v keeps %d of %d items: the benchmark's own mistake", s.cmd.Args, n, p.items)
 	}
 	return err
 }
