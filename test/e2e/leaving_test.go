@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -53,6 +54,36 @@ func (f *fixture) straggle(size int, objects []corpus.Object) *straggler {
 	return s
 }
 
+// wasPrepared checks that the only mover had started before clients were told of the new
+// list, and that it was told to begin. If its pod took too long, the list did not wait.
+func (f *fixture) wasPrepared() {
+	f.Helper()
+	var list corev1.ConfigMap
+	f.must(kube.Get(f.ctx, f.key(f.name+"-servers"), &list))
+	told, marked := time.Time{}, f.claim(2).Annotations[cachev1alpha1.AnnotationLeaving]
+	for _, m := range list.ManagedFields {
+		told = m.Time.Time // written last
+	}
+	at, err := time.Parse(time.RFC3339, marked)
+	f.must(err)
+	for _, pod := range f.pods() {
+		begin, is := pod.Annotations[cachev1alpha1.AnnotationBegin]
+		if !is {
+			continue
+		}
+		if begin == "" || begin != pod.Annotations[cachev1alpha1.AnnotationTarget] {
+			f.Errorf("the mover's annotations are %v", pod.Annotations)
+		}
+		running := pod.Status.ContainerStatuses[0].State.Running
+		f.Logf("marked at %s, clients told at %s, the mover is %+v", marked, told.UTC().Format(time.RFC3339), running)
+		if told.Sub(at) < 10*time.Second && (running == nil || running.StartedAt.After(told)) {
+			f.Error("clients were told before the mover had started")
+		}
+		return
+	}
+	f.Error("there is no mover")
+}
+
 // A leaving member gives its items away while it runs, and serves an application that has
 // the old list until that stops calling.
 func TestALeavingMemberServesAnApplicationThatHasTheOldList(t *testing.T) {
@@ -74,6 +105,7 @@ func TestALeavingMemberServesAnApplicationThatHasTheOldList(t *testing.T) {
 		return false
 	})
 	f.expectAll(2, objects)
+	f.wasPrepared()
 	if pod := f.pod(2); pod == nil || pod.DeletionTimestamp != nil {
 		t.Error("member 2 is called, and leaves")
 	}
