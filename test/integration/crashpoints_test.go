@@ -326,11 +326,11 @@ func (w *world) volumesSettled() error {
 }
 
 // random parts of names: a hash of a UID ends those of Jobs and of claims whose volume was set
-// aside, and a random word more those of Jobs' pods; a UID ends those of volumes.
-var random = regexp.MustCompile(`-(drain|aside|place)-[0-9a-f]{8}(?:-[a-z0-9]{5}$)?|(pvc)-[0-9a-f-]{36}`)
+// aside, and a random word more those of Jobs' pods; a UID ends those of volumes, and two words those of routers.
+var random = regexp.MustCompile(`-(drain|aside|place)-[0-9a-f]{8}(?:-[a-z0-9]{5}$)?|(pvc)-[0-9a-f-]{36}|(router)-[a-z0-9]{1,10}-[a-z0-9]{5}$`)
 
 // withoutRandom makes a name the same in each run.
-func withoutRandom(name string) string { return random.ReplaceAllString(name, "-$1$2") }
+func withoutRandom(name string) string { return random.ReplaceAllString(name, "-$1$2$3") }
 
 func nameOf(w operator.Write) string { return withoutRandom(w.String()) }
 
@@ -397,7 +397,7 @@ func (w *world) end(first []types.UID) []string {
 		add("StatefulSet of %d", *s.Spec.Replicas)
 	}
 	for _, p := range w.pods() {
-		add("Pod %s %s", p.Name, p.Status.Phase)
+		add("Pod %s %s", withoutRandom(p.Name), p.Status.Phase)
 	}
 	for _, c := range w.claims() {
 		birth := "new"
