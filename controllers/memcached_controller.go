@@ -58,6 +58,8 @@ type MemcachedReconciler struct {
 	Progress ProgressReader
 	// Memory of the members; nil lets every scale-down begin.
 	Memory MemoryReader
+	// Rings of the routers; nil asks none.
+	Rings RingReader
 	// Metrics of what was done; nil counts nothing.
 	Metrics *Metrics
 	Options Options
@@ -76,6 +78,7 @@ type MemcachedReconciler struct {
 	// brings their news.
 	progress *ask.Drainers
 	room     *ask.Members
+	rings    *ask.Routers
 	wakes    wakes
 	// growthRefused has why no volume may grow. A cluster's volumes are all of one class, so
 	// one refusal is enough.
@@ -96,7 +99,7 @@ type observed struct {
 // reader of clusters; what it remembers is the reconciler's.
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
-		Cache: r.Client, Live: r.Live, Clock: r.Clock, Drainers: r.progress, Members: r.room,
+		Cache: r.Client, Live: r.Live, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings,
 		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused,
 	}
 }
@@ -228,6 +231,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.notCreated.Forget(key)
 	r.progress.Forget(key)
 	r.room.Forget(key)
+	r.rings.Forget(key)
 	r.turns().Forget(key)
 }
 
@@ -365,6 +369,10 @@ func (r *MemcachedReconciler) setUpSamplers(mgr ctrl.Manager) error {
 	if r.Memory != nil {
 		r.room = ask.NewMembers(r.Memory, r.wakes.now)
 		err = errors.Join(err, mgr.Add(manager.RunnableFunc(r.room.Start)))
+	}
+	if r.Rings != nil {
+		r.rings = ask.NewRouters(r.Rings, r.wakes.now)
+		err = errors.Join(err, mgr.Add(manager.RunnableFunc(r.rings.Start)))
 	}
 	return err
 }

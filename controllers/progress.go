@@ -6,14 +6,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"example.com/memcached-operator/controllers/internal/ask"
+	"example.com/memcached-operator/drainer/contract"
 )
 
-// What drainers and members are asked.
+// What drainers, members and routers are asked.
 type (
 	// ProgressReader returns the last progress line of a drainer's pod, or nil.
 	ProgressReader = ask.ProgressReader
 	// MemoryReader asks the member at host:port.
 	MemoryReader = ask.MemoryReader
+	// RingReader asks the router at host:port which table it has acknowledged.
+	RingReader = ask.RingReader
+	// RingAcknowledged is its answer.
+	RingAcknowledged = contract.RingAcknowledged
 	// Memory of a member, in bytes.
 	Memory = ask.Memory
 )
@@ -28,4 +33,9 @@ func ProgressFromLogs(clients kubernetes.Interface) ProgressReader {
 // needs no credentials.
 func MemoryFromStats(ctx context.Context, address string) (Memory, error) {
 	return ask.MemoryFromStats(ctx, address)
+}
+
+// RingFromAdmin asks the router itself. The operator must be able to reach it.
+func RingFromAdmin(ctx context.Context, address string) (RingAcknowledged, error) {
+	return ask.RingFromAdmin(ctx, address)
 }

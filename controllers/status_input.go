@@ -31,9 +31,13 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 		in := o.Input()
 		servers, record = o.Cluster.Status.Servers, in.Record // the list was not written
 	}
+	var behind []status.RouterBehind
+	for _, b := range o.Routers.Behind {
+		behind = append(behind, status.RouterBehind(b))
+	}
 	drainers := slices.DeleteFunc(slices.Clone(o.DrainerPods), func(p corev1.Pod) bool { return observe.DrainerEnded(&p) })
 	return &status.Input{
-		Cluster: o.Cluster, StatefulSet: o.StatefulSet, Deployment: o.Deployment, Pods: o.Pods, Routers: o.Routers.Deployment, RouterPods: o.Routers.Pods, Drainers: drainers, Kept: o.Kept(),
+		Cluster: o.Cluster, StatefulSet: o.StatefulSet, Deployment: o.Deployment, Pods: o.Pods, Routers: o.Routers.Deployment, RouterPods: o.Routers.Pods, RoutersBehind: behind, Drainers: drainers, Kept: o.Kept(),
 		Plan: p, Room: room, Servers: servers, Ring: record, Monitoring: o.done.Monitored, Binding: o.done.Binding, GrowthRefused: o.done.GrowthRefused, Marked: o.done.Marked, Progress: o.Progress, JobStarted: started,
 		Waits: o.DrainerWaits(now), Err: err, Now: now,
 		NotCreated: o.NotCreated, Refused: o.Refused, RollOutWaits: o.done.RollOutWaits, MembersWritten: o.done.MembersWritten,

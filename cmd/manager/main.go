@@ -206,8 +206,9 @@ func run(ctx context.Context, f *flags) error {
 		Events:   mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
 		Progress: controllers.ProgressFromLogs(clientset),
 		Memory:   controllers.MemoryFromStats,
+		Rings:    controllers.RingFromAdmin,
 		Metrics:  metrics,
-		Options:  controllers.Options{MemcachedImage: f.memcachedImage, ExporterImage: f.exporterImage, OperatorImage: f.operatorImage},
+		Options:  controllers.Options{MemcachedImage: f.memcachedImage, ExporterImage: f.exporterImage, OperatorImage: f.operatorImage, OperatorNamespace: ownNamespace()},
 		Clock:    clock.RealClock{},
 
 		RolloutsAtOnce: f.rolloutsAtOnce,
@@ -277,4 +278,13 @@ func split(list string) []string {
 		}
 	}
 	return names
+}
+
+// ownNamespace is where this operator runs; empty outside of a cluster.
+func ownNamespace() string {
+	name, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(name))
 }

@@ -38,7 +38,7 @@ func (r *run) applyRouters(ctx context.Context, part plan.RouterPart) error {
 	case plan.RouterPolicy:
 		return applyOwned(ctx, r, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
 			kind: kind, name: name, current: seen.Policy, extract: networkingac.ExtractNetworkPolicy,
-			desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.RouterPolicy(r.cluster) },
+			desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.RouterPolicy(r.cluster, r.Options) },
 		})
 	case plan.RouterDeployment:
 		return applyOwned(ctx, r, owned[appsv1.Deployment, *appsv1.Deployment, appsac.DeploymentApplyConfiguration, *appsac.DeploymentApplyConfiguration]{

@@ -27,6 +27,8 @@ type Options struct {
 	MemcachedImage string
 	// ExporterImage if spec.exporter.image is empty.
 	ExporterImage string
+	// OperatorNamespace is where the operator runs; empty outside of a cluster.
+	OperatorNamespace string
 	// OperatorImage has the drainer, at DrainerPath.
 	OperatorImage string
 }

@@ -117,9 +117,9 @@ func RouterBudget(c *cachev1alpha1.Memcached) *policyac.PodDisruptionBudgetApply
 			WithSelector(metaac.LabelSelector().WithMatchLabels(routerSelector(c))))
 }
 
-// RouterPolicy lets the clients of spec.networkPolicy reach the routers, and monitoring their
-// metrics; nil if none is asked for.
-func RouterPolicy(c *cachev1alpha1.Memcached) *networkingac.NetworkPolicyApplyConfiguration {
+// RouterPolicy lets the clients of spec.networkPolicy reach the routers, and monitoring and the
+// operator their metrics and their state; nil if none is asked for.
+func RouterPolicy(c *cachev1alpha1.Memcached, o Options) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
 	if c.Spec.Router == nil || given == nil {
 		return nil
@@ -133,6 +133,11 @@ func RouterPolicy(c *cachev1alpha1.Memcached) *networkingac.NetworkPolicyApplyCo
 	}
 	if len(given.Monitoring) > 0 {
 		spec.WithIngress(ingress(intstr.FromString(adminPortName), peers(given.Monitoring)))
+	}
+	if o.OperatorNamespace != "" {
+		operator := networkingac.NetworkPolicyPeer().WithNamespaceSelector(metaac.LabelSelector().
+			WithMatchLabels(map[string]string{corev1.LabelMetadataName: o.OperatorNamespace}))
+		spec.WithIngress(ingress(intstr.FromString(adminPortName), []*networkingac.NetworkPolicyPeerApplyConfiguration{operator}))
 	}
 	return networkingac.NetworkPolicy(RouterName(c.Name), c.Namespace).
 		WithLabels(Labels(c, cachev1alpha1.ComponentRouter)).
@@ -183,7 +188,7 @@ func routerPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfig
 		WithCommand(append([]string{DrainerPath}, routeArgs(c)...)...).
 		WithPorts(
 			coreac.ContainerPort().WithName(portName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(c.Spec.ContainerPort),
-			coreac.ContainerPort().WithName(adminPortName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(adminPort(c))).
+			coreac.ContainerPort().WithName(adminPortName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(RouterAdminPort(c))).
 		WithReadinessProbe(coreac.Probe().
 			WithHTTPGet(coreac.HTTPGetAction().WithPath("/ready").WithPort(intstr.FromString(adminPortName))).
 			WithPeriodSeconds(2).
@@ -196,8 +201,8 @@ func routerPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfig
 	return spec.WithContainers(router)
 }
 
-// adminPort is where routers answer /ready and /metrics.
-func adminPort(c *cachev1alpha1.Memcached) int32 {
+// RouterAdminPort is where routers answer /ready, /metrics and /ring.
+func RouterAdminPort(c *cachev1alpha1.Memcached) int32 {
 	const wanted = 11212
 	if c.Spec.ContainerPort == wanted {
 		return wanted + 1
@@ -211,7 +216,7 @@ func routeArgs(c *cachev1alpha1.Memcached) []string {
 	args := []string{"route"}
 	add := func(flag string, value any) { args = append(args, fmt.Sprintf("--%s=%v", flag, value)) }
 	add(contract.FlagListen, fmt.Sprintf(":%d", c.Spec.ContainerPort))
-	add(contract.FlagAdmin, fmt.Sprintf(":%d", adminPort(c)))
+	add(contract.FlagAdmin, fmt.Sprintf(":%d", RouterAdminPort(c)))
 	add(contract.FlagRingFile, tableDir+"/"+RouterTableKey)
 	conn := connection(c)
 	if conn.TLSDir != "" {

@@ -79,7 +79,7 @@ func TestRoutersAreNoMembers(t *testing.T) {
 	router, member := Routers(c, Options{}).Spec.Template.Labels, StatefulSet(c, Options{}, 1).Spec.Template.Labels
 	for name, s := range map[string]map[string]string{
 		"Service": RouterService(c).Spec.Selector, "Deployment": Routers(c, Options{}).Spec.Selector.MatchLabels,
-		"budget": RouterBudget(c).Spec.Selector.MatchLabels, "policy": RouterPolicy(c).Spec.PodSelector.MatchLabels,
+		"budget": RouterBudget(c).Spec.Selector.MatchLabels, "policy": RouterPolicy(c, Options{}).Spec.PodSelector.MatchLabels,
 	} {
 		if !selects(s, router) || selects(s, member) {
 			t.Errorf("%s of the routers selects %v", name, s)
@@ -125,19 +125,19 @@ func TestRouterTableNumber(t *testing.T) {
 	}
 }
 
-// TestRoutersLetIn: clients and monitoring, and nobody if nobody is named.
+// TestRoutersLetIn: clients, monitoring and the operator, and nobody if nobody is named.
 func TestRoutersLetIn(t *testing.T) {
-	if RouterPolicy(routedCluster()) != nil {
+	if RouterPolicy(routedCluster(), Options{OperatorNamespace: "x"}) != nil {
 		t.Error("a policy that nobody asked for")
 	}
-	closed := RouterPolicy(routedCluster(func(s *cachev1alpha1.MemcachedSpec) { s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{} }))
+	closed := RouterPolicy(routedCluster(func(s *cachev1alpha1.MemcachedSpec) { s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{} }), Options{})
 	if len(closed.Spec.Ingress) != 0 {
 		t.Errorf("nobody is named, and %v get in", closed.Spec.Ingress)
 	}
 	c := apitest.MakeMemcached("cache").EveryField().Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Router = &cachev1alpha1.RouterSpec{}
 	}).Defaulted().Obj()
-	open := RouterPolicy(c)
+	open := RouterPolicy(c, Options{OperatorNamespace: "operator"})
 	var ports []string
 	for _, rule := range open.Spec.Ingress {
 		ports = append(ports, rule.Ports[0].Port.String())
@@ -145,8 +145,12 @@ func TestRoutersLetIn(t *testing.T) {
 			t.Errorf("everybody gets in at %s", rule.Ports[0].Port)
 		}
 	}
-	if diff := cmp.Diff([]string{"memcached", "admin"}, ports); diff != "" {
+	if diff := cmp.Diff([]string{"memcached", "admin", "admin"}, ports); diff != "" {
 		t.Error(diff)
+	}
+	operators := open.Spec.Ingress[2].From
+	if len(operators) != 1 || operators[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "operator" {
+		t.Errorf("the operator's rule is %v", operators)
 	}
 	routers := 0
 	for _, from := range NetworkPolicy(c).Spec.Ingress[0].From {

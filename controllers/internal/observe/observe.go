@@ -64,6 +64,7 @@ type Reader struct {
 	// Drainers and Members are asked beside the reconciles.
 	Drainers *ask.Drainers
 	Members  *ask.Members
+	Rings    *ask.Routers
 	// NotCreated knows why pods are missing, GrowthRefused why volumes may not grow.
 	NotCreated    *notcreated.Pods
 	GrowthRefused *memory.Answers[string]
@@ -181,6 +182,7 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 	if err := r.observePods(ctx, key, o); err != nil {
 		return nil, err
 	}
+	r.observeRings(key, o)
 	if cluster.Spec.Storage == nil {
 		return o, nil
 	}

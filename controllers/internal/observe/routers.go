@@ -9,6 +9,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
@@ -21,6 +22,8 @@ type Routers struct {
 	Budget *policyv1.PodDisruptionBudget
 	Policy *networkingv1.NetworkPolicy
 	Pods   []corev1.Pod
+	// Behind are those that say that they have not acknowledged the table.
+	Behind []ask.Behind
 }
 
 // any tells whether something is there.
@@ -44,4 +47,20 @@ func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *St
 	}
 	o.Routers.Policy, err = Own[networkingv1.NetworkPolicy](ctx, r, o.Cluster, name)
 	return err
+}
+
+// observeRings asks the routers that run whether they have acknowledged the table.
+func (r *Reader) observeRings(key client.ObjectKey, o *State) {
+	number := build.RouterTableNumber(o.Routers.Table, o.Now)
+	if r.Rings == nil || number == 0 || o.Cluster.Spec.Router == nil || o.Cluster.DeletionTimestamp != nil {
+		r.Rings.Forget(key)
+		return
+	}
+	var pods []*corev1.Pod
+	for i := range o.Routers.Pods {
+		if p := &o.Routers.Pods[i]; p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning && p.Status.PodIP != "" {
+			pods = append(pods, p)
+		}
+	}
+	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), number, pods...)
 }

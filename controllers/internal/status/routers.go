@@ -1,6 +1,8 @@
 package status
 
 import (
+	"time"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,6 +11,13 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 )
+
+// RouterBehind is a router that has not acknowledged the table, since when, and why.
+type RouterBehind struct {
+	Pod   string
+	Since time.Time
+	Why   string
+}
 
 // routers is nil if none are asked for.
 func routers(in *Input) *cachev1alpha1.RouterStatus {
@@ -43,6 +52,11 @@ func routersReady(in *Input, w *waits) metav1.Condition {
 		return not("%d of %d routers are ready%s", s.ReadyReplicas, wanted, why)
 	case s.ObservedGeneration != d.Generation || s.UpdatedReplicas != s.Replicas || s.Replicas != wanted:
 		return not("routers are being replaced or stopped: %d exist, %d are of the new specification, %d are wanted%s", s.Replicas, s.UpdatedReplicas, wanted, why)
+	}
+	for _, b := range in.RoutersBehind {
+		if w.past(b.Since.Add(StuckAfter)) {
+			return not("since %s, router %s has not followed the clients' list: %s", clock(b.Since), b.Pod, b.Why)
+		}
 	}
 	return condition(kind, true, cachev1alpha1.ReasonRoutersReady, "%d of %d routers are ready", s.ReadyReplicas, wanted)
 }

@@ -27,22 +27,28 @@ func TestRoutersReady(t *testing.T) {
 		of       *appsv1.DeploymentStatus
 		pods     []corev1.Pod
 		want     string
+		behind   time.Duration
 	}{
-		"none yet":                    {ptr.To[int32](2), nil, nil, "Deployment cache-router is not there yet"},
-		"all":                         {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, ""},
-		"an autoscaler's":             {nil, &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, ""},
-		"one is missing":              {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 1}, nil, "1 of 2 routers are ready"},
-		"one of an autoscaler's":      {nil, &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 1}, nil, "1 of 2 routers are ready"},
-		"more are wanted":             {ptr.To[int32](3), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "2 of 3 routers are ready"},
-		"they are replaced":           {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 1, ReadyReplicas: 2}, nil, "routers are being replaced or stopped: 3 exist, 1 are of the new specification, 2 are wanted"},
-		"the Deployment is not seen":  {ptr.To[int32](2), &appsv1.DeploymentStatus{ObservedGeneration: -1, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "routers are being replaced or stopped: 2 exist, 2 are of the new specification, 2 are wanted"},
-		"one crashes, in its words":   {ptr.To[int32](1), &appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1}, []corev1.Pod{crashes}, "0 of 1 routers are ready: pod cache-router-a, container router: "},
-		"no pod, in Kubernetes' word": {ptr.To[int32](1), &appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: "True", Message: "exceeded quota"}}}, nil, "0 of 1 routers are ready: exceeded quota"},
+		"none yet":                    {ptr.To[int32](2), nil, nil, "Deployment cache-router is not there yet", 0},
+		"all":                         {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "", 0},
+		"an autoscaler's":             {nil, &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "", 0},
+		"one is missing":              {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 1}, nil, "1 of 2 routers are ready", 0},
+		"one of an autoscaler's":      {nil, &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 1}, nil, "1 of 2 routers are ready", 0},
+		"more are wanted":             {ptr.To[int32](3), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "2 of 3 routers are ready", 0},
+		"they are replaced":           {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 1, ReadyReplicas: 2}, nil, "routers are being replaced or stopped: 3 exist, 1 are of the new specification, 2 are wanted", 0},
+		"the Deployment is not seen":  {ptr.To[int32](2), &appsv1.DeploymentStatus{ObservedGeneration: -1, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "routers are being replaced or stopped: 2 exist, 2 are of the new specification, 2 are wanted", 0},
+		"one crashes, in its words":   {ptr.To[int32](1), &appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1}, []corev1.Pod{crashes}, "0 of 1 routers are ready: pod cache-router-a, container router: ", 0},
+		"no pod, in Kubernetes' word": {ptr.To[int32](1), &appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: "True", Message: "exceeded quota"}}}, nil, "0 of 1 routers are ready: exceeded quota", 0},
+		"one is behind for long":      {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "since 1", 2 * StuckAfter},
+		"one is behind":               {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "", StuckAfter / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := input(3).with(func(in *Input) {
 				in.Cluster.Spec.Router = &cachev1alpha1.RouterSpec{Replicas: test.replicas}
 				in.RouterPods = test.pods
+				if test.behind > 0 {
+					in.RoutersBehind = []RouterBehind{{Pod: "cache-router-a", Since: now.Add(-test.behind), Why: "it has read table 5, not 7 yet"}}
+				}
 				if test.of != nil {
 					in.Routers = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2)}, Status: *test.of}
 				}

@@ -35,6 +35,8 @@ type Input struct {
 	// none.
 	Routers    *appsv1.Deployment
 	RouterPods []corev1.Pod
+	// RoutersBehind say that they have not acknowledged the table of the rings.
+	RoutersBehind []RouterBehind
 	// Drainers are the pods of drains and placements that have not ended, in any order.
 	Drainers []corev1.Pod
 	// Kept are deleted objects of the cluster that somebody else's finalizer keeps.

@@ -1,0 +1,133 @@
+package ask
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+func TestTheTableOfARouterIsRead(t *testing.T) {
+	long := strings.Repeat("x", maxRing)
+	for name, test := range map[string]struct {
+		status int
+		answer string
+		want   contract.RingAcknowledged
+		fails  bool
+	}{
+		"a router's":         {200, `{"number":7,"acknowledged":6,"waiting":"2 requests"}`, contract.RingAcknowledged{Number: 7, Acknowledged: 6, Waiting: "2 requests"}, false},
+		"an older program's": {404, "", contract.RingAcknowledged{}, true},
+		"elsewhere":          {302, `{"number":7}`, contract.RingAcknowledged{}, true},
+		"no router's":        {200, "<html>", contract.RingAcknowledged{}, true},
+		"without end":        {200, `{"waiting":"` + long, contract.RingAcknowledged{}, true},
+		"many words":         {200, `{"number":7,"error":"` + long[:2*maxRingWords] + `"}`, contract.RingAcknowledged{Number: 7, Error: long[:maxRingWords]}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/ring" {
+					t.Errorf("it was asked for %s", r.URL)
+				}
+				w.Header().Set("Location", "/other")
+				w.WriteHeader(test.status)
+				_, _ = w.Write([]byte(test.answer))
+			}))
+			defer server.Close()
+			got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String())
+			if got != test.want || (err != nil) != test.fails {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestRoutersAreAskedUntilTheyHaveTheTable, and then no more.
+func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
+	const port = 11212
+	var mu sync.Mutex
+	answers, asked := map[string]contract.RingAcknowledged{}, map[string]int{}
+	news := make(chan struct{}, 1)
+	r := NewRouters(func(_ context.Context, address string) (contract.RingAcknowledged, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked[address]++
+		a, is := answers[address]
+		if !is {
+			return a, errors.New("no route to host")
+		}
+		return a, nil
+	}, func(types.NamespacedName) {
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+	})
+	go func() { _ = r.Start(t.Context()) }()
+	key := types.NamespacedName{Name: "cache"}
+	pod := func(name, ip string) *corev1.Pod {
+		p := &corev1.Pod{}
+		p.Name, p.UID, p.Status.PodIP = name, types.UID(name), ip
+		return p
+	}
+	pods := []*corev1.Pod{pod("a", "10.0.0.1"), pod("b", "10.0.0.2"), pod("gone", "10.0.0.3")}
+	at := func(ip string) string { return net.JoinHostPort(ip, strconv.Itoa(port)) }
+	set := func(ip string, a contract.RingAcknowledged) {
+		mu.Lock()
+		defer mu.Unlock()
+		answers[at(ip)] = a
+	}
+	times := func(ip string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return asked[at(ip)]
+	}
+	number := int64(7)
+	until := func(what string, done func([]Behind) bool) {
+		t.Helper()
+		for deadline := time.After(30 * time.Second); ; {
+			behind := r.Behind(key, port, number, pods...)
+			if done(behind) {
+				return
+			}
+			select {
+			case <-news:
+			case <-time.After(50 * time.Millisecond):
+			case <-deadline:
+				t.Fatalf("%s: behind are %+v", what, behind)
+			}
+		}
+	}
+	set("10.0.0.1", contract.RingAcknowledged{Number: 7, Acknowledged: 7})
+	set("10.0.0.2", contract.RingAcknowledged{Number: 5, Acknowledged: 5})
+	until("one has the table, one can't be asked", func(b []Behind) bool {
+		return times("10.0.0.1") > 0 && times("10.0.0.3") > 0 && len(b) == 1 && b[0].Pod == "b" && b[0].Why == "it has read table 5, not 7 yet" && !b[0].Since.IsZero()
+	})
+	set("10.0.0.2", contract.RingAcknowledged{Number: 7, Acknowledged: 5, Waiting: "3 requests"})
+	until("one waits", func(b []Behind) bool {
+		return len(b) == 1 && b[0].Why == "it has acknowledged table 5, not 7 yet: 3 requests"
+	})
+	set("10.0.0.2", contract.RingAcknowledged{Number: 7, Acknowledged: 7})
+	until("both have it", func(b []Behind) bool { return len(b) == 0 })
+	first, second := times("10.0.0.1"), times("10.0.0.3")
+	until("the one that can't be asked is asked again", func([]Behind) bool { return times("10.0.0.3") > second })
+	if n := times("10.0.0.1"); n != first {
+		t.Errorf("a router that has the table is asked again, %d times", n-first)
+	}
+	number = 8
+	if b := r.Behind(key, port, number, pods...); len(b) != 0 {
+		t.Errorf("nobody has answered about the next table, and behind are %+v", b)
+	}
+	until("they are behind the next table", func(b []Behind) bool { return len(b) == 2 })
+	r.Forget(key)
+	(*Routers)(nil).Forget(key)
+}
