@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"runtime/debug"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/volume"
 )
 
 // migrate measures a drain of the population, to one survivor and to three,
@@ -20,13 +22,18 @@ func (p population) migrate(ctx context.Context, b *bench) ([]*row, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+	save, err := p.packed(ctx, b, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(save)
 	tool, copied, err := p.tools(ctx, b)
 	if err != nil {
 		return nil, err
 	}
 	var rows []*row
-	for _, survivors := range []int{1, 3} {
-		more, err := p.compare(ctx, b, dir, survivors, tool)
+	for _, survivors := range []int{1, 3, 8} {
+		more, err := p.compare(ctx, b, volumes{dir, save}, survivors, tool)
 		rows = append(rows, more...)
 		if survivors == 1 {
 			tool.limit, copied.limit, copied.tool = more[0], more[0], tool
@@ -46,25 +53,53 @@ func (p population) scale(ctx context.Context, b *bench) ([]*row, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	return p.compare(ctx, b, dir, 1, nil)
+	save, err := p.packed(ctx, b, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(save)
+	return p.compare(ctx, b, volumes{dir, save}, 1, nil)
 }
 
-// compare fills, and drains dir into, as many servers that start empty, in
+// volumes are directories with the same items: what a member of mode Mapped leaves, and one
+// of mode Saved.
+type volumes struct{ mapped, saved string }
+
+// packed makes the volume of a member of mode Saved, of one of mode Mapped. The caller
+// removes it.
+func (p population) packed(ctx context.Context, b *bench, mapped string) (string, error) {
+	dir, err := b.volume(p.String() + " saved")
+	if err != nil {
+		return "", err
+	}
+	if err := volume.Pack(ctx, mapped, filepath.Join(dir, contract.SaveFile), 1); err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
+// compare fills, and drains both volumes into, as many servers that start empty, in
 // turn.
-func (p population) compare(ctx context.Context, b *bench, dir string, survivors int, tool *row) ([]*row, error) {
+func (p population) compare(ctx context.Context, b *bench, from volumes, survivors int, tool *row) ([]*row, error) {
 	what := fmt.Sprintf("%s to %d", p, survivors)
 	limit := &row{what: what, how: "raw fill: the limit", items: p.items, bytes: p.bytes(), tool: tool}
-	ours := &row{what: what, how: "**drainer migrate**", items: p.items, bytes: p.bytes(), limit: limit, tool: tool}
-	rows := []*row{limit, ours}
+	saved := &row{what: what, how: "**drainer migrate**, Saved", items: p.items, bytes: p.bytes(), limit: limit, tool: tool}
+	mapped := &row{what: what, how: "drainer migrate, Mapped", items: p.items, bytes: p.bytes(), limit: limit, tool: tool}
+	rows := []*row{limit, saved, mapped}
 	for range b.rounds {
 		if err := p.fillRound(ctx, limit, survivors); err != nil {
 			return rows, err
 		}
-		if err := p.drainRound(ctx, b, ours, dir, survivors); err != nil {
-			return rows, err
+		for _, drain := range []struct {
+			row *row
+			dir string
+		}{{saved, from.saved}, {mapped, from.mapped}} {
+			if err := p.drainRound(ctx, b, drain.row, drain.dir, survivors); err != nil {
+				return rows, err
+			}
 		}
 	}
-	b.progressf("%s: %.2f of the limit", what, ours.rate()/limit.rate())
+	b.progressf("%s: %.2f of the limit, %.2f Mapped", what, saved.rate()/limit.rate(), mapped.rate()/limit.rate())
 	return rows, nil
 }
 

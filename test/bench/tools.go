@@ -95,6 +95,10 @@ func readUntilVersion(conn net.Conn) error {
 func (p population) copyTools(ctx context.Context, b *bench, source *server) (*row, error) {
 	const part = 500
 	r := &row{how: fmt.Sprintf("memcdump, memccat, memccp (%d keys of %s)", part, count(p.items)), items: part}
+	if _, err := exec.LookPath("memcdump"); err != nil {
+		b.progressf("left out: %s: %v (Debian's package libmemcached-tools)", r.how, err)
+		return r, nil
+	}
 	target, err := memcached(ctx, p.memory())
 	if err != nil {
 		return r, err
@@ -105,7 +109,7 @@ func (p population) copyTools(ctx context.Context, b *bench, source *server) (*r
 	listing := time.Since(begin).Seconds()
 	keys := strings.Fields(string(list))
 	if err != nil || len(keys) < part {
-		return r, fmt.Errorf("memcdump (Debian's package libmemcached-tools has it) listed %d keys: %w", len(keys), err)
+		return r, fmt.Errorf("memcdump listed %d keys: %w", len(keys), err)
 	}
 	dir, err := b.volume("files")
 	if err != nil {
