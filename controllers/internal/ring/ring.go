@@ -1,5 +1,11 @@
 // Package ring says where clients look for a key, and when members may have items that
 // clients look for elsewhere. It is pure.
+//
+// An example: the ring has serial 4, and the claims of members 0 to 2 say that their items were
+// placed by serial 4. Member 3 joins: now the ring has serial 5, and From is the one before, of
+// three members. Each of the three claims says 4, which is less than 5, and its member was on
+// the ring before: so its items have to be placed. Member 3 was not, and came empty. When all
+// three claims say 5, the next ring may come.
 package ring
 
 import (
@@ -28,8 +34,8 @@ type Ring struct {
 	ServerName string `json:"serverName,omitempty"`
 	Port       int32  `json:"port"`
 	Size       int32  `json:"size"`
-	// Stable: the client hashes the servers' addresses, and these stay. They are others than
-	// those of the pods.
+	// Stable: the client hashes the servers' addresses, and these stay. They are not the pods'
+	// addresses.
 	Stable bool `json:"stable,omitempty"`
 }
 
