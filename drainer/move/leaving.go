@@ -22,6 +22,11 @@ const (
 	// lookEvery is how often its counters are read, and nameEvery how often the clients.
 	lookEvery = 500 * time.Millisecond
 	nameEvery = 5 * time.Second
+	// eagerFor is how long after its beginning a mover begins one pass soon after the other,
+	// eagerRest. Clients read the new list in these seconds: what one has stored a moment before,
+	// by the old list, it finds at its owner a moment later.
+	eagerFor  = 5 * time.Second
+	eagerRest = 50 * time.Millisecond
 )
 
 // leaving is a member that is on no ring any more, and that clients with an old list still
@@ -77,6 +82,9 @@ func (v *leaving) another(ctx context.Context, passes int, last found) (more boo
 	}
 	v.l.closeLinks() // memcached may close what is idle
 	rest := max(v.l.rest, took)
+	if v.eager() {
+		rest = max(min(v.l.rest, eagerRest), took)
+	}
 	if v.patience > 0 {
 		return v.settle(ctx, last, rest)
 	}
@@ -85,6 +93,9 @@ func (v *leaving) another(ctx context.Context, passes int, last found) (more boo
 	}
 	return true, sleep(ctx, rest)
 }
+
+// eager tells whether the move has just begun.
+func (v *leaving) eager() bool { return time.Until(v.until) > v.patience-eagerFor }
 
 // settle waits until there is a reason for another pass, after that rest: the last one has found
 // items, or clients have stored some since. It ends when no client calls any more, or with a last
@@ -102,6 +113,9 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 	still, before := first, first // the counters have stood still since
 	for {
 		wait := min(lookEvery, time.Until(v.until), time.Until(still.at.Add(quietFor)))
+		if v.eager() {
+			wait = min(wait, rest)
+		}
 		if err := sleep(ctx, max(0, wait)); err != nil {
 			return false, err
 		}

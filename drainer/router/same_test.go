@@ -96,6 +96,12 @@ func TestSameAnswersInAChange(t *testing.T) {
 					t.Fatal(err)
 				}
 				memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
+				memcachedtest.WaitFor(t, "the new member", func() error {
+					if got := routed.ask("get nothing\r\n"); got != "END\r\n" {
+						return fmt.Errorf("%q", got)
+					}
+					return nil
+				})
 				sameAtRandom(t, random, direct, routed, 500, changeable)
 			})
 		}

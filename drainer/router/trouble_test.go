@@ -116,7 +116,7 @@ func TestSlowReader(t *testing.T) {
 		}
 	}()
 	memcachedtest.WaitFor(t, "answers that are not read", func() error {
-		if n := held(t, r); n < maxMemory/2 {
+		if n := held(t, r); n < len(value) { // it stops reading from that client: how much it has asked for by then is chance
 			return fmt.Errorf("%d bytes are held", n)
 		}
 		return nil

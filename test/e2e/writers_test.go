@@ -33,8 +33,11 @@ type writers struct {
 	// moves are the times in which a delete may be undone (docs/hazards.md), from a
 	// change of the list, or a crash, to when all is at rest.
 	moves []span
+	// late is the time in which the application may have used a list that had changed. What it
+	// stored then is moved after it, so that for a moment the owner has an older value.
+	late span
 
-	reads, missed, old, deletes, within, undone atomic.Int64
+	behind, reads, missed, old, deletes, within, undone atomic.Int64
 }
 
 // span of time; without an end, it lasts.
@@ -54,6 +57,7 @@ type writer struct {
 type versioned struct {
 	name               string
 	sent, acknowledged int64
+	stored             time.Time // when the last value was
 	deleted            time.Time // when it was asked for, if it is
 	// unsure: the outcome of its last write or delete is not known, and memcached
 	// removes the old value before it has the new one.
@@ -107,6 +111,7 @@ func (a *writers) follow(ctx context.Context) error {
 	defer a.lock.Unlock()
 	if a.list != nil {
 		a.moving(a.current)
+		a.late = span{from: a.current, to: time.Now()}
 	}
 	for _, w := range a.all {
 		if err := w.library.use(servers, addresses); err != nil {
@@ -220,7 +225,7 @@ func (w *writer) store(k *versioned) {
 	k.sent++
 	err := w.library.set(k.name, strconv.FormatInt(k.sent, 10))
 	if k.unsure = err != nil; !k.unsure {
-		k.acknowledged, k.deleted = k.sent, time.Time{}
+		k.acknowledged, k.deleted, k.stored = k.sent, time.Time{}, time.Now()
 	}
 }
 
@@ -252,12 +257,21 @@ func (w *writer) read(k *versioned) (found, answered bool) {
 	case version > k.acknowledged: // a write that ended without an answer
 		k.acknowledged, k.deleted, k.unsure = version, time.Time{}, false
 	case version == k.acknowledged && (k.unsure || k.deleted.IsZero()):
+	case k.deleted.IsZero() && w.storedLate(k):
+		w.behind.Add(1)
 	case k.deleted.IsZero():
 		w.wrong("%s: found value %d, and %d was acknowledged", k.name, version, k.acknowledged)
 	default:
 		w.cameBack(k, version)
 	}
 	return true, true
+}
+
+// storedLate tells whether the key was stored by a list that may have changed by then, and
+// items are still being moved.
+func (a *writers) storedLate(k *versioned) bool {
+	n := len(a.moves)
+	return n > 0 && a.moves[n-1].to.IsZero() && a.late.has(k.stored)
 }
 
 // cameBack records a deleted key's value that came back; the application has it from
@@ -305,8 +319,8 @@ func (a *writers) look(when string) {
 		a.missed.Store(missed)
 		return missing == 0
 	})
-	a.Logf("%s: %d reads, %d misses on the way, %d old values, all of %d keys as they should be",
-		when, a.reads.Load(), a.missed.Load(), a.old.Load(), versionedKeys)
+	a.Logf("%s: %d reads, %d misses on the way, %d old values (and %d of keys stored by a list that had changed), all of %d keys as they should be",
+		when, a.reads.Load(), a.missed.Load(), a.old.Load(), a.behind.Load(), versionedKeys)
 }
 
 // report what happened to the deletes.
