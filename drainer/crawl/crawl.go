@@ -236,35 +236,33 @@ func (l *List) All() iter.Seq2[*Entry, error] {
 }
 
 // parseEntry reads a line of a listing: fields NAME=VALUE in any order, of which others
-// are skipped.
+// are skipped. A line must have key, exp and la.
 func parseEntry(line []byte) (Entry, error) {
 	var e Entry
-	seen := 0
+	var hasKey, hasExp, hasLA bool
 	for field := range bytes.SplitSeq(line, []byte(" ")) {
 		name, value, _ := bytes.Cut(field, []byte("="))
 		var err error
 		switch string(name) {
 		case "key":
+			hasKey = true
 			e.Key, err = decodeKey(value)
 		case "exp":
+			hasExp = true
 			if e.ExpireAt, err = strconv.ParseInt(string(value), 10, 64); e.ExpireAt == -1 {
 				e.ExpireAt = 0
 			}
 		case "la":
+			hasLA = true
 			e.LastAccess, err = strconv.ParseInt(string(value), 10, 64)
-		case "size":
-			if e.Size, err = strconv.ParseInt(string(value), 10, 64); err == nil {
-				continue // not every version says it
-			}
-		default:
-			continue
+		case "size": // not every version says it
+			e.Size, err = strconv.ParseInt(string(value), 10, 64)
 		}
 		if err != nil {
 			return e, fmt.Errorf("%w in a list of items: %.200q", memcache.ErrProtocol, line)
 		}
-		seen++
 	}
-	if seen != 3 || e.ExpireAt < 0 {
+	if !hasKey || !hasExp || !hasLA || e.ExpireAt < 0 {
 		return e, fmt.Errorf("%w in a list of items: %.200q", memcache.ErrProtocol, line)
 	}
 	return e, nil

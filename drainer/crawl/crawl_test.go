@@ -31,8 +31,8 @@ func TestParseEntry(t *testing.T) {
 	if e, err := parseEntry([]byte("key=a exp=-1 la=1")); err != nil || e.ExpireAt != 0 {
 		t.Errorf("%+v, %v", e, err)
 	}
-	for _, line := range []string{"", "key=a", "exp=1 la=1", "key=a exp=-2 la=1", "key=a exp=x la=1", "key=a la=1 la=2 la=3"} {
-		if e, err := parseEntry([]byte(line)); err == nil && (len(e.Key) == 0 || e.ExpireAt < 0) {
+	for _, line := range []string{"", "key=a", "exp=1 la=1", "key=a exp=-2 la=1", "key=a exp=x la=1", "key=a la=1 la=2 la=3", "exp=0 exp=0 la=0", "key=a exp=0 exp=0"} {
+		if e, err := parseEntry([]byte(line)); err == nil {
 			t.Errorf("%q became %+v", line, e)
 		}
 	}
