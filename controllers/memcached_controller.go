@@ -196,7 +196,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 // pass by itself is shown after a minute.
 func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1alpha1.Memcached, why error) (ctrl.Result, error) {
 	blind, key, now := &observed{State: &observe.State{Cluster: cluster}}, client.ObjectKeyFromObject(cluster), r.Clock.Now()
-	taken := (*status.NameTakenError)(nil)
+	taken := (*identity.NameTakenError)(nil)
 	shows := errors.As(why, &taken) || apierrors.IsForbidden(why) || apierrors.IsInvalid(why)
 	if taken != nil {
 		r.waitForName(blind, taken)
@@ -244,7 +244,7 @@ func (r *MemcachedReconciler) result(o *observed, p *plan.Plan, applyErr, status
 	if applyErr == nil && statusErr == nil {
 		r.refusedSteps.Forget(key)
 	}
-	if taken := (*status.NameTakenError)(nil); errors.As(applyErr, &taken) {
+	if taken := (*identity.NameTakenError)(nil); errors.As(applyErr, &taken) {
 		r.waitForName(o, taken)
 		applyErr = nil
 	}

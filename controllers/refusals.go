@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/status"
 )
@@ -26,7 +27,7 @@ const foreignInterval = 5 * time.Second
 
 // waitForName says when to look again for an object that is in the way, which is not
 // watched.
-func (r *MemcachedReconciler) waitForName(o *observed, taken *status.NameTakenError) {
+func (r *MemcachedReconciler) waitForName(o *observed, taken *identity.NameTakenError) {
 	refusedFor := r.refusedSteps.Lasted(client.ObjectKeyFromObject(o.Cluster), taken.Error(), r.Clock.Now())
 	o.Waits.AtMost(max(again(refusedFor), foreignInterval))
 }

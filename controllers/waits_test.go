@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
-	"example.com/memcached-operator/controllers/internal/status"
 )
 
 func TestTheShortestWaitCounts(t *testing.T) {
@@ -92,8 +92,8 @@ func TestAFailureDropsNoTimedWait(t *testing.T) {
 		"the apply fails":       {errors.New("no"), nil, 2 * time.Second, 2 * time.Second, true},
 		"the status fails":      {nil, errors.New("no"), 2 * time.Second, 2 * time.Second, true},
 		"nothing is due":        {errors.New("no"), nil, 0, 0, true},
-		"the name is taken":     {&status.NameTakenError{}, nil, 2 * time.Second, 2 * time.Second, false},
-		"it is, nothing is due": {&status.NameTakenError{}, nil, 0, foreignInterval, false},
+		"the name is taken":     {&identity.NameTakenError{}, nil, 2 * time.Second, 2 * time.Second, false},
+		"it is, nothing is due": {&identity.NameTakenError{}, nil, 0, foreignInterval, false},
 		"two at the same time":  {nil, apierrors.NewConflict(schema.GroupResource{}, "cache", nil), 0, retryFirst, false},
 	} {
 		q := &queue{}

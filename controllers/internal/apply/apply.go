@@ -193,7 +193,7 @@ func worse(first, second error) error {
 }
 
 func severity(err error) int {
-	taken := (*status.NameTakenError)(nil)
+	taken := (*identity.NameTakenError)(nil)
 	switch {
 	case errors.Is(err, observe.ErrRefused):
 		return 0

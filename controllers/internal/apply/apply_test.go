@@ -4,13 +4,13 @@ import (
 	"errors"
 	"testing"
 
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
-	"example.com/memcached-operator/controllers/internal/status"
 )
 
 func TestAFailureIsHeardOverARefusal(t *testing.T) {
 	failure, refusal := errors.New("refused connection"), observe.Refuse("the cache is behind")
-	taken := &status.NameTakenError{Kind: "Service", Name: "cache-list"}
+	taken := &identity.NameTakenError{Kind: "Service", Name: "cache-list"}
 	for name, test := range map[string]struct{ first, second, want error }{
 		"only one":            {nil, refusal, refusal},
 		"refused, then fails": {refusal, failure, failure},

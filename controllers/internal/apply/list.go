@@ -20,7 +20,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
-	"example.com/memcached-operator/controllers/internal/status"
 )
 
 // applyListService notes whether the Service is somebody else's: then it gets no endpoints
@@ -30,7 +29,7 @@ func (r *run) applyListService(ctx context.Context) error {
 		kind: kindListService, name: build.ListName(r.cluster.Name), current: r.seen.ListService, extract: coreac.ExtractService,
 		desired: func() *coreac.ServiceApplyConfiguration { return build.ListService(r.cluster) },
 	})
-	taken := (*status.NameTakenError)(nil)
+	taken := (*identity.NameTakenError)(nil)
 	r.listServiceTaken = errors.As(err, &taken)
 	return err
 }

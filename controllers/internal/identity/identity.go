@@ -13,7 +13,6 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/status"
 )
 
 // Whose an object is (invariant 12). Anybody can copy, remove or change a label, so it is
@@ -111,9 +110,21 @@ func OwnClaim(cluster string, claim *corev1.PersistentVolumeClaim) bool {
 	return ref.Kind == "StatefulSet" && ref.Name == cluster
 }
 
+// NameTakenError means that somebody else's object has a name that the cluster needs. By
+// is its controller, if it has one.
+type NameTakenError struct{ Kind, Name, By string }
+
+func (e *NameTakenError) Error() string {
+	by := ""
+	if e.By != "" {
+		by = ", but that of " + e.By
+	}
+	return fmt.Sprintf("%s %s exists and is not this Memcached's%s: delete it, or give the Memcached another name", e.Kind, e.Name, by)
+}
+
 // NameTaken is an error: somebody else's object has a name that the cluster needs.
 func NameTaken(object metav1.Object) error {
-	return &status.NameTakenError{Kind: KindOf(object), Name: object.GetName(), By: ControllerOf(object)}
+	return &NameTakenError{Kind: KindOf(object), Name: object.GetName(), By: ControllerOf(object)}
 }
 
 // KindOf is the kind of an object of a built-in type.

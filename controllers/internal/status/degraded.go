@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
@@ -232,21 +233,9 @@ func patience(reason string) time.Duration {
 	return slowAfter
 }
 
-// NameTakenError means that somebody else's object has a name that the cluster needs. By
-// is its controller, if it has one.
-type NameTakenError struct{ Kind, Name, By string }
-
-func (e *NameTakenError) Error() string {
-	by := ""
-	if e.By != "" {
-		by = ", but that of " + e.By
-	}
-	return fmt.Sprintf("%s %s exists and is not this Memcached's%s: delete it, or give the Memcached another name", e.Kind, e.Name, by)
-}
-
 // errorReason is InvalidSpec if a person must correct the spec, otherwise ReconcileError.
 func errorReason(err error) string {
-	if taken := (*NameTakenError)(nil); errors.As(err, &taken) {
+	if taken := (*identity.NameTakenError)(nil); errors.As(err, &taken) {
 		return cachev1alpha1.ReasonNameTaken
 	}
 	var status apierrors.APIStatus

@@ -18,6 +18,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -140,7 +141,9 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 			[4]string{"+Ready", "-AsWanted", "+ReconcileError", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
 		},
 		"somebody else has the name": {
-			input(2).with(func(in *Input) { in.Err = fmt.Errorf("apply: %w", &NameTakenError{Kind: "Service", Name: "cache"}) }),
+			input(2).with(func(in *Input) {
+				in.Err = fmt.Errorf("apply: %w", &identity.NameTakenError{Kind: "Service", Name: "cache"})
+			}),
 			[4]string{"+Ready", "-AsWanted", "+NameTaken", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
 		},
 		"being deleted": {

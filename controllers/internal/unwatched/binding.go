@@ -16,6 +16,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/drainer/contract"
@@ -112,7 +113,7 @@ func (a Access) writeBinding(ctx context.Context, c *cachev1alpha1.Memcached, se
 	var current *coreac.SecretApplyConfiguration
 	if live != nil {
 		if !metav1.IsControlledBy(live, c) {
-			taken := &status.NameTakenError{Kind: "Secret", Name: name}
+			taken := &identity.NameTakenError{Kind: "Secret", Name: name}
 			return &unbound{cachev1alpha1.ReasonNameTaken, taken.Error()}
 		}
 		if current, err = coreac.ExtractSecret(live, cachev1alpha1.ManagedBy); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/status"
 )
@@ -37,7 +38,7 @@ func MonitorRecheck(m status.Monitoring) time.Duration {
 
 // Apply writes the ServiceMonitor, or deletes the one that status names. It returns the
 // state, with an error the last known one. If an object of its name is somebody else's,
-// the error is a status.NameTakenError.
+// the error is a identity.NameTakenError.
 func (m *Monitors) Apply(ctx context.Context, a Access, c *cachev1alpha1.Memcached, now time.Time) (status.Monitoring, error) {
 	desired := build.ServiceMonitor(c)
 	if desired == nil {
@@ -60,7 +61,7 @@ func (m *Monitors) Apply(ctx context.Context, a Access, c *cachev1alpha1.Memcach
 	case err != nil:
 		return found, err
 	case live != nil && !metav1.IsControlledBy(live, c):
-		return found, &status.NameTakenError{Kind: build.ServiceMonitorKind.Kind, Name: c.Name}
+		return found, &identity.NameTakenError{Kind: build.ServiceMonitorKind.Kind, Name: c.Name}
 	case live == nil || !contains(live.Object, desired.Object):
 		err := a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
 		if err != nil {
