@@ -107,7 +107,7 @@ func (r *MemcachedReconciler) reader() *observe.Reader {
 // applier of plans; what it remembers is the reconciler's.
 func (r *MemcachedReconciler) applier() *apply.Applier {
 	return &apply.Applier{
-		Client: r.Client, Reader: r.reader(), Events: r.Events, Metrics: r.Metrics, Options: r.Options, Clock: r.Clock,
+		Client: r.Client, Reader: r.reader(), Events: r.Events, Options: r.Options, Clock: r.Clock,
 		Turns: r.turns(), Matches: &r.matches, Bindings: &r.bindings, Monitors: &r.monitors,
 	}
 }
@@ -158,7 +158,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	version := cluster.ResourceVersion
 	state, err := reader.Observe(ctx, cluster)
 	if err == nil {
-		why := errors.Join(applier.Label(ctx, state), state.Unfound)
+		why := errors.Join(applier.Label(ctx, cluster, state.Unlabelled, state.Found), state.Unfound)
 		if cluster.DeletionTimestamp == nil {
 			err = why // a deleted cluster releases what is known
 		}
@@ -170,16 +170,17 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if observe.Paused(cluster) {
 		r.turns().StandAside(req.NamespacedName)
 		p = state.PausedPlan(p)
-		seen.done.GrowthRefused, seen.done.Monitored = state.GrowthRefused, monitoredBefore(cluster)
+		seen.done.Monitored = monitoredBefore(cluster)
 	}
 	if err := r.writeEarlyWarning(ctx, seen, p); err != nil {
 		return r.result(seen, &p, nil, err)
 	}
 	var applyErr error
 	if !observe.Paused(cluster) {
-		seen.done, applyErr = applier.Apply(ctx, state, p.Actions)
+		seen.done, applyErr = applier.Apply(ctx, cluster, &state.Objects, p.Actions)
 		state.Jobs = append(state.Jobs, seen.done.Drains...)
 		state.Placements = append(state.Placements, seen.done.Placements...)
+		r.count(seen)
 	}
 	if passes(applyErr) {
 		r.noteRefusal(seen, applyErr)

@@ -16,3 +16,18 @@ type Metrics = metrics.Metrics
 func NewMetrics(registry prometheus.Registerer, reader client.Reader) (*Metrics, error) {
 	return metrics.New(registry, reader, observe.MarkedAt)
 }
+
+// count counts what this reconcile has done.
+func (r *MemcachedReconciler) count(o *observed) {
+	now := r.Clock.Now()
+	for _, a := range o.done.Recorded {
+		total, phases := o.DrainTimes(a.Claim, a.Receipt, now)
+		r.Metrics.Drained(a.Receipt, total, phases)
+	}
+	for _, a := range o.done.Released {
+		r.Metrics.Released(a.Why, o.ReleaseTime(a.Claim, now))
+	}
+	for _, receipt := range o.done.Placed {
+		r.Metrics.Placed(receipt)
+	}
+}

@@ -69,7 +69,7 @@ func TestAStatusThatWasNotWrittenIsNotKept(t *testing.T) {
 			t.Run(what+", "+name, func(t *testing.T) {
 				server := &statusWrites{status: statusWriter{answer: answer}}
 				r := &MemcachedReconciler{Client: server, Clock: testingclock.NewFakePassiveClock(time.Unix(5000, 0)), Events: events.NewFakeRecorder(10)}
-				seen := &observed{State: &observe.State{Cluster: cluster.DeepCopy(), Pods: []corev1.Pod{{}}}}
+				seen := &observed{State: &observe.State{Cluster: cluster.DeepCopy(), Objects: observe.Objects{Pods: []corev1.Pod{{}}}}}
 				err := write(t.Context(), r, seen)
 				if server.status.n != 1 || name == "no answer" && !errors.Is(err, answer) || name == "gone" && apierrors.IsNotFound(err) {
 					t.Fatalf("%d writes, %v", server.status.n, err)

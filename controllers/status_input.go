@@ -1,12 +1,12 @@
 package controllers
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"cmp"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/build"
@@ -15,6 +15,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
 )
+
+// growthRefused is why volumes may not grow; empty if they may.
+func (o *observed) growthRefused() string { return cmp.Or(o.done.GrowthRefused, o.GrowthRefused) }
 
 // statusInput is what status is computed from.
 func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.Input {
@@ -38,7 +41,7 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 	drainers := slices.DeleteFunc(slices.Clone(o.DrainerPods), func(p corev1.Pod) bool { return observe.DrainerEnded(&p) })
 	return &status.Input{
 		Cluster: o.Cluster, StatefulSet: o.StatefulSet, Deployment: o.Deployment, Pods: o.Pods, Routers: o.Routers.Deployment, RouterPods: o.Routers.Pods, RoutersBehind: behind, Drainers: drainers, Kept: o.Kept(),
-		Plan: p, Room: room, Servers: servers, Ring: record, Monitoring: o.done.Monitored, Binding: o.done.Binding, GrowthRefused: o.done.GrowthRefused, Marked: o.done.Marked, Progress: o.Progress, JobStarted: started,
+		Plan: p, Room: room, Servers: servers, Ring: record, Monitoring: o.done.Monitored, Binding: o.done.Binding, GrowthRefused: o.growthRefused(), Marked: o.done.Marked, Progress: o.Progress, JobStarted: started,
 		Waits: o.DrainerWaits(now), Err: err, Now: now,
 		NotCreated: o.NotCreated, Refused: o.Refused, RollOutWaits: o.done.RollOutWaits, MembersWritten: o.done.MembersWritten,
 	}

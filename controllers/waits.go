@@ -27,7 +27,7 @@ func (r *MemcachedReconciler) wait(o *observed, p *plan.Plan) {
 	o.Waits.AtMost(unwatched.BindingRecheck(o.done.Binding))
 	o.Waits.When(observe.VolumesWait(p), observe.VolumeInterval)
 	o.Waits.AtMost(unwatched.MonitorRecheck(o.done.Monitored))
-	o.Waits.When(o.done.GrowthRefused != "", observe.GrowthInterval)
+	o.Waits.When(o.growthRefused() != "", observe.GrowthInterval)
 }
 
 // wakes is a source of reconciles without a watch: a sampler has news, a roll-out may

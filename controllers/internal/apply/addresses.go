@@ -18,8 +18,8 @@ import (
 
 func (r *run) applyMemberService(ctx context.Context, ordinal int32) error {
 	var current *corev1.Service
-	if seen, is := r.seen.MemberServices[ordinal]; is {
-		current = &seen
+	if present, is := r.present.MemberServices[ordinal]; is {
+		current = &present
 	}
 	return r.writeMemberService(ctx, ordinal, current, "")
 }
@@ -41,11 +41,10 @@ func (r *run) retireMemberService(ctx context.Context, a plan.RetireMemberServic
 	if err != nil || live == nil {
 		return err
 	}
-	now := r.Clock.Now()
-	if since := observe.UnlistedSince(live); !since.IsZero() && !since.After(now) {
+	if since := observe.UnlistedSince(live); !since.IsZero() && !since.After(r.now) {
 		return nil
 	}
-	return r.writeMemberService(ctx, a.Ordinal, live, now.UTC().Format(time.RFC3339))
+	return r.writeMemberService(ctx, a.Ordinal, live, r.now.UTC().Format(time.RFC3339))
 }
 
 // deleteMemberService deletes it, unless its member has come back and the cache is behind.
@@ -55,7 +54,7 @@ func (r *run) deleteMemberService(ctx context.Context, a plan.DeleteMemberServic
 		return err
 	}
 	service := plan.MemberService{Ordinal: a.Ordinal, UID: live.UID, Unlisted: observe.UnlistedSince(live)}
-	if err := plan.MayDeleteMemberService(&service, r.Clock.Now()); err != nil {
+	if err := plan.MayDeleteMemberService(&service, r.now); err != nil {
 		return observe.RefusedBy(err)
 	}
 	return client.IgnoreNotFound(r.Delete(ctx, live, client.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}))

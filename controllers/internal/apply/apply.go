@@ -28,7 +28,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
-	"example.com/memcached-operator/controllers/internal/metrics"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/rollout"
@@ -43,7 +42,6 @@ type Applier struct {
 	client.Client
 	Reader  *observe.Reader
 	Events  events.EventRecorder
-	Metrics *metrics.Metrics
 	Options build.Options
 	Clock   clock.PassiveClock
 	// Turns of the roll-outs that an upgrade begins.
@@ -55,12 +53,17 @@ type Applier struct {
 	Monitors *unwatched.Monitors
 }
 
-// Done is what was done, for the status: no watch reports it yet.
+// Done is what was done, for the status and the metrics: no watch reports it yet.
 type Done struct {
 	// Drains and Placements are the Jobs that were created.
 	Drains, Placements []batchv1.Job
 	// Marked are the claims that were marked as leaving, and when.
 	Marked map[types.UID]time.Time
+	// Recorded are the receipts of drains that were recorded, Released the claims, and
+	// Placed the receipts of placements: nil for one that was skipped.
+	Recorded []plan.RecordReceipt
+	Released []plan.ReleaseClaim
+	Placed   []*contract.Receipt
 	// MembersWritten: the StatefulSet or the Deployment was written. FinalizerRemoved:
 	// the cluster's own finalizer was removed.
 	MembersWritten, FinalizerRemoved bool
@@ -80,12 +83,15 @@ type Done struct {
 	Waits observe.Waits
 }
 
-// run carries out one plan. What a step needs is in its action, or is read live; what the
-// plan was made from doesn't change any more.
+// run carries out one plan. What a step needs is in its action, or is read live. The cache
+// is only asked what an object looks like, so that nothing is written that is there already.
 type run struct {
 	*Applier
 	cluster *cachev1alpha1.Memcached
-	seen    *observe.State
+	// present are the objects as the cache has them.
+	present *observe.Objects
+	// now is the time of everything that the plan writes.
+	now time.Time
 	// view is what was read live before steps that can't be undone; nil if it is stale.
 	view *observe.View
 	// unlabelled and unadopted are the cluster's objects that a guard has found, and the
@@ -94,22 +100,18 @@ type run struct {
 	unadopted  []plan.ClaimRef
 	// listServiceTaken: somebody else has the name of the list's Service.
 	listServiceTaken bool
-	// list is what DNS has by now, and its version; nil if nobody has been on it yet.
-	list *contract.List
-	// table is the number of the routers' table; 0 if there is none.
-	table int64
-	done  Done
+	done             Done
 }
 
-func (a *Applier) run(o *observe.State) *run {
-	return &run{Applier: a, cluster: o.Cluster, seen: o, done: Done{Marked: map[types.UID]time.Time{}, GrowthRefused: o.GrowthRefused}}
+func (a *Applier) run(cluster *cachev1alpha1.Memcached, present *observe.Objects) *run {
+	return &run{Applier: a, cluster: cluster, present: present, now: a.Clock.Now(), done: Done{Marked: map[types.UID]time.Time{}}}
 }
 
 // Apply takes the steps of a plan in their order, and stops at the first that fails. If a
 // step that brings members about fails, only the others of that kind are skipped: a
 // mistake in the spec is no reason to stop a drain.
-func (a *Applier) Apply(ctx context.Context, o *observe.State, actions []plan.Action) (Done, error) {
-	r := a.run(o)
+func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, present *observe.Objects, actions []plan.Action) (Done, error) {
+	r := a.run(cluster, present)
 	err := r.takeSteps(ctx, actions)
 	if unlabelled := r.labelFound(ctx); unlabelled != nil {
 		err = worse(err, unlabelled)
@@ -153,7 +155,7 @@ func (r *run) takeSteps(ctx context.Context, actions []plan.Action) error {
 // them.
 func bringsMembers(action plan.Action) bool {
 	switch action.(type) {
-	case plan.MarkLeaving, plan.ApplyService, plan.WriteList, plan.WriteEndpoints, plan.TellMembers, plan.ApplyNetworkPolicy,
+	case plan.MarkLeaving, plan.ApplyService, plan.WriteList, plan.WriteEndpoints, plan.TellMember, plan.ApplyNetworkPolicy,
 		plan.WriteTable, plan.WriteBinding, plan.ApplyStatefulSet, plan.ApplyDeployment,
 		plan.ApplyMemberService, plan.RetireMemberService, plan.DeleteMemberService:
 		return true
@@ -164,7 +166,7 @@ func bringsMembers(action plan.Action) bool {
 // standsBeside tells whether no other action depends on this one.
 func standsBeside(action plan.Action) bool {
 	switch a := action.(type) {
-	case plan.ApplyListService, plan.ApplyDiscovery, plan.ApplyRouters, plan.TellRouters, plan.ApplyBudget, plan.ApplyServiceMonitor, plan.BeginMove:
+	case plan.ApplyListService, plan.ApplyDiscovery, plan.ApplyRouters, plan.TellRouter, plan.ApplyBudget, plan.ApplyServiceMonitor, plan.BeginMove:
 		return true
 	case plan.DeleteJob:
 		return a.Stray
@@ -219,8 +221,8 @@ func (r *run) takeStep(ctx context.Context, action plan.Action) error {
 		return r.writeEndpoints(ctx, a)
 	case plan.ApplyDiscovery:
 		return r.applyDiscovery(ctx)
-	case plan.TellMembers:
-		return r.tellMembers(ctx)
+	case plan.TellMember:
+		return r.tellMember(ctx, a)
 	case plan.ApplyNetworkPolicy:
 		return r.applyNetworkPolicy(ctx)
 	case plan.WriteBinding:
@@ -240,13 +242,13 @@ func (r *run) takeStep(ctx context.Context, action plan.Action) error {
 	case plan.DeleteMemberService:
 		return r.deleteMemberService(ctx, a)
 	case plan.DeleteMembers:
-		return r.deleteMembers(ctx)
+		return r.deleteMembers(ctx, a)
 	case plan.DeleteJob:
 		return r.deleteJob(ctx, a)
 	case plan.WriteTable:
 		return r.writeTable(ctx, a)
-	case plan.TellRouters:
-		return r.tellRouters(ctx)
+	case plan.TellRouter:
+		return r.tellRouter(ctx, a)
 	case plan.ApplyRouters:
 		return r.applyRouters(ctx, a.Part)
 	}
@@ -353,8 +355,7 @@ func (r *run) recordReceipt(ctx context.Context, a plan.RecordReceipt) error {
 	})
 	if recorded {
 		r.claimEvent(r.cluster, a.Claim, "Drained", "Drain", "claim %s: %s", a.Claim.Name, summary(a.Receipt))
-		total, phases := r.seen.DrainTimes(a.Claim, a.Receipt, r.Clock.Now())
-		r.Metrics.Drained(a.Receipt, total, phases)
+		r.done.Recorded = append(r.done.Recorded, a)
 	}
 	return err
 }
@@ -374,8 +375,8 @@ func (r *run) patchFinalizer(ctx context.Context, change func(client.Object, str
 }
 
 func (r *run) removeClusterFinalizer(ctx context.Context) error {
-	if r.seen.Absent {
-		return nil
+	if r.cluster.UID == "" {
+		return nil // there is no such Memcached any more
 	}
 	if err := r.mayRemoveClusterFinalizer(ctx); err != nil {
 		return err
@@ -395,7 +396,7 @@ func (r *run) markLeaving(ctx context.Context, a plan.MarkLeaving) error {
 	if err := r.mayMark(ctx, claim); err != nil {
 		return err
 	}
-	now := r.seen.Now.UTC().Truncate(time.Second)
+	now := r.now.UTC().Truncate(time.Second)
 	marked, err := r.patchClaim(ctx, r.cluster, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if _, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]; !marked {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationLeaving, now.Format(time.RFC3339))
@@ -474,10 +475,10 @@ func (a *Applier) deleteObject(ctx context.Context, object client.Object) error 
 // keep the members. Then the garbage collector first removes the StatefulSet's
 // controller, and after that the finalizer that says so; the cache may be behind with
 // both.
-func (r *run) deleteMembers(ctx context.Context) error {
+func (r *run) deleteMembers(ctx context.Context, a plan.DeleteMembers) error {
 	live, err := observe.Get[appsv1.StatefulSet](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
 	switch {
-	case err != nil || live == nil || live.UID != r.seen.StatefulSet.UID:
+	case err != nil || live == nil || live.UID != a.UID:
 		return err
 	case r.cluster.UID != "" && metav1.GetControllerOf(live) == nil:
 		return observe.Refuse("StatefulSet %s has no controller any more: the cache is behind", live.Name)
@@ -522,7 +523,7 @@ func (r *run) releaseClaim(ctx context.Context, a plan.ReleaseClaim) error {
 		return nil
 	})
 	if released {
-		r.Metrics.Released(a.Why, r.seen.ReleaseTime(a.Claim, r.Clock.Now()))
+		r.done.Released = append(r.done.Released, a)
 		r.claimEvent(r.cluster, a.Claim, "Released", "Release", "claim %s is released: %s", a.Claim.Name, a.Why)
 	}
 	return err

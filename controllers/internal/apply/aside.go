@@ -95,7 +95,7 @@ func (r *run) createAside(ctx context.Context, a plan.CreateAside) error {
 	if err != nil || claim == nil {
 		return err
 	}
-	aside := build.AsideClaim(claim, a.To, r.Clock.Now())
+	aside := build.AsideClaim(claim, a.To, r.now)
 	if err := r.Create(ctx, aside); apierrors.IsAlreadyExists(err) {
 		return r.asideExists(ctx, aside)
 	} else if err != nil {

@@ -17,6 +17,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // oneStatefulSet is an API server that has nothing else.
@@ -57,7 +58,7 @@ func TestMembersThatAreLeftAreNotDeletedByALaggingCache(t *testing.T) {
 	} {
 		server := &oneStatefulSet{members: test.live}
 		a := &Applier{Client: server, Reader: &observe.Reader{Live: server}}
-		err := a.run(&observe.State{Cluster: cluster, StatefulSet: owned}).deleteMembers(t.Context())
+		err := a.run(cluster, &observe.Objects{}).deleteMembers(t.Context(), plan.DeleteMembers{UID: owned.UID})
 		if server.deleted != test.deleted || errors.Is(err, observe.ErrRefused) != test.refused {
 			t.Errorf("%s: %d deleted, %v", what, server.deleted, err)
 		}
@@ -103,7 +104,7 @@ func TestNothingIsOwnedAgainByALaggingCache(t *testing.T) {
 	} {
 		server := &oneMemcached{live: test.live}
 		a := &Applier{Client: server, Reader: &observe.Reader{Live: server}, Matches: &memory.Matches{}}
-		err := a.run(&observe.State{Cluster: cluster}).applyService(t.Context())
+		err := a.run(cluster, &observe.Objects{}).applyService(t.Context())
 		if server.applied != test.applied || errors.Is(err, observe.ErrRefused) != test.refused {
 			t.Errorf("%s: %d applied, %v", what, server.applied, err)
 		}

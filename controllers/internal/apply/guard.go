@@ -45,7 +45,7 @@ func (r *run) live(ctx context.Context) (*observe.View, error) {
 	if r.view != nil {
 		return r.view, nil
 	}
-	v, err := r.Reader.View(ctx, r.seen)
+	v, err := r.Reader.View(ctx, r.cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (r *run) mayDrain(ctx context.Context, a plan.CreateDrain) error {
 	if err != nil {
 		return err
 	}
-	with, err := r.Reader.WithUsers(ctx, r.seen, live, a.Claim)
+	with, err := r.Reader.WithUsers(ctx, r.cluster, live, a.Claim)
 	if err != nil {
 		return err
 	}
@@ -117,10 +117,14 @@ func (r *run) mayRelease(ctx context.Context, claim *corev1.PersistentVolumeClai
 		}
 		return observe.RefusedBy(plan.MayHandOver(&plan.Observed{Claims: found.Claims}, &c))
 	}
-	c.Where = r.seen.Where[c.UID]
 	live, err := r.liveCluster(ctx, why)
 	if err != nil {
 		return err
+	}
+	if why == plan.ByPolicyRetain && c.Deleting {
+		if c.Where, err = r.Reader.Where(ctx, claim, &c); err != nil {
+			return err
+		}
 	}
 	if err := plan.MayRelease(&live, &c, why); err != nil || why != plan.ByUnrecoverable {
 		return observe.RefusedBy(err)
@@ -146,7 +150,7 @@ func (r *run) liveCluster(ctx context.Context, why plan.Release) (plan.Cluster, 
 		return plan.Cluster{}, err
 	}
 	// If there was no Memcached, one that exists now is another: it keeps what it finds.
-	gone := cluster == nil || cluster.DeletionTimestamp != nil || !r.seen.Absent && cluster.UID != r.cluster.UID
+	gone := cluster == nil || cluster.DeletionTimestamp != nil || r.cluster.UID != "" && cluster.UID != r.cluster.UID
 	if gone {
 		return plan.Cluster{Deleting: true}, nil
 	}

@@ -19,11 +19,9 @@ func (r *run) maySetAside(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if err != nil {
 		return err
 	}
-	volume, err := r.Reader.Volume(ctx, c.Volume)
-	if err != nil {
+	if c.Where, err = r.Reader.Where(ctx, claim, &c); err != nil {
 		return err
 	}
-	c.Where = observe.WhereIs(volume, claim, c.AsideName)
 	return observe.RefusedBy(plan.MaySetAside(&live.Observed, &c))
 }
 

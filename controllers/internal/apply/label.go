@@ -11,18 +11,18 @@ import (
 )
 
 // Label restores the label of the cluster's objects that the cache doesn't have, and
-// adopts claims that were there before their members. Until then it is not known what
-// belongs to the cluster. For a paused cluster it writes nothing.
-func (a *Applier) Label(ctx context.Context, o *observe.State) error {
-	if observe.Paused(o.Cluster) {
+// adopts the claims among those found that were there before their members. Until then it
+// is not known what belongs to the cluster. For a paused cluster it writes nothing.
+func (a *Applier) Label(ctx context.Context, cluster *cachev1alpha1.Memcached, unlabelled []client.Object, found *observe.LiveClaims) error {
+	if observe.Paused(cluster) {
 		return nil
 	}
 	var failed error
-	for _, object := range o.Unlabelled {
-		failed = errors.Join(failed, a.putLabel(ctx, object, o.Cluster.Name))
+	for _, object := range unlabelled {
+		failed = errors.Join(failed, a.putLabel(ctx, object, cluster.Name))
 	}
-	if o.Found != nil {
-		failed = errors.Join(failed, a.adopt(ctx, o.Cluster, o.Found))
+	if found != nil {
+		failed = errors.Join(failed, a.adopt(ctx, cluster, found))
 	}
 	return failed
 }

@@ -26,7 +26,7 @@ import (
 // of ours.
 func (r *run) applyListService(ctx context.Context) error {
 	err := applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
-		kind: kindListService, name: build.ListName(r.cluster.Name), current: r.seen.ListService, extract: coreac.ExtractService,
+		kind: kindListService, name: build.ListName(r.cluster.Name), current: r.present.ListService, extract: coreac.ExtractService,
 		desired: func() *coreac.ServiceApplyConfiguration { return build.ListService(r.cluster) },
 	})
 	taken := (*identity.NameTakenError)(nil)
@@ -36,7 +36,7 @@ func (r *run) applyListService(ctx context.Context) error {
 
 func (r *run) applyDiscovery(ctx context.Context) error {
 	return applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
-		kind: kindDiscovery, name: build.DiscoveryName(r.cluster.Name), current: r.seen.Discovery, extract: coreac.ExtractService,
+		kind: kindDiscovery, name: build.DiscoveryName(r.cluster.Name), current: r.present.Discovery, extract: coreac.ExtractService,
 		desired: func() *coreac.ServiceApplyConfiguration { return build.Discovery(r.cluster) },
 	})
 }
@@ -59,24 +59,23 @@ func (r *run) listOf(a plan.WriteEndpoints, slice *discoveryv1.EndpointSlice) li
 	present := build.EndpointsOf(slice)
 	l := list{slice: slice}
 	if build.Stable(r.cluster) {
-		l.wanted = build.StableEndpoints(r.cluster.Name, a.ListSize, r.seen.MemberServices, present)
+		l.wanted = build.StableEndpoints(r.cluster.Name, a.ListSize, r.present.MemberServices, present)
 	} else {
-		l.wanted = build.Endpoints(r.cluster.Name, a.ListSize, r.seen.Pods, present)
+		l.wanted = build.Endpoints(r.cluster.Name, a.ListSize, r.present.Pods, present)
 	}
 	l.kind = build.AddressType(l.wanted)
-	now := r.Clock.Now()
 	if slice != nil {
-		l.version = build.ListVersion(slice.Annotations[cachev1alpha1.AnnotationListVersion], now)
+		l.version = build.ListVersion(slice.Annotations[cachev1alpha1.AnnotationListVersion], r.now)
 		if len(l.wanted) == 0 {
 			l.kind = slice.AddressType
 		}
 		l.moves = build.InDNS(r.cluster.Name, slice) == r.listServiceTaken
 	}
 	if l.differs = !slices.Equal(l.wanted, present) || l.version == 0; l.differs {
-		for i := range r.seen.Pods {
-			l.version = max(l.version, build.ListVersion(r.seen.Pods[i].Annotations[cachev1alpha1.AnnotationListVersion], now))
+		for i := range r.present.Pods {
+			l.version = max(l.version, build.ListVersion(r.present.Pods[i].Annotations[cachev1alpha1.AnnotationListVersion], r.now))
 		}
-		l.version = build.NextListVersion(l.version, now)
+		l.version = build.NextListVersion(l.version, r.now)
 	}
 	return l
 }
@@ -85,7 +84,7 @@ func (r *run) listOf(a plan.WriteEndpoints, slice *discoveryv1.EndpointSlice) li
 // those in the cache, it compares them with those on the API server: a list that was
 // written a moment ago is not written again, and the members are told its version.
 func (r *run) writeEndpoints(ctx context.Context, a plan.WriteEndpoints) error {
-	l := r.listOf(a, r.seen.Endpoints)
+	l := r.listOf(a, r.present.Endpoints)
 	if l.differs {
 		live, err := observe.Get[discoveryv1.EndpointSlice](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.ListName(r.cluster.Name)})
 		if err != nil {
@@ -103,48 +102,44 @@ func (r *run) writeEndpoints(ctx context.Context, a plan.WriteEndpoints) error {
 		// It can't be changed. The deletion brings an event, and then there is a new one.
 		return r.deleteObject(ctx, l.slice)
 	}
-	err := applyOwned(ctx, r, owned[discoveryv1.EndpointSlice, *discoveryv1.EndpointSlice, discoveryac.EndpointSliceApplyConfiguration, *discoveryac.EndpointSliceApplyConfiguration]{
+	return applyOwned(ctx, r, owned[discoveryv1.EndpointSlice, *discoveryv1.EndpointSlice, discoveryac.EndpointSliceApplyConfiguration, *discoveryac.EndpointSliceApplyConfiguration]{
 		kind: kindEndpointSlice, name: build.ListName(r.cluster.Name), current: l.slice, extract: discoveryac.ExtractEndpointSlice,
 		desired: func() *discoveryac.EndpointSliceApplyConfiguration {
 			return build.ListSlice(r.cluster, l.wanted, l.kind, l.version, !r.listServiceTaken)
 		},
 		variant: a.ListSize, differs: l.differs || l.moves,
 	})
-	if err == nil && len(l.wanted) > 0 {
-		r.list = build.TheList(r.cluster, l.version, l.wanted)
-	}
-	return err
 }
 
-// tellMembers writes the list to the pods that have another version of it. It remembers
-// for which version of a pod it has: until the cache has its write, that isn't repeated.
-func (r *run) tellMembers(ctx context.Context) error {
-	if r.list == nil {
+// tellMember writes the list that is in DNS to a member's pod.
+func (r *run) tellMember(ctx context.Context, a plan.TellMember) error {
+	slice := r.present.Endpoints
+	if slice == nil {
 		return nil
 	}
-	version := strconv.FormatInt(r.list.Version, 10)
-	for i := range r.seen.Pods {
-		pod := &r.seen.Pods[i]
-		told, variant := "told "+pod.Name, int32(r.list.Version)
-		_, member := build.PodOrdinal(r.cluster.Name, pod.Name)
-		if !member || pod.DeletionTimestamp != nil || pod.Annotations[cachev1alpha1.AnnotationListVersion] == version ||
-			r.Matches.Has(r.cluster, told, pod, variant) {
-			continue
-		}
-		if err := r.tell(ctx, pod, version); err != nil {
-			return err
-		}
-		r.Matches.Note(r.cluster, told, pod, variant)
-	}
-	return nil
+	list := build.TheList(r.cluster, a.Pod.Version, build.EndpointsOf(slice))
+	return r.tell(ctx, r.present.Pods, a.Pod, map[string]string{
+		cachev1alpha1.AnnotationList: list.String(), cachev1alpha1.AnnotationListVersion: strconv.FormatInt(list.Version, 10),
+	})
 }
 
-// tell one member. A pod that is gone, or was replaced, is told when the cache has the
-// next.
-func (r *run) tell(ctx context.Context, pod *corev1.Pod, version string) error {
-	return r.annotatePod(ctx, pod, map[string]string{
-		cachev1alpha1.AnnotationList: r.list.String(), cachev1alpha1.AnnotationListVersion: version,
-	})
+// tell annotates a pod with a version of something. It remembers for which version of the
+// pod it has: until the cache has its write, that isn't repeated. A pod that is gone, or was
+// replaced, is told when the cache has the next.
+func (r *run) tell(ctx context.Context, pods []corev1.Pod, to plan.ToTell, annotations map[string]string) error {
+	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.UID == to.UID })
+	if i < 0 {
+		return nil
+	}
+	told, variant := "told "+to.Name, int32(to.Version)
+	if r.Matches.Has(r.cluster, told, &pods[i], variant) {
+		return nil
+	}
+	err := r.annotatePod(ctx, &pods[i], annotations)
+	if err == nil {
+		r.Matches.Note(r.cluster, told, &pods[i], variant)
+	}
+	return err
 }
 
 // annotatePod does nothing if the pod is gone, or was replaced.

@@ -33,18 +33,18 @@ func (r *run) applyDeployment(ctx context.Context, a plan.ApplyDeployment) error
 	from, to := int32(0), a.Replicas
 	desired := build.Deployment(r.cluster, r.Options)
 	d := firstTemplate(r.cluster)
-	if r.seen.Deployment != nil {
-		if r.Matches.Has(r.cluster, kindDeployment, &r.seen.Deployment.ObjectMeta, to) {
+	if r.present.Deployment != nil {
+		if r.Matches.Has(r.cluster, kindDeployment, &r.present.Deployment.ObjectMeta, to) {
 			return nil
 		}
 		var err error
-		if current, err = appsac.ExtractDeployment(r.seen.Deployment, cachev1alpha1.ManagedBy); err != nil {
+		if current, err = appsac.ExtractDeployment(r.present.Deployment, cachev1alpha1.ManagedBy); err != nil {
 			return err
 		}
-		from = ptr.Deref(r.seen.Deployment.Spec.Replicas, 1)
+		from = ptr.Deref(r.present.Deployment.Spec.Replicas, 1)
 		m := &templateInput{
-			object: r.seen.Deployment, live: &r.seen.Deployment.Spec.Template, desired: desired.Spec.Template,
-			replicas: from, wanted: to, ready: deploymentReady(r.seen.Deployment),
+			object: r.present.Deployment, live: &r.present.Deployment.Spec.Template, desired: desired.Spec.Template,
+			replicas: from, wanted: to, ready: deploymentReady(r.present.Deployment),
 		}
 		if current.Spec != nil {
 			m.applied = current.Spec.Template
@@ -61,7 +61,7 @@ func (r *run) applyDeployment(ctx context.Context, a plan.ApplyDeployment) error
 	r.done.MembersWritten = changed
 	r.noteTemplateWrite(d, err)
 	if !changed && err == nil && d.settled {
-		r.Matches.Note(r.cluster, kindDeployment, &r.seen.Deployment.ObjectMeta, to)
+		r.Matches.Note(r.cluster, kindDeployment, &r.present.Deployment.ObjectMeta, to)
 	}
 	if err == nil && changed && from != to {
 		r.event(r.cluster, "Scaling", "Scale", "Deployment goes from %d to %d members", from, to)
@@ -70,19 +70,19 @@ func (r *run) applyDeployment(ctx context.Context, a plan.ApplyDeployment) error
 }
 
 func (r *run) applyStatefulSet(ctx context.Context, a plan.ApplyStatefulSet) error {
-	if r.seen.StatefulSet != nil && !a.KeepTemplate && r.Matches.Has(r.cluster, kindStatefulSet, &r.seen.StatefulSet.ObjectMeta, a.Replicas) {
+	if r.present.StatefulSet != nil && !a.KeepTemplate && r.Matches.Has(r.cluster, kindStatefulSet, &r.present.StatefulSet.ObjectMeta, a.Replicas) {
 		return nil
 	}
 	desired := build.StatefulSet(r.cluster, r.Options, a.Replicas)
 	d := firstTemplate(r.cluster)
 	var current *appsac.StatefulSetApplyConfiguration
 	from := int32(0)
-	if r.seen.StatefulSet != nil {
+	if r.present.StatefulSet != nil {
 		var err error
-		if current, err = appsac.ExtractStatefulSet(r.seen.StatefulSet, cachev1alpha1.ManagedBy); err != nil {
+		if current, err = appsac.ExtractStatefulSet(r.present.StatefulSet, cachev1alpha1.ManagedBy); err != nil {
 			return err
 		}
-		from = ptr.Deref(r.seen.StatefulSet.Spec.Replicas, 1)
+		from = ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1)
 		if d, err = r.decideStatefulSet(ctx, a, desired, current); err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a plan.ApplyStatefulSet) err
 	}
 	r.done.MembersWritten = changed
 	if !changed && err == nil && d.settled {
-		r.Matches.Note(r.cluster, kindStatefulSet, &r.seen.StatefulSet.ObjectMeta, a.Replicas)
+		r.Matches.Note(r.cluster, kindStatefulSet, &r.present.StatefulSet.ObjectMeta, a.Replicas)
 	}
 	if err == nil && changed && (from < a.Replicas || a.Replicas == 0 && from > 0) {
 		// If members leave while others stay, there are events about their claims.
@@ -110,11 +110,11 @@ func (r *run) applyStatefulSet(ctx context.Context, a plan.ApplyStatefulSet) err
 func (r *run) decideStatefulSet(ctx context.Context, a plan.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
 ) (*templateDecision, error) {
 	m := &templateInput{
-		object: r.seen.StatefulSet, live: &r.seen.StatefulSet.Spec.Template, desired: desired.Spec.Template,
-		replicas: ptr.Deref(r.seen.StatefulSet.Spec.Replicas, 1), wanted: a.Replicas,
-		ready: statefulSetReady(r.seen.StatefulSet), kept: a.KeepTemplate,
+		object: r.present.StatefulSet, live: &r.present.StatefulSet.Spec.Template, desired: desired.Spec.Template,
+		replicas: ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1), wanted: a.Replicas,
+		ready: statefulSetReady(r.present.StatefulSet), kept: a.KeepTemplate,
 	}
-	build.KeepClaimTemplates(desired, r.seen.StatefulSet)
+	build.KeepClaimTemplates(desired, r.present.StatefulSet)
 	if current.Spec != nil {
 		m.applied = current.Spec.Template
 	}
@@ -133,8 +133,8 @@ var errBehind = errors.New("the cache is behind")
 func (r *run) applySized(ctx context.Context, a plan.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
 ) (changed bool, err error) {
 	from := int32(0)
-	if r.seen.StatefulSet != nil {
-		from = ptr.Deref(r.seen.StatefulSet.Spec.Replicas, 1)
+	if r.present.StatefulSet != nil {
+		from = ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1)
 	}
 	if from != a.Replicas || !equality.Semantic.DeepEqual(desired, current) {
 		behind, err := r.maySetReplicas(ctx, a.Replicas)

@@ -24,14 +24,14 @@ import (
 
 func (r *run) applyService(ctx context.Context) error {
 	return applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
-		kind: kindService, name: r.cluster.Name, current: r.seen.Service, extract: coreac.ExtractService,
+		kind: kindService, name: r.cluster.Name, current: r.present.Service, extract: coreac.ExtractService,
 		desired: func() *coreac.ServiceApplyConfiguration { return build.Service(r.cluster) },
 	})
 }
 
 // writeList writes the clients' list and the record of the rings.
 func (r *run) writeList(ctx context.Context, a plan.WriteList) error {
-	servers, list := build.ClientServers(r.cluster, a.ListSize), r.seen.ServerList
+	servers, list := build.ClientServers(r.cluster, a.ListSize), r.present.ServerList
 	differs := r.cluster.Spec.Storage != nil && list != nil &&
 		(list.Annotations[cachev1alpha1.AnnotationRing] != a.Record.String() || observe.ListSize(list) != len(servers))
 	if differs {
@@ -40,7 +40,7 @@ func (r *run) writeList(ctx context.Context, a plan.WriteList) error {
 		}
 	}
 	err := applyOwned(ctx, r, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
-		kind: kindConfigMap, name: build.ServersName(r.cluster.Name), current: r.seen.ServerList, extract: coreac.ExtractConfigMap,
+		kind: kindConfigMap, name: build.ServersName(r.cluster.Name), current: r.present.ServerList, extract: coreac.ExtractConfigMap,
 		desired: func() *coreac.ConfigMapApplyConfiguration {
 			return build.ServersConfigMap(r.cluster, servers, a.Record)
 		},
@@ -55,14 +55,14 @@ func (r *run) writeList(ctx context.Context, a plan.WriteList) error {
 
 func (r *run) applyNetworkPolicy(ctx context.Context) error {
 	return applyOwned(ctx, r, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
-		kind: kindNetworkPolicy, name: r.cluster.Name, current: r.seen.NetworkPolicy, extract: networkingac.ExtractNetworkPolicy,
+		kind: kindNetworkPolicy, name: r.cluster.Name, current: r.present.NetworkPolicy, extract: networkingac.ExtractNetworkPolicy,
 		desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.NetworkPolicy(r.cluster) },
 	})
 }
 
 func (r *run) applyBudget(ctx context.Context) error {
 	return applyOwned(ctx, r, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
-		kind: kindPodDisruptionBudget, name: r.cluster.Name, current: r.seen.Budget, extract: policyac.ExtractPodDisruptionBudget,
+		kind: kindPodDisruptionBudget, name: r.cluster.Name, current: r.present.Budget, extract: policyac.ExtractPodDisruptionBudget,
 		desired: func() *policyac.PodDisruptionBudgetApplyConfiguration { return build.DisruptionBudget(r.cluster) },
 	})
 }

@@ -53,8 +53,8 @@ func (r *run) beginMove(ctx context.Context, a plan.BeginMove) error {
 	if err := plan.MayBegin(&live.Observed, a); err != nil {
 		return observe.RefusedBy(err)
 	}
-	for i := range r.seen.DrainerPods {
-		pod := &r.seen.DrainerPods[i]
+	for i := range r.present.DrainerPods {
+		pod := &r.present.DrainerPods[i]
 		d, job := identity.DutyOf(pod), metav1.GetControllerOfNoCopy(pod)
 		ours := slices.ContainsFunc(live.Placements, func(j plan.Job) bool { return job != nil && j.UID == job.UID })
 		if !ours || d.Claim != a.Claim.UID || d.Target != a.Target || !d.Waits || observe.DrainerEnded(pod) {
@@ -94,7 +94,7 @@ func (r *run) recordPlaced(ctx context.Context, a plan.RecordPlaced) error {
 		return nil
 	})
 	if recorded {
-		r.Metrics.Placed(a.Receipt)
+		r.done.Placed = append(r.done.Placed, a.Receipt)
 	}
 	switch {
 	case !recorded:

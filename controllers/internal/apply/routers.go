@@ -28,26 +28,26 @@ const kindRouters = "routers' "
 
 // applyRouters applies one object of the routers, or deletes it.
 func (r *run) applyRouters(ctx context.Context, part plan.RouterPart) error {
-	kind, name, seen := kindRouters+string(part), build.RouterName(r.cluster.Name), &r.seen.Routers
+	kind, name, present := kindRouters+string(part), build.RouterName(r.cluster.Name), &r.present.Routers
 	switch part {
 	case plan.RouterService:
 		return applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
-			kind: kind, name: name, current: seen.Service, extract: coreac.ExtractService,
+			kind: kind, name: name, current: present.Service, extract: coreac.ExtractService,
 			desired: func() *coreac.ServiceApplyConfiguration { return build.RouterService(r.cluster) },
 		})
 	case plan.RouterPolicy:
 		return applyOwned(ctx, r, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
-			kind: kind, name: name, current: seen.Policy, extract: networkingac.ExtractNetworkPolicy,
+			kind: kind, name: name, current: present.Policy, extract: networkingac.ExtractNetworkPolicy,
 			desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.RouterPolicy(r.cluster, r.Options) },
 		})
 	case plan.RouterDeployment:
 		return applyOwned(ctx, r, owned[appsv1.Deployment, *appsv1.Deployment, appsac.DeploymentApplyConfiguration, *appsac.DeploymentApplyConfiguration]{
-			kind: kind, name: name, current: seen.Deployment, extract: appsac.ExtractDeployment,
+			kind: kind, name: name, current: present.Deployment, extract: appsac.ExtractDeployment,
 			desired: func() *appsac.DeploymentApplyConfiguration { return build.Routers(r.cluster, r.Options) },
 		})
 	case plan.RouterBudget:
 		return applyOwned(ctx, r, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
-			kind: kind, name: name, current: seen.Budget, extract: policyac.ExtractPodDisruptionBudget,
+			kind: kind, name: name, current: present.Budget, extract: policyac.ExtractPodDisruptionBudget,
 			desired: func() *policyac.PodDisruptionBudgetApplyConfiguration { return build.RouterBudget(r.cluster) },
 		})
 	}
@@ -58,15 +58,14 @@ func (r *run) applyRouters(ctx context.Context, part plan.RouterPart) error {
 // of it changes. Routers may have been told of a later one than a ConfigMap has that was made
 // anew by a clock that is behind: they would ignore it.
 func (r *run) tableOf(a plan.WriteTable, config *corev1.ConfigMap) (t *contract.RingTable, differs bool) {
-	now := r.Clock.Now()
-	t = build.RouterTable(r.cluster, a.ListSize, build.RouterTableNumber(config, now))
+	t = build.RouterTable(r.cluster, a.ListSize, build.RouterTableNumber(config, r.now))
 	if t.Number > 0 && config.Data[build.RouterTableKey] == build.RouterTableText(t) {
 		return t, false
 	}
-	for i := range r.seen.Routers.Pods {
-		t.Number = max(t.Number, build.ListVersion(r.seen.Routers.Pods[i].Annotations[cachev1alpha1.AnnotationTable], now))
+	for i := range r.present.Routers.Pods {
+		t.Number = max(t.Number, build.ListVersion(r.present.Routers.Pods[i].Annotations[cachev1alpha1.AnnotationTable], r.now))
 	}
-	t.Number = build.NextListVersion(t.Number, now)
+	t.Number = build.NextListVersion(t.Number, r.now)
 	return t, true
 }
 
@@ -74,7 +73,7 @@ func (r *run) tableOf(a plan.WriteTable, config *corev1.ConfigMap) (t *contract.
 // compared with the one on the API server: a table that was written a moment ago is not written
 // again. A cluster without members keeps the one that it had.
 func (r *run) writeTable(ctx context.Context, a plan.WriteTable) error {
-	current, name := r.seen.Routers.Table, build.RouterName(r.cluster.Name)
+	current, name := r.present.Routers.Table, build.RouterName(r.cluster.Name)
 	wanted := r.cluster.Spec.Router != nil
 	if wanted && a.ListSize == 0 {
 		return nil
@@ -94,7 +93,7 @@ func (r *run) writeTable(ctx context.Context, a plan.WriteTable) error {
 			t, differs = r.tableOf(a, live)
 		}
 	}
-	err := applyOwned(ctx, r, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
+	return applyOwned(ctx, r, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
 		kind: kindRouters + kindConfigMap, name: name, current: current, extract: coreac.ExtractConfigMap,
 		desired: func() *coreac.ConfigMapApplyConfiguration {
 			if t == nil {
@@ -104,28 +103,10 @@ func (r *run) writeTable(ctx context.Context, a plan.WriteTable) error {
 		},
 		variant: a.ListSize, differs: differs,
 	})
-	if err == nil && t != nil {
-		r.table = t.Number
-	}
-	return err
 }
 
-// tellRouters writes the table's number to the pods that have another one.
-func (r *run) tellRouters(ctx context.Context) error {
-	if r.table == 0 {
-		return nil
-	}
-	number := strconv.FormatInt(r.table, 10)
-	for i := range r.seen.Routers.Pods {
-		pod := &r.seen.Routers.Pods[i]
-		told, variant := "told "+pod.Name, int32(r.table)
-		if pod.DeletionTimestamp != nil || pod.Annotations[cachev1alpha1.AnnotationTable] == number || r.Matches.Has(r.cluster, told, pod, variant) {
-			continue
-		}
-		if err := r.annotatePod(ctx, pod, map[string]string{cachev1alpha1.AnnotationTable: number}); err != nil {
-			return err
-		}
-		r.Matches.Note(r.cluster, told, pod, variant)
-	}
-	return nil
+// tellRouter writes the number of the routers' table to a router's pod, so that the kubelet
+// brings the table at once.
+func (r *run) tellRouter(ctx context.Context, a plan.TellRouter) error {
+	return r.tell(ctx, r.present.Routers.Pods, a.Pod, map[string]string{cachev1alpha1.AnnotationTable: strconv.FormatInt(a.Pod.Version, 10)})
 }

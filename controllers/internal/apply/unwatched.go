@@ -14,12 +14,12 @@ func (r *run) access() unwatched.Access {
 
 // writeBinding writes the Secret of spec.binding, or deletes it.
 func (r *run) writeBinding(ctx context.Context, a plan.WriteBinding) (err error) {
-	r.done.Binding, err = r.Bindings.Apply(ctx, r.access(), r.cluster, build.ClientServers(r.cluster, a.ListSize), r.Clock.Now())
+	r.done.Binding, err = r.Bindings.Apply(ctx, r.access(), r.cluster, build.ClientServers(r.cluster, a.ListSize), r.now)
 	return err
 }
 
 // applyServiceMonitor applies the ServiceMonitor, or deletes it.
 func (r *run) applyServiceMonitor(ctx context.Context) (err error) {
-	r.done.Monitored, err = r.Monitors.Apply(ctx, r.access(), r.cluster, r.Clock.Now())
+	r.done.Monitored, err = r.Monitors.Apply(ctx, r.access(), r.cluster, r.now)
 	return err
 }

@@ -14,7 +14,7 @@ import (
 // growClaim asks for a larger volume. The API server decides whether it may grow, so
 // nobody has to read the storage class.
 func (r *run) growClaim(ctx context.Context, a plan.GrowClaim) error {
-	if r.done.GrowthRefused != "" {
+	if _, refused := r.Reader.GrowthRefused.Last(r.cluster, r.now, observe.GrowthInterval); refused || r.done.GrowthRefused != "" {
 		return nil
 	}
 	size := resource.NewQuantity(a.Size, resource.BinarySI)
@@ -32,7 +32,7 @@ func (r *run) growClaim(ctx context.Context, a plan.GrowClaim) error {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		r.done.GrowthRefused = err.Error()
-		r.Reader.GrowthRefused.Note(r.cluster, r.Clock.Now(), r.done.GrowthRefused)
+		r.Reader.GrowthRefused.Note(r.cluster, r.now, r.done.GrowthRefused)
 		return nil
 	case asked:
 		r.claimEvent(r.cluster, a.Claim, "VolumeGrows", "Grow", "claim %s asks for %s", a.Claim.Name, size)

@@ -324,7 +324,7 @@ func (m *model) action(s *state, a step) plan.Action {
 	case applyMembers:
 		return plan.ApplyStatefulSet{Replicas: int32(a.argument)}
 	case deleteMembers:
-		return plan.DeleteMembers{}
+		return plan.DeleteMembers{UID: setUID}
 	case writeList:
 		was, to := s.todo.was.record(), s.todo.list.record()
 		return plan.WriteList{ListSize: int32(a.argument), Record: to, From: was, Replicas: int32(a.generation)}

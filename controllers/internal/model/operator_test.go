@@ -413,6 +413,9 @@ func (m *model) words(seen *objects) *plan.Observed {
 	if !m.options.Placing {
 		o.ListSize, o.Record.Ring.Size = replicas, replicas // the clients' list follows at once
 	}
+	if seen.members.exists {
+		o.StatefulSet.UID = setUID
+	}
 	for i := range int8(ordinals) {
 		if seen.pods.members[i].state != noPod {
 			o.Pods = append(o.Pods, int32(i))
@@ -504,7 +507,7 @@ func (m *model) stepsOf(v *sight, p *plan.Plan, next list) steps {
 			if !v.absent {
 				t.add(step{verb: removeClusterFinalizer})
 			}
-		case plan.ApplyService, plan.ApplyListService, plan.ApplyDiscovery, plan.WriteEndpoints, plan.TellMembers, plan.WriteTable, plan.TellRouters, plan.ApplyRouters, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyBudget, plan.ApplyServiceMonitor,
+		case plan.ApplyService, plan.ApplyListService, plan.ApplyDiscovery, plan.WriteEndpoints, plan.TellMember, plan.WriteTable, plan.TellRouter, plan.ApplyRouters, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyBudget, plan.ApplyServiceMonitor,
 			plan.ApplyMemberService, plan.RetireMemberService, plan.DeleteMemberService:
 		case plan.WriteList:
 			if next != v.seen.list {

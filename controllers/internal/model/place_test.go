@@ -100,11 +100,12 @@ func (m *model) readList(o *plan.Observed, l *list, inStatus int8) {
 	m.nameOf(last)
 }
 
-// liveWords is what is read live before a step that can't be undone. The Memcached, and
-// which members are lost, are as the plan saw them.
+// liveWords is what is read live before a step that can't be undone. The Memcached is as the
+// plan saw it.
 func (m *model) liveWords(s *state) *plan.Observed {
 	o, seen := m.words(&s.live), s.sight()
-	o.Cluster, o.Ready = m.cluster(&seen), s.seen.pods.ready()
+	seen.ending = false
+	o.Cluster = m.cluster(&seen)
 	if m.options.Placing && s.live.list.exists {
 		m.readList(o, &s.live.list, s.seen.cluster.servers)
 	}

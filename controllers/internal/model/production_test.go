@@ -233,7 +233,7 @@ func (o outcome) String() string { return [...]string{"nothing to do", "done", "
 func (w *world) take(ctx context.Context, s *server, before *state, seen *observe.State) (outcome, error) {
 	a := before.todo.todo[0]
 	w.asPlanned(before, seen, a)
-	_, err := s.applier().Apply(ctx, seen, []plan.Action{w.model.action(before, a)})
+	_, err := s.applier().Apply(ctx, seen.Cluster, &seen.Objects, []plan.Action{w.model.action(before, a)})
 	switch {
 	case err == nil && s.writes > 0:
 		return done, nil
@@ -380,7 +380,7 @@ func (w *world) diffLive(ctx context.Context, s *server, before *state, seen *ob
 	if seen.Cluster.DeletionTimestamp != nil {
 		return "" // a plan has none of these steps then
 	}
-	view, err := s.reader().View(ctx, seen)
+	view, err := s.reader().View(ctx, seen.Cluster)
 	if err != nil {
 		return "+ " + err.Error()
 	}

@@ -62,7 +62,7 @@ func newWorld(t testing.TB, o *Options) *world {
 	w.prepared.lists = map[list]*corev1.ConfigMap{}
 	s := w.onlyMemcached()
 	take := func(action plan.Action) {
-		if _, err := s.applier().Apply(t.Context(), &observe.State{Cluster: w.base}, []plan.Action{action}); err != nil {
+		if _, err := s.applier().Apply(t.Context(), w.base, &observe.Objects{}, []plan.Action{action}); err != nil {
 			t.Fatalf("%s: %v", action, err)
 		}
 	}
@@ -92,7 +92,7 @@ func (w *world) onlyMemcached() *server {
 func (w *world) makeList(l list) *corev1.ConfigMap {
 	s := w.onlyMemcached()
 	action := plan.WriteList{ListSize: int32(l.size), Record: l.record()}
-	if _, err := s.applier().Apply(context.Background(), &observe.State{Cluster: w.base}, []plan.Action{action}); err != nil {
+	if _, err := s.applier().Apply(context.Background(), w.base, &observe.Objects{}, []plan.Action{action}); err != nil {
 		panic(err)
 	}
 	made := get[corev1.ConfigMap](s, build.ServersName(clusterName))

@@ -31,36 +31,36 @@ type View struct {
 	foreign map[types.UID]bool
 }
 
-// View reads what steps that can't be undone depend on. Which members are lost is taken
-// from the plan's input: one that is back since may leave all the same.
-func (r *Reader) View(ctx context.Context, o *State) (*View, error) {
-	members, err := Get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(o.Cluster))
+// View reads what steps that can't be undone depend on. The Memcached is the one that was
+// planned for.
+func (r *Reader) View(ctx context.Context, cluster *cachev1alpha1.Memcached) (*View, error) {
+	members, err := Get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(cluster))
 	if err != nil {
 		return nil, err
 	}
-	if members != nil && !identity.OwnsOrAdopts(o.Cluster, members) {
+	if members != nil && !identity.OwnsOrAdopts(cluster, members) {
 		members = nil
 	}
-	seen := o.Input()
-	v := &View{Observed: plan.Observed{
-		Cluster: seen.Cluster, StatefulSet: planStatefulSet(members), Now: seen.Now, Ready: seen.Ready, Away: seen.Away,
-	}}
-	if v.Found, err = r.LiveClaims(ctx, o.Cluster); err != nil {
+	v := &View{Observed: plan.Observed{Now: r.Clock.Now(), Cluster: planSpec(cluster), StatefulSet: planStatefulSet(members)}}
+	if v.Found, err = r.LiveClaims(ctx, cluster); err != nil {
 		return nil, err
 	}
 	v.Claims = v.Found.Claims
-	if err := r.readJobsAndPods(ctx, o.Cluster, v); err != nil {
+	if err := r.readJobsAndPods(ctx, cluster, v); err != nil {
 		return nil, err
 	}
+	v.Ready, v.Away = readiness(cluster.Name, slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool {
+		return !identity.MemberPod(cluster, members, &p)
+	}), v.StatefulSet.Replicas)
 	v.Drainers = drainers(slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool {
 		return !identity.DrainerPod(&p) || v.foreign[metav1.GetControllerOfNoCopy(&p).UID]
-	}), o.Progress, o.Now)
-	list, err := r.readList(ctx, o.Cluster)
+	}), nil, v.Now)
+	list, err := r.readList(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
 	if list != nil {
-		v.ReadList(PlanList(list), statusListSize(o.Cluster))
+		v.ReadList(PlanList(list), statusListSize(cluster))
 	}
 	return v, nil
 }
@@ -103,9 +103,9 @@ func (r *Reader) LiveClaim(ctx context.Context, namespace string, ref plan.Claim
 // WithUsers adds to what was read who uses the claim's volume: the pod of the member's
 // name, whatever its labels are, and all pods with our labels. A pod that has ended uses
 // nothing.
-func (r *Reader) WithUsers(ctx context.Context, o *State, v *View, claim plan.ClaimRef) (*plan.Observed, error) {
+func (r *Reader) WithUsers(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, claim plan.ClaimRef) (*plan.Observed, error) {
 	with := v.Observed
-	key := client.ObjectKey{Namespace: o.Cluster.Namespace, Name: build.PodName(o.Cluster.Name, claim.Ordinal)}
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: build.PodName(cluster.Name, claim.Ordinal)}
 	member, err := Get[corev1.Pod](ctx, r.Live, key)
 	if err != nil {
 		return nil, err

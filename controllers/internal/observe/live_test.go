@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,8 +63,8 @@ func TestAJobThatASidecarKeepsHasFailedLiveToo(t *testing.T) {
 		{Name: build.ContainerDrainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}},
 		{Name: "proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 	}
-	r := &Reader{Live: &podsAndJobs{pods: []corev1.Pod{pod}, jobs: []batchv1.Job{job}}}
-	view, err := r.View(t.Context(), &State{Cluster: cluster})
+	r := &Reader{Clock: clock.RealClock{}, Live: &podsAndJobs{pods: []corev1.Pod{pod}, jobs: []batchv1.Job{job}}}
+	view, err := r.View(t.Context(), cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestAVolumeIsUsedByPodsThatMountItAndHaveNotEnded(t *testing.T) {
 				pod.DeletionTimestamp = ptr.To(metav1.Now())
 			}
 			r := &Reader{Live: &podsAndJobs{pods: []corev1.Pod{pod}}}
-			users, err := r.WithUsers(t.Context(), &State{Cluster: cluster}, &View{pods: []corev1.Pod{pod}}, claim)
+			users, err := r.WithUsers(t.Context(), cluster, &View{pods: []corev1.Pod{pod}}, claim)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -70,20 +70,13 @@ type Reader struct {
 	GrowthRefused *memory.Answers[string]
 }
 
-// State is a cluster and everything that belongs to it.
-type State struct {
-	Now     time.Time
-	Cluster *cachev1alpha1.Memcached
-	// Absent: there is no such Memcached, but it left claims with a finalizer.
-	Absent bool
-
-	NamespaceTerminating bool
-
+// Objects are those of a cluster that a plan is carried out on, as the cache has them. What
+// there is not is nil.
+type Objects struct {
 	StatefulSet *appsv1.StatefulSet
 	Deployment  *appsv1.Deployment
 	Service     *corev1.Service
-	// ServerList is the clients' list. It, NetworkPolicy and Budget are nil if the
-	// cluster has none.
+	// ServerList is the clients' list.
 	ServerList    *corev1.ConfigMap
 	NetworkPolicy *networkingv1.NetworkPolicy
 	Budget        *policyv1.PodDisruptionBudget
@@ -99,7 +92,19 @@ type State struct {
 
 	Pods        []corev1.Pod // of the members
 	DrainerPods []corev1.Pod // of drains and placements
-	Claims      []corev1.PersistentVolumeClaim
+}
+
+// State is a cluster and everything that belongs to it.
+type State struct {
+	Objects
+	Now     time.Time
+	Cluster *cachev1alpha1.Memcached
+	// Absent: there is no such Memcached, but it left claims with a finalizer.
+	Absent bool
+
+	NamespaceTerminating bool
+
+	Claims []corev1.PersistentVolumeClaim
 	// Where says where the volumes are that were read, by the claim's UID.
 	Where map[types.UID]plan.Where
 	// Jobs drain, Placements place items.
@@ -311,28 +316,29 @@ func (o *State) Plan() plan.Plan {
 	return plan.Next(&in)
 }
 
-func (o *State) ready(ordinal int32) bool {
-	name := build.PodName(o.Cluster.Name, ordinal)
-	return slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool {
-		return p.Name == name && p.DeletionTimestamp == nil && status.PodReady(&p)
-	})
-}
-
-// away are the members that aren't ready. The time that a member takes to stop doesn't
-// count.
-func (o *State) away(ready []int32, replicas int32) []plan.Away {
-	var away []plan.Away
+// readiness tells which of the members that the StatefulSet should have are ready, and
+// which aren't. The time that a member takes to stop doesn't count.
+func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32, away []plan.Away) {
+	ordinals := map[int32]*corev1.Pod{}
+	for i := range pods {
+		if ordinal, ok := build.PodOrdinal(cluster, pods[i].Name); ok {
+			ordinals[ordinal] = &pods[i]
+			if pods[i].DeletionTimestamp == nil && status.PodReady(&pods[i]) {
+				ready = append(ready, ordinal)
+			}
+		}
+	}
 	for i := range min(replicas, cachev1alpha1.MaxSize) {
 		if slices.Contains(ready, i) {
 			continue
 		}
 		a := plan.Away{Ordinal: i}
-		if at := slices.IndexFunc(o.Pods, func(p corev1.Pod) bool { return p.Name == build.PodName(o.Cluster.Name, i) }); at >= 0 {
-			a.Since = awaySince(&o.Pods[at])
+		if pod := ordinals[i]; pod != nil {
+			a.Since = awaySince(pod)
 		}
 		away = append(away, a)
 	}
-	return away
+	return ready, away
 }
 
 func awaySince(pod *corev1.Pod) time.Time {
@@ -350,7 +356,7 @@ func awaySince(pod *corev1.Pod) time.Time {
 
 // withoutList is the plan's input without what the clients' list, pods and Jobs say.
 func (o *State) withoutList() plan.Observed {
-	in := plan.Observed{Now: o.Now, Cluster: planCluster(o), StatefulSet: planStatefulSet(o.StatefulSet)}
+	in := plan.Observed{Now: o.Now, Cluster: o.planCluster(), StatefulSet: planStatefulSet(o.StatefulSet)}
 	for i := range o.Claims {
 		if c, ok := PlanClaim(o.Cluster.Name, &o.Claims[i]); ok {
 			c.Where = o.Where[c.UID]
@@ -369,17 +375,13 @@ func (o *State) Input() plan.Observed {
 	in.Room = o.Room
 	in.ReadList(PlanList(o.ServerList), statusListSize(o.Cluster))
 	for i := range o.Pods {
-		ordinal, ok := build.PodOrdinal(o.Cluster.Name, o.Pods[i].Name)
-		if !ok {
-			continue
-		}
-		in.Pods = append(in.Pods, ordinal)
-		if o.ready(ordinal) {
-			in.Ready = append(in.Ready, ordinal)
+		if ordinal, ok := build.PodOrdinal(o.Cluster.Name, o.Pods[i].Name); ok {
+			in.Pods = append(in.Pods, ordinal)
 		}
 	}
+	in.UntoldMembers, in.UntoldRouters = o.untoldMembers(), o.untoldRouters()
 	in.MemberServices = o.planMemberServices()
-	in.Away = o.away(in.Ready, in.StatefulSet.Replicas)
+	in.Ready, in.Away = readiness(o.Cluster.Name, o.Pods, in.StatefulSet.Replicas)
 	for i := range o.DrainerPods {
 		pod := &o.DrainerPods[i]
 		d := identity.DutyOf(pod)
@@ -402,30 +404,38 @@ func (o *State) Input() plan.Observed {
 	return in
 }
 
-func planCluster(o *State) plan.Cluster {
-	spec := &o.Cluster.Spec
+// planCluster is the Memcached, for the plan, and what else tells what it wants.
+func (o *State) planCluster() plan.Cluster {
+	c := planSpec(o.Cluster)
+	c.Routers = c.Routers || o.Routers.any()
+	c.Orphan = orphaned(o)
+	c.NamespaceTerminating = o.NamespaceTerminating
+	return c
+}
+
+// planSpec is the Memcached alone, for the plan.
+func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
+	spec := &c.Spec
 	cluster := plan.Cluster{
-		Size:                 *spec.Size,
-		Plain:                spec.Storage == nil,
-		Discovery:            spec.Discovery != nil,
-		Routers:              spec.Router != nil || o.Routers.any(),
-		StableAddresses:      build.Stable(o.Cluster),
-		Policy:               PlanPolicy(o.Cluster),
-		ReleaseUnreadable:    ReleasesUnreadable(o.Cluster),
-		WaitForRoom:          spec.Drain.OnShortage == cachev1alpha1.ShortageWait,
-		Parallelism:          max(1, spec.Drain.Parallelism),
-		Deleting:             o.Cluster.DeletionTimestamp != nil,
-		Orphan:               orphaned(o),
-		DeleteClaims:         spec.Drain.WhenDeleted == cachev1alpha1.DeletionDelete,
-		NamespaceTerminating: o.NamespaceTerminating,
-		Finalizer:            slices.Contains(o.Cluster.Finalizers, cachev1alpha1.ClusterFinalizer),
+		Size:              *spec.Size,
+		Plain:             spec.Storage == nil,
+		Discovery:         spec.Discovery != nil,
+		Routers:           spec.Router != nil,
+		StableAddresses:   build.Stable(c),
+		Policy:            PlanPolicy(c),
+		ReleaseUnreadable: ReleasesUnreadable(c),
+		WaitForRoom:       spec.Drain.OnShortage == cachev1alpha1.ShortageWait,
+		Parallelism:       max(1, spec.Drain.Parallelism),
+		Deleting:          c.DeletionTimestamp != nil,
+		DeleteClaims:      spec.Drain.WhenDeleted == cachev1alpha1.DeletionDelete,
+		Finalizer:         slices.Contains(c.Finalizers, cachev1alpha1.ClusterFinalizer),
 	}
-	cluster.Ring, cluster.PlacementOff = build.RingOf(o.Cluster, 0), spec.Routing.Placement == cachev1alpha1.PlacementOff
-	if cluster.Patience = build.Patience(o.Cluster); cluster.Patience > 0 {
-		cluster.MoveDeadline = build.MoveDeadline(o.Cluster)
+	cluster.Ring, cluster.PlacementOff = build.RingOf(c, 0), spec.Routing.Placement == cachev1alpha1.PlacementOff
+	if cluster.Patience = build.Patience(c); cluster.Patience > 0 {
+		cluster.MoveDeadline = build.MoveDeadline(c)
 	}
 	if spec.Storage != nil && spec.Memory != nil {
-		cluster.VolumeSize, cluster.Memory = build.VolumeSize(o.Cluster).Value(), spec.Memory.Value()
+		cluster.VolumeSize, cluster.Memory = build.VolumeSize(c).Value(), spec.Memory.Value()
 	}
 	return cluster
 }
@@ -461,7 +471,7 @@ func planStatefulSet(s *appsv1.StatefulSet) plan.StatefulSet {
 	if s == nil {
 		return plan.StatefulSet{}
 	}
-	return plan.StatefulSet{Exists: true, Deleting: s.DeletionTimestamp != nil, Replicas: ptr.Deref(s.Spec.Replicas, 1)}
+	return plan.StatefulSet{Exists: true, UID: s.UID, Deleting: s.DeletionTimestamp != nil, Replicas: ptr.Deref(s.Spec.Replicas, 1)}
 }
 
 // PlanClaim is the claim, for the plan; false if it is not a member's.

@@ -40,7 +40,7 @@ func TestAMoverIsPreparedWhenItSaysSo(t *testing.T) {
 				Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "uid", cachev1alpha1.AnnotationTarget: "1-x", cachev1alpha1.AnnotationBegin: ""},
 			}}
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: build.ContainerDrainer, State: corev1.ContainerState{Running: test.running}}}
-			o := &State{Now: now, DrainerPods: []corev1.Pod{pod}, Progress: map[types.UID]contract.Progress{"uid": test.progress}}
+			o := &State{Now: now, Objects: Objects{DrainerPods: []corev1.Pod{pod}}, Progress: map[types.UID]contract.Progress{"uid": test.progress}}
 			got := drainers(o.DrainerPods, o.Progress, o.Now)
 			if len(got) != 1 || !got[0].Waits || got[0].Prepared != test.prepared {
 				t.Errorf("%+v", got)

@@ -29,17 +29,25 @@ func (r *Reader) observeVolumes(ctx context.Context, o *State) error {
 		if !ok || p.Volume == "" || !returns && (!p.Finalizer || !p.Deleting) {
 			continue
 		}
-		volume, err := r.Volume(ctx, p.Volume)
-		switch {
-		case apierrors.IsForbidden(err):
-			o.Where[p.UID] = whereUnseen(c)
-		case err != nil:
-			return fmt.Errorf("get the volume of claim %s: %w", p.Name, err)
-		default:
-			o.Where[p.UID] = WhereIs(volume, c, p.AsideName)
+		where, err := r.Where(ctx, c, &p)
+		if err != nil {
+			return err
 		}
+		o.Where[p.UID] = where
 	}
 	return nil
+}
+
+// Where reads live where the claim's volume is.
+func (r *Reader) Where(ctx context.Context, c *corev1.PersistentVolumeClaim, p *plan.Claim) (plan.Where, error) {
+	volume, err := r.Volume(ctx, p.Volume)
+	switch {
+	case apierrors.IsForbidden(err):
+		return whereUnseen(c), nil
+	case err != nil:
+		return plan.NotLookedAt, fmt.Errorf("get the volume of claim %s: %w", p.Name, err)
+	}
+	return WhereIs(volume, c, p.AsideName), nil
 }
 
 // Volume reads a volume live; nil if there is none. Anybody may have written its name

@@ -39,17 +39,15 @@ type (
 	WriteEndpoints struct{ ListSize int32 }
 	// ApplyDiscovery applies the Service of spec.discovery, or deletes it.
 	ApplyDiscovery struct{}
-	// TellMembers writes the list that is in DNS to the pods of the members: one write for
-	// each that has another one.
-	TellMembers struct{}
+	// TellMember writes the list that is in DNS, which has that version, to a member's pod.
+	TellMember struct{ Pod ToTell }
 	// ApplyRouters applies a part of what spec.router asks for, or deletes it.
 	ApplyRouters struct{ Part RouterPart }
 	// WriteTable writes the table of the rings for the routers, with that many members, or
 	// deletes it.
 	WriteTable struct{ ListSize int32 }
-	// TellRouters lets the kubelets bring that table to the routers: one write for each that
-	// was told of another one.
-	TellRouters struct{}
+	// TellRouter lets the kubelet bring the table of that number to a router's pod.
+	TellRouter struct{ Pod ToTell }
 	// ApplyNetworkPolicy applies the NetworkPolicy, or deletes it.
 	ApplyNetworkPolicy struct{}
 	// WriteBinding writes the Secret of spec.binding with that many members, or deletes
@@ -68,7 +66,7 @@ type (
 	// ApplyServiceMonitor applies the ServiceMonitor, or deletes it.
 	ApplyServiceMonitor struct{}
 	// DeleteMembers deletes the StatefulSet.
-	DeleteMembers struct{}
+	DeleteMembers struct{ UID types.UID }
 	// AddClaimFinalizer adds the claim's finalizer.
 	AddClaimFinalizer struct{ Claim ClaimRef }
 	// MarkLeaving writes the leaving mark, and whether the member is Unplaced or has
@@ -229,10 +227,10 @@ func (WriteList) action()              {}
 func (ApplyListService) action()       {}
 func (WriteEndpoints) action()         {}
 func (ApplyDiscovery) action()         {}
-func (TellMembers) action()            {}
+func (TellMember) action()             {}
 func (ApplyRouters) action()           {}
 func (WriteTable) action()             {}
-func (TellRouters) action()            {}
+func (TellRouter) action()             {}
 func (ApplyNetworkPolicy) action()     {}
 func (WriteBinding) action()           {}
 func (ApplyStatefulSet) action()       {}
@@ -269,10 +267,10 @@ func (a WriteEndpoints) String() string {
 	return fmt.Sprintf("list %d members in DNS", a.ListSize)
 }
 func (ApplyDiscovery) String() string     { return "apply the Service for discovery" }
-func (TellMembers) String() string        { return "tell the members of the list" }
+func (a TellMember) String() string       { return "tell pod " + a.Pod.Name + " of the list" }
 func (a ApplyRouters) String() string     { return "apply the routers' " + string(a.Part) }
 func (a WriteTable) String() string       { return fmt.Sprintf("tell routers of %d members", a.ListSize) }
-func (TellRouters) String() string        { return "bring the table to the routers" }
+func (a TellRouter) String() string       { return "bring the table to pod " + a.Pod.Name }
 func (ApplyNetworkPolicy) String() string { return "apply the NetworkPolicy" }
 func (WriteBinding) String() string       { return "write the binding" }
 func (a ApplyStatefulSet) String() string {

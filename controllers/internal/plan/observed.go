@@ -78,6 +78,7 @@ type Cluster struct {
 // StatefulSet of the members.
 type StatefulSet struct {
 	Exists   bool
+	UID      types.UID
 	Deleting bool
 	Replicas int32
 }
@@ -222,10 +223,20 @@ type Observed struct {
 	// of its rings: see ReadList.
 	ListSize int32
 	Record   ring.Record
+	// UntoldMembers are the members' pods that were told of another version of the list than
+	// the one in DNS, and UntoldRouters the routers' pods that were told of another table.
+	UntoldMembers, UntoldRouters []ToTell
 	// MemberServices are the members' own Services that the cluster controls.
 	MemberServices []MemberService
 	// Room for a scale-down that is about to begin; nil if none is.
 	Room *Room
+}
+
+// ToTell is a pod, and the version of something that it is to be told.
+type ToTell struct {
+	Name    string
+	UID     types.UID
+	Version int64
 }
 
 // Room compares what the leaving members have with what the survivors have room for, in

@@ -125,7 +125,9 @@ func Next(observed *Observed) Plan {
 	p.add(WriteEndpoints{p.ListSize})
 	p.route(&o)
 	if o.Cluster.Discovery {
-		p.add(TellMembers{})
+		for _, pod := range o.UntoldMembers {
+			p.add(TellMember{pod})
+		}
 	}
 	p.add(ApplyNetworkPolicy{}, WriteBinding{p.ListSize}, ApplyStatefulSet{p.Running, p.KeepsTemplate}, ApplyBudget{}, ApplyServiceMonitor{})
 	p.retireAddresses(&o)
@@ -364,7 +366,7 @@ func dismantle(o *Observed) Plan {
 	if o.StatefulSet.Exists && !o.Cluster.Orphan {
 		// Its controller could still create claims. Its deletion brings an event.
 		if !o.StatefulSet.Deleting {
-			p.add(DeleteMembers{})
+			p.add(DeleteMembers{o.StatefulSet.UID})
 		}
 		return p
 	}

@@ -6,6 +6,9 @@ func (p *Plan) route(o *Observed) {
 	if !o.Cluster.Routers {
 		return
 	}
-	p.add(WriteTable{p.ListSize}, TellRouters{},
-		ApplyRouters{RouterService}, ApplyRouters{RouterPolicy}, ApplyRouters{RouterDeployment}, ApplyRouters{RouterBudget})
+	p.add(WriteTable{p.ListSize})
+	for _, pod := range o.UntoldRouters {
+		p.add(TellRouter{pod})
+	}
+	p.add(ApplyRouters{RouterService}, ApplyRouters{RouterPolicy}, ApplyRouters{RouterDeployment}, ApplyRouters{RouterBudget})
 }

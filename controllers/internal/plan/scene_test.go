@@ -155,7 +155,7 @@ func planned(s *scene) outcome {
 	}
 	for _, a := range p.Actions {
 		switch a.(type) {
-		case ApplyService, ApplyListService, ApplyDiscovery, WriteList, WriteEndpoints, TellMembers, WriteTable, TellRouters, ApplyRouters, ApplyNetworkPolicy, WriteBinding, ApplyBudget, ApplyServiceMonitor, ApplyMemberService:
+		case ApplyService, ApplyListService, ApplyDiscovery, WriteList, WriteEndpoints, TellMember, WriteTable, TellRouter, ApplyRouters, ApplyNetworkPolicy, WriteBinding, ApplyBudget, ApplyServiceMonitor, ApplyMemberService:
 		default:
 			out.Actions = append(out.Actions, strings.ReplaceAll(a.String(), by.Target(), target))
 		}
