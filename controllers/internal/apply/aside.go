@@ -50,15 +50,24 @@ func (r *run) reserveVolume(ctx context.Context, a plan.ReserveVolume) error {
 	})
 }
 
-// returnVolume binds the volume to its claim again, so that it goes with that.
+// returnVolume binds the volume to its claim again, so that it goes with that. It asks
+// plan.MayReturn about the live claim and volume.
 func (r *run) returnVolume(ctx context.Context, a plan.ReturnVolume) error {
+	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, a.Claim)
+	if err != nil || claim == nil {
+		return err
+	}
+	c, ours := observe.PlanClaim(r.cluster.Name, claim)
+	if !ours {
+		return observe.Refuse("claim %s is not a member's", claim.Name)
+	}
 	return r.patchVolume(ctx, a.Volume, func(volume *corev1.PersistentVolume) error {
-		ref := volume.Spec.ClaimRef
-		switch {
-		case ref == nil || ref.Namespace != r.cluster.Namespace || ref.Name != a.From:
-			return nil
-		case ref.UID != "":
-			return observe.Refuse("volume %s is bound to claim %s", a.Volume, a.From)
+		if c.Where = observe.WhereIs(volume, claim, a.From); c.Where == plan.Here {
+			return nil // the cache is behind
+		}
+		taken := volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID != "" // Kubernetes has bound it
+		if err := plan.MayReturn(&c, taken); err != nil {
+			return observe.RefusedBy(err)
 		}
 		volume.Spec.ClaimRef = claimReference(r.cluster.Namespace, a.Claim.Name)
 		volume.Spec.ClaimRef.UID = a.Claim.UID

@@ -36,5 +36,8 @@ func (r *run) claimToSetAside(ctx context.Context, ref plan.ClaimRef) (*corev1.P
 	if !ours {
 		return nil, observe.Refuse("claim %s is not a member's", claim.Name)
 	}
+	if c.Where, err = r.Reader.Where(ctx, claim, &c); err != nil {
+		return nil, err
+	}
 	return claim, observe.RefusedBy(plan.MayReserve(&c))
 }

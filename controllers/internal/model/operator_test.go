@@ -792,6 +792,7 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		c.deleting = true
 	case reserveVolume, createAside:
 		words := claimWords(a.ordinal, c)
+		words.Where = s.where(a.ordinal, c)
 		switch {
 		case plan.MayReserve(&words) != nil:
 			return refused
@@ -805,8 +806,8 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 
 func (m *model) mayRelease(s *state, c *claim, a step) error {
 	live, words := m.words(&s.live), claimWords(a.ordinal, c)
-	if seen := s.seen.claimOf(a.ordinal, a.generation); seen != nil {
-		words.Where = s.observedWhere(a.ordinal, seen, &s.seen.cluster)
+	if c.deleting {
+		words.Where = s.where(a.ordinal, c)
 	}
 	if reasons[a.argument] == plan.BySetAside {
 		return plan.MayHandOver(live, &words)

@@ -120,7 +120,7 @@ func (c *Claim) whyNotSetAside() string {
 // returnVolume returns a reserved volume to its claim when that is released, unless the
 // other claim has the volume already. Otherwise it would wait forever.
 func (p *Plan) returnVolume(o *Observed, c *Claim) {
-	if aside := o.asideOf(c); c.Where == Reserved && (aside == nil || aside.Pending) {
+	if aside := o.asideOf(c); MayReturn(c, aside != nil && !aside.Pending) == nil {
 		p.add(ReturnVolume{c.Ref(), c.Volume, c.AsideName})
 	}
 }

@@ -66,12 +66,7 @@ type DrainState struct {
 // drain takes the claim of each leaving or departed member one step further, highest
 // ordinal first.
 func (p *Plan) drain(o *Observed) {
-	slots := int(o.Cluster.Parallelism)
-	for i := range o.Jobs {
-		if o.Jobs[i].running() {
-			slots--
-		}
-	}
+	slots := o.drainSlots()
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if c.LeavingSince.IsZero() {
@@ -86,6 +81,17 @@ func (p *Plan) drain(o *Observed) {
 			p.Drains = append(p.Drains, s)
 		}
 	}
+}
+
+// drainSlots is how many drains more may begin.
+func (o *Observed) drainSlots() int {
+	slots := int(o.Cluster.Parallelism)
+	for i := range o.Jobs {
+		if o.Jobs[i].running() {
+			slots--
+		}
+	}
+	return slots
 }
 
 // decideMember decides about the claim of a member that stays. If somebody deleted it,

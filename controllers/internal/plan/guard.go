@@ -52,12 +52,7 @@ func MayMark(live *Observed, ordinal int32) error {
 // more drains than allowed. It needs Cluster.Parallelism, StatefulSet, Jobs, Placements,
 // Drainers, the claim, its member's pod and the drainer pods that mount it.
 func MayDrain(live *Observed, a CreateDrain) error {
-	claim, running := live.claim(a.Claim.UID), 0
-	for i := range live.Jobs {
-		if live.Jobs[i].running() {
-			running++
-		}
-	}
+	claim := live.claim(a.Claim.UID)
 	switch {
 	case claim == nil || claim.Deleting:
 		return fmt.Errorf("claim %s is being deleted", a.Claim.Name)
@@ -67,8 +62,8 @@ func MayDrain(live *Observed, a CreateDrain) error {
 		return fmt.Errorf("claim %s lacks the finalizer", a.Claim.Name)
 	case !live.StatefulSet.Exists:
 		return errors.New("the StatefulSet is gone")
-	case running >= int(live.Cluster.Parallelism):
-		return fmt.Errorf("%d drains run already, %d may", running, live.Cluster.Parallelism)
+	case live.drainSlots() <= 0:
+		return fmt.Errorf("%d drains run already", live.Cluster.Parallelism)
 	}
 	reason, message := live.drainWaits(claim, a.Survivors)
 	return unless(reason == "", "%s", message)
@@ -85,12 +80,7 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 			return fmt.Errorf("nothing may be prepared for ring %s", a.Target)
 		}
 	}
-	claim, running := live.claim(a.Claim.UID), 0
-	for i := range live.Placements {
-		if live.Placements[i].running() && !live.movesLeaving(&live.Placements[i]) {
-			running++
-		}
-	}
+	claim := live.claim(a.Claim.UID)
 	leaves := claim != nil && live.mayMoveLive(claim)
 	switch {
 	case claim == nil || !leaves && !live.misplaced(claim):
@@ -99,10 +89,10 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 		return fmt.Errorf("the clients' list is not of ring %s any more", a.Target)
 	case !live.StatefulSet.Exists:
 		return errors.New("the StatefulSet is gone")
-	case live.placementOf(claim) != nil || slices.ContainsFunc(live.Drainers, func(d Drainer) bool { return d.places() && d.ClaimUID == claim.UID }):
+	case live.beingPlaced(claim):
 		return fmt.Errorf("the member of claim %s is being placed already", a.Claim.Name)
-	case !leaves && running >= int(live.Cluster.Parallelism):
-		return fmt.Errorf("%d placements run already, %d may", running, live.Cluster.Parallelism)
+	case leaves && live.moverSlots() <= 0, !leaves && live.placementSlots() <= 0:
+		return errors.New("as many placements as may run run already")
 	}
 	why := live.placementWaits(a.Target)
 	return unless(why == "", "%s", why)
@@ -147,16 +137,28 @@ func MaySetAside(live *Observed, c *Claim) error {
 }
 
 // MayReserve is asked before a volume is reserved for another claim: its claim is being
-// deleted, our finalizer keeps it, and no pod uses it. Kubernetes says the last by
-// removing its own finalizer.
+// deleted, our finalizer keeps it, no pod uses it, and nobody else took the volume.
+// Kubernetes says that no pod uses it by removing its own finalizer. It needs where the volume
+// is.
 func MayReserve(c *Claim) error {
 	switch {
 	case !c.Deleting:
 		return fmt.Errorf("claim %s is not being deleted", c.Name)
 	case !c.Finalizer:
 		return fmt.Errorf("claim %s lacks the finalizer", c.Name)
+	case c.InUse:
+		return fmt.Errorf("claim %s is in use", c.Name)
 	}
-	return unless(!c.InUse, "claim %s is in use", c.Name)
+	return unless(c.Where == Here || c.Where == Reserved, "volume %s is not bound to claim %s", c.Volume, c.Name)
+}
+
+// MayReturn is asked before a reserved volume is bound to its first claim again: the claim
+// that was to take it over doesn't have it yet (taken). It needs where the volume is.
+func MayReturn(c *Claim, taken bool) error {
+	if c.Where != Reserved {
+		return fmt.Errorf("volume %s is not reserved for claim %s", c.Volume, c.AsideName)
+	}
+	return unless(!taken, "claim %s has volume %s", c.AsideName, c.Volume)
 }
 
 // MayHandOver is invariant 1 for a claim whose volume was set aside: another claim with

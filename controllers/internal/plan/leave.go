@@ -135,20 +135,26 @@ func (o *Observed) keepsMover(c *Claim, j *Job) bool {
 	return o.leaves(c) && (o.staysFor(c) || !j.mayRun())
 }
 
-// moveLeaving starts the movers of leaving members.
-func (p *Plan) moveLeaving(o *Observed) {
+// moverSlots is how many movers of leaving members may begin, besides those that run.
+func (o *Observed) moverSlots() int {
 	slots := mostMovers
 	for i := range o.Placements {
 		if o.movesLeaving(&o.Placements[i]) && o.Placements[i].running() {
 			slots--
 		}
 	}
+	return slots
+}
+
+// moveLeaving starts the movers of leaving members.
+func (p *Plan) moveLeaving(o *Observed) {
+	slots := o.moverSlots()
 	if p.allPlacementsWait(o) != "" || len(o.lost()) > 0 {
 		return
 	}
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		if !p.isLeaving(c) || !o.staysFor(c) || o.placementOf(c) != nil || slots <= 0 || slices.Contains(o.ClaimsWithDrainerPod, c.UID) {
+		if !p.isLeaving(c) || !o.staysFor(c) || o.beingPlaced(c) || slots <= 0 {
 			continue
 		}
 		slots--

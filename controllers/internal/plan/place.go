@@ -72,6 +72,25 @@ func (o *Observed) placementOf(c *Claim) *Job {
 	return &o.Placements[i]
 }
 
+// beingPlaced tells whether a placement of the claim's member has a Job, or a pod whose Job is
+// gone.
+func (o *Observed) beingPlaced(c *Claim) bool {
+	return o.placementOf(c) != nil || slices.Contains(o.ClaimsWithDrainerPod, c.UID) ||
+		slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.places() && d.ClaimUID == c.UID })
+}
+
+// placementSlots is how many placements of members that stay may begin, besides those that
+// run.
+func (o *Observed) placementSlots() int {
+	slots := int(o.Cluster.Parallelism)
+	for i := range o.Placements {
+		if o.Placements[i].running() && !o.movesLeaving(&o.Placements[i]) {
+			slots--
+		}
+	}
+	return slots
+}
+
 // placesByOtherRing tells whether a placement by another ring runs, or may start a pod.
 // It may give items to members that are placed already.
 func (o *Observed) placesByOtherRing(target string) bool {
@@ -124,12 +143,7 @@ func (p *Plan) place(o *Observed) {
 	if p.Prepares {
 		return // clients look by the ring before
 	}
-	slots := int(o.Cluster.Parallelism)
-	for i := range o.Placements {
-		if o.Placements[i].running() && !o.movesLeaving(&o.Placements[i]) {
-			slots--
-		}
-	}
+	slots := o.placementSlots()
 	p.wakeForLost(o)
 	for i := range o.Claims {
 		if c := &o.Claims[i]; o.misplaced(c) {
@@ -178,7 +192,7 @@ func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 	switch why := p.allPlacementsWait(o); {
 	case why != "":
 		return state.is(PlacementWaits, cachev1alpha1.ReasonPlacementWaits, why)
-	case *slots <= 0 || slices.Contains(o.ClaimsWithDrainerPod, c.UID):
+	case *slots <= 0 || o.beingPlaced(c):
 		return state.is(PlacementWaits, InTurn, "other members are placed first")
 	}
 	*slots--

@@ -244,12 +244,14 @@ func (o *Observed) sizeBefore() int32 {
 // claim is a newer member's. The mark also says whether the member's items were placed by
 // the rings before this plan.
 func (p *Plan) markLeaving(o *Observed, before ring.Record) {
-	if p.Replicas == 0 || o.drainRuns() {
+	if p.Replicas == 0 {
 		return
 	}
+	told := o.at(before) // which has none of this plan's marks
+	told.Claims = slices.Clone(o.Claims)
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		if c.Ordinal >= p.Replicas && c.LeavingSince.IsZero() {
+		if c.Ordinal >= p.Replicas && c.LeavingSince.IsZero() && MayMark(told, c.Ordinal) == nil {
 			p.add(MarkLeaving{c.Ref(), o.placementDue(&before, c), c.NotStartedYet})
 			c.LeavingSince = justNow
 		}
@@ -351,9 +353,10 @@ func dismantle(o *Observed) Plan {
 			if c := &o.Claims[i]; c.Finalizer {
 				p.returnVolume(o, c)
 				p.add(ReleaseClaim{c.Ref(), ByNamespace})
+				c.Finalizer = false
 			}
 		}
-		if o.Cluster.Finalizer {
+		if o.Cluster.Finalizer && MayRemoveClusterFinalizer(o) == nil {
 			p.add(RemoveClusterFinalizer{})
 		}
 		return p
@@ -370,13 +373,11 @@ func dismantle(o *Observed) Plan {
 		}
 		return p
 	}
-	settingAside := false
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if aside := o.asideOf(c); aside != nil || o.takesOver(c) {
 			// Wait: in between, the volume is bound to neither claim.
 			p.handOver(o, c, aside)
-			settingAside = true
 			continue
 		}
 		p.returnVolume(o, c)
@@ -387,9 +388,10 @@ func dismantle(o *Observed) Plan {
 		}
 		if c.Finalizer {
 			p.add(ReleaseClaim{c.Ref(), ByClusterDeletion})
+			c.Finalizer = false
 		}
 	}
-	if o.Cluster.Finalizer && !settingAside {
+	if o.Cluster.Finalizer && MayRemoveClusterFinalizer(o) == nil {
 		p.add(RemoveClusterFinalizer{})
 	}
 	return p
