@@ -100,7 +100,11 @@ type run struct {
 	unadopted  []plan.ClaimRef
 	// listServiceTaken: somebody else has the name of the list's Service.
 	listServiceTaken bool
-	done             Done
+	// list is what DNS has by now, and its version; nil if nobody has been on it yet.
+	list *contract.List
+	// table is the number of the routers' table; 0 if there is none.
+	table int64
+	done  Done
 }
 
 func (a *Applier) run(cluster *cachev1alpha1.Memcached, present *observe.Objects) *run {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -57,7 +58,7 @@ func TestMembersThatAreLeftAreNotDeletedByALaggingCache(t *testing.T) {
 		"it is another one":   {successor, 0, false},
 	} {
 		server := &oneStatefulSet{members: test.live}
-		a := &Applier{Client: server, Reader: &observe.Reader{Live: server}}
+		a := &Applier{Clock: clock.RealClock{}, Client: server, Reader: &observe.Reader{Live: server}}
 		err := a.run(cluster, &observe.Objects{}).deleteMembers(t.Context(), plan.DeleteMembers{UID: owned.UID})
 		if server.deleted != test.deleted || errors.Is(err, observe.ErrRefused) != test.refused {
 			t.Errorf("%s: %d deleted, %v", what, server.deleted, err)
@@ -103,7 +104,7 @@ func TestNothingIsOwnedAgainByALaggingCache(t *testing.T) {
 		"it is another one":   {successor, 0, true},
 	} {
 		server := &oneMemcached{live: test.live}
-		a := &Applier{Client: server, Reader: &observe.Reader{Live: server}, Matches: &memory.Matches{}}
+		a := &Applier{Clock: clock.RealClock{}, Client: server, Reader: &observe.Reader{Live: server}, Matches: &memory.Matches{}}
 		err := a.run(cluster, &observe.Objects{}).applyService(t.Context())
 		if server.applied != test.applied || errors.Is(err, observe.ErrRefused) != test.refused {
 			t.Errorf("%s: %d applied, %v", what, server.applied, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -102,39 +103,39 @@ func (r *run) writeEndpoints(ctx context.Context, a plan.WriteEndpoints) error {
 		// It can't be changed. The deletion brings an event, and then there is a new one.
 		return r.deleteObject(ctx, l.slice)
 	}
-	return applyOwned(ctx, r, owned[discoveryv1.EndpointSlice, *discoveryv1.EndpointSlice, discoveryac.EndpointSliceApplyConfiguration, *discoveryac.EndpointSliceApplyConfiguration]{
+	err := applyOwned(ctx, r, owned[discoveryv1.EndpointSlice, *discoveryv1.EndpointSlice, discoveryac.EndpointSliceApplyConfiguration, *discoveryac.EndpointSliceApplyConfiguration]{
 		kind: kindEndpointSlice, name: build.ListName(r.cluster.Name), current: l.slice, extract: discoveryac.ExtractEndpointSlice,
 		desired: func() *discoveryac.EndpointSliceApplyConfiguration {
 			return build.ListSlice(r.cluster, l.wanted, l.kind, l.version, !r.listServiceTaken)
 		},
 		variant: a.ListSize, differs: l.differs || l.moves,
 	})
+	if err == nil && len(l.wanted) > 0 {
+		r.list = build.TheList(r.cluster, l.version, l.wanted)
+	}
+	return err
 }
 
 // tellMember writes the list that is in DNS to a member's pod.
 func (r *run) tellMember(ctx context.Context, a plan.TellMember) error {
-	slice := r.present.Endpoints
-	if slice == nil {
+	if r.list == nil {
 		return nil
 	}
-	list := build.TheList(r.cluster, a.Pod.Version, build.EndpointsOf(slice))
-	return r.tell(ctx, r.present.Pods, a.Pod, map[string]string{
-		cachev1alpha1.AnnotationList: list.String(), cachev1alpha1.AnnotationListVersion: strconv.FormatInt(list.Version, 10),
-	})
+	return r.tell(ctx, r.present.Pods, a.Pod, cachev1alpha1.AnnotationListVersion, r.list.Version, map[string]string{cachev1alpha1.AnnotationList: r.list.String()})
 }
 
-// tell annotates a pod with a version of something. It remembers for which version of the
-// pod it has: until the cache has its write, that isn't repeated. A pod that is gone, or was
-// replaced, is told when the cache has the next.
-func (r *run) tell(ctx context.Context, pods []corev1.Pod, to plan.ToTell, annotations map[string]string) error {
-	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.UID == to.UID })
-	if i < 0 {
+// tell writes a version of something on a pod that has another one, with more annotations. It
+// remembers for which version of the pod it has: until the cache has its write, that isn't
+// repeated. A pod that is gone, or was replaced, is told when the cache has the next.
+func (r *run) tell(ctx context.Context, pods []corev1.Pod, ref plan.PodRef, annotation string, version int64, more map[string]string) error {
+	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.UID == ref.UID })
+	number := strconv.FormatInt(version, 10)
+	told, variant := "told "+ref.Name, int32(version)
+	if i < 0 || pods[i].Annotations[annotation] == number || r.Matches.Has(r.cluster, told, &pods[i], variant) {
 		return nil
 	}
-	told, variant := "told "+to.Name, int32(to.Version)
-	if r.Matches.Has(r.cluster, told, &pods[i], variant) {
-		return nil
-	}
+	annotations := map[string]string{annotation: number}
+	maps.Copy(annotations, more)
 	err := r.annotatePod(ctx, &pods[i], annotations)
 	if err == nil {
 		r.Matches.Note(r.cluster, told, &pods[i], variant)

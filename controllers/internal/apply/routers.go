@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -93,7 +92,7 @@ func (r *run) writeTable(ctx context.Context, a plan.WriteTable) error {
 			t, differs = r.tableOf(a, live)
 		}
 	}
-	return applyOwned(ctx, r, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
+	err := applyOwned(ctx, r, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
 		kind: kindRouters + kindConfigMap, name: name, current: current, extract: coreac.ExtractConfigMap,
 		desired: func() *coreac.ConfigMapApplyConfiguration {
 			if t == nil {
@@ -103,10 +102,17 @@ func (r *run) writeTable(ctx context.Context, a plan.WriteTable) error {
 		},
 		variant: a.ListSize, differs: differs,
 	})
+	if err == nil && t != nil {
+		r.table = t.Number
+	}
+	return err
 }
 
 // tellRouter writes the number of the routers' table to a router's pod, so that the kubelet
 // brings the table at once.
 func (r *run) tellRouter(ctx context.Context, a plan.TellRouter) error {
-	return r.tell(ctx, r.present.Routers.Pods, a.Pod, map[string]string{cachev1alpha1.AnnotationTable: strconv.FormatInt(a.Pod.Version, 10)})
+	if r.table == 0 {
+		return nil
+	}
+	return r.tell(ctx, r.present.Routers.Pods, a.Pod, cachev1alpha1.AnnotationTable, r.table, nil)
 }

@@ -379,7 +379,7 @@ func (o *State) Input() plan.Observed {
 			in.Pods = append(in.Pods, ordinal)
 		}
 	}
-	in.UntoldMembers, in.UntoldRouters = o.untoldMembers(), o.untoldRouters()
+	in.MemberPods, in.RouterPods = toTell(o.Pods), toTell(o.Routers.Pods)
 	in.MemberServices = o.planMemberServices()
 	in.Ready, in.Away = readiness(o.Cluster.Name, o.Pods, in.StatefulSet.Replicas)
 	for i := range o.DrainerPods {
@@ -402,6 +402,17 @@ func (o *State) Input() plan.Observed {
 		in.Placements = append(in.Placements, PlanJob(&o.Placements[i], o.DrainerPods))
 	}
 	return in
+}
+
+// toTell are the pods that may still be told something.
+func toTell(pods []corev1.Pod) []plan.PodRef {
+	var refs []plan.PodRef
+	for i := range pods {
+		if pods[i].DeletionTimestamp == nil {
+			refs = append(refs, plan.PodRef{Name: pods[i].Name, UID: pods[i].UID})
+		}
+	}
+	return refs
 }
 
 // planCluster is the Memcached, for the plan, and what else tells what it wants.

@@ -39,15 +39,15 @@ type (
 	WriteEndpoints struct{ ListSize int32 }
 	// ApplyDiscovery applies the Service of spec.discovery, or deletes it.
 	ApplyDiscovery struct{}
-	// TellMember writes the list that is in DNS, which has that version, to a member's pod.
-	TellMember struct{ Pod ToTell }
+	// TellMember writes the list that is in DNS to a member's pod.
+	TellMember struct{ Pod PodRef }
 	// ApplyRouters applies a part of what spec.router asks for, or deletes it.
 	ApplyRouters struct{ Part RouterPart }
 	// WriteTable writes the table of the rings for the routers, with that many members, or
 	// deletes it.
 	WriteTable struct{ ListSize int32 }
-	// TellRouter lets the kubelet bring the table of that number to a router's pod.
-	TellRouter struct{ Pod ToTell }
+	// TellRouter lets the kubelet bring the routers' table to a router's pod.
+	TellRouter struct{ Pod PodRef }
 	// ApplyNetworkPolicy applies the NetworkPolicy, or deletes it.
 	ApplyNetworkPolicy struct{}
 	// WriteBinding writes the Secret of spec.binding with that many members, or deletes

@@ -223,20 +223,19 @@ type Observed struct {
 	// of its rings: see ReadList.
 	ListSize int32
 	Record   ring.Record
-	// UntoldMembers are the members' pods that were told of another version of the list than
-	// the one in DNS, and UntoldRouters the routers' pods that were told of another table.
-	UntoldMembers, UntoldRouters []ToTell
+	// MemberPods are those of members that are told of the list, RouterPods of routers that
+	// are told of their table.
+	MemberPods, RouterPods []PodRef
 	// MemberServices are the members' own Services that the cluster controls.
 	MemberServices []MemberService
 	// Room for a scale-down that is about to begin; nil if none is.
 	Room *Room
 }
 
-// ToTell is a pod, and the version of something that it is to be told.
-type ToTell struct {
-	Name    string
-	UID     types.UID
-	Version int64
+// PodRef names a pod.
+type PodRef struct {
+	Name string
+	UID  types.UID
 }
 
 // Room compares what the leaving members have with what the survivors have room for, in

@@ -125,7 +125,7 @@ func Next(observed *Observed) Plan {
 	p.add(WriteEndpoints{p.ListSize})
 	p.route(&o)
 	if o.Cluster.Discovery {
-		for _, pod := range o.UntoldMembers {
+		for _, pod := range o.MemberPods {
 			p.add(TellMember{pod})
 		}
 	}

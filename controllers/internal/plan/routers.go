@@ -7,7 +7,7 @@ func (p *Plan) route(o *Observed) {
 		return
 	}
 	p.add(WriteTable{p.ListSize})
-	for _, pod := range o.UntoldRouters {
+	for _, pod := range o.RouterPods {
 		p.add(TellRouter{pod})
 	}
 	p.add(ApplyRouters{RouterService}, ApplyRouters{RouterPolicy}, ApplyRouters{RouterDeployment}, ApplyRouters{RouterBudget})
