@@ -10,6 +10,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
@@ -36,7 +37,7 @@ func (r *run) writeMemberService(ctx context.Context, ordinal int32, current *co
 
 // retireMemberService writes since when the member is gone, unless that was done and
 // the cache is behind: the time never starts again.
-func (r *run) retireMemberService(ctx context.Context, a plan.RetireMemberService) error {
+func (r *run) retireMemberService(ctx context.Context, a action.RetireMemberService) error {
 	live, err := r.liveMemberService(ctx, a.Ordinal, a.UID)
 	if err != nil || live == nil {
 		return err
@@ -48,7 +49,7 @@ func (r *run) retireMemberService(ctx context.Context, a plan.RetireMemberServic
 }
 
 // deleteMemberService deletes it, unless its member has come back and the cache is behind.
-func (r *run) deleteMemberService(ctx context.Context, a plan.DeleteMemberService) error {
+func (r *run) deleteMemberService(ctx context.Context, a action.DeleteMemberService) error {
 	live, err := r.liveMemberService(ctx, a.Ordinal, a.UID)
 	if err != nil || live == nil {
 		return err

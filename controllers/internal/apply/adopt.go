@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
@@ -33,7 +34,7 @@ func (a *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, f
 // toAdopt are the claims that the cache can't see, and that become the cluster's. A claim
 // without our finalizer stays as it is if the Memcached is being deleted, or if somebody
 // else's StatefulSet has the cluster's name.
-func (a *Applier) toAdopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *observe.LiveClaims) (claims []plan.ClaimRef, err error) {
+func (a *Applier) toAdopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *observe.LiveClaims) (claims []action.ClaimRef, err error) {
 	for i := range found.Unlabelled {
 		claim := &found.Unlabelled[i]
 		if !controllerutil.ContainsFinalizer(claim, cachev1alpha1.ClaimFinalizer) {
@@ -48,7 +49,7 @@ func (a *Applier) toAdopt(ctx context.Context, cluster *cachev1alpha1.Memcached,
 				return claims, identity.NameTaken(members)
 			}
 		}
-		claims = append(claims, plan.ClaimRef{Name: claim.Name, UID: claim.UID, Ordinal: observe.MemberOrdinal(cluster.Name, claim)})
+		claims = append(claims, action.ClaimRef{Name: claim.Name, UID: claim.UID, Ordinal: observe.MemberOrdinal(cluster.Name, claim)})
 	}
 	return claims, nil
 }
@@ -56,7 +57,7 @@ func (a *Applier) toAdopt(ctx context.Context, cluster *cachev1alpha1.Memcached,
 // adoptClaim adds the label and the finalizer to a claim of a member's name, and marks it
 // as adopted. Its volume may have more than a cache: it is never deleted without a drain
 // that read it.
-func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref plan.ClaimRef) error {
+func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref action.ClaimRef) error {
 	kept := cluster.DeletionTimestamp == nil && observe.PlanPolicy(cluster) == plan.Drain
 	adopted, err := a.patchClaim(ctx, cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
 		if !identity.OwnClaim(cluster.Name, c) {

@@ -25,6 +25,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
@@ -61,8 +62,8 @@ type Done struct {
 	Marked map[types.UID]time.Time
 	// Recorded are the receipts of drains that were recorded, Released the claims, and
 	// Placed the receipts of placements: nil for one that was skipped.
-	Recorded []plan.RecordReceipt
-	Released []plan.ReleaseClaim
+	Recorded []action.RecordReceipt
+	Released []action.ReleaseClaim
 	Placed   []*contract.Receipt
 	// MembersWritten: the StatefulSet or the Deployment was written. FinalizerRemoved:
 	// the cluster's own finalizer was removed.
@@ -97,7 +98,7 @@ type run struct {
 	// unlabelled and unadopted are the cluster's objects that a guard has found, and the
 	// cache can't see.
 	unlabelled []client.Object
-	unadopted  []plan.ClaimRef
+	unadopted  []action.ClaimRef
 	// listServiceTaken: somebody else has the name of the list's Service.
 	listServiceTaken bool
 	// list is what DNS has by now, and its version; nil if nobody has been on it yet.
@@ -114,7 +115,7 @@ func (a *Applier) run(cluster *cachev1alpha1.Memcached, present *observe.Objects
 // Apply takes the steps of a plan in their order, and stops at the first that fails. If a
 // step that brings members about fails, only the others of that kind are skipped: a
 // mistake in the spec is no reason to stop a drain.
-func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, present *observe.Objects, actions []plan.Action) (Done, error) {
+func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, present *observe.Objects, actions []action.Action) (Done, error) {
 	r := a.run(cluster, present)
 	err := r.takeSteps(ctx, actions)
 	if unlabelled := r.labelFound(ctx); unlabelled != nil {
@@ -123,31 +124,31 @@ func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, p
 	return r.done, err
 }
 
-func (r *run) takeSteps(ctx context.Context, actions []plan.Action) error {
+func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 	var failed error
 	membersFailed := false
-	for _, action := range actions {
-		if membersFailed && bringsMembers(action) {
+	for _, step := range actions {
+		if membersFailed && bringsMembers(step) {
 			continue
 		}
-		if !keepsLiveView(action) {
+		if !keepsLiveView(step) {
 			r.view = nil
 		}
-		err := r.takeStep(writelog.Because(ctx, action.String()), action)
-		if !keepsLiveView(action) {
+		err := r.takeStep(writelog.Because(ctx, step.String()), step)
+		if !keepsLiveView(step) {
 			r.view = nil
 		}
 		if err == nil {
 			continue
 		}
 		if errors.Is(err, observe.ErrRefused) {
-			logf.FromContext(ctx).V(1).Info("Refused a step", "step", action.String(), "reason", err.Error())
+			logf.FromContext(ctx).V(1).Info("Refused a step", "step", step.String(), "reason", err.Error())
 		}
-		failed = worse(failed, fmt.Errorf("%s: %w", action, err))
+		failed = worse(failed, fmt.Errorf("%s: %w", step, err))
 		switch {
-		case bringsMembers(action):
+		case bringsMembers(step):
 			membersFailed = true
-		case !standsBeside(action):
+		case !standsBeside(step):
 			return failed
 		}
 	}
@@ -157,22 +158,22 @@ func (r *run) takeSteps(ctx context.Context, actions []plan.Action) error {
 // bringsMembers tells whether the action creates or changes the members, or something
 // that they need first: the leaving marks, their names, the clients' list, who may reach
 // them.
-func bringsMembers(action plan.Action) bool {
-	switch action.(type) {
-	case plan.MarkLeaving, plan.ApplyService, plan.WriteList, plan.WriteEndpoints, plan.TellMember, plan.ApplyNetworkPolicy,
-		plan.WriteTable, plan.WriteBinding, plan.ApplyStatefulSet, plan.ApplyDeployment,
-		plan.ApplyMemberService, plan.RetireMemberService, plan.DeleteMemberService:
+func bringsMembers(step action.Action) bool {
+	switch step.(type) {
+	case action.MarkLeaving, action.ApplyService, action.WriteList, action.WriteEndpoints, action.TellMember, action.ApplyNetworkPolicy,
+		action.WriteTable, action.WriteBinding, action.ApplyStatefulSet, action.ApplyDeployment,
+		action.ApplyMemberService, action.RetireMemberService, action.DeleteMemberService:
 		return true
 	}
 	return false
 }
 
 // standsBeside tells whether no other action depends on this one.
-func standsBeside(action plan.Action) bool {
-	switch a := action.(type) {
-	case plan.ApplyListService, plan.ApplyDiscovery, plan.ApplyRouters, plan.TellRouter, plan.ApplyBudget, plan.ApplyServiceMonitor, plan.BeginMove:
+func standsBeside(step action.Action) bool {
+	switch a := step.(type) {
+	case action.ApplyListService, action.ApplyDiscovery, action.ApplyRouters, action.TellRouter, action.ApplyBudget, action.ApplyServiceMonitor, action.BeginMove:
 		return true
-	case plan.DeleteJob:
+	case action.DeleteJob:
 		return a.Stray
 	}
 	return false
@@ -181,9 +182,9 @@ func standsBeside(action plan.Action) bool {
 // keepsLiveView tells whether the next action may use the same live read, if it is one of
 // these, too. The action adds its Job or the list to that read, or it is a mark, which doesn't
 // affect other marks.
-func keepsLiveView(action plan.Action) bool {
-	switch action.(type) {
-	case plan.MarkLeaving, plan.CreateDrain, plan.CreatePlacement, plan.WriteList, plan.BeginMove:
+func keepsLiveView(step action.Action) bool {
+	switch step.(type) {
+	case action.MarkLeaving, action.CreateDrain, action.CreatePlacement, action.WriteList, action.BeginMove:
 		return true
 	}
 	return false
@@ -209,105 +210,105 @@ func severity(err error) int {
 	return 2
 }
 
-func (r *run) takeStep(ctx context.Context, action plan.Action) error {
-	switch a := action.(type) {
-	case plan.AddClusterFinalizer:
+func (r *run) takeStep(ctx context.Context, step action.Action) error {
+	switch a := step.(type) {
+	case action.AddClusterFinalizer:
 		return r.patchFinalizer(ctx, controllerutil.AddFinalizer)
-	case plan.RemoveClusterFinalizer:
+	case action.RemoveClusterFinalizer:
 		return r.removeClusterFinalizer(ctx)
-	case plan.ApplyService:
+	case action.ApplyService:
 		return r.applyService(ctx)
-	case plan.ApplyListService:
+	case action.ApplyListService:
 		return r.applyListService(ctx)
-	case plan.WriteList:
+	case action.WriteList:
 		return r.writeList(ctx, a)
-	case plan.WriteEndpoints:
+	case action.WriteEndpoints:
 		return r.writeEndpoints(ctx, a)
-	case plan.ApplyDiscovery:
+	case action.ApplyDiscovery:
 		return r.applyDiscovery(ctx)
-	case plan.TellMember:
+	case action.TellMember:
 		return r.tellMember(ctx, a)
-	case plan.ApplyNetworkPolicy:
+	case action.ApplyNetworkPolicy:
 		return r.applyNetworkPolicy(ctx)
-	case plan.WriteBinding:
+	case action.WriteBinding:
 		return r.writeBinding(ctx, a)
-	case plan.ApplyStatefulSet:
+	case action.ApplyStatefulSet:
 		return r.applyStatefulSet(ctx, a)
-	case plan.ApplyDeployment:
+	case action.ApplyDeployment:
 		return r.applyDeployment(ctx, a)
-	case plan.ApplyBudget:
+	case action.ApplyBudget:
 		return r.applyBudget(ctx)
-	case plan.ApplyServiceMonitor:
+	case action.ApplyServiceMonitor:
 		return r.applyServiceMonitor(ctx)
-	case plan.ApplyMemberService:
+	case action.ApplyMemberService:
 		return r.applyMemberService(ctx, a.Ordinal)
-	case plan.RetireMemberService:
+	case action.RetireMemberService:
 		return r.retireMemberService(ctx, a)
-	case plan.DeleteMemberService:
+	case action.DeleteMemberService:
 		return r.deleteMemberService(ctx, a)
-	case plan.DeleteMembers:
+	case action.DeleteMembers:
 		return r.deleteMembers(ctx, a)
-	case plan.DeleteJob:
+	case action.DeleteJob:
 		return r.deleteJob(ctx, a)
-	case plan.WriteTable:
+	case action.WriteTable:
 		return r.writeTable(ctx, a)
-	case plan.TellRouter:
+	case action.TellRouter:
 		return r.tellRouter(ctx, a)
-	case plan.ApplyRouters:
+	case action.ApplyRouters:
 		return r.applyRouters(ctx, a.Part)
 	}
-	return r.takeClaimStep(ctx, action)
+	return r.takeClaimStep(ctx, step)
 }
 
 // takeClaimStep takes a step about a claim, its drain, its volume, or its member's
 // placement.
-func (r *run) takeClaimStep(ctx context.Context, action plan.Action) error {
-	switch a := action.(type) {
-	case plan.AddClaimFinalizer:
+func (r *run) takeClaimStep(ctx context.Context, step action.Action) error {
+	switch a := step.(type) {
+	case action.AddClaimFinalizer:
 		_, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 			controllerutil.AddFinalizer(c, cachev1alpha1.ClaimFinalizer)
 			return nil
 		})
 		return err
-	case plan.MarkLeaving:
+	case action.MarkLeaving:
 		return r.markLeaving(ctx, a)
-	case plan.CreateDrain:
+	case action.CreateDrain:
 		return r.createDrain(ctx, a)
-	case plan.RecordReceipt:
+	case action.RecordReceipt:
 		return r.recordReceipt(ctx, a)
-	case plan.CountFailure:
+	case action.CountFailure:
 		return r.countFailure(ctx, a)
-	case plan.ClearRetry:
+	case action.ClearRetry:
 		return r.clearRequest(ctx, a.Claim, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainRetry)
-	case plan.CreatePlacement:
+	case action.CreatePlacement:
 		return r.createPlacement(ctx, a)
-	case plan.BeginMove:
+	case action.BeginMove:
 		return r.beginMove(ctx, a)
-	case plan.RecordPlaced:
+	case action.RecordPlaced:
 		return r.recordPlaced(ctx, a)
-	case plan.ClearPlacementRetry:
+	case action.ClearPlacementRetry:
 		return r.clearRequest(ctx, a.Claim, cachev1alpha1.AnnotationPlacement, cachev1alpha1.PlacementRetry)
-	case plan.DeleteClaim:
+	case action.DeleteClaim:
 		return r.deleteClaim(ctx, a)
-	case plan.SetAside:
+	case action.SetAside:
 		return r.setAside(ctx, a.Claim)
-	case plan.ReserveVolume:
+	case action.ReserveVolume:
 		return r.reserveVolume(ctx, a)
-	case plan.CreateAside:
+	case action.CreateAside:
 		return r.createAside(ctx, a)
-	case plan.ReturnVolume:
+	case action.ReturnVolume:
 		return r.returnVolume(ctx, a)
-	case plan.SkipAside:
+	case action.SkipAside:
 		return r.skipAside(ctx, a)
-	case plan.GrowClaim:
+	case action.GrowClaim:
 		return r.growClaim(ctx, a)
-	case plan.ReleaseClaim:
+	case action.ReleaseClaim:
 		return r.releaseClaim(ctx, a)
 	}
-	return fmt.Errorf("unknown action %T", action)
+	return fmt.Errorf("unknown action %T", step)
 }
 
-func (r *run) createDrain(ctx context.Context, a plan.CreateDrain) error {
+func (r *run) createDrain(ctx context.Context, a action.CreateDrain) error {
 	if err := r.mayDrain(ctx, a); err != nil {
 		return err
 	}
@@ -345,7 +346,7 @@ func (r *run) createJob(ctx context.Context, job *batchv1.Job) error {
 	return observe.Refuse("Job %s exists already: the cache is behind", job.Name)
 }
 
-func (r *run) recordReceipt(ctx context.Context, a plan.RecordReceipt) error {
+func (r *run) recordReceipt(ctx context.Context, a action.RecordReceipt) error {
 	if err := a.Receipt.AddsUp(string(a.Claim.UID)); err != nil {
 		return fmt.Errorf("refuse to record the receipt: %w", err)
 	}
@@ -395,7 +396,7 @@ func (r *run) removeClusterFinalizer(ctx context.Context) error {
 // markLeaving writes the time at which the member was told to leave. It never replaces an
 // earlier time, because the cache may be behind. Members that leave together have the
 // same time.
-func (r *run) markLeaving(ctx context.Context, a plan.MarkLeaving) error {
+func (r *run) markLeaving(ctx context.Context, a action.MarkLeaving) error {
 	claim := a.Claim
 	if err := r.mayMark(ctx, claim); err != nil {
 		return err
@@ -421,7 +422,7 @@ func (r *run) markLeaving(ctx context.Context, a plan.MarkLeaving) error {
 }
 
 // clearRequest removes this request of a person, unless another one has replaced it.
-func (r *run) clearRequest(ctx context.Context, claim plan.ClaimRef, annotation, request string) error {
+func (r *run) clearRequest(ctx context.Context, claim action.ClaimRef, annotation, request string) error {
 	_, err := r.patchClaim(ctx, r.cluster, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if c.Annotations[annotation] == request {
 			delete(c.Annotations, annotation)
@@ -434,7 +435,7 @@ func (r *run) clearRequest(ctx context.Context, claim plan.ClaimRef, annotation,
 
 // countFailure writes the number of failures on the claim, because the failed Jobs are
 // deleted.
-func (r *run) countFailure(ctx context.Context, a plan.CountFailure) error {
+func (r *run) countFailure(ctx context.Context, a action.CountFailure) error {
 	_, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAttempts, fmt.Sprintf("%d/%s", a.Attempts.Failed, a.Attempts.Last))
 		return nil
@@ -447,7 +448,7 @@ func (r *run) countFailure(ctx context.Context, a plan.CountFailure) error {
 // Other controllers write to claims at the same time (the one that protects them, the one
 // that binds them). So on a conflict the claim is read, and decided about, once more.
 func (a *Applier) patchClaim(
-	ctx context.Context, cluster *cachev1alpha1.Memcached, ref plan.ClaimRef, change func(*corev1.PersistentVolumeClaim) error,
+	ctx context.Context, cluster *cachev1alpha1.Memcached, ref action.ClaimRef, change func(*corev1.PersistentVolumeClaim) error,
 ) (changed bool, err error) {
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		claim, err := a.Reader.LiveClaim(ctx, cluster.Namespace, ref)
@@ -479,7 +480,7 @@ func (a *Applier) deleteObject(ctx context.Context, object client.Object) error 
 // keep the members. Then the garbage collector first removes the StatefulSet's
 // controller, and after that the finalizer that says so; the cache may be behind with
 // both.
-func (r *run) deleteMembers(ctx context.Context, a plan.DeleteMembers) error {
+func (r *run) deleteMembers(ctx context.Context, a action.DeleteMembers) error {
 	live, err := observe.Get[appsv1.StatefulSet](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
 	switch {
 	case err != nil || live == nil || live.UID != a.UID:
@@ -491,7 +492,7 @@ func (r *run) deleteMembers(ctx context.Context, a plan.DeleteMembers) error {
 }
 
 // deleteJob deletes the Job, unless that was done and the cache is behind.
-func (r *run) deleteJob(ctx context.Context, a plan.DeleteJob) error {
+func (r *run) deleteJob(ctx context.Context, a action.DeleteJob) error {
 	job, err := observe.Get[batchv1.Job](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: a.Name})
 	if err != nil || job == nil || job.UID != a.UID || job.DeletionTimestamp != nil {
 		return err
@@ -503,7 +504,7 @@ func (r *run) deleteJob(ctx context.Context, a plan.DeleteJob) error {
 	return nil
 }
 
-func (r *run) deleteClaim(ctx context.Context, a plan.DeleteClaim) error {
+func (r *run) deleteClaim(ctx context.Context, a action.DeleteClaim) error {
 	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, a.Claim)
 	if err != nil || claim == nil || claim.DeletionTimestamp != nil {
 		return err
@@ -518,7 +519,7 @@ func (r *run) deleteClaim(ctx context.Context, a plan.DeleteClaim) error {
 		client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}))
 }
 
-func (r *run) releaseClaim(ctx context.Context, a plan.ReleaseClaim) error {
+func (r *run) releaseClaim(ctx context.Context, a action.ReleaseClaim) error {
 	released, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 		if err := r.mayRelease(ctx, c, a.Why); err != nil {
 			return err

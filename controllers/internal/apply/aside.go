@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
@@ -18,7 +19,7 @@ import (
 
 // setAside deletes the claim, which the finalizer keeps. From then on its volume is set
 // aside like that of a claim that a person deleted.
-func (r *run) setAside(ctx context.Context, ref plan.ClaimRef) error {
+func (r *run) setAside(ctx context.Context, ref action.ClaimRef) error {
 	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, ref)
 	if err != nil || claim == nil || claim.DeletionTimestamp != nil {
 		return err
@@ -33,7 +34,7 @@ func (r *run) setAside(ctx context.Context, ref plan.ClaimRef) error {
 // reserveVolume reserves the volume for the claim that is to take it over, which doesn't
 // exist yet. An operator without rights to volumes does nothing: the claim's phase has
 // told that an administrator did it.
-func (r *run) reserveVolume(ctx context.Context, a plan.ReserveVolume) error {
+func (r *run) reserveVolume(ctx context.Context, a action.ReserveVolume) error {
 	claim, err := r.claimToSetAside(ctx, a.Claim)
 	if err != nil || claim == nil {
 		return err
@@ -52,7 +53,7 @@ func (r *run) reserveVolume(ctx context.Context, a plan.ReserveVolume) error {
 
 // returnVolume binds the volume to its claim again, so that it goes with that. It asks
 // plan.MayReturn about the live claim and volume.
-func (r *run) returnVolume(ctx context.Context, a plan.ReturnVolume) error {
+func (r *run) returnVolume(ctx context.Context, a action.ReturnVolume) error {
 	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, a.Claim)
 	if err != nil || claim == nil {
 		return err
@@ -99,7 +100,7 @@ func (r *run) patchVolume(ctx context.Context, name string, change func(*corev1.
 }
 
 // createAside creates the claim that takes the volume over.
-func (r *run) createAside(ctx context.Context, a plan.CreateAside) error {
+func (r *run) createAside(ctx context.Context, a action.CreateAside) error {
 	claim, err := r.claimToSetAside(ctx, a.Claim)
 	if err != nil || claim == nil {
 		return err
@@ -135,7 +136,7 @@ func (r *run) asideExists(ctx context.Context, aside *corev1.PersistentVolumeCla
 }
 
 // skipAside applies a person's skip to the claim that was to take the volume over.
-func (r *run) skipAside(ctx context.Context, a plan.SkipAside) error {
+func (r *run) skipAside(ctx context.Context, a action.SkipAside) error {
 	found, err := r.Reader.LiveClaims(ctx, r.cluster)
 	if err != nil {
 		return err

@@ -16,9 +16,9 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/observe"
-	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // oneStatefulSet is an API server that has nothing else.
@@ -59,7 +59,7 @@ func TestMembersThatAreLeftAreNotDeletedByALaggingCache(t *testing.T) {
 	} {
 		server := &oneStatefulSet{members: test.live}
 		a := &Applier{Clock: clock.RealClock{}, Client: server, Reader: &observe.Reader{Live: server}}
-		err := a.run(cluster, &observe.Objects{}).deleteMembers(t.Context(), plan.DeleteMembers{UID: owned.UID})
+		err := a.run(cluster, &observe.Objects{}).deleteMembers(t.Context(), action.DeleteMembers{UID: owned.UID})
 		if server.deleted != test.deleted || errors.Is(err, observe.ErrRefused) != test.refused {
 			t.Errorf("%s: %d deleted, %v", what, server.deleted, err)
 		}

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 // event records an event about a write that succeeded.
@@ -14,7 +14,7 @@ func (a *Applier) event(cluster *cachev1alpha1.Memcached, reason, action, note s
 }
 
 // claimEvent records an event about a write to one of the claims.
-func (a *Applier) claimEvent(cluster *cachev1alpha1.Memcached, claim plan.ClaimRef, reason, action, note string, args ...any) {
+func (a *Applier) claimEvent(cluster *cachev1alpha1.Memcached, claim action.ClaimRef, reason, action, note string, args ...any) {
 	if cluster.UID == "" {
 		return // there is no Memcached that it could be about
 	}
@@ -22,7 +22,7 @@ func (a *Applier) claimEvent(cluster *cachev1alpha1.Memcached, claim plan.ClaimR
 }
 
 // tellMoved tells how the mover of a leaving member has ended.
-func (r *run) tellMoved(a plan.DeleteJob) {
+func (r *run) tellMoved(a action.DeleteJob) {
 	switch {
 	case a.Moved == nil && a.NotMoved == "": // another Job
 	case a.Moved == nil:

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
@@ -28,7 +29,7 @@ func (r *run) maySetReplicas(ctx context.Context, replicas int32) (behind bool, 
 }
 
 // mayMark asks plan.MayMark. All marks of a reconcile share one live read.
-func (r *run) mayMark(ctx context.Context, claim plan.ClaimRef) error {
+func (r *run) mayMark(ctx context.Context, claim action.ClaimRef) error {
 	live, err := r.live(ctx)
 	if err != nil {
 		return err
@@ -69,7 +70,7 @@ func (r *run) allLabelled(ctx context.Context, found *observe.LiveClaims) error 
 }
 
 // mayWriteList asks plan.MayWriteList.
-func (r *run) mayWriteList(ctx context.Context, a plan.WriteList) error {
+func (r *run) mayWriteList(ctx context.Context, a action.WriteList) error {
 	live, err := r.live(ctx)
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func (r *run) mayWriteList(ctx context.Context, a plan.WriteList) error {
 }
 
 // mayPlace asks plan.MayPlace.
-func (r *run) mayPlace(ctx context.Context, a plan.CreatePlacement) error {
+func (r *run) mayPlace(ctx context.Context, a action.CreatePlacement) error {
 	live, err := r.live(ctx)
 	if err != nil {
 		return err
@@ -92,7 +93,7 @@ func (r *run) mayPlace(ctx context.Context, a plan.CreatePlacement) error {
 }
 
 // mayDrain asks plan.MayDrain.
-func (r *run) mayDrain(ctx context.Context, a plan.CreateDrain) error {
+func (r *run) mayDrain(ctx context.Context, a action.CreateDrain) error {
 	live, err := r.live(ctx)
 	if err != nil {
 		return err
@@ -105,12 +106,12 @@ func (r *run) mayDrain(ctx context.Context, a plan.CreateDrain) error {
 }
 
 // mayRelease asks plan.MayRelease about the live claim.
-func (r *run) mayRelease(ctx context.Context, claim *corev1.PersistentVolumeClaim, why plan.Release) error {
+func (r *run) mayRelease(ctx context.Context, claim *corev1.PersistentVolumeClaim, why action.Release) error {
 	c, ours := observe.PlanClaim(r.cluster.Name, claim)
 	if !ours {
 		return observe.Refuse("claim %s is not a member's", claim.Name)
 	}
-	if why == plan.BySetAside {
+	if why == action.BySetAside {
 		found, err := r.Reader.LiveClaims(ctx, r.cluster)
 		if err != nil {
 			return err
@@ -121,12 +122,12 @@ func (r *run) mayRelease(ctx context.Context, claim *corev1.PersistentVolumeClai
 	if err != nil {
 		return err
 	}
-	if why == plan.ByPolicyRetain && c.Deleting {
+	if why == action.ByPolicyRetain && c.Deleting {
 		if c.Where, err = r.Reader.Where(ctx, claim, &c); err != nil {
 			return err
 		}
 	}
-	if err := plan.MayRelease(&live, &c, why); err != nil || why != plan.ByUnrecoverable {
+	if err := plan.MayRelease(&live, &c, why); err != nil || why != action.ByUnrecoverable {
 		return observe.RefusedBy(err)
 	}
 	jobs, err := r.Reader.LiveJobs(ctx, r.cluster)
@@ -137,11 +138,11 @@ func (r *run) mayRelease(ctx context.Context, claim *corev1.PersistentVolumeClai
 }
 
 // liveCluster reads what the reason for a release is about, unless that is on the claim.
-func (r *run) liveCluster(ctx context.Context, why plan.Release) (plan.Cluster, error) {
+func (r *run) liveCluster(ctx context.Context, why action.Release) (plan.Cluster, error) {
 	switch why {
-	case plan.ByReceipt, plan.BySkip, plan.NeverBound:
+	case action.ByReceipt, action.BySkip, action.NeverBound:
 		return plan.Cluster{}, nil
-	case plan.ByNamespace:
+	case action.ByNamespace:
 		terminates, err := observe.NamespaceTerminates(ctx, r.Reader.Live, r.cluster.Namespace)
 		return plan.Cluster{NamespaceTerminating: terminates}, err
 	}

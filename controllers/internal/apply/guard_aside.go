@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
@@ -27,7 +28,7 @@ func (r *run) maySetAside(ctx context.Context, claim *corev1.PersistentVolumeCla
 
 // claimToSetAside reads the claim whose volume is to be set aside, and asks
 // plan.MayReserve; nil if the claim is gone.
-func (r *run) claimToSetAside(ctx context.Context, ref plan.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
+func (r *run) claimToSetAside(ctx context.Context, ref action.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
 	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, ref)
 	if err != nil || claim == nil {
 		return nil, err

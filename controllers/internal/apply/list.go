@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
-	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // applyListService notes whether the Service is somebody else's: then it gets no endpoints
@@ -56,7 +56,7 @@ type list struct {
 // listOf compares the slice with what is wanted. Its version grows when anything of it
 // changes. Members may have been told a later version than that of a slice which was made
 // anew by a clock that is behind: they would ignore it.
-func (r *run) listOf(a plan.WriteEndpoints, slice *discoveryv1.EndpointSlice) list {
+func (r *run) listOf(a action.WriteEndpoints, slice *discoveryv1.EndpointSlice) list {
 	present := build.EndpointsOf(slice)
 	l := list{slice: slice}
 	if build.Stable(r.cluster) {
@@ -84,7 +84,7 @@ func (r *run) listOf(a plan.WriteEndpoints, slice *discoveryv1.EndpointSlice) li
 // writeEndpoints writes the members that are on the clients' list. If they differ from
 // those in the cache, it compares them with those on the API server: a list that was
 // written a moment ago is not written again, and the members are told its version.
-func (r *run) writeEndpoints(ctx context.Context, a plan.WriteEndpoints) error {
+func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error {
 	l := r.listOf(a, r.present.Endpoints)
 	if l.differs {
 		live, err := observe.Get[discoveryv1.EndpointSlice](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.ListName(r.cluster.Name)})
@@ -117,7 +117,7 @@ func (r *run) writeEndpoints(ctx context.Context, a plan.WriteEndpoints) error {
 }
 
 // tellMember writes the list that is in DNS to a member's pod.
-func (r *run) tellMember(ctx context.Context, a plan.TellMember) error {
+func (r *run) tellMember(ctx context.Context, a action.TellMember) error {
 	if r.list == nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (r *run) tellMember(ctx context.Context, a plan.TellMember) error {
 // tell writes a version of something on a pod that has another one, with more annotations. It
 // remembers for which version of the pod it has: until the cache has its write, that isn't
 // repeated. A pod that is gone, or was replaced, is told when the cache has the next.
-func (r *run) tell(ctx context.Context, pods []corev1.Pod, ref plan.PodRef, annotation string, version int64, more map[string]string) error {
+func (r *run) tell(ctx context.Context, pods []corev1.Pod, ref action.PodRef, annotation string, version int64, more map[string]string) error {
 	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.UID == ref.UID })
 	number := strconv.FormatInt(version, 10)
 	told, variant := "told "+ref.Name, int32(version)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // The kinds that are applied.
@@ -28,7 +28,7 @@ const (
 	kindEndpointSlice       = "EndpointSlice"
 )
 
-func (r *run) applyDeployment(ctx context.Context, a plan.ApplyDeployment) error {
+func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) error {
 	var current *appsac.DeploymentApplyConfiguration
 	from, to := int32(0), a.Replicas
 	desired := build.Deployment(r.cluster, r.Options)
@@ -69,7 +69,7 @@ func (r *run) applyDeployment(ctx context.Context, a plan.ApplyDeployment) error
 	return err
 }
 
-func (r *run) applyStatefulSet(ctx context.Context, a plan.ApplyStatefulSet) error {
+func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) error {
 	if r.present.StatefulSet != nil && !a.KeepTemplate && r.Matches.Has(r.cluster, kindStatefulSet, &r.present.StatefulSet.ObjectMeta, a.Replicas) {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a plan.ApplyStatefulSet) err
 }
 
 // decideStatefulSet keeps what must not change in the present StatefulSet.
-func (r *run) decideStatefulSet(ctx context.Context, a plan.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
+func (r *run) decideStatefulSet(ctx context.Context, a action.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
 ) (*templateDecision, error) {
 	m := &templateInput{
 		object: r.present.StatefulSet, live: &r.present.StatefulSet.Spec.Template, desired: desired.Spec.Template,
@@ -130,7 +130,7 @@ var errBehind = errors.New("the cache is behind")
 
 // applySized applies the StatefulSet. Any apply also sets the size, and the cache may be
 // behind, so the live check comes first.
-func (r *run) applySized(ctx context.Context, a plan.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
+func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
 ) (changed bool, err error) {
 	from := int32(0)
 	if r.present.StatefulSet != nil {

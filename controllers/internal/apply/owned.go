@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
-	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 func (r *run) applyService(ctx context.Context) error {
@@ -30,7 +30,7 @@ func (r *run) applyService(ctx context.Context) error {
 }
 
 // writeList writes the clients' list and the record of the rings.
-func (r *run) writeList(ctx context.Context, a plan.WriteList) error {
+func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 	servers, list := build.ClientServers(r.cluster, a.ListSize), r.present.ServerList
 	differs := r.cluster.Spec.Storage != nil && list != nil &&
 		(list.Annotations[cachev1alpha1.AnnotationRing] != a.Record.String() || observe.ListSize(list) != len(servers))

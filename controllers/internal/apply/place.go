@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
@@ -18,7 +19,7 @@ import (
 
 // createPlacement creates the Job for the ring that the clients' list has, or is about to
 // have.
-func (r *run) createPlacement(ctx context.Context, a plan.CreatePlacement) error {
+func (r *run) createPlacement(ctx context.Context, a action.CreatePlacement) error {
 	if err := r.mayPlace(ctx, a); err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func (r *run) createPlacement(ctx context.Context, a plan.CreatePlacement) error
 
 // beginMove tells the prepared pods of the member's placement that the clients' list is of
 // their ring. A pod that is gone has moved nothing.
-func (r *run) beginMove(ctx context.Context, a plan.BeginMove) error {
+func (r *run) beginMove(ctx context.Context, a action.BeginMove) error {
 	live, err := r.live(ctx)
 	if err != nil {
 		return err
@@ -69,7 +70,7 @@ func (r *run) beginMove(ctx context.Context, a plan.BeginMove) error {
 
 // recordPlaced writes on the claim that its member's items are placed. The receipt goes
 // into an event and the metrics, and is not kept.
-func (r *run) recordPlaced(ctx context.Context, a plan.RecordPlaced) error {
+func (r *run) recordPlaced(ctx context.Context, a action.RecordPlaced) error {
 	if a.Receipt != nil {
 		if err := a.Receipt.AddsUp(ring.Source(a.Claim.UID, a.Target)); err != nil {
 			return observe.Refuse("this is no receipt of the placement: %v", err)

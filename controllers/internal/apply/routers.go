@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
-	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -26,25 +26,25 @@ import (
 const kindRouters = "routers' "
 
 // applyRouters applies one object of the routers, or deletes it.
-func (r *run) applyRouters(ctx context.Context, part plan.RouterPart) error {
+func (r *run) applyRouters(ctx context.Context, part action.RouterPart) error {
 	kind, name, present := kindRouters+string(part), build.RouterName(r.cluster.Name), &r.present.Routers
 	switch part {
-	case plan.RouterService:
+	case action.RouterService:
 		return applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
 			kind: kind, name: name, current: present.Service, extract: coreac.ExtractService,
 			desired: func() *coreac.ServiceApplyConfiguration { return build.RouterService(r.cluster) },
 		})
-	case plan.RouterPolicy:
+	case action.RouterPolicy:
 		return applyOwned(ctx, r, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
 			kind: kind, name: name, current: present.Policy, extract: networkingac.ExtractNetworkPolicy,
 			desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.RouterPolicy(r.cluster, r.Options) },
 		})
-	case plan.RouterDeployment:
+	case action.RouterDeployment:
 		return applyOwned(ctx, r, owned[appsv1.Deployment, *appsv1.Deployment, appsac.DeploymentApplyConfiguration, *appsac.DeploymentApplyConfiguration]{
 			kind: kind, name: name, current: present.Deployment, extract: appsac.ExtractDeployment,
 			desired: func() *appsac.DeploymentApplyConfiguration { return build.Routers(r.cluster, r.Options) },
 		})
-	case plan.RouterBudget:
+	case action.RouterBudget:
 		return applyOwned(ctx, r, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
 			kind: kind, name: name, current: present.Budget, extract: policyac.ExtractPodDisruptionBudget,
 			desired: func() *policyac.PodDisruptionBudgetApplyConfiguration { return build.RouterBudget(r.cluster) },
@@ -56,7 +56,7 @@ func (r *run) applyRouters(ctx context.Context, part plan.RouterPart) error {
 // tableOf compares the table in a ConfigMap with what is wanted. Its number grows when anything
 // of it changes. Routers may have been told of a later one than a ConfigMap has that was made
 // anew by a clock that is behind: they would ignore it.
-func (r *run) tableOf(a plan.WriteTable, config *corev1.ConfigMap) (t *contract.RingTable, differs bool) {
+func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contract.RingTable, differs bool) {
 	t = build.RouterTable(r.cluster, a.ListSize, build.RouterTableNumber(config, r.now))
 	if t.Number > 0 && config.Data[build.RouterTableKey] == build.RouterTableText(t) {
 		return t, false
@@ -71,7 +71,7 @@ func (r *run) tableOf(a plan.WriteTable, config *corev1.ConfigMap) (t *contract.
 // writeTable writes the table of the rings. If it differs from the one in the cache, it is
 // compared with the one on the API server: a table that was written a moment ago is not written
 // again. A cluster without members keeps the one that it had.
-func (r *run) writeTable(ctx context.Context, a plan.WriteTable) error {
+func (r *run) writeTable(ctx context.Context, a action.WriteTable) error {
 	current, name := r.present.Routers.Table, build.RouterName(r.cluster.Name)
 	wanted := r.cluster.Spec.Router != nil
 	if wanted && a.ListSize == 0 {
@@ -110,7 +110,7 @@ func (r *run) writeTable(ctx context.Context, a plan.WriteTable) error {
 
 // tellRouter writes the number of the routers' table to a router's pod, so that the kubelet
 // brings the table at once.
-func (r *run) tellRouter(ctx context.Context, a plan.TellRouter) error {
+func (r *run) tellRouter(ctx context.Context, a action.TellRouter) error {
 	if r.table == 0 {
 		return nil
 	}

@@ -3,8 +3,8 @@ package apply
 import (
 	"context"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/unwatched"
 )
 
@@ -13,7 +13,7 @@ func (r *run) access() unwatched.Access {
 }
 
 // writeBinding writes the Secret of spec.binding, or deletes it.
-func (r *run) writeBinding(ctx context.Context, a plan.WriteBinding) (err error) {
+func (r *run) writeBinding(ctx context.Context, a action.WriteBinding) (err error) {
 	r.done.Binding, err = r.Bindings.Apply(ctx, r.access(), r.cluster, build.ClientServers(r.cluster, a.ListSize), r.now)
 	return err
 }

@@ -7,13 +7,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // growClaim asks for a larger volume. The API server decides whether it may grow, so
 // nobody has to read the storage class.
-func (r *run) growClaim(ctx context.Context, a plan.GrowClaim) error {
+func (r *run) growClaim(ctx context.Context, a action.GrowClaim) error {
 	if _, refused := r.Reader.GrowthRefused.Last(r.cluster, r.now, observe.GrowthInterval); refused || r.done.GrowthRefused != "" {
 		return nil
 	}

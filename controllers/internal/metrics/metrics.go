@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/drainer/contract"
@@ -109,10 +110,10 @@ func (m *Metrics) Rollouts(underWay, waiting int) {
 // beginAtZero creates every series, because a rate sees the first event only if there was
 // a sample before it.
 func (m *Metrics) beginAtZero() {
-	for _, why := range append([]plan.Release{resultFailed}, endingReleases...) {
+	for _, why := range append([]action.Release{resultFailed}, endingReleases...) {
 		m.drains.WithLabelValues(string(why))
 	}
-	for _, why := range append([]plan.Release{plan.ByClusterDeletion, plan.ByNamespace, plan.BySetAside}, endingReleases...) {
+	for _, why := range append([]action.Release{action.ByClusterDeletion, action.ByNamespace, action.BySetAside}, endingReleases...) {
 		m.releases.WithLabelValues(string(why))
 	}
 	addItems(m.items, contract.Outcomes{})
@@ -127,8 +128,8 @@ func (m *Metrics) beginAtZero() {
 
 // endingReleases are the reasons for a release that end a drain. The other reasons
 // release any claim, whether its member has left or not.
-var endingReleases = []plan.Release{
-	plan.ByReceipt, plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.ByUnrecoverable, plan.NeverBound,
+var endingReleases = []action.Release{
+	action.ByReceipt, action.BySkip, action.ByPolicyDelete, action.ByPolicyRetain, action.ByUnrecoverable, action.NeverBound,
 }
 
 func addItems(to *prometheus.CounterVec, o contract.Outcomes) {
@@ -146,7 +147,7 @@ func (m *Metrics) Drained(r *contract.Receipt, total time.Duration, phases map[s
 	if m == nil {
 		return
 	}
-	m.drains.WithLabelValues(string(plan.ByReceipt)).Inc()
+	m.drains.WithLabelValues(string(action.ByReceipt)).Inc()
 	addItems(m.items, r.Outcomes)
 	m.bytes.Add(float64(max(0, r.Bytes)))
 	if total > 0 {
@@ -163,15 +164,15 @@ func (m *Metrics) observePhases(phases map[string]time.Duration) {
 
 // Released counts a claim whose finalizer was removed, and the phases that ended with
 // that. If it was released by a receipt, its drain was counted before.
-func (m *Metrics) Released(why plan.Release, phases map[string]time.Duration) {
+func (m *Metrics) Released(why action.Release, phases map[string]time.Duration) {
 	if m == nil {
 		return
 	}
 	m.releases.WithLabelValues(string(why)).Inc()
 	switch why {
-	case plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.ByUnrecoverable, plan.NeverBound:
+	case action.BySkip, action.ByPolicyDelete, action.ByPolicyRetain, action.ByUnrecoverable, action.NeverBound:
 		m.drains.WithLabelValues(string(why)).Inc()
-	case plan.ByReceipt:
+	case action.ByReceipt:
 		m.observePhases(phases)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -199,8 +200,8 @@ func TestGaugesTellOfTheClusters(t *testing.T) {
 // series must not grow with the clusters.
 func TestCountersHaveEverySeriesFromTheStart(t *testing.T) {
 	m, registry, before := gathered(t)
-	for _, why := range []plan.Release{
-		plan.ByReceipt, plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain, plan.ByUnrecoverable, plan.NeverBound, plan.ByClusterDeletion, plan.ByNamespace, plan.BySetAside,
+	for _, why := range []action.Release{
+		action.ByReceipt, action.BySkip, action.ByPolicyDelete, action.ByPolicyRetain, action.ByUnrecoverable, action.NeverBound, action.ByClusterDeletion, action.ByNamespace, action.BySetAside,
 	} {
 		m.Released(why, map[string]time.Duration{"Releasing": time.Second})
 	}

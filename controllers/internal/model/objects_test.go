@@ -16,6 +16,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/trim"
@@ -314,22 +315,22 @@ func marshal(r interface{ Marshal() ([]byte, error) }) string {
 }
 
 // action of the plan that the step stands for.
-func (m *model) action(s *state, a step) plan.Action {
+func (m *model) action(s *state, a step) action.Action {
 	i := a.ordinal
 	switch a.verb {
 	case addClusterFinalizer:
-		return plan.AddClusterFinalizer{}
+		return action.AddClusterFinalizer{}
 	case removeClusterFinalizer:
-		return plan.RemoveClusterFinalizer{}
+		return action.RemoveClusterFinalizer{}
 	case applyMembers:
-		return plan.ApplyStatefulSet{Replicas: int32(a.argument)}
+		return action.ApplyStatefulSet{Replicas: int32(a.argument)}
 	case deleteMembers:
-		return plan.DeleteMembers{UID: setUID}
+		return action.DeleteMembers{UID: setUID}
 	case writeList:
 		was, to := s.todo.was.record(), s.todo.list.record()
-		return plan.WriteList{ListSize: int32(a.argument), Record: to, From: was, Replicas: int32(a.generation)}
+		return action.WriteList{ListSize: int32(a.argument), Record: to, From: was, Replicas: int32(a.generation)}
 	case deleteJob:
-		return plan.DeleteJob{Name: m.jobName(s, i, a.argument), UID: jobUIDs[i][a.argument]}
+		return action.DeleteJob{Name: m.jobName(s, i, a.argument), UID: jobUIDs[i][a.argument]}
 	}
 	return m.actionOnClaim(s, a)
 }
@@ -347,45 +348,45 @@ func (m *model) jobName(s *state, i, instance int8) string {
 	return "gone"
 }
 
-func (m *model) actionOnClaim(s *state, a step) plan.Action {
+func (m *model) actionOnClaim(s *state, a step) action.Action {
 	i := a.ordinal
-	ref := plan.ClaimRef{Name: claimName(s, i, a.generation), UID: claimUIDs[i][a.generation], Ordinal: int32(i)}
+	ref := action.ClaimRef{Name: claimName(s, i, a.generation), UID: claimUIDs[i][a.generation], Ordinal: int32(i)}
 	volume, to := volumeOf(s, i, a.generation), claimNames[i][a.generation]
 	switch a.verb {
 	case addClaimFinalizer:
-		return plan.AddClaimFinalizer{Claim: ref}
+		return action.AddClaimFinalizer{Claim: ref}
 	case markLeaving:
-		return plan.MarkLeaving{Claim: ref, Unplaced: a.argument == 1}
+		return action.MarkLeaving{Claim: ref, Unplaced: a.argument == 1}
 	case createDrain:
-		return plan.CreateDrain{Claim: ref, Survivors: int32(a.argument)}
+		return action.CreateDrain{Claim: ref, Survivors: int32(a.argument)}
 	case recordReceipt:
-		return plan.RecordReceipt{Claim: ref, Receipt: receipts[i][a.generation][a.argument]}
+		return action.RecordReceipt{Claim: ref, Receipt: receipts[i][a.generation][a.argument]}
 	case clearRetry:
-		return plan.ClearRetry{Claim: ref}
+		return action.ClearRetry{Claim: ref}
 	case countFailure:
-		return plan.CountFailure{Claim: ref, Attempts: plan.Attempts{Failed: 1, Last: jobUIDs[i][a.argument]}}
+		return action.CountFailure{Claim: ref, Attempts: action.Attempts{Failed: 1, Last: jobUIDs[i][a.argument]}}
 	case deleteClaim:
-		return plan.DeleteClaim{Claim: ref, Why: reasons[a.argument]}
+		return action.DeleteClaim{Claim: ref, Why: reasons[a.argument]}
 	case releaseClaim:
-		return plan.ReleaseClaim{Claim: ref, Why: reasons[a.argument]}
+		return action.ReleaseClaim{Claim: ref, Why: reasons[a.argument]}
 	case setAside:
-		return plan.SetAside{Claim: ref}
+		return action.SetAside{Claim: ref}
 	case reserveVolume:
-		return plan.ReserveVolume{Claim: ref, Volume: volume, To: to}
+		return action.ReserveVolume{Claim: ref, Volume: volume, To: to}
 	case createAside:
-		return plan.CreateAside{Claim: ref, Volume: volume, To: to}
+		return action.CreateAside{Claim: ref, Volume: volume, To: to}
 	case returnVolume:
-		return plan.ReturnVolume{Claim: ref, Volume: volume, From: to}
+		return action.ReturnVolume{Claim: ref, Volume: volume, From: to}
 	case skipAside:
-		return plan.SkipAside{Claim: ref}
+		return action.SkipAside{Claim: ref}
 	case createPlacement:
-		return plan.CreatePlacement{Claim: ref, Target: m.nameOf(a.target), Members: int32(a.target.size), Lost: a.target.without(), Prepared: a.argument == isPrepared}
+		return action.CreatePlacement{Claim: ref, Target: m.nameOf(a.target), Members: int32(a.target.size), Lost: a.target.without(), Prepared: a.argument == isPrepared}
 	case beginMove:
-		return plan.BeginMove{Claim: ref, Target: m.nameOf(a.target)}
+		return action.BeginMove{Claim: ref, Target: m.nameOf(a.target)}
 	case clearPlacing:
-		return plan.ClearPlacementRetry{Claim: ref}
+		return action.ClearPlacementRetry{Claim: ref}
 	case recordPlaced:
-		out := plan.RecordPlaced{Claim: ref, Serial: int64(a.target.serial), Target: m.nameOf(a.target)}
+		out := action.RecordPlaced{Claim: ref, Serial: int64(a.target.serial), Target: m.nameOf(a.target)}
 		if a.argument != bySkip {
 			out.Receipt = m.placementReceipt(&drainer{state: succeeded, generation: a.generation, target: a.target, said: goodReceipt}, i)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
@@ -44,12 +45,12 @@ const (
 	verbs
 )
 
-var reasons = [...]plan.Release{
-	plan.ByReceipt, plan.BySkip, plan.ByPolicyDelete, plan.ByPolicyRetain,
-	plan.ByClusterDeletion, plan.ByNamespace, plan.NeverBound, plan.BySetAside,
+var reasons = [...]action.Release{
+	action.ByReceipt, action.BySkip, action.ByPolicyDelete, action.ByPolicyRetain,
+	action.ByClusterDeletion, action.ByNamespace, action.NeverBound, action.BySetAside,
 }
 
-func reasonIndex(why plan.Release) int8 {
+func reasonIndex(why action.Release) int8 {
 	for i, r := range reasons {
 		if r == why {
 			return int8(i)
@@ -488,7 +489,7 @@ func claimWords(i int8, c *claim) plan.Claim {
 	}
 	out.Unplaced = c.unplaced
 	if c.counted != 0 {
-		out.Attempts = plan.Attempts{Failed: 1, Last: jobUIDs[i][c.counted]}
+		out.Attempts = action.Attempts{Failed: 1, Last: jobUIDs[i][c.counted]}
 	}
 	if c.volume != 0 {
 		out.Volume = volumeNames[i][c.volume]
@@ -499,22 +500,22 @@ func claimWords(i int8, c *claim) plan.Claim {
 // steps are the actions of the plan that a reconcile would carry out.
 func (m *model) stepsOf(v *sight, p *plan.Plan, next list) steps {
 	var t steps
-	for _, action := range p.Actions {
-		switch a := action.(type) {
-		case plan.AddClusterFinalizer:
+	for _, planned := range p.Actions {
+		switch a := planned.(type) {
+		case action.AddClusterFinalizer:
 			t.add(step{verb: addClusterFinalizer})
-		case plan.RemoveClusterFinalizer:
+		case action.RemoveClusterFinalizer:
 			if !v.absent {
 				t.add(step{verb: removeClusterFinalizer})
 			}
-		case plan.ApplyService, plan.ApplyListService, plan.ApplyDiscovery, plan.WriteEndpoints, plan.TellMember, plan.WriteTable, plan.TellRouter, plan.ApplyRouters, plan.ApplyNetworkPolicy, plan.WriteBinding, plan.ApplyBudget, plan.ApplyServiceMonitor,
-			plan.ApplyMemberService, plan.RetireMemberService, plan.DeleteMemberService:
-		case plan.WriteList:
+		case action.ApplyService, action.ApplyListService, action.ApplyDiscovery, action.WriteEndpoints, action.TellMember, action.WriteTable, action.TellRouter, action.ApplyRouters, action.ApplyNetworkPolicy, action.WriteBinding, action.ApplyBudget, action.ApplyServiceMonitor,
+			action.ApplyMemberService, action.RetireMemberService, action.DeleteMemberService:
+		case action.WriteList:
 			if next != v.seen.list {
 				t.was, t.list = v.seen.list, next
 				t.add(step{verb: writeList, argument: int8(a.ListSize), generation: int8(a.Replicas)})
 			}
-		case plan.ApplyStatefulSet:
+		case action.ApplyStatefulSet:
 			if set := v.seen.members; !set.exists || int32(set.replicas) != a.Replicas {
 				s := step{verb: applyMembers, argument: int8(a.Replicas)}
 				if set.exists {
@@ -522,12 +523,12 @@ func (m *model) stepsOf(v *sight, p *plan.Plan, next list) steps {
 				}
 				t.add(s)
 			}
-		case plan.DeleteMembers:
+		case action.DeleteMembers:
 			t.add(step{verb: deleteMembers})
-		case plan.DeleteJob:
+		case action.DeleteJob:
 			t.add(v.jobStep(a.UID))
 		default:
-			t.add(m.claimAction(v, action))
+			t.add(m.claimAction(v, planned))
 		}
 	}
 	if n := v.serversInStatus(p, next); m.options.Placing && !v.absent && v.seen.cluster.servers != n {
@@ -548,61 +549,61 @@ func (v *sight) serversInStatus(p *plan.Plan, next list) int8 {
 }
 
 // claimAction is one about a claim.
-func (m *model) claimAction(v *sight, action plan.Action) step {
-	switch a := action.(type) {
-	case plan.AddClaimFinalizer:
+func (m *model) claimAction(v *sight, planned action.Action) step {
+	switch a := planned.(type) {
+	case action.AddClaimFinalizer:
 		return v.claimStep(addClaimFinalizer, a.Claim)
-	case plan.MarkLeaving:
+	case action.MarkLeaving:
 		s := v.claimStep(markLeaving, a.Claim)
 		if s.argument = 0; a.Unplaced {
 			s.argument = 1
 		}
 		return s
-	case plan.CountFailure:
+	case action.CountFailure:
 		s := v.claimStep(countFailure, a.Claim)
 		return s.with(int8(slices.Index(jobUIDs[s.ordinal][:], a.Attempts.Last)))
-	case plan.ClearRetry:
+	case action.ClearRetry:
 		return v.claimStep(clearRetry, a.Claim)
-	case plan.SetAside:
+	case action.SetAside:
 		return v.claimStep(setAside, a.Claim)
-	case plan.SkipAside:
+	case action.SkipAside:
 		return v.claimStep(skipAside, a.Claim)
-	case plan.ReserveVolume:
+	case action.ReserveVolume:
 		return v.claimStep(reserveVolume, a.Claim)
-	case plan.CreateAside:
+	case action.CreateAside:
 		return v.claimStep(createAside, a.Claim)
-	case plan.ReturnVolume:
+	case action.ReturnVolume:
 		return v.claimStep(returnVolume, a.Claim)
-	case plan.CreateDrain:
+	case action.CreateDrain:
 		return v.claimStep(createDrain, a.Claim).with(int8(a.Survivors))
-	case plan.ClearPlacementRetry:
+	case action.ClearPlacementRetry:
 		return v.claimStep(clearPlacing, a.Claim)
-	case plan.CreatePlacement:
+	case action.CreatePlacement:
 		s := v.claimStep(createPlacement, a.Claim).by(m.targets[a.Target])
 		if s.argument = 0; a.Prepared {
 			s.argument = isPrepared
 		}
 		return s
-	case plan.BeginMove:
+	case action.BeginMove:
 		return v.claimStep(beginMove, a.Claim).by(m.targets[a.Target])
-	case plan.RecordPlaced:
+	case action.RecordPlaced:
 		s := v.claimStep(recordPlaced, a.Claim).by(m.targets[a.Target])
 		if a.Receipt == nil {
 			return s.with(bySkip)
 		}
 		return s
-	case plan.DeleteClaim:
+	case action.DeleteClaim:
 		return v.claimStep(deleteClaim, a.Claim).with(reasonIndex(a.Why))
-	case plan.ReleaseClaim:
+	case action.ReleaseClaim:
 		return v.claimStep(releaseClaim, a.Claim).with(reasonIndex(a.Why))
-	case plan.RecordReceipt:
+	case action.RecordReceipt:
 		s := v.claimStep(recordReceipt, a.Claim)
 		if a.Receipt == receipts[s.ordinal][s.generation][goodReceipt] {
 			return s.with(int8(goodReceipt))
 		}
 		return s.with(int8(shortReceipt))
 	}
-	panic(fmt.Sprintf("the model does not know the action %T", action))
+	panic(fmt.Sprintf("the model does not know the action %T", planned))
 }
 
 func (s step) with(argument int8) step {
@@ -617,7 +618,7 @@ func (s step) by(t target) step {
 
 // claimStep is a step about a claim. Its argument is the generation that the claim's name
 // has.
-func (v *sight) claimStep(what verb, ref plan.ClaimRef) step {
+func (v *sight) claimStep(what verb, ref action.ClaimRef) step {
 	i := int8(ref.Ordinal)
 	for slot := range v.seen.claims[i] {
 		if c := &v.seen.claims[i][slot]; c.exists && claimUIDs[i][c.generation] == ref.UID {
@@ -721,10 +722,10 @@ func (m *model) setReplicas(s *state, a step) outcome {
 }
 
 func (m *model) drain(s *state, a step) outcome {
-	ref := plan.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
+	ref := action.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
 	live := m.liveWords(s)
 	live.ClaimsWithDrainerPod = s.live.pods.mounting(a.ordinal, a.generation)
-	if plan.MayDrain(live, plan.CreateDrain{Claim: ref, Survivors: int32(a.argument)}) != nil ||
+	if plan.MayDrain(live, action.CreateDrain{Claim: ref, Survivors: int32(a.argument)}) != nil ||
 		s.live.jobOf(a.ordinal, a.generation) != nil || s.ending {
 		return refused
 	}
@@ -809,7 +810,7 @@ func (m *model) mayRelease(s *state, c *claim, a step) error {
 	if c.deleting {
 		words.Where = s.where(a.ordinal, c)
 	}
-	if reasons[a.argument] == plan.BySetAside {
+	if reasons[a.argument] == action.BySetAside {
 		return plan.MayHandOver(live, &words)
 	}
 	live.Cluster.Deleting = live.Cluster.Deleting || !s.live.cluster.exists

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
@@ -180,7 +181,7 @@ func (m *model) writeList(s *state, a step) outcome {
 		return refused
 	case *live == to:
 		return nothing
-	case was.exists && plan.MayWriteList(m.liveWords(s), plan.WriteList{
+	case was.exists && plan.MayWriteList(m.liveWords(s), action.WriteList{
 		ListSize: int32(a.argument), Record: to.record(), From: was.record(), Replicas: int32(a.generation),
 	}) != nil:
 		return refused
@@ -209,8 +210,8 @@ func (s *state) noteServers(a step) outcome {
 const bySkip, isPrepared = 1, 1
 
 func (m *model) place(s *state, a step) outcome {
-	ref := plan.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
-	create := plan.CreatePlacement{
+	ref := action.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
+	create := action.CreatePlacement{
 		Claim: ref, Target: m.nameOf(a.target), Members: int32(a.target.size), Lost: a.target.without(), Prepared: a.argument == isPrepared,
 	}
 	if plan.MayPlace(m.liveWords(s), create) != nil || s.ending {
@@ -229,8 +230,8 @@ func (m *model) place(s *state, a step) outcome {
 
 // begin tells the prepared drainers that the cache has. One that is gone has moved nothing.
 func (m *model) begin(s *state, a step) outcome {
-	ref := plan.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
-	if plan.MayBegin(m.liveWords(s), plan.BeginMove{Claim: ref, Target: m.nameOf(a.target)}) != nil {
+	ref := action.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
+	if plan.MayBegin(m.liveWords(s), action.BeginMove{Claim: ref, Target: m.nameOf(a.target)}) != nil {
 		return refused
 	}
 	result := nothing

@@ -22,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
@@ -233,7 +234,7 @@ func (o outcome) String() string { return [...]string{"nothing to do", "done", "
 func (w *world) take(ctx context.Context, s *server, before *state, seen *observe.State) (outcome, error) {
 	a := before.todo.todo[0]
 	w.asPlanned(before, seen, a)
-	_, err := s.applier().Apply(ctx, seen.Cluster, &seen.Objects, []plan.Action{w.model.action(before, a)})
+	_, err := s.applier().Apply(ctx, seen.Cluster, &seen.Objects, []action.Action{w.model.action(before, a)})
 	switch {
 	case err == nil && s.writes > 0:
 		return done, nil
@@ -302,7 +303,7 @@ var sameWords = cmp.Options{
 	cmpopts.IgnoreFields(plan.Drainer{}, "Pod"),
 	cmp.Comparer(func(a, b error) bool { return (a == nil) == (b == nil) }),
 	// As above.
-	cmpopts.IgnoreFields(plan.Attempts{}, "Failed"),
+	cmpopts.IgnoreFields(action.Attempts{}, "Failed"),
 	cmpopts.IgnoreFields(plan.Cluster{}, "VolumeSize", "Memory"),
 	cmpopts.IgnoreFields(plan.Observed{}, "Away"), // but see diff
 	// The model's pods are not told of the list: it is written before, and that is what counts.

@@ -34,13 +34,13 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/apply"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	kept "example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/notcreated"
 	"example.com/memcached-operator/controllers/internal/observe"
-	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/trim"
 	"example.com/memcached-operator/controllers/internal/unwatched"
@@ -61,16 +61,16 @@ func newWorld(t testing.TB, o *Options) *world {
 	w := &world{model: newModel(options), base: memcached(o)}
 	w.prepared.lists = map[list]*corev1.ConfigMap{}
 	s := w.onlyMemcached()
-	take := func(action plan.Action) {
-		if _, err := s.applier().Apply(t.Context(), w.base, &observe.Objects{}, []plan.Action{action}); err != nil {
-			t.Fatalf("%s: %v", action, err)
+	take := func(planned action.Action) {
+		if _, err := s.applier().Apply(t.Context(), w.base, &observe.Objects{}, []action.Action{planned}); err != nil {
+			t.Fatalf("%s: %v", planned, err)
 		}
 	}
-	take(plan.ApplyService{})
+	take(action.ApplyService{})
 	w.prepared.service = get[corev1.Service](s, clusterName)
 	for n := range w.prepared.members {
 		w.base.Spec.Size = ptr.To(int32(n))
-		take(plan.ApplyStatefulSet{Replicas: int32(n)})
+		take(action.ApplyStatefulSet{Replicas: int32(n)})
 		w.prepared.members[n] = get[appsv1.StatefulSet](s, clusterName)
 		w.prepared.members[n].UID = setUID
 		if err := s.Delete(t.Context(), w.prepared.members[n]); err != nil {
@@ -91,8 +91,8 @@ func (w *world) onlyMemcached() *server {
 // kept no record.
 func (w *world) makeList(l list) *corev1.ConfigMap {
 	s := w.onlyMemcached()
-	action := plan.WriteList{ListSize: int32(l.size), Record: l.record()}
-	if _, err := s.applier().Apply(context.Background(), w.base, &observe.Objects{}, []plan.Action{action}); err != nil {
+	planned := action.WriteList{ListSize: int32(l.size), Record: l.record()}
+	if _, err := s.applier().Apply(context.Background(), w.base, &observe.Objects{}, []action.Action{planned}); err != nil {
 		panic(err)
 	}
 	made := get[corev1.ConfigMap](s, build.ServersName(clusterName))

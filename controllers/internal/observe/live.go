@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
@@ -92,7 +93,7 @@ func (v *View) ClaimTaken(cluster string, replicas int32) error {
 }
 
 // LiveClaim reads the claim; nil if it is gone, or if another claim has its name.
-func (r *Reader) LiveClaim(ctx context.Context, namespace string, ref plan.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
+func (r *Reader) LiveClaim(ctx context.Context, namespace string, ref action.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
 	claim, err := Get[corev1.PersistentVolumeClaim](ctx, r.Live, client.ObjectKey{Namespace: namespace, Name: ref.Name})
 	if err != nil || claim == nil || claim.UID != ref.UID {
 		return nil, err
@@ -103,7 +104,7 @@ func (r *Reader) LiveClaim(ctx context.Context, namespace string, ref plan.Claim
 // WithUsers adds to what was read who uses the claim's volume: the pod of the member's
 // name, whatever its labels are, and all pods with our labels. A pod that has ended uses
 // nothing.
-func (r *Reader) WithUsers(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, claim plan.ClaimRef) (*plan.Observed, error) {
+func (r *Reader) WithUsers(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, claim action.ClaimRef) (*plan.Observed, error) {
 	with := v.Observed
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: build.PodName(cluster.Name, claim.Ordinal)}
 	member, err := Get[corev1.Pod](ctx, r.Live, key)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
@@ -75,7 +76,7 @@ func TestAJobThatASidecarKeepsHasFailedLiveToo(t *testing.T) {
 
 func TestAVolumeIsUsedByPodsThatMountItAndHaveNotEnded(t *testing.T) {
 	cluster := testCluster()
-	claim := plan.ClaimRef{Name: build.ClaimName("cache", 2), UID: "claim", Ordinal: 2}
+	claim := action.ClaimRef{Name: build.ClaimName("cache", 2), UID: "claim", Ordinal: 2}
 	mounted := corev1.Volume{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}}}
 	for what, test := range map[string]struct {
 		name    string

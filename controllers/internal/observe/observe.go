@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
@@ -405,11 +406,11 @@ func (o *State) Input() plan.Observed {
 }
 
 // toTell are the pods that may still be told something.
-func toTell(pods []corev1.Pod) []plan.PodRef {
-	var refs []plan.PodRef
+func toTell(pods []corev1.Pod) []action.PodRef {
+	var refs []action.PodRef
 	for i := range pods {
 		if pods[i].DeletionTimestamp == nil {
-			refs = append(refs, plan.PodRef{Name: pods[i].Name, UID: pods[i].UID})
+			refs = append(refs, action.PodRef{Name: pods[i].Name, UID: pods[i].UID})
 		}
 	}
 	return refs
@@ -550,11 +551,11 @@ func parseMark(mark string) (time.Time, bool) {
 }
 
 // planAttempts reads what countFailure wrote. A damaged count is no count.
-func planAttempts(s string) plan.Attempts {
+func planAttempts(s string) action.Attempts {
 	count, last, _ := strings.Cut(s, "/")
 	failed, err := strconv.ParseInt(count, 10, 32)
 	if err != nil || failed < 1 || len(last) > identity.MaxUID || len(s) > cachev1alpha1.MaxAnnotation {
-		return plan.Attempts{}
+		return action.Attempts{}
 	}
-	return plan.Attempts{Failed: int32(failed), Last: types.UID(last)}
+	return action.Attempts{Failed: int32(failed), Last: types.UID(last)}
 }

@@ -6,14 +6,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
 
 // DrainTimes returns how long a drain took until now, and how long each phase took.
 // Kubernetes' times are in whole seconds.
-func (o *State) DrainTimes(claim plan.ClaimRef, receipt *contract.Receipt, now time.Time) (total time.Duration, phases map[string]time.Duration) {
+func (o *State) DrainTimes(claim action.ClaimRef, receipt *contract.Receipt, now time.Time) (total time.Duration, phases map[string]time.Duration) {
 	phases = map[string]time.Duration{}
 	for _, phase := range []contract.Phase{contract.PhaseConnecting, contract.PhaseMoving} {
 		phases[string(phase)] = time.Duration(receipt.Seconds[phase] * float64(time.Second))
@@ -39,7 +39,7 @@ func (o *State) DrainTimes(claim plan.ClaimRef, receipt *contract.Receipt, now t
 
 // ReleaseTime is how long ago the claim's drainer ended, as the duration of the phase
 // Releasing; nil if that is not known.
-func (o *State) ReleaseTime(claim plan.ClaimRef, now time.Time) map[string]time.Duration {
+func (o *State) ReleaseTime(claim action.ClaimRef, now time.Time) map[string]time.Duration {
 	for i := range o.Jobs {
 		job := &o.Jobs[i]
 		if ended := lastEnded(o.DrainerPods, job); identity.ClaimUID(job) == claim.UID && ended != nil {
@@ -50,7 +50,7 @@ func (o *State) ReleaseTime(claim plan.ClaimRef, now time.Time) map[string]time.
 }
 
 // leavingSince is when the claim's member left; zero if that is not known.
-func (o *State) leavingSince(ref plan.ClaimRef) time.Time {
+func (o *State) leavingSince(ref action.ClaimRef) time.Time {
 	for i := range o.Claims {
 		if c := &o.Claims[i]; c.UID == ref.UID {
 			return MarkedAt(c)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 // AddressLingers is how long the Service of a member stays after the member is gone: a
@@ -20,36 +22,6 @@ type MemberService struct {
 	Unlisted time.Time
 }
 
-// The actions on members' Services.
-type (
-	// ApplyMemberService applies the Service of one member.
-	ApplyMemberService struct{ Ordinal int32 }
-	// RetireMemberService writes on it that the member is gone, and since when.
-	RetireMemberService struct {
-		Ordinal int32
-		UID     types.UID
-	}
-	// DeleteMemberService deletes it.
-	DeleteMemberService struct {
-		Ordinal int32
-		UID     types.UID
-	}
-)
-
-func (ApplyMemberService) action()  {}
-func (RetireMemberService) action() {}
-func (DeleteMemberService) action() {}
-
-func (a ApplyMemberService) String() string {
-	return fmt.Sprintf("apply the Service of member %d", a.Ordinal)
-}
-func (a RetireMemberService) String() string {
-	return fmt.Sprintf("note that member %d, which has a Service, is gone", a.Ordinal)
-}
-func (a DeleteMemberService) String() string {
-	return fmt.Sprintf("delete the Service of member %d, which has left", a.Ordinal)
-}
-
 // addressed is how many members have a Service: all that there are or will be, and those
 // that clients know. A hibernated cluster keeps them, because the clients of its ring may
 // hash them.
@@ -63,7 +35,7 @@ func (p *Plan) addressed(o *Observed) int32 {
 // applyAddresses comes before the list: clients are told of no Service that isn't there.
 func (p *Plan) applyAddresses(o *Observed) {
 	for i := range p.addressed(o) {
-		p.add(ApplyMemberService{i})
+		p.add(action.ApplyMemberService{Ordinal: i})
 	}
 }
 
@@ -80,11 +52,11 @@ func (p *Plan) retireAddresses(o *Observed) {
 		case s.Ordinal < from:
 		case o.Cluster.StableAddresses && o.podExists(s.Ordinal):
 		case !s.retired(o.Now):
-			p.add(RetireMemberService{s.Ordinal, s.UID})
+			p.add(action.RetireMemberService{Ordinal: s.Ordinal, UID: s.UID})
 		case MayDeleteMemberService(&s, o.Now) != nil:
 			p.wakeAt(s.Unlisted.Add(AddressLingers))
 		default:
-			p.add(DeleteMemberService{s.Ordinal, s.UID})
+			p.add(action.DeleteMemberService{Ordinal: s.Ordinal, UID: s.UID})
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 func TestAMembersServiceComesBeforeTheListAndStaysForAWhileAfterIt(t *testing.T) {
@@ -48,7 +50,7 @@ func TestAMembersServiceComesBeforeTheListAndStaysForAWhileAfterIt(t *testing.T)
 			list := -1
 			for i, a := range p.Actions {
 				text := a.String()
-				if _, is := a.(WriteList); is {
+				if _, is := a.(action.WriteList); is {
 					list = i
 				}
 				if !strings.Contains(text, "member ") {

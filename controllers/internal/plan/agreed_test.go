@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 // If the cache is not behind, the plan and the live checks see the same, and no check may
@@ -38,7 +40,7 @@ func TestNoStepIsRefusedOnWhatThePlanSaw(t *testing.T) {
 }
 
 // takeAll takes the steps of a plan, and returns the first that is refused, and why.
-func takeAll(o *Observed, guarded map[string]int) (Action, error) {
+func takeAll(o *Observed, guarded map[string]int) (action.Action, error) {
 	unmarked := *o // all marks of a plan share one live read
 	unmarked.Claims = slices.Clone(o.Claims)
 	membersWait := false
@@ -47,7 +49,7 @@ func takeAll(o *Observed, guarded map[string]int) (Action, error) {
 			continue // as package apply does after a refusal
 		}
 		live := o
-		if _, marks := a.(MarkLeaving); marks {
+		if _, marks := a.(action.MarkLeaving); marks {
 			live = &unmarked
 		}
 		kind, err := refusedLive(live, a)
@@ -65,54 +67,54 @@ func takeAll(o *Observed, guarded map[string]int) (Action, error) {
 }
 
 // refusedLive asks the live check before the step, as package apply does.
-func refusedLive(o *Observed, a Action) (kind string, err error) {
+func refusedLive(o *Observed, a action.Action) (kind string, err error) {
 	switch a := a.(type) {
-	case MarkLeaving:
+	case action.MarkLeaving:
 		return "mark", MayMark(o, a.Claim.Ordinal)
-	case WriteList:
+	case action.WriteList:
 		return "list", MayWriteList(o, a)
-	case ApplyStatefulSet:
+	case action.ApplyStatefulSet:
 		if o.StatefulSet.Exists && o.StatefulSet.Replicas == a.Replicas {
 			return "", nil
 		}
 		return "size", MaySetReplicas(o, a.Replicas)
-	case CreateDrain:
+	case action.CreateDrain:
 		return "drain", MayDrain(o, a)
-	case CreatePlacement:
+	case action.CreatePlacement:
 		if a.Prepared {
 			return "prepare", MayPlace(o, a)
 		}
 		return "place", MayPlace(o, a)
-	case BeginMove:
+	case action.BeginMove:
 		return "begin", MayBegin(o, a)
 	}
 	return "", nil
 }
 
-func bringsMembers(a Action) bool {
+func bringsMembers(a action.Action) bool {
 	switch a.(type) {
-	case MarkLeaving, WriteList, WriteTable, ApplyStatefulSet:
+	case action.MarkLeaving, action.WriteList, action.WriteTable, action.ApplyStatefulSet:
 		return true
 	}
 	return false
 }
 
 // happen applies a step to what is observed, for later steps of the same plan.
-func happen(o *Observed, a Action) {
+func happen(o *Observed, a action.Action) {
 	switch a := a.(type) {
-	case AddClaimFinalizer:
+	case action.AddClaimFinalizer:
 		o.claim(a.Claim.UID).Finalizer = true
-	case MarkLeaving:
+	case action.MarkLeaving:
 		o.claim(a.Claim.UID).LeavingSince = time.Unix(2000, 0)
-	case WriteList:
+	case action.WriteList:
 		o.Record = a.Record
-	case ApplyStatefulSet:
+	case action.ApplyStatefulSet:
 		o.StatefulSet.Exists, o.StatefulSet.Replicas = true, a.Replicas
-	case CreateDrain:
+	case action.CreateDrain:
 		o.Jobs = append(o.Jobs, Job{Name: "new", ClaimUID: a.Claim.UID, Survivors: a.Survivors})
-	case CreatePlacement:
+	case action.CreatePlacement:
 		o.Placements = append(o.Placements, Job{Name: "new", ClaimUID: a.Claim.UID, Target: a.Target, Waits: a.Prepared})
-	case BeginMove:
+	case action.BeginMove:
 		for i := range o.Drainers {
 			if d := &o.Drainers[i]; d.ClaimUID == a.Claim.UID && d.Target == a.Target {
 				d.Waits = false

@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"slices"
+
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 // A volume is set aside in these steps. The next plan finds each of them done or undone.
@@ -36,7 +38,7 @@ func (p *Plan) setAsideDeleted(o *Observed, c *Claim, job *Job) (DrainPhase, str
 	if MayReserve(c) != nil {
 		return Waiting, SettingAside, "it was deleted; when no pod uses it any more, its volume is set aside, and drained from there"
 	}
-	p.add(ReserveVolume{c.Ref(), c.Volume, c.AsideName}, CreateAside{c.Ref(), c.Volume, c.AsideName})
+	p.add(action.ReserveVolume{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName}, action.CreateAside{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName})
 	return Waiting, SettingAside, "it was deleted; its volume is being set aside, to be drained from there"
 }
 
@@ -49,7 +51,7 @@ func (p *Plan) handOver(o *Observed, c, aside *Claim) (DrainPhase, string, strin
 	case aside == nil:
 		return Waiting, SettingAside, fmt.Sprintf("it takes over volume %s", c.Volume)
 	case MayHandOver(o, c) == nil:
-		p.add(ReleaseClaim{c.Ref(), BySetAside})
+		p.add(action.ReleaseClaim{Claim: c.Ref(), Why: action.BySetAside})
 	}
 	return Waiting, SettingAside, "claim " + aside.Name + " takes over its volume"
 }
@@ -58,7 +60,7 @@ func (p *Plan) handOver(o *Observed, c, aside *Claim) (DrainPhase, string, strin
 // would wait for the volume forever. It is released first.
 func (p *Plan) skipAside(o *Observed, aside *Claim) (DrainPhase, string, string) {
 	if aside.Request != Skip && MaySkipAside(o, aside) == nil {
-		p.add(SkipAside{aside.Ref()})
+		p.add(action.SkipAside{Claim: aside.Ref()})
 	}
 	return Waiting, SettingAside, "claim " + aside.Name + ", which was to take over its volume, is released first"
 }
@@ -71,7 +73,7 @@ func (p *Plan) setAsideForReturn(o *Observed, s DrainState) DrainState {
 	if !waits || c.Aside || c.Deleting || c.Ordinal >= o.Cluster.Size || MaySetAside(o, c) != nil {
 		return s
 	}
-	p.add(SetAside{c.Ref()})
+	p.add(action.SetAside{Claim: c.Ref()})
 	return s.is(Waiting, SettingAside, "its volume is being set aside: its member is to return")
 }
 
@@ -86,8 +88,8 @@ func (o *Observed) retainedInTheWay(c *Claim) bool {
 func (p *Plan) setAsideRetained(c *Claim, job *Job, s DrainState) DrainState {
 	switch {
 	case c.Volume == "":
-		p.release(c, job, NeverBound)
-		s.Why = NeverBound
+		p.release(c, job, action.NeverBound)
+		s.Why = action.NeverBound
 		return s.is(Releasing, "", "")
 	case c.Where != Here:
 		return s.is(Failed, InTheWay, fmt.Sprintf("spec.drain.policy Retain keeps it, and member %d can't return before it is gone: %s; "+
@@ -96,9 +98,9 @@ func (p *Plan) setAsideRetained(c *Claim, job *Job, s DrainState) DrainState {
 		p.deleteJob(job, "its claim is kept, and set aside")
 		return s.is(Waiting, SettingAside, "its volume is set aside when its drainer is gone")
 	case !c.Finalizer:
-		p.add(AddClaimFinalizer{c.Ref()})
+		p.add(action.AddClaimFinalizer{Claim: c.Ref()})
 	}
-	p.add(SetAside{c.Ref()})
+	p.add(action.SetAside{Claim: c.Ref()})
 	return s.is(Waiting, SettingAside, "its volume is kept by another claim: its member is to return")
 }
 
@@ -121,7 +123,7 @@ func (c *Claim) whyNotSetAside() string {
 // other claim has the volume already. Otherwise it would wait forever.
 func (p *Plan) returnVolume(o *Observed, c *Claim) {
 	if aside := o.asideOf(c); MayReturn(c, aside != nil && !aside.Pending) == nil {
-		p.add(ReturnVolume{c.Ref(), c.Volume, c.AsideName})
+		p.add(action.ReturnVolume{Claim: c.Ref(), Volume: c.Volume, From: c.AsideName})
 	}
 }
 

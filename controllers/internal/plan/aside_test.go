@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 var (
@@ -258,7 +260,7 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 	})
 	returned := at(3).aside(2)
 	refusals(t, func(o *Observed) error {
-		return MayDrain(o, CreateDrain{Claim: o.claim(uid(2) + "-aside").Ref(), Survivors: 3})
+		return MayDrain(o, action.CreateDrain{Claim: o.claim(uid(2) + "-aside").Ref(), Survivors: 3})
 	}, map[*scene]string{returned: ""})
 	refusals(t, func(o *Observed) error { return MaySetReplicas(o, 3) }, map[*scene]string{returned: ""})
 }
@@ -291,7 +293,9 @@ func TestVolumeThatIsKeptIsSetAsideForItsMember(t *testing.T) {
 			}
 		})
 	}
-	refusals(t, func(o *Observed) error { return MayRelease(&Cluster{Policy: Retain}, o.claim(uid(2)), ByPolicyRetain) }, map[*scene]string{
+	refusals(t, func(o *Observed) error {
+		return MayRelease(&Cluster{Policy: Retain}, o.claim(uid(2)), action.ByPolicyRetain)
+	}, map[*scene]string{
 		at(2).left(2):                            "",
 		at(2).left(2, deleted):                   "the volume of claim data-2 is kept by another claim first",
 		at(2).left(2, deleted, where(Here)):      "the volume of claim data-2 is kept by another claim first",

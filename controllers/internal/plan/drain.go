@@ -6,6 +6,7 @@ import (
 	"time"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 // justNow stands for the time of a mark that this plan writes. It is later than all
@@ -54,7 +55,7 @@ type DrainState struct {
 	Reason  string
 	Message string
 	// Why is set while Releasing.
-	Why Release
+	Why action.Release
 	// RetryAt is when a failed drain is tried again; zero if only a person can decide.
 	// Claim.Attempts has how often it failed before.
 	RetryAt time.Time
@@ -104,9 +105,9 @@ func (p *Plan) decideMember(o *Observed, c *Claim) {
 		p.DeletedClaims = append(p.DeletedClaims, DeletedClaim{c.Ref(), message})
 	case c.Request == Skip && !c.handsOver(o.asideOf(c)):
 		p.returnVolume(o, c)
-		p.add(ReleaseClaim{c.Ref(), BySkip})
+		p.add(action.ReleaseClaim{Claim: c.Ref(), Why: action.BySkip})
 	case c.Volume == "":
-		p.add(ReleaseClaim{c.Ref(), NeverBound})
+		p.add(action.ReleaseClaim{Claim: c.Ref(), Why: action.NeverBound})
 	default:
 		_, _, message := p.setAsideDeleted(o, c, o.jobFor(c.UID))
 		p.DeletedClaims = append(p.DeletedClaims, DeletedClaim{c.Ref(), message})
@@ -130,17 +131,17 @@ func (p *Plan) decideDrain(o *Observed, c *Claim, slots *int) DrainState {
 	switch why, release := reasonToRelease(o, c); {
 	case release && o.memberExists(c):
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
-	case why == ByPolicyRetain && o.retainedInTheWay(c):
+	case why == action.ByPolicyRetain && o.retainedInTheWay(c):
 		return p.setAsideRetained(c, job, state)
-	case why == ByPolicyRetain && c.Deleting && c.canBeSetAside() && o.drainGoesOn(c, job):
+	case why == action.ByPolicyRetain && c.Deleting && c.canBeSetAside() && o.drainGoesOn(c, job):
 		return p.followDrain(o, c, job, state)
-	case why == ByPolicyRetain && c.Deleting && c.canBeSetAside():
+	case why == action.ByPolicyRetain && c.Deleting && c.canBeSetAside():
 		return state.is(p.setAsideDeleted(o, c, job))
 	case release:
 		p.returnVolume(o, c)
 		p.release(c, job, why)
 		state.Why = why
-		if why == ByPolicyRetain {
+		if why == action.ByPolicyRetain {
 			return state.is(Kept, "", "")
 		}
 		return state.is(Releasing, "", "")
@@ -160,7 +161,7 @@ func (p *Plan) decideDrain(o *Observed, c *Claim, slots *int) DrainState {
 // beginDrain drains a claim that has no Job, as soon as it may.
 func (p *Plan) beginDrain(o *Observed, c *Claim, state DrainState, slots *int) DrainState {
 	if c.Request == Retry {
-		p.add(ClearRetry{c.Ref()}) // it is about to start anyway
+		p.add(action.ClearRetry{Claim: c.Ref()}) // it is about to start anyway
 	}
 	switch {
 	case c.Request == Hold:
@@ -176,7 +177,7 @@ func (p *Plan) beginDrain(o *Observed, c *Claim, state DrainState, slots *int) D
 		return state.is(Waiting, reason, message)
 	}
 	*slots--
-	p.add(CreateDrain{c.Ref(), p.Replicas, c.NeverStarted})
+	p.add(action.CreateDrain{Claim: c.Ref(), Survivors: p.Replicas, NeverStarted: c.NeverStarted})
 	return state.is(Draining, "", "")
 }
 
@@ -217,7 +218,7 @@ func (p *Plan) followDrain(o *Observed, c *Claim, job *Job, state DrainState) Dr
 	}
 	if job.State == JobActive {
 		if c.Request == Retry {
-			p.add(ClearRetry{c.Ref()}) // it has begun
+			p.add(action.ClearRetry{Claim: c.Ref()}) // it has begun
 		}
 		return state.is(Draining, "", "")
 	}
@@ -225,13 +226,13 @@ func (p *Plan) followDrain(o *Observed, c *Claim, job *Job, state DrainState) Dr
 	switch {
 	case job.State == JobComplete && invalid == nil:
 		// The claim's event brings the release. By then status has the receipt, too.
-		p.add(RecordReceipt{c.Ref(), job.Receipt})
-		state.Claim.Receipt, state.Why = job.Receipt, ByReceipt
+		p.add(action.RecordReceipt{Claim: c.Ref(), Receipt: job.Receipt})
+		state.Claim.Receipt, state.Why = job.Receipt, action.ByReceipt
 		return state.is(Releasing, "", "")
 	case c.Request == Retry && !c.Deleting:
 		// Both in one plan: a request that outlived its Job would restart every Job that
 		// fails.
-		p.add(DeleteJob{Name: job.Name, UID: job.UID, Reason: "a person asked for a retry"}, ClearRetry{c.Ref()})
+		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, Reason: "a person asked for a retry"}, action.ClearRetry{Claim: c.Ref()})
 		return state.is(Waiting, InTurn, "the retry starts when the failed Job is gone")
 	}
 	if c.Request == Hold && job.mendable() {
@@ -262,21 +263,21 @@ const wayOut = "the claim is kept: see the drainer's log, then annotate the clai
 // release takes the last steps. If the operator dies in between, the next plan finds each
 // of them done or undone. The claim comes first: if the live claim refuses the reason
 // that the cache gave, the Job and its log stay.
-func (p *Plan) release(c *Claim, job *Job, why Release) {
-	if !c.Deleting && why != ByPolicyRetain {
-		p.add(DeleteClaim{c.Ref(), why})
-		if why == ByUnrecoverable {
+func (p *Plan) release(c *Claim, job *Job, why action.Release) {
+	if !c.Deleting && why != action.ByPolicyRetain {
+		p.add(action.DeleteClaim{Claim: c.Ref(), Why: why})
+		if why == action.ByUnrecoverable {
 			return // only the Job knows why: status needs it once more
 		}
 	}
 	if c.Finalizer {
-		p.add(ReleaseClaim{c.Ref(), why})
+		p.add(action.ReleaseClaim{Claim: c.Ref(), Why: why})
 	}
 	p.deleteJob(job, "its claim is released: "+string(why))
 }
 
 func (p *Plan) deleteJob(job *Job, reason string) {
 	if job != nil && !job.Deleting {
-		p.add(DeleteJob{Name: job.Name, UID: job.UID, Reason: reason})
+		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, Reason: reason})
 	}
 }

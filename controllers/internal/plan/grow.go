@@ -1,5 +1,7 @@
 package plan
 
+import "example.com/memcached-operator/controllers/internal/action"
+
 // A volume grows when its claim asks for more. The StatefulSet's claim template can't
 // change, so a member that joins later begins with the first size, and its volume grows
 // as the others did.
@@ -25,7 +27,7 @@ func (p *Plan) findSmall(o *Observed) {
 func (p *Plan) grow(o *Observed) {
 	for i := range o.Claims {
 		if c := &o.Claims[i]; c.small(o.Cluster.VolumeSize) && c.Asked < o.Cluster.VolumeSize {
-			p.add(GrowClaim{c.Ref(), o.Cluster.VolumeSize})
+			p.add(action.GrowClaim{Claim: c.Ref(), Size: o.Cluster.VolumeSize})
 		}
 	}
 }

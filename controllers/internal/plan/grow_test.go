@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 const mib = 1 << 20
@@ -52,12 +54,12 @@ func TestVolumesOfMembersGrow(t *testing.T) {
 			var grow, small []string
 			for _, a := range p.Actions {
 				switch a := a.(type) {
-				case GrowClaim:
+				case action.GrowClaim:
 					grow = append(grow, a.Claim.Name)
 					if a.Size != 256*mib {
 						t.Errorf("grows to %d", a.Size)
 					}
-				case ApplyStatefulSet:
+				case action.ApplyStatefulSet:
 					if a.KeepTemplate != test.keeps {
 						t.Errorf("keeps the template: %v", a.KeepTemplate)
 					}
@@ -72,7 +74,7 @@ func TestVolumesOfMembersGrow(t *testing.T) {
 			if diff := cmp.Diff(test.small, small); diff != "" {
 				t.Errorf("small: %s", diff)
 			}
-			if i := slices.IndexFunc(p.Actions, func(a Action) bool { _, is := a.(GrowClaim); return is }); i >= 0 && i != len(p.Actions)-len(grow) {
+			if i := slices.IndexFunc(p.Actions, func(a action.Action) bool { _, is := a.(action.GrowClaim); return is }); i >= 0 && i != len(p.Actions)-len(grow) {
 				t.Errorf("something waits for a volume that may not grow: %v", p.Actions)
 			}
 		})

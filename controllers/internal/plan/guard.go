@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 // A cache may be behind. So what can't be undone is decided once more, on what was read
@@ -51,7 +53,7 @@ func MayMark(live *Observed, ordinal int32) error {
 // other drainer uses the volume, the survivors are the members, no placement runs, and no
 // more drains than allowed. It needs Cluster.Parallelism, StatefulSet, Jobs, Placements,
 // Drainers, the claim, its member's pod and the drainer pods that mount it.
-func MayDrain(live *Observed, a CreateDrain) error {
+func MayDrain(live *Observed, a action.CreateDrain) error {
 	claim := live.claim(a.Claim.UID)
 	switch {
 	case claim == nil || claim.Deleting:
@@ -73,7 +75,7 @@ func MayDrain(live *Observed, a CreateDrain) error {
 // exist, no drain runs, nor a placement by another ring, and the claim's member has items
 // to place, or leaves, and no other Job moves them. If it is prepared, the ring is the next
 // one. It needs Cluster, StatefulSet, Jobs, Placements, Drainers, Record, Claims and Ready.
-func MayPlace(live *Observed, a CreatePlacement) error {
+func MayPlace(live *Observed, a action.CreatePlacement) error {
 	if a.Prepared {
 		before := live.Record
 		if live = live.at(before.Next(live.Cluster.Ring.Of(a.Members))); !live.mayPrepare(before) {
@@ -101,7 +103,7 @@ func MayPlace(live *Observed, a CreatePlacement) error {
 // MayBegin guards invariants 5, 10 and 11: clients are told of the ring by which the
 // leaving member's items are moved, and all else is as for MayPlace. It needs what that
 // needs.
-func MayBegin(live *Observed, a BeginMove) error {
+func MayBegin(live *Observed, a action.BeginMove) error {
 	claim := live.claim(a.Claim.UID)
 	switch {
 	case claim == nil || !live.mayMoveLive(claim):
@@ -118,7 +120,7 @@ func MayBegin(live *Observed, a BeginMove) error {
 
 // MayRecordSkip is asked before a member counts as placed because a person said so: the
 // clients' list must be of that ring. It needs Record.
-func MayRecordSkip(live *Observed, a RecordPlaced) error {
+func MayRecordSkip(live *Observed, a action.RecordPlaced) error {
 	return unless(live.Record.Serial >= a.Serial, "the clients' list must be of ring %d first", a.Serial)
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 // refusals compares what a check says about each scene; "" if it allows it.
@@ -46,7 +48,7 @@ func TestLiveTheSizeIsSetOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 func TestLiveADrainBeginsOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 	left := func(changes ...func(*Claim)) *scene { return at(2).left(2, changes...) }
 	drain := func(o *Observed) error {
-		return MayDrain(o, CreateDrain{Claim: ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: 2})
+		return MayDrain(o, action.CreateDrain{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: 2})
 	}
 	refusals(t, drain, map[*scene]string{
 		left():                           "",
@@ -66,29 +68,29 @@ func TestLiveADrainBeginsOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 
 func TestLiveAClaimGoesOnlyForAReasonThatHolds(t *testing.T) {
 	for _, test := range []struct {
-		why  Release
+		why  action.Release
 		good *scene
 		bad  map[*scene]string
 	}{
-		{ByReceipt, at(2).left(2, drained), map[*scene]string{
+		{action.ByReceipt, at(2).left(2, drained), map[*scene]string{
 			at(2).left(2): "claim data-2 has no receipt",
 			at(2).left(2, func(c *Claim) { c.Receipt = receiptFor("another") }): `the receipt is for "another", not for "uid-2"`,
 		}},
-		{BySkip, at(2).left(2, requested(Skip)), map[*scene]string{at(2).left(2, requested(Hold)): "claim data-2 is not annotated with a skip"}},
-		{NeverBound, at(2).left(2, unbound), map[*scene]string{at(2).left(2): "claim data-2 is bound to a volume"}},
-		{ByNamespace, at(2).left(2).with(func(o *Observed) { o.Cluster.NamespaceTerminating = true }), map[*scene]string{
+		{action.BySkip, at(2).left(2, requested(Skip)), map[*scene]string{at(2).left(2, requested(Hold)): "claim data-2 is not annotated with a skip"}},
+		{action.NeverBound, at(2).left(2, unbound), map[*scene]string{at(2).left(2): "claim data-2 is bound to a volume"}},
+		{action.ByNamespace, at(2).left(2).with(func(o *Observed) { o.Cluster.NamespaceTerminating = true }), map[*scene]string{
 			at(2).left(2): "the namespace of claim data-2 is not terminating",
 		}},
-		{ByClusterDeletion, at(2).left(2).with(func(o *Observed) { o.Cluster.Deleting = true }), map[*scene]string{
+		{action.ByClusterDeletion, at(2).left(2).with(func(o *Observed) { o.Cluster.Deleting = true }), map[*scene]string{
 			at(2).left(2): "the Memcached is not deleted",
 		}},
-		{ByPolicyDelete, at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Delete }), map[*scene]string{
+		{action.ByPolicyDelete, at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Delete }), map[*scene]string{
 			at(2).left(2): "the Memcached does not allow to release claim data-2 (Deleted)",
 			at(2).left(2, adopted).with(func(o *Observed) { o.Cluster.Policy = Delete }):                  "the Memcached does not allow to release claim data-2 (Deleted)",
 			at(3).with(func(o *Observed) { o.Cluster.Policy = Delete }):                                   "claim data-2 is a member's",
 			at(2).left(2).with(func(o *Observed) { o.Cluster.Policy, o.Cluster.Deleting = Delete, true }): "the Memcached is gone",
 		}},
-		{ByPolicyRetain, at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Retain }), map[*scene]string{
+		{action.ByPolicyRetain, at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Retain }), map[*scene]string{
 			at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Delete }): "the Memcached does not allow to release claim data-2 (Retained)",
 		}},
 	} {
@@ -112,7 +114,7 @@ func TestLiveTheClusterGoesOnlyWhenNothingIsHeld(t *testing.T) {
 func TestLiveAVolumeIsGivenUpOnlyWhereADrainerSaidSo(t *testing.T) {
 	giveUp := func(o *Observed) error {
 		c := o.claim(uid(2))
-		if err := MayRelease(&o.Cluster, c, ByUnrecoverable); err != nil {
+		if err := MayRelease(&o.Cluster, c, action.ByUnrecoverable); err != nil {
 			return err
 		}
 		return MayReleaseUnreadable(o, c)

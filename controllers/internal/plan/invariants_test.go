@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -76,7 +77,7 @@ func jobStates() []func(*Job) {
 	return []func(*Job){nil, func(*Job) {}, gone, complete, withoutReceipt, stranger, empty, unreadable, outOfTime}
 }
 
-func actions[T Action](p Plan) []T {
+func actions[T action.Action](p Plan) []T {
 	var found []T
 	for _, a := range p.Actions {
 		if a, ok := a.(T); ok {
@@ -120,16 +121,16 @@ func TestInvariantsHoldInEveryState(t *testing.T) {
 }
 
 func noReleaseWithoutReceipt(o *Observed, p Plan) error {
-	var let []ClaimRef
-	for _, a := range actions[ReleaseClaim](p) {
+	var let []action.ClaimRef
+	for _, a := range actions[action.ReleaseClaim](p) {
 		let = append(let, a.Claim)
 	}
-	for _, a := range actions[DeleteClaim](p) {
+	for _, a := range actions[action.DeleteClaim](p) {
 		let = append(let, a.Claim)
 	}
 	for _, r := range let {
 		c := claimOf(o, r.UID)
-		left := !c.LeavingSince.IsZero() || slices.Contains(actions[MarkLeaving](p), MarkLeaving{Claim: c.Ref()})
+		left := !c.LeavingSince.IsZero() || slices.Contains(actions[action.MarkLeaving](p), action.MarkLeaving{Claim: c.Ref()})
 		receipt := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
 		word := c.Request == Skip || o.Cluster.Deleting || o.Cluster.NamespaceTerminating ||
 			left && o.Cluster.Policy != Drain || c.Volume == ""
@@ -148,7 +149,7 @@ func handedOver(o *Observed, c *Claim) bool {
 }
 
 func onlyGoodReceipts(_ *Observed, p Plan) error {
-	for _, a := range actions[RecordReceipt](p) {
+	for _, a := range actions[action.RecordReceipt](p) {
 		if err := a.Receipt.AddsUp(string(a.Claim.UID)); err != nil {
 			return err
 		}
@@ -158,12 +159,12 @@ func onlyGoodReceipts(_ *Observed, p Plan) error {
 
 func onlyToMembersThatStay(o *Observed, p Plan) error {
 	job := o.runningDrain()
-	for _, a := range actions[ApplyStatefulSet](p) {
+	for _, a := range actions[action.ApplyStatefulSet](p) {
 		if job != nil && a.Replicas != job.Survivors {
 			return fmt.Errorf("the size becomes %d under a drain into %d", a.Replicas, job.Survivors)
 		}
 	}
-	for _, a := range actions[CreateDrain](p) {
+	for _, a := range actions[action.CreateDrain](p) {
 		if a.Survivors < 1 || a.Survivors != p.Replicas || a.Survivors != o.StatefulSet.Replicas || a.Survivors > a.Claim.Ordinal && !claimOf(o, a.Claim.UID).Aside {
 			return fmt.Errorf("a drain into %d of %d members", a.Survivors, p.Replicas)
 		}
@@ -172,12 +173,12 @@ func onlyToMembersThatStay(o *Observed, p Plan) error {
 }
 
 func oneUserPerVolume(o *Observed, p Plan) error {
-	for _, a := range actions[CreateDrain](p) {
+	for _, a := range actions[action.CreateDrain](p) {
 		if o.memberExists(claimOf(o, a.Claim.UID)) || o.jobFor(a.Claim.UID) != nil {
 			return fmt.Errorf("a second user of %s", a.Claim.Name)
 		}
 	}
-	for _, a := range actions[ReserveVolume](p) {
+	for _, a := range actions[action.ReserveVolume](p) {
 		if c := claimOf(o, a.Claim.UID); !c.Deleting || c.InUse || o.drainGoesOn(c, o.jobFor(c.UID)) {
 			return fmt.Errorf("volume %s is moved from under its user", a.Volume)
 		}
@@ -190,13 +191,13 @@ func everyHeldClaimShown(o *Observed, p Plan) error {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		since := c.LeavingSince.IsZero() && drains // a member that came since, or the cache is behind
-		if len(actions[ApplyStatefulSet](p)) == 0 || c.Ordinal < p.Replicas || p.Replicas == 0 || !c.Finalizer || since {
+		if len(actions[action.ApplyStatefulSet](p)) == 0 || c.Ordinal < p.Replicas || p.Replicas == 0 || !c.Finalizer || since {
 			continue
 		}
 		shown := slices.ContainsFunc(p.Drains, func(d DrainState) bool {
 			return d.Claim.UID == c.UID && (d.Message != "" || d.Phase == Draining || d.Phase == Releasing)
 		})
-		going := slices.ContainsFunc(actions[ReleaseClaim](p), func(a ReleaseClaim) bool { return a.Claim.UID == c.UID })
+		going := slices.ContainsFunc(actions[action.ReleaseClaim](p), func(a action.ReleaseClaim) bool { return a.Claim.UID == c.UID })
 		if !shown && !going {
 			return fmt.Errorf("claim %s is held, and nobody says why", c.Name)
 		}
@@ -206,10 +207,10 @@ func everyHeldClaimShown(o *Observed, p Plan) error {
 
 func noReturnToOldVolumes(o *Observed, p Plan) error {
 	drains := o.drainRuns()
-	for _, a := range actions[ApplyStatefulSet](p) {
+	for _, a := range actions[action.ApplyStatefulSet](p) {
 		for i := range o.Claims {
 			c := &o.Claims[i]
-			marked := !c.LeavingSince.IsZero() || slices.Contains(actions[MarkLeaving](p), MarkLeaving{Claim: c.Ref()})
+			marked := !c.LeavingSince.IsZero() || slices.Contains(actions[action.MarkLeaving](p), action.MarkLeaving{Claim: c.Ref()})
 			switch {
 			case c.Aside:
 			case marked && c.Ordinal < a.Replicas:
@@ -228,15 +229,15 @@ func marksFirst(_ *Observed, p Plan) error {
 	applied, told := false, false
 	for _, a := range p.Actions {
 		switch a := a.(type) {
-		case WriteList:
+		case action.WriteList:
 			if told = true; a.ListSize > a.Replicas && a.Replicas > 0 {
 				return fmt.Errorf("clients are told of %d members, and %d are to be", a.ListSize, a.Replicas)
 			}
-		case ApplyStatefulSet:
+		case action.ApplyStatefulSet:
 			if applied = true; !told {
 				return errors.New("members come or go before clients are told")
 			}
-		case MarkLeaving:
+		case action.MarkLeaving:
 			if applied {
 				return fmt.Errorf("marked too late")
 			}
@@ -257,7 +258,7 @@ func TestInvariant7ALostPodIsNotAScaleDown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Next(&s.o)
-			if got := planned(s).Actions; len(got) != 1 || len(actions[ApplyStatefulSet](p)) != 1 || p.Replicas != s.o.Cluster.Size {
+			if got := planned(s).Actions; len(got) != 1 || len(actions[action.ApplyStatefulSet](p)) != 1 || p.Replicas != s.o.Cluster.Size {
 				t.Errorf("want the members applied and nothing else, got %v", got)
 			}
 		})

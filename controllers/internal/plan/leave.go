@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -158,7 +159,7 @@ func (p *Plan) moveLeaving(o *Observed) {
 			continue
 		}
 		slots--
-		p.add(CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Prepared: p.Prepares})
+		p.add(action.CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Prepared: p.Prepares})
 	}
 }
 

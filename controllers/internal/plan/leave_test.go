@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -113,9 +114,9 @@ func TestAMoversReceiptGoesWithItsJob(t *testing.T) {
 		"its receipt is short": {func(j *Job) { allPlaced(j); j.Receipt.Found++ }, false},
 	} {
 		s := shrinking().mover(test.end).with(noMovers).with(func(o *Observed) { o.StatefulSet.Replicas = 2 })
-		var deleted *DeleteJob
+		var deleted *action.DeleteJob
 		for _, a := range Next(&s.o).Actions {
-			if d, ok := a.(DeleteJob); ok {
+			if d, ok := a.(action.DeleteJob); ok {
 				deleted = &d
 			}
 		}
@@ -129,8 +130,8 @@ func TestAMoversReceiptGoesWithItsJob(t *testing.T) {
 }
 
 func TestMovingLiveIsCheckedLive(t *testing.T) {
-	a := func(s *scene) CreatePlacement {
-		return CreatePlacement{Claim: ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Target: s.by(), Members: 2}
+	a := func(s *scene) action.CreatePlacement {
+		return action.CreatePlacement{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Target: s.by(), Members: 2}
 	}
 	for what, test := range map[string]struct {
 		change func(*scene)

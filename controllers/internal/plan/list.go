@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -101,7 +102,7 @@ func (o *Observed) nextListSize(wanted int32) int32 {
 // that the plan saw: otherwise two rings could get the same number, or a ring whose items
 // have to be placed could be forgotten. The size must be allowed to change, too. It needs
 // what MaySetReplicas needs.
-func MayWriteList(live *Observed, a WriteList) error {
+func MayWriteList(live *Observed, a action.WriteList) error {
 	if live.Record != a.From && live.Record != a.Record {
 		return errors.New("the clients' list has changed, and the cache is behind")
 	}

@@ -3,6 +3,7 @@ package plan
 import (
 	"testing"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -52,7 +53,7 @@ func TestNobodyJoinsWhenClientsAreToldOfARingThatMovesKeys(t *testing.T) {
 		if p.Replicas != want.replicas || p.SizeBlocked != want.blocked || p.Record.Ring.Client != client {
 			t.Errorf("%s: %d members, blocked by %q, ring %s", client, p.Replicas, p.SizeBlocked, p.Record)
 		}
-		list := actions[WriteList](p)
+		list := actions[action.WriteList](p)
 		if len(list) != 1 || list[0].ListSize != 4 || list[0].Record != p.Record || list[0].From.Ring.Client != "gomemcache" {
 			t.Errorf("%s: %+v", client, list)
 		}
@@ -62,7 +63,7 @@ func TestNobodyJoinsWhenClientsAreToldOfARingThatMovesKeys(t *testing.T) {
 func TestTheListIsCheckedLive(t *testing.T) {
 	seen := at(3).wanted(2).change(2, func(c *Claim) { c.LeavingSince = justNow })
 	p := Next(&seen.o)
-	write := actions[WriteList](p)[0]
+	write := actions[action.WriteList](p)[0]
 	for what, test := range map[string]struct {
 		live *scene
 		may  bool

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 // without stands for that ring without member 2.
@@ -59,15 +61,15 @@ func TestLostMemberCanBeLetGo(t *testing.T) {
 }
 
 func TestLiveAPlacementIsByTheRingWithoutTheLost(t *testing.T) {
-	action := CreatePlacement{Claim: ClaimRef{Name: name(0), UID: uid(0)}, Target: losing(2).by(2), Lost: []int32{2}}
-	if err := MayPlace(&losing(2).o, action); err != nil {
+	planned := action.CreatePlacement{Claim: action.ClaimRef{Name: name(0), UID: uid(0)}, Target: losing(2).by(2), Lost: []int32{2}}
+	if err := MayPlace(&losing(2).o, planned); err != nil {
 		t.Error(err)
 	}
-	if err := MayPlace(&losing(2).placement(1).with(func(o *Observed) { o.Cluster.Parallelism = 2 }).o, action); err == nil {
+	if err := MayPlace(&losing(2).placement(1).with(func(o *Observed) { o.Cluster.Parallelism = 2 }).o, planned); err == nil {
 		t.Error("it begins beside one that still fills the lost member")
 	}
-	action.Lost = nil
-	if err := MayPlace(&losing(2).o, action); err == nil {
+	planned.Lost = nil
+	if err := MayPlace(&losing(2).o, planned); err == nil {
 		t.Error("the ring is another one")
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -127,7 +128,7 @@ type Claim struct {
 	Placed           int64
 	PlacementRequest Request
 	// Attempts that failed in a row.
-	Attempts Attempts
+	Attempts action.Attempts
 }
 
 // Where says where the volume of a claim is.
@@ -225,17 +226,16 @@ type Observed struct {
 	Record   ring.Record
 	// MemberPods are those of members that are told of the list, RouterPods of routers that
 	// are told of their table.
-	MemberPods, RouterPods []PodRef
+	MemberPods, RouterPods []action.PodRef
 	// MemberServices are the members' own Services that the cluster controls.
 	MemberServices []MemberService
 	// Room for a scale-down that is about to begin; nil if none is.
 	Room *Room
 }
 
-// PodRef names a pod.
-type PodRef struct {
-	Name string
-	UID  types.UID
+// Ref names the claim.
+func (c *Claim) Ref() action.ClaimRef {
+	return action.ClaimRef{Name: c.Name, UID: c.UID, Ordinal: c.Ordinal}
 }
 
 // Room compares what the leaving members have with what the survivors have room for, in

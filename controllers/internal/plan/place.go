@@ -6,6 +6,7 @@ import (
 	"time"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -171,7 +172,7 @@ func (p *Plan) endPlacements(o *Observed, which func(*Job) bool, why string) {
 		case !which(j) || j.Deleting:
 		case c != nil && o.movesLeaving(j):
 			moved, why := o.moved(c, j)
-			p.add(DeleteJob{Name: j.Name, UID: j.UID, Reason: "its member leaves now", Claim: c.Ref(), Moved: moved, NotMoved: why})
+			p.add(action.DeleteJob{Name: j.Name, UID: j.UID, Reason: "its member leaves now", Claim: c.Ref(), Moved: moved, NotMoved: why})
 		default:
 			p.deleteJob(j, why)
 		}
@@ -184,7 +185,7 @@ func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 	state := PlacementState{Claim: *c, Job: job}
 	switch {
 	case c.PlacementRequest == Skip:
-		p.add(RecordPlaced{Claim: c.Ref(), Serial: o.Record.Serial, Target: o.Record.Target()})
+		p.add(action.RecordPlaced{Claim: c.Ref(), Serial: o.Record.Serial, Target: o.Record.Target()})
 		return state.is(PlacementWaits, InTurn, "a person leaves its items where they are")
 	case job != nil:
 		return p.followPlacement(o, c, job, state)
@@ -196,9 +197,9 @@ func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 		return state.is(PlacementWaits, InTurn, "other members are placed first")
 	}
 	*slots--
-	p.add(CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Lost: o.lost()})
+	p.add(action.CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Lost: o.lost()})
 	if c.PlacementRequest == Retry {
-		p.add(ClearPlacementRetry{c.Ref()})
+		p.add(action.ClearPlacementRetry{Claim: c.Ref()})
 	}
 	return state.is(PlacementRuns, "", "")
 }
@@ -253,7 +254,7 @@ func (p *Plan) followPlacement(o *Observed, c *Claim, job *Job, state PlacementS
 		return state.is(PlacementWaits, InTurn, "the clients' list has changed, or a member is lost: the placement starts again")
 	case job.State == JobActive:
 		if c.PlacementRequest == Retry {
-			p.add(ClearPlacementRetry{c.Ref()}) // it has begun
+			p.add(action.ClearPlacementRetry{Claim: c.Ref()}) // it has begun
 		}
 		return state.is(PlacementRuns, "", "")
 	}
@@ -264,10 +265,10 @@ func (p *Plan) followPlacement(o *Observed, c *Claim, job *Job, state PlacementS
 	switch {
 	case job.State == JobComplete && invalid == nil:
 		// The next plan finds nothing to place, and deletes the Job.
-		p.add(RecordPlaced{c.Ref(), o.Record.Serial, job.Target, job.Receipt})
+		p.add(action.RecordPlaced{Claim: c.Ref(), Serial: o.Record.Serial, Target: job.Target, Receipt: job.Receipt})
 		return state.is(PlacementRuns, "", "")
 	case c.PlacementRequest == Retry:
-		p.add(DeleteJob{Name: job.Name, UID: job.UID, Reason: "a person asked for a retry"}, ClearPlacementRetry{c.Ref()})
+		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, Reason: "a person asked for a retry"}, action.ClearPlacementRetry{Claim: c.Ref()})
 		return state.is(PlacementWaits, InTurn, "the retry starts when the failed Job is gone")
 	}
 	f, again := p.tryAgain(o, c, job, invalid)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -122,7 +123,7 @@ func TestItemsArePlacedMemberByMember(t *testing.T) {
 }
 
 func TestPlacementIsCheckedLive(t *testing.T) {
-	action := CreatePlacement{Claim: ClaimRef{Name: name(0), UID: uid(0)}, Target: grown(1, 3).by()}
+	planned := action.CreatePlacement{Claim: action.ClaimRef{Name: name(0), UID: uid(0)}, Target: grown(1, 3).by()}
 	for what, test := range map[string]struct {
 		live *scene
 		may  bool
@@ -145,7 +146,7 @@ func TestPlacementIsCheckedLive(t *testing.T) {
 		"no StatefulSet is there": {grown(1, 3).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), false},
 	} {
 		t.Run(what, func(t *testing.T) {
-			if err := MayPlace(&test.live.o, action); (err == nil) != test.may {
+			if err := MayPlace(&test.live.o, planned); (err == nil) != test.may {
 				t.Errorf("%v", err)
 			}
 		})
@@ -207,11 +208,11 @@ func TestReceiptOfAPlacementReleasesNothing(t *testing.T) {
 	p := Next(&at(2).left(2, func(c *Claim) { c.Receipt = job.Receipt }).o)
 	for _, a := range p.Actions {
 		switch a.(type) {
-		case DeleteClaim, ReleaseClaim:
+		case action.DeleteClaim, action.ReleaseClaim:
 			t.Errorf("%s", a)
 		}
 	}
-	if err := MayRelease(&Cluster{}, &Claim{Name: name(2), UID: uid(2), LeavingSince: justNow, Receipt: job.Receipt}, ByReceipt); err == nil {
+	if err := MayRelease(&Cluster{}, &Claim{Name: name(2), UID: uid(2), LeavingSince: justNow, Receipt: job.Receipt}, action.ByReceipt); err == nil {
 		t.Error("it lets the claim go")
 	}
 	s := at(2).left(2).job(2, 2, func(j *Job) { j.State, j.Receipt = JobComplete, job.Receipt })

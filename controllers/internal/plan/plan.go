@@ -22,13 +22,14 @@ import (
 	"slices"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
 // Plan is what to do now, in this order, and how the claims of leaving and departed
 // members stand.
 type Plan struct {
-	Actions []Action
+	Actions []action.Action
 	// Replicas is how many members stay, and SizeBlocked why that is not the wanted size.
 	Replicas    int32
 	SizeBlocked Block
@@ -54,7 +55,7 @@ type Plan struct {
 	DeletedClaims []DeletedClaim
 	// SmallClaims are members' claims whose volumes are smaller than wanted.
 	// KeepsTemplate: the members' pods stay as they are until these have grown.
-	SmallClaims   []ClaimRef
+	SmallClaims   []action.ClaimRef
 	KeepsTemplate bool
 	// Wake is when to plan again if no event comes earlier; zero for never.
 	Wake time.Time
@@ -62,7 +63,7 @@ type Plan struct {
 
 // DeletedClaim is a claim that somebody else deleted.
 type DeletedClaim struct {
-	Claim ClaimRef
+	Claim action.ClaimRef
 	// Message says what will become of it, or what a person has to do.
 	Message string
 }
@@ -109,7 +110,7 @@ func Next(observed *Observed) Plan {
 	}
 	p := Plan{}
 	if !o.Cluster.Finalizer {
-		p.add(AddClusterFinalizer{})
+		p.add(action.AddClusterFinalizer{})
 	}
 	p.addClaimFinalizers(&o)
 	p.decideSize(&o)
@@ -120,16 +121,16 @@ func Next(observed *Observed) Plan {
 	p.findSmall(&o)
 	p.sweepJobs(&o)
 	p.applyAddresses(&o)
-	p.add(ApplyService{}, ApplyListService{}, ApplyDiscovery{}, WriteList{p.ListSize, p.Record, before, p.Replicas})
+	p.add(action.ApplyService{}, action.ApplyListService{}, action.ApplyDiscovery{}, action.WriteList{ListSize: p.ListSize, Record: p.Record, From: before, Replicas: p.Replicas})
 	p.beginMoves(&o)
-	p.add(WriteEndpoints{p.ListSize})
+	p.add(action.WriteEndpoints{ListSize: p.ListSize})
 	p.route(&o)
 	if o.Cluster.Discovery {
 		for _, pod := range o.MemberPods {
-			p.add(TellMember{pod})
+			p.add(action.TellMember{Pod: pod})
 		}
 	}
-	p.add(ApplyNetworkPolicy{}, WriteBinding{p.ListSize}, ApplyStatefulSet{p.Running, p.KeepsTemplate}, ApplyBudget{}, ApplyServiceMonitor{})
+	p.add(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: p.ListSize}, action.ApplyStatefulSet{Replicas: p.Running, KeepTemplate: p.KeepsTemplate}, action.ApplyBudget{}, action.ApplyServiceMonitor{})
 	p.retireAddresses(&o)
 	p.drain(&o)
 	p.place(&o)
@@ -142,13 +143,13 @@ func Next(observed *Observed) Plan {
 func plain(o *Observed) Plan {
 	p := Plan{Replicas: o.Cluster.Size, Running: o.Cluster.Size, ListSize: o.Cluster.Size}
 	if !o.Cluster.Deleting {
-		p.add(ApplyService{}, WriteList{ListSize: p.ListSize, Replicas: p.Replicas}, ApplyNetworkPolicy{}, WriteBinding{p.ListSize},
-			ApplyDeployment{p.Replicas}, ApplyBudget{}, ApplyServiceMonitor{})
+		p.add(action.ApplyService{}, action.WriteList{ListSize: p.ListSize, Replicas: p.Replicas}, action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: p.ListSize},
+			action.ApplyDeployment{Replicas: p.Replicas}, action.ApplyBudget{}, action.ApplyServiceMonitor{})
 	}
 	return p
 }
 
-func (p *Plan) add(a ...Action) { p.Actions = append(p.Actions, a...) }
+func (p *Plan) add(a ...action.Action) { p.Actions = append(p.Actions, a...) }
 
 // addClaimFinalizers adds the finalizer to claims that were created without it: by the
 // StatefulSet of an earlier operator, or of a cluster that was deleted.
@@ -157,7 +158,7 @@ func (p *Plan) addClaimFinalizers(o *Observed) {
 		c := &o.Claims[i]
 		wanted := c.LeavingSince.IsZero() || o.Cluster.Policy == Drain
 		if !c.Finalizer && !c.Deleting && wanted {
-			p.add(AddClaimFinalizer{c.Ref()})
+			p.add(action.AddClaimFinalizer{Claim: c.Ref()})
 			c.Finalizer = true
 		}
 	}
@@ -252,7 +253,7 @@ func (p *Plan) markLeaving(o *Observed, before ring.Record) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if c.Ordinal >= p.Replicas && c.LeavingSince.IsZero() && MayMark(told, c.Ordinal) == nil {
-			p.add(MarkLeaving{c.Ref(), o.placementDue(&before, c), c.NotStartedYet})
+			p.add(action.MarkLeaving{Claim: c.Ref(), Unplaced: o.placementDue(&before, c), NeverStarted: c.NotStartedYet})
 			c.LeavingSince = justNow
 		}
 	}
@@ -340,7 +341,7 @@ func (p *Plan) sweepJobs(o *Observed) {
 	for _, j := range o.Jobs {
 		known := slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.UID == j.ClaimUID })
 		if !known && !j.Deleting {
-			p.add(DeleteJob{Name: j.Name, UID: j.UID, Reason: "its claim is gone", Stray: true})
+			p.add(action.DeleteJob{Name: j.Name, UID: j.UID, Reason: "its claim is gone", Stray: true})
 		}
 	}
 }
@@ -352,24 +353,24 @@ func dismantle(o *Observed) Plan {
 		for i := range o.Claims {
 			if c := &o.Claims[i]; c.Finalizer {
 				p.returnVolume(o, c)
-				p.add(ReleaseClaim{c.Ref(), ByNamespace})
+				p.add(action.ReleaseClaim{Claim: c.Ref(), Why: action.ByNamespace})
 				c.Finalizer = false
 			}
 		}
 		if o.Cluster.Finalizer && MayRemoveClusterFinalizer(o) == nil {
-			p.add(RemoveClusterFinalizer{})
+			p.add(action.RemoveClusterFinalizer{})
 		}
 		return p
 	}
 	for _, j := range slices.Concat(o.Jobs, o.Placements) {
 		if !j.Deleting {
-			p.add(DeleteJob{Name: j.Name, UID: j.UID, Reason: "the Memcached is deleted"})
+			p.add(action.DeleteJob{Name: j.Name, UID: j.UID, Reason: "the Memcached is deleted"})
 		}
 	}
 	if o.StatefulSet.Exists && !o.Cluster.Orphan {
 		// Its controller could still create claims. Its deletion brings an event.
 		if !o.StatefulSet.Deleting {
-			p.add(DeleteMembers{o.StatefulSet.UID})
+			p.add(action.DeleteMembers{UID: o.StatefulSet.UID})
 		}
 		return p
 	}
@@ -384,15 +385,15 @@ func dismantle(o *Observed) Plan {
 		drained := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
 		unwanted := o.Cluster.DeleteClaims && !o.Cluster.Orphan && !c.Adopted
 		if (unwanted || drained) && !c.Deleting {
-			p.add(DeleteClaim{c.Ref(), ByClusterDeletion})
+			p.add(action.DeleteClaim{Claim: c.Ref(), Why: action.ByClusterDeletion})
 		}
 		if c.Finalizer {
-			p.add(ReleaseClaim{c.Ref(), ByClusterDeletion})
+			p.add(action.ReleaseClaim{Claim: c.Ref(), Why: action.ByClusterDeletion})
 			c.Finalizer = false
 		}
 	}
 	if o.Cluster.Finalizer && MayRemoveClusterFinalizer(o) == nil {
-		p.add(RemoveClusterFinalizer{})
+		p.add(action.RemoveClusterFinalizer{})
 	}
 	return p
 }

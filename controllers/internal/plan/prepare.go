@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -86,7 +87,7 @@ func (p *Plan) beginMoves(o *Observed) {
 			continue
 		}
 		if slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && d.Target == job.Target && d.Waits }) {
-			p.add(BeginMove{Claim: c.Ref(), Target: job.Target})
+			p.add(action.BeginMove{Claim: c.Ref(), Target: job.Target})
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 // preparing is a cluster of three that was told to shrink to two a second ago: member 2
@@ -71,7 +73,7 @@ func TestTheListWaitsForPreparedMovers(t *testing.T) {
 			p := planned(test.scene)
 			p.Actions = slices.DeleteFunc(p.Actions, func(a string) bool { return a == "apply the StatefulSet, 3 replicas" })
 			for _, a := range Next(&test.scene.o).Actions {
-				if _, is := a.(WriteList); is {
+				if _, is := a.(action.WriteList); is {
 					p.Actions = slices.Insert(p.Actions, 0, a.String())
 				}
 			}
@@ -130,7 +132,7 @@ func TestTheListWaitsForAsManyMoversAsThereAre(t *testing.T) {
 
 // A mover begins when clients are told of its ring, and not before.
 func TestAMoverBeginsByTheRingOfTheList(t *testing.T) {
-	a := BeginMove{Claim: ClaimRef{UID: uid(2)}, Target: preparing().next(2)}
+	a := action.BeginMove{Claim: action.ClaimRef{UID: uid(2)}, Target: preparing().next(2)}
 	announced := func() *scene {
 		return preparing().prepares().starts(true).with(func(o *Observed) { o.ListSize, o.Record = 2, o.Record.Next(o.Cluster.Ring.Of(2)) })
 	}

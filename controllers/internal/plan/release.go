@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -16,9 +17,9 @@ func cannotBeRead(c *Claim, job *Job) bool {
 
 // reasonToRelease returns the first reason that releases the claim of a leaving or
 // departed member, if there is one.
-func reasonToRelease(o *Observed, c *Claim) (Release, bool) {
-	for _, why := range []Release{ByReceipt, BySkip, ByPolicyDelete, ByPolicyRetain, NeverBound, ByUnrecoverable} {
-		if releasableBy(&o.Cluster, c, why) == nil && (why != ByUnrecoverable || cannotBeRead(c, o.jobFor(c.UID))) {
+func reasonToRelease(o *Observed, c *Claim) (action.Release, bool) {
+	for _, why := range []action.Release{action.ByReceipt, action.BySkip, action.ByPolicyDelete, action.ByPolicyRetain, action.NeverBound, action.ByUnrecoverable} {
+		if releasableBy(&o.Cluster, c, why) == nil && (why != action.ByUnrecoverable || cannotBeRead(c, o.jobFor(c.UID))) {
 			return why, true
 		}
 	}
@@ -28,29 +29,29 @@ func reasonToRelease(o *Observed, c *Claim) (Release, bool) {
 // releasableBy is invariant 1: a claim is released by a receipt that adds up, for exactly
 // this claim, or by a person's word. It returns why this reason doesn't hold. The plan
 // asks this, and MayRelease asks it about live state.
-func releasableBy(cluster *Cluster, c *Claim, why Release) error {
+func releasableBy(cluster *Cluster, c *Claim, why action.Release) error {
 	switch why {
-	case ByReceipt:
+	case action.ByReceipt:
 		if c.Receipt == nil {
 			return fmt.Errorf("claim %s has no receipt", c.Name)
 		}
 		return c.Receipt.AddsUp(string(c.UID))
-	case BySkip:
+	case action.BySkip:
 		return unless(c.Request == Skip, "claim %s is not annotated with a skip", c.Name)
-	case NeverBound:
+	case action.NeverBound:
 		return unless(c.Volume == "", "claim %s is bound to a volume", c.Name)
-	case ByNamespace:
+	case action.ByNamespace:
 		return unless(cluster.NamespaceTerminating, "the namespace of claim %s is not terminating", c.Name)
-	case ByClusterDeletion:
+	case action.ByClusterDeletion:
 		return unless(cluster.Deleting, "the Memcached is not deleted")
-	case ByUnrecoverable:
+	case action.ByUnrecoverable:
 		return unless(cluster.ReleaseUnreadable && !c.Adopted, "the Memcached keeps volumes that can't be read")
-	case ByPolicyDelete:
+	case action.ByPolicyDelete:
 		return unless(cluster.Policy == Delete && !c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
-	case ByPolicyRetain:
+	case action.ByPolicyRetain:
 		// The operator did not create an adopted claim, and nobody has drained it: it is kept.
 		return unless(cluster.Policy == Retain || cluster.Policy == Delete && c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
-	case BySetAside: // MayHandOver decides
+	case action.BySetAside: // MayHandOver decides
 	}
 	return fmt.Errorf("%s is no reason to release claim %s", why, c.Name)
 }
@@ -59,15 +60,15 @@ func releasableBy(cluster *Cluster, c *Claim, why Release) error {
 // is removed. The reason must hold (releasableBy), and a policy applies only to the claim
 // of a member that left. It needs the parts of the Cluster that the reason is about, and,
 // if the claim is being deleted, where its volume is.
-func MayRelease(live *Cluster, c *Claim, why Release) error {
+func MayRelease(live *Cluster, c *Claim, why action.Release) error {
 	switch why {
-	case ByPolicyDelete, ByPolicyRetain, ByUnrecoverable:
+	case action.ByPolicyDelete, action.ByPolicyRetain, action.ByUnrecoverable:
 		switch {
 		case live.Deleting:
 			return errors.New("the Memcached is gone")
 		case c.LeavingSince.IsZero():
 			return fmt.Errorf("claim %s is a member's", c.Name)
-		case why == ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.canBeSetAside()):
+		case why == action.ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.canBeSetAside()):
 			return fmt.Errorf("the volume of claim %s is kept by another claim first", c.Name)
 		}
 	}
@@ -76,8 +77,8 @@ func MayRelease(live *Cluster, c *Claim, why Release) error {
 
 // MayDelete is asked, after MayRelease, before a claim is deleted. A claim that was there
 // before its member, and that nobody has drained, goes only by a person's word.
-func MayDelete(c *Claim, why Release) error {
-	return unless(!c.Adopted || why == ByReceipt || why == BySkip || why == NeverBound,
+func MayDelete(c *Claim, why action.Release) error {
+	return unless(!c.Adopted || why == action.ByReceipt || why == action.BySkip || why == action.NeverBound,
 		"claim %s was there before its member, and nobody has drained it", c.Name)
 }
 

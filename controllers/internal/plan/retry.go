@@ -6,8 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -23,14 +22,6 @@ const (
 	firstRetry   = time.Minute
 	longestRetry = 30 * time.Minute
 )
-
-// Attempts counts failed attempts in a row to drain a claim, or to place its member's
-// items.
-type Attempts struct {
-	Failed int32
-	// Last is the Job of the last one.
-	Last types.UID
-}
 
 // pause before the next attempt after that many failures.
 func pause(failed int32) time.Duration {
@@ -68,9 +59,9 @@ func (p *Plan) tryAgain(o *Observed, c *Claim, job *Job, invalid error) (f failu
 			p.wakeAt(f.retryAt)
 			return f, false
 		}
-		p.add(CountFailure{c.Ref(), Attempts{failed, job.UID}})
+		p.add(action.CountFailure{Claim: c.Ref(), Attempts: action.Attempts{Failed: failed, Last: job.UID}})
 	}
-	p.add(DeleteJob{Name: job.Name, UID: job.UID, Reason: "it failed, and is tried again"})
+	p.add(action.DeleteJob{Name: job.Name, UID: job.UID, Reason: "it failed, and is tried again"})
 	return f, true
 }
 

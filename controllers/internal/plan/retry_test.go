@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -35,7 +36,7 @@ func unreachable(j *Job)   { failing(contract.ExitUnreachable, "SurvivorUnreacha
 func unreadableNow(j *Job) { failing(contract.ExitUnrecoverable, "SourceCorrupt")(j) }
 
 func failedBefore(n int32, last types.UID) func(*Claim) {
-	return func(c *Claim) { c.Attempts = Attempts{n, last} }
+	return func(c *Claim) { c.Attempts = action.Attempts{Failed: n, Last: last} }
 }
 
 // What a retry can mend is tried again by itself; anything else waits for a person.
@@ -141,7 +142,7 @@ func TestNewerVolumesAreDrainedFirst(t *testing.T) {
 		if diff := cmp.Diff(test.want, planned(test.scene).Drains); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", what, diff)
 		}
-		err := MayDrain(&test.scene.o, CreateDrain{Claim: ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: 1})
+		err := MayDrain(&test.scene.o, action.CreateDrain{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: 1})
 		if test.want[0] == "2 Waiting InTurn" && err == nil {
 			t.Errorf("%s: live, nothing stands against it", what)
 		}

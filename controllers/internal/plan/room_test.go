@@ -1,6 +1,10 @@
 package plan
 
-import "testing"
+import (
+	"testing"
+
+	"example.com/memcached-operator/controllers/internal/action"
+)
 
 func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 	short, enough := &Room{Leaving: 11, Free: 10}, &Room{Leaving: 10, Free: 10}
@@ -32,7 +36,7 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 		if p.Replicas != test.replicas || p.SizeBlocked != test.blocked {
 			t.Errorf("%s: got %d replicas, blocked %q; want %d, %q", name, p.Replicas, p.SizeBlocked, test.replicas, test.blocked)
 		}
-		if (test.blocked == BlockedByShortage || test.blocked == BlockedByMemoryCheck) && len(actions[MarkLeaving](p)) > 0 {
+		if (test.blocked == BlockedByShortage || test.blocked == BlockedByMemoryCheck) && len(actions[action.MarkLeaving](p)) > 0 {
 			t.Errorf("%s: a member is told to leave: %v", name, p.Actions)
 		}
 	}
@@ -43,7 +47,7 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 func TestScaleDownWaitsForItsMembersAnswers(t *testing.T) {
 	s := at(3).wanted(2)
 	s.o.Room = &Room{Pending: true}
-	if p := Next(&s.o); p.Replicas != 3 || p.SizeBlocked != BlockedByMemoryCheck || len(actions[MarkLeaving](p)) > 0 {
+	if p := Next(&s.o); p.Replicas != 3 || p.SizeBlocked != BlockedByMemoryCheck || len(actions[action.MarkLeaving](p)) > 0 {
 		t.Errorf("got %d replicas, blocked %q, %v", p.Replicas, p.SizeBlocked, p.Actions)
 	}
 }

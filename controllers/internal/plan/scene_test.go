@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -155,7 +156,7 @@ func planned(s *scene) outcome {
 	}
 	for _, a := range p.Actions {
 		switch a.(type) {
-		case ApplyService, ApplyListService, ApplyDiscovery, WriteList, WriteEndpoints, TellMember, WriteTable, TellRouter, ApplyRouters, ApplyNetworkPolicy, WriteBinding, ApplyBudget, ApplyServiceMonitor, ApplyMemberService:
+		case action.ApplyService, action.ApplyListService, action.ApplyDiscovery, action.WriteList, action.WriteEndpoints, action.TellMember, action.WriteTable, action.TellRouter, action.ApplyRouters, action.ApplyNetworkPolicy, action.WriteBinding, action.ApplyBudget, action.ApplyServiceMonitor, action.ApplyMemberService:
 		default:
 			out.Actions = append(out.Actions, strings.ReplaceAll(a.String(), by.Target(), target))
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 // A person may give up a claim while a drainer is at work on it. Until its pod has ended,
@@ -33,7 +35,7 @@ func TestSizeIsHeldUntilADrainerWhoseJobIsGoneHasEnded(t *testing.T) {
 	if got := planned(due).Places; !slices.Equal(got, []string{"0 Waiting PlacementWaits"}) {
 		t.Errorf("items are placed beside it: %v", got)
 	}
-	if MayPlace(&due.o, CreatePlacement{Claim: ClaimRef{Name: name(0), UID: uid(0)}, Target: due.by()}) == nil {
+	if MayPlace(&due.o, action.CreatePlacement{Claim: action.ClaimRef{Name: name(0), UID: uid(0)}, Target: due.by()}) == nil {
 		t.Error("items may be placed beside it")
 	}
 }

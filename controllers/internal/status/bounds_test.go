@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -50,7 +51,7 @@ func TestStatusIsBoundedWhateverIsObserved(t *testing.T) {
 		in.toPlace(i, plan.PlacementRuns, huge, huge)
 		in.Waits[in.Plan.Placements[i].Claim.UID] = Wait{Reason: huge, Message: huge}
 		in.Progress[in.Plan.Drains[i].Claim.UID] = contract.Progress{Phase: contract.PhaseMoving, Message: huge}
-		in.Plan.SmallClaims = append(in.Plan.SmallClaims, plan.ClaimRef{Name: huge})
+		in.Plan.SmallClaims = append(in.Plan.SmallClaims, action.ClaimRef{Name: huge})
 		in.Pods[i].Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: "memcached", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: huge, Message: huge}},
 		}}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -159,19 +160,21 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"a container can't be made":      {input(2).with(member(0, corev1.ContainerStatus{State: waiting("CreateContainerConfigError", `secret "s" not found`)})), "ContainerNotCreated", `CreateContainerConfigError: secret "s" not found`, 0},
 		"a container is being made":      {input(2).with(member(0, corev1.ContainerStatus{State: waiting("ContainerCreating", "")})), "Healthy", "", slowAfter},
 
-		"no node, for long":             {input(2).with(scheduled(time.Minute)), "Unschedulable", "pod cache-1 has no node since 1970-01-01T01:22:20Z: 0/3 nodes are available: 3 Insufficient memory.", 0},
-		"no node yet":                   {input(2).with(scheduled(time.Second)), "Healthy", "", 59 * time.Second},
-		"it does not end":               {input(2).with(terminating(-time.Minute)), "MemberDoesNotEnd", "pod cache-1 should have ended by 1970-01-01T01:22:20Z, and node node-b", 0},
-		"it ends":                       {input(2).with(terminating(30 * time.Second)), "Healthy", "", 90 * time.Second},
-		"not ready, nobody knows why":   {input(2).with(unreadySince(10 * time.Minute)), "MembersNotReady", "pod cache-1 has not been ready since", 0},
-		"not ready yet":                 {input(2).with(unreadySince(9 * time.Minute)), "Healthy", "", time.Minute},
-		"a quota, with storage":         {input(2).with(func(in *Input) { in.NotCreated = &NotCreated{"StatefulSet cache", "exceeded quota"} }), "PodNotCreated", "StatefulSet cache can't create a pod: exceeded quota", 0},
-		"a quota, without":              {input(2).with(replicaFailure), "PodNotCreated", `Deployment cache can't create a pod: pods "cache-x" is forbidden: exceeded quota`, 0},
-		"refused for a minute":          {input(2).with(func(in *Input) { in.Refused = &Refusal{now.Add(-time.Minute), "Job j is somebody else's"} }), "StepRefused", "since 1970-01-01T01:22:20Z: Job j is somebody else's", 0},
-		"refused just now":              {input(2).with(func(in *Input) { in.Refused = &Refusal{now, "the cache is behind"} }), "Healthy", "", time.Minute},
-		"blocked by a kept volume":      {input(2).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.BlockedByVolume }), "BlockedByVolume", "the size can't go from 2 to 3", 0},
-		"blocked by too little room":    {input(3).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](2), plan.BlockedByShortage }), "ShortOfMemory", "from 3 to 2", 0},
-		"volumes may not grow":          {input(3).with(func(in *Input) { in.Plan.SmallClaims, in.GrowthRefused = make([]plan.ClaimRef, 3), "the class says no" }), "VolumesCannotGrow", "3 volumes can't grow: the class says no", 0},
+		"no node, for long":           {input(2).with(scheduled(time.Minute)), "Unschedulable", "pod cache-1 has no node since 1970-01-01T01:22:20Z: 0/3 nodes are available: 3 Insufficient memory.", 0},
+		"no node yet":                 {input(2).with(scheduled(time.Second)), "Healthy", "", 59 * time.Second},
+		"it does not end":             {input(2).with(terminating(-time.Minute)), "MemberDoesNotEnd", "pod cache-1 should have ended by 1970-01-01T01:22:20Z, and node node-b", 0},
+		"it ends":                     {input(2).with(terminating(30 * time.Second)), "Healthy", "", 90 * time.Second},
+		"not ready, nobody knows why": {input(2).with(unreadySince(10 * time.Minute)), "MembersNotReady", "pod cache-1 has not been ready since", 0},
+		"not ready yet":               {input(2).with(unreadySince(9 * time.Minute)), "Healthy", "", time.Minute},
+		"a quota, with storage":       {input(2).with(func(in *Input) { in.NotCreated = &NotCreated{"StatefulSet cache", "exceeded quota"} }), "PodNotCreated", "StatefulSet cache can't create a pod: exceeded quota", 0},
+		"a quota, without":            {input(2).with(replicaFailure), "PodNotCreated", `Deployment cache can't create a pod: pods "cache-x" is forbidden: exceeded quota`, 0},
+		"refused for a minute":        {input(2).with(func(in *Input) { in.Refused = &Refusal{now.Add(-time.Minute), "Job j is somebody else's"} }), "StepRefused", "since 1970-01-01T01:22:20Z: Job j is somebody else's", 0},
+		"refused just now":            {input(2).with(func(in *Input) { in.Refused = &Refusal{now, "the cache is behind"} }), "Healthy", "", time.Minute},
+		"blocked by a kept volume":    {input(2).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.BlockedByVolume }), "BlockedByVolume", "the size can't go from 2 to 3", 0},
+		"blocked by too little room":  {input(3).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](2), plan.BlockedByShortage }), "ShortOfMemory", "from 3 to 2", 0},
+		"volumes may not grow": {input(3).with(func(in *Input) {
+			in.Plan.SmallClaims, in.GrowthRefused = make([]action.ClaimRef, 3), "the class says no"
+		}), "VolumesCannotGrow", "3 volumes can't grow: the class says no", 0},
 		"a drainer without an image":    {drainWaits("ImagePullBackOff", 0), "DrainStuck", "claim data-cache-2: ImagePullBackOff: its words", 0},
 		"a drainer that can't be made":  {drainWaits("PodNotCreated", 0), "DrainStuck", "its words", 0},
 		"a drainer without a node":      {drainWaits("Unschedulable", time.Minute), "DrainStuck", "claim data-cache-2: Unschedulable: its words", 0},

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
@@ -61,7 +62,7 @@ func TestReadyIsTrueOnlyWhenAllIsAsWanted(t *testing.T) {
 		"a volume is in the way":          {input(2).with(blocked(3, plan.BlockedByVolume)), false, "BlockedByVolume"},
 		"a drain failed":                  {input(2).leaving(2, plan.Failed, "SourceCorrupt", "torn"), false, "DrainFailed"},
 		"the API server refuses":          {input(2).with(func(in *Input) { in.Err = errors.New("no") }), false, "ReconcileError"},
-		"volumes grow":                    {input(2).with(func(in *Input) { in.Plan.SmallClaims = make([]plan.ClaimRef, 1) }), false, "VolumesGrow"},
+		"volumes grow":                    {input(2).with(func(in *Input) { in.Plan.SmallClaims = make([]action.ClaimRef, 1) }), false, "VolumesGrow"},
 		"no ServiceMonitors":              {input(2).with(func(in *Input) { in.Monitoring = MonitoringUnknown }), false, "ServiceMonitorUnknown"},
 		"no Secret for applications yet":  {input(2).with(func(in *Input) { in.Cluster.Spec.Binding = &cachev1alpha1.BindingSpec{} }), false, "BindingIncomplete"},
 		"members are replaced":            {input(3).with(statefulSet(func(s *appsv1.StatefulSet) { s.Status.UpdateRevision = "2" })), false, "Rolling"},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
@@ -253,7 +254,7 @@ func receipt(in *Input, d *plan.DrainState) cachev1alpha1.DrainReceipt {
 	if at, told := d.Claim.LeavingAt(); told {
 		out.Seconds = int64(in.Now.Sub(at).Seconds())
 	}
-	if r := d.Claim.Receipt; r != nil && d.Why == plan.ByReceipt {
+	if r := d.Claim.Receipt; r != nil && d.Why == action.ByReceipt {
 		out.Found, out.Added, out.AlreadyPresent = r.Found, r.Added, r.AlreadyPresent
 		out.Expired, out.Invalidated, out.Bytes = r.Expired, r.Invalidated, r.Bytes
 		out.Unclean = !r.Clean

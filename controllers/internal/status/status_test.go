@@ -18,6 +18,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
@@ -61,7 +62,7 @@ func (in *Input) leaving(ordinal int32, phase plan.DrainPhase, reason, message s
 		Phase: phase, Reason: reason, Message: message,
 	}
 	if phase == plan.Releasing {
-		d.Why = plan.ByReceipt
+		d.Why = action.ByReceipt
 		d.Claim.Receipt = &contract.Receipt{Version: 1, Source: string(uid), Complete: true, Clean: true, Found: 3, Outcomes: contract.Outcomes{Added: 2, Expired: 1}}
 	}
 	in.Plan.Drains = append(in.Plan.Drains, d)
@@ -128,7 +129,7 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 		},
 		"a member's claim was deleted": {
 			input(2).with(func(in *Input) {
-				in.Plan.DeletedClaims = []plan.DeletedClaim{{Claim: plan.ClaimRef{Name: "data-cache-1"}, Message: "it was deleted"}}
+				in.Plan.DeletedClaims = []plan.DeletedClaim{{Claim: action.ClaimRef{Name: "data-cache-1"}, Message: "it was deleted"}}
 			}),
 			[4]string{"+Ready", "-AsWanted", "+ClaimDeleted", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
 		},
@@ -325,9 +326,9 @@ func TestLastDrainsHaveEachOnceNewestFirstFiveAtMost(t *testing.T) {
 
 func TestLastDrainsHaveTheReasonThatAClaimWentForInTheEnd(t *testing.T) {
 	in := input(1).leaving(1, plan.Releasing, "", "")
-	in.Plan.Drains[0].Why = plan.NeverBound
+	in.Plan.Drains[0].Why = action.NeverBound
 	in.Cluster.Status = compute(t, in)
-	in.Plan.Drains[0].Why = plan.ByReceipt // it was bound after all, and drained
+	in.Plan.Drains[0].Why = action.ByReceipt // it was bound after all, and drained
 	if got := compute(t, in).LastDrains; len(got) != 1 || got[0].Result != "Drained" || got[0].Found != 3 {
 		t.Errorf("%+v", got)
 	}
@@ -335,7 +336,7 @@ func TestLastDrainsHaveTheReasonThatAClaimWentForInTheEnd(t *testing.T) {
 
 func TestDrainThatWasGivenUpShowsNoReceiptsNumbers(t *testing.T) {
 	in := input(1).leaving(1, plan.Releasing, "", "")
-	in.Plan.Drains[0].Why = plan.BySkip
+	in.Plan.Drains[0].Why = action.BySkip
 	got := compute(t, in).LastDrains[0]
 	if got.Result != "Skipped" || got.Found != 0 {
 		t.Errorf("%+v", got)

@@ -7,12 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 func TestVolumesSizedTellsWhatGrowsAndWhatMayNot(t *testing.T) {
 	small := func(in *Input) {
-		in.Plan.SmallClaims = []plan.ClaimRef{{Name: "data-cache-1"}, {Name: "data-cache-0"}}
+		in.Plan.SmallClaims = []action.ClaimRef{{Name: "data-cache-1"}, {Name: "data-cache-0"}}
 	}
 	kept := func(in *Input) { in.Plan.KeepsTemplate = true }
 	refused := func(in *Input) { in.GrowthRefused = "the class says no" }

@@ -1,4 +1,6 @@
-package plan
+// Package action has a type for each write that the operator makes. Package plan decides which,
+// and package apply makes them.
+package action
 
 import (
 	"fmt"
@@ -185,15 +187,26 @@ const (
 	RouterBudget     RouterPart = "PodDisruptionBudget"
 )
 
+// Attempts counts failed attempts in a row to drain a claim, or to place its member's
+// items.
+type Attempts struct {
+	Failed int32
+	// Last is the Job of the last one.
+	Last types.UID
+}
+
+// PodRef names a pod.
+type PodRef struct {
+	Name string
+	UID  types.UID
+}
+
 // ClaimRef names a claim.
 type ClaimRef struct {
 	Name    string
 	UID     types.UID
 	Ordinal int32
 }
-
-// Ref names the claim.
-func (c *Claim) Ref() ClaimRef { return ClaimRef{Name: c.Name, UID: c.UID, Ordinal: c.Ordinal} }
 
 // Release is why a claim may be released: invariant 1.
 type Release string
@@ -332,4 +345,34 @@ func (a GrowClaim) String() string {
 func (a SkipAside) String() string { return "annotate claim " + a.Claim.Name + " with skip" }
 func (a ReleaseClaim) String() string {
 	return fmt.Sprintf("release claim %s: %s", a.Claim.Name, a.Why)
+}
+
+// The actions on members' own Services.
+type (
+	// ApplyMemberService applies the Service of one member.
+	ApplyMemberService struct{ Ordinal int32 }
+	// RetireMemberService writes on it that the member is gone, and since when.
+	RetireMemberService struct {
+		Ordinal int32
+		UID     types.UID
+	}
+	// DeleteMemberService deletes it.
+	DeleteMemberService struct {
+		Ordinal int32
+		UID     types.UID
+	}
+)
+
+func (ApplyMemberService) action()  {}
+func (RetireMemberService) action() {}
+func (DeleteMemberService) action() {}
+
+func (a ApplyMemberService) String() string {
+	return fmt.Sprintf("apply the Service of member %d", a.Ordinal)
+}
+func (a RetireMemberService) String() string {
+	return fmt.Sprintf("note that member %d, which has a Service, is gone", a.Ordinal)
+}
+func (a DeleteMemberService) String() string {
+	return fmt.Sprintf("delete the Service of member %d, which has left", a.Ordinal)
 }
