@@ -56,6 +56,6 @@ func (o *State) planMemberServices() []plan.MemberService {
 // UnlistedSince is when a Service's member had left the clients' list; zero if it has not,
 // or if the annotation has no time.
 func UnlistedSince(service *corev1.Service) time.Time {
-	since, _ := parseMark(service.Annotations[cachev1alpha1.AnnotationUnlisted])
+	since, _ := parseTime(service.Annotations[cachev1alpha1.AnnotationUnlisted])
 	return since
 }

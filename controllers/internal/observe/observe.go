@@ -538,16 +538,16 @@ func request(annotation string, known ...plan.Request) plan.Request {
 
 // planLeavingSince is the time in the mark. A damaged mark still counts as a mark.
 func planLeavingSince(mark string) time.Time {
-	if t, ok := parseMark(mark); ok {
+	if t, ok := parseTime(mark); ok {
 		return t
 	}
 	return time.Unix(1, 0)
 }
 
-// parseMark returns false if the mark is missing or damaged.
-func parseMark(mark string) (time.Time, bool) {
-	t, err := time.Parse(time.RFC3339, mark)
-	return t, err == nil && len(mark) <= cachev1alpha1.MaxAnnotation
+// parseTime reads a time in an annotation; false if it is missing or damaged.
+func parseTime(s string) (time.Time, bool) {
+	t, err := time.Parse(time.RFC3339, s)
+	return t, err == nil && len(s) <= cachev1alpha1.MaxAnnotation
 }
 
 // planAttempts reads what countFailure wrote. A damaged count is no count.

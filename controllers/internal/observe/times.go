@@ -61,7 +61,7 @@ func (o *State) leavingSince(ref action.ClaimRef) time.Time {
 
 // MarkedAt is the time in a claim's leaving mark; zero if it has none, or a damaged one.
 func MarkedAt(c *corev1.PersistentVolumeClaim) time.Time {
-	if t, ok := parseMark(c.Annotations[cachev1alpha1.AnnotationLeaving]); ok {
+	if t, ok := parseTime(c.Annotations[cachev1alpha1.AnnotationLeaving]); ok {
 		return t
 	}
 	return time.Time{}

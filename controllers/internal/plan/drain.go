@@ -125,7 +125,7 @@ func (p *Plan) decideDrain(o *Observed, c *Claim, slots *int) DrainState {
 		return state.is(p.skipAside(o, aside))
 	case c.Request == Skip && c.Deleting && o.pendingAsideOf(c) != nil:
 		return state.is(p.skipAside(o, o.pendingAsideOf(c)))
-	case p.isLeaving(c):
+	case p.runsOn(c):
 		return p.leaving(o, c, state)
 	}
 	switch why, release := reasonToRelease(o, c); {

@@ -41,9 +41,9 @@ func (o *Observed) staying() int32 {
 	return min(o.StatefulSet.Replicas, max(departed.Ordinal, o.Record.Ring.Size))
 }
 
-// leaves tells whether the claim's member was told to leave, is off the clients' list, and
+// isLeaving tells whether the claim's member was told to leave, is off the clients' list, and
 // is still there.
-func (o *Observed) leaves(c *Claim) bool {
+func (o *Observed) isLeaving(c *Claim) bool {
 	return !c.LeavingSince.IsZero() && !c.Aside && o.Record.Ring.Size <= c.Ordinal && c.Ordinal < o.StatefulSet.Replicas
 }
 
@@ -53,31 +53,31 @@ func (o *Observed) leaves(c *Claim) bool {
 // this, and MayPlace asks it about live state.
 func (o *Observed) mayMoveLive(c *Claim) bool {
 	older := o.drainedAfterPlacement(c) && slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) })
-	return o.leaves(c) && 0 < o.Cluster.Size && o.Cluster.Size <= c.Ordinal && o.Cluster.Policy == Drain && o.Cluster.Patience > 0 &&
+	return o.isLeaving(c) && 0 < o.Cluster.Size && o.Cluster.Size <= c.Ordinal && o.Cluster.Policy == Drain && o.Cluster.Patience > 0 &&
 		!o.Cluster.PlacementOff && !c.Deleting && !c.keptByAPerson() && c.Receipt == nil && !older
 }
 
-// staysFor tells whether the cluster waits for the mover of this leaving member: it may
+// waitsForMover tells whether the cluster waits for the mover of this leaving member: it may
 // start soon, or is at work.
-func (o *Observed) staysFor(c *Claim) bool {
+func (o *Observed) waitsForMover(c *Claim) bool {
 	if !o.mayMoveLive(c) || !slices.Contains(o.Ready, c.Ordinal) || o.overdue(c) {
 		return false
 	}
 	switch job := o.placementOf(c); {
 	case job == nil:
-		return o.justLeft(c)
+		return o.toldJustNow(c)
 	case job.Deleting || job.State != JobActive || job.Target != o.target():
 		return false
 	}
-	return o.justLeft(c) || o.moverRuns(c)
+	return o.toldJustNow(c) || o.moverRuns(c)
 }
 
-// justLeft tells whether the member was told to leave less than moverStartsWithin ago.
-func (o *Observed) justLeft(c *Claim) bool { return o.leftWithin(c, moverStartsWithin) }
+// toldJustNow tells whether the member was told to leave less than moverStartsWithin ago.
+func (o *Observed) toldJustNow(c *Claim) bool { return o.toldWithin(c, moverStartsWithin) }
 
-// leftWithin tells whether the member was told to leave less than that ago. Anybody may
+// toldWithin tells whether the member was told to leave less than that ago. Anybody may
 // have written the mark: one from the future is not recent.
-func (o *Observed) leftWithin(c *Claim, recent time.Duration) bool {
+func (o *Observed) toldWithin(c *Claim, recent time.Duration) bool {
 	age := o.Now.Sub(c.LeavingSince)
 	return c.LeavingSince.Equal(justNow) || -recent < age && age < recent
 }
@@ -100,7 +100,7 @@ func (p *Plan) keepLeaving(o *Observed) {
 	p.Running = p.Replicas
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		if p.Replicas == 0 || c.Ordinal < p.Replicas || !o.staysFor(c) {
+		if p.Replicas == 0 || c.Ordinal < p.Replicas || !o.waitsForMover(c) {
 			continue
 		}
 		p.Running = o.StatefulSet.Replicas
@@ -114,15 +114,15 @@ func (p *Plan) keepLeaving(o *Observed) {
 	}
 }
 
-// isLeaving tells whether the claim's member runs on for now.
-func (p *Plan) isLeaving(c *Claim) bool {
+// runsOn tells whether the claim's member runs on for now.
+func (p *Plan) runsOn(c *Claim) bool {
 	return !c.Aside && !c.Deleting && p.Replicas <= c.Ordinal && c.Ordinal < p.Running
 }
 
 // leaving says how a leaving member stands that runs on.
 func (p *Plan) leaving(o *Observed, c *Claim, s DrainState) DrainState {
 	switch job := o.placementOf(c); {
-	case o.staysFor(c):
+	case o.waitsForMover(c):
 		return s.is(Leaving, "", "")
 	case job != nil && job.State == JobComplete:
 		return s.is(Leaving, InTurn, "its items have been moved: it leaves together with the other leaving members")
@@ -133,7 +133,7 @@ func (p *Plan) leaving(o *Observed, c *Claim, s DrainState) DrainState {
 // keepsMover tells whether the Job of a leaving member's mover is kept: while it is at
 // work, and then as the record that the live part is over, until the member is gone.
 func (o *Observed) keepsMover(c *Claim, j *Job) bool {
-	return o.leaves(c) && (o.staysFor(c) || !j.mayRun())
+	return o.isLeaving(c) && (o.waitsForMover(c) || !j.mayRun())
 }
 
 // moverSlots is how many movers of leaving members may begin, besides those that run.
@@ -155,7 +155,7 @@ func (p *Plan) moveLeaving(o *Observed) {
 	}
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		if !p.isLeaving(c) || !o.staysFor(c) || o.beingPlaced(c) || slots <= 0 {
+		if !p.runsOn(c) || !o.waitsForMover(c) || o.beingPlaced(c) || slots <= 0 {
 			continue
 		}
 		slots--

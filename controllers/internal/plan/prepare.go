@@ -42,7 +42,7 @@ func (o *Observed) mayPrepare(before ring.Record) bool {
 		}
 	}
 	// The volumes of members that left earlier come first.
-	earlier := slices.ContainsFunc(o.Claims, func(c Claim) bool { return !c.LeavingSince.IsZero() && !o.leaves(&c) })
+	earlier := slices.ContainsFunc(o.Claims, func(c Claim) bool { return !c.LeavingSince.IsZero() && !o.isLeaving(&c) })
 	return !earlier && !o.drainRuns() && !o.at(before).placing()
 }
 
@@ -58,7 +58,7 @@ func (p *Plan) prepare(o *Observed, before ring.Record) {
 		switch {
 		case slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && d.Prepared }):
 			working++
-		case o.staysFor(c) && o.leftWithin(c, preparesWithin):
+		case o.waitsForMover(c) && o.toldWithin(c, preparesWithin):
 			waits = true
 			if at, told := c.LeavingAt(); told {
 				p.wakeAt(at.Add(preparesWithin)) // no event tells that a mover has not started
@@ -83,7 +83,7 @@ func (p *Plan) beginMoves(o *Observed) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		job := o.placementOf(c)
-		if job == nil || !job.mayBegin(o.target()) || !p.isLeaving(c) || !o.staysFor(c) {
+		if job == nil || !job.mayBegin(o.target()) || !p.runsOn(c) || !o.waitsForMover(c) {
 			continue
 		}
 		if slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && d.Target == job.Target && d.Waits }) {

@@ -7,7 +7,7 @@
 // clusters.
 //
 // The record on the StatefulSet or Deployment tells the two apart: it names the spec that
-// the template was made from. It also has the mark of a roll-out that an upgrade began,
+// the template was made from. It also has the turn of a roll-out that an upgrade began,
 // from the write that begins it until it is done. So the number of roll-outs survives the
 // operator.
 package rollout
@@ -23,12 +23,12 @@ type Record struct {
 	// part that the template depends on (build.TemplateSpec).
 	Generation int64  `json:"generation"`
 	Spec       string `json:"spec"`
-	// Mark of the roll-out that an upgrade began; nil if none is under way.
-	Mark *Mark `json:"rollout,omitempty"`
+	// Turn of the roll-out that an upgrade began; nil if none is under way.
+	Turn *Turn `json:"rollout,omitempty"`
 }
 
-// Mark of a roll-out that is under way.
-type Mark struct {
+// Turn of a roll-out that is under way.
+type Turn struct {
 	// Since when, in whole seconds.
 	Since time.Time `json:"since"`
 	// Unready: not all members were ready when it began.
@@ -44,7 +44,7 @@ func Parse(text string) *Record {
 	if text == "" || len(text) > MaxRecord || json.Unmarshal([]byte(text), &r) != nil {
 		return nil
 	}
-	if r.Mark != nil && (r.Mark.Since.IsZero() || r.Mark.Since.Year() > 9999) {
+	if r.Turn != nil && (r.Turn.Since.IsZero() || r.Turn.Since.Year() > 9999) {
 		return nil
 	}
 	return &r
@@ -61,7 +61,7 @@ func (r Record) String() string {
 const UnreadyTime = 10 * time.Minute
 
 // Over tells whether the next roll-out may begin although this one isn't done.
-func (m *Mark) Over(now time.Time) bool { return m.Unready && now.Sub(m.Since) >= UnreadyTime }
+func (m *Turn) Over(now time.Time) bool { return m.Unready && now.Sub(m.Since) >= UnreadyTime }
 
 // Members of a cluster, and the template that they are to have.
 type Members struct {
@@ -87,24 +87,24 @@ type Step int
 
 // The steps.
 const (
-	// Apply the wanted template. No roll-out is marked.
+	// Apply the wanted template. No roll-out is recorded.
 	Apply Step = iota
-	// GoOn with the marked roll-out, to the template that is wanted now.
+	// GoOn with the recorded roll-out, to the template that is wanted now.
 	GoOn
 	// Ask for a turn. Until then the members keep their template.
 	Ask
 )
 
-// Next step for the members. mark is that of their roll-out; nil if there is none.
-func Next(m *Members, mark *Mark, now time.Time) Step {
+// Next step for the members. turn is that of their roll-out; nil if there is none.
+func Next(m *Members, turn *Turn, now time.Time) Step {
 	switch {
 	case m.None:
 		return Apply
-	case mark != nil && (m.Differs || !m.Ready) && !mark.Over(now):
+	case turn != nil && (m.Differs || !m.Ready) && !turn.Over(now):
 		return GoOn
 	case !m.Differs || m.bySpec():
 		return Apply
-	case mark != nil:
+	case turn != nil:
 		return GoOn // done, but the template has changed again
 	}
 	return Ask

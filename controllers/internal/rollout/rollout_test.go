@@ -10,12 +10,12 @@ import (
 
 func TestWhatChangesATemplateDecidesWhenItIsApplied(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	begun, old := &Mark{Since: now.Add(-time.Second)}, &Mark{Since: now.Add(-time.Hour)}
-	unready, oldUnready := &Mark{Since: now.Add(-time.Second), Unready: true}, &Mark{Since: now.Add(-time.Hour), Unready: true}
+	begun, old := &Turn{Since: now.Add(-time.Second)}, &Turn{Since: now.Add(-time.Hour)}
+	unready, oldUnready := &Turn{Since: now.Add(-time.Second), Unready: true}, &Turn{Since: now.Add(-time.Hour), Unready: true}
 	same, resized, other := &Record{Generation: 2, Spec: "a"}, &Record{Generation: 1, Spec: "a"}, &Record{Generation: 1, Spec: "b"}
 	for name, test := range map[string]struct {
 		members Members
-		mark    *Mark
+		turn    *Turn
 		want    Step
 	}{
 		"nothing changed": {Members{Recorded: same, Ready: true}, nil, Apply},
@@ -38,7 +38,7 @@ func TestWhatChangesATemplateDecidesWhenItIsApplied(t *testing.T) {
 		"it has, and there is another upgrade":         {Members{Differs: true, Recorded: same}, oldUnready, GoOn},
 	} {
 		test.members.Generation, test.members.Spec = 2, "a"
-		if got := Next(&test.members, test.mark, now); got != test.want {
+		if got := Next(&test.members, test.turn, now); got != test.want {
 			t.Errorf("%s: got %d, want %d", name, got, test.want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestWhatChangesATemplateDecidesWhenItIsApplied(t *testing.T) {
 func TestARecordIsReadAsItWasWritten(t *testing.T) {
 	for _, want := range []Record{
 		{}, {Generation: 7, Spec: "0123456789abcdef"},
-		{Generation: 7, Mark: &Mark{Since: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), Unready: true}},
+		{Generation: 7, Turn: &Turn{Since: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), Unready: true}},
 	} {
 		if diff := cmp.Diff(&want, Parse(want.String())); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
@@ -61,7 +61,7 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(Record{Generation: 7, Spec: "a", Mark: &Mark{Since: time.Unix(1000, 0).UTC()}}.String())
+	f.Add(Record{Generation: 7, Spec: "a", Turn: &Turn{Since: time.Unix(1000, 0).UTC()}}.String())
 	f.Fuzz(func(t *testing.T, text string) {
 		if r := Parse(text); r != nil && len(r.String()) > 8*MaxRecord {
 			t.Errorf("%d bytes", len(r.String()))

@@ -52,12 +52,12 @@ type Turns struct {
 	// searching serializes the search for turns that an earlier operator gave.
 	searching sync.Mutex
 	// turns that were given, and not given back.
-	turns map[client.ObjectKey]Mark
+	turns map[client.ObjectKey]Turn
 	// waiting are the clusters that wait for one.
 	waiting map[client.ObjectKey]waiter
-	// ended are the marks that this operator removed. A cache that is behind still has
+	// ended are the turns that this operator removed. A cache that is behind still has
 	// them.
-	ended map[client.ObjectKey]Mark
+	ended map[client.ObjectKey]Turn
 	// searched: turns has those that an earlier operator gave.
 	searched bool
 }
@@ -77,7 +77,7 @@ func (w waiter) waits(now time.Time) bool { return now.Sub(w.asked) < 3*turnInte
 func NewTurns(options Options) *Turns {
 	return &Turns{
 		options: options,
-		turns:   map[client.ObjectKey]Mark{}, waiting: map[client.ObjectKey]waiter{}, ended: map[client.ObjectKey]Mark{},
+		turns:   map[client.ObjectKey]Turn{}, waiting: map[client.ObjectKey]waiter{}, ended: map[client.ObjectKey]Turn{},
 	}
 }
 
@@ -95,9 +95,9 @@ type Decision struct {
 	// never.
 	Again time.Duration
 
-	// was is the mark before, or nil. began: this decision begins a roll-out of an
+	// was is the turn before, or nil. began: this decision begins a roll-out of an
 	// upgrade.
-	was   *Mark
+	was   *Turn
 	began bool
 }
 
@@ -111,12 +111,12 @@ func (t *Turns) Decide(ctx context.Context, key client.ObjectKey, m *Members) (*
 	} else if m.Recorded != nil && was.Spec == m.Spec && m.OtherSize {
 		d.Record.Generation = was.Generation // the generation is recorded together with the size
 	}
-	d.was = t.mark(key, m.Recorded)
-	d.Record.Mark = d.was
+	d.was = t.turnOf(key, m.Recorded)
+	d.Record.Turn = d.was
 	now := t.options.Clock.Now()
 	switch Next(m, d.was, now) {
 	case Apply:
-		d.Record.Mark, d.Settled = nil, !m.Kept
+		d.Record.Turn, d.Settled = nil, !m.Kept
 	case GoOn:
 		t.goOn(key, *d.was)
 		if d.was.Unready {
@@ -124,10 +124,10 @@ func (t *Turns) Decide(ctx context.Context, key client.ObjectKey, m *Members) (*
 		}
 	case Ask:
 		var err error
-		if d.Record.Mark, d.Why, err = t.turn(ctx, key, m.Ready); err != nil {
+		if d.Record.Turn, d.Why, err = t.take(ctx, key, m.Ready); err != nil {
 			return nil, err
 		}
-		d.began, d.Keep = d.Record.Mark != nil, d.Record.Mark == nil
+		d.began, d.Keep = d.Record.Turn != nil, d.Record.Turn == nil
 		if d.Why != "" {
 			d.Again = turnInterval
 		}
@@ -135,10 +135,10 @@ func (t *Turns) Decide(ctx context.Context, key client.ObjectKey, m *Members) (*
 	return d, nil
 }
 
-// Applied notes that the decision was written. If that removed the mark, the turn is
+// Applied notes that the decision was written. If that removed the turn, it is
 // given back.
 func (t *Turns) Applied(key client.ObjectKey, d *Decision) {
-	if d.Record.Mark == nil && d.Why == "" {
+	if d.Record.Turn == nil && d.Why == "" {
 		t.giveBack(key, d.was)
 	}
 }
@@ -156,43 +156,43 @@ func (t *Turns) Forget(key client.ObjectKey) {
 	t.giveBack(key, nil)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.ended, key) // a deleted cluster may never show that its mark was removed
+	delete(t.ended, key) // a deleted cluster may never show that its turn was removed
 }
 
 func (t *Turns) tell() { t.options.Tell(len(t.turns), len(t.waiting)) }
 
-// mark of the cluster's roll-out: the one on its object, or our later write of it.
-func (t *Turns) mark(key client.ObjectKey, recorded *Record) *Mark {
+// turnOf is the turn of the cluster's roll-out: the one on its object, or our later write of it.
+func (t *Turns) turnOf(key client.ObjectKey, recorded *Record) *Turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ended, isEnded := t.ended[key]
 	switch {
-	case recorded == nil || recorded.Mark == nil:
+	case recorded == nil || recorded.Turn == nil:
 		delete(t.ended, key)
-	case !isEnded || ended != *recorded.Mark:
-		return recorded.Mark
+	case !isEnded || ended != *recorded.Turn:
+		return recorded.Turn
 	}
-	if mark, ok := t.turns[key]; ok {
-		return &mark
+	if turn, ok := t.turns[key]; ok {
+		return &turn
 	}
 	return nil
 }
 
 // goOn notes that the cluster has a turn.
-func (t *Turns) goOn(key client.ObjectKey, mark Mark) {
+func (t *Turns) goOn(key client.ObjectKey, turn Turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.give(key, mark)
+	t.give(key, turn)
 }
 
-func (t *Turns) give(key client.ObjectKey, mark Mark) {
-	t.turns[key] = mark
+func (t *Turns) give(key client.ObjectKey, turn Turn) {
+	t.turns[key] = turn
 	delete(t.waiting, key)
 }
 
-// turn asks for the cluster's turn. It returns the mark of its roll-out, or why it has to
+// take asks for the cluster's turn. It returns the turn of its roll-out, or why it has to
 // wait.
-func (t *Turns) turn(ctx context.Context, key client.ObjectKey, ready bool) (*Mark, string, error) {
+func (t *Turns) take(ctx context.Context, key client.ObjectKey, ready bool) (*Turn, string, error) {
 	if err := t.findTurns(ctx); err != nil {
 		return nil, "", err
 	}
@@ -213,9 +213,9 @@ func (t *Turns) turn(ctx context.Context, key client.ObjectKey, ready bool) (*Ma
 	if n := t.underWay(ctx); n >= limit {
 		return nil, fmt.Sprintf("the operator's version changes the members; %d other clusters go first, at most %d at once", n, limit), nil
 	}
-	mark := Mark{Since: now.UTC().Truncate(time.Second), Unready: !ready}
-	t.give(key, mark)
-	return &mark, "", nil
+	turn := Turn{Since: now.UTC().Truncate(time.Second), Unready: !ready}
+	t.give(key, turn)
+	return &turn, "", nil
 }
 
 func (t *Turns) someReady(now time.Time) bool {
@@ -231,11 +231,11 @@ func (t *Turns) someReady(now time.Time) bool {
 // deleted or gone delays nobody.
 func (t *Turns) underWay(ctx context.Context) int {
 	n := 0
-	for key, mark := range t.turns {
+	for key, turn := range t.turns {
 		cluster := &cachev1alpha1.Memcached{}
 		err := t.options.Cache.Get(ctx, key, cluster)
 		out := apierrors.IsNotFound(err) || err == nil && (cluster.Spec.Paused || cluster.DeletionTimestamp != nil)
-		if !out && !mark.Over(t.options.Clock.Now()) {
+		if !out && !turn.Over(t.options.Clock.Now()) {
 			n++
 		}
 	}
@@ -253,22 +253,22 @@ func (t *Turns) findTurns(ctx context.Context) error {
 	if looked {
 		return nil
 	}
-	found := map[client.ObjectKey]Mark{}
+	found := map[client.ObjectKey]Turn{}
 	if err := t.lookForTurns(ctx, found); err != nil {
 		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for key, mark := range found {
+	for key, turn := range found {
 		if _, since := t.ended[key]; !since {
-			t.give(key, mark)
+			t.give(key, turn)
 		}
 	}
 	t.searched = true
 	return nil
 }
 
-func (t *Turns) lookForTurns(ctx context.Context, found map[client.ObjectKey]Mark) error {
+func (t *Turns) lookForTurns(ctx context.Context, found map[client.ObjectKey]Turn) error {
 	var clusters cachev1alpha1.MemcachedList
 	if err := t.options.Cache.List(ctx, &clusters, client.UnsafeDisableDeepCopy); err != nil {
 		return err
@@ -294,7 +294,7 @@ func (t *Turns) lookForTurns(ctx context.Context, found map[client.ObjectKey]Mar
 }
 
 func (t *Turns) lookForTurnsOf(
-	ctx context.Context, kind string, watched map[client.ObjectKey]bool, marks map[client.ObjectKey]Mark, options ...client.ListOption,
+	ctx context.Context, kind string, watched map[client.ObjectKey]bool, turns map[client.ObjectKey]Turn, options ...client.ListOption,
 ) error {
 	const page = 200
 	list := &metav1.PartialObjectMetadataList{}
@@ -307,8 +307,8 @@ func (t *Turns) lookForTurnsOf(
 		for i := range list.Items {
 			key := client.ObjectKeyFromObject(&list.Items[i])
 			record := Parse(list.Items[i].Annotations[cachev1alpha1.AnnotationTemplate])
-			if record != nil && record.Mark != nil && watched[key] {
-				marks[key] = *record.Mark
+			if record != nil && record.Turn != nil && watched[key] {
+				turns[key] = *record.Turn
 			}
 		}
 	}
@@ -316,8 +316,8 @@ func (t *Turns) lookForTurnsOf(
 }
 
 // giveBack gives back the cluster's turn, or its place among those that wait, and wakes
-// the next. mark is the one that was removed, or nil.
-func (t *Turns) giveBack(key client.ObjectKey, mark *Mark) {
+// the next. turn is the one that was removed, or nil.
+func (t *Turns) giveBack(key client.ObjectKey, turn *Turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, had := t.turns[key]
@@ -325,8 +325,8 @@ func (t *Turns) giveBack(key client.ObjectKey, mark *Mark) {
 	if !had && !waited {
 		return
 	}
-	if mark != nil {
-		t.ended[key] = *mark
+	if turn != nil {
+		t.ended[key] = *turn
 	}
 	delete(t.turns, key)
 	delete(t.waiting, key)

@@ -20,7 +20,7 @@ import (
 type fleet struct {
 	client.Client
 	clusters map[string]*cachev1alpha1.Memcached
-	begun    map[string]Mark
+	begun    map[string]Turn
 	lists    int
 	// namespaced: nobody may list in all namespaces.
 	namespaced bool
@@ -53,9 +53,9 @@ func (f *fleet) List(_ context.Context, list client.ObjectList, options ...clien
 	if l.Kind != "StatefulSetList" {
 		return nil
 	}
-	for name, mark := range f.begun {
+	for name, turn := range f.begun {
 		object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
-		object.Annotations = map[string]string{cachev1alpha1.AnnotationTemplate: Record{Mark: &mark}.String()}
+		object.Annotations = map[string]string{cachev1alpha1.AnnotationTemplate: Record{Turn: &turn}.String()}
 		l.Items = append(l.Items, object)
 	}
 	return nil
@@ -71,7 +71,7 @@ type turnTest struct {
 }
 
 func newTurns(t *testing.T, limit int, clusters ...string) *turnTest {
-	f := &fleet{clusters: map[string]*cachev1alpha1.Memcached{}, begun: map[string]Mark{}}
+	f := &fleet{clusters: map[string]*cachev1alpha1.Memcached{}, begun: map[string]Turn{}}
 	for _, name := range clusters {
 		f.clusters[name] = &cachev1alpha1.Memcached{}
 	}
@@ -88,13 +88,13 @@ func newTurns(t *testing.T, limit int, clusters ...string) *turnTest {
 func ns(name string) client.ObjectKey { return client.ObjectKey{Namespace: "ns", Name: name} }
 
 // asks for a turn, and checks whether the cluster gets it.
-func (s *turnTest) asks(name string, ready, want bool) *Mark {
+func (s *turnTest) asks(name string, ready, want bool) *Turn {
 	s.Helper()
-	mark, why, err := s.turns.turn(s.Context(), ns(name), ready)
-	if err != nil || (mark != nil) != want || (why == "") != want {
-		s.Errorf("%s asks: got %v (%q), %v; want a turn: %v", name, mark, why, err, want)
+	turn, why, err := s.turns.take(s.Context(), ns(name), ready)
+	if err != nil || (turn != nil) != want || (why == "") != want {
+		s.Errorf("%s asks: got %v (%q), %v; want a turn: %v", name, turn, why, err, want)
 	}
-	return mark
+	return turn
 }
 
 func (s *turnTest) told(want ...string) {
@@ -120,16 +120,16 @@ func TestNoMoreTurnsAreGivenThanTheLimitThoughTheCacheKnowsOfNone(t *testing.T) 
 	if s.lists != 2 {
 		t.Errorf("looked %d times for an earlier operator's, want once for each kind", s.lists)
 	}
-	// The cache still has a's mark, and then no more.
-	if mark := s.turns.mark(ns("a"), &Record{Mark: a}); mark != nil {
-		t.Errorf("a roll-out that is done goes on: %+v", mark)
+	// The cache still has a's turn, and then no more.
+	if turn := s.turns.turnOf(ns("a"), &Record{Turn: a}); turn != nil {
+		t.Errorf("a roll-out that is done goes on: %+v", turn)
 	}
-	s.turns.mark(ns("a"), &Record{})
-	if mark := s.turns.mark(ns("a"), &Record{Mark: a}); mark == nil {
+	s.turns.turnOf(ns("a"), &Record{})
+	if turn := s.turns.turnOf(ns("a"), &Record{Turn: a}); turn == nil {
 		t.Error("what somebody wrote since does not count")
 	}
 	// It doesn't show c's yet.
-	if mark := s.turns.mark(ns("c"), nil); mark == nil {
+	if turn := s.turns.turnOf(ns("c"), nil); turn == nil {
 		t.Error("a roll-out that has begun is not known")
 	}
 }
@@ -138,8 +138,8 @@ func TestTurnsOfAnEarlierOperatorCount(t *testing.T) {
 	for _, namespaced := range []bool{false, true} {
 		s := newTurns(t, 2, "a", "b", "c")
 		s.namespaced = namespaced
-		s.begun["another operator's"] = Mark{Since: s.clock.Now()}
-		s.begun["a"] = Mark{Since: s.clock.Now()}
+		s.begun["another operator's"] = Turn{Since: s.clock.Now()}
+		s.begun["a"] = Turn{Since: s.clock.Now()}
 		s.asks("b", true, true)
 		s.asks("c", true, false)
 	}
@@ -180,7 +180,7 @@ func TestClustersThatAreReadyGoFirst(t *testing.T) {
 	s.told("broken")
 	broken := s.asks("broken", false, true)
 	if !broken.Unready {
-		t.Error("its mark does not say that it was not ready")
+		t.Error("its turn does not say that it was not ready")
 	}
 	s.asks("a", true, false)
 	s.clock.SetTime(s.clock.Now().Add(UnreadyTime))
@@ -238,7 +238,7 @@ func TestATurnIsGivenBackWhereTheRollOutIsDoneOrDidNotBegin(t *testing.T) {
 			s.turns.Applied(ns("a"), d)
 			done := *differs
 			done.Differs, done.Recorded = false, &d.Record
-			if d = s.decides("a", &done); d.Record.Mark != nil || !d.Settled {
+			if d = s.decides("a", &done); d.Record.Turn != nil || !d.Settled {
 				s.Errorf("all members are ready: got %+v", d)
 			}
 			s.turns.Applied(ns("a"), d)
@@ -253,7 +253,7 @@ func TestATurnIsGivenBackWhereTheRollOutIsDoneOrDidNotBegin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newTurns(t, 1, "a", "b")
 			d := s.decides("a", differs)
-			if d.Record.Mark == nil || d.Keep || d.Settled {
+			if d.Record.Turn == nil || d.Keep || d.Settled {
 				t.Fatalf("it has no turn: %+v", d)
 			}
 			if waits := s.decides("b", differs); !waits.Keep || waits.Why == "" || waits.Again != turnInterval {
@@ -278,8 +278,8 @@ func (s *turnTest) decides(name string, m *Members) *Decision {
 
 func TestNothingIsKeptOfAClusterThatIsGone(t *testing.T) {
 	s := newTurns(t, 1, "a")
-	mark := s.asks("a", true, true)
-	s.turns.giveBack(ns("a"), mark) // its roll-out is done, and the cache doesn't have that yet
+	turn := s.asks("a", true, true)
+	s.turns.giveBack(ns("a"), turn) // its roll-out is done, and the cache doesn't have that yet
 	s.turns.Forget(ns("a"))
 	if n := len(s.turns.ended) + len(s.turns.turns) + len(s.turns.waiting); n != 0 {
 		t.Errorf("%d things are kept", n)
