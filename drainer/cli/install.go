@@ -36,7 +36,7 @@ func runInstall(ctx context.Context, line []string, std args.IO) error {
 	}
 	if m.Volume != "" {
 		m.Command = fs.Args()[1:]
-		member.Foretell(ctx, m, *log, std)
+		member.WarnOfNextStart(ctx, m, *log, std)
 	}
 	return installTo(self, fs.Arg(0))
 }

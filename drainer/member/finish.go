@@ -38,7 +38,7 @@ func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
 }
 
 // keep brings to the disk what memcached has left, and tells whether it had saved. If
-// nothing was stored, what was there before is all that there is: a mark that says
+// nothing was stored, what was there before is all that there is: a note that says
 // otherwise goes, and so does a file that nobody could tell from a used one after the
 // node's next boot.
 func (s *supervisor) keep() (saved bool, err error) {
@@ -63,16 +63,16 @@ func (s *supervisor) keep() (saved bool, err error) {
 	}
 	if err != nil && s.Saves() && !untouched {
 		// A drain says so, if the disk takes at least that.
-		_ = volume.MarkUnsaved(s.Volume, err)
+		_ = volume.NoteUnsaved(s.Volume, err)
 	}
 	return saved, err
 }
 
-// putBack is for a memcached in which no client can have stored anything: the mark is as it
+// putBack is for a memcached in which no client can have stored anything: the note is as it
 // was before. What is in memory alone is saved: it
 // goes with the pod.
 func (s *supervisor) putBack() error {
-	if err := volume.PutMarkBack(s.Volume, s.markBefore); err != nil {
+	if err := volume.PutNoteBack(s.Volume, s.noteBefore); err != nil {
 		return err
 	}
 	return s.saveMemory()

@@ -221,18 +221,18 @@ func fileOf(t *testing.T, dir, name string) os.FileInfo {
 }
 
 // TestSupervisorKilledWhileLoading: at each step, by SIGKILL. The save stays current
-// until the mark says that it is not.
+// until the note says that it is not.
 func TestSupervisorKilledWhileLoading(t *testing.T) {
 	for name, test := range map[string]struct {
-		fault  fault
-		marked bool
+		fault fault
+		noted bool
 	}{
 		"before the file is made":        {fault: fault{call: "openat", file: contract.WarmFile + ".new", n: 1}},
 		"between its pages":              {fault: fault{call: "pwrite64", file: contract.WarmFile + ".new", n: 3}},
 		"before what speaks for it":      {fault: fault{call: "openat", file: contract.MetaFile, n: 1}},
 		"before it has its name":         {fault: fault{call: renames, file: contract.WarmFile + ".new", n: 1}},
-		"before the mark":                {fault: fault{call: renames, file: contract.InUse, n: 1}},
-		"before the mark is on the disk": {fault: fault{call: "fsync", file: ".", n: 1}, marked: true},
+		"before the note":                {fault: fault{call: renames, file: contract.InUse, n: 1}},
+		"before the note is on the disk": {fault: fault{call: "fsync", file: ".", n: 1}, noted: true},
 	} {
 		for _, lost := range []bool{false, true} {
 			t.Run(name+map[bool]string{false: ", and the container starts again", true: ", and the pod is lost"}[lost], func(t *testing.T) {
@@ -247,11 +247,11 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 					dir = p.volume
 				}
 				p.startUnder(test.fault.on(dir))
-				if _, err := volume.Generations(p.volume); warmfile.IsReason(err, warmfile.ReasonSaveOutdated) != test.marked {
+				if _, err := volume.Generations(p.volume); warmfile.IsReason(err, warmfile.ReasonSaveOutdated) != test.noted {
 					t.Errorf("the volume has %v", err)
 				}
 				if lost {
-					p.expectAllOrNothing(all, test.marked)
+					p.expectAllOrNothing(all, test.noted)
 					return
 				}
 				s = p.start("")

@@ -56,9 +56,9 @@ type supervisor struct {
 	// lock on the volume, which memcached has, too; nil if there are none.
 	lock     *os.File
 	manifest *manifest
-	// markBefore is the mark on the volume before this start left its own; nil if there
+	// noteBefore is the note on the volume before this start left its own; nil if there
 	// was none.
-	markBefore *volume.InUse
+	noteBefore *volume.InUse
 	child      *child
 	saving     atomic.Bool
 	// version of memcached, for clients of discovery; empty if it doesn't say.
@@ -292,12 +292,12 @@ func (s *supervisor) unlock() {
 	}
 }
 
-// begin starts memcached, after the mark on the volume says that its saves are outdated
+// begin starts memcached, after the note on the volume says that its saves are outdated
 // from now on.
 func (s *supervisor) begin() (err error) {
 	if s.Saves() {
-		if s.markBefore, err = volume.MarkInUse(s.Volume); err != nil {
-			return fmt.Errorf("mark the volume as in use: %w", err)
+		if s.noteBefore, err = volume.NoteInUse(s.Volume); err != nil {
+			return fmt.Errorf("note that the volume is in use: %w", err)
 		}
 	}
 	kept, err := volume.Kept(s.Volume)

@@ -91,7 +91,7 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 		r.s.std.Logf("%s can't be replayed and is removed, with all that is older: %s", name, args.OneLine(err))
 		return false, volume.DiscardAll(append([]volume.Generation{g}, older...))
 	case errors.Is(err, warmfile.ErrUnrecoverable):
-		return false, errors.Join(err, volume.MarkFailed(g))
+		return false, errors.Join(err, volume.GiveUp(g))
 	case err != nil:
 		return false, err
 	}
@@ -107,7 +107,7 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 		// All there is has come back. Older generations may have older values of what is
 		// missing.
 	case receipt.ExitCode == contract.ExitUnrecoverable:
-		return false, errors.Join(errors.New(receipt.Message), volume.MarkFailed(g))
+		return false, errors.Join(errors.New(receipt.Message), volume.GiveUp(g))
 	case !receipt.Complete || receipt.Failed > 0:
 		return false, errors.New(receipt.Message)
 	}

@@ -394,9 +394,9 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestInstallForetellsAColdStart: in a new pod, before memcached is there to say
+// TestInstallTellsOfAColdStart: in a new pod, before memcached is there to say
 // so, and only where it will be one.
-func TestInstallForetellsAColdStart(t *testing.T) {
+func TestInstallTellsOfAColdStart(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		left, memory string

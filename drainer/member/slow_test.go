@@ -92,12 +92,12 @@ func TestTooLittleTime(t *testing.T) {
 			c.GracePeriod = 30 * time.Second
 			s := drainertest.ServeCommand(t, "", c)
 			drainertest.Store(t, s.Address(), objects)
-			mark, err := volume.ReadInUse(p.volume)
+			note, err := volume.ReadInUse(p.volume)
 			if err != nil {
 				t.Fatal(err)
 			}
-			mark.Rate = test.rate
-			b, err := mark.Marshal()
+			note.Rate = test.rate
+			b, err := note.Marshal()
 			if err == nil {
 				err = os.WriteFile(filepath.Join(p.volume, contract.InUse), b, 0o600)
 			}

@@ -78,10 +78,10 @@ func (s *supervisor) warn() {
 	}
 }
 
-// Foretell writes to the kubelet's file what is known of the member's next start; it
+// WarnOfNextStart writes to the kubelet's file what is known of the member's next start; it
 // runs in another container.
-func Foretell(ctx context.Context, m start.Member, path string, std args.IO) {
-	c, err := start.Foretell(ctx, m, std.Logf)
+func WarnOfNextStart(ctx context.Context, m start.Member, path string, std args.IO) {
+	c, err := start.NextWarning(ctx, m, std.Logf)
 	if err == nil {
 		err = (&termination{path: path}).warning(c)
 	}

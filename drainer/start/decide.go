@@ -49,7 +49,7 @@ const (
 	Keep Step = "keep for a replay"
 	// KeepAsFailed turns it into a generation that only a drain reads.
 	KeepAsFailed Step = "keep as failed"
-	// GiveUpNewest marks the newest generation as one that only a drain reads.
+	// GiveUpNewest leaves the newest generation to a drain.
 	GiveUpNewest Step = "give up the newest generation"
 	// DropFile removes the file that memcached would map.
 	DropFile Step = "drop the file"
@@ -59,8 +59,8 @@ const (
 	DropForeignManifest Step = "drop the foreign manifest"
 	// DropSave removes the save.
 	DropSave Step = "drop the save"
-	// DropMark removes the mark of a member of mode Saved.
-	DropMark Step = "drop the mark"
+	// DropNote removes the note of a member of mode Saved.
+	DropNote Step = "drop the note"
 	// DropAll removes files, saves and generations.
 	DropAll Step = "drop all"
 )
@@ -85,15 +85,15 @@ func (d *Decision) Fresh() bool { return d.How == Replay || d.How == Cold }
 // Decide how to start. An error is about a fact that could not be read.
 func Decide(f *Facts) (*Decision, error) {
 	if f.Saves {
-		return f.saved()
+		return f.decideSaved()
 	}
-	return f.mapped()
+	return f.decideMapped()
 }
 
-// mapped is for a member that maps its file on the volume.
-func (f *Facts) mapped() (*Decision, error) {
+// decideMapped is for a member that maps its file on the volume.
+func (f *Facts) decideMapped() (*Decision, error) {
 	if !f.File.Exists {
-		return f.mappedWithoutFile()
+		return f.decideMappedWithoutFile()
 	}
 	refusal := f.refusal(&f.File)
 	switch {
@@ -111,12 +111,12 @@ func (f *Facts) mapped() (*Decision, error) {
 	return d, nil
 }
 
-// mappedWithoutFile is for a volume that may have been that of a member of mode Saved.
-// Its mark is removed: it would outdate the file that memcached is about to make.
-func (f *Facts) mappedWithoutFile() (*Decision, error) {
+// decideMappedWithoutFile is for a volume that may have been that of a member of mode Saved.
+// Its note is removed: it would outdate the file that memcached is about to make.
+func (f *Facts) decideMappedWithoutFile() (*Decision, error) {
 	var d *Decision
 	switch {
-	case !f.Marked && !f.Save.Exists:
+	case !f.InUse && !f.Save.Exists:
 		return f.fresh(""), nil
 	case f.outdated():
 		d = cold("memcached starts cold: "+args.OneLine(f.Refused), DropAll)
@@ -129,7 +129,7 @@ func (f *Facts) mappedWithoutFile() (*Decision, error) {
 	default:
 		d = f.fresh("")
 	}
-	d.Steps = append(d.Steps, DropMark)
+	d.Steps = append(d.Steps, DropNote)
 	return d, nil
 }
 
@@ -177,10 +177,10 @@ func (f *Facts) giveUp() *Decision {
 	return d
 }
 
-// saved is for a member that maps its file in memory.
-func (f *Facts) saved() (*Decision, error) {
+// decideSaved is for a member that maps its file in memory.
+func (f *Facts) decideSaved() (*Decision, error) {
 	if !f.File.Exists {
-		return f.savedWithoutFile()
+		return f.decideByVolume()
 	}
 	refusal := f.refusal(&f.File)
 	switch {
@@ -190,7 +190,7 @@ func (f *Facts) saved() (*Decision, error) {
 		f.Current && (Undescribed(refusal) || f.Need > f.Free):
 		// There is a save of it already, if the supervisor outlived memcached; or
 		// nothing in it is worth saving, or can be saved, and the volume may have a part.
-		d, err := f.savedWithoutFile()
+		d, err := f.decideByVolume()
 		if err == nil {
 			d.Steps = append([]Step{DropFile}, d.Steps...)
 		}
@@ -209,15 +209,15 @@ func (f *Facts) covered() bool {
 	return f.Current && (!f.Save.Exists || f.Save.Ended && f.Save.Incomplete == nil)
 }
 
-// savedWithoutFile decides by what is on the volume.
-func (f *Facts) savedWithoutFile() (*Decision, error) {
+// decideByVolume decides by what is on the volume.
+func (f *Facts) decideByVolume() (*Decision, error) {
 	switch {
 	case f.Foreign.Exists:
 		return f.foreign(), nil
 	case warmfile.IsReason(f.Refused, warmfile.ReasonMissing):
 		return cold(""), nil
 	case f.outdated() && f.SamePod:
-		// This pod left the mark, and its memcached hasn't made a file since: what was
+		// This pod left the note, and its memcached hasn't made a file since: what was
 		// to be replayed still is.
 		return f.fresh(""), nil
 	case f.outdated():

@@ -20,11 +20,12 @@ type situation struct {
 	file    string // which memcached would map: a state of a file
 	foreign string // on the volume of a member that maps its own in memory: a state of a file
 	save    string // on the volume: a state of a file
-	mark    string // marked, no
+	note    string // there, no
 	verdict string // on all that is on the volume
 	kept    string // the newest generation
 	pod     string // new, same
 	room    string // enough, short
+	savable string // yes, no: a file of another memcached in memory
 }
 
 // States of a file: there is none; memcached resumes from it; it doesn't, but others can
@@ -38,26 +39,29 @@ var (
 	// has all: its writer was killed, or could not bring it to the disk.
 	saves       = append([]string{"incomplete", "unended"}, files...)
 	modes       = []string{"Mapped", "Saved"}
-	marks       = []string{"no", "marked"}
+	notes       = []string{"no", "there"}
 	verdicts    = []string{"trusted", "missing", "outdated", "corrupt", "broken"}
 	generations = []string{"none", "waiting", "failed"}
 	pods        = []string{"new", "same"}
 	rooms       = []string{"enough", "short"}
+	savables    = []string{"yes", "no"}
 )
 
 // possible leaves out what contradicts itself.
 func (s situation) possible() bool {
 	onVolume := s.save != "none" || s.foreign != "none" || s.mode == "Mapped" && s.file != "none"
-	nothing := !onVolume && s.kept == "none" && s.mark == "no"
+	nothing := !onVolume && s.kept == "none" && s.note == "no"
 	switch {
 	case s.mode == "Mapped" && (s.foreign != "none" || s.pod == "same"):
+		return false
+	case s.savable == "no" && (s.mode == "Mapped" || s.file == "none" || s.file == "good"):
 		return false
 	case s.verdict == "missing":
 		return nothing
 	case s.verdict == "trusted":
 		return onVolume || s.kept != "none"
 	case s.verdict == "outdated" || s.verdict == "corrupt":
-		return s.mark == "marked"
+		return s.note == "there"
 	}
 	return true
 }
@@ -92,12 +96,15 @@ func (s situation) facts() *Facts {
 	command := []string{"memcached", "-m", "64"}
 	f := &Facts{Saves: s.mode == "Saved", Command: command, Installed: "1.6.18", InstalledFlags: 4, Now: time.Unix(2000, 0),
 		File: makeFile(s.file, saved, command), Foreign: makeFile(s.foreign, saved, command), Save: makeFile(s.save, saved, command),
-		Marked: s.mark == "marked", SamePod: s.pod == "same", Need: 64 << 20, Free: 100 << 20}
+		InUse: s.note == "there", SamePod: s.pod == "same", Need: 64 << 20, Free: 100 << 20}
 	if s.kept != "none" {
 		f.Kept = []volume.Generation{{Number: 4, Failed: s.kept == "failed"}, {Number: 2}}
 	}
 	if s.room == "short" {
 		f.Free = 10 << 20
+	}
+	if s.savable == "no" {
+		f.NotSavable = errors.New("it is of another layout")
 	}
 	switch s.verdict {
 	case "missing":
@@ -105,7 +112,7 @@ func (s situation) facts() *Facts {
 	case "outdated":
 		f.Refused = warmfile.Refuse(warmfile.ReasonSaveOutdated, "a member has run since")
 	case "corrupt":
-		f.Refused = warmfile.Refuse(warmfile.ReasonCorrupt, "the mark can't be read")
+		f.Refused = warmfile.Refuse(warmfile.ReasonCorrupt, "the note can't be read")
 	case "broken":
 		f.Refused = errBroken
 	case "trusted":
@@ -137,17 +144,17 @@ var table = []row{
 	{situation{mode: "Mapped", file: "refused"}, Replay, []Step{MakeRoom, Keep}},
 	{situation{mode: "Mapped", file: "corrupt"}, Cold, []Step{MakeRoom, KeepAsFailed}},
 	// From here on there is no warm file on the volume; a member of mode Saved may have been there.
-	{situation{mode: "Mapped", mark: "no", save: "none", kept: "waiting"}, Replay, nil},
-	{situation{mode: "Mapped", mark: "no", save: "none"}, Cold, nil},
-	{situation{mode: "Mapped", verdict: "outdated"}, Cold, []Step{DropAll, DropMark}},
-	{situation{mode: "Mapped", verdict: "corrupt", save: "good|unended|refused|incomplete|corrupt|undescribed|unanswered"}, Cold, []Step{KeepAsFailed, DropMark}},
-	{situation{mode: "Mapped", verdict: "corrupt", kept: "waiting"}, Cold, []Step{GiveUpNewest, DropMark}},
-	{situation{mode: "Mapped", verdict: "corrupt"}, Cold, []Step{DropMark}},
+	{situation{mode: "Mapped", note: "no", save: "none", kept: "waiting"}, Replay, nil},
+	{situation{mode: "Mapped", note: "no", save: "none"}, Cold, nil},
+	{situation{mode: "Mapped", verdict: "outdated"}, Cold, []Step{DropAll, DropNote}},
+	{situation{mode: "Mapped", verdict: "corrupt", save: "good|unended|refused|incomplete|corrupt|undescribed|unanswered"}, Cold, []Step{KeepAsFailed, DropNote}},
+	{situation{mode: "Mapped", verdict: "corrupt", kept: "waiting"}, Cold, []Step{GiveUpNewest, DropNote}},
+	{situation{mode: "Mapped", verdict: "corrupt"}, Cold, []Step{DropNote}},
 	{situation{mode: "Mapped", verdict: "broken"}, "", nil},
-	{situation{mode: "Mapped", save: "none", kept: "waiting"}, Replay, []Step{DropMark}},
-	{situation{mode: "Mapped", save: "none"}, Cold, []Step{DropMark}},
-	{situation{mode: "Mapped", room: "short"}, Cold, []Step{DropAll, DropMark}},
-	{situation{mode: "Mapped"}, Replay, []Step{MakeRoom, Keep, DropMark}},
+	{situation{mode: "Mapped", save: "none", kept: "waiting"}, Replay, []Step{DropNote}},
+	{situation{mode: "Mapped", save: "none"}, Cold, []Step{DropNote}},
+	{situation{mode: "Mapped", room: "short"}, Cold, []Step{DropAll, DropNote}},
+	{situation{mode: "Mapped"}, Replay, []Step{MakeRoom, Keep, DropNote}},
 
 	{situation{mode: "Saved", file: "good"}, Resume, nil},
 	{situation{mode: "Saved", file: "undescribed"}, Cold, []Step{DropAll, DropFile}},
@@ -179,7 +186,7 @@ var table = []row{
 }
 
 func (s situation) words() []string {
-	return []string{s.mode, s.file, s.foreign, s.save, s.mark, s.verdict, s.kept, s.pod, s.room}
+	return []string{s.mode, s.file, s.foreign, s.save, s.note, s.verdict, s.kept, s.pod, s.room, s.savable}
 }
 
 // fits tells whether a situation has the words of a row.
@@ -200,7 +207,7 @@ func (s situation) worthless() bool {
 	switch {
 	case s.mode != "Saved" || s.file == "none" || s.file == "good":
 		return false
-	case s.file == "unanswered":
+	case s.file == "unanswered", s.savable == "no":
 		return true
 	case s.file == "undescribed" || s.room == "short":
 		return s.current()
@@ -231,14 +238,16 @@ func situations() (all []situation) {
 		for _, file := range files {
 			for _, foreign := range files {
 				for _, save := range saves {
-					for _, mark := range marks {
+					for _, note := range notes {
 						for _, verdict := range verdicts {
 							for _, kept := range generations {
 								for _, pod := range pods {
 									for _, room := range rooms {
-										s := situation{mode, file, foreign, save, mark, verdict, kept, pod, room}
-										if s.possible() {
-											all = append(all, s)
+										for _, savable := range savables {
+											s := situation{mode, file, foreign, save, note, verdict, kept, pod, room, savable}
+											if s.possible() {
+												all = append(all, s)
+											}
 										}
 									}
 								}
@@ -305,7 +314,7 @@ func TestNothingOutdatedComesBack(t *testing.T) {
 			t.Errorf("%+v: nobody is told why: %+v", s, d)
 		case resumes && (d.Reason != "" || d.Fresh()), !resumes && !d.Fresh():
 			t.Errorf("%+v: %+v", s, d)
-		case s.mode == "Saved" && s.file == "refused" && (s.save == "incomplete" || s.save == "unended") && s.room != "short" && !has(SaveFile):
+		case s.mode == "Saved" && s.file == "refused" && (s.save == "incomplete" || s.save == "unended") && s.room != "short" && s.savable == "yes" && !has(SaveFile):
 			t.Errorf("%+v: the file in memory is dropped for a part of it: %+v", s, d)
 		case s.mode == "Saved" && slices.Equal(d.Steps, []Step{Keep}) && s.save == "incomplete" && (d.Warning == nil || d.Warning.SaveIncomplete == ""):
 			t.Errorf("%+v: nobody is told that items are missing: %+v", s, d)
@@ -321,7 +330,7 @@ func TestNothingOutdatedComesBack(t *testing.T) {
 // TestReasons: what people are told of a start names the cause and what becomes of the
 // items.
 func TestReasons(t *testing.T) {
-	mapped := situation{"Mapped", "refused", "none", "none", "no", "trusted", "none", "new", "enough"}
+	mapped := situation{"Mapped", "refused", "none", "none", "no", "trusted", "none", "new", "enough", "yes"}
 	for want, change := range map[string]func(s *situation){
 		`memcached would start cold: it ran with other arguments: ["-m" "512"], now ["-m" "64"]; the items are replayed from generation-1`: func(*situation) {},
 		`memcached would start cold: it ran with other arguments: ["-m" "512"], now ["-m" "64"]; the items are replayed from generation-5`: func(s *situation) {
@@ -331,11 +340,11 @@ func TestReasons(t *testing.T) {
 			s.room = "short"
 		},
 		`memcached starts cold: it ran with other arguments: ["-m" "512"], now ["-m" "64"]; to replay its items, the volume lacks 54 MiB of room for a save of 64 MiB`: func(s *situation) {
-			s.mode, s.room, s.verdict, s.mark = "Saved", "short", "outdated", "marked"
+			s.mode, s.room, s.verdict, s.note = "Saved", "short", "outdated", "there"
 		},
 		`memcached starts cold: the warm file can't be read: a damage; the file stays in generation-1.failed for a drain to look at`: func(s *situation) { s.file = "corrupt" },
 		`memcached starts cold: nothing of its warm file can be read: the warm file can't be read: the node has restarted`:           func(s *situation) { s.file = "undescribed" },
-		`memcached starts cold: the warm file can't be read: a member has run since`:                                                 func(s *situation) { s.mode, s.file, s.verdict, s.mark = "Saved", "none", "outdated", "marked" },
+		`memcached starts cold: the warm file can't be read: a member has run since`:                                                 func(s *situation) { s.mode, s.file, s.verdict, s.note = "Saved", "none", "outdated", "there" },
 		`memcached would start cold: its items are in a save, by a member of mode Saved; the items are replayed from generation-1`:   func(s *situation) { s.file, s.save = "none", "good" },
 		`memcached would start cold: its save was cut short; the items are replayed from generation-1`: func(s *situation) {
 			s.mode, s.file, s.save = "Saved", "none", "incomplete"
@@ -367,12 +376,12 @@ func TestNumbers(t *testing.T) {
 		"the oldest has gone": {[]volume.Generation{{Number: 4}, {Number: 2}}, 1, 5},
 		"both have gone":      {[]volume.Generation{{Number: 4}, {Number: 2}}, 2, 1},
 	} {
-		f := situation{"Mapped", "refused", "none", "none", "no", "trusted", "none", "new", "enough"}.facts()
+		f := situation{"Mapped", "refused", "none", "none", "no", "trusted", "none", "new", "enough", "yes"}.facts()
 		f.Kept, f.Victims = test.kept, test.victims
 		if d, err := Decide(f); err != nil || d.Number != test.want {
 			t.Errorf("%s: %+v, %v; want number %d", name, d, err, test.want)
 		}
-		f = situation{"Saved", "none", "none", "refused", "no", "trusted", "none", "new", "enough"}.facts()
+		f = situation{"Saved", "none", "none", "refused", "no", "trusted", "none", "new", "enough", "yes"}.facts()
 		f.Kept, f.Victims = test.kept, test.victims
 		if d, err := Decide(f); err != nil || d.Number != len(test.kept)/2*4+1 {
 			t.Errorf("%s, where no room has to be made: %+v, %v", name, d, err)
@@ -385,9 +394,9 @@ func TestNumbers(t *testing.T) {
 func TestNoClockMatters(t *testing.T) {
 	for now, set := range map[int64]bool{900: true, 1000: true, 1001: false, 2000: false, 5000: false} {
 		for _, s := range []situation{
-			{"Mapped", "good", "none", "none", "no", "trusted", "none", "new", "short"},
-			{"Saved", "good", "none", "none", "no", "trusted", "none", "same", "short"},
-			{"Saved", "none", "none", "good", "no", "trusted", "none", "new", "short"},
+			{"Mapped", "good", "none", "none", "no", "trusted", "none", "new", "short", "yes"},
+			{"Saved", "good", "none", "none", "no", "trusted", "none", "same", "short", "yes"},
+			{"Saved", "none", "none", "good", "no", "trusted", "none", "new", "short", "yes"},
 		} {
 			f := s.facts()
 			f.Now = time.Unix(now, 0)
@@ -428,7 +437,7 @@ func TestSuits(t *testing.T) {
 		}, ".meta is not what memcached ran with"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := situation{"Mapped", "good", "none", "none", "no", "trusted", "none", "new", "enough"}.facts()
+			f := situation{"Mapped", "good", "none", "none", "no", "trusted", "none", "new", "enough", "yes"}.facts()
 			test.change(f)
 			if got := fmt.Sprint(f.suits(&f.File)); test.want == "" && got != "<nil>" || !strings.Contains(got, test.want) {
 				t.Errorf("%s, want %q", got, test.want)

@@ -52,11 +52,11 @@ type Facts struct {
 	// Save is the save on the volume. In mode Mapped, a member of mode Saved has left
 	// it.
 	Save File
-	// Marked: the volume is marked as in use by a member that maps its file in memory.
-	Marked bool
+	// InUse: the volume has the note of a member that maps its file in memory.
+	InUse bool
 	// Kept are the generations that wait for a replay, or have failed, newest first.
 	Kept []volume.Generation
-	// Refused says why nothing on the volume may be served, such as a mark that
+	// Refused says why nothing on the volume may be served, such as a note that
 	// outdates it all; nil if the newest may be.
 	Refused error
 	// Current: the newest file or save that may be served is no generation.
@@ -152,7 +152,7 @@ func lookAt(ctx context.Context, dir, name string, layout bool) (f File, err err
 // asked.
 func Look(ctx context.Context, m Member, ask Ask) (*Facts, error) {
 	f := &Facts{Saves: m.Saves(), Command: m.Command, VersionUnknown: ask == nil, Now: time.Now(),
-		Marked: !volume.Missing(filepath.Join(m.Volume, contract.InUse))}
+		InUse: !volume.Missing(filepath.Join(m.Volume, contract.InUse))}
 	var err error
 	if f.Kept, err = volume.Kept(m.Volume); err != nil {
 		return nil, err

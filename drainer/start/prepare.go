@@ -16,7 +16,7 @@ import (
 // but for a save of what is in memory: that goes with the pod.
 func Prepare(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (*volume.Manifest, error) {
 	awaitClock(ctx, m, o.Logf)
-	d, err := prepare(ctx, m, ask, o)
+	d, err := decideAndDo(ctx, m, ask, o)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the volume: %w", err)
 	}
@@ -33,7 +33,8 @@ func Prepare(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (*vol
 	return manifest, nil
 }
 
-func prepare(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (*Decision, error) {
+// decideAndDo carries a decision out. If its save turns out to be damaged, it decides again.
+func decideAndDo(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (*Decision, error) {
 	for _, dir := range []string{m.Dir(), m.Volume} {
 		if err := volume.Sweep(dir); err != nil {
 			return nil, err
@@ -95,7 +96,7 @@ func (f *Facts) do(ctx context.Context, m Member, d *Decision, step Step, o volu
 		}
 		return nil
 	case GiveUpNewest:
-		return volume.MarkFailed(f.Kept[0])
+		return volume.GiveUp(f.Kept[0])
 	case DropFile:
 		return volume.DropWarmFile(m.Dir())
 	case DropForeign:
@@ -104,8 +105,8 @@ func (f *Facts) do(ctx context.Context, m Member, d *Decision, step Step, o volu
 		return volume.DropManifest(m.Volume)
 	case DropSave:
 		return volume.DropSave(m.Volume)
-	case DropMark:
-		return volume.DropMark(m.Volume)
+	case DropNote:
+		return volume.DropNote(m.Volume)
 	case DropAll:
 		return volume.DropAll(m.Volume)
 	}

@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// InUse is the mark that a member leaves on a volume of saves before its memcached
+// InUse is the note that a member leaves on a volume of saves before its memcached
 // starts: from then on clients write to memory, and what is on the volume is outdated.
 // Only a save with a higher number is newer.
 type InUse struct {
@@ -28,13 +28,13 @@ type InUse struct {
 	Unsaved string `json:"unsaved,omitempty"`
 }
 
-// Marshal encodes the mark.
+// Marshal encodes the note.
 func (u InUse) Marshal() ([]byte, error) {
 	b, err := json.Marshal(u)
 	return append(b, '\n'), err
 }
 
-// ReadInUse returns the mark on the volume; os.ErrNotExist if there is none.
+// ReadInUse returns the note on the volume; os.ErrNotExist if there is none.
 func ReadInUse(dir string) (*InUse, error) {
 	b, err := readSmall(filepath.Join(dir, contract.InUse))
 	if err != nil {
@@ -42,14 +42,14 @@ func ReadInUse(dir string) (*InUse, error) {
 	}
 	var u InUse
 	if err := json.Unmarshal(b, &u); err != nil || u.Number < 0 || u.Since.IsZero() {
-		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the mark %s can't be read: %.40q", contract.InUse, b)
+		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the note %s can't be read: %.40q", contract.InUse, b)
 	}
 	return &u, nil
 }
 
-// MarkInUse marks everything on the volume as outdated from now on; the mark reaches
-// the disk. It returns the mark that was there, nil if there was none.
-func MarkInUse(dir string) (before *InUse, err error) {
+// NoteInUse writes that everything on the volume is outdated from now on; the note reaches
+// the disk. It returns the note that was there, nil if there was none.
+func NoteInUse(dir string) (before *InUse, err error) {
 	before, err = ReadInUse(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, warmfile.ErrUnrecoverable) {
 		return nil, err
@@ -58,15 +58,15 @@ func MarkInUse(dir string) (before *InUse, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return before, writeMark(dir, InUse{Number: last, Since: time.Now().UTC().Truncate(time.Second), Rate: SaveRate(dir)})
+	return before, writeNote(dir, InUse{Number: last, Since: time.Now().UTC().Truncate(time.Second), Rate: SaveRate(dir)})
 }
 
 // SaveRate is how many bytes a second the latest save was written that is known of; 0 if
 // none is.
 func SaveRate(dir string) (rate int64) {
-	mark, err := ReadInUse(dir)
+	note, err := ReadInUse(dir)
 	if err == nil {
-		rate = mark.Rate
+		rate = note.Rate
 	}
 	kept, _ := Kept(dir)
 	for _, g := range append([]Generation{{Dir: dir}}, kept...) {
@@ -75,7 +75,7 @@ func SaveRate(dir string) (rate int64) {
 			continue
 		}
 		known := int64(0)
-		if mark == nil || s.Number > mark.Number { // otherwise the mark has a later one
+		if note == nil || s.Number > note.Number { // otherwise the note has a later one
 			known = s.Rate()
 		}
 		_ = s.Close()
@@ -86,41 +86,41 @@ func SaveRate(dir string) (rate int64) {
 	return rate
 }
 
-// MarkUnsaved adds to the mark why the member could not save.
-func MarkUnsaved(dir string, why error) error {
-	mark, err := ReadInUse(dir)
+// NoteUnsaved adds to the note why the member could not save.
+func NoteUnsaved(dir string, why error) error {
+	note, err := ReadInUse(dir)
 	if err != nil {
 		return err
 	}
 	const most = 512 // bytes, of a small file
-	mark.Unsaved = fmt.Sprintf("%.*s", most, args.OneLine(why))
-	return writeMark(dir, *mark)
+	note.Unsaved = fmt.Sprintf("%.*s", most, args.OneLine(why))
+	return writeNote(dir, *note)
 }
 
-// markSaved removes from the mark, if there is one, why there was no save.
-func markSaved(dir string) error {
-	mark, err := ReadInUse(dir)
-	if err != nil || mark.Unsaved == "" {
-		return nil // a mark that can't be read is told by who needs it
+// noteSaved removes from the note, if there is one, why there was no save.
+func noteSaved(dir string) error {
+	note, err := ReadInUse(dir)
+	if err != nil || note.Unsaved == "" {
+		return nil // a note that can't be read is told by who needs it
 	}
-	mark.Unsaved = ""
-	return writeMark(dir, *mark)
+	note.Unsaved = ""
+	return writeNote(dir, *note)
 }
 
-// PutMarkBack is for the end of a memcached that resumed from nothing and answered
+// PutNoteBack is for the end of a memcached that resumed from nothing and answered
 // nobody: what is on the volume is as current as before.
-func PutMarkBack(dir string, before *InUse) error {
+func PutNoteBack(dir string, before *InUse) error {
 	if before != nil {
-		return writeMark(dir, *before)
+		return writeNote(dir, *before)
 	}
-	return DropMark(dir)
+	return DropNote(dir)
 }
 
-// DropMark removes the mark.
-func DropMark(dir string) error { return removeDurably(filepath.Join(dir, contract.InUse)) }
+// DropNote removes the note.
+func DropNote(dir string) error { return removeDurably(filepath.Join(dir, contract.InUse)) }
 
-func writeMark(dir string, mark InUse) error {
-	b, err := mark.Marshal()
+func writeNote(dir string, note InUse) error {
+	b, err := note.Marshal()
 	if err != nil {
 		return err
 	}
@@ -130,10 +130,10 @@ func writeMark(dir string, mark InUse) error {
 // LastNumber is the highest number of all saves that are, or were, on the volume.
 func LastNumber(dir string) (int64, error) {
 	last := int64(0)
-	mark, err := ReadInUse(dir)
+	note, err := ReadInUse(dir)
 	switch {
 	case err == nil:
-		last = mark.Number
+		last = note.Number
 	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, warmfile.ErrUnrecoverable):
 		return 0, err
 	}
@@ -157,16 +157,16 @@ func LastNumber(dir string) (int64, error) {
 // outdated refuses what is on a volume of saves, newest first, if a member has run
 // since the newest was made: newer values were in its memory.
 func outdated(dir string, newestFirst []Generation) error {
-	mark, err := ReadInUse(dir)
+	note, err := ReadInUse(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	since := mark.Since.UTC().Format(time.RFC3339)
-	if len(newestFirst) == 0 && mark.Unsaved != "" {
-		return mark.unsaved()
+	since := note.Since.UTC().Format(time.RFC3339)
+	if len(newestFirst) == 0 && note.Unsaved != "" {
+		return note.unsaved()
 	}
 	if len(newestFirst) == 0 {
 		return warmfile.Refuse(warmfile.ReasonSaveOutdated, "the member that started at %s ended without a save: what it held was in memory only", since)
@@ -180,10 +180,10 @@ func outdated(dir string, newestFirst []Generation) error {
 	}
 	defer s.Close()
 	switch {
-	case s.Number > mark.Number:
+	case s.Number > note.Number:
 		return nil
-	case mark.Unsaved != "":
-		return mark.unsaved()
+	case note.Unsaved != "":
+		return note.unsaved()
 	}
 	return warmfile.Refuse(warmfile.ReasonSaveOutdated, "the save of %s is outdated: a member started from it at %s, and ended without another one; what clients stored since was in memory only",
 		s.Made.UTC().Format(time.RFC3339), since)

@@ -102,8 +102,8 @@ func adopt(dir string) error {
 	if err := s.Close(); err != nil {
 		return err
 	}
-	if mark, err := ReadInUse(dir); err == nil {
-		outdated = outdated || newest <= mark.Number
+	if note, err := ReadInUse(dir); err == nil {
+		outdated = outdated || newest <= note.Number
 	}
 	if outdated {
 		return removeDurably(path)
@@ -187,8 +187,8 @@ func DiscardAll(newestFirst []Generation) error {
 	return nil
 }
 
-// MarkFailed renames a generation so that only a drain reads it.
-func MarkFailed(g Generation) error {
+// GiveUp renames a generation so that only a drain reads it.
+func GiveUp(g Generation) error {
 	if err := os.Rename(g.Dir, g.Dir+contract.FailedSuffix); err != nil {
 		return err
 	}

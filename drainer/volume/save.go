@@ -133,7 +133,7 @@ func Save(ctx context.Context, memory, dir string, o SaveOptions) (*snapshot.Wri
 	if err := os.Rename(path, filepath.Join(dir, contract.SaveFile)); err != nil {
 		return nil, err
 	}
-	return written, errors.Join(Sync(dir), markSaved(dir))
+	return written, errors.Join(Sync(dir), noteSaved(dir))
 }
 
 // dropWorthless removes a save that was cut short before it had a page.

@@ -7,10 +7,10 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// Foretell returns the termination message for the member's next start, nil for none.
+// NextWarning returns the termination message for the member's next start, nil for none.
 // It runs where memcached is not installed, so it can't know whether that is too old
 // for the save.
-func Foretell(ctx context.Context, m Member, logf func(string, ...any)) (*contract.ColdStart, error) {
+func NextWarning(ctx context.Context, m Member, logf func(string, ...any)) (*contract.ColdStart, error) {
 	if !m.Saves() && !volume.Missing(m.path(contract.WarmFile)) {
 		awaitClock(ctx, m, logf)
 	}
