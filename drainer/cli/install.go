@@ -14,7 +14,7 @@ import (
 )
 
 // runInstall copies this program to DIR/drainer, complete or not at all, and
-// foretells how the member that it is meant for will start.
+// says how the member that it is meant for will start.
 func runInstall(ctx context.Context, line []string, std args.IO) error {
 	fs := args.NewFlags("install")
 	var m start.Member

@@ -35,7 +35,7 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		return with(func(s *cachev1alpha1.MemcachedSpec) { s.PodDisruptionBudget.MaxUnavailable = &away })
 	}
 	const (
-		flags    = "extraArgs must not hold a flag that the operator sets itself"
+		flags    = "extraArgs must not have a flag that the operator sets itself"
 		nameRule = "the name must be a DNS label"
 		inMiB    = "memory must be a whole number of MiB"
 		itemSize = "maxItemSize must be a whole number of bytes"

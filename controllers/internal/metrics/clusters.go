@@ -65,7 +65,7 @@ func (c *clusterCollector) Collect(metrics chan<- prometheus.Metric) {
 func (c *clusterCollector) collect(
 	metrics chan<- prometheus.Metric, clusters []cachev1alpha1.Memcached, claims []corev1.PersistentVolumeClaim,
 ) {
-	held, now := c.unreleasedClaims(claims), c.now()
+	kept, now := c.unreleasedClaims(claims), c.now()
 	for i := range clusters {
 		cluster := &clusters[i]
 		key := client.ObjectKeyFromObject(cluster)
@@ -74,11 +74,11 @@ func (c *clusterCollector) collect(
 		if cluster.Spec.Storage != nil {
 			send(membersToPlace, float64(cluster.Status.Placing))
 		}
-		if cluster.Spec.Storage != nil && held[key] == nil {
+		if cluster.Spec.Storage != nil && kept[key] == nil {
 			send(claimsHeld, 0)
 		}
 	}
-	for key, since := range held { // of clusters without a Memcached, too
+	for key, since := range kept { // of clusters without a Memcached, too
 		send := sender(metrics, key)
 		send(claimsHeld, float64(len(since)))
 		oldest := slices.MinFunc(since, time.Time.Compare)
@@ -131,7 +131,7 @@ const unlisted = "Unlisted"
 // unreleasedClaims has, by cluster, since when each claim with a finalizer has to be
 // released.
 func (c *clusterCollector) unreleasedClaims(claims []corev1.PersistentVolumeClaim) map[client.ObjectKey][]time.Time {
-	held := map[client.ObjectKey][]time.Time{}
+	kept := map[client.ObjectKey][]time.Time{}
 	for i := range claims {
 		claim := &claims[i]
 		since := c.leftAt(claim)
@@ -146,7 +146,7 @@ func (c *clusterCollector) unreleasedClaims(claims []corev1.PersistentVolumeClai
 			continue
 		}
 		key := client.ObjectKey{Namespace: claim.Namespace, Name: name}
-		held[key] = append(held[key], since)
+		kept[key] = append(kept[key], since)
 	}
-	return held
+	return kept
 }

@@ -148,10 +148,10 @@ func (r *Reader) Cluster(ctx context.Context, key client.ObjectKey) (*cachev1alp
 	if err := r.list(ctx, key, &claims); err != nil {
 		return nil, err
 	}
-	held := slices.ContainsFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool {
+	kept := slices.ContainsFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool {
 		return identity.OwnClaim(key.Name, &c) && slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer)
 	})
-	if !held {
+	if !kept {
 		return nil, nil
 	}
 	if err := r.Live.Get(ctx, key, cluster); !apierrors.IsNotFound(err) {
