@@ -220,7 +220,7 @@ test-properties: test-packages ## Let clients and servers do anything while item
 
 .PHONY: test-router-model
 test-router-model: $(GOTESTSUM) ## Explore a ring change of routers with more going on: an hour, several gigabytes
-	$(GO_TEST_ALL) -run TestProtocol ./drainer/router/change/ -change.long | $(TEST_SUMMARY)
+	$(GO_TEST_ALL) -run TestARingChangeShowsNoOldValueAndNoMiss ./drainer/router/change/ -change.long | $(TEST_SUMMARY)
 
 # How long each fuzz test runs.
 FUZZTIME ?= 30s
@@ -245,7 +245,7 @@ test-versions: ## Run the reader's and the writer's tests on memcacheds built fr
 	done
 	hack/memcached.sh $(LARGE_VERSION) $(BIN)/memcached-$(LARGE_VERSION)-large --enable-large-client-flags
 	MEMCACHED=$(BIN)/memcached-$(LARGE_VERSION)-large $(GO_TEST) ./drainer/volume/ ./drainer/internal/oracle/
-	MEMCACHED_LARGE=$(BIN)/memcached-$(LARGE_VERSION)-large $(GO_TEST) -run 'LargeClientFlags|AnotherBuild|FlagsThatNo' ./drainer/member/
+	MEMCACHED_LARGE=$(BIN)/memcached-$(LARGE_VERSION)-large $(GO_TEST) -run 'LargeClientFlags|AnotherLayout|FlagsThatNo' ./drainer/member/
 
 .PHONY: test-integration
 test-integration: kubernetes clients $(BIN)/chart $(GOTESTSUM) ## Run the controllers against a real control plane

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestString(t *testing.T) {
+func TestTheVersionSaysWhatIsKnown(t *testing.T) {
 	recorded := &debug.BuildInfo{
 		Main:     debug.Module{Version: "v1.0.0"},
 		Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}},

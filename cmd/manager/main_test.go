@@ -165,7 +165,7 @@ func TestFlagsThatCanNotBeAreRefused(t *testing.T) {
 	}
 }
 
-func TestUninstallFlags(t *testing.T) {
+func TestUninstallsFlagsAreParsedOrRefused(t *testing.T) {
 	t.Setenv("WATCH_NAMESPACES", "")
 	for name, test := range map[string]struct {
 		args    []string

@@ -13,8 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 )
 
-// TestInstall: the copy is this program, and can be run.
-func TestInstall(t *testing.T) {
+func TestTheInstalledCopyRuns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for range 2 { // over a copy that is there, too
@@ -43,8 +42,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestCommandLine: what is wrong is one line and exit code 2.
-func TestCommandLine(t *testing.T) {
+// What is wrong is one line and exit code 2.
+func TestAMistakeInTheCommandLineIsOneLine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	receipt := "--receipt=" + filepath.Join(t.TempDir(), "receipt")
@@ -86,8 +85,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestOwner: each key with its owner's name, in the order of the input.
-func TestOwner(t *testing.T) {
+// Each key with its owner's name, in the order of the input.
+func TestOwnersAreNamedInTheOrderOfTheKeys(t *testing.T) {
 	t.Parallel()
 	var out, errs drainertest.Buffer
 	line := []string{"owner", "--client=gomemcache", "--server=one=10.0.0.1:1", "--server=b:11211"}

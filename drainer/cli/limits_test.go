@@ -13,9 +13,9 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 )
 
-// TestUnknownLayout: a file with something in it that the reader doesn't know is
+// A file with something in it that the reader doesn't know is
 // refused, also with the flags that once let memcached itself read it.
-func TestUnknownLayout(t *testing.T) {
+func TestAFileWithSomethingUnknownIsRefused(t *testing.T) {
 	t.Parallel()
 	all := drainertest.Objects(42, 1000)
 	dir := drainertest.Leaving(t, "saved", all)
@@ -83,9 +83,9 @@ func TestSkipExpiringWithin(t *testing.T) {
 	}
 }
 
-// TestRateLimit: a drain takes at least the time that its limit asks for, and
+// A drain takes at least the time that its limit asks for, and
 // what it may send by then is sent, not held back.
-func TestRateLimit(t *testing.T) {
+func TestADrainKeepsToItsRateLimit(t *testing.T) {
 	all := map[string]drainertest.Object{}
 	for i := range 60 {
 		all["key"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 1000)}

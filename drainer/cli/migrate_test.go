@@ -19,10 +19,10 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// TestDrain is the drainer's promise: after it, every object is where its client looks,
+// TestADrainPutsEveryItemWhereItsClientLooks is the drainer's promise: after it, every object is where its client looks,
 // with its value, flags and time; what the survivors had before is as it was; the
 // volume is as it was; and the receipt adds up.
-func TestDrain(t *testing.T) {
+func TestADrainPutsEveryItemWhereItsClientLooks(t *testing.T) {
 	for _, how := range []string{"saved", "killed"} {
 		for _, client := range routing.Clients() {
 			t.Run(how+", "+client, func(t *testing.T) {
@@ -70,8 +70,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestOutcomes: expired and invalidated items are counted, and don't move.
-func TestOutcomes(t *testing.T) {
+func TestExpiredAndInvalidatedItemsAreCountedAndDontMove(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := drainertest.Serve(t, dir, "-o", "no_lru_crawler")
@@ -118,9 +117,9 @@ func stalled(t *testing.T) (m contract.Migrate, p *drainertest.Process, hung *me
 	return m, p, servers[1], all
 }
 
-// TestDrainerKilled: a drain that is killed and started again ends with every
+// A drain that is killed and started again ends with every
 // item in place and counted once.
-func TestDrainerKilled(t *testing.T) {
+func TestADrainThatIsKilledCountsEveryItemOnce(t *testing.T) {
 	t.Parallel()
 	m, p, hung, all := stalled(t)
 	p.Signal(syscall.SIGKILL)
@@ -136,9 +135,9 @@ func TestDrainerKilled(t *testing.T) {
 	drainertest.Check(t, m.Client, m.Servers, all)
 }
 
-// TestDrainerStopped: SIGTERM ends a drain quickly, with a receipt that says
+// SIGTERM ends a drain quickly, with a receipt that says
 // that it isn't complete.
-func TestDrainerStopped(t *testing.T) {
+func TestADrainThatIsStoppedSaysThatItIsIncomplete(t *testing.T) {
 	t.Parallel()
 	m, p, hung, all := stalled(t)
 	if strings.Contains(p.Out.String(), `"phase":"Done"`) {
@@ -159,8 +158,8 @@ func TestDrainerStopped(t *testing.T) {
 	drainertest.Check(t, m.Client, m.Servers, all)
 }
 
-// TestUnreachableSurvivor: exit code 4, and a line that names it.
-func TestUnreachableSurvivor(t *testing.T) {
+// Exit code 4, and a line that names it.
+func TestADrainNamesTheSurvivorThatItCantReach(t *testing.T) {
 	t.Parallel()
 	all := drainertest.Objects(2, 10)
 	dir := drainertest.Leaving(t, "saved", all)
@@ -178,9 +177,9 @@ func TestUnreachableSurvivor(t *testing.T) {
 	}
 }
 
-// TestRejectedItems: what a survivor can't store is counted, told, and keeps
+// What a survivor can't store is counted, told, and keeps
 // the drain from counting as done.
-func TestRejectedItems(t *testing.T) {
+func TestItemsThatASurvivorCantStoreKeepADrainFromBeingDone(t *testing.T) {
 	t.Parallel()
 	all := map[string]drainertest.Object{"small": {Value: []byte("v")}, "large": {Value: make([]byte, 900<<10)}}
 	dir := drainertest.Leaving(t, "saved", all)
@@ -207,9 +206,9 @@ func TestEvictionsAreReported(t *testing.T) {
 	}
 }
 
-// TestBadSources: what can't be read is exit code 3 with a reason, never an
+// What can't be read is exit code 3 with a reason, never an
 // empty cache that was drained.
-func TestBadSources(t *testing.T) {
+func TestAVolumeThatCantBeReadIsNeverDrained(t *testing.T) {
 	t.Parallel()
 	saved := drainertest.Leaving(t, "saved", drainertest.Objects(3, 500))
 	_, addresses := drainertest.Survivors(t, 1)
@@ -265,11 +264,11 @@ func TestBadSources(t *testing.T) {
 	}
 }
 
-// TestUnusedVolume: a member that left before its memcached first answered leaves a
+// A member that left before its memcached first answered leaves a
 // volume that is proven empty, by the manifest of its start and by the file; one that
 // never started left none, as the operator knows; and without either proof an empty
 // volume stays unreadable.
-func TestUnusedVolume(t *testing.T) {
+func TestAVolumeIsEmptyOnlyWithAProof(t *testing.T) {
 	t.Parallel()
 	_, addresses := drainertest.Survivors(t, 1)
 	starting := func(change func(*volume.Manifest)) func(*testing.T, string) {
@@ -338,8 +337,7 @@ func TestUnusedVolume(t *testing.T) {
 	}
 }
 
-// TestReceiptFile: the file that the kubelet made is written in place.
-func TestReceiptFile(t *testing.T) {
+func TestTheReceiptsFileIsWrittenInPlace(t *testing.T) {
 	t.Parallel()
 	dir := drainertest.Leaving(t, "saved", drainertest.Objects(4, 10))
 	_, addresses := drainertest.Survivors(t, 1)
@@ -364,9 +362,9 @@ func TestReceiptFile(t *testing.T) {
 	}
 }
 
-// TestProgressLines: only JSON on standard output, phases in their order, and
+// Only JSON on standard output, phases in their order, and
 // counts that only grow.
-func TestProgressLines(t *testing.T) {
+func TestProgressIsJSONAndOnlyGrows(t *testing.T) {
 	t.Parallel()
 	dir := drainertest.Leaving(t, "saved", drainertest.Objects(5, 1000))
 	_, addresses := drainertest.Survivors(t, 2)

@@ -55,9 +55,9 @@ func (r *routed) get(path string) (string, error) {
 	return string(text), err
 }
 
-// TestRoute: items that are stored through the router are where a direct client looks,
+// Items that are stored through the router are where a direct client looks,
 // it counts them, and SIGTERM ends it well.
-func TestRoute(t *testing.T) {
+func TestTheRouterStoresWhereADirectClientLooks(t *testing.T) {
 	t.Parallel()
 	_, servers := drainertest.Survivors(t, 3)
 	all := drainertest.Objects(17, 500)
@@ -144,8 +144,8 @@ func TestRouteRingFile(t *testing.T) {
 	}
 }
 
-// TestRouteSecured: by TLS and with logins, to applications and to members.
-func TestRouteSecured(t *testing.T) {
+// By TLS and with logins, to applications and to members.
+func TestARouterSpeaksTLSAndLogsInOnBothSides(t *testing.T) {
 	t.Parallel()
 	secured := memcachedtest.NewSecured(t)
 	connection := secured.Connection()

@@ -125,7 +125,7 @@ func TestReceiptThatCannotBeCutIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestRebalanceArgs(t *testing.T) {
+func TestARebalancesFlagsAreItsArguments(t *testing.T) {
 	r := Rebalance{Source: "cache-2=a:1", Patience: 90 * time.Second, ExportPort: 11212, Discard: []string{"b:2"},
 		Begin: Begin{File: "/begin/ring", When: "7", Within: time.Minute, Anyway: true},
 		Move:  Move{SourceID: "id", Client: "gomemcache", Servers: []string{"b:2", "c:3"}, Deadline: time.Hour}}

@@ -112,9 +112,9 @@ func TestTheBuildIsRecorded(t *testing.T) {
 	}
 }
 
-// TestAnotherBuild: a memcached never resumes from the file of a build that lays it out
+// A memcached never resumes from the file of a build that lays it out
 // differently: it would serve wrong values.
-func TestAnotherBuild(t *testing.T) {
+func TestMemcachedNeverResumesFromAFileOfAnotherLayout(t *testing.T) {
 	large := memcachedtest.Large(t)
 	small, err := memcachedtest.Binary()
 	if err != nil {

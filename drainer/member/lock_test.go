@@ -11,10 +11,10 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// TestVolumeInUse: a drainer that finds its member's memcached still at work, as
+// A drainer that finds its member's memcached still at work, as
 // after a pod was deleted by force, waits until that has ended, and then finds
 // everything that it was given meanwhile.
-func TestVolumeInUse(t *testing.T) {
+func TestADrainerWaitsForTheMemberOfItsVolume(t *testing.T) {
 	t.Parallel()
 	dir, all := t.TempDir(), drainertest.Objects(31, 500)
 	s := drainertest.Serve(t, dir)
@@ -32,9 +32,9 @@ func TestVolumeInUse(t *testing.T) {
 	}
 }
 
-// TestTwoMembers: one that is started while another one has the volume waits,
+// One that is started while another one has the volume waits,
 // and comes up with all that the first one had; it ends at once when asked to.
-func TestTwoMembers(t *testing.T) {
+func TestASecondMemberOfAVolumeWaits(t *testing.T) {
 	t.Parallel()
 	dir, all := t.TempDir(), drainertest.Objects(32, 500)
 	one := drainertest.Serve(t, dir)

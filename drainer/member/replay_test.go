@@ -69,9 +69,9 @@ func stepIn() {
 	}
 }
 
-// TestReplay: whatever makes memcached start cold, the member comes back with
+// Whatever makes memcached start cold, the member comes back with
 // its items, and the volume is as before: one file.
-func TestReplay(t *testing.T) {
+func TestAMemberThatStartsColdComesBackWithItsItems(t *testing.T) {
 	meta := func(change func(data []byte) []byte) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {
 			path := filepath.Join(dir, contract.MetaFile)
@@ -362,9 +362,9 @@ func TestFlushWhileReplaying(t *testing.T) {
 	again.End("saved")
 }
 
-// TestNoRoom: said on stderr and in the manifest, and memcached starts cold. The
+// Said on stderr and in the manifest, and memcached starts cold. The
 // kubelet, too, would find it after a crash, and nothing after a save.
-func TestNoRoom(t *testing.T) {
+func TestAStartWithoutRoomSaysSoAndIsCold(t *testing.T) {
 	t.Parallel()
 	dir := drainertest.Leaving(t, "killed", drainertest.Objects(24, 500))
 	s := drainertest.ServeWith(t, freeIs+strconv.Itoa(127<<20), dir, memcachedtest.FreePort(t), "-m", "128")
@@ -446,9 +446,8 @@ func TestOldestMakesRoom(t *testing.T) {
 	again.End("saved")
 }
 
-// TestCorruptGeneration: what is sound before the damage is replayed, the
-// member serves, and the file stays where a drain finds it, and fails on it.
-func TestCorruptGeneration(t *testing.T) {
+// The member serves, and the file stays where a drain finds it, and fails on it.
+func TestWhatIsSoundBeforeADamageIsReplayed(t *testing.T) {
 	t.Parallel()
 	dir := drainertest.Leaving(t, "killed", drainertest.Objects(27, 3000))
 	f, err := os.OpenFile(filepath.Join(dir, contract.WarmFile), os.O_WRONLY, 0)

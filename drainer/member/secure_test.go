@@ -14,10 +14,10 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// TestSecured: by TLS, with certificates on both sides, and logins, a member is
+// By TLS, with certificates on both sides, and logins, a member is
 // saved, starts warm, is replayed after a crash, drained, and rebalanced, as by
 // plain text. Nobody is told the password.
-func TestSecured(t *testing.T) {
+func TestASecuredMemberDoesEverythingThatAPlainOneDoes(t *testing.T) {
 	t.Parallel()
 	secured := memcachedtest.NewSecured(t)
 	c := secured.Connection()
@@ -96,9 +96,9 @@ func streamsSecured(t *testing.T, c contract.Connection) {
 	drainertest.CheckBy(t, d, "gomemcache", two[1:], all)
 }
 
-// TestSecuredLater: a member that is given TLS and logins, or loses them, starts
+// A member that is given TLS and logins, or loses them, starts
 // warm: nothing of that is about its file.
-func TestSecuredLater(t *testing.T) {
+func TestAMemberThatIsSecuredLaterStartsWarm(t *testing.T) {
 	t.Parallel()
 	c := memcachedtest.NewSecured(t).Connection()
 	dir, all := t.TempDir(), drainertest.Objects(71, 200)
@@ -115,9 +115,9 @@ func TestSecuredLater(t *testing.T) {
 	}
 }
 
-// TestRotation: a new certificate and new logins are taken up by a memcached that
+// A new certificate and new logins are taken up by a memcached that
 // goes on, and files that can't be taken up are not.
-func TestRotation(t *testing.T) {
+func TestNewCertificatesAndLoginsAreTakenUp(t *testing.T) {
 	t.Parallel()
 	secured := memcachedtest.NewSecured(t)
 	c := secured.Connection()
@@ -175,9 +175,9 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestInvalidSecret: a member doesn't start by files that memcached would refuse.
+// A member doesn't start by files that memcached would refuse.
 // It says so, and its saved cache is there when it can start.
-func TestInvalidSecret(t *testing.T) {
+func TestAMemberDoesntStartByFilesThatMemcachedRefuses(t *testing.T) {
 	t.Parallel()
 	secured := memcachedtest.NewSecured(t)
 	c := secured.Connection()

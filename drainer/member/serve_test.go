@@ -15,9 +15,9 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// TestServeSaves: the kubelet's SIGTERM, or SIGINT, saves the cache, and the
+// The kubelet's SIGTERM, or SIGINT, saves the cache, and the
 // next start is warm, even within the same second.
-func TestServeSaves(t *testing.T) {
+func TestSIGTERMSavesTheCache(t *testing.T) {
 	for name, sig := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGINT": syscall.SIGINT} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,9 +65,9 @@ func TestServeAtOnce(t *testing.T) {
 	}
 }
 
-// TestManifestFollows: while memcached runs, the manifest says what a reader
+// While memcached runs, the manifest says what a reader
 // would need right after a crash.
-func TestManifestFollows(t *testing.T) {
+func TestTheManifestSaysWhatAReaderNeedsAfterACrash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := drainertest.Serve(t, dir, "-f", "1.5", "-C")
@@ -87,9 +87,9 @@ func TestManifestFollows(t *testing.T) {
 	}
 }
 
-// TestMemcachedDies: its exit code becomes the container's, and what it left
+// Its exit code becomes the container's, and what it left
 // behind is on the disk and can be drained, in any boot.
-func TestMemcachedDies(t *testing.T) {
+func TestMemcachedsExitCodeIsTheContainers(t *testing.T) {
 	t.Parallel()
 	dir, all := t.TempDir(), drainertest.Objects(9, 500)
 	s := drainertest.Serve(t, dir, "-m", "128")
@@ -226,9 +226,9 @@ func TestOrphansAreReaped(t *testing.T) {
 	p.Wait()
 }
 
-// TestServeRefuses: arguments that can't work, in one line, before anything is
+// Arguments that can't work, in one line, before anything is
 // touched.
-func TestServeRefuses(t *testing.T) {
+func TestArgumentsThatCantWorkAreRefusedFirst(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	tests := map[string]struct {

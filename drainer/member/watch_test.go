@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestListenHost(t *testing.T) {
+func TestTheMemberIsAskedWhereItListens(t *testing.T) {
 	for line, want := range map[string]string{
 		"memcached": "127.0.0.1", "memcached -l 10.0.0.1": "10.0.0.1", "memcached -l10.0.0.1:5": "10.0.0.1",
 		"memcached --listen=a,b": "a", "memcached --listen ::1": "::1", "memcached -l 0.0.0.0": "127.0.0.1", "memcached -l ::": "127.0.0.1",

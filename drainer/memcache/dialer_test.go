@@ -20,10 +20,10 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// TestDialer: a server is spoken to by TLS, with a certificate of one's own and a
+// A server is spoken to by TLS, with a certificate of one's own and a
 // login, each alone and all together, over connections for single requests and by
 // the Writer.
-func TestDialer(t *testing.T) {
+func TestAServerIsSpokenToByTLSAndALogin(t *testing.T) {
 	secured := memcachedtest.NewSecured(t)
 	both := secured.Connection()
 	for name, c := range map[string]contract.Connection{
@@ -52,8 +52,8 @@ func TestDialer(t *testing.T) {
 	}
 }
 
-// TestDialerRefuses what it can't trust, and tells nobody the password.
-func TestDialerRefuses(t *testing.T) {
+// TestADialerRefusesWhatItCantTrust, and tells nobody the password.
+func TestADialerRefusesWhatItCantTrust(t *testing.T) {
 	secured := memcachedtest.NewSecured(t)
 	c := secured.Connection()
 	server := memcachedtest.StartBy(t, c)
@@ -112,9 +112,8 @@ func TestNoPasswordForThoseThatDontAsk(t *testing.T) {
 	}
 }
 
-// TestDialEnds when its time is up, also behind the connection: in the handshake
-// and in the login.
-func TestDialEnds(t *testing.T) {
+// After the connection too, in the handshake and in the login.
+func TestDialEndsWhenItsTimeIsUp(t *testing.T) {
 	silent := silentServer(t)
 	c := memcachedtest.NewSecured(t).Connection()
 	for name, c := range map[string]contract.Connection{"handshake": {TLSDir: c.TLSDir}, "login": {AuthFile: c.AuthFile}} {
@@ -129,7 +128,7 @@ func TestDialEnds(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestOptionsThatCantWorkAreRefused(t *testing.T) {
 	authority := certtest.NewAuthority(t)
 	good := authority.Files(t, []string{"cache"})
 	for name, test := range map[string]struct {

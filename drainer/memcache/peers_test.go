@@ -12,9 +12,9 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// TestPeers: those who have sent a command lately, the three with the most connections by their
+// Those who have sent a command lately, the three with the most connections by their
 // addresses. This connection is none of them.
-func TestPeers(t *testing.T) {
+func TestThePeersThatCallMostAreNamed(t *testing.T) {
 	s := memcachedtest.Start(t)
 	own, err := memcache.Dial(t.Context(), s.Address())
 	if err != nil {

@@ -22,7 +22,7 @@ func threeItems() *batch {
 	return b
 }
 
-func TestReadReplies(t *testing.T) {
+func TestRepliesAreReadOrRefused(t *testing.T) {
 	tests := map[string]struct {
 		in   string
 		want outcome
@@ -59,8 +59,7 @@ func TestReadReplies(t *testing.T) {
 	}
 }
 
-// TestFormOf: nothing is sent that memcached would cut in two.
-func TestFormOf(t *testing.T) {
+func TestNothingIsSentThatMemcachedWouldCutInTwo(t *testing.T) {
 	tests := map[string]struct {
 		key    string
 		prefer bool
@@ -118,9 +117,9 @@ func script(t *testing.T, answers map[string]string) string {
 	return l.Addr().String()
 }
 
-// TestForeignServers: what isn't a memcached with the meta protocol is refused
+// What isn't a memcached with the meta protocol is refused
 // at once, before it could take values for commands.
-func TestForeignServers(t *testing.T) {
+func TestWhatIsNoMemcachedIsRefusedAtOnce(t *testing.T) {
 	tests := map[string]map[string]string{
 		"no meta protocol": {"version": "VERSION 1.5.6\r\n", "mn": "ERROR\r\n"},
 		"not memcached":    {"version": "-ERR unknown command\r\n"},
@@ -151,7 +150,7 @@ func TestStatsAreBounded(t *testing.T) {
 	}
 }
 
-func TestValue(t *testing.T) {
+func TestAValueIsReadOrRefused(t *testing.T) {
 	tests := map[string]struct {
 		in string
 		ok bool

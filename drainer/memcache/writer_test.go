@@ -193,9 +193,9 @@ func TestRestartInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestUnreachable: a server that is not there, goes away, or stops answering
+// A server that is not there, goes away, or stops answering
 // ends the writer after UnreachableTimeout, with an error that says so.
-func TestUnreachable(t *testing.T) {
+func TestAServerThatStopsAnsweringEndsTheWriter(t *testing.T) {
 	const patience = time.Second
 	t.Run("never there", func(t *testing.T) {
 		w := memcache.NewWriter(memcache.Options{Address: fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t)), UnreachableTimeout: patience})
@@ -227,8 +227,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestCancel: the end of the context ends everything at once.
-func TestCancel(t *testing.T) {
+func TestTheEndOfTheContextEndsEverythingAtOnce(t *testing.T) {
 	s := memcachedtest.Start(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	w := memcache.NewWriter(memcache.Options{Address: s.Address(), UnreachableTimeout: time.Hour})

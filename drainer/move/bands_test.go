@@ -100,8 +100,8 @@ func TestRoomForAll(t *testing.T) {
 	}
 }
 
-// TestCut: bands hold every age once, and about the same bytes each.
-func TestCut(t *testing.T) {
+// Bands hold every age once, and about the same bytes each.
+func TestBandsHaveEveryAgeOnceAndAboutTheSameBytes(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 100 {
 		byAge := make([]int64, ages)

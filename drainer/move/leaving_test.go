@@ -180,9 +180,9 @@ func TestAMemberLeavesWhenItsLastClientHasGone(t *testing.T) {
 	})
 }
 
-// TestPatienceEnds: a client that never stops is waited for so long, and no longer. The receipt
+// A client that never stops is waited for so long, and no longer. The receipt
 // adds up.
-func TestPatienceEnds(t *testing.T) {
+func TestAClientThatNeverStopsIsWaitedForSoLong(t *testing.T) {
 	for _, patience := range []time.Duration{0, time.Millisecond, 3 * time.Second} {
 		t.Run(patience.String(), func(t *testing.T) {
 			t.Parallel()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestPace: in no second does more go than the limit and a burst.
-func TestPace(t *testing.T) {
+// TestInNoSecondGoesMoreThanTheLimit and a burst.
+func TestInNoSecondGoesMoreThanTheLimit(t *testing.T) {
 	for _, limit := range []Limit{{Items: 1000}, {Bytes: 100000}, {Items: 1000, Bytes: 100000}, {Items: 7}} {
 		p, r := newPace(limit), rand.New(rand.NewPCG(1, 2))
 		now := time.Unix(1000, 0)

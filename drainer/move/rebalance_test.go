@@ -25,11 +25,11 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// TestRebalance is placement's promise, for each client: when one more server
+// TestARebalancePutsEveryItemWhereItsClientLooks is placement's promise, for each client: when one more server
 // joins and each of the others has been looked through, every object is where its
 // client looks, and nowhere else; what clients had stored there meanwhile stays;
 // the receipts add up; and a second run finds nothing.
-func TestRebalance(t *testing.T) {
+func TestARebalancePutsEveryItemWhereItsClientLooks(t *testing.T) {
 	for _, client := range routing.Clients() {
 		t.Run(client, func(t *testing.T) {
 			t.Parallel()

@@ -12,9 +12,9 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// TestSurvivorRestarts: a survivor that dies in the middle and comes back,
+// A survivor that dies in the middle and comes back,
 // empty, gets the rest, and every item is counted once.
-func TestSurvivorRestarts(t *testing.T) {
+func TestASurvivorThatRestartsGetsTheRest(t *testing.T) {
 	t.Parallel()
 	const n = 50000
 	all := map[string]drainertest.Object{}

@@ -136,10 +136,10 @@ func (a *app) run(c *common) error {
 	return nil
 }
 
-// TestRingChange: 3 → 2 → 3 members under applications that know exactly what they have
+// 3 → 2 → 3 members under applications that know exactly what they have
 // stored, through two routers that learn of each state at different times: no miss, no
 // old value, no error, no lost increment, no lock that two have.
-func TestRingChange(t *testing.T) {
+func TestARingChangeThroughTwoRoutersIsNotSeen(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

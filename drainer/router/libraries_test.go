@@ -29,8 +29,8 @@ func application(t *testing.T, program string, args ...string) error {
 	return nil
 }
 
-// TestLibraries: applications of real libraries, which know the router's address only.
-func TestLibraries(t *testing.T) {
+// Applications of real libraries, which know the router's address only.
+func TestRealLibrariesWorkThroughTheRouter(t *testing.T) {
 	t.Parallel()
 	address := func(t *testing.T) string { return start(t, router.Config{}, members(t, 3)...).address }
 	for library, module := range map[string]string{"pylibmc": "pylibmc", "pymemcache": "pymemcache", "python-memcached": "memcache"} {
@@ -101,8 +101,8 @@ func gomemcache(address string) error {
 	return nil
 }
 
-// TestBinaryProtocol: a client that speaks it learns at once that it can't.
-func TestBinaryProtocol(t *testing.T) {
+// A client that speaks it learns at once that it can't.
+func TestABinaryClientLearnsAtOnceThatItCant(t *testing.T) {
 	t.Parallel()
 	c := dial(t, start(t, router.Config{}, members(t, 1)...).address)
 	_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))

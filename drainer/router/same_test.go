@@ -25,9 +25,9 @@ func same(t *testing.T, direct, routed *conversation, text string, without *rege
 	}
 }
 
-// TestSameAnswers: the same bytes to a memcached and to a router in front of one get the
+// The same bytes to a memcached and to a router in front of one get the
 // same answers.
-func TestSameAnswers(t *testing.T) {
+func TestTheRouterAnswersAsMemcachedDoes(t *testing.T) {
 	t.Parallel()
 	both := members(t, 2)
 	direct, routed := dial(t, both[0].Address()), dial(t, start(t, router.Config{}, both[1]).address)

@@ -33,9 +33,9 @@ func keyOf(t *testing.T, routed *conversation, m *memcachedtest.Server) string {
 	return ""
 }
 
-// TestDeadMember: its keys get an error at once, all others are served; when it is back,
+// Its keys get an error at once, all others are served; when it is back,
 // so are its keys.
-func TestDeadMember(t *testing.T) {
+func TestADeadMembersKeysGetAnErrorAtOnce(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
 	routed := dial(t, start(t, router.Config{}, all...).address)
@@ -63,8 +63,8 @@ func TestDeadMember(t *testing.T) {
 	routed.want("flush_all\r\n", "OK\r\n")
 }
 
-// TestSilentMember: its requests get an error after a time; those of others don't wait.
-func TestSilentMember(t *testing.T) {
+// Its requests get an error after a time; those of others don't wait.
+func TestASilentMembersRequestsDelayNobodyElses(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
 	r := start(t, router.Config{MemberTimeout: time.Second, ConnectTimeout: time.Second}, all...)
@@ -97,9 +97,9 @@ func held(t *testing.T, r *running) (n int) {
 	return n
 }
 
-// TestSlowReader: a client that asks and doesn't read makes the router hold no more than
+// A client that asks and doesn't read makes the router hold no more than
 // its bound, others are served, and its answers are complete or errors when it reads.
-func TestSlowReader(t *testing.T) {
+func TestASlowReaderTakesBoundedMemory(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
 	const maxMemory = 16 << 20
@@ -153,8 +153,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestLargeRequests: values of 1 MiB at once from many clients; beyond the bound, an error.
-func TestLargeRequests(t *testing.T) {
+// Values of 1 MiB at once from many clients; beyond the bound, an error.
+func TestLargeValuesPassWithinTheBound(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2, "-I", "8m", "-m", "256")
 	r := start(t, router.Config{Loops: 1, MaxMemory: 20 << 20, MaxItem: 4 << 20}, all...)
@@ -214,8 +214,8 @@ func TestManyRequestsAtOnce(t *testing.T) {
 	c.want("set "+strings.Repeat("k", 3000)+" 0 0 1\r\n", "CLIENT_ERROR line too long\r\n")
 }
 
-// TestOrder: answers come in the order of the requests, whichever member is faster.
-func TestOrder(t *testing.T) {
+// TestAnswersComeInTheOrderOfTheRequests, whichever member is faster.
+func TestAnswersComeInTheOrderOfTheRequests(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
 	r := start(t, router.Config{MemberTimeout: time.Minute}, all...)
@@ -244,9 +244,9 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestEnd: a router that is told to end answers what it was asked, and closes
+// A router that is told to end answers what it was asked, and closes
 // connections between requests.
-func TestEnd(t *testing.T) {
+func TestARouterThatEndsAnswersWhatItWasAsked(t *testing.T) {
 	t.Parallel()
 	all := members(t, 1)
 	r := start(t, router.Config{MemberTimeout: time.Minute, DrainTimeout: time.Minute}, all...)
@@ -291,8 +291,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestLimits: too many connections, and idle ones.
-func TestLimits(t *testing.T) {
+func TestTooManyAndIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	all := members(t, 1)
 	r := start(t, router.Config{MaxConnections: 2, IdleTimeout: 300 * time.Millisecond}, all...)
@@ -383,8 +382,8 @@ func comeAndGo(ctx context.Context, address, key string, i int) error {
 	return nil
 }
 
-// TestHotKeys: the key that is asked for most is told, among many that are asked for once.
-func TestHotKeys(t *testing.T) {
+// The key that is asked for most is told, among many that are asked for once.
+func TestTheKeyThatIsAskedForMostIsTold(t *testing.T) {
 	t.Parallel()
 	r := start(t, router.Config{Loops: 1}, members(t, 2)...)
 	c := dial(t, r.address)

@@ -10,9 +10,9 @@ import (
 
 var printTable = flag.Bool("print-table", false, "print the table of docs/clients.md")
 
-// TestDocumentedShares: the table in docs/clients.md is what Moves computes,
+// The table in docs/clients.md is what Moves computes,
 // for every client.
-func TestDocumentedShares(t *testing.T) {
+func TestTheDocumentedSharesAreWhatMovesComputes(t *testing.T) {
 	const path = "../../docs/clients.md"
 	var table strings.Builder
 	sizes := []int{3, 10, 25, 47}
@@ -52,9 +52,9 @@ func members(n int) []Server {
 	return servers
 }
 
-// TestMoves: jump hash moves what leaves and nothing else, modulo moves nearly
+// Jump hash moves what leaves and nothing else, modulo moves nearly
 // everything.
-func TestMoves(t *testing.T) {
+func TestJumpHashMovesWhatLeavesAndModuloNearlyAll(t *testing.T) {
 	if s, err := Moves("memcached-proxy", members(10), members(9)); err != nil || s.Others != 0 || s.Arriving != 0 {
 		t.Errorf("jump hash: %+v, %v, want none of those that stay", s, err)
 	}

@@ -11,8 +11,8 @@ func twoServers() []Server {
 	return []Server{{Host: "a", Port: DefaultPort}, {Host: "b", Port: DefaultPort}}
 }
 
-// TestNewRefuses: what can't be routed is an error that helps, never a guess.
-func TestNewRefuses(t *testing.T) {
+// What can't be routed is an error that helps, never a guess.
+func TestWhatCantBeRoutedIsAnError(t *testing.T) {
 	tests := map[string]struct {
 		client  string
 		servers []Server
@@ -33,7 +33,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-func TestParseServer(t *testing.T) {
+func TestServersAreParsedOrRefused(t *testing.T) {
 	tests := map[string]struct {
 		in   string
 		want Server
@@ -126,8 +126,8 @@ func TestOwnerIsCheap(t *testing.T) {
 	}
 }
 
-// TestJump: values that the authors of other implementations publish.
-func TestJump(t *testing.T) {
+// Values that the authors of other implementations publish.
+func TestJumpHashGivesThePublishedValues(t *testing.T) {
 	tests := []struct {
 		hash uint64
 		n    int

@@ -15,7 +15,7 @@ import (
 // peerCommand is a program that speaks testdata/peer.py's protocol and answers
 // by the real client:
 //
-//	go test ./drainer/routing -run TestVectors/memjs -peer "node testdata/memjs.js"
+//	go test ./drainer/routing -run TestOwnersAreThoseThatTheRealClientsAnswered/memjs -peer "node testdata/memjs.js"
 //
 // compares key by key and writes what the client answered to testdata/vectors.
 // testdata/mcrouter.c and testdata/dskit (go build, in its directory) are the
@@ -30,9 +30,9 @@ var recorded = map[string]peer{
 	"mcrouter": {},
 }
 
-// TestVectors: the owners of 20,000 keys in every list are those that the real
+// The owners of 20,000 keys in every list are those that the real
 // client answered when it was asked.
-func TestVectors(t *testing.T) {
+func TestOwnersAreThoseThatTheRealClientsAnswered(t *testing.T) {
 	for client, p := range recorded {
 		t.Run(client, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 1))

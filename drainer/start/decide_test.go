@@ -261,9 +261,9 @@ func situations() (all []situation) {
 	return all
 }
 
-// TestDecide goes through every situation, in both storage modes: each is decided as
+// TestEverySituationIsDecidedAsTheTableSays goes through every situation, in both storage modes: each is decided as
 // the table says, and each row of the table decides something.
-func TestDecide(t *testing.T) {
+func TestEverySituationIsDecidedAsTheTableSays(t *testing.T) {
 	used := make([]bool, len(table))
 	for _, s := range situations() {
 		at, how, steps := s.expected()
@@ -327,9 +327,9 @@ func TestNothingOutdatedComesBack(t *testing.T) {
 	}
 }
 
-// TestReasons: what people are told of a start names the cause and what becomes of the
+// What people are told of a start names the cause and what becomes of the
 // items.
-func TestReasons(t *testing.T) {
+func TestAStartNamesItsCauseAndWhatBecomesOfTheItems(t *testing.T) {
 	mapped := situation{"Mapped", "refused", "none", "none", "no", "trusted", "none", "new", "enough", "yes"}
 	for want, change := range map[string]func(s *situation){
 		`memcached would start cold: it ran with other arguments: ["-m" "512"], now ["-m" "64"]; the items are replayed from generation-1`: func(*situation) {},
@@ -364,8 +364,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestNumbers: a generation is newer than all that are left when it is made.
-func TestNumbers(t *testing.T) {
+func TestAGenerationIsNewerThanAllThatAreLeft(t *testing.T) {
 	for name, test := range map[string]struct {
 		kept    []volume.Generation
 		victims int
@@ -408,8 +407,7 @@ func TestNoClockMatters(t *testing.T) {
 	}
 }
 
-// TestSuits: everything that memcached compares before it resumes is compared before.
-func TestSuits(t *testing.T) {
+func TestEverythingThatMemcachedComparesIsComparedBefore(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(f *Facts)
 		want   string // "" memcached resumes

@@ -86,9 +86,9 @@ func count(t testing.TB, dir string) (live int64, clean bool, err error) {
 	return live, r.Clean(), nil
 }
 
-// TestEvidence: a volume is read where it says enough about its warm file, and is
+// A volume is read where it says enough about its warm file, and is
 // refused, with the reason, if it doesn't. Nothing reads as empty.
-func TestEvidence(t *testing.T) {
+func TestAVolumeIsReadOnlyWithEnoughEvidence(t *testing.T) {
 	const size = 64 << 20
 	tests := map[string]struct {
 		change func(t *testing.T, dir string)
@@ -232,8 +232,7 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// TestBrokenEvidence: what can't be read now is no verdict on the file.
-func TestBrokenEvidence(t *testing.T) {
+func TestWhatCantBeReadNowIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	dir := savedMember(t)
 	remove(t, dir, contract.MetaFile)

@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-func TestParseManifest(t *testing.T) {
+func TestAManifestIsParsedOrRefused(t *testing.T) {
 	meta, err := warmfile.ParseMeta([]byte(memcachedtest.Meta))
 	if err != nil {
 		t.Fatal(err)

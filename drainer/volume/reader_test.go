@@ -51,8 +51,7 @@ func TestReadsWhatTheServerHeld(t *testing.T) {
 	}
 }
 
-// TestFlush: what flush_all took away stays away.
-func TestFlush(t *testing.T) {
+func TestFlushedItemsStayAway(t *testing.T) {
 	fill := func(m *member, prefix string) {
 		raw := m.Raw()
 		value := []byte("v")
@@ -174,9 +173,9 @@ func waitPast(t *testing.T, dir string) {
 	<-timer.C
 }
 
-// TestUsed counts the pages that belong to a slab class, of which each has one to
+// TestOnlyPagesOfASlabClassAreCountedAsUsed counts the pages that belong to a slab class, of which each has one to
 // begin with, in a file that memcached has touched all of.
-func TestUsed(t *testing.T) {
+func TestOnlyPagesOfASlabClassAreCountedAsUsed(t *testing.T) {
 	m := startMember(t, "-m", "200")
 	raw := m.Raw()
 	for i := range 3 {

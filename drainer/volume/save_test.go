@@ -298,9 +298,9 @@ func missingOf(t *testing.T, dir string, s *snapshot.Save) (n int, lost func(key
 	return len(missing), func(key string) bool { return missing[bytes.Index(file, []byte(key+"\x00"))/s.PageSize] }
 }
 
-// TestOutdatedSave: what a member has started from is refused, until there is a
+// What a member has started from is refused, until there is a
 // later save; what it started without, too.
-func TestOutdatedSave(t *testing.T) {
+func TestASaveThatAMemberStartedFromIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := savedMember(t)
 	volume := pack(t, dir)

@@ -55,8 +55,8 @@ func TestFlushedByTheClockOfTheMemcached(t *testing.T) {
 	}
 }
 
-// TestRedated: memcached resumes from what a redated .meta says, with our clock.
-func TestRedated(t *testing.T) {
+// Memcached resumes from what a redated .meta says, with our clock.
+func TestMemcachedResumesFromARedatedMeta(t *testing.T) {
 	const began, saved = 100_000, 150_000
 	for name, test := range map[string]struct {
 		image, want Image

@@ -73,7 +73,7 @@ func readSmallFile(t testing.TB, b []byte, clean bool) (items []item.Item, err e
 	return items, nil
 }
 
-func TestSmallFile(t *testing.T) {
+func TestASmallFileIsReadWhole(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		items, err := readSmallFile(t, smallFile(), clean)
 		if err != nil || len(items) != 2 || len(items[1].Value) != 2498 {

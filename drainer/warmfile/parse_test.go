@@ -7,7 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 )
 
-func TestParseMeta(t *testing.T) {
+func TestAMetaIsParsedOrRefused(t *testing.T) {
 	m, err := ParseMeta([]byte(memcachedtest.Meta))
 	if err != nil {
 		t.Fatal(err)
@@ -68,8 +68,8 @@ func TestParseMeta(t *testing.T) {
 	}
 }
 
-// TestClasses: sizes as memcached 1.6.18 prints them with -vv.
-func TestClasses(t *testing.T) {
+// Sizes as memcached 1.6.18 prints them with -vv.
+func TestClassesHaveTheSizesThatMemcachedPrints(t *testing.T) {
 	tests := map[string]struct {
 		image Image
 		want  string
@@ -107,7 +107,7 @@ func TestFlushesByCAS(t *testing.T) {
 	}
 }
 
-func TestSlabConfig(t *testing.T) {
+func TestTheSlabConfigIsFoundInTheCommandLine(t *testing.T) {
 	for line, want := range map[string]string{
 		"memcached -m 64": "1.25", "memcached -f 1.250": "1.250", "memcached -f2": "2",
 		"memcached --slab-growth-factor=1.1": "1.1", "memcached --slab-growth-factor 1.3": "1.3",

@@ -88,7 +88,7 @@ func (w *world) bindingHas(want map[string]string) {
 }
 
 // A restart saves waiting ten seconds, or a minute, for its next look.
-func TestBinding(t *testing.T) {
+func TestABindingFollowsWhatItIsMadeOf(t *testing.T) {
 	w := newWorld(t)
 	w.makeSecret("cache-tls", map[string]string{"ca.crt": "authorities", "tls.crt": "certificate", "tls.key": ofNobodys})
 	logins := w.makeSecret("cache-auth", map[string]string{"auth-file": "shop:" + ofNobodys + "-1\nother:login\n"})

@@ -37,7 +37,7 @@ func (w *world) securedSample() *cachev1alpha1.Memcached {
 
 // The kubelet reads the Secrets; the operator may not. So it has drainers log in, asks no
 // member for its memory, and passes on what a member says about a wrong Secret.
-func TestSecuredCluster(t *testing.T) {
+func TestTheOperatorReadsNoSecretOfASecuredCluster(t *testing.T) {
 	w := newNamespace(t)
 	w.memory = func(_ context.Context, address string) (controllers.Memory, error) {
 		t.Errorf("member %s is asked, in plain text", address)

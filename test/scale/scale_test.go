@@ -11,8 +11,8 @@ import (
 // maxWritesPerScaleDown is how many API writes a scale-down may take.
 const maxWritesPerScaleDown = 15
 
-// TestFiftyClusters is the benchmark in small. It asserts counts, never times.
-func TestFiftyClusters(t *testing.T) {
+// TestFiftyClustersTakeNoMoreWritesThanAllowed is the benchmark in small. It asserts counts, never times.
+func TestFiftyClustersTakeNoMoreWritesThanAllowed(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func routedCluster(change ...func(*cachev1alpha1.MemcachedSpec)) *cachev1alpha1.
 	return b.Defaulted().Obj()
 }
 
-func TestRouterArguments(t *testing.T) {
+func TestARoutersFlagsSayWhatTheSpecSays(t *testing.T) {
 	plain := []string{"/drainer", "route", "--listen=:11211", "--admin=:11212", "--ring-file=/table/table.json"}
 	for name, test := range map[string]struct {
 		change func(*cachev1alpha1.MemcachedSpec)

@@ -120,7 +120,7 @@ func TestEachStateOfAMarkedClaimHasOneNextStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := outcome{Replicas: 2, Actions: test.actions, Drains: test.drains, Lost: test.lost}
 			got := planned(test.scene)
-			got.Blocked = "" // TestSizeWaits
+			got.Blocked = "" // TestTheSizeWaitsForDrainsAndVolumes
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -195,7 +195,7 @@ func TestPolicyDecidesAboutReleasedClaims(t *testing.T) {
 	}
 }
 
-func TestSizeWaits(t *testing.T) {
+func TestTheSizeWaitsForDrainsAndVolumes(t *testing.T) {
 	for name, test := range map[string]struct {
 		scene    *scene
 		replicas int32
@@ -290,7 +290,7 @@ func TestSeveralDrainHighestFirst(t *testing.T) {
 	}
 }
 
-func TestHibernation(t *testing.T) {
+func TestAtSizeZeroNothingIsMarkedOrDrained(t *testing.T) {
 	asleep := func() *scene {
 		return at(3).with(func(o *Observed) { o.StatefulSet.Replicas, o.Pods = 0, nil })
 	}

@@ -14,8 +14,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// TestRoutersReady: it says what is the matter, and Ready is false then.
-func TestRoutersReady(t *testing.T) {
+// It says what is the matter, and Ready is false then.
+func TestRoutersReadySaysWhatIsTheMatter(t *testing.T) {
 	crashes := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "cache-router-a", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
 	crashes.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "router", RestartCount: 4,

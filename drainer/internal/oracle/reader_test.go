@@ -52,10 +52,10 @@ func open(t *testing.T, dir string, o Options) *Reader {
 	return r
 }
 
-// TestReadersAgree: from the same saved file the reader that knows the layout
+// From the same saved file the reader that knows the layout
 // and memcached itself give the same items: every byte, flag, time and number.
 // The population holds all that changes an item, flushes too.
-func TestReadersAgree(t *testing.T) {
+func TestTheReaderAgreesWithMemcached(t *testing.T) {
 	for name, test := range memcachedtest.Settings() {
 		for _, flush := range []string{"", "flush_all", "flush_all 1000"} {
 			if flush != "" && name != "default" && name != "no CAS" {
@@ -233,9 +233,9 @@ func TestNeedsASave(t *testing.T) {
 	}
 }
 
-// TestRejectedCopy: a memcached that starts empty is never believed: it is known by
+// A memcached that starts empty is never believed: it is known by
 // its time of start.
-func TestRejectedCopy(t *testing.T) {
+func TestAMemcachedThatStartsEmptyIsNeverBelieved(t *testing.T) {
 	t.Parallel()
 	dir := saved(t, 100)
 	r := open(t, dir, Options{})
@@ -274,8 +274,8 @@ func TestNothingTakenUp(t *testing.T) {
 	}
 }
 
-// TestOtherProgram: what isn't memcached, or dies at once, is an error in words.
-func TestOtherProgram(t *testing.T) {
+// What isn't memcached, or dies at once, is an error in words.
+func TestWhatIsNoMemcachedIsAnErrorInWords(t *testing.T) {
 	t.Parallel()
 	dir := saved(t, 1)
 	if _, err := Open(dir, Options{Scratch: t.TempDir(), Memcached: "no-such-memcached"}); err == nil || !strings.Contains(err.Error(), "no-such-memcached") {
@@ -290,10 +290,10 @@ func TestOtherProgram(t *testing.T) {
 	}
 }
 
-// TestClockBehind: a save that is in the future by this node's clock is taken up
+// A save that is in the future by this node's clock is taken up
 // all the same, with the times of expiry as they were; one of this very second
 // is waited for.
-func TestClockBehind(t *testing.T) {
+func TestASaveFromTheFutureIsTakenUp(t *testing.T) {
 	t.Parallel()
 	s, dir := startMember(t)
 	s.Raw().Must("STORED", "set key 5 3000 5", []byte("value"))
@@ -381,9 +381,9 @@ func (r *Reader) started(t *testing.T) *server {
 	return s
 }
 
-// TestStopsEarly: nothing is left behind when the consumer has had enough, or
+// Nothing is left behind when the consumer has had enough, or
 // its context ends.
-func TestStopsEarly(t *testing.T) {
+func TestAReaderThatIsStoppedLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	dir := saved(t, 2000)
 	r := open(t, dir, Options{})

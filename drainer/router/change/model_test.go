@@ -56,11 +56,11 @@ func scenarios() (all []scenario) {
 	return all
 }
 
-// TestProtocol explores all orders of what two clients that write, one that reads, two
+// TestARingChangeShowsNoOldValueAndNoMiss explores all orders of what two clients that write, one that reads, two
 // routers that go through a ring change, and movers do: no value in view that an
 // answered write had replaced, no miss of a key that is there but where writes in two
 // states met, no two adds that both succeed, no lease that is left behind.
-func TestProtocol(t *testing.T) {
+func TestARingChangeShowsNoOldValueAndNoMiss(t *testing.T) {
 	t.Parallel()
 	for _, s := range scenarios() {
 		t.Run(s.String(), func(t *testing.T) {

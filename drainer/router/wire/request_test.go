@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// TestParse: what a line asks for, what a member is sent, and what needs no member.
-func TestParse(t *testing.T) {
+// What a line asks for, what a member is sent, and what needs no member.
+func TestALineBecomesARequestOrAnError(t *testing.T) {
 	type want struct {
 		Verb       wire.Verb
 		Key        string
@@ -92,8 +92,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestReads: each key of a read is a request to a member.
-func TestReads(t *testing.T) {
+func TestEachKeyOfAReadIsARequest(t *testing.T) {
 	var r wire.Request
 	r.Parse([]byte("gats  10 a  bb c \r\n"))
 	var sent []byte
@@ -105,8 +104,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestHashed: a key in base64 is hashed as memcached stores it.
-func TestHashed(t *testing.T) {
+func TestABase64KeyIsHashedAsMemcachedStoresIt(t *testing.T) {
 	var room [wire.MaxKey]byte
 	for line, want := range map[string]string{"mg Zm9v b": "foo", "mg Zm9v": "Zm9v", "mg !! b": "!!"} {
 		var r wire.Request
@@ -117,8 +115,8 @@ func TestHashed(t *testing.T) {
 	}
 }
 
-// TestAnswers: what a member's line says, and how long its block is.
-func TestAnswers(t *testing.T) {
+// What a member's line says, and how long its block is.
+func TestAMembersLineSaysHowLongItsBlockIs(t *testing.T) {
 	tests := []struct {
 		kind  wire.Kind
 		line  string

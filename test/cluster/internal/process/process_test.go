@@ -98,7 +98,7 @@ func TestParseStatWithParenthesesInTheName(t *testing.T) {
 	}
 }
 
-func TestLastLines(t *testing.T) {
+func TestTheLastLinesOfALogAreKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	if err := os.WriteFile(path, []byte("a\nb\nc\n"), 0o644); err != nil {
 		t.Fatal(err)
