@@ -24,8 +24,8 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// ErrArchitecture means that only on amd64 others see memcached's writes in the order in which it
-// makes them.
+// ErrArchitecture means that the processor is not an amd64. Others may show memcached's writes
+// to this process in another order.
 var ErrArchitecture = errors.New("items are read from memory on amd64 only, this is " + runtime.GOARCH)
 
 // Reader reads the items in a file that a running memcached has mapped.
@@ -38,7 +38,8 @@ type Reader struct {
 	second bool
 }
 
-// NewReader maps the file, of whose memcached live is. The file stays open meanwhile.
+// NewReader maps the file. live describes the memcached that has mapped it. The file stays open
+// until Close.
 func NewReader(file *os.File, live *warmfile.Live) (*Reader, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, ErrArchitecture
@@ -126,8 +127,8 @@ func (r *Reader) Read(page int, in Band, elsewhere func(key []byte) bool, b *Bat
 func (r *Reader) used(page int) (mem []byte, class uint8, ok bool) {
 	at := page * warmfile.SlabPageSize
 	mem = r.mem[at : at+warmfile.SlabPageSize : at+warmfile.SlabPageSize]
-	// To touch what memcached hasn't would take memory: of a file in memory, the kernel would
-	// make the page.
+	// It is read, not touched: touching a page of a file in memory that memcached has not used
+	// would make the kernel allocate it.
 	if _, err := r.file.ReadAt(r.page[:warmfile.PageHeader], int64(at)); err != nil {
 		panic(&os.PathError{Op: "read", Path: r.file.Name(), Err: err})
 	}

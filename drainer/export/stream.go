@@ -87,7 +87,8 @@ func newStream(ctx context.Context, m Memcached, request *wire.Request, conn net
 	return s, err
 }
 
-// elsewhere tells which keys others own. Of the list's item, each member has its own.
+// elsewhere tells which keys others own. The item with the clients' list is never one of them:
+// each member has its own.
 func elsewhere(request *wire.Request) (func(key []byte) bool, error) {
 	var servers []routing.Server
 	if n := len(request.Servers); n > wire.MaxServers {
@@ -123,7 +124,7 @@ func (s *stream) close() {
 	}
 }
 
-// refresh asks memcached for what matters of it now.
+// refresh asks memcached for the settings and times that tell which items are alive.
 func (s *stream) refresh() (*warmfile.Live, error) {
 	if err := s.asked.SetDeadline(time.Now().Add(patience)); err != nil {
 		return nil, err
@@ -313,8 +314,8 @@ func (s *stream) answered(key []byte, expireAt int64, v *memcache.Value) error {
 	return s.send()
 }
 
-// moves are counters of memcached's slab mover, which gives items other places: moving while
-// it does, or if it can't be told.
+// moves reads the counters of memcached's slab mover, which gives items other places. It
+// returns "moving" while that is at work, or if nobody can tell.
 func (s *stream) moves() (string, error) {
 	if !s.image.SlabReassign {
 		return "", nil

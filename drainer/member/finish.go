@@ -38,9 +38,8 @@ func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
 }
 
 // keep brings to the disk what memcached has left, and tells whether it had saved. If
-// nothing was stored, what was there before is all that there is: a note that says
-// otherwise goes, and so does a file that nobody could tell from a used one after the
-// node's next boot.
+// nothing was stored, the volume becomes what it was before: the note that it is in use goes,
+// and so does the empty file, which looks like a used one after the node's next boot.
 func (s *supervisor) keep() (saved bool, err error) {
 	untouched, err := s.manifest.untouched()
 	if err != nil {
@@ -68,9 +67,9 @@ func (s *supervisor) keep() (saved bool, err error) {
 	return saved, err
 }
 
-// putBack is for a memcached in which no client can have stored anything: the note is as it
-// was before. What is in memory alone is saved: it
-// goes with the pod.
+// putBack is for a memcached in which no client can have stored anything. It restores the
+// earlier note. A file in memory of which there is no save is saved, because it goes with the
+// pod.
 func (s *supervisor) putBack() error {
 	if err := volume.PutNoteBack(s.Volume, s.noteBefore); err != nil {
 		return err

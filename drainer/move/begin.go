@@ -32,7 +32,7 @@ type starting struct {
 	begun bool
 }
 
-// notBegun: nobody said that it may begin.
+// notBegun is the error of a move that was not told in time to begin.
 type notBegun struct{ contract.Begin }
 
 func (e *notBegun) Error() string {

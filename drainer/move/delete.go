@@ -58,10 +58,11 @@ func (l *remover) delete(ctx context.Context, p *portion) error {
 	return nil
 }
 
-// deleteUnchanged deletes the items of a portion together. It returns those that changed,
-// and have to be looked at one by one, and those that the member doesn't have any more.
-// So do those that were moved before. All count as changed if an owner refused an item, or if the connection is not the one by
-// which the items were read: a member that restarted counts its CAS from the beginning.
+// deleteUnchanged deletes the items of a portion together. It returns the items that changed
+// or were moved before, which have to be looked at one by one, and those that the member doesn't
+// have any more. All items count as changed if an owner refused one. They also do if the
+// connection is another than the one by which they were read, because a member that has
+// restarted counts its CAS values from the beginning.
 func (l *remover) deleteUnchanged(ctx context.Context, p *portion) (changed, missing []*misplaced) {
 	l.run.Reset()
 	there := l.there[:0]

@@ -257,9 +257,9 @@ func (e *Engine) meet(ctx context.Context, l *runningMember) error {
 	return e.isNoServer(ctx, l)
 }
 
-// isNoServer returns an error if the member's process is a server's. Whatever that has counted
-// is, each time, at least as much as it had counted before, and at most as much as it counts
-// after that.
+// isNoServer returns an error if the member's process is a server's. It compares what both have
+// counted: counters only grow, so if they are one process, a server's counters lie between the
+// member's counters before and after.
 func (e *Engine) isNoServer(ctx context.Context, l *runningMember) error {
 	before, err := l.usage(ctx, &l.leaving.watch)
 	if err != nil {
@@ -285,7 +285,7 @@ func (e *Engine) isNoServer(ctx context.Context, l *runningMember) error {
 	return err
 }
 
-// isNot is isNoServer for one server, which may well be the one.
+// isNot is isNoServer for one server, whose counters fit. It looks more than once.
 func (l *runningMember) isNot(ctx context.Context, server routing.Server) error {
 	k := l.link(server)
 	defer k.close()

@@ -31,7 +31,7 @@ type slot struct {
 
 	// job whose step this is; it has no client then.
 	job *job
-	// epoch that counts it.
+	// epoch is the table under which it began; that table counts it until it is answered.
 	epoch *epoch
 }
 

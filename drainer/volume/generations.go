@@ -62,8 +62,7 @@ func (g Generation) exists() (bool, error) {
 	return HasSave(g.Dir), nil // under the name of one that is being written
 }
 
-// named is the error of reading a generation, with its name: an offset alone doesn't say
-// of which it is.
+// named adds the generation's name to an error of reading it, which may have only an offset.
 func (g Generation) named(err error) error {
 	if err == nil || g.Number == 0 {
 		return err

@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// Kept are deleted objects that a finalizer keeps which is neither ours nor Kubernetes'
+// Kept are deleted objects that somebody else's finalizer keeps: neither ours nor Kubernetes'
 // own.
 func (o *State) Kept() []status.Kept {
 	var objects []client.Object
