@@ -54,8 +54,8 @@ func (a *Applier) toAdopt(ctx context.Context, cluster *cachev1alpha1.Memcached,
 	return claims, nil
 }
 
-// adoptClaim adds the label and the finalizer to a claim of a member's name, and marks it
-// as adopted. Its volume may have more than a cache: it is never deleted without a drain
+// adoptClaim adds the label and the finalizer to a claim of a member's name, and notes that it
+// was adopted. Its volume may have more than a cache: it is never deleted without a drain
 // that read it.
 func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref action.ClaimRef) error {
 	kept := cluster.DeletionTimestamp == nil && observe.PlanPolicy(cluster) == plan.Drain

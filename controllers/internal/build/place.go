@@ -39,9 +39,9 @@ const scratchSize = 2 << 30
 
 // PlacementJob moves items of the claim's member to their owners among the first members,
 // by the ring of that target. A member that is none of them is leaving: it gives all its
-// items away, and waits for its last client. The Job mounts no volume: the member's supervisor streams the items,
-// or else memcached is asked for them. Items owned by lost members are discarded. A
-// prepared one waits until it is told to begin.
+// items away, and waits for its last client. The Job mounts no volume: the member's
+// supervisor streams the items, or else memcached is asked for them. Items owned by lost
+// members are discarded. A prepared Job waits until it is told to begin.
 func PlacementJob(c *cachev1alpha1.Memcached, o Options, p Placement) *batchv1.Job {
 	ordinal, members := p.Ordinal, p.Members
 	args := contract.Rebalance{
