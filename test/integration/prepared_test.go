@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/player"
 )
 
@@ -115,4 +116,43 @@ func TestPreparedMoversHoldNobodyUp(t *testing.T) {
 			equal(w, "Jobs that are left", len(w.jobs()), 0)
 		})
 	}
+}
+
+// A member that joins is on the list when the movers of the others are prepared: by then
+// clients miss nothing for long.
+func TestAJoiningMemberIsListedWhenTheOthersMoversAreReady(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	kubes.Play(w.namespace, player.Succeed(7))
+	kubes.HoldDrainers(w.namespace, true)
+	w.scale(3)
+	w.eventually("a mover is prepared", func() error {
+		_, err := w.mover()
+		return err
+	})
+	w.condition(cachev1alpha1.ConditionReady, "False", cachev1alpha1.ReasonPlacementWaits)
+	w.always("clients are told of two, and the movers wait", func() error {
+		pod, err := w.mover()
+		if err == nil && pod.Annotations[cachev1alpha1.AnnotationBegin] != "" {
+			err = fmt.Errorf("its annotations are %v", pod.Annotations)
+		}
+		return errors.Join(err, w.serverCount(2), w.replicas(3))
+	})
+	kubes.HoldDrainers(w.namespace, false)
+	w.settled(3)
+	if err := w.serverCount(3); err != nil {
+		t.Error(err)
+	}
+}
+
+// A mover that never starts does not keep a member off the list.
+func TestAJoiningMemberIsListedWithoutMoversThatDoNotStart(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	kubes.Play(w.namespace, player.Succeed(7))
+	kubes.HoldDrainers(w.namespace, true)
+	w.scale(3)
+	w.eventually("clients are told of three", func() error { return w.serverCount(3) })
+	kubes.HoldDrainers(w.namespace, false)
+	w.settled(3)
 }

@@ -57,6 +57,7 @@ const (
 	deleteList
 	retryDue
 	timePasses
+	membersAge
 	nodeDies
 	nodeReturns
 	unreached
@@ -98,8 +99,8 @@ func (m event) words() string {
 		placingRetry: "A PERSON annotates claim %d with placement=retry", deleteList: "A PERSON deletes the clients' list",
 		nodeDies: "THE NODE of member %d DIES", nodeReturns: "the node of member %d is back",
 		unreached:  "a drainer of claim %d gives up on a member",
-		timePasses: "time passes since claim %d was marked",
-		retryDue:   "it is time to try the failed Job of claim %d again",
+		timePasses: "time passes since claim %d was marked", membersAge: "time passes since a member was ready",
+		retryDue: "it is time to try the failed Job of claim %d again",
 	}
 	switch m.what {
 	case plans:

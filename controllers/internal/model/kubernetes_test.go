@@ -12,6 +12,9 @@ func (s *state) kubernetes(x *expansion) {
 			s.drainerEvents(x, i, slot)
 		}
 	}
+	if s.live.pods.recent {
+		x.add(event{what: membersAge}, func(n *state) { n.live.pods.recent = false })
+	}
 	if owner := &s.live.cluster; s.live.members.exists && (!owner.exists || s.ending) {
 		x.add(event{what: collectMembers}, func(n *state) { n.live.members = statefulSet{} })
 	}
@@ -31,6 +34,7 @@ func (s *state) memberEvents(x *expansion, i int8) {
 			n.makeClaim(i)
 			n.provision(i)
 			n.live.pods.members[i] = pod{running, n.live.claims[i][0].generation}
+			n.live.pods.recent = x.model.options.Placing && x.model.options.Cluster.Patience > 0
 		})
 		if s.budget.faults > 0 && p.state == noPod {
 			x.as(mishap).add(event{what: delayMember, a: i}, func(n *state) {

@@ -111,7 +111,7 @@ func (w *world) objects(s *state, o *objects) []client.Object {
 	}
 	for i := range int8(ordinals) {
 		if p := &o.pods.members[i]; p.state != noPod {
-			all = append(all, w.member(i, p))
+			all = append(all, w.member(i, p, o.pods.lastReady()))
 		}
 		for slot := range slots {
 			if c := &o.claims[i][slot]; c.exists {
@@ -242,7 +242,7 @@ func (w *world) job(s *state, i int8, j *job) *batchv1.Job {
 	return out
 }
 
-func (w *world) member(i int8, p *pod) *corev1.Pod {
+func (w *world) member(i int8, p *pod, ready time.Time) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: w.meta(podNames[i], types.UID(podUIDs[i][p.generation]), cachev1alpha1.ComponentMember)}
 	out.CreationTimestamp = podsMade
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: clusterName, UID: setUID}}
@@ -252,7 +252,7 @@ func (w *world) member(i int8, p *pod) *corev1.Pod {
 	}}}
 	if out.Status.Phase = corev1.PodPending; p.state == running {
 		out.Status.Phase = corev1.PodRunning
-		out.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: podsMade}}
+		out.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(ready)}}
 	}
 	return out
 }

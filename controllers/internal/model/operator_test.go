@@ -409,7 +409,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 	replicas := int32(seen.members.replicas)
 	o := &plan.Observed{
 		Now: justNow, Cluster: m.spec(&seen.cluster), StatefulSet: plan.StatefulSet{Exists: seen.members.exists, Replicas: replicas},
-		Ready: seen.pods.ready(),
+		Ready: seen.pods.ready(), LastReady: seen.pods.lastReady(),
 	}
 	if !m.options.Placing {
 		o.ListSize, o.Record.Ring.Size = replicas, replicas // the clients' list follows at once

@@ -18,6 +18,7 @@ package model
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -130,6 +131,8 @@ const (
 type pods struct {
 	members  [ordinals]pod
 	drainers [ordinals][slots]drainer
+	// recent: a member became ready less than ten seconds ago.
+	recent bool
 }
 
 type podState uint8
@@ -361,6 +364,17 @@ func (p *pods) replace(ordinal, instance int8, others *pods) {
 	if d := others.drainerOf(ordinal, instance); d != nil {
 		*free(p.drainers[ordinal][:]) = *d
 	}
+}
+
+// lastReady is when the last of the members that serve became ready.
+func (p *pods) lastReady() time.Time {
+	switch {
+	case len(p.ready()) == 0:
+		return time.Time{}
+	case p.recent:
+		return justNow
+	}
+	return podsMade.Time
 }
 
 // ready returns the members that serve.

@@ -50,7 +50,7 @@ func (r *Reader) View(ctx context.Context, cluster *cachev1alpha1.Memcached) (*V
 	if err := r.readJobsAndPods(ctx, cluster, v); err != nil {
 		return nil, err
 	}
-	v.Ready, v.Away = readiness(cluster.Name, slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool {
+	v.Ready, v.LastReady, v.Away = readiness(cluster.Name, slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool {
 		return !identity.MemberPod(cluster, members, &p)
 	}), v.StatefulSet.Replicas)
 	v.Drainers = drainers(slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool {

@@ -317,15 +317,18 @@ func (o *State) Plan() plan.Plan {
 	return plan.Next(&in)
 }
 
-// readiness tells which of the members that the StatefulSet should have are ready, and
-// which aren't. The time that a member takes to stop doesn't count.
-func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32, away []plan.Away) {
+// readiness tells which of the members that the StatefulSet should have are ready, since when
+// the last of them is, and which aren't. The time that a member takes to stop doesn't count.
+func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32, last time.Time, away []plan.Away) {
 	ordinals := map[int32]*corev1.Pod{}
 	for i := range pods {
 		if ordinal, ok := build.PodOrdinal(cluster, pods[i].Name); ok {
 			ordinals[ordinal] = &pods[i]
 			if pods[i].DeletionTimestamp == nil && status.PodReady(&pods[i]) {
 				ready = append(ready, ordinal)
+				if since := readySince(&pods[i]); since.After(last) {
+					last = since
+				}
 			}
 		}
 	}
@@ -339,15 +342,23 @@ func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32
 		}
 		away = append(away, a)
 	}
-	return ready, away
+	return ready, last, away
+}
+
+// readySince is when the condition Ready last changed.
+func readySince(pod *corev1.Pod) (since time.Time) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	return since
 }
 
 func awaySince(pod *corev1.Pod) time.Time {
 	since := pod.CreationTimestamp.Time
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady && c.LastTransitionTime.After(since) {
-			since = c.LastTransitionTime.Time
-		}
+	if changed := readySince(pod); changed.After(since) {
+		since = changed
 	}
 	if end := pod.DeletionTimestamp; end != nil && end.After(since) {
 		since = end.Time
@@ -382,7 +393,7 @@ func (o *State) Input() plan.Observed {
 	}
 	in.MemberPods, in.RouterPods = toTell(o.Pods), toTell(o.Routers.Pods)
 	in.MemberServices = o.planMemberServices()
-	in.Ready, in.Away = readiness(o.Cluster.Name, o.Pods, in.StatefulSet.Replicas)
+	in.Ready, in.LastReady, in.Away = readiness(o.Cluster.Name, o.Pods, in.StatefulSet.Replicas)
 	for i := range o.DrainerPods {
 		pod := &o.DrainerPods[i]
 		d := identity.DutyOf(pod)

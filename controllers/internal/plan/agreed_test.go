@@ -207,7 +207,15 @@ func anyScene(r *rand.Rand) *Observed {
 		o.Cluster.Patience = time.Minute
 		leavingScene(s, chance)
 	}
-	o.Cluster.Size = max(0, o.Cluster.Size+r.Int32N(5)-2)
+	if chance(30) && o.ListSize > 1 && o.Record.Ring.Size == o.ListSize { // a member has joined
+		o.ListSize--
+		o.Record.Ring.Size--
+		o.LastReady = o.Now.Add(-[...]time.Duration{time.Second, time.Hour}[r.IntN(2)])
+		if target := o.Record.Next(o.Cluster.Ring.Of(o.ListSize + 1)).Target(); chance(50) {
+			s.placement(r.Int32N(o.ListSize), func(j *Job) { j.Target, j.Waits = target, true })
+		}
+	}
+	o.Cluster.Size = max(0, o.Cluster.Size+[...]int32{-2, -1, 0, 0, 1, 2}[r.IntN(6)])
 	if chance(50) {
 		preparedScene(s, chance)
 	}

@@ -93,20 +93,19 @@ func MayPlace(live *Observed, a action.CreatePlacement) error {
 		return errors.New("the StatefulSet is gone")
 	case live.beingPlaced(claim):
 		return fmt.Errorf("the member of claim %s is being placed already", a.Claim.Name)
-	case leaves && live.moverSlots() <= 0, !leaves && live.placementSlots() <= 0:
-		return errors.New("as many placements as may run run already")
+	case live.moverSlots() <= 0:
+		return fmt.Errorf("%d placements run already", mostMovers)
 	}
 	why := live.placementWaits(a.Target)
 	return unless(why == "", "%s", why)
 }
 
-// MayBegin guards invariants 5, 10 and 11: clients are told of the ring by which the
-// leaving member's items are moved, and all else is as for MayPlace. It needs what that
-// needs.
+// MayBegin guards invariants 5, 10 and 11: clients are told of the ring by which the member's
+// items are moved, and all else is as for MayPlace. It needs what that needs.
 func MayBegin(live *Observed, a action.BeginMove) error {
 	claim := live.claim(a.Claim.UID)
 	switch {
-	case claim == nil || !live.mayMoveLive(claim):
+	case claim == nil || !live.mayMoveLive(claim) && !live.misplaced(claim):
 		return fmt.Errorf("the member of claim %s has nothing to place", a.Claim.Name)
 	case live.Record.Target() != a.Target:
 		return fmt.Errorf("the clients' list is not of ring %s", a.Target)

@@ -27,8 +27,9 @@ import (
 // moverStartsWithin bounds how long a leaving member runs on without a mover at work.
 const moverStartsWithin = time.Minute
 
-// mostMovers is how many leaving members' items are moved at once. spec.drain.parallelism
-// does not count here: movers spend most of their time waiting for clients.
+// mostMovers is how many members' items are moved at once, of those that leave and of those
+// that stay. spec.drain.parallelism does not count here: a mover takes less than a second for
+// most caches, or waits for clients.
 const mostMovers = 8
 
 // staying is how many members the StatefulSet has, without those that were told to leave
@@ -73,13 +74,10 @@ func (o *Observed) waitsForMover(c *Claim) bool {
 }
 
 // toldJustNow tells whether the member was told to leave less than moverStartsWithin ago.
-func (o *Observed) toldJustNow(c *Claim) bool { return o.toldWithin(c, moverStartsWithin) }
-
-// toldWithin tells whether the member was told to leave less than that ago. Anybody may
-// have written the mark: one from the future is not recent.
-func (o *Observed) toldWithin(c *Claim, recent time.Duration) bool {
+// Anybody may have written the mark: one from the future is not recent.
+func (o *Observed) toldJustNow(c *Claim) bool {
 	age := o.Now.Sub(c.LeavingSince)
-	return c.LeavingSince.Equal(justNow) || -recent < age && age < recent
+	return c.LeavingSince.Equal(justNow) || -moverStartsWithin < age && age < moverStartsWithin
 }
 
 // stopsWaiting is when the member leaves at the latest: a mover that ends by itself has ended
@@ -136,29 +134,17 @@ func (o *Observed) keepsMover(c *Claim, j *Job) bool {
 	return o.isLeaving(c) && (o.waitsForMover(c) || !j.mayRun())
 }
 
-// moverSlots is how many movers of leaving members may begin, besides those that run.
-func (o *Observed) moverSlots() int {
-	slots := mostMovers
-	for i := range o.Placements {
-		if o.movesLeaving(&o.Placements[i]) && o.Placements[i].running() {
-			slots--
-		}
-	}
-	return slots
-}
-
 // moveLeaving starts the movers of leaving members.
-func (p *Plan) moveLeaving(o *Observed) {
-	slots := o.moverSlots()
+func (p *Plan) moveLeaving(o *Observed, slots *int) {
 	if p.allPlacementsWait(o) != "" || len(o.lost()) > 0 {
 		return
 	}
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		if !p.runsOn(c) || !o.waitsForMover(c) || o.beingPlaced(c) || slots <= 0 {
+		if !p.runsOn(c) || !o.waitsForMover(c) || o.beingPlaced(c) || *slots <= 0 {
 			continue
 		}
-		slots--
+		*slots--
 		p.add(action.CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Prepared: p.Prepares})
 	}
 }

@@ -76,7 +76,7 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 			[]string{"apply the StatefulSet, 0 replicas", "delete Job place-data-2: its member leaves now"}, gone},
 		"newer items are placed first": {shrinking().with(func(o *Observed) {
 			o.Record.Serial, o.Record.From = 6, o.Cluster.Ring.Of(2)
-		}), 2, []string{"apply the StatefulSet, 2 replicas", "place the items of the member of claim data-1, by ring " + target}, gone},
+		}), 2, []string{"apply the StatefulSet, 2 replicas", "place the items of the member of claim data-1, by ring " + target, "place the items of the member of claim data-0, by ring " + target}, gone},
 	} {
 		t.Run(what, func(t *testing.T) {
 			p, got := Next(&test.scene.o), planned(test.scene)

@@ -207,6 +207,8 @@ type Observed struct {
 	// Pods has the ordinals of the member pods that exist, in any phase; Ready those of
 	// the members that serve.
 	Pods, Ready []int32
+	// LastReady is when the last of those became ready.
+	LastReady time.Time
 	// Away has the other members that the StatefulSet should have.
 	Away []Away
 	// ClaimsWithDrainerPod has the UIDs of the claims that a drainer's pod mounts, or

@@ -80,12 +80,11 @@ func (o *Observed) beingPlaced(c *Claim) bool {
 		slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.places() && d.ClaimUID == c.UID })
 }
 
-// placementSlots is how many placements of members that stay may begin, besides those that
-// run.
-func (o *Observed) placementSlots() int {
-	slots := int(o.Cluster.Parallelism)
+// moverSlots is how many placements may begin, besides those that run.
+func (o *Observed) moverSlots() int {
+	slots := mostMovers
 	for i := range o.Placements {
-		if o.Placements[i].running() && !o.movesLeaving(&o.Placements[i]) {
+		if o.Placements[i].running() {
 			slots--
 		}
 	}
@@ -140,11 +139,12 @@ func (p *Plan) place(o *Observed) {
 		c := o.claim(j.ClaimUID)
 		return c == nil || !o.misplaced(c) && !o.keepsMover(c, j)
 	}, "its member has nothing to place")
-	p.moveLeaving(o)
-	if p.Prepares {
-		return // clients look by the ring before
+	slots := o.moverSlots()
+	p.moveLeaving(o, &slots)
+	if p.Prepares { // clients look by the ring before
+		p.preparePlacements(o, slots)
+		return
 	}
-	slots := o.placementSlots()
 	p.wakeForLost(o)
 	for i := range o.Claims {
 		if c := &o.Claims[i]; o.misplaced(c) {

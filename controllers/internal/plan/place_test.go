@@ -42,6 +42,14 @@ func (s *scene) change(ordinal int32, change func(*Claim)) *scene {
 	return s
 }
 
+// movers adds the Jobs of so many placements that are being deleted, and may still run.
+func (s *scene) movers(n int) *scene {
+	for range n {
+		s.o.Placements = append(s.o.Placements, Job{ClaimUID: "another", Target: s.by(), Deleting: true})
+	}
+	return s
+}
+
 func asked(r Request) func(*Claim) { return func(c *Claim) { c.PlacementRequest = r } }
 
 func allPlaced(j *Job) {
@@ -58,14 +66,14 @@ func TestItemsArePlacedMemberByMember(t *testing.T) {
 		want  outcome
 	}{
 		"nothing is due": {at(3), outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}}},
-		"the first one; one at a time": {grown(2, 3), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-1, by ring 5-cafe"},
-			Places:  []string{"1 Placing", "0 Waiting InTurn"}}},
-		"two at a time": {grown(2, 3).with(func(o *Observed) { o.Cluster.Parallelism = 2 }), outcome{Replicas: 3,
+		"several at a time": {grown(2, 3), outcome{Replicas: 3,
 			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-1, by ring 5-cafe", "place the items of the member of claim data-0, by ring 5-cafe"},
 			Places:  []string{"1 Placing", "0 Placing"}}},
+		"as many as may run": {grown(2, 3).movers(mostMovers), outcome{Replicas: 3,
+			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"1 Waiting InTurn", "0 Waiting InTurn"}}},
 		"it runs": {grown(2, 3).placement(1), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"1 Placing", "0 Waiting InTurn"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-0, by ring 5-cafe"},
+			Places:  []string{"1 Placing", "0 Placing"}}},
 		"it has ended well": {grown(2, 3).placement(1, allPlaced), outcome{Replicas: 3,
 			Actions: []string{"apply the StatefulSet, 3 replicas", "record that the items of the member of claim data-1 are placed by ring 5-cafe", "place the items of the member of claim data-0, by ring 5-cafe"},
 			Places:  []string{"1 Placing", "0 Placing"}}},
@@ -134,13 +142,14 @@ func TestPlacementIsCheckedLive(t *testing.T) {
 		"the member left":                {grown(1, 3).change(0, func(c *Claim) { c.LeavingSince = justNow }), false},
 		"another ring":                   {grown(1, 3).with(func(o *Observed) { o.Record.Serial = 6 }), false},
 		"a drain runs":                   {grown(1, 3).left(3).job(3, 3), false},
-		"a placement runs":               {grown(2, 3).placement(1), false},
+		"another placement runs":         {grown(2, 3).placement(1), true},
+		"as many as may run do":          {grown(2, 3).movers(mostMovers), false},
 		"a drainer of another ring runs": {grown(2, 3).with(func(o *Observed) { o.Drainers = []Drainer{{ClaimUID: uid(1), Target: "4-beef"}} }), false},
 		"a Job of another ring begins": {grown(2, 3).placement(1).with(func(o *Observed) {
-			o.Cluster.Parallelism, o.Placements[0].Target = 2, "4-beef"
+			o.Placements[0].Target = "4-beef"
 		}), false},
 		"a drainer of the member runs": {grown(2, 3).with(func(o *Observed) {
-			o.Cluster.Parallelism, o.Drainers = 2, []Drainer{{ClaimUID: uid(0), Target: grown(2, 3).by()}}
+			o.Drainers = []Drainer{{ClaimUID: uid(0), Target: grown(2, 3).by()}}
 		}), false},
 		"members are not there":   {grown(1, 3).with(func(o *Observed) { o.StatefulSet.Replicas = 2 }), false},
 		"no StatefulSet is there": {grown(1, 3).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), false},
@@ -307,7 +316,7 @@ func TestNoJobAndNoRecordMakesMoreMembers(t *testing.T) {
 // exists.
 func TestAMemberThatHasTheMarkAndIsInTheRingHoldsNoPlacementUp(t *testing.T) {
 	got := planned(marked(grown(2, 3), 2).wanted(2).pod(2))
-	if diff := cmp.Diff([]string{"1 Placing", "0 Waiting InTurn"}, got.Places); diff != "" {
+	if diff := cmp.Diff([]string{"1 Placing", "0 Placing"}, got.Places); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

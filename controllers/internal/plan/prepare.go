@@ -9,7 +9,7 @@ import (
 )
 
 // A mover's pod takes a second or two to start. Until it has moved an item, clients that
-// follow the list miss it. So the movers of leaving members are started before the list
+// follow the list miss it. So if the size changes, the movers are started before the list
 // changes. They connect to everybody and look through the items, but move nothing: a copy
 // would be read after a client has changed the original. When all are prepared, or after
 // preparesWithin, the list changes, and they are told to begin.
@@ -18,7 +18,8 @@ import (
 // meanwhile, or a member is not ready any more, the list changes at once, as it would without
 // them.
 
-// preparesWithin bounds how long the list waits for the movers, from the leaving mark on.
+// preparesWithin bounds how long the list waits for the movers: from the leaving mark on, or
+// from when the last joining member was ready.
 const preparesWithin = 10 * time.Second
 
 // at is the state with another ring.
@@ -29,11 +30,12 @@ func (o *Observed) at(r ring.Record) *Observed {
 }
 
 // mayPrepare tells whether movers may be prepared for the ring in o.Record, while clients
-// look by the one before: only members leave, and nothing else is under way. The plan asks
-// this, and MayPlace asks it about live state.
+// look by the one before: members only leave or only join, and nothing else is under way. The
+// plan asks this, and MayPlace asks it about live state.
 func (o *Observed) mayPrepare(before ring.Record) bool {
 	from, to := before.Ring, o.Record.Ring
-	if to.Size == 0 || to.Size >= from.Size || from != o.Cluster.Ring.Of(from.Size) || o.ListSize != from.Size || o.StatefulSet.Replicas < from.Size {
+	if from.Size == 0 || to.Size == 0 || to.Size == from.Size || from != o.Cluster.Ring.Of(from.Size) || o.ListSize != from.Size ||
+		o.StatefulSet.Replicas < max(from.Size, to.Size) {
 		return false
 	}
 	for i := range o.StatefulSet.Replicas {
@@ -42,31 +44,78 @@ func (o *Observed) mayPrepare(before ring.Record) bool {
 		}
 	}
 	// The volumes of members that left earlier come first.
-	earlier := slices.ContainsFunc(o.Claims, func(c Claim) bool { return !c.LeavingSince.IsZero() && !o.isLeaving(&c) })
+	earlier := slices.ContainsFunc(o.Claims, func(c Claim) bool {
+		return !c.LeavingSince.IsZero() && (to.Size > from.Size || !o.isLeaving(&c))
+	})
 	return !earlier && !o.drainRuns() && !o.at(before).placing()
 }
 
-// prepare holds the list back while the movers of leaving members start. For the rest of
-// the plan o.Record stays the next ring.
+// prepare holds the list back while the movers start. For the rest of the plan o.Record stays
+// the next ring.
 func (p *Plan) prepare(o *Observed, before ring.Record) {
 	if p.Replicas == 0 || !o.mayPrepare(before) {
 		return
 	}
+	until := o.preparesUntil()
+	if !until.After(o.Now) {
+		return
+	}
 	working, waits := 0, false
+	stays := o.Record.Ring.Size > before.Ring.Size // no member leaves, or one is waited for
 	for i := range o.Claims {
 		c := &o.Claims[i]
+		stays = stays || o.waitsForMover(c)
 		switch {
 		case slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && d.Prepared }):
 			working++
-		case o.waitsForMover(c) && o.toldWithin(c, preparesWithin):
+		case o.waitsForMover(c), o.toPlace(c):
 			waits = true
-			if at, told := c.LeavingAt(); told {
-				p.wakeAt(at.Add(preparesWithin)) // no event tells that a mover has not started
-			}
 		}
 	}
-	if waits && working < mostMovers {
+	if stays && waits && working < mostMovers {
 		p.Prepares, p.ListSize, p.Record = true, o.ListSize, before
+		p.wakeAt(until) // no event tells that a mover has not started
+	}
+}
+
+// preparesUntil is when the list changes at the latest. It is zero if no member was told to
+// leave lately, and none has joined: anybody may have written these times, so one that is far
+// ahead does not count.
+func (o *Observed) preparesUntil() (until time.Time) {
+	times := []time.Time{o.LastReady}
+	for i := range o.Claims {
+		switch c := &o.Claims[i]; {
+		case c.LeavingSince.Equal(justNow):
+			return o.Now.Add(preparesWithin)
+		case o.isLeaving(c):
+			times = append(times, c.LeavingSince)
+		}
+	}
+	for _, t := range times {
+		if end := t.Add(preparesWithin); end.After(until) && !end.After(o.Now.Add(2*preparesWithin)) {
+			until = end
+		}
+	}
+	return until
+}
+
+// toPlace tells whether items of a member that stays have to be moved by the ring in o.Record.
+func (o *Observed) toPlace(c *Claim) bool { return o.misplaced(c) && c.PlacementRequest != Skip }
+
+// preparePlacements starts the movers of members that stay.
+func (p *Plan) preparePlacements(o *Observed, slots int) {
+	for i := range o.Claims {
+		c := &o.Claims[i]
+		if !o.toPlace(c) {
+			continue
+		}
+		state := PlacementState{Claim: *c, Job: o.placementOf(c)}
+		p.Placements = append(p.Placements, state.is(PlacementWaits, InTurn, "movers are being prepared, then the clients' list changes"))
+		if o.beingPlaced(c) || slots <= 0 {
+			continue
+		}
+		slots--
+		p.add(action.CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Prepared: true})
 	}
 }
 
@@ -83,7 +132,7 @@ func (p *Plan) beginMoves(o *Observed) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		job := o.placementOf(c)
-		if job == nil || !job.mayBegin(o.target()) || !p.runsOn(c) || !o.waitsForMover(c) {
+		if job == nil || !job.mayBegin(o.target()) || !o.misplaced(c) && (!p.runsOn(c) || !o.waitsForMover(c)) {
 			continue
 		}
 		if slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && d.Target == job.Target && d.Waits }) {

@@ -2,10 +2,12 @@ package plan
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"example.com/memcached-operator/controllers/internal/action"
 )
@@ -66,7 +68,7 @@ func TestTheListWaitsForPreparedMovers(t *testing.T) {
 		"a survivor is not ready":         {preparing().prepares().with(func(o *Observed) { o.Ready = []int32{0, 2} }), []string{list2}},
 		"it is not ready":                 {preparing().prepares().with(func(o *Observed) { o.Ready = []int32{0, 1} }), []string{list2, shrink, end}},
 		"an earlier member's volume left": {preparing().left(3), []string{list2, place}},
-		"the list was lost":               {preparing().with(func(o *Observed) { o.Record.Ring.Client = "" }), []string{list2, place, "place the items of the member of claim data-1, by ring " + target}},
+		"the list was lost":               {preparing().with(func(o *Observed) { o.Record.Ring.Client = "" }), []string{list2, place, "place the items of the member of claim data-1, by ring " + target, "place the items of the member of claim data-0, by ring " + target}},
 		"all stop":                        {preparing().prepares().wanted(0), []string{"list 0 members for clients", "apply the StatefulSet, 0 replicas", end}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -84,18 +86,86 @@ func TestTheListWaitsForPreparedMovers(t *testing.T) {
 	}
 }
 
-// The members that stay give nothing away, either, before clients are told: by a client that
-// reshuffles, they have items for each other.
-func TestWhileMoversArePreparedNothingIsPlaced(t *testing.T) {
+// By a client that reshuffles, the members that stay have items for each other. Their movers
+// are prepared, too.
+func TestMoversOfMembersThatStayArePreparedToo(t *testing.T) {
 	s := preparing().with(func(o *Observed) {
 		o.Cluster.Ring.Client, o.Record.Ring.Client = "gomemcache", "gomemcache"
 	})
-	if p := Next(&s.o); !p.Prepares || len(p.Placements) != 0 {
-		t.Errorf("prepares %v, placements %v", p.Prepares, p.Placements)
+	p := Next(&s.o)
+	if created := actions[action.CreatePlacement](p); !p.Prepares || len(created) != 3 || slices.ContainsFunc(created, func(a action.CreatePlacement) bool { return !a.Prepared }) {
+		t.Errorf("prepares %v, %v", p.Prepares, created)
 	}
 	s.prepares().starts(true)
-	if p := Next(&s.o); p.Prepares || len(p.Placements) != 2 {
-		t.Errorf("prepares %v, placements %v", p.Prepares, p.Placements)
+	if p := Next(&s.o); !p.Prepares {
+		t.Error("it waits for one mover only")
+	}
+	for i := range int32(2) {
+		s.placement(i, func(j *Job) { j.Target, j.Waits = s.next(2), true })
+		s.o.Drainers = append(s.o.Drainers, Drainer{Pod: "mover", ClaimUID: uid(i), Target: s.next(2), Waits: true, Running: true, Prepared: true})
+	}
+	if p := Next(&s.o); p.Prepares || len(actions[action.BeginMove](p)) != 3 {
+		t.Errorf("prepares %v, %v", p.Prepares, p.Actions)
+	}
+}
+
+// joining is a cluster of two whose third member became ready a second ago.
+func joining() *scene {
+	return at(3).with(func(o *Observed) {
+		o.ListSize, o.Record.Ring, o.Record.From = 2, o.Cluster.Ring.Of(2), o.Cluster.Ring.Of(2)
+		o.Now, o.LastReady, o.Ready = now, now.Add(-time.Second), []int32{0, 1, 2}
+	})
+}
+
+// grows adds the Job and the pod of a mover, for the ring of three.
+func (s *scene) grows(ordinal int32, prepared bool) *scene {
+	s.placement(ordinal, func(j *Job) { j.Target, j.Waits = s.next(3), true })
+	s.o.Drainers = append(s.o.Drainers, Drainer{Pod: "mover", ClaimUID: uid(ordinal), Target: s.next(3), Waits: true, Running: prepared, Prepared: prepared})
+	return s
+}
+
+func TestAJoiningMemberIsListedWhenMoversArePrepared(t *testing.T) {
+	const (
+		prepare0 = "prepare to place the items of the member of claim data-0, by ring " + target
+		prepare1 = "prepare to place the items of the member of claim data-1, by ring " + target
+		place0   = "place the items of the member of claim data-0, by ring " + target
+		place1   = "place the items of the member of claim data-1, by ring " + target
+		begin0   = "begin to place the items of the member of claim data-0, by ring " + target
+		begin1   = "begin to place the items of the member of claim data-1, by ring " + target
+	)
+	late := func(o *Observed) { o.LastReady = now.Add(-preparesWithin) }
+	for what, test := range map[string]struct {
+		scene *scene
+		lists int32
+		want  []string
+	}{
+		"no mover yet":              {joining(), 2, []string{prepare1, prepare0}},
+		"they have not started yet": {joining().grows(0, false).grows(1, false), 2, nil},
+		"one is prepared":           {joining().grows(0, true).grows(1, false), 2, nil},
+		"both are":                  {joining().grows(0, true).grows(1, true), 3, []string{begin1, begin0}},
+		"not in time":               {joining().grows(0, true).grows(1, false).with(late), 3, []string{begin1, begin0}},
+		"no mover in time":          {joining().with(late), 3, []string{place1, place0}},
+		"a clock is wrong":          {joining().with(func(o *Observed) { o.LastReady = now.Add(time.Hour) }), 3, []string{place1, place0}},
+		"a person skips one":        {joining().change(0, asked(Skip)).grows(1, true), 3, []string{begin1, "record that the items of the member of claim data-0 are placed by ring " + target}},
+		"a member is not ready":     {joining().with(func(o *Observed) { o.Ready = []int32{0, 2} }), 3, nil},
+		"placement is Off":          {joining().with(func(o *Observed) { o.Cluster.PlacementOff = true }), 3, nil},
+		"it is to leave again":      {joining().grows(0, true).grows(1, false).wanted(2), 2, []string{"mark claim data-2 as leaving", "delete Job place-data-0: its member has nothing to place", "delete Job place-data-1: its member has nothing to place"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			got := planned(test.scene).Actions
+			got = slices.DeleteFunc(got, func(a string) bool { return strings.HasPrefix(a, "apply the StatefulSet") })
+			if p := Next(&test.scene.o); p.ListSize != test.lists {
+				t.Errorf("the list has %d members, want %d", p.ListSize, test.lists)
+			}
+			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("actions: -want +got:\n%s", diff)
+			}
+			for _, a := range actions[action.CreatePlacement](Next(&test.scene.o)) {
+				if err := MayPlace(&test.scene.o, a); a.Prepared && err != nil {
+					t.Errorf("%s: %v", a, err)
+				}
+			}
+		})
 	}
 }
 
