@@ -42,7 +42,7 @@ func (s *scan) firstChunk(slot []byte, flags uint16) int {
 		at += 8
 	}
 	if flags&flagClient != 0 {
-		at += s.flagsBytes
+		at += s.clientFlags()
 	}
 	return at
 }

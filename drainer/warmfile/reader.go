@@ -104,12 +104,8 @@ func (r *Reader) Done() int64 { return r.done.Load() }
 // yielded: the items before it were sound, but not all.
 func (r *Reader) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
-		flagsBytes, err := r.FlagsBytes(ctx)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		s := scan{Reader: r, flagsBytes: flagsBytes, yield: yield}
+		s := scan{Reader: r, flagsBytes: r.image.FlagsBytes, yield: yield,
+			findFlags: func() (int, error) { return r.FlagsBytes(ctx) }}
 		r.scan(ctx, &s, r.done.Store)
 		r.found, r.leftOut = s.linked, s.leftOut
 	}

@@ -13,9 +13,11 @@ type scan struct {
 	item  item.Item
 	flush flushRule
 	now   int64
-	// flagsBytes is how many bytes client flags have, flagged tells whether any item has
-	// some.
+	// flagsBytes is how many bytes client flags have; 0 unknown: findFlags finds it out when
+	// an item has some, and unknown is why it could not. flagged tells whether any has.
 	flagsBytes int
+	findFlags  func() (int, error)
+	unknown    error
 	flagged    bool
 
 	linked  int64
@@ -44,6 +46,10 @@ func (s *scan) page(offset int64, b []byte) bool {
 		s.flush = newFlushRule(&s.image, s.clean, s.started, now)
 	}
 	class, ok := s.classOf(b)
+	if s.unknown != nil {
+		s.yield(nil, s.unknown)
+		return false
+	}
 	if !ok {
 		return s.fail(ReasonCorrupt, offset, "a page of one slab class, found class %d in the first slot and others behind it", b[offClass]&classMask)
 	}
@@ -76,6 +82,10 @@ func (s *scan) linkedSlot(offset int64, slot []byte, flags uint16, class uint8) 
 		return true
 	}
 	h, problem := s.header(slot, flags, class)
+	if s.unknown != nil {
+		s.yield(nil, s.unknown)
+		return false
+	}
 	if problem != nil {
 		problem.Offset = offset
 		s.yield(nil, problem)
@@ -101,6 +111,14 @@ func (s *scan) busy(slot []byte) bool {
 	return !s.clean && u16(slot, offFlags)&flagLinked != 0 && u16(slot, offRefcount) != 1
 }
 
+// clientFlags is how many bytes the client flags of an item have that has some.
+func (s *scan) clientFlags() int {
+	if s.flagsBytes == 0 && s.unknown == nil && s.findFlags != nil {
+		s.flagsBytes, s.unknown = s.findFlags()
+	}
+	return s.flagsBytes
+}
+
 // header is where an item's parts are in its slot.
 type header struct {
 	key, value, bytes int
@@ -124,7 +142,7 @@ func (s *scan) header(slot []byte, flags uint16, class uint8) (header, *Error) {
 	}
 	h.value = h.key + int(slot[offKeyLen]) + 1
 	if flags&flagClient != 0 {
-		h.value += s.flagsBytes
+		h.value += s.clientFlags()
 	}
 	switch {
 	case slot[offKeyLen] == 0 || slot[offKeyLen] > 250:
