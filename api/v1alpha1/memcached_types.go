@@ -526,8 +526,9 @@ type RoutingSpec struct {
 	// patience is how long a leaving member goes on serving clients that still call it,
 	// after the list of servers no longer names it; its items are moved meanwhile. It
 	// leaves as soon as no client calls it, and at once with 0s, or if placement is Off.
-	// Defaults to 90s, more than the minute at which most clients ask for the list;
-	// 24h at most.
+	// As long, what clients with an earlier list store at other members is moved to its
+	// owners. Defaults to 90s, more than the minute at which most clients ask for the
+	// list; 24h at most.
 	// +optional
 	// +kubebuilder:default="90s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="routing.patience must be from 0s to 24h"

@@ -25,7 +25,7 @@ type rebalanceFlags struct {
 func (f *rebalanceFlags) parse(line []string, std args.IO) error {
 	fs := args.NewFlags("rebalance")
 	fs.StringVar(&f.Source, contract.FlagSource, "", "the running server whose items are moved, as in --server; all of its items if it is no --server")
-	fs.DurationVar(&f.Patience, contract.FlagPatience, 0, "how long a source that is no --server waits for its last client, from the start")
+	fs.DurationVar(&f.Patience, contract.FlagPatience, 0, "how long, from the start, clients may still use an earlier list: a source that is no --server waits for the last of them, another for the items that they store there")
 	fs.StringVar(&f.Scratch, contract.FlagScratch, os.TempDir(), "a directory for the list of its keys")
 	fs.IntVar(&f.exportPort, contract.FlagExportPort, 0, "the port at which the source's supervisor streams items, 0 none: then memcached is asked for all of them")
 	fs.StringVar(&f.Begin.File, contract.FlagBeginFile, "", "connect to everybody, and begin when this file says so")
@@ -85,7 +85,7 @@ func (f *rebalanceFlags) rebalance(ctx context.Context, progress func(contract.P
 	if self == leaving {
 		return e.MoveFromLeaving(ctx, source, f.Scratch, f.Patience)
 	}
-	return e.MoveFrom(ctx, self, f.Scratch)
+	return e.MoveFrom(ctx, self, f.Scratch, f.Patience)
 }
 
 func (f *rebalanceFlags) checkBounds() error {

@@ -163,8 +163,9 @@ type Rebalance struct {
 	// list of its keys is in Scratch. If it is none of the Servers, it leaves: others own
 	// all of its items.
 	Source string
-	// Patience is how long, from the first item on, a member that leaves waits for its last
-	// client. Together with BeginWithin it must be shorter than Deadline.
+	// Patience is how long, from the first item on, clients may still use an earlier list: a
+	// member that leaves waits for its last client, another for the last item that others own.
+	// Together with BeginWithin it must be shorter than Deadline.
 	Patience time.Duration
 	// Begin is when it begins.
 	Begin Begin

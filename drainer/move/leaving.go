@@ -81,10 +81,7 @@ func (v *leaving) another(ctx context.Context, passes int, last found) (more boo
 		return true, nil
 	}
 	v.l.closeLinks() // memcached may close what is idle
-	rest := max(v.l.rest, took)
-	if v.eager() {
-		rest = max(min(v.l.rest, eagerRest), took)
-	}
+	rest := v.l.pause(took, v.since())
 	if v.patience > 0 {
 		return v.settle(ctx, last, rest)
 	}
@@ -94,8 +91,8 @@ func (v *leaving) another(ctx context.Context, passes int, last found) (more boo
 	return true, sleep(ctx, rest)
 }
 
-// eager tells whether the move has just begun.
-func (v *leaving) eager() bool { return time.Until(v.until) > v.patience-eagerFor }
+// since is how long ago the move began.
+func (v *leaving) since() time.Duration { return v.patience - time.Until(v.until) }
 
 // settle waits until there is a reason for another pass, after that rest: the last one has found
 // items, or clients have stored some since. It ends when no client calls any more, or with a last
@@ -113,7 +110,7 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 	still, before := first, first // the counters have stood still since
 	for {
 		wait := min(lookEvery, time.Until(v.until), time.Until(still.at.Add(quietFor)))
-		if v.eager() {
+		if v.since() < eagerFor {
 			wait = min(wait, rest)
 		}
 		if err := sleep(ctx, max(0, wait)); err != nil {

@@ -260,7 +260,7 @@ func (m *mix) transfer(limit Limit) contract.Receipt {
 				m.t.Errorf("the member is not read from its file: %s", text)
 			}
 		}()
-		return e.MoveFrom(m.t.Context(), 0, m.t.TempDir())
+		return e.MoveFrom(m.t.Context(), 0, m.t.TempDir(), 0)
 	}
 	source, err := volume.OpenAll(m.volume, false)
 	if err != nil {

@@ -199,7 +199,7 @@ func (s *reshuffle) each(ctx context.Context, limit Limit, done func(i int, r co
 				m.Export, m.Log = &Export{Address: s.exports[i], Client: s.client}, &log
 			}
 			if i < s.ring {
-				done(i, m.MoveFrom(ctx, i, s.t.TempDir()))
+				done(i, m.MoveFrom(ctx, i, s.t.TempDir(), 0))
 			} else {
 				done(i, m.MoveFromLeaving(ctx, s.list[i], s.t.TempDir(), time.Duration(i%2)*time.Millisecond))
 			}

@@ -68,6 +68,7 @@ type runningMember struct {
 
 	// leaving is nil if the member stays, starting if it begins at once.
 	leaving  *leaving
+	staying  staying
 	starting *starting
 
 	version  string
@@ -234,6 +235,8 @@ func (l *runningMember) another(ctx context.Context, passes int, last found) (bo
 		return false, nil
 	case l.leaving != nil:
 		return l.leaving.another(ctx, passes, last)
+	case l.staying.patience > 0:
+		return l.staying.another(ctx, l, passes, last)
 	case last == nothing:
 		return false, nil
 	case passes == listings:
@@ -295,10 +298,14 @@ func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) 
 	return last, list.Cut() && last == some, context.Cause(ctx)
 }
 
-// MoveFrom moves the items of a running member, Servers[self], that others own. The
-// list of its keys is in the directory scratch.
-func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string) contract.Receipt {
-	e.Source = e.runningMember(e.Servers[self], self, scratch)
+// MoveFrom moves the items of a running member, Servers[self], that others own, until no pass
+// has found any for five seconds. If clients still store some when patience is over, from the
+// first item on, it fails. If patience is 0, it ends with the first pass that has found nothing.
+// The list of its keys is in the directory scratch.
+func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string, patience time.Duration) contract.Receipt {
+	l := e.runningMember(e.Servers[self], self, scratch)
+	l.staying.patience = patience
+	e.Source = l
 	return e.Run(ctx)
 }
 

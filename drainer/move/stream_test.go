@@ -66,7 +66,7 @@ func TestASupervisorOfAnotherRouting(t *testing.T) {
 	var log drainertest.Buffer
 	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: &log,
 		Export: &Export{Address: exporting(t, mapped), Client: "python-memcached"}}
-	r := e.MoveFrom(t.Context(), 0, t.TempDir())
+	r := e.MoveFrom(t.Context(), 0, t.TempDir(), 0)
 	if err := r.AddsUp("the-claim"); err != nil || !strings.Contains(log.String(), errOtherRouting.Error()) {
 		t.Errorf("%v: %+v, %s", err, r, log.String())
 	}
@@ -100,7 +100,7 @@ func TestAStreamOfWhatALostServerOwns(t *testing.T) {
 	var log drainertest.Buffer
 	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, Lost: []bool{false, false, true}, UnreachableTimeout: memcachedtest.Patience, Log: &log,
 		Export: &Export{Address: exporting(t, mapped), Client: "gomemcache"}}
-	r := e.MoveFrom(t.Context(), 0, t.TempDir())
+	r := e.MoveFrom(t.Context(), 0, t.TempDir(), 0)
 	if err := r.AddsUp("the-claim"); err != nil || r.Added != int64(want[1]) || r.Invalidated != int64(want[2]) || log.String() != "" {
 		t.Errorf("%v: %+v, want %v; %s", err, r, want, log.String())
 	}
@@ -134,7 +134,7 @@ func TestWhatAnOwnerRefusesStays(t *testing.T) {
 	}
 	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: t.Output(),
 		Export: &Export{Address: exporting(t, mapped), Client: "gomemcache"}}
-	r := e.MoveFrom(t.Context(), 0, t.TempDir())
+	r := e.MoveFrom(t.Context(), 0, t.TempDir(), 0)
 	if r.Reason != reasonRejected || r.Added != int64(small) || r.Rejected != int64(large) {
 		t.Errorf("%+v, want %d added and %d rejected", r, small, large)
 	}

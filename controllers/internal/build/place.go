@@ -16,13 +16,13 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Patience is how long a leaving member waits for its last client; the API server sets the
-// default.
+// Patience is how long a move waits for the last client that uses an earlier list; the API server
+// sets the default.
 func Patience(c *cachev1alpha1.Memcached) time.Duration {
 	return max(0, ptr.Deref(c.Spec.Routing.Patience, metav1.Duration{}).Duration)
 }
 
-// MoveDeadline is how long the mover of a leaving member may be at work.
+// MoveDeadline is how long a mover may be at work.
 func MoveDeadline(c *cachev1alpha1.Memcached) time.Duration { return deadline(c) + Patience(c) }
 
 // A prepared placement reads AnnotationBegin of its own pod from a file, and begins when it
@@ -49,10 +49,7 @@ func PlacementJob(c *cachev1alpha1.Memcached, o Options, p Placement) *batchv1.J
 		ExportPort: exportPort(c),
 		Move:       moveArgs(c, ring.Source(p.UID, p.Target), members),
 	}
-	args.Scratch = scratchDir
-	if ordinal >= members {
-		args.Patience, args.Deadline = Patience(c), MoveDeadline(c)
-	}
+	args.Scratch, args.Patience, args.Deadline = scratchDir, Patience(c), MoveDeadline(c)
 	for _, i := range p.Lost {
 		args.Discard = append(args.Discard, reached(c, members)[i])
 	}

@@ -1,0 +1,51 @@
+package move
+
+import (
+	"context"
+	"time"
+)
+
+// staying is a member that stays. The list has changed a moment ago, and clients that have not
+// read it yet go on storing items here that others own now. So the move ends only when no pass
+// has found any for quietFor, or when patience is over.
+type staying struct {
+	patience time.Duration
+	// begin of the move and of the present pass, and the end of the last pass that found items.
+	begin, began, found time.Time
+}
+
+// another is runningMember.another for a member that stays.
+func (s *staying) another(ctx context.Context, l *runningMember, passes int, last found) (more bool, err error) {
+	now := time.Now()
+	took := now.Sub(s.began)
+	defer func() { s.began = time.Now() }()
+	if passes == 0 {
+		s.begin, s.found = now, now
+		return true, nil
+	}
+	if last == some {
+		s.found = now
+	}
+	quiet := s.found.Add(quietFor)
+	switch {
+	case last == some && passes < atOnce:
+		return true, nil
+	case last == nothing && !s.began.Before(quiet):
+		return false, nil
+	case now.Sub(s.begin) >= s.patience:
+		if last == nothing {
+			return false, nil
+		}
+		return false, errStillStored
+	}
+	l.closeLinks() // memcached may close what is idle
+	return true, sleep(ctx, l.pause(took, now.Sub(s.begin)))
+}
+
+// pause is how long there is no pass after one that took so long, as long after the beginning.
+func (l *runningMember) pause(took, since time.Duration) time.Duration {
+	if since < eagerFor {
+		return max(min(l.rest, eagerRest), took)
+	}
+	return max(l.rest, took)
+}

@@ -1,0 +1,118 @@
+package move
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// behind is a client that goes on storing keys at a member after another became their owner.
+type behind struct {
+	t       *testing.T
+	member  *memcachedtest.Server
+	raw     *memcachedtest.Raw
+	owner   *memcache.Conn
+	engine  *Engine
+	keys    []string
+	version int
+}
+
+const behindKeys = 50
+
+func newBehind(t *testing.T, streamed bool) *behind {
+	t.Helper()
+	mapped, other := startMapped(t, "-f", "4", "-m", "16"), memcachedtest.Start(t)
+	list := drainertest.MustParse(t, []string{mapped.Address(), other.Address()})
+	owner, err := routing.New("gomemcache", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &behind{t: t, member: mapped.Server, raw: mapped.Raw(), owner: other.Dial(),
+		engine: &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: &drainertest.Buffer{}}}
+	if streamed {
+		b.engine.Export = &Export{Address: exporting(t, mapped), Client: "gomemcache"}
+	}
+	for i := 0; len(b.keys) < behindKeys; i++ {
+		if key := fmt.Sprintf("key%d", i); owner.Owner([]byte(key)) == 1 {
+			b.keys = append(b.keys, key)
+		}
+	}
+	b.store()
+	return b
+}
+
+// store gives each key another value at the member.
+func (b *behind) store() {
+	b.t.Helper()
+	b.version++
+	for _, key := range b.keys {
+		value := fmt.Sprintf("value %d", b.version)
+		b.raw.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, len(value)), []byte(value))
+	}
+}
+
+// move moves with that patience.
+func (b *behind) move(patience time.Duration) <-chan contract.Receipt {
+	done := make(chan contract.Receipt, 1)
+	go func() { done <- b.engine.MoveFrom(b.t.Context(), 0, b.t.TempDir(), patience) }()
+	return done
+}
+
+// arrived waits until each key's owner has the last value, and the member has none.
+func (b *behind) arrived() {
+	b.t.Helper()
+	want := fmt.Appendf(nil, "value %d", b.version)
+	memcachedtest.WaitFor(b.t, fmt.Sprintf("%s at the owner", want), func() error {
+		for _, key := range b.keys {
+			if v, err := b.owner.Get([]byte(key)); err != nil || v == nil || !bytes.Equal(v.Data, want) {
+				return fmt.Errorf("%s: %+v, %v", key, v, err)
+			}
+		}
+		if n := b.member.Items(b.t); n != 0 {
+			return fmt.Errorf("the member has %d items", n)
+		}
+		return nil
+	})
+}
+
+// A client that learns late of the list stores keys where they no longer belong, after a
+// pass has found nothing more: they are moved too, and replace what was moved before.
+func TestWhatIsStoredByAnEarlierListIsMovedToo(t *testing.T) {
+	bothWays(t, func(t *testing.T, streamed bool) {
+		b := newBehind(t, streamed)
+		done := b.move(memcachedtest.Patience)
+		for range 3 {
+			b.arrived()
+			b.store()
+		}
+		b.arrived()
+		r := <-done
+		if err := r.AddsUp("the-claim"); err != nil || r.Reason != "" || r.Found < 4*behindKeys {
+			t.Errorf("%v: %+v", err, r)
+		}
+	})
+}
+
+// A client that never learns of the list is no late one: a person has to look.
+func TestAClientThatNeverLearnsOfTheListIsNamed(t *testing.T) {
+	b := newBehind(t, true)
+	done := b.move(2 * time.Second)
+	for {
+		select {
+		case r := <-done:
+			if r.Reason != reasonStillStored {
+				t.Errorf("%+v", r)
+			}
+			return
+		default:
+			b.store()
+		}
+	}
+}
