@@ -72,7 +72,7 @@ func (b *behind) arrived() {
 	memcachedtest.WaitFor(b.t, fmt.Sprintf("%s at the owner", want), func() error {
 		for _, key := range b.keys {
 			if v, err := b.owner.Get([]byte(key)); err != nil || v == nil || !bytes.Equal(v.Data, want) {
-				return fmt.Errorf("%s: %+v, %v", key, v, err)
+				return fmt.Errorf("%s: %+v, %w", key, v, err)
 			}
 		}
 		if n := b.member.Items(b.t); n != 0 {
