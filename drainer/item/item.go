@@ -33,6 +33,8 @@ type Item struct {
 	// BinaryKey: the key was sent base64-encoded, and answers show it so.
 	BinaryKey bool
 	State     State
+	// Page is the memory that Value lies in; nil if that can't be held.
+	Page *Page
 }
 
 // Size is the number of bytes of key and value.

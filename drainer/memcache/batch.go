@@ -3,6 +3,7 @@ package memcache
 import (
 	"encoding/base64"
 	"math"
+	"net"
 	"strconv"
 
 	"example.com/memcached-operator/drainer/item"
@@ -50,12 +51,18 @@ func (f keyForm) appendTo(b, key []byte) []byte {
 // batch is a run of add commands, closed by a barrier, that is sent, and on a
 // broken connection sent again, as a whole.
 type batch struct {
-	buf   []byte
-	adds  []add
-	bytes int64
+	// buf has what is sent, but for the values that are held.
+	buf       []byte
+	held      []held
+	heldBytes int
+	pages     []*item.Page // in which those lie
+	adds      []add
+	bytes     int64
 	// flushed is the server's last flush that was known of when the first item was looked at,
 	// in Unix seconds.
 	flushed int64
+	// copies: no value is held.
+	copies bool
 	// again: it was sent before, and what is present may be its own.
 	again bool
 	// sent gets a token when a write of buf has returned. The answer may come earlier
@@ -63,12 +70,24 @@ type batch struct {
 	sent chan struct{}
 }
 
-func newBatch() *batch { return &batch{sent: make(chan struct{}, 1)} }
+func newBatch(copies bool) *batch { return &batch{sent: make(chan struct{}, 1), copies: copies} }
+
+// held is a value that is sent from where its source has it, after so many bytes of buf.
+type held struct {
+	at    int32
+	value []byte
+}
+
+// copyUpTo is the longest value, in bytes, that is copied into a batch. To send a longer one
+// from where it lies takes the kernel less time than the copy.
+const copyUpTo = 512
 
 // add is one command of a batch, by the offsets of key and value in the batch's buf.
 type add struct {
 	key, keyEnd, value, valueEnd int32
-	flags                        uint64
+	// held is the position, counted from 1, of a value that is held; 0 for none.
+	held  int32
+	flags uint64
 	// bytes of key and value.
 	bytes uint32
 	// accessed is the item's last access, in Unix seconds.
@@ -78,7 +97,7 @@ type add struct {
 	form keyForm
 	// classic adds are answered one after the other, without a token.
 	classic bool
-	// present: the server had a value for the key.
+	// present: the server had a value for the key, as a classic add's answer tells.
 	present bool
 }
 
@@ -86,8 +105,32 @@ func (b *batch) reset() {
 	b.buf, b.adds, b.bytes, b.flushed, b.again = b.buf[:0], b.adds[:0], 0, 0, false
 }
 
-// addQuiet appends a meta add that is answered only if it fails, with the item's
-// position as the opaque token.
+// release lets go of the pages that are held. The batch is not sent again.
+func (b *batch) release() {
+	for _, p := range b.pages {
+		p.Release()
+	}
+	clear(b.held)
+	clear(b.pages)
+	b.held, b.heldBytes, b.pages = b.held[:0], 0, b.pages[:0]
+}
+
+// size is how many bytes are sent, in all.
+func (b *batch) size() int { return len(b.buf) + b.heldBytes }
+
+// appendTo appends what is sent to a list of buffers.
+func (b *batch) appendTo(list net.Buffers) net.Buffers {
+	from := int32(0)
+	for i := range b.held {
+		h := &b.held[i]
+		list = append(list, b.buf[from:h.at], h.value)
+		from = h.at
+	}
+	return append(list, b.buf[from:])
+}
+
+// addQuiet appends a meta add that is answered only if it fails. The answer doesn't say which
+// one it is about.
 func (b *batch) addQuiet(it *item.Item, form keyForm) {
 	a := add{form: form}
 	buf := append(b.buf, "ms "...)
@@ -96,8 +139,7 @@ func (b *batch) addQuiet(it *item.Item, form keyForm) {
 	a.keyEnd = int32(len(buf))
 	buf = append(buf, ' ')
 	buf = strconv.AppendInt(buf, int64(len(it.Value)), 10)
-	buf = append(buf, " ME q O"...)
-	buf = strconv.AppendInt(buf, int64(len(b.adds)), 10)
+	buf = append(buf, " ME q"...)
 	if it.ExpireAt != 0 {
 		buf = append(buf, " T"...)
 		buf = strconv.AppendInt(buf, wireExpiry(it.ExpireAt), 10)
@@ -132,13 +174,35 @@ func (b *batch) addClassic(it *item.Item) {
 
 func (b *batch) finish(buf []byte, it *item.Item, a add) {
 	buf = append(buf, "\r\n"...)
-	a.value = int32(len(buf))
-	buf = append(buf, it.Value...)
-	a.valueEnd = int32(len(buf))
+	if b.holds(it) {
+		b.held = append(b.held, held{int32(len(buf)), it.Value})
+		b.heldBytes += len(it.Value)
+		a.held = int32(len(b.held))
+	} else {
+		a.value = int32(len(buf))
+		buf = append(buf, it.Value...)
+		a.valueEnd = int32(len(buf))
+	}
 	b.buf = append(buf, "\r\n"...)
 	a.flags, a.accessed, a.cas, a.bytes = it.Flags, it.LastAccess, it.CAS, uint32(it.Size())
 	b.adds = append(b.adds, a)
 	b.bytes += int64(a.bytes)
+}
+
+// holds makes sure that the item's value stays where it is until the batch is settled; false
+// if it has to be copied.
+func (b *batch) holds(it *item.Item) bool {
+	if b.copies || it.Page == nil || len(it.Value) <= copyUpTo {
+		return false
+	}
+	if n := len(b.pages); n > 0 && b.pages[n-1] == it.Page {
+		return true
+	}
+	if !it.Page.Hold() {
+		return false
+	}
+	b.pages = append(b.pages, it.Page)
+	return true
 }
 
 // barrier closes the batch: its answer comes after those of all its items, and tells
@@ -157,7 +221,12 @@ func (b *batch) keyOf(a *add) []byte {
 	return key
 }
 
-func (b *batch) valueOf(a *add) []byte { return b.buf[a.value:a.valueEnd] }
+func (b *batch) valueOf(a *add) []byte {
+	if a.held > 0 {
+		return b.held[a.held-1].value
+	}
+	return b.buf[a.value:a.valueEnd]
+}
 
 // Answered are the items of a batch that the server has answered, in the order in which they
 // were handed over. It is valid until Options.Answered returns.

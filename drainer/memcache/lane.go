@@ -109,6 +109,8 @@ type pump struct {
 	broken    chan struct{}
 	unsettled *batch
 	readErr   error
+	// buffers is what a write is made of.
+	buffers net.Buffers
 }
 
 func (p *pump) run(ctx context.Context) error {
@@ -171,12 +173,23 @@ func (p *pump) write(ctx context.Context, queue *[]*batch) error {
 		}
 		// Errors show in the write itself.
 		_ = p.conn.SetWriteDeadline(time.Now().Add(p.w.options.UnreachableTimeout))
-		_, err := p.conn.Write(b.buf)
+		err := p.send(b)
 		b.sent <- struct{}{}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+func (p *pump) send(b *batch) error {
+	if len(b.held) == 0 {
+		_, err := p.conn.Write(b.buf)
+		return err
+	}
+	p.buffers = b.appendTo(p.buffers[:0])
+	rest := p.buffers // is used up
+	_, err := rest.WriteTo(p.conn)
+	return err
 }
 
 // read settles the batches in the order in which they were sent.

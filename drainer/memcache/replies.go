@@ -15,8 +15,8 @@ type Tally struct {
 	TooLargeFlags int64
 	// Invalidated: clients have flushed the server since the item was last accessed.
 	Invalidated int64
-	// Bytes of keys and values that were added. If a server rejects items without
-	// saying which, they count with the batch's average size.
+	// Bytes of keys and values that were added. If a server doesn't say which items it
+	// has not added, these count with the batch's average size.
 	Bytes int64
 }
 
@@ -74,14 +74,9 @@ func readReplies(r *bufio.Reader, b *batch) (outcome, error) {
 			}
 			a.present = true
 			removed += int64(a.bytes)
-		case bytes.HasPrefix(line, []byte("NS")):
-			a := b.addOf(line)
-			if a == nil {
-				return outcome{}, fmt.Errorf("%w to an add: %.80q", ErrProtocol, line)
-			}
-			a.present = true
+		case string(bytes.TrimRight(line, " ")) == "NS":
 			o.Present++
-			removed += int64(a.bytes)
+			removed += b.average()
 		case bytes.HasPrefix(line, []byte("SERVER_ERROR ")):
 			o.Rejected++
 			removed += b.average()
@@ -122,23 +117,4 @@ func (b *batch) classic(next *int) *add {
 		}
 	}
 	return nil
-}
-
-// addOf finds the item that an "NS O<position>" line is about, or nil.
-func (b *batch) addOf(line []byte) *add {
-	_, token, ok := bytes.Cut(line, []byte(" O"))
-	if !ok || len(token) == 0 || len(token) > 9 {
-		return nil
-	}
-	n := 0
-	for _, c := range token {
-		if c < '0' || c > '9' {
-			return nil
-		}
-		n = n*10 + int(c-'0')
-	}
-	if n >= len(b.adds) {
-		return nil
-	}
-	return &b.adds[n]
 }

@@ -15,7 +15,7 @@ import (
 
 // threeItems of 10, 20 and 30 bytes.
 func threeItems() *batch {
-	b := newBatch()
+	b := newBatch(false)
 	for n := 10; n <= 30; n += 10 {
 		b.addQuiet(&item.Item{Key: []byte("k"), Value: make([]byte, n-1)}, plainKey)
 	}
@@ -29,24 +29,22 @@ func TestRepliesAreReadOrRefused(t *testing.T) {
 		err  error
 	}{
 		"all added":       {"END\r\n", outcome{Tally: Tally{Added: 3, Bytes: 60}}, nil},
-		"one present":     {"NS O1\r\nEND\r\n", outcome{Tally: Tally{Added: 2, Present: 1, Bytes: 40}}, nil},
-		"more flags":      {"NS k O2 q\r\nEND\r\n", outcome{}, ErrProtocol},
-		"all present":     {"NS O0\r\nNS O1\r\nNS O2\r\nEND\r\n", outcome{Tally: Tally{Present: 3}}, nil},
+		"one present":     {"NS\r\nEND\r\n", outcome{Tally: Tally{Added: 2, Present: 1, Bytes: 40}}, nil},
+		"more flags":      {"NS k q\r\nEND\r\n", outcome{}, ErrProtocol},
+		"all present":     {"NS\r\nNS \r\nNS\r\nEND\r\n", outcome{Tally: Tally{Present: 3}}, nil},
 		"classic answers": {"STORED\r\nNOT_STORED\r\nSTORED\r\nEND\r\n", outcome{Tally: Tally{Added: 2, Present: 1, Bytes: 40}}, nil},
 		"rejected": {"SERVER_ERROR out of memory storing object\r\nEND\r\n",
 			outcome{Tally: Tally{Added: 2, Rejected: 1, Bytes: 40}, refusal: `"SERVER_ERROR out of memory storing object"`}, nil},
 		"rejected with many words": {"SERVER_ERROR " + strings.Repeat("\x01", 3000) + "\r\nEND\r\n",
 			outcome{Tally: Tally{Added: 2, Rejected: 1, Bytes: 40}, refusal: `"SERVER_ERROR ` + strings.Repeat(`\x01`, 67) + `"`}, nil},
-		"unknown position":   {"NS O3\r\nEND\r\n", outcome{}, ErrProtocol},
-		"huge position":      {"NS O99999999999999999999\r\nEND\r\n", outcome{}, ErrProtocol},
-		"no position":        {"NS\r\nEND\r\n", outcome{}, ErrProtocol},
-		"too many answers":   {strings.Repeat("NS O0\r\n", 4) + "END\r\n", outcome{}, ErrProtocol},
+		"a token":            {"NS O3\r\nEND\r\n", outcome{}, ErrProtocol},
+		"too many answers":   {strings.Repeat("NS\r\n", 4) + "END\r\n", outcome{}, ErrProtocol},
 		"client error":       {"CLIENT_ERROR bad data chunk\r\nEND\r\n", outcome{}, ErrProtocol},
 		"a flush":            {"STAT oldest 77\r\nSTAT oldest_not 5\r\nEND\r\n", outcome{Tally: Tally{Added: 3, Bytes: 60}, oldest: 77}, nil},
 		"not a flush":        {"STAT oldest never\r\nEND\r\n", outcome{}, ErrProtocol},
 		"endless settings":   {strings.Repeat("STAT a b\r\n", 5000), outcome{}, ErrProtocol},
 		"no meta protocol":   {"ERROR\r\n", outcome{}, ErrProtocol},
-		"closed before all":  {"NS O0\r\n", outcome{}, io.EOF},
+		"closed before all":  {"NS\r\n", outcome{}, io.EOF},
 		"a line without end": {strings.Repeat("x", 1<<17), outcome{}, bufio.ErrBufferFull},
 	}
 	for name, test := range tests {

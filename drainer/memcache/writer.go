@@ -115,7 +115,7 @@ func NewWriter(o Options) *Writer {
 	batches := Batches(o.Connections)
 	w := &Writer{options: o, free: make(chan *batch, batches), work: make(chan *batch, 1)}
 	for range batches {
-		w.free <- newBatch()
+		w.free <- newBatch(o.Dialer.TLSDir != "") // a TLS connection copies into records of its own
 	}
 	return w
 }
@@ -187,7 +187,7 @@ func (w *Writer) Add(it *item.Item) error {
 			it.Size(), w.limits.ItemSizeMax))
 		return nil
 	}
-	if n := len(w.current.buf); n > 0 && n+it.Size() > w.options.BatchBytes {
+	if n := w.current.size(); n > 0 && n+it.Size() > w.options.BatchBytes {
 		if err := w.send(); err != nil {
 			return err
 		}
@@ -235,7 +235,7 @@ func (w *Writer) sendBarrier() error {
 		w.current.reset()
 		return nil
 	case <-w.ctx.Done():
-		w.current = newBatch()
+		w.current = newBatch(w.current.copies)
 		return context.Cause(w.ctx)
 	}
 }
@@ -278,6 +278,7 @@ func (w *Writer) settle(b *batch, o outcome) {
 		w.careful.Store(true)
 	}
 	w.done.Add(int64(len(b.adds)))
+	b.release()
 	w.outstanding.Done()
 	w.free <- b
 }

@@ -4,9 +4,10 @@ import (
 	"errors"
 	"os"
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/warmfile"
 )
 
 // direct is a file that is read or written past the page cache, if its file system can do
@@ -119,16 +120,9 @@ func (w *window) syncRange(offset, length int64, flags int) error {
 	return &os.PathError{Op: "sync_file_range", Path: w.Name(), Err: err}
 }
 
-// aligned is a buffer for a direct file.
-func aligned(n int64) []byte {
-	b := make([]byte, n+block)
-	skip := -uintptr(unsafe.Pointer(&b[0])) & (block - 1)
-	return b[skip : int64(skip)+n : int64(skip)+n]
-}
-
 // alignedCopy of a buffer.
 func alignedCopy(b []byte) []byte {
-	c := aligned(int64(len(b)))
+	c := warmfile.Aligned(int64(len(b)))
 	copy(c, b)
 	return c
 }

@@ -64,14 +64,14 @@ func (f *firstForm) place(page int) (int64, bool) {
 }
 
 // read reads a used page into b, and refuses one that is damaged.
-func (f *firstForm) read(page int, b []byte) (bool, error) {
+func (f *firstForm) read(file io.ReaderAt, page int, b []byte) (bool, error) {
 	offset := int64(page) * int64(f.PageSize)
 	place, _ := f.place(page)
-	if err := warmfile.ReadFull(f.file, b, place); err != nil {
+	if err := warmfile.ReadFull(file, b, place); err != nil {
 		return false, err
 	}
 	var sum [checksumBytes]byte
-	if err := warmfile.ReadFull(f.file, sum[:], place+int64(len(b))); err != nil {
+	if err := warmfile.ReadFull(file, sum[:], place+int64(len(b))); err != nil {
 		return false, err
 	}
 	if want, got := binary.LittleEndian.Uint32(sum[:]), pageSum(f.sum, offset, b); got != want {

@@ -58,7 +58,7 @@ const (
 	prefixBytes = len(magic) + 4 + 4
 	// block is what places and sizes in a save are multiples of: then a disk can be
 	// written to, and read, past the page cache.
-	block = 4 << 10
+	block = warmfile.Block
 	// maxHeader bounds a header: the page bits of a warm file of 1 TiB take 175 KB, the
 	// manifest and .meta a few more.
 	maxHeader = 4 << 20

@@ -53,7 +53,7 @@ type loader struct {
 
 // worker returns a function that loads the page of the n-th slot.
 func (l *loader) worker() func(n int) error {
-	b := aligned(int64(l.PageSize))
+	b := warmfile.Aligned(int64(l.PageSize))
 	recent := window{direct: l.in}
 	return func(n int) error {
 		page, place := l.entries[n].page, l.slot(n)+slotHeader

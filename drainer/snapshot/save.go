@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -24,6 +25,9 @@ type Save struct {
 
 	mu      sync.Mutex
 	checked []bool
+	begun   bool // a page has been read
+	// direct is the file past the page cache; nil before the first whole page is read.
+	direct io.ReaderAt
 	// page is the used page that was checked last, at offset held.
 	page []byte
 	held int64
@@ -31,8 +35,8 @@ type Save struct {
 
 // form is how the pages of a save are laid out.
 type form interface {
-	// read reads a used page into b, and checks it; false if it is missing.
-	read(page int, b []byte) (bool, error)
+	// read reads a used page of file into b, and checks it; false if it is missing.
+	read(file io.ReaderAt, page int, b []byte) (bool, error)
 	// place is where a used page begins that has been read; false if it is missing.
 	place(page int) (int64, bool)
 }
@@ -136,6 +140,41 @@ func (s *Save) ReadAt(b []byte, offset int64) (n int, err error) {
 	return n, nil
 }
 
+// ReadPage reads the page at an offset of the warm file into b, which is as large, and checks
+// it; false if it was not used, or is missing. It is ReadAt for whoever reads whole pages
+// once: without copies from the page cache, which take as long as everything else that a
+// drain does, and from the page that is held.
+func (s *Save) ReadPage(b []byte, offset int64) (bool, error) {
+	page := int(offset / int64(s.PageSize))
+	if offset%int64(s.PageSize) != 0 || len(b) != s.PageSize || page < 0 || page >= s.pages() {
+		return true, warmfile.ReadFull(s, b, offset) // not one whole page
+	}
+	if !s.uses(page) {
+		return false, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun = true
+	there, err := s.form.read(s.pastCache(), page, b)
+	s.checked[page] = s.checked[page] || err == nil
+	return there && err == nil, err
+}
+
+// pastCache is the file for reads of whole pages.
+func (s *Save) pastCache() io.ReaderAt {
+	if s.direct != nil {
+		return s.direct
+	}
+	s.direct = s.file
+	if file, ok := s.file.(*os.File); ok && s.second != nil { // pages of the first form lie anywhere
+		// Another descriptor of the same file, whatever its name is now.
+		if d, err := openDirect(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), os.O_RDONLY, 0); err == nil {
+			s.direct = d
+		}
+	}
+	return s.direct
+}
+
 // readWithin reads a part of one page.
 func (s *Save) readWithin(b []byte, page int, within int64) error {
 	if !s.uses(page) {
@@ -167,11 +206,12 @@ func (s *Save) hold(page int, offset int64) error {
 	if s.held == offset {
 		return nil
 	}
+	s.begun = true
 	if s.page == nil {
 		s.page = make([]byte, s.PageSize)
 	}
 	s.held = -1
-	there, err := s.form.read(page, s.page)
+	there, err := s.form.read(s.file, page, s.page)
 	if err != nil {
 		return err
 	}
@@ -184,13 +224,17 @@ func (s *Save) hold(page int, offset int64) error {
 
 // Close closes the file.
 func (s *Save) Close() error {
-	if s.page != nil {
+	if s.begun {
 		s.advise(unix.FADV_DONTNEED) // nobody reads it soon
 	}
-	if c, ok := s.file.(io.Closer); ok {
-		return c.Close()
+	var err error
+	if d, ok := s.direct.(*direct); ok {
+		err = d.Close()
 	}
-	return nil
+	if c, ok := s.file.(io.Closer); ok {
+		err = errors.Join(err, c.Close())
+	}
+	return err
 }
 
 // advise tells the kernel how the save is read. It is only advice.

@@ -101,6 +101,30 @@ func whole(t testing.TB, got []byte) (pages []int) {
 	return pages
 }
 
+// wholePages are whole, of a save on a disk that is read page by page.
+func wholePages(t testing.TB, save []byte) []int {
+	t.Helper()
+	path := filepath.Join(onDisk(t), "save")
+	if err := os.WriteFile(path, save, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	got := warmfile.Aligned(s.Size)
+	for page := range int64(s.pages()) {
+		b := got[page*smallPage:][:smallPage]
+		if there, err := s.ReadPage(b, page*smallPage); err != nil {
+			t.Fatal(err)
+		} else if !there {
+			clear(b)
+		}
+	}
+	return whole(t, got)
+}
+
 // TestSaveIsReadAsItWasWritten: in any order of its pages, with their counts.
 func TestSaveIsReadAsItWasWritten(t *testing.T) {
 	for name, order := range map[string][]int32{"in the file's order": nil, "the last first": {2, 1, 0}} {
@@ -188,6 +212,9 @@ func TestASaveIsWorthItsWholePages(t *testing.T) {
 			}
 			if pages := whole(t, got); !slices.Equal(pages, test.want) {
 				t.Errorf("there are the pages %v, want %v", pages, test.want)
+			}
+			if pages := wholePages(t, test.save); !slices.Equal(pages, test.want) {
+				t.Errorf("read page by page there are %v, want %v", pages, test.want)
 			}
 			missing, all := s.Lacks()
 			if missing != 3-len(test.want) || all != 3 || s.CutShort() != test.cut {

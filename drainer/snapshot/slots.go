@@ -113,7 +113,7 @@ func (l layout) offset(page int32) int64 { return int64(page) * int64(l.PageSize
 
 // encodeTail yields the index and the footer, in aligned parts of at most tailPart.
 func (l layout) encodeTail(entries []entry, elapsed uint64, write func(b []byte) error) error {
-	part := aligned(tailPart + block)[:0]
+	part := warmfile.Aligned(tailPart + block)[:0]
 	flush := func() error {
 		err := write(part)
 		part = part[:0]
@@ -295,7 +295,7 @@ func (f *secondForm) lose(page int) {
 }
 
 // read reads a used page into b; false if it is missing, or damaged.
-func (f *secondForm) read(page int, b []byte) (bool, error) {
+func (f *secondForm) read(file io.ReaderAt, page int, b []byte) (bool, error) {
 	if err := f.rebuild(); err != nil {
 		return false, err
 	}
@@ -303,7 +303,7 @@ func (f *secondForm) read(page int, b []byte) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	err := warmfile.ReadFull(f.file, b, place)
+	err := warmfile.ReadFull(file, b, place)
 	if warmfile.IsReason(err, warmfile.ReasonTruncated) || err == nil && !f.sound(page, b) {
 		f.lose(page)
 		return false, nil

@@ -160,7 +160,7 @@ func (w *writer) elapsed() uint64 { return uint64(time.Since(w.began).Millisecon
 
 // worker returns a function that writes the n-th slot.
 func (w *writer) worker() func(n int) error {
-	b := aligned(w.slotBytes())
+	b := warmfile.Aligned(w.slotBytes())
 	page := b[slotHeader:]
 	recent := window{direct: w.out}
 	return func(n int) error {

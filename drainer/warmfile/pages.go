@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/item"
 )
 
 // Read-ahead: pages that wait for the parser. The kernel fetches what comes after them,
@@ -15,13 +18,21 @@ import (
 const (
 	pagesAhead = 4
 	probeBytes = 4 << 10
+	// pagesLent is how many more may wait until their values have been sent.
+	pagesLent = 12
 )
 
 // page is one slab page of the file.
 type page struct {
+	*item.Page
 	offset int64
-	data   []byte
 	err    error
+}
+
+// paged is a file that knows which of its pages are used, and reads one as a whole: false if
+// it is not used, or is missing.
+type paged interface {
+	ReadPage(b []byte, offset int64) (used bool, err error)
 }
 
 // fetcher reads the file's pages in order, in its own goroutine. Unused pages
@@ -31,16 +42,23 @@ type fetcher struct {
 	size     int64
 	pageSize int
 	pages    chan page
-	free     chan []byte
+	free     *item.Pages
 }
 
 func newFetcher(file io.ReaderAt, size int64, pageSize int) *fetcher {
-	f := &fetcher{file: file, size: size, pageSize: pageSize,
-		pages: make(chan page, pagesAhead), free: make(chan []byte, pagesAhead+2)}
-	for range cap(f.free) {
-		f.free <- make([]byte, pageSize)
-	}
-	return f
+	return &fetcher{file: file, size: size, pageSize: pageSize, pages: make(chan page, pagesAhead),
+		free: item.NewPages(pagesAhead+2, pagesLent, func() []byte { return Aligned(int64(pageSize)) })}
+}
+
+// Block is what buffers, offsets and lengths are multiples of, where a file is read or written
+// past the page cache.
+const Block = 4 << 10
+
+// Aligned is a buffer for such a file.
+func Aligned(n int64) []byte {
+	b := make([]byte, n+Block)
+	skip := -uintptr(unsafe.Pointer(&b[0])) & (Block - 1)
+	return b[skip : int64(skip)+n : int64(skip)+n]
 }
 
 // run fetches until the end of the file, an error, or the end of ctx.
@@ -48,19 +66,19 @@ func (f *fetcher) run(ctx context.Context) {
 	defer close(f.pages)
 	f.advise(0, 0, unix.FADV_SEQUENTIAL)
 	for offset := int64(0); offset < f.size; offset += int64(f.pageSize) {
-		var buf []byte
+		var p *item.Page
 		select {
-		case buf = <-f.free:
+		case p = <-f.free.Free():
 		case <-ctx.Done():
 			return
 		}
-		used, err := f.fetch(buf, offset)
+		used, err := f.fetch(p.Take().Data, offset)
 		if err == nil && !used {
-			f.free <- buf
+			p.Release()
 			continue
 		}
 		select {
-		case f.pages <- page{offset, buf, err}:
+		case f.pages <- page{p, offset, err}:
 		case <-ctx.Done():
 			return
 		}
@@ -79,6 +97,10 @@ func (f *fetcher) advise(offset, length int64, advice int) {
 }
 
 func (f *fetcher) fetch(buf []byte, offset int64) (used bool, err error) {
+	if file, ok := f.file.(paged); ok {
+		used, err := file.ReadPage(buf, offset)
+		return used && !UnusedPage(buf), err
+	}
 	probe := min(probeBytes, len(buf))
 	if err := ReadFull(f.file, buf[:probe], offset); err != nil {
 		return false, err

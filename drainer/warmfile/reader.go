@@ -122,16 +122,18 @@ func (r *Reader) scan(ctx context.Context, s *scan, done func(int64)) {
 			s.yield(nil, p.err)
 			return
 		}
-		if !s.page(p.offset, p.data) {
+		s.lies = p.Page
+		if !s.page(p.offset, p.Data) {
 			return
 		}
-		f.free <- p.data
+		p.Release()
 		done(p.offset + int64(r.image.SlabPageSize))
 	}
 	if err := ctx.Err(); err != nil {
 		s.yield(nil, err)
 		return
 	}
+	s.lies = nil
 	if s.finish() {
 		done(r.size)
 	}

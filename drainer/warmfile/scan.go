@@ -25,7 +25,9 @@ type scan struct {
 	// chained is how many bytes the chunks have that chains led to.
 	chained   int64
 	usedPages int64
-	slots     int64
+	// lies is the page that is scanned.
+	lies  *item.Page
+	slots int64
 	// value is the buffer for an item that is put together from chunks.
 	value []byte
 	// moving: see moving.go.
@@ -94,6 +96,7 @@ func (s *scan) linkedSlot(offset int64, slot []byte, flags uint16, class uint8) 
 	s.linked++
 	s.fill(slot, flags, h)
 	if flags&flagChunked == 0 {
+		s.item.Page = s.lies
 		s.item.Value = slot[h.value : h.value+h.bytes-2]
 		return s.yield(&s.item, nil)
 	}

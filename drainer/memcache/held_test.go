@@ -1,0 +1,77 @@
+package memcache_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// A value that is sent from its page arrives as it was, although the page is used for other
+// items at once when it is free, and connections break. Few pages may be held: the values of
+// the others are copied.
+func TestValuesOfPagesArriveAsTheyWere(t *testing.T) {
+	const pageSize, pages, valueSize = 64 << 10, 300, 3000
+	s := memcachedtest.Start(t, "-m", "128")
+	var sent atomic.Int64
+	through := memcachedtest.Between(t, s.Address(), func(b []byte) (stays bool) {
+		const breaks = 300 << 10 // bytes after which a connection does
+		n := sent.Add(int64(len(b)))
+		return n/breaks == (n-int64(len(b)))/breaks
+	})
+	w := connect(t, memcache.Options{Address: through, Connections: 2, BatchBytes: 32 << 10})
+	all := item.NewPages(2, 3, func() []byte { return make([]byte, pageSize) })
+	held, values := 0, map[string][]byte{}
+	for n := range pages {
+		var p *item.Page
+		select {
+		case p = <-all.Free():
+			p.Take()
+		case <-time.After(memcachedtest.Patience):
+			t.Fatal("no page is free")
+		}
+		for at := 0; at+valueSize <= pageSize; at += valueSize {
+			value := p.Data[at : at+valueSize]
+			for i := range value {
+				value[i] = byte(rand.Uint32())
+			}
+			key := fmt.Sprintf("%d-%d", n, at)
+			values[key] = bytes.Clone(value)
+			if err := w.Add(&item.Item{Key: []byte(key), Value: value, Page: p}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if p.Held() {
+			held++
+		}
+		p.Release()
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if held == 0 || held == pages {
+		t.Errorf("%d of %d pages were held, want some", held, pages)
+	}
+	c := s.Dial()
+	for key, want := range values {
+		if got, err := c.Get([]byte(key)); err != nil || got == nil || !bytes.Equal(got.Data, want) {
+			t.Fatalf("%s: got %v, %v", key, got, err)
+		}
+	}
+	if got := w.Tally(); got.Added+got.Present != int64(len(values)) || got.Rejected != 0 {
+		t.Errorf("%d values: %+v", len(values), got)
+	}
+	for range 5 {
+		select {
+		case <-all.Free():
+		case <-time.After(memcachedtest.Patience):
+			t.Fatal("a page is still held")
+		}
+	}
+}
