@@ -27,6 +27,22 @@ type Source interface {
 	Version() string
 }
 
+// Shared is a Source that several goroutines can read together.
+type Shared interface {
+	Source
+	// Shares are n sequences, one for each goroutine, which together yield every item once.
+	// All must be read; if one goroutine has had enough, the others may be told an error.
+	Shares(ctx context.Context, n int) []iter.Seq2[*Item, error]
+}
+
+// Shares of a source: one, if it is not Shared.
+func Shares(ctx context.Context, s Source, n int) []iter.Seq2[*Item, error] {
+	if shared, ok := s.(Shared); ok && n > 1 {
+		return shared.Shares(ctx, n)
+	}
+	return []iter.Seq2[*Item, error]{s.Items(ctx)}
+}
+
 // Layered is a Source in several layers, newest first. A layer is read after
 // everything in the ones before it has an outcome, so that the newest value of
 // a key is the one that is added.
@@ -51,8 +67,21 @@ type flushed struct{ Source }
 
 // Items are those of the source, with their state.
 func (s flushed) Items(ctx context.Context) iter.Seq2[*Item, error] {
+	return allFlushed(s.Source.Items(ctx))
+}
+
+// Shares are those of the source, with their state.
+func (s flushed) Shares(ctx context.Context, n int) []iter.Seq2[*Item, error] {
+	shares := Shares(ctx, s.Source, n)
+	for i := range shares {
+		shares[i] = allFlushed(shares[i])
+	}
+	return shares
+}
+
+func allFlushed(items iter.Seq2[*Item, error]) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
-		for it, err := range s.Source.Items(ctx) {
+		for it, err := range items {
 			if err == nil && it.State == Live {
 				it.State = Invalidated
 			}

@@ -69,15 +69,16 @@ type Limits struct {
 }
 
 // Writer adds items to one server. It never overwrites a value of the server. Add,
-// Send, Flush, Pending and Close are for one goroutine.
+// Send, Flush, Pending and Close are for one goroutine; others hand over items by Feeders
+// of their own.
 type Writer struct {
+	*Feeder
 	options Options
 	limits  Limits
 	// careful: use only commands that every version knows, and that keep the present
 	// value when the server is short of memory.
 	careful atomic.Bool
 
-	current *batch
 	free    chan *batch
 	work    chan *batch
 	// outstanding counts batches handed to the lanes and not yet settled.
@@ -94,8 +95,7 @@ type Writer struct {
 	tally   Tally
 	refusal string
 	// handed counts the items given to Add; some may still be in batches.
-	handed int64
-	done   atomic.Int64
+	handed, done atomic.Int64
 }
 
 // inFlight is the number of batches that a lane sends ahead of the answers.
@@ -114,11 +114,24 @@ func NewWriter(o Options) *Writer {
 	}
 	batches := Batches(o.Connections)
 	w := &Writer{options: o, free: make(chan *batch, batches), work: make(chan *batch, 1)}
+	w.Feeder = &Feeder{w: w}
 	for range batches {
-		w.free <- newBatch(o.Dialer.TLSDir != "") // a TLS connection copies into records of its own
+		w.free <- w.newBatch()
 	}
 	return w
 }
+
+// newBatch copies values for a TLS connection, which makes records of them.
+func (w *Writer) newBatch() *batch { return newBatch(w.options.Dialer.TLSDir != "") }
+
+// Feeder hands items to a Writer, for one goroutine. At the end, Send sends the last ones.
+type Feeder struct {
+	w       *Writer
+	current *batch
+}
+
+// NewFeeder returns one more. The Writer is connected.
+func (w *Writer) NewFeeder() *Feeder { return &Feeder{w, w.newBatch()} }
 
 // Connect waits until the server answers, learns its limits, and starts the
 // connections. ctx bounds the writer's whole life.
@@ -166,7 +179,8 @@ func (w *Writer) Limits() Limits { return w.limits }
 
 // Add hands over an item, copying it. It waits while the server is slower than
 // the caller. The error is why the writer has given up.
-func (w *Writer) Add(it *item.Item) error {
+func (f *Feeder) Add(it *item.Item) error {
+	w := f.w
 	form, ok := formOf(it.Key, it.BinaryKey && w.limits.Meta)
 	flushed := w.flushed.Load() // once: a batch must not count as of a later flush than its items
 	switch {
@@ -187,20 +201,20 @@ func (w *Writer) Add(it *item.Item) error {
 			it.Size(), w.limits.ItemSizeMax))
 		return nil
 	}
-	if n := w.current.size(); n > 0 && n+it.Size() > w.options.BatchBytes {
-		if err := w.send(); err != nil {
+	if n := f.current.size(); n > 0 && n+it.Size() > w.options.BatchBytes {
+		if err := f.Send(); err != nil {
 			return err
 		}
 	}
-	if len(w.current.adds) == 0 {
-		w.current.flushed = flushed
+	if len(f.current.adds) == 0 {
+		f.current.flushed = flushed
 	}
 	if form == plainKey && w.careful.Load() {
-		w.current.addClassic(it)
+		f.current.addClassic(it)
 	} else {
-		w.current.addQuiet(it, form)
+		f.current.addQuiet(it, form)
 	}
-	w.handed++
+	w.handed.Add(1)
 	return nil
 }
 
@@ -210,39 +224,38 @@ func (w *Writer) Takes(flags uint64) bool {
 }
 
 // Send sends what was handed over, without waiting for the answers.
-func (w *Writer) Send() error { return w.send() }
-
-// send passes the current batch to a connection and takes a free one.
-func (w *Writer) send() error {
-	if len(w.current.adds) == 0 {
-		return context.Cause(w.ctx)
+func (f *Feeder) Send() error {
+	if len(f.current.adds) == 0 {
+		return context.Cause(f.w.ctx)
 	}
-	return w.sendBarrier()
+	return f.sendBarrier()
 }
 
-// sendBarrier is send for a batch that may have no items.
-func (w *Writer) sendBarrier() error {
-	w.current.barrier()
+// sendBarrier passes the current batch, which may have no items, to a connection and takes a
+// free one.
+func (f *Feeder) sendBarrier() error {
+	w := f.w
+	f.current.barrier()
 	w.outstanding.Add(1)
 	select {
-	case w.work <- w.current:
+	case w.work <- f.current:
 	case <-w.ctx.Done():
 		w.outstanding.Done()
 		return context.Cause(w.ctx)
 	}
 	select {
-	case w.current = <-w.free:
-		w.current.reset()
+	case f.current = <-w.free:
+		f.current.reset()
 		return nil
 	case <-w.ctx.Done():
-		w.current = newBatch(w.current.copies)
+		f.current = w.newBatch()
 		return context.Cause(w.ctx)
 	}
 }
 
 // Flush waits until the server has answered for every item handed over.
 func (w *Writer) Flush() error {
-	if err := w.send(); err != nil {
+	if err := w.Send(); err != nil {
 		return err
 	}
 	settled := make(chan struct{})
@@ -289,7 +302,7 @@ func (w *Writer) reject(it *item.Item, why string) {
 	if w.options.Unsent != nil {
 		w.options.Unsent(it, true)
 	}
-	w.handed++
+	w.handed.Add(1)
 	w.done.Add(1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -304,7 +317,7 @@ func (w *Writer) invalidate(it *item.Item) {
 	if w.options.Unsent != nil {
 		w.options.Unsent(it, false)
 	}
-	w.handed++
+	w.handed.Add(1)
 	w.done.Add(1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -329,7 +342,7 @@ func (w *Writer) Refusal() string {
 func (w *Writer) Done() int64 { return w.done.Load() }
 
 // Pending counts the items that were handed over and have none yet.
-func (w *Writer) Pending() int64 { return w.handed - w.done.Load() }
+func (w *Writer) Pending() int64 { return w.handed.Load() - w.done.Load() }
 
 // tooLarge follows memcached's item_size_ok: header, key and its NUL, flags if they
 // aren't 0, CAS, value and its line end.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,12 +62,12 @@ type Engine struct {
 
 	writers []*memcache.Writer
 	silent  silent
-	// Items that never reach a writer.
-	found, expired, invalidated int64
-	skipped                     atomic.Int64
-	bytesRead                   atomic.Int64 // of the source, the most so far
-	phase                       atomic.Value // of running
-	seconds                     map[contract.Phase]float64
+	// counts are of the shares that have been read.
+	counts    counts
+	skipped   atomic.Int64 // items that never reach a writer
+	bytesRead atomic.Int64 // of the source, the most so far
+	phase     atomic.Value // of running
+	seconds   map[contract.Phase]float64
 }
 
 // Run adds items until every item has an outcome, or until it can't go on. The receipt
@@ -127,7 +128,7 @@ func (e *Engine) account(now time.Time) {
 
 func (e *Engine) makeWriters() {
 	connections := connectionsTo(len(e.Servers))
-	size := batchMemory / len(e.Servers) / memcache.Batches(connections)
+	size := batchMemory / len(e.Servers) / (memcache.Batches(connections) + e.readers())
 	member, _ := e.Source.(*runningMember)
 	for i, s := range e.Servers {
 		o := memcache.Options{
@@ -277,51 +278,56 @@ func (e *Engine) read(ctx context.Context, layer item.Source) error {
 	return nil
 }
 
+// mostReaders is how many goroutines read the source at most: one alone can be slower than many
+// survivors.
+const mostReaders = 4
+
+// readers is how many goroutines read the source. Only one can keep to a limit.
+func (e *Engine) readers() int {
+	if e.Limit != (Limit{}) {
+		return 1
+	}
+	return min(mostReaders, len(e.Servers), runtime.GOMAXPROCS(0))
+}
+
 // readBand is one pass over the layer, for the items that are in the band.
 func (e *Engine) readBand(ctx context.Context, layer item.Source, pace *pace, in func(*item.Item) bool) error {
-	for it, err := range layer.Items(ctx) {
-		if err != nil {
+	shares := item.Shares(ctx, layer, e.readers())
+	errs := make([]error, len(shares))
+	var reading sync.WaitGroup
+	all := make([]share, len(shares))
+	for n, items := range shares {
+		s := &all[n]
+		*s = share{Engine: e, pace: pace}
+		for _, w := range e.writers {
+			f := w.Feeder
+			if n > 0 {
+				f = w.NewFeeder()
+			}
+			s.feeders = append(s.feeders, f)
+		}
+		reading.Go(func() { errs[n] = s.read(ctx, items, in) })
+	}
+	reading.Wait()
+	for n := range all {
+		e.counts.add(&all[n].counts)
+	}
+	return firstCause(errs)
+}
+
+// firstCause leaves out that a goroutine was told to end because another has failed.
+func firstCause(errs []error) error {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
 			return err
 		}
-		if !in(it) || ofSupervisor(it.Key) {
-			continue
-		}
-		e.found++
-		switch {
-		case it.State == item.Expired || it.State == item.Live && e.expiresSoon(it):
-			e.expired++
-			e.skipped.Add(1)
-		case it.State == item.Invalidated:
-			e.invalidated++
-			e.skipped.Add(1)
-		default:
-			if err := e.add(ctx, it, pace); err != nil {
-				return err
-			}
-		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // ofSupervisor tells whether each member has an item of its own with this key: what clients
 // are told of the cluster. Its supervisor keeps it, so nothing takes it elsewhere.
 func ofSupervisor(key []byte) bool { return string(key) == contract.ListKey }
-
-// add hands a live item to its owner's writer, at the pace that is allowed.
-func (e *Engine) add(ctx context.Context, it *item.Item, pace *pace) error {
-	if e.Limit != (Limit{}) { // otherwise reading the clock would cost a quarter of an item's time
-		if ahead := pace.next(time.Now(), it.Size()); ahead > 0 {
-			if err := e.pause(ctx, ahead); err != nil {
-				return err
-			}
-		}
-	}
-	i := e.Owner.Owner(it.Key)
-	if err := e.writers[i].Add(it); err != nil {
-		return e.about(i, err)
-	}
-	return nil
-}
 
 // pause sends the present batches, and waits.
 func (e *Engine) pause(ctx context.Context, d time.Duration) error {
@@ -347,7 +353,7 @@ func (e *Engine) expiresSoon(it *item.Item) bool {
 func (e *Engine) receipt(err error) contract.Receipt {
 	r := newReceipt(e.SourceID)
 	r.Clean, r.SourceVersion = e.Source.Clean(), e.Source.Version()
-	r.Found, r.Expired, r.Invalidated = e.found, e.expired, e.invalidated
+	r.Found, r.Expired, r.Invalidated = e.counts.found, e.counts.expired, e.counts.invalidated
 	r.Seconds = e.seconds
 	tooLargeFlags := int64(0)
 	for i, w := range e.writers {

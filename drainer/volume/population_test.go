@@ -1,12 +1,16 @@
 package volume
 
 import (
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
@@ -82,5 +86,31 @@ func readAll(t testing.TB, dir string) (map[string]memcachedtest.Held, int64) {
 	if r.Done() != r.Size() {
 		t.Errorf("read %d of %d bytes", r.Done(), r.Size())
 	}
+	const readers = 3
+	if together, count := readTogether(t, r.Shares(t.Context(), readers)); count != n || !maps.Equal(together, live) {
+		t.Errorf("%d goroutines read %d items, %d of them live, one reads %d and %d", readers, count, len(together), n, len(live))
+	}
+	return live, n
+}
+
+// readTogether reads shares at the same time.
+func readTogether(t testing.TB, shares []iter.Seq2[*item.Item, error]) (live map[string]memcachedtest.Held, n int64) {
+	live = map[string]memcachedtest.Held{}
+	var mu sync.Mutex
+	var reading sync.WaitGroup
+	for _, items := range shares {
+		reading.Go(func() {
+			for it, err := range items {
+				mu.Lock()
+				if n++; err != nil {
+					t.Error(err)
+				} else if it.State == item.Live {
+					live[string(it.Key)] = memcachedtest.Held{Value: string(it.Value), Flags: it.Flags, ExpireAt: it.ExpireAt}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	reading.Wait()
 	return live, n
 }

@@ -135,8 +135,21 @@ type named struct {
 }
 
 func (n named) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
+	return n.all(n.Source.Items(ctx))
+}
+
+// Shares are those of the generation.
+func (n named) Shares(ctx context.Context, count int) []iter.Seq2[*item.Item, error] {
+	shares := item.Shares(ctx, n.Source, count)
+	for i := range shares {
+		shares[i] = n.all(shares[i])
+	}
+	return shares
+}
+
+func (n named) all(items iter.Seq2[*item.Item, error]) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
-		for it, err := range n.Source.Items(ctx) {
+		for it, err := range items {
 			if !yield(it, n.generation.named(err)) {
 				return
 			}

@@ -48,5 +48,5 @@ func (r *Reader) Lacking() error {
 		return nil
 	}
 	return Refuse(ReasonSaveIncomplete, "%d of the %d pages of the save are missing or damaged, with about %d of its items; %d others are in part on such pages",
-		missing, all, max(0, r.image.Items-r.found), r.leftOut)
+		missing, all, max(0, r.image.Items-r.latest.linked), r.latest.leftOut)
 }

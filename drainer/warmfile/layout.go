@@ -14,6 +14,8 @@ import (
 // The right layout fits every item, so one that doesn't fit some item is wrong. An item
 // alone can fit both, if its value ends as a shorter one would.
 func (r *Reader) FlagsBytes(ctx context.Context) (int, error) {
+	r.layout.Lock()
+	defer r.layout.Unlock()
 	if r.image.FlagsBytes != 0 {
 		return r.image.FlagsBytes, nil
 	}
@@ -36,6 +38,13 @@ func (r *Reader) FlagsBytes(ctx context.Context) (int, error) {
 	return 0, err
 }
 
+// knownFlags is image.FlagsBytes.
+func (r *Reader) knownFlags() int {
+	r.layout.Lock()
+	defer r.layout.Unlock()
+	return r.image.FlagsBytes
+}
+
 // fits returns why some item doesn't fit flags of so many bytes, nil if all do; and
 // whether any has flags.
 func (r *Reader) fits(ctx context.Context, flagsBytes int) (flagged bool, err error) {
@@ -43,6 +52,6 @@ func (r *Reader) fits(ctx context.Context, flagsBytes int) (flagged bool, err er
 		err = problem
 		return true
 	}}
-	r.scan(ctx, &s, func(int64) {})
+	newPass(r, 1, func(int64) {}).run(ctx, &s)
 	return s.flagged, err
 }

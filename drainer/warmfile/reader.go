@@ -11,6 +11,7 @@ import (
 	"context"
 	"io"
 	"iter"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,9 +31,10 @@ type Reader struct {
 	largest uint8
 	// gaps is the file, if parts of it may be missing.
 	gaps gaps
-	// found and leftOut are the items of the latest pass: the linked ones, and those of
-	// them whose chunks are missing.
-	found, leftOut int64
+	// layout guards image.FlagsBytes.
+	layout sync.Mutex
+	// latest is what the latest pass has seen that was not cut short.
+	latest seen
 }
 
 // New returns a reader of file, of size bytes, which the memcached that image describes
@@ -103,40 +105,27 @@ func (r *Reader) Done() int64 { return r.done.Load() }
 // ones. An item is valid until the next one is asked for. An error is the last thing
 // yielded: the items before it were sound, but not all.
 func (r *Reader) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
-	return func(yield func(*item.Item, error) bool) {
-		s := scan{Reader: r, flagsBytes: r.image.FlagsBytes, yield: yield,
-			findFlags: func() (int, error) { return r.FlagsBytes(ctx) }}
-		r.scan(ctx, &s, r.done.Store)
-		r.found, r.leftOut = s.linked, s.leftOut
-	}
+	return r.Shares(ctx, 1)[0]
 }
 
-// scan lets s see all pages. done is told how much of the file has been read, in bytes.
-func (r *Reader) scan(ctx context.Context, s *scan, done func(int64)) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	f := newFetcher(r.file, r.size, r.image.SlabPageSize)
-	go f.run(ctx)
-	for p := range f.pages {
-		if p.err != nil {
-			s.yield(nil, p.err)
-			return
+// Shares are n sequences that together yield what Items does, each the items of whole pages.
+// They belong to one pass: it starts with the first of them, and ends when all have ended.
+func (r *Reader) Shares(ctx context.Context, n int) []iter.Seq2[*item.Item, error] {
+	p := newPass(r, n, r.done.Store)
+	shares := make([]iter.Seq2[*item.Item, error], n)
+	for i := range shares {
+		shares[i] = func(yield func(*item.Item, error) bool) {
+			if n == 1 {
+				p = newPass(r, n, r.done.Store) // Items can be read again
+			}
+			s := scan{Reader: r, yield: yield, flagsBytes: r.knownFlags(),
+				findFlags: func() (int, error) { return r.FlagsBytes(ctx) }}
+			if p.run(ctx, &s) {
+				r.latest = s.seen
+			}
 		}
-		s.lies = p.Page
-		if !s.page(p.offset, p.Data) {
-			return
-		}
-		p.Release()
-		done(p.offset + int64(r.image.SlabPageSize))
 	}
-	if err := ctx.Err(); err != nil {
-		s.yield(nil, err)
-		return
-	}
-	s.lies = nil
-	if s.finish() {
-		done(r.size)
-	}
+	return shares
 }
 
 // Count reads the whole file and returns the number of its items.

@@ -6,7 +6,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// scan is one pass over the file.
+// scan is what one goroutine makes of the pages that it sees.
 type scan struct {
 	*Reader
 	yield func(*item.Item, error) bool
@@ -14,24 +14,16 @@ type scan struct {
 	flush flushRule
 	now   int64
 	// flagsBytes is how many bytes client flags have; 0 unknown: findFlags finds it out when
-	// an item has some, and unknown is why it could not. flagged tells whether any has.
+	// an item has some, and unknown is why it could not.
 	flagsBytes int
 	findFlags  func() (int, error)
 	unknown    error
-	flagged    bool
 
-	linked  int64
-	leftOut int64
-	// chained is how many bytes the chunks have that chains led to.
-	chained   int64
-	usedPages int64
+	seen
 	// lies is the page that is scanned.
-	lies  *item.Page
-	slots int64
+	lies *item.Page
 	// value is the buffer for an item that is put together from chunks.
 	value []byte
-	// moving: see moving.go.
-	moving movingChunks
 }
 
 // fail yields the error; the scan is over.

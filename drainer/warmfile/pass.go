@@ -1,0 +1,116 @@
+package warmfile
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// pass is one look at all pages of the file, by one goroutine or several.
+type pass struct {
+	*Reader
+	// read is told how much of the file has been read, in bytes.
+	read    func(int64)
+	start   sync.Once
+	fetcher *fetcher
+	ctx     context.Context
+	cancel  context.CancelFunc
+
+	mu sync.Mutex
+	// left is how many goroutines have not ended, and sum what the others have seen; failed: one
+	// of them has ended early.
+	left   int
+	sum    seen
+	failed bool
+}
+
+func newPass(r *Reader, goroutines int, read func(int64)) *pass {
+	return &pass{Reader: r, read: read, left: goroutines}
+}
+
+// run lets s see a share of the pages. It is true for the last one that ends, if all have seen
+// all of their pages: its s has seen what they all have, and yields the items that had to wait.
+func (p *pass) run(ctx context.Context, s *scan) (all bool) {
+	p.start.Do(func() {
+		p.ctx, p.cancel = context.WithCancel(ctx)
+		p.fetcher = newFetcher(p.file, p.size, p.image.SlabPageSize)
+		go p.fetcher.run(p.ctx)
+	})
+	sound := p.pages(s)
+	p.mu.Lock()
+	p.left--
+	last := p.left == 0
+	p.failed = p.failed || !sound
+	p.sum.add(&s.seen)
+	s.seen = p.sum
+	failed := p.failed
+	p.mu.Unlock()
+	if !sound || last {
+		defer p.cancel()
+	}
+	if !last || failed {
+		return false
+	}
+	s.lies = nil
+	if s.finish() {
+		p.read(p.size)
+	}
+	return true
+}
+
+// pages lets s see pages until there are no more. It is false if there was an error, or the
+// consumer has had enough.
+func (p *pass) pages(s *scan) bool {
+	for page := range p.fetcher.pages {
+		if page.err != nil {
+			s.yield(nil, page.err)
+			return false
+		}
+		s.lies = page.Page
+		if !s.page(page.offset, page.Data) {
+			return false
+		}
+		page.Release()
+		p.read(page.offset + int64(p.image.SlabPageSize))
+	}
+	if err := p.ctx.Err(); err != nil {
+		s.yield(nil, err)
+		return false
+	}
+	return true
+}
+
+// seen is what some goroutines have seen.
+type seen struct {
+	linked  int64
+	leftOut int64
+	// chained is how many bytes the chunks have that chains led to.
+	chained   int64
+	usedPages int64
+	slots     int64
+	// flagged tells whether any item has client flags.
+	flagged bool
+	// moving: see moving.go.
+	moving movingChunks
+}
+
+func (s *seen) add(o *seen) {
+	s.linked += o.linked
+	s.leftOut += o.leftOut
+	s.chained += o.chained
+	s.usedPages += o.usedPages
+	s.slots += o.slots
+	s.flagged = s.flagged || o.flagged
+	s.moving.add(&o.moving)
+}
+
+func (m *movingChunks) add(o *movingChunks) {
+	m.busy = append(m.busy, o.busy...)
+	slices.Sort(m.busy)
+	for address, offset := range o.displaced {
+		if m.displaced == nil {
+			m.displaced = map[uint64]int64{}
+		}
+		m.displaced[address] = offset
+	}
+}
