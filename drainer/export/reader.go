@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"sync/atomic"
 	"unsafe"
 
@@ -103,7 +102,7 @@ func (b *Batch) ask(key []byte, expireAt int64) {
 // Read adds the items of a page that elsewhere wants and that were last accessed in the band.
 // An error is one of the disk under a mapped file.
 func (r *Reader) Read(page int, in Band, elsewhere func(key []byte) bool, b *Batch) (err error) {
-	defer faults(&err)()
+	defer item.Faults(&err)()
 	mem, class, ok := r.used(page)
 	if !ok {
 		b.unsure++
@@ -137,23 +136,6 @@ func (r *Reader) used(page int) (mem []byte, class uint8, ok bool) {
 	}
 	class, ok = r.live.Class(mem, head(mem), r.page)
 	return mem, class, ok
-}
-
-// faults turns a fault of the mapped memory into an error.
-func faults(err *error) func() {
-	before := debug.SetPanicOnFault(true)
-	return func() {
-		debug.SetPanicOnFault(before)
-		switch p := recover().(type) {
-		case nil:
-		case *os.PathError:
-			*err = p
-		case interface{ Addr() uintptr }: // a runtime.Error
-			*err = fmt.Errorf("the mapped file can't be read: %v", p)
-		default:
-			panic(p)
-		}
-	}
 }
 
 // word is read at once.

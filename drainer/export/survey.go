@@ -3,6 +3,7 @@ package export
 import (
 	"math"
 
+	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
@@ -27,7 +28,7 @@ type survey struct {
 
 // Survey looks at all pages. now is in seconds of memcached's own clock.
 func (r *Reader) Survey(now uint32, elsewhere func(key []byte) bool) (s survey, err error) {
-	defer faults(&err)()
+	defer item.Faults(&err)()
 	byAge := make([]int64, ages)
 	s.pages = make([]Band, r.Pages())
 	items, sampled, elsewheres := int64(0), int64(0), int64(0)

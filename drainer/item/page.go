@@ -5,7 +5,7 @@ import "sync/atomic"
 // Page is memory in which items of a source lie. Whoever needs an item's value for longer than
 // the item is valid holds its page.
 type Page struct {
-	// Data is the page's bytes.
+	// Data is the page's bytes. The source gives it some when it has taken the page.
 	Data []byte
 
 	pages *Pages
@@ -48,12 +48,11 @@ type Pages struct {
 	lendable int32
 }
 
-// NewPages returns so many pages: own for the source, and lendable for others. Each begins with
-// the memory that data returns.
-func NewPages(own, lendable int, data func() []byte) *Pages {
+// NewPages returns so many pages, without memory: own for the source, and lendable for others.
+func NewPages(own, lendable int) *Pages {
 	p := &Pages{free: make(chan *Page, own+lendable), lendable: int32(lendable)}
 	for range cap(p.free) {
-		p.free <- &Page{Data: data(), pages: p}
+		p.free <- &Page{pages: p}
 	}
 	return p
 }

@@ -32,12 +32,13 @@ type Shared interface {
 	Source
 	// Shares are n sequences, one for each goroutine, which together yield every item once.
 	// All must be read; if one goroutine has had enough, the others may be told an error.
+	// Items may lie in mapped memory: see Faults.
 	Shares(ctx context.Context, n int) []iter.Seq2[*Item, error]
 }
 
 // Shares of a source: one, if it is not Shared.
 func Shares(ctx context.Context, s Source, n int) []iter.Seq2[*Item, error] {
-	if shared, ok := s.(Shared); ok && n > 1 {
+	if shared, ok := s.(Shared); ok {
 		return shared.Shares(ctx, n)
 	}
 	return []iter.Seq2[*Item, error]{s.Items(ctx)}

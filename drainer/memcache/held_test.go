@@ -26,13 +26,15 @@ func TestValuesOfPagesArriveAsTheyWere(t *testing.T) {
 		return n/breaks == (n-int64(len(b)))/breaks
 	})
 	w := connect(t, memcache.Options{Address: through, Connections: 2, BatchBytes: 32 << 10})
-	all := item.NewPages(2, 3, func() []byte { return make([]byte, pageSize) })
+	all := item.NewPages(2, 3)
 	held, values := 0, map[string][]byte{}
 	for n := range pages {
 		var p *item.Page
 		select {
 		case p = <-all.Free():
-			p.Take()
+			if p.Take(); p.Data == nil {
+				p.Data = make([]byte, pageSize)
+			}
 		case <-time.After(memcachedtest.Patience):
 			t.Fatal("no page is free")
 		}

@@ -79,8 +79,8 @@ type Writer struct {
 	// value when the server is short of memory.
 	careful atomic.Bool
 
-	free    chan *batch
-	work    chan *batch
+	free chan *batch
+	work chan *batch
 	// outstanding counts batches handed to the lanes and not yet settled.
 	outstanding sync.WaitGroup
 	ctx         context.Context
@@ -97,6 +97,10 @@ type Writer struct {
 	// handed counts the items given to Add; some may still be in batches.
 	handed, done atomic.Int64
 }
+
+// mostAdds is how many items a batch has at most: what is kept of each takes more room than a
+// small item.
+const mostAdds = 2048
 
 // inFlight is the number of batches that a lane sends ahead of the answers.
 const inFlight = 3
@@ -201,7 +205,7 @@ func (f *Feeder) Add(it *item.Item) error {
 			it.Size(), w.limits.ItemSizeMax))
 		return nil
 	}
-	if n := f.current.size(); n > 0 && n+it.Size() > w.options.BatchBytes {
+	if n := f.current.size(); n > 0 && (n+it.Size() > w.options.BatchBytes || len(f.current.adds) == mostAdds) {
 		if err := f.Send(); err != nil {
 			return err
 		}

@@ -26,8 +26,8 @@ import (
 const (
 	// batchMemory bounds the batches of all survivors together, in bytes, unless that
 	// would make batches smaller than smallBatch.
-	batchMemory = 24 << 20
-	largeBatch  = 128 << 10
+	batchMemory = 12 << 20
+	largeBatch  = 512 << 10
 	smallBatch  = 8 << 10
 	// fewSurvivors get two connections each: one keeps only one of a
 	// memcached's threads busy.

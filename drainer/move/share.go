@@ -27,7 +27,8 @@ func (c *counts) add(o *counts) {
 }
 
 // read hands over the items that are in the band.
-func (s *share) read(ctx context.Context, items iter.Seq2[*item.Item, error], in func(*item.Item) bool) error {
+func (s *share) read(ctx context.Context, items iter.Seq2[*item.Item, error], in func(*item.Item) bool) (err error) {
+	defer item.Faults(&err)()
 	for it, err := range items {
 		if err != nil {
 			return err

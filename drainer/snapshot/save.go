@@ -143,7 +143,7 @@ func (s *Save) ReadAt(b []byte, offset int64) (n int, err error) {
 // ReadPage reads the page at an offset of the warm file into b, which is as large, and checks
 // it; false if it was not used, or is missing. It is ReadAt for whoever reads whole pages
 // once: without copies from the page cache, which take as long as everything else that a
-// drain does, and from the page that is held.
+// drain does, and from the page that is held. Several goroutines may read.
 func (s *Save) ReadPage(b []byte, offset int64) (bool, error) {
 	page := int(offset / int64(s.PageSize))
 	if offset%int64(s.PageSize) != 0 || len(b) != s.PageSize || page < 0 || page >= s.pages() {
@@ -152,16 +152,18 @@ func (s *Save) ReadPage(b []byte, offset int64) (bool, error) {
 	if !s.uses(page) {
 		return false, nil
 	}
+	there, err := s.form.read(s.pastCache(), page, b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.begun = true
-	there, err := s.form.read(s.pastCache(), page, b)
 	s.checked[page] = s.checked[page] || err == nil
 	return there && err == nil, err
 }
 
 // pastCache is the file for reads of whole pages.
 func (s *Save) pastCache() io.ReaderAt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun = true
 	if s.direct != nil {
 		return s.direct
 	}

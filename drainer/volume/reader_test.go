@@ -1,13 +1,17 @@
 package volume
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
 )
 
 // TestReadsWhatTheServerHeld: the reader finds exactly what the server itself
@@ -189,5 +193,40 @@ func TestOnlyPagesOfASlabClassAreCountedAsUsed(t *testing.T) {
 	defer r.Close()
 	if used := r.Used() >> 20; used < 30 || used > 60 || r.Size() != 200<<20 {
 		t.Errorf("%d of %d MiB are used", used, r.Size()>>20)
+	}
+}
+
+// A file that somebody cuts while it is read, or a disk that fails, is an error, although the
+// file is mapped.
+func TestAFileThatIsCutMeanwhileIsAnError(t *testing.T) {
+	m := startMember(t, "-m", "64")
+	raw := m.Raw()
+	for i := range 100 {
+		raw.Must("STORED", "set key"+strconv.Itoa(i)+" 0 0 20000", make([]byte, 20000))
+	}
+	m.crash()
+	r, err := Open(m.dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	read := 0
+	err = func() (err error) {
+		defer item.Faults(&err)()
+		for it, err := range r.Shares(t.Context(), 1)[0] {
+			if err != nil {
+				return err
+			}
+			if read++; read == 1 {
+				if err := os.Truncate(m.Path, 0); err != nil {
+					return err
+				}
+			}
+			_ = bytes.Count(it.Value, []byte("x"))
+		}
+		return nil
+	}()
+	if err == nil || !strings.Contains(err.Error(), "can't be read") {
+		t.Errorf("%d items were read, and then: %v", read, err)
 	}
 }

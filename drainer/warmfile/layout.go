@@ -52,6 +52,6 @@ func (r *Reader) fits(ctx context.Context, flagsBytes int) (flagged bool, err er
 		err = problem
 		return true
 	}}
-	newPass(r, 1, func(int64) {}).run(ctx, &s)
+	newPass(r, 1, false, func(int64) {}).run(ctx, &s)
 	return s.flagged, err
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,8 +20,11 @@ import (
 const (
 	pagesAhead = 4
 	probeBytes = 4 << 10
+	// readersPastCache is how many goroutines read whole pages past the page cache: there, nobody
+	// reads ahead.
+	readersPastCache = 3
 	// pagesLent is how many more may wait until their values have been sent.
-	pagesLent = 12
+	pagesLent = 8
 )
 
 // page is one slab page of the file.
@@ -35,19 +40,28 @@ type paged interface {
 	ReadPage(b []byte, offset int64) (used bool, err error)
 }
 
-// fetcher reads the file's pages in order, in its own goroutine. Unused pages
+// fetcher reads the file's pages in goroutines of its own; in order, if it is one. Unused pages
 // are recognised by their first block and not read further, nor handed over.
 type fetcher struct {
-	file     io.ReaderAt
+	file io.ReaderAt
+	// mapped is nil if pages are read. mappings are the offsets of the pages that are mapped, and
+	// first is the first block of one.
+	mapped   *mapped
+	mappings map[*item.Page]int64
+	first    []byte
 	size     int64
 	pageSize int
 	pages    chan page
 	free     *item.Pages
+	// readers is how many goroutines fetch, and next the offset that none has fetched yet.
+	readers int
+	next    atomic.Int64
 }
 
 func newFetcher(file io.ReaderAt, size int64, pageSize int) *fetcher {
-	return &fetcher{file: file, size: size, pageSize: pageSize, pages: make(chan page, pagesAhead),
-		free: item.NewPages(pagesAhead+2, pagesLent, func() []byte { return Aligned(int64(pageSize)) })}
+	return &fetcher{file: file, size: size, pageSize: pageSize, mappings: map[*item.Page]int64{},
+		first: make([]byte, min(probeBytes, pageSize)), pages: make(chan page, pagesAhead),
+		free: item.NewPages(pagesAhead+readersPastCache, pagesLent), readers: 1}
 }
 
 // Block is what buffers, offsets and lengths are multiples of, where a file is read or written
@@ -65,14 +79,23 @@ func Aligned(n int64) []byte {
 func (f *fetcher) run(ctx context.Context) {
 	defer close(f.pages)
 	f.advise(0, 0, unix.FADV_SEQUENTIAL)
-	for offset := int64(0); offset < f.size; offset += int64(f.pageSize) {
+	var reading sync.WaitGroup
+	for range f.readers {
+		reading.Go(func() { f.fetchAll(ctx) })
+	}
+	reading.Wait()
+}
+
+func (f *fetcher) fetchAll(ctx context.Context) {
+	step := int64(f.pageSize)
+	for offset := f.next.Add(step) - step; offset < f.size; offset = f.next.Add(step) - step {
 		var p *item.Page
 		select {
 		case p = <-f.free.Free():
 		case <-ctx.Done():
 			return
 		}
-		used, err := f.fetch(p.Take().Data, offset)
+		used, err := f.fetch(p.Take(), offset)
 		if err == nil && !used {
 			p.Release()
 			continue
@@ -96,19 +119,43 @@ func (f *fetcher) advise(offset, length int64, advice int) {
 	}
 }
 
-func (f *fetcher) fetch(buf []byte, offset int64) (used bool, err error) {
-	if file, ok := f.file.(paged); ok {
-		used, err := file.ReadPage(buf, offset)
-		return used && !UnusedPage(buf), err
+// fetch makes p the page at an offset.
+func (f *fetcher) fetch(p *item.Page, offset int64) (used bool, err error) {
+	if f.mapped != nil {
+		return f.fetchMapped(p, offset)
 	}
-	probe := min(probeBytes, len(buf))
-	if err := ReadFull(f.file, buf[:probe], offset); err != nil {
+	if p.Data == nil {
+		p.Data = Aligned(int64(f.pageSize))
+	}
+	if file, ok := f.file.(paged); ok {
+		used, err := file.ReadPage(p.Data, offset)
+		return used && !UnusedPage(p.Data), err
+	}
+	probe := min(probeBytes, len(p.Data))
+	if err := ReadFull(f.file, p.Data[:probe], offset); err != nil {
 		return false, err
 	}
-	if UnusedPage(buf) {
+	if UnusedPage(p.Data) {
 		return false, nil
 	}
-	return true, ReadFull(f.file, buf[probe:], offset+int64(probe))
+	return true, ReadFull(f.file, p.Data[probe:], offset+int64(probe))
+}
+
+// fetchMapped is fetch where the file is mapped.
+func (f *fetcher) fetchMapped(p *item.Page, offset int64) (used bool, err error) {
+	if before, ok := f.mappings[p]; ok {
+		f.mapped.drop(before)
+		delete(f.mappings, p)
+	}
+	if err := ReadFull(f.file, f.first, offset); err != nil || UnusedPage(f.first) {
+		return false, err
+	}
+	if p.Data = f.mapped.at(offset); p.Data != nil {
+		f.mappings[p] = offset
+		return true, nil
+	}
+	p.Data = make([]byte, f.pageSize)
+	return true, ReadFull(f.file, p.Data, offset) // it says what is wrong
 }
 
 // ReadFull reads all of buf or fails; the file's end is a refusal, since the

@@ -9,6 +9,9 @@ import (
 // pass is one look at all pages of the file, by one goroutine or several.
 type pass struct {
 	*Reader
+	// shared: nobody needs the order of the pages, and they are read where the kernel has them, if
+	// that can be.
+	shared bool
 	// read is told how much of the file has been read, in bytes.
 	read    func(int64)
 	start   sync.Once
@@ -24,8 +27,8 @@ type pass struct {
 	failed bool
 }
 
-func newPass(r *Reader, goroutines int, read func(int64)) *pass {
-	return &pass{Reader: r, read: read, left: goroutines}
+func newPass(r *Reader, goroutines int, shared bool, read func(int64)) *pass {
+	return &pass{Reader: r, shared: shared, read: read, left: goroutines}
 }
 
 // run lets s see a share of the pages. It is true for the last one that ends, if all have seen
@@ -33,7 +36,16 @@ func newPass(r *Reader, goroutines int, read func(int64)) *pass {
 func (p *pass) run(ctx context.Context, s *scan) (all bool) {
 	p.start.Do(func() {
 		p.ctx, p.cancel = context.WithCancel(ctx)
+		if p.shared && p.mapped == nil {
+			p.mapped = mapFile(p.file, p.size, int64(p.image.SlabPageSize))
+		}
 		p.fetcher = newFetcher(p.file, p.size, p.image.SlabPageSize)
+		if _, ok := p.file.(paged); ok && p.shared {
+			p.fetcher.readers = readersPastCache
+		}
+		if p.shared {
+			p.fetcher.mapped = p.mapped
+		}
 		go p.fetcher.run(p.ctx)
 	})
 	sound := p.pages(s)

@@ -31,6 +31,8 @@ type Reader struct {
 	largest uint8
 	// gaps is the file, if parts of it may be missing.
 	gaps gaps
+	// mapped is the file, once a pass has mapped it.
+	mapped *mapped
 	// layout guards image.FlagsBytes.
 	layout sync.Mutex
 	// latest is what the latest pass has seen that was not cut short.
@@ -54,8 +56,10 @@ func New(file io.ReaderAt, size int64, image *Image, clean bool, now func() time
 // counted is a file that knows how many bytes its used pages have.
 type counted interface{ Used() int64 }
 
-// Close closes the file.
+// Close closes the file. No item is needed any more.
 func (r *Reader) Close() error {
+	r.mapped.close()
+	r.mapped = nil
 	if c, ok := r.file.(io.Closer); ok {
 		return c.Close()
 	}
@@ -105,27 +109,29 @@ func (r *Reader) Done() int64 { return r.done.Load() }
 // ones. An item is valid until the next one is asked for. An error is the last thing
 // yielded: the items before it were sound, but not all.
 func (r *Reader) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
-	return r.Shares(ctx, 1)[0]
+	return func(yield func(*item.Item, error) bool) {
+		r.share(ctx, newPass(r, 1, false, r.done.Store), yield)
+	}
 }
 
 // Shares are n sequences that together yield what Items does, each the items of whole pages.
 // They belong to one pass: it starts with the first of them, and ends when all have ended.
 func (r *Reader) Shares(ctx context.Context, n int) []iter.Seq2[*item.Item, error] {
-	p := newPass(r, n, r.done.Store)
+	p := newPass(r, n, true, r.done.Store)
 	shares := make([]iter.Seq2[*item.Item, error], n)
 	for i := range shares {
-		shares[i] = func(yield func(*item.Item, error) bool) {
-			if n == 1 {
-				p = newPass(r, n, r.done.Store) // Items can be read again
-			}
-			s := scan{Reader: r, yield: yield, flagsBytes: r.knownFlags(),
-				findFlags: func() (int, error) { return r.FlagsBytes(ctx) }}
-			if p.run(ctx, &s) {
-				r.latest = s.seen
-			}
-		}
+		shares[i] = func(yield func(*item.Item, error) bool) { r.share(ctx, p, yield) }
 	}
 	return shares
+}
+
+// share yields the items of a share of the pages.
+func (r *Reader) share(ctx context.Context, p *pass, yield func(*item.Item, error) bool) {
+	s := scan{Reader: r, yield: yield, flagsBytes: r.knownFlags(),
+		findFlags: func() (int, error) { return r.FlagsBytes(ctx) }}
+	if p.run(ctx, &s) {
+		r.latest = s.seen
+	}
 }
 
 // Count reads the whole file and returns the number of its items.
