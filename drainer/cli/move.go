@@ -17,6 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/move"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -64,7 +65,7 @@ func (f *moveFlags) check(ctx context.Context, m *contract.Move) (routing.Owner,
 // engine is one without its source.
 func (f *moveFlags) engine(m *contract.Move, owner routing.Owner, progress func(contract.Progress), std args.IO) *move.Engine {
 	return &move.Engine{SourceID: m.SourceID, Owner: owner, Servers: f.routing.servers, Dialer: memcache.Dialer{Connection: m.Connection, Settled: true},
-		UnreachableTimeout: m.UnreachableTimeout, Limit: move.Limit{Items: m.RateLimitItems, Bytes: m.RateLimitBytes},
+		UnreachableTimeout: m.UnreachableTimeout, Limit: pace.Limit{Items: m.RateLimitItems, Bytes: m.RateLimitBytes},
 		SkipExpiringWithin: m.SkipExpiringWithin, Progress: progress, Log: std.Err}
 }
 

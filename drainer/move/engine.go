@@ -19,6 +19,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -52,7 +53,7 @@ type Engine struct {
 	Dialer             memcache.Dialer
 	UnreachableTimeout time.Duration
 	// Limit of what is added, over all survivors.
-	Limit Limit
+	Limit pace.Limit
 	// SkipExpiringWithin leaves out, as expired, items that expire within this time.
 	SkipExpiringWithin time.Duration
 	// Progress is called once a second and at every change of phase.
@@ -266,9 +267,9 @@ func (e *Engine) read(ctx context.Context, layer item.Source) error {
 	if err != nil {
 		return err
 	}
-	pace := newPace(e.Limit)
+	spread := pace.New(e.Limit)
 	for _, b := range bands {
-		if err := e.readBand(ctx, layer, pace, func(it *item.Item) bool {
+		if err := e.readBand(ctx, layer, spread, func(it *item.Item) bool {
 			age := now.age(it)
 			return age >= b.from && age < b.to
 		}); err != nil {
@@ -284,21 +285,21 @@ const mostReaders = 4
 
 // readers is how many goroutines read the source. Only one can keep to a limit.
 func (e *Engine) readers() int {
-	if e.Limit != (Limit{}) {
+	if e.Limit != (pace.Limit{}) {
 		return 1
 	}
 	return min(mostReaders, len(e.Servers), runtime.GOMAXPROCS(0))
 }
 
 // readBand is one pass over the layer, for the items that are in the band.
-func (e *Engine) readBand(ctx context.Context, layer item.Source, pace *pace, in func(*item.Item) bool) error {
+func (e *Engine) readBand(ctx context.Context, layer item.Source, spread *pace.Pace, in func(*item.Item) bool) error {
 	shares := item.Shares(ctx, layer, e.readers())
 	errs := make([]error, len(shares))
 	var reading sync.WaitGroup
 	all := make([]share, len(shares))
 	for n, items := range shares {
 		s := &all[n]
-		*s = share{Engine: e, pace: pace}
+		*s = share{Engine: e, pace: spread}
 		for _, w := range e.writers {
 			f := w.Feeder
 			if n > 0 {

@@ -15,6 +15,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
@@ -224,7 +225,7 @@ func (m *mix) run() {
 	done := make(chan contract.Receipt, 1)
 	seed := m.r.Uint64()
 	m.use(m.r, m.r.IntN(10)) // before
-	go func() { done <- m.transfer(Limit{Items: 500 + int64(seed%20_000)}) }()
+	go func() { done <- m.transfer(pace.Limit{Items: 500 + int64(seed%20_000)}) }()
 	r := rand.New(rand.NewPCG(seed, 6))
 	for {
 		select {
@@ -238,7 +239,7 @@ func (m *mix) run() {
 }
 
 // transfer is the move, the drain or the replay.
-func (m *mix) transfer(limit Limit) contract.Receipt {
+func (m *mix) transfer(limit pace.Limit) contract.Receipt {
 	if m.kind == "replay" {
 		reader, err := volume.Open(m.volume, volume.Options{})
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -188,7 +189,7 @@ func (s *reshuffle) run() {
 }
 
 // each rebalances every server, all at once.
-func (s *reshuffle) each(ctx context.Context, limit Limit, done func(i int, r contract.Receipt)) {
+func (s *reshuffle) each(ctx context.Context, limit pace.Limit, done func(i int, r contract.Receipt)) {
 	var all sync.WaitGroup
 	for i := range s.list {
 		all.Go(func() {
@@ -216,12 +217,12 @@ func (s *reshuffle) each(ctx context.Context, limit Limit, done func(i int, r co
 func (s *reshuffle) attempt(after time.Duration) {
 	ctx, kill := context.WithTimeout(s.t.Context(), after)
 	defer kill()
-	s.each(ctx, Limit{Items: 500 + s.r.Int64N(20_000)}, func(int, contract.Receipt) {})
+	s.each(ctx, pace.Limit{Items: 500 + s.r.Int64N(20_000)}, func(int, contract.Receipt) {})
 }
 
 func (s *reshuffle) complete() {
 	s.t.Helper()
-	s.each(s.t.Context(), Limit{}, func(i int, r contract.Receipt) {
+	s.each(s.t.Context(), pace.Limit{}, func(i int, r contract.Receipt) {
 		if err := r.AddsUp("the-claim"); err != nil {
 			s.t.Errorf("server %d: %v: %+v", i, err, r)
 		}

@@ -15,6 +15,7 @@ import (
 	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -56,7 +57,7 @@ type runningMember struct {
 	longest int64
 	dialer  memcache.Dialer
 	timeout time.Duration
-	limit   Limit
+	limit   pace.Limit
 	// rest is the pause before the third listing.
 	rest    time.Duration
 	waiting func(name, why string)

@@ -7,13 +7,14 @@ import (
 
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 )
 
 // share is the items of a pass that one goroutine reads, and hands to their owners' writers.
 type share struct {
 	*Engine
 	feeders []*memcache.Feeder // of the writers, in their order
-	pace    *pace
+	pace    *pace.Pace
 	counts
 }
 
@@ -63,8 +64,8 @@ func (s *share) read(ctx context.Context, items iter.Seq2[*item.Item, error], in
 
 // add hands a live item to its owner's writer, at the pace that is allowed.
 func (s *share) add(ctx context.Context, it *item.Item) error {
-	if s.Limit != (Limit{}) { // otherwise reading the clock would cost a quarter of an item's time
-		if ahead := s.pace.next(time.Now(), it.Size()); ahead > 0 {
+	if s.Limit != (pace.Limit{}) { // otherwise reading the clock would cost a quarter of an item's time
+		if ahead := s.pace.Next(time.Now(), it.Size()); ahead > 0 {
 			if err := s.pause(ctx, ahead); err != nil {
 				return err
 			}

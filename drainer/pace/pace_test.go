@@ -1,4 +1,4 @@
-package move
+package pace
 
 import (
 	"math/rand/v2"
@@ -9,7 +9,7 @@ import (
 // TestInNoSecondGoesMoreThanTheLimit and a burst.
 func TestInNoSecondGoesMoreThanTheLimit(t *testing.T) {
 	for _, limit := range []Limit{{Items: 1000}, {Bytes: 100000}, {Items: 1000, Bytes: 100000}, {Items: 7}} {
-		p, r := newPace(limit), rand.New(rand.NewPCG(1, 2))
+		p, r := New(limit), rand.New(rand.NewPCG(1, 2))
 		now := time.Unix(1000, 0)
 		type sent struct {
 			at   time.Time
@@ -18,7 +18,7 @@ func TestInNoSecondGoesMoreThanTheLimit(t *testing.T) {
 		var all []sent
 		for range 3000 {
 			size := 1 + r.IntN(300)
-			now = now.Add(p.next(now, size))
+			now = now.Add(p.Next(now, size))
 			all = append(all, sent{now, size})
 			if r.IntN(500) == 0 {
 				now = now.Add(3 * time.Second) // idle: not made up for
@@ -28,8 +28,8 @@ func TestInNoSecondGoesMoreThanTheLimit(t *testing.T) {
 			for ; to < len(all) && all[to].at.Sub(all[from].at) < time.Second; to++ {
 				items, bytes = items+1, bytes+all[to].size
 			}
-			burst := 1 + paceBurst.Seconds()
-			if limit.Items > 0 && float64(items) > float64(limit.Items)*burst+2 || limit.Bytes > 0 && float64(bytes) > float64(limit.Bytes)*burst+600 {
+			most := 1 + burst.Seconds()
+			if limit.Items > 0 && float64(items) > float64(limit.Items)*most+2 || limit.Bytes > 0 && float64(bytes) > float64(limit.Bytes)*most+600 {
 				t.Fatalf("%+v: %d items and %d bytes in a second", limit, items, bytes)
 			}
 			items, bytes = items-1, bytes-all[from].size
@@ -38,7 +38,7 @@ func TestInNoSecondGoesMoreThanTheLimit(t *testing.T) {
 			t.Errorf("%+v: 3000 items took %v", limit, now.Sub(time.Unix(1000, 0)))
 		}
 	}
-	if wait := newPace(Limit{}).next(time.Now(), 1<<30); wait != 0 {
+	if wait := New(Limit{}).Next(time.Now(), 1<<30); wait != 0 {
 		t.Errorf("without a limit: %v", wait)
 	}
 }

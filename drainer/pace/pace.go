@@ -1,4 +1,6 @@
-package move
+// Package pace keeps a move to a number of items, or bytes, per second. It is pure: the caller
+// has the clock, and waits.
+package pace
 
 import "time"
 
@@ -6,23 +8,24 @@ import "time"
 // both are set, both apply.
 type Limit struct{ Items, Bytes int64 }
 
-// pace spreads items over time, so that a second never sees more of them than
-// the limit and a burst of at most paceBurst.
-type pace struct {
+// Pace spreads items over time, so that a second never sees more of them than
+// the limit and a burst of at most 50 ms' worth.
+type Pace struct {
 	limit Limit
 	// due is when the next item may go if none is to be early.
 	due time.Time
 }
 
-// paceBurst is how far ahead of its time an item may go: waiting for each item
+// burst is how far ahead of its time an item may go: waiting for each item
 // alone would cost more than the item.
-const paceBurst = 50 * time.Millisecond
+const burst = 50 * time.Millisecond
 
-func newPace(l Limit) *pace { return &pace{limit: l} }
+// New keeps to the limit.
+func New(l Limit) *Pace { return &Pace{limit: l} }
 
-// next counts an item of size bytes and returns how long it has to wait, 0 if it may go
+// Next counts an item of size bytes and returns how long it has to wait, 0 if it may go
 // at once. Time that was not used is lost.
-func (p *pace) next(now time.Time, size int) time.Duration {
+func (p *Pace) Next(now time.Time, size int) time.Duration {
 	if p.limit == (Limit{}) {
 		return 0
 	}
@@ -31,14 +34,14 @@ func (p *pace) next(now time.Time, size int) time.Duration {
 	}
 	ahead := p.due.Sub(now)
 	p.due = p.due.Add(p.cost(size))
-	if ahead < paceBurst {
+	if ahead < burst {
 		return 0
 	}
 	return ahead
 }
 
 // cost is the time that an item of size bytes takes at the limit.
-func (p *pace) cost(size int) time.Duration {
+func (p *Pace) cost(size int) time.Duration {
 	var cost time.Duration
 	if p.limit.Items > 0 {
 		cost = time.Second / time.Duration(p.limit.Items)
