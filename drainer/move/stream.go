@@ -273,7 +273,7 @@ func (l *remover) batch(ctx context.Context, a memcache.Answered) error {
 	for i := range a.Len() {
 		l.items = append(l.items, l.moved(a, i))
 	}
-	p := portion{items: l.items, began: l.began, rejected: a.Refused}
+	p := portion{items: l.items, began: l.streaming.began, rejected: a.Refused}
 	return l.delete(ctx, &p)
 }
 

@@ -79,6 +79,34 @@ func TestASupervisorOfAnotherRouting(t *testing.T) {
 	}
 }
 
+// TestWhatIsStreamedIsDeletedTogether: while no client calls, no item is looked at by itself, at
+// the member or at its owner.
+func TestWhatIsStreamedIsDeletedTogether(t *testing.T) {
+	mapped := startMapped(t, "-f", "4", "-m", "16")
+	other := memcachedtest.Start(t)
+	list := drainertest.MustParse(t, []string{mapped.Address(), other.Address()})
+	owner, err := routing.New("gomemcache", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := mapped.Raw()
+	for i := range 5000 {
+		raw.Must("STORED", fmt.Sprintf("set key%d 0 0 1", i), []byte("v"))
+	}
+	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: t.Output(),
+		Export: &Export{Address: exporting(t, mapped), Client: "gomemcache"}}
+	r := e.MoveFrom(t.Context(), 0, t.TempDir(), 0)
+	if err := r.AddsUp("the-claim"); err != nil || r.Added < 2000 {
+		t.Errorf("%v: %+v", err, r)
+	}
+	for _, c := range []*memcache.Conn{mapped.Dial(), other.Dial()} {
+		stats, err := c.Stats("")
+		if err != nil || stats["get_hits"] != "0" {
+			t.Errorf("%v: %s items were asked for", err, stats["get_hits"])
+		}
+	}
+}
+
 // TestAStreamOfWhatALostServerOwns: it is deleted at the member, and nobody is given it. What
 // others own is moved.
 func TestAStreamOfWhatALostServerOwns(t *testing.T) {
