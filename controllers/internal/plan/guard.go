@@ -107,7 +107,7 @@ func MayBegin(live *Observed, a action.BeginMove) error {
 	switch {
 	case claim == nil || !live.mayMoveLive(claim) && !live.misplaced(claim):
 		return fmt.Errorf("the member of claim %s has nothing to place", a.Claim.Name)
-	case live.Record.Target() != a.Target:
+	case live.Record.Target() != a.Target || live.ListSize == 0:
 		return fmt.Errorf("the clients' list is not of ring %s", a.Target)
 	}
 	if job := live.placementOf(claim); job == nil || !job.mayBegin(a.Target) {

@@ -33,9 +33,11 @@ type PlacementState struct {
 }
 
 // misplaced tells whether the claim's member may have items that clients look for
-// elsewhere. If its claim is being deleted, it will be drained instead.
+// elsewhere. If its claim is being deleted, it will be drained instead. A member that was told
+// to leave, and is on the clients' list all the same, is as the others while it is ready.
 func (o *Observed) misplaced(c *Claim) bool {
-	return o.placementDue(&o.Record, c) && c.Ordinal < o.Record.Ring.Size && c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && !o.isLost(c.Ordinal)
+	runs := c.LeavingSince.IsZero() || c.Ordinal < o.StatefulSet.Replicas && slices.Contains(o.Ready, c.Ordinal)
+	return o.placementDue(&o.Record, c) && c.Ordinal < o.Record.Ring.Size && runs && !c.Aside && !c.Deleting && !o.isLost(c.Ordinal)
 }
 
 // placementDue tells whether the claim's member had items when a ring of the record last

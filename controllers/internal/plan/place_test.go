@@ -139,7 +139,7 @@ func TestPlacementIsCheckedLive(t *testing.T) {
 		"as the plan saw it":             {grown(1, 3), true},
 		"placed by now":                  {grown(1, 3).placed(0), false},
 		"the claim is gone":              {grown(1, 3).with(func(o *Observed) { o.Claims = nil }), false},
-		"the member left":                {grown(1, 3).change(0, func(c *Claim) { c.LeavingSince = justNow }), false},
+		"told to leave, but listed":      {grown(1, 3).change(0, func(c *Claim) { c.LeavingSince = justNow }), true},
 		"another ring":                   {grown(1, 3).with(func(o *Observed) { o.Record.Serial = 6 }), false},
 		"a drain runs":                   {grown(1, 3).left(3).job(3, 3), false},
 		"another placement runs":         {grown(2, 3).placement(1), true},
