@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	discoveryac "k8s.io/client-go/applyconfigurations/discovery/v1"
@@ -143,7 +142,8 @@ func (r *run) tell(ctx context.Context, pods []corev1.Pod, ref action.PodRef, an
 	return err
 }
 
-// annotatePod does nothing if the pod is gone, or was replaced.
+// annotatePod does nothing if the pod is gone. One that was replaced, as any pod that somebody
+// else writes at the same moment, is a conflict: the next reconcile sees more.
 func (r *run) annotatePod(ctx context.Context, pod *corev1.Pod, annotations map[string]string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": annotations}})
 	if err != nil {
@@ -151,9 +151,5 @@ func (r *run) annotatePod(ctx context.Context, pod *corev1.Pod, annotations map[
 	}
 	target := &corev1.Pod{}
 	target.Namespace, target.Name = pod.Namespace, pod.Name
-	err = r.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsConflict(err) {
-		return nil
-	}
-	return client.IgnoreNotFound(err)
+	return client.IgnoreNotFound(r.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)))
 }
