@@ -712,9 +712,13 @@ func (m *model) changeCluster(s *state, a step) outcome {
 func (m *model) setReplicas(s *state, a step) outcome {
 	live := &s.live.members
 	switch {
-	case a.generation == 0 && live.exists, live.exists && live.replicas == a.argument:
+	case a.generation == 0 && live.exists:
 		return nothing // the cache is behind
-	case plan.MaySetReplicas(m.liveWords(s), int32(a.argument)) != nil, !s.live.cluster.owns(), s.ending && !live.exists:
+	case !s.live.cluster.owns():
+		return refused
+	case live.exists && live.replicas == a.argument:
+		return nothing
+	case plan.MaySetReplicas(m.liveWords(s), int32(a.argument)) != nil, s.ending && !live.exists:
 		return refused
 	}
 	*live = statefulSet{true, a.argument}

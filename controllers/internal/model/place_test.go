@@ -214,7 +214,9 @@ func (m *model) place(s *state, a step) outcome {
 	create := action.CreatePlacement{
 		Claim: ref, Target: m.nameOf(a.target), Members: int32(a.target.size), Lost: a.target.without(), Prepared: a.argument == isPrepared,
 	}
-	if plan.MayPlace(m.liveWords(s), create) != nil || s.ending {
+	live := m.liveWords(s)
+	live.ClaimsWithDrainerPod = nil // not read live: pods that have ended harm nobody
+	if plan.MayPlace(live, create) != nil || s.ending {
 		return refused
 	}
 	for _, j := range s.live.jobs[a.ordinal] {
