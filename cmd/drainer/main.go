@@ -5,11 +5,21 @@ package main
 import (
 	"context"
 	"os"
+	"runtime/debug"
+	"slices"
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/cli"
 )
 
+// moveMemory is what the Go runtime may use while items are moved, however many there are. Buffers
+// of moves are fixed, and take two thirds of it at most; the rest is for garbage. Drainers and
+// movers run beside the members, on their nodes.
+const moveMemory = 48 << 20
+
 func main() {
+	if moves := []string{"migrate", "rebalance"}; len(os.Args) > 1 && slices.Contains(moves, os.Args[1]) && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(moveMemory)
+	}
 	os.Exit(cli.Main(context.Background(), os.Args[1:], args.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }

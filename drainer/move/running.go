@@ -26,7 +26,7 @@ const (
 	// listings of a member before the run fails because clients still write to it. The
 	// pauses between them double; in all they are about the minute in which the last
 	// client learns of a new list.
-	listings  = 8
+	listings  = 9
 	firstRest = time.Second
 	// longestList is the size of the list of keys at most, in bytes: about 20 million. The
 	// rest is listed when these are moved, mostCuts times.
@@ -224,9 +224,9 @@ const (
 	refused
 )
 
-// atOnce is how many passes follow each other without a rest: the second usually finds
-// nothing.
-const atOnce = 2
+// atOnce is how many passes follow each other without a rest. Usually the second finds the few
+// items that were in use in the first, and the third nothing.
+const atOnce = 3
 
 // another tells whether there is another pass after so many, of which the last found that,
 // and waits until its time.
