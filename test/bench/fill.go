@@ -103,7 +103,7 @@ func (p population) into(ctx context.Context, s *server) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fill(ctx, fleet{s}, p.commands(owner, 1)); err != nil {
+	if _, err := fill(ctx, fleet{s}, p.commands(1, owner.Owner)); err != nil {
 		return err
 	}
 	n, err := s.items(ctx)

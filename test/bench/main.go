@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +29,8 @@ type options struct {
 	short   bool
 	profile string
 	gib     string
+	// millions of items of the drains in which only their number differs.
+	millions []int
 }
 
 func main() {
@@ -47,8 +50,17 @@ func main() {
 	flag.BoolVar(&o.short, "short", false, "A quick look: one round, a tenth of the items.")
 	flag.StringVar(&o.profile, "profile", "", "Write CPU profiles of the migrations and reads into this directory.")
 	flag.StringVar(&o.gib, "gib", "1", "The sizes of saves, in GiB: a list with commas. Each takes as much memory, and room in -dir.")
-	timeout := flag.Duration("timeout", 25*time.Minute, "Bound of the whole.")
+	millions := flag.String("millions", "1,3,10", "How many million items the rows \"scale\" have: a list with commas. 50 take 15 GiB of memory and 10 of -dir.")
+	timeout := flag.Duration("timeout", time.Hour, "Bound of the whole.")
 	flag.Parse()
+	for field := range strings.SplitSeq(*millions, ",") {
+		n, err := strconv.Atoi(field)
+		if err != nil || n <= 0 {
+			fmt.Fprintf(os.Stderr, "bench: -millions=%s: a list of numbers is needed\n", *millions)
+			os.Exit(2)
+		}
+		o.millions = append(o.millions, n)
+	}
 	o.run = regexp.MustCompile(*run)
 	if o.short {
 		o.rounds, o.gib = 1, "0.25"
@@ -94,7 +106,7 @@ func groups(o *options) []group {
 	} {
 		all = append(all, group{"migrate " + p.name, p.migrate})
 	}
-	for _, n := range []int{1, 3, 10} {
+	for _, n := range o.millions {
 		p := population{name: "10 B", size: fixed(10), items: n * million}
 		all = append(all, group{fmt.Sprintf("scale %d M", n), p.scale})
 	}
@@ -111,9 +123,12 @@ func groups(o *options) []group {
 		{name: "1 kB", size: fixed(1000), items: million},
 		{name: "10 kB", size: fixed(10_000), items: million / 10},
 		{name: "mix", size: mixed, items: million, metadata: true},
-		{name: "100 B", size: fixed(100), items: 4 * million},
 	} {
-		all = append(all, group{"rebalance " + p.String(), p.rebalance})
+		// A half, a third, and all that a leaving member has.
+		for _, sizes := range [][2]int{{1, 2}, {2, 3}, {3, 2}} {
+			c := ringChange{p, sizes[0], sizes[1]}
+			all = append(all, group{"rebalance " + c.String(), c.rebalance})
+		}
 	}
 	p := population{name: "100 B", size: fixed(100), items: million}
 	return append(all, group{"replay", p.replay})

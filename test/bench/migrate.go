@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/volume"
@@ -113,7 +114,7 @@ func (p population) fillRound(ctx context.Context, r *row, servers int) error {
 	if err != nil {
 		return err
 	}
-	used, err := fill(ctx, f, p.commands(owner, servers))
+	used, err := fill(ctx, f, p.commands(servers, owner.Owner))
 	debug.FreeOSMemory() // the commands: as much as the items
 	if err != nil {
 		return err
@@ -141,24 +142,24 @@ func (p population) drainRound(ctx context.Context, b *bench, r *row, dir string
 // receipted runs a command that moves items among the servers of f, and looks at its
 // receipt.
 func (b *bench) receipted(ctx context.Context, name string, f fleet, args ...string) (usage, error) {
-	receipt := filepath.Join(b.scratch, "receipt.json")
+	receipt := filepath.Join(b.scratch, "receipt-"+strings.ReplaceAll(name, " ", "-")+".json")
 	args = append(args, "--client="+client, "--source-id=bench", "--receipt="+receipt)
 	for _, s := range f {
 		args = append(args, "--server="+s.address())
 	}
-	cmd, before, supervisors := b.drain(ctx, name, args), f.cpu(), f.supervisorsCPU()
+	cmd, before := b.drain(ctx, name, args), f.cpu()
 	used, err := runWatched(cmd)
 	if err != nil {
 		return used, fmt.Errorf("%v: %w", cmd.Args, err)
 	}
 	used.servers = f.cpu() - before
-	used.cpu += f.supervisorsCPU() - supervisors
 	var got contract.Receipt
 	if data, err := os.ReadFile(receipt); err != nil {
 		return used, err
 	} else if err := json.Unmarshal(data, &got); err != nil {
 		return used, err
 	}
+	used.around = used.seconds - got.Seconds[contract.PhaseMoving]
 	return used, got.AddsUp("bench")
 }
 

@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"time"
-
-	"example.com/memcached-operator/drainer/routing"
 )
 
 // population is a set of items that is the same each time it is made.
@@ -64,9 +62,12 @@ var value = func() []byte {
 	return b
 }()
 
+// nowhere is the owner of an item that is left out.
+const nowhere = -1
+
 // commands are quiet adds of all items, ready to be sent: a list for each
 // connection to each server.
-func (p population) commands(owner routing.Owner, servers int) [][][]byte {
+func (p population) commands(servers int, owner func(key []byte) int) [][][]byte {
 	commands := make([][][]byte, servers)
 	for i := range commands {
 		commands[i] = make([][]byte, connections)
@@ -78,7 +79,11 @@ func (p population) commands(owner routing.Owner, servers int) [][][]byte {
 	var key []byte
 	for i := range p.items {
 		key = appendKey(key[:0], i)
-		to := &commands[owner.Owner(key)][i%connections]
+		server := owner(key)
+		if server == nowhere {
+			continue
+		}
+		to := &commands[server][i%connections]
 		n := p.size(i)
 		*to = append(append(append(*to, "ms "...), key...), ' ')
 		*to = append(strconv.AppendInt(*to, int64(n), 10), " ME q"...)

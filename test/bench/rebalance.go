@@ -16,105 +16,188 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// rebalance measures a live move: a member under its supervisor has all of the items, and
-// gives half of them to a server that starts empty. The limit is to add these there and to
-// delete them here by their CAS, at the same time, by commands that lie ready, over as many
-// connections. One row is of items that the supervisor streams, the other of items that
-// memcached is asked for.
-func (p population) rebalance(ctx context.Context, b *bench) ([]*row, error) {
-	what := "half of " + p.String() + " to another"
-	limit := &row{what: what, how: "adds, and deletes by CAS: the limit"}
-	streamed := &row{what: what, how: "**drainer rebalance**, streamed", limit: limit}
-	asked := &row{what: what, how: "drainer rebalance, by the protocol", limit: limit}
+// ringChange is a scaling of so many members to so many: each that has items that are another's
+// now gives them away while it runs.
+type ringChange struct {
+	population
+	from, to int
+}
+
+func (c ringChange) String() string { return fmt.Sprintf("%s, %d → %d", c.population, c.from, c.to) }
+
+// plan is which items move: with modulo nearly all would, so the ring is consistent.
+type plan struct {
+	before, after routing.Owner
+	moved         int
+	bytes         int64
+	// sources are the members that have something to move, has and gets what each member has in
+	// the end, and how many of these are new to it.
+	sources   map[int]bool
+	has, gets []int
+}
+
+func (c ringChange) plan(f fleet) (*plan, error) {
+	p := &plan{sources: map[int]bool{}, has: make([]int, len(f)), gets: make([]int, len(f))}
+	var err error
+	if p.before, err = f[:c.from].owner(); err != nil {
+		return nil, err
+	}
+	if p.after, err = f[:c.to].owner(); err != nil {
+		return nil, err
+	}
+	var key []byte
+	for i := range c.items {
+		key = appendKey(key[:0], i)
+		from, to := p.before.Owner(key), p.after.Owner(key)
+		p.has[to]++
+		if from != to {
+			p.gets[to]++
+			p.moved++
+			p.bytes += int64(c.size(i)) + keyLength
+			p.sources[from] = true
+		}
+	}
+	return p, nil
+}
+
+// rebalance measures the live moves of a ring change. The limit is to add the items at their new
+// owners and to delete them at the old ones by their CAS, at the same time, by commands that lie
+// ready, over as many connections. One row is of items that the supervisors stream, the other of
+// items that memcached is asked for.
+func (c ringChange) rebalance(ctx context.Context, b *bench) ([]*row, error) {
+	limit := &row{what: c.String(), how: "adds, and deletes by CAS: the limit"}
+	streamed := &row{what: c.String(), how: "**drainer rebalance**, streamed", limit: limit}
+	asked := &row{what: c.String(), how: "drainer rebalance, by the protocol", limit: limit}
 	rows := []*row{limit, streamed, asked}
 	for range b.rounds {
 		for _, r := range rows {
-			if err := p.rebalanceRound(ctx, b, r, r == limit, r == streamed); err != nil {
+			if err := c.round(ctx, b, r, r == limit, r == streamed); err != nil {
 				return rows, err
 			}
 		}
 	}
-	b.progressf("%s: %.2f of the limit streamed, %.2f by the protocol", what, streamed.rate()/limit.rate(), asked.rate()/limit.rate())
+	b.progressf("%s: %.2f of the limit streamed, %.2f by the protocol", c, streamed.rate()/limit.rate(), asked.rate()/limit.rate())
 	return rows, nil
 }
 
-func (p population) rebalanceRound(ctx context.Context, b *bench, r *row, limit, streamed bool) error {
-	other, err := memcached(ctx, p.memory())
-	if err != nil {
-		return err
-	}
-	defer other.kill()
-	source, remove, err := b.exporting(ctx, p.memory())
+func (c ringChange) round(ctx context.Context, b *bench, r *row, limit, streamed bool) error {
+	f, remove, err := b.members(ctx, max(c.from, c.to), c.memory())
 	if err != nil {
 		return err
 	}
 	defer remove()
-	defer source.kill()
-	f := fleet{source, other}
-	owner, err := f.owner()
-	if err == nil {
-		err = p.into(ctx, source)
-	}
+	p, err := c.plan(f)
 	if err != nil {
+		return err
+	}
+	if _, err := fill(ctx, f, c.commands(len(f), func(key []byte) int { return p.before.Owner(key) })); err != nil {
 		return err
 	}
 	debug.FreeOSMemory()
-	half := 0
-	var key []byte
-	for i := range p.items {
-		if key = appendKey(key[:0], i); owner.Owner(key) == 1 {
-			half++
-		}
+	if n, err := f.items(ctx); err != nil || n != c.items {
+		return fmt.Errorf("%d of %d items are kept: the benchmark's own mistake: %w", n, c.items, err)
 	}
-	r.items, r.bytes = half, p.bytes()*int64(half)/int64(p.items)
+	r.items, r.bytes = p.moved, p.bytes
 	var used usage
 	if limit {
-		used, err = p.addAndDelete(ctx, f, owner)
+		used, err = c.addAndDelete(ctx, f, p)
 	} else {
-		args := []string{"rebalance", "--source=" + source.address(), "--scratch=" + b.scratch}
-		if streamed {
-			args = append(args, "--"+contract.FlagExportPort+"="+strconv.Itoa(source.export))
-		}
-		used, err = b.receipted(ctx, r.what, f, args...)
+		used, err = c.move(ctx, b, f, p, r.what, streamed)
 	}
 	if err != nil {
 		return err
 	}
-	moved, err := other.items(ctx)
-	if err != nil {
-		return err
-	}
-	left, err := source.items(ctx)
-	r.add(used, max(half-moved, p.items-moved-left))
+	lost, err := c.lost(ctx, f, p)
+	r.add(used, lost)
 	return err
 }
 
-// exporting starts a member under its supervisor, with its file in memory.
-func (b *bench) exporting(ctx context.Context, memory int) (s *server, remove func(), err error) {
-	dirs := []string{memoryRoot, b.scratch}
-	for i := range dirs {
-		if dirs[i], err = os.MkdirTemp(dirs[i], "drainer-bench-"); err != nil {
-			return nil, nil, err
+// lost counts what members don't have, or still have.
+func (c ringChange) lost(ctx context.Context, f fleet, p *plan) (int, error) {
+	sum := 0
+	for i, s := range f {
+		n, err := s.items(ctx)
+		if err != nil {
+			return 0, err
 		}
-		b.remove = append(b.remove, dirs[i])
+		sum += max(n-p.has[i], p.has[i]-n)
 	}
+	return sum, nil
+}
+
+// move runs a mover for each member that has something to move, all at once.
+func (c ringChange) move(ctx context.Context, b *bench, f fleet, p *plan, name string, streamed bool) (sum usage, err error) {
+	used, errs := make([]usage, len(f)), make([]error, len(f))
+	var all sync.WaitGroup
+	begin, servers, supervisors := time.Now(), f.cpu(), f.supervisorsCPU()
+	for i := range p.sources {
+		args := []string{"rebalance", "--source=" + f[i].address(), "--scratch=" + b.scratch}
+		if streamed {
+			args = append(args, "--"+contract.FlagExportPort+"="+strconv.Itoa(f[i].export))
+		}
+		all.Go(func() {
+			used[i], errs[i] = b.receipted(ctx, fmt.Sprintf("%s %d", name, i), f[:c.to], args...)
+		})
+	}
+	all.Wait()
+	for i, u := range used {
+		if errs[i] != nil {
+			return sum, errs[i]
+		}
+		sum.cpu += u.cpu
+		sum.anonymous = max(sum.anonymous, u.anonymous)
+		sum.around = max(sum.around, u.around)
+	}
+	sum.seconds, sum.servers = time.Since(begin).Seconds(), f.cpu()-servers
+	sum.cpu += f.supervisorsCPU() - supervisors
+	return sum, nil
+}
+
+// members are running members under their supervisors, with their files in memory.
+func (b *bench) members(ctx context.Context, n, memory int) (f fleet, remove func(), err error) {
+	var dirs []string
 	remove = func() {
+		f.kill()
 		for _, dir := range dirs {
 			os.RemoveAll(dir)
 		}
 	}
+	for range n {
+		var s *server
+		var more []string
+		s, more, err = b.exporting(ctx, memory)
+		dirs = append(dirs, more...)
+		if err != nil {
+			remove()
+			return nil, nil, err
+		}
+		f = append(f, s)
+	}
+	return f, remove, nil
+}
+
+// exporting starts a member under its supervisor, with its file in memory. The caller removes
+// the directories.
+func (b *bench) exporting(ctx context.Context, memory int) (s *server, dirs []string, err error) {
+	dirs = []string{memoryRoot, b.scratch}
+	for i := range dirs {
+		if dirs[i], err = os.MkdirTemp(dirs[i], "drainer-bench-"); err != nil {
+			return nil, dirs[:i], err
+		}
+		b.remove = append(b.remove, dirs[i])
+	}
 	port, err := freePort()
 	if err != nil {
-		return nil, nil, err
+		return nil, dirs, err
 	}
 	exportPort, err := freePort()
 	if err != nil {
-		return nil, nil, err
+		return nil, dirs, err
 	}
 	serve := contract.Serve{MemoryDir: dirs[0], Dir: dirs[1], Port: int32(port), ExportPort: int32(exportPort),
 		Command: append([]string{"memcached"}, memcachedArgs(port, memory)...)}
 	if s, err = start(ctx, port, b.drainer, serve.Args()...); err != nil {
-		return nil, nil, err
+		return nil, dirs, err
 	}
 	s.export = exportPort
 	err = waitUntil(ctx, func() bool {
@@ -124,32 +207,37 @@ func (b *bench) exporting(ctx context.Context, memory int) (s *server, remove fu
 		}
 		return s.child != 0
 	})
-	return s, remove, err
-}
-
-// addAndDelete adds the items of the second server there, and deletes them at the first.
-func (p population) addAndDelete(ctx context.Context, f fleet, owner routing.Owner) (usage, error) {
-	deletes, err := p.deletes(ctx, f[0], owner)
 	if err != nil {
-		return usage{}, err
+		s.kill()
 	}
-	adds := p.commands(owner, 2)[1]
-	debug.FreeOSMemory()
-	var wg sync.WaitGroup
-	errs := make([]error, 2)
-	begin, own, servers := time.Now(), ownCPU(), f.cpu()
-	wg.Go(func() { _, errs[0] = fill(ctx, fleet{f[1]}, [][][]byte{adds}) })
-	wg.Go(func() { _, errs[1] = fill(ctx, fleet{f[0]}, [][][]byte{deletes}) })
-	wg.Wait()
-	used := usage{seconds: time.Since(begin).Seconds(), cpu: ownCPU() - own, servers: f.cpu() - servers}
-	if errs[0] != nil {
-		return used, errs[0]
-	}
-	return used, errs[1]
+	return s, dirs, err
 }
 
-// deletes are quiet deletes by CAS of what the second server owns, for each connection.
-func (p population) deletes(ctx context.Context, source *server, owner routing.Owner) ([][]byte, error) {
+// addAndDelete adds the items that move at their new owners, and deletes them at the old ones.
+func (c ringChange) addAndDelete(ctx context.Context, f fleet, p *plan) (usage, error) {
+	lists := c.commands(len(f), func(key []byte) int {
+		if to := p.after.Owner(key); to != p.before.Owner(key) {
+			return to
+		}
+		return nowhere
+	})
+	for i := range p.sources {
+		deletes, err := c.deletes(ctx, f[i], func(key []byte) bool {
+			return p.before.Owner(key) == i && p.after.Owner(key) != i
+		})
+		if err != nil {
+			return usage{}, err
+		}
+		for j, list := range deletes {
+			lists[i][j] = append(lists[i][j], list...)
+		}
+	}
+	debug.FreeOSMemory()
+	return fill(ctx, f, lists)
+}
+
+// deletes are quiet deletes by CAS of what leaves the source, for each connection.
+func (p population) deletes(ctx context.Context, source *server, leaves func(key []byte) bool) ([][]byte, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", source.address())
 	if err != nil {
 		return nil, err
@@ -162,7 +250,7 @@ func (p population) deletes(ctx context.Context, source *server, owner routing.O
 		var request []byte
 		var keys [][]byte
 		for i := from; i < min(from+portion, p.items); i++ {
-			if key := appendKey(nil, i); owner.Owner(key) == 1 {
+			if key := appendKey(nil, i); leaves(key) {
 				keys = append(keys, key)
 				request = append(append(append(request, "mg "...), key...), " c\r\n"...)
 			}

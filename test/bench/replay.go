@@ -126,7 +126,7 @@ func (p population) mappedRound(ctx context.Context, b *bench, r *row) error {
 	if err != nil {
 		return err
 	}
-	used, err := fill(ctx, fleet{s}, p.commands(owner, 1))
+	used, err := fill(ctx, fleet{s}, p.commands(1, owner.Owner))
 	if err != nil {
 		return err
 	}

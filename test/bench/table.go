@@ -18,7 +18,9 @@ type row struct {
 	// CPU seconds, also of the servers that are filled, and anonymous memory at
 	// its peak, in bytes, of each round; nil: not measured.
 	cpu, servers []float64
-	anonymous    []int64
+	// around is what of the seconds is before the first item and after the last, of each round.
+	around    []float64
+	anonymous []int64
 	// limit is what can't be passed, tool memcached-tool at the same items.
 	limit, tool *row
 }
@@ -32,6 +34,9 @@ func (r *row) add(u usage, lost int) {
 	if u.servers > 0 {
 		r.servers = append(r.servers, u.servers)
 	}
+	if u.around > 0 {
+		r.around = append(r.around, u.around)
+	}
 	if u.anonymous > 0 {
 		r.anonymous = append(r.anonymous, u.anonymous)
 	}
@@ -39,6 +44,9 @@ func (r *row) add(u usage, lost int) {
 
 // rate in items a second, by the median.
 func (r *row) rate() float64 { return float64(r.items) / median(r.seconds) }
+
+// perItem is the CPU time that all programs together take for an item, in seconds.
+func (r *row) perItem() float64 { return (median(r.cpu) + median(r.servers)) / float64(r.items) }
 
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
@@ -55,7 +63,7 @@ func median(values []float64) float64 {
 // printTable prints the rows. The limit's and the tool's rates are compared by
 // the item, so that a tool may be measured with fewer.
 func printTable(out io.Writer, rows []*row) {
-	header := []string{"items", "how", "rounds", "items/s", "MB/s", "of the limit", "× memcached-tool", "lost", "CPU, ns an item", "memcached's", "peak anonymous, MiB"}
+	header := []string{"items", "how", "rounds", "items/s", "MB/s", "start and end, ms", "of the limit", "by CPU time", "× memcached-tool", "lost", "CPU, ns an item", "memcached's", "peak anonymous, MiB"}
 	fmt.Fprintf(out, "| %s |\n|---|---|%s\n", strings.Join(header, " | "), strings.Repeat("---:|", len(header)-2))
 	what := ""
 	for _, r := range rows {
@@ -78,6 +86,13 @@ func (r *row) cells() []string {
 		}
 		return fmt.Sprintf(format, r.rate()/to.rate())
 	}
+	around, byCPU := "", ""
+	if len(r.around) > 0 {
+		around = grouped(int(1e3 * median(r.around)))
+	}
+	if l := r.limit; l != nil && len(r.servers) > 0 && len(l.servers) > 0 {
+		byCPU = fmt.Sprintf("%.2f", l.perItem()/r.perItem())
+	}
 	each := func(seconds []float64) string {
 		if len(seconds) == 0 {
 			return ""
@@ -93,7 +108,7 @@ func (r *row) cells() []string {
 	}
 	return []string{r.what, r.how, fmt.Sprint(len(r.seconds)), grouped(int(r.rate())),
 		grouped(int(float64(r.bytes) / median(r.seconds) / 1e6)),
-		ratio(r.limit, "%.2f"), ratio(r.tool, "%.1f"), lost, each(r.cpu), each(r.servers), anonymous}
+		around, ratio(r.limit, "%.2f"), byCPU, ratio(r.tool, "%.1f"), lost, each(r.cpu), each(r.servers), anonymous}
 }
 
 // count writes 1000000 as "1 M".

@@ -17,6 +17,8 @@ type usage struct {
 	seconds, cpu float64
 	// servers is the CPU time of those that were filled; 0: not measured.
 	servers float64
+	// around is what of the seconds is before the first item and after the last; 0: not measured.
+	around float64
 	// anonymous memory at its peak, in bytes; 0: not measured.
 	anonymous int64
 }
