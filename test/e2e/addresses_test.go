@@ -77,12 +77,14 @@ func TestAddressesStayForAClientThatLooksThemUpOnce(t *testing.T) {
 	f.scale(2)
 	f.settled(2)
 	found("when two are left", f.stableApp(2))
+	var answer error
+	defer func() { t.Logf("who comes late got: %v", answer) }()
 	f.eventually("who comes late is refused", func() bool {
-		conn, err := net.DialTimeout("tcp", addresses[2], 5*time.Second)
-		if err == nil {
+		var conn net.Conn
+		if conn, answer = net.DialTimeout("tcp", addresses[2], 5*time.Second); answer == nil {
 			_ = conn.Close()
 		}
-		return errors.Is(err, syscall.ECONNREFUSED)
+		return errors.Is(answer, syscall.ECONNREFUSED)
 	})
 	f.scale(3)
 	f.settled(3)

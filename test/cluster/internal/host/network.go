@@ -115,6 +115,9 @@ func (b Bridge) Connect(ctx context.Context, up Uplink, networks ...netip.Prefix
 		inside("ip", "link", "set", "eth0", "up"),
 		inside("ip", "route", "add", "default", "via", b.Address.Addr().String()),
 		inside("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"),
+		// Otherwise all clients on the host together would be told once a second that a
+		// Service has nobody behind it, and the others would hang.
+		inside("sh", "-c", "echo 0 > /proc/sys/net/ipv4/icmp_ratelimit"),
 	}
 	for _, network := range networks {
 		commands = append(commands,
