@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,11 @@ import (
 // it in: a flush or an eviction may have taken that away.
 const listPeriod = time.Second
 
+// namesWithin is how long a list with new names is held back until these can be looked up. Some
+// clients look them up once, when they get the list: google's gomemcache keeps its old servers
+// then until the list after that.
+const namesWithin = 5 * time.Second
+
 // list is what clients are told of the cluster. The operator writes it to an annotation of
 // the pod, which the kubelet shows in a file at once. A new pod has none until the operator
 // has seen it, so it begins with the list of its last start.
@@ -34,6 +40,9 @@ type list struct {
 	// kept is the text of the item when it had that CAS, for as long as conn is open.
 	kept    string
 	keptCAS uint64
+	// held is a list that waits for its names, since then.
+	held      int64
+	heldSince time.Time
 	// complaint is what was logged last.
 	complaint string
 }
@@ -43,13 +52,13 @@ func (l *list) run(ctx context.Context) {
 	if kept, err := volume.KeptList(l.s.Volume); err == nil {
 		l.now.Store(kept)
 	}
-	l.complain(ctx, l.read()) // first: the list may have changed since the last start
+	l.complain(ctx, l.read(ctx, true)) // first: clients may have been told of it since the last start
 	var serving sync.WaitGroup
 	serving.Go(func() { l.serve(ctx) })
 	defer serving.Wait()
 	defer l.disconnect()
 	for {
-		l.complain(ctx, errors.Join(l.read(), l.keepItem(ctx)))
+		l.complain(ctx, errors.Join(l.read(ctx, false), l.keepItem(ctx)))
 		if wait(ctx, listPeriod) != nil {
 			return
 		}
@@ -68,8 +77,8 @@ func (l *list) complain(ctx context.Context, err error) {
 	l.complaint = complaint
 }
 
-// read takes the operator's list over if it is a later one.
-func (l *list) read() error {
+// read takes the operator's list over if it is a later one, at once or when its names are known.
+func (l *list) read(ctx context.Context, atOnce bool) error {
 	told, err := volume.ReadList(l.s.ListFile)
 	switch info, _ := os.Stat(l.s.ListFile); {
 	case errors.Is(err, os.ErrNotExist), err != nil && info != nil && info.Size() == 0:
@@ -83,6 +92,8 @@ func (l *list) read() error {
 		return nil
 	case before.Version > told.Version:
 		return fmt.Errorf("version %d is ignored: clients have been told version %d", told.Version, before.Version)
+	case !atOnce && l.holds(told.Version) && !resolves(ctx, before, told):
+		return nil
 	}
 	l.now.Store(told)
 	l.s.std.Logf("clients are told of %d members, version %d", len(told.Nodes), told.Version)
@@ -90,6 +101,30 @@ func (l *list) read() error {
 		return fmt.Errorf("keep it on the volume for the next start: %w", err)
 	}
 	return nil
+}
+
+// holds tells whether a list of that version may be held back for now.
+func (l *list) holds(version int64) bool {
+	if l.held != version {
+		l.held, l.heldSince = version, time.Now()
+	}
+	return time.Since(l.heldSince) < namesWithin
+}
+
+// resolves tells whether all names can be looked up that the list before didn't have.
+func resolves(ctx context.Context, before, now *contract.List) bool {
+	ctx, cancel := context.WithTimeout(ctx, lookPeriod)
+	defer cancel()
+	for _, n := range now.Nodes {
+		known := slices.ContainsFunc(before.Nodes, func(b contract.Node) bool { return b.Host == n.Host })
+		if known || n.Host == "" {
+			continue
+		}
+		if _, err := net.DefaultResolver.LookupHost(ctx, n.Host); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // keepItem sets the item that has the list, unless it is there.
