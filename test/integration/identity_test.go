@@ -92,7 +92,9 @@ func TestAClaimThatIsRestoredUnderARunningMemberIsAdopted(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else { // its controller was faster: take off what it has of ours
+		w.annotate(1, cachev1alpha1.DrainSkip) // a finalizer may not go without a person's word
 		w.change(w.claim(1), `{"metadata":{"labels":null,"finalizers":null}}`)
+		w.change(w.claim(1), `{"metadata":{"annotations":null}}`)
 	}
 	w.startOperator()
 	w.eventually("claim data-cache-1 adopted", func() error {
