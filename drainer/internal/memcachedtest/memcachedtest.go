@@ -104,8 +104,7 @@ func FreePort(tb testing.TB) int {
 		if err != nil {
 			continue
 		}
-		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
-			l.Close()
+		if isFree(port) {
 			tb.Cleanup(func() { _ = reserved.Close() })
 			return port
 		}
@@ -113,6 +112,19 @@ func FreePort(tb testing.TB) int {
 	}
 	tb.Fatal("no free port was found")
 	return 0
+}
+
+// isFree tells whether nobody listens on the port. A process that another test forks
+// meanwhile would listen, too, until its exec: so none is.
+func isFree(port int) bool {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
+	if err != nil {
+		return false
+	}
+	_ = l.Close()
+	return true
 }
 
 // StartLarge is Start, of a memcached with 64-bit client flags.
