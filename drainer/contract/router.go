@@ -55,6 +55,10 @@ type RingAcknowledged struct {
 	Error string `json:"error,omitempty"`
 }
 
+// RingWaits is how long a state of a ring change is waited for. A router that has read nothing
+// newer for that long no longer serves keys that may have moved (RingTable.Until).
+const RingWaits = 20 * time.Second
+
 // Bounds of a table: whoever may write the ConfigMap may have written it.
 const (
 	// MaxRingTable is the size of a table at most, in bytes.

@@ -45,9 +45,12 @@ type (
 	TellMember struct{ Pod PodRef }
 	// ApplyRouters applies a part of what spec.router asks for, or deletes it.
 	ApplyRouters struct{ Part RouterPart }
-	// WriteTable writes the table of the rings for the routers, with that many members, or
-	// deletes it.
-	WriteTable struct{ ListSize int32 }
+	// WriteTable writes the table of the rings for the routers, or deletes it. In the states
+	// stable and prepare its new ring has that many members; in the others the rings stay.
+	WriteTable struct {
+		State    string
+		ListSize int32
+	}
 	// TellRouter lets the kubelet bring the routers' table to a router's pod.
 	TellRouter struct{ Pod PodRef }
 	// ApplyNetworkPolicy applies the NetworkPolicy, or deletes it.
@@ -279,10 +282,12 @@ func (ApplyListService) String() string       { return "apply the list's Service
 func (a WriteEndpoints) String() string {
 	return fmt.Sprintf("list %d members in DNS", a.ListSize)
 }
-func (ApplyDiscovery) String() string     { return "apply the Service for discovery" }
-func (a TellMember) String() string       { return "tell pod " + a.Pod.Name + " of the list" }
-func (a ApplyRouters) String() string     { return "apply the routers' " + string(a.Part) }
-func (a WriteTable) String() string       { return fmt.Sprintf("tell routers of %d members", a.ListSize) }
+func (ApplyDiscovery) String() string { return "apply the Service for discovery" }
+func (a TellMember) String() string   { return "tell pod " + a.Pod.Name + " of the list" }
+func (a ApplyRouters) String() string { return "apply the routers' " + string(a.Part) }
+func (a WriteTable) String() string {
+	return fmt.Sprintf("tell routers of %d members, %s", a.ListSize, a.State)
+}
 func (a TellRouter) String() string       { return "bring the table to pod " + a.Pod.Name }
 func (ApplyNetworkPolicy) String() string { return "apply the NetworkPolicy" }
 func (WriteBinding) String() string       { return "write the binding" }

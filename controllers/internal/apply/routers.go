@@ -57,15 +57,18 @@ func (r *run) applyRouters(ctx context.Context, part action.RouterPart) error {
 // of it changes. Routers may have been told of a later one than a ConfigMap has that was made
 // anew by a clock that is behind: they would ignore it.
 func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contract.RingTable, differs bool) {
-	t = build.RouterTable(r.cluster, a.ListSize, build.RouterTableNumber(config, r.now))
-	if t.Number > 0 && config.Data[build.RouterTableKey] == build.RouterTableText(t) {
+	number, before := build.RouterTableNumber(config, r.now), build.RouterTableIn(config)
+	t = build.RouterTable(r.cluster, a.State, a.ListSize, before, number)
+	switch {
+	case t == nil:
+		return nil, true
+	case number > 0 && config.Data[build.RouterTableKey] == build.RouterTableText(t):
 		return t, false
 	}
 	for i := range r.present.Routers.Pods {
-		t.Number = max(t.Number, build.ListVersion(r.present.Routers.Pods[i].Annotations[cachev1alpha1.AnnotationTable], r.now))
+		number = max(number, build.ListVersion(r.present.Routers.Pods[i].Annotations[cachev1alpha1.AnnotationTable], r.now))
 	}
-	t.Number = build.NextListVersion(t.Number, r.now)
-	return t, true
+	return build.RouterTable(r.cluster, a.State, a.ListSize, before, build.NextListVersion(number, r.now)), true
 }
 
 // writeTable writes the table of the rings. If it differs from the one in the cache, it is
@@ -89,7 +92,9 @@ func (r *run) writeTable(ctx context.Context, a action.WriteTable) error {
 				live = nil // which the next step reports
 			}
 			current = live
-			t, differs = r.tableOf(a, live)
+			if t, differs = r.tableOf(a, live); t == nil {
+				return observe.Refuse("routers are told of state %s only after the one before: the cache is behind", a.State)
+			}
 		}
 	}
 	err := applyOwned(ctx, r, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{

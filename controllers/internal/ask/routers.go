@@ -81,9 +81,9 @@ func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Ro
 func (r *Routers) Start(ctx context.Context) error { return r.sampler.Start(ctx) }
 
 // Behind returns the routers that say that they have not acknowledged the table of that
-// number. They are asked from now on, at that port, and those that have not answered yet; the
+// number, and whether all say that they have. They are asked from now on, at that port, and those that have not answered yet; the
 // others are not.
-func (r *Routers) Behind(cluster types.NamespacedName, port int32, number int64, pods ...*corev1.Pod) []Behind {
+func (r *Routers) Behind(cluster types.NamespacedName, port int32, number int64, pods ...*corev1.Pod) (behind []Behind, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, kept := r.last[cluster], map[types.UID]int64{}
@@ -99,7 +99,6 @@ func (r *Routers) Behind(cluster types.NamespacedName, port int32, number int64,
 	}
 	r.last[cluster] = kept
 	samples := r.sampler.Want(cluster, targets...)
-	var behind []Behind
 	open := targets[:0]
 	for _, t := range targets {
 		s := samples[t]
@@ -113,7 +112,7 @@ func (r *Routers) Behind(cluster types.NamespacedName, port int32, number int64,
 		}
 	}
 	r.sampler.Want(cluster, open...)
-	return behind
+	return behind, len(open) == 0
 }
 
 func whyBehind(a contract.RingAcknowledged, number int64) string {

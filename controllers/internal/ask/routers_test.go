@@ -91,11 +91,12 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 		defer mu.Unlock()
 		return asked[at(ip)]
 	}
-	number := int64(7)
+	number, all := int64(7), false
 	until := func(what string, done func([]Behind) bool) {
 		t.Helper()
 		for deadline := time.After(30 * time.Second); ; {
-			behind := r.Behind(key, port, number, pods...)
+			var behind []Behind
+			behind, all = r.Behind(key, port, number, pods...)
 			if done(behind) {
 				return
 			}
@@ -118,13 +119,16 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	})
 	set("10.0.0.2", contract.RingAcknowledged{Number: 7, Acknowledged: 7})
 	until("both have it", func(b []Behind) bool { return len(b) == 0 })
+	if all {
+		t.Error("one that can't be asked counts as one that has it")
+	}
 	first, second := times("10.0.0.1"), times("10.0.0.3")
 	until("the one that can't be asked is asked again", func([]Behind) bool { return times("10.0.0.3") > second })
 	if n := times("10.0.0.1"); n != first {
 		t.Errorf("a router that has the table is asked again, %d times", n-first)
 	}
 	number = 8
-	if b := r.Behind(key, port, number, pods...); len(b) != 0 {
+	if b, all := r.Behind(key, port, number, pods...); len(b) != 0 || all {
 		t.Errorf("nobody has answered about the next table, and behind are %+v", b)
 	}
 	until("they are behind the next table", func(b []Behind) bool { return len(b) == 2 })

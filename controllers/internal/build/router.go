@@ -3,6 +3,7 @@ package build
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -51,11 +52,50 @@ func routerSelector(c *cachev1alpha1.Memcached) map[string]string {
 	return selector
 }
 
-// RouterTable is what routers are told: the ring of the first n members.
-func RouterTable(c *cachev1alpha1.Memcached, n int32, number int64) *contract.RingTable {
-	return &contract.RingTable{Number: number, State: contract.RingStable, New: contract.Ring{
-		Client: string(c.Spec.Routing.Client), KeyPrefix: c.Spec.Routing.KeyPrefix, Servers: namedServers(c, n),
-	}}
+// RouterTable is what routers are told in a state, after what they were told before, nil for
+// nothing. In the states stable and prepare the new ring has the first n members; in the others
+// the rings stay. It returns nil if the state doesn't come after that.
+func RouterTable(c *cachev1alpha1.Memcached, state string, n int32, before *contract.RingTable, number int64) *contract.RingTable {
+	t := &contract.RingTable{Number: number, State: state, Shared: state != contract.RingStable}
+	ring := contract.Ring{Client: string(c.Spec.Routing.Client), KeyPrefix: c.Spec.Routing.KeyPrefix, Servers: namedServers(c, n)}
+	order := []string{contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
+	step := slices.Index(order, state)
+	switch {
+	case state == contract.RingStable:
+		t.New = ring
+		return t
+	case before == nil || step < 0 || before.State != state && before.State != order[step-1]:
+		return nil
+	case before.State == contract.RingStable:
+		t.Old, t.New = &before.New, ring
+	case state == contract.RingPrepare:
+		t.Old, t.New = before.Old, ring
+	default:
+		t.Old, t.New = before.Old, before.New
+	}
+	if state == contract.RingPrepare || state == contract.RingSettle {
+		// In the other states, the ones that follow do no harm to who still is in them.
+		until := RouterTableTime(number).Add(contract.RingWaits)
+		t.Until = &until
+	}
+	return t
+}
+
+// RouterTableTime is when a table of that number was written, or later.
+func RouterTableTime(number int64) time.Time {
+	return listEpoch.Add(time.Duration(number) * time.Second)
+}
+
+// RouterTableIn is the table in a ConfigMap, nil if that can't be read.
+func RouterTableIn(config *corev1.ConfigMap) *contract.RingTable {
+	if config == nil {
+		return nil
+	}
+	t, err := contract.ParseRingTable([]byte(config.Data[RouterTableKey]))
+	if err != nil {
+		return nil
+	}
+	return t
 }
 
 // RouterTableText is the table as a file.
@@ -67,11 +107,8 @@ func RouterTableText(t *contract.RingTable) string {
 // RouterTableNumber of the table in a ConfigMap; 0 if there is none, or one that no operator
 // can have written by now. Numbers are like those of lists.
 func RouterTableNumber(config *corev1.ConfigMap, now time.Time) int64 {
-	if config == nil {
-		return 0
-	}
-	t, err := contract.ParseRingTable([]byte(config.Data[RouterTableKey]))
-	if err != nil {
+	t := RouterTableIn(config)
+	if t == nil {
 		return 0
 	}
 	return ListVersion(strconv.FormatInt(t.Number, 10), now)

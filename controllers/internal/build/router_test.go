@@ -99,7 +99,7 @@ func TestRouterTableNamesTheServersAsClientsDo(t *testing.T) {
 	want := contract.Ring{Client: "twemproxy", KeyPrefix: "shop:", Servers: []string{
 		"m0=cache-0.cache." + c.Namespace + ".svc:11211", "m1=cache-1.cache." + c.Namespace + ".svc:11211",
 	}}
-	text := RouterTableText(RouterTable(c, 2, 7))
+	text := RouterTableText(RouterTable(c, contract.RingStable, 2, nil, 7))
 	got, err := contract.ParseRingTable([]byte(text))
 	if err != nil || got.Number != 7 || got.State != contract.RingStable || cmp.Diff(want, got.New) != "" {
 		t.Errorf("the table is %s, %v; want %v", text, err, want)
@@ -177,5 +177,41 @@ func TestRouterPodsAreRestricted(t *testing.T) {
 	}
 	if *pod.TerminationGracePeriodSeconds < 20 || strings.Join(c.Command, " ") == "" {
 		t.Errorf("a router has %d s to end", *pod.TerminationGracePeriodSeconds)
+	}
+}
+
+// TestRouterTablesFollowEachOther: rings stay from the second state on, whatever the spec says by
+// then, and no state comes but after the one before.
+func TestRouterTablesFollowEachOther(t *testing.T) {
+	c := routedCluster()
+	states := []string{contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
+	var before *contract.RingTable
+	for i, state := range states {
+		size := int32(3)
+		if i > 0 {
+			size = 2
+		}
+		table := RouterTable(c, state, size, before, int64(7+i))
+		if table == nil {
+			t.Fatalf("no table for %s", state)
+		}
+		if again := RouterTable(c, state, size, table, int64(7+i)); cmp.Diff(table, again) != "" {
+			t.Errorf("%s again is %+v, was %+v", state, again, table)
+		}
+		if _, err := contract.ParseRingTable([]byte(RouterTableText(table))); err != nil {
+			t.Errorf("%s: %v", state, err)
+		}
+		if i > 0 && (len(table.Old.Servers) != 3 || len(table.New.Servers) != 2 || !table.Shared) {
+			t.Errorf("%s: %+v", state, table)
+		}
+		if bounded := state == contract.RingPrepare || state == contract.RingSettle; (table.Until != nil) != bounded {
+			t.Errorf("%s is until %v", state, table.Until)
+		}
+		for j, later := range states {
+			if got := RouterTable(c, later, size, table, 100); (got != nil) != (j == 0 || j == i || j == i+1) {
+				t.Errorf("%s after %s: %+v", later, state, got)
+			}
+		}
+		before = table
 	}
 }

@@ -11,6 +11,8 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // Routers are what belongs to spec.router; what there is not is nil.
@@ -24,11 +26,29 @@ type Routers struct {
 	Pods   []corev1.Pod
 	// Behind are those that say that they have not acknowledged the table.
 	Behind []ask.Behind
+	// Acknowledged: by all that run.
+	Acknowledged bool
 }
 
 // any tells whether something is there.
 func (r *Routers) any() bool {
 	return r.Deployment != nil || r.Service != nil || r.Table != nil || r.Budget != nil || r.Policy != nil
+}
+
+// planTable is what routers were told, for the plan; nil if that can't be read.
+func (o *State) planTable() *plan.Table {
+	number := build.RouterTableNumber(o.Routers.Table, o.Now)
+	if number == 0 || o.Cluster.Spec.Router == nil {
+		return nil
+	}
+	t := build.RouterTableIn(o.Routers.Table)
+	routed := func(r *contract.Ring) plan.RoutedRing {
+		if r == nil {
+			return plan.RoutedRing{}
+		}
+		return plan.RoutedRing{Client: r.Client, KeyPrefix: r.KeyPrefix, Size: int32(len(r.Servers))}
+	}
+	return &plan.Table{State: t.State, Old: routed(t.Old), New: routed(&t.New), Since: build.RouterTableTime(number), Acknowledged: o.Routers.Acknowledged}
 }
 
 func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *State) (err error) {
@@ -62,5 +82,5 @@ func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 			pods = append(pods, p)
 		}
 	}
-	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), number, pods...)
+	o.Routers.Behind, o.Routers.Acknowledged = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), number, pods...)
 }

@@ -96,9 +96,12 @@ func (o *Observed) overdue(c *Claim) bool {
 // one of them has to be waited for.
 func (p *Plan) keepLeaving(o *Observed) {
 	p.Running = p.Replicas
+	if p.Prepares {
+		p.Running = max(p.Running, o.StatefulSet.Replicas)
+	}
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		if p.Replicas == 0 || c.Ordinal < p.Replicas || !o.waitsForMover(c) {
+		if p.Replicas == 0 || c.Ordinal < p.Replicas || !o.waitsForMover(c) && !p.routersAsk(o, c) {
 			continue
 		}
 		p.Running = o.StatefulSet.Replicas

@@ -77,6 +77,9 @@ func (p *Plan) decideList(o *Observed) (before ring.Record) {
 		wanted = min(wanted, o.Record.Ring.Size)
 	}
 	p.ListSize = o.nextListSize(wanted)
+	if wanted > 0 && o.settles() {
+		p.ListSize = o.Table.newSize()
+	}
 	before = o.Record
 	o.Record = before.Next(o.Cluster.Ring.Of(p.ListSize))
 	p.Record = o.Record

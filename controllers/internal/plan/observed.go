@@ -195,8 +195,9 @@ type Drainer struct {
 	// Waits: it moves nothing until it is told to begin.
 	Waits bool
 	// Running: it has started. Prepared: it has also connected to everybody that it needs, as
-	// far as that is known.
-	Running, Prepared bool
+	// far as that is known. Settles: a leaving member's has found nothing more, and waits for
+	// the last clients.
+	Running, Prepared, Settles bool
 }
 
 // Observed is everything that a plan depends on.
@@ -229,6 +230,8 @@ type Observed struct {
 	// MemberPods are those of members that are told of the list, RouterPods of routers that
 	// are told of their table.
 	MemberPods, RouterPods []action.PodRef
+	// Table is what routers were told; nil if that can't be read, or there are none.
+	Table *Table
 	// MemberServices are the members' own Services that the cluster controls.
 	MemberServices []MemberService
 	// Room for a scale-down that is about to begin; nil if none is.

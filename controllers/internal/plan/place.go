@@ -46,10 +46,10 @@ func (o *Observed) placementDue(r *ring.Record, c *Claim) bool {
 	return !o.Cluster.PlacementOff && c.Placed < r.Serial && c.Ordinal < r.From.Size
 }
 
-// placing tells whether items have to be placed, or a placement may still move some. One
-// that was not told to begin moves nothing.
+// placing tells whether items have to be placed, a placement may still move some, or routers
+// look for them at the old owners. One that was not told to begin moves nothing.
 func (o *Observed) placing() bool {
-	return slices.ContainsFunc(o.Drainers, Drainer.moves) || slices.ContainsFunc(o.Placements, func(j Job) bool { return j.places() && (!j.Waits || j.State == JobComplete) }) ||
+	return o.routersChange() || slices.ContainsFunc(o.Drainers, Drainer.moves) || slices.ContainsFunc(o.Placements, func(j Job) bool { return j.places() && (!j.Waits || j.State == JobComplete) }) ||
 		slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) })
 }
 

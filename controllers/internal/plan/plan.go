@@ -44,6 +44,8 @@ type Plan struct {
 	ListSize int32
 	Record   ring.Record
 	Prepares bool
+	// Table is what routers are told.
+	Table action.WriteTable
 	// Drains has an entry for each claim that is to be drained or released, highest
 	// ordinal first.
 	Drains []DrainState
@@ -117,6 +119,7 @@ func Next(observed *Observed) Plan {
 	before := p.decideList(&o)
 	p.markLeaving(&o, before)
 	p.prepare(&o, before)
+	p.decideTable(&o, before)
 	p.keepLeaving(&o)
 	p.findSmall(&o)
 	p.sweepJobs(&o)
@@ -174,6 +177,9 @@ func (p *Plan) decideSize(o *Observed) {
 		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, BlockedByMemoryCheck
 	case o.Cluster.WaitForRoom && o.Room.Short():
 		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, BlockedByShortage
+	}
+	if p.Replicas > 0 && p.Replicas < o.Table.newSize() && o.settles() {
+		p.Replicas, p.SizeBlocked = o.Table.newSize(), BlockedByPlacement
 	}
 }
 

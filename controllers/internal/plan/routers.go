@@ -1,14 +1,158 @@
 package plan
 
-import "example.com/memcached-operator/controllers/internal/action"
+import (
+	"slices"
+	"time"
 
-// route keeps the routers as the spec wants them. They are told of the clients' list when it is
-// written, as any client.
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Routers go through a ring change in states, which are described in docs/router.md: each state
+// but the last two begins when every router has acknowledged the one before, so that no key is
+// ever missed or old.
+//
+//	stable ─▶ prepare ─▶ settle ─▶ the clients' list changes ─▶ move ─▶ finish ─▶ stable
+//
+// The first two pass while movers are prepared (prepare.go), and under the same conditions. If
+// these no longer hold, routers change with the list, as any other client. Only settle has no
+// way back: routers store items at the new owners already. Move ends when the movers have found
+// nothing more, and before that no leaving member ends.
+
+// Table is what routers were told last.
+type Table struct {
+	// State is one of contract.RingStable to contract.RingFinish.
+	State string
+	// Old and New ring; in RingStable there is only New.
+	Old, New RoutedRing
+	// Since is when it was written.
+	Since time.Time
+	// Acknowledged: by every router that runs.
+	Acknowledged bool
+}
+
+// RoutedRing is a ring as routers know it: the first members, and how keys find them.
+type RoutedRing struct {
+	Client, KeyPrefix string
+	Size              int32
+}
+
+const (
+	// clocksDiffer is by how much the operator's clock and the routers' may differ.
+	clocksDiffer = 5 * time.Second
+	// leasesExpire is how long a dead router's lease may be in a key's place.
+	leasesExpire = 6 * time.Second
+)
+
+// routed is the ring as routers know it.
+func routed(r ring.Ring) RoutedRing { return RoutedRing{r.Client, r.KeyPrefix, r.Size} }
+
+// ended tells whether the table's state has been reached everywhere, as far as is known.
+func (t *Table) ended(now time.Time) bool { return t.Acknowledged || !t.overdue().After(now) }
+
+// overdue is when the state is no longer waited for.
+func (t *Table) overdue() time.Time { return t.Since.Add(contract.RingWaits + clocksDiffer) }
+
+// settles tells whether routers store items at the new owners already, and clients are told of
+// the old ring. Then the ring has to change.
+func (o *Observed) settles() bool {
+	t := o.Table
+	return o.Cluster.Routers && t != nil && t.State == contract.RingSettle && t.Old == routed(o.Record.Ring) &&
+		t.New == routed(o.Cluster.Ring.Of(t.New.Size)) && t.New.Size <= o.StatefulSet.Replicas
+}
+
+// newSize is how many members the new ring has; 0 without a table.
+func (t *Table) newSize() int32 {
+	if t == nil {
+		return 0
+	}
+	return t.New.Size
+}
+
+// routersChange tells whether routers still look for items at the old owners, by the ring of the
+// clients' list.
+func (o *Observed) routersChange() bool {
+	t := o.Table
+	if !o.Cluster.Routers || t == nil || t.New != routed(o.Record.Ring) {
+		return false
+	}
+	return t.State == contract.RingMove || t.State == contract.RingFinish && !t.ended(o.Now)
+}
+
+// decideTable decides what routers are told, and holds the list back while they are prepared for
+// it. o.Record is the ring of the list to come.
+func (p *Plan) decideTable(o *Observed, before ring.Record) {
+	p.Table = action.WriteTable{State: contract.RingStable, ListSize: p.ListSize}
+	t := o.Table
+	if !o.Cluster.Routers || t == nil || p.Replicas == 0 {
+		return
+	}
+	hold := func(state string, size int32) {
+		p.Prepares, p.ListSize, p.Record = true, o.ListSize, before
+		p.Table = action.WriteTable{State: state, ListSize: size}
+		p.wakeAt(t.overdue())
+	}
+	next := o.Record.Ring
+	moves := !o.Cluster.PlacementOff && (o.Cluster.Patience > 0 || next.Size > before.Ring.Size)
+	change := next != before.Ring && moves && o.mayPrepare(before)
+	switch {
+	case t.State == contract.RingStable && change && t.New == routed(before.Ring):
+		hold(contract.RingPrepare, next.Size)
+	case t.State == contract.RingPrepare && change && t.Old == routed(before.Ring) && t.New == routed(next):
+		if t.ended(o.Now) {
+			hold(contract.RingSettle, next.Size)
+			return
+		}
+		hold(contract.RingPrepare, next.Size)
+	case t.State == contract.RingSettle && t.New == routed(next) && t.Old == routed(before.Ring):
+		if p.Prepares || !t.ended(o.Now) {
+			hold(contract.RingSettle, next.Size)
+			return
+		}
+		p.Table = action.WriteTable{State: contract.RingMove, ListSize: next.Size}
+	case t.New != routed(p.Record.Ring):
+	case t.State == contract.RingSettle, t.State == contract.RingMove:
+		p.Table.State = contract.RingMove
+		if t.State == contract.RingMove && t.ended(o.Now) && o.moversFoundNothing() {
+			p.Table.State = contract.RingFinish
+		}
+	case t.State == contract.RingFinish && !(t.ended(o.Now) && t.Since.Add(leasesExpire).Before(o.Now)):
+		p.Table.State = contract.RingFinish
+		p.wakeAt(t.Since.Add(leasesExpire + time.Second))
+		p.wakeAt(t.overdue())
+	}
+}
+
+// routersAsk tells whether routers still look for items at this leaving member, or will by this
+// plan.
+func (p *Plan) routersAsk(o *Observed, c *Claim) bool {
+	return (o.routersChange() || p.Table.State == contract.RingMove) && o.isLeaving(c) && !c.Deleting && !o.overdue(c) && slices.Contains(o.Ready, c.Ordinal)
+}
+
+// moversFoundNothing tells whether nothing is left at the old owners: the items of members that
+// stay are placed, and the movers of leaving ones only wait for their clients, or have ended.
+func (o *Observed) moversFoundNothing() bool {
+	if slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) }) {
+		return false
+	}
+	settles := func(c *Claim) bool {
+		return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && d.Settles })
+	}
+	for i := range o.Claims {
+		if c := &o.Claims[i]; o.isLeaving(c) && o.waitsForMover(c) && !settles(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// route keeps the routers as the spec wants them, and tells them of the rings.
 func (p *Plan) route(o *Observed) {
 	if !o.Cluster.Routers {
 		return
 	}
-	p.add(action.WriteTable{ListSize: p.ListSize})
+	p.add(p.Table)
 	for _, pod := range o.RouterPods {
 		p.add(action.TellRouter{Pod: pod})
 	}

@@ -1,0 +1,119 @@
+package plan
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// table tells routers of a change between rings of these sizes; from is 0 in stable.
+func (s *scene) table(state string, from, to int32, changes ...func(*Table)) *scene {
+	client := s.o.Cluster.Ring.Client
+	t := &Table{State: state, New: RoutedRing{Client: client, Size: to}, Since: s.o.Now.Add(-time.Second), Acknowledged: true}
+	if from > 0 {
+		t.Old = RoutedRing{Client: client, Size: from}
+	}
+	for _, change := range changes {
+		change(t)
+	}
+	s.o.Cluster.Routers, s.o.Table = true, t
+	return s
+}
+
+func behind(t *Table) { t.Acknowledged = false }
+
+func since(d time.Duration) func(*Table) {
+	return func(t *Table) { t.Since = t.Since.Add(time.Second - d) }
+}
+
+// changed is preparing after clients have been told of two members.
+func changed() *scene {
+	return preparing().prepares(func(j *Job) { j.Waits = false }).with(func(o *Observed) {
+		target := o.Placements[0].Target
+		o.ListSize, o.Record = 2, o.Record.Next(o.Cluster.Ring.Of(2))
+		o.Drainers = []Drainer{{Pod: "mover", ClaimUID: uid(2), Target: target, Running: true}}
+	})
+}
+
+func settled(o *Observed) { o.Drainers[0].Settles = true }
+
+// TestRoutersGoThroughTheStatesOfARingChange: what they are told, how many members clients are
+// told of, and how many run.
+func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
+	const stable, prepare, settle, move, finish = contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish
+	ready := func() *scene { return preparing().prepares().starts(true) }
+	overdue := since(contract.RingWaits + clocksDiffer)
+	for what, test := range map[string]struct {
+		scene         *scene
+		state         string
+		list, running int32
+	}{
+		"a member is to leave":                {preparing().table(stable, 0, 3), prepare, 3, 3},
+		"not all have acknowledged":           {ready().table(prepare, 3, 2, behind), prepare, 3, 3},
+		"one does not for too long":           {ready().table(prepare, 3, 2, behind, overdue), settle, 3, 3},
+		"all look at both":                    {ready().table(prepare, 3, 2), settle, 3, 3},
+		"not all store at the new owners":     {ready().table(settle, 3, 2, behind), settle, 3, 3},
+		"one does not store there for long":   {ready().table(settle, 3, 2, behind, overdue), move, 2, 3},
+		"the movers are not ready":            {preparing().prepares().table(settle, 3, 2), settle, 3, 3},
+		"all store at the new owners":         {ready().table(settle, 3, 2), move, 2, 3},
+		"the operator died after the list":    {changed().table(settle, 3, 2), move, 2, 3},
+		"items move":                          {changed().table(move, 3, 2), move, 2, 3},
+		"nothing is left, not acknowledged":   {changed().with(settled).table(move, 3, 2, behind), move, 2, 3},
+		"nothing is left":                     {changed().with(settled).table(move, 3, 2), finish, 2, 3},
+		"the mover has ended, routers ask":    {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobComplete).table(move, 3, 2), finish, 2, 3},
+		"nobody is to ask the old owners":     {changed().with(settled).table(finish, 3, 2, behind), finish, 2, 3},
+		"leases may be there":                 {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobComplete).table(finish, 3, 2), finish, 2, 2},
+		"leases have expired":                 {changed().with(settled).table(finish, 3, 2, since(2*leasesExpire)), stable, 2, 3},
+		"the ring is stable":                  {changed().with(settled).table(stable, 0, 2), stable, 2, 3},
+		"a person wants it again in prepare":  {ready().wanted(3).table(prepare, 3, 2), settle, 3, 3},
+		"a person wants it again in settle":   {ready().wanted(3).table(settle, 3, 2), move, 2, 3},
+		"a person wants it again in move":     {changed().wanted(3).table(move, 3, 2), finish, 2, 3},
+		"a person wants it again in finish":   {changed().wanted(3).table(finish, 3, 2), finish, 2, 2},
+		"another client library":              {ready().table(settle, 3, 2).with(func(o *Observed) { o.Cluster.Ring.Client = "gomemcache" }), stable, 2, 2},
+		"items are not moved":                 {preparing().with(func(o *Observed) { o.Cluster.PlacementOff = true }).table(stable, 0, 3), stable, 2, 2},
+		"nobody is waited for":                {preparing().with(func(o *Observed) { o.Cluster.Patience = 0 }).table(stable, 0, 3), stable, 2, 2},
+		"the table is lost":                   {preparing().with(func(o *Observed) { o.Cluster.Routers = true }), stable, 3, 3},
+		"all stop":                            {ready().wanted(0).table(settle, 3, 2), stable, 0, 0},
+		"a member joins":                      {joining().with(patient).table(stable, 0, 2), prepare, 2, 3},
+		"it joins, all look at both":          {joining().with(patient).table(prepare, 2, 3), settle, 2, 3},
+		"it joins, a person wants it no more": {joining().with(patient).wanted(2).table(settle, 2, 3, behind), settle, 2, 3},
+	} {
+		t.Run(what, func(t *testing.T) {
+			p := Next(&test.scene.o)
+			told := actions[action.WriteTable](p)
+			if len(told) != 1 || told[0].State != test.state || p.ListSize != test.list || p.Running != test.running {
+				t.Errorf("told %v, %d listed, %d run; want %s, %d, %d", told, p.ListSize, p.Running, test.state, test.list, test.running)
+			}
+		})
+	}
+}
+
+func patient(o *Observed) { o.Cluster.Patience = 90 * time.Second }
+
+// prepared sets the state of the mover's Job.
+func (s *scene) prepared(state JobState) *scene {
+	s.o.Placements[0].State, s.o.Placements[0].Receipt = state, receiptFor(uid(2))
+	return s
+}
+
+// TestTheRingStaysWhileRoutersLookAtTheOldOwners: the next scaling waits.
+func TestTheRingStaysWhileRoutersLookAtTheOldOwners(t *testing.T) {
+	for state, waits := range map[string]bool{contract.RingStable: false, contract.RingMove: true, contract.RingFinish: true} {
+		s := at(2).wanted(3).with(func(o *Observed) {
+			o.Now, o.Ready = now, []int32{0, 1}
+			o.ListSize = 2
+		})
+		from := int32(0)
+		if state != contract.RingStable {
+			from = 3
+		}
+		s.table(state, from, 2, behind)
+		p := Next(&s.o)
+		if waited := p.SizeBlocked == BlockedByPlacement; waited != waits {
+			t.Errorf("%s: %s", state, fmt.Sprint(p.SizeBlocked, p.Replicas))
+		}
+	}
+}
