@@ -1,10 +1,13 @@
 package integration
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,7 +21,9 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/internal/player"
 )
 
 const routerName = name + "-router"
@@ -94,24 +99,91 @@ func (w *world) allRoutedTo(routers, servers int) (t *contract.RingTable) {
 	return t
 }
 
+// ringReader plays the routers.
+func (w *world) ringReader() controllers.RingReader {
+	if w.rings != nil {
+		return w.rings
+	}
+	return func(_ context.Context, address string) (contract.RingAcknowledged, error) {
+		_, number, err := w.toldRouter(address)
+		return contract.RingAcknowledged{Number: number, Acknowledged: number}, err
+	}
+}
+
+// toldRouter is the router's pod with that address, and the table that it was told of.
+func (w *world) toldRouter(address string) (pod string, number int64, err error) {
+	host, _, err := net.SplitHostPort(address)
+	pods := &corev1.PodList{}
+	err = errors.Join(err, admin.List(w.Context(), pods, client.InNamespace(w.namespace), client.MatchingLabels{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentRouter}))
+	for i := range pods.Items {
+		if p := &pods.Items[i]; p.Status.PodIP == host && p.DeletionTimestamp == nil {
+			number, err := strconv.ParseInt(p.Annotations[cachev1alpha1.AnnotationTable], 10, 64)
+			return p.Name, number, err
+		}
+	}
+	return "", 0, errors.Join(err, fmt.Errorf("no router is at %s", address))
+}
+
+// tables are the states that routers were told of, each with the sizes of its rings and of the
+// clients' list at that moment, until stop.
+func (w *world) tables() (stop func() []string) {
+	w.Helper()
+	watched, err := admin.Watch(w.Context(), &corev1.ConfigMapList{}, client.InNamespace(w.namespace))
+	if err != nil {
+		w.Fatal(err)
+	}
+	var seen []string
+	listed := int(w.memcached().Status.Size)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for e := range watched.ResultChan() {
+			config, is := e.Object.(*corev1.ConfigMap)
+			if !is {
+				continue
+			}
+			if servers, is := config.Data["servers"]; is {
+				listed = len(strings.Fields(servers))
+			}
+			if t, err := contract.ParseRingTable([]byte(config.Data["table.json"])); err == nil {
+				old := 0
+				if t.Old != nil {
+					old = len(t.Old.Servers)
+				}
+				if s := fmt.Sprintf("%s %d→%d, list %d", t.State, old, len(t.New.Servers), listed); len(seen) == 0 || seen[len(seen)-1] != s {
+					seen = append(seen, s)
+				}
+			}
+		}
+	}()
+	return func() []string {
+		watched.Stop()
+		<-done
+		return seen
+	}
+}
+
 func TestRoutersFollowEachScaling(t *testing.T) {
 	w := newWorld(t)
-	w.storageCluster(apitest.MakeMemcached(name).With(routed), 3)
+	w.storageCluster(patient().With(routed), 3)
+	kubes.Play(w.namespace, ofLeaving(player.Succeed(7)))
 	first := w.allRoutedTo(2, 3)
 	w.condition(cachev1alpha1.ConditionRoutersReady, "True", cachev1alpha1.ReasonRoutersReady)
 	w.condition(cachev1alpha1.ConditionReady, "True", cachev1alpha1.ReasonAsWanted)
 	equal(w, "status.router", w.memcached().Status.Router, &cachev1alpha1.RouterStatus{
 		Address: fmt.Sprintf("cache-router.%s.svc:11211", w.namespace), Replicas: 2, Ready: 2,
 	})
-	begin := len(w.journal.Writes())
+	tables := w.tables()
 	w.scale(2)
 	w.settled(2)
 	second := w.allRoutedTo(2, 2)
-	w.before("patch configmaps cache-servers", "patch configmaps cache-router", begin)
-	w.before("patch configmaps cache-router", "patch statefulsets cache", begin)
 	w.scale(3)
 	w.settled(3)
 	third := w.allRoutedTo(2, 3)
+	equal(w, "what routers were told", tables(), []string{
+		"stable 0→3, list 3", "prepare 3→2, list 3", "settle 3→2, list 3", "move 3→2, list 2", "finish 3→2, list 2", "stable 0→2, list 2",
+		"prepare 2→3, list 2", "settle 2→3, list 2", "move 2→3, list 3", "finish 2→3, list 3", "stable 0→3, list 3",
+	})
 	if first.Number >= second.Number || second.Number >= third.Number {
 		t.Errorf("the tables' numbers are %d, %d, %d", first.Number, second.Number, third.Number)
 	}

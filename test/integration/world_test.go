@@ -37,6 +37,7 @@ type world struct {
 	user     string
 	journal  *operator.Journal
 	progress controllers.ProgressReader
+	rings    controllers.RingReader // nil: each router acknowledges what it was told
 	memory   controllers.MemoryReader
 	log      *logBuffer
 	// clock of the operator; nil for the machine's.
@@ -125,7 +126,7 @@ func (w *world) install(o *operator.Operator) {
 }
 
 func (w *world) newOperator() (*operator.Operator, error) {
-	options := operator.Options{Config: asUser(w.user), Journal: w.journal, Progress: w.progress, Memory: w.memory, Images: w.images, RolloutsAtOnce: w.rollouts, Log: w.log.logger(), Clock: w.clock}
+	options := operator.Options{Config: asUser(w.user), Journal: w.journal, Progress: w.progress, Rings: w.ringReader(), Memory: w.memory, Images: w.images, RolloutsAtOnce: w.rollouts, Log: w.log.logger(), Clock: w.clock}
 	if !w.everywhere {
 		options.Namespaces = append([]string{w.namespace}, w.others...)
 	}

@@ -42,6 +42,8 @@ type Options struct {
 	// Journal of its writes; operators that follow each other share one.
 	Journal  *Journal
 	Progress controllers.ProgressReader
+	// Rings asks routers which table they have acknowledged.
+	Rings controllers.RingReader
 	// Memory of the members; nil asks none.
 	Memory controllers.MemoryReader
 	// Images of the operator's version; MemcachedImage and OperatorImage by default.
@@ -95,6 +97,7 @@ func Start(o Options) (*Operator, error) {
 		Live:     mgr.GetAPIReader(),
 		Events:   mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
 		Progress: o.Progress,
+		Rings:    o.Rings,
 		Memory:   o.Memory,
 		Metrics:  metrics,
 		Options: controllers.Options{
