@@ -823,6 +823,13 @@ type RouterStatus struct {
 	// ready is the number of routers that are ready.
 	// +optional
 	Ready int32 `json:"ready"`
+	// behind are the pods, at most eight, that have not acknowledged the present state of a
+	// scaling for five seconds, or can't be asked. Each state waits for them for 25 seconds
+	// at most.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Behind []string `json:"behind,omitempty"`
 }
 
 // BindingStatus names the Secret for applications.

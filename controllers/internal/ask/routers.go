@@ -51,12 +51,12 @@ type routerTarget struct {
 	number  int64
 }
 
-// Behind is a router that has answered, and has not acknowledged the table.
+// Behind is a router that has not acknowledged the table.
 type Behind struct {
 	Pod string
 	// Since when it has been asked.
 	Since time.Time
-	// Why, in its own words.
+	// Why, in its own words; empty if it has not answered.
 	Why string
 }
 
@@ -80,10 +80,9 @@ func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Ro
 // Start asks until the context ends.
 func (r *Routers) Start(ctx context.Context) error { return r.sampler.Start(ctx) }
 
-// Behind returns the routers that say that they have not acknowledged the table of that
-// number, and whether all say that they have. They are asked from now on, at that port, and those that have not answered yet; the
-// others are not.
-func (r *Routers) Behind(cluster types.NamespacedName, port int32, number int64, pods ...*corev1.Pod) (behind []Behind, all bool) {
+// Behind returns the routers that have not acknowledged the table of that number, as far as
+// is known. They are asked from now on, at that port; the others are not.
+func (r *Routers) Behind(cluster types.NamespacedName, port int32, number int64, pods ...*corev1.Pod) (behind []Behind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, kept := r.last[cluster], map[types.UID]int64{}
@@ -107,12 +106,14 @@ func (r *Routers) Behind(cluster types.NamespacedName, port int32, number int64,
 			continue
 		}
 		open = append(open, t)
+		b := Behind{Pod: names[t.uid], Since: s.Since}
 		if s.Known && s.Err == "" {
-			behind = append(behind, Behind{Pod: names[t.uid], Since: s.Since, Why: whyBehind(s.Value, number)})
+			b.Why = whyBehind(s.Value, number)
 		}
+		behind = append(behind, b)
 	}
 	r.sampler.Want(cluster, open...)
-	return behind, len(open) == 0
+	return behind
 }
 
 func whyBehind(a contract.RingAcknowledged, number int64) string {

@@ -24,7 +24,7 @@ type Routers struct {
 	Budget *policyv1.PodDisruptionBudget
 	Policy *networkingv1.NetworkPolicy
 	Pods   []corev1.Pod
-	// Behind are those that say that they have not acknowledged the table.
+	// Behind are those that have not acknowledged the table, as far as is known.
 	Behind []ask.Behind
 	// Acknowledged: by all that run.
 	Acknowledged bool
@@ -69,7 +69,8 @@ func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *St
 	return err
 }
 
-// observeRings asks the routers that run whether they have acknowledged the table.
+// observeRings asks the routers that run whether they have acknowledged the table. One that
+// ends still answers applications until its time is over.
 func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 	number := build.RouterTableNumber(o.Routers.Table, o.Now)
 	if r.Rings == nil || number == 0 || o.Cluster.Spec.Router == nil || o.Cluster.DeletionTimestamp != nil {
@@ -78,9 +79,12 @@ func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 	}
 	var pods []*corev1.Pod
 	for i := range o.Routers.Pods {
-		if p := &o.Routers.Pods[i]; p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning && p.Status.PodIP != "" {
+		p := &o.Routers.Pods[i]
+		over := p.DeletionTimestamp != nil && p.DeletionTimestamp.Time.Before(o.Now)
+		if !over && p.Status.Phase == corev1.PodRunning && p.Status.PodIP != "" {
 			pods = append(pods, p)
 		}
 	}
-	o.Routers.Behind, o.Routers.Acknowledged = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), number, pods...)
+	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), number, pods...)
+	o.Routers.Acknowledged = len(o.Routers.Behind) == 0
 }

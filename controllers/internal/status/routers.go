@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,15 +13,23 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// RouterBehind is a router that has not acknowledged the table, since when, and why.
+// RouterBehind is a router that has not acknowledged the table, since when, and why; empty if
+// it has not answered.
 type RouterBehind struct {
 	Pod   string
 	Since time.Time
 	Why   string
 }
 
+const (
+	// behindAfter is how long a router may be behind before it is named.
+	behindAfter = 5 * time.Second
+	// maxBehind is how many are named.
+	maxBehind = 8
+)
+
 // routers is nil if none are asked for.
-func routers(in *Input) *cachev1alpha1.RouterStatus {
+func routers(in *Input, w *waits) *cachev1alpha1.RouterStatus {
 	if in.Cluster.Spec.Router == nil {
 		return nil
 	}
@@ -28,6 +37,13 @@ func routers(in *Input) *cachev1alpha1.RouterStatus {
 	if d := in.Routers; d != nil {
 		s.Replicas, s.Ready = d.Status.Replicas, d.Status.ReadyReplicas
 	}
+	for _, b := range in.RoutersBehind {
+		if w.past(b.Since.Add(behindAfter)) {
+			s.Behind = append(s.Behind, b.Pod)
+		}
+	}
+	slices.Sort(s.Behind)
+	s.Behind = s.Behind[:min(len(s.Behind), maxBehind)]
 	return s
 }
 
@@ -54,7 +70,7 @@ func routersReady(in *Input, w *waits) metav1.Condition {
 		return not("routers are being replaced or stopped: %d exist, %d are of the new specification, %d are wanted%s", s.Replicas, s.UpdatedReplicas, wanted, why)
 	}
 	for _, b := range in.RoutersBehind {
-		if w.past(b.Since.Add(StuckAfter)) {
+		if b.Why != "" && w.past(b.Since.Add(StuckAfter)) {
 			return not("since %s, router %s has not followed the clients' list: %s", clock(b.Since), b.Pod, b.Why)
 		}
 	}

@@ -1,6 +1,8 @@
 package status
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -66,8 +68,50 @@ func TestRoutersReadySaysWhatIsTheMatter(t *testing.T) {
 			if test.of != nil {
 				want.Replicas, want.Ready = test.of.Replicas, test.of.ReadyReplicas
 			}
+			if test.behind > 0 {
+				want.Behind = []string{"cache-router-a"}
+			}
 			if diff := cmp.Diff(want, s.Router); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestRoutersThatHoldAScalingUpAreNamed, also those that don't answer; after five seconds.
+func TestRoutersThatHoldAScalingUpAreNamed(t *testing.T) {
+	late, ago := now.Add(-behindAfter), func(i int) RouterBehind {
+		return RouterBehind{Pod: fmt.Sprintf("cache-router-%d", i), Since: now.Add(-behindAfter)}
+	}
+	many := []RouterBehind{}
+	for i := range 2 * maxBehind {
+		many = append(many, ago(2*maxBehind-1-i))
+	}
+	for name, test := range map[string]struct {
+		behind []RouterBehind
+		want   int
+	}{
+		"nobody":              {nil, 0},
+		"one for a moment":    {[]RouterBehind{{Pod: "cache-router-0", Since: late.Add(time.Millisecond)}}, 0},
+		"one does not answer": {[]RouterBehind{ago(0)}, 1},
+		"one says why":        {[]RouterBehind{{"cache-router-0", late, "it waits for 3 requests"}}, 1},
+		"many":                {many, maxBehind},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(3).with(func(in *Input) {
+				in.Cluster.Spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2)}
+				in.Routers = &appsv1.Deployment{Status: appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}}
+				in.RoutersBehind = test.behind
+			})
+			s := compute(t, in)
+			if len(s.Router.Behind) != test.want || !slices.IsSorted(s.Router.Behind) {
+				t.Errorf("named are %q", s.Router.Behind)
+			}
+			if test.want > 0 && s.Router.Behind[0] != "cache-router-0" {
+				t.Errorf("named are %q", s.Router.Behind)
+			}
+			if c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionRoutersReady); c.Status != metav1.ConditionTrue {
+				t.Errorf("%+v", c)
 			}
 		})
 	}

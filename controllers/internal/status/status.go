@@ -36,7 +36,7 @@ type Input struct {
 	// none.
 	Routers    *appsv1.Deployment
 	RouterPods []corev1.Pod
-	// RoutersBehind say that they have not acknowledged the table of the rings.
+	// RoutersBehind have not acknowledged the table of the rings, as far as is known.
 	RoutersBehind []RouterBehind
 	// Drainers are the pods of drains and placements that have not ended, in any order.
 	Drainers []corev1.Pod
@@ -93,7 +93,8 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	s.Selector = labels.SelectorFromSet(build.Selector(in.Cluster)).String()
 	members(in, &s)
 	setBinding(in, &s)
-	s.Router = routers(in)
+	w := waits{now: in.Now}
+	s.Router = routers(in, &w)
 	s.Drains = drains(in)
 	s.Draining = int32(len(s.Drains))
 	s.Placing = int32(len(in.Plan.Placements))
@@ -101,7 +102,6 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 		s.Progress = placementLine(in)
 	}
 	s.LastDrains = lastDrains(in, s.LastDrains)
-	w := waits{now: in.Now}
 	setConditions(in, &s, conditions(in, &s, &w))
 	in.again = w.next
 	s.Phase = phase(in, &s)
