@@ -117,7 +117,7 @@ func (p *Plan) decideTable(o *Observed, before ring.Record) {
 		if t.State == contract.RingMove && t.ended(o.Now) && o.moversFoundNothing() {
 			p.Table.State = contract.RingFinish
 		}
-	case t.State == contract.RingFinish && !(t.ended(o.Now) && t.Since.Add(leasesExpire).Before(o.Now)):
+	case t.State == contract.RingFinish && (!t.ended(o.Now) || !t.Since.Add(leasesExpire).Before(o.Now)):
 		p.Table.State = contract.RingFinish
 		p.wakeAt(t.Since.Add(leasesExpire + time.Second))
 		p.wakeAt(t.overdue())
