@@ -11,7 +11,7 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -36,19 +36,19 @@ func (r *Routers) any() bool {
 }
 
 // planTable is what routers were told, for the plan; nil if that can't be read.
-func (o *State) planTable() *plan.Table {
+func (o *State) planTable() *ring.Table {
 	number := build.RouterTableNumber(o.Routers.Table, o.Now)
 	if number == 0 || o.Cluster.Spec.Router == nil {
 		return nil
 	}
 	t := build.RouterTableIn(o.Routers.Table)
-	routed := func(r *contract.Ring) plan.RoutedRing {
+	routed := func(r *contract.Ring) ring.Routed {
 		if r == nil {
-			return plan.RoutedRing{}
+			return ring.Routed{}
 		}
-		return plan.RoutedRing{Client: r.Client, KeyPrefix: r.KeyPrefix, Size: int32(len(r.Servers))}
+		return ring.Routed{Client: r.Client, KeyPrefix: r.KeyPrefix, Size: int32(len(r.Servers))}
 	}
-	return &plan.Table{State: t.State, Old: routed(t.Old), New: routed(&t.New), Since: build.RouterTableTime(number), Acknowledged: o.Routers.Acknowledged}
+	return &ring.Table{State: t.State, Old: routed(t.Old), New: routed(&t.New), Since: build.RouterTableTime(number), Acknowledged: o.Routers.Acknowledged}
 }
 
 func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *State) (err error) {

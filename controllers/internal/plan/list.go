@@ -78,7 +78,7 @@ func (p *Plan) decideList(o *Observed) (before ring.Record) {
 	}
 	p.ListSize = o.nextListSize(wanted)
 	if wanted > 0 && o.settles() {
-		p.ListSize = o.Table.newSize()
+		p.ListSize = o.Table.NewSize()
 	}
 	before = o.Record
 	o.Record = before.Next(o.Cluster.Ring.Of(p.ListSize))

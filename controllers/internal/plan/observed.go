@@ -231,7 +231,7 @@ type Observed struct {
 	// are told of their table.
 	MemberPods, RouterPods []action.PodRef
 	// Table is what routers were told; nil if that can't be read, or there are none.
-	Table *Table
+	Table *ring.Table
 	// MemberServices are the members' own Services that the cluster controls.
 	MemberServices []MemberService
 	// Room for a scale-down that is about to begin; nil if none is.

@@ -178,8 +178,8 @@ func (p *Plan) decideSize(o *Observed) {
 	case o.Cluster.WaitForRoom && o.Room.Short():
 		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, BlockedByShortage
 	}
-	if p.Replicas > 0 && p.Replicas < o.Table.newSize() && o.settles() {
-		p.Replicas, p.SizeBlocked = o.Table.newSize(), BlockedByPlacement
+	if p.Replicas > 0 && p.Replicas < o.Table.NewSize() && o.settles() {
+		p.Replicas, p.SizeBlocked = o.Table.NewSize(), BlockedByPlacement
 	}
 }
 

@@ -20,64 +20,20 @@ import (
 // way back: routers store items at the new owners already. Move ends when the movers have found
 // nothing more, and before that no leaving member ends.
 
-// Table is what routers were told last.
-type Table struct {
-	// State is one of contract.RingStable to contract.RingFinish.
-	State string
-	// Old and New ring; in RingStable there is only New.
-	Old, New RoutedRing
-	// Since is when it was written.
-	Since time.Time
-	// Acknowledged: by every router that runs.
-	Acknowledged bool
-}
-
-// RoutedRing is a ring as routers know it: the first members, and how keys find them.
-type RoutedRing struct {
-	Client, KeyPrefix string
-	Size              int32
-}
-
-const (
-	// clocksDiffer is by how much the operator's clock and the routers' may differ.
-	clocksDiffer = 5 * time.Second
-	// leasesExpire is how long a dead router's lease may be in a key's place.
-	leasesExpire = 6 * time.Second
-)
-
-// routed is the ring as routers know it.
-func routed(r ring.Ring) RoutedRing { return RoutedRing{r.Client, r.KeyPrefix, r.Size} }
-
-// ended tells whether the table's state has been reached everywhere, as far as is known.
-func (t *Table) ended(now time.Time) bool { return t.Acknowledged || !t.overdue().After(now) }
-
-// overdue is when the state is no longer waited for.
-func (t *Table) overdue() time.Time { return t.Since.Add(contract.RingWaits + clocksDiffer) }
-
 // settles tells whether routers store items at the new owners already, and clients are told of
 // the old ring. Then the ring has to change.
 func (o *Observed) settles() bool {
 	t := o.Table
-	return o.Cluster.Routers && t != nil && t.State == contract.RingSettle && t.Old == routed(o.Record.Ring) &&
-		t.New == routed(o.Cluster.Ring.Of(t.New.Size)) && t.New.Size <= o.StatefulSet.Replicas
-}
-
-// newSize is how many members the new ring has; 0 without a table.
-func (t *Table) newSize() int32 {
-	if t == nil {
-		return 0
-	}
-	return t.New.Size
+	return o.Cluster.Routers && t != nil && t.State == contract.RingSettle && t.Old == o.Record.Ring.Routed() &&
+		t.New == o.Cluster.Ring.Of(t.New.Size).Routed() && t.New.Size <= o.StatefulSet.Replicas
 }
 
 // routersChange tells whether routers still look for items at the old owners, by the ring of the
 // clients' list.
 func (o *Observed) routersChange() bool {
 	t := o.Table
-	if !o.Cluster.Routers || t == nil || t.New != routed(o.Record.Ring) {
-		return false
-	}
-	return t.State == contract.RingMove || t.State == contract.RingFinish && !t.ended(o.Now)
+	return o.Cluster.Routers && t != nil && t.New == o.Record.Ring.Routed() &&
+		(t.State == contract.RingMove || t.State == contract.RingFinish && !t.Ended(o.Now))
 }
 
 // decideTable decides what routers are told, and holds the list back while they are prepared for
@@ -91,36 +47,36 @@ func (p *Plan) decideTable(o *Observed, before ring.Record) {
 	hold := func(state string, size int32) {
 		p.Prepares, p.ListSize, p.Record = true, o.ListSize, before
 		p.Table = action.WriteTable{State: state, ListSize: size}
-		p.wakeAt(t.overdue())
+		p.wakeAt(t.Overdue())
 	}
 	next := o.Record.Ring
 	moves := !o.Cluster.PlacementOff && (o.Cluster.Patience > 0 || next.Size > before.Ring.Size)
 	change := next != before.Ring && moves && o.mayPrepare(before)
 	switch {
-	case t.State == contract.RingStable && change && t.New == routed(before.Ring):
+	case t.State == contract.RingStable && change && t.New == before.Ring.Routed():
 		hold(contract.RingPrepare, next.Size)
-	case t.State == contract.RingPrepare && change && t.Old == routed(before.Ring) && t.New == routed(next):
-		if t.ended(o.Now) {
+	case t.State == contract.RingPrepare && change && t.Old == before.Ring.Routed() && t.New == next.Routed():
+		if t.Ended(o.Now) {
 			hold(contract.RingSettle, next.Size)
 			return
 		}
 		hold(contract.RingPrepare, next.Size)
-	case t.State == contract.RingSettle && t.New == routed(next) && t.Old == routed(before.Ring):
-		if p.Prepares || !t.ended(o.Now) {
+	case t.State == contract.RingSettle && t.New == next.Routed() && t.Old == before.Ring.Routed():
+		if p.Prepares || !t.Ended(o.Now) {
 			hold(contract.RingSettle, next.Size)
 			return
 		}
 		p.Table = action.WriteTable{State: contract.RingMove, ListSize: next.Size}
-	case t.New != routed(p.Record.Ring):
+	case t.New != p.Record.Ring.Routed():
 	case t.State == contract.RingSettle, t.State == contract.RingMove:
 		p.Table.State = contract.RingMove
-		if t.State == contract.RingMove && t.ended(o.Now) && o.moversFoundNothing() {
+		if t.State == contract.RingMove && t.Ended(o.Now) && o.moversFoundNothing() {
 			p.Table.State = contract.RingFinish
 		}
-	case t.State == contract.RingFinish && (!t.ended(o.Now) || !t.Since.Add(leasesExpire).Before(o.Now)):
+	case t.State == contract.RingFinish && (!t.Ended(o.Now) || !t.Since.Add(ring.LeasesExpire).Before(o.Now)):
 		p.Table.State = contract.RingFinish
-		p.wakeAt(t.Since.Add(leasesExpire + time.Second))
-		p.wakeAt(t.overdue())
+		p.wakeAt(t.Since.Add(ring.LeasesExpire + time.Second))
+		p.wakeAt(t.Overdue())
 	}
 }
 

@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
 
 // table tells routers of a change between rings of these sizes; from is 0 in stable.
-func (s *scene) table(state string, from, to int32, changes ...func(*Table)) *scene {
+func (s *scene) table(state string, from, to int32, changes ...func(*ring.Table)) *scene {
 	client := s.o.Cluster.Ring.Client
-	t := &Table{State: state, New: RoutedRing{Client: client, Size: to}, Since: s.o.Now.Add(-time.Second), Acknowledged: true}
+	t := &ring.Table{State: state, New: ring.Routed{Client: client, Size: to}, Since: s.o.Now.Add(-time.Second), Acknowledged: true}
 	if from > 0 {
-		t.Old = RoutedRing{Client: client, Size: from}
+		t.Old = ring.Routed{Client: client, Size: from}
 	}
 	for _, change := range changes {
 		change(t)
@@ -23,10 +24,10 @@ func (s *scene) table(state string, from, to int32, changes ...func(*Table)) *sc
 	return s
 }
 
-func behind(t *Table) { t.Acknowledged = false }
+func behind(t *ring.Table) { t.Acknowledged = false }
 
-func since(d time.Duration) func(*Table) {
-	return func(t *Table) { t.Since = t.Since.Add(time.Second - d) }
+func since(d time.Duration) func(*ring.Table) {
+	return func(t *ring.Table) { t.Since = t.Since.Add(time.Second - d) }
 }
 
 // changed is preparing after clients have been told of two members.
@@ -45,7 +46,7 @@ func settled(o *Observed) { o.Drainers[0].Settles = true }
 func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 	const stable, prepare, settle, move, finish = contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish
 	ready := func() *scene { return preparing().prepares().starts(true) }
-	overdue := since(contract.RingWaits + clocksDiffer)
+	overdue := since(contract.RingWaits + ring.ClocksDiffer)
 	for what, test := range map[string]struct {
 		scene         *scene
 		state         string
@@ -66,7 +67,7 @@ func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 		"the mover has ended, routers ask":    {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobComplete).table(move, 3, 2), finish, 2, 3},
 		"nobody is to ask the old owners":     {changed().with(settled).table(finish, 3, 2, behind), finish, 2, 3},
 		"leases may be there":                 {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobComplete).table(finish, 3, 2), finish, 2, 2},
-		"leases have expired":                 {changed().with(settled).table(finish, 3, 2, since(2*leasesExpire)), stable, 2, 3},
+		"leases have expired":                 {changed().with(settled).table(finish, 3, 2, since(2*ring.LeasesExpire)), stable, 2, 3},
 		"the ring is stable":                  {changed().with(settled).table(stable, 0, 2), stable, 2, 3},
 		"a person wants it again in prepare":  {ready().wanted(3).table(prepare, 3, 2), settle, 3, 3},
 		"a person wants it again in settle":   {ready().wanted(3).table(settle, 3, 2), move, 2, 3},
