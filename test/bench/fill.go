@@ -94,7 +94,8 @@ func (p population) saved(ctx context.Context, b *bench) (dir string, err error)
 	if err != nil {
 		return "", err
 	}
-	return dir, s.end(syscall.SIGUSR1)
+	const wholeFile = 10 * time.Minute // it writes back all that it maps
+	return dir, s.endWithin(syscall.SIGUSR1, wholeFile)
 }
 
 // into fills s and checks that it holds every item.
