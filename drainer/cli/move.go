@@ -85,7 +85,7 @@ func runMove(ctx context.Context, m *contract.Move, std args.IO, run func(contex
 	if r.Reason != "" {
 		return r.ExitCode, errors.New(r.Message)
 	}
-	fmt.Fprintln(std.Err, move.Summary(&r))
+	fmt.Fprintln(std.Err, r.Summary())
 	return r.ExitCode, nil
 }
 

@@ -283,6 +283,12 @@ type Failure interface {
 	Failure() (reason string, exitCode int)
 }
 
+// Summary is the receipt for people, in one line.
+func (r *Receipt) Summary() string {
+	return fmt.Sprintf("%d items found: %d added, %d already present, %d expired, %d invalidated; %d bytes in %.1f s",
+		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Bytes, r.Seconds[PhaseMoving])
+}
+
 // AddsUp returns nil if the receipt proves that the source of the given identity is
 // drained, else an error that says which condition is missing.
 func (r *Receipt) AddsUp(source string) error {

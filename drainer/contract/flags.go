@@ -38,6 +38,7 @@ const (
 	FlagBeginWhen          = "begin-when"
 	FlagBeginWithin        = "begin-within"
 	FlagBeginAnyway        = "begin-anyway"
+	FlagLeases             = "leases"
 	FlagListen             = "listen"
 	FlagAdmin              = "admin"
 	FlagClientTLSDir       = "client-tls-dir"
@@ -169,6 +170,9 @@ type Rebalance struct {
 	Patience time.Duration
 	// Begin is when it begins.
 	Begin Begin
+	// Leases: only routers use the members, and are in state RingMove, so each key is moved under
+	// its lease.
+	Leases bool
 	// Discard names the Servers, host:port, that are lost. The source deletes the items
 	// that they own, and gives them to nobody: clients may have stored newer values
 	// there.
@@ -190,15 +194,22 @@ func (r Rebalance) Args() []string {
 	if r.Patience > 0 {
 		args = append(args, "--"+FlagPatience+"="+r.Patience.String())
 	}
+	if r.Leases {
+		args = append(args, "--"+FlagLeases)
+	}
 	args = append(args, r.Begin.args()...)
 	return append(args, r.args()...)
 }
+
+// BeginLeases is behind Begin.When, and says that keys are moved under their leases, as by
+// Rebalance.Leases: it is known only when the rebalance begins.
+const BeginLeases = "+leases"
 
 // Begin is when a rebalance moves its first item. Until then it connects to everybody, and the
 // source's supervisor looks through its items.
 type Begin struct {
 	// File shows an annotation of the drainer's pod, by the downward API; "" if it begins at
-	// once. It begins when the file's text is When.
+	// once. It begins when the file's text is When, or When and BeginLeases.
 	File, When string
 	// Within bounds the wait. Then it begins if Anyway is set. If not, it ends with
 	// ReasonNotBegun.

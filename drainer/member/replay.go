@@ -111,7 +111,7 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 	case !receipt.Complete || receipt.Failed > 0:
 		return false, errors.New(receipt.Message)
 	}
-	r.s.std.Logf("replayed %s: %s", name, move.Summary(&receipt))
+	r.s.std.Logf("replayed %s: %s", name, receipt.Summary())
 	if lacking != nil {
 		r.s.std.Logf("%s: %s", name, args.OneLine(lacking))
 		r.s.manifest.note("the replay is not of all items: " + args.OneLine(lacking))

@@ -188,6 +188,16 @@ func AppendFetch(b, key []byte) ([]byte, error) {
 	return appendGet(b, key, " v f t c l u k\r\n")
 }
 
+// AppendKey appends the key as meta commands name it. base64: so it is, and they have the flag b.
+// It is an error if the text protocol doesn't carry the key.
+func AppendKey(b, key []byte) (text []byte, base64 bool, err error) {
+	form, ok := formOf(key, false)
+	if !ok {
+		return b, false, fmt.Errorf("key %.40q does not fit the text protocol", key)
+	}
+	return form.appendTo(b, key), form == base64Key, nil
+}
+
 func appendGet(b, key []byte, flags string) ([]byte, error) {
 	form, ok := formOf(key, false)
 	if !ok {

@@ -99,25 +99,3 @@ func TestRoomForAll(t *testing.T) {
 		t.Errorf("%d passes, %+v", source.passes, r)
 	}
 }
-
-// Bands hold every age once, and about the same bytes each.
-func TestBandsHaveEveryAgeOnceAndAboutTheSameBytes(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	for range 100 {
-		byAge := make([]int64, ages)
-		for range r.IntN(1000) {
-			byAge[r.IntN(ages)] += r.Int64N(1000)
-		}
-		at := 0
-		bands := cut(byAge)
-		for _, b := range bands {
-			if b.from != at || b.to <= b.from {
-				t.Fatalf("%v", bands)
-			}
-			at = b.to
-		}
-		if at != ages || len(bands) > bandCount {
-			t.Fatalf("%v", bands)
-		}
-	}
-}

@@ -1,12 +1,12 @@
 package move
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -58,9 +58,12 @@ func (l *runningMember) start(ctx context.Context, atMost time.Duration) (begun 
 	l.dialRemovers(ctx)
 	for end := time.Now().Add(atMost); ; {
 		now := time.Now()
+		says, leases := s.says()
 		switch late := now.After(s.until); {
-		case s.says(), late && s.Anyway:
-			s.begun = true
+		case says, late && s.Anyway:
+			if s.begun = true; says && leases {
+				l.lease(s.e)
+			}
 			s.e.enter(contract.PhaseMoving)
 			return true, nil
 		case late:
@@ -84,17 +87,18 @@ func (s *starting) prepare() error {
 	return nil
 }
 
-// says tells whether the file does. It may not be there yet.
-func (s *starting) says() bool {
+// says tells whether the file does, and whether leases are to be taken. It may not be there yet.
+func (s *starting) says() (begin, leases bool) {
 	f, err := os.Open(s.File)
 	if err != nil {
-		return false
+		return false, false
 	}
 	defer f.Close()
-	text := make([]byte, len(s.When)+2)
+	text := make([]byte, len(s.When)+len(contract.BeginLeases)+2)
 	n, err := io.ReadFull(f, text)
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return false
+		return false, false
 	}
-	return string(bytes.TrimSuffix(text[:n], []byte("\n"))) == s.When
+	said, leases := strings.CutSuffix(strings.TrimSuffix(string(text[:n]), "\n"), contract.BeginLeases)
+	return said == s.When, leases
 }

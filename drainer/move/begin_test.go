@@ -14,8 +14,14 @@ import (
 )
 
 // TestAMoveThatIsPreparedBeginsWhenItIsTold: until then it has moved nothing, and says that it is
-// prepared. What clients store meanwhile is moved, too.
+// prepared. What clients store meanwhile is moved, too. So it is if it is told to take leases.
 func TestAMoveThatIsPreparedBeginsWhenItIsTold(t *testing.T) {
+	for _, text := range []string{"ring 2\n", "ring 2+leases"} {
+		t.Run(text, func(t *testing.T) { begins(t, text) })
+	}
+}
+
+func begins(t *testing.T, text string) {
 	bothWays(t, func(t *testing.T, streamed bool) {
 		f := newFarewell(t, 1000, streamed)
 		e := f.engine()
@@ -30,8 +36,8 @@ func TestAMoveThatIsPreparedBeginsWhenItIsTold(t *testing.T) {
 			}
 			return nil
 		})
-		for _, text := range []string{"", "ring 1", "ring 2 3", "ring 22", "ring"} {
-			write(t, file, text)
+		for _, other := range []string{"", "ring 1", "ring 2 3", "ring 22", "ring", "+leases", "ring 1+leases"} {
+			write(t, file, other)
 			time.Sleep(3 * readEvery)
 		}
 		more := map[string]drainertest.Object{}
@@ -43,7 +49,7 @@ func TestAMoveThatIsPreparedBeginsWhenItIsTold(t *testing.T) {
 		if said := f.said(contract.PhaseMoving); len(said) > 0 || f.servers[0].Items(t)+f.servers[1].Items(t) > 0 {
 			t.Fatalf("it has begun: %d items, %q", f.servers[0].Items(t)+f.servers[1].Items(t), said)
 		}
-		write(t, file, "ring 2\n")
+		write(t, file, text)
 		r := <-done
 		f.check(r)
 		if r.Found != int64(len(f.all)) || r.Seconds[contract.PhasePrepared] == 0 {

@@ -11,16 +11,17 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"example.com/memcached-operator/drainer/age"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/drainer/waits"
 )
 
 // Memory and connections of a move.
@@ -49,6 +50,9 @@ type Engine struct {
 	Export *Export
 	// Begin, if it is not nil, is when a running member's first item is moved.
 	Begin *contract.Begin
+	// Leases: routers take leases while they change rings, so a running member's items are moved
+	// under leases, too.
+	Leases bool
 	// Dialer of the connections to them.
 	Dialer             memcache.Dialer
 	UnreachableTimeout time.Duration
@@ -62,7 +66,8 @@ type Engine struct {
 	Log io.Writer
 
 	writers []*memcache.Writer
-	silent  silent
+	leased  *leased // nil: without leases
+	waits   waits.Waits
 	// counts are of the shares that have been read.
 	counts    counts
 	skipped   atomic.Int64 // items that never reach a writer
@@ -76,7 +81,7 @@ type Engine struct {
 func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	e.seconds = map[contract.Phase]float64{}
+	e.seconds, e.waits.Log = map[contract.Phase]float64{}, e.Log
 	e.phase.Store(running{contract.PhaseConnecting, time.Now()})
 	e.makeWriters()
 	defer e.closeWriters()
@@ -138,7 +143,7 @@ func (e *Engine) makeWriters() {
 			UnreachableTimeout: e.UnreachableTimeout,
 			Connections:        connections,
 			BatchBytes:         min(largeBatch, max(smallBatch, size)),
-			Waiting:            func(why string) { e.silent.set(s.String(), why, e.Log) },
+			Waiting:            func(why string) { e.waits.Set(s.String(), why) },
 		}
 		if member != nil && member.Export != nil {
 			o.Answered = func(connection int, a memcache.Answered) error { return member.answered(i, connection, a) }
@@ -213,7 +218,7 @@ func (e *Engine) about(i int, err error) error {
 	if errors.As(err, new(*sourceError)) || errors.As(err, new(*survivorError)) {
 		return err // a delete at the member after an add
 	}
-	if name == e.silent.source {
+	if name == e.waits.Source {
 		return &sourceError{name, err}
 	}
 	return &survivorError{name, err}
@@ -262,7 +267,7 @@ func (e *Engine) settle() (rejected int64, err error) {
 
 // read hands each live item of a layer to its owner's writer.
 func (e *Engine) read(ctx context.Context, layer item.Source) error {
-	now := nowClock()
+	now := age.Now()
 	bands, err := e.bands(ctx, layer, now)
 	if err != nil {
 		return err
@@ -270,8 +275,7 @@ func (e *Engine) read(ctx context.Context, layer item.Source) error {
 	spread := pace.New(e.Limit)
 	for _, b := range bands {
 		if err := e.readBand(ctx, layer, spread, func(it *item.Item) bool {
-			age := now.age(it)
-			return age >= b.from && age < b.to
+			return b.Has(now.Of(it))
 		}); err != nil {
 			return err
 		}
@@ -359,6 +363,9 @@ func (e *Engine) receipt(err error) contract.Receipt {
 	tooLargeFlags := int64(0)
 	for i, w := range e.writers {
 		t := w.Tally()
+		if e.leased != nil {
+			t = e.leased.tallies[i]
+		}
 		tooLargeFlags += t.TooLargeFlags
 		r.Added += t.Added
 		r.AlreadyPresent += t.Present
@@ -384,7 +391,11 @@ func (e *Engine) receipt(err error) contract.Receipt {
 
 func (e *Engine) firstRefusal() string {
 	for i, w := range e.writers {
-		if why := w.Refusal(); why != "" {
+		why := w.Refusal()
+		if e.leased != nil {
+			why = e.leased.refusals[i]
+		}
+		if why != "" {
 			return e.Servers[i].String() + ": " + why
 		}
 	}
@@ -412,62 +423,4 @@ func (e *Engine) countEvictions(ctx context.Context, r *contract.Receipt) {
 		r.Survivors[i].Evictions, r.Survivors[i].EvictionsBefore = limits.Evictions-before, before
 		return nil
 	})
-}
-
-// silent remembers which servers don't answer, why, and since when.
-type silent struct {
-	// source is the server whose items are moved, "" if none is. All others are
-	// survivors.
-	source string
-
-	mu    sync.Mutex
-	why   map[string]string
-	since map[string]time.Time
-}
-
-func (s *silent) set(name, why string, log io.Writer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before, was := s.why[name]
-	switch {
-	case why == "" && !was, why == before && was:
-		return
-	case why == "":
-		delete(s.why, name)
-		delete(s.since, name)
-		fmt.Fprintf(log, "%s %s answers again\n", s.role(name), name)
-		return
-	case !was:
-		fmt.Fprintf(log, "waiting for %s %s: %s\n", s.role(name), name, why)
-	}
-	if s.why == nil {
-		s.why, s.since = map[string]string{}, map[string]time.Time{}
-	}
-	if s.why[name] = why; !was {
-		s.since[name] = time.Now()
-	}
-}
-
-func (s *silent) role(name string) string {
-	if name == s.source {
-		return "source"
-	}
-	return "survivor"
-}
-
-// message names the servers that it waits for, "" if none, and the longest of these
-// waits; source tells whether the source is one of them.
-func (s *silent) message() (waitsFor string, longest time.Duration, source bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, source = s.why[s.source]
-	var parts []string
-	for name, why := range s.why {
-		parts = append(parts, name+" ("+why+")")
-		longest = max(longest, time.Since(s.since[name]))
-	}
-	if len(parts) == 0 {
-		return "", 0, false
-	}
-	return "waiting for " + strings.Join(sortedFew(parts), ", "), longest, source
 }

@@ -370,7 +370,7 @@ func (m *mix) check(receipt *contract.Receipt) {
 	if missing > receipt.Rejected {
 		m.t.Errorf("%d items are missing, and %d were rejected: %+v", missing, receipt.Rejected, receipt)
 	}
-	m.t.Logf("%s: %d keys, evictions %v, flushes %t: %s", m.kind, len(m.keys), evicted, m.flushes, Summary(receipt))
+	m.t.Logf("%s: %d keys, evictions %v, flushes %t: %s", m.kind, len(m.keys), evicted, m.flushes, receipt.Summary())
 }
 
 // anyWithout tells whether a server keeps no CAS.

@@ -1,8 +1,6 @@
 package move
 
 import (
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +17,7 @@ func (e *Engine) report() {
 		done += w.Done()
 	}
 	now := e.phase.Load().(running)
-	waitsFor, waiting, source := e.silent.message()
+	waitsFor, waiting, source := e.waits.Message()
 	if member, ok := e.Source.(*runningMember); ok && waitsFor == "" && now.Phase == contract.PhaseSettling {
 		waitsFor, waiting = member.leaving.waitsFor()
 	}
@@ -64,14 +62,4 @@ func (e *Engine) reportEverySecond() (stop func()) {
 		close(quit)
 		wg.Wait()
 	}
-}
-
-// sortedFew sorts a list for a message and cuts it after three.
-func sortedFew(names []string) []string {
-	const few = 3
-	slices.Sort(names)
-	if len(names) > few {
-		names = append(names[:few:few], fmt.Sprintf("and %d more", len(names)-few))
-	}
-	return names
 }

@@ -30,9 +30,11 @@ import (
 // client looks, and nowhere else; what clients had stored there meanwhile stays;
 // the receipts add up; and a second run finds nothing.
 func TestARebalancePutsEveryItemWhereItsClientLooks(t *testing.T) {
-	for _, client := range routing.Clients() {
-		t.Run(client, func(t *testing.T) {
+	tests := append(routing.Clients(), "gomemcache, under leases")
+	for _, name := range tests {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			client, _, leases := strings.Cut(name, ", under leases")
 			all := drainertest.Objects(7, 3000)
 			servers, addresses := drainertest.Survivors(t, 3)
 			drainertest.StoreByOwner(t, client, addresses[:2], all)
@@ -53,7 +55,9 @@ func TestARebalancePutsEveryItemWhereItsClientLooks(t *testing.T) {
 			}
 			found := int64(0)
 			for _, source := range addresses {
-				r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, client, source, addresses))
+				args := drainertest.RebalanceArgs(t, client, source, addresses)
+				args.Leases = leases
+				r := drainertest.Rebalance(t, args)
 				if err := r.Receipt.AddsUp("the-claim"); err != nil || r.Receipt.Reader != contract.ReaderLive || r.Receipt.SourceVersion == "" {
 					t.Fatalf("%v: %+v\n%s", err, r.Receipt, r.Err)
 				}

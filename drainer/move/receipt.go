@@ -3,7 +3,6 @@ package move
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -66,13 +65,4 @@ func failReceipt(r *contract.Receipt, err error) {
 	default:
 		r.Reason, r.ExitCode = reasonFailed, contract.ExitFailed
 	}
-}
-
-// Summary is the receipt for people, in one line.
-func Summary(r *contract.Receipt) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d items found: %d added, %d already present, %d expired, %d invalidated",
-		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated)
-	fmt.Fprintf(&b, "; %d bytes in %.1f s", r.Bytes, r.Seconds[contract.PhaseMoving])
-	return b.String()
 }

@@ -79,9 +79,11 @@ type runningMember struct {
 	expected atomic.Int64
 	reader   link // reads from the member
 	own      *remover
-	once     once
+	once     crawl.Once
 	earlier
 	streaming
+	// leased is nil if no leases are taken.
+	leased *leased
 }
 
 // link is a connection to one server, opened when it is needed.
@@ -152,22 +154,12 @@ func (e *sourceError) Unwrap() error { return e.err }
 // Expected is the number of items that have been listed.
 func (l *runningMember) Expected() int64 { return l.expected.Load() }
 
-// Size, Used and Done are 0: there is no file, and clients go on adding items.
-func (l *runningMember) Size() int64 { return 0 }
-
-// Used is 0, see Size.
-func (l *runningMember) Used() int64 { return 0 }
-
-// Done is 0, see Size.
-func (l *runningMember) Done() int64 { return 0 }
-
-// Lacking is nil: a listing that breaks off is an error.
-func (l *runningMember) Lacking() error { return nil }
-
-// Clean is true: memcached itself is asked.
-func (l *runningMember) Clean() bool { return true }
-
-// Version of the member's memcached.
+// There is no file, and clients go on adding items. A listing that breaks off is an error.
+func (l *runningMember) Size() int64     { return 0 }
+func (l *runningMember) Used() int64     { return 0 }
+func (l *runningMember) Done() int64     { return 0 }
+func (l *runningMember) Lacking() error  { return nil }
+func (l *runningMember) Clean() bool     { return true } // memcached itself is asked
 func (l *runningMember) Version() string { return l.version }
 
 // Items yields every item that another server owns, until a listing has none.
@@ -270,6 +262,10 @@ func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) 
 		return nothing, false, nil
 	}
 	l.expected.Add(list.Len())
+	if l.leased != nil {
+		last, err := l.leased.listed(ctx, list)
+		return last, list.Cut() && last == some, err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	l.connect(ctx)
@@ -311,16 +307,19 @@ func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string, patienc
 }
 
 func (e *Engine) runningMember(member routing.Server, self int, scratch string) *runningMember {
-	e.silent.source = member.String()
+	e.waits.Source = member.String()
 	l := &runningMember{
 		member: member, self: self, servers: e.Servers, owner: e.Owner, lost: e.Lost,
 		dialer: e.Dialer, scratch: scratch, longest: longestList, timeout: e.UnreachableTimeout, limit: e.Limit, rest: firstRest,
-		waiting: func(name, why string) { e.silent.set(name, why, e.Log) },
+		waiting: e.waits.Set,
 		takes:   func(i int, flags uint64) bool { return e.writers[i].Takes(flags) },
 		settle:  e.settle, earlier: earlier{seed: maphash.MakeSeed()},
 	}
 	if e.Begin != nil {
 		l.starting = &starting{Begin: *e.Begin, e: e}
+	}
+	if e.Leases {
+		l.lease(e)
 	}
 	l.streaming = streaming{Export: e.Export, soon: e.expiresSoon, oldestFirst: func() bool { return e.oldestFirst(l) }, log: e.Log}
 	return l
@@ -517,12 +516,12 @@ func (l *runningMember) read(ctx context.Context, list *crawl.List, to chan<- *p
 	if l.limit.Bytes > 0 {
 		mostBytes = min(mostBytes, l.limit.Bytes)
 	}
-	l.once.begin(list.Len())
+	l.once.Begin(list.Len())
 	for e, err := range list.All() {
 		if err != nil {
 			return err
 		}
-		if l.once.had(e.Key) {
+		if l.once.Had(e.Key) {
 			continue
 		}
 		entries = append(entries, *e)

@@ -135,12 +135,15 @@ func (l *runningMember) open(ctx context.Context) (*wire.Stream, error) {
 // pass moves the items of one pass, and tells whether an owner refused some: it would refuse
 // them again.
 func (l *runningMember) pass(ctx context.Context, s *wire.Stream, yield func(*item.Item) bool) (rejected bool, err error) {
+	if l.leased != nil {
+		return l.leased.streamed(ctx, s)
+	}
 	before, err := l.begin(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer l.on.Store(false)
-	l.once.begin(s.Expected)
+	l.once.Begin(s.Expected)
 	for it, err := range s.Items() {
 		if err != nil {
 			return false, l.breakOff(ctx, err)
@@ -148,7 +151,7 @@ func (l *runningMember) pass(ctx context.Context, s *wire.Stream, yield func(*it
 		if l.owner.Owner(it.Key) == l.self { // deleted here after an add here, it would be lost
 			return false, l.breakOff(ctx, errOtherRouting)
 		}
-		if l.once.had(it.Key) {
+		if l.once.Had(it.Key) {
 			continue
 		}
 		it.ExpireAt, it.LastAccess = l.ours(it.ExpireAt), it.LastAccess+l.behind.Load()
@@ -187,20 +190,26 @@ func (l *runningMember) begin(ctx context.Context) (rejected int64, err error) {
 	if rejected, err = l.settle(); err != nil {
 		return 0, err
 	}
-	restarted := false
-	if err := l.ask(ctx, &l.own.deleter, func(c *memcache.Conn) (err error) {
-		restarted, err = l.restarted(c)
-		return err
-	}); err != nil {
+	if err := l.sameProcess(ctx); err != nil {
 		return 0, err
-	}
-	if restarted {
-		return 0, &sourceError{l.member.String(), errRestarted}
 	}
 	l.dialRemovers(ctx)
 	l.ctx, l.began, l.left = ctx, time.Now(), portion{began: time.Now(), items: l.left.items[:0]}
 	l.on.Store(true)
 	return rejected, nil
+}
+
+// sameProcess is an error if the member is another process than before the last pass.
+func (l *runningMember) sameProcess(ctx context.Context) error {
+	restarted := false
+	err := l.ask(ctx, &l.own.deleter, func(c *memcache.Conn) (err error) {
+		restarted, err = l.restarted(c)
+		return err
+	})
+	if err == nil && restarted {
+		return &sourceError{l.member.String(), errRestarted}
+	}
+	return err
 }
 
 func (l *runningMember) makeRemovers() {

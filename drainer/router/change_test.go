@@ -1,9 +1,12 @@
 package router_test
 
 import (
+	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,10 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/router"
 	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/drainer/router/pull"
 )
+
+var pause = flag.Duration("router.pause", 0, "how long one router is behind the other in each state of a ring change, at least")
 
 // app is an application of two routers: each request goes to one of them, at random.
 type app struct {
@@ -138,9 +146,19 @@ func (a *app) run(c *common) error {
 
 // 3 → 2 → 3 members under applications that know exactly what they have
 // stored, through two routers that learn of each state at different times: no miss, no
-// old value, no error, no lost increment, no lock that two have.
+// old value, no error, no lost increment, no lock that two have. Keys move because they are read,
+// or because movers move them.
 func TestARingChangeThroughTwoRoutersIsNotSeen(t *testing.T) {
 	t.Parallel()
+	for _, movers := range []bool{false, true} {
+		t.Run(fmt.Sprintf("movers=%v", movers), func(t *testing.T) {
+			t.Parallel()
+			ringChange(t, movers)
+		})
+	}
+}
+
+func ringChange(t *testing.T, movers bool) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	all := members(t, 3)
@@ -188,6 +206,7 @@ func TestARingChangeThroughTwoRoutersIsNotSeen(t *testing.T) {
 			table.Number = number
 			for _, r := range routers {
 				more()
+				time.Sleep(*pause)
 				if err := r.Apply(table); err != nil {
 					t.Fatal(err)
 				}
@@ -197,7 +216,11 @@ func TestARingChangeThroughTwoRoutersIsNotSeen(t *testing.T) {
 			}
 			more()
 			if table.State == change.Move {
-				sweeper.sweep(applications)
+				if movers {
+					moveAll(t, all, rings[1])
+				} else {
+					sweeper.sweep(applications)
+				}
 				if len(rings[1].Servers) == 2 {
 					memcachedtest.WaitFor(t, "the leaving member to be empty", func() error {
 						if n := all[2].Items(t); n > 0 {
@@ -238,4 +261,116 @@ func (a *app) sweep(applications int) {
 			a.ask(fmt.Sprintf("get counter-%d lock-%d\r\n", i, i))
 		}
 	}
+}
+
+// A key in base64 is the bytes that this stands for, also where its lease is taken.
+func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	r := start(t, router.Config{}, all[0])
+	c := dial(t, r.address)
+	c.want("ms AAEC 2 b\r\nv1\r\n", "HD\r\n")
+	if err := r.Apply(&router.Table{Number: 1, State: change.Move, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
+		t.Fatal(err)
+	}
+	memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
+	c.want("ms AAEC 2 b ME\r\nv2\r\n", "NS\r\n")
+	c.want("ms AAED 2 b ME\r\nv3\r\n", "HD\r\n")
+	c.want("ma AAEE b N0 J5 v\r\n", "VA 1\r\n5\r\n")
+	memcachedtest.WaitFor(t, "the key to be moved", func() error {
+		c.want("mg AAEC b v\r\n", "VA 2\r\nv1\r\n")
+		if before, after := all[0].Items(t), all[1].Items(t); before != 0 || after != 3 {
+			return fmt.Errorf("%d items at the old owner, %d at the new", before, after)
+		}
+		return nil
+	})
+	c.want("mg AAEC v\r\n", "EN\r\n")
+}
+
+// Client flags stay, and the time that is left, also where that is more than the month that
+// memcached takes relative times for.
+func TestAMovedItemKeepsItsFlagsAndItsTime(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	r := start(t, router.Config{}, all[0])
+	c := dial(t, r.address)
+	seconds := []int{-1, 100, 3600, 30*24*3600 - 10, 31 * 24 * 3600, 400 * 24 * 3600}
+	for i, s := range seconds {
+		if s > 30*24*3600 {
+			s += int(time.Now().Unix())
+		}
+		c.want(fmt.Sprintf("set key%d %d %d 1\r\nv\r\n", i, i+7, max(s, 0)), "STORED\r\n")
+	}
+	if err := r.Apply(&router.Table{Number: 1, State: change.Move, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
+		t.Fatal(err)
+	}
+	memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
+	memcachedtest.WaitFor(t, "the keys to be moved", func() error {
+		for i := range seconds {
+			c.ask(fmt.Sprintf("get key%d\r\n", i))
+		}
+		if n := all[0].Items(t); n > 0 {
+			return fmt.Errorf("%d items are at the old owner", n)
+		}
+		return nil
+	})
+	for i, s := range seconds {
+		var flags, left int
+		answer := c.ask(fmt.Sprintf("mg key%d f t\r\n", i))
+		_, _ = fmt.Sscanf(answer, "HD f%d t%d", &flags, &left)
+		const slack = 60 // seconds: the machine may be loaded
+		if flags != i+7 || s < 0 && left != -1 || s > 0 && (left > s+2 || left < s-slack) {
+			t.Errorf("key%d: %q, it had flags %d and %d seconds", i, answer, i+7, s)
+		}
+	}
+}
+
+// moveAll moves what members have that others own, under leases, until there is nothing.
+func moveAll(t *testing.T, all []*memcachedtest.Server, to router.Ring) {
+	t.Helper()
+	var movers sync.WaitGroup
+	for _, from := range all {
+		movers.Go(func() {
+			for pass := range 100 {
+				found, err := movePass(t, from, all, to)
+				if err != nil {
+					t.Error(err)
+				}
+				if found == 0 || err != nil {
+					t.Logf("%d passes over %s", pass+1, from.Address())
+					return
+				}
+			}
+			t.Errorf("there are always items to be moved at %s", from.Address())
+		})
+	}
+	movers.Wait()
+}
+
+func movePass(t *testing.T, from *memcachedtest.Server, all []*memcachedtest.Server, to router.Ring) (found int64, err error) {
+	list, err := crawl.Items(t.Context(), func(context.Context) (*memcache.Conn, error) { return from.DialFor(t), nil }, t.TempDir(), 1<<20,
+		func(e *crawl.Entry) bool { return to.Servers[to.Owner.Owner(e.Key)].Port != uint16(from.Port) })
+	if err != nil {
+		return 0, err
+	}
+	defer list.Close()
+	for i, owner := range to.Servers {
+		var keys []pull.Key
+		for e, err := range list.All() {
+			if err != nil {
+				return 0, err
+			}
+			if to.Owner.Owner(e.Key) == i {
+				keys = append(keys, pull.Key{Key: e.Key})
+			}
+		}
+		at := slices.IndexFunc(all, func(s *memcachedtest.Server) bool { return uint16(s.Port) == owner.Port })
+		lane := pull.Lane{Owners: [2]*memcache.Conn{change.Old: from.DialFor(t), change.New: all[at].DialFor(t)}}
+		for batch := range slices.Chunk(keys, 16) {
+			if err := lane.Move(batch); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return list.Len(), nil
 }

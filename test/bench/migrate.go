@@ -130,7 +130,7 @@ func (p population) drainRound(ctx context.Context, b *bench, r *row, dir string
 		return err
 	}
 	defer f.kill()
-	used, err := b.receipted(ctx, r.what, f, "migrate", "--dir="+dir)
+	used, err := b.receipted(ctx, r.name(), f, "migrate", "--dir="+dir)
 	if err != nil {
 		return err
 	}

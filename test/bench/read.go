@@ -182,16 +182,18 @@ func dropCache(path string) error {
 }
 
 // profiled is a child of this program that does what line says and writes a CPU
-// profile, named after the row.
+// profile, named after the row. Its memory has the bound of the drainer's program.
 func (b *bench) profiled(ctx context.Context, name string, line []string) *exec.Cmd {
 	self, _ := os.Executable()
 	name = strings.Map(func(r rune) rune {
-		if r == ' ' || r == ',' || r == '/' {
+		if r == ' ' || r == ',' || r == '/' || r == '*' {
 			return '-'
 		}
 		return r
 	}, name)
-	return exec.CommandContext(ctx, self, append([]string{"profile", filepath.Join(b.profile, name+".pprof")}, line...)...)
+	cmd := exec.CommandContext(ctx, self, append([]string{"profile", filepath.Join(b.profile, name+".pprof")}, line...)...)
+	cmd.Env = append(os.Environ(), "GOMEMLIMIT=48MiB")
+	return cmd
 }
 
 // profileChild runs a command of this program, or of the drainer, under the

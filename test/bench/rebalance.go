@@ -102,7 +102,7 @@ func (c ringChange) round(ctx context.Context, b *bench, r *row, limit, streamed
 	if limit {
 		used, err = c.addAndDelete(ctx, f, p)
 	} else {
-		used, err = c.move(ctx, b, f, p, r.what, streamed)
+		used, err = c.move(ctx, b, f, p, r.name(), streamed)
 	}
 	if err != nil {
 		return err

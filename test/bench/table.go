@@ -42,6 +42,9 @@ func (r *row) add(u usage, lost int) {
 	}
 }
 
+// name of the row, for files.
+func (r *row) name() string { return r.what + " " + strings.Trim(r.how, "*") }
+
 // rate in items a second, by the median.
 func (r *row) rate() float64 { return float64(r.items) / median(r.seconds) }
 

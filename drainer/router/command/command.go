@@ -27,6 +27,11 @@ type Request struct {
 	Single []byte
 }
 
+// ForKey is a request about a key that nobody has asked for, to move it. binary: it is in base64.
+func ForKey(key []byte, binary bool) Request {
+	return Request{Request: wire.Request{Verb: wire.MetaGet, Key: key, Binary: binary}}
+}
+
 // ClassOf a request. vivify: it asks for a lease of its own, by mg with N.
 func ClassOf(r *wire.Request) (class change.Class, vivify bool) {
 	has := func(letter byte) bool { _, ok := r.Flag(letter); return ok }
@@ -95,18 +100,12 @@ func (r *Request) Append(dst []byte, s change.Step) []byte {
 	case change.Look:
 		return r.meta(dst, "mg", " f c")
 	case change.Lease:
-		dst = r.metaKey(dst, "ms")
-		dst = append(dst, " 0 ME c T"...)
-		dst = strconv.AppendInt(dst, LeaseSeconds, 10)
-		dst = append(dst, " F"...)
-		dst = strconv.AppendUint(dst, LeaseFlags, 10)
-		return append(dst, "\r\n\r\n"...)
+		flags := " ME c T" + strconv.Itoa(LeaseSeconds) + " F" + strconv.Itoa(LeaseFlags)
+		return r.store(dst, flags, []byte("\r\n"))
 	case change.Erase:
 		return r.meta(dst, "md", "")
 	case change.EraseIf:
-		dst = r.metaKey(dst, "md")
-		dst = strconv.AppendUint(append(dst, " C"...), s.CAS, 10)
-		return append(dst, "\r\n"...)
+		return r.meta(dst, "md", " C"+strconv.FormatUint(s.CAS, 10))
 	case change.Fetch:
 		return r.meta(dst, "mg", " v f t c")
 	case change.Guarded:

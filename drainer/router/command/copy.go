@@ -1,17 +1,26 @@
 package command
 
 import (
+	"fmt"
 	"strconv"
 
 	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
+// KeepsCAS tells whether a memcached of that version can be told which CAS value an item gets
+// (1.6.27 and later).
+func KeepsCAS(version string) bool {
+	var major, minor, patch int
+	_, _ = fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
+	return major > 1 || major == 1 && (minor > 6 || minor == 6 && patch >= 27)
+}
+
 // Fetched is an item that was read to be moved. Its value is a part of the answer.
 type Fetched struct {
 	Value []byte // with its end
 	flags uint64
-	ttl   string // in seconds; "0" for ever
+	ttl   int64 // in seconds; 0 for ever
 	cas   uint64
 }
 
@@ -22,25 +31,29 @@ func (r *Request) Fetched(answer []byte) (f Fetched, ok bool) {
 	if !a.Parse(wire.MetaValue, answer) || a.Code != wire.Value || len(answer) != len(a.Line)+a.Block {
 		return f, false
 	}
-	ttl, _ := returned(&a, 't')
-	f = Fetched{Value: answer[len(a.Line):], flags: returnedNumber(&a, 'f'), ttl: string(ttl), cas: returnedNumber(&a, 'c')}
-	switch f.ttl {
-	case "-1":
-		f.ttl = "0"
-	case "", "0":
+	text, _ := returned(&a, 't')
+	ttl, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil || ttl == 0 {
 		return f, false
 	}
-	return f, true
+	return Fetched{Value: answer[len(a.Line):], flags: returnedNumber(&a, 'f'), ttl: max(ttl, 0), cas: returnedNumber(&a, 'c')}, true
 }
 
+// longestRelative is how many seconds memcached takes for a time from now on. More is a Unix time.
+const longestRelative = 30 * 24 * 3600
+
 // AppendCopy appends the item in place of the placeholder. keepCAS: the owner can be told
-// which CAS value it gets (memcached 1.6.27 and later). A lease of 0 is an add.
-func (r *Request) AppendCopy(dst []byte, f *Fetched, s change.Step, keepCAS bool) []byte {
+// which CAS value it gets. A lease of 0 is an add. now is in Unix seconds.
+func (r *Request) AppendCopy(dst []byte, f *Fetched, s change.Step, keepCAS bool, now int64) []byte {
+	ttl := f.ttl
+	if ttl > longestRelative {
+		ttl += now
+	}
 	flags := " ME"
 	if s.CAS != 0 {
 		flags = " C" + strconv.FormatUint(s.CAS, 10)
 	}
-	flags += " c F" + strconv.FormatUint(f.flags, 10) + " T" + f.ttl
+	flags += " c F" + strconv.FormatUint(f.flags, 10) + " T" + strconv.FormatInt(ttl, 10)
 	if keepCAS {
 		flags += " E" + strconv.FormatUint(f.cas, 10)
 	}

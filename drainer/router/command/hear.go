@@ -36,7 +36,7 @@ func (r *Request) Result(s change.Step, answer []byte) (change.Result, []byte) {
 	case change.Look:
 		return found(&a, a.Code == wire.Header), nil
 	case change.Fetch:
-		if result := found(&a, a.Code == wire.Value); result.Code != change.Found || !marked(&a) {
+		if result := found(&a, a.Code == wire.Value); result.Code != change.Found || !outdated(&a) {
 			return result, nil
 		}
 		return change.Result{Code: change.Absent}, nil
@@ -99,15 +99,17 @@ func found(a *wire.Answer, hit bool) change.Result {
 	return change.Result{Code: change.Failed}
 }
 
-// marked items are not moved: a client has marked them as stale, or somebody is about to
-// store them anew.
-func marked(a *wire.Answer) bool {
-	for _, letter := range []byte("WXZ") {
-		if _, ok := returned(a, letter); ok {
-			return true
-		}
-	}
-	return false
+// outdated items are not moved: a client has marked them as stale, or there is no value yet,
+// because a client was told to store one.
+func outdated(a *wire.Answer) bool {
+	has := func(letter byte) bool { _, ok := returned(a, letter); return ok }
+	return has('X') || a.Block == len("\r\n") && (has('W') || has('Z'))
+}
+
+// Outdated tells it of the answer to Fetch.
+func (r *Request) Outdated(answer []byte) bool {
+	var a wire.Answer
+	return a.Parse(wire.MetaValue, answer) && a.Code == wire.Value && outdated(&a)
 }
 
 // made is the answer to an ms that makes an item.

@@ -1,8 +1,8 @@
-package move
+package crawl
 
 import "hash/maphash"
 
-// once tells which keys a pass has had already. A client may store an item anew while the pass
+// Once tells which keys a pass has had already. A client may store an item anew while the pass
 // goes on, so that the pass comes across both copies. If both were under way, one of them would
 // find that the member doesn't have the item any more, because the other was deleted there after
 // its owner had it: that looks as if a client had deleted it. So the second waits for the next
@@ -11,7 +11,7 @@ import "hash/maphash"
 // It is a Bloom filter whose bits for a key are all in one word (Putze, Sanders, Singler: Cache-,
 // Hash- and Space-Efficient Bloom Filters, 2007). A key that it takes for another waits for the
 // next pass, too, which has another seed.
-type once struct {
+type Once struct {
 	seed  maphash.Seed
 	words []uint64
 }
@@ -23,8 +23,8 @@ const (
 	leastWords, mostWords = 1 << 12, 1 << 22
 )
 
-// begin begins a pass of about so many keys.
-func (o *once) begin(keys int64) {
+// Begin begins a pass of about so many keys.
+func (o *Once) Begin(keys int64) {
 	words := leastWords
 	for int64(words) < keys/keysOfAWord && words < mostWords {
 		words *= 2
@@ -37,8 +37,8 @@ func (o *once) begin(keys int64) {
 	o.seed = maphash.MakeSeed()
 }
 
-// had notes the key, and tells whether the pass has had it before.
-func (o *once) had(key []byte) bool {
+// Had notes the key, and tells whether the pass has had it before.
+func (o *Once) Had(key []byte) bool {
 	h := maphash.Bytes(o.seed, key)
 	bits := uint64(1)<<(h&63) | 1<<(h>>6&63) | 1<<(h>>12&63) | 1<<(h>>18&63)
 	word := &o.words[h>>24%uint64(len(o.words))]

@@ -1,4 +1,4 @@
-package move
+package crawl
 
 import (
 	"fmt"
@@ -7,12 +7,12 @@ import (
 
 func TestAPassHasEachKeyOnceAndTakesFewForOthers(t *testing.T) {
 	const keys = 200_000
-	var o once
+	var o Once
 	for pass := range 3 {
-		o.begin(keys)
+		o.Begin(keys)
 		wrong := 0
 		for i := range keys {
-			if o.had(fmt.Appendf(nil, "key%d", i)) {
+			if o.Had(fmt.Appendf(nil, "key%d", i)) {
 				wrong++
 			}
 		}
@@ -20,7 +20,7 @@ func TestAPassHasEachKeyOnceAndTakesFewForOthers(t *testing.T) {
 			t.Errorf("pass %d: %d of %d keys were taken for others", pass, wrong, keys)
 		}
 		for i := range keys {
-			if key := fmt.Appendf(nil, "key%d", i); !o.had(key) {
+			if key := fmt.Appendf(nil, "key%d", i); !o.Had(key) {
 				t.Fatalf("pass %d: it has forgotten %s", pass, key)
 			}
 		}

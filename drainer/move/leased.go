@@ -1,0 +1,184 @@
+package move
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"time"
+
+	"example.com/memcached-operator/drainer/crawl"
+	"example.com/memcached-operator/drainer/export/wire"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
+	"example.com/memcached-operator/drainer/router/command"
+	"example.com/memcached-operator/drainer/router/pull"
+)
+
+// leased moves the keys of a running member as routers do while they change rings: each under its
+// lease, so that no client of a router misses one, or sees an older value. It is for clusters that
+// only routers use: other clients would take a lease for a value. Stream and listing say which keys
+// there are; what a key's item is, is read under the lease.
+type leased struct {
+	l *runningMember
+	e *Engine
+	// pulls are to the servers, by their places.
+	pulls pull.Pass
+
+	mu sync.Mutex
+	// tallies and refusals by server.
+	tallies  []memcache.Tally
+	refusals []string
+	// own deletes items that nobody is given.
+	own *remover
+}
+
+// lease moves under leases from now on.
+func (l *runningMember) lease(e *Engine) {
+	if l.leased != nil {
+		return
+	}
+	v := &leased{l: l, e: e, tallies: make([]memcache.Tally, len(l.servers)), refusals: make([]string, len(l.servers))}
+	v.pulls = pull.Pass{Dialer: l.dialer, From: l.member.Address(), Timeout: l.timeout, Moved: v.moved,
+		KeepsCAS: func(i int) bool { return command.KeepsCAS(e.writers[i].Limits().Version) },
+		Waiting:  func(i int, why string) { l.waiting(v.name(i), why) },
+	}
+	for _, s := range l.servers {
+		v.pulls.To = append(v.pulls.To, s.Address())
+	}
+	l.leased, e.leased = v, v
+}
+
+func (v *leased) name(server int) string {
+	if server == pull.Member {
+		return v.l.member.String()
+	}
+	return v.l.servers[server].String()
+}
+
+// streamed is one pass over what the member's supervisor streams.
+func (v *leased) streamed(ctx context.Context, s *wire.Stream) (rejected bool, err error) {
+	if err := v.l.sameProcess(ctx); err != nil {
+		return false, err
+	}
+	v.l.once.Begin(s.Expected)
+	return v.pass(ctx, func(yield func(pull.Misplaced, error) bool) {
+		for it, err := range s.Items() {
+			if err != nil {
+				yield(pull.Misplaced{}, &brokenStream{err})
+				return
+			}
+			if !yield(pull.Misplaced{Key: it.Key, Size: int64(it.Size())}, nil) {
+				return
+			}
+		}
+	})
+}
+
+// listed moves what memcached has listed.
+func (v *leased) listed(ctx context.Context, list *crawl.List) (found, error) {
+	v.l.once.Begin(list.Len())
+	rejected, err := v.pass(ctx, func(yield func(pull.Misplaced, error) bool) {
+		for entry, err := range list.All() {
+			if err != nil {
+				yield(pull.Misplaced{}, err)
+				return
+			}
+			if !yield(pull.Misplaced{Key: entry.Key, Size: entry.Size}, nil) {
+				return
+			}
+		}
+	})
+	if rejected {
+		return refused, err
+	}
+	return some, err
+}
+
+// pass moves each key once, at the pace that is allowed, and tells whether an owner refused some.
+func (v *leased) pass(ctx context.Context, keys iter.Seq2[pull.Misplaced, error]) (rejected bool, err error) {
+	v.own = v.l.remover()
+	defer v.own.close()
+	before := v.rejected()
+	spread := pace.New(v.l.limit)
+	err = v.pulls.Move(ctx, func(yield func(pull.Misplaced, error) bool) {
+		for k, err := range keys {
+			if err != nil {
+				yield(k, err)
+				return
+			}
+			if v.l.once.Had(k.Key) || ofSupervisor(k.Key) {
+				continue
+			}
+			if v.l.limit != (pace.Limit{}) {
+				if ahead := spread.Next(time.Now(), int(k.Size)); ahead > 0 {
+					err = sleep(ctx, ahead)
+				}
+			}
+			if k.Owner = v.l.owner.Owner(k.Key); k.Owner == v.l.self {
+				err = &brokenStream{errOtherRouting}
+			}
+			k.Key = bytes.Clone(k.Key)
+			if err == nil && v.l.isLost(k.Key) {
+				if err = v.moved(ctx, k.Owner, []pull.Key{{Key: k.Key, Outcome: pull.Outdated}}); err == nil {
+					continue
+				}
+			}
+			if !yield(k, err) || err != nil {
+				return
+			}
+		}
+	})
+	var at *pull.ServerError
+	switch {
+	case !errors.As(err, &at):
+	case at.Server == pull.Member:
+		err = &sourceError{v.name(at.Server), at.Err}
+	default:
+		err = &survivorError{v.name(at.Server), at.Err}
+	}
+	return v.rejected() > before, err
+}
+
+// moved counts what came of the keys, and deletes what is outdated. Keys that somebody else has in
+// hand are left for the next pass.
+func (v *leased) moved(ctx context.Context, server int, keys []pull.Key) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	t := &v.tallies[server]
+	for i := range keys {
+		k := &keys[i]
+		switch k.Outcome {
+		case pull.Later, pull.Unsayable:
+			continue
+		case pull.Moved:
+			t.Added++
+			t.Bytes += k.Bytes
+		case pull.Present:
+			t.Present++
+		case pull.Refused:
+			if t.Rejected++; v.refusals[server] == "" {
+				v.refusals[server] = k.Why
+			}
+		case pull.Outdated, pull.Gone: // resolve leaves alone what is not outdated
+			if err := v.own.resolve(ctx, &misplaced{Item: item.Item{Key: k.Key, State: item.Invalidated}}); err != nil {
+				return err
+			}
+			v.e.counts.invalidated++
+		}
+		v.e.counts.found++
+		v.e.skipped.Add(1)
+	}
+	return nil
+}
+
+func (v *leased) rejected() (sum int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i := range v.tallies {
+		sum += v.tallies[i].Rejected
+	}
+	return sum
+}
