@@ -49,6 +49,7 @@ func (f *routeFlags) add(fs *flag.FlagSet) {
 	fs.DurationVar(&c.IdleTimeout, "idle-timeout", 0, "close the connection of a client that asks nothing for so long; 0 never")
 	fs.DurationVar(&c.Linger, "linger", 5*time.Second, "after SIGTERM, take connections for so long, while /ready says no")
 	fs.DurationVar(&c.DrainTimeout, "drain-timeout", router.DefaultDrainTimeout, "then wait for answers for so long")
+	fs.DurationVar(&c.Slow, "slow", 100*time.Millisecond, "log requests that take so long, or fail: one a second of each thread at most; 0 none")
 	fs.StringVar(&f.clientTLS, contract.FlagClientTLSDir, "", "speak TLS with applications: a directory with "+contract.CertFile+" and "+contract.KeyFile)
 	fs.BoolVar(&f.clientVerify, contract.FlagClientVerify, false, "serve only applications that show a certificate which an authority in "+contract.CAFile+" of --"+contract.FlagClientTLSDir+" signed")
 	fs.StringVar(&f.clientLogins, contract.FlagClientAuthFile, "", "ask applications for a login: a file with lines user:password")

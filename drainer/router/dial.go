@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/router/command"
 )
 
 // Pauses between two tries to connect to a member, with as much again at random.
@@ -81,14 +83,12 @@ func (r *Router) askVersion(conn net.Conn) (keepsCAS bool, err error) {
 		return false, err
 	}
 	answer := string(line)
-	if !strings.HasPrefix(answer, "VERSION ") {
+	version, ok := strings.CutPrefix(answer, "VERSION ")
+	if !ok {
 		return false, fmt.Errorf("it answered %.80q", answer)
 	}
 	r.version.Store(&answer)
-	var major, minor, patch int
-	_, _ = fmt.Sscanf(answer, "VERSION %d.%d.%d", &major, &minor, &patch)
-	keepsCAS = major > 1 || major == 1 && (minor > 6 || minor == 6 && patch >= 27)
-	return keepsCAS, conn.SetDeadline(time.Time{})
+	return command.KeepsCAS(version), conn.SetDeadline(time.Time{})
 }
 
 // handOver returns a socket with what conn sends and receives: conn's own, or if it is

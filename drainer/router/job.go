@@ -135,7 +135,7 @@ func (j *job) ask(m *member) {
 		j.leased = j.loop.now
 	}
 	if j.step.Action == change.Copy {
-		m.out = j.request.AppendCopy(m.out, &j.fetched, j.step, m.keepsCAS)
+		m.out = j.request.AppendCopy(m.out, &j.fetched, j.step, m.keepsCAS, time.Now().Unix())
 		return
 	}
 	m.out = j.request.Append(m.out, j.step)

@@ -52,6 +52,7 @@ type loop struct {
 	counts   meter.Counts
 	sketch   meter.Sketch
 	faded    int64 // when, in the loop's clock
+	odd      odd
 
 	published struct {
 		mu     sync.Mutex
@@ -243,6 +244,9 @@ func (l *loop) answered(s *slot) {
 	s.leave()
 	s.pending, s.done = false, true
 	l.counts.Count(s.verb, s.outcome, s.size, l.now-s.began)
+	if slow := int64(l.router.config.Slow); slow > 0 && (s.outcome == wire.Failure || l.now-s.began >= slow) {
+		l.logOdd(s)
+	}
 	c := s.client
 	if c == nil {
 		l.release(s)
@@ -252,6 +256,27 @@ func (l *loop) answered(s *slot) {
 		c.advance()
 	}
 	c.goOn()
+}
+
+// odd requests are slow, or have failed. One a second is logged.
+type odd struct {
+	logged int64 // when, in the loop's clock
+	more   int   // since then
+}
+
+// logOdd logs no key: that may be a secret.
+func (l *loop) logOdd(s *slot) {
+	o := &l.odd
+	if o.logged > 0 && l.now-o.logged < int64(time.Second) {
+		o.more++
+		return
+	}
+	what := "took long"
+	if s.outcome == wire.Failure {
+		what = "failed"
+	}
+	l.router.config.Logf("a %s %s, after %v; %d more were slow or failed since the last one", s.verb, what, time.Duration(l.now-s.began).Round(time.Microsecond), o.more)
+	*o = odd{logged: max(l.now, 1)}
 }
 
 // crowded tells whether there is no room for a block of this answer: its client takes

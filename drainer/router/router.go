@@ -50,6 +50,9 @@ type Config struct {
 	Linger time.Duration
 	// DrainTimeout bounds how long it then waits for answers.
 	DrainTimeout time.Duration
+	// Slow: requests that take so long are logged, and those that members answer with an error,
+	// one a second of each loop at most; 0 none.
+	Slow time.Duration
 	// Logf writes a line for people.
 	Logf func(format string, args ...any)
 }

@@ -47,8 +47,10 @@ func start(t testing.TB, config router.Config, members ...*memcachedtest.Server)
 	if config.Loops == 0 {
 		config.Loops = 2
 	}
-	config.Logf = func(format string, args ...any) {
-		fmt.Fprintf(os.Stderr, "router: "+format+"\n", args...)
+	if config.Logf == nil {
+		config.Logf = func(format string, args ...any) {
+			fmt.Fprintf(os.Stderr, "router: "+format+"\n", args...)
+		}
 	}
 	r := &running{ended: make(chan error, 1)}
 	if r.Router, err = router.New(config); err != nil {
@@ -91,12 +93,12 @@ func dial(t testing.TB, address string) *conversation {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
 	return &conversation{conn, t, bufio.NewReaderSize(conn, 1<<20)}
 }
 
 func (c *conversation) say(text string) {
 	c.t.Helper()
+	_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
 	if _, err := io.WriteString(c.Conn, text); err != nil {
 		c.t.Fatal(err)
 	}
