@@ -236,6 +236,8 @@ type DiscoverySpec struct {
 }
 
 // RouterSpec is the routers of a cluster.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.exclusive) && self.exclusive) == (has(oldSelf.exclusive) && oldSelf.exclusive)",message="exclusive can't be changed while there are routers: remove spec.router first"
 type RouterSpec struct {
 	// replicas is the number of routers, from 1 to 256. Absent, it is left to whoever sets
 	// that of the Deployment NAME-router, such as a HorizontalPodAutoscaler; Kubernetes then
@@ -244,6 +246,12 @@ type RouterSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256
 	Replicas *int32 `json:"replicas,omitempty"`
+	// exclusive says that applications use the routers only, never a member itself. Then items
+	// are moved under leases, and a scaling loses no increment, no add and no delete. A client
+	// that asks a member may be told an empty value for a moment. Defaults to false. It can't be
+	// changed while there are routers.
+	// +optional
+	Exclusive bool `json:"exclusive,omitempty"`
 	// resources of a router. Of a memory limit, it uses half for requests and answers under
 	// way. Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional

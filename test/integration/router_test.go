@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -315,4 +317,53 @@ func TestTableThatIsMadeAgainIsNewer(t *testing.T) {
 		return nil
 	})
 	w.quiet()
+}
+
+// TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile: status names them, and each state is
+// waited for within bounds, also by an operator that has just begun.
+func TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile(t *testing.T) {
+	w := newNamespace(t)
+	var silent atomic.Bool
+	w.rings = func(_ context.Context, address string) (contract.RingAcknowledged, error) {
+		_, number, err := w.toldRouter(address)
+		if silent.Load() {
+			return contract.RingAcknowledged{Number: number, Acknowledged: 1, Waiting: "1 request is not answered"}, err
+		}
+		return contract.RingAcknowledged{Number: number, Acknowledged: number}, err
+	}
+	w.startOperator()
+	w.storageCluster(patient().With(routed), 3)
+	kubes.Play(w.namespace, ofLeaving(player.Succeed(7)))
+	w.allRoutedTo(2, 3)
+	tables := w.tables()
+	silent.Store(true)
+	w.scale(2)
+	ahead := ahead{}
+	for _, state := range []string{contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish} {
+		w.eventually("state "+state, func() error {
+			config := &corev1.ConfigMap{}
+			if err := admin.Get(w.Context(), w.key(routerName), config); err != nil {
+				return err
+			}
+			if table, err := contract.ParseRingTable([]byte(config.Data["table.json"])); err != nil || table.State != state {
+				return fmt.Errorf("the table is %s, %w", asJSON(table), err)
+			}
+			return nil
+		})
+		w.eventually("status names the routers", func() error {
+			if r := w.memcached().Status.Router; r == nil || len(r.Behind) == 0 {
+				return fmt.Errorf("it is %s", asJSON(r))
+			}
+			return nil
+		})
+		w.stopOperator()
+		ahead.by += contract.RingWaits + 10*time.Second
+		w.clock = ahead
+		w.startOperator()
+	}
+	w.settled(2)
+	w.eventually("a table of two members", func() error { _, err := w.routedTo(2, 2); return err })
+	equal(w, "what routers were told", tables(), []string{
+		"stable 0→3, list 3", "prepare 3→2, list 3", "settle 3→2, list 3", "move 3→2, list 2", "finish 3→2, list 2", "stable 0→2, list 2",
+	})
 }

@@ -103,18 +103,20 @@ type (
 	// CreatePlacement creates the Job that moves the items of the claim's member to their
 	// owners among that many Members, by the ring named Target. Items owned by Lost
 	// members are discarded. Prepared: it waits for BeginMove, because clients are not told
-	// of that ring yet.
+	// of that ring yet. Leases: each key is moved under its lease.
 	CreatePlacement struct {
 		Claim    ClaimRef
 		Target   string
 		Members  int32
 		Lost     []int32
 		Prepared bool
+		Leases   bool
 	}
 	// BeginMove tells the pod of a prepared placement by that ring to begin.
 	BeginMove struct {
 		Claim  ClaimRef
 		Target string
+		Leases bool
 	}
 	// RecordPlaced writes on the claim that its member's items are placed by the ring of
 	// that serial. Receipt is the proof; nil if a person asked to skip the placement.

@@ -15,6 +15,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // createPlacement creates the Job for the ring that the clients' list has, or is about to
@@ -24,7 +25,8 @@ func (r *run) createPlacement(ctx context.Context, a action.CreatePlacement) err
 		return err
 	}
 	job := build.PlacementJob(r.cluster, r.Options, build.Placement{
-		Claim: a.Claim.Name, UID: a.Claim.UID, Ordinal: a.Claim.Ordinal, Target: a.Target, Members: a.Members, Lost: a.Lost, Prepared: a.Prepared,
+		Claim: a.Claim.Name, UID: a.Claim.UID, Ordinal: a.Claim.Ordinal, Target: a.Target, Members: a.Members, Lost: a.Lost,
+		Prepared: a.Prepared, Leases: a.Leases,
 	})
 	if err := r.createJob(ctx, job); err != nil {
 		return err
@@ -61,7 +63,11 @@ func (r *run) beginMove(ctx context.Context, a action.BeginMove) error {
 		if !ours || d.Claim != a.Claim.UID || d.Target != a.Target || !d.Waits || observe.DrainerEnded(pod) {
 			continue
 		}
-		if err := r.annotatePod(ctx, pod, map[string]string{cachev1alpha1.AnnotationBegin: a.Target}); err != nil {
+		begin := a.Target
+		if a.Leases {
+			begin += contract.BeginLeases
+		}
+		if err := r.annotatePod(ctx, pod, map[string]string{cachev1alpha1.AnnotationBegin: begin}); err != nil {
 			return err
 		}
 	}

@@ -49,7 +49,7 @@ func PlacementJob(c *cachev1alpha1.Memcached, o Options, p Placement) *batchv1.J
 		ExportPort: exportPort(c),
 		Move:       moveArgs(c, ring.Source(p.UID, p.Target), members),
 	}
-	args.Scratch, args.Patience, args.Deadline = scratchDir, Patience(c), MoveDeadline(c)
+	args.Scratch, args.Patience, args.Deadline, args.Leases = scratchDir, Patience(c), MoveDeadline(c), p.Leases
 	for _, i := range p.Lost {
 		args.Discard = append(args.Discard, reached(c, members)[i])
 	}
@@ -91,6 +91,6 @@ type Placement struct {
 	Target  string
 	Members int32
 	Lost    []int32
-	// Prepared: it waits until it is told to begin.
-	Prepared bool
+	// Prepared: it waits until it is told to begin. Leases: each key is moved under its lease.
+	Prepared, Leases bool
 }

@@ -41,6 +41,11 @@ const (
 // RouterName is the name of everything that belongs to the routers.
 func RouterName(cluster string) string { return cluster + "-router" }
 
+// RoutersExclusive tells whether no client asks members but routers.
+func RoutersExclusive(c *cachev1alpha1.Memcached) bool {
+	return c.Spec.Router != nil && c.Spec.Router.Exclusive
+}
+
 // RouterAddress is where applications reach the routers, host:port.
 func RouterAddress(c *cachev1alpha1.Memcached) string {
 	return fmt.Sprintf("%s.%s.svc:%d", RouterName(c.Name), c.Namespace, c.Spec.ContainerPort)
@@ -56,7 +61,7 @@ func routerSelector(c *cachev1alpha1.Memcached) map[string]string {
 // nothing. In the states stable and prepare the new ring has the first n members; in the others
 // the rings stay. It returns nil if the state doesn't come after that.
 func RouterTable(c *cachev1alpha1.Memcached, state string, n int32, before *contract.RingTable, number int64) *contract.RingTable {
-	t := &contract.RingTable{Number: number, State: state, Shared: state != contract.RingStable}
+	t := &contract.RingTable{Number: number, State: state, Shared: state != contract.RingStable && !RoutersExclusive(c)}
 	ring := contract.Ring{Client: string(c.Spec.Routing.Client), KeyPrefix: c.Spec.Routing.KeyPrefix, Servers: namedServers(c, n)}
 	order := []string{contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
 	step := slices.Index(order, state)

@@ -183,7 +183,15 @@ func TestRouterPodsAreRestricted(t *testing.T) {
 // TestRouterTablesFollowEachOther: rings stay from the second state on, whatever the spec says by
 // then, and no state comes but after the one before.
 func TestRouterTablesFollowEachOther(t *testing.T) {
-	c := routedCluster()
+	for _, exclusive := range []bool{false, true} {
+		c := routedCluster()
+		c.Spec.Router.Exclusive = exclusive
+		tablesFollow(t, c)
+	}
+}
+
+func tablesFollow(t *testing.T, c *cachev1alpha1.Memcached) {
+	t.Helper()
 	states := []string{contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
 	var before *contract.RingTable
 	for i, state := range states {
@@ -201,7 +209,7 @@ func TestRouterTablesFollowEachOther(t *testing.T) {
 		if _, err := contract.ParseRingTable([]byte(RouterTableText(table))); err != nil {
 			t.Errorf("%s: %v", state, err)
 		}
-		if i > 0 && (len(table.Old.Servers) != 3 || len(table.New.Servers) != 2 || !table.Shared) {
+		if i > 0 && (len(table.Old.Servers) != 3 || len(table.New.Servers) != 2 || table.Shared == c.Spec.Router.Exclusive) {
 			t.Errorf("%s: %+v", state, table)
 		}
 		if bounded := state == contract.RingPrepare || state == contract.RingSettle; (table.Until != nil) != bounded {

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"strconv"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // Duty is what a drainer's Job or pod does, by its annotations. It is empty if these are
@@ -51,7 +53,7 @@ func DutyOf(o metav1.Object) Duty {
 			return Duty{}
 		}
 		begin, is := annotations[cachev1alpha1.AnnotationBegin] // an earlier operator wrote none
-		d.Waits = is && begin != d.Target
+		d.Waits = is && strings.TrimSuffix(begin, contract.BeginLeases) != d.Target
 	default:
 		return Duty{}
 	}

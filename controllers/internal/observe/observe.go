@@ -445,6 +445,7 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 		Plain:             spec.Storage == nil,
 		Discovery:         spec.Discovery != nil,
 		Routers:           spec.Router != nil,
+		Exclusive:         build.RoutersExclusive(c),
 		StableAddresses:   build.Stable(c),
 		Policy:            PlanPolicy(c),
 		ReleaseUnreadable: ReleasesUnreadable(c),

@@ -7,10 +7,10 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/drainer/contract"
 )
 
-// justNow stands for the time of a mark that this plan writes. It is later than all
-// others.
+// justNow stands for the time of a mark that this plan writes, and is later than all others.
 var justNow = time.Unix(1<<40, 0)
 
 // LeavingAt is when the claim's member was told to leave, if the mark is written.
@@ -191,6 +191,8 @@ func (o *Observed) drainWaits(c *Claim, survivors int32) (reason, message string
 		return InTurn, "the pod of an earlier drain of this claim is still there"
 	case o.newerDrainDue(c):
 		return InTurn, "the volume of a member that left later is drained first: its values are newer"
+	case o.Cluster.Exclusive && o.Table != nil && o.Table.State != contract.RingStable:
+		return InTurn, "routers change rings, and a drain would take a lease for a newer value" // their poll brings the next state
 	case o.placementRuns() || o.drainedAfterPlacement(c) && o.placing():
 		return InTurn, "the survivors' items are placed first"
 	case c.Pending:

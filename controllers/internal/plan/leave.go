@@ -148,7 +148,7 @@ func (p *Plan) moveLeaving(o *Observed, slots *int) {
 			continue
 		}
 		*slots--
-		p.add(action.CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Prepared: p.Prepares})
+		p.add(action.CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Prepared: p.Prepares, Leases: p.leases(o)})
 	}
 }
 

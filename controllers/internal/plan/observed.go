@@ -58,6 +58,8 @@ type Cluster struct {
 	Discovery bool
 	// Routers are asked for, or something of them is there.
 	Routers bool
+	// Exclusive: no client asks members but routers.
+	Exclusive bool
 	// NamespaceTerminating: nothing can run here any more.
 	NamespaceTerminating bool
 	// Finalizer: the cluster's own is in place.

@@ -199,7 +199,7 @@ func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 		return state.is(PlacementWaits, InTurn, "other members are placed first")
 	}
 	*slots--
-	p.add(action.CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Lost: o.lost()})
+	p.add(action.CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Lost: o.lost(), Leases: p.leases(o)})
 	if c.PlacementRequest == Retry {
 		p.add(action.ClearPlacementRetry{Claim: c.Ref()})
 	}

@@ -136,7 +136,7 @@ func (p *Plan) beginMoves(o *Observed) {
 			continue
 		}
 		if slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && d.Target == job.Target && d.Waits }) {
-			p.add(action.BeginMove{Claim: c.Ref(), Target: job.Target})
+			p.add(action.BeginMove{Claim: c.Ref(), Target: job.Target, Leases: p.leases(o)})
 		}
 	}
 }

@@ -86,21 +86,18 @@ func (p *Plan) routersAsk(o *Observed, c *Claim) bool {
 	return (o.routersChange() || p.Table.State == contract.RingMove) && o.isLeaving(c) && !c.Deleting && !o.overdue(c) && slices.Contains(o.Ready, c.Ordinal)
 }
 
+// leases tells whether keys are moved under their leases. Routers in other states don't know them.
+func (p *Plan) leases(o *Observed) bool {
+	return o.Cluster.Exclusive && p.Table.State == contract.RingMove
+}
+
 // moversFoundNothing tells whether nothing is left at the old owners: the items of members that
 // stay are placed, and the movers of leaving ones only wait for their clients, or have ended.
 func (o *Observed) moversFoundNothing() bool {
-	if slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) }) {
-		return false
-	}
-	settles := func(c *Claim) bool {
-		return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && d.Settles })
-	}
-	for i := range o.Claims {
-		if c := &o.Claims[i]; o.isLeaving(c) && o.waitsForMover(c) && !settles(c) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(o.Claims, func(c Claim) bool {
+		settles := func(d Drainer) bool { return d.ClaimUID == c.UID && d.Settles }
+		return o.misplaced(&c) || o.isLeaving(&c) && o.waitsForMover(&c) && !slices.ContainsFunc(o.Drainers, settles)
+	})
 }
 
 // route keeps the routers as the spec wants them, and tells them of the rings.

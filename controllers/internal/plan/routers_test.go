@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,6 +116,32 @@ func TestTheRingStaysWhileRoutersLookAtTheOldOwners(t *testing.T) {
 		p := Next(&s.o)
 		if waited := p.SizeBlocked == BlockedByPlacement; waited != waits {
 			t.Errorf("%s: %s", state, fmt.Sprint(p.SizeBlocked, p.Replicas))
+		}
+	}
+}
+
+// TestMoversTakeLeasesIfOnlyRoutersAsk: and only while these know leases. No drain adds items then: it
+// would take a lease for a client's value.
+func TestMoversTakeLeasesIfOnlyRoutersAsk(t *testing.T) {
+	for _, exclusive := range []bool{true, false} {
+		s := preparing().prepares().starts(true).table(contract.RingSettle, 3, 2)
+		s.o.Cluster.Exclusive = exclusive
+		p := Next(&s.o)
+		if begin := actions[action.BeginMove](p); len(begin) != 1 || begin[0].Leases != exclusive {
+			t.Errorf("exclusive=%t: %v", exclusive, begin)
+		}
+		for _, state := range []string{contract.RingMove, contract.RingStable} {
+			s := changed().with(func(o *Observed) { o.Placements, o.Drainers = nil, nil }).table(state, 3, 2)
+			s.o.Cluster.Exclusive = exclusive
+			p := Next(&s.o)
+			if place := actions[action.CreatePlacement](p); len(place) != 1 || place[0].Leases != (exclusive && state == contract.RingMove) {
+				t.Errorf("exclusive=%t, %s: %+v", exclusive, state, place)
+			}
+			s = at(2).left(2).table(state, 3, 2)
+			s.o.Cluster.Exclusive = exclusive
+			if _, why := s.o.drainWaits(&s.o.Claims[len(s.o.Claims)-1], 2); strings.Contains(why, "lease") != (exclusive && state == contract.RingMove) {
+				t.Errorf("exclusive=%t, %s: the drain waits: %s", exclusive, state, why)
+			}
 		}
 	}
 }
