@@ -38,20 +38,26 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	d := &demo{out: os.Stdout}
+	d := &demo{out: os.Stdout, cluster: cluster}
 	flag.StringVar(&d.kubectl, "kubectl", "kubectl", "kubectl to use.")
 	flag.StringVar(&d.namespace, "namespace", "demo", "Namespace to use; made if it doesn't exist.")
-	flag.StringVar(&d.sample, "sample", "config/samples/cache_v1alpha1_memcached_persistent.yaml", "Memcached to apply.")
+	flag.StringVar(&d.sample, "sample", persistentSample, "Memcached to apply.")
+	routed := flag.Bool("router", false, "Show a cluster with routers instead: an application goes on while it shrinks and grows.")
 	flag.StringVar(&d.source, "source", "", "Folder whose files are the objects; by default the src of the Go distribution.")
 	timeout := flag.Duration("timeout", 10*time.Minute, "Bound on the whole demo.")
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
+	if *routed {
+		return d.runRouted(ctx)
+	}
 	return d.run(ctx)
 }
 
 // What the sample makes.
 const (
+	persistentSample = "config/samples/cache_v1alpha1_memcached_persistent.yaml"
+
 	cluster = "cache"
 	client  = "libmemcached-ketama-weighted"
 	before  = 3
@@ -63,7 +69,9 @@ const (
 type demo struct {
 	out                                io.Writer
 	kubectl, namespace, sample, source string
-	config                             *rest.Config
+	// cluster is the name of what the sample makes.
+	cluster string
+	config  *rest.Config
 }
 
 func (d *demo) run(ctx context.Context) error {
@@ -132,11 +140,11 @@ func (d *demo) start(ctx context.Context) error {
 		return fmt.Errorf("create namespace %s: %s", d.namespace, out)
 	}
 	for _, args := range [][]string{
-		{"delete", "mc", cluster, "--ignore-not-found", "--timeout=120s"},
-		{"delete", "pod,pvc", "-l", "app.kubernetes.io/instance=" + cluster, "--timeout=120s"},
+		{"delete", "mc", d.cluster, "--ignore-not-found", "--timeout=120s"},
+		{"delete", "pod,pvc", "-l", "app.kubernetes.io/instance=" + d.cluster, "--timeout=120s"},
 		{"apply", "-f", d.sample},
-		{"wait", "mc", cluster, "--for=condition=Available", "--timeout=180s"},
-		{"get", "mc", cluster, "-o", "wide"},
+		{"wait", "mc", d.cluster, "--for=condition=Available", "--timeout=180s"},
+		{"get", "mc", d.cluster, "-o", "wide"},
 	} {
 		if err := d.show(ctx, args...); err != nil {
 			return err

@@ -177,7 +177,7 @@ func (f *fixture) filter(ctx context.Context) (string, error) {
 			return "", err
 		}
 		for _, rule := range policy.Spec.Ingress {
-			from, err := sources(rule.From, pods.Items)
+			from, err := sources(ctx, rule.From, pods.Items)
 			if err != nil {
 				return "", err
 			}
@@ -213,11 +213,24 @@ func addresses(selector *metav1.LabelSelector, pods []corev1.Pod) (map[string]*c
 	return selected, nil
 }
 
-func sources(peers []networkingv1.NetworkPolicyPeer, pods []corev1.Pod) ([]string, error) {
+// sources are the addresses of peers. Pods of the operator's namespace are known by its name.
+func sources(ctx context.Context, peers []networkingv1.NetworkPolicyPeer, pods []corev1.Pod) ([]string, error) {
 	var all []string
 	for _, peer := range peers {
 		if peer.IPBlock != nil {
 			all = append(all, peer.IPBlock.CIDR)
+			continue
+		}
+		if peer.NamespaceSelector != nil && peer.PodSelector == nil && len(peer.NamespaceSelector.MatchLabels) == 1 {
+			var theirs corev1.PodList
+			if err := kube.List(ctx, &theirs, client.InNamespace(peer.NamespaceSelector.MatchLabels[corev1.LabelMetadataName])); err != nil {
+				return nil, err
+			}
+			for i := range theirs.Items {
+				if ip := theirs.Items[i].Status.PodIP; ip != "" {
+					all = append(all, ip)
+				}
+			}
 			continue
 		}
 		if peer.NamespaceSelector != nil || peer.PodSelector == nil {

@@ -33,6 +33,9 @@ const patience = time.Minute
 type App struct {
 	// Dialer of the connections.
 	Dialer meta.Dialer
+	// Slack is by how many seconds more a TTL may differ: through a router, Check doesn't see
+	// the members' clocks, which may be some seconds behind.
+	Slack int64
 
 	owner routing.Owner
 	// addresses that the servers are dialled at, in the order of the ring.
@@ -122,7 +125,7 @@ func (a *App) Check(ctx context.Context, objects []corpus.Object) (Report, error
 		if err != nil {
 			return fmt.Errorf("read %s: %w", o.Key, err)
 		}
-		difference := compare(o, value, now)
+		difference := compare(o, value, now, a.Slack)
 		lock.Lock()
 		defer lock.Unlock()
 		switch {
@@ -144,9 +147,9 @@ func (a *App) Check(ctx context.Context, objects []corpus.Object) (Report, error
 }
 
 // compare says how a value differs from the object, if it does; now is the
-// server's clock in Unix seconds.
-func compare(o *corpus.Object, value *meta.Value, now int64) string {
-	const slack = 2 // seconds: memcached's clock ticks once a second, and ours is read apart from it
+// server's clock in Unix seconds, more by how many a TTL may differ.
+func compare(o *corpus.Object, value *meta.Value, now, more int64) string {
+	slack := 2 + more // memcached's clock ticks once a second, and ours is read apart from it
 	switch {
 	case value == nil:
 		return "missing"

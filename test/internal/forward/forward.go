@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 
 	"k8s.io/client-go/kubernetes"
@@ -48,4 +49,47 @@ func Pod(ctx context.Context, config *rest.Config, namespace, pod string, port i
 		return "", err
 	}
 	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), nil
+}
+
+// Pods forwards a free port on loopback to that port of the pods, each connection to the next one,
+// as a Service does, until ctx ends. It returns the local address.
+func Pods(ctx context.Context, config *rest.Config, namespace string, pods []string, port int) (string, error) {
+	addresses := make([]string, len(pods))
+	for i, pod := range pods {
+		var err error
+		if addresses[i], err = Pod(ctx, config, namespace, pod, port); err != nil {
+			return "", err
+		}
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	context.AfterFunc(ctx, func() { _ = listener.Close() })
+	go func() {
+		for i := 0; ; i++ {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go pass(ctx, conn, addresses[i%len(addresses)])
+		}
+	}()
+	return listener.Addr().String(), nil
+}
+
+// pass a connection's bytes on, in both directions, until one of them ends.
+func pass(ctx context.Context, conn net.Conn, address string) {
+	defer conn.Close()
+	to, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	go func() {
+		_, _ = io.Copy(to, conn)
+		_ = to.Close()
+	}()
+	_, _ = io.Copy(conn, to)
 }

@@ -1,0 +1,180 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	meta "example.com/memcached-operator/drainer/memcache"
+)
+
+// Steady is what an application saw that knows exactly what it has stored: each of its workers has
+// keys of its own, so whatever it reads is what it has written last, unless the cache has lost
+// that, or shows something older.
+type Steady struct {
+	Requests int64
+	// Misses of keys that are there; Old values; Undone deletes; Errors.
+	Misses, Old, Undone, Errors int64
+	// Slowest request.
+	Slowest time.Duration
+	// Examples of what was wrong, at most ten.
+	Examples []string
+}
+
+// Wrong is how many requests were answered wrongly.
+func (s *Steady) Wrong() int64 { return s.Misses + s.Old + s.Undone + s.Errors }
+
+const (
+	steadyWorkers = 8
+	steadyKeys    = 500 // of each worker
+	steadyPause   = 5 * time.Millisecond
+)
+
+// StartSteady starts such an application, whose library knows one address. dialer has its TLS and
+// its login. stop ends it.
+func StartSteady(dialer meta.Dialer, address string) (stop func() Steady) {
+	client := memcache.New(address)
+	client.DialContext = dialer.DialContext
+	client.MaxIdleConns, client.Timeout = steadyWorkers, patience
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &steady{client: client}
+	var running sync.WaitGroup
+	for n := range steadyWorkers {
+		running.Go(func() {
+			w := &steadyWorker{steady: s, name: fmt.Sprintf("steady:%d", n), random: rand.New(rand.NewPCG(1, uint64(n))), numbers: make([]uint64, steadyKeys), unsure: map[string]bool{}}
+			for ctx.Err() == nil {
+				w.request()
+				time.Sleep(steadyPause)
+			}
+		})
+	}
+	return func() Steady {
+		cancel()
+		running.Wait()
+		_ = client.Close()
+		return s.saw
+	}
+}
+
+type steady struct {
+	client *memcache.Client
+
+	mu  sync.Mutex
+	saw Steady
+}
+
+// note counts one request that was wrong, in that count; nil if it was right.
+func (s *steady) note(began time.Time, count *int64, format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saw.Requests++
+	s.saw.Slowest = max(s.saw.Slowest, time.Since(began))
+	if count != nil {
+		*count++
+		if len(s.saw.Examples) < 10 {
+			s.saw.Examples = append(s.saw.Examples, began.UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+		}
+	}
+}
+
+type steadyWorker struct {
+	*steady
+	name   string
+	random *rand.Rand
+	// numbers are the values, 0 is none. unsure are keys whose last write got no answer: they are
+	// set anew before anything else.
+	numbers []uint64
+	unsure  map[string]bool
+}
+
+// request makes one, at random: half of them read.
+func (w *steadyWorker) request() {
+	i := w.random.IntN(len(w.numbers))
+	key, n := fmt.Sprintf("%s:%d", w.name, i), &w.numbers[i]
+	began := time.Now()
+	what := w.random.IntN(10)
+	if w.unsure[key] {
+		what = 0
+	}
+	switch what {
+	case 0, 1:
+		*n += 1 + w.random.Uint64N(1000)
+		w.wrote(began, key, w.client.Set(&memcache.Item{Key: key, Value: strconv.AppendUint(nil, *n, 10)}), nil)
+	case 2:
+		err := w.client.Add(&memcache.Item{Key: key, Value: []byte("1")})
+		w.wrote(began, key, err, unless(*n == 0, memcache.ErrNotStored))
+		*n = max(*n, 1)
+	case 3:
+		got, err := w.client.Increment(key, 1)
+		w.wrote(began, key, err, unless(*n != 0, memcache.ErrCacheMiss))
+		if *n != 0 && err == nil {
+			*n++
+			w.compare(began, key, got, *n)
+		}
+	case 4:
+		w.wrote(began, key, w.client.Delete(key), unless(*n != 0, memcache.ErrCacheMiss))
+		*n = 0
+	default:
+		w.read(began, key, *n)
+	}
+}
+
+func unless(holds bool, err error) error {
+	if holds {
+		return nil
+	}
+	return err
+}
+
+// wrote checks the answer to a write. An error that says that there is an item, or none, is a
+// miss, or an undone delete.
+func (w *steadyWorker) wrote(began time.Time, key string, got, want error) {
+	delete(w.unsure, key)
+	switch {
+	case errors.Is(got, want):
+		w.note(began, nil, "")
+	case errors.Is(got, memcache.ErrCacheMiss), got == nil && errors.Is(want, memcache.ErrNotStored):
+		w.note(began, &w.saw.Misses, "%s is missing", key)
+	case errors.Is(got, memcache.ErrNotStored), got == nil:
+		w.note(began, &w.saw.Undone, "%s is there", key)
+	default:
+		w.unsure[key] = true
+		w.note(began, &w.saw.Errors, "%s: %v", key, got)
+	}
+}
+
+func (w *steadyWorker) read(began time.Time, key string, want uint64) {
+	it, err := w.client.Get(key)
+	switch {
+	case err == nil:
+		n, err := strconv.ParseUint(string(it.Value), 10, 64)
+		if err != nil {
+			w.note(began, &w.saw.Errors, "%s is %q", key, it.Value)
+			return
+		}
+		w.compare(began, key, n, want)
+	case errors.Is(err, memcache.ErrCacheMiss) && want == 0:
+		w.note(began, nil, "")
+	case errors.Is(err, memcache.ErrCacheMiss):
+		w.note(began, &w.saw.Misses, "%s is missing", key)
+	default:
+		w.note(began, &w.saw.Errors, "%s: %v", key, err)
+	}
+}
+
+func (w *steadyWorker) compare(began time.Time, key string, got, want uint64) {
+	switch {
+	case got == want:
+		w.note(began, nil, "")
+	case want == 0:
+		w.note(began, &w.saw.Undone, "%s is %d, and was deleted", key, got)
+	default:
+		w.note(began, &w.saw.Old, "%s is %d, not %d", key, got, want)
+	}
+}
