@@ -66,6 +66,9 @@ func newFaults(w *world, seed uint64) *faults {
 		{"stop a kubelet for a moment", 2, f.stopKubelet},
 		{"let a stranger make, relabel or delete objects", 6, f.stranger.Act},
 	}
+	if w.routed {
+		f.all = append(f.all, fault{"kill a router (SIGKILL)", 4, f.killRouter}, fault{"delete a router's pod", 2, f.deleteRouter})
+	}
 	return f
 }
 
@@ -225,7 +228,20 @@ func killed(pod *corev1.Pod, programs ...string) error {
 
 // onMember does something to one of the members, which may be leaving.
 func (f *faults) onMember(ctx context.Context, random uint64, do func(*corev1.Pod) error) (string, error) {
-	pods, err := f.pods(ctx, "member")
+	return f.onOne(ctx, "member", random, do)
+}
+
+func (f *faults) killRouter(ctx context.Context, random uint64) (string, error) {
+	return f.onOne(ctx, "router", random, func(pod *corev1.Pod) error { return killed(pod, "drainer") })
+}
+
+func (f *faults) deleteRouter(ctx context.Context, random uint64) (string, error) {
+	return f.onOne(ctx, "router", random, func(pod *corev1.Pod) error { return f.kube.Delete(ctx, pod) })
+}
+
+// onOne does something to one of the pods of that component.
+func (f *faults) onOne(ctx context.Context, component string, random uint64, do func(*corev1.Pod) error) (string, error) {
+	pods, err := f.pods(ctx, component)
 	if err != nil || len(pods) == 0 {
 		return "", err
 	}

@@ -70,6 +70,11 @@ func newLoad(w *world, seed uint64) (*load, error) {
 	if err != nil {
 		return nil, err
 	}
+	if w.routed {
+		if err := l.views.connectRouters(context.Background()); err != nil {
+			return nil, err
+		}
+	}
 	first := mc.Status.Servers[0]
 	for i := 0; len(l.hot) < hotKeys; i++ {
 		key := fmt.Sprintf("hot-%d", i)
@@ -126,7 +131,7 @@ func (l *load) store(key string) {
 	l.mu.Lock()
 	full := len(l.journal) >= maxKeys
 	l.mu.Unlock()
-	m := l.views.current().route(key)
+	m := l.views.asked(key)
 	if full || m == nil {
 		return
 	}
@@ -142,7 +147,7 @@ func (l *load) store(key string) {
 
 // overwrite a key with the next number.
 func (l *load) overwrite(h *hot) {
-	m := l.views.current().route(h.key)
+	m := l.views.asked(h.key)
 	h.mu.Lock()
 	abandoned := h.abandoned
 	if m != nil && !abandoned {
@@ -185,7 +190,7 @@ func (l *load) readAny(random *rand.Rand) {
 	}
 	key := l.journal[random.IntN(len(l.journal))].key
 	l.mu.Unlock()
-	m := l.views.current().route(key)
+	m := l.views.asked(key)
 	if m == nil {
 		return
 	}
@@ -202,7 +207,7 @@ var errOld = errors.New("an old value came back")
 // readHot reads a key that is overwritten. The value must not be older than one that was
 // acknowledged before the read.
 func (l *load) readHot(h *hot) error {
-	m := l.views.current().route(h.key)
+	m := l.views.asked(h.key)
 	if m == nil {
 		return memcache.ErrNoServers
 	}
@@ -221,7 +226,7 @@ func (l *load) readHot(h *hot) error {
 	case !ok || number > most:
 		l.blame("%s: %q, which nobody stored", h.key, item.Value)
 	case number < least && !abandoned:
-		l.blame("%s: %v: %d was acknowledged, and %d is found on member %d", h.key, errOld, least, number, m.ordinal)
+		l.blame("%s: %v: %d was acknowledged, and %d is found at %s", h.key, errOld, least, number, m.address)
 		return errOld
 	}
 	return nil

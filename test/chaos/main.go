@@ -33,6 +33,8 @@ type options struct {
 	patience time.Duration
 	// placement is spec.routing.placement of the cluster.
 	placement cachev1alpha1.PlacementMode
+	// routed: the load asks routers, which no other client stands beside.
+	routed bool
 	// verbose prints each fault when it happens.
 	verbose bool
 }
@@ -42,6 +44,7 @@ func main() {
 	minutes := flag.Float64("minutes", 2, "How long faults go on.")
 	flag.Uint64Var(&o.seed, "seed", 0, "Seed of what happens; 0 takes one of the clock.")
 	flag.StringVar((*string)(&o.placement), "placement", string(cachev1alpha1.PlacementOn), "The cluster's spec.routing.placement: On, or Off.")
+	flag.BoolVar(&o.routed, "routers", false, "The load asks routers (spec.router).")
 	flag.BoolVar(&o.verbose, "verbose", false, "Print each fault when it happens.")
 	flag.Parse()
 	o.duration = time.Duration(*minutes * float64(time.Minute))
@@ -51,12 +54,16 @@ func main() {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetOutput(io.Discard)
 	klog.LogToStderr(false)
-	fmt.Printf("chaos: seed %d, %v, placement %s\n", o.seed, o.duration, o.placement)
+	what := fmt.Sprintf("%v, placement %s", o.duration, o.placement)
+	if o.routed {
+		what += ", through routers"
+	}
+	fmt.Printf("chaos: seed %d, %s\n", o.seed, what)
 	if err := run(o); err != nil {
 		fmt.Printf("chaos: FAIL, seed %d: %v\n", o.seed, err)
 		os.Exit(1)
 	}
-	if err := summary.Add("chaos: PASS, seed %d, faults for %v, placement %s", o.seed, o.duration, o.placement); err != nil {
+	if err := summary.Add("chaos: PASS, seed %d, faults for %s", o.seed, what); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}

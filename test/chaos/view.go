@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/internal/deployed"
 )
 
 // clientTimeout bounds one request. It is long, so that only a kill cuts a request off.
@@ -46,15 +47,37 @@ func (v *view) route(key string) *member {
 // views follows status.servers and the pods behind them.
 type views struct {
 	*world
-	mu   sync.RWMutex
-	now  *view
-	pods map[string]*member // by the pod's UID
+	// routers are asked for all keys, if they are there.
+	routers *member
+	mu      sync.RWMutex
+	now     *view
+	pods    map[string]*member // by the pod's UID
 }
 
 func (v *views) current() *view {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.now
+}
+
+// connectRouters finds the one address of the routers.
+func (v *views) connectRouters(ctx context.Context) error {
+	var service corev1.Service
+	if err := v.kube.Get(ctx, client.ObjectKey{Namespace: v.namespace, Name: clusterName + "-router"}, &service); err != nil {
+		return err
+	}
+	v.routers = &member{ordinal: -1, address: service.Spec.ClusterIP + ":11211"}
+	v.routers.client = memcache.New(v.routers.address)
+	v.routers.client.Timeout, v.routers.client.MaxIdleConns = clientTimeout, 2*writers
+	return deployed.Until(ctx, "the routers answer", v.routers.client.Ping)
+}
+
+// asked is whom the load asks for the key, or nil.
+func (v *views) asked(key string) *member {
+	if v.routers != nil {
+		return v.routers
+	}
+	return v.current().route(key)
 }
 
 // follow reads the list again and again, as clients do.

@@ -83,6 +83,9 @@ func (w *world) create(ctx context.Context, size int32) error {
 			Drain: cachev1alpha1.DrainSpec{BackoffLimit: ptr.To[int32](50)},
 		},
 	}
+	if w.routed {
+		mc.Spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2), Exclusive: true}
+	}
 	if err := w.kube.Create(ctx, mc); err != nil {
 		return fmt.Errorf("%w; is the operator deployed?", err)
 	}
@@ -102,7 +105,7 @@ func (w *world) memcached(ctx context.Context) (*cachev1alpha1.Memcached, error)
 	return mc, w.kube.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: clusterName}, mc)
 }
 
-// pods by what they are: members, or drainers.
+// pods by what they are: members, drainers, or routers.
 func (w *world) pods(ctx context.Context, component string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := w.kube.List(ctx, &list, client.InNamespace(w.namespace),
