@@ -103,6 +103,9 @@ func choose(systemNames, eventNames, lists, loads string) (runs []one, err error
 					continue // there is nothing to learn
 				}
 				for _, s := range chosenSystems {
+					if list == "late" && s.routed {
+						continue // its list is one address
+					}
 					runs = append(runs, one{system: s, event: e, late: list == "late", zipf: load == "zipf"})
 				}
 			}

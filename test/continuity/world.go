@@ -74,6 +74,13 @@ func (w *world) addresses(ctx context.Context) (map[string]net.Addr, error) {
 			addresses[pods.Items[i].Name] = &net.TCPAddr{IP: ip, Port: port}
 		}
 	}
+	var routers corev1.Service
+	switch err := w.kube.Get(ctx, w.key(clusterName+"-router"), &routers); {
+	case err == nil:
+		addresses[clusterName+"-router"] = &net.TCPAddr{IP: net.ParseIP(routers.Spec.ClusterIP), Port: port}
+	case client.IgnoreNotFound(err) != nil:
+		return nil, err
+	}
 	return addresses, nil
 }
 
@@ -104,8 +111,9 @@ func podReady(pod *corev1.Pod) bool {
 type system struct {
 	name string
 	// plain: a StatefulSet, without an operator. patience and placement of an operator's
-	// cluster.
+	// cluster. routed: the application asks routers.
 	plain     bool
+	routed    bool
 	patience  time.Duration
 	placement cachev1alpha1.PlacementMode
 }
@@ -117,6 +125,7 @@ func systems() []system {
 		{name: "plain StatefulSet", plain: true},
 		{name: "operator without live moves", placement: cachev1alpha1.PlacementOff},
 		{name: "operator", patience: 90 * time.Second, placement: cachev1alpha1.PlacementOn},
+		{name: "operator with routers", patience: 90 * time.Second, placement: cachev1alpha1.PlacementOn, routed: true},
 	}
 }
 
@@ -127,14 +136,18 @@ func (s *system) create(ctx context.Context, w *world, size int32) error {
 	if s.plain {
 		err = w.createPlain(ctx, size)
 	} else {
-		err = w.kube.Create(ctx, &cachev1alpha1.Memcached{
+		mc := &cachev1alpha1.Memcached{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: clusterName},
 			Spec: cachev1alpha1.MemcachedSpec{
 				Size: ptr.To(size), Memory: ptr.To(resource.MustParse("64Mi")),
 				Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("256Mi")},
 				Routing: cachev1alpha1.RoutingSpec{Client: ringClient, Placement: s.placement, Patience: &metav1.Duration{Duration: s.patience}},
 			},
-		})
+		}
+		if s.routed {
+			mc.Spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2), Exclusive: true}
+		}
+		err = w.kube.Create(ctx, mc)
 	}
 	if err != nil {
 		return err
@@ -185,6 +198,9 @@ func (s *system) list(ctx context.Context, w *world) (servers []string, err erro
 			servers = append(servers, fmt.Sprintf("%s.%s.%s.svc:%d", member(i), clusterName, w.namespace, port))
 		}
 		return servers, nil
+	}
+	if s.routed {
+		return []string{fmt.Sprintf("%s-router.%s.svc:%d", clusterName, w.namespace, port)}, nil
 	}
 	var list corev1.ConfigMap
 	if err := w.kube.Get(ctx, w.key(clusterName+"-servers"), &list); err != nil {
