@@ -37,8 +37,13 @@ func (w *world) run(ctx context.Context, t target, l load) (result, error) {
 	for i := range all {
 		workers.Go(func() { all[i].err = all[i].work(ctx, t.address, l) })
 	}
+	<-ctx.Done()
+	held, err := memory(t.pid) // of the connections, which are still there
 	workers.Wait()
 	took := time.Since(began)
+	if err != nil {
+		return result{}, err
+	}
 	after, membersAfter, err := w.usage(t)
 	if err != nil {
 		return result{}, err
@@ -57,7 +62,7 @@ func (w *world) run(ctx context.Context, t target, l load) (result, error) {
 	n := float64(requests)
 	return result{
 		rate: n / took.Seconds(), p50: micros(times[len(times)/2]), p99: micros(times[len(times)*99/100]),
-		cpu: micros(after-before) / n, members: micros(membersAfter-membersBefore) / n,
+		cpu: micros(after-before) / n, members: micros(membersAfter-membersBefore) / n, memory: held / (1 << 20),
 	}, nil
 }
 
@@ -119,14 +124,17 @@ func (k *worker) work(ctx context.Context, address string, l load) error {
 	r := bufio.NewReaderSize(conn, 64<<10)
 	value := bytes.Repeat([]byte("v"), l.size)
 	var out []byte
-	gets := make([]bool, l.pipeline)
+	gets, what := make([]bool, l.pipeline), "get key-"
+	if l.o.misses {
+		what = "get none-"
+	}
 	answer := make([]byte, l.size+len("\r\nEND\r\n"))
 	for ctx.Err() == nil {
 		out = out[:0]
 		for i := range gets {
 			key := int64(rand.IntN(l.o.keys))
 			if gets[i] = rand.IntN(100) >= l.o.sets; gets[i] {
-				out = append(strconv.AppendInt(append(out, "get key-"...), key, 10), "\r\n"...)
+				out = append(strconv.AppendInt(append(out, what...), key, 10), "\r\n"...)
 				continue
 			}
 			out = append(strconv.AppendInt(append(out, "set key-"...), key, 10), " 0 0 "...)
@@ -142,10 +150,10 @@ func (k *worker) work(ctx context.Context, address string, l load) error {
 			switch {
 			case err != nil:
 				return err
-			case get && !bytes.HasPrefix(line, []byte("VALUE key-")), !get && string(line) != "STORED\r\n":
+			case get && l.o.misses && string(line) != "END\r\n", get && !l.o.misses && !bytes.HasPrefix(line, []byte("VALUE key-")), !get && string(line) != "STORED\r\n":
 				return fmt.Errorf("answer %q", line)
 			}
-			if get {
+			if get && !l.o.misses {
 				if _, err := io.ReadFull(r, answer); err != nil {
 					return err
 				}

@@ -1,6 +1,6 @@
-// Command router measures "drainer route" beside a direct connection and beside
-// twemproxy (Debian's nutcracker), in one run: throughput, latency, and CPU time a
-// request. It prints a table in Markdown.
+// Command router measures "drainer route" beside a direct connection, twemproxy (Debian's
+// nutcracker), and memcached's own proxy, in one run: throughput, latency, CPU time a
+// request, and memory. It prints a table in Markdown: make bench-router.
 package main
 
 import (
@@ -22,7 +22,8 @@ type options struct {
 	connections, pipelines, sizes  []int
 	sets, members, keys, rounds    int
 	threads                        int
-	only                           string
+	only, proxy                    string
+	misses                         bool
 }
 
 func main() {
@@ -36,7 +37,9 @@ func main() {
 	flag.IntVar(&o.members, "members", 2, "Members behind the routers.")
 	flag.IntVar(&o.keys, "keys", 10_000, "Keys.")
 	flag.IntVar(&o.threads, "threads", 2, "The router's threads.")
-	flag.StringVar(&o.only, "only", "", "Measure only this: direct, router or twemproxy.")
+	flag.StringVar(&o.only, "only", "", "Measure only this: direct, router, twemproxy or proxy.")
+	flag.StringVar(&o.proxy, "proxy", "", "A memcached with its own proxy (hack/memcached-proxy.sh); empty leaves it out.")
+	flag.BoolVar(&o.misses, "misses", false, "Reads are of keys that are not there.")
 	connections := flag.String("connections", "1,50", "Connections, a list with commas.")
 	pipelines := flag.String("pipelines", "1,20", "Requests that a connection sends before it reads, a list with commas.")
 	sizes := flag.String("sizes", "200", "Sizes of values in bytes, a list with commas.")
@@ -77,8 +80,8 @@ func measure(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("| size | connections | pipeline | what | requests/s | p50 µs | p99 µs | its CPU µs/request | members' CPU µs/request |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("| size | connections | pipeline | what | requests/s | p50 µs | p99 µs | its CPU µs/request | members' CPU µs/request | its memory, MiB |")
+	fmt.Println("|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|")
 	for _, size := range o.sizes {
 		for _, connections := range o.connections {
 			for _, pipeline := range o.pipelines {
@@ -95,8 +98,8 @@ func measure(ctx context.Context, o *options) error {
 				}
 				for _, t := range targets {
 					m := median(results[t.name])
-					fmt.Printf("| %d | %d | %d | %s | %.0f | %.0f | %.0f | %.1f | %.1f |\n", size, connections, pipeline, t.name,
-						m.rate, m.p50, m.p99, m.cpu, m.members)
+					fmt.Printf("| %d | %d | %d | %s | %.0f | %.0f | %.0f | %.1f | %.1f | %.1f |\n", size, connections, pipeline, t.name,
+						m.rate, m.p50, m.p99, m.cpu, m.members, m.memory)
 				}
 			}
 		}
@@ -104,8 +107,8 @@ func measure(ctx context.Context, o *options) error {
 	return nil
 }
 
-// result of one row in one round: requests a second, and microseconds.
-type result struct{ rate, p50, p99, cpu, members float64 }
+// result of one row in one round: requests a second, microseconds, and MiB.
+type result struct{ rate, p50, p99, cpu, members, memory float64 }
 
 func median(all []result) (m result) {
 	of := func(field func(result) float64) float64 {
@@ -119,6 +122,6 @@ func median(all []result) (m result) {
 	return result{
 		of(func(r result) float64 { return r.rate }), of(func(r result) float64 { return r.p50 }),
 		of(func(r result) float64 { return r.p99 }), of(func(r result) float64 { return r.cpu }),
-		of(func(r result) float64 { return r.members }),
+		of(func(r result) float64 { return r.members }), of(func(r result) float64 { return r.memory }),
 	}
 }

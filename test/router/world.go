@@ -69,7 +69,7 @@ func (w *world) start(ctx context.Context) (targets []target, err error) {
 		servers = append(servers, "127.0.0.1:"+strconv.Itoa(port))
 	}
 	all := []target{{name: "direct", address: servers[0]}}
-	for _, start := range []func([]string) (target, error){w.router, w.twemproxy} {
+	for _, start := range []func([]string) (target, error){w.router, w.twemproxy, w.proxy} {
 		t, err := start(servers)
 		if err != nil {
 			return nil, err
@@ -134,6 +134,41 @@ func (w *world) twemproxy(servers []string) (target, error) {
 	return target{"twemproxy", address, pid}, err
 }
 
+// proxyConfig is for memcached's proxy: each key is asked of one member.
+const proxyConfig = `
+function mcp_config_pools()
+  local backends = {}
+  for name, port in string.gmatch("%s", "([%%d.]+):(%%d+)") do
+    table.insert(backends, mcp.backend("member" .. port, name, tonumber(port)))
+  end
+  return mcp.pool(backends)
+end
+function mcp_config_routes(pool)
+  local route = mcp.funcgen_new()
+  local handle = route:new_handle(pool)
+  route:ready({ n = "all", f = function(context)
+    return function(request) return context:enqueue_and_wait(request, handle) end
+  end })
+  mcp.attach(mcp.CMD_ANY_STORAGE, route)
+end
+`
+
+func (w *world) proxy(servers []string) (target, error) {
+	if w.o.proxy == "" {
+		return target{}, nil
+	}
+	port, err := freePort()
+	if err != nil {
+		return target{}, err
+	}
+	config := filepath.Join(w.dir, "proxy.lua")
+	if err := os.WriteFile(config, fmt.Appendf(nil, proxyConfig, strings.Join(servers, " ")), 0o600); err != nil {
+		return target{}, err
+	}
+	pid, err := w.spawn(w.o.proxy, "-l", "127.0.0.1", "-U", "0", "-u", "root", "-c", "10000", "-t", strconv.Itoa(w.o.threads), "-p", strconv.Itoa(port), "-o", "proxy_config="+config)
+	return target{"proxy", "127.0.0.1:" + strconv.Itoa(port), pid}, err
+}
+
 // ready waits until a set is stored.
 func (w *world) ready(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -167,6 +202,20 @@ func try(address string) error {
 		err = fmt.Errorf("it answered %q", b[:n])
 	}
 	return err
+}
+
+// memory of a process that is resident and not a file's, in bytes.
+func memory(pid int) (float64, error) {
+	if pid == 0 {
+		return 0, nil
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), "RssAnon:")
+	kb, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+	return kb * 1024, err
 }
 
 // cpu is what a process has used so far.
