@@ -204,7 +204,7 @@ test-unit: test-packages clients ## Run the unit tests, and the drainer against 
 	cd hack/chart && $(GO_TEST) ./...
 
 .PHONY: test-long
-test-long: test-model test-properties test-crashpoints fuzz test-e2e-long chaos ## Explore what make test has no time for: an hour
+test-long: test-model test-properties test-crashpoints test-router-pause fuzz test-e2e-long chaos ## Explore what make test has no time for: an hour
 
 .PHONY: test-model
 test-model: $(GOTESTSUM) ## Explore the plan beside a model of the cluster with more going on: ten minutes, several gigabytes
@@ -221,6 +221,10 @@ test-properties: test-packages ## Let clients and servers do anything while item
 .PHONY: test-router-model
 test-router-model: $(GOTESTSUM) ## Explore a ring change of routers with more going on: an hour, several gigabytes
 	$(GO_TEST_ALL) -run TestARingChangeShowsNoOldValueAndNoMiss ./drainer/router/change/ -change.long | $(TEST_SUMMARY)
+
+.PHONY: test-router-pause
+test-router-pause: test-packages ## Take two routers through ring changes under load, one five seconds behind the other
+	$(GO_TEST) -run TestARingChangeThroughTwoRoutersIsNotSeen ./drainer/router/ -router.pause=5s
 
 # How long each fuzz test runs.
 FUZZTIME ?= 30s
@@ -268,6 +272,13 @@ bench-scale: kubernetes build $(KWOK) ## Measure the manager beside a thousand c
 .PHONY: bench
 bench: bench-drainer bench-latency ## Measure the drainer, and a scale-down on a real cluster
 
+# memcached's own proxy is Debian's unstable one.
+.PHONY: bench-router
+bench-router: build ## Measure the router beside memcached's proxy, twemproxy and direct connections: ten minutes (ROUTER_FLAGS=…)
+	hack/packages.sh memcached nutcracker
+	hack/memcached-proxy.sh $(BIN)/memcached-proxy
+	go run ./test/router -drainer=$(BIN)/drainer -proxy=$(BIN)/memcached-proxy/memcached $(ROUTER_FLAGS)
+
 .PHONY: bench-drainer
 bench-drainer: build ## Measure the drainer beside what bounds it: ten minutes (BENCH_FLAGS="-short": one)
 	hack/packages.sh memcached libmemcached-tools
@@ -302,6 +313,7 @@ chaos: ## Kill things at random under load on a real cluster, then look for ever
 	$(MAKE) cluster-deploy NODES=2
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=$(MINUTES)
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=2 --placement=Off
+	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=2 --routers
 
 .PHONY: bench-latency
 bench-latency: ## Measure the steps of a scale-down on a real cluster, and count its API writes: a minute
@@ -317,13 +329,13 @@ bench-continuity: ## Measure what an application sees of scalings, second by sec
 TEST_SUMMARY := { grep --line-buffered -vE '^=== (RUN|PAUSE|CONT|NAME)' || true; }
 
 .PHONY: demo
-demo: ## Show it: three members shrink to two and keep every object (CLUSTER=existing: in KUBECONFIG)
+demo: ## Show it: three members shrink to two and keep every object (CLUSTER=existing: in KUBECONFIG; ROUTER=1: through routers, 3 to 2 to 3 under load)
 ifeq ($(CLUSTER),existing)
 	$(MAKE) deploy
-	go run ./test/demo --kubectl=$(KUBECTL)
+	go run ./test/demo $(if $(ROUTER),--router) --kubectl=$(KUBECTL)
 else
 	$(MAKE) cluster-deploy
-	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/demo --kubectl=$(LOCAL_KUBECTL)
+	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/demo $(if $(ROUTER),--router) --kubectl=$(LOCAL_KUBECTL)
 	@echo "with"
 	@echo "  export KUBECONFIG=$(LOCAL_KUBECONFIG)"
 	@command -v kubectl >/dev/null || echo '  export PATH=$$PATH:$(dir $(LOCAL_KUBECTL))'
