@@ -34,11 +34,13 @@ func scenarios() map[string]scenario {
 			func(w *world) {
 				w.storageCluster(apitest.MakeMemcached(name).With(routed), 3)
 				w.allRoutedTo(2, 3)
-			}, func(w *world) { w.scale(2) },
-			func(w *world) error {
-				_, err := w.routedTo(2, 2)
-				return errors.Join(err, settledAt(2)(w))
-			},
+			}, func(w *world) { w.scale(2) }, routedAndSettled(2),
+		},
+		"scale-down, routers through all states": {
+			func(w *world) {
+				w.storageCluster(patient().With(routed), 3)
+				w.allRoutedTo(2, 3)
+			}, func(w *world) { w.scale(2) }, routedAndSettled(2),
 		},
 		"scale-down, the member runs on": {
 			func(w *world) { w.storageCluster(patient(), 3) }, func(w *world) { w.scale(2) }, settledAt(2),
@@ -185,6 +187,14 @@ func scenarios() map[string]scenario {
 			w.settled(0)
 			w.scale(2)
 		}, settledAt(2)},
+	}
+}
+
+// routedAndSettled is the end of one whose two routers look for items at that many members, too.
+func routedAndSettled(size int32) func(*world) error {
+	return func(w *world) error {
+		_, err := w.routedTo(2, int(size))
+		return errors.Join(err, settledAt(size)(w))
 	}
 }
 

@@ -352,10 +352,24 @@ func ItemsLandOnTheirOwners(before, after *State) []string {
 	return wrong
 }
 
+// statesAfter are those that may follow a state of a ring change. What is given up goes back to
+// stable, but not once routers have stored items at the new owners: then the ring changes first.
+var statesAfter = map[string][]string{
+	contract.RingStable:  {contract.RingPrepare},
+	contract.RingPrepare: {contract.RingSettle, contract.RingStable},
+	contract.RingSettle:  {contract.RingMove},
+	contract.RingMove:    {contract.RingFinish, contract.RingStable},
+	contract.RingFinish:  {contract.RingStable},
+}
+
 // NoOldValueComesBack checks that no member serves from a volume that its member left
-// while others stayed, and that at rest clients find no value older than the last one.
+// while others stayed, that routers are told of no state of a ring change before the one
+// that it needs, and that at rest clients find no value older than the last one.
 func NoOldValueComesBack(before, after *State) []string {
 	var wrong []string
+	if next := statesAfter[before.Routed]; before.Routed != after.Routed && next != nil && after.Routed != "" && !slices.Contains(next, after.Routed) {
+		wrong = append(wrong, fmt.Sprintf("routers were in state %s, and are told of %s", before.Routed, after.Routed))
+	}
 	for i := range after.Pods {
 		p := &after.Pods[i]
 		was := before.pod(p.UID)

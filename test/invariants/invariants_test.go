@@ -185,6 +185,10 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		"a member takes its time to go":     {given(), func(s *State) { s.Pods = append(s.Pods, member("2")) }, 0},
 		"a member returns on another":       {given(), func(s *State) { resized(3)(s); s.Claims[2].Volume = "pv-3"; s.Pods = append(s.Pods, member("2")) }, 0},
 		"a ring in another order":           {given(), func(s *State) { runs(s); slices.Reverse(s.Jobs[0].Servers) }, 10},
+		"routers settle when prepared":      {given(routed("prepare")), routed("settle"), 0},
+		"routers settle unprepared":         {given(routed("stable")), routed("settle"), 11},
+		"routers go back when settled":      {given(routed("settle")), routed("stable"), 11},
+		"routers' table is made again":      {given(routed("")), routed("move"), 0},
 		"an item on its owner":              {given(resting, items(2, map[string]int64{"a": 2, "b": 1})), nothing, 0},
 		"an item on another server":         {given(resting, items(2, map[string]int64{"b": 2})), nothing, 10},
 		"an item of long ago":               {given(resting, items(2, map[string]int64{"a": 1})), nothing, 11},
@@ -215,6 +219,8 @@ func spoilt(spoil func(*contract.Receipt)) func(*State) {
 		s.Claims[2].Receipt = r
 	}
 }
+
+func routed(state string) func(*State) { return func(s *State) { s.Routed = state } }
 
 func version(v string) func(*State) {
 	return func(s *State) { s.Versions = map[string]string{"StatefulSet cache": v} }

@@ -40,6 +40,9 @@ func Of(cluster string, objects []client.Object) *State {
 			if o.Name == cluster+"-servers" {
 				s.Told = told(o)
 			}
+			if table, err := contract.ParseRingTable([]byte(o.Data["table.json"])); o.Name == cluster+"-router" && err == nil {
+				s.Routed = table.State
+			}
 		case *corev1.Pod:
 			if ref := metav1.GetControllerOf(o); ref != nil && isLast(o) {
 				ended = append(ended, ref.UID)
@@ -135,7 +138,7 @@ func podOf(cluster string, o *corev1.Pod) Pod {
 func waits(o *corev1.Pod) bool {
 	for _, arg := range drainerCommand(&o.Spec) {
 		if when, waits := strings.CutPrefix(arg, "--"+contract.FlagBeginWhen+"="); waits {
-			return o.Annotations[cachev1alpha1.AnnotationBegin] != when
+			return strings.TrimSuffix(o.Annotations[cachev1alpha1.AnnotationBegin], contract.BeginLeases) != when
 		}
 	}
 	return false

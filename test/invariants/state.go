@@ -20,6 +20,8 @@ type State struct {
 	NamespaceTerminating bool
 	// Told is how many servers clients are told of; 0 if nobody looks at their list.
 	Told int32
+	// Routed is the state of a ring change that routers are told of; "" if there are none.
+	Routed string
 
 	// AtRest: whoever made this state has waited until nothing was under way.
 	AtRest bool
