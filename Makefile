@@ -274,7 +274,7 @@ bench: bench-drainer bench-latency ## Measure the drainer, and a scale-down on a
 
 # memcached's own proxy is Debian's unstable one.
 .PHONY: bench-router
-bench-router: build ## Measure the router beside memcached's proxy, twemproxy and direct connections: ten minutes (ROUTER_FLAGS=…)
+bench-router: build ## Measure the router beside memcached's proxy, twemproxy and direct connections: a quarter of an hour (ROUTER_FLAGS=…)
 	hack/packages.sh memcached nutcracker
 	hack/memcached-proxy.sh $(BIN)/memcached-proxy
 	go run ./test/router -drainer=$(BIN)/drainer -proxy=$(BIN)/memcached-proxy/memcached $(ROUTER_FLAGS)

@@ -16,8 +16,17 @@ import (
 
 // load is what clients do.
 type load struct {
+	kind                        string // mix, hits, misses
 	connections, pipeline, size int
 	o                           *options
+}
+
+// sets is their share, in percent.
+func (l load) sets() int {
+	if l.kind == "mix" {
+		return 10
+	}
+	return 0
 }
 
 // run measures one target.
@@ -38,12 +47,8 @@ func (w *world) run(ctx context.Context, t target, l load) (result, error) {
 		workers.Go(func() { all[i].err = all[i].work(ctx, t.address, l) })
 	}
 	<-ctx.Done()
-	held, err := memory(t.pid) // of the connections, which are still there
 	workers.Wait()
 	took := time.Since(began)
-	if err != nil {
-		return result{}, err
-	}
 	after, membersAfter, err := w.usage(t)
 	if err != nil {
 		return result{}, err
@@ -62,7 +67,7 @@ func (w *world) run(ctx context.Context, t target, l load) (result, error) {
 	n := float64(requests)
 	return result{
 		rate: n / took.Seconds(), p50: micros(times[len(times)/2]), p99: micros(times[len(times)*99/100]),
-		cpu: micros(after-before) / n, members: micros(membersAfter-membersBefore) / n, memory: held / (1 << 20),
+		cpu: micros(after-before) / n, members: micros(membersAfter-membersBefore) / n,
 	}, nil
 }
 
@@ -125,7 +130,7 @@ func (k *worker) work(ctx context.Context, address string, l load) error {
 	value := bytes.Repeat([]byte("v"), l.size)
 	var out []byte
 	gets, what := make([]bool, l.pipeline), "get key-"
-	if l.o.misses {
+	if l.kind == "misses" {
 		what = "get none-"
 	}
 	answer := make([]byte, l.size+len("\r\nEND\r\n"))
@@ -133,7 +138,7 @@ func (k *worker) work(ctx context.Context, address string, l load) error {
 		out = out[:0]
 		for i := range gets {
 			key := int64(rand.IntN(l.o.keys))
-			if gets[i] = rand.IntN(100) >= l.o.sets; gets[i] {
+			if gets[i] = rand.IntN(100) >= l.sets(); gets[i] {
 				out = append(strconv.AppendInt(append(out, what...), key, 10), "\r\n"...)
 				continue
 			}
@@ -150,10 +155,10 @@ func (k *worker) work(ctx context.Context, address string, l load) error {
 			switch {
 			case err != nil:
 				return err
-			case get && l.o.misses && string(line) != "END\r\n", get && !l.o.misses && !bytes.HasPrefix(line, []byte("VALUE key-")), !get && string(line) != "STORED\r\n":
+			case get && l.kind == "misses" && string(line) != "END\r\n", get && l.kind != "misses" && !bytes.HasPrefix(line, []byte("VALUE key-")), !get && string(line) != "STORED\r\n":
 				return fmt.Errorf("answer %q", line)
 			}
-			if get && !l.o.misses {
+			if get && l.kind != "misses" {
 				if _, err := io.ReadFull(r, answer); err != nil {
 					return err
 				}

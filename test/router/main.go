@@ -1,6 +1,6 @@
 // Command router measures "drainer route" beside a direct connection, twemproxy (Debian's
 // nutcracker), and memcached's own proxy, in one run: throughput, latency, CPU time a
-// request, and memory. It prints a table in Markdown: make bench-router.
+// request, and memory of a connection. It prints two tables in Markdown: make bench-router.
 package main
 
 import (
@@ -20,10 +20,10 @@ type options struct {
 	drainer, memcached, nutcracker string
 	duration                       time.Duration
 	connections, pipelines, sizes  []int
-	sets, members, keys, rounds    int
-	threads                        int
+	members, keys, rounds          int
+	threads, idle                  int
 	only, proxy                    string
-	misses                         bool
+	kinds                          []string
 }
 
 func main() {
@@ -31,20 +31,20 @@ func main() {
 	flag.StringVar(&o.drainer, "drainer", "bin/drainer", "The drainer's program.")
 	flag.StringVar(&o.memcached, "memcached", "memcached", "memcached's program.")
 	flag.StringVar(&o.nutcracker, "nutcracker", "nutcracker", "twemproxy's program; left out if it is not there.")
-	flag.DurationVar(&o.duration, "duration", 3*time.Second, "How long each row is measured in each round.")
+	flag.DurationVar(&o.duration, "duration", 2*time.Second, "How long each row is measured in each round.")
 	flag.IntVar(&o.rounds, "rounds", 3, "Rounds; the table shows medians.")
-	flag.IntVar(&o.sets, "sets", 10, "The share of sets, in percent.")
 	flag.IntVar(&o.members, "members", 2, "Members behind the routers.")
 	flag.IntVar(&o.keys, "keys", 10_000, "Keys.")
 	flag.IntVar(&o.threads, "threads", 2, "The router's threads.")
 	flag.StringVar(&o.only, "only", "", "Measure only this: direct, router, twemproxy or proxy.")
 	flag.StringVar(&o.proxy, "proxy", "", "A memcached with its own proxy (hack/memcached-proxy.sh); empty leaves it out.")
-	flag.BoolVar(&o.misses, "misses", false, "Reads are of keys that are not there.")
-	connections := flag.String("connections", "1,50", "Connections, a list with commas.")
+	flag.IntVar(&o.idle, "idle", 1000, "How many connections the memory of one is measured with; 0 leaves that out.")
+	kinds := flag.String("loads", "mix,hits,misses", "What clients do, a list with commas: mix (a tenth sets, the others are hits), hits, misses.")
+	connections := flag.String("connections", "1,50,1000", "Connections, a list with commas.")
 	pipelines := flag.String("pipelines", "1,20", "Requests that a connection sends before it reads, a list with commas.")
-	sizes := flag.String("sizes", "200", "Sizes of values in bytes, a list with commas.")
+	sizes := flag.String("sizes", "200,10000", "Sizes of values in bytes, a list with commas.")
 	flag.Parse()
-	o.connections, o.pipelines, o.sizes = numbers(*connections), numbers(*pipelines), numbers(*sizes)
+	o.connections, o.pipelines, o.sizes, o.kinds = numbers(*connections), numbers(*pipelines), numbers(*sizes), strings.Split(*kinds, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := measure(ctx, &o)
 	stop()
@@ -80,35 +80,51 @@ func measure(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("| size | connections | pipeline | what | requests/s | p50 µs | p99 µs | its CPU µs/request | members' CPU µs/request | its memory, MiB |")
-	fmt.Println("|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|")
-	for _, size := range o.sizes {
-		for _, connections := range o.connections {
-			for _, pipeline := range o.pipelines {
-				l := load{connections: connections, pipeline: pipeline, size: size, o: o}
-				results := map[string][]result{}
-				for range o.rounds {
-					for _, t := range targets {
-						r, err := w.run(ctx, t, l)
-						if err != nil {
-							return fmt.Errorf("%s: %w", t.name, err)
-						}
-						results[t.name] = append(results[t.name], r)
-					}
+	if err := w.connections(ctx, targets); err != nil {
+		return err
+	}
+	fmt.Println("| load | size | connections | pipeline | what | requests/s | p50 µs | p99 µs | its CPU µs/request | members' CPU µs/request |")
+	fmt.Println("|---|---:|---:|---:|---|---:|---:|---:|---:|---:|")
+	for _, l := range o.loads() {
+		results := map[string][]result{}
+		for range o.rounds {
+			for _, t := range targets {
+				r, err := w.run(ctx, t, l)
+				if err != nil {
+					return fmt.Errorf("%s: %w", t.name, err)
 				}
-				for _, t := range targets {
-					m := median(results[t.name])
-					fmt.Printf("| %d | %d | %d | %s | %.0f | %.0f | %.0f | %.1f | %.1f | %.1f |\n", size, connections, pipeline, t.name,
-						m.rate, m.p50, m.p99, m.cpu, m.members, m.memory)
-				}
+				results[t.name] = append(results[t.name], r)
 			}
+		}
+		for _, t := range targets {
+			m := median(results[t.name])
+			fmt.Printf("| %s | %d | %d | %d | %s | %.0f | %.0f | %.0f | %.1f | %.1f |\n", l.kind, l.size, l.connections, l.pipeline, t.name,
+				m.rate, m.p50, m.p99, m.cpu, m.members)
 		}
 	}
 	return nil
 }
 
-// result of one row in one round: requests a second, microseconds, and MiB.
-type result struct{ rate, p50, p99, cpu, members, memory float64 }
+// loads are those that are asked for, in the table's order. A miss has no size, and a pipeline of
+// twenty 10 kB values on a thousand connections measures memory only: both are left out.
+func (o *options) loads() (all []load) {
+	for _, kind := range o.kinds {
+		for i, size := range o.sizes {
+			for _, connections := range o.connections {
+				for _, pipeline := range o.pipelines {
+					if kind == "misses" && i > 0 || size*connections*pipeline > 100<<20 {
+						continue
+					}
+					all = append(all, load{kind: kind, connections: connections, pipeline: pipeline, size: size, o: o})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// result of one row in one round: requests a second, and microseconds.
+type result struct{ rate, p50, p99, cpu, members float64 }
 
 func median(all []result) (m result) {
 	of := func(field func(result) float64) float64 {
@@ -122,6 +138,6 @@ func median(all []result) (m result) {
 	return result{
 		of(func(r result) float64 { return r.rate }), of(func(r result) float64 { return r.p50 }),
 		of(func(r result) float64 { return r.p99 }), of(func(r result) float64 { return r.cpu }),
-		of(func(r result) float64 { return r.members }), of(func(r result) float64 { return r.memory }),
+		of(func(r result) float64 { return r.members }),
 	}
 }

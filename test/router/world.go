@@ -61,7 +61,7 @@ func (w *world) start(ctx context.Context) (targets []target, err error) {
 		if err != nil {
 			return nil, err
 		}
-		pid, err := w.spawn(w.o.memcached, "-l", "127.0.0.1", "-U", "0", "-u", "root", "-t", "2", "-m", "1024", "-p", strconv.Itoa(port))
+		pid, err := w.spawn(w.o.memcached, "-l", "127.0.0.1", "-U", "0", "-u", "root", "-t", "2", "-m", "1024", "-c", "10000", "-p", strconv.Itoa(port))
 		if err != nil {
 			return nil, err
 		}
