@@ -65,6 +65,9 @@ func RouterTable(c *cachev1alpha1.Memcached, state string, n int32, before *cont
 	ring := contract.Ring{Client: string(c.Spec.Routing.Client), KeyPrefix: c.Spec.Routing.KeyPrefix, Servers: namedServers(c, n)}
 	order := []string{contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
 	step := slices.Index(order, state)
+	if before != nil && before.State != contract.RingStable && t.Shared != before.Shared && state != contract.RingStable {
+		t.Shared = before.Shared // what the change began with
+	}
 	switch {
 	case state == contract.RingStable:
 		t.New = ring
