@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -88,7 +89,7 @@ func InTurn(ctx context.Context, addresses func() []string) (string, error) {
 // pass a connection's bytes on, in both directions, until one of them ends.
 func pass(ctx context.Context, conn net.Conn, addresses []string, turn int) {
 	defer conn.Close()
-	to, err := dialNext(ctx, addresses, turn)
+	to, err := DialNext(ctx, addresses, turn)
 	if err != nil {
 		return
 	}
@@ -101,10 +102,12 @@ func pass(ctx context.Context, conn net.Conn, addresses []string, turn int) {
 	_, _ = io.Copy(conn, to)
 }
 
-func dialNext(ctx context.Context, addresses []string, turn int) (conn net.Conn, err error) {
+// DialNext connects to the first of the addresses that takes it, from the one whose turn it is.
+func DialNext(ctx context.Context, addresses []string, turn int) (conn net.Conn, err error) {
+	const patience = 2 * time.Second // a pod that is gone refuses nothing
 	err = errors.New("there is nobody to connect to")
 	for i := range addresses {
-		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", addresses[(turn+i)%len(addresses)])
+		conn, err = (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", addresses[(turn+i)%len(addresses)])
 		if err == nil {
 			return conn, nil
 		}
