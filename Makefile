@@ -295,6 +295,7 @@ else
 	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \
 	$(GO_TEST_ALL) -parallel=8 ./test/e2e/ | $(TEST_SUMMARY); \
 	go run ./test/chaos --seed=$(SEED) --minutes=1; \
+	go run ./test/chaos --seed=$(SEED) --minutes=1 --routers; \
 	$(GO_TEST_ALL) ./test/e2e/undeploy/ | $(TEST_SUMMARY)
 endif
 
