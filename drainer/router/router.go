@@ -64,7 +64,7 @@ const (
 	DefaultMaxMemory      = 256 << 20
 	DefaultMemberTimeout  = 2 * time.Second
 	DefaultConnectTimeout = 2 * time.Second
-	DefaultDrainTimeout   = 10 * time.Second
+	DefaultDrainTimeout   = contract.RouterDrain
 )
 
 func (c *Config) complete() {

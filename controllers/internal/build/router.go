@@ -130,7 +130,9 @@ func RouterConfigMap(c *cachev1alpha1.Memcached, t *contract.RingTable) *coreac.
 		WithData(map[string]string{RouterTableKey: RouterTableText(t)})
 }
 
-// RouterService is the one address of the cluster; nil if none is asked for.
+// RouterService is the one address of the cluster; nil if none is asked for. A client's node is
+// preferred, then its zone: an endpoint gets hints for both, and a kube-proxy that knows no router
+// on its node takes the zone's, and without these all.
 func RouterService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 	if c.Spec.Router == nil {
 		return nil
@@ -140,7 +142,7 @@ func RouterService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration
 		WithOwnerReferences(owner(c)).
 		WithSpec(coreac.ServiceSpec().
 			WithSelector(routerSelector(c)).
-			WithTrafficDistribution(corev1.ServiceTrafficDistributionPreferClose).
+			WithTrafficDistribution(corev1.ServiceTrafficDistributionPreferSameNode).
 			WithPorts(coreac.ServicePort().
 				WithName(portName).
 				WithProtocol(corev1.ProtocolTCP).
