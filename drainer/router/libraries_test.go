@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
@@ -99,17 +97,4 @@ func gomemcache(address string) error {
 		return fmt.Errorf("after flush_all: %w", err)
 	}
 	return nil
-}
-
-// A client that speaks it learns at once that it can't.
-func TestABinaryClientLearnsAtOnceThatItCant(t *testing.T) {
-	t.Parallel()
-	c := dial(t, start(t, router.Config{}, members(t, 1)...).address)
-	_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
-	c.say("\x80\x0b" + strings.Repeat("\x00", 22)) // version
-	if got, err := io.ReadAll(c.r); err != nil || len(got) > 0 {
-		t.Errorf("%q, %v", got, err)
-	}
-	c = dial(t, c.RemoteAddr().String())
-	c.want("xx\r\n\x80\r\n", "ERROR\r\nERROR\r\n")
 }
