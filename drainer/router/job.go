@@ -67,7 +67,7 @@ func (c *client) moving(r *wire.Request, s *slot, single, data []byte, owner, ol
 	s.pending = true
 	c.jobs++
 	if l.late {
-		j.finish([]byte("SERVER_ERROR the ring changes, and this router has not been told how\r\n"))
+		j.finish([]byte(answerLate))
 		return
 	}
 	j.begin(j.op.Start())
@@ -110,7 +110,7 @@ func (j *job) run(step change.Step) {
 			j.wait()
 			return
 		}
-		if m := j.owners[step.Place]; m.up {
+		if m := j.owners[step.Place]; m.up && !j.late() {
 			j.ask(m)
 			return
 		}
@@ -165,6 +165,8 @@ func (l *loop) goOn() {
 		}
 		result := change.Result{Code: change.Absent}
 		switch waited := l.now - j.waits; {
+		case j.late():
+			result.Code = change.Failed
 		case waited > int64(waitLimit):
 			result.Code = change.Failed
 		case waited > 2*int64(l.router.config.MemberTimeout):
@@ -245,6 +247,9 @@ func (j *job) reconnected() bool {
 }
 
 func (j *job) unavailable() string {
+	if j.late() {
+		return answerLate
+	}
 	if j.why != "" {
 		return j.why
 	}
