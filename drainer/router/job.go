@@ -110,7 +110,7 @@ func (j *job) run(step change.Step) {
 			j.wait()
 			return
 		}
-		if m := j.owners[step.Place]; m.up && !j.late() {
+		if m := j.owners[step.Place]; m.up && !j.late() { // also after a wait
 			j.ask(m)
 			return
 		}
@@ -165,8 +165,6 @@ func (l *loop) goOn() {
 		}
 		result := change.Result{Code: change.Absent}
 		switch waited := l.now - j.waits; {
-		case j.late():
-			result.Code = change.Failed
 		case waited > int64(waitLimit):
 			result.Code = change.Failed
 		case waited > 2*int64(l.router.config.MemberTimeout):
