@@ -26,8 +26,8 @@ import (
 //     for so long that those who are behind have seen it, and refuse (holds).
 
 const (
-	// DefaultLeftBehind: the number is seen a few seconds after the table was written, and the
-	// next state begins contract.RingWaits after that at the earliest.
+	// DefaultLeftBehind is short enough: a number is seen a few seconds after the table was written, and the
+	// state after the next begins contract.RingWaits after that at the earliest.
 	DefaultLeftBehind = 10 * time.Second
 	// DefaultLookPeriod is of one member.
 	DefaultLookPeriod = 2 * time.Second

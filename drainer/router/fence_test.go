@@ -85,8 +85,11 @@ func owned(r router.Ring, n int) (keys []string) {
 }
 
 func leftBehindIs(r *running) error {
-	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "left behind") {
-		return fmt.Errorf("it is ready, or for another reason not: %v", err)
+	switch err := r.Ready(); {
+	case err == nil:
+		return errors.New("it is ready")
+	case !strings.Contains(err.Error(), "left behind"):
+		return fmt.Errorf("it is not ready for another reason: %w", err)
 	}
 	return nil
 }
