@@ -40,7 +40,7 @@ func (f *ringFile) read(ctx context.Context) (*router.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &router.Table{Number: told.Number, Shared: told.Shared}
+	t := &router.Table{Number: told.Number, Before: told.Before, Shared: told.Shared, Key: told.Key}
 	if told.Until != nil {
 		t.Until = *told.Until
 	}
@@ -75,9 +75,10 @@ func ringOf(ctx context.Context, ring *contract.Ring) (router.Ring, error) {
 	return router.Ring{Servers: flags.servers, Owner: owner}, err
 }
 
-// watch applies each table until ctx ends.
+// watch offers each table to the router until ctx ends.
 func (f *ringFile) watch(ctx context.Context, r *router.Router, logf func(format string, args ...any)) {
 	said := ""
+	var offered *router.Table
 	for {
 		select {
 		case <-ctx.Done():
@@ -85,9 +86,19 @@ func (f *ringFile) watch(ctx context.Context, r *router.Router, logf func(format
 		case <-time.After(ringFilePeriod):
 		}
 		t, err := f.read(ctx)
-		if err == nil && t != nil {
-			if err = r.Apply(t); err == nil {
-				logf("table %d: %v, %d members", t.Number, t.State, len(t.New.Servers))
+		if t != nil {
+			offered = t
+		}
+		if offered != nil {
+			taken, refused := r.Offer(offered)
+			if taken {
+				logf("table %d: %v, %d members", offered.Number, offered.State, len(offered.New.Servers))
+			}
+			if taken || refused != nil {
+				offered = nil
+			}
+			if err == nil {
+				err = refused
 			}
 		}
 		switch {

@@ -131,6 +131,7 @@ func (f *routeFlags) table(ctx context.Context) (*router.Table, error) {
 		if f.routing.client != "" || len(f.routing.servers) > 0 {
 			return nil, args.Usagef("--%s goes without --%s and --%s", contract.FlagRingFile, contract.FlagClient, contract.FlagServer)
 		}
+		f.config.Fence = true
 		return f.ring.read(ctx)
 	}
 	const nameTimeout = time.Minute

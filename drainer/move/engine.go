@@ -330,10 +330,6 @@ func firstCause(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// ofSupervisor tells whether each member has an item of its own with this key: what clients
-// are told of the cluster. Its supervisor keeps it, so nothing takes it elsewhere.
-func ofSupervisor(key []byte) bool { return string(key) == contract.ListKey }
-
 // pause sends the present batches, and waits.
 func (e *Engine) pause(ctx context.Context, d time.Duration) error {
 	if err := e.each(func(_ int, w *memcache.Writer) error { return w.Send() }); err != nil {

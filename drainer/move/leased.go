@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/item"
@@ -109,7 +110,7 @@ func (v *leased) pass(ctx context.Context, keys iter.Seq2[pull.Misplaced, error]
 				yield(k, err)
 				return
 			}
-			if v.l.once.Had(k.Key) || ofSupervisor(k.Key) {
+			if v.l.once.Had(k.Key) || contract.IsMembersOwn(k.Key) {
 				continue
 			}
 			if v.l.limit != (pace.Limit{}) {

@@ -388,7 +388,7 @@ func (l *runningMember) list(ctx context.Context) (list *crawl.List, err error) 
 		}
 		list, err = crawl.Items(ctx, func(ctx context.Context) (*memcache.Conn, error) {
 			return l.dialer.Dial(ctx, l.member.Address())
-		}, l.scratch, l.longest, func(e *crawl.Entry) bool { return l.owner.Owner(e.Key) != l.self && !ofSupervisor(e.Key) })
+		}, l.scratch, l.longest, func(e *crawl.Entry) bool { return l.owner.Owner(e.Key) != l.self && !contract.IsMembersOwn(e.Key) })
 		return err
 	})
 	if restarted && err == nil {

@@ -468,6 +468,9 @@ func (c *client) everywhere(r *wire.Request) {
 	s := c.loop.slot()
 	s.verb, s.kind, s.quiet = r.Verb, wire.OneLine, r.Quiet
 	all := c.loop.members.all
+	if c.loop.lost {
+		all = []*member{c.loop.refuser}
+	}
 	s.parts = len(all)
 	c.push(s)
 	for _, m := range all {

@@ -37,8 +37,9 @@ type loop struct {
 	old, new []*member
 	epoch    *epoch
 	epochs   []*epoch
-	// late: the table's time is over.
-	late bool
+	// late: keys that may have moved are refused; lost: all are. refuser stands for their owner.
+	late, lost bool
+	refuser    *member
 	// waiting jobs, for another one's lease.
 	waiting []*job
 	pulls   int
@@ -95,6 +96,7 @@ func newLoop(r *Router) (*loop, error) {
 		return nil, err
 	}
 	l := &loop{router: r, poller: p, input: make([]byte, readSize), began: r.began}
+	l.refuser = &member{refusal: answerLate}
 	return l, nil
 }
 
@@ -177,7 +179,8 @@ func (l *loop) check() {
 		m.check(config.MemberTimeout)
 	}
 	l.leave()
-	l.late = l.table != nil && !l.table.Until.IsZero() && time.Now().After(l.table.Until)
+	l.adopt()
+	l.judge()
 	if config.IdleTimeout > 0 {
 		for i := len(l.clients) - 1; i >= 0; i-- {
 			if c := l.clients[i]; l.now-c.used > int64(config.IdleTimeout) {

@@ -39,6 +39,8 @@ type member struct {
 	answered, failed, nanos uint64
 	// keepsCAS: it can be told the CAS value of an item (memcached 1.6.27 and later).
 	keepsCAS bool
+	// refusal is the answer of a member that is never up.
+	refusal string
 }
 
 // full tells whether clients have to wait before they send this member more.
@@ -198,6 +200,9 @@ func (m *member) fail(why string) {
 
 // unavailable is the answer while there is no connection.
 func (m *member) unavailable() string {
+	if m.refusal != "" {
+		return m.refusal
+	}
 	return fmt.Sprintf("SERVER_ERROR member %s is not available\r\n", m.address)
 }
 
