@@ -66,8 +66,7 @@ type RingAcknowledged struct {
 	Error string `json:"error,omitempty"`
 }
 
-// RingWaits is how long a state of a ring change is waited for. A router that has read nothing
-// newer for that long no longer serves keys that may have moved (RingTable.Until).
+// RingWaits is how long a state of a ring change is waited for, at least.
 const RingWaits = 20 * time.Second
 
 // A router that is told to end. The operator gives its pod more time than both together.

@@ -88,11 +88,8 @@ func RouterTable(c *cachev1alpha1.Memcached, state string, n int32, before *cont
 	default:
 		t.Old, t.New = before.Old, before.New
 	}
-	if state == contract.RingPrepare || state == contract.RingSettle {
-		// In the other states, the ones that follow do no harm to who still is in them.
-		until := contract.NumberTime(number).Add(contract.RingWaits)
-		t.Until = &until
-	}
+	// Without an end (Until): one that was left behind learns of that from the members, and an
+	// operator that is away stops no router.
 	return t
 }
 
