@@ -22,6 +22,8 @@ type Fetched struct {
 	flags uint64
 	ttl   int64 // in seconds; 0 for ever
 	cas   uint64
+	// Idle is how long ago it was used last, in seconds.
+	Idle int64
 }
 
 // Fetched takes an answer to Fetch that was Found. ok is false if the item is about to
@@ -36,7 +38,10 @@ func (r *Request) Fetched(answer []byte) (f Fetched, ok bool) {
 	if err != nil || ttl == 0 {
 		return f, false
 	}
-	return Fetched{Value: answer[len(a.Line):], flags: returnedNumber(&a, 'f'), ttl: max(ttl, 0), cas: returnedNumber(&a, 'c')}, true
+	idle, _ := returned(&a, 'l')
+	f = Fetched{Value: answer[len(a.Line):], flags: returnedNumber(&a, 'f'), ttl: max(ttl, 0), cas: returnedNumber(&a, 'c')}
+	f.Idle, err = strconv.ParseInt(string(idle), 10, 64)
+	return f, err == nil
 }
 
 // longestRelative is how many seconds memcached takes for a time from now on. More is a Unix time.

@@ -33,6 +33,15 @@ func TestWhatComesOfAKey(t *testing.T) {
 	set(change.Old, "leased", "x")
 	at[change.New].Must("HD", fmt.Sprintf("ms leased 0 ME T6 F%d", command.LeaseFlags), []byte{})
 	set(change.Old, "large", strings.Repeat("x", 1_500_000))
+	// A client may have flags that are those of leases.
+	flags := fmt.Sprint(command.LeaseFlags)
+	at[change.Old].Must("STORED", "set flagged "+flags+" 0 7", []byte("a value"))
+	at[change.Old].Must("STORED", "set nothing "+flags+" 0 0", []byte{})
+	at[change.Old].Must("STORED", "set short "+flags+" 100 0", []byte{})
+	set(change.Old, "newer", "old")
+	at[change.New].Must("STORED", "set newer "+flags+" 0 3", []byte("new"))
+	set(change.Old, "emptied", "old")
+	at[change.New].Must("STORED", "set emptied "+flags+" 0 0", []byte{})
 	binary := "a key\x00in base64"
 	at[change.Old].Must("HD", "ms YSBrZXkAaW4gYmFzZTY0 1 b", []byte("b"))
 	keys, want := []Key{}, []Outcome{}
@@ -41,6 +50,7 @@ func TestWhatComesOfAKey(t *testing.T) {
 		want Outcome
 	}{
 		{"moved", Moved}, {"both", Present}, {"none", Gone}, {"stale", Outdated}, {"leased", Later}, {"large", Refused},
+		{"flagged", Moved}, {"nothing", Moved}, {"short", Moved}, {"newer", Present}, {"emptied", Present},
 		{binary, Moved}, {strings.Repeat("k ", 120), Unsayable},
 	} {
 		keys, want = append(keys, Key{Key: []byte(k.key)}), append(want, k.want)
@@ -64,6 +74,7 @@ func TestWhatComesOfAKey(t *testing.T) {
 	}
 	for key, values := range map[string][2]string{
 		"moved": {"", "a value"}, "both": {"", "new"}, "none": {"", ""}, "stale": {"x", ""}, "large": {"xxx", ""}, binary: {"", "b"},
+		"flagged": {"", "a value"}, "newer": {"", "new"},
 	} {
 		has(change.Old, key, values[0])
 		has(change.New, key, values[1])
