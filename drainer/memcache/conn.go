@@ -41,6 +41,11 @@ func (c *Conn) Stats(arg string) (map[string]string, error) {
 	if _, err := io.WriteString(c.conn, strings.TrimRight("stats "+arg, " ")+"\r\n"); err != nil {
 		return nil, err
 	}
+	return c.heardStats(arg)
+}
+
+// heardStats is the answer.
+func (c *Conn) heardStats(arg string) (map[string]string, error) {
 	stats := map[string]string{}
 	for range maxStats {
 		line, err := c.line()

@@ -19,7 +19,7 @@ func KeepsCAS(version string) bool {
 // Fetched is an item that was read to be moved. Its value is a part of the answer.
 type Fetched struct {
 	Value []byte // with its end
-	flags uint64
+	Flags uint64
 	ttl   int64 // in seconds; 0 for ever
 	cas   uint64
 	// Idle is how long ago it was used last, in seconds.
@@ -39,7 +39,7 @@ func (r *Request) Fetched(answer []byte) (f Fetched, ok bool) {
 		return f, false
 	}
 	idle, _ := returned(&a, 'l')
-	f = Fetched{Value: answer[len(a.Line):], flags: returnedNumber(&a, 'f'), ttl: max(ttl, 0), cas: returnedNumber(&a, 'c')}
+	f = Fetched{Value: answer[len(a.Line):], Flags: returnedNumber(&a, 'f'), ttl: max(ttl, 0), cas: returnedNumber(&a, 'c')}
 	f.Idle, err = strconv.ParseInt(string(idle), 10, 64)
 	return f, err == nil
 }
@@ -58,7 +58,7 @@ func (r *Request) AppendCopy(dst []byte, f *Fetched, s change.Step, keepCAS bool
 	if s.CAS != 0 {
 		flags = " C" + strconv.FormatUint(s.CAS, 10)
 	}
-	flags += " c F" + strconv.FormatUint(f.flags, 10) + " T" + strconv.FormatInt(ttl, 10)
+	flags += " c F" + strconv.FormatUint(f.Flags, 10) + " T" + strconv.FormatInt(ttl, 10)
 	if keepCAS {
 		flags += " E" + strconv.FormatUint(f.cas, 10)
 	}
