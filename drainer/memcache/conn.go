@@ -193,6 +193,13 @@ func AppendFetch(b, key []byte) ([]byte, error) {
 	return appendGet(b, key, " v f t c l u k\r\n")
 }
 
+// Sayable tells whether the text protocol carries the key. It doesn't carry those of more than 186
+// bytes that have spaces, line ends or zeros, which other protocols can store.
+func Sayable(key []byte) bool {
+	_, ok := formOf(key, false)
+	return ok
+}
+
 // AppendKey appends the key as meta commands name it. base64: so it is, and they have the flag b.
 // It is an error if the text protocol doesn't carry the key.
 func AppendKey(b, key []byte) (text []byte, base64 bool, err error) {
