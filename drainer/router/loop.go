@@ -41,6 +41,8 @@ type loop struct {
 	late bool
 	// waiting jobs, for another one's lease.
 	waiting []*job
+	// repeated are requests to all members that are sent them again when it is time.
+	repeated []*slot
 	pulls   int
 	clients []*client
 	dirty   []*client
@@ -106,6 +108,7 @@ func (l *loop) run() {
 		l.poller.Wait(list, l.patience(), l.clock)
 		l.poller.RunPosted()
 		l.goOn()
+		l.repeat()
 		l.flush()
 		l.poller.CloseRemoved()
 		if l.now >= next {
@@ -231,7 +234,7 @@ func (l *loop) release(s *slot) {
 // answered: a member has answered s in full, or can't.
 func (l *loop) answered(s *slot) {
 	if s.parts > 0 {
-		if s.parts--; s.parts > 0 {
+		if s.parts--; s.parts > 0 || l.repeats(s) {
 			return
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"example.com/memcached-operator/drainer/router/command"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -39,6 +40,8 @@ type member struct {
 	answered, failed, nanos uint64
 	// keepsCAS: it can be told the CAS value of an item (memcached 1.6.27 and later).
 	keepsCAS bool
+	// bySeconds: a flush_all takes what was stored up to the second before (1.6.25 and later).
+	bySeconds bool
 }
 
 // full tells whether clients have to wait before they send this member more.
@@ -47,9 +50,9 @@ func (m *member) full() bool {
 }
 
 // attach takes a new connection.
-func (m *member) attach(l *loop, fd int, keepsCAS bool) {
+func (m *member) attach(l *loop, fd int, version string) {
 	*m = member{address: m.address, lost: m.lost, forget: m.forget, waiting: m.waiting,
-		answered: m.answered, failed: m.failed, nanos: m.nanos, connections: m.connections + 1, keepsCAS: keepsCAS, up: true, heard: l.now}
+		answered: m.answered, failed: m.failed, nanos: m.nanos, connections: m.connections + 1, keepsCAS: command.KeepsCAS(version), bySeconds: command.FlushesBySeconds(version), up: true, heard: l.now}
 	if err := m.open(l, fd, m); err != nil {
 		m.fail(err.Error())
 	}

@@ -10,10 +10,17 @@ import (
 
 // KeepsCAS tells whether a memcached of that version can be told which CAS value an item gets
 // (1.6.27 and later).
-func KeepsCAS(version string) bool {
+func KeepsCAS(version string) bool { return atLeast(version, 27) }
+
+// FlushesBySeconds tells whether a flush_all of a memcached of that version leaves what was stored in
+// the same second (1.6.25 and later). Those before also compare CAS values, and leave nothing.
+func FlushesBySeconds(version string) bool { return atLeast(version, 25) }
+
+// atLeast tells whether a version is 1.6.PATCH or later.
+func atLeast(version string, patchAtLeast int) bool {
 	var major, minor, patch int
 	_, _ = fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
-	return major > 1 || major == 1 && (minor > 6 || minor == 6 && patch >= 27)
+	return major > 1 || major == 1 && (minor > 6 || minor == 6 && patch >= patchAtLeast)
 }
 
 // Fetched is an item that was read to be moved. Its value is a part of the answer.
