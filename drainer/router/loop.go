@@ -43,10 +43,10 @@ type loop struct {
 	waiting []*job
 	// repeated are requests to all members that are sent them again when it is time.
 	repeated []*slot
-	pulls   int
-	clients []*client
-	dirty   []*client
-	queued  []*client
+	pulls    int
+	clients  []*client
+	dirty    []*client
+	queued   []*client
 	// held is what is kept for clients, in bytes.
 	held int
 	// draining: connections are closed when their answers are sent.
