@@ -1,9 +1,9 @@
 package pull
 
 import (
+	"bytes"
 	"time"
 
-	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/router/change"
 )
@@ -94,21 +94,25 @@ func (l *Lane) isFlushed(accessed int64) bool {
 
 // takeBack deletes copies at the new owner. What clients have stored there since stays.
 func (l *Lane) takeBack() error {
-	var known []copied
-	var unknown []item.Item
+	owner := l.Owners[change.New]
+	var flushed []copied
 	for _, c := range l.copies {
-		switch {
-		case c.key == nil || !l.isFlushed(c.accessed):
-		case c.cas == 0:
-			unknown = append(unknown, item.Item{Key: c.key.Key, Value: c.value, Flags: c.flags})
-		default:
-			known = append(known, c)
+		if c.key == nil || !l.isFlushed(c.accessed) {
+			continue
 		}
+		if c.cas == 0 {
+			v, err := owner.Get(c.key.Key)
+			if err != nil {
+				return err
+			}
+			if v == nil || v.Flags != c.flags || !bytes.Equal(v.Data, c.value) {
+				continue
+			}
+			c.cas = v.CAS
+		}
+		flushed = append(flushed, c)
 	}
-	if _, err := l.Owners[change.New].TakeBack(unknown); err != nil {
-		return err
-	}
-	return erase(l.Owners[change.New], known, func(k *Key, stays bool) {
+	return erase(owner, flushed, func(k *Key, stays bool) {
 		if !stays {
 			k.Outcome, k.Bytes = Flushed, 0
 		}

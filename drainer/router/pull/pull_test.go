@@ -220,6 +220,54 @@ func TestAFlushIsObeyedWhileKeysAreMoved(t *testing.T) {
 	}
 }
 
+// So it is if the answers to the copies are lost, and the flush comes before the next try.
+func TestAFlushIsObeyedWhenAnswersAreLost(t *testing.T) {
+	t.Parallel()
+	old, owner := memcachedtest.Start(t), memcachedtest.Start(t)
+	const keys = 10
+	raw := old.Raw()
+	for i := range keys {
+		raw.Must("STORED", fmt.Sprintf("set key%d 0 0 3", i), []byte("old"))
+	}
+	lost := false
+	to := memcachedtest.Between(t, owner.Address(), func(sent []byte) bool {
+		if lost || !bytes.Contains(sent, []byte("\r\nold\r\n")) {
+			return true
+		}
+		lost = true
+		conn := owner.Dial()
+		if err := conn.Send(sent); err != nil {
+			t.Error(err)
+		}
+		for range keys {
+			if line, err := conn.Line(); err != nil || !bytes.HasPrefix(line, []byte("HD")) {
+				t.Errorf("a copy: %q, %v", line, err)
+			}
+		}
+		raw.Must("OK", "flush_all", nil)
+		owner.Raw().Must("STORED", "set key7 0 0 5", []byte("newer"))
+		return false
+	})
+	p := Pass{From: old.Address(), To: []string{to}, Timeout: memcachedtest.Patience, KeepsCAS: func(int) bool { return false },
+		Waiting: func(int, string) {}, Moved: func(context.Context, int, []Key) error { return nil }}
+	if err := p.Move(t.Context(), func(yield func(Misplaced, error) bool) {
+		for i := range keys {
+			if !yield(Misplaced{Key: fmt.Appendf(nil, "key%d", i), Size: 50}, nil) {
+				return
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := owner.Dial()
+	if err := left(c, keys, "old"); err != nil || !lost {
+		t.Errorf("at the new owner: %v", err)
+	}
+	if v, err := c.Get([]byte("key7")); err != nil || v == nil || string(v.Data) != "newer" {
+		t.Errorf("what a client stored meanwhile: %+v, %v", v, err)
+	}
+}
+
 // left is an error if some keys have this value.
 func left(c *memcache.Conn, keys int, value string) error {
 	n := 0
