@@ -197,7 +197,7 @@ $(CLIENTS)/node_modules: $(wildcard test/clients/elasticache/*)
 
 .PHONY: test-unit
 test-unit: test-packages clients ## Run the unit tests, and the drainer against real memcached processes
-	TMPDIR=$$(hack/scratch.sh) $(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/continuity/ ./test/internal/... ./test/invariants/ ./version/
+	TMPDIR=$$(hack/scratch.sh) $(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/chaos/ ./test/continuity/ ./test/internal/... ./test/invariants/ ./version/
 	hack/fuzz.sh 2s drainer
 	cd test/cluster && $(GO_TEST) ./...
 	cd hack/image && $(GO_TEST) ./...
@@ -295,6 +295,7 @@ else
 	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \
 	$(GO_TEST_ALL) -parallel=8 ./test/e2e/ | $(TEST_SUMMARY); \
 	go run ./test/chaos --seed=$(SEED) --minutes=1; \
+	go run ./test/chaos --seed=$(SEED) --minutes=1 --routers; \
 	$(GO_TEST_ALL) ./test/e2e/undeploy/ | $(TEST_SUMMARY)
 endif
 

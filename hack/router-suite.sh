@@ -9,7 +9,7 @@ set -euo pipefail
 drainer=$(realpath "$1") source=$(realpath "$2")
 shift 2
 tests=("$@")
-[ ${#tests[@]} -gt 0 ] || tests=(64bit bogus-commands cas chunked-items dash-M expirations flags flush-all
+[ ${#tests[@]} -gt 0 ] || tests=(64bit binary-get bogus-commands cas chunked-items dash-M expirations flags flush-all
   getandtouch getset incrdecr issue_3 issue_14 issue_22 issue_29 issue_42 issue_50 issue_68 issue_70 issue_104 issue_108
   issue_140 issue_152 issue_163 issue_183 issue_192 issue_260 item_size_max line-lengths malicious-commands metaget
   misbehave multiversioning noreply quit strtol-testing touch whitespace)

@@ -47,7 +47,7 @@ func (f *routeFlags) add(fs *flag.FlagSet) {
 	fs.DurationVar(&c.MemberTimeout, "member-timeout", router.DefaultMemberTimeout, "a member that is silent for so long gets another connection, and its requests an error")
 	fs.DurationVar(&c.ConnectTimeout, "connect-timeout", router.DefaultConnectTimeout, "how long a connection to a member may take")
 	fs.DurationVar(&c.IdleTimeout, "idle-timeout", 0, "close the connection of a client that asks nothing for so long; 0 never")
-	fs.DurationVar(&c.Linger, "linger", 5*time.Second, "after SIGTERM, take connections for so long, while /ready says no")
+	fs.DurationVar(&c.Linger, "linger", contract.RouterLinger, "after SIGTERM, take connections for so long, while /ready says no")
 	fs.DurationVar(&c.DrainTimeout, "drain-timeout", router.DefaultDrainTimeout, "then wait for answers for so long")
 	fs.DurationVar(&c.Slow, "slow", 100*time.Millisecond, "log requests that take so long, or fail: one a second of each thread at most; 0 none")
 	fs.StringVar(&f.clientTLS, contract.FlagClientTLSDir, "", "speak TLS with applications: a directory with "+contract.CertFile+" and "+contract.KeyFile)

@@ -59,6 +59,14 @@ type RingAcknowledged struct {
 // newer for that long no longer serves keys that may have moved (RingTable.Until).
 const RingWaits = 20 * time.Second
 
+// A router that is told to end. The operator gives its pod more time than both together.
+const (
+	// RouterLinger is how long it still takes connections.
+	RouterLinger = 5 * time.Second
+	// RouterDrain is how long it then waits for answers, at most.
+	RouterDrain = 10 * time.Second
+)
+
 // Bounds of a table: whoever may write the ConfigMap may have written it.
 const (
 	// MaxRingTable is the size of a table at most, in bytes.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/router/socket"
 )
 
 // handshake bounds how long a client may take for TLS.
@@ -71,7 +73,7 @@ func (r *Router) refuse(conn net.Conn) {
 
 // give a connection to a loop.
 func (r *Router) give(ctx context.Context, conn net.Conn) {
-	fd, err := handOver(ctx, conn)
+	fd, err := socket.HandOver(ctx, conn)
 	if err != nil {
 		r.config.Logf("take a connection: %v", err)
 		r.connections.Add(-1)

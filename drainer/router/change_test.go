@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -344,10 +345,11 @@ func TestAMovedItemKeepsItsFlagsAndItsTime(t *testing.T) {
 	all := members(t, 2)
 	r := start(t, router.Config{}, all[0])
 	c := dial(t, r.address)
-	seconds := []int{-1, 100, 3600, 30*24*3600 - 10, 31 * 24 * 3600, 400 * 24 * 3600}
+	last := math.MaxInt32 - int(time.Now().Unix())
+	seconds := []int{-1, 100, 3600, 30*24*3600 - 10, 31 * 24 * 3600, 400 * 24 * 3600, last}
 	for i, s := range seconds {
 		if s > 30*24*3600 {
-			s += int(time.Now().Unix())
+			s = min(s+int(time.Now().Unix()), math.MaxInt32)
 		}
 		c.want(fmt.Sprintf("set key%d %d %d 1\r\nv\r\n", i, i+7, max(s, 0)), "STORED\r\n")
 	}

@@ -3,6 +3,7 @@ package router
 import (
 	"bytes"
 
+	"example.com/memcached-operator/drainer/router/binary"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -59,11 +60,9 @@ type client struct {
 	queued   bool // the loop calls resume when the round is over
 	ending   bool // close when all is answered
 	talked   bool // the first request was read
+	binary   bool // a translator speaks with the application, and counts the connection
 	login    login
 }
-
-// binary is the first byte of a client that speaks memcached's binary protocol.
-const binary = 0x80
 
 func (c *client) touch() {
 	if !c.dirty {
@@ -255,9 +254,8 @@ func (c *client) step(b []byte) int {
 		return len(b)
 	case c.reading.verb != wire.Unknown:
 		return c.readOn(b)
-	case !c.talked && b[0] == binary:
-		c.loop.router.config.Logf("a client speaks the binary protocol, which is not supported")
-		c.end()
+	case !c.talked && b[0] == binary.Magic:
+		c.translate(b)
 		return len(b)
 	case c.login.wanted:
 		return c.logIn(b)
@@ -365,7 +363,7 @@ func (c *client) carryOut(r *wire.Request, b []byte, n int) int {
 	case r.Verb == wire.FlushAll:
 		c.everywhere(r)
 	case r.Verb == wire.Version:
-		c.reply(c.loop.version())
+		c.reply(c.loop.router.memberVersion())
 	case r.Verb == wire.Stats:
 		c.reply(c.loop.stats(r.NextKey()))
 	case r.Verb > wire.FlushAll:

@@ -3,16 +3,16 @@ package router
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/router/socket"
 )
 
 // Pauses between two tries to connect to a member, with as much again at random.
@@ -65,7 +65,7 @@ func (r *Router) connect(ctx context.Context, address string) (fd int, version s
 		_ = conn.Close()
 		return -1, "", fmt.Errorf("ask for its version: %w", err)
 	}
-	fd, err = handOver(ctx, conn)
+	fd, err = socket.HandOver(ctx, conn)
 	return fd, version, err
 }
 
@@ -86,54 +86,4 @@ func (r *Router) askVersion(conn net.Conn) (version string, err error) {
 	}
 	r.version.Store(&answer)
 	return version, conn.SetDeadline(time.Time{})
-}
-
-// handOver returns a socket with what conn sends and receives: conn's own, or if it is
-// not a plain one, the end of a pair whose other end is copied to and from conn.
-func handOver(ctx context.Context, conn net.Conn) (fd int, err error) {
-	if plain, ok := conn.(*net.TCPConn); ok {
-		defer plain.Close()
-		return duplicate(plain)
-	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		_ = conn.Close()
-		return -1, err
-	}
-	file := os.NewFile(uintptr(pair[1]), "pair")
-	near, err := net.FileConn(file)
-	_ = file.Close()
-	if err != nil {
-		_ = unix.Close(pair[0])
-		_ = conn.Close()
-		return -1, err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close(); _ = near.Close() })
-	go func() {
-		_, _ = io.Copy(near, conn)
-		_ = near.(*net.UnixConn).CloseWrite()
-	}()
-	go func() {
-		_, _ = io.Copy(conn, near)
-		stop()
-		_ = conn.Close()
-		_ = near.Close()
-	}()
-	return pair[0], nil
-}
-
-// duplicate takes a connection's socket from Go's runtime.
-func duplicate(conn *net.TCPConn) (fd int, err error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	var failed error
-	err = raw.Control(func(own uintptr) {
-		fd, failed = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0)
-	})
-	if err = errors.Join(err, failed); err != nil {
-		return -1, err
-	}
-	return fd, nil
 }

@@ -5,12 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
@@ -33,7 +32,7 @@ func application(t *testing.T, program string, args ...string) error {
 func TestRealLibrariesWorkThroughTheRouter(t *testing.T) {
 	t.Parallel()
 	address := func(t *testing.T) string { return start(t, router.Config{}, members(t, 3)...).address }
-	for library, module := range map[string]string{"pylibmc": "pylibmc", "pymemcache": "pymemcache", "python-memcached": "memcache"} {
+	for library, module := range map[string]string{"pylibmc": "pylibmc", "pylibmc-binary": "pylibmc", "pymemcache": "pymemcache", "python-memcached": "memcache"} {
 		t.Run(library, func(t *testing.T) {
 			const python = "/usr/bin/python3" // Debian's, which has Debian's packages
 			if exec.Command(python, "-c", "import "+module).Run() != nil {
@@ -53,8 +52,10 @@ func TestRealLibrariesWorkThroughTheRouter(t *testing.T) {
 		if err := application(t, "javac", "-cp", jar, "-d", classes, "testdata/Application.java"); err != nil {
 			t.Fatal(err)
 		}
-		if err := application(t, "java", "-XX:TieredStopAtLevel=1", "-cp", classes+":"+jar, "Application", address(t)); err != nil {
-			t.Error(err)
+		for _, protocol := range []string{"TEXT", "BINARY"} {
+			if err := application(t, "java", "-XX:TieredStopAtLevel=1", "-cp", classes+":"+jar, "Application", address(t), protocol); err != nil {
+				t.Errorf("%s: %v", protocol, err)
+			}
 		}
 	})
 	t.Run("gomemcache", func(t *testing.T) {
@@ -62,6 +63,36 @@ func TestRealLibrariesWorkThroughTheRouter(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// Libraries that speak the binary protocol only, with and without a login.
+func TestRealBinaryLibrariesWorkThroughTheRouter(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]router.Config{"without a login": {}, "with a login": {Logins: logins}} {
+		var user []string
+		if config.Logins != nil {
+			user = []string{"app", "secret"}
+		}
+		t.Run("Dalli "+name, func(t *testing.T) {
+			const ruby = "/usr/bin/ruby" // Debian's, which has Debian's packages
+			if exec.Command(ruby, "-e", "require 'dalli'").Run() != nil {
+				memcachedtest.Install(ruby, "ruby", "ruby-dalli")
+			}
+			if err := application(t, ruby, append([]string{"testdata/dalli.rb", start(t, config, members(t, 3)...).address}, user...)...); err != nil {
+				t.Error(err)
+			}
+		})
+		t.Run("memjs "+name, func(t *testing.T) {
+			dir := os.Getenv("CLIENTS")
+			if dir == "" {
+				t.Skip("make clients, then CLIENTS=bin/clients")
+			}
+			modules := filepath.Join(dir, "node_modules")
+			if err := application(t, "node", append([]string{"testdata/memjs.js", modules, start(t, config, members(t, 3)...).address}, user...)...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 func gomemcache(address string) error {
@@ -99,17 +130,4 @@ func gomemcache(address string) error {
 		return fmt.Errorf("after flush_all: %w", err)
 	}
 	return nil
-}
-
-// A client that speaks it learns at once that it can't.
-func TestABinaryClientLearnsAtOnceThatItCant(t *testing.T) {
-	t.Parallel()
-	c := dial(t, start(t, router.Config{}, members(t, 1)...).address)
-	_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
-	c.say("\x80\x0b" + strings.Repeat("\x00", 22)) // version
-	if got, err := io.ReadAll(c.r); err != nil || len(got) > 0 {
-		t.Errorf("%q, %v", got, err)
-	}
-	c = dial(t, c.RemoteAddr().String())
-	c.want("xx\r\n\x80\r\n", "ERROR\r\nERROR\r\n")
 }

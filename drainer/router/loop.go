@@ -311,7 +311,9 @@ func (l *loop) forget(c *client) {
 	l.clients[c.at] = last
 	last.at = c.at
 	l.clients = l.clients[:len(l.clients)-1]
-	l.router.connections.Add(-1)
+	if !c.binary {
+		l.router.connections.Add(-1)
+	}
 }
 
 // drain closes connections between requests.

@@ -1,10 +1,10 @@
-// Package router is a stateless router for memcached's text protocol: applications have
+// Package router is a stateless router for memcached's text and binary protocols: applications have
 // one address, and each key is asked of its owner among the members.
 //
 // A loop for each CPU serves a part of the clients with epoll. It has one connection to
 // each member, which all of its clients share, and runs a request from the client's
 // bytes to the answer's without another goroutine. Goroutines do what may wait: they
-// connect, resolve names, and speak TLS.
+// connect, resolve names, speak TLS, and translate the binary protocol.
 package router
 
 import (
@@ -64,7 +64,7 @@ const (
 	DefaultMaxMemory      = 256 << 20
 	DefaultMemberTimeout  = 2 * time.Second
 	DefaultConnectTimeout = 2 * time.Second
-	DefaultDrainTimeout   = 10 * time.Second
+	DefaultDrainTimeout   = contract.RouterDrain
 )
 
 func (c *Config) complete() {

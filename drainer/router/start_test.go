@@ -93,6 +93,10 @@ func dial(t testing.TB, address string) *conversation {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
+	return over(t, conn)
+}
+
+func over(t testing.TB, conn net.Conn) *conversation {
 	return &conversation{conn, t, bufio.NewReaderSize(conn, 1<<20)}
 }
 

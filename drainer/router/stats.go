@@ -10,9 +10,9 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// version is what a member has said.
-func (l *loop) version() string {
-	if v := l.router.version.Load(); v != nil {
+// memberVersion is what a member has said.
+func (r *Router) memberVersion() string {
+	if v := r.version.Load(); v != nil {
 		return *v
 	}
 	return "SERVER_ERROR no member is available\r\n"
@@ -43,7 +43,7 @@ func (l *loop) stats(kind []byte) string {
 	stat("pid", os.Getpid())
 	stat("uptime", int64(time.Since(r.began).Seconds()))
 	stat("time", time.Now().Unix())
-	stat("version", strings.TrimSpace(strings.TrimPrefix(l.version(), "VERSION ")))
+	stat("version", strings.TrimSpace(strings.TrimPrefix(r.memberVersion(), "VERSION ")))
 	stat("pointer_size", 64)
 	stat("curr_connections", r.connections.Load())
 	stat("total_connections", r.accepted.Load())

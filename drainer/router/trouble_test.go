@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -316,14 +315,7 @@ func TestManyClientsComeAndGo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), memcachedtest.Patience)
 	defer cancel()
 	r := start(t, router.Config{}, all...)
-	open := func() int {
-		files, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(files)
-	}
-	before := open()
+	before := openFiles(t)
 	failed := make(chan error, 8)
 	for w := range cap(failed) {
 		go func() {
@@ -340,7 +332,7 @@ func TestManyClientsComeAndGo(t *testing.T) {
 		}
 	}
 	memcachedtest.WaitFor(t, "the connections to be closed", func() error {
-		if n := open(); n > before {
+		if n := openFiles(t); n > before {
 			return fmt.Errorf("%d descriptors are open, %d were before", n, before)
 		}
 		return nil

@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-
-	"github.com/bradfitz/gomemcache/memcache"
+	"time"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	meta "example.com/memcached-operator/drainer/memcache"
@@ -22,10 +21,10 @@ import (
 func check(ctx context.Context, w *world, l *load) error {
 	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
-	entries, wrong := l.entries()
-	if len(wrong) > 0 {
-		return fmt.Errorf("%d wrong values:\n%s", len(wrong), strings.Join(wrong[:min(len(wrong), 20)], "\n"))
+	if err := l.verdict(); err != nil {
+		return err
 	}
+	entries := l.entries()
 	drains, err := w.pastDrains(ctx)
 	if err != nil {
 		return err
@@ -48,12 +47,22 @@ func check(ctx context.Context, w *world, l *load) error {
 		seen += n
 		return errors.Join(err, findHotKeys(l, hot), noEvictions(ctx, now))
 	})
-	if err != nil {
+	if err = errors.Join(err, l.verdict()); err != nil {
 		return err
 	}
+	w.trouble.rested(time.Now())
 	fmt.Printf("chaos: all %d keys are there (%d where clients look at this size) after %d drains, and the last value of each of %d keys that are overwritten\n",
 		total, seen, len(drains), hotKeys)
 	return nil
+}
+
+// verdict is an error if an answer was wrong.
+func (l *load) verdict() error {
+	wrong := l.judged()
+	if len(wrong) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d wrong answers:\n%s", len(wrong), strings.Join(wrong[:min(len(wrong), 20)], "\n"))
 }
 
 // pastDrain is a drain that ended: what was on a volume went to the volumes of the
@@ -205,19 +214,12 @@ func findKeys(now *view, left map[string]string) (owned int, err error) {
 	return owned, fmt.Errorf("%d keys are missing: %s", len(left), strings.Join(examples, ", "))
 }
 
-// findHotKeys removes from the list each key whose last value is there, or whose last
-// write has an unknown outcome.
+// findHotKeys removes from the list each key that is there, or may be gone. Whether the value is right
+// is for the verdict.
 func findHotKeys(l *load, left map[string]*hot) error {
 	for key, h := range left {
-		h.mu.Lock()
-		open := h.unknown || h.abandoned || h.acknowledged == 0
-		h.mu.Unlock()
-		err := l.readHot(h)
-		switch {
-		case err == nil || open && errors.Is(err, memcache.ErrCacheMiss):
+		if l.readHot(h) == nil {
 			delete(left, key)
-		case errors.Is(err, errOld):
-			return err
 		}
 	}
 	if len(left) > 0 {

@@ -25,6 +25,8 @@ type fault struct {
 	name   string
 	weight int
 	do     func(ctx context.Context, random uint64) (string, error)
+	// kills a member.
+	kills bool
 }
 
 // These happen when the next drainer runs.
@@ -52,28 +54,29 @@ func newFaults(w *world, seed uint64) *faults {
 	f := &faults{world: w, random: rand.New(rand.NewPCG(seed, 1<<32)), counts: map[string]int{}, retried: map[string]time.Time{}, size: minSize + 1}
 	f.stranger = stranger.New(w.kube, w.namespace, clusterName)
 	f.all = []fault{
-		{"scale", 6, f.scaleOnce},
-		{"scale twice at once", 2, f.scaleTwice},
-		{"hibernate and wake", 1, f.hibernate},
-		{drainerKilled, 4, f.killDrainer},
-		{drainerDeleted, 2, f.deleteDrainer},
-		{"kill a member (SIGKILL)", 3, f.killMember},
-		{"kill a member's memcached (SIGKILL)", 2, f.killMemcached},
-		{"kill a member's container by the runtime", 2, f.killContainer},
-		{"delete a member's pod", 2, f.deleteMember},
-		{"kill the operator (SIGKILL)", 3, f.killOperator},
-		{"delete the operator's pod", 1, f.deleteOperator},
-		{"stop a kubelet for a moment", 2, f.stopKubelet},
-		{"let a stranger make, relabel or delete objects", 6, f.stranger.Act},
+		{name: "scale", weight: 6, do: f.scaleOnce},
+		{name: "scale twice at once", weight: 2, do: f.scaleTwice},
+		{name: "hibernate and wake", weight: 1, do: f.hibernate},
+		{name: drainerKilled, weight: 4, do: f.killDrainer},
+		{name: drainerDeleted, weight: 2, do: f.deleteDrainer},
+		{name: "kill a member (SIGKILL)", weight: 3, do: f.killMember, kills: true},
+		{name: "kill a member's memcached (SIGKILL)", weight: 2, do: f.killMemcached, kills: true},
+		{name: "kill a member's container by the runtime", weight: 2, do: f.killContainer, kills: true},
+		{name: "delete a member's pod", weight: 2, do: f.deleteMember, kills: true},
+		{name: "kill the operator (SIGKILL)", weight: 3, do: f.killOperator},
+		{name: "delete the operator's pod", weight: 1, do: f.deleteOperator},
+		{name: "stop a kubelet for a moment", weight: 2, do: f.stopKubelet},
+		{name: "let a stranger make, relabel or delete objects", weight: 6, do: f.stranger.Act},
 	}
 	if w.routed {
-		f.all = append(f.all, fault{"kill a router (SIGKILL)", 4, f.killRouter}, fault{"delete a router's pod", 2, f.deleteRouter})
+		f.all = append(f.all, fault{name: "kill a router (SIGKILL)", weight: 4, do: f.killRouter}, fault{name: "delete a router's pod", weight: 2, do: f.deleteRouter})
 	}
 	return f
 }
 
-// round causes faults for that long.
-func (f *faults) round(ctx context.Context, duration time.Duration) error {
+// round causes faults for that long. It may spare members: then applications of routers may miss
+// nothing, either.
+func (f *faults) round(ctx context.Context, duration time.Duration, spare bool) error {
 	// Without a deadline: the client's rate limiter would refuse before it what comes after it.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -81,6 +84,12 @@ func (f *faults) round(ctx context.Context, duration time.Duration) error {
 	defer f.pending.Wait()
 	for ctx.Err() == nil {
 		one, random, rest := f.next()
+		if one.kills && spare {
+			continue
+		}
+		if one.kills {
+			f.trouble.died(time.Now())
+		}
 		hit, err := one.do(ctx, random)
 		if ctx.Err() != nil {
 			return nil // the round ended in the middle

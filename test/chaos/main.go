@@ -47,6 +47,10 @@ func main() {
 	flag.BoolVar(&o.routed, "routers", false, "The load asks routers (spec.router).")
 	flag.BoolVar(&o.verbose, "verbose", false, "Print each fault when it happens.")
 	flag.Parse()
+	if o.routed && o.placement != cachev1alpha1.PlacementOn {
+		fmt.Println("chaos: --routers needs --placement=On: routers miss what is not moved")
+		os.Exit(2)
+	}
 	o.duration = time.Duration(*minutes * float64(time.Minute))
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano() % 1_000_000)
@@ -94,8 +98,8 @@ func run(o options) (err error) {
 	defer stopLoad()
 	l.start(loadCtx)
 	f := newFaults(w, o.seed)
-	for end := time.Now().Add(o.duration); time.Now().Before(end); {
-		if err := f.round(ctx, min(o.round, time.Until(end))); err != nil {
+	for end, spare := time.Now().Add(o.duration), o.routed; time.Now().Before(end); spare = o.routed && !spare {
+		if err := f.round(ctx, min(o.round, time.Until(end)), spare); err != nil {
 			return err
 		}
 		if err := w.settle(ctx, f); err != nil {

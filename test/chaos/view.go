@@ -2,18 +2,25 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/internal/deployed"
+	"example.com/memcached-operator/test/internal/forward"
 )
 
 // clientTimeout bounds one request. It is long, so that only a kill cuts a request off.
@@ -49,7 +56,9 @@ type views struct {
 	*world
 	// routers are asked for all keys, if they are there.
 	routers *member
+	turn    atomic.Int64
 	mu      sync.RWMutex
+	ready   []string // addresses of routers
 	now     *view
 	pods    map[string]*member // by the pod's UID
 }
@@ -60,16 +69,87 @@ func (v *views) current() *view {
 	return v.now
 }
 
-// connectRouters finds the one address of the routers.
+// connectRouters makes the client that asks them. Its connections go to the routers in turn, so that
+// requests for a key come from several: the Service would prefer one that is near.
 func (v *views) connectRouters(ctx context.Context) error {
-	var service corev1.Service
-	if err := v.kube.Get(ctx, client.ObjectKey{Namespace: v.namespace, Name: clusterName + "-router"}, &service); err != nil {
+	v.routers = &member{ordinal: -1, address: clusterName + "-router"}
+	v.routers.client = memcache.NewFromSelector(anyRouter{})
+	v.routers.client.DialContext = v.dialRouter
+	v.routers.client.Timeout, v.routers.client.MaxIdleConns = clientTimeout, 2*writers
+	ctx, cancel := context.WithTimeout(ctx, v.patience)
+	defer cancel()
+	return deployed.Until(ctx, "the routers answer", func() error {
+		return errors.Join(v.readRouters(ctx), v.routers.client.Ping())
+	})
+}
+
+// anyRouter is a selector with one server, whose address dialRouter finds.
+type anyRouter struct{}
+
+var routersAddress = &net.TCPAddr{}
+
+func (anyRouter) PickServer(string) (net.Addr, error) { return routersAddress, nil }
+
+func (anyRouter) Each(f func(net.Addr) error) error { return f(routersAddress) }
+
+func (v *views) dialRouter(ctx context.Context, _, _ string) (net.Conn, error) {
+	v.mu.RLock()
+	addresses := v.ready
+	v.mu.RUnlock()
+	return forward.DialNext(ctx, addresses, int(v.turn.Add(1)))
+}
+
+// readRouters looks up the routers that the Service would have.
+func (v *views) readRouters(ctx context.Context) error {
+	pods, err := v.world.pods(ctx, "router")
+	if err != nil {
 		return err
 	}
-	v.routers = &member{ordinal: -1, address: service.Spec.ClusterIP + ":11211"}
-	v.routers.client = memcache.New(v.routers.address)
-	v.routers.client.Timeout, v.routers.client.MaxIdleConns = clientTimeout, 2*writers
-	return deployed.Until(ctx, "the routers answer", v.routers.client.Ping)
+	var ready []string
+	for i := range pods {
+		isReady := slices.ContainsFunc(pods[i].Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+		if isReady && pods[i].DeletionTimestamp == nil {
+			ready = append(ready, pods[i].Status.PodIP+":11211")
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.ready = ready
+	return nil
+}
+
+// followTables tells trouble of each table of the routers.
+func (v *views) followTables(ctx context.Context) {
+	for ctx.Err() == nil {
+		events, err := v.kube.Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(v.namespace),
+			client.MatchingFields{"metadata.name": clusterName + "-router"})
+		if err == nil {
+			for event := range events.ResultChan() {
+				v.told(event.Object)
+			}
+			events.Stop()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (v *views) told(object runtime.Object) {
+	config, is := object.(*corev1.ConfigMap)
+	if !is {
+		return
+	}
+	table, err := contract.ParseRingTable([]byte(config.Data["table.json"]))
+	if err != nil {
+		v.note("the table of the routers: %v", err)
+		return
+	}
+	v.trouble.told(table, time.Now())
+	v.note("routers are told of table %d: %s, %d members", table.Number, table.State, len(table.New.Servers))
 }
 
 // asked is whom the load asks for the key, or nil.
@@ -87,6 +167,9 @@ func (v *views) follow(ctx context.Context) {
 			v.mu.Lock()
 			v.now = next
 			v.mu.Unlock()
+		}
+		if v.routed {
+			_ = v.readRouters(ctx)
 		}
 		select {
 		case <-ctx.Done():

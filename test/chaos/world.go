@@ -31,6 +31,9 @@ const (
 	// leavingPatience is how long a leaving member waits for its last client at most: clients
 	// of the load follow at once.
 	leavingPatience = 15 * time.Second
+	// routedPatience is long enough for a mover that is killed again and again: a member that leaves
+	// with items would be missed.
+	routedPatience = 2 * time.Minute
 )
 
 // world is the cluster of members, in a namespace of its own.
@@ -39,6 +42,7 @@ type world struct {
 	kube      client.WithWatch
 	namespace string
 	recorder  *invariants.Recorder
+	trouble   trouble
 
 	mu      sync.Mutex
 	history []string
@@ -84,6 +88,7 @@ func (w *world) create(ctx context.Context, size int32) error {
 		},
 	}
 	if w.routed {
+		mc.Spec.Routing.Patience.Duration = routedPatience
 		mc.Spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2), Exclusive: true}
 	}
 	if err := w.kube.Create(ctx, mc); err != nil {

@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,28 +23,37 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/app"
 )
 
-// The sample's autoscaler, in more of a hurry. It goes by what the metrics API
-// says of the pods that status.selector selects, and that is this test's to say.
-func TestAFlappingAutoscalerDrainsAndLosesNothing(t *testing.T) {
+// The samples' autoscalers, in more of a hurry. They go by what the metrics API says of the pods that
+// their targets' selectors select, and that is this test's to say. A cluster has one such API.
+func TestAutoscalers(t *testing.T) {
 	t.Parallel()
+	m := serveMetrics(inNamespace(t))
+	t.Run("a flapping one drains members, and loses nothing", func(t *testing.T) {
+		t.Parallel()
+		aFlappingAutoscalerDrainsAndLosesNothing(t, m)
+	})
+	t.Run("routers come and go, and no application notices", func(t *testing.T) {
+		t.Parallel()
+		anAutoscalerOfRoutersIsNotNoticed(t, m)
+	})
+}
+
+func aFlappingAutoscalerDrainsAndLosesNothing(t *testing.T, m *metricsServer) {
 	f := inNamespace(t)
 	f.name = "autoscaled"
-	load := f.serveMetrics()
+	load := m.loadOf(f.namespace)
 	f.kubectl("apply", "-f", "../../config/samples/cache_v1alpha1_memcached_autoscaled.yaml")
 	// Members leave at once, so that there is something to drain, and the load is that of
 	// as many members as are wanted.
 	f.patch(f.memcached(), `{"spec":{"routing":{"patience":"0s"},"drain":{"rateLimit":{"itemsPerSecond":1500}}}}`)
-	f.patch(&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: f.name}},
-		`{"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":0,"policies":[{"type":"Percent","value":100,"periodSeconds":1}]}}}}`)
+	f.hurry(f.name)
 	f.settled(2)
 	objects := f.objects()
 	f.fill(2, objects)
 
-	// In all 100m of CPU for each of two members are 60 %: 120m.
-	const little, much = 100, 170
 	for range 2 {
 		load.Store(much)
 		f.wantsSize(3)
@@ -72,20 +83,72 @@ func TestAFlappingAutoscalerDrainsAndLosesNothing(t *testing.T) {
 	}
 }
 
+// An application with one address sees no error, while an autoscaler adds a router and takes it away.
+func anAutoscalerOfRoutersIsNotNoticed(t *testing.T, m *metricsServer) {
+	f := inNamespace(t)
+	f.name = "routed-autoscaled"
+	load := m.loadOf(f.namespace)
+	load.Store(little)
+	f.kubectl("apply", "-f", "../../config/samples/cache_v1alpha1_memcached_routed_autoscaled.yaml")
+	f.hurry(f.name + "-router")
+	f.settled(2)
+	f.routersReady(2) // the least that the autoscaler wants; the Deployment began with one
+	stop := app.StartRedialing(f.dialer, f.routerService())
+	ended := false
+	defer func() {
+		if !ended {
+			stop()
+		}
+	}()
+	for range 2 {
+		load.Store(much)
+		f.routersReady(3)
+		load.Store(little)
+		f.routersReady(2)
+	}
+	saw := stop()
+	ended = true
+	t.Logf("%d requests, %d of them sent again, the slowest took %v", saw.Requests, saw.Again, saw.Slowest)
+	f.unnoticed(&saw)
+	if mc := f.memcached(); mc.Spec.Router.Replicas != nil || *mc.Spec.Size != 2 {
+		t.Errorf("the spec is %+v, size %d", mc.Spec.Router, *mc.Spec.Size)
+	}
+}
+
+// The samples' targets are 60 % of 100m of CPU: two pods take 120m of them, three 180m.
+const little, much = 100, 170
+
+// hurry lets an autoscaler scale down at once.
+func (f *fixture) hurry(autoscaler string) {
+	f.Helper()
+	f.patch(&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: autoscaler}},
+		`{"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":0,"policies":[{"type":"Percent","value":100,"periodSeconds":1}]}}}}`)
+}
+
 // wantsSize waits until the autoscaler has set the size.
 func (f *fixture) wantsSize(size int32) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("the autoscaler wants %d members", size), func() bool { return *f.memcached().Spec.Size == size })
 }
 
-// serveMetrics serves the API group of the pods' metrics, as metrics-server does,
-// for this namespace: the load, in thousandths of a CPU, is that of all members
-// together.
-func (f *fixture) serveMetrics() *atomic.Int64 {
+// metricsServer serves the API group of the pods' metrics, as metrics-server does.
+type metricsServer struct {
+	*fixture
+	loads sync.Map // *atomic.Int64 by namespace
+}
+
+// loadOf a namespace, in thousandths of a CPU: that of all pods together that are asked for at once.
+func (m *metricsServer) loadOf(namespace string) *atomic.Int64 {
+	load, _ := m.loads.LoadOrStore(namespace, &atomic.Int64{})
+	return load.(*atomic.Int64)
+}
+
+// serveMetrics serves them until the test ends. Its Service is in the fixture's namespace.
+func serveMetrics(f *fixture) *metricsServer {
 	f.Helper()
-	load := &atomic.Int64{}
+	m := &metricsServer{fixture: f}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, status := f.metrics(r.URL, load.Load())
+		answer, status := m.metrics(r.URL)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(answer)
@@ -99,7 +162,7 @@ func (f *fixture) serveMetrics() *atomic.Int64 {
 	server.StartTLS()
 	f.Cleanup(server.Close)
 	f.publish(server.Listener.Addr().(*net.TCPAddr))
-	return load
+	return m
 }
 
 // publish the server as the API of metrics.
@@ -130,15 +193,15 @@ func (f *fixture) publish(at *net.TCPAddr) {
 }
 
 // metrics answers a request for the API group's resources, or for pods' metrics.
-func (f *fixture) metrics(u *url.URL, load int64) (answer any, status int) {
+func (m *metricsServer) metrics(u *url.URL) (answer any, status int) {
 	const version = "metrics.k8s.io/v1beta1"
-	switch u.Path {
-	case "/apis/" + version:
+	if u.Path == "/apis/"+version {
 		return map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": []any{
 			map[string]any{"name": "pods", "singularName": "", "namespaced": true, "kind": "PodMetrics", "verbs": []string{"get", "list"}},
 		}}, http.StatusOK
-	case "/apis/" + version + "/namespaces/" + f.namespace + "/pods":
-	default:
+	}
+	namespace, is := strings.CutSuffix(strings.TrimPrefix(u.Path, "/apis/"+version+"/namespaces/"), "/pods")
+	if !is {
 		return map[string]any{}, http.StatusNotFound
 	}
 	selector, err := labels.Parse(u.Query().Get("labelSelector"))
@@ -146,18 +209,19 @@ func (f *fixture) metrics(u *url.URL, load int64) (answer any, status int) {
 		return err.Error(), http.StatusBadRequest
 	}
 	var pods corev1.PodList
-	err = kube.List(f.ctx, &pods, client.InNamespace(f.namespace), client.MatchingLabelsSelector{Selector: selector})
+	err = kube.List(m.ctx, &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector})
 	if err != nil || len(pods.Items) == 0 {
 		return fmt.Sprint(err), http.StatusServiceUnavailable
 	}
+	load := m.loadOf(namespace).Load() / int64(len(pods.Items))
 	items := []any{}
 	for _, pod := range pods.Items {
 		items = append(items, map[string]any{
 			"metadata":  map[string]any{"name": pod.Name, "namespace": pod.Namespace},
 			"timestamp": time.Now().UTC().Format(time.RFC3339), "window": "1s",
 			"containers": []any{map[string]any{
-				"name":  pod.Labels[cachev1alpha1.LabelName],
-				"usage": map[string]any{"cpu": fmt.Sprintf("%dm", load/int64(len(pods.Items))), "memory": "64Mi"},
+				"name":  pod.Spec.Containers[0].Name,
+				"usage": map[string]any{"cpu": fmt.Sprintf("%dm", load), "memory": "64Mi"},
 			}},
 		})
 	}

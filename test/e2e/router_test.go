@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,10 +28,7 @@ import (
 // becomes 3, 2 and 3 members.
 func TestAScalingThroughRoutersIsNotSeen(t *testing.T) {
 	t.Parallel()
-	spec := persistent(3)
-	spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2), Exclusive: true}
-	spec.Routing.Patience = &metav1.Duration{Duration: 30 * time.Second}
-	f := setup(t, spec)
+	f := setup(t, routed(3))
 	address := f.routers(2)
 	objects := f.objects()
 	all := f.appAt([]string{"router:11211"}, address)
@@ -51,9 +52,7 @@ func TestAScalingThroughRoutersIsNotSeen(t *testing.T) {
 	saw := stop()
 	ended = true
 	t.Logf("%d requests, the slowest took %v", saw.Requests, saw.Slowest)
-	if saw.Wrong() > 0 || saw.Requests < 1000 {
-		t.Errorf("the application has noticed: %d misses, %d old values, %d undone deletes, %d errors:\n%q", saw.Misses, saw.Old, saw.Undone, saw.Errors, saw.Examples)
-	}
+	f.unnoticed(&saw)
 	if f.claim(2) == nil || f.memcached().Status.ReadySize != 3 {
 		t.Error("there are no three members")
 	}
@@ -92,23 +91,47 @@ func TestAScalingThroughSecuredRoutersIsNotSeen(t *testing.T) {
 	saw := stop()
 	ended = true
 	t.Logf("%d requests, the slowest took %v", saw.Requests, saw.Slowest)
-	if saw.Wrong() > 0 || saw.Requests < 1000 {
-		t.Errorf("the application has noticed: %d misses, %d old values, %d undone deletes, %d errors:\n%q", saw.Misses, saw.Old, saw.Undone, saw.Errors, saw.Examples)
-	}
+	f.unnoticed(&saw)
 }
 
-// Routers are replaced while the ring changes, and killed: the application finds what it has stored.
-// Of a router that is gone it learns by an error, as of any server.
-func TestRoutersAreReplacedAndKilledInAScaling(t *testing.T) {
+// A roll-out of the routers breaks no request: with nothing else going on, and while the ring changes.
+// An application whose library dials anew when a router has closed an idle connection sees no error.
+// A request that was sent again had not been carried out, or the application would have noticed.
+func TestARollOutOfRoutersBreaksNoRequest(t *testing.T) {
 	t.Parallel()
-	spec := persistent(3)
-	spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2), Exclusive: true}
-	spec.Routing.Patience = &metav1.Duration{Duration: 30 * time.Second}
-	f := setup(t, spec)
-	f.routers(2)
-	var service corev1.Service
-	f.must(kube.Get(f.ctx, f.key(f.name+"-router"), &service))
-	address := fmt.Sprintf("%s:%d", service.Spec.ClusterIP, f.memcached().Spec.ContainerPort)
+	f := setup(t, routed(3))
+	f.routersReady(2)
+	stop := app.StartRedialing(f.dialer, f.routerService())
+	ended := false
+	defer func() {
+		if !ended {
+			stop()
+		}
+	}()
+	f.rollOutRouters()
+	f.scale(2)
+	f.inState(contract.RingPrepare)
+	f.rollOutRouters()
+	f.settled(2)
+	saw := stop()
+	ended = true
+	t.Logf("%d requests, %d of them sent again, the slowest took %v", saw.Requests, saw.Again, saw.Slowest)
+	if saw.Again == 0 {
+		t.Error("no router has closed a connection that the application wanted to use: nothing was tested")
+	}
+	f.unnoticed(&saw)
+}
+
+// A router is killed in each state of a ring change: the application finds what it has stored. Of a
+// router that is gone it learns by an error, as of any server.
+func TestARouterIsKilledInEachStateOfAScaling(t *testing.T) {
+	t.Parallel()
+	f := setup(t, routed(3))
+	routers := f.routersReady(2)
+	// Each router serves half of the connections, whatever the Service prefers.
+	address, err := forward.InTurn(f.ctx, func() []string { return f.routerAddresses() })
+	f.must(err)
+	told := f.tablesTold()
 	stop := app.StartSteady(f.dialer, address)
 	ended := false
 	defer func() {
@@ -116,23 +139,190 @@ func TestRoutersAreReplacedAndKilledInAScaling(t *testing.T) {
 			stop()
 		}
 	}()
-	f.scale(2)
-	f.inState(contract.RingPrepare)
-	f.kubectl("rollout", "restart", "deployment", f.name+"-router")
-	f.settled(2)
-	f.kubectl("rollout", "status", "deployment", f.name+"-router", "--timeout=120s")
-	f.scale(3)
-	for _, state := range []string{contract.RingPrepare, contract.RingMove} {
-		f.inState(state)
-		f.killRouter()
+	for _, scaling := range []struct {
+		size   int32
+		states [2]string
+	}{
+		{2, [2]string{contract.RingPrepare, contract.RingMove}},
+		{3, [2]string{contract.RingSettle, contract.RingFinish}},
+	} {
+		var before int64
+		f.eventually("the ring is stable", func() bool {
+			var state string
+			before, state = told.last()
+			return state == contract.RingStable
+		})
+		f.scale(scaling.size)
+		for i, state := range scaling.states {
+			f.killRouterIn(&routers[i], state, told, before)
+		}
+		f.settled(scaling.size)
+		f.routersReady(2)
 	}
-	f.settled(3)
 	saw := stop()
 	ended = true
 	t.Logf("%d requests, %d errors, the slowest took %v", saw.Requests, saw.Errors, saw.Slowest)
 	if saw.Misses+saw.Old+saw.Undone > 0 || saw.Requests < 1000 || saw.Errors > saw.Requests/10 {
 		t.Errorf("the application has noticed: %d misses, %d old values, %d undone deletes, %d errors:\n%q", saw.Misses, saw.Old, saw.Undone, saw.Errors, saw.Examples)
 	}
+}
+
+// routed is a cluster that two routers alone ask.
+func routed(size int32) cachev1alpha1.MemcachedSpec {
+	spec := persistent(size)
+	spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2), Exclusive: true}
+	spec.Routing.Patience = &metav1.Duration{Duration: 30 * time.Second}
+	return spec
+}
+
+// unnoticed expects that an application was answered rightly, each time.
+func (f *fixture) unnoticed(saw *app.Steady) {
+	f.Helper()
+	if saw.Wrong() > 0 || saw.Requests < 1000 {
+		f.Errorf("the application has noticed, in %d requests: %d misses, %d old values, %d undone deletes, %d errors:\n%q",
+			saw.Requests, saw.Misses, saw.Old, saw.Undone, saw.Errors, saw.Examples)
+	}
+}
+
+// routerService is the one address.
+func (f *fixture) routerService() string {
+	f.Helper()
+	var service corev1.Service
+	f.must(kube.Get(f.ctx, f.key(f.name+"-router"), &service))
+	return fmt.Sprintf("%s:%d", service.Spec.ClusterIP, f.memcached().Spec.ContainerPort)
+}
+
+// rollOutRouters replaces all of them, and waits until the old ones are gone.
+func (f *fixture) rollOutRouters() {
+	f.Helper()
+	old := map[string]bool{}
+	for _, pod := range f.routerPods() {
+		old[pod.Name] = true
+	}
+	f.kubectl("rollout", "restart", "deployment", f.name+"-router")
+	f.eventually("the routers are other ones", func() bool {
+		for _, pod := range f.routerPods() {
+			if old[pod.Name] {
+				return false
+			}
+		}
+		return true
+	})
+	f.routersReady(int32(len(old)))
+}
+
+// routerPods by name, those that end included.
+func (f *fixture) routerPods() []corev1.Pod {
+	f.Helper()
+	pods := slices.DeleteFunc(f.pods(), func(p corev1.Pod) bool {
+		return p.Labels[cachev1alpha1.LabelComponent] != cachev1alpha1.ComponentRouter || p.Labels[cachev1alpha1.LabelInstance] != f.name
+	})
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return pods
+}
+
+// routerAddresses are those that a Service would send clients to. It may be called beside the test.
+func (f *fixture) routerAddresses() (addresses []string) {
+	var pods corev1.PodList
+	_ = kube.List(f.ctx, &pods, client.InNamespace(f.namespace), client.MatchingLabels{
+		cachev1alpha1.LabelComponent: cachev1alpha1.ComponentRouter, cachev1alpha1.LabelInstance: f.name})
+	for i := range pods.Items {
+		if p := &pods.Items[i]; p.DeletionTimestamp == nil && ready(p) {
+			addresses = append(addresses, p.Status.PodIP+":11211")
+		}
+	}
+	return addresses
+}
+
+// tables are those that the operator has written, as the API server's events tell.
+type tables struct {
+	mu     sync.Mutex
+	states map[int64]string // by number
+}
+
+func (t *tables) state(number int64) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.states[number]
+}
+
+func (t *tables) last() (number int64, state string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for n := range t.states {
+		number = max(number, n)
+	}
+	return number, t.states[number]
+}
+
+// tablesTold follows the tables to the end of the test.
+func (f *fixture) tablesTold() *tables {
+	f.Helper()
+	events, err := kube.(client.WithWatch).Watch(f.ctx, &corev1.ConfigMapList{},
+		client.InNamespace(f.namespace), client.MatchingFields{"metadata.name": f.name + "-router"})
+	f.must(err)
+	f.Cleanup(events.Stop)
+	told := &tables{states: map[int64]string{}}
+	go func() {
+		for event := range events.ResultChan() {
+			config, is := event.Object.(*corev1.ConfigMap)
+			if !is {
+				continue
+			}
+			if table, err := contract.ParseRingTable([]byte(config.Data["table.json"])); err == nil {
+				told.mu.Lock()
+				told.states[table.Number] = table.State
+				told.mu.Unlock()
+			}
+		}
+	}()
+	return told
+}
+
+// killRouterIn kills a router as soon as it has read the table of that state, after the one with that
+// number. The state can't end
+// before that: it is waited for until each router has acknowledged it, which takes the operator a
+// moment longer to hear.
+func (f *fixture) killRouterIn(router *corev1.Pod, state string, told *tables, after int64) {
+	f.Helper()
+	pids := f.processesOf(router, "drainer")
+	order := []string{contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
+	url := fmt.Sprintf("http://%s:11212/ring", router.Status.PodIP)
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		is := f.routerIs(url)
+		if is == nil || is.Number <= after {
+			continue
+		}
+		switch now := told.state(is.Number); {
+		case now == state:
+			f.signal(syscall.SIGKILL, pids...)
+			var config corev1.ConfigMap
+			f.must(kube.Get(f.ctx, f.key(f.name+"-router"), &config))
+			f.Logf("router %s was killed with table %d (%s), %d acknowledged; right after that, routers were told: %s",
+				router.Name, is.Number, now, is.Acknowledged, config.Data["table.json"])
+			return
+		case slices.Index(order, now) > slices.Index(order, state):
+			f.Fatalf("router %s is in state %s already, and was to be killed in state %s", router.Name, now, state)
+		}
+	}
+	f.Fatalf("router %s is not in state %s within %s", router.Name, state, patience)
+}
+
+// routerIs asks a router which table it has; nil if it doesn't answer.
+func (f *fixture) routerIs(url string) *contract.RingAcknowledged {
+	f.Helper()
+	request, err := http.NewRequestWithContext(f.ctx, http.MethodGet, url, nil)
+	f.must(err)
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil
+	}
+	defer answer.Body.Close()
+	is := &contract.RingAcknowledged{}
+	if json.NewDecoder(answer.Body).Decode(is) != nil {
+		return nil
+	}
+	return is
 }
 
 // inState waits until routers are told of that state of a ring change, or of a later one.
@@ -149,32 +339,26 @@ func (f *fixture) inState(state string) {
 	})
 }
 
-// killRouter kills the process of one of them.
-func (f *fixture) killRouter() {
+// routersReady waits until so many are ready, and no other is there, and returns them by name.
+func (f *fixture) routersReady(n int32) (pods []corev1.Pod) {
 	f.Helper()
-	for _, pod := range f.pods() {
-		if pod.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentRouter && pod.DeletionTimestamp == nil && ready(&pod) {
-			f.signal(syscall.SIGKILL, f.processesOf(&pod, "drainer")...)
-			return
+	f.eventually(fmt.Sprintf("%d routers are ready", n), func() bool {
+		var d appsv1.Deployment
+		if kube.Get(f.ctx, f.key(f.name+"-router"), &d) != nil || d.Status.ReadyReplicas != n || d.Status.Replicas != n {
+			return false
 		}
-	}
-	f.Error("there is no router to be killed")
+		pods = f.routerPods()
+		return len(pods) == int(n) && !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return !ready(&p) })
+	})
+	return pods
 }
 
 // routers waits until so many are ready, and returns an address at which they are reached in turn.
 func (f *fixture) routers(n int32) string {
 	f.Helper()
-	name := f.name + "-router"
-	f.eventually(fmt.Sprintf("%d routers are ready", n), func() bool {
-		var d appsv1.Deployment
-		return kube.Get(f.ctx, f.key(name), &d) == nil && d.Status.ReadyReplicas == n && d.Status.Replicas == n
-	})
-	var pods corev1.PodList
-	f.must(kube.List(f.ctx, &pods, client.InNamespace(f.namespace), client.MatchingLabels{
-		cachev1alpha1.LabelComponent: cachev1alpha1.ComponentRouter, "app.kubernetes.io/instance": f.name}))
 	var names []string
-	for i := range pods.Items {
-		names = append(names, pods.Items[i].Name)
+	for _, pod := range f.routersReady(n) {
+		names = append(names, pod.Name)
 	}
 	address, err := forward.Pods(f.ctx, config, f.namespace, names, int(f.memcached().Spec.ContainerPort))
 	f.must(err)

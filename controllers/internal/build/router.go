@@ -65,6 +65,9 @@ func RouterTable(c *cachev1alpha1.Memcached, state string, n int32, before *cont
 	ring := contract.Ring{Client: string(c.Spec.Routing.Client), KeyPrefix: c.Spec.Routing.KeyPrefix, Servers: namedServers(c, n)}
 	order := []string{contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
 	step := slices.Index(order, state)
+	if before != nil && before.State != contract.RingStable && t.Shared != before.Shared && state != contract.RingStable {
+		t.Shared = before.Shared // what the change began with
+	}
 	switch {
 	case state == contract.RingStable:
 		t.New = ring
@@ -127,7 +130,9 @@ func RouterConfigMap(c *cachev1alpha1.Memcached, t *contract.RingTable) *coreac.
 		WithData(map[string]string{RouterTableKey: RouterTableText(t)})
 }
 
-// RouterService is the one address of the cluster; nil if none is asked for.
+// RouterService is the one address of the cluster; nil if none is asked for. A client's node is
+// preferred, then its zone: an endpoint gets hints for both, and a kube-proxy that knows no router
+// on its node takes the zone's, and without these all.
 func RouterService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 	if c.Spec.Router == nil {
 		return nil
@@ -137,7 +142,7 @@ func RouterService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration
 		WithOwnerReferences(owner(c)).
 		WithSpec(coreac.ServiceSpec().
 			WithSelector(routerSelector(c)).
-			WithTrafficDistribution(corev1.ServiceTrafficDistributionPreferClose).
+			WithTrafficDistribution(corev1.ServiceTrafficDistributionPreferSameNode).
 			WithPorts(coreac.ServicePort().
 				WithName(portName).
 				WithProtocol(corev1.ProtocolTCP).

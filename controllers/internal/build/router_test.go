@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
@@ -160,6 +161,67 @@ func TestRoutersLetIn(t *testing.T) {
 	}
 	if routers != 1 {
 		t.Errorf("the members let routers in %d times", routers)
+	}
+}
+
+// TestRoutersAreNearAndApart: traffic stays near, routers are spread over zones and nodes without
+// being kept from running, and a drain of nodes takes one at a time.
+func TestRoutersAreNearAndApart(t *testing.T) {
+	c := routedCluster()
+	if got := *RouterService(c).Spec.TrafficDistribution; got != corev1.ServiceTrafficDistributionPreferSameNode {
+		t.Errorf("traffic is distributed by %s", got)
+	}
+	d := Routers(c, Options{})
+	var keys []string
+	for _, s := range d.Spec.Template.Spec.TopologySpreadConstraints {
+		keys = append(keys, *s.TopologyKey)
+		if *s.MaxSkew != 1 || *s.WhenUnsatisfiable != corev1.ScheduleAnyway {
+			t.Errorf("%s: %s with a skew of %d", *s.TopologyKey, *s.WhenUnsatisfiable, *s.MaxSkew)
+		}
+		if diff := cmp.Diff(d.Spec.Selector.MatchLabels, s.LabelSelector.MatchLabels); diff != "" {
+			t.Errorf("%s: counts others than its Deployment: (-want +got)\n%s", *s.TopologyKey, diff)
+		}
+	}
+	if diff := cmp.Diff([]string{corev1.LabelTopologyZone, corev1.LabelHostname}, keys); diff != "" {
+		t.Error(diff)
+	}
+	b := RouterBudget(c).Spec
+	if b.MinAvailable != nil || b.MaxUnavailable.IntValue() != 1 || *b.UnhealthyPodEvictionPolicy != policyv1.AlwaysAllow {
+		t.Errorf("the budget is %v, %v, %s", b.MinAvailable, b.MaxUnavailable, *b.UnhealthyPodEvictionPolicy)
+	}
+}
+
+func TestWhoseRoutersHaveABudget(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*cachev1alpha1.MemcachedSpec)
+		want   bool
+	}{
+		"by default": {func(*cachev1alpha1.MemcachedSpec) {}, true},
+		"asked for":  {func(s *cachev1alpha1.MemcachedSpec) { s.PodDisruptionBudget.Enabled = ptr.To(true) }, true},
+		"refused":    {func(s *cachev1alpha1.MemcachedSpec) { s.PodDisruptionBudget.Enabled = ptr.To(false) }, false},
+		"no routers": {func(s *cachev1alpha1.MemcachedSpec) { s.Router = nil }, false},
+	} {
+		if got := RouterBudget(routedCluster(test.change)) != nil; got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// TestRoutersHaveTheTimeToEnd: the kubelet waits for longer than a router lingers and drains, by the
+// defaults, which no flag changes. There is no preStop: the router itself lingers.
+func TestRoutersHaveTheTimeToEnd(t *testing.T) {
+	const starts = 5 * time.Second // until the signal is there, and to end after the last answer
+	pod := Routers(routedCluster(), Options{}).Spec.Template.Spec
+	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < contract.RouterLinger+contract.RouterDrain+starts {
+		t.Errorf("%v to end", grace)
+	}
+	for _, arg := range pod.Containers[0].Command {
+		if strings.HasPrefix(arg, "--linger") || strings.HasPrefix(arg, "--drain-timeout") {
+			t.Errorf("%s is not what the grace period is for", arg)
+		}
+	}
+	if pod.Containers[0].Lifecycle != nil {
+		t.Errorf("the container has %v", pod.Containers[0].Lifecycle)
 	}
 }
 

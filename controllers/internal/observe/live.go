@@ -56,6 +56,13 @@ func (r *Reader) View(ctx context.Context, cluster *cachev1alpha1.Memcached) (*V
 	v.Drainers = drainers(slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool {
 		return !identity.DrainerPod(&p) || v.foreign[metav1.GetControllerOfNoCopy(&p).UID]
 	}), nil, v.Now)
+	if cluster.Spec.Router != nil {
+		table, err := Get[corev1.ConfigMap](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: build.RouterName(cluster.Name)})
+		if err != nil {
+			return nil, err
+		}
+		v.Table = planTable(cluster, table, true, v.Now) // whether they have is judged by the plan
+	}
 	list, err := r.readList(ctx, cluster)
 	if err != nil {
 		return nil, err

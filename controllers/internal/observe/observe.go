@@ -406,7 +406,7 @@ func (o *State) Input() plan.Observed {
 			in.ClaimsWithDrainerAtWork = append(in.ClaimsWithDrainerAtWork, claim)
 		}
 	}
-	in.Table = o.planTable()
+	in.Table = planTable(o.Cluster, o.Routers.Table, o.Routers.Acknowledged, o.Now)
 	in.Drainers = drainers(o.DrainerPods, o.Progress, o.Now)
 	for i := range o.Jobs {
 		in.Jobs = append(in.Jobs, PlanJob(&o.Jobs[i], o.DrainerPods))

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/ring"
@@ -35,20 +37,20 @@ func (r *Routers) any() bool {
 	return r.Deployment != nil || r.Service != nil || r.Table != nil || r.Budget != nil || r.Policy != nil
 }
 
-// planTable is what routers were told, for the plan; nil if that can't be read.
-func (o *State) planTable() *ring.Table {
-	number := build.RouterTableNumber(o.Routers.Table, o.Now)
-	if number == 0 || o.Cluster.Spec.Router == nil {
+// planTable is what the routers of a cluster were told, for the plan; nil if that can't be read.
+func planTable(c *cachev1alpha1.Memcached, config *corev1.ConfigMap, acknowledged bool, now time.Time) *ring.Table {
+	number := build.RouterTableNumber(config, now)
+	if number == 0 || c.Spec.Router == nil {
 		return nil
 	}
-	t := build.RouterTableIn(o.Routers.Table)
+	t := build.RouterTableIn(config)
 	routed := func(r *contract.Ring) ring.Routed {
 		if r == nil {
 			return ring.Routed{}
 		}
 		return ring.Routed{Client: r.Client, KeyPrefix: r.KeyPrefix, Size: int32(len(r.Servers))}
 	}
-	return &ring.Table{State: t.State, Old: routed(t.Old), New: routed(&t.New), Since: build.RouterTableTime(number), Acknowledged: o.Routers.Acknowledged}
+	return &ring.Table{State: t.State, Old: routed(t.Old), New: routed(&t.New), Shared: t.Shared, Since: build.RouterTableTime(number), Acknowledged: acknowledged}
 }
 
 func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *State) (err error) {

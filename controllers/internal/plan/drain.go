@@ -7,7 +7,6 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/drainer/contract"
 )
 
 // justNow stands for the time of a mark that this plan writes, and is later than all others.
@@ -174,6 +173,7 @@ func (p *Plan) beginDrain(o *Observed, c *Claim, state DrainState, slots *int) D
 		return state.is(Waiting, InTurn, "another drain is under way")
 	}
 	if reason, message := o.drainWaits(c, p.Replicas); reason != "" {
+		p.wakeAfter(o.Now, o.leasesExpire())
 		return state.is(Waiting, reason, message)
 	}
 	*slots--
@@ -191,8 +191,8 @@ func (o *Observed) drainWaits(c *Claim, survivors int32) (reason, message string
 		return InTurn, "the pod of an earlier drain of this claim is still there"
 	case o.newerDrainDue(c):
 		return InTurn, "the volume of a member that left later is drained first: its values are newer"
-	case o.Cluster.Exclusive && o.Table != nil && o.Table.State != contract.RingStable:
-		return InTurn, "routers change rings, and a drain would take a lease for a newer value" // their poll brings the next state
+	case o.waitsForLeases() != "":
+		return InTurn, o.waitsForLeases() + ": a drain would take a lease for a newer value"
 	case o.placementRuns() || o.drainedAfterPlacement(c) && o.placing():
 		return InTurn, "the survivors' items are placed first"
 	case c.Pending:

@@ -95,6 +95,8 @@ func MayPlace(live *Observed, a action.CreatePlacement) error {
 		return fmt.Errorf("the member of claim %s is being placed already", a.Claim.Name)
 	case live.moverSlots() <= 0:
 		return fmt.Errorf("%d placements run already", mostMovers)
+	case !a.Prepared && !a.Leases && live.waitsForLeases() != "":
+		return errors.New(live.waitsForLeases())
 	}
 	why := live.placementWaits(a.Target)
 	return unless(why == "", "%s", why)
@@ -109,6 +111,8 @@ func MayBegin(live *Observed, a action.BeginMove) error {
 		return fmt.Errorf("the member of claim %s has nothing to place", a.Claim.Name)
 	case live.Record.Target() != a.Target || live.ListSize == 0:
 		return fmt.Errorf("the clients' list is not of ring %s", a.Target)
+	case !a.Leases && live.waitsForLeases() != "":
+		return errors.New(live.waitsForLeases())
 	}
 	if job := live.placementOf(claim); job == nil || !job.mayBegin(a.Target) {
 		return fmt.Errorf("no Job of the member of claim %s waits", a.Claim.Name)

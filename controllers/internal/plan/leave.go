@@ -50,11 +50,12 @@ func (o *Observed) isLeaving(c *Claim) bool {
 
 // mayMoveLive tells whether the items of a leaving member may be given to their owners
 // while it runs. They may not if that takes a person's decision away, if the member is
-// wanted again, or if its items are older than those that are placed first. The plan asks
+// wanted again and no router looks for them there, or if its items are older than those that are placed first. The plan asks
 // this, and MayPlace asks it about live state.
 func (o *Observed) mayMoveLive(c *Claim) bool {
 	older := o.drainedAfterPlacement(c) && slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) })
-	return o.isLeaving(c) && 0 < o.Cluster.Size && o.Cluster.Size <= c.Ordinal && o.Cluster.Policy == Drain && o.Cluster.Patience > 0 &&
+	wanted := o.Cluster.Size > c.Ordinal && !o.routersAskOldOwners()
+	return o.isLeaving(c) && 0 < o.Cluster.Size && !wanted && o.Cluster.Policy == Drain && o.Cluster.Patience > 0 &&
 		!o.Cluster.PlacementOff && !c.Deleting && !c.keptByAPerson() && c.Receipt == nil && !older
 }
 
@@ -64,13 +65,14 @@ func (o *Observed) waitsForMover(c *Claim) bool {
 	if !o.mayMoveLive(c) || !slices.Contains(o.Ready, c.Ordinal) || o.overdue(c) {
 		return false
 	}
+	soon := o.toldJustNow(c) || o.routersAskOldOwners()
 	switch job := o.placementOf(c); {
 	case job == nil:
-		return o.toldJustNow(c)
+		return soon
 	case job.Deleting || job.State != JobActive || job.Target != o.target():
 		return false
 	}
-	return o.toldJustNow(c) || o.moverRuns(c)
+	return soon || o.moverRuns(c)
 }
 
 // toldJustNow tells whether the member was told to leave less than moverStartsWithin ago.

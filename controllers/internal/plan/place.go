@@ -82,11 +82,11 @@ func (o *Observed) beingPlaced(c *Claim) bool {
 		slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.places() && d.ClaimUID == c.UID })
 }
 
-// moverSlots is how many placements may begin, besides those that run.
+// moverSlots is how many placements may begin, besides those that run and still find items.
 func (o *Observed) moverSlots() int {
 	slots := mostMovers
 	for i := range o.Placements {
-		if o.Placements[i].running() {
+		if j := &o.Placements[i]; j.running() && !o.moverSettles(j.ClaimUID) {
 			slots--
 		}
 	}
@@ -229,12 +229,16 @@ func (p *Plan) allPlacementsWait(o *Observed) string {
 		d := &p.Drains[i]
 		// A member of the ring that has the mark leaves when all are placed.
 		left := d.Claim.Aside || d.Claim.Ordinal >= min(p.Replicas, o.Record.Ring.Size)
-		onItsWay := d.Phase == Draining || left && !o.drainedAfterPlacement(&d.Claim) && (d.Phase == Waiting || d.Phase == Releasing)
+		soon := d.Phase == Waiting && !o.leasesMayBeThere() || d.Phase == Releasing
+		onItsWay := d.Phase == Draining || left && !o.drainedAfterPlacement(&d.Claim) && soon
 		if onItsWay {
 			return fmt.Sprintf("claim %s is drained first", d.Claim.Name)
 		}
 	}
 	if why := o.placementWaits(o.target()); why != "" {
+		return why
+	}
+	if why := p.leasesWait(o); why != "" {
 		return why
 	}
 	lost := o.lost()

@@ -126,7 +126,7 @@ func (o *Observed) moverRuns(c *Claim) bool {
 
 // beginMoves tells prepared movers to begin. It comes right after the list.
 func (p *Plan) beginMoves(o *Observed) {
-	if p.Prepares || p.ListSize == 0 || o.placementWaits(o.target()) != "" {
+	if p.Prepares || p.ListSize == 0 || o.placementWaits(o.target()) != "" || p.leasesWait(o) != "" {
 		return
 	}
 	for i := range o.Claims {

@@ -72,6 +72,13 @@ func (p *Plan) wakeAt(t time.Time) {
 	}
 }
 
+// wakeAfter is wakeAt for a time that may be over by now, or zero.
+func (p *Plan) wakeAfter(now, t time.Time) {
+	if t.After(now) {
+		p.wakeAt(t)
+	}
+}
+
 // failureOf tells why a Job has ended without success. If it failed, its last receipt
 // says it best.
 func failureOf(job *Job, invalid error) (reason, message string) {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
@@ -68,16 +70,94 @@ func (p *Plan) decideTable(o *Observed, before ring.Record) {
 		}
 		p.Table = action.WriteTable{State: contract.RingMove, ListSize: next.Size}
 	case t.New != p.Record.Ring.Routed():
-	case t.State == contract.RingSettle, t.State == contract.RingMove:
-		p.Table.State = contract.RingMove
-		if t.State == contract.RingMove && t.Ended(o.Now) && o.moversFoundNothing() {
-			p.Table.State = contract.RingFinish
+		if o.leasesMayBeThere() && t.State != contract.RingPrepare {
+			p.endChange(o, t)
 		}
-	case t.State == contract.RingFinish && (!t.Ended(o.Now) || !t.Since.Add(ring.LeasesExpire).Before(o.Now)):
-		p.Table.State = contract.RingFinish
-		p.wakeAt(t.Since.Add(ring.LeasesExpire + time.Second))
-		p.wakeAt(t.Overdue())
+	case t.State == contract.RingSettle:
+		p.Table.State = contract.RingMove
+	case t.State == contract.RingMove && !o.moversFoundNothing():
+		p.Table.State = contract.RingMove
+		p.wakeAfter(o.Now, o.moversOverdue())
+	case t.State == contract.RingMove, t.State == contract.RingFinish:
+		p.endChange(o, t)
 	}
+}
+
+// endChange takes routers through the states that are left until the ring is stable. The last one
+// lasts until nobody holds a lease any more.
+func (p *Plan) endChange(o *Observed, t *ring.Table) {
+	p.Table.State = t.State
+	expired := t.Since.Add(ring.LeasesExpire + time.Second)
+	switch {
+	case !t.Ended(o.Now):
+		p.wakeAt(t.Overdue())
+	case t.State == contract.RingSettle:
+		p.Table.State = contract.RingMove
+	case t.State == contract.RingMove:
+		p.Table.State = contract.RingFinish
+	case expired.After(o.Now):
+		p.wakeAt(expired)
+	case o.leasesMayBeThere() && o.moverTakesLeases():
+		p.wakeAfter(o.Now, o.moversOverdue())
+	default:
+		p.Table.State = contract.RingStable
+	}
+}
+
+// leasesMayBeThere tells whether routers and movers may take leases.
+func (o *Observed) leasesMayBeThere() bool {
+	return o.Cluster.Routers && o.Table != nil && o.Table.State != contract.RingStable && !o.Table.Shared
+}
+
+// waitsForLeases tells what items wait for that are moved or drained without leases, if only routers
+// ask members: each lease would be taken for a newer value, and the item be lost with it. Empty if
+// none can be there.
+func (o *Observed) waitsForLeases() string {
+	switch {
+	case o.leasesMayBeThere():
+		return "routers change rings" // they are asked, which brings the next state
+	case o.leasesExpire().After(o.Now):
+		return "routers have changed rings, and leases of the last seconds may be there"
+	}
+	return ""
+}
+
+// leasesExpire is when those have expired that were taken before the ring became stable; zero
+// for a change that has not ended.
+func (o *Observed) leasesExpire() time.Time {
+	if !o.Cluster.Routers || !o.Cluster.Exclusive || o.Table == nil || o.Table.State != contract.RingStable {
+		return time.Time{}
+	}
+	return o.Table.Since.Add(ring.LeasesExpire + time.Second)
+}
+
+// leasesWait is waitsForLeases for a mover, which takes leases if routers know these.
+func (p *Plan) leasesWait(o *Observed) string {
+	if p.leases(o) {
+		return ""
+	}
+	p.wakeAfter(o.Now, o.leasesExpire())
+	return o.waitsForLeases()
+}
+
+// moverTakesLeases tells whether a mover that was told to begin is still there. One whose node is
+// gone seems to be there for ever: it is waited for as long as for a leaving member's.
+func (o *Observed) moverTakesLeases() bool {
+	return slices.ContainsFunc(o.Drainers, Drainer.moves) && o.moversOverdue().After(o.Now)
+}
+
+// moversOverdue is when no mover is at work any more that ends by itself, or zero: of those that
+// began in the state that routers were told of last, and of leaving members'.
+func (o *Observed) moversOverdue() time.Time {
+	end := o.Table.Since.Add(moverStartsWithin + o.Cluster.MoveDeadline)
+	for i := range o.Claims {
+		if c := &o.Claims[i]; o.isLeaving(c) {
+			if at := o.stopsWaiting(c); at.After(end) && !o.overdue(c) {
+				end = at
+			}
+		}
+	}
+	return end
 }
 
 // routersAsk tells whether routers still look for items at this leaving member, or will by this
@@ -88,16 +168,34 @@ func (p *Plan) routersAsk(o *Observed, c *Claim) bool {
 
 // leases tells whether keys are moved under their leases. Routers in other states don't know them.
 func (p *Plan) leases(o *Observed) bool {
-	return o.Cluster.Exclusive && p.Table.State == contract.RingMove
+	return p.Table.State == contract.RingMove && o.leasesMayBeThere() && o.Table.New == o.Record.Ring.Routed()
+}
+
+// routersAskOldOwners tells whether routers look for items at leaving members, too, so that these
+// have to be moved, whatever size is wanted next.
+func (o *Observed) routersAskOldOwners() bool {
+	return o.routersChange() && o.Table.State == contract.RingMove
 }
 
 // moversFoundNothing tells whether nothing is left at the old owners: the items of members that
-// stay are placed, and the movers of leaving ones only wait for their clients, or have ended.
+// stay are placed, and so are those of leaving ones.
 func (o *Observed) moversFoundNothing() bool {
-	return !slices.ContainsFunc(o.Claims, func(c Claim) bool {
-		settles := func(d Drainer) bool { return d.ClaimUID == c.UID && d.Settles }
-		return o.misplaced(&c) || o.isLeaving(&c) && o.waitsForMover(&c) && !slices.ContainsFunc(o.Drainers, settles)
-	})
+	return !slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) || o.isLeaving(&c) && o.mayHaveItems(&c) })
+}
+
+// mayHaveItems tells whether a leaving member may have items that a mover will find: unless its
+// mover only waits for clients, or has ended for good, or none can be at work.
+func (o *Observed) mayHaveItems(c *Claim) bool {
+	if !o.mayMoveLive(c) || !slices.Contains(o.Ready, c.Ordinal) || o.overdue(c) || o.moverSettles(c.UID) {
+		return false
+	}
+	job := o.placementOf(c)
+	return job == nil || job.Deleting || job.State == JobActive || job.Target != o.target()
+}
+
+// moverSettles tells whether the mover of the claim's leaving member has found nothing more.
+func (o *Observed) moverSettles(claim types.UID) bool {
+	return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.ClaimUID == claim && d.Settles })
 }
 
 // route keeps the routers as the spec wants them, and tells them of the rings.

@@ -14,7 +14,7 @@ import (
 // table tells routers of a change between rings of these sizes; from is 0 in stable.
 func (s *scene) table(state string, from, to int32, changes ...func(*ring.Table)) *scene {
 	client := s.o.Cluster.Ring.Client
-	t := &ring.Table{State: state, New: ring.Routed{Client: client, Size: to}, Since: s.o.Now.Add(-time.Second), Acknowledged: true}
+	t := &ring.Table{State: state, New: ring.Routed{Client: client, Size: to}, Since: s.o.Now.Add(-time.Second), Acknowledged: true, Shared: true}
 	if from > 0 {
 		t.Old = ring.Routed{Client: client, Size: from}
 	}
@@ -24,6 +24,9 @@ func (s *scene) table(state string, from, to int32, changes ...func(*ring.Table)
 	s.o.Cluster.Routers, s.o.Table = true, t
 	return s
 }
+
+// alone: only routers ask members, and may hold leases.
+func alone(t *ring.Table) { t.Shared = false }
 
 func behind(t *ring.Table) { t.Acknowledged = false }
 
@@ -39,6 +42,9 @@ func changed() *scene {
 		o.Drainers = []Drainer{{Pod: "mover", ClaimUID: uid(2), Target: target, Running: true}}
 	})
 }
+
+// longAgo: it was told to leave more than a minute ago.
+func longAgo(c *Claim) { marks(now.Add(-90 * time.Second))(c) }
 
 func settled(o *Observed) { o.Drainers[0].Settles = true }
 
@@ -72,7 +78,17 @@ func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 		"the ring is stable":                  {changed().with(settled).table(stable, 0, 2), stable, 2, 3},
 		"a person wants it again in prepare":  {ready().wanted(3).table(prepare, 3, 2), settle, 3, 3},
 		"a person wants it again in settle":   {ready().wanted(3).table(settle, 3, 2), move, 2, 3},
-		"a person wants it again in move":     {changed().wanted(3).table(move, 3, 2), finish, 2, 3},
+		"a person wants it again in move":     {changed().wanted(3).table(move, 3, 2), move, 2, 3},
+		"and nothing is left":                 {changed().wanted(3).with(settled).table(move, 3, 2), finish, 2, 3},
+		"the mover's pod starts again":        {changed().with(func(o *Observed) { o.Drainers = nil }).change(2, longAgo).table(move, 3, 2), move, 2, 3},
+		"the mover's Job is gone":             {changed().with(func(o *Observed) { o.Drainers, o.Placements = nil, nil }).change(2, longAgo).table(move, 3, 2), move, 2, 3},
+		"the mover has failed":                {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobFailed).table(move, 3, 2), finish, 2, 3},
+		"no mover for more than an hour":      {changed().with(func(o *Observed) { o.Drainers = nil }).change(2, marks(now.Add(-2*time.Hour))).table(move, 3, 2), finish, 2, 2},
+		"a person holds it in move":           {changed().change(2, requested(Hold)).table(move, 3, 2), finish, 2, 3},
+		"a mover may hold leases":             {changed().with(settled).table(finish, 3, 2, alone, since(2*ring.LeasesExpire)), finish, 2, 3},
+		"no mover holds leases":               {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobComplete).table(finish, 3, 2, alone, since(2*ring.LeasesExpire)), stable, 2, 2},
+		"another library, leases in settle":   {ready().table(settle, 3, 2, alone).with(func(o *Observed) { o.Cluster.Ring.Client = "gomemcache" }), move, 2, 3},
+		"another library, leases in move":     {changed().table(move, 3, 2, alone).with(func(o *Observed) { o.Cluster.Ring.Client = "gomemcache" }), finish, 2, 2},
 		"a person wants it again in finish":   {changed().wanted(3).table(finish, 3, 2), finish, 2, 2},
 		"another client library":              {ready().table(settle, 3, 2).with(func(o *Observed) { o.Cluster.Ring.Client = "gomemcache" }), stable, 2, 2},
 		"items are not moved":                 {preparing().with(func(o *Observed) { o.Cluster.PlacementOff = true }).table(stable, 0, 3), stable, 2, 2},
@@ -120,28 +136,92 @@ func TestTheRingStaysWhileRoutersLookAtTheOldOwners(t *testing.T) {
 	}
 }
 
-// TestMoversTakeLeasesIfOnlyRoutersAsk: and only while these know leases. No drain adds items then: it
-// would take a lease for a client's value.
+// exclusive sets whether only routers ask members, for the spec and for the table.
+func (s *scene) exclusive(is bool) *scene {
+	s.o.Cluster.Exclusive, s.o.Table.Shared = is, !is
+	return s
+}
+
+// TestMoversTakeLeasesIfOnlyRoutersAsk: and only while these know leases.
 func TestMoversTakeLeasesIfOnlyRoutersAsk(t *testing.T) {
 	for _, exclusive := range []bool{true, false} {
-		s := preparing().prepares().starts(true).table(contract.RingSettle, 3, 2)
-		s.o.Cluster.Exclusive = exclusive
-		p := Next(&s.o)
-		if begin := actions[action.BeginMove](p); len(begin) != 1 || begin[0].Leases != exclusive {
+		s := preparing().prepares().starts(true).table(contract.RingSettle, 3, 2).exclusive(exclusive)
+		if begin := actions[action.BeginMove](Next(&s.o)); len(begin) != 1 || begin[0].Leases != exclusive {
 			t.Errorf("exclusive=%t: %v", exclusive, begin)
 		}
-		for _, state := range []string{contract.RingMove, contract.RingStable} {
-			s := changed().with(func(o *Observed) { o.Placements, o.Drainers = nil, nil }).table(state, 3, 2)
-			s.o.Cluster.Exclusive = exclusive
-			p := Next(&s.o)
-			if place := actions[action.CreatePlacement](p); len(place) != 1 || place[0].Leases != (exclusive && state == contract.RingMove) {
-				t.Errorf("exclusive=%t, %s: %+v", exclusive, state, place)
+		s = changed().with(func(o *Observed) { o.Placements, o.Drainers = nil, nil }).table(contract.RingMove, 3, 2).exclusive(exclusive)
+		if place := actions[action.CreatePlacement](Next(&s.o)); len(place) != 1 || place[0].Leases != exclusive {
+			t.Errorf("exclusive=%t: %+v", exclusive, place)
+		}
+	}
+}
+
+// TestNothingIsMovedWithoutLeasesWhileOthersHaveThem: neither by a mover nor by a drain, which would
+// take a lease for a client's value. They go on when all leases have expired.
+func TestNothingIsMovedWithoutLeasesWhileOthersHaveThem(t *testing.T) {
+	gone := func() *scene { return at(2).left(2).with(func(o *Observed) { o.Now = now }) }
+	long := since(2 * (ring.LeasesExpire + time.Second))
+	for what, test := range map[string]struct {
+		scene *scene
+		waits bool
+	}{
+		"routers move":                            {gone().table(contract.RingMove, 3, 2).exclusive(true), true},
+		"routers finish":                          {gone().table(contract.RingFinish, 3, 2, long).exclusive(true), true},
+		"the ring is stable":                      {gone().table(contract.RingStable, 0, 2, long).exclusive(true), false},
+		"the ring has become stable just now":     {gone().table(contract.RingStable, 0, 2).exclusive(true), true},
+		"other clients ask members, routers move": {gone().table(contract.RingMove, 3, 2).exclusive(false), false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			o := &test.scene.o
+			_, why := o.drainWaits(&o.Claims[len(o.Claims)-1], 2)
+			if waits := strings.Contains(why, "lease"); waits != test.waits {
+				t.Errorf("the drain waits: %q", why)
 			}
-			s = at(2).left(2).table(state, 3, 2)
-			s.o.Cluster.Exclusive = exclusive
-			if _, why := s.o.drainWaits(&s.o.Claims[len(s.o.Claims)-1], 2); strings.Contains(why, "lease") != (exclusive && state == contract.RingMove) {
-				t.Errorf("exclusive=%t, %s: the drain waits: %s", exclusive, state, why)
+		})
+	}
+	for what, test := range map[string]struct {
+		scene  *scene
+		begins bool
+	}{
+		"an abandoned change, routers know":       {preparing().prepares().starts(true).with(notReady).table(contract.RingPrepare, 3, 2).exclusive(true), false},
+		"an abandoned change, of a moment ago":    {changed().table(contract.RingStable, 0, 2).exclusive(true).with(waiting), false},
+		"an abandoned change, leases are expired": {changed().table(contract.RingStable, 0, 2, long).exclusive(true).with(waiting), true},
+		"an abandoned change, without leases":     {preparing().prepares().starts(true).with(notReady).table(contract.RingPrepare, 3, 2).exclusive(false), true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			begin := actions[action.BeginMove](Next(&test.scene.o))
+			if (len(begin) == 1 && !begin[0].Leases) != test.begins {
+				t.Errorf("told to begin: %v", begin)
 			}
+			for _, b := range begin {
+				if err := MayBegin(&test.scene.o, b); err != nil {
+					t.Log(err) // the list is not written yet
+				}
+			}
+		})
+	}
+}
+
+// notReady: a survivor is, so the change of the ring is given up.
+func notReady(o *Observed) { o.Ready = []int32{0, 2} }
+
+// waiting: the mover was not told to begin yet.
+func waiting(o *Observed) {
+	o.Placements[0].Waits, o.Drainers[0].Waits, o.Drainers[0].Prepared = true, true, true
+}
+
+// TestADrainThatWaitsForRoutersHoldsNoPlacementUp: each would wait for the other for ever, since routers
+// wait for the placement.
+func TestADrainThatWaitsForRoutersHoldsNoPlacementUp(t *testing.T) {
+	for _, exclusive := range []bool{true, false} {
+		s := at(3).left(3).with(func(o *Observed) {
+			o.Now, o.Ready, o.ListSize = now, []int32{0, 1, 2}, 3
+			o.Cluster.Ring.Client = "gomemcache"
+			o.Record = ring.Record{Ring: o.Cluster.Ring.Of(4)}.Next(o.Cluster.Ring.Of(3))
+		}).table(contract.RingMove, 4, 3).exclusive(exclusive)
+		p := Next(&s.o)
+		if placed := len(actions[action.CreatePlacement](p)) > 0; placed != exclusive {
+			t.Errorf("exclusive=%t: %v, placements %+v", exclusive, p.Drains, p.Placements)
 		}
 	}
 }

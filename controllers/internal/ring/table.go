@@ -12,6 +12,8 @@ type Table struct {
 	State string
 	// Old and New ring; in RingStable there is only New.
 	Old, New Routed
+	// Shared: other clients than routers ask members, too, so nobody takes leases.
+	Shared bool
 	// Since is when it was written.
 	Since time.Time
 	// Acknowledged: by every router that runs.

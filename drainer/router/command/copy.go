@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 
 	"example.com/memcached-operator/drainer/router/change"
@@ -59,7 +60,7 @@ const longestRelative = 30 * 24 * 3600
 func (r *Request) AppendCopy(dst []byte, f *Fetched, s change.Step, keepCAS bool, now int64) []byte {
 	ttl := f.ttl
 	if ttl > longestRelative {
-		ttl += now
+		ttl = min(ttl+now, math.MaxInt32) // members take no later one
 	}
 	flags := " ME"
 	if s.CAS != 0 {

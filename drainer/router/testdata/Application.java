@@ -2,7 +2,7 @@ import java.net.InetSocketAddress;
 import java.util.*;
 import net.spy.memcached.*;
 
-/** An application of spymemcached: Application HOST:PORT. */
+/** An application of spymemcached: Application HOST:PORT TEXT|BINARY. */
 public class Application {
   static void check(boolean ok, String what) {
     if (!ok) {
@@ -15,7 +15,7 @@ public class Application {
     System.setProperty("net.spy.log.LoggerImpl", "net.spy.memcached.compat.log.SunLogger");
     java.util.logging.Logger.getLogger("net.spy").setLevel(java.util.logging.Level.OFF);
     MemcachedClient c = new MemcachedClient(
-        new ConnectionFactoryBuilder().setOpTimeout(20000).build(), AddrUtil.getAddresses(args[0]));
+        new ConnectionFactoryBuilder().setOpTimeout(20000).setProtocol(ConnectionFactoryBuilder.Protocol.valueOf(args[1])).build(), AddrUtil.getAddresses(args[0]));
     Map<String, Object> want = new HashMap<>();
     for (int i = 0; i < 300; i++) {
       want.put("m" + i, "value " + i);

@@ -3,10 +3,10 @@ stores is what it reads."""
 import sys
 
 
-def pylibmc(host, port):
+def pylibmc(host, port, binary=False):
     import pylibmc
 
-    c = pylibmc.Client(["%s:%d" % (host, port)], behaviors={"cas": True, "tcp_nodelay": True})
+    c = pylibmc.Client(["%s:%d" % (host, port)], binary=binary, behaviors={"cas": True, "tcp_nodelay": True})
     assert c.set("py", {"a": [1, 2]}, time=100)
     assert c.get("py") == {"a": [1, 2]}
     many = {"m%d" % i: "v%d" % i * i for i in range(300)}
@@ -67,4 +67,4 @@ def memcache(host, port):
 
 
 host, port = sys.argv[2].rsplit(":", 1)
-{"pylibmc": pylibmc, "pymemcache": pymemcache, "python-memcached": memcache}[sys.argv[1]](host, int(port))
+{"pylibmc": pylibmc, "pylibmc-binary": lambda host, port: pylibmc(host, port, True), "pymemcache": pymemcache, "python-memcached": memcache}[sys.argv[1]](host, int(port))

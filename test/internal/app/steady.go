@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -21,6 +22,8 @@ type Steady struct {
 	Requests int64
 	// Misses of keys that are there; Old values; Undone deletes; Errors.
 	Misses, Old, Undone, Errors int64
+	// Again is how many requests were sent again; see StartRedialing.
+	Again int64
 	// Slowest request.
 	Slowest time.Duration
 	// Examples of what was wrong, at most ten.
@@ -39,8 +42,25 @@ const (
 // StartSteady starts such an application, whose library knows one address. dialer has its TLS and
 // its login. stop ends it.
 func StartSteady(dialer meta.Dialer, address string) (stop func() Steady) {
+	return startSteady(dialer.DialContext, address)
+}
+
+// StartRedialing starts one whose library also dials anew if the server has closed its connection
+// between two requests, and sends the request again that had no answer. (gomemcache itself returns
+// an error, EOF as a rule.)
+func StartRedialing(dialer meta.Dialer, address string) (stop func() Steady) {
+	r := &redialer{dial: dialer.DialContext}
+	end := startSteady(r.DialContext, address)
+	return func() Steady {
+		saw := end()
+		saw.Again = r.again.Load()
+		return saw
+	}
+}
+
+func startSteady(dial func(ctx context.Context, network, address string) (net.Conn, error), address string) (stop func() Steady) {
 	client := memcache.New(address)
-	client.DialContext = dialer.DialContext
+	client.DialContext = dial
 	client.MaxIdleConns, client.Timeout = steadyWorkers, patience
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &steady{client: client}

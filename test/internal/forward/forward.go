@@ -4,10 +4,12 @@ package forward
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -61,27 +63,33 @@ func Pods(ctx context.Context, config *rest.Config, namespace string, pods []str
 			return "", err
 		}
 	}
+	return InTurn(ctx, func() []string { return addresses })
+}
+
+// InTurn passes each connection to a free port on loopback on to the next of the addresses that takes
+// it, until ctx ends. It returns the local address.
+func InTurn(ctx context.Context, addresses func() []string) (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
 	context.AfterFunc(ctx, func() { _ = listener.Close() })
 	go func() {
-		for i := 0; ; i++ {
+		for turn := 0; ; turn++ {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			go pass(ctx, conn, addresses[i%len(addresses)])
+			go pass(ctx, conn, addresses(), turn)
 		}
 	}()
 	return listener.Addr().String(), nil
 }
 
 // pass a connection's bytes on, in both directions, until one of them ends.
-func pass(ctx context.Context, conn net.Conn, address string) {
+func pass(ctx context.Context, conn net.Conn, addresses []string, turn int) {
 	defer conn.Close()
-	to, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	to, err := DialNext(ctx, addresses, turn)
 	if err != nil {
 		return
 	}
@@ -92,4 +100,17 @@ func pass(ctx context.Context, conn net.Conn, address string) {
 		_ = to.Close()
 	}()
 	_, _ = io.Copy(conn, to)
+}
+
+// DialNext connects to the first of the addresses that takes it, from the one whose turn it is.
+func DialNext(ctx context.Context, addresses []string, turn int) (conn net.Conn, err error) {
+	const patience = 2 * time.Second // a pod that is gone refuses nothing
+	err = errors.New("there is nobody to connect to")
+	for i := range addresses {
+		conn, err = (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", addresses[(turn+i)%len(addresses)])
+		if err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
 }

@@ -1,0 +1,77 @@
+package binary
+
+import (
+	"bytes"
+	"io"
+	"strconv"
+)
+
+const (
+	plainLogin = "PLAIN"
+	// maxMechanism is the length of a mechanism's name at most, in bytes, as memcached has it.
+	maxMechanism = 32
+	// maxLogin is the size of user and password at most, in bytes.
+	maxLogin = 2 << 10
+)
+
+// logIn is the part of SASL that is for users and passwords: RFC 4616. In text, the first
+// request is a set of them.
+func (t *translator) logIn(p *pending) error {
+	r := &t.request
+	switch {
+	case t.config.Admits == nil:
+		return t.refuse(p, statusUnknown, false)
+	case r.kind == mechanisms:
+		p.local, p.body = true, []byte(plainLogin)
+		return t.say(p)
+	case r.keyLen > maxMechanism:
+		return t.refuse(p, statusInvalid, false)
+	case r.valueLen() > maxLogin:
+		return t.refuse(p, statusNoMemory, false)
+	}
+	data := make([]byte, r.valueLen())
+	if _, err := io.ReadFull(t.client, data); err != nil {
+		return err
+	}
+	t.loggedIn = false
+	known := string(r.theKey()) == plainLogin && (r.kind == login || t.invited)
+	p.local = true
+	if t.invited = known && len(data) == 0; t.invited {
+		p.status = statusContinue
+		return t.say(p)
+	}
+	user, password, ok := credentials(data)
+	if !known || !ok || !t.config.Admits(user, password) {
+		p.fail(statusLogin)
+		return t.say(p)
+	}
+	t.loggedIn = true
+	p.body = []byte("Authenticated")
+	if t.opened {
+		return t.say(p)
+	}
+	t.opened, p.local = true, false
+	if err := t.expect(p); err != nil {
+		return err
+	}
+	text := strconv.AppendInt([]byte("set login 0 0 "), int64(len(user)+len(" ")+len(password)), 10)
+	text = append(append(append(text, "\r\n"...), user...), ' ')
+	_, err := t.text.Write(append(append(text, password...), "\r\n"...))
+	return err
+}
+
+// credentials are the user to act for, which can be no other, the user and the password.
+func credentials(data []byte) (user, password []byte, ok bool) {
+	parts := bytes.Split(data, []byte{0})
+	if len(parts) != 3 || len(parts[0]) > 0 && !bytes.Equal(parts[0], parts[1]) {
+		return nil, nil, false
+	}
+	user, password = parts[1], parts[2]
+	return user, password, oneWord(user) && oneWord(password)
+}
+
+// oneWord: text can't carry others.
+func oneWord(b []byte) bool {
+	words := bytes.Fields(b)
+	return len(words) == 1 && len(words[0]) == len(b)
+}

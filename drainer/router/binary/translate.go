@@ -1,0 +1,244 @@
+package binary
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// window is how many requests are unanswered at most.
+	window = 1024
+	// bufferSize of each of a connection's four buffers, in bytes.
+	bufferSize = 4 << 10
+)
+
+// Config of a translator.
+type Config struct {
+	// MaxItem is the size of a value at most, in bytes, with its end in text.
+	MaxItem int
+	// Patience is how long an application may take nothing of its answers; 0 for ever.
+	Patience time.Duration
+	// Admits tells whether user and password are known; nil if nobody has to log in.
+	Admits func(user, password []byte) bool
+	// Version is the answer in text to a request for it.
+	Version func() string
+}
+
+// Text is a connection to somebody who speaks the text protocol.
+type Text interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// Translate carries requests from an application to text, and answers back, until both sides
+// have ended. It closes both connections. first is what the application has said so far.
+//
+// Each request is one in text, with one answer, so nothing else keeps their order.
+func Translate(client net.Conn, first []byte, text Text, config Config) {
+	t := &translator{config: config, pending: make(chan *pending, window), done: make(chan struct{}), loggedIn: config.Admits == nil}
+	toClient := bufio.NewWriterSize(&patient{client, config.Patience}, bufferSize)
+	t.text = bufio.NewWriterSize(text, bufferSize)
+	t.client = bufio.NewReaderSize(&flushing{io.MultiReader(bytes.NewReader(first), client), t.text}, bufferSize)
+	var requests sync.WaitGroup
+	requests.Go(func() {
+		for t.carry() == nil {
+		}
+		_ = t.text.Flush()
+		close(t.pending)
+		_ = text.CloseWrite() // it ends when all is answered
+	})
+	t.answers(toClient, bufio.NewReaderSize(&flushing{text, toClient}, bufferSize))
+	_ = toClient.Flush()
+	close(t.done)
+	_ = client.Close()
+	_ = text.Close()
+	requests.Wait()
+}
+
+// translator of one connection. All but pending and done is its first goroutine's, which
+// carries requests.
+type translator struct {
+	config  Config
+	pending chan *pending // in the order of the requests
+	done    chan struct{} // nobody waits for answers any more
+	client  *bufio.Reader
+	text    *bufio.Writer
+	request request
+	line    []byte
+	room    [255 + maxKey]byte
+	// loggedIn: its requests are carried out. opened: the other side knows that. invited: it
+	// has asked to log in, and its password follows.
+	loggedIn, opened, invited bool
+}
+
+// answers of all requests.
+func (t *translator) answers(client *bufio.Writer, text *bufio.Reader) {
+	for {
+		if _, err := text.Peek(1); err != nil {
+			return
+		}
+		p, ok := <-t.pending
+		if !ok || p.answer(client, text) != nil {
+			return
+		}
+	}
+}
+
+// carry one request to the other side. An error says that it was the last one.
+func (t *translator) carry() error {
+	r := &t.request
+	if err := t.read(r); err != nil {
+		return err
+	}
+	p := &pending{command: r.command, opcode: r.opcode, opaque: r.opaque}
+	why, ends := r.refused(t.loggedIn)
+	if why == statusOK && (r.kind == store || r.kind == extend) && r.valueLen()+len("\r\n") > t.config.MaxItem {
+		why = statusTooLarge
+	}
+	if why != statusOK {
+		return t.refuse(p, why, ends)
+	}
+	if r.withKey {
+		p.keyText = bytes.Clone(r.theKey())
+	}
+	switch r.kind {
+	case mechanisms, login, loginStep:
+		return t.logIn(p)
+	case version:
+		p.local = true
+		if v, ok := strings.CutPrefix(t.config.Version(), "VERSION "); ok {
+			p.body = []byte(strings.TrimSpace(v))
+		} else {
+			p.failure([]byte(strings.TrimSpace(v)))
+		}
+	}
+	if err := t.say(p); err != nil {
+		return err
+	}
+	switch r.kind {
+	case store, extend:
+		if err := transfer(t.text, t.client, r.valueLen()); err != nil {
+			return err
+		}
+		_, err := t.text.WriteString("\r\n")
+		return err
+	case quit:
+		return errEnds
+	}
+	return nil
+}
+
+// read a request up to its value.
+func (t *translator) read(r *request) error {
+	if _, err := io.ReadFull(t.client, t.room[:headerSize]); err != nil {
+		return err
+	}
+	r.parse(t.room[:headerSize])
+	r.command = commands[r.opcode]
+	if r.magic != Magic {
+		return errBroken
+	}
+	if r.keyLen > maxKey { // it is refused
+		r.extrasAndKey = nil
+		_, err := t.client.Discard(r.extrasLen + r.keyLen)
+		return err
+	}
+	r.extrasAndKey = t.room[:r.extrasLen+r.keyLen]
+	_, err := io.ReadFull(t.client, r.extrasAndKey)
+	return err
+}
+
+// refuse a request, and swallow its value.
+func (t *translator) refuse(p *pending, why status, ends bool) error {
+	p.local, p.ends = true, ends
+	p.fail(why)
+	t.request.kind = unknown
+	if err := t.say(p); err != nil {
+		return err
+	}
+	if ends {
+		return errEnds
+	}
+	_, err := t.client.Discard(t.request.valueLen())
+	return err
+}
+
+// say the request in text.
+func (t *translator) say(p *pending) error {
+	if err := t.expect(p); err != nil {
+		return err
+	}
+	t.line = t.request.appendText(t.line[:0])
+	_, err := t.text.Write(t.line)
+	return err
+}
+
+// expect an answer. While there are too many, it waits.
+func (t *translator) expect(p *pending) error {
+	select {
+	case t.pending <- p:
+		return nil
+	default:
+	}
+	if err := t.text.Flush(); err != nil {
+		return err
+	}
+	select {
+	case t.pending <- p:
+		return nil
+	case <-t.done:
+		return errEnds
+	}
+}
+
+// transfer n bytes.
+func transfer(to *bufio.Writer, from *bufio.Reader, n int) error {
+	for n > 0 {
+		if _, err := from.Peek(1); err != nil {
+			return err
+		}
+		b, err := from.Peek(min(n, from.Buffered()))
+		if err != nil {
+			return err
+		}
+		if _, err := to.Write(b); err != nil {
+			return err
+		}
+		n -= len(b)
+		if _, err := from.Discard(len(b)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flushing sends what was written before it waits for more to read.
+type flushing struct {
+	io.Reader
+	w *bufio.Writer
+}
+
+func (f *flushing) Read(b []byte) (int, error) {
+	if err := f.w.Flush(); err != nil {
+		return 0, err
+	}
+	return f.Reader.Read(b)
+}
+
+// patient bounds each write.
+type patient struct {
+	net.Conn
+	patience time.Duration
+}
+
+func (p *patient) Write(b []byte) (int, error) {
+	if p.patience > 0 {
+		_ = p.SetWriteDeadline(time.Now().Add(p.patience))
+	}
+	return p.Conn.Write(b)
+}

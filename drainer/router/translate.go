@@ -1,0 +1,48 @@
+package router
+
+import (
+	"bytes"
+	"context"
+	"net"
+
+	"example.com/memcached-operator/drainer/router/binary"
+	"example.com/memcached-operator/drainer/router/socket"
+)
+
+// translate lets goroutines speak the binary protocol with the application, which has begun
+// with first. They speak text with this client, over a pair of sockets.
+func (c *client) translate(first []byte) {
+	r := c.loop.router
+	application, err := socket.Copy(c.fd)
+	if err != nil {
+		r.config.Logf("take a connection for the binary protocol: %v", err)
+		c.gone()
+		return
+	}
+	fd, text, err := socket.Pair()
+	if err != nil {
+		r.config.Logf("make a pair of sockets for the binary protocol: %v", err)
+		_ = application.Close()
+		c.gone()
+		return
+	}
+	c.talked, c.binary = true, true
+	first = bytes.Clone(first)
+	r.goroutines.Go(func() { r.translate(application, first, text) })
+	c.loop.poller.Remove(c.fd)
+	if c.open(c.loop, fd, c) != nil {
+		c.gone()
+	}
+}
+
+// translate until the connection ends, or the router.
+func (r *Router) translate(application net.Conn, first []byte, text *net.UnixConn) {
+	defer r.connections.Add(-1)
+	stop := context.AfterFunc(r.serving, func() { _ = application.Close(); _ = text.Close() })
+	defer stop()
+	config := binary.Config{MaxItem: r.config.MaxItem, Patience: r.config.IdleTimeout, Version: r.memberVersion}
+	if r.config.Logins != nil {
+		config.Admits = r.admits
+	}
+	binary.Translate(application, first, text, config)
+}

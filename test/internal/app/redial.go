@@ -1,0 +1,99 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// redialer makes connections as a library does that dials anew when a server has closed one: it
+// sends the request again of whose answer no byte has come. That is right only for servers that have
+// answered all they have read before they close, as a router that is told to end. If one had carried
+// a request out that it didn't answer, the application would see it: an incr counts twice, and a
+// second add or delete is refused.
+type redialer struct {
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// again is how many requests were sent again.
+	again atomic.Int64
+}
+
+// attempts of one request at most.
+const attempts = 4
+
+func (r *redialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := r.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &redialed{Conn: conn, redialer: r, network: network, address: address}, nil
+}
+
+// redialed is a connection for one request at a time.
+type redialed struct {
+	net.Conn
+	*redialer
+	network, address string
+	deadline         time.Time
+	// request that was written last. answered: bytes of its answer have come.
+	request  []byte
+	answered bool
+}
+
+// SetDeadline is kept for the connections to come.
+func (c *redialed) SetDeadline(t time.Time) error {
+	c.deadline = t
+	return c.Conn.SetDeadline(t)
+}
+
+// Write leaves it to Read to find that the connection is closed.
+func (c *redialed) Write(b []byte) (int, error) {
+	if c.answered {
+		c.request, c.answered = c.request[:0], false
+	}
+	c.request = append(c.request, b...)
+	if _, err := c.Conn.Write(b); err != nil && !closedByPeer(err) {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+func (c *redialed) Read(b []byte) (int, error) {
+	for attempt := 1; ; attempt++ {
+		n, err := c.Conn.Read(b)
+		unanswered := n == 0 && !c.answered && len(c.request) > 0
+		c.answered = c.answered || n > 0
+		if err == nil || !unanswered || !closedByPeer(err) || attempt == attempts {
+			return n, err
+		}
+		if err := c.sendAgain(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (c *redialed) sendAgain() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := c.dial(ctx, c.network, c.address)
+	if err != nil {
+		return err
+	}
+	_ = c.Close()
+	c.Conn = conn
+	c.again.Add(1)
+	if err := conn.SetDeadline(c.deadline); err != nil {
+		return err
+	}
+	if _, err := conn.Write(c.request); err != nil && !closedByPeer(err) {
+		return err
+	}
+	return nil
+}
+
+func closedByPeer(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}

@@ -1,0 +1,79 @@
+package app
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	meta "example.com/memcached-operator/drainer/memcache"
+)
+
+// TestARequestIsSentAgain if the server has closed its connection without an answer, and only then.
+func TestARequestIsSentAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		// answers of each connection; it is closed after the last one, once another request is there if
+		// late.
+		answers [][]string
+		late    bool
+		again   int64
+		fails   bool
+	}{
+		"closed when idle":             {[][]string{{"1\r\n"}, {"2\r\n"}}, false, 1, false},
+		"closed with a request unread": {[][]string{{"1\r\n"}, {"2\r\n"}}, true, 1, false},
+		"closed twice":                 {[][]string{{"1\r\n"}, {}, {"2\r\n"}}, true, 2, false},
+		"not closed":                   {[][]string{{"1\r\n", "2\r\n"}}, true, 0, false},
+		"closed in the middle":         {[][]string{{"1\r\n", "2"}}, true, 0, true},
+		"closed again and again":       {[][]string{{"1\r\n"}, {}, {}, {}, {}}, true, attempts - 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &redialer{dial: meta.Dialer{}.DialContext}
+			client := memcache.New(serve(t, test.answers, test.late))
+			client.DialContext, client.Timeout = r.DialContext, 10*time.Second
+			if n, err := client.Increment("key", 1); n != 1 || err != nil {
+				t.Fatalf("the first is %d, %v", n, err)
+			}
+			n, err := client.Increment("key", 1)
+			if failed := err != nil; failed != test.fails || !failed && n != 2 {
+				t.Errorf("the second is %d, %v", n, err)
+			}
+			if got := r.again.Load(); got != test.again {
+				t.Errorf("%d requests were sent again, want %d", got, test.again)
+			}
+		})
+	}
+}
+
+// serve answers the requests of each connection, and closes it.
+func serve(t *testing.T, connections [][]string, late bool) (address string) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for _, answers := range connections {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			r := bufio.NewReader(conn)
+			for _, a := range answers {
+				if _, err := r.ReadString('\n'); err != nil {
+					break
+				}
+				_, _ = io.WriteString(conn, a)
+			}
+			if late {
+				_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+				_, _ = r.Peek(1) // a request that nobody reads
+			}
+			_ = conn.Close()
+		}
+	}()
+	return listener.Addr().String()
+}
