@@ -356,6 +356,10 @@ func (e *Engine) receipt(err error) contract.Receipt {
 	r.Clean, r.SourceVersion = e.Source.Clean(), e.Source.Version()
 	r.Found, r.Expired, r.Invalidated = e.counts.found, e.counts.expired, e.counts.invalidated
 	r.Seconds = e.seconds
+	if e.leased != nil {
+		r.Unaskable = e.leased.unaskable
+		r.Found += r.Unaskable
+	}
 	tooLargeFlags := int64(0)
 	for i, w := range e.writers {
 		t := w.Tally()

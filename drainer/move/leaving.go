@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -33,8 +34,9 @@ const (
 // call. It stays until none does, or until its patience is over. What they store there
 // meanwhile is moved as well.
 type leaving struct {
-	l     *runningMember
-	enter func(contract.Phase)
+	l      *runningMember
+	enter  func(contract.Phase)
+	report func()
 	// patience is 0 if it waits for nobody; until is when it ends.
 	patience time.Duration
 	until    time.Time
@@ -46,6 +48,8 @@ type leaving struct {
 	settling, last, quiet bool
 	// began is when the present pass did, named when the callers were looked for.
 	began, named time.Time
+	// empty: a pass has found nothing.
+	empty atomic.Bool
 	// missed counts the deletes of clients that found nothing, since settling has begun.
 	missed int64
 
@@ -59,7 +63,7 @@ type leaving struct {
 // over, from the first item on. If patience is 0, it doesn't wait for clients.
 func (e *Engine) MoveFromLeaving(ctx context.Context, source routing.Server, scratch string, patience time.Duration) contract.Receipt {
 	l := e.runningMember(source, nowhere, scratch)
-	l.leaving = &leaving{l: l, enter: e.enter, patience: patience, watch: l.link(source)}
+	l.leaving = &leaving{l: l, enter: e.enter, report: e.report, patience: patience, watch: l.link(source)}
 	defer l.leaving.watch.close()
 	e.Source = l
 	return e.Run(ctx)
@@ -71,6 +75,9 @@ func (l *runningMember) settled() bool { return l.leaving != nil && l.leaving.qu
 func (v *leaving) another(ctx context.Context, passes int, last found) (more bool, err error) {
 	took := time.Since(v.began)
 	defer func() { v.began = time.Now() }()
+	if last == nothing && !v.empty.Swap(true) {
+		v.report() // routers wait for this
+	}
 	switch {
 	case v.last:
 		return false, nil

@@ -185,7 +185,7 @@ func (j *job) heard() {
 	j.loop.held -= len(j.answer)
 	if j.step.Action == change.Fetch && result.Code == change.Found {
 		var ok bool
-		if j.fetched, ok = j.request.Fetched(j.answer); !ok {
+		if j.fetched, ok = j.request.Fetched(j.answer); !ok || j.tooOld() {
 			result.Code = change.Absent
 		}
 		j.answer = nil // it is a part of what was fetched

@@ -42,10 +42,12 @@ type loop struct {
 	refuser    *member
 	// waiting jobs, for another one's lease.
 	waiting []*job
-	pulls   int
-	clients []*client
-	dirty   []*client
-	queued  []*client
+	// repeated are requests to all members that are sent them again when it is time.
+	repeated []*slot
+	pulls    int
+	clients  []*client
+	dirty    []*client
+	queued   []*client
 	// held is what is kept for clients, in bytes.
 	held int
 	// draining: connections are closed when their answers are sent.
@@ -108,6 +110,7 @@ func (l *loop) run() {
 		l.poller.Wait(list, l.patience(), l.clock)
 		l.poller.RunPosted()
 		l.goOn()
+		l.repeat()
 		l.flush()
 		l.poller.CloseRemoved()
 		if l.now >= next {
@@ -234,7 +237,7 @@ func (l *loop) release(s *slot) {
 // answered: a member has answered s in full, or can't.
 func (l *loop) answered(s *slot) {
 	if s.parts > 0 {
-		if s.parts--; s.parts > 0 {
+		if s.parts--; s.parts > 0 || l.repeats(s) {
 			return
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"example.com/memcached-operator/drainer/router/command"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -41,6 +42,8 @@ type member struct {
 	keepsCAS bool
 	// refusal is the answer of a member that is never up.
 	refusal string
+	// bySeconds: a flush_all takes what was stored up to the second before (1.6.25 and later).
+	bySeconds bool
 }
 
 // full tells whether clients have to wait before they send this member more.
@@ -49,9 +52,9 @@ func (m *member) full() bool {
 }
 
 // attach takes a new connection.
-func (m *member) attach(l *loop, fd int, keepsCAS bool) {
+func (m *member) attach(l *loop, fd int, version string) {
 	*m = member{address: m.address, lost: m.lost, forget: m.forget, waiting: m.waiting,
-		answered: m.answered, failed: m.failed, nanos: m.nanos, connections: m.connections + 1, keepsCAS: keepsCAS, up: true, heard: l.now}
+		answered: m.answered, failed: m.failed, nanos: m.nanos, connections: m.connections + 1, keepsCAS: command.KeepsCAS(version), bySeconds: command.FlushesBySeconds(version), up: true, heard: l.now}
 	if err := m.open(l, fd, m); err != nil {
 		m.fail(err.Error())
 	}
