@@ -23,11 +23,11 @@ const (
 	// lookEvery is how often its counters are read, and nameEvery how often the clients.
 	lookEvery = 500 * time.Millisecond
 	nameEvery = 5 * time.Second
-	// eagerFor is how long after its beginning a mover begins one pass soon after the other,
-	// eagerRest. Clients read the new list in these seconds: what one has stored a moment before,
-	// by the old list, it finds at its owner a moment later.
+	// shortRest is the time between two passes at least. For eagerFor, while most clients read the
+	// new list, passes take half of the time at most; after that one part of lateShare and one.
+	shortRest = 50 * time.Millisecond
 	eagerFor  = 5 * time.Second
-	eagerRest = 50 * time.Millisecond
+	lateShare = 4
 )
 
 // leaving is a member that is on no ring any more, and that clients with an old list still
@@ -116,10 +116,7 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 	}
 	still, before := first, first // the counters have stood still since
 	for {
-		wait := min(lookEvery, time.Until(v.until), time.Until(still.at.Add(quietFor)))
-		if v.since() < eagerFor {
-			wait = min(wait, rest)
-		}
+		wait := min(lookEvery, rest, time.Until(v.until), time.Until(still.at.Add(quietFor)))
 		if err := sleep(ctx, max(0, wait)); err != nil {
 			return false, err
 		}

@@ -331,11 +331,13 @@ func TestAWaitingRequestOfALateRouterFails(t *testing.T) {
 	memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
 	old, current, routed := dial(t, all[0].Address()), dial(t, all[1].Address()), dial(t, r.address)
 	old.want("set n 0 0 1\r\n5\r\n", "STORED\r\n")
-	current.ask("ms n 0 ME T60 F1835233908\r\n\r\n") // another one's lease
+	lease := func() { current.ask("ms n 0 T6 F1835233908\r\n\r\n") } // another one's
+	lease()
 	routed.say("incr n 1\r\nmn\r\n")
 	later := contract.RingNumber(told[4].Number, "secret")
 	current.want(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", contract.RingNumberKey, len(later), later), "STORED\r\n")
-	memcachedtest.WaitFor(t, "it to be left behind", func() error { return leftBehindIs(r) })
+	memcachedtest.WaitFor(t, "it to be left behind", func() error { lease(); return leftBehindIs(r) })
+	lease()
 	time.Sleep(200 * time.Millisecond) // its threads look every 100 ms, and requests every millisecond
 	current.want("delete n\r\n", "DELETED\r\n")
 	if got := routed.until("MN"); got != refused {
