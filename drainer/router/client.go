@@ -47,7 +47,7 @@ type client struct {
 	// reading is a read some of whose keys have not been asked for yet.
 	reading struct {
 		verb    wire.Verb
-		exptime []byte
+		exptime int32
 	}
 	// used is when the last request came, in the loop's clock.
 	used int64
@@ -269,6 +269,7 @@ func (c *client) step(b []byte) int {
 	if r.Data > 0 {
 		return c.store(r, b, n)
 	}
+	c.swallow = r.Skip
 	return c.carryOut(r, b, n)
 }
 
@@ -384,8 +385,7 @@ func (c *client) end() {
 // readOn goes on with a read whose line begins in b with the keys that are left.
 func (c *client) readOn(b []byte) int {
 	r := &c.loop.request
-	n := bytes.IndexByte(b, '\n') + 1
-	*r = wire.Request{Verb: c.reading.verb, Exptime: c.reading.exptime, Keys: bytes.TrimRight(b[:n], "\r\n")}
+	n := r.ParseRest(c.reading.verb, c.reading.exptime, b)
 	return c.keys(r, b, n)
 }
 
@@ -423,11 +423,7 @@ func (c *client) keys(r *wire.Request, b []byte, n int) int {
 // later: the keys that are left are asked for when there is room.
 func (c *client) later(r *wire.Request) {
 	if c.reading.verb == wire.Unknown {
-		c.reading.verb = r.Verb
-		c.reading.exptime = nil
-		if r.Exptime != nil {
-			c.reading.exptime = bytes.Clone(r.Exptime)
-		}
+		c.reading.verb, c.reading.exptime = r.Verb, r.Exptime
 	}
 }
 
@@ -447,6 +443,9 @@ func (c *client) forward(r *wire.Request, data []byte) {
 	m, old := c.loop.owners(r.Hashed(&room))
 	s := c.loop.slot()
 	s.verb, s.kind, s.quiet = r.Verb, wire.KindOf(r.Verb), r.Quiet
+	if s.echo = r.Echo(); s.echo.On() {
+		s.key = append(s.key[:0], r.Key...)
+	}
 	c.push(s)
 	if old != nil {
 		c.moving(r, s, nil, data, m, old)

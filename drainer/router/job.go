@@ -52,7 +52,7 @@ func (c *client) moving(r *wire.Request, s *slot, single, data []byte, owner, ol
 	l := c.loop
 	j := &job{loop: l, slot: s, owners: [2]*member{change.Old: old, change.New: owner}}
 	if single != nil {
-		j.request.Request = wire.Request{Verb: r.Verb, Exptime: bytes.Clone(r.Exptime)}
+		j.request.Request = wire.Request{Verb: r.Verb, Exptime: r.Exptime}
 		j.request.Single = s.key
 	} else {
 		text := append(append(bytes.Clone(r.Line), "\r\n"...), data...)
@@ -269,7 +269,8 @@ func (j *job) finish(answer []byte) {
 	if s.more && a.Code == wire.Value {
 		answer = bytes.TrimSuffix(answer, []byte(wire.AnswerEnd))
 	}
-	s.emit(answer)
+	s.line(&a)
+	s.emit(answer[len(a.Line):])
 	if s.client != nil {
 		s.client.jobs--
 	}

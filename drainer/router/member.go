@@ -118,6 +118,9 @@ func (m *member) answers(b []byte) (rest []byte, ok bool) {
 		}
 		if m.block > 0 {
 			n := min(m.block, len(b))
+			if !m.ends(b[:n]) {
+				return nil, false
+			}
 			s.emit(b[:n])
 			m.block -= n
 			b = b[n:]
@@ -137,10 +140,17 @@ func (m *member) answers(b []byte) (rest []byte, ok bool) {
 	return nil, true
 }
 
+// ends tells whether a part of a data block has the block's end where it belongs. If not, what
+// comes after it is not what it seems.
+func (m *member) ends(part []byte) bool {
+	is := func(at int, c byte) bool { return at < 0 || at >= len(part) || part[at] == c }
+	return is(m.block-2, '\r') && is(m.block-1, '\n')
+}
+
 // line takes the line of an answer.
 func (m *member) line(s *slot, a *wire.Answer) bool {
 	switch {
-	case a.Code == wire.Broken:
+	case !a.Fits(s.kind, s.verb):
 		return false
 	case s.parts > 0:
 		s.part(a.Code, a.Line)
@@ -160,7 +170,7 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 			s.hidden = true
 		}
 	}
-	s.emit(a.Line)
+	s.line(a)
 	if m.block = a.Block; m.block == 0 {
 		m.finish(s)
 	}

@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -11,18 +12,42 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router"
 	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/drainer/router/wire"
 )
 
 // same sends a text to both, and compares what they answer.
 func same(t *testing.T, direct, routed *conversation, text string, without *regexp.Regexp) {
 	t.Helper()
-	want, got := direct.ask(text), routed.ask(text)
+	want, got := direct.ask(unswallowed(text)), routed.ask(text)
 	if without != nil {
 		want, got = without.ReplaceAllString(want, "${1}CAS"), without.ReplaceAllString(got, "${1}CAS")
 	}
 	if got != want {
 		t.Fatalf("%q:\nthe router answers %.2000q,\nmemcached %.2000q", text, got, want)
 	}
+}
+
+// unswallowed is a text as Debian's memcached has to get it to answer as the router: without the
+// data blocks that come with requests it refuses. It would take them for requests; newer
+// memcacheds, and the router, don't.
+func unswallowed(text string) string {
+	var r wire.Request
+	var kept []byte
+	for b := []byte(text); len(b) > 0; {
+		n := r.Parse(b)
+		if n == 0 {
+			return string(append(kept, b...))
+		}
+		name, _ := wire.Next(b)
+		swallows := string(name) == "ms" && len(r.Key) <= wire.MaxKey && !strings.Contains(r.Answer, "options flags")
+		skip := min(r.Skip, len(b)-n)
+		kept = append(kept, b[:n]...)
+		if rest := b[n : n+min(r.Data+skip, len(b)-n)]; r.Skip == 0 || swallows {
+			kept = append(kept, rest...)
+		}
+		b = b[n+min(r.Data+skip, len(b)-n):]
+	}
+	return string(kept)
 }
 
 // The same bytes to a memcached and to a router in front of one get the
@@ -38,13 +63,13 @@ func TestTheRouterAnswersAsMemcachedDoes(t *testing.T) {
 		"get a\r\n", "set a 5 0 3\r\nabc\r\n", "get a\r\n", "gets a b\r\n", "get a\n", "get a a b a\r\n",
 		"add a 0 0 1\r\nx\r\n", "add b 0 0 1\r\nx\r\n", "replace b 0 0 1\r\ny\r\n", "replace c 0 0 1\r\ny\r\n",
 		"append a 0 0 2\r\nde\r\n", "prepend a 0 0 2\r\n--\r\n", "get a b c\r\n", "append nope 0 0 1\r\nx\r\n",
-		"cas a 0 0 1 99999\r\nx\r\n", "cas nope 0 0 1 1\r\nx\r\n", "cas a 0 0 1 x\r\n", "set n 0 0 1\r\n5\r\n",
+		"cas a 0 0 1 99999\r\nx\r\n", "cas nope 0 0 1 1\r\nx\r\n", "cas a 0 0 1 x\r\ny\r\n", "set n 0 0 1\r\n5\r\n",
 		"incr n 5\r\n", "decr n 100\r\n", "incr n x\r\n", "incr a 1\r\n", "incr nope 1\r\n", "incr n 1 noreply\r\nget n\r\n",
 		"touch a 100\r\n", "touch nope 100\r\n", "touch a x\r\n", "gat 100 a b\r\n", "gats 0 a\r\n", "gat x a\r\n", "gat 5\r\n",
 		"delete a\r\n", "delete a\r\n", "delete b 0\r\n", "delete b 1\r\n", "delete b 0 noreply\r\n", "delete n noreply\r\nget n\r\n",
 		"set q 0 0 1 noreply\r\nx\r\nget q\r\n", "set q 0 0 x noreply\r\n", "set q 0 0 3 noreply\r\nabcde\r\nget q\r\n",
-		"set q 0 0 3\r\nabcde\r\n", "set q 0 0 -1\r\n", "set q 0 0 1 2 3\r\n", "set\r\n", "get\r\n", "\r\n", "\n", " \r\n", "x\r\n", "xx\r\n",
-		"get " + long + "\r\n", "get a " + long + " b\r\n", "set " + long + " 0 0 1\r\n", "set " + long + " 0 0 1 noreply\r\n", "delete " + long + "\r\n", "mg " + long + "\r\n",
+		"set q 0 0 3\r\nabcde\r\n", "set q 0 0 -1\r\n", "set q 0 0 1 2 3\r\ny\r\n", "set\r\n", "get\r\n", "\r\n", "\n", " \r\n", "x\r\n", "xx\r\n",
+		"get " + long + "\r\n", "get a " + long + " b\r\n", "set " + long + " 0 0 1\r\ny\r\n", "set " + long + " 0 0 1 noreply\r\ny\r\n", "delete " + long + "\r\n", "mg " + long + "\r\n",
 		"verbosity 1\r\n", "verbosity\r\n", "verbosity x\r\n", "verbosity 1 noreply\r\n", "verbosity noreply\r\n", "verbosity 1 2 3\r\n",
 		"shutdown\r\n", "version\r\n", "flush_all x\r\n", "flush_all 1 2 3\r\n",
 		"mg\r\n", "mg a\r\n", "mg a v\r\n", "mg a v q\r\n", "ms a 3 T0 F7\r\nabc\r\n", "mg a v f t s k Oxyz\r\n", "mg a k q\r\n", "mg b k q O1\r\n",
@@ -131,7 +156,7 @@ func sameAtRandom(t *testing.T, random *rand.Rand, direct, routed *conversation,
 				routed.say(b[:n])
 				b = b[n:]
 			}
-			want, got := direct.ask(text.String()), routed.ask("")
+			want, got := direct.ask(unswallowed(text.String())), routed.ask("")
 			if w, g := cas.ReplaceAllString(want, "${1}CAS"), cas.ReplaceAllString(got, "${1}CAS"); g != w {
 				t.Fatalf("round %d: %q:\nthe router answers %q,\nmemcached %q", round, text.String(), g, w)
 			}
@@ -142,8 +167,7 @@ func sameAtRandom(t *testing.T, random *rand.Rand, direct, routed *conversation,
 }
 
 // changeable is a request that is answered the same during a ring change: all but an mg
-// with N, malformed flags, and keys in base64 that can't be decoded. What decr makes of 10
-// depends on who reads it then: "9", or "9 ".
+// with N. What decr makes of 10 depends on who reads it then: "9", or "9 ".
 func changeable(random *rand.Rand) string {
 	for {
 		text := anyRequest(random)
@@ -154,12 +178,13 @@ func changeable(random *rand.Rand) string {
 	}
 }
 
-var excluded = regexp.MustCompile(`^mg .* (N1000|b)|^ms .* (Fx|M[DIX])|^ma .* M[AERPSXD]|^decr `)
+var excluded = regexp.MustCompile(`^mg .* N1000|^decr `)
 
 // anyRequest is one request, usually with its data block.
 func anyRequest(random *rand.Rand) string {
 	pick := func(words ...string) string { return words[random.IntN(len(words))] }
 	key := func() string { return pick("a", "b", "c", "d", "e", "key-1", "key-2", "key-3") }
+	encoded := func() string { return base64.StdEncoding.EncodeToString([]byte("in base64: " + key())) }
 	noreply := func() string { return pick("", "", "", " noreply", " ", " other") }
 	value := func() string {
 		return pick("", "1", "17", "x", "some value", strings.Repeat("large ", random.IntN(300)))
@@ -210,16 +235,26 @@ func anyRequest(random *rand.Rand) string {
 	case 7:
 		return "touch " + key() + pick(" 1000", " 0", "") + noreply() + "\r\n"
 	case 8, 9, 10:
-		return "mg " + key() + flags("vqktTsfOcNb") + "\r\n"
+		// What memcached repeats of a key in base64 depends on which command has made the item.
+		if random.IntN(4) == 0 {
+			return "mg " + encoded() + flags("vqtTsf") + " b" + flags("OcN") + "\r\n"
+		}
+		return "mg " + key() + flags("vqktTsfOcN") + "\r\n"
 	case 11, 12:
 		// With two errors in one request, it depends which of them is found first.
 		if random.IntN(2) == 0 {
 			return block("ms "+key()+" %d"+flags("qkTOcI"), value())
 		}
-		v := value()
-		return fmt.Sprintf("ms %s %d%s\r\n%s\r\n", key(), len(v), flags("qkTFOMcI"), v)
+		k, v, f := key(), value(), flags("qkTFOMcI")
+		if random.IntN(4) == 0 {
+			k, f = encoded(), flags("qkT")+" b"+flags("FOMcI")
+		}
+		return fmt.Sprintf("ms %s %d%s\r\n%s\r\n", k, len(v), f, v)
 	case 13:
 		// Whether an item stays stale when it is incremented depends on who reads it then.
+		if random.IntN(4) == 0 {
+			return "md " + encoded() + flags("qk") + " b" + flags("O") + "\r\n"
+		}
 		return "md " + key() + flags("qkO") + "\r\n"
 	case 14:
 		// Up to 1.6.22 at least, memcached answers a quiet ma that makes an item; later, it

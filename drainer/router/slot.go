@@ -9,8 +9,10 @@ type slot struct {
 	client *client // nil when it has gone
 	verb   wire.Verb
 	kind   wire.Kind
-	// key as the member was sent it, of a classic read.
+	// key as the member was sent it, of a classic read; of a meta command, if it has an echo.
 	key []byte
+	// echo of the key.
+	echo wire.Echo
 	// began in nanoseconds of the loop's clock.
 	began int64
 	// held is what is answered and can't be sent yet: earlier requests aren't answered.
@@ -65,6 +67,18 @@ func (s *slot) emit(b []byte) {
 	default:
 		s.size += len(b)
 		c.hold(s, b)
+	}
+}
+
+// line passes the line of an answer on.
+func (s *slot) line(a *wire.Answer) {
+	at, ok := s.echo.In(a)
+	if !ok {
+		s.emit(a.Line)
+		return
+	}
+	for _, part := range [][]byte{a.Line[:at], []byte(" k"), s.key, []byte(" b"), a.Line[at:]} {
+		s.emit(part)
 	}
 }
 

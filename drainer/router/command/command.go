@@ -35,7 +35,6 @@ func ForKey(key []byte, binary bool) Request {
 
 // ClassOf a request. vivify: it asks for a lease of its own, by mg with N.
 func ClassOf(r *wire.Request) (class change.Class, vivify bool) {
-	has := func(letter byte) bool { _, ok := r.Flag(letter); return ok }
 	switch r.Verb {
 	case wire.Gat, wire.Gats, wire.Replace, wire.Append, wire.Prepend, wire.Cas, wire.Incr, wire.Decr, wire.Touch:
 		return change.Update, false
@@ -46,10 +45,10 @@ func ClassOf(r *wire.Request) (class change.Class, vivify bool) {
 	case wire.Delete:
 		return change.Delete, false
 	case wire.MetaGet:
-		if has('T') {
-			return change.Update, has('N')
+		if r.Has('T') {
+			return change.Update, r.Has('N')
 		}
-		return change.Read, has('N')
+		return change.Read, r.Has('N')
 	case wire.MetaSet:
 		return classOfSet(r), false
 	case wire.MetaDelete:
@@ -58,7 +57,7 @@ func ClassOf(r *wire.Request) (class change.Class, vivify bool) {
 		}
 		return change.Delete, false
 	case wire.MetaArithmetic:
-		if has('N') && !has('C') {
+		if r.Has('N') && !r.Has('C') {
 			return change.Upsert, false
 		}
 		return change.Update, false
@@ -79,8 +78,7 @@ func letters(r *wire.Request) (all []byte) {
 
 func classOfSet(r *wire.Request) change.Class {
 	mode, _ := r.Flag('M')
-	_, guarded := r.Flag('C')
-	_, vivify := r.Flag('N')
+	guarded, vivify := r.Has('C'), r.Has('N')
 	switch {
 	case len(mode) == 1 && (mode[0] == 'E' || mode[0] == 'e'):
 		return change.Create

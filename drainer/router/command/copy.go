@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strconv"
@@ -38,7 +39,7 @@ type Fetched struct {
 // expire.
 func (r *Request) Fetched(answer []byte) (f Fetched, ok bool) {
 	var a wire.Answer
-	if !a.Parse(wire.MetaValue, answer) || a.Code != wire.Value || len(answer) != len(a.Line)+a.Block {
+	if !a.Parse(wire.MetaValue, answer) || a.Code != wire.Value || len(answer) != len(a.Line)+a.Block || !bytes.HasSuffix(answer, []byte("\r\n")) {
 		return f, false
 	}
 	text, _ := returned(&a, 't')

@@ -183,7 +183,7 @@ func (r *Request) asked(a *wire.Answer, answer []byte) (change.Result, []byte) {
 		}
 		result := found(a, true)
 		said := r.withoutAdded(answer, len(a.Line), 'f')
-		if !r.flag('v') {
+		if !r.Has('v') {
 			said = r.withoutAdded(said, len(said), 's')
 		}
 		return change.Result{Code: result.Code}, said
@@ -220,7 +220,7 @@ func (r *Request) mode() byte {
 
 // withoutAdded takes a flag out of an answer's line that the client has not asked for.
 func (r *Request) withoutAdded(answer []byte, line int, letter byte) []byte {
-	if r.flag(letter) {
+	if r.Has(letter) {
 		return answer
 	}
 	for i := 1; i < line; i++ {
@@ -234,7 +234,7 @@ func (r *Request) withoutAdded(answer []byte, line int, letter byte) []byte {
 
 // guardedResult is the answer to a request for an item with a CAS value.
 func (r *Request) guardedResult(a *wire.Answer, answer []byte) (change.Result, []byte) {
-	if !r.translated() && (!r.Verb.Meta() || r.Verb == wire.MetaGet || r.flag('C')) {
+	if !r.translated() && (!r.Verb.Meta() || r.Verb == wire.MetaGet || r.Has('C')) {
 		result, said := r.asked(a, answer)
 		if result.Code == change.Leased {
 			result.Code = change.Changed
@@ -275,7 +275,7 @@ func (r *Request) madeAnswer(a *wire.Answer, result change.Result, answer []byte
 func (r *Request) countedAnswer(a *wire.Answer) []byte {
 	value := r.initial()
 	dst := []byte("HD")
-	if r.flag('v') {
+	if r.Has('v') {
 		dst = strconv.AppendInt([]byte("VA "), int64(len(value)), 10)
 	}
 	dst = r.echo(dst, func(dst []byte, letter byte) []byte {
@@ -288,7 +288,7 @@ func (r *Request) countedAnswer(a *wire.Answer) []byte {
 		return dst
 	})
 	dst = append(dst, "\r\n"...)
-	if r.flag('v') {
+	if r.Has('v') {
 		dst = append(append(dst, value...), "\r\n"...)
 	}
 	return dst
@@ -296,13 +296,14 @@ func (r *Request) countedAnswer(a *wire.Answer) []byte {
 
 // ttl that an item gets that N makes.
 func (r *Request) ttl() string {
-	if ttl, _ := r.Flag('N'); len(ttl) > 0 && string(ttl) != "0" {
-		return string(ttl)
+	if ttl := r.Signed('N'); ttl != 0 {
+		return strconv.FormatInt(ttl, 10)
 	}
 	return "-1"
 }
 
-// echo appends what an answer repeats of the request, and what other says of its flags.
+// echo appends what an answer repeats of the request, and what other says of its flags. A key
+// in base64 is left to whoever passes the answer on: see wire.Echo.
 func (r *Request) echo(dst []byte, other func(dst []byte, letter byte) []byte) []byte {
 	for flags := r.Flags(); ; {
 		var flag []byte
@@ -313,7 +314,9 @@ func (r *Request) echo(dst []byte, other func(dst []byte, letter byte) []byte) [
 		case 'O':
 			dst = append(append(dst, ' '), flag...)
 		case 'k':
-			dst = append(append(dst, " k"...), r.Key...)
+			if !r.Binary {
+				dst = append(append(dst, " k"...), r.Key...)
+			}
 		default:
 			if other != nil {
 				dst = other(dst, flag[0])
@@ -341,14 +344,14 @@ func (r *Request) Says(o change.Outcome) []byte {
 	case wire.Append, wire.Prepend, wire.Replace:
 		return []byte("NOT_STORED\r\n")
 	case wire.MetaGet:
-		if r.flag('N') {
+		if r.Has('N') {
 			return r.won()
 		}
 		return meta("EN")
 	case wire.MetaDebug:
 		return []byte("EN\r\n")
 	case wire.MetaSet:
-		if r.flag('C') {
+		if r.Has('C') {
 			return meta("NF")
 		}
 		return meta("NS")
@@ -370,7 +373,7 @@ func (r *Request) noCAS(dst []byte, letter byte) []byte {
 // item. Nothing is kept of that during a ring change, so others are told the same.
 func (r *Request) won() []byte {
 	dst := []byte("HD")
-	if r.flag('v') {
+	if r.Has('v') {
 		dst = []byte("VA 0")
 	}
 	dst = r.echo(dst, func(dst []byte, letter byte) []byte {
@@ -383,7 +386,7 @@ func (r *Request) won() []byte {
 		return dst
 	})
 	dst = append(dst, " W\r\n"...)
-	if r.flag('v') {
+	if r.Has('v') {
 		dst = append(dst, "\r\n"...)
 	}
 	return dst

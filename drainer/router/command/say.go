@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"strconv"
 
 	"example.com/memcached-operator/drainer/router/wire"
@@ -15,52 +14,22 @@ func (r *Request) client(dst []byte, drop, more string) []byte {
 	if r.Verb == wire.MetaSet {
 		dst = strconv.AppendInt(append(dst, ' '), int64(len(r.Value)-len("\r\n")), 10)
 	}
-	for flags := r.Flags(); ; {
-		var flag []byte
-		if flag, flags = wire.Next(flags); len(flag) == 0 {
-			break
-		}
-		if flag[0] != 'q' && !bytes.ContainsRune([]byte(drop), rune(flag[0])) {
-			dst = append(append(dst, ' '), flag...)
-		}
-	}
-	if r.Verb == wire.MetaGet && !r.flag('f') {
+	dst = r.AppendFlags(dst, drop)
+	if r.Verb == wire.MetaGet && !r.Has('f') {
 		dst = append(dst, " f"...)
 	}
-	if r.Verb == wire.MetaGet && !r.flag('v') && !r.flag('s') {
+	if r.Verb == wire.MetaGet && !r.Has('v') && !r.Has('s') {
 		dst = append(dst, " s"...)
 	}
 	dst = append(append(dst, more...), "\r\n"...)
 	return append(dst, r.Value...)
 }
 
-func (r *Request) flag(letter byte) bool {
-	_, ok := r.Flag(letter)
-	return ok
-}
-
-// word is a token of the line: the command is 0, the key 1.
-func (r *Request) word(n int) (token []byte) {
-	for rest := r.Line; n >= 0; n-- {
-		token, rest = wire.Next(rest)
-	}
-	return token
-}
-
-// delta of incr and decr; false if memcached would refuse it.
-func (r *Request) delta() (n uint64, ok bool) {
-	n, err := strconv.ParseUint(string(r.word(2)), 10, 64)
-	return n, err == nil
-}
-
 // translated tells whether a guarded request is said by a meta command in its place.
 func (r *Request) translated() bool {
 	switch r.Verb {
-	case wire.Append, wire.Prepend, wire.Replace:
+	case wire.Append, wire.Prepend, wire.Replace, wire.Incr, wire.Decr:
 		return true
-	case wire.Incr, wire.Decr:
-		_, ok := r.delta()
-		return ok
 	}
 	return false
 }
@@ -73,7 +42,7 @@ func (r *Request) guarded(dst []byte, cas uint64) []byte {
 		switch {
 		case r.Verb == wire.MetaGet:
 			return r.client(dst, "N", "")
-		case r.flag('C'):
+		case r.Has('C'):
 			return r.client(dst, "", "")
 		}
 		return r.client(dst, "N", guard)
@@ -86,8 +55,7 @@ func (r *Request) guarded(dst []byte, cas uint64) []byte {
 	}
 	mode := map[wire.Verb]string{wire.Append: " MA", wire.Prepend: " MP", wire.Replace: " MR", wire.Incr: " MI", wire.Decr: " MD"}[r.Verb]
 	if r.Value == nil {
-		n, _ := r.delta()
-		return r.meta(dst, "ma", guard+mode+" v D"+strconv.FormatUint(n, 10))
+		return r.meta(dst, "ma", guard+mode+" v D"+strconv.FormatUint(r.Number, 10))
 	}
 	if r.Verb == wire.Replace {
 		mode += r.attributes()
@@ -97,7 +65,7 @@ func (r *Request) guarded(dst []byte, cas uint64) []byte {
 
 // attributes of a classic storage command, as flags.
 func (r *Request) attributes() string {
-	return " F" + string(r.word(2)) + " T" + string(r.word(3))
+	return " F" + strconv.FormatUint(r.ClientFlags, 10) + " T" + strconv.FormatInt(int64(r.Exptime), 10)
 }
 
 // store is an ms of the request's key.
@@ -122,25 +90,26 @@ func (r *Request) create(dst []byte, cas uint64) []byte {
 	case wire.Add:
 		return r.store(dst, mode+" c"+r.attributes(), r.Value)
 	case wire.MetaArithmetic:
-		ttl, _ := r.Flag('N')
-		return r.store(dst, mode+" c T"+string(ttl), append(r.initial(), "\r\n"...))
+		return r.store(dst, mode+" c"+r.lifetime(), append(r.initial(), "\r\n"...))
 	}
-	more := mode
-	if ttl, ok := r.Flag('N'); ok {
-		more += " T" + string(ttl)
-	}
-	if !r.flag('c') {
+	more := mode + r.lifetime()
+	if !r.Has('c') {
 		more += " c"
 	}
-	return r.client(dst, "MNI"+map[bool]string{true: "T"}[r.flag('N')], more)
+	drop := "MNIC" // there is no item to compare the CAS value with
+	if r.lifetime() != "" {
+		drop += "T"
+	}
+	return r.client(dst, drop, more)
+}
+
+// lifetime of an item that N makes, as a flag. An ms that only adds ignores N.
+func (r *Request) lifetime() string {
+	if !r.Has('N') || r.mode() == 'E' {
+		return ""
+	}
+	return " T" + strconv.FormatInt(r.Signed('N'), 10)
 }
 
 // initial value of an ma that makes an item.
-func (r *Request) initial() []byte {
-	if v, ok := r.Flag('J'); ok {
-		if n, err := strconv.ParseUint(string(v), 10, 64); err == nil {
-			return strconv.AppendUint(nil, n, 10)
-		}
-	}
-	return []byte("0")
-}
+func (r *Request) initial() []byte { return strconv.AppendUint(nil, r.Unsigned('J'), 10) }

@@ -55,6 +55,8 @@ type Answer struct {
 	Key []byte
 	// Block is the length of the data block that follows, with its end.
 	Block int
+
+	word []byte // the first of the line
 }
 
 // Parse reads the line at the beginning of b. It returns false if the end of the line
@@ -69,8 +71,12 @@ func (a *Answer) Parse(kind Kind, b []byte) bool {
 		return false
 	}
 	*a = Answer{Line: b[:n]}
-	first, rest := next(bytes.TrimRight(a.Line, "\r\n"))
+	line, ok := bytes.CutSuffix(a.Line, []byte("\r\n"))
+	first, rest := next(line)
+	a.word = first
 	switch {
+	case !ok:
+		a.Code = Broken
 	case kind == Values && string(first) == "VALUE":
 		a.value(rest)
 	case kind == MetaValue && string(first) == "VA":
@@ -121,6 +127,45 @@ func codeOf(word []byte) Code {
 		return Failure
 	}
 	return Other
+}
+
+// Fits tells whether it can be the answer to a request of this verb, or of this kind: one that
+// doesn't is another request's.
+func (a *Answer) Fits(kind Kind, v Verb) bool {
+	switch {
+	case a.Code == Broken:
+		return false
+	case a.Code == Failure, kind == Values:
+		return true
+	case kind == MetaValue:
+		return len(a.word) == 2 && (a.Code == Header || a.Code == Miss || a.Code == Exists || a.Code == NotStored || a.Code == Value && v != MetaSet && v != MetaDelete)
+	case v == Incr || v == Decr:
+		return string(a.word) == "NOT_FOUND" || a.Code == Other && onlyDigits(a.word) && len(a.word) == len(a.Line)-len("\r\n")
+	case v == MetaDebug:
+		return string(a.word) == "ME" || string(a.word) == "EN"
+	}
+	switch string(a.word) {
+	case "STORED", "NOT_STORED", "EXISTS":
+		return v.Stores()
+	case "NOT_FOUND":
+		return v == Cas || v == Touch || v == Delete
+	case "TOUCHED":
+		return v == Touch
+	case "DELETED":
+		return v == Delete
+	case "OK":
+		return v == FlushAll
+	}
+	return false
+}
+
+func onlyDigits(b []byte) bool {
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(b) > 0
 }
 
 // Hidden tells whether the client of a quiet request isn't told of this answer.

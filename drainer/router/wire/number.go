@@ -1,6 +1,9 @@
 package wire
 
-import "math"
+import (
+	"bytes"
+	"math"
+)
 
 func space(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
@@ -25,11 +28,11 @@ func digits(b []byte) (magnitude uint64, negative, ok bool) {
 	return magnitude, negative, n > 0 && (n == len(b) || space(b[n]))
 }
 
-// number is memcached's safe_strtol.
+// number is memcached's safe_strtol, in 64 bits.
 func number(b []byte) (int64, bool) {
 	magnitude, negative, ok := digits(b)
 	switch {
-	case !ok || magnitude > math.MaxInt64:
+	case !ok || magnitude > math.MaxInt64+1 || magnitude == math.MaxInt64+1 && !negative:
 		return 0, false
 	case negative:
 		return -int64(magnitude), true
@@ -37,8 +40,18 @@ func number(b []byte) (int64, bool) {
 	return int64(magnitude), true
 }
 
-// unsigned tells whether memcached's safe_strtoul and safe_strtoull take it for a number.
-func unsigned(b []byte) bool {
+// exptime is a number of which memcached keeps the lower 32 bits.
+func exptime(b []byte) (int32, bool) {
+	n, ok := number(b)
+	return int32(n), ok
+}
+
+// unsigned is memcached's safe_strtoull: a negative number is what is left of it in 64 bits,
+// and one of all 64 bits must have no minus anywhere.
+func unsigned(b []byte) (uint64, bool) {
 	magnitude, negative, ok := digits(b)
-	return ok && (!negative || int64(-magnitude) >= 0)
+	if negative {
+		magnitude = -magnitude
+	}
+	return magnitude, ok && (int64(magnitude) >= 0 || bytes.IndexByte(b, '-') < 0)
 }

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"encoding/base64"
 	"math"
 )
 
@@ -11,12 +10,13 @@ const (
 	// MaxKey is the length of a key at most, in bytes.
 	MaxKey = 250
 	// MaxLine is the length of a line at most, in bytes, other than that of a classic read.
-	// memcached closes a connection that sends more without a line end.
+	// memcached closes a connection that sends more without a line end. What a member is sent is
+	// shorter than a third of that, see AppendTo.
 	MaxLine = 2048
 	// maxTokens is what memcached cuts a line into at most, with the end.
 	maxTokens = 24
-	// maxMeta is the number of a meta command's tokens at most, with the end.
-	maxMeta = 20
+	// maxSize of a data block, without its end.
+	maxSize = math.MaxInt32 - 2
 )
 
 // Answers that need no member.
@@ -31,11 +31,15 @@ const (
 	AnswerEnd        = "END\r\n"
 	badExptime       = "CLIENT_ERROR invalid exptime argument\r\n"
 	badDelta         = "CLIENT_ERROR invalid numeric delta argument\r\n"
-	tooManyFlags     = "CLIENT_ERROR options flags too long\r\n"
 	badDelete        = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
 )
 
 // Request is one line of a client. Its slices are parts of the buffer that was parsed.
+//
+// A member is never sent these slices, other than keys: versions of memcached differ in what
+// they take for a number, or for noreply, and one that reads another length of the data block
+// than the router would carry out the block as requests. So AppendTo says a request anew, in
+// the one form that all versions read alike, and Parse refuses what can't be said so.
 type Request struct {
 	Verb Verb
 	// Line without its end, and without what comes after a NUL, as memcached reads it.
@@ -44,10 +48,16 @@ type Request struct {
 	Key []byte
 	// Keys of a classic read, with blanks in between; see NextKey.
 	Keys []byte
-	// Exptime of gat and gats as it is written.
-	Exptime []byte
+	// ClientFlags of a classic storage command.
+	ClientFlags uint64
+	// Exptime of a classic storage command, of touch, gat and gats; the delay of flush_all.
+	Exptime int32
+	// Number is a cas's unique value, or the delta of incr and decr.
+	Number uint64
 	// Data is the length of the data block that follows, with its end; 0 if none does.
 	Data int
+	// Skip is the same of a request that is refused: no part of the block is a request.
+	Skip int
 	// Quiet: noreply, or a meta command's flag q.
 	Quiet bool
 	// Binary: a meta command's key is in base64.
@@ -57,26 +67,36 @@ type Request struct {
 	// Close the connection after the answer.
 	Close bool
 
-	flags   []byte // of a meta command, with blanks in between
-	flagsAt int    // where they begin in the line
-	end     int    // of the line without noreply
+	delayed bool    // flush_all has a delay
+	letters letters // of a meta command's flags
+	flags   []byte  // with blanks in between
 }
 
-// Parse reads the line at the beginning of b, and returns its length with its end; 0 if
-// the end isn't there yet.
-func (r *Request) Parse(b []byte) int {
-	n := bytes.IndexByte(b, '\n') + 1
+// cut returns the line at the beginning of b as memcached reads it: without its end, and
+// without what comes after a NUL. n is its length with its end; 0 if the end isn't there yet.
+func cut(b []byte) (line []byte, n int) {
+	n = bytes.IndexByte(b, '\n') + 1
 	if n == 0 {
-		return 0
+		return nil, 0
 	}
-	line := b[:n-1]
+	line = b[:n-1]
 	if len(line) > 1 && line[len(line)-1] == '\r' {
 		line = line[:len(line)-1]
 	}
 	if at := bytes.IndexByte(line, 0); at >= 0 {
 		line = line[:at]
 	}
-	*r = Request{Line: line, end: len(line)}
+	return line, n
+}
+
+// Parse reads the line at the beginning of b, and returns its length with its end; 0 if
+// the end isn't there yet.
+func (r *Request) Parse(b []byte) int {
+	line, n := cut(b)
+	if n == 0 {
+		return 0
+	}
+	*r = Request{Line: line}
 	name, rest := next(line)
 	r.Verb = verbOf(name)
 	switch {
@@ -94,6 +114,14 @@ func (r *Request) Parse(b []byte) int {
 	return n
 }
 
+// ParseRest goes on with a classic read that was parsed before: b begins with the keys that
+// are left of its line.
+func (r *Request) ParseRest(v Verb, exptime int32, b []byte) int {
+	line, n := cut(b)
+	*r = Request{Verb: v, Exptime: exptime, Keys: line}
+	return n
+}
+
 // LongLine is the answer to a line that is too long, or to what there is of it.
 func LongLine(line []byte) string {
 	if name, _ := next(line); verbOf(name) == Unknown {
@@ -102,10 +130,10 @@ func LongLine(line []byte) string {
 	return answerLongLine
 }
 
-// refuse answers without a member.
+// refuse answers without a member. Errors of meta commands are said if these are quiet, too.
 func (r *Request) refuse(answer string) {
-	r.Data = 0
-	if !r.Quiet {
+	r.Skip, r.Data = r.Data, 0
+	if !r.Quiet || r.Verb.Meta() {
 		r.Answer = answer
 	}
 	r.Verb = Unknown
@@ -125,9 +153,6 @@ func next(b []byte) (token, rest []byte) {
 // Next is the first token of a list with blanks in between, and what comes after it.
 func Next(list []byte) (token, rest []byte) { return next(list) }
 
-// Flags of a meta command, with blanks in between.
-func (r *Request) Flags() []byte { return r.flags }
-
 // NextKey takes the first of Keys; nil after the last.
 func (r *Request) NextKey() []byte {
 	key, rest := next(r.Keys)
@@ -145,11 +170,12 @@ func (r *Request) read(rest []byte) {
 		return
 	}
 	if r.Verb == Gat || r.Verb == Gats {
-		if _, ok := number(first); !ok {
+		var ok bool
+		if r.Exptime, ok = exptime(first); !ok {
 			r.refuse(badExptime)
 			return
 		}
-		r.Exptime, rest = first, after
+		rest = after
 	}
 	// An answer with one key too long is an error as a whole.
 	for keys := rest; ; {
@@ -195,36 +221,33 @@ func (r *Request) classic(rest []byte) {
 	case Delete:
 		least, most = 1, 3
 	}
+	sized := r.Verb.Stores() && n >= 4 && r.block(room[3])
 	if n < least || n > most {
 		r.refuse(AnswerError)
 		return
 	}
 	tokens := room[:n]
-	if last := tokens[n-1]; n > 1 && string(last) == "noreply" {
-		r.Quiet = true
-		r.end = endBefore(r.Line, len("noreply"))
-	}
+	r.Quiet = n > 1 && string(tokens[n-1]) == "noreply"
 	r.Key = tokens[0]
+	var ok bool
 	switch {
 	case r.Verb == Delete && n > 1 && !deletes(tokens[1:], r.Quiet):
 		r.refuse(badDelete)
 	case len(r.Key) > MaxKey:
 		r.refuse(AnswerBadFormat)
 	case r.Verb.Stores():
-		r.store(tokens)
-	case (r.Verb == Incr || r.Verb == Decr) && !unsigned(tokens[1]):
-		r.refuse(badDelta)
+		if !sized || !r.store(tokens) {
+			r.refuse(AnswerBadFormat)
+		}
+	case r.Verb == Incr || r.Verb == Decr:
+		if r.Number, ok = unsigned(tokens[1]); !ok {
+			r.refuse(badDelta)
+		}
 	case r.Verb == Touch:
-		if _, ok := number(tokens[1]); !ok {
+		if r.Exptime, ok = exptime(tokens[1]); !ok {
 			r.refuse(badExptime)
 		}
 	}
-}
-
-// endBefore is where the line ends without its last token of that length.
-func endBefore(line []byte, token int) int {
-	line = bytes.TrimRight(line, " ")
-	return len(bytes.TrimRight(line[:len(line)-token], " "))
 }
 
 // deletes: "delete KEY [0] [noreply]".
@@ -233,88 +256,26 @@ func deletes(tokens [][]byte, quiet bool) bool {
 	return len(tokens) == 1 && (zero || quiet) || len(tokens) == 2 && zero && quiet
 }
 
-// store checks all numbers of the line, so that members agree with the router about
-// the data block.
-func (r *Request) store(tokens [][]byte) {
-	size, ok := number(tokens[3])
-	_, okExptime := number(tokens[2])
-	ok = ok && okExptime && unsigned(tokens[1]) && (r.Verb != Cas || unsigned(tokens[4]))
-	if !ok || !r.sized(size) {
-		r.refuse(AnswerBadFormat)
-	}
-}
-
-// sized takes the length of a data block. memcached keeps the lower 32 bits of it.
-func (r *Request) sized(size int64) bool {
-	size = int64(int32(size))
-	if size < 0 || size > math.MaxInt32-2 {
+// block takes the length of a data block. What is too long for memcached is refused, but as
+// many bytes are still no requests.
+func (r *Request) block(token []byte) (ok bool) {
+	size, ok := number(token)
+	if !ok || size < 0 || size > math.MaxInt-2 {
 		return false
 	}
 	r.Data = int(size) + 2
-	return true
+	return size <= maxSize
 }
 
-// meta is mg, ms, md, ma and me.
-func (r *Request) meta(rest []byte) {
-	r.Key, rest = next(rest)
-	switch {
-	case len(r.Key) == 0 && r.Verb != MetaDebug:
-		r.refuse(AnswerError)
-		return
-	case len(r.Key) == 0 || len(r.Key) > MaxKey:
-		r.refuse(AnswerBadFormat)
-		return
+// store takes the other numbers of a classic storage command.
+func (r *Request) store(tokens [][]byte) bool {
+	var ok [3]bool
+	r.ClientFlags, ok[0] = unsigned(tokens[1])
+	r.Exptime, ok[1] = exptime(tokens[2])
+	if ok[2] = true; r.Verb == Cas {
+		r.Number, ok[2] = unsigned(tokens[4])
 	}
-	if r.Verb == MetaSet && !r.metaSize(&rest) {
-		return
-	}
-	r.flags, r.flagsAt = rest, len(r.Line)-len(rest)
-	for flags := rest; ; {
-		var flag []byte
-		if flag, flags = next(flags); len(flag) == 0 {
-			return
-		}
-		switch flag[0] {
-		case 'q':
-			r.Quiet = r.Verb != MetaDebug
-		case 'b':
-			r.Binary = true
-		}
-	}
-}
-
-// metaSize reads ms's length of the data block. If it says false, the request is
-// answered.
-func (r *Request) metaSize(rest *[]byte) bool {
-	token, after := next(*rest)
-	size, ok := number(token)
-	var room [maxMeta - 2][]byte
-	switch n := split(*rest, room[:]); {
-	case n == 0:
-		ok = false
-	case n+2 >= maxMeta: // the command, the key and the end count
-		r.refuse(tooManyFlags)
-		return false
-	}
-	if !ok || !r.sized(size) {
-		r.refuse(AnswerBadFormat)
-		return false
-	}
-	*rest = after
-	return true
-}
-
-// Flag of a meta command: what follows its letter.
-func (r *Request) Flag(letter byte) (value []byte, ok bool) {
-	for flags := r.flags; ; {
-		var flag []byte
-		if flag, flags = next(flags); len(flag) == 0 {
-			return nil, false
-		}
-		if flag[0] == letter {
-			return flag[1:], true
-		}
-	}
+	return ok == [3]bool{true, true, true}
 }
 
 // local is what needs no key.
@@ -323,7 +284,6 @@ func (r *Request) local(name, rest []byte) {
 	tokens := room[:min(split(rest, room[:]), maxTokens)]
 	if n := len(tokens); n > 0 && string(tokens[n-1]) == "noreply" && (r.Verb == Verbosity || r.Verb == FlushAll) {
 		r.Quiet = true
-		r.end = endBefore(r.Line, len("noreply"))
 		tokens = tokens[:n-1]
 	}
 	switch r.Verb {
@@ -350,7 +310,7 @@ func (r *Request) verbosity(tokens [][]byte) {
 	case len(tokens) == 0:
 		r.refuse(AnswerBadFormat)
 	default:
-		if !unsigned(tokens[0]) {
+		if _, ok := unsigned(tokens[0]); !ok {
 			r.refuse(AnswerBadFormat)
 		} else if !quiet {
 			r.Answer = AnswerOK
@@ -368,8 +328,9 @@ func (r *Request) flush(tokens [][]byte) {
 		r.refuse(AnswerError)
 		return
 	}
-	if len(tokens) > 0 {
-		if _, ok := number(tokens[0]); !ok {
+	if r.delayed = len(tokens) > 0; r.delayed {
+		var ok bool
+		if r.Exptime, ok = exptime(tokens[0]); !ok {
 			r.refuse(badExptime)
 		}
 	}
@@ -388,53 +349,4 @@ func (r *Request) unknown(name []byte, tokens [][]byte) {
 	default:
 		r.Answer = AnswerError
 	}
-}
-
-// AppendTo appends the request for a member, without noreply and q: whether its answer
-// is passed on is the router's to decide, so that each request has an answer. The data
-// block follows.
-func (r *Request) AppendTo(dst []byte) []byte {
-	if !r.Quiet || !r.Verb.Meta() {
-		dst = append(dst, r.Line[:r.end]...)
-		return append(dst, '\r', '\n')
-	}
-	dst = append(dst, r.Line[:r.flagsAt]...)
-	for rest := r.flags; ; {
-		var flag []byte
-		if flag, rest = next(rest); len(flag) == 0 {
-			return append(dst, '\r', '\n')
-		}
-		if flag[0] == 'q' {
-			continue
-		}
-		if dst[len(dst)-1] != ' ' {
-			dst = append(dst, ' ')
-		}
-		dst = append(dst, flag...)
-	}
-}
-
-// AppendRead appends a classic read of one key.
-func (r *Request) AppendRead(dst, key []byte) []byte {
-	dst = append(dst, names[r.Verb]...)
-	dst = append(dst, ' ')
-	if r.Exptime != nil {
-		dst = append(dst, r.Exptime...)
-		dst = append(dst, ' ')
-	}
-	dst = append(dst, key...)
-	return append(dst, '\r', '\n')
-}
-
-// Hashed is the key that memcached stores and clients hash: decoded, if it is in base64.
-// room is for the decoded key.
-func (r *Request) Hashed(room *[MaxKey]byte) []byte {
-	if !r.Binary || len(r.Key) > MaxKey {
-		return r.Key
-	}
-	n, err := base64.StdEncoding.Decode(room[:], r.Key)
-	if err != nil {
-		return r.Key // any member refuses it
-	}
-	return room[:n]
 }
