@@ -129,6 +129,8 @@ type Result struct {
 	Code Code
 	// CAS of what is there: of Look, Lease, Make, Fetch and Copy.
 	CAS uint64
+	// Said: the owner has answered that it failed, so it is not carried out later.
+	Said bool
 }
 
 // Outcome of a request: which answer the client gets.
@@ -179,6 +181,7 @@ type Op struct {
 	outcome Outcome
 	found   bool   // some answer was Found or Refused
 	waited  bool   // long enough for a set that is under way
+	refused bool   // an owner has said that it failed: the lease is given back
 	lease   uint64 // CAS of our placeholder
 	made    uint64 // CAS of what we have made at the old owner
 	seen    uint64 // CAS of what we have seen at the new owner
@@ -278,6 +281,9 @@ func (o *Op) Start() Step {
 // Next is the step after the one with this result.
 func (o *Op) Next(r Result) Step {
 	switch {
+	case r.Code == Failed && r.Said && o.lease != 0 && (o.at == holding || o.at == filling):
+		o.refused = true
+		return o.step(releasing, EraseIf, New, o.lease)
 	case r.Code == Failed:
 		return o.done(Unknown)
 	case o.state == Stable:

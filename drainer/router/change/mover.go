@@ -32,7 +32,10 @@ func (m *Mover) Start() Step {
 // Next is the step after the one with this result.
 func (m *Mover) Next(r Result) Step {
 	done := Step{Action: Done}
-	if r.Code == Failed {
+	switch {
+	case r.Code == Failed && r.Said && (m.at == holding || m.at == filling):
+		return m.giveBack()
+	case r.Code == Failed:
 		return done // the lease expires
 	}
 	switch m.at {

@@ -158,6 +158,8 @@ func (o *Op) held(r Result) Step {
 // released the lease; or it was lost: a client has set the key, or it has expired.
 func (o *Op) released(ours bool) Step {
 	switch {
+	case o.refused:
+		return o.done(Unknown)
 	case !ours && o.made != 0 && o.has(Undo):
 		return o.step(undoing, EraseIf, Old, o.made)
 	case o.found:

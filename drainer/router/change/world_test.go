@@ -129,7 +129,7 @@ func (w *world) command(r *request, id int8, s Step) Result {
 		}
 		w.cas++
 		*at = item{kind: lease, cas: w.cas}
-		return Result{Leased, uint64(w.cas)}
+		return Result{Code: Leased, CAS: uint64(w.cas)}
 	case Erase:
 		return w.erase(r, at)
 	case EraseIf:
@@ -191,7 +191,7 @@ func codeOf(found bool) Code {
 }
 
 func looked(at *item) Result {
-	return Result{[...]Code{nothing: Absent, value: Found, lease: Leased}[at.kind], uint64(at.cas)}
+	return Result{Code: [...]Code{nothing: Absent, value: Found, lease: Leased}[at.kind], CAS: uint64(at.cas)}
 }
 
 func (w *world) erase(r *request, at *item) Result {
@@ -219,7 +219,7 @@ func (w *world) makeItem(r *request, at *item, id int8) Result {
 	*at = item{kind: value, cas: w.cas, base: id}
 	r.hit = true
 	r.seen = item{}
-	return Result{Found, uint64(w.cas)}
+	return Result{Code: Found, CAS: uint64(w.cas)}
 }
 
 // update changes an item in place.
@@ -234,7 +234,7 @@ func (w *world) update(r *request, at *item, id int8) Result {
 	w.cas++
 	at.cas = w.cas
 	at.added |= 1 << id
-	return Result{Found, uint64(w.cas)}
+	return Result{Code: Found, CAS: uint64(w.cas)}
 }
 
 // move carries out a step of a mover.
@@ -247,7 +247,7 @@ func (w *world) move(m *mover, s Step) Result {
 		}
 		w.cas++
 		*at = item{kind: lease, cas: w.cas}
-		return Result{Leased, uint64(w.cas)}
+		return Result{Code: Leased, CAS: uint64(w.cas)}
 	case Look:
 		return looked(at)
 	case Fetch:
@@ -255,7 +255,7 @@ func (w *world) move(m *mover, s Step) Result {
 			return Result{Code: Absent}
 		}
 		m.item = *at
-		return Result{Found, uint64(at.cas)}
+		return Result{Code: Found, CAS: uint64(at.cas)}
 	case Copy:
 		// Without a lease it is an add.
 		if s.CAS == 0 && at.kind != nothing || s.CAS != 0 && (at.kind == nothing || uint64(at.cas) != s.CAS) {
@@ -264,7 +264,7 @@ func (w *world) move(m *mover, s Step) Result {
 		w.cas++
 		*at = m.item
 		at.cas = w.cas
-		return Result{Found, uint64(w.cas)}
+		return Result{Code: Found, CAS: uint64(w.cas)}
 	}
 	return eraseIf(at, s.CAS)
 }

@@ -30,7 +30,7 @@ func (r *Request) Result(s change.Step, answer []byte) (change.Result, []byte) {
 		return change.Result{Code: change.Failed}, nil
 	}
 	if a.Code == wire.Failure && s.Action != change.Ask && s.Action != change.AskUpdate && s.Action != change.Guarded {
-		return change.Result{Code: change.Failed}, answer
+		return change.Result{Code: change.Failed, Said: true}, answer
 	}
 	switch s.Action {
 	case change.Look:
