@@ -116,19 +116,76 @@ func TestSameAnswersInAChange(t *testing.T) {
 				if state != change.Finish {
 					sameAtRandom(t, random, direct, routed, 50, changeable)
 				}
-				table := &router.Table{Number: 1, State: state, Old: ring(t, all[1]), New: ring(t, all[2]), Shared: shared}
-				if err := r.Apply(table); err != nil {
-					t.Fatal(err)
-				}
-				memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
-				memcachedtest.WaitFor(t, "the new member", func() error {
-					if got := routed.ask("get nothing\r\n"); got != "END\r\n" {
-						return fmt.Errorf("%q", got)
-					}
-					return nil
-				})
+				enter(t, r, routed, &router.Table{Number: 1, State: state, Old: ring(t, all[1]), New: ring(t, all[2]), Shared: shared})
 				sameAtRandom(t, random, direct, routed, 500, changeable)
 			})
+		}
+	}
+}
+
+// enter applies a table, and waits until the router answers by it.
+func enter(t *testing.T, r *running, routed *conversation, table *router.Table) {
+	t.Helper()
+	if err := r.Apply(table); err != nil {
+		t.Fatal(err)
+	}
+	memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, table.Number) })
+	memcachedtest.WaitFor(t, "the new member", func() error {
+		if got := routed.ask("get nothing\r\n"); got != "END\r\n" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+}
+
+// TestSameAnswersToEachFormInAChange: the forms in which a request can be said, for keys that are
+// at the old owner only, in a ring change. The steps of a change are other commands than the
+// client's, and the router's own answers.
+func TestSameAnswersToEachFormInAChange(t *testing.T) {
+	t.Parallel()
+	before := "set a 7 0 3\r\nabc\r\nset b 9 500 5\r\nhello\r\nset c 0 0 2\r\n10\r\nms YWFh 2 b\r\nhi\r\nset d 1 0 1\r\n5\r\nset e 1 0 1\r\n5\r\nset f 1 0 1\r\n5\r\n"
+	forms := []string{
+		"get a\r\n", "gat +100 a b\r\n", "touch a +50\r\n", "touch zz 5\r\n", "add a 0 0 1\r\nx\r\n", "add n1 5 100 1\r\nx\r\n", "add n2 +5 0 1\r\nx\r\n", "get n1 n2\r\n", "add n3 4294967295 4294967296 1\r\nx\r\n", "replace a +3 00 2\r\nyy\r\n", "get a\r\n",
+		"replace zz 0 0 1\r\nx\r\n", "append a 0x 0 2\r\nzz\r\n", "append a 0 0 +2\r\nzz\r\n", "prepend zz 0 0 1\r\nq\r\n", "incr c +5\r\n", "decr d -18446744073709551614\r\n", "incr c -5\r\n", "incr a 1\r\n", "cas a 0 0 1 +99\r\nx\r\n",
+		"delete noreply\r\n", "set noreply 0 0 1\r\nx\r\n", "delete noreply 0\r\n", "get noreply\r\n", "mg e v t f s k Oabc\r\n", "mg zz v k Oabc\r\n", "mg zz k q\r\n", "ms m1 2 T+100 F05 c k O1\r\nhi\r\n", "mg m1 v f k\r\n",
+		"ms m1 1 ME k\r\nx\r\n", "ms m1 2 MA\r\n--\r\n", "ms zz 1 MR k\r\nx\r\n", "ms b 1 C5 k O1\r\nx\r\n", "ms zz 1 C5 O1 k\r\nx\r\n", "ms k1 1 ME C5\r\nx\r\n", "mg k1 v\r\n", "ms k2 1 ME N30 T0\r\nx\r\n", "mg k2 v t\r\n", "ms k2 1 ME ME\r\nx\r\n", "ms k3 1 MEE\r\nx\r\n",
+		"ma f v t\r\n", "ma zz k O1\r\n", "ma ctr N+0 J07 v k\r\n", "ma ctr v D+5\r\n", "ma ctr MD D020 v\r\n", "ma b\r\n", "md zz k O1\r\n", "md b k O9 q\r\n", "mg b v\r\n",
+		"ms Zm9v 3 b k O1\r\nfoo\r\n", "mg Zm9v O1 b k v\r\n", "mg YWFh b v\r\n", "md YWFh b k O1\r\n", "md Zm9v k b\r\n", "md Zm9v b k\r\n", "mg Zm9v k b O1\r\n", "ma YmJi b k O1\r\n", "ms eA== 1 b k ME O2\r\nx\r\n", "ms eA== 1 b k ME O2\r\nx\r\n", "ms eA== 1 b k C5 O2\r\nx\r\n", "me zz\r\n", "md c I T30\r\n", "md m1 {\r\n",
+	}
+	left := regexp.MustCompile(`( c| t|VALUE [^ \r]+ \d+ \d+ )\d+`)
+	versions(t, func(t *testing.T, startMember func(testing.TB, ...string) *memcachedtest.Server) {
+		for state := change.Prepare; state <= change.Finish; state++ {
+			for _, shared := range []bool{false, true} {
+				old, next := startMember(t), startMember(t)
+				r := start(t, router.Config{}, old)
+				direct, routed := dial(t, memcachedtest.Start(t).Address()), dial(t, r.address)
+				if state == change.Finish { // nothing is left at the old owner
+					dial(t, next.Address()).ask(before)
+				}
+				same(t, direct, routed, before, nil)
+				enter(t, r, routed, &router.Table{Number: 1, State: state, Old: ring(t, old), New: ring(t, next), Shared: shared})
+				for _, text := range forms {
+					same(t, direct, routed, text, left)
+				}
+			}
+		}
+	})
+}
+
+// TestARefusedRequestLeavesNoLease: E is a flag of newer memcacheds.
+func TestARefusedRequestLeavesNoLease(t *testing.T) {
+	t.Parallel()
+	for state := change.Prepare; state < change.Finish; state++ {
+		all := members(t, 2)
+		r := start(t, router.Config{}, all[0])
+		routed := dial(t, r.address)
+		enter(t, r, routed, &router.Table{Number: 1, State: state, Old: ring(t, all[0]), New: ring(t, all[1])})
+		answer := routed.ask("ms k 1 ME E5\r\nx\r\n")
+		if answer != "CLIENT_ERROR invalid flag\r\n" && answer != "HD\r\n" {
+			t.Errorf("in state %s: %q", state, answer)
+		}
+		if found := dial(t, all[1].Address()).ask("mg k f\r\n"); found != "EN\r\n" && answer != "HD\r\n" {
+			t.Errorf("in state %s the new owner has %q", state, found)
 		}
 	}
 }
