@@ -237,6 +237,8 @@ fuzz: ## Fuzz all that parses what others wrote, each for FUZZTIME
 # itself, want one from 1.6.9 on, or near it: the first ones are for the reader alone.
 READER_VERSIONS ?= 1.5.18 1.5.22 1.6.0
 VERSIONS ?= 1.6.9 1.6.18 1.6.22 1.6.29 1.6.45
+# Routers are tried in front of this one, too: its parser is another one than Debian's.
+NEW_VERSION ?= 1.6.45
 # This one is built with 64-bit client flags.
 LARGE_VERSION ?= 1.6.45
 
@@ -247,6 +249,8 @@ test-versions: ## Run the reader's and the writer's tests on memcacheds built fr
 	  case " $(VERSIONS) " in *" $$v "*) more="./drainer/internal/oracle/ ./drainer/memcache/";; *) more=;; esac; \
 	  MEMCACHED=$(BIN)/memcached-$$v $(GO_TEST) ./drainer/warmfile/ ./drainer/volume/ $$more; \
 	done
+	hack/memcached.sh $(NEW_VERSION) $(BIN)/memcached-$(NEW_VERSION)
+	MEMCACHED_NEW=$(BIN)/memcached-$(NEW_VERSION) $(GO_TEST) -run 'NobodyElseHears|NeverARequest|MayBeNoreply|AsItWasWritten|EachForm' ./drainer/router/
 	hack/memcached.sh $(LARGE_VERSION) $(BIN)/memcached-$(LARGE_VERSION)-large --enable-large-client-flags
 	MEMCACHED=$(BIN)/memcached-$(LARGE_VERSION)-large $(GO_TEST) ./drainer/volume/ ./drainer/internal/oracle/
 	MEMCACHED_LARGE=$(BIN)/memcached-$(LARGE_VERSION)-large $(GO_TEST) -run 'LargeClientFlags|AnotherLayout|FlagsThatNo' ./drainer/member/

@@ -154,7 +154,7 @@ func TestAMembersLineSaysHowLongItsBlockIs(t *testing.T) {
 
 // TestParseAllocatesNothing: neither requests nor answers.
 func TestParseAllocatesNothing(t *testing.T) {
-	lines := []string{"get a b c\r\n", "set a 0 0 5 noreply\r\n", "mg Zm9v b t v q\r\n", "ms a 5 T0\r\n", "incr a 5\r\n"}
+	lines := []string{"get a b c\r\n", "set a 0 0 5 noreply\r\n", "mg Zm9v b t v q\r\n", "ms a 5 T0\r\n", "incr a 5\r\n", " set a 0 0 +5\r\n", "ms a 5 {\r\n", "ma Zm9v b N+5 J7 k q\r\n"}
 	var r wire.Request
 	var a wire.Answer
 	var room [wire.MaxKey]byte
@@ -167,6 +167,8 @@ func TestParseAllocatesNothing(t *testing.T) {
 			dst = r.AppendTo(dst[:0])
 			r.Hashed(&room)
 			a.Parse(wire.Values, answer)
+			a.Fits(wire.Values, wire.Get)
+			r.Echo().In(&a)
 		}); n != 0 {
 			t.Errorf("%q: %v allocations", line, n)
 		}
