@@ -131,7 +131,9 @@ func (f *routeFlags) table(ctx context.Context) (*router.Table, error) {
 		if f.routing.client != "" || len(f.routing.servers) > 0 {
 			return nil, args.Usagef("--%s goes without --%s and --%s", contract.FlagRingFile, contract.FlagClient, contract.FlagServer)
 		}
-		return f.ring.read(ctx)
+		t, err := f.ring.read(ctx)
+		f.ring.taken()
+		return t, err
 	}
 	const nameTimeout = time.Minute
 	if err := f.routing.resolve(ctx, nameTimeout); err != nil {
