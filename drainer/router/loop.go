@@ -62,6 +62,7 @@ type loop struct {
 		// unanswered requests of all members.
 		unanswered int
 		members    map[string]memberState // by address
+		serves     bool                   // there is a table
 		// acknowledged is the number of a table; if it isn't the present one, waitsFor says why.
 		acknowledged int64
 		waitsFor     string
@@ -201,7 +202,7 @@ func (l *loop) publish() {
 		l.sketch.Fade()
 	}
 	l.published.members = map[string]memberState{}
-	if l.table != nil {
+	if l.published.serves = l.table != nil; l.published.serves {
 		l.published.acknowledged, l.published.waitsFor = l.acknowledged()
 	}
 	for _, m := range l.members.all {

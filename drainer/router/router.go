@@ -180,6 +180,9 @@ func (r *Router) Ready() error {
 	connected := 0
 	for _, l := range r.loops {
 		l.published.mu.Lock()
+		if !l.published.serves {
+			connected = -1 << 30
+		}
 		for _, s := range r.table.Load().servers() {
 			switch m, known := l.published.members[s.Address()]; {
 			case !known || m.why == untried:

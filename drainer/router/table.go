@@ -97,13 +97,13 @@ func (l *loop) member(s routing.Server) *member {
 	return nil
 }
 
-// unconnected is a member that a ring change waits for, nil if there is none. Later it may
-// be down as any other.
-func (l *loop) unconnected() *member {
-	if l.next == nil || l.next.State != change.Prepare {
+// unconnected is a member that a table waits for, nil if there is none. Later it may be down as
+// any other.
+func (l *loop) unconnected(t *Table) *member {
+	if t == nil || t.State != change.Prepare {
 		return nil
 	}
-	for _, s := range l.next.New.Servers {
+	for _, s := range t.New.Servers {
 		if m := l.member(s); m.connections == 0 {
 			return m
 		}
@@ -112,9 +112,11 @@ func (l *loop) unconnected() *member {
 }
 
 // adopt makes the next table the loop's, if its members are connected, and forgets members
-// that it doesn't name.
+// that it doesn't name. The first table is taken at once. In prepare this router may not act as
+// in stable: others may have gone on to settle. So it serves what the old owners have, and
+// acknowledges when the new ones are connected.
 func (l *loop) adopt() {
-	if l.next == nil || l.unconnected() != nil {
+	if l.next == nil || l.table != nil && l.unconnected(l.next) != nil {
 		return
 	}
 	t := l.next
@@ -206,8 +208,11 @@ func (l *loop) acknowledged() (number int64, why string) {
 		}
 	}
 	l.epochs = kept
-	if m := l.unconnected(); m != nil {
+	if m := l.unconnected(l.next); m != nil {
 		return number, "member " + m.address + ": " + m.down
+	}
+	if m := l.unconnected(l.table); m != nil { // it is the first table
+		return 0, "member " + m.address + ": " + m.down
 	}
 	return number, why
 }
