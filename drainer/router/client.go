@@ -59,8 +59,8 @@ type client struct {
 	stopped  bool // there may be input that was not taken
 	queued   bool // the loop calls resume when the round is over
 	ending   bool // close when all is answered
+	carried  bool // goroutines carry what it sends and receives, and count the connection
 	talked   bool // the first request was read
-	binary   bool // a translator speaks with the application, and counts the connection
 	login    login
 }
 

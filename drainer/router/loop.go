@@ -289,12 +289,12 @@ func (l *loop) crowded(s *slot, block int) bool {
 }
 
 // accept takes a connection of a client.
-func (l *loop) accept(fd int) {
-	c := &client{used: l.now, at: len(l.clients), average: 8 * firstAverage}
+func (l *loop) accept(fd int, carried bool) {
+	c := &client{used: l.now, at: len(l.clients), average: 8 * firstAverage, carried: carried}
 	c.login.wanted = l.router.config.Logins != nil
 	if err := c.open(l, fd, c); err != nil {
 		_ = unix.Close(fd)
-		l.router.connections.Add(-1)
+		l.disconnected(c)
 		return
 	}
 	l.clients = append(l.clients, c)
@@ -309,7 +309,12 @@ func (l *loop) forget(c *client) {
 	l.clients[c.at] = last
 	last.at = c.at
 	l.clients = l.clients[:len(l.clients)-1]
-	if !c.binary {
+	l.disconnected(c)
+}
+
+// disconnected: a connection that goroutines carry lasts until they have closed it.
+func (l *loop) disconnected(c *client) {
+	if !c.carried {
 		l.router.connections.Add(-1)
 	}
 }
