@@ -59,6 +59,7 @@ type client struct {
 	stopped  bool // there may be input that was not taken
 	queued   bool // the loop calls resume when the round is over
 	ending   bool // close when all is answered
+	ended    bool // it has sent everything
 	carried  bool // goroutines carry what it sends and receives, and count the connection
 	talked   bool // the first request was read
 	login    login
@@ -196,7 +197,7 @@ func (c *client) Readable() {
 	}
 	b, ok := c.read()
 	if !ok {
-		c.end() // it may still read its answers
+		c.finish()
 		return
 	}
 	if len(b) > 0 {
@@ -205,16 +206,23 @@ func (c *client) Readable() {
 	}
 }
 
+// finish: nothing more will come. It may still read its answers.
+func (c *client) finish() {
+	c.ended = true
+	c.watch(false, c.writes)
+	c.take(c.in)
+}
+
 // resume goes on with what was received while the client was blocked.
 func (c *client) resume() {
 	if c.closed || c.blocked() {
 		return
 	}
 	c.stopped = false
-	if len(c.in) > 0 {
+	if len(c.in) > 0 || c.ended {
 		c.take(c.in)
 	}
-	if !c.blocked() {
+	if !c.blocked() && !c.ended {
 		c.watch(true, c.writes)
 	}
 }
@@ -236,6 +244,9 @@ func (c *client) take(b []byte) {
 	}
 	c.stopped = c.blocked()
 	c.keep(b)
+	if c.ended && !c.stopped { // what is left is not complete
+		c.end()
+	}
 }
 
 // step carries out one request, or a part of it, and returns how many bytes that takes:
@@ -335,7 +346,9 @@ func (c *client) local(r *wire.Request, answer string) {
 func (c *client) readBody() {
 	n, again, ok := readInto(c.fd, c.body[len(c.body):cap(c.body)])
 	if !ok {
-		c.gone()
+		c.loop.held -= cap(c.body)
+		c.body = nil
+		c.finish()
 		return
 	}
 	if again {

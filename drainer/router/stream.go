@@ -119,6 +119,10 @@ func (s *stream) keep(b []byte) {
 		s.in = nil
 		return
 	}
+	if cap(s.in) > 0 && &b[0] == &s.in[:1][0] { // it is there already
+		s.in = s.in[:len(b)]
+		return
+	}
 	if s.in == nil {
 		s.in = s.loop.buffers.get()
 	}
