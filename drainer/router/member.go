@@ -26,8 +26,10 @@ type member struct {
 	unanswered queue
 	// block is what is still to come of a data block, in bytes.
 	block int
-	// heard is when the member has last said something, in the loop's clock.
+	// heard is when the member has last said something, in the loop's clock, or has taken enough of
+	// a request (progress). taken is how many bytes it had taken by then.
 	heard int64
+	taken uint64
 	// waiting clients, until the backlog is smaller.
 	waiting []*client
 	// lost asks for another connection; forget ends that.
@@ -60,9 +62,9 @@ func (m *member) attach(l *loop, fd int, keepsCAS bool) {
 func (m *member) request(s *slot) {
 	m.buffer()
 	if m.unanswered.n == 0 {
-		m.heard = m.loop.now
+		m.heard, m.taken = m.loop.now, m.passed
 	}
-	m.unanswered.push(s)
+	m.unanswered.push(s, m.passed+uint64(m.unsent()))
 	s.pending = true
 	if s.epoch == nil && s.job == nil {
 		m.loop.enter(s)
@@ -215,6 +217,9 @@ func (m *member) HungUp() { m.Readable() }
 
 // check fails a member that is silent for too long.
 func (m *member) check(patience time.Duration) {
+	if m.up && m.unanswered.n > 0 && m.loop.now-m.heard > int64(patience/4) {
+		m.progress()
+	}
 	if m.up && m.unanswered.n > 0 && m.loop.now-m.heard > int64(patience) {
 		m.fail(fmt.Sprintf("it has not answered for %v", patience))
 	}

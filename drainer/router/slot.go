@@ -103,20 +103,26 @@ func (s *slot) part(code wire.Code, line []byte) {
 
 // queue is a ring of slots: those that a member has been sent, in order.
 type queue struct {
-	ring  []*slot
+	ring  []queued
 	first int
 	n     int
 }
 
-func (q *queue) push(s *slot) {
+type queued struct {
+	*slot
+	// at is how many bytes the member had been sent, or was to be sent, before this request.
+	at uint64
+}
+
+func (q *queue) push(s *slot, at uint64) {
 	if q.n == len(q.ring) {
-		ring := make([]*slot, max(64, 2*len(q.ring)))
+		ring := make([]queued, max(64, 2*len(q.ring)))
 		for i := range q.n {
 			ring[i] = q.ring[(q.first+i)%len(q.ring)]
 		}
 		q.ring, q.first = ring, 0
 	}
-	q.ring[(q.first+q.n)&(len(q.ring)-1)] = s
+	q.ring[(q.first+q.n)&(len(q.ring)-1)] = queued{s, at}
 	q.n++
 }
 
@@ -124,11 +130,11 @@ func (q *queue) front() *slot {
 	if q.n == 0 {
 		return nil
 	}
-	return q.ring[q.first]
+	return q.ring[q.first].slot
 }
 
 func (q *queue) pop() {
-	q.ring[q.first] = nil
+	q.ring[q.first].slot = nil
 	q.first = (q.first + 1) & (len(q.ring) - 1)
 	q.n--
 }

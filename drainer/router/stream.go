@@ -16,6 +16,8 @@ type stream struct {
 	// out from sent on is still to be sent.
 	out  []byte
 	sent int
+	// passed is what was given to the kernel, in bytes.
+	passed uint64
 	// in has what was received and can't be used yet.
 	in []byte
 	// dirty: the loop flushes it when the round is over.
@@ -54,6 +56,7 @@ func (s *stream) flush() bool {
 			return false
 		default:
 			s.sent += n
+			s.passed += uint64(n)
 		}
 	}
 	s.loop.buffers.put(s.out)
