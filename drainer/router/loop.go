@@ -43,16 +43,18 @@ type loop struct {
 	waiting []*job
 	pulls   int
 	clients []*client
+	sweep   int64 // when clients are looked at, in the loop's clock
 	dirty   []*client
 	queued  []*client
-	// held is what is kept for clients, in bytes.
-	held int
+	// held is what is kept for clients and members, in bytes, and coming what will be of the blocks
+	// whose lines were read. maxMemory is the configuration's.
+	held, coming, maxMemory int
 	// draining: connections are closed when their answers are sent.
 	draining bool
 	counts   meter.Counts
 	sketch   meter.Sketch
-	faded    int64 // when, in the loop's clock
-	odd      odd
+	faded    int64        // when, in the loop's clock
+	odd      meter.Seldom // slow and failed requests
 
 	published struct {
 		mu     sync.Mutex
@@ -95,7 +97,7 @@ func newLoop(r *Router) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loop{router: r, poller: p, input: make([]byte, readSize), began: r.began}
+	l := &loop{router: r, poller: p, input: make([]byte, readSize), began: r.began, maxMemory: r.config.MaxMemory}
 	return l, nil
 }
 
@@ -134,6 +136,10 @@ func (l *loop) flush() {
 			m.dirty = false
 			if m.up && !m.flush() {
 				m.fail("it does not take requests")
+			}
+			m.count()
+			if len(m.waiting) > 0 && !m.full() {
+				m.resume()
 			}
 		}
 		l.members.dirty = l.members.dirty[:0]
@@ -179,9 +185,10 @@ func (l *loop) check() {
 	}
 	l.leave()
 	l.late = l.table != nil && !l.table.Until.IsZero() && time.Now().After(l.table.Until)
-	if config.IdleTimeout > 0 {
+	if l.now >= l.sweep {
+		l.sweep = l.now + int64(5*tick)
 		for i := len(l.clients) - 1; i >= 0; i-- {
-			if c := l.clients[i]; l.now-c.used > int64(config.IdleTimeout) {
+			if c := l.clients[i]; c.overdue(config) {
 				c.gone()
 			}
 		}
@@ -259,33 +266,17 @@ func (l *loop) answered(s *slot) {
 	c.goOn()
 }
 
-// odd requests are slow, or have failed. One a second is logged.
-type odd struct {
-	logged int64 // when, in the loop's clock
-	more   int   // since then
-}
-
-// logOdd logs no key: that may be a secret.
+// logOdd logs a slow or failed request, but no key: that may be a secret.
 func (l *loop) logOdd(s *slot) {
-	o := &l.odd
-	if o.logged > 0 && l.now-o.logged < int64(time.Second) {
-		o.more++
+	more, say := l.odd.Says(l.now)
+	if !say {
 		return
 	}
 	what := "took long"
 	if s.outcome == wire.Failure {
 		what = "failed"
 	}
-	l.router.config.Logf("a %s %s, after %v; %d more were slow or failed since the last one", s.verb, what, time.Duration(l.now-s.began).Round(time.Microsecond), o.more)
-	*o = odd{logged: max(l.now, 1)}
-}
-
-// crowded tells whether there is no room for a block of this answer: its client takes
-// answers too slowly, and so do others.
-func (l *loop) crowded(s *slot, block int) bool {
-	c := s.client
-	return block > 0 && c != nil && !s.hidden && l.held+block > l.router.config.MaxMemory &&
-		(c.head != s || c.unsent() > clientBacklog)
+	l.router.config.Logf("a %s %s, after %v; %d more were slow or failed since the last one", s.verb, what, time.Duration(l.now-s.began).Round(time.Microsecond), more)
 }
 
 // accept takes a connection of a client.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"example.com/memcached-operator/drainer/router/meter"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -30,6 +31,8 @@ type member struct {
 	// a request (progress). taken is how many bytes it had taken by then.
 	heard int64
 	taken uint64
+	// counted of what is unsent, in bytes (loop.held).
+	counted int
 	// waiting clients, until the backlog is smaller.
 	waiting []*client
 	// lost asks for another connection; forget ends that.
@@ -39,19 +42,22 @@ type member struct {
 	connections int
 	// answered and failed requests, and the time that they took in all, in nanoseconds.
 	answered, failed, nanos uint64
+	// failures that are logged.
+	failures meter.Seldom
 	// keepsCAS: it can be told the CAS value of an item (memcached 1.6.27 and later).
 	keepsCAS bool
 }
 
 // full tells whether clients have to wait before they send this member more.
 func (m *member) full() bool {
-	return m.unsent() > memberBacklog || m.unanswered.n >= memberRequests
+	m.count()
+	return m.unsent() > memberBacklog || m.unanswered.n >= memberRequests || m.unsent() > crowdedBacklog && m.loop.held > m.loop.maxMemory
 }
 
 // attach takes a new connection.
 func (m *member) attach(l *loop, fd int, keepsCAS bool) {
 	*m = member{address: m.address, lost: m.lost, forget: m.forget, waiting: m.waiting,
-		answered: m.answered, failed: m.failed, nanos: m.nanos, connections: m.connections + 1, keepsCAS: keepsCAS, up: true, heard: l.now}
+		answered: m.answered, failed: m.failed, nanos: m.nanos, failures: m.failures, connections: m.connections + 1, keepsCAS: keepsCAS, up: true, heard: l.now}
 	if err := m.open(l, fd, m); err != nil {
 		m.fail(err.Error())
 	}
@@ -85,7 +91,7 @@ func (m *member) Writable() { m.touch() }
 
 // Readable is called by the loop.
 func (m *member) Readable() {
-	b, ok := m.read()
+	b, ok := m.read(readSize)
 	if !ok {
 		m.fail("it closed the connection")
 		return
@@ -117,6 +123,7 @@ func (m *member) answers(b []byte) (rest []byte, ok bool) {
 			n := min(m.block, len(b))
 			s.emit(b[:n])
 			m.block -= n
+			m.loop.coming -= n
 			b = b[n:]
 			if m.block == 0 && s.kind != wire.Values {
 				m.finish(s)
@@ -149,7 +156,10 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 	case s.kind == wire.Values && a.Code == wire.End && s.outcome == wire.Value:
 		s.hidden = s.more
 	case s.job != nil: // it has all of the answer
-		s.outcome = a.Code
+		if s.outcome = a.Code; m.loop.crowded(s, a.Block) {
+			s.job.crowded()
+			s.hidden = true
+		}
 	default:
 		s.begin(a)
 		if m.loop.crowded(s, a.Block) {
@@ -158,6 +168,7 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 		}
 	}
 	s.emit(a.Line)
+	m.loop.coming += a.Block
 	if m.block = a.Block; m.block == 0 {
 		m.finish(s)
 	}
@@ -184,8 +195,12 @@ func (m *member) fail(why string) {
 	m.connections++
 	m.up, m.down = false, why
 	m.close()
+	m.count()
+	m.loop.coming -= m.block
 	m.block = 0
-	m.loop.router.config.Logf("member %s: %s; %d requests were unanswered", m.address, why, m.unanswered.n)
+	if more, say := m.failures.Says(m.loop.now); say {
+		m.loop.router.config.Logf("member %s: %s; %d requests were unanswered; %d more failures since the last one", m.address, why, m.unanswered.n, more)
+	}
 	for m.unanswered.n > 0 {
 		s := m.unanswered.front()
 		s.fail(m.unavailable())

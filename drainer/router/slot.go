@@ -23,6 +23,7 @@ type slot struct {
 	outcome wire.Code
 
 	quiet   bool // the request was: some answers are hidden
+	silent  bool // all are: the request is the router's own
 	more    bool // more keys of the same read follow: no END
 	hidden  bool // this answer is not for the client
 	started bool // some of it has been sent
@@ -39,7 +40,7 @@ type slot struct {
 func (s *slot) begin(a *wire.Answer) {
 	s.outcome = a.Code
 	switch {
-	case s.quiet && wire.Hidden(s.verb, a.Code):
+	case s.silent || s.quiet && wire.Hidden(s.verb, a.Code):
 		s.hidden = true
 	case s.more && a.Code == wire.End:
 		s.hidden = true
@@ -50,10 +51,10 @@ func (s *slot) begin(a *wire.Answer) {
 func (s *slot) emit(b []byte) {
 	c := s.client
 	switch {
+	case s.hidden:
 	case s.job != nil:
-		s.job.answer = append(s.job.answer, b...)
-		s.job.loop.held += len(b)
-	case c == nil || s.hidden:
+		s.job.take(b)
+	case c == nil:
 	case c.head == s && s.parts == 0:
 		s.size += len(b)
 		if !c.mute {
@@ -82,7 +83,7 @@ func (s *slot) fail(answer string) {
 	default:
 		c.unhold(s)
 		s.outcome = wire.Failure
-		if s.hidden = s.quiet && !s.verb.Meta(); !s.hidden {
+		if s.hidden = s.silent || s.quiet && !s.verb.Meta(); !s.hidden {
 			s.emit([]byte(answer))
 		}
 	}

@@ -80,16 +80,16 @@ func (s *stream) watch(reads, writes bool) {
 	}
 }
 
-// read returns what there is: nil if there is nothing yet. It is valid until the next
-// call of any stream of the loop.
-func (s *stream) read() (b []byte, ok bool) {
+// read returns what there is, with so many new bytes at most: nil if there is nothing yet. It is
+// valid until the next call of any stream of the loop.
+func (s *stream) read(most int) (b []byte, ok bool) {
 	room := s.loop.input
 	if len(s.in) > len(room)/2 { // a read of thousands of keys
 		s.in = slices.Grow(s.in, len(room))
 		room = s.in[:cap(s.in)]
 	}
 	kept := copy(room, s.in)
-	n, again, ok := readInto(s.fd, room[kept:])
+	n, again, ok := readInto(s.fd, room[kept:min(len(room), kept+most)])
 	if again || !ok {
 		return nil, ok
 	}

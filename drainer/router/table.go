@@ -159,6 +159,7 @@ func (l *loop) leave() {
 		if m.up {
 			m.up, m.down = false, "it has left"
 			m.close()
+			m.count()
 		}
 	}
 	l.members.leaving = kept
