@@ -211,6 +211,7 @@ func (c *client) Readable() {
 		c.readBody()
 		return
 	}
+	before := len(c.in)
 	b, ok := c.read(c.loop.piece())
 	if !ok {
 		c.finish()
@@ -218,6 +219,7 @@ func (c *client) Readable() {
 	}
 	if len(b) > 0 {
 		c.used = c.loop.now
+		c.loop.counts.Received += uint64(len(b) - before)
 		c.take(b)
 	}
 }

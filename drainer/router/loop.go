@@ -76,9 +76,8 @@ const fadePeriod = 20 * time.Second
 
 // memberState is what others may know of a loop's member.
 type memberState struct {
-	why string // there is no connection
-	// answered and failed requests, and the time that they took in all, in nanoseconds.
-	answered, failed, nanos uint64
+	why     string // there is no connection
+	traffic meter.Traffic
 }
 
 const (
@@ -134,9 +133,11 @@ func (l *loop) flush() {
 	for len(l.members.dirty)+len(l.dirty)+len(l.queued) > 0 {
 		for _, m := range l.members.dirty {
 			m.dirty = false
+			passed := m.passed
 			if m.up && !m.flush() {
 				m.fail("it does not take requests")
 			}
+			m.traffic.Sent += m.passed - passed
 			m.count()
 			if len(m.waiting) > 0 && !m.full() {
 				m.resume()
@@ -213,7 +214,7 @@ func (l *loop) publish() {
 		l.published.acknowledged, l.published.waitsFor = l.acknowledged()
 	}
 	for _, m := range l.members.all {
-		l.published.members[m.address] = memberState{why: m.down, answered: m.answered, failed: m.failed, nanos: m.nanos}
+		l.published.members[m.address] = memberState{why: m.down, traffic: m.traffic}
 		l.published.unanswered += m.unanswered.n
 	}
 }
@@ -249,9 +250,13 @@ func (l *loop) answered(s *slot) {
 		j.heard()
 		return
 	}
+	state := l.table.State
+	if s.epoch != nil {
+		state = s.epoch.state
+	}
 	s.leave()
 	s.pending, s.done = false, true
-	l.counts.Count(s.verb, s.outcome, s.size, l.now-s.began)
+	l.counts.Count(state, s.verb, s.outcome, s.size, l.now-s.began)
 	if slow := int64(l.router.config.Slow); slow > 0 && (s.outcome == wire.Failure || l.now-s.began >= slow) {
 		l.logOdd(s)
 	}

@@ -40,8 +40,7 @@ type member struct {
 	forget func()
 	// connections that there have been.
 	connections int
-	// answered and failed requests, and the time that they took in all, in nanoseconds.
-	answered, failed, nanos uint64
+	traffic     meter.Traffic
 	// failures that are logged.
 	failures meter.Seldom
 	// keepsCAS: it can be told the CAS value of an item (memcached 1.6.27 and later).
@@ -57,7 +56,7 @@ func (m *member) full() bool {
 // attach takes a new connection.
 func (m *member) attach(l *loop, fd int, keepsCAS bool) {
 	*m = member{address: m.address, lost: m.lost, forget: m.forget, waiting: m.waiting,
-		answered: m.answered, failed: m.failed, nanos: m.nanos, failures: m.failures, connections: m.connections + 1, keepsCAS: keepsCAS, up: true, heard: l.now}
+		traffic: m.traffic, failures: m.failures, connections: m.connections + 1, keepsCAS: keepsCAS, up: true, heard: l.now}
 	if err := m.open(l, fd, m); err != nil {
 		m.fail(err.Error())
 	}
@@ -91,6 +90,7 @@ func (m *member) Writable() { m.touch() }
 
 // Readable is called by the loop.
 func (m *member) Readable() {
+	before := len(m.in)
 	b, ok := m.read(readSize)
 	if !ok {
 		m.fail("it closed the connection")
@@ -100,6 +100,7 @@ func (m *member) Readable() {
 		return
 	}
 	m.heard = m.loop.now
+	m.traffic.Received += uint64(len(b) - before)
 	rest, ok := m.answers(b)
 	if !ok {
 		m.fail("it does not speak memcached's protocol")
@@ -178,11 +179,11 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 // finish: the first unanswered request is answered.
 func (m *member) finish(s *slot) {
 	m.unanswered.pop()
-	m.answered++
-	m.nanos += uint64(max(m.loop.now-s.began, 0))
-	if s.outcome == wire.Failure || !m.up {
-		m.failed++
+	outcome := s.outcome
+	if !m.up {
+		outcome = wire.Failure
 	}
+	m.traffic.Count(s.verb, outcome, m.loop.now-s.began)
 	m.loop.answered(s)
 }
 

@@ -127,6 +127,7 @@ func (c *client) readBody() {
 		return
 	}
 	c.used = c.loop.now
+	c.loop.counts.Received += uint64(n)
 	if c.body = c.body[:len(c.body)+n]; len(c.body) == cap(c.body) {
 		c.collectOn()
 	}

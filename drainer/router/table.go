@@ -56,6 +56,7 @@ func (t *Table) without() change.Rules {
 // epoch counts the requests that began with a table.
 type epoch struct {
 	number     int64
+	state      change.State
 	unanswered int
 }
 
@@ -127,7 +128,7 @@ func (l *loop) adopt() {
 		return all
 	}
 	l.table, l.next, l.old, l.new = t, nil, find(t.Old.Servers), find(t.New.Servers)
-	l.epoch = &epoch{number: t.Number}
+	l.epoch = &epoch{number: t.Number, state: t.State}
 	l.epochs = append(l.epochs, l.epoch)
 	l.late = false
 	named := find(t.servers())
