@@ -275,6 +275,12 @@ func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
+	memcachedtest.WaitFor(t, "the new member", func() error {
+		if got := c.ask("mg nothing\r\n"); got != "EN\r\n" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
 	c.want("ms AAEC 2 b ME\r\nv2\r\n", "NS\r\n")
 	c.want("ms AAED 2 b ME\r\nv3\r\n", "HD\r\n")
 	c.want("ma AAEE b N0 J5 v\r\n", "VA 1\r\n5\r\n")
