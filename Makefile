@@ -204,7 +204,7 @@ test-unit: test-packages clients ## Run the unit tests, and the drainer against 
 	cd hack/chart && $(GO_TEST) ./...
 
 .PHONY: test-long
-test-long: test-model test-properties test-crashpoints test-router-pause fuzz test-e2e-long chaos ## Explore what make test has no time for: an hour
+test-long: test-model test-router-model test-properties test-crashpoints test-router-pause fuzz test-e2e-long chaos ## Explore what make test has no time for: two hours
 
 .PHONY: test-model
 test-model: $(GOTESTSUM) ## Explore the plan beside a model of the cluster with more going on: ten minutes, several gigabytes

@@ -79,7 +79,7 @@ func runMove(ctx context.Context, m *contract.Move, std args.IO, run func(contex
 	if err := writeReceipt(m.Receipt, r); err != nil {
 		return contract.ExitFailed, fmt.Errorf("write the receipt: %w", err)
 	}
-	done := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated + r.Rejected
+	done := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated + r.Unaskable + r.Rejected
 	progress.write(contract.Progress{Phase: contract.PhaseDone, ItemsDone: done, ItemsTotal: r.Found,
 		BytesDone: progress.last.BytesDone, BytesTotal: progress.last.BytesTotal, Message: r.Message})
 	if r.Reason != "" {

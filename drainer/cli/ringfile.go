@@ -42,12 +42,14 @@ func (f *ringFile) read(ctx context.Context) (*router.Table, error) {
 		return nil, err
 	case f.why != nil && bytes.Equal(text, f.refused):
 		return nil, f.why
+	case bytes.Equal(text, f.last): // it was offered
+		return nil, nil
 	}
 	told, err := contract.ParseRingTable(text)
 	if err != nil {
 		return nil, err
 	}
-	t := &router.Table{Number: told.Number, Shared: told.Shared}
+	t := &router.Table{Number: told.Number, Before: told.Before, Shared: told.Shared, Key: told.Key}
 	if told.Until != nil {
 		t.Until = *told.Until
 	}
@@ -88,9 +90,10 @@ func ringOf(ctx context.Context, ring *contract.Ring) (router.Ring, error) {
 	return router.Ring{Servers: flags.servers, Owner: owner}, err
 }
 
-// watch applies each table until ctx ends.
+// watch offers each table to the router until ctx ends.
 func (f *ringFile) watch(ctx context.Context, r *router.Router, logf func(format string, args ...any)) {
 	said := ""
+	var offered *router.Table
 	for {
 		select {
 		case <-ctx.Done():
@@ -98,12 +101,23 @@ func (f *ringFile) watch(ctx context.Context, r *router.Router, logf func(format
 		case <-time.After(ringFilePeriod):
 		}
 		t, err := f.read(ctx)
-		if err == nil && t != nil {
-			if err = r.Apply(t); err == nil {
+		if t != nil {
+			offered = t
+		}
+		if offered != nil {
+			taken, refused := r.Offer(offered)
+			switch {
+			case taken:
 				f.taken()
-				logf("table %d: %v, %d members", t.Number, t.State, len(t.New.Servers))
-			} else {
-				f.refuse(err)
+				logf("table %d: %v, %d members", offered.Number, offered.State, len(offered.New.Servers))
+			case refused != nil:
+				f.refuse(refused)
+			}
+			if taken || refused != nil {
+				offered = nil
+			}
+			if err == nil {
+				err = refused
 			}
 		}
 		switch {

@@ -140,6 +140,7 @@ func (f *routeFlags) table(ctx context.Context) (*router.Table, error) {
 		if f.routing.client != "" || len(f.routing.servers) > 0 {
 			return nil, args.Usagef("--%s goes without --%s and --%s", contract.FlagRingFile, contract.FlagClient, contract.FlagServer)
 		}
+		f.config.Fence = true
 		t, err := f.ring.read(ctx)
 		f.ring.taken()
 		return t, err

@@ -12,6 +12,10 @@ import (
 // doesn't know their command. The supervisor keeps it; no drain and no move takes it along.
 const ListKey = "AmazonElastiCache:cluster"
 
+// IsMembersOwn tells whether each member has an item of its own with this key. Supervisors and
+// routers keep these items, so nothing takes them elsewhere.
+func IsMembersOwn(key []byte) bool { return string(key) == ListKey || string(key) == RingNumberKey }
+
 // List is what clients are told of the members, as ElastiCache's discovery protocol has it.
 type List struct {
 	// Version grows with each change: clients ignore a smaller one.

@@ -1,9 +1,14 @@
 package contract
 
 import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -29,8 +34,11 @@ type Ring struct {
 
 // RingTable is what routers are told of the rings.
 type RingTable struct {
-	// Number grows with each table.
-	Number int64  `json:"number"`
+	// Number grows with each table. It is the time when the table was written (NumberTime), or
+	// one more than the number before.
+	Number int64 `json:"number"`
+	// Before is the number of the table before this one; 0 for none.
+	Before int64  `json:"before,omitempty"`
 	State  string `json:"state"`
 	// Old is missing in RingStable.
 	Old *Ring `json:"old,omitempty"`
@@ -40,6 +48,9 @@ type RingTable struct {
 	// Until is when a router that has read nothing newer no longer serves keys that may have
 	// moved; nil for never.
 	Until *time.Time `json:"until,omitempty"`
+	// Key signs the number that routers leave at the members (RingNumber). Clients of the cache
+	// don't know it.
+	Key string `json:"key,omitempty"`
 }
 
 // RingAcknowledged is what a router says of itself.
@@ -55,8 +66,7 @@ type RingAcknowledged struct {
 	Error string `json:"error,omitempty"`
 }
 
-// RingWaits is how long a state of a ring change is waited for. A router that has read nothing
-// newer for that long no longer serves keys that may have moved (RingTable.Until).
+// RingWaits is how long a state of a ring change is waited for, at least.
 const RingWaits = 20 * time.Second
 
 // A router that is told to end. The operator gives its pod more time than both together.
@@ -66,6 +76,48 @@ const (
 	// RouterDrain is how long it then waits for answers, at most.
 	RouterDrain = 10 * time.Second
 )
+
+// RingNumberKey is an item of each member: the number of the newest table that any router has
+// read (RingNumber). Routers keep it, so that one that reads no tables any more learns of it.
+const RingNumberKey = "memcached-operator:ring-table"
+
+// RingNumber is the value of the item RingNumberKey: the number, and what proves that a router
+// has written it.
+func RingNumber(number int64, key string) string {
+	text := strconv.FormatInt(number, 10)
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write([]byte(text))
+	return text + " " + hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// MaxRingNumber is the size of the item's value at most, in bytes.
+const MaxRingNumber = 64
+
+// ParseRingNumber is the inverse of RingNumber; 0 if no router with that key can have written
+// the value.
+func ParseRingNumber(value []byte, key string, now time.Time) int64 {
+	text, _, _ := bytes.Cut(value, []byte(" "))
+	number, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil || number < 1 || number > NumberAt(now.Add(NumbersAhead)) || !hmac.Equal(value, []byte(RingNumber(number, key))) {
+		return 0
+	}
+	return number
+}
+
+// numberEpoch is when the numbers of tables and lists begin. They are seconds, so that a list
+// that was deleted and is made again has a later one, and fit into 31 bits until 2094.
+var numberEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// NumbersAhead is by how much a number may be ahead of the clock. A later one is nobody's.
+const NumbersAhead = 24 * time.Hour
+
+// NumberAt is the number of a table or list that is written at that time.
+func NumberAt(now time.Time) int64 { return int64(now.Sub(numberEpoch) / time.Second) }
+
+// NumberTime is when a table of that number was written, or later.
+func NumberTime(number int64) time.Time {
+	return numberEpoch.Add(time.Duration(number) * time.Second)
+}
 
 // Bounds of a table: whoever may write the ConfigMap may have written it.
 const (

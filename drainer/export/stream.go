@@ -87,8 +87,7 @@ func newStream(ctx context.Context, m Memcached, request *wire.Request, conn net
 	return s, err
 }
 
-// elsewhere tells which keys others own. The item with the clients' list is never one of them:
-// each member has its own.
+// elsewhere tells which keys others own, but for the items that each member has of its own.
 func elsewhere(request *wire.Request) (func(key []byte) bool, error) {
 	var servers []routing.Server
 	if n := len(request.Servers); n > wire.MaxServers {
@@ -108,7 +107,7 @@ func elsewhere(request *wire.Request) (func(key []byte) bool, error) {
 		return nil, err
 	}
 	return func(key []byte) bool {
-		return owner.Owner(key) != request.Self && string(key) != contract.ListKey
+		return owner.Owner(key) != request.Self && !contract.IsMembersOwn(key)
 	}, nil
 }
 

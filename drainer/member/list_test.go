@@ -275,6 +275,8 @@ func TestTheListsItemStaysWithItsMember(t *testing.T) {
 	}
 	leaving := members[2]
 	left := leaving.Memcached().Items(t) - 1 // but the list's
+	number := contract.RingNumber(7, "")
+	leaving.Memcached().RawFor(t).Must("STORED", fmt.Sprintf("set %s 0 0 %d", contract.RingNumberKey, len(number)), []byte(number))
 	leaving.End("saved")
 	_, survivors := drainertest.Survivors(t, 1)
 	args := drainertest.MigrateArgs(t, leaving.Dir, survivors)
@@ -287,8 +289,10 @@ func TestTheListsItemStaysWithItsMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if v, err := conn.Get([]byte(contract.ListKey)); err != nil || v != nil {
-		t.Errorf("the survivor has the item %v: %v", v, err)
+	for _, key := range []string{contract.ListKey, contract.RingNumberKey} {
+		if v, err := conn.Get([]byte(key)); err != nil || v != nil {
+			t.Errorf("the survivor has the item %s %v: %v", key, v, err)
+		}
 	}
 }
 

@@ -41,6 +41,11 @@ func (c *Conn) Stats(arg string) (map[string]string, error) {
 	if _, err := io.WriteString(c.conn, strings.TrimRight("stats "+arg, " ")+"\r\n"); err != nil {
 		return nil, err
 	}
+	return c.heardStats(arg)
+}
+
+// heardStats is the answer.
+func (c *Conn) heardStats(arg string) (map[string]string, error) {
 	stats := map[string]string{}
 	for range maxStats {
 		line, err := c.line()
@@ -186,6 +191,13 @@ func AppendFetch(b, key []byte) ([]byte, error) {
 		return appendGet(b, key, " v f t c l u\r\n")
 	}
 	return appendGet(b, key, " v f t c l u k\r\n")
+}
+
+// Sayable tells whether the text protocol carries the key. It doesn't carry those of more than 186
+// bytes that have spaces, line ends or zeros, which other protocols can store.
+func Sayable(key []byte) bool {
+	_, ok := formOf(key, false)
+	return ok
 }
 
 // AppendKey appends the key as meta commands name it. base64: so it is, and they have the flag b.

@@ -30,28 +30,62 @@ func (c serverClock) at(oldest int64) int64 {
 	return 0
 }
 
-// lastFlush asks for the server's clock, and when it was flushed last; 0 never.
-func (c *Conn) lastFlush() (serverClock, int64, error) {
-	stats, err := c.Stats("")
+// Flushes of a server so far.
+type Flushes struct {
+	// at is when the last one was, in Unix seconds of this machine's clock; 0 for never.
+	at    int64
+	clock serverClock
+	// effective is when that was by the server's clock, and ordered how many there were.
+	effective, ordered int64
+}
+
+// AskFlushes is the request for a server's Flushes.
+const AskFlushes = "stats\r\nstats settings\r\n"
+
+// Flushes reads the answer to AskFlushes.
+func (c *Conn) Flushes() (f Flushes, err error) {
+	stats, err := c.heardStats("")
 	if err != nil {
-		return serverClock{}, 0, err
+		return f, err
 	}
 	uptime, err := strconv.ParseInt(stats["uptime"], 10, 64)
 	if err != nil {
-		return serverClock{}, 0, fmt.Errorf("%w to stats: uptime=%q", ErrProtocol, stats["uptime"])
+		return f, fmt.Errorf("%w to stats: uptime=%q", ErrProtocol, stats["uptime"])
 	}
 	// memcached's clock is a minute ahead of its uptime (ITEM_UPDATE_INTERVAL).
 	const ahead = 60
-	clock := serverClock{time.Now().Unix() - uptime - ahead}
-	settings, err := c.Stats("settings")
+	f.clock = serverClock{time.Now().Unix() - uptime - ahead}
+	f.ordered, _ = strconv.ParseInt(stats["cmd_flush"], 10, 64)
+	settings, err := c.heardStats("settings")
 	if err != nil {
-		return serverClock{}, 0, err
+		return f, err
 	}
 	oldest, err := strconv.ParseInt(settings["oldest"], 10, 64)
 	if err != nil {
-		return serverClock{}, 0, fmt.Errorf("%w to stats settings: oldest=%q", ErrProtocol, settings["oldest"])
+		return f, fmt.Errorf("%w to stats settings: oldest=%q", ErrProtocol, settings["oldest"])
 	}
-	return clock, clock.at(oldest), nil
+	if f.at = f.clock.at(oldest); oldest <= uptime+ahead { // else it was ordered for the future
+		f.effective = oldest
+	}
+	return f, nil
+}
+
+// Since tells whether the server was flushed since it had those.
+func (f Flushes) Since(before Flushes) bool {
+	return f.effective != 0 && (f.effective != before.effective || f.ordered > before.ordered)
+}
+
+// Removes tells whether the last one removes an item that was used last at that time, in Unix
+// seconds.
+func (f Flushes) Removes(accessed int64) bool { return isFlushed(accessed, f.at) }
+
+// lastFlush asks for the server's clock, and when it was flushed last; 0 never.
+func (c *Conn) lastFlush() (serverClock, int64, error) {
+	if err := c.Send([]byte(AskFlushes)); err != nil {
+		return serverClock{}, 0, err
+	}
+	f, err := c.Flushes()
+	return f.clock, f.at, err
 }
 
 // flushedAt notes a flush, and returns the last one that is known.

@@ -330,10 +330,6 @@ func firstCause(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// ofSupervisor tells whether each member has an item of its own with this key: what clients
-// are told of the cluster. Its supervisor keeps it, so nothing takes it elsewhere.
-func ofSupervisor(key []byte) bool { return string(key) == contract.ListKey }
-
 // pause sends the present batches, and waits.
 func (e *Engine) pause(ctx context.Context, d time.Duration) error {
 	if err := e.each(func(_ int, w *memcache.Writer) error { return w.Send() }); err != nil {
@@ -360,6 +356,10 @@ func (e *Engine) receipt(err error) contract.Receipt {
 	r.Clean, r.SourceVersion = e.Source.Clean(), e.Source.Version()
 	r.Found, r.Expired, r.Invalidated = e.counts.found, e.counts.expired, e.counts.invalidated
 	r.Seconds = e.seconds
+	if e.leased != nil {
+		r.Unaskable = e.leased.unaskable
+		r.Found += r.Unaskable
+	}
 	tooLargeFlags := int64(0)
 	for i, w := range e.writers {
 		t := w.Tally()

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/item"
@@ -31,6 +32,11 @@ type leased struct {
 	// tallies and refusals by server.
 	tallies  []memcache.Tally
 	refusals []string
+	// read and told are keys of the present pass: those that it has come across, and those whose
+	// outcome is known.
+	read, told int64
+	// unaskable items of the last pass.
+	unaskable int64
 	// own deletes items that nobody is given.
 	own *remover
 }
@@ -64,17 +70,33 @@ func (v *leased) streamed(ctx context.Context, s *wire.Stream) (rejected bool, e
 		return false, err
 	}
 	v.l.once.Begin(s.Expected)
-	return v.pass(ctx, func(yield func(pull.Misplaced, error) bool) {
+	v.unaskable = 0
+	rejected, err = v.pass(ctx, func(yield func(pull.Misplaced, error) bool) {
 		for it, err := range s.Items() {
 			if err != nil {
 				yield(pull.Misplaced{}, &brokenStream{err})
 				return
+			}
+			if v.leavesOut(it.Key) {
+				continue
 			}
 			if !yield(pull.Misplaced{Key: it.Key, Size: int64(it.Size())}, nil) {
 				return
 			}
 		}
 	})
+	s.End.Items -= v.unaskable
+	return rejected, err
+}
+
+// leavesOut tells whether no client of a router can ask for a key, because the text protocol doesn't
+// carry it. Its item is not moved, and nobody waits for it.
+func (v *leased) leavesOut(key []byte) bool {
+	if memcache.Sayable(key) {
+		return false
+	}
+	v.unaskable++
+	return true
 }
 
 // listed moves what memcached has listed.
@@ -102,6 +124,7 @@ func (v *leased) pass(ctx context.Context, keys iter.Seq2[pull.Misplaced, error]
 	v.own = v.l.remover()
 	defer v.own.close()
 	before := v.rejected()
+	v.read, v.told = 0, 0
 	spread := pace.New(v.l.limit)
 	err = v.pulls.Move(ctx, func(yield func(pull.Misplaced, error) bool) {
 		for k, err := range keys {
@@ -109,7 +132,7 @@ func (v *leased) pass(ctx context.Context, keys iter.Seq2[pull.Misplaced, error]
 				yield(k, err)
 				return
 			}
-			if v.l.once.Had(k.Key) || ofSupervisor(k.Key) {
+			if v.l.once.Had(k.Key) || contract.IsMembersOwn(k.Key) {
 				continue
 			}
 			if v.l.limit != (pace.Limit{}) {
@@ -121,6 +144,9 @@ func (v *leased) pass(ctx context.Context, keys iter.Seq2[pull.Misplaced, error]
 				err = &brokenStream{errOtherRouting}
 			}
 			k.Key = bytes.Clone(k.Key)
+			if err == nil {
+				v.finds()
+			}
 			if err == nil && v.l.isLost(k.Key) {
 				if err = v.moved(ctx, k.Owner, []pull.Key{{Key: k.Key, Outcome: pull.Outdated}}); err == nil {
 					continue
@@ -131,6 +157,9 @@ func (v *leased) pass(ctx context.Context, keys iter.Seq2[pull.Misplaced, error]
 			}
 		}
 	})
+	if err != nil { // the rest is found again
+		v.e.counts.found -= v.read - v.told
+	}
 	var at *pull.ServerError
 	switch {
 	case !errors.As(err, &at):
@@ -142,16 +171,26 @@ func (v *leased) pass(ctx context.Context, keys iter.Seq2[pull.Misplaced, error]
 	return v.rejected() > before, err
 }
 
+// finds counts a key.
+func (v *leased) finds() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.read++
+	v.e.counts.found++
+}
+
 // moved counts what came of the keys, and deletes what is outdated. Keys that somebody else has in
-// hand are left for the next pass.
+// hand are left for the next pass, which finds them again.
 func (v *leased) moved(ctx context.Context, server int, keys []pull.Key) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	t := &v.tallies[server]
 	for i := range keys {
 		k := &keys[i]
+		v.told++
 		switch k.Outcome {
 		case pull.Later, pull.Unsayable:
+			v.e.counts.found--
 			continue
 		case pull.Moved:
 			t.Added++
@@ -162,13 +201,14 @@ func (v *leased) moved(ctx context.Context, server int, keys []pull.Key) error {
 			if t.Rejected++; v.refusals[server] == "" {
 				v.refusals[server] = k.Why
 			}
-		case pull.Outdated, pull.Gone: // resolve leaves alone what is not outdated
+		case pull.Outdated:
 			if err := v.own.resolve(ctx, &misplaced{Item: item.Item{Key: k.Key, State: item.Invalidated}}); err != nil {
 				return err
 			}
-			v.e.counts.invalidated++
+			t.Invalidated++
+		case pull.Gone, pull.Flushed:
+			t.Invalidated++
 		}
-		v.e.counts.found++
 		v.e.skipped.Add(1)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -22,19 +23,20 @@ const (
 	// lookEvery is how often its counters are read, and nameEvery how often the clients.
 	lookEvery = 500 * time.Millisecond
 	nameEvery = 5 * time.Second
-	// eagerFor is how long after its beginning a mover begins one pass soon after the other,
-	// eagerRest. Clients read the new list in these seconds: what one has stored a moment before,
-	// by the old list, it finds at its owner a moment later.
+	// shortRest is the time between two passes at least. For eagerFor, while most clients read the
+	// new list, passes take half of the time at most; after that one part of lateShare and one.
+	shortRest = 50 * time.Millisecond
 	eagerFor  = 5 * time.Second
-	eagerRest = 50 * time.Millisecond
+	lateShare = 4
 )
 
 // leaving is a member that is on no ring any more, and that clients with an old list still
 // call. It stays until none does, or until its patience is over. What they store there
 // meanwhile is moved as well.
 type leaving struct {
-	l     *runningMember
-	enter func(contract.Phase)
+	l      *runningMember
+	enter  func(contract.Phase)
+	report func()
 	// patience is 0 if it waits for nobody; until is when it ends.
 	patience time.Duration
 	until    time.Time
@@ -46,6 +48,8 @@ type leaving struct {
 	settling, last, quiet bool
 	// began is when the present pass did, named when the callers were looked for.
 	began, named time.Time
+	// empty: a pass has found nothing.
+	empty atomic.Bool
 	// missed counts the deletes of clients that found nothing, since settling has begun.
 	missed int64
 
@@ -59,7 +63,7 @@ type leaving struct {
 // over, from the first item on. If patience is 0, it doesn't wait for clients.
 func (e *Engine) MoveFromLeaving(ctx context.Context, source routing.Server, scratch string, patience time.Duration) contract.Receipt {
 	l := e.runningMember(source, nowhere, scratch)
-	l.leaving = &leaving{l: l, enter: e.enter, patience: patience, watch: l.link(source)}
+	l.leaving = &leaving{l: l, enter: e.enter, report: e.report, patience: patience, watch: l.link(source)}
 	defer l.leaving.watch.close()
 	e.Source = l
 	return e.Run(ctx)
@@ -71,6 +75,9 @@ func (l *runningMember) settled() bool { return l.leaving != nil && l.leaving.qu
 func (v *leaving) another(ctx context.Context, passes int, last found) (more bool, err error) {
 	took := time.Since(v.began)
 	defer func() { v.began = time.Now() }()
+	if last == nothing && !v.empty.Swap(true) {
+		v.report() // routers wait for this
+	}
 	switch {
 	case v.last:
 		return false, nil
@@ -109,10 +116,7 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 	}
 	still, before := first, first // the counters have stood still since
 	for {
-		wait := min(lookEvery, time.Until(v.until), time.Until(still.at.Add(quietFor)))
-		if v.since() < eagerFor {
-			wait = min(wait, rest)
-		}
+		wait := min(lookEvery, rest, time.Until(v.until), time.Until(still.at.Add(quietFor)))
 		if err := sleep(ctx, max(0, wait)); err != nil {
 			return false, err
 		}

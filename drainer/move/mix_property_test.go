@@ -16,6 +16,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/pace"
+	"example.com/memcached-operator/drainer/router/command"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
@@ -30,7 +31,7 @@ import (
 //   - what is missing was evicted or rejected, which the servers and the receipt say,
 //   - a move that is refused has moved nothing.
 func TestWhateverClientsAndServersDo(t *testing.T) {
-	for _, kind := range []string{"move", "streamed move", "drain", "replay"} {
+	for _, kind := range []string{"move", "streamed move", "leased move", "leased streamed move", "drain", "replay"} {
 		t.Run(kind, func(t *testing.T) {
 			drainertest.ForSeeds(t, 4, func(t *testing.T, seed uint64) { newMix(t, seed, kind).run() })
 		})
@@ -42,6 +43,8 @@ type mix struct {
 	t    *testing.T
 	r    *rand.Rand
 	kind string
+	// leases: it is a move under leases.
+	leases bool
 	// source is the first server of a move. volume is where a departed one has left its items.
 	source  *memcachedtest.Server
 	export  *Export
@@ -79,8 +82,9 @@ func (k *mixed) value(version int) []byte {
 
 func newMix(t *testing.T, seed uint64, kind string) *mix {
 	t.Helper()
+	kind, leases := strings.CutPrefix(kind, "leased ")
 	kind, streamed := strings.CutPrefix(kind, "streamed ")
-	m := &mix{t: t, r: rand.New(rand.NewPCG(seed, 5)), kind: kind}
+	m := &mix{leases: leases, t: t, r: rand.New(rand.NewPCG(seed, 5)), kind: kind}
 	m.flushes = m.r.IntN(4) == 0
 	n := 1 + m.r.IntN(2)
 	if kind == "replay" {
@@ -204,7 +208,7 @@ func (m *mix) version(c *memcache.Conn, k *mixed) int {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	if held == nil {
+	if held == nil || m.leases && held.Flags == command.LeaseFlags && len(held.Data) == 0 {
 		return 0
 	}
 	number, _, _ := strings.Cut(string(held.Data), " ")
@@ -255,7 +259,7 @@ func (m *mix) transfer(limit pace.Limit) contract.Receipt {
 	e := &Engine{SourceID: "the-claim", Owner: m.owner, Servers: m.list, Limit: limit, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
 	if m.kind == "move" {
 		var log drainertest.Buffer
-		e.Export, e.Log = m.export, &log
+		e.Export, e.Log, e.Leases = m.export, &log, m.leases
 		defer func() {
 			if text := log.String(); strings.Contains(text, "is asked for") {
 				m.t.Errorf("the member is not read from its file: %s", text)

@@ -18,7 +18,9 @@ func (e *Engine) report() {
 	}
 	now := e.phase.Load().(running)
 	waitsFor, waiting, source := e.waits.Message()
-	if member, ok := e.Source.(*runningMember); ok && waitsFor == "" && now.Phase == contract.PhaseSettling {
+	member, live := e.Source.(*runningMember)
+	leaves := live && member.leaving != nil
+	if leaves && waitsFor == "" && now.Phase == contract.PhaseSettling {
 		waitsFor, waiting = member.leaving.waitsFor()
 	}
 	// Another pass over the source starts at its beginning, which must not look like a
@@ -35,6 +37,7 @@ func (e *Engine) report() {
 		ItemsTotal:     max(done, e.Source.Expected()),
 		BytesDone:      e.bytesRead.Load(),
 		BytesTotal:     e.Source.Size(),
+		NothingLeft:    leaves && member.leaving.empty.Load(),
 		Seconds:        time.Since(now.began).Seconds(),
 		Message:        waitsFor,
 		WaitingSeconds: waiting.Seconds(),

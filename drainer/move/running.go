@@ -386,9 +386,14 @@ func (l *runningMember) list(ctx context.Context) (list *crawl.List, err error) 
 		if restarted, err = l.restarted(c); restarted || err != nil {
 			return err
 		}
+		if l.leased != nil {
+			l.leased.unaskable = 0
+		}
 		list, err = crawl.Items(ctx, func(ctx context.Context) (*memcache.Conn, error) {
 			return l.dialer.Dial(ctx, l.member.Address())
-		}, l.scratch, l.longest, func(e *crawl.Entry) bool { return l.owner.Owner(e.Key) != l.self && !ofSupervisor(e.Key) })
+		}, l.scratch, l.longest, func(e *crawl.Entry) bool {
+			return l.owner.Owner(e.Key) != l.self && !contract.IsMembersOwn(e.Key) && (l.leased == nil || !l.leased.leavesOut(e.Key))
+		})
 		return err
 	})
 	if restarted && err == nil {

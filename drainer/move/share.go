@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/pace"
@@ -34,7 +35,7 @@ func (s *share) read(ctx context.Context, items iter.Seq2[*item.Item, error], in
 		if err != nil {
 			return err
 		}
-		if !in(it) || ofSupervisor(it.Key) {
+		if !in(it) || contract.IsMembersOwn(it.Key) {
 			continue
 		}
 		s.found++

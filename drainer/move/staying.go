@@ -42,10 +42,11 @@ func (s *staying) another(ctx context.Context, l *runningMember, passes int, las
 	return true, sleep(ctx, l.pause(took, now.Sub(s.begin)))
 }
 
-// pause is how long there is no pass after one that took so long, as long after the beginning.
+// pause is how long there is no pass after one that took so long, as long after the beginning. It is
+// short: what clients store by the old list is old at the owner until the next pass.
 func (l *runningMember) pause(took, since time.Duration) time.Duration {
-	if since < eagerFor {
-		return max(min(l.rest, eagerRest), took)
+	if since >= eagerFor {
+		took *= lateShare
 	}
-	return max(l.rest, took)
+	return max(min(l.rest, shortRest), took)
 }

@@ -171,20 +171,33 @@ func TestWhatAnOwnerRefusesStays(t *testing.T) {
 	}
 }
 
-// TestTheListsItemIsNotStreamed: each member has its own, wherever its key is looked for.
-func TestTheListsItemIsNotStreamed(t *testing.T) {
+// Each member has its own list and number, wherever their keys are looked for.
+func TestWhatEachMemberHasOfItsOwnStays(t *testing.T) {
+	for _, key := range []string{contract.ListKey, contract.RingNumberKey} {
+		for how, change := range map[string]func(*contract.Rebalance){
+			"streamed": func(*contract.Rebalance) {},
+			"listed":   func(a *contract.Rebalance) { a.ExportPort = 0 },
+			"leased":   func(a *contract.Rebalance) { a.ExportPort, a.Leases = 0, true },
+		} {
+			t.Run(key+" "+how, func(t *testing.T) { staysThere(t, key, change) })
+		}
+	}
+}
+
+func staysThere(t *testing.T, key string, change func(*contract.Rebalance)) {
 	mapped, other := startMapped(t, "-f", "4", "-m", "16"), memcachedtest.Start(t)
 	addresses := []string{mapped.Address(), other.Address()}
 	owner, err := routing.New("gomemcache", drainertest.MustParse(t, addresses))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if owner.Owner([]byte(contract.ListKey)) == 0 {
+	if owner.Owner([]byte(key)) == 0 {
 		slices.Reverse(addresses)
 	}
-	mapped.Raw().Must("STORED", "set "+contract.ListKey+" 0 0 4", []byte("list"))
+	mapped.Raw().Must("STORED", "set "+key+" 0 0 4", []byte("list"))
 	args := drainertest.RebalanceArgs(t, "gomemcache", mapped.Address(), addresses)
 	args.ExportPort = int32(drainertest.MustParse(t, []string{exporting(t, mapped)})[0].Port)
+	change(&args)
 	r := drainertest.Rebalance(t, args)
 	if r.Code != 0 || r.Receipt.Found != 0 || mapped.Items(t) != 1 || other.Items(t) != 0 {
 		t.Errorf("exit code %d, %+v, %d and %d items\n%s", r.Code, r.Receipt, mapped.Items(t), other.Items(t), r.Err)

@@ -20,6 +20,7 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/router"
 	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/drainer/router/command"
 	"example.com/memcached-operator/drainer/router/pull"
 )
 
@@ -276,7 +277,7 @@ func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 	}
 	memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
 	memcachedtest.WaitFor(t, "the new member", func() error {
-		if got := c.ask("mg nothing\r\n"); got != "EN\r\n" {
+		if got := c.ask("get nothing\r\n"); got != "END\r\n" {
 			return fmt.Errorf("%q", got)
 		}
 		return nil
@@ -292,6 +293,49 @@ func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 		return nil
 	})
 	c.want("mg AAEC v\r\n", "EN\r\n")
+}
+
+// A client may use the flags of leases for its own values: they are read, changed and moved as any
+// other, wherever they are.
+func TestAValueWithTheFlagsOfALeaseIsNone(t *testing.T) {
+	t.Parallel()
+	for state := change.Prepare; state <= change.Finish; state++ {
+		t.Run(state.String(), func(t *testing.T) {
+			t.Parallel()
+			all := members(t, 2)
+			r := start(t, router.Config{}, all...)
+			for _, name := range []string{"old", "new"} {
+				at := all[map[string]int{"old": 0, "new": 1}[name]].Raw()
+				if name == "old" && state == change.Finish {
+					continue
+				}
+				for i := range 8 {
+					at.Must("STORED", fmt.Sprintf("set %s%d %d 0 1", name, i, command.LeaseFlags), []byte("7"))
+				}
+			}
+			if err := r.Apply(&router.Table{Number: 1, State: state, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
+				t.Fatal(err)
+			}
+			memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
+			c := dial(t, r.address)
+			for _, name := range []string{"old", "new"} {
+				if name == "old" && state == change.Finish {
+					continue
+				}
+				c.want("get "+name+"0\r\n", fmt.Sprintf("VALUE %s0 %d 1\r\n7\r\nEND\r\n", name, command.LeaseFlags))
+				c.want("mg "+name+"1 v\r\n", "VA 1\r\n7\r\n")
+				c.want("mg "+name+"1\r\n", "HD\r\n")
+				c.want("mg "+name+"1 k\r\n", "HD k"+name+"1\r\n")
+				c.want("mg "+name+"1 s f\r\n", fmt.Sprintf("HD s1 f%d\r\n", command.LeaseFlags))
+				c.want("incr "+name+"2 1\r\n", "8\r\n")
+				c.want("append "+name+"3 0 0 1\r\nx\r\n", "STORED\r\n")
+				c.want("add "+name+"4 0 0 1\r\nx\r\n", "NOT_STORED\r\n")
+				c.want("touch "+name+"5 100\r\n", "TOUCHED\r\n")
+				c.want("gat 100 "+name+"6\r\n", fmt.Sprintf("VALUE %s6 %d 1\r\n7\r\nEND\r\n", name, command.LeaseFlags))
+				c.want("delete "+name+"7\r\n", "DELETED\r\n")
+			}
+		})
+	}
 }
 
 // Client flags stay, and the time that is left, also where that is more than the month that

@@ -481,23 +481,6 @@ func (c *client) forward(r *wire.Request, data []byte) bool {
 	return true
 }
 
-// everywhere sends a request to all members: one answer for all, an error if there is one.
-func (c *client) everywhere(r *wire.Request) {
-	s := c.loop.slot()
-	s.verb, s.kind, s.quiet = r.Verb, wire.OneLine, r.Quiet
-	all := c.loop.members.all
-	s.parts = len(all)
-	c.push(s)
-	for _, m := range all {
-		if !m.up {
-			c.unavailable(s, m)
-			continue
-		}
-		m.request(s)
-		m.out = r.AppendTo(m.out)
-	}
-}
-
 // unavailable answers for a member that is not connected.
 func (c *client) unavailable(s *slot, m *member) {
 	s.fail(m.unavailable())

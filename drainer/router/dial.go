@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"example.com/memcached-operator/drainer/router/command"
 	"example.com/memcached-operator/drainer/router/socket"
 )
 
@@ -26,7 +25,7 @@ const (
 func (r *Router) keepConnected(ctx context.Context, l *loop, m *member, address string, lost <-chan struct{}) {
 	said := ""
 	for wait := firstPause; ctx.Err() == nil; {
-		fd, keepsCAS, err := r.connect(ctx, address)
+		fd, version, err := r.connect(ctx, address)
 		if err != nil {
 			why := err.Error()
 			if why != said && ctx.Err() == nil {
@@ -42,7 +41,7 @@ func (r *Router) keepConnected(ctx context.Context, l *loop, m *member, address 
 			r.config.Logf("connected to member %s", address)
 			said = ""
 		}
-		if !l.poller.Post(func() { m.attach(l, fd, keepsCAS) }) {
+		if !l.poller.Post(func() { m.attach(l, fd, version) }) {
 			_ = unix.Close(fd)
 			return
 		}
@@ -55,37 +54,36 @@ func (r *Router) keepConnected(ctx context.Context, l *loop, m *member, address 
 }
 
 // connect returns a socket that a loop may have.
-func (r *Router) connect(ctx context.Context, address string) (fd int, keepsCAS bool, err error) {
+func (r *Router) connect(ctx context.Context, address string) (fd int, version string, err error) {
 	connecting, cancel := context.WithTimeout(ctx, r.config.ConnectTimeout)
 	defer cancel()
 	conn, err := r.config.Dialer.DialContext(connecting, "tcp", address)
 	if err != nil {
-		return -1, false, err
+		return -1, "", err
 	}
-	if keepsCAS, err = r.askVersion(conn); err != nil {
+	if version, err = r.askVersion(conn); err != nil {
 		_ = conn.Close()
-		return -1, false, fmt.Errorf("ask for its version: %w", err)
+		return -1, "", fmt.Errorf("ask for its version: %w", err)
 	}
 	fd, err = socket.HandOver(ctx, conn)
-	return fd, keepsCAS, err
+	return fd, version, err
 }
 
-// askVersion makes sure that there is a memcached that answers, and says whether it can be
-// told the CAS value of an item.
-func (r *Router) askVersion(conn net.Conn) (keepsCAS bool, err error) {
+// askVersion makes sure that there is a memcached that answers.
+func (r *Router) askVersion(conn net.Conn) (version string, err error) {
 	_ = conn.SetDeadline(time.Now().Add(r.config.ConnectTimeout))
 	if _, err := io.WriteString(conn, "version\r\n"); err != nil {
-		return false, err
+		return "", err
 	}
 	line, err := bufio.NewReaderSize(conn, 256).ReadSlice('\n')
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	answer := string(line)
 	version, ok := strings.CutPrefix(answer, "VERSION ")
 	if !ok {
-		return false, fmt.Errorf("it answered %.80q", answer)
+		return "", fmt.Errorf("it answered %.80q", answer)
 	}
 	r.version.Store(&answer)
-	return command.KeepsCAS(version), conn.SetDeadline(time.Time{})
+	return version, conn.SetDeadline(time.Time{})
 }

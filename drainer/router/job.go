@@ -74,7 +74,7 @@ func (c *client) moving(r *wire.Request, s *slot, single, data []byte, owner, ol
 	s.pending = true
 	c.jobs++
 	if l.late {
-		j.finish([]byte("SERVER_ERROR the ring changes, and this router has not been told how\r\n"))
+		j.finish([]byte(answerLate))
 		return
 	}
 	j.begin(j.op.Start())
@@ -117,7 +117,7 @@ func (j *job) run(step change.Step) {
 			j.wait()
 			return
 		}
-		if m := j.owners[step.Place]; m.up {
+		if m := j.owners[step.Place]; m.up && !j.late() { // also after a wait
 			j.ask(m)
 			return
 		}
@@ -191,7 +191,7 @@ func (j *job) heard() {
 	}
 	if j.step.Action == change.Fetch && result.Code == change.Found {
 		var ok bool
-		if j.fetched, ok = j.request.Fetched(j.answer); !ok {
+		if j.fetched, ok = j.request.Fetched(j.answer); !ok || j.tooOld() {
 			result.Code = change.Absent
 		}
 		j.answer = nil // it is a part of what was fetched
@@ -253,6 +253,9 @@ func (j *job) reconnected() bool {
 }
 
 func (j *job) unavailable() string {
+	if j.late() {
+		return answerLate
+	}
 	if j.why != "" {
 		return j.why
 	}

@@ -37,15 +37,18 @@ type loop struct {
 	old, new []*member
 	epoch    *epoch
 	epochs   []*epoch
-	// late: the table's time is over.
-	late bool
+	// late: keys that may have moved are refused; lost: all are. refuser stands for their owner.
+	late, lost bool
+	refuser    *member
 	// waiting jobs, for another one's lease.
 	waiting []*job
-	pulls   int
-	clients []*client
-	sweep   int64 // when clients are looked at, in the loop's clock
-	dirty   []*client
-	queued  []*client
+	// repeated are requests to all members that are sent them again when it is time.
+	repeated []*slot
+	pulls    int
+	clients  []*client
+	sweep    int64 // when clients are looked at, in the loop's clock
+	dirty    []*client
+	queued   []*client
 	// held is what is kept for clients and members, in bytes, and coming what will be of the blocks
 	// whose lines were read. maxMemory is the configuration's.
 	held, coming, maxMemory int
@@ -97,6 +100,7 @@ func newLoop(r *Router) (*loop, error) {
 		return nil, err
 	}
 	l := &loop{router: r, poller: p, input: make([]byte, readSize), began: r.began, maxMemory: r.config.MaxMemory}
+	l.refuser = &member{refusal: answerLate}
 	return l, nil
 }
 
@@ -108,6 +112,7 @@ func (l *loop) run() {
 		l.poller.Wait(list, l.patience(), l.clock)
 		l.poller.RunPosted()
 		l.goOn()
+		l.repeat()
 		l.flush()
 		l.poller.CloseRemoved()
 		if l.now >= next {
@@ -185,7 +190,8 @@ func (l *loop) check() {
 		m.check(config.MemberTimeout)
 	}
 	l.leave()
-	l.late = l.table != nil && !l.table.Until.IsZero() && time.Now().After(l.table.Until)
+	l.adopt()
+	l.judge()
 	if l.now >= l.sweep {
 		l.sweep = l.now + int64(5*tick)
 		for i := len(l.clients) - 1; i >= 0; i-- {
@@ -240,7 +246,7 @@ func (l *loop) release(s *slot) {
 // answered: a member has answered s in full, or can't.
 func (l *loop) answered(s *slot) {
 	if s.parts > 0 {
-		if s.parts--; s.parts > 0 {
+		if s.parts--; s.parts > 0 || l.repeats(s) {
 			return
 		}
 	}

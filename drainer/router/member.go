@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"example.com/memcached-operator/drainer/router/command"
 	"example.com/memcached-operator/drainer/router/meter"
 	"example.com/memcached-operator/drainer/router/wire"
 )
@@ -45,6 +46,10 @@ type member struct {
 	failures meter.Seldom
 	// keepsCAS: it can be told the CAS value of an item (memcached 1.6.27 and later).
 	keepsCAS bool
+	// refusal is the answer of a member that is never up.
+	refusal string
+	// bySeconds: a flush_all takes what was stored up to the second before (1.6.25 and later).
+	bySeconds bool
 }
 
 // full tells whether clients have to wait before they send this member more.
@@ -54,9 +59,10 @@ func (m *member) full() bool {
 }
 
 // attach takes a new connection.
-func (m *member) attach(l *loop, fd int, keepsCAS bool) {
+func (m *member) attach(l *loop, fd int, version string) {
 	*m = member{address: m.address, lost: m.lost, forget: m.forget, waiting: m.waiting,
-		traffic: m.traffic, failures: m.failures, connections: m.connections + 1, keepsCAS: keepsCAS, up: true, heard: l.now}
+		traffic: m.traffic, failures: m.failures, connections: m.connections + 1,
+		keepsCAS: command.KeepsCAS(version), bySeconds: command.FlushesBySeconds(version), up: true, heard: l.now}
 	if err := m.open(l, fd, m); err != nil {
 		m.fail(err.Error())
 	}
@@ -216,6 +222,9 @@ func (m *member) fail(why string) {
 
 // unavailable is the answer while there is no connection.
 func (m *member) unavailable() string {
+	if m.refusal != "" {
+		return m.refusal
+	}
 	return fmt.Sprintf("SERVER_ERROR member %s is not available\r\n", m.address)
 }
 

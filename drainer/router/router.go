@@ -58,6 +58,13 @@ type Config struct {
 	// Slow: requests that take so long are logged, and those that members answer with an error,
 	// one a second of each loop at most; 0 none.
 	Slow time.Duration
+	// Fence: tables are offered, and the router looks at the members how far other routers are.
+	Fence bool
+	// LeftBehind is how long there may be a later table than the router's before it refuses keys
+	// that may have moved, and after twice that time all.
+	LeftBehind time.Duration
+	// LookPeriod is the time between two looks at a member, more or less.
+	LookPeriod time.Duration
 	// Logf writes a line for people.
 	Logf func(format string, args ...any)
 }
@@ -82,6 +89,8 @@ func (c *Config) complete() {
 	set(&c.ConnectTimeout, DefaultConnectTimeout)
 	set(&c.DrainTimeout, DefaultDrainTimeout)
 	set(&c.RequestTimeout, DefaultRequestTimeout)
+	set(&c.LeftBehind, DefaultLeftBehind)
+	set(&c.LookPeriod, DefaultLookPeriod)
 	if c.Logf == nil {
 		c.Logf = func(string, ...any) {}
 	}
@@ -104,6 +113,7 @@ type Router struct {
 	version atomic.Pointer[string]
 	ending  atomic.Bool
 	table   atomic.Pointer[Table]
+	fence   *fence
 	// serving ends when the last client has gone; goroutines end with it.
 	serving    context.Context
 	stop       context.CancelFunc
@@ -128,6 +138,9 @@ func New(config Config) (*Router, error) {
 	if err := r.Apply(config.Table); err != nil {
 		return nil, err
 	}
+	if config.Fence {
+		r.fence = newFence(r)
+	}
 	return r, nil
 }
 
@@ -137,6 +150,12 @@ func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 	var loops sync.WaitGroup
 	for _, l := range r.loops {
 		loops.Go(l.run)
+	}
+	if r.fence != nil {
+		r.fence.begin(ctx)
+		for _, l := range r.loops {
+			l.poller.Post(l.judge)
+		}
 	}
 	failed := make(chan error, 1)
 	r.goroutines.Go(func() { failed <- r.accept(r.serving, listener) })
@@ -183,6 +202,9 @@ func pause(ctx context.Context, d time.Duration) {
 func (r *Router) Ready() error {
 	if r.ending.Load() {
 		return errors.New("it is about to end")
+	}
+	if err := r.fence.ready(); err != nil {
+		return err
 	}
 	connected := 0
 	for _, l := range r.loops {

@@ -19,6 +19,8 @@ type slot struct {
 	size int
 	// parts is the number of members that are still to answer a request to all of them.
 	parts int
+	// again is a request to all members that is sent them twice; nil if that isn't to come.
+	again *again
 	// outcome of the answer, once its first line is known.
 	outcome wire.Code
 
@@ -94,7 +96,7 @@ func (s *slot) part(code wire.Code, line []byte) {
 	if s.outcome == wire.Failure || s.client == nil {
 		return
 	}
-	if s.outcome = code; code == wire.Failure || s.parts == 1 {
+	if s.outcome = code; code == wire.Failure || s.parts == 1 && s.again == nil {
 		if s.hidden = s.quiet; !s.hidden {
 			s.size += len(line)
 			s.client.hold(s, line)

@@ -45,6 +45,14 @@ func start(t testing.TB, config router.Config, members ...*memcachedtest.Server)
 	if config.Table == nil {
 		config.Table = &router.Table{New: ring(t, members...)}
 	}
+	r := launch(t, config)
+	memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
+	return r
+}
+
+// launch is start, but for a table of its own, and without waiting.
+func launch(t testing.TB, config router.Config) *running {
+	t.Helper()
 	var err error
 	if config.Loops == 0 {
 		config.Loops = 2
@@ -77,7 +85,6 @@ func start(t testing.TB, config router.Config, members ...*memcachedtest.Server)
 			t.Error("the router does not end")
 		}
 	})
-	memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
 	return r
 }
 

@@ -26,6 +26,10 @@ type Table struct {
 	Old, New Ring
 	// Shared: direct clients use the members, too, so there are no leases.
 	Shared bool
+	// Before is the number of the table before this one; 0 for none.
+	Before int64
+	// Key signs the numbers that routers leave at members.
+	Key string
 	// Until is when keys that may have moved are no longer served, because the others don't
 	// wait for this router any longer; zero for never.
 	Until time.Time
@@ -45,6 +49,14 @@ func (t *Table) servers() (all []routing.Server) {
 	return all
 }
 
+// asked are the members that requests of clients are sent to.
+func (t *Table) asked() []routing.Server {
+	if t.State == change.Finish {
+		return t.New.Servers
+	}
+	return t.servers()
+}
+
 // rules that are not followed.
 func (t *Table) without() change.Rules {
 	if t.Shared {
@@ -60,8 +72,8 @@ type epoch struct {
 	unanswered int
 }
 
-// Apply takes a new table. It is used for the requests that begin from now on.
-func (r *Router) Apply(t *Table) error {
+// check says why a table can't be taken.
+func (r *Router) check(t *Table) error {
 	switch before := r.table.Load(); {
 	case t.New.Owner == nil || len(t.New.Servers) == 0:
 		return errors.New("a table without servers")
@@ -70,7 +82,16 @@ func (r *Router) Apply(t *Table) error {
 	case before != nil && t.Number <= before.Number:
 		return fmt.Errorf("table %d comes after table %d", t.Number, before.Number)
 	}
+	return nil
+}
+
+// Apply takes a new table. It is used for the requests that begin from now on.
+func (r *Router) Apply(t *Table) error {
+	if err := r.check(t); err != nil {
+		return err
+	}
 	r.table.Store(t)
+	r.fence.applied(t)
 	for _, l := range r.loops {
 		l.poller.Post(func() { l.apply(t) })
 	}
@@ -98,10 +119,10 @@ func (l *loop) member(s routing.Server) *member {
 	return nil
 }
 
-// unconnected is a member that a table waits for, nil if there is none. Later it may be down as
-// any other.
+// unconnected is a member that a table waits for, nil if there is none. Later it may be down as any
+// other; so it may when others don't wait any longer.
 func (l *loop) unconnected(t *Table) *member {
-	if t == nil || t.State != change.Prepare {
+	if t == nil || t.State != change.Prepare || t.over() {
 		return nil
 	}
 	for _, s := range t.New.Servers {
@@ -130,7 +151,7 @@ func (l *loop) adopt() {
 	l.table, l.next, l.old, l.new = t, nil, find(t.Old.Servers), find(t.New.Servers)
 	l.epoch = &epoch{number: t.Number, state: t.State}
 	l.epochs = append(l.epochs, l.epoch)
-	l.late = false
+	l.judge()
 	named := find(t.servers())
 	for _, m := range l.members.all {
 		if !slices.Contains(named, m) {
@@ -170,6 +191,9 @@ func (l *loop) leave() {
 // old one.
 func (l *loop) owners(key []byte) (owner, old *member) {
 	l.sketch.See(key)
+	if l.lost {
+		return l.refuser, nil
+	}
 	owner = l.new[l.table.New.Owner.Owner(key)]
 	if l.table.State == change.Stable {
 		return owner, nil
@@ -230,8 +254,16 @@ func (r *Router) Acknowledged() (number int64, why string) {
 		}
 		l.published.mu.Unlock()
 	}
+	if t, waits := r.fence.offered(); t != nil && why == "" {
+		why = waits
+	}
 	return number, why
 }
 
-// Number of the table that was applied last.
-func (r *Router) Number() int64 { return r.table.Load().Number }
+// Number of the table that was read last.
+func (r *Router) Number() int64 {
+	if t, _ := r.fence.offered(); t != nil {
+		return t.Number
+	}
+	return r.table.Load().Number
+}

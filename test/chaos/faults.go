@@ -185,12 +185,13 @@ func (f *faults) hibernate(ctx context.Context, random uint64) (string, error) {
 	return fmt.Sprintf("%d", f.size), f.scale(ctx, f.size)
 }
 
-// onNextDrainer does something to the next drainer that runs, a moment after it
+// onNextDrainer does something to the next drainer or mover that runs, a moment after it
 // has begun.
 func (f *faults) onNextDrainer(ctx context.Context, name string, random uint64, do func(*corev1.Pod) error) (string, error) {
+	component := []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement}[random>>32%2]
 	f.pending.Go(func() {
 		for ctx.Err() == nil {
-			pods, _ := f.pods(ctx, "drainer")
+			pods, _ := f.pods(ctx, component)
 			for i := range pods {
 				if pids, _ := node.ProcessesOf(pods[i].UID, "drainer"); len(pids) == 0 {
 					continue
@@ -204,7 +205,7 @@ func (f *faults) onNextDrainer(ctx context.Context, name string, random uint64, 
 			time.Sleep(20 * time.Millisecond)
 		}
 	})
-	return "is waited for", nil
+	return "a " + component + " is waited for", nil
 }
 
 func (f *faults) killDrainer(ctx context.Context, random uint64) (string, error) {

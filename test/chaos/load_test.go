@@ -52,7 +52,9 @@ func TestTheLoadBelievesAMemcached(t *testing.T) {
 		}
 		wrong = n
 	}
-	now("old values", func(h *hot) error { return client.Set(&memcache.Item{Key: h.key, Value: h.value(h.look().acknowledged - 1)}) })
+	now("old values", func(h *hot) error {
+		return client.Set(&memcache.Item{Key: h.key, Value: h.value(h.look().acknowledged - 1)})
+	})
 	now("missing keys", func(h *hot) error { l.set(l.views.routers, h); return client.Delete(h.key) })
 	now("deleted keys", func(h *hot) error {
 		l.remove(l.views.routers, h)

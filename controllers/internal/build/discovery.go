@@ -73,15 +73,11 @@ func TheList(c *cachev1alpha1.Memcached, version int64, endpoints []Endpoint) *c
 	return l
 }
 
-// listEpoch is when versions of lists begin. They are seconds, so that a list that
-// was deleted and is made again has a later version, and fit into 31 bits until 2094.
-var listEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
 // ListVersion of an annotation; 0 if it has none, or one that no operator can have written
 // by now.
 func ListVersion(annotation string, now time.Time) int64 {
 	v, err := strconv.ParseInt(annotation, 10, 64)
-	if err != nil || v < 1 || v > NextListVersion(0, now.Add(24*time.Hour)) {
+	if err != nil || v < 1 || v > NextListVersion(0, now.Add(contract.NumbersAhead)) {
 		return 0
 	}
 	return v
@@ -89,5 +85,5 @@ func ListVersion(annotation string, now time.Time) int64 {
 
 // NextListVersion is that of a list which differs from the one before.
 func NextListVersion(before int64, now time.Time) int64 {
-	return max(1, before+1, int64(now.Sub(listEpoch)/time.Second))
+	return max(1, before+1, contract.NumberAt(now))
 }

@@ -61,7 +61,14 @@ func routerSelector(c *cachev1alpha1.Memcached) map[string]string {
 // nothing. In the states stable and prepare the new ring has the first n members; in the others
 // the rings stay. It returns nil if the state doesn't come after that.
 func RouterTable(c *cachev1alpha1.Memcached, state string, n int32, before *contract.RingTable, number int64) *contract.RingTable {
-	t := &contract.RingTable{Number: number, State: state, Shared: state != contract.RingStable && !RoutersExclusive(c)}
+	t := &contract.RingTable{Number: number, State: state, Shared: state != contract.RingStable && !RoutersExclusive(c), Key: string(c.UID)}
+	switch {
+	case before == nil:
+	case before.Number == number: // it is the same table
+		t.Before = before.Before
+	default:
+		t.Before = before.Number
+	}
 	ring := contract.Ring{Client: string(c.Spec.Routing.Client), KeyPrefix: c.Spec.Routing.KeyPrefix, Servers: namedServers(c, n)}
 	order := []string{contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
 	step := slices.Index(order, state)
@@ -81,17 +88,9 @@ func RouterTable(c *cachev1alpha1.Memcached, state string, n int32, before *cont
 	default:
 		t.Old, t.New = before.Old, before.New
 	}
-	if state == contract.RingPrepare || state == contract.RingSettle {
-		// In the other states, the ones that follow do no harm to who still is in them.
-		until := RouterTableTime(number).Add(contract.RingWaits)
-		t.Until = &until
-	}
+	// Without an end (Until): one that was left behind learns of that from the members, and an
+	// operator that is away stops no router.
 	return t
-}
-
-// RouterTableTime is when a table of that number was written, or later.
-func RouterTableTime(number int64) time.Time {
-	return listEpoch.Add(time.Duration(number) * time.Second)
 }
 
 // RouterTableIn is the table in a ConfigMap, nil if that can't be read.

@@ -108,7 +108,7 @@ func TestRouterTableNamesTheServersAsClientsDo(t *testing.T) {
 }
 
 func TestRouterTableNumber(t *testing.T) {
-	now := listEpoch.Add(time.Hour)
+	now := contract.NumberTime(3600)
 	for text, want := range map[string]int64{
 		`{"number":17,"state":"stable"}`:                  17,
 		`{"number":9000000000000000000,"state":"stable"}`: 0, // no later one could be told
@@ -247,7 +247,7 @@ func TestRouterPodsAreRestricted(t *testing.T) {
 func TestRouterTablesFollowEachOther(t *testing.T) {
 	for _, exclusive := range []bool{false, true} {
 		c := routedCluster()
-		c.Spec.Router.Exclusive = exclusive
+		c.UID, c.Spec.Router.Exclusive = "the-uid", exclusive
 		tablesFollow(t, c)
 	}
 }
@@ -271,11 +271,14 @@ func tablesFollow(t *testing.T, c *cachev1alpha1.Memcached) {
 		if _, err := contract.ParseRingTable([]byte(RouterTableText(table))); err != nil {
 			t.Errorf("%s: %v", state, err)
 		}
+		if before != nil && table.Before != before.Number || table.Key != string(c.UID) {
+			t.Errorf("%s comes after %d, with key %q", state, table.Before, table.Key)
+		}
 		if i > 0 && (len(table.Old.Servers) != 3 || len(table.New.Servers) != 2 || table.Shared == c.Spec.Router.Exclusive) {
 			t.Errorf("%s: %+v", state, table)
 		}
-		if bounded := state == contract.RingPrepare || state == contract.RingSettle; (table.Until != nil) != bounded {
-			t.Errorf("%s is until %v", state, table.Until)
+		if table.Until != nil {
+			t.Errorf("%s: routers stop at %v if the operator is away", state, table.Until)
 		}
 		for j, later := range states {
 			if got := RouterTable(c, later, size, table, 100); (got != nil) != (j == 0 || j == i || j == i+1) {

@@ -136,7 +136,7 @@ func drainers(pods []corev1.Pod, progress map[types.UID]contract.Progress, now t
 			found = append(found, plan.Drainer{
 				Pod: pod.Name, ClaimUID: d.Claim, Target: d.Target, Waits: d.Waits, Running: atWork(pod),
 				Prepared: d.Target != "" && atWork(pod) && !preparedAt(pod, progress[d.Claim]).After(now),
-				Settles:  d.Target != "" && progress[d.Claim].Phase == contract.PhaseSettling,
+				Settles:  d.Target != "" && progress[d.Claim].NothingLeft,
 			})
 		}
 	}

@@ -51,3 +51,18 @@ func TestAMoverIsPreparedWhenItSaysSo(t *testing.T) {
 		})
 	}
 }
+
+// A mover that settles may still find items. Routers ask the old owners until it says that nothing is
+// left.
+func TestAMoverHasFoundNothingWhenItSaysSo(t *testing.T) {
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: "mover", Labels: map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentPlacement},
+		Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "uid", cachev1alpha1.AnnotationTarget: "1-x"},
+	}}
+	for _, nothing := range []bool{false, true} {
+		got := drainers([]corev1.Pod{pod}, map[types.UID]contract.Progress{"uid": {Phase: contract.PhaseSettling, NothingLeft: nothing}}, time.Unix(5000, 0))
+		if len(got) != 1 || got[0].Settles != nothing {
+			t.Errorf("nothing is left: %t: %+v", nothing, got)
+		}
+	}
+}

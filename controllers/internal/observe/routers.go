@@ -50,7 +50,7 @@ func planTable(c *cachev1alpha1.Memcached, config *corev1.ConfigMap, acknowledge
 		}
 		return ring.Routed{Client: r.Client, KeyPrefix: r.KeyPrefix, Size: int32(len(r.Servers))}
 	}
-	return &ring.Table{State: t.State, Old: routed(t.Old), New: routed(&t.New), Shared: t.Shared, Since: build.RouterTableTime(number), Acknowledged: acknowledged}
+	return &ring.Table{State: t.State, Old: routed(t.Old), New: routed(&t.New), Shared: t.Shared, Since: contract.NumberTime(number), Acknowledged: acknowledged}
 }
 
 func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *State) (err error) {
@@ -72,21 +72,41 @@ func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *St
 }
 
 // observeRings asks the routers that run whether they have acknowledged the table. One that
-// ends still answers applications until its time is over.
+// ends still answers applications until its time is over. One that starts in a ring change may have
+// been given an older table.
 func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 	number := build.RouterTableNumber(o.Routers.Table, o.Now)
 	if r.Rings == nil || number == 0 || o.Cluster.Spec.Router == nil || o.Cluster.DeletionTimestamp != nil {
 		r.Rings.Forget(key)
 		return
 	}
-	var pods []*corev1.Pod
+	run, start := o.routersServe()
+	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), number, run...)
+	if build.RouterTableIn(o.Routers.Table).State != contract.RingStable {
+		for _, p := range start {
+			since := contract.NumberTime(number)
+			if p.CreationTimestamp.After(since) {
+				since = p.CreationTimestamp.Time
+			}
+			o.Routers.Behind = append(o.Routers.Behind, ask.Behind{Pod: p.Name, Since: since})
+		}
+	}
+	o.Routers.Acknowledged = len(o.Routers.Behind) == 0
+}
+
+// routersServe returns the routers that run, and those that have a node and don't run yet: their
+// kubelet may have read the table already.
+func (o *State) routersServe() (run, start []*corev1.Pod) {
 	for i := range o.Routers.Pods {
 		p := &o.Routers.Pods[i]
 		over := p.DeletionTimestamp != nil && p.DeletionTimestamp.Time.Before(o.Now)
-		if !over && p.Status.Phase == corev1.PodRunning && p.Status.PodIP != "" {
-			pods = append(pods, p)
+		switch {
+		case over || podEnded(p):
+		case p.Status.Phase == corev1.PodRunning && p.Status.PodIP != "":
+			run = append(run, p)
+		case p.Spec.NodeName != "":
+			start = append(start, p)
 		}
 	}
-	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), number, pods...)
-	o.Routers.Acknowledged = len(o.Routers.Behind) == 0
+	return run, start
 }

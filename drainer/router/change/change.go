@@ -163,6 +163,7 @@ const (
 	Guard                         // an update at the new owner is for the item that was seen
 	LeaseUpdate                   // from Settle on, an update at the old owner needs the lease
 	LeaseCreate                   // a create needs the lease
+	LeaseDelete                   // a delete needs the lease, or an item at the new owner
 	AskAgain                      // an update that has found nothing and lost its lease begins again
 	Undo                          // an item that was made at the old owner without the lease goes again
 	MoverLease                    // a move needs the lease
@@ -211,9 +212,9 @@ const (
 
 // Leaseless are the rules that can't be followed where direct clients share the cluster:
 // they would read a placeholder as a value. So there, an update may be lost to a move, two
-// adds at the same time may both make an item, and a key that is deleted while it is moved
-// can be read for a round trip more.
-const Leaseless = LeaseUpdate | LeaseCreate | MoverLease
+// adds at the same time may both make an item, an add may be taken by a delete that began before it,
+// and a key that is deleted while it is moved can be read for a round trip more.
+const Leaseless = LeaseUpdate | LeaseCreate | LeaseDelete | MoverLease
 
 // NewOp returns a request; its first step is Start's. without are rules that are not
 // followed.
@@ -266,6 +267,8 @@ func (o *Op) Start() Step {
 		return o.step(first, Ask, o.primary(), 0)
 	case o.class == Delete && o.state == Finish:
 		return o.clean()
+	case o.class == Delete && o.has(LeaseDelete):
+		return o.step(leasing, Lease, New, 0)
 	case o.class == Delete:
 		return o.step(first, Ask, Old, 0)
 	}
@@ -283,6 +286,8 @@ func (o *Op) Next(r Result) Step {
 		return o.nextRead(r)
 	case o.class == Set:
 		return o.nextSet(r)
+	case o.class == Delete && o.state != Finish && o.has(LeaseDelete):
+		return o.nextLeasedDelete(r)
 	case o.class == Delete:
 		return o.nextDelete(r)
 	}
@@ -317,6 +322,46 @@ func (o *Op) nextSet(r Result) Step {
 		return o.cleaned(r)
 	}
 	return o.done(Answered)
+}
+
+// nextLeasedDelete deletes at the old owner with the lease, or if there is an item at the new one, at
+// both. Nobody can make an item between the two, which this would take for the one that was there.
+func (o *Op) nextLeasedDelete(r Result) Step {
+	switch o.at {
+	case leasing:
+		if r.Code == Leased {
+			o.lease = r.CAS
+			return o.step(holding, Ask, Old, 0)
+		}
+		return o.step(looking, Look, New, 0)
+	case looking:
+		switch r.Code {
+		case Leased:
+			return o.step(waiting, Wait, New, 0)
+		case Found:
+			o.seen = r.CAS
+			return o.step(asking, Ask, Old, 0)
+		}
+	case holding, asking:
+		o.found = o.found || r.Code == Found
+		if o.at == holding {
+			return o.step(releasing, EraseIf, New, o.lease)
+		}
+		if o.has(EraseBoth) {
+			return o.step(erasing, EraseIf, New, o.seen)
+		}
+		return o.done(Answered)
+	case erasing:
+		if r.Code == Found {
+			return o.done(Deleted)
+		}
+	case releasing: // also if a client has set the key meanwhile
+		if o.found {
+			return o.done(Deleted)
+		}
+		return o.done(Missed)
+	}
+	return o.step(leasing, Lease, New, 0)
 }
 
 func (o *Op) nextDelete(r Result) Step {

@@ -73,11 +73,27 @@ func (w *world) live(r *request) bool {
 		return true
 	}
 	for id := int8(1); id <= writes; id++ {
-		if r.before&(1<<id) != 0 && w.write(id).makes() && stays(id) {
+		if r.before&(1<<id) != 0 && w.write(id).makes() && (stays(id) || w.comesLast(id)) {
 			return true
 		}
 	}
 	return false
+}
+
+// comesLast: the write is an add that has made an item where another one was, so it came after the
+// only delete that there is.
+func (w *world) comesLast(id int8) bool {
+	deletes := 0
+	for other := int8(1); other <= writes; other++ {
+		switch x := w.write(other); {
+		case other == id || x.status == idle:
+		case x.kind == del:
+			deletes++
+		default:
+			return false
+		}
+	}
+	return w.initial && w.write(id).kind == add && deletes == 1
 }
 
 // wrong says what is wrong with the answer to r.

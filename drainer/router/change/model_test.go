@@ -21,7 +21,7 @@ func scenarios() (all []scenario) {
 		return scenario{kinds: [writes]kind{a, read, b, read}, initial: initial, movers: 1, runs: 1}
 	}
 	if !*long {
-		for _, kinds := range [][2]kind{{set, incr}, {del, incr}, {add, upsert}, {cas, set}} {
+		for _, kinds := range [][2]kind{{set, incr}, {del, incr}, {del, add}, {add, upsert}, {cas, set}} {
 			all = append(all, pair(kinds[0], kinds[1], kinds[0] != add))
 		}
 		// One writer, and all accidents.
@@ -102,6 +102,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		"Guard":       {Guard, of(del, incr, true)},
 		"LeaseUpdate": {LeaseUpdate, of(incr, read, true)},
 		"LeaseCreate": {LeaseCreate, of(add, add, false)},
+		"LeaseDelete": {LeaseDelete, of(del, add, true)},
 		"AskAgain":    {AskAgain, of(set, incr, true)},
 		"Undo":        {Undo, of(set, add, false)},
 		"MoverLease":  {MoverLease, of(del, read, true)},

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// LeaseFlags are the client flags of a placeholder: nobody else's, as far as is known.
+	// LeaseFlags are the client flags of a placeholder, which has no value and expires. Others may
+	// use them, too.
 	LeaseFlags = 0x6d637274
 	// LeaseSeconds is how long a lease lasts if its holder dies. memcached counts whole
 	// seconds, so it may be one less.
@@ -98,7 +99,7 @@ func classOfSet(r *wire.Request) change.Class {
 func (r *Request) Append(dst []byte, s change.Step) []byte {
 	switch s.Action {
 	case change.Look:
-		return r.meta(dst, "mg", " f c")
+		return r.meta(dst, "mg", " f c s t")
 	case change.Lease:
 		flags := " ME c T" + strconv.Itoa(LeaseSeconds) + " F" + strconv.Itoa(LeaseFlags)
 		return r.store(dst, flags, []byte("\r\n"))
@@ -107,7 +108,7 @@ func (r *Request) Append(dst []byte, s change.Step) []byte {
 	case change.EraseIf:
 		return r.meta(dst, "md", " C"+strconv.FormatUint(s.CAS, 10))
 	case change.Fetch:
-		return r.meta(dst, "mg", " v f t c")
+		return r.meta(dst, "mg", " v f t c l u")
 	case change.Guarded:
 		return r.guarded(dst, s.CAS)
 	case change.Make:

@@ -11,18 +11,27 @@ import (
 
 // KeepsCAS tells whether a memcached of that version can be told which CAS value an item gets
 // (1.6.27 and later).
-func KeepsCAS(version string) bool {
+func KeepsCAS(version string) bool { return atLeast(version, 27) }
+
+// FlushesBySeconds tells whether a flush_all of a memcached of that version leaves what was stored in
+// the same second (1.6.25 and later). Those before also compare CAS values, and leave nothing.
+func FlushesBySeconds(version string) bool { return atLeast(version, 25) }
+
+// atLeast tells whether a version is 1.6.PATCH or later.
+func atLeast(version string, patchAtLeast int) bool {
 	var major, minor, patch int
 	_, _ = fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
-	return major > 1 || major == 1 && (minor > 6 || minor == 6 && patch >= 27)
+	return major > 1 || major == 1 && (minor > 6 || minor == 6 && patch >= patchAtLeast)
 }
 
 // Fetched is an item that was read to be moved. Its value is a part of the answer.
 type Fetched struct {
 	Value []byte // with its end
-	flags uint64
+	Flags uint64
 	ttl   int64 // in seconds; 0 for ever
 	cas   uint64
+	// Idle is how long ago it was used last, in seconds.
+	Idle int64
 }
 
 // Fetched takes an answer to Fetch that was Found. ok is false if the item is about to
@@ -37,7 +46,10 @@ func (r *Request) Fetched(answer []byte) (f Fetched, ok bool) {
 	if err != nil || ttl == 0 {
 		return f, false
 	}
-	return Fetched{Value: answer[len(a.Line):], flags: returnedNumber(&a, 'f'), ttl: max(ttl, 0), cas: returnedNumber(&a, 'c')}, true
+	idle, _ := returned(&a, 'l')
+	f = Fetched{Value: answer[len(a.Line):], Flags: returnedNumber(&a, 'f'), ttl: max(ttl, 0), cas: returnedNumber(&a, 'c')}
+	f.Idle, err = strconv.ParseInt(string(idle), 10, 64)
+	return f, err == nil
 }
 
 // longestRelative is how many seconds memcached takes for a time from now on. More is a Unix time.
@@ -54,7 +66,7 @@ func (r *Request) AppendCopy(dst []byte, f *Fetched, s change.Step, keepCAS bool
 	if s.CAS != 0 {
 		flags = " C" + strconv.FormatUint(s.CAS, 10)
 	}
-	flags += " c F" + strconv.FormatUint(f.flags, 10) + " T" + strconv.FormatInt(ttl, 10)
+	flags += " c F" + strconv.FormatUint(f.Flags, 10) + " T" + strconv.FormatInt(ttl, 10)
 	if keepCAS {
 		flags += " E" + strconv.FormatUint(f.cas, 10)
 	}

@@ -89,7 +89,7 @@ func returnedNumber(a *wire.Answer, letter byte) uint64 {
 // found is the answer to a look, or a fetch.
 func found(a *wire.Answer, hit bool) change.Result {
 	switch {
-	case hit && returnedNumber(a, 'f') == LeaseFlags:
+	case hit && returnedNumber(a, 'f') == LeaseFlags && isEmpty(a) && expiresSoon(a):
 		return change.Result{Code: change.Leased, CAS: returnedNumber(a, 'c')}
 	case hit:
 		return change.Result{Code: change.Found, CAS: returnedNumber(a, 'c')}
@@ -97,6 +97,22 @@ func found(a *wire.Answer, hit bool) change.Result {
 		return change.Result{Code: change.Absent}
 	}
 	return change.Result{Code: change.Failed}
+}
+
+// isEmpty tells it by a header's size, or by the block of a value. Clients may use the flags of
+// leases, too, so these alone are no sign of one.
+func isEmpty(a *wire.Answer) bool {
+	if a.Code == wire.Value {
+		return a.Block == len("\r\n")
+	}
+	return returnedNumber(a, 's') == 0
+}
+
+// expiresSoon tells whether it does as a lease does. If the answer doesn't say, it may.
+func expiresSoon(a *wire.Answer) bool {
+	text, ok := returned(a, 't')
+	ttl, err := strconv.ParseInt(string(text), 10, 64)
+	return !ok || err != nil || ttl >= 0 && ttl <= LeaseSeconds
 }
 
 // outdated items are not moved: a client has marked them as stale, or there is no value yet,
@@ -166,7 +182,11 @@ func (r *Request) asked(a *wire.Answer, answer []byte) (change.Result, []byte) {
 			return change.Result{Code: change.Absent}, answer
 		}
 		result := found(a, true)
-		return change.Result{Code: result.Code}, r.withoutAdded(answer, len(a.Line), 'f')
+		said := r.withoutAdded(answer, len(a.Line), 'f')
+		if !r.flag('v') {
+			said = r.withoutAdded(said, len(said), 's')
+		}
+		return change.Result{Code: result.Code}, said
 	case a.Code == wire.Miss, a.Code == wire.NotStored && r.Verb != wire.Add && r.mode() != 'E':
 		return change.Result{Code: change.Absent}, answer
 	case a.Code == wire.NotStored, a.Code == wire.Exists:
@@ -181,13 +201,13 @@ func (r *Request) sets() bool {
 	return class == change.Set
 }
 
-// isLease tells it by the flags of a VALUE line.
+// isLease tells it by a VALUE line.
 func isLease(a *wire.Answer) bool {
 	_, rest := wire.Next(a.Line)
 	_, rest = wire.Next(rest)
 	flags, _ := wire.Next(rest)
 	n, err := strconv.ParseUint(string(flags), 10, 64)
-	return err == nil && n == LeaseFlags
+	return err == nil && n == LeaseFlags && isEmpty(a)
 }
 
 // mode of an ms, in upper case.

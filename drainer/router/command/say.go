@@ -8,8 +8,8 @@ import (
 )
 
 // client appends the client's meta command without q and the flags in drop, with more
-// flags, and with its data block. A read is also asked for client flags, which tell a
-// placeholder.
+// flags, and with its data block. A read is also asked for client flags, and for the size,
+// which tell a placeholder.
 func (r *Request) client(dst []byte, drop, more string) []byte {
 	dst = r.metaKey(dst, r.Verb.String())
 	if r.Verb == wire.MetaSet {
@@ -26,6 +26,9 @@ func (r *Request) client(dst []byte, drop, more string) []byte {
 	}
 	if r.Verb == wire.MetaGet && !r.flag('f') {
 		dst = append(dst, " f"...)
+	}
+	if r.Verb == wire.MetaGet && !r.flag('v') && !r.flag('s') {
+		dst = append(dst, " s"...)
 	}
 	dst = append(append(dst, more...), "\r\n"...)
 	return append(dst, r.Value...)

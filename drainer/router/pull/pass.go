@@ -2,7 +2,6 @@ package pull
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"sync"
 	"time"
@@ -14,9 +13,17 @@ import (
 const (
 	// batchKeys and batchBytes bound a batch: clients wait for its leases.
 	batchKeys  = 256
-	batchBytes = 1 << 20
-	// lanes move to the same owner at the same time.
-	lanes = 2
+	batchBytes = 512 << 10
+	// lanes move at the same time, however many owners there are: as many to each as ownLanes. Each
+	// has a connection to the member.
+	lanes    = 8
+	ownLanes = 2
+	// mostUnderWay bounds the items that are moved at the same time, in bytes, unless one alone is
+	// larger. mostWaiting bounds the keys that wait for more of the same owner, in bytes.
+	mostUnderWay = 4 << 20
+	mostWaiting  = 4 << 20
+	// mostIdle is how many connections to owners are kept at most.
+	mostIdle = 128
 )
 
 // Pass moves keys of one member to their owners, to several at the same time.
@@ -54,142 +61,130 @@ type Misplaced struct {
 	Owner int
 }
 
-// Move moves the keys. They have to stay as they are until it returns.
+// batch of keys of one owner.
+type batch struct {
+	owner int
+	keys  []Key
+	// bytes of their items, and of the keys as they wait.
+	bytes, waiting int64
+}
+
+// Move moves the keys. They have to stay as they are until it returns. If there is an error instead
+// of a key, batches that are not full are left out: nobody is told of their keys.
 func (p *Pass) Move(ctx context.Context, keys iter.Seq2[Misplaced, error]) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	batches, sizes, to := make([][]Key, len(p.To)), make([]int64, len(p.To)), make([]chan []Key, len(p.To))
+	pool := pool{pass: p, ctx: ctx, idle: make([][]*connection, len(p.To))}
+	defer pool.close()
+	to := handler{ctx: ctx, work: make(chan *batch), done: make(chan int64, lanes+1)}
 	var running sync.WaitGroup
-	for i := range to {
-		to[i] = make(chan []Key)
-		for range lanes {
-			running.Go(func() {
-				if err := p.lane(ctx, i, to[i]); err != nil {
-					cancel(err)
-				}
-			})
-		}
-	}
-	hand := func(i int) {
-		if len(batches[i]) > 0 {
-			select {
-			case to[i] <- batches[i]:
-			case <-ctx.Done():
+	for range min(lanes, ownLanes*len(p.To)) {
+		running.Go(func() {
+			if err := p.lane(ctx, &pool, &to); err != nil {
+				cancel(err)
 			}
+		})
+	}
+	err := p.batches(ctx, keys, to.hand)
+	close(to.work)
+	running.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// batches hands over the keys, batch by batch.
+func (p *Pass) batches(ctx context.Context, keys iter.Seq2[Misplaced, error], hand func(*batch)) error {
+	of, waiting := make([]batch, len(p.To)), int64(0)
+	end := func(b *batch) {
+		waiting -= b.waiting
+		if len(b.keys) > 0 {
+			hand(&batch{owner: b.owner, keys: b.keys, bytes: b.bytes})
 		}
-		batches[i], sizes[i] = nil, 0
+		*b = batch{}
 	}
 	for k, err := range keys {
 		if err != nil {
-			cancel(err)
+			return err
 		}
 		if ctx.Err() != nil {
-			break
+			return nil
 		}
-		i := k.Owner
-		batches[i] = append(batches[i], Key{Key: k.Key})
-		if sizes[i] += k.Size; len(batches[i]) == batchKeys || sizes[i] >= batchBytes {
-			hand(i)
+		const more = 64 // of memory, beside the key's bytes
+		b := &of[k.Owner]
+		b.owner, b.keys, b.bytes = k.Owner, append(b.keys, Key{Key: k.Key}), b.bytes+k.Size
+		b.waiting += int64(len(k.Key)) + more
+		if waiting += int64(len(k.Key)) + more; len(b.keys) == batchKeys || b.bytes >= batchBytes {
+			end(b)
+		} else if waiting >= mostWaiting {
+			end(largest(of))
 		}
 	}
-	for i := range to {
-		hand(i)
-		close(to[i])
+	for i := range of {
+		end(&of[i])
 	}
-	running.Wait()
-	return context.Cause(ctx)
+	return nil
 }
 
-// lane moves batches of keys to one owner.
-func (p *Pass) lane(ctx context.Context, owner int, batches <-chan []Key) error {
-	l := link{pass: p, owner: owner}
-	l.lane.KeepsCAS = p.KeepsCAS(owner)
+func largest(of []batch) *batch {
+	most := &of[0]
+	for i := range of {
+		if of[i].waiting > most.waiting {
+			most = &of[i]
+		}
+	}
+	return most
+}
+
+// handler hands batches to lanes.
+type handler struct {
+	ctx  context.Context
+	work chan *batch
+	// done has the bytes of batches that lanes are done with, and underWay those of the others.
+	done     chan int64
+	underWay int64
+}
+
+// hand waits until there is room, and a lane.
+func (h *handler) hand(b *batch) {
+	for {
+		work := h.work
+		if h.underWay > 0 && h.underWay+b.bytes > mostUnderWay {
+			work = nil
+		}
+		select {
+		case n := <-h.done: // there is always room for one of each lane, and one more
+			h.underWay -= n
+			continue
+		default:
+		}
+		select {
+		case n := <-h.done:
+			h.underWay -= n
+		case work <- b:
+			h.underWay += b.bytes
+			return
+		case <-h.ctx.Done():
+			return
+		}
+	}
+}
+
+// lane moves batches.
+func (p *Pass) lane(ctx context.Context, pool *pool, from *handler) error {
+	l := link{pool: pool}
 	defer l.close()
-	for keys := range batches {
-		if err := l.move(ctx, keys); err != nil {
+	for b := range from.work {
+		l.owner, l.lane.KeepsCAS = b.owner, p.KeepsCAS(b.owner)
+		if err := l.move(ctx, b.keys); err != nil {
 			return err
 		}
-		if err := p.Moved(ctx, owner, keys); err != nil {
+		l.release(change.New)
+		if err := p.Moved(ctx, b.owner, b.keys); err != nil {
 			return err
 		}
+		from.done <- b.bytes
 	}
 	return nil
-}
-
-// link is a lane with its connections.
-type link struct {
-	pass  *Pass
-	owner int
-	lane  Lane
-	stop  [2]func() bool
-	// failed is where the last error was.
-	failed change.Place
-}
-
-func (l *link) server(p change.Place) (place int, address string) {
-	if p == change.Old {
-		return Member, l.pass.From
-	}
-	return l.owner, l.pass.To[l.owner]
-}
-
-// move moves a batch, over other connections if these break.
-func (l *link) move(ctx context.Context, keys []Key) error {
-	waiting := func(why string) {
-		for p := range l.lane.Owners {
-			if server, _ := l.server(change.Place(p)); why == "" || change.Place(p) == l.failed {
-				l.pass.Waiting(server, why)
-			}
-		}
-	}
-	err := memcache.Insist(ctx, l.pass.Timeout, waiting, func(timeout time.Duration) error {
-		err := l.connect(ctx, timeout)
-		if err == nil {
-			err = l.lane.Move(keys)
-		}
-		if err != nil {
-			var at *Error
-			if errors.As(err, &at) {
-				l.failed = at.Place
-			}
-			l.close()
-		}
-		return err
-	})
-	if err != nil {
-		server, _ := l.server(l.failed)
-		return &ServerError{server, err}
-	}
-	return nil
-}
-
-// connect makes ready for requests that take timeout at most.
-func (l *link) connect(ctx context.Context, timeout time.Duration) error {
-	for p, conn := range l.lane.Owners {
-		if conn == nil {
-			dialing, cancel := context.WithTimeout(ctx, timeout)
-			_, address := l.server(change.Place(p))
-			c, err := l.pass.Dialer.Dial(dialing, address)
-			cancel()
-			if err != nil {
-				return &Error{change.Place(p), err}
-			}
-			conn = c
-			l.lane.Owners[p], l.stop[p] = c, context.AfterFunc(ctx, func() { c.Close() })
-		}
-		if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
-			return &Error{change.Place(p), err}
-		}
-	}
-	return nil
-}
-
-func (l *link) close() {
-	for p, conn := range l.lane.Owners {
-		if conn != nil {
-			l.stop[p]()
-			conn.Close()
-		}
-		l.lane.Owners[p] = nil
-	}
 }

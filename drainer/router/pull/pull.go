@@ -34,6 +34,9 @@ const (
 	Refused
 	// Unsayable means that the text protocol doesn't carry its key, so clients of routers don't have it.
 	Unsayable
+	// Flushed means that clients have flushed one of its owners since it was used last. Both have no
+	// older value any more.
+	Flushed
 )
 
 // Key that is to be moved, and what came of it.
@@ -64,6 +67,7 @@ type Lane struct {
 
 	moves    []move
 	requests [2][]byte
+	flushing
 }
 
 // move is a key that is under way.
@@ -74,12 +78,14 @@ type move struct {
 	asked   change.Place // the owner that has to answer
 	request command.Request
 	fetched command.Fetched
+	// copied is the place of its copy among the lane's, counted from 1; 0 if there is none.
+	copied int
 }
 
-// Move moves keys. After an *Error nobody knows what came of them: they can be moved again, by
-// other connections.
+// Move moves keys. After an *Error nobody knows what came of them: the same keys can be moved
+// again, by other connections.
 func (l *Lane) Move(keys []Key) error {
-	l.moves = l.moves[:0]
+	l.moves, l.outdated = l.moves[:0], l.outdated[:0]
 	for i := range keys {
 		k := &keys[i]
 		k.Outcome = Later
@@ -92,9 +98,12 @@ func (l *Lane) Move(keys []Key) error {
 		m.step = m.mover.Start()
 		l.moves = append(l.moves, m)
 	}
-	for len(l.moves) > 0 {
+	for l.ask = true; len(l.moves) > 0; l.ask = false {
 		if err := l.round(); err != nil {
 			return err
+		}
+		if l.ask {
+			l.begin()
 		}
 		left := l.moves[:0]
 		for _, m := range l.moves {
@@ -105,19 +114,25 @@ func (l *Lane) Move(keys []Key) error {
 		clear(l.moves[len(left):])
 		l.moves = left
 	}
-	return nil
+	return l.obey()
 }
 
 // round is a step of each key.
 func (l *Lane) round() error {
 	for p := range l.requests {
-		l.requests[p] = l.requests[p][:0]
+		if l.requests[p] = l.requests[p][:0]; cap(l.requests[p]) > mostKept {
+			l.requests[p] = nil
+		}
+		if l.ask {
+			l.requests[p] = append(l.requests[p], memcache.AskFlushes...)
+		}
 	}
 	for i := range l.moves {
 		m := &l.moves[i]
 		m.asked = m.step.Place
 		to := &l.requests[m.asked]
 		if m.step.Action == change.Copy {
+			l.sendsCopy(m)
 			*to = m.request.AppendCopy(*to, &m.fetched, m.step, l.KeepsCAS, time.Now().Unix())
 			continue
 		}
@@ -152,6 +167,12 @@ func (l *Lane) round() error {
 // hear reads the answers, in the order of the requests of each owner.
 func (l *Lane) hear() error {
 	for p, c := range l.Owners {
+		if l.ask {
+			var err error
+			if l.now[p], err = c.Flushes(); err != nil {
+				return &Error{change.Place(p), err}
+			}
+		}
 		for i := range l.moves {
 			m := &l.moves[i]
 			if m.asked != change.Place(p) {
@@ -159,7 +180,7 @@ func (l *Lane) hear() error {
 			}
 			answer, err := read(c)
 			if err == nil {
-				err = m.heard(answer)
+				err = l.heard(m, answer)
 			}
 			if err != nil {
 				return &Error{change.Place(p), err}

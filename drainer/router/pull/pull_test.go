@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
@@ -33,6 +37,15 @@ func TestWhatComesOfAKey(t *testing.T) {
 	set(change.Old, "leased", "x")
 	at[change.New].Must("HD", fmt.Sprintf("ms leased 0 ME T6 F%d", command.LeaseFlags), []byte{})
 	set(change.Old, "large", strings.Repeat("x", 1_500_000))
+	// A client may have flags that are those of leases.
+	flags := fmt.Sprint(command.LeaseFlags)
+	at[change.Old].Must("STORED", "set flagged "+flags+" 0 7", []byte("a value"))
+	at[change.Old].Must("STORED", "set nothing "+flags+" 0 0", []byte{})
+	at[change.Old].Must("STORED", "set short "+flags+" 100 0", []byte{})
+	set(change.Old, "newer", "old")
+	at[change.New].Must("STORED", "set newer "+flags+" 0 3", []byte("new"))
+	set(change.Old, "emptied", "old")
+	at[change.New].Must("STORED", "set emptied "+flags+" 0 0", []byte{})
 	binary := "a key\x00in base64"
 	at[change.Old].Must("HD", "ms YSBrZXkAaW4gYmFzZTY0 1 b", []byte("b"))
 	keys, want := []Key{}, []Outcome{}
@@ -41,6 +54,7 @@ func TestWhatComesOfAKey(t *testing.T) {
 		want Outcome
 	}{
 		{"moved", Moved}, {"both", Present}, {"none", Gone}, {"stale", Outdated}, {"leased", Later}, {"large", Refused},
+		{"flagged", Moved}, {"nothing", Moved}, {"short", Moved}, {"newer", Present}, {"emptied", Present},
 		{binary, Moved}, {strings.Repeat("k ", 120), Unsayable},
 	} {
 		keys, want = append(keys, Key{Key: []byte(k.key)}), append(want, k.want)
@@ -64,6 +78,7 @@ func TestWhatComesOfAKey(t *testing.T) {
 	}
 	for key, values := range map[string][2]string{
 		"moved": {"", "a value"}, "both": {"", "new"}, "none": {"", ""}, "stale": {"x", ""}, "large": {"xxx", ""}, binary: {"", "b"},
+		"flagged": {"", "a value"}, "newer": {"", "new"},
 	} {
 		has(change.Old, key, values[0])
 		has(change.New, key, values[1])
@@ -130,4 +145,229 @@ func TestAPassMovesAllKeysAlsoIfConnectionsBreak(t *testing.T) {
 	if !errors.Is(err, errStop) {
 		t.Errorf("a pass whose keys end with an error: %v", err)
 	}
+}
+
+// A flush_all is obeyed that comes while keys are moved, at one owner before the other, and also
+// if a connection breaks then: what was stored before it is at neither afterwards. What clients
+// store after it stays.
+func TestAFlushIsObeyedWhileKeysAreMoved(t *testing.T) {
+	t.Parallel()
+	flush := func(s *memcachedtest.Server) { s.Raw().Must("OK", "flush_all", nil) }
+	const keys = 100
+	store := func(s *memcachedtest.Server) {
+		raw := s.Raw()
+		for i := range keys {
+			raw.Must("STORED", fmt.Sprintf("set key%d 0 0 3", i), []byte("old"))
+		}
+	}
+	type pair struct{ old, owner *memcachedtest.Server }
+	for name, test := range map[string]struct {
+		// before the first step, and before each of the deletes at the old owner
+		before, erase func(p pair) (breaks bool)
+	}{
+		"at the new owner, and at the old one after the copy": {
+			func(p pair) bool { flush(p.owner); return false }, func(p pair) bool { flush(p.old); return false }},
+		"at the old owner after the copy":                               {nil, func(p pair) bool { flush(p.old); return false }},
+		"at the new owner before, and at the old one when all is moved": {func(p pair) bool { flush(p.owner); return false }, nil},
+		"and the connection breaks": {
+			func(p pair) bool { flush(p.owner); return false }, func(p pair) bool { flush(p.old); return true }},
+		"a second one in the same second": {
+			func(p pair) bool { flush(p.owner); flush(p.old); store(p.old); return false }, func(p pair) bool { flush(p.old); return false }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			both := pair{memcachedtest.Start(t), memcachedtest.Start(t)}
+			store(both.old)
+			var once, erased sync.Once
+			from := memcachedtest.Between(t, both.old.Address(), func(sent []byte) bool {
+				breaks := false
+				if bytes.Contains(sent, []byte("mg key")) && test.before != nil {
+					once.Do(func() { breaks = test.before(both) })
+				}
+				if bytes.Contains(sent, []byte("md key")) && test.erase != nil {
+					erased.Do(func() {
+						both.owner.Raw().Must("STORED", "set key7 0 0 5", []byte("newer"))
+						breaks = test.erase(both)
+					})
+				}
+				return !breaks
+			})
+			p := Pass{From: from, To: []string{both.owner.Address()}, Timeout: memcachedtest.Patience, KeepsCAS: func(int) bool { return false },
+				Waiting: func(int, string) {}, Moved: func(context.Context, int, []Key) error { return nil }}
+			memcachedtest.WaitFor(t, "all to be moved", func() error {
+				if err := p.Move(t.Context(), func(yield func(Misplaced, error) bool) {
+					for i := range keys {
+						if !yield(Misplaced{Key: fmt.Appendf(nil, "key%d", i), Size: 50}, nil) {
+							return
+						}
+					}
+				}); err != nil {
+					t.Fatal(err)
+				}
+				return left(both.old.Dial(), keys, "old")
+			})
+			flush(both.old)
+			owner := both.owner.Dial()
+			if test.before != nil || test.erase != nil {
+				if err := left(owner, keys, "old"); err != nil {
+					t.Errorf("at the new owner: %v", err)
+				}
+			}
+			if v, err := owner.Get([]byte("key7")); test.erase != nil && (err != nil || v == nil || string(v.Data) != "newer") {
+				t.Errorf("what a client stored meanwhile: %+v, %v", v, err)
+			}
+		})
+	}
+}
+
+// So it is if the answers to the copies are lost, and the flush comes before the next try.
+func TestAFlushIsObeyedWhenAnswersAreLost(t *testing.T) {
+	t.Parallel()
+	old, owner := memcachedtest.Start(t), memcachedtest.Start(t)
+	const keys = 10
+	raw := old.Raw()
+	for i := range keys {
+		raw.Must("STORED", fmt.Sprintf("set key%d 0 0 3", i), []byte("old"))
+	}
+	lost := false
+	to := memcachedtest.Between(t, owner.Address(), func(sent []byte) bool {
+		if lost || !bytes.Contains(sent, []byte("\r\nold\r\n")) {
+			return true
+		}
+		lost = true
+		conn := owner.Dial()
+		if err := conn.Send(sent); err != nil {
+			t.Error(err)
+		}
+		for range keys {
+			if line, err := conn.Line(); err != nil || !bytes.HasPrefix(line, []byte("HD")) {
+				t.Errorf("a copy: %q, %v", line, err)
+			}
+		}
+		raw.Must("OK", "flush_all", nil)
+		owner.Raw().Must("STORED", "set key7 0 0 5", []byte("newer"))
+		return false
+	})
+	p := Pass{From: old.Address(), To: []string{to}, Timeout: memcachedtest.Patience, KeepsCAS: func(int) bool { return false },
+		Waiting: func(int, string) {}, Moved: func(context.Context, int, []Key) error { return nil }}
+	if err := p.Move(t.Context(), func(yield func(Misplaced, error) bool) {
+		for i := range keys {
+			if !yield(Misplaced{Key: fmt.Appendf(nil, "key%d", i), Size: 50}, nil) {
+				return
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := owner.Dial()
+	if err := left(c, keys, "old"); err != nil || !lost {
+		t.Errorf("at the new owner: %v", err)
+	}
+	if v, err := c.Get([]byte("key7")); err != nil || v == nil || string(v.Data) != "newer" {
+		t.Errorf("what a client stored meanwhile: %+v, %v", v, err)
+	}
+}
+
+// left is an error if some keys have this value.
+func left(c *memcache.Conn, keys int, value string) error {
+	n := 0
+	for i := range keys {
+		v, err := c.Get(fmt.Appendf(nil, "key%d", i))
+		if err != nil {
+			return err
+		}
+		if v != nil && string(v.Data) == value {
+			n++
+		}
+	}
+	if n > 0 {
+		return fmt.Errorf("%d of %d keys are %q", n, keys, value)
+	}
+	return nil
+}
+
+// What was stored, or used, after a flush of its new owner is moved.
+func TestWhatIsStoredAfterAFlushIsMoved(t *testing.T) {
+	t.Parallel()
+	old, owner := memcachedtest.Start(t), memcachedtest.Start(t)
+	owner.Raw().Must("OK", "flush_all", nil)
+	old.Raw().Must("OK", "flush_all", nil)
+	owner.Raw().Must("OK", "flush_all 1000", nil)
+	time.Sleep(3 * time.Second) // memcached, and what it says of its clock, are exact to a second
+	old.Raw().Must("STORED", "set key0 0 0 1", []byte("v"))
+	lane := Lane{Owners: [2]*memcache.Conn{change.Old: old.Dial(), change.New: owner.Dial()}}
+	keys := []Key{{Key: []byte("key0")}}
+	if err := lane.Move(keys); err != nil || keys[0].Outcome != Moved {
+		t.Errorf("%+v, %v", keys, err)
+	}
+}
+
+// However many owners there are, a pass has a handful of connections to the member, and takes
+// little memory.
+func TestAPassToManyOwnersIsBounded(t *testing.T) {
+	old := memcachedtest.Start(t, "-m", "512")
+	var to []string
+	for range 3 {
+		s := memcachedtest.Start(t, "-m", "256", "-c", "4096")
+		for range 170 {
+			to = append(to, s.Address())
+		}
+	}
+	const keys, size = 30_000, 4096
+	raw := old.Raw()
+	for i := range keys {
+		raw.Must("STORED", fmt.Sprintf("set key%d 0 0 %d", i, size), make([]byte, size))
+	}
+	connections := func() int {
+		stats, err := old.Dial().Stats("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, _ := strconv.Atoi(stats["total_connections"])
+		return n
+	}
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc + m.StackInuse)
+	}
+	var moved, most atomic.Int64
+	p := Pass{From: old.Address(), To: to, Timeout: memcachedtest.Patience, KeepsCAS: func(int) bool { return false }, Waiting: func(int, string) {},
+		Moved: func(_ context.Context, _ int, keys []Key) error {
+			for _, k := range keys {
+				if k.Outcome == Moved {
+					moved.Add(1)
+				}
+			}
+			return nil
+		}}
+	before, memory := connections(), heap()
+	measured, stop := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(measured)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+				most.Store(max(most.Load(), heap()-memory))
+			}
+		}
+	}()
+	if err := p.Move(t.Context(), func(yield func(Misplaced, error) bool) {
+		for i := range keys {
+			if !yield(Misplaced{Key: fmt.Appendf(nil, "key%d", i), Size: size, Owner: i % len(to)}, nil) {
+				return
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	close(stop)
+	<-measured
+	if n := connections() - before - 1; n > 8 || moved.Load() != keys || most.Load() > 24<<20 {
+		t.Errorf("%d connections to the member, %d of %d keys were moved, and it took %d KiB", n, moved.Load(), keys, most.Load()>>10)
+	}
+	t.Logf("%d owners: %d connections to the member, %d KiB", len(to), connections()-before-2, most.Load()>>10)
 }

@@ -1,0 +1,85 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/ask"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// A state is held up by routers that may have an older table, also by one that starts: the table
+// is mounted before its pod runs.
+func TestRoutersThatStartHoldAStateUp(t *testing.T) {
+	const number = 1000
+	written := contract.NumberTime(number)
+	now := written.Add(10 * time.Second)
+	pod := func(phase corev1.PodPhase, change func(p *corev1.Pod)) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "router", UID: "uid", CreationTimestamp: metav1.NewTime(written.Add(-time.Hour))}}
+		p.Status.Phase, p.Spec.NodeName = phase, "node"
+		change(&p)
+		return p
+	}
+	same := func(*corev1.Pod) {}
+	runs := func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" }
+	deletedAt := func(at time.Time) func(p *corev1.Pod) {
+		return func(p *corev1.Pod) { d := metav1.NewTime(at); p.DeletionTimestamp = &d }
+	}
+	for name, test := range map[string]struct {
+		state string
+		pod   corev1.Pod
+		since time.Time // zero: it is not behind
+	}{
+		"it starts":                      {contract.RingPrepare, pod(corev1.PodPending, same), written},
+		"it starts, in a later state":    {contract.RingFinish, pod(corev1.PodPending, same), written},
+		"it runs, and has no address":    {contract.RingMove, pod(corev1.PodRunning, same), written},
+		"it came after the table":        {contract.RingPrepare, pod(corev1.PodPending, func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now) }), now},
+		"nothing changes":                {contract.RingStable, pod(corev1.PodPending, same), time.Time{}},
+		"it has no node":                 {contract.RingPrepare, pod(corev1.PodPending, func(p *corev1.Pod) { p.Spec.NodeName = "" }), time.Time{}},
+		"it has ended":                   {contract.RingPrepare, pod(corev1.PodFailed, same), time.Time{}},
+		"its time is over":               {contract.RingPrepare, pod(corev1.PodPending, deletedAt(now.Add(-time.Second))), time.Time{}},
+		"it starts, and is to end":       {contract.RingPrepare, pod(corev1.PodPending, deletedAt(now.Add(time.Second))), written},
+		"it runs, and is asked":          {contract.RingPrepare, pod(corev1.PodRunning, runs), written},
+		"it runs, and nothing changes":   {contract.RingStable, pod(corev1.PodRunning, runs), written},
+		"it has run, and its time is up": {contract.RingPrepare, pod(corev1.PodRunning, deletedAt(now.Add(-time.Second))), time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &State{Cluster: testCluster(), Now: now}
+			o.Cluster.Spec.Router = &cachev1alpha1.RouterSpec{}
+			stable := build.RouterTable(o.Cluster, contract.RingStable, 2, nil, 1)
+			table := stable
+			for _, s := range []string{contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish} {
+				if table = build.RouterTable(o.Cluster, s, 3, table, number); s == test.state {
+					break
+				}
+			}
+			o.Routers.Table = &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(table)}}
+			o.Routers.Pods = []corev1.Pod{test.pod}
+			r := &Reader{Rings: ask.NewRouters(func(context.Context, string) (contract.RingAcknowledged, error) {
+				return contract.RingAcknowledged{}, errors.New("nobody answers")
+			}, func(types.NamespacedName) {})}
+			r.observeRings(client.ObjectKeyFromObject(o.Cluster), o)
+			behind, want := len(o.Routers.Behind) > 0, !test.since.IsZero()
+			if behind != want || o.Routers.Acknowledged == want {
+				t.Fatalf("behind are %+v, acknowledged=%t", o.Routers.Behind, o.Routers.Acknowledged)
+			}
+			if asked := strings.HasPrefix(name, "it runs, and is") || strings.HasPrefix(name, "it runs, and nothing"); want && !asked && !o.Routers.Behind[0].Since.Equal(test.since) {
+				t.Errorf("it is behind since %v, want %v", o.Routers.Behind[0].Since, test.since)
+			}
+			if want && o.Routers.Behind[0].Pod != "router" {
+				t.Error(fmt.Sprint(o.Routers.Behind))
+			}
+		})
+	}
+}

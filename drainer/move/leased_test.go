@@ -1,0 +1,144 @@
+package move
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/router/command"
+	"example.com/memcached-operator/drainer/router/pull"
+)
+
+// leaveLeased is leave under leases.
+func (f *farewell) leaveLeased(patience time.Duration) <-chan contract.Receipt {
+	done := make(chan contract.Receipt, 1)
+	source := drainertest.MustParse(f.t, []string{f.member.Address()})[0]
+	e := f.engine()
+	e.Leases = true
+	go func() { done <- e.MoveFromLeaving(f.t.Context(), source, f.t.TempDir(), patience) }()
+	return done
+}
+
+// nothingLeft tells whether some progress has said so.
+func (f *farewell) nothingLeft() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.progress {
+		if p.NothingLeft {
+			return true
+		}
+	}
+	return false
+}
+
+// Routers no longer ask a leaving member once its mover says that nothing is left. So it doesn't say
+// so while somebody else has the lease of a key, however long that takes.
+func TestNothingIsLeftOnlyIfAPassFindsNothing(t *testing.T) {
+	bothWays(t, func(t *testing.T, streamed bool) {
+		f := newFarewell(t, 100, streamed)
+		f.member.Raw().Must("STORED", "set held 0 0 1", []byte("v"))
+		f.all["held"] = drainertest.Object{Value: []byte("v")}
+		owner := f.servers[f.owner.Owner([]byte("held"))].Raw()
+		lease := func() { owner.Must("HD", fmt.Sprintf("ms held 0 T6 F%d", command.LeaseFlags), []byte{}) }
+		lease()
+		done := f.leaveLeased(memcachedtest.Patience)
+		memcachedtest.WaitFor(t, "the mover to settle", func() error {
+			lease()
+			if len(f.said(contract.PhaseSettling)) == 0 {
+				return errors.New("it doesn't yet")
+			}
+			return nil
+		})
+		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			lease()
+			if f.nothingLeft() {
+				t.Fatal("it says that nothing is left, and there is a key")
+			}
+		}
+		owner.Must("HD", "md held", nil)
+		memcachedtest.WaitFor(t, "nothing to be left", func() error {
+			if !f.nothingLeft() {
+				return errors.New("there is something")
+			}
+			return nil
+		})
+		if n := f.member.Items(t); n > 0 {
+			t.Errorf("nothing is left, and there are %d items", n)
+		}
+		r := <-done
+		f.check(r)
+	})
+}
+
+// storeBinary stores an item by memcached's binary protocol, which carries any key.
+func storeBinary(t *testing.T, s *memcachedtest.Server, key, value string) {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const head, extras = 24, 8
+	request := make([]byte, head+extras, head+extras+len(key)+len(value))
+	request[0], request[1], request[4] = 0x80, 1, extras // a set
+	binary.BigEndian.PutUint16(request[2:], uint16(len(key)))
+	binary.BigEndian.PutUint32(request[8:], uint32(extras+len(key)+len(value)))
+	answer := make([]byte, head)
+	if _, err := conn.Write(append(append(request, key...), value...)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, answer); err != nil || binary.BigEndian.Uint16(answer[6:]) != 0 {
+		t.Fatalf("set %.20q: %x, %v", key, answer, err)
+	}
+}
+
+// Items that no client of a router can ask for stay. They don't keep the move from its end, and the
+// receipt has them. Those with the flags of a lease are moved as any other.
+func TestWhatCanNotBeAskedForDoesNotHoldAMoveUp(t *testing.T) {
+	bothWays(t, func(t *testing.T, streamed bool) {
+		f := newFarewell(t, 100, streamed)
+		for i := range 3 {
+			storeBinary(t, f.member, fmt.Sprintf("%d%s", i, strings.Repeat(" k", 100)), "v")
+		}
+		f.member.Raw().Must("STORED", fmt.Sprintf("set flags %d 0 1", command.LeaseFlags), []byte("v"))
+		f.all["flags"] = drainertest.Object{Value: []byte("v"), Flags: command.LeaseFlags}
+		select {
+		case r := <-f.leaveLeased(memcachedtest.Patience):
+			if err := r.AddsUp("the-claim"); err != nil || !r.Settled || r.Unaskable != 3 || r.Found != int64(len(f.all))+3 {
+				t.Errorf("%d objects: %v: %+v", len(f.all), err, r)
+			}
+		case <-time.After(memcachedtest.Patience / 2):
+			t.Fatal("the move doesn't end")
+		}
+		if n := f.member.Items(t); n != 3 || !f.nothingLeft() {
+			t.Errorf("the member has %d items", n)
+		}
+	})
+}
+
+// A key that a pass forgets shows in the receipt.
+func TestAForgottenKeyShowsInTheReceipt(t *testing.T) {
+	bothWays(t, func(t *testing.T, streamed bool) {
+		f := newFarewell(t, 100, streamed)
+		e := f.engine()
+		e.Leases = true
+		l := e.runningMember(drainertest.MustParse(t, []string{f.member.Address()})[0], nowhere, t.TempDir())
+		l.leaving = &leaving{l: l, enter: e.enter, report: e.report, patience: 0, watch: l.link(l.member)}
+		defer l.leaving.watch.close()
+		e.Source = l
+		told := l.leased.pulls.Moved
+		l.leased.pulls.Moved = func(ctx context.Context, owner int, keys []pull.Key) error { return told(ctx, owner, keys[1:]) }
+		if r := e.Run(t.Context()); r.Reason != "" || !r.Complete || r.AddsUp("the-claim") == nil {
+			t.Errorf("%+v", r)
+		}
+	})
+}

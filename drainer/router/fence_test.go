@@ -1,0 +1,347 @@
+package router_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/drainer/router/change"
+)
+
+const (
+	refused = "SERVER_ERROR the ring changes, and this router has not been told how\r\n"
+	// waits is what lies between two tables if whoever writes them has waited in vain.
+	waits = int64(contract.RingWaits/time.Second) + 5
+	// looks are as short as a test can afford.
+	leftBehind, lookPeriod = 400 * time.Millisecond, 40 * time.Millisecond
+)
+
+// fenced is a router that is offered tables.
+func fenced(t testing.TB, table *router.Table) *running {
+	t.Helper()
+	return launch(t, router.Config{Table: table, Fence: true, LeftBehind: leftBehind, LookPeriod: lookPeriod})
+}
+
+// tables of a ring change, each as late after the one before as if a router had not followed.
+func tables(from, to router.Ring) (all []*router.Table) {
+	for i := range int64(6) {
+		t := &router.Table{Number: 1000 + i*waits, Key: "secret", State: change.State(i % 5), Old: from, New: to}
+		switch i {
+		case 0:
+			t.Old, t.New = router.Ring{}, from
+		case 5:
+			t.Old = router.Ring{}
+		}
+		if i > 0 {
+			t.Before = t.Number - waits
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// take offers a table until it is taken.
+func (r *running) take(t testing.TB, table *router.Table) {
+	t.Helper()
+	memcachedtest.WaitFor(t, fmt.Sprintf("table %d in state %v", table.Number, table.State), func() error {
+		switch taken, err := r.Offer(table); {
+		case err != nil:
+			return err
+		case !taken:
+			_, why := r.Acknowledged()
+			return fmt.Errorf("it is not taken: %q", why)
+		}
+		return nil
+	})
+	memcachedtest.WaitFor(t, "its acknowledgement", func() error { return acknowledged(r, table.Number) })
+}
+
+// follow offers a table often, as whoever reads it from a file does.
+func (r *running) follow(table *router.Table) error {
+	for end := time.Now().Add(memcachedtest.Patience); time.Now().Before(end); time.Sleep(lookPeriod / 10) {
+		if taken, err := r.Offer(table); taken || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("state %v is not taken", table.State)
+}
+
+// owned are keys of which each member owns some by that ring.
+func owned(r router.Ring, n int) (keys []string) {
+	has := map[int]int{}
+	for i := 0; len(keys) < n*len(r.Servers); i++ {
+		key := fmt.Sprintf("key-%d", i)
+		if owner := r.Owner.Owner([]byte(key)); has[owner] < n {
+			has[owner]++
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+func leftBehindIs(r *running) error {
+	switch err := r.Ready(); {
+	case err == nil:
+		return errors.New("it is ready")
+	case !strings.Contains(err.Error(), "left behind"):
+		return fmt.Errorf("it is not ready for another reason: %w", err)
+	}
+	return nil
+}
+
+// A router reads no table any more, in each state of a ring change, while another one goes
+// through all that are left, and is offered each as early as can be. The first one answers with
+// what was stored last, or refuses, and in the end it refuses all. When it is told, it serves
+// again.
+func TestARouterThatIsCutOffServesNothingOld(t *testing.T) {
+	t.Parallel()
+	for state := change.Stable; state <= change.Finish; state++ {
+		t.Run(state.String(), func(t *testing.T) {
+			t.Parallel()
+			cutOff(t, int(state))
+		})
+	}
+}
+
+func cutOff(t *testing.T, at int) {
+	all := members(t, 3)
+	three, two := ring(t, all...), ring(t, all[:2]...)
+	told := tables(three, two)
+	ahead, behind := fenced(t, told[0]), fenced(t, told[0])
+	for i, table := range told[:at+1] {
+		for _, r := range []*running{ahead, behind} {
+			if i > 0 {
+				r.take(t, table)
+			}
+			memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
+		}
+	}
+	a, b := dial(t, ahead.address), dial(t, behind.address)
+	keys := owned(three, 4)
+	version, refusals := 0, 0
+	// use stores new values by one router, and asks the other for them, and tells how many it refuses.
+	use := func() (n int) {
+		version++
+		for _, key := range keys {
+			value := fmt.Sprintf("%06d", version)
+			a.want("set "+key+" 0 0 6\r\n"+value+"\r\n", "STORED\r\n")
+			switch got := b.ask("get " + key + "\r\n"); got {
+			case "VALUE " + key + " 0 6\r\n" + value + "\r\nEND\r\n":
+				if got := b.ask("set " + key + " 0 0 5\r\nother\r\n"); got != "STORED\r\n" && got != refused {
+					t.Fatalf("version %d of %s can't be replaced: %q", version, key, got)
+				} else if got == "STORED\r\n" {
+					a.want("get "+key+"\r\n", "VALUE "+key+" 0 5\r\nother\r\nEND\r\n")
+				}
+			case refused:
+				n++
+			default:
+				t.Fatalf("version %d of %s: the router in state %v says %q", version, key, told[at].State, got)
+			}
+		}
+		refusals += n
+		return n
+	}
+	use()
+	for _, table := range told[at+1:] {
+		taken := make(chan error, 1)
+		go func() { taken <- ahead.follow(table) }()
+		for err := errors.New("not yet"); err != nil; use() {
+			select {
+			case err = <-taken:
+				if err != nil {
+					t.Fatal(err)
+				}
+			default:
+			}
+		}
+	}
+	memcachedtest.WaitFor(t, "all to be refused", func() error {
+		if n := use(); n < len(keys) {
+			return fmt.Errorf("%d of %d keys are", n, len(keys))
+		}
+		return nil
+	})
+	if err := leftBehindIs(behind); err != nil {
+		t.Error(err)
+	}
+	b.want("flush_all\r\n", refused)
+	behind.take(t, told[5])
+	memcachedtest.WaitFor(t, "it to be ready again", behind.Ready)
+	memcachedtest.WaitFor(t, "all to be served", func() error {
+		if n := use(); n > 0 {
+			return fmt.Errorf("%d keys are refused", n)
+		}
+		return nil
+	})
+	t.Logf("%d rounds, %d requests were refused", version, refusals)
+}
+
+// Each state is taken at once if all routers have acknowledged the one before.
+func TestNothingIsHeldIfAllRoutersFollow(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	told := tables(ring(t, all...), ring(t, all[0]))
+	for i, table := range told {
+		table.Number, table.Before = int64(1000+i), int64(999+i)
+	}
+	r := launch(t, router.Config{Table: told[0], Fence: true})
+	memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
+	for _, table := range told[1:] {
+		if taken, err := r.Offer(table); !taken || err != nil {
+			t.Errorf("state %v: taken=%t, %v", table.State, taken, err)
+		}
+	}
+}
+
+// A router with an old file refuses from the start, and serves when it has a new one.
+func TestARouterThatStartsWithAnOldTableIsNotReady(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	told := tables(ring(t, all...), ring(t, all[0]))
+	newer := fenced(t, told[2])
+	memcachedtest.WaitFor(t, "the newer router to be ready", newer.Ready)
+	older := launch(t, router.Config{Table: told[0], Fence: true, LookPeriod: lookPeriod}) // with the usual bound
+	c := dial(t, older.address)
+	for _, key := range owned(told[0].New, 3) {
+		c.want("get "+key+"\r\nset "+key+" 0 0 1\r\nx\r\n", refused+refused)
+	}
+	memcachedtest.WaitFor(t, "it to say why", func() error { return leftBehindIs(older) })
+	// The next one is not enough.
+	for range 3 {
+		if taken, err := older.Offer(told[1]); taken || err != nil {
+			t.Errorf("an old table: taken=%t, %v", taken, err)
+		}
+	}
+	if err := leftBehindIs(older); err != nil {
+		t.Error(err)
+	}
+	told[2].Before = 0
+	older.take(t, told[2])
+	memcachedtest.WaitFor(t, "it to be ready", older.Ready)
+	memcachedtest.WaitFor(t, "it to serve", func() error {
+		if got := c.ask("get key-0\r\n"); got != "END\r\n" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+}
+
+// A router that replaces one which can't be reached waits until that one refuses.
+func TestARouterThatStartsWaitsForThoseThatAreBehind(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	told := tables(ring(t, all...), ring(t, all[0]))
+	older := fenced(t, told[0])
+	memcachedtest.WaitFor(t, "the older router to be ready", older.Ready)
+	old := dial(t, older.address)
+	for _, key := range owned(told[0].New, 3) {
+		old.want("set "+key+" 0 0 1\r\nx\r\n", "STORED\r\n")
+	}
+	newer := dial(t, fenced(t, told[5]).address)
+	newer.ask("get key-0\r\n")
+	for _, key := range owned(told[0].New, 3) {
+		old.want("get "+key+"\r\n", refused)
+	}
+}
+
+// Members that can't be reached don't keep a router from its start.
+func TestARouterStartsWithoutADeadMember(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	told := tables(ring(t, all...), ring(t, all[0]))
+	all[1].Kill()
+	r := fenced(t, told[0])
+	memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
+	// Also if it starts in the state that waits for connections.
+	r = fenced(t, told[1])
+	c := dial(t, r.address)
+	for _, key := range owned(told[1].Old, 1) {
+		if got := c.ask("get " + key + "\r\n"); got != "END\r\n" && !strings.HasPrefix(got, "SERVER_ERROR") {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
+// number is what a member's item says.
+func number(c *conversation) string {
+	_, value, _ := strings.Cut(c.ask("get "+contract.RingNumberKey+"\r\n"), "\r\n")
+	return strings.TrimSuffix(value, "\r\nEND\r\n")
+}
+
+// Whatever clients do to the item, routers serve, and it is back soon.
+func TestNobodyElsesNumberStopsARouter(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	told := tables(ring(t, all...), ring(t, all[0]))
+	r := fenced(t, told[0])
+	memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
+	routed, direct := dial(t, r.address), dial(t, all[0].Address())
+	own := contract.RingNumber(told[0].Number, "secret")
+	set := func(value string) string {
+		return fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", contract.RingNumberKey, len(value), value)
+	}
+	future := contract.NumberAt(time.Now()) + 2*int64(contract.NumbersAhead/time.Second)
+	for name, harm := range map[string]string{
+		"flush_all":          "flush_all\r\n",
+		"a delete":           "delete " + contract.RingNumberKey + "\r\n",
+		"a forged number":    set("2000"),
+		"another's number":   set(contract.RingNumber(2000, "other")),
+		"one of the future":  set(contract.RingNumber(future, "secret")),
+		"one of the past":    set(contract.RingNumber(7, "secret")),
+		"no number":          set("evil"),
+		"an empty value":     set(""),
+		"a large value":      set(strings.Repeat("1", 500_000)),
+		"a negative number":  set(contract.RingNumber(-5, "secret")),
+		"a number and words": set(own + " or so"),
+	} {
+		memcachedtest.WaitFor(t, name+": the number", func() error {
+			if got := number(direct); got != own {
+				return fmt.Errorf("it is %.80q", got)
+			}
+			return nil
+		})
+		direct.ask(harm)
+		memcachedtest.WaitFor(t, name+": the number again", func() error {
+			if err := r.Ready(); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if got := number(direct); got != own {
+				return fmt.Errorf("it is %.80q", got)
+			}
+			return nil
+		})
+	}
+	for _, key := range owned(told[0].New, 3) {
+		routed.want("get "+key+"\r\n", "END\r\n")
+	}
+}
+
+// A request that waits for another one's lease ends with an error when its router is left behind: it
+// changes nothing any more.
+func TestAWaitingRequestOfALateRouterFails(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	told := tables(ring(t, all[0]), ring(t, all[1]))
+	r := fenced(t, told[3])
+	memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
+	old, current, routed := dial(t, all[0].Address()), dial(t, all[1].Address()), dial(t, r.address)
+	old.want("set n 0 0 1\r\n5\r\n", "STORED\r\n")
+	lease := func() { current.ask("ms n 0 T6 F1835233908\r\n\r\n") } // another one's
+	lease()
+	routed.say("incr n 1\r\nmn\r\n")
+	later := contract.RingNumber(told[4].Number, "secret")
+	current.want(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", contract.RingNumberKey, len(later), later), "STORED\r\n")
+	memcachedtest.WaitFor(t, "it to be left behind", func() error { lease(); return leftBehindIs(r) })
+	lease()
+	time.Sleep(200 * time.Millisecond) // its threads look every 100 ms, and requests every millisecond
+	current.want("delete n\r\n", "DELETED\r\n")
+	if got := routed.until("MN"); got != refused {
+		t.Errorf("%q", got)
+	}
+	old.want("get n\r\n", "VALUE n 0 1\r\n5\r\nEND\r\n")
+}

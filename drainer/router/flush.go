@@ -1,0 +1,111 @@
+package router
+
+import (
+	"slices"
+	"time"
+
+	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/drainer/router/wire"
+)
+
+// A flush_all is obeyed (invariant 11). Members get it at different moments. In a ring change a key
+// can be read at a member that isn't flushed yet, and be copied to one that is. So when all members
+// are flushed, all are flushed again, before the client is answered: what was copied until then is
+// taken, and so is the lease of what is still to be copied. A lease that is taken later finds an old
+// owner that is flushed.
+//
+// A memcached of 1.6.25 or later leaves what was stored in the second of the flush. There the second
+// flush comes flushRest later, and a router copies a key only soon after it has its lease. Movers look
+// for flushes themselves (package pull).
+
+const (
+	// pullLimit is how old a lease may be at most when a router moves an item in its place.
+	pullLimit = 250 * time.Millisecond
+	// flushRest is the time between the two: what was on its way at the first one was copied then, and
+	// a second is over in memcached's own clock.
+	flushRest = 2 * time.Second
+)
+
+// again is a request that all members are sent again when they have answered.
+type again struct {
+	text []byte
+	// due is when, in the loop's clock.
+	due int64
+}
+
+// everywhere sends a request to all members: one answer for all, an error if there is one.
+func (c *client) everywhere(r *wire.Request) {
+	l := c.loop
+	s := l.slot()
+	s.verb, s.kind, s.quiet = r.Verb, wire.OneLine, r.Quiet
+	text := r.AppendTo(nil)
+	c.push(s)
+	if l.table.State != change.Stable {
+		s.again = &again{text: text}
+		c.jobs++ // what the client sends after it comes after both
+	}
+	l.sendAll(s, text)
+}
+
+// sendAll sends a request of all members.
+func (l *loop) sendAll(s *slot, text []byte) {
+	all := l.members.all
+	if l.lost {
+		all = []*member{l.refuser}
+	}
+	s.parts = len(all)
+	for _, m := range all { // s may be answered after the last one
+		if !m.up {
+			s.fail(m.unavailable())
+			l.answered(s)
+			continue
+		}
+		m.request(s)
+		m.out = append(m.out, text...)
+	}
+}
+
+// repeats tells whether a request that all members have answered is sent again.
+func (l *loop) repeats(s *slot) bool {
+	switch {
+	case s.again == nil:
+		return false
+	case s.client == nil:
+		s.again = nil
+		return false
+	case s.outcome == wire.Failure:
+		s.again = nil
+		s.client.jobs--
+		return false
+	}
+	if s.again.due = l.now; slices.ContainsFunc(l.members.all, func(m *member) bool { return m.bySeconds }) {
+		s.again.due += int64(flushRest)
+	}
+	l.repeated = append(l.repeated, s)
+	return true
+}
+
+// repeat sends again what is due.
+func (l *loop) repeat() {
+	repeated := l.repeated
+	l.repeated = nil
+	for _, s := range repeated {
+		switch {
+		case s.client == nil:
+			s.parts = 1
+			l.answered(s)
+		case l.now < s.again.due:
+			l.repeated = append(l.repeated, s)
+		default:
+			text := s.again.text
+			s.again = nil
+			s.client.jobs--
+			l.sendAll(s, text)
+		}
+	}
+}
+
+// tooOld tells whether a move's lease is older than pullLimit.
+func (j *job) tooOld() bool {
+	return j.mover != nil && j.leased > 0 && j.loop.now-j.leased > int64(pullLimit)
+}

@@ -1,0 +1,100 @@
+package router_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/drainer/router/command"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// between is a ring of one member, and what is done before it is sent something.
+func between(t *testing.T, s *memcachedtest.Server, before func(sent []byte)) router.Ring {
+	t.Helper()
+	server, err := routing.ParseServer(memcachedtest.Between(t, s.Address(), func(sent []byte) bool { before(sent); return true }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := router.Ring{Servers: []routing.Server{server}}
+	if r.Owner, err = routing.New("gomemcache", r.Servers); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A key that is moved while a flush_all goes from one member to the next is flushed: what its mover
+// has read before doesn't arrive, once the client has its answer.
+func TestAFlushIsObeyedInAChange(t *testing.T) {
+	t.Parallel()
+	for state := change.Settle; state <= change.Finish; state++ {
+		t.Run(state.String(), func(t *testing.T) {
+			t.Parallel()
+			all := members(t, 2)
+			old, owner := all[0].Raw(), all[1].Raw()
+			old.Must("STORED", "set key 0 0 3", []byte("old"))
+			var flushes atomic.Int64
+			var once sync.Once
+			cas := ""
+			isFlush := func(sent []byte) bool { return bytes.Contains(sent, []byte("flush_all")) }
+			rings := []router.Ring{
+				between(t, all[0], func(sent []byte) {
+					if isFlush(sent) {
+						once.Do(func() { // the mover begins when the new owner is flushed already
+							memcachedtest.WaitFor(t, "the new owner to be flushed", func() error {
+								stats, err := all[1].Dial().Stats("")
+								if err == nil && stats["cmd_flush"] == "0" {
+									err = errors.New("it is not yet")
+								}
+								return err
+							})
+							lease := owner.Do(fmt.Sprintf("ms key 0 ME c T6 F%d", command.LeaseFlags), []byte{})
+							_, cas, _ = strings.Cut(lease, " c")
+							old.Must("HD", "mg key", nil)
+						})
+					}
+				}),
+				between(t, all[1], func(sent []byte) {
+					if isFlush(sent) {
+						flushes.Add(1)
+					}
+				}),
+			}
+			r := start(t, router.Config{}, all[0])
+			if err := r.Apply(&router.Table{Number: 1, State: state, Old: rings[0], New: rings[1]}); err != nil {
+				t.Fatal(err)
+			}
+			c := dial(t, r.address)
+			memcachedtest.WaitFor(t, "both members", func() error {
+				if got := c.ask("delete nothing\r\n"); got != "NOT_FOUND\r\n" {
+					return fmt.Errorf("%q", got)
+				}
+				return acknowledged(r, 1)
+			})
+			c.want("flush_all\r\n", "OK\r\n")
+			if got := owner.Do("ms key 3 C"+cas, []byte("old")); cas == "" || got != "NF" {
+				t.Errorf("the mover's copy, in place of its lease %q: %q", cas, got)
+			}
+			c.want("get key\r\n", "END\r\n")
+			if n := flushes.Load(); n != 2 {
+				t.Errorf("the new owner was flushed %d times", n)
+			}
+			// What comes after it in the same connection stays.
+			c.want("flush_all\r\nset key 0 0 1\r\nv\r\nget key\r\n", "OK\r\nSTORED\r\nVALUE key 0 1\r\nv\r\nEND\r\n")
+			c.want("get key\r\n", "VALUE key 0 1\r\nv\r\nEND\r\n")
+			c.want("flush_all noreply\r\nset key 0 0 1\r\nw\r\n", "STORED\r\n")
+			c.want("get key\r\n", "VALUE key 0 1\r\nw\r\nEND\r\n")
+			all[1].Kill()
+			if got := c.ask("flush_all\r\n"); !strings.HasPrefix(got, "SERVER_ERROR ") {
+				t.Errorf("a flush_all that a member has not got: %q", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,165 @@
+package router
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// watch looks at a member's number from time to time, over a connection of its own.
+func (f *fence) watch(ctx context.Context, w *watched, address string) {
+	var c *memcache.Conn
+	hangUp := func() {
+		if c != nil {
+			_ = c.Close()
+			c = nil
+		}
+	}
+	defer func() { hangUp() }()
+	for ctx.Err() == nil {
+		if round, t := f.next(w); t != nil {
+			var err error
+			if c, err = f.look(ctx, c, address, t); err != nil {
+				hangUp()
+			}
+			f.done(w, round)
+		}
+		period := f.router.config.LookPeriod
+		select {
+		case <-ctx.Done():
+		case <-w.kick:
+		case <-time.After(period*3/4 + rand.N(period/2)):
+		}
+	}
+}
+
+// next is the round of the next look, and the table whose number members are told; nil for no
+// look. A router that was left behind waits for its table: the requests of a look would keep a
+// leaving member from ending.
+func (f *fence) next(w *watched) (round int, t *Table) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if applied := f.router.table.Load().Number; f.late(applied) && f.read.Number <= applied && w.round == f.round {
+		return 0, nil
+	}
+	return f.round, f.read
+}
+
+// done: a member was looked at, or could not be.
+func (f *fence) done(w *watched, round int) {
+	f.mu.Lock()
+	w.round = round
+	f.mu.Unlock()
+	select {
+	case f.news <- struct{}{}:
+	default:
+	}
+}
+
+// look at a member's number, and bring it up to the table's. It returns the connection.
+func (f *fence) look(ctx context.Context, c *memcache.Conn, address string, t *Table) (*memcache.Conn, error) {
+	looking, cancel := context.WithTimeout(ctx, f.router.config.ConnectTimeout)
+	defer cancel()
+	if c == nil {
+		var err error
+		if c, err = f.router.config.Dialer.Dial(looking, address); err != nil {
+			return nil, err
+		}
+	}
+	stop := context.AfterFunc(looking, func() { _ = c.SetDeadline(time.Now()) })
+	defer stop()
+	_ = c.SetDeadline(time.Now().Add(f.router.config.ConnectTimeout))
+	for range 3 { // others may write it at the same time
+		value, cas, err := numberAt(c)
+		if err != nil {
+			return c, err
+		}
+		number := contract.ParseRingNumber(value, t.Key, time.Now())
+		f.found(number, t)
+		if number >= t.Number {
+			break
+		}
+		if stored, err := storeNumber(c, contract.RingNumber(t.Number, t.Key), cas); stored || err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// found a number at a member.
+func (f *fence) found(number int64, t *Table) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := time.Now()
+	if !f.looked {
+		if at = (time.Time{}); number < t.Number {
+			f.older = max(f.older, number)
+		}
+	}
+	if number > t.Number {
+		f.sight(sighting{number: number, at: at})
+	}
+}
+
+// numberAt is what a member has as its number. cas is 0 if it has nothing.
+func numberAt(c *memcache.Conn) (value []byte, cas uint64, err error) {
+	if err := c.Send([]byte("gets " + contract.RingNumberKey + "\r\n")); err != nil {
+		return nil, 0, err
+	}
+	line, err := c.Line()
+	if err != nil || string(line) == "END" {
+		return nil, 0, err
+	}
+	words := bytes.Fields(line)
+	if len(words) != 5 || string(words[0]) != "VALUE" {
+		return nil, 0, fmt.Errorf("%w to gets: %.80q", memcache.ErrProtocol, line)
+	}
+	size, err := strconv.ParseInt(string(words[3]), 10, 32)
+	if err == nil {
+		cas, err = strconv.ParseUint(string(words[4]), 10, 64)
+	}
+	if err != nil || size < 0 {
+		return nil, 0, fmt.Errorf("%w to gets: %.80q", memcache.ErrProtocol, line)
+	}
+	if size > contract.MaxRingNumber { // somebody else's
+		_, err = io.CopyN(io.Discard, c, size)
+	} else {
+		value = make([]byte, size)
+		_, err = io.ReadFull(c, value)
+	}
+	for range 2 { // the value's, and END
+		if err == nil {
+			_, err = c.Line()
+		}
+	}
+	return value, max(cas, 1), err
+}
+
+// storeNumber tells whether it stored the number: if there is none, or the one of that CAS value.
+func storeNumber(c *memcache.Conn, value string, cas uint64) (stored bool, err error) {
+	request := fmt.Sprintf("add %s 0 0 %d\r\n%s\r\n", contract.RingNumberKey, len(value), value)
+	if cas > 0 {
+		request = fmt.Sprintf("cas %s 0 0 %d %d\r\n%s\r\n", contract.RingNumberKey, len(value), cas, value)
+	}
+	if err := c.Send([]byte(request)); err != nil {
+		return false, err
+	}
+	line, err := c.Line()
+	if err != nil {
+		return false, err
+	}
+	switch string(line) {
+	case "STORED":
+		return true, nil
+	case "NOT_STORED", "EXISTS", "NOT_FOUND":
+		return false, nil
+	}
+	return false, fmt.Errorf("%w to a store: %.80q", memcache.ErrProtocol, line)
+}
