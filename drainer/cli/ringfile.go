@@ -20,12 +20,16 @@ const ringFilePeriod = 200 * time.Millisecond
 // ringFile is where a router is told of the rings.
 type ringFile struct {
 	path string
-	text []byte
+	// text of the table that the router has taken, and what was read last.
+	text, last []byte
+	// refused is the text of a table that the router doesn't take, and why it doesn't.
+	refused []byte
+	why     error
 	// trouble with the file, for those who ask.
 	trouble atomic.Pointer[string]
 }
 
-// read returns the table if the file has changed, else nil.
+// read returns the table if it is not the one that was taken, else nil.
 func (f *ringFile) read(ctx context.Context) (*router.Table, error) {
 	file, err := os.Open(f.path)
 	if err != nil {
@@ -33,8 +37,13 @@ func (f *ringFile) read(ctx context.Context) (*router.Table, error) {
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, contract.MaxRingTable+1))
-	if err != nil || bytes.Equal(text, f.text) {
+	switch {
+	case err != nil || bytes.Equal(text, f.text):
 		return nil, err
+	case f.why != nil && bytes.Equal(text, f.refused):
+		return nil, f.why
+	case bytes.Equal(text, f.last): // it was offered
+		return nil, nil
 	}
 	told, err := contract.ParseRingTable(text)
 	if err != nil {
@@ -55,9 +64,15 @@ func (f *ringFile) read(ctx context.Context) (*router.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.text = text
+	f.last = text
 	return t, nil
 }
+
+// taken: the router has the table that was read last.
+func (f *ringFile) taken() { f.text, f.why = f.last, nil }
+
+// refuse the table that was read last.
+func (f *ringFile) refuse(why error) { f.refused, f.why = f.last, why }
 
 // ringOf names the servers as the client does.
 func ringOf(ctx context.Context, ring *contract.Ring) (router.Ring, error) {
@@ -91,8 +106,12 @@ func (f *ringFile) watch(ctx context.Context, r *router.Router, logf func(format
 		}
 		if offered != nil {
 			taken, refused := r.Offer(offered)
-			if taken {
+			switch {
+			case taken:
+				f.taken()
 				logf("table %d: %v, %d members", offered.Number, offered.State, len(offered.New.Servers))
+			case refused != nil:
+				f.refuse(refused)
 			}
 			if taken || refused != nil {
 				offered = nil
@@ -102,13 +121,14 @@ func (f *ringFile) watch(ctx context.Context, r *router.Router, logf func(format
 			}
 		}
 		switch {
-		case err != nil && err.Error() != said:
-			said = err.Error()
-			logf("the table of the rings: %s", said)
-			f.trouble.Store(&said)
-		case err == nil && t != nil:
+		case err == nil: // also if the file has the router's table again
 			said = ""
 			f.trouble.Store(nil)
+		case err.Error() != said:
+			said = err.Error()
+			logf("the table of the rings: %s", said)
+			why := said
+			f.trouble.Store(&why)
 		}
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -42,11 +44,12 @@ func (f *routeFlags) add(fs *flag.FlagSet) {
 	fs.StringVar(&f.ring.path, contract.FlagRingFile, "", "the file with the rings and the state of a ring change, in JSON, instead of --client and --server; it is read again when it changes")
 	fs.IntVar(&c.Loops, "threads", runtime.GOMAXPROCS(0), "threads that serve clients; each has its own connections to the members")
 	fs.IntVar(&c.MaxConnections, "max-connections", router.DefaultMaxConnections, "connections of clients at most; another one is told, and closed")
-	fs.IntVar(&c.MaxItem, contract.FlagMaxItemSize, router.DefaultMaxItem, "a value's size at most, in bytes; members have their own bound")
-	fs.IntVar(&f.maxMemory, contract.FlagMaxMemory, router.DefaultMaxMemory, "what is kept at most of what clients send and of answers that they have not taken, in bytes; a large request or answer beyond it is an error")
-	fs.DurationVar(&c.MemberTimeout, "member-timeout", router.DefaultMemberTimeout, "a member that is silent for so long gets another connection, and its requests an error")
+	fs.IntVar(&c.MaxItem, contract.FlagMaxItemSize, router.DefaultMaxItem, "a value's size at most, in bytes: as large as the members' own bound (memcached's -I), whose default it has")
+	fs.IntVar(&f.maxMemory, contract.FlagMaxMemory, router.DefaultMaxMemory, "what is kept of requests that are not complete, or that members have not taken, and of answers that clients have not taken, in bytes; a request or answer of more than 2 KiB beyond it is an error")
+	fs.DurationVar(&c.MemberTimeout, "member-timeout", router.DefaultMemberTimeout, "a member that is silent for so long, and takes less than 32 KiB a second of a large request, gets another connection, and its requests an error")
 	fs.DurationVar(&c.ConnectTimeout, "connect-timeout", router.DefaultConnectTimeout, "how long a connection to a member may take")
-	fs.DurationVar(&c.IdleTimeout, "idle-timeout", 0, "close the connection of a client that asks nothing for so long; 0 never")
+	fs.DurationVar(&c.IdleTimeout, "idle-timeout", 0, "close the connection of a client that asks nothing and takes nothing for so long; 0 never")
+	fs.DurationVar(&c.RequestTimeout, "request-timeout", router.DefaultRequestTimeout, "how long a request of more than 4 KiB may take to arrive, with a second more for each 32 KiB; and how long a client may take nothing of its answers while half of --max-memory is taken")
 	fs.DurationVar(&c.Linger, "linger", contract.RouterLinger, "after SIGTERM, take connections for so long, while /ready says no")
 	fs.DurationVar(&c.DrainTimeout, "drain-timeout", router.DefaultDrainTimeout, "then wait for answers for so long")
 	fs.DurationVar(&c.Slow, "slow", 100*time.Millisecond, "log requests that take so long, or fail: one a second of each thread at most; 0 none")
@@ -55,6 +58,9 @@ func (f *routeFlags) add(fs *flag.FlagSet) {
 	fs.StringVar(&f.clientLogins, contract.FlagClientAuthFile, "", "ask applications for a login: a file with lines user:password")
 	addConnection(fs, &c.Dialer.Connection)
 }
+
+// leastMemory is what the collector leaves alone, in bytes: there would be little to gain.
+const leastMemory = 48 << 20
 
 // runRoute serves applications until SIGTERM.
 func runRoute(ctx context.Context, line []string, std args.IO) error {
@@ -66,6 +72,9 @@ func runRoute(ctx context.Context, line []string, std args.IO) error {
 	}
 	if err := args.None(fs); err != nil {
 		return err
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(max(int64(f.maxMemory)*7/4, leastMemory))
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -132,7 +141,9 @@ func (f *routeFlags) table(ctx context.Context) (*router.Table, error) {
 			return nil, args.Usagef("--%s goes without --%s and --%s", contract.FlagRingFile, contract.FlagClient, contract.FlagServer)
 		}
 		f.config.Fence = true
-		return f.ring.read(ctx)
+		t, err := f.ring.read(ctx)
+		f.ring.taken()
+		return t, err
 	}
 	const nameTimeout = time.Minute
 	if err := f.routing.resolve(ctx, nameTimeout); err != nil {

@@ -71,7 +71,7 @@ func TestTheRouterStoresWhereADirectClientLooks(t *testing.T) {
 	drainertest.Check(t, "dalli", []string{r.address}, all)
 	memcachedtest.WaitFor(t, "the metrics", func() error {
 		text, err := r.get("/metrics")
-		want := fmt.Sprintf("memcached_router_requests_total{command=\"mg\",outcome=\"hit\"} %d\n", len(all))
+		want := fmt.Sprintf("memcached_router_requests_total{command=\"mg\",outcome=\"hit\",state=\"stable\"} %d\n", len(all))
 		if err == nil && !strings.Contains(text, want) {
 			err = fmt.Errorf("no %q in %s", want, text)
 		}

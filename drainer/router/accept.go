@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -63,7 +64,20 @@ func (r *Router) secure(ctx context.Context, conn net.Conn) {
 		r.refuse(conn)
 		return
 	}
-	r.give(ctx, secured)
+	r.give(ctx, &carried{Conn: secured, closed: func() { r.connections.Add(-1) }})
+}
+
+// carried is a connection that goroutines carry. It counts until it is closed.
+type carried struct {
+	net.Conn
+	once   sync.Once
+	closed func()
+}
+
+func (c *carried) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(c.closed)
+	return err
 }
 
 func (r *Router) refuse(conn net.Conn) {
@@ -73,15 +87,20 @@ func (r *Router) refuse(conn net.Conn) {
 
 // give a connection to a loop.
 func (r *Router) give(ctx context.Context, conn net.Conn) {
+	_, isCarried := conn.(*carried)
 	fd, err := socket.HandOver(ctx, conn)
 	if err != nil {
 		r.config.Logf("take a connection: %v", err)
-		r.connections.Add(-1)
+		if !isCarried {
+			r.connections.Add(-1)
+		}
 		return
 	}
 	l := r.loops[int(r.accepted.Add(1))%len(r.loops)]
-	if !l.poller.Post(func() { l.accept(fd) }) {
+	if !l.poller.Post(func() { l.accept(fd, isCarried) }) {
 		_ = unix.Close(fd)
-		r.connections.Add(-1)
+		if !isCarried {
+			r.connections.Add(-1)
+		}
 	}
 }

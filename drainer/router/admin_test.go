@@ -13,6 +13,7 @@ import (
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/drainer/router/change"
 )
 
 var metric = regexp.MustCompile(`\bmemcached_router_[a-z_]+`)
@@ -56,6 +57,55 @@ func TestTheDashboardAsksForMetricsThatAreServed(t *testing.T) {
 	if len(served) < 10 {
 		t.Errorf("only %d metrics are served", len(served))
 	}
+}
+
+// What metrics say is what was asked: by command, outcome and state of the ring, and by member.
+func TestMetricsCountWhatWasAsked(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	r := start(t, router.Config{}, all[0])
+	c := dial(t, r.address)
+	requests := "set a 0 0 5\r\nhello\r\nget a b\r\nget a\r\nadd a 0 0 1\r\nx\r\nincr a 1\r\n"
+	answers := len(c.ask(requests))
+	if err := r.Apply(&router.Table{Number: 1, State: change.Prepare, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
+		t.Fatal(err)
+	}
+	memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
+	c.want("get a\r\nget b\r\n", "VALUE a 0 5\r\nhello\r\nEND\r\nEND\r\n")
+	member := func(i int) string { return fmt.Sprintf("member=%q", all[i].Address()) }
+	wants := []string{
+		`requests_total{command="set",outcome="done",state="stable"} 1`,
+		`requests_total{command="get",outcome="hit",state="stable"} 2`,
+		`requests_total{command="get",outcome="miss",state="stable"} 1`,
+		`requests_total{command="add",outcome="refused",state="stable"} 1`,
+		`requests_total{command="incr",outcome="error",state="stable"} 1`,
+		`requests_total{command="get",outcome="hit",state="prepare"} 1`,
+		`requests_total{command="get",outcome="miss",state="prepare"} 1`,
+		`request_seconds_count 8`,
+		fmt.Sprintf("request_bytes_total %d", len(requests)+len("get a\r\nget b\r\n")+2*len("mn\r\n")),
+		// mn is the router's own answer; the END of a read of two keys is the last one's.
+		fmt.Sprintf("answer_bytes_total %d", answers+len("VALUE a 0 5\r\nhello\r\nEND\r\nEND\r\n")),
+		`connections 1`, `held_bytes 0`,
+		// The old owner is asked for b twice, the new one once.
+		`member_requests_total{` + member(0) + `,outcome="hit"} 3`, `member_requests_total{` + member(0) + `,outcome="miss"} 3`,
+		`member_requests_total{` + member(0) + `,outcome="done"} 1`, `member_requests_total{` + member(0) + `,outcome="refused"} 1`,
+		`member_requests_total{` + member(0) + `,outcome="error"} 1`,
+		`member_requests_total{` + member(1) + `,outcome="miss"} 1`,
+		`member_sent_bytes_total{` + member(1) + `} ` + fmt.Sprint(len("get b\r\n")),
+		`member_received_bytes_total{` + member(1) + `} ` + fmt.Sprint(len("END\r\n")),
+		`member_connections{` + member(1) + `} 2`,
+		`ring_table{state="prepare"} 1`, `ring_table_acknowledged 1`,
+	}
+	memcachedtest.WaitFor(t, "the metrics", func() error {
+		w := httptest.NewRecorder()
+		r.Admin().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		for _, want := range wants {
+			if !strings.Contains(w.Body.String(), "\nmemcached_router_"+want+"\n") {
+				return fmt.Errorf("no %s in\n%s", want, w.Body)
+			}
+		}
+		return nil
+	})
 }
 
 func TestSlowAndFailedRequestsAreLoggedWithoutTheirKeys(t *testing.T) {

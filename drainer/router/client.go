@@ -26,6 +26,7 @@ const (
 	answerNoRoom   = "SERVER_ERROR out of memory writing get response\r\n"
 	answerNoStore  = "SERVER_ERROR out of memory storing object\r\n"
 	answerTooLarge = "SERVER_ERROR object too large for cache\r\n"
+	answerNoLine   = "SERVER_ERROR out of memory reading request\r\n"
 )
 
 // client is a connection of an application.
@@ -40,8 +41,16 @@ type client struct {
 	jobs int
 	// average size of an answer, in bytes, times 8.
 	average int
-	// body collects a large request: its line, and its data block.
+	// body collects a large request of a size: its line, and its data block.
 	body []byte
+	size int
+	// counted of what was received and is not used yet, in bytes (loop.held).
+	counted int
+	// scanned bytes of in have no line end.
+	scanned int
+	// partial is when the request that is not complete yet began, in the loop's clock; 0 if there
+	// is none.
+	partial int64
 	// swallow bytes of input: a data block that is not wanted.
 	swallow int
 	// reading is a read some of whose keys have not been asked for yet.
@@ -49,7 +58,7 @@ type client struct {
 		verb    wire.Verb
 		exptime int32
 	}
-	// used is when the last request came, in the loop's clock.
+	// used is when it has last sent or taken something, in the loop's clock.
 	used int64
 	at   int // its place in loop.clients
 
@@ -59,8 +68,9 @@ type client struct {
 	stopped  bool // there may be input that was not taken
 	queued   bool // the loop calls resume when the round is over
 	ending   bool // close when all is answered
+	ended    bool // it has sent everything
+	carried  bool // goroutines carry what it sends and receives, and count the connection
 	talked   bool // the first request was read
-	binary   bool // a translator speaks with the application, and counts the connection
 	login    login
 }
 
@@ -160,8 +170,12 @@ func (c *client) goOn() {
 
 // blocked tells whether the next request has to wait.
 func (c *client) blocked() bool {
-	return c.jobs > 0 && c.reading.verb == wire.Unknown || c.jobs >= clientJobs || c.waits || c.ending || c.closed || c.unanswered >= window ||
-		c.unsent()+c.heldBytes+c.unanswered*c.average/8 > clientBacklog && c.unanswered+c.unsent() > 0
+	if c.jobs > 0 && c.reading.verb == wire.Unknown || c.jobs >= clientJobs || c.waits || c.ending || c.closed || c.unanswered >= window {
+		return true
+	}
+	untaken := c.unsent() + c.heldBytes
+	return untaken+c.unanswered*c.average/8 > clientBacklog && c.unanswered+c.unsent() > 0 ||
+		untaken > 0 && c.loop.held > c.loop.maxMemory
 }
 
 // Writable is called by the loop.
@@ -172,9 +186,12 @@ func (c *client) HungUp() { c.gone() }
 
 // flushed sends what it can, and goes on or ends after that.
 func (c *client) flushed() {
-	before := len(c.out)
+	before, passed := len(c.out), c.passed
 	ok := c.flush()
 	c.loop.held -= before - len(c.out)
+	if c.passed != passed {
+		c.used = c.loop.now
+	}
 	switch {
 	case !ok, c.ending && c.head == nil && c.unsent() == 0:
 		c.gone()
@@ -194,15 +211,24 @@ func (c *client) Readable() {
 		c.readBody()
 		return
 	}
-	b, ok := c.read()
+	before := len(c.in)
+	b, ok := c.read(c.loop.piece())
 	if !ok {
-		c.end() // it may still read its answers
+		c.finish()
 		return
 	}
 	if len(b) > 0 {
 		c.used = c.loop.now
+		c.loop.counts.Received += uint64(len(b) - before)
 		c.take(b)
 	}
+}
+
+// finish: nothing more will come. It may still read its answers.
+func (c *client) finish() {
+	c.ended = true
+	c.watch(false, c.writes)
+	c.take(c.in)
 }
 
 // resume goes on with what was received while the client was blocked.
@@ -211,10 +237,14 @@ func (c *client) resume() {
 		return
 	}
 	c.stopped = false
-	if len(c.in) > 0 {
+	c.partial = 0 // what it was not read for is not its own fault
+	if c.body != nil && !c.collectOn() {
+		return
+	}
+	if len(c.in) > 0 || c.ended {
 		c.take(c.in)
 	}
-	if !c.blocked() {
+	if !c.blocked() && !c.ended {
 		c.watch(true, c.writes)
 	}
 }
@@ -226,6 +256,7 @@ func (c *client) take(b []byte) {
 		if n == 0 {
 			break
 		}
+		c.partial = 0
 		b = b[n:]
 	}
 	if c.closed {
@@ -236,11 +267,20 @@ func (c *client) take(b []byte) {
 	}
 	c.stopped = c.blocked()
 	c.keep(b)
+	c.count()
+	if c.ended && !c.stopped { // what is left is not complete
+		c.end()
+	}
 }
 
 // step carries out one request, or a part of it, and returns how many bytes that takes:
 // 0 if more are needed.
 func (c *client) step(b []byte) int {
+	if from := c.scanned; from > 0 {
+		if c.scanned = 0; bytes.IndexByte(b[from:], '\n') < 0 {
+			return c.incomplete(b)
+		}
+	}
 	switch {
 	case c.swallow > 0:
 		n := min(c.swallow, len(b))
@@ -276,14 +316,20 @@ func (c *client) step(b []byte) int {
 // incomplete is a line without its end.
 func (c *client) incomplete(b []byte) int {
 	if len(b) <= wire.MaxLine {
+		c.scanned = len(b)
 		return 0
 	}
+	answer := wire.LongLine(b)
 	word := bytes.TrimLeft(b, " ")
-	if reads := bytes.HasPrefix(word, []byte("get ")) || bytes.HasPrefix(word, []byte("gets ")); reads && len(b) <= maxReadLine {
-		return 0
+	if reads := bytes.HasPrefix(word, []byte("get ")) || bytes.HasPrefix(word, []byte("gets ")); reads && len(b) <= maxReadLine && !c.login.wanted {
+		if c.loop.room(max(len(b)-c.counted, smallBlock+1)) {
+			c.scanned = len(b)
+			return 0
+		}
+		answer = answerNoLine
 	}
 	c.skipping = true
-	c.reply(wire.LongLine(b))
+	c.reply(answer)
 	return len(b)
 }
 
@@ -292,37 +338,28 @@ func (c *client) store(r *wire.Request, b []byte, n int) int {
 	total := n + r.Data
 	switch {
 	case r.Data > c.loop.router.config.MaxItem:
-		c.swallow = r.Data
-		c.local(r, answerTooLarge)
-		return n
+		return c.refuse(r, n, r.Data, answerTooLarge)
 	case len(b) < total && r.Data <= bodyDirect:
+		if r.Data > smallBlock && !c.loop.room(r.Data) {
+			return c.refuse(r, n, r.Data, answerNoStore)
+		}
 		return 0
 	case len(b) < total:
 		return c.collect(r, b, total, n)
 	}
-	c.complete(r, b[n:total])
+	if !c.complete(r, b[n:total]) {
+		return 0
+	}
 	return total
 }
 
-// complete is a request with all of its data block.
-func (c *client) complete(r *wire.Request, data []byte) {
+// complete is a request with all of its data block. It returns false if the client has to wait.
+func (c *client) complete(r *wire.Request, data []byte) bool {
 	if !bytes.HasSuffix(data, []byte("\r\n")) {
 		c.local(r, wire.AnswerBadChunk)
-		return
+		return true
 	}
-	c.forward(r, data)
-}
-
-// collect begins to collect a large request.
-func (c *client) collect(r *wire.Request, b []byte, total, line int) int {
-	if c.loop.held+total > c.loop.router.config.MaxMemory {
-		c.swallow = r.Data
-		c.local(r, answerNoStore)
-		return line
-	}
-	c.loop.held += total
-	c.body = append(make([]byte, 0, total), b...)
-	return len(b)
+	return c.forward(r, data)
 }
 
 // local answers a request that would have had a member's answer.
@@ -330,28 +367,6 @@ func (c *client) local(r *wire.Request, answer string) {
 	if !r.Quiet || r.Verb.Meta() {
 		c.reply(answer)
 	}
-}
-
-// readBody reads more of a large request.
-func (c *client) readBody() {
-	n, again, ok := readInto(c.fd, c.body[len(c.body):cap(c.body)])
-	if !ok {
-		c.gone()
-		return
-	}
-	if again {
-		return
-	}
-	c.used = c.loop.now
-	c.body = c.body[:len(c.body)+n]
-	if len(c.body) < cap(c.body) {
-		return
-	}
-	body, r := c.body, &c.loop.request
-	c.body = nil
-	c.loop.held -= cap(body)
-	line := r.Parse(body)
-	c.complete(r, body[line:])
 }
 
 // carryOut is a request without a data block: b begins with its line, of n bytes.
@@ -368,7 +383,9 @@ func (c *client) carryOut(r *wire.Request, b []byte, n int) int {
 	case r.Verb == wire.Stats:
 		c.reply(c.loop.stats(r.NextKey()))
 	case r.Verb > wire.FlushAll:
-		c.forward(r, nil)
+		if !c.forward(r, nil) {
+			return 0
+		}
 	}
 	if r.Close {
 		c.end()
@@ -393,7 +410,7 @@ func (c *client) readOn(b []byte) int {
 func (c *client) keys(r *wire.Request, b []byte, n int) int {
 	for key := r.NextKey(); key != nil; {
 		m, old := c.loop.owners(key)
-		if c.wait(m) {
+		if c.wait(m) || old != nil && c.wait(old) {
 			c.later(r)
 			return cap(b) - cap(key) // the key comes again
 		}
@@ -437,10 +454,13 @@ func (c *client) wait(m *member) bool {
 	return true
 }
 
-// forward sends a request to the owner of its key.
-func (c *client) forward(r *wire.Request, data []byte) {
+// forward sends a request to the owner of its key. It returns false if the client has to wait.
+func (c *client) forward(r *wire.Request, data []byte) bool {
 	var room [wire.MaxKey]byte
 	m, old := c.loop.owners(r.Hashed(&room))
+	if c.wait(m) || old != nil && c.wait(old) {
+		return false
+	}
 	s := c.loop.slot()
 	s.verb, s.kind, s.quiet = r.Verb, wire.KindOf(r.Verb), r.Quiet
 	if s.echo = r.Echo(); s.echo.On() {
@@ -449,17 +469,15 @@ func (c *client) forward(r *wire.Request, data []byte) {
 	c.push(s)
 	if old != nil {
 		c.moving(r, s, nil, data, m, old)
-		return
+		return true
 	}
 	if !m.up {
 		c.unavailable(s, m)
-		return
+		return true
 	}
 	m.request(s)
 	m.out = append(r.AppendTo(m.out), data...)
-	if m.full() {
-		c.wait(m)
-	}
+	return true
 }
 
 // unavailable answers for a member that is not connected.
@@ -477,7 +495,7 @@ func (c *client) gone() {
 		return
 	}
 	l := c.loop
-	l.held -= len(c.out) + cap(c.body)
+	l.held -= len(c.out)
 	for s := c.head; s != nil; {
 		next := s.next
 		c.unhold(s)
@@ -489,5 +507,6 @@ func (c *client) gone() {
 	}
 	c.head, c.tail, c.body = nil, nil, nil
 	c.close()
+	c.count()
 	l.forget(c)
 }

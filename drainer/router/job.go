@@ -37,8 +37,10 @@ type job struct {
 	connections [2]int
 	// answer to the present step, and what the client would be told so far.
 	answer, kept []byte
-	found        bool
-	failed       bool
+	// text of the request, and what is counted of all, in bytes (loop.held).
+	text, counted int
+	found         bool
+	failed        bool
 	// why a step has failed, if an owner has said so.
 	why     string
 	fetched command.Fetched
@@ -55,7 +57,11 @@ func (c *client) moving(r *wire.Request, s *slot, single, data []byte, owner, ol
 		j.request.Request = wire.Request{Verb: r.Verb, Exptime: r.Exptime}
 		j.request.Single = s.key
 	} else {
-		text := append(append(bytes.Clone(r.Line), "\r\n"...), data...)
+		text := c.body // if there is one, it is complete, and the job's from now on
+		if text == nil {
+			text = append(append(bytes.Clone(r.Line), "\r\n"...), data...)
+		}
+		j.text = cap(text)
 		n := j.request.Parse(text)
 		if len(data) > 0 {
 			j.request.Value = text[n:]
@@ -63,6 +69,7 @@ func (c *client) moving(r *wire.Request, s *slot, single, data []byte, owner, ol
 	}
 	class, _ := command.ClassOf(&j.request.Request)
 	j.op = change.NewOp(class, l.table.State, l.table.without())
+	j.count()
 	l.enter(s)
 	s.pending = true
 	c.jobs++
@@ -75,7 +82,7 @@ func (c *client) moving(r *wire.Request, s *slot, single, data []byte, owner, ol
 
 // pull moves a key that was read at its old owner.
 func (l *loop) pull(j *job) {
-	if l.pulls >= pulls {
+	if l.pulls >= pulls || l.held > l.maxMemory/2 {
 		return
 	}
 	l.pulls++
@@ -182,7 +189,6 @@ func (j *job) heard() {
 		result, said = j.request.Result(j.step, j.answer)
 		j.keep(said, result.Code)
 	}
-	j.loop.held -= len(j.answer)
 	if j.step.Action == change.Fetch && result.Code == change.Found {
 		var ok bool
 		if j.fetched, ok = j.request.Fetched(j.answer); !ok || j.tooOld() {
@@ -191,6 +197,7 @@ func (j *job) heard() {
 		j.answer = nil // it is a part of what was fetched
 	}
 	j.answer = j.answer[:0]
+	j.count()
 	j.run(j.next(result))
 }
 
@@ -210,6 +217,7 @@ func (j *job) keep(said []byte, code change.Code) {
 // done: the client can be answered.
 func (j *job) done() {
 	if j.mover != nil {
+		j.forget()
 		j.loop.pulls--
 		j.slot.leave()
 		j.loop.release(j.slot)
@@ -261,6 +269,7 @@ func (j *job) unavailable() string {
 
 // finish answers the client.
 func (j *job) finish(answer []byte) {
+	j.forget()
 	s := j.slot
 	var a wire.Answer
 	if a.Parse(wire.KindOf(s.verb), answer) {

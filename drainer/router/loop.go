@@ -46,16 +46,18 @@ type loop struct {
 	repeated []*slot
 	pulls    int
 	clients  []*client
+	sweep    int64 // when clients are looked at, in the loop's clock
 	dirty    []*client
 	queued   []*client
-	// held is what is kept for clients, in bytes.
-	held int
+	// held is what is kept for clients and members, in bytes, and coming what will be of the blocks
+	// whose lines were read. maxMemory is the configuration's.
+	held, coming, maxMemory int
 	// draining: connections are closed when their answers are sent.
 	draining bool
 	counts   meter.Counts
 	sketch   meter.Sketch
-	faded    int64 // when, in the loop's clock
-	odd      odd
+	faded    int64        // when, in the loop's clock
+	odd      meter.Seldom // slow and failed requests
 
 	published struct {
 		mu     sync.Mutex
@@ -65,6 +67,7 @@ type loop struct {
 		// unanswered requests of all members.
 		unanswered int
 		members    map[string]memberState // by address
+		serves     bool                   // there is a table
 		// acknowledged is the number of a table; if it isn't the present one, waitsFor says why.
 		acknowledged int64
 		waitsFor     string
@@ -76,9 +79,8 @@ const fadePeriod = 20 * time.Second
 
 // memberState is what others may know of a loop's member.
 type memberState struct {
-	why string // there is no connection
-	// answered and failed requests, and the time that they took in all, in nanoseconds.
-	answered, failed, nanos uint64
+	why     string // there is no connection
+	traffic meter.Traffic
 }
 
 const (
@@ -97,7 +99,7 @@ func newLoop(r *Router) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loop{router: r, poller: p, input: make([]byte, readSize), began: r.began}
+	l := &loop{router: r, poller: p, input: make([]byte, readSize), began: r.began, maxMemory: r.config.MaxMemory}
 	l.refuser = &member{refusal: answerLate}
 	return l, nil
 }
@@ -136,8 +138,14 @@ func (l *loop) flush() {
 	for len(l.members.dirty)+len(l.dirty)+len(l.queued) > 0 {
 		for _, m := range l.members.dirty {
 			m.dirty = false
+			passed := m.passed
 			if m.up && !m.flush() {
 				m.fail("it does not take requests")
+			}
+			m.traffic.Sent += m.passed - passed
+			m.count()
+			if len(m.waiting) > 0 && !m.full() {
+				m.resume()
 			}
 		}
 		l.members.dirty = l.members.dirty[:0]
@@ -184,9 +192,10 @@ func (l *loop) check() {
 	l.leave()
 	l.adopt()
 	l.judge()
-	if config.IdleTimeout > 0 {
+	if l.now >= l.sweep {
+		l.sweep = l.now + int64(5*tick)
 		for i := len(l.clients) - 1; i >= 0; i-- {
-			if c := l.clients[i]; l.now-c.used > int64(config.IdleTimeout) {
+			if c := l.clients[i]; c.overdue(config) {
 				c.gone()
 			}
 		}
@@ -207,11 +216,11 @@ func (l *loop) publish() {
 		l.sketch.Fade()
 	}
 	l.published.members = map[string]memberState{}
-	if l.table != nil {
+	if l.published.serves = l.table != nil; l.published.serves {
 		l.published.acknowledged, l.published.waitsFor = l.acknowledged()
 	}
 	for _, m := range l.members.all {
-		l.published.members[m.address] = memberState{why: m.down, answered: m.answered, failed: m.failed, nanos: m.nanos}
+		l.published.members[m.address] = memberState{why: m.down, traffic: m.traffic}
 		l.published.unanswered += m.unanswered.n
 	}
 }
@@ -247,9 +256,13 @@ func (l *loop) answered(s *slot) {
 		j.heard()
 		return
 	}
+	state := l.table.State
+	if s.epoch != nil {
+		state = s.epoch.state
+	}
 	s.leave()
 	s.pending, s.done = false, true
-	l.counts.Count(s.verb, s.outcome, s.size, l.now-s.began)
+	l.counts.Count(state, s.verb, s.outcome, s.size, l.now-s.began)
 	if slow := int64(l.router.config.Slow); slow > 0 && (s.outcome == wire.Failure || l.now-s.began >= slow) {
 		l.logOdd(s)
 	}
@@ -264,42 +277,26 @@ func (l *loop) answered(s *slot) {
 	c.goOn()
 }
 
-// odd requests are slow, or have failed. One a second is logged.
-type odd struct {
-	logged int64 // when, in the loop's clock
-	more   int   // since then
-}
-
-// logOdd logs no key: that may be a secret.
+// logOdd logs a slow or failed request, but no key: that may be a secret.
 func (l *loop) logOdd(s *slot) {
-	o := &l.odd
-	if o.logged > 0 && l.now-o.logged < int64(time.Second) {
-		o.more++
+	more, say := l.odd.Says(l.now)
+	if !say {
 		return
 	}
 	what := "took long"
 	if s.outcome == wire.Failure {
 		what = "failed"
 	}
-	l.router.config.Logf("a %s %s, after %v; %d more were slow or failed since the last one", s.verb, what, time.Duration(l.now-s.began).Round(time.Microsecond), o.more)
-	*o = odd{logged: max(l.now, 1)}
-}
-
-// crowded tells whether there is no room for a block of this answer: its client takes
-// answers too slowly, and so do others.
-func (l *loop) crowded(s *slot, block int) bool {
-	c := s.client
-	return block > 0 && c != nil && !s.hidden && l.held+block > l.router.config.MaxMemory &&
-		(c.head != s || c.unsent() > clientBacklog)
+	l.router.config.Logf("a %s %s, after %v; %d more were slow or failed since the last one", s.verb, what, time.Duration(l.now-s.began).Round(time.Microsecond), more)
 }
 
 // accept takes a connection of a client.
-func (l *loop) accept(fd int) {
-	c := &client{used: l.now, at: len(l.clients), average: 8 * firstAverage}
+func (l *loop) accept(fd int, carried bool) {
+	c := &client{used: l.now, at: len(l.clients), average: 8 * firstAverage, carried: carried}
 	c.login.wanted = l.router.config.Logins != nil
 	if err := c.open(l, fd, c); err != nil {
 		_ = unix.Close(fd)
-		l.router.connections.Add(-1)
+		l.disconnected(c)
 		return
 	}
 	l.clients = append(l.clients, c)
@@ -314,7 +311,12 @@ func (l *loop) forget(c *client) {
 	l.clients[c.at] = last
 	last.at = c.at
 	l.clients = l.clients[:len(l.clients)-1]
-	if !c.binary {
+	l.disconnected(c)
+}
+
+// disconnected: a connection that goroutines carry lasts until they have closed it.
+func (l *loop) disconnected(c *client) {
+	if !c.carried {
 		l.router.connections.Add(-1)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/router/command"
+	"example.com/memcached-operator/drainer/router/meter"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -27,8 +28,12 @@ type member struct {
 	unanswered queue
 	// block is what is still to come of a data block, in bytes.
 	block int
-	// heard is when the member has last said something, in the loop's clock.
+	// heard is when the member has last said something, in the loop's clock, or has taken enough of
+	// a request (progress). taken is how many bytes it had taken by then.
 	heard int64
+	taken uint64
+	// counted of what is unsent, in bytes (loop.held).
+	counted int
 	// waiting clients, until the backlog is smaller.
 	waiting []*client
 	// lost asks for another connection; forget ends that.
@@ -36,8 +41,9 @@ type member struct {
 	forget func()
 	// connections that there have been.
 	connections int
-	// answered and failed requests, and the time that they took in all, in nanoseconds.
-	answered, failed, nanos uint64
+	traffic     meter.Traffic
+	// failures that are logged.
+	failures meter.Seldom
 	// keepsCAS: it can be told the CAS value of an item (memcached 1.6.27 and later).
 	keepsCAS bool
 	// refusal is the answer of a member that is never up.
@@ -48,13 +54,15 @@ type member struct {
 
 // full tells whether clients have to wait before they send this member more.
 func (m *member) full() bool {
-	return m.unsent() > memberBacklog || m.unanswered.n >= memberRequests
+	m.count()
+	return m.unsent() > memberBacklog || m.unanswered.n >= memberRequests || m.unsent() > crowdedBacklog && m.loop.held > m.loop.maxMemory
 }
 
 // attach takes a new connection.
 func (m *member) attach(l *loop, fd int, version string) {
 	*m = member{address: m.address, lost: m.lost, forget: m.forget, waiting: m.waiting,
-		answered: m.answered, failed: m.failed, nanos: m.nanos, connections: m.connections + 1, keepsCAS: command.KeepsCAS(version), bySeconds: command.FlushesBySeconds(version), up: true, heard: l.now}
+		traffic: m.traffic, failures: m.failures, connections: m.connections + 1,
+		keepsCAS: command.KeepsCAS(version), bySeconds: command.FlushesBySeconds(version), up: true, heard: l.now}
 	if err := m.open(l, fd, m); err != nil {
 		m.fail(err.Error())
 	}
@@ -65,9 +73,9 @@ func (m *member) attach(l *loop, fd int, version string) {
 func (m *member) request(s *slot) {
 	m.buffer()
 	if m.unanswered.n == 0 {
-		m.heard = m.loop.now
+		m.heard, m.taken = m.loop.now, m.passed
 	}
-	m.unanswered.push(s)
+	m.unanswered.push(s, m.passed+uint64(m.unsent()))
 	s.pending = true
 	if s.epoch == nil && s.job == nil {
 		m.loop.enter(s)
@@ -88,7 +96,8 @@ func (m *member) Writable() { m.touch() }
 
 // Readable is called by the loop.
 func (m *member) Readable() {
-	b, ok := m.read()
+	before := len(m.in)
+	b, ok := m.read(readSize)
 	if !ok {
 		m.fail("it closed the connection")
 		return
@@ -97,6 +106,7 @@ func (m *member) Readable() {
 		return
 	}
 	m.heard = m.loop.now
+	m.traffic.Received += uint64(len(b) - before)
 	rest, ok := m.answers(b)
 	if !ok {
 		m.fail("it does not speak memcached's protocol")
@@ -123,6 +133,7 @@ func (m *member) answers(b []byte) (rest []byte, ok bool) {
 			}
 			s.emit(b[:n])
 			m.block -= n
+			m.loop.coming -= n
 			b = b[n:]
 			if m.block == 0 && s.kind != wire.Values {
 				m.finish(s)
@@ -162,7 +173,10 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 	case s.kind == wire.Values && a.Code == wire.End && s.outcome == wire.Value:
 		s.hidden = s.more
 	case s.job != nil: // it has all of the answer
-		s.outcome = a.Code
+		if s.outcome = a.Code; m.loop.crowded(s, a.Block) {
+			s.job.crowded()
+			s.hidden = true
+		}
 	default:
 		s.begin(a)
 		if m.loop.crowded(s, a.Block) {
@@ -171,6 +185,7 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 		}
 	}
 	s.line(a)
+	m.loop.coming += a.Block
 	if m.block = a.Block; m.block == 0 {
 		m.finish(s)
 	}
@@ -180,11 +195,11 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 // finish: the first unanswered request is answered.
 func (m *member) finish(s *slot) {
 	m.unanswered.pop()
-	m.answered++
-	m.nanos += uint64(max(m.loop.now-s.began, 0))
-	if s.outcome == wire.Failure || !m.up {
-		m.failed++
+	outcome := s.outcome
+	if !m.up {
+		outcome = wire.Failure
 	}
+	m.traffic.Count(s.verb, outcome, m.loop.now-s.began)
 	m.loop.answered(s)
 }
 
@@ -197,8 +212,12 @@ func (m *member) fail(why string) {
 	m.connections++
 	m.up, m.down = false, why
 	m.close()
+	m.count()
+	m.loop.coming -= m.block
 	m.block = 0
-	m.loop.router.config.Logf("member %s: %s; %d requests were unanswered", m.address, why, m.unanswered.n)
+	if more, say := m.failures.Says(m.loop.now); say {
+		m.loop.router.config.Logf("member %s: %s; %d requests were unanswered; %d more failures since the last one", m.address, why, m.unanswered.n, more)
+	}
 	for m.unanswered.n > 0 {
 		s := m.unanswered.front()
 		s.fail(m.unavailable())
@@ -233,6 +252,9 @@ func (m *member) HungUp() { m.Readable() }
 
 // check fails a member that is silent for too long.
 func (m *member) check(patience time.Duration) {
+	if m.up && m.unanswered.n > 0 && m.loop.now-m.heard > int64(patience/4) {
+		m.progress()
+	}
 	if m.up && m.unanswered.n > 0 && m.loop.now-m.heard > int64(patience) {
 		m.fail(fmt.Sprintf("it has not answered for %v", patience))
 	}

@@ -37,14 +37,19 @@ type Config struct {
 	MaxConnections int
 	// MaxItem is the size of a data block at most, in bytes, with its end.
 	MaxItem int
-	// MaxMemory of each loop for what clients are sent and send, in bytes.
+	// MaxMemory of each loop for what clients are sent and send, in bytes. What is kept may exceed
+	// it by a quarter, of small values, and by one value.
 	MaxMemory int
 	// MemberTimeout is how long a member may be silent that has been asked something.
 	MemberTimeout time.Duration
 	// ConnectTimeout bounds a connection to a member, with TLS and the login.
 	ConnectTimeout time.Duration
-	// IdleTimeout closes the connection of a client that asks nothing; 0 never.
+	// IdleTimeout closes the connection of a client that asks nothing and takes nothing; 0 never.
 	IdleTimeout time.Duration
+	// RequestTimeout is how long a request of more than a few KiB may take to arrive, with a
+	// second more for each slowest bytes. While memory is short, it is also how long a client may
+	// take none of its answers.
+	RequestTimeout time.Duration
 	// Linger is how long a router that was told to end still takes connections: until
 	// everybody has learned that it is not ready.
 	Linger time.Duration
@@ -67,11 +72,12 @@ type Config struct {
 // Defaults of Config.
 const (
 	DefaultMaxConnections = 10_000
-	DefaultMaxItem        = 64 << 20
+	DefaultMaxItem        = 1 << 20 // memcached's own
 	DefaultMaxMemory      = 256 << 20
 	DefaultMemberTimeout  = 2 * time.Second
 	DefaultConnectTimeout = 2 * time.Second
 	DefaultDrainTimeout   = contract.RouterDrain
+	DefaultRequestTimeout = 30 * time.Second
 )
 
 func (c *Config) complete() {
@@ -82,6 +88,7 @@ func (c *Config) complete() {
 	set(&c.MemberTimeout, DefaultMemberTimeout)
 	set(&c.ConnectTimeout, DefaultConnectTimeout)
 	set(&c.DrainTimeout, DefaultDrainTimeout)
+	set(&c.RequestTimeout, DefaultRequestTimeout)
 	set(&c.LeftBehind, DefaultLeftBehind)
 	set(&c.LookPeriod, DefaultLookPeriod)
 	if c.Logf == nil {
@@ -202,6 +209,9 @@ func (r *Router) Ready() error {
 	connected := 0
 	for _, l := range r.loops {
 		l.published.mu.Lock()
+		if !l.published.serves {
+			connected = -1 << 30
+		}
 		for _, s := range r.table.Load().servers() {
 			switch m, known := l.published.members[s.Address()]; {
 			case !known || m.why == untried:

@@ -27,6 +27,7 @@ type slot struct {
 	outcome wire.Code
 
 	quiet   bool // the request was: some answers are hidden
+	silent  bool // all are: the request is the router's own
 	more    bool // more keys of the same read follow: no END
 	hidden  bool // this answer is not for the client
 	started bool // some of it has been sent
@@ -43,7 +44,7 @@ type slot struct {
 func (s *slot) begin(a *wire.Answer) {
 	s.outcome = a.Code
 	switch {
-	case s.quiet && wire.Hidden(s.verb, a.Code):
+	case s.silent || s.quiet && wire.Hidden(s.verb, a.Code):
 		s.hidden = true
 	case s.more && a.Code == wire.End:
 		s.hidden = true
@@ -54,10 +55,10 @@ func (s *slot) begin(a *wire.Answer) {
 func (s *slot) emit(b []byte) {
 	c := s.client
 	switch {
+	case s.hidden:
 	case s.job != nil:
-		s.job.answer = append(s.job.answer, b...)
-		s.job.loop.held += len(b)
-	case c == nil || s.hidden:
+		s.job.take(b)
+	case c == nil:
 	case c.head == s && s.parts == 0:
 		s.size += len(b)
 		if !c.mute {
@@ -98,7 +99,7 @@ func (s *slot) fail(answer string) {
 	default:
 		c.unhold(s)
 		s.outcome = wire.Failure
-		if s.hidden = s.quiet && !s.verb.Meta(); !s.hidden {
+		if s.hidden = s.silent || s.quiet && !s.verb.Meta(); !s.hidden {
 			s.emit([]byte(answer))
 		}
 	}
@@ -119,20 +120,26 @@ func (s *slot) part(code wire.Code, line []byte) {
 
 // queue is a ring of slots: those that a member has been sent, in order.
 type queue struct {
-	ring  []*slot
+	ring  []queued
 	first int
 	n     int
 }
 
-func (q *queue) push(s *slot) {
+type queued struct {
+	*slot
+	// at is how many bytes the member had been sent, or was to be sent, before this request.
+	at uint64
+}
+
+func (q *queue) push(s *slot, at uint64) {
 	if q.n == len(q.ring) {
-		ring := make([]*slot, max(64, 2*len(q.ring)))
+		ring := make([]queued, max(64, 2*len(q.ring)))
 		for i := range q.n {
 			ring[i] = q.ring[(q.first+i)%len(q.ring)]
 		}
 		q.ring, q.first = ring, 0
 	}
-	q.ring[(q.first+q.n)&(len(q.ring)-1)] = s
+	q.ring[(q.first+q.n)&(len(q.ring)-1)] = queued{s, at}
 	q.n++
 }
 
@@ -140,11 +147,11 @@ func (q *queue) front() *slot {
 	if q.n == 0 {
 		return nil
 	}
-	return q.ring[q.first]
+	return q.ring[q.first].slot
 }
 
 func (q *queue) pop() {
-	q.ring[q.first] = nil
+	q.ring[q.first].slot = nil
 	q.first = (q.first + 1) & (len(q.ring) - 1)
 	q.n--
 }

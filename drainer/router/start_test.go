@@ -42,7 +42,9 @@ func ring(t testing.TB, members ...*memcachedtest.Server) (r router.Ring) {
 // start runs a router, and ends it with the test.
 func start(t testing.TB, config router.Config, members ...*memcachedtest.Server) *running {
 	t.Helper()
-	config.Table = &router.Table{New: ring(t, members...)}
+	if config.Table == nil {
+		config.Table = &router.Table{New: ring(t, members...)}
+	}
 	r := launch(t, config)
 	memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
 	return r

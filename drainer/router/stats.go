@@ -31,7 +31,9 @@ func (l *loop) stats(kind []byte) string {
 	c := r.counts()
 	sum := func(outcome int, verbs ...wire.Verb) (n uint64) {
 		for _, v := range verbs {
-			n += c.Requests[v][outcome]
+			for state := range c.Requests {
+				n += c.Requests[state][v][outcome]
+			}
 		}
 		return n
 	}
@@ -51,6 +53,7 @@ func (l *loop) stats(kind []byte) string {
 	stat("cmd_set", sets)
 	stat("get_hits", hits)
 	stat("get_misses", misses)
+	stat("bytes_read", c.Received)
 	stat("bytes_written", c.Sent)
 	stat("threads", len(r.loops))
 	b.WriteString(wire.AnswerEnd)

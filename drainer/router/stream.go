@@ -16,6 +16,8 @@ type stream struct {
 	// out from sent on is still to be sent.
 	out  []byte
 	sent int
+	// passed is what was given to the kernel, in bytes.
+	passed uint64
 	// in has what was received and can't be used yet.
 	in []byte
 	// dirty: the loop flushes it when the round is over.
@@ -54,6 +56,7 @@ func (s *stream) flush() bool {
 			return false
 		default:
 			s.sent += n
+			s.passed += uint64(n)
 		}
 	}
 	s.loop.buffers.put(s.out)
@@ -77,16 +80,16 @@ func (s *stream) watch(reads, writes bool) {
 	}
 }
 
-// read returns what there is: nil if there is nothing yet. It is valid until the next
-// call of any stream of the loop.
-func (s *stream) read() (b []byte, ok bool) {
+// read returns what there is, with so many new bytes at most: nil if there is nothing yet. It is
+// valid until the next call of any stream of the loop.
+func (s *stream) read(most int) (b []byte, ok bool) {
 	room := s.loop.input
 	if len(s.in) > len(room)/2 { // a read of thousands of keys
 		s.in = slices.Grow(s.in, len(room))
 		room = s.in[:cap(s.in)]
 	}
 	kept := copy(room, s.in)
-	n, again, ok := readInto(s.fd, room[kept:])
+	n, again, ok := readInto(s.fd, room[kept:min(len(room), kept+most)])
 	if again || !ok {
 		return nil, ok
 	}
@@ -117,6 +120,10 @@ func (s *stream) keep(b []byte) {
 	if len(b) == 0 {
 		s.loop.buffers.put(s.in)
 		s.in = nil
+		return
+	}
+	if cap(s.in) > 0 && &b[0] == &s.in[:1][0] { // it is there already
+		s.in = s.in[:len(b)]
 		return
 	}
 	if s.in == nil {

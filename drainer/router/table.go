@@ -68,6 +68,7 @@ func (t *Table) without() change.Rules {
 // epoch counts the requests that began with a table.
 type epoch struct {
 	number     int64
+	state      change.State
 	unanswered int
 }
 
@@ -118,13 +119,13 @@ func (l *loop) member(s routing.Server) *member {
 	return nil
 }
 
-// unconnected is a member that a ring change waits for, nil if there is none. Later it may
-// be down as any other; so it may at the start, and when others don't wait any longer.
-func (l *loop) unconnected() *member {
-	if l.next == nil || l.table == nil || l.next.State != change.Prepare || l.next.over() {
+// unconnected is a member that a table waits for, nil if there is none. Later it may be down as any
+// other; so it may when others don't wait any longer.
+func (l *loop) unconnected(t *Table) *member {
+	if t == nil || t.State != change.Prepare || t.over() {
 		return nil
 	}
-	for _, s := range l.next.New.Servers {
+	for _, s := range t.New.Servers {
 		if m := l.member(s); m.connections == 0 {
 			return m
 		}
@@ -133,9 +134,11 @@ func (l *loop) unconnected() *member {
 }
 
 // adopt makes the next table the loop's, if its members are connected, and forgets members
-// that it doesn't name.
+// that it doesn't name. The first table is taken at once. In prepare this router may not act as
+// in stable: others may have gone on to settle. So it serves what the old owners have, and
+// acknowledges when the new ones are connected.
 func (l *loop) adopt() {
-	if l.next == nil || l.unconnected() != nil {
+	if l.next == nil || l.table != nil && l.unconnected(l.next) != nil {
 		return
 	}
 	t := l.next
@@ -146,7 +149,7 @@ func (l *loop) adopt() {
 		return all
 	}
 	l.table, l.next, l.old, l.new = t, nil, find(t.Old.Servers), find(t.New.Servers)
-	l.epoch = &epoch{number: t.Number}
+	l.epoch = &epoch{number: t.Number, state: t.State}
 	l.epochs = append(l.epochs, l.epoch)
 	l.judge()
 	named := find(t.servers())
@@ -178,6 +181,7 @@ func (l *loop) leave() {
 		if m.up {
 			m.up, m.down = false, "it has left"
 			m.close()
+			m.count()
 		}
 	}
 	l.members.leaving = kept
@@ -230,8 +234,11 @@ func (l *loop) acknowledged() (number int64, why string) {
 		}
 	}
 	l.epochs = kept
-	if m := l.unconnected(); m != nil {
+	if m := l.unconnected(l.next); m != nil {
 		return number, "member " + m.address + ": " + m.down
+	}
+	if m := l.unconnected(l.table); m != nil { // it is the first table
+		return 0, "member " + m.address + ": " + m.down
 	}
 	return number, why
 }

@@ -26,9 +26,15 @@ func (c *client) translate(first []byte) {
 		c.gone()
 		return
 	}
-	c.talked, c.binary = true, true
+	counts := !c.carried // else it is closed with the application's connection
+	c.talked, c.carried = true, true
 	first = bytes.Clone(first)
-	r.goroutines.Go(func() { r.translate(application, first, text) })
+	r.goroutines.Go(func() {
+		r.translate(application, first, text)
+		if counts {
+			r.connections.Add(-1)
+		}
+	})
 	c.loop.poller.Remove(c.fd)
 	if c.open(c.loop, fd, c) != nil {
 		c.gone()
@@ -37,7 +43,6 @@ func (c *client) translate(first []byte) {
 
 // translate until the connection ends, or the router.
 func (r *Router) translate(application net.Conn, first []byte, text *net.UnixConn) {
-	defer r.connections.Add(-1)
 	stop := context.AfterFunc(r.serving, func() { _ = application.Close(); _ = text.Close() })
 	defer stop()
 	config := binary.Config{MaxItem: r.config.MaxItem, Patience: r.config.IdleTimeout, Version: r.memberVersion}

@@ -163,11 +163,12 @@ func TestLargeValuesPassWithinTheBound(t *testing.T) {
 	c.want("get a b a\r\n", strings.Repeat(fmt.Sprintf("VALUE a 7 %d\r\n%s\r\n", len(value), value), 2)+"END\r\n")
 	c.want(fmt.Sprintf("ms a %d\r\n%s\r\n", len(value), value), "HD\r\n")
 	c.want(fmt.Sprintf("set b 0 0 %d\r\n%s\r\nget b\r\n", 5<<20, strings.Repeat("v", 5<<20)), "SERVER_ERROR object too large for cache\r\nEND\r\n")
-	// Eight clients begin to send a value: there is room for six.
+	// Eight clients send almost all of a value: there is room for six.
+	const last = 100
 	var half []*conversation
 	for i := range 8 {
 		h := dial(t, r.address)
-		h.say(fmt.Sprintf("set h%d 0 0 %d\r\n%s", i, len(value), value[:len(value)/2]))
+		h.say(fmt.Sprintf("set h%d 0 0 %d\r\n%s", i, len(value), value[last:]))
 		half = append(half, h)
 	}
 	memcachedtest.WaitFor(t, "what the clients have sent", func() error {
@@ -178,7 +179,7 @@ func TestLargeValuesPassWithinTheBound(t *testing.T) {
 	})
 	stored := 0
 	for _, h := range half {
-		switch got := h.ask(value[len(value)/2:] + "\r\n"); got {
+		switch got := h.ask(value[:last] + "\r\n"); got {
 		case "STORED\r\n":
 			stored++
 		case "SERVER_ERROR out of memory storing object\r\n":
@@ -186,8 +187,8 @@ func TestLargeValuesPassWithinTheBound(t *testing.T) {
 			t.Errorf("%.100q", got)
 		}
 	}
-	if stored != 6 {
-		t.Errorf("%d values were stored, want 6", stored)
+	if stored < 6 || stored == len(half) {
+		t.Errorf("%d values were stored, want 6 or 7", stored)
 	}
 }
 

@@ -19,7 +19,8 @@ const (
 
 // Config of a translator.
 type Config struct {
-	// MaxItem is the size of a value at most, in bytes, with its end in text.
+	// MaxItem is the size of a value at most, in bytes, with its end in text. Whoever speaks text
+	// has the same bound.
 	MaxItem int
 	// Patience is how long an application may take nothing of its answers; 0 for ever.
 	Patience time.Duration
@@ -97,7 +98,8 @@ func (t *translator) carry() error {
 	}
 	p := &pending{command: r.command, opcode: r.opcode, opaque: r.opaque}
 	why, ends := r.refused(t.loggedIn)
-	if why == statusOK && (r.kind == store || r.kind == extend) && r.valueLen()+len("\r\n") > t.config.MaxItem {
+	// A set that is too large is refused where its key is also deleted, as memcached does.
+	if why == statusOK && (r.kind == store || r.kind == extend) && r.mode != "" && r.valueLen()+len("\r\n") > t.config.MaxItem {
 		why = statusTooLarge
 	}
 	if why != statusOK {

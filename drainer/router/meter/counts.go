@@ -5,6 +5,7 @@ package meter
 import (
 	"math/bits"
 
+	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -29,17 +30,22 @@ const (
 	Buckets = 18
 )
 
+// States of a ring change.
+const States = change.Finish + 1
+
 // Counts of a loop.
 type Counts struct {
-	Requests [wire.Verbs][Outcomes]uint64
+	Requests [States][wire.Verbs][Outcomes]uint64
 	Latency  [Buckets + 1]uint64 // the last one: slower than all others
 	Nanos    uint64              // of all latencies
 	Sent     uint64              // bytes of answers
+	Received uint64              // bytes that clients have sent
 }
 
-// Count an answer of a size in bytes, after a time in nanoseconds.
-func (c *Counts) Count(verb wire.Verb, code wire.Code, size int, nanos int64) {
-	c.Requests[verb][outcomeOf(verb, code)]++
+// Count an answer of a size in bytes, after a time in nanoseconds, to a request that began in a
+// state.
+func (c *Counts) Count(state change.State, verb wire.Verb, code wire.Code, size int, nanos int64) {
+	c.Requests[state][verb][outcomeOf(verb, code)]++
 	took := uint64(max(nanos, 0))
 	c.Nanos += took
 	c.Latency[min(max(bits.Len64(took), FirstBucket)-FirstBucket, Buckets)]++
@@ -66,9 +72,11 @@ func outcomeOf(v wire.Verb, code wire.Code) int {
 
 // Add the counts of another loop.
 func (c *Counts) Add(o *Counts) {
-	for v := range c.Requests {
-		for i := range c.Requests[v] {
-			c.Requests[v][i] += o.Requests[v][i]
+	for state := range c.Requests {
+		for v := range c.Requests[state] {
+			for i, n := range o.Requests[state][v] {
+				c.Requests[state][v][i] += n
+			}
 		}
 	}
 	for i := range c.Latency {
@@ -76,4 +84,28 @@ func (c *Counts) Add(o *Counts) {
 	}
 	c.Nanos += o.Nanos
 	c.Sent += o.Sent
+	c.Received += o.Received
+}
+
+// Traffic with a member.
+type Traffic struct {
+	Requests       [Outcomes]uint64
+	Nanos          uint64 // the time that they took in all
+	Sent, Received uint64 // bytes
+}
+
+// Count an answer after a time in nanoseconds.
+func (t *Traffic) Count(verb wire.Verb, code wire.Code, nanos int64) {
+	t.Requests[outcomeOf(verb, code)]++
+	t.Nanos += uint64(max(nanos, 0))
+}
+
+// Add that of another loop.
+func (t *Traffic) Add(o *Traffic) {
+	for i, n := range o.Requests {
+		t.Requests[i] += n
+	}
+	t.Nanos += o.Nanos
+	t.Sent += o.Sent
+	t.Received += o.Received
 }

@@ -30,7 +30,9 @@ func HandOver(ctx context.Context, conn net.Conn) (fd int, err error) {
 		_ = near.CloseWrite()
 	}()
 	go func() {
-		_, _ = io.Copy(conn, near)
+		w := newWriter(conn, near)
+		_, _ = io.Copy(w, near)
+		w.end()
 		stop()
 		_ = conn.Close()
 		_ = near.Close()

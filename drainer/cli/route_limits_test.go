@@ -1,0 +1,333 @@
+package cli_test
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/certtest"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+)
+
+// anonymous memory of the process, in bytes.
+func (r *routed) anonymous() int {
+	r.T.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.Cmd.Process.Pid))
+	_, rest, found := strings.Cut(string(text), "RssAnon:")
+	var kib int
+	if _, bad := fmt.Sscan(rest, &kib); err != nil || bad != nil || !found {
+		r.T.Fatalf("%v, %v: %s", err, bad, text)
+	}
+	return kib << 10
+}
+
+// metric of the router.
+func (r *routed) metric(name string) (n int) {
+	r.T.Helper()
+	text, err := r.get("/metrics")
+	_, rest, found := strings.Cut(text, "\n"+name+" ")
+	if _, bad := fmt.Sscan(rest, &n); err != nil || bad != nil || !found {
+		r.T.Fatalf("%v, %v: %s", err, bad, text)
+	}
+	return n
+}
+
+// most that f makes the router take, in bytes, until nothing has changed for a while.
+func (r *routed) most(f func(i int) bool) (anonymous, held int) {
+	before := r.anonymous()
+	for i := 0; f(i); i++ {
+		anonymous, held = max(anonymous, r.anonymous()), max(held, r.metric("memcached_router_held_bytes"))
+	}
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		anonymous, held = max(anonymous, r.anonymous()), max(held, r.metric("memcached_router_held_bytes"))
+	}
+	return anonymous - before, held
+}
+
+// within fails if the router took more than its bound, with what buffers have to spare, and as much
+// garbage.
+func within(t *testing.T, anonymous, held, maxMemory int) {
+	t.Helper()
+	t.Logf("%d MiB, %d MiB held", anonymous>>20, held>>20)
+	if most := 4*maxMemory + 24<<20; anonymous > most || held > maxMemory*3/2 {
+		t.Errorf("it takes %d MiB, %d MiB held, where %d MiB are the bound", anonymous>>20, held>>20, maxMemory>>20)
+	}
+}
+
+// talker is a client that fails the test only where it says so.
+func talk(t *testing.T, address, text string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	_ = conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+	go func() { _, _ = io.WriteString(conn, text) }()
+	return conn
+}
+
+// writeRing writes the table at once.
+func writeRing(t *testing.T, path string, table any) {
+	t.Helper()
+	text, err := json.Marshal(table)
+	if err == nil {
+		err = os.WriteFile(path+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Clients that ask for large values, and read none of them.
+func TestAnswersThatNobodyReadsTakeBoundedMemory(t *testing.T) {
+	for _, state := range []string{contract.RingStable, contract.RingPrepare, contract.RingMove} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			servers := []*memcachedtest.Server{memcachedtest.Start(t, "-m", "100"), memcachedtest.Start(t, "-m", "100")}
+			var keys strings.Builder
+			value := strings.Repeat("v", 1_000_000)
+			for i := range 16 {
+				fmt.Fprintf(&keys, " k%d", i)
+				conn := talk(t, servers[0].Address(), fmt.Sprintf("set k%d 0 0 %d\r\n%s\r\n", i, len(value), value))
+				if _, err := io.ReadFull(conn, make([]byte, len("STORED\r\n"))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			old := contract.Ring{Client: "gomemcache", Servers: []string{servers[0].Address()}}
+			table := contract.RingTable{Number: 1, State: state, New: old}
+			if state != contract.RingStable {
+				table.Old, table.New.Servers = &old, []string{servers[1].Address()}
+			}
+			path := filepath.Join(t.TempDir(), "ring")
+			writeRing(t, path, table)
+			const maxMemory = 16 << 20
+			r := route(t, "--threads=1", "--linger=0s", "--ring-file="+path, fmt.Sprintf("--max-memory=%d", maxMemory))
+			anonymous, held := r.most(func(i int) bool {
+				talk(t, r.address, "get"+keys.String()+"\r\n")
+				return i < 60
+			})
+			within(t, anonymous, held, maxMemory)
+			other := talk(t, r.address, "get nothing\r\n")
+			if _, err := io.ReadFull(other, make([]byte, len("END\r\n"))); err != nil {
+				t.Errorf("another client: %v", err)
+			}
+		})
+	}
+}
+
+// Clients that send large values for a member that takes none.
+func TestRequestsThatAMemberDoesNotTakeAreBounded(t *testing.T) {
+	for _, state := range []string{contract.RingStable, contract.RingSettle} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			servers := []*memcachedtest.Server{memcachedtest.Start(t), memcachedtest.Start(t)}
+			ring := contract.Ring{Client: "gomemcache", Servers: []string{servers[0].Address()}}
+			table := contract.RingTable{Number: 1, State: state, New: ring}
+			if state != contract.RingStable {
+				table.Old = &contract.Ring{Client: "gomemcache", Servers: []string{servers[1].Address()}}
+			}
+			path := filepath.Join(t.TempDir(), "ring")
+			writeRing(t, path, table)
+			const maxMemory = 4 << 20
+			r := route(t, "--threads=1", "--linger=0s", "--member-timeout=60s", "--ring-file="+path, fmt.Sprintf("--max-memory=%d", maxMemory))
+			servers[0].Signal(syscall.SIGSTOP)
+			text := "set big 0 0 1000000\r\n" + strings.Repeat("v", 1_000_000) + "\r\n"
+			anonymous, held := r.most(func(i int) bool {
+				talk(t, r.address, text)
+				return i < 120
+			})
+			servers[0].Signal(syscall.SIGCONT)
+			within(t, anonymous, held, maxMemory)
+		})
+	}
+}
+
+// Clients that send a line without an end, before their login and after it.
+func TestLinesWithoutAnEndTakeBoundedMemory(t *testing.T) {
+	for _, login := range []bool{true, false} {
+		t.Run(fmt.Sprintf("login=%v", login), func(t *testing.T) {
+			t.Parallel()
+			const maxMemory = 4 << 20
+			args := []string{"--threads=1", "--linger=0s", "--client=gomemcache", "--server=" + memcachedtest.Start(t).Address(), fmt.Sprintf("--max-memory=%d", maxMemory)}
+			if login {
+				file := filepath.Join(t.TempDir(), "auth")
+				if err := os.WriteFile(file, []byte("user:pass\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				args = append(args, "--client-auth-file="+file)
+			}
+			r := route(t, args...)
+			anonymous, held := r.most(func(i int) bool {
+				talk(t, r.address, "get "+strings.Repeat("k ", 1<<19-10))
+				return i < 100
+			})
+			within(t, anonymous, held, maxMemory)
+		})
+	}
+}
+
+// With TLS, too, a connection counts until it is closed, and one whose client takes
+// nothing is closed after a time.
+func TestConnectionsByTLSCountUntilTheyAreClosed(t *testing.T) {
+	t.Parallel()
+	m := memcachedtest.Start(t)
+	value := strings.Repeat("v", 900_000)
+	direct := talk(t, m.Address(), fmt.Sprintf("set big 0 0 %d\r\n%s\r\n", len(value), value))
+	if _, err := io.ReadFull(direct, make([]byte, len("STORED\r\n"))); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range certtest.NewAuthority(t).Files(t, []string{"127.0.0.1"}) {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const most = 10
+	r := route(t, "--threads=1", "--linger=0s", "--client=gomemcache", "--server="+m.Address(), "--client-tls-dir="+dir, fmt.Sprintf("--max-connections=%d", most), "--idle-timeout=1s")
+	files := func() int {
+		all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.Cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	before := files()
+	secured := func() (*tls.Conn, error) {
+		conn, err := net.DialTimeout("tcp", r.address, memcachedtest.Patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+		return c, c.Handshake()
+	}
+	taken := 0
+	for round := range 3 {
+		for range most {
+			if c, err := secured(); err == nil {
+				taken++
+				_, _ = io.WriteString(c, "get big big big big big\r\nquit\r\n")
+			}
+		}
+		for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			if n := files() - before; n > 3*most+3 {
+				t.Fatalf("round %d: %d descriptors of %d connections", round, n, most)
+			}
+		}
+	}
+	if taken < most {
+		t.Errorf("%d connections were taken", taken)
+	}
+	memcachedtest.WaitFor(t, "the connections to be closed", func() error {
+		if n, files := r.metric("memcached_router_connections"), files()-before; n > 0 || files > 2 {
+			return fmt.Errorf("%d connections, %d descriptors", n, files)
+		}
+		return nil
+	})
+	c, err := secured()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, "get big big\r\nquit\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("VALUE big 0 %d\r\n%s\r\n", len(value), value)
+	if got, err := io.ReadAll(c); string(got) != text+text+"END\r\n" || err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// What was wrong with the file is forgotten when it is right again, and what was refused
+// does not stand in the way of what comes next.
+func TestTroubleWithTheRingFilePasses(t *testing.T) {
+	t.Parallel()
+	ring := contract.Ring{Client: "gomemcache", Servers: []string{memcachedtest.Start(t).Address()}}
+	path := filepath.Join(t.TempDir(), "ring")
+	table := func(number int64) contract.RingTable {
+		return contract.RingTable{Number: number, State: contract.RingStable, New: ring}
+	}
+	writeRing(t, path, table(7))
+	r := route(t, "--linger=0s", "--ring-file="+path)
+	says := func(what string, number int64, trouble bool) {
+		t.Helper()
+		memcachedtest.WaitFor(t, what, func() error {
+			text, err := r.get("/ring")
+			var a contract.RingAcknowledged
+			if err := errors.Join(err, json.Unmarshal([]byte(text), &a)); err != nil || a.Acknowledged != number || (a.Error != "") != trouble {
+				return fmt.Errorf("%s: %w", text, err)
+			}
+			return nil
+		})
+	}
+	writeRing(t, path, "no table")
+	says("the error", 7, true)
+	writeRing(t, path, table(7))
+	says("the table again", 7, false)
+	writeRing(t, path, table(5))
+	says("that it is older", 7, true)
+	writeRing(t, path, table(7))
+	says("the table again", 7, false)
+	writeRing(t, path, table(5))
+	says("that it is older", 7, true)
+	writeRing(t, path, table(8))
+	says("the next table", 8, false)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	says("that the file is gone", 8, true)
+	writeRing(t, path, table(8))
+	says("the table again", 8, false)
+}
+
+// After SIGTERM a router is not ready, and takes connections for a while. Then it ends.
+func TestARouterLingersAfterSIGTERM(t *testing.T) {
+	t.Parallel()
+	r := route(t, "--linger=2s", "--client=gomemcache", "--server="+memcachedtest.Start(t).Address())
+	idle := talk(t, r.address, "get a\r\n")
+	if _, err := io.ReadFull(idle, make([]byte, len("END\r\n"))); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	r.Signal(syscall.SIGTERM)
+	memcachedtest.WaitFor(t, "it to be not ready", func() error {
+		if _, err := r.get("/ready"); err == nil {
+			return errors.New("it is ready")
+		}
+		return nil
+	})
+	if time.Since(began) < time.Second { // else this machine is too busy to tell
+		late := talk(t, r.address, "get a\r\n")
+		if _, err := io.ReadFull(late, make([]byte, len("END\r\n"))); err != nil {
+			t.Errorf("a late connection: %v", err)
+		}
+		if _, err := io.WriteString(idle, "get a\r\n"); err != nil {
+			t.Error(err)
+		}
+		if _, err := io.ReadFull(idle, make([]byte, len("END\r\n"))); err != nil {
+			t.Errorf("an earlier connection: %v", err)
+		}
+	}
+	if code := r.Wait(); code != contract.ExitOK || time.Since(began) < 2*time.Second {
+		t.Errorf("exit code %d after %v: %s", code, time.Since(began), r.Err.String())
+	}
+	if rest, err := io.ReadAll(idle); err != nil || len(rest) > 0 {
+		t.Errorf("the connection: %q, %v", rest, err)
+	}
+}

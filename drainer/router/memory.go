@@ -1,0 +1,201 @@
+package router
+
+import (
+	"time"
+
+	"example.com/memcached-operator/drainer/router/wire"
+)
+
+// What a loop keeps for clients and members is counted in held: requests that are not complete,
+// requests that members have not taken, those of jobs, and answers that clients have not taken.
+// Whoever would keep more asks for room first.
+
+const (
+	// smallBlock is the size of a data block at most, in bytes, that finds room when there is none
+	// for larger ones.
+	smallBlock = 2 << 10
+	// crowdedBacklog is memberBacklog while there is no room.
+	crowdedBacklog = 64 << 10
+	// firstBody is what is allocated at first for a large request, in bytes.
+	firstBody = 64 << 10
+)
+
+// room tells whether a block of n bytes more may be kept.
+func (l *loop) room(n int) bool {
+	most := l.maxMemory
+	if n <= smallBlock {
+		most += most / 4
+	}
+	return l.held+l.coming+n <= most
+}
+
+// piece is how much is read from a client at once, in bytes. It may have to be kept.
+func (l *loop) piece() int {
+	if l.held > l.maxMemory {
+		return bufferSize
+	}
+	return readSize
+}
+
+// crowded tells whether there is no room for a block of this answer. The answer that its client
+// takes now needs no room for all of it.
+func (l *loop) crowded(s *slot, block int) bool {
+	if block == 0 || s.hidden || s.client == nil && s.job == nil {
+		return false
+	}
+	if c := s.client; c != nil && c.head == s && c.unsent() <= clientBacklog {
+		block = min(block, smallBlock+1)
+	}
+	return !l.room(block)
+}
+
+// count what was received.
+func (c *client) count() {
+	n := cap(c.in) + cap(c.body)
+	c.loop.held += n - c.counted
+	c.counted = n
+	switch {
+	case n <= bufferSize:
+		c.partial = 0
+	case c.partial == 0:
+		c.partial = c.loop.now
+	}
+}
+
+// overdue tells whether the client has left the router waiting for too long.
+func (c *client) overdue(config *Config) bool {
+	now := c.loop.now
+	patience := int64(config.RequestTimeout)
+	switch {
+	case c.partial > 0 && !c.stopped && now-c.partial > patience+int64(c.counted/slowest)*int64(time.Second):
+		return true
+	case c.unsent() > 0 && now-c.used > patience && c.loop.held > c.loop.maxMemory/2:
+		return true
+	}
+	return config.IdleTimeout > 0 && c.head == nil && !c.waits && now-c.used > int64(config.IdleTimeout)
+}
+
+// count what is unsent.
+func (m *member) count() {
+	n := m.unsent()
+	m.loop.held += n - m.counted
+	m.counted = n
+}
+
+// count what the job keeps.
+func (j *job) count() {
+	n := j.text + len(j.answer) + len(j.kept) + len(j.fetched.Value)
+	j.loop.held += n - j.counted
+	j.counted = n
+}
+
+// take a part of an owner's answer.
+func (j *job) take(b []byte) {
+	j.answer = append(j.answer, b...)
+	j.loop.held += len(b)
+	j.counted += len(b)
+}
+
+// forget what was counted: the job is over.
+func (j *job) forget() {
+	j.loop.held -= j.counted
+	j.counted = 0
+}
+
+// crowded: there is no room for the answer.
+func (j *job) crowded() { j.failed, j.why = true, answerNoRoom }
+
+// collect begins to collect a large request: b begins with its line.
+func (c *client) collect(r *wire.Request, b []byte, total, line int) int {
+	n := min(total, max(2*len(b), firstBody))
+	if !c.loop.room(n) {
+		return c.refuse(r, line, r.Data, answerNoStore)
+	}
+	c.body, c.size = append(make([]byte, 0, n), b...), total
+	return len(b)
+}
+
+// readBody reads more of a large request.
+func (c *client) readBody() {
+	n, again, ok := readInto(c.fd, c.body[len(c.body):cap(c.body)])
+	if again {
+		return
+	}
+	if !ok {
+		c.body = nil
+		c.finish()
+		return
+	}
+	c.used = c.loop.now
+	c.loop.counts.Received += uint64(n)
+	if c.body = c.body[:len(c.body)+n]; len(c.body) == cap(c.body) {
+		c.collectOn()
+	}
+}
+
+// collectOn carries a large request out, if it is complete, else it makes room for more. It returns
+// false if the client has to wait for a member.
+func (c *client) collectOn() bool {
+	if len(c.body) < cap(c.body) {
+		return true
+	}
+	r := &c.loop.request
+	line := r.Parse(c.body)
+	left := c.size - len(c.body)
+	if left > 0 { // it grows in steps: what was only announced takes no room
+		if n := min(c.size, 2*len(c.body)); c.loop.room(n - len(c.body)) {
+			c.body = append(make([]byte, 0, n), c.body...)
+			c.count()
+			return true
+		}
+	}
+	if left == 0 && !c.complete(r, c.body[line:]) || left > 0 && c.refuse(r, line, left, answerNoStore) == 0 {
+		return false
+	}
+	c.body = nil
+	c.count()
+	return true
+}
+
+// refuse a request of whose data block there is no room for the rest: left bytes. It returns the
+// length of its line, 0 if the client has to wait for a member. As memcached, it leaves no older
+// value behind that a set was to replace.
+func (c *client) refuse(r *wire.Request, line, left int, answer string) int {
+	if (r.Verb == wire.Set || r.Verb == wire.MetaSet) && !c.erase(r) {
+		return 0
+	}
+	c.swallow = left
+	c.local(r, answer)
+	return line
+}
+
+// erase deletes the key of a request. The client is not told.
+func (c *client) erase(r *wire.Request) bool {
+	text := append(append([]byte("md "), r.Key...), " q"...)
+	if r.Binary {
+		text = append(text, " b"...)
+	}
+	var d wire.Request
+	d.Parse(append(text, "\r\n"...))
+	var room [wire.MaxKey]byte
+	m, old := c.loop.owners(d.Hashed(&room))
+	if c.wait(m) || old != nil && c.wait(old) {
+		return false
+	}
+	s := c.loop.slot()
+	s.verb, s.kind, s.quiet, s.silent = d.Verb, wire.KindOf(d.Verb), true, true
+	c.push(s)
+	switch {
+	case old != nil:
+		body := c.body
+		c.body = nil // it is not this request's
+		c.moving(&d, s, nil, nil, m, old)
+		c.body = body
+	case !m.up:
+		c.unavailable(s, m)
+	default:
+		m.request(s)
+		m.out = d.AppendTo(m.out)
+	}
+	return true
+}

@@ -1,0 +1,27 @@
+package router
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// slowest is how many bytes a second a client or member has to send or take at least of
+// something large.
+const slowest = 32 << 10
+
+// progress: a request that the member has not taken in full yet is no reason to give it up, if it
+// takes enough of it.
+func (m *member) progress() {
+	end := m.passed + uint64(m.unsent())
+	if q := &m.unanswered; q.n > 1 {
+		end = q.ring[(q.first+1)&(len(q.ring)-1)].at
+	}
+	queued, err := unix.IoctlGetInt(m.fd, unix.SIOCOUTQ)
+	if err != nil || uint64(queued) > m.passed {
+		return
+	}
+	if taken := m.passed - uint64(queued); taken < end && taken >= m.taken+slowest*uint64(m.loop.router.config.MemberTimeout)/uint64(time.Second) {
+		m.taken, m.heard = taken, m.loop.now
+	}
+}
