@@ -266,7 +266,7 @@ func anyRequest(random *rand.Rand) string {
 				case 'M':
 					s += pick(" ME", " MA", " MP", " MR", " MS", " MI", " MD", " MX")
 				case 'D', 'J':
-					s += fmt.Sprintf(" %c%d", f, random.IntN(9))
+					s += fmt.Sprintf(" %c%d", f, 1+random.IntN(9))
 				default:
 					s += " " + string(f)
 				}
@@ -316,7 +316,12 @@ func anyRequest(random *rand.Rand) string {
 	case 14:
 		// Up to 1.6.22 at least, memcached answers a quiet ma that makes an item; later, it
 		// doesn't, as the router.
-		return "ma " + key() + strings.ReplaceAll(flags(pick("qkOMDJvt", "kOMDJNvt")), " MD", " MI") + "\r\n"
+		f := strings.ReplaceAll(flags(pick("qkOMDJvt", "kOMDJNvt")), " MD", " MI")
+		if strings.Contains(f, " N") && !strings.Contains(f, " J") {
+			// What incr makes of 01, a 0 with a 1 appended, depends on who reads it then: "2", or "2 ".
+			f += " J1"
+		}
+		return "ma " + key() + f + "\r\n"
 	default:
 		return pick("", "x", "frobnicate a b", "verbosity 1", "ms "+key(), "set "+key()+" 0 0", "me nothing") + "\r\n"
 	}
