@@ -169,7 +169,7 @@ func (w *world) proxy(servers []string) (target, error) {
 	return target{"proxy", "127.0.0.1:" + strconv.Itoa(port), pid}, err
 }
 
-// ready waits until a set is stored.
+// ready waits until sets are stored at all members.
 func (w *world) ready(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -193,15 +193,20 @@ func try(address string) error {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	if _, err := conn.Write([]byte("set ready 0 0 1\r\nx\r\n")); err != nil {
-		return err
-	}
 	b := make([]byte, 100)
-	n, err := conn.Read(b)
-	if err == nil && string(b[:n]) != "STORED\r\n" {
-		err = fmt.Errorf("it answered %q", b[:n])
+	for i := range 50 { // some for each member
+		if _, err := fmt.Fprintf(conn, "set ready-%d 0 0 1\r\nx\r\n", i); err != nil {
+			return err
+		}
+		n, err := conn.Read(b)
+		if err != nil {
+			return err
+		}
+		if string(b[:n]) != "STORED\r\n" {
+			return fmt.Errorf("it answered %q", b[:n])
+		}
 	}
-	return err
+	return nil
 }
 
 // memory of a process that is resident and not a file's, in bytes.
