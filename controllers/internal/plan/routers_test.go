@@ -225,3 +225,26 @@ func TestADrainThatWaitsForRoutersHoldsNoPlacementUp(t *testing.T) {
 		}
 	}
 }
+
+// TestMoversGoOnWhileRoutersAskTheOldOwners: one whose pod starts again is kept, and one that is gone
+// is started anew, also a minute after the member was told to leave.
+func TestMoversGoOnWhileRoutersAskTheOldOwners(t *testing.T) {
+	noPod := func(o *Observed) { o.Drainers = nil }
+	s := changed().with(noPod).change(2, longAgo).table(contract.RingMove, 3, 2)
+	if ended := actions[action.DeleteJob](Next(&s.o)); len(ended) > 0 {
+		t.Errorf("its mover is ended: %v", ended)
+	}
+	s = changed().with(noPod).change(2, longAgo).with(func(o *Observed) { o.Placements = nil }).table(contract.RingMove, 3, 2)
+	if begun := actions[action.CreatePlacement](Next(&s.o)); len(begun) != 1 {
+		t.Errorf("movers that are started: %v", begun)
+	}
+}
+
+// TestAMoverThatSettlesTakesNoTurn: it only waits for clients, and others have items to move.
+func TestAMoverThatSettlesTakesNoTurn(t *testing.T) {
+	s := changed()
+	before := s.o.moverSlots()
+	if s.with(settled); s.o.moverSlots() != before+1 {
+		t.Errorf("%d turns are left, and %d when one settles", before, s.o.moverSlots())
+	}
+}
