@@ -49,7 +49,7 @@ func (r *Router) held() (sum int) {
 }
 
 func (r *Router) members() (all []meter.Member) {
-	for _, s := range r.table.Load().servers() {
+	for _, s := range r.table.Load().Servers() {
 		sum := meter.Member{Name: s.String()}
 		for _, l := range r.loops {
 			l.published.mu.Lock()

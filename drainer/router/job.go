@@ -68,7 +68,7 @@ func (c *client) moving(r *wire.Request, s *slot, single, data []byte, owner, ol
 		}
 	}
 	class, _ := command.ClassOf(&j.request.Request)
-	j.op = change.NewOp(class, l.table.State, l.table.without())
+	j.op = change.NewOp(class, l.table.State, l.table.Without())
 	j.count()
 	l.enter(s)
 	s.pending = true
@@ -91,7 +91,7 @@ func (l *loop) pull(j *job) {
 	if key == nil {
 		request.Key, request.Binary = bytes.Clone(j.request.Key), j.request.Binary
 	}
-	mover := change.NewMover(l.table.without())
+	mover := change.NewMover(l.table.Without())
 	m := &job{loop: l, owners: j.owners, request: request, mover: &mover, slot: l.slot()}
 	m.slot.verb = wire.MetaGet
 	l.enter(m.slot)

@@ -8,6 +8,7 @@ import (
 
 	"example.com/memcached-operator/drainer/router/meter"
 	"example.com/memcached-operator/drainer/router/poll"
+	"example.com/memcached-operator/drainer/router/rings"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -35,8 +36,7 @@ type loop struct {
 	table    *Table
 	next     *Table // waits for connections to its members
 	old, new []*member
-	epoch    *epoch
-	epochs   []*epoch
+	epochs   rings.Epochs
 	// late: keys that may have moved are refused; lost: all are. refuser stands for their owner.
 	late, lost bool
 	refuser    *member
@@ -258,7 +258,7 @@ func (l *loop) answered(s *slot) {
 	}
 	state := l.table.State
 	if s.epoch != nil {
-		state = s.epoch.state
+		state = s.epoch.State
 	}
 	s.leave()
 	s.pending, s.done = false, true

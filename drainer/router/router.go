@@ -19,6 +19,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/router/fence"
 )
 
 // Config of a router. The zero value of a bound is its default.
@@ -89,8 +90,8 @@ func (c *Config) complete() {
 	set(&c.ConnectTimeout, DefaultConnectTimeout)
 	set(&c.DrainTimeout, DefaultDrainTimeout)
 	set(&c.RequestTimeout, DefaultRequestTimeout)
-	set(&c.LeftBehind, DefaultLeftBehind)
-	set(&c.LookPeriod, DefaultLookPeriod)
+	set(&c.LeftBehind, fence.DefaultLeftBehind)
+	set(&c.LookPeriod, fence.DefaultLookPeriod)
 	if c.Logf == nil {
 		c.Logf = func(string, ...any) {}
 	}
@@ -113,7 +114,7 @@ type Router struct {
 	version atomic.Pointer[string]
 	ending  atomic.Bool
 	table   atomic.Pointer[Table]
-	fence   *fence
+	fence   *fence.Fence
 	// serving ends when the last client has gone; goroutines end with it.
 	serving    context.Context
 	stop       context.CancelFunc
@@ -139,7 +140,9 @@ func New(config Config) (*Router, error) {
 		return nil, err
 	}
 	if config.Fence {
-		r.fence = newFence(r)
+		c := &r.config
+		r.fence = fence.New(r.serving, fence.Config{Dialer: c.Dialer, LookTimeout: c.ConnectTimeout,
+			LeftBehind: c.LeftBehind, LookPeriod: c.LookPeriod, Logf: c.Logf}, c.Table)
 	}
 	return r, nil
 }
@@ -152,7 +155,7 @@ func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 		loops.Go(l.run)
 	}
 	if r.fence != nil {
-		r.fence.begin(ctx)
+		r.fence.Begin(ctx)
 		for _, l := range r.loops {
 			l.poller.Post(l.judge)
 		}
@@ -174,6 +177,7 @@ func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	loops.Wait()
 	r.goroutines.Wait()
+	r.fence.Wait()
 	return err
 }
 
@@ -203,7 +207,7 @@ func (r *Router) Ready() error {
 	if r.ending.Load() {
 		return errors.New("it is about to end")
 	}
-	if err := r.fence.ready(); err != nil {
+	if err := r.fence.Ready(); err != nil {
 		return err
 	}
 	connected := 0
@@ -212,7 +216,7 @@ func (r *Router) Ready() error {
 		if !l.published.serves {
 			connected = -1 << 30
 		}
-		for _, s := range r.table.Load().servers() {
+		for _, s := range r.table.Load().Servers() {
 			switch m, known := l.published.members[s.Address()]; {
 			case !known || m.why == untried:
 				connected = -1 << 30

@@ -1,6 +1,9 @@
 package router
 
-import "example.com/memcached-operator/drainer/router/wire"
+import (
+	"example.com/memcached-operator/drainer/router/rings"
+	"example.com/memcached-operator/drainer/router/wire"
+)
 
 // slot is one request to members, and the place of its answer among the client's.
 type slot struct {
@@ -37,7 +40,7 @@ type slot struct {
 	// job whose step this is; it has no client then.
 	job *job
 	// epoch is the table under which it began; that table counts it until it is answered.
-	epoch *epoch
+	epoch *rings.Epoch
 }
 
 // begin is called with the first line of an answer.
