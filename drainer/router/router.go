@@ -10,7 +10,6 @@ package router
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -200,45 +199,4 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
-}
-
-// Ready says why clients should not be sent here, if so.
-func (r *Router) Ready() error {
-	if r.ending.Load() {
-		return errors.New("it is about to end")
-	}
-	if err := r.fence.Ready(); err != nil {
-		return err
-	}
-	connected := 0
-	for _, l := range r.loops {
-		l.published.mu.Lock()
-		if !l.published.serves {
-			connected = -1 << 30
-		}
-		for _, s := range r.table.Load().Servers() {
-			switch m, known := l.published.members[s.Address()]; {
-			case !known || m.why == untried:
-				connected = -1 << 30
-			case m.why == "":
-				connected++
-			}
-		}
-		l.published.mu.Unlock()
-	}
-	if connected <= 0 {
-		return errors.New("no member is connected")
-	}
-	return nil
-}
-
-// Unanswered is the number of requests that members have been sent, and not answered, a
-// moment ago.
-func (r *Router) Unanswered() (n int) {
-	for _, l := range r.loops {
-		l.published.mu.Lock()
-		n += l.published.unanswered
-		l.published.mu.Unlock()
-	}
-	return n
 }

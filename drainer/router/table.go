@@ -6,6 +6,7 @@ import (
 
 	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/drainer/router/rings"
+	"example.com/memcached-operator/drainer/router/status"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -107,7 +108,7 @@ func (l *loop) adopt() {
 
 func (l *loop) newMember(address string) *member {
 	ctx, cancel := context.WithCancel(l.router.serving)
-	m := &member{address: address, down: untried, lost: make(chan struct{}, 1), forget: cancel}
+	m := &member{address: address, down: status.Untried, lost: make(chan struct{}, 1), forget: cancel}
 	lost := m.lost
 	l.router.goroutines.Go(func() { l.router.keepConnected(ctx, l, m, address, lost) })
 	return m
@@ -209,14 +210,7 @@ func (l *loop) acknowledged() (number int64, why string) {
 // Acknowledged is the number of the table that all requests under way began with. If it
 // isn't the present table's, why says what is waited for.
 func (r *Router) Acknowledged() (number int64, why string) {
-	number = r.table.Load().Number
-	for _, l := range r.loops {
-		l.published.mu.Lock()
-		if n := l.published.acknowledged; n < number {
-			number, why = n, l.published.waitsFor
-		}
-		l.published.mu.Unlock()
-	}
+	number, why = r.boards().Acknowledged(r.table.Load().Number)
 	if t, waits := r.fence.Offered(); t != nil && why == "" {
 		why = waits
 	}
