@@ -39,7 +39,7 @@ func (r *Router) HotKeys() []meter.HotKey { return r.boards().HotKeys() }
 func (r *Router) Report() *meter.Report {
 	number, _ := r.Acknowledged()
 	t, all := r.table.Load(), r.boards()
-	return &meter.Report{Counts: all.Counts(), Clients: r.connections.Load(), Held: all.Held(), Members: all.Members(t.Servers()),
+	return &meter.Report{Counts: all.Counts(), Clients: r.clients.Connected(), Held: all.Held(), Members: all.Members(t.Servers()),
 		Table: t.Number, State: t.State, Acknowledged: number}
 }
 
@@ -50,7 +50,7 @@ func (r *Router) Admin() http.Handler { return status.Handler(r) }
 // memberVersion is what a member has said.
 func (r *Router) memberVersion() string {
 	if v := r.version.Load(); v != nil {
-		return *v
+		return "VERSION " + *v
 	}
 	return "SERVER_ERROR no member is available\r\n"
 }
@@ -65,7 +65,7 @@ func (l *loop) stats(kind []byte) string {
 		return wire.AnswerError
 	}
 	r := l.router
-	s := status.Statistics{Began: r.began, Version: r.memberVersion(), Connected: r.connections.Load(), Accepted: r.accepted.Load(),
+	s := status.Statistics{Began: r.began, Version: r.memberVersion(), Connected: r.clients.Connected(), Accepted: r.clients.Accepted(),
 		Threads: len(r.loops), Counts: r.boards().Counts()}
 	return s.Answer()
 }

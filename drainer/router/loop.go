@@ -296,7 +296,7 @@ func (l *loop) forget(c *client) {
 // disconnected: a connection that goroutines carry lasts until they have closed it.
 func (l *loop) disconnected(c *client) {
 	if !c.carried {
-		l.router.connections.Add(-1)
+		l.router.clients.Gone()
 	}
 }
 

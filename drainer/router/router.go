@@ -18,6 +18,8 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/router/accept"
+	"example.com/memcached-operator/drainer/router/dial"
 	"example.com/memcached-operator/drainer/router/fence"
 )
 
@@ -104,11 +106,11 @@ func set[T int | time.Duration](value *T, usual T) {
 
 // Router serves clients.
 type Router struct {
-	config      Config
-	began       time.Time
-	loops       []*loop
-	connections atomic.Int64
-	accepted    atomic.Int64
+	config  Config
+	began   time.Time
+	loops   []*loop
+	clients accept.Clients
+	members dial.Members
 	// version is a member's.
 	version atomic.Pointer[string]
 	ending  atomic.Bool
@@ -124,6 +126,9 @@ type Router struct {
 func New(config Config) (*Router, error) {
 	config.complete()
 	r := &Router{config: config, began: time.Now()}
+	c := &r.config
+	r.clients = accept.Clients{Most: c.MaxConnections, TLS: c.TLS, Give: r.give, Logf: c.Logf}
+	r.members = dial.Members{Dialer: c.Dialer, Timeout: c.ConnectTimeout, Logf: c.Logf}
 	r.serving, r.stop = context.WithCancel(context.Background())
 	for range config.Loops {
 		l, err := newLoop(r)
@@ -139,11 +144,16 @@ func New(config Config) (*Router, error) {
 		return nil, err
 	}
 	if config.Fence {
-		c := &r.config
 		r.fence = fence.New(r.serving, fence.Config{Dialer: c.Dialer, LookTimeout: c.ConnectTimeout,
 			LeftBehind: c.LeftBehind, LookPeriod: c.LookPeriod, Logf: c.Logf}, c.Table)
 	}
 	return r, nil
+}
+
+// give a client to a loop, in turn.
+func (r *Router) give(n int64, fd int, carried bool) bool {
+	l := r.loops[int(n)%len(r.loops)]
+	return l.poller.Post(func() { l.accept(fd, carried) })
 }
 
 // Serve serves the clients of a listener until ctx ends, and then until they have the
@@ -160,7 +170,7 @@ func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 		}
 	}
 	failed := make(chan error, 1)
-	r.goroutines.Go(func() { failed <- r.accept(r.serving, listener) })
+	r.goroutines.Go(func() { failed <- r.clients.Serve(r.serving, listener, r.ending.Load) })
 	var err error
 	select {
 	case err = <-failed:
@@ -185,9 +195,9 @@ func (r *Router) drain() {
 	for _, l := range r.loops {
 		l.poller.Post(l.drain)
 	}
-	for end := time.Now().Add(r.config.DrainTimeout); r.connections.Load() > 0; {
+	for end := time.Now().Add(r.config.DrainTimeout); r.clients.Connected() > 0; {
 		if time.Now().After(end) {
-			r.config.Logf("%d connections are closed with requests under way", r.connections.Load())
+			r.config.Logf("%d connections are closed with requests under way", r.clients.Connected())
 			return
 		}
 		time.Sleep(tick / 10)

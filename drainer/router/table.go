@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/drainer/router/dial"
 	"example.com/memcached-operator/drainer/router/rings"
 	"example.com/memcached-operator/drainer/router/status"
 	"example.com/memcached-operator/drainer/routing"
@@ -109,8 +110,15 @@ func (l *loop) adopt() {
 func (l *loop) newMember(address string) *member {
 	ctx, cancel := context.WithCancel(l.router.serving)
 	m := &member{address: address, down: status.Untried, lost: make(chan struct{}, 1), forget: cancel}
-	lost := m.lost
-	l.router.goroutines.Go(func() { l.router.keepConnected(ctx, l, m, address, lost) })
+	r, lost := l.router, m.lost
+	told := dial.Loop{
+		Connected: func(fd int, version string) bool {
+			r.version.Store(&version)
+			return l.poller.Post(func() { m.attach(l, fd, version) })
+		},
+		Failed: func(why string) { l.poller.Post(func() { m.down = why }) },
+	}
+	r.goroutines.Go(func() { r.members.Keep(ctx, address, lost, told) })
 	return m
 }
 
