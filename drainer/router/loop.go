@@ -9,6 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/router/poll"
 	"example.com/memcached-operator/drainer/router/rings"
 	"example.com/memcached-operator/drainer/router/status"
+	"example.com/memcached-operator/drainer/router/task"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -104,7 +105,7 @@ func (l *loop) run() {
 // patience is how long a round waits for a socket.
 func (l *loop) patience() time.Duration {
 	if len(l.waiting) > 0 {
-		return waitStep
+		return task.WaitStep
 	}
 	return tick
 }

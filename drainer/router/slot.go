@@ -91,7 +91,7 @@ func (s *slot) fail(answer string) {
 	c := s.client
 	switch {
 	case s.job != nil:
-		s.job.failed = true
+		s.job.Fail("")
 	case c == nil:
 	case s.started:
 		// A part of a value has been sent: nothing can be said any more.
