@@ -33,9 +33,10 @@ type writers struct {
 	// moves are the times in which a delete may be undone (docs/hazards.md), from a
 	// change of the list, or a crash, to when all is at rest.
 	moves []span
-	// late is the time in which the application may have used a list that had changed. What it
-	// stored then is moved after it, so that for a moment the owner has an older value.
-	late span
+	// late are the times in which the application may have used a list that had changed, since items
+	// began to move. What it stored then is moved after it, so that for a moment the owner has an
+	// older value.
+	late []span
 
 	behind, reads, missed, old, deletes, within, undone atomic.Int64
 }
@@ -111,7 +112,7 @@ func (a *writers) follow(ctx context.Context) error {
 	defer a.lock.Unlock()
 	if a.list != nil {
 		a.moving(a.current)
-		a.late = span{from: a.current, to: time.Now()}
+		a.late = append(a.late, span{from: a.current, to: time.Now()})
 	}
 	for _, w := range a.all {
 		if err := w.library.use(servers, addresses); err != nil {
@@ -137,6 +138,7 @@ func (a *writers) atRest() {
 	if n := len(a.moves); n > 0 && a.moves[n-1].to.IsZero() {
 		a.moves[n-1].to = time.Now()
 	}
+	a.late = nil
 }
 
 // crash a member, and wait until it is back, with its items. Until all is at rest,
@@ -270,8 +272,7 @@ func (w *writer) read(k *versioned) (found, answered bool) {
 // storedLate tells whether the key was stored by a list that may have changed by then, and
 // items are still being moved.
 func (a *writers) storedLate(k *versioned) bool {
-	n := len(a.moves)
-	return n > 0 && a.moves[n-1].to.IsZero() && a.late.has(k.stored)
+	return slices.ContainsFunc(a.late, func(s span) bool { return s.has(k.stored) })
 }
 
 // cameBack records a deleted key's value that came back; the application has it from
