@@ -123,10 +123,15 @@ func (a *writers) follow(ctx context.Context) error {
 	return nil
 }
 
-// moving begins a move, if none is under way.
+// moving begins a move, or makes the one that is under way begin earlier: a member may be killed
+// between a change of the list and the moment in which it is noticed.
 func (a *writers) moving(from time.Time) {
-	if n := len(a.moves); n == 0 || !a.moves[n-1].to.IsZero() {
+	n := len(a.moves)
+	switch {
+	case n == 0 || !a.moves[n-1].to.IsZero():
 		a.moves = append(a.moves, span{from: from})
+	case from.Before(a.moves[n-1].from):
+		a.moves[n-1].from = from
 	}
 }
 
