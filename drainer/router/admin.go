@@ -1,78 +1,71 @@
 package router
 
 import (
-	"encoding/json"
-	"io"
+	"errors"
 	"net/http"
 
 	"example.com/memcached-operator/drainer/router/meter"
+	"example.com/memcached-operator/drainer/router/status"
+	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// Admin answers /ready, /metrics in Prometheus' text format, and /hot with the keys that
-// are asked for most, in JSON.
-func (r *Router) Admin() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		if err := r.Ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = io.WriteString(w, "ok\n")
-	})
-	mux.HandleFunc("GET /hot", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(r.HotKeys())
-	})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		r.metrics(w)
-	})
-	return mux
-}
-
-// metrics are a moment old.
-func (r *Router) metrics(to io.Writer) {
-	number, _ := r.Acknowledged()
-	t := r.table.Load()
-	report := meter.Report{Counts: r.counts(), Clients: r.connections.Load(), Held: r.held(), Members: r.members(),
-		Table: t.Number, State: t.State, Acknowledged: number}
-	report.Write(to)
-}
-
-func (r *Router) held() (sum int) {
-	for _, l := range r.loops {
-		l.published.mu.Lock()
-		sum += l.published.held
-		l.published.mu.Unlock()
+// Ready says why clients should not be sent here, if so.
+func (r *Router) Ready() error {
+	if r.ending.Load() {
+		return errors.New("it is about to end")
 	}
-	return sum
+	if err := r.fence.Ready(); err != nil {
+		return err
+	}
+	return r.boards().Ready(r.table.Load().Servers())
 }
 
-func (r *Router) members() (all []meter.Member) {
-	for _, s := range r.table.Load().servers() {
-		sum := meter.Member{Name: s.String()}
-		for _, l := range r.loops {
-			l.published.mu.Lock()
-			if m, ok := l.published.members[s.Address()]; ok {
-				sum.Traffic.Add(&m.traffic)
-				if m.why == "" {
-					sum.Connections++
-				}
-			}
-			l.published.mu.Unlock()
-		}
-		all = append(all, sum)
+// boards of all loops, a moment old.
+func (r *Router) boards() (all status.Boards) {
+	for _, l := range r.loops {
+		all = append(all, &l.published)
 	}
 	return all
 }
 
+// Unanswered is the number of requests that members have been sent, and not answered, a
+// moment ago.
+func (r *Router) Unanswered() int { return r.boards().Unanswered() }
+
 // HotKeys are those that are asked for most, in the last minute or so.
-func (r *Router) HotKeys() []meter.HotKey {
-	var all []meter.Sketch
-	for _, l := range r.loops {
-		l.published.mu.Lock()
-		all = append(all, l.published.hot)
-		l.published.mu.Unlock()
+func (r *Router) HotKeys() []meter.HotKey { return r.boards().HotKeys() }
+
+// Report has the router's metrics, which are a moment old.
+func (r *Router) Report() *meter.Report {
+	number, _ := r.Acknowledged()
+	t, all := r.table.Load(), r.boards()
+	return &meter.Report{Counts: all.Counts(), Clients: r.clients.Connected(), Held: all.Held(), Members: all.Members(t.Servers()),
+		Table: t.Number, State: t.State, Acknowledged: number}
+}
+
+// Admin answers /ready, /metrics in Prometheus' text format, and /hot with the keys that
+// are asked for most, in JSON.
+func (r *Router) Admin() http.Handler { return status.Handler(r) }
+
+// memberVersion is what a member has said.
+func (r *Router) memberVersion() string {
+	if v := r.version.Load(); v != nil {
+		return "VERSION " + *v
 	}
-	return meter.Hottest(all)
+	return "SERVER_ERROR no member is available\r\n"
+}
+
+// stats answers for the router. Those of a kind are the members' own.
+func (l *loop) stats(kind []byte) string {
+	switch string(kind) {
+	case "":
+	case "reset":
+		return "RESET\r\n"
+	default:
+		return wire.AnswerError
+	}
+	r := l.router
+	s := status.Statistics{Began: r.began, Version: r.memberVersion(), Connected: r.clients.Connected(), Accepted: r.clients.Accepted(),
+		Threads: len(r.loops), Counts: r.boards().Counts()}
+	return s.Answer()
 }

@@ -181,23 +181,6 @@ func cutOff(t *testing.T, at int) {
 	t.Logf("%d rounds, %d requests were refused", version, refusals)
 }
 
-// Each state is taken at once if all routers have acknowledged the one before.
-func TestNothingIsHeldIfAllRoutersFollow(t *testing.T) {
-	t.Parallel()
-	all := members(t, 2)
-	told := tables(ring(t, all...), ring(t, all[0]))
-	for i, table := range told {
-		table.Number, table.Before = int64(1000+i), int64(999+i)
-	}
-	r := launch(t, router.Config{Table: told[0], Fence: true})
-	memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
-	for _, table := range told[1:] {
-		if taken, err := r.Offer(table); !taken || err != nil {
-			t.Errorf("state %v: taken=%t, %v", table.State, taken, err)
-		}
-	}
-}
-
 // A router with an old file refuses from the start, and serves when it has a new one.
 func TestARouterThatStartsWithAnOldTableIsNotReady(t *testing.T) {
 	t.Parallel()
@@ -264,60 +247,6 @@ func TestARouterStartsWithoutADeadMember(t *testing.T) {
 		if got := c.ask("get " + key + "\r\n"); got != "END\r\n" && !strings.HasPrefix(got, "SERVER_ERROR") {
 			t.Errorf("%q", got)
 		}
-	}
-}
-
-// number is what a member's item says.
-func number(c *conversation) string {
-	_, value, _ := strings.Cut(c.ask("get "+contract.RingNumberKey+"\r\n"), "\r\n")
-	return strings.TrimSuffix(value, "\r\nEND\r\n")
-}
-
-// Whatever clients do to the item, routers serve, and it is back soon.
-func TestNobodyElsesNumberStopsARouter(t *testing.T) {
-	t.Parallel()
-	all := members(t, 2)
-	told := tables(ring(t, all...), ring(t, all[0]))
-	r := fenced(t, told[0])
-	memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
-	routed, direct := dial(t, r.address), dial(t, all[0].Address())
-	own := contract.RingNumber(told[0].Number, "secret")
-	set := func(value string) string {
-		return fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", contract.RingNumberKey, len(value), value)
-	}
-	future := contract.NumberAt(time.Now()) + 2*int64(contract.NumbersAhead/time.Second)
-	for name, harm := range map[string]string{
-		"flush_all":          "flush_all\r\n",
-		"a delete":           "delete " + contract.RingNumberKey + "\r\n",
-		"a forged number":    set("2000"),
-		"another's number":   set(contract.RingNumber(2000, "other")),
-		"one of the future":  set(contract.RingNumber(future, "secret")),
-		"one of the past":    set(contract.RingNumber(7, "secret")),
-		"no number":          set("evil"),
-		"an empty value":     set(""),
-		"a large value":      set(strings.Repeat("1", 500_000)),
-		"a negative number":  set(contract.RingNumber(-5, "secret")),
-		"a number and words": set(own + " or so"),
-	} {
-		memcachedtest.WaitFor(t, name+": the number", func() error {
-			if got := number(direct); got != own {
-				return fmt.Errorf("it is %.80q", got)
-			}
-			return nil
-		})
-		direct.ask(harm)
-		memcachedtest.WaitFor(t, name+": the number again", func() error {
-			if err := r.Ready(); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			if got := number(direct); got != own {
-				return fmt.Errorf("it is %.80q", got)
-			}
-			return nil
-		})
-	}
-	for _, key := range owned(told[0].New, 3) {
-		routed.want("get "+key+"\r\n", "END\r\n")
 	}
 }
 

@@ -18,13 +18,9 @@ import (
 // flush comes flushRest later, and a router copies a key only soon after it has its lease. Movers look
 // for flushes themselves (package pull).
 
-const (
-	// pullLimit is how old a lease may be at most when a router moves an item in its place.
-	pullLimit = 250 * time.Millisecond
-	// flushRest is the time between the two: what was on its way at the first one was copied then, and
-	// a second is over in memcached's own clock.
-	flushRest = 2 * time.Second
-)
+// flushRest is the time between the two: what was on its way at the first one was copied then, and
+// a second is over in memcached's own clock.
+const flushRest = 2 * time.Second
 
 // again is a request that all members are sent again when they have answered.
 type again struct {
@@ -103,9 +99,4 @@ func (l *loop) repeat() {
 			l.sendAll(s, text)
 		}
 	}
-}
-
-// tooOld tells whether a move's lease is older than pullLimit.
-func (j *job) tooOld() bool {
-	return j.mover != nil && j.leased > 0 && j.loop.now-j.leased > int64(pullLimit)
 }

@@ -5,70 +5,43 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/router/change"
-	"example.com/memcached-operator/drainer/router/command"
+	"example.com/memcached-operator/drainer/router/task"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
 const (
-	// leaseLimit is how long a job may rely on its lease, which memcached keeps for a second
-	// more at least.
-	leaseLimit = (command.LeaseSeconds - 2) * time.Second
-	// waitStep is how long a job waits for another one's lease, before it looks again.
-	waitStep = time.Millisecond
-	// waitLimit bounds that: the lease of one that died has expired.
-	waitLimit = 2 * command.LeaseSeconds * time.Second
 	// clientJobs of a client at most.
 	clientJobs = 16
 	// pulls of a loop at most: keys that it moves because they were read.
 	pulls = 64
 )
 
-// job is a request for a key with two owners, or a move of one. Package change says what
-// is done, package command how it is said.
+// job is a task of a loop: a request for a key with two owners, or a move of one.
 type job struct {
-	loop    *loop
-	op      change.Op
-	mover   *change.Mover // of a move
-	step    change.Step
-	request command.Request
-	slot    *slot // the client's, or a move's own
-	owners  [2]*member
+	task.Task
+	loop   *loop
+	slot   *slot // the client's, or a move's own
+	owners [2]*member
 	// connections of the owners when it began.
 	connections [2]int
-	// answer to the present step, and what the client would be told so far.
-	answer, kept []byte
-	// text of the request, and what is counted of all, in bytes (loop.held).
-	text, counted int
-	found         bool
-	failed        bool
-	// why a step has failed, if an owner has said so.
-	why     string
-	fetched command.Fetched
-	// leased, waits and due are times of the loop's clock: when the lease was asked for, when
-	// the first wait began, and when to go on.
-	leased, waits, due int64
+	// counted of what it keeps, in bytes (loop.held).
+	counted int
 }
 
 // moving begins a request whose key has two owners. single is the key of a classic read.
 func (c *client) moving(r *wire.Request, s *slot, single, data []byte, owner, old *member) {
 	l := c.loop
 	j := &job{loop: l, slot: s, owners: [2]*member{change.Old: old, change.New: owner}}
+	state, without := l.table.State, l.table.Without()
 	if single != nil {
-		j.request.Request = wire.Request{Verb: r.Verb, Exptime: r.Exptime}
-		j.request.Single = s.key
+		j.Task = task.OfRead(r, s.key, state, without)
 	} else {
 		text := c.body // if there is one, it is complete, and the job's from now on
 		if text == nil {
 			text = append(append(bytes.Clone(r.Line), "\r\n"...), data...)
 		}
-		j.text = cap(text)
-		n := j.request.Parse(text)
-		if len(data) > 0 {
-			j.request.Value = text[n:]
-		}
+		j.Task = task.OfText(text, len(data) > 0, state, without)
 	}
-	class, _ := command.ClassOf(&j.request.Request)
-	j.op = change.NewOp(class, l.table.State, l.table.without())
 	j.count()
 	l.enter(s)
 	s.pending = true
@@ -77,7 +50,7 @@ func (c *client) moving(r *wire.Request, s *slot, single, data []byte, owner, ol
 		j.finish([]byte(answerLate))
 		return
 	}
-	j.begin(j.op.Start())
+	j.begin()
 }
 
 // pull moves a key that was read at its old owner.
@@ -86,76 +59,46 @@ func (l *loop) pull(j *job) {
 		return
 	}
 	l.pulls++
-	key := bytes.Clone(j.request.Single)
-	request := command.Request{Request: wire.Request{Verb: wire.MetaGet}, Single: key}
-	if key == nil {
-		request.Key, request.Binary = bytes.Clone(j.request.Key), j.request.Binary
-	}
-	mover := change.NewMover(l.table.without())
-	m := &job{loop: l, owners: j.owners, request: request, mover: &mover, slot: l.slot()}
-	m.slot.verb = wire.MetaGet
+	m := &job{Task: j.Move(l.table.Without()), loop: l, owners: j.owners, slot: l.slot()}
+	m.slot.verb, _ = m.Verb()
 	l.enter(m.slot)
-	m.begin(mover.Start())
+	m.begin()
 }
 
-func (j *job) begin(first change.Step) {
+func (j *job) begin() {
 	for i, m := range j.owners {
 		j.connections[i] = m.connections
 	}
-	j.run(first)
+	j.run(j.Start())
 }
 
 // run carries out steps until an owner has to answer.
 func (j *job) run(step change.Step) {
 	for {
-		j.step = step
 		switch step.Action {
 		case change.Done:
 			j.done()
 			return
 		case change.Wait:
-			j.wait()
+			j.Wait(j.loop.now)
+			j.loop.waiting = append(j.loop.waiting, j)
 			return
 		}
 		if m := j.owners[step.Place]; m.up && !j.late() { // also after a wait
 			j.ask(m)
 			return
 		}
-		step = j.next(change.Result{Code: change.Failed})
+		step = j.Unreachable()
 	}
-}
-
-func (j *job) next(r change.Result) change.Step {
-	if j.mover != nil {
-		return j.mover.Next(r)
-	}
-	return j.op.Next(r)
 }
 
 // ask an owner.
 func (j *job) ask(m *member) {
 	s := j.loop.slot()
-	s.job, s.verb, s.kind = j, j.request.Verb, j.request.Kind(j.step)
-	s.key = append(s.key[:0], j.request.Single...)
+	verb, single := j.Verb()
+	s.job, s.verb, s.kind, s.key = j, verb, j.Kind(), append(s.key[:0], single...)
 	m.request(s)
-	if j.step.Action == change.Lease {
-		j.leased = j.loop.now
-	}
-	if j.step.Action == change.Copy {
-		m.out = j.request.AppendCopy(m.out, &j.fetched, j.step, m.keepsCAS, time.Now().Unix())
-		return
-	}
-	m.out = j.request.Append(m.out, j.step)
-}
-
-// wait for what another job does.
-func (j *job) wait() {
-	l := j.loop
-	if j.waits == 0 {
-		j.waits = l.now
-	}
-	j.due = l.now + int64(waitStep)
-	l.waiting = append(l.waiting, j)
+	m.out = j.Append(m.out, m.keepsCAS, j.loop.now, time.Now().Unix())
 }
 
 // goOn with the jobs that have waited.
@@ -166,80 +109,38 @@ func (l *loop) goOn() {
 	waiting := l.waiting
 	l.waiting = nil
 	for _, j := range waiting {
-		if l.now < j.due {
+		if !j.Due(l.now) {
 			l.waiting = append(l.waiting, j)
 			continue
 		}
-		result := change.Result{Code: change.Absent}
-		switch waited := l.now - j.waits; {
-		case waited > int64(waitLimit):
-			result.Code = change.Failed
-		case waited > 2*int64(l.router.config.MemberTimeout):
-			result.Code = change.Found
-		}
-		j.run(j.next(result))
+		j.run(j.Waited(l.now, 2*l.router.config.MemberTimeout))
 	}
 }
 
 // heard: an owner has answered the step in full, or can't.
 func (j *job) heard() {
-	result := change.Result{Code: change.Failed}
-	if !j.failed {
-		var said []byte
-		result, said = j.request.Result(j.step, j.answer)
-		j.keep(said, result.Code)
-	}
-	if j.step.Action == change.Fetch && result.Code == change.Found {
-		var ok bool
-		if j.fetched, ok = j.request.Fetched(j.answer); !ok || j.tooOld() {
-			result.Code = change.Absent
-		}
-		j.answer = nil // it is a part of what was fetched
-	}
-	j.answer = j.answer[:0]
+	next := j.Heard(j.loop.now)
 	j.count()
-	j.run(j.next(result))
-}
-
-// keep what the client is told, if nothing better comes.
-func (j *job) keep(said []byte, code change.Code) {
-	if code == change.Failed && said != nil {
-		j.why = string(said)
-		return
-	}
-	better := code == change.Found || code == change.Refused
-	if said == nil || j.found && !better {
-		return
-	}
-	j.kept, j.found = append(j.kept[:0], said...), better
+	j.run(next)
 }
 
 // done: the client can be answered.
 func (j *job) done() {
-	if j.mover != nil {
+	if j.Moves() {
 		j.forget()
 		j.loop.pulls--
 		j.slot.leave()
 		j.loop.release(j.slot)
 		return
 	}
-	outcome := j.op.Outcome()
-	if j.op.Writes() && (j.reconnected() || j.op.Holds() && j.loop.now-j.leased > int64(leaseLimit)) {
-		outcome = change.Unknown
-	}
-	if j.op.Pull {
+	if j.Pulls() {
 		j.loop.pull(j)
 	}
-	switch {
-	case outcome == change.Unknown:
-		j.finish([]byte(j.unavailable()))
-	case outcome == change.Answered && j.kept != nil:
-		j.finish(j.kept)
-	case outcome == change.Answered:
-		j.finish(j.request.Says(change.Missed))
-	default:
-		j.finish(j.request.Says(outcome))
+	answer, why := j.Answer(j.loop.now, j.reconnected())
+	if answer == nil {
+		answer = []byte(j.unavailable(why))
 	}
+	j.finish(answer)
 }
 
 // reconnected: an owner may have lost what it had.
@@ -252,12 +153,13 @@ func (j *job) reconnected() bool {
 	return false
 }
 
-func (j *job) unavailable() string {
+// unavailable is the error if an owner has not answered, which may have said why.
+func (j *job) unavailable(why string) string {
 	if j.late() {
 		return answerLate
 	}
-	if j.why != "" {
-		return j.why
+	if why != "" {
+		return why
 	}
 	for _, m := range j.owners {
 		if !m.up {

@@ -1,13 +1,15 @@
 package router
 
 import (
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/router/meter"
 	"example.com/memcached-operator/drainer/router/poll"
+	"example.com/memcached-operator/drainer/router/rings"
+	"example.com/memcached-operator/drainer/router/status"
+	"example.com/memcached-operator/drainer/router/task"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -35,8 +37,7 @@ type loop struct {
 	table    *Table
 	next     *Table // waits for connections to its members
 	old, new []*member
-	epoch    *epoch
-	epochs   []*epoch
+	epochs   rings.Epochs
 	// late: keys that may have moved are refused; lost: all are. refuser stands for their owner.
 	late, lost bool
 	refuser    *member
@@ -59,29 +60,11 @@ type loop struct {
 	faded    int64        // when, in the loop's clock
 	odd      meter.Seldom // slow and failed requests
 
-	published struct {
-		mu     sync.Mutex
-		counts meter.Counts
-		hot    meter.Sketch
-		held   int
-		// unanswered requests of all members.
-		unanswered int
-		members    map[string]memberState // by address
-		serves     bool                   // there is a table
-		// acknowledged is the number of a table; if it isn't the present one, waitsFor says why.
-		acknowledged int64
-		waitsFor     string
-	}
+	published status.Board
 }
 
 // fadePeriod is how often the counts of keys are halved.
 const fadePeriod = 20 * time.Second
-
-// memberState is what others may know of a loop's member.
-type memberState struct {
-	why     string // there is no connection
-	traffic meter.Traffic
-}
 
 const (
 	// readSize is what a loop reads at once, in bytes. Its buffer is shared by all its
@@ -90,9 +73,6 @@ const (
 	// tick is how often a loop looks for time-outs.
 	tick = 100 * time.Millisecond
 )
-
-// untried says of a member that it was not tried yet.
-const untried = "not connected yet"
 
 func newLoop(r *Router) (*loop, error) {
 	p, err := poll.New()
@@ -125,7 +105,7 @@ func (l *loop) run() {
 // patience is how long a round waits for a socket.
 func (l *loop) patience() time.Duration {
 	if len(l.waiting) > 0 {
-		return waitStep
+		return task.WaitStep
 	}
 	return tick
 }
@@ -204,21 +184,21 @@ func (l *loop) check() {
 
 // publish is for those who ask how the loop is.
 func (l *loop) publish() {
-	l.published.mu.Lock()
-	defer l.published.mu.Unlock()
-	l.published.counts, l.published.held, l.published.unanswered = l.counts, l.held, 0
-	l.published.hot = l.sketch
+	l.published.Update(func(p *status.Loop) {
+		p.Counts, p.Held, p.Unanswered = l.counts, l.held, 0
+		p.Hot = l.sketch
+		if p.Serves = l.table != nil; p.Serves {
+			p.Acknowledged, p.WaitsFor = l.acknowledged()
+		}
+		p.Members = map[string]status.Member{}
+		for _, m := range l.members.all {
+			p.Members[m.address] = status.Member{Why: m.down, Traffic: m.traffic}
+			p.Unanswered += m.unanswered.n
+		}
+	})
 	if l.now-l.faded > int64(fadePeriod) {
 		l.faded = l.now
 		l.sketch.Fade()
-	}
-	l.published.members = map[string]memberState{}
-	if l.published.serves = l.table != nil; l.published.serves {
-		l.published.acknowledged, l.published.waitsFor = l.acknowledged()
-	}
-	for _, m := range l.members.all {
-		l.published.members[m.address] = memberState{why: m.down, traffic: m.traffic}
-		l.published.unanswered += m.unanswered.n
 	}
 }
 
@@ -255,7 +235,7 @@ func (l *loop) answered(s *slot) {
 	}
 	state := l.table.State
 	if s.epoch != nil {
-		state = s.epoch.state
+		state = s.epoch.State
 	}
 	s.leave()
 	s.pending, s.done = false, true
@@ -314,7 +294,7 @@ func (l *loop) forget(c *client) {
 // disconnected: a connection that goroutines carry lasts until they have closed it.
 func (l *loop) disconnected(c *client) {
 	if !c.carried {
-		l.router.connections.Add(-1)
+		l.router.clients.Gone()
 	}
 }
 

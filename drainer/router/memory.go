@@ -84,14 +84,14 @@ func (m *member) count() {
 
 // count what the job keeps.
 func (j *job) count() {
-	n := j.text + len(j.answer) + len(j.kept) + len(j.fetched.Value)
+	n := j.Size()
 	j.loop.held += n - j.counted
 	j.counted = n
 }
 
 // take a part of an owner's answer.
 func (j *job) take(b []byte) {
-	j.answer = append(j.answer, b...)
+	j.Take(b)
 	j.loop.held += len(b)
 	j.counted += len(b)
 }
@@ -103,7 +103,7 @@ func (j *job) forget() {
 }
 
 // crowded: there is no room for the answer.
-func (j *job) crowded() { j.failed, j.why = true, answerNoRoom }
+func (j *job) crowded() { j.Fail(answerNoRoom) }
 
 // collect begins to collect a large request: b begins with its line.
 func (c *client) collect(r *wire.Request, b []byte, total, line int) int {

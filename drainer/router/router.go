@@ -10,7 +10,6 @@ package router
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -19,6 +18,9 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/router/accept"
+	"example.com/memcached-operator/drainer/router/dial"
+	"example.com/memcached-operator/drainer/router/fence"
 )
 
 // Config of a router. The zero value of a bound is its default.
@@ -89,8 +91,8 @@ func (c *Config) complete() {
 	set(&c.ConnectTimeout, DefaultConnectTimeout)
 	set(&c.DrainTimeout, DefaultDrainTimeout)
 	set(&c.RequestTimeout, DefaultRequestTimeout)
-	set(&c.LeftBehind, DefaultLeftBehind)
-	set(&c.LookPeriod, DefaultLookPeriod)
+	set(&c.LeftBehind, fence.DefaultLeftBehind)
+	set(&c.LookPeriod, fence.DefaultLookPeriod)
 	if c.Logf == nil {
 		c.Logf = func(string, ...any) {}
 	}
@@ -104,16 +106,16 @@ func set[T int | time.Duration](value *T, usual T) {
 
 // Router serves clients.
 type Router struct {
-	config      Config
-	began       time.Time
-	loops       []*loop
-	connections atomic.Int64
-	accepted    atomic.Int64
+	config  Config
+	began   time.Time
+	loops   []*loop
+	clients accept.Clients
+	members dial.Members
 	// version is a member's.
 	version atomic.Pointer[string]
 	ending  atomic.Bool
 	table   atomic.Pointer[Table]
-	fence   *fence
+	fence   *fence.Fence
 	// serving ends when the last client has gone; goroutines end with it.
 	serving    context.Context
 	stop       context.CancelFunc
@@ -124,6 +126,9 @@ type Router struct {
 func New(config Config) (*Router, error) {
 	config.complete()
 	r := &Router{config: config, began: time.Now()}
+	c := &r.config
+	r.clients = accept.Clients{Most: c.MaxConnections, TLS: c.TLS, Give: r.give, Logf: c.Logf}
+	r.members = dial.Members{Dialer: c.Dialer, Timeout: c.ConnectTimeout, Logf: c.Logf}
 	r.serving, r.stop = context.WithCancel(context.Background())
 	for range config.Loops {
 		l, err := newLoop(r)
@@ -139,9 +144,16 @@ func New(config Config) (*Router, error) {
 		return nil, err
 	}
 	if config.Fence {
-		r.fence = newFence(r)
+		r.fence = fence.New(r.serving, fence.Config{Dialer: c.Dialer, LookTimeout: c.ConnectTimeout,
+			LeftBehind: c.LeftBehind, LookPeriod: c.LookPeriod, Logf: c.Logf}, c.Table)
 	}
 	return r, nil
+}
+
+// give a client to a loop, in turn.
+func (r *Router) give(n int64, fd int, carried bool) bool {
+	l := r.loops[int(n)%len(r.loops)]
+	return l.poller.Post(func() { l.accept(fd, carried) })
 }
 
 // Serve serves the clients of a listener until ctx ends, and then until they have the
@@ -152,13 +164,13 @@ func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 		loops.Go(l.run)
 	}
 	if r.fence != nil {
-		r.fence.begin(ctx)
+		r.fence.Begin(ctx)
 		for _, l := range r.loops {
 			l.poller.Post(l.judge)
 		}
 	}
 	failed := make(chan error, 1)
-	r.goroutines.Go(func() { failed <- r.accept(r.serving, listener) })
+	r.goroutines.Go(func() { failed <- r.clients.Serve(r.serving, listener, r.ending.Load) })
 	var err error
 	select {
 	case err = <-failed:
@@ -174,6 +186,7 @@ func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	loops.Wait()
 	r.goroutines.Wait()
+	r.fence.Wait()
 	return err
 }
 
@@ -182,9 +195,9 @@ func (r *Router) drain() {
 	for _, l := range r.loops {
 		l.poller.Post(l.drain)
 	}
-	for end := time.Now().Add(r.config.DrainTimeout); r.connections.Load() > 0; {
+	for end := time.Now().Add(r.config.DrainTimeout); r.clients.Connected() > 0; {
 		if time.Now().After(end) {
-			r.config.Logf("%d connections are closed with requests under way", r.connections.Load())
+			r.config.Logf("%d connections are closed with requests under way", r.clients.Connected())
 			return
 		}
 		time.Sleep(tick / 10)
@@ -196,45 +209,4 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
-}
-
-// Ready says why clients should not be sent here, if so.
-func (r *Router) Ready() error {
-	if r.ending.Load() {
-		return errors.New("it is about to end")
-	}
-	if err := r.fence.ready(); err != nil {
-		return err
-	}
-	connected := 0
-	for _, l := range r.loops {
-		l.published.mu.Lock()
-		if !l.published.serves {
-			connected = -1 << 30
-		}
-		for _, s := range r.table.Load().servers() {
-			switch m, known := l.published.members[s.Address()]; {
-			case !known || m.why == untried:
-				connected = -1 << 30
-			case m.why == "":
-				connected++
-			}
-		}
-		l.published.mu.Unlock()
-	}
-	if connected <= 0 {
-		return errors.New("no member is connected")
-	}
-	return nil
-}
-
-// Unanswered is the number of requests that members have been sent, and not answered, a
-// moment ago.
-func (r *Router) Unanswered() (n int) {
-	for _, l := range r.loops {
-		l.published.mu.Lock()
-		n += l.published.unanswered
-		l.published.mu.Unlock()
-	}
-	return n
 }

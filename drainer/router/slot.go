@@ -1,6 +1,9 @@
 package router
 
-import "example.com/memcached-operator/drainer/router/wire"
+import (
+	"example.com/memcached-operator/drainer/router/rings"
+	"example.com/memcached-operator/drainer/router/wire"
+)
 
 // slot is one request to members, and the place of its answer among the client's.
 type slot struct {
@@ -37,7 +40,7 @@ type slot struct {
 	// job whose step this is; it has no client then.
 	job *job
 	// epoch is the table under which it began; that table counts it until it is answered.
-	epoch *epoch
+	epoch *rings.Epoch
 }
 
 // begin is called with the first line of an answer.
@@ -88,7 +91,7 @@ func (s *slot) fail(answer string) {
 	c := s.client
 	switch {
 	case s.job != nil:
-		s.job.failed = true
+		s.job.Fail("")
 	case c == nil:
 	case s.started:
 		// A part of a value has been sent: nothing can be said any more.

@@ -2,105 +2,52 @@ package router
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"time"
 
 	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/drainer/router/dial"
+	"example.com/memcached-operator/drainer/router/rings"
+	"example.com/memcached-operator/drainer/router/status"
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// Ring is a client library's list of servers, and which of them owns a key.
-type Ring struct {
-	Servers []routing.Server
-	Owner   routing.Owner
-}
+// Ring of a table.
+type Ring = rings.Ring
 
-// Table is what a router knows of the rings. It does not change.
-type Table struct {
-	// Number grows with each table.
-	Number int64
-	// State of a ring change; in Stable, New is the only ring.
-	State    change.State
-	Old, New Ring
-	// Shared: direct clients use the members, too, so there are no leases.
-	Shared bool
-	// Before is the number of the table before this one; 0 for none.
-	Before int64
-	// Key signs the numbers that routers leave at members.
-	Key string
-	// Until is when keys that may have moved are no longer served, because the others don't
-	// wait for this router any longer; zero for never.
-	Until time.Time
-}
+// Table is what a router is told of the rings.
+type Table = rings.Table
 
-// servers of both rings, each address once.
-func (t *Table) servers() (all []routing.Server) {
-	known := map[string]bool{}
-	for _, ring := range []Ring{t.New, t.Old} {
-		for _, s := range ring.Servers {
-			if !known[s.Address()] {
-				known[s.Address()] = true
-				all = append(all, s)
-			}
-		}
-	}
-	return all
-}
-
-// asked are the members that requests of clients are sent to.
-func (t *Table) asked() []routing.Server {
-	if t.State == change.Finish {
-		return t.New.Servers
-	}
-	return t.servers()
-}
-
-// rules that are not followed.
-func (t *Table) without() change.Rules {
-	if t.Shared {
-		return change.Leaseless
-	}
-	return 0
-}
-
-// epoch counts the requests that began with a table.
-type epoch struct {
-	number     int64
-	state      change.State
-	unanswered int
-}
-
-// check says why a table can't be taken.
-func (r *Router) check(t *Table) error {
-	switch before := r.table.Load(); {
-	case t.New.Owner == nil || len(t.New.Servers) == 0:
-		return errors.New("a table without servers")
-	case t.State != change.Stable && t.Old.Owner == nil:
-		return fmt.Errorf("a table in state %s without an old ring", t.State)
-	case before != nil && t.Number <= before.Number:
-		return fmt.Errorf("table %d comes after table %d", t.Number, before.Number)
-	}
-	return nil
-}
+// answerLate is the answer for keys that others may ask of another member.
+const answerLate = "SERVER_ERROR the ring changes, and this router has not been told how\r\n"
 
 // Apply takes a new table. It is used for the requests that begin from now on.
 func (r *Router) Apply(t *Table) error {
-	if err := r.check(t); err != nil {
+	if err := t.Follows(r.table.Load()); err != nil {
 		return err
 	}
 	r.table.Store(t)
-	r.fence.applied(t)
+	r.fence.Apply(t)
 	for _, l := range r.loops {
 		l.poller.Post(func() { l.apply(t) })
 	}
 	return nil
 }
 
+// Offer tells the router of a table that was read. It takes the table at once, or false: when it
+// is offered again, after some time. Until then Acknowledged says why.
+func (r *Router) Offer(t *Table) (taken bool, err error) {
+	if err := t.Follows(r.table.Load()); err != nil {
+		return false, err
+	}
+	if r.fence != nil && !r.fence.Lets(t) {
+		return false, nil
+	}
+	return true, r.Apply(t)
+}
+
 // apply connects to members that are new, and takes the table when that is done.
 func (l *loop) apply(t *Table) {
-	for _, s := range t.servers() {
+	for _, s := range t.Servers() {
 		if l.member(s) == nil {
 			l.members.all = append(l.members.all, l.newMember(s.Address()))
 		}
@@ -122,7 +69,7 @@ func (l *loop) member(s routing.Server) *member {
 // unconnected is a member that a table waits for, nil if there is none. Later it may be down as any
 // other; so it may when others don't wait any longer.
 func (l *loop) unconnected(t *Table) *member {
-	if t == nil || t.State != change.Prepare || t.over() {
+	if t == nil || t.State != change.Prepare || t.Over() {
 		return nil
 	}
 	for _, s := range t.New.Servers {
@@ -149,10 +96,9 @@ func (l *loop) adopt() {
 		return all
 	}
 	l.table, l.next, l.old, l.new = t, nil, find(t.Old.Servers), find(t.New.Servers)
-	l.epoch = &epoch{number: t.Number, state: t.State}
-	l.epochs = append(l.epochs, l.epoch)
+	l.epochs.Begin(t)
 	l.judge()
-	named := find(t.servers())
+	named := find(t.Servers())
 	for _, m := range l.members.all {
 		if !slices.Contains(named, m) {
 			l.members.leaving = append(l.members.leaving, m)
@@ -163,9 +109,16 @@ func (l *loop) adopt() {
 
 func (l *loop) newMember(address string) *member {
 	ctx, cancel := context.WithCancel(l.router.serving)
-	m := &member{address: address, down: untried, lost: make(chan struct{}, 1), forget: cancel}
-	lost := m.lost
-	l.router.goroutines.Go(func() { l.router.keepConnected(ctx, l, m, address, lost) })
+	m := &member{address: address, down: status.Untried, lost: make(chan struct{}, 1), forget: cancel}
+	r, lost := l.router, m.lost
+	told := dial.Loop{
+		Connected: func(fd int, version string) bool {
+			r.version.Store(&version)
+			return l.poller.Post(func() { m.attach(l, fd, version) })
+		},
+		Failed: func(why string) { l.poller.Post(func() { m.down = why }) },
+	}
+	r.goroutines.Go(func() { r.members.Keep(ctx, address, lost, told) })
 	return m
 }
 
@@ -204,15 +157,47 @@ func (l *loop) owners(key []byte) (owner, old *member) {
 	return owner, old
 }
 
+// judge decides which keys the loop still serves. late: not those that may have moved. lost: none,
+// since nobody knows which have moved. Twice the bound after a later number than its own was
+// seen, that may be another ring change.
+func (l *loop) judge() {
+	t := l.table
+	if t == nil {
+		return
+	}
+	number := t.Number
+	if l.next != nil {
+		number = l.next.Number
+	}
+	bound := l.router.config.LeftBehind
+	behind, latest := l.router.fence.Behind(number)
+	left := latest > 0 && behind >= bound
+	l.late = left || t.Over()
+	lost := left && (t.State == change.Stable || behind >= 2*bound)
+	if lost != l.lost && l == l.router.loops[0] {
+		if lost {
+			l.router.config.Logf("table %d is left behind: others have table %d; all requests are refused", number, latest)
+		} else {
+			l.router.config.Logf("table %d is no longer left behind", number)
+		}
+	}
+	l.lost = lost
+}
+
+// late tells whether others may do by now what doesn't go together with the job.
+func (j *job) late() bool {
+	e := j.slot.epoch
+	return j.loop.late || e != nil && j.loop.router.fence.Late(e.Number)
+}
+
 // enter counts a request that is under way.
 func (l *loop) enter(s *slot) {
-	s.epoch = l.epoch
-	s.epoch.unanswered++
+	s.epoch = l.epochs.Enter()
 }
 
 func (s *slot) leave() {
 	if s.epoch != nil {
-		s.epoch.unanswered--
+		s.epoch.Leave()
 		s.epoch = nil
 	}
 }
@@ -220,20 +205,7 @@ func (s *slot) leave() {
 // acknowledged is the number of the table up to which all is done: requests that began
 // with earlier ones are answered. If there is a later one, why says what is waited for.
 func (l *loop) acknowledged() (number int64, why string) {
-	kept := l.epochs[:0]
-	number = l.table.Number
-	for _, e := range l.epochs {
-		if e.unanswered > 0 && e != l.epoch {
-			if number == l.table.Number {
-				number = e.number
-			}
-			why = fmt.Sprintf("%d requests that began with table %d are not answered", e.unanswered, e.number)
-		}
-		if e.unanswered > 0 || e == l.epoch {
-			kept = append(kept, e)
-		}
-	}
-	l.epochs = kept
+	number, why = l.epochs.Acknowledged()
 	if m := l.unconnected(l.next); m != nil {
 		return number, "member " + m.address + ": " + m.down
 	}
@@ -246,15 +218,8 @@ func (l *loop) acknowledged() (number int64, why string) {
 // Acknowledged is the number of the table that all requests under way began with. If it
 // isn't the present table's, why says what is waited for.
 func (r *Router) Acknowledged() (number int64, why string) {
-	number = r.table.Load().Number
-	for _, l := range r.loops {
-		l.published.mu.Lock()
-		if n := l.published.acknowledged; n < number {
-			number, why = n, l.published.waitsFor
-		}
-		l.published.mu.Unlock()
-	}
-	if t, waits := r.fence.offered(); t != nil && why == "" {
+	number, why = r.boards().Acknowledged(r.table.Load().Number)
+	if t, waits := r.fence.Offered(); t != nil && why == "" {
 		why = waits
 	}
 	return number, why
@@ -262,7 +227,7 @@ func (r *Router) Acknowledged() (number int64, why string) {
 
 // Number of the table that was read last.
 func (r *Router) Number() int64 {
-	if t, _ := r.fence.offered(); t != nil {
+	if t, _ := r.fence.Offered(); t != nil {
 		return t.Number
 	}
 	return r.table.Load().Number

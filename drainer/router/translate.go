@@ -32,7 +32,7 @@ func (c *client) translate(first []byte) {
 	r.goroutines.Go(func() {
 		r.translate(application, first, text)
 		if counts {
-			r.connections.Add(-1)
+			r.clients.Gone()
 		}
 	})
 	c.loop.poller.Remove(c.fd)

@@ -1,4 +1,4 @@
-package router
+package fence
 
 import (
 	"bytes"
@@ -11,10 +11,11 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/router/rings"
 )
 
 // watch looks at a member's number from time to time, over a connection of its own.
-func (f *fence) watch(ctx context.Context, w *watched, address string) {
+func (f *Fence) watch(ctx context.Context, w *watched, address string) {
 	var c *memcache.Conn
 	hangUp := func() {
 		if c != nil {
@@ -31,7 +32,7 @@ func (f *fence) watch(ctx context.Context, w *watched, address string) {
 			}
 			f.done(w, round)
 		}
-		period := f.router.config.LookPeriod
+		period := f.config.LookPeriod
 		select {
 		case <-ctx.Done():
 		case <-w.kick:
@@ -43,17 +44,17 @@ func (f *fence) watch(ctx context.Context, w *watched, address string) {
 // next is the round of the next look, and the table whose number members are told; nil for no
 // look. A router that was left behind waits for its table: the requests of a look would keep a
 // leaving member from ending.
-func (f *fence) next(w *watched) (round int, t *Table) {
+func (f *Fence) next(w *watched) (round int, t *rings.Table) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if applied := f.router.table.Load().Number; f.late(applied) && f.read.Number <= applied && w.round == f.round {
+	if applied := f.applied.Load().Number; f.Late(applied) && f.read.Number <= applied && w.round == f.round {
 		return 0, nil
 	}
 	return f.round, f.read
 }
 
 // done: a member was looked at, or could not be.
-func (f *fence) done(w *watched, round int) {
+func (f *Fence) done(w *watched, round int) {
 	f.mu.Lock()
 	w.round = round
 	f.mu.Unlock()
@@ -64,18 +65,18 @@ func (f *fence) done(w *watched, round int) {
 }
 
 // look at a member's number, and bring it up to the table's. It returns the connection.
-func (f *fence) look(ctx context.Context, c *memcache.Conn, address string, t *Table) (*memcache.Conn, error) {
-	looking, cancel := context.WithTimeout(ctx, f.router.config.ConnectTimeout)
+func (f *Fence) look(ctx context.Context, c *memcache.Conn, address string, t *rings.Table) (*memcache.Conn, error) {
+	looking, cancel := context.WithTimeout(ctx, f.config.LookTimeout)
 	defer cancel()
 	if c == nil {
 		var err error
-		if c, err = f.router.config.Dialer.Dial(looking, address); err != nil {
+		if c, err = f.config.Dialer.Dial(looking, address); err != nil {
 			return nil, err
 		}
 	}
 	stop := context.AfterFunc(looking, func() { _ = c.SetDeadline(time.Now()) })
 	defer stop()
-	_ = c.SetDeadline(time.Now().Add(f.router.config.ConnectTimeout))
+	_ = c.SetDeadline(time.Now().Add(f.config.LookTimeout))
 	for range 3 { // others may write it at the same time
 		value, cas, err := numberAt(c)
 		if err != nil {
@@ -94,7 +95,7 @@ func (f *fence) look(ctx context.Context, c *memcache.Conn, address string, t *T
 }
 
 // found a number at a member.
-func (f *fence) found(number int64, t *Table) {
+func (f *Fence) found(number int64, t *rings.Table) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := time.Now()

@@ -1,17 +1,5 @@
-package router
-
-import (
-	"context"
-	"errors"
-	"fmt"
-	"sync"
-	"sync/atomic"
-	"time"
-
-	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/router/change"
-)
-
+// Package fence tells a router whether others have gone on without it.
+//
 // A router may be cut off from whoever writes its tables, while others go through a ring change.
 // They can't tell it, but it has to reach the members to serve a key. So each router leaves the
 // number of the newest table that it has read at each member (contract.RingNumberKey), and looks
@@ -23,7 +11,20 @@ import (
 //   - when all have acknowledged the one between, or
 //   - when whoever writes the tables has waited for contract.RingWaits. Then a router that takes
 //     the next table first makes sure that its number, or the one before, has been at the members
-//     for so long that those who are behind have seen it, and refuse (holds).
+//     for so long that those who are behind have seen it, and refuse (Fence.holds).
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/router/rings"
+)
 
 const (
 	// DefaultLeftBehind is short enough: a number is seen a few seconds after the table was written, and the
@@ -37,8 +38,19 @@ const (
 	maxSightings = 64
 )
 
-// answerLate is the answer for keys that others may ask of another member.
-const answerLate = "SERVER_ERROR the ring changes, and this router has not been told how\r\n"
+// Config of a fence.
+type Config struct {
+	// Dialer of the connections to members, which are the fence's own.
+	Dialer memcache.Dialer
+	// LookTimeout bounds a look at a member, with the connection.
+	LookTimeout time.Duration
+	// LeftBehind is how long there may be a later table than the router's before it refuses keys.
+	LeftBehind time.Duration
+	// LookPeriod is the time between two looks at a member, more or less.
+	LookPeriod time.Duration
+	// Logf writes a line for people.
+	Logf func(format string, args ...any)
+}
 
 // sighting of a number: since when others may know its table, and have left earlier ones.
 type sighting struct {
@@ -49,15 +61,20 @@ type sighting struct {
 	own bool
 }
 
-// fence knows how far other routers are. A nil fence is that of a ring that doesn't change.
-type fence struct {
-	router *Router
+// Fence knows how far other routers are. A nil fence is that of a ring that doesn't change.
+type Fence struct {
+	config Config
+	// looks end with serving.
+	serving context.Context
+	looks   sync.WaitGroup
+	// applied is the table that the router has.
+	applied atomic.Pointer[rings.Table]
 	// seen are the sightings, in the order of their numbers and times.
 	seen atomic.Pointer[[]sighting]
 
 	mu sync.Mutex
 	// read is the newest table that was read.
-	read *Table
+	read *rings.Table
 	// round of looks at all members.
 	round   int
 	members map[string]*watched // nil before it begins
@@ -78,14 +95,17 @@ type watched struct {
 	stop  func()
 }
 
-func newFence(r *Router) *fence {
-	f := &fence{router: r, read: r.config.Table, news: make(chan struct{}, 1)}
-	f.seen.Store(&[]sighting{{number: f.read.Number, at: time.Now()}})
+// New returns the fence of a router with that table. It looks at no member before Begin, and no
+// longer than serving lasts.
+func New(serving context.Context, config Config, t *rings.Table) *Fence {
+	f := &Fence{config: config, serving: serving, read: t, news: make(chan struct{}, 1)}
+	f.applied.Store(t)
+	f.seen.Store(&[]sighting{{number: t.Number, at: time.Now()}})
 	return f
 }
 
-// behind is for how long there has been a later number than n, and the latest one; 0 for none.
-func (f *fence) behind(n int64) (d time.Duration, latest int64) {
+// Behind is for how long there has been a later number than n, and the latest one; 0 for none.
+func (f *Fence) Behind(n int64) (d time.Duration, latest int64) {
 	if f == nil {
 		return 0, 0
 	}
@@ -97,7 +117,7 @@ func (f *fence) behind(n int64) (d time.Duration, latest int64) {
 		if s := &seen[i]; s.number > n {
 			d = time.Since(s.at)
 			if s.own {
-				d -= f.settled() - f.router.config.LeftBehind
+				d -= f.settled() - f.config.LeftBehind
 			}
 			return d, latest
 		}
@@ -105,19 +125,19 @@ func (f *fence) behind(n int64) (d time.Duration, latest int64) {
 	return 0, 0
 }
 
-// late tells whether others may do by now what does not go together with table n.
-func (f *fence) late(n int64) bool {
-	d, latest := f.behind(n)
-	return latest > 0 && d >= f.router.config.LeftBehind
+// Late tells whether others may do by now what does not go together with table n.
+func (f *Fence) Late(n int64) bool {
+	d, latest := f.Behind(n)
+	return latest > 0 && d >= f.config.LeftBehind
 }
 
 // sight notes a number. f.mu is locked.
-func (f *fence) sight(new sighting) {
+func (f *Fence) sight(new sighting) {
 	seen := *f.seen.Load()
 	if last := seen[len(seen)-1]; new.number <= last.number {
 		return
 	}
-	applied := f.router.table.Load().Number
+	applied := f.applied.Load().Number
 	all := make([]sighting, 0, len(seen)+1)
 	for i, s := range seen {
 		// What came before the present table is soon of no interest.
@@ -132,40 +152,19 @@ func (f *fence) sight(new sighting) {
 	f.seen.Store(&all)
 }
 
-// acknowledgedBefore tells whether every router had acknowledged the table before, when whoever
-// writes tables went on: it had not waited for as long as it does.
-func (t *Table) acknowledgedBefore() bool {
-	return t.Before == 0 || t.Number-t.Before < int64(contract.RingWaits/time.Second)
-}
-
-// over tells whether the table's time is over.
-func (t *Table) over() bool { return !t.Until.IsZero() && time.Now().After(t.Until) }
-
 // settled is how long a number has to be at the members until those who are behind refuse:
 // they look, wait, and give up what is under way.
-func (f *fence) settled() time.Duration {
-	return f.router.config.LeftBehind + 3*f.router.config.LookPeriod
+func (f *Fence) settled() time.Duration {
+	return f.config.LeftBehind + 3*f.config.LookPeriod
 }
 
-// Offer tells the router of a table that was read. It takes the table at once, or false: when it
-// is offered again, after some time. Until then Acknowledged says why.
-func (r *Router) Offer(t *Table) (taken bool, err error) {
-	if err := r.check(t); err != nil {
-		return false, err
-	}
-	if r.fence != nil && !r.fence.lets(t) {
-		return false, nil
-	}
-	return true, r.Apply(t)
-}
-
-// lets tells whether a table may be taken.
-func (f *fence) lets(t *Table) bool {
+// Lets tells whether a table that was read may be taken.
+func (f *Fence) Lets(t *rings.Table) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t.Number > f.read.Number {
 		f.read = t
-		f.sight(sighting{t.Number, time.Now(), t.Before <= f.router.table.Load().Number})
+		f.sight(sighting{t.Number, time.Now(), t.Before <= f.applied.Load().Number})
 		f.lookAgain()
 	}
 	f.waits = f.holds(t)
@@ -173,22 +172,22 @@ func (f *fence) lets(t *Table) bool {
 }
 
 // holds says what a table waits for.
-func (f *fence) holds(t *Table) string {
-	applied := f.router.table.Load().Number
-	_, latest := f.behind(t.Number)
-	switch late := f.late(applied); {
+func (f *Fence) holds(t *rings.Table) string {
+	applied := f.applied.Load().Number
+	_, latest := f.Behind(t.Number)
+	switch late := f.Late(applied); {
 	case late && !f.lookedAtAll():
 		return "it looks whether other routers have a later table"
 	case late && latest > 0:
 		return fmt.Sprintf("other routers have table %d", latest)
-	case !t.acknowledgedBefore() && f.standing(t.Before) < f.settled():
+	case !t.AcknowledgedBefore() && f.standing(t.Before) < f.settled():
 		return "routers that are behind have to learn of it first"
 	}
 	return ""
 }
 
 // standing is for how long there has been that number, or a later one.
-func (f *fence) standing(number int64) time.Duration {
+func (f *Fence) standing(number int64) time.Duration {
 	for _, s := range *f.seen.Load() {
 		if s.number >= number {
 			return time.Since(s.at)
@@ -197,7 +196,7 @@ func (f *fence) standing(number int64) time.Duration {
 	return 0
 }
 
-func (f *fence) lookedAtAll() bool {
+func (f *Fence) lookedAtAll() bool {
 	for _, w := range f.members {
 		if w.round < f.round {
 			return false
@@ -207,7 +206,7 @@ func (f *fence) lookedAtAll() bool {
 }
 
 // lookAgain begins a round. f.mu is locked.
-func (f *fence) lookAgain() {
+func (f *Fence) lookAgain() {
 	if f.members == nil {
 		return
 	}
@@ -221,13 +220,14 @@ func (f *fence) lookAgain() {
 	}
 }
 
-// applied: the router asks other members from now on.
-func (f *fence) applied(t *Table) {
+// Apply is told that the router has that table, and asks its members from now on.
+func (f *Fence) Apply(t *rings.Table) {
 	if f == nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.applied.Store(t)
 	if t.Number >= f.read.Number {
 		f.read, f.waits = t, ""
 		f.sight(sighting{number: t.Number, at: time.Now()})
@@ -236,10 +236,10 @@ func (f *fence) applied(t *Table) {
 }
 
 // watchAll watches the members of the present table, and of the one that was read. f.mu is locked.
-func (f *fence) watchAll() {
+func (f *Fence) watchAll() {
 	named := map[string]bool{}
-	for _, t := range []*Table{f.router.table.Load(), f.read} {
-		for _, s := range t.asked() {
+	for _, t := range []*rings.Table{f.applied.Load(), f.read} {
+		for _, s := range t.Asked() {
 			named[s.Address()] = true
 		}
 	}
@@ -253,29 +253,29 @@ func (f *fence) watchAll() {
 		if f.members[address] != nil {
 			continue
 		}
-		ctx, cancel := context.WithCancel(f.router.serving)
+		ctx, cancel := context.WithCancel(f.serving)
 		w := &watched{round: f.round - 1, kick: make(chan struct{}, 1), stop: cancel}
 		f.members[address] = w
-		f.router.goroutines.Go(func() { f.watch(ctx, w, address) })
+		f.looks.Go(func() { f.watch(ctx, w, address) })
 	}
 }
 
-// begin looks at each member that can be reached, before the first client is served. If a member
+// Begin looks at each member that can be reached, before the first client is served. If a member
 // has an older number, and not all routers are known to have gone on from there, it waits until
 // those that have not refuse.
-func (f *fence) begin(ctx context.Context) {
+func (f *Fence) Begin(ctx context.Context) {
 	f.mu.Lock()
-	began, t := time.Now(), f.router.table.Load()
+	began, t := time.Now(), f.applied.Load()
 	f.members = map[string]*watched{}
 	f.lookAgain()
 	f.mu.Unlock()
 	f.wait(ctx, began.Add(firstLook), f.lookedAtAll)
 	f.mu.Lock()
-	holds := f.older > 0 && (!t.acknowledgedBefore() || f.older < t.Before)
+	holds := f.older > 0 && (!t.AcknowledgedBefore() || f.older < t.Before)
 	f.looked = !holds
 	f.mu.Unlock()
 	if holds {
-		f.router.config.Logf("members know table %d, and this router has table %d: it waits %v for routers that are behind", f.older, t.Number, f.settled())
+		f.config.Logf("members know table %d, and this router has table %d: it waits %v for routers that are behind", f.older, t.Number, f.settled())
 		f.wait(ctx, began.Add(f.settled()), func() bool { return false })
 		f.mu.Lock()
 		f.looked = true
@@ -283,8 +283,15 @@ func (f *fence) begin(ctx context.Context) {
 	}
 }
 
+// Wait until no member is looked at any more.
+func (f *Fence) Wait() {
+	if f != nil {
+		f.looks.Wait()
+	}
+}
+
 // wait until it is done, or until then.
-func (f *fence) wait(ctx context.Context, end time.Time, done func() bool) {
+func (f *Fence) wait(ctx context.Context, end time.Time, done func() bool) {
 	timer := time.NewTimer(time.Until(end))
 	defer timer.Stop()
 	for {
@@ -304,9 +311,9 @@ func (f *fence) wait(ctx context.Context, end time.Time, done func() bool) {
 	}
 }
 
-// ready says why clients should go to another router, if so. It is ready when only its table's
+// Ready says why clients should go to another router, if so. It is ready when only its table's
 // time is over: it may be the same for all routers.
-func (f *fence) ready() error {
+func (f *Fence) Ready() error {
 	if f == nil {
 		return nil
 	}
@@ -316,55 +323,22 @@ func (f *fence) ready() error {
 	if !looked {
 		return errors.New("it looks whether other routers ask by another ring")
 	}
-	number := f.router.table.Load().Number
-	if d, latest := f.behind(number); latest > 0 && d >= f.router.config.LeftBehind {
+	number := f.applied.Load().Number
+	if d, latest := f.Behind(number); latest > 0 && d >= f.config.LeftBehind {
 		return fmt.Errorf("it is left behind: it has table %d of the rings, and other routers have table %d", number, latest)
 	}
 	return nil
 }
 
-// offered is the table that was read and is not taken yet, nil for none, and what it waits for.
-func (f *fence) offered() (t *Table, waits string) {
+// Offered is the table that was read and is not taken yet, nil for none, and what it waits for.
+func (f *Fence) Offered() (t *rings.Table, waits string) {
 	if f == nil {
 		return nil, ""
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.read.Number <= f.router.table.Load().Number {
+	if f.read.Number <= f.applied.Load().Number {
 		return nil, ""
 	}
 	return f.read, f.waits
-}
-
-// judge decides which keys the loop still serves. late: not those that may have moved. lost: none,
-// since nobody knows which have moved. Twice the bound after a later number than its own was
-// seen, that may be another ring change.
-func (l *loop) judge() {
-	t := l.table
-	if t == nil {
-		return
-	}
-	number := t.Number
-	if l.next != nil {
-		number = l.next.Number
-	}
-	bound := l.router.config.LeftBehind
-	behind, latest := l.router.fence.behind(number)
-	left := latest > 0 && behind >= bound
-	l.late = left || t.over()
-	lost := left && (t.State == change.Stable || behind >= 2*bound)
-	if lost != l.lost && l == l.router.loops[0] {
-		if lost {
-			l.router.config.Logf("table %d is left behind: others have table %d; all requests are refused", number, latest)
-		} else {
-			l.router.config.Logf("table %d is no longer left behind", number)
-		}
-	}
-	l.lost = lost
-}
-
-// late tells whether others may do by now what doesn't go together with the job.
-func (j *job) late() bool {
-	e := j.slot.epoch
-	return j.loop.late || e != nil && j.loop.router.fence.late(e.number)
 }

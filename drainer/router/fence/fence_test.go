@@ -1,0 +1,170 @@
+package fence_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/drainer/router/fence"
+	"example.com/memcached-operator/drainer/router/rings"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+func TestMain(m *testing.M) { memcachedtest.Main(m, 4) }
+
+// waits is what lies between two tables if whoever writes them has waited in vain.
+const waits = int64(contract.RingWaits/time.Second) + 5
+
+// begun is a fence that looks at the members of a table, with waits that a test can afford.
+func begun(t *testing.T, table *rings.Table) *fence.Fence {
+	t.Helper()
+	serving, end := context.WithCancel(context.Background())
+	f := fence.New(serving, fence.Config{LookTimeout: 2 * time.Second, LeftBehind: 400 * time.Millisecond,
+		LookPeriod: 40 * time.Millisecond, Logf: t.Logf}, table)
+	t.Cleanup(func() { end(); f.Wait() })
+	f.Begin(serving)
+	if err := f.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// tables of a ring change, of which each begins so many seconds after the one before.
+func tables(members []*memcachedtest.Server, apart int64) (all []*rings.Table) {
+	var from rings.Ring
+	for _, m := range members {
+		from.Servers = append(from.Servers, routing.Server{Host: "127.0.0.1", Port: uint16(m.Port)})
+	}
+	to := rings.Ring{Servers: from.Servers[:1]}
+	for state := change.Stable; state <= change.Finish; state++ {
+		table := &rings.Table{Number: 1000 + int64(state)*apart, Key: "secret", State: state, Old: from, New: to}
+		if state == change.Stable {
+			table.Old, table.New = rings.Ring{}, from
+		} else {
+			table.Before = table.Number - apart
+		}
+		all = append(all, table)
+	}
+	return all
+}
+
+func start(t *testing.T, n int) (all []*memcachedtest.Server) {
+	for range n {
+		all = append(all, memcachedtest.Start(t))
+	}
+	return all
+}
+
+// ask a member, and return all of the answer.
+func ask(t *testing.T, c net.Conn, text string) string {
+	t.Helper()
+	_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	if _, err := io.WriteString(c, text+"mn\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	var answer []byte
+	part := make([]byte, 64<<10)
+	for !bytes.HasSuffix(answer, []byte("MN\r\n")) {
+		n, err := c.Read(part)
+		if err != nil {
+			t.Fatalf("%.60q: %v", text, err)
+		}
+		answer = append(answer, part[:n]...)
+	}
+	return string(bytes.TrimSuffix(answer, []byte("MN\r\n")))
+}
+
+// Each state is taken at once if all routers have acknowledged the one before.
+func TestNothingIsHeldIfAllRoutersFollow(t *testing.T) {
+	t.Parallel()
+	told := tables(start(t, 2), 1)
+	f := begun(t, told[0])
+	for _, table := range told[1:] {
+		if !f.Lets(table) {
+			_, why := f.Offered()
+			t.Errorf("state %v waits: %s", table.State, why)
+		}
+		f.Apply(table)
+	}
+}
+
+// If whoever writes tables has waited in vain, the first router that goes on waits until those that
+// are behind refuse. A router that is two states behind is left behind then.
+func TestARouterGoesOnWhenThoseThatAreBehindRefuse(t *testing.T) {
+	t.Parallel()
+	told := tables(start(t, 2), waits)
+	ahead, behind := begun(t, told[0]), begun(t, told[0])
+	for _, table := range told[1:3] {
+		memcachedtest.WaitFor(t, fmt.Sprintf("state %v", table.State), func() error {
+			if !ahead.Lets(table) {
+				_, why := ahead.Offered()
+				return errors.New(why)
+			}
+			return nil
+		})
+		if table == told[2] && !behind.Late(told[0].Number) {
+			t.Error("the other one serves by the table before the last")
+		}
+		ahead.Apply(table)
+	}
+	if err := behind.Ready(); err == nil || !strings.Contains(err.Error(), "left behind") {
+		t.Errorf("the other one is ready, or not for another reason: %v", err)
+	}
+	if err := ahead.Ready(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whatever clients do to the item, no fence takes it for a table, and the number is back soon.
+func TestNobodyElsesNumberLeavesARouterBehind(t *testing.T) {
+	t.Parallel()
+	all := start(t, 2)
+	told := tables(all, waits)
+	f := begun(t, told[0])
+	member, err := net.Dial("tcp", all[0].Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer member.Close()
+	own := contract.RingNumber(told[0].Number, "secret")
+	set := func(value string) string {
+		return fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", contract.RingNumberKey, len(value), value)
+	}
+	future := contract.NumberAt(time.Now()) + 2*int64(contract.NumbersAhead/time.Second)
+	for name, harm := range map[string]string{
+		"flush_all":          "flush_all\r\n",
+		"a delete":           "delete " + contract.RingNumberKey + "\r\n",
+		"a forged number":    set("2000"),
+		"another's number":   set(contract.RingNumber(2000, "other")),
+		"one of the future":  set(contract.RingNumber(future, "secret")),
+		"one of the past":    set(contract.RingNumber(7, "secret")),
+		"no number":          set("evil"),
+		"an empty value":     set(""),
+		"a large value":      set(strings.Repeat("1", 500_000)),
+		"a negative number":  set(contract.RingNumber(-5, "secret")),
+		"a number and words": set(own + " or so"),
+	} {
+		is := func() error {
+			_, value, _ := strings.Cut(ask(t, member, "get "+contract.RingNumberKey+"\r\n"), "\r\n")
+			if got := strings.TrimSuffix(value, "\r\nEND\r\n"); got != own {
+				return fmt.Errorf("it is %.80q", got)
+			}
+			return nil
+		}
+		memcachedtest.WaitFor(t, name+": the number", is)
+		ask(t, member, harm)
+		memcachedtest.WaitFor(t, name+": the number again", is)
+		if err := f.Ready(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+}

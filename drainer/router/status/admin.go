@@ -1,0 +1,41 @@
+package status
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+
+	"example.com/memcached-operator/drainer/router/meter"
+)
+
+// Router that is asked how it is.
+type Router interface {
+	// Ready says why clients should not be sent here, if so.
+	Ready() error
+	// HotKeys are those that are asked for most.
+	HotKeys() []meter.HotKey
+	// Report has the metrics.
+	Report() *meter.Report
+}
+
+// Handler answers /ready, /metrics in Prometheus' text format, and /hot with the keys that
+// are asked for most, in JSON.
+func Handler(r Router) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		if err := r.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	})
+	mux.HandleFunc("GET /hot", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(r.HotKeys())
+	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		r.Report().Write(w)
+	})
+	return mux
+}

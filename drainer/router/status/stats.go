@@ -1,0 +1,54 @@
+package status
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"example.com/memcached-operator/drainer/router/meter"
+	"example.com/memcached-operator/drainer/router/wire"
+)
+
+// Statistics are the router's answer to memcached's stats.
+type Statistics struct {
+	Began time.Time
+	// Version of a member, as it answers.
+	Version             string
+	Connected, Accepted int64
+	Threads             int
+	Counts              meter.Counts
+}
+
+// Answer in memcached's text protocol.
+func (s *Statistics) Answer() string {
+	sum := func(outcome int, verbs ...wire.Verb) (n uint64) {
+		for _, v := range verbs {
+			for state := range s.Counts.Requests {
+				n += s.Counts.Requests[state][v][outcome]
+			}
+		}
+		return n
+	}
+	hits := sum(meter.Hit, wire.Get, wire.Gets, wire.Gat, wire.Gats, wire.MetaGet)
+	misses := sum(meter.Miss, wire.Get, wire.Gets, wire.Gat, wire.Gats, wire.MetaGet)
+	sets := sum(meter.Done, wire.Set, wire.Add, wire.Replace, wire.Append, wire.Prepend, wire.Cas, wire.MetaSet)
+	var b strings.Builder
+	stat := func(name string, value any) { fmt.Fprintf(&b, "STAT %s %v\r\n", name, value) }
+	stat("pid", os.Getpid())
+	stat("uptime", int64(time.Since(s.Began).Seconds()))
+	stat("time", time.Now().Unix())
+	stat("version", strings.TrimSpace(strings.TrimPrefix(s.Version, "VERSION ")))
+	stat("pointer_size", 64)
+	stat("curr_connections", s.Connected)
+	stat("total_connections", s.Accepted)
+	stat("cmd_get", hits+misses)
+	stat("cmd_set", sets)
+	stat("get_hits", hits)
+	stat("get_misses", misses)
+	stat("bytes_read", s.Counts.Received)
+	stat("bytes_written", s.Counts.Sent)
+	stat("threads", s.Threads)
+	b.WriteString(wire.AnswerEnd)
+	return b.String()
+}
