@@ -11,11 +11,11 @@ const (
 	keptBuffer = 64 << 10
 )
 
-// bufferSizes, in bytes, and how many of a size are kept at most. An idle client that waits for the
-// rest of a line has one of the smallest.
+// bufferSizes, in bytes, and how many of a size are kept at most. Thousands of small answers may wait
+// for earlier ones.
 var (
-	bufferSizes = [...]int{bufferSize, 16 << 10, keptBuffer}
-	keptBuffers = [len(bufferSizes)]int{256, 128, 64}
+	bufferSizes = [...]int{256, bufferSize, 16 << 10, keptBuffer}
+	keptBuffers = [len(bufferSizes)]int{4096, 256, 128, 64}
 )
 
 // get returns an empty buffer with room for n bytes.

@@ -16,7 +16,7 @@ func TestBuffersAreUsedAgainBySize(t *testing.T) {
 		t.Fatalf("60,000 bytes were added: length %d, capacity %d", len(buffer), cap(buffer))
 	}
 	b.put(buffer)
-	if small := b.get(1); cap(small) != bufferSize {
+	if small := b.get(1); cap(small) != bufferSizes[0] {
 		t.Errorf("a large buffer was given to one who needs a byte: %d", cap(small))
 	}
 	if allocations := testing.AllocsPerRun(100, func() {
@@ -29,10 +29,11 @@ func TestBuffersAreUsedAgainBySize(t *testing.T) {
 		t.Errorf("%v allocations for buffers that were there", allocations)
 	}
 	b.put(make([]byte, 0, 2*keptBuffer))
-	for range 2 * keptBuffers[2] {
+	const last = len(bufferSizes) - 1
+	for range 2 * keptBuffers[last] {
 		b.put(make([]byte, 0, keptBuffer))
 	}
-	if len(b[2]) != keptBuffers[2] {
-		t.Errorf("%d large buffers are kept", len(b[2]))
+	if len(b[last]) != keptBuffers[last] {
+		t.Errorf("%d large buffers are kept", len(b[last]))
 	}
 }

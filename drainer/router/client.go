@@ -121,17 +121,18 @@ func (c *client) write() bool {
 
 // hold keeps a part of an answer until the earlier ones are complete.
 func (c *client) hold(s *slot, b []byte) {
+	before := cap(s.held)
 	if s.held == nil {
 		s.held = c.loop.buffers.get(len(b))
 	}
 	s.held = c.loop.buffers.add(s.held, b)
 	c.heldBytes += len(b)
-	c.loop.held += len(b)
+	c.loop.held += cap(s.held) - before
 }
 
 func (c *client) unhold(s *slot) {
 	c.heldBytes -= len(s.held)
-	c.loop.held -= len(s.held)
+	c.loop.held -= cap(s.held)
 	c.loop.buffers.put(s.held)
 	s.held = nil
 }
@@ -226,7 +227,7 @@ func (c *client) flushed() {
 
 // Readable is called by the loop.
 func (c *client) Readable() {
-	if c.blocked() {
+	if c.blocked() || c.stopped || c.queued { // what was received comes first
 		c.stopped = true
 		c.watch(false, c.writes)
 		return

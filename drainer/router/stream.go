@@ -38,7 +38,7 @@ func (s *stream) unsent() int { return len(s.out) - s.sent }
 // buffer makes room to append to out.
 func (s *stream) buffer() {
 	if s.out == nil {
-		s.out = s.loop.buffers.get(0)
+		s.out = s.loop.buffers.get(bufferSize)
 	}
 }
 
