@@ -134,13 +134,18 @@ SUITES := test-here $(if $(filter skip,$(E2E)),,test-e2e)
 
 .PHONY: test
 test: forget-counts test-packages clients kubernetes build $(BIN)/chart $(GOTESTSUM) ## Run every test; installs what it needs (E2E=skip: no real node)
-	$(MAKE) -j$(TEST_JOBS) $(addprefix beside-,$(SUITES))
+	@rm -f $(BIN)/test-*.log
+	$(MAKE) -j$(TEST_JOBS) $(addprefix beside-,$(SUITES)) || { tail -n 5 $(BIN)/test-*.log; sed -nE $(FAILURES) $(BIN)/test-*.log; exit 1; }
 	@echo; cat $(TEST_COUNTS)
 	@echo "All tests passed$(if $(filter skip,$(E2E)), (end to end left out: E2E=skip))."
 
 # Each line says whose it is.
 beside-%:
-	@$(MAKE) $* 2>&1 | sed -u 's/^/$(*:test-%=%): /'
+	@$(MAKE) $* 2>&1 | tee $(BIN)/$*.log | sed -u 's/^/$(*:test-%=%): /'
+
+# What tests said when they failed, without what they show beside it, of gotestsum's summaries:
+# printed last, where a log that was cut still has it.
+FAILURES := '/^=== Failed/,/^DONE/{/^(=== FAIL| +[a-z_]+_test\.go:[0-9]+:|panic:|DONE)/p}'
 
 .PHONY: test-here
 test-here: ## Run every test that needs no real node

@@ -338,6 +338,34 @@ func TestAValueWithTheFlagsOfALeaseIsNone(t *testing.T) {
 	}
 }
 
+// So are those that have no value either, but last longer than a lease: reads that touch them end, as
+// all others.
+func TestAnEmptyItemWithTheFlagsOfALeaseIsRead(t *testing.T) {
+	t.Parallel()
+	for state := change.Prepare; state <= change.Finish; state++ {
+		t.Run(state.String(), func(t *testing.T) {
+			t.Parallel()
+			all := members(t, 2)
+			r := start(t, router.Config{}, all...)
+			for i := range 4 {
+				all[1].Raw().Must("STORED", fmt.Sprintf("set new%d %d 0 0", i, command.LeaseFlags), []byte{})
+			}
+			if err := r.Apply(&router.Table{Number: 1, State: state, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
+				t.Fatal(err)
+			}
+			memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
+			c := dial(t, r.address)
+			c.want("gat 100 new0\r\n", fmt.Sprintf("VALUE new0 %d 0\r\n\r\nEND\r\n", command.LeaseFlags))
+			if got, begins := c.ask("gats 100 new1\r\n"), fmt.Sprintf("VALUE new1 %d 0 ", command.LeaseFlags); !strings.HasPrefix(got, begins) || !strings.HasSuffix(got, "\r\n\r\nEND\r\n") {
+				t.Errorf("gats: %q", got)
+			}
+			c.want("mg new2 T100 v\r\n", "VA 0\r\n\r\n")
+			c.want("mg new3 T100 v t\r\n", "VA 0 t100\r\n\r\n")
+			c.want("mg new3 t f\r\n", fmt.Sprintf("HD t100 f%d\r\n", command.LeaseFlags))
+		})
+	}
+}
+
 // Client flags stay, and the time that is left, also where that is more than the month that
 // memcached takes relative times for.
 func TestAMovedItemKeepsItsFlagsAndItsTime(t *testing.T) {

@@ -81,27 +81,58 @@ func (c *client) touch() {
 	}
 }
 
-// send appends to what the client gets.
+// send appends to what the client gets. What doesn't fit into a buffer is written out before the
+// round is over.
 func (c *client) send(b []byte) {
+	if len(c.out)+len(b) > keptBuffer && !c.writes {
+		if b = c.through(b); len(b) == 0 {
+			return
+		}
+	}
 	c.buffer()
-	c.out = append(c.out, b...)
+	c.out = c.loop.buffers.add(c.out, b)
 	c.loop.held += len(b)
 	c.touch()
 }
 
+// through writes what is unsent, and then b, if that would not fit into a buffer. It returns what
+// is left of b. If the connection is broken, flushed will find that.
+func (c *client) through(b []byte) []byte {
+	if c.write(); len(c.out) > 0 || len(b) < keptBuffer/2 {
+		return b
+	}
+	n := c.writeDirect(b)
+	if n > 0 {
+		c.used = c.loop.now
+	}
+	return b[n:]
+}
+
+// write sends what it can of what is unsent. It returns false if the connection is broken.
+func (c *client) write() bool {
+	before, passed := len(c.out), c.passed
+	ok := c.flush()
+	c.loop.held -= before - len(c.out)
+	if c.passed != passed {
+		c.used = c.loop.now
+	}
+	return ok
+}
+
 // hold keeps a part of an answer until the earlier ones are complete.
 func (c *client) hold(s *slot, b []byte) {
+	before := cap(s.held)
 	if s.held == nil {
-		s.held = c.loop.buffers.get()
+		s.held = c.loop.buffers.get(len(b))
 	}
-	s.held = append(s.held, b...)
+	s.held = c.loop.buffers.add(s.held, b)
 	c.heldBytes += len(b)
-	c.loop.held += len(b)
+	c.loop.held += cap(s.held) - before
 }
 
 func (c *client) unhold(s *slot) {
 	c.heldBytes -= len(s.held)
-	c.loop.held -= len(s.held)
+	c.loop.held -= cap(s.held)
 	c.loop.buffers.put(s.held)
 	s.held = nil
 }
@@ -186,14 +217,8 @@ func (c *client) HungUp() { c.gone() }
 
 // flushed sends what it can, and goes on or ends after that.
 func (c *client) flushed() {
-	before, passed := len(c.out), c.passed
-	ok := c.flush()
-	c.loop.held -= before - len(c.out)
-	if c.passed != passed {
-		c.used = c.loop.now
-	}
 	switch {
-	case !ok, c.ending && c.head == nil && c.unsent() == 0:
+	case !c.write(), c.ending && c.head == nil && c.unsent() == 0:
 		c.gone()
 	default:
 		c.goOn()
@@ -202,7 +227,7 @@ func (c *client) flushed() {
 
 // Readable is called by the loop.
 func (c *client) Readable() {
-	if c.blocked() {
+	if c.blocked() || c.stopped || c.queued { // what was received comes first
 		c.stopped = true
 		c.watch(false, c.writes)
 		return
@@ -475,8 +500,9 @@ func (c *client) forward(r *wire.Request, data []byte) bool {
 		c.unavailable(s, m)
 		return true
 	}
+	m.through(len(data))
 	m.request(s)
-	m.out = append(r.AppendTo(m.out), data...)
+	m.out = m.loop.buffers.add(r.AppendTo(m.out), data)
 	return true
 }
 

@@ -118,12 +118,9 @@ func (l *loop) flush() {
 	for len(l.members.dirty)+len(l.dirty)+len(l.queued) > 0 {
 		for _, m := range l.members.dirty {
 			m.dirty = false
-			passed := m.passed
-			if m.up && !m.flush() {
+			if m.up && !m.write() {
 				m.fail("it does not take requests")
 			}
-			m.traffic.Sent += m.passed - passed
-			m.count()
 			if len(m.waiting) > 0 && !m.full() {
 				m.resume()
 			}

@@ -83,6 +83,23 @@ func (m *member) request(s *slot) {
 	m.touch()
 }
 
+// through writes what is unsent before the round is over, if n more bytes would not fit into a
+// buffer. If the connection is broken, the loop finds that.
+func (m *member) through(n int) {
+	if len(m.out)+n > keptBuffer && !m.writes {
+		m.write()
+	}
+}
+
+// write sends what it can of what is unsent. It returns false if the connection is broken.
+func (m *member) write() bool {
+	passed := m.passed
+	ok := m.flush()
+	m.traffic.Sent += m.passed - passed
+	m.count()
+	return ok
+}
+
 // touch: flush the member when the round is over.
 func (m *member) touch() {
 	if !m.dirty {

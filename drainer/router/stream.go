@@ -38,7 +38,7 @@ func (s *stream) unsent() int { return len(s.out) - s.sent }
 // buffer makes room to append to out.
 func (s *stream) buffer() {
 	if s.out == nil {
-		s.out = s.loop.buffers.get()
+		s.out = s.loop.buffers.get(bufferSize)
 	}
 }
 
@@ -63,6 +63,16 @@ func (s *stream) flush() bool {
 	s.out, s.sent = nil, 0
 	s.watch(s.reads, false)
 	return true
+}
+
+// writeDirect writes what the kernel takes of b at once. Nothing is unsent before it.
+func (s *stream) writeDirect(b []byte) int {
+	n, err := unix.Write(s.fd, b)
+	if err != nil {
+		return 0
+	}
+	s.passed += uint64(n)
+	return n
 }
 
 // shift moves what is unsent to the beginning, if that is the smaller part.
@@ -127,7 +137,7 @@ func (s *stream) keep(b []byte) {
 		return
 	}
 	if s.in == nil {
-		s.in = s.loop.buffers.get()
+		s.in = s.loop.buffers.get(len(b))
 	}
 	s.in = append(s.in[:0], b...)
 }
@@ -141,28 +151,4 @@ func (s *stream) close() {
 	s.loop.buffers.put(s.out)
 	s.loop.buffers.put(s.in)
 	s.out, s.in, s.sent = nil, nil, 0
-}
-
-// buffers are those of a loop that nobody uses now.
-type buffers [][]byte
-
-const (
-	bufferSize  = 4 << 10
-	keptBuffer  = 64 << 10 // larger ones are left to the garbage collector
-	keptBuffers = 256
-)
-
-func (b *buffers) get() []byte {
-	if n := len(*b); n > 0 {
-		last := (*b)[n-1]
-		*b = (*b)[:n-1]
-		return last
-	}
-	return make([]byte, 0, bufferSize)
-}
-
-func (b *buffers) put(buffer []byte) {
-	if cap(buffer) > 0 && cap(buffer) <= keptBuffer && len(*b) < keptBuffers {
-		*b = append(*b, buffer[:0])
-	}
 }

@@ -86,7 +86,7 @@ func row(r *one, c *curve) string {
 		list = "late"
 	}
 	if r.zipf {
-		load = "zipf"
+		load = "Zipf 0.99"
 	}
 	worst, slowest := 1.0, time.Duration(0)
 	for i := range c.seconds[:max(0, len(c.seconds)-1)] {

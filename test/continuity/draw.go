@@ -4,19 +4,30 @@ import (
 	"bytes"
 	"fmt"
 	"html"
+	"math"
+	"time"
 )
 
 // The size of a drawing, and where its axes are, in pixels.
 const (
 	width, height       = 720, 240
-	left, right         = 48, 708
+	left, right         = 48, 664
 	top, bottom         = 28, 204
 	ticks               = 4
 	gridColour, ink     = "#ddd", "#333"
 	hitColour, bad, now = "#1668b3", "#c22", "#888"
+	slowColour          = "#d98c00"
 )
 
-// draw the share of hits, the errors, and the event.
+// slowness are the 99th percentiles at the ticks: a logarithmic axis.
+var slowness = [ticks + 1]string{"1 ms", "10 ms", "100 ms", "1 s", "10 s"}
+
+// slow is where on that axis a time is, from 0 to 1.
+func slow(d time.Duration) float64 {
+	return min(1, max(0, math.Log10(float64(d)/float64(time.Millisecond))/ticks))
+}
+
+// draw the share of hits, the slowest answers, the errors, and the event.
 func draw(title string, c *curve) []byte {
 	var b bytes.Buffer
 	n := max(1, len(c.seconds)-1) // the last second is cut
@@ -26,22 +37,26 @@ func draw(title string, c *curve) []byte {
 	fmt.Fprintf(&b, `<text x="%d" y="16" font-size="13">%s</text>`+"\n", left, html.EscapeString(title))
 	for i := range ticks + 1 {
 		share := float64(i) / ticks
-		fmt.Fprintf(&b, `<path d="M%d %.1fH%d" stroke="%s"/><text x="%d" y="%.1f" text-anchor="end">%.0f%%</text>`+"\n",
-			left, y(share), right, gridColour, left-6, y(share)+4, 100*share)
+		fmt.Fprintf(&b, `<path d="M%d %.1fH%d" stroke="%s"/><text x="%d" y="%.1f" text-anchor="end">%.0f%%</text><text x="%d" y="%.1f" fill="%s">%s</text>`+"\n",
+			left, y(share), right, gridColour, left-6, y(share)+4, 100*share, right+6, y(share)+4, slowColour, slowness[i])
 	}
 	for second := 0; second <= n; second += 10 {
 		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%d s</text>`+"\n", x(float64(second)), bottom+16, second)
 	}
 	fmt.Fprintf(&b, `<path d="M%.1f %dV%d" stroke="%s" stroke-dasharray="4 3"/>`+"\n", x(c.event.Seconds()), top, bottom, now)
-	fmt.Fprintf(&b, `<path fill="none" stroke="%s" stroke-width="1.5" d="`, hitColour)
-	for i := range c.seconds[:min(n, len(c.seconds))] {
-		move := "L"
-		if i == 0 {
-			move = "M"
+	line := func(colour string, of func(*second) float64) {
+		fmt.Fprintf(&b, `<path fill="none" stroke="%s" stroke-width="1.5" d="`, colour)
+		for i := range c.seconds[:min(n, len(c.seconds))] {
+			move := "L"
+			if i == 0 {
+				move = "M"
+			}
+			fmt.Fprintf(&b, "%s%.1f %.1f", move, x(float64(i)+0.5), y(of(&c.seconds[i])))
 		}
-		fmt.Fprintf(&b, "%s%.1f %.1f", move, x(float64(i)+0.5), y(c.seconds[i].share()))
+		b.WriteString(`"/>` + "\n")
 	}
-	b.WriteString(`"/>` + "\n")
+	line(slowColour, func(s *second) float64 { return slow(s.worst()) })
+	line(hitColour, (*second).share)
 	for i := range c.seconds[:min(n, len(c.seconds))] {
 		s := &c.seconds[i]
 		if all := s.hits + s.lost + s.errors; s.errors > 0 {
@@ -49,7 +64,7 @@ func draw(title string, c *curve) []byte {
 			fmt.Fprintf(&b, `<path d="M%.1f %dV%.1f" stroke="%s" stroke-width="3"/>`+"\n", x(float64(i)+0.5), bottom, y(share), bad)
 		}
 	}
-	fmt.Fprintf(&b, `<text x="%d" y="%d"><tspan fill="%s">hits of what was stored</tspan>, <tspan fill="%s">failed requests</tspan>; dashed: the event</text>`+"\n</svg>\n",
-		left, height-8, hitColour, bad)
+	fmt.Fprintf(&b, `<text x="%d" y="%d"><tspan fill="%s">hits of what was stored</tspan>, <tspan fill="%s">failed requests</tspan>, <tspan fill="%s">99th percentile of the answers' times</tspan>; dashed: the event</text>`+"\n</svg>\n",
+		left, height-8, hitColour, bad, slowColour)
 	return b.Bytes()
 }

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -324,23 +325,47 @@ func (w *world) kill(ctx context.Context, ordinal int32) error {
 	return unless(killed > 0, "pod %s has no process", pod.Name)
 }
 
-// drainNode as kubectl drain does, for the member's node and the members on it. After
-// fifteen seconds the node takes pods again: the volumes are on it.
+// drainNode as kubectl drain does: each pod on the node is evicted, and those that a budget protects
+// are tried again. After fifteen seconds the node takes pods again: the volumes are on it.
 func (w *world) drainNode(ctx context.Context, ordinal int32) (err error) {
-	const away = 15 * time.Second
+	const away, again = 15 * time.Second, time.Second
 	var pod corev1.Pod
 	if err := w.kube.Get(ctx, w.key(member(ordinal)), &pod); err != nil {
 		return err
 	}
-	if err := w.cordon(ctx, pod.Spec.NodeName, true); err != nil {
+	name := pod.Spec.NodeName
+	if err := w.cordon(ctx, name, true); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.cordon(context.WithoutCancel(ctx), pod.Spec.NodeName, false)) }()
-	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod.Name}}
-	if err := w.kube.SubResource("eviction").Create(ctx, &pod, eviction); err != nil {
-		return err
+	defer func() { err = errors.Join(err, w.cordon(context.WithoutCancel(ctx), name, false)) }()
+	for end := time.Now().Add(away); time.Now().Before(end); {
+		var pods corev1.PodList
+		if err := w.kube.List(ctx, &pods, client.InNamespace(w.namespace)); err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			if err := w.evict(ctx, &pods.Items[i], name); err != nil {
+				return err
+			}
+		}
+		if err := sleep(ctx, again); err != nil {
+			return err
+		}
 	}
-	return sleep(ctx, away)
+	return nil
+}
+
+// evict a pod that is on the node, unless its budget says no.
+func (w *world) evict(ctx context.Context, pod *corev1.Pod, from string) error {
+	over := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if over || pod.Spec.NodeName != from {
+		return nil
+	}
+	err := w.kube.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod.Name}})
+	if apierrors.IsTooManyRequests(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
 }
 
 func (w *world) cordon(ctx context.Context, name string, on bool) error {

@@ -33,9 +33,10 @@ type writers struct {
 	// moves are the times in which a delete may be undone (docs/hazards.md), from a
 	// change of the list, or a crash, to when all is at rest.
 	moves []span
-	// late is the time in which the application may have used a list that had changed. What it
-	// stored then is moved after it, so that for a moment the owner has an older value.
-	late span
+	// late are the times in which the application may have used a list that had changed, since items
+	// began to move. What it stored then is moved after it, so that for a moment the owner has an
+	// older value.
+	late []span
 
 	behind, reads, missed, old, deletes, within, undone atomic.Int64
 }
@@ -111,7 +112,7 @@ func (a *writers) follow(ctx context.Context) error {
 	defer a.lock.Unlock()
 	if a.list != nil {
 		a.moving(a.current)
-		a.late = span{from: a.current, to: time.Now()}
+		a.late = append(a.late, span{from: a.current, to: time.Now()})
 	}
 	for _, w := range a.all {
 		if err := w.library.use(servers, addresses); err != nil {
@@ -122,10 +123,15 @@ func (a *writers) follow(ctx context.Context) error {
 	return nil
 }
 
-// moving begins a move, if none is under way.
+// moving begins a move, or makes the one that is under way begin earlier: a member may be killed
+// between a change of the list and the moment in which it is noticed.
 func (a *writers) moving(from time.Time) {
-	if n := len(a.moves); n == 0 || !a.moves[n-1].to.IsZero() {
+	n := len(a.moves)
+	switch {
+	case n == 0 || !a.moves[n-1].to.IsZero():
 		a.moves = append(a.moves, span{from: from})
+	case from.Before(a.moves[n-1].from):
+		a.moves[n-1].from = from
 	}
 }
 
@@ -137,6 +143,7 @@ func (a *writers) atRest() {
 	if n := len(a.moves); n > 0 && a.moves[n-1].to.IsZero() {
 		a.moves[n-1].to = time.Now()
 	}
+	a.late = nil
 }
 
 // crash a member, and wait until it is back, with its items. Until all is at rest,
@@ -270,8 +277,7 @@ func (w *writer) read(k *versioned) (found, answered bool) {
 // storedLate tells whether the key was stored by a list that may have changed by then, and
 // items are still being moved.
 func (a *writers) storedLate(k *versioned) bool {
-	n := len(a.moves)
-	return n > 0 && a.moves[n-1].to.IsZero() && a.late.has(k.stored)
+	return slices.ContainsFunc(a.late, func(s span) bool { return s.has(k.stored) })
 }
 
 // cameBack records a deleted key's value that came back; the application has it from

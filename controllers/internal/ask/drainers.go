@@ -25,6 +25,10 @@ const (
 	// costs a read, and a write of the status. With both, status changes about every two
 	// seconds.
 	ProgressInterval = 1500 * time.Millisecond
+	// prepareInterval is how often it is read until a mover is prepared, for preparesFor at most:
+	// clients are told of a scaling then.
+	prepareInterval = 300 * time.Millisecond
+	preparesFor     = 10 * time.Second
 	// progressTimeout bounds one read: the node of a drainer may be dead.
 	progressTimeout = 2 * time.Second
 	// progressTargets bounds how many drainers are asked. Status shows no progress of any
@@ -56,6 +60,8 @@ func NewDrainers(read ProgressReader, changed func(cluster types.NamespacedName)
 		},
 		Changed: changed,
 		Timeout: progressTimeout, Interval: ProgressInterval,
+		Soon:         func(p contract.Progress) bool { return p.Phase == "" || p.Phase == contract.PhaseConnecting },
+		SoonInterval: prepareInterval, SoonFor: preparesFor,
 		Workers: 16, PerCluster: 4, Targets: progressTargets,
 		Clock: clock.RealClock{},
 	})}

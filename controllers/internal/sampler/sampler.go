@@ -30,6 +30,11 @@ type Options[T, V comparable] struct {
 	// Interval between two questions to a target that answers, and the least time between
 	// two news of a cluster.
 	Interval time.Duration
+	// Soon tells whether an answer will soon be another one, for which somebody waits: then
+	// SoonInterval is used instead, until a target has been wanted for SoonFor. If it is nil,
+	// none is.
+	Soon                  func(V) bool
+	SoonInterval, SoonFor time.Duration
 	// Together: a cluster gets news only when all its targets have answered or failed.
 	Together bool
 	// Workers is how many ask at once; PerCluster how many of them for one cluster.
@@ -83,6 +88,8 @@ type cluster[T, V comparable] struct {
 	// next news is scheduled.
 	changed, telling bool
 	told             time.Time
+	// soon: what is new was waited for.
+	soon bool
 }
 
 type target[V comparable] struct {
@@ -239,14 +246,22 @@ func (s *Sampler[T, V]) end(q question[T], asked *cluster[T, V], answer Sample[V
 		return
 	}
 	interval := s.options.Interval
+	now := s.options.Clock.Now()
+	soon := func(v V) bool {
+		return s.options.Soon != nil && s.options.Soon(v) && now.Sub(t.Since) < s.options.SoonFor
+	}
 	if t.failures++; answer.Err == "" {
-		t.failures = 0
+		if t.failures = 0; soon(answer.Value) {
+			interval = s.options.SoonInterval
+		}
 	} else {
 		interval = min(interval<<min(t.failures-1, slowest), slowest*interval)
 	}
 	answer.Known, answer.Since = true, t.Since
-	c.changed = c.changed || answer != t.Sample
-	t.Sample, t.due = answer, s.options.Clock.Now().Add(interval)
+	if answer != t.Sample {
+		c.changed, c.soon = true, c.soon || soon(t.Value)
+	}
+	t.Sample, t.due = answer, now.Add(interval)
 	s.asks.AddAfter(q, interval)
 	s.tell(q.cluster, c)
 }
@@ -265,11 +280,15 @@ func (s *Sampler[T, V]) pass(c *cluster[T, V]) {
 
 // tell schedules news of the cluster, if there is any.
 func (s *Sampler[T, V]) tell(key types.NamespacedName, c *cluster[T, V]) {
-	if !c.changed || c.telling || s.options.Together && !c.complete() {
+	if !c.changed || c.telling && !c.soon || s.options.Together && !c.complete() {
 		return
 	}
 	c.telling = true
-	s.news.AddAfter(key, c.told.Add(s.options.Interval).Sub(s.options.Clock.Now()))
+	interval := s.options.Interval
+	if c.soon {
+		interval = s.options.SoonInterval
+	}
+	s.news.AddAfter(key, c.told.Add(interval).Sub(s.options.Clock.Now()))
 }
 
 func (c *cluster[T, V]) complete() bool {
@@ -301,6 +320,6 @@ func (s *Sampler[T, V]) newsOf(key types.NamespacedName) bool {
 	if c == nil || !c.telling {
 		return false
 	}
-	c.telling, c.changed, c.told = false, false, s.options.Clock.Now()
+	c.telling, c.changed, c.soon, c.told = false, false, false, s.options.Clock.Now()
 	return true
 }

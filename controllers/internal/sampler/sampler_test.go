@@ -245,3 +245,33 @@ func TestNoSamplerKnowsNothing(t *testing.T) {
 		t.Errorf("it knows %v", known)
 	}
 }
+
+// An answer that somebody waits for is asked for, and told, sooner: but not for long.
+func TestWhatIsWaitedForIsToldSooner(t *testing.T) {
+	const soon, lasts = time.Second, 15 * time.Second
+	play(t, func(o *Options[string, int]) {
+		o.Soon, o.SoonInterval, o.SoonFor = func(v int) bool { return v < 10 }, soon, lasts
+	}, func(t *testing.T, s *Sampler[string, int], m *members) {
+		m.says["a"], m.says["b"] = 1, 1
+		s.Want(key("c"), "a", "b")
+		pass(0)
+		m.set("a", 10)
+		pass(soon)
+		m.set("b", 10)
+		pass(soon)
+		if got := s.Want(key("c"), "a", "b"); m.told() != 3 || got["b"].Value != 10 {
+			t.Errorf("after two seconds there were %d news, and b says %d", m.told(), got["b"].Value)
+		}
+		m.set("a", 11) // nobody waits for this
+		pass(interval - soon)
+		if m.told() != 3 {
+			t.Errorf("%d news within an interval", m.told())
+		}
+		m.set("slow", 1)
+		s.Want(key("d"), "slow")
+		pass(lasts + 3*interval)
+		if n := m.times("slow"); n < 15 || n > 19 {
+			t.Errorf("one that keeps others waiting was asked %d times", n)
+		}
+	})
+}

@@ -181,10 +181,11 @@ func (r *Request) asked(a *wire.Answer, answer []byte) (change.Result, []byte) {
 		if a.Code == wire.Miss {
 			return change.Result{Code: change.Absent}, answer
 		}
-		result := found(a, true)
-		said := r.withoutAdded(answer, len(a.Line), 'f')
-		if !r.Has('v') {
-			said = r.withoutAdded(said, len(said), 's')
+		result, said := found(a, true), answer
+		for _, letter := range []byte("tfs") {
+			if letter != 's' || !r.Has('v') {
+				said = r.withoutAdded(said, bytes.IndexByte(said, '\n')+1, letter)
+			}
 		}
 		return change.Result{Code: result.Code}, said
 	case a.Code == wire.Miss, a.Code == wire.NotStored && r.Verb != wire.Add && r.mode() != 'E':
@@ -242,6 +243,8 @@ func (r *Request) guardedResult(a *wire.Answer, answer []byte) (change.Result, [
 		return result, said
 	}
 	switch {
+	case r.Verb.Reads():
+		return r.guardedRead(a, answer)
 	case a.Code == wire.Exists:
 		return change.Result{Code: change.Changed}, nil
 	case a.Code == wire.Miss || a.Code == wire.NotStored:
@@ -254,6 +257,27 @@ func (r *Request) guardedResult(a *wire.Answer, answer []byte) (change.Result, [
 		return change.Result{Code: change.Found}, answer[len(a.Line):]
 	}
 	return change.Result{Code: change.Found}, []byte("STORED\r\n")
+}
+
+// guardedRead is the answer to a gat that was said as an mg.
+func (r *Request) guardedRead(a *wire.Answer, answer []byte) (change.Result, []byte) {
+	switch {
+	case a.Code == wire.Miss:
+		return change.Result{Code: change.Absent}, []byte("END\r\n")
+	case a.Code == wire.Failure:
+		return change.Result{Code: change.Refused}, answer
+	case found(a, a.Code == wire.Value).Code != change.Found:
+		return change.Result{Code: change.Changed}, nil
+	}
+	flags, _ := returned(a, 'f')
+	said := append([]byte("VALUE "), r.Single...)
+	said = append(append(said, ' '), flags...)
+	said = strconv.AppendInt(append(said, ' '), int64(a.Block-len("\r\n")), 10)
+	if r.Verb == wire.Gats {
+		said = strconv.AppendUint(append(said, ' '), returnedNumber(a, 'c'), 10)
+	}
+	said = append(append(said, "\r\n"...), answer[len(a.Line):]...)
+	return change.Result{Code: change.Found}, append(said, "END\r\n"...)
 }
 
 // madeAnswer is what the client is told of an item that was made for it.

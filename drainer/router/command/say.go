@@ -7,8 +7,8 @@ import (
 )
 
 // client appends the client's meta command without q and the flags in drop, with more
-// flags, and with its data block. A read is also asked for client flags, and for the size,
-// which tell a placeholder.
+// flags, and with its data block. A read is also asked for client flags, for the size, and for the
+// lifetime, which tell a placeholder.
 func (r *Request) client(dst []byte, drop, more string) []byte {
 	dst = r.metaKey(dst, r.Verb.String())
 	if r.Verb == wire.MetaSet {
@@ -21,6 +21,9 @@ func (r *Request) client(dst []byte, drop, more string) []byte {
 	if r.Verb == wire.MetaGet && !r.Has('v') && !r.Has('s') {
 		dst = append(dst, " s"...)
 	}
+	if r.Verb == wire.MetaGet && !r.Has('t') {
+		dst = append(dst, " t"...)
+	}
 	dst = append(append(dst, more...), "\r\n"...)
 	return append(dst, r.Value...)
 }
@@ -28,14 +31,14 @@ func (r *Request) client(dst []byte, drop, more string) []byte {
 // translated tells whether a guarded request is said by a meta command in its place.
 func (r *Request) translated() bool {
 	switch r.Verb {
-	case wire.Append, wire.Prepend, wire.Replace, wire.Incr, wire.Decr:
+	case wire.Append, wire.Prepend, wire.Replace, wire.Incr, wire.Decr, wire.Gat, wire.Gats:
 		return true
 	}
 	return false
 }
 
 // guarded is the client's request if the item has this CAS value. What has a guard of its
-// own, or only reads and touches, goes as it is.
+// own, or only touches, goes as it is.
 func (r *Request) guarded(dst []byte, cas uint64) []byte {
 	guard := " C" + strconv.FormatUint(cas, 10)
 	if r.Verb.Meta() {
@@ -48,10 +51,10 @@ func (r *Request) guarded(dst []byte, cas uint64) []byte {
 		return r.client(dst, "N", guard)
 	}
 	if !r.translated() {
-		if r.Single != nil {
-			return r.AppendRead(dst, r.Single)
-		}
 		return append(r.AppendTo(dst), r.Value...)
+	}
+	if r.Verb.Reads() { // its own answer doesn't tell a placeholder from a client's item
+		return r.meta(dst, "mg", " v f s c t T"+strconv.FormatInt(int64(r.Exptime), 10))
 	}
 	mode := map[wire.Verb]string{wire.Append: " MA", wire.Prepend: " MP", wire.Replace: " MR", wire.Incr: " MI", wire.Decr: " MD"}[r.Verb]
 	if r.Value == nil {

@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// WaitStep is how long a task waits for another one's lease, before it looks again.
-	WaitStep = time.Millisecond
+	// WaitStep is how long a task waits for another one's lease at first, before it looks again. One
+	// that has waited for long waits for a quarter more, longestWait at most.
+	WaitStep    = time.Millisecond
+	longestWait = 32 * time.Millisecond
 	// waitLimit bounds that: the lease of one that died has expired.
 	waitLimit = 2 * command.LeaseSeconds * time.Second
 	// leaseLimit is how long a task may rely on its lease, which memcached keeps for a second
@@ -178,7 +180,7 @@ func (t *Task) Wait(now int64) {
 	if t.waits == 0 {
 		t.waits = now
 	}
-	t.due = now + int64(WaitStep)
+	t.due = now + min(max((now-t.waits)/4, int64(WaitStep)), int64(longestWait))
 }
 
 // Due tells whether the wait is over.
