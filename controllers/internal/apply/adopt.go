@@ -12,9 +12,9 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
-	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // adopt labels the claims that the cache can't see, and refuses to go on until it can.
@@ -58,7 +58,7 @@ func (a *Applier) toAdopt(ctx context.Context, cluster *cachev1alpha1.Memcached,
 // was adopted. Its volume may have more than a cache: it is never deleted without a drain
 // that read it.
 func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref action.ClaimRef) error {
-	kept := cluster.DeletionTimestamp == nil && observe.PlanPolicy(cluster) == plan.Drain
+	kept := cluster.DeletionTimestamp == nil && observe.PlanPolicy(cluster) == claim.Drain
 	adopted, err := a.patchClaim(ctx, cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
 		if !identity.OwnClaim(cluster.Name, c) {
 			return identity.NameTaken(c)

@@ -27,10 +27,10 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/observe"
-	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/controllers/internal/unwatched"
@@ -505,18 +505,18 @@ func (r *run) deleteJob(ctx context.Context, a action.DeleteJob) error {
 }
 
 func (r *run) deleteClaim(ctx context.Context, a action.DeleteClaim) error {
-	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, a.Claim)
-	if err != nil || claim == nil || claim.DeletionTimestamp != nil {
+	pvc, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, a.Claim)
+	if err != nil || pvc == nil || pvc.DeletionTimestamp != nil {
 		return err
 	}
-	if err := r.mayRelease(ctx, claim, a.Why); err != nil {
+	if err := r.mayRelease(ctx, pvc, a.Why); err != nil {
 		return err
 	}
-	if c, _ := observe.PlanClaim(r.cluster.Name, claim); plan.MayDelete(&c, a.Why) != nil {
-		return observe.RefusedBy(plan.MayDelete(&c, a.Why))
+	if c, _ := observe.PlanClaim(r.cluster.Name, pvc); claim.MayDelete(&c, a.Why) != nil {
+		return observe.RefusedBy(claim.MayDelete(&c, a.Why))
 	}
-	return client.IgnoreNotFound(r.Delete(ctx, claim,
-		client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}))
+	return client.IgnoreNotFound(r.Delete(ctx, pvc,
+		client.Preconditions{UID: &pvc.UID, ResourceVersion: &pvc.ResourceVersion}))
 }
 
 func (r *run) releaseClaim(ctx context.Context, a action.ReleaseClaim) error {

@@ -12,6 +12,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
@@ -35,39 +36,39 @@ func (r *run) setAside(ctx context.Context, ref action.ClaimRef) error {
 // exist yet. An operator without rights to volumes does nothing: the claim's phase has
 // told that an administrator did it.
 func (r *run) reserveVolume(ctx context.Context, a action.ReserveVolume) error {
-	claim, err := r.claimToSetAside(ctx, a.Claim)
-	if err != nil || claim == nil {
+	pvc, err := r.claimToSetAside(ctx, a.Claim)
+	if err != nil || pvc == nil {
 		return err
 	}
 	return r.patchVolume(ctx, a.Volume, func(volume *corev1.PersistentVolume) error {
-		switch observe.WhereIs(volume, claim, a.To) {
-		case plan.Here:
-			volume.Spec.ClaimRef = claimReference(claim.Namespace, a.To)
+		switch observe.WhereIs(volume, pvc, a.To) {
+		case claim.Here:
+			volume.Spec.ClaimRef = claimReference(pvc.Namespace, a.To)
 			return nil
-		case plan.Reserved:
+		case claim.Reserved:
 			return nil
 		}
-		return observe.Refuse("volume %s is not bound to claim %s", a.Volume, claim.Name)
+		return observe.Refuse("volume %s is not bound to claim %s", a.Volume, pvc.Name)
 	})
 }
 
 // returnVolume binds the volume to its claim again, so that it goes with that. It asks
-// plan.MayReturn about the live claim and volume.
+// claim.MayReturn about the live claim and volume.
 func (r *run) returnVolume(ctx context.Context, a action.ReturnVolume) error {
-	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, a.Claim)
-	if err != nil || claim == nil {
+	pvc, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, a.Claim)
+	if err != nil || pvc == nil {
 		return err
 	}
-	c, ours := observe.PlanClaim(r.cluster.Name, claim)
+	c, ours := observe.PlanClaim(r.cluster.Name, pvc)
 	if !ours {
-		return observe.Refuse("claim %s is not a member's", claim.Name)
+		return observe.Refuse("claim %s is not a member's", pvc.Name)
 	}
 	return r.patchVolume(ctx, a.Volume, func(volume *corev1.PersistentVolume) error {
-		if c.Where = observe.WhereIs(volume, claim, a.From); c.Where == plan.Here {
+		if c.Where = observe.WhereIs(volume, pvc, a.From); c.Where == claim.Here {
 			return nil // the cache is behind
 		}
 		taken := volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID != "" // Kubernetes has bound it
-		if err := plan.MayReturn(&c, taken); err != nil {
+		if err := claim.MayReturn(&c, taken); err != nil {
 			return observe.RefusedBy(err)
 		}
 		volume.Spec.ClaimRef = claimReference(r.cluster.Namespace, a.Claim.Name)

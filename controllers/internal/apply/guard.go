@@ -8,6 +8,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
@@ -105,11 +106,11 @@ func (r *run) mayDrain(ctx context.Context, a action.CreateDrain) error {
 	return observe.RefusedBy(plan.MayDrain(with, a))
 }
 
-// mayRelease asks plan.MayRelease about the live claim.
-func (r *run) mayRelease(ctx context.Context, claim *corev1.PersistentVolumeClaim, why action.Release) error {
-	c, ours := observe.PlanClaim(r.cluster.Name, claim)
+// mayRelease asks claim.MayRelease about the live claim.
+func (r *run) mayRelease(ctx context.Context, pvc *corev1.PersistentVolumeClaim, why action.Release) error {
+	c, ours := observe.PlanClaim(r.cluster.Name, pvc)
 	if !ours {
-		return observe.Refuse("claim %s is not a member's", claim.Name)
+		return observe.Refuse("claim %s is not a member's", pvc.Name)
 	}
 	if why == action.BySetAside {
 		found, err := r.Reader.LiveClaims(ctx, r.cluster)
@@ -123,11 +124,11 @@ func (r *run) mayRelease(ctx context.Context, claim *corev1.PersistentVolumeClai
 		return err
 	}
 	if why == action.ByPolicyRetain && c.Deleting {
-		if c.Where, err = r.Reader.Where(ctx, claim, &c); err != nil {
+		if c.Where, err = r.Reader.Where(ctx, pvc, &c); err != nil {
 			return err
 		}
 	}
-	if err := plan.MayRelease(&live, &c, why); err != nil || why != action.ByUnrecoverable {
+	if err := claim.MayRelease(live.Terms(), &c, why); err != nil || why != action.ByUnrecoverable {
 		return observe.RefusedBy(err)
 	}
 	jobs, err := r.Reader.LiveJobs(ctx, r.cluster)

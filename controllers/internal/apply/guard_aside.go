@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
@@ -27,18 +28,18 @@ func (r *run) maySetAside(ctx context.Context, claim *corev1.PersistentVolumeCla
 }
 
 // claimToSetAside reads the claim whose volume is to be set aside, and asks
-// plan.MayReserve; nil if the claim is gone.
+// claim.MayReserve; nil if the claim is gone.
 func (r *run) claimToSetAside(ctx context.Context, ref action.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
-	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, ref)
-	if err != nil || claim == nil {
+	pvc, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, ref)
+	if err != nil || pvc == nil {
 		return nil, err
 	}
-	c, ours := observe.PlanClaim(r.cluster.Name, claim)
+	c, ours := observe.PlanClaim(r.cluster.Name, pvc)
 	if !ours {
-		return nil, observe.Refuse("claim %s is not a member's", claim.Name)
+		return nil, observe.Refuse("claim %s is not a member's", pvc.Name)
 	}
-	if c.Where, err = r.Reader.Where(ctx, claim, &c); err != nil {
+	if c.Where, err = r.Reader.Where(ctx, pvc, &c); err != nil {
 		return nil, err
 	}
-	return claim, observe.RefusedBy(plan.MayReserve(&c))
+	return pvc, observe.RefusedBy(claim.MayReserve(&c))
 }

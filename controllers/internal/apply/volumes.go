@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/observe"
-	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // growClaim asks for a larger volume. The API server decides whether it may grow, so
@@ -24,7 +24,7 @@ func (r *run) growClaim(ctx context.Context, a action.GrowClaim) error {
 		if !ours {
 			return observe.Refuse("claim %s is not a member's", c.Name)
 		}
-		if err := plan.MayGrow(&live, a.Size); err != nil {
+		if err := claim.MayGrow(&live, a.Size); err != nil {
 			return observe.RefusedBy(err)
 		}
 		c.Spec.Resources.Requests[corev1.ResourceStorage] = *size

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	pvc "example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/test/invariants"
 )
@@ -24,7 +25,7 @@ func (m *model) picture(s *state) *invariants.State {
 	out := &invariants.State{
 		Cluster: invariants.Cluster{
 			Exists: c.exists, Deleting: c.deleting, Finalizer: c.finalizer, Size: int32(c.size),
-			KeepsItems: m.options.Cluster.Policy == plan.Drain,
+			KeepsItems: m.options.Cluster.Policy == pvc.Drain,
 		},
 		Members:              invariants.StatefulSet{Exists: s.live.members.exists, Replicas: int32(s.live.members.replicas)},
 		NamespaceTerminating: s.ending,

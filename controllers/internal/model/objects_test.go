@@ -18,7 +18,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/plan"
+	pvc "example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
@@ -52,8 +52,8 @@ type prepared struct {
 // memcached of the exploration, without what a state sets.
 func memcached(o *Options) *cachev1alpha1.Memcached {
 	b := apitest.MakeMemcached(clusterName).Namespace(namespace).Storage("128Mi").Parallelism(o.Cluster.Parallelism).
-		Policy(map[plan.DrainPolicy]cachev1alpha1.DrainPolicy{
-			plan.Drain: cachev1alpha1.PolicyDrain, plan.Retain: cachev1alpha1.PolicyRetain, plan.Delete: cachev1alpha1.PolicyDelete,
+		Policy(map[pvc.DrainPolicy]cachev1alpha1.DrainPolicy{
+			pvc.Drain: cachev1alpha1.PolicyDrain, pvc.Retain: cachev1alpha1.PolicyRetain, pvc.Delete: cachev1alpha1.PolicyDelete,
 		}[o.Cluster.Policy])
 	if o.Cluster.DeleteClaims {
 		b.WhenDeleted(cachev1alpha1.DeletionDelete)

@@ -10,6 +10,7 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
+	pvc "example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -184,7 +185,7 @@ type sight struct {
 	seen   objects
 	absent bool
 	ending bool
-	where  [ordinals][slots]plan.Where
+	where  [ordinals][slots]pvc.Where
 }
 
 // steps of the plan for what the operator sees. plan.Next is called once for all states
@@ -269,25 +270,25 @@ func (s *state) lacksClaims(v *sight) bool {
 
 // observedWhere tells where the claim's volume is, if the operator reads it, as
 // observeVolumes does.
-func (s *state) observedWhere(i int8, c *claim, seen *cluster) plan.Where {
+func (s *state) observedWhere(i int8, c *claim, seen *cluster) pvc.Where {
 	returns := c.released && c.of == 0 && i < seen.size
 	if !c.exists || c.volume == 0 || !returns && (!c.finalizer || !c.deleting) {
-		return plan.NotLookedAt
+		return pvc.NotLookedAt
 	}
 	return s.where(i, c)
 }
 
 // where the claim's volume is.
-func (s *state) where(i int8, c *claim) plan.Where {
+func (s *state) where(i int8, c *claim) pvc.Where {
 	switch v := s.volumeNamed(i, c.volume); {
 	case v == nil:
-		return plan.Gone
+		return pvc.Gone
 	case v.of == c.of && v.bound == c.generation:
-		return plan.Here
+		return pvc.Here
 	case v.of == c.generation:
-		return plan.Reserved
+		return pvc.Reserved
 	}
-	return plan.Elsewhere
+	return pvc.Elsewhere
 }
 
 func (o *objects) heldClaims() bool {
@@ -356,7 +357,7 @@ func (m *model) spec(seen *cluster) plan.Cluster {
 	return c
 }
 
-func claimIn(o *plan.Observed, uid types.UID) *plan.Claim {
+func claimIn(o *plan.Observed, uid types.UID) *pvc.Claim {
 	for i := range o.Claims {
 		if o.Claims[i].UID == uid {
 			return &o.Claims[i]
@@ -461,7 +462,7 @@ func (m *model) drainer(i int8, d *drainer) plan.Drainer {
 	return out
 }
 
-var planRequests = [...]plan.Request{plan.NoRequest, plan.Skip, plan.Retry, plan.Hold}
+var planRequests = [...]pvc.Request{pvc.NoRequest, pvc.Skip, pvc.Retry, pvc.Hold}
 
 // longAgo is when every member left, and justNow when Jobs failed whose next attempt
 // isn't due.
@@ -476,8 +477,8 @@ func (c *claim) leftAt() time.Time {
 	return [...]time.Time{longAgo, justNow.Add(-between), justNow}[c.fresh].Add(time.Duration(c.left) * time.Second)
 }
 
-func claimWords(i int8, c *claim) plan.Claim {
-	out := plan.Claim{
+func claimWords(i int8, c *claim) pvc.Claim {
+	out := pvc.Claim{
 		Name: claimNames[i][c.of], UID: claimUIDs[i][c.generation], Ordinal: int32(i),
 		Finalizer: c.finalizer, Deleting: c.deleting, InUse: c.protected,
 		Aside: c.of != 0, Pending: c.pending, AsideName: claimNames[i][c.generation],
@@ -799,7 +800,7 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		words := claimWords(a.ordinal, c)
 		words.Where = s.where(a.ordinal, c)
 		switch {
-		case plan.MayReserve(&words) != nil:
+		case pvc.MayReserve(&words) != nil:
 			return refused
 		case a.verb == reserveVolume:
 			return s.reserveVolume(a.ordinal, c)
@@ -819,7 +820,7 @@ func (m *model) mayRelease(s *state, c *claim, a step) error {
 	}
 	live.Cluster.Deleting = live.Cluster.Deleting || !s.live.cluster.exists
 	live.Cluster.NamespaceTerminating = s.ending
-	return plan.MayRelease(&live.Cluster, &words, reasons[a.argument])
+	return pvc.MayRelease(live.Cluster.Terms(), &words, reasons[a.argument])
 }
 
 // departures counts how often members left whose claims still exist. A member that leaves
@@ -839,10 +840,10 @@ func (s *state) departures(ordinal int8) int8 {
 
 func (s *state) reserveVolume(i int8, c *claim) outcome {
 	switch s.where(i, c) {
-	case plan.Here:
+	case pvc.Here:
 		v := s.volumeNamed(i, c.volume)
 		v.of, v.bound = c.generation, 0
-	case plan.Elsewhere:
+	case pvc.Elsewhere:
 		return refused
 	}
 	return done

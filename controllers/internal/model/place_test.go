@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	pvc "example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
@@ -409,7 +410,7 @@ func (m *model) unkept(before, after *state) []string {
 	var wrong []string
 	for i := range int8(ordinals) {
 		for _, v := range before.volumes[i] {
-			if m.options.Cluster.Policy == plan.Retain && m.options.OnlyScale && v.name != 0 && after.volumeNamed(i, v.name) == nil {
+			if m.options.Cluster.Policy == pvc.Retain && m.options.OnlyScale && v.name != 0 && after.volumeNamed(i, v.name) == nil {
 				wrong = append(wrong, fmt.Sprintf("a volume of member %d is gone that was to be kept", i))
 			}
 		}

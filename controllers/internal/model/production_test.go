@@ -23,6 +23,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	pvc "example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
@@ -290,7 +291,7 @@ func (w *world) asPlanned(before *state, seen *observe.State, a step) {
 var sameWords = cmp.Options{
 	cmpopts.EquateEmpty(),
 	// A cache has no order.
-	cmpopts.SortSlices(func(a, b plan.Claim) bool { return a.UID < b.UID }),
+	cmpopts.SortSlices(func(a, b pvc.Claim) bool { return a.UID < b.UID }),
 	cmpopts.SortSlices(func(a, b plan.Job) bool { return a.UID < b.UID }),
 	cmpopts.SortSlices(func(a, b plan.Drainer) bool {
 		return a.ClaimUID < b.ClaimUID || a.ClaimUID == b.ClaimUID && a.Target < b.Target
@@ -360,7 +361,7 @@ func ordered(o *plan.Observed) plan.Observed {
 	for i := range c.Drainers {
 		c.Drainers[i].Pod = ""
 	}
-	slices.SortFunc(c.Claims, func(a, b plan.Claim) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	slices.SortFunc(c.Claims, func(a, b pvc.Claim) int { return strings.Compare(string(a.UID), string(b.UID)) })
 	byUID := func(a, b plan.Job) int { return strings.Compare(string(a.UID), string(b.UID)) }
 	slices.SortFunc(c.Jobs, byUID)
 	slices.SortFunc(c.Placements, byUID)
@@ -437,7 +438,7 @@ func markedNow(before, after *state, want, got *plan.Observed) {
 				continue // it has the mark of the claim that was set aside
 			}
 			for _, o := range []*plan.Observed{want, got} {
-				at := slices.IndexFunc(o.Claims, func(other plan.Claim) bool { return other.UID == claimUIDs[i][c.generation] })
+				at := slices.IndexFunc(o.Claims, func(other pvc.Claim) bool { return other.UID == claimUIDs[i][c.generation] })
 				if at >= 0 && (o == want || o.Claims[at].LeavingSince.Equal(justNow)) {
 					o.Claims[at].LeavingSince = justNow
 				}

@@ -11,8 +11,8 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
@@ -21,7 +21,7 @@ import (
 // from a snapshot, another chart left them, or they lost their label. Others are those
 // that somebody else controls.
 type LiveClaims struct {
-	Claims             []plan.Claim
+	Claims             []claim.Claim
 	Unlabelled, Others []corev1.PersistentVolumeClaim
 }
 
@@ -106,7 +106,7 @@ func (r *Reader) findClaims(ctx context.Context, o *State) error {
 		return Refuse("claims lack the label %s: %d; they are adopted when spec.paused is false", cachev1alpha1.LabelCluster, n)
 	}
 	o.Found = found
-	behind := slices.DeleteFunc(slices.Clone(found.Claims), func(c plan.Claim) bool {
+	behind := slices.DeleteFunc(slices.Clone(found.Claims), func(c claim.Claim) bool {
 		return slices.ContainsFunc(slices.Concat(o.Claims, found.Unlabelled), func(known corev1.PersistentVolumeClaim) bool { return known.UID == c.UID })
 	})
 	if len(behind) > 0 { // otherwise their Jobs would be taken for Jobs of claims that are gone

@@ -29,6 +29,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/notcreated"
@@ -107,7 +108,7 @@ type State struct {
 
 	Claims []corev1.PersistentVolumeClaim
 	// Where says where the volumes are that were read, by the claim's UID.
-	Where map[types.UID]plan.Where
+	Where map[types.UID]claim.Where
 	// Jobs drain, Placements place items.
 	Jobs, Placements []batchv1.Job
 	// EndedJobs are Jobs of which nothing is left but somebody else's finalizer.
@@ -466,14 +467,14 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 }
 
 // PlanPolicy is spec.drain.policy, for the plan.
-func PlanPolicy(c *cachev1alpha1.Memcached) plan.DrainPolicy {
+func PlanPolicy(c *cachev1alpha1.Memcached) claim.DrainPolicy {
 	switch c.Spec.Drain.Policy {
 	case cachev1alpha1.PolicyRetain:
-		return plan.Retain
+		return claim.Retain
 	case cachev1alpha1.PolicyDelete:
-		return plan.Delete
+		return claim.Delete
 	}
-	return plan.Drain
+	return claim.Drain
 }
 
 // ReleasesUnreadable tells whether spec.drain.onUnrecoverable is Release.
@@ -500,16 +501,16 @@ func planStatefulSet(s *appsv1.StatefulSet) plan.StatefulSet {
 }
 
 // PlanClaim is the claim, for the plan; false if it is not a member's.
-func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, bool) {
+func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claim.Claim, bool) {
 	ordinal, ok := build.ClaimOrdinal(cluster, c.Name)
 	aside := false
 	if !ok {
 		ordinal, aside = build.AsideOrdinal(cluster, c.Name)
 	}
 	if !ok && !aside {
-		return plan.Claim{}, false
+		return claim.Claim{}, false
 	}
-	out := plan.Claim{
+	out := claim.Claim{
 		Name:      c.Name,
 		UID:       c.UID,
 		Ordinal:   ordinal,
@@ -520,9 +521,9 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, boo
 		Volume:    c.Spec.VolumeName,
 		AsideName: build.AsideName(cluster, ordinal, c.UID),
 		Pending:   aside && c.Status.Phase != corev1.ClaimBound,
-		Request:   request(c.Annotations[cachev1alpha1.AnnotationDrain], plan.Skip, plan.Retry, plan.Hold),
+		Request:   request(c.Annotations[cachev1alpha1.AnnotationDrain], claim.Skip, claim.Retry, claim.Hold),
 
-		PlacementRequest: request(c.Annotations[cachev1alpha1.AnnotationPlacement], plan.Skip, plan.Retry),
+		PlacementRequest: request(c.Annotations[cachev1alpha1.AnnotationPlacement], claim.Skip, claim.Retry),
 	}
 	if c.Status.Phase == corev1.ClaimBound {
 		out.Asked, out.Capacity = c.Spec.Resources.Requests.Storage().Value(), c.Status.Capacity.Storage().Value()
@@ -542,11 +543,11 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (plan.Claim, boo
 }
 
 // request is what a person asked for by annotation, if it is one of the known words.
-func request(annotation string, known ...plan.Request) plan.Request {
-	if r := plan.Request(annotation); slices.Contains(known, r) {
+func request(annotation string, known ...claim.Request) claim.Request {
+	if r := claim.Request(annotation); slices.Contains(known, r) {
 		return r
 	}
-	return plan.NoRequest
+	return claim.NoRequest
 }
 
 // planLeavingSince is the time in the mark. A damaged mark still counts as a mark.

@@ -13,6 +13,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -79,34 +80,34 @@ func TestJobIsActiveUntilAConditionSaysOtherwise(t *testing.T) {
 }
 
 func TestClaimIsReadFromItsMarks(t *testing.T) {
-	claim := func(name string, annotations map[string]string) *corev1.PersistentVolumeClaim {
+	made := func(name string, annotations map[string]string) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid", Annotations: annotations}}
 	}
 	for name, test := range map[string]struct {
-		claim *corev1.PersistentVolumeClaim
-		want  plan.Claim
-		ours  bool
+		pvc  *corev1.PersistentVolumeClaim
+		want claim.Claim
+		ours bool
 	}{
-		"a member's":         {claim("data-cache-3", nil), plan.Claim{Ordinal: 3}, true},
-		"somebody else's":    {claim("logs-cache-3", nil), plan.Claim{}, false},
-		"of another cluster": {claim("data-cache-a-3", nil), plan.Claim{}, false},
-		"released":           {claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z"}), plan.Claim{Ordinal: 3, LeavingSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, true},
+		"a member's":         {made("data-cache-3", nil), claim.Claim{Ordinal: 3}, true},
+		"somebody else's":    {made("logs-cache-3", nil), claim.Claim{}, false},
+		"of another cluster": {made("data-cache-a-3", nil), claim.Claim{}, false},
+		"released":           {made("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z"}), claim.Claim{Ordinal: 3, LeavingSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, true},
 		"a mark that is spoilt still is a mark": {
-			claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "yes"}), plan.Claim{Ordinal: 3, LeavingSince: time.Unix(1, 0)}, true,
+			made("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "yes"}), claim.Claim{Ordinal: 3, LeavingSince: time.Unix(1, 0)}, true,
 		},
 		"a receipt that is spoilt is none": {
-			claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationReceipt: "{"}), plan.Claim{Ordinal: 3}, true,
+			made("data-cache-3", map[string]string{cachev1alpha1.AnnotationReceipt: "{"}), claim.Claim{Ordinal: 3}, true,
 		},
-		"one that takes a volume over":         {claim("data-cache-3-aside-0123abcd", nil), plan.Claim{Ordinal: 3, Aside: true, Pending: true}, true},
-		"a member's, with a name that goes on": {claim("data-cache-3-aside-", nil), plan.Claim{}, false},
+		"one that takes a volume over":         {made("data-cache-3-aside-0123abcd", nil), claim.Claim{Ordinal: 3, Aside: true, Pending: true}, true},
+		"a member's, with a name that goes on": {made("data-cache-3-aside-", nil), claim.Claim{}, false},
 		"a request": {
-			claim("data-cache-3", map[string]string{cachev1alpha1.AnnotationDrain: "retry"}), plan.Claim{Ordinal: 3, Request: plan.Retry}, true,
+			made("data-cache-3", map[string]string{cachev1alpha1.AnnotationDrain: "retry"}), claim.Claim{Ordinal: 3, Request: claim.Retry}, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, ours := PlanClaim("cache", test.claim)
+			got, ours := PlanClaim("cache", test.pvc)
 			if ours {
-				test.want.Name, test.want.UID = test.claim.Name, "uid"
+				test.want.Name, test.want.UID = test.pvc.Name, "uid"
 				test.want.AsideName = "data-cache-3-aside-5cc7e6cd" // by the UID
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" || ours != test.ours {
@@ -117,30 +118,30 @@ func TestClaimIsReadFromItsMarks(t *testing.T) {
 }
 
 func TestVolumeIsFoundWhereItsReferenceSays(t *testing.T) {
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data-cache-3", UID: "uid"}}
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data-cache-3", UID: "uid"}}
 	for name, test := range map[string]struct {
 		reference *corev1.ObjectReference
-		want      plan.Where
+		want      claim.Where
 	}{
-		"at the claim":                      {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "uid"}, plan.Here},
-		"it waits for a claim of that name": {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3"}, plan.Elsewhere},
-		"at no claim":                       {nil, plan.Elsewhere},
-		"at an earlier claim of that name":  {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "another"}, plan.Elsewhere},
-		"at the next claim":                 {&corev1.ObjectReference{Namespace: "shop", Name: "next", UID: "another"}, plan.Reserved},
-		"it waits for the next claim":       {&corev1.ObjectReference{Namespace: "shop", Name: "next"}, plan.Reserved},
-		"in another namespace":              {&corev1.ObjectReference{Namespace: "mall", Name: "next"}, plan.Elsewhere},
+		"at the claim":                      {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "uid"}, claim.Here},
+		"it waits for a claim of that name": {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3"}, claim.Elsewhere},
+		"at no claim":                       {nil, claim.Elsewhere},
+		"at an earlier claim of that name":  {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "another"}, claim.Elsewhere},
+		"at the next claim":                 {&corev1.ObjectReference{Namespace: "shop", Name: "next", UID: "another"}, claim.Reserved},
+		"it waits for the next claim":       {&corev1.ObjectReference{Namespace: "shop", Name: "next"}, claim.Reserved},
+		"in another namespace":              {&corev1.ObjectReference{Namespace: "mall", Name: "next"}, claim.Elsewhere},
 	} {
 		volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: test.reference}}
-		if got := WhereIs(volume, claim, "next"); got != test.want {
+		if got := WhereIs(volume, pvc, "next"); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
-	if got := WhereIs(nil, claim, "next"); got != plan.Gone {
+	if got := WhereIs(nil, pvc, "next"); got != claim.Gone {
 		t.Errorf("without a volume: got %v", got)
 	}
-	lost := claim.DeepCopy()
+	lost := pvc.DeepCopy()
 	lost.Status.Phase = corev1.ClaimLost
-	if got := [2]plan.Where{whereUnseen(claim), whereUnseen(lost)}; got != [2]plan.Where{plan.Forbidden, plan.Reserved} {
+	if got := [2]claim.Where{whereUnseen(pvc), whereUnseen(lost)}; got != [2]claim.Where{claim.Forbidden, claim.Reserved} {
 		t.Errorf("without rights: got %v", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
@@ -21,7 +22,7 @@ const VolumeInterval = 30 * time.Second
 
 // observeVolumes reads, live, the volumes that may have to be set aside.
 func (r *Reader) observeVolumes(ctx context.Context, o *State) error {
-	o.Where = map[types.UID]plan.Where{}
+	o.Where = map[types.UID]claim.Where{}
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		p, ok := PlanClaim(o.Cluster.Name, c)
@@ -39,13 +40,13 @@ func (r *Reader) observeVolumes(ctx context.Context, o *State) error {
 }
 
 // Where reads live where the claim's volume is.
-func (r *Reader) Where(ctx context.Context, c *corev1.PersistentVolumeClaim, p *plan.Claim) (plan.Where, error) {
+func (r *Reader) Where(ctx context.Context, c *corev1.PersistentVolumeClaim, p *claim.Claim) (claim.Where, error) {
 	volume, err := r.Volume(ctx, p.Volume)
 	switch {
 	case apierrors.IsForbidden(err):
 		return whereUnseen(c), nil
 	case err != nil:
-		return plan.NotLookedAt, fmt.Errorf("get the volume of claim %s: %w", p.Name, err)
+		return claim.NotLookedAt, fmt.Errorf("get the volume of claim %s: %w", p.Name, err)
 	}
 	return WhereIs(volume, c, p.AsideName), nil
 }
@@ -61,28 +62,28 @@ func (r *Reader) Volume(ctx context.Context, name string) (*corev1.PersistentVol
 
 // whereUnseen is for an operator that may not read volumes. Kubernetes calls a claim Lost
 // when an administrator has bound its volume to another one.
-func whereUnseen(c *corev1.PersistentVolumeClaim) plan.Where {
+func whereUnseen(c *corev1.PersistentVolumeClaim) claim.Where {
 	if c.Status.Phase == corev1.ClaimLost {
-		return plan.Reserved
+		return claim.Reserved
 	}
-	return plan.Forbidden
+	return claim.Forbidden
 }
 
 // WhereIs tells where the claim's volume is. asideName names the claim that is to take it
 // over. The UID counts, too: a volume may wait for another claim of the same name.
-func WhereIs(volume *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, asideName string) plan.Where {
+func WhereIs(volume *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, asideName string) claim.Where {
 	if volume == nil {
-		return plan.Gone
+		return claim.Gone
 	}
 	switch ref := volume.Spec.ClaimRef; {
 	case ref == nil:
-		return plan.Elsewhere // any claim may take it
+		return claim.Elsewhere // any claim may take it
 	case ref.Namespace == c.Namespace && ref.Name == c.Name && ref.UID == c.UID:
-		return plan.Here
+		return claim.Here
 	case ref.Namespace == c.Namespace && ref.Name == asideName:
-		return plan.Reserved
+		return claim.Reserved
 	}
-	return plan.Elsewhere
+	return claim.Elsewhere
 }
 
 // VolumesWait tells whether a volume waits for something that no watch reports.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 )
 
 // If the cache is not behind, the plan and the live checks see the same, and no check may
@@ -152,16 +153,16 @@ func anyScene(r *rand.Rand) *Observed {
 		case chance(20): // somebody restored it, or a member came and went
 			s.member(ordinal)
 		default:
-			s.left(ordinal, func(c *Claim) { c.LeavingSince = time.Unix(int64(1000+r.IntN(5)), 0) })
+			s.left(ordinal, func(c *claim.Claim) { c.LeavingSince = time.Unix(int64(1000+r.IntN(5)), 0) })
 			c := &o.Claims[len(o.Claims)-1]
-			c.Request = [...]Request{NoRequest, NoRequest, NoRequest, Hold, Skip, Retry}[r.IntN(6)]
+			c.Request = [...]claim.Request{claim.NoRequest, claim.NoRequest, claim.NoRequest, claim.Hold, claim.Skip, claim.Retry}[r.IntN(6)]
 			c.Unplaced = chance(10)
 			if chance(10) {
 				deleting(c)
-				c.Where = Where(r.IntN(5))
+				c.Where = claim.Where(r.IntN(5))
 			}
 			if chance(10) {
-				s.aside(ordinal, func(c *Claim) { c.Pending = chance(50) })
+				s.aside(ordinal, func(c *claim.Claim) { c.Pending = chance(50) })
 			}
 			if chance(20) {
 				s.pod(ordinal)
@@ -219,8 +220,8 @@ func anyScene(r *rand.Rand) *Observed {
 	if chance(50) {
 		preparedScene(s, chance)
 	}
-	o.Cluster.Policy = [...]DrainPolicy{Drain, Drain, Drain, Retain, Delete}[r.IntN(5)]
-	if o.Cluster.Policy == Drain && chance(20) {
+	o.Cluster.Policy = [...]claim.DrainPolicy{claim.Drain, claim.Drain, claim.Drain, claim.Retain, claim.Delete}[r.IntN(5)]
+	if o.Cluster.Policy == claim.Drain && chance(20) {
 		o.Cluster.Deleting = chance(20)
 	}
 	return o

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 )
 
 // A volume is set aside in these steps. The next plan finds each of them done or undone.
@@ -18,24 +19,24 @@ import (
 // exists. So its reclaim policy never applies.
 
 // setAsideDeleted sets aside the volume of a claim that was deleted before its drain.
-func (p *Plan) setAsideDeleted(o *Observed, c *Claim, job *Job) (DrainPhase, string, string) {
+func (p *Plan) setAsideDeleted(o *Observed, c *claim.Claim, job *Job) (DrainPhase, string, string) {
 	if aside := o.asideOf(c); aside != nil {
 		return p.handOver(o, c, aside)
 	}
 	switch c.Where {
-	case NotLookedAt, Forbidden:
+	case claim.NotLookedAt, claim.Forbidden:
 		return Failed, ClaimDeleted, fmt.Sprintf("it was deleted before its drain, so nothing can mount it any more, and the operator has no right "+
 			"to set its volume aside: when no pod uses the claim, an administrator can reserve volume %s for claim %s "+
 			"(docs/runbook.md, ClaimDeleted); or %s", c.Volume, c.AsideName, orSkip)
-	case Gone:
+	case claim.Gone:
 		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is gone: " + orSkip
-	case Elsewhere:
+	case claim.Elsewhere:
 		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is bound to another claim, or to none: " + orSkip
-	case Here, Reserved:
+	case claim.Here, claim.Reserved:
 	}
 	// Pods keep the claim, even when they have ended.
 	p.deleteJob(job, "its claim was deleted: the volume is set aside")
-	if MayReserve(c) != nil {
+	if claim.MayReserve(c) != nil {
 		return Waiting, SettingAside, "it was deleted; when no pod uses it any more, its volume is set aside, and drained from there"
 	}
 	p.add(action.ReserveVolume{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName}, action.CreateAside{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName})
@@ -46,7 +47,7 @@ const orSkip = "annotate the claim with cache.example.com/drain=skip to give its
 
 // handOver releases the claim when the claim that takes over its volume has it. Until
 // then both wait. aside is nil for the claim that takes over.
-func (p *Plan) handOver(o *Observed, c, aside *Claim) (DrainPhase, string, string) {
+func (p *Plan) handOver(o *Observed, c, aside *claim.Claim) (DrainPhase, string, string) {
 	switch {
 	case aside == nil:
 		return Waiting, SettingAside, fmt.Sprintf("it takes over volume %s", c.Volume)
@@ -58,8 +59,8 @@ func (p *Plan) handOver(o *Observed, c, aside *Claim) (DrainPhase, string, strin
 
 // skipAside applies a person's skip to the claim that was to take over the volume: it
 // would wait for the volume forever. It is released first.
-func (p *Plan) skipAside(o *Observed, aside *Claim) (DrainPhase, string, string) {
-	if aside.Request != Skip && MaySkipAside(o, aside) == nil {
+func (p *Plan) skipAside(o *Observed, aside *claim.Claim) (DrainPhase, string, string) {
+	if aside.Request != claim.Skip && MaySkipAside(o, aside) == nil {
 		p.add(action.SkipAside{Claim: aside.Ref()})
 	}
 	return Waiting, SettingAside, "claim " + aside.Name + ", which was to take over its volume, is released first"
@@ -78,22 +79,22 @@ func (p *Plan) setAsideForReturn(o *Observed, s DrainState) DrainState {
 }
 
 // retainedInTheWay tells whether a retained claim keeps its member from returning.
-func (o *Observed) retainedInTheWay(c *Claim) bool {
+func (o *Observed) retainedInTheWay(c *claim.Claim) bool {
 	return !c.Aside && !c.Deleting && c.Ordinal < o.Cluster.Size
 }
 
 // setAsideRetained keeps a departed member's volume under another name, because the
 // member needs the claim's own name to return. Retained claims have no finalizer; this
 // one gets it until its volume is set aside.
-func (p *Plan) setAsideRetained(c *Claim, job *Job, s DrainState) DrainState {
+func (p *Plan) setAsideRetained(c *claim.Claim, job *Job, s DrainState) DrainState {
 	switch {
 	case c.Volume == "":
 		p.release(c, job, action.NeverBound)
 		s.Why = action.NeverBound
 		return s.is(Releasing, "", "")
-	case c.Where != Here:
+	case c.Where != claim.Here:
 		return s.is(Failed, InTheWay, fmt.Sprintf("spec.drain.policy Retain keeps it, and member %d can't return before it is gone: %s; "+
-			"delete the claim when you have taken what you need from it, or set spec.drain.policy to Drain", c.Ordinal, c.whyNotSetAside()))
+			"delete the claim when you have taken what you need from it, or set spec.drain.policy to Drain", c.Ordinal, c.WhyNotSetAside()))
 	case job != nil:
 		p.deleteJob(job, "its claim is kept, and set aside")
 		return s.is(Waiting, SettingAside, "its volume is set aside when its drainer is gone")
@@ -104,39 +105,24 @@ func (p *Plan) setAsideRetained(c *Claim, job *Job, s DrainState) DrainState {
 	return s.is(Waiting, SettingAside, "its volume is kept by another claim: its member is to return")
 }
 
-// canBeSetAside tells whether the volume can still be given to another claim.
-func (c *Claim) canBeSetAside() bool { return c.Finalizer && (c.Where == Here || c.Where == Reserved) }
-
-// whyNotSetAside tells why the volume can't be given to another claim.
-func (c *Claim) whyNotSetAside() string {
-	switch c.Where {
-	case Gone:
-		return "its volume " + c.Volume + " is gone"
-	case Elsewhere, Reserved:
-		return "somebody bound its volume " + c.Volume + " to another claim"
-	case NotLookedAt, Forbidden, Here:
-	}
-	return "the operator has no right to set its volume " + c.Volume + " aside"
-}
-
 // returnVolume returns a reserved volume to its claim when that is released, unless the
 // other claim has the volume already. Otherwise it would wait forever.
-func (p *Plan) returnVolume(o *Observed, c *Claim) {
-	if aside := o.asideOf(c); MayReturn(c, aside != nil && !aside.Pending) == nil {
+func (p *Plan) returnVolume(o *Observed, c *claim.Claim) {
+	if aside := o.asideOf(c); claim.MayReturn(c, aside != nil && !aside.Pending) == nil {
 		p.add(action.ReturnVolume{Claim: c.Ref(), Volume: c.Volume, From: c.AsideName})
 	}
 }
 
 // asideOf returns the claim that takes over the volume of a claim that is being deleted,
 // or nil. If it was deleted itself, it counts as long as it has the volume.
-func (o *Observed) asideOf(c *Claim) *Claim {
-	if !c.hasVolumeToHandOver() {
+func (o *Observed) asideOf(c *claim.Claim) *claim.Claim {
+	if !c.HasVolumeToHandOver() {
 		return nil
 	}
-	var found *Claim
+	var found *claim.Claim
 	for i := range o.Claims {
 		a := &o.Claims[i]
-		if !a.Aside || a.Volume != c.Volume || a.UID == c.UID || a.Deleting && a.Where != Here || a.Pending && a.Name != c.AsideName {
+		if !a.Aside || a.Volume != c.Volume || a.UID == c.UID || a.Deleting && a.Where != claim.Here || a.Pending && a.Name != c.AsideName {
 			continue
 		}
 		if found == nil || found.Deleting {
@@ -146,48 +132,37 @@ func (o *Observed) asideOf(c *Claim) *Claim {
 	return found
 }
 
-// handsOver tells whether the claim can only be released after its volume was handed
-// over. Until the other claim has the volume, a person can still give it up.
-func (c *Claim) handsOver(aside *Claim) bool {
-	return aside != nil && (!aside.Pending || c.Request != Skip)
-}
-
 // takesOver tells whether the claim takes over a volume, and the volume's first claim is
 // not released yet. Until then it stays. If a person gave it up before it has the volume,
 // it still waits while the volume is reserved for it: the first claim could hand the
 // volume to no other. It doesn't wait if the first claim was given up, too.
-func (o *Observed) takesOver(c *Claim) bool {
-	return c.Aside && !c.Deleting && slices.ContainsFunc(o.Claims, func(other Claim) bool {
-		givenUp := c.Pending && c.Request == Skip && (other.Request == Skip || other.Where != Reserved)
-		return !givenUp && other.hasVolumeToHandOver() && other.Volume == c.Volume && other.UID != c.UID
+func (o *Observed) takesOver(c *claim.Claim) bool {
+	return c.Aside && !c.Deleting && slices.ContainsFunc(o.Claims, func(other claim.Claim) bool {
+		givenUp := c.Pending && c.Request == claim.Skip && (other.Request == claim.Skip || other.Where != claim.Reserved)
+		return !givenUp && other.HasVolumeToHandOver() && other.Volume == c.Volume && other.UID != c.UID
 	})
 }
 
 // stranded tells whether the claim waits for a volume that no claim will hand over any
 // more. A bound claim that lost its volume looks the same.
-func (o *Observed) stranded(c *Claim) bool {
+func (o *Observed) stranded(c *claim.Claim) bool {
 	return c.Aside && c.Pending && !o.takesOver(c)
 }
 
 // pendingAsideOf returns the claim that is to take over the volume of one that is being
 // deleted, and doesn't have it yet; or nil.
-func (o *Observed) pendingAsideOf(c *Claim) *Claim {
-	i := slices.IndexFunc(o.Claims, func(a Claim) bool { return a.Aside && a.Pending && a.Name == c.AsideName && a.Volume == c.Volume })
+func (o *Observed) pendingAsideOf(c *claim.Claim) *claim.Claim {
+	i := slices.IndexFunc(o.Claims, func(a claim.Claim) bool { return a.Aside && a.Pending && a.Name == c.AsideName && a.Volume == c.Volume })
 	if i < 0 {
 		return nil
 	}
 	return &o.Claims[i]
 }
 
-// hasVolumeToHandOver tells whether the claim is being deleted and still has a volume.
-func (c *Claim) hasVolumeToHandOver() bool {
-	return c.Deleting && c.Finalizer && c.Volume != "" && c.Where != Gone
-}
-
 // drainGoesOn tells whether the claim's drain goes on although the claim is being
 // deleted: a drainer that runs keeps its mount, and one that ended well has left its
 // receipt.
-func (o *Observed) drainGoesOn(c *Claim, job *Job) bool {
+func (o *Observed) drainGoesOn(c *claim.Claim, job *Job) bool {
 	switch {
 	case job == nil:
 		return false

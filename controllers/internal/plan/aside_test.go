@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 )
 
 var (
@@ -24,12 +25,12 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 	}{
 		"deleted before its drain":                     {at(2).left(2, deleting), takeAside, setsAside, nil},
 		"a pod still uses it":                          {at(2).left(2, deleting, inUse).pod(2), nil, setsAside, nil},
-		"the volume waits, the claim is not there yet": {at(2).left(2, deleting, where(Reserved)), takeAside, setsAside, nil},
+		"the volume waits, the claim is not there yet": {at(2).left(2, deleting, where(claim.Reserved)), takeAside, setsAside, nil},
 		"the claim is there, and waits for the volume": {
-			at(2).left(2, deleting, where(Reserved)).aside(2, pending), nil, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
+			at(2).left(2, deleting, where(claim.Reserved)).aside(2, pending), nil, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
 		"the claim has the volume: the first one goes, before any drain": {
-			at(2).left(2, deleting, where(Reserved)).aside(2),
+			at(2).left(2, deleting, where(claim.Reserved)).aside(2),
 			[]string{"release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
 		"the first one is released, and not gone": {
@@ -44,12 +45,12 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 			[]string{"reserve volume pv-2 of claim data-2-aside for claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside"}, setsAside, nil,
 		},
 		"deleted in its turn, before the first one was let go": {
-			at(2).left(2, deleting, where(Elsewhere)).aside(2, deleting),
+			at(2).left(2, deleting, where(claim.Elsewhere)).aside(2, deleting),
 			[]string{"reserve volume pv-2 of claim data-2-aside for claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside"},
 			[]string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
 		"deleted in its turn, and the next one, too": {
-			at(2).aside(2, deleting, where(Elsewhere)).aside(2, deleting, func(c *Claim) { c.Name, c.UID = "data-2-aside-2", "second" }),
+			at(2).aside(2, deleting, where(claim.Elsewhere)).aside(2, deleting, func(c *claim.Claim) { c.Name, c.UID = "data-2-aside-2", "second" }),
 			[]string{"reserve volume pv-2 of claim data-2-aside-2 for claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside-2"},
 			[]string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
@@ -65,22 +66,22 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 		"its drain ended well": {
 			at(2).left(2, deleting, inUse).job(2, 2, complete), []string{"record the receipt of claim data-2"}, []string{"2 Releasing Drained"}, nil,
 		},
-		"given up": {at(2).left(2, deleting, requested(Skip)), []string{"release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil},
+		"given up": {at(2).left(2, deleting, requested(claim.Skip)), []string{"release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil},
 		"given up, when the volume waits already": {
-			at(2).left(2, deleting, where(Reserved), requested(Skip)),
+			at(2).left(2, deleting, where(claim.Reserved), requested(claim.Skip)),
 			[]string{"return volume pv-2 to claim data-2", "release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil,
 		},
 		"given up too late: the other claim has the volume": {
-			at(2).left(2, deleting, where(Reserved), requested(Skip)).aside(2),
+			at(2).left(2, deleting, where(claim.Reserved), requested(claim.Skip)).aside(2),
 			[]string{"release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
-		"no rights": {at(2).left(2, deleting, where(Forbidden)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"}},
+		"no rights": {at(2).left(2, deleting, where(claim.Forbidden)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"}},
 		"no rights, its failed Job is kept": {
-			at(2).left(2, deleting, where(Forbidden)).job(2, 2, unreadable), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"},
+			at(2).left(2, deleting, where(claim.Forbidden)).job(2, 2, unreadable), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"},
 		},
-		"the volume is gone": {at(2).left(2, deleting, where(Gone)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"}},
+		"the volume is gone": {at(2).left(2, deleting, where(claim.Gone)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"}},
 		"the volume is another's": {
-			at(2).left(2, deleting, where(Elsewhere)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"},
+			at(2).left(2, deleting, where(claim.Elsewhere)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"},
 		},
 		"of a member that stays, whose pod is there": {
 			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); inUse(&o.Claims[2]) }), nil, nil, []string{"data-2"},
@@ -95,7 +96,7 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 			at(3).aside(2), []string{"drain claim data-2-aside into 3 survivors"}, []string{"2 Draining"}, nil,
 		},
 		"of a member that stays, given up": {
-			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); o.Claims[2].Request = Skip }), []string{"release claim data-2: Skipped"}, nil, nil,
+			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); o.Claims[2].Request = claim.Skip }), []string{"release claim data-2: Skipped"}, nil, nil,
 		},
 		"of a member that stays, never bound": {
 			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); unbound(&o.Claims[2]) }), []string{"release claim data-2: NeverBound"}, nil, nil,
@@ -118,18 +119,18 @@ func TestVolumeWhoseDrainWaitsForAPersonMakesWayForItsMember(t *testing.T) {
 		drains  []string
 	}{
 		"up past a drain that failed": {
-			at(2).wanted(3).left(2, where(Here)).job(2, 2, unreadable), []string{"set claim data-2 aside"}, setsAside,
+			at(2).wanted(3).left(2, where(claim.Here)).job(2, 2, unreadable), []string{"set claim data-2 aside"}, setsAside,
 		},
 		"up past a drain that is held": {
-			at(2).wanted(3).left(2, where(Here), requested(Hold)), []string{"set claim data-2 aside"}, setsAside,
+			at(2).wanted(3).left(2, where(claim.Here), requested(claim.Hold)), []string{"set claim data-2 aside"}, setsAside,
 		},
 		"a retry comes first": {
-			at(2).wanted(3).left(2, where(Here), requested(Retry)).job(2, 2, unreadable),
+			at(2).wanted(3).left(2, where(claim.Here), requested(claim.Retry)).job(2, 2, unreadable),
 			[]string{"delete Job job-data-2: a person asked for a retry", "clear the retry of claim data-2"}, []string{"2 Waiting InTurn"},
 		},
-		"no rights": {at(2).wanted(3).left(2, where(Forbidden)).job(2, 2, unreadable), nil, []string{"2 Failed SourceCorrupt"}},
+		"no rights": {at(2).wanted(3).left(2, where(claim.Forbidden)).job(2, 2, unreadable), nil, []string{"2 Failed SourceCorrupt"}},
 		"below a drain that failed, it is in nobody's way": {
-			at(2).left(5, where(Here)).job(5, 2, unreadable), nil, []string{"5 Failed SourceCorrupt"},
+			at(2).left(5, where(claim.Here)).job(5, 2, unreadable), nil, []string{"5 Failed SourceCorrupt"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +142,7 @@ func TestVolumeWhoseDrainWaitsForAPersonMakesWayForItsMember(t *testing.T) {
 			}
 		})
 	}
-	failedAgain := at(3).aside(2, where(Here)).with(func(o *Observed) {
+	failedAgain := at(3).aside(2, where(claim.Here)).with(func(o *Observed) {
 		o.Jobs = []Job{{Name: "job", UID: "job", ClaimUID: uid(2) + "-aside", Survivors: 3}}
 		unreadable(&o.Jobs[0])
 	})
@@ -156,17 +157,17 @@ func TestDismantlingFinishesWhatIsHalfSetAside(t *testing.T) {
 		scene *scene
 		want  []string
 	}{
-		"the claim waits for the volume": {at(0).left(1, deleting, where(Reserved)).aside(1, pending), nil},
-		"the claim has the volume":       {at(0).left(1, deleting, where(Reserved)).aside(1), []string{"release claim data-1: SetAside"}},
+		"the claim waits for the volume": {at(0).left(1, deleting, where(claim.Reserved)).aside(1, pending), nil},
+		"the claim has the volume":       {at(0).left(1, deleting, where(claim.Reserved)).aside(1), []string{"release claim data-1: SetAside"}},
 		"the first one is gone": {
 			at(0).aside(1), []string{"release claim data-1-aside: ClusterDeleted", "remove the cluster's finalizer"},
 		},
 		"only the volume waits": {
-			at(0).left(1, deleting, where(Reserved)),
+			at(0).left(1, deleting, where(claim.Reserved)),
 			[]string{"return volume pv-1 to claim data-1", "release claim data-1: ClusterDeleted", "remove the cluster's finalizer"},
 		},
 		"the volume is gone": {
-			at(0).left(1, deleting, where(Gone)).aside(1, pending),
+			at(0).left(1, deleting, where(claim.Gone)).aside(1, pending),
 			[]string{"release claim data-1: ClusterDeleted", "release claim data-1-aside: ClusterDeleted", "remove the cluster's finalizer"},
 		},
 	} {
@@ -177,7 +178,7 @@ func TestDismantlingFinishesWhatIsHalfSetAside(t *testing.T) {
 			}
 		})
 	}
-	ends := at(1).left(1, deleting, where(Reserved)).aside(1, pending).with(func(o *Observed) { o.Cluster.NamespaceTerminating = true })
+	ends := at(1).left(1, deleting, where(claim.Reserved)).aside(1, pending).with(func(o *Observed) { o.Cluster.NamespaceTerminating = true })
 	want := []string{
 		"return volume pv-1 to claim data-1", "release claim data-1: NamespaceTerminating", "release claim data-1-aside: NamespaceTerminating",
 		"release claim data-0: NamespaceTerminating", "remove the cluster's finalizer",
@@ -198,13 +199,13 @@ func TestInvariantsHoldWhileAVolumeIsSetAside(t *testing.T) {
 			}
 		}
 	}
-	same := func(*Claim) {}
+	same := func(*claim.Claim) {}
 	for _, size := range []int32{0, 1, 2, 3, 4} {
-		for _, policy := range []DrainPolicy{Drain, Retain, Delete} {
+		for _, policy := range []claim.DrainPolicy{claim.Drain, claim.Retain, claim.Delete} {
 			for _, ends := range []bool{false, true} {
-				for place := Here; place <= Forbidden; place++ {
-					for i, first := range []func(*Claim){same, inUse, unheld, drained, requested(Skip), requested(Hold)} {
-						for j, second := range []func(*Claim){nil, same, pending, deleting, drained, requested(Skip)} {
+				for place := claim.Here; place <= claim.Forbidden; place++ {
+					for i, first := range []func(*claim.Claim){same, inUse, unheld, drained, requested(claim.Skip), requested(claim.Hold)} {
+						for j, second := range []func(*claim.Claim){nil, same, pending, deleting, drained, requested(claim.Skip)} {
 							for k, job := range jobStates() {
 								s := at(2).left(2, deleting, where(place), first)
 								s.o.Cluster.Size, s.o.Cluster.Policy, s.o.Cluster.Deleting = size, policy, ends
@@ -232,23 +233,17 @@ func TestInvariantsHoldWhileAVolumeIsSetAside(t *testing.T) {
 }
 
 func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
-	left := func(changes ...func(*Claim)) *scene { return at(2).left(2, changes...) }
-	third := func(ask func(*Observed, *Claim) error) func(*Observed) error {
+	left := func(changes ...func(*claim.Claim)) *scene { return at(2).left(2, changes...) }
+	third := func(ask func(*Observed, *claim.Claim) error) func(*Observed) error {
 		return func(o *Observed) error { return ask(o, o.claim(uid(2))) }
 	}
-	refusals(t, third(func(_ *Observed, c *Claim) error { return MayReserve(c) }), map[*scene]string{
-		left():                 "claim data-2 is not being deleted",
-		left(deleting):         "",
-		left(deleting, inUse):  "claim data-2 is in use",
-		left(deleting, unheld): "claim data-2 lacks the finalizer",
-	})
 	refusals(t, third(MaySetAside), map[*scene]string{
-		left(where(Here)):                             "",
-		left(where(Forbidden)):                        "volume pv-2 is not bound to claim data-2",
-		left(where(Here), unheld):                     "claim data-2 is a member's, or lacks the finalizer",
-		left(where(Here)).job(2, 2):                   "Job job-data-2 drains claim data-2",
-		left(where(Here)).job(2, 2, unreadable, gone): "Job job-data-2 drains claim data-2",
-		left(where(Here)).job(2, 2, unreadable):       "",
+		left(where(claim.Here)):                             "",
+		left(where(claim.Forbidden)):                        "volume pv-2 is not bound to claim data-2",
+		left(where(claim.Here), unheld):                     "claim data-2 is a member's, or lacks the finalizer",
+		left(where(claim.Here)).job(2, 2):                   "Job job-data-2 drains claim data-2",
+		left(where(claim.Here)).job(2, 2, unreadable, gone): "Job job-data-2 drains claim data-2",
+		left(where(claim.Here)).job(2, 2, unreadable):       "",
 	})
 	refusals(t, third(MayHandOver), map[*scene]string{
 		left(deleting):                    "no other claim is bound to volume pv-2 yet",
@@ -267,40 +262,30 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 
 // A retained volume blocks no member if it can be set aside.
 func TestVolumeThatIsKeptIsSetAsideForItsMember(t *testing.T) {
-	apply, deleted := "apply the StatefulSet, 2 replicas", func(c *Claim) { c.Deleting = true }
+	apply, deleted := "apply the StatefulSet, 2 replicas", func(c *claim.Claim) { c.Deleting = true }
 	for what, test := range map[string]struct {
 		scene   *scene
 		actions []string
 		drains  []string
 	}{
-		"it is held first":            {at(2).wanted(3).left(2, unheld, where(Here)), []string{apply, "add the finalizer to claim data-2", "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
-		"it is held":                  {at(2).wanted(3).left(2, where(Here)), []string{apply, "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
-		"its pod is there":            {at(2).wanted(3).left(2, where(Here)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
-		"it was drained until now":    {at(2).wanted(3).left(2, where(Here)).job(2, 2), []string{apply, "delete Job job-data-2: its claim is kept, and set aside"}, []string{"2 Waiting SettingAside"}},
-		"its volume moves":            {at(2).wanted(3).left(2, deleted, where(Here)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
-		"and its member stays away":   {at(2).left(2, deleted, where(Reserved)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
-		"another claim has it":        {at(2).wanted(3).left(2, deleted, where(Reserved)).aside(2), []string{apply, "release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
+		"it is held first":            {at(2).wanted(3).left(2, unheld, where(claim.Here)), []string{apply, "add the finalizer to claim data-2", "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
+		"it is held":                  {at(2).wanted(3).left(2, where(claim.Here)), []string{apply, "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
+		"its pod is there":            {at(2).wanted(3).left(2, where(claim.Here)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
+		"it was drained until now":    {at(2).wanted(3).left(2, where(claim.Here)).job(2, 2), []string{apply, "delete Job job-data-2: its claim is kept, and set aside"}, []string{"2 Waiting SettingAside"}},
+		"its volume moves":            {at(2).wanted(3).left(2, deleted, where(claim.Here)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"and its member stays away":   {at(2).left(2, deleted, where(claim.Reserved)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"another claim has it":        {at(2).wanted(3).left(2, deleted, where(claim.Reserved)).aside(2), []string{apply, "release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
 		"which is kept, and not held": {at(3).aside(2), []string{"apply the StatefulSet, 3 replicas", "release claim data-2-aside: Retained"}, nil},
-		"nobody may move it":          {at(2).wanted(3).left(2, unheld, where(Forbidden)), []string{apply}, []string{"2 Failed BlockedByVolume"}},
+		"nobody may move it":          {at(2).wanted(3).left(2, unheld, where(claim.Forbidden)), []string{apply}, []string{"2 Failed BlockedByVolume"}},
 		"it has no volume":            {at(2).wanted(3).left(2, unheld, unbound), []string{apply, "delete claim data-2: NeverBound"}, []string{"2 Releasing NeverBound"}},
-		"its member stays away":       {at(2).left(2, unheld, where(Here)), []string{apply}, nil},
+		"its member stays away":       {at(2).left(2, unheld, where(claim.Here)), []string{apply}, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
-			test.scene.o.Cluster.Policy = Retain
+			test.scene.o.Cluster.Policy = claim.Retain
 			got := planned(test.scene)
 			if diff := cmp.Diff(outcome{Replicas: got.Replicas, Blocked: got.Blocked, Actions: test.actions, Drains: test.drains}, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
-	refusals(t, func(o *Observed) error {
-		return MayRelease(&Cluster{Policy: Retain}, o.claim(uid(2)), action.ByPolicyRetain)
-	}, map[*scene]string{
-		at(2).left(2):                            "",
-		at(2).left(2, deleted):                   "the volume of claim data-2 is kept by another claim first",
-		at(2).left(2, deleted, where(Here)):      "the volume of claim data-2 is kept by another claim first",
-		at(2).left(2, deleted, where(Gone)):      "",
-		at(2).left(2, deleted, where(Forbidden)): "",
-		at(2).left(2, deleted, unbound):          "",
-	})
 }

@@ -7,15 +7,8 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 )
-
-// justNow stands for the time of a mark that this plan writes, and is later than all others.
-var justNow = time.Unix(1<<40, 0)
-
-// LeavingAt is when the claim's member was told to leave, if the mark is written.
-func (c *Claim) LeavingAt() (at time.Time, told bool) {
-	return c.LeavingSince, !c.LeavingSince.IsZero() && c.LeavingSince != justNow
-}
 
 // DrainPhase is the state of a departed member's volume.
 type DrainPhase string
@@ -49,7 +42,7 @@ const (
 
 // DrainState is how the claim of one leaving or departed member stands.
 type DrainState struct {
-	Claim   Claim
+	Claim   claim.Claim
 	Phase   DrainPhase
 	Reason  string
 	Message string
@@ -96,13 +89,13 @@ func (o *Observed) drainSlots() int {
 
 // decideMember decides about the claim of a member that stays. If somebody deleted it,
 // its volume is set aside when the pod is gone.
-func (p *Plan) decideMember(o *Observed, c *Claim) {
+func (p *Plan) decideMember(o *Observed, c *claim.Claim) {
 	switch {
 	case !c.Deleting || !c.Finalizer:
-	case c.Request == Skip && o.asideOf(c) != nil && !c.handsOver(o.asideOf(c)):
+	case c.Request == claim.Skip && o.asideOf(c) != nil && !c.HandsOver(o.asideOf(c)):
 		_, _, message := p.skipAside(o, o.asideOf(c))
 		p.DeletedClaims = append(p.DeletedClaims, DeletedClaim{c.Ref(), message})
-	case c.Request == Skip && !c.handsOver(o.asideOf(c)):
+	case c.Request == claim.Skip && !c.HandsOver(o.asideOf(c)):
 		p.returnVolume(o, c)
 		p.add(action.ReleaseClaim{Claim: c.Ref(), Why: action.BySkip})
 	case c.Volume == "":
@@ -114,15 +107,15 @@ func (p *Plan) decideMember(o *Observed, c *Claim) {
 }
 
 // decideDrain decides about the claim of one leaving or departed member.
-func (p *Plan) decideDrain(o *Observed, c *Claim, slots *int) DrainState {
+func (p *Plan) decideDrain(o *Observed, c *claim.Claim, slots *int) DrainState {
 	job := o.jobFor(c.UID)
 	state := DrainState{Claim: *c, Job: job, Mover: o.placementOf(c)}
 	switch aside := o.asideOf(c); {
-	case c.handsOver(aside) || o.takesOver(c):
+	case c.HandsOver(aside) || o.takesOver(c):
 		return state.is(p.handOver(o, c, aside))
 	case aside != nil:
 		return state.is(p.skipAside(o, aside))
-	case c.Request == Skip && c.Deleting && o.pendingAsideOf(c) != nil:
+	case c.Request == claim.Skip && c.Deleting && o.pendingAsideOf(c) != nil:
 		return state.is(p.skipAside(o, o.pendingAsideOf(c)))
 	case p.runsOn(c):
 		return p.leaving(o, c, state)
@@ -132,9 +125,9 @@ func (p *Plan) decideDrain(o *Observed, c *Claim, slots *int) DrainState {
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
 	case why == action.ByPolicyRetain && o.retainedInTheWay(c):
 		return p.setAsideRetained(c, job, state)
-	case why == action.ByPolicyRetain && c.Deleting && c.canBeSetAside() && o.drainGoesOn(c, job):
+	case why == action.ByPolicyRetain && c.Deleting && c.CanBeSetAside() && o.drainGoesOn(c, job):
 		return p.followDrain(o, c, job, state)
-	case why == action.ByPolicyRetain && c.Deleting && c.canBeSetAside():
+	case why == action.ByPolicyRetain && c.Deleting && c.CanBeSetAside():
 		return state.is(p.setAsideDeleted(o, c, job))
 	case release:
 		p.returnVolume(o, c)
@@ -158,12 +151,12 @@ func (p *Plan) decideDrain(o *Observed, c *Claim, slots *int) DrainState {
 }
 
 // beginDrain drains a claim that has no Job, as soon as it may.
-func (p *Plan) beginDrain(o *Observed, c *Claim, state DrainState, slots *int) DrainState {
-	if c.Request == Retry {
+func (p *Plan) beginDrain(o *Observed, c *claim.Claim, state DrainState, slots *int) DrainState {
+	if c.Request == claim.Retry {
 		p.add(action.ClearRetry{Claim: c.Ref()}) // it is about to start anyway
 	}
 	switch {
-	case c.Request == Hold:
+	case c.Request == claim.Hold:
 		return state.is(Held, HeldByRequest, "remove the annotation cache.example.com/drain=hold to start the drain")
 	case o.memberExists(c):
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
@@ -183,7 +176,7 @@ func (p *Plan) beginDrain(o *Observed, c *Claim, state DrainState, slots *int) D
 
 // drainWaits tells what a drain of the claim to that many survivors waits for. The reason
 // is empty if it may begin. The plan asks this, and MayDrain asks it about live state.
-func (o *Observed) drainWaits(c *Claim, survivors int32) (reason, message string) {
+func (o *Observed) drainWaits(c *claim.Claim, survivors int32) (reason, message string) {
 	switch {
 	case o.memberExists(c):
 		return PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal)
@@ -214,12 +207,12 @@ func (s DrainState) is(phase DrainPhase, reason, message string) DrainState {
 }
 
 // followDrain decides about a claim that has a Job.
-func (p *Plan) followDrain(o *Observed, c *Claim, job *Job, state DrainState) DrainState {
+func (p *Plan) followDrain(o *Observed, c *claim.Claim, job *Job, state DrainState) DrainState {
 	if job.Deleting {
 		return state.is(Waiting, InTurn, "an earlier Job of this drain is being deleted")
 	}
 	if job.State == JobActive {
-		if c.Request == Retry {
+		if c.Request == claim.Retry {
 			p.add(action.ClearRetry{Claim: c.Ref()}) // it has begun
 		}
 		return state.is(Draining, "", "")
@@ -231,13 +224,13 @@ func (p *Plan) followDrain(o *Observed, c *Claim, job *Job, state DrainState) Dr
 		p.add(action.RecordReceipt{Claim: c.Ref(), Receipt: job.Receipt})
 		state.Claim.Receipt, state.Why = job.Receipt, action.ByReceipt
 		return state.is(Releasing, "", "")
-	case c.Request == Retry && !c.Deleting:
+	case c.Request == claim.Retry && !c.Deleting:
 		// Both in one plan: a request that outlived its Job would restart every Job that
 		// fails.
 		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, Reason: "a person asked for a retry"}, action.ClearRetry{Claim: c.Ref()})
 		return state.is(Waiting, InTurn, "the retry starts when the failed Job is gone")
 	}
-	if c.Request == Hold && job.mendable() {
+	if c.Request == claim.Hold && job.mendable() {
 		_, message := failureOf(job, invalid)
 		if job.PodKept {
 			p.deleteJob(job, "a person holds its claim, and the Job would go on when its pod ends")
@@ -252,7 +245,7 @@ func (p *Plan) followDrain(o *Observed, c *Claim, job *Job, state DrainState) Dr
 	return state.is(Failed, f.reason, f.message+"; "+wayOut)
 }
 
-func checkReceipt(job *Job, c *Claim) error {
+func checkReceipt(job *Job, c *claim.Claim) error {
 	if job.ReceiptErr != nil {
 		return job.ReceiptErr
 	}
@@ -265,7 +258,7 @@ const wayOut = "the claim is kept: see the drainer's log, then annotate the clai
 // release takes the last steps. If the operator dies in between, the next plan finds each
 // of them done or undone. The claim comes first: if the live claim refuses the reason
 // that the cache gave, the Job and its log stay.
-func (p *Plan) release(c *Claim, job *Job, why action.Release) {
+func (p *Plan) release(c *claim.Claim, job *Job, why action.Release) {
 	if !c.Deleting && why != action.ByPolicyRetain {
 		p.add(action.DeleteClaim{Claim: c.Ref(), Why: why})
 		if why == action.ByUnrecoverable {

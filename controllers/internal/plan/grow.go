@@ -6,17 +6,11 @@ import "example.com/memcached-operator/controllers/internal/action"
 // change, so a member that joins later begins with the first size, and its volume grows
 // as the others did.
 
-// small tells whether the volume of a member is smaller than wanted. Claims of leaving
-// members don't grow.
-func (c *Claim) small(wanted int64) bool {
-	return c.LeavingSince.IsZero() && !c.Deleting && 0 < c.Capacity && c.Capacity < wanted
-}
-
 // findSmall finds the volumes that have to grow. While one is too small for the new
 // memory, the members' pods stay as they are.
 func (p *Plan) findSmall(o *Observed) {
 	for i := range o.Claims {
-		if c := &o.Claims[i]; c.small(o.Cluster.VolumeSize) {
+		if c := &o.Claims[i]; c.Small(o.Cluster.VolumeSize) {
 			p.SmallClaims = append(p.SmallClaims, c.Ref())
 			p.KeepsTemplate = p.KeepsTemplate || c.Capacity <= o.Cluster.Memory
 		}
@@ -26,13 +20,8 @@ func (p *Plan) findSmall(o *Observed) {
 // grow comes last, so that a volume that can't grow delays nothing else.
 func (p *Plan) grow(o *Observed) {
 	for i := range o.Claims {
-		if c := &o.Claims[i]; c.small(o.Cluster.VolumeSize) && c.Asked < o.Cluster.VolumeSize {
+		if c := &o.Claims[i]; c.Small(o.Cluster.VolumeSize) && c.Asked < o.Cluster.VolumeSize {
 			p.add(action.GrowClaim{Claim: c.Ref(), Size: o.Cluster.VolumeSize})
 		}
 	}
-}
-
-// MayGrow checks, on the live claim, that it has to ask for more.
-func MayGrow(c *Claim, size int64) error {
-	return unless(c.small(size) && c.Asked < size, "claim %s does not have to grow", c.Name)
 }

@@ -7,17 +7,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 )
 
 const mib = 1 << 20
 
 // sized gives claims what they ask for, and their volumes, in MiB.
-func sized(asked, capacity int64) func(*Claim) {
-	return func(c *Claim) { c.Asked, c.Capacity = asked*mib, capacity*mib }
+func sized(asked, capacity int64) func(*claim.Claim) {
+	return func(c *claim.Claim) { c.Asked, c.Capacity = asked*mib, capacity*mib }
 }
 
 // volumes is a cluster of one member. Volumes are to have 256 MiB, and memory is 100.
-func volumes(changes ...func(*Claim)) *scene {
+func volumes(changes ...func(*claim.Claim)) *scene {
 	s := at(1)
 	s.o.Cluster.VolumeSize, s.o.Cluster.Memory = 256*mib, 100*mib
 	for _, change := range changes {
@@ -79,16 +80,4 @@ func TestVolumesOfMembersGrow(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestLiveOnlyAMembersClaimAsksForMore(t *testing.T) {
-	grow := func(o *Observed) error { return MayGrow(&o.Claims[0], 256*mib) }
-	const no = "claim data-0 does not have to grow"
-	refusals(t, grow, map[*scene]string{
-		volumes(sized(128, 128)):           "",
-		volumes(sized(256, 128)):           no,
-		volumes(sized(256, 256)):           no,
-		volumes(sized(128, 128), deleting): no,
-		at(0).left(0, sized(128, 128)):     no,
-	})
 }

@@ -8,11 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 )
 
 // A cache may be behind. So what can't be undone is decided once more, on what was read
 // live right before it. Each check returns why it refuses, and needs only the parts of
-// the live state that its comment names.
+// the live state that its comment names. Those that need one claim alone are in package
+// claim.
 
 // MaySetReplicas guards invariants 5 and 11: the size is allowed (allowedSize), and no
 // member leaves a volume without the mark. It needs Cluster, StatefulSet, Jobs,
@@ -130,7 +132,7 @@ func MayRecordSkip(live *Observed, a action.RecordPlaced) error {
 // MaySetAside is asked before a claim is deleted so that its volume is set aside: its
 // member has left, nobody drains it, and the volume is bound to it. It needs Jobs, and
 // where the volume is.
-func MaySetAside(live *Observed, c *Claim) error {
+func MaySetAside(live *Observed, c *claim.Claim) error {
 	job := live.jobFor(c.UID)
 	switch {
 	case c.LeavingSince.IsZero() || !c.Finalizer:
@@ -138,37 +140,12 @@ func MaySetAside(live *Observed, c *Claim) error {
 	case job != nil && (job.running() || job.Deleting):
 		return fmt.Errorf("Job %s drains claim %s", job.Name, c.Name)
 	}
-	return unless(c.Where == Here, "volume %s is not bound to claim %s", c.Volume, c.Name)
-}
-
-// MayReserve is asked before a volume is reserved for another claim: its claim is being
-// deleted, our finalizer keeps it, no pod uses it, and nobody else took the volume.
-// Kubernetes says that no pod uses it by removing its own finalizer. It needs where the volume
-// is.
-func MayReserve(c *Claim) error {
-	switch {
-	case !c.Deleting:
-		return fmt.Errorf("claim %s is not being deleted", c.Name)
-	case !c.Finalizer:
-		return fmt.Errorf("claim %s lacks the finalizer", c.Name)
-	case c.InUse:
-		return fmt.Errorf("claim %s is in use", c.Name)
-	}
-	return unless(c.Where == Here || c.Where == Reserved, "volume %s is not bound to claim %s", c.Volume, c.Name)
-}
-
-// MayReturn is asked before a reserved volume is bound to its first claim again: the claim
-// that was to take it over doesn't have it yet (taken). It needs where the volume is.
-func MayReturn(c *Claim, taken bool) error {
-	if c.Where != Reserved {
-		return fmt.Errorf("volume %s is not reserved for claim %s", c.Volume, c.AsideName)
-	}
-	return unless(!taken, "claim %s has volume %s", c.AsideName, c.Volume)
+	return unless(c.Where == claim.Here, "volume %s is not bound to claim %s", c.Volume, c.Name)
 }
 
 // MayHandOver is invariant 1 for a claim whose volume was set aside: another claim with
 // the finalizer is bound to that volume. It needs Claims.
-func MayHandOver(live *Observed, c *Claim) error {
+func MayHandOver(live *Observed, c *claim.Claim) error {
 	for i := range live.Claims {
 		a := &live.Claims[i]
 		if a.Aside && a.UID != c.UID && a.Volume == c.Volume && a.Finalizer && !a.Deleting && !a.Pending {
@@ -180,9 +157,9 @@ func MayHandOver(live *Observed, c *Claim) error {
 
 // MaySkipAside is asked before a claim that waits for a volume is annotated with a skip:
 // a person gave up the claim that has the volume. It needs Claims.
-func MaySkipAside(live *Observed, c *Claim) error {
-	given := slices.ContainsFunc(live.Claims, func(s Claim) bool {
-		return s.UID != c.UID && s.Volume == c.Volume && s.Deleting && s.Request == Skip
+func MaySkipAside(live *Observed, c *claim.Claim) error {
+	given := slices.ContainsFunc(live.Claims, func(s claim.Claim) bool {
+		return s.UID != c.UID && s.Volume == c.Volume && s.Deleting && s.Request == claim.Skip
 	})
 	return unless(given && c.Aside && c.Pending, "nobody gave up the claim whose volume claim %s is to take over", c.Name)
 }
@@ -206,8 +183,8 @@ func unless(holds bool, format string, args ...any) error {
 }
 
 // claim returns the claim of this UID, or nil.
-func (o *Observed) claim(uid types.UID) *Claim {
-	i := slices.IndexFunc(o.Claims, func(c Claim) bool { return c.UID == uid })
+func (o *Observed) claim(uid types.UID) *claim.Claim {
+	i := slices.IndexFunc(o.Claims, func(c claim.Claim) bool { return c.UID == uid })
 	if i < 0 {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 )
 
 // refusals compares what a check says about each scene; "" if it allows it.
@@ -46,7 +47,7 @@ func TestLiveTheSizeIsSetOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 }
 
 func TestLiveADrainBeginsOnlyWhereNothingStandsAgainstIt(t *testing.T) {
-	left := func(changes ...func(*Claim)) *scene { return at(2).left(2, changes...) }
+	left := func(changes ...func(*claim.Claim)) *scene { return at(2).left(2, changes...) }
 	drain := func(o *Observed) error {
 		return MayDrain(o, action.CreateDrain{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: 2})
 	}
@@ -66,44 +67,6 @@ func TestLiveADrainBeginsOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 	})
 }
 
-func TestLiveAClaimGoesOnlyForAReasonThatHolds(t *testing.T) {
-	for _, test := range []struct {
-		why  action.Release
-		good *scene
-		bad  map[*scene]string
-	}{
-		{action.ByReceipt, at(2).left(2, drained), map[*scene]string{
-			at(2).left(2): "claim data-2 has no receipt",
-			at(2).left(2, func(c *Claim) { c.Receipt = receiptFor("another") }): `the receipt is for "another", not for "uid-2"`,
-		}},
-		{action.BySkip, at(2).left(2, requested(Skip)), map[*scene]string{at(2).left(2, requested(Hold)): "claim data-2 is not annotated with a skip"}},
-		{action.NeverBound, at(2).left(2, unbound), map[*scene]string{at(2).left(2): "claim data-2 is bound to a volume"}},
-		{action.ByNamespace, at(2).left(2).with(func(o *Observed) { o.Cluster.NamespaceTerminating = true }), map[*scene]string{
-			at(2).left(2): "the namespace of claim data-2 is not terminating",
-		}},
-		{action.ByClusterDeletion, at(2).left(2).with(func(o *Observed) { o.Cluster.Deleting = true }), map[*scene]string{
-			at(2).left(2): "the Memcached is not deleted",
-		}},
-		{action.ByPolicyDelete, at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Delete }), map[*scene]string{
-			at(2).left(2): "the Memcached does not allow to release claim data-2 (Deleted)",
-			at(2).left(2, adopted).with(func(o *Observed) { o.Cluster.Policy = Delete }):                  "the Memcached does not allow to release claim data-2 (Deleted)",
-			at(3).with(func(o *Observed) { o.Cluster.Policy = Delete }):                                   "claim data-2 is a member's",
-			at(2).left(2).with(func(o *Observed) { o.Cluster.Policy, o.Cluster.Deleting = Delete, true }): "the Memcached is gone",
-		}},
-		{action.ByPolicyRetain, at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Retain }), map[*scene]string{
-			at(2).left(2).with(func(o *Observed) { o.Cluster.Policy = Delete }): "the Memcached does not allow to release claim data-2 (Retained)",
-		}},
-	} {
-		t.Run(string(test.why), func(t *testing.T) {
-			scenes := map[*scene]string{test.good: ""}
-			for s, want := range test.bad {
-				scenes[s] = want
-			}
-			refusals(t, func(o *Observed) error { return MayRelease(&o.Cluster, o.claim(uid(2)), test.why) }, scenes)
-		})
-	}
-}
-
 func TestLiveTheClusterGoesOnlyWhenNothingIsHeld(t *testing.T) {
 	refusals(t, MayRemoveClusterFinalizer, map[*scene]string{
 		at(1):                 "claim data-0 still has the finalizer",
@@ -114,18 +77,18 @@ func TestLiveTheClusterGoesOnlyWhenNothingIsHeld(t *testing.T) {
 func TestLiveAVolumeIsGivenUpOnlyWhereADrainerSaidSo(t *testing.T) {
 	giveUp := func(o *Observed) error {
 		c := o.claim(uid(2))
-		if err := MayRelease(&o.Cluster, c, action.ByUnrecoverable); err != nil {
+		if err := claim.MayRelease(o.Cluster.Terms(), c, action.ByUnrecoverable); err != nil {
 			return err
 		}
 		return MayReleaseUnreadable(o, c)
 	}
 	release := func(o *Observed) { o.Cluster.ReleaseUnreadable = true }
 	refusals(t, giveUp, map[*scene]string{
-		at(2).left(2).job(2, 2, unreadable).with(release):                  "",
-		at(2).left(2).job(2, 2, unreadable):                                "the Memcached keeps volumes that can't be read",
-		at(2).left(2).job(2, 2, complete).with(release):                    "no drainer found that claim data-2 can't be read",
-		at(2).left(2).with(release):                                        "no drainer found that claim data-2 can't be read",
-		at(2).left(2, requested(Hold)).job(2, 2, unreadable).with(release): "no drainer found that claim data-2 can't be read",
-		at(3).job(2, 2, unreadable).with(release):                          "claim data-2 is a member's",
+		at(2).left(2).job(2, 2, unreadable).with(release):                        "",
+		at(2).left(2).job(2, 2, unreadable):                                      "the Memcached keeps volumes that can't be read",
+		at(2).left(2).job(2, 2, complete).with(release):                          "no drainer found that claim data-2 can't be read",
+		at(2).left(2).with(release):                                              "no drainer found that claim data-2 can't be read",
+		at(2).left(2, requested(claim.Hold)).job(2, 2, unreadable).with(release): "no drainer found that claim data-2 can't be read",
+		at(3).job(2, 2, unreadable).with(release):                                "claim data-2 is a member's",
 	})
 }

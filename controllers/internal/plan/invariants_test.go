@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -22,7 +23,7 @@ func everyScene(do func(description string, o *Observed)) int {
 	n := 0
 	for _, size := range []int32{0, 1, 2, 3, 4} {
 		for _, replicas := range []int32{0, 2, 3} {
-			for _, policy := range []DrainPolicy{Drain, Retain, Delete} {
+			for _, policy := range []claim.DrainPolicy{claim.Drain, claim.Retain, claim.Delete} {
 				for _, end := range []func(*Cluster){func(*Cluster) {}, func(c *Cluster) { c.Deleting = true },
 					func(c *Cluster) { c.Deleting, c.DeleteClaims = true, true }, func(c *Cluster) { c.NamespaceTerminating = true }} {
 					for i, claim := range claimStates() {
@@ -50,14 +51,14 @@ func everyScene(do func(description string, o *Observed)) int {
 	return n
 }
 
-func claimStates() []func(*Claim) {
-	other := func(c *Claim) { c.Receipt = receiptFor("another claim") }
-	short := func(c *Claim) { c.Receipt = receiptFor(c.UID); c.Receipt.Found++ }
-	var states []func(*Claim)
-	for _, receipt := range []func(*Claim){func(*Claim) {}, drained, other, short} {
-		for _, request := range []Request{NoRequest, Skip, Retry, Hold} {
-			for _, more := range []func(*Claim){func(*Claim) {}, deleting, unbound, unheld, func(c *Claim) { c.LeavingSince = time.Time{} }} {
-				states = append(states, func(c *Claim) {
+func claimStates() []func(*claim.Claim) {
+	other := func(c *claim.Claim) { c.Receipt = receiptFor("another claim") }
+	short := func(c *claim.Claim) { c.Receipt = receiptFor(c.UID); c.Receipt.Found++ }
+	var states []func(*claim.Claim)
+	for _, receipt := range []func(*claim.Claim){func(*claim.Claim) {}, drained, other, short} {
+		for _, request := range []claim.Request{claim.NoRequest, claim.Skip, claim.Retry, claim.Hold} {
+			for _, more := range []func(*claim.Claim){func(*claim.Claim) {}, deleting, unbound, unheld, func(c *claim.Claim) { c.LeavingSince = time.Time{} }} {
+				states = append(states, func(c *claim.Claim) {
 					receipt(c)
 					c.Request = request
 					more(c)
@@ -87,8 +88,8 @@ func actions[T action.Action](p Plan) []T {
 	return found
 }
 
-func claimOf(o *Observed, uid types.UID) *Claim {
-	i := slices.IndexFunc(o.Claims, func(c Claim) bool { return c.UID == uid })
+func claimOf(o *Observed, uid types.UID) *claim.Claim {
+	i := slices.IndexFunc(o.Claims, func(c claim.Claim) bool { return c.UID == uid })
 	return &o.Claims[i]
 }
 
@@ -132,8 +133,8 @@ func noReleaseWithoutReceipt(o *Observed, p Plan) error {
 		c := claimOf(o, r.UID)
 		left := !c.LeavingSince.IsZero() || slices.Contains(actions[action.MarkLeaving](p), action.MarkLeaving{Claim: c.Ref()})
 		receipt := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
-		word := c.Request == Skip || o.Cluster.Deleting || o.Cluster.NamespaceTerminating ||
-			left && o.Cluster.Policy != Drain || c.Volume == ""
+		word := c.Request == claim.Skip || o.Cluster.Deleting || o.Cluster.NamespaceTerminating ||
+			left && o.Cluster.Policy != claim.Drain || c.Volume == ""
 		if !receipt && !word && !handedOver(o, c) {
 			return fmt.Errorf("claim %s is released", r.Name)
 		}
@@ -142,8 +143,8 @@ func noReleaseWithoutReceipt(o *Observed, p Plan) error {
 }
 
 // handedOver: another claim with the finalizer is bound to the volume.
-func handedOver(o *Observed, c *Claim) bool {
-	return c.Deleting && slices.ContainsFunc(o.Claims, func(other Claim) bool {
+func handedOver(o *Observed, c *claim.Claim) bool {
+	return c.Deleting && slices.ContainsFunc(o.Claims, func(other claim.Claim) bool {
 		return other.UID != c.UID && other.Volume == c.Volume && other.Finalizer && !other.Deleting && !other.Pending
 	})
 }

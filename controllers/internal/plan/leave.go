@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -44,7 +45,7 @@ func (o *Observed) staying() int32 {
 
 // isLeaving tells whether the claim's member was told to leave, is off the clients' list, and
 // is still there.
-func (o *Observed) isLeaving(c *Claim) bool {
+func (o *Observed) isLeaving(c *claim.Claim) bool {
 	return !c.LeavingSince.IsZero() && !c.Aside && o.Record.Ring.Size <= c.Ordinal && c.Ordinal < o.StatefulSet.Replicas
 }
 
@@ -52,16 +53,16 @@ func (o *Observed) isLeaving(c *Claim) bool {
 // while it runs. They may not if that takes a person's decision away, if the member is
 // wanted again and no router looks for them there, or if its items are older than those that are placed first. The plan asks
 // this, and MayPlace asks it about live state.
-func (o *Observed) mayMoveLive(c *Claim) bool {
-	older := o.drainedAfterPlacement(c) && slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) })
+func (o *Observed) mayMoveLive(c *claim.Claim) bool {
+	older := o.drainedAfterPlacement(c) && slices.ContainsFunc(o.Claims, func(c claim.Claim) bool { return o.misplaced(&c) })
 	wanted := o.Cluster.Size > c.Ordinal && !o.routersAskOldOwners()
-	return o.isLeaving(c) && 0 < o.Cluster.Size && !wanted && o.Cluster.Policy == Drain && o.Cluster.Patience > 0 &&
-		!o.Cluster.PlacementOff && !c.Deleting && !c.keptByAPerson() && c.Receipt == nil && !older
+	return o.isLeaving(c) && 0 < o.Cluster.Size && !wanted && o.Cluster.Policy == claim.Drain && o.Cluster.Patience > 0 &&
+		!o.Cluster.PlacementOff && !c.Deleting && !c.KeptByAPerson() && c.Receipt == nil && !older
 }
 
 // waitsForMover tells whether the cluster waits for the mover of this leaving member: it may
 // start soon, or is at work.
-func (o *Observed) waitsForMover(c *Claim) bool {
+func (o *Observed) waitsForMover(c *claim.Claim) bool {
 	if !o.mayMoveLive(c) || !slices.Contains(o.Ready, c.Ordinal) || o.overdue(c) {
 		return false
 	}
@@ -77,19 +78,19 @@ func (o *Observed) waitsForMover(c *Claim) bool {
 
 // toldJustNow tells whether the member was told to leave less than moverStartsWithin ago.
 // Anybody may have written the mark: one from the future is not recent.
-func (o *Observed) toldJustNow(c *Claim) bool {
+func (o *Observed) toldJustNow(c *claim.Claim) bool {
 	age := o.Now.Sub(c.LeavingSince)
-	return c.LeavingSince.Equal(justNow) || -moverStartsWithin < age && age < moverStartsWithin
+	return c.LeavesNow() || -moverStartsWithin < age && age < moverStartsWithin
 }
 
 // stopsWaiting is when the member leaves at the latest: a mover that ends by itself has ended
 // by then. One whose node is gone seems to run for ever.
-func (o *Observed) stopsWaiting(c *Claim) time.Time {
+func (o *Observed) stopsWaiting(c *claim.Claim) time.Time {
 	return c.LeavingSince.Add(2*moverStartsWithin + o.Cluster.MoveDeadline)
 }
 
 // overdue tells whether it should have left by now.
-func (o *Observed) overdue(c *Claim) bool {
+func (o *Observed) overdue(c *claim.Claim) bool {
 	_, told := c.LeavingAt()
 	return told && !o.stopsWaiting(c).After(o.Now)
 }
@@ -118,12 +119,12 @@ func (p *Plan) keepLeaving(o *Observed) {
 }
 
 // runsOn tells whether the claim's member runs on for now.
-func (p *Plan) runsOn(c *Claim) bool {
+func (p *Plan) runsOn(c *claim.Claim) bool {
 	return !c.Aside && !c.Deleting && p.Replicas <= c.Ordinal && c.Ordinal < p.Running
 }
 
 // leaving says how a leaving member stands that runs on.
-func (p *Plan) leaving(o *Observed, c *Claim, s DrainState) DrainState {
+func (p *Plan) leaving(o *Observed, c *claim.Claim, s DrainState) DrainState {
 	switch job := o.placementOf(c); {
 	case o.waitsForMover(c):
 		return s.is(Leaving, "", "")
@@ -135,7 +136,7 @@ func (p *Plan) leaving(o *Observed, c *Claim, s DrainState) DrainState {
 
 // keepsMover tells whether the Job of a leaving member's mover is kept: while it is at
 // work, and then as the record that the live part is over, until the member is gone.
-func (o *Observed) keepsMover(c *Claim, j *Job) bool {
+func (o *Observed) keepsMover(c *claim.Claim, j *Job) bool {
 	return o.isLeaving(c) && (o.waitsForMover(c) || !j.mayRun())
 }
 
@@ -162,7 +163,7 @@ func (o *Observed) movesLeaving(j *Job) bool {
 
 // moved is the receipt of a leaving member's mover that ended well, or nil and why there is
 // none.
-func (o *Observed) moved(c *Claim, j *Job) (receipt *contract.Receipt, why string) {
+func (o *Observed) moved(c *claim.Claim, j *Job) (receipt *contract.Receipt, why string) {
 	switch {
 	case j.State == JobActive:
 		return nil, "the mover had not ended"

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -17,7 +18,7 @@ var now = time.Unix(5000, 0)
 // names two, and member 2 is still there.
 func shrinking() *scene {
 	s := at(2).pod(2)
-	s.left(2, func(c *Claim) { c.LeavingSince = now.Add(-time.Second) })
+	s.left(2, func(c *claim.Claim) { c.LeavingSince = now.Add(-time.Second) })
 	s.o.Now, s.o.Ready = now, []int32{0, 1, 2}
 	s.o.StatefulSet.Replicas, s.o.Cluster.Patience, s.o.Cluster.MoveDeadline = 3, 90*time.Second, time.Hour
 	return s
@@ -30,7 +31,7 @@ func (s *scene) mover(changes ...func(*Job)) *scene {
 	return s
 }
 
-func marks(at time.Time) func(*Claim) { return func(c *Claim) { c.LeavingSince = at } }
+func marks(at time.Time) func(*claim.Claim) { return func(c *claim.Claim) { c.LeavingSince = at } }
 
 func moverFailed(j *Job) { j.State, j.Message = JobFailed, "BackoffLimitExceeded" }
 
@@ -67,11 +68,11 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 		"its mover gives by another ring":       {shrinking().mover(byAnother), 2, ends, gone},
 		"it is not ready":                       {shrinking().mover().with(func(o *Observed) { o.Ready = []int32{0, 1} }), 2, ends, gone},
 		"a person wants it again":               {shrinking().mover().wanted(3), 2, ends, gone},
-		"a person holds its drain":              {shrinking().mover().change(2, requested(Hold)), 2, ends, []string{"2 Held Held"}},
-		"a person gives its items up":           {shrinking().mover().change(2, requested(Skip)), 2, ends, gone},
+		"a person holds its drain":              {shrinking().mover().change(2, requested(claim.Hold)), 2, ends, []string{"2 Held Held"}},
+		"a person gives its items up":           {shrinking().mover().change(2, requested(claim.Skip)), 2, ends, gone},
 		"patience is 0":                         {shrinking().mover().with(func(o *Observed) { o.Cluster.Patience = 0 }), 2, ends, gone},
 		"placement is off":                      {shrinking().mover().with(func(o *Observed) { o.Cluster.PlacementOff = true }), 2, ends, gone},
-		"claims are retained":                   {shrinking().mover().with(func(o *Observed) { o.Cluster.Policy = Retain }), 2, ends, gone},
+		"claims are retained":                   {shrinking().mover().with(func(o *Observed) { o.Cluster.Policy = claim.Retain }), 2, ends, gone},
 		"all stop": {shrinking().mover().wanted(0), 0,
 			[]string{"apply the StatefulSet, 0 replicas", "delete Job place-data-2: its member leaves now"}, gone},
 		"newer items are placed first": {shrinking().with(func(o *Observed) {
@@ -141,7 +142,7 @@ func TestMovingLiveIsCheckedLive(t *testing.T) {
 		"others are being placed":   {func(s *scene) { s.placement(1) }, true},
 		"the member is gone":        {func(s *scene) { s.o.StatefulSet.Replicas = 2 }, false},
 		"it is wanted again":        {func(s *scene) { s.wanted(3) }, false},
-		"it is held":                {func(s *scene) { s.change(2, requested(Hold)) }, false},
+		"it is held":                {func(s *scene) { s.change(2, requested(claim.Hold)) }, false},
 		"another ring is announced": {func(s *scene) { s.o.Record = ring.Record{Ring: s.o.Record.Ring, Serial: 9} }, false},
 		"it is being moved":         {func(s *scene) { s.mover() }, false},
 		"a drain runs":              {func(s *scene) { s.left(3).job(3, 2) }, false},

@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"slices"
 	"time"
+
+	"example.com/memcached-operator/controllers/internal/claim"
 )
 
 // A member may be lost, with its node, while items are moved to it, and may never be
@@ -47,8 +49,8 @@ func (o *Observed) isLost(ordinal int32) bool {
 func (o *Observed) dispensable(ordinal int32) bool {
 	size, record := o.Cluster.Size, &o.Record
 	return 0 < size && size <= ordinal && ordinal < record.Ring.Size && (record.From.Size <= ordinal || size == record.Ring.Size-1) &&
-		!slices.ContainsFunc(o.Claims, func(c Claim) bool {
-			return !c.LeavingSince.IsZero() && c.Volume != "" && c.Receipt == nil && c.Request != Skip && !o.stranded(&c) && o.drainedAfterPlacement(&c)
+		!slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
+			return !c.LeavingSince.IsZero() && c.Volume != "" && c.Receipt == nil && c.Request != claim.Skip && !o.stranded(&c) && o.drainedAfterPlacement(&c)
 		})
 }
 

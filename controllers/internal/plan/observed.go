@@ -7,29 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
-)
-
-// DrainPolicy says what becomes of the claims of departed members.
-type DrainPolicy int
-
-// The drain policies.
-const (
-	Drain DrainPolicy = iota
-	Retain
-	Delete
-)
-
-// Request is what a person asked for by annotation on a claim.
-type Request string
-
-// The requests.
-const (
-	NoRequest Request = ""
-	Skip      Request = "skip"
-	Retry     Request = "retry"
-	Hold      Request = "hold"
 )
 
 // Cluster is what the spec wants.
@@ -37,7 +17,7 @@ type Cluster struct {
 	// Size wanted; 0 hibernates.
 	Size int32
 	// Policy for the claims of departed members.
-	Policy DrainPolicy
+	Policy claim.DrainPolicy
 	// ReleaseUnreadable: spec.drain.onUnrecoverable is Release.
 	ReleaseUnreadable bool
 	// WaitForRoom: spec.drain.onShortage is Wait.
@@ -78,6 +58,11 @@ type Cluster struct {
 	VolumeSize, Memory int64
 }
 
+// Terms of the cluster's claims.
+func (c *Cluster) Terms() *claim.Terms {
+	return &claim.Terms{Policy: c.Policy, ReleaseUnreadable: c.ReleaseUnreadable, Deleting: c.Deleting, NamespaceTerminating: c.NamespaceTerminating}
+}
+
 // StatefulSet of the members.
 type StatefulSet struct {
 	Exists   bool
@@ -85,72 +70,6 @@ type StatefulSet struct {
 	Deleting bool
 	Replicas int32
 }
-
-// Claim is a member's claim, present or past.
-type Claim struct {
-	Name    string
-	UID     types.UID
-	Ordinal int32
-	// Finalizer: ours is on it.
-	Finalizer bool
-	// Adopted: it was there before its member, so its volume may have more than a cache.
-	Adopted bool
-	// Aside: it takes over the volume of a deleted claim of this ordinal.
-	Aside bool
-	// Deleting: it has a deletionTimestamp, so nothing can mount it any more.
-	Deleting bool
-	// InUse: a pod that is bound to a node mounts it. Kubernetes tells this only of a
-	// claim that is being deleted.
-	InUse bool
-	// Volume that it is or was bound to, or asks for; empty before that.
-	Volume string
-	// Pending: it is an aside claim, and the volume is not bound to it yet.
-	Pending bool
-	// AsideName is the name of the claim that takes over its volume when that is set
-	// aside.
-	AsideName string
-	// Asked is the size that it asks for, Capacity that of its volume, in bytes. Both are
-	// 0 until a volume is bound to it.
-	Asked, Capacity int64
-	// Where its volume is. Only set if the volume may have to be set aside.
-	Where Where
-	// LeavingSince is the time in the leaving mark; zero while the claim is a member's.
-	LeavingSince time.Time
-	// Unplaced: its member left before its items were placed.
-	Unplaced bool
-	// NotStartedYet: its member has not started yet. NeverStarted: it had not when it was
-	// told to leave.
-	NotStartedYet, NeverStarted bool
-	// Receipt that was recorded on the claim, if one was.
-	Receipt *contract.Receipt
-	// Request by annotation.
-	Request Request
-	// Placed is the serial of the ring by which its member's items were last placed.
-	// PlacementRequest is what a person asked for: Skip or Retry.
-	Placed           int64
-	PlacementRequest Request
-	// Attempts that failed in a row.
-	Attempts action.Attempts
-}
-
-// Where says where the volume of a claim is.
-type Where int
-
-// The places of a volume.
-const (
-	// NotLookedAt: the volume was not read.
-	NotLookedAt Where = iota
-	// Here: bound to this claim, or to none.
-	Here
-	// Reserved: it waits for the claim that takes it over.
-	Reserved
-	// Elsewhere: somebody else bound it to another claim, or to none.
-	Elsewhere
-	// Gone: there is no such volume.
-	Gone
-	// Forbidden: the operator may not read volumes.
-	Forbidden
-)
 
 // JobState is the state of a Job.
 type JobState int
@@ -222,7 +141,7 @@ type Observed struct {
 	// Drainers are those that have not ended, even if their Job is gone.
 	Drainers []Drainer
 	// Claims in any order.
-	Claims []Claim
+	Claims []claim.Claim
 	// Jobs drain; Placements place items.
 	Jobs, Placements []Job
 	// ListSize is how many members are on the clients' list now, and Record what is known
@@ -238,11 +157,6 @@ type Observed struct {
 	MemberServices []MemberService
 	// Room for a scale-down that is about to begin; nil if none is.
 	Room *Room
-}
-
-// Ref names the claim.
-func (c *Claim) Ref() action.ClaimRef {
-	return action.ClaimRef{Name: c.Name, UID: c.UID, Ordinal: c.Ordinal}
 }
 
 // Room compares what the leaving members have with what the survivors have room for, in
@@ -265,7 +179,7 @@ func (o *Observed) podExists(ordinal int32) bool { return slices.Contains(o.Pods
 
 // memberExists tells whether the claim's member is still there. If the volume was set
 // aside, a pod of that name uses another claim.
-func (o *Observed) memberExists(c *Claim) bool { return !c.Aside && o.podExists(c.Ordinal) }
+func (o *Observed) memberExists(c *claim.Claim) bool { return !c.Aside && o.podExists(c.Ordinal) }
 
 // drainerAtWork tells whether a drainer of the claim runs, or has ended well.
 func (o *Observed) drainerAtWork(claim types.UID) bool {

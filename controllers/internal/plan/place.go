@@ -7,6 +7,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -22,7 +23,7 @@ const (
 
 // PlacementState is how one member stands whose items have to be placed.
 type PlacementState struct {
-	Claim   Claim
+	Claim   claim.Claim
 	Phase   PlacementPhase
 	Reason  string
 	Message string
@@ -35,14 +36,14 @@ type PlacementState struct {
 // misplaced tells whether the claim's member may have items that clients look for
 // elsewhere. If its claim is being deleted, it will be drained instead. A member that was told
 // to leave, and is on the clients' list all the same, is as the others while it is ready.
-func (o *Observed) misplaced(c *Claim) bool {
+func (o *Observed) misplaced(c *claim.Claim) bool {
 	runs := c.LeavingSince.IsZero() || c.Ordinal < o.StatefulSet.Replicas && slices.Contains(o.Ready, c.Ordinal)
 	return o.placementDue(&o.Record, c) && c.Ordinal < o.Record.Ring.Size && runs && !c.Aside && !c.Deleting && !o.isLost(c.Ordinal)
 }
 
 // placementDue tells whether the claim's member had items when a ring of the record last
 // moved keys, and they were not placed since.
-func (o *Observed) placementDue(r *ring.Record, c *Claim) bool {
+func (o *Observed) placementDue(r *ring.Record, c *claim.Claim) bool {
 	return !o.Cluster.PlacementOff && c.Placed < r.Serial && c.Ordinal < r.From.Size
 }
 
@@ -50,7 +51,7 @@ func (o *Observed) placementDue(r *ring.Record, c *Claim) bool {
 // look for them at the old owners. One that was not told to begin moves nothing.
 func (o *Observed) placing() bool {
 	return o.routersChange() || slices.ContainsFunc(o.Drainers, Drainer.moves) || slices.ContainsFunc(o.Placements, func(j Job) bool { return j.places() && (!j.Waits || j.State == JobComplete) }) ||
-		slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) })
+		slices.ContainsFunc(o.Claims, func(c claim.Claim) bool { return o.misplaced(&c) })
 }
 
 // placementRuns tells whether a placement's Job, or a pod whose Job is gone, may still
@@ -67,7 +68,7 @@ func (j Job) places() bool { return j.State != JobFailed || j.Deleting || j.mayR
 func (d Drainer) moves() bool { return d.places() && !d.Waits }
 
 // placementOf returns the Job that places the items of the claim's member, or nil.
-func (o *Observed) placementOf(c *Claim) *Job {
+func (o *Observed) placementOf(c *claim.Claim) *Job {
 	i := slices.IndexFunc(o.Placements, func(j Job) bool { return j.ClaimUID == c.UID })
 	if i < 0 {
 		return nil
@@ -77,7 +78,7 @@ func (o *Observed) placementOf(c *Claim) *Job {
 
 // beingPlaced tells whether a placement of the claim's member has a Job, or a pod whose Job is
 // gone.
-func (o *Observed) beingPlaced(c *Claim) bool {
+func (o *Observed) beingPlaced(c *claim.Claim) bool {
 	return o.placementOf(c) != nil || slices.Contains(o.ClaimsWithDrainerPod, c.UID) ||
 		slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.places() && d.ClaimUID == c.UID })
 }
@@ -104,7 +105,7 @@ func (o *Observed) placesByOtherRing(target string) bool {
 // drained. Its items are older than the members' own. A drain only adds, so the first value
 // stays: the members' items must be placed first. If the member left with the last ring that moved keys, no
 // other member has newer values, and its drain comes first.
-func (o *Observed) drainedAfterPlacement(c *Claim) bool {
+func (o *Observed) drainedAfterPlacement(c *claim.Claim) bool {
 	return c.Aside || c.Unplaced || c.Ordinal >= o.Record.From.Size
 }
 
@@ -182,11 +183,11 @@ func (p *Plan) endPlacements(o *Observed, which func(*Job) bool, why string) {
 }
 
 // placeMember decides about a member whose items have to be placed.
-func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
+func (p *Plan) placeMember(o *Observed, c *claim.Claim, slots *int) PlacementState {
 	job := o.placementOf(c)
 	state := PlacementState{Claim: *c, Job: job}
 	switch {
-	case c.PlacementRequest == Skip:
+	case c.PlacementRequest == claim.Skip:
 		p.add(action.RecordPlaced{Claim: c.Ref(), Serial: o.Record.Serial, Target: o.Record.Target()})
 		return state.is(PlacementWaits, InTurn, "a person leaves its items where they are")
 	case job != nil:
@@ -200,7 +201,7 @@ func (p *Plan) placeMember(o *Observed, c *Claim, slots *int) PlacementState {
 	}
 	*slots--
 	p.add(action.CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Lost: o.lost(), Leases: p.leases(o)})
-	if c.PlacementRequest == Retry {
+	if c.PlacementRequest == claim.Retry {
 		p.add(action.ClearPlacementRetry{Claim: c.Ref()})
 	}
 	return state.is(PlacementRuns, "", "")
@@ -251,7 +252,7 @@ func (p *Plan) allPlacementsWait(o *Observed) string {
 }
 
 // followPlacement decides about a member that has a Job.
-func (p *Plan) followPlacement(o *Observed, c *Claim, job *Job, state PlacementState) PlacementState {
+func (p *Plan) followPlacement(o *Observed, c *claim.Claim, job *Job, state PlacementState) PlacementState {
 	switch {
 	case job.Deleting:
 		return state.is(PlacementWaits, InTurn, "an earlier Job is being deleted")
@@ -259,7 +260,7 @@ func (p *Plan) followPlacement(o *Observed, c *Claim, job *Job, state PlacementS
 		p.deleteJob(job, "the ring has changed, or a member is lost")
 		return state.is(PlacementWaits, InTurn, "the clients' list has changed, or a member is lost: the placement starts again")
 	case job.State == JobActive:
-		if c.PlacementRequest == Retry {
+		if c.PlacementRequest == claim.Retry {
 			p.add(action.ClearPlacementRetry{Claim: c.Ref()}) // it has begun
 		}
 		return state.is(PlacementRuns, "", "")
@@ -273,7 +274,7 @@ func (p *Plan) followPlacement(o *Observed, c *Claim, job *Job, state PlacementS
 		// The next plan finds nothing to place, and deletes the Job.
 		p.add(action.RecordPlaced{Claim: c.Ref(), Serial: o.Record.Serial, Target: job.Target, Receipt: job.Receipt})
 		return state.is(PlacementRuns, "", "")
-	case c.PlacementRequest == Retry:
+	case c.PlacementRequest == claim.Retry:
 		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, Reason: "a person asked for a retry"}, action.ClearPlacementRetry{Claim: c.Ref()})
 		return state.is(PlacementWaits, InTurn, "the retry starts when the failed Job is gone")
 	}

@@ -2,10 +2,12 @@ package plan
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -30,10 +32,10 @@ func (s *scene) placement(ordinal int32, changes ...func(*Job)) *scene {
 
 // placed: the member's items are on their owners.
 func (s *scene) placed(ordinal int32) *scene {
-	return s.change(ordinal, func(c *Claim) { c.Placed = 5 })
+	return s.change(ordinal, func(c *claim.Claim) { c.Placed = 5 })
 }
 
-func (s *scene) change(ordinal int32, change func(*Claim)) *scene {
+func (s *scene) change(ordinal int32, change func(*claim.Claim)) *scene {
 	for i := range s.o.Claims {
 		if s.o.Claims[i].Ordinal == ordinal {
 			change(&s.o.Claims[i])
@@ -50,7 +52,9 @@ func (s *scene) movers(n int) *scene {
 	return s
 }
 
-func asked(r Request) func(*Claim) { return func(c *Claim) { c.PlacementRequest = r } }
+func asked(r claim.Request) func(*claim.Claim) {
+	return func(c *claim.Claim) { c.PlacementRequest = r }
+}
 
 func allPlaced(j *Job) {
 	j.State, j.Receipt = JobComplete, receiptFor(j.ClaimUID)
@@ -85,10 +89,10 @@ func TestItemsArePlacedMemberByMember(t *testing.T) {
 			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Failed ReceiptInvalid"}}},
 		"it failed": {grown(1, 3).placement(0, outOfTime), outcome{Replicas: 3,
 			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Failed JobFailed"}}},
-		"it failed, retry": {grown(1, 3).placement(0, outOfTime).change(0, asked(Retry)), outcome{Replicas: 3,
+		"it failed, retry": {grown(1, 3).placement(0, outOfTime).change(0, asked(claim.Retry)), outcome{Replicas: 3,
 			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: a person asked for a retry", "clear the placement's retry of claim data-0"},
 			Places:  []string{"0 Waiting InTurn"}}},
-		"it failed, skip": {grown(1, 3).placement(0, outOfTime).change(0, asked(Skip)), outcome{Replicas: 3,
+		"it failed, skip": {grown(1, 3).placement(0, outOfTime).change(0, asked(claim.Skip)), outcome{Replicas: 3,
 			Actions: []string{"apply the StatefulSet, 3 replicas", "record that the items of the member of claim data-0 are placed by ring 5-cafe"},
 			Places:  []string{"0 Waiting InTurn"}}},
 		"it failed, Off": {grown(1, 3).placement(0, outOfTime).with(off), outcome{Replicas: 3,
@@ -139,7 +143,7 @@ func TestPlacementIsCheckedLive(t *testing.T) {
 		"as the plan saw it":             {grown(1, 3), true},
 		"placed by now":                  {grown(1, 3).placed(0), false},
 		"the claim is gone":              {grown(1, 3).with(func(o *Observed) { o.Claims = nil }), false},
-		"told to leave, but listed":      {grown(1, 3).change(0, func(c *Claim) { c.LeavingSince = justNow }), true},
+		"told to leave, but listed":      {grown(1, 3).change(0, func(c *claim.Claim) { c.LeaveNow() }), true},
 		"another ring":                   {grown(1, 3).with(func(o *Observed) { o.Record.Serial = 6 }), false},
 		"a drain runs":                   {grown(1, 3).left(3).job(3, 3), false},
 		"another placement runs":         {grown(2, 3).placement(1), true},
@@ -169,7 +173,7 @@ func TestSizeIsHeldLiveUntilItemsArePlaced(t *testing.T) {
 		may  bool
 	}{
 		"the size of the ring":            {grown(1, 3), 3, true},
-		"fewer":                           {grown(1, 3).change(2, func(c *Claim) { c.LeavingSince = justNow }), 2, false},
+		"fewer":                           {grown(1, 3).change(2, func(c *claim.Claim) { c.LeaveNow() }), 2, false},
 		"more":                            {grown(1, 3), 4, false},
 		"none":                            {grown(1, 3), 0, true},
 		"more, placed":                    {grown(1, 3).placed(0), 4, true},
@@ -194,7 +198,7 @@ func TestNoMemberOfTheRingIsMarkedUntilItemsArePlaced(t *testing.T) {
 		"one that is not on it yet":              {grown(1, 3), 3, true},
 		"one that joined since":                  {grown(1, 3).wanted(4).with(func(o *Observed) { o.StatefulSet.Replicas = 4 }), 3, false},
 		"beside a volume that is to be drained":  {at(2).wanted(1).left(2), 1, false},
-		"beside one that was told to leave, too": {at(3).wanted(1).change(2, func(c *Claim) { c.LeavingSince = justNow }), 1, true},
+		"beside one that was told to leave, too": {at(3).wanted(1).change(2, func(c *claim.Claim) { c.LeaveNow() }), 1, true},
 		"beside a drain that the cache lacked":   {at(3).wanted(2).aside(1).job(7, 3), 2, false},
 		"beside one that goes on":                {at(3).wanted(2).aside(1).job(7, 3, outOfTime, podKept), 2, false},
 		"beside a mark that a person wrote":      {marked(grown(1, 4), 1), 3, false},
@@ -214,14 +218,14 @@ func TestNoMemberOfTheRingIsMarkedUntilItemsArePlaced(t *testing.T) {
 func TestReceiptOfAPlacementReleasesNothing(t *testing.T) {
 	job := Job{ClaimUID: uid(2), Target: grown(2, 3).by()}
 	allPlaced(&job)
-	p := Next(&at(2).left(2, func(c *Claim) { c.Receipt = job.Receipt }).o)
+	p := Next(&at(2).left(2, func(c *claim.Claim) { c.Receipt = job.Receipt }).o)
 	for _, a := range p.Actions {
 		switch a.(type) {
 		case action.DeleteClaim, action.ReleaseClaim:
 			t.Errorf("%s", a)
 		}
 	}
-	if err := MayRelease(&Cluster{}, &Claim{Name: name(2), UID: uid(2), LeavingSince: justNow, Receipt: job.Receipt}, action.ByReceipt); err == nil {
+	if err := claim.MayRelease(&claim.Terms{}, &claim.Claim{Name: name(2), UID: uid(2), LeavingSince: time.Now(), Receipt: job.Receipt}, action.ByReceipt); err == nil {
 		t.Error("it lets the claim go")
 	}
 	s := at(2).left(2).job(2, 2, func(j *Job) { j.State, j.Receipt = JobComplete, job.Receipt })

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -92,9 +93,9 @@ const (
 // leaving members need room.
 func (o *Observed) ScaleDownBegins() bool {
 	c := &o.Cluster
-	return !c.Deleting && !c.NamespaceTerminating && c.Policy == Drain && o.StatefulSet.Exists && !o.drainRuns() && !o.placing() &&
+	return !c.Deleting && !c.NamespaceTerminating && c.Policy == claim.Drain && o.StatefulSet.Exists && !o.drainRuns() && !o.placing() &&
 		0 < c.Size && c.Size < o.StatefulSet.Replicas &&
-		slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.Ordinal >= o.Cluster.Size && c.LeavingSince.IsZero() })
+		slices.ContainsFunc(o.Claims, func(c claim.Claim) bool { return c.Ordinal >= o.Cluster.Size && c.LeavingSince.IsZero() })
 }
 
 // Next plans the next steps for a cluster.
@@ -104,7 +105,7 @@ func Next(observed *Observed) Plan {
 		return plain(&o)
 	}
 	o.Claims = slices.Clone(o.Claims)
-	slices.SortFunc(o.Claims, func(a, b Claim) int {
+	slices.SortFunc(o.Claims, func(a, b claim.Claim) int {
 		return cmp.Or(cmp.Compare(b.Ordinal, a.Ordinal), cmp.Compare(len(a.Name), len(b.Name))) // an aside claim comes last
 	})
 	if o.Cluster.Deleting || o.Cluster.NamespaceTerminating {
@@ -159,7 +160,7 @@ func (p *Plan) add(a ...action.Action) { p.Actions = append(p.Actions, a...) }
 func (p *Plan) addClaimFinalizers(o *Observed) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		wanted := c.LeavingSince.IsZero() || o.Cluster.Policy == Drain
+		wanted := c.LeavingSince.IsZero() || o.Cluster.Policy == claim.Drain
 		if !c.Finalizer && !c.Deleting && wanted {
 			p.add(action.AddClaimFinalizer{Claim: c.Ref()})
 			c.Finalizer = true
@@ -216,7 +217,7 @@ func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why str
 // staysBelow returns the size that brings no member back to a volume that it left. Anybody
 // can write a leaving mark. So during a drain, or before items are placed, no member leaves
 // that exists or is on the clients' list.
-func (o *Observed) staysBelow(departed *Claim, size int32) int32 {
+func (o *Observed) staysBelow(departed *claim.Claim, size int32) int32 {
 	switch {
 	case departed == nil:
 		return size
@@ -228,7 +229,7 @@ func (o *Observed) staysBelow(departed *Claim, size int32) int32 {
 
 // marksWait tells whether a member above this one has no mark yet, and can't get one before
 // an earlier volume is drained. Then the size stays.
-func (o *Observed) marksWait(departed *Claim) bool {
+func (o *Observed) marksWait(departed *claim.Claim) bool {
 	members := o.staying()
 	return departed != nil && o.drainDue(members) && o.someoneWouldLeave(departed.Ordinal, min(members, o.Record.Ring.Size))
 }
@@ -260,7 +261,7 @@ func (p *Plan) markLeaving(o *Observed, before ring.Record) {
 		c := &o.Claims[i]
 		if c.Ordinal >= p.Replicas && c.LeavingSince.IsZero() && MayMark(told, c.Ordinal) == nil {
 			p.add(action.MarkLeaving{Claim: c.Ref(), Unplaced: o.placementDue(&before, c), NeverStarted: c.NotStartedYet})
-			c.LeavingSince = justNow
+			c.LeaveNow()
 		}
 	}
 }
@@ -298,22 +299,19 @@ func (o *Observed) drainRuns() bool { return o.runningDrain() != nil || o.linger
 // to be drained. Until it is, no other member leaves. A drain that failed is tried again
 // after those of members that left later (newerDrainDue).
 func (o *Observed) drainDue(from int32) bool {
-	return o.Cluster.Policy == Drain && slices.ContainsFunc(o.Claims, func(c Claim) bool {
+	return o.Cluster.Policy == claim.Drain && slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
 		job := o.jobFor(c.UID)
 		return c.Ordinal >= from && !c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && c.Volume != "" && c.Receipt == nil &&
-			!c.keptByAPerson() && (job == nil || job.running())
+			!c.KeptByAPerson() && (job == nil || job.running())
 	})
 }
-
-// keptByAPerson tells whether a person wants no drain of the claim: it is held, or given up.
-func (c *Claim) keptByAPerson() bool { return c.Request == Hold || c.Request == Skip }
 
 // newerDrainDue tells whether the volume of a member that left later than this one is
 // about to be drained, or will be tried again. Its values are newer, and a drain only
 // adds, so they must come first.
-func (o *Observed) newerDrainDue(c *Claim) bool {
-	return slices.ContainsFunc(o.Claims, func(d Claim) bool {
-		if !d.LeavingSince.After(c.LeavingSince) || d.Volume == "" || d.Volume == c.Volume || d.Receipt != nil || d.keptByAPerson() || o.stranded(&d) {
+func (o *Observed) newerDrainDue(c *claim.Claim) bool {
+	return slices.ContainsFunc(o.Claims, func(d claim.Claim) bool {
+		if !d.LeavingSince.After(c.LeavingSince) || d.Volume == "" || d.Volume == c.Volume || d.Receipt != nil || d.KeptByAPerson() || o.stranded(&d) {
 			return false
 		}
 		job := o.jobFor(d.UID)
@@ -324,15 +322,15 @@ func (o *Observed) newerDrainDue(c *Claim) bool {
 // someoneWouldLeave tells whether a member with an ordinal in this range would be told to
 // leave.
 func (o *Observed) someoneWouldLeave(from, to int32) bool {
-	return from > 0 && slices.ContainsFunc(o.Claims, func(c Claim) bool {
+	return from > 0 && slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
 		return from <= c.Ordinal && c.Ordinal < to && c.LeavingSince.IsZero()
 	})
 }
 
 // lowestMarked returns the claim with a leaving mark that has the lowest ordinal, or nil.
 // It leaves out aside claims, which block no member.
-func (o *Observed) lowestMarked() *Claim {
-	var lowest *Claim
+func (o *Observed) lowestMarked() *claim.Claim {
+	var lowest *claim.Claim
 	for i := range o.Claims {
 		if c := &o.Claims[i]; !c.LeavingSince.IsZero() && !c.Aside && (lowest == nil || c.Ordinal < lowest.Ordinal) {
 			lowest = c
@@ -345,7 +343,7 @@ func (o *Observed) lowestMarked() *Claim {
 // record their receipt, and the size could not change before they end.
 func (p *Plan) sweepJobs(o *Observed) {
 	for _, j := range o.Jobs {
-		known := slices.ContainsFunc(o.Claims, func(c Claim) bool { return c.UID == j.ClaimUID })
+		known := slices.ContainsFunc(o.Claims, func(c claim.Claim) bool { return c.UID == j.ClaimUID })
 		if !known && !j.Deleting {
 			p.add(action.DeleteJob{Name: j.Name, UID: j.UID, Reason: "its claim is gone", Stray: true})
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -44,7 +45,7 @@ func (o *Observed) mayPrepare(before ring.Record) bool {
 		}
 	}
 	// The volumes of members that left earlier come first.
-	earlier := slices.ContainsFunc(o.Claims, func(c Claim) bool {
+	earlier := slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
 		return !c.LeavingSince.IsZero() && (to.Size > from.Size || !o.isLeaving(&c))
 	})
 	return !earlier && !o.drainRuns() && !o.at(before).placing()
@@ -85,7 +86,7 @@ func (o *Observed) preparesUntil() (until time.Time) {
 	times := []time.Time{o.LastReady}
 	for i := range o.Claims {
 		switch c := &o.Claims[i]; {
-		case c.LeavingSince.Equal(justNow):
+		case c.LeavesNow():
 			return o.Now.Add(preparesWithin)
 		case o.isLeaving(c):
 			times = append(times, c.LeavingSince)
@@ -100,7 +101,9 @@ func (o *Observed) preparesUntil() (until time.Time) {
 }
 
 // toPlace tells whether items of a member that stays have to be moved by the ring in o.Record.
-func (o *Observed) toPlace(c *Claim) bool { return o.misplaced(c) && c.PlacementRequest != Skip }
+func (o *Observed) toPlace(c *claim.Claim) bool {
+	return o.misplaced(c) && c.PlacementRequest != claim.Skip
+}
 
 // preparePlacements starts the movers of members that stay.
 func (p *Plan) preparePlacements(o *Observed, slots int) {
@@ -120,7 +123,7 @@ func (p *Plan) preparePlacements(o *Observed, slots int) {
 }
 
 // moverRuns tells whether the pod of the leaving member's mover has started.
-func (o *Observed) moverRuns(c *Claim) bool {
+func (o *Observed) moverRuns(c *claim.Claim) bool {
 	return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.places() && d.ClaimUID == c.UID && d.Running })
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 )
 
 // preparing is a cluster of three that was told to shrink to two a second ago: member 2
@@ -62,7 +63,7 @@ func TestTheListWaitsForPreparedMovers(t *testing.T) {
 		"it is being deleted":         {preparing().prepares(gone), []string{list2, shrink}},
 
 		"a person wants it again":         {preparing().prepares().starts(true).wanted(3), []string{list2, shrink, end}},
-		"a person holds its drain":        {preparing().prepares().change(2, requested(Hold)), []string{list2, shrink, end}},
+		"a person holds its drain":        {preparing().prepares().change(2, requested(claim.Hold)), []string{list2, shrink, end}},
 		"the routing changes":             {preparing().prepares().with(func(o *Observed) { o.Cluster.Ring.Client = "gomemcache" }), []string{list2, shrink, end}},
 		"patience is 0":                   {preparing().with(func(o *Observed) { o.Cluster.Patience = 0 }), []string{list2, shrink}},
 		"a survivor is not ready":         {preparing().prepares().with(func(o *Observed) { o.Ready = []int32{0, 2} }), []string{list2}},
@@ -146,7 +147,7 @@ func TestAJoiningMemberIsListedWhenMoversArePrepared(t *testing.T) {
 		"not in time":               {joining().grows(0, true).grows(1, false).with(late), 3, []string{begin1, begin0}},
 		"no mover in time":          {joining().with(late), 3, []string{place1, place0}},
 		"a clock is wrong":          {joining().with(func(o *Observed) { o.LastReady = now.Add(time.Hour) }), 3, []string{place1, place0}},
-		"a person skips one":        {joining().change(0, asked(Skip)).grows(1, true), 3, []string{begin1, "record that the items of the member of claim data-0 are placed by ring " + target}},
+		"a person skips one":        {joining().change(0, asked(claim.Skip)).grows(1, true), 3, []string{begin1, "record that the items of the member of claim data-0 are placed by ring " + target}},
 		"a member is not ready":     {joining().with(func(o *Observed) { o.Ready = []int32{0, 2} }), 3, nil},
 		"placement is Off":          {joining().with(func(o *Observed) { o.Cluster.PlacementOff = true }), 3, nil},
 		"it is to leave again":      {joining().grows(0, true).grows(1, false).wanted(2), 2, []string{"mark claim data-2 as leaving", "delete Job place-data-0: its member has nothing to place", "delete Job place-data-1: its member has nothing to place"}},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -44,7 +45,7 @@ type failure struct {
 
 // tryAgain waits until the next attempt is due, and then deletes the failed Job. It
 // returns true when it has.
-func (p *Plan) tryAgain(o *Observed, c *Claim, job *Job, invalid error) (f failure, again bool) {
+func (p *Plan) tryAgain(o *Observed, c *claim.Claim, job *Job, invalid error) (f failure, again bool) {
 	f.reason, f.message = failureOf(job, invalid)
 	if !job.mendable() {
 		f.message += "; it is not tried again by itself"

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -35,8 +36,8 @@ func isGoing(j *Job)       { j.Deleting = true }
 func unreachable(j *Job)   { failing(contract.ExitUnreachable, "SurvivorUnreachable")(j) }
 func unreadableNow(j *Job) { failing(contract.ExitUnrecoverable, "SourceCorrupt")(j) }
 
-func failedBefore(n int32, last types.UID) func(*Claim) {
-	return func(c *Claim) { c.Attempts = action.Attempts{Failed: n, Last: last} }
+func failedBefore(n int32, last types.UID) func(*claim.Claim) {
+	return func(c *claim.Claim) { c.Attempts = action.Attempts{Failed: n, Last: last} }
 }
 
 // What a retry can mend is tried again by itself; anything else waits for a person.
@@ -54,7 +55,7 @@ func (s *scene) expect(t *testing.T, want outcome, wake time.Time) {
 }
 
 func TestFailedDrainIsTriedAgainByItself(t *testing.T) {
-	drain := func(changes ...func(*Claim)) *scene { return at(2).left(2, changes...) }
+	drain := func(changes ...func(*claim.Claim)) *scene { return at(2).left(2, changes...) }
 	again := []string{"apply the StatefulSet, 2 replicas", "count failure 1 of claim data-2", "delete Job job-data-2: it failed, and is tried again"}
 	nothing := []string{"apply the StatefulSet, 2 replicas"}
 	const job = types.UID("job-uid-2")
@@ -83,11 +84,11 @@ func TestFailedDrainIsTriedAgainByItself(t *testing.T) {
 			[]string{nothing[0], again[2]}, "2 Waiting Retrying", time.Time{}},
 		"the failed Job is on its way out": {drain(failedBefore(1, job)).job(2, 2, unreachable, isGoing).after(time.Hour), nothing, "2 Waiting InTurn", time.Time{}},
 		"it is gone":                       {drain(failedBefore(1, job)).after(time.Hour), []string{nothing[0], "drain claim data-2 into 2 survivors"}, "2 Draining", time.Time{}},
-		"a person asks, at once": {drain(requested(Retry)).job(2, 2, unreachable).after(time.Second),
+		"a person asks, at once": {drain(requested(claim.Retry)).job(2, 2, unreachable).after(time.Second),
 			[]string{nothing[0], "delete Job job-data-2: a person asked for a retry", "clear the retry of claim data-2"}, "2 Waiting InTurn", time.Time{}},
-		"a person holds it":       {drain(requested(Hold)).job(2, 2, unreachable).after(time.Hour), nothing, "2 Held Held", time.Time{}},
-		"a person gives it up":    {drain(requested(Skip)).job(2, 2, unreachable).after(time.Second), []string{nothing[0], "delete claim data-2: Skipped", "release claim data-2: Skipped", "delete Job job-data-2: its claim is released: Skipped"}, "2 Releasing Skipped", time.Time{}},
-		"its member is to return": {drain(where(Here)).wanted(3).job(2, 2, unreachable).after(time.Second), []string{nothing[0], "set claim data-2 aside"}, "2 Waiting SettingAside", noon.Add(time.Minute)},
+		"a person holds it":       {drain(requested(claim.Hold)).job(2, 2, unreachable).after(time.Hour), nothing, "2 Held Held", time.Time{}},
+		"a person gives it up":    {drain(requested(claim.Skip)).job(2, 2, unreachable).after(time.Second), []string{nothing[0], "delete claim data-2: Skipped", "release claim data-2: Skipped", "delete Job job-data-2: its claim is released: Skipped"}, "2 Releasing Skipped", time.Time{}},
+		"its member is to return": {drain(where(claim.Here)).wanted(3).job(2, 2, unreachable).after(time.Second), []string{nothing[0], "set claim data-2 aside"}, "2 Waiting SettingAside", noon.Add(time.Minute)},
 	} {
 		t.Run(what, func(t *testing.T) {
 			test.scene.expect(t, outcome{Actions: test.actions, Drains: []string{test.drains}}, test.wake)
@@ -127,7 +128,7 @@ func TestFailedPlacementIsTriedAgainByItself(t *testing.T) {
 // A member that left later has newer values, so its drain comes before another attempt of
 // an earlier one.
 func TestNewerVolumesAreDrainedFirst(t *testing.T) {
-	later := func(c *Claim) { c.LeavingSince = time.Unix(2000, 0) }
+	later := func(c *claim.Claim) { c.LeavingSince = time.Unix(2000, 0) }
 	for what, test := range map[string]struct {
 		scene *scene
 		want  []string
@@ -136,7 +137,7 @@ func TestNewerVolumesAreDrainedFirst(t *testing.T) {
 		"it is drained":            {at(1).left(1, later).left(2).job(1, 1), []string{"2 Waiting InTurn", "1 Draining"}},
 		"it is tried again":        {at(1).left(1, later).left(2).job(1, 1, unreachable).after(time.Second), []string{"2 Waiting InTurn", "1 Failed SurvivorUnreachable"}},
 		"it waits for a person":    {at(1).left(1, later).left(2).job(1, 1, unreadableNow).after(time.Second), []string{"2 Draining", "1 Failed SourceCorrupt"}},
-		"a person holds it":        {at(1).left(1, later, requested(Hold)).left(2), []string{"2 Draining", "1 Held Held"}},
+		"a person holds it":        {at(1).left(1, later, requested(claim.Hold)).left(2), []string{"2 Draining", "1 Held Held"}},
 		"it left at the same time": {at(1).left(1).left(2).pod(1), []string{"2 Draining", "1 Waiting PodPresent"}},
 	} {
 		if diff := cmp.Diff(test.want, planned(test.scene).Drains); diff != "" {
@@ -164,9 +165,9 @@ func TestAHeldClaimsJobWhosePodIsKeptIsDeleted(t *testing.T) {
 		scene   *scene
 		deletes bool
 	}{
-		"its pod is kept":     {at(2).left(2, requested(Hold)).job(2, 2, failing(4, "Unreachable"), podKept), true},
-		"its pod has ended":   {at(2).left(2, requested(Hold)).job(2, 2, failing(4, "Unreachable")), false},
-		"nothing can mend it": {at(2).left(2, requested(Hold)).job(2, 2, unreadable, podKept), false},
+		"its pod is kept":     {at(2).left(2, requested(claim.Hold)).job(2, 2, failing(4, "Unreachable"), podKept), true},
+		"its pod has ended":   {at(2).left(2, requested(claim.Hold)).job(2, 2, failing(4, "Unreachable")), false},
+		"nothing can mend it": {at(2).left(2, requested(claim.Hold)).job(2, 2, unreadable, podKept), false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			actions := planned(test.scene.after(time.Second)).Actions

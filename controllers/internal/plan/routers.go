@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -162,7 +163,7 @@ func (o *Observed) moversOverdue() time.Time {
 
 // routersAsk tells whether routers still look for items at this leaving member, or will by this
 // plan.
-func (p *Plan) routersAsk(o *Observed, c *Claim) bool {
+func (p *Plan) routersAsk(o *Observed, c *claim.Claim) bool {
 	return (o.routersChange() || p.Table.State == contract.RingMove) && o.isLeaving(c) && !c.Deleting && !o.overdue(c) && slices.Contains(o.Ready, c.Ordinal)
 }
 
@@ -180,12 +181,12 @@ func (o *Observed) routersAskOldOwners() bool {
 // moversFoundNothing tells whether nothing is left at the old owners: the items of members that
 // stay are placed, and so are those of leaving ones.
 func (o *Observed) moversFoundNothing() bool {
-	return !slices.ContainsFunc(o.Claims, func(c Claim) bool { return o.misplaced(&c) || o.isLeaving(&c) && o.mayHaveItems(&c) })
+	return !slices.ContainsFunc(o.Claims, func(c claim.Claim) bool { return o.misplaced(&c) || o.isLeaving(&c) && o.mayHaveItems(&c) })
 }
 
 // mayHaveItems tells whether a leaving member may have items that a mover will find: unless its
 // mover only waits for clients, or has ended for good, or none can be at work.
-func (o *Observed) mayHaveItems(c *Claim) bool {
+func (o *Observed) mayHaveItems(c *claim.Claim) bool {
 	if !o.mayMoveLive(c) || !slices.Contains(o.Ready, c.Ordinal) || o.overdue(c) || o.moverSettles(c.UID) {
 		return false
 	}

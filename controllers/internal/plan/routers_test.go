@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -44,7 +45,7 @@ func changed() *scene {
 }
 
 // longAgo: it was told to leave more than a minute ago.
-func longAgo(c *Claim) { marks(now.Add(-90 * time.Second))(c) }
+func longAgo(c *claim.Claim) { marks(now.Add(-90 * time.Second))(c) }
 
 func settled(o *Observed) { o.Drainers[0].Settles = true }
 
@@ -84,7 +85,7 @@ func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 		"the mover's Job is gone":             {changed().with(func(o *Observed) { o.Drainers, o.Placements = nil, nil }).change(2, longAgo).table(move, 3, 2), move, 2, 3},
 		"the mover has failed":                {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobFailed).table(move, 3, 2), finish, 2, 3},
 		"no mover for more than an hour":      {changed().with(func(o *Observed) { o.Drainers = nil }).change(2, marks(now.Add(-2*time.Hour))).table(move, 3, 2), finish, 2, 2},
-		"a person holds it in move":           {changed().change(2, requested(Hold)).table(move, 3, 2), finish, 2, 3},
+		"a person holds it in move":           {changed().change(2, requested(claim.Hold)).table(move, 3, 2), finish, 2, 3},
 		"a mover may hold leases":             {changed().with(settled).table(finish, 3, 2, alone, since(2*ring.LeasesExpire)), finish, 2, 3},
 		"no mover holds leases":               {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobComplete).table(finish, 3, 2, alone, since(2*ring.LeasesExpire)), stable, 2, 2},
 		"another library, leases in settle":   {ready().table(settle, 3, 2, alone).with(func(o *Observed) { o.Cluster.Ring.Client = "gomemcache" }), move, 2, 3},

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -37,12 +38,12 @@ func volume(ordinal int32) string { return fmt.Sprintf("pv-%d", ordinal) }
 
 // member adds the claim of a member.
 func (s *scene) member(ordinal int32) *scene {
-	s.o.Claims = append(s.o.Claims, Claim{Name: name(ordinal), UID: uid(ordinal), Ordinal: ordinal, Finalizer: true, Volume: volume(ordinal), AsideName: name(ordinal) + "-aside"})
+	s.o.Claims = append(s.o.Claims, claim.Claim{Name: name(ordinal), UID: uid(ordinal), Ordinal: ordinal, Finalizer: true, Volume: volume(ordinal), AsideName: name(ordinal) + "-aside"})
 	return s
 }
 
 // left adds the claim of a member that has left, with changes to it.
-func (s *scene) left(ordinal int32, changes ...func(*Claim)) *scene {
+func (s *scene) left(ordinal int32, changes ...func(*claim.Claim)) *scene {
 	s.member(ordinal)
 	c := &s.o.Claims[len(s.o.Claims)-1]
 	c.LeavingSince = time.Unix(1000, 0)
@@ -53,15 +54,15 @@ func (s *scene) left(ordinal int32, changes ...func(*Claim)) *scene {
 }
 
 // aside adds the claim that takes over the volume of a claim.
-func (s *scene) aside(ordinal int32, changes ...func(*Claim)) *scene {
-	return s.left(ordinal, append([]func(*Claim){func(c *Claim) {
+func (s *scene) aside(ordinal int32, changes ...func(*claim.Claim)) *scene {
+	return s.left(ordinal, append([]func(*claim.Claim){func(c *claim.Claim) {
 		c.Name, c.UID, c.Aside, c.AsideName = name(ordinal)+"-aside", uid(ordinal)+"-aside", true, name(ordinal)+"-next"
 	}}, changes...)...)
 }
 
 // marked adds the leaving mark to the claim of a member that exists.
 func marked(s *scene, ordinal int32) *scene {
-	return s.change(ordinal, func(c *Claim) { c.LeavingSince = time.Unix(1000, 0) })
+	return s.change(ordinal, func(c *claim.Claim) { c.LeavingSince = time.Unix(1000, 0) })
 }
 
 func (s *scene) with(change func(*Observed)) *scene {
@@ -91,15 +92,14 @@ func (s *scene) wanted(size int32) *scene {
 }
 
 // Changes to a claim.
-func where(w Where) func(*Claim)       { return func(c *Claim) { c.Where = w } }
-func requested(r Request) func(*Claim) { return func(c *Claim) { c.Request = r } }
-func deleting(c *Claim)                { c.Deleting, c.Where = true, Here }
-func inUse(c *Claim)                   { c.InUse = true }
-func pending(c *Claim)                 { c.Pending = true }
-func unbound(c *Claim)                 { c.Volume = "" }
-func adopted(c *Claim)                 { c.Adopted = true }
-func unheld(c *Claim)                  { c.Finalizer = false }
-func drained(c *Claim)                 { c.Receipt = receiptFor(c.UID) }
+func where(w claim.Where) func(*claim.Claim)       { return func(c *claim.Claim) { c.Where = w } }
+func requested(r claim.Request) func(*claim.Claim) { return func(c *claim.Claim) { c.Request = r } }
+func deleting(c *claim.Claim)                      { c.Deleting, c.Where = true, claim.Here }
+func inUse(c *claim.Claim)                         { c.InUse = true }
+func pending(c *claim.Claim)                       { c.Pending = true }
+func unbound(c *claim.Claim)                       { c.Volume = "" }
+func unheld(c *claim.Claim)                        { c.Finalizer = false }
+func drained(c *claim.Claim)                       { c.Receipt = receiptFor(c.UID) }
 
 // Changes to a Job.
 func gone(j *Job) { j.Deleting = true }

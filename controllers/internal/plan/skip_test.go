@@ -9,12 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 )
 
 // A person may give up a claim while a drainer is at work on it. Until its pod has ended,
 // it still adds items by its own ring.
 func TestSizeIsHeldUntilADrainerWhoseJobIsGoneHasEnded(t *testing.T) {
-	lingers := at(2).wanted(3).left(2, requested(Skip), deleting, unheld).with(func(o *Observed) { o.Drainers = []Drainer{{Pod: "drainer", ClaimUID: uid(2)}} })
+	lingers := at(2).wanted(3).left(2, requested(claim.Skip), deleting, unheld).with(func(o *Observed) { o.Drainers = []Drainer{{Pod: "drainer", ClaimUID: uid(2)}} })
 	p := Next(&lingers.o)
 	if p.Replicas != 2 || p.SizeBlocked != BlockedByDrain || p.LingeringDrainer != "drainer" {
 		t.Errorf("%d members, blocked by %q", p.Replicas, p.SizeBlocked)
@@ -31,7 +32,7 @@ func TestSizeIsHeldUntilADrainerWhoseJobIsGoneHasEnded(t *testing.T) {
 	if p := Next(&strangers.o); p.Replicas != 3 {
 		t.Errorf("a drainer of no claim of the cluster keeps the size at %d", p.Replicas)
 	}
-	due := grown(1, 2).left(2, requested(Skip), deleting, unheld).with(func(o *Observed) { o.Drainers = lingers.o.Drainers })
+	due := grown(1, 2).left(2, requested(claim.Skip), deleting, unheld).with(func(o *Observed) { o.Drainers = lingers.o.Drainers })
 	if got := planned(due).Places; !slices.Equal(got, []string{"0 Waiting PlacementWaits"}) {
 		t.Errorf("items are placed beside it: %v", got)
 	}
@@ -43,32 +44,34 @@ func TestSizeIsHeldUntilADrainerWhoseJobIsGoneHasEnded(t *testing.T) {
 // A person may give up a claim while its volume is being set aside. The claim that was to
 // take the volume over is released first, and waits for nothing.
 func TestTheClaimOfAVolumeThatWasGivenUpGoesFirst(t *testing.T) {
-	given := func() *scene { return at(2).left(2, deleting, where(Reserved), requested(Skip)).aside(2, pending) }
+	given := func() *scene {
+		return at(2).left(2, deleting, where(claim.Reserved), requested(claim.Skip)).aside(2, pending)
+	}
 	const apply = "apply the StatefulSet, 2 replicas"
 	if diff := cmp.Diff([]string{apply, "annotate claim data-2-aside with skip"}, planned(given()).Actions); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	both := at(2).left(2, deleting, where(Reserved), requested(Skip)).aside(2, pending, requested(Skip))
+	both := at(2).left(2, deleting, where(claim.Reserved), requested(claim.Skip)).aside(2, pending, requested(claim.Skip))
 	if diff := cmp.Diff([]string{apply, "delete claim data-2-aside: Skipped", "release claim data-2-aside: Skipped"}, planned(both).Actions); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	aside := func(s *scene) *Claim { return &s.o.Claims[len(s.o.Claims)-1] }
+	aside := func(s *scene) *claim.Claim { return &s.o.Claims[len(s.o.Claims)-1] }
 	for what, test := range map[string]struct {
 		live *scene
 		may  bool
 	}{
 		"as the plan saw it":    {given(), true},
-		"nobody gave it up":     {at(2).left(2, deleting, where(Reserved)).aside(2, pending), false},
-		"it has the volume":     {at(2).left(2, deleting, where(Reserved), requested(Skip)).aside(2), false},
+		"nobody gave it up":     {at(2).left(2, deleting, where(claim.Reserved)).aside(2, pending), false},
+		"it has the volume":     {at(2).left(2, deleting, where(claim.Reserved), requested(claim.Skip)).aside(2), false},
 		"the first one is gone": {at(2).aside(2, pending), false},
-		"the volume is missing": {at(2).aside(2, pending, where(Gone)), false},
-		"it is given up, too":   {at(2).left(2, deleting, requested(Skip)).aside(2, pending, requested(Skip)), true},
+		"the volume is missing": {at(2).aside(2, pending, where(claim.Gone)), false},
+		"it is given up, too":   {at(2).left(2, deleting, requested(claim.Skip)).aside(2, pending, requested(claim.Skip)), true},
 	} {
 		if err := MaySkipAside(&test.live.o, aside(test.live)); (err == nil) != test.may {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	gone := at(2).left(2, deleting, where(Reserved), requested(Skip))
+	gone := at(2).left(2, deleting, where(claim.Reserved), requested(claim.Skip))
 	if got := planned(gone).Actions; !slices.Contains(got, "release claim data-2: Skipped") {
 		t.Errorf("when it is gone: %v", got)
 	}
@@ -84,10 +87,10 @@ func TestAClaimThatIsGivenUpTakesOverItsVolumeFirst(t *testing.T) {
 		scene *scene
 		want  []string
 	}{
-		"the volume is reserved for it": {at(2).left(2, deleting, where(Reserved)).aside(2, pending, requested(Skip)), []string{apply}},
-		"it has the volume":             {at(2).left(2, deleting, where(Reserved)).aside(2, requested(Skip)), []string{apply, "release claim data-2: SetAside"}},
-		"it never gets the volume":      {at(2).left(2, deleting, where(Elsewhere)).aside(2, pending, requested(Skip)), goes},
-		"the first claim is gone":       {at(2).aside(2, requested(Skip)), goes},
+		"the volume is reserved for it": {at(2).left(2, deleting, where(claim.Reserved)).aside(2, pending, requested(claim.Skip)), []string{apply}},
+		"it has the volume":             {at(2).left(2, deleting, where(claim.Reserved)).aside(2, requested(claim.Skip)), []string{apply, "release claim data-2: SetAside"}},
+		"it never gets the volume":      {at(2).left(2, deleting, where(claim.Elsewhere)).aside(2, pending, requested(claim.Skip)), goes},
+		"the first claim is gone":       {at(2).aside(2, requested(claim.Skip)), goes},
 	} {
 		if diff := cmp.Diff(test.want, planned(test.scene).Actions); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", what, diff)
@@ -98,15 +101,15 @@ func TestAClaimThatIsGivenUpTakesOverItsVolumeFirst(t *testing.T) {
 // Somebody may delete a volume while it is set aside. The claim that was to take it over
 // then waits for a person, and delays no other claim.
 func TestAClaimWhoseVolumeWentIsToldOfAndHoldsNobodyUp(t *testing.T) {
-	older := func(c *Claim) { c.LeavingSince = time.Unix(500, 0) }
+	older := func(c *claim.Claim) { c.LeavingSince = time.Unix(500, 0) }
 	for what, test := range map[string]struct {
 		scene  *scene
 		drains []string
 	}{
-		"the old claim is there, its volume gone": {at(2).left(2, deleting, where(Gone)).aside(2, pending), []string{"2 Failed ClaimDeleted", "2 Failed ClaimDeleted"}},
+		"the old claim is there, its volume gone": {at(2).left(2, deleting, where(claim.Gone)).aside(2, pending), []string{"2 Failed ClaimDeleted", "2 Failed ClaimDeleted"}},
 		"the old claim is gone, too":              {at(2).aside(2, pending), []string{"2 Failed ClaimDeleted"}},
 		"a member left before":                    {at(2).left(3, older).aside(2, pending), []string{"3 Draining", "2 Failed ClaimDeleted"}},
-		"not while the old one has the volume":    {at(2).left(2, deleting, where(Reserved)).aside(2, pending), []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
+		"not while the old one has the volume":    {at(2).left(2, deleting, where(claim.Reserved)).aside(2, pending), []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
 		"not when it is bound":                    {at(2).aside(2), []string{"2 Draining"}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -119,7 +122,7 @@ func TestAClaimWhoseVolumeWentIsToldOfAndHoldsNobodyUp(t *testing.T) {
 			}
 		})
 	}
-	given := at(2).left(2, deleting, where(Gone), requested(Skip)).aside(2, pending)
+	given := at(2).left(2, deleting, where(claim.Gone), requested(claim.Skip)).aside(2, pending)
 	if got := planned(given).Actions; !slices.Contains(got, "annotate claim data-2-aside with skip") {
 		t.Errorf("a person gives up the old one, and of the other nothing is said: %v", got)
 	}
@@ -128,7 +131,7 @@ func TestAClaimWhoseVolumeWentIsToldOfAndHoldsNobodyUp(t *testing.T) {
 // A cluster may be stopped while such a drainer runs. When it wakes up, it has the
 // members that the drainer was made for.
 func TestAClusterWakesUpBesideADrainerWhoseJobIsGone(t *testing.T) {
-	asleep := at(2).wanted(3).left(2, requested(Skip), deleting, unheld).with(func(o *Observed) {
+	asleep := at(2).wanted(3).left(2, requested(claim.Skip), deleting, unheld).with(func(o *Observed) {
 		o.Drainers, o.StatefulSet.Replicas, o.Pods = []Drainer{{Pod: "drainer", ClaimUID: uid(2)}}, 0, nil
 	})
 	p := Next(&asleep.o)

@@ -10,6 +10,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
@@ -18,7 +19,7 @@ import (
 // toPlace adds a member whose items have to be placed.
 func (in *Input) toPlace(ordinal int32, phase plan.PlacementPhase, reason, message string) *Input {
 	in.Plan.Placements = append(in.Plan.Placements, plan.PlacementState{
-		Claim: plan.Claim{Name: build.ClaimName("cache", ordinal), UID: types.UID(build.ClaimName("", ordinal)), Ordinal: ordinal},
+		Claim: claim.Claim{Name: build.ClaimName("cache", ordinal), UID: types.UID(build.ClaimName("", ordinal)), Ordinal: ordinal},
 		Phase: phase, Reason: reason, Message: message,
 	})
 	return in

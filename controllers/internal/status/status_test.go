@@ -19,6 +19,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
@@ -58,7 +59,7 @@ func (in *Input) with(change func(*Input)) *Input {
 func (in *Input) leaving(ordinal int32, phase plan.DrainPhase, reason, message string) *Input {
 	uid := types.UID(fmt.Sprintf("uid-%d", ordinal))
 	d := plan.DrainState{
-		Claim: plan.Claim{Name: fmt.Sprintf("data-cache-%d", ordinal), UID: uid, Ordinal: ordinal, LeavingSince: time.Unix(4000, 0)},
+		Claim: claim.Claim{Name: fmt.Sprintf("data-cache-%d", ordinal), UID: uid, Ordinal: ordinal, LeavingSince: time.Unix(4000, 0)},
 		Phase: phase, Reason: reason, Message: message,
 	}
 	if phase == plan.Releasing {

@@ -1,0 +1,88 @@
+package claim
+
+import (
+	"errors"
+	"fmt"
+
+	"example.com/memcached-operator/controllers/internal/action"
+)
+
+// Terms are what the cluster says of all its claims.
+type Terms struct {
+	// Policy for the claims of departed members.
+	Policy DrainPolicy
+	// ReleaseUnreadable: spec.drain.onUnrecoverable is Release.
+	ReleaseUnreadable bool
+	// Deleting: the Memcached is being deleted, or is gone already.
+	Deleting bool
+	// NamespaceTerminating: nothing can run here any more.
+	NamespaceTerminating bool
+}
+
+// ReleasableBy is invariant 1: a claim is released by a receipt that adds up, for exactly
+// this claim, or by a person's word. It returns why this reason doesn't hold. The plan
+// asks this, and MayRelease asks it about live state.
+func ReleasableBy(t *Terms, c *Claim, why action.Release) error {
+	switch why {
+	case action.ByReceipt:
+		if c.Receipt == nil {
+			return fmt.Errorf("claim %s has no receipt", c.Name)
+		}
+		return c.Receipt.AddsUp(string(c.UID))
+	case action.BySkip:
+		return unless(c.Request == Skip, "claim %s is not annotated with a skip", c.Name)
+	case action.NeverBound:
+		return unless(c.Volume == "", "claim %s is bound to a volume", c.Name)
+	case action.ByNamespace:
+		return unless(t.NamespaceTerminating, "the namespace of claim %s is not terminating", c.Name)
+	case action.ByClusterDeletion:
+		return unless(t.Deleting, "the Memcached is not deleted")
+	case action.ByUnrecoverable:
+		return unless(t.ReleaseUnreadable && !c.Adopted, "the Memcached keeps volumes that can't be read")
+	case action.ByPolicyDelete:
+		return unless(t.Policy == Delete && !c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
+	case action.ByPolicyRetain:
+		// The operator did not create an adopted claim, and nobody has drained it: it is kept.
+		return unless(t.Policy == Retain || t.Policy == Delete && c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
+	case action.BySetAside: // MayHandOver decides
+	}
+	return fmt.Errorf("%s is no reason to release claim %s", why, c.Name)
+}
+
+// MayRelease is asked right before the claim is deleted, and right before its finalizer
+// is removed. The reason must hold (ReleasableBy), and a policy applies only to the claim
+// of a member that left. It needs the Terms that the reason is about, and,
+// if the claim is being deleted, where its volume is.
+func MayRelease(live *Terms, c *Claim, why action.Release) error {
+	switch why {
+	case action.ByPolicyDelete, action.ByPolicyRetain, action.ByUnrecoverable:
+		switch {
+		case live.Deleting:
+			return errors.New("the Memcached is gone")
+		case c.LeavingSince.IsZero():
+			return fmt.Errorf("claim %s is a member's", c.Name)
+		case why == action.ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.CanBeSetAside()):
+			return fmt.Errorf("the volume of claim %s is kept by another claim first", c.Name)
+		}
+	}
+	return ReleasableBy(live, c, why)
+}
+
+// MayDelete is asked, after MayRelease, before a claim is deleted. A claim that was there
+// before its member, and that nobody has drained, goes only by a person's word.
+func MayDelete(c *Claim, why action.Release) error {
+	return unless(!c.Adopted || why == action.ByReceipt || why == action.BySkip || why == action.NeverBound,
+		"claim %s was there before its member, and nobody has drained it", c.Name)
+}
+
+// MayGrow checks, on the live claim, that it has to ask for more.
+func MayGrow(c *Claim, size int64) error {
+	return unless(c.Small(size) && c.Asked < size, "claim %s does not have to grow", c.Name)
+}
+
+func unless(holds bool, format string, args ...any) error {
+	if holds {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
