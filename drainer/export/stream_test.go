@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -146,6 +147,38 @@ func TestStaleItemsAreStreamedAsSuch(t *testing.T) {
 	}
 	if len(got) == 0 {
 		t.Error("nothing is streamed")
+	}
+}
+
+// TestTheHottestItemsComeFirst, or last where the mover asks for that: the first pass is made in
+// bands of last access. Every item comes once.
+func TestTheHottestItemsComeFirst(t *testing.T) {
+	m := startMember(t, contract.Connection{})
+	raw, value := m.Raw(), bytes.Repeat([]byte("v"), 2000)
+	const each = 60
+	for i := range each { // those of one age are on all pages
+		for minutes := 10; minutes <= 10*bands; minutes += 10 {
+			raw.Must("STORED", fmt.Sprintf("set %s 0 0 %d", drainertest.AgedKey(minutes, i), len(value)), value)
+		}
+	}
+	drainertest.Age(t, m.Mapped)
+	m.server.PID = m.PID()
+	for _, oldestFirst := range []bool{false, true} {
+		m.request.OldestFirst = oldestFirst
+		var came []int
+		for it, err := range m.open(memcache.Dialer{}).Items() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			came = append(came, drainertest.MinutesOf(t, it.Key))
+		}
+		want := slices.Sorted(slices.Values(came))
+		if oldestFirst {
+			slices.Reverse(want)
+		}
+		if len(came) < each*bands/3 || !slices.Equal(came, want) {
+			t.Errorf("oldest first: %t: of these minutes ago: %v", oldestFirst, came)
+		}
 	}
 }
 

@@ -209,6 +209,80 @@ func (m *told) refuses(why string) {
 	}
 }
 
+// TestDiscoveryAsksForACertificateWhereMemcachedDoes: a client without one is told where the
+// members are only if it may ask them, too.
+func TestDiscoveryAsksForACertificateWhereMemcachedDoes(t *testing.T) {
+	t.Parallel()
+	c := memcachedtest.NewSecured(t).Connection()
+	none := contract.Connection{TLSDir: t.TempDir(), AuthFile: c.AuthFile}
+	authority, err := os.ReadFile(filepath.Join(c.TLSDir, contract.CAFile))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(none.TLSDir, contract.CAFile), authority, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, asks := range map[string]bool{"memcached asks": true, "memcached asks for none": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := drainertest.MemberArgs(c, t.TempDir(), memcachedtest.FreePort(t), "-m", "64")
+			args.List, args.Discovery = filepath.Join(t.TempDir(), "list"), fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t))
+			if !asks {
+				for i, a := range args.Command {
+					args.Command[i] = strings.ReplaceAll(a, ","+contract.VerifyClients, "")
+				}
+			}
+			tell(t, args.List, listOf(10, 3))
+			m := &told{drainertest.ServeCommand(t, "", args), t, memcache.Dialer{Connection: c, Unverified: true}, args.List, args.Discovery}
+			m.says("the list to a client with a certificate", listOf(10, 3))
+			without := &told{m.Served, t, memcache.Dialer{Connection: none, Unverified: true}, args.List, args.Discovery}
+			if asks {
+				without.refuses("certificate required")
+			} else {
+				without.says("the list to a client without one", listOf(10, 3))
+			}
+			m.End("saved")
+		})
+	}
+}
+
+// TestTheListsItemIsPutBackAfterAnEviction: memcached evicts it as any other item that nobody
+// asks for.
+func TestTheListsItemIsPutBackAfterAnEviction(t *testing.T) {
+	t.Parallel()
+	list := filepath.Join(t.TempDir(), "list")
+	tell(t, list, listOf(10, 3))
+	m := serveTold(t, contract.Connection{}, t.TempDir(), list, memcachedtest.FreePort(t))
+	m.says("the list", listOf(10, 3))
+	before := m.itemsCAS()
+	conn, err := m.dialer.Dial(t.Context(), m.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	value := strings.Repeat("v", len(listOf(10, 3).String()))
+	missed := false
+	for i := 0; !missed; i++ { // of the size of the item: they share its slab class
+		if i == 4_000_000 {
+			t.Fatal("the item was never evicted: this shows nothing")
+		}
+		if err := conn.Send(fmt.Appendf(nil, "set %0*d 0 0 %d noreply\r\n%s\r\n", len(contract.ListKey), i, len(value), value)); err != nil {
+			t.Fatal(err)
+		}
+		if i%1000 == 0 {
+			cas, err := conn.CAS([]byte(contract.ListKey))
+			if err != nil {
+				t.Fatal(err)
+			}
+			missed = cas != before
+		}
+	}
+	if stats, err := conn.Stats(""); err != nil || stats["evictions"] == "0" {
+		t.Fatalf("%v: %s evictions", err, stats["evictions"])
+	}
+	m.says("the list again", listOf(10, 3))
+}
+
 // TestDiscoveryNamesMemcachedsVersion: clients choose their commands by it. It is asked while
 // no reaper of memcached may take the answer's exit code.
 func TestDiscoveryNamesMemcachedsVersion(t *testing.T) {

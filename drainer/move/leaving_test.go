@@ -24,6 +24,7 @@ import (
 // farewell is a member that leaves, and the servers of the new ring.
 type farewell struct {
 	t       *testing.T
+	mapped  *memcachedtest.Mapped
 	member  *memcachedtest.Server
 	export  *Export
 	servers []*memcachedtest.Server
@@ -39,7 +40,7 @@ type farewell struct {
 func newFarewell(t *testing.T, n int, streamed bool, args ...string) *farewell {
 	t.Helper()
 	mapped := startMapped(t, "-f", "4", "-m", "64", "-I", "2m")
-	f := &farewell{t: t, member: mapped.Server, all: drainertest.Objects(9, n)}
+	f := &farewell{t: t, mapped: mapped, member: mapped.Server, all: drainertest.Objects(9, n)}
 	drainertest.Store(t, f.member.Address(), f.all)
 	if streamed {
 		f.export = &Export{Address: exporting(t, mapped), Client: "gomemcache"}
@@ -347,4 +348,79 @@ func TestALeavingMemberWithoutCAS(t *testing.T) {
 	if r.Receipt.Reason != reasonNoCAS || member.Items(t) != 1 || owner.Items(t) != 0 {
 		t.Errorf("%+v", r.Receipt)
 	}
+}
+
+// agedFarewell is a leaving member with so many items of each of eight ages, of that size.
+func agedFarewell(t *testing.T, each, size int, streamed bool, args ...string) *farewell {
+	t.Helper()
+	f := newFarewell(t, 0, streamed, args...)
+	for i := range each {
+		for minutes := 10; minutes <= 80; minutes += 10 {
+			f.all[drainertest.AgedKey(minutes, i)] = drainertest.Object{Value: make([]byte, size)}
+		}
+	}
+	drainertest.Store(t, f.member.Address(), f.all) // those of one age are all over the file
+	drainertest.Age(t, f.mapped)
+	if streamed {
+		f.export.Address = exporting(t, f.mapped)
+	}
+	return f
+}
+
+// TestTheHottestItemsOfALeavingMemberMoveFirst, for clients look for them first.
+func TestTheHottestItemsOfALeavingMemberMoveFirst(t *testing.T) {
+	f := agedFarewell(t, 1000, 2000, true)
+	f.check(f.leave(0))
+	for i, server := range f.servers {
+		conn, sum, number := server.Dial(), map[int]uint64{}, map[int]uint64{}
+		for key := range f.all {
+			if f.owner.Owner([]byte(key)) != i {
+				continue
+			}
+			v, err := conn.Get([]byte(key))
+			if err != nil || v == nil {
+				t.Fatalf("%s: %v", key, err)
+			}
+			minutes := drainertest.MinutesOf(t, []byte(key))
+			sum[minutes], number[minutes] = sum[minutes]+v.CAS, number[minutes]+1
+		}
+		var mean []uint64 // CAS of the items of each age: what came later has a higher one
+		for minutes := 10; minutes <= 80; minutes += 10 {
+			mean = append(mean, sum[minutes]/number[minutes])
+		}
+		if !slices.IsSorted(mean) {
+			t.Errorf("owner %d got the items of each age at %d on average", i, mean)
+		}
+	}
+}
+
+// TestOwnersThatEvictWhileALeavingMembersItemsCome: each item is given to its owner, and counted.
+// What is left in the end are those that were used last, if the items come by age.
+func TestOwnersThatEvictWhileALeavingMembersItemsCome(t *testing.T) {
+	bothWays(t, func(t *testing.T, streamed bool) {
+		f := agedFarewell(t, 1000, 4000, streamed, "-m", "8", "-f", "2")
+		r := f.leave(memcachedtest.Patience)
+		if err := r.AddsUp("the-claim"); err != nil || r.Found != 8000 || r.Added != 8000 || !r.Settled || f.member.Items(t) != 0 {
+			t.Errorf("%v: %d items are left; %+v", err, f.member.Items(t), r)
+		}
+		evicted, there := int64(0), map[int]int{}
+		for i, server := range f.servers {
+			evicted += r.Survivors[i].Evictions
+			conn := server.Dial()
+			for key := range f.all {
+				if v, err := conn.Get([]byte(key)); err != nil {
+					t.Fatal(err)
+				} else if v != nil {
+					there[drainertest.MinutesOf(t, []byte(key))]++
+				}
+			}
+		}
+		t.Logf("%d were evicted; those that are there, by their age: %v", evicted, there)
+		if evicted == 0 {
+			t.Error("no owner evicted anything: this shows nothing")
+		}
+		if hot, cold := there[10]+there[20], there[50]+there[60]+there[70]+there[80]; streamed && (hot < 1500 || cold > 500) {
+			t.Errorf("%d of the 2000 that were used last are there, and %d of the older half", hot, cold)
+		}
+	})
 }

@@ -20,15 +20,31 @@ import (
 	"example.com/memcached-operator/test/internal/app"
 )
 
+// hashedNames are the names of a server, with its address, that clients hash.
+var hashedNames = map[cachev1alpha1.Client]func(host, ip string) string{
+	"evcache":             func(host, ip string) string { return host + "/" + ip },
+	"spymemcached-ketama": func(host, ip string) string { return host + "/" + ip + ":11211" },
+}
+
 // TestAddressesStayForAClientThatLooksThemUpOnce: an application that hashes addresses, as
-// EVCache does, is told once of three members at addresses that stay. It finds all its items
-// after a restart, and after a member has left and come back. What the drainers move meanwhile,
-// they move by the same names and addresses, which the members' certificate is for.
+// EVCache and spymemcached's ketama do, is told once of three members at addresses that stay. It
+// finds all its items after a restart, and after a member has left and come back. What the drainers
+// move meanwhile, they move by the same names and addresses, which the members' certificate is for.
 func TestAddressesStayForAClientThatLooksThemUpOnce(t *testing.T) {
 	t.Parallel()
+	for client := range hashedNames {
+		t.Run(string(client), func(t *testing.T) {
+			t.Parallel()
+			addressesStayFor(t, client)
+		})
+	}
+}
+
+func addressesStayFor(t *testing.T, client cachev1alpha1.Client) {
+	t.Helper()
 	f := inNamespace(t)
 	spec := persistent(3)
-	spec.Routing = cachev1alpha1.RoutingSpec{Client: "evcache", Addresses: cachev1alpha1.AddressesStable}
+	spec.Routing = cachev1alpha1.RoutingSpec{Client: client, Addresses: cachev1alpha1.AddressesStable}
 	spec.TLS = &cachev1alpha1.TLSSpec{SecretName: "cache-tls"}
 	spec.Auth = &cachev1alpha1.AuthSpec{SecretName: "cache-auth"}
 	s := newSecrets(f, &spec)
@@ -38,7 +54,7 @@ func TestAddressesStayForAClientThatLooksThemUpOnce(t *testing.T) {
 	s.write("drainer:" + password + "\n")
 	f.create(spec)
 	f.settled(3)
-	three := f.stableApp(3)
+	three := f.stableApp(client, 3)
 	addresses := f.stableAddresses(3)
 	objects := small(2000)
 	f.must(three.Fill(f.ctx, objects))
@@ -76,7 +92,7 @@ func TestAddressesStayForAClientThatLooksThemUpOnce(t *testing.T) {
 
 	f.scale(2)
 	f.settled(2)
-	found("when two are left", f.stableApp(2))
+	found("when two are left", f.stableApp(client, 2))
 	var answer error
 	defer func() { t.Logf("who comes late got: %v", answer) }()
 	f.eventually("who comes late is refused", func() bool {
@@ -120,20 +136,20 @@ func (f *fixture) stableAddresses(size int) []string {
 	return addresses
 }
 
-// stableApp is an application with EVCache's ring of these members.
-func (f *fixture) stableApp(size int) *app.App {
+// stableApp is an application with that client's ring of these members.
+func (f *fixture) stableApp(client cachev1alpha1.Client, size int) *app.App {
 	f.Helper()
 	var servers []string
 	for i, address := range f.stableAddresses(size) {
 		ip, _, err := net.SplitHostPort(address)
 		f.must(err)
-		servers = append(servers, fmt.Sprintf("%s/%s=%s", f.stableHost(i), ip, address))
+		servers = append(servers, fmt.Sprintf("%s=%s", hashedNames[client](f.stableHost(i), ip), address))
 	}
 	dial := map[string]string{}
 	for i, address := range f.stableAddresses(size) {
 		dial[servers[i]] = address
 	}
-	a, err := app.New("evcache", servers, func(server string) string { return dial[server] })
+	a, err := app.New(string(client), servers, func(server string) string { return dial[server] })
 	f.must(err)
 	a.Dialer = f.dialer
 	return a

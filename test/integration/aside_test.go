@@ -104,6 +104,30 @@ func TestClaimDeletedByItsPodsOwnerReferenceIsDrainedFromAnother(t *testing.T) {
 	equal(w, "items", m.Status.LastDrains[0].Added, 12)
 }
 
+// A claim that is being deleted keeps its member's next pod from being created. Without its label
+// the cache doesn't have it, and no pod shows that it is there.
+func TestADeletedClaimWithoutItsLabelIsDrainedFromAnother(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	lost := w.claim(1)
+	w.delete(lost)
+	w.stopOperator() // otherwise it would put the label back while the pod runs
+	w.change(w.claim(1), fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, cachev1alpha1.LabelCluster))
+	w.delete(w.pod("cache-1"))
+	w.eventually("no pod", func() error {
+		if w.pod("cache-1") != nil {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+	w.startOperator()
+	w.claimGone(1, lost.UID)
+	last := w.settled(2).Status.LastDrains
+	if len(last) != 1 || last[0].Result != "Drained" {
+		t.Errorf("the last drains are %s", asJSON(last))
+	}
+}
+
 func TestMembersClaimDeletedByAPersonIsDrainedIntoTheMembersAndItself(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)

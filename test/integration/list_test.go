@@ -126,8 +126,8 @@ func (d *nameServer) ask(name string, kind dnsmessage.Type) ([]dnsmessage.Resour
 	return m.Answers, nil
 }
 
-// names returns nil if the SRV records are exactly those members, in their order, and each
-// of their names has its pod's address.
+// names returns nil if the SRV records are exactly those members, in their order, each of their
+// names has its pod's address, and the A records are these addresses, in the same order.
 func (d *nameServer) names(w *world, members int) error {
 	domain := fmt.Sprintf("%s.%s.svc.cluster.local.", listName, w.namespace)
 	records, err := d.ask("_memcached._tcp."+domain, dnsmessage.TypeSRV)
@@ -137,6 +137,7 @@ func (d *nameServer) names(w *world, members int) error {
 	if len(records) != members {
 		return fmt.Errorf("%d records: %v", len(records), records)
 	}
+	var pods []string
 	for i := range records {
 		srv, ok := records[i].Body.(*dnsmessage.SRVResource)
 		want := fmt.Sprintf("%s-%d.%s", name, i, domain)
@@ -144,13 +145,31 @@ func (d *nameServer) names(w *world, members int) error {
 			return fmt.Errorf("record %d is %v", i, records[i])
 		}
 		pod := w.pod(fmt.Sprintf("%s-%d", name, i))
-		addresses, err := d.ask(want, dnsmessage.TypeA)
-		if err != nil || len(addresses) != 1 || pod == nil {
-			return fmt.Errorf("%s has %d addresses: %w", want, len(addresses), err)
+		if pod == nil {
+			return fmt.Errorf("no member %d", i)
 		}
-		if a, ok := addresses[0].Body.(*dnsmessage.AResource); !ok || net.IP(a.A[:]).String() != pod.Status.PodIP {
-			return fmt.Errorf("%s is %v, and its pod %s", want, addresses[0], pod.Status.PodIP)
+		if err := d.addressesAre(want, pod.Status.PodIP); err != nil {
+			return err
 		}
+		pods = append(pods, pod.Status.PodIP)
+	}
+	return d.addressesAre(domain, pods...)
+}
+
+// addressesAre returns nil if the name has exactly these A records, in their order.
+func (d *nameServer) addressesAre(name string, want ...string) error {
+	records, err := d.ask(name, dnsmessage.TypeA)
+	if err != nil {
+		return err
+	}
+	var got []string
+	for _, r := range records {
+		if a, ok := r.Body.(*dnsmessage.AResource); ok {
+			got = append(got, net.IP(a.A[:]).String())
+		}
+	}
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("%s has the addresses %v, and its pods %v", name, got, want)
 	}
 	return nil
 }

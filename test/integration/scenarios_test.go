@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,7 +19,7 @@ import (
 // scenarios whose every write is a crash point.
 func scenarios() map[string]scenario {
 	three := func(w *world) { w.storageCluster(apitest.MakeMemcached(name), 3) }
-	return map[string]scenario{
+	all := map[string]scenario{
 		"scale-down":        {three, func(w *world) { w.scale(2) }, settledAt(2)},
 		"scale-down of two": {three, func(w *world) { w.scale(1) }, settledAt(1)},
 		"scale-down, addresses stay": {
@@ -188,6 +189,8 @@ func scenarios() map[string]scenario {
 			w.scale(2)
 		}, settledAt(2)},
 	}
+	maps.Copy(all, leavingScenarios())
+	return all
 }
 
 // routedAndSettled is the end of one whose two routers look for items at that many members, too.

@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -84,8 +85,8 @@ func MemberOrdinal(cluster string, claim *corev1.PersistentVolumeClaim) int32 {
 	return ordinal
 }
 
-// findClaims searches live for claims that the cache should have: those of running
-// members, of Jobs, and of drains in status. If a paused cluster lacks some, it returns
+// findClaims searches live for claims that the cache should have: those of members that run
+// or whose pod can't be created, of Jobs, and of drains in status. If a paused cluster lacks some, it returns
 // an error, because nothing may be adopted. For a cluster that is being deleted it does
 // nothing: what is known is released.
 func (r *Reader) findClaims(ctx context.Context, o *State) error {
@@ -117,7 +118,8 @@ func (r *Reader) findClaims(ctx context.Context, o *State) error {
 
 // missing has signs of claims that the cache doesn't have.
 type missing struct {
-	// members are the names of the claims of members that run.
+	// members are the names of the claims of members that run, or whose pod can't be
+	// created: a claim that is being deleted is in its way.
 	members []string
 	// departed: status names a drain whose claim is missing. drained: there is a Job for
 	// such a claim.
@@ -135,6 +137,13 @@ func (o *State) missingClaims() *missing {
 		ordinal, ok := build.PodOrdinal(o.Cluster.Name, o.Pods[i].Name)
 		if name := build.ClaimName(o.Cluster.Name, ordinal); ok && o.Pods[i].Status.Phase == corev1.PodRunning && !has(name) {
 			m.members = append(m.members, name)
+		}
+	}
+	if o.NotCreated != nil {
+		for ordinal := range ptr.Deref(o.StatefulSet.Spec.Replicas, 1) {
+			if name := build.ClaimName(o.Cluster.Name, ordinal); !has(name) && !slices.Contains(m.members, name) {
+				m.members = append(m.members, name)
+			}
 		}
 	}
 	drains := o.Cluster.Status.Drains

@@ -204,8 +204,8 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 	if err := r.observeJobs(ctx, key, o); err != nil {
 		return nil, err
 	}
-	o.Unfound = r.findClaims(ctx, o)
 	r.observeCreation(ctx, o)
+	o.Unfound = r.findClaims(ctx, o)
 	if o.NamespaceTerminating, err = r.observeNamespace(ctx, o); err != nil {
 		return nil, err
 	}

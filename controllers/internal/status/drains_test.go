@@ -61,6 +61,50 @@ func TestADrainThatHasNoDrainerAtWorkSaysWhy(t *testing.T) {
 	}
 }
 
+// A leaving member that was moved waits for its last client, and status says who calls it. What
+// else it waits for comes first.
+func TestALeavingMemberTellsWhoStillCallsIt(t *testing.T) {
+	const who = "clients still call it: 44 commands a second; connections: 10.0.0.9 (2)"
+	settling := contract.Progress{Phase: contract.PhaseSettling, ItemsDone: 7, ItemsTotal: 9, Message: who}
+	changed := func(change func(*contract.Progress)) *contract.Progress {
+		p := settling
+		change(&p)
+		return &p
+	}
+	alone := func(*Input) {}
+	for name, test := range map[string]struct {
+		progress        *contract.Progress
+		also            func(*Input)
+		reason, message string
+	}{
+		"clients call":         {&settling, alone, cachev1alpha1.ReasonStillCalled, who},
+		"nobody is named yet":  {changed(func(p *contract.Progress) { p.Message = "" }), alone, cachev1alpha1.ReasonStillCalled, "it leaves when no client has called it for some seconds"},
+		"items are moved":      {changed(func(p *contract.Progress) { p.Phase, p.Message = contract.PhaseMoving, "" }), alone, "", ""},
+		"a survivor is silent": {changed(func(p *contract.Progress) { p.Phase, p.Message = contract.PhaseMoving, "waiting for cache-0" }), alone, cachev1alpha1.ReasonSurvivorUnreachable, "waiting for cache-0"},
+		"its mover has no node": {&settling, func(in *Input) {
+			in.Waits = map[types.UID]Wait{"uid-2": {Reason: "Unschedulable", Message: "0/1 nodes are available"}}
+		}, "Unschedulable", "0/1 nodes are available"},
+		"others leave with it": {&settling, func(in *Input) {
+			in.Plan.Drains[0].Reason, in.Plan.Drains[0].Message = plan.InTurn, "it leaves together with the others"
+		}, plan.InTurn, "it leaves together with the others"},
+		"nothing is known": {nil, alone, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(2).leaving(2, plan.Leaving, "", "").with(test.also)
+			items := int64(0)
+			if test.progress != nil {
+				in.with(progress(*test.progress))
+				items = 7
+			}
+			got := compute(t, in).Drains[0]
+			want := []any{cachev1alpha1.DrainLeaving, test.reason, test.message, items}
+			if diff := cmp.Diff(want, []any{got.Phase, got.Reason, got.Message, got.ItemsDone}); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestADrainTellsSinceWhenItWaits(t *testing.T) {
 	in := input(2)
 	at := func(seconds int64, phase plan.DrainPhase, reason string) {

@@ -15,6 +15,7 @@ func TestRoutingTellsWhichKeysAScaleDownLoses(t *testing.T) {
 	routedBy := func(client string) func(*Input) {
 		return func(in *Input) { in.Cluster.Spec.Routing.Client = cachev1alpha1.Client(client) }
 	}
+	stable := func(in *Input) { in.Cluster.Spec.Routing.Addresses = cachev1alpha1.AddressesStable }
 	for name, test := range map[string]struct {
 		in      *Input
 		reason  string
@@ -22,6 +23,9 @@ func TestRoutingTellsWhichKeysAScaleDownLoses(t *testing.T) {
 	}{
 		"the next one, consistent":  {input(10).with(routedBy("dalli")), cachev1alpha1.ReasonConsistent, "dalli"},
 		"by names and addresses":    {input(3).with(routedBy("evcache")), cachev1alpha1.ReasonAddressesHashed, "evcache"},
+		"by those that stay":        {input(3).with(routedBy("evcache")).with(stable), cachev1alpha1.ReasonConsistent, "evcache"},
+		"spymemcached's ketama":     {input(3).with(routedBy("spymemcached-ketama")), cachev1alpha1.ReasonAddressesHashed, "spymemcached-ketama"},
+		"and addresses that stay":   {input(3).with(routedBy("spymemcached-ketama")).with(stable), cachev1alpha1.ReasonConsistent, "spymemcached-ketama"},
 		"the next one, by modulo":   {input(10).with(routedBy("gomemcache")), cachev1alpha1.ReasonOtherKeysMove, "from 10 to 9 members, clients of gomemcache look elsewhere for about 80%"},
 		"the one that runs":         {input(3).with(routedBy("gomemcache")).leaving(3, plan.Draining, "", "").leaving(4, plan.Waiting, "", ""), cachev1alpha1.ReasonOtherKeysMove, "from 5 to 3"},
 		"from four to half":         {input(2).with(routedBy("gomemcache")).leaving(2, plan.Draining, "", "").leaving(3, plan.Waiting, "", ""), cachev1alpha1.ReasonConsistent, "gomemcache"},
