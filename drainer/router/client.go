@@ -353,8 +353,12 @@ func (c *client) incomplete(b []byte) int {
 		}
 		answer = answerNoLine
 	}
-	c.skipping = true
 	c.reply(answer)
+	if answer == wire.AnswerLongLine {
+		c.end()
+		return len(b)
+	}
+	c.skipping = true
 	return len(b)
 }
 

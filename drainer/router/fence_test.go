@@ -3,6 +3,7 @@ package router_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,33 @@ func (r *running) take(t testing.TB, table *router.Table) {
 		return nil
 	})
 	memcachedtest.WaitFor(t, "its acknowledgement", func() error { return acknowledged(r, table.Number) })
+}
+
+// A router that can't connect to a new member goes on to prepare before the others may be in settle: it
+// would store items where nobody looks.
+func TestARouterWithoutTheNewMemberIsNotLeftInStable(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	from, to := ring(t, all[0]), ring(t, all...)
+	to.Servers = slices.Clone(to.Servers)
+	to.Servers[1].Port = uint16(memcachedtest.FreePort(t))
+	told := tables(from, to)
+	r := fenced(t, told[0])
+	memcachedtest.WaitFor(t, "ready", r.Ready)
+	if err := r.follow(told[1]); err != nil {
+		t.Fatal(err)
+	}
+	if number, why := r.Acknowledged(); number == told[1].Number || why == "" {
+		t.Errorf("table %d is acknowledged, %q", number, why)
+	}
+	moves := slices.IndexFunc(owned(to, 20), func(key string) bool { return to.Owner.Owner([]byte(key)) == 1 })
+	key, c := owned(to, 20)[moves], dial(t, r.address)
+	memcachedtest.WaitFor(t, "an error for a key that moves", func() error {
+		if got := c.ask("set " + key + " 0 0 1\r\nx\r\n"); !strings.HasPrefix(got, "SERVER_ERROR") {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
 }
 
 // follow offers a table often, as whoever reads it from a file does.

@@ -36,6 +36,7 @@ type loop struct {
 	// with requests under way, and the table's own.
 	table    *Table
 	next     *Table // waits for connections to its members
+	offered  int64  // when next came, in the loop's clock
 	old, new []*member
 	epochs   rings.Epochs
 	// late: keys that may have moved are refused; lost: all are. refuser stands for their owner.
@@ -72,6 +73,8 @@ const (
 	readSize = 128 << 10
 	// tick is how often a loop looks for time-outs.
 	tick = 100 * time.Millisecond
+	// shortestSleep is what a loop may take for a round without being taken for one that was paused.
+	shortestSleep = 2 * time.Second
 )
 
 func newLoop(r *Router) (*loop, error) {
@@ -110,7 +113,14 @@ func (l *loop) patience() time.Duration {
 	return tick
 }
 
-func (l *loop) clock() { l.now = int64(time.Since(l.began)) }
+func (l *loop) clock() {
+	before := l.now
+	l.now = int64(time.Since(l.began))
+	if before > 0 && l.now-before > int64(max(l.router.config.LeftBehind/2, shortestSleep)) {
+		l.router.fence.Woke()
+		l.judge()
+	}
+}
 
 // flush sends what the round has brought: first to members, who then have something to
 // do. A client that goes on may bring more.

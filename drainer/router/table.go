@@ -52,7 +52,7 @@ func (l *loop) apply(t *Table) {
 			l.members.all = append(l.members.all, l.newMember(s.Address()))
 		}
 	}
-	l.next = t
+	l.next, l.offered = t, l.now
 	l.adopt()
 }
 
@@ -83,9 +83,11 @@ func (l *loop) unconnected(t *Table) *member {
 // adopt makes the next table the loop's, if its members are connected, and forgets members
 // that it doesn't name. The first table is taken at once. In prepare this router may not act as
 // in stable: others may have gone on to settle. So it serves what the old owners have, and
-// acknowledges when the new ones are connected.
+// acknowledges when the new ones are connected. It doesn't wait for them for longer than others may
+// be waited for: then keys of members that it can't reach get errors.
 func (l *loop) adopt() {
-	if l.next == nil || l.table != nil && l.unconnected(l.next) != nil {
+	waits := l.table != nil && l.now-l.offered < int64(l.router.config.LeftBehind)
+	if l.next == nil || waits && l.unconnected(l.next) != nil {
 		return
 	}
 	t := l.next
@@ -171,10 +173,11 @@ func (l *loop) judge() {
 	}
 	bound := l.router.config.LeftBehind
 	behind, latest := l.router.fence.Behind(number)
-	left := latest > 0 && behind >= bound
+	unsure := l.router.fence.Unsure()
+	left := unsure || latest > 0 && behind >= bound
 	l.late = left || t.Over()
 	lost := left && (t.State == change.Stable || behind >= 2*bound)
-	if lost != l.lost && l == l.router.loops[0] {
+	if lost != l.lost && l == l.router.loops[0] && !unsure {
 		if lost {
 			l.router.config.Logf("table %d is left behind: others have table %d; all requests are refused", number, latest)
 		} else {

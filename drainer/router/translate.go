@@ -49,5 +49,7 @@ func (r *Router) translate(application net.Conn, first []byte, text *net.UnixCon
 	if r.config.Logins != nil {
 		config.Admits = r.admits
 	}
-	binary.Translate(application, first, text, config)
+	w := socket.NewWriter(application, text)
+	defer w.End()
+	binary.Translate(w, first, text, config)
 }

@@ -211,7 +211,27 @@ func TestManyRequestsAtOnce(t *testing.T) {
 	fewKeys, _, _ := strings.Cut(keys, fmt.Sprintf(" key-%d ", few))
 	values, _, _ := strings.Cut(want.String(), fmt.Sprintf("VALUE key-%d ", few))
 	c.want("gat 100"+fewKeys+"\r\n", values+"END\r\n")
-	c.want("set "+strings.Repeat("k", 3000)+" 0 0 1\r\n", "CLIENT_ERROR line too long\r\n")
+}
+
+// After a line that is too long nobody knows whether a data block follows, so nothing is carried out any
+// more.
+func TestNothingIsCarriedOutAfterALineThatIsTooLong(t *testing.T) {
+	t.Parallel()
+	all := members(t, 1)
+	r := start(t, router.Config{}, all...)
+	dial(t, r.address).want("set keep 0 0 1\r\nx\r\n", "STORED\r\n")
+	for _, line := range []string{
+		"set " + strings.Repeat("k", 2100) + " 0 0 13", "ms " + strings.Repeat("k", 2100) + " 13", "set a 0 0 13" + strings.Repeat(" ", 2100),
+		"set " + strings.Repeat("k", 100_000) + " 0 0 13",
+	} {
+		c := dial(t, r.address)
+		_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
+		_, _ = io.WriteString(c, line+"\r\ndelete keep\r\n\r\n") // it may be closed meanwhile
+		if got, err := io.ReadAll(c); string(got) != "CLIENT_ERROR line too long\r\n" && len(got) > 0 {
+			t.Errorf("%.20s… of %d bytes: %q, %v", line, len(line), got, err)
+		}
+	}
+	dial(t, r.address).want("get keep\r\n", "VALUE keep 0 1\r\nx\r\nEND\r\n")
 }
 
 // TestAnswersComeInTheOrderOfTheRequests, whichever member is faster.

@@ -80,10 +80,10 @@ func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 		r.Rings.Forget(key)
 		return
 	}
-	run, start := o.routersServe()
+	run, silent := o.routersServe()
 	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), number, run...)
 	if build.RouterTableIn(o.Routers.Table).State != contract.RingStable {
-		for _, p := range start {
+		for _, p := range silent {
 			since := contract.NumberTime(number)
 			if p.CreationTimestamp.After(since) {
 				since = p.CreationTimestamp.Time
@@ -94,19 +94,20 @@ func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 	o.Routers.Acknowledged = len(o.Routers.Behind) == 0
 }
 
-// routersServe returns the routers that run, and those that have a node and don't run yet: their
-// kubelet may have read the table already.
-func (o *State) routersServe() (run, start []*corev1.Pod) {
+// routersServe returns the routers that run, and those that can't be asked, but may serve: they have a
+// node and don't run yet, so that their kubelet may have read the table already; or they should have
+// ended, but their kubelet, which may be cut off, has not said so.
+func (o *State) routersServe() (run, silent []*corev1.Pod) {
 	for i := range o.Routers.Pods {
 		p := &o.Routers.Pods[i]
 		over := p.DeletionTimestamp != nil && p.DeletionTimestamp.Time.Before(o.Now)
 		switch {
-		case over || podEnded(p):
-		case p.Status.Phase == corev1.PodRunning && p.Status.PodIP != "":
+		case podEnded(p):
+		case !over && p.Status.Phase == corev1.PodRunning && p.Status.PodIP != "":
 			run = append(run, p)
 		case p.Spec.NodeName != "":
-			start = append(start, p)
+			silent = append(silent, p)
 		}
 	}
-	return run, start
+	return run, silent
 }

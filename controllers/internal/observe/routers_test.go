@@ -41,18 +41,18 @@ func TestRoutersThatStartHoldAStateUp(t *testing.T) {
 		pod   corev1.Pod
 		since time.Time // zero: it is not behind
 	}{
-		"it starts":                      {contract.RingPrepare, pod(corev1.PodPending, same), written},
-		"it starts, in a later state":    {contract.RingFinish, pod(corev1.PodPending, same), written},
-		"it runs, and has no address":    {contract.RingMove, pod(corev1.PodRunning, same), written},
-		"it came after the table":        {contract.RingPrepare, pod(corev1.PodPending, func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now) }), now},
-		"nothing changes":                {contract.RingStable, pod(corev1.PodPending, same), time.Time{}},
-		"it has no node":                 {contract.RingPrepare, pod(corev1.PodPending, func(p *corev1.Pod) { p.Spec.NodeName = "" }), time.Time{}},
-		"it has ended":                   {contract.RingPrepare, pod(corev1.PodFailed, same), time.Time{}},
-		"its time is over":               {contract.RingPrepare, pod(corev1.PodPending, deletedAt(now.Add(-time.Second))), time.Time{}},
-		"it starts, and is to end":       {contract.RingPrepare, pod(corev1.PodPending, deletedAt(now.Add(time.Second))), written},
-		"it runs, and is asked":          {contract.RingPrepare, pod(corev1.PodRunning, runs), written},
-		"it runs, and nothing changes":   {contract.RingStable, pod(corev1.PodRunning, runs), written},
-		"it has run, and its time is up": {contract.RingPrepare, pod(corev1.PodRunning, deletedAt(now.Add(-time.Second))), time.Time{}},
+		"it starts":                     {contract.RingPrepare, pod(corev1.PodPending, same), written},
+		"it starts, in a later state":   {contract.RingFinish, pod(corev1.PodPending, same), written},
+		"it runs, and has no address":   {contract.RingMove, pod(corev1.PodRunning, same), written},
+		"it came after the table":       {contract.RingPrepare, pod(corev1.PodPending, func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now) }), now},
+		"nothing changes":               {contract.RingStable, pod(corev1.PodPending, same), time.Time{}},
+		"it has no node":                {contract.RingPrepare, pod(corev1.PodPending, func(p *corev1.Pod) { p.Spec.NodeName = "" }), time.Time{}},
+		"it has ended":                  {contract.RingPrepare, pod(corev1.PodFailed, same), time.Time{}},
+		"its time is over":              {contract.RingPrepare, pod(corev1.PodPending, deletedAt(now.Add(-time.Second))), written},
+		"it starts, and is to end":      {contract.RingPrepare, pod(corev1.PodPending, deletedAt(now.Add(time.Second))), written},
+		"it runs, and is asked":         {contract.RingPrepare, pod(corev1.PodRunning, runs), written},
+		"it runs, and nothing changes":  {contract.RingStable, pod(corev1.PodRunning, runs), written},
+		"its node doesn't say it ended": {contract.RingPrepare, pod(corev1.PodRunning, deletedAt(now.Add(-time.Hour))), written},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &State{Cluster: testCluster(), Now: now}

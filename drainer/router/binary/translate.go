@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// window is how many requests are unanswered at most.
-	window = 1024
+	// window is how many requests are unanswered at most. Their keys are kept.
+	window = 128
 	// bufferSize of each of a connection's four buffers, in bytes.
 	bufferSize = 4 << 10
 )

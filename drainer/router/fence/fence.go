@@ -84,6 +84,9 @@ type Fence struct {
 	older int64
 	// waits says what a table that was read waits for.
 	waits string
+	// woke is when the router went on after it had stood still for so long that others may have gone
+	// on without it; zero once it has looked again.
+	woke time.Time
 	// news tells that a member was looked at.
 	news chan struct{}
 }
@@ -131,6 +134,35 @@ func (f *Fence) Late(n int64) bool {
 	return latest > 0 && d >= f.config.LeftBehind
 }
 
+// Woke is told that the router has stood still: its process was paused, or its machine.
+func (f *Fence) Woke() {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.woke = time.Now()
+	f.lookAgain()
+}
+
+// Unsure tells whether it has woken, and has not looked at the members since. If it can't, it goes on
+// with what it knows, as one that starts.
+func (f *Fence) Unsure() bool {
+	if f == nil {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.unsure()
+}
+
+func (f *Fence) unsure() bool {
+	if !f.woke.IsZero() && (f.lookedAtAll() || time.Since(f.woke) > firstLook) {
+		f.woke = time.Time{}
+	}
+	return !f.woke.IsZero()
+}
+
 // sight notes a number. f.mu is locked.
 func (f *Fence) sight(new sighting) {
 	seen := *f.seen.Load()
@@ -164,7 +196,11 @@ func (f *Fence) Lets(t *rings.Table) bool {
 	defer f.mu.Unlock()
 	if t.Number > f.read.Number {
 		f.read = t
-		f.sight(sighting{t.Number, time.Now(), t.Before <= f.applied.Load().Number})
+		seen := sighting{t.Number, time.Now(), t.Before <= f.applied.Load().Number}
+		if !seen.own && !t.AcknowledgedBefore() { // others have waited for it, and gone on
+			seen.at = time.Time{}
+		}
+		f.sight(seen)
 		f.lookAgain()
 	}
 	f.waits = f.holds(t)

@@ -124,6 +124,76 @@ func TestARouterGoesOnWhenThoseThatAreBehindRefuse(t *testing.T) {
 	}
 }
 
+// A process that was paused, for longer than others wait for it, refuses what it finds at once.
+func TestARouterThatWakesIsLeftBehindAtOnce(t *testing.T) {
+	t.Parallel()
+	all := start(t, 2)
+	told := tables(all, waits)
+	f := begun(t, told[0])
+	memcachedtest.WaitFor(t, "the number", func() error {
+		return unless(hasNumber(t, all[0], told[0].Number), "it is not there")
+	})
+	f.Woke()
+	memcachedtest.WaitFor(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
+	if f.Late(told[0].Number) {
+		t.Fatal("it is left behind, and nobody went on")
+	}
+	f.Woke()
+	for _, m := range all { // before it has looked
+		value := contract.RingNumber(told[2].Number, "secret")
+		m.Raw().Must("STORED", fmt.Sprintf("set %s 0 0 %d", contract.RingNumberKey, len(value)), []byte(value))
+	}
+	f.Woke()
+	memcachedtest.WaitFor(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
+	if d, latest := f.Behind(told[0].Number); latest != told[2].Number || d < time.Hour {
+		t.Errorf("it has been behind for %v, of table %d", d, latest)
+	}
+}
+
+// A table that says that others have waited for the router in vain, and gone on, leaves it behind at once.
+func TestATableAfterOneThatWasMissedLeavesARouterBehindAtOnce(t *testing.T) {
+	t.Parallel()
+	told := tables(start(t, 2), waits)
+	f := begun(t, told[0])
+	if f.Lets(told[2]) {
+		t.Error("it takes the table at once")
+	}
+	if !f.Late(told[0].Number) {
+		t.Error("it serves by the table before the last")
+	}
+}
+
+// Members without CAS values keep the number, too.
+func TestTheNumberIsKeptWithoutCAS(t *testing.T) {
+	t.Parallel()
+	m := memcachedtest.Start(t, "-C")
+	told := tables([]*memcachedtest.Server{m, memcachedtest.Start(t)}, 1)
+	f := begun(t, told[0])
+	for _, table := range told[:2] {
+		if table != told[0] {
+			f.Lets(table)
+			f.Apply(table)
+		}
+		memcachedtest.WaitFor(t, "the number", func() error { return unless(hasNumber(t, m, table.Number), "it is not there") })
+	}
+}
+
+func hasNumber(t *testing.T, m *memcachedtest.Server, number int64) bool {
+	member, err := net.Dial("tcp", m.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer member.Close()
+	return strings.Contains(ask(t, member, "get "+contract.RingNumberKey+"\r\n"), contract.RingNumber(number, "secret"))
+}
+
+func unless(is bool, why string) error {
+	if is {
+		return nil
+	}
+	return errors.New(why)
+}
+
 // Whatever clients do to the item, no fence takes it for a table, and the number is back soon.
 func TestNobodyElsesNumberLeavesARouterBehind(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ func (f *Fence) look(ctx context.Context, c *memcache.Conn, address string, t *r
 		if number >= t.Number {
 			break
 		}
-		if stored, err := storeNumber(c, contract.RingNumber(t.Number, t.Key), cas); stored || err != nil {
+		if stored, err := storeNumber(c, contract.RingNumber(t.Number, t.Key), value == nil, cas); stored || err != nil {
 			return c, err
 		}
 	}
@@ -99,17 +99,21 @@ func (f *Fence) found(number int64, t *rings.Table) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := time.Now()
-	if !f.looked {
+	switch {
+	case !f.looked:
 		if at = (time.Time{}); number < t.Number {
 			f.older = max(f.older, number)
 		}
+	case f.unsure(): // it may have been there for long
+		at = time.Time{}
 	}
 	if number > t.Number {
 		f.sight(sighting{number: number, at: at})
 	}
 }
 
-// numberAt is what a member has as its number. cas is 0 if it has nothing.
+// numberAt is what a member has as its number: nil if it has nothing. cas is 0 if it keeps no CAS
+// values.
 func numberAt(c *memcache.Conn) (value []byte, cas uint64, err error) {
 	if err := c.Send([]byte("gets " + contract.RingNumberKey + "\r\n")); err != nil {
 		return nil, 0, err
@@ -129,7 +133,7 @@ func numberAt(c *memcache.Conn) (value []byte, cas uint64, err error) {
 	if err != nil || size < 0 {
 		return nil, 0, fmt.Errorf("%w to gets: %.80q", memcache.ErrProtocol, line)
 	}
-	if size > contract.MaxRingNumber { // somebody else's
+	if value = []byte{}; size > contract.MaxRingNumber { // somebody else's
 		_, err = io.CopyN(io.Discard, c, size)
 	} else {
 		value = make([]byte, size)
@@ -140,15 +144,19 @@ func numberAt(c *memcache.Conn) (value []byte, cas uint64, err error) {
 			_, err = c.Line()
 		}
 	}
-	return value, max(cas, 1), err
+	return value, cas, err
 }
 
 // storeNumber tells whether it stored the number: if there is none, or the one of that CAS value.
-func storeNumber(c *memcache.Conn, value string, cas uint64) (stored bool, err error) {
-	request := fmt.Sprintf("add %s 0 0 %d\r\n%s\r\n", contract.RingNumberKey, len(value), value)
-	if cas > 0 {
-		request = fmt.Sprintf("cas %s 0 0 %d %d\r\n%s\r\n", contract.RingNumberKey, len(value), cas, value)
+func storeNumber(c *memcache.Conn, value string, first bool, cas uint64) (stored bool, err error) {
+	verb, guard := "cas", fmt.Sprintf(" %d", cas)
+	switch {
+	case first:
+		verb, guard = "add", ""
+	case cas == 0: // another router's number may be lost, until that looks again
+		verb, guard = "set", ""
 	}
+	request := fmt.Sprintf("%s %s 0 0 %d%s\r\n%s\r\n", verb, contract.RingNumberKey, len(value), guard, value)
 	if err := c.Send([]byte(request)); err != nil {
 		return false, err
 	}

@@ -30,9 +30,9 @@ func HandOver(ctx context.Context, conn net.Conn) (fd int, err error) {
 		_ = near.CloseWrite()
 	}()
 	go func() {
-		w := newWriter(conn, near)
+		w := NewWriter(conn, near)
 		_, _ = io.Copy(w, near)
-		w.end()
+		w.End()
 		stop()
 		_ = conn.Close()
 		_ = near.Close()

@@ -14,30 +14,31 @@ const (
 	lastWords = 10 * time.Second
 )
 
-// writer writes to a connection. A peer that takes nothing can't hold it up for ever: once the loop
+// Writer writes to a connection. A peer that takes nothing can't hold it up for ever: once the loop
 // has closed its end of the pair, the peer has a bounded time to take the rest. A deadline for each
 // write would not do: TLS is broken after one that has passed.
-type writer struct {
+type Writer struct {
 	net.Conn
 	near  *net.UnixConn
 	watch *time.Timer
 }
 
-func newWriter(conn net.Conn, near *net.UnixConn) *writer {
-	w := &writer{Conn: conn, near: near}
+// NewWriter returns a Writer. near is our end of the pair.
+func NewWriter(conn net.Conn, near *net.UnixConn) *Writer {
+	w := &Writer{Conn: conn, near: near}
 	w.watch = time.AfterFunc(look, w.look)
 	w.watch.Stop()
 	return w
 }
 
 // Write may be followed by one more look; that does no harm.
-func (w *writer) Write(b []byte) (int, error) {
+func (w *Writer) Write(b []byte) (int, error) {
 	w.watch.Reset(look)
 	defer w.watch.Stop()
 	return w.Conn.Write(b)
 }
 
-func (w *writer) look() {
+func (w *Writer) look() {
 	if !closed(w.near) {
 		w.watch.Reset(look)
 		return
@@ -45,7 +46,8 @@ func (w *writer) look() {
 	_ = w.SetWriteDeadline(time.Now().Add(lastWords))
 }
 
-func (w *writer) end() { w.watch.Stop() }
+// End stops looking.
+func (w *Writer) End() { w.watch.Stop() }
 
 // closed tells whether the other end of the pair is.
 func closed(near *net.UnixConn) (is bool) {

@@ -24,7 +24,7 @@ const (
 	AnswerError      = "ERROR\r\n"
 	AnswerBadFormat  = "CLIENT_ERROR bad command line format\r\n"
 	AnswerBadChunk   = "CLIENT_ERROR bad data chunk\r\n"
-	answerLongLine   = "CLIENT_ERROR line too long\r\n"
+	AnswerLongLine   = "CLIENT_ERROR line too long\r\n"
 	AnswerNoShutdown = "ERROR: shutdown not enabled\r\n"
 	AnswerOK         = "OK\r\n"
 	AnswerNoop       = "MN\r\n"
@@ -104,6 +104,7 @@ func (r *Request) Parse(b []byte) int {
 		r.read(rest)
 	case len(line) > MaxLine:
 		r.refuse(LongLine(line))
+		r.Close = r.Answer == AnswerLongLine
 	case r.Verb.Meta():
 		r.meta(rest)
 	case r.Verb >= Set:
@@ -122,12 +123,13 @@ func (r *Request) ParseRest(v Verb, exptime int32, b []byte) int {
 	return n
 }
 
-// LongLine is the answer to a line that is too long, or to what there is of it.
+// LongLine is the answer to a line that is too long, or to what there is of it. The connection is closed
+// after it: nobody knows whether a data block follows.
 func LongLine(line []byte) string {
 	if name, _ := next(line); verbOf(name) == Unknown {
 		return AnswerError
 	}
-	return answerLongLine
+	return AnswerLongLine
 }
 
 // refuse answers without a member. Errors of meta commands are said if these are quiet, too.
