@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"example.com/memcached-operator/drainer/router/binary"
+	"example.com/memcached-operator/drainer/router/buffers"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -84,13 +85,13 @@ func (c *client) touch() {
 // send appends to what the client gets. What doesn't fit into a buffer is written out before the
 // round is over.
 func (c *client) send(b []byte) {
-	if len(c.out)+len(b) > keptBuffer && !c.writes {
+	if len(c.out)+len(b) > buffers.Largest && !c.writes {
 		if b = c.through(b); len(b) == 0 {
 			return
 		}
 	}
 	c.buffer()
-	c.out = c.loop.buffers.add(c.out, b)
+	c.out = c.loop.buffers.Add(c.out, b)
 	c.loop.held += len(b)
 	c.touch()
 }
@@ -98,7 +99,7 @@ func (c *client) send(b []byte) {
 // through writes what is unsent, and then b, if that would not fit into a buffer. It returns what
 // is left of b. If the connection is broken, flushed will find that.
 func (c *client) through(b []byte) []byte {
-	if c.write(); len(c.out) > 0 || len(b) < keptBuffer/2 {
+	if c.write(); len(c.out) > 0 || len(b) < buffers.Largest/2 {
 		return b
 	}
 	n := c.writeDirect(b)
@@ -123,9 +124,9 @@ func (c *client) write() bool {
 func (c *client) hold(s *slot, b []byte) {
 	before := cap(s.held)
 	if s.held == nil {
-		s.held = c.loop.buffers.get(len(b))
+		s.held = c.loop.buffers.Get(len(b))
 	}
-	s.held = c.loop.buffers.add(s.held, b)
+	s.held = c.loop.buffers.Add(s.held, b)
 	c.heldBytes += len(b)
 	c.loop.held += cap(s.held) - before
 }
@@ -133,7 +134,7 @@ func (c *client) hold(s *slot, b []byte) {
 func (c *client) unhold(s *slot) {
 	c.heldBytes -= len(s.held)
 	c.loop.held -= cap(s.held)
-	c.loop.buffers.put(s.held)
+	c.loop.buffers.Put(s.held)
 	s.held = nil
 }
 
@@ -506,7 +507,7 @@ func (c *client) forward(r *wire.Request, data []byte) bool {
 	}
 	m.through(len(data))
 	m.request(s)
-	m.out = m.loop.buffers.add(r.AppendTo(m.out), data)
+	m.out = m.loop.buffers.Add(r.AppendTo(m.out), data)
 	return true
 }
 

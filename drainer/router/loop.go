@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"example.com/memcached-operator/drainer/router/buffers"
 	"example.com/memcached-operator/drainer/router/meter"
 	"example.com/memcached-operator/drainer/router/poll"
 	"example.com/memcached-operator/drainer/router/rings"
@@ -20,7 +21,7 @@ type loop struct {
 	poller *poll.Poller
 	// input is what is read into.
 	input   []byte
-	buffers buffers
+	buffers buffers.Buffers
 	free    *slot
 	request wire.Request
 	// now is when the round began, in nanoseconds of a clock that begins with the router.

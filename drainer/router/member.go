@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"example.com/memcached-operator/drainer/router/buffers"
 	"example.com/memcached-operator/drainer/router/command"
 	"example.com/memcached-operator/drainer/router/meter"
 	"example.com/memcached-operator/drainer/router/wire"
@@ -86,7 +87,7 @@ func (m *member) request(s *slot) {
 // through writes what is unsent before the round is over, if n more bytes would not fit into a
 // buffer. If the connection is broken, the loop finds that.
 func (m *member) through(n int) {
-	if len(m.out)+n > keptBuffer && !m.writes {
+	if len(m.out)+n > buffers.Largest && !m.writes {
 		m.write()
 	}
 }

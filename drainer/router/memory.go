@@ -3,6 +3,7 @@ package router
 import (
 	"time"
 
+	"example.com/memcached-operator/drainer/router/buffers"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -32,7 +33,7 @@ func (l *loop) room(n int) bool {
 // piece is how much is read from a client at once, in bytes. It may have to be kept.
 func (l *loop) piece() int {
 	if l.held > l.maxMemory {
-		return bufferSize
+		return buffers.Usual
 	}
 	return readSize
 }
@@ -55,7 +56,7 @@ func (c *client) count() {
 	c.loop.held += n - c.counted
 	c.counted = n
 	switch {
-	case n <= bufferSize:
+	case n <= buffers.Usual:
 		c.partial = 0
 	case c.partial == 0:
 		c.partial = c.loop.now

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"example.com/memcached-operator/drainer/router/buffers"
 	"example.com/memcached-operator/drainer/router/poll"
 )
 
@@ -38,7 +39,7 @@ func (s *stream) unsent() int { return len(s.out) - s.sent }
 // buffer makes room to append to out.
 func (s *stream) buffer() {
 	if s.out == nil {
-		s.out = s.loop.buffers.get(bufferSize)
+		s.out = s.loop.buffers.Get(buffers.Usual)
 	}
 }
 
@@ -59,7 +60,7 @@ func (s *stream) flush() bool {
 			s.passed += uint64(n)
 		}
 	}
-	s.loop.buffers.put(s.out)
+	s.loop.buffers.Put(s.out)
 	s.out, s.sent = nil, 0
 	s.watch(s.reads, false)
 	return true
@@ -128,7 +129,7 @@ func readInto(fd int, room []byte) (n int, again, ok bool) {
 // keep copies what can't be used yet.
 func (s *stream) keep(b []byte) {
 	if len(b) == 0 {
-		s.loop.buffers.put(s.in)
+		s.loop.buffers.Put(s.in)
 		s.in = nil
 		return
 	}
@@ -137,7 +138,7 @@ func (s *stream) keep(b []byte) {
 		return
 	}
 	if s.in == nil {
-		s.in = s.loop.buffers.get(len(b))
+		s.in = s.loop.buffers.Get(len(b))
 	}
 	s.in = append(s.in[:0], b...)
 }
@@ -148,7 +149,7 @@ func (s *stream) close() {
 	}
 	s.closed = true
 	s.loop.poller.Remove(s.fd)
-	s.loop.buffers.put(s.out)
-	s.loop.buffers.put(s.in)
+	s.loop.buffers.Put(s.out)
+	s.loop.buffers.Put(s.in)
 	s.out, s.in, s.sent = nil, nil, 0
 }

@@ -1,4 +1,4 @@
-package router
+package buffers
 
 import (
 	"bytes"
@@ -6,34 +6,34 @@ import (
 )
 
 func TestBuffersAreUsedAgainBySize(t *testing.T) {
-	var b buffers
+	var b Buffers
 	text := bytes.Repeat([]byte("x"), 10_000)
 	var buffer []byte
 	for range 6 { // 60 kB: the largest that is kept
-		buffer = b.add(buffer, text)
+		buffer = b.Add(buffer, text)
 	}
-	if len(buffer) != 60_000 || cap(buffer) != keptBuffer {
+	if len(buffer) != 60_000 || cap(buffer) != Largest {
 		t.Fatalf("60,000 bytes were added: length %d, capacity %d", len(buffer), cap(buffer))
 	}
-	b.put(buffer)
-	if small := b.get(1); cap(small) != bufferSizes[0] {
+	b.Put(buffer)
+	if small := b.Get(1); cap(small) != sizes[0] {
 		t.Errorf("a large buffer was given to one who needs a byte: %d", cap(small))
 	}
 	if allocations := testing.AllocsPerRun(100, func() {
 		var buffer []byte
 		for range 6 {
-			buffer = b.add(buffer, text)
+			buffer = b.Add(buffer, text)
 		}
-		b.put(buffer)
+		b.Put(buffer)
 	}); allocations > 0 {
 		t.Errorf("%v allocations for buffers that were there", allocations)
 	}
-	b.put(make([]byte, 0, 2*keptBuffer))
-	const last = len(bufferSizes) - 1
-	for range 2 * keptBuffers[last] {
-		b.put(make([]byte, 0, keptBuffer))
+	b.Put(make([]byte, 0, 2*Largest))
+	const last = len(sizes) - 1
+	for range 2 * most[last] {
+		b.Put(make([]byte, 0, Largest))
 	}
-	if len(b[last]) != keptBuffers[last] {
+	if len(b[last]) != most[last] {
 		t.Errorf("%d large buffers are kept", len(b[last]))
 	}
 }
