@@ -32,6 +32,10 @@ const (
 	DefaultLeftBehind = 10 * time.Second
 	// DefaultLookPeriod is of one member.
 	DefaultLookPeriod = 2 * time.Second
+	// ownTenths of LeftBehind are what a router has to take the table that it has waited with, after
+	// it may: that is of the state next to its own. The one after that isn't written before
+	// contract.RingWaits have passed.
+	ownTenths = 3
 	// firstLook bounds how long a router that starts waits for members.
 	firstLook = 3 * time.Second
 	// maxSightings are remembered.
@@ -120,7 +124,7 @@ func (f *Fence) Behind(n int64) (d time.Duration, latest int64) {
 		if s := &seen[i]; s.number > n {
 			d = time.Since(s.at)
 			if s.own {
-				d -= f.settled() - f.config.LeftBehind
+				d -= f.settled() - f.config.LeftBehind + f.config.LeftBehind*ownTenths/10
 			}
 			return d, latest
 		}
