@@ -36,6 +36,6 @@ func MemoryFromStats(ctx context.Context, address string) (Memory, error) {
 }
 
 // RingFromAdmin asks the router itself. The operator must be able to reach it.
-func RingFromAdmin(ctx context.Context, address string) (RingAcknowledged, error) {
-	return ask.RingFromAdmin(ctx, address)
+func RingFromAdmin(ctx context.Context, address, newest string) (RingAcknowledged, error) {
+	return ask.RingFromAdmin(ctx, address, newest)
 }

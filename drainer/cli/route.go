@@ -162,7 +162,8 @@ func serveAdmin(address string, r *router.Router, ring *ringFile) (end func(), e
 	const patience = 10 * time.Second
 	mux := http.NewServeMux()
 	mux.Handle("/", r.Admin())
-	mux.HandleFunc("GET /ring", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /ring", func(w http.ResponseWriter, q *http.Request) {
+		r.Told(q.URL.Query().Get(contract.RingNewest))
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(ring.acknowledged(r))
 	})

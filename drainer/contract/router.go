@@ -90,6 +90,9 @@ func RingNumber(number int64, key string) string {
 	return text + " " + hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
+// RingNewest is the parameter of GET /ring that tells a router the newest table's number, as RingNumber.
+const RingNewest = "newest"
+
 // MaxRingNumber is the size of the item's value at most, in bytes.
 const MaxRingNumber = 64
 

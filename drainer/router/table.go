@@ -45,6 +45,9 @@ func (r *Router) Offer(t *Table) (taken bool, err error) {
 	return true, r.Apply(t)
 }
 
+// Told is called when whoever writes the tables says the newest one's number, as contract.RingNumber.
+func (r *Router) Told(newest string) { r.fence.Told(newest) }
+
 // apply connects to members that are new, and takes the table when that is done.
 func (l *loop) apply(t *Table) {
 	for _, s := range t.Servers() {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -19,8 +20,9 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// RingReader asks the router at host:port which table it has acknowledged.
-type RingReader func(ctx context.Context, address string) (contract.RingAcknowledged, error)
+// RingReader asks the router at host:port which table it has acknowledged, and tells it the newest
+// table's number, signed (contract.RingNumber).
+type RingReader func(ctx context.Context, address, newest string) (contract.RingAcknowledged, error)
 
 const (
 	// ringTimeout bounds the question to a router.
@@ -49,6 +51,7 @@ type routerTarget struct {
 	address string
 	uid     types.UID
 	number  int64
+	newest  string
 }
 
 // Behind is a router that has not acknowledged the table.
@@ -66,7 +69,7 @@ func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Ro
 	return &Routers{
 		sampler: sampler.New(sampler.Options[routerTarget, contract.RingAcknowledged]{
 			Ask: func(ctx context.Context, pod routerTarget) (contract.RingAcknowledged, error) {
-				return read(ctx, pod.address)
+				return read(ctx, pod.address, pod.newest)
 			},
 			Changed: changed,
 			Timeout: ringTimeout, Interval: ringInterval,
@@ -81,18 +84,18 @@ func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Ro
 func (r *Routers) Start(ctx context.Context) error { return r.sampler.Start(ctx) }
 
 // Behind returns the routers that have not acknowledged the table of that number, as far as
-// is known. They are asked from now on, at that port; the others are not.
-func (r *Routers) Behind(cluster types.NamespacedName, port int32, number int64, pods ...*corev1.Pod) (behind []Behind) {
+// is known. key signs the number. They are asked from now on, at that port; the others are not.
+func (r *Routers) Behind(cluster types.NamespacedName, port int32, number int64, key string, pods ...*corev1.Pod) (behind []Behind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, kept := r.last[cluster], map[types.UID]int64{}
 	var targets []routerTarget
-	names := map[types.UID]string{}
+	names, newest := map[types.UID]string{}, contract.RingNumber(number, key)
 	for _, pod := range pods {
 		kept[pod.UID] = last[pod.UID]
 		if last[pod.UID] != number {
 			address := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port)))
-			targets = append(targets, routerTarget{address, pod.UID, number})
+			targets = append(targets, routerTarget{address, pod.UID, number, newest})
 			names[pod.UID] = pod.Name
 		}
 	}
@@ -138,8 +141,8 @@ func (r *Routers) Forget(cluster types.NamespacedName) {
 }
 
 // RingFromAdmin asks the router itself. The operator must be able to reach it.
-func RingFromAdmin(ctx context.Context, address string) (a contract.RingAcknowledged, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/ring", nil)
+func RingFromAdmin(ctx context.Context, address, newest string) (a contract.RingAcknowledged, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/ring?"+url.Values{contract.RingNewest: {newest}}.Encode(), nil)
 	if err != nil {
 		return a, err
 	}

@@ -35,7 +35,7 @@ func TestTheTableOfARouterIsRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path != "/ring" {
+				if r.URL.Path != "/ring" || r.URL.Query().Get(contract.RingNewest) != "7 signed" {
 					t.Errorf("it was asked for %s", r.URL)
 				}
 				w.Header().Set("Location", "/other")
@@ -43,7 +43,7 @@ func TestTheTableOfARouterIsRead(t *testing.T) {
 				_, _ = w.Write([]byte(test.answer))
 			}))
 			defer server.Close()
-			got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String())
+			got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), "7 signed")
 			if got != test.want || (err != nil) != test.fails {
 				t.Errorf("got %+v, %v", got, err)
 			}
@@ -57,10 +57,13 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	var mu sync.Mutex
 	answers, asked := map[string]contract.RingAcknowledged{}, map[string]int{}
 	news := make(chan struct{}, 1)
-	r := NewRouters(func(_ context.Context, address string) (contract.RingAcknowledged, error) {
+	r := NewRouters(func(_ context.Context, address, newest string) (contract.RingAcknowledged, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		asked[address]++
+		if n := contract.ParseRingNumber([]byte(newest), "key", time.Now()); n != 7 && n != 8 {
+			t.Errorf("the router is told of %q", newest)
+		}
 		a, is := answers[address]
 		if !is {
 			return a, errors.New("no route to host")
@@ -95,7 +98,7 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	until := func(what string, done func([]Behind) bool) {
 		t.Helper()
 		for deadline := time.After(30 * time.Second); ; {
-			behind := r.Behind(key, port, number, pods...)
+			behind := r.Behind(key, port, number, "key", pods...)
 			if done(behind) {
 				return
 			}
@@ -125,7 +128,7 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 		t.Errorf("a router that has the table is asked again, %d times", n-first)
 	}
 	number = 8
-	if b := r.Behind(key, port, number, pods...); len(b) != 3 || b[0].Why+b[1].Why+b[2].Why != "" {
+	if b := r.Behind(key, port, number, "key", pods...); len(b) != 3 || b[0].Why+b[1].Why+b[2].Why != "" {
 		t.Errorf("nobody has answered about the next table, and behind are %+v", b)
 	}
 	until("they say that they are behind the next table", func(b []Behind) bool { return len(b) == 3 && b[0].Why != "" && b[1].Why != "" && silent(b[2]) })

@@ -81,7 +81,7 @@ func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 		return
 	}
 	run, silent := o.routersServe()
-	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), number, run...)
+	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), number, string(o.Cluster.UID), run...)
 	if build.RouterTableIn(o.Routers.Table).State != contract.RingStable {
 		for _, p := range silent {
 			since := contract.NumberTime(number)

@@ -18,10 +18,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/router/rings"
 )
@@ -75,6 +77,9 @@ type Fence struct {
 	applied atomic.Pointer[rings.Table]
 	// seen are the sightings, in the order of their numbers and times.
 	seen atomic.Pointer[[]sighting]
+	// told is the number that whoever writes tables has said, while this router has not read its
+	// table; at is since when it has read none.
+	told atomic.Pointer[sighting]
 
 	mu sync.Mutex
 	// read is the newest table that was read.
@@ -117,19 +122,45 @@ func (f *Fence) Behind(n int64) (d time.Duration, latest int64) {
 		return 0, 0
 	}
 	seen := *f.seen.Load()
-	if latest = seen[len(seen)-1].number; latest <= n {
-		return 0, 0
-	}
-	for i := range seen {
-		if s := &seen[i]; s.number > n {
-			d = time.Since(s.at)
-			if s.own {
-				d -= f.settled() - f.config.LeftBehind + f.config.LeftBehind*ownTenths/10
-			}
-			return d, latest
+	i := slices.IndexFunc(seen, func(s sighting) bool { return s.number > n })
+	if i >= 0 {
+		d, latest = time.Since(seen[i].at), seen[len(seen)-1].number
+		if seen[i].own {
+			d -= f.settled() - f.config.LeftBehind + f.config.LeftBehind*ownTenths/10
 		}
 	}
-	return 0, 0
+	if told := f.told.Load(); told != nil && told.number > n {
+		d, latest = max(d, time.Since(told.at)), max(latest, told.number)
+	}
+	return d, latest
+}
+
+// Told is called when whoever writes the tables says the newest one's number, as contract.RingNumber.
+// It may say so long before a healthy router reads the table, so nothing follows from it but that
+// this router is behind, until it has read that table or a later one.
+func (f *Fence) Told(newest string) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	number := contract.ParseRingNumber([]byte(newest), f.read.Key, time.Now())
+	if number <= f.read.Number {
+		return
+	}
+	at := time.Now()
+	if before := f.told.Load(); before != nil {
+		at, number = before.at, max(number, before.number)
+	}
+	f.told.Store(&sighting{number: number, at: at})
+}
+
+// reads notes the newest table that was read. f.mu is locked.
+func (f *Fence) reads(t *rings.Table) {
+	f.read = t
+	if told := f.told.Load(); told != nil && told.number <= t.Number {
+		f.told.Store(nil)
+	}
 }
 
 // Late tells whether others may do by now what does not go together with table n.
@@ -199,7 +230,7 @@ func (f *Fence) Lets(t *rings.Table) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t.Number > f.read.Number {
-		f.read = t
+		f.reads(t)
 		seen := sighting{t.Number, time.Now(), t.Before <= f.applied.Load().Number}
 		if !seen.own && !t.AcknowledgedBefore() { // others have waited for it, and gone on
 			seen.at = time.Time{}
@@ -269,7 +300,8 @@ func (f *Fence) Apply(t *rings.Table) {
 	defer f.mu.Unlock()
 	f.applied.Store(t)
 	if t.Number >= f.read.Number {
-		f.read, f.waits = t, ""
+		f.reads(t)
+		f.waits = ""
 		f.sight(sighting{number: t.Number, at: time.Now()})
 	}
 	f.lookAgain()
