@@ -145,7 +145,7 @@ func (e *Engine) makeWriters() {
 			BatchBytes:         min(largeBatch, max(smallBatch, size)),
 			Waiting:            func(why string) { e.waits.Set(s.String(), why) },
 		}
-		if member != nil && member.Export != nil {
+		if member != nil {
 			o.Answered = func(connection int, a memcache.Answered) error { return member.answered(i, connection, a) }
 			o.Unsent = member.unsent
 		}

@@ -126,7 +126,7 @@ func TestALostAnswerToADelete(t *testing.T) {
 			p.l.member = drainertest.MustParse(t, []string{through})[0]
 			read := p.fetched()
 			p.owner.Raw().Must("STORED", "add "+key+" 0 0 5", []byte("value"))
-			if err := p.l.delete(t.Context(), read); err != nil {
+			if err := p.l.own.delete(t.Context(), read); err != nil {
 				t.Fatal(err)
 			}
 			p.holds(p.member, key, "")
