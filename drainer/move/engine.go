@@ -108,6 +108,9 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	e.closeWriters()
 	r := e.receipt(err)
 	r.Complete, r.Settled = complete, live && complete && member.settled()
+	if live && member.allStreamed {
+		r.Reader = contract.ReaderStream
+	}
 	e.countEvictions(ctx, &r)
 	return r
 }

@@ -171,7 +171,7 @@ func (l *runningMember) Items(ctx context.Context) iter.Seq2[*item.Item, error] 
 			if err != nil && !enough {
 				yield(nil, err)
 			}
-			if done || err != nil {
+			if l.allStreamed = done; done || err != nil {
 				return
 			}
 		}

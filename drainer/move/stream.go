@@ -23,6 +23,8 @@ type streaming struct {
 	// oldestFirst is the order in which the items are wanted.
 	oldestFirst func() bool
 	log         io.Writer
+	// allStreamed: memcached was asked for no listing.
+	allStreamed bool
 }
 
 // mostUnsure is how many passes in a row find nothing, and may have overlooked something,
