@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"os"
@@ -49,7 +50,7 @@ func runRebalance(ctx context.Context, line []string, std args.IO) (int, error) 
 	}
 	return runMove(ctx, &f.Move, std, func(ctx context.Context, progress func(contract.Progress)) contract.Receipt {
 		r := f.rebalance(ctx, progress, std)
-		r.Reader = contract.ReaderLive
+		r.Reader = cmp.Or(r.Reader, contract.ReaderLive)
 		return r
 	})
 }

@@ -269,7 +269,7 @@ type Receipt struct {
 	Settled bool `json:"settled,omitempty"`
 	// SourceVersion is the version of the memcached that wrote the source.
 	SourceVersion string `json:"sourceVersion,omitempty"`
-	// Reader that read the source: ReaderWarmFile or ReaderLive.
+	// Reader that read the source: ReaderWarmFile, ReaderLive or ReaderStream.
 	Reader string `json:"reader,omitempty"`
 	// Survivors, in ring order; SurvivorsOmitted counts those left out so that
 	// the receipt fits in MaxReceiptBytes.

@@ -49,10 +49,12 @@ const (
 	FlagMaxMemory          = "max-memory"
 )
 
-// Readers in a receipt: the items were read from a volume, or from a running member.
+// Readers in a receipt: the items were read from a volume, or from a running member, which was
+// asked for some of them or all, or whose supervisor has streamed all.
 const (
 	ReaderWarmFile = "WarmFile"
 	ReaderLive     = "Live"
+	ReaderStream   = "Stream"
 )
 
 // Files in TLSDir: the keys of a Secret of type kubernetes.io/tls.

@@ -127,6 +127,7 @@ func Patiently(ctx context.Context, try func() error) error {
 // spool writes the entries of a listing to the list's file, up to its END.
 func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 	w := bufio.NewWriterSize(l.file, 1<<20)
+	var e Entry
 	var record []byte
 	for n := 0; ; n++ {
 		if n%1024 == 0 {
@@ -148,8 +149,7 @@ func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 		if string(line) == "OK" {
 			continue // goes ahead of the listing from 1.6.43 on
 		}
-		e, err := parseEntry(line)
-		if err != nil {
+		if err := e.parse(line); err != nil {
 			return err
 		}
 		if !keep(&e) {
@@ -174,21 +174,30 @@ func (e *Entry) appendTo(b []byte) []byte {
 	return b
 }
 
+// longestRecord is what appendTo writes at most.
+const longestRecord = 1 + 250 + 3*binary.MaxVarintLen64
+
+// readFrom reads what appendTo wrote. The key is valid until the next read; io.EOF is the end.
 func (e *Entry) readFrom(r *bufio.Reader) error {
-	length, err := r.ReadByte()
-	if err != nil {
+	record, err := r.Peek(longestRecord)
+	if len(record) == 0 {
 		return err
 	}
-	e.Key = make([]byte, length)
-	if _, err := io.ReadFull(r, e.Key); err != nil {
-		return errors.Join(io.ErrUnexpectedEOF, err)
+	rest := record[1:]
+	length := int(record[0])
+	if len(rest) < length {
+		return io.ErrUnexpectedEOF
 	}
-	for _, n := range []*int64{&e.ExpireAt, &e.LastAccess, &e.Size} {
-		if *n, err = binary.ReadVarint(r); err != nil {
-			return errors.Join(io.ErrUnexpectedEOF, err)
+	e.Key, rest = rest[:length], rest[length:]
+	for _, number := range []*int64{&e.ExpireAt, &e.LastAccess, &e.Size} {
+		n := 0
+		if *number, n = binary.Varint(rest); n <= 0 {
+			return io.ErrUnexpectedEOF
 		}
+		rest = rest[n:]
 	}
-	return nil
+	_, err = r.Discard(len(record) - len(rest))
+	return err
 }
 
 // unknownCommand is an answer that says that the server doesn't know the command.
@@ -210,76 +219,91 @@ func End(line []byte) (bool, error) {
 	return false, nil
 }
 
-// All yields every entry, from the beginning; a key is valid as long as its caller wants.
-// An error is the last thing yielded.
+// All yields every entry, from the beginning; each is valid until the next one. An error is the
+// last thing yielded.
 func (l *List) All() iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		if _, err := l.file.Seek(0, 0); err != nil {
 			yield(nil, err)
 			return
 		}
-		r := bufio.NewReaderSize(l.file, 1<<20)
+		r := bufio.NewReaderSize(l.file, 64<<10)
+		var e Entry
 		for {
-			e := &Entry{}
 			switch err := e.readFrom(r); {
-			case errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+			case err == io.EOF: //nolint:errorlint // a record that ends too early is another error
 				return
 			case err != nil:
 				yield(nil, fmt.Errorf("read the list of items: %w", err))
 				return
 			}
-			if !yield(e, nil) {
+			if !yield(&e, nil) {
 				return
 			}
 		}
 	}
 }
 
-// parseEntry reads a line of a listing: fields NAME=VALUE in any order, of which others
-// are skipped. A line must have key, exp and la.
-func parseEntry(line []byte) (Entry, error) {
-	var e Entry
+// parse reads a line of a listing: fields NAME=VALUE in any order, of which others are skipped. A
+// line must have key, exp and la. The entry's key is overwritten.
+func (e *Entry) parse(line []byte) error {
+	*e = Entry{Key: e.Key[:0]}
 	var hasKey, hasExp, hasLA bool
-	for field := range bytes.SplitSeq(line, []byte(" ")) {
-		name, value, _ := bytes.Cut(field, []byte("="))
+	for rest := line; len(rest) > 0; {
+		field := rest
+		if end := bytes.IndexByte(rest, ' '); end >= 0 {
+			field, rest = rest[:end], rest[end+1:]
+		} else {
+			rest = nil
+		}
 		var err error
-		switch string(name) {
-		case "key":
+		switch {
+		case has(field, "key="):
 			hasKey = true
-			e.Key, err = decodeKey(value)
-		case "exp":
+			e.Key, err = appendDecoded(e.Key[:0], field[len("key="):])
+		case has(field, "exp="):
 			hasExp = true
-			if e.ExpireAt, err = strconv.ParseInt(string(value), 10, 64); e.ExpireAt == -1 {
+			if e.ExpireAt, err = number(field[len("exp="):]); e.ExpireAt == -1 {
 				e.ExpireAt = 0
 			}
-		case "la":
+		case has(field, "la="):
 			hasLA = true
-			e.LastAccess, err = strconv.ParseInt(string(value), 10, 64)
-		case "size": // not every version says it
-			e.Size, err = strconv.ParseInt(string(value), 10, 64)
+			e.LastAccess, err = number(field[len("la="):])
+		case has(field, "size="): // not every version says it
+			e.Size, err = number(field[len("size="):])
 		}
 		if err != nil {
-			return e, fmt.Errorf("%w in a list of items: %.200q", memcache.ErrProtocol, line)
+			return notAnEntry(line)
 		}
 	}
 	if !hasKey || !hasExp || !hasLA || e.ExpireAt < 0 {
-		return e, fmt.Errorf("%w in a list of items: %.200q", memcache.ErrProtocol, line)
+		return notAnEntry(line)
 	}
-	return e, nil
+	return nil
 }
 
-// decodeKey undoes the URI encoding of a key.
-func decodeKey(encoded []byte) ([]byte, error) {
-	key := make([]byte, 0, len(encoded))
+// has tells whether a field has that name.
+func has(field []byte, name string) bool {
+	return len(field) >= len(name) && string(field[:len(name)]) == name
+}
+
+func number(text []byte) (int64, error) { return strconv.ParseInt(string(text), 10, 64) }
+
+func notAnEntry(line []byte) error {
+	return fmt.Errorf("%w in a list of items: %.200q", memcache.ErrProtocol, line)
+}
+
+// appendDecoded undoes the URI encoding of a key.
+func appendDecoded(key, encoded []byte) ([]byte, error) {
 	for i := 0; i < len(encoded); i++ {
 		c := encoded[i]
 		if c == '%' {
 			if i+2 >= len(encoded) {
-				return nil, errors.New("a key that ends in its encoding")
+				return key, errors.New("a key that ends in its encoding")
 			}
 			n, err := strconv.ParseUint(string(encoded[i+1:i+3]), 16, 8)
 			if err != nil {
-				return nil, err
+				return key, err
 			}
 			c = byte(n)
 			i += 2
@@ -287,7 +311,7 @@ func decodeKey(encoded []byte) ([]byte, error) {
 		key = append(key, c)
 	}
 	if len(key) < 1 || len(key) > 250 {
-		return nil, fmt.Errorf("a key of %d bytes", len(key))
+		return key, fmt.Errorf("a key of %d bytes", len(key))
 	}
 	return key, nil
 }

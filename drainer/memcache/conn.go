@@ -12,6 +12,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -224,43 +225,71 @@ func appendGet(b, key []byte, flags string) ([]byte, error) {
 
 // Fetched returns the answer to one request, nil if the server has no value.
 func (c *Conn) Fetched() (*Value, error) {
-	line, err := c.line()
-	if err != nil || bytes.HasPrefix(line, []byte("EN")) {
-		return nil, err
-	}
-	return c.value(string(line))
-}
-
-// value reads the data block that belongs to a "VA" line.
-func (c *Conn) value(line string) (*Value, error) {
-	fields := strings.Fields(line)
-	if len(fields) < 2 || fields[0] != "VA" {
-		return nil, fmt.Errorf("%w to mg: %.80q", ErrProtocol, line)
-	}
-	size, err := strconv.ParseUint(fields[1], 10, 31)
-	if err != nil {
-		return nil, fmt.Errorf("%w to mg: %.80q", ErrProtocol, line)
-	}
 	v := &Value{}
-	for _, f := range fields[2:] {
-		if err := v.set(f[0], f[1:]); err != nil {
-			return nil, fmt.Errorf("%w to mg: %.80q", ErrProtocol, line)
-		}
-	}
-	var data bytes.Buffer
-	if _, err := io.CopyN(&data, c.r, int64(size)+2); err != nil {
+	if _, found, err := c.AppendFetched(v, nil); err != nil || !found {
 		return nil, err
 	}
-	if !bytes.HasSuffix(data.Bytes(), []byte("\r\n")) {
-		return nil, fmt.Errorf("%w to mg: no line end after %d bytes", ErrProtocol, size)
-	}
-	data.Truncate(int(size))
-	v.Data = data.Bytes()
 	return v, nil
 }
 
+// AppendFetched reads the answer to one request into v, whose Data it appends to b. found is false
+// if the server has no value.
+func (c *Conn) AppendFetched(v *Value, b []byte) (_ []byte, found bool, err error) {
+	*v = Value{}
+	line, err := c.line()
+	if err != nil || bytes.HasPrefix(line, []byte("EN")) {
+		return b, false, err
+	}
+	size, err := v.parse(line)
+	if err != nil {
+		return b, false, err
+	}
+	// What a server says of its size is believed as the bytes come.
+	const step = 1 << 20
+	start := len(b)
+	for left := size + len("\r\n"); left > 0; {
+		from := len(b)
+		b = slices.Grow(b, min(left, step))[:from+min(left, step)]
+		left -= len(b) - from
+		if _, err := io.ReadFull(c.r, b[from:]); err != nil {
+			return b, false, err
+		}
+	}
+	b, ended := bytes.CutSuffix(b, []byte("\r\n"))
+	if !ended {
+		return b, false, fmt.Errorf("%w to mg: no line end after %d bytes", ErrProtocol, size)
+	}
+	v.Data = b[start:len(b):len(b)]
+	return b, true, nil
+}
+
+// parse reads a "VA" line, and returns the size of the data block that follows.
+func (v *Value) parse(line []byte) (size int, err error) {
+	rest, isValue := bytes.CutPrefix(line, []byte("VA "))
+	number, rest := nextField(rest)
+	n, err := strconv.ParseUint(string(number), 10, 31)
+	for err == nil && len(rest) > 0 {
+		var f []byte
+		if f, rest = nextField(rest); len(f) > 0 {
+			err = v.set(f[0], f[1:])
+		}
+	}
+	if !isValue || err != nil {
+		return 0, fmt.Errorf("%w to mg: %.80q", ErrProtocol, line)
+	}
+	return int(n), nil
+}
+
+// nextField cuts the first of some fields off; it is empty if there is a space too many.
+func nextField(fields []byte) (field, rest []byte) {
+	if end := bytes.IndexByte(fields, ' '); end >= 0 {
+		return fields[:end], fields[end+1:]
+	}
+	return fields, nil
+}
+
 // set reads one flag of a "VA" line; unknown ones don't matter.
-func (v *Value) set(flag byte, token string) (err error) {
+func (v *Value) set(flag byte, token []byte) (err error) {
 	switch flag {
 	case 'X':
 		v.Stale = true
@@ -269,15 +298,15 @@ func (v *Value) set(flag byte, token string) (err error) {
 	case 'b':
 		v.BinaryKey = true
 	case 'f':
-		v.Flags, err = strconv.ParseUint(token, 10, 64)
+		v.Flags, err = strconv.ParseUint(string(token), 10, 64)
 	case 't':
-		v.TTL, err = strconv.ParseInt(token, 10, 64)
+		v.TTL, err = strconv.ParseInt(string(token), 10, 64)
 	case 'l':
-		if v.Idle, err = strconv.ParseInt(token, 10, 64); v.Idle > math.MaxInt32 {
+		if v.Idle, err = strconv.ParseInt(string(token), 10, 64); v.Idle > math.MaxInt32 {
 			v.Idle = 0 // the server's clock has gone back, and the number below 0
 		}
 	case 'c':
-		v.CAS, err = strconv.ParseUint(token, 10, 64)
+		v.CAS, err = strconv.ParseUint(string(token), 10, 64)
 	}
 	return err
 }

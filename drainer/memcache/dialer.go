@@ -33,6 +33,9 @@ type Dialer struct {
 // Dial connects to HOST:PORT, or to a Unix socket where address starts with "/".
 func Dial(ctx context.Context, address string) (*Conn, error) { return Dialer{}.Dial(ctx, address) }
 
+// readAtOnce is what a Conn reads of a server at once: some hundred short answers.
+const readAtOnce = 16 << 10
+
 // Dial connects to HOST:PORT, or to a Unix socket where address starts with "/".
 func (d Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 	network := "tcp"
@@ -43,7 +46,7 @@ func (d Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{conn: conn, r: bufio.NewReader(conn)}, nil
+	return &Conn{conn: conn, r: bufio.NewReaderSize(conn, readAtOnce)}, nil
 }
 
 // DialContext is net.Dialer's, followed by TLS, the login, and the question whether the

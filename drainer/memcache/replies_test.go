@@ -165,11 +165,7 @@ func TestAValueIsReadOrRefused(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := &Conn{r: bufio.NewReader(strings.NewReader(test.in))}
-			line, err := c.line()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if v, err := c.value(string(line)); (err == nil) != test.ok {
+			if v, err := c.Fetched(); (err == nil) != test.ok {
 				t.Errorf("value = %+v, %v", v, err)
 			}
 		})

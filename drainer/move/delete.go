@@ -68,9 +68,6 @@ func (l *remover) deleteUnchanged(ctx context.Context, p *portion) (changed, mis
 	there := l.there[:0]
 	for i := range p.items {
 		it := &p.items[i]
-		if it.gone || it.unreadable {
-			continue
-		}
 		if it.State == item.Live {
 			there = append(there, it)
 		}
@@ -79,14 +76,12 @@ func (l *remover) deleteUnchanged(ctx context.Context, p *portion) (changed, mis
 	there = there[:0]
 	for i := range p.items {
 		it := &p.items[i]
-		switch {
-		case it.gone || it.unreadable:
-		case it.before != 0:
+		if it.before != 0 {
 			changed = append(changed, it)
-		default:
-			there = append(there, it)
-			_ = l.run.Append(it.Key, it.CAS) // it was read by this key
+			continue
 		}
+		there = append(there, it)
+		_ = l.run.Append(it.Key, it.CAS) // the text protocol carries this key
 	}
 	l.there = there
 	if p.rejected || l.deleter.conn == nil || l.deleter.opened.After(p.began) {
@@ -196,7 +191,7 @@ func (l *remover) withdraw(ctx context.Context, it *misplaced) error {
 		if err != nil || v == nil || v.CAS == 0 {
 			return err
 		}
-		if sum := l.sum(v); sum != it.sum && sum != it.before {
+		if sum := l.sum(v.Data, v.Flags); sum != it.sum && sum != it.before {
 			return nil
 		}
 		return drop(c, it.Key, v.CAS)
@@ -208,13 +203,13 @@ func (l *remover) withdraw(ctx context.Context, it *misplaced) error {
 // was moved in a pass before. It tells whether
 // the owner has a value.
 func (l *remover) follow(ctx context.Context, it *misplaced, now *memcache.Value) (held bool, err error) {
-	sum, owner := l.sum(now), l.owner.Owner(it.Key)
+	sum, owner := l.sum(now.Data, now.Flags), l.owner.Owner(it.Key)
 	err = l.ask(ctx, &l.owners[owner], func(c *memcache.Conn) error {
 		v, err := c.Get(it.Key)
 		if held = v != nil; err != nil || !held {
 			return err
 		}
-		switch l.sum(v) {
+		switch l.sum(v.Data, v.Flags) {
 		case sum: // also if the answer to the Replace below was lost
 			it.sum = sum
 			return nil

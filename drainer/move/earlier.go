@@ -43,3 +43,12 @@ func (e *earlier) give(items ...*misplaced) {
 		}
 	}
 }
+
+// sum is different for different values or flags.
+func (e *earlier) sum(value []byte, flags uint64) uint64 {
+	var h maphash.Hash
+	h.SetSeed(e.seed)
+	maphash.WriteComparable(&h, flags)
+	h.Write(value)
+	return h.Sum64()
+}

@@ -108,6 +108,9 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	e.closeWriters()
 	r := e.receipt(err)
 	r.Complete, r.Settled = complete, live && complete && member.settled()
+	if live && member.allStreamed {
+		r.Reader = contract.ReaderStream
+	}
 	e.countEvictions(ctx, &r)
 	return r
 }
@@ -145,7 +148,7 @@ func (e *Engine) makeWriters() {
 			BatchBytes:         min(largeBatch, max(smallBatch, size)),
 			Waiting:            func(why string) { e.waits.Set(s.String(), why) },
 		}
-		if member != nil && member.Export != nil {
+		if member != nil {
 			o.Answered = func(connection int, a memcache.Answered) error { return member.answered(i, connection, a) }
 			o.Unsent = member.unsent
 		}

@@ -68,7 +68,7 @@ func TestChangedToFlagsThatTheOwnerDoesNotTake(t *testing.T) {
 		p.owner.Raw().Must("STORED", "add "+key+" 0 0 1", []byte("1"))
 		set("2")(p.member.Raw(), key)
 	}
-	if err := p.l.delete(t.Context(), read); err != nil {
+	if err := p.l.own.delete(t.Context(), read); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range p.keys {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/routing"
@@ -73,7 +74,7 @@ func TestWhatClientsDoToAnItemWhileItIsMoved(t *testing.T) {
 				args.ExportPort = int32(drainertest.MustParse(t, []string{exporting(t, mapped)})[0].Port)
 			}
 			r := drainertest.Rebalance(t, args)
-			if r.Code != 0 || strings.Contains(r.Err, "is asked for") {
+			if r.Code != 0 || strings.Contains(r.Err, "is asked for") || (r.Receipt.Reader == contract.ReaderStream) != streamed {
 				t.Fatalf("%+v\n%s", r.Receipt, r.Err)
 			}
 			for _, server := range []struct {
@@ -126,7 +127,7 @@ func TestALostAnswerToADelete(t *testing.T) {
 			p.l.member = drainertest.MustParse(t, []string{through})[0]
 			read := p.fetched()
 			p.owner.Raw().Must("STORED", "add "+key+" 0 0 5", []byte("value"))
-			if err := p.l.delete(t.Context(), read); err != nil {
+			if err := p.l.own.delete(t.Context(), read); err != nil {
 				t.Fatal(err)
 			}
 			p.holds(p.member, key, "")

@@ -2,6 +2,7 @@ package move
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
 )
@@ -221,7 +223,8 @@ func makePair(t *testing.T, n int, value string) *pair {
 		scratch: t.TempDir(), longest: longestList, timeout: memcachedtest.Patience, rest: time.Millisecond,
 		waiting: func(string, string) {}, earlier: earlier{seed: maphash.MakeSeed()},
 	}
-	t.Cleanup(p.l.disconnect)
+	p.l.soon = func(*item.Item) bool { return false }
+	t.Cleanup(p.l.closeLinks)
 	return p
 }
 
@@ -229,13 +232,21 @@ func makePair(t *testing.T, n int, value string) *pair {
 func (p *pair) fetched() *portion {
 	p.t.Helper()
 	p.l.connect(p.t.Context())
-	var entries []crawl.Entry
-	for _, key := range p.keys {
-		entries = append(entries, crawl.Entry{Key: []byte(key)})
-	}
-	read, err := p.l.fetch(p.t.Context(), entries)
-	if err != nil {
-		p.t.Fatal(err)
+	p.l.once.Begin(int64(len(p.keys)))
+	read := &portion{began: time.Now()}
+	for it, err := range p.l.asked(p.t.Context(), func(yield func(*crawl.Entry, error) bool) {
+		for _, key := range p.keys {
+			if !yield(&crawl.Entry{Key: []byte(key)}, nil) {
+				return
+			}
+		}
+	}) {
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		one := misplaced{Item: *it, sum: p.l.sum(it.Value, it.Flags)}
+		one.Key, one.Value = bytes.Clone(it.Key), bytes.Clone(it.Value)
+		read.items = append(read.items, one)
 	}
 	return read
 }
@@ -289,7 +300,7 @@ func TestChangedWhileItMoved(t *testing.T) {
 					test.owner(owner, key)
 				}
 			}
-			if err := p.l.delete(t.Context(), read); err != nil {
+			if err := p.l.own.delete(t.Context(), read); err != nil {
 				t.Fatal(err)
 			}
 			for _, key := range p.keys {
@@ -329,7 +340,7 @@ func TestStoredAgainAfterItMoved(t *testing.T) {
 						meanwhile(member, key)
 					}
 				}
-				if err := p.l.delete(t.Context(), read); err != nil {
+				if err := p.l.own.delete(t.Context(), read); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -371,7 +382,7 @@ func TestMemberRestartsWhileItsItemsMove(t *testing.T) {
 	p.member.Raw().Must("HD c1", "ms "+p.keys[0]+" 1 c", []byte("2"))
 	p.l.disconnect() // as an earlier portion's delete would, and connect again
 	p.l.connect(t.Context())
-	if err := p.l.delete(t.Context(), read); err != nil {
+	if err := p.l.own.delete(t.Context(), read); err != nil {
 		t.Fatal(err)
 	}
 	p.holds(p.member, p.keys[0], "")
@@ -656,7 +667,7 @@ func TestAMemberThatComesBackEmpty(t *testing.T) {
 	p.member.Restart()
 	p.l.disconnect() // as an earlier portion would
 	p.l.connect(t.Context())
-	if err := p.l.delete(t.Context(), read); !errors.Is(err, errRestarted) {
+	if err := p.l.own.delete(t.Context(), read); !errors.Is(err, errRestarted) {
 		t.Errorf("got %v", err)
 	}
 	for _, key := range p.keys {

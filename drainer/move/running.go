@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"iter"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,14 +14,12 @@ import (
 	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/move/fetch"
 	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
 )
 
 const (
-	// portionItems and portionBytes bound what is read from a live member at once.
-	portionItems = 4096
-	portionBytes = 4 << 20
 	// listings of a member before the run fails because clients still write to it. The
 	// pauses between them double; in all they are about the minute in which the last
 	// client learns of a new list.
@@ -78,10 +75,10 @@ type runningMember struct {
 	behind   atomic.Int64 // seconds that the member's clock is behind ours
 	expected atomic.Int64
 	reader   link // reads from the member
-	own      *remover
 	once     crawl.Once
 	earlier
 	streaming
+	passing
 	// leased is nil if no leases are taken.
 	leased *leased
 }
@@ -174,7 +171,7 @@ func (l *runningMember) Items(ctx context.Context) iter.Seq2[*item.Item, error] 
 			if err != nil && !enough {
 				yield(nil, err)
 			}
-			if done || err != nil {
+			if l.allStreamed = done; done || err != nil {
 				return
 			}
 		}
@@ -266,33 +263,43 @@ func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) 
 		last, err := l.leased.listed(ctx, list)
 		return last, list.Cut() && last == some, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	l.connect(ctx)
-	defer l.disconnect()
-	read, settled := make(chan *portion), make(chan *portion, 1)
-	var ends sync.WaitGroup
-	ends.Go(func() {
-		defer close(read)
-		if err := l.read(ctx, list, read); err != nil {
-			cancel(err)
-		}
-	})
-	ends.Go(func() {
-		for p := range settled {
-			if err := l.delete(ctx, p); err != nil {
-				cancel(err)
+	defer l.closeLinks()
+	l.once.Begin(list.Len())
+	rejected, err := l.pass(ctx, l.asked(ctx, list.All()), yield)
+	if err != nil || rejected {
+		return refused, false, err
+	}
+	return some, list.Cut(), nil
+}
+
+// asked yields what the member has of a list.
+func (l *runningMember) asked(ctx context.Context, list iter.Seq2[*crawl.Entry, error]) iter.Seq2[*item.Item, error] {
+	f := fetch.Fetcher{Limit: l.limit, Behind: l.behind.Load,
+		Ask: func(ctx context.Context, do func(*memcache.Conn) error) error { return l.ask(ctx, &l.reader, do) }}
+	items := f.Items(ctx, func(yield func(*crawl.Entry, error) bool) {
+		for e, err := range list {
+			if err == nil && l.once.Had(e.Key) {
+				continue
+			}
+			if !yield(e, err) {
 				return
 			}
 		}
 	})
-	last, err = l.hand(ctx, read, settled, yield)
-	close(settled)
-	if err != nil {
-		cancel(err)
+	return func(yield func(*item.Item, error) bool) {
+		for it, err := range items {
+			if err == nil {
+				it.ExpireAt = l.ours(it.ExpireAt)
+				if it.CAS != 0 && l.isLost(it.Key) {
+					it.State = item.Invalidated
+				}
+			}
+			if !yield(it, err) {
+				return
+			}
+		}
 	}
-	ends.Wait()
-	return last, list.Cut() && last == some, context.Cause(ctx)
 }
 
 // MoveFrom moves the items of a running member, Servers[self], that others own, until no pass
@@ -321,60 +328,9 @@ func (e *Engine) runningMember(member routing.Server, self int, scratch string) 
 	if e.Leases {
 		l.lease(e)
 	}
-	l.streaming = streaming{Export: e.Export, soon: e.expiresSoon, oldestFirst: func() bool { return e.oldestFirst(l) }, log: e.Log}
+	l.streaming = streaming{Export: e.Export, oldestFirst: func() bool { return e.oldestFirst(l) }, log: e.Log}
+	l.soon = e.expiresSoon
 	return l
-}
-
-// connect opens the connection for deletes, before the first item is read. If that
-// fails, the first use tries again.
-func (l *runningMember) connect(ctx context.Context) {
-	l.reader, l.own = l.link(l.member), l.remover()
-	_, _ = l.own.deleter.get(ctx, l.timeout)
-}
-
-func (l *runningMember) disconnect() {
-	l.reader.close()
-	if l.own != nil {
-		l.own.close()
-	}
-}
-
-// closeLinks closes the connections of the passes; the next one opens others.
-func (l *runningMember) closeLinks() {
-	l.disconnect()
-	l.closeRemovers()
-}
-
-func (l *runningMember) delete(ctx context.Context, p *portion) error { return l.own.delete(ctx, p) }
-
-// hand yields what was read, and passes it on to be deleted when the owners have it.
-func (l *runningMember) hand(ctx context.Context, read <-chan *portion, settled chan<- *portion, yield func(*item.Item) bool) (found, error) {
-	rejected, err := l.settle()
-	if err != nil {
-		return some, err
-	}
-	for p := range read {
-		for i := range p.items {
-			if !yield(&p.items[i].Item) {
-				return some, context.Canceled
-			}
-			p.items[i].Value = nil
-		}
-		before := rejected
-		if rejected, err = l.settle(); err != nil {
-			return some, err
-		}
-		p.rejected = rejected > before
-		select {
-		case settled <- p:
-		case <-ctx.Done():
-			return some, context.Cause(ctx)
-		}
-	}
-	if rejected > 0 {
-		return refused, nil
-	}
-	return some, nil
 }
 
 // list lists what others own.
@@ -473,150 +429,7 @@ func (l *runningMember) ours(at int64) int64 {
 	return at - item.Ahead(-l.behind.Load(), 0)
 }
 
-// portion is a part of a list, with what was read for it.
-type portion struct {
-	items []misplaced
-	// began is a moment before the first was read.
-	began time.Time
-	// rejected: an owner refused some of these items.
-	rejected bool
-}
-
-// misplaced is an item of the member that another server owns.
-type misplaced struct {
-	item.Item
-	// sum of the value as it was read, to tell it from others; before is that of an earlier one
-	// that was moved, 0 none.
-	sum, before uint64
-	// gone: the member no longer has it. unreadable: the text protocol can't ask for
-	// the key. tried: it may have been deleted at the member, and the answer was lost.
-	gone, unreadable, tried bool
-}
-
-// read reads the items of a list, portion by portion.
-func (l *runningMember) read(ctx context.Context, list *crawl.List, to chan<- *portion) error {
-	var entries []crawl.Entry
-	var bytes int64
-	flush := func() error {
-		if len(entries) == 0 {
-			return nil
-		}
-		p, err := l.fetch(ctx, entries)
-		entries, bytes = entries[:0], 0
-		if err != nil {
-			return err
-		}
-		select {
-		case to <- p:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	// If there is a limit, a portion is at most what a second allows.
-	mostItems, mostBytes := int64(portionItems), int64(portionBytes)
-	if l.limit.Items > 0 {
-		mostItems = min(mostItems, l.limit.Items)
-	}
-	if l.limit.Bytes > 0 {
-		mostBytes = min(mostBytes, l.limit.Bytes)
-	}
-	l.once.Begin(list.Len())
-	for e, err := range list.All() {
-		if err != nil {
-			return err
-		}
-		if l.once.Had(e.Key) {
-			continue
-		}
-		entries = append(entries, *e)
-		if bytes += e.Size; int64(len(entries)) >= mostItems || bytes >= mostBytes {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return flush()
-}
-
-// fetch asks the member for what it has listed.
-func (l *runningMember) fetch(ctx context.Context, entries []crawl.Entry) (p *portion, err error) {
-	err = l.ask(ctx, &l.reader, func(c *memcache.Conn) error {
-		p = &portion{items: make([]misplaced, 0, len(entries)), began: time.Now()}
-		var request []byte
-		for i := range entries {
-			it := misplaced{Item: item.Item{Key: entries[i].Key, LastAccess: entries[i].LastAccess}}
-			var err error
-			if request, err = memcache.AppendFetch(request, it.Key); err != nil {
-				it.unreadable = true
-			}
-			p.items = append(p.items, it)
-		}
-		// The member answers before it has read everything, so both go on at the same
-		// time.
-		sent := make(chan error, 1)
-		go func() { sent <- c.Send(request) }()
-		err := l.take(c, entries, p.items)
-		if err != nil {
-			c.Close()
-		}
-		return errors.Join(err, <-sent)
-	})
-	return p, err
-}
-
-// take reads the answers.
-func (l *runningMember) take(c *memcache.Conn, entries []crawl.Entry, items []misplaced) error {
-	for i := range items {
-		it := &items[i]
-		if it.unreadable {
-			continue
-		}
-		v, err := c.Fetched()
-		if err != nil {
-			return err
-		}
-		it.set(v, &entries[i], l.now())
-		it.ExpireAt = l.ours(it.ExpireAt)
-		switch {
-		case v == nil:
-		case l.isLost(it.Key):
-			it.State = item.Invalidated
-		default:
-			it.sum = l.sum(v)
-		}
-	}
-	return nil
-}
-
-// set records what the member answered, nil for nothing.
-func (it *misplaced) set(v *memcache.Value, listed *crawl.Entry, now int64) {
-	if v == nil {
-		// The clock was asked for in whole seconds.
-		it.gone, it.State = true, item.Invalidated
-		if listed.ExpireAt != 0 && listed.ExpireAt <= now+2 {
-			it.State = item.Expired
-		}
-		return
-	}
-	it.Value, it.Flags, it.CAS, it.BinaryKey = v.Data, v.Flags, v.CAS, v.BinaryKey
-	it.ExpireAt = v.ExpireAt(listed.ExpireAt, now)
-	it.LastAccess = time.Now().Unix() - v.Idle // it may have been stored since it was listed
-	if v.Outdated() {
-		it.State = item.Invalidated
-	}
-}
-
 // isLost tells whether the key's owner is.
 func (l *runningMember) isLost(key []byte) bool {
 	return l.lost != nil && l.lost[l.owner.Owner(key)]
-}
-
-// sum is different for different values or flags.
-func (l *runningMember) sum(v *memcache.Value) uint64 {
-	var h maphash.Hash
-	h.SetSeed(l.seed)
-	maphash.WriteComparable(&h, v.Flags)
-	h.Write(v.Data)
-	return h.Sum64()
 }

@@ -67,7 +67,7 @@ func TestASupervisorOfAnotherRouting(t *testing.T) {
 	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: &log,
 		Export: &Export{Address: exporting(t, mapped), Client: "python-memcached"}}
 	r := e.MoveFrom(t.Context(), 0, t.TempDir(), 0)
-	if err := r.AddsUp("the-claim"); err != nil || !strings.Contains(log.String(), errOtherRouting.Error()) {
+	if err := r.AddsUp("the-claim"); err != nil || r.Reader == contract.ReaderStream || !strings.Contains(log.String(), errOtherRouting.Error()) {
 		t.Errorf("%v: %+v, %s", err, r, log.String())
 	}
 	conns := []*memcache.Conn{mapped.Dial(), other.Dial()}

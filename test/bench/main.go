@@ -64,6 +64,7 @@ func main() {
 	o.run = regexp.MustCompile(*run)
 	if o.short {
 		o.rounds, o.gib = 1, "0.25"
+		o.millions = o.millions[:1]
 	}
 	if *list {
 		for _, g := range groups(&o) {
@@ -175,6 +176,9 @@ func measure(ctx context.Context, o *options) error {
 	if len(rows) > 0 {
 		fmt.Printf("%s; load %s\n\n", time.Now().UTC().Format(time.RFC3339), load())
 		printTable(os.Stdout, rows)
+		if o.short {
+			printPhases(os.Stdout, rows)
+		}
 	}
 	if o.run.MatchString(modesName) {
 		compared, err := modes(ctx, b)

@@ -159,7 +159,7 @@ func (b *bench) receipted(ctx context.Context, name string, f fleet, args ...str
 	} else if err := json.Unmarshal(data, &got); err != nil {
 		return used, err
 	}
-	used.around = used.seconds - got.Seconds[contract.PhaseMoving]
+	used.phases, used.around = got.Seconds, used.seconds-got.Seconds[contract.PhaseMoving]
 	return used, got.AddsUp("bench")
 }
 

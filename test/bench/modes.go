@@ -23,6 +23,7 @@ const (
 	memoryRoot = "/dev/shm"
 	// loadTime and loadClients are those of the mixed load: nine gets to one set.
 	loadTime    = 20 * time.Second
+	shortLoad   = 2 * time.Second // of a quick look
 	loadClients = 4
 	// preallocated is what a memcached with a warm file gives to its slab classes when it
 	// starts, in MiB: a page to each of 39. Other items can't have it.
@@ -85,7 +86,11 @@ func (r *modeRow) measure(ctx context.Context, b *bench, p population, memory in
 		pids = append(pids, m.PID)
 	}
 	before := writtenBy(pids)
-	if err := r.mixedLoad(ctx, p, s); err != nil {
+	lasts := loadTime
+	if b.short {
+		lasts = shortLoad
+	}
+	if err := r.mixedLoad(ctx, p, s, lasts); err != nil {
 		return err
 	}
 	r.written = writtenBy(pids) - before
@@ -139,8 +144,8 @@ func (r *modeRow) starter(b *bench, memory int) (launched func(context.Context) 
 }
 
 // mixedLoad runs clients that wait for each answer.
-func (r *modeRow) mixedLoad(ctx context.Context, p population, s *server) error {
-	ctx, cancel := context.WithTimeout(ctx, loadTime+patience)
+func (r *modeRow) mixedLoad(ctx context.Context, p population, s *server, lasts time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, lasts+patience)
 	defer cancel()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -150,7 +155,7 @@ func (r *modeRow) mixedLoad(ctx context.Context, p population, s *server) error 
 	begin := time.Now()
 	for i := range loadClients {
 		wg.Go(func() {
-			mine, err := oneClient(ctx, p, s, uint64(i), begin.Add(loadTime))
+			mine, err := oneClient(ctx, p, s, uint64(i), begin.Add(lasts))
 			mu.Lock()
 			defer mu.Unlock()
 			if first == nil {

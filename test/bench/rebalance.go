@@ -146,7 +146,9 @@ func (c ringChange) move(ctx context.Context, b *bench, f fleet, p *plan, name s
 		}
 		sum.cpu += u.cpu
 		sum.anonymous = max(sum.anonymous, u.anonymous)
-		sum.around = max(sum.around, u.around)
+		if sum.around = max(sum.around, u.around); u.seconds > sum.seconds {
+			sum.seconds, sum.phases = u.seconds, u.phases
+		}
 	}
 	sum.seconds, sum.servers = time.Since(begin).Seconds(), f.cpu()-servers
 	sum.cpu += f.supervisorsCPU() - supervisors

@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // row is one way of moving or reading items, measured in some rounds.
@@ -21,6 +23,8 @@ type row struct {
 	// around is what of the seconds is before the first item and after the last, of each round.
 	around    []float64
 	anonymous []int64
+	// phases of the last round, see usage.
+	phases map[contract.Phase]float64
 	// limit is what can't be passed, tool memcached-tool at the same items.
 	limit, tool *row
 }
@@ -28,6 +32,7 @@ type row struct {
 func (r *row) add(u usage, lost int) {
 	r.seconds = append(r.seconds, u.seconds)
 	r.lost = append(r.lost, lost)
+	r.phases = u.phases
 	if u.cpu > 0 {
 		r.cpu = append(r.cpu, u.cpu)
 	}
@@ -79,6 +84,29 @@ func printTable(out io.Writer, rows []*row) {
 		}
 		what = r.what
 		fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
+	}
+}
+
+// printPhases prints what the seconds of the rows that have receipts were for: with few items most
+// of them are not for these. The rest is the process's start and end.
+func printPhases(out io.Writer, rows []*row) {
+	phases := []contract.Phase{contract.PhaseConnecting, contract.PhasePrepared, contract.PhaseMoving, contract.PhaseSettling}
+	fmt.Fprintf(out, "\n| items | how | ms | start and end |")
+	for _, p := range phases {
+		fmt.Fprintf(out, " %s |", p)
+	}
+	fmt.Fprintf(out, "\n|---|---|---:|---:|%s\n", strings.Repeat("---:|", len(phases)))
+	for _, r := range rows {
+		if r.phases == nil {
+			continue
+		}
+		all := r.seconds[len(r.seconds)-1]
+		rest, cells := all, ""
+		for _, p := range phases {
+			rest -= r.phases[p]
+			cells += fmt.Sprintf(" %.0f |", 1e3*r.phases[p])
+		}
+		fmt.Fprintf(out, "| %s | %s | %.0f | %.0f |%s\n", r.what, r.how, 1e3*all, 1e3*rest, cells)
 	}
 }
 

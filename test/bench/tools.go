@@ -21,7 +21,11 @@ const toolItems = 200_000
 // tools measures those that people use, with as many of the items.
 func (p population) tools(ctx context.Context, b *bench) (dumped, copied *row, err error) {
 	what := p.String() + " to 1"
-	p.items = min(p.items, toolItems)
+	most := toolItems
+	if b.short {
+		most /= 10
+	}
+	p.items = min(p.items, most)
 	source, err := p.filled(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // usage is what one round took.
@@ -19,6 +21,8 @@ type usage struct {
 	servers float64
 	// around is what of the seconds is before the first item and after the last; 0: not measured.
 	around float64
+	// phases has the seconds of a receipt, of the longest mover; nil: there is none.
+	phases map[contract.Phase]float64
 	// anonymous memory at its peak, in bytes; 0: not measured.
 	anonymous int64
 }

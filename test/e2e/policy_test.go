@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/node"
 )
 
@@ -64,12 +68,61 @@ func TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers(t *testing.T) {
 	}
 	objects := f.objects()
 	f.fill(2, objects)
+	movers := f.watchMovers()
 	f.scale(1)
 	f.expectDrained(1, objects)
 	f.expectReceipt(false)
 	f.scale(2)
 	f.settled(2) // with the items of the new member placed there
 	f.expectAll(2, objects)
+	f.expectStreamed(movers())
+}
+
+// watchMovers returns what the receipts of the movers say that have ended since, by pod.
+func (f *fixture) watchMovers() func() map[string]contract.Receipt {
+	f.Helper()
+	pods, err := kube.(client.WithWatch).Watch(f.ctx, &corev1.PodList{}, client.InNamespace(f.namespace),
+		client.MatchingLabels{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentPlacement})
+	f.must(err)
+	f.Cleanup(pods.Stop)
+	var mu sync.Mutex
+	ended := map[string]contract.Receipt{}
+	go func() {
+		for event := range pods.ResultChan() {
+			pod, is := event.Object.(*corev1.Pod)
+			if !is {
+				continue
+			}
+			for _, c := range pod.Status.ContainerStatuses {
+				var r contract.Receipt
+				if c.State.Terminated != nil && json.Unmarshal([]byte(c.State.Terminated.Message), &r) == nil {
+					mu.Lock()
+					ended[pod.Name] = r
+					mu.Unlock()
+				}
+			}
+		}
+	}()
+	return func() map[string]contract.Receipt {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(ended)
+	}
+}
+
+// expectStreamed expects that the members' supervisors have streamed whatever was moved: no mover
+// was kept from them, and asked memcached instead.
+func (f *fixture) expectStreamed(movers map[string]contract.Receipt) {
+	f.Helper()
+	added := int64(0)
+	for name, r := range movers {
+		if added += r.Added; r.Complete && r.Reader != contract.ReaderStream {
+			f.Errorf("mover %s has read by %s, not from the supervisor's stream: %+v", name, r.Reader, r)
+		}
+	}
+	if added == 0 {
+		f.Errorf("no mover has moved anything: %+v", movers)
+	}
 }
 
 // bystander is a pod that does nothing, with a label, in the namespace.

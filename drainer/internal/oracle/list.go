@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +134,9 @@ func request(ctx context.Context, conn *memcache.Conn, l *crawl.List, asked chan
 		if buf, err = memcache.AppendFetch(buf, e.Key); err != nil {
 			return err
 		}
-		if waiting = append(waiting, *e); len(waiting) == pipelined/2 {
+		one := *e
+		one.Key = bytes.Clone(e.Key)
+		if waiting = append(waiting, one); len(waiting) == pipelined/2 {
 			if err := send(); err != nil {
 				return err
 			}

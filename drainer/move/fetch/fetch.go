@@ -1,0 +1,215 @@
+// Package fetch reads items from a running memcached by its protocol: those whose keys were listed.
+// It reads ahead, in portions whose memory is used again.
+package fetch
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"time"
+
+	"example.com/memcached-operator/drainer/crawl"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
+)
+
+const (
+	// portionItems and portionBytes bound what is asked for at once, portions what is in memory.
+	portionItems = 2048
+	portionBytes = 2 << 20
+	portions     = 2 // one is read while the other is yielded
+)
+
+// Fetcher reads from one memcached.
+type Fetcher struct {
+	// Ask repeats do on a connection to it until that succeeds.
+	Ask func(ctx context.Context, do func(*memcache.Conn) error) error
+	// Behind is by how many seconds its clock is behind ours.
+	Behind func() int64
+	// Limit of what is moved: a portion is at most what a second allows, so that what is read
+	// doesn't grow old.
+	Limit pace.Limit
+}
+
+// Items yields what memcached has for the entries, each valid until the next one, with the times of
+// its own clock. An item whose CAS is 0 is not there any more, or its key can't be asked for, which
+// memcache.Sayable tells. An error is the last thing yielded.
+func (f *Fetcher) Items(ctx context.Context, entries iter.Seq2[*crawl.Entry, error]) iter.Seq2[*item.Item, error] {
+	return func(yield func(*item.Item, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		free, full := make(chan *portion, portions), make(chan *portion)
+		for range portions {
+			free <- &portion{}
+		}
+		var failed error
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			defer close(full)
+			failed = f.read(ctx, entries, free, full)
+		})
+		defer reading.Wait()
+		defer cancel()
+		for p := range full {
+			for i := range p.items {
+				if !yield(&p.items[i], nil) {
+					return
+				}
+			}
+			free <- p
+		}
+		if failed != nil {
+			yield(nil, failed)
+		}
+	}
+}
+
+// read fills portions.
+func (f *Fetcher) read(ctx context.Context, entries iter.Seq2[*crawl.Entry, error], free <-chan *portion, full chan<- *portion) error {
+	mostItems, mostBytes := int64(portionItems), int64(portionBytes)
+	if f.Limit.Items > 0 {
+		mostItems = min(mostItems, f.Limit.Items)
+	}
+	if f.Limit.Bytes > 0 {
+		mostBytes = min(mostBytes, f.Limit.Bytes)
+	}
+	var p *portion
+	flush := func() error {
+		if p == nil {
+			return nil
+		}
+		if err := f.fetch(ctx, p); err != nil {
+			return err
+		}
+		select {
+		case full <- p:
+			p = nil
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for e, err := range entries {
+		if err != nil {
+			return err
+		}
+		if p == nil {
+			select {
+			case p = <-free:
+				p.reset()
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if p.add(e); int64(len(p.listed)) >= mostItems || p.size >= mostBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// portion is a part of a list, and what memcached has for it.
+type portion struct {
+	listed  []listed
+	keys    []byte // of listed, one after the other
+	size    int64  // of the items, as far as the list tells
+	request []byte
+	items   []item.Item
+	values  []byte // of items, one after the other
+	ends    []int  // of these
+}
+
+// listed is an entry of a list. Its key lies in the portion's keys.
+type listed struct {
+	expireAt, lastAccess int64
+	keyEnd               int
+	sayable              bool
+}
+
+// reset makes the portion empty. The memory of a value that was larger than a portion is not kept.
+func (p *portion) reset() {
+	p.listed, p.keys, p.size = p.listed[:0], p.keys[:0], 0
+	if cap(p.values) > 2*portionBytes {
+		p.values = nil
+	}
+}
+
+func (p *portion) add(e *crawl.Entry) {
+	p.keys = append(p.keys, e.Key...)
+	p.listed = append(p.listed, listed{e.ExpireAt, e.LastAccess, len(p.keys), memcache.Sayable(e.Key)})
+	p.size += e.Size
+}
+
+// fetch asks memcached for a portion.
+func (f *Fetcher) fetch(ctx context.Context, p *portion) error {
+	return f.Ask(ctx, func(c *memcache.Conn) error {
+		p.ask()
+		// Memcached answers before it has read everything, so both go on at the same time.
+		sent := make(chan error, 1)
+		go func() { sent <- c.Send(p.request) }()
+		err := p.take(c, f.Behind)
+		if err != nil {
+			c.Close()
+		}
+		return errors.Join(err, <-sent)
+	})
+}
+
+// ask writes the request. What can't be asked for is left out.
+func (p *portion) ask() {
+	p.request, p.items = p.request[:0], p.items[:0]
+	from := 0
+	for i := range p.listed {
+		e := &p.listed[i]
+		key := p.keys[from:e.keyEnd:e.keyEnd]
+		from = e.keyEnd
+		p.items = append(p.items, item.Item{Key: key, LastAccess: e.lastAccess})
+		if e.sayable {
+			p.request, _ = memcache.AppendFetch(p.request, key)
+		}
+	}
+}
+
+// take reads the answers.
+func (p *portion) take(c *memcache.Conn, behind func() int64) (err error) {
+	p.values, p.ends = p.values[:0], p.ends[:0]
+	var v memcache.Value
+	for i := range p.items {
+		if e := &p.listed[i]; e.sayable {
+			found := false
+			if p.values, found, err = c.AppendFetched(&v, p.values); err != nil {
+				return err
+			}
+			set(&p.items[i], &v, found, e, time.Now().Unix(), behind())
+		}
+		p.ends = append(p.ends, len(p.values))
+	}
+	from := 0
+	for i, end := range p.ends {
+		p.items[i].Value = p.values[from:end:end]
+		from = end
+	}
+	return nil
+}
+
+// set records what memcached has answered by now.
+func set(it *item.Item, v *memcache.Value, found bool, listed *listed, now, behind int64) {
+	its := now - behind // clock
+	if !found {
+		const exact = 2 // it was asked for in whole seconds
+		it.State = item.Invalidated
+		if listed.expireAt != 0 && listed.expireAt <= its+exact {
+			it.State = item.Expired
+		}
+		return
+	}
+	it.Flags, it.CAS, it.BinaryKey = v.Flags, v.CAS, v.BinaryKey
+	it.ExpireAt = v.ExpireAt(listed.expireAt, its)
+	it.LastAccess = now - v.Idle // it may have been stored since it was listed
+	if v.Outdated() {
+		it.State = item.Invalidated
+	}
+}
