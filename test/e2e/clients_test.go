@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/node"
 )
 
 // follower is a library that learns of the list by itself.
@@ -47,16 +47,27 @@ var followers = map[cachev1alpha1.Client][]follower{
 	"pymemcache": {{name: "pymemcache", start: func(f *fixture) library { return f.startPythonByFile("pymemcache") }}},
 }
 
+const (
+	// leavesAfter is how long a leaving member waits for clients, as by default. A library that
+	// follows later calls members that are gone.
+	leavesAfter = 90 * time.Second
+	// mostFailed and mostMissed are the parts of all reads while the size changes. Twice as many
+	// are missed by a library that learns of each list a minute late, and many more fail if it calls
+	// a member that is gone.
+	mostFailed, mostMissed = 0.005, 0.2
+)
+
 // TestRealClientsFollowEachScaling: libraries that nobody here wrote are started once, and
 // read and write all the time. After each scaling their new items are on all members that
-// there are, and they find all that they have ever stored.
+// there are, before one that leaves has gone, and they find all that they have ever stored.
+// Few reads fail or find nothing meanwhile.
 func TestRealClientsFollowEachScaling(t *testing.T) {
 	for client, libraries := range followers {
 		t.Run(string(client), func(t *testing.T) {
 			t.Parallel()
 			spec := persistent(3)
 			spec.Routing.Client, spec.Discovery = client, &cachev1alpha1.DiscoverySpec{}
-			spec.Routing.Patience = &metav1.Duration{Duration: 90 * time.Second} // as by default
+			spec.Routing.Patience = &metav1.Duration{Duration: leavesAfter}
 			f := setup(t, spec)
 			f.eventually("each member has been told of all", func() bool { // Thanos ends if its first question fails
 				return f.discovered(0) == 3 && f.discovered(1) == 3 && f.discovered(2) == 3
@@ -67,15 +78,23 @@ func TestRealClientsFollowEachScaling(t *testing.T) {
 			}
 			for _, size := range []int32{3, 5, 2, 3} {
 				f.scale(size)
-				began := time.Now()
+				f.eventually(fmt.Sprintf("the list has %d", size), func() bool { return len(f.memcached().Status.Servers) == int(size) })
+				listed := time.Now()
 				for _, l := range all {
 					l.uses(int(size))
-					t.Logf("%s uses %d members %s after the scaling", l.follower.name, size, time.Since(began).Round(100*time.Millisecond))
+					late := time.Since(listed).Round(100 * time.Millisecond)
+					t.Logf("%s uses %d members %s after they were listed", l.follower.name, size, late)
+					if late > leavesAfter {
+						t.Errorf("%s follows too late", l.follower.name)
+					}
 				}
 				f.settled(size)
 				for _, l := range all {
 					l.findsAll(fmt.Sprintf("with %d members", size))
 				}
+			}
+			for _, l := range all {
+				l.lostLittle()
 			}
 		})
 	}
@@ -89,6 +108,9 @@ type following struct {
 	turn  sync.Mutex
 	keys  []string
 	fresh int // how many keys were made to see which members it uses
+	// stop ends its load. Then these are counted.
+	stop                    func()
+	reads, misses, failures int
 }
 
 // follow starts the library, has it store items, and keeps it reading and writing.
@@ -106,7 +128,6 @@ func (f *fixture) follow(l follower) *following {
 		}
 		return l.stranger || w.missing() == 0
 	})
-	var reads, misses, failures int
 	var working sync.WaitGroup
 	stop := make(chan struct{})
 	working.Go(func() {
@@ -117,24 +138,37 @@ func (f *fixture) follow(l follower) *following {
 			case <-time.After(time.Millisecond):
 			}
 			value, err := w.get(w.keys[n%len(w.keys)])
-			reads++
+			w.reads++
 			if err == nil && !l.stranger { // what a stranger stores is never where it is looked for: no placement would end
 				err = w.set(fmt.Sprintf("%s:load:%d", l.name, n%500), "load")
 			}
 			switch {
 			case err != nil:
-				failures++
+				w.failures++
 			case value == "":
-				misses++
+				w.misses++
 			}
 		}
 	})
-	f.Cleanup(func() {
+	w.stop = sync.OnceFunc(func() {
 		close(stop)
 		working.Wait()
-		f.Logf("%s: %d reads while the size changed, %d misses, %d errors", l.name, reads, misses, failures)
 	})
+	f.Cleanup(w.stop)
 	return w
+}
+
+// lostLittle ends the load, and checks how much of it failed or found nothing.
+func (w *following) lostLittle() {
+	w.Helper()
+	w.stop()
+	w.Logf("%s: %d reads while the size changed, %d misses, %d errors", w.follower.name, w.reads, w.misses, w.failures)
+	if failed := float64(w.failures) / float64(w.reads); failed > mostFailed {
+		w.Errorf("%s: %.1f%% of the reads failed", w.follower.name, 100*failed)
+	}
+	if missed := float64(w.misses) / float64(w.reads); missed > mostMissed && !w.stranger {
+		w.Errorf("%s: %.1f%% of the reads found nothing", w.follower.name, 100*missed)
+	}
 }
 
 func (w *following) get(key string) (string, error) {
@@ -244,39 +278,23 @@ func (f *fixture) installed(program string) string {
 	return filepath.Join(dir, program)
 }
 
-// startPythonByFile starts a library that reads the list from a file, as an application
-// reads the mounted ConfigMap. The test writes it in the kubelet's place.
+// startPythonByFile starts a library that reads the list from the mounted ConfigMap of a pod, as
+// an application in that pod would.
 func (f *fixture) startPythonByFile(name string) library {
 	f.Helper()
-	file := filepath.Join(f.TempDir(), "servers")
-	write := func() error {
-		var list corev1.ConfigMap
-		if err := kube.Get(f.ctx, f.key(f.name+"-servers"), &list); err != nil {
-			return err
-		}
-		if before, err := os.ReadFile(file); err == nil && string(before) == list.Data["servers"] {
-			return nil
-		}
-		return errors.Join(os.WriteFile(file+".new", []byte(list.Data["servers"]), 0o644), os.Rename(file+".new", file))
-	}
-	f.must(write())
-	var writing sync.WaitGroup
-	stop := make(chan struct{})
-	writing.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(200 * time.Millisecond):
-				_ = write() // again, soon
-			}
-		}
+	return f.startClient("/usr/bin/python3", "testdata/library.py", name, filepath.Join(f.mounted(name), "servers"))
+}
+
+// mounted is the directory of the clients' list in a new pod, as its kubelet has mounted it.
+func (f *fixture) mounted(role string) string {
+	f.Helper()
+	pod := f.bystander(role, func(spec *corev1.PodSpec) {
+		spec.Volumes = []corev1.Volume{{Name: "list", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: f.name + "-servers"},
+		}}}}
+		spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "list", MountPath: "/list"}}
 	})
-	f.Cleanup(func() {
-		close(stop)
-		writing.Wait()
-	})
-	return f.startClient("/usr/bin/python3", "testdata/library.py", name, file)
+	return node.ConfigMap(pod.Spec.NodeName, pod.UID, "list")
 }
 
 // startClient starts a library that finds names as a pod does. It ends when it has no more

@@ -2,15 +2,27 @@ package e2e
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
 )
+
+// reachesPodIn bounds how long a list takes from the annotation of a pod to its member. A kubelet
+// looks at the files of each pod every syncFrequency, which is a minute by default and ten seconds
+// on these nodes.
+const reachesPodIn = 7 * time.Second
 
 // Every member tells the list by ElastiCache's protocol, and each scaling reaches it by the
 // kubelet: first that there are more, or fewer, and the item for clients that don't know the
@@ -37,6 +49,40 @@ func TestDiscoveryFollowsEachScaling(t *testing.T) {
 		f.settled(size)
 		f.expectAll(int(size), objects)
 	}
+	// A paused operator leaves the annotation alone.
+	f.must(kube.Patch(f.ctx, f.memcached(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":true}}`))))
+	f.eventually("the operator has seen that", func() bool {
+		c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionProgressing)
+		return c != nil && c.Reason == cachev1alpha1.ReasonPaused
+	})
+	pod := f.pod(0)
+	list, err := contract.ParseList(pod.Annotations[cachev1alpha1.AnnotationList])
+	f.must(err)
+	// Each list is written right after the one before was read: a kubelet that isn't woken by the
+	// change of the pod looks again after the whole of its interval.
+	var took []time.Duration
+	for range 5 {
+		list.Version++
+		f.annotatePod(pod, cachev1alpha1.AnnotationList, list.String())
+		began := time.Now()
+		f.eventually("the member has the next list", func() bool {
+			lines, err := f.say(net.JoinHostPort(pod.Status.PodIP, "11212"), "config get cluster")
+			return err == nil && len(lines) > 1 && lines[1] == fmt.Sprint(list.Version)
+		})
+		took = append(took, time.Since(began))
+	}
+	t.Logf("lists reached the member after %v", took)
+	slices.Sort(took)
+	if median := took[len(took)/2]; median > reachesPodIn {
+		t.Errorf("a list takes %s to reach a pod, as long as if its kubelet waited for its next look", median)
+	}
+}
+
+func (f *fixture) annotatePod(pod *corev1.Pod, name, value string) {
+	f.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{name: value}}})
+	f.must(err)
+	f.must(kube.Patch(f.ctx, pod, client.RawPatch(types.MergePatchType, patch)))
 }
 
 // discovered is how many members one tells of, both ways; 0 if it doesn't answer yet.

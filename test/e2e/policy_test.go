@@ -126,7 +126,7 @@ func (f *fixture) expectStreamed(movers map[string]contract.Receipt) {
 }
 
 // bystander is a pod that does nothing, with a label, in the namespace.
-func (f *fixture) bystander(role string) *corev1.Pod {
+func (f *fixture) bystander(role string, changes ...func(*corev1.PodSpec)) *corev1.Pod {
 	f.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: role, Labels: map[string]string{"role": role}},
@@ -139,6 +139,9 @@ func (f *fixture) bystander(role string) *corev1.Pod {
 				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](65532), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 		},
+	}
+	for _, change := range changes {
+		change(&pod.Spec)
 	}
 	f.must(kube.Create(f.ctx, pod))
 	f.eventually("pod "+role+" runs", func() bool {

@@ -24,6 +24,12 @@ const (
 // Containerd is the address of a node's containerd.
 func Containerd(name string) string { return filepath.Join(clusterRun, name, "containerd.sock") }
 
+// ConfigMap is the directory in which a node's kubelet keeps the volume of a pod that is a
+// ConfigMap.
+func ConfigMap(name string, pod types.UID, volume string) string {
+	return filepath.Join(ClusterState, name, "kubelet", "pods", string(pod), "volumes", "kubernetes.io~configmap", volume)
+}
+
 // ProcessesOf returns the pids of a pod's processes by the program's name; those
 // that have ended and were not reaped are none.
 func ProcessesOf(pod types.UID, program string) ([]int, error) {
