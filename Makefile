@@ -224,8 +224,8 @@ test-properties: test-packages ## Let clients and servers do anything while item
 	PROPERTY_SEEDS=$(PROPERTY_SEEDS) TMPDIR=$$(hack/scratch.sh) $(GO_TEST) -run '$(PROPERTIES)' ./drainer/cli/ ./drainer/move/ ./drainer/export/ ./drainer/member/
 
 .PHONY: test-router-model
-test-router-model: $(GOTESTSUM) ## Explore a ring change of routers with more going on: an hour, several gigabytes
-	$(GO_TEST_ALL) -run TestARingChangeShowsNoOldValueAndNoMiss ./drainer/router/change/ -change.long | $(TEST_SUMMARY)
+test-router-model: $(GOTESTSUM) ## Explore a ring change of routers with more going on: hours, several gigabytes
+	$(GO_TEST_ALL) -timeout=10h -run TestARingChangeShowsNoOldValueAndNoMiss ./drainer/router/change/ -change.long | $(TEST_SUMMARY)
 
 .PHONY: test-router-pause
 test-router-pause: test-packages ## Take two routers through ring changes under load, one five seconds behind the other

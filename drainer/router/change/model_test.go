@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-var long = flag.Bool("change.long", false, "explore more and larger histories: an hour, several gigabytes")
+var long = flag.Bool("change.long", false, "explore more and larger histories: hours, several gigabytes")
 
 // limit of a scenario's states, for the memory's sake.
 const limit = 8_000_000
