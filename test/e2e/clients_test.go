@@ -204,13 +204,13 @@ func (w *following) uses(n int) {
 			}
 			keys = append(keys, key)
 		}
-		for _, key := range keys {
-			if value, err := w.get(key); err != nil || value != key {
-				last = fmt.Sprintf("%s is %q: %v", key, value, err)
-				return false
-			}
+		if last = w.unread(keys); last != "" {
+			return false
 		}
 		held := w.holders(keys)
+		if last = w.unread(keys); last != "" && !w.stranger { // a mover has put them where they are
+			return false
+		}
 		last = fmt.Sprintf("members have %v", held)
 		if len(held) != n {
 			return false
@@ -222,6 +222,16 @@ func (w *following) uses(n int) {
 		}
 		return true
 	})
+}
+
+// unread says which of its items the library doesn't find; empty for none.
+func (w *following) unread(keys []string) string {
+	for _, key := range keys {
+		if value, err := w.get(key); err != nil || value != key {
+			return fmt.Sprintf("%s is %q: %v", key, value, err)
+		}
+	}
+	return ""
 }
 
 // holders says how many of the keys each member has.
