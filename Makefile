@@ -266,7 +266,7 @@ test-integration: kubernetes clients $(BIN)/chart $(GOTESTSUM) ## Run the contro
 	GOGC=400 $(GO_TEST_ALL) ./test/integration/... | $(TEST_SUMMARY)
 
 .PHONY: test-crashpoints
-test-crashpoints: kubernetes $(GOTESTSUM) ## Let every write of the operator fail in every way: ten minutes (SEED=… of how writes fail in make test)
+test-crashpoints: kubernetes $(GOTESTSUM) ## Let every write of the operator fail in every way: a quarter of an hour (SEED=… of how writes fail in make test)
 	$(GO_TEST_ALL) -run 'TestCrashPoints' ./test/integration/ $(if $(filter-out 0,$(SEED)),-crashpoints.seed=$(SEED),-crashpoints.all) | $(TEST_SUMMARY)
 
 .PHONY: test-scale
