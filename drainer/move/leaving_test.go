@@ -388,8 +388,11 @@ func TestTheHottestItemsOfALeavingMemberMoveFirst(t *testing.T) {
 		for minutes := 10; minutes <= 80; minutes += 10 {
 			mean = append(mean, sum[minutes]/number[minutes])
 		}
-		if !slices.IsSorted(mean) {
-			t.Errorf("owner %d got the items of each age at %d on average", i, mean)
+		for n := range mean[2:] { // neighbours may be in one band, whose items come in any order
+			if mean[n] >= mean[n+2] {
+				t.Errorf("owner %d got the items of each age at %d on average", i, mean)
+				break
+			}
 		}
 	}
 }
