@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -441,7 +442,7 @@ func movePass(t *testing.T, from *memcachedtest.Server, all []*memcachedtest.Ser
 				return 0, err
 			}
 			if to.Owner.Owner(e.Key) == i {
-				keys = append(keys, pull.Key{Key: e.Key})
+				keys = append(keys, pull.Key{Key: bytes.Clone(e.Key)})
 			}
 		}
 		at := slices.IndexFunc(all, func(s *memcachedtest.Server) bool { return uint16(s.Port) == owner.Port })
