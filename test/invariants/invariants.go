@@ -223,6 +223,11 @@ func ItemsGoToMembersThatStay(before, after *State) []string {
 	return wrong
 }
 
+// begun tells whether the placement may move items: a prepared one does so once a pod was told.
+func (s *State) begun(j *Job) bool {
+	return !j.Prepared || slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Job == j.UID && p.AtWork && !p.Waits })
+}
+
 // placedAmong tells what is wrong with an unfinished placement.
 func placedAmong(before, after *State, j *Job) []string {
 	var wrong []string
@@ -230,7 +235,7 @@ func placedAmong(before, after *State, j *Job) []string {
 	switch {
 	case was == nil && j.Survivors > size:
 		wrong = append(wrong, fmt.Sprintf("Job %s begins to place items among %d members; there are %d", j.Name, j.Survivors, size))
-	case was != nil && 0 < size && size < j.Survivors && before.Members.Replicas >= j.Survivors:
+	case was != nil && 0 < size && size < j.Survivors && before.Members.Replicas >= j.Survivors && (before.begun(j) || after.begun(j)):
 		wrong = append(wrong, fmt.Sprintf("%d members become %d while Job %s places items among %d", before.Members.Replicas, size, j.Name, j.Survivors))
 	}
 	for i := range after.Jobs {

@@ -111,8 +111,9 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 	}
 	resting := func(s *State) { s.AtRest = true }
 	waits := func(s *State) {
-		s.Pods = append(s.Pods, Pod{Name: "mover", UID: "mover", Ordinal: -1, Places: true, Waits: true, AtWork: true, Survivors: 2})
+		s.Pods = append(s.Pods, Pod{Name: "mover", UID: "mover", Ordinal: -1, Places: true, Waits: true, AtWork: true, Survivors: 2, Job: "place"})
 	}
+	prepared := func(s *State) { s.Jobs[len(s.Jobs)-1].Prepared = true }
 	begins := func(s *State) { s.Pods[len(s.Pods)-1].Waits = false }
 	told := func(n int32) func(*State) { return func(s *State) { s.Told = n } }
 	type step struct {
@@ -126,6 +127,9 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		"a mover begins by another ring":         {given(waits, told(3)), begins, 10},
 		"among members that are not there":       {given(resized(1)), places, 5},
 		"a member leaves under a placement":      {given(places), resized(1), 5},
+		"a member leaves, movers were told":      {given(places, prepared, waits, begins), resized(1), 5},
+		"a member leaves, movers wait":           {given(places, prepared, waits), resized(1), 0},
+		"a member leaves, movers have no pod":    {given(places, prepared), resized(1), 0},
 		"all stop under a placement":             {given(places), resized(0), 0},
 		"a member leaves after a placement":      {given(places, func(s *State) { s.Jobs[0].Unfinished = false }), resized(1), 0},
 		"a drain begins beside a placement":      {given(places), runs, 5},

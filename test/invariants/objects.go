@@ -127,7 +127,10 @@ func podOf(cluster string, o *corev1.Pod) Pod {
 		p.DrainsClaim, servers = commandOf(&o.Spec)
 		p.Survivors = int32(len(servers))
 		p.Receipt = receiptOf(o)
-		p.Waits = waits(o)
+		p.Waits = waits(&o.Spec, o.Annotations)
+		if job := metav1.GetControllerOfNoCopy(o); job != nil {
+			p.Job = string(job.UID)
+		}
 		return p
 	}
 	p.Ordinal = ordinalAfter(cluster+"-", o.Name)
@@ -135,10 +138,10 @@ func podOf(cluster string, o *corev1.Pod) Pod {
 }
 
 // waits tells whether the kubelet shows the drainer another text than that at which it begins.
-func waits(o *corev1.Pod) bool {
-	for _, arg := range drainerCommand(&o.Spec) {
+func waits(spec *corev1.PodSpec, annotations map[string]string) bool {
+	for _, arg := range drainerCommand(spec) {
 		if when, waits := strings.CutPrefix(arg, "--"+contract.FlagBeginWhen+"="); waits {
-			return strings.TrimSuffix(o.Annotations[cachev1alpha1.AnnotationBegin], contract.BeginLeases) != when
+			return strings.TrimSuffix(annotations[cachev1alpha1.AnnotationBegin], contract.BeginLeases) != when
 		}
 	}
 	return false
@@ -230,7 +233,7 @@ func jobOf(o *batchv1.Job) Job {
 			j.Claim = v.PersistentVolumeClaim.ClaimName
 		}
 	}
-	j.Places = runs(spec, "rebalance")
+	j.Places, j.Prepared = runs(spec, "rebalance"), waits(spec, o.Spec.Template.Annotations)
 	j.ClaimUID, j.Servers = commandOf(spec)
 	if j.Places {
 		// The source in its command names the claim, and is not just the claim's UID.

@@ -72,8 +72,9 @@ type Pod struct {
 	// the number of servers in it.
 	DrainsClaim string
 	Survivors   int32
-	// Places: it is the drainer of a placement. Waits: it was not told to begin.
+	// Places: it is the drainer of a placement. Waits: it was not told to begin. Job is its Job's UID.
 	Places, Waits bool
+	Job           string
 	// Receipt that it left, if it has ended with one.
 	Receipt *contract.Receipt
 }
@@ -113,8 +114,9 @@ type Job struct {
 	Survivors int32
 	// Unfinished: it may start a pod.
 	Unfinished bool
-	// Places: it moves what a member has to other members. It mounts no claim.
-	Places bool
+	// Places: it moves what a member has to other members. It mounts no claim. Prepared: its pods
+	// move nothing before each is told to begin.
+	Places, Prepared bool
 }
 
 // Volume is a PersistentVolume.
