@@ -145,8 +145,9 @@ func drainers(pods []corev1.Pod, progress map[types.UID]contract.Progress, now t
 
 const (
 	// startedFor is how long a drainer must run before it counts as prepared: the kubelet,
-	// which is to bring it an annotation, is busy with a pod that it starts.
-	startedFor = time.Second
+	// which is to bring it an annotation, is busy with a pod that it starts. After one second it
+	// still was: a scaling lost 0.35 s of hits instead of 0.02 s.
+	startedFor = 2 * time.Second
 	// preparedAfter is how long a drainer that says nothing may have to prepare itself.
 	preparedAfter = 4 * time.Second
 )
