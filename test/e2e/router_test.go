@@ -163,7 +163,7 @@ func TestARouterIsKilledInEachStateOfAScaling(t *testing.T) {
 	ended = true
 	t.Logf("%d requests, %d errors, the slowest took %v", saw.Requests, saw.Errors, saw.Slowest)
 	if saw.Misses+saw.Old+saw.Undone > 0 || saw.Requests < 1000 || saw.Errors > saw.Requests/10 {
-		t.Errorf("the application has noticed: %d misses, %d old values, %d undone deletes, %d errors:\n%q", saw.Misses, saw.Old, saw.Undone, saw.Errors, saw.Examples)
+		t.Errorf("the application has noticed: %d misses, %d old values, %d undone deletes, %d errors: %q", saw.Misses, saw.Old, saw.Undone, saw.Errors, saw.Examples)
 	}
 }
 
@@ -179,7 +179,7 @@ func routed(size int32) cachev1alpha1.MemcachedSpec {
 func (f *fixture) unnoticed(saw *app.Steady) {
 	f.Helper()
 	if saw.Wrong() > 0 || saw.Requests < 1000 {
-		f.Errorf("the application has noticed, in %d requests: %d misses, %d old values, %d undone deletes, %d errors:\n%q",
+		f.Errorf("the application has noticed, in %d requests: %d misses, %d old values, %d undone deletes, %d errors: %q",
 			saw.Requests, saw.Misses, saw.Old, saw.Undone, saw.Errors, saw.Examples)
 	}
 }
