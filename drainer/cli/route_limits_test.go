@@ -157,6 +157,58 @@ func TestRequestsThatAMemberDoesNotTakeAreBounded(t *testing.T) {
 	}
 }
 
+// Clients whose first request is to a member that does not answer, with many to another one behind it:
+// neither what they ask, nor what that one answers, takes more than the bound.
+func TestWhatComesAfterARequestThatWaitsTakesBoundedMemory(t *testing.T) {
+	value := strings.Repeat("v", 2000)
+	for name, requests := range map[string]func(key string) string{
+		"small answers": func(key string) string { return strings.Repeat("get "+key+"\r\n", 2000) },
+		"requests":      func(key string) string { return strings.Repeat("set "+key+" 0 0 2000\r\n"+value+"\r\n", 2000) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers := []*memcachedtest.Server{memcachedtest.Start(t), memcachedtest.Start(t)}
+			const maxMemory = 8 << 20
+			r := route(t, "--threads=1", "--linger=0s", "--member-timeout=60s", "--client=gomemcache",
+				"--server="+servers[0].Address(), "--server="+servers[1].Address(), fmt.Sprintf("--max-memory=%d", maxMemory))
+			silent, other := storedAt(t, r, servers[0], value), storedAt(t, r, servers[1], value)
+			servers[0].Signal(syscall.SIGSTOP)
+			text := "get " + silent + "\r\n" + requests(other)
+			anonymous, held := r.most(func(i int) bool {
+				talk(t, r.address, text)
+				return i < 150
+			})
+			within(t, anonymous, held, maxMemory)
+			another := talk(t, r.address, "get "+other+"\r\n") // it may be told that there is no memory
+			if _, err := io.ReadFull(another, make([]byte, 1)); err != nil {
+				t.Errorf("another client: %v", err)
+			}
+			servers[0].Signal(syscall.SIGCONT)
+		})
+	}
+}
+
+// storedAt stores the value through the router, and returns its key, which that member owns.
+func storedAt(t *testing.T, r *routed, member *memcachedtest.Server, value string) (key string) {
+	t.Helper()
+	for i := range 100 {
+		key = fmt.Sprintf("k%d", i)
+		conn := talk(t, r.address, fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", key, len(value), value))
+		if _, err := io.ReadFull(conn, make([]byte, len("STORED\r\n"))); err != nil {
+			t.Fatal(err)
+		}
+		is := make([]byte, len("VALUE"))
+		if _, err := io.ReadFull(talk(t, member.Address(), "get "+key+"\r\n"), is); err != nil {
+			t.Fatal(err)
+		}
+		if string(is) == "VALUE" {
+			return key
+		}
+	}
+	t.Fatalf("%s has none of 100 keys", member.Address())
+	return ""
+}
+
 // Clients that send a line without an end, before their login and after it.
 func TestLinesWithoutAnEndTakeBoundedMemory(t *testing.T) {
 	for _, login := range []bool{true, false} {

@@ -207,7 +207,7 @@ func (c *client) blocked() bool {
 	}
 	untaken := c.unsent() + c.heldBytes
 	return untaken+c.unanswered*c.average/8 > clientBacklog && c.unanswered+c.unsent() > 0 ||
-		untaken > 0 && c.loop.held > c.loop.maxMemory
+		untaken+c.unanswered > 0 && c.loop.held > c.loop.maxMemory
 }
 
 // Writable is called by the loop.
