@@ -176,7 +176,7 @@ func TestWhatComesAfterARequestThatWaitsTakesBoundedMemory(t *testing.T) {
 			text := "get " + silent + "\r\n" + requests(other)
 			anonymous, held := r.most(func(i int) bool {
 				talk(t, r.address, text)
-				return i < 150
+				return i < 300
 			})
 			within(t, anonymous, held, maxMemory)
 			another := talk(t, r.address, "get "+other+"\r\n") // it may be told that there is no memory

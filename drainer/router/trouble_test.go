@@ -231,6 +231,18 @@ func TestNothingIsCarriedOutAfterALineThatIsTooLong(t *testing.T) {
 			t.Errorf("%.20s… of %d bytes: %q, %v", line, len(line), got, err)
 		}
 	}
+	// Its end has not come yet.
+	c := dial(t, r.address)
+	_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	_, _ = io.WriteString(c, "set "+strings.Repeat("k", 2100))
+	const answer = "CLIENT_ERROR line too long\r\n"
+	if got, err := io.ReadFull(c, make([]byte, len(answer))); err != nil {
+		t.Fatalf("%d bytes, %v", got, err)
+	}
+	_, _ = io.WriteString(c, " 0 0 13\r\ndelete keep\r\n\r\n")
+	if got, err := io.ReadAll(c); len(got) > 0 {
+		t.Errorf("a line without an end: %q, %v", got, err)
+	}
 	dial(t, r.address).want("get keep\r\n", "VALUE keep 0 1\r\nx\r\nEND\r\n")
 }
 
