@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -202,10 +203,12 @@ func (m *told) firstAnswers(want *contract.List) {
 	})
 }
 
-func (m *told) refuses(why string) {
+// refuses a client for one of these reasons.
+func (m *told) refuses(why ...string) {
 	m.t.Helper()
-	if _, err := m.config(); err == nil || !strings.Contains(err.Error(), why) {
-		m.t.Errorf("want %q, got %v", why, err)
+	_, err := m.config()
+	if err == nil || !slices.ContainsFunc(why, func(w string) bool { return strings.Contains(err.Error(), w) }) {
+		m.t.Errorf("want one of %q, got %v", why, err)
 	}
 }
 
@@ -237,7 +240,8 @@ func TestDiscoveryAsksForACertificateWhereMemcachedDoes(t *testing.T) {
 			m.says("the list to a client with a certificate", listOf(10, 3))
 			without := &told{m.Served, t, memcache.Dialer{Connection: none, Unverified: true}, args.List, args.Discovery}
 			if asks {
-				without.refuses("certificate required")
+				// With TLS 1.3 the client may write before it hears why, and find the connection closed.
+				without.refuses("certificate required", "broken pipe", "connection reset")
 			} else {
 				without.says("the list to a client without one", listOf(10, 3))
 			}
