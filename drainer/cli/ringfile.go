@@ -49,7 +49,7 @@ func (f *ringFile) read(ctx context.Context) (*router.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &router.Table{Number: told.Number, Before: told.Before, Shared: told.Shared, Key: told.Key}
+	t := &router.Table{Number: told.Number, Before: told.Before, Acknowledged: told.Acknowledged, Shared: told.Shared, Key: told.Key}
 	if told.Until != nil {
 		t.Until = *told.Until
 	}

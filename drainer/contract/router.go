@@ -38,8 +38,10 @@ type RingTable struct {
 	// one more than the number before.
 	Number int64 `json:"number"`
 	// Before is the number of the table before this one; 0 for none.
-	Before int64  `json:"before,omitempty"`
-	State  string `json:"state"`
+	Before int64 `json:"before,omitempty"`
+	// Acknowledged: every router had acknowledged the table before, when this one was written.
+	Acknowledged bool   `json:"acknowledged,omitempty"`
+	State        string `json:"state"`
 	// Old is missing in RingStable.
 	Old *Ring `json:"old,omitempty"`
 	New Ring  `json:"new"`

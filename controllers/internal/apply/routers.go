@@ -68,7 +68,10 @@ func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contrac
 	for i := range r.present.Routers.Pods {
 		number = max(number, build.ListVersion(r.present.Routers.Pods[i].Annotations[cachev1alpha1.AnnotationTable], r.now))
 	}
-	return build.RouterTable(r.cluster, a.State, a.ListSize, before, build.NextListVersion(number, r.now)), true
+	t = build.RouterTable(r.cluster, a.State, a.ListSize, before, build.NextListVersion(number, r.now))
+	routers := &r.present.Routers
+	t.Acknowledged = before != nil && routers.Acknowledged && !routers.Unasked && before.Number == build.RouterTableNumber(routers.Table, r.now)
+	return t, true
 }
 
 // writeTable writes the table of the rings. If it differs from the one in the cache, it is

@@ -62,6 +62,8 @@ type Config struct {
 type sighting struct {
 	number int64
 	at     time.Time
+	// known is when this router learned of it: whoever is behind can have learned of it as late.
+	known time.Time
 	// own: this router was the first to read the table, as the next one after its own. Others then
 	// wait for it as it waits for others (holds).
 	own bool
@@ -112,7 +114,7 @@ type watched struct {
 func New(serving context.Context, config Config, t *rings.Table) *Fence {
 	f := &Fence{config: config, serving: serving, read: t, news: make(chan struct{}, 1)}
 	f.applied.Store(t)
-	f.seen.Store(&[]sighting{{number: t.Number, at: time.Now()}})
+	f.seen.Store(&[]sighting{{number: t.Number, at: time.Now(), known: time.Now()}})
 	return f
 }
 
@@ -215,6 +217,7 @@ func (f *Fence) sight(new sighting) {
 	if len(all) == maxSightings { // it has been left behind long ago
 		all = append(all[:maxSightings/2], all[maxSightings/2+1:]...)
 	}
+	new.known = time.Now()
 	all = append(all, new)
 	f.seen.Store(&all)
 }
@@ -231,7 +234,7 @@ func (f *Fence) Lets(t *rings.Table) bool {
 	defer f.mu.Unlock()
 	if t.Number > f.read.Number {
 		f.reads(t)
-		seen := sighting{t.Number, time.Now(), t.Before <= f.applied.Load().Number}
+		seen := sighting{number: t.Number, at: time.Now(), own: t.Before <= f.applied.Load().Number}
 		if !seen.own && !t.AcknowledgedBefore() { // others have waited for it, and gone on
 			seen.at = time.Time{}
 		}
@@ -257,11 +260,12 @@ func (f *Fence) holds(t *rings.Table) string {
 	return ""
 }
 
-// standing is for how long there has been that number, or a later one.
+// standing is for how long this router has known that number, or a later one, so that there has been
+// one at the members.
 func (f *Fence) standing(number int64) time.Duration {
 	for _, s := range *f.seen.Load() {
 		if s.number >= number {
-			return time.Since(s.at)
+			return time.Since(s.known)
 		}
 	}
 	return 0

@@ -29,6 +29,8 @@ type Table struct {
 	Shared bool
 	// Before is the number of the table before this one; 0 for none.
 	Before int64
+	// Acknowledged: whoever writes tables says that every router had acknowledged the one before.
+	Acknowledged bool
 	// Key signs the numbers that routers leave at members.
 	Key string
 	// Until is when keys that may have moved are no longer served, because the others don't
@@ -85,5 +87,5 @@ func (t *Table) Over() bool { return !t.Until.IsZero() && time.Now().After(t.Unt
 // AcknowledgedBefore tells whether every router had acknowledged the table before, when whoever
 // writes tables went on: it had not waited for as long as it does.
 func (t *Table) AcknowledgedBefore() bool {
-	return t.Before == 0 || t.Number-t.Before < int64(contract.RingWaits/time.Second)
+	return t.Before == 0 || t.Acknowledged || t.Number-t.Before < int64(contract.RingWaits/time.Second)
 }

@@ -74,6 +74,9 @@ func TestATableThatCameEarlyWasAcknowledged(t *testing.T) {
 			t.Errorf("table %d: %v", number, got)
 		}
 	}
+	if !(&rings.Table{Number: 5000, Before: 1000, Acknowledged: true}).AcknowledgedBefore() {
+		t.Error("it is said that all had acknowledged the table before, and not believed")
+	}
 	if !(&rings.Table{Number: 1 << 40}).AcknowledgedBefore() {
 		t.Error("the first table waits for one before it")
 	}
