@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/player"
@@ -68,7 +69,16 @@ func leavingScenarios() map[string]scenario {
 			},
 			func(w *world) {
 				w.scale(1)
-				w.leaves(1)
+				// Both leave; but if the operator died between their claims, the second comes after the first.
+				w.eventually("a mover", func() error {
+					if len(w.placements()) == 0 {
+						return errors.New("no Job")
+					}
+					if w.serverCount(2) == nil && w.drainIs(2, cachev1alpha1.DrainLeaving, "") == nil {
+						return nil
+					}
+					return errors.Join(w.serverCount(1), w.drainIs(1, cachev1alpha1.DrainLeaving, ""))
+				})
 				w.losePod("cache-1")
 				kubes.Play(w.namespace, player.Succeed(100))
 				w.shrunkTo(1)
