@@ -12,7 +12,6 @@ import (
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
-	"example.com/memcached-operator/drainer/memcache"
 )
 
 // TestReadsWhatTheServerHeld: the reader finds exactly what the server itself
@@ -54,25 +53,6 @@ func TestReadsWhatTheServerHeld(t *testing.T) {
 			})
 		}
 	}
-}
-
-// clock of memcached, in Unix seconds: it lags behind while the machine is busy.
-func (m *member) clock(t *testing.T) int64 {
-	t.Helper()
-	c, err := memcache.Dialer{}.Dial(t.Context(), m.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	stats, err := c.Stats("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	now, err := strconv.ParseInt(stats["time"], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return now
 }
 
 func TestFlushedItemsStayAway(t *testing.T) {
@@ -135,9 +115,10 @@ func TestFlushedItemsStayAway(t *testing.T) {
 		t.Parallel()
 		m := startMember(t)
 		fill(m, "old")
-		from := m.clock(t) + 1000
+		c := m.DialFor(t)
+		from := memcachedtest.Clock(t, c) + 1000 // it lags behind while the machine is busy
 		m.Raw().Must("OK", "flush_all 1000", nil)
-		to := m.clock(t) + 1000
+		to := memcachedtest.Clock(t, c) + 1000
 		m.Save()
 		got, _ := readAll(t, m.dir)
 		for key, h := range got {
