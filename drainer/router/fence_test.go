@@ -90,6 +90,31 @@ func TestARouterWithoutTheNewMemberIsNotLeftInStable(t *testing.T) {
 	})
 }
 
+// The same, if it is given the table when others have had it for long: they may be in settle soon.
+func TestALateRouterWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	from, to := ring(t, all[0]), ring(t, all...)
+	told := tables(from, to)
+	ahead, late := fenced(t, told[0]), fenced(t, told[0])
+	ahead.take(t, told[1])
+	memcachedtest.WaitFor(t, "the other router to be left behind", func() error { return leftBehindIs(late) })
+	unreachable := *told[1]
+	unreachable.New.Servers = slices.Clone(to.Servers)
+	unreachable.New.Servers[1].Port = uint16(memcachedtest.FreePort(t))
+	if err := late.follow(&unreachable); err != nil {
+		t.Fatal(err)
+	}
+	keys := owned(to, 20)
+	moves := keys[slices.IndexFunc(keys, func(key string) bool { return to.Owner.Owner([]byte(key)) == 1 })]
+	c := dial(t, late.address)
+	for end := time.Now().Add(leftBehind); time.Now().Before(end); {
+		if got := c.ask("set " + moves + " 0 0 1\r\nx\r\n"); !strings.HasPrefix(got, "SERVER_ERROR") {
+			t.Fatalf("%q", got)
+		}
+	}
+}
+
 // follow offers a table often, as whoever reads it from a file does.
 func (r *running) follow(table *router.Table) error {
 	for end := time.Now().Add(memcachedtest.Patience); time.Now().Before(end); time.Sleep(lookPeriod / 10) {
