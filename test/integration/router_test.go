@@ -189,6 +189,9 @@ func TestRoutersFollowEachScaling(t *testing.T) {
 	if first.Number >= second.Number || second.Number >= third.Number {
 		t.Errorf("the tables' numbers are %d, %d, %d", first.Number, second.Number, third.Number)
 	}
+	if !second.Acknowledged && !third.Acknowledged { // one could have come when the wait was over
+		t.Error("routers are not told that all had acknowledged the table before")
+	}
 	w.change(w.memcached(), `{"spec":{"routing":{"client":"dalli"}}}`)
 	w.eventually("another routing", func() error {
 		if table, err := w.routedTo(2, 3); err != nil || table.New.Client != "dalli" || table.Number <= third.Number {
@@ -345,8 +348,12 @@ func TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile(t *testing.T) {
 			if err := admin.Get(w.Context(), w.key(routerName), config); err != nil {
 				return err
 			}
-			if table, err := contract.ParseRingTable([]byte(config.Data["table.json"])); err != nil || table.State != state {
+			table, err := contract.ParseRingTable([]byte(config.Data["table.json"]))
+			if err != nil || table.State != state {
 				return fmt.Errorf("the table is %s, %w", asJSON(table), err)
+			}
+			if table.Acknowledged && state != contract.RingPrepare { // stable was acknowledged
+				t.Errorf("it says that the one before was acknowledged: %s", asJSON(table))
 			}
 			return nil
 		})

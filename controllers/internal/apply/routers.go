@@ -70,7 +70,7 @@ func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contrac
 	}
 	t = build.RouterTable(r.cluster, a.State, a.ListSize, before, build.NextListVersion(number, r.now))
 	routers := &r.present.Routers
-	t.Acknowledged = before != nil && routers.Acknowledged && !routers.Unasked && before.Number == build.RouterTableNumber(routers.Table, r.now)
+	t.Acknowledged = before != nil && routers.Acknowledged && !routers.Silent && before.Number == build.RouterTableNumber(routers.Table, r.now)
 	return t, true
 }
 

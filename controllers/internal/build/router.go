@@ -59,7 +59,8 @@ func routerSelector(c *cachev1alpha1.Memcached) map[string]string {
 
 // RouterTable is what routers are told in a state, after what they were told before, nil for
 // nothing. In the states stable and prepare the new ring has the first n members; in the others
-// the rings stay. Whether routers have acknowledged that is for the caller to say. It returns nil if the state doesn't come after that.
+// the rings stay. It returns nil if the state doesn't come after that. Whether routers have acknowledged
+// the table before is for the caller to say.
 func RouterTable(c *cachev1alpha1.Memcached, state string, n int32, before *contract.RingTable, number int64) *contract.RingTable {
 	t := &contract.RingTable{Number: number, State: state, Shared: state != contract.RingStable && !RoutersExclusive(c), Key: string(c.UID)}
 	switch {

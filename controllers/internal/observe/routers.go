@@ -28,8 +28,10 @@ type Routers struct {
 	Pods   []corev1.Pod
 	// Behind are those that have not acknowledged the table, as far as is known.
 	Behind []ask.Behind
-	// Acknowledged: by all that run. Unasked: there are others, which may serve and can't be asked.
-	Acknowledged, Unasked bool
+	// Acknowledged: by all that run.
+	Acknowledged bool
+	// Silent: there are some that may serve, and can't be asked.
+	Silent bool
 }
 
 // any tells whether something is there.
@@ -91,7 +93,7 @@ func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 			o.Routers.Behind = append(o.Routers.Behind, ask.Behind{Pod: p.Name, Since: since})
 		}
 	}
-	o.Routers.Acknowledged, o.Routers.Unasked = len(o.Routers.Behind) == 0, len(silent) > 0
+	o.Routers.Acknowledged, o.Routers.Silent = len(o.Routers.Behind) == 0, len(silent) > 0
 }
 
 // routersServe returns the routers that run, and those that can't be asked, but may serve: they have a

@@ -74,7 +74,11 @@ func TestRoutersThatStartHoldAStateUp(t *testing.T) {
 			if behind != want || o.Routers.Acknowledged == want {
 				t.Fatalf("behind are %+v, acknowledged=%t", o.Routers.Behind, o.Routers.Acknowledged)
 			}
-			if asked := strings.HasPrefix(name, "it runs, and is") || strings.HasPrefix(name, "it runs, and nothing"); want && !asked && !o.Routers.Behind[0].Since.Equal(test.since) {
+			asked := strings.HasPrefix(name, "it runs, and is") || strings.HasPrefix(name, "it runs, and nothing")
+			if serves := want || name == "nothing changes"; o.Routers.Silent != (serves && !asked) {
+				t.Errorf("silent=%t", o.Routers.Silent)
+			}
+			if want && !asked && !o.Routers.Behind[0].Since.Equal(test.since) {
 				t.Errorf("it is behind since %v, want %v", o.Routers.Behind[0].Since, test.since)
 			}
 			if want && o.Routers.Behind[0].Pod != "router" {

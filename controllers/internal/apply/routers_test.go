@@ -1,0 +1,54 @@
+package apply
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// A table says that all had acknowledged the one before only of the table that routers were asked about,
+// and only if all that may serve have answered.
+func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
+	now := contract.NumberTime(10_000)
+	cluster := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }).Obj()
+	config := func(number int64) *corev1.ConfigMap {
+		text := build.RouterTableText(build.RouterTable(cluster, contract.RingStable, 2, nil, number))
+		return &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: text}}
+	}
+	for name, test := range map[string]struct {
+		asked                int64 // the number of the table that the cache has
+		acknowledged, silent bool
+		want                 bool
+	}{
+		"acknowledged":                       {1000, true, false, true},
+		"not acknowledged":                   {1000, false, false, false},
+		"a router is silent":                 {1000, true, true, false},
+		"the API server has a newer table":   {900, true, false, false},
+		"the cache has no table that counts": {0, true, false, false},
+	} {
+		present := &observe.Objects{}
+		present.Routers.Acknowledged, present.Routers.Silent = test.acknowledged, test.silent
+		if test.asked > 0 {
+			present.Routers.Table = config(test.asked)
+		}
+		r := &run{cluster: cluster, present: present, now: now}
+		got, differs := r.tableOf(action.WriteTable{State: contract.RingPrepare, ListSize: 3}, config(1000))
+		if !differs || got.Before != 1000 || got.Acknowledged != test.want {
+			t.Errorf("%s: %+v, differs=%t", name, got, differs)
+		}
+		// It stays what it was, whoever is asked later.
+		written := &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(got)}}
+		present.Routers.Acknowledged, r.now = !test.acknowledged, now.Add(time.Minute)
+		if again, differs := r.tableOf(action.WriteTable{State: contract.RingPrepare, ListSize: 3}, written); differs || again.Acknowledged != test.want {
+			t.Errorf("%s: then %+v, differs=%t", name, again, differs)
+		}
+	}
+}
