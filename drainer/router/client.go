@@ -259,18 +259,24 @@ func (c *client) finish() {
 
 // resume goes on with what was received while the client was blocked.
 func (c *client) resume() {
-	if c.closed || c.blocked() {
+	if c.closed {
 		return
 	}
-	c.stopped = false
+	if c.stopped = c.blocked(); c.stopped {
+		return
+	}
 	c.partial = 0 // what it was not read for is not its own fault
 	if c.body != nil && !c.collectOn() {
+		c.stopped = true
 		return
 	}
 	if len(c.in) > 0 || c.ended {
 		c.take(c.in)
 	}
-	if !c.blocked() && !c.ended {
+	if c.closed {
+		return
+	}
+	if c.stopped = c.blocked(); !c.stopped && !c.ended {
 		c.watch(true, c.writes)
 	}
 }

@@ -130,7 +130,7 @@ func (c *client) readBody() {
 	c.used = c.loop.now
 	c.loop.counts.Received += uint64(n)
 	if c.body = c.body[:len(c.body)+n]; len(c.body) == cap(c.body) {
-		c.collectOn()
+		c.stopped = !c.collectOn()
 	}
 }
 
