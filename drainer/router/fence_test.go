@@ -115,6 +115,50 @@ func TestALateRouterWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
 	}
 }
 
+// The same, if it was the first to read the table, and had to wait with it: the other may be in settle
+// as soon as its own wait is over.
+func TestARouterThatWaitedWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
+	t.Parallel()
+	const leftBehind, lookPeriod = 3 * time.Second, 300 * time.Millisecond // so a loaded machine is in time
+	all := members(t, 2)
+	from, to := ring(t, all[0]), ring(t, all...)
+	told := tables(from, to)
+	start := func() *running {
+		r := launch(t, router.Config{Table: told[0], Fence: true, LeftBehind: leftBehind, LookPeriod: lookPeriod})
+		memcachedtest.WaitFor(t, "ready", r.Ready)
+		return r
+	}
+	ahead, waits := start(), start()
+	unreachable := *told[1]
+	unreachable.New.Servers = slices.Clone(to.Servers)
+	unreachable.New.Servers[1].Port = uint16(memcachedtest.FreePort(t))
+	offered := time.Now()
+	for r, table := range map[*running]*router.Table{waits: &unreachable, ahead: told[1]} {
+		if taken, err := r.Offer(table); taken || err != nil {
+			t.Fatalf("taken=%t, %v: it has just started, and takes a table that may not have been acknowledged", taken, err)
+		}
+	}
+	followed := make(chan error, 1)
+	go func() { followed <- waits.follow(&unreachable) }()
+	time.Sleep(time.Until(offered.Add(leftBehind + 3*lookPeriod)))
+	if err := ahead.follow(told[2]); err != nil {
+		t.Fatal(err)
+	}
+	memcachedtest.WaitFor(t, "its acknowledgement", func() error { return acknowledged(ahead, told[2].Number) })
+	keys := owned(to, 20)
+	moves := keys[slices.IndexFunc(keys, func(key string) bool { return to.Owner.Owner([]byte(key)) == 1 })]
+	a, b := dial(t, ahead.address), dial(t, waits.address)
+	for end := time.Now().Add(leftBehind / 2); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		a.want("set "+moves+" 0 0 1\r\na\r\n", "STORED\r\n")
+		if b.ask("set "+moves+" 0 0 1\r\nb\r\n") == "STORED\r\n" {
+			a.want("get "+moves+"\r\n", "VALUE "+moves+" 0 1\r\nb\r\nEND\r\n")
+		}
+	}
+	if err := <-followed; err != nil {
+		t.Error(err)
+	}
+}
+
 // follow offers a table often, as whoever reads it from a file does.
 func (r *running) follow(table *router.Table) error {
 	for end := time.Now().Add(memcachedtest.Patience); time.Now().Before(end); time.Sleep(lookPeriod / 10) {

@@ -87,10 +87,11 @@ func (l *loop) unconnected(t *Table) *member {
 // that it doesn't name. The first table is taken at once. In prepare this router may not act as
 // in stable: others may have gone on to settle. So it serves what the old owners have, and
 // acknowledges when the new ones are connected. It doesn't wait for them for longer than others may
-// be waited for, or if it has been left behind with the table that it has: then keys of members that
-// it can't reach get errors.
+// be waited for, since it has known of a later table than its own: then keys of members that it can't
+// reach get errors.
 func (l *loop) adopt() {
-	waits := l.table != nil && l.now-l.offered < int64(l.router.config.LeftBehind) && !l.router.fence.Late(l.table.Number)
+	bound := l.router.config.LeftBehind
+	waits := l.table != nil && l.now-l.offered < int64(bound) && l.router.fence.Knows(l.table.Number) < bound
 	if l.next == nil || waits && l.unconnected(l.next) != nil {
 		return
 	}

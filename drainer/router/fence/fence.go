@@ -118,8 +118,17 @@ func New(serving context.Context, config Config, t *rings.Table) *Fence {
 	return f
 }
 
-// Behind is for how long there has been a later number than n, and the latest one; 0 for none.
-func (f *Fence) Behind(n int64) (d time.Duration, latest int64) {
+// Behind is for how long there has been a later number than n, and the latest one; 0 for none. A table
+// that this router was the first to read counts for less: see ownTenths.
+func (f *Fence) Behind(n int64) (d time.Duration, latest int64) { return f.behind(n, true) }
+
+// Knows is for how long there has been a later number than n, whoever was the first to read it.
+func (f *Fence) Knows(n int64) time.Duration {
+	d, _ := f.behind(n, false)
+	return d
+}
+
+func (f *Fence) behind(n int64, slack bool) (d time.Duration, latest int64) {
 	if f == nil {
 		return 0, 0
 	}
@@ -127,7 +136,7 @@ func (f *Fence) Behind(n int64) (d time.Duration, latest int64) {
 	i := slices.IndexFunc(seen, func(s sighting) bool { return s.number > n })
 	if i >= 0 {
 		d, latest = time.Since(seen[i].at), seen[len(seen)-1].number
-		if seen[i].own {
+		if slack && seen[i].own {
 			d -= f.settled() - f.config.LeftBehind + f.config.LeftBehind*ownTenths/10
 		}
 	}
@@ -347,7 +356,9 @@ func (f *Fence) Begin(ctx context.Context) {
 	f.mu.Unlock()
 	f.wait(ctx, began.Add(firstLook), f.lookedAtAll)
 	f.mu.Lock()
-	holds := f.older > 0 && (!t.AcknowledgedBefore() || f.older < t.Before)
+	// Those that are behind may have had pods that nobody sees any more, so what is said of
+	// acknowledgements is not enough.
+	holds := f.older > 0 && (!t.CameEarly() || f.older < t.Before)
 	f.looked = !holds
 	f.mu.Unlock()
 	if holds {

@@ -208,6 +208,21 @@ func TestARouterThatIsToldOfATableIsLeftBehindWithoutIt(t *testing.T) {
 	}
 }
 
+// A router that starts does not rely on what is said of acknowledgements: the pod of one that still serves
+// may be gone for whoever writes the tables.
+func TestARouterThatStartsWaitsForThoseThatNobodySees(t *testing.T) {
+	t.Parallel()
+	told := tables(start(t, 2), waits)
+	told[1].Acknowledged, told[2].Acknowledged = true, true
+	unseen := begun(t, told[0])
+	began := time.Now()
+	next := begun(t, told[1])
+	memcachedtest.WaitFor(t, "the table after that", func() error { return unless(next.Lets(told[2]), "it waits") })
+	if took := time.Since(began); took < 400*time.Millisecond || !unseen.Late(told[0].Number) {
+		t.Errorf("it is two tables ahead after %v, and the other one serves: %t", took, !unseen.Late(told[0].Number))
+	}
+}
+
 // Members without CAS values keep the number, too.
 func TestTheNumberIsKeptWithoutCAS(t *testing.T) {
 	t.Parallel()

@@ -84,8 +84,12 @@ func (t *Table) Without() change.Rules {
 // Over tells whether the table's time is over.
 func (t *Table) Over() bool { return !t.Until.IsZero() && time.Now().After(t.Until) }
 
-// AcknowledgedBefore tells whether every router had acknowledged the table before, when whoever
-// writes tables went on: it had not waited for as long as it does.
-func (t *Table) AcknowledgedBefore() bool {
-	return t.Before == 0 || t.Acknowledged || t.Number-t.Before < int64(contract.RingWaits/time.Second)
+// AcknowledgedBefore tells whether every router that whoever writes tables knows of had acknowledged the
+// table before.
+func (t *Table) AcknowledgedBefore() bool { return t.Acknowledged || t.CameEarly() }
+
+// CameEarly tells whether whoever writes tables had not waited for as long as it does, when it went on
+// from the table before: so all had acknowledged that.
+func (t *Table) CameEarly() bool {
+	return t.Before == 0 || t.Number-t.Before < int64(contract.RingWaits/time.Second)
 }

@@ -70,7 +70,8 @@ func TestATableThatCameEarlyWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	waits := int64(contract.RingWaits / time.Second)
 	for number, want := range map[int64]bool{1000 + waits - 1: true, 1000 + waits: false} {
-		if got := (&rings.Table{Number: number, Before: 1000}).AcknowledgedBefore(); got != want {
+		table := &rings.Table{Number: number, Before: 1000}
+		if got := table.AcknowledgedBefore(); got != want || table.CameEarly() != want {
 			t.Errorf("table %d: %v", number, got)
 		}
 	}
