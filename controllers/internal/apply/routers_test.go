@@ -23,6 +23,10 @@ func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
 		text := build.RouterTableText(build.RouterTable(cluster, contract.RingStable, 2, nil, number))
 		return &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: text}}
 	}
+	first, _ := (&run{cluster: cluster, present: &observe.Objects{Routers: observe.Routers{Acknowledged: true}}, now: now}).tableOf(action.WriteTable{State: contract.RingStable, ListSize: 2}, nil)
+	if first.Acknowledged {
+		t.Errorf("the first table: %+v", first)
+	}
 	for name, test := range map[string]struct {
 		asked                int64 // the number of the table that the cache has
 		acknowledged, silent bool
