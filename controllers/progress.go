@@ -15,8 +15,10 @@ type (
 	ProgressReader = ask.ProgressReader
 	// MemoryReader asks the member at host:port.
 	MemoryReader = ask.MemoryReader
-	// RingReader asks the router at host:port which table it has acknowledged.
+	// RingReader asks the router at host:port which table it has acknowledged, and gives it the newest one.
 	RingReader = ask.RingReader
+	// RingTable is what a router is given.
+	RingTable = ask.Table
 	// RingAcknowledged is its answer.
 	RingAcknowledged = contract.RingAcknowledged
 	// Memory of a member, in bytes.
@@ -35,7 +37,7 @@ func MemoryFromStats(ctx context.Context, address string) (Memory, error) {
 	return ask.MemoryFromStats(ctx, address)
 }
 
-// RingFromAdmin asks the router itself. The operator must be able to reach it.
-func RingFromAdmin(ctx context.Context, address, newest string) (RingAcknowledged, error) {
+// RingFromAdmin asks the router itself, and gives it the table. The operator must be able to reach it.
+func RingFromAdmin(ctx context.Context, address string, newest *RingTable) (RingAcknowledged, error) {
 	return ask.RingFromAdmin(ctx, address, newest)
 }

@@ -3,8 +3,10 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
@@ -17,9 +19,14 @@ import (
 // ringFilePeriod is how often the file is read again.
 const ringFilePeriod = 200 * time.Millisecond
 
-// ringFile is where a router is told of the rings.
+// ringFile is where a router is told of the rings: in a file, and by whoever writes that, who need not
+// wait until it is brought.
 type ringFile struct {
 	path string
+	// given are tables that did not come by the file; newest is the number of the last of them, of
+	// which the file knows later.
+	given  chan *router.Table
+	newest int64
 	// text of the table that the router has taken, and what was read last.
 	text, last []byte
 	// refused is the text of a table that the router doesn't take, and why it doesn't.
@@ -49,7 +56,20 @@ func (f *ringFile) read(ctx context.Context) (*router.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &router.Table{Number: told.Number, Before: told.Before, Acknowledged: told.Acknowledged, Shared: told.Shared, Key: told.Key}
+	if told.Number <= f.newest {
+		f.last = text
+		return nil, nil
+	}
+	t, err := tableOf(ctx, told)
+	if err == nil {
+		f.last = text
+	}
+	return t, err
+}
+
+// tableOf names the members as the routing does.
+func tableOf(ctx context.Context, told *contract.RingTable) (t *router.Table, err error) {
+	t = &router.Table{Number: told.Number, Before: told.Before, Acknowledged: told.Acknowledged, Shared: told.Shared, Key: told.Key}
 	if told.Until != nil {
 		t.Until = *told.Until
 	}
@@ -61,11 +81,29 @@ func (f *ringFile) read(ctx context.Context) (*router.Table, error) {
 	if t.New, err = ringOf(ctx, &told.New); err == nil && told.Old != nil {
 		t.Old, err = ringOf(ctx, told.Old)
 	}
-	if err != nil {
-		return nil, err
+	return t, err
+}
+
+// take is for PUT /ring: a table that the router need not wait for, with its signature.
+func (f *ringFile) take(ctx context.Context, r *router.Router, text []byte, signature string) (status int, err error) {
+	if !contract.RingSigned(text, r.Key(), signature) {
+		return http.StatusForbidden, errors.New("whoever writes the tables of this cluster has not signed this one")
 	}
-	f.last = text
-	return t, nil
+	told, err := contract.ParseRingTable(text)
+	if err != nil {
+		return http.StatusBadRequest, err
+	}
+	t, err := tableOf(ctx, told)
+	if err != nil {
+		return http.StatusBadRequest, err
+	}
+	t.Key = r.Key()
+	select {
+	case f.given <- t:
+		return http.StatusOK, nil
+	case <-ctx.Done():
+		return http.StatusServiceUnavailable, ctx.Err()
+	}
 }
 
 // taken: the router has the table that was read last.
@@ -98,6 +136,10 @@ func (f *ringFile) watch(ctx context.Context, r *router.Router, logf func(format
 		select {
 		case <-ctx.Done():
 			return
+		case t := <-f.given:
+			if t.Number > r.Number() {
+				f.newest, offered = t.Number, t
+			}
 		case <-time.After(ringFilePeriod):
 		}
 		t, err := f.read(ctx)
@@ -110,7 +152,7 @@ func (f *ringFile) watch(ctx context.Context, r *router.Router, logf func(format
 			case taken:
 				f.taken()
 				logf("table %d: %v, %d members", offered.Number, offered.State, len(offered.New.Servers))
-			case refused != nil:
+			case refused != nil && offered.Number != f.newest:
 				f.refuse(refused)
 			}
 			if taken || refused != nil {
@@ -138,6 +180,7 @@ func (f *ringFile) acknowledged(r *router.Router) contract.RingAcknowledged {
 	var a contract.RingAcknowledged
 	a.Number = r.Number()
 	a.Acknowledged, a.Waiting = r.Acknowledged()
+	a.Proof = contract.RingNumber(a.Acknowledged, r.Key())
 	if why := f.trouble.Load(); why != nil {
 		a.Error = fmt.Sprintf("%.200s", *why)
 	}

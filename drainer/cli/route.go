@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -87,6 +88,7 @@ func runRoute(ctx context.Context, line []string, std args.IO) error {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
 	if f.ring.path != "" {
+		f.ring.given = make(chan *router.Table)
 		watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 		defer stop()
 		go f.ring.watch(watching, r, std.Logf)
@@ -162,10 +164,31 @@ func serveAdmin(address string, r *router.Router, ring *ringFile) (end func(), e
 	const patience = 10 * time.Second
 	mux := http.NewServeMux()
 	mux.Handle("/", r.Admin())
-	mux.HandleFunc("GET /ring", func(w http.ResponseWriter, q *http.Request) {
-		r.Told(q.URL.Query().Get(contract.RingNewest))
+	say := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(ring.acknowledged(r))
+	}
+	mux.HandleFunc("GET /ring", say)
+	const atOnce = 4 // tables, which may be large, and anybody's
+	places := make(chan struct{}, atOnce)
+	mux.HandleFunc("PUT /ring", func(w http.ResponseWriter, q *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		default:
+			http.Error(w, "other tables are read", http.StatusServiceUnavailable)
+			return
+		}
+		text, err := io.ReadAll(http.MaxBytesReader(w, q.Body, contract.MaxRingTable))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if status, err := ring.take(q.Context(), r, text, q.Header.Get(contract.RingSignature)); err != nil {
+			http.Error(w, err.Error(), status)
+			return
+		}
+		say(w, q)
 	})
 	server := &http.Server{Handler: mux, ReadTimeout: patience, WriteTimeout: patience, MaxHeaderBytes: 16 << 10}
 	go func() {

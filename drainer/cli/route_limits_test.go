@@ -319,17 +319,7 @@ func TestTroubleWithTheRingFilePasses(t *testing.T) {
 	}
 	writeRing(t, path, table(7))
 	r := route(t, "--linger=0s", "--ring-file="+path)
-	says := func(what string, number int64, trouble bool) {
-		t.Helper()
-		memcachedtest.WaitFor(t, what, func() error {
-			text, err := r.get("/ring")
-			var a contract.RingAcknowledged
-			if err := errors.Join(err, json.Unmarshal([]byte(text), &a)); err != nil || a.Acknowledged != number || (a.Error != "") != trouble {
-				return fmt.Errorf("%s: %w", text, err)
-			}
-			return nil
-		})
-	}
+	says := func(what string, number int64, trouble bool) { t.Helper(); r.says(t, what, number, trouble) }
 	writeRing(t, path, "no table")
 	says("the error", 7, true)
 	writeRing(t, path, table(7))

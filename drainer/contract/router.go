@@ -66,6 +66,8 @@ type RingAcknowledged struct {
 	Waiting string `json:"waiting,omitempty"`
 	// Error of the file, if it can't be read.
 	Error string `json:"error,omitempty"`
+	// Proof is Acknowledged as RingNumber: no other server at the same address can say that.
+	Proof string `json:"proof,omitempty"`
 }
 
 // RingWaits is how long a state of a ring change is waited for, at least.
@@ -92,8 +94,21 @@ func RingNumber(number int64, key string) string {
 	return text + " " + hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// RingNewest is the parameter of GET /ring that tells a router the newest table's number, as RingNumber.
-const RingNewest = "newest"
+// RingSignature is the header of PUT /ring, which gives a router a table: SignRing of the body. The body
+// has no key, since anybody may see it on its way.
+const RingSignature = "Ring-Signature"
+
+// SignRing proves that whoever writes the tables has written this one.
+func SignRing(text []byte, key string) string {
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write(text)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// RingSigned tells whether the signature is that of the text. Nothing is signed without a key.
+func RingSigned(text []byte, key, signature string) bool {
+	return key != "" && hmac.Equal([]byte(signature), []byte(SignRing(text, key)))
+}
 
 // MaxRingNumber is the size of the item's value at most, in bytes.
 const MaxRingNumber = 64

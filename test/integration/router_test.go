@@ -106,7 +106,7 @@ func (w *world) ringReader() controllers.RingReader {
 	if w.rings != nil {
 		return w.rings
 	}
-	return func(_ context.Context, address, _ string) (contract.RingAcknowledged, error) {
+	return func(_ context.Context, address string, _ *controllers.RingTable) (contract.RingAcknowledged, error) {
 		_, number, err := w.toldRouter(address)
 		return contract.RingAcknowledged{Number: number, Acknowledged: number}, err
 	}
@@ -327,7 +327,7 @@ func TestTableThatIsMadeAgainIsNewer(t *testing.T) {
 func TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile(t *testing.T) {
 	w := newNamespace(t)
 	var silent atomic.Bool
-	w.rings = func(_ context.Context, address, _ string) (contract.RingAcknowledged, error) {
+	w.rings = func(_ context.Context, address string, _ *controllers.RingTable) (contract.RingAcknowledged, error) {
 		_, number, err := w.toldRouter(address)
 		if silent.Load() {
 			return contract.RingAcknowledged{Number: number, Acknowledged: 1, Waiting: "1 request is not answered"}, err

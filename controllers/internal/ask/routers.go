@@ -1,13 +1,14 @@
 package ask
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -20,15 +21,37 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// RingReader asks the router at host:port which table it has acknowledged, and tells it the newest
-// table's number, signed (contract.RingNumber).
-type RingReader func(ctx context.Context, address, newest string) (contract.RingAcknowledged, error)
+// RingReader asks the router at host:port which table it has acknowledged, and gives it the newest one,
+// if it has not read that.
+type RingReader func(ctx context.Context, address string, newest *Table) (contract.RingAcknowledged, error)
+
+// Table is what routers are given.
+type Table struct {
+	Number int64
+	// key of the cluster, which its routers know; text is without it.
+	key  string
+	text []byte
+}
+
+// NewTable returns a table as routers are given it.
+func NewTable(t *contract.RingTable) *Table {
+	public := *t
+	public.Key = ""
+	text, err := json.Marshal(public)
+	if err != nil {
+		panic(err) // it has nothing that can't be marshalled
+	}
+	return &Table{t.Number, t.Key, text}
+}
 
 const (
 	// ringTimeout bounds the question to a router.
 	ringTimeout = time.Second
-	// ringInterval is how often a router is asked that has not acknowledged the table yet.
+	// ringInterval is how often a router is asked that has not acknowledged the table yet, and
+	// soonInterval that is when it has just been given it, for soonFor at most.
 	ringInterval = 500 * time.Millisecond
+	soonInterval = 100 * time.Millisecond
+	soonFor      = 5 * time.Second
 	// ringTargets bounds how many routers are asked.
 	ringTargets = 8192
 	// maxRing bounds a router's answer, and maxRingWords the words in it, in bytes.
@@ -43,15 +66,16 @@ type Routers struct {
 	mu sync.Mutex
 	// last are the numbers that routers have acknowledged, by the pods' UIDs.
 	last map[types.NamespacedName]map[types.UID]int64
+	// tables are those that routers are given.
+	tables map[types.NamespacedName]*Table
 }
 
-// routerTarget is the router that is asked. A number of its own for each table lets Since tell
-// how long it has been behind.
+// routerTarget is the router that is asked. One of its own for each table lets Since tell how long it
+// has been behind.
 type routerTarget struct {
 	address string
 	uid     types.UID
-	number  int64
-	newest  string
+	table   *Table
 }
 
 // Behind is a router that has not acknowledged the table.
@@ -69,33 +93,40 @@ func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Ro
 	return &Routers{
 		sampler: sampler.New(sampler.Options[routerTarget, contract.RingAcknowledged]{
 			Ask: func(ctx context.Context, pod routerTarget) (contract.RingAcknowledged, error) {
-				return read(ctx, pod.address, pod.newest)
+				return read(ctx, pod.address, pod.table)
 			},
 			Changed: changed,
 			Timeout: ringTimeout, Interval: ringInterval,
+			Soon:         func(a contract.RingAcknowledged) bool { return a.Error == "" && a.Waiting == "" },
+			SoonInterval: soonInterval, SoonFor: soonFor,
 			Workers: 32, PerCluster: 16, Targets: ringTargets,
 			Clock: clock.RealClock{},
 		}),
-		last: map[types.NamespacedName]map[types.UID]int64{},
+		last:   map[types.NamespacedName]map[types.UID]int64{},
+		tables: map[types.NamespacedName]*Table{},
 	}
 }
 
 // Start asks until the context ends.
 func (r *Routers) Start(ctx context.Context) error { return r.sampler.Start(ctx) }
 
-// Behind returns the routers that have not acknowledged the table of that number, as far as
-// is known. key signs the number. They are asked from now on, at that port; the others are not.
-func (r *Routers) Behind(cluster types.NamespacedName, port int32, number int64, key string, pods ...*corev1.Pod) (behind []Behind) {
+// Behind returns the routers that have not acknowledged the table, as far as is known. They are asked
+// from now on, at that port, and given it; the others are not.
+func (r *Routers) Behind(cluster types.NamespacedName, port int32, t *contract.RingTable, pods ...*corev1.Pod) (behind []Behind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	number := t.Number
+	if told := r.tables[cluster]; told == nil || told.Number != number {
+		r.tables[cluster] = NewTable(t)
+	}
 	last, kept := r.last[cluster], map[types.UID]int64{}
 	var targets []routerTarget
-	names, newest := map[types.UID]string{}, contract.RingNumber(number, key)
+	names := map[types.UID]string{}
 	for _, pod := range pods {
 		kept[pod.UID] = last[pod.UID]
 		if last[pod.UID] != number {
 			address := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port)))
-			targets = append(targets, routerTarget{address, pod.UID, number, newest})
+			targets = append(targets, routerTarget{address, pod.UID, r.tables[cluster]})
 			names[pod.UID] = pod.Name
 		}
 	}
@@ -137,14 +168,30 @@ func (r *Routers) Forget(cluster types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.last, cluster)
+	delete(r.tables, cluster)
 	r.sampler.Want(cluster)
 }
 
-// RingFromAdmin asks the router itself. The operator must be able to reach it.
-func RingFromAdmin(ctx context.Context, address, newest string) (a contract.RingAcknowledged, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/ring?"+url.Values{contract.RingNewest: {newest}}.Encode(), nil)
+// RingFromAdmin asks the router itself, and gives it the table. The operator must be able to reach it.
+func RingFromAdmin(ctx context.Context, address string, newest *Table) (a contract.RingAcknowledged, err error) {
+	if a, err = ring(ctx, http.MethodGet, address, newest); err == nil && a.Number < newest.Number {
+		a, err = ring(ctx, http.MethodPut, address, newest)
+	}
+	return a, err
+}
+
+// ring is one question to a router.
+func ring(ctx context.Context, method, address string, t *Table) (a contract.RingAcknowledged, err error) {
+	var body io.Reader
+	if method == http.MethodPut {
+		body = bytes.NewReader(t.text)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+"/ring", body)
 	if err != nil {
 		return a, err
+	}
+	if body != nil {
+		request.Header.Set(contract.RingSignature, contract.SignRing(t.text, t.key))
 	}
 	response, err := ringClient.Do(request)
 	if err != nil {
@@ -152,11 +199,15 @@ func RingFromAdmin(ctx context.Context, address, newest string) (a contract.Ring
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return a, fmt.Errorf("GET /ring of the router: %s", response.Status)
+		return a, fmt.Errorf("%s /ring of the router: %s", method, response.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxRing)).Decode(&a); err != nil {
-		return contract.RingAcknowledged{}, fmt.Errorf("GET /ring of the router: %w", err)
+		return contract.RingAcknowledged{}, fmt.Errorf("%s /ring of the router: %w", method, err)
 	}
+	if a.Acknowledged != contract.ParseRingNumber([]byte(a.Proof), t.key, time.Now()) {
+		return contract.RingAcknowledged{}, errors.New("the answer is not that of a router of this cluster")
+	}
+	a.Proof = ""
 	a.Waiting, a.Error = fmt.Sprintf("%.*s", maxRingWords, a.Waiting), fmt.Sprintf("%.*s", maxRingWords, a.Error)
 	return a, nil
 }

@@ -2,16 +2,20 @@ package ask
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,34 +24,70 @@ import (
 
 func TestTheTableOfARouterIsRead(t *testing.T) {
 	long := strings.Repeat("x", maxRing)
+	proof := func(n int64, key string) string { return `"proof":"` + contract.RingNumber(n, key) + `"` }
 	for name, test := range map[string]struct {
 		status int
 		answer string
 		want   contract.RingAcknowledged
 		fails  bool
 	}{
-		"a router's":         {200, `{"number":7,"acknowledged":6,"waiting":"2 requests"}`, contract.RingAcknowledged{Number: 7, Acknowledged: 6, Waiting: "2 requests"}, false},
+		"a router's":         {200, `{"number":7,"acknowledged":6,"waiting":"2 requests",` + proof(6, "uid") + `}`, contract.RingAcknowledged{Number: 7, Acknowledged: 6, Waiting: "2 requests"}, false},
+		"none acknowledged":  {200, `{"number":7,"waiting":"member"}`, contract.RingAcknowledged{Number: 7, Waiting: "member"}, false},
 		"an older program's": {404, "", contract.RingAcknowledged{}, true},
 		"elsewhere":          {302, `{"number":7}`, contract.RingAcknowledged{}, true},
 		"no router's":        {200, "<html>", contract.RingAcknowledged{}, true},
+		"another cluster's":  {200, `{"number":7,"acknowledged":7,` + proof(7, "other") + `}`, contract.RingAcknowledged{}, true},
+		"without a proof":    {200, `{"number":7,"acknowledged":7}`, contract.RingAcknowledged{}, true},
+		"of another number":  {200, `{"number":7,"acknowledged":7,` + proof(6, "uid") + `}`, contract.RingAcknowledged{}, true},
 		"without end":        {200, `{"waiting":"` + long, contract.RingAcknowledged{}, true},
 		"many words":         {200, `{"number":7,"error":"` + long[:2*maxRingWords] + `"}`, contract.RingAcknowledged{Number: 7, Error: long[:maxRingWords]}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path != "/ring" || r.URL.Query().Get(contract.RingNewest) != "7 signed" {
-					t.Errorf("it was asked for %s", r.URL)
+				if r.URL.Path != "/ring" || r.Method != http.MethodGet {
+					t.Errorf("it was asked for %s %s", r.Method, r.URL)
 				}
 				w.Header().Set("Location", "/other")
 				w.WriteHeader(test.status)
 				_, _ = w.Write([]byte(test.answer))
 			}))
 			defer server.Close()
-			got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), "7 signed")
+			got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(&contract.RingTable{Number: 7, Key: "uid"}))
 			if got != test.want || (err != nil) != test.fails {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
+	}
+}
+
+// A router need not wait until its kubelet brings the table. What it is given has no key in it.
+func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
+	table := &contract.RingTable{Number: 7, State: contract.RingStable, New: contract.Ring{Client: "gomemcache", Servers: []string{"a:11211"}}, Key: "uid"}
+	var has atomic.Int64
+	has.Store(5)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			text, _ := io.ReadAll(r.Body)
+			got, err := contract.ParseRingTable(text)
+			public := *table
+			public.Key = ""
+			if diff := cmp.Diff(&public, got); err != nil || diff != "" {
+				t.Errorf("it is given (%v), -want +got:\n%s", err, diff)
+			}
+			if signature := r.Header.Get(contract.RingSignature); !contract.RingSigned(text, "uid", signature) || contract.RingSigned(text, "other", signature) {
+				t.Errorf("signed %q", signature)
+			}
+			has.Store(got.Number)
+		}
+		_ = json.NewEncoder(w).Encode(contract.RingAcknowledged{Number: has.Load(), Acknowledged: has.Load(), Proof: contract.RingNumber(has.Load(), "uid")})
+	}))
+	defer server.Close()
+	got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(table))
+	if want := (contract.RingAcknowledged{Number: 7, Acknowledged: 7}); err != nil || got != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if table.Key == "" {
+		t.Error("the operator's own table has no key any more")
 	}
 }
 
@@ -57,12 +97,12 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	var mu sync.Mutex
 	answers, asked := map[string]contract.RingAcknowledged{}, map[string]int{}
 	news := make(chan struct{}, 1)
-	r := NewRouters(func(_ context.Context, address, newest string) (contract.RingAcknowledged, error) {
+	r := NewRouters(func(_ context.Context, address string, newest *Table) (contract.RingAcknowledged, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		asked[address]++
-		if n := contract.ParseRingNumber([]byte(newest), "key", time.Now()); n != 7 && n != 8 {
-			t.Errorf("the router is told of %q", newest)
+		if newest.key != "key" || newest.Number != 7 && newest.Number != 8 {
+			t.Errorf("the router is given %+v", newest)
 		}
 		a, is := answers[address]
 		if !is {
@@ -98,7 +138,7 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	until := func(what string, done func([]Behind) bool) {
 		t.Helper()
 		for deadline := time.After(30 * time.Second); ; {
-			behind := r.Behind(key, port, number, "key", pods...)
+			behind := r.Behind(key, port, &contract.RingTable{Number: number, Key: "key"}, pods...)
 			if done(behind) {
 				return
 			}
@@ -128,7 +168,7 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 		t.Errorf("a router that has the table is asked again, %d times", n-first)
 	}
 	number = 8
-	if b := r.Behind(key, port, number, "key", pods...); len(b) != 3 || b[0].Why+b[1].Why+b[2].Why != "" {
+	if b := r.Behind(key, port, &contract.RingTable{Number: number, Key: "key"}, pods...); len(b) != 3 || b[0].Why+b[1].Why+b[2].Why != "" {
 		t.Errorf("nobody has answered about the next table, and behind are %+v", b)
 	}
 	until("they say that they are behind the next table", func(b []Behind) bool { return len(b) == 3 && b[0].Why != "" && b[1].Why != "" && silent(b[2]) })

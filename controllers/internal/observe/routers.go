@@ -83,8 +83,10 @@ func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 		return
 	}
 	run, silent := o.routersServe()
-	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), number, string(o.Cluster.UID), run...)
-	if build.RouterTableIn(o.Routers.Table).State != contract.RingStable {
+	t := build.RouterTableIn(o.Routers.Table)
+	t.Key = string(o.Cluster.UID) // whatever somebody wrote there
+	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), t, run...)
+	if t.State != contract.RingStable {
 		for _, p := range silent {
 			since := contract.NumberTime(number)
 			if p.CreationTimestamp.After(since) {

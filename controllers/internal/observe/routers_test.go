@@ -66,7 +66,7 @@ func TestRoutersThatStartHoldAStateUp(t *testing.T) {
 			}
 			o.Routers.Table = &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(table)}}
 			o.Routers.Pods = []corev1.Pod{test.pod}
-			r := &Reader{Rings: ask.NewRouters(func(context.Context, string, string) (contract.RingAcknowledged, error) {
+			r := &Reader{Rings: ask.NewRouters(func(context.Context, string, *ask.Table) (contract.RingAcknowledged, error) {
 				return contract.RingAcknowledged{}, errors.New("nobody answers")
 			}, func(types.NamespacedName) {})}
 			r.observeRings(client.ObjectKeyFromObject(o.Cluster), o)

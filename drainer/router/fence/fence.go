@@ -23,7 +23,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/router/rings"
 )
@@ -79,9 +78,6 @@ type Fence struct {
 	applied atomic.Pointer[rings.Table]
 	// seen are the sightings, in the order of their numbers and times.
 	seen atomic.Pointer[[]sighting]
-	// told is the number that whoever writes tables has said, while this router has not read its
-	// table; at is since when it has read none.
-	told atomic.Pointer[sighting]
 
 	mu sync.Mutex
 	// read is the newest table that was read.
@@ -140,38 +136,7 @@ func (f *Fence) behind(n int64, slack bool) (d time.Duration, latest int64) {
 			d -= f.settled() - f.config.LeftBehind + f.config.LeftBehind*ownTenths/10
 		}
 	}
-	if told := f.told.Load(); told != nil && told.number > n {
-		d, latest = max(d, time.Since(told.at)), max(latest, told.number)
-	}
 	return d, latest
-}
-
-// Told is called when whoever writes the tables says the newest one's number, as contract.RingNumber.
-// It may say so long before a healthy router reads the table, so nothing follows from it but that
-// this router is behind, until it has read that table or a later one.
-func (f *Fence) Told(newest string) {
-	if f == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	number := contract.ParseRingNumber([]byte(newest), f.read.Key, time.Now())
-	if number <= f.read.Number {
-		return
-	}
-	at := time.Now()
-	if before := f.told.Load(); before != nil {
-		at, number = before.at, max(number, before.number)
-	}
-	f.told.Store(&sighting{number: number, at: at})
-}
-
-// reads notes the newest table that was read. f.mu is locked.
-func (f *Fence) reads(t *rings.Table) {
-	f.read = t
-	if told := f.told.Load(); told != nil && told.number <= t.Number {
-		f.told.Store(nil)
-	}
 }
 
 // Late tells whether others may do by now what does not go together with table n.
@@ -242,7 +207,7 @@ func (f *Fence) Lets(t *rings.Table) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t.Number > f.read.Number {
-		f.reads(t)
+		f.read = t
 		seen := sighting{number: t.Number, at: time.Now(), own: t.Before <= f.applied.Load().Number}
 		if !seen.own && !t.AcknowledgedBefore() { // others have waited for it, and gone on
 			seen.at = time.Time{}
@@ -313,7 +278,7 @@ func (f *Fence) Apply(t *rings.Table) {
 	defer f.mu.Unlock()
 	f.applied.Store(t)
 	if t.Number >= f.read.Number {
-		f.reads(t)
+		f.read = t
 		f.waits = ""
 		f.sight(sighting{number: t.Number, at: time.Now()})
 	}

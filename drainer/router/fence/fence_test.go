@@ -182,32 +182,6 @@ func TestARouterThatHasJustStartedTakesTheTableAfterOneThatWasAcknowledged(t *te
 	}
 }
 
-// If all routers of a cluster are cut off from their tables, whoever writes these tells each of them.
-func TestARouterThatIsToldOfATableIsLeftBehindWithoutIt(t *testing.T) {
-	t.Parallel()
-	told := tables(start(t, 2), waits)
-	f := begun(t, told[0])
-	for _, nobodys := range []string{"", "2000", contract.RingNumber(told[0].Number, "secret"), contract.RingNumber(told[1].Number, "other")} {
-		f.Told(nobodys)
-		if _, latest := f.Behind(told[0].Number); latest != 0 {
-			t.Errorf("%q: it is behind table %d", nobodys, latest)
-		}
-	}
-	f.Told(contract.RingNumber(told[1].Number, "secret"))
-	if f.Late(told[0].Number) {
-		t.Error("it is late at once")
-	}
-	memcachedtest.WaitFor(t, "the router is left behind", func() error { return unless(f.Late(told[0].Number), "it serves") })
-	f.Told(contract.RingNumber(told[2].Number, "secret"))
-	if d, latest := f.Behind(told[0].Number); latest != told[2].Number || d < 400*time.Millisecond {
-		t.Errorf("it has been behind for %v, of table %d", d, latest)
-	}
-	f.Apply(told[2])
-	if d, latest := f.Behind(told[2].Number); latest != 0 {
-		t.Errorf("with the table, it has been behind for %v, of table %d", d, latest)
-	}
-}
-
 // A router that starts does not rely on what is said of acknowledgements: the pod of one that still serves
 // may be gone for whoever writes the tables.
 func TestARouterThatStartsWaitsForThoseThatNobodySees(t *testing.T) {

@@ -1,0 +1,133 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+)
+
+// give the router a table, and return the status of its answer.
+func (r *routed) give(t *testing.T, body, signature string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+r.admin+"/ring", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set(contract.RingSignature, signature)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode
+}
+
+// says waits until the router says that it has acknowledged the table, and whether there is trouble.
+func (r *routed) says(t *testing.T, what string, number int64, trouble bool) (a contract.RingAcknowledged) {
+	t.Helper()
+	memcachedtest.WaitFor(t, what, func() error {
+		text, err := r.get("/ring")
+		a = contract.RingAcknowledged{}
+		if err := errors.Join(err, json.Unmarshal([]byte(text), &a)); err != nil || a.Acknowledged != number || (a.Error != "") != trouble {
+			return fmt.Errorf("%s: %w", text, err)
+		}
+		return nil
+	})
+	return a
+}
+
+// A router takes a table before its file has it, also when its time is over and nobody brings it files any
+// more: from whoever knows the key, and only what is newer.
+func TestARouterIsGivenTables(t *testing.T) {
+	t.Parallel()
+	const key = "uid"
+	members := []string{memcachedtest.Start(t).Address(), memcachedtest.Start(t).Address()}
+	path, first := filepath.Join(t.TempDir(), "ring"), contract.NumberAt(time.Now())-100
+	table := func(n int64, size int, key string) contract.RingTable {
+		return contract.RingTable{Number: first + n, Before: first + n - 1, State: contract.RingStable, New: contract.Ring{Client: "gomemcache", Servers: members[:size]}, Key: key}
+	}
+	text := func(n int64, size int) string {
+		text, err := json.Marshal(table(n, size, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	writeRing(t, path, table(0, 1, key))
+	r := route(t, "--linger=20s", "--ring-file="+path)
+	if a := r.says(t, "the file's table", first, false); contract.ParseRingNumber([]byte(a.Proof), key, time.Now()) != first {
+		t.Errorf("its proof is %q", a.Proof)
+	}
+	for what, c := range map[string]struct {
+		text, signature string
+		status          int
+	}{
+		"nobody's":         {text(1, 2), "", http.StatusForbidden},
+		"another key's":    {text(1, 2), contract.SignRing([]byte(text(1, 2)), "other"), http.StatusForbidden},
+		"another table's":  {text(1, 2), contract.SignRing([]byte(text(1, 1)), key), http.StatusForbidden},
+		"no table":         {"{}", contract.SignRing([]byte("{}"), key), http.StatusBadRequest},
+		"without end":      {strings.Repeat(" ", contract.MaxRingTable+1), "", http.StatusBadRequest},
+		"the one it has":   {text(0, 2), contract.SignRing([]byte(text(0, 2)), key), http.StatusOK},
+		"one before":       {text(-1, 2), contract.SignRing([]byte(text(-1, 2)), key), http.StatusOK},
+		"without a server": {text(1, 0), contract.SignRing([]byte(text(1, 0)), key), http.StatusBadRequest},
+	} {
+		if status := r.give(t, c.text, c.signature); status != c.status {
+			t.Errorf("%s: %d, want %d", what, status, c.status)
+		}
+	}
+	time.Sleep(time.Second)
+	r.says(t, "the file's table still", first, false)
+	give := func(n int64, size int) {
+		t.Helper()
+		if status := r.give(t, text(n, size), contract.SignRing([]byte(text(n, size)), key)); status != http.StatusOK {
+			t.Errorf("table %d: %d", n, status)
+		}
+		r.says(t, "it has what it was given", first+n, false)
+	}
+	give(1, 2)
+	time.Sleep(time.Second) // in which it reads the file, which has an earlier one
+	r.says(t, "it has no trouble with the file", first+1, false)
+	writeRing(t, path, table(1, 2, key))
+	writeRing(t, path, table(2, 1, key))
+	r.says(t, "the file is newer", first+2, false)
+	writeRing(t, path, "no table")
+	r.says(t, "the file is broken", first+2, true)
+	writeRing(t, path, table(2, 1, key))
+	r.says(t, "it is not", first+2, false)
+	r.Signal(syscall.SIGTERM)
+	memcachedtest.WaitFor(t, "it to be not ready", func() error {
+		if _, err := r.get("/ready"); err == nil {
+			return errors.New("it is ready")
+		}
+		return nil
+	})
+	give(3, 2)
+}
+
+// Without a key nobody can sign.
+func TestARouterWithoutAKeyIsGivenNothing(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ring")
+	ring := contract.Ring{Client: "gomemcache", Servers: []string{memcachedtest.Start(t).Address()}}
+	writeRing(t, path, contract.RingTable{Number: 7, State: contract.RingStable, New: ring})
+	text, err := json.Marshal(contract.RingTable{Number: 8, State: contract.RingStable, New: ring})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*routed{route(t, "--ring-file="+path), route(t, "--client=gomemcache", "--server="+ring.Servers[0])} {
+		if status := r.give(t, string(text), contract.SignRing(text, "")); status != http.StatusForbidden {
+			t.Errorf("status %d", status)
+		}
+	}
+}
