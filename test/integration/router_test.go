@@ -322,6 +322,61 @@ func TestTableThatIsMadeAgainIsNewer(t *testing.T) {
 	w.quiet()
 }
 
+// TestARingChangeGoesOnIfItsTableIsDeletedOrSpoilt: routers in a state that is skipped would miss items, or
+// have old ones.
+func TestARingChangeGoesOnIfItsTableIsDeletedOrSpoilt(t *testing.T) {
+	w := newNamespace(t)
+	var holds atomic.Pointer[string] // the state that routers don't acknowledge
+	none := ""
+	holds.Store(&none)
+	table := func() (*contract.RingTable, error) {
+		config := &corev1.ConfigMap{}
+		if found(w, config, admin.Get(w.Context(), w.key(routerName), config)) == nil {
+			return nil, errors.New("there is no table")
+		}
+		return contract.ParseRingTable([]byte(config.Data["table.json"]))
+	}
+	w.rings = func(_ context.Context, address string, newest *controllers.RingTable) (contract.RingAcknowledged, error) {
+		_, number, err := w.toldRouter(address)
+		if newest.State == *holds.Load() {
+			return contract.RingAcknowledged{Number: number, Acknowledged: 1, Waiting: "1 request is not answered"}, err
+		}
+		return contract.RingAcknowledged{Number: number, Acknowledged: number}, err
+	}
+	w.startOperator()
+	w.storageCluster(patient().With(routed), 3)
+	kubes.Play(w.namespace, ofLeaving(player.Succeed(7)))
+	w.allRoutedTo(2, 3)
+	settle := contract.RingSettle
+	holds.Store(&settle)
+	w.scale(2)
+	var last *contract.RingTable
+	is := func(what string) {
+		w.Helper()
+		w.eventually(what, func() error {
+			t, err := table()
+			if err == nil && (t.State != settle || len(t.New.Servers) != 2 || len(t.Old.Servers) != 3 || last != nil && t.Before != last.Number) {
+				err = fmt.Errorf("the table is %s", asJSON(t))
+			}
+			if err == nil {
+				last = t
+			}
+			return err
+		})
+	}
+	is("state settle")
+	time.Sleep(time.Second) // the operator has seen it, too
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: routerName, Namespace: w.namespace}}
+	w.delete(config)
+	is("settle, after it was deleted")
+	time.Sleep(time.Second)
+	w.change(config, `{"data":{"table.json":"nonsense"}}`)
+	is("settle, after it was spoilt")
+	holds.Store(&none)
+	w.settled(2)
+	w.eventually("a table of two members", func() error { _, err := w.routedTo(2, 2); return err })
+}
+
 // TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile: status names them, and each state is
 // waited for within bounds, also by an operator that has just begun.
 func TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile(t *testing.T) {

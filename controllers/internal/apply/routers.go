@@ -57,7 +57,11 @@ func (r *run) applyRouters(ctx context.Context, part action.RouterPart) error {
 // of it changes. Routers may have been told of a later one than a ConfigMap has that was made
 // anew by a clock that is behind: they would ignore it.
 func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contract.RingTable, differs bool) {
+	routers := &r.present.Routers
 	number, before := build.RouterTableNumber(config, r.now), build.RouterTableIn(config)
+	if number == 0 {
+		before = routers.Told
+	}
 	t = build.RouterTable(r.cluster, a.State, a.ListSize, before, number)
 	switch {
 	case t == nil:
@@ -65,12 +69,14 @@ func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contrac
 	case number > 0 && config.Data[build.RouterTableKey] == build.RouterTableText(t):
 		return t, false
 	}
+	if before != nil {
+		number = before.Number
+	}
 	for i := range r.present.Routers.Pods {
 		number = max(number, build.ListVersion(r.present.Routers.Pods[i].Annotations[cachev1alpha1.AnnotationTable], r.now))
 	}
 	t = build.RouterTable(r.cluster, a.State, a.ListSize, before, build.NextListVersion(number, r.now))
-	routers := &r.present.Routers
-	t.Acknowledged = before != nil && routers.Acknowledged && !routers.Silent && before.Number == build.RouterTableNumber(routers.Table, r.now)
+	t.Acknowledged = before != nil && routers.Acknowledged && !routers.Silent && routers.Told != nil && before.Number == routers.Told.Number
 	return t, true
 }
 

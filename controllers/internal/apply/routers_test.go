@@ -41,7 +41,7 @@ func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
 		present := &observe.Objects{}
 		present.Routers.Acknowledged, present.Routers.Silent = test.acknowledged, test.silent
 		if test.asked > 0 {
-			present.Routers.Table = config(test.asked)
+			present.Routers.Told = build.RouterTableIn(config(test.asked))
 		}
 		r := &run{cluster: cluster, present: present, now: now}
 		got, differs := r.tableOf(action.WriteTable{State: contract.RingPrepare, ListSize: 3}, config(1000))

@@ -27,9 +27,8 @@ type RingReader func(ctx context.Context, address string, newest *Table) (contra
 
 // Table is what routers are given.
 type Table struct {
-	Number int64
-	// key of the cluster, which its routers know; text is without it.
-	key  string
+	contract.RingTable
+	// text is without the key, which the cluster's routers know.
 	text []byte
 }
 
@@ -41,7 +40,7 @@ func NewTable(t *contract.RingTable) *Table {
 	if err != nil {
 		panic(err) // it has nothing that can't be marshalled
 	}
-	return &Table{t.Number, t.Key, text}
+	return &Table{*t, text}
 }
 
 const (
@@ -160,6 +159,21 @@ func whyBehind(a contract.RingAcknowledged, number int64) string {
 	return fmt.Sprintf("it has acknowledged table %d, not %d yet: %s", a.Acknowledged, number, a.Waiting)
 }
 
+// Given is the table that the routers of the cluster are given, nil if none is known.
+func (r *Routers) Given(cluster types.NamespacedName) *contract.RingTable {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	given := r.tables[cluster]
+	if given == nil {
+		return nil
+	}
+	t := given.RingTable
+	return &t
+}
+
 // Forget asks no router of the cluster any more.
 func (r *Routers) Forget(cluster types.NamespacedName) {
 	if r == nil {
@@ -191,7 +205,7 @@ func ring(ctx context.Context, method, address string, t *Table) (a contract.Rin
 		return a, err
 	}
 	if body != nil {
-		request.Header.Set(contract.RingSignature, contract.SignRing(t.text, t.key))
+		request.Header.Set(contract.RingSignature, contract.SignRing(t.text, t.Key))
 	}
 	response, err := ringClient.Do(request)
 	if err != nil {
@@ -204,7 +218,7 @@ func ring(ctx context.Context, method, address string, t *Table) (a contract.Rin
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxRing)).Decode(&a); err != nil {
 		return contract.RingAcknowledged{}, fmt.Errorf("%s /ring of the router: %w", method, err)
 	}
-	if a.Acknowledged != contract.ParseRingNumber([]byte(a.Proof), t.key, time.Now()) {
+	if a.Acknowledged != contract.ParseRingNumber([]byte(a.Proof), t.Key, time.Now()) {
 		return contract.RingAcknowledged{}, errors.New("the answer is not that of a router of this cluster")
 	}
 	a.Proof = ""

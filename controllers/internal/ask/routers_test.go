@@ -101,7 +101,7 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		asked[address]++
-		if newest.key != "key" || newest.Number != 7 && newest.Number != 8 {
+		if newest.Key != "key" || newest.Number != 7 && newest.Number != 8 {
 			t.Errorf("the router is given %+v", newest)
 		}
 		a, is := answers[address]
@@ -172,6 +172,12 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 		t.Errorf("nobody has answered about the next table, and behind are %+v", b)
 	}
 	until("they say that they are behind the next table", func(b []Behind) bool { return len(b) == 3 && b[0].Why != "" && b[1].Why != "" && silent(b[2]) })
+	if given := r.Given(key); given == nil || given.Number != 8 {
+		t.Errorf("they are given %+v", given)
+	}
 	r.Forget(key)
+	if given := r.Given(key); given != nil {
+		t.Errorf("it is forgotten, and they are given %+v", given)
+	}
 	(*Routers)(nil).Forget(key)
 }

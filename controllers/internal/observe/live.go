@@ -61,7 +61,7 @@ func (r *Reader) View(ctx context.Context, cluster *cachev1alpha1.Memcached) (*V
 		if err != nil {
 			return nil, err
 		}
-		v.Table = planTable(cluster, table, true, v.Now) // whether they have is judged by the plan
+		v.Table = planTable(r.told(cluster, table, v.Now), true) // whether they have is judged by the plan
 	}
 	list, err := r.readList(ctx, cluster)
 	if err != nil {

@@ -22,7 +22,10 @@ type Routers struct {
 	Deployment *appsv1.Deployment
 	Service    *corev1.Service
 	// Table has the table of the rings.
-	Table  *corev1.ConfigMap
+	Table *corev1.ConfigMap
+	// Told is what routers were told last: that table, or if somebody has deleted or spoilt it, the one that
+	// this process has seen there before.
+	Told   *contract.RingTable
 	Budget *policyv1.PodDisruptionBudget
 	Policy *networkingv1.NetworkPolicy
 	Pods   []corev1.Pod
@@ -39,20 +42,29 @@ func (r *Routers) any() bool {
 	return r.Deployment != nil || r.Service != nil || r.Table != nil || r.Budget != nil || r.Policy != nil
 }
 
-// planTable is what the routers of a cluster were told, for the plan; nil if that can't be read.
-func planTable(c *cachev1alpha1.Memcached, config *corev1.ConfigMap, acknowledged bool, now time.Time) *ring.Table {
-	number := build.RouterTableNumber(config, now)
-	if number == 0 || c.Spec.Router == nil {
+// told is what the routers of a cluster were told last, nil for nothing.
+func (r *Reader) told(c *cachev1alpha1.Memcached, config *corev1.ConfigMap, now time.Time) *contract.RingTable {
+	if c.Spec.Router == nil {
 		return nil
 	}
-	t := build.RouterTableIn(config)
+	if build.RouterTableNumber(config, now) > 0 {
+		return build.RouterTableIn(config)
+	}
+	return r.Rings.Given(client.ObjectKeyFromObject(c))
+}
+
+// planTable is what routers were told, for the plan; nil for nothing.
+func planTable(t *contract.RingTable, acknowledged bool) *ring.Table {
+	if t == nil {
+		return nil
+	}
 	routed := func(r *contract.Ring) ring.Routed {
 		if r == nil {
 			return ring.Routed{}
 		}
 		return ring.Routed{Client: r.Client, KeyPrefix: r.KeyPrefix, Size: int32(len(r.Servers))}
 	}
-	return &ring.Table{State: t.State, Old: routed(t.Old), New: routed(&t.New), Shared: t.Shared, Since: contract.NumberTime(number), Acknowledged: acknowledged}
+	return &ring.Table{State: t.State, Old: routed(t.Old), New: routed(&t.New), Shared: t.Shared, Since: contract.NumberTime(t.Number), Acknowledged: acknowledged}
 }
 
 func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *State) (err error) {
@@ -66,6 +78,7 @@ func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *St
 	if o.Routers.Table, err = Own[corev1.ConfigMap](ctx, r, o.Cluster, name); err != nil {
 		return err
 	}
+	o.Routers.Told = r.told(o.Cluster, o.Routers.Table, o.Now)
 	if o.Routers.Budget, err = Own[policyv1.PodDisruptionBudget](ctx, r, o.Cluster, name); err != nil {
 		return err
 	}
@@ -77,18 +90,17 @@ func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *St
 // ends still answers applications until its time is over. One that starts in a ring change may have
 // been given an older table.
 func (r *Reader) observeRings(key client.ObjectKey, o *State) {
-	number := build.RouterTableNumber(o.Routers.Table, o.Now)
-	if r.Rings == nil || number == 0 || o.Cluster.Spec.Router == nil || o.Cluster.DeletionTimestamp != nil {
+	if r.Rings == nil || o.Routers.Told == nil || o.Cluster.DeletionTimestamp != nil {
 		r.Rings.Forget(key)
 		return
 	}
 	run, silent := o.routersServe()
-	t := build.RouterTableIn(o.Routers.Table)
+	t := o.Routers.Told
 	t.Key = string(o.Cluster.UID) // whatever somebody wrote there
 	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), t, run...)
 	if t.State != contract.RingStable {
 		for _, p := range silent {
-			since := contract.NumberTime(number)
+			since := contract.NumberTime(t.Number)
 			if p.CreationTimestamp.After(since) {
 				since = p.CreationTimestamp.Time
 			}

@@ -64,7 +64,7 @@ func TestRoutersThatStartHoldAStateUp(t *testing.T) {
 					break
 				}
 			}
-			o.Routers.Table = &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(table)}}
+			o.Routers.Told = table
 			o.Routers.Pods = []corev1.Pod{test.pod}
 			r := &Reader{Rings: ask.NewRouters(func(context.Context, string, *ask.Table) (contract.RingAcknowledged, error) {
 				return contract.RingAcknowledged{}, errors.New("nobody answers")
