@@ -139,25 +139,25 @@ func TestARouterIsKilledInEachStateOfAScaling(t *testing.T) {
 			stop()
 		}
 	}()
-	for _, scaling := range []struct {
-		size   int32
-		states [2]string
-	}{
-		{2, [2]string{contract.RingPrepare, contract.RingMove}},
-		{3, [2]string{contract.RingSettle, contract.RingFinish}},
-	} {
+	left := []string{contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
+	const scalings = 8 // a state is short: on a busy machine it may be over before anybody sees it
+	for n := 0; len(left) > 0 && n < scalings; n++ {
 		var before int64
 		f.eventually("the ring is stable", func() bool {
 			var state string
 			before, state = told.last()
 			return state == contract.RingStable
 		})
-		f.scale(scaling.size)
-		for i, state := range scaling.states {
-			f.killRouterIn(&routers[i], state, told, before)
+		size := int32(2 + n%2)
+		f.scale(size)
+		if f.killRouterIn(&routers[n%2], left[0], told, before) {
+			left = left[1:]
 		}
-		f.settled(scaling.size)
+		f.settled(size)
 		f.routersReady(2)
+	}
+	if len(left) > 0 {
+		t.Errorf("no router was killed in %q", left)
 	}
 	saw := stop()
 	ended = true
@@ -280,10 +280,8 @@ func (f *fixture) tablesTold() *tables {
 }
 
 // killRouterIn kills a router as soon as it has read the table of that state, after the one with that
-// number. The state can't end
-// before that: it is waited for until each router has acknowledged it, which takes the operator a
-// moment longer to hear.
-func (f *fixture) killRouterIn(router *corev1.Pod, state string, told *tables, after int64) {
+// number. It returns false if the state was over before it was seen.
+func (f *fixture) killRouterIn(router *corev1.Pod, state string, told *tables, after int64) bool {
 	f.Helper()
 	pids := f.processesOf(router, "drainer")
 	order := []string{contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
@@ -300,12 +298,14 @@ func (f *fixture) killRouterIn(router *corev1.Pod, state string, told *tables, a
 			f.must(kube.Get(f.ctx, f.key(f.name+"-router"), &config))
 			f.Logf("router %s was killed with table %d (%s), %d acknowledged; right after that, routers were told: %s",
 				router.Name, is.Number, now, is.Acknowledged, config.Data["table.json"])
-			return
+			return true
 		case slices.Index(order, now) > slices.Index(order, state):
-			f.Fatalf("router %s is in state %s already, and was to be killed in state %s", router.Name, now, state)
+			f.Logf("router %s is in state %s already, and was to be killed in state %s", router.Name, now, state)
+			return false
 		}
 	}
 	f.Fatalf("router %s is not in state %s within %s", router.Name, state, patience)
+	return false
 }
 
 // routerIs asks a router which table it has; nil if it doesn't answer.
