@@ -341,6 +341,9 @@ func (s *Server) Dial() *memcache.Conn {
 	return s.DialFor(s.tb)
 }
 
+// testLasts is more than a test takes on a busy machine.
+const testLasts = 8 * time.Minute
+
 // DialFor is Dial for the time of another test.
 func (s *Server) DialFor(tb testing.TB) *memcache.Conn {
 	tb.Helper()
@@ -349,7 +352,7 @@ func (s *Server) DialFor(tb testing.TB) *memcache.Conn {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(testLasts)); err != nil {
 		tb.Fatal(err)
 	}
 	return c
