@@ -62,13 +62,35 @@ func (w *world) routerPods() (pods []corev1.Pod) {
 	})
 }
 
-// routedTo is the table with that many servers, if all routers were told of it.
-func (w *world) routedTo(routers, servers int) (*contract.RingTable, error) {
+// table of the rings, as it is written.
+func (w *world) table() (*contract.RingTable, error) {
 	config := &corev1.ConfigMap{}
 	if found(w, config, admin.Get(w.Context(), w.key(routerName), config)) == nil {
 		return nil, errors.New("there is no table")
 	}
-	t, err := contract.ParseRingTable([]byte(config.Data["table.json"]))
+	return contract.ParseRingTable([]byte(config.Data["table.json"]))
+}
+
+// hesitant is a cluster of three members whose two routers don't acknowledge a table of some states.
+func hesitant(t *testing.T, hesitate func(state string) bool) *world {
+	w := newNamespace(t)
+	w.rings = func(_ context.Context, address string, newest *controllers.RingTable) (contract.RingAcknowledged, error) {
+		_, number, err := w.toldRouter(address)
+		if hesitate(newest.State) {
+			return contract.RingAcknowledged{Number: number, Acknowledged: 1, Waiting: "1 request is not answered"}, err
+		}
+		return contract.RingAcknowledged{Number: number, Acknowledged: number}, err
+	}
+	w.startOperator()
+	w.storageCluster(patient().With(routed), 3)
+	kubes.Play(w.namespace, ofLeaving(player.Succeed(7)))
+	w.allRoutedTo(2, 3)
+	return w
+}
+
+// routedTo is the table with that many servers, if all routers were told of it.
+func (w *world) routedTo(routers, servers int) (*contract.RingTable, error) {
+	t, err := w.table()
 	if err != nil {
 		return nil, err
 	}
@@ -325,36 +347,17 @@ func TestTableThatIsMadeAgainIsNewer(t *testing.T) {
 // TestARingChangeGoesOnIfItsTableIsDeletedOrSpoilt: routers in a state that is skipped would miss items, or
 // have old ones.
 func TestARingChangeGoesOnIfItsTableIsDeletedOrSpoilt(t *testing.T) {
-	w := newNamespace(t)
 	var holds atomic.Pointer[string] // the state that routers don't acknowledge
-	none := ""
+	none, settle := "", contract.RingSettle
 	holds.Store(&none)
-	table := func() (*contract.RingTable, error) {
-		config := &corev1.ConfigMap{}
-		if found(w, config, admin.Get(w.Context(), w.key(routerName), config)) == nil {
-			return nil, errors.New("there is no table")
-		}
-		return contract.ParseRingTable([]byte(config.Data["table.json"]))
-	}
-	w.rings = func(_ context.Context, address string, newest *controllers.RingTable) (contract.RingAcknowledged, error) {
-		_, number, err := w.toldRouter(address)
-		if newest.State == *holds.Load() {
-			return contract.RingAcknowledged{Number: number, Acknowledged: 1, Waiting: "1 request is not answered"}, err
-		}
-		return contract.RingAcknowledged{Number: number, Acknowledged: number}, err
-	}
-	w.startOperator()
-	w.storageCluster(patient().With(routed), 3)
-	kubes.Play(w.namespace, ofLeaving(player.Succeed(7)))
-	w.allRoutedTo(2, 3)
-	settle := contract.RingSettle
+	w := hesitant(t, func(state string) bool { return state == *holds.Load() })
 	holds.Store(&settle)
 	w.scale(2)
 	var last *contract.RingTable
 	is := func(what string) {
 		w.Helper()
 		w.eventually(what, func() error {
-			t, err := table()
+			t, err := w.table()
 			if err == nil && (t.State != settle || len(t.New.Servers) != 2 || len(t.Old.Servers) != 3 || last != nil && t.Before != last.Number) {
 				err = fmt.Errorf("the table is %s", asJSON(t))
 			}
@@ -380,30 +383,15 @@ func TestARingChangeGoesOnIfItsTableIsDeletedOrSpoilt(t *testing.T) {
 // TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile: status names them, and each state is
 // waited for within bounds, also by an operator that has just begun.
 func TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile(t *testing.T) {
-	w := newNamespace(t)
 	var silent atomic.Bool
-	w.rings = func(_ context.Context, address string, _ *controllers.RingTable) (contract.RingAcknowledged, error) {
-		_, number, err := w.toldRouter(address)
-		if silent.Load() {
-			return contract.RingAcknowledged{Number: number, Acknowledged: 1, Waiting: "1 request is not answered"}, err
-		}
-		return contract.RingAcknowledged{Number: number, Acknowledged: number}, err
-	}
-	w.startOperator()
-	w.storageCluster(patient().With(routed), 3)
-	kubes.Play(w.namespace, ofLeaving(player.Succeed(7)))
-	w.allRoutedTo(2, 3)
+	w := hesitant(t, func(string) bool { return silent.Load() })
 	tables := w.tables()
 	silent.Store(true)
 	w.scale(2)
 	ahead := ahead{}
 	for _, state := range []string{contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish} {
 		w.eventually("state "+state, func() error {
-			config := &corev1.ConfigMap{}
-			if err := admin.Get(w.Context(), w.key(routerName), config); err != nil {
-				return err
-			}
-			table, err := contract.ParseRingTable([]byte(config.Data["table.json"]))
+			table, err := w.table()
 			if err != nil || table.State != state {
 				return fmt.Errorf("the table is %s, %w", asJSON(table), err)
 			}
