@@ -115,7 +115,7 @@ func (r *Routers) Behind(cluster types.NamespacedName, port int32, t *contract.R
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	number := t.Number
-	if told := r.tables[cluster]; told == nil || told.Number != number {
+	if told := r.tables[cluster]; told == nil || told.Number != number || told.Key != t.Key {
 		r.tables[cluster] = NewTable(t)
 	}
 	last, kept := r.last[cluster], map[types.UID]int64{}
@@ -159,15 +159,15 @@ func whyBehind(a contract.RingAcknowledged, number int64) string {
 	return fmt.Sprintf("it has acknowledged table %d, not %d yet: %s", a.Acknowledged, number, a.Waiting)
 }
 
-// Given is the table that the routers of the cluster are given, nil if none is known.
-func (r *Routers) Given(cluster types.NamespacedName) *contract.RingTable {
+// Given is the table that the routers of the cluster with that key are given, nil if none is known.
+func (r *Routers) Given(cluster types.NamespacedName, key string) *contract.RingTable {
 	if r == nil {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	given := r.tables[cluster]
-	if given == nil {
+	if given == nil || given.Key != key { // a cluster that had the same name
 		return nil
 	}
 	t := given.RingTable
@@ -186,12 +186,17 @@ func (r *Routers) Forget(cluster types.NamespacedName) {
 	r.sampler.Want(cluster)
 }
 
-// RingFromAdmin asks the router itself, and gives it the table. The operator must be able to reach it.
-func RingFromAdmin(ctx context.Context, address string, newest *Table) (a contract.RingAcknowledged, err error) {
-	if a, err = ring(ctx, http.MethodGet, address, newest); err == nil && a.Number < newest.Number {
-		a, err = ring(ctx, http.MethodPut, address, newest)
+// RingFromAdmin asks the router itself, and gives it the table. The operator must be able to reach it. If
+// the router does not take the table, its kubelet brings that.
+func RingFromAdmin(ctx context.Context, address string, newest *Table) (contract.RingAcknowledged, error) {
+	a, err := ring(ctx, http.MethodGet, address, newest)
+	if err != nil || a.Number >= newest.Number {
+		return a, err
 	}
-	return a, err
+	if taken, err := ring(ctx, http.MethodPut, address, newest); err == nil {
+		return taken, nil
+	}
+	return a, nil
 }
 
 // ring is one question to a router.

@@ -65,7 +65,13 @@ func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
 	table := &contract.RingTable{Number: 7, State: contract.RingStable, New: contract.Ring{Client: "gomemcache", Servers: []string{"a:11211"}}, Key: "uid"}
 	var has atomic.Int64
 	has.Store(5)
+	var refuses atomic.Bool
+	refuses.Store(true)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut && refuses.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
 		if r.Method == http.MethodPut {
 			text, _ := io.ReadAll(r.Body)
 			got, err := contract.ParseRingTable(text)
@@ -83,6 +89,11 @@ func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
 	}))
 	defer server.Close()
 	got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(table))
+	if want := (contract.RingAcknowledged{Number: 5, Acknowledged: 5}); err != nil || got != want {
+		t.Errorf("it does not take the table: %+v, %v", got, err)
+	}
+	refuses.Store(false)
+	got, err = RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(table))
 	if want := (contract.RingAcknowledged{Number: 7, Acknowledged: 7}); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -172,11 +183,18 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 		t.Errorf("nobody has answered about the next table, and behind are %+v", b)
 	}
 	until("they say that they are behind the next table", func(b []Behind) bool { return len(b) == 3 && b[0].Why != "" && b[1].Why != "" && silent(b[2]) })
-	if given := r.Given(key); given == nil || given.Number != 8 {
+	if given := r.Given(key, "key"); given == nil || given.Number != 8 {
 		t.Errorf("they are given %+v", given)
 	}
+	if given := r.Given(key, "other"); given != nil {
+		t.Errorf("another cluster's routers are given %+v", given)
+	}
+	r.Behind(key, port, &contract.RingTable{Number: number, Key: "other"}, pods...)
+	if given := r.Given(key, "other"); given == nil || r.Given(key, "key") != nil {
+		t.Errorf("a cluster with the same name is given %+v", given)
+	}
 	r.Forget(key)
-	if given := r.Given(key); given != nil {
+	if given := r.Given(key, "key"); given != nil {
 		t.Errorf("it is forgotten, and they are given %+v", given)
 	}
 	(*Routers)(nil).Forget(key)

@@ -50,7 +50,7 @@ func (r *Reader) told(c *cachev1alpha1.Memcached, config *corev1.ConfigMap, now 
 	if build.RouterTableNumber(config, now) > 0 {
 		return build.RouterTableIn(config)
 	}
-	return r.Rings.Given(client.ObjectKeyFromObject(c))
+	return r.Rings.Given(client.ObjectKeyFromObject(c), string(c.UID))
 }
 
 // planTable is what routers were told, for the plan; nil for nothing.
