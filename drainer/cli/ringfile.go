@@ -93,6 +93,9 @@ func (f *ringFile) take(ctx context.Context, r *router.Router, text []byte, sign
 	if err != nil {
 		return http.StatusBadRequest, err
 	}
+	if told.Number > contract.NumberAt(time.Now().Add(contract.NumbersAhead)) {
+		return http.StatusBadRequest, fmt.Errorf("table %d is more than %v ahead of the clock", told.Number, contract.NumbersAhead)
+	}
 	t, err := tableOf(ctx, told)
 	if err != nil {
 		return http.StatusBadRequest, err
@@ -180,7 +183,7 @@ func (f *ringFile) acknowledged(r *router.Router) contract.RingAcknowledged {
 	var a contract.RingAcknowledged
 	a.Number = r.Number()
 	a.Acknowledged, a.Waiting = r.Acknowledged()
-	a.Proof = contract.RingNumber(a.Acknowledged, r.Key())
+	a.Proof = contract.ProveAcknowledged(a.Acknowledged, r.Key())
 	if why := f.trouble.Load(); why != nil {
 		a.Error = fmt.Sprintf("%.200s", *why)
 	}

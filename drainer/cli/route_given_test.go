@@ -66,7 +66,7 @@ func TestARouterIsGivenTables(t *testing.T) {
 	}
 	writeRing(t, path, table(0, 1, key))
 	r := route(t, "--linger=20s", "--ring-file="+path)
-	if a := r.says(t, "the file's table", first, false); contract.ParseRingNumber([]byte(a.Proof), key, time.Now()) != first {
+	if a := r.says(t, "the file's table", first, false); a.Proof != contract.ProveAcknowledged(first, key) {
 		t.Errorf("its proof is %q", a.Proof)
 	}
 	for what, c := range map[string]struct {
@@ -80,6 +80,7 @@ func TestARouterIsGivenTables(t *testing.T) {
 		"without end":      {strings.Repeat(" ", contract.MaxRingTable+1), "", http.StatusBadRequest},
 		"the one it has":   {text(0, 2), contract.SignRing([]byte(text(0, 2)), key), http.StatusOK},
 		"one before":       {text(-1, 2), contract.SignRing([]byte(text(-1, 2)), key), http.StatusOK},
+		"of the future":    {text(1<<40, 2), contract.SignRing([]byte(text(1<<40, 2)), key), http.StatusBadRequest},
 		"without a server": {text(1, 0), contract.SignRing([]byte(text(1, 0)), key), http.StatusBadRequest},
 	} {
 		if status := r.give(t, c.text, c.signature); status != c.status {

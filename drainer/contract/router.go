@@ -66,7 +66,7 @@ type RingAcknowledged struct {
 	Waiting string `json:"waiting,omitempty"`
 	// Error of the file, if it can't be read.
 	Error string `json:"error,omitempty"`
-	// Proof is Acknowledged as RingNumber: no other server at the same address can say that.
+	// Proof is ProveAcknowledged: no other server at the same address can say that.
 	Proof string `json:"proof,omitempty"`
 }
 
@@ -103,6 +103,12 @@ func SignRing(text []byte, key string) string {
 	mac := hmac.New(sha256.New, []byte(key))
 	mac.Write(text)
 	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// ProveAcknowledged is what only a router of the cluster with that key can say. It is not RingNumber, which
+// clients can read at the members.
+func ProveAcknowledged(number int64, key string) string {
+	return SignRing(fmt.Appendf(nil, "acknowledged %d", number), key)
 }
 
 // RingSigned tells whether the signature is that of the text. Nothing is signed without a key.

@@ -3,6 +3,7 @@ package ask
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/sampler"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -63,17 +65,34 @@ type Routers struct {
 	sampler *sampler.Sampler[routerTarget, contract.RingAcknowledged]
 
 	mu sync.Mutex
-	// last are the numbers that routers have acknowledged, by the pods' UIDs.
-	last map[types.NamespacedName]map[types.UID]int64
+	// last are the numbers that routers have acknowledged.
+	last map[types.NamespacedName]map[process]int64
 	// tables are those that routers are given.
 	tables map[types.NamespacedName]*Table
+}
+
+// process is a router that runs: a container that starts again may have an older table in its file than
+// the one before was given.
+type process struct {
+	pod      types.UID
+	restarts int32
+}
+
+func processOf(pod *corev1.Pod) process {
+	p := process{pod: pod.UID}
+	for i := range pod.Status.ContainerStatuses {
+		if c := &pod.Status.ContainerStatuses[i]; c.Name == build.ContainerRouter {
+			p.restarts = c.RestartCount
+		}
+	}
+	return p
 }
 
 // routerTarget is the router that is asked. One of its own for each table lets Since tell how long it
 // has been behind.
 type routerTarget struct {
 	address string
-	uid     types.UID
+	process process
 	table   *Table
 }
 
@@ -101,7 +120,7 @@ func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Ro
 			Workers: 32, PerCluster: 16, Targets: ringTargets,
 			Clock: clock.RealClock{},
 		}),
-		last:   map[types.NamespacedName]map[types.UID]int64{},
+		last:   map[types.NamespacedName]map[process]int64{},
 		tables: map[types.NamespacedName]*Table{},
 	}
 }
@@ -118,15 +137,16 @@ func (r *Routers) Behind(cluster types.NamespacedName, port int32, t *contract.R
 	if told := r.tables[cluster]; told == nil || told.Number != number || told.Key != t.Key {
 		r.tables[cluster] = NewTable(t)
 	}
-	last, kept := r.last[cluster], map[types.UID]int64{}
+	last, kept := r.last[cluster], map[process]int64{}
 	var targets []routerTarget
-	names := map[types.UID]string{}
+	names := map[process]string{}
 	for _, pod := range pods {
-		kept[pod.UID] = last[pod.UID]
-		if last[pod.UID] != number {
+		is := processOf(pod)
+		kept[is] = last[is]
+		if last[is] != number {
 			address := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port)))
-			targets = append(targets, routerTarget{address, pod.UID, r.tables[cluster]})
-			names[pod.UID] = pod.Name
+			targets = append(targets, routerTarget{address, is, r.tables[cluster]})
+			names[is] = pod.Name
 		}
 	}
 	r.last[cluster] = kept
@@ -135,11 +155,11 @@ func (r *Routers) Behind(cluster types.NamespacedName, port int32, t *contract.R
 	for _, t := range targets {
 		s := samples[t]
 		if s.Known && s.Err == "" && s.Value.Acknowledged == number {
-			kept[t.uid] = number
+			kept[t.process] = number
 			continue
 		}
 		open = append(open, t)
-		b := Behind{Pod: names[t.uid], Since: s.Since}
+		b := Behind{Pod: names[t.process], Since: s.Since}
 		if s.Known && s.Err == "" {
 			b.Why = whyBehind(s.Value, number)
 		}
@@ -223,7 +243,7 @@ func ring(ctx context.Context, method, address string, t *Table) (a contract.Rin
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxRing)).Decode(&a); err != nil {
 		return contract.RingAcknowledged{}, fmt.Errorf("%s /ring of the router: %w", method, err)
 	}
-	if a.Acknowledged != contract.ParseRingNumber([]byte(a.Proof), t.Key, time.Now()) {
+	if a.Acknowledged != 0 && !hmac.Equal([]byte(a.Proof), []byte(contract.ProveAcknowledged(a.Acknowledged, t.Key))) {
 		return contract.RingAcknowledged{}, errors.New("the answer is not that of a router of this cluster")
 	}
 	a.Proof = ""

@@ -24,23 +24,24 @@ import (
 
 func TestTheTableOfARouterIsRead(t *testing.T) {
 	long := strings.Repeat("x", maxRing)
-	proof := func(n int64, key string) string { return `"proof":"` + contract.RingNumber(n, key) + `"` }
+	proof := func(n int64, key string) string { return `"proof":"` + contract.ProveAcknowledged(n, key) + `"` }
 	for name, test := range map[string]struct {
 		status int
 		answer string
 		want   contract.RingAcknowledged
 		fails  bool
 	}{
-		"a router's":         {200, `{"number":7,"acknowledged":6,"waiting":"2 requests",` + proof(6, "uid") + `}`, contract.RingAcknowledged{Number: 7, Acknowledged: 6, Waiting: "2 requests"}, false},
-		"none acknowledged":  {200, `{"number":7,"waiting":"member"}`, contract.RingAcknowledged{Number: 7, Waiting: "member"}, false},
-		"an older program's": {404, "", contract.RingAcknowledged{}, true},
-		"elsewhere":          {302, `{"number":7}`, contract.RingAcknowledged{}, true},
-		"no router's":        {200, "<html>", contract.RingAcknowledged{}, true},
-		"another cluster's":  {200, `{"number":7,"acknowledged":7,` + proof(7, "other") + `}`, contract.RingAcknowledged{}, true},
-		"without a proof":    {200, `{"number":7,"acknowledged":7}`, contract.RingAcknowledged{}, true},
-		"of another number":  {200, `{"number":7,"acknowledged":7,` + proof(6, "uid") + `}`, contract.RingAcknowledged{}, true},
-		"without end":        {200, `{"waiting":"` + long, contract.RingAcknowledged{}, true},
-		"many words":         {200, `{"number":7,"error":"` + long[:2*maxRingWords] + `"}`, contract.RingAcknowledged{Number: 7, Error: long[:maxRingWords]}, false},
+		"a router's":                         {200, `{"number":7,"acknowledged":6,"waiting":"2 requests",` + proof(6, "uid") + `}`, contract.RingAcknowledged{Number: 7, Acknowledged: 6, Waiting: "2 requests"}, false},
+		"none acknowledged":                  {200, `{"number":7,"waiting":"member"}`, contract.RingAcknowledged{Number: 7, Waiting: "member"}, false},
+		"an older program's":                 {404, "", contract.RingAcknowledged{}, true},
+		"elsewhere":                          {302, `{"number":7}`, contract.RingAcknowledged{}, true},
+		"no router's":                        {200, "<html>", contract.RingAcknowledged{}, true},
+		"another cluster's":                  {200, `{"number":7,"acknowledged":7,` + proof(7, "other") + `}`, contract.RingAcknowledged{}, true},
+		"without a proof":                    {200, `{"number":7,"acknowledged":7}`, contract.RingAcknowledged{}, true},
+		"a number's, which clients can read": {200, `{"number":7,"acknowledged":7,"proof":"` + contract.RingNumber(7, "uid") + `"}`, contract.RingAcknowledged{}, true},
+		"of another number":                  {200, `{"number":7,"acknowledged":7,` + proof(6, "uid") + `}`, contract.RingAcknowledged{}, true},
+		"without end":                        {200, `{"waiting":"` + long, contract.RingAcknowledged{}, true},
+		"many words":                         {200, `{"number":7,"error":"` + long[:2*maxRingWords] + `"}`, contract.RingAcknowledged{Number: 7, Error: long[:maxRingWords]}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +86,7 @@ func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
 			}
 			has.Store(got.Number)
 		}
-		_ = json.NewEncoder(w).Encode(contract.RingAcknowledged{Number: has.Load(), Acknowledged: has.Load(), Proof: contract.RingNumber(has.Load(), "uid")})
+		_ = json.NewEncoder(w).Encode(contract.RingAcknowledged{Number: has.Load(), Acknowledged: has.Load(), Proof: contract.ProveAcknowledged(has.Load(), "uid")})
 	}))
 	defer server.Close()
 	got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(table))
@@ -178,6 +179,13 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	if n := times("10.0.0.1"); n != first {
 		t.Errorf("a router that has the table is asked again, %d times", n-first)
 	}
+	pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "router", RestartCount: 1}}
+	set("10.0.0.1", contract.RingAcknowledged{Number: 5, Acknowledged: 5})
+	until("one has started again, with an older table", func(b []Behind) bool {
+		return len(b) == 2 && b[0].Pod == "a" && b[0].Why == "it has read table 5, not 7 yet"
+	})
+	set("10.0.0.1", contract.RingAcknowledged{Number: 7, Acknowledged: 7})
+	until("it has the table again", func(b []Behind) bool { return len(b) == 1 && silent(b[0]) })
 	number = 8
 	if b := r.Behind(key, port, &contract.RingTable{Number: number, Key: "key"}, pods...); len(b) != 3 || b[0].Why+b[1].Why+b[2].Why != "" {
 		t.Errorf("nobody has answered about the next table, and behind are %+v", b)
