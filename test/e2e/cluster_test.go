@@ -44,9 +44,10 @@ func setup(t *testing.T, spec cachev1alpha1.MemcachedSpec) *fixture {
 	return f
 }
 
-// inNamespace makes the namespace.
+// inNamespace makes the namespace, once the machine has room for the test.
 func inNamespace(t *testing.T) *fixture {
 	t.Helper()
+	waitForRoom(t)
 	f := &fixture{T: t, ctx: t.Context(), name: "cache"}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "e2e-",
