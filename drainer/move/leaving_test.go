@@ -397,13 +397,14 @@ func TestTheHottestItemsOfALeavingMemberMoveFirst(t *testing.T) {
 	}
 }
 
-// TestOwnersThatEvictWhileALeavingMembersItemsCome: each item is given to its owner, and counted.
-// What is left in the end are those that were used last, if the items come by age.
+// TestOwnersThatEvictWhileALeavingMembersItemsCome: each item is given to its owner, and counted; once more,
+// if the owner evicted it before the member could be told to delete it. What is left in the end are those that were
+// used last, if the items come by age.
 func TestOwnersThatEvictWhileALeavingMembersItemsCome(t *testing.T) {
 	bothWays(t, func(t *testing.T, streamed bool) {
 		f := agedFarewell(t, 1000, 4000, streamed, "-m", "8", "-f", "2")
 		r := f.leave(memcachedtest.Patience)
-		if err := r.AddsUp("the-claim"); err != nil || r.Found != 8000 || r.Added != 8000 || !r.Settled || f.member.Items(t) != 0 {
+		if err := r.AddsUp("the-claim"); err != nil || r.Found < 8000 || r.Added != r.Found || !r.Settled || f.member.Items(t) != 0 {
 			t.Errorf("%v: %d items are left; %+v", err, f.member.Items(t), r)
 		}
 		evicted, there := int64(0), map[int]int{}
