@@ -127,9 +127,9 @@ export CLIENTS := $(BIN)/clients
 # E2E=skip leaves the end-to-end tests out, on a machine that can't run a node.
 E2E ?=
 
-# End to end, tests mostly wait for containers; the others want a CPU. So the two run side by
-# side. TEST_JOBS=1 runs one after the other.
-TEST_JOBS ?= 2
+# One suite after the other: side by side they make each other late. TEST_JOBS=2 has them side by side, where
+# there are more than two CPUs.
+TEST_JOBS ?= 1
 SUITES := test-here $(if $(filter skip,$(E2E)),,test-e2e)
 
 .PHONY: test
@@ -215,7 +215,7 @@ test-long: test-model test-router-model test-properties test-crashpoints test-ro
 test-model: $(GOTESTSUM) ## Explore the plan beside a model of the cluster with more going on: ten minutes, several gigabytes
 	$(GO_TEST_ALL) -run 'TestEveryOrderOfEvents|TestTheModelSeesAndDoesWhatProductionDoes' ./controllers/internal/model/ -model.long -model.pairs=60 -model.seed=0 | $(TEST_SUMMARY)
 
-# Seeds of each property test; make test has 20 at most.
+# Seeds of each property test; make test has 8 at most.
 PROPERTY_SEEDS ?= 200
 PROPERTIES := TestNothingIs|TestWhatever|TestEveryCopyIsWhole|TestASaveKilledAtAnyPoint
 
@@ -302,7 +302,7 @@ else
 	$(MAKE) cluster-deploy NODES=2
 	$(MAKE) $(BIN)/chart
 	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \
-	$(GO_TEST_ALL) -parallel=8 ./test/e2e/ | $(TEST_SUMMARY); \
+	$(GO_TEST_ALL) -timeout=60m -parallel=8 ./test/e2e/ | $(TEST_SUMMARY); \
 	go run ./test/chaos --seed=$(SEED) --minutes=1; \
 	go run ./test/chaos --seed=$(SEED) --minutes=1 --routers; \
 	$(GO_TEST_ALL) ./test/e2e/undeploy/ | $(TEST_SUMMARY)

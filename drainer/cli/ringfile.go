@@ -69,7 +69,7 @@ func (f *ringFile) read(ctx context.Context) (*router.Table, error) {
 
 // tableOf names the members as the routing does.
 func tableOf(ctx context.Context, told *contract.RingTable) (t *router.Table, err error) {
-	t = &router.Table{Number: told.Number, Before: told.Before, Acknowledged: told.Acknowledged, Shared: told.Shared, Key: told.Key}
+	t = &router.Table{Number: told.Number, Before: told.Before, Acknowledged: told.Acknowledged, Shared: told.Shared, Key: told.Key, Signer: told.Signer}
 	if told.Until != nil {
 		t.Until = *told.Until
 	}
@@ -86,8 +86,8 @@ func tableOf(ctx context.Context, told *contract.RingTable) (t *router.Table, er
 
 // take is for PUT /ring: a table that the router need not wait for, with its signature.
 func (f *ringFile) take(ctx context.Context, r *router.Router, text []byte, signature string) (status int, err error) {
-	if !contract.RingSigned(text, r.Key(), signature) {
-		return http.StatusForbidden, errors.New("whoever writes the tables of this cluster has not signed this one")
+	if !contract.RingSigned(text, r.Signer(), signature) {
+		return http.StatusForbidden, errors.New("whoever wrote the table that this router has did not sign this one")
 	}
 	told, err := contract.ParseRingTable(text)
 	if err != nil {
@@ -100,7 +100,7 @@ func (f *ringFile) take(ctx context.Context, r *router.Router, text []byte, sign
 	if err != nil {
 		return http.StatusBadRequest, err
 	}
-	t.Key = r.Key()
+	t.Key, t.Signer = r.Key(), r.Signer()
 	select {
 	case f.given <- t:
 		return http.StatusOK, nil

@@ -169,7 +169,10 @@ func serveAdmin(address string, r *router.Router, ring *ringFile) (end func(), e
 		_ = json.NewEncoder(w).Encode(ring.acknowledged(r))
 	}
 	mux.HandleFunc("GET /ring", say)
-	const atOnce = 4 // tables, which may be large, and anybody's
+	const ( // tables may be large, and anybody's
+		atOnce       = 4
+		tableTimeout = time.Second
+	)
 	places := make(chan struct{}, atOnce)
 	mux.HandleFunc("PUT /ring", func(w http.ResponseWriter, q *http.Request) {
 		select {
@@ -179,6 +182,7 @@ func serveAdmin(address string, r *router.Router, ring *ringFile) (end func(), e
 			http.Error(w, "other tables are read", http.StatusServiceUnavailable)
 			return
 		}
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(tableTimeout))
 		text, err := io.ReadAll(http.MaxBytesReader(w, q.Body, contract.MaxRingTable))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)

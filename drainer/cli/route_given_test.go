@@ -48,14 +48,15 @@ func (r *routed) says(t *testing.T, what string, number int64, trouble bool) (a 
 }
 
 // A router takes a table before its file has it, also when its time is over and nobody brings it files any
-// more: from whoever knows the key, and only what is newer.
+// more: from whoever wrote the one that it has, and only what is newer.
 func TestARouterIsGivenTables(t *testing.T) {
 	t.Parallel()
 	const key = "uid"
+	signer, other := contract.NewRingSigner(), contract.NewRingSigner()
 	members := []string{memcachedtest.Start(t).Address(), memcachedtest.Start(t).Address()}
 	path, first := filepath.Join(t.TempDir(), "ring"), contract.NumberAt(time.Now())-100
 	table := func(n int64, size int, key string) contract.RingTable {
-		return contract.RingTable{Number: first + n, Before: first + n - 1, State: contract.RingStable, New: contract.Ring{Client: "gomemcache", Servers: members[:size]}, Key: key}
+		return contract.RingTable{Number: first + n, Before: first + n - 1, State: contract.RingStable, New: contract.Ring{Client: "gomemcache", Servers: members[:size]}, Key: key, Signer: signer.Public()}
 	}
 	text := func(n int64, size int) string {
 		text, err := json.Marshal(table(n, size, ""))
@@ -74,14 +75,14 @@ func TestARouterIsGivenTables(t *testing.T) {
 		status          int
 	}{
 		"nobody's":         {text(1, 2), "", http.StatusForbidden},
-		"another key's":    {text(1, 2), contract.SignRing([]byte(text(1, 2)), "other"), http.StatusForbidden},
-		"another table's":  {text(1, 2), contract.SignRing([]byte(text(1, 1)), key), http.StatusForbidden},
-		"no table":         {"{}", contract.SignRing([]byte("{}"), key), http.StatusBadRequest},
+		"another's":        {text(1, 2), other.Sign([]byte(text(1, 2))), http.StatusForbidden},
+		"another table's":  {text(1, 2), signer.Sign([]byte(text(1, 1))), http.StatusForbidden},
+		"no table":         {"{}", signer.Sign([]byte("{}")), http.StatusBadRequest},
 		"without end":      {strings.Repeat(" ", contract.MaxRingTable+1), "", http.StatusBadRequest},
-		"the one it has":   {text(0, 2), contract.SignRing([]byte(text(0, 2)), key), http.StatusOK},
-		"one before":       {text(-1, 2), contract.SignRing([]byte(text(-1, 2)), key), http.StatusOK},
-		"of the future":    {text(1<<40, 2), contract.SignRing([]byte(text(1<<40, 2)), key), http.StatusBadRequest},
-		"without a server": {text(1, 0), contract.SignRing([]byte(text(1, 0)), key), http.StatusBadRequest},
+		"the one it has":   {text(0, 2), signer.Sign([]byte(text(0, 2))), http.StatusOK},
+		"one before":       {text(-1, 2), signer.Sign([]byte(text(-1, 2))), http.StatusOK},
+		"of the future":    {text(1<<40, 2), signer.Sign([]byte(text(1<<40, 2))), http.StatusBadRequest},
+		"without a server": {text(1, 0), signer.Sign([]byte(text(1, 0))), http.StatusBadRequest},
 	} {
 		if status := r.give(t, c.text, c.signature); status != c.status {
 			t.Errorf("%s: %d, want %d", what, status, c.status)
@@ -91,7 +92,7 @@ func TestARouterIsGivenTables(t *testing.T) {
 	r.says(t, "the file's table still", first, false)
 	give := func(n int64, size int) {
 		t.Helper()
-		if status := r.give(t, text(n, size), contract.SignRing([]byte(text(n, size)), key)); status != http.StatusOK {
+		if status := r.give(t, text(n, size), signer.Sign([]byte(text(n, size)))); status != http.StatusOK {
 			t.Errorf("table %d: %d", n, status)
 		}
 		r.says(t, "it has what it was given", first+n, false)
@@ -116,8 +117,8 @@ func TestARouterIsGivenTables(t *testing.T) {
 	give(3, 2)
 }
 
-// Without a key nobody can sign.
-func TestARouterWithoutAKeyIsGivenNothing(t *testing.T) {
+// Where nobody has signed the table, nobody can sign another.
+func TestARouterWithoutASignerIsGivenNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ring")
 	ring := contract.Ring{Client: "gomemcache", Servers: []string{memcachedtest.Start(t).Address()}}
@@ -127,7 +128,7 @@ func TestARouterWithoutAKeyIsGivenNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []*routed{route(t, "--ring-file="+path), route(t, "--client=gomemcache", "--server="+ring.Servers[0])} {
-		if status := r.give(t, string(text), contract.SignRing(text, "")); status != http.StatusForbidden {
+		if status := r.give(t, string(text), contract.NewRingSigner().Sign(text)); status != http.StatusForbidden {
 			t.Errorf("status %d", status)
 		}
 	}

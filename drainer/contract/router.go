@@ -2,8 +2,10 @@ package contract
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -53,6 +55,9 @@ type RingTable struct {
 	// Key signs the number that routers leave at the members (RingNumber). Clients of the cache
 	// don't know it.
 	Key string `json:"key,omitempty"`
+	// Signer is the public key of whoever wrote the table, in base64: a router takes later ones from it
+	// (RingSignature). Empty for nobody.
+	Signer string `json:"signer,omitempty"`
 }
 
 // RingAcknowledged is what a router says of itself.
@@ -94,26 +99,48 @@ func RingNumber(number int64, key string) string {
 	return text + " " + hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// RingSignature is the header of PUT /ring, which gives a router a table: SignRing of the body. The body
-// has no key, since anybody may see it on its way.
+// RingSignature is the header of PUT /ring, which gives a router a table: RingSigner.Sign of the body. The
+// body has no key, since anybody may see it on its way.
 const RingSignature = "Ring-Signature"
 
-// SignRing proves that whoever writes the tables has written this one.
-func SignRing(text []byte, key string) string {
-	mac := hmac.New(sha256.New, []byte(key))
-	mac.Write(text)
-	return hex.EncodeToString(mac.Sum(nil))
+// RingSigner signs tables. Its private key (Ed25519) is known to this process alone.
+type RingSigner struct{ private ed25519.PrivateKey }
+
+// NewRingSigner makes a new pair of keys.
+func NewRingSigner() *RingSigner {
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		panic(err) // the kernel has random numbers
+	}
+	return &RingSigner{private}
+}
+
+// Public is what RingTable.Signer is.
+func (s *RingSigner) Public() string {
+	return base64.StdEncoding.EncodeToString(s.private.Public().(ed25519.PublicKey))
+}
+
+// Sign proves that the text of a table comes from the signer.
+func (s *RingSigner) Sign(text []byte) string {
+	return base64.StdEncoding.EncodeToString(ed25519.Sign(s.private, text))
 }
 
 // ProveAcknowledged is what only a router of the cluster with that key can say. It is not RingNumber, which
 // clients can read at the members.
 func ProveAcknowledged(number int64, key string) string {
-	return SignRing(fmt.Appendf(nil, "acknowledged %d", number), key)
+	mac := hmac.New(sha256.New, []byte(key))
+	fmt.Fprintf(mac, "acknowledged %d", number)
+	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// RingSigned tells whether the signature is that of the text. Nothing is signed without a key.
-func RingSigned(text []byte, key, signature string) bool {
-	return key != "" && hmac.Equal([]byte(signature), []byte(SignRing(text, key)))
+// RingSigned tells whether that signer, RingTable.Signer, has signed the text.
+func RingSigned(text []byte, signer, signature string) bool {
+	public, err := base64.StdEncoding.DecodeString(signer)
+	if err != nil || len(public) != ed25519.PublicKeySize {
+		return false
+	}
+	signed, err := base64.StdEncoding.DecodeString(signature)
+	return err == nil && ed25519.Verify(public, text, signed)
 }
 
 // MaxRingNumber is the size of the item's value at most, in bytes.

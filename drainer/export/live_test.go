@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { memcachedtest.Main(m, 2) }
 //   - has the very value that its key had when it had this CAS,
 //   - was not replaced, deleted or flushed before the pass began.
 func TestEveryCopyIsWhole(t *testing.T) {
-	drainertest.ForSeeds(t, 10, func(t *testing.T, seed uint64) {
+	drainertest.ForSeeds(t, 4, func(t *testing.T, seed uint64) {
 		if problems := newTrial(t, seed).run(true); len(problems) > 0 {
 			t.Errorf("%d copies are wrong: %s", len(problems), strings.Join(problems[:min(3, len(problems))], "; "))
 		}

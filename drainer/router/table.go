@@ -45,8 +45,11 @@ func (r *Router) Offer(t *Table) (taken bool, err error) {
 	return true, r.Apply(t)
 }
 
-// Key signs the tables and numbers of this cluster.
+// Key signs the numbers of this cluster.
 func (r *Router) Key() string { return r.table.Load().Key }
+
+// Signer is whom the router takes tables from that its file doesn't have yet.
+func (r *Router) Signer() string { return r.table.Load().Signer }
 
 // apply connects to members that are new, and takes the table when that is done.
 func (l *loop) apply(t *Table) {

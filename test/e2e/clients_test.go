@@ -135,7 +135,7 @@ func (f *fixture) follow(l follower) *following {
 			select {
 			case <-stop:
 				return
-			case <-time.After(time.Millisecond):
+			case <-time.After(10 * time.Millisecond):
 			}
 			value, err := w.get(w.keys[n%len(w.keys)])
 			w.reads++

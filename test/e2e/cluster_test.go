@@ -128,10 +128,12 @@ func (f *fixture) must(err error) {
 // eventually waits for a condition, and shows the cluster if it never holds.
 func (f *fixture) eventually(what string, condition func() bool) {
 	f.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		asked := time.Now()
 		if condition() {
 			return
 		}
+		time.Sleep(max(100*time.Millisecond, 5*time.Since(asked))) // a busy API server is asked less often
 	}
 	f.Fatalf("after %s it is still not true that %s", patience, what)
 }

@@ -286,7 +286,7 @@ func (f *fixture) killRouterIn(router *corev1.Pod, state string, told *tables, a
 	pids := f.processesOf(router, "drainer")
 	order := []string{contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
 	url := fmt.Sprintf("http://%s:11212/ring", router.Status.PodIP)
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		is := f.routerIs(url)
 		if is == nil || is.Number <= after {
 			continue

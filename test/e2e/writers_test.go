@@ -203,7 +203,7 @@ func (a *writers) start() (stop func()) {
 				a.lock.RLock()
 				w.visit(&w.keys[w.random.IntN(len(w.keys))])
 				a.lock.RUnlock()
-				time.Sleep(time.Millisecond)
+				time.Sleep(5 * time.Millisecond)
 			}
 		})
 	}

@@ -76,6 +76,7 @@ func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contrac
 		number = max(number, build.ListVersion(r.present.Routers.Pods[i].Annotations[cachev1alpha1.AnnotationTable], r.now))
 	}
 	t = build.RouterTable(r.cluster, a.State, a.ListSize, before, build.NextListVersion(number, r.now))
+	t.Signer = routers.Signer
 	t.Acknowledged = before != nil && routers.Acknowledged && !routers.Silent && routers.Told != nil && before.Number == routers.Told.Number
 	return t, true
 }

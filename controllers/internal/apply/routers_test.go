@@ -15,7 +15,7 @@ import (
 )
 
 // A table says that all had acknowledged the one before only of the table that routers were asked about,
-// and only if all that may serve have answered.
+// and only if all that may serve have answered. It names the operator that wrote it.
 func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
 	now := contract.NumberTime(10_000)
 	cluster := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }).Obj()
@@ -39,19 +39,21 @@ func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
 		"the cache has no table that counts": {0, true, false, false},
 	} {
 		present := &observe.Objects{}
+		present.Routers.Signer = "this operator"
 		present.Routers.Acknowledged, present.Routers.Silent = test.acknowledged, test.silent
 		if test.asked > 0 {
 			present.Routers.Told = build.RouterTableIn(config(test.asked))
 		}
 		r := &run{cluster: cluster, present: present, now: now}
 		got, differs := r.tableOf(action.WriteTable{State: contract.RingPrepare, ListSize: 3}, config(1000))
-		if !differs || got.Before != 1000 || got.Acknowledged != test.want {
+		if !differs || got.Before != 1000 || got.Acknowledged != test.want || got.Signer != "this operator" {
 			t.Errorf("%s: %+v, differs=%t", name, got, differs)
 		}
-		// It stays what it was, whoever is asked later.
+		// It stays what it was, whichever operator asks whomever later.
+		present.Routers.Signer = "another operator"
 		written := &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(got)}}
 		present.Routers.Acknowledged, r.now = !test.acknowledged, now.Add(time.Minute)
-		if again, differs := r.tableOf(action.WriteTable{State: contract.RingPrepare, ListSize: 3}, written); differs || again.Acknowledged != test.want {
+		if again, differs := r.tableOf(action.WriteTable{State: contract.RingPrepare, ListSize: 3}, written); differs || again.Acknowledged != test.want || again.Signer != got.Signer {
 			t.Errorf("%s: then %+v, differs=%t", name, again, differs)
 		}
 	}

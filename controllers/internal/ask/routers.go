@@ -31,18 +31,19 @@ type RingReader func(ctx context.Context, address string, newest *Table) (contra
 type Table struct {
 	contract.RingTable
 	// text is without the key, which the cluster's routers know.
-	text []byte
+	text      []byte
+	signature string
 }
 
 // NewTable returns a table as routers are given it.
-func NewTable(t *contract.RingTable) *Table {
+func NewTable(t *contract.RingTable, signer *contract.RingSigner) *Table {
 	public := *t
 	public.Key = ""
 	text, err := json.Marshal(public)
 	if err != nil {
 		panic(err) // it has nothing that can't be marshalled
 	}
-	return &Table{*t, text}
+	return &Table{*t, text, signer.Sign(text)}
 }
 
 const (
@@ -63,6 +64,7 @@ const (
 // no more. A nil Routers asks nobody.
 type Routers struct {
 	sampler *sampler.Sampler[routerTarget, contract.RingAcknowledged]
+	signer  *contract.RingSigner
 
 	mu sync.Mutex
 	// last are the numbers that routers have acknowledged.
@@ -120,6 +122,7 @@ func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Ro
 			Workers: 32, PerCluster: 16, Targets: ringTargets,
 			Clock: clock.RealClock{},
 		}),
+		signer: contract.NewRingSigner(),
 		last:   map[types.NamespacedName]map[process]int64{},
 		tables: map[types.NamespacedName]*Table{},
 	}
@@ -135,7 +138,7 @@ func (r *Routers) Behind(cluster types.NamespacedName, port int32, t *contract.R
 	defer r.mu.Unlock()
 	number := t.Number
 	if told := r.tables[cluster]; told == nil || told.Number != number || told.Key != t.Key {
-		r.tables[cluster] = NewTable(t)
+		r.tables[cluster] = NewTable(t, r.signer)
 	}
 	last, kept := r.last[cluster], map[process]int64{}
 	var targets []routerTarget
@@ -177,6 +180,15 @@ func whyBehind(a contract.RingAcknowledged, number int64) string {
 		return fmt.Sprintf("it has read table %d, not %d yet", a.Number, number)
 	}
 	return fmt.Sprintf("it has acknowledged table %d, not %d yet: %s", a.Acknowledged, number, a.Waiting)
+}
+
+// Signer is whom routers take tables from that they are given, empty for nobody. They know it by a table
+// that they have read.
+func (r *Routers) Signer() string {
+	if r == nil {
+		return ""
+	}
+	return r.signer.Public()
 }
 
 // Given is the table that the routers of the cluster with that key are given, nil if none is known.
@@ -230,7 +242,7 @@ func ring(ctx context.Context, method, address string, t *Table) (a contract.Rin
 		return a, err
 	}
 	if body != nil {
-		request.Header.Set(contract.RingSignature, contract.SignRing(t.text, t.Key))
+		request.Header.Set(contract.RingSignature, t.signature)
 	}
 	response, err := ringClient.Do(request)
 	if err != nil {

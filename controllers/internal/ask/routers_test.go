@@ -53,7 +53,7 @@ func TestTheTableOfARouterIsRead(t *testing.T) {
 				_, _ = w.Write([]byte(test.answer))
 			}))
 			defer server.Close()
-			got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(&contract.RingTable{Number: 7, Key: "uid"}))
+			got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(&contract.RingTable{Number: 7, Key: "uid"}, contract.NewRingSigner()))
 			if got != test.want || (err != nil) != test.fails {
 				t.Errorf("got %+v, %v", got, err)
 			}
@@ -64,6 +64,7 @@ func TestTheTableOfARouterIsRead(t *testing.T) {
 // A router need not wait until its kubelet brings the table. What it is given has no key in it.
 func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
 	table := &contract.RingTable{Number: 7, State: contract.RingStable, New: contract.Ring{Client: "gomemcache", Servers: []string{"a:11211"}}, Key: "uid"}
+	signer := contract.NewRingSigner()
 	var has atomic.Int64
 	has.Store(5)
 	var refuses atomic.Bool
@@ -81,7 +82,7 @@ func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
 			if diff := cmp.Diff(&public, got); err != nil || diff != "" {
 				t.Errorf("it is given (%v), -want +got:\n%s", err, diff)
 			}
-			if signature := r.Header.Get(contract.RingSignature); !contract.RingSigned(text, "uid", signature) || contract.RingSigned(text, "other", signature) {
+			if signature := r.Header.Get(contract.RingSignature); !contract.RingSigned(text, signer.Public(), signature) {
 				t.Errorf("signed %q", signature)
 			}
 			has.Store(got.Number)
@@ -89,12 +90,12 @@ func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(contract.RingAcknowledged{Number: has.Load(), Acknowledged: has.Load(), Proof: contract.ProveAcknowledged(has.Load(), "uid")})
 	}))
 	defer server.Close()
-	got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(table))
+	got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(table, signer))
 	if want := (contract.RingAcknowledged{Number: 5, Acknowledged: 5}); err != nil || got != want {
 		t.Errorf("it does not take the table: %+v, %v", got, err)
 	}
 	refuses.Store(false)
-	got, err = RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(table))
+	got, err = RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(table, signer))
 	if want := (contract.RingAcknowledged{Number: 7, Acknowledged: 7}); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}

@@ -60,13 +60,13 @@ func routerSelector(c *cachev1alpha1.Memcached) map[string]string {
 // RouterTable is what routers are told in a state, after what they were told before, nil for
 // nothing. In the states stable and prepare the new ring has the first n members; in the others
 // the rings stay. It returns nil if the state doesn't come after that. Whether routers have acknowledged
-// the table before is for the caller to say.
+// the table before, and who signs a new one, is for the caller to say.
 func RouterTable(c *cachev1alpha1.Memcached, state string, n int32, before *contract.RingTable, number int64) *contract.RingTable {
 	t := &contract.RingTable{Number: number, State: state, Shared: state != contract.RingStable && !RoutersExclusive(c), Key: string(c.UID)}
 	switch {
 	case before == nil:
 	case before.Number == number: // it is the same table
-		t.Before, t.Acknowledged = before.Before, before.Acknowledged
+		t.Before, t.Acknowledged, t.Signer = before.Before, before.Acknowledged, before.Signer
 	default:
 		t.Before = before.Number
 	}

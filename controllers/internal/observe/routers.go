@@ -25,7 +25,9 @@ type Routers struct {
 	Table *corev1.ConfigMap
 	// Told is what routers were told last: that table, or if somebody has deleted or spoilt it, the one that
 	// this process has seen there before.
-	Told   *contract.RingTable
+	Told *contract.RingTable
+	// Signer is that of new tables.
+	Signer string
 	Budget *policyv1.PodDisruptionBudget
 	Policy *networkingv1.NetworkPolicy
 	Pods   []corev1.Pod
@@ -78,6 +80,7 @@ func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *St
 	if o.Routers.Table, err = Own[corev1.ConfigMap](ctx, r, o.Cluster, name); err != nil {
 		return err
 	}
+	o.Routers.Signer = r.Rings.Signer()
 	o.Routers.Told = r.told(o.Cluster, o.Routers.Table, o.Now)
 	if o.Routers.Budget, err = Own[policyv1.PodDisruptionBudget](ctx, r, o.Cluster, name); err != nil {
 		return err

@@ -151,11 +151,11 @@ func Packed(t *testing.T, dir string) string {
 	return to
 }
 
-// ForEachSeed runs the test with each seed, beside the others: 20 from a random one on, or
+// ForEachSeed runs the test with each seed, beside the others: 8 from a random one on, or
 // as many as PROPERTY_SEEDS says, from PROPERTY_SEED on.
 func ForEachSeed(t *testing.T, test func(t *testing.T, seed uint64)) {
 	t.Helper()
-	ForSeeds(t, 20, test)
+	ForSeeds(t, 8, test)
 }
 
 // ForSeeds is ForEachSeed, with n seeds unless PROPERTY_SEEDS says otherwise.

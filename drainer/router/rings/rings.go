@@ -33,6 +33,8 @@ type Table struct {
 	Acknowledged bool
 	// Key signs the numbers that routers leave at members.
 	Key string
+	// Signer is the public key of whoever wrote the table; empty for nobody.
+	Signer string
 	// Until is when keys that may have moved are no longer served, because the others don't
 	// wait for this router any longer; zero for never.
 	Until time.Time
