@@ -86,7 +86,7 @@ func tableOf(ctx context.Context, told *contract.RingTable) (t *router.Table, er
 
 // take is for PUT /ring: a table that the router need not wait for, with its signature.
 func (f *ringFile) take(ctx context.Context, r *router.Router, text []byte, signature string) (status int, err error) {
-	if !contract.RingSigned(text, r.Signer(), signature) {
+	if !contract.RingSigned(text, r.Table().Signer, signature) {
 		return http.StatusForbidden, errors.New("whoever wrote the table that this router has did not sign this one")
 	}
 	told, err := contract.ParseRingTable(text)
@@ -100,7 +100,7 @@ func (f *ringFile) take(ctx context.Context, r *router.Router, text []byte, sign
 	if err != nil {
 		return http.StatusBadRequest, err
 	}
-	t.Key, t.Signer = r.Key(), r.Signer()
+	t.Key, t.Signer = r.Table().Key, r.Table().Signer
 	select {
 	case f.given <- t:
 		return http.StatusOK, nil
@@ -183,7 +183,7 @@ func (f *ringFile) acknowledged(r *router.Router) contract.RingAcknowledged {
 	var a contract.RingAcknowledged
 	a.Number = r.Number()
 	a.Acknowledged, a.Waiting = r.Acknowledged()
-	a.Proof = contract.ProveAcknowledged(a.Acknowledged, r.Key())
+	a.Proof = contract.ProveAcknowledged(a.Acknowledged, r.Table().Key)
 	if why := f.trouble.Load(); why != nil {
 		a.Error = fmt.Sprintf("%.200s", *why)
 	}

@@ -45,11 +45,8 @@ func (r *Router) Offer(t *Table) (taken bool, err error) {
 	return true, r.Apply(t)
 }
 
-// Key signs the numbers of this cluster.
-func (r *Router) Key() string { return r.table.Load().Key }
-
-// Signer is whom the router takes tables from that its file doesn't have yet.
-func (r *Router) Signer() string { return r.table.Load().Signer }
+// Table is the one that was applied last.
+func (r *Router) Table() *Table { return r.table.Load() }
 
 // apply connects to members that are new, and takes the table when that is done.
 func (l *loop) apply(t *Table) {
