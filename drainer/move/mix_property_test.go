@@ -33,7 +33,7 @@ import (
 func TestWhateverClientsAndServersDo(t *testing.T) {
 	for _, kind := range []string{"move", "streamed move", "leased move", "leased streamed move", "drain", "replay"} {
 		t.Run(kind, func(t *testing.T) {
-			drainertest.ForSeeds(t, 4, func(t *testing.T, seed uint64) { newMix(t, seed, kind).run() })
+			drainertest.ForSeeds(t, 2, func(t *testing.T, seed uint64) { newMix(t, seed, kind).run() })
 		})
 	}
 }

@@ -27,7 +27,7 @@ import (
 func TestWhateverClientsDoAtTheMember(t *testing.T) {
 	for _, kind := range []string{"listed", "streamed"} {
 		t.Run(kind, func(t *testing.T) {
-			drainertest.ForSeeds(t, 4, func(t *testing.T, seed uint64) { newFormer(t, seed, kind == "streamed").run() })
+			drainertest.ForSeeds(t, 2, func(t *testing.T, seed uint64) { newFormer(t, seed, kind == "streamed").run() })
 		})
 	}
 }
