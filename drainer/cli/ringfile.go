@@ -86,7 +86,8 @@ func tableOf(ctx context.Context, told *contract.RingTable) (t *router.Table, er
 
 // take is for PUT /ring: a table that the router need not wait for, with its signature.
 func (f *ringFile) take(ctx context.Context, r *router.Router, text []byte, signature string) (status int, err error) {
-	if !contract.RingSigned(text, r.Table().Signer, signature) {
+	has := r.Table()
+	if !contract.RingSigned(text, has.Key, has.Signer, signature) {
 		return http.StatusForbidden, errors.New("whoever wrote the table that this router has did not sign this one")
 	}
 	told, err := contract.ParseRingTable(text)
@@ -100,7 +101,7 @@ func (f *ringFile) take(ctx context.Context, r *router.Router, text []byte, sign
 	if err != nil {
 		return http.StatusBadRequest, err
 	}
-	t.Key, t.Signer = r.Table().Key, r.Table().Signer
+	t.Key, t.Signer = has.Key, has.Signer
 	select {
 	case f.given <- t:
 		return http.StatusOK, nil

@@ -74,15 +74,16 @@ func TestARouterIsGivenTables(t *testing.T) {
 		text, signature string
 		status          int
 	}{
-		"nobody's":         {text(1, 2), "", http.StatusForbidden},
-		"another's":        {text(1, 2), other.Sign([]byte(text(1, 2))), http.StatusForbidden},
-		"another table's":  {text(1, 2), signer.Sign([]byte(text(1, 1))), http.StatusForbidden},
-		"no table":         {"{}", signer.Sign([]byte("{}")), http.StatusBadRequest},
-		"without end":      {strings.Repeat(" ", contract.MaxRingTable+1), "", http.StatusBadRequest},
-		"the one it has":   {text(0, 2), signer.Sign([]byte(text(0, 2))), http.StatusOK},
-		"one before":       {text(-1, 2), signer.Sign([]byte(text(-1, 2))), http.StatusOK},
-		"of the future":    {text(1<<40, 2), signer.Sign([]byte(text(1<<40, 2))), http.StatusBadRequest},
-		"without a server": {text(1, 0), signer.Sign([]byte(text(1, 0))), http.StatusBadRequest},
+		"nobody's":          {text(1, 2), "", http.StatusForbidden},
+		"another's":         {text(1, 2), other.Sign([]byte(text(1, 2)), key), http.StatusForbidden},
+		"another cluster's": {text(1, 2), signer.Sign([]byte(text(1, 2)), "another"), http.StatusForbidden},
+		"another table's":   {text(1, 2), signer.Sign([]byte(text(1, 1)), key), http.StatusForbidden},
+		"no table":          {"{}", signer.Sign([]byte("{}"), key), http.StatusBadRequest},
+		"without end":       {strings.Repeat(" ", contract.MaxRingTable+1), "", http.StatusBadRequest},
+		"the one it has":    {text(0, 2), signer.Sign([]byte(text(0, 2)), key), http.StatusOK},
+		"one before":        {text(-1, 2), signer.Sign([]byte(text(-1, 2)), key), http.StatusOK},
+		"of the future":     {text(1<<40, 2), signer.Sign([]byte(text(1<<40, 2)), key), http.StatusBadRequest},
+		"without a server":  {text(1, 0), signer.Sign([]byte(text(1, 0)), key), http.StatusBadRequest},
 	} {
 		if status := r.give(t, c.text, c.signature); status != c.status {
 			t.Errorf("%s: %d, want %d", what, status, c.status)
@@ -92,7 +93,7 @@ func TestARouterIsGivenTables(t *testing.T) {
 	r.says(t, "the file's table still", first, false)
 	give := func(n int64, size int) {
 		t.Helper()
-		if status := r.give(t, text(n, size), signer.Sign([]byte(text(n, size)))); status != http.StatusOK {
+		if status := r.give(t, text(n, size), signer.Sign([]byte(text(n, size)), key)); status != http.StatusOK {
 			t.Errorf("table %d: %d", n, status)
 		}
 		r.says(t, "it has what it was given", first+n, false)
@@ -128,7 +129,7 @@ func TestARouterWithoutASignerIsGivenNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []*routed{route(t, "--ring-file="+path), route(t, "--client=gomemcache", "--server="+ring.Servers[0])} {
-		if status := r.give(t, string(text), contract.NewRingSigner().Sign(text)); status != http.StatusForbidden {
+		if status := r.give(t, string(text), contract.NewRingSigner().Sign(text, "")); status != http.StatusForbidden {
 			t.Errorf("status %d", status)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -120,9 +121,15 @@ func (s *RingSigner) Public() string {
 	return base64.StdEncoding.EncodeToString(s.private.Public().(ed25519.PublicKey))
 }
 
-// Sign proves that the text of a table comes from the signer.
-func (s *RingSigner) Sign(text []byte) string {
-	return base64.StdEncoding.EncodeToString(ed25519.Sign(s.private, text))
+// Sign proves that the text of a table comes from the signer, for the cluster with that key: an operator
+// signs the tables of many, and routers of one may be in a stranger's hands.
+func (s *RingSigner) Sign(text []byte, key string) string {
+	return base64.StdEncoding.EncodeToString(ed25519.Sign(s.private, signedText(text, key)))
+}
+
+// signedText is what is signed: the key, a zero byte, the table.
+func signedText(text []byte, key string) []byte {
+	return slices.Concat([]byte(key), []byte{0}, text)
 }
 
 // ProveAcknowledged is what only a router of the cluster with that key can say. It is not RingNumber, which
@@ -133,14 +140,14 @@ func ProveAcknowledged(number int64, key string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// RingSigned tells whether that signer, RingTable.Signer, has signed the text.
-func RingSigned(text []byte, signer, signature string) bool {
+// RingSigned tells whether that signer, RingTable.Signer, has signed the text for the cluster with that key.
+func RingSigned(text []byte, key, signer, signature string) bool {
 	public, err := base64.StdEncoding.DecodeString(signer)
 	if err != nil || len(public) != ed25519.PublicKeySize {
 		return false
 	}
 	signed, err := base64.StdEncoding.DecodeString(signature)
-	return err == nil && ed25519.Verify(public, text, signed)
+	return err == nil && ed25519.Verify(public, signedText(text, key), signed)
 }
 
 // MaxRingNumber is the size of the item's value at most, in bytes.

@@ -43,7 +43,7 @@ func NewTable(t *contract.RingTable, signer *contract.RingSigner) *Table {
 	if err != nil {
 		panic(err) // it has nothing that can't be marshalled
 	}
-	return &Table{*t, text, signer.Sign(text)}
+	return &Table{*t, text, signer.Sign(text, t.Key)}
 }
 
 const (

@@ -82,7 +82,7 @@ func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
 			if diff := cmp.Diff(&public, got); err != nil || diff != "" {
 				t.Errorf("it is given (%v), -want +got:\n%s", err, diff)
 			}
-			if signature := r.Header.Get(contract.RingSignature); !contract.RingSigned(text, signer.Public(), signature) {
+			if signature := r.Header.Get(contract.RingSignature); !contract.RingSigned(text, "uid", signer.Public(), signature) {
 				t.Errorf("signed %q", signature)
 			}
 			has.Store(got.Number)
