@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -132,5 +134,32 @@ func TestARouterWithoutASignerIsGivenNothing(t *testing.T) {
 		if status := r.give(t, string(text), contract.NewRingSigner().Sign(text, "")); status != http.StatusForbidden {
 			t.Errorf("status %d", status)
 		}
+	}
+}
+
+// A table that doesn't come holds its place no longer than one needs that comes: much shorter than other
+// requests may take.
+func TestATableThatDoesNotComeIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	r := route(t, "--client=gomemcache", "--server="+memcachedtest.Start(t).Address())
+	silent := func(begin string) net.Conn {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", r.admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := conn.Write([]byte(begin)); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	other, table := silent("GET /ring HTTP/1.1\r\n"), silent("PUT /ring HTTP/1.1\r\nHost: router\r\nContent-Length: 9\r\n\r\n{")
+	answer, err := io.ReadAll(table)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") {
+		t.Errorf("the table's: %q, %v", answer, err)
+	}
+	_ = other.SetReadDeadline(time.Now().Add(time.Millisecond))
+	if n, err := other.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the other request was ended before: %d, %v", n, err)
 	}
 }

@@ -50,7 +50,7 @@ func main() {
 	flag.BoolVar(&o.short, "short", false, "A quick look: one round, a tenth of the items.")
 	flag.StringVar(&o.profile, "profile", "", "Write CPU profiles of the migrations and reads into this directory.")
 	flag.StringVar(&o.gib, "gib", "1", "The sizes of saves, in GiB: a list with commas. Each takes as much memory, and room in -dir.")
-	millions := flag.String("millions", "1,3,10", "How many million items the rows \"scale\" have: a list with commas. 50 take 15 GiB of memory and 10 of -dir.")
+	millions := flag.String("millions", "1,3,10", "How many million items the rows \"scale\" and \"live scale\" have: a list with commas. 50 take 15 GiB of memory and 10 of -dir.")
 	timeout := flag.Duration("timeout", time.Hour, "Bound of the whole.")
 	flag.Parse()
 	for field := range strings.SplitSeq(*millions, ",") {
@@ -130,6 +130,10 @@ func groups(o *options) []group {
 			c := ringChange{p, sizes[0], sizes[1]}
 			all = append(all, group{"rebalance " + c.String(), c.rebalance})
 		}
+	}
+	for _, n := range o.millions {
+		c := ringChange{population{name: "10 B", size: fixed(10), items: n * million}, 1, 2}
+		all = append(all, group{fmt.Sprintf("live scale %d M", n), c.scale})
 	}
 	p := population{name: "100 B", size: fixed(100), items: million}
 	return append(all, group{"replay", p.replay})

@@ -71,7 +71,7 @@ func (c ringChange) rebalance(ctx context.Context, b *bench) ([]*row, error) {
 	rows := []*row{limit, streamed, asked}
 	for range b.rounds {
 		for _, r := range rows {
-			if err := c.round(ctx, b, r, r == limit, r == streamed); err != nil {
+			if err := c.round(ctx, b, r, nil, r == limit, r == streamed); err != nil {
 				return rows, err
 			}
 		}
@@ -80,7 +80,21 @@ func (c ringChange) rebalance(ctx context.Context, b *bench) ([]*row, error) {
 	return rows, nil
 }
 
-func (c ringChange) round(ctx context.Context, b *bench, r *row, limit, streamed bool) error {
+// scale is one round of rebalance with many items, streamed only. When they have moved, the same is
+// asked for once more: that looks at all that is left, and moves nothing.
+func (c ringChange) scale(ctx context.Context, b *bench) ([]*row, error) {
+	limit := &row{what: c.String(), how: "adds, and deletes by CAS: the limit"}
+	streamed := &row{what: c.String(), how: "**drainer rebalance**, streamed", limit: limit}
+	nothing := &row{what: c.String(), how: "once more: nothing moves"}
+	rows := []*row{limit, streamed, nothing}
+	if err := c.round(ctx, b, limit, nil, true, false); err != nil {
+		return rows, err
+	}
+	return rows, c.round(ctx, b, streamed, nothing, false, true)
+}
+
+// round measures one ring change, and in again, if it isn't nil, the same once more.
+func (c ringChange) round(ctx context.Context, b *bench, r, again *row, limit, streamed bool) error {
 	f, remove, err := b.members(ctx, max(c.from, c.to), c.memory())
 	if err != nil {
 		return err
@@ -109,6 +123,17 @@ func (c ringChange) round(ctx context.Context, b *bench, r *row, limit, streamed
 	}
 	lost, err := c.lost(ctx, f, p)
 	r.add(used, lost)
+	if err != nil || again == nil {
+		return err
+	}
+	if used, err = c.move(ctx, b, f, p, again.name(), streamed); err != nil {
+		return err
+	}
+	for i := range p.sources {
+		again.items += p.has[i]
+	}
+	lost, err = c.lost(ctx, f, p)
+	again.add(used, lost)
 	return err
 }
 
@@ -130,6 +155,7 @@ func (c ringChange) move(ctx context.Context, b *bench, f fleet, p *plan, name s
 	used, errs := make([]usage, len(f)), make([]error, len(f))
 	var all sync.WaitGroup
 	begin, servers, supervisors := time.Now(), f.cpu(), f.supervisorsCPU()
+	anonymous := f.watchSupervisors()
 	for i := range p.sources {
 		args := []string{"rebalance", "--source=" + f[i].address(), "--scratch=" + b.scratch}
 		if streamed {
@@ -140,6 +166,7 @@ func (c ringChange) move(ctx context.Context, b *bench, f fleet, p *plan, name s
 		})
 	}
 	all.Wait()
+	sum.anonymous = anonymous()
 	for i, u := range used {
 		if errs[i] != nil {
 			return sum, errs[i]

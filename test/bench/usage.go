@@ -107,6 +107,23 @@ func watch(pid int) (stop func() int64) {
 	}
 }
 
+// watchSupervisors samples the anonymous memory of the servers' supervisors until stop, which returns
+// the peak of the one that has the most.
+func (f fleet) watchSupervisors() (stop func() int64) {
+	var stops []func() int64
+	for _, s := range f {
+		if s.child != 0 {
+			stops = append(stops, watch(s.cmd.Process.Pid))
+		}
+	}
+	return func() (most int64) {
+		for _, stop := range stops {
+			most = max(most, stop())
+		}
+		return most
+	}
+}
+
 // rssAnon is a process' resident anonymous memory in bytes, 0 when it is gone.
 func rssAnon(pid int) int64 {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))

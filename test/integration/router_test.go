@@ -211,6 +211,9 @@ func TestRoutersFollowEachScaling(t *testing.T) {
 	if first.Number >= second.Number || second.Number >= third.Number {
 		t.Errorf("the tables' numbers are %d, %d, %d", first.Number, second.Number, third.Number)
 	}
+	if first.Signer == "" || second.Signer != first.Signer || third.Signer != first.Signer {
+		t.Errorf("the tables were signed by %q, %q, %q", first.Signer, second.Signer, third.Signer)
+	}
 	if !second.Acknowledged && !third.Acknowledged { // one could have come when the wait was over
 		t.Error("routers are not told that all had acknowledged the table before")
 	}
