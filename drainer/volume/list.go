@@ -1,9 +1,11 @@
 package volume
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -18,7 +20,8 @@ func KeptList(dir string) (*contract.List, error) {
 	return ReadList(filepath.Join(dir, contract.ListFile))
 }
 
-// ReadList reads a list from a file.
+// ReadList reads a list from a file. Anybody may have written its version: one that is so far ahead that later ones would
+// be ignored for long is an error.
 func ReadList(path string) (*contract.List, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -29,5 +32,9 @@ func ReadList(path string) (*contract.List, error) {
 	if err != nil {
 		return nil, err
 	}
-	return contract.ParseList(string(text))
+	l, err := contract.ParseList(string(text))
+	if err == nil && l.Version > contract.NumberAt(time.Now().Add(contract.NumbersAhead)) {
+		return nil, fmt.Errorf("a list of version %d, which is more than %v ahead of the clock", l.Version, contract.NumbersAhead)
+	}
+	return l, err
 }
