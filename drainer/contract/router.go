@@ -74,6 +74,8 @@ type RingAcknowledged struct {
 	Error string `json:"error,omitempty"`
 	// Proof is ProveAcknowledged: no other server at the same address can say that.
 	Proof string `json:"proof,omitempty"`
+	// Refused is why it didn't take the table that it was given: whoever gave it says so, not the router.
+	Refused string `json:"-"`
 }
 
 // RingWaits is how long a state of a ring change is waited for, at least.
@@ -206,8 +208,13 @@ func ParseRingTable(text []byte) (*RingTable, error) {
 	default:
 		return nil, fmt.Errorf("a table in state %.40q", t.State)
 	}
-	if t.Number < 1 || len(t.New.Servers) > maxNodes || t.Old != nil && len(t.Old.Servers) > maxNodes {
-		return nil, fmt.Errorf("a table with number %d and %d servers", t.Number, len(t.New.Servers))
+	for _, r := range []*Ring{&t.New, t.Old} {
+		if r != nil && (len(r.Servers) == 0 || len(r.Servers) > maxNodes) {
+			return nil, fmt.Errorf("a table of a ring with %d servers", len(r.Servers))
+		}
+	}
+	if t.Number < 1 {
+		return nil, fmt.Errorf("a table with number %d", t.Number)
 	}
 	return t, nil
 }

@@ -54,23 +54,24 @@ func (r *run) applyRouters(ctx context.Context, part action.RouterPart) error {
 }
 
 // tableOf compares the table in a ConfigMap with what is wanted. Its number grows when anything
-// of it changes. Routers may have been told of a later one than a ConfigMap has that was made
+// of it changes. A stable ring's is written anew if another has signed it while this process ran: routers would take the
+// next one from that. Routers may have been told of a later one than a ConfigMap has that was made
 // anew by a clock that is behind: they would ignore it.
 func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contract.RingTable, differs bool) {
 	routers := &r.present.Routers
-	number, before := build.RouterTableNumber(config, r.now), build.RouterTableIn(config)
-	if number == 0 {
+	number, before := build.RouterTableNumber(config, r.now), build.RouterTableIn(r.cluster, config)
+	if number == 0 || before == nil {
 		before = routers.Told
 	}
 	t = build.RouterTable(r.cluster, a.State, a.ListSize, before, number)
 	switch {
 	case t == nil:
 		return nil, true
-	case number > 0 && config.Data[build.RouterTableKey] == build.RouterTableText(t):
+	case number > 0 && config.Data[build.RouterTableKey] == build.RouterTableText(t) && (t.State != contract.RingStable || t.Signer == routers.Signer || number == routers.Found):
 		return t, false
 	}
 	if before != nil {
-		number = before.Number
+		number = max(number, before.Number)
 	}
 	for i := range r.present.Routers.Pods {
 		number = max(number, build.ListVersion(r.present.Routers.Pods[i].Annotations[cachev1alpha1.AnnotationTable], r.now))

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -42,7 +43,7 @@ func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
 		present.Routers.Signer = "this operator"
 		present.Routers.Acknowledged, present.Routers.Silent = test.acknowledged, test.silent
 		if test.asked > 0 {
-			present.Routers.Told = build.RouterTableIn(config(test.asked))
+			present.Routers.Told = build.RouterTableIn(cluster, config(test.asked))
 		}
 		r := &run{cluster: cluster, present: present, now: now}
 		got, differs := r.tableOf(action.WriteTable{State: contract.RingPrepare, ListSize: 3}, config(1000))
@@ -56,5 +57,50 @@ func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
 		if again, differs := r.tableOf(action.WriteTable{State: contract.RingPrepare, ListSize: 3}, written); differs || again.Acknowledged != test.want || again.Signer != got.Signer {
 			t.Errorf("%s: then %+v, differs=%t", name, again, differs)
 		}
+	}
+}
+
+// A stable ring's table is written anew, so that nobody else signs the next one; but not that of the operator before.
+func TestATableThatAnotherHasSignedIsWrittenAnew(t *testing.T) {
+	now := contract.NumberTime(10_000)
+	cluster := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }).Obj()
+	written := build.RouterTable(cluster, contract.RingStable, 2, nil, 1000)
+	written.Signer = "another"
+	present := &observe.Objects{}
+	present.Routers.Signer = "this operator"
+	present.Routers.Found = 1000
+	r := &run{cluster: cluster, present: present, now: now}
+	in := func(t *contract.RingTable) *corev1.ConfigMap {
+		return &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(t)}}
+	}
+	if got, differs := r.tableOf(action.WriteTable{State: contract.RingStable, ListSize: 2}, in(written)); differs {
+		t.Errorf("the one that was found: %+v", got)
+	}
+	written.Number = 1001
+	got, differs := r.tableOf(action.WriteTable{State: contract.RingStable, ListSize: 2}, in(written))
+	if !differs || got.Number <= 1001 || got.Before != 1001 || got.Signer != "this operator" {
+		t.Errorf("%+v, differs=%t", got, differs)
+	}
+	if again, differs := r.tableOf(action.WriteTable{State: contract.RingStable, ListSize: 2}, in(got)); differs {
+		t.Errorf("then %+v", again)
+	}
+}
+
+// What somebody else wrote is not taken over, but numbers go on from it: routers may have read it.
+func TestATableOfOtherServersIsWrittenAnew(t *testing.T) {
+	now := contract.NumberTime(10_000)
+	cluster := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }).Obj()
+	told := build.RouterTable(cluster, contract.RingStable, 3, nil, 9000)
+	prepare := build.RouterTable(cluster, contract.RingPrepare, 2, told, 9001)
+	forged := *prepare
+	forged.Number, forged.State, forged.New = 20_000, contract.RingSettle, contract.Ring{Servers: []string{"stranger:11211"}}
+	present := &observe.Objects{}
+	present.Routers.Told = prepare
+	r := &run{cluster: cluster, present: present, now: now}
+	got, differs := r.tableOf(action.WriteTable{State: contract.RingPrepare, ListSize: 2}, &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(&forged)}})
+	want := *prepare
+	want.Number, want.Before = 20_001, 9001
+	if diff := cmp.Diff(&want, got); !differs || diff != "" {
+		t.Errorf("differs=%t, -want +got:\n%s", differs, diff)
 	}
 }

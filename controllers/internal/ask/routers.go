@@ -30,6 +30,8 @@ type RingReader func(ctx context.Context, address string, newest *Table) (contra
 // Table is what routers are given.
 type Table struct {
 	contract.RingTable
+	// since is when this process gave it first.
+	since time.Time
 	// text is without the key, which the cluster's routers know.
 	text      []byte
 	signature string
@@ -43,7 +45,7 @@ func NewTable(t *contract.RingTable, signer *contract.RingSigner) *Table {
 	if err != nil {
 		panic(err) // it has nothing that can't be marshalled
 	}
-	return &Table{*t, text, signer.Sign(text, t.Key)}
+	return &Table{RingTable: *t, since: time.Now(), text: text, signature: signer.Sign(text, t.Key)}
 }
 
 const (
@@ -71,6 +73,8 @@ type Routers struct {
 	last map[types.NamespacedName]map[process]int64
 	// tables are those that routers are given.
 	tables map[types.NamespacedName]*Table
+	// found are the numbers of the first ones that were asked about.
+	found map[types.NamespacedName]int64
 }
 
 // process is a router that runs: a container that starts again may have an older table in its file than
@@ -125,6 +129,7 @@ func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Ro
 		signer: contract.NewRingSigner(),
 		last:   map[types.NamespacedName]map[process]int64{},
 		tables: map[types.NamespacedName]*Table{},
+		found:  map[types.NamespacedName]int64{},
 	}
 }
 
@@ -139,6 +144,9 @@ func (r *Routers) Behind(cluster types.NamespacedName, port int32, t *contract.R
 	number := t.Number
 	if told := r.tables[cluster]; told == nil || told.Number != number || told.Key != t.Key {
 		r.tables[cluster] = NewTable(t, r.signer)
+	}
+	if r.found[cluster] == 0 {
+		r.found[cluster] = number
 	}
 	last, kept := r.last[cluster], map[process]int64{}
 	var targets []routerTarget
@@ -176,6 +184,8 @@ func whyBehind(a contract.RingAcknowledged, number int64) string {
 	switch {
 	case a.Error != "":
 		return a.Error
+	case a.Number != number && a.Refused != "":
+		return fmt.Sprintf("it has read table %d, not %d yet, and does not take that from the operator: %s", a.Number, number, a.Refused)
 	case a.Number != number:
 		return fmt.Sprintf("it has read table %d, not %d yet", a.Number, number)
 	}
@@ -189,6 +199,26 @@ func (r *Routers) Signer() string {
 		return ""
 	}
 	return r.signer.Public()
+}
+
+// Found is the number of the first table that the routers of the cluster were asked about.
+func (r *Routers) Found(cluster types.NamespacedName) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.found[cluster]
+}
+
+// GivenSince is when the routers of the cluster were first given the table with that number; now if they weren't yet.
+func (r *Routers) GivenSince(cluster types.NamespacedName, number int64, now time.Time) time.Time {
+	if r == nil {
+		return now
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if given := r.tables[cluster]; given != nil && given.Number == number && given.since.Before(now) {
+		return given.since
+	}
+	return now
 }
 
 // Given is the table that the routers of the cluster with that key are given, nil if none is known.
@@ -215,6 +245,7 @@ func (r *Routers) Forget(cluster types.NamespacedName) {
 	defer r.mu.Unlock()
 	delete(r.last, cluster)
 	delete(r.tables, cluster)
+	delete(r.found, cluster)
 	r.sampler.Want(cluster)
 }
 
@@ -225,10 +256,12 @@ func RingFromAdmin(ctx context.Context, address string, newest *Table) (contract
 	if err != nil || a.Number >= newest.Number {
 		return a, err
 	}
-	if taken, err := ring(ctx, http.MethodPut, address, newest); err == nil {
-		return taken, nil
+	taken, err := ring(ctx, http.MethodPut, address, newest)
+	if err != nil {
+		a.Refused = err.Error()
+		return a, nil
 	}
-	return a, nil
+	return taken, nil
 }
 
 // ring is one question to a router.

@@ -91,8 +91,11 @@ func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
 	}))
 	defer server.Close()
 	got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(table, signer))
-	if want := (contract.RingAcknowledged{Number: 5, Acknowledged: 5}); err != nil || got != want {
+	if want := (contract.RingAcknowledged{Number: 5, Acknowledged: 5, Refused: "PUT /ring of the router: 503 Service Unavailable"}); err != nil || got != want {
 		t.Errorf("it does not take the table: %+v, %v", got, err)
+	}
+	if why, want := whyBehind(got, 7), "it has read table 5, not 7 yet, and does not take that from the operator: PUT /ring of the router: 503 Service Unavailable"; why != want {
+		t.Errorf("it is behind: %s", why)
 	}
 	refuses.Store(false)
 	got, err = RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(table, signer))

@@ -10,7 +10,6 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/drainer/routing"
 )
 
 // With routing.addresses: Stable each member has a Service with an address of its own,
@@ -39,9 +38,14 @@ func Stable(c *cachev1alpha1.Memcached) bool {
 // memberHost is the name of a member on the clients' list.
 func memberHost(c *cachev1alpha1.Memcached, ordinal int32) string {
 	if Stable(c) {
-		return fmt.Sprintf("%s.%s.svc", MemberServiceName(c.Name, ordinal), c.Namespace)
+		return serviceHost(c, ordinal)
 	}
 	return podHost(c, ordinal)
+}
+
+// serviceHost is the name of a member's Service.
+func serviceHost(c *cachev1alpha1.Memcached, ordinal int32) string {
+	return fmt.Sprintf("%s.%s.svc", MemberServiceName(c.Name, ordinal), c.Namespace)
 }
 
 // podHost is the name of a member's pod.
@@ -58,18 +62,18 @@ func serverName(c *cachev1alpha1.Memcached) string {
 	return strings.Replace(memberHost(c, 0), memberInfix+"0", memberInfix+"{ordinal}", 1)
 }
 
-// reached are the addresses at which drainers reach the first n members: their pods. Only
-// if clients hash the addresses of Services, drainers have to use these, too: they hash what
-// they connect to.
-func reached(c *cachev1alpha1.Memcached, n int32) []string {
-	if Stable(c) && routing.HashesAddresses(string(c.Spec.Routing.Client)) {
-		return Servers(c, n)
+// reached is the address at which drainers reach a member.
+func reached(c *cachev1alpha1.Memcached, ordinal int32) string {
+	return fmt.Sprintf("%s:%d", reachedHost(c, ordinal, RingOf(c, 0).Stable), c.Spec.ContainerPort)
+}
+
+// reachedHost is the name at which drainers reach a member: its pod's. Only if clients hash the
+// addresses of Services (stable), drainers have to use these, too: they hash what they connect to.
+func reachedHost(c *cachev1alpha1.Memcached, ordinal int32, stable bool) string {
+	if stable {
+		return serviceHost(c, ordinal)
 	}
-	servers := make([]string, n)
-	for i := range n {
-		servers[i] = fmt.Sprintf("%s:%d", podHost(c, i), c.Spec.ContainerPort)
-	}
-	return servers
+	return podHost(c, ordinal)
 }
 
 // MemberService is the Service of one member. It leads to a pod that isn't ready, too:

@@ -2,6 +2,7 @@ package build
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -88,15 +90,17 @@ func podFailurePolicy() *batchv1.PodFailurePolicy {
 	}}
 }
 
-// namedServers are the members as arguments of the drainer: [NAME=]HOST:PORT.
-func namedServers(c *cachev1alpha1.Memcached, n int32) []string {
-	servers, named := reached(c, n), serverName(c)
-	if named == "" {
-		return servers
-	}
-	for i, address := range servers {
-		name := strings.Replace(named, "{ordinal}", strconv.Itoa(i), 1)
-		servers[i] = name + "=" + address
+// namedServers are the first n members as arguments of the drainer: [NAME=]HOST:PORT.
+func namedServers(c *cachev1alpha1.Memcached, n int32) []string { return ringServers(c, RingOf(c, n)) }
+
+// ringServers are the members of one of the cluster's rings, as arguments of the drainer.
+func ringServers(c *cachev1alpha1.Memcached, r ring.Ring) []string {
+	servers := make([]string, r.Size)
+	for i := range r.Size {
+		servers[i] = fmt.Sprintf("%s:%d", reachedHost(c, i, r.Stable), r.Port)
+		if r.ServerName != "" {
+			servers[i] = strings.Replace(r.ServerName, "{ordinal}", strconv.Itoa(int(i)), 1) + "=" + servers[i]
+		}
 	}
 	return servers
 }

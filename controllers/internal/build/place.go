@@ -45,13 +45,13 @@ const scratchSize = 2 << 30
 func PlacementJob(c *cachev1alpha1.Memcached, o Options, p Placement) *batchv1.Job {
 	ordinal, members := p.Ordinal, p.Members
 	args := contract.Rebalance{
-		Source:     reached(c, max(members, ordinal+1))[ordinal],
+		Source:     reached(c, ordinal),
 		ExportPort: exportPort(c),
 		Move:       moveArgs(c, ring.Source(p.UID, p.Target), members),
 	}
 	args.Scratch, args.Patience, args.Deadline, args.Leases = scratchDir, Patience(c), MoveDeadline(c), p.Leases
 	for _, i := range p.Lost {
-		args.Discard = append(args.Discard, reached(c, members)[i])
+		args.Discard = append(args.Discard, reached(c, i))
 	}
 	pod := movingPod(c)
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: scratchVolume, VolumeSource: corev1.VolumeSource{

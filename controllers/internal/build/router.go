@@ -19,7 +19,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/routing"
 )
 
 // The routers of spec.router: a Deployment, its Service, its budget, its NetworkPolicy, and
@@ -94,8 +96,17 @@ func RouterTable(c *cachev1alpha1.Memcached, state string, n int32, before *cont
 	return t
 }
 
-// RouterTableIn is the table in a ConfigMap, nil if that can't be read.
-func RouterTableIn(config *corev1.ConfigMap) *contract.RingTable {
+// RouterTableIn is the table in a ConfigMap, nil if that can't be read. Anybody may have written it: nil, too, if
+// it names other servers than the cluster's first members, in order.
+func RouterTableIn(c *cachev1alpha1.Memcached, config *corev1.ConfigMap) *contract.RingTable {
+	t := parsedTable(config)
+	if t == nil || !ourServers(c, t.New.Servers) || t.Old != nil && !ourServers(c, t.Old.Servers) {
+		return nil
+	}
+	return t
+}
+
+func parsedTable(config *corev1.ConfigMap) *contract.RingTable {
 	if config == nil {
 		return nil
 	}
@@ -104,6 +115,33 @@ func RouterTableIn(config *corev1.ConfigMap) *contract.RingTable {
 		return nil
 	}
 	return t
+}
+
+// ourServers tells whether these are the cluster's first members, under whatever names and ports.
+func ourServers(c *cachev1alpha1.Memcached, servers []string) bool {
+	for i, text := range servers {
+		s, err := routing.ParseServer(text)
+		if ordinal := int32(i); err != nil || s.Host != podHost(c, ordinal) && s.Host != serviceHost(c, ordinal) {
+			return false
+		}
+	}
+	return true
+}
+
+// RouterRing is which of the known rings routers were told of, with as many members as they were told of. It is
+// equal to no ring if it is none of these.
+func RouterRing(c *cachev1alpha1.Memcached, told *contract.Ring, known ...ring.Ring) ring.Ring {
+	if told == nil {
+		return ring.Ring{}
+	}
+	n := int32(len(told.Servers))
+	for _, r := range known {
+		if r.Client == told.Client && r.KeyPrefix == told.KeyPrefix && slices.Equal(ringServers(c, r.Of(n)), told.Servers) {
+			return r.Of(n)
+		}
+	}
+	const noPort = -1
+	return ring.Ring{Size: n, Port: noPort}
 }
 
 // RouterTableText is the table as a file.
@@ -115,7 +153,7 @@ func RouterTableText(t *contract.RingTable) string {
 // RouterTableNumber of the table in a ConfigMap; 0 if there is none, or one that no operator
 // can have written by now. Numbers are like those of lists.
 func RouterTableNumber(config *corev1.ConfigMap, now time.Time) int64 {
-	t := RouterTableIn(config)
+	t := parsedTable(config)
 	if t == nil {
 		return 0
 	}

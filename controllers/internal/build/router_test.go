@@ -1,6 +1,7 @@
 package build
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -110,12 +112,14 @@ func TestRouterTableNamesTheServersAsClientsDo(t *testing.T) {
 func TestRouterTableNumber(t *testing.T) {
 	now := contract.NumberTime(3600)
 	for text, want := range map[string]int64{
-		`{"number":17,"state":"stable"}`:                  17,
-		`{"number":9000000000000000000,"state":"stable"}`: 0, // no later one could be told
-		`{"number":-1,"state":"stable"}`:                  0,
-		`{"number":17,"state":"unheard"}`:                 0,
-		"nonsense":                                        0,
-		"":                                                0,
+		`{"number":17,"state":"stable","new":{"servers":["a:1"]}}`:                  17,
+		`{"number":9000000000000000000,"state":"stable","new":{"servers":["a:1"]}}`: 0, // no later one could be told
+		`{"number":-1,"state":"stable","new":{"servers":["a:1"]}}`:                  0,
+		`{"number":17,"state":"unheard","new":{"servers":["a:1"]}}`:                 0,
+		`{"number":17,"state":"stable"}`:                                            0,
+		`{"number":17,"state":"move","old":{},"new":{"servers":["a:1"]}}`:           0,
+		"nonsense": 0,
+		"":         0,
 	} {
 		if got := RouterTableNumber(&corev1.ConfigMap{Data: map[string]string{RouterTableKey: text}}, now); got != want {
 			t.Errorf("%s: %d, want %d", text, got, want)
@@ -123,6 +127,56 @@ func TestRouterTableNumber(t *testing.T) {
 	}
 	if got := RouterTableNumber(nil, now); got != 0 {
 		t.Errorf("none: %d", got)
+	}
+}
+
+// TestATableOfOtherServersIsNotRead: anybody may have written it.
+func TestATableOfOtherServersIsNotRead(t *testing.T) {
+	c := routedCluster()
+	ours := func(i int) string { return fmt.Sprintf("cache-%d.cache.%s.svc:11211", i, c.Namespace) }
+	for name, test := range map[string]struct {
+		old, new []string
+		is       bool
+	}{
+		"ours":                   {[]string{ours(0), ours(1), ours(2)}, []string{ours(0), ours(1)}, true},
+		"by other names":         {[]string{"x=" + ours(0)}, []string{ours(0)}, true},
+		"at another port":        {[]string{ours(0)}, []string{strings.Replace(ours(0), "11211", "11311", 1)}, true},
+		"Services":               {[]string{ours(0)}, []string{"cache-member-0." + c.Namespace + ".svc:11211"}, true},
+		"a stranger's, new":      {[]string{ours(0)}, []string{ours(0), "stranger:11211"}, false},
+		"a stranger's, old":      {[]string{"stranger:11211"}, []string{ours(0)}, false},
+		"another cluster's":      {[]string{ours(0)}, []string{"cache-0.other." + c.Namespace + ".svc:11211"}, false},
+		"by our names":           {[]string{ours(0)}, []string{"cache-0=stranger:11211"}, false},
+		"in another order":       {[]string{ours(0), ours(1)}, []string{ours(1), ours(0)}, false},
+		"which can't be servers": {[]string{ours(0)}, []string{"cache-0"}, false},
+	} {
+		text := RouterTableText(&contract.RingTable{Number: 7, State: contract.RingMove, Old: &contract.Ring{Servers: test.old}, New: contract.Ring{Servers: test.new}})
+		if got := RouterTableIn(c, &corev1.ConfigMap{Data: map[string]string{RouterTableKey: text}}); (got != nil) != test.is {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestTheRingOfATableIsOneThatIsKnown, or none.
+func TestTheRingOfATableIsOneThatIsKnown(t *testing.T) {
+	named := func(name string) func(s *cachev1alpha1.MemcachedSpec) {
+		return func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Client, s.Routing.ServerName = "twemproxy", name }
+	}
+	c := routedCluster(named("new-{ordinal}"))
+	before := RingOf(routedCluster(named("old-{ordinal}")), 3)
+	told := func(name string) *contract.Ring {
+		return &RouterTable(routedCluster(named(name)), contract.RingStable, 2, nil, 7).New
+	}
+	if got := RouterRing(c, told("new-{ordinal}"), before, RingOf(c, 3)); got != RingOf(c, 2) {
+		t.Errorf("the wanted ring: %+v", got)
+	}
+	if got := RouterRing(c, told("old-{ordinal}"), before, RingOf(c, 3)); got != before.Of(2) {
+		t.Errorf("the ring before: %+v", got)
+	}
+	if got := RouterRing(c, told("other-{ordinal}"), before, RingOf(c, 3), ring.Ring{}); got == RingOf(c, 2) || got == before.Of(2) || got == (ring.Ring{Size: 2}) {
+		t.Errorf("an unknown one: %+v", got)
+	}
+	if got := RouterRing(c, nil, before); got != (ring.Ring{}) {
+		t.Errorf("none: %+v", got)
 	}
 }
 

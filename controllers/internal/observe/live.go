@@ -56,12 +56,11 @@ func (r *Reader) View(ctx context.Context, cluster *cachev1alpha1.Memcached) (*V
 	v.Drainers = drainers(slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool {
 		return !identity.DrainerPod(&p) || v.foreign[metav1.GetControllerOfNoCopy(&p).UID]
 	}), nil, v.Now)
+	var table *corev1.ConfigMap
 	if cluster.Spec.Router != nil {
-		table, err := Get[corev1.ConfigMap](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: build.RouterName(cluster.Name)})
-		if err != nil {
+		if table, err = Get[corev1.ConfigMap](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: build.RouterName(cluster.Name)}); err != nil {
 			return nil, err
 		}
-		v.Table = planTable(r.told(cluster, table, v.Now), true) // whether they have is judged by the plan
 	}
 	list, err := r.readList(ctx, cluster)
 	if err != nil {
@@ -70,6 +69,8 @@ func (r *Reader) View(ctx context.Context, cluster *cachev1alpha1.Memcached) (*V
 	if list != nil {
 		v.ReadList(PlanList(list), statusListSize(cluster))
 	}
+	told := r.told(cluster, table, v.Now)
+	v.Table = planTable(cluster, &v.Observed, told, r.toldSince(cluster, told, v.Now), true) // whether they have acknowledged it is judged by the plan
 	return v, nil
 }
 

@@ -407,7 +407,7 @@ func (o *State) Input() plan.Observed {
 			in.ClaimsWithDrainerAtWork = append(in.ClaimsWithDrainerAtWork, claim)
 		}
 	}
-	in.Table = planTable(o.Routers.Told, o.Routers.Acknowledged)
+	in.Table = planTable(o.Cluster, &in, o.Routers.Told, o.Routers.Since, o.Routers.Acknowledged)
 	in.Drainers = drainers(o.DrainerPods, o.Progress, o.Now)
 	for i := range o.Jobs {
 		in.Jobs = append(in.Jobs, PlanJob(&o.Jobs[i], o.DrainerPods))

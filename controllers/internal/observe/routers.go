@@ -13,6 +13,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -26,6 +27,11 @@ type Routers struct {
 	// Told is what routers were told last: that table, or if somebody has deleted or spoilt it, the one that
 	// this process has seen there before.
 	Told *contract.RingTable
+	// Since is when they were.
+	Since time.Time
+	// Found is the number of the table that was there when this process first looked: an operator before it has
+	// written that.
+	Found int64
 	// Signer is that of new tables.
 	Signer string
 	Budget *policyv1.PodDisruptionBudget
@@ -49,24 +55,34 @@ func (r *Reader) told(c *cachev1alpha1.Memcached, config *corev1.ConfigMap, now 
 	if c.Spec.Router == nil {
 		return nil
 	}
-	if build.RouterTableNumber(config, now) > 0 {
-		return build.RouterTableIn(config)
+	if t := build.RouterTableIn(c, config); t != nil && build.RouterTableNumber(config, now) > 0 {
+		return t
 	}
 	return r.Rings.Given(client.ObjectKeyFromObject(c), string(c.UID))
 }
 
-// planTable is what routers were told, for the plan; nil for nothing.
-func planTable(t *contract.RingTable, acknowledged bool) *ring.Table {
+// toldSince is when the table was written. Its number may be ahead of the clock: then it is as old as this
+// process knows it.
+func (r *Reader) toldSince(c *cachev1alpha1.Memcached, t *contract.RingTable, now time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	since := contract.NumberTime(t.Number)
+	if since.After(now) {
+		return r.Rings.GivenSince(client.ObjectKeyFromObject(c), t.Number, now)
+	}
+	return since
+}
+
+// planTable is what routers were told, for the plan of a cluster whose list is read; nil for nothing.
+func planTable(c *cachev1alpha1.Memcached, in *plan.Observed, t *contract.RingTable, since time.Time, acknowledged bool) *ring.Table {
 	if t == nil {
 		return nil
 	}
-	routed := func(r *contract.Ring) ring.Routed {
-		if r == nil {
-			return ring.Routed{}
-		}
-		return ring.Routed{Client: r.Client, KeyPrefix: r.KeyPrefix, Size: int32(len(r.Servers))}
+	routed := func(told *contract.Ring) ring.Ring {
+		return build.RouterRing(c, told, in.Record.Ring, in.Record.From, in.Cluster.Ring)
 	}
-	return &ring.Table{State: t.State, Old: routed(t.Old), New: routed(&t.New), Shared: t.Shared, Since: contract.NumberTime(t.Number), Acknowledged: acknowledged}
+	return &ring.Table{State: t.State, Old: routed(t.Old), New: routed(&t.New), Shared: t.Shared, Since: since, Acknowledged: acknowledged}
 }
 
 func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *State) (err error) {
@@ -103,13 +119,14 @@ func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), t, run...)
 	if t.State != contract.RingStable {
 		for _, p := range silent {
-			since := contract.NumberTime(t.Number)
+			since := r.toldSince(o.Cluster, t, o.Now)
 			if p.CreationTimestamp.After(since) {
 				since = p.CreationTimestamp.Time
 			}
 			o.Routers.Behind = append(o.Routers.Behind, ask.Behind{Pod: p.Name, Since: since})
 		}
 	}
+	o.Routers.Since, o.Routers.Found = r.toldSince(o.Cluster, t, o.Now), r.Rings.Found(key)
 	o.Routers.Acknowledged, o.Routers.Silent = len(o.Routers.Behind) == 0, len(silent) > 0
 }
 

@@ -87,3 +87,28 @@ func TestRoutersThatStartHoldAStateUp(t *testing.T) {
 		})
 	}
 }
+
+// A table whose number is ahead of the clock is as old as it is known: nothing waits until its time has come.
+func TestATableFromTheFutureIsAsOldAsItIsKnown(t *testing.T) {
+	now := time.Now()
+	o := &State{Cluster: testCluster(), Now: now}
+	o.Cluster.Spec.Router = &cachev1alpha1.RouterSpec{}
+	o.Routers.Told = build.RouterTable(o.Cluster, contract.RingStable, 2, nil, contract.NumberAt(now.Add(time.Hour)))
+	r := &Reader{Rings: ask.NewRouters(func(context.Context, string, *ask.Table) (contract.RingAcknowledged, error) {
+		return contract.RingAcknowledged{}, nil
+	}, func(types.NamespacedName) {})}
+	r.observeRings(client.ObjectKeyFromObject(o.Cluster), o)
+	if !o.Routers.Since.Equal(now) {
+		t.Errorf("first it is of %v, want %v", o.Routers.Since, now)
+	}
+	o.Now = now.Add(time.Minute)
+	r.observeRings(client.ObjectKeyFromObject(o.Cluster), o)
+	if age := o.Now.Sub(o.Routers.Since); age < 50*time.Second || age > time.Minute {
+		t.Errorf("then it is %v old", age)
+	}
+	o.Routers.Told.Number = contract.NumberAt(now.Add(-time.Hour))
+	r.observeRings(client.ObjectKeyFromObject(o.Cluster), o)
+	if want := contract.NumberTime(o.Routers.Told.Number); !o.Routers.Since.Equal(want) {
+		t.Errorf("one of the past is of %v, want %v", o.Routers.Since, want)
+	}
+}

@@ -24,18 +24,22 @@ import (
 // nothing more, and before that no leaving member ends.
 
 // settles tells whether routers store items at the new owners already, and clients are told of
-// the old ring. Then the ring has to change.
+// the old ring. Then the ring has to change. Anybody may have written the table: members that it leaves
+// out were told to leave.
 func (o *Observed) settles() bool {
 	t := o.Table
-	return o.Cluster.Routers && t != nil && t.State == contract.RingSettle && t.Old == o.Record.Ring.Routed() &&
-		t.New == o.Cluster.Ring.Of(t.New.Size).Routed() && t.New.Size <= o.StatefulSet.Replicas
+	return o.Cluster.Routers && t != nil && t.State == contract.RingSettle && t.Old == o.Record.Ring &&
+		t.New.Size > 0 && t.New == o.Cluster.Ring.Of(t.New.Size) && t.New.Size <= o.StatefulSet.Replicas &&
+		!slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
+			return !c.Aside && c.LeavingSince.IsZero() && c.Ordinal >= t.New.Size && c.Ordinal < t.Old.Size
+		})
 }
 
 // routersChange tells whether routers still look for items at the old owners, by the ring of the
 // clients' list.
 func (o *Observed) routersChange() bool {
 	t := o.Table
-	return o.Cluster.Routers && t != nil && t.New == o.Record.Ring.Routed() &&
+	return o.Cluster.Routers && t != nil && t.New == o.Record.Ring &&
 		(t.State == contract.RingMove || t.State == contract.RingFinish && !t.Ended(o.Now))
 }
 
@@ -56,21 +60,25 @@ func (p *Plan) decideTable(o *Observed, before ring.Record) {
 	moves := !o.Cluster.PlacementOff && (o.Cluster.Patience > 0 || next.Size > before.Ring.Size)
 	change := next != before.Ring && moves && o.mayPrepare(before)
 	switch {
-	case t.State == contract.RingStable && change && t.New == before.Ring.Routed():
+	case t.State == contract.RingStable && change && t.New == before.Ring:
 		hold(contract.RingPrepare, next.Size)
-	case t.State == contract.RingPrepare && change && t.Old == before.Ring.Routed() && t.New == next.Routed():
+	case t.State == contract.RingPrepare && change && t.Old == before.Ring && t.New == next:
 		if t.Ended(o.Now) {
 			hold(contract.RingSettle, next.Size)
 			return
 		}
 		hold(contract.RingPrepare, next.Size)
-	case t.State == contract.RingSettle && t.New == next.Routed() && t.Old == before.Ring.Routed():
+	case t.State == contract.RingSettle && t.New == next && t.Old == before.Ring:
 		if p.Prepares || !t.Ended(o.Now) {
 			hold(contract.RingSettle, next.Size)
 			return
 		}
 		p.Table = action.WriteTable{State: contract.RingMove, ListSize: next.Size}
-	case t.New != p.Record.Ring.Routed():
+	case t.State == contract.RingFinish && change && t.New == before.Ring:
+		p.Prepares, p.ListSize, p.Record = true, o.ListSize, before
+		p.Table.ListSize = o.ListSize
+		p.endChange(o, t) // then it is prepared
+	case t.New != p.Record.Ring:
 		if o.leasesMayBeThere() && t.State != contract.RingPrepare {
 			p.endChange(o, t)
 		}
@@ -169,7 +177,7 @@ func (p *Plan) routersAsk(o *Observed, c *claim.Claim) bool {
 
 // leases tells whether keys are moved under their leases. Routers in other states don't know them.
 func (p *Plan) leases(o *Observed) bool {
-	return p.Table.State == contract.RingMove && o.leasesMayBeThere() && o.Table.New == o.Record.Ring.Routed()
+	return p.Table.State == contract.RingMove && o.leasesMayBeThere() && o.Table.New == o.Record.Ring
 }
 
 // routersAskOldOwners tells whether routers look for items at leaving members, too, so that these

@@ -14,10 +14,9 @@ import (
 
 // table tells routers of a change between rings of these sizes; from is 0 in stable.
 func (s *scene) table(state string, from, to int32, changes ...func(*ring.Table)) *scene {
-	client := s.o.Cluster.Ring.Client
-	t := &ring.Table{State: state, New: ring.Routed{Client: client, Size: to}, Since: s.o.Now.Add(-time.Second), Acknowledged: true, Shared: true}
+	t := &ring.Table{State: state, New: s.o.Cluster.Ring.Of(to), Since: s.o.Now.Add(-time.Second), Acknowledged: true, Shared: true}
 	if from > 0 {
-		t.Old = ring.Routed{Client: client, Size: from}
+		t.Old = s.o.Cluster.Ring.Of(from)
 	}
 	for _, change := range changes {
 		change(t)
@@ -30,6 +29,9 @@ func (s *scene) table(state string, from, to int32, changes ...func(*ring.Table)
 func alone(t *ring.Table) { t.Shared = false }
 
 func behind(t *ring.Table) { t.Acknowledged = false }
+
+// renamed: clients call the members by other names.
+func renamed(o *Observed) { o.Cluster.Ring.ServerName = "member-{ordinal}" }
 
 func since(d time.Duration) func(*ring.Table) {
 	return func(t *ring.Table) { t.Since = t.Since.Add(time.Second - d) }
@@ -92,6 +94,13 @@ func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 		"another library, leases in move":     {changed().table(move, 3, 2, alone).with(func(o *Observed) { o.Cluster.Ring.Client = "gomemcache" }), finish, 2, 2},
 		"a person wants it again in finish":   {changed().wanted(3).table(finish, 3, 2), finish, 2, 2},
 		"another client library":              {ready().table(settle, 3, 2).with(func(o *Observed) { o.Cluster.Ring.Client = "gomemcache" }), stable, 2, 2},
+		"other names":                         {ready().table(settle, 3, 2).with(renamed), stable, 2, 2},
+		"other names in move":                 {changed().table(move, 3, 2).with(renamed), stable, 2, 2},
+		"other names, leases in settle":       {ready().table(settle, 3, 2, alone).with(renamed), move, 2, 3},
+		"other names, leases in move":         {changed().table(move, 3, 2, alone).with(renamed), finish, 2, 2},
+		"another ring, leases in finish":      {ready().table(finish, 2, 3), finish, 3, 3},
+		"and nobody holds leases":             {ready().table(finish, 2, 3, since(2*ring.LeasesExpire)), stable, 3, 3},
+		"somebody else leaves members out":    {at(3).with(patient).table(settle, 3, 1), stable, 3, 3},
 		"items are not moved":                 {preparing().with(func(o *Observed) { o.Cluster.PlacementOff = true }).table(stable, 0, 3), stable, 2, 2},
 		"nobody is waited for":                {preparing().with(func(o *Observed) { o.Cluster.Patience = 0 }).table(stable, 0, 3), stable, 2, 2},
 		"the table is lost":                   {preparing().with(func(o *Observed) { o.Cluster.Routers = true }), stable, 3, 3},

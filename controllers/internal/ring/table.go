@@ -11,23 +11,14 @@ type Table struct {
 	// State is one of contract.RingStable to contract.RingFinish.
 	State string
 	// Old and New ring; in RingStable there is only New.
-	Old, New Routed
+	Old, New Ring
 	// Shared: other clients than routers ask members, too, so nobody takes leases.
 	Shared bool
-	// Since is when it was written.
+	// Since is when it was written, at the latest.
 	Since time.Time
 	// Acknowledged: by every router that runs.
 	Acknowledged bool
 }
-
-// Routed is a ring as routers know it: the first members, and how keys find them.
-type Routed struct {
-	Client, KeyPrefix string
-	Size              int32
-}
-
-// Routed is the ring as routers know it.
-func (r Ring) Routed() Routed { return Routed{r.Client, r.KeyPrefix, r.Size} }
 
 const (
 	// ClocksDiffer is by how much the operator's clock and the routers' may differ.
