@@ -83,6 +83,22 @@ func TestAPageThatIsCutAnewWhileItIsRead(t *testing.T) {
 	}
 }
 
+// TestASlotThatIsGivenToAnotherKeyWhileItIsRead: memcached is not asked for a key that the member owns.
+func TestASlotThatIsGivenToAnotherKeyWhileItIsRead(t *testing.T) {
+	f := newFrozen(t, "key1")
+	b := f.read(func(key []byte) bool {
+		wanted := string(key) == "key1"
+		if wanted {
+			copy(f.slot[atKey:], "own1")
+			f.slot[warmfile.WordCAS]++
+		}
+		return wanted
+	})
+	if b.Items != 0 || len(b.asks) != 0 || len(b.keys) != 0 {
+		t.Errorf("%d copies, and memcached is asked for %d: %q", b.Items, len(b.asks), b.keys)
+	}
+}
+
 // frozen is a memcached that stands still, with a few items in one page.
 type frozen struct {
 	t          *testing.T
