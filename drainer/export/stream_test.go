@@ -182,6 +182,21 @@ func TestTheHottestItemsComeFirst(t *testing.T) {
 	}
 }
 
+// TestWhatIsStoredAfterTheSurvey: memcached had no items then. It stores them in pages that it has had
+// from its start.
+func TestWhatIsStoredAfterTheSurvey(t *testing.T) {
+	m := startMember(t, contract.Connection{})
+	s, raw, want := m.open(memcache.Dialer{}), m.Raw(), 0
+	for i := range 100 {
+		key := "key" + itoa(i)
+		raw.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, 10*i), bytes.Repeat([]byte("v"), 10*i))
+		want += m.owner.Owner([]byte(key))
+	}
+	if got := m.all(s); len(got) != want || want == 0 || !s.Complete {
+		t.Errorf("%d items, want %d; %+v", len(got), want, s.End)
+	}
+}
+
 // TestTheNewestStreamWins: a mover that is gone must not be in the way.
 func TestTheNewestStreamWins(t *testing.T) {
 	m := startMember(t, contract.Connection{})

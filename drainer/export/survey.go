@@ -60,6 +60,9 @@ func (r *Reader) Survey(now uint32, elsewhere func(key []byte) bool) (s survey, 
 				}
 			}
 		}
+		if p := &s.pages[page]; p.From > p.To {
+			*p = Band{now, math.MaxUint32} // it may get items by then
+		}
 	}
 	s.order = cut(byAge, now)
 	s.expected = int64(float64(items) * float64(elsewheres) / float64(max(1, sampled)))
