@@ -79,7 +79,7 @@ func (v *leaving) another(ctx context.Context, passes int, last found) (more boo
 		v.report() // routers wait for this
 	}
 	switch {
-	case v.last:
+	case v.last && passes > 0: // a stream may have broken in the last pass: then a listing is the last one
 		return false, nil
 	case passes == 0 && v.until.IsZero():
 		v.until = time.Now().Add(v.patience)

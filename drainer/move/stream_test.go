@@ -323,6 +323,21 @@ func TestAStreamThatBreaks(t *testing.T) {
 	}
 }
 
+// TestAStreamThatBreaksInTheLastPass, when patience is over: what it has not reached is listed.
+func TestAStreamThatBreaksInTheLastPass(t *testing.T) {
+	member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
+	supervisor := plays(t, func() ([]*item.Item, string) { return nil, "" }, func() ([]*item.Item, string) {
+		storedAt(t, member, "key", "value")
+		return nil, "it breaks"
+	})
+	r := leave(t, member, owner.Address(), supervisor, time.Second)
+	if r.Added != 1 || r.Settled {
+		t.Errorf("%+v", r)
+	}
+	has(t, owner, "key", "value")
+	has(t, member, "key", "")
+}
+
 // TestAKeyThatAPassComesAcrossTwice: a client has stored it anew meanwhile, in a slot that was
 // read later. Its last value is at the owner in the end, and not deleted as if a client had.
 func TestAKeyThatAPassComesAcrossTwice(t *testing.T) {
