@@ -2,6 +2,8 @@ package export
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,6 +98,24 @@ func TestASlotThatIsGivenToAnotherKeyWhileItIsRead(t *testing.T) {
 	})
 	if b.Items != 0 || len(b.asks) != 0 || len(b.keys) != 0 {
 		t.Errorf("%d copies, and memcached is asked for %d: %q", b.Items, len(b.asks), b.keys)
+	}
+}
+
+// TestAMemberThatEnds waits for no survey, and for no pass, also if that finds nothing.
+func TestAMemberThatEnds(t *testing.T) {
+	f := newFrozen(t, "key1")
+	ctx, cancel := context.WithCancel(t.Context())
+	looked := 0
+	s := stream{reader: f.r, elsewhere: func([]byte) bool {
+		looked++
+		return false
+	}}
+	cancel()
+	if _, err := f.r.Survey(ctx, 0, s.elsewhere); !errors.Is(err, context.Canceled) {
+		t.Errorf("the survey: %v", err)
+	}
+	if err := s.band(ctx, everything); !errors.Is(err, context.Canceled) || looked > 0 {
+		t.Errorf("the pass: %v, and %d keys were looked at", err, looked)
 	}
 }
 

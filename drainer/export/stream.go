@@ -79,7 +79,7 @@ func newStream(ctx context.Context, m Memcached, request *wire.Request, conn net
 	if s.reader, err = NewReader(s.file, live); err != nil {
 		return s, err
 	}
-	s.survey, err = s.reader.Survey(uint32(s.image.Clock-s.image.ProcessStarted), s.elsewhere)
+	s.survey, err = s.reader.Survey(ctx, uint32(s.image.Clock-s.image.ProcessStarted), s.elsewhere)
 	if request.OldestFirst {
 		slices.Reverse(s.survey.order)
 	}
@@ -181,14 +181,14 @@ func (s *stream) band(ctx context.Context, band Band) error {
 		if s.passes == 1 && !band.overlaps(s.survey.pages[page]) {
 			continue
 		}
+		if err := ctx.Err(); err != nil { // before each page: a member that ends waits for this
+			return err
+		}
 		if err := s.reader.Read(page, band, s.elsewhere, &s.batch); err != nil {
 			return err
 		}
 		if len(s.batch.Records) < shipBytes && len(s.batch.asks) < askKeys {
 			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return err
 		}
 		if err := s.ship(); err != nil {
 			return err
