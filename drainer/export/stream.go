@@ -41,6 +41,7 @@ type Memcached struct {
 type stream struct {
 	Memcached
 	conn      net.Conn
+	patience  time.Duration
 	elsewhere func(key []byte) bool
 	asked     *memcache.Conn
 	image     warmfile.Image
@@ -55,7 +56,7 @@ type stream struct {
 
 // newStream connects to memcached, and looks through its file.
 func newStream(ctx context.Context, m Memcached, request *wire.Request, conn net.Conn) (s *stream, err error) {
-	s = &stream{Memcached: m, conn: conn}
+	s = &stream{Memcached: m, conn: conn, patience: patience}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -125,7 +126,7 @@ func (s *stream) close() {
 
 // refresh asks memcached for the settings and times that tell which items are alive.
 func (s *stream) refresh() (*warmfile.Live, error) {
-	if err := s.asked.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.asked.SetDeadline(time.Now().Add(s.patience)); err != nil {
 		return nil, err
 	}
 	if err := s.image.Ask(s.asked, s.PID, s.Path, s.Command); err != nil {
@@ -218,7 +219,7 @@ func (s *stream) ship() error {
 
 // flushed tells whether clients have flushed memcached since it was last asked.
 func (s *stream) flushed() (bool, error) {
-	if err := s.asked.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.asked.SetDeadline(time.Now().Add(s.patience)); err != nil {
 		return false, err
 	}
 	settings, err := s.asked.Stats("settings")
@@ -266,7 +267,7 @@ func (s *stream) ask() error {
 
 // askFor asks for keys, the first of which begins at from.
 func (s *stream) askFor(asks []ask, keys []byte, from int) error {
-	if err := s.asked.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.asked.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
 	s.request = s.request[:0]
@@ -284,7 +285,11 @@ func (s *stream) askFor(asks []ask, keys []byte, from int) error {
 	sent := make(chan error, 1)
 	go func() { sent <- s.asked.Send(s.request) }()
 	for i, a := range readable {
-		v, err := s.asked.Fetched()
+		// Of each answer alone: between two, frames are sent as fast as the mover takes them.
+		var v *memcache.Value
+		if err = s.asked.SetReadDeadline(time.Now().Add(s.patience)); err == nil {
+			v, err = s.asked.Fetched()
+		}
 		if err == nil && v != nil {
 			err = s.answered(keys[starts[i]:a.end], a.expireAt, v)
 		}
@@ -319,7 +324,7 @@ func (s *stream) moves() (string, error) {
 	if !s.image.SlabReassign {
 		return "", nil
 	}
-	if err := s.asked.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.asked.SetDeadline(time.Now().Add(s.patience)); err != nil {
 		return "", err
 	}
 	stats, err := s.asked.Stats("")

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/export/wire"
@@ -194,6 +196,55 @@ func TestWhatIsStoredAfterTheSurvey(t *testing.T) {
 	}
 	if got := m.all(s); len(got) != want || want == 0 || !s.Complete {
 		t.Errorf("%d items, want %d; %+v", len(got), want, s.End)
+	}
+}
+
+// TestAMoverThatIsSlow: memcached is not taken for silent while the mover doesn't take what it has
+// answered.
+func TestAMoverThatIsSlow(t *testing.T) {
+	m := startMember(t, contract.Connection{})
+	const chunked, rest = 4, 700 * time.Millisecond
+	raw, value := m.Raw(), bytes.Repeat([]byte("v"), 600_000)
+	for i, n := 0, 0; n < chunked; i++ {
+		if key := "key" + itoa(i); m.owner.Owner([]byte(key)) == 1 {
+			raw.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, len(value)), value)
+			n++
+		}
+	}
+	mover, conn := net.Pipe()
+	defer mover.Close()
+	s, err := newStream(t.Context(), m.server.Memcached, &m.request, conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	s.patience = chunked / 2 * rest
+	go func() {
+		_ = s.pass(t.Context())
+		conn.Close()
+	}()
+	for frames := 0; ; frames++ {
+		var head [wire.FrameHead]byte
+		if _, err := io.ReadFull(mover, head[:]); err != nil {
+			t.Fatal(err)
+		}
+		kind, size, err := wire.Head(head[:])
+		body := make([]byte, size)
+		if err == nil {
+			time.Sleep(rest)
+			_, err = io.ReadFull(mover, body)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind != wire.Ended {
+			continue
+		}
+		var end wire.End
+		if err := json.Unmarshal(body, &end); err != nil || frames != chunked || end.Asked != chunked || !end.Complete {
+			t.Errorf("%d frames, %s: %v", frames, body, err)
+		}
+		return
 	}
 }
 
