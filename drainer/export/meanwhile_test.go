@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
@@ -106,7 +109,7 @@ func TestAMemberThatEnds(t *testing.T) {
 	f := newFrozen(t, "key1")
 	ctx, cancel := context.WithCancel(t.Context())
 	looked := 0
-	s := stream{reader: f.r, elsewhere: func([]byte) bool {
+	s := stream{reader: f.r, said: time.Now(), elsewhere: func([]byte) bool {
 		looked++
 		return false
 	}}
@@ -116,6 +119,23 @@ func TestAMemberThatEnds(t *testing.T) {
 	}
 	if err := s.band(ctx, everything); !errors.Is(err, context.Canceled) || looked > 0 {
 		t.Errorf("the pass: %v, and %d keys were looked at", err, looked)
+	}
+}
+
+// TestAPassThatFindsNothing says now and then that it goes on.
+func TestAPassThatFindsNothing(t *testing.T) {
+	f := newFrozen(t, "key1")
+	mover, conn := net.Pipe()
+	s := stream{reader: f.r, conn: conn, said: time.Now().Add(-sayEvery), elsewhere: func([]byte) bool { return false }}
+	go func() {
+		if err := s.band(t.Context(), everything); err != nil {
+			t.Errorf("%v", err)
+		}
+		conn.Close()
+	}()
+	said, err := io.ReadAll(mover)
+	if err != nil || !bytes.Equal(said, []byte{wire.Items, 0, 0, 0, 0}) {
+		t.Errorf("%x: %v", said, err)
 	}
 }
 

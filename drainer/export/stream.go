@@ -25,6 +25,8 @@ const (
 	askKeys   = 256
 	// patience bounds the wait for an answer of memcached.
 	patience = 30 * time.Second
+	// sayEvery is how often a mover is told that a pass goes on which finds nothing.
+	sayEvery = 10 * time.Second
 )
 
 // Memcached is the one whose items are read.
@@ -49,6 +51,7 @@ type stream struct {
 	reader    *Reader
 	survey    survey
 	passes    int
+	said      time.Time // when the mover was sent something last
 	batch     Batch
 	request   []byte
 	end       wire.End
@@ -137,7 +140,7 @@ func (s *stream) refresh() (*warmfile.Live, error) {
 
 // pass sends all items that others own, and an End.
 func (s *stream) pass(ctx context.Context) error {
-	s.end = wire.End{}
+	s.end, s.said = wire.End{}, time.Now()
 	err := s.items(ctx)
 	if err != nil {
 		s.end.Error, s.end.Complete = err.Error(), false
@@ -187,6 +190,11 @@ func (s *stream) band(ctx context.Context, band Band) error {
 		}
 		if err := s.reader.Read(page, band, s.elsewhere, &s.batch); err != nil {
 			return err
+		}
+		if time.Since(s.said) >= sayEvery {
+			if err := s.sendItems(make([]byte, wire.FrameHead)); err != nil {
+				return err
+			}
 		}
 		if len(s.batch.Records) < shipBytes && len(s.batch.asks) < askKeys {
 			continue
@@ -242,9 +250,15 @@ func (s *stream) send() error {
 		return nil
 	}
 	s.end.Items += int64(s.batch.Items)
-	wire.PutHead(s.batch.Records, wire.Items)
-	_, err := s.conn.Write(s.batch.Records)
+	err := s.sendItems(s.batch.Records)
 	s.batch.Records, s.batch.Items = s.batch.Records[:wire.FrameHead], 0
+	return err
+}
+
+func (s *stream) sendItems(frame []byte) error {
+	wire.PutHead(frame, wire.Items)
+	_, err := s.conn.Write(frame)
+	s.said = time.Now()
 	return err
 }
 
