@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -362,6 +363,35 @@ func TestWhatNoMoverAsks(t *testing.T) {
 		if !errors.Is(err, wire.ErrRefused) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestWhatIsLoggedIsShort, whoever connects and whatever he says.
+func TestWhatIsLoggedIsShort(t *testing.T) {
+	m := startMember(t, contract.Connection{})
+	logged := make(chan string, 1)
+	m.server.Logf = func(format string, args ...any) { logged <- fmt.Sprintf(format, args...) }
+	long := strings.Repeat("9", wire.MaxLine/4)
+	for _, said := range []string{
+		`{"servers":[{"host":"h","port":` + long + `}]}`,
+		`{"client":"` + strings.Repeat("\xff", len(long)) + `","servers":[{"host":"h","port":1}]}`,
+	} {
+		m.server.complained = time.Time{}
+		conn, err := net.Dial("tcp", m.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "%s%s\r\n", wire.Export, said)
+		go func() { _, _ = io.Copy(io.Discard, conn) }()
+		select {
+		case line := <-logged:
+			if len(line) > 1<<10 {
+				t.Errorf("%d bytes: %.200s", len(line), line)
+			}
+		case <-time.After(memcachedtest.Patience):
+			t.Error("nothing is logged")
+		}
+		conn.Close()
 	}
 }
 
