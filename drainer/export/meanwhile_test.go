@@ -2,11 +2,16 @@ package export
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
@@ -80,6 +85,57 @@ func TestAPageThatIsCutAnewWhileItIsRead(t *testing.T) {
 				t.Errorf("%d keys were seen, %d copies, memcached is asked for %d; %d unsure", seen, b.Items, len(b.asks), b.unsure)
 			}
 		})
+	}
+}
+
+// TestASlotThatIsGivenToAnotherKeyWhileItIsRead: memcached is not asked for a key that the member owns.
+func TestASlotThatIsGivenToAnotherKeyWhileItIsRead(t *testing.T) {
+	f := newFrozen(t, "key1")
+	b := f.read(func(key []byte) bool {
+		wanted := string(key) == "key1"
+		if wanted {
+			copy(f.slot[atKey:], "own1")
+			f.slot[warmfile.WordCAS]++
+		}
+		return wanted
+	})
+	if b.Items != 0 || len(b.asks) != 0 || len(b.keys) != 0 {
+		t.Errorf("%d copies, and memcached is asked for %d: %q", b.Items, len(b.asks), b.keys)
+	}
+}
+
+// TestAMemberThatEnds waits for no survey, and for no pass, also if that finds nothing.
+func TestAMemberThatEnds(t *testing.T) {
+	f := newFrozen(t, "key1")
+	ctx, cancel := context.WithCancel(t.Context())
+	looked := 0
+	s := stream{reader: f.r, said: time.Now(), elsewhere: func([]byte) bool {
+		looked++
+		return false
+	}}
+	cancel()
+	if _, err := f.r.Survey(ctx, 0, s.elsewhere); !errors.Is(err, context.Canceled) {
+		t.Errorf("the survey: %v", err)
+	}
+	if err := s.band(ctx, everything); !errors.Is(err, context.Canceled) || looked > 0 {
+		t.Errorf("the pass: %v, and %d keys were looked at", err, looked)
+	}
+}
+
+// TestAPassThatFindsNothing says now and then that it goes on.
+func TestAPassThatFindsNothing(t *testing.T) {
+	f := newFrozen(t, "key1")
+	mover, conn := net.Pipe()
+	s := stream{reader: f.r, conn: conn, said: time.Now().Add(-sayEvery), elsewhere: func([]byte) bool { return false }}
+	go func() {
+		if err := s.band(t.Context(), everything); err != nil {
+			t.Errorf("%v", err)
+		}
+		conn.Close()
+	}()
+	said, err := io.ReadAll(mover)
+	if err != nil || !bytes.Equal(said, []byte{wire.Items, 0, 0, 0, 0}) {
+		t.Errorf("%x: %v", said, err)
 	}
 }
 

@@ -94,8 +94,13 @@ func (b *Batch) rewind(m mark) {
 	b.Records, b.Items, b.keys, b.asks = b.Records[:m.records], m.items, b.keys[:m.keys], b.asks[:m.asks]
 }
 
-func (b *Batch) ask(key []byte, expireAt int64) {
-	b.keys = append(b.keys, key...)
+// ask notes a key. Its slot may have been given to another one meanwhile, so elsewhere judges the copy.
+func (b *Batch) ask(key []byte, expireAt int64, elsewhere func(key []byte) bool) {
+	start := len(b.keys)
+	if b.keys = append(b.keys, key...); !elsewhere(b.keys[start:]) {
+		b.keys = b.keys[:start]
+		return
+	}
 	b.asks = append(b.asks, ask{len(b.keys), expireAt})
 }
 
@@ -187,7 +192,7 @@ func (r *Reader) slot(slot []byte, class uint8, in Band, elsewhere func(key []by
 		return
 	}
 	b.Records = b.Records[:before]
-	b.ask(key, r.live.ExpireAt(first))
+	b.ask(key, r.live.ExpireAt(first), elsewhere)
 }
 
 // copied appends the item and tells whether it is right.

@@ -26,7 +26,8 @@ const (
 	// that a mover gets in.
 	mostConns = 8
 	begin     = 10 * time.Second
-	// complainEvery bounds the log: anybody may connect.
+	// complainEvery and the length of a line bound the log: anybody may connect, and much of what he
+	// says may be in the error.
 	complainEvery = time.Second
 	// mostLogin bounds the bytes of a login.
 	mostLogin = 1 << 10
@@ -95,7 +96,7 @@ func (s *Server) complain(conn net.Conn, err error) {
 	defer s.mu.Unlock()
 	if time.Since(s.complained) >= complainEvery {
 		s.complained = time.Now()
-		s.Logf("a stream to %s ended early: %v", conn.RemoteAddr(), err)
+		s.Logf("a stream to %s ended early: %.300v", conn.RemoteAddr(), err)
 	}
 }
 

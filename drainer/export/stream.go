@@ -25,6 +25,8 @@ const (
 	askKeys   = 256
 	// patience bounds the wait for an answer of memcached.
 	patience = 30 * time.Second
+	// sayEvery is how often a mover is told that a pass goes on which finds nothing.
+	sayEvery = 10 * time.Second
 )
 
 // Memcached is the one whose items are read.
@@ -41,6 +43,7 @@ type Memcached struct {
 type stream struct {
 	Memcached
 	conn      net.Conn
+	patience  time.Duration
 	elsewhere func(key []byte) bool
 	asked     *memcache.Conn
 	image     warmfile.Image
@@ -48,6 +51,7 @@ type stream struct {
 	reader    *Reader
 	survey    survey
 	passes    int
+	said      time.Time // when the mover was sent something last
 	batch     Batch
 	request   []byte
 	end       wire.End
@@ -55,7 +59,7 @@ type stream struct {
 
 // newStream connects to memcached, and looks through its file.
 func newStream(ctx context.Context, m Memcached, request *wire.Request, conn net.Conn) (s *stream, err error) {
-	s = &stream{Memcached: m, conn: conn}
+	s = &stream{Memcached: m, conn: conn, patience: patience}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -79,7 +83,7 @@ func newStream(ctx context.Context, m Memcached, request *wire.Request, conn net
 	if s.reader, err = NewReader(s.file, live); err != nil {
 		return s, err
 	}
-	s.survey, err = s.reader.Survey(uint32(s.image.Clock-s.image.ProcessStarted), s.elsewhere)
+	s.survey, err = s.reader.Survey(ctx, uint32(s.image.Clock-s.image.ProcessStarted), s.elsewhere)
 	if request.OldestFirst {
 		slices.Reverse(s.survey.order)
 	}
@@ -125,7 +129,7 @@ func (s *stream) close() {
 
 // refresh asks memcached for the settings and times that tell which items are alive.
 func (s *stream) refresh() (*warmfile.Live, error) {
-	if err := s.asked.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.asked.SetDeadline(time.Now().Add(s.patience)); err != nil {
 		return nil, err
 	}
 	if err := s.image.Ask(s.asked, s.PID, s.Path, s.Command); err != nil {
@@ -136,7 +140,7 @@ func (s *stream) refresh() (*warmfile.Live, error) {
 
 // pass sends all items that others own, and an End.
 func (s *stream) pass(ctx context.Context) error {
-	s.end = wire.End{}
+	s.end, s.said = wire.End{}, time.Now()
 	err := s.items(ctx)
 	if err != nil {
 		s.end.Error, s.end.Complete = err.Error(), false
@@ -181,14 +185,19 @@ func (s *stream) band(ctx context.Context, band Band) error {
 		if s.passes == 1 && !band.overlaps(s.survey.pages[page]) {
 			continue
 		}
+		if err := ctx.Err(); err != nil { // before each page: a member that ends waits for this
+			return err
+		}
 		if err := s.reader.Read(page, band, s.elsewhere, &s.batch); err != nil {
 			return err
 		}
+		if time.Since(s.said) >= sayEvery {
+			if err := s.sendItems(make([]byte, wire.FrameHead)); err != nil {
+				return err
+			}
+		}
 		if len(s.batch.Records) < shipBytes && len(s.batch.asks) < askKeys {
 			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return err
 		}
 		if err := s.ship(); err != nil {
 			return err
@@ -218,7 +227,7 @@ func (s *stream) ship() error {
 
 // flushed tells whether clients have flushed memcached since it was last asked.
 func (s *stream) flushed() (bool, error) {
-	if err := s.asked.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.asked.SetDeadline(time.Now().Add(s.patience)); err != nil {
 		return false, err
 	}
 	settings, err := s.asked.Stats("settings")
@@ -241,9 +250,15 @@ func (s *stream) send() error {
 		return nil
 	}
 	s.end.Items += int64(s.batch.Items)
-	wire.PutHead(s.batch.Records, wire.Items)
-	_, err := s.conn.Write(s.batch.Records)
+	err := s.sendItems(s.batch.Records)
 	s.batch.Records, s.batch.Items = s.batch.Records[:wire.FrameHead], 0
+	return err
+}
+
+func (s *stream) sendItems(frame []byte) error {
+	wire.PutHead(frame, wire.Items)
+	_, err := s.conn.Write(frame)
+	s.said = time.Now()
 	return err
 }
 
@@ -266,7 +281,7 @@ func (s *stream) ask() error {
 
 // askFor asks for keys, the first of which begins at from.
 func (s *stream) askFor(asks []ask, keys []byte, from int) error {
-	if err := s.asked.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.asked.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
 	s.request = s.request[:0]
@@ -284,7 +299,11 @@ func (s *stream) askFor(asks []ask, keys []byte, from int) error {
 	sent := make(chan error, 1)
 	go func() { sent <- s.asked.Send(s.request) }()
 	for i, a := range readable {
-		v, err := s.asked.Fetched()
+		// Of each answer alone: between two, frames are sent as fast as the mover takes them.
+		var v *memcache.Value
+		if err = s.asked.SetReadDeadline(time.Now().Add(s.patience)); err == nil {
+			v, err = s.asked.Fetched()
+		}
 		if err == nil && v != nil {
 			err = s.answered(keys[starts[i]:a.end], a.expireAt, v)
 		}
@@ -319,7 +338,7 @@ func (s *stream) moves() (string, error) {
 	if !s.image.SlabReassign {
 		return "", nil
 	}
-	if err := s.asked.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.asked.SetDeadline(time.Now().Add(s.patience)); err != nil {
 		return "", err
 	}
 	stats, err := s.asked.Stats("")

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,9 +13,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/export/wire"
@@ -182,6 +185,70 @@ func TestTheHottestItemsComeFirst(t *testing.T) {
 	}
 }
 
+// TestWhatIsStoredAfterTheSurvey: memcached had no items then. It stores them in pages that it has had
+// from its start.
+func TestWhatIsStoredAfterTheSurvey(t *testing.T) {
+	m := startMember(t, contract.Connection{})
+	s, raw, want := m.open(memcache.Dialer{}), m.Raw(), 0
+	for i := range 100 {
+		key := "key" + itoa(i)
+		raw.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, 10*i), bytes.Repeat([]byte("v"), 10*i))
+		want += m.owner.Owner([]byte(key))
+	}
+	if got := m.all(s); len(got) != want || want == 0 || !s.Complete {
+		t.Errorf("%d items, want %d; %+v", len(got), want, s.End)
+	}
+}
+
+// TestAMoverThatIsSlow: memcached is not taken for silent while the mover doesn't take what it has
+// answered.
+func TestAMoverThatIsSlow(t *testing.T) {
+	m := startMember(t, contract.Connection{})
+	const chunked, rest = 4, 700 * time.Millisecond
+	raw, value := m.Raw(), bytes.Repeat([]byte("v"), 600_000)
+	for i, n := 0, 0; n < chunked; i++ {
+		if key := "key" + itoa(i); m.owner.Owner([]byte(key)) == 1 {
+			raw.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, len(value)), value)
+			n++
+		}
+	}
+	mover, conn := net.Pipe()
+	defer mover.Close()
+	s, err := newStream(t.Context(), m.server.Memcached, &m.request, conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	s.patience = chunked / 2 * rest
+	go func() {
+		_ = s.pass(t.Context())
+		conn.Close()
+	}()
+	for frames := 0; ; frames++ {
+		var head [wire.FrameHead]byte
+		if _, err := io.ReadFull(mover, head[:]); err != nil {
+			t.Fatal(err)
+		}
+		kind, size, err := wire.Head(head[:])
+		body := make([]byte, size)
+		if err == nil {
+			time.Sleep(rest)
+			_, err = io.ReadFull(mover, body)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind != wire.Ended {
+			continue
+		}
+		var end wire.End
+		if err := json.Unmarshal(body, &end); err != nil || frames != chunked || end.Asked != chunked || !end.Complete {
+			t.Errorf("%d frames, %s: %v", frames, body, err)
+		}
+		return
+	}
+}
+
 // TestTheNewestStreamWins: a mover that is gone must not be in the way.
 func TestTheNewestStreamWins(t *testing.T) {
 	m := startMember(t, contract.Connection{})
@@ -296,6 +363,35 @@ func TestWhatNoMoverAsks(t *testing.T) {
 		if !errors.Is(err, wire.ErrRefused) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestWhatIsLoggedIsShort, whoever connects and whatever he says.
+func TestWhatIsLoggedIsShort(t *testing.T) {
+	m := startMember(t, contract.Connection{})
+	logged := make(chan string, 1)
+	m.server.Logf = func(format string, args ...any) { logged <- fmt.Sprintf(format, args...) }
+	long := strings.Repeat("9", wire.MaxLine/4)
+	for _, said := range []string{
+		`{"servers":[{"host":"h","port":` + long + `}]}`,
+		`{"client":"` + strings.Repeat("\xff", len(long)) + `","servers":[{"host":"h","port":1}]}`,
+	} {
+		m.server.complained = time.Time{}
+		conn, err := net.Dial("tcp", m.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "%s%s\r\n", wire.Export, said)
+		go func() { _, _ = io.Copy(io.Discard, conn) }()
+		select {
+		case line := <-logged:
+			if len(line) > 1<<10 {
+				t.Errorf("%d bytes: %.200s", len(line), line)
+			}
+		case <-time.After(memcachedtest.Patience):
+			t.Error("nothing is logged")
+		}
+		conn.Close()
 	}
 }
 

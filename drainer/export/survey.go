@@ -1,6 +1,7 @@
 package export
 
 import (
+	"context"
 	"math"
 
 	"example.com/memcached-operator/drainer/item"
@@ -26,13 +27,16 @@ type survey struct {
 	pages []Band
 }
 
-// Survey looks at all pages. now is in seconds of memcached's own clock.
-func (r *Reader) Survey(now uint32, elsewhere func(key []byte) bool) (s survey, err error) {
+// Survey looks at all pages, until ctx ends. now is in seconds of memcached's own clock.
+func (r *Reader) Survey(ctx context.Context, now uint32, elsewhere func(key []byte) bool) (s survey, err error) {
 	defer item.Faults(&err)()
 	byAge := make([]int64, ages)
 	s.pages = make([]Band, r.Pages())
 	items, sampled, elsewheres := int64(0), int64(0), int64(0)
 	for page := range s.pages {
+		if err := ctx.Err(); err != nil {
+			return s, err
+		}
 		s.pages[page] = Band{math.MaxUint32, 0}
 		mem, class, _ := r.used(page)
 		if class == 0 {
@@ -59,6 +63,9 @@ func (r *Reader) Survey(now uint32, elsewhere func(key []byte) bool) (s survey, 
 					elsewheres++
 				}
 			}
+		}
+		if p := &s.pages[page]; p.From > p.To {
+			*p = Band{now, math.MaxUint32} // it may get items by then
 		}
 	}
 	s.order = cut(byAge, now)

@@ -1,13 +1,17 @@
 package item
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
 )
 
-// Faults turns faults of mapped memory into an error: the disk has failed, or somebody has cut
-// the file. The returned function is to be deferred, in the goroutine that reads.
+// ErrFault means that a mapped file can't be read: its disk has failed, or somebody has cut it.
+var ErrFault = errors.New("the mapped file can't be read")
+
+// Faults turns faults of mapped memory into an ErrFault. The returned function is to be deferred, in
+// the goroutine that reads.
 func Faults(err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {
@@ -17,7 +21,7 @@ func Faults(err *error) func() {
 		case *os.PathError:
 			*err = p
 		case interface{ Addr() uintptr }: // a runtime.Error
-			*err = fmt.Errorf("the mapped file can't be read: %v", p)
+			*err = fmt.Errorf("%w: %v", ErrFault, p)
 		default:
 			panic(p)
 		}

@@ -107,7 +107,8 @@ func isFlushed(accessed, flushed int64) bool { return flushed != 0 && accessed <
 
 // takeBack deletes those items of a batch that were flushed, and may have been added after
 // that. What a client has stored since stays.
-func (l *lane) takeBack(b *batch, o *outcome) error {
+func (l *lane) takeBack(b *batch, o *outcome) (err error) {
+	defer item.Faults(&err)()
 	ctx, cancel := context.WithTimeout(l.w.ctx, l.w.options.UnreachableTimeout)
 	defer cancel()
 	conn, err := l.w.options.Dialer.Dial(ctx, l.w.options.Address)

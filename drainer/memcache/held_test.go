@@ -2,9 +2,13 @@ package memcache_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -75,5 +79,55 @@ func TestValuesOfPagesArriveAsTheyWere(t *testing.T) {
 		case <-time.After(memcachedtest.Patience):
 			t.Fatal("a page is still held")
 		}
+	}
+}
+
+// A page of a mapped file that can be read when its items are, and no more when their values are sent,
+// or compared after a flush: that is an error of the file, and not of the server.
+func TestAHeldPageThatFails(t *testing.T) {
+	const valueSize = 3000
+	for _, when := range []string{"before it is sent", "when it was sent"} {
+		t.Run(when, func(t *testing.T) {
+			file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+			if err == nil {
+				defer file.Close()
+				_, err = file.Write(bytes.Repeat([]byte("v"), valueSize))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			mem, err := syscall.Mmap(int(file.Fd()), 0, valueSize, syscall.PROT_READ, syscall.MAP_SHARED)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = syscall.Munmap(mem) })
+			fail := func() {
+				if err := file.Truncate(0); err != nil {
+					t.Errorf("%v", err)
+				}
+			}
+			s := memcachedtest.Start(t, "-m", "128")
+			raw, came := s.Raw(), atomic.Bool{}
+			through := memcachedtest.Between(t, s.Address(), func(sent []byte) bool {
+				if bytes.Contains(sent, []byte("ms key ")) && !came.Swap(true) {
+					raw.Must("OK", "flush_all", nil)
+				}
+				if came.Load() && bytes.Contains(sent, []byte("stats settings")) {
+					fail()
+				}
+				return true
+			})
+			w := connect(t, memcache.Options{Address: through})
+			p := (<-item.NewPages(1, 1).Free()).Take()
+			if err := w.Add(&item.Item{Key: []byte("key"), Value: mem, Page: p, LastAccess: time.Now().Unix() - 100}); err != nil || !p.Held() {
+				t.Fatalf("held: %t, %v", p.Held(), err)
+			}
+			if when == "before it is sent" {
+				fail()
+			}
+			if err := w.Flush(); !errors.Is(err, item.ErrFault) || errors.Is(err, memcache.ErrUnreachable) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }

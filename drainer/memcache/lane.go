@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
+
+	"example.com/memcached-operator/drainer/item"
 )
 
 // lane is one connection of a Writer and its successors: when one breaks, the
@@ -42,7 +45,7 @@ func (l *lane) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !errors.Is(err, ErrProtocol) {
+		if !errors.Is(err, ErrProtocol) && !errors.Is(err, item.ErrFault) {
 			l.waiting = true
 			l.w.options.Waiting(err.Error())
 			err = l.patience.wait(ctx, err)
@@ -189,6 +192,9 @@ func (p *pump) send(b *batch) error {
 	p.buffers = b.appendTo(p.buffers[:0])
 	rest := p.buffers // is used up
 	_, err := rest.WriteTo(p.conn)
+	if errors.Is(err, syscall.EFAULT) { // says nothing about the server
+		err = fmt.Errorf("%w: %w", item.ErrFault, err)
+	}
 	return err
 }
 

@@ -221,6 +221,9 @@ func (e *Engine) about(i int, err error) error {
 	if errors.As(err, new(*sourceError)) || errors.As(err, new(*survivorError)) {
 		return err // a delete at the member after an add
 	}
+	if errors.Is(err, item.ErrFault) {
+		return err // the source's, of which a writer still sends values
+	}
 	if name == e.waits.Source {
 		return &sourceError{name, err}
 	}

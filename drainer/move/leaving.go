@@ -79,7 +79,7 @@ func (v *leaving) another(ctx context.Context, passes int, last found) (more boo
 		v.report() // routers wait for this
 	}
 	switch {
-	case v.last:
+	case v.last && passes > 0: // a stream may have broken in the last pass: then a listing is the last one
 		return false, nil
 	case passes == 0 && v.until.IsZero():
 		v.until = time.Now().Add(v.patience)
@@ -132,6 +132,15 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 		if now.commands != still.commands {
 			still = now
 		}
+		// Before the next pass: while clients store items, each rest is over at the first look. In one
+		// so short nobody may have called.
+		called := now.commands != first.commands
+		if now.at.Sub(v.named) >= nameEvery && (called || now.at.Sub(first.at) >= lookEvery) {
+			v.named = now.at
+			if err := v.name(ctx, first, now); err != nil {
+				return false, err
+			}
+		}
 		switch stored := last == some || now.linked != linked; {
 		case !now.at.Before(v.until):
 			v.last = true
@@ -141,12 +150,6 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 		case !stored && now.at.Sub(still.at) >= quietFor:
 			v.quiet = true
 			return false, nil
-		}
-		if now.at.Sub(v.named) >= nameEvery {
-			v.named = now.at
-			if err := v.name(ctx, first, now); err != nil {
-				return false, err
-			}
 		}
 	}
 }

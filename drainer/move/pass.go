@@ -2,7 +2,9 @@ package move
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"sync/atomic"
 	"time"
@@ -59,32 +61,44 @@ type misplaced struct {
 }
 
 // pass moves the items of one pass, and tells whether an owner refused some: it would refuse
-// them again.
+// them again. What a stream that breaks has left under way is moved, too: a listing comes after it,
+// which doesn't know what was read before.
 func (l *runningMember) pass(ctx context.Context, items iter.Seq2[*item.Item, error], yield func(*item.Item) bool) (rejected bool, err error) {
 	before, err := l.begin(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer l.on.Store(false)
-	for it, err := range items {
-		if err != nil {
-			return false, err
-		}
-		l.notSent, l.refuse = false, false
-		if !yield(it) {
-			return false, context.Canceled
-		}
-		if l.notSent || it.State != item.Live || l.soon(it) {
-			if err := l.leave(ctx, it); err != nil {
-				return false, err
-			}
-		}
+	broken := l.readAll(ctx, items, yield)
+	if broken != nil && !errors.As(broken, new(*brokenStream)) {
+		return false, broken
 	}
 	after, err := l.settle()
 	if err == nil {
 		err = l.deleteLeft(ctx)
 	}
+	if err == nil && broken != nil {
+		err = cmp.Or(ctx.Err(), broken)
+	}
 	return after > before, err
+}
+
+func (l *runningMember) readAll(ctx context.Context, items iter.Seq2[*item.Item, error], yield func(*item.Item) bool) error {
+	for it, err := range items {
+		if err != nil {
+			return err
+		}
+		l.notSent, l.refuse = false, false
+		if !yield(it) {
+			return context.Canceled
+		}
+		if l.notSent || it.State != item.Live || l.soon(it) {
+			if err := l.leave(ctx, it); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // begin makes ready for a pass: what is deleted in it is deleted over connections from before

@@ -20,7 +20,9 @@ func (s *staying) another(ctx context.Context, l *runningMember, passes int, las
 	took := now.Sub(s.began)
 	defer func() { s.began = time.Now() }()
 	if passes == 0 {
-		s.begin, s.found = now, now
+		if s.found = now; s.begin.IsZero() { // else a listing goes on where a stream broke
+			s.begin = now
+		}
 		return true, nil
 	}
 	if last == some {

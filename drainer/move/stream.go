@@ -1,7 +1,6 @@
 package move
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,12 +115,7 @@ func (l *runningMember) streamedPass(ctx context.Context, s *wire.Stream, yield 
 		return false, err
 	}
 	l.once.Begin(s.Expected)
-	rejected, err = l.pass(ctx, l.misplaced(s.Items()), yield)
-	if errors.As(err, new(*brokenStream)) { // a listing comes after the deletes
-		_, settled := l.settle()
-		err = cmp.Or(settled, ctx.Err(), err)
-	}
-	return rejected, err
+	return l.pass(ctx, l.misplaced(s.Items()), yield)
 }
 
 // misplaced yields what is streamed, with times by our clock.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/export"
@@ -207,6 +209,13 @@ func staysThere(t *testing.T, key string, change func(*contract.Rebalance)) {
 // streams plays a supervisor that streams these items in its first pass, and none in later ones.
 func streams(t *testing.T, items ...*item.Item) (address string) {
 	t.Helper()
+	return plays(t, func() ([]*item.Item, string) { return items, "" })
+}
+
+// plays a supervisor whose passes have these items, and end with that error, if it isn't empty. Later
+// passes have none.
+func plays(t *testing.T, passes ...func() (items []*item.Item, problem string)) (address string) {
+	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -224,55 +233,120 @@ func streams(t *testing.T, items ...*item.Item) (address string) {
 		}
 		defer conn.Close()
 		lines := bufio.NewScanner(conn)
-		for left := items; lines.Scan(); {
+		for left := passes; lines.Scan(); {
 			if lines.Text() != wire.Pass {
 				fmt.Fprintf(conn, "%s{}\r\n", wire.OK)
 				continue
 			}
+			var items []*item.Item
+			var end wire.End
+			if len(left) > 0 {
+				items, end.Error = left[0]()
+				left = left[1:]
+			}
 			var body []byte
-			for _, it := range left {
+			for _, it := range items {
 				body = wire.Append(body, it)
 			}
-			_, _ = conn.Write(append(frame(wire.Items, body), frame(wire.Ended, fmt.Appendf(nil, `{"items":%d,"complete":true}`, len(left)))...))
-			left = nil
+			end.Items, end.Complete = int64(len(items)), end.Error == ""
+			said, _ := json.Marshal(end)
+			_, _ = conn.Write(append(frame(wire.Items, body), frame(wire.Ended, said)...))
 		}
 	}()
 	return listener.Addr().String()
+}
+
+// storedAt stores a value at a server, and returns the item as a supervisor would stream it.
+func storedAt(t *testing.T, s *memcachedtest.Server, key, value string) *item.Item {
+	t.Helper()
+	s.Raw().Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, len(value)), []byte(value))
+	v, err := s.Dial().Get([]byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &item.Item{Key: []byte(key), Value: v.Data, CAS: v.CAS}
+}
+
+// leave moves the items of a member that leaves to the one server, by what the supervisor at that address
+// streams.
+func leave(t *testing.T, member *memcachedtest.Server, server, supervisor string, patience time.Duration) contract.Receipt {
+	t.Helper()
+	list := drainertest.MustParse(t, []string{server})
+	owner, err := routing.New("gomemcache", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: t.Output(),
+		Export: &Export{Address: supervisor, Client: "gomemcache"}}
+	r := e.MoveFromLeaving(t.Context(), drainertest.MustParse(t, []string{member.Address()})[0], t.TempDir(), patience)
+	if err := r.AddsUp("the-claim"); err != nil {
+		t.Errorf("%v: %+v", err, r)
+	}
+	return r
+}
+
+// has checks a server's value; "" is none.
+func has(t *testing.T, s *memcachedtest.Server, key, want string) {
+	t.Helper()
+	v, err := s.Dial().Get([]byte(key))
+	if err != nil || (v != nil) != (want != "") || v != nil && string(v.Data) != want {
+		t.Errorf("%s has %+v for %s, want %q: %v", s.Address(), v, key, want, err)
+	}
+}
+
+// TestAStreamThatBreaks when its items are under way. What clients do to one of them at the member
+// counts, as in a pass that goes on.
+func TestAStreamThatBreaks(t *testing.T) {
+	for what, test := range map[string]struct {
+		command string
+		data    []byte
+		want    string
+	}{
+		"a client deletes an item":      {"delete key", nil, ""},
+		"a client stores an item anew":  {"set key 0 0 5", []byte("newer"), "newer"},
+		"a client calls for other keys": {"set other 0 0 1", []byte("v"), "value"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
+			it, raw, once := storedAt(t, member, "key", "value"), member.Raw(), sync.Once{}
+			through := memcachedtest.Between(t, owner.Address(), func(sent []byte) bool {
+				if bytes.Contains(sent, []byte(" key ")) {
+					once.Do(func() { raw.Do(test.command, test.data) })
+				}
+				return true
+			})
+			leave(t, member, through, plays(t, func() ([]*item.Item, string) { return []*item.Item{it}, "it breaks" }), 0)
+			has(t, owner, "key", test.want)
+			has(t, member, "key", "")
+		})
+	}
+}
+
+// TestAStreamThatBreaksInTheLastPass, when patience is over: what it has not reached is listed.
+func TestAStreamThatBreaksInTheLastPass(t *testing.T) {
+	member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
+	supervisor := plays(t, func() ([]*item.Item, string) { return nil, "" }, func() ([]*item.Item, string) {
+		storedAt(t, member, "key", "value")
+		return nil, "it breaks"
+	})
+	r := leave(t, member, owner.Address(), supervisor, time.Second)
+	if r.Added != 1 || r.Settled {
+		t.Errorf("%+v", r)
+	}
+	has(t, owner, "key", "value")
+	has(t, member, "key", "")
 }
 
 // TestAKeyThatAPassComesAcrossTwice: a client has stored it anew meanwhile, in a slot that was
 // read later. Its last value is at the owner in the end, and not deleted as if a client had.
 func TestAKeyThatAPassComesAcrossTwice(t *testing.T) {
 	member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
-	conn, raw := member.Dial(), member.Raw()
-	read := func(key, value string) *item.Item {
-		raw.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, len(value)), []byte(value))
-		v, err := conn.Get([]byte(key))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &item.Item{Key: []byte(key), Value: v.Data, CAS: v.CAS}
-	}
-	items := []*item.Item{read("key", "1")}
+	items := []*item.Item{storedAt(t, member, "key", "1")}
 	for i := range 100 { // so many that the two are sent in batches of their own
-		items = append(items, read(fmt.Sprintf("other%d", i), strings.Repeat("v", 50_000)))
+		items = append(items, storedAt(t, member, fmt.Sprintf("other%d", i), strings.Repeat("v", 50_000)))
 	}
-	address := streams(t, append(items, read("key", "2"))...)
-	list := drainertest.MustParse(t, []string{owner.Address()})
-	owners, err := routing.New("gomemcache", list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &Engine{SourceID: "the-claim", Owner: owners, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: t.Output(),
-		Export: &Export{Address: address, Client: "gomemcache"}}
-	r := e.MoveFromLeaving(t.Context(), drainertest.MustParse(t, []string{member.Address()})[0], t.TempDir(), 0)
-	if err := r.AddsUp("the-claim"); err != nil {
-		t.Errorf("%v: %+v", err, r)
-	}
-	if v, err := owner.Dial().Get([]byte("key")); err != nil || v == nil || string(v.Data) != "2" {
-		t.Errorf("the owner has %+v: %v", v, err)
-	}
-	if v, err := conn.Get([]byte("key")); err != nil || v != nil {
-		t.Errorf("the member has %+v: %v", v, err)
-	}
+	leave(t, member, owner.Address(), streams(t, append(items, storedAt(t, member, "key", "2"))...), 0)
+	has(t, owner, "key", "2")
+	has(t, member, "key", "")
 }

@@ -182,7 +182,7 @@ func (l *Live) ClientFlags(slot []byte, p Parts) uint64 {
 	return uint64(u32(slot, p.Flags))
 }
 
-// Class of a page that may change while it is read; 0 if it has none. ok is false if the page
+// Class of a page that may change while it is read; 0 if it has none, or, and then ok is false, if it
 // doesn't tell now. buf has room for a page.
 func (l *Live) Class(page []byte, first Head, buf []byte) (class uint8, ok bool) {
 	flags, own := stateFlags(first.State), uint8(first.Class)&classMask
@@ -195,7 +195,10 @@ func (l *Live) Class(page []byte, first Head, buf []byte) (class uint8, ok bool)
 	}
 	copy(buf, page)
 	s := scan{Reader: &Reader{image: l.image, sizes: l.sizes, largest: l.largest}, flagsBytes: l.flagsBytes}
-	return s.classOf(buf[:len(page)])
+	if class, ok = s.classOf(buf[:len(page)]); !ok {
+		return 0, false // it may be any number
+	}
+	return class, true
 }
 
 // Newer returns the layout after memcached was asked when it was flushed last, in seconds of

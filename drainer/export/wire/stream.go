@@ -34,8 +34,12 @@ var ErrRefused = errors.New("the supervisor refuses to stream")
 // nobody answers.
 const connecting = 10 * time.Second
 
-// Open asks the supervisor at address for a stream, until ctx ends. It may say nothing for
-// silence: it looks through all of the file first.
+// surveying is how many times silence the first answer may take: the supervisor looks through all of
+// the file first, and can say nothing meanwhile.
+const surveying = 5
+
+// Open asks the supervisor at address for a stream, until ctx ends. In a pass it may say nothing for
+// silence.
 func Open(ctx context.Context, d memcache.Dialer, address string, r *Request, silence time.Duration) (*Stream, error) {
 	request, err := json.Marshal(r)
 	if err != nil {
@@ -57,6 +61,9 @@ func Open(ctx context.Context, d memcache.Dialer, address string, r *Request, si
 
 func (s *Stream) open(request []byte) error {
 	if err := s.send(Export + string(request)); err != nil {
+		return err
+	}
+	if err := s.conn.SetReadDeadline(time.Now().Add(surveying * s.silence)); err != nil {
 		return err
 	}
 	line, err := s.conn.Line()

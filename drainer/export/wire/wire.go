@@ -67,7 +67,8 @@ const (
 	MaxServers = 512
 )
 
-// Kinds of frames. A frame is its kind, the number of bytes that follow, in 32 bits, and these.
+// Kinds of frames. A frame is its kind, the number of bytes that follow, in 32 bits, and these. One of
+// no items says that the pass goes on.
 const (
 	Items     = 'I'
 	Ended     = 'E'

@@ -99,8 +99,8 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// says accepts one connection, and sends an answer to all that it is asked.
-func says(t *testing.T, answer []byte) (address string) {
+// says accepts one connection, and sends an answer to all that it is asked: bytes, with rests in between.
+func says(t *testing.T, answer ...any) (address string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", filepath.Join(t.TempDir(), "socket"))
 	if err != nil {
@@ -113,7 +113,14 @@ func says(t *testing.T, answer []byte) (address string) {
 			return
 		}
 		defer conn.Close()
-		_, _ = conn.Write(answer)
+		for _, part := range answer {
+			switch part := part.(type) {
+			case []byte:
+				_, _ = conn.Write(part)
+			case time.Duration:
+				time.Sleep(part)
+			}
+		}
 		_ = conn.(*net.UnixConn).CloseWrite()
 		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 		for b := make([]byte, 1<<10); err == nil; {
@@ -143,6 +150,27 @@ func TestAFrameTakesMemoryWhenItComes(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if taken := after.TotalAlloc - before.TotalAlloc; taken > 16<<20 {
 		t.Errorf("%d bytes", taken)
+	}
+}
+
+// TestASupervisorThatIsSlow: it looks through the file for longer than it may be silent later, and in
+// a pass that finds nothing it says that it goes on.
+func TestASupervisorThatIsSlow(t *testing.T) {
+	const silence, rest = 2 * time.Second, 1500 * time.Millisecond
+	nothing, end := make([]byte, FrameHead), append(make([]byte, FrameHead), `{"complete":true}`...)
+	PutHead(nothing, Items)
+	PutHead(end, Ended)
+	address := says(t, 2*rest, []byte(OK+"{}\r\n"), rest, nothing, rest, end)
+	s, err := Open(t.Context(), memcache.Dialer{}, address, &Request{}, silence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for it, err := range s.Items() {
+		t.Errorf("%+v, %v", it, err)
+	}
+	if !s.Complete {
+		t.Errorf("%+v", s.End)
 	}
 }
 
