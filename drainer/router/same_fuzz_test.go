@@ -61,7 +61,7 @@ func completed(text []byte) (complete []byte, why string) {
 			return nil, "which token comes after a NUL"
 		}
 		for why, lines := range excludedLines {
-			if lines.Match(bytes.TrimRight(line, "\r\n")) {
+			if lines.Match(bytes.TrimSuffix(line[:n-1], []byte("\r"))) { // one: more belong to the last word
 				return nil, why
 			}
 		}
