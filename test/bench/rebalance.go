@@ -178,7 +178,7 @@ func (c ringChange) move(ctx context.Context, b *bench, f fleet, p *plan, name s
 		}
 	}
 	sum.seconds, sum.servers = time.Since(begin).Seconds(), f.cpu()-servers
-	sum.cpu += f.supervisorsCPU() - supervisors
+	sum.supervisors = f.supervisorsCPU() - supervisors
 	return sum, nil
 }
 

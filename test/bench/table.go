@@ -17,9 +17,9 @@ type row struct {
 	seconds   []float64
 	// lost items, of each round; nil if nothing is stored.
 	lost []int
-	// CPU seconds, also of the servers that are filled, and anonymous memory at
-	// its peak, in bytes, of each round; nil: not measured.
-	cpu, servers []float64
+	// CPU seconds, also of supervisors that stream and of the servers that are filled, and
+	// anonymous memory at its peak, in bytes, of each round; nil: not measured.
+	cpu, supervisors, servers []float64
 	// around is what of the seconds is before the first item and after the last, of each round.
 	around    []float64
 	anonymous []int64
@@ -35,6 +35,9 @@ func (r *row) add(u usage, lost int) {
 	r.phases = u.phases
 	if u.cpu > 0 {
 		r.cpu = append(r.cpu, u.cpu)
+	}
+	if u.supervisors > 0 {
+		r.supervisors = append(r.supervisors, u.supervisors)
 	}
 	if u.servers > 0 {
 		r.servers = append(r.servers, u.servers)
@@ -54,7 +57,9 @@ func (r *row) name() string { return r.what + " " + strings.Trim(r.how, "*") }
 func (r *row) rate() float64 { return float64(r.items) / median(r.seconds) }
 
 // perItem is the CPU time that all programs together take for an item, in seconds.
-func (r *row) perItem() float64 { return (median(r.cpu) + median(r.servers)) / float64(r.items) }
+func (r *row) perItem() float64 {
+	return (median(r.cpu) + median(r.supervisors) + median(r.servers)) / float64(r.items)
+}
 
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
@@ -130,6 +135,10 @@ func (r *row) cells() []string {
 		}
 		return grouped(int(1e9 * median(seconds) / float64(r.items)))
 	}
+	own := each(r.cpu)
+	if len(r.supervisors) > 0 {
+		own += " + " + each(r.supervisors)
+	}
 	lost, anonymous := "", ""
 	if r.lost != nil {
 		lost = grouped(slices.Max(r.lost))
@@ -139,7 +148,7 @@ func (r *row) cells() []string {
 	}
 	return []string{r.what, r.how, fmt.Sprint(len(r.seconds)), grouped(int(r.rate())),
 		grouped(int(float64(r.bytes) / median(r.seconds) / 1e6)),
-		around, ratio(r.limit, "%.2f"), byCPU, ratio(r.tool, "%.1f"), lost, each(r.cpu), each(r.servers), anonymous}
+		around, ratio(r.limit, "%.2f"), byCPU, ratio(r.tool, "%.1f"), lost, own, each(r.servers), anonymous}
 }
 
 // count writes 1000000 as "1 M".

@@ -17,6 +17,8 @@ import (
 type usage struct {
 	// seconds by the clock, and of CPU time; 0: not measured.
 	seconds, cpu float64
+	// supervisors is the CPU time of those that stream; 0: not measured.
+	supervisors float64
 	// servers is the CPU time of those that were filled; 0: not measured.
 	servers float64
 	// around is what of the seconds is before the first item and after the last; 0: not measured.
