@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -344,6 +345,48 @@ func TestTableThatIsMadeAgainIsNewer(t *testing.T) {
 		}
 		return nil
 	})
+	w.quiet()
+}
+
+// TestATableOfAStrangerIsWrittenAnew: routers are not sent to his servers for long, and take nothing from
+// him.
+func TestATableOfAStrangerIsWrittenAnew(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name).With(routed), 2)
+	ours := w.allRoutedTo(2, 2)
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: routerName, Namespace: w.namespace}}
+	settles := func(t *contract.RingTable, servers ...string) {
+		old := t.New
+		t.State, t.Old, t.New = contract.RingSettle, &old, contract.Ring{Client: old.Client, Servers: servers}
+	}
+	for what, forge := range map[string]func(t *contract.RingTable){
+		"he has signed it":              func(t *contract.RingTable) { t.Signer = contract.NewRingSigner().Public() },
+		"he has signed the one before":  func(t *contract.RingTable) { t.Signer, t.Number = contract.NewRingSigner().Public(), t.Number-1 },
+		"it has his servers":            func(t *contract.RingTable) { settles(t, "stranger:11211") },
+		"it has no servers":             func(t *contract.RingTable) { settles(t) },
+		"it leaves a member out":        func(t *contract.RingTable) { settles(t, t.New.Servers[0]) },
+		"it is from the future, stable": func(t *contract.RingTable) { t.Number, t.Shared = contract.NumberAt(time.Now().Add(time.Hour)), true },
+	} {
+		before := w.allRoutedTo(2, 2)
+		forged := *before
+		forged.Number++
+		forge(&forged)
+		patch, err := json.Marshal(map[string]any{"data": map[string]string{"table.json": asJSON(forged)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.change(config, string(patch))
+		w.eventually(what, func() error {
+			after, err := w.routedTo(2, 2)
+			if err == nil && (after.Signer != ours.Signer || after.Number <= before.Number) {
+				err = fmt.Errorf("%s after table %d", asJSON(after), before.Number)
+			}
+			return err
+		})
+		if n := len(w.memcached().Status.Servers); n != 2 {
+			t.Errorf("%s: clients are told of %d servers", what, n)
+		}
+	}
 	w.quiet()
 }
 

@@ -60,29 +60,21 @@ func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
 	}
 }
 
-// A stable ring's table is written anew, so that nobody else signs the next one; but not that of the operator before.
-func TestATableThatAnotherHasSignedIsWrittenAnew(t *testing.T) {
+// A stable ring's table is written anew if a stranger has signed it, but not if the operator before has.
+func TestATableThatAStrangerHasSignedIsWrittenAnew(t *testing.T) {
 	now := contract.NumberTime(10_000)
 	cluster := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }).Obj()
-	written := build.RouterTable(cluster, contract.RingStable, 2, nil, 1000)
-	written.Signer = "another"
 	present := &observe.Objects{}
-	present.Routers.Signer = "this operator"
-	present.Routers.Found = 1000
+	present.Routers.Signer, present.Routers.Found = "this operator", "the one before"
 	r := &run{cluster: cluster, present: present, now: now}
-	in := func(t *contract.RingTable) *corev1.ConfigMap {
-		return &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(t)}}
-	}
-	if got, differs := r.tableOf(action.WriteTable{State: contract.RingStable, ListSize: 2}, in(written)); differs {
-		t.Errorf("the one that was found: %+v", got)
-	}
-	written.Number = 1001
-	got, differs := r.tableOf(action.WriteTable{State: contract.RingStable, ListSize: 2}, in(written))
-	if !differs || got.Number <= 1001 || got.Before != 1001 || got.Signer != "this operator" {
-		t.Errorf("%+v, differs=%t", got, differs)
-	}
-	if again, differs := r.tableOf(action.WriteTable{State: contract.RingStable, ListSize: 2}, in(got)); differs {
-		t.Errorf("then %+v", again)
+	for signer, stays := range map[string]bool{"this operator": true, "the one before": true, "stranger": false, "": false} {
+		written := build.RouterTable(cluster, contract.RingStable, 2, nil, 1000)
+		written.Signer = signer
+		config := &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(written)}}
+		got, differs := r.tableOf(action.WriteTable{State: contract.RingStable, ListSize: 2}, config)
+		if differs == stays || differs && (got.Number <= 1000 || got.Before != 1000 || got.Signer != "this operator") {
+			t.Errorf("signed by %q: %+v, differs=%t", signer, got, differs)
+		}
 	}
 }
 

@@ -73,8 +73,8 @@ type Routers struct {
 	last map[types.NamespacedName]map[process]int64
 	// tables are those that routers are given.
 	tables map[types.NamespacedName]*Table
-	// found are the numbers of the first ones that were asked about.
-	found map[types.NamespacedName]int64
+	// found are the signers of the first ones that were asked about.
+	found map[types.NamespacedName]string
 }
 
 // process is a router that runs: a container that starts again may have an older table in its file than
@@ -129,7 +129,7 @@ func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Ro
 		signer: contract.NewRingSigner(),
 		last:   map[types.NamespacedName]map[process]int64{},
 		tables: map[types.NamespacedName]*Table{},
-		found:  map[types.NamespacedName]int64{},
+		found:  map[types.NamespacedName]string{},
 	}
 }
 
@@ -145,8 +145,8 @@ func (r *Routers) Behind(cluster types.NamespacedName, port int32, t *contract.R
 	if told := r.tables[cluster]; told == nil || told.Number != number || told.Key != t.Key {
 		r.tables[cluster] = NewTable(t, r.signer)
 	}
-	if r.found[cluster] == 0 {
-		r.found[cluster] = number
+	if _, is := r.found[cluster]; !is {
+		r.found[cluster] = t.Signer
 	}
 	last, kept := r.last[cluster], map[process]int64{}
 	var targets []routerTarget
@@ -201,8 +201,8 @@ func (r *Routers) Signer() string {
 	return r.signer.Public()
 }
 
-// Found is the number of the first table that the routers of the cluster were asked about.
-func (r *Routers) Found(cluster types.NamespacedName) int64 {
+// Found is the signer of the first table that the routers of the cluster were asked about.
+func (r *Routers) Found(cluster types.NamespacedName) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.found[cluster]

@@ -29,9 +29,8 @@ type Routers struct {
 	Told *contract.RingTable
 	// Since is when they were.
 	Since time.Time
-	// Found is the number of the table that was there when this process first looked: an operator before it has
-	// written that.
-	Found int64
+	// Found is the signer of the table that was there when this process first looked: the operator before it.
+	Found string
 	// Signer is that of new tables.
 	Signer string
 	Budget *policyv1.PodDisruptionBudget
