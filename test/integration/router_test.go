@@ -355,16 +355,9 @@ func TestATableOfAStrangerIsWrittenAnew(t *testing.T) {
 	w.storageCluster(apitest.MakeMemcached(name).With(routed), 2)
 	ours := w.allRoutedTo(2, 2)
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: routerName, Namespace: w.namespace}}
-	settles := func(t *contract.RingTable, servers ...string) {
-		old := t.New
-		t.State, t.Old, t.New = contract.RingSettle, &old, contract.Ring{Client: old.Client, Servers: servers}
-	}
 	for what, forge := range map[string]func(t *contract.RingTable){
 		"he has signed it":              func(t *contract.RingTable) { t.Signer = contract.NewRingSigner().Public() },
 		"he has signed the one before":  func(t *contract.RingTable) { t.Signer, t.Number = contract.NewRingSigner().Public(), t.Number-1 },
-		"it has his servers":            func(t *contract.RingTable) { settles(t, "stranger:11211") },
-		"it has no servers":             func(t *contract.RingTable) { settles(t) },
-		"it leaves a member out":        func(t *contract.RingTable) { settles(t, t.New.Servers[0]) },
 		"it is from the future, stable": func(t *contract.RingTable) { t.Number, t.Shared = contract.NumberAt(time.Now().Add(time.Hour)), true },
 	} {
 		before := w.allRoutedTo(2, 2)
