@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -454,4 +456,47 @@ func movePass(t *testing.T, from *memcachedtest.Server, all []*memcachedtest.Ser
 		}
 	}
 	return list.Len(), nil
+}
+
+// In state finish the old owner may end at any time: a request that the new one has not answered yet succeeds.
+func TestTheOldOwnerMayEndInFinish(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	old, owner := all[0], all[1]
+	r := start(t, router.Config{MemberTimeout: time.Minute}, all...)
+	if err := r.Apply(&router.Table{Number: 1, State: change.Finish, Old: ring(t, old), New: ring(t, owner)}); err != nil {
+		t.Fatal(err)
+	}
+	memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
+	dial(t, r.address).want("set other 0 0 1\r\nx\r\n", "STORED\r\n")
+	owner.Signal(syscall.SIGSTOP)
+	requests := map[string]string{
+		"set key 0 0 1\r\nx\r\n": "STORED", "incr number 1\r\n": "NOT_FOUND", "delete other\r\n": "DELETED", "add added 0 0 1\r\nx\r\n": "STORED",
+	}
+	clients := map[string]*conversation{}
+	for request := range requests {
+		clients[request] = dial(t, r.address)
+		clients[request].say(request)
+	}
+	memcachedtest.WaitFor(t, "the requests to arrive", func() error {
+		if n := r.Unanswered(); int(n) != len(requests) {
+			return fmt.Errorf("%d requests are unanswered", n)
+		}
+		return nil
+	})
+	old.Kill()
+	memcachedtest.WaitFor(t, "the old owner to be missed", func() error {
+		w := httptest.NewRecorder()
+		r.Admin().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		if !strings.Contains(w.Body.String(), fmt.Sprintf("memcached_router_member_connections{member=%q} 0\n", old.Address())) {
+			return errors.New(w.Body.String())
+		}
+		return nil
+	})
+	owner.Signal(syscall.SIGCONT)
+	for request, answer := range requests {
+		if got, err := clients[request].r.ReadString('\n'); got != answer+"\r\n" {
+			t.Errorf("%q: %q, %v", request, got, err)
+		}
+	}
 }

@@ -143,10 +143,10 @@ func (j *job) done() {
 	j.finish(answer)
 }
 
-// reconnected: an owner may have lost what it had.
+// reconnected: an owner that is asked may have lost what it had.
 func (j *job) reconnected() bool {
 	for i, m := range j.owners {
-		if m.connections != j.connections[i] {
+		if m.connections != j.connections[i] && (i == int(change.New) || !j.Alone()) {
 			return true
 		}
 	}

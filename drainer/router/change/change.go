@@ -247,8 +247,8 @@ func (o *Op) primary() Place {
 
 func (o *Op) secondary() Place { return 1 - o.primary() }
 
-// alone: the state knows one owner only.
-func (o *Op) alone() bool { return o.state == Stable || o.state == Finish }
+// Alone: the state knows one owner only.
+func (o *Op) Alone() bool { return o.state == Stable || o.state == Finish }
 
 func (o *Op) step(at stage, a Action, p Place, cas uint64) Step {
 	o.at = at
@@ -309,7 +309,7 @@ func (o *Op) nextRead(r Result) Step {
 	case r.Code == Found:
 		o.Pull = o.state == Move && o.at == second
 		return o.done(Answered)
-	case o.at == first && !o.alone():
+	case o.at == first && !o.Alone():
 		return o.step(second, Ask, o.secondary(), 0)
 	case o.at == second && o.has(SecondLook):
 		return o.step(third, Ask, o.primary(), 0)
@@ -319,7 +319,7 @@ func (o *Op) nextRead(r Result) Step {
 
 func (o *Op) nextSet(r Result) Step {
 	switch {
-	case o.alone() || !o.has(EraseOther), o.at == first && r.Code == Refused:
+	case o.Alone() || !o.has(EraseOther), o.at == first && r.Code == Refused:
 	case o.at == first && o.state == Prepare:
 		return o.clean()
 	case o.at == first:

@@ -75,7 +75,7 @@ func (o *Op) looked(r Result) Step {
 	case r.Code == Found && o.class == Create:
 		return o.done(Exists)
 	case r.Code == Found:
-		if o.seen = r.CAS; o.alone() || !o.has(UpdateErase) {
+		if o.seen = r.CAS; o.Alone() || !o.has(UpdateErase) {
 			return o.guarded()
 		}
 		return o.step(lookingOld, Look, Old, 0)

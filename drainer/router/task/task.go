@@ -199,6 +199,9 @@ func (t *Task) Waited(now int64, ended time.Duration) change.Step {
 	return t.next(result)
 }
 
+// Alone tells whether the new owner alone is asked: the old one may end meanwhile.
+func (t *Task) Alone() bool { return t.op.Alone() }
+
 // Pulls tells whether the key is to be moved: it was read at its old owner.
 func (t *Task) Pulls() bool { return t.op.Pull }
 
