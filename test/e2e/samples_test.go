@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -45,7 +46,12 @@ func TestEachSampleBecomesACluster(t *testing.T) {
 func TestKubectlExplainsTheSpec(t *testing.T) {
 	t.Parallel()
 	f := &fixture{T: t, ctx: t.Context()}
-	text := strings.Join(strings.Fields(f.kubectl("explain", "mc.spec")), " ")
+	var text string
+	f.eventually("kubectl knows the short name", func() bool { // what it keeps of the API server may be older than the CRD
+		out, err := exec.CommandContext(f.ctx, "kubectl", "explain", "mc.spec").CombinedOutput()
+		text = strings.Join(strings.Fields(string(out)), " ")
+		return err == nil
+	})
 	for _, want := range []string{
 		"GROUP: cache.example.com", "size is the number of members wanted, from 0 to 512. Defaults to 1.",
 		"memory is each member's room for items (memcached's -m), in whole MiB. Defaults to 64Mi",
