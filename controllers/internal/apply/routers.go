@@ -54,8 +54,7 @@ func (r *run) applyRouters(ctx context.Context, part action.RouterPart) error {
 }
 
 // tableOf compares the table in a ConfigMap with what is wanted. Its number grows when anything
-// of it changes. A stable ring's is written anew if anybody else has signed it than this operator or the one before:
-// routers would take the next one from that. Routers may have been told of a later one than a ConfigMap has that was made
+// of it changes. One that a stranger has signed is written anew: routers would take the next one from him. Routers may have been told of a later one than a ConfigMap has that was made
 // anew by a clock that is behind: they would ignore it.
 func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contract.RingTable, differs bool) {
 	routers := &r.present.Routers
@@ -67,7 +66,7 @@ func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contrac
 	switch {
 	case t == nil:
 		return nil, true
-	case number > 0 && config.Data[build.RouterTableKey] == build.RouterTableText(t) && (t.State != contract.RingStable || t.Signer == routers.Signer || t.Signer == routers.Found):
+	case number > 0 && config.Data[build.RouterTableKey] == build.RouterTableText(t) && !routers.Strange:
 		return t, false
 	}
 	if before != nil {

@@ -60,20 +60,24 @@ func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
 	}
 }
 
-// A stable ring's table is written anew if a stranger has signed it, but not if the operator before has.
+// The table of a stranger is written anew in any state, as the operator's own.
 func TestATableThatAStrangerHasSignedIsWrittenAnew(t *testing.T) {
 	now := contract.NumberTime(10_000)
 	cluster := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }).Obj()
+	stable := build.RouterTable(cluster, contract.RingStable, 3, nil, 999)
 	present := &observe.Objects{}
-	present.Routers.Signer, present.Routers.Found = "this operator", "the one before"
+	present.Routers.Signer = "this operator"
 	r := &run{cluster: cluster, present: present, now: now}
-	for signer, stays := range map[string]bool{"this operator": true, "the one before": true, "stranger": false, "": false} {
-		written := build.RouterTable(cluster, contract.RingStable, 2, nil, 1000)
-		written.Signer = signer
+	for _, state := range []string{contract.RingStable, contract.RingPrepare} {
+		written := build.RouterTable(cluster, state, 2, stable, 1000)
+		written.Signer = "stranger"
 		config := &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(written)}}
-		got, differs := r.tableOf(action.WriteTable{State: contract.RingStable, ListSize: 2}, config)
-		if differs == stays || differs && (got.Number <= 1000 || got.Before != 1000 || got.Signer != "this operator") {
-			t.Errorf("signed by %q: %+v, differs=%t", signer, got, differs)
+		for _, strange := range []bool{false, true} {
+			present.Routers.Strange = strange
+			got, differs := r.tableOf(action.WriteTable{State: state, ListSize: 2}, config)
+			if differs != strange || differs && (got.Number <= 1000 || got.Before != 1000 || got.Signer != "this operator" || got.State != state) {
+				t.Errorf("%s, strange=%t: %+v, differs=%t", state, strange, got, differs)
+			}
 		}
 	}
 }

@@ -58,6 +58,8 @@ const (
 	soonFor      = 5 * time.Second
 	// ringTargets bounds how many routers are asked.
 	ringTargets = 8192
+	// strangeEvery is how often the table of a stranger is written anew.
+	strangeEvery = 10 * time.Second
 	// maxRing bounds a router's answer, and maxRingWords the words in it, in bytes.
 	maxRing, maxRingWords = 4 << 10, 256
 )
@@ -66,6 +68,7 @@ const (
 // no more. A nil Routers asks nobody.
 type Routers struct {
 	sampler *sampler.Sampler[routerTarget, contract.RingAcknowledged]
+	changed func(cluster types.NamespacedName)
 	signer  *contract.RingSigner
 
 	mu sync.Mutex
@@ -73,8 +76,15 @@ type Routers struct {
 	last map[types.NamespacedName]map[process]int64
 	// tables are those that routers are given.
 	tables map[types.NamespacedName]*Table
-	// found are the signers of the first ones that were asked about.
-	found map[types.NamespacedName]string
+	found  map[types.NamespacedName]found
+}
+
+// found is who had signed the first table that was asked about.
+type found struct {
+	signer string
+	// told is when a table was last called strange; waits: the next time is.
+	told  time.Time
+	waits bool
 }
 
 // process is a router that runs: a container that starts again may have an older table in its file than
@@ -126,10 +136,11 @@ func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Ro
 			Workers: 32, PerCluster: 16, Targets: ringTargets,
 			Clock: clock.RealClock{},
 		}),
-		signer: contract.NewRingSigner(),
-		last:   map[types.NamespacedName]map[process]int64{},
-		tables: map[types.NamespacedName]*Table{},
-		found:  map[types.NamespacedName]string{},
+		changed: changed,
+		signer:  contract.NewRingSigner(),
+		last:    map[types.NamespacedName]map[process]int64{},
+		tables:  map[types.NamespacedName]*Table{},
+		found:   map[types.NamespacedName]found{},
 	}
 }
 
@@ -146,7 +157,7 @@ func (r *Routers) Behind(cluster types.NamespacedName, port int32, t *contract.R
 		r.tables[cluster] = NewTable(t, r.signer)
 	}
 	if _, is := r.found[cluster]; !is {
-		r.found[cluster] = t.Signer
+		r.found[cluster] = found{signer: t.Signer}
 	}
 	last, kept := r.last[cluster], map[process]int64{}
 	var targets []routerTarget
@@ -201,11 +212,26 @@ func (r *Routers) Signer() string {
 	return r.signer.Public()
 }
 
-// Found is the signer of the first table that the routers of the cluster were asked about.
-func (r *Routers) Found(cluster types.NamespacedName) string {
+// Strange tells whether the table was signed neither by this process nor by whoever had signed the first one that the
+// routers of the cluster were asked about. Two operators at work would take each other for strangers: it tells that
+// once in strangeEvery only, and otherwise calls changed when that is over.
+func (r *Routers) Strange(cluster types.NamespacedName, t *contract.RingTable) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.found[cluster]
+	found := r.found[cluster]
+	if t.Signer == r.signer.Public() || t.Signer == found.signer {
+		return false
+	}
+	left := strangeEvery - time.Since(found.told)
+	switch {
+	case left <= 0:
+		found.told, found.waits = time.Now(), false
+	case !found.waits:
+		found.waits = true
+		time.AfterFunc(left, func() { r.changed(cluster) })
+	}
+	r.found[cluster] = found
+	return left <= 0
 }
 
 // GivenSince is when the routers of the cluster were first given the table with that number; now if they weren't yet.
@@ -258,11 +284,19 @@ func RingFromAdmin(ctx context.Context, address string, newest *Table) (contract
 	}
 	taken, err := ring(ctx, http.MethodPut, address, newest)
 	if err != nil {
-		a.Refused = err.Error()
+		var status refused
+		if a.Refused = "it gives no answer"; errors.As(err, &status) { // other errors have ports in them, which change
+			a.Refused = status.Error()
+		}
 		return a, nil
 	}
 	return taken, nil
 }
+
+// refused is the status of an answer.
+type refused int
+
+func (r refused) Error() string { return fmt.Sprintf("%d %s", int(r), http.StatusText(int(r))) }
 
 // ring is one question to a router.
 func ring(ctx context.Context, method, address string, t *Table) (a contract.RingAcknowledged, err error) {
@@ -283,7 +317,7 @@ func ring(ctx context.Context, method, address string, t *Table) (a contract.Rin
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return a, fmt.Errorf("%s /ring of the router: %s", method, response.Status)
+		return a, fmt.Errorf("%s /ring of the router: %w", method, refused(response.StatusCode))
 	}
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxRing)).Decode(&a); err != nil {
 		return contract.RingAcknowledged{}, fmt.Errorf("%s /ring of the router: %w", method, err)

@@ -91,10 +91,10 @@ func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
 	}))
 	defer server.Close()
 	got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(table, signer))
-	if want := (contract.RingAcknowledged{Number: 5, Acknowledged: 5, Refused: "PUT /ring of the router: 503 Service Unavailable"}); err != nil || got != want {
+	if want := (contract.RingAcknowledged{Number: 5, Acknowledged: 5, Refused: "503 Service Unavailable"}); err != nil || got != want {
 		t.Errorf("it does not take the table: %+v, %v", got, err)
 	}
-	if why, want := whyBehind(got, 7), "it has read table 5, not 7 yet, and does not take that from the operator: PUT /ring of the router: 503 Service Unavailable"; why != want {
+	if why, want := whyBehind(got, 7), "it has read table 5, not 7 yet, and does not take that from the operator: 503 Service Unavailable"; why != want {
 		t.Errorf("it is behind: %s", why)
 	}
 	refuses.Store(false)
@@ -210,4 +210,39 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 		t.Errorf("it is forgotten, and they are given %+v", given)
 	}
 	(*Routers)(nil).Forget(key)
+}
+
+// A stranger is told from this operator, and from the one before, but not at every look: two operators would write without end.
+func TestATableOfAStranger(t *testing.T) {
+	changed := make(chan types.NamespacedName, 1)
+	r := NewRouters(func(context.Context, string, *Table) (contract.RingAcknowledged, error) {
+		return contract.RingAcknowledged{}, nil
+	}, func(cluster types.NamespacedName) { changed <- cluster })
+	key := types.NamespacedName{Name: "cache"}
+	table := func(signer string) *contract.RingTable {
+		t := &contract.RingTable{Number: 7, Signer: signer}
+		r.Behind(key, 11212, t)
+		return t
+	}
+	for _, test := range []struct {
+		signer  string
+		strange bool
+	}{{"the one before", false}, {r.Signer(), false}, {"stranger", true}, {"stranger", false}, {r.Signer(), false}, {"the one before", false}} {
+		if got := r.Strange(key, table(test.signer)); got != test.strange {
+			t.Errorf("%s: strange=%t", test.signer, got)
+		}
+	}
+	r.found[key] = found{signer: "the one before", told: time.Now().Add(-strangeEvery), waits: true}
+	if !r.Strange(key, table("")) {
+		t.Error("a table that nobody has signed is not strange")
+	}
+	r.found[key] = found{signer: "the one before", told: time.Now().Add(time.Second - strangeEvery)}
+	if r.Strange(key, table("stranger")) {
+		t.Error("it is told again too early")
+	}
+	<-changed
+	r.Forget(key)
+	if r.Strange(key, table("stranger")) {
+		t.Error("the first table that is found is strange")
+	}
 }

@@ -29,8 +29,8 @@ type Routers struct {
 	Told *contract.RingTable
 	// Since is when they were.
 	Since time.Time
-	// Found is the signer of the table that was there when this process first looked: the operator before it.
-	Found string
+	// Strange: neither this operator nor the one before it has signed what routers were told.
+	Strange bool
 	// Signer is that of new tables.
 	Signer string
 	Budget *policyv1.PodDisruptionBudget
@@ -125,7 +125,7 @@ func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 			o.Routers.Behind = append(o.Routers.Behind, ask.Behind{Pod: p.Name, Since: since})
 		}
 	}
-	o.Routers.Since, o.Routers.Found = r.toldSince(o.Cluster, t, o.Now), r.Rings.Found(key)
+	o.Routers.Since, o.Routers.Strange = r.toldSince(o.Cluster, t, o.Now), r.Rings.Strange(key, t)
 	o.Routers.Acknowledged, o.Routers.Silent = len(o.Routers.Behind) == 0, len(silent) > 0
 }
 
