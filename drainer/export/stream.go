@@ -46,6 +46,7 @@ type stream struct {
 	patience  time.Duration
 	elsewhere func(key []byte) bool
 	asked     *memcache.Conn
+	unwatch   func() bool
 	image     warmfile.Image
 	file      *os.File
 	reader    *Reader
@@ -73,6 +74,7 @@ func newStream(ctx context.Context, m Memcached, request *wire.Request, conn net
 	if s.asked, err = m.Dialer.Dial(dialCtx, m.Address); err != nil {
 		return s, err
 	}
+	s.unwatch = context.AfterFunc(ctx, func() { s.asked.Close() }) // nobody waits for a slow memcached then
 	live, err := s.refresh()
 	if err != nil {
 		return s, err
@@ -117,6 +119,7 @@ func elsewhere(request *wire.Request) (func(key []byte) bool, error) {
 
 func (s *stream) close() {
 	if s.asked != nil {
+		s.unwatch()
 		s.asked.Close()
 	}
 	if s.reader != nil {

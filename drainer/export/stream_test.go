@@ -249,6 +249,35 @@ func TestAMoverThatIsSlow(t *testing.T) {
 	}
 }
 
+// TestAStreamThatEndsDoesNotWaitForMemcached, which may be slow.
+func TestAStreamThatEndsDoesNotWaitForMemcached(t *testing.T) {
+	m := startMember(t, contract.Connection{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	mover, conn := net.Pipe()
+	defer mover.Close()
+	go func() { _, _ = io.Copy(io.Discard, mover) }()
+	s, err := newStream(ctx, m.server.Memcached, &m.request, conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.patience = time.Hour
+	ended := make(chan error, 1)
+	m.Signal(syscall.SIGSTOP)
+	go func() { ended <- s.pass(ctx) }()
+	cancel()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("the pass has ended well")
+		}
+	case <-time.After(memcachedtest.Patience):
+		t.Error("the pass goes on")
+	}
+	m.Signal(syscall.SIGCONT)
+	s.close()
+}
+
 // TestTheNewestStreamWins: a mover that is gone must not be in the way.
 func TestTheNewestStreamWins(t *testing.T) {
 	m := startMember(t, contract.Connection{})

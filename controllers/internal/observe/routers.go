@@ -108,6 +108,7 @@ func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *St
 // ends still answers applications until its time is over. One that starts in a ring change may have
 // been given an older table.
 func (r *Reader) observeRings(key client.ObjectKey, o *State) {
+	o.Routers.Since = r.toldSince(o.Cluster, o.Routers.Told, o.Now)
 	if r.Rings == nil || o.Routers.Told == nil || o.Cluster.DeletionTimestamp != nil {
 		r.Rings.Forget(key)
 		return
@@ -118,14 +119,14 @@ func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), t, run...)
 	if t.State != contract.RingStable {
 		for _, p := range silent {
-			since := r.toldSince(o.Cluster, t, o.Now)
+			since := o.Routers.Since
 			if p.CreationTimestamp.After(since) {
 				since = p.CreationTimestamp.Time
 			}
 			o.Routers.Behind = append(o.Routers.Behind, ask.Behind{Pod: p.Name, Since: since})
 		}
 	}
-	o.Routers.Since, o.Routers.Strange = r.toldSince(o.Cluster, t, o.Now), r.Rings.Strange(key, t)
+	o.Routers.Strange = r.Rings.Strange(key, t)
 	o.Routers.Acknowledged, o.Routers.Silent = len(o.Routers.Behind) == 0, len(silent) > 0
 }
 
