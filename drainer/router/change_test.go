@@ -479,7 +479,7 @@ func TestTheOldOwnerMayEndInFinish(t *testing.T) {
 		clients[request].say(request)
 	}
 	memcachedtest.WaitFor(t, "the requests to arrive", func() error {
-		if n := r.Unanswered(); int(n) != len(requests) {
+		if n := r.Unanswered(); n != len(requests) {
 			return fmt.Errorf("%d requests are unanswered", n)
 		}
 		return nil

@@ -247,7 +247,7 @@ func (o *Op) primary() Place {
 
 func (o *Op) secondary() Place { return 1 - o.primary() }
 
-// Alone: the state knows one owner only.
+// Alone tells whether the state knows one owner only.
 func (o *Op) Alone() bool { return o.state == Stable || o.state == Finish }
 
 func (o *Op) step(at stage, a Action, p Place, cas uint64) Step {
