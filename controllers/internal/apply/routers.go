@@ -54,8 +54,9 @@ func (r *run) applyRouters(ctx context.Context, part action.RouterPart) error {
 }
 
 // tableOf compares the table in a ConfigMap with what is wanted. Its number grows when anything
-// of it changes. One that a stranger has signed is written anew: routers would take the next one from him. Routers may have been told of a later one than a ConfigMap has that was made
-// anew by a clock that is behind: they would ignore it.
+// of it changes. One that a stranger has signed is written anew: routers would take the next one
+// from him. Routers may have been told of a later one than a ConfigMap has that was made anew by a
+// clock that is behind: they would ignore it.
 func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contract.RingTable, differs bool) {
 	routers := &r.present.Routers
 	number, before := build.RouterTableNumber(config, r.now), build.RouterTableIn(r.cluster, config)
