@@ -252,7 +252,7 @@ func init() {
 var (
 	numbers    = regexp.MustCompile(` [NRTCDEFJ]?-?\d+`)
 	odd        = regexp.MustCompile(`^ [A-Z]?(?:-0|-?0\d)`)
-	keyEndings = regexp.MustCompile(`^delete noreply\r`)
+	keyEndings = regexp.MustCompile(`^delete noreply\r\n`)
 )
 
 // sent checks one request for a member, and returns the length of its data block, with its end;
@@ -307,7 +307,7 @@ func FuzzForward(f *testing.F) {
 	for _, text := range []string{
 		"get a b\r\n", "gat 5 noreply\r\n", "set a 0 0 5 noreply\r\nhello\r\n", "mg Zm9v b q t k\r\n", "ms a 5 q S\r\nhello\r\n", "delete a 0 noreply\r\n", "flush_all 1\r\n", "cas a 0 0 1 2\r\nx\r\n", "incr a +5\r\n",
 		"set a 18446744073709551615\t- 0 11\r\nversion\r\nmn\r\n", " set a 0 0 11\r\nversion\r\nmn\r\n", "set a 0 0 4294967307\r\nversion\r\nmn\r\n", "set a 0 0 +11\r\nversion\r\nmn\r\n",
-		"set a 0 0 000000000011\r\nversion\r\nmn\r\n", "ms a 11 {\r\nversion\r\nmn\r\n", "ms a 11\t T0\r\nversion\r\nmn\r\n", "delete noreply\r\n", "get foo\x00bar\r\n", "me Zm9v b\r\n", "ms a 1 T1 T2\r\nx\r\n",
+		"set a 0 0 000000000011\r\nversion\r\nmn\r\n", "ms a 11 {\r\nversion\r\nmn\r\n", "ms a 11\t T0\r\nversion\r\nmn\r\n", "delete noreply\r\n", "delete noreply\r0\n", "get foo\x00bar\r\n", "me Zm9v b\r\n", "ms a 1 T1 T2\r\nx\r\n",
 		"ma noreply N0 J5 D007 q k\r\n", "get\x00a\r\n", "mg a O\x01 P\x02 v\r\n", "ms Zg==Zm9v 1 b\r\nx\r\n", "delete k          \r\n", "bget a\r\n", "verbosity 1\r\nmn\r\nquit\r\n",
 	} {
 		f.Add([]byte(text))
