@@ -355,8 +355,7 @@ func (s *supervisor) handle(sig syscall.Signal) {
 	}
 }
 
-// save asks memcached, once, to write its warm file and to end. memcached looks for the
-// request about once a second.
+// save asks memcached, once, to write its warm file and to end.
 func (s *supervisor) save() {
 	if s.saving.Swap(true) {
 		return
@@ -367,11 +366,20 @@ func (s *supervisor) save() {
 	go s.endHung(ctx)
 	if s.Dir() == "" {
 		s.child.signal(syscall.SIGTERM)
-		return
+	} else {
+		s.std.Logf("saving the cache")
+		s.stopReplay()
+		s.child.signal(syscall.SIGUSR1)
 	}
-	s.std.Logf("saving the cache")
-	s.stopReplay()
-	s.child.signal(syscall.SIGUSR1)
+	go s.wake()
+}
+
+// wake connects to memcached. A signal only leaves a note, and the thread that accepts connections
+// reads it after each, or when its clock ticks, once a second.
+func (s *supervisor) wake() {
+	if conn, err := net.DialTimeout("tcp", newWatch(s).address, lookPeriod); err == nil {
+		_ = conn.Close()
+	}
 }
 
 // codeOf memcached's end is the exit code that a shell would report.
