@@ -122,7 +122,7 @@ GO_TEST_ALL := $(GOTESTSUM) --format=standard-verbose --hide-summary=skipped -- 
 # Tests write what they have counted here, for the end of `make test`.
 export TEST_COUNTS := $(BIN)/test-counts.txt
 # Real client libraries, which no package of Debian's has. Without it the tests that need one
-# are skipped.
+# fail.
 export CLIENTS := $(BIN)/clients
 # E2E=skip leaves the end-to-end tests out, on a machine that can't run a node.
 E2E ?=

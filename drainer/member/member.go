@@ -216,8 +216,8 @@ func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (in
 	s.child = child
 	reloadCtx, stop := context.WithCancel(ctx)
 	var behind sync.WaitGroup
-	behind.Go(func() { newReload(s, newWatch(s).address).run(reloadCtx) })
-	behind.Go(func() { s.watchForHang(reloadCtx, newWatch(s).address) })
+	behind.Go(func() { newReload(s, s.address()).run(reloadCtx) })
+	behind.Go(func() { s.watchForHang(reloadCtx, s.address()) })
 	status := s.attend(ctx, signals)
 	stop()
 	behind.Wait()
@@ -377,7 +377,7 @@ func (s *supervisor) save() {
 // wake connects to memcached. A signal only leaves a note, and the thread that accepts connections
 // reads it after each, or when its clock ticks, once a second.
 func (s *supervisor) wake() {
-	if conn, err := net.DialTimeout("tcp", newWatch(s).address, lookPeriod); err == nil {
+	if conn, err := net.DialTimeout("tcp", s.address(), lookPeriod); err == nil {
 		_ = conn.Close()
 	}
 }

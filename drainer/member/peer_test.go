@@ -33,7 +33,7 @@ func startPeer(t *testing.T, client, address string) *peer {
 	t.Helper()
 	dir := os.Getenv("CLIENTS")
 	if dir == "" {
-		t.Skip("make clients, then CLIENTS=bin/clients")
+		t.Fatal("client libraries are needed: make clients, then CLIENTS=bin/clients, as an absolute path")
 	}
 	words := append(slices.Clone(clients[client]), address)
 	last := len(words) - 2

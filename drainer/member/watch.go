@@ -32,8 +32,11 @@ type watch struct {
 	complained bool
 }
 
-func newWatch(s *supervisor) *watch {
-	return &watch{s: s, address: net.JoinHostPort(listenHost(s.Command, "127.0.0.1"), strconv.Itoa(s.Port))}
+func newWatch(s *supervisor) *watch { return &watch{s: s, address: s.address()} }
+
+// address is where memcached can be asked.
+func (s *supervisor) address() string {
+	return net.JoinHostPort(listenHost(s.Command, "127.0.0.1"), strconv.Itoa(s.Port))
 }
 
 // listenHost is where a memcached with these arguments can be asked; host if it listens

@@ -85,7 +85,7 @@ func TestRealBinaryLibrariesWorkThroughTheRouter(t *testing.T) {
 		t.Run("memjs "+name, func(t *testing.T) {
 			dir := os.Getenv("CLIENTS")
 			if dir == "" {
-				t.Skip("make clients, then CLIENTS=bin/clients")
+				t.Fatal("client libraries are needed: make clients, then CLIENTS=bin/clients, as an absolute path")
 			}
 			modules := filepath.Join(dir, "node_modules")
 			if err := application(t, "node", append([]string{"testdata/memjs.js", modules, start(t, config, members(t, 3)...).address}, user...)...); err != nil {

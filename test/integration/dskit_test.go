@@ -17,7 +17,7 @@ import (
 func TestDskitFollowsByDNS(t *testing.T) {
 	clients := os.Getenv("CLIENTS")
 	if clients == "" {
-		t.Skip("make clients, then CLIENTS=bin/clients")
+		t.Fatal("client libraries are needed: make clients, then CLIENTS=bin/clients, as an absolute path")
 	}
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
