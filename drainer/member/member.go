@@ -374,8 +374,9 @@ func (s *supervisor) save() {
 	go s.wake()
 }
 
-// wake connects to memcached. A signal only leaves a note, and the thread that accepts connections
-// reads it after each, or when its clock ticks, once a second.
+// wake connects to memcached, so that it looks at once whether it was told to end. The signal only
+// sets a variable; its main thread reads that when it has accepted a connection, or when its clock
+// ticks, once a second.
 func (s *supervisor) wake() {
 	if conn, err := net.DialTimeout("tcp", s.address(), lookPeriod); err == nil {
 		_ = conn.Close()

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// TestAMemcachedThatIsToldToEndIsWoken: it looks for the word after each connection, or when a
-// second is over.
+// TestAMemcachedThatIsToldToEndIsWoken: by itself it looks once a second whether it was told to.
 func TestAMemcachedThatIsToldToEndIsWoken(t *testing.T) {
 	t.Parallel()
 	s := impatient(t, newPod(t), time.Minute, "-m", "64", "-vv")
