@@ -57,8 +57,11 @@ func listenHost(command []string, host string) string {
 		if h, _, err := net.SplitHostPort(first); err == nil {
 			first = h
 		}
-		if ip := net.ParseIP(first); ip == nil || !ip.IsUnspecified() {
+		switch ip := net.ParseIP(first); {
+		case ip == nil || !ip.IsUnspecified():
 			host = first
+		case ip.To4() == nil && host != "":
+			host = "::1" // it takes no IPv4 there
 		}
 	}
 	return host

@@ -284,7 +284,7 @@ func (f *fixture) installed(program string) string {
 	f.Helper()
 	dir := os.Getenv("CLIENTS")
 	if dir == "" {
-		f.Skip("make clients, then CLIENTS=bin/clients")
+		f.Fatal("client libraries are needed: make clients, then CLIENTS=bin/clients, as an absolute path")
 	}
 	return filepath.Join(dir, program)
 }
