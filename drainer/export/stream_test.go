@@ -107,7 +107,7 @@ func TestAStreamHasEverything(t *testing.T) {
 	drainertest.Store(t, m.Address(), objects)
 	s, c := m.open(memcache.Dialer{}), m.Dial()
 	for pass := range 2 { // the first comes in bands
-		got, want := m.all(s), 0
+		got, want, asked := m.all(s), 0, int64(0)
 		for key := range objects {
 			v, err := c.Get([]byte(key))
 			if err != nil {
@@ -121,15 +121,17 @@ func TestAStreamHasEverything(t *testing.T) {
 			if !streamed {
 				continue
 			}
-			want++
+			if want++; strings.HasPrefix(key, "chunked:") || strings.HasPrefix(key, "number:") {
+				asked++ // memcached changes a number where it is
+			}
 			left := it.ExpireAt - memcachedtest.Clock(t, c)
 			if !bytes.Equal(it.Value, v.Data) || it.Flags != v.Flags || it.CAS != v.CAS || it.State != item.Live ||
 				(v.TTL < 0) != (it.ExpireAt == 0) || v.TTL >= 0 && (left < v.TTL-2 || left > v.TTL+2) {
 				t.Errorf("%q: %d bytes, %+v, expires in %d; memcached says %+v", key, len(it.Value), it.State, left, v.TTL)
 			}
 		}
-		if s.End.Items != int64(want) || want == 0 || s.Asked == 0 || !s.Complete {
-			t.Errorf("pass %d: %d wanted, %+v", pass, want, s.End)
+		if s.End.Items != int64(want) || asked == 0 || s.Asked < asked || !s.Complete {
+			t.Errorf("pass %d: %d wanted, of which memcached is asked for %d; %+v", pass, want, asked, s.End)
 		}
 	}
 }
@@ -281,8 +283,14 @@ func TestAStreamThatEndsDoesNotWaitForMemcached(t *testing.T) {
 // TestTheNewestStreamWins: a mover that is gone must not be in the way.
 func TestTheNewestStreamWins(t *testing.T) {
 	m := startMember(t, contract.Connection{})
+	raw := m.Raw()
+	for i := range 10 {
+		raw.Must("STORED", "set key"+itoa(i)+" 0 0 1", []byte("v"))
+	}
 	first := m.open(memcache.Dialer{})
-	m.all(first)
+	if len(m.all(first)) == 0 {
+		t.Fatal("the first stream has nothing to go on with")
+	}
 	m.all(m.open(memcache.Dialer{}))
 	for _, err := range first.Items() {
 		if err == nil {
