@@ -68,6 +68,30 @@ func TestWhatChangesAnItemWhileItIsRead(t *testing.T) {
 	}
 }
 
+// TestAnItemThatIsInUse, by a client's command or the slab mover, before it is read and after: they may be
+// changing it, so memcached is asked for it.
+func TestAnItemThatIsInUse(t *testing.T) {
+	f := newFrozen(t, "key1")
+	f.slot[atRefcount]++
+	if b := f.read(func(key []byte) bool { return string(key) == "key1" }); b.Items != 0 || len(b.asks) != 1 {
+		t.Errorf("%d copies, and memcached is asked for %d", b.Items, len(b.asks))
+	}
+}
+
+// TestAFileThatFailsWhileItIsRead is an error, not the end of the process.
+func TestAFileThatFailsWhileItIsRead(t *testing.T) {
+	f := newFrozen(t, "key1")
+	err := f.r.Read(f.number, everything, func([]byte) bool {
+		if err := f.file.Truncate(0); err != nil {
+			t.Errorf("%v", err)
+		}
+		return true
+	}, &Batch{})
+	if !errors.Is(err, item.ErrFault) {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestAPageThatIsCutAnewWhileItIsRead: it has had headers where now are values. Nothing of it is
 // accepted, and the pass says that it may have overlooked something.
 func TestAPageThatIsCutAnewWhileItIsRead(t *testing.T) {
@@ -234,6 +258,7 @@ func TestAPassThatFindsNothing(t *testing.T) {
 type frozen struct {
 	t          *testing.T
 	r          *Reader
+	file       *os.File
 	number     int
 	page, slot []byte // of the file, to be changed
 }
@@ -250,7 +275,7 @@ func newFrozen(t *testing.T, key string) *frozen {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { file.Close() })
-	f := &frozen{t: t, r: tr.reader(tr.m.Dial(), file)}
+	f := &frozen{t: t, r: tr.reader(tr.m.Dial(), file), file: file}
 	t.Cleanup(f.r.Close)
 	tr.m.Signal(syscall.SIGSTOP)
 	info, err := file.Stat()
