@@ -3,9 +3,7 @@ package member
 import (
 	"context"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/export"
@@ -32,7 +30,7 @@ func (s *supervisor) export(ctx context.Context, address string) {
 	}
 	server := export.Server{
 		Memcached:     export.Memcached{Dialer: s.Dialer, Address: address, PID: s.child.pid, Path: s.path(contract.WarmFile), Command: s.Command},
-		VerifyClients: slices.ContainsFunc(s.Command, func(a string) bool { return strings.Contains(a, contract.VerifyClients) }),
+		VerifyClients: s.verifiesClients(),
 		Logf:          s.std.Logf,
 	}
 	server.Serve(ctx, listener)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
@@ -212,9 +213,9 @@ func (m *told) refuses(why ...string) {
 	}
 }
 
-// TestDiscoveryAsksForACertificateWhereMemcachedDoes: a client without one is told where the
-// members are only if it may ask them, too.
-func TestDiscoveryAsksForACertificateWhereMemcachedDoes(t *testing.T) {
+// TestTheSupervisorAsksForACertificateWhereMemcachedDoes: a client without one is told where the
+// members are, and streamed their items, only if it may ask them, too.
+func TestTheSupervisorAsksForACertificateWhereMemcachedDoes(t *testing.T) {
 	t.Parallel()
 	c := memcachedtest.NewSecured(t).Connection()
 	none := contract.Connection{TLSDir: t.TempDir(), AuthFile: c.AuthFile}
@@ -230,6 +231,7 @@ func TestDiscoveryAsksForACertificateWhereMemcachedDoes(t *testing.T) {
 			t.Parallel()
 			args := drainertest.MemberArgs(c, t.TempDir(), memcachedtest.FreePort(t), "-m", "64")
 			args.List, args.Discovery = filepath.Join(t.TempDir(), "list"), fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t))
+			args.ExportPort = int32(memcachedtest.FreePort(t))
 			if !asks {
 				for i, a := range args.Command {
 					args.Command[i] = strings.ReplaceAll(a, ","+contract.VerifyClients, "")
@@ -245,6 +247,18 @@ func TestDiscoveryAsksForACertificateWhereMemcachedDoes(t *testing.T) {
 				m.says("the list to a client with a certificate, still", listOf(10, 3))
 			} else {
 				without.says("the list to a client without one", listOf(10, 3))
+			}
+			mover := func(by contract.Connection) error {
+				request := &wire.Request{Client: "gomemcache", Servers: []wire.Server{{Host: "a", Port: 1}}}
+				s, err := wire.Open(t.Context(), memcache.Dialer{Connection: by, Unverified: true}, fmt.Sprintf("127.0.0.1:%d", args.ExportPort), request, memcachedtest.Patience)
+				if err == nil {
+					s.Close()
+				}
+				return err
+			}
+			memcachedtest.WaitFor(t, "items to be streamed to a mover with a certificate", func() error { return mover(c) })
+			if err := mover(none); (err != nil) != asks {
+				t.Errorf("a mover without a certificate: %v", err)
 			}
 			m.End("saved")
 		})
