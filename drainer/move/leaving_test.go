@@ -239,6 +239,25 @@ func TestAClientWhoOnlyReads(t *testing.T) {
 	}
 }
 
+// TestAClientWhoCallsEveryOtherSecond: it is waited for as well, to the end of patience.
+func TestAClientWhoCallsEveryOtherSecond(t *testing.T) {
+	t.Parallel()
+	f := newFarewell(t, 10, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	var client sync.WaitGroup
+	conn := f.member.Dial()
+	defer client.Wait()
+	defer cancel()
+	client.Go(func() {
+		for sleep(ctx, 2*time.Second) == nil {
+			_, _ = ask(conn, "mg nothing\r\n")
+		}
+	})
+	if r := f.leave(9 * time.Second); r.Settled || r.Reason != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestALeavingMemberEndsMeanwhile: another attempt may find it again.
 func TestALeavingMemberEndsMeanwhile(t *testing.T) {
 	for name, then := range map[string]struct {

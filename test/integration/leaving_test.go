@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/drainer/contract"
@@ -16,6 +18,15 @@ import (
 
 // patient is a cluster whose leaving members wait for their clients.
 func patient() *apitest.MemcachedBuilder { return apitest.MakeMemcached(name).Patience(time.Minute) }
+
+// TestPatienceWhereNoneIsGiven is more than the minute after which most libraries ask for the list.
+func TestPatienceWhereNoneIsGiven(t *testing.T) {
+	w := newWorld(t)
+	m := apitest.MakeMemcached(name).Namespace(w.namespace).Storage("1Gi").Obj()
+	if err := admin.Create(t.Context(), m, client.DryRunAll); err != nil || m.Spec.Routing.Patience == nil || m.Spec.Routing.Patience.Duration != 90*time.Second {
+		t.Errorf("%+v: %v", m.Spec.Routing.Patience, err)
+	}
+}
 
 // ofLeaving lets the movers of leaving members do what the script says, and all other
 // drainers succeed with one item.

@@ -104,6 +104,33 @@ func TestTheEndOfTheWaitForAMoverBringsAPlan(t *testing.T) {
 	}
 }
 
+// TestTheEndOfTheWaitForAMoverThatRunsBringsAPlan: no event tells that its node is gone.
+func TestTheEndOfTheWaitForAMoverThatRunsBringsAPlan(t *testing.T) {
+	began := now.Add(-30 * time.Minute)
+	s := shrinking().mover().change(2, marks(began))
+	if p, want := Next(&s.o), began.Add(2*moverStartsWithin+s.o.Cluster.MoveDeadline); !p.Wake.Equal(want) {
+		t.Errorf("the next plan is at %s, want %s", p.Wake, want)
+	}
+}
+
+// TestAMemberThatIsMovedStaysForTheOthersBelowIt: leaving members leave together, whichever of
+// them is moved first.
+func TestAMemberThatIsMovedStaysForTheOthersBelowIt(t *testing.T) {
+	s := shrinking().mover().pod(3).left(3, marks(now.Add(-time.Second))).placement(3, allPlaced)
+	s.o.StatefulSet.Replicas, s.o.Ready = 4, []int32{0, 1, 2, 3}
+	if p := Next(&s.o); p.Running != 4 {
+		t.Errorf("%d run, want 4", p.Running)
+	}
+}
+
+// TestAMemberWhoseClaimIsDeletedLeavesAtOnce: its volume is set aside, which waits for its pod's
+// end.
+func TestAMemberWhoseClaimIsDeletedLeavesAtOnce(t *testing.T) {
+	if p := Next(&shrinking().mover().change(2, deleting).o); p.Running != 2 {
+		t.Errorf("%d run, want 2", p.Running)
+	}
+}
+
 // What the mover has done is said once, when the Job goes.
 func TestAMoversReceiptGoesWithItsJob(t *testing.T) {
 	for what, test := range map[string]struct {
@@ -142,6 +169,8 @@ func TestMovingLiveIsCheckedLive(t *testing.T) {
 		"others are being placed":   {func(s *scene) { s.placement(1) }, true},
 		"the member is gone":        {func(s *scene) { s.o.StatefulSet.Replicas = 2 }, false},
 		"it is wanted again":        {func(s *scene) { s.wanted(3) }, false},
+		"all members are to stop":   {func(s *scene) { s.wanted(0) }, false},
+		"its claim is deleted":      {func(s *scene) { s.change(2, deleting) }, false},
 		"it is held":                {func(s *scene) { s.change(2, requested(claim.Hold)) }, false},
 		"another ring is announced": {func(s *scene) { s.o.Record = ring.Record{Ring: s.o.Record.Ring, Serial: 9} }, false},
 		"it is being moved":         {func(s *scene) { s.mover() }, false},

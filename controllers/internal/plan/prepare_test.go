@@ -211,12 +211,15 @@ func TestAMoverBeginsByTheRingOfTheList(t *testing.T) {
 		t.Error(err)
 	}
 	for what, s := range map[string]*scene{
-		"clients are told of three": preparing().prepares().starts(true),
-		"its Job is gone":           announced().with(func(o *Observed) { o.Placements = nil }),
-		"its Job is being deleted":  announced().with(func(o *Observed) { o.Placements[0].Deleting = true }),
-		"a drain runs":              announced().job(3, 2),
-		"another one moves items":   announced().with(func(o *Observed) { o.Drainers = append(o.Drainers, Drainer{ClaimUID: uid(1), Target: "9-x"}) }),
-		"a person wants it again":   announced().wanted(3),
+		"clients are told of three":           preparing().prepares().starts(true),
+		"clients are told of nobody":          announced().with(func(o *Observed) { o.ListSize = 0 }),
+		"clients are told of a ring after it": announced().with(func(o *Observed) { o.Record.Serial++ }),
+		"clients use another library":         announced().with(func(o *Observed) { o.Record.Ring.Client = "gomemcache" }),
+		"its Job is gone":                     announced().with(func(o *Observed) { o.Placements = nil }),
+		"its Job is being deleted":            announced().with(func(o *Observed) { o.Placements[0].Deleting = true }),
+		"a drain runs":                        announced().job(3, 2),
+		"another one moves items":             announced().with(func(o *Observed) { o.Drainers = append(o.Drainers, Drainer{ClaimUID: uid(1), Target: "9-x"}) }),
+		"a person wants it again":             announced().wanted(3),
 	} {
 		if err := MayBegin(&s.o, a); err == nil {
 			t.Errorf("%s: it begins", what)
