@@ -17,6 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/test/wait"
 )
 
 // TestADrainPutsEveryItemWhereItsClientLooks is the drainer's promise: after it, every object is where its client looks,
@@ -83,7 +84,7 @@ func TestExpiredAndInvalidatedItemsAreCountedAndDontMove(t *testing.T) {
 		raw.Must("HD", "md stale"+strconv.Itoa(i)+" I", nil)
 		raw.Do("mg vivified"+strconv.Itoa(i)+" s N1000", nil)
 	}
-	memcachedtest.WaitFor(t, "an item to expire", func() error {
+	wait.For(t, "an item to expire", func() error {
 		if got := raw.Do("mg short0 s", nil); got != "EN" {
 			return fmt.Errorf("it answers %q", got)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/wait"
 )
 
 // give the router a table, and return the status of its answer.
@@ -38,7 +39,7 @@ func (r *routed) give(t *testing.T, body, signature string) int {
 // says waits until the router says that it has acknowledged the table, and whether there is trouble.
 func (r *routed) says(t *testing.T, what string, number int64, trouble bool) (a contract.RingAcknowledged) {
 	t.Helper()
-	memcachedtest.WaitFor(t, what, func() error {
+	wait.For(t, what, func() error {
 		text, err := r.get("/ring")
 		a = contract.RingAcknowledged{}
 		if err := errors.Join(err, json.Unmarshal([]byte(text), &a)); err != nil || a.Acknowledged != number || (a.Error != "") != trouble {
@@ -111,7 +112,7 @@ func TestARouterIsGivenTables(t *testing.T) {
 	writeRing(t, path, table(2, 1, key))
 	r.says(t, "it is not", first+2, false)
 	r.Signal(syscall.SIGTERM)
-	memcachedtest.WaitFor(t, "it to be not ready", func() error {
+	wait.For(t, "it to be not ready", func() error {
 		if _, err := r.get("/ready"); err == nil {
 			return errors.New("it is ready")
 		}

@@ -17,6 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/certtest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/wait"
 )
 
 // anonymous memory of the process, in bytes.
@@ -72,7 +73,7 @@ func talk(t *testing.T, address, text string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	_ = conn.SetDeadline(wait.Deadline())
 	_ = conn.(*net.TCPConn).SetReadBuffer(16 << 10)
 	go func() { _, _ = io.WriteString(conn, text) }()
 	return conn
@@ -260,12 +261,12 @@ func TestConnectionsByTLSCountUntilTheyAreClosed(t *testing.T) {
 	}
 	before := files()
 	secured := func() (*tls.Conn, error) {
-		conn, err := net.DialTimeout("tcp", r.address, memcachedtest.Patience)
+		conn, err := net.DialTimeout("tcp", r.address, wait.Long)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		_ = conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+		_ = conn.SetDeadline(wait.Deadline())
 		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 		c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 		return c, c.Handshake()
@@ -287,7 +288,7 @@ func TestConnectionsByTLSCountUntilTheyAreClosed(t *testing.T) {
 	if taken < most {
 		t.Errorf("%d connections were taken", taken)
 	}
-	memcachedtest.WaitFor(t, "the connections to be closed", func() error {
+	wait.For(t, "the connections to be closed", func() error {
 		if n, files := r.metric("memcached_router_connections"), files()-before; n > 0 || files > 2 {
 			return fmt.Errorf("%d connections, %d descriptors", n, files)
 		}
@@ -348,7 +349,7 @@ func TestARouterLingersAfterSIGTERM(t *testing.T) {
 	}
 	began := time.Now()
 	r.Signal(syscall.SIGTERM)
-	memcachedtest.WaitFor(t, "it to be not ready", func() error {
+	wait.For(t, "it to be not ready", func() error {
 		if _, err := r.get("/ready"); err == nil {
 			return errors.New("it is ready")
 		}

@@ -14,6 +14,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 // A large value that has waited for a member is not the last that a client's connection carries,
@@ -159,7 +160,7 @@ func (r *routed) overfill(key string, maxMemory int) {
 	store := func(size, times int) {
 		talk(r.T, r.address, strings.Repeat(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", key, size, strings.Repeat("v", size)), times))
 	}
-	memcachedtest.WaitFor(r.T, "memory to be short", func() error {
+	wait.For(r.T, "memory to be short", func() error {
 		store(30_000, 30)
 		if held := r.metric("memcached_router_held_bytes"); held <= maxMemory {
 			return fmt.Errorf("%d bytes are held", held)

@@ -21,6 +21,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/wait"
 )
 
 // routed is a router in a process of its own.
@@ -34,7 +35,7 @@ func route(t *testing.T, args ...string) *routed {
 	at := func() string { return fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t)) }
 	r := &routed{address: at(), admin: at()}
 	r.Process = drainertest.Start(t, append([]string{"route", "--" + contract.FlagListen + "=" + r.address, "--" + contract.FlagAdmin + "=" + r.admin}, args...)...)
-	memcachedtest.WaitFor(t, "the router to be ready", func() error {
+	wait.For(t, "the router to be ready", func() error {
 		_, err := r.get("/ready")
 		return err
 	})
@@ -69,7 +70,7 @@ func TestTheRouterStoresWhereADirectClientLooks(t *testing.T) {
 	drainertest.Store(t, r.address, all)
 	drainertest.Check(t, "dalli", servers, all)
 	drainertest.Check(t, "dalli", []string{r.address}, all)
-	memcachedtest.WaitFor(t, "the metrics", func() error {
+	wait.For(t, "the metrics", func() error {
 		text, err := r.get("/metrics")
 		want := fmt.Sprintf("memcached_router_requests_total{command=\"mg\",outcome=\"hit\",state=\"stable\"} %d\n", len(all))
 		if err == nil && !strings.Contains(text, want) {
@@ -107,7 +108,7 @@ func TestRouteRingFile(t *testing.T) {
 	r := route(t, "--linger=0s", "--ring-file="+path)
 	says := func(what string, want func(a contract.RingAcknowledged) bool) {
 		t.Helper()
-		memcachedtest.WaitFor(t, what, func() error {
+		wait.For(t, what, func() error {
 			text, err := r.get("/ring")
 			if err != nil {
 				return err
@@ -174,7 +175,7 @@ func TestARouterSpeaksTLSAndLogsInOnBothSides(t *testing.T) {
 	drainertest.CheckBy(t, application, "gomemcache", []string{r.address}, all)
 	drainertest.CheckBy(t, memcache.Dialer{Connection: connection}, "gomemcache", servers, all)
 
-	ctx, cancel := context.WithTimeout(t.Context(), memcachedtest.Patience)
+	ctx, cancel := context.WithDeadline(t.Context(), wait.Deadline())
 	defer cancel()
 	if conn, err := (memcache.Dialer{Connection: connection}).Dial(ctx, r.address); err == nil {
 		conn.Close()
@@ -206,7 +207,7 @@ func TestARouterSpeaksTLSAndLogsInOnBothSides(t *testing.T) {
 // expectRefused: without a login nothing is answered.
 func expectRefused(t *testing.T, conn net.Conn) {
 	t.Helper()
-	_ = conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	_ = conn.SetDeadline(wait.Deadline())
 	if _, err := io.WriteString(conn, "get a\r\nset a 0 0 5\r\nabcde\r\nversion\r\nquit\r\n"); err != nil {
 		t.Fatal(err)
 	}

@@ -6,13 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"example.com/memcached-operator/drainer/certtest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/wait"
 )
 
 // TestRouteVerifiesClients: with --client-verify, an application without a certificate of the
@@ -36,7 +35,7 @@ func TestRouteVerifiesClients(t *testing.T) {
 	conn, err := tls.Dial("tcp", r.address, &tls.Config{InsecureSkipVerify: true})
 	if err == nil { // TLS 1.3: the refusal comes with the first read
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+		_ = conn.SetDeadline(wait.Deadline())
 		_, _ = io.WriteString(conn, "version\r\n")
 		var answer [64]byte
 		if n, err := conn.Read(answer[:]); err == nil {

@@ -21,6 +21,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 var printTable = flag.Bool("print-table", false, "print the table of docs/performance.md")
@@ -268,7 +269,7 @@ func (s *scalings) store(k int) {
 	value := strconv.AppendInt(nil, next, 10)
 	item := &gomemcache.Item{Key: "key:" + strconv.Itoa(k), Value: append(value, bytes.Repeat([]byte{' '}, 50)...)}
 	err := s.library.Set(item)
-	for end := time.Now().Add(memcachedtest.Patience); err != nil && time.Now().Before(end); err = s.library.Set(item) {
+	for end := wait.Deadline(); err != nil && time.Now().Before(end); err = s.library.Set(item) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/test/wait"
 )
 
 // What memcached's header has where: see warmfile/header.go.
@@ -203,7 +204,7 @@ func TestAPassDuringASlabMove(t *testing.T) {
 			}
 			if moves {
 				raw.Must("OK", "slabs reassign "+class+" 1", nil)
-				memcachedtest.WaitFor(t, "the page to be moved", func() error {
+				wait.For(t, "the page to be moved", func() error {
 					stats, err := c.Stats("")
 					if err == nil && (stats["slabs_moved"] == "0" || stats["slab_reassign_running"] != "0") {
 						err = fmt.Errorf("%s are moved", stats["slabs_moved"])

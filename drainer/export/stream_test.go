@@ -26,6 +26,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -68,7 +69,7 @@ func startMember(t *testing.T, c contract.Connection) *member {
 
 func (m *member) open(d memcache.Dialer) *wire.Stream {
 	m.t.Helper()
-	s, err := wire.Open(m.t.Context(), d, m.address, &m.request, memcachedtest.Patience)
+	s, err := wire.Open(m.t.Context(), d, m.address, &m.request, wait.Long)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -273,7 +274,7 @@ func TestAStreamThatEndsDoesNotWaitForMemcached(t *testing.T) {
 		if err == nil {
 			t.Error("the pass has ended well")
 		}
-	case <-time.After(memcachedtest.Patience):
+	case <-wait.Over():
 		t.Error("the pass goes on")
 	}
 	m.Signal(syscall.SIGCONT)
@@ -327,7 +328,7 @@ func TestWhoMayStream(t *testing.T) {
 		"with nothing":                {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := wire.Open(t.Context(), memcache.Dialer{Connection: other}, m.address, &m.request, memcachedtest.Patience)
+			s, err := wire.Open(t.Context(), memcache.Dialer{Connection: other}, m.address, &m.request, wait.Long)
 			if err == nil {
 				s.Close()
 				t.Error("it gets a stream")
@@ -393,7 +394,7 @@ func TestWhatNoMoverAsks(t *testing.T) {
 	} {
 		request := m.request
 		change(&request)
-		s, err := wire.Open(t.Context(), memcache.Dialer{}, m.address, &request, memcachedtest.Patience)
+		s, err := wire.Open(t.Context(), memcache.Dialer{}, m.address, &request, wait.Long)
 		if err == nil {
 			s.Close()
 		}
@@ -425,7 +426,7 @@ func TestWhatIsLoggedIsShort(t *testing.T) {
 			if len(line) > 1<<10 {
 				t.Errorf("%d bytes: %.200s", len(line), line)
 			}
-		case <-time.After(memcachedtest.Patience):
+		case <-wait.Over():
 			t.Error("nothing is logged")
 		}
 		conn.Close()

@@ -9,6 +9,7 @@ import (
 
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/wait"
 )
 
 // clockCases are how a member ended whose clock was not the present one's. A node whose
@@ -120,7 +121,7 @@ func TestFlushByTheClockOfTheMember(t *testing.T) {
 			for i := range 50 { // in a slab class of their own
 				raw.Must("STORED", fmt.Sprintf("set new%d 0 0 3", i), []byte("new"))
 			}
-			memcachedtest.WaitFor(t, "the manifest to know of the flush", func() error {
+			wait.For(t, "the manifest to know of the flush", func() error {
 				m, err := drainertest.ReadManifest(dir)
 				if err == nil && m.Image.OldestLive == 0 {
 					err = errors.New("it does not")

@@ -13,6 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/wait"
 )
 
 // TestAMemcachedThatListsItsItemsEndsInTime: at its end it waits for its crawler, and the
@@ -68,7 +69,7 @@ func beginListing(t *testing.T, address string) *bufio.Reader {
 	t.Cleanup(func() { conn.Close() })
 	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	r := bufio.NewReader(conn)
-	memcachedtest.WaitFor(t, "the first line", func() error {
+	wait.For(t, "the first line", func() error {
 		if _, err := fmt.Fprint(conn, "lru_crawler metadump all\r\n"); err != nil {
 			return err
 		}

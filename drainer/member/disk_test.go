@@ -15,8 +15,8 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/wait"
 )
 
 // TestManifestGetsItsNameWhenItIsOnTheDisk: otherwise a node that goes down may leave an
@@ -217,7 +217,7 @@ func trace(s *drainertest.Served, arguments ...string) (detach func()) {
 		_ = tracer.Wait()
 	}
 	s.T.Cleanup(detach)
-	memcachedtest.WaitFor(s.T, "strace to have every thread", func() error {
+	wait.For(s.T, "strace to have every thread", func() error {
 		threads, err := filepath.Glob("/proc/" + strconv.Itoa(s.Cmd.Process.Pid) + "/task/*/status")
 		for _, thread := range threads {
 			if b, err := os.ReadFile(thread); err == nil && !strings.Contains(string(b), "TracerPid:\t"+strconv.Itoa(tracer.Process.Pid)+"\n") {

@@ -17,6 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/wait"
 )
 
 // impatient is a member that may hang for so long.
@@ -32,7 +33,7 @@ func impatient(t *testing.T, p *pod, after time.Duration, args ...string) *drain
 func proven(t *testing.T, s *drainertest.Served) {
 	t.Helper()
 	seen := 0
-	memcachedtest.WaitFor(t, "the supervisor to have asked", func() error {
+	wait.For(t, "the supervisor to have asked", func() error {
 		conn, err := memcache.Dial(t.Context(), s.Address())
 		if err != nil {
 			return err

@@ -14,9 +14,9 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/test/wait"
 )
 
 // fault is what befalls a supervisor: strace ends it, or lets a system call fail, when
@@ -371,7 +371,7 @@ func (p *pod) runCommandUnder(f fault, member contract.Serve) (out string, err e
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(p.t.Context(), memcachedtest.Patience)
+	ctx, cancel := context.WithDeadline(p.t.Context(), wait.Deadline())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "strace", append(append(f.arguments(), self), member.Args()...)...)
 	cmd.Env = append(os.Environ(), drainertest.BeDrainer+"=1")

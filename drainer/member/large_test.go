@@ -116,10 +116,7 @@ func TestTheBuildIsRecorded(t *testing.T) {
 // differently: it would serve wrong values.
 func TestMemcachedNeverResumesFromAFileOfAnotherLayout(t *testing.T) {
 	large := memcachedtest.Large(t)
-	small, err := memcachedtest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	small := memcachedtest.Binary(t)
 	for name, builds := range map[string][2]string{"from 64 bits to 32": {large, small}, "from 32 bits to 64": {small, large}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,13 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/wait"
 )
 
 // told is a member whose supervisor has a list.
@@ -48,14 +48,14 @@ func tell(t *testing.T, path string, list *contract.List) {
 
 // config is the answer to a client's question.
 func (m *told) config() (string, error) {
-	ctx, cancel := context.WithTimeout(m.t.Context(), memcachedtest.Patience)
+	ctx, cancel := context.WithDeadline(m.t.Context(), wait.Deadline())
 	defer cancel()
 	conn, err := m.dialer.DialContext(ctx, "tcp", m.address)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	_ = conn.SetDeadline(wait.Deadline())
 	if _, err := io.WriteString(conn, "config get cluster\r\n"); err != nil {
 		return "", err
 	}
@@ -111,7 +111,7 @@ func (m *told) itemsCAS() uint64 {
 
 func (m *told) says(what string, want *contract.List) {
 	m.t.Helper()
-	memcachedtest.WaitFor(m.t, what, func() error {
+	wait.For(m.t, what, func() error {
 		config, err := m.config()
 		item, itemErr := m.item()
 		if err = errors.Join(err, itemErr); err == nil && (config != want.String() || item != want.String()) {
@@ -137,7 +137,7 @@ func TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins(t *testing.T) {
 			dir, port := t.TempDir(), memcachedtest.FreePort(t)
 			list := filepath.Join(t.TempDir(), "list")
 			m := serveTold(t, c, dir, list, port)
-			memcachedtest.WaitFor(t, "an answer without a list", func() error {
+			wait.For(t, "an answer without a list", func() error {
 				if _, err := m.config(); err == nil || !strings.Contains(err.Error(), "SERVER_ERROR") {
 					return fmt.Errorf("want a SERVER_ERROR: %w", err)
 				}
@@ -195,7 +195,7 @@ func TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins(t *testing.T) {
 // firstAnswers checks the first answer: none may have an older list.
 func (m *told) firstAnswers(want *contract.List) {
 	m.t.Helper()
-	memcachedtest.WaitFor(m.t, "an answer", func() error {
+	wait.For(m.t, "an answer", func() error {
 		first, err := m.config()
 		if err == nil && first != want.String() {
 			m.t.Errorf("the first answer is %q", first)
@@ -250,13 +250,13 @@ func TestTheSupervisorAsksForACertificateWhereMemcachedDoes(t *testing.T) {
 			}
 			mover := func(by contract.Connection) error {
 				request := &wire.Request{Client: "gomemcache", Servers: []wire.Server{{Host: "a", Port: 1}}}
-				s, err := wire.Open(t.Context(), memcache.Dialer{Connection: by, Unverified: true}, fmt.Sprintf("127.0.0.1:%d", args.ExportPort), request, memcachedtest.Patience)
+				s, err := wire.Open(t.Context(), memcache.Dialer{Connection: by, Unverified: true}, fmt.Sprintf("127.0.0.1:%d", args.ExportPort), request, wait.Long)
 				if err == nil {
 					s.Close()
 				}
 				return err
 			}
-			memcachedtest.WaitFor(t, "items to be streamed to a mover with a certificate", func() error { return mover(c) })
+			wait.For(t, "items to be streamed to a mover with a certificate", func() error { return mover(c) })
 			if err := mover(none); (err != nil) != asks {
 				t.Errorf("a mover without a certificate: %v", err)
 			}
@@ -309,7 +309,7 @@ func TestDiscoveryNamesMemcachedsVersion(t *testing.T) {
 	for range 5 {
 		m := serveTold(t, contract.Connection{}, t.TempDir(), filepath.Join(t.TempDir(), "list"), memcachedtest.FreePort(t))
 		var at, of string
-		memcachedtest.WaitFor(t, "two versions", func() (err error) {
+		wait.For(t, "two versions", func() (err error) {
 			if at, err = m.version(m.address); err == nil {
 				of, err = m.version(m.Address())
 			}
@@ -402,7 +402,7 @@ func TestTheListsItemIsNoClientsCommand(t *testing.T) {
 	drainertest.Store(t, m.Address(), all)
 	owner := memcachedtest.Start(t)
 	args := drainertest.RebalanceArgs(t, "gomemcache", m.Address(), []string{owner.Address()})
-	args.Patience = memcachedtest.Patience
+	args.Patience = wait.Long
 	r := drainertest.Rebalance(t, args)
 	if err := r.Receipt.AddsUp(args.SourceID); err != nil || r.Receipt.Found != 100 || !r.Receipt.Settled {
 		t.Errorf("%v: %+v\n%s", err, r.Receipt, r.Err)

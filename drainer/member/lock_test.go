@@ -9,6 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/wait"
 )
 
 // A drainer that finds its member's memcached still at work, as
@@ -52,7 +53,7 @@ func TestASecondMemberOfAVolumeWaits(t *testing.T) {
 	drainertest.Store(t, one.Address(), all)
 	one.End("saved")
 	server := &memcachedtest.Server{Port: port}
-	memcachedtest.WaitFor(t, "the second one to answer", func() error {
+	wait.For(t, "the second one to answer", func() error {
 		conn, err := net.Dial("tcp", server.Address())
 		if err == nil {
 			err = conn.Close()

@@ -13,6 +13,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
 // clients are real libraries that ask for the list by the discovery protocol, and how to
@@ -31,10 +33,7 @@ type peer struct {
 
 func startPeer(t *testing.T, client, address string) *peer {
 	t.Helper()
-	dir := os.Getenv("CLIENTS")
-	if dir == "" {
-		t.Fatal("client libraries are needed: make clients, then CLIENTS=bin/clients, as an absolute path")
-	}
+	dir := tier.Clients(t)
 	words := append(slices.Clone(clients[client]), address)
 	last := len(words) - 2
 	words[last] = filepath.Join(dir, words[last])
@@ -124,7 +123,7 @@ func follows(t *testing.T, client string) {
 	for i, n := range []int{3, 5, 2, 3} {
 		tellAll(int64(i)+2, n)
 		round := 0
-		memcachedtest.WaitFor(t, fmt.Sprintf("items on %d members", n), func() error {
+		wait.For(t, fmt.Sprintf("items on %d members", n), func() error {
 			var keys []string
 			for k := range 100 {
 				keys = append(keys, fmt.Sprintf("key-%d-%d-%d", i, round, k))

@@ -21,6 +21,7 @@ import (
 	"example.com/memcached-operator/drainer/snapshot"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/test/wait"
 )
 
 // Variables that make a drainer process stop before the n-th item of each
@@ -241,7 +242,7 @@ func TestStoppedWhileReplaying(t *testing.T) {
 	again := drainertest.Serve(t, dir, "-m", "128")
 	all["written while it replayed"] = live["written while it replayed"]
 	again.WaitFor("replayed generation-1")
-	memcachedtest.WaitFor(t, "the member to be ready", func() error {
+	wait.For(t, "the member to be ready", func() error {
 		if r := ready(again); r.Code != contract.ExitOK {
 			return errors.New(r.Err)
 		}
@@ -331,7 +332,7 @@ func TestReplayIsToldOf(t *testing.T) {
 			member, release := replaying(t, drainertest.Objects(29, 10), test.args...)
 			expect := func(want string) {
 				t.Helper()
-				memcachedtest.WaitFor(t, "a setting of "+want, func() error {
+				wait.For(t, "a setting of "+want, func() error {
 					settings, err := member.Memcached().DialFor(t).Stats("settings")
 					if err == nil && settings["lru_crawler_tocrawl"] != want {
 						err = errors.New("it is " + settings["lru_crawler_tocrawl"])

@@ -14,6 +14,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/firstsave"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/snapshot"
+	"example.com/memcached-operator/test/wait"
 )
 
 // pod is a member of mode Saved: a volume that outlives it, and a directory in
@@ -384,7 +385,7 @@ func TestSavedMemcachedEndsAtOnce(t *testing.T) {
 				}
 			}
 			s := p.again().start("", "-m", "128")
-			memcachedtest.WaitFor(t, "the items", func() error {
+			wait.For(t, "the items", func() error {
 				if n := s.Memcached().Items(t); n != 500 {
 					return errors.New(strconv.FormatInt(n, 10) + " items")
 				}

@@ -12,6 +12,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/wait"
 )
 
 // By TLS, with certificates on both sides, and logins, a member is
@@ -88,7 +89,7 @@ func streamsSecured(t *testing.T, c contract.Connection) {
 	drainertest.CheckBy(t, d, "gomemcache", two, all)
 
 	leaves := drainertest.RebalanceArgs(t, "gomemcache", two[0], two[1:])
-	leaves.Connection, leaves.ExportPort, leaves.Patience = c, serve.ExportPort, memcachedtest.Patience
+	leaves.Connection, leaves.ExportPort, leaves.Patience = c, serve.ExportPort, wait.Long
 	r = drainertest.Rebalance(t, leaves)
 	if err := r.Receipt.AddsUp(args.SourceID); err != nil || r.Receipt.Added == 0 || !r.Receipt.Settled || strings.Contains(r.Err, "is asked for") {
 		t.Errorf("it leaves: %v, receipt %+v\n%s", err, r.Receipt, r.Err)
@@ -135,7 +136,7 @@ func TestNewCertificatesAndLoginsAreTakenUp(t *testing.T) {
 				p = drainertest.Start(t, args.Args()...)
 			}
 			var old *memcache.Conn
-			memcachedtest.WaitFor(t, "the first connection", func() (err error) {
+			wait.For(t, "the first connection", func() (err error) {
 				old, err = d.Dial(t.Context(), address)
 				return err
 			})
@@ -156,7 +157,7 @@ func TestNewCertificatesAndLoginsAreTakenUp(t *testing.T) {
 
 			secured.Login("drainer:changed\n")
 			p.WaitFor("new logins")
-			memcachedtest.WaitFor(t, "the new login to be taken", func() error {
+			wait.For(t, "the new login to be taken", func() error {
 				conn, err := d.Dial(t.Context(), address)
 				if err == nil {
 					conn.Close()

@@ -13,6 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/wait"
 )
 
 // The kubelet's SIGTERM, or SIGINT, saves the cache, and the
@@ -51,7 +52,7 @@ func TestServeAtOnce(t *testing.T) {
 	drainertest.Store(t, s.Address(), all)
 	s.End("saved")
 	p := drainertest.Start(t, drainertest.MemberArgs(contract.Connection{}, dir, s.Port).Args()...)
-	memcachedtest.WaitFor(t, "the start", func() error {
+	wait.For(t, "the start", func() error {
 		m, err := volume.ReadManifest(dir)
 		if err == nil && m.State == volume.Saved {
 			err = fmt.Errorf("it has not begun")
@@ -216,7 +217,7 @@ func TestOrphansAreReaped(t *testing.T) {
 	p.WaitFor("orphan ")
 	_, rest, _ := strings.Cut(p.Out.String(), "orphan ")
 	pid := strings.Fields(rest)[0]
-	memcachedtest.WaitFor(t, "the orphan to be gone, not a zombie", func() error {
+	wait.For(t, "the orphan to be gone, not a zombie", func() error {
 		if stat, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil {
 			return fmt.Errorf("%s", stat)
 		}

@@ -10,8 +10,8 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/wait"
 )
 
 // slowly lets each page of a save take so long.
@@ -58,7 +58,7 @@ func TestTheRateOfASaveIsKept(t *testing.T) {
 			slowly(s, p.volume, slow)
 			s.Signal(syscall.SIGTERM)
 			if cut {
-				memcachedtest.WaitFor(t, "some pages", func() error {
+				wait.For(t, "some pages", func() error {
 					if volume.SaveRate(p.volume) == 0 {
 						return os.ErrNotExist
 					}

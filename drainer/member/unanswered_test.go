@@ -11,6 +11,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/wait"
 )
 
 // deaf is a member whose supervisor asks at another port than clients do, so it never gets
@@ -26,7 +27,7 @@ func (p *pod) startDeaf(args ...string) *deaf {
 	c := drainertest.MemberArgs(contract.Connection{}, p.volume, port, args...)
 	c.MemoryDir, c.Port = p.memory, int32(memcachedtest.FreePort(p.t))
 	d := &deaf{drainertest.Start(p.t, c.Args()...), &memcachedtest.Server{Port: port}}
-	memcachedtest.WaitFor(p.t, "memcached", func() error {
+	wait.For(p.t, "memcached", func() error {
 		conn, err := d.memcached.Dialer.Dial(p.t.Context(), d.memcached.Address())
 		if err != nil {
 			return err

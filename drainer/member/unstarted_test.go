@@ -13,6 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/start"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/wait"
 )
 
 // TestAskedToEndBeforeMemcachedAnswers: what an earlier memcached of the pod has left in memory
@@ -35,7 +36,7 @@ func TestAskedToEndBeforeMemcachedAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			starting := drainertest.Start(t, p.command(memcachedtest.FreePort(t), append([]string{program}, fewPages...)...).Args()...)
-			memcachedtest.WaitFor(t, "the supervisor to come to it", func() error {
+			wait.For(t, "the supervisor to come to it", func() error {
 				_, err := os.Stat(came)
 				return err
 			})

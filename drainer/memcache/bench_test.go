@@ -9,6 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/wait"
 )
 
 // BenchmarkAdd adds items of about 100 bytes to one memcached: what a batch costs beside
@@ -18,7 +19,7 @@ func BenchmarkAdd(b *testing.B) {
 	for _, batch := range []int{8 << 10, 128 << 10} {
 		b.Run(fmt.Sprintf("batches of %d KiB", batch>>10), func(b *testing.B) {
 			s := memcachedtest.Start(b, "-m", "2048", "-t", "2")
-			w := memcache.NewWriter(memcache.Options{Address: s.Address(), UnreachableTimeout: memcachedtest.Patience, Connections: 2, BatchBytes: batch})
+			w := memcache.NewWriter(memcache.Options{Address: s.Address(), UnreachableTimeout: wait.Long, Connections: 2, BatchBytes: batch})
 			if err := w.Connect(b.Context()); err != nil {
 				b.Fatal(err)
 			}

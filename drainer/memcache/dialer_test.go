@@ -18,6 +18,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/wait"
 )
 
 // A server is spoken to by TLS, with a certificate of one's own and a
@@ -83,11 +84,11 @@ func TestADialerRefusesWhatItCantTrust(t *testing.T) {
 		"no files":              {server.Address(), contract.Connection{TLSDir: t.TempDir()}, contract.CAFile},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), memcachedtest.Patience)
+			ctx, cancel := context.WithDeadline(t.Context(), wait.Deadline())
 			defer cancel()
 			conn, err := memcache.Dialer{Connection: test.Connection}.Dial(ctx, test.address)
 			if err == nil {
-				_ = conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+				_ = conn.SetDeadline(wait.Deadline())
 				_, err = conn.Version()
 				conn.Close()
 			}

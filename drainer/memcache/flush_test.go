@@ -11,6 +11,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/wait"
 )
 
 // old is what clients stored a while ago.
@@ -151,7 +152,7 @@ func TestFlushWhileAddWaits(t *testing.T) {
 		}
 		added <- w.Flush()
 	}()
-	memcachedtest.WaitFor(t, "an item that waits", func() error {
+	wait.For(t, "an item that waits", func() error {
 		before := next.Load()
 		if time.Sleep(100 * time.Millisecond); before == 0 || next.Load() != before {
 			return fmt.Errorf("item %d is next", next.Load())

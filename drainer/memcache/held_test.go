@@ -15,6 +15,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/wait"
 )
 
 // A value that is sent from its page arrives as it was, although the page is used for other
@@ -39,7 +40,7 @@ func TestValuesOfPagesArriveAsTheyWere(t *testing.T) {
 			if p.Take(); p.Data == nil {
 				p.Data = make([]byte, pageSize)
 			}
-		case <-time.After(memcachedtest.Patience):
+		case <-wait.Over():
 			t.Fatal("no page is free")
 		}
 		for at := 0; at+valueSize <= pageSize; at += valueSize {
@@ -76,7 +77,7 @@ func TestValuesOfPagesArriveAsTheyWere(t *testing.T) {
 	for range 5 {
 		select {
 		case <-all.Free():
-		case <-time.After(memcachedtest.Patience):
+		case <-wait.Over():
 			t.Fatal("a page is still held")
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/wait"
 )
 
 // TestAddsAreClassicWhereMemoryIsShort: a meta add that finds no memory deletes what is
@@ -53,7 +54,7 @@ func TestAddsAreClassicWhereMemoryIsShort(t *testing.T) {
 			if err := c.Ping(); err != nil {
 				t.Fatal(err)
 			}
-			memcachedtest.WaitFor(t, "an add by "+test.second, func() error {
+			wait.For(t, "an add by "+test.second, func() error {
 				time.Sleep(10 * time.Millisecond)
 				addAll(t, w, item.Item{Key: fmt.Appendf(nil, "moved%d", time.Now().UnixNano()), Value: []byte("v")})
 				if got := command.Load(); got != test.second {

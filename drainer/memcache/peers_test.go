@@ -10,6 +10,7 @@ import (
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/wait"
 )
 
 // Those who have sent a command lately, the three with the most connections by their
@@ -23,7 +24,7 @@ func TestThePeersThatCallMostAreNamed(t *testing.T) {
 	defer own.Close()
 	expect := func(want string) {
 		t.Helper()
-		memcachedtest.WaitFor(t, "the peers", func() error {
+		wait.For(t, "the peers", func() error {
 			peers, err := own.Peers(time.Hour)
 			if err != nil {
 				t.Fatal(err)

@@ -15,12 +15,13 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/wait"
 )
 
 func connect(t *testing.T, o memcache.Options) *memcache.Writer {
 	t.Helper()
 	if o.UnreachableTimeout == 0 {
-		o.UnreachableTimeout = memcachedtest.Patience
+		o.UnreachableTimeout = wait.Long
 	}
 	w := memcache.NewWriter(o)
 	if err := w.Connect(t.Context()); err != nil {

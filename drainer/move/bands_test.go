@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/internal/drainertest"
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 // aged is a source of items in random order, the n-th of them last used n
@@ -60,7 +60,7 @@ func TestMostRecentlyUsedStay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := Engine{Source: source, Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+			m := Engine{Source: source, Owner: owner, Servers: list, UnreachableTimeout: wait.Long, Log: io.Discard}
 			r := m.Run(t.Context())
 			if r.Found != 20000 || r.Added+r.Rejected != 20000 || !r.Complete || (r.Rejected > 0) != (name == "refusing") {
 				t.Errorf("%+v", r)
@@ -94,7 +94,7 @@ func TestRoomForAll(t *testing.T) {
 	_, addresses := drainertest.Survivors(t, 2)
 	list := drainertest.MustParse(t, addresses)
 	source := &aged{n: 1000, size: 1000}
-	m := Engine{Source: source, Owner: itself{}, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+	m := Engine{Source: source, Owner: itself{}, Servers: list, UnreachableTimeout: wait.Long, Log: io.Discard}
 	if r := m.Run(t.Context()); r.Added != 1000 || source.passes != 1 {
 		t.Errorf("%d passes, %+v", source.passes, r)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/wait"
 )
 
 // TestAMoveThatIsPreparedBeginsWhenItIsTold: until then it has moved nothing, and says that it is
@@ -26,11 +26,11 @@ func begins(t *testing.T, text string) {
 		f := newFarewell(t, 1000, streamed)
 		e := f.engine()
 		file := filepath.Join(t.TempDir(), "begin")
-		e.Begin = &contract.Begin{File: file, When: "ring 2", Within: 10 * memcachedtest.Patience}
+		e.Begin = &contract.Begin{File: file, When: "ring 2", Within: wait.Long}
 		source := drainertest.MustParse(t, []string{f.member.Address()})[0]
 		done := make(chan contract.Receipt, 1)
 		go func() { done <- e.MoveFromLeaving(t.Context(), source, t.TempDir(), time.Millisecond) }()
-		memcachedtest.WaitFor(t, "the move to be prepared", func() error {
+		wait.For(t, "the move to be prepared", func() error {
 			if len(f.said(contract.PhasePrepared)) == 0 {
 				return errors.New("it is not")
 			}

@@ -8,9 +8,9 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 // largeFlags is a source of ten items, one with client flags of more than 32 bits.
@@ -49,7 +49,7 @@ func TestClientFlagsTooLarge(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := (&Engine{Source: &largeFlags{aged{n: 10, size: test.size}}, Owner: owner, Servers: servers,
-				UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}).Run(t.Context())
+				UnreachableTimeout: wait.Long, Log: io.Discard}).Run(t.Context())
 			if r.Reason != test.reason || r.ExitCode != test.code || r.Added != test.added || r.Rejected != 10-test.added || !r.Complete {
 				t.Errorf("%+v", r)
 			}

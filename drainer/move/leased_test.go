@@ -16,6 +16,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router/command"
 	"example.com/memcached-operator/drainer/router/pull"
+	"example.com/memcached-operator/test/wait"
 )
 
 // leaveLeased is leave under leases.
@@ -50,8 +51,8 @@ func TestNothingIsLeftOnlyIfAPassFindsNothing(t *testing.T) {
 		owner := f.servers[f.owner.Owner([]byte("held"))].Raw()
 		lease := func() { owner.Must("HD", fmt.Sprintf("ms held 0 T6 F%d", command.LeaseFlags), []byte{}) }
 		lease()
-		done := f.leaveLeased(memcachedtest.Patience)
-		memcachedtest.WaitFor(t, "the mover to settle", func() error {
+		done := f.leaveLeased(wait.Long)
+		wait.For(t, "the mover to settle", func() error {
 			lease()
 			if len(f.said(contract.PhaseSettling)) == 0 {
 				return errors.New("it doesn't yet")
@@ -65,7 +66,7 @@ func TestNothingIsLeftOnlyIfAPassFindsNothing(t *testing.T) {
 			}
 		}
 		owner.Must("HD", "md held", nil)
-		memcachedtest.WaitFor(t, "nothing to be left", func() error {
+		wait.For(t, "nothing to be left", func() error {
 			if !f.nothingLeft() {
 				return errors.New("there is something")
 			}
@@ -112,11 +113,11 @@ func TestWhatCanNotBeAskedForDoesNotHoldAMoveUp(t *testing.T) {
 		f.member.Raw().Must("STORED", fmt.Sprintf("set flags %d 0 1", command.LeaseFlags), []byte("v"))
 		f.all["flags"] = drainertest.Object{Value: []byte("v"), Flags: command.LeaseFlags}
 		select {
-		case r := <-f.leaveLeased(memcachedtest.Patience):
+		case r := <-f.leaveLeased(wait.Long):
 			if err := r.AddsUp("the-claim"); err != nil || !r.Settled || r.Unaskable != 3 || r.Found != int64(len(f.all))+3 {
 				t.Errorf("%d objects: %v: %+v", len(f.all), err, r)
 			}
-		case <-time.After(memcachedtest.Patience / 2):
+		case <-wait.Over():
 			t.Fatal("the move doesn't end")
 		}
 		if n := f.member.Items(t); n != 3 || !f.nothingLeft() {

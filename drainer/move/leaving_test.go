@@ -19,6 +19,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 // farewell is a member that leaves, and the servers of the new ring.
@@ -61,7 +62,7 @@ func newFarewell(t *testing.T, n int, streamed bool, args ...string) *farewell {
 // engine has not begun.
 func (f *farewell) engine() *Engine {
 	return &Engine{SourceID: "the-claim", Owner: f.owner, Servers: f.list, Export: f.export,
-		UnreachableTimeout: memcachedtest.Patience, Log: io.Discard, Progress: func(p contract.Progress) {
+		UnreachableTimeout: wait.Long, Log: io.Discard, Progress: func(p contract.Progress) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.progress = append(f.progress, p)
@@ -143,7 +144,7 @@ func bothWays(t *testing.T, test func(t *testing.T, streamed bool)) {
 func TestAMemberThatNobodyCallsLeaves(t *testing.T) {
 	bothWays(t, func(t *testing.T, streamed bool) {
 		f := newFarewell(t, 3000, streamed)
-		r := f.leave(memcachedtest.Patience)
+		r := f.leave(wait.Long)
 		f.check(r)
 		if r.Found != 3000 || !r.Settled || r.Seconds[contract.PhaseSettling] < quietFor.Seconds() {
 			t.Errorf("%+v", r)
@@ -159,8 +160,8 @@ func TestAMemberLeavesWhenItsLastClientHasGone(t *testing.T) {
 		stop := f.lateClient(100)
 		defer stop()
 		done := make(chan contract.Receipt, 1)
-		go func() { done <- f.leave(10 * memcachedtest.Patience) }()
-		memcachedtest.WaitFor(t, "the clients to be named", func() error {
+		go func() { done <- f.leave(wait.Long) }()
+		wait.For(t, "the clients to be named", func() error {
 			for _, message := range f.said(contract.PhaseSettling) {
 				if strings.Contains(message, "; connections: 127.0.0.1 (") && len(message) <= contract.MaxCallers {
 					return nil
@@ -175,7 +176,7 @@ func TestAMemberLeavesWhenItsLastClientHasGone(t *testing.T) {
 			if !r.Settled || r.Found < int64(len(f.all)) {
 				t.Errorf("%d objects: %+v", len(f.all), r)
 			}
-		case <-time.After(memcachedtest.Patience):
+		case <-wait.Over():
 			t.Fatal("it still waits for the client")
 		}
 	})
@@ -230,7 +231,7 @@ func TestAClientWhoOnlyReads(t *testing.T) {
 			})
 			patience := 8 * time.Second
 			if settles {
-				patience = memcachedtest.Patience
+				patience = wait.Long
 			}
 			if r := f.leave(patience); r.Settled != settles || r.Reason != "" {
 				t.Errorf("%+v", r)
@@ -276,8 +277,8 @@ func TestALeavingMemberEndsMeanwhile(t *testing.T) {
 			e.UnreachableTimeout = 5 * time.Second
 			source := drainertest.MustParse(t, []string{f.member.Address()})[0]
 			done := make(chan contract.Receipt, 1)
-			go func() { done <- e.MoveFromLeaving(t.Context(), source, t.TempDir(), memcachedtest.Patience) }()
-			memcachedtest.WaitFor(t, "the member to settle", func() error {
+			go func() { done <- e.MoveFromLeaving(t.Context(), source, t.TempDir(), wait.Long) }()
+			wait.For(t, "the member to settle", func() error {
 				if len(f.said(contract.PhaseSettling)) == 0 {
 					return errors.New("it doesn't yet")
 				}
@@ -301,7 +302,7 @@ func TestALeavingMemberKeepsWhatIsRefused(t *testing.T) {
 			large["large:"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 100_000)}
 		}
 		drainertest.Store(t, f.member.Address(), large)
-		r := f.leave(memcachedtest.Patience)
+		r := f.leave(wait.Long)
 		if r.ExitCode != contract.ExitRejected || r.Found != 100 || r.Added+r.Rejected != 100 || r.Rejected == 0 || r.Settled {
 			t.Errorf("%+v", r)
 		}
@@ -337,7 +338,7 @@ func TestALeavingMemberIsNoServer(t *testing.T) {
 func TestProgressOfALeavingMember(t *testing.T) {
 	f := newFarewell(t, 100, false)
 	a := drainertest.RebalanceArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), f.list[1].Address()})
-	a.Patience, a.Deadline = memcachedtest.Patience, 2*memcachedtest.Patience
+	a.Patience, a.Deadline = wait.Long, wait.Long
 	r := drainertest.Rebalance(t, a)
 	if err := r.Receipt.AddsUp("the-claim"); err != nil || !r.Receipt.Settled {
 		t.Fatalf("%v: %+v\n%s", err, r.Receipt, r.Err)
@@ -422,7 +423,7 @@ func TestTheHottestItemsOfALeavingMemberMoveFirst(t *testing.T) {
 func TestOwnersThatEvictWhileALeavingMembersItemsCome(t *testing.T) {
 	bothWays(t, func(t *testing.T, streamed bool) {
 		f := agedFarewell(t, 1000, 4000, streamed, "-m", "8", "-f", "2")
-		r := f.leave(memcachedtest.Patience)
+		r := f.leave(wait.Long)
 		if err := r.AddsUp("the-claim"); err != nil || r.Found < 8000 || r.Added != r.Found || !r.Settled || f.member.Items(t) != 0 {
 			t.Errorf("%v: %d items are left; %+v", err, f.member.Items(t), r)
 		}

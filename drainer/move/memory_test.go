@@ -13,6 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 // flood is a source of much more than may be under way; each is called with the
@@ -63,7 +64,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := Engine{Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+			m := Engine{Owner: owner, Servers: list, UnreachableTimeout: wait.Long, Log: io.Discard}
 			if test.ends != contract.ExitOK {
 				m.UnreachableTimeout = 10 * time.Second // it bounds the connecting, too
 			}

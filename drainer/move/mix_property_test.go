@@ -20,6 +20,7 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/test/wait"
 )
 
 // TestWhateverClientsAndServersDo: items come from a memcached that has seen deletes,
@@ -250,13 +251,13 @@ func (m *mix) transfer(limit pace.Limit) contract.Receipt {
 			return contract.Receipt{Message: err.Error()}
 		}
 		defer reader.Close()
-		receipt, err := Replay(m.t.Context(), reader, memcache.Dialer{}, m.list[0].Address(), memcachedtest.Patience, io.Discard)
+		receipt, err := Replay(m.t.Context(), reader, memcache.Dialer{}, m.list[0].Address(), wait.Long, io.Discard)
 		if err != nil {
 			receipt.Message = err.Error()
 		}
 		return receipt
 	}
-	e := &Engine{SourceID: "the-claim", Owner: m.owner, Servers: m.list, Limit: limit, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+	e := &Engine{SourceID: "the-claim", Owner: m.owner, Servers: m.list, Limit: limit, UnreachableTimeout: wait.Long, Log: io.Discard}
 	if m.kind == "move" {
 		var log drainertest.Buffer
 		e.Export, e.Log, e.Leases = m.export, &log, m.leases

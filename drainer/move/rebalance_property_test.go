@@ -20,6 +20,7 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 // TestNothingIsOutdated: clients have changed from one list of servers to another, or
@@ -194,7 +195,7 @@ func (s *reshuffle) each(ctx context.Context, limit pace.Limit, done func(i int,
 	for i := range s.list {
 		all.Go(func() {
 			m := &Engine{SourceID: "the-claim", Owner: s.after, Servers: s.list[:s.ring], Limit: limit,
-				UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+				UnreachableTimeout: wait.Long, Log: io.Discard}
 			var log drainertest.Buffer
 			if s.exports != nil {
 				m.Export, m.Log = &Export{Address: s.exports[i], Client: s.client}, &log

@@ -25,6 +25,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 // TestARebalancePutsEveryItemWhereItsClientLooks is placement's promise, for each client: when one more server
@@ -220,7 +221,7 @@ func makePair(t *testing.T, n int, value string) *pair {
 	drainertest.Store(t, p.member.Address(), all)
 	p.l = &runningMember{
 		member: drainertest.MustParse(t, addresses)[0], servers: drainertest.MustParse(t, addresses), owner: owner,
-		scratch: t.TempDir(), longest: longestList, timeout: memcachedtest.Patience, rest: time.Millisecond,
+		scratch: t.TempDir(), longest: longestList, timeout: wait.Long, rest: time.Millisecond,
 		waiting: func(string, string) {}, earlier: earlier{seed: maphash.MakeSeed()},
 	}
 	p.l.soon = func(*item.Item) bool { return false }
@@ -394,7 +395,7 @@ func TestMemberRestartsWhileItsItemsMove(t *testing.T) {
 func TestMemberRestartsBetweenListings(t *testing.T) {
 	t.Parallel()
 	p := makePair(t, 1, "1")
-	m := &Engine{Source: p.l, Owner: p.l.owner, Servers: p.l.servers, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+	m := &Engine{Source: p.l, Owner: p.l.owner, Servers: p.l.servers, UnreachableTimeout: wait.Long, Log: io.Discard}
 	p.l.settle = func() (int64, error) {
 		p.l.started -= 10 // it began before
 		return m.settle()
@@ -403,7 +404,7 @@ func TestMemberRestartsBetweenListings(t *testing.T) {
 	if r.ExitCode != contract.ExitFailed || r.Complete || r.Reason != reasonRestarted {
 		t.Errorf("%+v", r)
 	}
-	if r := (&Engine{Source: p.l, Owner: p.l.owner, Servers: p.l.servers, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}).Run(t.Context()); r.Reason != "" {
+	if r := (&Engine{Source: p.l, Owner: p.l.owner, Servers: p.l.servers, UnreachableTimeout: wait.Long, Log: io.Discard}).Run(t.Context()); r.Reason != "" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -441,7 +442,7 @@ func TestClientsThatGoOnStoring(t *testing.T) {
 	t.Parallel()
 	p := makePair(t, 100, "1")
 	raw := p.member.Raw()
-	m := &Engine{Source: p.l, Owner: p.l.owner, Servers: p.l.servers, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+	m := &Engine{Source: p.l, Owner: p.l.owner, Servers: p.l.servers, UnreachableTimeout: wait.Long, Log: io.Discard}
 	n := 0
 	p.l.settle = func() (int64, error) {
 		// Never one that is on its way: the next listing finds it.
@@ -465,7 +466,7 @@ func TestRebalanceIsInterrupted(t *testing.T) {
 	a := drainertest.RebalanceArgs(t, "gomemcache", p.member.Address(), []string{p.member.Address(), p.owner.Address()})
 	a.RateLimitItems = 1000
 	d := drainertest.Start(t, a.Args()...)
-	memcachedtest.WaitFor(t, "items at the owner", func() error {
+	wait.For(t, "items at the owner", func() error {
 		if p.owner.Items(t) == 0 {
 			return errors.New("none yet")
 		}
@@ -628,7 +629,7 @@ func TestAListOfKeysIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := itAll{1}
-	e := Engine{SourceID: "placement/uid/1-a", Owner: all, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: io.Discard}
+	e := Engine{SourceID: "placement/uid/1-a", Owner: all, Servers: list, UnreachableTimeout: wait.Long, Log: io.Discard}
 	source := e.runningMember(list[0], 0, t.TempDir())
 	e.Source = source
 	source.longest = 20 << 10 // about a thousand keys

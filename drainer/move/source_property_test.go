@@ -14,6 +14,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 // TestWhateverClientsDoAtTheMember: clients with an old list store, overwrite, append, increment,
@@ -85,7 +86,7 @@ func newFormer(t *testing.T, seed uint64, streamed bool) *former {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.engine = &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: &f.log,
+	f.engine = &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: wait.Long, Log: &f.log,
 		Limit: pace.Limit{Items: 500 + f.r.Int64N(20_000)}}
 	if streamed {
 		f.engine.Export = &Export{Address: exporting(t, mapped), Client: "gomemcache"}

@@ -12,6 +12,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 // behind is a client that goes on storing keys at a member after another became their owner.
@@ -36,7 +37,7 @@ func newBehind(t *testing.T, streamed bool) *behind {
 		t.Fatal(err)
 	}
 	b := &behind{t: t, member: mapped.Server, raw: mapped.Raw(), owner: other.Dial(),
-		engine: &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: &drainertest.Buffer{}}}
+		engine: &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: wait.Long, Log: &drainertest.Buffer{}}}
 	if streamed {
 		b.engine.Export = &Export{Address: exporting(t, mapped), Client: "gomemcache"}
 	}
@@ -70,7 +71,7 @@ func (b *behind) move(patience time.Duration) <-chan contract.Receipt {
 func (b *behind) arrived() {
 	b.t.Helper()
 	want := fmt.Appendf(nil, "value %d", b.version)
-	memcachedtest.WaitFor(b.t, fmt.Sprintf("%s at the owner", want), func() error {
+	wait.For(b.t, fmt.Sprintf("%s at the owner", want), func() error {
 		for _, key := range b.keys {
 			if v, err := b.owner.Get([]byte(key)); err != nil || v == nil || !bytes.Equal(v.Data, want) {
 				return fmt.Errorf("%s: %+v, %w", key, v, err)
@@ -88,7 +89,7 @@ func (b *behind) arrived() {
 func TestWhatIsStoredByAnEarlierListIsMovedToo(t *testing.T) {
 	bothWays(t, func(t *testing.T, streamed bool) {
 		b := newBehind(t, streamed)
-		done := b.move(memcachedtest.Patience)
+		done := b.move(wait.Long)
 		for range 3 {
 			b.arrived()
 			b.store()

@@ -22,6 +22,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 // exporting streams the items of a member, as its supervisor does, and returns the address.
@@ -66,7 +67,7 @@ func TestASupervisorOfAnotherRouting(t *testing.T) {
 		raw.Must("STORED", fmt.Sprintf("set key%d 0 0 1", i), []byte("v"))
 	}
 	var log drainertest.Buffer
-	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: &log,
+	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: wait.Long, Log: &log,
 		Export: &Export{Address: exporting(t, mapped), Client: "python-memcached"}}
 	r := e.MoveFrom(t.Context(), 0, t.TempDir(), 0)
 	if err := r.AddsUp("the-claim"); err != nil || r.Reader == contract.ReaderStream || !strings.Contains(log.String(), errOtherRouting.Error()) {
@@ -95,7 +96,7 @@ func TestWhatIsStreamedIsDeletedTogether(t *testing.T) {
 	for i := range 5000 {
 		raw.Must("STORED", fmt.Sprintf("set key%d 0 0 1", i), []byte("v"))
 	}
-	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: t.Output(),
+	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: wait.Long, Log: t.Output(),
 		Export: &Export{Address: exporting(t, mapped), Client: "gomemcache"}}
 	r := e.MoveFrom(t.Context(), 0, t.TempDir(), 0)
 	if err := r.AddsUp("the-claim"); err != nil || r.Added < 2000 {
@@ -128,7 +129,7 @@ func TestAStreamOfWhatALostServerOwns(t *testing.T) {
 		want[owner.Owner([]byte(key))]++
 	}
 	var log drainertest.Buffer
-	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, Lost: []bool{false, false, true}, UnreachableTimeout: memcachedtest.Patience, Log: &log,
+	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, Lost: []bool{false, false, true}, UnreachableTimeout: wait.Long, Log: &log,
 		Export: &Export{Address: exporting(t, mapped), Client: "gomemcache"}}
 	r := e.MoveFrom(t.Context(), 0, t.TempDir(), 0)
 	if err := r.AddsUp("the-claim"); err != nil || r.Added != int64(want[1]) || r.Invalidated != int64(want[2]) || log.String() != "" {
@@ -162,7 +163,7 @@ func TestWhatAnOwnerRefusesStays(t *testing.T) {
 		*n++
 		raw.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, size), bytes.Repeat([]byte("v"), size))
 	}
-	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: t.Output(),
+	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: wait.Long, Log: t.Output(),
 		Export: &Export{Address: exporting(t, mapped), Client: "gomemcache"}}
 	r := e.MoveFrom(t.Context(), 0, t.TempDir(), 0)
 	if r.Reason != reasonRejected || r.Added != int64(small) || r.Rejected != int64(large) {
@@ -283,7 +284,7 @@ func leave(t *testing.T, member *memcachedtest.Server, server, supervisor string
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: memcachedtest.Patience, Log: t.Output(),
+	e := &Engine{SourceID: "the-claim", Owner: owner, Servers: list, UnreachableTimeout: wait.Long, Log: t.Output(),
 		Export: &Export{Address: supervisor, Client: "gomemcache"}}
 	r := e.MoveFromLeaving(t.Context(), drainertest.MustParse(t, []string{member.Address()})[0], t.TempDir(), patience)
 	if err := r.AddsUp("the-claim"); err != nil {

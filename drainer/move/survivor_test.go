@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/internal/drainertest"
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/wait"
 )
 
 // A survivor that dies in the middle and comes back,
@@ -34,7 +34,7 @@ func TestASurvivorThatRestartsGetsTheRest(t *testing.T) {
 	}
 	var lines drainertest.Buffer
 	m := Engine{SourceID: "the-claim", Owner: owner, Servers: drainertest.MustParse(t, addresses), Log: &lines,
-		UnreachableTimeout: memcachedtest.Patience,
+		UnreachableTimeout: wait.Long,
 		Source: &drainertest.Hooked{Source: source, N: n / 2, Do: func() {
 			servers[1].Kill()
 			time.AfterFunc(300*time.Millisecond, servers[1].Restart)

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router"
 	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/test/wait"
 )
 
 var metric = regexp.MustCompile(`\bmemcached_router_[a-z_]+`)
@@ -24,7 +24,7 @@ func TestTheDashboardAsksForMetricsThatAreServed(t *testing.T) {
 	r := start(t, router.Config{}, members(t, 1)...)
 	dial(t, r.address).want("get key\r\n", "END\r\n")
 	served := map[string]bool{}
-	memcachedtest.WaitFor(t, "metrics", func() error {
+	wait.For(t, "metrics", func() error {
 		answer := httptest.NewRecorder()
 		r.Admin().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 		text, err := io.ReadAll(answer.Body)
@@ -70,7 +70,7 @@ func TestMetricsCountWhatWasAsked(t *testing.T) {
 	if err := r.Apply(&router.Table{Number: 1, State: change.Prepare, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
 		t.Fatal(err)
 	}
-	memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
+	wait.For(t, "the table", func() error { return acknowledged(r, 1) })
 	c.want("get a\r\nget b\r\n", "VALUE a 0 5\r\nhello\r\nEND\r\nEND\r\n")
 	member := func(i int) string { return fmt.Sprintf("member=%q", all[i].Address()) }
 	wants := []string{
@@ -96,7 +96,7 @@ func TestMetricsCountWhatWasAsked(t *testing.T) {
 		`member_connections{` + member(1) + `} 2`,
 		`ring_table{state="prepare"} 1`, `ring_table_acknowledged 1`,
 	}
-	memcachedtest.WaitFor(t, "the metrics", func() error {
+	wait.For(t, "the metrics", func() error {
 		w := httptest.NewRecorder()
 		r.Admin().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 		for _, want := range wants {

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router"
 	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/test/wait"
 )
 
 // Opcodes of the binary protocol.
@@ -393,8 +393,8 @@ func TestBinaryClientsGetTheSameAnswersInAChange(t *testing.T) {
 			if err := r.Apply(table); err != nil {
 				t.Fatal(err)
 			}
-			memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
-			memcachedtest.WaitFor(t, "the new member", func() error {
+			wait.For(t, "the table", func() error { return acknowledged(r, 1) })
+			wait.For(t, "the new member", func() error {
 				if got := b.r.one(packet{opcode: opGet, key: "nothing"}); got.status != 1 {
 					return fmt.Errorf("%v", got)
 				}

@@ -16,8 +16,8 @@ import (
 
 	"example.com/memcached-operator/drainer/certtest"
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/test/wait"
 )
 
 // logins of tests.
@@ -132,7 +132,7 @@ func TestADeadMembersKeysAreAnErrorToABinaryClient(t *testing.T) {
 	routed, c := dial(t, r.address), dial(t, r.address)
 	dead, alive := keyOf(t, routed, all[0]), keyOf(t, routed, all[1])
 	all[0].Kill()
-	memcachedtest.WaitFor(t, "an error", func() error {
+	wait.For(t, "an error", func() error {
 		if got := c.one(packet{opcode: opGet, key: dead}); got.status != 0x84 || got.value != "member "+all[0].Address()+" is not available" {
 			return fmt.Errorf("%v", got)
 		}
@@ -225,7 +225,7 @@ func TestHostileBinaryClientsLeaveNothingBehind(t *testing.T) {
 		if !test.closed {
 			text += packet{opcode: opQuitQ}.bytes()
 		}
-		_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
+		_ = c.SetDeadline(wait.Deadline())
 		_, _ = io.WriteString(c.Conn, text)
 		if name == "no more than a byte" {
 			_ = c.Conn.(*net.TCPConn).CloseWrite()
@@ -251,11 +251,11 @@ func TestHostileBinaryClientsLeaveNothingBehind(t *testing.T) {
 	for i := range 60 {
 		c := dial(t, r.address)
 		part := whole[:len(whole)*(i+1)/60]
-		_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
+		_ = c.SetDeadline(wait.Deadline())
 		_, _ = io.WriteString(c.Conn, part)
 		_ = c.Close()
 	}
-	memcachedtest.WaitFor(t, "all of them to be gone", func() error {
+	wait.For(t, "all of them to be gone", func() error {
 		if g, d, h := runtime.NumGoroutine(), openFiles(t), held(t, r); g > goroutines || d > descriptors || h != 0 {
 			return fmt.Errorf("%d goroutines, %d before; %d descriptors, %d before; %d bytes are held", g, goroutines, d, descriptors, h)
 		}
@@ -290,7 +290,7 @@ func TestASlowBinaryReaderTakesBoundedMemory(t *testing.T) {
 		_, err := io.WriteString(slow, strings.Repeat(packet{opcode: opGet, key: "large"}.bytes(), requests))
 		sent <- err
 	}()
-	memcachedtest.WaitFor(t, "answers that are not read", func() error {
+	wait.For(t, "answers that are not read", func() error {
 		if n := held(t, r); n < len(value) {
 			return fmt.Errorf("%d bytes are held", n)
 		}
@@ -304,7 +304,7 @@ func TestASlowBinaryReaderTakesBoundedMemory(t *testing.T) {
 	if most > maxMemory+2<<20 {
 		t.Errorf("the router held %d bytes", most)
 	}
-	_ = slow.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	_ = slow.SetDeadline(wait.Deadline())
 	whole := 0
 	for i := range requests {
 		p, err := readPacket(slow.r)
@@ -339,7 +339,7 @@ func TestTooManyAndIdleBinaryConnectionsAreClosed(t *testing.T) {
 	}
 	silent := dial(t, r.address)
 	silent.say(stored(opSetQ, "large", strings.Repeat("v", 1_000_000), 0, 0, 0).bytes() + strings.Repeat(packet{opcode: opGet, key: "large"}.bytes(), 50) + packet{opcode: opQuit}.bytes())
-	memcachedtest.WaitFor(t, "the silent one to be closed", func() error {
+	wait.For(t, "the silent one to be closed", func() error {
 		c := dial(t, r.address)
 		defer c.Close()
 		if got := c.ask("stats\r\n"); !strings.Contains(got, "curr_connections 1\r\n") {
@@ -359,10 +359,10 @@ func TestTooManyAndIdleBinaryConnectionsAreClosed(t *testing.T) {
 	if all, closed := first.said(packet{opcode: opQuit}.bytes()); len(all) != 1 || !closed {
 		t.Errorf("quit: %v, closed: %v", all, closed)
 	}
-	memcachedtest.WaitFor(t, "a place", func() error {
+	wait.For(t, "a place", func() error {
 		c := dial(t, r.address)
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
+		_ = c.SetDeadline(wait.Deadline())
 		if _, err := io.WriteString(c.Conn, packet{opcode: opNoop}.bytes()); err != nil {
 			return err
 		}
@@ -386,7 +386,7 @@ func TestARouterThatEndsAnswersBinaryClients(t *testing.T) {
 	const times = 8
 	late.say(strings.Repeat(packet{opcode: opGet, key: "large"}.bytes(), times))
 	busy.say(stored(opSet, "a", "x", 0, 0, 0).bytes() + packet{opcode: opGetK, key: "a"}.bytes())
-	memcachedtest.WaitFor(t, "the requests to arrive", func() error {
+	wait.For(t, "the requests to arrive", func() error {
 		if n := r.Unanswered(); n != times+2 {
 			return fmt.Errorf("%d requests are unanswered", n)
 		}
@@ -418,7 +418,7 @@ func TestARouterThatEndsAnswersBinaryClients(t *testing.T) {
 		if r.ended <- nil; err != nil {
 			t.Error(err)
 		}
-	case <-time.After(memcachedtest.Patience):
+	case <-wait.Over():
 		t.Error("it doesn't end")
 	}
 }

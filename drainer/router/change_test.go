@@ -25,6 +25,7 @@ import (
 	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/drainer/router/command"
 	"example.com/memcached-operator/drainer/router/pull"
+	"example.com/memcached-operator/test/wait"
 )
 
 var pause = flag.Duration("router.pause", 0, "how long one router is behind the other in each state of a ring change, at least")
@@ -191,7 +192,7 @@ func ringChange(t *testing.T, movers bool) {
 	// More requests begin and end before something else changes.
 	more := func() {
 		before := requests.Load()
-		memcachedtest.WaitFor(t, "requests", func() error {
+		wait.For(t, "requests", func() error {
 			if requests.Load() < before+300 && !stop.Load() {
 				return errors.New("there are too few")
 			}
@@ -217,7 +218,7 @@ func ringChange(t *testing.T, movers bool) {
 				}
 			}
 			for _, r := range routers {
-				memcachedtest.WaitFor(t, fmt.Sprintf("state %v", table.State), func() error { return acknowledged(r, number) })
+				wait.For(t, fmt.Sprintf("state %v", table.State), func() error { return acknowledged(r, number) })
 			}
 			more()
 			if table.State == change.Move {
@@ -227,7 +228,7 @@ func ringChange(t *testing.T, movers bool) {
 					sweeper.sweep(applications)
 				}
 				if len(rings[1].Servers) == 2 {
-					memcachedtest.WaitFor(t, "the leaving member to be empty", func() error {
+					wait.For(t, "the leaving member to be empty", func() error {
 						if n := all[2].Items(t); n > 0 {
 							return fmt.Errorf("it has %d items", n)
 						}
@@ -278,8 +279,8 @@ func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 	if err := r.Apply(&router.Table{Number: 1, State: change.Move, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
 		t.Fatal(err)
 	}
-	memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
-	memcachedtest.WaitFor(t, "the new member", func() error {
+	wait.For(t, "the table", func() error { return acknowledged(r, 1) })
+	wait.For(t, "the new member", func() error {
 		if got := c.ask("get nothing\r\n"); got != "END\r\n" {
 			return fmt.Errorf("%q", got)
 		}
@@ -288,7 +289,7 @@ func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 	c.want("ms AAEC 2 b ME\r\nv2\r\n", "NS\r\n")
 	c.want("ms AAED 2 b ME\r\nv3\r\n", "HD\r\n")
 	c.want("ma AAEE b N0 J5 v\r\n", "VA 1\r\n5\r\n")
-	memcachedtest.WaitFor(t, "the key to be moved", func() error {
+	wait.For(t, "the key to be moved", func() error {
 		c.want("mg AAEC b v\r\n", "VA 2\r\nv1\r\n")
 		if before, after := all[0].Items(t), all[1].Items(t); before != 0 || after != 3 {
 			return fmt.Errorf("%d items at the old owner, %d at the new", before, after)
@@ -319,7 +320,7 @@ func TestAValueWithTheFlagsOfALeaseIsNone(t *testing.T) {
 			if err := r.Apply(&router.Table{Number: 1, State: state, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
 				t.Fatal(err)
 			}
-			memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
+			wait.For(t, "the table", func() error { return acknowledged(r, 1) })
 			c := dial(t, r.address)
 			for _, name := range []string{"old", "new"} {
 				if name == "old" && state == change.Finish {
@@ -356,7 +357,7 @@ func TestAnEmptyItemWithTheFlagsOfALeaseIsRead(t *testing.T) {
 			if err := r.Apply(&router.Table{Number: 1, State: state, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
 				t.Fatal(err)
 			}
-			memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
+			wait.For(t, "the table", func() error { return acknowledged(r, 1) })
 			c := dial(t, r.address)
 			c.want("gat 100 new0\r\n", fmt.Sprintf("VALUE new0 %d 0\r\n\r\nEND\r\n", command.LeaseFlags))
 			if got, begins := c.ask("gats 100 new1\r\n"), fmt.Sprintf("VALUE new1 %d 0 ", command.LeaseFlags); !strings.HasPrefix(got, begins) || !strings.HasSuffix(got, "\r\n\r\nEND\r\n") {
@@ -387,8 +388,8 @@ func TestAMovedItemKeepsItsFlagsAndItsTime(t *testing.T) {
 	if err := r.Apply(&router.Table{Number: 1, State: change.Move, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
 		t.Fatal(err)
 	}
-	memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
-	memcachedtest.WaitFor(t, "the keys to be moved", func() error {
+	wait.For(t, "the table", func() error { return acknowledged(r, 1) })
+	wait.For(t, "the keys to be moved", func() error {
 		for i := range seconds {
 			c.ask(fmt.Sprintf("get key%d\r\n", i))
 		}
@@ -467,7 +468,7 @@ func TestTheOldOwnerMayEndInFinish(t *testing.T) {
 	if err := r.Apply(&router.Table{Number: 1, State: change.Finish, Old: ring(t, old), New: ring(t, owner)}); err != nil {
 		t.Fatal(err)
 	}
-	memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 1) })
+	wait.For(t, "the table", func() error { return acknowledged(r, 1) })
 	dial(t, r.address).want("set other 0 0 1\r\nx\r\n", "STORED\r\n")
 	owner.Signal(syscall.SIGSTOP)
 	requests := map[string]string{
@@ -478,14 +479,14 @@ func TestTheOldOwnerMayEndInFinish(t *testing.T) {
 		clients[request] = dial(t, r.address)
 		clients[request].say(request)
 	}
-	memcachedtest.WaitFor(t, "the requests to arrive", func() error {
+	wait.For(t, "the requests to arrive", func() error {
 		if n := r.Unanswered(); n != len(requests) {
 			return fmt.Errorf("%d requests are unanswered", n)
 		}
 		return nil
 	})
 	old.Kill()
-	memcachedtest.WaitFor(t, "the old owner to be missed", func() error {
+	wait.For(t, "the old owner to be missed", func() error {
 		w := httptest.NewRecorder()
 		r.Admin().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 		if !strings.Contains(w.Body.String(), fmt.Sprintf("memcached_router_member_connections{member=%q} 0\n", old.Address())) {

@@ -12,6 +12,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router"
 	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/test/wait"
 )
 
 const (
@@ -50,7 +51,7 @@ func tables(from, to router.Ring) (all []*router.Table) {
 // take offers a table until it is taken.
 func (r *running) take(t testing.TB, table *router.Table) {
 	t.Helper()
-	memcachedtest.WaitFor(t, fmt.Sprintf("table %d in state %v", table.Number, table.State), func() error {
+	wait.For(t, fmt.Sprintf("table %d in state %v", table.Number, table.State), func() error {
 		switch taken, err := r.Offer(table); {
 		case err != nil:
 			return err
@@ -60,7 +61,7 @@ func (r *running) take(t testing.TB, table *router.Table) {
 		}
 		return nil
 	})
-	memcachedtest.WaitFor(t, "its acknowledgement", func() error { return acknowledged(r, table.Number) })
+	wait.For(t, "its acknowledgement", func() error { return acknowledged(r, table.Number) })
 }
 
 // A router that can't connect to a new member goes on to prepare before the others may be in settle: it
@@ -73,13 +74,13 @@ func TestARouterWithoutTheNewMemberIsNotLeftInStable(t *testing.T) {
 	to.Servers[1].Port = uint16(memcachedtest.FreePort(t))
 	told := tables(from, to)
 	r := fenced(t, told[0])
-	memcachedtest.WaitFor(t, "ready", r.Ready)
+	wait.For(t, "ready", r.Ready)
 	if err := r.follow(told[1]); err != nil {
 		t.Fatal(err)
 	}
 	moves := slices.IndexFunc(owned(to, 20), func(key string) bool { return to.Owner.Owner([]byte(key)) == 1 })
 	key, c := owned(to, 20)[moves], dial(t, r.address)
-	memcachedtest.WaitFor(t, "an error for a key that moves", func() error {
+	wait.For(t, "an error for a key that moves", func() error {
 		if number, why := r.Acknowledged(); number == told[1].Number {
 			t.Fatalf("table %d is acknowledged, %q", number, why)
 		}
@@ -98,7 +99,7 @@ func TestALateRouterWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
 	told := tables(from, to)
 	ahead, late := fenced(t, told[0]), fenced(t, told[0])
 	ahead.take(t, told[1])
-	memcachedtest.WaitFor(t, "the other router to be left behind", func() error { return leftBehindIs(late) })
+	wait.For(t, "the other router to be left behind", func() error { return leftBehindIs(late) })
 	unreachable := *told[1]
 	unreachable.New.Servers = slices.Clone(to.Servers)
 	unreachable.New.Servers[1].Port = uint16(memcachedtest.FreePort(t))
@@ -125,7 +126,7 @@ func TestARouterThatWaitedWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
 	told := tables(from, to)
 	start := func() *running {
 		r := launch(t, router.Config{Table: told[0], Fence: true, LeftBehind: leftBehind, LookPeriod: lookPeriod})
-		memcachedtest.WaitFor(t, "ready", r.Ready)
+		wait.For(t, "ready", r.Ready)
 		return r
 	}
 	ahead, waits := start(), start()
@@ -144,7 +145,7 @@ func TestARouterThatWaitedWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
 	if err := ahead.follow(told[2]); err != nil {
 		t.Fatal(err)
 	}
-	memcachedtest.WaitFor(t, "its acknowledgement", func() error { return acknowledged(ahead, told[2].Number) })
+	wait.For(t, "its acknowledgement", func() error { return acknowledged(ahead, told[2].Number) })
 	keys := owned(to, 20)
 	moves := keys[slices.IndexFunc(keys, func(key string) bool { return to.Owner.Owner([]byte(key)) == 1 })]
 	a, b := dial(t, ahead.address), dial(t, waits.address)
@@ -161,7 +162,7 @@ func TestARouterThatWaitedWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
 
 // follow offers a table often, as whoever reads it from a file does.
 func (r *running) follow(table *router.Table) error {
-	for end := time.Now().Add(memcachedtest.Patience); time.Now().Before(end); time.Sleep(lookPeriod / 10) {
+	for end := wait.Deadline(); time.Now().Before(end); time.Sleep(lookPeriod / 10) {
 		if taken, err := r.Offer(table); taken || err != nil {
 			return err
 		}
@@ -216,7 +217,7 @@ func cutOff(t *testing.T, at int) {
 			if i > 0 {
 				r.take(t, table)
 			}
-			memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
+			wait.For(t, "the router to be ready", r.Ready)
 		}
 	}
 	a, b := dial(t, ahead.address), dial(t, behind.address)
@@ -258,7 +259,7 @@ func cutOff(t *testing.T, at int) {
 			}
 		}
 	}
-	memcachedtest.WaitFor(t, "all to be refused", func() error {
+	wait.For(t, "all to be refused", func() error {
 		if n := use(); n < len(keys) {
 			return fmt.Errorf("%d of %d keys are", n, len(keys))
 		}
@@ -269,8 +270,8 @@ func cutOff(t *testing.T, at int) {
 	}
 	b.want("flush_all\r\n", refused)
 	behind.take(t, told[5])
-	memcachedtest.WaitFor(t, "it to be ready again", behind.Ready)
-	memcachedtest.WaitFor(t, "all to be served", func() error {
+	wait.For(t, "it to be ready again", behind.Ready)
+	wait.For(t, "all to be served", func() error {
 		if n := use(); n > 0 {
 			return fmt.Errorf("%d keys are refused", n)
 		}
@@ -285,13 +286,13 @@ func TestARouterThatStartsWithAnOldTableIsNotReady(t *testing.T) {
 	all := members(t, 2)
 	told := tables(ring(t, all...), ring(t, all[0]))
 	newer := fenced(t, told[2])
-	memcachedtest.WaitFor(t, "the newer router to be ready", newer.Ready)
+	wait.For(t, "the newer router to be ready", newer.Ready)
 	older := launch(t, router.Config{Table: told[0], Fence: true, LookPeriod: lookPeriod}) // with the usual bound
 	c := dial(t, older.address)
 	for _, key := range owned(told[0].New, 3) {
 		c.want("get "+key+"\r\nset "+key+" 0 0 1\r\nx\r\n", refused+refused)
 	}
-	memcachedtest.WaitFor(t, "it to say why", func() error { return leftBehindIs(older) })
+	wait.For(t, "it to say why", func() error { return leftBehindIs(older) })
 	// The next one is not enough.
 	for range 3 {
 		if taken, err := older.Offer(told[1]); taken || err != nil {
@@ -303,8 +304,8 @@ func TestARouterThatStartsWithAnOldTableIsNotReady(t *testing.T) {
 	}
 	told[2].Before = 0
 	older.take(t, told[2])
-	memcachedtest.WaitFor(t, "it to be ready", older.Ready)
-	memcachedtest.WaitFor(t, "it to serve", func() error {
+	wait.For(t, "it to be ready", older.Ready)
+	wait.For(t, "it to serve", func() error {
 		if got := c.ask("get key-0\r\n"); got != "END\r\n" {
 			return fmt.Errorf("%q", got)
 		}
@@ -318,7 +319,7 @@ func TestARouterThatStartsWaitsForThoseThatAreBehind(t *testing.T) {
 	all := members(t, 2)
 	told := tables(ring(t, all...), ring(t, all[0]))
 	older := fenced(t, told[0])
-	memcachedtest.WaitFor(t, "the older router to be ready", older.Ready)
+	wait.For(t, "the older router to be ready", older.Ready)
 	old := dial(t, older.address)
 	for _, key := range owned(told[0].New, 3) {
 		old.want("set "+key+" 0 0 1\r\nx\r\n", "STORED\r\n")
@@ -337,7 +338,7 @@ func TestARouterStartsWithoutADeadMember(t *testing.T) {
 	told := tables(ring(t, all...), ring(t, all[0]))
 	all[1].Kill()
 	r := fenced(t, told[0])
-	memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
+	wait.For(t, "the router to be ready", r.Ready)
 	// Also if it starts in the state that waits for connections.
 	r = fenced(t, told[1])
 	c := dial(t, r.address)
@@ -355,7 +356,7 @@ func TestAWaitingRequestOfALateRouterFails(t *testing.T) {
 	all := members(t, 2)
 	told := tables(ring(t, all[0]), ring(t, all[1]))
 	r := fenced(t, told[3])
-	memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
+	wait.For(t, "the router to be ready", r.Ready)
 	old, current, routed := dial(t, all[0].Address()), dial(t, all[1].Address()), dial(t, r.address)
 	old.want("set n 0 0 1\r\n5\r\n", "STORED\r\n")
 	lease := func() { current.ask("ms n 0 T6 F1835233908\r\n\r\n") } // another one's
@@ -363,7 +364,7 @@ func TestAWaitingRequestOfALateRouterFails(t *testing.T) {
 	routed.say("incr n 1\r\nmn\r\n")
 	later := contract.RingNumber(told[4].Number, "secret")
 	current.want(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", contract.RingNumberKey, len(later), later), "STORED\r\n")
-	memcachedtest.WaitFor(t, "it to be left behind", func() error { lease(); return leftBehindIs(r) })
+	wait.For(t, "it to be left behind", func() error { lease(); return leftBehindIs(r) })
 	lease()
 	time.Sleep(200 * time.Millisecond) // its threads look every 100 ms, and requests every millisecond
 	current.want("delete n\r\n", "DELETED\r\n")

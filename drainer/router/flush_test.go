@@ -14,6 +14,7 @@ import (
 	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/drainer/router/command"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 // between is a ring of one member, and what is done before it is sent something.
@@ -48,7 +49,7 @@ func TestAFlushIsObeyedInAChange(t *testing.T) {
 				between(t, all[0], func(sent []byte) {
 					if isFlush(sent) {
 						once.Do(func() { // the mover begins when the new owner is flushed already
-							memcachedtest.WaitFor(t, "the new owner to be flushed", func() error {
+							wait.For(t, "the new owner to be flushed", func() error {
 								stats, err := all[1].Dial().Stats("")
 								if err == nil && stats["cmd_flush"] == "0" {
 									err = errors.New("it is not yet")
@@ -72,7 +73,7 @@ func TestAFlushIsObeyedInAChange(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := dial(t, r.address)
-			memcachedtest.WaitFor(t, "both members", func() error {
+			wait.For(t, "both members", func() error {
 				if got := c.ask("delete nothing\r\n"); got != "NOT_FOUND\r\n" {
 					return fmt.Errorf("%q", got)
 				}

@@ -13,14 +13,15 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
 // application runs a program, and returns what it says.
 func application(t *testing.T, program string, args ...string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*memcachedtest.Patience)
+	ctx, cancel := context.WithDeadline(t.Context(), wait.Deadline())
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, program, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
@@ -35,9 +36,7 @@ func TestRealLibrariesWorkThroughTheRouter(t *testing.T) {
 	for library, module := range map[string]string{"pylibmc": "pylibmc", "pylibmc-binary": "pylibmc", "pymemcache": "pymemcache", "python-memcached": "memcache"} {
 		t.Run(library, func(t *testing.T) {
 			const python = "/usr/bin/python3" // Debian's, which has Debian's packages
-			if exec.Command(python, "-c", "import "+module).Run() != nil {
-				memcachedtest.Install(library, "python3-"+module)
-			}
+			tier.Needs(t, "python3-"+module, exec.CommandContext(t.Context(), python, "-c", "import "+module).Run())
 			if err := application(t, python, "testdata/libraries.py", library, address(t)); err != nil {
 				t.Error(err)
 			}
@@ -45,9 +44,8 @@ func TestRealLibrariesWorkThroughTheRouter(t *testing.T) {
 	}
 	t.Run("spymemcached", func(t *testing.T) {
 		const jar = "/usr/share/java/spymemcached.jar"
-		if _, err := os.Stat(jar); err != nil || exec.Command("javac", "-version").Run() != nil {
-			memcachedtest.Install("javac", "default-jdk-headless", "libspymemcached-java")
-		}
+		_, err := os.Stat(jar)
+		tier.Needs(t, "Java with spymemcached", errors.Join(err, exec.CommandContext(t.Context(), "javac", "-version").Run()))
 		classes := t.TempDir()
 		if err := application(t, "javac", "-cp", jar, "-d", classes, "testdata/Application.java"); err != nil {
 			t.Fatal(err)
@@ -75,19 +73,13 @@ func TestRealBinaryLibrariesWorkThroughTheRouter(t *testing.T) {
 		}
 		t.Run("Dalli "+name, func(t *testing.T) {
 			const ruby = "/usr/bin/ruby" // Debian's, which has Debian's packages
-			if exec.Command(ruby, "-e", "require 'dalli'").Run() != nil {
-				memcachedtest.Install(ruby, "ruby", "ruby-dalli")
-			}
+			tier.Needs(t, "ruby-dalli", exec.CommandContext(t.Context(), ruby, "-e", "require 'dalli'").Run())
 			if err := application(t, ruby, append([]string{"testdata/dalli.rb", start(t, config, members(t, 3)...).address}, user...)...); err != nil {
 				t.Error(err)
 			}
 		})
 		t.Run("memjs "+name, func(t *testing.T) {
-			dir := os.Getenv("CLIENTS")
-			if dir == "" {
-				t.Fatal("client libraries are needed: make clients, then CLIENTS=bin/clients, as an absolute path")
-			}
-			modules := filepath.Join(dir, "node_modules")
+			modules := filepath.Join(tier.Clients(t), "node_modules")
 			if err := application(t, "node", append([]string{"testdata/memjs.js", modules, start(t, config, members(t, 3)...).address}, user...)...); err != nil {
 				t.Error(err)
 			}
@@ -97,7 +89,7 @@ func TestRealBinaryLibrariesWorkThroughTheRouter(t *testing.T) {
 
 func gomemcache(address string) error {
 	c := memcache.New(address)
-	c.Timeout = memcachedtest.Patience
+	c.Timeout = wait.Long
 	defer c.Close()
 	var keys []string
 	for i := range 300 {

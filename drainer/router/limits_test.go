@@ -20,6 +20,7 @@ import (
 	"example.com/memcached-operator/drainer/router"
 	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 // A router that starts while a new member isn't up serves what the old one has. It has
@@ -39,14 +40,14 @@ func TestARouterStartsInAChangeWhoseNewMemberIsNotUp(t *testing.T) {
 	r := start(t, router.Config{Table: table}, all...)
 	c := dial(t, r.address)
 	c.want("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n")
-	memcachedtest.WaitFor(t, "why it has not acknowledged", func() error {
+	wait.For(t, "why it has not acknowledged", func() error {
 		if n, why := r.Acknowledged(); n == 7 || !strings.Contains(why, fmt.Sprintf("127.0.0.1:%d", port)) {
 			return fmt.Errorf("table %d: %q", n, why)
 		}
 		return nil
 	})
 	memcachedtest.StartAt(t, port)
-	memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, 7) })
+	wait.For(t, "the table", func() error { return acknowledged(r, 7) })
 	c.want("set b 0 0 1\r\ny\r\nget b\r\n", "STORED\r\nVALUE b 0 1\r\ny\r\nEND\r\n")
 	direct.want("get b\r\n", "VALUE b 0 1\r\ny\r\nEND\r\n") // the old owner's, in prepare
 }
@@ -77,7 +78,7 @@ func TestSmallAnswersPassWhenTheRoomIsFull(t *testing.T) {
 	for range 8 {
 		dial(t, r.address).say("set x 0 0 9000000\r\n" + strings.Repeat("v", 500_000))
 	}
-	memcachedtest.WaitFor(t, "what the clients have sent", func() error {
+	wait.For(t, "what the clients have sent", func() error {
 		if n := held(t, r); n < 3<<20 {
 			return fmt.Errorf("%d bytes are held", n)
 		}
@@ -101,7 +102,7 @@ func TestAValueThatNeverComesIsGivenUp(t *testing.T) {
 			t.Errorf("%d bytes: %q, %v", size, rest, err)
 		}
 	}
-	memcachedtest.WaitFor(t, "nothing to be held", func() error {
+	wait.For(t, "nothing to be held", func() error {
 		if n := held(t, r); n != 0 {
 			return fmt.Errorf("%d bytes are held", n)
 		}
@@ -130,7 +131,7 @@ func TestASetThatIsTooLargeLeavesNoOldValue(t *testing.T) {
 		if err := r.Apply(&router.Table{Number: int64(state), State: state, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
 			t.Fatal(err)
 		}
-		memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, int64(state)) })
+		wait.For(t, "the table", func() error { return acknowledged(r, int64(state)) })
 		try()
 	}
 }
@@ -293,7 +294,7 @@ func TestAClientThatWaitsForItsAnswerIsNotIdle(t *testing.T) {
 		t.Errorf("its connection ended: %v", err)
 	}
 	all[0].Signal(syscall.SIGCONT)
-	_ = c.SetReadDeadline(time.Now().Add(memcachedtest.Patience))
+	_ = c.SetReadDeadline(wait.Deadline())
 	if got, err := io.ReadAll(c.r); string(got) != "END\r\n" || err != nil { // and then it is
 		t.Errorf("%q, %v", got, err)
 	}
@@ -313,7 +314,7 @@ func TestAMemberThatFailsOftenIsLoggedSeldom(t *testing.T) {
 	}}
 	r := start(t, config)
 	c := dial(t, r.address)
-	memcachedtest.WaitFor(t, "failures", func() error {
+	wait.For(t, "failures", func() error {
 		c.ask("get a\r\n")
 		if n := breaks.conns.Load(); n < 50 {
 			return fmt.Errorf("%d", n)
@@ -356,7 +357,7 @@ func TestATableWhoseTimeIsOverRefusesKeysThatMayHaveMoved(t *testing.T) {
 				if err := r.Apply(table); err != nil {
 					t.Fatal(err)
 				}
-				memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, number) })
+				wait.For(t, "the table", func() error { return acknowledged(r, number) })
 			}
 			found := func(key string) string { return "VALUE " + key + " 0 1\r\nx\r\nEND\r\n" }
 			serves := func() {
@@ -368,10 +369,10 @@ func TestATableWhoseTimeIsOverRefusesKeysThatMayHaveMoved(t *testing.T) {
 			for s := change.Prepare; s < state; s++ {
 				apply(s, time.Time{})
 			}
-			apply(state, time.Now().Add(memcachedtest.Patience))
+			apply(state, wait.Deadline())
 			serves()
 			apply(state, time.Now().Add(-time.Second))
-			memcachedtest.WaitFor(t, "a refusal", func() error {
+			wait.For(t, "a refusal", func() error {
 				if got := c.ask("get " + moves[0] + "\r\n"); !strings.HasPrefix(got, "SERVER_ERROR the ring changes") {
 					return fmt.Errorf("%q", got)
 				}
@@ -455,7 +456,7 @@ func TestAKeyWhoseOwnerStaysTakesOneHop(t *testing.T) {
 		if err := r.Apply(table); err != nil {
 			t.Fatal(err)
 		}
-		memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, number) })
+		wait.For(t, "the table", func() error { return acknowledged(r, number) })
 		if got, want := ask(stays), each*len(stays); got != want {
 			t.Errorf("%v: %d commands for %d requests of keys that stay", table.State, got, want)
 		}

@@ -13,6 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/router"
 	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/test/wait"
 )
 
 // same sends a text to both, and compares what they answer.
@@ -129,8 +130,8 @@ func enter(t *testing.T, r *running, routed *conversation, table *router.Table) 
 	if err := r.Apply(table); err != nil {
 		t.Fatal(err)
 	}
-	memcachedtest.WaitFor(t, "the table", func() error { return acknowledged(r, table.Number) })
-	memcachedtest.WaitFor(t, "the new member", func() error {
+	wait.For(t, "the table", func() error { return acknowledged(r, table.Number) })
+	wait.For(t, "the new member", func() error {
 		if got := routed.ask("get nothing\r\n"); got != "END\r\n" {
 			return fmt.Errorf("%q", got)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/test/wait"
 )
 
 // versions runs a test with Debian's memcached, and with a newer one if there is one, whose
@@ -249,7 +250,7 @@ func TestAnAnswerThatDoesNotFitEndsTheConnection(t *testing.T) {
 			if err != nil || !strings.HasPrefix(string(got), "SERVER_ERROR") && !strings.HasPrefix(answer[:len(answer)-1], string(got)) {
 				t.Errorf("the client is told %q, %v", got, err)
 			}
-			memcachedtest.WaitFor(t, "the connection to end", func() error {
+			wait.For(t, "the connection to end", func() error {
 				if len(said.lost()) == 0 {
 					return fmt.Errorf("%q", said.all)
 				}

@@ -9,11 +9,11 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 func TestMain(m *testing.M) { memcachedtest.Main(m, 4) }
@@ -46,7 +46,7 @@ func start(t testing.TB, config router.Config, members ...*memcachedtest.Server)
 		config.Table = &router.Table{New: ring(t, members...)}
 	}
 	r := launch(t, config)
-	memcachedtest.WaitFor(t, "the router to be ready", r.Ready)
+	wait.For(t, "the router to be ready", r.Ready)
 	return r
 }
 
@@ -81,7 +81,7 @@ func launch(t testing.TB, config router.Config) *running {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(memcachedtest.Patience):
+		case <-wait.Over():
 			t.Error("the router does not end")
 		}
 	})
@@ -111,7 +111,7 @@ func over(t testing.TB, conn net.Conn) *conversation {
 
 func (c *conversation) say(text string) {
 	c.t.Helper()
-	_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	_ = c.SetDeadline(wait.Deadline())
 	if _, err := io.WriteString(c.Conn, text); err != nil {
 		c.t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/test/wait"
 )
 
 // keyOf is a key that this member owns, found by storing keys through the router.
@@ -40,7 +41,7 @@ func TestADeadMembersKeysGetAnErrorAtOnce(t *testing.T) {
 	routed := dial(t, start(t, router.Config{}, all...).address)
 	dead, alive := keyOf(t, routed, all[0]), keyOf(t, routed, all[1])
 	all[0].Kill()
-	memcachedtest.WaitFor(t, "an error", func() error {
+	wait.For(t, "an error", func() error {
 		if got := routed.ask("get " + dead + "\r\n"); !strings.HasPrefix(got, "SERVER_ERROR member "+all[0].Address()) {
 			return fmt.Errorf("%q", got)
 		}
@@ -53,7 +54,7 @@ func TestADeadMembersKeysGetAnErrorAtOnce(t *testing.T) {
 	routed.want("get "+alive+" "+dead+" "+alive+"\r\nget "+alive+"\r\n", value+failed+value+"END\r\n")
 	routed.want("set "+dead+" 0 0 1\r\nx\r\nset "+dead+" 0 0 1 noreply\r\nx\r\nmg "+dead+" v q\r\nflush_all\r\n", failed+failed+failed)
 	all[0].Restart()
-	memcachedtest.WaitFor(t, "the member", func() error {
+	wait.For(t, "the member", func() error {
 		if got := routed.ask("get " + dead + "\r\n"); got != "END\r\n" {
 			return fmt.Errorf("%q", got)
 		}
@@ -76,7 +77,7 @@ func TestASilentMembersRequestsDelayNobodyElses(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	all[0].Signal(syscall.SIGCONT)
-	memcachedtest.WaitFor(t, "the member", func() error {
+	wait.For(t, "the member", func() error {
 		if got := routed.ask("get " + silent + "\r\n"); got != "VALUE "+silent+" 0 1\r\nx\r\nEND\r\n" {
 			return fmt.Errorf("%q", got)
 		}
@@ -114,7 +115,7 @@ func TestASlowReaderTakesBoundedMemory(t *testing.T) {
 			}
 		}
 	}()
-	memcachedtest.WaitFor(t, "answers that are not read", func() error {
+	wait.For(t, "answers that are not read", func() error {
 		if n := held(t, r); n < len(value) { // it stops reading from that client: how much it has asked for by then is chance
 			return fmt.Errorf("%d bytes are held", n)
 		}
@@ -171,7 +172,7 @@ func TestLargeValuesPassWithinTheBound(t *testing.T) {
 		h.say(fmt.Sprintf("set h%d 0 0 %d\r\n%s", i, len(value), value[last:]))
 		half = append(half, h)
 	}
-	memcachedtest.WaitFor(t, "what the clients have sent", func() error {
+	wait.For(t, "what the clients have sent", func() error {
 		if n := held(t, r); n < 6*len(value) {
 			return fmt.Errorf("%d bytes are held", n)
 		}
@@ -225,7 +226,7 @@ func TestNothingIsCarriedOutAfterALineThatIsTooLong(t *testing.T) {
 		"set " + strings.Repeat("k", 100_000) + " 0 0 13",
 	} {
 		c := dial(t, r.address)
-		_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
+		_ = c.SetDeadline(wait.Deadline())
 		_, _ = io.WriteString(c, line+"\r\ndelete keep\r\n\r\n") // it may be closed meanwhile
 		if got, err := io.ReadAll(c); string(got) != "CLIENT_ERROR line too long\r\n" && len(got) > 0 {
 			t.Errorf("%.20s… of %d bytes: %q, %v", line, len(line), got, err)
@@ -233,7 +234,7 @@ func TestNothingIsCarriedOutAfterALineThatIsTooLong(t *testing.T) {
 	}
 	// Its end has not come yet.
 	c := dial(t, r.address)
-	_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	_ = c.SetDeadline(wait.Deadline())
 	_, _ = io.WriteString(c, "set "+strings.Repeat("k", 2100))
 	const answer = "CLIENT_ERROR line too long\r\n"
 	if got, err := io.ReadFull(c, make([]byte, len(answer))); err != nil {
@@ -257,7 +258,7 @@ func TestAnswersComeInTheOrderOfTheRequests(t *testing.T) {
 	text := "get " + slow + "\r\nset " + fast + " 0 0 1\r\n1\r\nget " + fast + " " + slow + " " + fast + "\r\nincr " + fast + " 1\r\nmn\r\nversion\r\nget " + fast + "\r\nset last 0 0 1\r\nx\r\nquit\r\n"
 	c.say(text)
 	direct := dial(t, all[1].Address())
-	memcachedtest.WaitFor(t, "the fast member", func() error {
+	wait.For(t, "the fast member", func() error {
 		if got := direct.ask("get " + fast + "\r\n"); got != "VALUE "+fast+" 0 1\r\n2\r\nEND\r\n" {
 			return fmt.Errorf("%q", got)
 		}
@@ -288,7 +289,7 @@ func TestARouterThatEndsAnswersWhatItWasAsked(t *testing.T) {
 	all[0].Signal(syscall.SIGSTOP)
 	busy.say("set a 0 0 1\r\nx\r\nget a\r\n")
 	half.say("set b 0 0 5\r\nab")
-	memcachedtest.WaitFor(t, "the requests to arrive", func() error {
+	wait.For(t, "the requests to arrive", func() error {
 		if n := r.Unanswered(); n != 2 {
 			return fmt.Errorf("%d requests are unanswered", n)
 		}
@@ -318,7 +319,7 @@ func TestARouterThatEndsAnswersWhatItWasAsked(t *testing.T) {
 		if r.ended <- nil; err != nil {
 			t.Error(err)
 		}
-	case <-time.After(memcachedtest.Patience):
+	case <-wait.Over():
 		t.Error("it doesn't end")
 	}
 }
@@ -345,7 +346,7 @@ func TestTooManyAndIdleConnectionsAreClosed(t *testing.T) {
 // TestManyClientsComeAndGo: no descriptor is left behind.
 func TestManyClientsComeAndGo(t *testing.T) {
 	all := members(t, 2)
-	ctx, cancel := context.WithTimeout(t.Context(), memcachedtest.Patience)
+	ctx, cancel := context.WithDeadline(t.Context(), wait.Deadline())
 	defer cancel()
 	r := start(t, router.Config{}, all...)
 	before := openFiles(t)
@@ -364,13 +365,13 @@ func TestManyClientsComeAndGo(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	memcachedtest.WaitFor(t, "the connections to be closed", func() error {
+	wait.For(t, "the connections to be closed", func() error {
 		if n := openFiles(t); n > before {
 			return fmt.Errorf("%d descriptors are open, %d were before", n, before)
 		}
 		return nil
 	})
-	memcachedtest.WaitFor(t, "nothing to be held", func() error {
+	wait.For(t, "nothing to be held", func() error {
 		if n := held(t, r); n != 0 {
 			return fmt.Errorf("%d bytes are held", n)
 		}
@@ -385,7 +386,7 @@ func comeAndGo(ctx context.Context, address, key string, i int) error {
 		return err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	_ = conn.SetDeadline(wait.Deadline())
 	text := "set " + key + " 0 0 100000\r\n" + strings.Repeat("v", 100_000) + "\r\nget " + key + " " + key + "\r\n"
 	if i%3 == 0 {
 		text = text[:len(text)*(i+1)/101]
@@ -417,7 +418,7 @@ func TestTheKeyThatIsAskedForMostIsTold(t *testing.T) {
 		fmt.Fprintf(&text, "get cold-%d\r\nget hot\r\nget cool-%d\r\n", i, i%1000)
 	}
 	c.want(text.String(), strings.Repeat("END\r\n", 12000))
-	memcachedtest.WaitFor(t, "the hot key", func() error {
+	wait.For(t, "the hot key", func() error {
 		hot := r.HotKeys()
 		if len(hot) == 0 || hot[0].Text != "hot" || hot[0].Count < 2000 || len(hot) > 20 {
 			return fmt.Errorf("%+v", hot)

@@ -1,14 +1,13 @@
 package routing
 
 import (
-	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"sync"
 	"testing"
-	"time"
 
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/tier"
 )
 
 const spymemcachedJar = "/usr/share/java/spymemcached.jar"
@@ -29,17 +28,13 @@ func TestMain(m *testing.M) {
 
 // compileJava compiles Peer.java, once for all clients in it.
 var compileJava = sync.OnceValues(func() (output []byte, err error) {
-	if _, err := os.Stat(spymemcachedJar); err != nil || exec.Command("javac", "-version").Run() != nil {
-		memcachedtest.Install("javac", "default-jdk-headless", "libspymemcached-java")
-	}
-	const patience = 5 * time.Minute
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	return exec.CommandContext(ctx, "javac", "-cp", spymemcachedJar, "-d", javaClasses, "testdata/Peer.java").CombinedOutput()
+	return exec.Command("javac", "-cp", spymemcachedJar, "-d", javaClasses, "testdata/Peer.java").CombinedOutput()
 })
 
 func askJava(t *testing.T, client string, questions []question, keys [][]byte) [][]int {
 	t.Helper()
+	_, err := os.Stat(spymemcachedJar)
+	tier.Needs(t, "Java with spymemcached", errors.Join(err, exec.CommandContext(t.Context(), "javac", "-version").Run()))
 	if out, err := compileJava(); err != nil {
 		t.Fatalf("compile Peer.java (Debian's packages default-jdk-headless and libspymemcached-java are needed): %v\n%s", err, out)
 	}

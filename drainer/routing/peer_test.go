@@ -2,7 +2,6 @@ package routing
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
@@ -12,11 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/tier"
 )
 
 // question is a list of servers, and which of the keys to ask about.
@@ -43,16 +41,13 @@ type library struct {
 // what it printed. One process answers all that a test asks.
 func (l library) run(t *testing.T, in *bytes.Buffer, args ...string) []byte {
 	t.Helper()
-	if len(l.probe) > 0 && exec.CommandContext(t.Context(), l.probe[0], l.probe[1:]...).Run() != nil {
-		memcachedtest.Install(l.command[0], l.packages...)
+	if len(l.probe) > 0 {
+		tier.Needs(t, strings.Join(l.packages, ", "), exec.CommandContext(t.Context(), l.probe[0], l.probe[1:]...).Run())
 	}
 	if l.prepare != nil {
 		l.prepare(t)
 	}
-	const patience = 5 * time.Minute
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, l.command[0], append(slices.Clone(l.command[1:]), args...)...)
+	cmd := exec.CommandContext(t.Context(), l.command[0], append(slices.Clone(l.command[1:]), args...)...)
 	cmd.Stdin, cmd.Stderr = in, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/tier"
 )
 
 // TestOwnersMatchTwemproxy asks a running twemproxy, behind which each server
@@ -22,9 +23,8 @@ import (
 // those memcached's own port.
 func TestOwnersMatchTwemproxy(t *testing.T) {
 	const binary = "/usr/sbin/nutcracker"
-	if _, err := os.Stat(binary); err != nil {
-		memcachedtest.Install(binary, "nutcracker")
-	}
+	_, err := os.Stat(binary)
+	tier.Needs(t, "twemproxy", err)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	keys := randomKeys(rand.New(rand.NewPCG(seed, 0)), manyKeys, "any", maxKey)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/wait"
 )
 
 // TestKilledUnderLoad: what the reader finds after a SIGKILL at a random moment
@@ -121,7 +122,7 @@ func (l *loadWriter) random(n int) string {
 
 // do tells whether the server has answered; want "" takes any answer.
 func (l *loadWriter) do(request, want string) bool {
-	_ = l.conn.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	_ = l.conn.SetDeadline(wait.Deadline())
 	if _, err := l.conn.Write([]byte(request)); err != nil {
 		return false
 	}

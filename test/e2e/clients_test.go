@@ -18,6 +18,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/node"
+	"example.com/memcached-operator/test/tier"
 )
 
 // follower is a library that learns of the list by itself.
@@ -282,11 +283,7 @@ func (f *fixture) discovery() string {
 // installed is a program that `make clients` has installed.
 func (f *fixture) installed(program string) string {
 	f.Helper()
-	dir := os.Getenv("CLIENTS")
-	if dir == "" {
-		f.Fatal("client libraries are needed: make clients, then CLIENTS=bin/clients, as an absolute path")
-	}
-	return filepath.Join(dir, program)
+	return filepath.Join(tier.Clients(f), program)
 }
 
 // startPythonByFile starts a library that reads the list from the mounted ConfigMap of a pod, as

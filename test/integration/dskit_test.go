@@ -10,15 +10,13 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/test/tier"
 )
 
 // TestDskitFollowsByDNS: the real resolver and selector of Loki, Mimir and Tempo, as `make
 // clients` builds them.
 func TestDskitFollowsByDNS(t *testing.T) {
-	clients := os.Getenv("CLIENTS")
-	if clients == "" {
-		t.Fatal("client libraries are needed: make clients, then CLIENTS=bin/clients, as an absolute path")
-	}
+	clients := tier.Clients(t)
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	dns := w.startDNS()

@@ -19,6 +19,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/wait"
 )
 
 // Base64Of a key.
@@ -102,7 +103,7 @@ func StoreByOwner(t *testing.T, client string, servers []string, all map[string]
 func ExpectGenerations(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	var got []string
-	memcachedtest.WaitFor(t, fmt.Sprintf("the generations to be %v", want), func() error {
+	wait.For(t, fmt.Sprintf("the generations to be %v", want), func() error {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return err
@@ -132,7 +133,7 @@ func (s *Served) KillMemcached() {
 // ExpectItems waits for exactly these.
 func (s *Served) ExpectItems(all map[string]Object) {
 	s.T.Helper()
-	memcachedtest.WaitFor(s.T, "the items", func() error {
+	wait.For(s.T, "the items", func() error {
 		if n := (&memcachedtest.Server{Port: s.Port}).Items(s.T); n != int64(len(all)) {
 			return errors.New(strconv.FormatInt(n, 10) + " items")
 		}

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/wait"
 )
 
 // ReadManifest reads that of the member in dir.
@@ -141,7 +141,7 @@ func CheckBy(t *testing.T, d memcache.Dialer, client string, servers []string, a
 // Settle waits until the manifest speaks of at least n items.
 func (s *Served) Settle(n int) {
 	s.T.Helper()
-	memcachedtest.WaitFor(s.T, "the manifest to follow", func() error {
+	wait.For(s.T, "the manifest to follow", func() error {
 		m, err := ReadManifest(s.Dir)
 		if err == nil && m.Image.Items*10 < int64(n)*9 {
 			err = fmt.Errorf("it says %d items", m.Image.Items)
@@ -167,7 +167,7 @@ func (s *Served) End(how string) {
 		pid := s.PID()
 		s.Signal(9)
 		s.Wait()
-		memcachedtest.WaitFor(s.T, "memcached to go with its supervisor", func() error { return Gone(pid) })
+		wait.For(s.T, "memcached to go with its supervisor", func() error { return Gone(pid) })
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 // BeDrainer makes this test binary behave as the drainer itself.
@@ -117,17 +118,16 @@ func (p *Process) Wait() int {
 	p.T.Helper()
 	select {
 	case <-p.Done:
-		return p.Cmd.ProcessState.ExitCode()
-	case <-time.After(memcachedtest.Patience):
-		p.T.Fatalf("%v did not end within %v\n%s%s", p.Cmd.Args[1:], memcachedtest.Patience, p.Out.String(), p.Err.String())
-		return 0
+	case <-wait.Over():
+		p.T.Fatalf("waited for %v to end\n%s%s", p.Cmd.Args[1:], p.Out.String(), p.Err.String())
 	}
+	return p.Cmd.ProcessState.ExitCode()
 }
 
 // WaitFor waits until the process has written text to stdout or stderr.
 func (p *Process) WaitFor(text string) {
 	p.T.Helper()
-	memcachedtest.WaitFor(p.T, fmt.Sprintf("%q", text), func() error {
+	wait.For(p.T, fmt.Sprintf("%q", text), func() error {
 		if strings.Contains(p.Out.String()+p.Err.String(), text) {
 			return nil
 		}
@@ -170,12 +170,10 @@ func ServeBy(t *testing.T, env string, c contract.Connection, dir string, port i
 // ServeCommand runs a member.
 func ServeCommand(t *testing.T, env string, c contract.Serve) *Served {
 	t.Helper()
-	if _, err := memcachedtest.Binary(); err != nil {
-		t.Fatal(err)
-	}
+	memcachedtest.Binary(t)
 	begun := time.Now()
 	s := &Served{StartWith(t, env, c.Args()...), cmp.Or(c.MemoryDir, c.Dir), int(c.Port)}
-	memcachedtest.WaitFor(t, "the manifest of a running member", func() error {
+	wait.For(t, "the manifest of a running member", func() error {
 		select {
 		case <-s.Done:
 			t.Fatalf("serve ended: %s", s.Err.String())
@@ -225,7 +223,7 @@ func MigrateArgs(t *testing.T, dir string, servers []string) contract.Migrate {
 func MoveArgs(t *testing.T, servers []string) contract.Move {
 	t.Helper()
 	return contract.Move{SourceID: "the-claim", Client: "libmemcached-ketama-weighted", Servers: servers,
-		UnreachableTimeout: memcachedtest.Patience, Receipt: filepath.Join(t.TempDir(), "receipt")}
+		UnreachableTimeout: wait.Long, Receipt: filepath.Join(t.TempDir(), "receipt")}
 }
 
 // Result of a drainer that ran in this process.
@@ -334,7 +332,7 @@ func (s *Served) Memcached() *memcachedtest.Server { return &memcachedtest.Serve
 func (s *Served) Flush() {
 	s.T.Helper()
 	s.Memcached().RawFor(s.T).Must("OK", "flush_all", nil)
-	memcachedtest.WaitFor(s.T, "the manifest to know of the flush", func() error {
+	wait.For(s.T, "the manifest to know of the flush", func() error {
 		m, err := ReadManifest(s.Dir)
 		if err == nil && m.Image.OldestLive == 0 {
 			err = errors.New("it does not")

@@ -4,6 +4,7 @@ package memcachedtest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -21,22 +22,25 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
-// Patience bounds every wait of a test for a process.
-const Patience = time.Minute
+// Binary returns the path of memcached: the environment's MEMCACHED, else the one on the PATH.
+func Binary(tb testing.TB) string {
+	tb.Helper()
+	return Program(tb, binary())
+}
 
-// Binary returns the path of memcached: the environment's MEMCACHED, else the one on
-// the PATH, which it installs if it is missing.
-var Binary = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv("MEMCACHED"); path != "" {
-		return exec.LookPath(path)
-	}
-	if path, err := exec.LookPath("memcached"); err == nil {
-		return path, nil
-	}
-	return exec.LookPath(Install("memcached", "memcached"))
-})
+func binary() string { return cmp.Or(os.Getenv("MEMCACHED"), "memcached") }
+
+// Program returns the path of a program that the test needs.
+func Program(tb testing.TB, name string) string {
+	tb.Helper()
+	path, err := exec.LookPath(name)
+	tier.Needs(tb, name, err)
+	return path
+}
 
 // Large is a memcached that was built with 64-bit client flags: the environment's
 // MEMCACHED_LARGE. Without one the test is skipped; hack/memcached.sh builds it.
@@ -58,20 +62,6 @@ func Newer(tb testing.TB) string {
 		tb.Skip("MEMCACHED_NEW names no newer memcached")
 	}
 	return path
-}
-
-// Install gets packages from Debian's archive and returns name. Whether that
-// worked shows when name is used.
-func Install(name string, packages ...string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	args := append([]string{"-o", "DPkg::Lock::Timeout=240", "install", "-y", "--no-install-recommends"}, packages...)
-	cmd := exec.CommandContext(ctx, "apt-get", args...)
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "memcachedtest: apt-get install %v: %v\n%s\n", packages, err, out)
-	}
-	return name
 }
 
 // Main runs the tests, so many at once: they wait for memcached and its clock most of
@@ -199,12 +189,9 @@ func Args(port int) []string {
 
 func (s *Server) run() {
 	s.tb.Helper()
-	binary, err := s.binary, error(nil)
+	binary := s.binary
 	if binary == "" {
-		binary, err = Binary()
-	}
-	if err != nil {
-		s.tb.Fatalf("memcached is needed: %v", err)
+		binary = Binary(s.tb)
 	}
 	s.cmd = exec.Command(binary, append(Args(s.Port), s.args...)...)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -217,7 +204,7 @@ func (s *Server) run() {
 		_ = cmd.Wait()
 		close(done)
 	}(s.cmd, s.done)
-	WaitFor(s.tb, "memcached on port "+strconv.Itoa(s.Port), func() error {
+	wait.For(s.tb, "memcached on port "+strconv.Itoa(s.Port), func() error {
 		select {
 		case <-s.done:
 			s.tb.Fatalf("memcached %v ended: %v", s.args, s.cmd.ProcessState)
@@ -250,7 +237,7 @@ func (s *Server) Signal(sig syscall.Signal) {
 	case syscall.SIGKILL:
 		<-s.done
 	case syscall.SIGSTOP:
-		WaitFor(s.tb, "memcached to stop", s.stopped)
+		wait.For(s.tb, "memcached to stop", s.stopped)
 	}
 }
 
@@ -284,11 +271,7 @@ func (s *Server) Save() {
 	s.tb.Helper()
 	s.stopMoves()
 	s.Signal(syscall.SIGUSR1)
-	select {
-	case <-s.done:
-	case <-time.After(Patience):
-		s.tb.Fatalf("memcached did not end within %v of SIGUSR1", Patience)
-	}
+	wait.Receive(s.tb, "memcached to end after SIGUSR1", s.done)
 	if !s.cmd.ProcessState.Success() {
 		s.tb.Fatalf("memcached %v ended its save with %v", s.args, s.cmd.ProcessState)
 	}
@@ -341,9 +324,6 @@ func (s *Server) Dial() *memcache.Conn {
 	return s.DialFor(s.tb)
 }
 
-// testLasts is more than a test takes on a busy machine.
-const testLasts = 8 * time.Minute
-
 // DialFor is Dial for the time of another test.
 func (s *Server) DialFor(tb testing.TB) *memcache.Conn {
 	tb.Helper()
@@ -352,26 +332,10 @@ func (s *Server) DialFor(tb testing.TB) *memcache.Conn {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(testLasts)); err != nil {
+	if err := c.SetDeadline(wait.Deadline()); err != nil {
 		tb.Fatal(err)
 	}
 	return c
-}
-
-// WaitFor tries until it succeeds, or ends the test with the last error.
-func WaitFor(tb testing.TB, what string, try func() error) {
-	tb.Helper()
-	deadline := time.Now().Add(Patience)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			tb.Fatalf("waited %v for %s: %v", Patience, what, err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }
 
 // Raw is a connection for commands as they are typed.
@@ -400,7 +364,7 @@ func (r *Raw) Do(command string, data []byte) string {
 	if data != nil {
 		request = append(append(request, data...), "\r\n"...)
 	}
-	_ = r.conn.SetDeadline(time.Now().Add(Patience))
+	_ = r.conn.SetDeadline(wait.Deadline())
 	if _, err := r.conn.Write(request); err != nil {
 		r.tb.Fatalf("%.60s: %v", command, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/wait"
 )
 
 // Setting is a way to start memcached that changes the layout of its file.
@@ -51,8 +52,7 @@ func Settings() map[string]Setting {
 // of kilobytes for those versions that refuse so many.
 func SmallChunks() []string {
 	bytes := []string{"-o", "slab_chunk_max=16384"}
-	binary, err := Binary()
-	if err != nil || exec.Command(binary, append(bytes, "-V")...).Run() == nil {
+	if exec.Command(binary(), append(bytes, "-V")...).Run() == nil {
 		return bytes
 	}
 	return []string{"-o", "slab_chunk_max=16"}
@@ -383,7 +383,7 @@ func (s *Server) WaitSecond(tb testing.TB) {
 	tb.Helper()
 	c := s.DialFor(tb)
 	end := Clock(tb, c) + 2
-	WaitFor(tb, "the server's clock", func() error {
+	wait.For(tb, "the server's clock", func() error {
 		if now := Clock(tb, c); now < end {
 			return fmt.Errorf("it shows %d, not yet %d", now, end)
 		}

@@ -35,11 +35,7 @@ func open(t *testing.T, dir string, o Options) *Reader {
 	if o.Scratch == "" {
 		o.Scratch = t.TempDir()
 	}
-	binary, err := memcachedtest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Memcached = binary
+	o.Memcached = memcachedtest.Binary(t)
 	r, err := Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
@@ -178,11 +174,7 @@ func saved(t *testing.T, n int) string {
 func TestTooLittleScratch(t *testing.T) {
 	t.Parallel()
 	dir, scratch := saved(t, 1000), t.TempDir()
-	binary, err := memcachedtest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = Open(dir, Options{Scratch: scratch, Memcached: binary, free: func(string) (int64, error) { return 3 << 20, nil }})
+	_, err := Open(dir, Options{Scratch: scratch, Memcached: memcachedtest.Binary(t), free: func(string) (int64, error) { return 3 << 20, nil }})
 	var room *RoomError
 	if !errors.As(err, &room) || errors.Is(err, warmfile.ErrUnrecoverable) {
 		t.Fatalf("%v", err)

@@ -18,6 +18,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/pace"
+	"example.com/memcached-operator/test/wait"
 )
 
 func TestMain(m *testing.M) { memcachedtest.Main(m, 2) }
@@ -34,7 +35,7 @@ func fetcher(t *testing.T, address string, broken *int) *Fetcher {
 	return &Fetcher{
 		Behind: func() int64 { return 0 },
 		Ask: func(ctx context.Context, do func(*memcache.Conn) error) error {
-			return memcache.Insist(ctx, memcachedtest.Patience, func(string) {}, func(time.Duration) (err error) {
+			return memcache.Insist(ctx, wait.Long, func(string) {}, func(time.Duration) (err error) {
 				if conn == nil {
 					if conn, err = memcache.Dial(ctx, address); err != nil {
 						return err
@@ -163,7 +164,7 @@ func TestTheReadingEnds(t *testing.T) {
 		}
 		break
 	}
-	memcachedtest.WaitFor(t, "the goroutines to end", func() error {
+	wait.For(t, "the goroutines to end", func() error {
 		if n := runtime.NumGoroutine(); n > before {
 			return fmt.Errorf("%d, and %d before", n, before)
 		}

@@ -7,12 +7,11 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router/accept"
+	"example.com/memcached-operator/test/wait"
 )
 
 // serve clients until the test ends, and return where.
@@ -42,7 +41,7 @@ func dial(t *testing.T, address string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	_ = c.SetDeadline(wait.Deadline())
 	return c
 }
 
@@ -82,7 +81,7 @@ func TestAConnectionThatNoLoopTakesIsClosedAndNotCounted(t *testing.T) {
 		if said, err := io.ReadAll(dial(t, address)); err != nil || len(said) > 0 {
 			t.Errorf("%q, %v", said, err)
 		}
-		memcachedtest.WaitFor(t, "it not to be counted", func() error {
+		wait.For(t, "it not to be counted", func() error {
 			if n := c.Connected(); n != 0 {
 				return fmt.Errorf("%d are connected", n)
 			}

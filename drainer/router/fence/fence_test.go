@@ -17,6 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/router/fence"
 	"example.com/memcached-operator/drainer/router/rings"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/wait"
 )
 
 func TestMain(m *testing.M) { memcachedtest.Main(m, 4) }
@@ -67,7 +68,7 @@ func start(t *testing.T, n int) (all []*memcachedtest.Server) {
 // ask a member, and return all of the answer.
 func ask(t *testing.T, c net.Conn, text string) string {
 	t.Helper()
-	_ = c.SetDeadline(time.Now().Add(memcachedtest.Patience))
+	_ = c.SetDeadline(wait.Deadline())
 	if _, err := io.WriteString(c, text+"mn\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func TestARouterGoesOnWhenThoseThatAreBehindRefuse(t *testing.T) {
 	told := tables(start(t, 2), waits)
 	ahead, behind := begun(t, told[0]), begun(t, told[0])
 	for _, table := range told[1:3] {
-		memcachedtest.WaitFor(t, fmt.Sprintf("state %v", table.State), func() error {
+		wait.For(t, fmt.Sprintf("state %v", table.State), func() error {
 			if !ahead.Lets(table) {
 				_, why := ahead.Offered()
 				return errors.New(why)
@@ -130,11 +131,11 @@ func TestARouterThatWakesIsLeftBehindAtOnce(t *testing.T) {
 	all := start(t, 2)
 	told := tables(all, waits)
 	f := begun(t, told[0])
-	memcachedtest.WaitFor(t, "the number", func() error {
+	wait.For(t, "the number", func() error {
 		return unless(hasNumber(t, all[0], told[0].Number), "it is not there")
 	})
 	f.Woke()
-	memcachedtest.WaitFor(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
+	wait.For(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
 	if f.Late(told[0].Number) {
 		t.Fatal("it is left behind, and nobody went on")
 	}
@@ -144,7 +145,7 @@ func TestARouterThatWakesIsLeftBehindAtOnce(t *testing.T) {
 		m.Raw().Must("STORED", fmt.Sprintf("set %s 0 0 %d", contract.RingNumberKey, len(value)), []byte(value))
 	}
 	f.Woke()
-	memcachedtest.WaitFor(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
+	wait.For(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
 	if d, latest := f.Behind(told[0].Number); latest != told[2].Number || d < time.Hour {
 		t.Errorf("it has been behind for %v, of table %d", d, latest)
 	}
@@ -163,7 +164,7 @@ func TestATableAfterOneThatWasMissedLeavesARouterBehindAtOnce(t *testing.T) {
 		t.Error("it serves by the table before the last")
 	}
 	// All of them may have missed it: then the others learn of the next one from this router.
-	memcachedtest.WaitFor(t, "the table is taken", func() error { return unless(f.Lets(told[2]), "it waits") })
+	wait.For(t, "the table is taken", func() error { return unless(f.Lets(told[2]), "it waits") })
 	if took := time.Since(began); took < 400*time.Millisecond {
 		t.Errorf("it takes the table after %v: others that have missed the one before can't know", took)
 	}
@@ -191,7 +192,7 @@ func TestARouterThatStartsWaitsForThoseThatNobodySees(t *testing.T) {
 	unseen := begun(t, told[0])
 	began := time.Now()
 	next := begun(t, told[1])
-	memcachedtest.WaitFor(t, "the table after that", func() error { return unless(next.Lets(told[2]), "it waits") })
+	wait.For(t, "the table after that", func() error { return unless(next.Lets(told[2]), "it waits") })
 	if took := time.Since(began); took < 400*time.Millisecond || !unseen.Late(told[0].Number) {
 		t.Errorf("it is two tables ahead after %v, and the other one serves: %t", took, !unseen.Late(told[0].Number))
 	}
@@ -208,7 +209,7 @@ func TestTheNumberIsKeptWithoutCAS(t *testing.T) {
 			f.Lets(table)
 			f.Apply(table)
 		}
-		memcachedtest.WaitFor(t, "the number", func() error { return unless(hasNumber(t, m, table.Number), "it is not there") })
+		wait.For(t, "the number", func() error { return unless(hasNumber(t, m, table.Number), "it is not there") })
 	}
 }
 
@@ -264,9 +265,9 @@ func TestNobodyElsesNumberLeavesARouterBehind(t *testing.T) {
 			}
 			return nil
 		}
-		memcachedtest.WaitFor(t, name+": the number", is)
+		wait.For(t, name+": the number", is)
 		ask(t, member, harm)
-		memcachedtest.WaitFor(t, name+": the number again", is)
+		wait.For(t, name+": the number again", is)
 		if err := f.Ready(); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -17,6 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/drainer/router/command"
+	"example.com/memcached-operator/test/wait"
 )
 
 func TestMain(m *testing.M) { memcachedtest.Main(m, 4) }
@@ -104,7 +105,7 @@ func TestAPassMovesAllKeysAlsoIfConnectionsBreak(t *testing.T) {
 		breaks--
 		return breaks < 0 || breaks%4 != 0
 	})
-	p := Pass{From: between, To: []string{owners[0].Address(), owners[1].Address()}, Timeout: memcachedtest.Patience,
+	p := Pass{From: between, To: []string{owners[0].Address(), owners[1].Address()}, Timeout: wait.Long,
 		KeepsCAS: func(int) bool { return false }, Waiting: func(int, string) {},
 		Moved: func(_ context.Context, _ int, keys []Key) error {
 			mu.Lock()
@@ -122,7 +123,7 @@ func TestAPassMovesAllKeysAlsoIfConnectionsBreak(t *testing.T) {
 		}
 	}
 	passes := 0
-	memcachedtest.WaitFor(t, "all to be moved", func() error {
+	wait.For(t, "all to be moved", func() error {
 		passes++
 		if err := p.Move(t.Context(), all); err != nil {
 			t.Fatal(err)
@@ -192,9 +193,9 @@ func TestAFlushIsObeyedWhileKeysAreMoved(t *testing.T) {
 				}
 				return !breaks
 			})
-			p := Pass{From: from, To: []string{both.owner.Address()}, Timeout: memcachedtest.Patience, KeepsCAS: func(int) bool { return false },
+			p := Pass{From: from, To: []string{both.owner.Address()}, Timeout: wait.Long, KeepsCAS: func(int) bool { return false },
 				Waiting: func(int, string) {}, Moved: func(context.Context, int, []Key) error { return nil }}
-			memcachedtest.WaitFor(t, "all to be moved", func() error {
+			wait.For(t, "all to be moved", func() error {
 				if err := p.Move(t.Context(), func(yield func(Misplaced, error) bool) {
 					for i := range keys {
 						if !yield(Misplaced{Key: fmt.Appendf(nil, "key%d", i), Size: 50}, nil) {
@@ -248,7 +249,7 @@ func TestAFlushIsObeyedWhenAnswersAreLost(t *testing.T) {
 		owner.Raw().Must("STORED", "set key7 0 0 5", []byte("newer"))
 		return false
 	})
-	p := Pass{From: old.Address(), To: []string{to}, Timeout: memcachedtest.Patience, KeepsCAS: func(int) bool { return false },
+	p := Pass{From: old.Address(), To: []string{to}, Timeout: wait.Long, KeepsCAS: func(int) bool { return false },
 		Waiting: func(int, string) {}, Moved: func(context.Context, int, []Key) error { return nil }}
 	if err := p.Move(t.Context(), func(yield func(Misplaced, error) bool) {
 		for i := range keys {
@@ -333,7 +334,7 @@ func TestAPassToManyOwnersIsBounded(t *testing.T) {
 		return int64(m.HeapAlloc + m.StackInuse)
 	}
 	var moved, most atomic.Int64
-	p := Pass{From: old.Address(), To: to, Timeout: memcachedtest.Patience, KeepsCAS: func(int) bool { return false }, Waiting: func(int, string) {},
+	p := Pass{From: old.Address(), To: to, Timeout: wait.Long, KeepsCAS: func(int) bool { return false }, Waiting: func(int, string) {},
 		Moved: func(_ context.Context, _ int, keys []Key) error {
 			for _, k := range keys {
 				if k.Outcome == Moved {
