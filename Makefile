@@ -115,47 +115,72 @@ endef
 
 ##@ Test
 
-TEST_FLAGS := -count=1 -timeout=40m
+# Which tests run: promises, the first tier, or all. Neither skips a test because something is missing (test/tier).
+export TESTS ?= promises
+# RUN=TestName, or TestName/subtest, runs that test alone.
+RUN ?=
+# Far more than an idle machine needs: no test has a bound of its own.
+TEST_TIMEOUT ?= 30m
+TEST_FLAGS := -count=1 -timeout=$(TEST_TIMEOUT) $(if $(RUN),-run='^$(subst /,$$/^,$(RUN))$$' -v)
 GO_TEST := go test $(TEST_FLAGS)
 # The same with each test's output, and once more at the end that of those that failed.
 GO_TEST_ALL := $(GOTESTSUM) --format=standard-verbose --hide-summary=skipped -- $(TEST_FLAGS)
 # Tests write what they have counted here, for the end of `make test`.
 export TEST_COUNTS := $(BIN)/test-counts.txt
-# Real client libraries, which no package of Debian's has. Without it the tests that need one
-# fail.
+# Real client libraries that no package of Debian's has.
 export CLIENTS := $(BIN)/clients
 # E2E=skip leaves the end-to-end tests out, on a machine that can't run a node.
 E2E ?=
 
-# One suite after the other: side by side they make each other late. TEST_JOBS=2 has them side by side, where
-# there are more than two CPUs.
-TEST_JOBS ?= 1
-SUITES := test-here $(if $(filter skip,$(E2E)),,test-e2e)
+# Runs targets one after the other, and leaves nothing behind.
+TESTRUN := $(BIN)/testrun --logs=$(BIN)/logs
+$(BIN)/testrun: $(wildcard hack/testrun/*.go)
+	@go build -buildvcs=false -ldflags "-s -w" -o $@ ./hack/testrun
+
+# What tests need, made before their time counts.
+.PHONY: test-needs
+test-needs: test-packages clients kubernetes build $(BIN)/chart $(BIN)/image $(GOTESTSUM) $(KWOK) $(BIN)/testrun
+	@mkdir -p $(BIN); : >$(TEST_COUNTS)
 
 .PHONY: test
-test: forget-counts test-packages clients kubernetes build $(BIN)/chart $(GOTESTSUM) ## Run every test; installs what it needs (E2E=skip: no real node)
-	@rm -f $(BIN)/test-*.log
-	$(MAKE) -j$(TEST_JOBS) $(addprefix beside-,$(SUITES)) || { tail -n 5 $(BIN)/test-*.log; sed -nE $(FAILURES) $(BIN)/test-*.log; exit 1; }
-	@echo; cat $(TEST_COUNTS)
-	@echo "All tests passed$(if $(filter skip,$(E2E)), (end to end left out: E2E=skip))."
+test: test-needs ## Show every promise once, on real parts, in twelve minutes; installs what it needs (E2E=skip: no real node)
+	$(TESTRUN) test-unit test-integration test-scale $(if $(filter skip,$(E2E)),,test-e2e)
+	@cat $(TEST_COUNTS)
 
-# Each line says whose it is.
-beside-%:
-	@$(MAKE) $* 2>&1 | tee $(BIN)/$*.log | sed -u 's/^/$(*:test-%=%): /'
+# The parts of make test-all. The explorations of the models take hours.
+ALL := all-member all-router all-move all-controllers all-integration all-crashpoints all-scale all-e2e all-chaos \
+  all-cluster-down all-versions all-properties all-router-pause all-model all-fuzz all-router-model
 
-# What tests said when they failed, without what they show beside it, of gotestsum's summaries:
-# printed last, where a log that was cut still has it.
-FAILURES := '/^=== Failed/,/^DONE/{/^(=== FAIL| +[a-z_]+_test\.go:[0-9]+:|panic:|DONE)/p}'
+# WITHIN=25m ends it after that time, and FROM=TEXT chooses the part that it begins with.
+.PHONY: test-all
+test-all: test-needs ## Run everything: further modes, seeds, orders, libraries, versions, long explorations: hours (WITHIN=25m FROM=…)
+	TESTS=all $(TESTRUN) $(if $(WITHIN),--within=$(WITHIN)) $(if $(FROM),--from=$(FROM)) $(ALL)
 
-.PHONY: test-here
-test-here: ## Run every test that needs no real node
-	$(MAKE) test-unit
-	$(MAKE) test-integration
-	$(MAKE) test-scale
+# Packages of the drainer that are parts of their own.
+MEMBER := /(member|start|volume|snapshot|warmfile|export|oracle)($$|/)
+ROUTER := /router($$|/)
 
-.PHONY: forget-counts
-forget-counts:
-	@mkdir -p $(BIN); : >$(TEST_COUNTS)
+.PHONY: $(ALL)
+all-member:
+	$(MAKE) test-unit PACKAGES="$$(go list ./drainer/... | grep -E '$(MEMBER)' | xargs)"
+all-router:
+	$(MAKE) test-unit PACKAGES="$$(go list ./drainer/... | grep -E '$(ROUTER)' | xargs)"
+all-move:
+	$(MAKE) test-unit PACKAGES="$$(go list ./drainer/... | grep -vE '$(MEMBER)|$(ROUTER)' | xargs)"
+all-controllers:
+	$(MAKE) test-unit PACKAGES="$(filter-out ./drainer/...,$(UNIT))"
+all-integration: test-integration
+all-crashpoints: test-crashpoints
+all-scale: test-scale
+all-e2e: test-e2e
+all-chaos: chaos
+all-cluster-down: test-cluster-down
+all-versions: test-versions
+all-properties: test-properties
+all-router-pause: test-router-pause
+all-model: test-model
+all-fuzz: fuzz
+all-router-model: test-router-model
 
 .PHONY: alerts
 alerts: ## Check the alert rules by promtool: each fires when it should, and is silent when not
@@ -200,15 +225,19 @@ $(CLIENTS)/node_modules: $(wildcard test/clients/elasticache/*)
 	cd $(CLIENTS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
+UNIT := ./api/... ./cmd/... ./controllers/... ./drainer/... ./hack/testrun ./test/chaos ./test/continuity ./test/internal/... ./test/invariants ./test/tier ./version
+# Folders of the test that RUN names.
+RUN_IN = $(sort $(dir $(shell git grep --untracked -lE '^func $(firstword $(subst /, ,$(RUN)))\>' -- api cmd controllers drainer hack test version)))
+PACKAGES ?= $(if $(RUN),$(addprefix ./,$(RUN_IN)),$(UNIT))
+
 .PHONY: test-unit
-test-unit: test-packages clients ## Run the unit tests, and the drainer against real memcached processes
-	TMPDIR=$$(hack/scratch.sh) $(GO_TEST) ./api/... ./cmd/... ./controllers/... ./drainer/... ./test/chaos/ ./test/continuity/ ./test/internal/... ./test/invariants/ ./version/
+test-unit: test-packages clients ## Run the unit tests, and the drainer against real memcached processes (RUN=TestName)
+	TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} $(GO_TEST) $(PACKAGES)
+ifeq ($(PACKAGES),$(UNIT))
 	cd test/cluster && $(GO_TEST) ./...
 	cd hack/image && $(GO_TEST) ./...
 	cd hack/chart && $(GO_TEST) ./...
-
-.PHONY: test-long
-test-long: test-model test-router-model test-properties test-crashpoints test-router-pause fuzz test-e2e-long chaos ## Explore what make test has no time for: two hours
+endif
 
 .PHONY: test-model
 test-model: $(GOTESTSUM) ## Explore the plan beside a model of the cluster with more going on: ten minutes, several gigabytes
@@ -220,7 +249,7 @@ PROPERTIES := TestNothingIs|TestWhatever|TestEveryCopyIsWhole|TestASaveKilledAtA
 
 .PHONY: test-properties
 test-properties: test-packages ## Let clients and servers do anything while items move, with 200 seeds: PROPERTY_SEEDS=…
-	PROPERTY_SEEDS=$(PROPERTY_SEEDS) TMPDIR=$$(hack/scratch.sh) $(GO_TEST) -run '$(PROPERTIES)' ./drainer/cli/ ./drainer/move/ ./drainer/export/ ./drainer/member/
+	PROPERTY_SEEDS=$(PROPERTY_SEEDS) TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} $(GO_TEST) -run '$(PROPERTIES)' ./drainer/cli/ ./drainer/move/ ./drainer/export/ ./drainer/member/
 
 .PHONY: test-router-model
 test-router-model: $(GOTESTSUM) ## Explore a ring change of routers with more going on: hours, several gigabytes
@@ -260,9 +289,9 @@ test-versions: ## Run the reader's and the writer's tests on memcacheds built fr
 	MEMCACHED_LARGE=$(BIN)/memcached-$(LARGE_VERSION)-large $(GO_TEST) -run 'LargeClientFlags|AnotherLayout|FlagsThatNo' ./drainer/member/
 
 .PHONY: test-integration
-test-integration: kubernetes clients $(BIN)/chart $(GOTESTSUM) ## Run the controllers against a real control plane
+test-integration: kubernetes clients $(BIN)/chart $(GOTESTSUM) ## Run the controllers against a real control plane (RUN=TestName)
 	@# Garbage collection would take a tenth of the API server's CPU time.
-	GOGC=400 $(GO_TEST_ALL) ./test/integration/... | $(TEST_SUMMARY)
+	GOGC=400 $(GO_TEST_ALL) ./test/integration | $(TEST_SUMMARY)
 
 .PHONY: test-crashpoints
 test-crashpoints: kubernetes $(GOTESTSUM) ## Let every write of the operator fail in every way: a quarter of an hour (SEED=… of how writes fail in make test)
@@ -293,25 +322,18 @@ bench-drainer: build ## Measure the drainer beside what bounds it: ten minutes (
 	go build -o $(BIN)/bench ./test/bench
 	$(BIN)/bench -drainer=$(BIN)/drainer $(BENCH_FLAGS)
 
+# The cluster stays up: make cluster-down removes it. `make test` does, unless one was up before.
 .PHONY: test-e2e
-test-e2e: test-packages clients $(GOTESTSUM) ## Run everything on a real node: kubelet, memcached, volumes, a client library
-ifeq ($(E2E),skip)
-	@echo "End-to-end tests are left out: E2E=skip."
+test-e2e: test-packages clients $(BIN)/chart $(GOTESTSUM) ## Run everything on a real node: kubelet, memcached, volumes, a client library (RUN=TestName)
+	$(MAKE) cluster-deploy NODES=2
+ifneq ($(RUN),)
+	$(ON_CLUSTER) $(GO_TEST_ALL) $(addprefix ./,$(RUN_IN)) | $(TEST_SUMMARY)
 else
-	$(MAKE) cluster-deploy NODES=2
-	$(MAKE) $(BIN)/chart
-	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \
-	$(GO_TEST_ALL) -timeout=60m -parallel=8 ./test/e2e/ | $(TEST_SUMMARY); \
-	go run ./test/chaos --seed=$(SEED) --minutes=1; \
-	go run ./test/chaos --seed=$(SEED) --minutes=1 --routers; \
-	$(GO_TEST_ALL) ./test/e2e/undeploy/ | $(TEST_SUMMARY)
+	$(ON_CLUSTER) $(GO_TEST_ALL) -parallel=8 ./test/e2e | $(TEST_SUMMARY)
+	$(ON_CLUSTER) go run ./test/chaos --seed=$(SEED) --minutes=1
+	$(ON_CLUSTER) go run ./test/chaos --seed=$(SEED) --minutes=1 --routers
+	$(ON_CLUSTER) $(GO_TEST_ALL) ./test/e2e/undeploy | $(TEST_SUMMARY)
 endif
-
-.PHONY: test-e2e-long
-test-e2e-long: test-packages $(GOTESTSUM) ## Run the end-to-end tests with those that make test leaves out
-	$(MAKE) cluster-deploy NODES=2
-	export KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH; \
-	$(GO_TEST_ALL) -parallel=8 ./test/e2e/ -e2e.long | $(TEST_SUMMARY)
 
 # A seed of the clock, where none is given; a run prints its own.
 SEED ?= 0
@@ -415,6 +437,7 @@ cluster-load: $(BIN)/cluster ## Load the images into the cluster, those that it 
 # Where cluster-up leaves the administrator's kubeconfig, and a kubectl.
 LOCAL_KUBECONFIG := /var/lib/memcached-operator-cluster/kubeconfig
 LOCAL_KUBECTL := /var/lib/memcached-operator-cluster/bin/kubectl
+ON_CLUSTER := KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH
 
 .PHONY: cluster-deploy
 cluster-deploy: ## Bring it up with the operator of this tree deployed

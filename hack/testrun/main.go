@@ -1,0 +1,242 @@
+//go:build linux
+
+// Command testrun runs make targets that run tests, one after the other, and leaves nothing behind,
+// however it ends: no process, no cluster, no file but the targets' logs.
+//
+//	testrun [-logs DIR] [-within DURATION] [-from TEXT] TARGET…
+//
+// It shows which package or test passed or failed; each target's whole output is in DIR/TARGET.log.
+// Its last lines say what failed, and in which log. It goes on after a failure.
+//
+// Two processes share the work. This one runs the targets. The other one, a guard in a session of its
+// own, cleans up when this one has ended in any way, by SIGKILL too: it reads a pipe that nobody else
+// holds the other end of.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == guardWord {
+		guard(os.Args[2])
+		return
+	}
+	logs := flag.String("logs", "bin/logs", "Folder of the targets' logs.")
+	within := flag.Duration("within", 0, "Begin no target, and end the one that runs, after this time; what passed until then has passed. 0: no limit.")
+	from := flag.String("from", "", "Begin with the target that this text chooses, and go on from there: a commit's hash gives each commit another one.")
+	flag.Parse()
+	// The parent's death ends this process, which make's does not.
+	runtime.LockOSThread()
+	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0)
+	r, err := newRun(*logs)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testrun:", err)
+		os.Exit(2)
+	}
+	if *within > 0 {
+		r.end = time.Now().Add(*within)
+	}
+	r.all(rotated(flag.Args(), *from))
+	os.Exit(r.report())
+}
+
+// rotated begins with the target that the text chooses.
+func rotated(targets []string, from string) []string {
+	if from == "" || len(targets) == 0 {
+		return targets
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(from))
+	first := int(h.Sum32() % uint32(len(targets)))
+	return append(append([]string{}, targets[first:]...), targets[:first]...)
+}
+
+// run is all targets of one call.
+type run struct {
+	logs, scratch string
+	began, end    time.Time
+	guard         *guardian
+	signals       chan os.Signal
+	results       []result
+	trouble       []string
+}
+
+// result of one target.
+type result struct {
+	target, log string
+	outcome     outcome
+	took        time.Duration
+	failed      []string
+}
+
+type outcome string
+
+const (
+	passed      outcome = "passed"
+	failed      outcome = "FAILED"
+	unfinished  outcome = "not finished"
+	interrupted outcome = "interrupted"
+	notBegun    outcome = "not begun"
+)
+
+func newRun(logs string) (*run, error) {
+	r := &run{logs: logs, began: time.Now(), signals: make(chan os.Signal, 1)}
+	signal.Notify(r.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return nil, err
+	}
+	parent, err := exec.Command("hack/scratch.sh").Output()
+	if err != nil {
+		return nil, fmt.Errorf("hack/scratch.sh: %w", err)
+	}
+	if r.scratch, err = os.MkdirTemp(strings.TrimSpace(string(parent)), "memcached-operator-tests-"); err != nil {
+		return nil, err
+	}
+	r.guard, err = startGuard(r.scratch)
+	return r, err
+}
+
+// all runs the targets.
+func (r *run) all(targets []string) {
+	for i, target := range targets {
+		last := r.one(target)
+		r.results = append(r.results, last)
+		fmt.Printf("%s: %s after %.0f s\n", target, last.outcome, last.took.Seconds())
+		if last.outcome == interrupted || !r.end.IsZero() && time.Now().After(r.end) {
+			for _, target := range targets[i+1:] {
+				r.results = append(r.results, result{target: target, outcome: notBegun})
+			}
+			return
+		}
+	}
+}
+
+// one runs a target in a session of its own, by which its processes are found.
+func (r *run) one(target string) result {
+	began := time.Now()
+	res := result{target: target, log: filepath.Join(r.logs, target+".log"), outcome: failed}
+	defer func() { res.took = time.Since(began) }()
+	log, err := newLog(res.log, target)
+	if err != nil {
+		r.trouble = append(r.trouble, err.Error())
+		return res
+	}
+	defer log.close()
+	cmd := exec.Command("make", "--no-print-directory", target)
+	cmd.Env = append(os.Environ(), "TMPDIR="+r.scratch)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.WaitDelay = 10 * time.Second // a process that was left behind may hold the output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		r.trouble = append(r.trouble, err.Error())
+		return res
+	}
+	r.guard.watch(cmd.Process.Pid)
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	res.outcome = r.await(cmd.Process.Pid, done)
+	for _, left := range leftBy(cmd.Process.Pid) {
+		if res.outcome == passed {
+			res.outcome = failed
+			log.note("a process was left behind: " + left.String())
+		}
+		left.kill()
+	}
+	res.failed = log.failures()
+	res.took = time.Since(began)
+	return res
+}
+
+// leftBy finds the processes of a target that has ended. One that is ending has a moment for it.
+func leftBy(session int) []process {
+	for end := time.Now().Add(endsWithin / 6); ; time.Sleep(50 * time.Millisecond) {
+		left := ofSession(session)
+		if len(left) == 0 || time.Now().After(end) {
+			return left
+		}
+	}
+}
+
+// await waits for the end of a target, of the time, or of this process.
+func (r *run) await(session int, done <-chan error) outcome {
+	var timeOver <-chan time.Time
+	if !r.end.IsZero() {
+		timeOver = time.After(time.Until(r.end))
+	}
+	var why outcome
+	select {
+	case err := <-done:
+		if err != nil {
+			return failed
+		}
+		return passed
+	case <-r.signals:
+		why = interrupted
+	case <-timeOver:
+		why = unfinished
+	}
+	for _, p := range ofSession(session) {
+		p.kill()
+	}
+	<-done
+	return why
+}
+
+// report says how it went, what failed at the end. It returns the exit code.
+func (r *run) report() int {
+	if err := r.guard.finish(); err != nil {
+		r.trouble = append(r.trouble, "clean up: "+err.Error())
+	}
+	good, bad, code := 0, 0, 0
+	for _, res := range r.results {
+		switch res.outcome {
+		case passed:
+			good++
+		case failed:
+			bad++
+		}
+	}
+	fmt.Println()
+	for _, res := range r.results {
+		if res.outcome != passed && res.outcome != failed {
+			fmt.Printf("%s: %s\n", res.target, res.outcome)
+		}
+		if res.outcome == interrupted {
+			code = 130
+		}
+	}
+	fmt.Printf("%d passed, %d failed in %.0f s; logs are in %s\n", good, bad, time.Since(r.began).Seconds(), r.logs)
+	const most = 8
+	var lines []string
+	for _, res := range r.results {
+		if res.outcome == failed {
+			lines = append(lines, fmt.Sprintf("FAILED %s: %s", res.target, res.log))
+			for _, f := range res.failed {
+				lines = append(lines, "  "+f)
+			}
+		}
+	}
+	lines = append(lines, r.trouble...)
+	for i, line := range lines {
+		if i == most && len(lines) > most+1 {
+			fmt.Printf("  and %d lines more\n", len(lines)-most)
+			break
+		}
+		fmt.Println(line)
+	}
+	if code == 0 && bad+len(r.trouble) > 0 {
+		code = 1
+	}
+	return code
+}

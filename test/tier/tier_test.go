@@ -1,0 +1,142 @@
+package tier
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// source is what the test files of this repository say.
+type source struct {
+	// tests are the names of all test functions, and whether each is of the second tier as a whole.
+	tests map[string]bool
+	// shownBy is each name that a call of Second gives, and where.
+	shownBy map[string]string
+}
+
+func read(t *testing.T) source {
+	t.Helper()
+	s := source{tests: map[string]bool{}, shownBy: map[string]string{}}
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && d.Name() != ".."):
+			return filepath.SkipDir
+		case strings.HasSuffix(path, "_test.go"):
+			return s.add(path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s source) add(path string) error {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	for _, decl := range file.Decls {
+		f, ok := decl.(*ast.FuncDecl)
+		if !ok || f.Recv != nil || f.Body == nil {
+			continue
+		}
+		if isTest(f.Name.Name) {
+			s.tests[f.Name.Name] = false
+		}
+		for i, stmt := range f.Body.List {
+			// Only a call among the first statements is of the whole test.
+			if name, ok := second(stmt); ok && i < 3 {
+				s.tests[f.Name.Name] = true
+				s.shownBy[name] = files.Position(stmt.Pos()).String()
+			}
+		}
+		ast.Inspect(f.Body, func(n ast.Node) bool {
+			if name, ok := second(n); ok {
+				s.shownBy[name] = files.Position(n.Pos()).String()
+			}
+			return true
+		})
+	}
+	return nil
+}
+
+func isTest(name string) bool {
+	return strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz") || strings.HasPrefix(name, "Example")
+}
+
+// second returns what a call of Second says.
+func second(n ast.Node) (shownBy string, ok bool) {
+	if stmt, is := n.(*ast.ExprStmt); is {
+		n = stmt.X
+	}
+	call, is := n.(*ast.CallExpr)
+	if !is || len(call.Args) != 2 {
+		return "", false
+	}
+	f, is := call.Fun.(*ast.SelectorExpr)
+	if !is || f.Sel.Name != "Second" {
+		return "", false
+	}
+	if from, is := f.X.(*ast.Ident); !is || from.Name != "tier" {
+		return "", false
+	}
+	text, is := call.Args[1].(*ast.BasicLit)
+	if !is {
+		return "", true
+	}
+	shownBy, err := strconv.Unquote(text.Value)
+	return shownBy, err == nil
+}
+
+// What the second tier has must be shown by the first, too: by a test that is there.
+func TestEachTestOfTheSecondTierNamesOneOfTheFirst(t *testing.T) {
+	s := read(t)
+	for name, where := range s.shownBy {
+		test, _, _ := strings.Cut(name, "/")
+		if ofSecond, there := s.tests[test]; !there || ofSecond {
+			t.Errorf("%s: %q is no test of make test", where, name)
+		}
+	}
+}
+
+// Each row of the table in docs/promises.md names tests that make test runs.
+func TestEachPromiseHasATestOfTheFirstTier(t *testing.T) {
+	s := read(t)
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "promises.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 || strings.Contains(cells[1], "---") || strings.TrimSpace(cells[2]) == "test" {
+			continue
+		}
+		rows++
+		names := regexp.MustCompile("`((Test|Fuzz)[A-Za-z0-9_]+)").FindAllStringSubmatch(cells[2], -1)
+		if len(names) == 0 {
+			t.Errorf("no test shows the promise: %s", line)
+		}
+		for _, name := range names {
+			if ofSecond, there := s.tests[name[1]]; !there || ofSecond {
+				t.Errorf("%s is no test of make test: %s", name[1], line)
+			}
+		}
+	}
+	if rows < 50 {
+		t.Errorf("%d rows were read", rows)
+	}
+}
