@@ -74,6 +74,7 @@ func runRoute(ctx context.Context, line []string, std args.IO) error {
 	if err := args.None(fs); err != nil {
 		return err
 	}
+	defer serveProfiles(os.Getenv(profileVariable), std.Err)()
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(max(int64(f.maxMemory)*7/4, leastMemory))
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"os"
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
@@ -22,6 +23,7 @@ func runServe(ctx context.Context, line []string, std args.IO) (int, error) {
 	fs.StringVar(&c.ListFile, contract.FlagList, "", "the file with the list that clients are told")
 	fs.StringVar(&c.Discovery, contract.FlagDiscovery, "", "tell clients of --list at this address, HOST:PORT, by ElastiCache's discovery protocol, and in an item of memcached; empty for neither")
 	addConnection(fs, &c.Dialer.Connection)
+	defer serveProfiles(os.Getenv(profileVariable), std.Err)()
 	if err := args.Parse(fs, line, std); err != nil {
 		return 0, err
 	}
