@@ -185,7 +185,7 @@ const manyKeys, fewKeys = 20_000, 2_000
 
 func (p peer) randomKeys(r *rand.Rand, most int) [][]byte {
 	if p.slow {
-		return randomKeys(r, slowKeys, p.keys, 40)
+		return randomKeys(r, min(most, slowKeys), p.keys, 40)
 	}
 	return randomKeys(r, most, p.keys, maxKey)
 }
@@ -212,7 +212,7 @@ func (p peer) questions(r *rand.Rand, keys int, sizes []int) []question {
 		for _, ports := range []string{"default", "other", "mixed"} {
 			q := question{to: keys}
 			if p.slow {
-				q.from, q.to = from, from+slowShare(n)
+				q.from, q.to = from, from+min(slowShare(n), keys/len(sizes)/3)
 				from = q.to
 			}
 			for i := range n {
