@@ -233,7 +233,7 @@ func TestEvictionsAreReported(t *testing.T) {
 func TestAVolumeThatCantBeReadIsNeverDrained(t *testing.T) {
 	t.Parallel()
 	saved := t.TempDir() // a small volume, for there are copies of it
-	s := drainertest.Serve(t, saved, "-m", "16")
+	s := drainertest.Serve(t, saved, "-m", "40")
 	for i := range 100 {
 		s.Memcached().RawFor(t).Must("STORED", fmt.Sprintf("set key%d 0 0 1", i), []byte("v"))
 	}
@@ -244,7 +244,7 @@ func TestAVolumeThatCantBeReadIsNeverDrained(t *testing.T) {
 		want   warmfile.Reason
 	}{
 		"garbage": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, contract.WarmFile), []byte(strings.Repeat("garbage!", 16<<20/8)), 0o600)
+			return os.WriteFile(filepath.Join(dir, contract.WarmFile), []byte(strings.Repeat("garbage!", 40<<20/8)), 0o600)
 		}, warmfile.ReasonUnknownLayout},
 		"truncated": {func(dir string) error {
 			return os.Truncate(filepath.Join(dir, contract.WarmFile), 1<<20)
