@@ -66,8 +66,8 @@ type stored struct {
 
 const (
 	oldClients, keysOfOne = 2, 150
-	// commands of each, and how long a client rests between two.
-	commands, between = 1500, 500 * time.Microsecond
+	// commands of each, and how long a client rests after so many.
+	commands, atATime, rest = 600, 20, 10 * time.Millisecond
 )
 
 func newFormer(t *testing.T, seed uint64, streamed bool) *former {
@@ -113,9 +113,10 @@ func (f *former) run() {
 	var work sync.WaitGroup
 	for _, c := range clients {
 		work.Go(func() {
-			for range commands {
-				c.do()
-				time.Sleep(between)
+			for n := range commands {
+				if c.do(); n%atATime == 0 {
+					time.Sleep(rest)
+				}
 			}
 		})
 	}
