@@ -11,6 +11,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/test/tier"
 )
 
 // A file with something in it that the reader doesn't know is
@@ -86,6 +87,7 @@ func TestSkipExpiringWithin(t *testing.T) {
 // A drain takes at least the time that its limit asks for, and
 // what it may send by then is sent, not held back.
 func TestADrainKeepsToItsRateLimit(t *testing.T) {
+	t.Parallel()
 	all := map[string]drainertest.Object{}
 	for i := range 60 {
 		all["key"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 1000)}
@@ -95,6 +97,9 @@ func TestADrainKeepsToItsRateLimit(t *testing.T) {
 		"bytes": func(m *contract.Migrate) { m.RateLimitBytes = 60 * 1004 },
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "items" {
+				tier.Second(t, "TestADrainKeepsToItsRateLimit/items")
+			}
 			t.Parallel()
 			dir := drainertest.Leaving(t, "saved", all)
 			_, addresses := drainertest.Survivors(t, 2)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -24,9 +27,14 @@ import (
 // with its value, flags and time; what the survivors had before is as it was; the
 // volume is as it was; and the receipt adds up.
 func TestADrainPutsEveryItemWhereItsClientLooks(t *testing.T) {
+	t.Parallel()
+	first := map[string]string{"saved": "libmemcached-ketama-weighted", "killed": "gomemcache"}
 	for _, how := range []string{"saved", "killed"} {
 		for _, client := range routing.Clients() {
 			t.Run(how+", "+client, func(t *testing.T) {
+				if client != first[how] {
+					tier.Second(t, "TestADrainPutsEveryItemWhereItsClientLooks/"+how+",_"+first[how])
+				}
 				t.Parallel()
 				all := drainertest.Objects(1, 3000)
 				dir := drainertest.Leaving(t, how, all)
@@ -90,6 +98,7 @@ func TestExpiredAndInvalidatedItemsAreCountedAndDontMove(t *testing.T) {
 		}
 		return nil
 	})
+	s.Memcached().WaitSecond(t) // for the others
 	s.End("saved")
 	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, []string{server.Address()}))
 	want := contract.Outcomes{Added: 10, Expired: 9, Invalidated: 20} // short0 went when it was asked for
@@ -101,34 +110,46 @@ func TestExpiredAndInvalidatedItemsAreCountedAndDontMove(t *testing.T) {
 	}
 }
 
-// stalled starts a drain in a process of its own that can't end, because one
-// of two survivors hangs.
-func stalled(t *testing.T) (m contract.Migrate, p *drainertest.Process, hung *memcachedtest.Server, all map[string]drainertest.Object) {
+// stalled starts a drain in a process of its own that can't end, because one of two survivors
+// takes some of its items, and no more until it is told to go on.
+func stalled(t *testing.T) (m contract.Migrate, p *drainertest.Process, goOn func(), all map[string]drainertest.Object) {
 	t.Helper()
+	const takes = 200 << 10
 	all = map[string]drainertest.Object{}
-	for i := range 40000 {
+	for i := range 8000 {
 		all["key"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 1000)}
 	}
 	dir := drainertest.Leaving(t, "saved", all)
-	servers, addresses := drainertest.Survivors(t, 2)
+	_, addresses := drainertest.Survivors(t, 2)
+	var sent atomic.Int64
+	hangs, again, once := make(chan bool), make(chan bool), sync.Once{}
+	addresses[1] = memcachedtest.Between(t, addresses[1], func(piece []byte) bool {
+		if sent.Add(int64(len(piece))) > takes {
+			once.Do(func() { close(hangs) })
+			<-again
+		}
+		return true
+	})
+	goOn = sync.OnceFunc(func() { close(again) })
+	t.Cleanup(goOn)
 	m = drainertest.MigrateArgs(t, dir, addresses)
 	p = drainertest.Start(t, m.Args()...)
 	p.WaitFor(`"phase":"Moving"`)
-	servers[1].Signal(syscall.SIGSTOP)
-	return m, p, servers[1], all
+	wait.Receive(t, "a survivor to have got some items", hangs)
+	return m, p, goOn, all
 }
 
 // A drain that is killed and started again ends with every
 // item in place and counted once.
 func TestADrainThatIsKilledCountsEveryItemOnce(t *testing.T) {
 	t.Parallel()
-	m, p, hung, all := stalled(t)
+	m, p, goOn, all := stalled(t)
 	p.Signal(syscall.SIGKILL)
 	p.Wait()
 	if _, err := os.Stat(m.Receipt); err == nil {
 		t.Error("a killed drainer left a receipt")
 	}
-	hung.Signal(syscall.SIGCONT)
+	goOn()
 	r := drainertest.Migrate(t, m)
 	if err := r.Receipt.AddsUp("the-claim"); err != nil || r.Receipt.Found != int64(len(all)) {
 		t.Errorf("%v: %+v", err, r.Receipt)
@@ -140,7 +161,7 @@ func TestADrainThatIsKilledCountsEveryItemOnce(t *testing.T) {
 // that it isn't complete.
 func TestADrainThatIsStoppedSaysThatItIsIncomplete(t *testing.T) {
 	t.Parallel()
-	m, p, hung, all := stalled(t)
+	m, p, goOn, all := stalled(t)
 	if strings.Contains(p.Out.String(), `"phase":"Done"`) {
 		t.Fatal("the drain was over before it could be stopped")
 	}
@@ -152,7 +173,7 @@ func TestADrainThatIsStoppedSaysThatItIsIncomplete(t *testing.T) {
 	if r.Reason != "Interrupted" || r.AddsUp("the-claim") == nil || r.ExitCode != contract.ExitFailed {
 		t.Errorf("receipt %+v", r)
 	}
-	hung.Signal(syscall.SIGCONT)
+	goOn()
 	if again := drainertest.Migrate(t, m); again.Code != 0 {
 		t.Errorf("the next attempt: %s", again.Err)
 	}
@@ -167,9 +188,9 @@ func TestADrainNamesTheSurvivorThatItCantReach(t *testing.T) {
 	_, addresses := drainertest.Survivors(t, 1)
 	nobody := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
 	m := drainertest.MigrateArgs(t, dir, append(addresses, nobody))
-	m.UnreachableTimeout = time.Second
+	m.UnreachableTimeout = 3 * time.Second // bounds the connecting to the other one, too
 	r := drainertest.Migrate(t, m)
-	r.OneLine(t, nobody, "does not answer for 1s")
+	r.OneLine(t, nobody, "does not answer for 3s")
 	if r.Code != contract.ExitUnreachable || r.Receipt.Reason != "SurvivorUnreachable" || r.Receipt.AddsUp("the-claim") == nil {
 		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 	}
@@ -196,7 +217,7 @@ func TestItemsThatASurvivorCantStoreKeepADrainFromBeingDone(t *testing.T) {
 func TestEvictionsAreReported(t *testing.T) {
 	t.Parallel()
 	all := map[string]drainertest.Object{}
-	for i := range 8000 {
+	for i := range 3000 {
 		all["key"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 10000)}
 	}
 	dir := drainertest.Leaving(t, "saved", all)
@@ -211,14 +232,19 @@ func TestEvictionsAreReported(t *testing.T) {
 // empty cache that was drained.
 func TestAVolumeThatCantBeReadIsNeverDrained(t *testing.T) {
 	t.Parallel()
-	saved := drainertest.Leaving(t, "saved", drainertest.Objects(3, 500))
+	saved := t.TempDir() // a small volume, for there are copies of it
+	s := drainertest.Serve(t, saved, "-m", "40")
+	for i := range 100 {
+		s.Memcached().RawFor(t).Must("STORED", fmt.Sprintf("set key%d 0 0 1", i), []byte("v"))
+	}
+	s.End("saved")
 	_, addresses := drainertest.Survivors(t, 1)
 	tests := map[string]struct {
 		change func(dir string) error
 		want   warmfile.Reason
 	}{
 		"garbage": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, contract.WarmFile), []byte(strings.Repeat("garbage!", 128<<20/8)), 0o600)
+			return os.WriteFile(filepath.Join(dir, contract.WarmFile), []byte(strings.Repeat("garbage!", 40<<20/8)), 0o600)
 		}, warmfile.ReasonUnknownLayout},
 		"truncated": {func(dir string) error {
 			return os.Truncate(filepath.Join(dir, contract.WarmFile), 1<<20)

@@ -26,6 +26,7 @@ import (
 // item that is live is on its owner with its value, flags and time, unless the owner
 // had its own, and the receipt adds up.
 func TestNothingIsLost(t *testing.T) {
+	t.Parallel()
 	drainertest.ForEachSeed(t, func(t *testing.T, seed uint64) { newTrial(t, seed).run() })
 }
 

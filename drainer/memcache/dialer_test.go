@@ -18,6 +18,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -33,10 +34,13 @@ func TestAServerIsSpokenToByTLSAndALogin(t *testing.T) {
 		"TLS and login": both,
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "TLS and login" {
+				tier.Second(t, "TestAServerIsSpokenToByTLSAndALogin/TLS_and_login")
+			}
 			t.Parallel()
 			s := memcachedtest.StartBy(t, c)
 			w := connect(t, memcache.Options{Address: s.Address(), Dialer: memcache.Dialer{Connection: c}, Connections: 2})
-			const n = 20000
+			const n = 5000
 			items := numbered(n)
 			addAll(t, w, items...)
 			if got := w.Tally(); got.Added != n {

@@ -23,6 +23,9 @@ func old(n int) []item.Item {
 	return items
 }
 
+// later is after any flush of a test.
+func later() int64 { return time.Now().Add(time.Hour).Unix() }
+
 // TestFlushIsObeyed: what clients stored before a flush_all does not come back.
 func TestFlushIsObeyed(t *testing.T) {
 	// Each flushes at its own moment, and returns where the Writer finds the server.
@@ -77,7 +80,7 @@ func TestFlushIsObeyed(t *testing.T) {
 			s := memcachedtest.Start(t)
 			address := flush(t, s)
 			w := connect(t, memcache.Options{Address: address})
-			now := item.Item{Key: []byte("now"), Value: []byte("v"), LastAccess: time.Now().Unix() + 5}
+			now := item.Item{Key: []byte("now"), Value: []byte("v"), LastAccess: later()}
 			items := append(old(10), now)
 			addAll(t, w, items...)
 			c := s.Dial()
@@ -112,7 +115,7 @@ func TestFlushBetweenBatches(t *testing.T) {
 		}
 		return true
 	})})
-	addAll(t, w, item.Item{Key: []byte("now"), Value: []byte("v"), LastAccess: time.Now().Unix() + 5})
+	addAll(t, w, item.Item{Key: []byte("now"), Value: []byte("v"), LastAccess: later()})
 	s.Raw().Must("OK", "flush_all", nil)
 	for want := int64(5); want <= 10; want += 5 {
 		addAll(t, w, old(5)...)
@@ -190,7 +193,7 @@ func TestItemsOfAfterAFlush(t *testing.T) {
 	w := connect(t, memcache.Options{Address: s.Address()})
 	items := old(3)
 	for i := range items {
-		items[i].LastAccess = time.Now().Unix() + 3
+		items[i].LastAccess = later()
 	}
 	addAll(t, w, items...)
 	if got := w.Tally(); got.Added != 3 {

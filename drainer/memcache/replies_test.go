@@ -8,9 +8,9 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/test/wait"
 )
 
 // threeItems of 10, 20 and 30 bytes.
@@ -125,7 +125,7 @@ func TestWhatIsNoMemcachedIsRefusedAtOnce(t *testing.T) {
 	}
 	for name, answers := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := NewWriter(Options{Address: script(t, answers), UnreachableTimeout: time.Minute})
+			w := NewWriter(Options{Address: script(t, answers), UnreachableTimeout: wait.Long})
 			if err := w.Connect(t.Context()); !errors.Is(err, ErrProtocol) {
 				t.Errorf("Connect = %v, want %v", err, ErrProtocol)
 			}

@@ -10,19 +10,24 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
 // TestAMoveThatIsPreparedBeginsWhenItIsTold: until then it has moved nothing, and says that it is
 // prepared. What clients store meanwhile is moved, too. So it is if it is told to take leases.
 func TestAMoveThatIsPreparedBeginsWhenItIsTold(t *testing.T) {
-	for _, text := range []string{"ring 2\n", "ring 2+leases"} {
-		t.Run(text, func(t *testing.T) { begins(t, text) })
+	t.Parallel()
+	for name, text := range map[string]string{"told": "ring 2\n", "told to take leases": "ring 2+leases"} {
+		t.Run(name, func(t *testing.T) { begins(t, text) })
 	}
 }
 
 func begins(t *testing.T, text string) {
 	bothWays(t, func(t *testing.T, streamed bool) {
+		if streamed == strings.HasSuffix(text, contract.BeginLeases) {
+			tier.Second(t, "TestAMoveThatIsPreparedBeginsWhenItIsTold/told/streamed")
+		}
 		f := newFarewell(t, 1000, streamed)
 		e := f.engine()
 		file := filepath.Join(t.TempDir(), "begin")
@@ -36,9 +41,12 @@ func begins(t *testing.T, text string) {
 			}
 			return nil
 		})
+		s := starting{Begin: *e.Begin}
 		for _, other := range []string{"", "ring 1", "ring 2 3", "ring 22", "ring", "+leases", "ring 1+leases"} {
 			write(t, file, other)
-			time.Sleep(3 * readEvery)
+			if begin, _ := s.says(); begin {
+				t.Errorf("%q tells it to begin", other)
+			}
 		}
 		more := map[string]drainertest.Object{}
 		for key := range drainertest.Objects(10, 100) {
@@ -68,6 +76,7 @@ func write(t *testing.T, file, text string) {
 // TestAMoveThatNobodyTellsToBegin: it ends, and another one may be told. If it may begin anyway, it
 // does.
 func TestAMoveThatNobodyTellsToBegin(t *testing.T) {
+	t.Parallel()
 	for name, anyway := range map[string]bool{"nothing is moved": false, "it begins anyway": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

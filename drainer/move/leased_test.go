@@ -16,6 +16,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router/command"
 	"example.com/memcached-operator/drainer/router/pull"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -45,6 +46,9 @@ func (f *farewell) nothingLeft() bool {
 // so while somebody else has the lease of a key, however long that takes.
 func TestNothingIsLeftOnlyIfAPassFindsNothing(t *testing.T) {
 	bothWays(t, func(t *testing.T, streamed bool) {
+		if !streamed {
+			tier.Second(t, "TestNothingIsLeftOnlyIfAPassFindsNothing/streamed")
+		}
 		f := newFarewell(t, 100, streamed)
 		f.member.Raw().Must("STORED", "set held 0 0 1", []byte("v"))
 		f.all["held"] = drainertest.Object{Value: []byte("v")}
@@ -59,12 +63,16 @@ func TestNothingIsLeftOnlyIfAPassFindsNothing(t *testing.T) {
 			}
 			return nil
 		})
-		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		wait.For(t, "the mover to say more than once that it settles", func() error {
 			lease()
 			if f.nothingLeft() {
 				t.Fatal("it says that nothing is left, and there is a key")
 			}
-		}
+			if n := len(f.said(contract.PhaseSettling)); n < 4 {
+				return fmt.Errorf("it has said so %d times", n)
+			}
+			return nil
+		})
 		owner.Must("HD", "md held", nil)
 		wait.For(t, "nothing to be left", func() error {
 			if !f.nothingLeft() {
@@ -106,6 +114,9 @@ func storeBinary(t *testing.T, s *memcachedtest.Server, key, value string) {
 // receipt has them. Those with the flags of a lease are moved as any other.
 func TestWhatCanNotBeAskedForDoesNotHoldAMoveUp(t *testing.T) {
 	bothWays(t, func(t *testing.T, streamed bool) {
+		if !streamed {
+			tier.Second(t, "TestWhatCanNotBeAskedForDoesNotHoldAMoveUp/streamed")
+		}
 		f := newFarewell(t, 100, streamed)
 		for i := range 3 {
 			storeBinary(t, f.member, fmt.Sprintf("%d%s", i, strings.Repeat(" k", 100)), "v")
@@ -129,6 +140,9 @@ func TestWhatCanNotBeAskedForDoesNotHoldAMoveUp(t *testing.T) {
 // A key that a pass forgets shows in the receipt.
 func TestAForgottenKeyShowsInTheReceipt(t *testing.T) {
 	bothWays(t, func(t *testing.T, streamed bool) {
+		if streamed {
+			tier.Second(t, "TestAForgottenKeyShowsInTheReceipt/listed")
+		}
 		f := newFarewell(t, 100, streamed)
 		e := f.engine()
 		e.Leases = true

@@ -19,7 +19,7 @@ import (
 // member, after the mover has read it and its owner has it, and before the mover deletes it
 // there. The mover lists the items, or the member's supervisor streams them.
 func TestWhatClientsDoToAnItemWhileItIsMoved(t *testing.T) {
-	for what, test := range map[string]struct {
+	tests := map[string]struct {
 		// before the move, and meanwhile; %s is the key.
 		before, meanwhile [][2]string
 		// want at the owner and at the member; empty for nothing.
@@ -35,72 +35,69 @@ func TestWhatClientsDoToAnItemWhileItIsMoved(t *testing.T) {
 		"deletes what was stale":       {[][2]string{{"md %s I T100", ""}}, [][2]string{{"delete %s", ""}}, "", ""},
 		"marks what was stale anew":    {[][2]string{{"md %s I T100", ""}}, [][2]string{{"set %s 0 0 5", "newer"}, {"md %s I T100", ""}}, "", ""},
 		"stores something, then stale": {nil, [][2]string{{"set %s 0 0 5", "newer"}, {"md %s I T100", ""}}, "", ""},
-	} {
-		meanwhile := func(t *testing.T, streamed bool) {
-			mapped, owner := startMapped(t, "-f", "4", "-m", "16"), memcachedtest.Start(t)
-			member := mapped.Server
-			raw, once, key := member.Raw(), sync.Once{}, ""
-			do := func(commands [][2]string) {
-				for _, c := range commands {
-					var data []byte
-					if c[1] != "" {
-						data = []byte(c[1])
+	}
+	bothWays(t, func(t *testing.T, streamed bool) {
+		mapped, owner, n := startMapped(t, "-f", "4", "-m", "16"), memcachedtest.Start(t), 0
+		member, export := mapped.Server, exporting(t, mapped)
+		for what, test := range tests {
+			t.Run(what, func(t *testing.T) {
+				raw, once, key := member.Raw(), sync.Once{}, ""
+				do := func(commands [][2]string) {
+					for _, c := range commands {
+						var data []byte
+						if c[1] != "" {
+							data = []byte(c[1])
+						}
+						if answer := raw.Do(fmt.Sprintf(c[0], key), data); strings.Contains(answer, "ERROR") || strings.HasPrefix(answer, "N") {
+							t.Errorf("%s: %s", c[0], answer)
+						}
 					}
-					if answer := raw.Do(fmt.Sprintf(c[0], key), data); strings.Contains(answer, "ERROR") || strings.HasPrefix(answer, "N") {
-						t.Errorf("%s: %s", c[0], answer)
+				}
+				through := memcachedtest.Between(t, member.Address(), func(sent []byte) bool {
+					if bytes.Contains(sent, []byte("md "+key)) {
+						once.Do(func() { do(test.meanwhile) })
 					}
-				}
-			}
-			through := memcachedtest.Between(t, member.Address(), func(sent []byte) bool {
-				if bytes.Contains(sent, []byte("md "+key)) {
-					once.Do(func() { do(test.meanwhile) })
-				}
-				return true
-			})
-			addresses := []string{through, owner.Address()}
-			routes, err := routing.New("gomemcache", drainertest.MustParse(t, addresses))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := 0; key == ""; i++ {
-				if k := "key" + strconv.Itoa(i); routes.Owner([]byte(k)) == 1 {
-					key = k
-				}
-			}
-			raw.Must("STORED", "set "+key+" 0 0 5", []byte("value"))
-			do(test.before)
-			args := drainertest.RebalanceArgs(t, "gomemcache", through, addresses)
-			if streamed {
-				args.ExportPort = int32(drainertest.MustParse(t, []string{exporting(t, mapped)})[0].Port)
-			}
-			r := drainertest.Rebalance(t, args)
-			if r.Code != 0 || strings.Contains(r.Err, "is asked for") || (r.Receipt.Reader == contract.ReaderStream) != streamed {
-				t.Fatalf("%+v\n%s", r.Receipt, r.Err)
-			}
-			for _, server := range []struct {
-				name, want string
-				s          *memcachedtest.Server
-			}{{"owner", test.owner, owner}, {"member", test.member, member}} {
-				v, err := server.s.Dial().Get([]byte(key))
+					return true
+				})
+				addresses := []string{through, owner.Address()}
+				routes, err := routing.New("gomemcache", drainertest.MustParse(t, addresses))
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := ""
-				if v != nil && !v.Stale {
-					got = string(v.Data)
+				for ; key == ""; n++ {
+					if k := "key" + strconv.Itoa(n); routes.Owner([]byte(k)) == 1 {
+						key = k
+					}
 				}
-				if got != server.want {
-					t.Errorf("the %s has %q, want %q", server.name, got, server.want)
+				raw.Must("STORED", "set "+key+" 0 0 5", []byte("value"))
+				do(test.before)
+				args := drainertest.RebalanceArgs(t, "gomemcache", through, addresses)
+				if streamed {
+					args.ExportPort = int32(drainertest.MustParse(t, []string{export})[0].Port)
 				}
-			}
-		}
-		for _, streamed := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, streamed %t", what, streamed), func(t *testing.T) {
-				t.Parallel()
-				meanwhile(t, streamed)
+				r := drainertest.Rebalance(t, args)
+				if r.Code != 0 || strings.Contains(r.Err, "is asked for") || (r.Receipt.Reader == contract.ReaderStream) != streamed {
+					t.Fatalf("%+v\n%s", r.Receipt, r.Err)
+				}
+				for _, server := range []struct {
+					name, want string
+					s          *memcachedtest.Server
+				}{{"owner", test.owner, owner}, {"member", test.member, member}} {
+					v, err := server.s.Dial().Get([]byte(key))
+					if err != nil {
+						t.Fatal(err)
+					}
+					got := ""
+					if v != nil && !v.Stale {
+						got = string(v.Data)
+					}
+					if got != server.want {
+						t.Errorf("the %s has %q, want %q", server.name, got, server.want)
+					}
+				}
 			})
 		}
-	}
+	})
 }
 
 // TestALostAnswerToADelete: the member has deleted an item for the mover, and the connection

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
@@ -20,6 +21,7 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -32,8 +34,13 @@ import (
 //   - what is missing was evicted or rejected, which the servers and the receipt say,
 //   - a move that is refused has moved nothing.
 func TestWhateverClientsAndServersDo(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"move", "streamed move", "leased move", "leased streamed move", "drain", "replay"} {
 		t.Run(kind, func(t *testing.T) {
+			if strings.HasSuffix(kind, "move") && !strings.Contains(kind, "streamed") {
+				tier.Second(t, "TestWhateverClientsAndServersDo/streamed_move")
+			}
+			t.Parallel()
 			drainertest.ForSeeds(t, 2, func(t *testing.T, seed uint64) { newMix(t, seed, kind).run() })
 		})
 	}
@@ -232,15 +239,18 @@ func (m *mix) run() {
 	m.use(m.r, m.r.IntN(10)) // before
 	go func() { done <- m.transfer(pace.Limit{Items: 500 + int64(seed%20_000)}) }()
 	r := rand.New(rand.NewPCG(seed, 6))
-	for {
+	const most, between = 2000, time.Millisecond // things that the client does meanwhile
+	for range most {
 		select {
 		case receipt := <-done:
 			m.check(&receipt)
 			return
-		default:
+		case <-time.After(between):
 			m.use(r, 1)
 		}
 	}
+	receipt := <-done
+	m.check(&receipt)
 }
 
 // transfer is the move, the drain or the replay.

@@ -37,6 +37,7 @@ import (
 // add up. With even seeds the items are streamed by the members' supervisors, and with every
 // sixth these streams break off.
 func TestNothingIsOutdated(t *testing.T) {
+	t.Parallel()
 	drainertest.ForEachSeed(t, func(t *testing.T, seed uint64) { newReshuffle(t, seed).run() })
 }
 

@@ -26,8 +26,10 @@ import (
 //     may be there then (docs/hazards.md),
 //   - have no value that the key never had.
 func TestWhateverClientsDoAtTheMember(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"listed", "streamed"} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			drainertest.ForSeeds(t, 2, func(t *testing.T, seed uint64) { newFormer(t, seed, kind == "streamed").run() })
 		})
 	}
@@ -44,7 +46,6 @@ type former struct {
 	keys   []*stored
 	// flushes and slabMoves: clients flush, and let the slab mover move.
 	flushes, slabMoves bool
-	until              time.Time // clients have stopped by then
 
 	// flushing: nobody else does anything meanwhile.
 	flushing sync.RWMutex
@@ -65,8 +66,8 @@ type stored struct {
 
 const (
 	oldClients, keysOfOne = 2, 150
-	// clients work for so long, and the mover waits for them.
-	working, waiting = 1200 * time.Millisecond, 2 * time.Second
+	// commands of each, and how long a client rests after so many.
+	commands, atATime, rest = 600, 20, 10 * time.Millisecond
 )
 
 func newFormer(t *testing.T, seed uint64, streamed bool) *former {
@@ -109,17 +110,18 @@ func (f *former) run() {
 		}
 		clients = append(clients, c)
 	}
-	f.until = time.Now().Add(working)
 	var work sync.WaitGroup
 	for _, c := range clients {
 		work.Go(func() {
-			for time.Now().Before(f.until) {
-				c.do()
+			for n := range commands {
+				if c.do(); n%atATime == 0 {
+					time.Sleep(rest)
+				}
 			}
 		})
 	}
 	source := drainertest.MustParse(f.t, []string{f.member.Address()})[0]
-	receipt := f.engine.MoveFromLeaving(f.t.Context(), source, f.t.TempDir(), waiting)
+	receipt := f.engine.MoveFromLeaving(f.t.Context(), source, f.t.TempDir(), wait.Long)
 	work.Wait()
 	f.check(&receipt)
 }

@@ -3,6 +3,7 @@ package move
 import (
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // empty, gets the rest, and every item is counted once.
 func TestASurvivorThatRestartsGetsTheRest(t *testing.T) {
 	t.Parallel()
-	const n = 50000
+	const n = 20000
 	all := map[string]drainertest.Object{}
 	for i := range n {
 		all["key"+strconv.Itoa(i)] = drainertest.Object{Value: []byte("0123456789")}
@@ -33,13 +34,20 @@ func TestASurvivorThatRestartsGetsTheRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	var lines drainertest.Buffer
+	var restart sync.WaitGroup
 	m := Engine{SourceID: "the-claim", Owner: owner, Servers: drainertest.MustParse(t, addresses), Log: &lines,
 		UnreachableTimeout: wait.Long,
 		Source: &drainertest.Hooked{Source: source, N: n / 2, Do: func() {
 			servers[1].Kill()
-			time.AfterFunc(300*time.Millisecond, servers[1].Restart)
+			restart.Go(func() { // when somebody waits for it
+				for !strings.Contains(lines.String(), "waiting for survivor "+addresses[1]) && time.Now().Before(wait.Deadline()) {
+					time.Sleep(time.Millisecond)
+				}
+				servers[1].Restart()
+			})
 		}}}
 	r := m.Run(t.Context())
+	restart.Wait()
 	if err := r.AddsUp("the-claim"); err != nil || r.Found != n || r.Added+r.AlreadyPresent != n {
 		t.Errorf("%v: %+v", err, r)
 	}

@@ -36,8 +36,8 @@ func TestOwnersAreThoseThatTheRealClientsAnswered(t *testing.T) {
 	for client, p := range recorded {
 		t.Run(client, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 1))
-			keys := p.randomKeys(r)
-			questions := p.questions(r, len(keys))
+			keys := p.randomKeys(r, manyKeys)
+			questions := p.questions(r, len(keys), allSizes)
 			path := "testdata/vectors/" + client + ".json"
 			if *peerCommand != "" {
 				want := library{command: strings.Fields(*peerCommand)}.ask(t, client, questions, keys)
