@@ -2,14 +2,15 @@ package cli_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
@@ -39,7 +40,7 @@ func TestAClientGoesOnAfterALargeValueInAChange(t *testing.T) {
 	c := r.client()
 	c.slowly(moves)
 	c.say("mn\r\n")
-	settle()
+	r.settle()
 	all[0].Signal(syscall.SIGCONT)
 	c.hears("STORED\r\n", "MN\r\n")
 }
@@ -61,13 +62,34 @@ func TestAClientGoesOnAfterALargeValueWhileMemoryIsShort(t *testing.T) {
 	c.slowly(second)
 	r.overfill(first, maxMemory)
 	crowded.Signal(syscall.SIGCONT)
-	settle() // it could go on now, but for the memory
+	r.settle() // it could go on now, but for the memory
 	silent.Signal(syscall.SIGCONT)
 	c.hears("END\r\n", "STORED\r\n")
 }
 
-// settle lets the router do what it has to do by now. If that takes longer, less is tested.
-func settle() { time.Sleep(500 * time.Millisecond) }
+// settle lets the router do what it has to do by now: then all its threads sleep.
+func (r *routed) settle() {
+	r.T.Helper()
+	looks := 0
+	wait.For(r.T, "the router to be at rest", func() error {
+		looks++
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", r.Cmd.Process.Pid))
+		if err != nil || len(threads) == 0 {
+			r.T.Fatalf("%d threads, %v", len(threads), err)
+		}
+		for _, thread := range threads {
+			stat, _ := os.ReadFile(thread) // it may have ended
+			if _, state, found := strings.Cut(string(stat), ") "); found && state[0] != 'S' {
+				looks = 0
+				return fmt.Errorf("%s: %.20s", thread, state)
+			}
+		}
+		if looks < 5 { // one that wakes another may have been seen before and after that
+			return errors.New("it may be on its way")
+		}
+		return nil
+	})
+}
 
 // ownersOf keys by gomemcache's distribution.
 func ownersOf(t *testing.T, members ...*memcachedtest.Server) func(key string) *memcachedtest.Server {
@@ -97,6 +119,7 @@ func aKey(t *testing.T, fits func(key string) bool) string {
 // asking is a client with a connection to a router.
 type asking struct {
 	t    *testing.T
+	r    *routed
 	conn net.Conn
 	in   *bufio.Reader
 }
@@ -104,7 +127,7 @@ type asking struct {
 func (r *routed) client() *asking {
 	r.T.Helper()
 	conn := talk(r.T, r.address, "")
-	return &asking{r.T, conn, bufio.NewReader(conn)}
+	return &asking{r.T, r, conn, bufio.NewReader(conn)}
 }
 
 func (c *asking) say(text string) {
@@ -128,9 +151,9 @@ func (c *asking) slowly(key string) {
 	c.t.Helper()
 	text := fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", key, large, strings.Repeat("v", large))
 	c.say(text[:large/4])
-	settle()
+	c.r.settle()
 	c.say(text[large/4:])
-	settle()
+	c.r.settle()
 }
 
 // crowd stops a member, and asks it for so much that clients wait for it.
@@ -151,7 +174,7 @@ func (r *routed) crowd(m *memcachedtest.Server, key string) {
 	for _, c := range all {
 		c.say(strings.Repeat("get "+key+"\r\n", 1024))
 	}
-	settle()
+	r.settle()
 }
 
 // overfill stores values at a member that is stopped, until more is held than may be.
@@ -170,5 +193,5 @@ func (r *routed) overfill(key string, maxMemory int) {
 	for range 60 {
 		store(2000, 5)
 	}
-	settle()
+	r.settle()
 }

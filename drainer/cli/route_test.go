@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"example.com/memcached-operator/drainer/certtest"
 	"example.com/memcached-operator/drainer/contract"
@@ -43,7 +42,7 @@ func route(t *testing.T, args ...string) *routed {
 }
 
 func (r *routed) get(path string) (string, error) {
-	client := http.Client{Timeout: 10 * time.Second}
+	client := http.Client{Timeout: wait.Long}
 	response, err := client.Get("http://" + r.admin + path)
 	if err != nil {
 		return "", err

@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"example.com/memcached-operator/drainer/linux"
 )
 
 // child is the supervised process. As process 1 the supervisor is the parent
@@ -25,7 +25,7 @@ func startChild(argv []string, inherited *os.File) (*child, error) {
 	}
 	// Orphans come to this process, not to one further up; if this fails, they are
 	// reaped there.
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	_ = linux.AdoptOrphans()
 	c := &child{exited: make(chan syscall.WaitStatus, 1)}
 	started := make(chan error)
 	go func() {
@@ -35,7 +35,7 @@ func startChild(argv []string, inherited *os.File) (*child, error) {
 		p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
 			Files: files,
 			Env:   os.Environ(),
-			Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+			Sys:   linux.DiesWithParent(),
 		})
 		if err == nil {
 			c.pid = p.Pid

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/memcached-operator/drainer/linux"
+
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
@@ -62,7 +64,7 @@ func stepIn() {
 	}
 	if os.Getenv(strings.TrimSuffix(noDirectIO, "=")) != "" {
 		snapshot.OpenFile = func(path string, flags int, mode os.FileMode) (*os.File, error) {
-			if flags&syscall.O_DIRECT != 0 {
+			if flags&linux.Direct != 0 {
 				return nil, &os.PathError{Op: "open", Path: path, Err: syscall.EINVAL}
 			}
 			return os.OpenFile(path, flags, mode)

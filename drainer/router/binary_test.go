@@ -304,7 +304,7 @@ func TestBinaryClientsGetTheSameAnswersAtRandom(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	all := members(t, 4)
 	b := newPair(t, all[0].Address(), start(t, router.Config{}, all[1:]...).address)
-	sameBinaryAtRandom(b, random, 2000, anyPacket)
+	sameBinaryAtRandom(b, random, rounds(2000), anyPacket)
 }
 
 func sameBinaryAtRandom(b *pair, random *rand.Rand, rounds int, request func(*rand.Rand) packet) {
@@ -403,7 +403,7 @@ func TestBinaryClientsGetTheSameAnswersInAChange(t *testing.T) {
 			b.same("cas", stored(opSet, "swapped", "1", 0, 0, 0))
 			b.same("cas", stored(opSet, "swapped", "2", 0, 0, 1), packet{opcode: opDelete, key: "swapped", cas: 99999999})
 			b.same("cas", packet{opcode: opDelete, key: "swapped", cas: 1})
-			sameBinaryAtRandom(b, random, 300, changeablePacket)
+			sameBinaryAtRandom(b, random, rounds(300), changeablePacket)
 		})
 	}
 }

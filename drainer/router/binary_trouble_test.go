@@ -332,18 +332,25 @@ func TestTooManyAndIdleBinaryConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	all := members(t, 1)
 	r := start(t, router.Config{IdleTimeout: 300 * time.Millisecond}, all...)
-	c := dial(t, r.address)
-	c.one(packet{opcode: opGet, key: "a"})
-	if rest, err := io.ReadAll(c.r); err != nil || len(rest) > 0 {
-		t.Errorf("the idle one: %q, %v", rest, err)
-	}
+	wait.For(t, "a client that is not idle before it asks", func() error {
+		c := dial(t, r.address)
+		_ = c.SetDeadline(wait.Deadline())
+		_, sent := io.WriteString(c, packet{opcode: opGet, key: "a"}.bytes())
+		if got, err := io.ReadAll(c.r); sent != nil || err != nil || len(got) == 0 {
+			return fmt.Errorf("it is told %q: %w", got, errors.Join(sent, err))
+		}
+		return nil
+	})
 	silent := dial(t, r.address)
-	silent.say(stored(opSetQ, "large", strings.Repeat("v", 1_000_000), 0, 0, 0).bytes() + strings.Repeat(packet{opcode: opGet, key: "large"}.bytes(), 50) + packet{opcode: opQuit}.bytes())
+	_ = silent.SetDeadline(wait.Deadline())
+	_, _ = io.WriteString(silent, stored(opSetQ, "large", strings.Repeat("v", 1_000_000), 0, 0, 0).bytes() + strings.Repeat(packet{opcode: opGet, key: "large"}.bytes(), 50) + packet{opcode: opQuit}.bytes())
 	wait.For(t, "the silent one to be closed", func() error {
 		c := dial(t, r.address)
 		defer c.Close()
-		if got := c.ask("stats\r\n"); !strings.Contains(got, "curr_connections 1\r\n") {
-			return fmt.Errorf("%q", got)
+		_ = c.SetDeadline(wait.Deadline())
+		_, _ = io.WriteString(c, "stats\r\nquit\r\n")
+		if got, err := io.ReadAll(c.r); err != nil || !strings.Contains(string(got), "curr_connections 1\r\n") {
+			return fmt.Errorf("%q, %w", got, err)
 		}
 		return nil
 	})

@@ -25,6 +25,7 @@ import (
 	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/drainer/router/command"
 	"example.com/memcached-operator/drainer/router/pull"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -158,6 +159,9 @@ func TestARingChangeThroughTwoRoutersIsNotSeen(t *testing.T) {
 	t.Parallel()
 	for _, movers := range []bool{false, true} {
 		t.Run(fmt.Sprintf("movers=%v", movers), func(t *testing.T) {
+			if !movers {
+				tier.Second(t, "TestARingChangeThroughTwoRoutersIsNotSeen")
+			}
 			t.Parallel()
 			ringChange(t, movers)
 		})

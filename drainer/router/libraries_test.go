@@ -35,6 +35,9 @@ func TestRealLibrariesWorkThroughTheRouter(t *testing.T) {
 	address := func(t *testing.T) string { return start(t, router.Config{}, members(t, 3)...).address }
 	for library, module := range map[string]string{"pylibmc": "pylibmc", "pylibmc-binary": "pylibmc", "pymemcache": "pymemcache", "python-memcached": "memcache"} {
 		t.Run(library, func(t *testing.T) {
+			if library != "pymemcache" {
+				tier.Second(t, "TestRealLibrariesWorkThroughTheRouter")
+			}
 			const python = "/usr/bin/python3" // Debian's, which has Debian's packages
 			tier.Needs(t, "python3-"+module, exec.CommandContext(t.Context(), python, "-c", "import "+module).Run())
 			if err := application(t, python, "testdata/libraries.py", library, address(t)); err != nil {
@@ -43,6 +46,7 @@ func TestRealLibrariesWorkThroughTheRouter(t *testing.T) {
 		})
 	}
 	t.Run("spymemcached", func(t *testing.T) {
+		tier.Second(t, "TestRealLibrariesWorkThroughTheRouter")
 		const jar = "/usr/share/java/spymemcached.jar"
 		_, err := os.Stat(jar)
 		tier.Needs(t, "Java with spymemcached", errors.Join(err, exec.CommandContext(t.Context(), "javac", "-version").Run()))
@@ -72,6 +76,9 @@ func TestRealBinaryLibrariesWorkThroughTheRouter(t *testing.T) {
 			user = []string{"app", "secret"}
 		}
 		t.Run("Dalli "+name, func(t *testing.T) {
+			if user == nil {
+				tier.Second(t, "TestRealBinaryLibrariesWorkThroughTheRouter")
+			}
 			const ruby = "/usr/bin/ruby" // Debian's, which has Debian's packages
 			tier.Needs(t, "ruby-dalli", exec.CommandContext(t.Context(), ruby, "-e", "require 'dalli'").Run())
 			if err := application(t, ruby, append([]string{"testdata/dalli.rb", start(t, config, members(t, 3)...).address}, user...)...); err != nil {
@@ -79,6 +86,7 @@ func TestRealBinaryLibrariesWorkThroughTheRouter(t *testing.T) {
 			}
 		})
 		t.Run("memjs "+name, func(t *testing.T) {
+			tier.Second(t, "TestRealBinaryLibrariesWorkThroughTheRouter")
 			modules := filepath.Join(tier.Clients(t), "node_modules")
 			if err := application(t, "node", append([]string{"testdata/memjs.js", modules, start(t, config, members(t, 3)...).address}, user...)...); err != nil {
 				t.Error(err)

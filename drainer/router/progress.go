@@ -3,7 +3,7 @@ package router
 import (
 	"time"
 
-	"golang.org/x/sys/unix"
+	"example.com/memcached-operator/drainer/linux"
 )
 
 // slowest is how many bytes a second a client or member has to send or take at least of
@@ -17,7 +17,7 @@ func (m *member) progress() {
 	if q := &m.unanswered; q.n > 1 {
 		end = q.ring[(q.first+1)&(len(q.ring)-1)].at
 	}
-	queued, err := unix.IoctlGetInt(m.fd, unix.SIOCOUTQ)
+	queued, err := linux.Unsent(m.fd)
 	if err != nil || uint64(queued) > m.passed {
 		return
 	}

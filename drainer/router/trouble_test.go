@@ -67,7 +67,7 @@ func TestADeadMembersKeysGetAnErrorAtOnce(t *testing.T) {
 func TestASilentMembersRequestsDelayNobodyElses(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
-	r := start(t, router.Config{MemberTimeout: time.Second, ConnectTimeout: time.Second}, all...)
+	r := start(t, router.Config{MemberTimeout: 10 * time.Second, ConnectTimeout: 10 * time.Second}, all...)
 	routed, other := dial(t, r.address), dial(t, r.address)
 	silent, alive := keyOf(t, routed, all[0]), keyOf(t, routed, all[1])
 	all[0].Signal(syscall.SIGSTOP)
@@ -328,11 +328,15 @@ func TestTooManyAndIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	all := members(t, 1)
 	r := start(t, router.Config{MaxConnections: 2, IdleTimeout: 300 * time.Millisecond}, all...)
-	first := dial(t, r.address)
-	first.want("get a\r\n", "END\r\n")
-	if rest, err := io.ReadAll(first.r); err != nil || len(rest) > 0 {
-		t.Errorf("the idle one: %q, %v", rest, err)
-	}
+	wait.For(t, "a client that is not idle before it asks", func() error {
+		first := dial(t, r.address)
+		_ = first.SetDeadline(wait.Deadline())
+		_, sent := io.WriteString(first, "get a\r\n")
+		if got, err := io.ReadAll(first.r); sent != nil || err != nil || string(got) != "END\r\n" {
+			return fmt.Errorf("it is told %q: %w", got, errors.Join(sent, err))
+		}
+		return nil
+	})
 	r = start(t, router.Config{MaxConnections: 2}, all...)
 	for range 2 {
 		dial(t, r.address).want("get a\r\n", "END\r\n")

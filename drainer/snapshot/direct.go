@@ -5,6 +5,8 @@ import (
 	"os"
 	"sync/atomic"
 
+	"example.com/memcached-operator/drainer/linux"
+
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/warmfile"
@@ -24,7 +26,7 @@ var OpenFile = os.OpenFile
 
 // openDirect opens a file so; flags are those of os.OpenFile.
 func openDirect(path string, flags int, mode os.FileMode) (*direct, error) {
-	file, err := OpenFile(path, flags|unix.O_DIRECT, mode)
+	file, err := OpenFile(path, flags|linux.Direct, mode)
 	if err == nil {
 		return &direct{File: file}, nil
 	}
@@ -48,7 +50,7 @@ func (d *direct) giveUp(err error) bool {
 	d.cached.Store(true)
 	flags, err := unix.FcntlInt(d.Fd(), unix.F_GETFL, 0)
 	if err == nil {
-		_, err = unix.FcntlInt(d.Fd(), unix.F_SETFL, flags&^unix.O_DIRECT)
+		_, err = unix.FcntlInt(d.Fd(), unix.F_SETFL, flags&^linux.Direct)
 	}
 	return err == nil
 }
@@ -87,7 +89,7 @@ func (w *window) add(offset, length int64) error {
 	if !w.cached.Load() {
 		return nil
 	}
-	if err := w.syncRange(offset, length, unix.SYNC_FILE_RANGE_WRITE); err != nil {
+	if err := w.writeOut(offset, length, false); err != nil {
 		return err
 	}
 	w.ranges = append(w.ranges, [2]int64{offset, length})
@@ -101,18 +103,18 @@ func (w *window) add(offset, length int64) error {
 func (w *window) drop() error {
 	r := w.ranges[0]
 	w.ranges = w.ranges[1:]
-	if err := w.syncRange(r[0], r[1], unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER); err != nil {
+	if err := w.writeOut(r[0], r[1], true); err != nil {
 		return err
 	}
-	_ = unix.Fadvise(int(w.Fd()), r[0], r[1], unix.FADV_DONTNEED)
+	_ = linux.Advise(w.File, r[0], r[1], linux.DontNeed)
 	return nil
 }
 
-// syncRange returns what the disk did not take: the kernel tells an open file once, so the
+// writeOut returns what the disk did not take: the kernel tells an open file once, so the
 // fsync at the end would know nothing of it. A file system that can't is no error: all is
 // written at the end.
-func (w *window) syncRange(offset, length int64, flags int) error {
-	err := unix.SyncFileRange(int(w.Fd()), offset, length, flags)
+func (w *window) writeOut(offset, length int64, wait bool) error {
+	err := linux.WriteOut(w.File, offset, length, wait)
 	switch err {
 	case nil, unix.ENOSYS, unix.EINVAL, unix.ESPIPE, unix.EOPNOTSUPP:
 		return nil

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"example.com/memcached-operator/drainer/linux"
 
 	"example.com/memcached-operator/drainer/warmfile"
 )
@@ -78,7 +78,7 @@ func (l *loader) worker() func(n int) error {
 
 // expandFirst is for saves of the first form.
 func (s *Save) expandFirst(ctx context.Context, out *os.File, done func(n int64)) error {
-	s.advise(unix.FADV_SEQUENTIAL)
+	s.advise(linux.Sequential)
 	for _, page := range s.UsedPages() {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"example.com/memcached-operator/drainer/linux"
 
 	"example.com/memcached-operator/drainer/warmfile"
 )
@@ -227,7 +227,7 @@ func (s *Save) hold(page int, offset int64) error {
 // Close closes the file.
 func (s *Save) Close() error {
 	if s.begun {
-		s.advise(unix.FADV_DONTNEED) // nobody reads it soon
+		s.advise(linux.DontNeed) // nobody reads it soon
 	}
 	var err error
 	if d, ok := s.direct.(*direct); ok {
@@ -242,7 +242,7 @@ func (s *Save) Close() error {
 // advise tells the kernel how the save is read. It is only advice.
 func (s *Save) advise(advice int) {
 	if file, ok := s.file.(*os.File); ok {
-		_ = unix.Fadvise(int(file.Fd()), 0, 0, advice)
+		_ = linux.Advise(file, 0, 0, advice)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/memcached-operator/drainer/linux"
+
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/warmfile"
@@ -449,7 +451,7 @@ func TestWithoutDirectIO(t *testing.T) {
 	if _, err := d.WriteAt(b[:block-1], block); err != nil { // not a multiple: it says EINVAL
 		t.Errorf("it gives up with %v", err)
 	}
-	if flags, err := unix.FcntlInt(d.Fd(), unix.F_GETFL, 0); err != nil || !d.cached.Load() || flags&unix.O_DIRECT != 0 {
+	if flags, err := unix.FcntlInt(d.Fd(), unix.F_GETFL, 0); err != nil || !d.cached.Load() || flags&linux.Direct != 0 {
 		t.Error("it still goes past the page cache")
 	}
 	if info, err := d.Stat(); err != nil || info.Size() != 2*block-1 {

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"example.com/memcached-operator/drainer/linux"
+
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/warmfile"
@@ -99,7 +101,7 @@ func Write(ctx context.Context, in io.ReaderAt, path string, h *Header, o Option
 		err = out.Sync()
 	}
 	if out.cached.Load() {
-		_ = unix.Fadvise(int(out.Fd()), 0, 0, unix.FADV_DONTNEED)
+		_ = linux.Advise(out.File, 0, 0, linux.DontNeed)
 	}
 	if err := errors.Join(err, out.Close()); err != nil {
 		return nil, err
@@ -126,7 +128,7 @@ func (w *writer) write(ctx context.Context, header []byte) error {
 		return err
 	}
 	// From now on a page that is on the disk can be found there, whatever happens.
-	if err := unix.Fdatasync(int(w.out.Fd())); err != nil {
+	if err := linux.SyncData(w.out.File); err != nil {
 		return &os.PathError{Op: "fdatasync", Path: w.out.Name(), Err: err}
 	}
 	stop := w.report()
@@ -146,7 +148,7 @@ func (w *writer) write(ctx context.Context, header []byte) error {
 // allocate makes room for the whole file: a disk that is too full says so at once, and
 // workers that write inside of a file don't wait for each other.
 func allocate(file *os.File, size int64) error {
-	err := unix.Fallocate(int(file.Fd()), 0, 0, size)
+	err := linux.Allocate(file, size)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
 		return file.Truncate(size)
 	}

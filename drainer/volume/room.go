@@ -7,19 +7,15 @@ import (
 	"path/filepath"
 	"slices"
 
+	"example.com/memcached-operator/drainer/linux"
+
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/contract"
 )
 
 // FreeBytes is the room on the volume of dir; tests replace it.
-var FreeBytes = func(dir string) (int64, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, fmt.Errorf("statfs %s: %w", dir, err)
-	}
-	return int64(st.Bavail) * st.Bsize, nil
-}
+var FreeBytes = linux.FreeBytes
 
 // RoomError says that the volume is too small for a save.
 type RoomError struct{ Need, Lacking int64 }

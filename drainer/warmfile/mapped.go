@@ -3,6 +3,8 @@ package warmfile
 import (
 	"os"
 
+	"example.com/memcached-operator/drainer/linux"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -32,7 +34,7 @@ func (m *mapped) at(offset int64) []byte {
 		return nil
 	}
 	b := m.memory[offset : offset+m.page : offset+m.page]
-	if unix.Madvise(b, unix.MADV_POPULATE_READ) != nil {
+	if linux.Populate(b) != nil {
 		return nil
 	}
 	return b

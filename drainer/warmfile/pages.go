@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"example.com/memcached-operator/drainer/linux"
 
 	"example.com/memcached-operator/drainer/item"
 )
@@ -78,7 +78,7 @@ func Aligned(n int64) []byte {
 // run fetches until the end of the file, an error, or the end of ctx.
 func (f *fetcher) run(ctx context.Context) {
 	defer close(f.pages)
-	f.advise(0, 0, unix.FADV_SEQUENTIAL)
+	f.advise(0, 0, linux.Sequential)
 	var reading sync.WaitGroup
 	for range f.readers {
 		reading.Go(func() { f.fetchAll(ctx) })
@@ -115,7 +115,7 @@ func (f *fetcher) fetchAll(ctx context.Context) {
 // nothing but the speed.
 func (f *fetcher) advise(offset, length int64, advice int) {
 	if file, ok := f.file.(*os.File); ok {
-		_ = unix.Fadvise(int(file.Fd()), offset, length, advice)
+		_ = linux.Advise(file, offset, length, advice)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"example.com/memcached-operator/drainer/linux"
+
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/args"
@@ -178,7 +180,7 @@ func dropCache(path string) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+	return linux.Advise(f, 0, 0, linux.DontNeed)
 }
 
 // profiled is a child of this program that does what line says and writes a CPU

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"example.com/memcached-operator/drainer/linux"
+
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
 )
@@ -42,7 +44,7 @@ func start(ctx context.Context, port int, program string, args ...string) (*serv
 func launch(out io.Writer, port int, program string, args ...string) (*server, error) {
 	s := &server{port: port, cmd: exec.Command(program, args...), done: make(chan struct{})}
 	s.cmd.Stderr = out
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.cmd.SysProcAttr = linux.DiesWithParent()
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}

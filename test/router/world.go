@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"example.com/memcached-operator/drainer/linux"
 )
 
 // world has the processes that take part.
@@ -33,7 +34,7 @@ func (w *world) end() {
 
 func (w *world) spawn(program string, args ...string) (pid int, err error) {
 	cmd := exec.Command(program, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = linux.DiesWithParent()
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return 0, err

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"example.com/memcached-operator/drainer/linux"
 )
 
 // child is a program that runs beside the benchmark, and never outlives it.
@@ -36,12 +38,10 @@ func start(dir, name string, env []string, args ...string) (*child, error) {
 	c.cmd.Dir = dir
 	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stdout, c.cmd.Stderr = log, log
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{
-		// A benchmark that is killed takes its children with it; one that is
-		// interrupted at the terminal ends them itself, in order.
-		Pdeathsig: syscall.SIGKILL,
-		Setpgid:   true,
-	}
+	// A benchmark that is killed takes its children with it; one that is
+	// interrupted at the terminal ends them itself, in order.
+	c.cmd.SysProcAttr = linux.DiesWithParent()
+	c.cmd.SysProcAttr.Setpgid = true
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/memcached-operator/drainer/linux"
+
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
@@ -194,7 +196,7 @@ func (s *Server) run() {
 		binary = Binary(s.tb)
 	}
 	s.cmd = exec.Command(binary, append(Args(s.Port), s.args...)...)
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.cmd.SysProcAttr = linux.DiesWithParent()
 	s.cmd.Stderr = os.Stderr
 	if err := s.cmd.Start(); err != nil {
 		s.tb.Fatal(err)

@@ -16,15 +16,6 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// freeBytes is the room in a directory.
-func freeBytes(dir string) (int64, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, fmt.Errorf("statfs %s: %w", dir, err)
-	}
-	return int64(st.Bavail) * st.Bsize, nil
-}
-
 // allocated is the size of the warm file in dir, or its save, without its holes.
 func allocated(dir string) (int64, error) {
 	var st unix.Stat_t

@@ -20,6 +20,7 @@ import (
 
 	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/linux"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
@@ -52,7 +53,7 @@ func (o Options) withDefaults() Options {
 		o.Now = time.Now
 	}
 	if o.free == nil {
-		o.free = freeBytes
+		o.free = linux.FreeBytes
 	}
 	return o
 }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"example.com/memcached-operator/drainer/linux"
+
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/warmfile"
@@ -77,7 +79,7 @@ func start(ctx context.Context, program string, args []string, work string) (*se
 	s := &server{work: dir, ended: make(chan struct{})}
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Stderr = work, &s.stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = linux.DiesWithParent()
 	started := make(chan error)
 	go func() {
 		// The death signal is tied to the thread that starts the child, which

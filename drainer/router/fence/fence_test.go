@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -25,11 +26,36 @@ func TestMain(m *testing.M) { memcachedtest.Main(m, 4) }
 // waits is what lies between two tables if whoever writes them has waited in vain.
 const waits = int64(contract.RingWaits/time.Second) + 5
 
-// begun is a fence that looks at the members of a table, with waits that a test can afford.
+// inBubble runs a test whose clock stands still while anybody asks a member, and jumps ahead when all
+// wait. The members run outside.
+func inBubble(t *testing.T, members []*memcachedtest.Server, test func(t *testing.T)) {
+	for _, m := range members {
+		m.Items(t) // it answers
+	}
+	now := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(now)) // a bubble begins in the year 2000, in which there were no tables
+		test(t)
+	})
+}
+
+// eventually tries until it succeeds, for an hour of the bubble's clock.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	began := time.Now()
+	for err := try(); err != nil; err = try() {
+		if time.Since(began) > time.Hour {
+			t.Fatalf("waited for %s: %v", what, err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// begun is a fence that looks at the members of a table.
 func begun(t *testing.T, table *rings.Table) *fence.Fence {
 	t.Helper()
 	serving, end := context.WithCancel(context.Background())
-	f := fence.New(serving, fence.Config{LookTimeout: 2 * time.Second, LeftBehind: 400 * time.Millisecond,
+	f := fence.New(serving, fence.Config{LookTimeout: wait.Long, LeftBehind: 400 * time.Millisecond,
 		LookPeriod: 40 * time.Millisecond, Logf: t.Logf}, table)
 	t.Cleanup(func() { end(); f.Wait() })
 	f.Begin(serving)
@@ -68,7 +94,7 @@ func start(t *testing.T, n int) (all []*memcachedtest.Server) {
 // ask a member, and return all of the answer.
 func ask(t *testing.T, c net.Conn, text string) string {
 	t.Helper()
-	_ = c.SetDeadline(wait.Deadline())
+	_ = c.SetDeadline(time.Now().Add(wait.Long))
 	if _, err := io.WriteString(c, text+"mn\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -87,130 +113,149 @@ func ask(t *testing.T, c net.Conn, text string) string {
 // Each state is taken at once if all routers have acknowledged the one before.
 func TestNothingIsHeldIfAllRoutersFollow(t *testing.T) {
 	t.Parallel()
-	told := tables(start(t, 2), 1)
-	f := begun(t, told[0])
-	for _, table := range told[1:] {
-		if !f.Lets(table) {
-			_, why := f.Offered()
-			t.Errorf("state %v waits: %s", table.State, why)
+	all := start(t, 2)
+	inBubble(t, all, func(t *testing.T) {
+		told := tables(all, 1)
+		f := begun(t, told[0])
+		for _, table := range told[1:] {
+			if !f.Lets(table) {
+				_, why := f.Offered()
+				t.Errorf("state %v waits: %s", table.State, why)
+			}
+			f.Apply(table)
 		}
-		f.Apply(table)
-	}
+	})
 }
 
 // If whoever writes tables has waited in vain, the first router that goes on waits until those that
 // are behind refuse. A router that is two states behind is left behind then.
 func TestARouterGoesOnWhenThoseThatAreBehindRefuse(t *testing.T) {
 	t.Parallel()
-	told := tables(start(t, 2), waits)
-	ahead, behind := begun(t, told[0]), begun(t, told[0])
-	for _, table := range told[1:3] {
-		wait.For(t, fmt.Sprintf("state %v", table.State), func() error {
-			if !ahead.Lets(table) {
-				_, why := ahead.Offered()
-				return errors.New(why)
+	all := start(t, 2)
+	inBubble(t, all, func(t *testing.T) {
+		told := tables(all, waits)
+		ahead, behind := begun(t, told[0]), begun(t, told[0])
+		for _, table := range told[1:3] {
+			eventually(t, fmt.Sprintf("state %v", table.State), func() error {
+				if !ahead.Lets(table) {
+					_, why := ahead.Offered()
+					return errors.New(why)
+				}
+				return nil
+			})
+			if table == told[2] && !behind.Late(told[0].Number) {
+				t.Error("the other one serves by the table before the last")
 			}
-			return nil
-		})
-		if table == told[2] && !behind.Late(told[0].Number) {
-			t.Error("the other one serves by the table before the last")
+			ahead.Apply(table)
 		}
-		ahead.Apply(table)
-	}
-	if err := behind.Ready(); err == nil || !strings.Contains(err.Error(), "left behind") {
-		t.Errorf("the other one is ready, or not for another reason: %v", err)
-	}
-	if err := ahead.Ready(); err != nil {
-		t.Error(err)
-	}
+		if err := behind.Ready(); err == nil || !strings.Contains(err.Error(), "left behind") {
+			t.Errorf("the other one is ready, or not for another reason: %v", err)
+		}
+		if err := ahead.Ready(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A process that was paused, for longer than others wait for it, refuses what it finds at once.
 func TestARouterThatWakesIsLeftBehindAtOnce(t *testing.T) {
 	t.Parallel()
 	all := start(t, 2)
-	told := tables(all, waits)
-	f := begun(t, told[0])
-	wait.For(t, "the number", func() error {
-		return unless(hasNumber(t, all[0], told[0].Number), "it is not there")
+	inBubble(t, all, func(t *testing.T) {
+		told := tables(all, waits)
+		f := begun(t, told[0])
+		eventually(t, "the number", func() error {
+			return unless(hasNumber(t, all[0], told[0].Number), "it is not there")
+		})
+		f.Woke()
+		eventually(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
+		if f.Late(told[0].Number) {
+			t.Fatal("it is left behind, and nobody went on")
+		}
+		f.Woke()
+		for _, m := range all { // before it has looked
+			value := contract.RingNumber(told[2].Number, "secret")
+			m.Raw().Must("STORED", fmt.Sprintf("set %s 0 0 %d", contract.RingNumberKey, len(value)), []byte(value))
+		}
+		f.Woke()
+		eventually(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
+		if d, latest := f.Behind(told[0].Number); latest != told[2].Number || d < time.Hour {
+			t.Errorf("it has been behind for %v, of table %d", d, latest)
+		}
 	})
-	f.Woke()
-	wait.For(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
-	if f.Late(told[0].Number) {
-		t.Fatal("it is left behind, and nobody went on")
-	}
-	f.Woke()
-	for _, m := range all { // before it has looked
-		value := contract.RingNumber(told[2].Number, "secret")
-		m.Raw().Must("STORED", fmt.Sprintf("set %s 0 0 %d", contract.RingNumberKey, len(value)), []byte(value))
-	}
-	f.Woke()
-	wait.For(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
-	if d, latest := f.Behind(told[0].Number); latest != told[2].Number || d < time.Hour {
-		t.Errorf("it has been behind for %v, of table %d", d, latest)
-	}
 }
 
 // A table that says that others have waited for the router in vain, and gone on, leaves it behind at once.
 func TestATableAfterOneThatWasMissedLeavesARouterBehindAtOnce(t *testing.T) {
 	t.Parallel()
-	told := tables(start(t, 2), waits)
-	f := begun(t, told[0])
-	began := time.Now()
-	if f.Lets(told[2]) {
-		t.Error("it takes the table at once")
-	}
-	if !f.Late(told[0].Number) {
-		t.Error("it serves by the table before the last")
-	}
-	// All of them may have missed it: then the others learn of the next one from this router.
-	wait.For(t, "the table is taken", func() error { return unless(f.Lets(told[2]), "it waits") })
-	if took := time.Since(began); took < 400*time.Millisecond {
-		t.Errorf("it takes the table after %v: others that have missed the one before can't know", took)
-	}
+	all := start(t, 2)
+	inBubble(t, all, func(t *testing.T) {
+		told := tables(all, waits)
+		f := begun(t, told[0])
+		began := time.Now()
+		if f.Lets(told[2]) {
+			t.Error("it takes the table at once")
+		}
+		if !f.Late(told[0].Number) {
+			t.Error("it serves by the table before the last")
+		}
+		// All of them may have missed it: then the others learn of the next one from this router.
+		eventually(t, "the table is taken", func() error { return unless(f.Lets(told[2]), "it waits") })
+		if took := time.Since(began); took < 400*time.Millisecond {
+			t.Errorf("it takes the table after %v: others that have missed the one before can't know", took)
+		}
+	})
 }
 
 // A router that has just started takes a table at once if all had acknowledged the one before: that may
 // be hours old, so the numbers don't tell.
 func TestARouterThatHasJustStartedTakesTheTableAfterOneThatWasAcknowledged(t *testing.T) {
 	t.Parallel()
-	told := tables(start(t, 2), waits)
-	f := begun(t, told[0])
-	told[1].Acknowledged = true
-	if !f.Lets(told[1]) {
-		_, why := f.Offered()
-		t.Errorf("it waits: %s", why)
-	}
+	all := start(t, 2)
+	inBubble(t, all, func(t *testing.T) {
+		told := tables(all, waits)
+		f := begun(t, told[0])
+		told[1].Acknowledged = true
+		if !f.Lets(told[1]) {
+			_, why := f.Offered()
+			t.Errorf("it waits: %s", why)
+		}
+	})
 }
 
 // A router that starts does not rely on what is said of acknowledgements: the pod of one that still serves
 // may be gone for whoever writes the tables.
 func TestARouterThatStartsWaitsForThoseThatNobodySees(t *testing.T) {
 	t.Parallel()
-	told := tables(start(t, 2), waits)
-	told[1].Acknowledged, told[2].Acknowledged = true, true
-	unseen := begun(t, told[0])
-	began := time.Now()
-	next := begun(t, told[1])
-	wait.For(t, "the table after that", func() error { return unless(next.Lets(told[2]), "it waits") })
-	if took := time.Since(began); took < 400*time.Millisecond || !unseen.Late(told[0].Number) {
-		t.Errorf("it is two tables ahead after %v, and the other one serves: %t", took, !unseen.Late(told[0].Number))
-	}
+	all := start(t, 2)
+	inBubble(t, all, func(t *testing.T) {
+		told := tables(all, waits)
+		told[1].Acknowledged, told[2].Acknowledged = true, true
+		unseen := begun(t, told[0])
+		began := time.Now()
+		next := begun(t, told[1])
+		eventually(t, "the table after that", func() error { return unless(next.Lets(told[2]), "it waits") })
+		if took := time.Since(began); took < 400*time.Millisecond || !unseen.Late(told[0].Number) {
+			t.Errorf("it is two tables ahead after %v, and the other one serves: %t", took, !unseen.Late(told[0].Number))
+		}
+	})
 }
 
 // Members without CAS values keep the number, too.
 func TestTheNumberIsKeptWithoutCAS(t *testing.T) {
 	t.Parallel()
-	m := memcachedtest.Start(t, "-C")
-	told := tables([]*memcachedtest.Server{m, memcachedtest.Start(t)}, 1)
-	f := begun(t, told[0])
-	for _, table := range told[:2] {
-		if table != told[0] {
-			f.Lets(table)
-			f.Apply(table)
+	all := []*memcachedtest.Server{memcachedtest.Start(t, "-C"), memcachedtest.Start(t)}
+	inBubble(t, all, func(t *testing.T) {
+		told := tables(all, 1)
+		f := begun(t, told[0])
+		for _, table := range told[:2] {
+			if table != told[0] {
+				f.Lets(table)
+				f.Apply(table)
+			}
+			eventually(t, "the number", func() error { return unless(hasNumber(t, all[0], table.Number), "it is not there") })
 		}
-		wait.For(t, "the number", func() error { return unless(hasNumber(t, m, table.Number), "it is not there") })
-	}
+	})
 }
 
 func hasNumber(t *testing.T, m *memcachedtest.Server, number int64) bool {
@@ -233,43 +278,45 @@ func unless(is bool, why string) error {
 func TestNobodyElsesNumberLeavesARouterBehind(t *testing.T) {
 	t.Parallel()
 	all := start(t, 2)
-	told := tables(all, waits)
-	f := begun(t, told[0])
-	member, err := net.Dial("tcp", all[0].Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer member.Close()
-	own := contract.RingNumber(told[0].Number, "secret")
-	set := func(value string) string {
-		return fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", contract.RingNumberKey, len(value), value)
-	}
-	future := contract.NumberAt(time.Now()) + 2*int64(contract.NumbersAhead/time.Second)
-	for name, harm := range map[string]string{
-		"flush_all":          "flush_all\r\n",
-		"a delete":           "delete " + contract.RingNumberKey + "\r\n",
-		"a forged number":    set("2000"),
-		"another's number":   set(contract.RingNumber(2000, "other")),
-		"one of the future":  set(contract.RingNumber(future, "secret")),
-		"one of the past":    set(contract.RingNumber(7, "secret")),
-		"no number":          set("evil"),
-		"an empty value":     set(""),
-		"a large value":      set(strings.Repeat("1", 500_000)),
-		"a negative number":  set(contract.RingNumber(-5, "secret")),
-		"a number and words": set(own + " or so"),
-	} {
-		is := func() error {
-			_, value, _ := strings.Cut(ask(t, member, "get "+contract.RingNumberKey+"\r\n"), "\r\n")
-			if got := strings.TrimSuffix(value, "\r\nEND\r\n"); got != own {
-				return fmt.Errorf("it is %.80q", got)
+	inBubble(t, all, func(t *testing.T) {
+		told := tables(all, waits)
+		f := begun(t, told[0])
+		member, err := net.Dial("tcp", all[0].Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer member.Close()
+		own := contract.RingNumber(told[0].Number, "secret")
+		set := func(value string) string {
+			return fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", contract.RingNumberKey, len(value), value)
+		}
+		future := contract.NumberAt(time.Now()) + 2*int64(contract.NumbersAhead/time.Second)
+		for name, harm := range map[string]string{
+			"flush_all":          "flush_all\r\n",
+			"a delete":           "delete " + contract.RingNumberKey + "\r\n",
+			"a forged number":    set("2000"),
+			"another's number":   set(contract.RingNumber(2000, "other")),
+			"one of the future":  set(contract.RingNumber(future, "secret")),
+			"one of the past":    set(contract.RingNumber(7, "secret")),
+			"no number":          set("evil"),
+			"an empty value":     set(""),
+			"a large value":      set(strings.Repeat("1", 500_000)),
+			"a negative number":  set(contract.RingNumber(-5, "secret")),
+			"a number and words": set(own + " or so"),
+		} {
+			is := func() error {
+				_, value, _ := strings.Cut(ask(t, member, "get "+contract.RingNumberKey+"\r\n"), "\r\n")
+				if got := strings.TrimSuffix(value, "\r\nEND\r\n"); got != own {
+					return fmt.Errorf("it is %.80q", got)
+				}
+				return nil
 			}
-			return nil
+			eventually(t, name+": the number", is)
+			ask(t, member, harm)
+			eventually(t, name+": the number again", is)
+			if err := f.Ready(); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
 		}
-		wait.For(t, name+": the number", is)
-		ask(t, member, harm)
-		wait.For(t, name+": the number again", is)
-		if err := f.Ready(); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-	}
+	})
 }

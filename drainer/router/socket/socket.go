@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,7 +43,7 @@ func HandOver(ctx context.Context, conn net.Conn) (fd int, err error) {
 
 // Pair returns both ends of a connection.
 func Pair() (fd int, near *net.UnixConn, err error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	pair, err := newPair()
 	if err != nil {
 		return -1, nil, err
 	}
@@ -52,6 +53,24 @@ func Pair() (fd int, near *net.UnixConn, err error) {
 		return -1, nil, err
 	}
 	return pair[0], conn.(*net.UnixConn), nil
+}
+
+// newPair returns two sockets that don't block, and that no child inherits.
+func newPair() ([2]int, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return pair, err
+	}
+	for _, fd := range pair {
+		unix.CloseOnExec(fd)
+		err = errors.Join(err, unix.SetNonblock(fd, true))
+	}
+	if err != nil {
+		_, _ = unix.Close(pair[0]), unix.Close(pair[1])
+	}
+	return pair, err
 }
 
 // Copy returns another descriptor of a loop's socket, for goroutines.

@@ -11,8 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"example.com/memcached-operator/drainer/linux"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -93,7 +94,7 @@ func (c *ControlPlane) DNS(ctx context.Context, dir, address string) (*exec.Cmd,
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(c.assets, "coredns"), "-conf="+corefile)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = linux.DiesWithParent()
 	return cmd, nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"example.com/memcached-operator/drainer/linux"
 )
 
 const controllerManager = "kube-controller-manager"
@@ -63,7 +65,7 @@ func startControllerManager(assets string, kubeconfig []byte) (*process, error) 
 		"--pvclaimbinder-sync-period=1s", "--namespace-sync-period=1s",
 	)
 	// If the test dies without a cleanup, its child dies, too.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.cmd.SysProcAttr = linux.DiesWithParent()
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		return nil, err

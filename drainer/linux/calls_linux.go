@@ -1,0 +1,65 @@
+// Package linux has the calls that only Linux has. Everything here compiles and can be tested on other
+// systems, too: what is only faster there is left out, and what can't be done says so.
+package linux
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Direct is the flag of os.OpenFile that reads or writes past the page cache.
+const Direct = unix.O_DIRECT
+
+// Advice about a file's pages.
+const (
+	Sequential = unix.FADV_SEQUENTIAL
+	DontNeed   = unix.FADV_DONTNEED
+)
+
+// Advise tells the kernel how a part of a file is used; no length is the rest of it. It is only advice.
+func Advise(file *os.File, offset, length int64, advice int) error {
+	return unix.Fadvise(int(file.Fd()), offset, length, advice)
+}
+
+// SyncData is file.Sync without the file's times.
+func SyncData(file *os.File) error { return unix.Fdatasync(int(file.Fd())) }
+
+// Allocate makes room on the disk for a file of that size. The error is EOPNOTSUPP or ENOSYS if that
+// isn't possible.
+func Allocate(file *os.File, size int64) error { return unix.Fallocate(int(file.Fd()), 0, 0, size) }
+
+// WriteOut has the disk write a part of a file, and waits for it if asked to. The error is ENOSYS,
+// EINVAL, ESPIPE or EOPNOTSUPP if that isn't possible.
+func WriteOut(file *os.File, offset, length int64, wait bool) error {
+	flags := unix.SYNC_FILE_RANGE_WRITE
+	if wait {
+		flags |= unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	}
+	return unix.SyncFileRange(int(file.Fd()), offset, length, flags)
+}
+
+// Populate reads the pages of mapped memory. An error says that they can't be read, where touching
+// them would be a fault.
+func Populate(memory []byte) error { return unix.Madvise(memory, unix.MADV_POPULATE_READ) }
+
+// FreeBytes is the room on the volume of dir.
+func FreeBytes(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
+
+// DiesWithParent kills a child when the thread that started it ends.
+func DiesWithParent() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
+
+// AdoptOrphans makes this process the parent of its descendants whose own parent has ended.
+func AdoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// Unsent is how many bytes of a connection its other end has not acknowledged.
+func Unsent(fd int) (int, error) { return unix.IoctlGetInt(fd, unix.SIOCOUTQ) }
