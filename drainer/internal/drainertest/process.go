@@ -20,10 +20,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/tied"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -38,6 +41,10 @@ var main func(ctx context.Context, line []string, std args.IO) int
 func Main(m *testing.M, drainer func(ctx context.Context, line []string, std args.IO) int, stepIn ...func()) {
 	main = drainer
 	if os.Getenv(BeDrainer) != "" {
+		// A drainer that a tracer has started would outlive it.
+		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
+			panic(err)
+		}
 		for _, step := range stepIn {
 			step()
 		}
@@ -91,7 +98,7 @@ func StartWith(t *testing.T, env string, args ...string) *Process {
 	p.Cmd.Env = append(os.Environ(), BeDrainer+"=1", env)
 	p.Cmd.Stdout, p.Cmd.Stderr = &p.Out, &p.Err
 	p.Cmd.WaitDelay = time.Second
-	if err := p.Cmd.Start(); err != nil {
+	if err := tied.Start(p.Cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
