@@ -15,7 +15,9 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/tied"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -208,8 +210,8 @@ func TestDamagedIsNeverRead(t *testing.T) {
 // trace attaches strace to a supervisor that runs, until detach is called or the test ends.
 func trace(s *drainertest.Served, arguments ...string) (detach func()) {
 	s.T.Helper()
-	tracer := exec.Command("strace", append(arguments, "-p", strconv.Itoa(s.Cmd.Process.Pid))...)
-	if err := tracer.Start(); err != nil {
+	tracer := exec.Command(memcachedtest.Program(s.T, "strace"), append(arguments, "-p", strconv.Itoa(s.Cmd.Process.Pid))...)
+	if err := tied.Start(tracer); err != nil {
 		s.T.Fatal(err)
 	}
 	detach = func() {

@@ -14,8 +14,10 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/test/tied"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -373,13 +375,13 @@ func (p *pod) runCommandUnder(f fault, member contract.Serve) (out string, err e
 	}
 	ctx, cancel := context.WithDeadline(p.t.Context(), wait.Deadline())
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "strace", append(append(f.arguments(), self), member.Args()...)...)
+	cmd := exec.CommandContext(ctx, memcachedtest.Program(p.t, "strace"), append(append(f.arguments(), self), member.Args()...)...)
 	cmd.Env = append(os.Environ(), drainertest.BeDrainer+"=1")
 	// The container goes with its tracer where the fault doesn't happen.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	b, err := cmd.CombinedOutput()
+	b, err := tied.CombinedOutput(cmd)
 	if ctx.Err() != nil {
 		p.t.Fatalf("the fault did not happen: %v: %s", err, b)
 	}

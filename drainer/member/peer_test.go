@@ -13,6 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/tied"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -41,7 +42,7 @@ func startPeer(t *testing.T, client, address string) *peer {
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
-	if err := errors.Join(err, outErr, cmd.Start()); err != nil {
+	if err := errors.Join(err, outErr, tied.Start(cmd)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

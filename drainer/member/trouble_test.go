@@ -11,6 +11,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/tied"
 )
 
 // disks that don't take what is written to them: what a call answers, how people are told,
@@ -83,9 +84,9 @@ func TestAStartThatTheDiskRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := fault{call: renames, file: contract.Manifest, fail: disk.answer}.on(dir)
-			cmd := exec.CommandContext(t.Context(), "strace", append(append(f.arguments(), self), c.Args()...)...)
+			cmd := exec.CommandContext(t.Context(), memcachedtest.Program(t, "strace"), append(append(f.arguments(), self), c.Args()...)...)
 			cmd.Env = append(os.Environ(), drainertest.BeDrainer+"=1")
-			out, err := cmd.CombinedOutput()
+			out, err := tied.CombinedOutput(cmd)
 			if err == nil || !strings.Contains(string(out), disk.words) {
 				t.Errorf("%v: %s", err, out)
 			}
