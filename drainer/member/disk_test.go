@@ -2,6 +2,7 @@ package member_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/test/tied"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -91,18 +93,24 @@ func TestLostWriteIsNoSave(t *testing.T) {
 		return
 	}
 	t.Parallel()
+	if os.Geteuid() != 0 {
+		tier.Needs(t, "root, who may mount a disk that fails", os.ErrPermission)
+	}
+	memcachedtest.Program(t, "mkfs.ext4")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", self, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd := exec.CommandContext(t.Context(), memcachedtest.Program(t, "unshare"), "--mount", self, "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), inNamespace+"=1")
-	out, err := cmd.CombinedOutput()
+	out, err := tied.CombinedOutput(cmd)
 	switch {
-	case strings.Contains(string(out), "--- SKIP") || os.Geteuid() != 0 || errors.Is(err, exec.ErrNotFound):
-		t.Skipf("no disk can be made that fails: %v: %s", err, out)
 	case err != nil:
 		t.Errorf("%v: %s", err, out)
+	case strings.Contains(string(out), "--- SKIP"):
+		t.Skipf("%s", out)
+	case !strings.Contains(string(out), "--- PASS"):
+		t.Errorf("it did not run: %s", out)
 	}
 }
 
@@ -151,7 +159,7 @@ func newThinDisk(t *testing.T) *thinDisk {
 		{"mount", "-o", "loop", image, d.dir},
 	} {
 		if out, err := exec.CommandContext(t.Context(), step[0], step[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("%v: %v: %s", step, err, out)
+			tier.Needs(t, "a disk that fails", fmt.Errorf("%v: %w: %s", step, err, out))
 		}
 	}
 	t.Cleanup(func() {

@@ -26,13 +26,15 @@ import (
 
 // Variables that make a drainer process stop before the n-th item of each
 // replay, wait with the first as long as a file is there, see so much room on
-// the volume, fail to count what was saved, or have a file system without direct I/O.
+// the volume, fail to count what was saved, have a file system without direct I/O, or judge whether
+// memcached hangs by the clock in a directory.
 const (
 	stallAt    = "DRAINER_TEST_STALL="
 	holdBy     = "DRAINER_TEST_HOLD="
 	freeIs     = "DRAINER_TEST_FREE="
 	countFails = "DRAINER_TEST_COUNT="
 	noDirectIO = "DRAINER_TEST_NO_DIRECT_IO="
+	clockIn    = "DRAINER_TEST_CLOCK="
 )
 
 // stepIn does in a drainer process what the variables say.
@@ -59,6 +61,9 @@ func stepIn() {
 	}
 	if os.Getenv(strings.TrimSuffix(countFails, "=")) != "" {
 		volume.CountItems = func(*warmfile.Reader, []byte) (int64, bool) { return 0, false }
+	}
+	if dir := os.Getenv(strings.TrimSuffix(clockIn, "=")); dir != "" {
+		followClock(dir)
 	}
 	if os.Getenv(strings.TrimSuffix(noDirectIO, "=")) != "" {
 		snapshot.OpenFile = func(path string, flags int, mode os.FileMode) (*os.File, error) {

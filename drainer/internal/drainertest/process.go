@@ -90,12 +90,17 @@ func Start(t *testing.T, args ...string) *Process {
 // StartWith is start with one more environment variable.
 func StartWith(t *testing.T, env string, args ...string) *Process {
 	t.Helper()
+	return startIn(t, []string{env}, args...)
+}
+
+func startIn(t *testing.T, env []string, args ...string) *Process {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &Process{T: t, Cmd: exec.Command(self, args...), Done: make(chan struct{})}
-	p.Cmd.Env = append(os.Environ(), BeDrainer+"=1", env)
+	p.Cmd.Env = append(append(os.Environ(), BeDrainer+"=1"), env...)
 	p.Cmd.Stdout, p.Cmd.Stderr = &p.Out, &p.Err
 	p.Cmd.WaitDelay = time.Second
 	if err := tied.Start(p.Cmd); err != nil {
@@ -174,12 +179,12 @@ func ServeBy(t *testing.T, env string, c contract.Connection, dir string, port i
 	return ServeCommand(t, env, MemberArgs(c, dir, port, args...))
 }
 
-// ServeCommand runs a member.
-func ServeCommand(t *testing.T, env string, c contract.Serve) *Served {
+// ServeCommand runs a member with these environment variables.
+func ServeCommand(t *testing.T, env string, c contract.Serve, more ...string) *Served {
 	t.Helper()
 	memcachedtest.Binary(t)
 	begun := time.Now()
-	s := &Served{StartWith(t, env, c.Args()...), cmp.Or(c.MemoryDir, c.Dir), int(c.Port)}
+	s := &Served{startIn(t, append(more, env), c.Args()...), cmp.Or(c.MemoryDir, c.Dir), int(c.Port)}
 	wait.For(t, "the manifest of a running member", func() error {
 		select {
 		case <-s.Done:
