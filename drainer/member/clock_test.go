@@ -9,6 +9,7 @@ import (
 
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -34,6 +35,9 @@ func TestReplayByTheClockOfTheMember(t *testing.T) {
 	for _, test := range clockCases {
 		how, ahead := test.how, test.ahead
 		t.Run(fmt.Sprintf("%s, %v ahead", how, ahead), func(t *testing.T) {
+			if how != "killed" || ahead < 0 {
+				tier.Second(t, "TestReplayByTheClockOfTheMember")
+			}
 			t.Parallel()
 			all := expiring(400)
 			dir := t.TempDir()
@@ -69,6 +73,7 @@ func TestNothingIsDeletedForAClock(t *testing.T) {
 		s.End("saved")
 	}
 	t.Run("Mapped", func(t *testing.T) {
+		tier.Second(t, "TestNothingIsDeletedForAClock")
 		t.Parallel()
 		all, dir := expiring(4000), t.TempDir()
 		s := drainertest.ServeWith(t, memcachedtest.ClockAhead(t, time.Hour), dir, memcachedtest.FreePort(t), "-m", "128")
@@ -87,6 +92,7 @@ func TestNothingIsDeletedForAClock(t *testing.T) {
 		check(t, p.again().start("", "-m", "128"), all)
 	})
 	t.Run("Saved, the same pod", func(t *testing.T) {
+		tier.Second(t, "TestNothingIsDeletedForAClock")
 		t.Parallel()
 		all, p := expiring(4000), newPod(t)
 		s := p.start(memcachedtest.ClockAhead(t, time.Hour), "-m", "128")
@@ -102,6 +108,9 @@ func TestFlushByTheClockOfTheMember(t *testing.T) {
 	for _, test := range clockCases {
 		how, ahead := test.how, test.ahead
 		t.Run(fmt.Sprintf("%s, %v ahead", how, ahead), func(t *testing.T) {
+			if how != "saved" {
+				tier.Second(t, "TestFlushByTheClockOfTheMember")
+			}
 			t.Parallel()
 			command, live, gone := "flush_all", 50, 950
 			if ahead < 0 {

@@ -18,6 +18,7 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
 	"example.com/memcached-operator/test/tied"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -158,6 +159,9 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 		"the file in memory can't be read":  {fault: fault{call: "pread64", file: contract.WarmFile, n: 1, fail: "EIO"}, left: nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "between its pages" {
+				tier.Second(t, "TestSupervisorKilledWhileSaving")
+			}
 			t.Parallel()
 			p := newPod(t)
 			s := p.start("", fewPages...)
@@ -190,6 +194,9 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 			}
 		})
 		t.Run(name+", and the container starts again", func(t *testing.T) {
+			if name != "between its pages" {
+				tier.Second(t, "TestSupervisorKilledWhileSaving")
+			}
 			t.Parallel()
 			p := newPod(t)
 			s := p.start("", fewPages...)
@@ -238,6 +245,9 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 	} {
 		for _, lost := range []bool{false, true} {
 			t.Run(name+map[bool]string{false: ", and the container starts again", true: ", and the pod is lost"}[lost], func(t *testing.T) {
+				if lost && name != "before the note is on the disk" || !lost && name != "between its pages" {
+					tier.Second(t, "TestSupervisorKilledWhileLoading")
+				}
 				t.Parallel()
 				p, all := newPod(t), large('a', 40)
 				s := p.start("", fewPages...)
@@ -271,6 +281,9 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 func TestKilledWhileItSavesAfterACrash(t *testing.T) {
 	for name, lost := range map[string]bool{"the container starts again": false, "the pod is lost": true} {
 		t.Run(name, func(t *testing.T) {
+			if !lost {
+				tier.Second(t, "TestKilledWhileItSavesAfterACrash")
+			}
 			t.Parallel()
 			p, all := newPod(t), midsize('a', 80)
 			s := p.start("", fewPages...)
@@ -328,6 +341,9 @@ func TestALoadThatFails(t *testing.T) {
 		"it can't be given its name":       {fault{call: renames, file: contract.WarmFile + ".new", n: 1, fail: "EIO"}, "load the save: rename"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "there is no memory for its pages" {
+				tier.Second(t, "TestALoadThatFails")
+			}
 			t.Parallel()
 			p, all := newPod(t), midsize('a', 80)
 			s := p.start("", fewPages...)

@@ -97,6 +97,9 @@ func TestRealClientsFollow(t *testing.T) {
 	t.Parallel()
 	for client := range clients {
 		t.Run(client, func(t *testing.T) {
+			if client != "gomemcache" {
+				tier.Second(t, "TestRealClientsFollow")
+			}
 			t.Parallel()
 			follows(t, client)
 		})

@@ -21,6 +21,7 @@ import (
 	"example.com/memcached-operator/drainer/snapshot"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -118,6 +119,9 @@ func TestAMemberThatStartsColdComesBackWithItsItems(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			if name != "supervisor and memcached killed" && name != ".meta cut in a line" {
+				tier.Second(t, "TestAMemberThatStartsColdComesBackWithItsItems")
+			}
 			t.Parallel()
 			all := drainertest.Objects(20, 1000)
 			dir := t.TempDir()
@@ -177,6 +181,9 @@ func editManifest(change func(m *volume.Manifest)) func(t *testing.T, dir string
 func TestKilledWhileReplaying(t *testing.T) {
 	for _, n := range []int{1, 700, 5999} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			if n != 700 {
+				tier.Second(t, "TestKilledWhileReplaying")
+			}
 			t.Parallel()
 			all := drainertest.Objects(21, 6000)
 			dir := drainertest.Leaving(t, "killed", all)
@@ -304,6 +311,9 @@ func TestMovesWaitForAReplay(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			if name == "a placement into it" {
+				tier.Second(t, "TestMovesWaitForAReplay")
+			}
 			t.Parallel()
 			member, release := replaying(t, all("newer"))
 			args, servers := test(t, member.Address(), memcachedtest.Start(t).Address())
@@ -333,6 +343,9 @@ func TestReplayIsToldOf(t *testing.T) {
 		"of the user's": {[]string{"-o", "lru_crawler_tocrawl=7"}, "7", "7"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if test.args != nil {
+				tier.Second(t, "TestReplayIsToldOf")
+			}
 			t.Parallel()
 			member, release := replaying(t, drainertest.Objects(29, 10), test.args...)
 			expect := func(want string) {
@@ -404,11 +417,15 @@ func TestAStartWithoutRoomSaysSoAndIsCold(t *testing.T) {
 // so, and only where it will be one.
 func TestInstallTellsOfAColdStart(t *testing.T) {
 	t.Parallel()
+	memcachedtest.Binary(t)
 	for _, test := range []struct {
 		left, memory string
 		cold         bool
 	}{{"killed", "128", true}, {"saved", "128", false}, {"saved", "160", true}, {"never ran", "128", false}} {
 		t.Run(test.left+", -m "+test.memory, func(t *testing.T) {
+			if test.left != "killed" && (test.left != "saved" || test.cold) {
+				tier.Second(t, "TestInstallTellsOfAColdStart")
+			}
 			t.Parallel()
 			dir, to := t.TempDir(), t.TempDir()
 			if test.left != "never ran" {
@@ -512,6 +529,9 @@ func TestMoveIsAtomic(t *testing.T) {
 	}
 	for n := range len(steps) + 1 {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			if n != 4 {
+				tier.Second(t, "TestMoveIsAtomic")
+			}
 			t.Parallel()
 			dir := drainertest.Leaving(t, "saved", all)
 			for _, step := range steps[:n] {

@@ -14,6 +14,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/firstsave"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/snapshot"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -118,6 +119,9 @@ func TestSavedMemberReplays(t *testing.T) {
 		"larger -I":                            {how: "saved", args: []string{"-m", "128", "-I", "2m"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "memcached crashed, then the pod went" && name != "killed, then a larger -m" {
+				tier.Second(t, "TestSavedMemberReplays")
+			}
 			t.Parallel()
 			all := drainertest.Objects(71, 1000)
 			p := newPod(t)
@@ -165,6 +169,9 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 		"its save was cut short": {before: true, cut: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "a pod that was warm" {
+				tier.Second(t, "TestOutdatedSaveIsNeverServed")
+			}
 			t.Parallel()
 			p := newPod(t)
 			old, newer := drainertest.Objects(72, 500), map[string]drainertest.Object{}
@@ -334,7 +341,11 @@ func firstForm(t *testing.T, p *pod) {
 func TestSaveOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	all := drainertest.Objects(80, 1000)
-	for said, args := range map[string][]string{"the save is loaded": {"-m", "128"}, "replayed generation-1: 1000 items found: 1000 added": {"-m", "160"}} {
+	starts := map[string][]string{"replayed generation-1: 1000 items found: 1000 added": {"-m", "160"}}
+	if tier.All() {
+		starts["the save is loaded"] = []string{"-m", "128"} // snapshot's TestFirstSaveIsLoaded shows it, too
+	}
+	for said, args := range starts {
 		p := savedPod(t, all)
 		firstForm(t, p)
 		_, addresses := drainertest.Survivors(t, 1)
@@ -374,6 +385,9 @@ func TestSaveOfAnEarlierVersion(t *testing.T) {
 func TestSavedMemcachedEndsAtOnce(t *testing.T) {
 	for name, args := range map[string][]string{"same": {"-m", "128", "-t", "nonsense"}, "others": {"-m", "128", "-I", "1"}} {
 		t.Run(name, func(t *testing.T) {
+			if name != "others" {
+				tier.Second(t, "TestSavedMemcachedEndsAtOnce")
+			}
 			t.Parallel()
 			all := drainertest.Objects(76, 500)
 			p := savedPod(t, all).again()
@@ -432,6 +446,9 @@ func TestMemberOfTheOtherMode(t *testing.T) {
 		"Saved to Mapped without a save": {from: saved, to: mapped, how: "killed", lost: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "Mapped to Saved" && !test.lost {
+				tier.Second(t, "TestMemberOfTheOtherMode")
+			}
 			t.Parallel()
 			p, all := newPod(t), drainertest.Objects(78, 1000)
 			var key string

@@ -13,6 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -21,6 +22,9 @@ import (
 func TestSIGTERMSavesTheCache(t *testing.T) {
 	for name, sig := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGINT": syscall.SIGINT} {
 		t.Run(name, func(t *testing.T) {
+			if name != "SIGTERM" {
+				tier.Second(t, "TestSIGTERMSavesTheCache")
+			}
 			t.Parallel()
 			dir, all := t.TempDir(), drainertest.Objects(6, 500)
 			s := drainertest.Serve(t, dir, "-m", "128")
@@ -122,6 +126,7 @@ func TestMemcachedsExitCodeIsTheContainers(t *testing.T) {
 // TestExitCodeIsKept: of a memcached that doesn't start.
 func TestExitCodeIsKept(t *testing.T) {
 	t.Parallel()
+	memcachedtest.Binary(t)
 	dir := t.TempDir()
 	p := drainertest.Start(t, "serve", "--dir="+dir, "--port=1", "--", "memcached", "-u", "root", "-m", "nonsense", "-I", "1")
 	if code := p.Wait(); code == 0 || code == contract.ExitUsage || !strings.Contains(p.Err.String(), "exit code "+strconv.Itoa(code)) {

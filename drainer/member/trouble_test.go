@@ -12,6 +12,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/test/tied"
+	"example.com/memcached-operator/test/tier"
 )
 
 // disks that don't take what is written to them: what a call answers, how people are told,
@@ -37,6 +38,9 @@ func expectRefusal(t *testing.T, log, reason, words string) {
 func TestWhyNothingWasSaved(t *testing.T) {
 	for name, disk := range disks {
 		t.Run(name, func(t *testing.T) {
+			if name != "a full disk" {
+				tier.Second(t, "TestWhyNothingWasSaved")
+			}
 			t.Parallel()
 			p := newPod(t)
 			s := p.start("", "-m", "128")
@@ -76,7 +80,11 @@ func TestWhyNothingWasSaved(t *testing.T) {
 func TestAStartThatTheDiskRefuses(t *testing.T) {
 	for name, disk := range disks {
 		t.Run(name, func(t *testing.T) {
+			if name != "a read-only disk" {
+				tier.Second(t, "TestAStartThatTheDiskRefuses")
+			}
 			t.Parallel()
+			memcachedtest.Binary(t)
 			dir := t.TempDir()
 			c := drainertest.MemberArgs(contract.Connection{}, dir, memcachedtest.FreePort(t), "-m", "128")
 			self, err := os.Executable()

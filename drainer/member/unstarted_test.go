@@ -13,6 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/start"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -29,6 +30,9 @@ func TestAskedToEndBeforeMemcachedAnswers(t *testing.T) {
 		"not saved, then slow to start":        {notSaved, neverAnswers},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "not saved, then slow to start" {
+				tier.Second(t, "TestAskedToEndBeforeMemcachedAnswers")
+			}
 			t.Parallel()
 			p, all := podWith(t, test.leave)
 			program, came := filepath.Join(t.TempDir(), "memcached"), filepath.Join(t.TempDir(), "came")
@@ -128,6 +132,9 @@ func TestAMemcachedThatCannotRunOutdatesNothing(t *testing.T) {
 func TestAFileInMemoryOutlivesASaveThatCannotBeRead(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		t.Run(fmt.Sprintf("read %d of each thread", n), func(t *testing.T) {
+			if n != 2 {
+				tier.Second(t, "TestAFileInMemoryOutlivesASaveThatCannotBeRead")
+			}
 			t.Parallel()
 			p, all := newPod(t), midsize('a', 80)
 			s := p.start("", fewPages...)
