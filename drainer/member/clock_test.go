@@ -105,12 +105,10 @@ func TestNothingIsDeletedForAClock(t *testing.T) {
 // TestFlushByTheClockOfTheMember: a flush_all that clients have seen done is done, and
 // one that they ordered for later is not, whatever the node's clock was.
 func TestFlushByTheClockOfTheMember(t *testing.T) {
+	tier.Second(t, "TestFlushedByTheClockOfTheMemcached")
 	for _, test := range clockCases {
 		how, ahead := test.how, test.ahead
 		t.Run(fmt.Sprintf("%s, %v ahead", how, ahead), func(t *testing.T) {
-			if how != "saved" {
-				tier.Second(t, "TestFlushByTheClockOfTheMember")
-			}
 			t.Parallel()
 			command, live, gone := "flush_all", 50, 950
 			if ahead < 0 {

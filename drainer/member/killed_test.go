@@ -310,6 +310,7 @@ func TestKilledWhileItSavesAfterACrash(t *testing.T) {
 // TestNothingOlderComesBackBehindAPartOfASave: what an interrupted replay had not put back is
 // older than what is missing of the save.
 func TestNothingOlderComesBackBehindAPartOfASave(t *testing.T) {
+	tier.Second(t, "TestOutdatedSaveIsNeverServed")
 	t.Parallel()
 	newer := midsize('b', 80)
 	p := savedPod(t, midsize('a', 80)).again()
@@ -407,6 +408,7 @@ func (p *pod) runCommandUnder(f fault, member contract.Serve) (out string, err e
 // TestMemcachedDiesWhileItSaves: what it left in memory is brought to the volume all
 // the same, as after any crash.
 func TestMemcachedDiesWhileItSaves(t *testing.T) {
+	tier.Second(t, "TestKilledWhileItSavesAfterACrash")
 	t.Parallel()
 	p, all := newPod(t), drainertest.Objects(80, 1000)
 	s := p.start("", fewPages...)

@@ -471,6 +471,7 @@ func TestOldestMakesRoom(t *testing.T) {
 
 // The member serves, and the file stays where a drain finds it, and fails on it.
 func TestWhatIsSoundBeforeADamageIsReplayed(t *testing.T) {
+	tier.Second(t, "TestDamagedGenerationIsNamed")
 	t.Parallel()
 	dir := drainertest.Leaving(t, "killed", drainertest.Objects(27, 3000))
 	f, err := os.OpenFile(filepath.Join(dir, contract.WarmFile), os.O_WRONLY, 0)

@@ -236,6 +236,7 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 // TestSavedMemberStopsWhileReplaying: what was replayed is in the save, the rest
 // stays a generation; a drain and the next pod find both.
 func TestSavedMemberStopsWhileReplaying(t *testing.T) {
+	tier.Second(t, "TestStoppedWhileReplaying")
 	t.Parallel()
 	all := drainertest.Objects(73, 3000)
 	p := savedPod(t, all).again()
@@ -285,6 +286,7 @@ func TestDrainOfASave(t *testing.T) {
 // TestDamagedSaveOfAMember: the items of its other pages come back, and a drain moves them
 // and fails.
 func TestDamagedSaveOfAMember(t *testing.T) {
+	tier.Second(t, "TestDamagedSaveIsWorthItsWholePages")
 	t.Parallel()
 	all := large('a', 40)
 	p := savedPod(t, all)
@@ -339,13 +341,10 @@ func firstForm(t *testing.T, p *pod) {
 // TestSaveOfAnEarlierVersion is loaded, replayed and drained, and the next one has today's
 // form. If it is damaged, it is kept for a drain, which refuses it.
 func TestSaveOfAnEarlierVersion(t *testing.T) {
+	tier.Second(t, "TestSaveOfTheFirstForm")
 	t.Parallel()
 	all := drainertest.Objects(80, 1000)
-	starts := map[string][]string{"replayed generation-1: 1000 items found: 1000 added": {"-m", "160"}}
-	if tier.All() {
-		starts["the save is loaded"] = []string{"-m", "128"} // snapshot's TestFirstSaveIsLoaded shows it, too
-	}
-	for said, args := range starts {
+	for said, args := range map[string][]string{"the save is loaded": {"-m", "128"}, "replayed generation-1: 1000 items found: 1000 added": {"-m", "160"}} {
 		p := savedPod(t, all)
 		firstForm(t, p)
 		_, addresses := drainertest.Survivors(t, 1)
@@ -487,6 +486,7 @@ func TestMemberOfTheOtherMode(t *testing.T) {
 // TestMappedFileIsOutdatedInMemory: what is replayed of it into memory is lost with
 // the pod, and not served again.
 func TestMappedFileIsOutdatedInMemory(t *testing.T) {
+	tier.Second(t, "TestOutdatedSaveIsNeverServed")
 	t.Parallel()
 	p := newPod(t)
 	s := drainertest.Serve(t, p.volume, "-m", "128")

@@ -155,6 +155,7 @@ func TestWarmFileGoesFirst(t *testing.T) {
 // TestMemcachedEndsAtOnce: a member whose memcached doesn't start keeps what is
 // on its volume, however often it tries, and has it all when it does start.
 func TestMemcachedEndsAtOnce(t *testing.T) {
+	tier.Second(t, "TestSavedMemcachedEndsAtOnce")
 	t.Parallel()
 	all := drainertest.Objects(60, 500)
 	dir := drainertest.Leaving(t, "killed", all)

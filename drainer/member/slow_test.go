@@ -130,6 +130,7 @@ func TestTooLittleTime(t *testing.T) {
 
 // TestAFileSystemWithoutDirectIO: the save goes through the page cache.
 func TestAFileSystemWithoutDirectIO(t *testing.T) {
+	tier.Second(t, "TestWithoutDirectIO")
 	t.Parallel()
 	p, objects := newPod(t), midsize('a', 100)
 	s := p.start(noDirectIO+"yes", fewPages...)

@@ -85,6 +85,7 @@ func notSaved(p *pod, s *drainertest.Served) {
 
 // TestMemoryIsSavedOnce: what is in memory alone is saved, and then it isn't alone.
 func TestMemoryIsSavedOnce(t *testing.T) {
+	tier.Second(t, "TestAskedToEndBeforeMemcachedAnswers")
 	t.Parallel()
 	p, all := podWith(t, notSaved)
 	m := start.Member{Volume: p.volume, Memory: p.memory, Command: append([]string{"memcached"}, fewPages...)}
@@ -111,6 +112,7 @@ func noProgram(t *testing.T) string {
 
 // TestAMemcachedThatCannotRunOutdatesNothing: no client can have stored anything.
 func TestAMemcachedThatCannotRunOutdatesNothing(t *testing.T) {
+	tier.Second(t, "TestSavedMemcachedEndsAtOnce")
 	t.Parallel()
 	all := drainertest.Objects(78, 500)
 	p := savedPod(t, all).again()
