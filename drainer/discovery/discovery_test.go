@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/discovery"
+	"example.com/memcached-operator/test/wait"
 )
 
 func two() *contract.List {
@@ -39,7 +39,7 @@ func ask(t *testing.T, s *discovery.Server, sent string) string {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	_ = conn.SetDeadline(wait.Deadline())
 	if _, err := io.WriteString(conn, sent); err != nil {
 		t.Fatal(err)
 	}

@@ -207,7 +207,7 @@ func TestWhatIsStoredAfterTheSurvey(t *testing.T) {
 // answered.
 func TestAMoverThatIsSlow(t *testing.T) {
 	m := startMember(t, contract.Connection{})
-	const chunked, rest = 4, 700 * time.Millisecond
+	const chunked = 4
 	raw, value := m.Raw(), bytes.Repeat([]byte("v"), 600_000)
 	for i, n := 0, 0; n < chunked; i++ {
 		if key := "key" + itoa(i); m.owner.Owner([]byte(key)) == 1 {
@@ -215,22 +215,35 @@ func TestAMoverThatIsSlow(t *testing.T) {
 			n++
 		}
 	}
+	wait.AtSomeSpeed(t, 100*time.Millisecond, func(rest time.Duration) error { return m.slowMover(rest, chunked) })
+}
+
+// slowMover rests before each frame, of which there are so many. memcached may be silent for half of
+// that time.
+func (m *member) slowMover(rest time.Duration, chunked int) error {
+	m.t.Helper()
 	mover, conn := net.Pipe()
 	defer mover.Close()
-	s, err := newStream(t.Context(), m.server.Memcached, &m.request, conn)
+	s, err := newStream(m.t.Context(), m.server.Memcached, &m.request, conn)
 	if err != nil {
-		t.Fatal(err)
+		m.t.Fatal(err)
 	}
-	defer s.close()
-	s.patience = chunked / 2 * rest
+	s.patience = time.Duration(chunked) / 2 * rest
+	passed := make(chan struct{})
 	go func() {
-		_ = s.pass(t.Context())
+		_ = s.pass(m.t.Context())
 		conn.Close()
+		close(passed)
+	}()
+	defer func() {
+		mover.Close()
+		<-passed
+		s.close()
 	}()
 	for frames := 0; ; frames++ {
 		var head [wire.FrameHead]byte
 		if _, err := io.ReadFull(mover, head[:]); err != nil {
-			t.Fatal(err)
+			return err
 		}
 		kind, size, err := wire.Head(head[:])
 		body := make([]byte, size)
@@ -239,16 +252,16 @@ func TestAMoverThatIsSlow(t *testing.T) {
 			_, err = io.ReadFull(mover, body)
 		}
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		if kind != wire.Ended {
 			continue
 		}
 		var end wire.End
-		if err := json.Unmarshal(body, &end); err != nil || frames != chunked || end.Asked != chunked || !end.Complete {
-			t.Errorf("%d frames, %s: %v", frames, body, err)
+		if err := json.Unmarshal(body, &end); err != nil || frames != chunked || end.Asked != int64(chunked) || !end.Complete {
+			return fmt.Errorf("%d frames, %s: %w", frames, body, err)
 		}
-		return
+		return nil
 	}
 }
 

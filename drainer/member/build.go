@@ -5,8 +5,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"example.com/memcached-operator/drainer/item"
@@ -28,12 +30,23 @@ func askBuild(ctx context.Context, program string) (version string, flagsBytes i
 func askVersion(ctx context.Context, program string) string {
 	ctx, cancel := context.WithTimeout(ctx, maxAsk)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, program, "-V").Output()
+	cmd := exec.CommandContext(ctx, program, "-V")
+	defer endWithUs(cmd)()
+	out, err := cmd.Output()
 	name, version, ok := strings.Cut(strings.TrimSpace(string(out)), " ")
 	if err != nil || !ok || name != "memcached" {
 		return ""
 	}
 	return version
+}
+
+// endWithUs lets the kernel kill the command's process if this one is killed. The death signal is
+// tied to the thread that starts the process, so that thread stays until the returned function is
+// called.
+func endWithUs(cmd *exec.Cmd) (release func()) {
+	runtime.LockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return runtime.UnlockOSThread
 }
 
 // askFlags starts a memcached without items to ask it, for no option of the command line
@@ -52,6 +65,7 @@ func askFlags(ctx context.Context, program string) int {
 		return 0
 	}
 	cmd := exec.CommandContext(ctx, program, "-l", "127.0.0.1", "-p", port, "-U", "0", "-m", "8", "-t", "1")
+	defer endWithUs(cmd)()
 	if os.Geteuid() == 0 {
 		cmd.Args = append(cmd.Args, "-u", "root")
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package member_test
 
 import (
@@ -9,6 +11,7 @@ import (
 
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -34,6 +37,9 @@ func TestReplayByTheClockOfTheMember(t *testing.T) {
 	for _, test := range clockCases {
 		how, ahead := test.how, test.ahead
 		t.Run(fmt.Sprintf("%s, %v ahead", how, ahead), func(t *testing.T) {
+			if how != "killed" || ahead < 0 {
+				tier.Second(t, "TestReplayByTheClockOfTheMember")
+			}
 			t.Parallel()
 			all := expiring(400)
 			dir := t.TempDir()
@@ -69,6 +75,7 @@ func TestNothingIsDeletedForAClock(t *testing.T) {
 		s.End("saved")
 	}
 	t.Run("Mapped", func(t *testing.T) {
+		tier.Second(t, "TestNothingIsDeletedForAClock")
 		t.Parallel()
 		all, dir := expiring(4000), t.TempDir()
 		s := drainertest.ServeWith(t, memcachedtest.ClockAhead(t, time.Hour), dir, memcachedtest.FreePort(t), "-m", "128")
@@ -87,6 +94,7 @@ func TestNothingIsDeletedForAClock(t *testing.T) {
 		check(t, p.again().start("", "-m", "128"), all)
 	})
 	t.Run("Saved, the same pod", func(t *testing.T) {
+		tier.Second(t, "TestNothingIsDeletedForAClock")
 		t.Parallel()
 		all, p := expiring(4000), newPod(t)
 		s := p.start(memcachedtest.ClockAhead(t, time.Hour), "-m", "128")
@@ -99,6 +107,7 @@ func TestNothingIsDeletedForAClock(t *testing.T) {
 // TestFlushByTheClockOfTheMember: a flush_all that clients have seen done is done, and
 // one that they ordered for later is not, whatever the node's clock was.
 func TestFlushByTheClockOfTheMember(t *testing.T) {
+	tier.Second(t, "TestFlushedByTheClockOfTheMemcached")
 	for _, test := range clockCases {
 		how, ahead := test.how, test.ahead
 		t.Run(fmt.Sprintf("%s, %v ahead", how, ahead), func(t *testing.T) {

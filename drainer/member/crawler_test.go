@@ -12,38 +12,40 @@ import (
 	"testing"
 	"time"
 
-	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
 // TestAMemcachedThatListsItsItemsEndsInTime: at its end it waits for its crawler, and the
 // crawler for whoever reads its list. It is killed in time for a save, which has all items.
 func TestAMemcachedThatListsItsItemsEndsInTime(t *testing.T) {
-	const within = 3 * time.Second
-	for name, perSecond := range map[string]int{"the reader stalls": 0, "the reader is slow": 1 << 20} {
+	for name, perSecond := range map[string]int{"the reader stalls": 0, "the reader is slow": 64 << 10} {
 		for _, mode := range []string{"Saved", "Mapped"} {
 			t.Run(name+", "+mode, func(t *testing.T) {
+				if perSecond == 0 || mode == "Mapped" {
+					tier.Second(t, "TestAMemcachedThatListsItsItemsEndsInTime")
+				}
 				t.Parallel()
-				all, p := longKeys(20_000), newPod(t)
+				all, p := longKeys(10_000), newPod(t)
 				if mode == "Mapped" {
 					p.memory = ""
 				}
-				c := drainertest.MemberArgs(contract.Connection{}, p.volume, memcachedtest.FreePort(t), "-m", "128")
-				c.MemoryDir, c.GracePeriod = p.memory, 3*within
-				s := drainertest.ServeCommand(t, "", c)
+				c := p.serve("-m", "128")
+				c.GracePeriod = 21 * time.Second
+				s, clock := startWithClock(t, c)
 				drainertest.Store(t, s.Address(), all)
 				s.Settle(len(all))
 				list := beginListing(t, s.Address())
-				if perSecond > 0 {
-					go readSlowly(list, perSecond)
-				}
-				began := time.Now()
 				s.Signal(syscall.SIGTERM)
-				s.WaitFor("memcached does not end")
-				if took := time.Since(began); took < within || took > 2*within {
-					t.Errorf("it was killed after %v, want %v", took, within)
+				s.WaitFor("Gracefully stopping")
+				after := clock.untilKilled(true, func() {
+					if _, err := list.Discard(perSecond); err != nil {
+						t.Fatalf("the list has ended: %v", err)
+					}
+				})
+				if after != 7 {
+					t.Errorf("it was killed after %d s, want 7", after)
 				}
 				s.Wait()
 				p.expectAllOrNothing(all, false)
@@ -82,15 +84,4 @@ func beginListing(t *testing.T, address string) *bufio.Reader {
 		return err
 	})
 	return r
-}
-
-// readSlowly reads to the end, so many bytes a second.
-func readSlowly(r *bufio.Reader, perSecond int) {
-	const rests = 50 // a second
-	for {
-		if _, err := r.Discard(perSecond / rests); err != nil {
-			return
-		}
-		time.Sleep(time.Second / rests)
-	}
 }

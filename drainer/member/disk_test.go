@@ -4,6 +4,7 @@ package member_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,10 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/tied"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -91,18 +95,24 @@ func TestLostWriteIsNoSave(t *testing.T) {
 		return
 	}
 	t.Parallel()
+	if os.Geteuid() != 0 {
+		tier.Needs(t, "root, who may mount a disk that fails", os.ErrPermission)
+	}
+	memcachedtest.Program(t, "mkfs.ext4")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", self, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd := exec.CommandContext(t.Context(), memcachedtest.Program(t, "unshare"), "--mount", self, "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), inNamespace+"=1")
-	out, err := cmd.CombinedOutput()
+	out, err := tied.CombinedOutput(cmd)
 	switch {
-	case strings.Contains(string(out), "--- SKIP") || os.Geteuid() != 0 || errors.Is(err, exec.ErrNotFound):
-		t.Skipf("no disk can be made that fails: %v: %s", err, out)
 	case err != nil:
 		t.Errorf("%v: %s", err, out)
+	case strings.Contains(string(out), "--- SKIP"):
+		t.Skipf("%s", out)
+	case !strings.Contains(string(out), "--- PASS"):
+		t.Errorf("it did not run: %s", out)
 	}
 }
 
@@ -151,7 +161,7 @@ func newThinDisk(t *testing.T) *thinDisk {
 		{"mount", "-o", "loop", image, d.dir},
 	} {
 		if out, err := exec.CommandContext(t.Context(), step[0], step[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("%v: %v: %s", step, err, out)
+			tier.Needs(t, "a disk that fails", fmt.Errorf("%v: %w: %s", step, err, out))
 		}
 	}
 	t.Cleanup(func() {
@@ -210,8 +220,8 @@ func TestDamagedIsNeverRead(t *testing.T) {
 // trace attaches strace to a supervisor that runs, until detach is called or the test ends.
 func trace(s *drainertest.Served, arguments ...string) (detach func()) {
 	s.T.Helper()
-	tracer := exec.Command("strace", append(arguments, "-p", strconv.Itoa(s.Cmd.Process.Pid))...)
-	if err := tracer.Start(); err != nil {
+	tracer := exec.Command(memcachedtest.Program(s.T, "strace"), append(arguments, "-p", strconv.Itoa(s.Cmd.Process.Pid))...)
+	if err := tied.Start(tracer); err != nil {
 		s.T.Fatal(err)
 	}
 	detach = func() {

@@ -135,11 +135,13 @@ func (p *pulse) askOn(ctx context.Context, d memcache.Dialer, address string) (a
 	defer conn.Close()
 	for {
 		p.set(answered, true)
+		onPulse(true)
 		if _, err := conn.Version(); err != nil {
 			return answered
 		}
 		answered = true
 		p.set(true, false)
+		onPulse(false)
 		if wait(ctx, askEvery) != nil {
 			return answered
 		}
@@ -192,20 +194,31 @@ func (s *supervisor) endHung(ctx context.Context) {
 
 // untilItHangs looks at memcached until it hangs, or ctx ends.
 func (s *supervisor) untilItHangs(ctx context.Context, j judgement, of threads, silent func() bool) bool {
-	last := time.Now()
-	for wait(ctx, lookAtVitals) == nil {
-		now := time.Now()
+	for {
+		since, err := untilNextLook(ctx, of)
+		if err != nil {
+			return false
+		}
 		v, err := look(s.child.pid, of, silent())
 		if err != nil {
 			v = vitals{} // it has ended, or nothing is known
 		}
-		if j.look(v, now.Sub(last)) {
+		if j.look(v, since) {
 			return true
 		}
-		last = now
 	}
-	return false
 }
+
+// untilNextLook waits until memcached is to be looked at again, and returns for how long. Tests step
+// in, and hold this clock.
+var untilNextLook = func(ctx context.Context, _ threads) (time.Duration, error) {
+	began := time.Now()
+	err := wait(ctx, lookAtVitals)
+	return time.Since(began), err
+}
+
+// onPulse is called when memcached is asked (pending), and when it has answered. Tests step in.
+var onPulse = func(pending bool) {}
 
 // threads are those of memcached whose CPU time counts. The main thread accepts
 // connections; only at memcached's end does it do all the work.

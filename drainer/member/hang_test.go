@@ -3,10 +3,12 @@
 package member_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -18,39 +20,102 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
-	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/member"
+	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
-// impatient is a member that may hang for so long.
-func impatient(t *testing.T, p *pod, after time.Duration, args ...string) *drainertest.Served {
-	t.Helper()
-	c := drainertest.MemberArgs(contract.Connection{}, p.volume, memcachedtest.FreePort(t), args...)
-	c.MemoryDir, c.HangAfter = p.memory, after
-	return drainertest.ServeCommand(t, "", c)
+// clock is that by which a supervisor judges whether its memcached hangs. The test holds it.
+type clock struct {
+	s   *drainertest.Served
+	dir string
 }
 
-// proven waits until the supervisor has a connection for its question beside that of
-// its watch, and has had the time to ask.
-func proven(t *testing.T, s *drainertest.Served) {
+// Of two that look at memcached each has its own second: one while it runs, one when it was told to end.
+var seconds = map[bool]string{false: "while it runs", true: "when it was told to end"}
+
+// What a supervisor that follows a clock says.
+const (
+	answered = "memcached has answered"
+	asked    = "memcached is asked"
+)
+
+// startWithClock runs a member whose memcached may hang for a minute.
+func startWithClock(t *testing.T, c contract.Serve, env ...string) (*drainertest.Served, clock) {
 	t.Helper()
-	seen := 0
-	wait.For(t, "the supervisor to have asked", func() error {
-		conn, err := memcache.Dial(t.Context(), s.Address())
-		if err != nil {
-			return err
+	dir := t.TempDir()
+	c.HangAfter = time.Minute
+	s := drainertest.ServeCommand(t, clockIn+dir, c, env...)
+	s.WaitFor(answered)
+	return s, clock{s, dir}
+}
+
+// followClock is the supervisor's part: a second passes when there is a file of its name. The
+// supervisor removes it when it has looked.
+func followClock(dir string) {
+	var runs, ends bool // it has looked at this second
+	next := func(ctx context.Context, toldToEnd bool) error {
+		file, looked := filepath.Join(dir, seconds[toldToEnd]), &runs
+		if toldToEnd {
+			looked = &ends
 		}
-		defer conn.Close()
-		stats, err := conn.Stats("")
-		if err != nil {
-			return err
+		if *looked {
+			_ = os.Remove(file)
 		}
-		const watchPulseAndThis = "3"
-		if seen++; stats["curr_connections"] < watchPulseAndThis {
-			seen = 0
+		for *looked = false; !*looked; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			_, err := os.Stat(file)
+			if *looked = err == nil; !*looked {
+				time.Sleep(time.Millisecond)
+			}
 		}
-		if seen < 20 {
-			return fmt.Errorf("%s connections, seen %d times", stats["curr_connections"], seen)
+		return nil
+	}
+	member.SetHangClock(next, func(pending bool) {
+		fmt.Fprintln(os.Stderr, map[bool]string{true: asked, false: answered}[pending])
+	})
+}
+
+// pass lets a second pass; false: the supervisor has killed memcached for it.
+func (c clock) pass(toldToEnd bool) bool {
+	c.s.T.Helper()
+	file, killed := filepath.Join(c.dir, seconds[toldToEnd]), false
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		c.s.T.Fatal(err)
+	}
+	wait.For(c.s.T, "the supervisor to look", func() error {
+		if said := c.s.Err.String(); strings.Contains(said, "memcached hangs") || strings.Contains(said, "memcached does not end") {
+			killed = true
+			return nil
+		}
+		if volume.Missing(file) {
+			return nil
+		}
+		return errors.New("it has not")
+	})
+	return !killed
+}
+
+// untilKilled lets seconds pass until memcached is killed, and returns how many. between is done before each.
+func (c clock) untilKilled(toldToEnd bool, between func()) (n int) {
+	c.s.T.Helper()
+	for n = 1; ; n++ {
+		between()
+		if !c.pass(toldToEnd) {
+			return n
+		}
+	}
+}
+
+// waitForQuestion waits until memcached, which does not answer any more, is asked.
+func waitForQuestion(s *drainertest.Served) {
+	s.T.Helper()
+	wait.For(s.T, "a question without an answer", func() error {
+		if said := s.Err.String(); strings.LastIndex(said, asked) < strings.LastIndex(said, answered) {
+			return errors.New(said)
 		}
 		return nil
 	})
@@ -59,24 +124,30 @@ func proven(t *testing.T, s *drainertest.Served) {
 func TestAMemcachedThatHangsIsReplacedAndKeepsItsItems(t *testing.T) {
 	for _, mode := range []string{"Saved", "Mapped"} {
 		t.Run(mode, func(t *testing.T) {
+			if mode == "Mapped" {
+				tier.Second(t, "TestAMemcachedThatHangsIsReplacedAndKeepsItsItems")
+			}
 			t.Parallel()
 			all := drainertest.Objects(91, 1000)
 			p := newPod(t)
 			if mode == "Mapped" {
 				p.memory = ""
 			}
-			s := impatient(t, p, 2*time.Second, "-m", "128")
+			s, clock := startWithClock(t, p.serve("-m", "128"))
 			drainertest.Store(t, s.Address(), all)
 			s.Settle(len(all))
-			proven(t, s)
 			stopMemcached(t, s)
+			waitForQuestion(s)
+			if after := clock.untilKilled(false, func() {}); after < 60 || after >= 600 {
+				t.Errorf("it was killed after %d s", after)
+			}
 			if code := s.Wait(); code != 128+int(syscall.SIGKILL) {
 				t.Errorf("exit code %d", code)
 			}
-			if said := s.Err.String(); !strings.Contains(said, "memcached hangs: it has not answered for 2s") {
+			if said := s.Err.String(); !strings.Contains(said, "memcached hangs: it has not answered for 1m0s") {
 				t.Errorf("it said %s", said)
 			}
-			again := impatient(t, p, time.Minute, "-m", "128")
+			again := p.start("")
 			again.WaitFor("replayed generation-1: 1000 items found: 1000 added")
 			drainertest.Check(t, "gomemcache", []string{again.Address()}, all)
 			again.End("saved")
@@ -95,23 +166,18 @@ func stopMemcached(t *testing.T, s *drainertest.Served) {
 // A memcached whose workers are stuck goes on accepting connections.
 func TestAMemcachedWhoseWorkersHangIsReplacedThoughClientsConnect(t *testing.T) {
 	t.Parallel()
-	s := impatient(t, newPod(t), 2*time.Second, "-m", "128")
-	proven(t, s)
+	s, clock := startWithClock(t, newPod(t).serve("-m", "128"))
 	stopWorkers(t, s.PID())
-	ended := make(chan int, 1)
-	go func() { ended <- s.Wait() }()
-	for {
-		select {
-		case code := <-ended:
-			if code != 128+int(syscall.SIGKILL) || !strings.Contains(s.Err.String(), "memcached hangs") {
-				t.Errorf("exit code %d: %s", code, s.Err.String())
-			}
-			return
-		case <-time.After(5 * time.Millisecond):
+	waitForQuestion(s)
+	after := clock.untilKilled(false, func() {
+		for range 5 {
 			if conn, err := net.Dial("tcp", s.Address()); err == nil {
 				defer conn.Close()
 			}
 		}
+	})
+	if code := s.Wait(); after < 60 || after >= 600 || code != 128+int(syscall.SIGKILL) || !strings.Contains(s.Err.String(), "memcached hangs") {
+		t.Errorf("after %d s, exit code %d: %s", after, code, s.Err.String())
 	}
 }
 
@@ -151,29 +217,28 @@ func stopWorkers(t *testing.T, pid int) {
 func TestAMemcachedThatHangsAtItsEndIsKilledAndKeepsItsItems(t *testing.T) {
 	for _, mode := range []string{"Saved", "Mapped"} {
 		t.Run(mode, func(t *testing.T) {
+			if mode == "Mapped" {
+				tier.Second(t, "TestAMemcachedThatHangsAtItsEndIsKilledAndKeepsItsItems")
+			}
 			t.Parallel()
 			all := drainertest.Objects(92, 1000)
 			p := newPod(t)
 			if mode == "Mapped" {
 				p.memory = ""
 			}
-			s := impatient(t, p, time.Hour, "-m", "128")
+			s, clock := startWithClock(t, p.serve("-m", "128"))
 			drainertest.Store(t, s.Address(), all)
 			s.Settle(len(all))
 			stopMemcached(t, s)
-			began := time.Now()
 			s.Signal(syscall.SIGTERM)
+			if after := clock.untilKilled(true, func() {}); after != 10 {
+				t.Errorf("it was killed after %d s", after)
+			}
 			s.Wait()
-			if took := time.Since(began); took < 10*time.Second {
-				t.Errorf("it was killed after %v", took)
-			}
-			if said := s.Err.String(); !strings.Contains(said, "memcached does not end") {
-				t.Errorf("it said %s", said)
-			}
 			if mode == "Saved" { // what was in memory goes with the pod
 				p = p.again()
 			}
-			again := impatient(t, p, time.Hour, "-m", "128")
+			again := p.start("")
 			again.WaitFor("replayed generation-1: 1000 items found: 1000 added")
 			drainertest.Check(t, "gomemcache", []string{again.Address()}, all)
 			again.End("saved")
@@ -183,27 +248,22 @@ func TestAMemcachedThatHangsAtItsEndIsKilledAndKeepsItsItems(t *testing.T) {
 
 // Whatever its clients do to it, a memcached that works isn't killed.
 func TestABusyMemcachedIsNotKilled(t *testing.T) {
-	const patience = 3 * time.Second
+	const told = "it refuses connections"
 	for name, args := range map[string][]string{
-		"it refuses connections":      {"-c", "128"},
+		told:                          {"-c", "128"},
 		"it lets connections wait":    {"-c", "128", "-o", "no_maxconns_fast"},
 		"it closes idle connections":  {"-o", "idle_timeout=1"},
 		"it has one thread, loaded":   {"-t", "1"},
 		"it has few requests at once": {"-t", "1", "-R", "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != told {
+				tier.Second(t, "TestABusyMemcachedIsNotKilled")
+			}
 			t.Parallel()
-			s := impatient(t, newPod(t), patience, append([]string{"-m", "128"}, args...)...)
-			proven(t, s)
-			pid := s.PID()
+			s, clock := startWithClock(t, newPod(t).serve(append([]string{"-m", "128"}, args...)...))
 			occupied := occupy(t, s, 256)
-			load(t, s, 4*patience, occupied)
-			if err := drainertest.Gone(pid); err == nil {
-				t.Errorf("memcached is gone: %s", s.Err.String())
-			}
-			if said := s.Err.String(); strings.Contains(said, "hangs") {
-				t.Errorf("it said %s", said)
-			}
+			worksOn(t, clock, occupied)
 			for _, conn := range occupied {
 				conn.Close()
 			}
@@ -225,17 +285,57 @@ func occupy(t *testing.T, s *drainertest.Served, n int) (all []net.Conn) {
 	return all
 }
 
-// load asks on these connections, over and over, for that long.
-func load(t *testing.T, s *drainertest.Served, d time.Duration, on []net.Conn) {
+// worksOn checks that memcached lives on, in two minutes of which it works a hundredth of each second.
+func worksOn(t *testing.T, clock clock, on []net.Conn) {
+	t.Helper()
+	const seconds = 120
+	stop, pid := load(t, clock.s, on), clock.s.PID()
+	defer stop()
+	for second, before := 0, cpuTicks(t, pid); second < seconds; second++ {
+		wait.For(t, "memcached to work", func() error {
+			if now := cpuTicks(t, pid); now <= before {
+				return fmt.Errorf("it has used %d hundredths of a second of a CPU, and %d before", now, before)
+			}
+			return nil
+		})
+		before = cpuTicks(t, pid)
+		if !clock.pass(false) {
+			t.Fatalf("it was killed in second %d: %s", second, clock.s.Err.String())
+		}
+	}
+	if err := drainertest.Gone(pid); err == nil {
+		t.Errorf("memcached is gone: %s", clock.s.Err.String())
+	}
+}
+
+// cpuTicks that a process has used, hundredths of a second (proc_pid_stat(5)).
+func cpuTicks(t *testing.T, pid int) int {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	user, err := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	return user + system
+}
+
+// load asks on some of these connections, over and over, until it is stopped.
+func load(t *testing.T, s *drainertest.Served, on []net.Conn) (stop func()) {
+	t.Helper()
 	request := []byte(strings.Repeat("mg a-key-that-nobody-has v\r\n", 500) + "mn\r\n")
-	var behind sync.WaitGroup
 	if len(on) < 8 {
 		t.Fatalf("%d connections only: %s", len(on), s.Err.String())
 	}
+	var asking sync.WaitGroup
 	for _, conn := range on[:8] {
-		behind.Go(func() {
+		asking.Go(func() {
 			buffer := make([]byte, 64<<10)
-			_ = conn.SetDeadline(time.Now().Add(d))
 			for {
 				if _, err := conn.Write(request); err != nil {
 					return
@@ -252,7 +352,12 @@ func load(t *testing.T, s *drainertest.Served, d time.Duration, on []net.Conn) {
 			}
 		})
 	}
-	behind.Wait()
+	return func() {
+		for _, conn := range on[:8] {
+			conn.Close()
+		}
+		asking.Wait()
+	}
 }
 
 // TestAMemcachedThatReplaysIsNotKilled: a replay that stalls is no hang.
@@ -261,12 +366,8 @@ func TestAMemcachedThatReplaysIsNotKilled(t *testing.T) {
 	all := drainertest.Objects(93, 3000)
 	dir := drainertest.Leaving(t, "killed", all)
 	c := drainertest.MemberArgs(contract.Connection{}, dir, memcachedtest.FreePort(t), "-m", "128")
-	c.HangAfter = time.Second
-	s := drainertest.ServeCommand(t, stallAt+"700", c)
+	s, clock := startWithClock(t, c, stallAt+"700")
 	s.WaitFor("stalled before item")
-	load(t, s, 4*time.Second, occupy(t, s, 8))
-	if said := s.Err.String(); strings.Contains(said, "hangs") {
-		t.Errorf("it said %s", said)
-	}
+	worksOn(t, clock, occupy(t, s, 8))
 	s.End("killed")
 }

@@ -16,8 +16,11 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/test/tied"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -158,6 +161,9 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 		"the file in memory can't be read":  {fault: fault{call: "pread64", file: contract.WarmFile, n: 1, fail: "EIO"}, left: nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "between its pages" {
+				tier.Second(t, "TestSupervisorKilledWhileSaving")
+			}
 			t.Parallel()
 			p := newPod(t)
 			s := p.start("", fewPages...)
@@ -190,6 +196,9 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 			}
 		})
 		t.Run(name+", and the container starts again", func(t *testing.T) {
+			if name != "between its pages" {
+				tier.Second(t, "TestSupervisorKilledWhileSaving")
+			}
 			t.Parallel()
 			p := newPod(t)
 			s := p.start("", fewPages...)
@@ -238,6 +247,9 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 	} {
 		for _, lost := range []bool{false, true} {
 			t.Run(name+map[bool]string{false: ", and the container starts again", true: ", and the pod is lost"}[lost], func(t *testing.T) {
+				if lost && name != "before the note is on the disk" || !lost && name != "between its pages" {
+					tier.Second(t, "TestSupervisorKilledWhileLoading")
+				}
 				t.Parallel()
 				p, all := newPod(t), large('a', 40)
 				s := p.start("", fewPages...)
@@ -271,6 +283,9 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 func TestKilledWhileItSavesAfterACrash(t *testing.T) {
 	for name, lost := range map[string]bool{"the container starts again": false, "the pod is lost": true} {
 		t.Run(name, func(t *testing.T) {
+			if !lost {
+				tier.Second(t, "TestKilledWhileItSavesAfterACrash")
+			}
 			t.Parallel()
 			p, all := newPod(t), midsize('a', 80)
 			s := p.start("", fewPages...)
@@ -297,6 +312,7 @@ func TestKilledWhileItSavesAfterACrash(t *testing.T) {
 // TestNothingOlderComesBackBehindAPartOfASave: what an interrupted replay had not put back is
 // older than what is missing of the save.
 func TestNothingOlderComesBackBehindAPartOfASave(t *testing.T) {
+	tier.Second(t, "TestOutdatedSaveIsNeverServed")
 	t.Parallel()
 	newer := midsize('b', 80)
 	p := savedPod(t, midsize('a', 80)).again()
@@ -328,6 +344,9 @@ func TestALoadThatFails(t *testing.T) {
 		"it can't be given its name":       {fault{call: renames, file: contract.WarmFile + ".new", n: 1, fail: "EIO"}, "load the save: rename"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "there is no memory for its pages" {
+				tier.Second(t, "TestALoadThatFails")
+			}
 			t.Parallel()
 			p, all := newPod(t), midsize('a', 80)
 			s := p.start("", fewPages...)
@@ -375,13 +394,13 @@ func (p *pod) runCommandUnder(f fault, member contract.Serve) (out string, err e
 	}
 	ctx, cancel := context.WithDeadline(p.t.Context(), wait.Deadline())
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "strace", append(append(f.arguments(), self), member.Args()...)...)
+	cmd := exec.CommandContext(ctx, memcachedtest.Program(p.t, "strace"), append(append(f.arguments(), self), member.Args()...)...)
 	cmd.Env = append(os.Environ(), drainertest.BeDrainer+"=1")
 	// The container goes with its tracer where the fault doesn't happen.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	b, err := cmd.CombinedOutput()
+	b, err := tied.CombinedOutput(cmd)
 	if ctx.Err() != nil {
 		p.t.Fatalf("the fault did not happen: %v: %s", err, b)
 	}
@@ -391,6 +410,7 @@ func (p *pod) runCommandUnder(f fault, member contract.Serve) (out string, err e
 // TestMemcachedDiesWhileItSaves: what it left in memory is brought to the volume all
 // the same, as after any crash.
 func TestMemcachedDiesWhileItSaves(t *testing.T) {
+	tier.Second(t, "TestKilledWhileItSavesAfterACrash")
 	t.Parallel()
 	p, all := newPod(t), drainertest.Objects(80, 1000)
 	s := p.start("", fewPages...)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package member_test
 
 import (
@@ -12,6 +14,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/test/tier"
 )
 
 // flagged are objects of every kind that 64-bit client flags lay out differently: values
@@ -97,6 +100,9 @@ func TestLargeClientFlags(t *testing.T) {
 func TestTheBuildIsRecorded(t *testing.T) {
 	for _, how := range []string{"saved", "killed"} {
 		t.Run(how, func(t *testing.T) {
+			if how != "killed" {
+				tier.Second(t, "TestTheBuildIsRecorded")
+			}
 			t.Parallel()
 			dir := t.TempDir()
 			s := drainertest.Serve(t, dir, "-m", "64")

@@ -1,3 +1,5 @@
+//go:build linux
+
 package member_test
 
 import (
@@ -18,6 +20,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -30,10 +33,10 @@ type told struct {
 	list, address string
 }
 
-func serveTold(t *testing.T, c contract.Connection, dir, list string, port int) *told {
+func serveTold(t *testing.T, c contract.Connection, dir, list string, port int, more ...string) *told {
 	t.Helper()
 	address := fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t))
-	args := drainertest.MemberArgs(c, dir, port, "-m", "64")
+	args := drainertest.MemberArgs(c, dir, port, append([]string{"-m", "64"}, more...)...)
 	args.List, args.Discovery = list, address
 	return &told{drainertest.ServeCommand(t, "", args), t, memcache.Dialer{Connection: c, Unverified: true}, list, address}
 }
@@ -133,6 +136,9 @@ func TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]contract.Connection{"plain": {}, "secured": memcachedtest.NewSecured(t).Connection()} {
 		t.Run(name, func(t *testing.T) {
+			if name != "secured" {
+				tier.Second(t, "TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins")
+			}
 			t.Parallel()
 			dir, port := t.TempDir(), memcachedtest.FreePort(t)
 			list := filepath.Join(t.TempDir(), "list")
@@ -271,7 +277,7 @@ func TestTheListsItemIsPutBackAfterAnEviction(t *testing.T) {
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "list")
 	tell(t, list, listOf(10, 3))
-	m := serveTold(t, contract.Connection{}, t.TempDir(), list, memcachedtest.FreePort(t))
+	m := serveTold(t, contract.Connection{}, t.TempDir(), list, memcachedtest.FreePort(t), "-m", "8")
 	m.says("the list", listOf(10, 3))
 	before := m.itemsCAS()
 	conn, err := m.dialer.Dial(t.Context(), m.Address())
@@ -306,7 +312,11 @@ func TestTheListsItemIsPutBackAfterAnEviction(t *testing.T) {
 // no reaper of memcached may take the answer's exit code.
 func TestDiscoveryNamesMemcachedsVersion(t *testing.T) {
 	t.Parallel()
-	for range 5 {
+	starts := 1
+	if tier.All() {
+		starts = 5
+	}
+	for range starts {
 		m := serveTold(t, contract.Connection{}, t.TempDir(), filepath.Join(t.TempDir(), "list"), memcachedtest.FreePort(t))
 		var at, of string
 		wait.For(t, "two versions", func() (err error) {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package member_test
 
 import (
@@ -13,6 +15,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/tied"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -41,7 +44,7 @@ func startPeer(t *testing.T, client, address string) *peer {
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
-	if err := errors.Join(err, outErr, cmd.Start()); err != nil {
+	if err := errors.Join(err, outErr, tied.Start(cmd)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -96,6 +99,9 @@ func TestRealClientsFollow(t *testing.T) {
 	t.Parallel()
 	for client := range clients {
 		t.Run(client, func(t *testing.T) {
+			if client != "gomemcache" {
+				tier.Second(t, "TestRealClientsFollow")
+			}
 			t.Parallel()
 			follows(t, client)
 		})

@@ -1,3 +1,5 @@
+//go:build linux
+
 package member_test
 
 import (
@@ -23,18 +25,21 @@ import (
 	"example.com/memcached-operator/drainer/snapshot"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
 // Variables that make a drainer process stop before the n-th item of each
 // replay, wait with the first as long as a file is there, see so much room on
-// the volume, fail to count what was saved, or have a file system without direct I/O.
+// the volume, fail to count what was saved, have a file system without direct I/O, or judge whether
+// memcached hangs by the clock in a directory.
 const (
 	stallAt    = "DRAINER_TEST_STALL="
 	holdBy     = "DRAINER_TEST_HOLD="
 	freeIs     = "DRAINER_TEST_FREE="
 	countFails = "DRAINER_TEST_COUNT="
 	noDirectIO = "DRAINER_TEST_NO_DIRECT_IO="
+	clockIn    = "DRAINER_TEST_CLOCK="
 )
 
 // stepIn does in a drainer process what the variables say.
@@ -61,6 +66,9 @@ func stepIn() {
 	}
 	if os.Getenv(strings.TrimSuffix(countFails, "=")) != "" {
 		volume.CountItems = func(*warmfile.Reader, []byte) (int64, bool) { return 0, false }
+	}
+	if dir := os.Getenv(strings.TrimSuffix(clockIn, "=")); dir != "" {
+		followClock(dir)
 	}
 	if os.Getenv(strings.TrimSuffix(noDirectIO, "=")) != "" {
 		snapshot.OpenFile = func(path string, flags int, mode os.FileMode) (*os.File, error) {
@@ -115,6 +123,9 @@ func TestAMemberThatStartsColdComesBackWithItsItems(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			if name != "supervisor and memcached killed" && name != ".meta cut in a line" {
+				tier.Second(t, "TestAMemberThatStartsColdComesBackWithItsItems")
+			}
 			t.Parallel()
 			all := drainertest.Objects(20, 1000)
 			dir := t.TempDir()
@@ -174,6 +185,9 @@ func editManifest(change func(m *volume.Manifest)) func(t *testing.T, dir string
 func TestKilledWhileReplaying(t *testing.T) {
 	for _, n := range []int{1, 700, 5999} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			if n != 700 {
+				tier.Second(t, "TestKilledWhileReplaying")
+			}
 			t.Parallel()
 			all := drainertest.Objects(21, 6000)
 			dir := drainertest.Leaving(t, "killed", all)
@@ -301,6 +315,9 @@ func TestMovesWaitForAReplay(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			if name == "a placement into it" {
+				tier.Second(t, "TestMovesWaitForAReplay")
+			}
 			t.Parallel()
 			member, release := replaying(t, all("newer"))
 			args, servers := test(t, member.Address(), memcachedtest.Start(t).Address())
@@ -330,6 +347,9 @@ func TestReplayIsToldOf(t *testing.T) {
 		"of the user's": {[]string{"-o", "lru_crawler_tocrawl=7"}, "7", "7"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if test.args != nil {
+				tier.Second(t, "TestReplayIsToldOf")
+			}
 			t.Parallel()
 			member, release := replaying(t, drainertest.Objects(29, 10), test.args...)
 			expect := func(want string) {
@@ -401,11 +421,15 @@ func TestAStartWithoutRoomSaysSoAndIsCold(t *testing.T) {
 // so, and only where it will be one.
 func TestInstallTellsOfAColdStart(t *testing.T) {
 	t.Parallel()
+	memcachedtest.Binary(t)
 	for _, test := range []struct {
 		left, memory string
 		cold         bool
 	}{{"killed", "128", true}, {"saved", "128", false}, {"saved", "160", true}, {"never ran", "128", false}} {
 		t.Run(test.left+", -m "+test.memory, func(t *testing.T) {
+			if test.left != "killed" && (test.left != "saved" || test.cold) {
+				tier.Second(t, "TestInstallTellsOfAColdStart")
+			}
 			t.Parallel()
 			dir, to := t.TempDir(), t.TempDir()
 			if test.left != "never ran" {
@@ -451,6 +475,7 @@ func TestOldestMakesRoom(t *testing.T) {
 
 // The member serves, and the file stays where a drain finds it, and fails on it.
 func TestWhatIsSoundBeforeADamageIsReplayed(t *testing.T) {
+	tier.Second(t, "TestDamagedGenerationIsNamed")
 	t.Parallel()
 	dir := drainertest.Leaving(t, "killed", drainertest.Objects(27, 3000))
 	f, err := os.OpenFile(filepath.Join(dir, contract.WarmFile), os.O_WRONLY, 0)
@@ -509,6 +534,9 @@ func TestMoveIsAtomic(t *testing.T) {
 	}
 	for n := range len(steps) + 1 {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			if n != 4 {
+				tier.Second(t, "TestMoveIsAtomic")
+			}
 			t.Parallel()
 			dir := drainertest.Leaving(t, "saved", all)
 			for _, step := range steps[:n] {

@@ -16,6 +16,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/firstsave"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/snapshot"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -120,6 +121,9 @@ func TestSavedMemberReplays(t *testing.T) {
 		"larger -I":                            {how: "saved", args: []string{"-m", "128", "-I", "2m"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "memcached crashed, then the pod went" && name != "killed, then a larger -m" {
+				tier.Second(t, "TestSavedMemberReplays")
+			}
 			t.Parallel()
 			all := drainertest.Objects(71, 1000)
 			p := newPod(t)
@@ -167,6 +171,9 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 		"its save was cut short": {before: true, cut: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "a pod that was warm" {
+				tier.Second(t, "TestOutdatedSaveIsNeverServed")
+			}
 			t.Parallel()
 			p := newPod(t)
 			old, newer := drainertest.Objects(72, 500), map[string]drainertest.Object{}
@@ -231,6 +238,7 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 // TestSavedMemberStopsWhileReplaying: what was replayed is in the save, the rest
 // stays a generation; a drain and the next pod find both.
 func TestSavedMemberStopsWhileReplaying(t *testing.T) {
+	tier.Second(t, "TestStoppedWhileReplaying")
 	t.Parallel()
 	all := drainertest.Objects(73, 3000)
 	p := savedPod(t, all).again()
@@ -280,6 +288,7 @@ func TestDrainOfASave(t *testing.T) {
 // TestDamagedSaveOfAMember: the items of its other pages come back, and a drain moves them
 // and fails.
 func TestDamagedSaveOfAMember(t *testing.T) {
+	tier.Second(t, "TestDamagedSaveIsWorthItsWholePages")
 	t.Parallel()
 	all := large('a', 40)
 	p := savedPod(t, all)
@@ -334,6 +343,7 @@ func firstForm(t *testing.T, p *pod) {
 // TestSaveOfAnEarlierVersion is loaded, replayed and drained, and the next one has today's
 // form. If it is damaged, it is kept for a drain, which refuses it.
 func TestSaveOfAnEarlierVersion(t *testing.T) {
+	tier.Second(t, "TestSaveOfTheFirstForm")
 	t.Parallel()
 	all := drainertest.Objects(80, 1000)
 	for said, args := range map[string][]string{"the save is loaded": {"-m", "128"}, "replayed generation-1: 1000 items found: 1000 added": {"-m", "160"}} {
@@ -376,6 +386,9 @@ func TestSaveOfAnEarlierVersion(t *testing.T) {
 func TestSavedMemcachedEndsAtOnce(t *testing.T) {
 	for name, args := range map[string][]string{"same": {"-m", "128", "-t", "nonsense"}, "others": {"-m", "128", "-I", "1"}} {
 		t.Run(name, func(t *testing.T) {
+			if name != "others" {
+				tier.Second(t, "TestSavedMemcachedEndsAtOnce")
+			}
 			t.Parallel()
 			all := drainertest.Objects(76, 500)
 			p := savedPod(t, all).again()
@@ -434,6 +447,9 @@ func TestMemberOfTheOtherMode(t *testing.T) {
 		"Saved to Mapped without a save": {from: saved, to: mapped, how: "killed", lost: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "Mapped to Saved" && !test.lost {
+				tier.Second(t, "TestMemberOfTheOtherMode")
+			}
 			t.Parallel()
 			p, all := newPod(t), drainertest.Objects(78, 1000)
 			var key string
@@ -472,6 +488,7 @@ func TestMemberOfTheOtherMode(t *testing.T) {
 // TestMappedFileIsOutdatedInMemory: what is replayed of it into memory is lost with
 // the pod, and not served again.
 func TestMappedFileIsOutdatedInMemory(t *testing.T) {
+	tier.Second(t, "TestOutdatedSaveIsNeverServed")
 	t.Parallel()
 	p := newPod(t)
 	s := drainertest.Serve(t, p.volume, "-m", "128")

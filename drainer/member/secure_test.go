@@ -1,3 +1,5 @@
+//go:build linux
+
 package member_test
 
 import (
@@ -12,6 +14,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -100,6 +103,7 @@ func streamsSecured(t *testing.T, c contract.Connection) {
 // A member that is given TLS and logins, or loses them, starts
 // warm: nothing of that is about its file.
 func TestAMemberThatIsSecuredLaterStartsWarm(t *testing.T) {
+	tier.Second(t, "TestASecuredMemberDoesEverythingThatAPlainOneDoes")
 	t.Parallel()
 	c := memcachedtest.NewSecured(t).Connection()
 	dir, all := t.TempDir(), drainertest.Objects(71, 200)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package member_test
 
 import (
@@ -13,6 +15,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -21,6 +24,9 @@ import (
 func TestSIGTERMSavesTheCache(t *testing.T) {
 	for name, sig := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGINT": syscall.SIGINT} {
 		t.Run(name, func(t *testing.T) {
+			if name != "SIGTERM" {
+				tier.Second(t, "TestSIGTERMSavesTheCache")
+			}
 			t.Parallel()
 			dir, all := t.TempDir(), drainertest.Objects(6, 500)
 			s := drainertest.Serve(t, dir, "-m", "128")
@@ -122,6 +128,7 @@ func TestMemcachedsExitCodeIsTheContainers(t *testing.T) {
 // TestExitCodeIsKept: of a memcached that doesn't start.
 func TestExitCodeIsKept(t *testing.T) {
 	t.Parallel()
+	memcachedtest.Binary(t)
 	dir := t.TempDir()
 	p := drainertest.Start(t, "serve", "--dir="+dir, "--port=1", "--", "memcached", "-u", "root", "-m", "nonsense", "-I", "1")
 	if code := p.Wait(); code == 0 || code == contract.ExitUsage || !strings.Contains(p.Err.String(), "exit code "+strconv.Itoa(code)) {
@@ -150,6 +157,7 @@ func TestWarmFileGoesFirst(t *testing.T) {
 // TestMemcachedEndsAtOnce: a member whose memcached doesn't start keeps what is
 // on its volume, however often it tries, and has it all when it does start.
 func TestMemcachedEndsAtOnce(t *testing.T) {
+	tier.Second(t, "TestSavedMemcachedEndsAtOnce")
 	t.Parallel()
 	all := drainertest.Objects(60, 500)
 	dir := drainertest.Leaving(t, "killed", all)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package member_test
 
 import (
@@ -6,18 +8,30 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
-// slowly lets each page of a save take so long.
-func slowly(s *drainertest.Served, dir, perPage string) {
-	trace(s, "-f", "-qq", "-o", "/dev/null", "-P", filepath.Join(dir, unfinishedSave), "-e", "trace=pwrite64", "-e", "inject=pwrite64:delay_enter="+perPage)
+// inject lets system calls on a save that is being written take longer, or end its supervisor.
+func inject(s *drainertest.Served, dir string, injections ...string) {
+	arguments := []string{"-f", "-qq", "-o", "/dev/null", "-P", filepath.Join(dir, unfinishedSave), "-e", "trace=fdatasync,pwrite64"}
+	for _, i := range injections {
+		arguments = append(arguments, "-e", "inject="+i)
+	}
+	trace(s, arguments...)
 }
+
+// What to inject: the second half of a save takes minutes, or its supervisor is killed there; or it takes two
+// seconds more.
+const (
+	slowFromHalf  = "pwrite64:delay_enter=10s:when=7+"
+	killedHalfway = "pwrite64:signal=KILL:when=7"
+	beginsLate    = "fdatasync:delay_enter=2s:when=1"
+)
 
 // TestAMemberSaysHowFarItsSaveIs, in the log and in the termination message; if it is killed
 // in the middle, the message stays, and the pages that are written are worth their items.
@@ -26,7 +40,7 @@ func TestAMemberSaysHowFarItsSaveIs(t *testing.T) {
 	p, objects := newPod(t), midsize('a', 150)
 	s := p.start("", fewPages...)
 	drainertest.Store(t, s.Address(), objects)
-	slowly(s, p.volume, "500ms")
+	inject(s, p.volume, slowFromHalf)
 	s.Signal(syscall.SIGTERM)
 	s.WaitFor("saving: ")
 	s.Signal(syscall.SIGKILL)
@@ -47,26 +61,22 @@ func TestTheRateOfASaveIsKept(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]bool{"of one that was completed": false, "of one that was cut short": true} {
 		t.Run(name, func(t *testing.T) {
+			if !cut {
+				tier.Second(t, "TestTheRateOfASaveIsKept")
+			}
 			t.Parallel()
 			p, objects := newPod(t), midsize('a', 100)
 			s := p.start("", fewPages...)
 			drainertest.Store(t, s.Address(), objects)
-			slow := "100ms" // four workers: at most 40 MiB/s
+			injected := []string{beginsLate}
 			if cut {
-				slow = "500ms" // there has to be something left to cut
+				injected = append(injected, killedHalfway)
 			}
-			slowly(s, p.volume, slow)
+			inject(s, p.volume, injected...)
 			s.Signal(syscall.SIGTERM)
-			if cut {
-				wait.For(t, "some pages", func() error {
-					if volume.SaveRate(p.volume) == 0 {
-						return os.ErrNotExist
-					}
-					return nil
-				})
-				s.Signal(syscall.SIGKILL)
+			if code := s.Wait(); (code != 0) != cut {
+				t.Fatalf("exit code %d: %s", code, s.Err.String())
 			}
-			s.Wait()
 			first := volume.SaveRate(p.volume)
 			if first <= 0 || first > 60<<20 {
 				t.Errorf("the rate is %d", first)
@@ -88,12 +98,15 @@ func TestTooLittleTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		rate  int64
 		short bool
-	}{"a slow disk": {1 << 20, true}, "a fast one": {1 << 30, false}} {
+	}{"a slow disk": {1 << 10, true}, "a fast one": {1 << 30, false}} {
 		t.Run(name, func(t *testing.T) {
+			if !test.short {
+				tier.Second(t, "TestTooLittleTime")
+			}
 			t.Parallel()
 			p, objects := newPod(t), midsize('a', 150)
 			c := p.serve(fewPages...)
-			c.GracePeriod = 30 * time.Second
+			c.GracePeriod = wait.Long
 			s := drainertest.ServeCommand(t, "", c)
 			drainertest.Store(t, s.Address(), objects)
 			note, err := volume.ReadInUse(p.volume)
@@ -119,6 +132,7 @@ func TestTooLittleTime(t *testing.T) {
 
 // TestAFileSystemWithoutDirectIO: the save goes through the page cache.
 func TestAFileSystemWithoutDirectIO(t *testing.T) {
+	tier.Second(t, "TestWithoutDirectIO")
 	t.Parallel()
 	p, objects := newPod(t), midsize('a', 100)
 	s := p.start(noDirectIO+"yes", fewPages...)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package member_test
 
 import (
@@ -11,6 +13,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/tied"
+	"example.com/memcached-operator/test/tier"
 )
 
 // disks that don't take what is written to them: what a call answers, how people are told,
@@ -36,6 +40,9 @@ func expectRefusal(t *testing.T, log, reason, words string) {
 func TestWhyNothingWasSaved(t *testing.T) {
 	for name, disk := range disks {
 		t.Run(name, func(t *testing.T) {
+			if name != "a full disk" {
+				tier.Second(t, "TestWhyNothingWasSaved")
+			}
 			t.Parallel()
 			p := newPod(t)
 			s := p.start("", "-m", "128")
@@ -75,7 +82,11 @@ func TestWhyNothingWasSaved(t *testing.T) {
 func TestAStartThatTheDiskRefuses(t *testing.T) {
 	for name, disk := range disks {
 		t.Run(name, func(t *testing.T) {
+			if name != "a read-only disk" {
+				tier.Second(t, "TestAStartThatTheDiskRefuses")
+			}
 			t.Parallel()
+			memcachedtest.Binary(t)
 			dir := t.TempDir()
 			c := drainertest.MemberArgs(contract.Connection{}, dir, memcachedtest.FreePort(t), "-m", "128")
 			self, err := os.Executable()
@@ -83,9 +94,9 @@ func TestAStartThatTheDiskRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := fault{call: renames, file: contract.Manifest, fail: disk.answer}.on(dir)
-			cmd := exec.CommandContext(t.Context(), "strace", append(append(f.arguments(), self), c.Args()...)...)
+			cmd := exec.CommandContext(t.Context(), memcachedtest.Program(t, "strace"), append(append(f.arguments(), self), c.Args()...)...)
 			cmd.Env = append(os.Environ(), drainertest.BeDrainer+"=1")
-			out, err := cmd.CombinedOutput()
+			out, err := tied.CombinedOutput(cmd)
 			if err == nil || !strings.Contains(string(out), disk.words) {
 				t.Errorf("%v: %s", err, out)
 			}

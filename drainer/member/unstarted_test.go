@@ -1,3 +1,5 @@
+//go:build linux
+
 package member_test
 
 import (
@@ -13,6 +15,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/start"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -29,6 +32,9 @@ func TestAskedToEndBeforeMemcachedAnswers(t *testing.T) {
 		"not saved, then slow to start":        {notSaved, neverAnswers},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "not saved, then slow to start" {
+				tier.Second(t, "TestAskedToEndBeforeMemcachedAnswers")
+			}
 			t.Parallel()
 			p, all := podWith(t, test.leave)
 			program, came := filepath.Join(t.TempDir(), "memcached"), filepath.Join(t.TempDir(), "came")
@@ -81,6 +87,7 @@ func notSaved(p *pod, s *drainertest.Served) {
 
 // TestMemoryIsSavedOnce: what is in memory alone is saved, and then it isn't alone.
 func TestMemoryIsSavedOnce(t *testing.T) {
+	tier.Second(t, "TestAskedToEndBeforeMemcachedAnswers")
 	t.Parallel()
 	p, all := podWith(t, notSaved)
 	m := start.Member{Volume: p.volume, Memory: p.memory, Command: append([]string{"memcached"}, fewPages...)}
@@ -107,6 +114,7 @@ func noProgram(t *testing.T) string {
 
 // TestAMemcachedThatCannotRunOutdatesNothing: no client can have stored anything.
 func TestAMemcachedThatCannotRunOutdatesNothing(t *testing.T) {
+	tier.Second(t, "TestSavedMemcachedEndsAtOnce")
 	t.Parallel()
 	all := drainertest.Objects(78, 500)
 	p := savedPod(t, all).again()
@@ -128,6 +136,9 @@ func TestAMemcachedThatCannotRunOutdatesNothing(t *testing.T) {
 func TestAFileInMemoryOutlivesASaveThatCannotBeRead(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		t.Run(fmt.Sprintf("read %d of each thread", n), func(t *testing.T) {
+			if n != 2 {
+				tier.Second(t, "TestAFileInMemoryOutlivesASaveThatCannotBeRead")
+			}
 			t.Parallel()
 			p, all := newPod(t), midsize('a', 80)
 			s := p.start("", fewPages...)

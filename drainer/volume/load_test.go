@@ -8,10 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -26,20 +27,30 @@ func TestKilledUnderLoad(t *testing.T) {
 			args = append(args, "-o", "slab_automove=0")
 		}
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			if i != 1 {
+				tier.Second(t, "TestKilledUnderLoad")
+			}
 			t.Parallel()
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			m := startMember(t, append([]string{"-m", "400"}, args...)...)
 			m.writeManifest(Manifest{State: Running, Image: m.image()})
 			var writers []*loadWriter
+			var answered atomic.Int64
 			var wg sync.WaitGroup
 			for w := range 4 {
 				l := newLoadWriter(t, m.Server, w, seed)
-				l.moving = moving
+				l.moving, l.all = moving, &answered
 				writers = append(writers, l)
 				wg.Go(l.run)
 			}
-			time.Sleep(300*time.Millisecond + time.Duration(rand.IntN(1200))*time.Millisecond) // to a random moment
+			moment := int64(1000 + rand.IntN(9000))
+			wait.For(t, fmt.Sprintf("%d operations", moment), func() error {
+				if n := answered.Load(); n < moment {
+					return fmt.Errorf("there were %d", n)
+				}
+				return nil
+			})
 			m.Kill()
 			wg.Wait()
 			got, _ := readAll(t, m.dir)
@@ -69,6 +80,7 @@ type loadWriter struct {
 	acked      map[string]string // values; "" deleted
 	key, value string            // of the request without an answer
 	operations int
+	all        *atomic.Int64 // operations of all writers
 }
 
 func newLoadWriter(t *testing.T, s *memcachedtest.Server, name int, seed uint64) *loadWriter {
@@ -131,6 +143,7 @@ func (l *loadWriter) do(request, want string) bool {
 		return false
 	}
 	l.operations++
+	l.all.Add(1)
 	switch answer := strings.TrimSpace(line); {
 	case want == "" || answer == want:
 	case l.moving && (answer == "NOT_FOUND" || answer == "NOT_STORED"):

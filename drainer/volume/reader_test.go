@@ -12,6 +12,7 @@ import (
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/test/tier"
 )
 
 // TestReadsWhatTheServerHeld: the reader finds exactly what the server itself
@@ -20,6 +21,9 @@ func TestReadsWhatTheServerHeld(t *testing.T) {
 	for name, test := range memcachedtest.Settings() {
 		for _, end := range []string{"saved", "killed"} {
 			t.Run(name+", "+end, func(t *testing.T) {
+				if (name != "default" || end != "killed") && (name != "small chunks" || end != "saved") {
+					tier.Second(t, "TestReadsWhatTheServerHeld")
+				}
 				t.Parallel()
 				seed := rand.Uint64()
 				t.Logf("seed %d", seed)
@@ -69,6 +73,9 @@ func TestFlushedItemsStayAway(t *testing.T) {
 	for _, end := range []string{"saved", "killed"} {
 		for _, args := range [][]string{nil, {"-C"}} {
 			t.Run(end+strconv.Itoa(len(args)), func(t *testing.T) {
+				if (end == "killed") == (len(args) > 0) {
+					tier.Second(t, "TestFlushedItemsStayAway")
+				}
 				t.Parallel()
 				// The maintainer would take flushed items out of the file.
 				m := startMember(t, append([]string{"-o", "no_lru_maintainer"}, args...)...)
@@ -136,6 +143,9 @@ func TestFlushedItemsStayAway(t *testing.T) {
 func TestAfterWarmRestart(t *testing.T) {
 	for _, end := range []string{"saved", "killed"} {
 		t.Run(end, func(t *testing.T) {
+			if end != "killed" {
+				tier.Second(t, "TestAfterWarmRestart")
+			}
 			t.Parallel()
 			m := startMember(t, "-m", "200")
 			p := newPopulation(m, 7)

@@ -3,6 +3,7 @@ package warmfile
 import (
 	"bytes"
 	"encoding/binary"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +19,20 @@ type crashed struct {
 	want  map[string]memcachedtest.Held
 }
 
+// killedOnce is killed for all tests: each edits a file of its own.
+var killedOnce struct {
+	sync.Once
+	crashed
+}
+
 func crash(t *testing.T) *crashed {
+	t.Helper()
+	killedOnce.Do(func() { killedOnce.crashed = killMember(t) })
+	image := *killedOnce.image
+	return &crashed{t, bytes.Clone(killedOnce.data), &image, killedOnce.want}
+}
+
+func killMember(t *testing.T) crashed {
 	t.Helper()
 	m := startMember(t)
 	p := memcachedtest.NewPopulation(t, m.Server, 11)
@@ -34,7 +48,7 @@ func crash(t *testing.T) *crashed {
 	want := p.Expected()
 	image := m.image()
 	m.Kill()
-	return &crashed{t, m.read(m.Path), image, want}
+	return crashed{t, m.read(m.Path), image, want}
 }
 
 func (c *crashed) put64(at int64, v uint64) { binary.LittleEndian.PutUint64(c.data[at:], v) }

@@ -64,3 +64,20 @@ func Receive[T any](tb testing.TB, what string, from <-chan T) (got T) {
 	}
 	return got
 }
+
+// AtSomeSpeed is for code that bounds a wait, with a test that makes it wait for about as long: rest,
+// of which the bound is a multiple. A busy machine is late by a time of its own, so the test tries longer
+// rests until one succeeds, and ends with the last error if half a minute does not.
+func AtSomeSpeed(tb testing.TB, rest time.Duration, try func(rest time.Duration) error) {
+	tb.Helper()
+	for ; ; rest *= 4 {
+		err := try(rest)
+		if err == nil {
+			return
+		}
+		if rest > 30*time.Second || time.Now().Add(16*rest).After(Deadline()) {
+			tb.Fatalf("with rests of %s: %v", rest, err)
+		}
+		tb.Logf("with rests of %s: %v", rest, err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/wait"
 )
 
 var examples = []item.Item{
@@ -81,7 +83,7 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte("SERVER_ERROR no\r\n"))
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		address := says(t, answer)
-		s, err := Open(t.Context(), memcache.Dialer{}, address, &Request{}, time.Minute)
+		s, err := Open(t.Context(), memcache.Dialer{}, address, &Request{}, wait.Long)
 		if err != nil {
 			return
 		}
@@ -122,7 +124,7 @@ func says(t *testing.T, answer ...any) (address string) {
 			}
 		}
 		_ = conn.(*net.UnixConn).CloseWrite()
-		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetReadDeadline(wait.Deadline())
 		for b := make([]byte, 1<<10); err == nil; {
 			_, err = conn.Read(b)
 		}
@@ -135,7 +137,7 @@ func TestAFrameTakesMemoryWhenItComes(t *testing.T) {
 	head := []byte{Items, 0, 0, 0, 0}
 	binary.LittleEndian.PutUint32(head[1:], maxFrame)
 	address := says(t, append([]byte(OK+"{}\r\n"), head...))
-	s, err := Open(t.Context(), memcache.Dialer{}, address, &Request{}, time.Minute)
+	s, err := Open(t.Context(), memcache.Dialer{}, address, &Request{}, wait.Long)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,22 +158,29 @@ func TestAFrameTakesMemoryWhenItComes(t *testing.T) {
 // TestASupervisorThatIsSlow: it looks through the file for longer than it may be silent later, and in
 // a pass that finds nothing it says that it goes on.
 func TestASupervisorThatIsSlow(t *testing.T) {
-	const silence, rest = 2 * time.Second, 1500 * time.Millisecond
+	wait.AtSomeSpeed(t, 150*time.Millisecond, func(rest time.Duration) error { return slowSupervisor(t, rest) })
+}
+
+// slowSupervisor rests for three quarters of the time that it may be silent.
+func slowSupervisor(t *testing.T, rest time.Duration) error {
+	t.Helper()
+	silence := rest / 3 * 4
 	nothing, end := make([]byte, FrameHead), append(make([]byte, FrameHead), `{"complete":true}`...)
 	PutHead(nothing, Items)
 	PutHead(end, Ended)
 	address := says(t, 2*rest, []byte(OK+"{}\r\n"), rest, nothing, rest, end)
 	s, err := Open(t.Context(), memcache.Dialer{}, address, &Request{}, silence)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer s.Close()
 	for it, err := range s.Items() {
-		t.Errorf("%+v, %v", it, err)
+		return fmt.Errorf("%+v, %w", it, err)
 	}
 	if !s.Complete {
-		t.Errorf("%+v", s.End)
+		return fmt.Errorf("%+v", s.End)
 	}
+	return nil
 }
 
 // TestALargeFrame is read as a whole.
@@ -181,7 +190,7 @@ func TestALargeFrame(t *testing.T) {
 	PutHead(frame, Items)
 	end := append(make([]byte, FrameHead), `{"items":1,"complete":true}`...)
 	PutHead(end, Ended)
-	s, err := Open(t.Context(), memcache.Dialer{}, says(t, bytes.Join([][]byte{[]byte(OK + "{}\r\n"), frame, end}, nil)), &Request{}, time.Minute)
+	s, err := Open(t.Context(), memcache.Dialer{}, says(t, bytes.Join([][]byte{[]byte(OK + "{}\r\n"), frame, end}, nil)), &Request{}, wait.Long)
 	if err != nil {
 		t.Fatal(err)
 	}

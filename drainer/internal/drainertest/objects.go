@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
@@ -70,7 +69,7 @@ func StoreBy(t *testing.T, d memcache.Dialer, address string, all map[string]Obj
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	_ = conn.SetDeadline(wait.Deadline())
 	w := bufio.NewWriterSize(conn, 1<<20)
 	for key, o := range all {
 		form, binary := key, ""

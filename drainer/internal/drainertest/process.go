@@ -20,10 +20,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/tied"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -38,6 +41,10 @@ var main func(ctx context.Context, line []string, std args.IO) int
 func Main(m *testing.M, drainer func(ctx context.Context, line []string, std args.IO) int, stepIn ...func()) {
 	main = drainer
 	if os.Getenv(BeDrainer) != "" {
+		// A drainer that a tracer has started would outlive it.
+		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
+			panic(err)
+		}
 		for _, step := range stepIn {
 			step()
 		}
@@ -83,15 +90,20 @@ func Start(t *testing.T, args ...string) *Process {
 // StartWith is start with one more environment variable.
 func StartWith(t *testing.T, env string, args ...string) *Process {
 	t.Helper()
+	return startIn(t, []string{env}, args...)
+}
+
+func startIn(t *testing.T, env []string, args ...string) *Process {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &Process{T: t, Cmd: exec.Command(self, args...), Done: make(chan struct{})}
-	p.Cmd.Env = append(os.Environ(), BeDrainer+"=1", env)
+	p.Cmd.Env = append(append(os.Environ(), BeDrainer+"=1"), env...)
 	p.Cmd.Stdout, p.Cmd.Stderr = &p.Out, &p.Err
 	p.Cmd.WaitDelay = time.Second
-	if err := p.Cmd.Start(); err != nil {
+	if err := tied.Start(p.Cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -167,12 +179,12 @@ func ServeBy(t *testing.T, env string, c contract.Connection, dir string, port i
 	return ServeCommand(t, env, MemberArgs(c, dir, port, args...))
 }
 
-// ServeCommand runs a member.
-func ServeCommand(t *testing.T, env string, c contract.Serve) *Served {
+// ServeCommand runs a member with these environment variables.
+func ServeCommand(t *testing.T, env string, c contract.Serve, more ...string) *Served {
 	t.Helper()
 	memcachedtest.Binary(t)
 	begun := time.Now()
-	s := &Served{StartWith(t, env, c.Args()...), cmp.Or(c.MemoryDir, c.Dir), int(c.Port)}
+	s := &Served{startIn(t, append(more, env), c.Args()...), cmp.Or(c.MemoryDir, c.Dir), int(c.Port)}
 	wait.For(t, "the manifest of a running member", func() error {
 		select {
 		case <-s.Done:

@@ -35,8 +35,8 @@ time_t time(time_t *to) {
 	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	if out, err := exec.CommandContext(tb.Context(), "gcc", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
-		tb.Fatalf("gcc is needed: %v\n%s", err, out)
+	if out, err := exec.CommandContext(tb.Context(), Program(tb, "gcc"), "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
+		tb.Fatalf("%v\n%s", err, out)
 	}
 	return "LD_PRELOAD=" + library
 }

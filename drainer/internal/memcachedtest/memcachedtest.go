@@ -21,9 +21,8 @@ import (
 	"testing"
 	"time"
 
-	"example.com/memcached-operator/drainer/linux"
-
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/tied"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -196,9 +195,8 @@ func (s *Server) run() {
 		binary = Binary(s.tb)
 	}
 	s.cmd = exec.Command(binary, append(Args(s.Port), s.args...)...)
-	s.cmd.SysProcAttr = linux.DiesWithParent()
 	s.cmd.Stderr = os.Stderr
-	if err := s.cmd.Start(); err != nil {
+	if err := tied.Start(s.cmd); err != nil {
 		s.tb.Fatal(err)
 	}
 	s.done = make(chan struct{})

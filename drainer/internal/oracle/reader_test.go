@@ -19,6 +19,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/test/tier"
 )
 
 func TestMain(m *testing.M) { memcachedtest.Main(m, 8) }
@@ -58,6 +59,9 @@ func TestTheReaderAgreesWithMemcached(t *testing.T) {
 				continue
 			}
 			t.Run(strings.TrimSpace(name+" "+flush), func(t *testing.T) {
+				if name != "default" || flush != "flush_all" {
+					tier.Second(t, "TestTheReaderAgreesWithMemcached")
+				}
 				t.Parallel()
 				seed := rand.Uint64()
 				t.Logf("seed %d", seed)

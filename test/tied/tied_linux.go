@@ -1,0 +1,5 @@
+package tied
+
+import "syscall"
+
+func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package tied
+
+import "syscall"
+
+func dieWithParent(*syscall.SysProcAttr) {} // only Linux can
