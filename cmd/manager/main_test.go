@@ -24,6 +24,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"example.com/memcached-operator/controllers/uninstall"
+	"example.com/memcached-operator/test/wait"
 )
 
 func parse(t *testing.T, args ...string) *flags {
@@ -113,9 +114,10 @@ func TestMetricsCertificateIsReadAgainWhenItChanges(t *testing.T) {
 		}
 	}()
 	address := server.(interface{ GetBindAddr() string }).GetBindAddr
-	await(t, "the first certificate", func() error { return serves(address(), 1) })
+	wait.For(t, "the first certificate", func() error { return serves(address(), 1) })
 	writePair(t, dir, 2)
-	await(t, "the second certificate", func() error { return serves(address(), 2) })
+	// It is looked at every ten seconds at least.
+	wait.For(t, "the second certificate", func() error { return serves(address(), 2) })
 }
 
 // serves tells whether the certificate of this serial number is shown.
@@ -129,22 +131,6 @@ func serves(address string, serial int64) error {
 		return fmt.Errorf("it has number %d", got)
 	}
 	return nil
-}
-
-func await(t *testing.T, what string, condition func() error) {
-	t.Helper()
-	const limit = time.Minute // it is looked at every ten seconds at least
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(limit); ; <-tick.C {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("waited %s for %s: %v", limit, what, err)
-		}
-	}
 }
 
 func TestFlagsThatCanNotBeAreRefused(t *testing.T) {

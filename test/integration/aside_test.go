@@ -15,6 +15,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // volumeOf the claim, or nil if it is gone.
@@ -58,6 +59,9 @@ func TestClaimDeletedBeforeItsDrainIsDrainedFromAnother(t *testing.T) {
 		"the operator down":    func(w *world, delete func()) { w.stopOperator(); delete(); w.startOperator() },
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "the operator at work" {
+				tier.Second(t, "TestClaimDeletedBeforeItsDrainIsDrainedFromAnother")
+			}
 			w := newWorld(t)
 			w.storageCluster(apitest.MakeMemcached(name), 3)
 			kubes.Play(w.namespace, player.Hang)
@@ -84,6 +88,7 @@ func TestClaimDeletedBeforeItsDrainIsDrainedFromAnother(t *testing.T) {
 }
 
 func TestClaimDeletedByItsPodsOwnerReferenceIsDrainedFromAnother(t *testing.T) {
+	tier.Second(t, "TestClaimDeletedBeforeItsDrainIsDrainedFromAnother")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	claim := w.claim(2)
@@ -107,6 +112,7 @@ func TestClaimDeletedByItsPodsOwnerReferenceIsDrainedFromAnother(t *testing.T) {
 // A claim that is being deleted keeps its member's next pod from being created. Without its label
 // the cache doesn't have it, and no pod shows that it is there.
 func TestADeletedClaimWithoutItsLabelIsDrainedFromAnother(t *testing.T) {
+	tier.Second(t, "TestClaimDeletedBeforeItsDrainIsDrainedFromAnother")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	lost := w.claim(1)
@@ -237,6 +243,7 @@ func TestClaimDeletedUnderARunningDrainerIsDrainedByIt(t *testing.T) {
 }
 
 func TestClaimDeletedUnderADrainerThatFailsIsDrainedFromAnother(t *testing.T) {
+	tier.Second(t, "TestClaimDeletedBeforeItsDrainIsDrainedFromAnother")
 	w := newWorld(t)
 	claim := w.hangingDrain(apitest.MakeMemcached(name))
 	w.delete(claim)
@@ -252,6 +259,7 @@ func TestClaimDeletedUnderADrainerThatFailsIsDrainedFromAnother(t *testing.T) {
 }
 
 func TestClaimOfAVolumeSetAsideIsSetAsideInItsTurn(t *testing.T) {
+	tier.Second(t, "TestScaleUpPastAFailedDrainSetsTheVolumeAside")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	kubes.Play(w.namespace, player.Fail(contract.ExitUnrecoverable, "SourceCorrupt", "page 3 is torn"))

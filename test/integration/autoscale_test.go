@@ -15,6 +15,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // autoscaler makes an HPA for the cluster. There are no metrics here, so it scales only
@@ -80,6 +81,7 @@ func (w *world) selectorIsTheMembers() {
 }
 
 func TestFlappingAutoscalerLosesNothing(t *testing.T) {
+	tier.Second(t, "TestAutoscalerScalesThroughDrains")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	h := w.autoscaler(1, 3)

@@ -14,6 +14,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/test/tier"
 )
 
 func (w *world) budget() *policyv1.PodDisruptionBudget {
@@ -90,6 +91,7 @@ func TestBudgetComesAndGoesWithTheMembers(t *testing.T) {
 }
 
 func TestBudgetOfSomebodyElseHoldsUpNoMember(t *testing.T) {
+	tier.Second(t, "TestListServiceOfSomebodyElseHoldsUpNoMember")
 	w := newWorld(t)
 	foreign := &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "another"}},

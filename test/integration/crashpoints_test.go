@@ -23,11 +23,12 @@ import (
 	"example.com/memcached-operator/test/internal/stranger"
 	"example.com/memcached-operator/test/invariants"
 	"example.com/memcached-operator/test/summary"
+	"example.com/memcached-operator/test/tier"
 )
 
 var (
-	allFaults  = flag.Bool("crashpoints.all", false, "let every write fail in every way")
-	faultsSeed = flag.Int64("crashpoints.seed", 0, "chooses how each write fails; 0 takes the clock")
+	allFaults  = flag.Bool("crashpoints.all", false, "let every write of every scenario fail in every way; make test-all does")
+	faultsSeed = flag.Int64("crashpoints.seed", 0, "chooses which writes fail how, if not all do; 0 takes the clock")
 )
 
 var (
@@ -57,12 +58,7 @@ type point struct {
 	// nth of its name, from 0.
 	nth   int
 	fault operator.Fault
-	// after is the write before it, of any object but a status: "" if it is the first.
-	after string
 }
-
-// moment is what scenarios share: a write after another one.
-func (p point) moment() string { return p.after + " > " + p.write }
 
 func (p point) String() string {
 	return fmt.Sprintf("%s %s, %d", faultNames[p.fault], p.write, p.nth+1)
@@ -77,24 +73,24 @@ func (p point) kind() string { return strings.Join(strings.Fields(p.write)[:2], 
 // delete objects that look like the operator's. The end is always that of the undisturbed
 // run, and every invariant holds after every change of an object.
 //
-// Many scenarios have the same write after the same write before it. Without
-// -crashpoints.all each such moment has its faults in one of them, which the seed chooses.
+// The first tier has a few scenarios, which have all kinds of writes. For each kind the seed chooses
+// two writes: at one the operator dies, the other one fails.
 func TestCrashPoints(t *testing.T) {
 	t.Parallel()
 	seed := *faultsSeed
 	if seed == 0 {
 		seed = time.Now().UnixNano() % 1000
 	}
-	t.Logf("-crashpoints.seed=%d -crashpoints.all=%v", seed, *allFaults)
+	t.Logf("-crashpoints.seed=%d -crashpoints.all=%v", seed, everyFault())
 	t.Cleanup(func() {
 		c := &crashpoints
 		err := summary.Add("crash points: %d scenarios, %d writes, %d runs (-crashpoints.seed=%d -crashpoints.all=%v); "+
 			"%d runs did not come to their write",
-			c.scenarios.Load(), c.writes.Load(), c.runs.Load(), seed, *allFaults, c.unreached.Load())
+			c.scenarios.Load(), c.writes.Load(), c.runs.Load(), seed, everyFault(), c.unreached.Load())
 		if err != nil {
 			t.Error(err)
 		}
-		if unreached, runs := c.unreached.Load(), c.runs.Load(); unreached*50 > runs {
+		if unreached, runs := c.unreached.Load(), c.runs.Load(); unreached > max(1, runs/50) {
 			t.Errorf("%d of %d runs did not come to their write: these show nothing", unreached, runs)
 		}
 		c.kinds.Range(func(kind, reached any) bool {
@@ -105,6 +101,9 @@ func TestCrashPoints(t *testing.T) {
 		})
 	})
 	all := scenarios()
+	if !everyFault() {
+		maps.DeleteFunc(all, func(name string, _ scenario) bool { return !slices.Contains(firstScenarios, name) })
+	}
 	runs := make(map[string]*undisturbed, len(all))
 	for name := range all {
 		runs[name] = &undisturbed{}
@@ -120,6 +119,7 @@ func TestCrashPoints(t *testing.T) {
 	if t.Failed() {
 		return
 	}
+	inFirstScenarios(t, runs)
 	chosen := choose(runs, seed)
 	for name, s := range all {
 		crashpoints.scenarios.Add(1)
@@ -140,45 +140,69 @@ type undisturbed struct {
 	end []string
 }
 
+// firstScenarios are those of the first tier. Together they have each kind of write.
+var firstScenarios = []string{
+	"scale-down", "scale-down, addresses stay", "scale-down, routers through all states", "scale-down, discovery",
+	"rescue", "volumes grow, then the members", "deletion in the middle of a drain",
+}
+
+func everyFault() bool { return *allFaults || tier.All() }
+
+// inFirstScenarios fails if one of all scenarios has a kind of write that those of the first tier don't
+// have.
+func inFirstScenarios(t *testing.T, runs map[string]*undisturbed) {
+	t.Helper()
+	have := map[string]bool{}
+	for _, name := range firstScenarios {
+		for _, p := range runs[name].points {
+			have[p.kind()] = true
+		}
+	}
+	for name, run := range runs {
+		for _, p := range run.points {
+			if !have[p.kind()] {
+				t.Errorf("%s: no scenario of the first tier has a %s", name, p.kind())
+			}
+		}
+	}
+}
+
 // choose returns the points of each scenario, each with a fault.
 func choose(runs map[string]*undisturbed, seed int64) map[string][]point {
-	draw := rand.New(rand.NewPCG(uint64(seed), 0))
-	names := slices.Sorted(maps.Keys(runs))
-	draw.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	seen := map[string]bool{}
 	chosen := map[string][]point{}
-	for _, name := range names {
+	give := func(name string, p point, fault operator.Fault) {
+		p.fault = fault
+		chosen[name] = append(chosen[name], p)
+	}
+	type write struct {
+		scenario string
+		point    point
+	}
+	kinds := map[string][]write{}
+	for _, name := range slices.Sorted(maps.Keys(runs)) {
 		for _, p := range runs[name].points {
-			if seen[p.moment()] && !*allFaults {
-				continue
+			if everyFault() {
+				for _, fault := range slices.Concat(deaths, failures) {
+					give(name, p, fault)
+				}
 			}
-			for _, fault := range faultsOf(len(seen), p.write, seed) {
-				p.fault = fault
-				chosen[name] = append(chosen[name], p)
+			// How often a status is written is not the same in each run.
+			if p.nth == 0 || !isOfStatus(p.write) {
+				kinds[p.kind()] = append(kinds[p.kind()], write{name, p})
 			}
-			seen[p.moment()] = true
+		}
+	}
+	if everyFault() {
+		return chosen
+	}
+	draw := rand.New(rand.NewPCG(uint64(seed), 0))
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		for _, faults := range [][]operator.Fault{deaths, failures} {
+			w := kinds[kind][draw.IntN(len(kinds[kind]))]
+			give(w.scenario, w.point, faults[draw.IntN(len(faults))])
 		}
 	}
 	return chosen
-}
-
-// faultsOf the ith moment. Without -crashpoints.all each has one: a death before or after its
-// write, or a failure. The next operator computes status anyway, so only a third of the
-// status writes have any.
-func faultsOf(i int, write string, seed int64) []operator.Fault {
-	if *allFaults {
-		return slices.Concat(deaths, failures)
-	}
-	turn := int64(i) + seed
-	switch ofStatus := isOfStatus(write); {
-	case turn%3 == 0:
-		return []operator.Fault{failures[turn/3%int64(len(failures))]}
-	case turn%3 == 1 && !ofStatus:
-		return []operator.Fault{operator.DieBefore}
-	case turn%3 == 2 && !ofStatus:
-		return []operator.Fault{operator.DieAfter}
-	}
-	return nil
 }
 
 // isOfStatus tells whether the write is of the cluster's status.
@@ -188,13 +212,9 @@ func isOfStatus(write string) bool { return strings.Contains(write, "/status ") 
 func pointsOf(writes []string) []point {
 	seen := map[string]int{}
 	var points []point
-	after := ""
 	for _, write := range writes {
-		points = append(points, point{write: write, nth: seen[write], after: after})
+		points = append(points, point{write: write, nth: seen[write]})
 		seen[write]++
-		if !isOfStatus(write) {
-			after = write
-		}
 	}
 	return points
 }

@@ -14,6 +14,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // released waits until the claims exist without our finalizer.
@@ -62,6 +63,9 @@ func TestDeletionLeavesNothingStuck(t *testing.T) {
 	for what, bring := range phases() {
 		for _, policy := range []cachev1alpha1.DeletionPolicy{cachev1alpha1.DeletionRetain, cachev1alpha1.DeletionDelete} {
 			t.Run(fmt.Sprintf("%s, %s", what, policy), func(t *testing.T) {
+				if what != "in the middle of a drain" && (what != "with a claim deleted by us" || policy == cachev1alpha1.DeletionDelete) {
+					tier.Second(t, "TestDeletionLeavesNothingStuck")
+				}
 				w := newWorld(t)
 				bring(w, apitest.MakeMemcached(name).WhenDeleted(policy))
 				claims := len(w.claims())
@@ -152,6 +156,9 @@ func TestNamespaceDeletedInEachPhaseGoes(t *testing.T) {
 	t.Parallel()
 	for what, bring := range phases() {
 		t.Run(what, func(t *testing.T) {
+			if what != "in the middle of a drain" {
+				tier.Second(t, "TestNamespaceDeletedInEachPhaseGoes")
+			}
 			w := newWorld(t)
 			bring(w, apitest.MakeMemcached(name))
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
@@ -195,6 +202,9 @@ func TestMembersThatAreOrphanedStayAndAreAdoptedAgain(t *testing.T) {
 		"in the middle of a drain": func(w *world, b *apitest.MemcachedBuilder) { w.hangingDrain(b) },
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "in the middle of a drain" {
+				tier.Second(t, "TestMembersThatAreOrphanedStayAndAreAdoptedAgain")
+			}
 			w := newWorld(t)
 			bring(w, apitest.MakeMemcached(name).WhenDeleted(cachev1alpha1.DeletionDelete))
 			members, claims := w.statefulSet(), uids(w.claims())

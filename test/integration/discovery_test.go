@@ -12,6 +12,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/tier"
 )
 
 func discovers(s *cachev1alpha1.MemcachedSpec) { s.Discovery = &cachev1alpha1.DiscoverySpec{} }
@@ -170,6 +171,7 @@ func TestDiscoveryComesAndGoesOnRequest(t *testing.T) {
 }
 
 func TestDiscoveryServiceOfSomebodyElseHoldsUpNoMember(t *testing.T) {
+	tier.Second(t, "TestListServiceOfSomebodyElseHoldsUpNoMember")
 	w := newWorld(t)
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name + "-discovery"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	w.create(foreign)

@@ -15,6 +15,7 @@ import (
 	"example.com/memcached-operator/controllers"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 func fixedProgress(p contract.Progress) controllers.ProgressReader {
@@ -131,6 +132,9 @@ func TestClaimIsKeptUnlessTheReceiptProvesThatNothingIsLost(t *testing.T) {
 		"of a later format": spoilt(func(r *contract.Receipt) { r.Version = 2 }),
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "no receipt" && what != "another claim's" && what != "items failed" {
+				tier.Second(t, "TestClaimIsKeptUnlessTheReceiptProvesThatNothingIsLost")
+			}
 			w := newWorld(t)
 			w.storageCluster(apitest.MakeMemcached(name), 2)
 			kubes.Play(w.namespace, script)

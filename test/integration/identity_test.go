@@ -26,6 +26,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // Whose an object is (invariant 12): other people's objects are not written, counted or
@@ -196,6 +197,9 @@ func TestAJobThatIsNotTheClustersIsIgnored(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "all but the owner" {
+				tier.Second(t, "TestAJobThatIsNotTheClustersIsIgnored")
+			}
 			w := newWorld(t)
 			w.storageCluster(apitest.MakeMemcached(name), 3)
 			labels := map[string]string{}

@@ -14,6 +14,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // patient is a cluster whose leaving members wait for their clients.
@@ -104,6 +105,9 @@ func TestALeavingMemberLeavesAtOnce(t *testing.T) {
 		"a person wants fewer members": func(w *world) { kubes.Play(w.namespace, player.Succeed(1)); w.scale(1) },
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "its mover fails" && what != "its pod is lost" && what != "a person wants more members" {
+				tier.Second(t, "TestALeavingMemberLeavesAtOnce")
+			}
 			w := newWorld(t)
 			w.storageCluster(patient(), 3)
 			claim := w.claim(2)
@@ -119,6 +123,7 @@ func TestALeavingMemberLeavesAtOnce(t *testing.T) {
 }
 
 func TestAllStopWhileAMemberIsLeaving(t *testing.T) {
+	tier.Second(t, "TestALeavingMemberLeavesAtOnce")
 	w := newWorld(t)
 	w.storageCluster(patient(), 3)
 	kubes.Play(w.namespace, ofLeaving(player.Hang))

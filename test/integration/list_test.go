@@ -17,6 +17,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/operator"
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
 const listName = name + "-list"
@@ -98,7 +100,7 @@ func (d *nameServer) ask(name string, kind dnsmessage.Type) ([]dnsmessage.Resour
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(wait.Deadline())
 	q := dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: 1, RecursionDesired: true},
 		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(name), Type: kind, Class: dnsmessage.ClassINET}},
@@ -321,6 +323,7 @@ func TestVersionsGrowAfterTheSliceIsGone(t *testing.T) {
 
 // Members must not leave while DNS can't be told.
 func TestMembersStayWhileTheSliceIsSomebodyElses(t *testing.T) {
+	tier.Second(t, "TestMembersStayWhileTheListIsSomebodyElses")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	w.eventually("three endpoints", func() error { return w.sliceHas(3) })

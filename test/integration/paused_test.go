@@ -10,6 +10,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // saysPaused returns nil when status says that the operator has seen the pause, and
@@ -44,6 +45,9 @@ func TestOfAPausedClusterNothingButStatusIsWritten(t *testing.T) {
 		"without storage": apitest.MakeMemcached(name),
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "with storage" {
+				tier.Second(t, "TestOfAPausedClusterNothingButStatusIsWritten")
+			}
 			w := newWorld(t)
 			w.create(m.Size(3).Obj())
 			w.settled(3)

@@ -17,6 +17,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 func routedBy(client cachev1alpha1.Client) *apitest.MemcachedBuilder {
@@ -272,6 +273,7 @@ func TestPlacementEndsWithHibernationAndGoesOnAfterIt(t *testing.T) {
 }
 
 func TestClusterIsDeletedInTheMiddleOfAPlacement(t *testing.T) {
+	tier.Second(t, "TestDeletionLeavesNothingStuck")
 	w := placing(t, 2, 3)
 	w.delete(w.memcached())
 	w.eventually("nothing but claims", func() error { return deleted(w) })

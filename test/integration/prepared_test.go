@@ -10,6 +10,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // preparing is a cluster that is told to shrink from three to two, and the mover of member 2
@@ -102,6 +103,9 @@ func TestPreparedMoversHoldNobodyUp(t *testing.T) {
 		"all stop":                    func(w *world) { w.scale(0); w.eventually("none", func() error { return w.replicas(0) }); w.scale(2) },
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "a person wants it again" {
+				tier.Second(t, "TestPreparedMoversHoldNobodyUp")
+			}
 			w, claim := preparing(t)
 			happens(w)
 			w.eventually("it leaves, or clients are told", func() error {
@@ -147,6 +151,7 @@ func TestAJoiningMemberIsListedWhenTheOthersMoversAreReady(t *testing.T) {
 
 // A mover that never starts does not keep a member off the list.
 func TestAJoiningMemberIsListedWithoutMoversThatDoNotStart(t *testing.T) {
+	tier.Second(t, "TestClientsAreToldWithoutAMoverThatDoesNotStart")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	kubes.Play(w.namespace, player.Succeed(7))

@@ -15,6 +15,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // reconcile asks the operator for a reconcile that no event brings.
@@ -64,6 +65,9 @@ func TestAtRestTheOperatorWritesNothing(t *testing.T) {
 		"storage and the odd memory": apitest.MakeMemcached(name).Memory("0.0625Gi").Storage("1G"),
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "plain, every field set" && what != "storage, every field set" && what != "storage, routers" {
+				tier.Second(t, "TestAtRestTheOperatorWritesNothing")
+			}
 			w := newWorld(t)
 			m := m.Obj()
 			w.create(m)

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,8 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/operator"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
 // dieAfter lets the operator die right after the first write that fits, before
@@ -49,6 +50,9 @@ func TestOperatorThatDiesAfterAWriteIsSucceededByOneThatGoesOn(t *testing.T) {
 		"the finalizer is removed":        nth(3, "patch "+claim),
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "the StatefulSet is made smaller" && what != "the receipt is recorded" && what != "the finalizer is removed" {
+				tier.Second(t, "TestOperatorThatDiesAfterAWriteIsSucceededByOneThatGoesOn")
+			}
 			w := newWorld(t)
 			w.storageCluster(apitest.MakeMemcached(name), 3)
 			w.quiet()
@@ -57,7 +61,7 @@ func TestOperatorThatDiesAfterAWriteIsSucceededByOneThatGoesOn(t *testing.T) {
 			w.scale(2)
 			select {
 			case <-w.running().Ended():
-			case <-time.After(patience):
+			case <-wait.Over():
 				t.Fatalf("the operator never came to that write\n%s", w.picture())
 			}
 			w.restartOperator()

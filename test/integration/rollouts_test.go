@@ -15,6 +15,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/operator"
+	"example.com/memcached-operator/test/tier"
 )
 
 // version are the images of a version of the operator.
@@ -204,6 +205,7 @@ func TestAnUpgradeReplacesMembersOfAFewClustersAtATime(t *testing.T) {
 
 // Earlier operators had no LabelCluster on their objects: the cache can't see them.
 func TestAnUpgradeFromBeforeTheLabelReplacesMembersOfAFewClusters(t *testing.T) {
+	tier.Second(t, "TestAnUpgradeReplacesMembersOfAFewClustersAtATime")
 	w, worlds := newFleet(t, 1, 3, 2)
 	w.stopOperator()
 	for _, c := range worlds {
@@ -295,6 +297,9 @@ func TestAClusterThatIsBrokenPausedOrDeletedHoldsNoOtherUp(t *testing.T) {
 		"deleted": func(stuck *world) { stuck.delete(stuck.memcached()) },
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "paused" {
+				tier.Second(t, "TestAClusterThatIsBrokenPausedOrDeletedHoldsNoOtherUp")
+			}
 			w, worlds := newFleet(t, 1, 2, 0)
 			unready(worlds, true)
 			w.upgrade("b")

@@ -16,6 +16,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // injectProxy makes the API server add a container before that of each drainer, as a
@@ -85,6 +86,7 @@ func TestAPlacementBesideASidecarThatNeverEndsIsRecorded(t *testing.T) {
 
 // The Job of such a drain has not ended, but its drainer has: it blocks nothing.
 func TestASizeChangesAfterADrainThatFailedBesideASidecar(t *testing.T) {
+	tier.Second(t, "TestADrainBesideASidecarThatNeverEndsLetsTheClaimGo")
 	w := newWorld(t)
 	w.injectProxy()
 	w.storageCluster(apitest.MakeMemcached(name), 3)
@@ -101,6 +103,7 @@ func TestASizeChangesAfterADrainThatFailedBesideASidecar(t *testing.T) {
 }
 
 func TestADrainThatFailedBesideASidecarIsTriedAgain(t *testing.T) {
+	tier.Second(t, "TestADrainBesideASidecarThatNeverEndsLetsTheClaimGo")
 	w := newWorld(t)
 	w.injectProxy()
 	w.storageCluster(apitest.MakeMemcached(name), 2)

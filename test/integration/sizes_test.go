@@ -16,6 +16,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // drainRuns waits until a drainer of the claim runs.
@@ -48,6 +49,9 @@ func TestSeveralLeaveHighestFirstAsManyAtOnceAsAllowed(t *testing.T) {
 	t.Parallel()
 	for _, parallelism := range []int32{1, 2} {
 		t.Run(fmt.Sprintf("parallelism %d", parallelism), func(t *testing.T) {
+			if parallelism != 2 {
+				tier.Second(t, "TestSeveralLeaveHighestFirstAsManyAtOnceAsAllowed")
+			}
 			w := newWorld(t)
 			w.storageCluster(apitest.MakeMemcached(name).Parallelism(parallelism), 4)
 			var mu sync.Mutex
@@ -169,6 +173,7 @@ func (w *world) replicasAre(n int32) error {
 }
 
 func TestScaleUpBeforeTheJobBeginsDrainsAllTheSame(t *testing.T) {
+	tier.Second(t, "TestScaleUpDuringADrainWaitsAndTheMemberReturnsOnAFreshClaim")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	kubes.Linger(w.namespace, true)
@@ -282,6 +287,9 @@ func TestALostPodIsNotAScaleDown(t *testing.T) {
 		"the StatefulSet scaled by hand": func(w *world) { w.change(w.statefulSet(), `{"spec":{"replicas":1}}`) },
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "a pod deleted" && what != "the StatefulSet deleted" && what != "the StatefulSet scaled by hand" {
+				tier.Second(t, "TestALostPodIsNotAScaleDown")
+			}
 			w := newWorld(t)
 			w.storageCluster(apitest.MakeMemcached(name), 3)
 			claims, before := uids(w.claims()), len(w.journal.Writes())

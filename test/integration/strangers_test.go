@@ -17,6 +17,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // What others may write to the cluster's objects, or under their names, and what must not
@@ -122,6 +123,7 @@ func TestADepartedClaimThatLosesItsLabelIsDrained(t *testing.T) {
 		equal(w, "items found", w.settled(2).Status.LastDrains[0].Found, int64(7))
 	})
 	t.Run("while the cluster is paused", func(t *testing.T) {
+		tier.Second(t, "TestADepartedClaimThatLosesItsLabelIsDrained")
 		w := newWorld(t)
 		left := w.hangingDrain(apitest.MakeMemcached(name))
 		w.change(w.memcached(), `{"spec":{"paused":true}}`)
@@ -140,6 +142,7 @@ func TestADepartedClaimThatLosesItsLabelIsDrained(t *testing.T) {
 		equal(w, "items found", w.settled(2).Status.LastDrains[0].Found, int64(7))
 	})
 	t.Run("while a person holds it", func(t *testing.T) {
+		tier.Second(t, "TestADepartedClaimThatLosesItsLabelIsDrained")
 		w := newWorld(t)
 		w.storageCluster(apitest.MakeMemcached(name), 3)
 		left := w.claim(2)

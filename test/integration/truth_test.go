@@ -16,6 +16,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // degraded waits until the cluster is Degraded for that reason, in these words, and
@@ -97,6 +98,9 @@ func TestMembersThatCannotStartAreDegradedInTheKubeletsWords(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "memcached crash-loops" && what != "an image is missing" {
+				tier.Second(t, "TestMembersThatCannotStartAreDegradedInTheKubeletsWords")
+			}
 			withAndWithoutStorage(t, func(w *world, b *apitest.MemcachedBuilder) {
 				kubes.Afflict(w.namespace, test.how)
 				w.create(b.Obj())
@@ -170,6 +174,7 @@ func (w *world) nudgeMembers() {
 }
 
 func TestADrainerThatAQuotaForbidsIsDegradedInTheAPIServersWords(t *testing.T) {
+	tier.Second(t, "TestMembersThatAQuotaForbidsAreDegradedInTheAPIServersWords")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	claim := w.claim(1)
@@ -188,6 +193,7 @@ func TestADrainerThatAQuotaForbidsIsDegradedInTheAPIServersWords(t *testing.T) {
 }
 
 func TestMembersThatPodSecurityForbidsAreDegradedInTheAPIServersWords(t *testing.T) {
+	tier.Second(t, "TestMembersThatAQuotaForbidsAreDegradedInTheAPIServersWords")
 	withAndWithoutStorage(t, func(w *world, b *apitest.MemcachedBuilder) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
 		w.change(namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)

@@ -2,7 +2,7 @@ package integration
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ import (
 	"example.com/memcached-operator/controllers"
 	"example.com/memcached-operator/controllers/uninstall"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
 // uninstallation by the chart's hook of a release in the world's namespace.
@@ -33,6 +36,7 @@ type uninstallation struct {
 	*world
 	options uninstall.Options
 	said    *lockedBuffer
+	looked  atomic.Int64 // how many lists it has read
 }
 
 type lockedBuffer struct {
@@ -64,9 +68,8 @@ func newUninstallation(w *world, set ...string) *uninstallation {
 	}
 	repository := filepath.Join("..", "..")
 	chart := filepath.Join(repository, "bin", "chart")
-	if _, err := os.Stat(chart); err != nil {
-		w.Fatalf("no %s: run `make bin/chart`", chart)
-	}
+	_, err := os.Stat(chart)
+	tier.Needs(w, "what `make bin/chart` builds", err)
 	rendered, err := exec.CommandContext(w.Context(), chart, append(args, filepath.Join(repository, "charts", "memcached-operator"))...).CombinedOutput()
 	if err != nil {
 		w.Fatalf("render the hook: %v: %s", err, rendered)
@@ -90,14 +93,14 @@ func newUninstallation(w *world, set ...string) *uninstallation {
 	}
 	u := &uninstallation{world: w, said: &lockedBuffer{}}
 	u.options = uninstall.Options{
-		Client: c, Namespaces: []string{w.namespace}, Timeout: 2 * time.Second, Interval: 50 * time.Millisecond, Out: u.said,
+		Client: hands{c, u}, Namespaces: []string{w.namespace}, Timeout: 2 * time.Second, Interval: 50 * time.Millisecond, Out: u.said,
 		Deployment: client.ObjectKey{Namespace: w.namespace, Name: release + "-manager"},
 	}
 	u.deploy()
 	return u
 }
 
-// deploy creates the Deployment; scaling it to zero ends the operator.
+// deploy creates the Deployment.
 func (u *uninstallation) deploy() {
 	u.Helper()
 	labels := map[string]string{"app.kubernetes.io/name": "memcached-operator"}
@@ -108,20 +111,25 @@ func (u *uninstallation) deploy() {
 	d.Spec.Template.Labels = labels
 	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: "any"}}
 	u.create(d)
-	watcher, err := admin.Watch(u.Context(), &appsv1.DeploymentList{}, client.InNamespace(u.namespace),
-		client.MatchingFields{"metadata.name": d.Name})
-	if err != nil {
-		u.Fatal(err)
+}
+
+// hands are the uninstallation's client. The operator has ended when its Deployment is scaled to zero.
+type hands struct {
+	client.Client
+	u *uninstallation
+}
+
+func (h hands) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+	err := h.Client.Patch(ctx, o, patch, options...)
+	if _, is := o.(*appsv1.Deployment); is && err == nil {
+		h.u.stopOperator()
 	}
-	u.Cleanup(watcher.Stop)
-	go func() {
-		for event := range watcher.ResultChan() {
-			d, ok := event.Object.(*appsv1.Deployment)
-			if o := u.running(); ok && o != nil && *d.Spec.Replicas == 0 {
-				_ = o.Stop()
-			}
-		}
-	}()
+	return err
+}
+
+func (h hands) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	h.u.looked.Add(1)
+	return h.Client.List(ctx, list, options...)
 }
 
 func (u *uninstallation) run() {
@@ -156,16 +164,17 @@ func (u *uninstallation) noFinalizers() {
 func TestUninstallWaitsForADrainToEnd(t *testing.T) {
 	w := newWorld(t)
 	u := newUninstallation(w)
-	u.options.Timeout = patience
+	u.options.Timeout = wait.Long
 	claim := w.hangingDrain(apitest.MakeMemcached(name))
 	done := make(chan error, 1)
 	go func() { done <- uninstall.Run(t.Context(), u.options) }()
-	w.always("the operator is left to its work", func() error {
-		if *u.deployment().Spec.Replicas != 1 {
-			return errors.New("it was stopped")
+	w.eventually("several looks at the drain", func() error {
+		if n := u.looked.Load(); n < 10 {
+			return fmt.Errorf("%d", n)
 		}
 		return nil
 	})
+	equal(w, "replicas of the operator, which is left to its work", *u.deployment().Spec.Replicas, int32(1))
 	kubes.Play(w.namespace, player.Succeed(12))
 	if err := <-done; err != nil {
 		t.Fatalf("%v\n%s", err, u.said)
@@ -190,6 +199,9 @@ func TestUninstallLeavesNoFinalizerAndEveryItem(t *testing.T) {
 	for _, clusters := range []string{"Keep", "Delete"} {
 		for _, dead := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, operator dead %v", clusters, dead), func(t *testing.T) {
+				if dead == (clusters == "Delete") {
+					tier.Second(t, "TestUninstallLeavesNoFinalizerAndEveryItem")
+				}
 				w := newWorld(t)
 				u := newUninstallation(w, "uninstall.memcacheds="+clusters)
 				u.options.DeleteClusters = clusters == "Delete"

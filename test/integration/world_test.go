@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,14 +12,22 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers"
 	"example.com/memcached-operator/test/internal/operator"
+	"example.com/memcached-operator/test/wait"
 )
 
 // world is a namespace with an operator that watches only it.
@@ -97,9 +106,7 @@ func (w *world) keptItsPromises() {
 	if w.byHand {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := recorder.CaughtUp(ctx, w.namespace); err != nil {
+	if err := recorder.CaughtUp(wait.Context(w), w.namespace); err != nil {
 		w.Errorf("the record is not complete: %v", err)
 	}
 	broken, steps, err := recorder.Check(w.namespace, name)
@@ -160,47 +167,123 @@ func (w *world) restartOperator() {
 	w.startOperator()
 }
 
-// patience bounds every wait: a loaded machine takes three times as long as an idle one.
-const patience = 2 * time.Minute
-
 // eventually waits until the condition returns nil, and fails with its last
 // error and a picture of the namespace.
 func (w *world) eventually(what string, condition func() error) {
 	w.Helper()
-	err := poll(patience, w.interval, condition)
-	if err != nil {
-		w.Fatalf("waited %s for: %s: %v\n%s", patience, what, err, w.picture())
+	began := time.Now()
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(wait.Deadline()) {
+			w.Fatalf("waited %s for: %s: %v\n%s", time.Since(began).Round(time.Second), what, err, w.picture())
+		}
+		time.Sleep(w.interval)
 	}
 }
 
-// always fails if the condition becomes false within a time that is long enough for the
-// operator to do what it must not.
+// always fails if the condition becomes false although the operator has seen all there is, and has
+// nothing more to write. It is looked at before that, too, and twice after it, since what others do
+// with what the operator writes is news to it.
 func (w *world) always(what string, condition func() error) {
 	w.Helper()
-	const while = 1500 * time.Millisecond
-	err := poll(while, w.interval, func() error {
+	for range 3 {
 		if err := condition(); err != nil {
-			return nil //nolint:nilerr // found what must not be
+			w.Fatalf("does not hold: %s: %v\n%s", what, err, w.picture())
 		}
-		return errHolds
-	})
-	if err == nil {
-		w.Fatalf("does not hold: %s: %v\n%s", what, condition(), w.picture())
+		w.rests()
+	}
+	if err := condition(); err != nil {
+		w.Fatalf("does not hold: %s: %v\n%s", what, err, w.picture())
 	}
 }
 
-var errHolds = fmt.Errorf("it holds")
+// rests waits until the operator has seen all objects in its namespaces as they are, and a reconcile of
+// each cluster writes nothing.
+func (w *world) rests() {
+	w.Helper()
+	o := w.running()
+	if o == nil {
+		return // nobody acts
+	}
+	w.eventually("the operator rests", func() error {
+		before := len(w.journal.Writes())
+		for _, namespace := range append([]string{w.namespace}, w.others...) {
+			if err := upToDate(o.Reconciler, namespace); err != nil {
+				return err
+			}
+			var clusters cachev1alpha1.MemcachedList
+			if err := admin.List(context.Background(), &clusters, client.InNamespace(namespace)); err != nil {
+				return err
+			}
+			keys := map[string]bool{name: true} // a cluster that is gone has leftovers
+			for i := range clusters.Items {
+				keys[clusters.Items[i].Name] = true
+			}
+			for cluster := range keys {
+				key := client.ObjectKey{Namespace: namespace, Name: cluster}
+				if _, err := o.Reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: key}); apierrors.IsConflict(err) {
+					return err // its cache is behind
+				}
+			}
+			if err := upToDate(o.Reconciler, namespace); err != nil {
+				return err
+			}
+		}
+		if n := len(w.journal.Writes()) - before; n > 0 {
+			return fmt.Errorf("%d writes", n)
+		}
+		return nil
+	})
+}
 
-// poll asks until the condition returns nil or the time is up.
-func poll(limit, interval time.Duration, condition func() error) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for end := time.Now().Add(limit); ; <-tick.C {
-		err := condition()
-		if err == nil || time.Now().After(end) {
+// upToDate returns nil if the cache has its objects as the API server has them.
+func upToDate(cache client.Reader, namespace string) error {
+	for _, list := range []func() client.ObjectList{
+		func() client.ObjectList { return &cachev1alpha1.MemcachedList{} },
+		func() client.ObjectList { return &appsv1.StatefulSetList{} },
+		func() client.ObjectList { return &appsv1.DeploymentList{} },
+		func() client.ObjectList { return &corev1.PodList{} },
+		func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} },
+		func() client.ObjectList { return &corev1.ConfigMapList{} },
+		func() client.ObjectList { return &corev1.ServiceList{} },
+		func() client.ObjectList { return &batchv1.JobList{} },
+	} {
+		cached, live := list(), list()
+		err := errors.Join(
+			cache.List(context.Background(), cached, client.InNamespace(namespace)),
+			admin.List(context.Background(), live, client.InNamespace(namespace)))
+		if err != nil {
 			return err
 		}
+		versions := map[types.UID]string{}
+		for _, o := range objectsOf(cached) {
+			versions[o.GetUID()] = o.GetResourceVersion()
+		}
+		_, isCluster := live.(*cachev1alpha1.MemcachedList)
+		for _, o := range objectsOf(live) {
+			_, labelled := o.GetLabels()[cachev1alpha1.LabelCluster]
+			if version, is := versions[o.GetUID()]; version != o.GetResourceVersion() && (is || labelled || isCluster) {
+				return fmt.Errorf("%T %s: the cache has version %q, not %s", o, o.GetName(), version, o.GetResourceVersion())
+			}
+			delete(versions, o.GetUID())
+		}
+		if len(versions) > 0 {
+			return fmt.Errorf("%T: %d that are gone are in the cache", cached, len(versions))
+		}
 	}
+	return nil
+}
+
+func objectsOf(list client.ObjectList) []client.Object {
+	var objects []client.Object
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
+		objects = append(objects, o.(client.Object))
+		return nil
+	})
+	return objects
 }
 
 // create an object, in the world's namespace.

@@ -163,8 +163,6 @@ func (c *controlPlane) startControllers(context.Context) error {
 
 // awaitReady is where its certificate is, too: the API server makes it.
 func (c *controlPlane) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	for {
 		if err := c.ended(); err != nil {
 			return err
@@ -213,12 +211,10 @@ func (c *controlPlane) ended() error {
 }
 
 // stop ends the parts in the opposite order of their start.
-func (c *controlPlane) stop() error {
-	var errs []error
+func (c *controlPlane) stop() {
 	for _, p := range slices.Backward(c.children) {
-		errs = append(errs, p.stop())
+		p.stop()
 	}
-	return errors.Join(errs...)
 }
 
 func writeSigningKey(path string) error {

@@ -21,6 +21,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"example.com/memcached-operator/test/internal/watchdog"
 )
 
 // options say what is measured, and how much of it.
@@ -28,10 +30,12 @@ type options struct {
 	root, kwok, manager string
 	// steps are the numbers of clusters, in growing order.
 	steps []int
-	// idle and resync are how long the manager is watched at rest, and while it
-	// resyncs twice.
-	idle, resync time.Duration
-	scaleDowns   int
+	// idle is how long the manager is watched at rest.
+	idle time.Duration
+	// resync is how often it resyncs, while it is watched until it has reconciled each cluster
+	// twice.
+	resync     time.Duration
+	scaleDowns int
 	// largeFrom members of one cluster shrink to largeTo.
 	largeFrom, largeTo int
 	foreign            int
@@ -51,7 +55,7 @@ func main() {
 	flag.StringVar(&o.kwok, "kwok", "bin/kwok", "The kwok program.")
 	flag.StringVar(&o.manager, "manager", "bin/manager", "The manager's program: another one than this tree's, to compare.")
 	flag.DurationVar(&o.idle, "idle", 2*time.Minute, "How long the manager is watched at rest.")
-	flag.DurationVar(&o.resync, "resync", time.Minute, "How long it is watched while it resyncs.")
+	flag.DurationVar(&o.resync, "resync", 30*time.Second, "How often it resyncs, when it is watched doing so; 0 leaves that out.")
 	flag.IntVar(&o.scaleDowns, "scale-downs", 200, "Clusters that lose a member at once.")
 	flag.IntVar(&o.largeFrom, "large-from", 200, "Members of the large cluster; 0 for none.")
 	flag.IntVar(&o.largeTo, "large-to", 100, "Members that it is scaled to.")
@@ -97,17 +101,18 @@ func runAndPrint(ctx context.Context, o options) error {
 func run(ctx context.Context, o options, out io.Writer) (columns []*column, err error) {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
-	dir, remove, err := scratch()
+	dog, err := watchdog.Start("scale")
 	if err != nil {
 		return nil, err
 	}
-	defer remove()
+	defer func() { err = errors.Join(err, dog.Stop()) }()
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("it takes longer than %s", o.timeout))
 	defer cancel()
-	w, err := newWorld(ctx, o, dir, out)
+	w, err := newWorld(ctx, o, dog.Dir, out)
 	defer func() {
 		cancel()
-		err = errors.Join(err, w.close(), w.keepAudit())
+		w.close()
+		err = errors.Join(err, w.keepAudit())
 	}()
 	if err != nil {
 		return nil, err

@@ -16,6 +16,8 @@ type column struct {
 	// tells, by the name of the row.
 	seconds float64
 	notes   map[string]string
+	// rested is after how many seconds the manager had nothing to do any more.
+	rested float64
 
 	reconciles, errors, cpu float64
 	rss, peak               float64 // MiB
@@ -47,12 +49,13 @@ func (w *world) measure(ctx context.Context, name string, per int, settle bool, 
 	if err := w.manager().resetPeak(); err != nil {
 		return nil, err
 	}
-	first := w.manager()
+	first, began := w.manager(), time.Now()
 	depth := w.sampleDepth(ctx)
 	profiled := w.profileCPU(ctx, name)
 	if c.seconds, err = f(ctx, c); err == nil && settle {
 		err = w.settle(ctx)
 	}
+	c.rested = time.Since(began).Seconds()
 	c.peakDepth = depth()
 	profiled()
 	if err != nil {

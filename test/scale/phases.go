@@ -127,15 +127,33 @@ func (w *world) restart(clusters int) phase {
 			return 0, err
 		}
 		c.notes[rowReady] = fmt.Sprintf("%.1f", time.Since(w.manager().started).Seconds())
-		err := w.until(ctx, w.options.limit, "every cluster is reconciled", func() (string, bool) {
-			l, err := w.manager().load(ctx)
-			if err != nil {
-				return err.Error(), false
-			}
-			return fmt.Sprintf("%.0f reconciles", l.reconciles), l.reconciles >= float64(clusters) && l.depth+l.active == 0
-		})
+		err := w.seen(ctx, float64(clusters))
 		return time.Since(began).Seconds(), err
 	}
+}
+
+// resync waits until the manager has reconciled so many clusters twice, without an event of theirs.
+func (w *world) resync(clusters int) phase {
+	return func(ctx context.Context, _ *column) (float64, error) {
+		began := time.Now()
+		before, err := w.manager().load(ctx)
+		if err != nil {
+			return 0, err
+		}
+		err = w.seen(ctx, before.reconciles+2*float64(clusters))
+		return time.Since(began).Seconds(), err
+	}
+}
+
+// seen waits until the manager has made so many reconciles, and none is left to make.
+func (w *world) seen(ctx context.Context, reconciles float64) error {
+	return w.until(ctx, w.options.limit, "every cluster is reconciled", func() (string, bool) {
+		l, err := w.manager().load(ctx)
+		if err != nil {
+			return err.Error(), false
+		}
+		return fmt.Sprintf("%.0f reconciles", l.reconciles), l.reconciles >= reconciles && l.depth+l.active == 0
+	})
 }
 
 // scaleDown lets the clusters below n lose their last member, all at once, and

@@ -2,16 +2,12 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"time"
-
-	"example.com/memcached-operator/drainer/linux"
 )
 
 // child is a program that runs beside the benchmark, and never outlives it.
@@ -38,10 +34,10 @@ func start(dir, name string, env []string, args ...string) (*child, error) {
 	c.cmd.Dir = dir
 	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stdout, c.cmd.Stderr = log, log
-	// A benchmark that is killed takes its children with it; one that is
-	// interrupted at the terminal ends them itself, in order.
-	c.cmd.SysProcAttr = linux.DiesWithParent()
-	c.cmd.SysProcAttr.Setpgid = true
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{
+		// A benchmark that is interrupted at the terminal ends them itself, in order.
+		Setpgid: true,
+	}
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -73,19 +69,12 @@ func (c *child) tail() string {
 }
 
 // stop ends exactly this child.
-func (c *child) stop() error {
+func (c *child) stop() {
 	if c == nil {
-		return nil
+		return
 	}
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-c.done:
-		return nil
-	case <-time.After(15 * time.Second):
-	}
-	_ = c.cmd.Process.Kill()
 	<-c.done
-	return errors.New(c.name + " did not end within 15 s of SIGTERM")
 }
 
 // freePort is a loopback port that nobody listens on.
@@ -96,42 +85,4 @@ func freePort() (int, error) {
 	}
 	defer func() { _ = l.Close() }()
 	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
-// scratchPrefix names the directories of this benchmark.
-const scratchPrefix = "memcached-operator-scale-"
-
-// scratch makes a directory, and removes those of benchmarks that were killed:
-// each holds a lock while it runs.
-func scratch() (dir string, remove func(), err error) {
-	old, _ := filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+"*"))
-	for _, d := range old {
-		if lock, err := lockDir(d); err == nil {
-			_ = os.RemoveAll(d)
-			_ = lock.Close()
-		}
-	}
-	if dir, err = os.MkdirTemp("", scratchPrefix); err != nil {
-		return "", nil, err
-	}
-	lock, err := lockDir(dir)
-	if err != nil {
-		return "", nil, err
-	}
-	return dir, func() {
-		_ = os.RemoveAll(dir)
-		_ = lock.Close()
-	}, nil
-}
-
-func lockDir(dir string) (*os.File, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
 }

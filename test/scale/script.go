@@ -43,9 +43,10 @@ func (w *world) script() []scene {
 				phase: w.shrinkLarge(o.largeFrom, o.largeTo)})
 		n++
 	}
-	scenes = append(scenes,
-		scene{name: resynced, before: w.startResyncing, restless: true, phase: w.rest(o.resync)},
-		scene{name: restarted, per: n, phase: w.restart(n)})
+	if o.resync > 0 {
+		scenes = append(scenes, scene{name: resynced, before: w.startResyncing(n), restless: true, phase: w.resync(n)})
+	}
+	scenes = append(scenes, scene{name: restarted, per: n, phase: w.restart(n)})
 	if o.foreign > 0 {
 		scenes = append(scenes,
 			scene{name: fmt.Sprintf("%d foreign", o.foreign), phase: w.createForeign(o.foreign)},
@@ -54,11 +55,12 @@ func (w *world) script() []scene {
 	return scenes
 }
 
-// startResyncing starts a manager that resyncs soon, and waits until its start
-// is over.
-func (w *world) startResyncing(ctx context.Context) error {
-	if err := w.startManager(ctx, "--sync-period="+(w.options.resync/2).String()); err != nil {
-		return err
+// startResyncing starts a manager that resyncs soon, and waits until it has seen every cluster.
+func (w *world) startResyncing(clusters int) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := w.startManager(ctx, "--sync-period="+w.options.resync.String()); err != nil {
+			return err
+		}
+		return w.seen(ctx, float64(clusters))
 	}
-	return w.settle(ctx)
 }

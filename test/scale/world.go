@@ -128,26 +128,23 @@ func (w *world) manager() *manager { return w.current.Load() }
 // startManager starts the manager with these further flags, in place of the one
 // that runs.
 func (w *world) startManager(ctx context.Context, flags ...string) error {
-	if err := w.stopManager(); err != nil {
-		return err
-	}
+	w.stopManager()
 	flags = slices.Concat(w.options.managerFlags, flags)
 	m, err := startManager(w.plane, w.options.manager, flags...)
 	if err != nil {
 		return err
 	}
 	w.current.Store(m)
-	return w.until(ctx, time.Minute, "the manager serves", func() (string, bool) {
+	return w.until(ctx, w.options.limit, "the manager serves", func() (string, bool) {
 		_, err := fetch(ctx, "http://"+m.probes+"/readyz")
 		return fmt.Sprint(err), err == nil
 	})
 }
 
-func (w *world) stopManager() error {
+func (w *world) stopManager() {
 	if m := w.manager(); m != nil {
-		return m.stop()
+		m.stop()
 	}
-	return nil
 }
 
 // ended tells which program has ended by itself.
@@ -160,8 +157,10 @@ func (w *world) ended() error {
 }
 
 // close ends every program.
-func (w *world) close() error {
-	return errors.Join(w.stopManager(), w.kwok.stop(), w.plane.stop())
+func (w *world) close() {
+	w.stopManager()
+	w.kwok.stop()
+	w.plane.stop()
 }
 
 // until waits for a state, with a progress line now and then.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/sampler"
+	"example.com/memcached-operator/test/wait"
 )
 
 // answering serves one connection with this answer, and keeps it open.
@@ -50,7 +51,7 @@ func TestMemoryIsReadFromAMembersStatistics(t *testing.T) {
 		"a line without end":        {strings.Repeat("x", 1<<20), Memory{}, "token too long"},
 		"it wants to know who asks": {"CLIENT_ERROR unauthenticated\r\n", Memory{}, "no statistics of memcached"},
 	} {
-		patience := 30 * time.Second
+		patience := wait.Long
 		if test.err == "timeout" {
 			patience = 300 * time.Millisecond
 		}

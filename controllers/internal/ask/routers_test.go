@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/wait"
 )
 
 func TestTheTableOfARouterIsRead(t *testing.T) {
@@ -153,7 +154,7 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	number := int64(7)
 	until := func(what string, done func([]Behind) bool) {
 		t.Helper()
-		for deadline := time.After(30 * time.Second); ; {
+		for deadline := wait.Over(); ; {
 			behind := r.Behind(key, port, &contract.RingTable{Number: number, Key: "key"}, pods...)
 			if done(behind) {
 				return

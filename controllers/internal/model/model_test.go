@@ -2,6 +2,8 @@ package model
 
 import (
 	"flag"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,12 +12,44 @@ import (
 	pvc "example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/test/summary"
+	"example.com/memcached-operator/test/tier"
 )
 
 var long = flag.Bool("model.long", false, "let more happen in one history: ten minutes, several gigabytes")
 
-// explorations by name; the long version has more and larger ones.
+// inFirstTier are small explorations that together take every kind of step with every outcome, but for
+// one or two, and reach every line of the plan that larger ones reach, but for a few that have tests in
+// package plan.
+var inFirstTier = []string{
+	"a cluster that begins", "a deed, a fault, a cache lags", "scalings, a fault, claims are retained",
+	"three deeds, claims are retained, one member", "two deeds, a fault, one member", "two deeds, claims are deleted",
+	"two deeds, claims go with the cluster", "two scalings, a fault",
+	"items are placed, a deed, a cache lags, two at once", "items are placed, any deed, a fault",
+	"items are placed, any deed, a fault, a cluster begins", "items are placed, two deeds, a cache lags",
+	"items are placed, two deeds, a fault", "items are placed, two deeds, one more member",
+	"leaving members stay, any deed, a fault", "leaving members stay, two deeds, a fault",
+}
+
+// explorations of this run by name.
 func explorations() map[string]Options {
+	all := allExplorations()
+	if !tier.All() && !*long {
+		maps.DeleteFunc(all, func(name string, _ Options) bool { return !slices.Contains(inFirstTier, name) })
+	}
+	return all
+}
+
+func TestTheFirstTiersExplorationsExist(t *testing.T) {
+	all := allExplorations()
+	for _, name := range inFirstTier {
+		if _, is := all[name]; !is {
+			t.Errorf("there is no exploration %q", name)
+		}
+	}
+}
+
+// allExplorations by name; the long version has more and larger ones.
+func allExplorations() map[string]Options {
 	one := plan.Cluster{Parallelism: 1}
 	all := map[string]Options{
 		"two deeds":                                    {Cluster: one, Size: 2, Deeds: 2},

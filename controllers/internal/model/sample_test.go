@@ -11,11 +11,22 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"example.com/memcached-operator/test/tier"
 )
 
 var (
 	seed    = flag.Uint64("model.seed", 1, "chooses the steps that are compared with production; 0 is the time")
-	perKind = flag.Int("model.pairs", 12, "how many steps of each verb and outcome are compared with production")
+	pairs   = flag.Int("model.pairs", 0, "how many steps of each verb and outcome are compared with production; 0 for few, or more in make test-all")
+	perKind = sync.OnceValue(func() int {
+		switch {
+		case *pairs > 0:
+			return *pairs
+		case tier.All():
+			return 12
+		}
+		return 8
+	})
 )
 
 // chosen is the seed.
@@ -83,9 +94,9 @@ func (m *model) tried(s *state, result outcome, planned bool) {
 		sample.drawn[kind] = d
 	}
 	d.from++
-	if len(d.pairs) < *perKind {
+	if len(d.pairs) < perKind() {
 		d.pairs = append(d.pairs, pair{before: *s, outcome: result, planned: planned, reached: m.at})
-	} else if at := sample.random.IntN(d.from); at < *perKind {
+	} else if at := sample.random.IntN(d.from); at < perKind() {
 		d.pairs[at] = pair{before: *s, outcome: result, planned: planned, reached: m.at}
 	}
 }
@@ -113,8 +124,8 @@ func choose(all map[string]*exploration) map[string][]*pair {
 	}
 	out := map[string][]*pair{}
 	for _, kind := range slices.SortedFunc(maps.Keys(kinds), pairKind.compare) {
-		left := *perKind
-		for turn := 0; turn < *perKind; turn++ {
+		left := perKind()
+		for turn := 0; turn < perKind(); turn++ {
 			for _, name := range names {
 				if d := all[name].Sample.drawn[kind]; d != nil && turn < len(d.pairs) && left > 0 {
 					out[name] = append(out[name], &d.pairs[turn])

@@ -13,10 +13,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"example.com/memcached-operator/drainer/linux"
-
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"example.com/memcached-operator/test/internal/watchdog"
+	"example.com/memcached-operator/test/wait"
 )
 
 // ControlPlane is one that runs.
@@ -28,7 +29,7 @@ type ControlPlane struct {
 	assets  string
 	manager *process
 	// watchdog ends all of it if this process ends without Stop.
-	watchdog *watchdog
+	watchdog *watchdog.Watchdog
 }
 
 // Start brings the control plane up, with this repository's CRDs. The caller
@@ -42,13 +43,17 @@ func Start() (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{assets: assets, env: &envtest.Environment{
+	c := &ControlPlane{assets: assets}
+	if c.watchdog, err = watchdog.Start("controlplane"); err != nil {
+		return nil, err
+	}
+	c.env = &envtest.Environment{
 		BinaryAssetsDirectory:    assets,
 		CRDDirectoryPaths:        []string{filepath.Join(root, "config", "crd", "bases")},
 		ErrorIfCRDPathMissing:    true,
-		ControlPlaneStartTimeout: time.Minute,
-		ControlPlaneStopTimeout:  time.Minute,
-	}}
+		ControlPlaneStartTimeout: time.Until(wait.Deadline()),
+		ControlPlaneStopTimeout:  wait.Long,
+	}
 	c.env.ControlPlane.GetAPIServer().Configure().
 		Set("service-cluster-ip-range", "10.96.0.0/16"). // the default has 254 addresses for all tests
 		Set("max-requests-inflight", "2000").
@@ -56,13 +61,19 @@ func Start() (*ControlPlane, error) {
 	if c.Config, err = c.env.Start(); err != nil {
 		return c, fmt.Errorf("start etcd and the API server of %s: %w", assets, err)
 	}
-	if c.watchdog, err = watchChildren(); err != nil {
-		return c, err
-	}
 	c.Config.QPS = -1
 	// After the CRDs, so that the garbage collector watches them from its start.
 	c.manager, err = startControllerManager(assets, c.env.KubeConfig)
 	return c, err
+}
+
+// Missing returns what keeps Start from starting anything, or nil.
+func Missing() error {
+	root, err := repository()
+	if err == nil {
+		_, err = assets(root)
+	}
+	return err
 }
 
 // Kubectl is a kubectl command of the administrator's, with its kubeconfig in dir.
@@ -93,9 +104,7 @@ func (c *ControlPlane) DNS(ctx context.Context, dir, address string) (*exec.Cmd,
 	if err := os.WriteFile(corefile, config, 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(c.assets, "coredns"), "-conf="+corefile)
-	cmd.SysProcAttr = linux.DiesWithParent()
-	return cmd, nil
+	return exec.CommandContext(ctx, filepath.Join(c.assets, "coredns"), "-conf="+corefile), nil
 }
 
 // Stop ends every process that Start began.
@@ -103,13 +112,10 @@ func (c *ControlPlane) Stop() error {
 	if c == nil {
 		return nil
 	}
-	var err error
 	if c.manager != nil {
-		err = c.manager.stop()
+		c.manager.stop()
 	}
-	err = errors.Join(err, c.env.Stop())
-	c.watchdog.stop()
-	return err
+	return errors.Join(c.env.Stop(), c.watchdog.Stop())
 }
 
 // assets is the directory of the control plane's programs.

@@ -9,14 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"example.com/memcached-operator/drainer/linux"
 )
 
 const controllerManager = "kube-controller-manager"
-
-// stopTimeout is how long it may take to end.
-const stopTimeout = time.Minute
 
 // controllers are those that a cluster needs. None is for nodes and service accounts:
 // the player has one node that is always ready, and the API server asks for no service
@@ -64,8 +59,6 @@ func startControllerManager(assets string, kubeconfig []byte) (*process, error) 
 		"--horizontal-pod-autoscaler-sync-period=1s",
 		"--pvclaimbinder-sync-period=1s", "--namespace-sync-period=1s",
 	)
-	// If the test dies without a cleanup, its child dies, too.
-	p.cmd.SysProcAttr = linux.DiesWithParent()
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		return nil, err
@@ -96,15 +89,8 @@ func (p *process) tail() string {
 }
 
 // stop ends exactly this process.
-func (p *process) stop() error {
+func (p *process) stop() {
 	defer func() { _ = os.RemoveAll(p.dir) }()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.done: //nolint:errcheck // it ends by a signal, which is an error to Wait
-		return nil
-	case <-time.After(stopTimeout):
-	}
-	_ = p.cmd.Process.Kill()
-	<-p.done //nolint:errcheck // as above
-	return fmt.Errorf("%s did not end within %s of SIGTERM", controllerManager, stopTimeout)
+	<-p.done //nolint:errcheck // it ends by a signal, which is an error to Wait
 }

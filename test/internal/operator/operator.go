@@ -25,6 +25,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers"
+	testwait "example.com/memcached-operator/test/wait"
 )
 
 // Images of the objects under test.
@@ -133,8 +134,10 @@ func run(mgr ctrl.Manager, reconciler *controllers.MemcachedReconciler, metrics 
 
 // readable waits until the controller has its caches.
 func (o *Operator) readable(ctx context.Context) error {
-	const interval, limit = 10 * time.Millisecond, 2 * time.Minute
-	err := wait.PollUntilContextTimeout(ctx, interval, limit, true, func(ctx context.Context) (bool, error) {
+	const interval = 10 * time.Millisecond
+	limited, cancel := context.WithDeadline(ctx, testwait.Deadline())
+	defer cancel()
+	err := wait.PollUntilContextCancel(limited, interval, true, func(ctx context.Context) (bool, error) {
 		for _, list := range []client.ObjectList{&cachev1alpha1.MemcachedList{}, &corev1.PersistentVolumeClaimList{}, &batchv1.JobList{}} {
 			if err := o.Reconciler.List(ctx, list); err != nil {
 				return false, nil //nolint:nilerr // not yet
