@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
+
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
 // TestTheLoadBelievesAMemcached, and notices each thing that routers may never do: a value that is
@@ -81,21 +83,19 @@ func loadOfMemcached(t *testing.T) (*load, *memcache.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := exec.CommandContext(t.Context(), "memcached", "-u", me.Username, "-s", socket)
+	memcached, err := exec.LookPath("memcached")
+	tier.Needs(t, "memcached", err)
+	server := exec.CommandContext(t.Context(), memcached, "-u", me.Username, "-s", socket)
 	if err := server.Start(); err != nil {
-		t.Fatalf("%v: is memcached installed?", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	})
 	client := memcache.New(socket)
-	client.MaxIdleConns, client.Timeout = writers, 10*time.Second
-	for end := time.Now().Add(10 * time.Second); client.Ping() != nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("memcached does not answer")
-		}
-	}
+	client.MaxIdleConns, client.Timeout = writers, wait.Long
+	wait.For(t, "memcached to answer", client.Ping)
 	l := &load{
 		views:   &views{world: &world{options: options{routed: true}}, routers: &member{address: socket, client: client}},
 		excused: map[string]int{},

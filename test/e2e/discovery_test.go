@@ -17,6 +17,8 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
 // reachesPodIn bounds how long a list takes from the annotation of a pod to its member. A kubelet
@@ -28,6 +30,7 @@ const reachesPodIn = 7 * time.Second
 // kubelet: first that there are more, or fewer, and the item for clients that don't know the
 // command says the same.
 func TestDiscoveryFollowsEachScaling(t *testing.T) {
+	tier.Second(t, "TestJourneyOfClientsThatFollow")
 	t.Parallel()
 	spec := persistent(2)
 	spec.Discovery = &cachev1alpha1.DiscoverySpec{}
@@ -114,12 +117,12 @@ func (f *fixture) discovered(ordinal int) int {
 
 // say sends a command, and returns the lines of the answer before END.
 func (f *fixture) say(address, command string) (lines []string, err error) {
-	conn, err := net.DialTimeout("tcp", address, 30*time.Second)
+	conn, err := dialSoon(f.ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = conn.SetDeadline(wait.Deadline())
 	if _, err := fmt.Fprintf(conn, "%s\r\n", command); err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ package e2e
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -25,8 +24,6 @@ var (
 	config *rest.Config
 )
 
-var long = flag.Bool("e2e.long", false, "run what repeats on a real node what other tests show: make test-long does")
-
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(zap.New())
 	if err := connect(); err != nil {
@@ -39,5 +36,8 @@ func TestMain(m *testing.M) {
 func connect() error {
 	var err error
 	kube, config, err = deployed.Connect(context.Background(), "test-e2e")
-	return err
+	if err != nil {
+		return err
+	}
+	return putInOrder(context.Background())
 }
