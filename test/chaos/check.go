@@ -51,6 +51,9 @@ func check(ctx context.Context, w *world, l *load) error {
 		return err
 	}
 	w.trouble.rested(time.Now())
+	for _, h := range l.hot {
+		h.rested(time.Now())
+	}
 	fmt.Printf("chaos: all %d keys are there (%d where clients look at this size) after %d drains, and the last value of each of %d keys that are overwritten\n",
 		total, seen, len(drains), hotKeys)
 	return nil

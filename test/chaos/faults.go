@@ -74,15 +74,17 @@ func newFaults(w *world, seed uint64) *faults {
 	return f
 }
 
-// round causes faults for that long. It may spare members: then applications of routers may miss
-// nothing, either.
-func (f *faults) round(ctx context.Context, duration time.Duration, spare bool) error {
+// round causes so many faults, or faults for that long if deeds is 0. It may spare members: then
+// applications of routers may miss nothing, either.
+func (f *faults) round(ctx context.Context, deeds int, duration time.Duration, spare bool) error {
 	// Without a deadline: the client's rate limiter would refuse before it what comes after it.
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer time.AfterFunc(duration, cancel).Stop()
 	defer f.pending.Wait()
-	for ctx.Err() == nil {
+	defer cancel()
+	if deeds == 0 {
+		defer time.AfterFunc(duration, cancel).Stop()
+	}
+	for done := 0; ctx.Err() == nil && (deeds == 0 || done < deeds); {
 		one, random, rest := f.next()
 		if one.kills && spare {
 			continue
@@ -98,6 +100,7 @@ func (f *faults) round(ctx context.Context, duration time.Duration, spare bool) 
 			return fmt.Errorf("%s: %w", one.name, err)
 		}
 		f.count(one.name, hit)
+		done++
 		select {
 		case <-ctx.Done():
 		case <-time.After(rest):

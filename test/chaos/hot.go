@@ -18,8 +18,8 @@ type hot struct {
 
 	mu sync.Mutex
 	facts
-	// rests: nothing is written before that time.
-	rests time.Time
+	// resting since that time, while a write without an answer may still be carried out: nothing is written.
+	resting time.Time
 }
 
 // facts are what is known of a hot key at one time.
@@ -73,10 +73,10 @@ func (h *hot) look() facts {
 }
 
 // begin a write, unless the key rests. It returns what was known before, and the write's number.
-func (h *hot) begin(now time.Time, deletes bool) (before facts, number int64, ok bool) {
+func (h *hot) begin(deletes bool) (before facts, number int64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.abandoned || now.Before(h.rests) {
+	if h.abandoned || !h.resting.IsZero() {
 		return h.facts, 0, false
 	}
 	before = h.facts
@@ -103,13 +103,24 @@ func (h *hot) refuse() {
 	h.deleting = false
 }
 
-// unanswered: nobody knows what became of the write. The key rests until nobody carries it out any more.
-func (h *hot) unanswered(rests time.Time, abandoned bool) {
+// unanswered: nobody knows what became of the write. The key rests until nobody carries it out any more,
+// unless resting is no time.
+func (h *hot) unanswered(resting time.Time, abandoned bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.unsure, h.deleting = true, false
 	h.doubts++
-	h.rests, h.abandoned = rests, h.abandoned || abandoned
+	h.resting, h.abandoned = resting, h.abandoned || abandoned
+}
+
+// rested: the cluster is at rest, and has answered since. What was written that long ago has been carried
+// out, or never will be.
+func (h *hot) rested(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now.Sub(h.resting) >= unansweredRests {
+		h.resting = time.Time{}
+	}
 }
 
 // value with that number; numberOf reads it.

@@ -8,19 +8,19 @@ import (
 func TestWhatAReadMayFind(t *testing.T) {
 	now := time.Now()
 	set := func(h *hot) {
-		_, n, _ := h.begin(now, false)
+		_, n, _ := h.begin(false)
 		h.acknowledge(n, false, span{now, now})
 	}
 	lost := func(h *hot) {
-		h.begin(now, false)
-		h.unanswered(now, false)
+		h.begin(false)
+		h.unanswered(time.Time{}, false)
 	}
 	deleted := func(h *hot) {
-		_, n, _ := h.begin(now, true)
+		_, n, _ := h.begin(true)
 		h.acknowledge(n, true, span{now, now})
 	}
-	deletes := func(h *hot) { h.begin(now, true) }
-	writes := func(h *hot) { h.begin(now, false) }
+	deletes := func(h *hot) { h.begin(true) }
+	writes := func(h *hot) { h.begin(false) }
 	nothing := func(*hot) {}
 	const none = -1
 	for name, test := range map[string]struct {
@@ -52,10 +52,10 @@ func TestWhatAReadMayFind(t *testing.T) {
 		"nothing, deleted and set meanwhile":       {[]func(*hot){set}, func(h *hot) { deleted(h); set(h) }, none, right},
 		"nothing while a delete is under way":      {[]func(*hot){set, deletes}, func(h *hot) { h.acknowledge(2, true, span{}); set(h) }, none, right},
 		"a value while it is deleted":              {[]func(*hot){set}, deletes, 1, right},
-		"a value after a delete without an answer": {[]func(*hot){set, func(h *hot) { deletes(h); h.unanswered(now, false) }}, nothing, 1, right},
+		"a value after a delete without an answer": {[]func(*hot){set, func(h *hot) { deletes(h); h.unanswered(time.Time{}, false) }}, nothing, 1, right},
 		"nothing after a refused delete":           {[]func(*hot){set, func(h *hot) { deletes(h); h.refuse() }}, nothing, none, missing},
-		"an old one of an abandoned key":           {[]func(*hot){set, set, func(h *hot) { writes(h); h.unanswered(now, true) }}, nothing, 1, right},
-		"what nobody sent to an abandoned key":     {[]func(*hot){set, func(h *hot) { writes(h); h.unanswered(now, true) }}, nothing, 3, foreign},
+		"an old one of an abandoned key":           {[]func(*hot){set, set, func(h *hot) { writes(h); h.unanswered(time.Time{}, true) }}, nothing, 1, right},
+		"what nobody sent to an abandoned key":     {[]func(*hot){set, func(h *hot) { writes(h); h.unanswered(time.Time{}, true) }}, nothing, 3, foreign},
 	} {
 		h := &hot{key: "hot", facts: facts{gone: true}}
 		for _, do := range test.before {
@@ -71,16 +71,19 @@ func TestWhatAReadMayFind(t *testing.T) {
 
 func TestAKeyRestsAfterAWriteWithoutAnAnswer(t *testing.T) {
 	h, now := &hot{key: "hot"}, time.Now()
-	h.begin(now, false)
-	h.unanswered(now.Add(time.Second), false)
-	if _, _, ok := h.begin(now, false); ok {
+	h.begin(false)
+	h.unanswered(now, false)
+	h.rested(now.Add(unansweredRests / 2))
+	if _, _, ok := h.begin(false); ok {
 		t.Error("it is written at once")
 	}
-	if _, n, ok := h.begin(now.Add(time.Second), false); !ok || n != 2 {
+	h.rested(now.Add(unansweredRests))
+	if _, n, ok := h.begin(false); !ok || n != 2 {
 		t.Errorf("later: %v, number %d", ok, n)
 	}
-	h.unanswered(now, true)
-	if _, _, ok := h.begin(now.Add(time.Hour), false); ok {
+	h.unanswered(time.Time{}, true)
+	h.rested(now.Add(time.Hour))
+	if _, _, ok := h.begin(false); ok {
 		t.Error("an abandoned key is written")
 	}
 }

@@ -33,9 +33,9 @@ const (
 	maxKeys  = 30_000
 	hotKeys  = 64
 	maxValue = 2048
-	// unansweredRests is how long a key of routers rests after a write without an answer. A member may
-	// still have that write in its socket, from a router that was killed, or that has waited for its
-	// time-out (2 s): it would come after the next one, by another router.
+	// unansweredRests is how long a key of routers rests after a write without an answer, and until the
+	// cluster is at rest. A member may still have that write in its socket, from a router that was killed, or
+	// that has waited for its time-out (2 s): it would come after the next one, by another router.
 	unansweredRests = 5 * time.Second
 )
 

@@ -83,9 +83,9 @@ func loadOfMemcached(t *testing.T) (*load, *memcache.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := exec.LookPath("memcached")
+	memcached, err := exec.LookPath("memcached")
 	tier.Needs(t, "memcached", err)
-	server := exec.CommandContext(t.Context(), program, "-u", me.Username, "-s", socket)
+	server := exec.CommandContext(t.Context(), memcached, "-u", me.Username, "-s", socket)
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func loadOfMemcached(t *testing.T) (*load, *memcache.Client) {
 	})
 	client := memcache.New(socket)
 	client.MaxIdleConns, client.Timeout = writers, wait.Long
-	wait.For(t, "memcached", client.Ping)
+	wait.For(t, "memcached to answer", client.Ping)
 	l := &load{
 		views:   &views{world: &world{options: options{routed: true}}, routers: &member{address: socket, client: client}},
 		excused: map[string]int{},

@@ -25,10 +25,13 @@ import (
 
 // options say how long, and what is random.
 type options struct {
-	seed     uint64
+	seed uint64
+	// deeds is how many faults there are; 0 if duration says how long they go on.
+	deeds    int
 	duration time.Duration
-	// round is how long faults go on before everything is looked for.
-	round time.Duration
+	// round is how long faults go on before everything is looked for, and roundDeeds how many there are.
+	round      time.Duration
+	roundDeeds int
 	// patience bounds each wait for the cluster to come to rest.
 	patience time.Duration
 	// placement is spec.routing.placement of the cluster.
@@ -40,8 +43,9 @@ type options struct {
 }
 
 func main() {
-	o := options{round: 30 * time.Second, patience: 3 * time.Minute}
+	o := options{round: 30 * time.Second, roundDeeds: 8, patience: 15 * time.Minute}
 	minutes := flag.Float64("minutes", 2, "How long faults go on.")
+	flag.IntVar(&o.deeds, "deeds", 0, "How many faults there are, instead of --minutes.")
 	flag.Uint64Var(&o.seed, "seed", 0, "Seed of what happens; 0 takes one of the clock.")
 	flag.StringVar((*string)(&o.placement), "placement", string(cachev1alpha1.PlacementOn), "The cluster's spec.routing.placement: On, or Off.")
 	flag.BoolVar(&o.routed, "routers", false, "The load asks routers (spec.router).")
@@ -58,7 +62,10 @@ func main() {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetOutput(io.Discard)
 	klog.LogToStderr(false)
-	what := fmt.Sprintf("%v, placement %s", o.duration, o.placement)
+	what := fmt.Sprintf("for %v, placement %s", o.duration, o.placement)
+	if o.deeds > 0 {
+		what = fmt.Sprintf("%d of them, placement %s", o.deeds, o.placement)
+	}
 	if o.routed {
 		what += ", through routers"
 	}
@@ -67,7 +74,7 @@ func main() {
 		fmt.Printf("chaos: FAIL, seed %d: %v\n", o.seed, err)
 		os.Exit(1)
 	}
-	if err := summary.Add("chaos: PASS, seed %d, faults for %s", o.seed, what); err != nil {
+	if err := summary.Add("chaos: PASS, seed %d, faults: %s", o.seed, what); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -98,8 +105,15 @@ func run(o options) (err error) {
 	defer stopLoad()
 	l.start(loadCtx)
 	f := newFaults(w, o.seed)
-	for end, spare := time.Now().Add(o.duration), o.routed; time.Now().Before(end); spare = o.routed && !spare {
-		if err := f.round(ctx, min(o.round, time.Until(end)), spare); err != nil {
+	end, left := time.Now().Add(o.duration), o.deeds
+	for spare := o.routed; left > 0 || o.deeds == 0 && time.Now().Before(end); spare = o.routed && !spare {
+		if o.deeds > 0 {
+			err = f.round(ctx, min(o.roundDeeds, left), 0, spare)
+			left -= o.roundDeeds
+		} else {
+			err = f.round(ctx, 0, min(o.round, time.Until(end)), spare)
+		}
+		if err != nil {
 			return err
 		}
 		if err := w.settle(ctx, f); err != nil {

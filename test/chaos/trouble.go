@@ -58,10 +58,10 @@ type trouble struct {
 }
 
 const (
-	// hears is how much later than a router this process may hear of a table, and lags how much later
-	// a router may leave a state.
+	// The API server says in whole seconds when a table was written: it may have been in use earlier by
+	// hears, by this process' clock, or have been written later by lags.
 	hears = 2 * time.Second
-	lags  = 5 * time.Second
+	lags  = time.Second
 )
 
 // died: a member is about to be killed.
@@ -79,7 +79,7 @@ func (t *trouble) rested(now time.Time) {
 	end(t.abrupt, now)
 }
 
-// told: routers are told of a table.
+// told: routers are told of a table, which was written at that time.
 func (t *trouble) told(next *contract.RingTable, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,8 +101,10 @@ func (t *trouble) told(next *contract.RingTable, now time.Time) {
 	}
 }
 
+// isEarly tells whether a router may be in prepare or settle: until all have acknowledged move, which begins
+// finish.
 func isEarly(t *contract.RingTable) bool {
-	return t.State == contract.RingPrepare || t.State == contract.RingSettle
+	return t.State == contract.RingPrepare || t.State == contract.RingSettle || t.State == contract.RingMove
 }
 
 // follows tells whether the states allow one table after the other.

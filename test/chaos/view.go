@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/internal/deployed"
@@ -25,7 +26,12 @@ import (
 
 // clientTimeout bounds one request. It is long, so that only a kill cuts a request off.
 // Such a request isn't carried out later.
-const clientTimeout = 20 * time.Second
+const clientTimeout = 10 * time.Minute
+
+// dial gives up where nobody is, since nothing refuses there.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, address)
+}
 
 // member is a pod as the client dials it. What it acknowledges is on its volume.
 type member struct {
@@ -148,7 +154,13 @@ func (v *views) told(object runtime.Object) {
 		v.note("the table of the routers: %v", err)
 		return
 	}
-	v.trouble.told(table, time.Now())
+	written := time.Now()
+	for _, m := range config.ManagedFields {
+		if m.Manager == cachev1alpha1.ManagedBy && m.Time != nil && m.Time.Time.Before(written) {
+			written = m.Time.Time // this process may hear of it late
+		}
+	}
+	v.trouble.told(table, written)
 	v.note("routers are told of table %d: %s, %d members", table.Number, table.State, len(table.New.Servers))
 }
 
@@ -241,7 +253,7 @@ func (v *views) member(ctx context.Context, pod *corev1.Pod) (*member, error) {
 	}
 	m := &member{ordinal: ordinal, address: pod.Status.PodIP + ":11211", volume: claim.Spec.VolumeName}
 	m.client = memcache.New(m.address)
-	m.client.Timeout, m.client.MaxIdleConns = clientTimeout, 2*writers
+	m.client.DialContext, m.client.Timeout, m.client.MaxIdleConns = dial, clientTimeout, 2*writers
 	v.pods[string(pod.UID)] = m
 	return m, nil
 }

@@ -44,7 +44,7 @@ func (l *load) writeHot(h *hot, random *rand.Rand) {
 // set the next number.
 func (l *load) set(m *member, h *hot) bool {
 	began := time.Now()
-	_, number, ok := h.begin(began, false)
+	_, number, ok := h.begin(false)
 	if !ok {
 		return false
 	}
@@ -60,7 +60,7 @@ func (l *load) set(m *member, h *hot) bool {
 // remove deletes the key.
 func (l *load) remove(m *member, h *hot) {
 	began := time.Now()
-	before, number, ok := h.begin(began, true)
+	before, number, ok := h.begin(true)
 	if !ok {
 		return
 	}
@@ -83,7 +83,7 @@ func (l *load) remove(m *member, h *hot) {
 // increment a counter. What it answers is one more than what a read would have found.
 func (l *load) increment(m *member, h *hot) {
 	began := time.Now()
-	before, _, ok := h.begin(began, false)
+	before, _, ok := h.begin(false)
 	if !ok {
 		return
 	}
@@ -129,7 +129,7 @@ func (l *load) token(m *member, h *hot) *memcache.Item {
 // compareAndSwap by the item's token; stored says what it means if the value is taken.
 func (l *load) compareAndSwap(m *member, h *hot, item *memcache.Item, stored finding) {
 	began := time.Now()
-	before, number, ok := h.begin(began, false)
+	before, number, ok := h.begin(false)
 	if !ok {
 		return
 	}
@@ -157,13 +157,13 @@ func (l *load) compareAndSwap(m *member, h *hot, item *memcache.Item, stored fin
 // unanswered: nobody knows what became of a write.
 func (l *load) unanswered(h *hot, err error) {
 	l.failed.Add(1)
-	rests := time.Now()
+	var resting time.Time
 	if l.views.routed {
-		rests = rests.Add(unansweredRests)
+		resting = time.Now()
 	}
 	// After a time-out it may be carried out at any time.
 	var timeout net.Error
-	h.unanswered(rests, errors.As(err, &timeout) && timeout.Timeout())
+	h.unanswered(resting, errors.As(err, &timeout) && timeout.Timeout())
 }
 
 // readHot reads a hot key. It returns nil for a value, and for a miss that is right.

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -24,11 +26,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"example.com/memcached-operator/test/internal/app"
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
 // The samples' autoscalers, in more of a hurry. They go by what the metrics API says of the pods that
 // their targets' selectors select, and that is this test's to say. A cluster has one such API.
 func TestAutoscalers(t *testing.T) {
+	tier.Second(t, "TestJourneyOfAnAutoscaledCluster")
 	t.Parallel()
 	m := serveMetrics(inNamespace(t))
 	t.Run("a flapping one drains members, and loses nothing", func(t *testing.T) {
@@ -39,6 +44,74 @@ func TestAutoscalers(t *testing.T) {
 		t.Parallel()
 		anAutoscalerOfRoutersIsNotNoticed(t, m)
 	})
+}
+
+// TestJourneyOfAnAutoscaledCluster is that of the samples: one autoscaler adds a member and takes it away,
+// another one does so with a router, and no application notices.
+func TestJourneyOfAnAutoscaledCluster(t *testing.T) {
+	t.Parallel()
+	m := serveMetrics(inNamespace(t))
+	f := inNamespace(t)
+	f.name = "routed-autoscaled"
+	load := m.loadOf(f.namespace)
+	load.Store(little)
+	f.kubectl("apply", "-f", samples+"cache_v1alpha1_memcached_routed_autoscaled.yaml")
+	members := f.sample(samples + "cache_v1alpha1_memcached_autoscaled.yaml")
+	mc := f.memcached()
+	before := mc.DeepCopy()
+	mc.Spec.Resources = members.Spec.Resources
+	mc.Spec.Routing.Patience = &metav1.Duration{Duration: wait.Long}
+	f.must(kube.Patch(f.ctx, mc, client.MergeFrom(before)))
+	f.autoscale(samples+"cache_v1alpha1_memcached_autoscaled.yaml", members.Name)
+	f.hurry(f.name)
+	f.hurry(f.name + "-router")
+	f.settled(2)
+	f.routersReady(2) // the least that the autoscaler wants; the Deployment began with one
+	objects := f.some()
+	all := f.appAt([]string{"router:11211"}, f.routerService())
+	f.must(all.Fill(f.ctx, objects))
+	stop := app.StartRedialing(f.dialer, f.routerService())
+	ended := false
+	defer func() {
+		if !ended {
+			stop()
+		}
+	}()
+	for _, step := range []struct {
+		load int64
+		size int32
+	}{{much, 3}, {little, 2}} {
+		load.Store(step.load)
+		f.wantsSize(step.size)
+		f.routersReady(step.size)
+		f.settled(step.size)
+	}
+	saw := stop()
+	ended = true
+	t.Logf("%d requests, %d of them sent again, the slowest took %v", saw.Requests, saw.Again, saw.Slowest)
+	f.unnoticed(&saw)
+	report, err := all.Check(f.ctx, objects)
+	f.must(err)
+	if report.Missing > 0 {
+		t.Errorf("%d objects are missing of %d: %q", report.Missing, report.Objects, report.Examples)
+	}
+	if mc := f.memcached(); mc.Spec.Router.Replicas != nil {
+		t.Errorf("the spec is %+v", mc.Spec.Router)
+	}
+}
+
+// autoscale the fixture's cluster as the sample's autoscaler does that of the other name.
+func (f *fixture) autoscale(file, name string) {
+	f.Helper()
+	text, err := os.ReadFile(file)
+	f.must(err)
+	_, autoscaler, is := strings.Cut(string(text), "\n---\n")
+	if !is {
+		f.Fatalf("%s has no autoscaler", file)
+	}
+	ours := filepath.Join(f.TempDir(), "autoscaler.yaml")
+	f.must(os.WriteFile(ours, []byte(strings.ReplaceAll(autoscaler, "name: "+name, "name: "+f.name)), 0o644))
+	f.kubectl("apply", "-f", ours)
 }
 
 func aFlappingAutoscalerDrainsAndLosesNothing(t *testing.T, m *metricsServer) {
@@ -179,17 +252,22 @@ func (f *fixture) publish(at *net.TCPAddr) {
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{at.IP.String()}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
 		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To(int32(at.Port)), Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}))
-	api := &unstructured.Unstructured{Object: map[string]any{
+	api := metricsAPI(f.namespace)
+	f.must(kube.Create(f.ctx, api))
+	f.Cleanup(func() { f.remove(api) })
+}
+
+// metricsAPI is served by the Service in the namespace.
+func metricsAPI(namespace string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
 		"metadata": map[string]any{"name": "v1beta1.metrics.k8s.io"},
 		"spec": map[string]any{
 			"group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": int64(100), "versionPriority": int64(100),
 			"insecureSkipTLSVerify": true,
-			"service":               map[string]any{"namespace": f.namespace, "name": service.Name},
+			"service":               map[string]any{"namespace": namespace, "name": "metrics"},
 		},
 	}}
-	f.must(kube.Create(f.ctx, api))
-	f.Cleanup(func() { f.remove(api) })
 }
 
 // metrics answers a request for the API group's resources, or for pods' metrics.

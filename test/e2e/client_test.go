@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	kruntime "k8s.io/apimachinery/pkg/runtime"
@@ -23,12 +25,30 @@ const (
 // objects are the files of the Go distribution.
 func (f *fixture) objects() []corpus.Object {
 	f.Helper()
-	objects, _, err := corpus.Load(f.source(), maxItem)
-	f.must(err)
-	if len(objects) < 5000 {
-		f.Fatalf("only %d objects under %s", len(objects), f.source())
+	loaded.once.Do(func() { loaded.objects, _, loaded.err = corpus.Load(f.source(), maxItem) })
+	f.must(loaded.err)
+	if len(loaded.objects) < 5000 {
+		f.Fatalf("only %d objects under %s", len(loaded.objects), f.source())
 	}
-	return objects
+	return slices.Clone(loaded.objects)
+}
+
+var loaded struct {
+	once    sync.Once
+	objects []corpus.Object
+	err     error
+}
+
+// some of these objects, where it doesn't matter how many.
+func (f *fixture) some() []corpus.Object {
+	f.Helper()
+	var some []corpus.Object
+	for i, o := range f.objects() {
+		if i%4 == 0 {
+			some = append(some, o)
+		}
+	}
+	return some
 }
 
 // objectsOfPylibmc are the same, as the independent client can store them.

@@ -20,10 +20,21 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/internal/deployed"
+	"example.com/memcached-operator/test/wait"
 )
 
-// patience bounds every wait for the cluster.
-const patience = 4 * time.Minute
+// inTime ends when waits give up, or when the test has ended.
+func inTime(t *testing.T) context.Context {
+	ctx, cancel := context.WithDeadline(t.Context(), wait.Deadline())
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// cleanupContext is for what is put in order when a test has ended, even if that was for lack of time.
+func cleanupContext() (context.Context, context.CancelFunc) {
+	return context.WithDeadline(context.Background(), wait.Deadline().Add(15*time.Second))
+}
 
 // fixture is a Memcached in a namespace of its own, where restricted Pod
 // Security is enforced.
@@ -36,6 +47,9 @@ type fixture struct {
 	dialer memcache.Dialer
 }
 
+// onCluster is for a test that needs no namespace.
+func onCluster(t *testing.T) *fixture { return &fixture{T: t, ctx: inTime(t)} }
+
 // setup makes the namespace and the Memcached, and waits until it is available.
 func setup(t *testing.T, spec cachev1alpha1.MemcachedSpec) *fixture {
 	t.Helper()
@@ -44,15 +58,13 @@ func setup(t *testing.T, spec cachev1alpha1.MemcachedSpec) *fixture {
 	return f
 }
 
-// inNamespace makes the namespace, once the machine has room for the test.
+// inNamespace makes the namespace.
 func inNamespace(t *testing.T) *fixture {
 	t.Helper()
-	waitForRoom(t)
-	f := &fixture{T: t, ctx: t.Context(), name: "cache"}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "e2e-",
-		Labels:       map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-	}}
+	f := onCluster(t)
+	f.name = "cache"
+	namespace := deployed.Namespace(prefix)
+	namespace.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
 	f.must(kube.Create(f.ctx, namespace))
 	f.namespace = namespace.Name
 	t.Cleanup(func() { f.tearDown(namespace) })
@@ -92,7 +104,7 @@ func (f *fixture) kubectl(args ...string) string {
 
 // tearDown deletes the namespace and expects that nothing holds it.
 func (f *fixture) tearDown(namespace *corev1.Namespace) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := cleanupContext()
 	defer cancel()
 	if f.Failed() {
 		f.Log(f.dump())
@@ -128,14 +140,16 @@ func (f *fixture) must(err error) {
 // eventually waits for a condition, and shows the cluster if it never holds.
 func (f *fixture) eventually(what string, condition func() bool) {
 	f.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for began := time.Now(); ; {
 		asked := time.Now()
 		if condition() {
 			return
 		}
+		if time.Now().After(wait.Deadline()) {
+			f.Fatalf("after %s it is still not true that %s", time.Since(began).Round(time.Second), what)
+		}
 		time.Sleep(max(100*time.Millisecond, 5*time.Since(asked))) // a busy API server is asked less often
 	}
-	f.Fatalf("after %s it is still not true that %s", patience, what)
 }
 
 func (f *fixture) key(name string) client.ObjectKey {
@@ -210,7 +224,7 @@ func held(claim *corev1.PersistentVolumeClaim) bool {
 
 // dump shows what a person would look at.
 func (f *fixture) dump() string {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := cleanupContext()
 	defer cancel()
 	var b strings.Builder
 	for _, list := range []client.ObjectList{

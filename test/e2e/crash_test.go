@@ -12,11 +12,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/corpus"
 	"example.com/memcached-operator/test/internal/node"
+	"example.com/memcached-operator/test/tier"
 )
 
 // A member that crashes around its scale-down is drained all the same. Only in mode
@@ -24,6 +26,7 @@ import (
 // tests stops the kubelet, and runs by itself.
 
 func TestAMemberThatWasKilledIsDrainedAllTheSame(t *testing.T) {
+	tier.Second(t, "TestJourneyOfMappedMembers")
 	f, objects := filled(t, mapped(3))
 
 	resume := f.stopKubelet(f.pod(2))
@@ -37,6 +40,7 @@ func TestAMemberThatWasKilledIsDrainedAllTheSame(t *testing.T) {
 }
 
 func TestAMemberThatIsKilledWhileItSavesIsDrained(t *testing.T) {
+	tier.Second(t, "TestJourneyOfMappedMembers")
 	t.Parallel()
 	f, objects := filled(t, mapped(3))
 	pod := f.pod(2)
@@ -52,6 +56,7 @@ func TestAMemberThatIsKilledWhileItSavesIsDrained(t *testing.T) {
 }
 
 func TestAMemberThatIsKilledRightAfterItSavedIsDrained(t *testing.T) {
+	tier.Second(t, "TestJourneyOfMappedMembers")
 	t.Parallel()
 	f, objects := filled(t, mapped(3))
 	pod, meta := f.pod(2), filepath.Join(f.volumeOf(f.claim(2)), contract.WarmFile+".meta")
@@ -68,6 +73,7 @@ func TestAMemberThatIsKilledRightAfterItSavedIsDrained(t *testing.T) {
 }
 
 func TestAMemberWhoseMemcachedIsKilledRightBeforeIsDrained(t *testing.T) {
+	tier.Second(t, "TestJourneyOfMappedMembers")
 	t.Parallel()
 	f, objects := filled(t, persistent(3))
 
@@ -79,6 +85,7 @@ func TestAMemberWhoseMemcachedIsKilledRightBeforeIsDrained(t *testing.T) {
 }
 
 func TestAMemberThatIsOutOfMemoryIsDrained(t *testing.T) {
+	tier.Second(t, "TestJourneyOfMappedMembers")
 	t.Parallel()
 	spec := mapped(3) // the kernel may end the supervisor, too
 	spec.Resources.Limits = limit320Mi
@@ -92,6 +99,7 @@ func TestAMemberThatIsOutOfMemoryIsDrained(t *testing.T) {
 }
 
 func TestASurvivorThatIsKilledDuringTheDrainLosesNothing(t *testing.T) {
+	tier.Second(t, "TestItemsAreWhereClientsLookAfterEachScaling")
 	t.Parallel()
 	f, objects := filled(t, persistent(3))
 
@@ -105,6 +113,7 @@ func TestASurvivorThatIsKilledDuringTheDrainLosesNothing(t *testing.T) {
 
 // Killed by whoever, or for its memory: what is in memory outlives the container.
 func TestAMemberThatCrashesComesBackWarm(t *testing.T) {
+	tier.Second(t, "TestJourneyOfMappedMembers")
 	t.Parallel()
 	spec := persistent(3)
 	spec.Resources.Limits = limit320Mi
@@ -112,21 +121,34 @@ func TestAMemberThatCrashesComesBackWarm(t *testing.T) {
 
 	f.crash(f.pod(1))
 	f.exhaust(f.pod(2))
-	f.eventually("both members were started again", func() bool {
-		for ordinal := 1; ordinal <= 2; ordinal++ {
-			statuses := f.pod(ordinal).Status.ContainerStatuses
-			if len(statuses) != 1 || statuses[0].RestartCount == 0 || !ready(f.pod(ordinal)) {
-				return false
-			}
-		}
-		return true
-	})
+	f.restarted(1)
+	f.restarted(2)
 	// The supervisor replays the old file after live traffic.
 	f.eventually("every object is there again", func() bool {
 		report, err := f.app(3).Check(f.ctx, objects)
 		return err == nil && report.Found == int64(len(objects))
 	})
 	f.expectAll(3, objects)
+}
+
+// restarted waits until the member's container was started again, and is ready.
+func (f *fixture) restarted(ordinal int) {
+	f.Helper()
+	f.eventually(fmt.Sprintf("member %d was started again", ordinal), func() bool {
+		pod := f.pod(ordinal)
+		return pod != nil && len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].RestartCount > 0 && ready(pod)
+	})
+}
+
+// replaced waits until the member has another pod, which is ready.
+func (f *fixture) replaced(before *corev1.Pod) {
+	f.Helper()
+	pod := &corev1.Pod{}
+	f.eventually("the member is back", func() bool {
+		err := kube.Get(f.ctx, client.ObjectKeyFromObject(before), pod)
+		f.must(client.IgnoreNotFound(err))
+		return err == nil && pod.UID != before.UID && ready(pod)
+	})
 }
 
 var limit320Mi = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("320Mi")}

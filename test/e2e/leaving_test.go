@@ -14,6 +14,8 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/corpus"
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
 // straggler is an application that is never told of a new list.
@@ -31,7 +33,7 @@ func (f *fixture) straggle(size int, objects []corpus.Object) *straggler {
 	f.Helper()
 	s := &straggler{ended: make(chan struct{})}
 	client := memcache.NewFromSelector(f.app(size))
-	client.Timeout = time.Minute // no call may fail, however slow the machine is
+	client.Timeout = wait.Long // no call may fail, however slow the machine is
 	ctx, cancel := context.WithCancel(f.ctx)
 	s.stop = cancel
 	go func() {
@@ -53,6 +55,9 @@ func (f *fixture) straggle(size int, objects []corpus.Object) *straggler {
 	}()
 	return s
 }
+
+// preparesWithin is how long the operator lets the list wait for movers.
+const preparesWithin = 10 * time.Second
 
 // wasPrepared checks that the only mover had started before clients were told of the new
 // list, and that it was told to begin. If its pod took too long, the list did not wait.
@@ -76,7 +81,7 @@ func (f *fixture) wasPrepared() {
 		}
 		running := pod.Status.ContainerStatuses[0].State.Running
 		f.Logf("marked at %s, clients told at %s, the mover is %+v", marked, told.UTC().Format(time.RFC3339), running)
-		if told.Sub(at) < 10*time.Second && (running == nil || running.StartedAt.After(told)) {
+		if told.Sub(at) < preparesWithin && (running == nil || running.StartedAt.After(told)) {
 			f.Error("clients were told before the mover had started")
 		}
 		return
@@ -87,18 +92,27 @@ func (f *fixture) wasPrepared() {
 // A leaving member gives its items away while it runs, and serves an application that has
 // the old list until that stops calling.
 func TestALeavingMemberServesAnApplicationThatHasTheOldList(t *testing.T) {
+	tier.Second(t, "TestJourneyOfACluster")
 	t.Parallel()
 	spec := persistent(3)
-	spec.Routing.Patience = &metav1.Duration{Duration: 10 * time.Minute}
+	spec.Routing.Patience = &metav1.Duration{Duration: wait.Long}
 	f := setup(t, spec)
 	objects := small(2000)
 	f.fill(3, objects)
+	f.expectAll(2, append(objects, f.leavesWhenNobodyCalls(objects)...))
+}
+
+// leavesWhenNobodyCalls scales three members to two. The third gives its items away while an application
+// with the old list reads these objects, and stores others, which are returned. It leaves when that
+// application stops.
+func (f *fixture) leavesWhenNobodyCalls(objects []corpus.Object) (stored []corpus.Object) {
+	f.Helper()
 	old := f.straggle(3, objects)
 	f.scale(2)
 	f.eventually("status says who still calls member 2", func() bool {
 		for _, d := range f.memcached().Status.Drains {
 			if d.Ordinal == 2 && d.Phase == cachev1alpha1.DrainLeaving && d.Reason == cachev1alpha1.ReasonStillCalled {
-				t.Log(d.Message)
+				f.Log(d.Message)
 				return strings.Contains(d.Message, "commands")
 			}
 		}
@@ -107,20 +121,20 @@ func TestALeavingMemberServesAnApplicationThatHasTheOldList(t *testing.T) {
 	f.expectAll(2, objects)
 	f.wasPrepared()
 	if pod := f.pod(2); pod == nil || pod.DeletionTimestamp != nil {
-		t.Error("member 2 is called, and leaves")
+		f.Error("member 2 is called, and leaves")
 	}
 
 	old.stop()
 	<-old.ended
 	f.eventually("claim 2 is gone", func() bool { return f.claim(2) == nil })
 	f.settled(2)
-	t.Logf("%d calls by the old list, of which %d failed", old.calls, len(old.failed))
+	f.Logf("%d calls by the old list, of which %d failed", old.calls, len(old.failed))
 	if len(old.failed) > 0 || old.calls == 0 {
-		t.Errorf("calls by the old list failed: %q", old.failed)
+		f.Errorf("calls by the old list failed: %q", old.failed)
 	}
-	f.expectAll(2, append(objects, old.stored...))
 	last := f.memcached().Status.LastDrains
 	if len(last) == 0 || last[0].Moved == 0 || last[0].Found != 0 {
-		t.Errorf("the drain still found items: %+v", last)
+		f.Errorf("the drain still found items: %+v", last)
 	}
+	return old.stored
 }

@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/wait"
 )
 
 // library is a client library, which alone decides where it looks for a key. It
@@ -36,6 +39,12 @@ var libraries = map[cachev1alpha1.Client]func(*fixture) library{
 	"pymemcache": func(f *fixture) library { return f.startPython("pymemcache") },
 }
 
+// dialSoon gives up where nobody is, since nothing refuses there. The kernel of a pod that is there answers,
+// however busy its memcached is.
+func dialSoon(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, address)
+}
+
 type gomemcache struct{ *memcache.Client }
 
 func (g *gomemcache) use(_, addresses []string) error {
@@ -47,7 +56,7 @@ func (g *gomemcache) use(_, addresses []string) error {
 		_ = g.Close() // at worst it leaves idle connections behind
 	}
 	g.Client = memcache.NewFromSelector(list)
-	g.Timeout = 2 * time.Second
+	g.DialContext, g.Timeout = dialSoon, wait.Long
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/corpus"
+	"example.com/memcached-operator/test/tier"
 )
 
 func TestAClusterWithoutStorageIsADeployment(t *testing.T) {
@@ -48,21 +49,13 @@ func TestAClusterWithoutStorageIsADeployment(t *testing.T) {
 }
 
 func TestHibernationKeepsTheCache(t *testing.T) {
+	tier.Second(t, "TestJourneyOfACluster")
 	t.Parallel()
 	f := setup(t, persistent(3))
 	objects := f.objects()
 	f.fill(3, objects)
 
-	f.scale(0)
-	f.eventually("the cluster hibernates", func() bool {
-		return f.memcached().Status.Phase == cachev1alpha1.PhaseHibernated && len(f.pods()) == 0
-	})
-	for ordinal := range 3 {
-		if claim := f.claim(ordinal); claim == nil || !held(claim) {
-			t.Fatalf("claim %d is not kept: %+v", ordinal, claim)
-		}
-	}
-
+	f.hibernate(3)
 	f.scale(3)
 	f.settled(3)
 	f.expectAll(3, objects)
@@ -71,19 +64,30 @@ func TestHibernationKeepsTheCache(t *testing.T) {
 	}
 }
 
+// hibernate a cluster of that size. Its volumes stay.
+func (f *fixture) hibernate(size int) {
+	f.Helper()
+	f.scale(0)
+	f.eventually("the cluster hibernates", func() bool {
+		return f.memcached().Status.Phase == cachev1alpha1.PhaseHibernated && len(f.pods()) == 0
+	})
+	for ordinal := range size {
+		if claim := f.claim(ordinal); claim == nil || !held(claim) {
+			f.Fatalf("claim %d is not kept: %+v", ordinal, claim)
+		}
+	}
+}
+
 func TestDeletionWithRetainKeepsTheCacheForASuccessor(t *testing.T) {
+	tier.Second(t, "TestJourneyOfACluster")
 	t.Parallel()
 	f := setup(t, persistent(2))
 	objects := f.objects()
 	f.fill(2, objects)
 
 	f.delete()
-	for ordinal := range 2 {
-		claim := f.claim(ordinal)
-		if claim == nil || claim.DeletionTimestamp != nil || held(claim) {
-			t.Fatalf("claim %d should be kept, without our finalizer: %+v", ordinal, claim)
-		}
-	}
+	f.expectKept(0)
+	f.expectKept(1)
 
 	f.create(persistent(2))
 	f.settled(2)
@@ -93,7 +97,17 @@ func TestDeletionWithRetainKeepsTheCacheForASuccessor(t *testing.T) {
 	}
 }
 
+// expectKept: a claim of a Memcached that was deleted.
+func (f *fixture) expectKept(ordinal int) {
+	f.Helper()
+	claim := f.claim(ordinal)
+	if claim == nil || claim.DeletionTimestamp != nil || held(claim) {
+		f.Fatalf("claim %d should be kept, without our finalizer: %+v", ordinal, claim)
+	}
+}
+
 func TestDeletionWithDeleteLeavesNothing(t *testing.T) {
+	tier.Second(t, "TestJourneyOfACluster")
 	t.Parallel()
 	spec := persistent(2)
 	spec.Drain.WhenDeleted = cachev1alpha1.DeletionDelete
@@ -142,9 +156,18 @@ func (f *fixture) expectReceipt(unclean bool) {
 // expectAnyReceipt is for a member that may or may not have saved.
 func (f *fixture) expectAnyReceipt() cachev1alpha1.DrainReceipt {
 	f.Helper()
-	drains := f.memcached().Status.LastDrains
-	if len(drains) != 1 {
+	if drains := f.memcached().Status.LastDrains; len(drains) != 1 {
 		f.Fatalf("status.lastDrains has %d receipts, want one", len(drains))
+	}
+	return f.lastReceipt()
+}
+
+// lastReceipt is that of the last drain, and has to add up.
+func (f *fixture) lastReceipt() cachev1alpha1.DrainReceipt {
+	f.Helper()
+	drains := f.memcached().Status.LastDrains
+	if len(drains) == 0 {
+		f.Fatal("status.lastDrains has no receipt")
 	}
 	r := drains[0]
 	f.Logf("receipt: %+v", r)

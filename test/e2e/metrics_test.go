@@ -1,14 +1,12 @@
 package e2e
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +18,7 @@ import (
 const operatorNamespace = "memcached-operator-system"
 
 func TestMetricsAreServedToThoseWhoMayReadThemOnly(t *testing.T) {
-	f := &fixture{T: t, ctx: t.Context()}
+	f := onCluster(t)
 	var pods corev1.PodList
 	f.must(kube.List(f.ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/name": "memcached-operator"}))
 	url := fmt.Sprintf("https://%s:8443/metrics", running(t, pods.Items).Status.PodIP)
@@ -50,7 +48,7 @@ func (f *fixture) account(prefix string) (name, token string) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, GenerateName: prefix}}
 	f.must(kube.Create(f.ctx, account))
 	f.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := cleanupContext()
 		defer cancel()
 		_ = kube.Delete(ctx, account)
 	})
@@ -75,8 +73,7 @@ func running(t *testing.T, pods []corev1.Pod) *corev1.Pod {
 func (f *fixture) expectStatus(url, token string, want int) string {
 	f.Helper()
 	insecure := &http.Client{
-		Timeout:   30 * time.Second,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // it signs its own
+		Transport: &http.Transport{DialContext: dialSoon, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // it signs its own
 	}
 	defer insecure.CloseIdleConnections()
 	var body string

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/corpus"
+	"example.com/memcached-operator/test/tier"
 )
 
 // What happens to the members of a node that is drained or gone. The tests take
@@ -27,6 +27,7 @@ const (
 )
 
 func TestMembersOfTwoNodesReachEachOther(t *testing.T) {
+	tier.Second(t, "TestJourneyOfANode")
 	t.Parallel()
 	f := setup(t, persistent(4))
 	nodes := map[string]*corev1.Pod{}
@@ -54,25 +55,23 @@ func TestMembersOfTwoNodesReachEachOther(t *testing.T) {
 // asksFrom asks a memcached for its version out of another pod's network.
 func (f *fixture) asksFrom(pod *corev1.Pod, address string) {
 	f.Helper()
-	script := `exec 3<>/dev/tcp/$0/11211 && echo version >&3 && read -r -t 5 line <&3 && echo "$line"`
+	script := `exec 3<>/dev/tcp/$0/11211 && echo version >&3 && read -r line <&3 && echo "$line"`
 	out, err := exec.CommandContext(f.ctx, "nsenter", "--target", fmt.Sprint(f.processOf(pod, "memcached")), "--net", "--",
-		"timeout", "10", "bash", "-c", script, address).CombinedOutput()
+		"bash", "-c", script, address).CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "VERSION") {
 		f.Fatalf("from %s on %s, %s does not answer: %v: %s", pod.Name, pod.Spec.NodeName, address, err, out)
 	}
 }
 
 func TestADrainedNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
+	tier.Second(t, "TestJourneyOfANode")
 	f, objects := onTwoNodes(t, persistent(2))
 	claim := f.claim(2)
 
 	// What kubectl drain does.
 	f.schedulable(goes, false)
 	f.evict(f.pod(2))
-	f.eventually("the member waits for its node", func() bool {
-		pod := f.pod(2)
-		return pod != nil && pod.Status.Phase == corev1.PodPending && unschedulable(pod)
-	})
+	f.waitsForItsNode(2)
 	f.expectNoDrain(claim)
 	f.schedulable(goes, true)
 	f.settled(3)
@@ -89,6 +88,7 @@ func TestADrainedNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
 }
 
 func TestAGoneNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
+	tier.Second(t, "TestJourneyOfANode")
 	f, objects := onTwoNodes(t, mapped(2)) // what was saved nowhere is on the volume
 	claim, pod := f.claim(2), f.pod(2)
 
@@ -115,6 +115,14 @@ func TestAGoneNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
 	f.expectReceipt(true)
 }
 
+func (f *fixture) waitsForItsNode(ordinal int) {
+	f.Helper()
+	f.eventually("the member waits for its node", func() bool {
+		pod := f.pod(ordinal)
+		return pod != nil && pod.Status.Phase == corev1.PodPending && unschedulable(pod)
+	})
+}
+
 const waitsForVolume = "the drainer has been waiting for a node since"
 
 // expectWaits waits until status gives the only drain one of these reasons; its claim
@@ -135,7 +143,7 @@ func (f *fixture) expectWaits(messages ...string) {
 // the node that goes.
 func onTwoNodes(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []corpus.Object) {
 	t.Helper()
-	f := &fixture{T: t, ctx: t.Context()}
+	f := onCluster(t)
 	t.Cleanup(func() {
 		f.schedulable(stays, true)
 		f.schedulable(goes, true)
@@ -153,7 +161,7 @@ func onTwoNodes(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []cor
 			t.Fatalf("member %d is on %s, want %s", ordinal, got, want)
 		}
 	}
-	objects := f.objects()
+	objects := f.some()
 	f.fill(3, objects)
 	return f, objects
 }
@@ -162,7 +170,7 @@ func onTwoNodes(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []cor
 func (f *fixture) schedulable(node string, may bool) {
 	f.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"unschedulable":%v}}`, !may))
-	ctx, cancel := context.WithTimeout(context.Background(), patience) // in a cleanup, too
+	ctx, cancel := cleanupContext() // it is called in a cleanup, too
 	defer cancel()
 	if err := kube.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, patch); err != nil {
 		f.Fatalf("%v; the end-to-end tests need two nodes: make cluster-up NODES=2", err)
@@ -232,7 +240,7 @@ func (f *fixture) stopNode() (start func()) {
 // cluster calls the manager of the test cluster.
 func (f *fixture) cluster(args ...string) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := cleanupContext() // it is called in a cleanup, too
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "../../bin/cluster", args...).CombinedOutput()
 	if err != nil {

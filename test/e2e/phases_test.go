@@ -15,29 +15,29 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/corpus"
+	"example.com/memcached-operator/test/tier"
 )
 
 // Whatever a drain is at, nothing holds a Memcached or a namespace that is
 // deleted. (The end of every test deletes its namespace, too.)
 
 func TestAMemcachedIsDeletedInEachPhaseOfADrain(t *testing.T) {
+	tier.Second(t, "TestJourneyOfMembersThatGrow")
 	t.Parallel()
-	for _, phase := range phasesOr(cachev1alpha1.DrainMoving) {
+	for _, phase := range drainPhases {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
 			f := inPhase(t, phase)
 			f.delete()
-			claim := f.claim(1)
-			if claim == nil || claim.DeletionTimestamp != nil || held(claim) {
-				t.Fatalf("the claim should be kept, without our finalizer: %+v", claim)
-			}
+			f.expectKept(1)
 		})
 	}
 }
 
 func TestANamespaceIsDeletedInEachPhaseOfADrain(t *testing.T) {
+	tier.Second(t, "TestJourneyOfMappedMembers")
 	t.Parallel()
-	for _, phase := range phasesOr(cachev1alpha1.DrainStarting) {
+	for _, phase := range drainPhases {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
 			inPhase(t, phase) // and its end
@@ -47,15 +47,6 @@ func TestANamespaceIsDeletedInEachPhaseOfADrain(t *testing.T) {
 
 var drainPhases = []cachev1alpha1.DrainPhase{
 	cachev1alpha1.DrainHeld, cachev1alpha1.DrainStarting, cachev1alpha1.DrainMoving, cachev1alpha1.DrainFailed,
-}
-
-// phasesOr are all of them, or only this one: the integration tests delete a cluster in every
-// phase.
-func phasesOr(one cachev1alpha1.DrainPhase) []cachev1alpha1.DrainPhase {
-	if *long {
-		return drainPhases
-	}
-	return []cachev1alpha1.DrainPhase{one}
 }
 
 // slowly makes a drain take long: the drainer gets a hundredth of a CPU.

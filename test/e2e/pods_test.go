@@ -9,12 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/tier"
 )
 
 // TestMembersThatMustNotShareANode: who asks for it has no two members on a node, and
 // hears why the third doesn't start; and of the others no second one is evicted before
 // the first is back, with its items. Volumes and grace period follow from memory.
 func TestMembersThatMustNotShareANode(t *testing.T) {
+	tier.Second(t, "TestJourneyOfANode")
 	t.Parallel()
 	spec := persistent(2)
 	spec.Storage = &cachev1alpha1.StorageSpec{}

@@ -23,6 +23,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/node"
+	"example.com/memcached-operator/test/tier"
 )
 
 const (
@@ -34,38 +35,12 @@ const (
 // in force, a departed member is drained, one that joins gets its items, and nothing is
 // lost.
 func TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers(t *testing.T) {
+	tier.Second(t, "TestJourneyOfASecuredCluster")
 	t.Parallel()
-	is := func(role string) networkingv1.NetworkPolicyPeer {
-		return networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": role}}}
-	}
 	spec := persistent(2)
-	spec.Exporter = &cachev1alpha1.ExporterSpec{Image: "example.com/exporter:test"}
-	machine := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "10.88.0.1/32"}} // where this test runs
-	spec.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{
-		Clients: []networkingv1.NetworkPolicyPeer{is("shop"), machine}, Monitoring: []networkingv1.NetworkPolicyPeer{is("prometheus")},
-	}
+	open(&spec)
 	f := setup(t, spec)
-	shop, prometheus, stranger := f.bystander("shop"), f.bystander("prometheus"), f.bystander("stranger")
-	if member := f.pod(1); !f.reaches(stranger, member, memcachedPort) || !f.reaches(stranger, member, exporterPort) {
-		t.Fatal("a pod does not reach a member that nothing keeps it from")
-	}
-	f.enforcePolicies()
-	f.eventually("the policy is in force", func() bool { return !f.reaches(stranger, f.pod(1), memcachedPort) })
-	for ordinal := range 2 {
-		for _, c := range []struct {
-			from *corev1.Pod
-			port int
-			want bool
-		}{
-			{shop, memcachedPort, true}, {shop, exporterPort, false},
-			{prometheus, memcachedPort, false}, {prometheus, exporterPort, true},
-			{stranger, memcachedPort, false}, {stranger, exporterPort, false},
-		} {
-			if got := f.reaches(c.from, f.pod(ordinal), c.port); got != c.want {
-				t.Errorf("%s reaches port %d of member %d: %v", c.from.Name, c.port, ordinal, got)
-			}
-		}
-	}
+	f.letsInOnlyWhoIsNamed(2)
 	objects := f.objects()
 	f.fill(2, objects)
 	movers := f.watchMovers()
@@ -76,6 +51,44 @@ func TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers(t *testing.T) {
 	f.settled(2) // with the items of the new member placed there
 	f.expectAll(2, objects)
 	f.expectStreamed(movers())
+}
+
+// open the cluster to the role shop, its exporter to the role prometheus, and to nobody else.
+func open(spec *cachev1alpha1.MemcachedSpec) {
+	is := func(role string) networkingv1.NetworkPolicyPeer {
+		return networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": role}}}
+	}
+	spec.Exporter = &cachev1alpha1.ExporterSpec{Image: "example.com/exporter:test"}
+	machine := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "10.88.0.1/32"}} // where this test runs
+	spec.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{
+		Clients: []networkingv1.NetworkPolicyPeer{is("shop"), machine}, Monitoring: []networkingv1.NetworkPolicyPeer{is("prometheus")},
+	}
+}
+
+// letsInOnlyWhoIsNamed enforces the policy of a cluster that is open, and checks it.
+func (f *fixture) letsInOnlyWhoIsNamed(members int) {
+	f.Helper()
+	shop, prometheus, stranger := f.bystander("shop"), f.bystander("prometheus"), f.bystander("stranger")
+	if member := f.pod(1); !f.reaches(stranger, member, memcachedPort) || !f.reaches(stranger, member, exporterPort) {
+		f.Fatal("a pod does not reach a member that nothing keeps it from")
+	}
+	f.enforcePolicies()
+	f.eventually("the policy is in force", func() bool { return !f.reaches(stranger, f.pod(1), memcachedPort) })
+	for ordinal := range members {
+		for _, c := range []struct {
+			from *corev1.Pod
+			port int
+			want bool
+		}{
+			{shop, memcachedPort, true}, {shop, exporterPort, false},
+			{prometheus, memcachedPort, false}, {prometheus, exporterPort, true},
+			{stranger, memcachedPort, false}, {stranger, exporterPort, false},
+		} {
+			if got := f.reaches(c.from, f.pod(ordinal), c.port); got != c.want {
+				f.Errorf("%s reaches port %d of member %d: %v", c.from.Name, c.port, ordinal, got)
+			}
+		}
+	}
 }
 
 // watchMovers returns what the receipts of the movers say that have ended since, by pod.
@@ -158,8 +171,9 @@ func (f *fixture) reaches(from, to *corev1.Pod, port int) bool {
 	if len(inside) == 0 {
 		f.Fatalf("pod %s has no process", from.Name)
 	}
+	// Who isn't let in is refused at once.
 	return exec.CommandContext(f.ctx, "nsenter", "--target", fmt.Sprint(inside[0]), "--net", "--",
-		"timeout", "10", "bash", "-c", `exec 3<>/dev/tcp/$0/$1`, to.Status.PodIP, fmt.Sprint(port)).Run() == nil
+		"bash", "-c", `exec 3<>/dev/tcp/$0/$1`, to.Status.PodIP, fmt.Sprint(port)).Run() == nil
 }
 
 // enforcePolicies does, for this namespace and until the test ends, what no network
@@ -197,17 +211,26 @@ func (f *fixture) enforcePolicies() {
 // onNodes gives rules to nftables in the network of each node.
 func onNodes(ctx context.Context, rules string) error {
 	for _, name := range []string{stays, goes} {
-		pid, err := node.Kubelet(name)
-		if err != nil {
+		if _, err := nft(ctx, name, rules); err != nil {
 			return err
-		}
-		cmd := exec.CommandContext(ctx, "nsenter", "--target", fmt.Sprint(pid), "--net", "--", "nft", "--file", "-")
-		cmd.Stdin = strings.NewReader(rules)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("nft on %s: %w: %s", name, err, out)
 		}
 	}
 	return nil
+}
+
+// nft gives commands to nftables in the network of a node.
+func nft(ctx context.Context, name, commands string) (string, error) {
+	pid, err := node.Kubelet(name)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "nsenter", "--target", fmt.Sprint(pid), "--net", "--", "nft", "--file", "-")
+	cmd.Stdin = strings.NewReader(commands)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("nft on %s: %w: %s", name, err, out)
+	}
+	return string(out), nil
 }
 
 func (f *fixture) noFilter() string {

@@ -18,6 +18,8 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/corpus"
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
 // TestRollOutsKeepTheCache: one member after the other is replaced, and the next one
@@ -26,6 +28,7 @@ import (
 // member is ready, without another look: after a change that a warm file bears, and
 // after changes for which it has to be replayed.
 func TestRollOutsKeepTheCache(t *testing.T) {
+	tier.Second(t, "TestJourneyOfMembersThatGrow")
 	t.Parallel()
 	f := setup(t, persistent(2))
 	objects := f.objects()
@@ -40,11 +43,7 @@ func TestRollOutsKeepTheCache(t *testing.T) {
 		},
 	} {
 		f.Logf("rolling out %s", what)
-		old := map[types.UID]bool{}
-		for _, pod := range f.pods() {
-			old[pod.UID] = true
-		}
-		absences := f.watchItems(2, objects)
+		old, absences := f.podUIDs(), f.watchItems(2, objects)
 		mc := f.memcached()
 		before := mc.DeepCopy()
 		change(&mc.Spec)
@@ -54,10 +53,24 @@ func TestRollOutsKeepTheCache(t *testing.T) {
 		})
 		f.expectAll(2, objects)
 		f.expectOneByOne(absences())
-		if after := f.servers(2); after[0] != ring[0] || after[1] != ring[1] {
-			t.Fatalf("the ring was %v and is %v", ring, after)
-		}
+		f.expectRing(ring)
 		f.settled(2)
+	}
+}
+
+func (f *fixture) podUIDs() map[types.UID]bool {
+	f.Helper()
+	uids := map[types.UID]bool{}
+	for _, pod := range f.pods() {
+		uids[pod.UID] = true
+	}
+	return uids
+}
+
+func (f *fixture) expectRing(before []string) {
+	f.Helper()
+	if after := f.servers(len(before)); !slices.Equal(after, before) {
+		f.Fatalf("the ring was %v and is %v", before, after)
 	}
 }
 
@@ -122,7 +135,7 @@ func (f *fixture) readFrom(ctx context.Context, ordinal int, keys []string) (fou
 		return nil, err
 	}
 	member := memcache.New(pod.Status.PodIP + ":11211")
-	member.Timeout = 5 * time.Second // a member that is there may be slow
+	member.DialContext, member.Timeout = dialSoon, wait.Long // a member that is there may be slow
 	defer func() { _ = member.Close() }()
 	items, err := member.GetMulti(keys)
 	return slices.Sorted(maps.Keys(items)), err

@@ -22,11 +22,14 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/internal/forward"
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
 // An application with one address, which knows what it has stored, goes on while the cluster
 // becomes 3, 2 and 3 members.
 func TestAScalingThroughRoutersIsNotSeen(t *testing.T) {
+	tier.Second(t, "TestJourneyThroughRouters")
 	t.Parallel()
 	f := setup(t, routed(3))
 	address := f.routers(2)
@@ -58,14 +61,63 @@ func TestAScalingThroughRoutersIsNotSeen(t *testing.T) {
 	}
 }
 
+// TestJourneyThroughRouters is the routed sample's. An application with one address knows what it has
+// stored, and sees nothing of a roll-out of the routers, with nothing else going on or while the ring
+// changes, of a member that leaves, and of one that joins. Its library dials anew when a router has closed
+// an idle connection, and sends a request again that had no answer: it had not been carried out, or the
+// application would have noticed.
+func TestJourneyThroughRouters(t *testing.T) {
+	t.Parallel()
+	f := inNamespace(t)
+	f.applySample("cache_v1alpha1_memcached_routed.yaml")
+	f.patch(f.memcached(), `{"spec":{"routing":{"patience":"24h"}}}`)
+	f.available()
+	f.routersReady(2)
+	objects := f.some()
+	all := f.appAt([]string{"router:11211"}, f.routerService())
+	f.must(all.Fill(f.ctx, objects))
+	found := func(when string) {
+		t.Helper()
+		report, err := all.Check(f.ctx, objects)
+		f.must(err)
+		if report.Missing > 0 {
+			t.Errorf("%s: %d objects are missing of %d: %q", when, report.Missing, report.Objects, report.Examples)
+		}
+	}
+	stop := app.StartRedialing(f.dialer, f.routerService())
+	ended := false
+	defer func() {
+		if !ended {
+			stop()
+		}
+	}()
+	f.rollOutRouters()
+	f.scale(2)
+	f.inState(contract.RingPrepare)
+	f.rollOutRouters()
+	f.settled(2)
+	found("when a member has left")
+	f.scale(3)
+	f.settled(3)
+	found("when one has joined")
+	saw := stop()
+	ended = true
+	t.Logf("%d requests, %d of them sent again, the slowest took %v", saw.Requests, saw.Again, saw.Slowest)
+	if saw.Again == 0 {
+		t.Error("no router has closed a connection that the application wanted to use: nothing was tested")
+	}
+	f.unnoticed(&saw)
+}
+
 // With TLS and certificates on both sides, logins, and a NetworkPolicy in force, as the sample has
 // them, a scaling is as little seen.
 func TestAScalingThroughSecuredRoutersIsNotSeen(t *testing.T) {
+	tier.Second(t, "TestJourneyThroughRouters")
 	t.Parallel()
 	f := inNamespace(t)
 	sample := f.sample("../../config/samples/cache_v1alpha1_memcached_secured.yaml")
 	sample.Spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2), Exclusive: true}
-	sample.Spec.Routing.Patience = &metav1.Duration{Duration: 30 * time.Second}
+	sample.Spec.Routing.Patience = &metav1.Duration{Duration: wait.Long}
 	sample.Spec.NetworkPolicy.Clients = append(sample.Spec.NetworkPolicy.Clients,
 		networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "10.88.0.1/32"}}) // where this test runs
 	s := newSecrets(f, &sample.Spec)
@@ -98,6 +150,7 @@ func TestAScalingThroughSecuredRoutersIsNotSeen(t *testing.T) {
 // An application whose library dials anew when a router has closed an idle connection sees no error.
 // A request that was sent again had not been carried out, or the application would have noticed.
 func TestARollOutOfRoutersBreaksNoRequest(t *testing.T) {
+	tier.Second(t, "TestJourneyThroughRouters")
 	t.Parallel()
 	f := setup(t, routed(3))
 	f.routersReady(2)
@@ -125,6 +178,7 @@ func TestARollOutOfRoutersBreaksNoRequest(t *testing.T) {
 // A router is killed in each state of a ring change: the application finds what it has stored. Of a
 // router that is gone it learns by an error, as of any server.
 func TestARouterIsKilledInEachStateOfAScaling(t *testing.T) {
+	tier.Second(t, "TestJourneyThroughRouters")
 	t.Parallel()
 	f := setup(t, routed(3))
 	routers := f.routersReady(2)
@@ -140,8 +194,9 @@ func TestARouterIsKilledInEachStateOfAScaling(t *testing.T) {
 		}
 	}()
 	left := []string{contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
-	const scalings = 8 // a state is short: on a busy machine it may be over before anybody sees it
-	for n := 0; len(left) > 0 && n < scalings; n++ {
+	const brokenByAKill = 100
+	var kills int64
+	for n := 0; len(left) > 0; n++ { // a state is short: on a busy machine it may be over before anybody sees it
 		var before int64
 		f.eventually("the ring is stable", func() bool {
 			var state string
@@ -151,18 +206,16 @@ func TestARouterIsKilledInEachStateOfAScaling(t *testing.T) {
 		size := int32(2 + n%2)
 		f.scale(size)
 		if f.killRouterIn(&routers[n%2], left[0], told, before) {
-			left = left[1:]
+			left, kills = left[1:], kills+1
 		}
 		f.settled(size)
 		f.routersReady(2)
 	}
-	if len(left) > 0 {
-		t.Errorf("no router was killed in %q", left)
-	}
 	saw := stop()
 	ended = true
 	t.Logf("%d requests, %d errors, the slowest took %v", saw.Requests, saw.Errors, saw.Slowest)
-	if saw.Misses+saw.Old+saw.Undone > 0 || saw.Requests < 1000 || saw.Errors > saw.Requests/10 {
+	// Each kill breaks the connections that the application has, and some that it makes anew.
+	if saw.Misses+saw.Old+saw.Undone > 0 || saw.Errors > kills*brokenByAKill {
 		t.Errorf("the application has noticed: %d misses, %d old values, %d undone deletes, %d errors: %q", saw.Misses, saw.Old, saw.Undone, saw.Errors, saw.Examples)
 	}
 }
@@ -171,14 +224,14 @@ func TestARouterIsKilledInEachStateOfAScaling(t *testing.T) {
 func routed(size int32) cachev1alpha1.MemcachedSpec {
 	spec := persistent(size)
 	spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2), Exclusive: true}
-	spec.Routing.Patience = &metav1.Duration{Duration: 30 * time.Second}
+	spec.Routing.Patience = &metav1.Duration{Duration: wait.Long} // movers may be slow: members leave when nothing is left
 	return spec
 }
 
 // unnoticed expects that an application was answered rightly, each time.
 func (f *fixture) unnoticed(saw *app.Steady) {
 	f.Helper()
-	if saw.Wrong() > 0 || saw.Requests < 1000 {
+	if saw.Wrong() > 0 {
 		f.Errorf("the application has noticed, in %d requests: %d misses, %d old values, %d undone deletes, %d errors: %q",
 			saw.Requests, saw.Misses, saw.Old, saw.Undone, saw.Errors, saw.Examples)
 	}
@@ -286,7 +339,7 @@ func (f *fixture) killRouterIn(router *corev1.Pod, state string, told *tables, a
 	pids := f.processesOf(router, "drainer")
 	order := []string{contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
 	url := fmt.Sprintf("http://%s:11212/ring", router.Status.PodIP)
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for ; time.Now().Before(wait.Deadline()); time.Sleep(10 * time.Millisecond) {
 		is := f.routerIs(url)
 		if is == nil || is.Number <= after {
 			continue
@@ -304,7 +357,7 @@ func (f *fixture) killRouterIn(router *corev1.Pod, state string, told *tables, a
 			return false
 		}
 	}
-	f.Fatalf("router %s is not in state %s within %s", router.Name, state, patience)
+	f.Fatalf("router %s is never in state %s", router.Name, state)
 	return false
 }
 

@@ -10,15 +10,40 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/tier"
 )
 
-func TestEachSampleBecomesACluster(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("../../config/samples/cache_*.yaml")
+const samples = "../../config/samples/"
+
+func sampleFiles(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(samples + "cache_*.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("samples: %v, %v", files, err)
 	}
-	for _, file := range files {
+	return files
+}
+
+// applySample applies one, and goes on with its cluster.
+func (f *fixture) applySample(file string) {
+	f.Helper()
+	f.name = f.sample(samples + file).Name
+	f.kubectl("apply", "-f", samples+file)
+}
+
+// TestTheAPIServerTakesEachSample. The journeys make clusters of most of them.
+func TestTheAPIServerTakesEachSample(t *testing.T) {
+	t.Parallel()
+	f := inNamespace(t)
+	for _, file := range sampleFiles(t) {
+		f.kubectl("apply", "--dry-run=server", "-f", file)
+	}
+}
+
+func TestEachSampleBecomesACluster(t *testing.T) {
+	tier.Second(t, "TestTheAPIServerTakesEachSample")
+	t.Parallel()
+	for _, file := range sampleFiles(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 			f := inNamespace(t)
@@ -45,7 +70,7 @@ func TestEachSampleBecomesACluster(t *testing.T) {
 // What a person reads who asks for it: a sentence for each field, and its default.
 func TestKubectlExplainsTheSpec(t *testing.T) {
 	t.Parallel()
-	f := &fixture{T: t, ctx: t.Context()}
+	f := onCluster(t)
 	var text string
 	f.eventually("kubectl knows the short name", func() bool { // what it keeps of the API server may be older than the CRD
 		out, err := exec.CommandContext(f.ctx, "kubectl", "explain", "mc.spec").CombinedOutput()

@@ -9,12 +9,14 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/tier"
 )
 
 // Members have their items in memory, unless storage.mode is Mapped: what a mapped
 // file survives by itself, they survive by their supervisor.
 
 func TestSavedMembersKeepTheCache(t *testing.T) {
+	tier.Second(t, "TestJourneyOfACluster")
 	t.Parallel()
 	f := setup(t, persistent(3))
 	if mode := f.memcached().Spec.Storage.Mode; mode != cachev1alpha1.StorageSaved {
@@ -30,10 +32,7 @@ func TestSavedMembersKeepTheCache(t *testing.T) {
 	// Its pod is deleted: the next one starts from the save.
 	before := f.pod(1)
 	f.must(kube.Delete(f.ctx, before, client.Preconditions{UID: &before.UID}))
-	f.eventually("the member is back", func() bool {
-		pod := f.pod(1)
-		return pod != nil && pod.UID != before.UID && ready(pod)
-	})
+	f.replaced(before)
 	if _, err := os.Stat(filepath.Join(volume, contract.SaveFile)); err != nil {
 		t.Fatalf("there is no save on the volume: %v", err)
 	}
@@ -41,10 +40,7 @@ func TestSavedMembersKeepTheCache(t *testing.T) {
 
 	// Its container is killed: what is in memory outlives it.
 	f.crash(f.pod(1))
-	f.eventually("the member was started again", func() bool {
-		statuses := f.pod(1).Status.ContainerStatuses
-		return len(statuses) == 1 && statuses[0].RestartCount > 0 && ready(f.pod(1))
-	})
+	f.restarted(1)
 	f.expectAll(3, objects) // it is ready when they are replayed
 
 	// It leaves.

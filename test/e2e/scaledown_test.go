@@ -14,9 +14,11 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/tier"
 )
 
 func TestAScaleDownLosesNothingThatAnIndependentClientStored(t *testing.T) {
+	tier.Second(t, "TestJourneyOfACluster")
 	t.Parallel()
 	f := setup(t, persistent(3))
 	objects := f.objectsOfPylibmc()
@@ -34,6 +36,7 @@ func TestAScaleDownLosesNothingThatAnIndependentClientStored(t *testing.T) {
 }
 
 func TestAVolumeOfGarbageIsKept(t *testing.T) {
+	tier.Second(t, "TestJourneyOfMappedMembers")
 	t.Parallel()
 	f := setup(t, persistent(3))
 	f.fill(3, f.objects())
@@ -44,11 +47,7 @@ func TestAVolumeOfGarbageIsKept(t *testing.T) {
 	f.overwrite(filepath.Join(f.volumeOf(f.claim(2)), contract.SaveFile))
 	f.decide(2, "")
 
-	f.eventually("Degraded says why", func() bool {
-		c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded)
-		return c.Status == metav1.ConditionTrue && c.Reason == cachev1alpha1.ReasonDrainFailed
-	})
-	t.Log(meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded).Message)
+	f.expectDegraded(cachev1alpha1.ReasonDrainFailed)
 	claim := f.claim(2)
 	if claim == nil || claim.DeletionTimestamp != nil || !held(claim) {
 		t.Fatalf("the claim is not kept: %+v", claim)
@@ -59,6 +58,16 @@ func TestAVolumeOfGarbageIsKept(t *testing.T) {
 	f.must(kube.Update(f.ctx, claim))
 	f.eventually("claim 2 is gone", func() bool { return f.claim(2) == nil })
 	f.settled(2)
+}
+
+// expectDegraded waits until the condition has this reason.
+func (f *fixture) expectDegraded(reason string) {
+	f.Helper()
+	f.eventually("Degraded says why", func() bool {
+		c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded)
+		return c.Status == metav1.ConditionTrue && c.Reason == reason
+	})
+	f.Log(meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded).Message)
 }
 
 // overwrite fills the file with random bytes, in place.
@@ -78,6 +87,7 @@ func (f *fixture) overwrite(path string) {
 }
 
 func TestADeletedPodDrainsNothing(t *testing.T) {
+	tier.Second(t, "TestJourneyOfACluster")
 	t.Parallel()
 	f := setup(t, persistent(3))
 	objects := f.objects()
@@ -85,10 +95,7 @@ func TestADeletedPodDrainsNothing(t *testing.T) {
 	claim, pod := f.claim(2), f.pod(2)
 
 	f.must(kube.Delete(f.ctx, pod))
-	f.eventually("the member is back", func() bool {
-		again := f.pod(2)
-		return again != nil && again.UID != pod.UID && ready(again)
-	})
+	f.replaced(pod)
 	f.settled(3)
 
 	f.expectAll(3, objects) // it came back warm
@@ -103,6 +110,7 @@ func TestADeletedPodDrainsNothing(t *testing.T) {
 }
 
 func TestAMemberThatReturnsStartsOnAFreshVolume(t *testing.T) {
+	tier.Second(t, "TestJourneyOfACluster")
 	t.Parallel()
 	spec := persistent(2)
 	spec.Routing.Placement = cachev1alpha1.PlacementOff // the survivor is to keep them

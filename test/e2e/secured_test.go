@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,14 +27,44 @@ import (
 	"example.com/memcached-operator/drainer/certtest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/tier"
 )
 
 const password = "a-password-nobody-should-see"
+
+// TestJourneyOfASecuredCluster is the sample's: TLS with certificates on both sides, logins, and a
+// NetworkPolicy in force, which lets in those that it names, the drainers and the movers, and nobody else.
+// Members use new certificates and logins without a restart, and a roll-out stops when a Secret is invalid.
+func TestJourneyOfASecuredCluster(t *testing.T) {
+	t.Parallel()
+	f := inNamespace(t)
+	spec := f.sample(samples + "cache_v1alpha1_memcached_secured.yaml").Spec
+	open(&spec)
+	s := newSecrets(f, &spec)
+	s.write("drainer:" + password + "\n")
+	f.create(spec)
+	f.letsInOnlyWhoIsNamed(3)
+	objects := f.some()
+	f.fill(3, objects)
+
+	logins := f.rotates(s)
+	f.scale(2)
+	f.expectDrained(2, objects)
+	f.expectReceipt(false)
+	f.stopsAtASpoiledSecret(s, logins)
+	movers := f.watchMovers()
+	f.scale(3)
+	f.settled(3) // with the items of the new member placed there
+	f.expectAll(3, objects)
+	f.expectStreamed(movers())
+	f.tellsNoPassword()
+}
 
 // TestASecuredCluster is the sample's, with its items in memory: TLS with certificates
 // on both sides, and logins. It restarts warm, uses new certificates and logins without
 // a restart, is drained with the new ones, and stops rolling when a Secret is invalid.
 func TestASecuredCluster(t *testing.T) {
+	tier.Second(t, "TestJourneyOfASecuredCluster")
 	t.Parallel()
 	f := inNamespace(t)
 	sample := f.sample("../../config/samples/cache_v1alpha1_memcached_secured.yaml")
@@ -44,19 +75,30 @@ func TestASecuredCluster(t *testing.T) {
 	objects := f.objects()
 	f.fill(3, objects)
 
-	was := f.pod(1).UID
-	f.must(kube.Delete(f.ctx, f.pod(1)))
-	f.eventually("the member is back", func() bool {
-		pod := f.pod(1)
-		return pod != nil && pod.UID != was && ready(pod)
-	})
+	was := f.pod(1)
+	f.must(kube.Delete(f.ctx, was))
+	f.replaced(was)
 	f.expectAll(3, objects)
 
-	before := f.pods()
+	logins := f.rotates(s)
+	f.scale(2)
+	f.eventually("claim 2 is gone", func() bool { return f.claim(2) == nil })
+	f.settled(2)
+	f.expectAll(2, objects)
+	f.stopsAtASpoiledSecret(s, logins)
+	f.expectAll(2, objects)
+	f.tellsNoPassword()
+}
+
+// rotates the certificate and the login of three members, which use the new ones without a restart. It
+// returns the logins.
+func (f *fixture) rotates(s *secrets) (logins string) {
+	f.Helper()
+	before := f.members()
 	served, err := f.dialer.Served(f.ctx, f.address("cache-0.:11211"))
 	f.must(err)
-	const changed = password + "-2"
-	s.write("drainer:" + changed + "\n")
+	logins = "drainer:" + password + "-2\n"
+	s.write(logins)
 	f.eventually("each member has the new certificate, and takes the new login alone", func() bool {
 		for i := range 3 {
 			f.nudge(f.pod(i))
@@ -70,15 +112,15 @@ func TestASecuredCluster(t *testing.T) {
 	for _, pod := range before {
 		now := f.pod(int(pod.Name[len(pod.Name)-1] - '0'))
 		if now.UID != pod.UID || now.Status.ContainerStatuses[0].RestartCount != pod.Status.ContainerStatuses[0].RestartCount {
-			t.Errorf("pod %s was restarted", pod.Name)
+			f.Errorf("pod %s was restarted", pod.Name)
 		}
 	}
+	return logins
+}
 
-	f.scale(2)
-	f.eventually("claim 2 is gone", func() bool { return f.claim(2) == nil })
-	f.settled(2)
-	f.expectAll(2, objects)
-
+// stopsAtASpoiledSecret: a roll-out of two members doesn't go on when the first one finds an invalid Secret.
+func (f *fixture) stopsAtASpoiledSecret(s *secrets, logins string) {
+	f.Helper()
 	stays := f.pod(0)
 	s.spoil()
 	f.patch(f.memcached(), `{"spec":{"template":{"annotations":{"example.com/rolled":"yes"}}}}`)
@@ -87,12 +129,12 @@ func TestASecuredCluster(t *testing.T) {
 		return c.Reason == cachev1alpha1.ReasonSecretInvalid && strings.Contains(c.Message, "pod cache-1 ") && strings.Contains(c.Message, "tls.key")
 	})
 	if now := f.pod(0); now.UID != stays.UID || now.Status.ContainerStatuses[0].RestartCount != stays.Status.ContainerStatuses[0].RestartCount || !ready(now) {
-		t.Errorf("the other member went, too: %+v", now.Status)
+		f.Errorf("the other member went, too: %+v", now.Status)
 	}
 	if _, err := f.dialer.Served(f.ctx, f.address("cache-0.:11211")); err != nil {
-		t.Errorf("the other member: %v", err)
+		f.Errorf("the other member: %v", err)
 	}
-	s.write("drainer:" + changed + "\n")
+	s.write(logins)
 	f.eventually("both members run with the new Secret", func() bool {
 		if pod := f.pod(1); pod != nil && !ready(pod) {
 			f.nudge(pod)
@@ -103,10 +145,21 @@ func TestASecuredCluster(t *testing.T) {
 			meta.IsStatusConditionFalse(s.Conditions, cachev1alpha1.ConditionDegraded) &&
 			meta.IsStatusConditionFalse(s.Conditions, cachev1alpha1.ConditionProgressing)
 	})
-	f.expectAll(2, objects)
+}
+
+func (f *fixture) tellsNoPassword() {
+	f.Helper()
 	if told := f.dump(); strings.Contains(told, password) {
-		t.Errorf("the password is told:\n%s", told)
+		f.Errorf("the password is told:\n%s", told)
 	}
+}
+
+// members are the pods that have a claim.
+func (f *fixture) members() []corev1.Pod {
+	f.Helper()
+	return slices.DeleteFunc(f.pods(), func(p corev1.Pod) bool {
+		return p.Labels[cachev1alpha1.LabelComponent] != cachev1alpha1.ComponentMember
+	})
 }
 
 // TestASecuredClusterWithoutStorage has TLS and logins, too, and an application that is
@@ -142,9 +195,7 @@ func TestASecuredClusterWithoutStorage(t *testing.T) {
 	if now := f.pods()[0]; now.UID != before.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("pod %s was restarted", before.Name)
 	}
-	if told := f.dump(); strings.Contains(told, password) {
-		t.Errorf("the password is told:\n%s", told)
-	}
+	f.tellsNoPassword()
 }
 
 // bound is an application that stores and reads an item at the first pod, with what is

@@ -7,7 +7,6 @@ package e2e
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -26,8 +25,6 @@ var (
 	config *rest.Config
 )
 
-var long = flag.Bool("e2e.long", false, "run what repeats on a real node what other tests show: make test-long does")
-
 func TestMain(m *testing.M) {
 	if os.Getenv("KUBECONFIG") == "" && !tier.Required() {
 		fmt.Println("e2e: skipped without KUBECONFIG; make test-e2e brings a cluster up, and runs it")
@@ -44,5 +41,8 @@ func TestMain(m *testing.M) {
 func connect() error {
 	var err error
 	kube, config, err = deployed.Connect(context.Background(), "test-e2e")
-	return err
+	if err != nil {
+		return err
+	}
+	return putInOrder(context.Background())
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,6 +17,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/internal/node"
+	"example.com/memcached-operator/test/tier"
 )
 
 // Another image takes over while a drain runs: the drain that the operator before
@@ -25,6 +25,7 @@ import (
 // the new image, restart one by one with their cache. Takes the operator away for a
 // moment, so it runs by itself.
 func TestAnUpgradeInTheMiddleOfADrainLosesNothing(t *testing.T) {
+	tier.Second(t, "TestJourneyOfANode")
 	spec := persistent(3)
 	spec.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](300)} // a dozen seconds and more
 	f := setup(t, spec)
@@ -33,15 +34,29 @@ func TestAnUpgradeInTheMiddleOfADrainLosesNothing(t *testing.T) {
 
 	f.scale(2)
 	f.inDrainPhase(cachev1alpha1.DrainMoving)
+	f.upgrade(nil)
+	f.settled(2)
+	f.expectAllSoon(2, objects)
+	f.expectReceipt(false)
+}
+
+// upgrade deploys another image of the operator while a drain of member 2 goes on, which must not be begun
+// anew. then is called when that operator alone runs. At the end the drain is over, and the other members
+// come from the new image.
+func (f *fixture) upgrade(then func()) {
+	f.Helper()
 	job := f.job()
 	image := f.operatorImage()
-	next := image[:strings.LastIndex(image, ":")] + ":next"
+	next := image + nextTag
 	f.tagImage(image, next)
 	f.Cleanup(func() { f.deploy(image) })
 	f.deploy(next)
 
+	if then != nil {
+		then()
+	}
 	if again := f.job(); again != nil && again.UID != job.UID {
-		t.Errorf("the drain was begun anew: Job %s", again.Name)
+		f.Errorf("the drain was begun anew: Job %s", again.Name)
 	}
 	f.eventually("claim 2 is gone", func() bool { return f.claim(2) == nil })
 	f.eventually("both members come from the new image", func() bool {
@@ -52,9 +67,6 @@ func TestAnUpgradeInTheMiddleOfADrainLosesNothing(t *testing.T) {
 		}
 		return true
 	})
-	f.settled(2)
-	f.expectAllSoon(2, objects)
-	f.expectReceipt(false)
 }
 
 // job that drains, or nil.
@@ -67,6 +79,9 @@ func (f *fixture) job() *batchv1.Job {
 	}
 	return &jobs.Items[0]
 }
+
+// nextTag is added to the name of an image.
+const nextTag = "-next"
 
 var operatorKey = client.ObjectKey{Namespace: operatorNamespace, Name: "memcached-operator-manager"}
 
@@ -94,15 +109,21 @@ func (f *fixture) tagImage(image, name string) {
 // deploy the operator from this image, and wait until it alone runs.
 func (f *fixture) deploy(image string) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience) // in a cleanup, too
+	ctx, cancel := cleanupContext() // it is called in a cleanup, too
 	defer cancel()
+	if err := deployOperator(ctx, image); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func deployOperator(ctx context.Context, image string) error {
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[
 		{"name":"manager","image":%[1]q,"env":[{"name":"OPERATOR_IMAGE","value":%[1]q}]}]}}}}`, image)
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operatorKey.Namespace, Name: operatorKey.Name}}
 	if err := kube.Patch(ctx, deployment, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
-		f.Fatal(err)
+		return err
 	}
-	err := deployed.Until(ctx, image+" is deployed", func() error {
+	return deployed.Until(ctx, image+" is deployed", func() error {
 		if err := kube.Get(ctx, operatorKey, deployment); err != nil {
 			return err
 		}
@@ -111,7 +132,4 @@ func (f *fixture) deploy(image string) {
 		}
 		return nil
 	})
-	if err != nil {
-		f.Fatal(err)
-	}
 }

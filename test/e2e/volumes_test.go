@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -13,22 +12,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/tier"
 )
 
 // The volumes grow first, then the members get the memory that fits on them, one
 // at a time, and replay what they held. One that joins later is as large.
 func TestVolumesGrowAndTheMembersKeepTheirItems(t *testing.T) {
+	tier.Second(t, "TestJourneyOfMembersThatGrow")
 	t.Parallel()
-	spec := persistent(2)
-	spec.Storage.Size = resource.MustParse("256Mi")
-	f := setup(t, spec)
+	f := setup(t, growing())
 	objects := f.objects()
 	f.fill(2, objects)
 
-	f.patch(f.memcached(), `{"spec":{"memory":"256Mi","storage":{"size":"1Gi"}}}`)
-	f.eventually("both members have the memory, and volumes for it", func() bool {
-		return f.volumesAre(2, "1Gi") && f.startsWith(0, " -m 256 ") && f.startsWith(1, " -m 256 ")
-	})
+	f.patch(f.memcached(), grown)
+	f.haveGrown()
 	f.settled(2)
 	f.expectAllSoon(2, objects)
 
@@ -40,9 +37,26 @@ func TestVolumesGrowAndTheMembersKeepTheirItems(t *testing.T) {
 	})
 }
 
+// growing is a cluster that grown gives larger volumes, and then more memory.
+func growing() cachev1alpha1.MemcachedSpec {
+	spec := persistent(2)
+	spec.Storage.Size = resource.MustParse("256Mi")
+	return spec
+}
+
+const grown = `{"spec":{"memory":"256Mi","storage":{"size":"1Gi"}}}`
+
+func (f *fixture) haveGrown() {
+	f.Helper()
+	f.eventually("both members have the memory, and volumes for it", func() bool {
+		return f.volumesAre(2, "1Gi") && f.startsWith(0, " -m 256 ") && f.startsWith(1, " -m 256 ")
+	})
+}
+
 func TestAStorageClassThatLetsNoVolumeGrowIsToldOf(t *testing.T) {
+	tier.Second(t, "TestJourneyOfMembersThatGrow")
 	t.Parallel()
-	f := &fixture{T: t, ctx: t.Context()}
+	f := onCluster(t)
 	local := &storagev1.StorageClass{}
 	f.must(kube.Get(f.ctx, client.ObjectKey{Name: "local"}, local))
 	fixed := &storagev1.StorageClass{
@@ -66,7 +80,7 @@ func TestAStorageClassThatLetsNoVolumeGrowIsToldOf(t *testing.T) {
 
 // remove an object that is in no namespace, in a cleanup.
 func (f *fixture) remove(object client.Object) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := cleanupContext()
 	defer cancel()
 	if err := client.IgnoreNotFound(kube.Delete(ctx, object)); err != nil {
 		f.Errorf("delete %s: %v", object.GetName(), err)

@@ -14,10 +14,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/tier"
 )
 
 // What a person sees of a drain, who has nothing but kubectl.
 func TestKubectlShowsADrainsProgressAndItsEvents(t *testing.T) {
+	tier.Second(t, "TestJourneyOfMembersThatGrow")
 	t.Parallel()
 	spec := persistent(3)
 	spec.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](500)} // twelve seconds
@@ -96,6 +98,23 @@ func (f *fixture) expectMoving(lines []shown) {
 	if len(values) < 3 {
 		f.Errorf("only %d steps of progress were shown: %v", len(values), values)
 	}
+}
+
+// moves waits until so many steps of progress were shown.
+func (f *fixture) moves(steps int, progress func() []shown) {
+	f.Helper()
+	var lines []shown
+	f.eventually(fmt.Sprintf("kubectl shows %d steps of a drain's progress", steps), func() bool {
+		lines = append(lines, progress()...)
+		seen := map[string]bool{}
+		for _, l := range lines {
+			if found := itemsDone.FindStringSubmatch(l.line); found != nil {
+				seen[found[2]] = true
+			}
+		}
+		return len(seen) >= steps
+	})
+	f.expectMoving(lines)
 }
 
 // describedEvents are the reasons of the events that kubectl describe shows of a

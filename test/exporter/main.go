@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,9 +19,19 @@ import (
 func main() {
 	memcached := flag.String("memcached.address", "localhost:11211", "the memcached to ask")
 	listen := flag.String("web.listen-address", ":9150", "address of the metrics")
+	secured := flag.Bool("memcached.tls.enable", false, "ask it by TLS")
+	flag.Bool("memcached.tls.insecure-skip-verify", false, "its certificate is not checked in any case")
+	certificate := flag.String("memcached.tls.cert-file", "", "shown to it")
+	key := flag.String("memcached.tls.key-file", "", "of the certificate")
 	flag.Parse()
 	http.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		items, err := currentItems(*memcached)
+		items, err := currentItems(func() (net.Conn, error) {
+			dialer := &net.Dialer{Timeout: patience}
+			if *secured {
+				return tls.DialWithDialer(dialer, "tcp", *memcached, config(*certificate, *key))
+			}
+			return dialer.Dial("tcp", *memcached)
+		})
 		if err != nil {
 			log.Print(err)
 			fmt.Fprintln(w, "memcached_up 0")
@@ -28,18 +39,28 @@ func main() {
 		}
 		fmt.Fprintf(w, "memcached_up 1\nmemcached_current_items %s\n", items)
 	})
-	server := &http.Server{Addr: *listen, ReadHeaderTimeout: time.Second}
+	server := &http.Server{Addr: *listen, ReadHeaderTimeout: patience}
 	log.Fatal(server.ListenAndServe())
 }
 
+// patience with a memcached that is busy.
+const patience = time.Minute
+
+func config(certificate, key string) *tls.Config {
+	return &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(certificate, key)
+		return &pair, err
+	}}
+}
+
 // currentItems is what memcached's stats say.
-func currentItems(address string) (string, error) {
-	conn, err := net.DialTimeout("tcp", address, time.Second)
+func currentItems(dial func() (net.Conn, error)) (string, error) {
+	conn, err := dial()
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return "", err
 	}
 	if _, err := fmt.Fprint(conn, "stats\r\n"); err != nil {
@@ -51,5 +72,5 @@ func currentItems(address string) (string, error) {
 			return items, nil
 		}
 	}
-	return "", errors.Join(fmt.Errorf("%s doesn't say how many items it has", address), lines.Err())
+	return "", errors.Join(errors.New("memcached doesn't say how many items it has"), lines.Err())
 }

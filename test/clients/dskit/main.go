@@ -34,7 +34,7 @@ func main() {
 	flag.Parse()
 	config.Addresses = flag.Args()
 	config.AddressesLookupPeriod = time.Second
-	config.Timeout, config.ConnectTimeout = 2*time.Second, 2*time.Second
+	config.Timeout, config.ConnectTimeout = time.Minute, 5*time.Second
 	logger := level.NewFilter(kitlog.NewLogfmtLogger(os.Stderr), level.AllowWarn())
 	client, err := cache.NewMemcachedClientWithConfig(logger, "test", config, nil)
 	if err != nil {

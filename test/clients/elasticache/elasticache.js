@@ -3,7 +3,7 @@
 const Memcached = require('memcached-elasticache');
 
 const client = new Memcached(process.argv[2], {
-  autoDiscoverInterval: 1000, timeout: 2000, retries: 1, retry: 500, failures: 1000,
+  autoDiscoverInterval: 1000, timeout: 60000, retries: 1, retry: 500, failures: 1000,
 });
 client.on('autoDiscoverFailure', (err) => process.stderr.write(`${err}\n`));
 // Until it has the list, it takes the address for a member's.

@@ -35,6 +35,6 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	client.Timeout = 2 * time.Second
+	client.Timeout = time.Minute
 	log.Fatal(pipe.Answer(library{client}))
 }

@@ -26,7 +26,7 @@ func (l library) Set(key string, value []byte) error {
 }
 
 func main() {
-	config := "{auto_discovery: true, dns_provider_update_interval: 1s, timeout: 2s, addresses: [" + os.Args[1] + "]}"
+	config := "{auto_discovery: true, dns_provider_update_interval: 1s, timeout: 1m, addresses: [" + os.Args[1] + "]}"
 	client, err := cacheutil.NewMemcachedClient(kitlog.NewLogfmtLogger(os.Stderr), "test", []byte(config), nil)
 	if err != nil {
 		log.Fatal(err)

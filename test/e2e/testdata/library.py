@@ -20,12 +20,12 @@ import sys
 def pylibmc(servers):
     import pylibmc
 
-    wait = 2000  # milliseconds
     return pylibmc.Client(
         servers,
         behaviors={
             "ketama_weighted": True, "tcp_nodelay": True,
-            "connect_timeout": wait, "_poll_timeout": wait, "retry_timeout": 1,
+            # Milliseconds. Nothing refuses where nobody is; a server that is there may be slow.
+            "connect_timeout": 5000, "_poll_timeout": 600_000, "retry_timeout": 1,
         },
     )
 
@@ -36,7 +36,7 @@ def pymemcache(servers):
     # A server that fails keeps its keys: with the defaults, the other servers
     # would get them for a minute. And a write is done when it is answered.
     return HashClient(
-        servers, connect_timeout=2, timeout=2, no_delay=True,
+        servers, connect_timeout=5, timeout=600, no_delay=True,
         retry_attempts=sys.maxsize, retry_timeout=0, default_noreply=False,
     )
 

@@ -19,6 +19,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
 // phases of a drain, each with spec.drain of what keeps it there: a cluster of its own,
@@ -31,6 +32,9 @@ var phases = map[string]string{
 	failed:   `{}`,
 }
 
+// longEnough is a time-out of kubectl that no wait should reach: waits end by the tests' own deadline.
+const longEnough = "--timeout=24h"
+
 const held, starting, moving, failed = "held", "starting", "moving", "failed"
 
 const cluster = `
@@ -39,6 +43,9 @@ kind: Memcached
 metadata: {name: %s, namespace: %s}
 spec: {size: 2, memory: 64Mi, storage: {size: 128Mi}, routing: {patience: 0s}, drain: %s}
 `
+
+// undeployWait is how long the operator that runs has for its finalizers. Where none runs, it is waited for.
+const undeployWait = "UNDEPLOY_WAIT=20s"
 
 // memcachedImage of members, as an argument of make.
 const memcachedImage = "MEMCACHED_IMG=example.com/memcached:debian"
@@ -51,7 +58,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// TestUndeployInTheMiddleOfADrain removes the operator that is there, while one drain is held and another
+// one goes on.
+func TestUndeployInTheMiddleOfADrain(t *testing.T) {
+	in := []string{held, moving}
+	start(t, in...)
+	t.Log(run(t, "../../..", "make", "undeploy", "KUBECTL=kubectl", "UNDEPLOY_WAIT=24h"))
+	expectNothingHeld(t, in)
+}
+
 func TestUndeployLeavesNoFinalizer(t *testing.T) {
+	tier.Second(t, "TestUndeployInTheMiddleOfADrain")
 	for _, c := range []struct {
 		name, before string
 		in           []string
@@ -63,7 +80,7 @@ func TestUndeployLeavesNoFinalizer(t *testing.T) {
 		{"when the operator is gone already", "delete -n memcached-operator-system deployment --all --wait", []string{held}, func(t *testing.T) {
 			run(t, "../../..", "make", "build-installer", memcachedImage)
 			kubectl(t, "apply", "--server-side", "-f", "../../../dist/install.yaml")
-			kubectl(t, "rollout", "status", "-n", "memcached-operator-system", "deployment/memcached-operator-manager", "--timeout=240s")
+			kubectl(t, "rollout", "status", "-n", "memcached-operator-system", "deployment/memcached-operator-manager", longEnough)
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -72,7 +89,7 @@ func TestUndeployLeavesNoFinalizer(t *testing.T) {
 			if c.before != "" {
 				kubectl(t, strings.Fields(c.before)...)
 			}
-			t.Log(run(t, "../../..", "make", "undeploy", "KUBECTL=kubectl", "UNDEPLOY_WAIT=20s"))
+			t.Log(run(t, "../../..", "make", "undeploy", "KUBECTL=kubectl", undeployWait))
 			expectNothingHeld(t, c.in)
 		})
 	}
@@ -86,7 +103,7 @@ func start(t *testing.T, in ...string) {
 		apply(t, fmt.Sprintf(cluster, phase, "undeploy", phases[phase]))
 	}
 	for _, phase := range in {
-		kubectl(t, "wait", "-n", "undeploy", "mc", phase, "--for=condition=Available", "--timeout=240s")
+		kubectl(t, "wait", "-n", "undeploy", "mc", phase, "--for=condition=Available", longEnough)
 		items := 1000
 		if phase == moving {
 			items = 50_000
@@ -109,7 +126,7 @@ func start(t *testing.T, in ...string) {
 func fail(t *testing.T) {
 	t.Helper()
 	await(t, failed, "Held")
-	kubectl(t, "wait", "-n", "undeploy", "--for=delete", "pod/failed-1", "--timeout=240s") // it has saved
+	kubectl(t, "wait", "-n", "undeploy", "--for=delete", "pod/failed-1", longEnough) // it has saved
 	spoil(t, claim(failed))
 	kubectl(t, "annotate", "-n", "undeploy", "pvc", claim(failed), "cache.example.com/drain-")
 }
@@ -117,6 +134,7 @@ func fail(t *testing.T) {
 // What the Helm chart renders for one namespace: an operator without a right
 // outside of it, but for the CRD, which its administrator brings along.
 func TestTheChartsNamespacedOperatorDrainsInItsNamespace(t *testing.T) {
+	tier.Second(t, "TestUndeployInTheMiddleOfADrain")
 	manifest := run(t, "../../..", "bin/chart", "--set=namespaced=true", "--set=memcachedImage=example.com/memcached:debian", "charts/memcached-operator")
 	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding"} {
 		if strings.Contains(manifest, "\nkind: "+kind+"\n") {
@@ -126,21 +144,22 @@ func TestTheChartsNamespacedOperatorDrainsInItsNamespace(t *testing.T) {
 	const namespace = "memcached-operator-system" // the release's
 	kubectl(t, "create", "namespace", namespace)
 	apply(t, manifest)
-	kubectl(t, "wait", "--for=condition=Established", "crd/memcacheds.cache.example.com", "--timeout=240s")
+	kubectl(t, "wait", "--for=condition=Established", "crd/memcacheds.cache.example.com", longEnough)
 	apply(t, fmt.Sprintf(cluster, "cache", namespace, "{}"))
-	kubectl(t, "wait", "-n", namespace, "mc", "cache", "--for=condition=Available", "--timeout=240s")
+	kubectl(t, "wait", "-n", namespace, "mc", "cache", "--for=condition=Available", longEnough)
 	const items = 1000
 	fillIn(t, namespace, "cache", items)
 	kubectl(t, "scale", "-n", namespace, "mc", "cache", "--replicas=1")
-	kubectl(t, "wait", "-n", namespace, "mc", "cache", "--for=jsonpath={.status.lastDrains[0].added}="+strconv.Itoa(items), "--timeout=240s")
+	kubectl(t, "wait", "-n", namespace, "mc", "cache", "--for=jsonpath={.status.lastDrains[0].added}="+strconv.Itoa(items), longEnough)
 
-	kubectl(t, "delete", "-n", namespace, "mc", "cache", "--timeout=240s")
-	kubectl(t, "delete", "crd", "memcacheds.cache.example.com", "--timeout=240s")
-	kubectl(t, "delete", "namespace", namespace, "--timeout=240s")
+	kubectl(t, "delete", "-n", namespace, "mc", "cache", longEnough)
+	kubectl(t, "delete", "crd", "memcacheds.cache.example.com", longEnough)
+	kubectl(t, "delete", "namespace", namespace, longEnough)
 }
 
 // What helm install and helm uninstall do, under names that nothing else knows.
 func TestHelmUninstallLeavesNoFinalizer(t *testing.T) {
+	tier.Second(t, "TestUndeployInTheMiddleOfADrain")
 	const release, namespace = "ours", "caching"
 	chart := func(args ...string) string {
 		args = append([]string{"--release=" + release, "--namespace=" + namespace, "--set=memcachedImage=example.com/memcached:debian",
@@ -150,13 +169,13 @@ func TestHelmUninstallLeavesNoFinalizer(t *testing.T) {
 	manifest, hook := chart(), chart("--hook=pre-delete")
 	kubectl(t, "create", "namespace", namespace)
 	apply(t, manifest)
-	kubectl(t, "wait", "--for=condition=Established", "crd/memcacheds.cache.example.com", "--timeout=240s")
-	kubectl(t, "rollout", "status", "-n", namespace, "deployment/"+release+"-manager", "--timeout=240s")
+	kubectl(t, "wait", "--for=condition=Established", "crd/memcacheds.cache.example.com", longEnough)
+	kubectl(t, "rollout", "status", "-n", namespace, "deployment/"+release+"-manager", longEnough)
 	in := []string{held, starting}
 	start(t, in...)
 
 	apply(t, hook)
-	kubectl(t, "wait", "-n", namespace, "job/"+release+"-uninstall", "--for=condition=Complete", "--timeout=180s")
+	kubectl(t, "wait", "-n", namespace, "job/"+release+"-uninstall", "--for=condition=Complete", longEnough)
 	t.Log(kubectl(t, "logs", "-n", namespace, "job/"+release+"-uninstall"))
 	remove(t, hook)
 	remove(t, chart("--set=crd.install=false")) // Helm keeps the CRD
@@ -164,15 +183,15 @@ func TestHelmUninstallLeavesNoFinalizer(t *testing.T) {
 	for _, phase := range in {
 		kubectl(t, "get", "mc", "-n", "undeploy", phase) // it serves on
 	}
-	kubectl(t, "delete", "namespace", "undeploy", namespace, "--timeout=240s")
-	kubectl(t, "delete", "crd", "memcacheds.cache.example.com", "--timeout=240s")
+	kubectl(t, "delete", "namespace", "undeploy", namespace, longEnough)
+	kubectl(t, "delete", "crd", "memcacheds.cache.example.com", longEnough)
 }
 
 func claim(cluster string) string { return "data-" + cluster + "-1" }
 
 func await(t *testing.T, cluster, phase string) {
 	t.Helper()
-	kubectl(t, "wait", "-n", "undeploy", "mc", cluster, "--for=jsonpath={.status.drains[0].phase}="+phase, "--timeout=240s")
+	kubectl(t, "wait", "-n", "undeploy", "mc", cluster, "--for=jsonpath={.status.drains[0].phase}="+phase, longEnough)
 }
 
 // fill stores items on the leaving member.
@@ -185,7 +204,7 @@ func fillIn(t *testing.T, namespace, cluster string, items int) {
 	t.Helper()
 	address := kubectl(t, "get", "pod", "-n", namespace, cluster+"-1", "-o", "jsonpath={.status.podIP}")
 	client := memcache.New(address + ":11211")
-	client.Timeout = 30 * time.Second // the machine may be loaded
+	client.Timeout = wait.Long
 	defer func() { _ = client.Close() }()
 	for i := range items {
 		if err := client.Set(&memcache.Item{Key: fmt.Sprintf("key-%d", i), Value: []byte("value")}); err != nil {
@@ -228,7 +247,7 @@ func expectNothingHeld(t *testing.T, in []string) {
 			}
 		}
 	}
-	kubectl(t, "delete", "namespace", "undeploy", "--timeout=240s")
+	kubectl(t, "delete", "namespace", "undeploy", longEnough)
 }
 
 func kubectl(t *testing.T, args ...string) string {
@@ -243,7 +262,7 @@ func apply(t *testing.T, manifest string) {
 
 func remove(t *testing.T, manifest string) {
 	t.Helper()
-	feed(t, manifest, "delete", "--ignore-not-found", "--timeout=240s", "-f", "-")
+	feed(t, manifest, "delete", "--ignore-not-found", longEnough, "-f", "-")
 }
 
 func feed(t *testing.T, manifest string, args ...string) {
@@ -265,7 +284,7 @@ func run(t *testing.T, dir, name string, args ...string) string {
 }
 
 func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithDeadline(t.Context(), wait.Deadline())
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, name, args...)
 	c.Dir, c.WaitDelay = dir, time.Second

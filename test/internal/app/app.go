@@ -26,8 +26,8 @@ import (
 // workers that fill or read at the same time.
 const workers = 8
 
-// patience bounds one request: the machine may be loaded.
-const patience = time.Minute
+// patience bounds one request. It is long, since the machine may be busy.
+const patience = 10 * time.Minute
 
 // App is an application with a list of servers.
 type App struct {

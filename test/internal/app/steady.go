@@ -37,10 +37,12 @@ const (
 	steadyWorkers = 8
 	steadyKeys    = 500 // of each worker
 	steadyPause   = 5 * time.Millisecond
+	// steadyLeast is how many requests there are in any case, before it stops.
+	steadyLeast = 1000
 )
 
 // StartSteady starts such an application, whose library knows one address. dialer has its TLS and
-// its login. stop ends it.
+// its login. stop ends it, when it has made steadyLeast requests.
 func StartSteady(dialer meta.Dialer, address string) (stop func() Steady) {
 	return startSteady(dialer.DialContext, address)
 }
@@ -75,6 +77,9 @@ func startSteady(dial func(ctx context.Context, network, address string) (net.Co
 		})
 	}
 	return func() Steady {
+		for s.few() {
+			time.Sleep(steadyPause)
+		}
 		cancel()
 		running.Wait()
 		_ = client.Close()
@@ -87,6 +92,13 @@ type steady struct {
 
 	mu  sync.Mutex
 	saw Steady
+}
+
+// few requests so far, none of them wrong.
+func (s *steady) few() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.saw.Requests < steadyLeast && s.saw.Wrong() == 0
 }
 
 // note counts one request that was wrong, in that count; nil if it was right.

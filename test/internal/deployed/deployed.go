@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,11 +46,40 @@ func Connect(ctx context.Context, target string) (client.WithWatch, *rest.Config
 	return kube, config, nil
 }
 
+// labelRun has the process that a namespace was made by, on this machine.
+const labelRun = "test.example.com/run"
+
+// Namespace is one whose name begins with the prefix, for this process. If that is killed, the next one
+// removes it.
+func Namespace(prefix string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix, Labels: map[string]string{labelRun: strconv.Itoa(os.Getpid())}}}
+}
+
 // MakeNamespace creates a namespace whose name begins with the prefix.
 func MakeNamespace(ctx context.Context, kube client.Client, prefix string) (name string, err error) {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}
+	namespace := Namespace(prefix)
 	err = kube.Create(ctx, namespace)
 	return namespace.Name, err
+}
+
+// RemoveLeftovers deletes the namespaces of processes that have ended, and doesn't wait for it. It tells
+// whether another process that is there has one: what it has changed on the nodes is its own.
+func RemoveLeftovers(ctx context.Context, kube client.Client) (others bool, err error) {
+	var namespaces corev1.NamespaceList
+	if err := kube.List(ctx, &namespaces, client.HasLabels{labelRun}); err != nil {
+		return false, err
+	}
+	for i := range namespaces.Items {
+		namespace := &namespaces.Items[i]
+		if _, err := os.Stat("/proc/" + namespace.Labels[labelRun]); err == nil {
+			others = true
+			continue
+		}
+		if err := kube.Delete(ctx, namespace); client.IgnoreNotFound(err) != nil {
+			return others, err
+		}
+	}
+	return others, nil
 }
 
 // RemoveNamespace deletes the namespace, and expects that nothing holds it.

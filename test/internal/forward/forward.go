@@ -102,14 +102,47 @@ func pass(ctx context.Context, conn net.Conn, addresses []string, turn int) {
 	_, _ = io.Copy(conn, to)
 }
 
-// DialNext connects to the first of the addresses that takes it, from the one whose turn it is.
-func DialNext(ctx context.Context, addresses []string, turn int) (conn net.Conn, err error) {
-	const patience = 2 * time.Second // a pod that is gone refuses nothing
-	err = errors.New("there is nobody to connect to")
-	for i := range addresses {
-		conn, err = (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", addresses[(turn+i)%len(addresses)])
-		if err == nil {
-			return conn, nil
+// DialNext connects to one of the addresses, to that whose turn it is if it takes the connection.
+func DialNext(ctx context.Context, addresses []string, turn int) (net.Conn, error) {
+	const (
+		hesitates = 2 * time.Second // a pod that is gone refuses nothing: the next address is tried as well
+		patience  = time.Minute
+	)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	results := make(chan result, len(addresses))
+	err := errors.New("there is nobody to connect to")
+	for tried, answered := 0, 0; answered < len(addresses); {
+		var next <-chan time.Time
+		if tried < len(addresses) {
+			address := addresses[(turn+tried)%len(addresses)]
+			tried++
+			go func() {
+				conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+				results <- result{conn, err}
+			}()
+			next = time.After(hesitates)
+		}
+		select {
+		case <-next:
+		case r := <-results:
+			answered++
+			if r.err != nil {
+				err = r.err
+				break
+			}
+			go func(others int) {
+				for range others {
+					if r := <-results; r.conn != nil {
+						_ = r.conn.Close()
+					}
+				}
+			}(tried - answered)
+			return r.conn, nil
 		}
 	}
 	return nil, err

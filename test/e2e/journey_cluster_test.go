@@ -1,0 +1,85 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// A journey takes one cluster through what many tests show one by one. What it shows on a real node is
+// in the first tier; those tests are in the second.
+
+// TestJourneyOfACluster is the persistent sample's, from kubectl apply to its end. An independent client
+// library has filled it. Nothing is lost when a container is killed, a pod is deleted, members leave, it
+// hibernates, or it is deleted and made again.
+func TestJourneyOfACluster(t *testing.T) {
+	t.Parallel()
+	f := inNamespace(t)
+	f.applySample("cache_v1alpha1_memcached_persistent.yaml")
+	f.patch(f.memcached(), `{"spec":{"routing":{"patience":"24h"}}}`)
+	f.available()
+	objects := f.objectsOfPylibmc()
+	f.pylibmc("fill", 3, objects)
+	if _, err := os.Stat(filepath.Join(f.volumeOf(f.claim(1)), contract.WarmFile)); !os.IsNotExist(err) {
+		t.Errorf("the warm file is not in memory: %v", err)
+	}
+
+	t.Log("a container is killed, and a pod is deleted: neither is a scale-down")
+	f.crash(f.pod(1))
+	claim, before := f.claim(2), f.pod(2)
+	f.must(kube.Delete(f.ctx, before, client.Preconditions{UID: &before.UID}))
+	f.restarted(1)
+	f.replaced(before)
+	if _, err := os.Stat(filepath.Join(f.volumeOf(claim), contract.SaveFile)); err != nil {
+		t.Errorf("there is no save on the volume: %v", err)
+	}
+	f.settled(3)
+	f.expectAll(3, objects) // a member is ready when its items are back
+	f.expectNoDrain(claim)
+
+	t.Log("a member leaves; an application with the old list goes on")
+	objects = append(objects, f.leavesWhenNobodyCalls(objects[:2000])...)
+	f.expectAll(2, objects)
+
+	t.Log("the cluster hibernates")
+	f.hibernate(2)
+	f.scale(2)
+	f.settled(2)
+	f.expectAll(2, objects)
+
+	t.Log("a member leaves at once, and its volume is drained")
+	f.patch(f.memcached(), `{"spec":{"routing":{"patience":"0s"}}}`)
+	volume := f.claim(1).Spec.VolumeName
+	f.kubectl("scale", "mc", "cache", "--replicas=1")
+	f.expectDrained(1, objects)
+	if r := f.lastReceipt(); r.Unclean || r.Moved != 0 {
+		t.Errorf("the receipt is %+v", r)
+	}
+	f.eventually("kubectl describe shows the drain's events, in order and each once", func() bool {
+		return slices.Equal(f.describedEvents("data-cache-1"), []string{"DrainStarted", "Drained", "Released"})
+	})
+	f.eventually("the volume is gone", func() bool { return !f.volumeExists(volume) })
+	if c := f.memcached().Status.Conditions; !meta.IsStatusConditionTrue(c, cachev1alpha1.ConditionReady) {
+		t.Errorf("the cluster is not ready: %+v", c)
+	}
+
+	t.Log("it is deleted; its successor has the cache, and leaves nothing")
+	f.delete()
+	f.expectKept(0)
+	spec := persistent(1)
+	spec.Drain.WhenDeleted = cachev1alpha1.DeletionDelete
+	f.create(spec)
+	f.settled(1)
+	f.expectAll(1, objects)
+	volume = f.claim(0).Spec.VolumeName
+	f.delete()
+	f.eventually("the claim is gone", func() bool { return f.claim(0) == nil })
+	f.eventually("the volume is gone", func() bool { return !f.volumeExists(volume) })
+}

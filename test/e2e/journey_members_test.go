@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// TestJourneyOfMappedMembers, whose items are on the volume at any time: they outlive a memcached that the
+// kernel kills for its memory, and a member that is killed while it saves. A volume of garbage is kept,
+// and nothing holds a namespace whose drain has failed.
+func TestJourneyOfMappedMembers(t *testing.T) {
+	t.Parallel()
+	spec := mapped(3)
+	spec.Resources.Limits = limit320Mi
+	f := setup(t, spec)
+	objects := f.some()
+	f.fill(3, objects)
+
+	t.Log("out of memory")
+	f.exhaust(f.pod(1))
+	f.restarted(1)
+	f.expectAllSoon(3, objects) // its supervisor replays them after live traffic
+
+	t.Log("killed while it saves")
+	pod := f.pod(2)
+	f.signal(syscall.SIGSTOP, f.processOf(pod, "memcached"))
+	f.scale(2)
+	f.leaves(2)
+	f.crash(pod)
+	f.expectDrained(2, objects)
+	f.expectReceipt(true)
+
+	t.Log("garbage")
+	f.decide(1, cachev1alpha1.DrainHold)
+	f.scale(1)
+	f.left(1)
+	f.inDrainPhase(cachev1alpha1.DrainHeld)
+	f.overwrite(filepath.Join(f.volumeOf(f.claim(1)), contract.WarmFile))
+	f.decide(1, "")
+	f.inDrainPhase(cachev1alpha1.DrainFailed)
+	f.expectDegraded(cachev1alpha1.ReasonDrainFailed)
+	if claim := f.claim(1); claim == nil || claim.DeletionTimestamp != nil || !held(claim) {
+		t.Fatalf("the claim is not kept: %+v", claim)
+	}
+}
+
+// TestJourneyOfMembersThatGrow: their volumes grow, then one after the other gets the memory that fits on
+// its volume, and the next one only when the last has its items again. A drain that takes long shows a
+// person with kubectl how far it is; the Memcached is deleted in the middle of it, and nothing holds that.
+func TestJourneyOfMembersThatGrow(t *testing.T) {
+	t.Parallel()
+	spec := growing()
+	spec.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](10)} // minutes
+	f := setup(t, spec)
+	objects := f.some()
+	f.fill(2, objects)
+	ring := f.servers(2)
+
+	old, absences := f.podUIDs(), f.watchItems(2, objects)
+	f.patch(f.memcached(), grown)
+	f.eventually("both members are replaced", func() bool { return f.rolling(old) == 2 })
+	f.expectAll(2, objects)
+	f.expectOneByOne(absences())
+	f.haveGrown()
+	f.settled(2)
+	f.expectRing(ring)
+
+	progress := f.watchProgress()
+	f.scale(1)
+	f.moves(3, progress)
+	f.delete()
+	f.expectKept(1)
+}
+
+// TestJourneyOfANode: a node is drained, which is not a scale-down. Its member comes back warm, or leaves,
+// and then the drain of its volume waits for the node. Another image of the operator takes over meanwhile:
+// the drain that was begun is honoured, and the members restart one by one with their cache. It takes a node and
+// the operator away, so it runs by itself.
+func TestJourneyOfANode(t *testing.T) {
+	f, objects := onTwoNodes(t, persistent(2))
+	claim := f.claim(2)
+	f.asksFrom(f.pod(0), f.pod(2).Status.PodIP)
+	f.asksFrom(f.pod(2), f.pod(0).Status.PodIP)
+
+	// What kubectl drain does.
+	f.schedulable(goes, false)
+	f.evict(f.pod(2))
+	if err := kube.SubResource("eviction").Create(f.ctx, f.pod(1), &policyv1.Eviction{}); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("a second member is evicted beside the first: %v", err)
+	}
+	f.waitsForItsNode(2)
+	f.expectNoDrain(claim)
+	f.schedulable(goes, true)
+	f.settled(3)
+	f.expectAll(3, objects) // it came back warm
+	f.expectNoDrain(claim)
+
+	f.schedulable(goes, false)
+	f.evict(f.pod(2))
+	f.scale(2)
+	f.expectWaits(waitsForVolume)
+	f.upgrade(func() { f.schedulable(goes, true) })
+	f.settled(2)
+	f.expectAllSoon(2, objects)
+	f.expectReceipt(false)
+}
