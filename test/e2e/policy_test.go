@@ -23,7 +23,6 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/node"
-	"example.com/memcached-operator/test/tier"
 )
 
 const (
@@ -35,7 +34,6 @@ const (
 // in force, a departed member is drained, one that joins gets its items, and nothing is
 // lost.
 func TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers(t *testing.T) {
-	tier.Second(t, "TestJourneyOfASecuredCluster")
 	t.Parallel()
 	spec := persistent(2)
 	open(&spec)

@@ -32,18 +32,14 @@ import (
 
 const password = "a-password-nobody-should-see"
 
-// TestJourneyOfASecuredCluster is the sample's: TLS with certificates on both sides, logins, and a
-// NetworkPolicy in force, which lets in those that it names, the drainers and the movers, and nobody else.
-// Members use new certificates and logins without a restart, and a roll-out stops when a Secret is invalid.
+// TestJourneyOfASecuredCluster is the sample's: TLS with certificates on both sides, and logins. Members use new certificates and logins without a restart, and a roll-out stops when a Secret is invalid.
 func TestJourneyOfASecuredCluster(t *testing.T) {
 	t.Parallel()
 	f := inNamespace(t)
 	spec := f.sample(samples + "cache_v1alpha1_memcached_secured.yaml").Spec
-	open(&spec)
 	s := newSecrets(f, &spec)
 	s.write("drainer:" + password + "\n")
 	f.create(spec)
-	f.letsInOnlyWhoIsNamed(3)
 	objects := f.some()
 	f.fill(3, objects)
 
