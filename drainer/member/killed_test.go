@@ -157,7 +157,7 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.fault.fail == "ENOSPC" {
-				return // there is room: TestASaveThatFindsTheDiskFullDropsWhatIsOutdated
+				return // it drops the save of before: TestASaveThatFindsTheDiskFullDropsWhatIsOutdated
 			}
 			t.Parallel()
 			p := newPod(t)

@@ -184,7 +184,7 @@ func describe(h *snapshot.Header, dir string) error {
 		switch {
 		case err == nil:
 			keep(b)
-		case !errors.Is(err, os.ErrNotExist):
+		case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, warmfile.ErrUnrecoverable):
 			return err
 		}
 	}
