@@ -300,11 +300,24 @@ func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := s.reserve(ctx); err != nil {
+		return err
+	}
 	s.manifest = keepManifest(s.Dir(), first)
 	if err := s.manifest.hold(); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("open the warm file: %w", err)
 	}
 	return nil
+}
+
+// reserve takes the room for a warm file on the volume. A memcached that changes its user couldn't
+// open a file that this process has made.
+func (s *supervisor) reserve(ctx context.Context) error {
+	options := commandline.Parse(s.Command[1:])
+	if user, other := options.Last(commandline.User); s.Saves() || other && user != "root" && os.Geteuid() == 0 {
+		return nil
+	}
+	return volume.ReserveWarmFile(ctx, s.Volume, options.MemoryLimit(), s.std.Logf)
 }
 
 func (s *supervisor) unlock() {
