@@ -96,12 +96,14 @@ type ColdStart struct {
 	SaveError string `json:"saveError,omitempty"`
 	// SaveIncomplete is what is missing of that pod's save; the rest is replayed.
 	SaveIncomplete string `json:"saveIncomplete,omitempty"`
+	// Unreadable is why its file can't be read; a drain can look at what is kept of it.
+	Unreadable string `json:"unreadable,omitempty"`
 }
 
 // ParseColdStart decodes a termination message; nil if it is something else.
 func ParseColdStart(message string) *ColdStart {
 	var c ColdStart
-	if json.Unmarshal([]byte(message), &c) != nil || c.NeedBytes <= c.FreeBytes && !c.SaveOutdated && c.SaveIncomplete == "" {
+	if json.Unmarshal([]byte(message), &c) != nil || c.NeedBytes <= c.FreeBytes && !c.SaveOutdated && c.SaveIncomplete == "" && c.Unreadable == "" {
 		return nil
 	}
 	return &c
@@ -154,6 +156,9 @@ const (
 	ReasonVolumeReadOnly = "VolumeReadOnly"
 	ReasonVolumeFailed   = "VolumeFailed"
 )
+
+// ReasonLayoutRefused is that of a Refusal of a memcached that never restarts from its own file.
+const ReasonLayoutRefused = "LayoutRefused"
 
 // Refusal is the termination message of a member that does not start, or can't save.
 type Refusal struct {

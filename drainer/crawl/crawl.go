@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
 )
 
@@ -74,8 +75,7 @@ func Items(ctx context.Context, dial Dial, dir string, most int64, keep func(*En
 	if err = os.Remove(file.Name()); err == nil {
 		err = l.dump(ctx, dial, "lru_crawler metadump hash", keep)
 	}
-	var unknown *unknownCommand
-	if errors.As(err, &unknown) {
+	if errors.As(err, new(*RefusedError)) {
 		err = l.dump(ctx, dial, "lru_crawler metadump all", keep)
 	}
 	if err != nil {
@@ -200,13 +200,25 @@ func (e *Entry) readFrom(r *bufio.Reader) error {
 	return err
 }
 
-// unknownCommand is an answer that says that the server doesn't know the command.
-type unknownCommand struct{ answer string }
+// RefusedError is an answer that says no: memcached doesn't know the command, or runs with -X or
+// without its crawler. Another attempt can't help.
+type RefusedError struct{ answer string }
 
-func (e *unknownCommand) Error() string { return "memcached answers " + e.answer }
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("memcached does not list its items, it answers %.80q: start it without -X (--disable-dumping) and -o no_lru_crawler, "+
+		"or set spec.routing.placement to Off", e.answer)
+}
+
+// Is makes it an ErrProtocol, which nobody repeats.
+func (e *RefusedError) Is(target error) bool { return target == memcache.ErrProtocol }
+
+// Failure is its reason and its exit code.
+func (e *RefusedError) Failure() (reason string, exitCode int) {
+	return "ListingRefused", contract.ExitUsage
+}
 
 // End tells whether a line ends the crawler's answer. If it isn't END, the error is
-// ErrBusy, or says that the command isn't known.
+// ErrBusy or a RefusedError.
 func End(line []byte) (bool, error) {
 	switch {
 	case string(line) == "END":
@@ -214,7 +226,7 @@ func End(line []byte) (bool, error) {
 	case bytes.HasPrefix(line, []byte("BUSY")), bytes.HasPrefix(line, []byte("ERROR locked")):
 		return true, ErrBusy
 	case bytes.HasPrefix(line, []byte("ERROR")), bytes.HasPrefix(line, []byte("CLIENT_ERROR")), bytes.HasPrefix(line, []byte("BADCLASS")):
-		return true, &unknownCommand{string(line)}
+		return true, &RefusedError{string(line)}
 	}
 	return false, nil
 }

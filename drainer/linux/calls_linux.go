@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"cmp"
 	"os"
 	"syscall"
 
@@ -50,7 +51,13 @@ func FreeBytes(dir string) (int64, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	return int64(st.Bavail) * st.Bsize, nil
+	return freeBytes(&st), nil
+}
+
+// freeBytes is what a file system says is free. Its blocks are counted in fragments, which on some
+// are smaller than Bsize, the size that suits transfers best (statvfs(3)).
+func freeBytes(st *unix.Statfs_t) int64 {
+	return int64(st.Bavail) * cmp.Or(st.Frsize, st.Bsize)
 }
 
 // DiesWithParent kills a child when the thread that started it ends.

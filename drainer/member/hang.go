@@ -243,37 +243,43 @@ func look(pid int, of threads, silent bool) (vitals, error) {
 		return v, err
 	}
 	for _, t := range all {
-		state, cpu, err := readStat(tasks + "/" + t.Name() + "/stat")
+		stat, err := readStat(tasks + "/" + t.Name() + "/stat")
 		if err != nil {
 			continue // it has ended
 		}
-		v.diskWait = v.diskWait || state == 'D'
+		v.diskWait = v.diskWait || stat.state == 'D'
 		if of == allThreads || t.Name() != main {
-			v.cpu += cpu
+			v.cpu += stat.cpu
 		}
 	}
 	return v, nil
 }
 
-// readStat returns the state of a process or a thread, and the CPU time that it has
-// used, which the kernel counts in hundredths of a second (proc_pid_stat(5)).
-func readStat(path string) (state byte, cpu time.Duration, err error) {
-	const userTime, systemTime, tick = 11, 12, 10 * time.Millisecond
+// threadStat is what the kernel tells of a process or a thread: its state, the CPU time that it has
+// used, in hundredths of a second, and how often it has waited for a page from a disk
+// (proc_pid_stat(5)).
+type threadStat struct {
+	state  byte
+	cpu    time.Duration
+	faults int64
+}
+
+func readStat(path string) (s threadStat, err error) {
+	const majorFaults, userTime, systemTime, tick = 9, 11, 12, 10 * time.Millisecond
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return 0, 0, err
+		return s, err
 	}
 	// The second field, a name in parentheses, may be anything.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) <= systemTime {
-		return 0, 0, fmt.Errorf("%s has %d fields", path, len(fields))
+		return s, fmt.Errorf("%s has %d fields", path, len(fields))
 	}
-	for _, i := range []int{userTime, systemTime} {
-		ticks, err := strconv.ParseInt(fields[i], 10, 64)
-		if err != nil {
-			return 0, 0, fmt.Errorf("%s: %w", path, err)
+	numbers := map[int]int64{}
+	for _, i := range []int{majorFaults, userTime, systemTime} {
+		if numbers[i], err = strconv.ParseInt(fields[i], 10, 64); err != nil {
+			return s, fmt.Errorf("%s: %w", path, err)
 		}
-		cpu += time.Duration(ticks) * tick
 	}
-	return fields[0][0], cpu, nil
+	return threadStat{fields[0][0], time.Duration(numbers[userTime]+numbers[systemTime]) * tick, numbers[majorFaults]}, nil
 }

@@ -161,6 +161,9 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 		"the file in memory can't be read":  {fault: fault{call: "pread64", file: contract.WarmFile, n: 1, fail: "EIO"}, left: nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if test.fault.fail == "ENOSPC" {
+				return // it drops the save of before: TestASaveThatFindsTheDiskFullDropsWhatIsOutdated
+			}
 			if name != "between its pages" {
 				tier.Second(t, "TestSupervisorKilledWhileSaving")
 			}

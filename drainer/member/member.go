@@ -14,13 +14,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/start"
@@ -66,6 +66,9 @@ type supervisor struct {
 	// asked is when it was told to end.
 	asked       time.Time
 	termination termination
+	// unstarted: memcached never came to serve, and was killed. unfit: it runs in a way from which
+	// it would never start again.
+	unstarted, unfit atomic.Bool
 	// pending: something is to be replayed.
 	pending bool
 	// stopEnding ends the watch over a memcached that was told to end.
@@ -112,11 +115,8 @@ func (s *supervisor) check() error {
 	if len(s.Command) == 0 {
 		return args.Usagef("drainer serve needs memcached's command line after --")
 	}
-	for _, a := range s.Command[1:] {
-		name, _, _ := strings.Cut(a, "=")
-		if slices.Contains([]string{"-e", "--memory-file", "-d", "--daemon"}, name) || strings.HasPrefix(a, "-e/") {
-			return args.Usagef("drainer serve: memcached's %s is not for the user to set: the supervisor chooses the warm file and stays the parent", name)
-		}
+	if err := s.checkOptions(); err != nil {
+		return err
 	}
 	path, err := exec.LookPath(s.Command[0])
 	if err != nil {
@@ -133,6 +133,22 @@ func (s *supervisor) check() error {
 	}
 	return nil
 }
+
+// checkOptions refuses options of memcached that can't work.
+func (s *supervisor) checkOptions() error {
+	options := commandline.Parse(s.Command[1:])
+	if slices.ContainsFunc(options, commandline.Option.IsSupervisors) {
+		return args.Usagef("drainer serve: memcached's -e (--memory-file) and -d (--daemon) are not for the user to set: the supervisor chooses the warm file and stays the parent")
+	}
+	if s.Dir() != "" && options.ShortPages() {
+		return args.Usagef("drainer serve: %v", errShortPages)
+	}
+	return nil
+}
+
+// errShortPages is about a memcached that would never start again.
+var errShortPages = errors.New("memcached never restarts from the file of one that moves no slab pages and has slots of a whole page: " +
+	"leave out no_modern, no_slab_reassign or no_chunked_items of -o, or set slab_chunk_max to less than 1 MiB")
 
 func (s *supervisor) checkExport() error {
 	if s.ExportPort < 0 || s.ExportPort > 65535 || s.ExportPort == s.Port {
@@ -184,6 +200,7 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	w := newWatch(s)
 	behind.Go(func() { w.run(watchCtx) })
 	behind.Go(func() { s.watchForHang(watchCtx, w.address) })
+	behind.Go(func() { s.watchStart(watchCtx) })
 	behind.Go(func() { newReload(s, w.address).run(watchCtx) })
 	if s.Discovery != "" {
 		behind.Go(func() { (&list{s: s, address: w.address}).run(watchCtx) })
@@ -203,7 +220,14 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	status := s.attend(ctx, signals)
 	stopWatching()
 	behind.Wait()
-	return s.finish(status)
+	code, err := s.finish(status)
+	if s.unfit.Load() {
+		return contract.ExitUsage, errors.Join(errShortPages, err)
+	}
+	if s.unstarted.Load() {
+		s.warnOfNextStart(ctx)
+	}
+	return code, err
 }
 
 // runPlain is for a member without a volume. Nothing is saved: the supervisor is there
@@ -276,11 +300,24 @@ func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := s.reserve(ctx); err != nil {
+		return err
+	}
 	s.manifest = keepManifest(s.Dir(), first)
 	if err := s.manifest.hold(); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("open the warm file: %w", err)
 	}
 	return nil
+}
+
+// reserve takes the room for a warm file on the volume. A memcached that changes its user couldn't
+// open a file that this process has made.
+func (s *supervisor) reserve(ctx context.Context) error {
+	options := commandline.Parse(s.Command[1:])
+	if user, other := options.Last(commandline.User); s.Saves() || other && user != "root" && os.Geteuid() == 0 {
+		return nil
+	}
+	return volume.ReserveWarmFile(ctx, s.Volume, options.MemoryLimit(), s.std.Logf)
 }
 
 func (s *supervisor) unlock() {

@@ -52,9 +52,12 @@ func (t *termination) saving(s contract.Saving) error {
 	return t.write(string(b))
 }
 
-// trouble writes what the disk did not take, if that is the error.
+// trouble writes why the member does not run, if that is the disk or how memcached is started.
 func (t *termination) trouble(err error) error {
 	reason := volume.Trouble(err)
+	if errors.Is(err, errShortPages) {
+		reason = contract.ReasonLayoutRefused
+	}
 	if reason == "" {
 		return nil
 	}
@@ -75,6 +78,17 @@ func (s *supervisor) warn() {
 	if err != nil {
 		s.std.Logf("the termination message can't be kept: %v", err)
 		s.termination.path = ""
+	}
+}
+
+// warnOfNextStart says how the next container's memcached starts, whose memcached did not.
+func (s *supervisor) warnOfNextStart(ctx context.Context) {
+	c, err := start.NextWarning(ctx, s.Member, s.std.Logf)
+	if err == nil {
+		err = s.termination.warning(c)
+	}
+	if err != nil {
+		s.std.Logf("the termination message can't be written: %v", err)
 	}
 }
 

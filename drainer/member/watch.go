@@ -5,8 +5,10 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/warmfile"
@@ -42,18 +44,11 @@ func (s *supervisor) address() string {
 // listenHost is where a memcached with these arguments can be asked; host if it listens
 // everywhere.
 func listenHost(command []string, host string) string {
-	for i, a := range command {
-		value, ok := strings.CutPrefix(a, "--listen=")
-		if !ok && (a == "-l" || a == "--listen") && i+1 < len(command) {
-			value, ok = command[i+1], true
-		}
-		if !ok {
-			value, ok = strings.CutPrefix(a, "-l")
-		}
-		if !ok || value == "" {
+	for _, o := range commandline.Parse(command[min(1, len(command)):]) {
+		if o.Letter != commandline.Listen || o.Value == "" {
 			continue
 		}
-		first, _, _ := strings.Cut(value, ",")
+		first, _, _ := strings.Cut(o.Value, ",")
 		if h, _, err := net.SplitHostPort(first); err == nil {
 			first = h
 		}
@@ -130,6 +125,13 @@ func (w *watch) look(ctx context.Context) (err error) {
 		return err
 	}
 	w.complained = false
+	if image.ShortPages() && !w.s.unfit.Swap(true) {
+		w.s.std.Logf("memcached is ended: %v", errShortPages)
+		w.s.child.signal(syscall.SIGKILL)
+	}
+	if w.s.unfit.Load() {
+		return errShortPages
+	}
 	if w.last != nil && !w.unwritten && !differs(w.last, image) {
 		return nil
 	}

@@ -251,18 +251,18 @@ func (s *Save) Used() int64 { return s.usedPages() * int64(s.PageSize) }
 
 // Open opens the save at path; os.ErrNotExist if there is none.
 func Open(path string) (*Save, error) {
+	info, err := os.Lstat(path)
+	if err == nil && !info.Mode().IsRegular() { // to open a pipe would wait for ever
+		err = warmfile.Refuse(warmfile.ReasonMissing, "%s is not a file", filepath.Base(path))
+	}
+	if err != nil {
+		return nil, err
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = warmfile.Refuse(warmfile.ReasonMissing, "%s is not a file", filepath.Base(path))
-	}
-	var s *Save
-	if err == nil {
-		s, err = read(file, info.Size())
-	}
+	s, err := read(file, info.Size())
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}

@@ -63,6 +63,9 @@ type Options struct {
 	// Count returns how many items begin in a page; false if it can't tell. Several
 	// workers call it.
 	Count func(page []byte) (int64, bool)
+	// MakeRoom is called if the disk is full, by one goroutine at a time. It is false if it could
+	// make none.
+	MakeRoom func() (bool, error)
 	// Progress is called once a second, by one goroutine, with the bytes that were written,
 	// of all.
 	Progress func(done, all int64)
@@ -118,13 +121,52 @@ type writer struct {
 	began   time.Time
 	entries []entry
 	done    atomic.Int64 // bytes
+	// room is held while some is made, and rooms counts how often it was.
+	room  sync.Mutex
+	rooms atomic.Int64
+}
+
+// IsFull tells whether an error says that the disk, or a quota, is full.
+func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
+// insist repeats do while the disk is full and room can be made.
+func (w *writer) insist(do func() error) error {
+	for {
+		before := w.rooms.Load()
+		err := do()
+		if !IsFull(err) || w.MakeRoom == nil {
+			return err
+		}
+		if more, roomErr := w.makeRoom(before); roomErr != nil || !more {
+			return errors.Join(err, roomErr)
+		}
+	}
+}
+
+// makeRoom makes some, unless another worker has since so many times.
+func (w *writer) makeRoom(before int64) (bool, error) {
+	w.room.Lock()
+	defer w.room.Unlock()
+	if w.rooms.Load() != before {
+		return true, nil
+	}
+	w.rooms.Add(1)
+	return w.MakeRoom()
+}
+
+// put writes b at an offset.
+func (w *writer) put(b []byte, offset int64) error {
+	return w.insist(func() error {
+		_, err := w.out.WriteAt(b, offset)
+		return err
+	})
 }
 
 func (w *writer) write(ctx context.Context, header []byte) error {
-	if err := allocate(w.out.File, w.size()); err != nil {
+	if err := w.insist(func() error { return allocate(w.out.File, w.size()) }); err != nil {
 		return err
 	}
-	if _, err := w.out.WriteAt(alignedCopy(header), 0); err != nil {
+	if err := w.put(alignedCopy(header), 0); err != nil {
 		return err
 	}
 	// From now on a page that is on the disk can be found there, whatever happens.
@@ -139,7 +181,7 @@ func (w *writer) write(ctx context.Context, header []byte) error {
 	}
 	end := w.slot(w.slots())
 	return w.encodeTail(w.entries, w.elapsed(), func(b []byte) error {
-		_, err := w.out.WriteAt(b, end)
+		err := w.put(b, end)
 		end += int64(len(b))
 		return err
 	})
@@ -178,7 +220,7 @@ func (w *writer) worker() func(n int) error {
 			}
 		}
 		copy(b, w.encodeSlot(n, e, w.elapsed()))
-		if _, err := w.out.WriteAt(b, w.slot(n)); err != nil {
+		if err := w.put(b, w.slot(n)); err != nil {
 			return err
 		}
 		if err := recent.add(w.slot(n), int64(len(b))); err != nil {

@@ -155,6 +155,7 @@ func (f *Facts) keep(refusal error, before ...Step) *Decision {
 	}
 	if unrecoverable(refusal) {
 		d.How, d.Steps[len(before)] = Cold, KeepAsFailed
+		d.Warning = &contract.ColdStart{Unreadable: fmt.Sprintf("%.*s", maxUnreadable, args.OneLine(refusal))}
 		d.Reason = fmt.Sprintf("memcached starts cold: %s; the file stays in %s for a drain to look at",
 			args.OneLine(refusal), volume.GenerationName(d.Number, true))
 		return d
@@ -163,6 +164,9 @@ func (f *Facts) keep(refusal error, before ...Step) *Decision {
 		args.OneLine(refusal), volume.GenerationName(d.Number, false))
 	return d
 }
+
+// maxUnreadable is how much of a refusal goes into a termination message, in bytes.
+const maxUnreadable = 512
 
 // giveUp keeps the newest generation, which can't be read, for a drain: older ones must
 // not be replayed without it.

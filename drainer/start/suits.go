@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"example.com/memcached-operator/drainer/args"
-	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/commandline"
 )
 
 // suits returns why memcached might not resume from a readable warm file, nil if it
@@ -38,27 +38,28 @@ func (f *Facts) suits(file *File) error {
 	return olderThan(known.Version, f.Installed)
 }
 
-// freeFlags may differ between the save and the start, by memcached's
-// restart.c; those in the string take a value.
-const freeFlags = "tcRplUuaPbsBD"
+// freeOptions may differ between the save and the start, by memcached's restart.c.
+const freeOptions = "tcRplUuaPbsBDvZY"
 
-// freeLongFlags begin those that are about connections.
-var freeLongFlags = []string{contract.FlagMemcachedEnableTLS, contract.FlagMemcachedTLS, contract.FlagMemcachedAuth}
+// freeSuboptions begin those of -o that are about connections.
+const freeSuboptions = "ssl_"
 
-// shape is a command line without memcached's path and without the arguments
-// that don't matter to a warm file.
-func shape(command []string) []string {
-	var kept []string
-	for i := 1; i < len(command); i++ {
-		a := command[i]
-		free := len(a) > 1 && a[0] == '-' && strings.IndexByte(freeFlags, a[1]) >= 0
+// shape is a command line without memcached's path and without the options that don't matter to
+// a warm file.
+func shape(command []string) (kept []string) {
+	for _, o := range commandline.Parse(command[min(1, len(command)):]) {
 		switch {
-		case free && len(a) == 2:
-			i++ // its value
-		case free, a != "-" && strings.Trim(a, "v") == "-":
-		case slices.ContainsFunc(freeLongFlags, func(flag string) bool { return strings.HasPrefix(a, flag) }):
+		case strings.IndexByte(freeOptions, o.Letter) >= 0:
+		case o.Letter == commandline.Extended:
+			for s := range strings.SplitSeq(o.Value, ",") {
+				if !strings.HasPrefix(s, freeSuboptions) {
+					kept = append(kept, "-o", s)
+				}
+			}
+		case o.Value == "":
+			kept = append(kept, "-"+string(rune(o.Letter)))
 		default:
-			kept = append(kept, a)
+			kept = append(kept, "-"+string(rune(o.Letter)), o.Value)
 		}
 	}
 	return kept
@@ -90,18 +91,5 @@ func numbersOf(version string) []int {
 
 // MemoryLimit is the size that memcached gives its warm file: -m, in bytes.
 func MemoryLimit(command []string) int64 {
-	limit := int64(64)
-	for i, a := range command {
-		value, ok := strings.CutPrefix(a, "--memory-limit=")
-		if !ok && (a == "-m" || a == "--memory-limit") && i+1 < len(command) {
-			value, ok = command[i+1], true
-		}
-		if !ok {
-			value, ok = strings.CutPrefix(a, "-m")
-		}
-		if n, err := strconv.ParseInt(value, 10, 40); ok && err == nil {
-			limit = n
-		}
-	}
-	return limit << 20
+	return commandline.Parse(command[min(1, len(command)):]).MemoryLimit()
 }

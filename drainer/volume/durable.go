@@ -26,12 +26,24 @@ func writeDurably(path string, data []byte) error {
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = replace(f.Name(), path)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return Sync(filepath.Dir(path))
+}
+
+// replace renames a file. A directory in its place, which somebody else has made, gives way.
+func replace(file, path string) error {
+	err := os.Rename(file, path)
+	if info, statErr := os.Lstat(path); err == nil || statErr != nil || !info.IsDir() {
+		return err
+	}
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	return os.Rename(file, path)
 }
 
 // Sync flushes a file or directory to the disk.
@@ -43,12 +55,12 @@ func Sync(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// removeDurably removes a file, if it is there.
+// removeDurably removes a file, or what is in its place, if it is there.
 func removeDurably(path string) error {
-	err := os.Remove(path)
-	if errors.Is(err, os.ErrNotExist) {
+	if Missing(path) {
 		return nil
 	}
+	err := os.RemoveAll(path)
 	return errors.Join(err, Sync(filepath.Dir(path)))
 }
 

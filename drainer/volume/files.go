@@ -2,7 +2,6 @@ package volume
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,13 +14,14 @@ import (
 // maxSmallFile bounds what is read of .meta and the manifest.
 const maxSmallFile = 1 << 20
 
+// readSmall refuses what nobody of ours wrote: it will be no other at another attempt.
 func readSmall(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxSmallFile {
-		return nil, fmt.Errorf("%s is not a small file", filepath.Base(path))
+		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "%s is not a file of at most %d bytes", filepath.Base(path), maxSmallFile)
 	}
 	return os.ReadFile(path)
 }
@@ -88,24 +88,21 @@ func openFile(dir string) (file interface {
 	if !errors.Is(err, os.ErrNotExist) {
 		return nil, 0, err
 	}
-	f, err := os.Open(filepath.Join(dir, contract.WarmFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, 0, warmfile.Refuse(warmfile.ReasonMissing, "there is no %s on the volume", contract.WarmFile)
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	info, err := f.Stat()
+	path := filepath.Join(dir, contract.WarmFile)
+	info, err := os.Lstat(path)
 	switch {
+	case errors.Is(err, os.ErrNotExist):
+		err = warmfile.Refuse(warmfile.ReasonMissing, "there is no %s on the volume", contract.WarmFile)
 	case err == nil && !info.Mode().IsRegular():
 		err = warmfile.Refuse(warmfile.ReasonMissing, "%s is not a file", contract.WarmFile)
 	case err == nil && info.Size() == 0:
 		err = warmfile.Refuse(warmfile.ReasonTruncated, "the warm file is empty: 0 bytes")
 	}
 	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
+		return nil, 0, err
 	}
-	return f, info.Size(), nil
+	f, err := os.Open(path)
+	return f, info.Size(), err
 }
 
 // openSave opens the newest save in dir; os.ErrNotExist if there is none. It may still have

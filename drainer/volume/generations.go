@@ -54,7 +54,7 @@ func Kept(dir string) ([]Generation, error) {
 // directory last, and removed first.
 func (g Generation) exists() (bool, error) {
 	for _, name := range []string{contract.WarmFile, contract.SaveFile} {
-		_, err := os.Stat(filepath.Join(g.Dir, name))
+		_, err := os.Lstat(filepath.Join(g.Dir, name))
 		if !errors.Is(err, os.ErrNotExist) {
 			return err == nil, err
 		}

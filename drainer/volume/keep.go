@@ -50,8 +50,8 @@ func Keep(dir string, number int, failed bool) error {
 		file, beside = contract.SaveFile, nil // a save describes itself
 	}
 	for _, name := range beside {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if errors.Is(err, os.ErrNotExist) {
+		data, err := readSmall(filepath.Join(dir, name))
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, warmfile.ErrUnrecoverable) {
 			continue
 		}
 		if err == nil {

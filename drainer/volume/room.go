@@ -65,17 +65,34 @@ func MakeRoom(dir string, need int64, dropSave bool, logf func(string, ...any)) 
 		return need - free, err
 	}
 	for _, g := range victims {
-		if g.Number == 0 {
-			err = DropSave(g.Dir)
-		} else {
-			logf("%s is removed to make room on the volume: its items that were not replayed are lost", filepath.Base(g.Dir))
-			err = Discard(g)
-		}
-		if err != nil {
+		if err := g.sacrifice(logf); err != nil {
 			return 0, err
 		}
 	}
 	return 0, nil
+}
+
+// sacrifice removes a generation, or the outdated save, to make room on the volume.
+func (g Generation) sacrifice(logf func(string, ...any)) error {
+	if g.Number == 0 {
+		return DropSave(g.Dir)
+	}
+	logf("%s is removed to make room on the volume: its items that were not replayed are lost", filepath.Base(g.Dir))
+	return Discard(g)
+}
+
+// dropOutdated removes what has to go first for a save that is being written, because the volume
+// takes no more: the outdated save, or else the oldest generation. It is false if nothing is left.
+func dropOutdated(dir string, logf func(string, ...any)) (dropped bool, err error) {
+	if outdated := filepath.Join(dir, contract.SaveFile); !Missing(outdated) {
+		logf("the volume takes no more: the outdated save on it is removed, and the new one goes on")
+		return true, removeDurably(outdated)
+	}
+	kept, err := Kept(dir)
+	if err != nil || len(kept) == 0 {
+		return false, err
+	}
+	return true, kept[len(kept)-1].sacrifice(logf)
 }
 
 // allocated is how many bytes the removal of a generation frees: warm files have holes.

@@ -24,6 +24,8 @@ type SaveOptions struct {
 	// Progress is called once a second with the bytes that were written, of all; nil for
 	// nobody.
 	Progress func(done, all int64)
+	// makeRoom makes some if the disk is full, or tells that it can't; nil: it can't.
+	makeRoom func() (bool, error)
 }
 
 // CountItems counts those that begin in a page; false if it can't. Tests replace it.
@@ -43,7 +45,7 @@ func writeSave(ctx context.Context, dir, path string, number int64, o SaveOption
 		return nil, err
 	}
 	defer in.Close()
-	write := snapshot.Options{Progress: o.Progress}
+	write := snapshot.Options{Progress: o.Progress, MakeRoom: o.makeRoom}
 	if r, err := Open(dir, Options{}); err == nil { // otherwise nothing is known of its items
 		defer r.Close()
 		write.Count = func(page []byte) (int64, bool) { return CountItems(r, page) }
@@ -102,8 +104,8 @@ func PackedSize(dir string) (int64, error) {
 }
 
 // Save saves the warm file in memory to the volume at dir; it returns nil if there is
-// none. The earlier save is outdated; it is removed first if there is no room for both. A
-// *RoomError says that there is too little room. After another error, or if the process is
+// none. The earlier save is outdated; it is removed if there is no room for both: before, as far as
+// the file system tells, or when a write finds the disk or a quota full. A *RoomError says that there is too little room. After another error, or if the process is
 // killed, the new one may be worth what was written; see openSave.
 func Save(ctx context.Context, memory, dir string, o SaveOptions) (*snapshot.Written, error) {
 	if Missing(filepath.Join(memory, contract.WarmFile)) {
@@ -126,7 +128,15 @@ func Save(ctx context.Context, memory, dir string, o SaveOptions) (*snapshot.Wri
 		return nil, &RoomError{need, lacking}
 	}
 	path := filepath.Join(dir, newSave)
+	o.makeRoom = func() (bool, error) { return dropOutdated(dir, o.Logf) }
 	written, err := writeSave(ctx, memory, path, last+1, o, rate)
+	for snapshot.IsFull(err) { // what the disk had taken, it has refused later
+		if more, dropErr := o.makeRoom(); dropErr != nil || !more {
+			err = errors.Join(err, dropErr)
+			break
+		}
+		written, err = writeSave(ctx, memory, path, last+1, o, rate)
+	}
 	if err != nil {
 		return nil, errors.Join(err, dropWorthless(path))
 	}
@@ -174,7 +184,7 @@ func describe(h *snapshot.Header, dir string) error {
 		switch {
 		case err == nil:
 			keep(b)
-		case !errors.Is(err, os.ErrNotExist):
+		case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, warmfile.ErrUnrecoverable):
 			return err
 		}
 	}

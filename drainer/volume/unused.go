@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -41,6 +42,9 @@ func NothingStored(dir string, o Options) (bool, error) {
 	file, size, err := openFile(dir)
 	if warmfile.IsReason(err, warmfile.ReasonTruncated) && !HasSave(dir) {
 		return true, nil // memcached has only created it
+	}
+	if errors.Is(err, warmfile.ErrUnrecoverable) {
+		return false, nil
 	}
 	if err != nil {
 		return false, err

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/item"
 )
 
@@ -66,7 +68,7 @@ func (m *Image) askSettings(server Asker, command []string) error {
 	m.FlagsBytes = item.FlagsBytes(settings)
 	m.UseCAS = settings["cas_enabled"] == "yes"
 	m.SlabReassign = settings["slab_reassign"] == "yes"
-	m.Classes = slabClasses(slabs, m.SlabChunkMax)
+	m.Classes = m.slabClasses(slabs)
 	m.MaxBytes = n.get("maxbytes")
 	return n.err
 }
@@ -111,40 +113,37 @@ func (n *numbers) get(name string) int64 {
 }
 
 // slabClasses reads the sizes of all classes from "stats slabs". A memcached
-// with a warm file has a page in each; if one is missing, none are returned.
-func slabClasses(slabs map[string]string, largest int) []int {
-	var sizes []int
+// with a warm file has a page in each; if one is missing, none are returned. The last but one can
+// be as large as the last: then the settings tell whether that is missing.
+func (m *Image) slabClasses(slabs map[string]string) (sizes []int) {
 	for len(sizes) < maxClass {
 		size, err := strconv.Atoi(slabs[strconv.Itoa(len(sizes)+1)+":chunk_size"])
 		if err != nil {
-			return nil
+			break
 		}
-		if sizes = append(sizes, size); size == largest {
-			return sizes
-		}
+		sizes = append(sizes, size)
 	}
-	return nil
+	computed, err := m.classes()
+	switch n := len(sizes); {
+	case n == 0, sizes[n-1] != m.SlabChunkMax, slabs["active_slabs"] != strconv.Itoa(n):
+		return nil
+	case err == nil && slices.Equal(sizes, computed[1:len(computed)-1]):
+		return nil
+	}
+	return sizes
 }
 
 // SlabConfig is what .meta calls slab_config, for a memcached's command line:
 // -f as it was written, or the list of "-o slab_sizes".
 func SlabConfig(command []string) string {
+	options := commandline.Parse(command[min(1, len(command)):])
 	config := "1.25"
-	for i, a := range command {
-		value, ok := strings.CutPrefix(a, "--slab-growth-factor=")
-		if !ok && (a == "-f" || a == "--slab-growth-factor") && i+1 < len(command) {
-			value, ok = command[i+1], true
-		}
-		if !ok {
-			value, ok = strings.CutPrefix(a, "-f")
-		}
-		if ok && value != "" {
-			config = value
-		}
+	if factor, ok := options.Last(commandline.Growth); ok {
+		config = factor
 	}
-	for _, a := range command {
-		if _, list, ok := strings.Cut(a, "slab_sizes="); ok {
-			config, _, _ = strings.Cut(list, ",")
+	for _, s := range options.Suboptions() {
+		if s.Name == "slab_sizes" {
+			config = s.Value
 		}
 	}
 	return config

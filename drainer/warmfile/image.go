@@ -91,6 +91,12 @@ func (m *Image) Check() error {
 	return err
 }
 
+// ShortPages tells whether slab pages have lengths of their own: memcached loops for ever when it
+// restarts from such a file, and no page can be found in it.
+//
+// Source: memcached's slabs.c, do_slabs_newslab; restart.c, restart_fixup.
+func (m *Image) ShortPages() bool { return !m.SlabReassign && m.SlabChunkMax == m.SlabPageSize }
+
 // classes returns the slot size of each slab class; index 0 is unused.
 //
 // Source: memcached's slabs.c, slabs_init: starting at header plus -n, each
@@ -120,7 +126,7 @@ func (m *Image) classes() ([]int, error) {
 // listedClasses reads "-o slab_sizes=100-200-…".
 func (m *Image) listedClasses() ([]int, error) {
 	sizes := []int{0}
-	for s := range strings.SplitSeq(m.SlabConfig, "-") {
+	for _, s := range strings.FieldsFunc(m.SlabConfig, func(r rune) bool { return r == '-' }) {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < smallestSlab || n > m.SlabChunkMax || len(sizes) == maxClass {
 			return nil, fmt.Errorf("slab_config %q is not a list of slab sizes", m.SlabConfig)

@@ -47,6 +47,9 @@ func New(file io.ReaderAt, size int64, image *Image, clean bool, now func() time
 	if err != nil {
 		return nil, Refuse(ReasonCorrupt, "%v", err)
 	}
+	if image.ShortPages() {
+		return nil, Refuse(ReasonUnknownLayout, "its memcached moved no slab pages and had slots of a whole page (-o no_modern, or no_slab_reassign): the pages have lengths of their own")
+	}
 	r := &Reader{file: file, size: size, image: *image, clean: clean, sizes: sizes, largest: uint8(len(sizes) - 1),
 		now: now, started: image.startedAt(now().Unix())}
 	r.gaps, _ = file.(gaps)

@@ -30,6 +30,8 @@ func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 			cold = append(cold, fmt.Sprintf("%s (its last pod was lost without a save)", name))
 		case c.SaveIncomplete != "":
 			cold = append(cold, fmt.Sprintf("%s (it has only a part of its items: %s)", name, bound(c.SaveIncomplete, maxWords)))
+		case c.Unreadable != "":
+			cold = append(cold, fmt.Sprintf("%s (nothing of its file can be read: %s)", name, bound(c.Unreadable, maxWords)))
 		default:
 			cold = append(cold, fmt.Sprintf("%s (needs %d MiB, has %d MiB)", name, c.NeedBytes>>20, c.FreeBytes>>20))
 			advice = "; if a volume had no room for a second warm file, make storage.size more than twice memory"

@@ -1,0 +1,241 @@
+// Package commandline reads memcached's arguments as memcached itself does, by getopt_long and
+// getsubopt: letters in one argument, values in the same argument or in the next one, long names,
+// also abbreviated, and the options of -o.
+package commandline
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Option is one option of memcached.
+type Option struct {
+	// Letter of it, also if its long name was written. Unknown, and Value is the argument, if
+	// memcached would end because of it.
+	Letter byte
+	// Value of it, "" if it takes none.
+	Value string
+}
+
+// Unknown is the Letter of what memcached doesn't know, and of an option without its value.
+const Unknown byte = '?'
+
+// Letters of options that others ask for.
+const (
+	AuthFile   byte = 'Y'
+	Daemon     byte = 'd'
+	EnableTLS  byte = 'Z'
+	Extended   byte = 'o'
+	Growth     byte = 'f'
+	Listen     byte = 'l'
+	MaxItem    byte = 'I'
+	MemoryFile byte = 'e'
+	Memory     byte = 'm'
+	User       byte = 'u'
+	Verbose    byte = 'v'
+)
+
+// Options in their order. If one is there more than once, the last one counts.
+type Options []Option
+
+// Source: memcached's memcached.c, main. -D, -A and others are not in every version.
+const (
+	plainLetters = "AZMkhiVrvdLCSFXW"
+	valueLetters = "apsUmcluPfntDRbBIYeoN"
+)
+
+// longNames has the letters. All but the ones of plainLetters take a value.
+var longNames = map[string]byte{
+	"unix-mask": 'a', "enable-shutdown": 'A', "enable-ssl": EnableTLS, "port": 'p', "unix-socket": 's', "udp-port": 'U',
+	"memory-limit": Memory, "disable-evictions": 'M', "conn-limit": 'c', "lock-memory": 'k', "help": 'h', "license": 'i',
+	"version": 'V', "enable-coredumps": 'r', "verbose": Verbose, "daemon": Daemon, "listen": Listen, "user": User, "pidfile": 'P',
+	"slab-growth-factor": Growth, "slab-min-size": 'n', "threads": 't', "enable-largepages": 'L', "max-reqs-per-event": 'R',
+	"disable-cas": 'C', "listen-backlog": 'b', "protocol": 'B', "max-item-size": MaxItem, "enable-sasl": 'S',
+	"disable-flush-all": 'F', "disable-dumping": 'X', "disable-watch": 'W', "auth-file": AuthFile, "memory-file": MemoryFile,
+	"extended": Extended, "napi-ids": 'N',
+}
+
+// Parse reads the arguments, without the program's name. What is no option, memcached ignores.
+func Parse(arguments []string) (all Options) {
+	for len(arguments) > 0 {
+		a := arguments[0]
+		arguments = arguments[1:]
+		var read Options
+		switch {
+		case a == "--":
+			return all
+		case strings.HasPrefix(a, "--"):
+			read, arguments = long(a, arguments)
+		case len(a) > 1 && a[0] == '-':
+			read, arguments = letters(a, arguments)
+		}
+		all = append(all, read...)
+	}
+	return all
+}
+
+// letters reads an argument of one hyphen, and the value that comes after it.
+func letters(a string, after []string) (read Options, rest []string) {
+	for i := 1; i < len(a); i++ {
+		letter := a[i]
+		switch {
+		case strings.IndexByte(plainLetters, letter) >= 0:
+			read = append(read, Option{Letter: letter})
+		case strings.IndexByte(valueLetters, letter) < 0:
+			return append(read, Option{Unknown, a}), after
+		case i+1 < len(a):
+			return append(read, Option{letter, a[i+1:]}), after
+		case len(after) == 0:
+			return append(read, Option{Unknown, a}), after
+		default:
+			return append(read, Option{letter, after[0]}), after[1:]
+		}
+	}
+	return read, after
+}
+
+// long reads an argument of two hyphens, and the value that comes after it.
+func long(a string, after []string) (read Options, rest []string) {
+	name, value, has := strings.Cut(a[len("--"):], "=")
+	letter := letterOf(name)
+	switch {
+	case letter == Unknown:
+	case letter == Verbose: // it may have a value, which says nothing
+		return Options{{Letter: letter}}, after
+	case strings.IndexByte(plainLetters, letter) >= 0:
+		if !has {
+			return Options{{Letter: letter}}, after
+		}
+	case has:
+		return Options{{letter, value}}, after
+	case len(after) > 0:
+		return Options{{letter, after[0]}}, after[1:]
+	}
+	return Options{{Unknown, a}}, after
+}
+
+// letterOf a long name, or of what only one of them begins with.
+func letterOf(name string) byte {
+	if letter, ok := longNames[name]; ok {
+		return letter
+	}
+	found := Unknown
+	for known, letter := range longNames {
+		if strings.HasPrefix(known, name) {
+			if found != Unknown {
+				return Unknown
+			}
+			found = letter
+		}
+	}
+	return found
+}
+
+// Last is the value that counts; false if the option isn't there.
+func (o Options) Last(letter byte) (value string, there bool) {
+	for i := len(o) - 1; i >= 0; i-- {
+		if o[i].Letter == letter {
+			return o[i].Value, true
+		}
+	}
+	return "", false
+}
+
+// Suboption is one of -o.
+type Suboption struct{ Name, Value string }
+
+// Suboptions of all -o, in their order.
+func (o Options) Suboptions() (all []Suboption) {
+	for _, option := range o {
+		if option.Letter != Extended {
+			continue
+		}
+		for part := range strings.SplitSeq(option.Value, ",") {
+			name, value, _ := strings.Cut(part, "=")
+			all = append(all, Suboption{name, value})
+		}
+	}
+	return all
+}
+
+// MemoryLimit is the size that memcached gives its warm file: -m, in bytes.
+func (o Options) MemoryLimit() int64 {
+	limit := int64(64)
+	value, _ := o.Last(Memory)
+	if n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 40); err == nil {
+		limit = n
+	}
+	return limit << 20
+}
+
+// pageSize is memcached's slab_page_size, in bytes.
+const pageSize = 1 << 20
+
+// ShortPages tells whether memcached may lay its slab pages out in lengths of their own, because
+// it moves none and its largest slot is a page: it never restarts from such a file (see package
+// warmfile). The order of the suboptions is not looked at, so that the API's rule is the same.
+//
+// Source: memcached's memcached.c, main; slabs.c, do_slabs_newslab.
+func (o Options) ShortPages() bool {
+	unmodern, stays, unchunked, set, page := false, false, false, false, false
+	for _, s := range o.Suboptions() {
+		switch s.Name {
+		case "no_modern":
+			unmodern = true
+		case "no_slab_reassign":
+			stays = true
+		case "no_chunked_items":
+			unchunked = true
+		case "slab_chunk_max": // in bytes, or in KiB: that depends on the version
+			n := number(s.Value)
+			set, page = true, page || n == pageSize || n == pageSize>>10
+		}
+	}
+	if set {
+		page = page || unchunked
+	} else {
+		page = (unmodern || unchunked) && o.maxItem() <= pageSize
+	}
+	return (unmodern || stays) && page
+}
+
+// number is what strtol reads of a text: space, a sign, digits; 0 if there are none.
+func number(text string) int64 {
+	text = strings.TrimPrefix(strings.TrimLeft(text, " \t\n\v\f\r"), "+")
+	end := 0
+	for end < len(text) && text[end] >= '0' && text[end] <= '9' {
+		end++
+	}
+	n, _ := strconv.ParseInt(text[:end], 10, 63)
+	return n
+}
+
+// maxItem is -I, in bytes.
+func (o Options) maxItem() int64 {
+	value, there := o.Last(MaxItem)
+	if !there || value == "" {
+		return pageSize
+	}
+	unit := map[byte]int64{'k': 1 << 10, 'K': 1 << 10, 'm': 1 << 20, 'M': 1 << 20, 'g': 1 << 30, 'G': 1 << 30}[value[len(value)-1]]
+	return number(value) * max(1, unit)
+}
+
+// IsSupervisors tells whether only the supervisor sets the option: it chooses the warm file and
+// stays the parent. An option whose value is missing counts, too.
+func (o Option) IsSupervisors() bool {
+	switch o.Letter {
+	case MemoryFile, Daemon:
+		return true
+	case Unknown:
+		return o.lacksValueOf() == MemoryFile
+	}
+	return false
+}
+
+// lacksValueOf is the option whose value is missing.
+func (o Option) lacksValueOf() byte {
+	if name, isLong := strings.CutPrefix(o.Value, "--"); isLong {
+		return letterOf(name)
+	}
+	return o.Value[len(o.Value)-1]
+}

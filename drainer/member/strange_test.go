@@ -1,0 +1,66 @@
+package member_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/start"
+	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// TestWhatIsNoFileOfOursIsUnrecoverable: a drain says so for good, and a member starts. It is
+// neither tried again for ever, nor a crash loop.
+func TestWhatIsNoFileOfOursIsUnrecoverable(t *testing.T) {
+	t.Parallel()
+	sound := drainertest.Leaving(t, "saved", drainertest.Objects(39, 50))
+	packed := drainertest.Packed(t, sound)
+	strange := map[string]func(path string) error{
+		"a directory": func(path string) error { return os.MkdirAll(filepath.Join(path, "within"), 0o700) },
+		"a pipe":      func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"2 MiB":       func(path string) error { return os.WriteFile(path, []byte(strings.Repeat("x", 2<<20)), 0o600) },
+		"a loop":      func(path string) error { return os.Symlink(filepath.Base(path), path) },
+	}
+	for _, name := range []string{contract.InUse, contract.Manifest, contract.MetaFile, contract.WarmFile, contract.SaveFile, unfinishedSave} {
+		for what, put := range strange {
+			for mode, source := range map[string]string{"Mapped": sound, "Saved": packed} {
+				t.Run(name+" is "+what+", "+mode, func(t *testing.T) {
+					dir := t.TempDir()
+					if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
+						t.Fatal(err)
+					}
+					path := filepath.Join(dir, name)
+					if err := errors.Join(os.RemoveAll(path), put(path)); err != nil {
+						t.Fatal(err)
+					}
+					if v, err := volume.OpenAll(dir, false); err == nil {
+						v.Close()
+					} else if !errors.Is(err, warmfile.ErrUnrecoverable) {
+						t.Errorf("a drain would try again: %v", err)
+					}
+					m := start.Member{Volume: dir, Command: []string{"memcached", "-m", "128"}}
+					if mode == "Saved" {
+						m.Memory = t.TempDir()
+					}
+					for range 2 { // the second one finds what the first has made of it
+						if _, err := start.Prepare(t.Context(), m, nil, volume.SaveOptions{Logf: t.Logf}); err != nil {
+							t.Fatalf("a member does not start: %v", err)
+						}
+						if mode == "Saved" {
+							if _, err := volume.NoteInUse(dir); err != nil {
+								t.Fatalf("a member does not start: %v", err)
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+}

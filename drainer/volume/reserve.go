@@ -1,0 +1,66 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// reserveStep is how much of a file is reserved at once, in bytes: the end of ctx comes between.
+const reserveStep = 1 << 30
+
+// Fallocate reserves a part of a file; tests replace it.
+var Fallocate = unix.Fallocate
+
+// ReserveWarmFile takes the room on the disk for all of the warm file in dir, which memcached maps:
+// a file with holes would end memcached by SIGBUS at a store when the disk is full. It makes the
+// file if it isn't there. An error says that the room can't be had: then a new file is removed
+// again, and what an older one has stays.
+//
+// Reserved blocks are not written to: that takes a moment for any size on ext4 and xfs, and they
+// read as zeros. In a file system in memory they would be, so there nothing is reserved; where it
+// can't be done, logf is told.
+func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(string, ...any)) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
+		return nil
+	}
+	path := filepath.Join(dir, contract.WarmFile)
+	isNew := Missing(path)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o700)
+	if err != nil {
+		return fmt.Errorf("reserve room for the warm file: %w", err)
+	}
+	err = errors.Join(reserve(ctx, file, size, logf), file.Close())
+	if err != nil && isNew {
+		err = errors.Join(err, removeDurably(path))
+	}
+	return err
+}
+
+func reserve(ctx context.Context, file *os.File, size int64, logf func(string, ...any)) error {
+	for done := int64(0); done < size; done += reserveStep {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		switch err := Fallocate(int(file.Fd()), 0, done, min(reserveStep, size-done)); {
+		case errors.Is(err, unix.EINTR):
+			done -= reserveStep
+		case Trouble(err) != "":
+			return fmt.Errorf("reserve %d MiB for the warm file: %w", Mebibytes(size), err)
+		case err != nil: // EOPNOTSUPP, as a rule
+			logf("the volume's file system reserves no room for the warm file (%v): memcached dies if the disk fills", err)
+			return nil
+		}
+	}
+	return nil
+}
