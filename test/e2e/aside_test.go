@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/tier"
 )
 
 // reclaimPolicy of the volume, empty if it is gone.
@@ -56,6 +57,7 @@ func TestAClaimDeletedBeforeItsDrainLosesNothing(t *testing.T) {
 }
 
 func TestAMembersClaimThatWasDeletedLosesNothing(t *testing.T) {
+	tier.Second(t, "TestAClaimDeletedBeforeItsDrainLosesNothing")
 	t.Parallel()
 	f := setup(t, persistent(2))
 	objects := f.objects()
