@@ -139,7 +139,7 @@ $(BIN)/testrun: $(wildcard hack/testrun/*.go)
 
 # What tests need, made before their time counts.
 .PHONY: test-needs
-test-needs: test-packages clients kubernetes build $(BIN)/chart $(BIN)/image $(GOTESTSUM) $(KWOK) $(BIN)/testrun
+test-needs: test-packages memcacheds clients kubernetes build $(BIN)/chart $(BIN)/image $(GOTESTSUM) $(KWOK) $(BIN)/testrun
 	@mkdir -p $(BIN); : >$(TEST_COUNTS)
 
 .PHONY: test
@@ -209,6 +209,12 @@ test-packages: # Debian's, of all tests at once: apt lets nobody in beside it
 	hack/packages.sh memcached strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
 	  python3-pylibmc default-jdk-headless libspymemcached-java ruby ruby-dalli
 
+# Debian's memcacheds of other suites, which some tests take as members.
+SUITES ?= bullseye trixie
+.PHONY: memcacheds
+memcacheds: ## Fetch older and newer memcacheds of Debian's into bin/memcached-SUITE, and install nothing
+	@for suite in $(SUITES); do hack/memcached-suite.sh $(BIN)/memcached-$$suite $$suite; done
+
 .PHONY: clients
 clients: $(addprefix $(CLIENTS)/,gomemcache thanos dskit dskit-follow node_modules) ## Install the client libraries that tests use, into bin/clients
 
@@ -231,7 +237,7 @@ RUN_IN = $(sort $(dir $(shell git grep --untracked -lE '^func $(firstword $(subs
 PACKAGES ?= $(if $(RUN),$(addprefix ./,$(RUN_IN)),$(UNIT))
 
 .PHONY: test-unit
-test-unit: test-packages clients ## Run the unit tests, and the drainer against real memcached processes (RUN=TestName)
+test-unit: test-packages memcacheds clients ## Run the unit tests, and the drainer against real memcached processes (RUN=TestName)
 	TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} $(GO_TEST) $(PACKAGES)
 ifeq ($(PACKAGES),$(UNIT))
 	cd test/cluster && $(GO_TEST) ./...
@@ -256,7 +262,7 @@ test-router-model: $(GOTESTSUM) ## Explore a ring change of routers with more go
 	$(GO_TEST_ALL) -timeout=10h -run TestARingChangeShowsNoOldValueAndNoMiss ./drainer/router/change/ -change.long | $(TEST_SUMMARY)
 
 .PHONY: test-router-pause
-test-router-pause: test-packages ## Take two routers through ring changes under load, one five seconds behind the other
+test-router-pause: test-packages memcacheds ## Take two routers through ring changes under load, one five seconds behind the other
 	$(GO_TEST) -run TestARingChangeThroughTwoRoutersIsNotSeen ./drainer/router/ -router.pause=5s
 
 # How long each fuzz test runs.
@@ -266,10 +272,10 @@ FUZZTIME ?= 30s
 fuzz: ## Fuzz all that parses what others wrote, each for FUZZTIME
 	hack/fuzz.sh $(FUZZTIME) drainer controllers
 
-# Versions that `make test-versions` tries. The writer, and the oracle that asks memcached
-# itself, want one from 1.6.9 on, or near it: the first ones are for the reader alone.
-READER_VERSIONS ?= 1.5.18 1.5.22 1.6.0
-VERSIONS ?= 1.6.9 1.6.18 1.6.22 1.6.29 1.6.45
+# Versions that `make test-versions` tries. Members have one from 1.6.13 on: the first ones are for the
+# reader alone.
+READER_VERSIONS ?= 1.5.18 1.5.22 1.6.0 1.6.9
+VERSIONS ?= 1.6.13 1.6.18 1.6.22 1.6.29 1.6.45
 # Routers are tried in front of this one, too: its parser is another one than Debian's.
 NEW_VERSION ?= 1.6.45
 # This one is built with 64-bit client flags.
@@ -313,8 +319,8 @@ bench: bench-drainer bench-latency ## Measure the drainer, and a scale-down on a
 .PHONY: bench-router
 bench-router: build ## Measure the router beside memcached's proxy, twemproxy and direct connections: a quarter of an hour (ROUTER_FLAGS=…)
 	hack/packages.sh memcached nutcracker
-	hack/memcached-proxy.sh $(BIN)/memcached-proxy
-	go run ./test/router -drainer=$(BIN)/drainer -proxy=$(BIN)/memcached-proxy/memcached $(ROUTER_FLAGS)
+	hack/memcached-suite.sh $(BIN)/memcached-unstable unstable
+	go run ./test/router -drainer=$(BIN)/drainer -proxy=$(BIN)/memcached-unstable/memcached $(ROUTER_FLAGS)
 
 .PHONY: bench-drainer
 bench-drainer: build ## Measure the drainer beside what bounds it: ten minutes (BENCH_FLAGS="-short": one)

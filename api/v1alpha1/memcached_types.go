@@ -51,8 +51,9 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:Maximum=65535
 	ContainerPort int32 `json:"containerPort,omitempty"`
 
-	// image is the memcached image, with memcached 1.6 or later on its PATH; it
-	// needs no shell. A change replaces the members. Defaults to the operator's
+	// image is the memcached image, with memcached 1.6.13 or later on its PATH; it
+	// needs no shell. With storage, an older one does not start: Degraded says
+	// MemcachedTooOld. A change replaces the members. Defaults to the operator's
 	// MEMCACHED_IMAGE.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
@@ -253,11 +254,30 @@ type RouterSpec struct {
 	// changed while there are routers.
 	// +optional
 	Exclusive bool `json:"exclusive,omitempty"`
+	// failedReads is what an application is told of a key whose member can't be asked: Miss, as if
+	// there were no item, or Error. By a library, an error loses the other keys of the same read,
+	// and often the router, too. It is about reads of the classic commands and of the binary
+	// protocol; meta commands and writes get errors. Defaults to Miss.
+	// +optional
+	FailedReads FailedReads `json:"failedReads,omitempty"`
 	// resources of a router. Of a memory limit, it uses half for requests and answers under
 	// way. Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 }
+
+// FailedReads is what routers answer for a key whose member can't be asked.
+//
+// +kubebuilder:validation:Enum=Miss;Error
+type FailedReads string
+
+// What routers may answer.
+const (
+	// FailedReadsMiss answers as if there were no item.
+	FailedReadsMiss FailedReads = "Miss"
+	// FailedReadsError answers with an error, which ends the read.
+	FailedReadsError FailedReads = "Error"
+)
 
 // BindingSpec is a Secret for the applications.
 type BindingSpec struct {

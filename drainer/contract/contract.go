@@ -150,6 +150,14 @@ const ReasonNotBegun = "NotBegun"
 // missing, or memcached can't use them.
 const ReasonSecretInvalid = "SecretInvalid"
 
+// OldestMemcached is the oldest version that can be a member. Those before 1.6.10 want the size of a
+// meta set in another place, and read its value as requests; up to 1.6.12 a meta delete by CAS deletes
+// nothing, and a meta set returns a wrong CAS value.
+const OldestMemcached = "1.6.13"
+
+// ReasonMemcachedTooOld is that of a Refusal: memcached is older than OldestMemcached.
+const ReasonMemcachedTooOld = "MemcachedTooOld"
+
 // Reasons of a Refusal: what the member's volume does not take.
 const (
 	ReasonVolumeFull     = "VolumeFull"

@@ -47,6 +47,13 @@ const (
 	FlagRingFile           = "ring-file"
 	FlagMaxItemSize        = "max-item-size"
 	FlagMaxMemory          = "max-memory"
+	FlagFailedReads        = "failed-reads"
+)
+
+// Values of FlagFailedReads.
+const (
+	FailedReadsMiss  = "miss"
+	FailedReadsError = "error"
 )
 
 // Readers in a receipt: the items were read from a volume, or from a running member, which was

@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/warmfile"
@@ -25,6 +27,17 @@ func askBuild(ctx context.Context, program string) (version string, flagsBytes i
 		return version, item.SmallFlags
 	}
 	return version, askFlags(ctx, program)
+}
+
+// checkVersion refuses a memcached that is too old, before anything is changed for it. Later, the reaper
+// of memcached could take the exit code of the program that tells the version.
+func (s *supervisor) checkVersion(ctx context.Context) error {
+	s.version = askVersion(ctx, s.Command[0])
+	err := memcache.CheckVersion(s.version)
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, s.termination.refuse(contract.ReasonMemcachedTooOld, err))
 }
 
 func askVersion(ctx context.Context, program string) string {

@@ -233,6 +233,9 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 // runPlain is for a member without a volume. Nothing is saved: the supervisor is there
 // for changes of the Secrets.
 func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (int, error) {
+	if err := s.untilAsked(ctx, signals, s.checkVersion); err != nil {
+		return contract.ExitFailed, err
+	}
 	child, err := startChild(s.Command, nil)
 	if err != nil {
 		return contract.ExitFailed, fmt.Errorf("start memcached: %w", err)
@@ -292,9 +295,8 @@ func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
 	if s.lock, err = volume.LockToServe(ctx, s.Volume, s.std.Logf); err != nil {
 		return err
 	}
-	if s.Discovery != "" {
-		// Later, the reaper of memcached could take this program's exit code.
-		s.version = askVersion(ctx, s.Command[0])
+	if err = s.checkVersion(ctx); err != nil {
+		return err
 	}
 	first, err := start.Prepare(ctx, s.Member, askBuild, volume.SaveOptions{Logf: s.std.Logf, Progress: s.progress()})
 	if err != nil {

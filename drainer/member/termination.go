@@ -61,9 +61,14 @@ func (t *termination) trouble(err error) error {
 	if reason == "" {
 		return nil
 	}
+	return t.refuse(reason, err)
+}
+
+// refuse writes why the member does not start, or could not save.
+func (t *termination) refuse(reason string, why error) error {
 	const most = 1 << 10
-	message, jsonErr := json.Marshal(contract.Refusal{Reason: reason, Message: fmt.Sprintf("%.*s", most, args.OneLine(err))})
-	return errors.Join(jsonErr, t.write(string(message)))
+	message, err := json.Marshal(contract.Refusal{Reason: reason, Message: fmt.Sprintf("%.*s", most, args.OneLine(why))})
+	return errors.Join(err, t.write(string(message)))
 }
 
 // warn keeps current whether a start after a crash would be cold.

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // ErrProtocol means that the server answered something that no memcached should.
@@ -69,46 +71,13 @@ func (c *Conn) heardStats(arg string) (map[string]string, error) {
 // each of 63 slab classes.
 const maxStats = 4096
 
-// Version returns the server's version, such as "1.6.18".
-func (c *Conn) Version() (string, error) {
-	line, err := c.roundTrip("version\r\n")
-	if err != nil {
-		return "", err
-	}
-	version, ok := strings.CutPrefix(string(line), "VERSION ")
-	if !ok {
-		return "", fmt.Errorf("%w to version: %.80q", ErrProtocol, line)
-	}
-	return version, nil
-}
-
 // Ping checks that the server speaks the meta protocol.
 func (c *Conn) Ping() error {
 	line, err := c.roundTrip("mn\r\n")
 	if err == nil && string(line) != "MN" {
-		return fmt.Errorf("%w to mn: %.80q; memcached 1.6 or later is needed", ErrProtocol, line)
+		return fmt.Errorf("%w to mn: %.80q; memcached %s or later is needed", ErrProtocol, line, contract.OldestMemcached)
 	}
 	return err
-}
-
-// takesMeta tells whether the server takes meta sets in their final form. Those before
-// 1.6.10 want the size in another place, and know no base64 keys: they refuse the
-// command line, and then read the value as further commands.
-func (c *Conn) takesMeta() (bool, error) {
-	// A replace, of a key that nobody has.
-	if err := c.Send([]byte("ms AG5vYm9keSBoYXMgdGhpcw0K 1 MR b\r\n0\r\nmn\r\n")); err != nil {
-		return false, err
-	}
-	for takes := true; ; {
-		line, err := c.line()
-		switch {
-		case err != nil:
-			return false, err
-		case string(line) == "MN":
-			return takes, nil
-		}
-		takes = takes && (bytes.HasPrefix(line, []byte("NS")) || bytes.HasPrefix(line, []byte("HD")))
-	}
 }
 
 // Value is a server's value for a key.

@@ -28,6 +28,9 @@ type Dialer struct {
 	Unverified bool
 	// Settled: don't connect to a member during its replay, see ErrReplaying.
 	Settled bool
+	// Anybody: whoever answers may be something else than a member. Otherwise it is asked at once
+	// whether it is a memcached that can do what is needed, see ErrTooOld.
+	Anybody bool
 }
 
 // Dial connects to HOST:PORT, or to a Unix socket where address starts with "/".
@@ -49,18 +52,14 @@ func (d Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 	return &Conn{conn: conn, r: bufio.NewReaderSize(conn, readAtOnce)}, nil
 }
 
-// DialContext is net.Dialer's, followed by TLS, the login, and the question whether the
-// server is in a replay. ctx bounds all of it.
+// DialContext is net.Dialer's, followed by TLS, the login, and the questions whether the
+// server is a memcached that is new enough, and whether it is in a replay. ctx bounds all of it.
 func (d Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := d.connect(ctx, network, address)
-	if err != nil || !d.Settled {
-		return conn, err
+	if d.Anybody {
+		return d.connect(ctx, network, address)
 	}
-	if err := settled(ctx, conn); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return conn, nil
+	conn, _, err := d.DialMember(ctx, network, address)
+	return conn, err
 }
 
 func (d Dialer) connect(ctx context.Context, network, address string) (net.Conn, error) {

@@ -1,11 +1,8 @@
 package memcache
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"net"
 )
 
 // A member that ended without a save starts empty, and its supervisor puts its items
@@ -45,16 +42,6 @@ func (c *Conn) Replayed() error {
 	answer, err := c.roundTrip("lru_crawler tocrawl 0\r\n")
 	if err == nil && string(answer) != "OK" {
 		err = fmt.Errorf("%w to lru_crawler tocrawl: %.80q", ErrProtocol, answer)
-	}
-	return err
-}
-
-// settled returns ErrReplaying if the server is in a replay; ctx bounds the question.
-func settled(ctx context.Context, conn net.Conn) error {
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	err := (&Conn{conn: conn, r: bufio.NewReader(conn)}).replaying()
-	if !stop() && err == nil {
-		err = ctx.Err()
 	}
 	return err
 }

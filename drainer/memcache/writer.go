@@ -46,8 +46,6 @@ type Options struct {
 // Limits of a server decide whether it can store an item.
 type Limits struct {
 	Version string
-	// Meta: the server takes meta sets in their final form, of 1.6.10.
-	Meta bool
 	// ItemSizeMax is -I: bytes that an item may take, with its header.
 	ItemSizeMax int
 	// CAS: each item carries 8 bytes more.
@@ -152,7 +150,7 @@ func (w *Writer) Connect(ctx context.Context) error {
 }
 
 func (w *Writer) start(ctx context.Context) {
-	w.careful.Store(!w.limits.EvictsToFree || !w.limits.Meta || w.limits.Free < freeEnough)
+	w.careful.Store(!w.limits.EvictsToFree || w.limits.Free < freeEnough)
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	w.current = <-w.free
 	w.lanes.Go(w.watchMemory)
@@ -185,13 +183,13 @@ func (w *Writer) Limits() Limits { return w.limits }
 // the caller. The error is why the writer has given up.
 func (f *Feeder) Add(it *item.Item) error {
 	w := f.w
-	form, ok := formOf(it.Key, it.BinaryKey && w.limits.Meta)
+	form, ok := formOf(it.Key, it.BinaryKey)
 	flushed := w.flushed.Load() // once: a batch must not count as of a later flush than its items
 	switch {
 	case isFlushed(it.LastAccess, flushed):
 		w.invalidate(it)
 		return nil
-	case !ok, form == base64Key && !w.limits.Meta:
+	case !ok:
 		w.reject(it, fmt.Sprintf("the key %.60q can't be written in the text protocol of memcached %s", it.Key, w.limits.Version))
 		return nil
 	case !w.Takes(it.Flags):
@@ -383,9 +381,6 @@ func (c *Conn) Limits() (Limits, error) {
 		return l, err
 	}
 	if err = c.Ping(); err != nil {
-		return l, err
-	}
-	if l.Meta, err = c.takesMeta(); err != nil {
 		return l, err
 	}
 	settings, err := c.Stats("settings")

@@ -50,7 +50,7 @@ func (r *Router) Admin() http.Handler { return status.Handler(r) }
 // memberVersion is what a member has said.
 func (r *Router) memberVersion() string {
 	if v := r.version.Load(); v != nil {
-		return "VERSION " + *v
+		return "VERSION " + *v + "\r\n"
 	}
 	return "SERVER_ERROR no member is available\r\n"
 }

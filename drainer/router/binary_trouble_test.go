@@ -128,7 +128,7 @@ func TestABinaryClientSpeaksTLS(t *testing.T) {
 func TestADeadMembersKeysAreAnErrorToABinaryClient(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
-	r := start(t, router.Config{}, all...)
+	r := start(t, router.Config{ReadErrors: true}, all...)
 	routed, c := dial(t, r.address), dial(t, r.address)
 	dead, alive := keyOf(t, routed, all[0]), keyOf(t, routed, all[1])
 	all[0].Kill()
@@ -280,7 +280,7 @@ func openFiles(t *testing.T) int {
 func TestASlowBinaryReaderTakesBoundedMemory(t *testing.T) {
 	t.Parallel()
 	const maxMemory = 16 << 20
-	r := start(t, router.Config{Loops: 1, MaxMemory: maxMemory}, members(t, 2)...)
+	r := start(t, router.Config{ReadErrors: true, Loops: 1, MaxMemory: maxMemory}, members(t, 2)...)
 	slow, other := dial(t, r.address), dial(t, r.address)
 	value := strings.Repeat("v", 1_000_000)
 	other.want("set large 0 0 1000000\r\n"+value+"\r\n", "STORED\r\n")

@@ -19,15 +19,18 @@ const (
 	// bodyDirect is the size of a data block at most, in bytes, that the shared buffer
 	// has room for.
 	bodyDirect = 32 << 10
-	// maxReadLine is the length of a classic read at most, in bytes.
-	maxReadLine = 1 << 20
+	// wholeLine is the length of a classic read, in bytes, up to which it waits for the line's end before it
+	// is carried out, if there is room. More may come first, if it is less than a part of the memory.
+	// Otherwise the keys are asked for as they arrive: a client that takes no answers meanwhile may then
+	// have to wait.
+	wholeLine     = 1 << 20
+	wholeLinePart = 4
 )
 
 const (
 	answerNoRoom   = "SERVER_ERROR out of memory writing get response\r\n"
 	answerNoStore  = "SERVER_ERROR out of memory storing object\r\n"
 	answerTooLarge = "SERVER_ERROR object too large for cache\r\n"
-	answerNoLine   = "SERVER_ERROR out of memory reading request\r\n"
 )
 
 // client is a connection of an application.
@@ -58,6 +61,9 @@ type client struct {
 	reading struct {
 		verb    wire.Verb
 		exptime int32
+		// open: the end of its line is still to come. any: it has named a key. cut: it has
+		// named the last one, and nothing of the line matters any more.
+		open, any, cut bool
 	}
 	// used is when it has last sent or taken something, in the loop's clock.
 	used int64
@@ -72,6 +78,7 @@ type client struct {
 	ended    bool // it has sent everything
 	carried  bool // goroutines carry what it sends and receives, and count the connection
 	talked   bool // the first request was read
+	binary   bool // its text is translated
 	login    login
 }
 
@@ -178,14 +185,14 @@ func (c *client) advance() {
 		if !s.done {
 			return
 		}
-		c.mute = s.more && (c.mute || s.outcome == wire.Failure)
+		c.mute = s.more && (c.mute || s.outcome == wire.Failure && !s.missed)
 		c.head = s.next
 		c.unanswered--
 		c.average += s.size - c.average/8
 		c.loop.release(s)
 	}
 	c.tail = nil
-	if c.loop.draining && c.body == nil && len(c.in) == 0 {
+	if c.loop.draining && c.between() {
 		c.ending = true
 	}
 	if c.ending {
@@ -351,15 +358,16 @@ func (c *client) incomplete(b []byte) int {
 		c.scanned = len(b)
 		return 0
 	}
-	answer := wire.LongLine(b)
-	word := bytes.TrimLeft(b, " ")
-	if reads := bytes.HasPrefix(word, []byte("get ")) || bytes.HasPrefix(word, []byte("gets ")); reads && len(b) <= maxReadLine && !c.login.wanted {
-		if c.loop.room(max(len(b)-c.counted, smallBlock+1)) {
+	if verb, n := wire.LongRead(b); n > 0 && !c.login.wanted {
+		if len(b) <= max(min(wholeLine, c.loop.maxMemory/2), c.loop.maxMemory/wholeLinePart) && c.loop.room(max(len(b)-c.counted, smallBlock+1)) {
 			c.scanned = len(b)
 			return 0
 		}
-		answer = answerNoLine
+		c.talked = true
+		c.reading.verb, c.reading.exptime, c.reading.open = verb, 0, true
+		return n
 	}
+	answer := wire.LongLine(b)
 	c.reply(answer)
 	if answer == wire.AnswerLongLine {
 		c.end()
@@ -438,13 +446,77 @@ func (c *client) end() {
 // readOn goes on with a read whose line begins in b with the keys that are left.
 func (c *client) readOn(b []byte) int {
 	r := &c.loop.request
+	if c.reading.open {
+		return c.readOpen(r, b)
+	}
 	n := r.ParseRest(c.reading.verb, c.reading.exptime, b)
 	return c.keys(r, b, n)
+}
+
+// readOpen goes on with a read whose line has no end yet, or had none.
+func (c *client) readOpen(r *wire.Request, b []byte) int {
+	end, cut := bytes.IndexByte(b, '\n'), bytes.IndexByte(b, 0)
+	n := bytes.LastIndexByte(b, ' ') + 1
+	switch {
+	case c.reading.cut && end < 0:
+		return len(b)
+	case c.reading.cut:
+		c.endRead("")
+		return end + 1
+	case cut >= 0 && (end < 0 || cut < end): // as memcached reads it, the line ends there
+		n = cut + 1
+		*r = wire.Request{Verb: c.reading.verb, Keys: b[:cut]}
+		read := c.keys(r, b, n)
+		c.reading.cut = read == n && c.reading.open
+		return read
+	case end >= 0:
+		n = r.ParseRest(c.reading.verb, 0, b)
+		if key, _ := wire.Next(r.Keys); len(key) == 0 {
+			c.endRead("")
+			return n
+		}
+		c.reading.open = false // the last key has the answer's end
+		return c.keys(r, b, n)
+	case n == 0 && len(b) > wire.MaxKey+len("\r"):
+		return c.longKey(0, len(b))
+	}
+	*r = wire.Request{Verb: c.reading.verb, Keys: b[:n]}
+	return c.keys(r, b, n)
+}
+
+// endRead ends the answer to a read whose last key was not known to be that.
+func (c *client) endRead(answer string) {
+	if answer == "" {
+		if answer = wire.AnswerEnd; !c.reading.any {
+			answer = wire.AnswerError
+		}
+	}
+	c.reading.verb, c.reading.open, c.reading.any, c.reading.cut = wire.Unknown, false, false, false
+	if c.head != nil || !c.mute {
+		c.reply(answer)
+	}
+	if c.head == nil {
+		c.mute = false
+	}
+}
+
+// longKey is the answer to a key that is too long, in a line whose earlier keys were asked for: end is
+// where the line ends in what was received, of n bytes; 0 if it doesn't.
+func (c *client) longKey(end, n int) int {
+	c.endRead(wire.AnswerBadFormat)
+	if end == 0 {
+		c.skipping = true
+		return n
+	}
+	return end
 }
 
 // keys asks for the keys of a read, each on its own, as many as the window allows.
 func (c *client) keys(r *wire.Request, b []byte, n int) int {
 	for key := r.NextKey(); key != nil; {
+		if len(key) > wire.MaxKey {
+			return c.longKey(bytes.IndexByte(b, '\n')+1, len(b))
+		}
 		m, old := c.loop.owners(key)
 		if c.wait(m) || old != nil && c.wait(old) {
 			c.later(r)
@@ -453,7 +525,8 @@ func (c *client) keys(r *wire.Request, b []byte, n int) int {
 		s := c.loop.slot()
 		s.verb, s.kind, s.key = r.Verb, wire.Values, append(s.key[:0], key...)
 		next := r.NextKey()
-		s.more = next != nil
+		c.reading.any = c.reading.open
+		s.more, s.lenient = next != nil || c.reading.open, !c.loop.router.config.ReadErrors
 		c.push(s)
 		switch {
 		case old != nil:
@@ -469,9 +542,14 @@ func (c *client) keys(r *wire.Request, b []byte, n int) int {
 			return cap(b) - cap(key)
 		}
 	}
-	c.reading.verb = wire.Unknown
+	if !c.reading.open {
+		c.reading.verb, c.reading.any = wire.Unknown, false
+	}
 	return n
 }
+
+// between tells whether it is between two requests.
+func (c *client) between() bool { return c.body == nil && len(c.in) == 0 && !c.reading.open }
 
 // later: the keys that are left are asked for when there is room.
 func (c *client) later(r *wire.Request) {
@@ -499,6 +577,7 @@ func (c *client) forward(r *wire.Request, data []byte) bool {
 	}
 	s := c.loop.slot()
 	s.verb, s.kind, s.quiet = r.Verb, wire.KindOf(r.Verb), r.Quiet
+	s.lenient = c.binary && r.Verb == wire.MetaGet && r.Has('v') && !c.loop.router.config.ReadErrors
 	if s.echo = r.Echo(); s.echo.On() {
 		s.key = append(s.key[:0], r.Key...)
 	}

@@ -27,7 +27,7 @@ const (
 // fenced is a router that is offered tables.
 func fenced(t testing.TB, table *router.Table) *running {
 	t.Helper()
-	return launch(t, router.Config{Table: table, Fence: true, LeftBehind: leftBehind, LookPeriod: lookPeriod})
+	return launch(t, router.Config{ReadErrors: true, Table: table, Fence: true, LeftBehind: leftBehind, LookPeriod: lookPeriod})
 }
 
 // tables of a ring change, each as late after the one before as if a router had not followed.
@@ -125,7 +125,7 @@ func TestARouterThatWaitedWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
 	from, to := ring(t, all[0]), ring(t, all...)
 	told := tables(from, to)
 	start := func() *running {
-		r := launch(t, router.Config{Table: told[0], Fence: true, LeftBehind: leftBehind, LookPeriod: lookPeriod})
+		r := launch(t, router.Config{ReadErrors: true, Table: told[0], Fence: true, LeftBehind: leftBehind, LookPeriod: lookPeriod})
 		wait.For(t, "ready", r.Ready)
 		return r
 	}
@@ -290,7 +290,7 @@ func TestARouterThatStartsWithAnOldTableIsNotReady(t *testing.T) {
 	told := tables(ring(t, all...), ring(t, all[0]))
 	newer := fenced(t, told[2])
 	wait.For(t, "the newer router to be ready", newer.Ready)
-	older := launch(t, router.Config{Table: told[0], Fence: true, LookPeriod: lookPeriod}) // with the usual bound
+	older := launch(t, router.Config{ReadErrors: true, Table: told[0], Fence: true, LookPeriod: lookPeriod}) // with the usual bound
 	c := dial(t, older.address)
 	for _, key := range owned(told[0].New, 3) {
 		c.want("get "+key+"\r\nset "+key+" 0 0 1\r\nx\r\n", refused+refused)

@@ -180,8 +180,12 @@ func (j *job) finish(answer []byte) {
 	if s.more && a.Code == wire.Value {
 		answer = bytes.TrimSuffix(answer, []byte(wire.AnswerEnd))
 	}
-	s.line(&a)
-	s.emit(answer[len(a.Line):])
+	if a.Code == wire.Failure && s.lenient {
+		s.miss()
+	} else {
+		s.line(&a)
+		s.emit(answer[len(a.Line):])
+	}
 	if s.client != nil {
 		s.client.jobs--
 	}

@@ -356,7 +356,7 @@ func TestATableWhoseTimeIsOverRefusesKeysThatMayHaveMoved(t *testing.T) {
 			t.Parallel()
 			all := members(t, 3)
 			three, two := ring(t, all...), ring(t, all[:2]...)
-			r := start(t, router.Config{}, all...)
+			r := start(t, router.Config{ReadErrors: true}, all...)
 			c := dial(t, r.address)
 			stays, moves := keysOf(three, two)
 			for _, key := range append(stays, moves...) {
@@ -498,7 +498,7 @@ func TestASilentResolverDelaysNobody(t *testing.T) {
 	t.Cleanup(func() { net.DefaultResolver = usual })
 	all := members(t, 1)
 	table := &router.Table{New: ringOf(t, all[0].Address(), "nobody-knows.example:11211")}
-	r := start(t, router.Config{Table: table, ConnectTimeout: wait.Long})
+	r := start(t, router.Config{ReadErrors: true, Table: table, ConnectTimeout: wait.Long})
 	c := dial(t, r.address)
 	known, unknown := "", ""
 	for i := 0; known == "" || unknown == ""; i++ {

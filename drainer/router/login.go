@@ -1,6 +1,13 @@
 package router
 
-import "example.com/memcached-operator/drainer/router/admit"
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/router/admit"
+)
 
 // login of a client.
 type login struct {
@@ -13,7 +20,7 @@ func (c *client) logIn(b []byte) int {
 	if n == 0 {
 		return c.incomplete(b)
 	}
-	answer, block := admit.Answer(r, b[n:], c.loop.router.admits)
+	answer, block := admit.Answer(r, b[n:], c.loop.router.logins.admit)
 	if answer == "" {
 		return 0
 	}
@@ -26,11 +33,49 @@ func (c *client) logIn(b []byte) int {
 	return n + block
 }
 
-func (r *Router) admits(user, password []byte) bool {
-	logins, err := r.config.Logins()
-	if err != nil {
-		r.config.Logf("logins: %v", err)
-		return false
-	}
-	return admit.Any(logins, user, password)
+// loginPeriod is how often the logins are read again: not when somebody logs in, since an event loop
+// waits for no file.
+const loginPeriod = time.Second
+
+// logins that are accepted now.
+type logins struct {
+	config *Config
+	known  atomic.Pointer[[]contract.Login]
+	said   string
 }
+
+// read them. If that fails, nobody is let in.
+func (l *logins) read() {
+	if l.config.Logins == nil {
+		return
+	}
+	all, err := l.config.Logins()
+	why := ""
+	if err != nil {
+		all, why = nil, err.Error()
+	}
+	if why != l.said && why != "" {
+		l.config.Logf("logins: %s", why)
+	}
+	l.said = why
+	l.known.Store(&all)
+}
+
+// keep reading until ctx ends.
+func (l *logins) keep(ctx context.Context) {
+	if l.config.Logins == nil {
+		return
+	}
+	again := time.NewTicker(loginPeriod)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+			l.read()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (l *logins) admit(user, password []byte) bool { return admit.Any(*l.known.Load(), user, password) }

@@ -55,6 +55,8 @@ type loop struct {
 	// held is what is kept for clients and members, in bytes, and coming what will be of the blocks
 	// whose lines were read. maxMemory is the configuration's.
 	held, coming, maxMemory int
+	// carried is the loop's share of what goroutines keep for connections. It is a part of held.
+	carried int
 	// draining: connections are closed when their answers are sent.
 	draining bool
 	counts   meter.Counts
@@ -180,6 +182,7 @@ func (l *loop) check() {
 	l.leave()
 	l.adopt()
 	l.judge()
+	l.weigh()
 	if l.now >= l.sweep {
 		l.sweep = l.now + int64(5*tick)
 		for i := len(l.clients) - 1; i >= 0; i-- {
@@ -251,6 +254,9 @@ func (l *loop) answered(s *slot) {
 	s.leave()
 	s.pending, s.done = false, true
 	l.counts.Count(state, s.verb, s.outcome, s.size, l.now-s.began)
+	if s.missed {
+		l.counts.Missed++
+	}
 	if slow := int64(l.router.config.Slow); slow > 0 && (s.outcome == wire.Failure || l.now-s.began >= slow) {
 		l.logOdd(s)
 	}
@@ -313,7 +319,7 @@ func (l *loop) disconnected(c *client) {
 func (l *loop) drain() {
 	l.draining = true
 	for _, c := range l.clients {
-		if c.body == nil && len(c.in) == 0 {
+		if c.between() {
 			c.end()
 		}
 	}

@@ -195,6 +195,9 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 			s.job.crowded()
 			s.hidden = true
 		}
+	case a.Code == wire.Failure && s.lenient:
+		s.miss()
+		s.hidden = true
 	default:
 		s.begin(a)
 		if m.loop.crowded(s, a.Block) {

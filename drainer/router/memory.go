@@ -8,7 +8,8 @@ import (
 )
 
 // What a loop keeps for clients and members is counted in held: requests that are not complete,
-// requests that members have not taken, those of jobs, and answers that clients have not taken.
+// requests that members have not taken, those of jobs, answers that clients have not taken, and what
+// goroutines keep for connections.
 // Whoever would keep more asks for room first.
 
 const (
@@ -28,6 +29,13 @@ func (l *loop) room(n int) bool {
 		most += most / 4
 	}
 	return l.held+l.coming+n <= most
+}
+
+// weigh counts what goroutines keep for connections.
+func (l *loop) weigh() {
+	share := int(l.router.clients.Bytes()) / len(l.router.loops)
+	l.held += share - l.carried
+	l.carried = share
 }
 
 // piece is how much is read from a client at once, in bytes. It may have to be kept.

@@ -31,11 +31,12 @@ type Config struct {
 	Dialer memcache.Dialer
 	// TLS of a client's connection that begins; nil for plain text.
 	TLS func() (*tls.Config, error)
-	// Logins that are accepted; nil lets everybody in.
+	// Logins that are accepted; nil lets everybody in. They are asked for every second.
 	Logins func() ([]contract.Login, error)
 	// Loops is the number of threads that serve clients.
 	Loops int
-	// MaxConnections of clients.
+	// MaxConnections of clients. Those by TLS, and those that speak the binary protocol, are fewer if
+	// what goroutines keep for them would take more than half of the memory of all loops.
 	MaxConnections int
 	// MaxItem is the size of a data block at most, in bytes, with its end.
 	MaxItem int
@@ -57,6 +58,9 @@ type Config struct {
 	Linger time.Duration
 	// DrainTimeout bounds how long it then waits for answers.
 	DrainTimeout time.Duration
+	// ReadErrors: a key of a classic or binary read whose member can't be asked, or answers with an
+	// error, gets an error, which ends the read. Otherwise it is a miss.
+	ReadErrors bool
 	// Slow: requests that take so long are logged, and those that members answer with an error,
 	// one a second of each loop at most; 0 none.
 	Slow time.Duration
@@ -111,6 +115,7 @@ type Router struct {
 	loops   []*loop
 	clients accept.Clients
 	members dial.Members
+	logins  logins
 	// version is a member's.
 	version atomic.Pointer[string]
 	ending  atomic.Bool
@@ -127,7 +132,7 @@ func New(config Config) (*Router, error) {
 	config.complete()
 	r := &Router{config: config, began: time.Now()}
 	c := &r.config
-	r.clients = accept.Clients{Most: c.MaxConnections, TLS: c.TLS, Give: r.give, Logf: c.Logf}
+	r.clients = accept.Clients{Most: c.MaxConnections, MostBytes: int64(c.MaxMemory) * int64(config.Loops) / 2, TLS: c.TLS, Give: r.give, Logf: c.Logf}
 	r.members = dial.Members{Dialer: c.Dialer, Timeout: c.ConnectTimeout, Logf: c.Logf}
 	r.serving, r.stop = context.WithCancel(context.Background())
 	for range config.Loops {
@@ -143,6 +148,8 @@ func New(config Config) (*Router, error) {
 	if err := r.Apply(config.Table); err != nil {
 		return nil, err
 	}
+	r.logins.config = &r.config
+	r.logins.read()
 	if config.Fence {
 		r.fence = fence.New(r.serving, fence.Config{Dialer: c.Dialer, LookTimeout: c.ConnectTimeout,
 			LeftBehind: c.LeftBehind, LookPeriod: c.LookPeriod, Logf: c.Logf}, c.Table)
@@ -169,6 +176,7 @@ func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 			l.poller.Post(l.judge)
 		}
 	}
+	r.goroutines.Go(func() { r.logins.keep(r.serving) })
 	failed := make(chan error, 1)
 	r.goroutines.Go(func() { failed <- r.clients.Serve(r.serving, listener, r.ending.Load) })
 	var err error

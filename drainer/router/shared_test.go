@@ -237,7 +237,7 @@ func TestAnAnswerThatDoesNotFitEndsTheConnection(t *testing.T) {
 		t.Run(request, func(t *testing.T) {
 			t.Parallel()
 			var said lines
-			r := start(t, router.Config{Loops: 1, Logf: said.logf}, liar(t, func(string) string { return answer }))
+			r := start(t, router.Config{ReadErrors: true, Loops: 1, Logf: said.logf}, liar(t, func(string) string { return answer }))
 			client := dial(t, r.address)
 			request, _, block := strings.Cut(request, "\r\n")
 			request += "\r\n"

@@ -29,6 +29,8 @@ type slot struct {
 	// outcome of the answer, once its first line is known.
 	outcome wire.Code
 
+	lenient bool // a read that fails is answered as a miss
+	missed  bool // so it was
 	quiet   bool // the request was: some answers are hidden
 	silent  bool // all are: the request is the router's own
 	more    bool // more keys of the same read follow: no END
@@ -99,12 +101,28 @@ func (s *slot) fail(answer string) {
 		return
 	case s.parts > 0:
 		s.part(wire.Failure, []byte(answer))
+	case s.lenient:
+		c.unhold(s)
+		s.miss()
 	default:
 		c.unhold(s)
 		s.outcome = wire.Failure
 		if s.hidden = s.silent || s.quiet && !s.verb.Meta(); !s.hidden {
 			s.emit([]byte(answer))
 		}
+	}
+}
+
+// miss answers a read that has failed as if there were no item: an error would end the answer to all
+// keys of the read, and libraries then take the router for dead.
+func (s *slot) miss() {
+	s.outcome, s.missed = wire.Failure, true
+	switch s.hidden = s.more; {
+	case s.more:
+	case s.kind == wire.Values:
+		s.emit([]byte(wire.AnswerEnd))
+	default:
+		s.emit([]byte(wire.AnswerMiss))
 	}
 }
 

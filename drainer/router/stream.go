@@ -137,10 +137,19 @@ func (s *stream) keep(b []byte) {
 		s.in = s.in[:len(b)]
 		return
 	}
+	if cap(s.in) > buffers.Largest && sameEnd(b, s.in) { // to move it again and again would take long
+		s.in = b
+		return
+	}
 	if s.in == nil {
 		s.in = s.loop.buffers.Get(len(b))
 	}
 	s.in = append(s.in[:0], b...)
+}
+
+// sameEnd tells whether b is the rest of a buffer.
+func sameEnd(b, of []byte) bool {
+	return cap(b) <= cap(of) && &b[:cap(b)][cap(b)-1] == &of[:cap(of)][cap(of)-1]
 }
 
 func (s *stream) close() {

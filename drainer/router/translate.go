@@ -5,6 +5,9 @@ import (
 	"context"
 	"net"
 
+	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/router/accept"
 	"example.com/memcached-operator/drainer/router/binary"
 	"example.com/memcached-operator/drainer/router/socket"
 )
@@ -26,11 +29,19 @@ func (c *client) translate(first []byte) {
 		c.gone()
 		return
 	}
+	if !r.clients.Carry(accept.Binary) {
+		_ = application.Close()
+		_ = text.Close()
+		_ = unix.Close(fd)
+		c.gone()
+		return
+	}
 	counts := !c.carried // else it is closed with the application's connection
-	c.talked, c.carried = true, true
+	c.talked, c.carried, c.binary = true, true, true
 	first = bytes.Clone(first)
 	r.goroutines.Go(func() {
 		r.translate(application, first, text)
+		r.clients.Carried(accept.Binary)
 		if counts {
 			r.clients.Gone()
 		}
@@ -45,9 +56,9 @@ func (c *client) translate(first []byte) {
 func (r *Router) translate(application net.Conn, first []byte, text *net.UnixConn) {
 	stop := context.AfterFunc(r.serving, func() { _ = application.Close(); _ = text.Close() })
 	defer stop()
-	config := binary.Config{MaxItem: r.config.MaxItem, Patience: r.config.IdleTimeout, Version: r.memberVersion}
+	config := binary.Config{Wait: socket.Wait, MaxItem: r.config.MaxItem, Patience: r.config.IdleTimeout, Version: r.memberVersion}
 	if r.config.Logins != nil {
-		config.Admits = r.admits
+		config.Admits = r.logins.admit
 	}
 	w := socket.NewWriter(application, text)
 	defer w.End()

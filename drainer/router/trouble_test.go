@@ -38,7 +38,7 @@ func keyOf(t *testing.T, routed *conversation, m *memcachedtest.Server) string {
 func TestADeadMembersKeysGetAnErrorAtOnce(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
-	routed := dial(t, start(t, router.Config{}, all...).address)
+	routed := dial(t, start(t, router.Config{ReadErrors: true}, all...).address)
 	dead, alive := keyOf(t, routed, all[0]), keyOf(t, routed, all[1])
 	all[0].Kill()
 	wait.For(t, "an error", func() error {
@@ -67,7 +67,7 @@ func TestADeadMembersKeysGetAnErrorAtOnce(t *testing.T) {
 func TestASilentMembersRequestsDelayNobodyElses(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
-	r := start(t, router.Config{MemberTimeout: 10 * time.Second, ConnectTimeout: 10 * time.Second}, all...)
+	r := start(t, router.Config{ReadErrors: true, MemberTimeout: 10 * time.Second, ConnectTimeout: 10 * time.Second}, all...)
 	routed, other := dial(t, r.address), dial(t, r.address)
 	silent, alive := keyOf(t, routed, all[0]), keyOf(t, routed, all[1])
 	all[0].Signal(syscall.SIGSTOP)
@@ -103,7 +103,7 @@ func TestASlowReaderTakesBoundedMemory(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
 	const maxMemory = 16 << 20
-	r := start(t, router.Config{Loops: 1, MaxMemory: maxMemory}, all...)
+	r := start(t, router.Config{ReadErrors: true, Loops: 1, MaxMemory: maxMemory}, all...)
 	slow, other := dial(t, r.address), dial(t, r.address)
 	value := strings.Repeat("v", 1_000_000)
 	other.want("set large 0 0 1000000\r\n"+value+"\r\n", "STORED\r\n")

@@ -315,6 +315,9 @@ func routeArgs(c *cachev1alpha1.Memcached) []string {
 		add(contract.FlagAuthFile, conn.AuthFile)
 		add(contract.FlagClientAuthFile, conn.AuthFile)
 	}
+	if c.Spec.Router.FailedReads == cachev1alpha1.FailedReadsError {
+		add(contract.FlagFailedReads, contract.FailedReadsError)
+	}
 	if size := c.Spec.MaxItemSize; size != nil {
 		add(contract.FlagMaxItemSize, size.Value())
 	}

@@ -49,6 +49,11 @@ func TestARoutersFlagsSayWhatTheSpecSays(t *testing.T) {
 			func(s *cachev1alpha1.MemcachedSpec) { s.TLS = &cachev1alpha1.TLSSpec{SecretName: "certificate"} },
 			slices.Concat(plain, []string{"--tls-dir=/tls", "--client-tls-dir=/tls"}),
 		},
+		"failed reads": {
+			func(s *cachev1alpha1.MemcachedSpec) { s.Router.FailedReads = cachev1alpha1.FailedReadsError },
+			slices.Concat(plain, []string{"--failed-reads=error"}),
+		},
+		"failed reads, as by default": {func(s *cachev1alpha1.MemcachedSpec) { s.Router.FailedReads = cachev1alpha1.FailedReadsMiss }, plain},
 		"large items, and little memory": {
 			func(s *cachev1alpha1.MemcachedSpec) {
 				s.MaxItemSize = ptr.To(resource.MustParse("2Mi"))

@@ -65,6 +65,33 @@ func Newer(tb testing.TB) string {
 	return path
 }
 
+// Suite is the memcached of another of Debian's suites: the environment's MEMCACHED_ and the suite's
+// name, such as MEMCACHED_BULLSEYE, else that of `make memcacheds`.
+func Suite(tb testing.TB, suite string) string {
+	tb.Helper()
+	if path := os.Getenv("MEMCACHED_" + strings.ToUpper(suite)); path != "" {
+		return Program(tb, path)
+	}
+	const upwards = 8
+	path := filepath.Join("bin", "memcached-"+suite, "memcached")
+	for range upwards {
+		if _, err := os.Stat(path); err == nil {
+			break
+		}
+		path = filepath.Join("..", path)
+	}
+	return Program(tb, path)
+}
+
+// StartSuite is Start, of the memcached of another of Debian's suites.
+func StartSuite(tb testing.TB, suite string, args ...string) *Server {
+	tb.Helper()
+	s := &Server{Port: FreePort(tb), tb: tb, args: args, binary: Suite(tb, suite)}
+	s.run()
+	tb.Cleanup(s.Kill)
+	return s
+}
+
 // Main runs the tests, so many at once: they wait for memcached and its clock most of
 // the time.
 func Main(m *testing.M, parallel int) {
@@ -210,7 +237,7 @@ func (s *Server) run() {
 			s.tb.Fatalf("memcached %v ended: %v", s.args, s.cmd.ProcessState)
 		default:
 		}
-		c, err := s.Dialer.Dial(s.tb.Context(), s.Address())
+		c, err := s.reach(s.tb.Context())
 		if err != nil {
 			return err
 		}
@@ -282,7 +309,7 @@ func (s *Server) Save() {
 // that uses it is stopped first, and the one that moves the page goes on waiting for it.
 func (s *Server) stopMoves() {
 	s.tb.Helper()
-	c, err := s.Dialer.Dial(s.tb.Context(), s.Address())
+	c, err := s.reach(s.tb.Context())
 	if err != nil {
 		s.tb.Fatal(err)
 	}
@@ -318,6 +345,13 @@ func (s *Server) Restart() {
 	s.run()
 }
 
+// reach connects to the server, whatever its version is.
+func (s *Server) reach(ctx context.Context) (*memcache.Conn, error) {
+	d := s.Dialer
+	d.Anybody = true
+	return d.Dial(ctx, s.Address())
+}
+
 // Dial connects to the server until the test ends.
 func (s *Server) Dial() *memcache.Conn {
 	s.tb.Helper()
@@ -327,7 +361,7 @@ func (s *Server) Dial() *memcache.Conn {
 // DialFor is Dial for the time of another test.
 func (s *Server) DialFor(tb testing.TB) *memcache.Conn {
 	tb.Helper()
-	c, err := s.Dialer.Dial(context.Background(), s.Address())
+	c, err := s.reach(context.Background())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -410,7 +444,7 @@ func (s *Server) RawFor(tb testing.TB) *Raw {
 // Items is the server's curr_items.
 func (s *Server) Items(tb testing.TB) int64 {
 	tb.Helper()
-	c, err := s.Dialer.Dial(tb.Context(), s.Address())
+	c, err := s.reach(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
 	}

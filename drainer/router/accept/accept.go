@@ -26,12 +26,23 @@ const (
 	rest = 100 * time.Millisecond
 )
 
+// What goroutines keep for a connection that they carry, in bytes, with their stacks.
+const (
+	// TLS is of one that is at rest, and Records what it has more once it has sent a large record:
+	// crypto/tls keeps the room for it.
+	TLS, Records = 16 << 10, 32 << 10
+	// Binary is of one whose binary protocol is translated.
+	Binary = 12 << 10
+)
+
 const answerTooMany = "ERROR Too many open connections\r\n"
 
 // Clients are the connections of clients.
 type Clients struct {
 	// Most that are connected at once.
 	Most int
+	// MostBytes of what connections carry. One that goroutines would have to carry beyond it is refused.
+	MostBytes int64
 	// TLS of a connection that begins; nil for plain text.
 	TLS func() (*tls.Config, error)
 	// Give the n-th connection's socket to a loop; false if that has ended. carried: goroutines carry
@@ -41,8 +52,24 @@ type Clients struct {
 	// Logf writes a line for people.
 	Logf func(format string, args ...any)
 
-	connected, accepted atomic.Int64
+	connected, accepted, bytes atomic.Int64
 }
+
+// Carry tells whether goroutines may carry a connection that takes n bytes. They are counted until
+// Carried.
+func (c *Clients) Carry(n int64) bool {
+	if c.bytes.Add(n) > c.MostBytes {
+		c.Carried(n)
+		return false
+	}
+	return true
+}
+
+// Carried is called when goroutines no longer keep n bytes.
+func (c *Clients) Carried(n int64) { c.bytes.Add(-n) }
+
+// Bytes is what goroutines keep for the connections that they carry.
+func (c *Clients) Bytes() int64 { return c.bytes.Load() }
 
 // Connected is how many there are.
 func (c *Clients) Connected() int64 { return c.connected.Load() }
@@ -71,7 +98,7 @@ func (c *Clients) Serve(ctx context.Context, listener net.Listener, ending func(
 			}
 			continue
 		}
-		if c.connected.Add(1) > int64(c.Most) {
+		if c.connected.Add(1) > int64(c.Most) || c.TLS != nil && !c.Carry(TLS) {
 			c.Gone()
 			_ = conn.SetDeadline(time.Now().Add(rest))
 			_, _ = io.WriteString(conn, answerTooMany)
@@ -101,24 +128,46 @@ func (c *Clients) secure(ctx context.Context, conn net.Conn) {
 		c.refuse(conn)
 		return
 	}
-	c.give(ctx, &carried{Conn: secured, closed: c.Gone})
+	c.give(ctx, &carried{Conn: secured, of: c})
 }
 
 // carried is a connection that goroutines carry. It counts until it is closed.
 type carried struct {
 	net.Conn
-	once   sync.Once
-	closed func()
+	of     *Clients
+	mu     sync.Mutex
+	large  bool
+	closed bool
+}
+
+// Large is called by who carries it when it has sent a large record.
+func (c *carried) Large() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.large && !c.closed {
+		c.large = true
+		c.of.bytes.Add(Records)
+	}
 }
 
 func (c *carried) Close() error {
 	err := c.Conn.Close()
-	c.once.Do(c.closed)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return err
+	}
+	if c.closed = true; c.large {
+		c.of.Carried(Records)
+	}
+	c.of.Carried(TLS)
+	c.of.Gone()
 	return err
 }
 
 func (c *Clients) refuse(conn net.Conn) {
 	_ = conn.Close()
+	c.Carried(TLS)
 	c.Gone()
 }
 

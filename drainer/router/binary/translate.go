@@ -13,8 +13,14 @@ import (
 const (
 	// window is how many requests are unanswered at most. Their keys are kept.
 	window = 128
-	// bufferSize of each of a connection's four buffers, in bytes.
+	// bufferSize of each of a connection's four buffers, in bytes. It has none while it is at rest.
 	bufferSize = 4 << 10
+)
+
+// Buffers that no connection uses now.
+var (
+	readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, bufferSize) }}
+	writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, bufferSize) }}
 )
 
 // Config of a translator.
@@ -26,6 +32,8 @@ type Config struct {
 	Patience time.Duration
 	// Admits tells whether user and password are known; nil if nobody has to log in.
 	Admits func(user, password []byte) bool
+	// Wait until a connection has something to read, or its end.
+	Wait func(net.Conn) error
 	// Version is the answer in text to a request for it.
 	Version func() string
 }
@@ -42,19 +50,25 @@ type Text interface {
 // Each request is one in text, with one answer, so nothing else keeps their order.
 func Translate(client net.Conn, first []byte, text Text, config Config) {
 	t := &translator{config: config, pending: make(chan *pending, window), done: make(chan struct{}), loggedIn: config.Admits == nil}
-	toClient := bufio.NewWriterSize(&patient{client, config.Patience}, bufferSize)
-	t.text = bufio.NewWriterSize(text, bufferSize)
-	t.client = bufio.NewReaderSize(&flushing{io.MultiReader(bytes.NewReader(first), client), t.text}, bufferSize)
 	var requests sync.WaitGroup
 	requests.Go(func() {
-		for t.carry() == nil {
+		b := between{in: client, out: text, wait: config.Wait}
+		b.take(bytes.NewReader(first))
+		err := error(nil)
+		for err == nil {
+			if t.client, t.text = b.reader, b.writer; t.carry() != nil {
+				break
+			}
+			err = b.rest()
 		}
-		_ = t.text.Flush()
+		b.end()
 		close(t.pending)
 		_ = text.CloseWrite() // it ends when all is answered
 	})
-	t.answers(toClient, bufio.NewReaderSize(&flushing{text, toClient}, bufferSize))
-	_ = toClient.Flush()
+	b := between{in: text, out: &patient{client, config.Patience}, wait: config.Wait}
+	for b.take(nil); b.rest() == nil && t.answer(b.writer, b.reader); {
+	}
+	b.end()
 	close(t.done)
 	_ = client.Close()
 	_ = text.Close()
@@ -77,17 +91,68 @@ type translator struct {
 	loggedIn, opened, invited bool
 }
 
-// answers of all requests.
-func (t *translator) answers(client *bufio.Writer, text *bufio.Reader) {
-	for {
-		if _, err := text.Peek(1); err != nil {
-			return
-		}
-		p, ok := <-t.pending
-		if !ok || p.answer(client, text) != nil {
-			return
-		}
+// answer a request; false if there is no other.
+func (t *translator) answer(client *bufio.Writer, text *bufio.Reader) bool {
+	if _, err := text.Peek(1); err != nil {
+		return false
 	}
+	p, ok := <-t.pending
+	return ok && p.answer(client, text) == nil
+}
+
+// between has the buffers of one direction: what comes in, and what that makes go out.
+type between struct {
+	in     net.Conn
+	out    io.Writer
+	wait   func(net.Conn) error
+	first  *bytes.Reader // what has come before
+	reader *bufio.Reader
+	writer *bufio.Writer
+}
+
+func (b *between) take(first *bytes.Reader) {
+	b.first = first
+	b.reader, b.writer = readers.Get().(*bufio.Reader), writers.Get().(*bufio.Writer)
+	b.reader.Reset(b)
+	b.writer.Reset(b.out)
+}
+
+// Read sends what was written before it waits for more to read.
+func (b *between) Read(p []byte) (int, error) {
+	if b.first != nil && b.first.Len() > 0 {
+		return b.first.Read(p)
+	}
+	if err := b.writer.Flush(); err != nil {
+		return 0, err
+	}
+	return b.in.Read(p)
+}
+
+// rest without buffers until there is more to read, if nothing is left.
+func (b *between) rest() error {
+	if b.reader.Buffered() > 0 || b.first != nil && b.first.Len() > 0 {
+		return nil
+	}
+	err := b.writer.Flush()
+	b.give()
+	if err == nil {
+		err = b.wait(b.in)
+	}
+	b.take(nil)
+	return err
+}
+
+func (b *between) give() {
+	b.reader.Reset(nil)
+	b.writer.Reset(nil)
+	readers.Put(b.reader)
+	writers.Put(b.writer)
+}
+
+// end sends what was written.
+func (b *between) end() {
+	_ = b.writer.Flush()
+	b.give()
 }
 
 // carry one request to the other side. An error says that it was the last one.
@@ -217,19 +282,6 @@ func transfer(to *bufio.Writer, from *bufio.Reader, n int) error {
 		}
 	}
 	return nil
-}
-
-// flushing sends what was written before it waits for more to read.
-type flushing struct {
-	io.Reader
-	w *bufio.Writer
-}
-
-func (f *flushing) Read(b []byte) (int, error) {
-	if err := f.w.Flush(); err != nil {
-		return 0, err
-	}
-	return f.Reader.Read(b)
 }
 
 // patient bounds each write.

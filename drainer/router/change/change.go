@@ -182,12 +182,15 @@ type Op struct {
 	found   bool   // some answer was Found or Refused
 	waited  bool   // long enough for a set that is under way
 	refused bool   // an owner has said that it failed: the lease is given back
+	full    bool   // the new owner has refused the lease: it has no memory for it
 	lease   uint64 // CAS of our placeholder
 	made    uint64 // CAS of what we have made at the old owner
 	seen    uint64 // CAS of what we have seen at the new owner
 	other   uint64 // CAS of what we have seen at the old owner
 	// Pull: the key was found at its old owner only, and should be moved.
 	Pull bool
+	// Repeatable: the request may be carried out twice, such as a touch.
+	Repeatable bool
 }
 
 // stage of an Op, or of a Mover: which step it waits for.
@@ -208,6 +211,7 @@ const (
 	leasing          // the lease
 	holding          // a command to the old owner, with the lease
 	filling          // an item in place of the lease
+	confirming       // looks whether the key was moved while it was updated without a lease
 	releasing        // the lease
 	undoing          // what was made
 	outdating        // a mover: an outdated item at the old owner
@@ -284,6 +288,13 @@ func (o *Op) Next(r Result) Step {
 	case r.Code == Failed && r.Said && o.lease != 0 && (o.at == holding || o.at == filling):
 		o.refused = true
 		return o.step(releasing, EraseIf, New, o.lease)
+	case r.Code == Failed && r.Said && o.at == leasing && o.class == Delete:
+		// No memory for a lease is no reason to keep what is to go: as where there are no leases.
+		o.without |= LeaseDelete
+		return o.step(first, Ask, Old, 0)
+	case r.Code == Failed && r.Said && o.at == leasing && o.class == Update && o.Repeatable:
+		o.full = true
+		return o.step(asking, AskUpdate, Old, 0)
 	case r.Code == Failed:
 		return o.done(Unknown)
 	case o.state == Stable:

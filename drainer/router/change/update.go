@@ -32,6 +32,8 @@ func (o *Op) nextChange(r Result) Step {
 		return o.updated(answered)
 	case asking:
 		switch {
+		case answered && o.full:
+			return o.step(confirming, Look, New, 0)
 		case answered:
 			return o.done(Answered)
 		case o.class == Upsert && !o.has(LeaseCreate):
@@ -40,6 +42,11 @@ func (o *Op) nextChange(r Result) Step {
 			return o.step(leasing, Lease, New, 0)
 		}
 		return o.step(again, Look, New, 0)
+	case confirming:
+		if r.Code == Absent {
+			return o.done(Answered)
+		}
+		// The key was, or is, moved: perhaps as it was before. So it is updated again there.
 	case leasing:
 		if r.Code != Leased {
 			return o.step(looking, Look, New, 0)

@@ -65,6 +65,17 @@ func ClassOf(r *wire.Request) (class change.Class, vivify bool) {
 	return change.Read, false
 }
 
+// Touches tells whether a request changes when an item expires, and nothing else.
+func Touches(r *wire.Request) bool {
+	switch r.Verb {
+	case wire.Touch, wire.Gat, wire.Gats:
+		return true
+	case wire.MetaGet:
+		return r.Has('T') && !r.Has('N')
+	}
+	return false
+}
+
 // letters of a meta command's flags.
 func letters(r *wire.Request) (all []byte) {
 	for flags := r.Flags(); ; {

@@ -1,15 +1,10 @@
 // Package dial keeps members connected: it resolves their names, speaks TLS and logs in where that
-// takes time, and gives the event loop a socket at whose other end is a memcached that answers.
+// takes time, and gives the event loop a socket at whose other end is a memcached that answers, and is new enough.
 package dial
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -80,31 +75,10 @@ func (m *Members) Keep(ctx context.Context, address string, lost <-chan struct{}
 func (m *Members) connect(ctx context.Context, address string) (fd int, version string, err error) {
 	connecting, cancel := context.WithTimeout(ctx, m.Timeout)
 	defer cancel()
-	conn, err := m.Dialer.DialContext(connecting, "tcp", address)
+	conn, version, err := m.Dialer.DialMember(connecting, "tcp", address)
 	if err != nil {
 		return -1, "", err
 	}
-	if version, err = m.askVersion(conn); err != nil {
-		_ = conn.Close()
-		return -1, "", fmt.Errorf("ask for its version: %w", err)
-	}
 	fd, err = socket.HandOver(ctx, conn)
 	return fd, version, err
-}
-
-// askVersion makes sure that there is a memcached that answers.
-func (m *Members) askVersion(conn net.Conn) (version string, err error) {
-	_ = conn.SetDeadline(time.Now().Add(m.Timeout))
-	if _, err := io.WriteString(conn, "version\r\n"); err != nil {
-		return "", err
-	}
-	line, err := bufio.NewReaderSize(conn, 256).ReadSlice('\n')
-	if err != nil {
-		return "", err
-	}
-	version, ok := strings.CutPrefix(string(line), "VERSION ")
-	if !ok {
-		return "", fmt.Errorf("it answered %.80q", line)
-	}
-	return version, conn.SetDeadline(time.Time{})
 }

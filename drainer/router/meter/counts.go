@@ -40,6 +40,7 @@ type Counts struct {
 	Nanos    uint64              // of all latencies
 	Sent     uint64              // bytes of answers
 	Received uint64              // bytes that clients have sent
+	Missed   uint64              // reads that have failed, and were answered as misses
 }
 
 // Count an answer of a size in bytes, after a time in nanoseconds, to a request that began in a
@@ -85,6 +86,7 @@ func (c *Counts) Add(o *Counts) {
 	c.Nanos += o.Nanos
 	c.Sent += o.Sent
 	c.Received += o.Received
+	c.Missed += o.Missed
 }
 
 // Traffic with a member.

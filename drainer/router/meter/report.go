@@ -37,10 +37,11 @@ func (r *Report) Write(to io.Writer) {
 	defer w.Flush()
 	p := printer{w}
 	r.requests(p)
+	p.one("failed_reads_missed_total", "counter", "Reads that failed, because the member could not be asked for example, and were answered as misses. They are errors among the requests.", r.Missed)
 	p.one("request_bytes_total", "counter", "Bytes that applications have sent.", r.Received)
 	p.one("answer_bytes_total", "counter", "Bytes of answers.", r.Sent)
 	p.one("connections", "gauge", "Connections of applications.", r.Clients)
-	p.one("held_bytes", "gauge", "What is kept: requests that are not complete or that members have not taken, and answers that applications have not taken.", r.Held)
+	p.one("held_bytes", "gauge", "What is kept: requests that are not complete or that members have not taken, answers that applications have not taken, and what connections by TLS or in the binary protocol take.", r.Held)
 	r.members(p)
 	p.head("ring_table", "gauge", "Number of the table of the rings.")
 	p.value("ring_table", fmt.Sprintf("state=%q", r.State), r.Table)

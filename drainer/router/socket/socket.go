@@ -5,7 +5,6 @@ package socket
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"syscall"
@@ -27,12 +26,12 @@ func HandOver(ctx context.Context, conn net.Conn) (fd int, err error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close(); _ = near.Close() })
 	go func() {
-		_, _ = io.Copy(near, conn)
+		toLoop(near, conn)
 		_ = near.CloseWrite()
 	}()
 	go func() {
 		w := NewWriter(conn, near)
-		_, _ = io.Copy(w, near)
+		fromLoop(w, near)
 		w.End()
 		stop()
 		_ = conn.Close()

@@ -1,7 +1,9 @@
 package socket
 
 import (
+	"errors"
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +46,14 @@ func (w *Writer) look() {
 		return
 	}
 	_ = w.SetWriteDeadline(time.Now().Add(lastWords))
+}
+
+// SyscallConn is the connection's.
+func (w *Writer) SyscallConn() (syscall.RawConn, error) {
+	if conn, ok := w.Conn.(syscall.Conn); ok {
+		return conn.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // End stops looking.

@@ -66,6 +66,7 @@ func OfText(text []byte, data bool, state change.State, without change.Rules) Ta
 func (t Task) of(state change.State, without change.Rules) Task {
 	class, _ := command.ClassOf(&t.request.Request)
 	t.op = change.NewOp(class, state, without)
+	t.op.Repeatable = command.Touches(&t.request.Request)
 	return t
 }
 

@@ -29,6 +29,7 @@ const (
 	AnswerOK         = "OK\r\n"
 	AnswerNoop       = "MN\r\n"
 	AnswerEnd        = "END\r\n"
+	AnswerMiss       = "EN\r\n" // to mg
 	badExptime       = "CLIENT_ERROR invalid exptime argument\r\n"
 	badDelta         = "CLIENT_ERROR invalid numeric delta argument\r\n"
 	badDelete        = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
@@ -130,6 +131,16 @@ func LongLine(line []byte) string {
 		return AnswerError
 	}
 	return AnswerLongLine
+}
+
+// LongRead is the verb of a line that may be longer than MaxLine, as memcached takes it, and where its
+// keys begin; 0 if it may not.
+func LongRead(line []byte) (v Verb, n int) {
+	name, rest := next(line)
+	if v = verbOf(name); v != Get && v != Gets || len(rest) == 0 {
+		return Unknown, 0
+	}
+	return v, len(line) - len(rest)
 }
 
 // refuse answers without a member. Errors of meta commands are said if these are quiet, too.

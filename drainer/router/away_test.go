@@ -1,0 +1,252 @@
+package router_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
+)
+
+// reader is an application of a library (testdata/away.py).
+type reader struct {
+	library string
+	in      io.Writer
+	out     *bufio.Scanner
+}
+
+// read is what it has found.
+type read struct {
+	Many, One map[string]string
+	Error     string
+}
+
+func newReader(t *testing.T, library, module, address string, keys []string) *reader {
+	t.Helper()
+	const python = "/usr/bin/python3" // Debian's, which has Debian's packages
+	tier.Needs(t, "python3-"+module, exec.CommandContext(t.Context(), python, "-c", "import "+module).Run())
+	cmd := exec.CommandContext(t.Context(), python, append([]string{"testdata/away.py", library, address}, keys...)...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	return &reader{library, in, bufio.NewScanner(out)}
+}
+
+func (r *reader) read(t *testing.T) (all read) {
+	t.Helper()
+	if _, err := io.WriteString(r.in, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	if !r.out.Scan() {
+		t.Fatalf("%s has ended: %v", r.library, r.out.Err())
+	}
+	if err := json.Unmarshal(r.out.Bytes(), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// versioned is a key that one application sets, to a number that grows.
+type versioned struct {
+	key string
+	// acknowledged is the last number whose set was answered, tried the last one that was sent.
+	acknowledged, tried atomic.Int64
+}
+
+// set until done is closed.
+func (v *versioned) set(t *testing.T, address string, done <-chan struct{}) {
+	c := dial(t, address)
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		n := v.tried.Add(1)
+		text := strconv.FormatInt(n, 10)
+		if c.ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", v.key, len(text), text)) == "STORED\r\n" {
+			v.acknowledged.Store(n)
+		}
+	}
+}
+
+// While a member is away, libraries lose its keys and nothing else: neither others of the same read, nor
+// the router. They never read an old value.
+func TestLibrariesMissTheKeysOfAMemberThatIsAwayOnly(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	rings := ring(t, all...)
+	var log lines
+	r := start(t, router.Config{MemberTimeout: 5 * time.Second, ConnectTimeout: 5 * time.Second, Logf: log.logf}, all...)
+	var keys []string
+	var values []*versioned
+	for i := range 8 {
+		key := fmt.Sprintf("%s-%d", ownKey(rings, i%2), i)
+		for n := 0; rings.Owner.Owner([]byte(key)) != i%2; n++ {
+			key = fmt.Sprintf("%d-%d", i, n)
+		}
+		keys, values = append(keys, key), append(values, &versioned{key: key})
+	}
+	var readers []*reader
+	for _, l := range [][2]string{{"python-memcached", "memcache"}, {"pymemcache", "pymemcache"}, {"pylibmc", "pylibmc"}, {"pylibmc-binary", "pylibmc"}} {
+		readers = append(readers, newReader(t, l[0], l[1], r.address, keys))
+	}
+	done := make(chan struct{})
+	var load sync.WaitGroup
+	for _, v := range values {
+		load.Go(func() { v.set(t, r.address, done) })
+	}
+	defer load.Wait()
+	defer close(done)
+
+	away := all[0]
+	// round lets each library read. at is who has to have its keys.
+	round := func(when string, at ...int) {
+		for _, l := range readers {
+			for again := true; again; {
+				var before []int64
+				for _, v := range values {
+					before = append(before, v.acknowledged.Load())
+				}
+				failed := log.failed(all[1])
+				got := l.read(t)
+				again = log.failed(all[1]) > failed // this machine has slept
+				for i, v := range values {
+					for kind, found := range map[string]map[string]string{"many": got.Many, "one": got.One} {
+						text, hit := found[v.key]
+						n, _ := strconv.ParseInt(text, 10, 64)
+						wanted := false
+						for _, member := range at {
+							wanted = wanted || member == i%2
+						}
+						if hit && (n < before[i] || n > v.tried.Load()) {
+							t.Errorf("%s, %s: %s of %s is %q, where %d was stored before", when, l.library, kind, v.key, text, before[i])
+						} else if wanted && !hit && !again {
+							t.Errorf("%s, %s: %s has lost %s: %q", when, l.library, kind, v.key, got.Error)
+						}
+					}
+				}
+				if got.Error != "" {
+					t.Errorf("%s, %s: %s", when, l.library, got.Error)
+				}
+			}
+		}
+	}
+	// stored waits until all keys of a member are set again.
+	stored := func(member int) {
+		for i, v := range values {
+			if before := v.acknowledged.Load(); i%2 == member {
+				wait.For(t, v.key+" to be set", func() error {
+					if v.acknowledged.Load() < before+2 {
+						return fmt.Errorf("%d, %d before", v.acknowledged.Load(), before)
+					}
+					return nil
+				})
+			}
+		}
+	}
+	stored(0)
+	stored(1)
+	round("at first", 0, 1)
+	away.Signal(syscall.SIGSTOP)
+	round("stopped", 1)
+	away.Signal(syscall.SIGCONT)
+	stored(0)
+	round("back", 0, 1)
+	away.Kill()
+	round("killed", 1)
+	away.Restart()
+	stored(0)
+	round("started", 0, 1)
+	if n := r.Report().Missed; n == 0 {
+		t.Error("no read was counted as failed")
+	}
+}
+
+// failed is how often a connection to a member has failed.
+func (l *lines) failed(m *memcachedtest.Server) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.all {
+		if strings.Contains(line, "member "+m.Address()) {
+			n++
+		}
+	}
+	return n
+}
+
+// What each kind of read is told of a key whose member is away.
+func TestAFailedReadIsAMissOrAnErrorAsTheOptionSays(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	rings := ring(t, all...)
+	away, here := ownKey(rings, 0), ownKey(rings, 1)
+	lenient, strict := dial(t, start(t, router.Config{}, all...).address), dial(t, start(t, router.Config{ReadErrors: true}, all...).address)
+	change := dial(t, start(t, router.Config{Table: &router.Table{State: change.Settle, Old: ring(t, all[0]), New: ring(t, all[1])}}, all...).address)
+	binary := dial(t, start(t, router.Config{}, all...).address)
+	lenient.want("set "+here+" 0 0 1\r\nx\r\n", "STORED\r\n")
+	all[0].Kill()
+	wait.For(t, "the member to be away", func() error {
+		for _, c := range []*conversation{lenient, strict, change} {
+			if got := c.ask("mg " + away + " v\r\n"); !strings.HasPrefix(got, "SERVER_ERROR") {
+				return fmt.Errorf("%q", got)
+			}
+		}
+		return nil
+	})
+	hit, failed := "VALUE "+here+" 0 1\r\nx\r\n", "SERVER_ERROR member "+all[0].Address()+" is not available\r\n"
+	for _, name := range []string{"get", "gat 0"} {
+		for text, want := range map[string][2]string{
+			name + " " + away + "\r\n":                                  {"END\r\n", failed},
+			name + " " + here + "\r\n":                                  {hit + "END\r\n", hit + "END\r\n"},
+			name + " " + here + " " + away + " " + here + "\r\n":        {hit + hit + "END\r\n", hit + failed},
+			name + " " + away + " " + here + " " + away + "\r\n":        {hit + "END\r\n", failed},
+			name + " " + away + " " + away + "\r\nget " + here + "\r\n": {"END\r\n" + hit + "END\r\n", failed + hit + "END\r\n"},
+		} {
+			lenient.want(text, want[0])
+			strict.want(text, want[1])
+		}
+	}
+	for _, text := range []string{"set " + away + " 0 0 1\r\ny\r\n", "touch " + away + " 0\r\n", "delete " + away + "\r\n", "mg " + away + " v\r\n", "incr " + away + " 1\r\n"} {
+		lenient.want(text, failed) // whoever writes is told
+	}
+	// In a ring change both of its owners would have to say that they don't have it.
+	change.want("get "+away+" "+here+"\r\n", hit+"END\r\n")
+	change.want("gat 0 "+away+"\r\n", "END\r\n")
+	for opcode, kind := range map[byte]string{0x00: "get", 0x0c: "getk", 0x1d: "gat"} {
+		extras := ""
+		if opcode == 0x1d {
+			extras = u32(0)
+		}
+		if got := binary.one(packet{opcode: opcode, key: away, extras: extras}); got.status != 1 {
+			t.Errorf("%s: %v", kind, got)
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package router_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/drainer/router/change"
+)
+
+// A new owner that is full, and evicts nothing (-M), holds up no delete and no touch in a ring change.
+func TestADeleteAndATouchReachAKeyWhoseNewOwnerIsFull(t *testing.T) {
+	t.Parallel()
+	old, full := members(t, 1)[0], members(t, 1, "-M", "-m", "2", "-o", "no_lru_maintainer")[0]
+	at, there := dial(t, old.Address()), dial(t, full.Address())
+	for size := 512 << 10; size > 0; size /= 2 { // all slab classes
+		for i, got := 0, ""; !strings.Contains(got, "SERVER_ERROR"); i++ {
+			var sets strings.Builder
+			for n := range 1 + 4096/size {
+				fmt.Fprintf(&sets, "set fill-%d-%d-%d 0 0 %d\r\n%s\r\n", size, i, n, size, strings.Repeat("x", size))
+			}
+			got = there.ask(sets.String())
+		}
+	}
+	for _, state := range []change.State{change.Prepare, change.Settle, change.Move} {
+		routed := dial(t, start(t, router.Config{Table: &router.Table{State: state, Old: ring(t, old), New: ring(t, full)}}).address)
+		for i, text := range []string{"delete KEY\r\n", "md KEY\r\n"} {
+			key := fmt.Sprintf("%v-%d", state, i)
+			at.want("set "+key+" 0 0 1\r\nx\r\n", "STORED\r\n")
+			if got := routed.ask(strings.ReplaceAll(text, "KEY", key)); got != "DELETED\r\n" && got != "HD\r\n" {
+				t.Errorf("%v: %q is answered %q", state, text, got)
+			}
+			routed.want("get "+key+"\r\n", "END\r\n")
+		}
+		for i, text := range []string{"touch KEY 500\r\n", "gat 500 KEY\r\n", "mg KEY v T500\r\n"} {
+			key := fmt.Sprintf("%v-touched-%d", state, i)
+			at.want("set "+key+" 0 0 1\r\nx\r\n", "STORED\r\n")
+			if got := routed.ask(strings.ReplaceAll(text, "KEY", key)); strings.Contains(got, "ERROR") || got == "END\r\n" {
+				t.Errorf("%v: %q is answered %q", state, text, got)
+			}
+			if got := at.ask("mg " + key + " t\r\n"); state != change.Move && !strings.HasPrefix(got, "HD t4") && !strings.HasPrefix(got, "HD t500") {
+				t.Errorf("%v: after %q it has the time %q", state, text, got)
+			}
+		}
+	}
+}
