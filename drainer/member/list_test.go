@@ -277,7 +277,7 @@ func TestTheListsItemIsPutBackAfterAnEviction(t *testing.T) {
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "list")
 	tell(t, list, listOf(10, 3))
-	m := serveTold(t, contract.Connection{}, t.TempDir(), list, memcachedtest.FreePort(t), "-m", "8")
+	m := serveTold(t, contract.Connection{}, t.TempDir(), list, memcachedtest.FreePort(t), "-m", "40")
 	m.says("the list", listOf(10, 3))
 	before := m.itemsCAS()
 	conn, err := m.dialer.Dial(t.Context(), m.Address())

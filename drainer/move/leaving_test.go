@@ -454,7 +454,7 @@ func agedFarewell(t *testing.T, each, size int, streamed bool, args ...string) *
 // TestTheHottestItemsOfALeavingMemberMoveFirst, for clients look for them first.
 func TestTheHottestItemsOfALeavingMemberMoveFirst(t *testing.T) {
 	t.Parallel()
-	f := agedFarewell(t, 400, 2000, true)
+	f := agedFarewell(t, 1000, 2000, true)
 	f.check(f.leave(0))
 	for i, server := range f.servers {
 		conn, sum, number := server.Dial(), map[int]uint64{}, map[int]uint64{}

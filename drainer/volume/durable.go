@@ -55,12 +55,15 @@ func Sync(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
+// removeAll is os.RemoveAll; a test has it fail.
+var removeAll = os.RemoveAll
+
 // removeDurably removes a file, or what is in its place, if it is there.
 func removeDurably(path string) error {
 	if Missing(path) {
 		return nil
 	}
-	err := os.RemoveAll(path)
+	err := removeAll(path)
 	return errors.Join(err, Sync(filepath.Dir(path)))
 }
 

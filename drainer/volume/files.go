@@ -23,8 +23,11 @@ func readSmall(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() || info.Size() > maxSmallFile {
 		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "%s is not a file of at most %d bytes", filepath.Base(path), maxSmallFile)
 	}
-	return os.ReadFile(path)
+	return readFile(path)
 }
+
+// readFile is os.ReadFile; a test has it fail.
+var readFile = os.ReadFile
 
 // ReadMeta reads what memcached wrote at its latest save.
 func ReadMeta(dir string) (*warmfile.Image, error) {

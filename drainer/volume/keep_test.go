@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,12 +12,17 @@ import (
 // TestTheNewestGoesLast: a disk that refuses to remove something old keeps what is newer,
 // without which the old would be replayed.
 func TestTheNewestGoesLast(t *testing.T) {
-	t.Parallel()
+	t.Cleanup(func() { removeAll = os.RemoveAll })
 	for _, newest := range []string{contract.WarmFile, contract.SaveFile} {
 		dir := t.TempDir()
 		old := filepath.Join(dir, GenerationName(1, false), contract.SaveFile)
-		// A directory that isn't empty can't be removed as a file.
-		if err := os.MkdirAll(filepath.Join(old, "stays"), 0o700); err != nil {
+		removeAll = func(path string) error {
+			if path == old {
+				return os.ErrPermission
+			}
+			return os.RemoveAll(path)
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(old), 0o700), os.WriteFile(old, nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, newest), []byte("newer items"), 0o600); err != nil {

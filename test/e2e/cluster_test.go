@@ -148,7 +148,8 @@ func (f *fixture) eventually(what string, condition func() bool) {
 		if time.Now().After(wait.Deadline()) {
 			f.Fatalf("after %s it is still not true that %s", time.Since(began).Round(time.Second), what)
 		}
-		time.Sleep(max(100*time.Millisecond, 5*time.Since(asked))) // a busy API server is asked less often
+		// A busy API server is asked less often.
+		time.Sleep(min(max(100*time.Millisecond, 5*time.Since(asked)), 10*time.Second))
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/tier"
-	"example.com/memcached-operator/test/wait"
 )
 
 // Every member tells the list by ElastiCache's protocol, and each scaling reaches it by the
@@ -112,7 +111,7 @@ func (f *fixture) say(address, command string) (lines []string, err error) {
 		return nil, err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(wait.Deadline())
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // a pod that has just gone says nothing: then it is asked again
 	if _, err := fmt.Fprintf(conn, "%s\r\n", command); err != nil {
 		return nil, err
 	}
