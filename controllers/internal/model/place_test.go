@@ -147,7 +147,16 @@ func (s step) members() bool {
 
 // beforeList tells whether the list is not written if the step is refused.
 func (s step) beforeList() bool {
-	return s.verb == addClusterFinalizer || s.verb == addClaimFinalizer || s.verb == markLeaving || s.verb == writeList
+	return s.verb == addClusterFinalizer || s.verb == markLeaving || s.verb == writeList
+}
+
+// ofClaim tells whether the step is about one claim, and nothing else.
+func (s step) ofClaim() bool {
+	switch s.verb {
+	case addClusterFinalizer, removeClusterFinalizer, applyMembers, deleteMembers, writeList, noteServers, markLeaving:
+		return false
+	}
+	return true
 }
 
 // skipMembers drops the steps that bring members about.

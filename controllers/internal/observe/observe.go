@@ -468,13 +468,20 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 
 // PlanPolicy is spec.drain.policy, for the plan.
 func PlanPolicy(c *cachev1alpha1.Memcached) claim.DrainPolicy {
-	switch c.Spec.Drain.Policy {
+	policy, _ := policyOf(c.Spec.Drain.Policy)
+	return policy
+}
+
+func policyOf(word cachev1alpha1.DrainPolicy) (policy claim.DrainPolicy, known bool) {
+	switch word {
+	case cachev1alpha1.PolicyDrain:
+		return claim.Drain, true
 	case cachev1alpha1.PolicyRetain:
-		return claim.Retain
+		return claim.Retain, true
 	case cachev1alpha1.PolicyDelete:
-		return claim.Delete
+		return claim.Delete, true
 	}
-	return claim.Drain
+	return claim.Drain, false
 }
 
 // ReleasesUnreadable tells whether spec.drain.onUnrecoverable is Release.
@@ -535,11 +542,20 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claim.Claim, bo
 	out.Attempts = planAttempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
 	if mark, ok := c.Annotations[cachev1alpha1.AnnotationLeaving]; ok {
 		out.LeavingSince = planLeavingSince(mark)
+		out.Left = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationLeft])
+		out.Policy, out.ReleaseUnreadable, out.Decided = decided(c.Annotations[cachev1alpha1.AnnotationPolicy])
 	}
 	if receipt, err := contract.ParseReceipt(c.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
 		out.Receipt = receipt
 	}
 	return out, true
+}
+
+// decided reads what build.Decision wrote. A damaged decision is none.
+func decided(s string) (policy claim.DrainPolicy, releaseUnreadable, known bool) {
+	word, unreadable, _ := strings.Cut(s, ",")
+	policy, known = policyOf(cachev1alpha1.DrainPolicy(word))
+	return policy, known && unreadable == string(cachev1alpha1.UnreadableRelease), known
 }
 
 // request is what a person asked for by annotation, if it is one of the known words.

@@ -182,8 +182,8 @@ func (o *Observed) drainWaits(c *claim.Claim, survivors int32) (reason, message 
 		return PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal)
 	case slices.Contains(o.ClaimsWithDrainerPod, c.UID):
 		return InTurn, "the pod of an earlier drain of this claim is still there"
-	case o.newerDrainDue(c):
-		return InTurn, "the volume of a member that left later is drained first: its values are newer"
+	case o.earlierDrainDue(c):
+		return InTurn, "the volume of another member is drained first: its values are newer"
 	case o.waitsForLeases() != "":
 		return InTurn, o.waitsForLeases() + ": a drain would take a lease for a newer value"
 	case o.placementRuns() || o.drainedAfterPlacement(c) && o.placing():
@@ -227,7 +227,7 @@ func (p *Plan) followDrain(o *Observed, c *claim.Claim, job *Job, state DrainSta
 	case c.Request == claim.Retry && !c.Deleting:
 		// Both in one plan: a request that outlived its Job would restart every Job that
 		// fails.
-		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, Reason: "a person asked for a retry"}, action.ClearRetry{Claim: c.Ref()})
+		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, ClaimUID: job.ClaimUID, Reason: "a person asked for a retry"}, action.ClearRetry{Claim: c.Ref()})
 		return state.is(Waiting, InTurn, "the retry starts when the failed Job is gone")
 	}
 	if c.Request == claim.Hold && job.mendable() {
@@ -273,6 +273,6 @@ func (p *Plan) release(c *claim.Claim, job *Job, why action.Release) {
 
 func (p *Plan) deleteJob(job *Job, reason string) {
 	if job != nil && !job.Deleting {
-		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, Reason: reason})
+		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, ClaimUID: job.ClaimUID, Reason: reason})
 	}
 }

@@ -62,7 +62,7 @@ func (p *Plan) tryAgain(o *Observed, c *claim.Claim, job *Job, invalid error) (f
 		}
 		p.add(action.CountFailure{Claim: c.Ref(), Attempts: action.Attempts{Failed: failed, Last: job.UID}})
 	}
-	p.add(action.DeleteJob{Name: job.Name, UID: job.UID, Reason: "it failed, and is tried again"})
+	p.add(action.DeleteJob{Name: job.Name, UID: job.UID, ClaimUID: job.ClaimUID, Reason: "it failed, and is tried again"})
 	return f, true
 }
 
