@@ -154,7 +154,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	cluster = r.written.Newest(cluster)
+	cluster = r.written.Newest(cluster, r.Clock.Now())
 	version := cluster.ResourceVersion
 	state, err := reader.Observe(ctx, cluster)
 	if err == nil {
@@ -187,7 +187,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	statusErr := r.writeStatus(ctx, seen, p, applyErr)
 	if cluster.ResourceVersion != version {
-		r.written.Note(cluster)
+		r.written.Note(cluster, r.Clock.Now())
 	}
 	return r.result(seen, &p, applyErr, statusErr)
 }
@@ -210,7 +210,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 	}
 	if cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
 		if err := r.patchStatus(ctx, before, cluster); err == nil {
-			r.written.Note(cluster)
+			r.written.Note(cluster, r.Clock.Now())
 		} else if !passes(err) {
 			why = errors.Join(why, client.IgnoreNotFound(err))
 		}

@@ -119,6 +119,7 @@ func (a *Applier) run(cluster *cachev1alpha1.Memcached, present *observe.Objects
 // kind: a mistake in the spec is no reason to stop a drain. Only what all depend on stops all.
 func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, present *observe.Objects, actions []action.Action) (Done, error) {
 	r := a.run(cluster, present)
+	r.forgetPods()
 	err := r.takeSteps(ctx, actions)
 	if unlabelled := r.labelFound(ctx); unlabelled != nil {
 		err = worse(err, unlabelled)
