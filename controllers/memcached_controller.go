@@ -100,7 +100,7 @@ type observed struct {
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
 		Cache: r.Client, Live: r.Live, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings,
-		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused,
+		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options,
 	}
 }
 

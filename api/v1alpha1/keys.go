@@ -133,6 +133,10 @@ const (
 
 // Annotations on drain Jobs.
 const (
+	// AnnotationDrainer, on the Job of a drain or a placement, is a hash of what the spec and the
+	// operator said of its pods, without the drainer's arguments. If that has changed, and no
+	// pod of the Job has run, the Job is replaced.
+	AnnotationDrainer = "cache.example.com/drainer"
 	// AnnotationClaimUID is the UID of the claim that the Job drains.
 	AnnotationClaimUID = "cache.example.com/claim-uid"
 	// AnnotationSurvivors is the number of survivors that the Job adds items to: the

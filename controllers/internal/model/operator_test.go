@@ -380,6 +380,7 @@ func (m *model) tell(o *plan.Observed, v *sight, i int8, j *job) {
 		out.Ended = justNow
 	}
 	own := v.seen.pods.drainerOf(i, j.instance)
+	out.Unstarted = j.state == active && (own == nil || own.state == pending)
 	switch {
 	case j.state == active && own != nil && own.state == succeeded && own.said == goodReceipt:
 		out.State, out.Receipt = plan.JobComplete, m.receiptOf(own, i)

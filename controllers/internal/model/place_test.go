@@ -128,15 +128,16 @@ func (m *model) firstList(s *state) {
 	if !m.options.Placing {
 		return
 	}
-	s.live.cluster.client = consistent
+	client := max(consistent, m.options.Client)
+	s.live.cluster.client = client
 	if m.options.New {
 		return
 	}
 	n := m.options.Size
 	s.live.cluster.servers = n
-	s.live.list = list{exists: true, size: n, last: target{serial: 1, client: consistent, size: n}}
+	s.live.list = list{exists: true, size: n, last: target{serial: 1, client: client, size: n}}
 	if n > 0 {
-		s.itemOf(owners[consistent][n]).item = newest
+		s.itemOf(owners[client][n]).item = newest
 	}
 }
 

@@ -67,6 +67,8 @@ type Reader struct {
 	Drainers *ask.Drainers
 	Members  *ask.Members
 	Rings    *ask.Routers
+	// Options are what drainers are made with; nil if they are not known.
+	Options *build.Options
 	// NotCreated knows why pods are missing, GrowthRefused why volumes may not grow.
 	NotCreated    *notcreated.Pods
 	GrowthRefused *memory.Answers[string]
@@ -114,6 +116,8 @@ type State struct {
 	// EndedJobs are Jobs of which nothing is left but somebody else's finalizer.
 	EndedJobs []batchv1.Job
 	Progress  map[types.UID]contract.Progress // by the claim's UID
+	// DrainerTemplate is as in build; empty if it is not known.
+	DrainerTemplate string
 	// Unlabelled are objects of the cluster that the cache doesn't have because they lack
 	// their label. Found has the claims that a live search found; nil if there was none.
 	// Unfound is why claims of running members are missing from both.
@@ -410,12 +414,24 @@ func (o *State) Input() plan.Observed {
 	in.Table = planTable(o.Cluster, &in, o.Routers.Told, o.Routers.Since, o.Routers.Acknowledged)
 	in.Drainers = drainers(o.DrainerPods, o.Progress, o.Now)
 	for i := range o.Jobs {
-		in.Jobs = append(in.Jobs, PlanJob(&o.Jobs[i], o.DrainerPods))
+		in.Jobs = append(in.Jobs, o.planJob(&o.Jobs[i]))
 	}
 	for i := range o.Placements {
-		in.Placements = append(in.Placements, PlanJob(&o.Placements[i], o.DrainerPods))
+		in.Placements = append(in.Placements, o.planJob(&o.Placements[i]))
 	}
 	return in
+}
+
+// planJob is the Job, for the plan, with what is known of its pods.
+func (o *State) planJob(job *batchv1.Job) plan.Job {
+	out := PlanJob(job, o.DrainerPods)
+	made := job.Annotations[cachev1alpha1.AnnotationDrainer]
+	out.Unstarted = out.State == plan.JobActive && !slices.ContainsFunc(o.DrainerPods, func(p corev1.Pod) bool {
+		ran := drainerOf(&p)
+		return metav1.IsControlledBy(&p, job) && (ran.Running != nil || ran.Terminated != nil)
+	})
+	out.Outdated = made != "" && o.DrainerTemplate != "" && made != o.DrainerTemplate
+	return out
 }
 
 // toTell are the pods that may still be told something.

@@ -212,6 +212,13 @@ func (p *Plan) followDrain(o *Observed, c *claim.Claim, job *Job, state DrainSta
 		return state.is(Waiting, InTurn, "an earlier Job of this drain is being deleted")
 	}
 	if job.State == JobActive {
+		if why := job.replaced(c.Request == claim.Retry, o.Cluster.Size == 0); why != "" {
+			p.deleteJob(job, why)
+			if c.Request == claim.Retry {
+				p.add(action.ClearRetry{Claim: c.Ref()})
+			}
+			return state.is(Waiting, InTurn, "the drain starts anew when its Job is gone: "+why)
+		}
 		if c.Request == claim.Retry {
 			p.add(action.ClearRetry{Claim: c.Ref()}) // it has begun
 		}

@@ -94,6 +94,9 @@ type Job struct {
 	// Waits: each of its pods waits until it is told to begin (Drainer.Waits).
 	Waits bool
 	State JobState
+	// Unstarted: it is active, and none of the pods that it has now has run. Outdated: today
+	// its pods would be made in another way.
+	Unstarted, Outdated bool
 	// Deleting: its pod may still run.
 	Deleting bool
 	// PodKept: it failed, and another container keeps its pod running. When that pod ends,

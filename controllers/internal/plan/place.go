@@ -251,6 +251,13 @@ func (p *Plan) followPlacement(o *Observed, c *claim.Claim, job *Job, state Plac
 	case job.Target != o.target():
 		p.deleteJob(job, "the ring has changed, or a member is lost")
 		return state.is(PlacementWaits, InTurn, "the clients' list has changed, or a member is lost: the placement starts again")
+	case job.State == JobActive && job.replaced(c.PlacementRequest == claim.Retry, false) != "":
+		why := job.replaced(c.PlacementRequest == claim.Retry, false)
+		p.deleteJob(job, why)
+		if c.PlacementRequest == claim.Retry {
+			p.add(action.ClearPlacementRetry{Claim: c.Ref()})
+		}
+		return state.is(PlacementWaits, InTurn, "the placement starts anew when its Job is gone: "+why)
 	case job.State == JobActive:
 		if c.PlacementRequest == claim.Retry {
 			p.add(action.ClearPlacementRetry{Claim: c.Ref()}) // it has begun

@@ -36,6 +36,22 @@ func (j *Job) mendable() bool {
 	return !j.running() && (j.Receipt == nil || !slices.Contains(contract.NoRetry, int32(j.Receipt.ExitCode)))
 }
 
+// replaced tells why a Job whose pods have not run is deleted, and made anew: its template can't be
+// changed, so its next pod could start no better. Empty if it stays.
+func (j *Job) replaced(retry, hibernates bool) string {
+	switch {
+	case !j.Unstarted:
+		return ""
+	case retry:
+		return "a person asked for a retry, and no pod of it has run"
+	case j.Outdated:
+		return "no pod of it has run, and its pods would be made in another way now"
+	case hibernates:
+		return "no pod of it has run, and the cluster is to hibernate"
+	}
+	return ""
+}
+
 // failure is why a Job has ended without success, and when the next attempt is; zero if a
 // person has to decide.
 type failure struct {

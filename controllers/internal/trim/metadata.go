@@ -63,6 +63,7 @@ var (
 		cachev1alpha1.AnnotationAttempts:     cachev1alpha1.MaxAnnotation,
 	}
 	ofJobs = map[string]int{
+		cachev1alpha1.AnnotationDrainer:   cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationClaimUID:  cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationSurvivors: cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationTarget:    cachev1alpha1.MaxAnnotation,
