@@ -83,6 +83,8 @@ type MemcachedReconciler struct {
 	// growthRefused has why no volume may grow. A cluster's volumes are all of one class, so
 	// one refusal is enough.
 	growthRefused memory.Answers[string]
+	// obstructed has the drains whose Jobs can't be made.
+	obstructed memory.Obstructions
 	// notCreated has since when pods are missing, and why.
 	notCreated notcreated.Pods
 	// monitors and bindings are applied, and not watched.
@@ -100,7 +102,7 @@ type observed struct {
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
 		Cache: r.Client, Live: r.Live, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings,
-		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options,
+		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed,
 	}
 }
 
@@ -228,6 +230,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.refusedSteps.Forget(key)
 	r.monitors.Forget(key)
 	r.growthRefused.Forget(key)
+	r.obstructed.Forget(key)
 	r.bindings.Forget(key)
 	r.notCreated.Forget(key)
 	r.progress.Forget(key)

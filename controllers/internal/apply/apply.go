@@ -367,12 +367,26 @@ func (r *run) createDrain(ctx context.Context, a action.CreateDrain) error {
 	}
 	job := build.DrainJob(r.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Survivors, a.NeverStarted)
 	if err := r.createJob(ctx, job); err != nil {
+		r.noteObstruction(a.Claim, err)
 		return err
 	}
 	r.done.Drains = append(r.done.Drains, *job)
 	r.view.Jobs = append(r.view.Jobs, observe.PlanJob(job, nil))
 	r.claimEvent(r.cluster, a.Claim, "DrainStarted", "Drain", "Job %s drains claim %s into %d members", job.Name, a.Claim.Name, a.Survivors)
 	return nil
+}
+
+// obstructedFor is how long a drain is not tried again whose Job can't be made.
+const obstructedFor = 15 * time.Second
+
+// noteObstruction remembers that the Job of the claim's drain can't be made, if the API server will
+// say the same again: meanwhile other drains have its turn.
+func (r *run) noteObstruction(ref action.ClaimRef, err error) {
+	taken := (*identity.NameTakenError)(nil)
+	is := errors.As(err, &taken)
+	if r.Reader.Obstructed != nil && (is || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) {
+		r.Reader.Obstructed.Note(client.ObjectKeyFromObject(r.cluster), ref.UID, memory.Obstruction{Why: err.Error(), Taken: is, Until: r.now.Add(obstructedFor)})
+	}
 }
 
 // createJob creates the Job. If its name is taken, either the Job is the cluster's, and

@@ -26,6 +26,7 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 		return err
 	}
 	o.Progress = map[types.UID]contract.Progress{}
+	o.Obstructed = r.Obstructed.Known(key, o.Now)
 	if r.Options != nil && len(jobs.Items) > 0 {
 		o.DrainerTemplate = build.DrainerTemplate(o.Cluster, *r.Options)
 	}

@@ -72,6 +72,8 @@ type Reader struct {
 	// NotCreated knows why pods are missing, GrowthRefused why volumes may not grow.
 	NotCreated    *notcreated.Pods
 	GrowthRefused *memory.Answers[string]
+	// Obstructed are drains whose Job can't be made; nil remembers none.
+	Obstructed *memory.Obstructions
 }
 
 // Objects are those of a cluster that a plan is carried out on, as the cache has them. What
@@ -116,6 +118,8 @@ type State struct {
 	// EndedJobs are Jobs of which nothing is left but somebody else's finalizer.
 	EndedJobs []batchv1.Job
 	Progress  map[types.UID]contract.Progress // by the claim's UID
+	// Obstructed is as in plan.
+	Obstructed map[types.UID]memory.Obstruction
 	// DrainerTemplate is as in build; empty if it is not known.
 	DrainerTemplate string
 	// Unlabelled are objects of the cluster that the cache doesn't have because they lack
@@ -390,6 +394,12 @@ func (o *State) withoutList() plan.Observed {
 func (o *State) Input() plan.Observed {
 	in := o.withoutList()
 	in.Room = o.Room
+	for uid, why := range o.Obstructed {
+		if in.Obstructed == nil {
+			in.Obstructed = map[types.UID]plan.Obstruction{}
+		}
+		in.Obstructed[uid] = plan.Obstruction(why)
+	}
 	in.ReadList(PlanList(o.ServerList), statusListSize(o.Cluster))
 	for i := range o.Pods {
 		if ordinal, ok := build.PodOrdinal(o.Cluster.Name, o.Pods[i].Name); ok {

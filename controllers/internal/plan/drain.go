@@ -38,6 +38,7 @@ const (
 	SettingAside   = cachev1alpha1.ReasonSettingAside
 	InTheWay       = cachev1alpha1.ReasonBlockedByVolume
 	Retrying       = cachev1alpha1.ReasonRetrying
+	NameTaken      = cachev1alpha1.ReasonNameTaken
 )
 
 // DrainState is how the claim of one leaving or departed member stands.
@@ -162,7 +163,17 @@ func (p *Plan) beginDrain(o *Observed, c *claim.Claim, state DrainState, slots *
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
 	case p.Replicas == 0:
 		return state.is(Waiting, Hibernating, "the cluster hibernates: the drain starts when members return")
-	case *slots <= 0:
+	}
+	if why, obstructed := o.Obstructed[c.UID]; obstructed { // others have its turn until it is tried again
+		p.wakeAt(why.Until)
+		state.RetryAt = why.Until
+		reason := JobGaveUp
+		if why.Taken {
+			reason = NameTaken
+		}
+		return state.is(Failed, reason, "its Job can't be made: "+why.Why)
+	}
+	if *slots <= 0 {
 		return state.is(Waiting, InTurn, "another drain is under way")
 	}
 	if reason, message := o.drainWaits(c, p.Replicas); reason != "" {
@@ -212,7 +223,7 @@ func (p *Plan) followDrain(o *Observed, c *claim.Claim, job *Job, state DrainSta
 		return state.is(Waiting, InTurn, "an earlier Job of this drain is being deleted")
 	}
 	if job.State == JobActive {
-		if why := job.replaced(c.Request == claim.Retry, o.Cluster.Size == 0); why != "" {
+		if why := job.replaced(c.Request == claim.Retry); why != "" {
 			p.deleteJob(job, why)
 			if c.Request == claim.Retry {
 				p.add(action.ClearRetry{Claim: c.Ref()})

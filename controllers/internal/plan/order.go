@@ -79,8 +79,9 @@ func (o *Observed) earlierDrainDue(c *claim.Claim) bool {
 // person, sooner or later.
 func (o *Observed) drainsByItself(c *claim.Claim) bool {
 	job := o.jobFor(c.UID)
+	_, obstructed := o.Obstructed[c.UID]
 	switch {
-	case !o.toDrain(c), c.KeptByAPerson(), o.stranded(c):
+	case !o.toDrain(c), c.KeptByAPerson(), o.stranded(c), obstructed && job == nil:
 		return false
 	case c.Deleting && !c.CanBeSetAside() && !o.drainGoesOn(c, job):
 		return false // its volume can't be mounted any more

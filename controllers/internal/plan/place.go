@@ -251,8 +251,8 @@ func (p *Plan) followPlacement(o *Observed, c *claim.Claim, job *Job, state Plac
 	case job.Target != o.target():
 		p.deleteJob(job, "the ring has changed, or a member is lost")
 		return state.is(PlacementWaits, InTurn, "the clients' list has changed, or a member is lost: the placement starts again")
-	case job.State == JobActive && job.replaced(c.PlacementRequest == claim.Retry, false) != "":
-		why := job.replaced(c.PlacementRequest == claim.Retry, false)
+	case job.State == JobActive && job.replaced(c.PlacementRequest == claim.Retry) != "":
+		why := job.replaced(c.PlacementRequest == claim.Retry)
 		p.deleteJob(job, why)
 		if c.PlacementRequest == claim.Retry {
 			p.add(action.ClearPlacementRetry{Claim: c.Ref()})

@@ -301,7 +301,8 @@ func (o *Observed) drainRuns() bool { return o.runningDrain() != nil || o.linger
 func (o *Observed) drainDue(from int32) bool {
 	return slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
 		job := o.jobFor(c.UID)
-		return o.toDrain(&c) && c.Ordinal >= from && !c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && c.Volume != "" && c.Receipt == nil &&
+		_, obstructed := o.Obstructed[c.UID]
+		return o.toDrain(&c) && !obstructed && c.Ordinal >= from && !c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && c.Volume != "" && c.Receipt == nil &&
 			!c.KeptByAPerson() && (job == nil || job.running())
 	})
 }

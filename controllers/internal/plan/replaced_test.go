@@ -13,8 +13,7 @@ func unstarted(j *Job) { j.Unstarted = true }
 func outdated(j *Job) { j.Outdated = true }
 
 // A Job's template can't be changed. One whose pod can't start is replaced when its pods would be
-// made in another way, at once if a person asks for a retry, and it does not keep a cluster from
-// hibernating.
+// made in another way, and if a person asks for a retry.
 func TestAJobNoPodOfWhichHasRunIsReplaced(t *testing.T) {
 	const apply = "apply the StatefulSet, 2 replicas"
 	retry, runs := requested(claim.Retry), []string{"2 Draining"}
@@ -30,8 +29,6 @@ func TestAJobNoPodOfWhichHasRunIsReplaced(t *testing.T) {
 			outcome{Actions: []string{apply, "delete Job job-data-2: a person asked for a retry, and no pod of it has run", "clear the retry of claim data-2"}, Drains: []string{"2 Waiting InTurn"}}},
 		"a person asks for a retry of one that runs": {at(2).left(2, retry).job(2, 2), outcome{Actions: []string{apply, "clear the retry of claim data-2"}, Drains: runs}},
 		"it is replaced already":                     {at(2).left(2, retry).job(2, 2, unstarted, gone), outcome{Actions: []string{apply}, Drains: []string{"2 Waiting InTurn"}}},
-		"the cluster is to hibernate": {at(2).left(2).job(2, 2, unstarted).wanted(0),
-			outcome{Actions: []string{apply, "delete Job job-data-2: no pod of it has run, and the cluster is to hibernate"}, Drains: []string{"2 Waiting InTurn"}}},
 		"of a placement": {grown(2, 3).placement(1, unstarted, outdated).placed(0), outcome{
 			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-1: no pod of it has run, and its pods would be made in another way now"},
 			Places:  []string{"1 Waiting InTurn"}}},

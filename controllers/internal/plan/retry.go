@@ -38,7 +38,7 @@ func (j *Job) mendable() bool {
 
 // replaced tells why a Job whose pods have not run is deleted, and made anew: its template can't be
 // changed, so its next pod could start no better. Empty if it stays.
-func (j *Job) replaced(retry, hibernates bool) string {
+func (j *Job) replaced(retry bool) string {
 	switch {
 	case !j.Unstarted:
 		return ""
@@ -46,8 +46,6 @@ func (j *Job) replaced(retry, hibernates bool) string {
 		return "a person asked for a retry, and no pod of it has run"
 	case j.Outdated:
 		return "no pod of it has run, and its pods would be made in another way now"
-	case hibernates:
-		return "no pod of it has run, and the cluster is to hibernate"
 	}
 	return ""
 }
