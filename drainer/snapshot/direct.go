@@ -115,8 +115,12 @@ func (w *window) drop() error {
 // written at the end.
 func (w *window) writeOut(offset, length int64, wait bool) error {
 	err := linux.WriteOut(w.File, offset, length, wait)
-	switch err {
-	case nil, unix.ENOSYS, unix.EINVAL, unix.ESPIPE, unix.EOPNOTSUPP:
+	for _, cannot := range []error{unix.ENOSYS, unix.EINVAL, unix.ESPIPE, unix.EOPNOTSUPP} {
+		if errors.Is(err, cannot) {
+			err = nil
+		}
+	}
+	if err == nil {
 		return nil
 	}
 	return &os.PathError{Op: "sync_file_range", Path: w.Name(), Err: err}

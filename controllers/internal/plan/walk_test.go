@@ -258,10 +258,10 @@ func (w *walk) writeTable(a action.WriteTable) bool {
 		return false
 	}
 	t := *w.Table
-	switch {
-	case a.State == contract.RingStable:
+	switch a.State {
+	case contract.RingStable:
 		t = ring.Table{New: w.Cluster.Ring.Of(a.ListSize)}
-	case a.State == contract.RingPrepare:
+	case contract.RingPrepare:
 		if t.State == contract.RingStable {
 			t.Old = t.New
 		}

@@ -28,9 +28,10 @@ const (
 
 // What goroutines keep for a connection that they carry, in bytes, with their stacks.
 const (
-	// TLS is of one that is at rest, and Records what it has more once it has sent a large record:
-	// crypto/tls keeps the room for it.
-	TLS, Records = 16 << 10, 32 << 10
+	// TLS is of one that is at rest.
+	TLS = 16 << 10
+	// Records is what it has more once it has sent a large record: crypto/tls keeps the room for it.
+	Records = 32 << 10
 	// Binary is of one whose binary protocol is translated.
 	Binary = 12 << 10
 )
