@@ -430,7 +430,7 @@ func TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile(t *testing.T) {
 	var silent atomic.Bool
 	w := hesitant(t, func(string) bool { return silent.Load() })
 	tables := w.tables()
-	// The operator's clock stands still, so that it waits for as long as the test wants.
+	// The test holds the operator's clock, so that it waits for as long as the test wants.
 	clock := testingclock.NewFakePassiveClock(time.Now())
 	w.stopOperator()
 	w.clock = clock
@@ -448,7 +448,13 @@ func TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile(t *testing.T) {
 			}
 			return nil
 		})
+		left := contract.RingWaits / 2 // status has details after a moment, which is less than a state waits
 		w.eventually("status names the routers", func() error {
+			const step = 100 * time.Millisecond
+			if left > 0 {
+				clock.SetTime(clock.Now().Add(step))
+				left -= step
+			}
 			if r := w.memcached().Status.Router; r == nil || len(r.Behind) == 0 {
 				return fmt.Errorf("it is %s", asJSON(r))
 			}
