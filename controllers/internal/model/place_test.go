@@ -128,16 +128,15 @@ func (m *model) firstList(s *state) {
 	if !m.options.Placing {
 		return
 	}
-	client := max(consistent, m.options.Client)
-	s.live.cluster.client = client
+	s.live.cluster.client = consistent
 	if m.options.New {
 		return
 	}
 	n := m.options.Size
 	s.live.cluster.servers = n
-	s.live.list = list{exists: true, size: n, last: target{serial: 1, client: client, size: n}}
+	s.live.list = list{exists: true, size: n, last: target{serial: 1, client: consistent, size: n}}
 	if n > 0 {
-		s.itemOf(owners[client][n]).item = newest
+		s.itemOf(owners[consistent][n]).item = newest
 	}
 }
 
@@ -148,16 +147,7 @@ func (s step) members() bool {
 
 // beforeList tells whether the list is not written if the step is refused.
 func (s step) beforeList() bool {
-	return s.verb == addClusterFinalizer || s.verb == markLeaving || s.verb == writeList
-}
-
-// ofClaim tells whether the step is about one claim, and nothing else.
-func (s step) ofClaim() bool {
-	switch s.verb {
-	case addClusterFinalizer, removeClusterFinalizer, applyMembers, deleteMembers, writeList, noteServers, markLeaving:
-		return false
-	}
-	return true
+	return s.verb == addClusterFinalizer || s.verb == addClaimFinalizer || s.verb == markLeaving || s.verb == writeList
 }
 
 // skipMembers drops the steps that bring members about.
