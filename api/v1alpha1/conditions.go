@@ -135,8 +135,8 @@ const (
 	// ReasonSecretInvalid: a member or a drainer can't use a Secret with certificates
 	// or logins.
 	ReasonSecretInvalid = "SecretInvalid"
-	// ReasonMemcachedTooOld: a member's image has a memcached that is too old to be one.
-	ReasonMemcachedTooOld = "MemcachedTooOld"
+	// ReasonVersionTooOld: a member's image has a memcached that is too old to be one.
+	ReasonVersionTooOld = "VersionTooOld"
 	// ReasonVolumeFull, ReasonVolumeReadOnly, ReasonVolumeFailed: a member has ended
 	// because its volume did not take what it wrote.
 	ReasonVolumeFull     = "VolumeFull"

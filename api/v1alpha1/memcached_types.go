@@ -53,7 +53,7 @@ type MemcachedSpec struct {
 
 	// image is the memcached image, with memcached 1.6.13 or later on its PATH; it
 	// needs no shell. With storage, an older one does not start: Degraded says
-	// MemcachedTooOld. A change replaces the members. Defaults to the operator's
+	// VersionTooOld. A change replaces the members. Defaults to the operator's
 	// MEMCACHED_IMAGE.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512

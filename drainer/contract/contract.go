@@ -155,8 +155,8 @@ const ReasonSecretInvalid = "SecretInvalid"
 // nothing, and a meta set returns a wrong CAS value.
 const OldestMemcached = "1.6.13"
 
-// ReasonMemcachedTooOld is that of a Refusal: memcached is older than OldestMemcached.
-const ReasonMemcachedTooOld = "MemcachedTooOld"
+// ReasonVersionTooOld is that of a Refusal: memcached is older than OldestMemcached.
+const ReasonVersionTooOld = "VersionTooOld"
 
 // Reasons of a Refusal: what the member's volume does not take.
 const (

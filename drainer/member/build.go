@@ -37,7 +37,7 @@ func (s *supervisor) checkVersion(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	return errors.Join(err, s.termination.refuse(contract.ReasonMemcachedTooOld, err))
+	return errors.Join(err, s.termination.refuse(contract.ReasonVersionTooOld, err))
 }
 
 func askVersion(ctx context.Context, program string) string {

@@ -25,7 +25,7 @@ func TestAMemcachedThatIsTooOldDoesNotStart(t *testing.T) {
 	if code := p.Wait(); code != contract.ExitFailed {
 		t.Errorf("exit code %d: %s", code, p.Err.String())
 	}
-	expectRefusal(t, drainertest.TerminationLog(dir), contract.ReasonMemcachedTooOld, "1.6.9, and "+contract.OldestMemcached)
+	expectRefusal(t, drainertest.TerminationLog(dir), contract.ReasonVersionTooOld, "1.6.9, and "+contract.OldestMemcached)
 
 	s = drainertest.Serve(t, dir, "-m", "64")
 	s.ExpectItems(all)

@@ -141,7 +141,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"so is one that is read-only":    {input(2).with(member(1, loop(`{"reason":"VolumeReadOnly","message":"manifest.json: read-only file system"}`))), "VolumeReadOnly", "pod cache-1 has ended, its volume is read-only: manifest.json", 0},
 		"a reason of somebody else":      {input(2).with(member(1, loop(`{"reason":"Whatever","message":"words"}`))), "CrashLoop", "words", 0},
 		"a secret is another thing":      {input(2).with(member(1, loop(`{"reason":"SecretInvalid","message":"tls.crt is missing"}`))), "SecretInvalid", "tls.crt is missing", 0},
-		"so is an old memcached":         {input(2).with(member(1, loop(`{"reason":"MemcachedTooOld","message":"it is memcached 1.6.9"}`))), "MemcachedTooOld", "pod cache-1 does not start: it is memcached 1.6.9; let spec.image have memcached 1.6.13 or later", 0},
+		"so is an old memcached":         {input(2).with(member(1, loop(`{"reason":"VersionTooOld","message":"it is memcached 1.6.9"}`))), "VersionTooOld", "pod cache-1 does not start: it is memcached 1.6.9; let spec.image have memcached 1.6.13 or later", 0},
 		"killed for its memory": {input(2).with(member(0, corev1.ContainerStatus{
 			RestartCount: 3, State: waiting("CrashLoopBackOff", ""), LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}},
 		})), "CrashLoop", "OOMKilled, exit code 137", 0},
