@@ -60,7 +60,7 @@ func TestMostRecentlyUsedStay(t *testing.T) {
 			}
 			t.Parallel()
 			servers, addresses := drainertest.Survivors(t, 2, append([]string{"-m", "16", "-f", "2", "-o", "no_lru_maintainer"}, args...)...)
-			source := &aged{n: 10000, size: 4000}
+			source := &aged{n: 20000, size: 4000}
 			list := drainertest.MustParse(t, addresses)
 			owner, err := routing.New("gomemcache", list)
 			if err != nil {
@@ -68,7 +68,7 @@ func TestMostRecentlyUsedStay(t *testing.T) {
 			}
 			m := Engine{Source: source, Owner: owner, Servers: list, UnreachableTimeout: wait.Long, Log: io.Discard}
 			r := m.Run(t.Context())
-			if r.Found != 10000 || r.Added+r.Rejected != 10000 || !r.Complete || (r.Rejected > 0) != (name == "refusing") {
+			if r.Found != int64(source.n) || r.Added+r.Rejected != int64(source.n) || !r.Complete || (r.Rejected > 0) != (name == "refusing") {
 				t.Errorf("%+v", r)
 			}
 			if evicted := r.Survivors[0].Evictions + r.Survivors[1].Evictions; (evicted > 0) != (name == "evicting") {

@@ -491,7 +491,7 @@ func TestOwnersThatEvictWhileALeavingMembersItemsCome(t *testing.T) {
 		if !streamed {
 			tier.Second(t, "TestOwnersThatEvictWhileALeavingMembersItemsCome/streamed")
 		}
-		const each = 600
+		const each = 1000
 		f := agedFarewell(t, each, 4000, streamed, "-m", "8", "-f", "2", "-o", "no_lru_maintainer")
 		r := f.leave(wait.Long)
 		if err := r.AddsUp("the-claim"); err != nil || r.Found < 8*each || r.Added != r.Found || !r.Settled || f.member.Items(t) != 0 {
