@@ -16,7 +16,7 @@ const maxWritesPerScaleDown = 15
 
 // TestClustersTakeNoMoreWritesThanAllowed is the benchmark in small. It asserts counts, never times.
 func TestClustersTakeNoMoreWritesThanAllowed(t *testing.T) {
-	measure(t, options{steps: []int{20}, scaleDowns: 10, foreign: 100, largeFrom: 6, largeTo: 4, resync: 5 * time.Second})
+	measure(t, options{steps: []int{20}, scaleDowns: 20, foreign: 100, largeFrom: 6, largeTo: 4, resync: 5 * time.Second})
 }
 
 func TestFiftyClustersTakeNoMoreWritesThanAllowed(t *testing.T) {
@@ -68,7 +68,8 @@ func check(t *testing.T, c *column) {
 	case strings.HasSuffix(c.name, scaledDown):
 		// Details of a status go together every two seconds: a machine that takes
 		// longer than the seven that scale-downs take, with the time of rest, has more of them.
-		most := maxWritesPerScaleDown + max(0, c.rested-7)/2
+		// One in two may have to make a write again, whose object Kubernetes has just changed.
+		most := maxWritesPerScaleDown + 0.5 + max(0, c.rested-7)/2
 		if got := float64(c.writes()) / float64(c.per); got > most {
 			t.Errorf("%s: %.1f API writes for each, want %.1f at most: %v", c.name, got, most, c.calls)
 		}
