@@ -79,7 +79,7 @@ lint: $(GOLANGCI_LINT) ## Lint the Go code; .golangci.yml also holds the layers
 	$(GOLANGCI_LINT) run ./...
 
 .PHONY: verify
-verify: generate manifests fmt lint alerts verify-chart verify-versions verify-sizes ## Regenerate, format, lint, check the alerts and the chart; fail on a difference
+verify: generate manifests fmt lint alerts verify-chart verify-versions ## Regenerate, format, lint, check the alerts and the chart; fail on a difference
 	@test -z "$$(git status --porcelain)" || { git status --short; git --no-pager diff; \
 	  echo "verify: generated or formatted files differ from what is committed: commit them"; exit 1; }
 
@@ -193,16 +193,6 @@ verify-versions: ## Check that Kubernetes is built with the manager's modules, s
 	@differ=$$(join <(go list -deps -f '{{with .Module}}{{.Path}} {{.Version}}{{end}}' ./cmd/manager | sort -u) \
 	  <(cd test/cluster && go list -m -f '{{.Path}} {{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}' all | sort -u) | awk '$$2 != $$3'); \
 	test -z "$$differ" || { echo "go.mod and test/cluster/go.mod name other versions: go get the later ones"; echo "$$differ"; exit 1; }
-
-# Lines of a package, without its tests and what is generated, comments included.
-LARGEST_PACKAGE := 2600
-
-.PHONY: verify-sizes
-verify-sizes: ## Check that no package has grown too large to be read as one
-	@go list -f '{{range .GoFiles}}{{$$.Dir}}/{{.}} {{end}}' ./api/... ./cmd/... ./controllers/... ./drainer/... | while read -r files; do \
-	  lines=$$(cat $$(printf '%s\n' $$files | grep -v zz_generated) | wc -l); \
-	  test "$$lines" -le $(LARGEST_PACKAGE) || { echo "$$(dirname "$${files%% *}") has $$lines lines, $(LARGEST_PACKAGE) at most: cut it where a reader would"; exit 1; }; \
-	done
 
 .PHONY: test-packages
 test-packages: # Debian's, of all tests at once: apt lets nobody in beside it

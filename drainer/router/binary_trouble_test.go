@@ -343,7 +343,7 @@ func TestTooManyAndIdleBinaryConnectionsAreClosed(t *testing.T) {
 	})
 	silent := dial(t, r.address)
 	_ = silent.SetDeadline(wait.Deadline())
-	_, _ = io.WriteString(silent, stored(opSetQ, "large", strings.Repeat("v", 1_000_000), 0, 0, 0).bytes() + strings.Repeat(packet{opcode: opGet, key: "large"}.bytes(), 50) + packet{opcode: opQuit}.bytes())
+	_, _ = io.WriteString(silent, stored(opSetQ, "large", strings.Repeat("v", 1_000_000), 0, 0, 0).bytes()+strings.Repeat(packet{opcode: opGet, key: "large"}.bytes(), 50)+packet{opcode: opQuit}.bytes())
 	wait.For(t, "the silent one to be closed", func() error {
 		c := dial(t, r.address)
 		defer c.Close()

@@ -263,11 +263,11 @@ func byOrdinal(in *Input) []*corev1.Pod {
 
 // refusals are the reasons that count, with what they mean and what to do.
 var refusals = map[string]struct{ what, advice string }{
-	contract.ReasonSecretInvalid:   {"does not start", "see the Secrets of spec.tls and spec.auth"},
-	contract.ReasonVersionTooOld: {"does not start", "let spec.image have memcached " + contract.OldestMemcached + " or later"},
-	contract.ReasonVolumeFull:      {"has ended, its volume is full", "raise storage.size, or see what else is on the volume"},
-	contract.ReasonVolumeReadOnly:  {"has ended, its volume is read-only", "see why, on its node"},
-	contract.ReasonVolumeFailed:    {"has ended, its volume fails", "see the disk"},
+	contract.ReasonSecretInvalid:  {"does not start", "see the Secrets of spec.tls and spec.auth"},
+	contract.ReasonVersionTooOld:  {"does not start", "let spec.image have memcached " + contract.OldestMemcached + " or later"},
+	contract.ReasonVolumeFull:     {"has ended, its volume is full", "raise storage.size, or see what else is on the volume"},
+	contract.ReasonVolumeReadOnly: {"has ended, its volume is read-only", "see why, on its node"},
+	contract.ReasonVolumeFailed:   {"has ended, its volume fails", "see the disk"},
 }
 
 // refused is a member whose supervisor does not start memcached, or could not save, and
