@@ -60,7 +60,8 @@ func (r *routed) most(f func(i int) bool) (anonymous, held int) {
 func within(t *testing.T, anonymous, held, maxMemory int) {
 	t.Helper()
 	t.Logf("%d MiB, %d MiB held", anonymous>>20, held>>20)
-	if most := 4*maxMemory + 24<<20; anonymous > most || held > maxMemory*3/2 {
+	// The buffer of a line of up to 1 MiB doubles before the router sees that there is no room.
+	if most := 4*maxMemory + 24<<20; anonymous > most || held > maxMemory*3/2+1<<20 {
 		t.Errorf("it takes %d MiB, %d MiB held, where %d MiB are the bound", anonymous>>20, held>>20, maxMemory>>20)
 	}
 }
