@@ -209,7 +209,7 @@ func (e *RefusedError) Error() string {
 		"or set spec.routing.placement to Off", e.answer)
 }
 
-// Is makes it an ErrProtocol, which nobody repeats.
+// Is makes it an ErrProtocol, which is final: it is not tried again.
 func (e *RefusedError) Is(target error) bool { return target == memcache.ErrProtocol }
 
 // Failure is its reason and its exit code.

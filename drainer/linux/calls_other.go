@@ -12,7 +12,7 @@ import (
 // Direct is nothing: files are read and written through the page cache.
 const Direct = 0
 
-// Advice that nobody takes.
+// Advice has no effect here.
 const (
 	Sequential = iota
 	DontNeed

@@ -31,7 +31,7 @@ const mostThreads = 2
 
 // stage is what is seen of a memcached that starts.
 type stage struct {
-	// begun: it has threads that answer, whoever asks them.
+	// begun: it has threads that answer its clients.
 	begun, diskWait bool
 	cpu             time.Duration
 	// mapped is how much of its file it has mapped, in bytes, and faults how often it had to read

@@ -28,8 +28,8 @@ type Dialer struct {
 	Unverified bool
 	// Settled: don't connect to a member during its replay, see ErrReplaying.
 	Settled bool
-	// Anybody: whoever answers may be something else than a member. Otherwise it is asked at once
-	// whether it is a memcached that can do what is needed, see ErrTooOld.
+	// Anybody allows a server that is no member. Otherwise each connection first asks the server
+	// whether it is a memcached that can do what is needed: see ErrTooOld.
 	Anybody bool
 }
 

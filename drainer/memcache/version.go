@@ -98,7 +98,7 @@ func (c *Conn) Version() (string, error) {
 // 1.6.10 want the size in another place, and know no base64 keys: they refuse the
 // command line, and then read the value as further commands. This one's value is none.
 func (c *Conn) takesMeta() (bool, error) {
-	// A replace, of a key that nobody has.
+	// A replace of a key that does not exist.
 	if err := c.Send([]byte("ms AG5vYm9keSBoYXMgdGhpcw0K 1 MR b\r\n0\r\nmn\r\n")); err != nil {
 		return false, err
 	}

@@ -147,7 +147,7 @@ func TestRefusedItemsLeaveTheHeldValue(t *testing.T) {
 
 // TestRestartInTheMiddle: the server dies and comes back while items are added.
 // Each item is counted once, and all that were sent after the last answer
-// before its death are on it. It stays away until somebody was told that it doesn't answer.
+// before its death are on it. It stays away until the writer has reported that it doesn't answer.
 func TestRestartInTheMiddle(t *testing.T) {
 	s := memcachedtest.Start(t)
 	silent, once := make(chan bool), sync.Once{}

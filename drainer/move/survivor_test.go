@@ -39,7 +39,7 @@ func TestASurvivorThatRestartsGetsTheRest(t *testing.T) {
 		UnreachableTimeout: wait.Long,
 		Source: &drainertest.Hooked{Source: source, N: n / 2, Do: func() {
 			servers[1].Kill()
-			restart.Go(func() { // when somebody waits for it
+			restart.Go(func() { // when the move waits for it
 				for !strings.Contains(lines.String(), "waiting for survivor "+addresses[1]) && time.Now().Before(wait.Deadline()) {
 					time.Sleep(time.Millisecond)
 				}
