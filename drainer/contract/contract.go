@@ -59,6 +59,9 @@ const (
 	ListFile = "list"
 	// LockFile is empty: whoever uses the volume has a lock on it.
 	LockFile = "lock"
+	// ReplayedFile is beside the warm file, or the save, of a generation: which of its items have
+	// been replayed.
+	ReplayedFile = "replayed"
 	// GenerationPrefix begins the name of a directory with an older warm file, its
 	// .meta and its manifest: what "drainer serve" keeps to replay it into a
 	// memcached that starts empty. A number follows, higher is newer.

@@ -10,7 +10,8 @@ const (
 	Live State = iota
 	// Expired items are past their time of expiry.
 	Expired
-	// Invalidated items were flushed, or marked stale by a client.
+	// Invalidated items were flushed, or marked stale by a client, or have been replayed: what
+	// became of them then is in what is newer.
 	Invalidated
 )
 
@@ -35,6 +36,9 @@ type Item struct {
 	State     State
 	// Page is the memory that Value lies in; nil if that can't be held.
 	Page *Page
+	// Place is where the item lies in its source, counted from 1, the same in every pass; 0 if
+	// the source doesn't say.
+	Place int64
 }
 
 // Size is the number of bytes of key and value.

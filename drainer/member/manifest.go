@@ -162,6 +162,9 @@ func (m *manifest) finish() (saved bool, err error) {
 	if err := m.sync(saved); err != nil {
 		return saved, err
 	}
+	if err := volume.SyncMarks(m.dir); err != nil {
+		return saved, err
+	}
 	m.State, m.PID = volume.Died, 0
 	if saved {
 		if m.Image != nil {

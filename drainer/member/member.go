@@ -210,7 +210,7 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	s.stopReplay = stopReplay
 	defer stopReplay()
 	behind.Go(func() {
-		(&replay{s, w.address}).run(replayCtx)
+		(&replay{s, w.address, watchCtx}).run(replayCtx)
 		select {
 		case <-s.manifest.answered:
 			s.announce(watchCtx)

@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -19,10 +20,13 @@ import (
 // replay adds the items of the generations to the running
 // memcached, after live traffic, newest first. A generation is removed when all of its
 // items have an outcome; if anything ends the replay before that, the next start finds
-// it again. While it runs, nothing is moved to the member or from it.
+// it again, and goes on with the items that have not been sent yet: clients may have deleted
+// the others since. While it runs, nothing is moved to the member or from it.
 type replay struct {
 	s       *supervisor
 	address string
+	// life ends with memcached: what was sent to it has an outcome until then.
+	life context.Context
 }
 
 // replaySource lets tests step in between a generation and its replay.
@@ -96,8 +100,14 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 		return false, err
 	}
 	defer reader.Close()
+	marks, err := volume.OpenMarks(g, reader.Size())
+	if err != nil {
+		return false, fmt.Errorf("note which items are replayed: %w", err)
+	}
+	defer marks.Close()
 	r.s.std.Logf("replaying %s: about %d items", name, reader.Expected())
-	receipt, err := move.Replay(ctx, replaySource(ctx, reader), r.s.Dialer, r.address, maxSilence, r.s.std.Err)
+	m := move.Replay{Source: replaySource(ctx, reader), Sending: marks.Set, Dialer: r.s.Dialer, Address: r.address, Silence: maxSilence, Log: r.s.std.Err}
+	receipt, err := m.Run(r.life, ctx)
 	if err != nil {
 		return false, err
 	}

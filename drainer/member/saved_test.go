@@ -244,6 +244,7 @@ func TestSavedMemberStopsWhileReplaying(t *testing.T) {
 	p := savedPod(t, all).again()
 	s := p.start(stallAt+"2000", "-m", "160")
 	s.WaitFor("stalled before item")
+	nothingUnderWay(t, p.volume, s)
 	s.End("killed") // the container: the next one goes on
 	s = p.start(stallAt+"2000", "-m", "160")
 	s.WaitFor("stalled before item")

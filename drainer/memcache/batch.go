@@ -92,8 +92,9 @@ type add struct {
 	bytes uint32
 	// accessed is the item's last access, in Unix seconds.
 	accessed int64
-	// cas is the item's at its source.
-	cas  uint64
+	// cas and place are the item's at its source.
+	cas   uint64
+	place int64
 	form keyForm
 	// classic adds are answered one after the other, without a token.
 	classic bool
@@ -184,7 +185,7 @@ func (b *batch) finish(buf []byte, it *item.Item, a add) {
 		a.valueEnd = int32(len(buf))
 	}
 	b.buf = append(buf, "\r\n"...)
-	a.flags, a.accessed, a.cas, a.bytes = it.Flags, it.LastAccess, it.CAS, uint32(it.Size())
+	a.flags, a.accessed, a.cas, a.place, a.bytes = it.Flags, it.LastAccess, it.CAS, it.Place, uint32(it.Size())
 	b.adds = append(b.adds, a)
 	b.bytes += int64(a.bytes)
 }
@@ -210,6 +211,15 @@ func (b *batch) holds(it *item.Item) bool {
 func (b *batch) barrier() { b.buf = append(b.buf, barrier...) }
 
 const barrier = "stats settings\r\n"
+
+// places of the items in their source.
+func (b *batch) places() []int64 {
+	places := make([]int64, len(b.adds))
+	for i := range b.adds {
+		places[i] = b.adds[i].place
+	}
+	return places
+}
 
 // keyOf returns the item's key, as it is.
 func (b *batch) keyOf(a *add) []byte {

@@ -185,6 +185,12 @@ func (p *pump) write(ctx context.Context, queue *[]*batch) error {
 }
 
 func (p *pump) send(b *batch) error {
+	if sending := p.w.options.Sending; sending != nil {
+		if err := sending(b.places()); err != nil {
+			p.w.cancel(err)
+			return err
+		}
+	}
 	if len(b.held) == 0 {
 		_, err := p.conn.Write(b.buf)
 		return err

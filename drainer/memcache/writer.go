@@ -32,6 +32,9 @@ type Options struct {
 	// BatchBytes after which a run of adds is sent; a larger item is a batch
 	// of its own.
 	BatchBytes int
+	// Sending, if it is not nil, is told the places of a batch's items before the first byte of the
+	// batch is sent. An error ends the Writer, and nothing is sent. Connections call it at once.
+	Sending func(places []int64) error
 	// Answered, if it is not nil, is given every batch that the server has answered, before its
 	// items have an outcome, by the connection with that number. An error ends the Writer.
 	Answered func(connection int, a Answered) error

@@ -65,6 +65,9 @@ type Engine struct {
 	// Log takes single lines for people.
 	Log io.Writer
 
+	// sending, if it is not nil, is told the places of items before they are sent.
+	sending func(places []int64) error
+
 	writers []*memcache.Writer
 	leased  *leased // nil: without leases
 	waits   waits.Waits
@@ -147,6 +150,7 @@ func (e *Engine) makeWriters() {
 			Connections:        connections,
 			BatchBytes:         min(largeBatch, max(smallBatch, size)),
 			Waiting:            func(why string) { e.waits.Set(s.String(), why) },
+			Sending:            e.sending,
 		}
 		if member != nil {
 			o.Answered = func(connection int, a memcache.Answered) error { return member.answered(i, connection, a) }
@@ -246,7 +250,11 @@ func (e *Engine) move(ctx context.Context, complete *bool) error {
 		if err := e.flush(); err != nil {
 			return err
 		}
-		if err := e.read(ctx, layer); err != nil {
+		err := e.read(ctx, layer)
+		if errors.Is(err, errEnded) {
+			return cmp.Or(e.flush(), err)
+		}
+		if err != nil {
 			return err
 		}
 		if err := layer.Lacking(); err != nil {

@@ -261,7 +261,8 @@ func (m *mix) transfer(limit pace.Limit) contract.Receipt {
 			return contract.Receipt{Message: err.Error()}
 		}
 		defer reader.Close()
-		receipt, err := Replay(m.t.Context(), reader, memcache.Dialer{}, m.list[0].Address(), wait.Long, io.Discard)
+		replay := Replay{Source: reader, Address: m.list[0].Address(), Silence: wait.Long, Log: io.Discard}
+		receipt, err := replay.Run(m.t.Context(), m.t.Context())
 		if err != nil {
 			receipt.Message = err.Error()
 		}

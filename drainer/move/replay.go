@@ -2,8 +2,10 @@ package move
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -12,15 +14,68 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// Replay adds the items of a source to the member at address, after live traffic: the
-// member is its own only survivor. silence is how long it may not answer.
-func Replay(ctx context.Context, source item.Source, d memcache.Dialer, address string, silence time.Duration, log io.Writer) (contract.Receipt, error) {
-	server, err := routing.ParseServer(address)
+// Replay adds the items of a source to a member, after live traffic: the member is its own only
+// survivor.
+type Replay struct {
+	Source item.Source
+	// Sending is told the places of items before they are sent.
+	Sending func(places []int64) error
+	Dialer  memcache.Dialer
+	Address string
+	// Silence is how long the member may not answer.
+	Silence time.Duration
+	Log     io.Writer
+}
+
+// Run replays until all is done, or reading ends, or ctx ends. When reading ends, the outcome of
+// what has been read is waited for.
+func (r *Replay) Run(ctx, reading context.Context) (contract.Receipt, error) {
+	server, err := routing.ParseServer(r.Address)
 	if err != nil {
 		return contract.Receipt{}, fmt.Errorf("replay: %w", err)
 	}
-	e := Engine{Source: source, Owner: itself{}, Servers: []routing.Server{server}, Dialer: d, UnreachableTimeout: silence, Log: log}
+	e := Engine{Source: until{r.Source, reading}, Owner: itself{}, Servers: []routing.Server{server}, Dialer: r.Dialer,
+		UnreachableTimeout: r.Silence, Log: r.Log, sending: r.Sending}
 	return e.Run(ctx), nil
+}
+
+// until is a source whose end comes early when ctx ends.
+type until struct {
+	item.Source
+	ctx context.Context
+}
+
+// errEnded is the last thing that it yields then.
+var errEnded = errors.New("the replay was told to end")
+
+func (u until) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
+	return u.all(u.Source.Items(ctx))
+}
+
+// Shares are those of the source.
+func (u until) Shares(ctx context.Context, n int) []iter.Seq2[*item.Item, error] {
+	shares := item.Shares(ctx, u.Source, n)
+	for i := range shares {
+		shares[i] = u.all(shares[i])
+	}
+	return shares
+}
+
+func (u until) all(items iter.Seq2[*item.Item, error]) iter.Seq2[*item.Item, error] {
+	ended := u.ctx.Done()
+	return func(yield func(*item.Item, error) bool) {
+		for it, err := range items {
+			select {
+			case <-ended:
+				yield(nil, errEnded)
+				return
+			default:
+			}
+			if !yield(it, err) {
+				return
+			}
+		}
+	}
 }
 
 // itself owns every key.

@@ -54,6 +54,13 @@ func Open(dir string, o Options) (*warmfile.Reader, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
+	marks, err := openReplayed(dir)
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	if marks != nil {
+		r.Replayed(marks)
+	}
 	return r, nil
 }
 

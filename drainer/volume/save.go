@@ -112,6 +112,9 @@ func Save(ctx context.Context, memory, dir string, o SaveOptions) (*snapshot.Wri
 		return nil, nil
 	}
 	need, err := PackedSize(memory)
+	if err == nil {
+		err = SyncMarks(dir)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,9 @@ func (m *movingChunks) finish(s *scan) bool {
 			return false
 		}
 		s.linked++
-		s.fill(slot, flags, h)
+		if !s.fill(offset, slot, flags, h) {
+			return false
+		}
 		value, err := s.assemble(offset, slot, h, moved)
 		if err != nil {
 			s.yield(nil, err)

@@ -9,6 +9,7 @@ package warmfile
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"sync"
@@ -37,6 +38,8 @@ type Reader struct {
 	layout sync.Mutex
 	// latest is what the latest pass has seen that was not cut short.
 	latest seen
+	// replayed has a bit for each place, set if its item has been replayed; nil for none.
+	replayed io.ReaderAt
 }
 
 // New returns a reader of file, of size bytes, which the memcached that image describes
@@ -63,10 +66,13 @@ type counted interface{ Used() int64 }
 func (r *Reader) Close() error {
 	r.mapped.close()
 	r.mapped = nil
-	if c, ok := r.file.(io.Closer); ok {
-		return c.Close()
+	var errs []error
+	for _, file := range []io.ReaderAt{r.file, r.replayed} {
+		if c, ok := file.(io.Closer); ok {
+			errs = append(errs, c.Close())
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Clean tells whether memcached had saved.

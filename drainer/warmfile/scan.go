@@ -22,6 +22,8 @@ type scan struct {
 	seen
 	// lies is the page that is scanned.
 	lies *item.Page
+	// marks is a part of what Reader.replayed has.
+	marks marks
 	// value is the buffer for an item that is put together from chunks.
 	value []byte
 }
@@ -86,7 +88,9 @@ func (s *scan) linkedSlot(offset int64, slot []byte, flags uint16, class uint8) 
 		return false
 	}
 	s.linked++
-	s.fill(slot, flags, h)
+	if !s.fill(offset, slot, flags, h) {
+		return false
+	}
 	if flags&flagChunked == 0 {
 		s.item.Page = s.lies
 		s.item.Value = slot[h.value : h.value+h.bytes-2]
@@ -156,14 +160,15 @@ func (s *scan) header(slot []byte, flags uint16, class uint8) (header, *Error) {
 	return h, nil
 }
 
-// fill sets everything except the value.
-func (s *scan) fill(slot []byte, flags uint16, h header) {
+// fill sets everything except the value. It returns false when the scan is over.
+func (s *scan) fill(offset int64, slot []byte, flags uint16, h header) bool {
 	nkey := int(slot[offKeyLen])
 	accessed := u32(slot, offTime)
 	s.item = item.Item{
 		Key:        slot[h.key : h.key+nkey],
 		LastAccess: s.started + int64(accessed),
 		BinaryKey:  flags&flagKeyBinary != 0,
+		Place:      placeOf(offset),
 	}
 	switch {
 	case flags&flagClient == 0:
@@ -179,6 +184,18 @@ func (s *scan) fill(slot []byte, flags uint16, h header) {
 		s.item.ExpireAt = s.started + int64(expire)
 	}
 	s.judge(accessed, flags, h)
+	if s.replayed == nil || s.item.State != item.Live {
+		return true
+	}
+	replayed, err := s.marks.has(s.replayed, s.item.Place)
+	if err != nil {
+		s.yield(nil, err)
+		return false
+	}
+	if replayed {
+		s.item.State = item.Invalidated
+	}
+	return true
 }
 
 // judge sets the item's state.

@@ -1,0 +1,184 @@
+//go:build linux
+
+package member_test
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
+)
+
+// TestWhatIsDeletedAfterItsReplayStaysDeleted: a replay is interrupted, and clients have deleted
+// keys whose items had come back. Neither the next replay nor a drain brings them back. What had
+// not been replayed yet does come back, and what had been and wasn't deleted is still there.
+func TestWhatIsDeletedAfterItsReplayStaysDeleted(t *testing.T) {
+	for _, mode := range []string{"Mapped", "Saved"} {
+		for _, how := range []string{"supervisor and memcached killed", "memcached killed", "stopped", "drained"} {
+			t.Run(mode+", "+how, func(t *testing.T) {
+				if mode+how != "Mappedsupervisor and memcached killed" && mode+how != "Savedstopped" {
+					tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
+				}
+				t.Parallel()
+				// A batch has at most 2048 of these: before the item at which the replay stops, two of
+				// them have been answered.
+				all := map[string]drainertest.Object{}
+				for i := range 6000 {
+					all[fmt.Sprintf("key:%04d", i)] = drainertest.Object{Value: []byte(strings.Repeat("v", 100))}
+				}
+				const stop, answered = "5000", 4096
+				again := interruptible(t, mode, all)
+				s := again(stallAt + stop)
+				s.WaitFor("stalled before item")
+				wait.For(t, "items to come back", func() error {
+					if n := s.Memcached().Items(t); n < answered {
+						return fmt.Errorf("%d items", n)
+					}
+					return nil
+				})
+				back := drainertest.Held(t, s.Address(), all)
+				raw := s.Memcached().RawFor(t)
+				deleted := 0
+				for key := range back {
+					if deleted == 500 {
+						break
+					}
+					deleted++
+					raw.Must("DELETED", "delete "+key, nil)
+					delete(all, key)
+				}
+				switch how {
+				case "supervisor and memcached killed", "drained":
+					s.End("killed")
+				case "memcached killed":
+					s.KillMemcached()
+				case "stopped":
+					s.End("saved")
+				}
+				if how == "drained" && mode == "Mapped" {
+					servers, addresses := drainertest.Survivors(t, 1)
+					m := drainertest.MigrateArgs(t, s.Dir, addresses)
+					r := drainertest.Migrate(t, m)
+					if err := r.Receipt.AddsUp("the-claim"); err != nil {
+						t.Errorf("%v: %+v; %s", err, r.Receipt, r.Err)
+					}
+					if n := servers[0].Items(t); n != int64(len(all)) {
+						t.Errorf("%d items were drained, want %d: %d that clients had deleted are back", n, len(all), n-int64(len(all)))
+					}
+					drainertest.Check(t, m.Client, addresses, all)
+				}
+				last := again("")
+				last.WaitFor("replayed generation-1")
+				if n := last.Memcached().Items(t); n != int64(len(all)) {
+					t.Errorf("%d items are there, want %d: %d that clients had deleted are back", n, len(all), n-int64(len(all)))
+				}
+				drainertest.Check(t, "gomemcache", []string{last.Address()}, all)
+				last.End("saved")
+			})
+		}
+	}
+}
+
+// interruptible returns how to start a member, again and again, whose items have to be replayed.
+func interruptible(t *testing.T, mode string, all map[string]drainertest.Object) (start func(env string) *drainertest.Served) {
+	t.Helper()
+	if mode == "Mapped" {
+		dir := drainertest.Leaving(t, "killed", all)
+		return func(env string) *drainertest.Served {
+			return drainertest.ServeWith(t, env, dir, memcachedtest.FreePort(t), "-m", "128")
+		}
+	}
+	p := savedPod(t, all).again()
+	return func(env string) *drainertest.Served { return p.start(env, "-m", "160") }
+}
+
+
+// TestAKilledReplayLosesOnlyWhatWasUnderWay: memcached is killed with items on their way to it.
+// Nothing tells which of them it had stored, and clients deleted, so none of them comes back:
+// eight batches at most. All others do.
+func TestAKilledReplayLosesOnlyWhatWasUnderWay(t *testing.T) {
+	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
+	t.Parallel()
+	const stored, underWay = 40_000, 8 * 2048
+	all := map[string]drainertest.Object{}
+	for i := range stored {
+		all[fmt.Sprintf("key:%06d", i)] = drainertest.Object{Value: []byte(strings.Repeat("v", 100))}
+	}
+	dir, hold := drainertest.Leaving(t, "killed", all), filepath.Join(t.TempDir(), "hold")
+	if err := os.WriteFile(hold, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := drainertest.MemberArgs(contract.Connection{}, dir, memcachedtest.FreePort(t), "-m", "128")
+	s := drainertest.ServeCommand(t, holdBy+hold, c, holdAt+"10000")
+	const before = 4 * 2048 // at least so many have been answered when it holds
+	wait.For(t, "items to come back", func() error {
+		if n := s.Memcached().Items(t); n < before {
+			return fmt.Errorf("%d items", n)
+		}
+		return nil
+	})
+	if n := marked(t, dir, 1); n != before {
+		t.Errorf("%d items are marked, %d were sent", n, before)
+	}
+	if err := syscall.Kill(s.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(hold); err != nil {
+		t.Fatal(err)
+	}
+	wait.For(t, "items to be under way", func() error {
+		if marked(t, dir, 1) == before {
+			return errors.New("none is")
+		}
+		return nil
+	})
+	s.KillMemcached()
+	again := drainertest.Serve(t, s.Dir, "-m", "128")
+	again.WaitFor("replayed generation-1")
+	n := again.Memcached().Items(t)
+	t.Logf("%d of %d items came back", n, stored)
+	if n < stored-underWay || n == stored {
+		t.Errorf("%d of %d items came back, at most %d were under way", n, stored, underWay)
+	}
+	again.End("saved")
+}
+
+// marked is how many items of a generation are marked as replayed.
+func marked(t *testing.T, dir string, generation int) (n int) {
+	t.Helper()
+	marks, err := os.ReadFile(filepath.Join(dir, volume.GenerationName(generation, false), contract.ReplayedFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, b := range marks {
+		n += bits.OnesCount8(b)
+	}
+	return n
+}
+
+// nothingUnderWay waits until a member that replays the newest generation on its volume has all that
+// was sent to it.
+func nothingUnderWay(t *testing.T, dir string, s *drainertest.Served) {
+	t.Helper()
+	wait.For(t, "what was sent to come back", func() error {
+		kept, err := volume.Kept(dir)
+		if err != nil {
+			return err
+		}
+		if n, sent := s.Memcached().Items(t), marked(t, dir, kept[0].Number); n < int64(sent) {
+			return fmt.Errorf("%d of %d items", n, sent)
+		}
+		return nil
+	})
+}
