@@ -289,7 +289,8 @@ func (o *Op) Next(r Result) Step {
 		o.refused = true
 		return o.step(releasing, EraseIf, New, o.lease)
 	case r.Code == Failed && r.Said && o.at == leasing && o.class == Delete:
-		// No memory for a lease is no reason to keep what is to go: as where there are no leases.
+		// No memory for a lease is no reason to keep what is to go: as where there are no leases. So
+		// an add that begins meanwhile may be taken, too.
 		o.without |= LeaseDelete
 		return o.step(first, Ask, Old, 0)
 	case r.Code == Failed && r.Said && o.at == leasing && o.class == Update && o.Repeatable:

@@ -82,7 +82,13 @@ func (w *world) live(r *request) bool {
 
 // comesLast: the write is an add that has made an item where another one was, so it came after the
 // only delete that there is.
+//
+// A delete that gets no lease for want of memory has two parts, and may take what an add makes between
+// them.
 func (w *world) comesLast(id int8) bool {
+	if w.refused > 0 {
+		return false
+	}
 	deletes := 0
 	for other := int8(1); other <= writes; other++ {
 		switch x := w.write(other); {

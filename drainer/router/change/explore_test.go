@@ -15,10 +15,10 @@ type scenario struct {
 	initial bool
 	movers  int
 	runs    uint8
-	// evictions, losses of a member, expiries of a lease, and deaths of a router or mover
-	// at most.
-	evictions, losses, expiries, deaths uint8
-	without                             Rules
+	// evictions, losses of a member, expiries of a lease, deaths of a router or mover, and
+	// refusals of a new owner that has no memory, at most.
+	evictions, losses, expiries, deaths, refusals uint8
+	without                                       Rules
 	// hasty: the next state begins while requests of an earlier one are under way. deaf: a
 	// router answers as if its lease had not expired.
 	hasty, deaf bool
@@ -117,7 +117,7 @@ func (e *explorer) hash(w *world) uint64 {
 	putRequest := func(r *request) {
 		put(uint8(r.kind), uint8(r.status), r.phase, r.router, r.before)
 		put(uint8(r.op.at), uint8(r.op.lease), uint8(r.op.made), uint8(r.op.seen), uint8(r.op.other), r.met)
-		flag(r.op.found, r.op.waited, r.late, r.hit)
+		flag(r.op.found, r.op.waited, r.op.refused, r.op.full, r.op.has(LeaseDelete), r.late, r.hit)
 		putStep(&r.step)
 		putItem(&r.seen)
 		putItem(&r.token)
@@ -125,7 +125,7 @@ func (e *explorer) hash(w *world) uint64 {
 	for i := range w.at {
 		putItem(&w.at[i])
 	}
-	put(w.phase[0], w.phase[1], w.runs, w.evicted, w.expired, w.died)
+	put(w.phase[0], w.phase[1], w.runs, w.evicted, w.expired, w.died, w.refused)
 	flag(w.crossed, w.missing)
 	for i := range w.writes {
 		putRequest(&w.writes[i])
@@ -226,6 +226,7 @@ func (e *explorer) begin(w *world, r *request, k kind, i int) {
 	}
 	*r = request{kind: k, status: running, phase: phase, router: uint8(i), before: w.answered(), token: r.token}
 	r.op = NewOp(classOf[k], state, e.s.without)
+	r.op.Repeatable = k == touch
 	r.step = r.op.Start()
 	for j := range w.writes {
 		if x := &w.writes[j]; x != r && x.status == running {
@@ -285,13 +286,32 @@ func (e *explorer) reader(w *world) {
 	}
 }
 
+// full: an owner that has no memory says so, and leaves what it has. No old owner gets more than it
+// has had.
+func (e *explorer) full(w *world, s Step, k kind) bool {
+	return s.Place == New && s.makes(k) && w.refused < e.s.refusals
+}
+
+var outOfMemory = Result{Code: Failed, Said: true}
+
 // continueRequest carries out the step of a request.
 func (e *explorer) continueRequest(w *world, of func(*world) *request, id int8) {
-	next := *w
+	if r := of(w); e.full(w, r.step, r.kind) {
+		next := *w
+		next.refused++
+		e.proceed(next, of, id, &outOfMemory)
+	}
+	e.proceed(*w, of, id, nil)
+}
+
+// proceed carries out the step, or has it refused.
+func (e *explorer) proceed(next world, of func(*world) *request, id int8, refused *Result) {
 	r := of(&next)
 	name := e.say("%s %d: %s at %s", kindNames[r.kind], id, actionNames[r.step.Action], [...]string{"old", "new"}[r.step.Place])
 	var result Result
 	switch {
+	case refused != nil:
+		result, name = *refused, name+", which has no memory"
 	case r.step.Action != Wait:
 		result = next.command(r, id, r.step)
 	case next.alone(r):
@@ -355,6 +375,15 @@ func (e *explorer) mover(w *world, i int) {
 		return
 	}
 	name := e.say("mover %d: %s at %s", i, actionNames[m.step.Action], [...]string{"old", "new"}[m.step.Place])
+	if e.full(w, m.step, read) {
+		refused := *w
+		refused.refused++
+		m := &refused.movers[i]
+		if m.step = m.m.Next(outOfMemory); m.step.Action == Done {
+			*m = mover{}
+		}
+		e.add(e.say("%s, which has no memory", name), &refused, "")
+	}
 	if m.step = m.m.Next(next.move(m, m.step)); m.step.Action == Done {
 		*m = mover{}
 	}

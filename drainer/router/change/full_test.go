@@ -1,6 +1,11 @@
 package change
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"example.com/memcached-operator/test/tier"
+)
 
 // A new owner without memory for a lease holds up neither a delete nor a touch: both are carried out at
 // the old owner, and then at the new one, if something has come there meanwhile.
@@ -44,6 +49,36 @@ func TestAFullOwnerHoldsUpNoDeleteAndNoTouch(t *testing.T) {
 			if op.Outcome() != test.outcome {
 				t.Errorf("the outcome is %v, want %v", op.Outcome(), test.outcome)
 			}
+		})
+	}
+}
+
+// fullOwners are two writers, and a new owner that has no memory, once, for what a step needs.
+func fullOwners() (all []scenario) {
+	for _, kinds := range [][2]kind{{del, set}, {del, add}, {del, incr}, {del, upsert}, {del, del}, {touch, set}, {touch, del}, {touch, incr}, {add, upsert}, {set, incr}, {cas, set}} {
+		for _, initial := range []bool{true, false} {
+			s := pair(kinds[0], kinds[1], initial)
+			s.refusals = 1
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// TestAFullOwnerShowsNoOldValueAndNoMiss explores all orders, with a new owner that refuses leases,
+// adds, and what is moved to it.
+func TestAFullOwnerShowsNoOldValueAndNoMiss(t *testing.T) {
+	t.Parallel()
+	for _, s := range fullOwners() {
+		t.Run(s.String(), func(t *testing.T) {
+			if s != fullOwners()[1] {
+				tier.Second(t, "TestAFullOwnerShowsNoOldValueAndNoMiss")
+			}
+			wrong, states := explore(s, limit, false)
+			for what, history := range wrong {
+				t.Errorf("%s:\n  %s", what, strings.Join(history, "\n  "))
+			}
+			t.Logf("%d states, at most %d", states, limit)
 		})
 	}
 }

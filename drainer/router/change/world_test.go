@@ -31,11 +31,12 @@ const (
 	cas
 	add
 	upsert
+	touch
 )
 
-var kindNames = [...]string{"read", "set", "delete", "incr", "cas", "add", "upsert"}
+var kindNames = [...]string{"read", "set", "delete", "incr", "cas", "add", "upsert", "touch"}
 
-var classOf = [...]Class{Read, Set, Delete, Update, Update, Create, Upsert}
+var classOf = [...]Class{Read, Set, Delete, Update, Update, Create, Upsert, Update}
 
 // status of a request.
 type status uint8
@@ -103,8 +104,8 @@ type world struct {
 	reader request
 	movers [2]mover
 	runs   uint8 // of movers that have begun
-	// evictions, losses, expiries and deaths that have been.
-	evicted, expired, died uint8
+	// evictions, losses, expiries, deaths, and refusals of a full owner that have been.
+	evicted, expired, died, refused uint8
 	// crossed: two writes in different states were under way at once. missing: something was
 	// evicted, or a member was lost.
 	crossed, missing bool
@@ -183,6 +184,18 @@ func (w *world) command(r *request, id int8, s Step) Result {
 	return w.update(r, at, id)
 }
 
+// makes tells whether a step of a request takes memory at its owner, beyond what a client's value
+// that is replaced has had.
+func (s Step) makes(k kind) bool {
+	switch s.Action {
+	case Lease, Make, Fill, Copy:
+		return true
+	case Ask:
+		return k == add || k == upsert
+	}
+	return false
+}
+
 func codeOf(found bool) Code {
 	if found {
 		return Found
@@ -231,6 +244,9 @@ func (w *world) update(r *request, at *item, id int8) Result {
 		return w.makeItem(r, at, id)
 	}
 	r.seen, r.hit = *at, true
+	if r.kind == touch {
+		return Result{Code: Found, CAS: uint64(at.cas)}
+	}
 	w.cas++
 	at.cas = w.cas
 	at.added |= 1 << id
