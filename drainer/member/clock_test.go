@@ -11,6 +11,7 @@ import (
 
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -68,7 +69,8 @@ func TestNothingIsDeletedForAClock(t *testing.T) {
 	check := func(t *testing.T, s *drainertest.Served, all map[string]drainertest.Object) {
 		t.Helper()
 		s.ExpectItems(all)
-		if off := memcachedtest.Clock(t, s.Memcached().DialFor(t)) - time.Now().Unix(); max(off, -off) > 5 {
+		// What a start takes on a busy machine is lost to memcached's clock; it was an hour off.
+		if off := memcachedtest.Clock(t, s.Memcached().DialFor(t)) - time.Now().Unix(); item.Ahead(off, 0) != 0 {
 			t.Errorf("memcached's clock is off by %d s", off)
 		}
 		drainertest.ExpectGenerations(t, s.Dir)
