@@ -103,7 +103,6 @@ func interruptible(t *testing.T, mode string, all map[string]drainertest.Object)
 	return func(env string) *drainertest.Served { return p.start(env, "-m", "160") }
 }
 
-
 // TestAKilledReplayLosesOnlyWhatWasUnderWay: memcached is killed with items on their way to it.
 // Nothing tells which of them it had stored, and clients deleted, so none of them comes back:
 // eight batches at most. All others do.

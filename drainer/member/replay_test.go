@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"example.com/memcached-operator/drainer/linux"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -65,6 +67,12 @@ func stepIn() {
 	}
 	if n, err := strconv.ParseInt(os.Getenv(strings.TrimSuffix(freeIs, "=")), 10, 64); err == nil {
 		volume.FreeBytes = func(string) (int64, error) { return n, nil }
+		volume.Fallocate = func(fd int, mode uint32, offset, length int64) error {
+			if mode != 0 {
+				return unix.EOPNOTSUPP // nothing is given back
+			}
+			return unix.Fallocate(fd, mode, offset, length)
+		}
 	}
 	if os.Getenv(strings.TrimSuffix(countFails, "=")) != "" {
 		volume.CountItems = func(*warmfile.Reader, []byte) (int64, bool) { return 0, false }

@@ -95,7 +95,7 @@ type add struct {
 	// cas and place are the item's at its source.
 	cas   uint64
 	place int64
-	form keyForm
+	form  keyForm
 	// classic adds are answered one after the other, without a token.
 	classic bool
 	// present: the server had a value for the key, as a classic add's answer tells.

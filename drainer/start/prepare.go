@@ -50,6 +50,9 @@ func decideAndDo(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (
 			return nil, err
 		}
 		err = f.carryOut(ctx, m, d, o)
+		if errors.Is(err, errLessRoom) {
+			continue
+		}
 		var damage *damagedSave
 		if !errors.As(err, &damage) {
 			return d, err
@@ -61,6 +64,9 @@ func decideAndDo(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (
 		}
 	}
 }
+
+// errLessRoom: the file system gives no unused pages back, and Facts.Free is now what there is.
+var errLessRoom = errors.New("the volume has less room than it seemed to have")
 
 // damagedSave: a save looked sound, but a page of it is damaged.
 type damagedSave struct{ error }
@@ -88,7 +94,11 @@ func (f *Facts) do(ctx context.Context, m Member, d *Decision, step Step, o volu
 		_, err := volume.Save(context.WithoutCancel(ctx), m.Memory, m.Volume, o)
 		return err
 	case MakeRoom:
-		_, err := volume.MakeRoom(m.Volume, f.Need, f.Saves, o.Logf)
+		lacking, err := volume.MakeRoom(m.Volume, f.Need, f.Saves, o.Logf)
+		if err == nil && lacking > 0 {
+			f.Free = f.Need - lacking
+			return errLessRoom
+		}
 		return err
 	case Keep, KeepAsFailed:
 		if err := volume.Keep(m.Volume, d.Number, step == KeepAsFailed); err != nil {

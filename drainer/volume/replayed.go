@@ -25,7 +25,7 @@ func OpenMarks(g Generation, size int64) (*Marks, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = linux.Allocate(file, warmfile.Places(size)/8+1)
+	err = linux.Allocate(file, MarksBytes(size))
 	if errors.Is(err, errors.ErrUnsupported) {
 		err = nil
 	}
@@ -37,6 +37,9 @@ func OpenMarks(g Generation, size int64) (*Marks, error) {
 	}
 	return &Marks{file: file}, nil
 }
+
+// MarksBytes is what the marks of a file of so many bytes take on the disk.
+func MarksBytes(size int64) int64 { return warmfile.Places(size)/8 + 1 }
 
 // Set marks items by their places. The marks outlive this process when it returns.
 func (m *Marks) Set(places []int64) error {

@@ -27,13 +27,20 @@ func (e *RoomError) Error() string {
 // Mebibytes are n bytes, rounded up.
 func Mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
 
-// Room returns what is free on the volume after the removal of the victims, in this
-// order: as many as it takes to have need bytes. An outdated save is removed first
+// Room returns what is free on the volume when the unused pages of its warm file are given back,
+// and after the removal of the victims, in this order: as many as it takes to have need bytes. An outdated save is removed first
 // (dropSave), and then the oldest generations: their items are the least likely to be
 // asked for, and it would be wrong to serve them without newer ones.
 func Room(dir string, need int64, dropSave bool) (free int64, victims []Generation, err error) {
 	if free, err = FreeBytes(dir); err != nil {
 		return 0, nil, err
+	}
+	if need > free {
+		unused, err := giveable(dir)
+		if err != nil {
+			return 0, nil, err
+		}
+		free += unused
 	}
 	candidates, err := Kept(dir)
 	if err != nil {
@@ -64,12 +71,32 @@ func MakeRoom(dir string, need int64, dropSave bool, logf func(string, ...any)) 
 	if err != nil || need > free {
 		return need - free, err
 	}
+	if now, err := FreeBytes(dir); err != nil {
+		return 0, err
+	} else if need > now && !Missing(filepath.Join(dir, contract.WarmFile)) {
+		if err := giveBack(dir); err != nil {
+			return 0, err
+		}
+		if free, err = freeWithout(dir, victims); err != nil || need > free {
+			return need - free, err
+		}
+	}
 	for _, g := range victims {
 		if err := g.sacrifice(logf); err != nil {
 			return 0, err
 		}
 	}
 	return 0, nil
+}
+
+// freeWithout is what is free on the volume after the removal of the victims.
+func freeWithout(dir string, victims []Generation) (free int64, err error) {
+	free, err = FreeBytes(dir)
+	for _, g := range victims {
+		n, allocatedErr := allocated(g)
+		free, err = free+n, errors.Join(err, allocatedErr)
+	}
+	return free, err
 }
 
 // sacrifice removes a generation, or the outdated save, to make room on the volume.

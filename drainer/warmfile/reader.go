@@ -98,17 +98,45 @@ func (r *Reader) Used() int64 {
 	if f, ok := r.file.(counted); ok {
 		return f.Used()
 	}
-	header := make([]byte, itemHeader)
-	used := int64(0)
-	for offset := int64(0); offset < r.size; offset += int64(r.image.SlabPageSize) {
-		if ReadFull(r.file, header, offset) != nil {
+	used := r.size
+	for run, err := range r.Unused() {
+		if err != nil {
 			return r.size
 		}
-		if !UnusedPage(header) {
-			used += int64(r.image.SlabPageSize)
+		used -= run.Length
+	}
+	return used
+}
+
+// Run is a part of the file.
+type Run struct{ Offset, Length int64 }
+
+// Unused yields the runs of the file's unused pages. An error is the last thing yielded.
+func (r *Reader) Unused() iter.Seq2[Run, error] {
+	return func(yield func(Run, error) bool) {
+		header, page := make([]byte, itemHeader), int64(r.image.SlabPageSize)
+		var run Run
+		for offset := int64(0); offset < r.size; offset += page {
+			if err := ReadFull(r.file, header, offset); err != nil {
+				yield(Run{}, err)
+				return
+			}
+			switch {
+			case UnusedPage(header) && run.Length > 0:
+				run.Length += min(page, r.size-offset)
+			case UnusedPage(header):
+				run = Run{offset, min(page, r.size-offset)}
+			case run.Length > 0:
+				if !yield(run, nil) {
+					return
+				}
+				run = Run{}
+			}
+		}
+		if run.Length > 0 {
+			yield(run, nil)
 		}
 	}
-	return min(used, r.size)
 }
 
 // Done is how much of the file has been read, in bytes.

@@ -26,7 +26,7 @@ func replayable(in *Input) metav1.Condition {
 	}
 	if need, room := now+wanted, build.VolumeSize(in.Cluster).Value(); need >= room {
 		return condition(kind, false, cachev1alpha1.ReasonNoRoomToReplay,
-			"a member that crashes, or gets another memory, maxItemSize or memcached, starts cold: to replay its items it needs "+
+			"a member whose memory is full starts cold if it crashes, or gets another memory, maxItemSize or memcached: to replay its items it needs "+
 				"more than %d MiB, for its present file (%d MiB) and a new one (%d MiB), and storage.size is %d MiB",
 			need>>20, now>>20, wanted>>20, room>>20)
 	}

@@ -1,0 +1,81 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/warmfile"
+)
+
+// A member that runs has the room for its whole file, used or not. A file that is kept for a replay
+// needs only its used pages, so the others are given back to the disk: a volume has room for the
+// file of a cache that isn't full, and for a new one.
+
+const punch = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+
+// gives tells whether the file system of dir takes back a part of a file.
+func gives(dir string) (bool, error) {
+	probe, err := os.CreateTemp(dir, ".probe-*")
+	if errors.Is(err, unix.EROFS) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	err = errors.Join(os.Remove(probe.Name()), Fallocate(int(probe.Fd()), punch, 0, 1<<20))
+	return err == nil, probe.Close()
+}
+
+// giveable is how many bytes of the warm file in dir could be given back: 0 if nobody can tell.
+func giveable(dir string) (int64, error) {
+	if HasSave(dir) || Missing(filepath.Join(dir, contract.WarmFile)) {
+		return 0, nil
+	}
+	if can, err := gives(dir); err != nil || !can {
+		return 0, err
+	}
+	taken, err := allocated(Generation{Dir: dir})
+	if err != nil {
+		return 0, err
+	}
+	r, err := Open(dir, Options{})
+	if err != nil {
+		return 0, nil // it is not kept for a replay
+	}
+	return max(0, taken-r.Used()), r.Close()
+}
+
+// giveBack gives the unused pages of the warm file in dir back to the disk. They read as zeros, as
+// unused pages do. A file system that can't do that keeps them.
+func giveBack(dir string) (err error) {
+	r, err := Open(dir, Options{})
+	if errors.Is(err, warmfile.ErrUnrecoverable) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	file, err := os.OpenFile(filepath.Join(dir, contract.WarmFile), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for run, err := range r.Unused() {
+		if err == nil {
+			err = Fallocate(int(file.Fd()), punch, run.Offset, run.Length)
+		}
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("give unused pages of the warm file back to the disk: %w", err)
+		}
+	}
+	return nil
+}
