@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -133,7 +132,7 @@ func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, e
 	}
 	if f.clientTLS != "" {
 		files := memcache.Dialer{Connection: contract.Connection{TLSDir: f.clientTLS}}
-		c.TLS = func() (*tls.Config, error) { return files.ServerTLS(f.clientVerify) }
+		c.TLS = files.ServerTLSKept(f.clientVerify)
 		if _, err := c.TLS(); err != nil {
 			return nil, err
 		}
