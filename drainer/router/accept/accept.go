@@ -26,12 +26,14 @@ const (
 	rest = 100 * time.Millisecond
 )
 
-// What goroutines keep for a connection that they carry, in bytes, with their stacks.
+// What goroutines keep for a connection that they carry, in bytes, with their stacks. Those by TLS are
+// measured: of 2,000 that rest, each takes 27 KiB of the process's memory, and 42 KiB after a value of
+// 20,000 bytes has gone both ways.
 const (
 	// TLS is of one that is at rest.
-	TLS = 16 << 10
+	TLS = 28 << 10
 	// Records is what it has more once it has sent a large record: crypto/tls keeps the room for it.
-	Records = 32 << 10
+	Records = 16 << 10
 	// Binary is of one whose binary protocol is translated.
 	Binary = 12 << 10
 )
