@@ -315,7 +315,7 @@ func TestAVolumeIsEmptyOnlyWithAProof(t *testing.T) {
 	began := func(store bool) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
 			asWritten(t, dir)
-			m := memcachedtest.Start(t, "-e", filepath.Join(dir, contract.WarmFile))
+			m := memcachedtest.Start(t, memcachedtest.FewPages("-e", filepath.Join(dir, contract.WarmFile))...)
 			if store {
 				m.RawFor(t).Must("STORED", "set k 0 0 1", []byte("v"))
 			}
