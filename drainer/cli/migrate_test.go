@@ -245,7 +245,7 @@ func TestAVolumeThatCantBeReadIsNeverDrained(t *testing.T) {
 	}{
 		"garbage": {func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, contract.WarmFile), []byte(strings.Repeat("garbage!", 40<<20/8)), 0o600)
-		}, warmfile.ReasonUnknownLayout},
+		}, warmfile.ReasonCorrupt}, // memcached has no such slab class
 		"truncated": {func(dir string) error {
 			return os.Truncate(filepath.Join(dir, contract.WarmFile), 1<<20)
 		}, warmfile.ReasonTruncated},

@@ -17,6 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/certtest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -99,6 +100,9 @@ func writeRing(t *testing.T, path string, table any) {
 func TestAnswersThatNobodyReadsTakeBoundedMemory(t *testing.T) {
 	for _, state := range []string{contract.RingStable, contract.RingPrepare, contract.RingMove} {
 		t.Run(state, func(t *testing.T) {
+			if state == contract.RingPrepare {
+				tier.Second(t, "TestAnswersThatNobodyReadsTakeBoundedMemory")
+			}
 			t.Parallel()
 			servers := []*memcachedtest.Server{memcachedtest.Start(t, "-m", "100"), memcachedtest.Start(t, "-m", "100")}
 			var keys strings.Builder
