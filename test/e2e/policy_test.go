@@ -39,7 +39,7 @@ func TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers(t *testing.T) {
 	open(&spec)
 	f := setup(t, spec)
 	f.letsInOnlyWhoIsNamed(2)
-	objects := f.objects()
+	objects := f.some()
 	f.fill(2, objects)
 	movers := f.watchMovers()
 	f.scale(1)
