@@ -230,7 +230,8 @@ PACKAGES ?= $(if $(RUN),$(addprefix ./,$(RUN_IN)),$(UNIT))
 
 .PHONY: test-unit
 test-unit: test-packages memcacheds clients ## Run the unit tests, and the drainer against real memcached processes (RUN=TestName)
-	TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} $(GO_TEST) $(PACKAGES)
+	@# Most of these tests wait for processes: more of them than CPUs run at once.
+	TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} $(GO_TEST) -parallel=6 $(PACKAGES)
 ifeq ($(PACKAGES),$(UNIT))
 	cd test/cluster && $(GO_TEST) ./...
 	cd hack/image && $(GO_TEST) ./...
