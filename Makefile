@@ -11,6 +11,8 @@ BIN := $(CURDIR)/bin
 IMG ?= example.com/memcached-operator:dev
 # The members' image, where a spec names none; the manager's default if empty.
 MEMCACHED_IMG ?=
+# A checksum of what is behind the tag of IMG, if that stays.
+IMG_CONTENT ?=
 
 CHART := charts/memcached-operator
 
@@ -139,7 +141,7 @@ $(BIN)/testrun: $(wildcard hack/testrun/*.go)
 
 # What tests need, made before their time counts.
 .PHONY: test-needs
-test-needs: test-packages memcacheds clients kubernetes build $(BIN)/chart $(BIN)/image $(GOTESTSUM) $(KWOK) $(BIN)/testrun
+test-needs: test-packages memcacheds clients kubernetes $(if $(filter skip,$(E2E)),build,images) $(BIN)/chart $(GOTESTSUM) $(KWOK) $(BIN)/testrun
 	@mkdir -p $(BIN); : >$(TEST_COUNTS)
 
 .PHONY: test
@@ -228,7 +230,8 @@ PACKAGES ?= $(if $(RUN),$(addprefix ./,$(RUN_IN)),$(UNIT))
 
 .PHONY: test-unit
 test-unit: test-packages memcacheds clients ## Run the unit tests, and the drainer against real memcached processes (RUN=TestName)
-	TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} $(GO_TEST) $(PACKAGES)
+	@# Most of these tests wait for processes: more of them than CPUs run at once.
+	TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} $(GO_TEST) -parallel=6 $(PACKAGES)
 ifeq ($(PACKAGES),$(UNIT))
 	cd test/cluster && $(GO_TEST) ./...
 	cd hack/image && $(GO_TEST) ./...
@@ -437,16 +440,16 @@ ON_CLUSTER := KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH
 
 .PHONY: cluster-deploy
 cluster-deploy: ## Bring it up with the operator of this tree deployed
-	$(MAKE) cluster-up
+	@# A cluster comes up with the images that there are.
 	$(MAKE) images
+	$(MAKE) cluster-up
 	$(MAKE) cluster-load
 	@# kubectl renders config/ as well as kustomize, and the manifests that are committed are
 	@# those of the tree: a fresh machine need not compile two more programs.
 	$(if $(wildcard $(CONTROLLER_GEN)),$(MAKE) manifests)
-	KUBECONFIG=$(LOCAL_KUBECONFIG) $(MAKE) apply RENDER="$(LOCAL_KUBECTL) kustomize" MEMCACHED_IMG=$(DEBIAN_MEMCACHED_IMG) KUBECTL=$(LOCAL_KUBECTL)
 	@# The tag stays, the image behind it may be another one.
-	$(LOCAL_KUBECTL) --kubeconfig=$(LOCAL_KUBECONFIG) -n memcached-operator-system rollout restart deployment
-	$(LOCAL_KUBECTL) --kubeconfig=$(LOCAL_KUBECONFIG) -n memcached-operator-system rollout status deployment --timeout=120s
+	KUBECONFIG=$(LOCAL_KUBECONFIG) $(MAKE) apply RENDER="$(LOCAL_KUBECTL) kustomize" MEMCACHED_IMG=$(DEBIAN_MEMCACHED_IMG) KUBECTL=$(LOCAL_KUBECTL) \
+	  IMG_CONTENT=$$(sha256sum <$(BIN)/images/operator.tar | cut --characters=1-16)
 
 ##@ Deploy (to the cluster in KUBECONFIG)
 
@@ -471,7 +474,7 @@ RENDER := $(KUSTOMIZE) build
 
 .PHONY: apply
 apply: # what deploy does, by the manifests that are there
-	hack/overlay.sh bin/deploy $(IMG) $(MEMCACHED_IMG)
+	hack/overlay.sh bin/deploy $(IMG) "$(MEMCACHED_IMG)" $(IMG_CONTENT)
 	@# Earlier versions deployed this, with a selector that can't be changed.
 	$(KUBECTL) -n memcached-operator-system delete deployment memcached-operator-controller-manager --ignore-not-found
 	$(RENDER) bin/deploy | $(KUBECTL) apply --server-side -f -

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Writes a kustomize overlay of config/default into a folder of this project:
-#   hack/overlay.sh FOLDER OPERATOR_IMAGE [MEMCACHED_IMAGE]
-# The folder is relative to the project, two levels deep (bin/deploy).
+#   hack/overlay.sh FOLDER OPERATOR_IMAGE [MEMCACHED_IMAGE [CONTENT]]
+# The folder is relative to the project, two levels deep (bin/deploy). CONTENT is a checksum of what is
+# behind the operator's tag: the operator is replaced if it changes.
 set -euo pipefail
 
-folder=$1 image=$2 memcached=${3:-}
+folder=$1 image=$2 memcached=${3:-} content=${4:-}
 cd "$(dirname "$0")/.."
 mkdir -p "$folder/image"
 
@@ -38,6 +39,8 @@ patches:
       metadata: {name: memcached-operator-manager}
       spec:
         template:
+          metadata:
+            annotations: {example.com/image-content: "$content"}
           spec:
             containers:
               - name: manager

@@ -245,7 +245,7 @@ func TestAVolumeThatCantBeReadIsNeverDrained(t *testing.T) {
 	}{
 		"garbage": {func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, contract.WarmFile), []byte(strings.Repeat("garbage!", 40<<20/8)), 0o600)
-		}, warmfile.ReasonUnknownLayout},
+		}, warmfile.ReasonCorrupt}, // memcached has no such slab class
 		"truncated": {func(dir string) error {
 			return os.Truncate(filepath.Join(dir, contract.WarmFile), 1<<20)
 		}, warmfile.ReasonTruncated},
@@ -315,7 +315,7 @@ func TestAVolumeIsEmptyOnlyWithAProof(t *testing.T) {
 	began := func(store bool) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
 			asWritten(t, dir)
-			m := memcachedtest.Start(t, "-e", filepath.Join(dir, contract.WarmFile))
+			m := memcachedtest.Start(t, memcachedtest.FewPages("-e", filepath.Join(dir, contract.WarmFile))...)
 			if store {
 				m.RawFor(t).Must("STORED", "set k 0 0 1", []byte("v"))
 			}

@@ -44,6 +44,7 @@ func askVersion(ctx context.Context, program string) string {
 	ctx, cancel := context.WithTimeout(ctx, maxAsk)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "-V")
+	cmd.WaitDelay = time.Second // a child of the program may hold the output
 	defer endWithUs(cmd)()
 	out, err := cmd.Output()
 	name, version, ok := strings.Cut(strings.TrimSpace(string(out)), " ")

@@ -448,7 +448,7 @@ func TestInstallTellsOfAColdStart(t *testing.T) {
 			}
 			log := filepath.Join(to, "termination-log")
 			p := drainertest.StartWith(t, freeIs+strconv.Itoa(127<<20), contract.Install{To: to, Member: contract.Serve{
-				Dir: dir, TerminationLog: log, Command: []string{"memcached", "-m", test.memory}}}.Args()...)
+				Dir: dir, TerminationLog: log, Command: append([]string{"memcached"}, memcachedtest.FewPages("-m", test.memory)...)}}.Args()...)
 			if code := p.Wait(); code != 0 {
 				t.Fatalf("exit code %d: %s", code, p.Err.String())
 			}

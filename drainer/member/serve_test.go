@@ -136,11 +136,12 @@ func TestExitCodeIsKept(t *testing.T) {
 	}
 }
 
-// script runs a shell in memcached's place, to see what the supervisor does.
+// script runs a shell in memcached's place, to see what the supervisor does. It says its version, as
+// memcached does: one that says none is waited for.
 func script(t *testing.T, text string) *drainertest.Process {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+	if err := os.WriteFile(path, []byte("#!/bin/sh\ncase $1 in -V) echo memcached 1.6.18; exit;; esac\n"+text+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return drainertest.Start(t, "serve", "--dir="+t.TempDir(), "--port=1", "--", path, "last")

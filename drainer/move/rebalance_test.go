@@ -157,7 +157,7 @@ func fill(t *testing.T, s *memcachedtest.Server, prefix string, n int) {
 func TestRebalanceByTheMembersClock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	member, owner := memcachedtest.Start(t, "-e", filepath.Join(dir, contract.WarmFile)), memcachedtest.Start(t)
+	member, owner := memcachedtest.Start(t, memcachedtest.FewPages("-e", filepath.Join(dir, contract.WarmFile))...), memcachedtest.Start(t)
 	addresses := []string{member.Address(), owner.Address()}
 	routes, err := routing.New("gomemcache", drainertest.MustParse(t, addresses))
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"example.com/memcached-operator/drainer/linux"
@@ -420,6 +421,37 @@ func TestWriteThatEndsEarly(t *testing.T) {
 	pages := whole(t, got)
 	if missing, _ := s.Lacks(); len(pages) == 0 || missing != 3-len(pages) || !s.CutShort() {
 		t.Errorf("there are the pages %v, %d are missing, cut short %t", pages, missing, s.CutShort())
+	}
+}
+
+// TestAWorkerThatFindsTheDiskFullWhileRoomIsMadeTriesAgain: it fails only if nothing more can be removed.
+func TestAWorkerThatFindsTheDiskFullWhileRoomIsMadeTriesAgain(t *testing.T) {
+	var w writer
+	var full atomic.Bool
+	full.Store(true)
+	refused, second := make(chan struct{}, 1), make(chan error, 1)
+	put := func(told func()) error {
+		if full.Load() {
+			told()
+			return unix.ENOSPC
+		}
+		return nil
+	}
+	rooms := 0
+	w.MakeRoom = func() (bool, error) {
+		if rooms++; rooms > 1 {
+			return false, nil
+		}
+		go func() { second <- w.insist(func() error { return put(func() { refused <- struct{}{} }) }) }()
+		<-refused
+		full.Store(false)
+		return true, nil
+	}
+	if err := w.insist(func() error { return put(func() {}) }); err != nil {
+		t.Errorf("the worker that made room: %v", err)
+	}
+	if err := <-second; err != nil {
+		t.Errorf("the worker that found the disk full meanwhile: %v", err)
 	}
 }
 

@@ -150,7 +150,7 @@ func (w *writer) makeRoom(before int64) (bool, error) {
 	if w.rooms.Load() != before {
 		return true, nil
 	}
-	w.rooms.Add(1)
+	defer w.rooms.Add(1) // not before: a worker that begins meanwhile finds the disk full, too, and has to try again
 	return w.MakeRoom()
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/warmfile"
 )
@@ -20,7 +21,7 @@ import (
 // large, with a manifest as the supervisor writes it.
 func savedMember(t testing.TB, args ...string) string {
 	t.Helper()
-	m := startMember(t, args...)
+	m := startMember(t, memcachedtest.FewPages(append([]string{"-m", "24"}, args...)...)...)
 	raw := m.Raw()
 	for i := range 497 {
 		raw.Must("STORED", "set key"+strconv.Itoa(i)+" 5 0 10", []byte("0123456789"))
@@ -90,7 +91,7 @@ func count(t testing.TB, dir string) (live int64, clean bool, err error) {
 // A volume is read where it says enough about its warm file, and is
 // refused, with the reason, if it doesn't. Nothing reads as empty.
 func TestAVolumeIsReadOnlyWithEnoughEvidence(t *testing.T) {
-	const size = 64 << 20
+	const size = 24 << 20
 	tests := map[string]struct {
 		change func(t *testing.T, dir string)
 		want   warmfile.Reason // "" means that all items are found
@@ -201,7 +202,7 @@ func TestAVolumeIsReadOnlyWithEnoughEvidence(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := strings.Replace(string(b), "slab_config 1.25", "slab_config 1.26", 1)
+			s := strings.Replace(string(b), "slab_config 2\n", "slab_config 2.1\n", 1)
 			overwrite(t, dir, contract.MetaFile, 0, []byte(s))
 		}, warmfile.ReasonCorrupt, true},
 		"CAS numbers that are not there": {func(t *testing.T, dir string) {
@@ -246,7 +247,7 @@ func TestWhatCantBeReadNowIsNoVerdict(t *testing.T) {
 // its file says so.
 func TestUnusedServerIsEmpty(t *testing.T) {
 	t.Parallel()
-	m := startMember(t)
+	m := startMember(t, memcachedtest.FewPages()...)
 	m.Save()
 	if live, clean, err := count(t, m.dir); live != 0 || !clean || err != nil {
 		t.Errorf("%d items, clean %t, %v; want an empty, clean source", live, clean, err)

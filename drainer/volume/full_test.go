@@ -38,12 +38,12 @@ func TestASaveThatFindsTheDiskFullDropsWhatIsOutdated(t *testing.T) {
 	free := FreeBytes
 	FreeBytes = func(string) (int64, error) { return 1 << 40, nil }
 	defer func() { FreeBytes = free }()
-	dir := savedMember(t, "-m", "64")
+	dir := savedMember(t)
 	_, want := readAll(t, dir)
 	for _, kind := range []string{"ext2", "tmpfs"} {
 		for _, before := range []string{"a save", "a generation"} {
 			t.Run(kind+", "+before, func(t *testing.T) {
-				volume := smallDisk(t, kind, "72M")
+				volume := smallDisk(t, kind, "24M")
 				if _, err := Save(t.Context(), dir, volume, SaveOptions{Logf: t.Logf}); err != nil {
 					t.Fatal(err)
 				}
@@ -68,7 +68,7 @@ func TestASaveThatFindsTheDiskFullDropsWhatIsOutdated(t *testing.T) {
 		}
 	}
 	t.Run("there is no room at all", func(t *testing.T) {
-		volume := smallDisk(t, "ext2", "24M")
+		volume := smallDisk(t, "ext2", "8M")
 		if _, err := Save(t.Context(), dir, volume, SaveOptions{Logf: t.Logf}); !snapshot.IsFull(err) || Trouble(err) != contract.ReasonVolumeFull {
 			t.Errorf("saved with %v", err)
 		}

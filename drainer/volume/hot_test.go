@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
 )
 
 // TestMostRecentlyUsedAreSavedFirst if the save takes long, or there is too little time for
@@ -21,7 +22,7 @@ import (
 // of all sizes, with the chunks of the large ones.
 func TestMostRecentlyUsedAreSavedFirst(t *testing.T) {
 	t.Parallel()
-	m := startMember(t, "-m", "128")
+	m := startMember(t, memcachedtest.FewPages("-m", "64")...)
 	raw := m.Raw()
 	for i, size := range []int{300_000, 700_000, 100} {
 		for n := range 30 {
@@ -123,7 +124,7 @@ func inSlots(t *testing.T, dir string) (pages []int) {
 // that may not be done in time.
 func TestWhichSavesMayBeCutShort(t *testing.T) {
 	t.Parallel()
-	m := startMember(t, "-m", "64")
+	m := startMember(t, memcachedtest.FewPages()...)
 	m.Raw().Must("STORED", "set a 0 0 1", []byte("b"))
 	m.Save()
 	in, header, err := survey(m.dir, 1)

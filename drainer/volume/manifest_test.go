@@ -64,7 +64,7 @@ func FuzzManifest(f *testing.F) {
 // TestTheBuildIsRecorded: which build of memcached laid the file out is in the manifest,
 // in the save's copy of it, and follows from the version in a manifest of before.
 func TestTheBuildIsRecorded(t *testing.T) {
-	m := startMember(t)
+	m := startMember(t, memcachedtest.FewPages()...)
 	settings, err := m.Dial().Stats("settings")
 	if err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ func TestFlushedItemsStayAway(t *testing.T) {
 				}
 				t.Parallel()
 				// The maintainer would take flushed items out of the file.
-				m := startMember(t, append([]string{"-o", "no_lru_maintainer"}, args...)...)
+				m := startMember(t, memcachedtest.FewPages(append([]string{"-o", "no_lru_maintainer"}, args...)...)...)
 				fill(m, "old")
 				if len(args) > 0 || end == "killed" {
 					m.wait() // nothing tells the items of one second apart
@@ -110,7 +110,7 @@ func TestFlushedItemsStayAway(t *testing.T) {
 	}
 	t.Run("in the second of a crash", func(t *testing.T) {
 		t.Parallel()
-		m := startMember(t)
+		m := startMember(t, memcachedtest.FewPages()...)
 		fill(m, "old")
 		m.Raw().Must("OK", "flush_all", nil)
 		m.crash()
@@ -120,7 +120,7 @@ func TestFlushedItemsStayAway(t *testing.T) {
 	})
 	t.Run("still to come", func(t *testing.T) {
 		t.Parallel()
-		m := startMember(t)
+		m := startMember(t, memcachedtest.FewPages()...)
 		fill(m, "old")
 		c := m.DialFor(t)
 		from := memcachedtest.Clock(t, c) + 1000 // it lags behind while the machine is busy
@@ -210,7 +210,7 @@ func TestOnlyPagesOfASlabClassAreCountedAsUsed(t *testing.T) {
 // A file that somebody cuts while it is read, or a disk that fails, is an error, although the
 // file is mapped.
 func TestAFileThatIsCutMeanwhileIsAnError(t *testing.T) {
-	m := startMember(t, "-m", "64")
+	m := startMember(t, memcachedtest.FewPages("-m", "64")...)
 	raw := m.Raw()
 	for i := range 100 {
 		raw.Must("STORED", "set key"+strconv.Itoa(i)+" 0 0 20000", make([]byte, 20000))

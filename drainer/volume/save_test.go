@@ -45,13 +45,13 @@ func unpack(t testing.TB, dir string) string {
 // byte for byte where it is used.
 func TestSaveHoldsUsedPagesOnly(t *testing.T) {
 	t.Parallel()
-	dir := savedMember(t, "-m", "256")
+	dir := savedMember(t, "-m", "64")
 	volume := pack(t, dir)
 	info, err := os.Stat(filepath.Join(volume, contract.SaveFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if size, err := PackedSize(dir); err != nil || size != info.Size() || size > 128<<20 {
+	if size, err := PackedSize(dir); err != nil || size != info.Size() || size > 32<<20 {
 		t.Errorf("the save has %d bytes, foretold were %d, %v", info.Size(), size, err)
 	}
 	loaded := unpack(t, volume)
@@ -116,7 +116,7 @@ func firstForm(t testing.TB, volume string) {
 // TestSaveOfTheFirstForm is read and loaded as the file that it was made of.
 func TestSaveOfTheFirstForm(t *testing.T) {
 	t.Parallel()
-	dir := savedMember(t, "-m", "64")
+	dir := savedMember(t)
 	want, n := readAll(t, dir)
 	volume := pack(t, dir)
 	firstForm(t, volume)
@@ -133,7 +133,7 @@ func TestSaveOfTheFirstForm(t *testing.T) {
 // a page in another's place, or of another save.
 func TestDamagedFirstSaveIsRefused(t *testing.T) {
 	t.Parallel()
-	dir := savedMember(t, "-m", "64")
+	dir := savedMember(t)
 	volume := pack(t, dir)
 	firstForm(t, volume)
 	path := filepath.Join(volume, contract.SaveFile)
@@ -203,7 +203,7 @@ func piecesOf(t *testing.T, volume string) pieces {
 // are whole, and it is told if any are not. Only a save that has all pages is loaded.
 func TestDamagedSaveIsWorthItsWholePages(t *testing.T) {
 	t.Parallel()
-	dir := savedMember(t, "-m", "64")
+	dir := savedMember(t)
 	want, n := readAll(t, dir)
 	volume := pack(t, dir)
 	p := piecesOf(t, volume)

@@ -36,7 +36,7 @@ func drainAll(ctx context.Context, dir string) (items int, err error) {
 // so no value of an earlier generation is live, whatever the survivors know of that flush.
 func TestNothingOlderThanAFlushIsLive(t *testing.T) {
 	t.Parallel()
-	dir := savedMember(t, "-m", "64")
+	dir := savedMember(t)
 	older := filepath.Join(dir, contract.GenerationPrefix+"1")
 	if err := os.Mkdir(older, 0o700); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestNothingOlderThanAFlushIsLive(t *testing.T) {
 // say of which.
 func TestDamagedGenerationIsNamed(t *testing.T) {
 	t.Parallel()
-	dir := savedMember(t, "-m", "64")
+	dir := savedMember(t)
 	generation := func(number string) string {
 		to := filepath.Join(dir, contract.GenerationPrefix+number)
 		if err := os.Mkdir(to, 0o700); err != nil {

@@ -23,7 +23,7 @@ type member struct {
 
 func startMember(t testing.TB) *member {
 	t.Helper()
-	return &member{memcachedtest.StartMapped(t, filepath.Join(t.TempDir(), "file")), t}
+	return &member{memcachedtest.StartMapped(t, filepath.Join(t.TempDir(), "file"), "-m", "48"), t}
 }
 
 // image is what the running server tells.

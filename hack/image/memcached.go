@@ -79,16 +79,27 @@ func unpack(ctx context.Context, directory, tree, root string) error {
 // libraryPackages follows the dependencies from the package, but only to
 // packages of libraries: the rest (perl, adduser) is for installation.
 func libraryPackages(ctx context.Context, root string) ([]string, error) {
+	output, err := exec.CommandContext(ctx, "apt-cache", "depends", "--important", "--recurse", root).Output()
+	if err != nil {
+		return nil, fmt.Errorf("apt knows no package %s; run apt-get update", root)
+	}
+	libraries := map[string][]string{} // that a package depends on
+	of := ""
+	for line := range strings.Lines(string(output)) {
+		if !strings.ContainsAny(line[:1], " |") {
+			of = strings.TrimSpace(line)
+			continue
+		}
+		// An alternative, marked by |, is as good as the one after it.
+		dependency, found := strings.CutPrefix(strings.TrimLeft(strings.TrimSpace(line), "|"), "Depends: ")
+		if found && strings.HasPrefix(dependency, "lib") {
+			libraries[of] = append(libraries[of], dependency)
+		}
+	}
 	packages := []string{root}
 	for i := 0; i < len(packages); i++ {
-		output, err := exec.CommandContext(ctx, "apt-cache", "depends", "--important", packages[i]).Output()
-		if err != nil {
-			return nil, fmt.Errorf("apt knows no package %s; run apt-get update", packages[i])
-		}
-		for line := range strings.Lines(string(output)) {
-			// An alternative, marked by |, is as good as the one after it.
-			dependency, found := strings.CutPrefix(strings.TrimLeft(strings.TrimSpace(line), "|"), "Depends: ")
-			if found && strings.HasPrefix(dependency, "lib") && !slices.Contains(packages, dependency) {
+		for _, dependency := range libraries[packages[i]] {
+			if !slices.Contains(packages, dependency) {
 				packages = append(packages, dependency)
 			}
 		}

@@ -23,7 +23,7 @@ func (f *fixture) reclaimPolicy(volume string) corev1.PersistentVolumeReclaimPol
 func TestAClaimDeletedBeforeItsDrainLosesNothing(t *testing.T) {
 	t.Parallel()
 	f := setup(t, persistent(3))
-	objects := f.objects()
+	objects := f.some()
 	f.fill(3, objects)
 	claim := f.claim(2)
 	policy := f.reclaimPolicy(claim.Spec.VolumeName)

@@ -149,7 +149,7 @@ func (f *fixture) eventually(what string, condition func() bool) {
 			f.Fatalf("after %s it is still not true that %s", time.Since(began).Round(time.Second), what)
 		}
 		// A busy API server is asked less often.
-		time.Sleep(min(max(100*time.Millisecond, 5*time.Since(asked)), 10*time.Second))
+		time.Sleep(min(max(250*time.Millisecond, 10*time.Since(asked)), 10*time.Second))
 	}
 }
 
@@ -204,8 +204,9 @@ func (f *fixture) pods() []corev1.Pod {
 func (f *fixture) settled(size int32) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("the cluster is as wanted at size %d", size), func() bool {
-		s := f.memcached().Status
-		return s.ObservedGeneration == f.memcached().Generation && s.ReadySize == size && s.Size == size &&
+		mc := f.memcached()
+		s := mc.Status
+		return s.ObservedGeneration == mc.Generation && s.ReadySize == size && s.Size == size &&
 			s.Draining == 0 && s.Placing == 0 && meta.IsStatusConditionFalse(s.Conditions, cachev1alpha1.ConditionProgressing)
 	})
 }

@@ -93,7 +93,8 @@ func (f *fixture) killPlacement() bool {
 			}
 		}
 	}
-	s := f.memcached().Status
-	return s.ObservedGeneration == f.memcached().Generation && s.Size == s.ReadySize && s.Draining == 0 && s.Placing == 0 &&
+	mc := f.memcached()
+	s := mc.Status
+	return s.ObservedGeneration == mc.Generation && s.Size == s.ReadySize && s.Draining == 0 && s.Placing == 0 &&
 		meta.IsStatusConditionFalse(s.Conditions, cachev1alpha1.ConditionProgressing)
 }

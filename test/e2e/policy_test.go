@@ -39,7 +39,7 @@ func TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers(t *testing.T) {
 	open(&spec)
 	f := setup(t, spec)
 	f.letsInOnlyWhoIsNamed(2)
-	objects := f.objects()
+	objects := f.some()
 	f.fill(2, objects)
 	movers := f.watchMovers()
 	f.scale(1)
@@ -180,6 +180,9 @@ func (f *fixture) reaches(from, to *corev1.Pod, port int) bool {
 func (f *fixture) enforcePolicies() {
 	f.Helper()
 	ctx, cancel := context.WithCancel(f.ctx)
+	changes, err := kube.(client.WithWatch).Watch(ctx, &corev1.PodList{}, client.InNamespace(f.namespace))
+	f.must(err)
+	f.Cleanup(changes.Stop)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -194,7 +197,10 @@ func (f *fixture) enforcePolicies() {
 				f.Errorf("enforce the NetworkPolicies: %v", err)
 				return
 			}
-			time.Sleep(50 * time.Millisecond)
+			select {
+			case <-changes.ResultChan(): // at once, before a new pod may be refused anything
+			case <-time.After(time.Second): // of the policies, and of the operator's namespace
+			}
 		}
 	}()
 	f.Cleanup(func() {

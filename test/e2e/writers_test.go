@@ -18,7 +18,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-const versionedKeys = 2000
+const versionedKeys = 1000
 
 // writers are an application whose values are numbers that grow.
 type writers struct {
@@ -203,14 +203,14 @@ func (a *writers) start() (stop func()) {
 				a.lock.RLock()
 				w.visit(&w.keys[w.random.IntN(len(w.keys))])
 				a.lock.RUnlock()
-				time.Sleep(5 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond)
 			}
 		})
 	}
 	running.Go(func() {
 		for ctx.Err() == nil {
 			_ = a.follow(ctx) // in a moment again
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(250 * time.Millisecond)
 		}
 	})
 	return func() { cancel(); running.Wait() }

@@ -90,14 +90,21 @@ func TestBudgetComesAndGoesWithTheMembers(t *testing.T) {
 	equal(w, "a budget that nobody wants", w.budget() != nil, false)
 }
 
-func TestBudgetOfSomebodyElseHoldsUpNoMember(t *testing.T) {
-	tier.Second(t, "TestListServiceOfSomebodyElseHoldsUpNoMember")
-	w := newWorld(t)
+// anothersBudget has the name that the cluster's would have.
+func (w *world) anothersBudget() *policyv1.PodDisruptionBudget {
+	w.Helper()
 	foreign := &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "another"}},
 	}}
 	foreign.Name = name
 	w.create(foreign)
+	return foreign
+}
+
+func TestBudgetOfSomebodyElseHoldsUpNoMember(t *testing.T) {
+	tier.Second(t, "TestListServiceOfSomebodyElseHoldsUpNoMember")
+	w := newWorld(t)
+	foreign := w.anothersBudget()
 	w.storageClusterUnsettled(3)
 	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonNameTaken)
 	w.condition(cachev1alpha1.ConditionAvailable, "True", cachev1alpha1.ReasonReady)

@@ -73,8 +73,8 @@ func (p point) kind() string { return strings.Join(strings.Fields(p.write)[:2], 
 // delete objects that look like the operator's. The end is always that of the undisturbed
 // run, and every invariant holds after every change of an object.
 //
-// The first tier has a few scenarios, which have all kinds of writes. For each kind the seed chooses
-// two writes: at one the operator dies, the other one fails.
+// The first tier has a few scenarios, which have all kinds of writes. The operator dies at one write of each
+// kind, and one write of all fails in each way that there is. The seed chooses them.
 func TestCrashPoints(t *testing.T) {
 	t.Parallel()
 	seed := *faultsSeed
@@ -196,11 +196,16 @@ func choose(runs map[string]*undisturbed, seed int64) map[string][]point {
 		return chosen
 	}
 	draw := rand.New(rand.NewPCG(uint64(seed), 0))
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		for _, faults := range [][]operator.Fault{deaths, failures} {
-			w := kinds[kind][draw.IntN(len(kinds[kind]))]
-			give(w.scenario, w.point, faults[draw.IntN(len(faults))])
-		}
+	at := func(kind string, fault operator.Fault) {
+		w := kinds[kind][draw.IntN(len(kinds[kind]))]
+		give(w.scenario, w.point, fault)
+	}
+	all := slices.Sorted(maps.Keys(kinds))
+	for _, kind := range all {
+		at(kind, deaths[draw.IntN(len(deaths))])
+	}
+	for _, failure := range failures {
+		at(all[draw.IntN(len(all))], failure)
 	}
 	return chosen
 }
@@ -276,7 +281,7 @@ func (s scenario) disturbed(t *testing.T, p point, want []string) {
 
 // disturb tells whether the operator came to the write.
 func (s scenario) disturb(w *world, p point, want []string, strangersSeed uint64) (reached bool) {
-	w.interval = 400 * time.Millisecond // many wait at the same time
+	w.interval = 200 * time.Millisecond // many wait at the same time
 	w.startOperator()
 	s.prepare(w)
 	first := w.claims()
@@ -443,7 +448,7 @@ func (w *world) end(first []types.UID) []string {
 // nothing, and status mentions everything that waits.
 func (w *world) restsUnstuck() {
 	w.Helper()
-	w.eventually("rest", func() error {
+	w.within(100*time.Millisecond, "rest", func() error {
 		before := recorder.Now(w.namespace, name)
 		w.reconcile()
 		if err := recorder.CaughtUp(w.Context(), w.namespace); err != nil {

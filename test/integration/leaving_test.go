@@ -123,7 +123,6 @@ func TestALeavingMemberLeavesAtOnce(t *testing.T) {
 }
 
 func TestAllStopWhileAMemberIsLeaving(t *testing.T) {
-	tier.Second(t, "TestALeavingMemberLeavesAtOnce")
 	w := newWorld(t)
 	w.storageCluster(patient(), 3)
 	kubes.Play(w.namespace, ofLeaving(player.Hang))

@@ -12,7 +12,9 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
@@ -259,13 +261,32 @@ func TestListMovesToAnotherAddressFamily(t *testing.T) {
 	equal(w, "their type", w.slice().AddressType, discoveryv1.AddressTypeIPv4)
 }
 
-// Whoever has the Service keeps it, and gets no endpoints of ours. Everybody else is told the
-// list: by the ConfigMap, and by the members.
+// takenName waits until status names one of these objects, which have other owners, and returns it.
+func (w *world) takenName(others map[string]client.Object) (named string) {
+	w.Helper()
+	w.eventually("status names an object with another owner", func() error {
+		c := meta.FindStatusCondition(w.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded)
+		for named = range others {
+			if c != nil && c.Reason == cachev1alpha1.ReasonNameTaken && strings.Contains(c.Message, named+" ") {
+				return nil
+			}
+		}
+		return fmt.Errorf("it is %s", asJSON(c))
+	})
+	return named
+}
+
+// An owner of a Service with the list's name keeps it, and gets no endpoints of ours. All others are told the
+// list: by the ConfigMap, and by the members. A budget and a Service of discovery with other owners hold up
+// nothing either, and status names them, too.
 func TestListServiceOfSomebodyElseHoldsUpNoMember(t *testing.T) {
 	w := newWorld(t)
 	foreign := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, ClusterIP: corev1.ClusterIPNone}}
 	foreign.Name = listName
 	w.create(foreign)
+	budget := w.anothersBudget()
+	discovery := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name + "-discovery"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	w.create(discovery)
 	w.create(apitest.MakeMemcached(name).With(discovers).Size(3).Storage("128Mi").Obj())
 	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonNameTaken)
 	w.condition(cachev1alpha1.ConditionAvailable, "True", cachev1alpha1.ReasonReady)
@@ -286,6 +307,13 @@ func TestListServiceOfSomebodyElseHoldsUpNoMember(t *testing.T) {
 		}
 		return w.sliceHas(2)
 	})
+	equal(w, "the budget's selector", w.budget().Spec.Selector.MatchLabels, map[string]string{"app": "another"})
+	others := map[string]client.Object{"PodDisruptionBudget " + budget.Name: budget, "Service " + discovery.Name: discovery}
+	for len(others) > 0 {
+		named := w.takenName(others)
+		w.delete(others[named])
+		delete(others, named)
+	}
 	w.condition(cachev1alpha1.ConditionDegraded, "False", cachev1alpha1.ReasonHealthy)
 	w.stopOperator()
 	w.delete(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: listName}})

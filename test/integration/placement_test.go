@@ -273,7 +273,7 @@ func TestPlacementEndsWithHibernationAndGoesOnAfterIt(t *testing.T) {
 }
 
 func TestClusterIsDeletedInTheMiddleOfAPlacement(t *testing.T) {
-	tier.Second(t, "TestDeletionLeavesNothingStuck")
+	tier.Second(t, "TestAClusterIsDeletedWhileAMemberIsLeaving")
 	w := placing(t, 2, 3)
 	w.delete(w.memcached())
 	w.eventually("nothing but claims", func() error { return deleted(w) })

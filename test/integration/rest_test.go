@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -29,7 +30,7 @@ func (w *world) reconcile() {
 // quiet waits until a reconcile writes nothing: the last event has come.
 func (w *world) quiet() {
 	w.Helper()
-	w.eventually("a reconcile without a write", func() error {
+	w.within(100*time.Millisecond, "a reconcile without a write", func() error {
 		before := len(w.journal.Writes())
 		_, err := w.running().Reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(name)})
 		var starts *cache.ErrResourceNotCached // the operator

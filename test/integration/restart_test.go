@@ -50,8 +50,8 @@ func TestOperatorThatDiesAfterAWriteIsSucceededByOneThatGoesOn(t *testing.T) {
 		"the finalizer is removed":        nth(3, "patch "+claim),
 	} {
 		t.Run(what, func(t *testing.T) {
-			if what != "the StatefulSet is made smaller" && what != "the receipt is recorded" && what != "the finalizer is removed" {
-				tier.Second(t, "TestOperatorThatDiesAfterAWriteIsSucceededByOneThatGoesOn")
+			if what != "the Job is created" {
+				tier.Second(t, "TestCrashPoints")
 			}
 			w := newWorld(t)
 			w.storageCluster(apitest.MakeMemcached(name), 3)

@@ -151,11 +151,11 @@ func isRolledOut(o client.Object) bool {
 // out at once, even if the operator restarts. The next version mends these first.
 func TestAnUpgradeReplacesMembersOfAFewClustersAtATime(t *testing.T) {
 	const limit = 2
-	w, worlds := newFleet(t, limit, 6, 2)
+	w, worlds := newFleet(t, limit, 4, 2)
 	unready(worlds, true)
 	w.upgrade("b")
 	stuck := func() []*world { return all(worlds, func(w *world) bool { return w.has("b") }) }
-	w.eventually("two are rolled out, and four wait", func() error {
+	w.eventually("two are rolled out, and the others wait", func() error {
 		if rolled, waiting := len(stuck()), len(all(worlds, (*world).waits)); rolled != limit || waiting != len(worlds)-limit {
 			return fmt.Errorf("%d are rolled out, %d wait", rolled, waiting)
 		}

@@ -54,7 +54,7 @@ type world struct {
 	// byHand: a person does in this namespace what no operator may, so the invariants are
 	// not checked.
 	byHand bool
-	// interval at which conditions are looked at.
+	// interval is for how long a condition is not looked at again, whatever changes.
 	interval time.Duration
 
 	mu       sync.Mutex
@@ -84,7 +84,7 @@ func newSerialNamespace(t *testing.T) *world {
 	if err := admin.Create(t.Context(), namespace); err != nil {
 		t.Fatalf("create a namespace: %v", err)
 	}
-	w := &world{T: t, namespace: namespace.Name, user: operatorUser, journal: &operator.Journal{}, log: &logBuffer{}, interval: 100 * time.Millisecond}
+	w := &world{T: t, namespace: namespace.Name, user: operatorUser, journal: &operator.Journal{}, log: &logBuffer{}, interval: 50 * time.Millisecond}
 	t.Cleanup(func() {
 		w.stopOperator()
 		w.keptItsPromises()
@@ -168,11 +168,19 @@ func (w *world) restartOperator() {
 }
 
 // eventually waits until the condition returns nil, and fails with its last
-// error and a picture of the namespace.
+// error and a picture of the namespace. It looks when an object of the namespace has changed,
+// and twice a second for what is no such object.
 func (w *world) eventually(what string, condition func() error) {
+	w.Helper()
+	w.within(500*time.Millisecond, what, condition)
+}
+
+// within looks so often at least.
+func (w *world) within(rest time.Duration, what string, condition func() error) {
 	w.Helper()
 	began := time.Now()
 	for {
+		news := recorder.News(w.namespace)
 		err := condition()
 		if err == nil {
 			return
@@ -180,7 +188,12 @@ func (w *world) eventually(what string, condition func() error) {
 		if time.Now().After(wait.Deadline()) {
 			w.Fatalf("waited %s for: %s: %v\n%s", time.Since(began).Round(time.Second), what, err, w.picture())
 		}
-		time.Sleep(w.interval)
+		next := time.After(rest)
+		time.Sleep(w.interval) // changes come together
+		select {
+		case <-news:
+		case <-next:
+		}
 	}
 }
 
@@ -208,7 +221,7 @@ func (w *world) rests() {
 	if o == nil {
 		return // nobody acts
 	}
-	w.eventually("the operator rests", func() error {
+	w.within(100*time.Millisecond, "the operator rests", func() error { // its cache is behind for a moment
 		before := len(w.journal.Writes())
 		for _, namespace := range append([]string{w.namespace}, w.others...) {
 			if err := upToDate(o.Reconciler, namespace); err != nil {

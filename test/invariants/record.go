@@ -36,7 +36,9 @@ type Recorder struct {
 	changes map[string][]change
 	// volumes has the namespace of each volume, once it was bound.
 	volumes map[string]string
-	err     error
+	// news has a channel for each namespace whose next change is waited for.
+	news map[string]chan struct{}
+	err  error
 }
 
 // change of one object; gone: its deletion.
@@ -57,7 +59,7 @@ func recorded() []client.ObjectList {
 // Record begins to record, in all namespaces, until Stop.
 func Record(ctx context.Context, c client.WithWatch) (*Recorder, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &Recorder{client: c, cancel: cancel, changes: map[string][]change{}, volumes: map[string]string{}}
+	r := &Recorder{client: c, cancel: cancel, changes: map[string][]change{}, volumes: map[string]string{}, news: map[string]chan struct{}{}}
 	for _, list := range recorded() {
 		if err := c.List(ctx, list); err != nil {
 			cancel()
@@ -154,7 +156,21 @@ func (r *Recorder) note(object client.Object, gone bool) uint64 {
 	r.changes[namespace] = append(r.changes[namespace], change{
 		revision: revision, key: fmt.Sprintf("%T %s", object, object.GetName()), object: object, gone: gone,
 	})
+	if news, awaited := r.news[namespace]; awaited {
+		close(news)
+		delete(r.news, namespace)
+	}
 	return revision
+}
+
+// News is closed when the next change of the namespace is recorded.
+func (r *Recorder) News(namespace string) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.news[namespace] == nil {
+		r.news[namespace] = make(chan struct{})
+	}
+	return r.news[namespace]
 }
 
 // Step is one change of a namespace, and the states that it is between.

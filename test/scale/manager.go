@@ -101,8 +101,6 @@ func (m *manager) scrape(ctx context.Context) (map[string]*dto.MetricFamily, err
 }
 
 func fetch(ctx context.Context, url string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err

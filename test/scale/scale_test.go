@@ -16,7 +16,7 @@ const maxWritesPerScaleDown = 15
 
 // TestClustersTakeNoMoreWritesThanAllowed is the benchmark in small. It asserts counts, never times.
 func TestClustersTakeNoMoreWritesThanAllowed(t *testing.T) {
-	measure(t, options{steps: []int{20}, scaleDowns: 20, foreign: 100, largeFrom: 6, largeTo: 4, resync: 5 * time.Second})
+	measure(t, options{steps: []int{20}, scaleDowns: 20, foreign: 20, resync: 2 * time.Second})
 }
 
 func TestFiftyClustersTakeNoMoreWritesThanAllowed(t *testing.T) {

@@ -34,11 +34,13 @@ func Objects(seed uint64, n int) map[string]Object {
 	all := map[string]Object{}
 	for i := range n {
 		size := r.IntN(400)
-		switch r.IntN(50) {
-		case 0:
-			size = 0
-		case 1:
+		switch kind := r.IntN(500); {
+		case i == n/2, kind == 0: // few, for they take nearly all of the time
 			size = r.IntN(1<<20 - 400)
+		case kind < 10:
+			size = 0
+		case kind < 20:
+			size = r.IntN(20_000)
 		}
 		value := make([]byte, size)
 		_, _ = values.Read(value)

@@ -203,7 +203,7 @@ func ServeCommand(t *testing.T, env string, c contract.Serve, more ...string) *S
 // MemberArgs are those of a member's supervisor.
 func MemberArgs(c contract.Connection, dir string, port int, args ...string) contract.Serve {
 	command := append(append([]string{"memcached"}, memcachedtest.Args(port)...), c.Memcached(true)...)
-	return contract.Serve{Dir: dir, Port: int32(port), TerminationLog: TerminationLog(dir), Connection: c, Command: append(command, args...)}
+	return contract.Serve{Dir: dir, Port: int32(port), TerminationLog: TerminationLog(dir), Connection: c, Command: append(command, memcachedtest.FewPages(args...)...)}
 }
 
 // TerminationLog is a file beside a member's volume.

@@ -197,6 +197,18 @@ func StartMapped(tb testing.TB, path string, args ...string) *Mapped {
 	return &Mapped{Start(tb, args...), path, args}
 }
 
+// FewPages are the arguments of a memcached with a warm file, with few slab classes unless args say
+// which. It takes a page of each at its start: forty megabytes by default, which a test would write,
+// save and read.
+func FewPages(args ...string) []string {
+	for _, arg := range args {
+		if arg == "-f" || strings.Contains(arg, "slab_sizes") {
+			return args
+		}
+	}
+	return append([]string{"-f", "2"}, args...)
+}
+
 // StartAt is Start on a given port.
 func StartAt(tb testing.TB, port int, args ...string) *Server {
 	tb.Helper()

@@ -35,8 +35,9 @@ func (s *Steady) Wrong() int64 { return s.Misses + s.Old + s.Undone + s.Errors }
 
 const (
 	steadyWorkers = 8
-	steadyKeys    = 500 // of each worker
-	steadyPause   = 5 * time.Millisecond
+	// Few keys, so that each is asked for again and again although the load leaves the machine to others.
+	steadyKeys  = 100 // of each worker
+	steadyPause = 20 * time.Millisecond
 	// steadyLeast is how many requests there are in any case, before it stops.
 	steadyLeast = 1000
 )

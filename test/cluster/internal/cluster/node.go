@@ -190,6 +190,8 @@ func environment() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=/root",
+		// Garbage collection would take a tenth of their CPU time.
+		"GOGC=400",
 		// The lock of iptables' legacy variant would be shared with the machine.
 		"XTABLES_LOCKFILE=" + runDir + "/xtables.lock",
 	}
