@@ -83,6 +83,8 @@ type MemcachedReconciler struct {
 	// growthRefused has why no volume may grow. A cluster's volumes are all of one class, so
 	// one refusal is enough.
 	growthRefused memory.Answers[string]
+	// obstructed has the drains whose Jobs can't be made.
+	obstructed memory.Obstructions
 	// notCreated has since when pods are missing, and why.
 	notCreated notcreated.Pods
 	// monitors and bindings are applied, and not watched.
@@ -100,7 +102,7 @@ type observed struct {
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
 		Cache: r.Client, Live: r.Live, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings,
-		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused,
+		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed,
 	}
 }
 
@@ -154,7 +156,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	cluster = r.written.Newest(cluster)
+	cluster = r.written.Newest(cluster, r.Clock.Now())
 	version := cluster.ResourceVersion
 	state, err := reader.Observe(ctx, cluster)
 	if err == nil {
@@ -187,7 +189,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	statusErr := r.writeStatus(ctx, seen, p, applyErr)
 	if cluster.ResourceVersion != version {
-		r.written.Note(cluster)
+		r.written.Note(cluster, r.Clock.Now())
 	}
 	return r.result(seen, &p, applyErr, statusErr)
 }
@@ -210,7 +212,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 	}
 	if cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
 		if err := r.patchStatus(ctx, before, cluster); err == nil {
-			r.written.Note(cluster)
+			r.written.Note(cluster, r.Clock.Now())
 		} else if !passes(err) {
 			why = errors.Join(why, client.IgnoreNotFound(err))
 		}
@@ -228,6 +230,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.refusedSteps.Forget(key)
 	r.monitors.Forget(key)
 	r.growthRefused.Forget(key)
+	r.obstructed.Forget(key)
 	r.bindings.Forget(key)
 	r.notCreated.Forget(key)
 	r.progress.Forget(key)

@@ -648,7 +648,8 @@ const (
 type DrainSpec struct {
 	// policy for the volume of a leaving member in a scale-down. Drain (the default)
 	// adds its items to the survivors, and only then deletes its claim. Retain keeps the
-	// claim. Delete gives the items up.
+	// claim. Delete gives the items up. It is decided when the member is told to leave: a later
+	// change counts for members that leave later.
 	// +optional
 	// +kubebuilder:default=Drain
 	Policy DrainPolicy `json:"policy,omitempty"`

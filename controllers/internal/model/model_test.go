@@ -107,6 +107,7 @@ func placements() map[string]Options {
 		"any deed, a fault, a cluster begins": {Cluster: one, Size: 2, New: true, Deeds: 1, Faults: 1},
 	}
 	if *long {
+		all["a size, and a claim and its pod are deleted"] = Options{Cluster: one, Size: 3, Deeds: 2, OnlyScale: true, Deletes: true, Client: shuffling}
 		all["two deeds, a fault, from three"] = Options{Cluster: one, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true}
 		all["two deeds, a cache lags, from two"] = Options{Cluster: one, Size: 2, Deeds: 2, Lags: 1, OnlyScale: true}
 		all["two deeds, two at once"] = Options{Cluster: two, Size: 3, Deeds: 2, OnlyScale: true}

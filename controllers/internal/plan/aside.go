@@ -39,7 +39,7 @@ func (p *Plan) setAsideDeleted(o *Observed, c *claim.Claim, job *Job) (DrainPhas
 	if claim.MayReserve(c) != nil {
 		return Waiting, SettingAside, "it was deleted; when no pod uses it any more, its volume is set aside, and drained from there"
 	}
-	p.add(action.ReserveVolume{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName}, action.CreateAside{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName})
+	p.add(action.ReserveVolume{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName}, action.CreateAside{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName, StoredBy: o.storedBy(c)})
 	return Waiting, SettingAside, "it was deleted; its volume is being set aside, to be drained from there"
 }
 

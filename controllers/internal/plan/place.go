@@ -101,14 +101,6 @@ func (o *Observed) placesByOtherRing(target string) bool {
 		slices.ContainsFunc(o.Placements, func(j Job) bool { return j.Target != target && j.mayRun() && !j.Waits })
 }
 
-// drainedAfterPlacement tells whether the members' items are placed before this claim is
-// drained. Its items are older than the members' own. A drain only adds, so the first value
-// stays: the members' items must be placed first. If the member left with the last ring that moved keys, no
-// other member has newer values, and its drain comes first.
-func (o *Observed) drainedAfterPlacement(c *claim.Claim) bool {
-	return c.Aside || c.Unplaced || c.Ordinal >= o.Record.From.Size
-}
-
 // sizeWhilePlacing returns the size that placement allows if this one is wanted. While
 // items have to be placed, no member of the ring leaves and none joins. All may stop,
 // because each returns with the items that it has.
@@ -175,7 +167,7 @@ func (p *Plan) endPlacements(o *Observed, which func(*Job) bool, why string) {
 		case !which(j) || j.Deleting:
 		case c != nil && o.movesLeaving(j):
 			moved, why := o.moved(c, j)
-			p.add(action.DeleteJob{Name: j.Name, UID: j.UID, Reason: "its member leaves now", Claim: c.Ref(), Moved: moved, NotMoved: why})
+			p.add(action.DeleteJob{Name: j.Name, UID: j.UID, ClaimUID: j.ClaimUID, Reason: "its member leaves now", Claim: c.Ref(), Moved: moved, NotMoved: why})
 		default:
 			p.deleteJob(j, why)
 		}
@@ -230,7 +222,7 @@ func (p *Plan) allPlacementsWait(o *Observed) string {
 		d := &p.Drains[i]
 		// A member of the ring that has the mark leaves when all are placed.
 		left := d.Claim.Aside || d.Claim.Ordinal >= min(p.Replicas, o.Record.Ring.Size)
-		soon := d.Phase == Waiting && !o.leasesMayBeThere() || d.Phase == Releasing
+		soon := d.Phase == Waiting && !o.leasesMayBeThere() && p.Replicas == o.Record.Ring.Size || d.Phase == Releasing
 		onItsWay := d.Phase == Draining || left && !o.drainedAfterPlacement(&d.Claim) && soon
 		if onItsWay {
 			return fmt.Sprintf("claim %s is drained first", d.Claim.Name)
@@ -259,6 +251,13 @@ func (p *Plan) followPlacement(o *Observed, c *claim.Claim, job *Job, state Plac
 	case job.Target != o.target():
 		p.deleteJob(job, "the ring has changed, or a member is lost")
 		return state.is(PlacementWaits, InTurn, "the clients' list has changed, or a member is lost: the placement starts again")
+	case job.State == JobActive && job.replaced(c.PlacementRequest == claim.Retry) != "":
+		why := job.replaced(c.PlacementRequest == claim.Retry)
+		p.deleteJob(job, why)
+		if c.PlacementRequest == claim.Retry {
+			p.add(action.ClearPlacementRetry{Claim: c.Ref()})
+		}
+		return state.is(PlacementWaits, InTurn, "the placement starts anew when its Job is gone: "+why)
 	case job.State == JobActive:
 		if c.PlacementRequest == claim.Retry {
 			p.add(action.ClearPlacementRetry{Claim: c.Ref()}) // it has begun
@@ -275,7 +274,7 @@ func (p *Plan) followPlacement(o *Observed, c *claim.Claim, job *Job, state Plac
 		p.add(action.RecordPlaced{Claim: c.Ref(), Serial: o.Record.Serial, Target: job.Target, Receipt: job.Receipt})
 		return state.is(PlacementRuns, "", "")
 	case c.PlacementRequest == claim.Retry:
-		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, Reason: "a person asked for a retry"}, action.ClearPlacementRetry{Claim: c.Ref()})
+		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, ClaimUID: job.ClaimUID, Reason: "a person asked for a retry"}, action.ClearPlacementRetry{Claim: c.Ref()})
 		return state.is(PlacementWaits, InTurn, "the retry starts when the failed Job is gone")
 	}
 	f, again := p.tryAgain(o, c, job, invalid)

@@ -111,6 +111,8 @@ func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
 	for i := range s.Drains { // s.Drains and the plan's are in the same order
 		d, planned := &s.Drains[i], &in.Plan.Drains[i]
 		switch failed := planned.Claim.Attempts.Failed; {
+		case d.Phase == cachev1alpha1.DrainFailed && d.Reason == cachev1alpha1.ReasonNameTaken:
+			return troublef(cachev1alpha1.ReasonNameTaken, "claim %s: %s", d.Claim, d.Message)
 		case d.Phase == cachev1alpha1.DrainFailed:
 			return troublef(cachev1alpha1.ReasonDrainFailed, "claim %s: %s: %s", d.Claim, d.Reason, d.Message)
 		case failed > 0 && (planned.Phase == plan.Draining || planned.Phase == plan.Waiting) && planned.Reason != plan.Hibernating:
