@@ -103,6 +103,9 @@ const (
 	Here
 	// Reserved: it waits for the claim that takes it over.
 	Reserved
+	// Promised: it waits for this claim. Kubernetes binds the two, even if the claim is being
+	// deleted.
+	Promised
 	// Elsewhere: somebody else bound it to another claim, or to none.
 	Elsewhere
 	// Gone: there is no such volume.

@@ -81,7 +81,7 @@ func MayRelease(live *Terms, c *Claim, why action.Release) error {
 			return errors.New("the Memcached is gone")
 		case c.LeavingSince.IsZero():
 			return fmt.Errorf("claim %s is a member's", c.Name)
-		case why == action.ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.CanBeSetAside()):
+		case why == action.ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.Where == Promised || c.CanBeSetAside()):
 			return fmt.Errorf("the volume of claim %s is kept by another claim first", c.Name)
 		}
 	}

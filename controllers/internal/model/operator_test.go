@@ -285,6 +285,8 @@ func (s *state) where(i int8, c *claim) pvc.Where {
 		return pvc.Gone
 	case v.of == c.of && v.bound == c.generation:
 		return pvc.Here
+	case v.of == c.of && v.bound == 0:
+		return pvc.Promised
 	case v.of == c.generation:
 		return pvc.Reserved
 	}

@@ -32,6 +32,8 @@ func (p *Plan) setAsideDeleted(o *Observed, c *claim.Claim, job *Job) (DrainPhas
 		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is gone: " + orSkip
 	case claim.Elsewhere:
 		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is bound to another claim, or to none: " + orSkip
+	case claim.Promised:
+		return Waiting, SettingAside, fmt.Sprintf("it was deleted while it takes over volume %s, which is set aside once more then", c.Volume)
 	case claim.Here, claim.Reserved:
 	}
 	// Pods keep the claim, even when they have ended.

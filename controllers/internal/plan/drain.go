@@ -128,7 +128,7 @@ func (p *Plan) decideDrain(o *Observed, c *claim.Claim, slots *int) DrainState {
 		return p.setAsideRetained(c, job, state)
 	case why == action.ByPolicyRetain && c.Deleting && c.CanBeSetAside() && o.drainGoesOn(c, job):
 		return p.followDrain(o, c, job, state)
-	case why == action.ByPolicyRetain && c.Deleting && c.CanBeSetAside():
+	case why == action.ByPolicyRetain && c.Deleting && (c.CanBeSetAside() || c.Where == claim.Promised):
 		return state.is(p.setAsideDeleted(o, c, job))
 	case release:
 		p.returnVolume(o, c)
