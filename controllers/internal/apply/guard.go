@@ -113,11 +113,11 @@ func (r *run) mayRelease(ctx context.Context, pvc *corev1.PersistentVolumeClaim,
 		return observe.Refuse("claim %s is not a member's", pvc.Name)
 	}
 	if why == action.BySetAside {
-		found, err := r.Reader.LiveClaims(ctx, r.cluster)
+		live, err := r.live(ctx)
 		if err != nil {
 			return err
 		}
-		return observe.RefusedBy(plan.MayHandOver(&plan.Observed{Claims: found.Claims}, &c))
+		return observe.RefusedBy(plan.MayHandOver(&live.Observed, &c))
 	}
 	live, err := r.liveCluster(ctx, why)
 	if err != nil {

@@ -50,7 +50,6 @@ func (s *state) deletions(x *expansion) {
 			x.add(event{what: deleteClaimAndPod, a: i}, func(n *state) {
 				n.live.claims[i][0].deleting = true
 				n.live.pods.members[i] = pod{}
-				n.mixed = true // what runs meanwhile may bring older items to the member that returns empty
 			})
 		}
 	}

@@ -55,6 +55,8 @@ func (p *Plan) handOver(o *Observed, c, aside *claim.Claim) (DrainPhase, string,
 		return Waiting, SettingAside, fmt.Sprintf("it takes over volume %s", c.Volume)
 	case MayHandOver(o, c) == nil:
 		p.add(action.ReleaseClaim{Claim: c.Ref(), Why: action.BySetAside})
+	case c.LeavingSince.IsZero() && o.movesNow() != "":
+		return Waiting, SettingAside, fmt.Sprintf("claim %s takes over its volume when %s has ended, which may bring older items to its member", aside.Name, o.movesNow())
 	}
 	return Waiting, SettingAside, "claim " + aside.Name + " takes over its volume"
 }

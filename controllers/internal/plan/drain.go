@@ -193,6 +193,8 @@ func (o *Observed) drainWaits(c *claim.Claim, survivors int32) (reason, message 
 		return PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal)
 	case slices.Contains(o.ClaimsWithDrainerPod, c.UID):
 		return InTurn, "the pod of an earlier drain of this claim is still there"
+	case o.waitsForReturn() != "":
+		return InTurn, o.waitsForReturn()
 	case o.earlierDrainDue(c):
 		return InTurn, "the volume of another member is drained first: its values are newer"
 	case o.waitsForLeases() != "":
@@ -221,6 +223,10 @@ func (s DrainState) is(phase DrainPhase, reason, message string) DrainState {
 func (p *Plan) followDrain(o *Observed, c *claim.Claim, job *Job, state DrainState) DrainState {
 	if job.Deleting {
 		return state.is(Waiting, InTurn, "an earlier Job of this drain is being deleted")
+	}
+	if why := o.waitsForReturn(); why != "" && job.mayRun() {
+		p.deleteJob(job, why)
+		return state.is(Waiting, InTurn, why)
 	}
 	if job.State == JobActive {
 		if why := job.replaced(c.Request == claim.Retry); why != "" {

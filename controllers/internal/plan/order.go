@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
 	"example.com/memcached-operator/controllers/internal/claim"
@@ -65,6 +66,48 @@ func (o *Observed) storedBy(c *claim.Claim) int64 {
 		return 0
 	}
 	return o.Record.Serial
+}
+
+// returnsEmpty returns the claim of a member that stays, whose claim was deleted and whose volume is
+// being set aside; or nil. The member returns with an empty volume. What moves to it meanwhile may be
+// older than what the first volume has, which is drained next. So drains and placements that are at
+// work are ended, and begin anew in their turn; the claim is handed over when none is at work, and
+// none begins before that.
+func (o *Observed) returnsEmpty() *claim.Claim {
+	i := slices.IndexFunc(o.Claims, func(c claim.Claim) bool {
+		return c.LeavingSince.IsZero() && !c.Aside && c.HasVolumeToHandOver() && !c.InUse && c.CanBeSetAside()
+	})
+	if i < 0 {
+		return nil
+	}
+	return &o.Claims[i]
+}
+
+// waitsForReturn tells that drains and placements wait for such a member; empty if there is none.
+func (o *Observed) waitsForReturn() string {
+	if c := o.returnsEmpty(); c != nil {
+		return fmt.Sprintf("claim %s was deleted: its volume is set aside first, since its items may be newer", c.Name)
+	}
+	return ""
+}
+
+// movesNow names what is at work: a drain, or a placement that was told to begin; empty if nothing is.
+func (o *Observed) movesNow() string {
+	if job := o.runningDrain(); job != nil {
+		return "Job " + job.Name
+	}
+	if pod := o.lingeringDrainer(); pod != "" {
+		return "drainer " + pod
+	}
+	for i := range o.Placements {
+		if j := &o.Placements[i]; j.mayRun() && !j.Waits {
+			return "Job " + j.Name
+		}
+	}
+	if i := slices.IndexFunc(o.Drainers, Drainer.moves); i >= 0 {
+		return "drainer " + o.Drainers[i].Pod
+	}
+	return ""
 }
 
 // earlierDrainDue tells whether a volume that comes before this one is about to be drained, or

@@ -130,10 +130,16 @@ func (p *Plan) place(o *Observed) {
 		p.endPlacements(o, func(*Job) bool { return true }, "the cluster hibernates")
 		return
 	}
-	p.endPlacements(o, func(j *Job) bool {
+	idle := func(j *Job) bool {
 		c := o.claim(j.ClaimUID)
 		return c == nil || !o.misplaced(c) && !o.keepsMover(c, j)
-	}, "its member has nothing to place")
+	}
+	p.endPlacements(o, idle, "its member has nothing to place")
+	for i := range o.Placements {
+		if j := &o.Placements[i]; o.waitsForReturn() != "" && j.mayRun() && !j.Waits && !idle(j) {
+			p.deleteJob(j, o.waitsForReturn())
+		}
+	}
 	slots := o.moverSlots()
 	p.moveLeaving(o, &slots)
 	if p.Prepares { // clients look by the ring before
@@ -212,7 +218,7 @@ func (o *Observed) placementWaits(target string) string {
 	case o.placesByOtherRing(target):
 		return "the pod of an earlier placement is still there"
 	}
-	return ""
+	return o.waitsForReturn()
 }
 
 // allPlacementsWait tells what every placement waits for: what placementWaits says,
@@ -248,6 +254,8 @@ func (p *Plan) followPlacement(o *Observed, c *claim.Claim, job *Job, state Plac
 	switch {
 	case job.Deleting:
 		return state.is(PlacementWaits, InTurn, "an earlier Job is being deleted")
+	case job.mayRun() && !job.Waits && o.waitsForReturn() != "":
+		return state.is(PlacementWaits, InTurn, o.waitsForReturn())
 	case job.Target != o.target():
 		p.deleteJob(job, "the ring has changed, or a member is lost")
 		return state.is(PlacementWaits, InTurn, "the clients' list has changed, or a member is lost: the placement starts again")
