@@ -158,6 +158,10 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	cluster = r.written.Newest(cluster, r.Clock.Now())
 	version := cluster.ResourceVersion
+	sizeErr, err := r.writeSize(ctx, reader, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	state, err := reader.Observe(ctx, cluster)
 	if err == nil {
 		why := errors.Join(applier.Label(ctx, cluster, state.Unlabelled, state.Found), state.Unfound)
@@ -184,6 +188,9 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		state.Placements = append(state.Placements, seen.done.Placements...)
 		r.count(seen)
 	}
+	if sizeErr != nil && !passes(sizeErr) { // otherwise somebody has just changed the Memcached
+		applyErr = errors.Join(applyErr, sizeErr)
+	}
 	if passes(applyErr) {
 		r.noteRefusal(seen, applyErr)
 	}
@@ -192,6 +199,32 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		r.written.Note(cluster, r.Clock.Now())
 	}
 	return r.result(seen, &p, applyErr, statusErr)
+}
+
+// writeSize gives a spec without a size that of the cluster. Nobody asked for another one, so the
+// scale subresource has it for an autoscaler, and no member leaves. A person may set one at
+// the same time: that counts, so the write is under a lock. If it fails, the reconcile goes on by
+// the same size, and refused says why.
+func (r *MemcachedReconciler) writeSize(ctx context.Context, reader *observe.Reader, cluster *cachev1alpha1.Memcached) (refused, err error) {
+	if cluster.Spec.Size != nil {
+		return nil, nil
+	}
+	size, err := reader.LiveSize(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	before := cluster.DeepCopy()
+	cluster.Spec.Size = &size
+	if cluster.DeletionTimestamp != nil || observe.Paused(cluster) {
+		return nil, nil
+	}
+	ctx = writelog.Because(ctx, "the spec has no size: it keeps the one that the cluster has")
+	refused = r.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cachev1alpha1.ManagedBy))
+	if refused != nil {
+		before.DeepCopyInto(cluster)
+		cluster.Spec.Size = &size
+	}
+	return client.IgnoreNotFound(refused), nil
 }
 
 // unobserved ends a reconcile that could not see everything that belongs to the cluster.

@@ -27,11 +27,12 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.routing) || !has(self.routing.addresses) || self.routing.addresses != 'Stable' || has(self.storage)",message="routing.addresses: Stable needs storage: without it, members have no names of their own, and applications use the cluster's Service"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own, and routers could not tell them apart"
 type MemcachedSpec struct {
-	// size is the number of members wanted, from 0 to 512. Defaults to 1. 0 hibernates
+	// size is the number of members wanted, from 0 to 512. 0 hibernates
 	// a cluster with storage: its members stop, their volumes stay, nothing is drained,
-	// and scaling up resumes with the cache warm.
+	// and scaling up resumes with the cache warm. Absent, it is written by
+	// the operator: the number of members that there are, 1 for a new cluster. So it can be
+	// taken out of a manifest and left to an autoscaler, and nothing changes.
 	// +optional
-	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=512
 	Size *int32 `json:"size,omitempty"`
@@ -241,9 +242,9 @@ type DiscoverySpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.exclusive) && self.exclusive) == (has(oldSelf.exclusive) && oldSelf.exclusive)",message="exclusive can't be changed while there are routers: remove spec.router first"
 type RouterSpec struct {
-	// replicas is the number of routers, from 1 to 256. Absent, it is left to whoever sets
-	// that of the Deployment NAME-router, such as a HorizontalPodAutoscaler; Kubernetes then
-	// begins with one.
+	// replicas is the number of routers, from 1 to 256. Absent, it is that of the
+	// Deployment NAME-router, which an autoscaler may set: 1 for new routers, and as many as
+	// there are if it was taken out of a manifest.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -62,7 +61,6 @@ func (w *Written) Newest(cached *cachev1alpha1.Memcached, now time.Time) *cachev
 		}
 		if newer, err := resourceversion.CompareResourceVersion(last.object.ResourceVersion, cached.ResourceVersion); err == nil && newer > 0 {
 			newest = last.object.DeepCopy()
-			newest.Spec.Size = ptr.To(ptr.Deref(newest.Spec.Size, 1))
 			return
 		}
 		last.object = nil

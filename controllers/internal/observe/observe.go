@@ -145,12 +145,11 @@ type State struct {
 
 // Cluster returns the Memcached, or nil if nothing is left to do for it. If it is gone,
 // but left claims with our finalizer (its own finalizer was removed by force), it is
-// treated as deleted, under the default policy.
+// treated as deleted, under the default policy. Its size may be missing (LiveSize).
 func (r *Reader) Cluster(ctx context.Context, key client.ObjectKey) (*cachev1alpha1.Memcached, error) {
 	cluster := &cachev1alpha1.Memcached{}
 	err := r.Cache.Get(ctx, key, cluster)
 	if err == nil || !apierrors.IsNotFound(err) {
-		cluster.Spec.Size = ptr.To(ptr.Deref(cluster.Spec.Size, 1))
 		return cluster, err
 	}
 	var claims corev1.PersistentVolumeClaimList
