@@ -26,6 +26,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.discovery) || self.discovery.port != self.containerPort && (!has(self.exporter) || self.discovery.port != self.exporter.port)",message="discovery.port must not be containerPort or exporter.port: something else listens there"
 // +kubebuilder:validation:XValidation:rule="!has(self.routing) || !has(self.routing.addresses) || self.routing.addresses != 'Stable' || has(self.storage)",message="routing.addresses: Stable needs storage: without it, members have no names of their own, and applications use the cluster's Service"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own, and routers could not tell them apart"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(oldSelf.storage) || !has(self.memory) || !has(oldSelf.memory) || has(self.storage.size) == has(oldSelf.storage.size) || (has(self.storage.size) ? quantity(string(self.storage.size)).compareTo(quantity('0').add(2 * quantity(string(oldSelf.memory)).asInteger() + quantity(string(oldSelf.memory)).asInteger() / 8 + 67108864)) >= 0 : quantity(string(oldSelf.storage.size)).compareTo(quantity('0').add(2 * quantity(string(self.memory)).asInteger() + quantity(string(self.memory)).asInteger() / 8 + 67108864)) <= 0)",message="storage.size can't shrink, nor by leaving it out, or by naming less than what memory gave: Kubernetes makes no volume smaller"
 type MemcachedSpec struct {
 	// size is the number of members wanted, from 0 to 512. 0 hibernates
 	// a cluster with storage: its members stop, their volumes stay, nothing is drained,
@@ -479,7 +480,7 @@ type StorageSpec struct {
 	// volumes grow; the condition VolumesSized says whether it has. It can't shrink.
 	// Defaults to room for two such files, so that the items of any member that starts
 	// cold can be replayed: twice memory, plus an eighth of it, plus 64Mi; this grows
-	// with memory.
+	// with memory, when a member is ready that has the new one.
 	// +optional
 	Size resource.Quantity `json:"size,omitzero"`
 	// storageClassName of the volumes. Defaults to the cluster's default class.

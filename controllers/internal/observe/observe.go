@@ -353,6 +353,15 @@ func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32
 	return ready, last, away
 }
 
+// memoryRuns tells whether a member is ready that has this memory, in bytes, or more.
+func memoryRuns(pods []corev1.Pod, memory int64) bool {
+	return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
+		return p.DeletionTimestamp == nil && status.PodReady(&p) && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+			return c.Name == build.ContainerMemcached && build.MemoryOf(c.Command) >= memory
+		})
+	})
+}
+
 // readySince is when the condition Ready last changed.
 func readySince(pod *corev1.Pod) (since time.Time) {
 	for _, c := range pod.Status.Conditions {
@@ -408,6 +417,7 @@ func (o *State) Input() plan.Observed {
 	in.MemberPods, in.RouterPods = toTell(o.Pods), toTell(o.Routers.Pods)
 	in.MemberServices = o.planMemberServices()
 	in.Ready, in.LastReady, in.Away = readiness(o.Cluster.Name, o.Pods, in.StatefulSet.Replicas)
+	in.MemoryRuns = memoryRuns(o.Pods, in.Cluster.Memory)
 	for i := range o.DrainerPods {
 		pod := &o.DrainerPods[i]
 		d := identity.DutyOf(pod)
@@ -487,6 +497,7 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 	}
 	if spec.Storage != nil && spec.Memory != nil {
 		cluster.VolumeSize, cluster.Memory = build.VolumeSize(c).Value(), spec.Memory.Value()
+		cluster.VolumeSizeGiven = !spec.Storage.Size.IsZero()
 	}
 	return cluster
 }

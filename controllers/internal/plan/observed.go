@@ -56,6 +56,8 @@ type Cluster struct {
 	// VolumeSize is what each member's volume is to have, and Memory what it must be
 	// larger than, in bytes.
 	VolumeSize, Memory int64
+	// VolumeSizeGiven: spec.storage.size says it. Otherwise it follows memory.
+	VolumeSizeGiven bool
 }
 
 // Terms of the cluster's claims.
@@ -161,6 +163,8 @@ type Observed struct {
 	// of its rings: see ReadList.
 	ListSize int32
 	Record   ring.Record
+	// MemoryRuns: a member is ready that has Cluster.Memory.
+	MemoryRuns bool
 	// MemberPods are those of members that are told of the list, RouterPods of routers that
 	// are told of their table.
 	MemberPods, RouterPods []action.PodRef

@@ -58,8 +58,10 @@ type Plan struct {
 	DeletedClaims []DeletedClaim
 	// SmallClaims are members' claims whose volumes are smaller than wanted.
 	// KeepsTemplate: the members' pods stay as they are until these have grown.
-	SmallClaims   []action.ClaimRef
-	KeepsTemplate bool
+	// GrowthWaits: they don't grow before a member has shown that it can run with the memory that
+	// they are to have room for, or storage.size asks for it.
+	SmallClaims                []action.ClaimRef
+	KeepsTemplate, GrowthWaits bool
 	// Wake is when to plan again if no event comes earlier; zero for never.
 	Wake time.Time
 }
