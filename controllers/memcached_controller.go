@@ -83,6 +83,8 @@ type MemcachedReconciler struct {
 	// growthRefused has why no volume may grow. A cluster's volumes are all of one class, so
 	// one refusal is enough.
 	growthRefused memory.Answers[string]
+	// obstructed has the drains whose Jobs can't be made.
+	obstructed memory.Obstructions
 	// notCreated has since when pods are missing, and why.
 	notCreated notcreated.Pods
 	// monitors and bindings are applied, and not watched.
@@ -100,7 +102,7 @@ type observed struct {
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
 		Cache: r.Client, Live: r.Live, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings,
-		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused,
+		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed,
 	}
 }
 
@@ -154,8 +156,12 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	cluster = r.written.Newest(cluster)
+	cluster = r.written.Newest(cluster, r.Clock.Now())
 	version := cluster.ResourceVersion
+	sizeErr, err := r.writeSize(ctx, reader, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	state, err := reader.Observe(ctx, cluster)
 	if err == nil {
 		why := errors.Join(applier.Label(ctx, cluster, state.Unlabelled, state.Found), state.Unfound)
@@ -182,14 +188,43 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		state.Placements = append(state.Placements, seen.done.Placements...)
 		r.count(seen)
 	}
+	if sizeErr != nil && !passes(sizeErr) { // otherwise somebody has just changed the Memcached
+		applyErr = errors.Join(applyErr, sizeErr)
+	}
 	if passes(applyErr) {
 		r.noteRefusal(seen, applyErr)
 	}
 	statusErr := r.writeStatus(ctx, seen, p, applyErr)
 	if cluster.ResourceVersion != version {
-		r.written.Note(cluster)
+		r.written.Note(cluster, r.Clock.Now())
 	}
 	return r.result(seen, &p, applyErr, statusErr)
+}
+
+// writeSize gives a spec without a size that of the cluster. Nobody asked for another one, so the
+// scale subresource has it for an autoscaler, and no member leaves. A person may set one at
+// the same time: that counts, so the write is under a lock. If it fails, the reconcile goes on by
+// the same size, and refused says why.
+func (r *MemcachedReconciler) writeSize(ctx context.Context, reader *observe.Reader, cluster *cachev1alpha1.Memcached) (refused, err error) {
+	if cluster.Spec.Size != nil {
+		return nil, nil
+	}
+	size, err := reader.LiveSize(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	before := cluster.DeepCopy()
+	cluster.Spec.Size = &size
+	if cluster.DeletionTimestamp != nil || observe.Paused(cluster) {
+		return nil, nil
+	}
+	ctx = writelog.Because(ctx, "the spec has no size: it keeps the one that the cluster has")
+	refused = r.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cachev1alpha1.ManagedBy))
+	if refused != nil {
+		before.DeepCopyInto(cluster)
+		cluster.Spec.Size = &size
+	}
+	return client.IgnoreNotFound(refused), nil
 }
 
 // unobserved ends a reconcile that could not see everything that belongs to the cluster.
@@ -210,7 +245,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 	}
 	if cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
 		if err := r.patchStatus(ctx, before, cluster); err == nil {
-			r.written.Note(cluster)
+			r.written.Note(cluster, r.Clock.Now())
 		} else if !passes(err) {
 			why = errors.Join(why, client.IgnoreNotFound(err))
 		}
@@ -228,6 +263,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.refusedSteps.Forget(key)
 	r.monitors.Forget(key)
 	r.growthRefused.Forget(key)
+	r.obstructed.Forget(key)
 	r.bindings.Forget(key)
 	r.notCreated.Forget(key)
 	r.progress.Forget(key)

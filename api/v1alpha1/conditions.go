@@ -118,6 +118,9 @@ const (
 	ReasonSizedAsWanted = "SizedAsWanted"
 	// ReasonVolumesGrow: volumes are asked to grow, and have not yet.
 	ReasonVolumesGrow = "VolumesGrow"
+	// ReasonVolumesWait: volumes are to grow with memory, and no member has shown yet that it can run
+	// with it.
+	ReasonVolumesWait = "VolumesWait"
 	// ReasonVolumesCannotGrow: the API server refuses to let a volume grow.
 	ReasonVolumesCannotGrow = "VolumesCannotGrow"
 	// ReasonServiceMonitorApplied: a ServiceMonitor selects the exporters.

@@ -72,6 +72,13 @@ const (
 	// was told to leave while others stay. From then on its values may be old: the
 	// volume never comes back as a member's.
 	AnnotationLeaving = "cache.example.com/released"
+	// AnnotationLeft, beside the leaving mark, is its number: marks that are written later
+	// have higher ones. The time tells no order, because replicas' clocks differ.
+	AnnotationLeft = "cache.example.com/left"
+	// AnnotationPolicy, beside the leaving mark, is what becomes of the volume: the value of
+	// spec.drain.policy when the member was told to leave, and then, after a comma, Release if
+	// spec.drain.onUnrecoverable was that. A later spec changes nothing about this volume.
+	AnnotationPolicy = "cache.example.com/policy"
 	// AnnotationNeverStarted, beside the leaving mark: the member's first pod had not
 	// started a container by then, so the volume is empty.
 	AnnotationNeverStarted = "cache.example.com/never-started"
@@ -90,7 +97,8 @@ const (
 	// AnnotationDrain is set by a person: DrainSkip, DrainRetry or DrainHold.
 	AnnotationDrain = "cache.example.com/drain"
 	// AnnotationPlaced, on a member's claim, is the number of the ring by which the
-	// member's items were placed last.
+	// member's items were placed last. On a claim that took over a volume it is that of the
+	// last ring by which clients stored items there.
 	AnnotationPlaced = "cache.example.com/placed"
 	// AnnotationPlacement is set by a person on a member's claim: PlacementRetry or
 	// PlacementSkip. The operator removes it when it has acted on it.
@@ -125,6 +133,10 @@ const (
 
 // Annotations on drain Jobs.
 const (
+	// AnnotationDrainer, on the Job of a drain or a placement, is a hash of what the spec and the
+	// operator said of its pods, without the drainer's arguments. If that has changed, and no
+	// pod of the Job has run, the Job is replaced.
+	AnnotationDrainer = "cache.example.com/drainer"
 	// AnnotationClaimUID is the UID of the claim that the Job drains.
 	AnnotationClaimUID = "cache.example.com/claim-uid"
 	// AnnotationSurvivors is the number of survivors that the Job adds items to: the

@@ -26,12 +26,14 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.discovery) || self.discovery.port != self.containerPort && (!has(self.exporter) || self.discovery.port != self.exporter.port)",message="discovery.port must not be containerPort or exporter.port: something else listens there"
 // +kubebuilder:validation:XValidation:rule="!has(self.routing) || !has(self.routing.addresses) || self.routing.addresses != 'Stable' || has(self.storage)",message="routing.addresses: Stable needs storage: without it, members have no names of their own, and applications use the cluster's Service"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own, and routers could not tell them apart"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(oldSelf.storage) || !has(self.memory) || !has(oldSelf.memory) || has(self.storage.size) == has(oldSelf.storage.size) || (has(self.storage.size) ? quantity(string(self.storage.size)).compareTo(quantity('0').add(2 * quantity(string(oldSelf.memory)).asInteger() + quantity(string(oldSelf.memory)).asInteger() / 8 + 67108864)) >= 0 : quantity(string(oldSelf.storage.size)).compareTo(quantity('0').add(2 * quantity(string(self.memory)).asInteger() + quantity(string(self.memory)).asInteger() / 8 + 67108864)) <= 0)",message="storage.size can't shrink, nor by leaving it out, or by naming less than what memory gave: Kubernetes makes no volume smaller"
 type MemcachedSpec struct {
-	// size is the number of members wanted, from 0 to 512. Defaults to 1. 0 hibernates
+	// size is the number of members wanted, from 0 to 512. 0 hibernates
 	// a cluster with storage: its members stop, their volumes stay, nothing is drained,
-	// and scaling up resumes with the cache warm.
+	// and scaling up resumes with the cache warm. Absent, it is written by
+	// the operator: the number of members that there are, 1 for a new cluster. So it can be
+	// taken out of a manifest and left to an autoscaler, and nothing changes.
 	// +optional
-	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=512
 	Size *int32 `json:"size,omitempty"`
@@ -241,9 +243,9 @@ type DiscoverySpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.exclusive) && self.exclusive) == (has(oldSelf.exclusive) && oldSelf.exclusive)",message="exclusive can't be changed while there are routers: remove spec.router first"
 type RouterSpec struct {
-	// replicas is the number of routers, from 1 to 256. Absent, it is left to whoever sets
-	// that of the Deployment NAME-router, such as a HorizontalPodAutoscaler; Kubernetes then
-	// begins with one.
+	// replicas is the number of routers, from 1 to 256. Absent, it is that of the
+	// Deployment NAME-router, which an autoscaler may set: 1 for new routers, and as many as
+	// there are if it was taken out of a manifest.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256
@@ -478,7 +480,7 @@ type StorageSpec struct {
 	// volumes grow; the condition VolumesSized says whether it has. It can't shrink.
 	// Defaults to room for two such files, so that the items of any member that starts
 	// cold can be replayed: twice memory, plus an eighth of it, plus 64Mi; this grows
-	// with memory.
+	// with memory, when a member is ready that has the new one.
 	// +optional
 	Size resource.Quantity `json:"size,omitzero"`
 	// storageClassName of the volumes. Defaults to the cluster's default class.
@@ -648,7 +650,8 @@ const (
 type DrainSpec struct {
 	// policy for the volume of a leaving member in a scale-down. Drain (the default)
 	// adds its items to the survivors, and only then deletes its claim. Retain keeps the
-	// claim. Delete gives the items up.
+	// claim. Delete gives the items up. It is decided when the member is told to leave: a later
+	// change counts for members that leave later.
 	// +optional
 	// +kubebuilder:default=Drain
 	Policy DrainPolicy `json:"policy,omitempty"`

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // Options of an uninstallation.
@@ -256,11 +257,17 @@ func (o *Options) releaseClaim(ctx context.Context, claim *metav1.PartialObjectM
 	return o.removeFinalizer(ctx, "claim", claim, cachev1alpha1.ClaimFinalizer)
 }
 
+// drained tells whether the claim has a receipt that adds up, for exactly this claim. Anybody may
+// have written the annotation, or brought it back from a backup of another claim.
+func drained(claim *metav1.PartialObjectMetadata) bool {
+	receipt, err := contract.ParseReceipt(claim.Annotations[cachev1alpha1.AnnotationReceipt])
+	return err == nil && receipt.AddsUp(string(claim.UID)) == nil
+}
+
 // keepVolume makes the volume outlive a claim that goes with its finalizer although
 // nobody has drained it or given its items up.
 func (o *Options) keepVolume(ctx context.Context, claim *metav1.PartialObjectMetadata) error {
-	_, drained := claim.Annotations[cachev1alpha1.AnnotationReceipt]
-	if claim.DeletionTimestamp == nil || drained || claim.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip {
+	if claim.DeletionTimestamp == nil || drained(claim) || claim.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip {
 		return nil
 	}
 	whole := &corev1.PersistentVolumeClaim{}

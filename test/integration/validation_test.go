@@ -275,7 +275,8 @@ func TestWhatCannotChangeLaterIsRefusedWithASentence(t *testing.T) {
 	plain := apitest.MakeMemcached("plain").Obj()
 	stored := apitest.MakeMemcached("stored").Storage("128Mi").Obj()
 	classed := apitest.MakeMemcached("classed").Storage("128Mi").With(withClass).Obj()
-	for _, m := range []*cachev1alpha1.Memcached{plain, stored, classed} {
+	large, unsized := apitest.MakeMemcached("large").Storage("1Gi").Obj(), apitest.MakeMemcached("unsized").Storage("0").Obj()
+	for _, m := range []*cachev1alpha1.Memcached{plain, stored, classed, large, unsized} {
 		w.create(m)
 	}
 	const (
@@ -288,23 +289,26 @@ func TestWhatCannotChangeLaterIsRefusedWithASentence(t *testing.T) {
 		patch  string
 		want   string
 	}{
-		"storage added":        {plain, `{"spec":{"storage":{"size":"128Mi"}}}`, addOrRemove},
-		"storage removed":      {stored, `{"spec":{"storage":null}}`, addOrRemove},
-		"storage grown":        {stored, `{"spec":{"storage":{"size":"256Mi"}}}`, ""},
-		"storage shrunk":       {stored, `{"spec":{"storage":{"size":"100Mi"}}}`, size},
-		"a class added":        {stored, `{"spec":{"storage":{"storageClassName":"player"}}}`, class},
-		"the class changed":    {classed, `{"spec":{"storage":{"storageClassName":"another"}}}`, class},
-		"the class removed":    {classed, `{"spec":{"storage":{"storageClassName":null}}}`, class},
-		"memory over storage":  {stored, `{"spec":{"memory":"200Mi"}}`, "storage.size must be larger than memory"},
-		"the spec taken away":  {stored, `{"spec":null}`, "spec"},
-		"memory within":        {stored, `{"spec":{"memory":"100Mi"}}`, ""},
-		"storage of no size":   {stored, `{"spec":{"storage":{"size":"0"}}}`, "storage.size must be larger than memory"},
-		"the size left out":    {stored, `{"spec":{"storage":{"size":null}}}`, ""},
-		"the size in words":    {stored, `{"spec":{"storage":{"size":"0.125Gi"}}}`, ""},
-		"another storage mode": {stored, `{"spec":{"storage":{"mode":"Mapped"}}}`, "storage.mode can't be changed"},
-		"the mode left out":    {stored, `{"spec":{"storage":{"mode":null}}}`, ""},
-		"another client":       {stored, `{"spec":{"routing":{"client":"gomemcache"}}}`, ""},
-		"a plain cluster goes": {plain, `{"spec":{"size":5,"memory":"128Mi"}}`, ""},
+		"storage added":         {plain, `{"spec":{"storage":{"size":"128Mi"}}}`, addOrRemove},
+		"storage removed":       {stored, `{"spec":{"storage":null}}`, addOrRemove},
+		"storage grown":         {stored, `{"spec":{"storage":{"size":"256Mi"}}}`, ""},
+		"storage shrunk":        {stored, `{"spec":{"storage":{"size":"100Mi"}}}`, size},
+		"a class added":         {stored, `{"spec":{"storage":{"storageClassName":"player"}}}`, class},
+		"the class changed":     {classed, `{"spec":{"storage":{"storageClassName":"another"}}}`, class},
+		"the class removed":     {classed, `{"spec":{"storage":{"storageClassName":null}}}`, class},
+		"memory over storage":   {stored, `{"spec":{"memory":"200Mi"}}`, "storage.size must be larger than memory"},
+		"the spec taken away":   {stored, `{"spec":null}`, "spec"},
+		"memory within":         {stored, `{"spec":{"memory":"100Mi"}}`, ""},
+		"storage of no size":    {stored, `{"spec":{"storage":{"size":"0"}}}`, "storage.size must be larger than memory"},
+		"a large size left out": {large, `{"spec":{"storage":{"size":null}}}`, size},
+		"less than memory gave": {unsized, `{"spec":{"storage":{"size":"150Mi"}}}`, size},
+		"as memory gave":        {unsized, `{"spec":{"storage":{"size":"200Mi"}}}`, ""},
+		"the size left out":     {stored, `{"spec":{"storage":{"size":null}}}`, ""},
+		"the size in words":     {stored, `{"spec":{"storage":{"size":"0.125Gi"}}}`, ""},
+		"another storage mode":  {stored, `{"spec":{"storage":{"mode":"Mapped"}}}`, "storage.mode can't be changed"},
+		"the mode left out":     {stored, `{"spec":{"storage":{"mode":null}}}`, ""},
+		"another client":        {stored, `{"spec":{"routing":{"client":"gomemcache"}}}`, ""},
+		"a plain cluster goes":  {plain, `{"spec":{"size":5,"memory":"128Mi"}}`, ""},
 	} {
 		t.Run(what, func(t *testing.T) {
 			err := admin.Patch(t.Context(), test.object.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(test.patch)), client.DryRunAll)

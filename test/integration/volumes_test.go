@@ -86,6 +86,40 @@ func TestVolumesWhoseSizeNobodyGaveFollowMemory(t *testing.T) {
 	w.quiet()
 }
 
+// A volume never shrinks again: one that follows memory grows when a member runs with it, and a memory
+// that can't be scheduled, or doesn't fit, asks for nothing.
+func TestNoVolumeGrowsByAMistypedMemory(t *testing.T) {
+	w := newWorld(t)
+	w.create(apitest.MakeMemcached(name).Size(2).Storage("0").Obj())
+	w.settled(2)
+	asked := func(size string) error {
+		for i := range 2 {
+			if got := w.claim(i).Spec.Resources.Requests.Storage().String(); got != size {
+				return fmt.Errorf("claim %d asks for %s", i, got)
+			}
+		}
+		return nil
+	}
+	w.change(w.memcached(), `{"spec":{"memory":"200Gi"}}`)
+	message := w.condition(cachev1alpha1.ConditionVolumesSized, "False", cachev1alpha1.ReasonVolumesWait)
+	if !strings.Contains(message, "435264Mi") {
+		t.Errorf("it does not say how much: %s", message)
+	}
+	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonVolumesWait)
+	w.always("no claim asks for it", func() error { return asked("200Mi") })
+	w.change(w.memcached(), `{"spec":{"memory":"64Mi"}}`)
+	w.settled(2)
+	w.condition(cachev1alpha1.ConditionVolumesSized, "True", cachev1alpha1.ReasonSizedAsWanted)
+
+	kubes.Unready(w.namespace, true) // no member with the new memory comes up
+	w.change(w.memcached(), `{"spec":{"memory":"96Mi"}}`)
+	w.condition(cachev1alpha1.ConditionVolumesSized, "False", cachev1alpha1.ReasonVolumesWait)
+	w.always("no claim asks for more before a member is ready", func() error { return asked("200Mi") })
+	kubes.Unready(w.namespace, false)
+	w.eventually("more room", func() error { return w.volumesHave(2, "268Mi") })
+	w.settled(2)
+}
+
 // TestARollOutThatLosesItemsIsForetold: status says that members will start cold before
 // the StatefulSet changes.
 func TestARollOutThatLosesItemsIsForetold(t *testing.T) {

@@ -133,8 +133,8 @@ type (
 		Name   string
 		UID    types.UID
 		Reason string
-		// Stray: it belongs to no claim, and no other action waits for its end.
-		Stray bool
+		// ClaimUID of the claim that it drains, or whose member's items it moves.
+		ClaimUID types.UID
 		// Claim is of the leaving member, for a mover; Moved is then its receipt, or nil, and
 		// NotMoved says why it has none.
 		Claim    ClaimRef
@@ -155,10 +155,12 @@ type (
 		Claim      ClaimRef
 		Volume, To string
 	}
-	// CreateAside creates the claim that takes it over.
+	// CreateAside creates the claim that takes it over. StoredBy is the serial of the last ring
+	// by which clients stored items on the volume, 0 if that is not known.
 	CreateAside struct {
 		Claim      ClaimRef
 		Volume, To string
+		StoredBy   int64
 	}
 	// ReturnVolume binds a reserved volume to its first claim again, so that it goes with
 	// it.

@@ -31,6 +31,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/controllers/internal/unwatched"
@@ -112,11 +113,13 @@ func (a *Applier) run(cluster *cachev1alpha1.Memcached, present *observe.Objects
 	return &run{Applier: a, cluster: cluster, present: present, now: a.Clock.Now(), done: Done{Marked: map[types.UID]time.Time{}}}
 }
 
-// Apply takes the steps of a plan in their order, and stops at the first that fails. If a
-// step that brings members about fails, only the others of that kind are skipped: a
-// mistake in the spec is no reason to stop a drain.
+// Apply takes the steps of a plan in their order. A step that fails stops what depends on it. Steps
+// about a claim stop the later ones about the same claim: one that can't be drained is no reason to
+// stop other drains, placements, or growth. Steps that bring members about stop the others of that
+// kind: a mistake in the spec is no reason to stop a drain. Only what all depend on stops all.
 func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, present *observe.Objects, actions []action.Action) (Done, error) {
 	r := a.run(cluster, present)
+	r.forgetPods()
 	err := r.takeSteps(ctx, actions)
 	if unlabelled := r.labelFound(ctx); unlabelled != nil {
 		err = worse(err, unlabelled)
@@ -126,9 +129,10 @@ func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, p
 
 func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 	var failed error
-	membersFailed := false
+	membersFailed, claimsFailed := false, map[types.UID]bool{}
 	for _, step := range actions {
-		if membersFailed && bringsMembers(step) {
+		about := claimOf(step)
+		if membersFailed && bringsMembers(step) || about != "" && claimsFailed[about] {
 			continue
 		}
 		if !keepsLiveView(step) {
@@ -145,9 +149,14 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 			logf.FromContext(ctx).V(1).Info("Refused a step", "step", step.String(), "reason", err.Error())
 		}
 		failed = worse(failed, fmt.Errorf("%s: %w", step, err))
+		r.view = nil // what was added to it may be wrong
 		switch {
 		case bringsMembers(step):
 			membersFailed = true
+		case ctx.Err() != nil:
+			return failed
+		case about != "":
+			claimsFailed[about] = true
 		case !standsBeside(step):
 			return failed
 		}
@@ -170,13 +179,57 @@ func bringsMembers(step action.Action) bool {
 
 // standsBeside tells whether no other action depends on this one.
 func standsBeside(step action.Action) bool {
-	switch a := step.(type) {
-	case action.ApplyListService, action.ApplyDiscovery, action.ApplyRouters, action.TellRouter, action.ApplyBudget, action.ApplyServiceMonitor, action.BeginMove:
+	switch step.(type) {
+	case action.ApplyListService, action.ApplyDiscovery, action.ApplyRouters, action.TellRouter, action.ApplyBudget, action.ApplyServiceMonitor:
 		return true
-	case action.DeleteJob:
-		return a.Stray
 	}
 	return false
+}
+
+// claimOf is the claim that the step is about, empty for none. Later steps about the same claim
+// depend on this one; those about others don't.
+func claimOf(step action.Action) types.UID {
+	switch a := step.(type) {
+	case action.AddClaimFinalizer:
+		return a.Claim.UID
+	case action.MarkLeaving:
+		return a.Claim.UID
+	case action.CreateDrain:
+		return a.Claim.UID
+	case action.RecordReceipt:
+		return a.Claim.UID
+	case action.CountFailure:
+		return a.Claim.UID
+	case action.ClearRetry:
+		return a.Claim.UID
+	case action.CreatePlacement:
+		return a.Claim.UID
+	case action.BeginMove:
+		return a.Claim.UID
+	case action.RecordPlaced:
+		return a.Claim.UID
+	case action.ClearPlacementRetry:
+		return a.Claim.UID
+	case action.DeleteJob:
+		return a.ClaimUID
+	case action.DeleteClaim:
+		return a.Claim.UID
+	case action.SetAside:
+		return a.Claim.UID
+	case action.ReserveVolume:
+		return a.Claim.UID
+	case action.CreateAside:
+		return a.Claim.UID
+	case action.ReturnVolume:
+		return a.Claim.UID
+	case action.SkipAside:
+		return a.Claim.UID
+	case action.GrowClaim:
+		return a.Claim.UID
+	case action.ReleaseClaim:
+		return a.Claim.UID
+	}
+	return ""
 }
 
 // keepsLiveView tells whether the next action may use the same live read, if it is one of
@@ -279,7 +332,7 @@ func (r *run) takeClaimStep(ctx context.Context, step action.Action) error {
 	case action.CountFailure:
 		return r.countFailure(ctx, a)
 	case action.ClearRetry:
-		return r.clearRequest(ctx, a.Claim, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainRetry)
+		return r.clearRetry(ctx, a.Claim)
 	case action.CreatePlacement:
 		return r.createPlacement(ctx, a)
 	case action.BeginMove:
@@ -314,12 +367,26 @@ func (r *run) createDrain(ctx context.Context, a action.CreateDrain) error {
 	}
 	job := build.DrainJob(r.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Survivors, a.NeverStarted)
 	if err := r.createJob(ctx, job); err != nil {
+		r.noteObstruction(a.Claim, err)
 		return err
 	}
 	r.done.Drains = append(r.done.Drains, *job)
 	r.view.Jobs = append(r.view.Jobs, observe.PlanJob(job, nil))
 	r.claimEvent(r.cluster, a.Claim, "DrainStarted", "Drain", "Job %s drains claim %s into %d members", job.Name, a.Claim.Name, a.Survivors)
 	return nil
+}
+
+// obstructedFor is how long a drain is not tried again whose Job can't be made.
+const obstructedFor = 15 * time.Second
+
+// noteObstruction remembers that the Job of the claim's drain can't be made, if the API server will
+// say the same again: meanwhile other drains have its turn.
+func (r *run) noteObstruction(ref action.ClaimRef, err error) {
+	taken := (*identity.NameTakenError)(nil)
+	is := errors.As(err, &taken)
+	if r.Reader.Obstructed != nil && (is || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) {
+		r.Reader.Obstructed.Note(client.ObjectKeyFromObject(r.cluster), ref.UID, memory.Obstruction{Why: err.Error(), Taken: is, Until: r.now.Add(obstructedFor)})
+	}
 }
 
 // createJob creates the Job. If its name is taken, either the Job is the cluster's, and
@@ -394,17 +461,21 @@ func (r *run) removeClusterFinalizer(ctx context.Context) error {
 }
 
 // markLeaving writes the time at which the member was told to leave. It never replaces an
-// earlier time, because the cache may be behind. Members that leave together have the
-// same time.
+// earlier mark, because the cache may be behind. Members that leave together have the
+// same time and number. What becomes of the volume is decided now, too.
 func (r *run) markLeaving(ctx context.Context, a action.MarkLeaving) error {
 	claim := a.Claim
-	if err := r.mayMark(ctx, claim); err != nil {
+	live, err := r.mayMark(ctx, claim)
+	if err != nil {
 		return err
 	}
 	now := r.now.UTC().Truncate(time.Second)
+	mark := build.LeavingMark(r.cluster, plan.NextLeft(live.Claims), now) // all marks of a plan share the live read
 	marked, err := r.patchClaim(ctx, r.cluster, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if _, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]; !marked {
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationLeaving, now.Format(time.RFC3339))
+			for key, value := range mark {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, value)
+			}
 			delete(c.Annotations, cachev1alpha1.AnnotationAttempts) // of placements
 			if a.Unplaced {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationUnplaced, "true")
@@ -421,12 +492,31 @@ func (r *run) markLeaving(ctx context.Context, a action.MarkLeaving) error {
 	return err
 }
 
+// clearRetry removes the request when the retry has begun. A person who wants it wants the volume
+// drained, whatever the policy was.
+func (r *run) clearRetry(ctx context.Context, ref action.ClaimRef) error {
+	_, err := r.patchClaim(ctx, r.cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
+		if c.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainRetry {
+			clearRequestOf(c, cachev1alpha1.AnnotationDrain)
+			if was, _ := observe.PlanClaim(r.cluster.Name, c); !was.Decided || was.Policy != claim.Drain {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationPolicy, string(cachev1alpha1.PolicyDrain))
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+func clearRequestOf(c *corev1.PersistentVolumeClaim, annotation string) {
+	delete(c.Annotations, annotation)
+	delete(c.Annotations, cachev1alpha1.AnnotationAttempts)
+}
+
 // clearRequest removes this request of a person, unless another one has replaced it.
 func (r *run) clearRequest(ctx context.Context, claim action.ClaimRef, annotation, request string) error {
 	_, err := r.patchClaim(ctx, r.cluster, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if c.Annotations[annotation] == request {
-			delete(c.Annotations, annotation)
-			delete(c.Annotations, cachev1alpha1.AnnotationAttempts)
+			clearRequestOf(c, annotation)
 		}
 		return nil
 	})

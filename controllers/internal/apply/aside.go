@@ -106,7 +106,11 @@ func (r *run) createAside(ctx context.Context, a action.CreateAside) error {
 	if err != nil || claim == nil {
 		return err
 	}
-	aside := build.AsideClaim(claim, a.To, r.now)
+	mark, err := r.asideMark(ctx, claim)
+	if err != nil {
+		return err
+	}
+	aside := build.AsideClaim(claim, a.To, mark, a.StoredBy)
 	if err := r.Create(ctx, aside); apierrors.IsAlreadyExists(err) {
 		return r.asideExists(ctx, aside)
 	} else if err != nil {
@@ -114,6 +118,19 @@ func (r *run) createAside(ctx context.Context, a action.CreateAside) error {
 	}
 	r.claimEvent(r.cluster, a.Claim, "SetAside", "SetAside", "claim %s was deleted: claim %s takes over its volume %s", claim.Name, a.To, a.Volume)
 	return nil
+}
+
+// asideMark is the leaving mark for the volume of a member's claim that somebody deleted: its number
+// is higher than those of all marks there are. A claim that has a mark keeps its own.
+func (r *run) asideMark(ctx context.Context, claim *corev1.PersistentVolumeClaim) (map[string]string, error) {
+	if _, marked := claim.Annotations[cachev1alpha1.AnnotationLeaving]; marked {
+		return nil, nil
+	}
+	live, err := r.Reader.LiveClaims(ctx, r.cluster)
+	if err != nil {
+		return nil, err
+	}
+	return build.LeavingMark(r.cluster, plan.NextLeft(live.Claims), r.now), nil
 }
 
 // asideExists tells why the claim exists already: it is the cluster's, and the cache is

@@ -30,15 +30,15 @@ func (r *run) maySetReplicas(ctx context.Context, replicas int32) (behind bool, 
 }
 
 // mayMark asks plan.MayMark. All marks of a reconcile share one live read.
-func (r *run) mayMark(ctx context.Context, claim action.ClaimRef) error {
+func (r *run) mayMark(ctx context.Context, claim action.ClaimRef) (*observe.View, error) {
 	live, err := r.live(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := live.ClaimTaken(r.cluster.Name, 0); err != nil {
-		return err
+		return nil, err
 	}
-	return observe.RefusedBy(plan.MayMark(&live.Observed, claim.Ordinal))
+	return live, observe.RefusedBy(plan.MayMark(&live.Observed, claim.Ordinal))
 }
 
 // live is what was read from the API server right before steps that can't be undone.
@@ -113,11 +113,11 @@ func (r *run) mayRelease(ctx context.Context, pvc *corev1.PersistentVolumeClaim,
 		return observe.Refuse("claim %s is not a member's", pvc.Name)
 	}
 	if why == action.BySetAside {
-		found, err := r.Reader.LiveClaims(ctx, r.cluster)
+		live, err := r.live(ctx)
 		if err != nil {
 			return err
 		}
-		return observe.RefusedBy(plan.MayHandOver(&plan.Observed{Claims: found.Claims}, &c))
+		return observe.RefusedBy(plan.MayHandOver(&live.Observed, &c))
 	}
 	live, err := r.liveCluster(ctx, why)
 	if err != nil {

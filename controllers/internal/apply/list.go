@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -129,7 +130,7 @@ func (r *run) tellMember(ctx context.Context, a action.TellMember) error {
 func (r *run) tell(ctx context.Context, pods []corev1.Pod, ref action.PodRef, annotation string, version int64, more map[string]string) error {
 	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.UID == ref.UID })
 	number := strconv.FormatInt(version, 10)
-	told, variant := "told "+ref.Name, int32(version)
+	told, variant := kindTold+ref.Name, int32(version)
 	if i < 0 || pods[i].Annotations[annotation] == number || r.Matches.Has(r.cluster, told, &pods[i], variant) {
 		return nil
 	}
@@ -140,6 +141,20 @@ func (r *run) tell(ctx context.Context, pods []corev1.Pod, ref action.PodRef, an
 		r.Matches.Note(r.cluster, told, &pods[i], variant)
 	}
 	return err
+}
+
+// kindTold, and the name of a pod: it was told something.
+const kindTold = "told "
+
+// forgetPods forgets pods that are gone.
+func (r *run) forgetPods() {
+	there := map[string]bool{}
+	for _, pods := range [][]corev1.Pod{r.present.Pods, r.present.Routers.Pods} {
+		for i := range pods {
+			there[kindTold+pods[i].Name] = true
+		}
+	}
+	r.Matches.Drop(r.cluster, func(kind string) bool { return strings.HasPrefix(kind, kindTold) && !there[kind] })
 }
 
 // annotatePod does nothing if the pod is gone. One that was replaced, as any pod that somebody

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
@@ -40,6 +41,9 @@ func (r *run) applyRouters(ctx context.Context, part action.RouterPart) error {
 			desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.RouterPolicy(r.cluster, r.Options) },
 		})
 	case action.RouterDeployment:
+		if err := r.leaveNumber(ctx, present.Deployment); err != nil {
+			return err
+		}
 		return applyOwned(ctx, r, owned[appsv1.Deployment, *appsv1.Deployment, appsac.DeploymentApplyConfiguration, *appsac.DeploymentApplyConfiguration]{
 			kind: kind, name: name, current: present.Deployment, extract: appsac.ExtractDeployment,
 			desired: func() *appsac.DeploymentApplyConfiguration { return build.Routers(r.cluster, r.Options) },
@@ -52,6 +56,24 @@ func (r *run) applyRouters(ctx context.Context, part action.RouterPart) error {
 	}
 	return fmt.Errorf("unknown part %q of the routers", part)
 }
+
+// leaveNumber leaves the number of routers as it is when spec.router.replicas is taken out. What we
+// applied, and don't apply any more, goes back to Kubernetes' default of one. So the number gets another
+// owner first; an autoscaler takes it from that one.
+func (r *run) leaveNumber(ctx context.Context, d *appsv1.Deployment) error {
+	if d == nil || r.cluster.Spec.Router == nil || r.cluster.Spec.Router.Replicas != nil || !metav1.IsControlledBy(d, r.cluster) {
+		return nil
+	}
+	applied, err := appsac.ExtractDeployment(d, cachev1alpha1.ManagedBy)
+	if err != nil || applied.Spec == nil || applied.Spec.Replicas == nil {
+		return err
+	}
+	kept := appsac.Deployment(d.Name, d.Namespace).WithUID(d.UID).WithSpec(appsac.DeploymentSpec().WithReplicas(*applied.Spec.Replicas))
+	return r.Client.Apply(ctx, kept, client.FieldOwner(numberOwner))
+}
+
+// numberOwner owns the number of routers in our place.
+const numberOwner = cachev1alpha1.ManagedBy + "-replicas"
 
 // tableOf compares the table in a ConfigMap with what is wanted. Its number grows when anything
 // of it changes. One that a stranger has signed is written anew: routers would take the next one

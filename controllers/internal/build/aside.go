@@ -1,7 +1,10 @@
 package build
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,15 +13,40 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// AsideClaim is the claim that takes over the volume of one that is being deleted. It has
-// the leaving mark from the start, and a person's request.
-func AsideClaim(claim *corev1.PersistentVolumeClaim, name string, now time.Time) *corev1.PersistentVolumeClaim {
-	annotations := map[string]string{
-		cachev1alpha1.AnnotationAsideOf: string(claim.UID),
+// LeavingMark is the leaving mark with its number, and what is decided about the volume.
+func LeavingMark(c *cachev1alpha1.Memcached, number int64, now time.Time) map[string]string {
+	return map[string]string{
 		cachev1alpha1.AnnotationLeaving: now.UTC().Format(time.RFC3339),
+		cachev1alpha1.AnnotationLeft:    strconv.FormatInt(number, 10),
+		cachev1alpha1.AnnotationPolicy:  Decision(c),
 	}
-	if mark, ok := claim.Annotations[cachev1alpha1.AnnotationLeaving]; ok {
-		annotations[cachev1alpha1.AnnotationLeaving] = mark
+}
+
+// Decision is what spec.drain says of the volumes of members that leave now.
+func Decision(c *cachev1alpha1.Memcached) string {
+	policy := cmp.Or(c.Spec.Drain.Policy, cachev1alpha1.PolicyDrain)
+	if c.Spec.Drain.OnUnrecoverable == cachev1alpha1.UnreadableRelease {
+		return fmt.Sprintf("%s,%s", policy, cachev1alpha1.UnreadableRelease)
+	}
+	return string(policy)
+}
+
+// AsideClaim is the claim that takes over the volume of one that is being deleted. It has
+// the leaving mark from the start, that one's or else this one, and a person's request.
+// storedBy is the serial of the last ring by which clients stored items on the volume.
+func AsideClaim(claim *corev1.PersistentVolumeClaim, name string, mark map[string]string, storedBy int64) *corev1.PersistentVolumeClaim {
+	annotations := map[string]string{cachev1alpha1.AnnotationAsideOf: string(claim.UID)}
+	if _, marked := claim.Annotations[cachev1alpha1.AnnotationLeaving]; marked {
+		mark = map[string]string{}
+		for _, key := range []string{cachev1alpha1.AnnotationLeaving, cachev1alpha1.AnnotationLeft, cachev1alpha1.AnnotationPolicy} {
+			if value, ok := claim.Annotations[key]; ok {
+				mark[key] = value
+			}
+		}
+	}
+	maps.Copy(annotations, mark)
+	if storedBy > 0 {
+		annotations[cachev1alpha1.AnnotationPlaced] = strconv.FormatInt(storedBy, 10)
 	}
 	if adopted, ok := claim.Annotations[cachev1alpha1.AnnotationAdopted]; ok {
 		annotations[cachev1alpha1.AnnotationAdopted] = adopted

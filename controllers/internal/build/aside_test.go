@@ -18,18 +18,24 @@ func TestAsideClaimAsksForTheVolumeAndCarriesWhatWasAskedFor(t *testing.T) {
 	for name, test := range map[string]struct{ had, want map[string]string }{
 		"a member's that stays": {
 			map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
-			map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z"},
+			map[string]string{
+				cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z", cachev1alpha1.AnnotationLeft: "7", cachev1alpha1.AnnotationPolicy: "Drain",
+				cachev1alpha1.AnnotationPlaced: "5",
+			},
 		},
 		"one that was leaving, and held": {
 			map[string]string{
 				cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainHold,
-				cachev1alpha1.AnnotationReceipt: "{}",
+				cachev1alpha1.AnnotationReceipt: "{}", cachev1alpha1.AnnotationLeft: "3", cachev1alpha1.AnnotationPolicy: "Retain",
 			},
-			map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainHold},
+			map[string]string{
+				cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainHold,
+				cachev1alpha1.AnnotationLeft: "3", cachev1alpha1.AnnotationPolicy: "Retain", cachev1alpha1.AnnotationPlaced: "5",
+			},
 		},
 		"a retry is due anyway": {
 			map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainRetry},
-			map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z"},
+			map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationPlaced: "5"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +49,7 @@ func TestAsideClaimAsksForTheVolumeAndCarriesWhatWasAskedFor(t *testing.T) {
 					VolumeName: "pv", StorageClassName: ptr.To("fast"), Selector: &metav1.LabelSelector{},
 					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 				},
-			}, "data-cache-2-aside-0", now)
+			}, "data-cache-2-aside-0", LeavingMark(&cachev1alpha1.Memcached{}, 7, now), 5)
 			want := &corev1.PersistentVolumeClaim{
 				ObjectMeta: metav1.ObjectMeta{
 					Name: "data-cache-2-aside-0", Namespace: "shop", Labels: labels, Annotations: test.want,

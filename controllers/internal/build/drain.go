@@ -2,6 +2,7 @@ package build
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strconv"
@@ -29,14 +30,14 @@ const unreachableTimeout = 2 * time.Minute
 func DrainJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, survivors int32, neverStarted bool) *batchv1.Job {
 	args := migrateArgs(c, uid, survivors)
 	args.NeverStarted = neverStarted
-	return movingJob(c, DrainName(claim, uid), cachev1alpha1.ComponentDrainer, map[string]string{
+	return movingJob(c, o, DrainName(claim, uid), cachev1alpha1.ComponentDrainer, map[string]string{
 		cachev1alpha1.AnnotationClaimUID:  string(uid),
 		cachev1alpha1.AnnotationSurvivors: strconv.Itoa(int(survivors)),
 	}, drainPod(c, o, claim, args))
 }
 
 // movingJob runs a drainer, for a drain or a placement.
-func movingJob(c *cachev1alpha1.Memcached, name, component string, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
+func movingJob(c *cachev1alpha1.Memcached, o Options, name, component string, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
 	labels := withOurs(c.Spec.Drain.Template.Labels, Labels(c, component))
 	annotations = withOurs(c.Spec.Drain.Template.Annotations, annotations)
 	return &batchv1.Job{
@@ -44,7 +45,7 @@ func movingJob(c *cachev1alpha1.Memcached, name, component string, annotations m
 			Name:            name,
 			Namespace:       c.Namespace,
 			Labels:          labels,
-			Annotations:     annotations,
+			Annotations:     withOurs(annotations, map[string]string{cachev1alpha1.AnnotationDrainer: DrainerTemplate(c, o)}),
 			OwnerReferences: []metav1.OwnerReference{ownerReference(c)},
 		},
 		Spec: batchv1.JobSpec{
@@ -59,6 +60,18 @@ func movingJob(c *cachev1alpha1.Memcached, name, component string, annotations m
 			},
 		},
 	}
+}
+
+// DrainerTemplate is a hash of what decides whether a drainer's pod can be made and can start: its
+// pod and what a person adds to that, without the drainer's arguments.
+func DrainerTemplate(c *cachev1alpha1.Memcached, o Options) string {
+	pod := movingPod(c)
+	pod.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, nil, nil)}
+	text, _ := json.Marshal(struct {
+		Labels, Annotations map[string]string
+		Pod                 corev1.PodSpec
+	}{c.Spec.Drain.Template.Labels, c.Spec.Drain.Template.Annotations, pod}) // what came as JSON has JSON
+	return hash(string(text))
 }
 
 // withOurs joins a person's map with ours, which wins.

@@ -67,7 +67,7 @@ func PlacementJob(c *cachev1alpha1.Memcached, o Options, p Placement) *batchv1.J
 		mounts = append(mounts, corev1.VolumeMount{Name: beginVolume, MountPath: beginDir, ReadOnly: true})
 	}
 	pod.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...), mounts)}
-	return movingJob(c, PlacementName(p.Claim, p.UID, p.Target), cachev1alpha1.ComponentPlacement, map[string]string{
+	return movingJob(c, o, PlacementName(p.Claim, p.UID, p.Target), cachev1alpha1.ComponentPlacement, map[string]string{
 		cachev1alpha1.AnnotationClaimUID: string(p.UID),
 		cachev1alpha1.AnnotationTarget:   p.Target,
 		cachev1alpha1.AnnotationBegin:    begin,

@@ -12,7 +12,7 @@ func (c *Claim) WhyNotSetAside() string {
 		return "its volume " + c.Volume + " is gone"
 	case Elsewhere, Reserved:
 		return "somebody bound its volume " + c.Volume + " to another claim"
-	case NotLookedAt, Forbidden, Here:
+	case NotLookedAt, Forbidden, Here, Promised:
 	}
 	return "the operator has no right to set its volume " + c.Volume + " aside"
 }

@@ -5,6 +5,7 @@
 package claim
 
 import (
+	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -62,8 +63,17 @@ type Claim struct {
 	Asked, Capacity int64
 	// Where its volume is. Only set if the volume may have to be set aside.
 	Where Where
-	// LeavingSince is the time in the leaving mark; zero while the claim is a member's.
+	// LeavingSince is the time in the leaving mark; zero while the claim is a member's. It tells
+	// the age of the mark, and no order: another replica's clock may have written it.
 	LeavingSince time.Time
+	// Left is the number of the mark: a higher one was written later. Marks that were written
+	// together have the same one. 0: none is known, so the mark counts as older than all others.
+	Left int64
+	// Decided: what becomes of the volume is written beside the mark: Policy, and
+	// ReleaseUnreadable as in Terms. A later spec changes neither.
+	Decided           bool
+	Policy            DrainPolicy
+	ReleaseUnreadable bool
 	// Unplaced: its member left before its items were placed.
 	Unplaced bool
 	// NotStartedYet: its member has not started yet. NeverStarted: it had not when it was
@@ -73,7 +83,8 @@ type Claim struct {
 	Receipt *contract.Receipt
 	// Request by annotation.
 	Request Request
-	// Placed is the serial of the ring by which its member's items were last placed.
+	// Placed is the serial of the ring by which its member's items were last placed; of an
+	// aside claim, that of the last ring by which clients stored items on its volume, or 0.
 	// PlacementRequest is what a person asked for: Skip or Retry.
 	Placed           int64
 	PlacementRequest Request
@@ -92,6 +103,9 @@ const (
 	Here
 	// Reserved: it waits for the claim that takes it over.
 	Reserved
+	// Promised: it waits for this claim. Kubernetes binds the two, even if the claim is being
+	// deleted.
+	Promised
 	// Elsewhere: somebody else bound it to another claim, or to none.
 	Elsewhere
 	// Gone: there is no such volume.
@@ -109,7 +123,7 @@ func (c *Claim) Ref() action.ClaimRef {
 var now = time.Unix(1<<40, 0)
 
 // LeaveNow notes that the claim is about to get the leaving mark.
-func (c *Claim) LeaveNow() { c.LeavingSince = now }
+func (c *Claim) LeaveNow() { c.LeavingSince, c.Left = now, math.MaxInt64 }
 
 // LeavesNow tells whether it is about to get the mark.
 func (c *Claim) LeavesNow() bool { return c.LeavingSince.Equal(now) }

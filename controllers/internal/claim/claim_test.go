@@ -97,6 +97,7 @@ func TestLiveAClaimGoesOnlyForAReasonThatHolds(t *testing.T) {
 			{claim.Terms{Policy: claim.Delete}, left(), "the Memcached does not allow to release claim data-2 (Retained)"},
 			{claim.Terms{Policy: claim.Retain}, left(deleting), "the volume of claim data-2 is kept by another claim first"},
 			{claim.Terms{Policy: claim.Retain}, left(deleting, where(claim.Here)), "the volume of claim data-2 is kept by another claim first"},
+			{claim.Terms{Policy: claim.Retain}, left(deleting, where(claim.Promised)), "the volume of claim data-2 is kept by another claim first"},
 			{claim.Terms{Policy: claim.Retain}, left(deleting, where(claim.Gone)), ""},
 			{claim.Terms{Policy: claim.Retain}, left(deleting, where(claim.Forbidden)), ""},
 			{claim.Terms{Policy: claim.Retain}, left(deleting, unbound), ""},

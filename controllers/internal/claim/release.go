@@ -19,6 +19,26 @@ type Terms struct {
 	NamespaceTerminating bool
 }
 
+// PolicyFor is the policy for the claim of a member that left. What was decided when it left
+// holds, whatever the spec says now; a person who asks for a retry wants it drained.
+func (t *Terms) PolicyFor(c *Claim) DrainPolicy {
+	switch {
+	case c.Request == Retry && !c.LeavingSince.IsZero():
+		return Drain
+	case c.Decided:
+		return c.Policy
+	}
+	return t.Policy
+}
+
+// releasesUnreadable is the same for a volume that can't be read.
+func (t *Terms) releasesUnreadable(c *Claim) bool {
+	if c.Decided {
+		return c.ReleaseUnreadable
+	}
+	return t.ReleaseUnreadable
+}
+
 // ReleasableBy is invariant 1: a claim is released by a receipt that adds up, for exactly
 // this claim, or by a person's word. It returns why this reason doesn't hold. The plan
 // asks this, and MayRelease asks it about live state.
@@ -38,12 +58,12 @@ func ReleasableBy(t *Terms, c *Claim, why action.Release) error {
 	case action.ByClusterDeletion:
 		return unless(t.Deleting, "the Memcached is not deleted")
 	case action.ByUnrecoverable:
-		return unless(t.ReleaseUnreadable && !c.Adopted, "the Memcached keeps volumes that can't be read")
+		return unless(t.releasesUnreadable(c) && !c.Adopted, "the Memcached keeps volumes that can't be read")
 	case action.ByPolicyDelete:
-		return unless(t.Policy == Delete && !c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
+		return unless(t.PolicyFor(c) == Delete && !c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
 	case action.ByPolicyRetain:
 		// The operator did not create an adopted claim, and nobody has drained it: it is kept.
-		return unless(t.Policy == Retain || t.Policy == Delete && c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
+		return unless(t.PolicyFor(c) == Retain || t.PolicyFor(c) == Delete && c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
 	case action.BySetAside: // MayHandOver decides
 	}
 	return fmt.Errorf("%s is no reason to release claim %s", why, c.Name)
@@ -61,7 +81,7 @@ func MayRelease(live *Terms, c *Claim, why action.Release) error {
 			return errors.New("the Memcached is gone")
 		case c.LeavingSince.IsZero():
 			return fmt.Errorf("claim %s is a member's", c.Name)
-		case why == action.ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.CanBeSetAside()):
+		case why == action.ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.Where == Promised || c.CanBeSetAside()):
 			return fmt.Errorf("the volume of claim %s is kept by another claim first", c.Name)
 		}
 	}

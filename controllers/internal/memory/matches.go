@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"maps"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,6 +49,13 @@ func (m *Matches) Note(c *cachev1alpha1.Memcached, kind string, object metav1.Ob
 			*found = map[string]match{}
 		}
 		(*found)[kind] = matchOf(c, object, variant)
+	})
+}
+
+// Drop what is remembered of these kinds.
+func (m *Matches) Drop(c *cachev1alpha1.Memcached, which func(kind string) bool) {
+	m.kept.Use(client.ObjectKeyFromObject(c), func(found *map[string]match) {
+		maps.DeleteFunc(*found, func(kind string, _ match) bool { return which(kind) })
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -28,24 +27,40 @@ const callersInterval = 30 * time.Second
 type Written struct{ kept Of[lastWrite] }
 
 type lastWrite struct {
-	// object that was written; nil once the cache has it.
+	// object that was written, and when; nil once the cache has it.
 	object *cachev1alpha1.Memcached
+	at     time.Time
 	// details is since when a detail waits to be written.
 	details time.Time
 	// status is when the status was last up to date.
 	status time.Time
 }
 
+// remembersFor is how long a write is remembered. A cache is never behind for so long while its
+// watch works. But an etcd that was restored has versions again that are smaller than that of the
+// write, and may stay below it for days.
+const remembersFor = 30 * time.Second
+
+// yields tells whether the cached Memcached counts, whatever the versions are: the write is too
+// old, or somebody has changed or deleted the object that it was made to, or has restored another.
+func (l *lastWrite) yields(cached *cachev1alpha1.Memcached, now time.Time) bool {
+	return now.Sub(l.at) >= remembersFor || cached.UID != l.object.UID || cached.Generation != l.object.Generation ||
+		cached.DeletionTimestamp != nil && l.object.DeletionTimestamp == nil
+}
+
 // Newest returns the cached Memcached, or our later write of it.
-func (w *Written) Newest(cached *cachev1alpha1.Memcached) *cachev1alpha1.Memcached {
+func (w *Written) Newest(cached *cachev1alpha1.Memcached, now time.Time) *cachev1alpha1.Memcached {
 	newest := cached
 	w.kept.Use(client.ObjectKeyFromObject(cached), func(last *lastWrite) {
 		if last.object == nil {
 			return
 		}
+		if last.yields(cached, now) {
+			last.object = nil
+			return
+		}
 		if newer, err := resourceversion.CompareResourceVersion(last.object.ResourceVersion, cached.ResourceVersion); err == nil && newer > 0 {
 			newest = last.object.DeepCopy()
-			newest.Spec.Size = ptr.To(ptr.Deref(newest.Spec.Size, 1))
 			return
 		}
 		last.object = nil
@@ -54,8 +69,8 @@ func (w *Written) Newest(cached *cachev1alpha1.Memcached) *cachev1alpha1.Memcach
 }
 
 // Note keeps the Memcached as it was written.
-func (w *Written) Note(cluster *cachev1alpha1.Memcached) {
-	w.kept.Use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.object = cluster.DeepCopy() })
+func (w *Written) Note(cluster *cachev1alpha1.Memcached, now time.Time) {
+	w.kept.Use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.object, last.at = cluster.DeepCopy(), now })
 }
 
 // NoteStatus notes that no detail of the status waits any more.

@@ -39,6 +39,7 @@ const (
 	deleteStatefulSet
 	deleteClaimByHand
 	deleteJobByHand
+	deleteClaimAndPod
 	operatorDies
 	membersFail
 	losePod
@@ -90,6 +91,7 @@ func (m event) words() string {
 		scale: "A PERSON wants %d members", annotate: "A PERSON takes the annotation off claim %d", annotateSkip: "A PERSON annotates claim %d with skip",
 		annotateRetry: "A PERSON annotates claim %d with retry", annotateHold: "A PERSON annotates claim %d with hold", deleteCluster: "A PERSON deletes the Memcached",
 		deleteNamespace: "A PERSON deletes the namespace", deleteStatefulSet: "A PERSON deletes the StatefulSet",
+		deleteClaimAndPod: "A PERSON deletes claim %d and its pod",
 		deleteClaimByHand: "A PERSON deletes claim %d", deleteJobByHand: "A PERSON deletes a Job of claim %d",
 		operatorDies: "THE OPERATOR DIES", membersFail: "THE API SERVER FAILS", losePod: "POD %d IS LOST",
 		loseDrainer: "A DRAINER of claim %d IS LOST", drainFails: "A DRAINER of claim %d FAILS", drainLies: "A DRAINER of claim %d LEAVES A SHORT RECEIPT",

@@ -21,6 +21,10 @@ type Options struct {
 	New bool
 	// OnlyScale: people only change the size and where clients look.
 	OnlyScale bool
+	// Deletes: with OnlyScale, they also delete a member's claim and pod.
+	Deletes bool
+	// Client that the spec names at the beginning; 0 for the consistent one.
+	Client int8
 	// Placing: items are placed, one item is followed, and people change where clients
 	// look.
 	Placing bool

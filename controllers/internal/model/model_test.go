@@ -24,6 +24,8 @@ var inFirstTier = []string{
 	"a cluster that begins", "a deed, a fault, a cache lags", "scalings, a fault, claims are retained",
 	"three deeds, claims are retained, one member", "two deeds, a fault, one member", "two deeds, claims are deleted",
 	"two deeds, claims go with the cluster", "two scalings, a fault",
+	"items are placed, a member leaves, and a claim and its pod are deleted",
+	"items are placed, a member joins, and a claim and its pod are deleted",
 	"items are placed, a deed, a cache lags, two at once", "items are placed, any deed, a fault",
 	"items are placed, any deed, a fault, a cluster begins", "items are placed, two deeds, a cache lags",
 	"items are placed, two deeds, a fault", "items are placed, two deeds, one more member",
@@ -94,19 +96,22 @@ func allExplorations() map[string]Options {
 func placements() map[string]Options {
 	one, two := plan.Cluster{Parallelism: 1}, plan.Cluster{Parallelism: 2}
 	all := map[string]Options{
-		"two deeds":                           {Cluster: one, Size: 3, Deeds: 2, OnlyScale: true},
-		"two deeds, one more member":          {Cluster: one, Size: 2, Deeds: 2, OnlyScale: true},
-		"two deeds, a node dies":              {Cluster: one, Size: 2, Deeds: 2, Deaths: 1, OnlyScale: true},
-		"three deeds":                         {Cluster: one, Size: 2, Largest: 2, Deeds: 3, OnlyScale: true},
-		"a deed, two faults":                  {Cluster: one, Size: 2, Deeds: 1, Faults: 2, OnlyScale: true},
-		"two deeds, a fault":                  {Cluster: one, Size: 2, Largest: 2, Deeds: 2, Faults: 1, OnlyScale: true},
-		"a deed, a cache lags":                {Cluster: one, Size: 2, Deeds: 1, Lags: 1, OnlyScale: true},
-		"two deeds, a cache lags":             {Cluster: one, Size: 1, Largest: 2, Deeds: 2, Lags: 1, OnlyScale: true},
-		"a deed, a cache lags, two at once":   {Cluster: two, Size: 2, Largest: 2, Deeds: 1, Lags: 1, OnlyScale: true},
-		"any deed, a fault":                   {Cluster: one, Size: 2, Deeds: 1, Faults: 1},
-		"any deed, a fault, a cluster begins": {Cluster: one, Size: 2, New: true, Deeds: 1, Faults: 1},
+		"two deeds":                                            {Cluster: one, Size: 3, Deeds: 2, OnlyScale: true},
+		"two deeds, one more member":                           {Cluster: one, Size: 2, Deeds: 2, OnlyScale: true},
+		"two deeds, a node dies":                               {Cluster: one, Size: 2, Deeds: 2, Deaths: 1, OnlyScale: true},
+		"three deeds":                                          {Cluster: one, Size: 2, Largest: 2, Deeds: 3, OnlyScale: true},
+		"a deed, two faults":                                   {Cluster: one, Size: 2, Deeds: 1, Faults: 2, OnlyScale: true},
+		"two deeds, a fault":                                   {Cluster: one, Size: 2, Largest: 2, Deeds: 2, Faults: 1, OnlyScale: true},
+		"a deed, a cache lags":                                 {Cluster: one, Size: 2, Deeds: 1, Lags: 1, OnlyScale: true},
+		"two deeds, a cache lags":                              {Cluster: one, Size: 1, Largest: 2, Deeds: 2, Lags: 1, OnlyScale: true},
+		"a deed, a cache lags, two at once":                    {Cluster: two, Size: 2, Largest: 2, Deeds: 1, Lags: 1, OnlyScale: true},
+		"any deed, a fault":                                    {Cluster: one, Size: 2, Deeds: 1, Faults: 1},
+		"any deed, a fault, a cluster begins":                  {Cluster: one, Size: 2, New: true, Deeds: 1, Faults: 1},
+		"a member leaves, and a claim and its pod are deleted": {Cluster: one, Size: 2, Largest: 2, Deeds: 2, OnlyScale: true, Deletes: true},
+		"a member joins, and a claim and its pod are deleted":  {Cluster: one, Size: 1, Largest: 2, Deeds: 2, OnlyScale: true, Deletes: true},
 	}
 	if *long {
+		all["a size, and a claim and its pod are deleted"] = Options{Cluster: one, Size: 3, Deeds: 2, OnlyScale: true, Deletes: true, Client: shuffling}
 		all["two deeds, a fault, from three"] = Options{Cluster: one, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true}
 		all["two deeds, a cache lags, from two"] = Options{Cluster: one, Size: 2, Deeds: 2, Lags: 1, OnlyScale: true}
 		all["two deeds, two at once"] = Options{Cluster: two, Size: 3, Deeds: 2, OnlyScale: true}

@@ -178,6 +178,9 @@ func (w *world) claim(i int8, c *claim) *corev1.PersistentVolumeClaim {
 	}
 	if c.released {
 		annotate(cachev1alpha1.AnnotationLeaving, c.leftAt().UTC().Format(time.RFC3339))
+		annotate(cachev1alpha1.AnnotationLeft, strconv.Itoa(int(c.left)+1))
+		policies := [...]cachev1alpha1.DrainPolicy{cachev1alpha1.PolicyDrain, cachev1alpha1.PolicyRetain, cachev1alpha1.PolicyDelete}
+		annotate(cachev1alpha1.AnnotationPolicy, string(policies[c.policy]))
 	}
 	if c.unplaced {
 		annotate(cachev1alpha1.AnnotationUnplaced, "true")
@@ -374,7 +377,7 @@ func (m *model) actionOnClaim(s *state, a step) action.Action {
 	case reserveVolume:
 		return action.ReserveVolume{Claim: ref, Volume: volume, To: to}
 	case createAside:
-		return action.CreateAside{Claim: ref, Volume: volume, To: to}
+		return action.CreateAside{Claim: ref, Volume: volume, To: to, StoredBy: int64(a.target.serial)}
 	case returnVolume:
 		return action.ReturnVolume{Claim: ref, Volume: volume, From: to}
 	case skipAside:

@@ -132,7 +132,7 @@ func (s *state) operator(x *expansion) {
 }
 
 // act does the first step and drops it, as apply does. A step about members that is refused
-// stops only those of its kind, and the status is always written. Status gets another
+// stops only those of its kind, one about a claim only those of this claim, and the status is always written. Status gets another
 // number of servers only if no step before the list was refused.
 func (m *model) act(s *state) outcome {
 	first := s.todo.todo[0]
@@ -146,10 +146,10 @@ func (s *state) after(first step, result outcome) {
 	switch {
 	case result == refused && first.members():
 		s.skipMembers()
-	case result == refused && first.verb == deleteJob && s.seen.claimOf(first.ordinal, first.generation) == nil:
-		s.next() // nothing depends on a Job whose claim is gone
-	case result == refused && first.verb == beginMove:
-		s.next() // nor on a mover that waits
+	case result == refused && first.ofClaim():
+		s.without(func(left step) bool {
+			return (left.ofClaim() || left.verb == markLeaving) && left.ordinal == first.ordinal && left.generation == first.generation
+		})
 	case result == refused:
 		s.onlyStatus()
 	default:
@@ -285,6 +285,8 @@ func (s *state) where(i int8, c *claim) pvc.Where {
 		return pvc.Gone
 	case v.of == c.of && v.bound == c.generation:
 		return pvc.Here
+	case v.of == c.of && v.bound == 0:
+		return pvc.Promised
 	case v.of == c.generation:
 		return pvc.Reserved
 	}
@@ -380,6 +382,7 @@ func (m *model) tell(o *plan.Observed, v *sight, i int8, j *job) {
 		out.Ended = justNow
 	}
 	own := v.seen.pods.drainerOf(i, j.instance)
+	out.Unstarted = j.state == active && (own == nil || own.state == pending)
 	switch {
 	case j.state == active && own != nil && own.state == succeeded && own.said == goodReceipt:
 		out.State, out.Receipt = plan.JobComplete, m.receiptOf(own, i)
@@ -477,6 +480,9 @@ func (c *claim) leftAt() time.Time {
 	return [...]time.Time{longAgo, justNow.Add(-between), justNow}[c.fresh].Add(time.Duration(c.left) * time.Second)
 }
 
+// number of the leaving mark.
+func (c *claim) number() int64 { return int64(c.left) + 1 }
+
 func claimWords(i int8, c *claim) pvc.Claim {
 	out := pvc.Claim{
 		Name: claimNames[i][c.of], UID: claimUIDs[i][c.generation], Ordinal: int32(i),
@@ -486,7 +492,8 @@ func claimWords(i int8, c *claim) pvc.Claim {
 		Request: planRequests[c.request], Placed: int64(c.placed), PlacementRequest: planRequests[c.placing],
 	}
 	if c.released {
-		out.LeavingSince = c.leftAt()
+		out.LeavingSince, out.Left = c.leftAt(), c.number()
+		out.Decided, out.Policy = true, pvc.DrainPolicy(c.policy)
 	}
 	out.Unplaced = c.unplaced
 	if c.counted != 0 {
@@ -572,7 +579,7 @@ func (m *model) claimAction(v *sight, planned action.Action) step {
 	case action.ReserveVolume:
 		return v.claimStep(reserveVolume, a.Claim)
 	case action.CreateAside:
-		return v.claimStep(createAside, a.Claim)
+		return v.claimStep(createAside, a.Claim).by(target{serial: int8(a.StoredBy)})
 	case action.ReturnVolume:
 		return v.claimStep(returnVolume, a.Claim)
 	case action.CreateDrain:
@@ -753,7 +760,7 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 			return refused
 		}
 		if !c.released {
-			c.unplaced, c.left = a.argument == 1, s.departures(a.ordinal)
+			c.unplaced, c.left, c.policy = a.argument == 1, s.departures(a.ordinal), int8(m.options.Cluster.Policy)
 			if c.released, c.counted = true, 0; m.options.Cluster.Patience > 0 {
 				c.fresh = 2
 			}
@@ -772,7 +779,7 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		c.receipt = receipt(a.argument)
 	case clearRetry:
 		if c.request == retry {
-			c.request, c.counted = noRequest, 0
+			c.request, c.counted, c.policy = noRequest, 0, int8(pvc.Drain)
 		}
 	case deleteClaim, releaseClaim:
 		if a.verb == deleteClaim && c.deleting {
@@ -805,7 +812,7 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		case a.verb == reserveVolume:
 			return s.reserveVolume(a.ordinal, c)
 		}
-		return s.createAside(a.ordinal, c)
+		return m.createAside(s, a, c)
 	}
 	return done
 }
@@ -858,7 +865,11 @@ func (s *state) departureOf(i int8, c *claim) int8 {
 	return s.departures(i)
 }
 
-func (s *state) createAside(i int8, c *claim) outcome {
+func (m *model) createAside(s *state, a step, c *claim) outcome {
+	i, policy := a.ordinal, c.policy
+	if !c.released {
+		policy = int8(m.options.Cluster.Policy)
+	}
 	for slot := range s.live.claims[i] {
 		if other := &s.live.claims[i][slot]; other.exists && other.of == c.generation {
 			return refused
@@ -874,6 +885,7 @@ func (s *state) createAside(i int8, c *claim) outcome {
 	*free(s.live.claims[i][1:]) = claim{
 		exists: true, finalizer: true, protected: true, released: true, pending: true,
 		generation: s.nextGeneration(i), of: c.generation, volume: c.volume, request: asked, left: s.departureOf(i, c), fresh: c.fresh,
+		placed: a.target.serial, policy: policy,
 	}
 	return done
 }

@@ -15,6 +15,9 @@ func (s *state) people(x *expansion) {
 	if x.model.options.Placing && alive {
 		s.routingDeeds(x)
 	}
+	if x.model.options.Deletes {
+		s.deletions(x)
+	}
 	if x.model.options.OnlyScale {
 		return
 	}
@@ -36,6 +39,18 @@ func (s *state) people(x *expansion) {
 			if s.live.jobs[i][slot].state != noJob {
 				x.add(event{what: deleteJobByHand, a: i, b: slot}, func(n *state) { n.live.jobs[i][slot] = job{} })
 			}
+		}
+	}
+}
+
+// deletions of a member's claim and pod, together.
+func (s *state) deletions(x *expansion) {
+	for i := range int8(ordinals) {
+		if c := &s.live.claims[i][0]; c.exists && !c.deleting && s.live.pods.members[i].state == running {
+			x.add(event{what: deleteClaimAndPod, a: i}, func(n *state) {
+				n.live.claims[i][0].deleting = true
+				n.live.pods.members[i] = pod{}
+			})
 		}
 	}
 }

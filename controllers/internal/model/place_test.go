@@ -128,15 +128,16 @@ func (m *model) firstList(s *state) {
 	if !m.options.Placing {
 		return
 	}
-	s.live.cluster.client = consistent
+	client := max(consistent, m.options.Client)
+	s.live.cluster.client = client
 	if m.options.New {
 		return
 	}
 	n := m.options.Size
 	s.live.cluster.servers = n
-	s.live.list = list{exists: true, size: n, last: target{serial: 1, client: consistent, size: n}}
+	s.live.list = list{exists: true, size: n, last: target{serial: 1, client: client, size: n}}
 	if n > 0 {
-		s.itemOf(owners[consistent][n]).item = newest
+		s.itemOf(owners[client][n]).item = newest
 	}
 }
 
@@ -147,7 +148,16 @@ func (s step) members() bool {
 
 // beforeList tells whether the list is not written if the step is refused.
 func (s step) beforeList() bool {
-	return s.verb == addClusterFinalizer || s.verb == addClaimFinalizer || s.verb == markLeaving || s.verb == writeList
+	return s.verb == addClusterFinalizer || s.verb == markLeaving || s.verb == writeList
+}
+
+// ofClaim tells whether the step is about one claim, and nothing else.
+func (s step) ofClaim() bool {
+	switch s.verb {
+	case addClusterFinalizer, removeClusterFinalizer, applyMembers, deleteMembers, writeList, noteServers, markLeaving:
+		return false
+	}
+	return true
 }
 
 // skipMembers drops the steps that bring members about.

@@ -426,8 +426,8 @@ func (w *world) diffLeft(ctx context.Context, s *server, before, after *state) s
 	return cmp.Diff(boundTo(after), volumes)
 }
 
-// markedNow makes the times of new marks comparable: the model counts departures,
-// production has the time.
+// markedNow makes new marks comparable: the model counts departures, production has the time, and
+// a higher number for a member that is marked later, although it leaves with the others.
 func markedNow(before, after *state, want, got *plan.Observed) {
 	for i := range int8(ordinals) {
 		for slot := range after.live.claims[i] {
@@ -442,6 +442,9 @@ func markedNow(before, after *state, want, got *plan.Observed) {
 				at := slices.IndexFunc(o.Claims, func(other pvc.Claim) bool { return other.UID == claimUIDs[i][c.generation] })
 				if at >= 0 && (o == want || o.Claims[at].LeavingSince.Equal(justNow)) {
 					o.Claims[at].LeavingSince = justNow
+				}
+				if at >= 0 && o.Claims[at].Left > c.number() {
+					o.Claims[at].Left = c.number()
 				}
 			}
 		}

@@ -365,5 +365,8 @@ func (s *server) observe(ctx context.Context) (*observe.State, error) {
 		c.Namespace, c.Name, c.DeletionTimestamp = namespace, clusterName, ptr.To(metav1.NewTime(justNow))
 		c.Spec = cachev1alpha1.MemcachedSpec{Size: ptr.To[int32](0), Storage: &cachev1alpha1.StorageSpec{}}
 	}
+	if c.Spec.Size == nil {
+		return nil, errors.New("the Memcached has no size")
+	}
 	return r.Observe(ctx, c)
 }

@@ -89,8 +89,8 @@ type claim struct {
 	volume  int8
 	receipt receipt
 	request request
-	// placed is the serial by which its member's items were placed, placing what a person
-	// asked for.
+	// placed is the serial by which its member's items were placed, or of an aside claim, by
+	// which clients stored items; placing is what a person asked for.
 	placed  int8
 	placing request
 	// counted is the instance of the Job whose failure was counted last, 0 for none.
@@ -100,6 +100,8 @@ type claim struct {
 	// left orders departures. fresh is how recently the member was told to leave: 2 less
 	// than ten seconds ago, 1 less than a minute ago, 0 before.
 	left, fresh int8
+	// policy that was decided when its member left.
+	policy int8
 }
 
 // volume is named by the generation of its first claim. It waits for the claim of a name;

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
@@ -25,6 +26,10 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 		return err
 	}
 	o.Progress = map[types.UID]contract.Progress{}
+	o.Obstructed = r.Obstructed.Known(key, o.Now)
+	if r.Options != nil && len(jobs.Items) > 0 {
+		o.DrainerTemplate = build.DrainerTemplate(o.Cluster, *r.Options)
+	}
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
 		switch {

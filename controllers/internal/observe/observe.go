@@ -67,9 +67,13 @@ type Reader struct {
 	Drainers *ask.Drainers
 	Members  *ask.Members
 	Rings    *ask.Routers
+	// Options are what drainers are made with; nil if they are not known.
+	Options *build.Options
 	// NotCreated knows why pods are missing, GrowthRefused why volumes may not grow.
 	NotCreated    *notcreated.Pods
 	GrowthRefused *memory.Answers[string]
+	// Obstructed are drains whose Job can't be made; nil remembers none.
+	Obstructed *memory.Obstructions
 }
 
 // Objects are those of a cluster that a plan is carried out on, as the cache has them. What
@@ -114,6 +118,10 @@ type State struct {
 	// EndedJobs are Jobs of which nothing is left but somebody else's finalizer.
 	EndedJobs []batchv1.Job
 	Progress  map[types.UID]contract.Progress // by the claim's UID
+	// Obstructed is as in plan.
+	Obstructed map[types.UID]memory.Obstruction
+	// DrainerTemplate is as in build; empty if it is not known.
+	DrainerTemplate string
 	// Unlabelled are objects of the cluster that the cache doesn't have because they lack
 	// their label. Found has the claims that a live search found; nil if there was none.
 	// Unfound is why claims of running members are missing from both.
@@ -137,12 +145,11 @@ type State struct {
 
 // Cluster returns the Memcached, or nil if nothing is left to do for it. If it is gone,
 // but left claims with our finalizer (its own finalizer was removed by force), it is
-// treated as deleted, under the default policy.
+// treated as deleted, under the default policy. Its size may be missing (LiveSize).
 func (r *Reader) Cluster(ctx context.Context, key client.ObjectKey) (*cachev1alpha1.Memcached, error) {
 	cluster := &cachev1alpha1.Memcached{}
 	err := r.Cache.Get(ctx, key, cluster)
 	if err == nil || !apierrors.IsNotFound(err) {
-		cluster.Spec.Size = ptr.To(ptr.Deref(cluster.Spec.Size, 1))
 		return cluster, err
 	}
 	var claims corev1.PersistentVolumeClaimList
@@ -346,6 +353,15 @@ func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32
 	return ready, last, away
 }
 
+// memoryRuns tells whether a member is ready that has this memory, in bytes, or more.
+func memoryRuns(pods []corev1.Pod, memory int64) bool {
+	return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
+		return p.DeletionTimestamp == nil && status.PodReady(&p) && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+			return c.Name == build.ContainerMemcached && build.MemoryOf(c.Command) >= memory
+		})
+	})
+}
+
 // readySince is when the condition Ready last changed.
 func readySince(pod *corev1.Pod) (since time.Time) {
 	for _, c := range pod.Status.Conditions {
@@ -386,6 +402,12 @@ func (o *State) withoutList() plan.Observed {
 func (o *State) Input() plan.Observed {
 	in := o.withoutList()
 	in.Room = o.Room
+	for uid, why := range o.Obstructed {
+		if in.Obstructed == nil {
+			in.Obstructed = map[types.UID]plan.Obstruction{}
+		}
+		in.Obstructed[uid] = plan.Obstruction(why)
+	}
 	in.ReadList(PlanList(o.ServerList), statusListSize(o.Cluster))
 	for i := range o.Pods {
 		if ordinal, ok := build.PodOrdinal(o.Cluster.Name, o.Pods[i].Name); ok {
@@ -395,6 +417,7 @@ func (o *State) Input() plan.Observed {
 	in.MemberPods, in.RouterPods = toTell(o.Pods), toTell(o.Routers.Pods)
 	in.MemberServices = o.planMemberServices()
 	in.Ready, in.LastReady, in.Away = readiness(o.Cluster.Name, o.Pods, in.StatefulSet.Replicas)
+	in.MemoryRuns = memoryRuns(o.Pods, in.Cluster.Memory)
 	for i := range o.DrainerPods {
 		pod := &o.DrainerPods[i]
 		d := identity.DutyOf(pod)
@@ -410,12 +433,24 @@ func (o *State) Input() plan.Observed {
 	in.Table = planTable(o.Cluster, &in, o.Routers.Told, o.Routers.Since, o.Routers.Acknowledged)
 	in.Drainers = drainers(o.DrainerPods, o.Progress, o.Now)
 	for i := range o.Jobs {
-		in.Jobs = append(in.Jobs, PlanJob(&o.Jobs[i], o.DrainerPods))
+		in.Jobs = append(in.Jobs, o.planJob(&o.Jobs[i]))
 	}
 	for i := range o.Placements {
-		in.Placements = append(in.Placements, PlanJob(&o.Placements[i], o.DrainerPods))
+		in.Placements = append(in.Placements, o.planJob(&o.Placements[i]))
 	}
 	return in
+}
+
+// planJob is the Job, for the plan, with what is known of its pods.
+func (o *State) planJob(job *batchv1.Job) plan.Job {
+	out := PlanJob(job, o.DrainerPods)
+	made := job.Annotations[cachev1alpha1.AnnotationDrainer]
+	out.Unstarted = out.State == plan.JobActive && !slices.ContainsFunc(o.DrainerPods, func(p corev1.Pod) bool {
+		ran := drainerOf(&p)
+		return metav1.IsControlledBy(&p, job) && (ran.Running != nil || ran.Terminated != nil)
+	})
+	out.Outdated = made != "" && o.DrainerTemplate != "" && made != o.DrainerTemplate
+	return out
 }
 
 // toTell are the pods that may still be told something.
@@ -462,19 +497,27 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 	}
 	if spec.Storage != nil && spec.Memory != nil {
 		cluster.VolumeSize, cluster.Memory = build.VolumeSize(c).Value(), spec.Memory.Value()
+		cluster.VolumeSizeGiven = !spec.Storage.Size.IsZero()
 	}
 	return cluster
 }
 
 // PlanPolicy is spec.drain.policy, for the plan.
 func PlanPolicy(c *cachev1alpha1.Memcached) claim.DrainPolicy {
-	switch c.Spec.Drain.Policy {
+	policy, _ := policyOf(c.Spec.Drain.Policy)
+	return policy
+}
+
+func policyOf(word cachev1alpha1.DrainPolicy) (policy claim.DrainPolicy, known bool) {
+	switch word {
+	case cachev1alpha1.PolicyDrain:
+		return claim.Drain, true
 	case cachev1alpha1.PolicyRetain:
-		return claim.Retain
+		return claim.Retain, true
 	case cachev1alpha1.PolicyDelete:
-		return claim.Delete
+		return claim.Delete, true
 	}
-	return claim.Drain
+	return claim.Drain, false
 }
 
 // ReleasesUnreadable tells whether spec.drain.onUnrecoverable is Release.
@@ -535,11 +578,20 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claim.Claim, bo
 	out.Attempts = planAttempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
 	if mark, ok := c.Annotations[cachev1alpha1.AnnotationLeaving]; ok {
 		out.LeavingSince = planLeavingSince(mark)
+		out.Left = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationLeft])
+		out.Policy, out.ReleaseUnreadable, out.Decided = decided(c.Annotations[cachev1alpha1.AnnotationPolicy])
 	}
 	if receipt, err := contract.ParseReceipt(c.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
 		out.Receipt = receipt
 	}
 	return out, true
+}
+
+// decided reads what build.Decision wrote. A damaged decision is none.
+func decided(s string) (policy claim.DrainPolicy, releaseUnreadable, known bool) {
+	word, unreadable, _ := strings.Cut(s, ",")
+	policy, known = policyOf(cachev1alpha1.DrainPolicy(word))
+	return policy, known && unreadable == string(cachev1alpha1.UnreadableRelease), known
 }
 
 // request is what a person asked for by annotation, if it is one of the known words.

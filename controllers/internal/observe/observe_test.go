@@ -139,6 +139,12 @@ func TestVolumeIsFoundWhereItsReferenceSays(t *testing.T) {
 	if got := WhereIs(nil, pvc, "next"); got != claim.Gone {
 		t.Errorf("without a volume: got %v", got)
 	}
+	waiting := pvc.DeepCopy()
+	waiting.Status.Phase = corev1.ClaimPending
+	promised := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3"}}}
+	if got := WhereIs(promised, waiting, "next"); got != claim.Promised {
+		t.Errorf("it waits for a claim that waits for it: got %v", got)
+	}
 	lost := pvc.DeepCopy()
 	lost.Status.Phase = corev1.ClaimLost
 	if got := [2]claim.Where{whereUnseen(pvc), whereUnseen(lost)}; got != [2]claim.Where{claim.Forbidden, claim.Reserved} {

@@ -80,6 +80,8 @@ func WhereIs(volume *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, a
 		return claim.Elsewhere // any claim may take it
 	case ref.Namespace == c.Namespace && ref.Name == c.Name && ref.UID == c.UID:
 		return claim.Here
+	case ref.Namespace == c.Namespace && ref.Name == c.Name && ref.UID == "" && c.Status.Phase == corev1.ClaimPending:
+		return claim.Promised
 	case ref.Namespace == c.Namespace && ref.Name == asideName:
 		return claim.Reserved
 	}

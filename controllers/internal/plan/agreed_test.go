@@ -110,7 +110,7 @@ func happen(o *Observed, a action.Action) {
 	case action.AddClaimFinalizer:
 		o.claim(a.Claim.UID).Finalizer = true
 	case action.MarkLeaving:
-		o.claim(a.Claim.UID).LeavingSince = time.Unix(2000, 0)
+		o.claim(a.Claim.UID).LeavingSince, o.claim(a.Claim.UID).Left = time.Unix(2000, 0), 9 // the latest mark
 	case action.WriteList:
 		o.Record = a.Record
 	case action.ApplyStatefulSet:
@@ -157,7 +157,7 @@ func anyScene(r *rand.Rand) *Observed {
 		case chance(20): // somebody restored it, or a member came and went
 			s.member(ordinal)
 		default:
-			s.left(ordinal, func(c *claim.Claim) { c.LeavingSince = time.Unix(int64(1000+r.IntN(5)), 0) })
+			s.left(ordinal, func(c *claim.Claim) { c.LeavingSince, c.Left = time.Unix(int64(1000+r.IntN(5)), 0), r.Int64N(5) })
 			c := &o.Claims[len(o.Claims)-1]
 			c.Request = [...]claim.Request{claim.NoRequest, claim.NoRequest, claim.NoRequest, claim.Hold, claim.Skip, claim.Retry}[r.IntN(6)]
 			c.Unplaced = chance(10)

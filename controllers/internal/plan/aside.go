@@ -32,6 +32,8 @@ func (p *Plan) setAsideDeleted(o *Observed, c *claim.Claim, job *Job) (DrainPhas
 		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is gone: " + orSkip
 	case claim.Elsewhere:
 		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is bound to another claim, or to none: " + orSkip
+	case claim.Promised:
+		return Waiting, SettingAside, fmt.Sprintf("it was deleted while it takes over volume %s, which is set aside once more then", c.Volume)
 	case claim.Here, claim.Reserved:
 	}
 	// Pods keep the claim, even when they have ended.
@@ -39,7 +41,7 @@ func (p *Plan) setAsideDeleted(o *Observed, c *claim.Claim, job *Job) (DrainPhas
 	if claim.MayReserve(c) != nil {
 		return Waiting, SettingAside, "it was deleted; when no pod uses it any more, its volume is set aside, and drained from there"
 	}
-	p.add(action.ReserveVolume{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName}, action.CreateAside{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName})
+	p.add(action.ReserveVolume{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName}, action.CreateAside{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName, StoredBy: o.storedBy(c)})
 	return Waiting, SettingAside, "it was deleted; its volume is being set aside, to be drained from there"
 }
 
@@ -53,6 +55,8 @@ func (p *Plan) handOver(o *Observed, c, aside *claim.Claim) (DrainPhase, string,
 		return Waiting, SettingAside, fmt.Sprintf("it takes over volume %s", c.Volume)
 	case MayHandOver(o, c) == nil:
 		p.add(action.ReleaseClaim{Claim: c.Ref(), Why: action.BySetAside})
+	case c.LeavingSince.IsZero() && o.movesNow() != "":
+		return Waiting, SettingAside, fmt.Sprintf("claim %s takes over its volume when %s has ended, which may bring older items to its member", aside.Name, o.movesNow())
 	}
 	return Waiting, SettingAside, "claim " + aside.Name + " takes over its volume"
 }

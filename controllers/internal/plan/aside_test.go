@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -252,12 +253,59 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 		left(deleting).aside(2, pending):  "no other claim is bound to volume pv-2 yet",
 		left(deleting).aside(2, deleting): "no other claim is bound to volume pv-2 yet",
 		left(deleting).aside(2, unheld):   "no other claim is bound to volume pv-2 yet",
+		left(deleting).job(1, 1).aside(2): "", // its member has left, and returns to nothing
+	})
+	refusals(t, func(o *Observed) error { return MayHandOver(o, o.claim(uid(1))) }, map[*scene]string{
+		at(2).change(1, deleting).aside(1):                             "",
+		at(2).change(1, deleting).aside(1).left(2).job(2, 2):           "Job job-data-2 may bring older items to the member of claim data-1",
+		at(2).change(1, deleting).aside(1).left(2).job(2, 2, gone):     "Job job-data-2 may bring older items to the member of claim data-1",
+		at(2).change(1, deleting).aside(1).left(2).job(2, 2, complete): "",
 	})
 	returned := at(3).aside(2)
 	refusals(t, func(o *Observed) error {
 		return MayDrain(o, action.CreateDrain{Claim: o.claim(uid(2) + "-aside").Ref(), Survivors: 3})
 	}, map[*scene]string{returned: ""})
 	refusals(t, func(o *Observed) error { return MaySetReplicas(o, 3) }, map[*scene]string{returned: ""})
+}
+
+// A member whose claim was deleted returns empty. What moves to it at that moment may be older than what
+// its volume has: it ends, and begins anew when that volume is drained.
+func TestNothingMovesToAMemberThatReturnsEmptyBeforeItsVolumeIsDrained(t *testing.T) {
+	wiped := func(s *scene, changes ...func(*claim.Claim)) *scene {
+		s.o.Pods, s.o.Ready = []int32{0}, []int32{0}
+		for _, change := range append([]func(*claim.Claim){deleting}, changes...) {
+			s.change(1, change)
+		}
+		return s
+	}
+	tookOver := func(c *claim.Claim) { c.Where = claim.Reserved }
+	asideOfMember := func(s *scene) *scene { return s.aside(1, func(c *claim.Claim) { c.Left = 9 }) }
+	const why = "claim data-1 was deleted: its volume is set aside first, since its items may be newer"
+	for what, test := range map[string]struct {
+		scene *scene
+		want  string
+	}{
+		"a drain ends":                   {wiped(at(2).left(2).job(2, 2)), "delete Job job-data-2: " + why},
+		"one that the pod keeps ends":    {wiped(at(2).left(2).job(2, 2, outOfTime, podKept)), "delete Job job-data-2: " + why},
+		"a placement ends":               {wiped(grown(2, 3).placement(0)), "delete Job place-data-0: " + why},
+		"a member that still uses it":    {wiped(at(2).left(2).job(2, 2), inUse), ""},
+		"nothing moves: it is handed on": {asideOfMember(wiped(at(2), tookOver)), "release claim data-1: SetAside"},
+		"a drain is not gone yet":        {asideOfMember(wiped(at(2).left(2).job(2, 2, gone), tookOver)), ""},
+		"its pod is not gone yet": {asideOfMember(wiped(at(2).left(2).with(func(o *Observed) {
+			o.Drainers = []Drainer{{Pod: "drainer", ClaimUID: uid(2), Running: true}}
+		}), tookOver)), ""},
+		"no drain begins": {wiped(at(2).left(2)), ""},
+	} {
+		got := ""
+		for _, a := range planned(test.scene).Actions {
+			if strings.Contains(a, "delete Job") || strings.Contains(a, "release claim") || strings.Contains(a, "drain claim") {
+				got += a
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: got %q, want %q", what, got, test.want)
+		}
+	}
 }
 
 // A retained volume blocks no member if it can be set aside.

@@ -38,6 +38,7 @@ const (
 	SettingAside   = cachev1alpha1.ReasonSettingAside
 	InTheWay       = cachev1alpha1.ReasonBlockedByVolume
 	Retrying       = cachev1alpha1.ReasonRetrying
+	NameTaken      = cachev1alpha1.ReasonNameTaken
 )
 
 // DrainState is how the claim of one leaving or departed member stands.
@@ -127,7 +128,7 @@ func (p *Plan) decideDrain(o *Observed, c *claim.Claim, slots *int) DrainState {
 		return p.setAsideRetained(c, job, state)
 	case why == action.ByPolicyRetain && c.Deleting && c.CanBeSetAside() && o.drainGoesOn(c, job):
 		return p.followDrain(o, c, job, state)
-	case why == action.ByPolicyRetain && c.Deleting && c.CanBeSetAside():
+	case why == action.ByPolicyRetain && c.Deleting && (c.CanBeSetAside() || c.Where == claim.Promised):
 		return state.is(p.setAsideDeleted(o, c, job))
 	case release:
 		p.returnVolume(o, c)
@@ -162,7 +163,17 @@ func (p *Plan) beginDrain(o *Observed, c *claim.Claim, state DrainState, slots *
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
 	case p.Replicas == 0:
 		return state.is(Waiting, Hibernating, "the cluster hibernates: the drain starts when members return")
-	case *slots <= 0:
+	}
+	if why, obstructed := o.Obstructed[c.UID]; obstructed { // others have its turn until it is tried again
+		p.wakeAt(why.Until)
+		state.RetryAt = why.Until
+		reason := JobGaveUp
+		if why.Taken {
+			reason = NameTaken
+		}
+		return state.is(Failed, reason, "its Job can't be made: "+why.Why)
+	}
+	if *slots <= 0 {
 		return state.is(Waiting, InTurn, "another drain is under way")
 	}
 	if reason, message := o.drainWaits(c, p.Replicas); reason != "" {
@@ -182,8 +193,10 @@ func (o *Observed) drainWaits(c *claim.Claim, survivors int32) (reason, message 
 		return PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal)
 	case slices.Contains(o.ClaimsWithDrainerPod, c.UID):
 		return InTurn, "the pod of an earlier drain of this claim is still there"
-	case o.newerDrainDue(c):
-		return InTurn, "the volume of a member that left later is drained first: its values are newer"
+	case o.waitsForReturn() != "":
+		return InTurn, o.waitsForReturn()
+	case o.earlierDrainDue(c):
+		return InTurn, "the volume of another member is drained first: its values are newer"
 	case o.waitsForLeases() != "":
 		return InTurn, o.waitsForLeases() + ": a drain would take a lease for a newer value"
 	case o.placementRuns() || o.drainedAfterPlacement(c) && o.placing():
@@ -211,7 +224,18 @@ func (p *Plan) followDrain(o *Observed, c *claim.Claim, job *Job, state DrainSta
 	if job.Deleting {
 		return state.is(Waiting, InTurn, "an earlier Job of this drain is being deleted")
 	}
+	if why := o.waitsForReturn(); why != "" && job.mayRun() {
+		p.deleteJob(job, why)
+		return state.is(Waiting, InTurn, why)
+	}
 	if job.State == JobActive {
+		if why := job.replaced(c.Request == claim.Retry); why != "" {
+			p.deleteJob(job, why)
+			if c.Request == claim.Retry {
+				p.add(action.ClearRetry{Claim: c.Ref()})
+			}
+			return state.is(Waiting, InTurn, "the drain starts anew when its Job is gone: "+why)
+		}
 		if c.Request == claim.Retry {
 			p.add(action.ClearRetry{Claim: c.Ref()}) // it has begun
 		}
@@ -227,7 +251,7 @@ func (p *Plan) followDrain(o *Observed, c *claim.Claim, job *Job, state DrainSta
 	case c.Request == claim.Retry && !c.Deleting:
 		// Both in one plan: a request that outlived its Job would restart every Job that
 		// fails.
-		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, Reason: "a person asked for a retry"}, action.ClearRetry{Claim: c.Ref()})
+		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, ClaimUID: job.ClaimUID, Reason: "a person asked for a retry"}, action.ClearRetry{Claim: c.Ref()})
 		return state.is(Waiting, InTurn, "the retry starts when the failed Job is gone")
 	}
 	if c.Request == claim.Hold && job.mendable() {
@@ -273,6 +297,6 @@ func (p *Plan) release(c *claim.Claim, job *Job, why action.Release) {
 
 func (p *Plan) deleteJob(job *Job, reason string) {
 	if job != nil && !job.Deleting {
-		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, Reason: reason})
+		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, ClaimUID: job.ClaimUID, Reason: reason})
 	}
 }

@@ -6,6 +6,10 @@ import "example.com/memcached-operator/controllers/internal/action"
 // change, so a member that joins later begins with the first size, and its volume grows
 // as the others did.
 
+// A volume never shrinks again, and a memory can be mistyped. So a size that only follows memory waits
+// until a member is ready that has it. If the memory doesn't fit on the present volumes, no
+// member can try it: then storage.size has to say how large they are to be.
+
 // findSmall finds the volumes that have to grow. While one is too small for the new
 // memory, the members' pods stay as they are.
 func (p *Plan) findSmall(o *Observed) {
@@ -13,6 +17,7 @@ func (p *Plan) findSmall(o *Observed) {
 		if c := &o.Claims[i]; c.Small(o.Cluster.VolumeSize) {
 			p.SmallClaims = append(p.SmallClaims, c.Ref())
 			p.KeepsTemplate = p.KeepsTemplate || c.Capacity <= o.Cluster.Memory
+			p.GrowthWaits = !o.Cluster.VolumeSizeGiven && !o.MemoryRuns
 		}
 	}
 }
@@ -20,7 +25,7 @@ func (p *Plan) findSmall(o *Observed) {
 // grow comes last, so that a volume that can't grow delays nothing else.
 func (p *Plan) grow(o *Observed) {
 	for i := range o.Claims {
-		if c := &o.Claims[i]; c.Small(o.Cluster.VolumeSize) && c.Asked < o.Cluster.VolumeSize {
+		if c := &o.Claims[i]; !p.GrowthWaits && c.Small(o.Cluster.VolumeSize) && c.Asked < o.Cluster.VolumeSize {
 			p.add(action.GrowClaim{Claim: c.Ref(), Size: o.Cluster.VolumeSize})
 		}
 	}

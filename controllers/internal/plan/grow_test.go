@@ -21,6 +21,7 @@ func sized(asked, capacity int64) func(*claim.Claim) {
 func volumes(changes ...func(*claim.Claim)) *scene {
 	s := at(1)
 	s.o.Cluster.VolumeSize, s.o.Cluster.Memory = 256*mib, 100*mib
+	s.o.Cluster.VolumeSizeGiven = true
 	for _, change := range changes {
 		change(&s.o.Claims[0])
 	}
@@ -33,14 +34,23 @@ func TestVolumesOfMembersGrow(t *testing.T) {
 		grow, small []string
 		keeps       bool
 	}{
-		"as wanted":                     {scene: volumes(sized(256, 256))},
-		"larger than wanted":            {scene: volumes(sized(512, 512))},
-		"made larger than asked":        {scene: volumes(sized(128, 256))},
-		"not bound yet":                 {scene: volumes(sized(0, 0))},
-		"smaller than wanted":           {volumes(sized(128, 128)), []string{"data-0"}, []string{"data-0"}, false},
-		"with no room for the memory":   {volumes(sized(100, 100)), []string{"data-0"}, []string{"data-0"}, true},
-		"asked already":                 {volumes(sized(256, 128)), nil, []string{"data-0"}, false},
-		"asked, and no room":            {volumes(sized(256, 64)), nil, []string{"data-0"}, true},
+		"as wanted":                   {scene: volumes(sized(256, 256))},
+		"larger than wanted":          {scene: volumes(sized(512, 512))},
+		"made larger than asked":      {scene: volumes(sized(128, 256))},
+		"not bound yet":               {scene: volumes(sized(0, 0))},
+		"smaller than wanted":         {volumes(sized(128, 128)), []string{"data-0"}, []string{"data-0"}, false},
+		"with no room for the memory": {volumes(sized(100, 100)), []string{"data-0"}, []string{"data-0"}, true},
+		"asked already":               {volumes(sized(256, 128)), nil, []string{"data-0"}, false},
+		"asked, and no room":          {volumes(sized(256, 64)), nil, []string{"data-0"}, true},
+		"a size that nobody gave, and a memory that no member has": {
+			volumes(sized(128, 128)).with(func(o *Observed) { o.Cluster.VolumeSizeGiven = false }), nil, []string{"data-0"}, false,
+		},
+		"the same, with no room for the memory": {
+			volumes(sized(100, 100)).with(func(o *Observed) { o.Cluster.VolumeSizeGiven = false }), nil, []string{"data-0"}, true,
+		},
+		"a size that nobody gave, and a member is ready with the memory": {
+			volumes(sized(128, 128)).with(func(o *Observed) { o.Cluster.VolumeSizeGiven, o.MemoryRuns = false, true }), []string{"data-0"}, []string{"data-0"}, false,
+		},
 		"a member that joined":          {volumes(sized(256, 256)).member(1).with(func(o *Observed) { sized(128, 128)(&o.Claims[1]) }).wanted(2), []string{"data-1"}, []string{"data-1"}, false},
 		"a claim that somebody deleted": {scene: volumes(sized(64, 64), deleting)},
 		"a member that left":            {scene: volumes(sized(256, 256)).left(1, sized(64, 64))},

@@ -144,8 +144,12 @@ func MaySetAside(live *Observed, c *claim.Claim) error {
 }
 
 // MayHandOver is invariant 1 for a claim whose volume was set aside: another claim with
-// the finalizer is bound to that volume. It needs Claims.
+// the finalizer is bound to that volume. It is invariant 11 for a member that returns empty then:
+// nothing moves that may be older (returnsEmpty). It needs Claims, Jobs, Placements and Drainers.
 func MayHandOver(live *Observed, c *claim.Claim) error {
+	if what := live.movesNow(); what != "" && c.LeavingSince.IsZero() {
+		return fmt.Errorf("%s may bring older items to the member of claim %s", what, c.Name)
+	}
 	for i := range live.Claims {
 		a := &live.Claims[i]
 		if a.Aside && a.UID != c.UID && a.Volume == c.Volume && a.Finalizer && !a.Deleting && !a.Pending {

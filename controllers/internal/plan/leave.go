@@ -56,7 +56,7 @@ func (o *Observed) isLeaving(c *claim.Claim) bool {
 func (o *Observed) mayMoveLive(c *claim.Claim) bool {
 	older := o.drainedAfterPlacement(c) && slices.ContainsFunc(o.Claims, func(c claim.Claim) bool { return o.misplaced(&c) })
 	wanted := o.Cluster.Size > c.Ordinal && !o.routersAskOldOwners()
-	return o.isLeaving(c) && 0 < o.Cluster.Size && !wanted && o.Cluster.Policy == claim.Drain && o.Cluster.Patience > 0 &&
+	return o.isLeaving(c) && 0 < o.Cluster.Size && !wanted && o.toDrain(c) && o.Cluster.Patience > 0 &&
 		!o.Cluster.PlacementOff && !c.Deleting && !c.KeptByAPerson() && c.Receipt == nil && !older
 }
 

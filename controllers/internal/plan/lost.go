@@ -50,7 +50,8 @@ func (o *Observed) dispensable(ordinal int32) bool {
 	size, record := o.Cluster.Size, &o.Record
 	return 0 < size && size <= ordinal && ordinal < record.Ring.Size && (record.From.Size <= ordinal || size == record.Ring.Size-1) &&
 		!slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
-			return !c.LeavingSince.IsZero() && c.Volume != "" && c.Receipt == nil && c.Request != claim.Skip && !o.stranded(&c) && o.drainedAfterPlacement(&c)
+			return !c.LeavingSince.IsZero() && c.Volume != "" && c.Receipt == nil && c.Request != claim.Skip && o.toDrain(&c) && !o.stranded(&c) &&
+				(c.Aside || o.drainedAfterPlacement(&c))
 		})
 }
 

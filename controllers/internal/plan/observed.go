@@ -56,6 +56,8 @@ type Cluster struct {
 	// VolumeSize is what each member's volume is to have, and Memory what it must be
 	// larger than, in bytes.
 	VolumeSize, Memory int64
+	// VolumeSizeGiven: spec.storage.size says it. Otherwise it follows memory.
+	VolumeSizeGiven bool
 }
 
 // Terms of the cluster's claims.
@@ -94,6 +96,9 @@ type Job struct {
 	// Waits: each of its pods waits until it is told to begin (Drainer.Waits).
 	Waits bool
 	State JobState
+	// Unstarted: it is active, and none of the pods that it has now has run. Outdated: today
+	// its pods would be made in another way.
+	Unstarted, Outdated bool
 	// Deleting: its pod may still run.
 	Deleting bool
 	// PodKept: it failed, and another container keeps its pod running. When that pod ends,
@@ -121,6 +126,14 @@ type Drainer struct {
 	Running, Prepared, Settles bool
 }
 
+// Obstruction is why a Job can't be made, and until when it isn't tried again. Taken: somebody
+// else's Job has its name.
+type Obstruction struct {
+	Why   string
+	Taken bool
+	Until time.Time
+}
+
 // Observed is everything that a plan depends on.
 type Observed struct {
 	Now         time.Time
@@ -142,12 +155,16 @@ type Observed struct {
 	Drainers []Drainer
 	// Claims in any order.
 	Claims []claim.Claim
+	// Obstructed is why the Job of a claim's drain can't be made now, by the claim's UID.
+	Obstructed map[types.UID]Obstruction
 	// Jobs drain; Placements place items.
 	Jobs, Placements []Job
 	// ListSize is how many members are on the clients' list now, and Record what is known
 	// of its rings: see ReadList.
 	ListSize int32
 	Record   ring.Record
+	// MemoryRuns: a member is ready that has Cluster.Memory.
+	MemoryRuns bool
 	// MemberPods are those of members that are told of the list, RouterPods of routers that
 	// are told of their table.
 	MemberPods, RouterPods []action.PodRef

@@ -101,14 +101,6 @@ func (o *Observed) placesByOtherRing(target string) bool {
 		slices.ContainsFunc(o.Placements, func(j Job) bool { return j.Target != target && j.mayRun() && !j.Waits })
 }
 
-// drainedAfterPlacement tells whether the members' items are placed before this claim is
-// drained. Its items are older than the members' own. A drain only adds, so the first value
-// stays: the members' items must be placed first. If the member left with the last ring that moved keys, no
-// other member has newer values, and its drain comes first.
-func (o *Observed) drainedAfterPlacement(c *claim.Claim) bool {
-	return c.Aside || c.Unplaced || c.Ordinal >= o.Record.From.Size
-}
-
 // sizeWhilePlacing returns the size that placement allows if this one is wanted. While
 // items have to be placed, no member of the ring leaves and none joins. All may stop,
 // because each returns with the items that it has.
@@ -138,10 +130,16 @@ func (p *Plan) place(o *Observed) {
 		p.endPlacements(o, func(*Job) bool { return true }, "the cluster hibernates")
 		return
 	}
-	p.endPlacements(o, func(j *Job) bool {
+	idle := func(j *Job) bool {
 		c := o.claim(j.ClaimUID)
 		return c == nil || !o.misplaced(c) && !o.keepsMover(c, j)
-	}, "its member has nothing to place")
+	}
+	p.endPlacements(o, idle, "its member has nothing to place")
+	for i := range o.Placements {
+		if j := &o.Placements[i]; o.waitsForReturn() != "" && j.mayRun() && !j.Waits && !idle(j) {
+			p.deleteJob(j, o.waitsForReturn())
+		}
+	}
 	slots := o.moverSlots()
 	p.moveLeaving(o, &slots)
 	if p.Prepares { // clients look by the ring before
@@ -175,7 +173,7 @@ func (p *Plan) endPlacements(o *Observed, which func(*Job) bool, why string) {
 		case !which(j) || j.Deleting:
 		case c != nil && o.movesLeaving(j):
 			moved, why := o.moved(c, j)
-			p.add(action.DeleteJob{Name: j.Name, UID: j.UID, Reason: "its member leaves now", Claim: c.Ref(), Moved: moved, NotMoved: why})
+			p.add(action.DeleteJob{Name: j.Name, UID: j.UID, ClaimUID: j.ClaimUID, Reason: "its member leaves now", Claim: c.Ref(), Moved: moved, NotMoved: why})
 		default:
 			p.deleteJob(j, why)
 		}
@@ -220,7 +218,7 @@ func (o *Observed) placementWaits(target string) string {
 	case o.placesByOtherRing(target):
 		return "the pod of an earlier placement is still there"
 	}
-	return ""
+	return o.waitsForReturn()
 }
 
 // allPlacementsWait tells what every placement waits for: what placementWaits says,
@@ -230,7 +228,7 @@ func (p *Plan) allPlacementsWait(o *Observed) string {
 		d := &p.Drains[i]
 		// A member of the ring that has the mark leaves when all are placed.
 		left := d.Claim.Aside || d.Claim.Ordinal >= min(p.Replicas, o.Record.Ring.Size)
-		soon := d.Phase == Waiting && !o.leasesMayBeThere() || d.Phase == Releasing
+		soon := d.Phase == Waiting && !o.leasesMayBeThere() && p.Replicas == o.Record.Ring.Size || d.Phase == Releasing
 		onItsWay := d.Phase == Draining || left && !o.drainedAfterPlacement(&d.Claim) && soon
 		if onItsWay {
 			return fmt.Sprintf("claim %s is drained first", d.Claim.Name)
@@ -256,9 +254,18 @@ func (p *Plan) followPlacement(o *Observed, c *claim.Claim, job *Job, state Plac
 	switch {
 	case job.Deleting:
 		return state.is(PlacementWaits, InTurn, "an earlier Job is being deleted")
+	case job.mayRun() && !job.Waits && o.waitsForReturn() != "":
+		return state.is(PlacementWaits, InTurn, o.waitsForReturn())
 	case job.Target != o.target():
 		p.deleteJob(job, "the ring has changed, or a member is lost")
 		return state.is(PlacementWaits, InTurn, "the clients' list has changed, or a member is lost: the placement starts again")
+	case job.State == JobActive && job.replaced(c.PlacementRequest == claim.Retry) != "":
+		why := job.replaced(c.PlacementRequest == claim.Retry)
+		p.deleteJob(job, why)
+		if c.PlacementRequest == claim.Retry {
+			p.add(action.ClearPlacementRetry{Claim: c.Ref()})
+		}
+		return state.is(PlacementWaits, InTurn, "the placement starts anew when its Job is gone: "+why)
 	case job.State == JobActive:
 		if c.PlacementRequest == claim.Retry {
 			p.add(action.ClearPlacementRetry{Claim: c.Ref()}) // it has begun
@@ -275,7 +282,7 @@ func (p *Plan) followPlacement(o *Observed, c *claim.Claim, job *Job, state Plac
 		p.add(action.RecordPlaced{Claim: c.Ref(), Serial: o.Record.Serial, Target: job.Target, Receipt: job.Receipt})
 		return state.is(PlacementRuns, "", "")
 	case c.PlacementRequest == claim.Retry:
-		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, Reason: "a person asked for a retry"}, action.ClearPlacementRetry{Claim: c.Ref()})
+		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, ClaimUID: job.ClaimUID, Reason: "a person asked for a retry"}, action.ClearPlacementRetry{Claim: c.Ref()})
 		return state.is(PlacementWaits, InTurn, "the retry starts when the failed Job is gone")
 	}
 	f, again := p.tryAgain(o, c, job, invalid)

@@ -58,8 +58,10 @@ type Plan struct {
 	DeletedClaims []DeletedClaim
 	// SmallClaims are members' claims whose volumes are smaller than wanted.
 	// KeepsTemplate: the members' pods stay as they are until these have grown.
-	SmallClaims   []action.ClaimRef
-	KeepsTemplate bool
+	// GrowthWaits: they don't grow before a member has shown that it can run with the memory that
+	// they are to have room for, or storage.size asks for it.
+	SmallClaims                []action.ClaimRef
+	KeepsTemplate, GrowthWaits bool
 	// Wake is when to plan again if no event comes earlier; zero for never.
 	Wake time.Time
 }
@@ -160,7 +162,7 @@ func (p *Plan) add(a ...action.Action) { p.Actions = append(p.Actions, a...) }
 func (p *Plan) addClaimFinalizers(o *Observed) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		wanted := c.LeavingSince.IsZero() || o.Cluster.Policy == claim.Drain
+		wanted := c.LeavingSince.IsZero() || o.toDrain(c)
 		if !c.Finalizer && !c.Deleting && wanted {
 			p.add(action.AddClaimFinalizer{Claim: c.Ref()})
 			c.Finalizer = true
@@ -297,25 +299,13 @@ func (o *Observed) drainRuns() bool { return o.runningDrain() != nil || o.linger
 
 // drainDue tells whether the volume of a departed member, from that ordinal on, is about
 // to be drained. Until it is, no other member leaves. A drain that failed is tried again
-// after those of members that left later (newerDrainDue).
+// in its turn (order.go).
 func (o *Observed) drainDue(from int32) bool {
-	return o.Cluster.Policy == claim.Drain && slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
+	return slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
 		job := o.jobFor(c.UID)
-		return c.Ordinal >= from && !c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && c.Volume != "" && c.Receipt == nil &&
+		_, obstructed := o.Obstructed[c.UID]
+		return o.toDrain(&c) && !obstructed && c.Ordinal >= from && !c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && c.Volume != "" && c.Receipt == nil &&
 			!c.KeptByAPerson() && (job == nil || job.running())
-	})
-}
-
-// newerDrainDue tells whether the volume of a member that left later than this one is
-// about to be drained, or will be tried again. Its values are newer, and a drain only
-// adds, so they must come first.
-func (o *Observed) newerDrainDue(c *claim.Claim) bool {
-	return slices.ContainsFunc(o.Claims, func(d claim.Claim) bool {
-		if !d.LeavingSince.After(c.LeavingSince) || d.Volume == "" || d.Volume == c.Volume || d.Receipt != nil || d.KeptByAPerson() || o.stranded(&d) {
-			return false
-		}
-		job := o.jobFor(d.UID)
-		return job == nil || job.running() || job.State == JobComplete || job.mendable()
 	})
 }
 
@@ -345,7 +335,7 @@ func (p *Plan) sweepJobs(o *Observed) {
 	for _, j := range o.Jobs {
 		known := slices.ContainsFunc(o.Claims, func(c claim.Claim) bool { return c.UID == j.ClaimUID })
 		if !known && !j.Deleting {
-			p.add(action.DeleteJob{Name: j.Name, UID: j.UID, Reason: "its claim is gone", Stray: true})
+			p.add(action.DeleteJob{Name: j.Name, UID: j.UID, ClaimUID: j.ClaimUID, Reason: "its claim is gone"})
 		}
 	}
 }
@@ -368,7 +358,7 @@ func dismantle(o *Observed) Plan {
 	}
 	for _, j := range slices.Concat(o.Jobs, o.Placements) {
 		if !j.Deleting {
-			p.add(action.DeleteJob{Name: j.Name, UID: j.UID, Reason: "the Memcached is deleted"})
+			p.add(action.DeleteJob{Name: j.Name, UID: j.UID, ClaimUID: j.ClaimUID, Reason: "the Memcached is deleted"})
 		}
 	}
 	if o.StatefulSet.Exists && !o.Cluster.Orphan {

@@ -46,7 +46,7 @@ func (o *Observed) mayPrepare(before ring.Record) bool {
 	}
 	// The volumes of members that left earlier come first.
 	earlier := slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
-		return !c.LeavingSince.IsZero() && (to.Size > from.Size || !o.isLeaving(&c))
+		return !c.LeavingSince.IsZero() && (o.toDrain(&c) || c.Finalizer) && (to.Size > from.Size || !o.isLeaving(&c))
 	})
 	return !earlier && !o.drainRuns() && !o.at(before).placing()
 }

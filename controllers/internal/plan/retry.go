@@ -36,6 +36,20 @@ func (j *Job) mendable() bool {
 	return !j.running() && (j.Receipt == nil || !slices.Contains(contract.NoRetry, int32(j.Receipt.ExitCode)))
 }
 
+// replaced tells why a Job whose pods have not run is deleted, and made anew: its template can't be
+// changed, so its next pod could start no better. Empty if it stays.
+func (j *Job) replaced(retry bool) string {
+	switch {
+	case !j.Unstarted:
+		return ""
+	case retry:
+		return "a person asked for a retry, and no pod of it has run"
+	case j.Outdated:
+		return "no pod of it has run, and its pods would be made in another way now"
+	}
+	return ""
+}
+
 // failure is why a Job has ended without success, and when the next attempt is; zero if a
 // person has to decide.
 type failure struct {
@@ -62,7 +76,7 @@ func (p *Plan) tryAgain(o *Observed, c *claim.Claim, job *Job, invalid error) (f
 		}
 		p.add(action.CountFailure{Claim: c.Ref(), Attempts: action.Attempts{Failed: failed, Last: job.UID}})
 	}
-	p.add(action.DeleteJob{Name: job.Name, UID: job.UID, Reason: "it failed, and is tried again"})
+	p.add(action.DeleteJob{Name: job.Name, UID: job.UID, ClaimUID: job.ClaimUID, Reason: "it failed, and is tried again"})
 	return f, true
 }
 

@@ -128,7 +128,7 @@ func TestFailedPlacementIsTriedAgainByItself(t *testing.T) {
 // A member that left later has newer values, so its drain comes before another attempt of
 // an earlier one.
 func TestNewerVolumesAreDrainedFirst(t *testing.T) {
-	later := func(c *claim.Claim) { c.LeavingSince = time.Unix(2000, 0) }
+	later := func(c *claim.Claim) { c.LeavingSince, c.Left = time.Unix(500, 0), 2 } // by another clock, which is behind
 	for what, test := range map[string]struct {
 		scene *scene
 		want  []string

@@ -103,6 +103,8 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification")
 	case s.Size != size || s.ReadySize != size:
 		return condition(kind, true, cachev1alpha1.ReasonScaling, "%d members exist, %d are ready, %d are wanted%s", s.Size, s.ReadySize, size, notReady(in))
+	case in.Plan.KeepsTemplate && in.Plan.GrowthWaits:
+		return condition(kind, false, cachev1alpha1.ReasonVolumesWait, "the members can't have the new memory: see the condition VolumesSized")
 	case in.Plan.KeepsTemplate && in.GrowthRefused != "":
 		return condition(kind, false, cachev1alpha1.ReasonVolumesCannotGrow, "the members can't have the new memory: see the condition VolumesSized")
 	case in.Plan.KeepsTemplate:

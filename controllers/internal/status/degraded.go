@@ -111,6 +111,8 @@ func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
 	for i := range s.Drains { // s.Drains and the plan's are in the same order
 		d, planned := &s.Drains[i], &in.Plan.Drains[i]
 		switch failed := planned.Claim.Attempts.Failed; {
+		case d.Phase == cachev1alpha1.DrainFailed && d.Reason == cachev1alpha1.ReasonNameTaken:
+			return troublef(cachev1alpha1.ReasonNameTaken, "claim %s: %s", d.Claim, d.Message)
 		case d.Phase == cachev1alpha1.DrainFailed:
 			return troublef(cachev1alpha1.ReasonDrainFailed, "claim %s: %s: %s", d.Claim, d.Reason, d.Message)
 		case failed > 0 && (planned.Phase == plan.Draining || planned.Phase == plan.Waiting) && planned.Reason != plan.Hibernating:
@@ -179,6 +181,8 @@ func unreachableSize(in *Input) *trouble {
 	case in.Plan.SizeBlocked == plan.BlockedByShortage:
 		return troublef(cachev1alpha1.ReasonShortOfMemory,
 			"the size goes from %d to %d when there is room for the items: see the condition ShortOfMemory", in.Plan.Replicas, *in.Cluster.Spec.Size)
+	case in.Plan.GrowthWaits && in.Plan.KeepsTemplate:
+		return troublef(cachev1alpha1.ReasonVolumesWait, "memory %s does not fit on %d volumes: set storage.size, or lower memory", in.Cluster.Spec.Memory, len(in.Plan.SmallClaims))
 	case len(in.Plan.SmallClaims) > 0 && in.GrowthRefused != "":
 		return troublef(cachev1alpha1.ReasonVolumesCannotGrow, "%d volumes can't grow: %s", len(in.Plan.SmallClaims), in.GrowthRefused)
 	}

@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
 )
 
 // volumesSized tells whether the members' volumes are as large as the spec wants.
@@ -16,6 +17,16 @@ func volumesSized(in *Input) metav1.Condition {
 	until := ""
 	if in.Plan.KeepsTemplate {
 		until = "; the members stay as they are until then, because memory does not fit"
+	}
+	if in.Plan.GrowthWaits {
+		size, memory := build.VolumeSize(in.Cluster), in.Cluster.Spec.Memory
+		if in.Plan.KeepsTemplate {
+			return condition(kind, false, cachev1alpha1.ReasonVolumesWait,
+				"memory %s does not fit on %d volumes, so no member can try it, and a volume never shrinks again: set storage.size, to %s or as large as they are to be, or lower memory; "+
+					"the members stay as they are until then", memory, len(small), size)
+		}
+		return condition(kind, false, cachev1alpha1.ReasonVolumesWait,
+			"%d volumes are to grow to %s each, because memory is %s: they do when the first member with it is ready, or when storage.size says so", len(small), size, memory)
 	}
 	if in.GrowthRefused != "" {
 		return condition(kind, false, cachev1alpha1.ReasonVolumesCannotGrow,

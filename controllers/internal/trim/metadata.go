@@ -50,6 +50,8 @@ var knownFinalizers = []string{
 var (
 	ofClaims = map[string]int{
 		cachev1alpha1.AnnotationLeaving:      cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationLeft:         cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationPolicy:       cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationNeverStarted: cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationUnplaced:     cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationAdopted:      cachev1alpha1.MaxAnnotation,
@@ -61,6 +63,7 @@ var (
 		cachev1alpha1.AnnotationAttempts:     cachev1alpha1.MaxAnnotation,
 	}
 	ofJobs = map[string]int{
+		cachev1alpha1.AnnotationDrainer:   cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationClaimUID:  cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationSurvivors: cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationTarget:    cachev1alpha1.MaxAnnotation,

@@ -1,0 +1,31 @@
+package apply
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/controllers/internal/action"
+)
+
+// A step about a claim that fails stops the later ones about the same claim, its Job's too, and no
+// others.
+func TestStepsDependOnThoseOfTheirClaim(t *testing.T) {
+	ref := action.ClaimRef{Name: "data-2", UID: "uid-2", Ordinal: 2}
+	for _, step := range []action.Action{
+		action.AddClaimFinalizer{Claim: ref}, action.MarkLeaving{Claim: ref}, action.CreateDrain{Claim: ref}, action.RecordReceipt{Claim: ref},
+		action.CountFailure{Claim: ref}, action.ClearRetry{Claim: ref}, action.CreatePlacement{Claim: ref}, action.BeginMove{Claim: ref},
+		action.RecordPlaced{Claim: ref}, action.ClearPlacementRetry{Claim: ref}, action.DeleteJob{ClaimUID: "uid-2"}, action.DeleteClaim{Claim: ref},
+		action.SetAside{Claim: ref}, action.ReserveVolume{Claim: ref}, action.CreateAside{Claim: ref}, action.ReturnVolume{Claim: ref},
+		action.SkipAside{Claim: ref}, action.GrowClaim{Claim: ref}, action.ReleaseClaim{Claim: ref},
+	} {
+		if got := claimOf(step); got != types.UID("uid-2") {
+			t.Errorf("%T is about claim %q", step, got)
+		}
+	}
+	for _, step := range []action.Action{action.WriteList{}, action.ApplyStatefulSet{}, action.AddClusterFinalizer{}, action.ApplyBudget{}} {
+		if got := claimOf(step); got != "" {
+			t.Errorf("%T is about claim %q", step, got)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package memory
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// After a restore of etcd the versions of all objects are smaller than that of our last write, and
+// may be for days. What was written is not what is there then.
+func TestOurLastWriteGivesWayToWhatIsThere(t *testing.T) {
+	began := time.Unix(1000, 0)
+	at := func(version string, change func(*cachev1alpha1.Memcached)) *cachev1alpha1.Memcached {
+		c := atVersion(version)
+		c.UID, c.Generation = "first", 3
+		change(c)
+		return c
+	}
+	none := func(*cachev1alpha1.Memcached) {}
+	for what, test := range map[string]struct {
+		cached *cachev1alpha1.Memcached
+		after  time.Duration
+		want   string
+	}{
+		"the cache is behind":             {at("7", none), time.Second, "1000"},
+		"it has been behind for too long": {at("7", none), time.Minute, "7"},
+		"an older spec came back":         {at("7", func(c *cachev1alpha1.Memcached) { c.Generation = 2 }), time.Second, "7"},
+		"another spec":                    {at("7", func(c *cachev1alpha1.Memcached) { c.Generation = 4 }), time.Second, "7"},
+		"it is being deleted":             {at("7", func(c *cachev1alpha1.Memcached) { c.DeletionTimestamp = &metav1.Time{Time: began} }), time.Second, "7"},
+		"another Memcached of the name":   {at("7", func(c *cachev1alpha1.Memcached) { c.UID = types.UID("second") }), time.Second, "7"},
+	} {
+		var w Written
+		w.Note(at("1000", none), began)
+		if got := w.Newest(test.cached, began.Add(test.after)).ResourceVersion; got != test.want {
+			t.Errorf("%s: got version %s, want %s", what, got, test.want)
+		}
+		if got := w.Newest(test.cached, began.Add(test.after)).ResourceVersion; got != test.want {
+			t.Errorf("%s: then version %s, want %s", what, got, test.want)
+		}
+	}
+}
+
+// Pods of routers have new names each time: what was remembered of those that are gone would add up.
+func TestMatchesOfWhatIsGoneAreDropped(t *testing.T) {
+	var m Matches
+	c := atVersion("1")
+	object := metav1.ObjectMeta{UID: "o", ResourceVersion: "7"}
+	for _, kind := range []string{"told a", "told b", "Service"} {
+		m.Note(c, kind, &object, 1)
+	}
+	m.Drop(c, func(kind string) bool { return kind == "told a" })
+	for kind, want := range map[string]bool{"told a": false, "told b": true, "Service": true} {
+		if got := m.Has(c, kind, &object, 1); got != want {
+			t.Errorf("%s is remembered: %v", kind, got)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package observe
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/identity"
+)
+
+// LiveSize is the size of a cluster whose spec has none: how many members it has now that were not
+// told to leave, and 1 if it has none yet. The size is left out when a person hands it to an
+// autoscaler, and that must change nothing.
+func (r *Reader) LiveSize(ctx context.Context, cluster *cachev1alpha1.Memcached) (int32, error) {
+	key := client.ObjectKeyFromObject(cluster)
+	if cluster.Spec.Storage == nil {
+		d, err := Get[appsv1.Deployment](ctx, r.Live, key)
+		if err != nil || d == nil || !identity.OwnsOrAdopts(cluster, d) {
+			return 1, err
+		}
+		return bounded(ptr.Deref(d.Spec.Replicas, 1)), nil
+	}
+	set, err := Get[appsv1.StatefulSet](ctx, r.Live, key)
+	if err != nil {
+		return 0, err
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := r.list(ctx, key, &claims); err != nil {
+		return 0, err
+	}
+	stays, leaves := map[int32]bool{}, map[int32]bool{}
+	for i := range claims.Items {
+		if c, ours := PlanClaim(cluster.Name, &claims.Items[i]); ours && !c.Aside {
+			stays[c.Ordinal], leaves[c.Ordinal] = c.LeavingSince.IsZero(), !c.LeavingSince.IsZero()
+		}
+	}
+	if set == nil || !identity.OwnsOrAdopts(cluster, set) { // a person deleted it: its members' claims are there
+		n := int32(0)
+		for n < cachev1alpha1.MaxSize && stays[n] {
+			n++
+		}
+		return max(1, n), nil
+	}
+	n := bounded(ptr.Deref(set.Spec.Replicas, 1))
+	for n > 1 && leaves[n-1] {
+		n--
+	}
+	return n, nil
+}
+
+func bounded(size int32) int32 { return min(max(0, size), cachev1alpha1.MaxSize) }

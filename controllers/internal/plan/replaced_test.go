@@ -1,0 +1,47 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/memcached-operator/controllers/internal/claim"
+)
+
+func unstarted(j *Job) { j.Unstarted = true }
+
+func outdated(j *Job) { j.Outdated = true }
+
+// A Job's template can't be changed. One whose pod can't start is replaced when its pods would be
+// made in another way, and if a person asks for a retry.
+func TestAJobNoPodOfWhichHasRunIsReplaced(t *testing.T) {
+	const apply = "apply the StatefulSet, 2 replicas"
+	retry, runs := requested(claim.Retry), []string{"2 Draining"}
+	for what, test := range map[string]struct {
+		scene *scene
+		want  outcome
+	}{
+		"it may start yet": {at(2).left(2).job(2, 2, unstarted), outcome{Actions: []string{apply}, Drains: runs}},
+		"it runs, though its pods would be made in another way": {at(2).left(2).job(2, 2, outdated), outcome{Actions: []string{apply}, Drains: runs}},
+		"its pods would be made in another way": {at(2).left(2).job(2, 2, unstarted, outdated),
+			outcome{Actions: []string{apply, "delete Job job-data-2: no pod of it has run, and its pods would be made in another way now"}, Drains: []string{"2 Waiting InTurn"}}},
+		"a person asks for a retry": {at(2).left(2, retry).job(2, 2, unstarted),
+			outcome{Actions: []string{apply, "delete Job job-data-2: a person asked for a retry, and no pod of it has run", "clear the retry of claim data-2"}, Drains: []string{"2 Waiting InTurn"}}},
+		"a person asks for a retry of one that runs": {at(2).left(2, retry).job(2, 2), outcome{Actions: []string{apply, "clear the retry of claim data-2"}, Drains: runs}},
+		"it is replaced already":                     {at(2).left(2, retry).job(2, 2, unstarted, gone), outcome{Actions: []string{apply}, Drains: []string{"2 Waiting InTurn"}}},
+		"of a placement": {grown(2, 3).placement(1, unstarted, outdated).placed(0), outcome{
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-1: no pod of it has run, and its pods would be made in another way now"},
+			Places:  []string{"1 Waiting InTurn"}}},
+		"a retry of a placement": {grown(2, 3).placement(1, unstarted).placed(0).change(1, asked(claim.Retry)), outcome{
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-1: a person asked for a retry, and no pod of it has run", "clear the placement's retry of claim data-1"},
+			Places:  []string{"1 Waiting InTurn"}}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			got := planned(test.scene)
+			got.Replicas, got.Blocked = 0, ""
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,705 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/tier"
+)
+
+// walk is a history: what people, Kubernetes and the operator do with a cluster, one event after
+// the other. Caches never lag, and no write fails; the model (internal/model) has both, for three
+// members and without routers. Here are more members, routers, and much longer histories.
+type walk struct {
+	Observed
+	r *rand.Rand
+	// ids numbers claims and Jobs. ready tells which members are.
+	ids int
+	// story has what happened.
+	story []string
+	// held: nothing of this kind happens by itself now (for a history that is written down).
+	held func(event string) bool
+}
+
+// happens is an event that may happen next.
+type happens struct {
+	what string
+	do   func()
+}
+
+func newWalk(size int32, client string, routers bool) *walk {
+	w := &walk{Observed: at(size).o}
+	w.Now = time.Unix(1_000_000, 0)
+	w.Cluster.Patience, w.Cluster.MoveDeadline = time.Minute, time.Hour
+	w.Cluster.Ring.Client = client
+	w.Record.Ring = w.Cluster.Ring.Of(size)
+	w.Ready = slices.Clone(w.Pods)
+	if routers {
+		w.routers()
+	}
+	for i := range w.Claims {
+		w.Claims[i].UID, w.Claims[i].Name = w.newUID(), name(w.Claims[i].Ordinal)
+		w.Claims[i].Volume = "pv-" + string(w.Claims[i].UID)
+		w.Claims[i].AsideName = "aside-of-" + string(w.Claims[i].UID)
+		w.Claims[i].InUse = true
+	}
+	return w
+}
+
+func (w *walk) newUID() types.UID {
+	w.ids++
+	return types.UID(fmt.Sprintf("u%d", w.ids))
+}
+
+func (w *walk) routers() {
+	w.Cluster.Routers, w.Cluster.Exclusive = true, w.r == nil || w.r.IntN(2) == 0
+	w.Table = &ring.Table{State: contract.RingStable, New: w.Record.Ring, Since: w.Now, Acknowledged: true}
+}
+
+func (w *walk) note(format string, args ...any) {
+	w.story = append(w.story, fmt.Sprintf(format, args...))
+}
+
+// operate plans, and takes the steps as package apply does. It tells whether a step changed
+// something.
+func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
+	t.Helper()
+	p = Next(&w.Observed)
+	membersFailed, claimsFailed := false, map[types.UID]bool{}
+	view := w.Observed // all marks of a plan share one live read
+	view.Claims = slices.Clone(w.Claims)
+	for _, a := range p.Actions {
+		live := &w.Observed
+		if _, marks := a.(action.MarkLeaving); marks {
+			live = &view
+		}
+		uid := types.UID("")
+		switch a := a.(type) {
+		case action.CreateDrain:
+			uid = a.Claim.UID
+		case action.CreatePlacement:
+			uid = a.Claim.UID
+		}
+		if membersFailed && bringsMembers(a) || uid != "" && claimsFailed[uid] {
+			continue
+		}
+		if _, err := refusedLive(live, a); err != nil {
+			w.note("refused: %s: %v", a, err)
+			membersFailed = membersFailed || bringsMembers(a)
+			claimsFailed[uid] = true
+			continue
+		}
+		if w.act(a) {
+			w.note("  %s", a)
+			changed = true
+		}
+	}
+	return p, changed
+}
+
+// act takes a step, and tells whether it changed something.
+func (w *walk) act(planned action.Action) bool {
+	change := func(ref action.ClaimRef, do func(*claim.Claim)) bool {
+		c := w.claim(ref.UID)
+		if c == nil {
+			return false
+		}
+		before := *c
+		do(c)
+		changed := before != *c
+		w.endClaims()
+		return changed
+	}
+	switch a := planned.(type) {
+	case action.AddClusterFinalizer:
+		w.Cluster.Finalizer = true
+		return true
+	case action.AddClaimFinalizer:
+		return change(a.Claim, func(c *claim.Claim) { c.Finalizer = true })
+	case action.MarkLeaving:
+		return change(a.Claim, func(c *claim.Claim) {
+			w.mark(c)
+			c.Unplaced = a.Unplaced
+		})
+	case action.WriteList:
+		changed := w.Record != a.Record || w.ListSize != a.ListSize
+		w.Record, w.ListSize = a.Record, a.ListSize
+		return changed
+	case action.WriteTable:
+		return w.writeTable(a)
+	case action.ApplyStatefulSet:
+		changed := !w.StatefulSet.Exists || w.StatefulSet.Replicas != a.Replicas
+		w.StatefulSet.Exists, w.StatefulSet.Replicas = true, a.Replicas
+		return changed
+	case action.CreateDrain:
+		w.Jobs = append(w.Jobs, Job{Name: "drain", UID: w.newUID(), ClaimUID: a.Claim.UID, Survivors: a.Survivors})
+		return true
+	case action.CreatePlacement:
+		w.Placements = append(w.Placements, Job{Name: "place", UID: w.newUID(), ClaimUID: a.Claim.UID, Target: a.Target, Waits: a.Prepared})
+		return true
+	case action.BeginMove:
+		changed := false
+		for i := range w.Drainers {
+			if d := &w.Drainers[i]; d.ClaimUID == a.Claim.UID && d.Target == a.Target && d.Waits {
+				d.Waits, changed = false, true
+			}
+		}
+		if job := w.placementOf(w.claim(a.Claim.UID)); job != nil && changed {
+			job.Waits = false
+		}
+		return changed
+	case action.DeleteJob:
+		return w.deleteJob(a.UID)
+	}
+	return w.actOnClaim(planned, change)
+}
+
+func (w *walk) actOnClaim(planned action.Action, change func(action.ClaimRef, func(*claim.Claim)) bool) bool {
+	switch a := planned.(type) {
+	case action.RecordReceipt:
+		return change(a.Claim, func(c *claim.Claim) { c.Receipt = a.Receipt })
+	case action.CountFailure:
+		return change(a.Claim, func(c *claim.Claim) { c.Attempts = a.Attempts })
+	case action.ClearRetry:
+		return change(a.Claim, func(c *claim.Claim) {
+			if c.Request == claim.Retry {
+				c.Request, c.Attempts, c.Decided, c.Policy = claim.NoRequest, action.Attempts{}, true, claim.Drain
+			}
+		})
+	case action.RecordPlaced:
+		return change(a.Claim, func(c *claim.Claim) {
+			c.Placed, c.PlacementRequest, c.Attempts = a.Serial, claim.NoRequest, action.Attempts{}
+		})
+	case action.ClearPlacementRetry:
+		return change(a.Claim, func(c *claim.Claim) {
+			if c.PlacementRequest == claim.Retry {
+				c.PlacementRequest, c.Attempts = claim.NoRequest, action.Attempts{}
+			}
+		})
+	case action.DeleteClaim:
+		return change(a.Claim, deletes)
+	case action.SetAside:
+		return change(a.Claim, deletes)
+	case action.ReleaseClaim:
+		return change(a.Claim, func(c *claim.Claim) { c.Finalizer = false })
+	case action.ReserveVolume:
+		return change(a.Claim, func(c *claim.Claim) { c.Where = claim.Reserved })
+	case action.ReturnVolume:
+		return change(a.Claim, func(c *claim.Claim) { c.Where = claim.Here })
+	case action.SkipAside:
+		return change(a.Claim, func(c *claim.Claim) { c.Request = claim.Skip })
+	case action.CreateAside:
+		return w.createAside(a)
+	}
+	return false
+}
+
+func deletes(c *claim.Claim) { c.Deleting, c.Where = true, claim.Here }
+
+func (w *walk) mark(c *claim.Claim) {
+	if c.LeavingSince.IsZero() {
+		c.Left = w.leftNow()
+		c.LeavingSince, c.Decided, c.Policy, c.Attempts = w.Now, true, w.Cluster.Policy, action.Attempts{}
+	}
+}
+
+// leftNow is the same for all marks of one moment.
+func (w *walk) leftNow() int64 {
+	for i := range w.Claims {
+		if c := &w.Claims[i]; c.LeavingSince.Equal(w.Now) {
+			return c.Left
+		}
+	}
+	return NextLeft(w.Claims)
+}
+
+func (w *walk) createAside(a action.CreateAside) bool {
+	of := w.claim(a.Claim.UID)
+	if of == nil || slices.ContainsFunc(w.Claims, func(c claim.Claim) bool { return c.Name == a.To }) {
+		return false
+	}
+	aside := claim.Claim{
+		Name: a.To, UID: w.newUID(), Ordinal: of.Ordinal, Finalizer: true, Aside: true, Volume: of.Volume, Pending: true,
+		LeavingSince: of.LeavingSince, Left: of.Left, Decided: of.Decided, Policy: of.Policy, Request: of.Request, Placed: a.StoredBy,
+	}
+	aside.AsideName = "aside-of-" + string(aside.UID)
+	if aside.Request == claim.Retry {
+		aside.Request = claim.NoRequest
+	}
+	if aside.LeavingSince.IsZero() {
+		aside.Left = NextLeft(w.Claims)
+		aside.LeavingSince, aside.Decided, aside.Policy = w.Now, true, w.Cluster.Policy
+	}
+	w.Claims = append(w.Claims, aside)
+	return true
+}
+
+// deleteJob lets the Job be gone; its pod may go on for a while.
+func (w *walk) deleteJob(uid types.UID) bool {
+	is := func(j Job) bool { return j.UID == uid }
+	n := len(w.Jobs) + len(w.Placements)
+	w.Jobs, w.Placements = slices.DeleteFunc(w.Jobs, is), slices.DeleteFunc(w.Placements, is)
+	return len(w.Jobs)+len(w.Placements) < n
+}
+
+// writeTable as build.RouterTable does.
+func (w *walk) writeTable(a action.WriteTable) bool {
+	if w.Table == nil || w.Table.State == a.State && (a.State != contract.RingStable && a.State != contract.RingPrepare || w.Table.New == w.Cluster.Ring.Of(a.ListSize)) {
+		return false
+	}
+	t := *w.Table
+	switch a.State {
+	case contract.RingStable:
+		t = ring.Table{New: w.Cluster.Ring.Of(a.ListSize)}
+	case contract.RingPrepare:
+		if t.State == contract.RingStable {
+			t.Old = t.New
+		}
+		t.New, t.Shared = w.Cluster.Ring.Of(a.ListSize), !w.Cluster.Exclusive
+	}
+	t.State, t.Since, t.Acknowledged = a.State, w.Now, false
+	w.Table = &t
+	return true
+}
+
+// endClaims removes claims that nothing keeps.
+func (w *walk) endClaims() {
+	w.Claims = slices.DeleteFunc(w.Claims, func(c claim.Claim) bool { return c.Deleting && !c.Finalizer && !c.InUse })
+}
+
+// memberClaim is the claim that a member of this ordinal would use, or nil.
+func (w *walk) memberClaim(ordinal int32) *claim.Claim {
+	for i := range w.Claims {
+		if c := &w.Claims[i]; c.Ordinal == ordinal && !c.Aside {
+			return c
+		}
+	}
+	return nil
+}
+
+// kubernetes are the events of controllers and kubelets that may come next. All of them come
+// sooner or later.
+func (w *walk) kubernetes() (all []happens) {
+	add := func(what string, do func()) {
+		if w.held == nil || !w.held(what) {
+			all = append(all, happens{what, do})
+		}
+	}
+	most := w.StatefulSet.Replicas
+	for _, i := range w.Pods {
+		most = max(most, i+1)
+	}
+	for i := range most {
+		w.memberEvents(i, add)
+	}
+	for i := range w.Claims {
+		w.claimEvents(w.Claims[i], add)
+	}
+	for _, j := range slices.Concat(w.Jobs, w.Placements) {
+		w.jobEvents(j, add)
+	}
+	for i := range w.Drainers {
+		d := w.Drainers[i]
+		known := func(j Job) bool { return j.ClaimUID == d.ClaimUID && j.Target == d.Target }
+		if !slices.ContainsFunc(w.Jobs, known) && !slices.ContainsFunc(w.Placements, known) {
+			add("a drainer without a Job ends", func() { w.dropDrainer(d.ClaimUID, d.Target) })
+		}
+	}
+	if w.Table != nil && !w.Table.Acknowledged {
+		add("routers acknowledge", func() {
+			t := *w.Table
+			t.Acknowledged = true
+			w.Table = &t
+		})
+	}
+	return all
+}
+
+func (w *walk) memberEvents(i int32, add func(string, func())) {
+	wanted := w.StatefulSet.Exists && i < w.StatefulSet.Replicas
+	c := w.memberClaim(i)
+	switch {
+	case !wanted && w.podExists(i):
+		add(fmt.Sprintf("pod %d is gone", i), func() { w.losePod(i) })
+	case wanted && c == nil:
+		add(fmt.Sprintf("claim %d is made", i), func() {
+			uid := w.newUID()
+			w.Claims = append(w.Claims, claim.Claim{
+				Name: name(i), UID: uid, Ordinal: i, Finalizer: true, Volume: "pv-" + string(uid), AsideName: "aside-of-" + string(uid), InUse: true,
+			})
+		})
+	case wanted && !w.podExists(i) && !c.Deleting:
+		add(fmt.Sprintf("pod %d is made", i), func() { w.Pods = append(w.Pods, i) })
+	case wanted && w.podExists(i) && !slices.Contains(w.Ready, i):
+		add(fmt.Sprintf("member %d is ready", i), func() {
+			w.Ready = append(w.Ready, i)
+			w.LastReady = w.Now
+			w.Away = slices.DeleteFunc(w.Away, func(a Away) bool { return a.Ordinal == i })
+		})
+	}
+}
+
+func (w *walk) losePod(i int32) {
+	is := func(other int32) bool { return other == i }
+	w.Pods, w.Ready = slices.DeleteFunc(w.Pods, is), slices.DeleteFunc(w.Ready, is)
+	w.Away = slices.DeleteFunc(w.Away, func(a Away) bool { return a.Ordinal == i })
+	if i < w.StatefulSet.Replicas {
+		w.Away = append(w.Away, Away{i, w.Now})
+	}
+}
+
+func (w *walk) claimEvents(c claim.Claim, add func(string, func())) {
+	used := !c.Aside && w.podExists(c.Ordinal) || slices.ContainsFunc(w.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && !d.places() })
+	if c.Deleting && c.InUse && !used {
+		add("no pod uses claim "+c.Name, func() {
+			w.claim(c.UID).InUse = false
+			w.endClaims()
+		})
+	}
+	of := slices.IndexFunc(w.Claims, func(o claim.Claim) bool {
+		return o.Volume == c.Volume && o.UID != c.UID && o.Where == claim.Reserved && o.AsideName == c.Name
+	})
+	if c.Pending && of >= 0 {
+		add("claim "+c.Name+" is bound", func() {
+			w.claim(c.UID).Pending, w.claim(c.UID).Where = false, claim.Here
+		})
+	}
+}
+
+func (w *walk) dropDrainer(uid types.UID, target string) {
+	w.Drainers = slices.DeleteFunc(w.Drainers, func(d Drainer) bool { return d.ClaimUID == uid && d.Target == target })
+	is := func(other types.UID) bool { return other == uid }
+	w.ClaimsWithDrainerPod = slices.DeleteFunc(w.ClaimsWithDrainerPod, is)
+	w.ClaimsWithDrainerAtWork = slices.DeleteFunc(w.ClaimsWithDrainerAtWork, is)
+}
+
+const notTold = "a mover is not told to begin"
+
+func (w *walk) jobEvents(j Job, add func(string, func())) {
+	if j.State != JobActive {
+		return
+	}
+	at := slices.IndexFunc(w.Drainers, func(d Drainer) bool { return d.ClaimUID == j.ClaimUID && d.Target == j.Target })
+	c := w.claim(j.ClaimUID)
+	switch {
+	case at < 0 && c != nil && (j.Target != "" || !c.Deleting):
+		add(fmt.Sprintf("a drainer of claim %s by %q is made", j.ClaimUID, j.Target), func() {
+			w.Drainers = append(w.Drainers, Drainer{Pod: "drainer", ClaimUID: j.ClaimUID, Target: j.Target, Waits: j.Waits})
+			w.ClaimsWithDrainerPod = append(w.ClaimsWithDrainerPod, j.ClaimUID)
+		})
+	case at < 0:
+	case !w.Drainers[at].Running:
+		add(fmt.Sprintf("a drainer of claim %s by %q runs", j.ClaimUID, j.Target), func() {
+			d := &w.Drainers[at]
+			if d.Running, d.Prepared = true, d.Waits; j.Target == "" {
+				w.ClaimsWithDrainerAtWork = append(w.ClaimsWithDrainerAtWork, j.ClaimUID)
+			}
+		})
+	case w.Drainers[at].Waits:
+		add(notTold, func() { w.endJob(j.UID, JobFailed, "NotBegun", contract.ExitFailed) })
+	case c != nil:
+		add(fmt.Sprintf("the drainer of claim %s by %q ends well", j.ClaimUID, j.Target), func() { w.endJob(j.UID, JobComplete, "", 0) })
+	}
+}
+
+// endJob ends the Job and its pod.
+func (w *walk) endJob(uid types.UID, state JobState, reason string, exit int) {
+	for _, jobs := range [][]Job{w.Jobs, w.Placements} {
+		for i := range jobs {
+			j := &jobs[i]
+			if j.UID != uid {
+				continue
+			}
+			source := string(j.ClaimUID)
+			if j.Target != "" {
+				source = ring.Source(j.ClaimUID, j.Target)
+			}
+			j.State, j.Ended, j.Waits = state, w.Now, false
+			j.Receipt = receiptFor(types.UID(source))
+			if state == JobFailed {
+				j.Receipt = &contract.Receipt{Version: 1, Source: source, Reason: reason, Message: "it failed", ExitCode: exit}
+			}
+			w.dropDrainer(j.ClaimUID, j.Target)
+		}
+	}
+}
+
+// mishaps may happen at any time, and nothing depends on them.
+func (w *walk) mishaps() (all []happens) {
+	for _, i := range w.Pods {
+		all = append(all, happens{fmt.Sprintf("POD %d IS LOST", i), func() { w.losePod(i) }})
+		if slices.Contains(w.Ready, i) {
+			all = append(all, happens{fmt.Sprintf("MEMBER %d IS NOT READY", i), func() {
+				w.Ready = slices.DeleteFunc(w.Ready, func(o int32) bool { return o == i })
+				w.Away = append(w.Away, Away{i, w.Now})
+			}})
+		}
+	}
+	for _, j := range slices.Concat(w.Jobs, w.Placements) {
+		if j.State != JobActive {
+			continue
+		}
+		all = append(all, happens{"A JOB FAILS", func() { w.endJob(j.UID, JobFailed, "SurvivorUnreachable", contract.ExitFailed) }})
+		if j.Target == "" {
+			all = append(all, happens{"A VOLUME CAN'T BE READ", func() { w.endJob(j.UID, JobFailed, "WarmFileCorrupt", contract.ExitUnrecoverable) }})
+		}
+	}
+	return all
+}
+
+const largestWalk = 5
+
+// deeds are what people may do.
+func (w *walk) deeds() (all []happens) {
+	add := func(what string, do func()) { all = append(all, happens{"A PERSON " + what, do}) }
+	for n := range int32(largestWalk + 1) {
+		if n != w.Cluster.Size {
+			add(fmt.Sprintf("wants %d members", n), func() { w.Cluster.Size = n })
+		}
+	}
+	for i := range w.Claims {
+		c := w.Claims[i]
+		on := func(do func(*claim.Claim)) func() { return func() { do(w.claim(c.UID)); w.endClaims() } }
+		if !c.Deleting {
+			add("deletes claim "+c.Name, on(deletes))
+			if w.podExists(c.Ordinal) && !c.Aside {
+				add("deletes claim and pod "+c.Name, func() {
+					deletes(w.claim(c.UID))
+					w.losePod(c.Ordinal)
+				})
+			}
+		}
+		for _, r := range []claim.Request{claim.NoRequest, claim.Hold, claim.Retry, claim.Skip} {
+			if !c.LeavingSince.IsZero() && r != c.Request {
+				add(fmt.Sprintf("annotates claim %s with %q", c.Name, r), on(func(c *claim.Claim) { c.Request = r }))
+			}
+		}
+		if c.LeavingSince.IsZero() {
+			for _, r := range []claim.Request{claim.Retry, claim.Skip} {
+				add(fmt.Sprintf("annotates claim %s with placement=%s", c.Name, r), on(func(c *claim.Claim) { c.PlacementRequest = r }))
+			}
+		}
+	}
+	for _, client := range []string{"gomemcache", "libmemcached-ketama"} {
+		if client != w.Cluster.Ring.Client {
+			add("names client "+client, func() { w.Cluster.Ring.Client = client })
+		}
+	}
+	add("changes whether items are placed", func() { w.Cluster.PlacementOff = !w.Cluster.PlacementOff })
+	add("changes the policy", func() { w.Cluster.Policy = (w.Cluster.Policy + 1) % 3 })
+	if w.Cluster.Routers {
+		add("wants no routers", func() { w.Cluster.Routers, w.Cluster.Exclusive, w.Table = false, false, nil })
+	} else {
+		add("wants routers", w.routers)
+	}
+	return all
+}
+
+// settled tells whether the cluster is as wanted, and nothing waits.
+func (w *walk) settled(p *Plan) bool {
+	calm := !slices.ContainsFunc(p.Drains, func(d DrainState) bool { return d.Phase != Held && d.Phase != Failed && d.Reason != Hibernating }) && len(p.Placements) == 0
+	return calm && p.Replicas == w.Cluster.Size && w.StatefulSet.Replicas == p.Replicas && (p.Replicas == 0 || w.ListSize == p.Replicas && w.Record.Ring == w.Cluster.Ring.Of(p.Replicas))
+}
+
+// asks tells which deed status asks a person for; nil if it asks for none.
+func (w *walk) asks(p *Plan) *happens {
+	for _, d := range p.Drains {
+		switch d.Phase {
+		case Held:
+			return &happens{"A PERSON removes the hold of " + d.Claim.Name, func() { w.claim(d.Claim.UID).Request = claim.NoRequest }}
+		case Failed:
+			if d.RetryAt.IsZero() {
+				return &happens{"A PERSON gives up " + d.Claim.Name + ", which has failed", func() { w.claim(d.Claim.UID).Request = claim.Skip }}
+			}
+		}
+	}
+	for _, d := range p.Placements {
+		if d.Phase == PlacementFailed && d.RetryAt.IsZero() {
+			return &happens{"A PERSON skips the placement of " + d.Claim.Name, func() { w.claim(d.Claim.UID).PlacementRequest = claim.Skip }}
+		}
+	}
+	for _, d := range p.DeletedClaims {
+		c := w.claim(d.Claim.UID)
+		if c != nil && strings.Contains(d.Message, "drain=skip") && c.Request != claim.Skip {
+			return &happens{"A PERSON gives up " + d.Claim.Name + ", which was deleted", func() { w.claim(d.Claim.UID).Request = claim.Skip }}
+		}
+	}
+	return nil
+}
+
+// rest lets everything happen that happens by itself, until nothing does. Then a step can be taken,
+// a time to wake is set, or status asks a person for a deed; the person does it. It fails if none
+// of these is true before the cluster is settled: then everybody waits for everybody.
+func (w *walk) rest(t *testing.T) {
+	t.Helper()
+	for range 2000 {
+		p, changed := w.operate(t)
+		if changed {
+			continue
+		}
+		// Movers wait for a minute to be told, which is longer than the list waits for them.
+		patient := func(e happens) bool { return e.what == notTold }
+		next := w.kubernetes()
+		if others := slices.DeleteFunc(slices.Clone(next), patient); len(others) > 0 || !p.Wake.IsZero() {
+			next = others
+		}
+		if len(next) > 0 {
+			e := next[0]
+			if w.r != nil {
+				e = next[w.r.IntN(len(next))]
+			}
+			w.note("%s", e.what)
+			e.do()
+			w.Now = w.Now.Add(time.Second)
+			continue
+		}
+		asked := w.asks(&p)
+		switch {
+		case w.settled(&p) && asked == nil:
+			return
+		case !p.Wake.IsZero():
+			w.note("time passes: %s", p.Wake.Sub(w.Now))
+			w.Now = w.Now.Add(max(time.Second, p.Wake.Sub(w.Now)))
+		case asked != nil:
+			w.note("%s", asked.what)
+			asked.do()
+			w.endClaims()
+		default:
+			t.Fatalf("nothing runs, and no step, no time and no person is named:\n%s\nblocked %q at %d, running %d\n%s%s",
+				strings.Join(w.story, "\n"), p.SizeBlocked, p.Replicas, p.Running, describe(&w.Observed), w.says(&p))
+		}
+	}
+	t.Fatalf("it does not come to rest:\n%s\n%s", strings.Join(w.story[max(0, len(w.story)-200):], "\n"), describe(&w.Observed))
+}
+
+func (w *walk) says(p *Plan) (text string) {
+	for _, d := range p.Drains {
+		text += fmt.Sprintf("  claim %s: %s %s: %s\n", d.Claim.Name, d.Phase, d.Reason, d.Message)
+	}
+	for _, s := range p.Placements {
+		text += fmt.Sprintf("  placement of %s: %s %s: %s\n", s.Claim.Name, s.Phase, s.Reason, s.Message)
+	}
+	return text
+}
+
+// walks are how many random histories there are.
+func walks() int {
+	if tier.All() {
+		return 20_000
+	}
+	return 1_500
+}
+
+// In every scene where nothing runs, a step can be taken, a time to wake is set, or status names
+// what a person must do: no drain, placement or size waits for another one in a circle.
+func TestNothingWaitsInACircle(t *testing.T) {
+	for seed := range uint64(walks()) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		w := newWalk(1+r.Int32N(4), [...]string{"gomemcache", "libmemcached-ketama"}[r.IntN(2)], false)
+		w.r = r
+		if r.IntN(3) == 0 {
+			w.routers()
+		}
+		w.note("seed %d: %d members, %s, routers %v", seed, w.Cluster.Size, w.Cluster.Ring.Client, w.Cluster.Routers)
+		for range 1 + r.IntN(6) {
+			deeds := w.deeds()
+			e := deeds[r.IntN(len(deeds))]
+			w.note("%s", e.what)
+			e.do()
+			for range r.IntN(25) {
+				w.any(t)
+			}
+		}
+		w.rest(t)
+	}
+}
+
+// any lets anything but a deed happen.
+func (w *walk) any(t *testing.T) {
+	t.Helper()
+	next := w.kubernetes()
+	switch n := w.r.IntN(100); {
+	case n < 4:
+		next = w.mishaps()
+	case n < 8:
+		w.Now = w.Now.Add(time.Minute)
+		return
+	case n < 50 || len(next) == 0:
+		w.operate(t)
+		return
+	}
+	w.Now = w.Now.Add(time.Second)
+	if len(next) > 0 {
+		e := next[w.r.IntN(len(next))]
+		w.note("%s", e.what)
+		e.do()
+	}
+}
+
+// until lets things happen until that is so.
+func (w *walk) until(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for range 200 {
+		if so() {
+			return
+		}
+		if _, changed := w.operate(t); changed || so() {
+			continue
+		}
+		if next := w.kubernetes(); len(next) > 0 {
+			w.note("%s", next[0].what)
+			next[0].do()
+		}
+		w.Now = w.Now.Add(time.Second)
+	}
+	t.Fatalf("this never comes about: %s\n%s\n%s", what, strings.Join(w.story, "\n"), describe(&w.Observed))
+}
+
+// Two histories that ended in a circle: the older volume waited for the one that left later, that
+// one for the placement, and the placement for the older volume.
+func TestHistoriesThatEndedInACircle(t *testing.T) {
+	for name, history := range map[string]func(t *testing.T, w *walk){
+		"a survivor's claim and pod are deleted before a departed volume is drained": func(t *testing.T, w *walk) {
+			w.Cluster.Size = 2
+			w.held = func(event string) bool { return event == "pod 2 is gone" }
+			w.until(t, "two members stay", func() bool { return w.StatefulSet.Replicas == 2 })
+			deletes(w.memberClaim(0))
+			w.losePod(0)
+			w.held = func(event string) bool { return event == "pod 2 is gone" || event == "member 0 is ready" }
+			w.until(t, "the survivor's volume is set aside", func() bool { return w.podExists(0) })
+		},
+		"a claim appears just after a lower one was marked": func(t *testing.T, w *walk) {
+			w.Cluster.Size = 4
+			w.held = func(event string) bool { return event == "claim 3 is made" }
+			w.until(t, "the StatefulSet has four members", func() bool { return w.StatefulSet.Replicas == 4 })
+			w.Cluster.Size, w.Cluster.Patience = 2, 0 // the members leave at once
+			w.act(action.MarkLeaving{Claim: w.memberClaim(2).Ref()})
+			w.Now = w.Now.Add(time.Second)
+			w.held = nil
+			for _, e := range w.kubernetes() {
+				if e.what == "claim 3 is made" {
+					e.do()
+				}
+			}
+		},
+	} {
+		for _, routers := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, routers %v", name, routers), func(t *testing.T) {
+				w := newWalk(3, "gomemcache", routers)
+				history(t, w)
+				w.held = nil
+				w.rest(t)
+			})
+		}
+	}
+}
