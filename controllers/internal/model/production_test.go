@@ -306,7 +306,7 @@ var sameWords = cmp.Options{
 	cmp.Comparer(func(a, b error) bool { return (a == nil) == (b == nil) }),
 	// As above.
 	cmpopts.IgnoreFields(action.Attempts{}, "Failed"),
-	cmpopts.IgnoreFields(plan.Cluster{}, "VolumeSize", "Memory"),
+	cmpopts.IgnoreFields(plan.Cluster{}, "VolumeSize", "VolumeSizeGiven", "Memory"),
 	cmpopts.IgnoreFields(plan.Observed{}, "Away"), // but see diff
 	// The model's pods are not told of the list: it is written before, and that is what counts.
 	cmpopts.IgnoreFields(plan.Observed{}, "MemberPods", "RouterPods"),
