@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -102,6 +103,10 @@ type run struct {
 	unadopted  []action.ClaimRef
 	// listServiceTaken: somebody else has the name of the list's Service.
 	listServiceTaken bool
+	// marked are the claims that were marked since then.
+	marked []*corev1.PersistentVolumeClaim
+	// owns: a live read has told that the Memcached isn't deleted.
+	owns bool
 	// list is what DNS has by now, and its version; nil if nobody has been on it yet.
 	list *contract.List
 	// table is the number of the routers' table; 0 if there is none.
@@ -137,6 +142,9 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 		}
 		if !keepsLiveView(step) {
 			r.view = nil
+		}
+		if _, marks := step.(action.MarkLeaving); !marks {
+			r.addMarks()
 		}
 		err := r.takeStep(writelog.Because(ctx, step.String()), step)
 		if !keepsLiveView(step) {
@@ -233,11 +241,12 @@ func claimOf(step action.Action) types.UID {
 }
 
 // keepsLiveView tells whether the next action may use the same live read, if it is one of
-// these, too. The action adds its Job or the list to that read, or it is a mark, which doesn't
-// affect other marks.
+// these, too. The action adds its mark, its Job or the list to that read, or needs none.
 func keepsLiveView(step action.Action) bool {
 	switch step.(type) {
-	case action.MarkLeaving, action.CreateDrain, action.CreatePlacement, action.WriteList, action.BeginMove:
+	case action.MarkLeaving, action.CreateDrain, action.CreatePlacement, action.WriteList, action.BeginMove,
+		action.ApplyStatefulSet, action.ApplyService, action.ApplyListService, action.WriteEndpoints, action.ApplyNetworkPolicy, action.ApplyBudget,
+		action.TellMember, action.ApplyMemberService, action.ApplyServiceMonitor:
 		return true
 	}
 	return false
@@ -471,7 +480,9 @@ func (r *run) markLeaving(ctx context.Context, a action.MarkLeaving) error {
 	}
 	now := r.now.UTC().Truncate(time.Second)
 	mark := build.LeavingMark(r.cluster, plan.NextLeft(live.Claims), now) // all marks of a plan share the live read
+	var after *corev1.PersistentVolumeClaim
 	marked, err := r.patchClaim(ctx, r.cluster, claim, func(c *corev1.PersistentVolumeClaim) error {
+		after = c
 		if _, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]; !marked {
 			for key, value := range mark {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, value)
@@ -489,7 +500,23 @@ func (r *run) markLeaving(ctx context.Context, a action.MarkLeaving) error {
 	if marked {
 		r.done.Marked[claim.UID] = now
 	}
+	if err == nil && after != nil {
+		r.marked = append(r.marked, after)
+	}
 	return err
+}
+
+// addMarks adds the marks that were written to the live read. Marks don't affect other marks.
+func (r *run) addMarks() {
+	if r.view != nil {
+		for _, marked := range r.marked {
+			c, ours := observe.PlanClaim(r.cluster.Name, marked)
+			if i := slices.IndexFunc(r.view.Claims, func(before claim.Claim) bool { return before.UID == c.UID }); ours && i >= 0 {
+				r.view.Claims[i] = c
+			}
+		}
+	}
+	r.marked = nil
 }
 
 // clearRetry removes the request when the retry has begun. A person who wants it wants the volume

@@ -88,8 +88,8 @@ func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 		if known[metav1.GetControllerOfNoCopy(&o.DrainerPods[i]).UID] {
 			continue
 		}
-		live := &View{} // one list for all pods
-		if err := r.readJobs(ctx, o.Cluster, nil, live); err != nil {
+		live := &View{} // one read for all pods
+		if err := r.readJobs(ctx, o.Cluster, o.DrainerPods, live); err != nil {
 			return err
 		}
 		foreign, o.Unlabelled = live.foreign, append(o.Unlabelled, live.Unlabelled...)

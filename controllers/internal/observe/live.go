@@ -28,8 +28,10 @@ type View struct {
 	Unlabelled []client.Object
 	// pods with the cluster's labels.
 	pods []corev1.Pod
-	// foreign are the UIDs of Jobs in the namespace that are not the cluster's.
+	// foreign are the UIDs of Jobs that are not the cluster's, and have pods with its labels.
 	foreign map[types.UID]bool
+	// members is below which ordinal claims were looked for by name.
+	members int32
 }
 
 // View reads what steps that can't be undone depend on. The Memcached is the one that was
@@ -89,11 +91,19 @@ func (r *Reader) readJobsAndPods(ctx context.Context, cluster *cachev1alpha1.Mem
 	return r.readJobs(ctx, cluster, v.pods, v)
 }
 
-// ClaimTaken is an error if one of the cluster's members, present or among that many to
-// come, uses a claim that somebody else controls.
-func (v *View) ClaimTaken(cluster string, replicas int32) error {
+// LookForMembers looks for the claims of the members below replicas, by their names: the StatefulSet would
+// use them, whatever labels they have. It is an error if somebody else controls one.
+func (r *Reader) LookForMembers(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, replicas int32) error {
+	var names []string
+	for ; v.members < replicas; v.members++ {
+		names = append(names, build.ClaimName(cluster.Name, v.members))
+	}
+	if err := r.lookFor(ctx, cluster, v.Found, names); err != nil {
+		return err
+	}
+	v.Claims = v.Found.Claims
 	for i := range v.Found.Others {
-		if c := &v.Found.Others[i]; MemberOrdinal(cluster, c) < max(replicas, v.StatefulSet.Replicas) {
+		if c := &v.Found.Others[i]; MemberOrdinal(cluster.Name, c) < max(replicas, v.StatefulSet.Replicas) {
 			return identity.NameTaken(c)
 		}
 	}
@@ -152,35 +162,68 @@ func (r *Reader) readList(ctx context.Context, cluster *cachev1alpha1.Memcached)
 }
 
 // readJobs reads the cluster's drains and placements, with the receipts in their own
-// pods. It lists all Jobs of the namespace, because a Job that lost its labels still
-// runs.
+// pods: the Jobs with its label, and by their names those that the cache has and those that the pods
+// name. A Job that lost its label still runs.
 func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached, pods []corev1.Pod, v *View) error {
 	v.foreign = map[types.UID]bool{}
-	list := &batchv1.JobList{}
-	err := pages(ctx, r.Live, list, cluster.Namespace, func() error {
+	list, there, seen := &batchv1.JobList{}, map[string]bool{}, map[types.UID]bool{}
+	each := func() {
 		for i := range list.Items {
 			job := &list.Items[i]
-			switch {
-			case !identity.OwnJob(cluster, job):
-				v.foreign[job.UID] = true
-				continue
-			case gone(job, pods):
-				continue
-			case identity.Places(job):
-				v.Placements = append(v.Placements, PlanJob(job, pods))
-			default:
-				v.Jobs = append(v.Jobs, PlanJob(job, pods))
-			}
-			if job.Labels[cachev1alpha1.LabelCluster] != cluster.Name {
-				v.Unlabelled = append(v.Unlabelled, job.DeepCopy())
+			there[job.Name] = true
+			if !seen[job.UID] {
+				seen[job.UID] = true
+				v.addJob(cluster, job, pods)
 			}
 		}
-		return nil
-	})
+	}
+	if err := r.labelled(ctx, list, cluster, each); err != nil {
+		return fmt.Errorf("list the Jobs of Memcached %s: %w", cluster.Name, err)
+	}
+	names, err := r.knownNames(ctx, cluster, &batchv1.JobList{}, kindJobs)
 	if err != nil {
-		return fmt.Errorf("list the Jobs of the namespace: %w", err)
+		return err
+	}
+	for i := range pods {
+		if ref := metav1.GetControllerOfNoCopy(&pods[i]); identity.DrainerPod(&pods[i]) && !seen[ref.UID] {
+			names = append(names, ref.Name)
+		}
+	}
+	names = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(names))), func(name string) bool { return there[name] })
+	if len(names) > mostByName {
+		if err := pages(ctx, r.Live, list, each, client.InNamespace(cluster.Namespace)); err != nil {
+			return fmt.Errorf("list the Jobs of the namespace: %w", err)
+		}
+		return nil
+	}
+	for _, name := range names {
+		job, err := Get[batchv1.Job](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: name})
+		if err != nil {
+			return fmt.Errorf("get Job %s: %w", name, err)
+		}
+		if job != nil {
+			v.addJob(cluster, job, pods)
+		}
 	}
 	return nil
+}
+
+// addJob adds a Job, with what its pods say.
+func (v *View) addJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job, pods []corev1.Pod) {
+	switch {
+	case !identity.OwnJob(cluster, job):
+		v.foreign[job.UID] = true
+		return
+	case gone(job, pods):
+		return
+	case identity.Places(job):
+		v.Placements = append(v.Placements, PlanJob(job, pods))
+	default:
+		v.Jobs = append(v.Jobs, PlanJob(job, pods))
+	}
+	if job.Labels[cachev1alpha1.LabelCluster] != cluster.Name {
+		v.Unlabelled = append(v.Unlabelled, job.DeepCopy())
+	}
 }
 
 func uses(pod *corev1.Pod, claim string) bool {
