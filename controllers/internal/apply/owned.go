@@ -164,6 +164,9 @@ func mayCreate[T any, P interface {
 	*T
 	client.Object
 }](ctx context.Context, r *run, name string) (behind bool, err error) {
+	if observe.Absent[P](r.present, name) {
+		return false, nil
+	}
 	object, err := observe.Get[T, P](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name})
 	switch {
 	case err != nil || object == nil:

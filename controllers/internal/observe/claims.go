@@ -63,7 +63,7 @@ func (r *Reader) lookFor(ctx context.Context, cluster *cachev1alpha1.Memcached, 
 	}
 	if len(names) > mostByName {
 		list := &corev1.PersistentVolumeClaimList{}
-		err := pages(ctx, r.Live, list, func() {
+		err := eachPage(ctx, r.Live, list, func() {
 			for i := range list.Items {
 				if slices.Contains(names, list.Items[i].Name) {
 					found.add(cluster.Name, &list.Items[i])

@@ -83,22 +83,19 @@ func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 	for _, job := range slices.Concat(o.Jobs, o.Placements, o.EndedJobs) {
 		known[job.UID] = true
 	}
-	var foreign map[types.UID]bool
+	var unknown []corev1.Pod
 	for i := range o.DrainerPods {
-		if known[metav1.GetControllerOfNoCopy(&o.DrainerPods[i]).UID] {
-			continue
+		if !known[metav1.GetControllerOfNoCopy(&o.DrainerPods[i]).UID] {
+			unknown = append(unknown, o.DrainerPods[i])
 		}
-		live := &View{} // one read for all pods
-		if err := r.readJobs(ctx, o.Cluster, o.DrainerPods, live); err != nil {
-			return err
-		}
-		foreign, o.Unlabelled = live.foreign, append(o.Unlabelled, live.Unlabelled...)
-		break
 	}
+	live := &View{foreign: map[types.UID]bool{}}
+	if err := r.readOwners(ctx, o.Cluster, unknown, live); err != nil {
+		return err
+	}
+	foreign := live.foreign
+	o.Unlabelled = append(o.Unlabelled, live.Unlabelled...)
 	for i := range o.EndedJobs { // their pods have ended, too
-		if foreign == nil {
-			foreign = map[types.UID]bool{}
-		}
 		foreign[o.EndedJobs[i].UID] = true
 	}
 	o.DrainerPods = slices.DeleteFunc(o.DrainerPods, func(pod corev1.Pod) bool {

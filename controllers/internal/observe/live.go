@@ -88,7 +88,7 @@ func (r *Reader) readJobsAndPods(ctx context.Context, cluster *cachev1alpha1.Mem
 	if err := r.readPods(ctx, cluster, v); err != nil {
 		return err
 	}
-	return r.readJobs(ctx, cluster, v.pods, v)
+	return r.readJobs(ctx, cluster, v)
 }
 
 // LookForMembers looks for the claims of the members below replicas, by their names: the StatefulSet would
@@ -164,7 +164,7 @@ func (r *Reader) readList(ctx context.Context, cluster *cachev1alpha1.Memcached)
 // readJobs reads the cluster's drains and placements, with the receipts in their own
 // pods: the Jobs with its label, and by their names those that the cache has and those that the pods
 // name. A Job that lost its label still runs.
-func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached, pods []corev1.Pod, v *View) error {
+func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
 	v.foreign = map[types.UID]bool{}
 	list, there, seen := &batchv1.JobList{}, map[string]bool{}, map[types.UID]bool{}
 	each := func() {
@@ -173,7 +173,7 @@ func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached,
 			there[job.Name] = true
 			if !seen[job.UID] {
 				seen[job.UID] = true
-				v.addJob(cluster, job, pods)
+				v.addJob(cluster, job)
 			}
 		}
 	}
@@ -184,14 +184,27 @@ func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached,
 	if err != nil {
 		return err
 	}
+	unknown := slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool { return !identity.DrainerPod(&p) || seen[metav1.GetControllerOfNoCopy(&p).UID] })
+	names = slices.DeleteFunc(names, func(name string) bool { return there[name] })
+	return r.readOwners(ctx, cluster, unknown, v, names...)
+}
+
+// readOwners reads the Jobs of these pods, and those of these names.
+func (r *Reader) readOwners(ctx context.Context, cluster *cachev1alpha1.Memcached, pods []corev1.Pod, v *View, names ...string) error {
 	for i := range pods {
-		if ref := metav1.GetControllerOfNoCopy(&pods[i]); identity.DrainerPod(&pods[i]) && !seen[ref.UID] {
-			names = append(names, ref.Name)
-		}
+		names = append(names, metav1.GetControllerOfNoCopy(&pods[i]).Name)
 	}
-	names = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(names))), func(name string) bool { return there[name] })
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	if len(names) > mostByName {
-		if err := pages(ctx, r.Live, list, each, client.InNamespace(cluster.Namespace)); err != nil {
+		list := &batchv1.JobList{}
+		err := eachPage(ctx, r.Live, list, func() {
+			for i := range list.Items {
+				if slices.Contains(names, list.Items[i].Name) {
+					v.addJob(cluster, &list.Items[i])
+				}
+			}
+		}, client.InNamespace(cluster.Namespace))
+		if err != nil {
 			return fmt.Errorf("list the Jobs of the namespace: %w", err)
 		}
 		return nil
@@ -202,24 +215,24 @@ func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached,
 			return fmt.Errorf("get Job %s: %w", name, err)
 		}
 		if job != nil {
-			v.addJob(cluster, job, pods)
+			v.addJob(cluster, job)
 		}
 	}
 	return nil
 }
 
 // addJob adds a Job, with what its pods say.
-func (v *View) addJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job, pods []corev1.Pod) {
+func (v *View) addJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job) {
 	switch {
 	case !identity.OwnJob(cluster, job):
 		v.foreign[job.UID] = true
 		return
-	case gone(job, pods):
+	case gone(job, v.pods):
 		return
 	case identity.Places(job):
-		v.Placements = append(v.Placements, PlanJob(job, pods))
+		v.Placements = append(v.Placements, PlanJob(job, v.pods))
 	default:
-		v.Jobs = append(v.Jobs, PlanJob(job, pods))
+		v.Jobs = append(v.Jobs, PlanJob(job, v.pods))
 	}
 	if job.Labels[cachev1alpha1.LabelCluster] != cluster.Name {
 		v.Unlabelled = append(v.Unlabelled, job.DeepCopy())

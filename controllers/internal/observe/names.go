@@ -32,11 +32,11 @@ var (
 
 // labelled reads the cluster's objects live, by its label, one page at a time.
 func (r *Reader) labelled(ctx context.Context, list client.ObjectList, cluster *cachev1alpha1.Memcached, each func()) error {
-	return pages(ctx, r.Live, list, each, client.InNamespace(cluster.Namespace), client.MatchingLabels{cachev1alpha1.LabelCluster: cluster.Name})
+	return eachPage(ctx, r.Live, list, each, client.InNamespace(cluster.Namespace), client.MatchingLabels{cachev1alpha1.LabelCluster: cluster.Name})
 }
 
-// pages reads one page of a list at a time.
-func pages(ctx context.Context, reader client.Reader, list client.ObjectList, each func(), options ...client.ListOption) error {
+// eachPage reads one page of a list at a time.
+func eachPage(ctx context.Context, reader client.Reader, list client.ObjectList, each func(), options ...client.ListOption) error {
 	for more := true; more; more = list.GetContinue() != "" {
 		if err := reader.List(ctx, list, append(slices.Clone(options), client.Limit(page), client.Continue(list.GetContinue()))...); err != nil {
 			return err
