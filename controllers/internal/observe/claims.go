@@ -125,7 +125,7 @@ func (r *Reader) findClaims(ctx context.Context, o *State) error {
 	if o.Cluster.DeletionTimestamp != nil || !missing.any() {
 		return nil
 	}
-	found, err := r.LiveClaims(ctx, o.Cluster, missing.names...)
+	found, err := r.findMissing(ctx, o.Cluster, missing)
 	if err != nil {
 		return err
 	}
@@ -147,19 +147,28 @@ func (r *Reader) findClaims(ctx context.Context, o *State) error {
 	return nil
 }
 
+// findMissing looks for the claims by their names, if these are all known.
+func (r *Reader) findMissing(ctx context.Context, cluster *cachev1alpha1.Memcached, m *missing) (*LiveClaims, error) {
+	if m.unnamed || m.drained {
+		return r.LiveClaims(ctx, cluster, m.names...)
+	}
+	found := &LiveClaims{there: map[string]bool{}}
+	return found, r.lookFor(ctx, cluster, found, m.names)
+}
+
 // missing has signs of claims that the cache doesn't have.
 type missing struct {
 	// members are the names of the claims of members that run, or whose pod can't be
 	// created: a claim that is being deleted is in its way.
 	members []string
-	// departed: status names a drain whose claim is missing. drained: there is a Job for
-	// such a claim.
-	departed, drained bool
+	// unnamed: status counts more drains than it names, and not all of their claims are known. drained: there
+	// is a Job for a claim that is missing.
+	unnamed, drained bool
 	// names of all that are missing, as far as they are known.
 	names []string
 }
 
-func (m *missing) any() bool { return len(m.members) > 0 || m.departed || m.drained }
+func (m *missing) any() bool { return len(m.names) > 0 || m.unnamed || m.drained }
 
 func (o *State) missingClaims() *missing {
 	m := &missing{}
@@ -186,14 +195,13 @@ func (o *State) missingClaims() *missing {
 			m.names = append(m.names, drains[i].Claim)
 		}
 	}
-	m.departed = len(m.names) > len(m.members)
 	if n := int(o.Cluster.Status.Draining); n > len(drains) { // status does not name them all
 		for i := range o.Claims {
 			if _, marked := o.Claims[i].Annotations[cachev1alpha1.AnnotationLeaving]; marked {
 				n--
 			}
 		}
-		m.departed = m.departed || n > 0
+		m.unnamed = n > 0
 	}
 	m.drained = slices.ContainsFunc(slices.Concat(o.Jobs, o.Placements), func(job batchv1.Job) bool {
 		return job.DeletionTimestamp == nil &&

@@ -77,7 +77,8 @@ func gone(job *batchv1.Job, pods []corev1.Pod) bool {
 }
 
 // dropForeign drops the pods whose Jobs look like the cluster's and are somebody else's.
-// It reads Jobs live if the cache lacks one; usually that one is gone.
+// It reads a Job live if the cache lacks it; usually it is gone. A pod that has ended and is being deleted
+// counts for nothing, whosever it is.
 func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 	known := map[types.UID]bool{}
 	for _, job := range slices.Concat(o.Jobs, o.Placements, o.EndedJobs) {
@@ -85,7 +86,7 @@ func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 	}
 	var unknown []corev1.Pod
 	for i := range o.DrainerPods {
-		if !known[metav1.GetControllerOfNoCopy(&o.DrainerPods[i]).UID] {
+		if pod := &o.DrainerPods[i]; !known[metav1.GetControllerOfNoCopy(pod).UID] && !(podEnded(pod) && pod.DeletionTimestamp != nil) {
 			unknown = append(unknown, o.DrainerPods[i])
 		}
 	}
