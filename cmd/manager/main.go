@@ -201,15 +201,16 @@ func run(ctx context.Context, f *flags) error {
 		return fmt.Errorf("register the metrics: %w", err)
 	}
 	reconciler := &controllers.MemcachedReconciler{
-		Client:   mgr.GetClient(),
-		Live:     mgr.GetAPIReader(),
-		Events:   mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
-		Progress: controllers.ProgressFromLogs(clientset),
-		Memory:   controllers.MemoryFromStats,
-		Rings:    controllers.RingFromAdmin,
-		Metrics:  metrics,
-		Options:  controllers.Options{MemcachedImage: f.memcachedImage, ExporterImage: f.exporterImage, OperatorImage: f.operatorImage, OperatorNamespace: ownNamespace()},
-		Clock:    clock.RealClock{},
+		Client:     mgr.GetClient(),
+		Live:       mgr.GetAPIReader(),
+		Namespaces: f.watched(),
+		Events:     mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
+		Progress:   controllers.ProgressFromLogs(clientset),
+		Memory:     controllers.MemoryFromStats,
+		Rings:      controllers.RingFromAdmin,
+		Metrics:    metrics,
+		Options:    controllers.Options{MemcachedImage: f.memcachedImage, ExporterImage: f.exporterImage, OperatorImage: f.operatorImage, OperatorNamespace: ownNamespace()},
+		Clock:      clock.RealClock{},
 
 		RolloutsAtOnce: f.rolloutsAtOnce,
 	}
