@@ -115,7 +115,11 @@ func (w *world) objects(s *state, o *objects) []client.Object {
 		}
 		for slot := range slots {
 			if c := &o.claims[i][slot]; c.exists {
-				all = append(all, w.claim(i, c))
+				pvc := w.claim(i, c)
+				if *c != s.live.claims[i][slot] {
+					pvc.ResourceVersion = versionBefore
+				}
+				all = append(all, pvc)
 			}
 			if j := &o.jobs[i][slot]; j.state != noJob {
 				all = append(all, w.job(s, i, j))
