@@ -518,9 +518,10 @@ func (r *run) markLeaving(ctx context.Context, a action.MarkLeaving) error {
 	now := r.now.UTC().Truncate(time.Second)
 	mark := build.LeavingMark(r.cluster, plan.NextLeft(live.Claims), now) // all marks of a plan share the live read
 	var after *corev1.PersistentVolumeClaim
+	before := false
 	marked, err := r.annotateClaim(ctx, claim, func(c *corev1.PersistentVolumeClaim) error {
 		after = c
-		if _, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]; !marked {
+		if _, before = c.Annotations[cachev1alpha1.AnnotationLeaving]; !before {
 			for key, value := range mark {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, value)
 			}
@@ -537,7 +538,7 @@ func (r *run) markLeaving(ctx context.Context, a action.MarkLeaving) error {
 	if marked {
 		r.done.Marked[claim.UID] = now
 	}
-	if err == nil && after != nil {
+	if err == nil && (marked || before) {
 		r.marked = append(r.marked, after)
 	}
 	return err
