@@ -122,16 +122,22 @@ func lostWrite(t *testing.T) {
 	drainertest.Store(t, s.Address(), drainertest.Objects(97, 200))
 	s.Settle(200)
 	disk.fill()
+	file, err := os.Open(filepath.Join(disk.dir, contract.WarmFile))
+	if err != nil {
+		t.Fatal(err)
+	}
 	drainertest.Store(t, s.Address(), large('a', 120)) // more than the pages that memcached has written to at its start
-	disk.sync()
+	if err := errors.Join(file.Sync(), file.Close()); err == nil {
+		t.Fatal("the disk has taken every page, or does not tell what it has lost: no supervisor can know")
+	}
 	disk.grow()
 	s.Signal(syscall.SIGTERM)
 	if code := s.Wait(); code != contract.ExitFailed || !strings.Contains(s.Err.String(), "bring the save to the disk: sync ") {
-		t.Errorf("exit code %d: %s", code, s.Err.String())
+		t.Fatalf("exit code %d: %s", code, s.Err.String())
 	}
 	_, addresses := drainertest.Survivors(t, 1)
 	if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, disk.dir, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "WarmFileDamaged" || r.Receipt.Found != 0 {
-		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+		t.Fatalf("exit code %d, %+v", r.Code, r.Receipt)
 	}
 	s = drainertest.Serve(t, disk.dir, "-m", "128")
 	s.WaitFor("memcached starts cold")
@@ -157,7 +163,7 @@ func newThinDisk(t *testing.T) *thinDisk {
 	for _, step := range [][]string{
 		{"mount", "-t", "tmpfs", "-o", "size=256m", "none", d.backing},
 		{"truncate", "-s", "256M", image},
-		{"mkfs.ext4", "-q", "-O", "^has_journal", "-E", "lazy_itable_init=0", image},
+		{"mkfs.ext4", "-q", "-b", strconv.Itoa(os.Getpagesize()), "-O", "^has_journal", "-E", "lazy_itable_init=0", image},
 		{"mount", "-o", "loop", image, d.dir},
 	} {
 		if out, err := exec.CommandContext(t.Context(), step[0], step[1:]...).CombinedOutput(); err != nil {
@@ -182,6 +188,7 @@ func (d *thinDisk) resize(size int64) {
 // fill takes what room there is, and grow gives it back.
 func (d *thinDisk) fill() {
 	d.t.Helper()
+	d.inPages()
 	d.sync()
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.backing, &st); err != nil {
@@ -193,7 +200,7 @@ func (d *thinDisk) fill() {
 
 func (d *thinDisk) grow() { d.resize(256 << 20) }
 
-// sync brings to the disk what it takes. Nobody is told of the rest.
+// sync brings everything to the disk.
 func (d *thinDisk) sync() {
 	d.t.Helper()
 	f, err := os.Open(d.dir)
@@ -201,7 +208,29 @@ func (d *thinDisk) sync() {
 		d.t.Fatal(err)
 	}
 	defer f.Close()
-	_ = unix.Syncfs(int(f.Fd()))
+	if err := unix.Syncfs(int(f.Fd())); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// inPages has the kernel write to the disk page by page, until the test ends. A loop device says
+// of a write that it is done if there was room for the first bytes of it; the pages' sizes here
+// and there are the same, so a page is written as a whole or not at all.
+func (d *thinDisk) inPages() {
+	d.t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(d.dir, &st); err != nil {
+		d.t.Fatal(err)
+	}
+	path := fmt.Sprintf("/sys/dev/block/%d:%d/queue/max_sectors_kb", unix.Major(st.Dev), unix.Minor(st.Dev))
+	before, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, []byte(strconv.Itoa(os.Getpagesize()>>10)), 0)
+	}
+	if err != nil {
+		tier.Needs(d.t, "a loop device that is told how much to write at once", err)
+	}
+	d.t.Cleanup(func() { _ = os.WriteFile(path, before, 0) })
 }
 
 // TestDamagedIsNeverRead: whatever else speaks for the file.
