@@ -73,8 +73,10 @@ type supervisor struct {
 	pending bool
 	// stopEnding ends the watch over a memcached that was told to end.
 	stopEnding context.CancelFunc
-	// stopReplay ends a replay that a save must not wait for.
-	stopReplay context.CancelFunc
+	// stopReplay ends a replay that a save must not wait for. replayed is closed when it has ended, and quiet
+	// when memcached may be told to end.
+	stopReplay      context.CancelFunc
+	replayed, quiet chan struct{}
 }
 
 // Serve runs a member, and returns the exit code that the container should end with.
@@ -207,10 +209,11 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	}
 	behind.Go(func() { s.export(watchCtx, w.address) })
 	replayCtx, stopReplay := context.WithCancel(watchCtx)
-	s.stopReplay = stopReplay
+	s.stopReplay, s.replayed = stopReplay, make(chan struct{})
 	defer stopReplay()
 	behind.Go(func() {
 		(&replay{s, w.address, watchCtx}).run(replayCtx)
+		close(s.replayed)
 		select {
 		case <-s.manifest.answered:
 			s.announce(watchCtx)
@@ -375,6 +378,9 @@ func (s *supervisor) attend(ctx context.Context, signals <-chan os.Signal) sysca
 		case <-cancelled:
 			cancelled = nil
 			s.save()
+		case <-s.quiet:
+			s.quiet = nil
+			s.endMemcached(syscall.SIGUSR1)
 		case sig := <-signals:
 			s.handle(sig.(syscall.Signal))
 		}
@@ -403,16 +409,29 @@ func (s *supervisor) save() {
 		return
 	}
 	s.asked = time.Now()
-	ctx, stop := context.WithCancel(context.Background())
-	s.stopEnding = stop
-	go s.endHung(ctx)
 	if s.Dir() == "" {
-		s.child.signal(syscall.SIGTERM)
+		s.endMemcached(syscall.SIGTERM)
 		return
 	}
 	s.std.Logf("saving the cache")
 	s.stopReplay()
-	s.child.signal(syscall.SIGUSR1)
+	s.quiet = make(chan struct{})
+	go func(quiet chan<- struct{}) {
+		defer close(quiet)
+		select {
+		case <-s.replayed:
+		case <-time.After(s.endWithin() / 2):
+			s.std.Logf("what was sent to memcached for the replay has no answer yet: it may be lost")
+		}
+	}(s.quiet)
+}
+
+// endMemcached tells memcached to end. What a replay has sent to it has an outcome by then.
+func (s *supervisor) endMemcached(sig syscall.Signal) {
+	ctx, stop := context.WithCancel(context.Background())
+	s.stopEnding = stop
+	go s.endHung(ctx)
+	s.child.signal(sig)
 }
 
 // codeOf memcached's end is the exit code that a shell would report.
