@@ -13,16 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// createForeign makes n pods, claims and Jobs each that are nobody's here: no
+// createForeign makes n pods, claims and Jobs each in the first clusters' namespace that are nobody's here: no
 // scheduler, provisioner or Job controller looks after them.
 func (w *world) createForeign(n int) phase {
 	return func(ctx context.Context, _ *column) (float64, error) {
 		began := time.Now()
-		const perNamespace = 1000
-		for i := 0; i < n; i += perNamespace {
-			if err := w.createNamespace(ctx, foreignNamespace(i/perNamespace)); err != nil {
-				return 0, err
-			}
+		if err := w.createNamespace(ctx, key(0).Namespace); err != nil {
+			return 0, err
 		}
 		said := time.Now()
 		for from := 0; from < n; from += 500 {
@@ -32,7 +29,7 @@ func (w *world) createForeign(n int) phase {
 			}
 			err := each(ctx, from, min(n, from+500), func(ctx context.Context, i int) error {
 				for _, o := range foreign(metav1.ObjectMeta{
-					Namespace: foreignNamespace(i / perNamespace), Name: fmt.Sprintf("foreign-%d", i),
+					Namespace: key(0).Namespace, Name: fmt.Sprintf("foreign-%d", i),
 					Labels: map[string]string{"app.kubernetes.io/name": "foreign", "app.kubernetes.io/managed-by": "somebody"},
 				}) {
 					if err := w.client.Create(ctx, o); err != nil {
@@ -48,8 +45,6 @@ func (w *world) createForeign(n int) phase {
 		return time.Since(began).Seconds(), nil
 	}
 }
-
-func foreignNamespace(i int) string { return fmt.Sprintf("foreign-%d", i) }
 
 func foreign(about metav1.ObjectMeta) []client.Object {
 	pod := corev1.PodSpec{

@@ -14,9 +14,13 @@ import (
 // maxWritesPerScaleDown is how many API writes a scale-down may take.
 const maxWritesPerScaleDown = 15
 
+// maxReadsPerScaleDown is how many API reads it may take, whatever else is in the namespace. In a benchmark it takes
+// 20.7. On a busy machine the cache is behind more often, and each time costs a few.
+const maxReadsPerScaleDown = 35
+
 // TestClustersTakeNoMoreWritesThanAllowed is the benchmark in small. It asserts counts, never times.
 func TestClustersTakeNoMoreWritesThanAllowed(t *testing.T) {
-	measure(t, options{steps: []int{20}, scaleDowns: 20, foreign: 20, resync: 2 * time.Second})
+	measure(t, options{steps: []int{20}, scaleDowns: 20, foreign: 100, resync: 2 * time.Second})
 }
 
 func TestFiftyClustersTakeNoMoreWritesThanAllowed(t *testing.T) {
@@ -72,6 +76,9 @@ func check(t *testing.T, c *column) {
 		most := maxWritesPerScaleDown + 0.5 + max(0, c.rested-7)/2
 		if got := float64(c.writes()) / float64(c.per); got > most {
 			t.Errorf("%s: %.1f API writes for each, want %.1f at most: %v", c.name, got, most, c.calls)
+		}
+		if got := float64(c.reads()) / float64(c.per); got > maxReadsPerScaleDown {
+			t.Errorf("%s: %.1f API reads for each, want %d at most: %v", c.name, got, maxReadsPerScaleDown, c.calls)
 		}
 	case c.name == atRest, c.name == resynced, strings.HasPrefix(c.name, restarted), strings.HasSuffix(c.name, "foreign"):
 		if c.writes() != 0 {

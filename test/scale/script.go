@@ -29,6 +29,9 @@ func (w *world) script() []scene {
 	o := w.options
 	var scenes []scene
 	n := 0
+	if o.foreign > 0 {
+		scenes = append(scenes, scene{name: fmt.Sprintf("%d foreign", o.foreign), phase: w.createForeign(o.foreign)})
+	}
 	for _, to := range o.steps {
 		scenes = append(scenes, scene{name: fmt.Sprintf("%d clusters", to), per: to - n, phase: w.create(n, to)})
 		n = to
@@ -47,11 +50,6 @@ func (w *world) script() []scene {
 		scenes = append(scenes, scene{name: resynced, before: w.startResyncing(n), restless: true, phase: w.resync(n)})
 	}
 	scenes = append(scenes, scene{name: restarted, per: n, phase: w.restart(n)})
-	if o.foreign > 0 {
-		scenes = append(scenes,
-			scene{name: fmt.Sprintf("%d foreign", o.foreign), phase: w.createForeign(o.foreign)},
-			scene{name: restarted + " beside them", per: n, phase: w.restart(n)})
-	}
 	return scenes
 }
 
