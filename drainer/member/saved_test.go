@@ -244,7 +244,7 @@ func TestSavedMemberStopsWhileReplaying(t *testing.T) {
 	p := savedPod(t, all).again()
 	s := p.start(stallAt+"1", "-m", "160")
 	s.WaitFor("stalled before item") // nothing is under way, which a kill would lose
-	s.End("killed") // the container: the next one goes on
+	s.End("killed")                  // the container: the next one goes on
 	s = p.start(stallAt+"2000", "-m", "160")
 	s.WaitFor("stalled before item")
 	newer := map[string]drainertest.Object{"written while it replayed": {Value: []byte("v")}}

@@ -86,7 +86,9 @@ func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 	}
 	var unknown []corev1.Pod
 	for i := range o.DrainerPods {
-		if pod := &o.DrainerPods[i]; !known[metav1.GetControllerOfNoCopy(pod).UID] && !(podEnded(pod) && pod.DeletionTimestamp != nil) {
+		pod := &o.DrainerPods[i]
+		gone := podEnded(pod) && pod.DeletionTimestamp != nil
+		if !gone && !known[metav1.GetControllerOfNoCopy(pod).UID] {
 			unknown = append(unknown, o.DrainerPods[i])
 		}
 	}
