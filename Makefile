@@ -123,7 +123,8 @@ export TESTS ?= promises
 RUN ?=
 # Far more than an idle machine needs: no test has a bound of its own.
 TEST_TIMEOUT ?= 30m
-TEST_FLAGS := -count=1 -timeout=$(TEST_TIMEOUT) $(if $(RUN),-run='^$(subst /,$$/^,$(RUN))$$' -v)
+# Tests are linked without what only a debugger reads: linking is a good part of their CPU time.
+TEST_FLAGS := -ldflags='-s -w' -count=1 -timeout=$(TEST_TIMEOUT) $(if $(RUN),-run='^$(subst /,$$/^,$(RUN))$$' -v)
 GO_TEST := go test $(TEST_FLAGS)
 # The same with each test's output, and once more at the end that of those that failed.
 GO_TEST_ALL := $(GOTESTSUM) --format=standard-verbose --hide-summary=skipped -- $(TEST_FLAGS)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
 )
@@ -24,7 +25,12 @@ func TestAContainerdThatIsNotInitializedServesNoKubelet(t *testing.T) {
 		"another program answers": {func(http.ResponseWriter, *http.Request) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			socket := filepath.Join(t.TempDir(), "s")
+			dir, err := os.MkdirTemp("", "s") // a socket's path has 107 bytes at most
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			socket := filepath.Join(dir, "s")
 			listener, err := net.Listen("unix", socket)
 			if err != nil {
 				t.Fatal(err)
