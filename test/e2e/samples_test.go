@@ -78,7 +78,7 @@ func TestKubectlExplainsTheSpec(t *testing.T) {
 		return err == nil
 	})
 	for _, want := range []string{
-		"GROUP: cache.example.com", "size is the number of members wanted, from 0 to 512. Absent, it is written by the operator",
+		"GROUP: cache.example.com", "size is the number of members wanted, from 0 to 512. 0 hibernates",
 		"memory is each member's room for items (memcached's -m), in whole MiB. Defaults to 64Mi",
 		"storage gives each member a volume",
 	} {
