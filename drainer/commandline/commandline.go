@@ -160,12 +160,12 @@ func (o Options) Suboptions() (all []Suboption) {
 
 // MemoryLimit is the size that memcached gives its warm file: -m, in bytes.
 func (o Options) MemoryLimit() int64 {
-	limit := int64(64)
-	value, _ := o.Last(Memory)
-	if n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 40); err == nil {
-		limit = n
+	const most = 1 << 40 // so that it has a number of bytes
+	value, there := o.Last(Memory)
+	if !there {
+		return 64 << 20
 	}
-	return limit << 20
+	return min(number(value), most) << 20
 }
 
 // pageSize is memcached's slab_page_size, in bytes.

@@ -177,17 +177,18 @@ func (s *supervisor) watchForHang(ctx context.Context, address string) {
 
 // endWithin is how long memcached may take to end: a third of the grace period. The rest is
 // for the save.
-func (s *supervisor) endWithin() time.Duration {
-	const least = 2 * time.Second // memcached looks once a second whether it was told to
-	return max(least, s.GracePeriod/3)
-}
+func (s *supervisor) endWithin() time.Duration { return max(leastToEnd, s.GracePeriod/3) }
+
+// leastToEnd is what memcached needs: it looks once a second whether it was told to end.
+const leastToEnd = 2 * time.Second
 
 // endHung kills a memcached that was told to end and does nothing, or has not ended in
 // time. It waits for its crawler, and that for the client that reads a list of its items,
 // however slowly. A kill loses no items, and leaves time to save them.
 func (s *supervisor) endHung(ctx context.Context) {
 	began := time.Now()
-	if s.untilItHangs(ctx, judgement{after: min(hangWhenAsked, s.endWithin()), most: s.endWithin()}, allThreads, func() bool { return true }) {
+	within := max(leastToEnd, s.endWithin()-began.Sub(s.asked))
+	if s.untilItHangs(ctx, judgement{after: min(hangWhenAsked, within), most: within}, allThreads, func() bool { return true }) {
 		s.std.Logf("memcached does not end: it was told to %s ago; it is killed", time.Since(began).Round(time.Second))
 		s.child.signal(syscall.SIGKILL)
 	}

@@ -251,7 +251,7 @@ func (e *Engine) move(ctx context.Context, complete *bool) error {
 			return err
 		}
 		err := e.read(ctx, layer)
-		if errors.Is(err, errEnded) {
+		if e.sending != nil && err != nil { // what is noted as sent is not read again
 			return cmp.Or(e.flush(), err)
 		}
 		if err != nil {

@@ -20,11 +20,9 @@ const (
 	// has room for.
 	bodyDirect = 32 << 10
 	// wholeLine is the length of a classic read, in bytes, up to which it waits for the line's end before it
-	// is carried out, if there is room. More may come first, if it is less than a part of the memory.
-	// Otherwise the keys are asked for as they arrive: a client that takes no answers meanwhile may then
-	// have to wait.
-	wholeLine     = 1 << 20
-	wholeLinePart = 4
+	// is carried out, if there is room. The keys of a longer one are asked for as they arrive: a client that
+	// takes no answers meanwhile may then have to wait.
+	wholeLine = 1 << 20
 )
 
 const (
@@ -359,7 +357,7 @@ func (c *client) incomplete(b []byte) int {
 		return 0
 	}
 	if verb, n := wire.LongRead(b); n > 0 && !c.login.wanted {
-		if len(b) <= max(min(wholeLine, c.loop.maxMemory/2), c.loop.maxMemory/wholeLinePart) && c.loop.room(max(len(b)-c.counted, smallBlock+1)) {
+		if len(b) <= min(wholeLine, c.loop.maxMemory/2) && c.loop.room(max(len(b)-c.counted, smallBlock+1)) {
 			c.scanned = len(b)
 			return 0
 		}

@@ -193,6 +193,7 @@ func (f *Facts) measure(m Member) (err error) {
 	switch {
 	case !f.Saves && (f.File.Exists && f.refusal(&f.File) != nil || f.Save.Exists):
 		f.Need = MemoryLimit(f.Command)
+		f.Need += volume.MarksBytes(f.Need) // of what is replayed from the kept file
 	case f.Saves && f.File.Exists && f.refusal(&f.File) != nil:
 		f.Need, err = volume.PackedSize(m.Memory)
 		if unrecoverable(err) {

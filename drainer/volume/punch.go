@@ -18,17 +18,26 @@ import (
 
 const punch = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 
-// gives tells whether the file system of dir takes back a part of a file.
-func gives(dir string) (bool, error) {
-	probe, err := os.CreateTemp(dir, ".probe-*")
-	if errors.Is(err, unix.EROFS) {
-		return false, nil
-	}
+// gives tells whether the file system of dir takes back a part of a file. One where no file can be made, such
+// as a full one, is asked by nobody: room is made otherwise.
+func gives(dir string) bool {
+	probe, err := os.CreateTemp(dir, probePrefix+"*")
 	if err != nil {
-		return false, err
+		return false
 	}
-	err = errors.Join(os.Remove(probe.Name()), Fallocate(int(probe.Fd()), punch, 0, 1<<20))
-	return err == nil, probe.Close()
+	return errors.Join(os.Remove(probe.Name()), punchHole(probe, 0, 1<<20), probe.Close()) == nil
+}
+
+// probePrefix begins the name of a file that is removed as soon as it is made.
+const probePrefix = ".probe-"
+
+// punchHole gives a part of the file back to the disk.
+func punchHole(file *os.File, offset, length int64) error {
+	for {
+		if err := Fallocate(int(file.Fd()), punch, offset, length); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // giveable is how many bytes of the warm file in dir could be given back: 0 if nobody can tell.
@@ -36,8 +45,8 @@ func giveable(dir string) (int64, error) {
 	if HasSave(dir) || Missing(filepath.Join(dir, contract.WarmFile)) {
 		return 0, nil
 	}
-	if can, err := gives(dir); err != nil || !can {
-		return 0, err
+	if !gives(dir) {
+		return 0, nil
 	}
 	taken, err := allocated(Generation{Dir: dir})
 	if err != nil {
@@ -68,7 +77,7 @@ func giveBack(dir string) (err error) {
 	defer file.Close()
 	for run, err := range r.Unused() {
 		if err == nil {
-			err = Fallocate(int(file.Fd()), punch, run.Offset, run.Length)
+			err = punchHole(file, run.Offset, run.Length)
 		}
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil

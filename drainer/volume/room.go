@@ -28,8 +28,8 @@ func (e *RoomError) Error() string {
 func Mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
 
 // Room returns what is free on the volume when the unused pages of its warm file are given back,
-// and after the removal of the victims, in this order: as many as it takes to have need bytes. An outdated save is removed first
-// (dropSave), and then the oldest generations: their items are the least likely to be
+// and after the removal of the victims, in this order: as many as it takes to have need bytes. An
+// outdated save is removed first (dropSave), and then the oldest generations: their items are the least likely to be
 // asked for, and it would be wrong to serve them without newer ones.
 func Room(dir string, need int64, dropSave bool) (free int64, victims []Generation, err error) {
 	if free, err = FreeBytes(dir); err != nil {
@@ -42,6 +42,11 @@ func Room(dir string, need int64, dropSave bool) (free int64, victims []Generati
 		}
 		free += unused
 	}
+	return victimsFor(dir, need, free, dropSave)
+}
+
+// victimsFor is Room, if so much is free without victims.
+func victimsFor(dir string, need, free int64, dropSave bool) (_ int64, victims []Generation, err error) {
 	candidates, err := Kept(dir)
 	if err != nil {
 		return 0, nil, err
@@ -75,9 +80,13 @@ func MakeRoom(dir string, need int64, dropSave bool, logf func(string, ...any)) 
 		return 0, err
 	} else if need > now && !Missing(filepath.Join(dir, contract.WarmFile)) {
 		if err := giveBack(dir); err != nil {
+			logf("%v", err)
+		}
+		// What was given back may be less than it seemed: then more has to go.
+		if now, err = FreeBytes(dir); err != nil {
 			return 0, err
 		}
-		if free, err = freeWithout(dir, victims); err != nil || need > free {
+		if free, victims, err = victimsFor(dir, need, now, dropSave); err != nil || need > free {
 			return need - free, err
 		}
 	}
@@ -87,16 +96,6 @@ func MakeRoom(dir string, need int64, dropSave bool, logf func(string, ...any)) 
 		}
 	}
 	return 0, nil
-}
-
-// freeWithout is what is free on the volume after the removal of the victims.
-func freeWithout(dir string, victims []Generation) (free int64, err error) {
-	free, err = FreeBytes(dir)
-	for _, g := range victims {
-		n, allocatedErr := allocated(g)
-		free, err = free+n, errors.Join(err, allocatedErr)
-	}
-	return free, err
 }
 
 // sacrifice removes a generation, or the outdated save, to make room on the volume.

@@ -148,6 +148,9 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 		if _, marks := step.(action.MarkLeaving); !marks {
 			r.addMarks()
 		}
+		if bringsOwner(step) {
+			r.owns = false
+		}
 		err := r.takeStep(writelog.Because(ctx, step.String()), step)
 		if !keepsLiveView(step) {
 			r.view = nil
@@ -182,6 +185,16 @@ func bringsMembers(step action.Action) bool {
 	case action.MarkLeaving, action.ApplyService, action.WriteList, action.WriteEndpoints, action.TellMember, action.ApplyNetworkPolicy,
 		action.WriteTable, action.WriteBinding, action.ApplyStatefulSet, action.ApplyDeployment,
 		action.ApplyMemberService, action.RetireMemberService, action.DeleteMemberService:
+		return true
+	}
+	return false
+}
+
+// bringsOwner tells whether the step makes the cluster the owner of its members: right before it, a live
+// read tells whether a person has deleted the Memcached and keeps them.
+func bringsOwner(step action.Action) bool {
+	switch step.(type) {
+	case action.ApplyStatefulSet, action.ApplyDeployment:
 		return true
 	}
 	return false

@@ -97,7 +97,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 	}
 	r.done.MembersWritten = changed
 	switch {
-	case r.view == nil:
+	case r.view == nil, err == nil && !changed: // the cache's size is not the live one
 	case !r.view.StatefulSet.Exists || err != nil:
 		r.view = nil
 	default:

@@ -47,7 +47,7 @@ func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 		variant: int32(len(servers)), differs: differs,
 	})
 	r.done.ListWritten = err == nil
-	if r.view != nil && err == nil {
+	if r.view != nil && err == nil && differs {
 		r.view.ListSize, r.view.Record = a.ListSize, a.Record // movers begin at once
 	}
 	return err

@@ -28,8 +28,8 @@ type LiveClaims struct {
 	there map[string]bool
 }
 
-// page is how many of a cluster's objects are read at once.
-const page = 500
+// page is how many objects are read at once. Anybody may have made them, of any size.
+const page = 32
 
 // LiveClaims reads the cluster's claims: those with its label, and by their names those that a watch
 // has seen without it, and those that the caller names. It reads nothing of what belongs to others in the
