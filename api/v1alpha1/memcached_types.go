@@ -130,6 +130,11 @@ type MemcachedSpec struct {
 	// +optional
 	Template PodTemplate `json:"template,omitempty"`
 
+	// service has further settings of the Services of the members, of the list and of
+	// discovery. Each of its fields has its own default.
+	// +optional
+	Service ServiceTemplate `json:"service,omitempty"`
+
 	// storage gives each member a volume, on which it keeps its cache over restarts.
 	// Absent, the cluster is a Deployment. Can't be added or removed later.
 	// +optional
@@ -264,6 +269,14 @@ type RouterSpec struct {
 	// way. Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+	// template has further settings of the routers' pods. What is left out is the members'
+	// (see PodTemplate). A change replaces the routers.
+	// +optional
+	Template PodTemplate `json:"template,omitempty"`
+	// service has further settings of the Service NAME-router. Each of its fields has its
+	// own default.
+	// +optional
+	Service ServiceTemplate `json:"service,omitempty"`
 }
 
 // FailedReads is what routers answer for a key whose member can't be asked.
@@ -373,59 +386,64 @@ type ServiceMonitorSpec struct {
 	Interval string `json:"interval,omitempty"`
 }
 
-// PodTemplate is what a person may set on the members' pods.
+// PodTemplate is what a person may set on the pods of one kind: members, routers, or
+// the drainers' Jobs. A field that router.template or drain.template leaves out is the
+// members', except for labels, annotations, affinity to other pods, spread,
+// topologySpreadConstraints and terminationGracePeriodSeconds, which each kind has for itself.
+// An empty one ({} or []) is not left out.
 type PodTemplate struct {
-	// labels are added to the pods, at most 64. If the operator sets the same key, its
-	// value wins. Defaults to none.
+	// labels are added to the pods, and to the StatefulSet, Deployment or Job that makes
+	// them; at most 64. If the operator sets the same key, its value wins. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="template.labels: a key has at most 317 characters, a value 63"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/') && k != 'job-name' && k != 'controller-uid')",message="template.labels must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, job-name and controller-uid, which are Kubernetes' own"
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are added to the pods, at most 64 of 4096 characters each. Defaults
-	// to none.
+	// annotations are added to the pods, and to the StatefulSet, Deployment or Job that
+	// makes them; at most 64 of 4096 characters each. Defaults to none; members and drainers
+	// have cluster-autoscaler.kubernetes.io/safe-to-evict: "true", unless it is set here.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="template.annotations: a key has at most 317 characters, a value 4096"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/'))",message="template.annotations must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, which are Kubernetes' own"
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// nodeSelector of the pods, and of the drainers of their volumes. Defaults to
-	// any node.
+	// nodeSelector of the pods. Defaults to any node.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// affinity of the pods; not of the drainers, which follow their volume. Defaults
-	// to none.
+	// affinity of the pods. Routers and drainers whose template has none share the members'
+	// affinity to nodes. Defaults to none.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
-	// tolerations of the pods, and of the drainers of their volumes. Defaults to
-	// none.
+	// tolerations of the pods. Defaults to none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// spread of the members over the nodes: Soft (the default) prefers nodes with fewer
-	// members; Hard lets a member wait rather than start on a node with more members
-	// than another; Off leaves it to the scheduler. Ignored if there are
-	// topologySpreadConstraints.
+	// spread of the pods over the nodes: Soft (the default) prefers nodes with fewer of
+	// them; Hard lets a pod wait rather than start on a node with more of them than another;
+	// Off leaves it to the scheduler. Routers are spread over the zones in the same way.
+	// Ignored if there are topologySpreadConstraints. Drainers are not spread.
 	// +optional
 	Spread Spread `json:"spread,omitempty"`
 	// topologySpreadConstraints of the pods, in place of spread. One without a
-	// labelSelector counts the members of this cluster. Defaults to what spread says.
+	// labelSelector counts the pods of this kind and cluster. Defaults to what spread says. Drainers
+	// have none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
-	// priorityClassName of the pods and of the drainers. The class must exist.
-	// Defaults to the cluster's default class, if it has one.
+	// priorityClassName of the pods. The class must exist. Defaults to the cluster's default class, if it has one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName string `json:"priorityClassName,omitempty"`
-	// imagePullSecrets of the pods and of the drainers, in the same namespace.
-	// Defaults to those of their service account.
+	// imagePullSecrets of the pods, in the same namespace. Defaults to those of their
+	// service account.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-	// serviceAccountName of the pods. Its token is not mounted: memcached needs
-	// none. Defaults to the namespace's default account.
+	// serviceAccountName of the pods. Its token is not mounted: none of the pods needs
+	// it. Defaults to the namespace's default account.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
@@ -438,20 +456,37 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
-	// terminationGracePeriodSeconds is how long a member may take to save its cache
-	// when it is told to stop, in seconds. Defaults, with storage, to 30 and one more
-	// for each 16Mi of memory; without, to Kubernetes' own, 30. docs/hazards.md says
-	// what is lost if it is killed before its save has ended.
+	// terminationGracePeriodSeconds is how long a pod may take to end when it is told to
+	// stop, in seconds: a member saves its cache. Defaults, for members with storage, to 30
+	// and one more for each 16Mi of memory; otherwise to 30. docs/hazards.md says what is
+	// lost if a member is killed before its save has ended.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
-	// securityContext of the pods and of the drainers. Defaults, field by
-	// field, to user, group and fsGroup 11211, not root (unless runAsUser is 0), and
-	// the runtime's default seccomp profile. A drainer reads the files of a member, so
-	// both run as this user.
+	// securityContext of the pods. Defaults, field by field, to user, group and fsGroup
+	// 11211, not root (unless runAsUser is 0), and the runtime's default seccomp profile.
+	// Where the platform assigns users (OpenShift), user, group and fsGroup are left to it:
+	// see docs/security.md. A drainer reads the files of a member, so both must run as the
+	// same user.
 	// +optional
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
+}
+
+// ServiceTemplate is what a person may set on Services.
+type ServiceTemplate struct {
+	// labels are added to the Services, at most 64. If the operator sets the same key, its
+	// value wins. Defaults to none.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63 && !k.startsWith('cache.example.com/'))",message="service.labels: a key has at most 317 characters and is none of cache.example.com, which are the operator's; a value has at most 63"
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations are added to the Services, at most 64 of 4096 characters each. Defaults
+	// to none.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096 && !k.startsWith('cache.example.com/'))",message="service.annotations: a key has at most 317 characters and is none of cache.example.com, which are the operator's; a value has at most 4096"
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // StorageMode is where a member's items are while it runs.
@@ -688,9 +723,10 @@ type DrainSpec struct {
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 	// template has further settings of the Jobs of drains and placements, and of their
-	// pods. Each of its fields has its own default. A change affects new Jobs only.
+	// pods. What is left out is the members' (see PodTemplate). A change affects new Jobs,
+	// and those that have not started.
 	// +optional
-	Template DrainTemplate `json:"template,omitempty"`
+	Template PodTemplate `json:"template,omitempty"`
 	// reader is deprecated and ignored: volumes are always read directly. Objects that
 	// have it stay valid. Absent, nothing changes.
 	// +optional
@@ -720,29 +756,6 @@ type DrainSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="drain.skipExpiringWithin must be from 0s to 720h"
 	SkipExpiringWithin *metav1.Duration `json:"skipExpiringWithin,omitempty"`
-}
-
-// DrainTemplate is what a person may set on the Jobs of drains and placements.
-type DrainTemplate struct {
-	// labels are added to the Jobs and their pods, at most 32. If the operator sets the
-	// same key, its value wins. Defaults to none.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="drain.template.labels: a key has at most 317 characters, a value 63"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/') && k != 'job-name' && k != 'controller-uid')",message="drain.template.labels must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, job-name and controller-uid, which are Kubernetes' own"
-	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are added to the Jobs and their pods, at most 32 of 4096 characters
-	// each. Defaults to none.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="drain.template.annotations: a key has at most 317 characters, a value 4096"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/'))",message="drain.template.annotations must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, which are Kubernetes' own"
-	Annotations map[string]string `json:"annotations,omitempty"`
-	// serviceAccountName of the pods. Its token is not mounted: a drainer needs none.
-	// Defaults to template.serviceAccountName, the members'.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
 // DrainReader said how items are read from a volume; it is ignored.

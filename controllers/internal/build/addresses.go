@@ -82,8 +82,7 @@ func reachedHost(c *cachev1alpha1.Memcached, ordinal int32, stable bool) string 
 func MemberService(c *cachev1alpha1.Memcached, ordinal int32, unlisted string) *coreac.ServiceApplyConfiguration {
 	selector := Selector(c)
 	selector[appsv1.StatefulSetPodNameLabel] = PodName(c.Name, ordinal)
-	service := coreac.Service(MemberServiceName(c.Name, ordinal), c.Namespace).
-		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+	service := service(c, MemberServiceName(c.Name, ordinal), cachev1alpha1.ComponentMember, &c.Spec.Service).
 		WithOwnerReferences(owner(c)).
 		WithSpec(coreac.ServiceSpec().
 			WithSelector(selector).

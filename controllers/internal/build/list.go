@@ -101,8 +101,7 @@ func addressType(ip string) discoveryv1.AddressType {
 
 // ListService is the headless Service of the list.
 func ListService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
-	return coreac.Service(ListName(c.Name), c.Namespace).
-		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+	return service(c, ListName(c.Name), cachev1alpha1.ComponentMember, &c.Spec.Service).
 		WithOwnerReferences(owner(c)).
 		WithSpec(coreac.ServiceSpec().
 			WithClusterIP(corev1.ClusterIPNone).
