@@ -12,14 +12,15 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage)",message="storage can't be added to or removed from a cluster: create another cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.storage.size) || quantity(string(self.storage.size)).isGreaterThan(quantity(string(self.memory)))",message="storage.size must be larger than memory: the volume has a file of that size and its metadata"
-// +kubebuilder:validation:XValidation:rule="quantity(string(self.memory)).isInteger() && quantity(string(self.memory)).asInteger() >= 8388608 && quantity(string(self.memory)).asInteger() % 1048576 == 0",message="memory must be a whole number of MiB, 8Mi at least: memcached takes its -m in MiB"
-// +kubebuilder:validation:XValidation:rule="!has(self.storage) && (!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^(-[vkMrACFXSW]*L|--enable-l)'))) || quantity(string(self.memory)).asInteger() >= 67108864 || oldSelf.hasValue() && quantity(string(self.memory)).compareTo(quantity(string(oldSelf.value().memory))) >= 0 && (has(self.storage) || has(oldSelf.value().extraArgs) && self.extraArgs == oldSelf.value().extraArgs)",optionalOldSelf=true,message="memory must be 64Mi at least with storage, or with -L in extraArgs: memcached then begins with a page of 1Mi for each size of item, of which there are up to 63, and doesn't start with less"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || (quantity(string(self.maxItemSize)).isInteger() && quantity(string(self.maxItemSize)).asInteger() >= 1024 && quantity(string(self.maxItemSize)).asInteger() * 2 <= quantity(string(self.memory)).asInteger())",message="maxItemSize must be a whole number of bytes, 1Ki at least, and at most half of memory"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || !quantity(string(self.maxItemSize)).isInteger() || quantity(string(self.maxItemSize)).asInteger() % 524288 == 0 || has(self.extraArgs) && self.extraArgs.exists(a, a.contains('slab_chunk_max')) || oldSelf.hasValue() && has(oldSelf.value().maxItemSize) && quantity(string(self.maxItemSize)).compareTo(quantity(string(oldSelf.value().maxItemSize))) == 0",optionalOldSelf=true,message="maxItemSize must be a multiple of 512Ki: memcached keeps large items in chunks of that size, and doesn't start otherwise; or set slab_chunk_max in extraArgs (-o)"
+// +kubebuilder:validation:XValidation:rule="int(quantity(string(self.memory)).asApproximateFloat() + 0.5) >= 8388608 && int(quantity(string(self.memory)).asApproximateFloat() + 0.5) % 1048576 == 0 && quantity(string(self.memory)).sub(int(quantity(string(self.memory)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0",message="memory must be a whole number of MiB, 8Mi at least: memcached takes its -m in MiB"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) && (!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^(-[vkMrACFXSW]*L|--enable-l)'))) || quantity(string(self.memory)).compareTo(quantity('64Mi')) >= 0 || oldSelf.hasValue() && quantity(string(self.memory)).compareTo(quantity(string(oldSelf.value().memory))) >= 0 && (has(self.storage) || has(oldSelf.value().extraArgs) && self.extraArgs == oldSelf.value().extraArgs)",optionalOldSelf=true,message="memory must be 64Mi at least with storage, or with -L in extraArgs: memcached then begins with a page of 1Mi for each size of item, of which there are up to 63, and doesn't start with less"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || quantity(string(self.maxItemSize)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self.maxItemSize)).compareTo(quantity('1Gi')) <= 0 && quantity(string(self.maxItemSize)).sub(int(quantity(string(self.maxItemSize)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0 && quantity(string(self.maxItemSize)).add(quantity(string(self.maxItemSize))).compareTo(quantity(string(self.memory))) <= 0",message="maxItemSize must be a whole number of bytes, 1Ki at least, at most half of memory, and 1Gi at most"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || int(quantity(string(self.maxItemSize)).asApproximateFloat() + 0.5) % 524288 == 0 || has(self.extraArgs) && self.extraArgs.exists(a, a.contains('slab_chunk_max')) || oldSelf.hasValue() && has(oldSelf.value().maxItemSize) && quantity(string(self.maxItemSize)).compareTo(quantity(string(oldSelf.value().maxItemSize))) == 0",optionalOldSelf=true,message="maxItemSize must be a multiple of 512Ki: memcached keeps large items in chunks of that size, and doesn't start otherwise; or set slab_chunk_max in extraArgs (-o)"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.matches('^-[vkMrLACFXW]*[SB]') && (!a.startsWith('--') || ['--enable-sasl', '--protocol'].all(f, !f.startsWith(a.split('=')[0]))))",message="extraArgs: SASL (-S) and another protocol (-B) can't be combined with storage: the drainer, which moves the items of leaving members, speaks memcached's text protocol; for logins, use auth"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.contains('ext_path'))",message="extraArgs: ext_path (extstore) can't be combined with storage: memcached never restarts warm with it"
+// +kubebuilder:validation:XValidation:rule="has(self.storage) || !has(self.extraArgs) || oldSelf.hasValue() && has(oldSelf.value().extraArgs) && self.extraArgs == oldSelf.value().extraArgs || self.extraArgs.all(a, !a.contains('ext_path') || a.matches('ext_path=/dev/shm/[^/]+$') && !a.matches('ext_path.*ext_path') && !a.contains('..'))",optionalOldSelf=true,message="extraArgs: ext_path (extstore) must be below /dev/shm/: nothing else in a member's container can be written to"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_modern|no_slab_reassign)(=|,|$)')) || !(self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])slab_chunk_max=')) ? self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_chunked_items(=|,|$)|slab_chunk_max=[ ]*[+]?0*(1024|1048576)([^0-9]|$))')) : self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_modern|no_chunked_items)(=|,|$)')) && (!has(self.maxItemSize) || quantity(string(self.maxItemSize)).compareTo(quantity('1Mi')) <= 0))",message="extraArgs: no_modern, or no_slab_reassign together with no_chunked_items or slab_chunk_max of 1 MiB, can't be combined with storage: memcached never restarts from the file that it then has; leave them out, or set slab_chunk_max to less"
-// +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage.mode != 'Saved' || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).isGreaterThan(quantity(string(self.memory)))",message="resources.limits.memory must be larger than memory with storage.mode Saved: the items are in a file in memory, which counts"
+// +kubebuilder:validation:XValidation:rule="has(self.storage) && self.storage.mode == 'Mapped' || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).compareTo(quantity(string(self.memory)).add(has(self.storage) || has(self.tls) || has(self.auth) ? 33554432 : 16777216)) >= 0",message="resources.limits.memory must be larger than memory, by 32Mi with storage (except Mapped), tls or auth, and by 16Mi otherwise: memcached and its supervisor need that besides the items, and the kernel kills a member that has less"
 // +kubebuilder:validation:XValidation:rule="!has(self.exporter) || !has(self.auth)",message="exporter can't be combined with auth: the exporter can't log in"
 // +kubebuilder:validation:XValidation:rule="!has(self.exporter) || self.exporter.port != self.containerPort",message="exporter.port must not be containerPort: memcached listens there"
 // +kubebuilder:validation:XValidation:rule="!has(self.discovery) || has(self.storage)",message="discovery needs storage: without it, members have no names of their own, and applications use the cluster's Service"
@@ -68,8 +69,8 @@ type MemcachedSpec struct {
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
 	// maxItemSize is the largest item (memcached's -I), in bytes: key, value and
-	// header. Defaults to memcached's own, 1Mi. At most half of memory, and a multiple
-	// of 512Ki, unless extraArgs has slab_chunk_max.
+	// header. Defaults to memcached's own, 1Mi. At most half of memory, 1Gi at most, and a
+	// multiple of 512Ki, unless extraArgs has slab_chunk_max.
 	// +optional
 	MaxItemSize *resource.Quantity `json:"maxItemSize,omitempty"`
 
@@ -121,7 +122,9 @@ type MemcachedSpec struct {
 
 	// resources of the memcached container. Defaults to requests of 50m CPU, and of 1.1
 	// times memory plus 32Mi (for the hash table, connections and the supervisor),
-	// without limits. With a memory limit below that, members are killed.
+	// without limits. With a memory limit below that, members can be killed; one that leaves
+	// no room beside memory is refused. The init container has the same, so that a quota or a
+	// range of sizes admits both.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -773,7 +776,7 @@ type RateLimit struct {
 	// bytesPerSecond of keys and values that are added, such as 20Mi. Defaults
 	// to no limit.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isInteger() && quantity(string(self)).asInteger() >= 1024",message="drain.rateLimit.bytesPerSecond must be a whole number of bytes, 1Ki at least"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).sub(int(quantity(string(self)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0",message="drain.rateLimit.bytesPerSecond must be a whole number of bytes, 1Ki at least"
 	BytesPerSecond *resource.Quantity `json:"bytesPerSecond,omitempty"`
 }
 

@@ -256,7 +256,7 @@ func TestSpecThatCanWorkIsAccepted(t *testing.T) {
 		"SASL without storage":     cluster().ExtraArgs("-S"),
 		"ciphers":                  cluster().ExtraArgs("-o", "ssl_ciphers=HIGH", "--extended=ssl_min_version=3"),
 		"long ones":                cluster().ExtraArgs("--disable-cas", "--max-reqs-per-event=40", "--extended=modern"),
-		"extstore without storage": cluster().ExtraArgs("-o", "ext_path=/tmp/ext:64M"),
+		"extstore without storage": cluster().ExtraArgs("-o", "ext_path=/dev/shm/ext:64M"),
 		"a prefix that isn't hashed": cluster().With(func(s *cachev1alpha1.MemcachedSpec) {
 			s.Routing = cachev1alpha1.RoutingSpec{Client: "pymemcache-bytes", KeyPrefix: "shop:", ServerName: "cache-{ordinal}.example.com.:11211"}
 		}),
