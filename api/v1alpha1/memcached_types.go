@@ -272,8 +272,9 @@ type RouterSpec struct {
 	// way. Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
-	// template has further settings of the routers' pods. What is left out is the members'
-	// (see PodTemplate). A change replaces the routers.
+	// template has further settings of the routers' pods. Defaults, field by field, to the
+	// members' template, except for labels, annotations, affinity to other pods, spread,
+	// topologySpreadConstraints and terminationGracePeriodSeconds. A change replaces the routers.
 	// +optional
 	Template PodTemplate `json:"template,omitempty"`
 	// service has further settings of the Service NAME-router. Each of its fields has its
@@ -726,8 +727,8 @@ type DrainSpec struct {
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 	// template has further settings of the Jobs of drains and placements, and of their
-	// pods. What is left out is the members' (see PodTemplate). A change affects new Jobs,
-	// and those that have not started.
+	// pods. Defaults, field by field, to the members' template, except for labels, annotations
+	// and affinity to other pods. A change affects new Jobs, and those that have not started.
 	// +optional
 	Template PodTemplate `json:"template,omitempty"`
 	// reader is deprecated and ignored: volumes are always read directly. Objects that
