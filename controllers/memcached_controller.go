@@ -52,6 +52,8 @@ type MemcachedReconciler struct {
 	client.Client
 	// Live reads from the API server, before what can't be undone.
 	Live client.Reader
+	// Namespaces that the manager watches; none for all.
+	Namespaces []string
 	// Events tells people what was done.
 	Events events.EventRecorder
 	// Progress of running drains; nil shows none.
@@ -80,6 +82,8 @@ type MemcachedReconciler struct {
 	room     *ask.Members
 	rings    *ask.Routers
 	wakes    wakes
+	// unlabelled has the names of claims that lack the operator's label.
+	unlabelled client.Reader
 	// growthRefused has why no volume may grow. A cluster's volumes are all of one class, so
 	// one refusal is enough.
 	growthRefused memory.Answers[string]
@@ -101,7 +105,7 @@ type observed struct {
 // reader of clusters; what it remembers is the reconciler's.
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
-		Cache: r.Client, Live: r.Live, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings,
+		Cache: r.Client, Live: r.Live, Unlabelled: r.unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings,
 		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed,
 	}
 }
@@ -367,6 +371,10 @@ func (r *MemcachedReconciler) patchStatus(ctx context.Context, before, cluster *
 // SetupWithManager registers the controller, its watches and its indexes.
 func (r *MemcachedReconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	if err := observe.IndexByCluster(mgr); err != nil {
+		return err
+	}
+	var err error
+	if r.unlabelled, err = observe.WatchUnlabelled(mgr, r.Namespaces...); err != nil {
 		return err
 	}
 	r.Client = writelog.New(r.Client)

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -102,6 +104,10 @@ type run struct {
 	unadopted  []action.ClaimRef
 	// listServiceTaken: somebody else has the name of the list's Service.
 	listServiceTaken bool
+	// marked are the claims that were marked since then.
+	marked []*corev1.PersistentVolumeClaim
+	// owns: a live read has told that the Memcached isn't deleted.
+	owns bool
 	// list is what DNS has by now, and its version; nil if nobody has been on it yet.
 	list *contract.List
 	// table is the number of the routers' table; 0 if there is none.
@@ -120,6 +126,7 @@ func (a *Applier) run(cluster *cachev1alpha1.Memcached, present *observe.Objects
 func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, present *observe.Objects, actions []action.Action) (Done, error) {
 	r := a.run(cluster, present)
 	r.forgetPods()
+	r.forgetJobs(actions)
 	err := r.takeSteps(ctx, actions)
 	if unlabelled := r.labelFound(ctx); unlabelled != nil {
 		err = worse(err, unlabelled)
@@ -137,6 +144,9 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 		}
 		if !keepsLiveView(step) {
 			r.view = nil
+		}
+		if _, marks := step.(action.MarkLeaving); !marks {
+			r.addMarks()
 		}
 		err := r.takeStep(writelog.Because(ctx, step.String()), step)
 		if !keepsLiveView(step) {
@@ -232,15 +242,16 @@ func claimOf(step action.Action) types.UID {
 	return ""
 }
 
-// keepsLiveView tells whether the next action may use the same live read, if it is one of
-// these, too. The action adds its Job or the list to that read, or it is a mark, which doesn't
-// affect other marks.
+// keepsLiveView tells whether the next action may use the same live read. The action adds its mark, its Job, the
+// list or the size to that read, or writes nothing that is in it.
 func keepsLiveView(step action.Action) bool {
 	switch step.(type) {
-	case action.MarkLeaving, action.CreateDrain, action.CreatePlacement, action.WriteList, action.BeginMove:
+	case action.MarkLeaving, action.CreateDrain, action.CreatePlacement, action.WriteList, action.BeginMove, action.ApplyStatefulSet:
 		return true
+	case action.WriteTable, action.DeleteMembers, action.DeleteJob:
+		return false
 	}
-	return false
+	return claimOf(step) == ""
 }
 
 // worse returns the error that matters more: a failure before a name that is taken, which
@@ -362,10 +373,13 @@ func (r *run) takeClaimStep(ctx context.Context, step action.Action) error {
 }
 
 func (r *run) createDrain(ctx context.Context, a action.CreateDrain) error {
+	job := build.DrainJob(r.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Survivors, a.NeverStarted)
+	if err := r.madeBefore(ctx, job); err != nil {
+		return err
+	}
 	if err := r.mayDrain(ctx, a); err != nil {
 		return err
 	}
-	job := build.DrainJob(r.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Survivors, a.NeverStarted)
 	if err := r.createJob(ctx, job); err != nil {
 		r.noteObstruction(a.Claim, err)
 		return err
@@ -389,11 +403,43 @@ func (r *run) noteObstruction(ref action.ClaimRef, err error) {
 	}
 }
 
+// kindJob, and the name of a Job: it was made.
+const kindJob = "Job "
+
+// forgetJobs forgets the Jobs that the plan doesn't want to make.
+func (r *run) forgetJobs(actions []action.Action) {
+	wanted := map[string]bool{}
+	for _, step := range actions {
+		if drain, is := step.(action.CreateDrain); is {
+			wanted[kindJob+build.DrainName(drain.Claim.Name, drain.Claim.UID)] = true
+		}
+	}
+	r.Matches.Drop(r.cluster, func(kind string) bool { return strings.HasPrefix(kind, kindJob) && !wanted[kind] })
+}
+
+// madeBefore refuses to make a Job again that the cache doesn't have yet: one read tells, where a whole live read
+// would tell the same.
+func (r *run) madeBefore(ctx context.Context, job *batchv1.Job) error {
+	made := kindJob + job.Name
+	if !r.Matches.Has(r.cluster, made, &r.cluster.ObjectMeta, 0) {
+		return nil
+	}
+	r.Matches.Drop(r.cluster, func(kind string) bool { return kind == made })
+	live, err := observe.Get[batchv1.Job](ctx, r.Reader.Live, client.ObjectKeyFromObject(job))
+	if err != nil || live == nil || !identity.OwnJob(r.cluster, live) {
+		return err
+	}
+	return observe.Refuse("Job %s exists already: the cache is behind", job.Name)
+}
+
 // createJob creates the Job. If its name is taken, either the Job is the cluster's, and
 // the cache is behind or can't see it because it lacks its label; or it is somebody
 // else's.
 func (r *run) createJob(ctx context.Context, job *batchv1.Job) error {
 	err := r.Create(ctx, job)
+	if err == nil && r.cluster.UID != "" {
+		r.Matches.Note(r.cluster, kindJob+job.Name, &r.cluster.ObjectMeta, 0)
+	}
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -421,7 +467,7 @@ func (r *run) recordReceipt(ctx context.Context, a action.RecordReceipt) error {
 	if err != nil {
 		return err
 	}
-	recorded, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+	recorded, err := r.annotateClaim(ctx, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationReceipt, string(b))
 		return nil
 	})
@@ -471,7 +517,9 @@ func (r *run) markLeaving(ctx context.Context, a action.MarkLeaving) error {
 	}
 	now := r.now.UTC().Truncate(time.Second)
 	mark := build.LeavingMark(r.cluster, plan.NextLeft(live.Claims), now) // all marks of a plan share the live read
-	marked, err := r.patchClaim(ctx, r.cluster, claim, func(c *corev1.PersistentVolumeClaim) error {
+	var after *corev1.PersistentVolumeClaim
+	marked, err := r.annotateClaim(ctx, claim, func(c *corev1.PersistentVolumeClaim) error {
+		after = c
 		if _, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]; !marked {
 			for key, value := range mark {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, value)
@@ -489,7 +537,23 @@ func (r *run) markLeaving(ctx context.Context, a action.MarkLeaving) error {
 	if marked {
 		r.done.Marked[claim.UID] = now
 	}
+	if err == nil && after != nil {
+		r.marked = append(r.marked, after)
+	}
 	return err
+}
+
+// addMarks adds the marks that were written to the live read. Marks don't affect other marks.
+func (r *run) addMarks() {
+	if r.view != nil {
+		for _, marked := range r.marked {
+			c, ours := observe.PlanClaim(r.cluster.Name, marked)
+			if i := slices.IndexFunc(r.view.Claims, func(before claim.Claim) bool { return before.UID == c.UID }); ours && i >= 0 {
+				r.view.Claims[i] = c
+			}
+		}
+	}
+	r.marked = nil
 }
 
 // clearRetry removes the request when the retry has begun. A person who wants it wants the volume
@@ -531,6 +595,22 @@ func (r *run) countFailure(ctx context.Context, a action.CountFailure) error {
 		return nil
 	})
 	return err
+}
+
+// annotateClaim is patchClaim for changes of annotations that the operator reads. It tries the claim as the cache has
+// it: the lock tells whether it is of now.
+func (r *run) annotateClaim(ctx context.Context, ref action.ClaimRef, change func(*corev1.PersistentVolumeClaim) error) (changed bool, err error) {
+	cached, err := observe.Get[corev1.PersistentVolumeClaim](ctx, r.Reader.Cache, client.ObjectKey{Namespace: r.cluster.Namespace, Name: ref.Name})
+	if err == nil && cached != nil && cached.UID == ref.UID {
+		before := cached.DeepCopy()
+		if err := change(cached); err == nil && !equality.Semantic.DeepEqual(before, cached) {
+			err := r.Patch(ctx, cached, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+			if err == nil || !apierrors.IsConflict(err) {
+				return err == nil, client.IgnoreNotFound(err)
+			}
+		}
+	}
+	return r.patchClaim(ctx, r.cluster, ref, change)
 }
 
 // patchClaim changes the live claim under an optimistic lock, and tells whether it did.

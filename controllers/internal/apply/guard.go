@@ -23,7 +23,7 @@ func (r *run) maySetReplicas(ctx context.Context, replicas int32) (behind bool, 
 	if live.StatefulSet.Exists && live.StatefulSet.Replicas == replicas {
 		return true, nil
 	}
-	if err := live.ClaimTaken(r.cluster.Name, replicas); err != nil {
+	if err := r.lookForMembers(ctx, live, replicas); err != nil {
 		return false, err
 	}
 	return false, observe.RefusedBy(plan.MaySetReplicas(&live.Observed, replicas))
@@ -35,7 +35,7 @@ func (r *run) mayMark(ctx context.Context, claim action.ClaimRef) (*observe.View
 	if err != nil {
 		return nil, err
 	}
-	if err := live.ClaimTaken(r.cluster.Name, 0); err != nil {
+	if err := r.lookForMembers(ctx, live, live.StatefulSet.Replicas); err != nil {
 		return nil, err
 	}
 	return live, observe.RefusedBy(plan.MayMark(&live.Observed, claim.Ordinal))
@@ -59,6 +59,15 @@ func (r *run) live(ctx context.Context) (*observe.View, error) {
 	return v, nil
 }
 
+// lookForMembers adds to the live read the claims that members below replicas would use. It refuses
+// if one is somebody else's, or can't be seen by the cache.
+func (r *run) lookForMembers(ctx context.Context, live *observe.View, replicas int32) error {
+	if err := r.Reader.LookForMembers(ctx, r.cluster, live, max(replicas, live.StatefulSet.Replicas)); err != nil {
+		return err
+	}
+	return r.allLabelled(ctx, live.Found)
+}
+
 // allLabelled refuses if the cluster has claims that the cache can't see. They are adopted
 // after the plan's last step (labelFound).
 func (r *run) allLabelled(ctx context.Context, found *observe.LiveClaims) error {
@@ -77,7 +86,7 @@ func (r *run) mayWriteList(ctx context.Context, a action.WriteList) error {
 		return err
 	}
 	if set := live.StatefulSet; !set.Exists || set.Replicas != a.Replicas {
-		if err := live.ClaimTaken(r.cluster.Name, a.Replicas); err != nil {
+		if err := r.lookForMembers(ctx, live, a.Replicas); err != nil {
 			return err
 		}
 	}

@@ -86,6 +86,9 @@ func (r *run) listOf(a action.WriteEndpoints, slice *discoveryv1.EndpointSlice) 
 // written a moment ago is not written again, and the members are told its version.
 func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error {
 	l := r.listOf(a, r.present.Endpoints)
+	if l.slice == nil && len(l.wanted) == 0 {
+		return nil // nobody has been on the list yet
+	}
 	if l.differs {
 		live, err := observe.Get[discoveryv1.EndpointSlice](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.ListName(r.cluster.Name)})
 		if err != nil {

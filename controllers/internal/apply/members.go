@@ -100,6 +100,13 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		return nil // an event is coming
 	}
 	r.done.MembersWritten = changed
+	switch {
+	case r.view == nil:
+	case !r.view.StatefulSet.Exists || err != nil:
+		r.view = nil
+	default:
+		r.view.StatefulSet.Replicas = a.Replicas
+	}
 	if !changed && err == nil && d.settled {
 		r.Matches.Note(r.cluster, kindStatefulSet, &r.present.StatefulSet.ObjectMeta, a.Replicas)
 	}

@@ -177,6 +177,9 @@ func asWanted[AC interface {
 // (--cascade=orphan), these have lost their owner. If they got it again, the garbage
 // collector would delete them.
 func (r *run) mayOwn(ctx context.Context) error {
+	if r.owns {
+		return nil
+	}
 	live, err := observe.Get[cachev1alpha1.Memcached](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
 	switch {
 	case err != nil:
@@ -184,6 +187,7 @@ func (r *run) mayOwn(ctx context.Context) error {
 	case live == nil || live.UID != r.cluster.UID || live.DeletionTimestamp != nil:
 		return observe.Refuse("Memcached %s was deleted: the cache is behind", r.cluster.Name)
 	}
+	r.owns = true
 	return nil
 }
 
@@ -194,6 +198,9 @@ func mayCreate[T any, P interface {
 	*T
 	client.Object
 }](ctx context.Context, r *run, name string) (behind bool, err error) {
+	if observe.Absent[P](r.present, name) {
+		return false, nil
+	}
 	object, err := observe.Get[T, P](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name})
 	switch {
 	case err != nil || object == nil:

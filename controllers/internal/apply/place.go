@@ -91,7 +91,7 @@ func (r *run) recordPlaced(ctx context.Context, a action.RecordPlaced) error {
 			return observe.RefusedBy(err)
 		}
 	}
-	recorded, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+	recorded, err := r.annotateClaim(ctx, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 		if a.Receipt == nil && c.Annotations[cachev1alpha1.AnnotationPlacement] != cachev1alpha1.PlacementSkip {
 			return observe.Refuse("claim %s is not annotated with a skip", c.Name)
 		}

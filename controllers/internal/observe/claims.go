@@ -24,55 +24,86 @@ import (
 type LiveClaims struct {
 	Claims             []claim.Claim
 	Unlabelled, Others []corev1.PersistentVolumeClaim
+	// there are the names of all of them, and of those that were looked for and are not there.
+	there map[string]bool
 }
 
-// claimsPage is how many claims or Jobs of a namespace are read at once. Anybody may have
-// made them, of any size.
-const claimsPage = 32
+// page is how many of a cluster's objects are read at once.
+const page = 500
 
-// LiveClaims reads them.
-func (r *Reader) LiveClaims(ctx context.Context, cluster *cachev1alpha1.Memcached) (*LiveClaims, error) {
-	found := &LiveClaims{}
+// LiveClaims reads the cluster's claims: those with its label, and by their names those that a watch
+// has seen without it, and those that the caller names. It reads nothing of what belongs to others in the
+// namespace, however much that is.
+func (r *Reader) LiveClaims(ctx context.Context, cluster *cachev1alpha1.Memcached, names ...string) (*LiveClaims, error) {
+	found := &LiveClaims{there: map[string]bool{}}
 	list := &corev1.PersistentVolumeClaimList{}
-	err := pages(ctx, r.Live, list, cluster.Namespace, func() error {
+	err := r.labelled(ctx, list, cluster, func() {
 		for i := range list.Items {
-			claim := &list.Items[i]
-			if of, ok := build.ClaimCluster(claim.Name); !ok || of != cluster.Name {
-				continue
-			}
-			if _, err := trim.Claim(claim); err != nil {
-				return err
-			}
-			if !identity.OwnClaim(cluster.Name, claim) {
-				found.Others = append(found.Others, *claim)
-				continue
-			}
-			if _, labelled := claim.Labels[cachev1alpha1.LabelCluster]; !labelled {
-				found.Unlabelled = append(found.Unlabelled, *claim)
-			}
-			if c, ok := PlanClaim(cluster.Name, claim); ok {
-				found.Claims = append(found.Claims, c)
-			}
+			found.add(cluster.Name, &list.Items[i])
 		}
-		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list claims: %w", err)
+		return nil, fmt.Errorf("list the claims of Memcached %s: %w", cluster.Name, err)
 	}
-	return found, nil
+	known, err := r.knownNames(ctx, cluster, &corev1.PersistentVolumeClaimList{}, kindClaims)
+	if err != nil {
+		return nil, err
+	}
+	return found, r.lookFor(ctx, cluster, found, slices.Concat(known, names))
 }
 
-// pages reads a namespace's objects live, one page at a time.
-func pages(ctx context.Context, reader client.Reader, list client.ObjectList, namespace string, each func() error) error {
-	for more := true; more; more = list.GetContinue() != "" {
-		if err := reader.List(ctx, list, client.InNamespace(namespace), client.Limit(claimsPage), client.Continue(list.GetContinue())); err != nil {
-			return err
+// mostByName bounds how many objects are read by their names. For more, all of their namespace are read, in pages.
+const mostByName = 16
+
+// lookFor adds to found the claims of these names.
+func (r *Reader) lookFor(ctx context.Context, cluster *cachev1alpha1.Memcached, found *LiveClaims, names []string) error {
+	names = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(names))), func(name string) bool { return found.there[name] })
+	for _, name := range names {
+		found.there[name] = true
+	}
+	if len(names) > mostByName {
+		list := &corev1.PersistentVolumeClaimList{}
+		err := eachPage(ctx, r.Live, list, func() {
+			for i := range list.Items {
+				if slices.Contains(names, list.Items[i].Name) {
+					found.add(cluster.Name, &list.Items[i])
+				}
+			}
+		}, client.InNamespace(cluster.Namespace))
+		if err != nil {
+			return fmt.Errorf("list the claims of the namespace: %w", err)
 		}
-		if err := each(); err != nil {
-			return err
+		return nil
+	}
+	for _, name := range names {
+		claim, err := Get[corev1.PersistentVolumeClaim](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: name})
+		if err != nil {
+			return fmt.Errorf("get claim %s: %w", name, err)
+		}
+		if claim != nil {
+			found.add(cluster.Name, claim)
 		}
 	}
 	return nil
+}
+
+// add sorts a claim into those of the cluster, if its name is one of a member's claims.
+func (l *LiveClaims) add(cluster string, claim *corev1.PersistentVolumeClaim) {
+	if of, ok := build.ClaimCluster(claim.Name); !ok || of != cluster {
+		return
+	}
+	_, _ = trim.Claim(claim) // which never fails
+	l.there[claim.Name] = true
+	if !identity.OwnClaim(cluster, claim) {
+		l.Others = append(l.Others, *claim)
+		return
+	}
+	if _, labelled := claim.Labels[cachev1alpha1.LabelCluster]; !labelled {
+		l.Unlabelled = append(l.Unlabelled, *claim)
+	}
+	if c, ok := PlanClaim(cluster, claim); ok {
+		l.Claims = append(l.Claims, c)
+	}
 }
 
 // MemberOrdinal is the ordinal of the member that uses a claim of this name; MaxSize if
@@ -94,7 +125,7 @@ func (r *Reader) findClaims(ctx context.Context, o *State) error {
 	if o.Cluster.DeletionTimestamp != nil || !missing.any() {
 		return nil
 	}
-	found, err := r.LiveClaims(ctx, o.Cluster)
+	found, err := r.findMissing(ctx, o.Cluster, missing)
 	if err != nil {
 		return err
 	}
@@ -116,17 +147,28 @@ func (r *Reader) findClaims(ctx context.Context, o *State) error {
 	return nil
 }
 
+// findMissing looks for the claims by their names, if these are all known.
+func (r *Reader) findMissing(ctx context.Context, cluster *cachev1alpha1.Memcached, m *missing) (*LiveClaims, error) {
+	if m.unnamed || m.drained {
+		return r.LiveClaims(ctx, cluster, m.names...)
+	}
+	found := &LiveClaims{there: map[string]bool{}}
+	return found, r.lookFor(ctx, cluster, found, m.names)
+}
+
 // missing has signs of claims that the cache doesn't have.
 type missing struct {
 	// members are the names of the claims of members that run, or whose pod can't be
 	// created: a claim that is being deleted is in its way.
 	members []string
-	// departed: status names a drain whose claim is missing. drained: there is a Job for
-	// such a claim.
-	departed, drained bool
+	// unnamed: status counts more drains than it names, and not all of their claims are known. drained: there
+	// is a Job for a claim that is missing.
+	unnamed, drained bool
+	// names of all that are missing, as far as they are known.
+	names []string
 }
 
-func (m *missing) any() bool { return len(m.members) > 0 || m.departed || m.drained }
+func (m *missing) any() bool { return len(m.names) > 0 || m.unnamed || m.drained }
 
 func (o *State) missingClaims() *missing {
 	m := &missing{}
@@ -147,14 +189,19 @@ func (o *State) missingClaims() *missing {
 		}
 	}
 	drains := o.Cluster.Status.Drains
-	m.departed = slices.ContainsFunc(drains, func(d cachev1alpha1.DrainStatus) bool { return !has(d.Claim) })
+	m.names = slices.Clone(m.members)
+	for i := range drains {
+		if !has(drains[i].Claim) {
+			m.names = append(m.names, drains[i].Claim)
+		}
+	}
 	if n := int(o.Cluster.Status.Draining); n > len(drains) { // status does not name them all
 		for i := range o.Claims {
 			if _, marked := o.Claims[i].Annotations[cachev1alpha1.AnnotationLeaving]; marked {
 				n--
 			}
 		}
-		m.departed = m.departed || n > 0
+		m.unnamed = n > 0
 	}
 	m.drained = slices.ContainsFunc(slices.Concat(o.Jobs, o.Placements), func(job batchv1.Job) bool {
 		return job.DeletionTimestamp == nil &&

@@ -77,28 +77,26 @@ func gone(job *batchv1.Job, pods []corev1.Pod) bool {
 }
 
 // dropForeign drops the pods whose Jobs look like the cluster's and are somebody else's.
-// It reads Jobs live if the cache lacks one; usually that one is gone.
+// It reads a Job live if the cache lacks it; usually it is gone. A pod that has ended and is being deleted
+// counts for nothing, whosever it is.
 func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 	known := map[types.UID]bool{}
 	for _, job := range slices.Concat(o.Jobs, o.Placements, o.EndedJobs) {
 		known[job.UID] = true
 	}
-	var foreign map[types.UID]bool
+	var unknown []corev1.Pod
 	for i := range o.DrainerPods {
-		if known[metav1.GetControllerOfNoCopy(&o.DrainerPods[i]).UID] {
-			continue
+		if pod := &o.DrainerPods[i]; !known[metav1.GetControllerOfNoCopy(pod).UID] && !(podEnded(pod) && pod.DeletionTimestamp != nil) {
+			unknown = append(unknown, o.DrainerPods[i])
 		}
-		live := &View{} // one list for all pods
-		if err := r.readJobs(ctx, o.Cluster, nil, live); err != nil {
-			return err
-		}
-		foreign, o.Unlabelled = live.foreign, append(o.Unlabelled, live.Unlabelled...)
-		break
 	}
+	live := &View{foreign: map[types.UID]bool{}}
+	if err := r.readOwners(ctx, o.Cluster, unknown, live); err != nil {
+		return err
+	}
+	foreign := live.foreign
+	o.Unlabelled = append(o.Unlabelled, live.Unlabelled...)
 	for i := range o.EndedJobs { // their pods have ended, too
-		if foreign == nil {
-			foreign = map[types.UID]bool{}
-		}
 		foreign[o.EndedJobs[i].UID] = true
 	}
 	o.DrainerPods = slices.DeleteFunc(o.DrainerPods, func(pod corev1.Pod) bool {

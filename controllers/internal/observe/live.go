@@ -28,8 +28,10 @@ type View struct {
 	Unlabelled []client.Object
 	// pods with the cluster's labels.
 	pods []corev1.Pod
-	// foreign are the UIDs of Jobs in the namespace that are not the cluster's.
+	// foreign are the UIDs of Jobs that are not the cluster's, and have pods with its labels.
 	foreign map[types.UID]bool
+	// members is below which ordinal claims were looked for by name.
+	members int32
 }
 
 // View reads what steps that can't be undone depend on. The Memcached is the one that was
@@ -86,14 +88,22 @@ func (r *Reader) readJobsAndPods(ctx context.Context, cluster *cachev1alpha1.Mem
 	if err := r.readPods(ctx, cluster, v); err != nil {
 		return err
 	}
-	return r.readJobs(ctx, cluster, v.pods, v)
+	return r.readJobs(ctx, cluster, v)
 }
 
-// ClaimTaken is an error if one of the cluster's members, present or among that many to
-// come, uses a claim that somebody else controls.
-func (v *View) ClaimTaken(cluster string, replicas int32) error {
+// LookForMembers looks for the claims of the members below replicas, by their names: the StatefulSet would
+// use them, whatever labels they have. It is an error if somebody else controls one.
+func (r *Reader) LookForMembers(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, replicas int32) error {
+	var names []string
+	for ; v.members < replicas; v.members++ {
+		names = append(names, build.ClaimName(cluster.Name, v.members))
+	}
+	if err := r.lookFor(ctx, cluster, v.Found, names); err != nil {
+		return err
+	}
+	v.Claims = v.Found.Claims
 	for i := range v.Found.Others {
-		if c := &v.Found.Others[i]; MemberOrdinal(cluster, c) < max(replicas, v.StatefulSet.Replicas) {
+		if c := &v.Found.Others[i]; MemberOrdinal(cluster.Name, c) < max(replicas, v.StatefulSet.Replicas) {
 			return identity.NameTaken(c)
 		}
 	}
@@ -152,35 +162,81 @@ func (r *Reader) readList(ctx context.Context, cluster *cachev1alpha1.Memcached)
 }
 
 // readJobs reads the cluster's drains and placements, with the receipts in their own
-// pods. It lists all Jobs of the namespace, because a Job that lost its labels still
-// runs.
-func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached, pods []corev1.Pod, v *View) error {
+// pods: the Jobs with its label, and by their names those that the cache has and those that the pods
+// name. A Job that lost its label still runs.
+func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
 	v.foreign = map[types.UID]bool{}
-	list := &batchv1.JobList{}
-	err := pages(ctx, r.Live, list, cluster.Namespace, func() error {
+	list, there, seen := &batchv1.JobList{}, map[string]bool{}, map[types.UID]bool{}
+	each := func() {
 		for i := range list.Items {
 			job := &list.Items[i]
-			switch {
-			case !identity.OwnJob(cluster, job):
-				v.foreign[job.UID] = true
-				continue
-			case gone(job, pods):
-				continue
-			case identity.Places(job):
-				v.Placements = append(v.Placements, PlanJob(job, pods))
-			default:
-				v.Jobs = append(v.Jobs, PlanJob(job, pods))
-			}
-			if job.Labels[cachev1alpha1.LabelCluster] != cluster.Name {
-				v.Unlabelled = append(v.Unlabelled, job.DeepCopy())
+			there[job.Name] = true
+			if !seen[job.UID] {
+				seen[job.UID] = true
+				v.addJob(cluster, job)
 			}
 		}
-		return nil
-	})
+	}
+	if err := r.labelled(ctx, list, cluster, each); err != nil {
+		return fmt.Errorf("list the Jobs of Memcached %s: %w", cluster.Name, err)
+	}
+	names, err := r.knownNames(ctx, cluster, &batchv1.JobList{}, kindJobs)
 	if err != nil {
-		return fmt.Errorf("list the Jobs of the namespace: %w", err)
+		return err
+	}
+	unknown := slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool { return !identity.DrainerPod(&p) || seen[metav1.GetControllerOfNoCopy(&p).UID] })
+	names = slices.DeleteFunc(names, func(name string) bool { return there[name] })
+	return r.readOwners(ctx, cluster, unknown, v, names...)
+}
+
+// readOwners reads the Jobs of these pods, and those of these names.
+func (r *Reader) readOwners(ctx context.Context, cluster *cachev1alpha1.Memcached, pods []corev1.Pod, v *View, names ...string) error {
+	for i := range pods {
+		names = append(names, metav1.GetControllerOfNoCopy(&pods[i]).Name)
+	}
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	if len(names) > mostByName {
+		list := &batchv1.JobList{}
+		err := eachPage(ctx, r.Live, list, func() {
+			for i := range list.Items {
+				if slices.Contains(names, list.Items[i].Name) {
+					v.addJob(cluster, &list.Items[i])
+				}
+			}
+		}, client.InNamespace(cluster.Namespace))
+		if err != nil {
+			return fmt.Errorf("list the Jobs of the namespace: %w", err)
+		}
+		return nil
+	}
+	for _, name := range names {
+		job, err := Get[batchv1.Job](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: name})
+		if err != nil {
+			return fmt.Errorf("get Job %s: %w", name, err)
+		}
+		if job != nil {
+			v.addJob(cluster, job)
+		}
 	}
 	return nil
+}
+
+// addJob adds a Job, with what its pods say.
+func (v *View) addJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job) {
+	switch {
+	case !identity.OwnJob(cluster, job):
+		v.foreign[job.UID] = true
+		return
+	case gone(job, v.pods):
+		return
+	case identity.Places(job):
+		v.Placements = append(v.Placements, PlanJob(job, v.pods))
+	default:
+		v.Jobs = append(v.Jobs, PlanJob(job, v.pods))
+	}
+	if job.Labels[cachev1alpha1.LabelCluster] != cluster.Name {
+		v.Unlabelled = append(v.Unlabelled, job.DeepCopy())
+	}
 }
 
 func uses(pod *corev1.Pod, claim string) bool {

@@ -62,7 +62,9 @@ func IndexByCluster(mgr ctrl.Manager) error {
 type Reader struct {
 	// Cache is read to plan, Live before what can't be undone.
 	Cache, Live client.Reader
-	Clock       clock.PassiveClock
+	// Unlabelled has the names of claims without the operator's label; nil has none.
+	Unlabelled client.Reader
+	Clock      clock.PassiveClock
 	// Drainers and Members are asked beside the reconciles.
 	Drainers *ask.Drainers
 	Members  *ask.Members
@@ -98,6 +100,9 @@ type Objects struct {
 
 	Pods        []corev1.Pod // of the members
 	DrainerPods []corev1.Pod // of drains and placements
+
+	// absent are kinds and names that were looked for live.
+	absent map[[2]string]bool
 }
 
 // State is a cluster and everything that belongs to it.
@@ -295,10 +300,13 @@ func (r *Reader) observePods(ctx context.Context, key client.ObjectKey, o *State
 	return nil
 }
 
-// observeNamespace reads the namespace, but only if something is being deleted.
+// observeNamespace reads the namespace, but only if something is being deleted of which no receipt says
+// that it may go.
 func (r *Reader) observeNamespace(ctx context.Context, o *State) (bool, error) {
 	ends := o.Cluster.DeletionTimestamp != nil ||
-		slices.ContainsFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool { return c.DeletionTimestamp != nil })
+		slices.ContainsFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool {
+			return c.DeletionTimestamp != nil && c.Annotations[cachev1alpha1.AnnotationReceipt] == ""
+		})
 	if !ends {
 		return false, nil
 	}

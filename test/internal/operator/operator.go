@@ -94,13 +94,14 @@ func Start(o Options) (*Operator, error) {
 		return nil, fmt.Errorf("register the metrics: %w", err)
 	}
 	reconciler := &controllers.MemcachedReconciler{
-		Client:   mgr.GetClient(),
-		Live:     mgr.GetAPIReader(),
-		Events:   mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
-		Progress: o.Progress,
-		Rings:    o.Rings,
-		Memory:   o.Memory,
-		Metrics:  metrics,
+		Client:     mgr.GetClient(),
+		Live:       mgr.GetAPIReader(),
+		Namespaces: o.Namespaces,
+		Events:     mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
+		Progress:   o.Progress,
+		Rings:      o.Rings,
+		Memory:     o.Memory,
+		Metrics:    metrics,
 		Options: controllers.Options{
 			MemcachedImage: cmp.Or(o.Images.Memcached, MemcachedImage), ExporterImage: ExporterImage,
 			OperatorImage: cmp.Or(o.Images.Operator, OperatorImage),
