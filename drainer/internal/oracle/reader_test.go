@@ -122,7 +122,7 @@ func agree(t *testing.T, dir string) {
 		if strings.ContainsAny(key, " \x00\r\n") {
 			x.BinaryKey = y.BinaryKey // it has to be, whatever was noted
 		}
-		x.Key, x.Value, y.Key, y.Value, x.Page = nil, nil, nil, nil, nil
+		x.Key, x.Value, y.Key, y.Value, x.Page, x.Place = nil, nil, nil, nil, nil, 0
 		if fmt.Sprint(x) != fmt.Sprint(y) {
 			report("%.60q: %+v and %+v differ", key, x, y)
 		}
