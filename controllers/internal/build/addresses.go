@@ -2,7 +2,6 @@ package build
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -83,7 +82,8 @@ func reachedHost(c *cachev1alpha1.Memcached, ordinal int32, stable bool) string 
 func MemberService(c *cachev1alpha1.Memcached, ordinal int32, unlisted string) *coreac.ServiceApplyConfiguration {
 	selector := Selector(c)
 	selector[appsv1.StatefulSetPodNameLabel] = PodName(c.Name, ordinal)
-	service := service(c, MemberServiceName(c.Name, ordinal), cachev1alpha1.ComponentMember, &c.Spec.Service).
+	service := coreac.Service(MemberServiceName(c.Name, ordinal), c.Namespace).
+		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
 		WithOwnerReferences(owner(c)).
 		WithSpec(coreac.ServiceSpec().
 			WithSelector(selector).
@@ -106,20 +106,15 @@ func MemberService(c *cachev1alpha1.Memcached, ordinal int32, unlisted string) *
 }
 
 // StableEndpoints are the first n members, in ring order, with the addresses of their
-// Services. Until all of these are known, and of one family, the list stays as it was before.
+// Services. Until all of these are known, the list stays as it was before.
 func StableEndpoints(cluster string, n int32, services map[int32]corev1.Service, before []Endpoint) []Endpoint {
-	addresses := make(map[string][]string, n)
+	endpoints := make([]Endpoint, 0, n)
 	for i := range n {
-		service := services[i]
-		all := append([]string{service.Spec.ClusterIP}, service.Spec.ClusterIPs...)
-		if all = slices.DeleteFunc(all, func(ip string) bool { return !publishable(ip) }); len(all) == 0 {
+		address := services[i].Spec.ClusterIP
+		if !publishable(address) {
 			return before
 		}
-		addresses[PodName(cluster, i)] = all
+		endpoints = append(endpoints, Endpoint{PodName(cluster, i), address})
 	}
-	endpoints, without := ofOneFamily(cluster, n, addresses, before)
-	if len(without) > 0 {
-		return before
-	}
-	return endpoints
+	return ofOneType(endpoints)
 }

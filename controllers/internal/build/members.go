@@ -12,6 +12,7 @@ import (
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
@@ -38,39 +39,32 @@ func Service(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 	if c.Spec.Storage != nil {
 		spec.WithPublishNotReadyAddresses(true) // the server doesn't keep a false
 	}
-	return service(c, c.Name, cachev1alpha1.ComponentMember, &c.Spec.Service).
+	return coreac.Service(c.Name, c.Namespace).
+		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
 		WithOwnerReferences(owner(c)).
 		WithSpec(spec)
-}
-
-// service of a component, with what a person gives its Services.
-func service(c *cachev1alpha1.Memcached, name, component string, given *cachev1alpha1.ServiceTemplate) *coreac.ServiceApplyConfiguration {
-	return coreac.Service(name, c.Namespace).
-		WithLabels(withOurs(given.Labels, Labels(c, component))).
-		WithAnnotations(given.Annotations)
 }
 
 // Deployment of a cluster without storage.
 func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyConfiguration {
 	command := append([]string{"memcached"}, memcachedArgs(c)...)
 	memcached := memcachedContainer(c, o)
-	spec := memberPod(c, o)
+	spec := podSpec(c)
 	if Secured(c) {
 		// A supervisor has memcached use changed Secrets.
 		serve := contract.Serve{Port: c.Spec.ContainerPort, TerminationLog: contract.TerminationLog, Connection: connection(c), Command: command}
 		command = append([]string{supervisorDir + "/drainer"}, serve.Args()...)
-		supervise(spec, memcached, install(c, o, contract.Install{To: supervisorDir}))
+		supervise(spec, memcached, convert[coreac.ContainerApplyConfiguration](ptr.To(installDrainer(o))))
 		withSecrets(c, spec, memcached)
 	}
 	spec.WithContainers(containers(c, o, memcached.WithCommand(command...))...)
 	return appsac.Deployment(c.Name, c.Namespace).
-		WithLabels(withOurs(c.Spec.Template.Labels, Labels(c, cachev1alpha1.ComponentMember))).
-		WithAnnotations(c.Spec.Template.Annotations).
+		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
 		WithOwnerReferences(owner(c)).
 		WithSpec(appsac.DeploymentSpec().
 			WithReplicas(*c.Spec.Size).
 			WithSelector(metaac.LabelSelector().WithMatchLabels(Selector(c))).
-			WithTemplate(podTemplate(c, membersTemplate(c), cachev1alpha1.ComponentMember, spec)))
+			WithTemplate(podTemplate(c).WithSpec(spec)))
 }
 
 // StatefulSet of a cluster with storage. Its claims have the finalizer from the start.
@@ -97,13 +91,21 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		WithStartupProbe(warmProbe(c)).
 		WithVolumeMounts(
 			coreac.VolumeMount().WithName(volumeName).WithMountPath(dataDir))
-	install := install(c, o, contract.Install{To: supervisorDir, Member: serve}).
-		WithVolumeMounts(coreac.VolumeMount().WithName(volumeName).WithMountPath(dataDir).WithReadOnly(true))
+	install := coreac.Container().
+		WithName("install").
+		WithImage(o.OperatorImage).
+		WithTerminationMessagePolicy(lastWords).
+		WithCommand(append([]string{DrainerPath}, contract.Install{To: supervisorDir, Member: serve}.Args()...)...).
+		WithSecurityContext(containerSecurity()).
+		WithResources(requests("10m", "16Mi")).
+		WithVolumeMounts(
+			coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir),
+			coreac.VolumeMount().WithName(volumeName).WithMountPath(dataDir).WithReadOnly(true))
 	if saved {
 		memcached.WithVolumeMounts(coreac.VolumeMount().WithName(memoryVolume).WithMountPath(memoryDir))
 		install.WithVolumeMounts(coreac.VolumeMount().WithName(memoryVolume).WithMountPath(memoryDir).WithReadOnly(true))
 	}
-	spec := memberPod(c, o)
+	spec := podSpec(c)
 	supervise(spec, memcached, install)
 	withSecrets(c, spec, memcached)
 	withList(c, spec, memcached)
@@ -112,8 +114,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		spec.WithVolumes(inMemory(c))
 	}
 	return appsac.StatefulSet(c.Name, c.Namespace).
-		WithLabels(withOurs(c.Spec.Template.Labels, Labels(c, cachev1alpha1.ComponentMember))).
-		WithAnnotations(c.Spec.Template.Annotations).
+		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
 		WithOwnerReferences(owner(c)).
 		WithSpec(appsac.StatefulSetSpec().
 			WithServiceName(c.Name).
@@ -123,7 +124,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 				WithWhenDeleted(appsv1.RetainPersistentVolumeClaimRetentionPolicyType).
 				WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)).
 			WithSelector(metaac.LabelSelector().WithMatchLabels(Selector(c))).
-			WithTemplate(podTemplate(c, membersTemplate(c), cachev1alpha1.ComponentMember, spec)).
+			WithTemplate(podTemplate(c).WithSpec(spec)).
 			WithVolumeClaimTemplates(claimTemplate(c)))
 }
 
@@ -137,28 +138,11 @@ func inMemory(c *cachev1alpha1.Memcached) *coreac.VolumeApplyConfiguration {
 		WithSizeLimit(*resource.NewQuantity(Memory(c)+beside, resource.BinarySI)))
 }
 
-// install copies the drainer to where the member's image can run it. Its container has memcached's
-// resources: the pod needs no more for it, because it ends before memcached starts, and what admits
-// one container of the namespace (a quota with limits, a range of sizes) admits the other.
-func install(c *cachev1alpha1.Memcached, o Options, args contract.Install) *coreac.ContainerApplyConfiguration {
-	return coreac.Container().
-		WithName("install").
-		WithImage(o.OperatorImage).
-		WithTerminationMessagePolicy(lastWords).
-		WithCommand(append([]string{DrainerPath}, args.Args()...)...).
-		WithSecurityContext(containerSecurity()).
-		WithResources(memberResources(c)).
-		WithVolumeMounts(coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir))
-}
-
-// supervise puts the drainer where memcached's container finds it: in memory, because an emptyDir on
-// disk would keep the cluster autoscaler from removing the node.
+// supervise puts the drainer where memcached's container finds it.
 func supervise(spec *coreac.PodSpecApplyConfiguration, memcached, install *coreac.ContainerApplyConfiguration) {
 	memcached.WithVolumeMounts(coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir).WithReadOnly(true))
 	spec.WithInitContainers(install).
-		WithVolumes(coreac.Volume().WithName(supervisorVolume).WithEmptyDir(coreac.EmptyDirVolumeSource().
-			WithMedium(corev1.StorageMediumMemory).
-			WithSizeLimit(*resource.NewQuantity(supervisorSize, resource.BinarySI))))
+		WithVolumes(coreac.Volume().WithName(supervisorVolume).WithEmptyDir(coreac.EmptyDirVolumeSource()))
 }
 
 func claimTemplate(c *cachev1alpha1.Memcached) *coreac.PersistentVolumeClaimApplyConfiguration {
