@@ -402,7 +402,7 @@ func TestAStartWithoutRoomSaysSoAndIsCold(t *testing.T) {
 	t.Parallel()
 	dir := drainertest.Leaving(t, "killed", drainertest.Objects(24, 500))
 	s := drainertest.ServeWith(t, freeIs+strconv.Itoa(127<<20), dir, memcachedtest.FreePort(t), "-m", "128")
-	const want = "lacks 1 MiB of room for a second file of 128 MiB"
+	const want = "lacks 2 MiB of room for a second file of 128 MiB" // one, and the marks of what is replayed
 	s.WaitFor(want)
 	m, err := volume.ReadManifest(dir)
 	if err != nil || !strings.Contains(m.Note, want) {
