@@ -192,7 +192,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		state.Placements = append(state.Placements, seen.done.Placements...)
 		r.count(seen)
 	}
-	if sizeErr != nil && !passes(sizeErr) { // otherwise somebody has just changed the Memcached
+	if sizeErr != nil && !passes(sizeErr) { // otherwise the Memcached has just been changed
 		applyErr = errors.Join(applyErr, sizeErr)
 	}
 	if passes(applyErr) {
@@ -205,7 +205,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	return r.result(seen, &p, applyErr, statusErr)
 }
 
-// writeSize gives a spec without a size that of the cluster. Nobody asked for another one, so the
+// writeSize gives a spec without a size that of the cluster. The spec asks for no other one, so the
 // scale subresource has it for an autoscaler, and no member leaves. A person may set one at
 // the same time: that counts, so the write is under a lock. If it fails, the reconcile goes on by
 // the same size, and refused says why.

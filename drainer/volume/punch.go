@@ -19,7 +19,7 @@ import (
 const punch = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 
 // gives tells whether the file system of dir takes back a part of a file. One where no file can be made, such
-// as a full one, is asked by nobody: room is made otherwise.
+// as a full one, is not asked: room is made otherwise.
 func gives(dir string) bool {
 	probe, err := os.CreateTemp(dir, probePrefix+"*")
 	if err != nil {
@@ -40,7 +40,7 @@ func punchHole(file *os.File, offset, length int64) error {
 	}
 }
 
-// giveable is how many bytes of the warm file in dir could be given back: 0 if nobody can tell.
+// giveable is how many bytes of the warm file in dir could be given back: 0 if that is not known.
 func giveable(dir string) (int64, error) {
 	if HasSave(dir) || Missing(filepath.Join(dir, contract.WarmFile)) {
 		return 0, nil

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// createForeign makes n pods, claims and Jobs each in the first clusters' namespace that are nobody's here: no
+// createForeign makes n pods, claims and Jobs each in the first clusters' namespace that belong to no cluster: no
 // scheduler, provisioner or Job controller looks after them.
 func (w *world) createForeign(n int) phase {
 	return func(ctx context.Context, _ *column) (float64, error) {

@@ -60,7 +60,7 @@ func (r *run) live(ctx context.Context) (*observe.View, error) {
 }
 
 // lookForMembers adds to the live read the claims that members below replicas would use. It refuses
-// if one is somebody else's, or can't be seen by the cache.
+// if one is another owner's, or the cache can't see it.
 func (r *run) lookForMembers(ctx context.Context, live *observe.View, replicas int32) error {
 	if err := r.Reader.LookForMembers(ctx, r.cluster, live, max(replicas, live.StatefulSet.Replicas)); err != nil {
 		return err

@@ -87,7 +87,7 @@ func (r *run) listOf(a action.WriteEndpoints, slice *discoveryv1.EndpointSlice) 
 func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error {
 	l := r.listOf(a, r.present.Endpoints)
 	if l.slice == nil && len(l.wanted) == 0 {
-		return nil // nobody has been on the list yet
+		return nil // no member has been on the list yet
 	}
 	if l.differs {
 		live, err := observe.Get[discoveryv1.EndpointSlice](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.ListName(r.cluster.Name)})
@@ -101,7 +101,7 @@ func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error
 	}
 	switch {
 	case l.slice == nil && len(l.wanted) == 0:
-		return nil // nobody has been on the list yet
+		return nil // no member has been on the list yet
 	case l.slice != nil && l.slice.AddressType != l.kind:
 		// It can't be changed. The deletion brings an event, and then there is a new one.
 		return r.deleteObject(ctx, l.slice)

@@ -92,7 +92,7 @@ func (r *Reader) readJobsAndPods(ctx context.Context, cluster *cachev1alpha1.Mem
 }
 
 // LookForMembers looks for the claims of the members below replicas, by their names: the StatefulSet would
-// use them, whatever labels they have. It is an error if somebody else controls one.
+// use them, whatever labels they have. It is an error if another owner controls one.
 func (r *Reader) LookForMembers(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, replicas int32) error {
 	var names []string
 	for ; v.members < replicas; v.members++ {
