@@ -13,6 +13,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/test/tier"
 )
 
 func stably(s *cachev1alpha1.MemcachedSpec) {
@@ -61,6 +62,7 @@ func (w *world) addressesStay(members int) []string {
 }
 
 func TestAddressesStayOverRestartsAndScalings(t *testing.T) {
+	tier.Second(t, "TestAddressesStayForAClientThatLooksThemUpOnce")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).With(stably), 3)
 	first := w.addressesStay(3)
@@ -143,6 +145,7 @@ func TestAddressesComeAndGoOnRequest(t *testing.T) {
 
 // Clients would find somebody else at the name of the member.
 func TestMemberServiceOfSomebodyElseKeepsTheMemberOffTheList(t *testing.T) {
+	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name + "-member-2"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	w.create(foreign)

@@ -34,6 +34,7 @@ func (w *world) autoscaler(least, most int32) *autoscalingv2.HorizontalPodAutosc
 }
 
 func TestAutoscalerScalesThroughDrains(t *testing.T) {
+	tier.Second(t, "TestJourneyOfAnAutoscaledCluster")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	h := w.autoscaler(3, 5)
@@ -81,7 +82,7 @@ func (w *world) selectorIsTheMembers() {
 }
 
 func TestFlappingAutoscalerLosesNothing(t *testing.T) {
-	tier.Second(t, "TestAutoscalerScalesThroughDrains")
+	tier.Second(t, "TestJourneyOfAnAutoscaledCluster")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	h := w.autoscaler(1, 3)

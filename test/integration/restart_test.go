@@ -32,6 +32,7 @@ func (w *world) dieAfter(fits func(write string) bool) {
 }
 
 func TestOperatorThatDiesAfterAWriteIsSucceededByOneThatGoesOn(t *testing.T) {
+	tier.Second(t, "TestCrashPoints")
 	t.Parallel()
 	nth := func(n int, verb string) func(string) bool {
 		var seen atomic.Int32
@@ -81,6 +82,7 @@ func TestOperatorThatDiesAfterAWriteIsSucceededByOneThatGoesOn(t *testing.T) {
 }
 
 func TestOperatorRestartedWhileADrainRunsWaitsForItsEnd(t *testing.T) {
+	tier.Second(t, "TestCrashPoints")
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))
 	job := w.jobOf(left.UID)

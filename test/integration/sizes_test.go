@@ -46,11 +46,12 @@ func (w *world) hangingDrain(b *apitest.MemcachedBuilder) *corev1.PersistentVolu
 }
 
 func TestSeveralLeaveHighestFirstAsManyAtOnceAsAllowed(t *testing.T) {
+	tier.Second(t, "TestSeveralDrainHighestFirst")
 	t.Parallel()
 	for _, parallelism := range []int32{1, 2} {
 		t.Run(fmt.Sprintf("parallelism %d", parallelism), func(t *testing.T) {
 			if parallelism != 2 {
-				tier.Second(t, "TestSeveralLeaveHighestFirstAsManyAtOnceAsAllowed")
+				tier.Second(t, "TestSeveralDrainHighestFirst")
 			}
 			w := newWorld(t)
 			w.storageCluster(apitest.MakeMemcached(name).Parallelism(parallelism), 4)
@@ -153,6 +154,7 @@ func TestScaleUpDuringADrainWaitsAndTheMemberReturnsOnAFreshClaim(t *testing.T) 
 }
 
 func TestSecondScaleDownWaitsForTheFirst(t *testing.T) {
+	tier.Second(t, "TestNoMemberOfTheRingIsMarkedUntilItemsArePlaced")
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))
 	w.scale(1)
@@ -209,6 +211,7 @@ func TestHibernateKeepsTheClaimsAndResumesOnThem(t *testing.T) {
 }
 
 func TestResumeWithFewerDrainsTheThird(t *testing.T) {
+	tier.Second(t, "TestHibernateKeepsTheClaimsAndResumesOnThem")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	before := w.claims()
