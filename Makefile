@@ -330,7 +330,7 @@ ifneq ($(RUN),)
 	$(ON_CLUSTER) $(GO_TEST_ALL) $(addprefix ./,$(RUN_IN)) | $(TEST_SUMMARY)
 else
 	$(ON_CLUSTER) $(GO_TEST_ALL) -parallel=8 ./test/e2e | $(TEST_SUMMARY)
-	$(ON_CLUSTER) go run ./test/chaos --seed=$(SEED) --deeds=$(if $(filter all,$(TESTS)),32,8)
+	$(if $(filter all,$(TESTS)),$(ON_CLUSTER) go run ./test/chaos --seed=$(SEED) --deeds=32)
 	$(if $(filter all,$(TESTS)),$(ON_CLUSTER) go run ./test/chaos --seed=$(SEED) --deeds=32 --routers)
 	$(ON_CLUSTER) $(GO_TEST_ALL) ./test/e2e/undeploy | $(TEST_SUMMARY)
 endif

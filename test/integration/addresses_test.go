@@ -62,7 +62,6 @@ func (w *world) addressesStay(members int) []string {
 }
 
 func TestAddressesStayOverRestartsAndScalings(t *testing.T) {
-	tier.Second(t, "TestAddressesStayForAClientThatLooksThemUpOnce")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).With(stably), 3)
 	first := w.addressesStay(3)

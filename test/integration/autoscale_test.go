@@ -34,7 +34,6 @@ func (w *world) autoscaler(least, most int32) *autoscalingv2.HorizontalPodAutosc
 }
 
 func TestAutoscalerScalesThroughDrains(t *testing.T) {
-	tier.Second(t, "TestJourneyOfAnAutoscaledCluster")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	h := w.autoscaler(3, 5)
@@ -82,7 +81,7 @@ func (w *world) selectorIsTheMembers() {
 }
 
 func TestFlappingAutoscalerLosesNothing(t *testing.T) {
-	tier.Second(t, "TestJourneyOfAnAutoscaledCluster")
+	tier.Second(t, "TestAutoscalerScalesThroughDrains")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	h := w.autoscaler(1, 3)
