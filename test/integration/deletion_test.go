@@ -160,9 +160,6 @@ func TestNamespaceDeletedInEachPhaseGoes(t *testing.T) {
 	t.Parallel()
 	for what, bring := range phases() {
 		t.Run(what, func(t *testing.T) {
-			if what != "in the middle of a drain" {
-				tier.Second(t, "TestDeletionLeavesNothingStuck")
-			}
 			w := newWorld(t)
 			bring(w, apitest.MakeMemcached(name))
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
@@ -208,9 +205,6 @@ func TestMembersThatAreOrphanedStayAndAreAdoptedAgain(t *testing.T) {
 		"in the middle of a drain": func(w *world, b *apitest.MemcachedBuilder) { w.hangingDrain(b) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			if what != "in the middle of a drain" {
-				tier.Second(t, "TestALostPodIsNotAScaleDown")
-			}
 			w := newWorld(t)
 			bring(w, apitest.MakeMemcached(name).WhenDeleted(cachev1alpha1.DeletionDelete))
 			members, claims := w.statefulSet(), uids(w.claims())

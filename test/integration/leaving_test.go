@@ -106,9 +106,6 @@ func TestALeavingMemberLeavesAtOnce(t *testing.T) {
 		"a person wants fewer members": func(w *world) { kubes.Play(w.namespace, player.Succeed(1)); w.scale(1) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			if what != "its mover fails" && what != "its pod is lost" && what != "a person wants more members" {
-				tier.Second(t, "TestAMemberWhoseClaimIsDeletedLeavesAtOnce")
-			}
 			w := newWorld(t)
 			w.storageCluster(patient(), 3)
 			claim := w.claim(2)

@@ -107,9 +107,6 @@ func TestPreparedMoversHoldNobodyUp(t *testing.T) {
 		"all stop":                    func(w *world) { w.scale(0); w.eventually("none", func() error { return w.replicas(0) }); w.scale(2) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			if what != "a person wants it again" {
-				tier.Second(t, "TestTheEndOfThePreparationBringsAPlan")
-			}
 			w, claim := preparing(t)
 			happens(w)
 			w.eventually("it leaves, or clients are told", func() error {

@@ -51,9 +51,6 @@ func TestOperatorThatDiesAfterAWriteIsSucceededByOneThatGoesOn(t *testing.T) {
 		"the finalizer is removed":        nth(3, "patch "+claim),
 	} {
 		t.Run(what, func(t *testing.T) {
-			if what != "the Job is created" {
-				tier.Second(t, "TestCrashPoints")
-			}
 			w := newWorld(t)
 			w.storageCluster(apitest.MakeMemcached(name), 3)
 			w.quiet()

@@ -50,9 +50,6 @@ func TestSeveralLeaveHighestFirstAsManyAtOnceAsAllowed(t *testing.T) {
 	t.Parallel()
 	for _, parallelism := range []int32{1, 2} {
 		t.Run(fmt.Sprintf("parallelism %d", parallelism), func(t *testing.T) {
-			if parallelism != 2 {
-				tier.Second(t, "TestSeveralDrainHighestFirst")
-			}
 			w := newWorld(t)
 			w.storageCluster(apitest.MakeMemcached(name).Parallelism(parallelism), 4)
 			var mu sync.Mutex

@@ -197,9 +197,6 @@ func TestADrainerThatAQuotaForbidsIsDegradedInTheAPIServersWords(t *testing.T) {
 func TestMembersThatPodSecurityForbidsAreDegradedInTheAPIServersWords(t *testing.T) {
 	tier.Second(t, "TestMembersThatCannotStartAreDegradedInTheKubeletsWords")
 	withAndWithoutStorage(t, func(w *world, b *apitest.MemcachedBuilder) {
-		if b.Obj().Spec.Storage != nil {
-			tier.Second(w, "TestMembersThatCannotStartAreDegradedInTheKubeletsWords")
-		}
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
 		w.change(namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)
 		w.create(b.With(func(s *cachev1alpha1.MemcachedSpec) {
