@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/linux"
 )
 
 // reserveStep is how much of a file is reserved at once, in bytes: the end of ctx comes between.
 const reserveStep = 1 << 30
 
 // Fallocate reserves a part of a file; tests replace it.
-var Fallocate = unix.Fallocate
+var Fallocate = linux.Fallocate
 
 // ReserveWarmFile takes the room on the disk for all of the warm file in dir, which memcached maps:
 // a file with holes would end memcached by SIGBUS at a store when the disk is full. It makes the
@@ -27,12 +28,8 @@ var Fallocate = unix.Fallocate
 // read as zeros. In a file system in memory they would be, so there nothing is reserved; where it
 // can't be done, logf is told.
 func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(string, ...any)) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return &os.PathError{Op: "statfs", Path: dir, Err: err}
-	}
-	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
-		return nil
+	if inMemory, err := linux.InMemory(dir); inMemory || err != nil {
+		return err
 	}
 	path := filepath.Join(dir, contract.WarmFile)
 	isNew := Missing(path)
