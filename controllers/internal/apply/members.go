@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	"k8s.io/utils/ptr"
 
@@ -32,7 +32,7 @@ func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) err
 	var current *appsac.DeploymentApplyConfiguration
 	from, to := int32(0), a.Replicas
 	desired := build.Deployment(r.cluster, r.Options)
-	d := firstTemplate(r.cluster)
+	d := firstTemplate(r.cluster, desired.Spec.Template)
 	if r.present.Deployment != nil {
 		if r.Matches.Has(r.cluster, kindDeployment, &r.present.Deployment.ObjectMeta, to) {
 			return nil
@@ -57,7 +57,11 @@ func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) err
 		return err
 	}
 	desired.WithAnnotations(d.annotations())
-	changed, err := applyChanged(ctx, r, desired, current)
+	var live metav1.Object
+	if r.present.Deployment != nil {
+		live = r.present.Deployment
+	}
+	changed, err := applyChanged(ctx, r, desired, current, live)
 	r.done.MembersWritten = changed
 	r.noteTemplateWrite(d, err)
 	if !changed && err == nil && d.settled {
@@ -74,7 +78,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		return nil
 	}
 	desired := build.StatefulSet(r.cluster, r.Options, a.Replicas)
-	d := firstTemplate(r.cluster)
+	d := firstTemplate(r.cluster, desired.Spec.Template)
 	var current *appsac.StatefulSetApplyConfiguration
 	from := int32(0)
 	if r.present.StatefulSet != nil {
@@ -139,11 +143,13 @@ var errBehind = errors.New("the cache is behind")
 // behind, so the live check comes first.
 func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
 ) (changed bool, err error) {
-	from := int32(0)
+	from, same, hash := int32(0), false, hashOf(desired)
+	var live metav1.Object
 	if r.present.StatefulSet != nil {
-		from = ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1)
+		live = r.present.StatefulSet
+		from, same = ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1), asWanted(desired, current, live, hash)
 	}
-	if from != a.Replicas || !equality.Semantic.DeepEqual(desired, current) {
+	if from != a.Replicas || !same {
 		behind, err := r.maySetReplicas(ctx, a.Replicas)
 		if err == nil && behind && from != a.Replicas {
 			err = errBehind
@@ -152,5 +158,5 @@ func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired
 			return false, err
 		}
 	}
-	return applyChanged(ctx, r, desired, current)
+	return applyHashed(ctx, r, desired, current, live, hash)
 }
