@@ -94,7 +94,11 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		return err
 	}
 	desired.WithAnnotations(d.annotations())
-	changed, err := r.applySized(ctx, a, desired, current)
+	hash := hashOf(desired)
+	if r.present.StatefulSet != nil { // not part of the hash: the first write has the spec's
+		build.KeepClaimTemplates(desired, r.present.StatefulSet)
+	}
+	changed, err := r.applySized(ctx, a, desired, current, hash)
 	r.noteTemplateWrite(d, err)
 	if errors.Is(err, errBehind) {
 		return nil // an event is coming
@@ -117,7 +121,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 	return err
 }
 
-// decideStatefulSet keeps what must not change in the present StatefulSet.
+// decideStatefulSet decides about the template of the present StatefulSet.
 func (r *run) decideStatefulSet(ctx context.Context, a action.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
 ) (*templateDecision, error) {
 	m := &templateInput{
@@ -125,7 +129,6 @@ func (r *run) decideStatefulSet(ctx context.Context, a action.ApplyStatefulSet, 
 		replicas: ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1), wanted: a.Replicas,
 		ready: statefulSetReady(r.present.StatefulSet), kept: a.KeepTemplate,
 	}
-	build.KeepClaimTemplates(desired, r.present.StatefulSet)
 	if current.Spec != nil {
 		m.applied = current.Spec.Template
 	}
@@ -141,9 +144,9 @@ var errBehind = errors.New("the cache is behind")
 
 // applySized applies the StatefulSet. Any apply also sets the size, and the cache may be
 // behind, so the live check comes first.
-func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
+func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration, hash string,
 ) (changed bool, err error) {
-	from, same, hash := int32(0), false, hashOf(desired)
+	from, same := int32(0), false
 	var live metav1.Object
 	if r.present.StatefulSet != nil {
 		live = r.present.StatefulSet
