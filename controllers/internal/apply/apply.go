@@ -155,6 +155,7 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 		if !keepsLiveView(step) {
 			r.view = nil
 		}
+		r.noteOutcome(about, err)
 		if err == nil {
 			continue
 		}
@@ -394,7 +395,6 @@ func (r *run) createDrain(ctx context.Context, a action.CreateDrain) error {
 		return err
 	}
 	if err := r.createJob(ctx, job); err != nil {
-		r.noteObstruction(a.Claim, err)
 		return err
 	}
 	r.done.Drains = append(r.done.Drains, *job)
@@ -403,16 +403,19 @@ func (r *run) createDrain(ctx context.Context, a action.CreateDrain) error {
 	return nil
 }
 
-// obstructedFor is how long a drain is not tried again whose Job can't be made.
+// obstructedFor is how long no step is tried again about a claim of which one was refused.
 const obstructedFor = 15 * time.Second
 
-// noteObstruction remembers that the Job of the claim's drain can't be made, if the API server will
-// say the same again: meanwhile other drains have its turn.
-func (r *run) noteObstruction(ref action.ClaimRef, err error) {
-	taken := (*identity.NameTakenError)(nil)
-	is := errors.As(err, &taken)
-	if r.Reader.Obstructed != nil && (is || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) {
-		r.Reader.Obstructed.Note(client.ObjectKeyFromObject(r.cluster), ref.UID, memory.Obstruction{Why: err.Error(), Taken: is, Until: r.now.Add(obstructedFor)})
+// noteOutcome remembers that the API server has refused a step about the claim, if it will say the same again:
+// meanwhile other claims have its turn.
+func (r *run) noteOutcome(about types.UID, err error) {
+	key, taken := client.ObjectKeyFromObject(r.cluster), (*identity.NameTakenError)(nil)
+	switch is := errors.As(err, &taken); {
+	case about == "" || r.Reader.Obstructed == nil:
+	case err == nil:
+		r.Reader.Obstructed.Passed(key, about)
+	case is || apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+		r.Reader.Obstructed.Note(key, about, memory.Obstruction{Why: err.Error(), Taken: is, Until: r.now.Add(obstructedFor)})
 	}
 }
 

@@ -45,6 +45,7 @@ func (r *Reader) View(ctx context.Context, cluster *cachev1alpha1.Memcached) (*V
 		members = nil
 	}
 	v := &View{Observed: plan.Observed{Now: r.Clock.Now(), Cluster: planSpec(cluster), StatefulSet: planStatefulSet(members)}}
+	v.Obstructed = planObstructed(r.Obstructed.Known(client.ObjectKeyFromObject(cluster), v.Now))
 	if v.Found, err = r.LiveClaims(ctx, cluster); err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ type Reader struct {
 	// NotCreated knows why pods are missing, GrowthRefused why volumes may not grow.
 	NotCreated    *notcreated.Pods
 	GrowthRefused *memory.Answers[string]
-	// Obstructed are drains whose Job can't be made; nil remembers none.
+	// Obstructed are claims of which the API server has refused a step; nil remembers none.
 	Obstructed *memory.Obstructions
 }
 
@@ -410,12 +410,7 @@ func (o *State) withoutList() plan.Observed {
 func (o *State) Input() plan.Observed {
 	in := o.withoutList()
 	in.Room = o.Room
-	for uid, why := range o.Obstructed {
-		if in.Obstructed == nil {
-			in.Obstructed = map[types.UID]plan.Obstruction{}
-		}
-		in.Obstructed[uid] = plan.Obstruction(why)
-	}
+	in.Obstructed = planObstructed(o.Obstructed)
 	in.ReadList(PlanList(o.ServerList), statusListSize(o.Cluster))
 	for i := range o.Pods {
 		if ordinal, ok := build.PodOrdinal(o.Cluster.Name, o.Pods[i].Name); ok {
@@ -447,6 +442,17 @@ func (o *State) Input() plan.Observed {
 		in.Placements = append(in.Placements, o.planJob(&o.Placements[i]))
 	}
 	return in
+}
+
+func planObstructed(known map[types.UID]memory.Obstruction) map[types.UID]plan.Obstruction {
+	var obstructed map[types.UID]plan.Obstruction
+	for uid, why := range known {
+		if obstructed == nil {
+			obstructed = map[types.UID]plan.Obstruction{}
+		}
+		obstructed[uid] = plan.Obstruction(why)
+	}
+	return obstructed
 }
 
 // planJob is the Job, for the plan, with what is known of its pods.
