@@ -161,11 +161,12 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, nil
 	}
 	cluster = r.written.Newest(cluster, r.Clock.Now())
-	version := cluster.ResourceVersion
+	version, generation := cluster.ResourceVersion, cluster.Generation
 	sizeErr, err := r.writeSize(ctx, reader, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	r.noteWrite(cluster, version, generation)
 	state, err := reader.Observe(ctx, cluster)
 	if err == nil {
 		why := errors.Join(applier.Label(ctx, cluster, state.Unlabelled, state.Found), state.Unfound)
@@ -199,10 +200,15 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		r.noteRefusal(seen, applyErr)
 	}
 	statusErr := r.writeStatus(ctx, seen, p, applyErr)
-	if cluster.ResourceVersion != version {
-		r.written.Note(cluster, r.Clock.Now())
-	}
+	r.noteWrite(cluster, version, generation)
 	return r.result(seen, &p, applyErr, statusErr)
+}
+
+// noteWrite remembers the Memcached if this reconcile has written it, which began with that version and generation.
+func (r *MemcachedReconciler) noteWrite(cluster *cachev1alpha1.Memcached, version string, generation int64) {
+	if cluster.ResourceVersion != version {
+		r.written.Note(cluster, generation, r.Clock.Now())
+	}
 }
 
 // writeSize gives a spec without a size that of the cluster. The spec asks for no other one, so the
@@ -249,7 +255,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 	}
 	if cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
 		if err := r.patchStatus(ctx, before, cluster); err == nil {
-			r.written.Note(cluster, r.Clock.Now())
+			r.written.Note(cluster, cluster.Generation, r.Clock.Now())
 		} else if !passes(err) {
 			why = errors.Join(why, client.IgnoreNotFound(err))
 		}
