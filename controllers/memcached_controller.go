@@ -87,8 +87,10 @@ type MemcachedReconciler struct {
 	// growthRefused has why no volume may grow. A cluster's volumes are all of one class, so
 	// one refusal is enough.
 	growthRefused memory.Answers[string]
-	// obstructed has the drains whose Jobs can't be made.
+	// obstructed has the claims of which the API server has refused a step.
 	obstructed memory.Obstructions
+	// seen has the names of the claims and Jobs that clusters had.
+	seen memory.Names
 	// notCreated has since when pods are missing, and why.
 	notCreated notcreated.Pods
 	// monitors and bindings are applied, and not watched.
@@ -106,7 +108,7 @@ type observed struct {
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
 		Cache: r.Client, Live: r.Live, Unlabelled: r.unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings,
-		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed,
+		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed, Seen: &r.seen,
 	}
 }
 
@@ -274,6 +276,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.monitors.Forget(key)
 	r.growthRefused.Forget(key)
 	r.obstructed.Forget(key)
+	r.seen.Forget(key)
 	r.bindings.Forget(key)
 	r.notCreated.Forget(key)
 	r.progress.Forget(key)

@@ -30,6 +30,8 @@ type View struct {
 	pods []corev1.Pod
 	// foreign are the UIDs of Jobs that are not the cluster's, and have pods with its labels.
 	foreign map[types.UID]bool
+	// seen are the UIDs of all Jobs that were read.
+	seen map[types.UID]bool
 	// members is below which ordinal claims were looked for by name.
 	members int32
 }
@@ -166,16 +168,12 @@ func (r *Reader) readList(ctx context.Context, cluster *cachev1alpha1.Memcached)
 // pods: the Jobs with its label, and by their names those that the cache has and those that the pods
 // name. A Job that lost its label still runs.
 func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
-	v.foreign = map[types.UID]bool{}
-	list, there, seen := &batchv1.JobList{}, map[string]bool{}, map[types.UID]bool{}
+	v.foreign, v.seen = map[types.UID]bool{}, map[types.UID]bool{}
+	list, there := &batchv1.JobList{}, map[string]bool{}
 	each := func() {
 		for i := range list.Items {
-			job := &list.Items[i]
-			there[job.Name] = true
-			if !seen[job.UID] {
-				seen[job.UID] = true
-				v.addJob(cluster, job)
-			}
+			there[list.Items[i].Name] = true
+			v.addJob(cluster, &list.Items[i])
 		}
 	}
 	if err := r.labelled(ctx, list, cluster, each); err != nil {
@@ -185,29 +183,33 @@ func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached,
 	if err != nil {
 		return err
 	}
-	unknown := slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool { return !identity.DrainerPod(&p) || seen[metav1.GetControllerOfNoCopy(&p).UID] })
+	unknown := slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool {
+		return !identity.DrainerPod(&p) || v.seen[metav1.GetControllerOfNoCopy(&p).UID]
+	})
+	for i := range unknown {
+		names = append(names, metav1.GetControllerOfNoCopy(&unknown[i]).Name)
+	}
 	names = slices.DeleteFunc(names, func(name string) bool { return there[name] })
-	return r.readOwners(ctx, cluster, unknown, v, names...)
+	return r.readByName(ctx, cluster, v, names)
 }
 
-// readOwners reads the Jobs of these pods, and those of these names.
-func (r *Reader) readOwners(ctx context.Context, cluster *cachev1alpha1.Memcached, pods []corev1.Pod, v *View, names ...string) error {
-	for i := range pods {
-		names = append(names, metav1.GetControllerOfNoCopy(&pods[i]).Name)
-	}
+// readByName reads the Jobs of these names.
+func (r *Reader) readByName(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, names []string) error {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	if len(names) > mostByName {
 		list := &batchv1.JobList{}
 		err := eachPage(ctx, r.Live, list, func() {
 			for i := range list.Items {
-				if slices.Contains(names, list.Items[i].Name) {
+				if at := slices.Index(names, list.Items[i].Name); at >= 0 {
 					v.addJob(cluster, &list.Items[i])
+					names = slices.Delete(names, at, at+1)
 				}
 			}
 		}, client.InNamespace(cluster.Namespace))
 		if err != nil {
 			return fmt.Errorf("list the Jobs of the namespace: %w", err)
 		}
+		r.gone(cluster, kindJobs, names...)
 		return nil
 	}
 	for _, name := range names {
@@ -215,15 +217,21 @@ func (r *Reader) readOwners(ctx context.Context, cluster *cachev1alpha1.Memcache
 		if err != nil {
 			return fmt.Errorf("get Job %s: %w", name, err)
 		}
-		if job != nil {
-			v.addJob(cluster, job)
+		if job == nil {
+			r.gone(cluster, kindJobs, name)
+			continue
 		}
+		v.addJob(cluster, job)
 	}
 	return nil
 }
 
-// addJob adds a Job, with what its pods say.
+// addJob adds a Job, with what its pods say, unless it was read before.
 func (v *View) addJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job) {
+	if v.seen[job.UID] {
+		return
+	}
+	v.seen[job.UID] = true
 	switch {
 	case !identity.OwnJob(cluster, job):
 		v.foreign[job.UID] = true

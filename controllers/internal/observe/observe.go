@@ -74,6 +74,8 @@ type Reader struct {
 	// NotCreated knows why pods are missing, GrowthRefused why volumes may not grow.
 	NotCreated    *notcreated.Pods
 	GrowthRefused *memory.Answers[string]
+	// Seen are the names of claims and Jobs that clusters had; nil remembers none.
+	Seen *memory.Names
 	// Obstructed are claims of which the API server has refused a step; nil remembers none.
 	Obstructed *memory.Obstructions
 }
@@ -205,11 +207,9 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 	if cluster.Spec.Storage == nil {
 		return o, nil
 	}
-	var claims corev1.PersistentVolumeClaimList
-	if err := r.list(ctx, key, &claims); err != nil {
+	if err := r.observeClaims(ctx, key, o); err != nil {
 		return nil, err
 	}
-	o.Claims = slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !identity.OwnClaim(key.Name, &c) })
 	if err := r.observeVolumes(ctx, o); err != nil {
 		return nil, err
 	}
