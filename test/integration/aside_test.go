@@ -179,14 +179,18 @@ func TestMembersClaimDeletedByAPersonIsDrainedIntoTheMembersAndItself(t *testing
 	equal(w, "members that take them", len(seen.Servers), 2)
 }
 
-// A quota refuses the claim that would take over a volume. What doesn't need that claim goes on: the size changes, and
-// another volume is drained. When the quota allows it, so does this one.
+// A quota refuses the claim that would take over a volume. What doesn't need that claim goes on: another volume is
+// drained. When the quota allows it, this one is set aside, and drained.
 func TestAVolumeThatAQuotaKeepsFromBeingSetAsideHoldsUpNoOther(t *testing.T) {
 	w := newWorld(t)
 	cluster := apitest.MakeMemcached(name)
 	cluster.Obj().Spec.Routing.Patience = &metav1.Duration{}
 	w.storageCluster(cluster, 3)
 	kubes.Play(w.namespace, player.Succeed(7))
+	lost, left := w.claim(1), w.claim(2)
+	w.annotate(2, cachev1alpha1.DrainHold)
+	w.scale(2)
+	w.eventually("a drain that a person holds", func() error { return w.drainIs(2, cachev1alpha1.DrainHeld, cachev1alpha1.ReasonHeld) })
 	hard := corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("3")}
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "claims"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
 	w.create(quota)
@@ -194,7 +198,6 @@ func TestAVolumeThatAQuotaKeepsFromBeingSetAsideHoldsUpNoOther(t *testing.T) {
 	if err := admin.Status().Update(w.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	lost, left := w.claim(1), w.claim(2)
 	w.delete(lost)
 	w.delete(w.pod("cache-1"))
 	w.eventually("the quota named", func() error {
@@ -204,7 +207,7 @@ func TestAVolumeThatAQuotaKeepsFromBeingSetAsideHoldsUpNoOther(t *testing.T) {
 		}
 		return nil
 	})
-	w.scale(2)
+	w.annotate(2, "")
 	w.claimGone(2, left.UID)
 	if c := w.claim(1); c == nil || c.UID != lost.UID || w.aside(lost) != nil {
 		t.Errorf("the volume was set aside before: %s", asJSON(c))
