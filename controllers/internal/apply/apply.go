@@ -108,6 +108,10 @@ type run struct {
 	marked []*corev1.PersistentVolumeClaim
 	// owns: a live read has told that the Memcached isn't deleted.
 	owns bool
+	// first: this run has added the cluster's finalizer, which comes before all else. listMade is the clients' list
+	// that it has created, or nil.
+	first    bool
+	listMade *action.WriteList
 	// list is what DNS has by now, and its version; nil if nobody has been on it yet.
 	list *contract.List
 	// table is the number of the routers' table; 0 if there is none.
@@ -148,7 +152,7 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 		if _, marks := step.(action.MarkLeaving); !marks {
 			r.addMarks()
 		}
-		if bringsOwner(step) {
+		if bringsOwner(step) && !r.first {
 			r.owns = false
 		}
 		err := r.takeStep(writelog.Because(ctx, step.String()), step)
@@ -505,7 +509,11 @@ func (r *run) patchFinalizer(ctx context.Context, change func(client.Object, str
 	if !change(r.cluster, cachev1alpha1.ClusterFinalizer) {
 		return nil
 	}
-	return r.Patch(ctx, r.cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := r.Patch(ctx, r.cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err == nil && len(r.cluster.Finalizers) > len(before.Finalizers) {
+		r.first, r.owns = true, true // the lock tells that the Memcached isn't deleted
+	}
+	return err
 }
 
 func (r *run) removeClusterFinalizer(ctx context.Context) error {

@@ -39,9 +39,28 @@ type View struct {
 // View reads what steps that can't be undone depend on. The Memcached is the one that was
 // planned for.
 func (r *Reader) View(ctx context.Context, cluster *cachev1alpha1.Memcached) (*View, error) {
-	members, err := Get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(cluster))
-	if err != nil {
-		return nil, err
+	return r.ViewBefore(ctx, cluster, Known{})
+}
+
+// Known is what needs no live read.
+type Known struct {
+	// NoStatefulSet: the step fails if there is one.
+	NoStatefulSet bool
+	// NoJobs: the operator has made nothing yet for this Memcached.
+	NoJobs bool
+	// List that was created just now, or nil. Locked is the list if the step fails unless that is its latest version.
+	List   *action.WriteList
+	Locked *corev1.ConfigMap
+}
+
+// ViewBefore is View for a step of which something is known.
+func (r *Reader) ViewBefore(ctx context.Context, cluster *cachev1alpha1.Memcached, known Known) (*View, error) {
+	var members *appsv1.StatefulSet
+	var err error
+	if !known.NoStatefulSet {
+		if members, err = Get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(cluster)); err != nil {
+			return nil, err
+		}
 	}
 	if members != nil && !identity.OwnsOrAdopts(cluster, members) {
 		members = nil
@@ -52,8 +71,10 @@ func (r *Reader) View(ctx context.Context, cluster *cachev1alpha1.Memcached) (*V
 		return nil, err
 	}
 	v.Claims = v.Found.Claims
-	if err := r.readJobsAndPods(ctx, cluster, v); err != nil {
-		return nil, err
+	if !known.NoJobs {
+		if err := r.readJobsAndPods(ctx, cluster, v); err != nil {
+			return nil, err
+		}
 	}
 	v.Ready, v.LastReady, v.Away = readiness(cluster.Name, slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool {
 		return !identity.MemberPod(cluster, members, &p)
@@ -67,16 +88,25 @@ func (r *Reader) View(ctx context.Context, cluster *cachev1alpha1.Memcached) (*V
 			return nil, err
 		}
 	}
-	list, err := r.readList(ctx, cluster)
-	if err != nil {
+	if known.List != nil {
+		v.ListSize, v.Record = known.List.ListSize, known.List.Record
+	} else if err := r.viewList(ctx, cluster, v, known.Locked); err != nil {
 		return nil, err
-	}
-	if list != nil {
-		v.ReadList(PlanList(list), statusListSize(cluster))
 	}
 	told := r.told(cluster, table, v.Now)
 	v.Table = planTable(cluster, &v.Observed, told, r.toldSince(cluster, told, v.Now), true) // whether they have acknowledged it is judged by the plan
 	return v, nil
+}
+
+func (r *Reader) viewList(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, list *corev1.ConfigMap) error {
+	var err error
+	if list == nil {
+		list, err = r.readList(ctx, cluster)
+	}
+	if err == nil && list != nil {
+		v.ReadList(PlanList(list), statusListSize(cluster))
+	}
+	return err
 }
 
 // LiveJobs reads only the cluster's Jobs, and how they ended.

@@ -102,9 +102,6 @@ type Objects struct {
 
 	Pods        []corev1.Pod // of the members
 	DrainerPods []corev1.Pod // of drains and placements
-
-	// absent are kinds and names that were looked for live.
-	absent map[[2]string]bool
 }
 
 // State is a cluster and everything that belongs to it.
