@@ -87,8 +87,10 @@ type MemcachedReconciler struct {
 	// growthRefused has why no volume may grow. A cluster's volumes are all of one class, so
 	// one refusal is enough.
 	growthRefused memory.Answers[string]
-	// obstructed has the drains whose Jobs can't be made.
+	// obstructed has the claims of which the API server has refused a step.
 	obstructed memory.Obstructions
+	// seen has the names of the claims and Jobs that clusters had.
+	seen memory.Names
 	// notCreated has since when pods are missing, and why.
 	notCreated notcreated.Pods
 	// monitors and bindings are applied, and not watched.
@@ -106,7 +108,7 @@ type observed struct {
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
 		Cache: r.Client, Live: r.Live, Unlabelled: r.unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings,
-		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed,
+		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed, Seen: &r.seen,
 	}
 }
 
@@ -161,11 +163,12 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, nil
 	}
 	cluster = r.written.Newest(cluster, r.Clock.Now())
-	version := cluster.ResourceVersion
+	version, generation := cluster.ResourceVersion, cluster.Generation
 	sizeErr, err := r.writeSize(ctx, reader, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	r.noteWrite(cluster, version, generation)
 	state, err := reader.Observe(ctx, cluster)
 	if err == nil {
 		why := errors.Join(applier.Label(ctx, cluster, state.Unlabelled, state.Found), state.Unfound)
@@ -199,10 +202,15 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		r.noteRefusal(seen, applyErr)
 	}
 	statusErr := r.writeStatus(ctx, seen, p, applyErr)
-	if cluster.ResourceVersion != version {
-		r.written.Note(cluster, r.Clock.Now())
-	}
+	r.noteWrite(cluster, version, generation)
 	return r.result(seen, &p, applyErr, statusErr)
+}
+
+// noteWrite remembers the Memcached if this reconcile has written it, which began with that version and generation.
+func (r *MemcachedReconciler) noteWrite(cluster *cachev1alpha1.Memcached, version string, generation int64) {
+	if cluster.ResourceVersion != version {
+		r.written.Note(cluster, generation, r.Clock.Now())
+	}
 }
 
 // writeSize gives a spec without a size that of the cluster. The spec asks for no other one, so the
@@ -249,7 +257,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 	}
 	if cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
 		if err := r.patchStatus(ctx, before, cluster); err == nil {
-			r.written.Note(cluster, r.Clock.Now())
+			r.written.Note(cluster, cluster.Generation, r.Clock.Now())
 		} else if !passes(err) {
 			why = errors.Join(why, client.IgnoreNotFound(err))
 		}
@@ -268,6 +276,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.monitors.Forget(key)
 	r.growthRefused.Forget(key)
 	r.obstructed.Forget(key)
+	r.seen.Forget(key)
 	r.bindings.Forget(key)
 	r.notCreated.Forget(key)
 	r.progress.Forget(key)

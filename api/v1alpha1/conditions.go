@@ -207,6 +207,7 @@ const (
 	ReasonJobFailed      = "JobFailed"      // the Job gave up without a receipt
 	ReasonSettingAside   = "SettingAside"   // the volume is bound to another claim
 	ReasonRetrying       = "Retrying"       // the last drainer failed; the next one is about to start
+	ReasonRefused        = "Refused"        // the API server refuses a step about the claim
 
 	// ReasonSurvivorUnreachable: the drainer waits for a survivor, or gave up waiting.
 	ReasonSurvivorUnreachable = "SurvivorUnreachable"

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -175,6 +178,44 @@ func TestMembersClaimDeletedByAPersonIsDrainedIntoTheMembersAndItself(t *testing
 	w.condition(cachev1alpha1.ConditionDegraded, "False", cachev1alpha1.ReasonHealthy)
 	equal(w, "items", m.Status.LastDrains[0].Added, 7)
 	equal(w, "members that take them", len(seen.Servers), 2)
+}
+
+// A quota refuses the claim that would take over a volume. What doesn't need that claim goes on: another volume is
+// drained. When the quota allows it, this one is set aside, and drained.
+func TestAVolumeThatAQuotaKeepsFromBeingSetAsideHoldsUpNoOther(t *testing.T) {
+	w := newWorld(t)
+	cluster := apitest.MakeMemcached(name)
+	cluster.Obj().Spec.Routing.Patience = &metav1.Duration{}
+	w.storageCluster(cluster, 3)
+	kubes.Play(w.namespace, player.Succeed(7))
+	lost, left := w.claim(1), w.claim(2)
+	w.annotate(2, cachev1alpha1.DrainHold)
+	w.scale(2)
+	w.eventually("a drain that a person holds", func() error { return w.drainIs(2, cachev1alpha1.DrainHeld, cachev1alpha1.ReasonHeld) })
+	hard := corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("3")}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "claims"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
+	w.create(quota)
+	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: hard}
+	if err := admin.Status().Update(w.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	w.delete(lost)
+	w.delete(w.pod("cache-1"))
+	w.eventually("the quota named", func() error {
+		c := meta.FindStatusCondition(w.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded)
+		if c == nil || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "exceeded quota: claims") {
+			return fmt.Errorf("%s", asJSON(c))
+		}
+		return nil
+	})
+	w.annotate(2, "")
+	w.claimGone(2, left.UID)
+	if c := w.claim(1); c == nil || c.UID != lost.UID || w.aside(lost) != nil {
+		t.Errorf("the volume was set aside before: %s", asJSON(c))
+	}
+	w.delete(quota)
+	w.volumeGone(lost)
+	w.settled(2)
 }
 
 func TestScaleUpPastAFailedDrainSetsTheVolumeAside(t *testing.T) {

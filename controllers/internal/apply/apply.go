@@ -108,6 +108,10 @@ type run struct {
 	marked []*corev1.PersistentVolumeClaim
 	// owns: a live read has told that the Memcached isn't deleted.
 	owns bool
+	// first: this run has added the cluster's finalizer, which comes before all else. listMade is the clients' list
+	// that it has created, or nil.
+	first    bool
+	listMade *action.WriteList
 	// list is what DNS has by now, and its version; nil if nobody has been on it yet.
 	list *contract.List
 	// table is the number of the routers' table; 0 if there is none.
@@ -148,13 +152,14 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 		if _, marks := step.(action.MarkLeaving); !marks {
 			r.addMarks()
 		}
-		if bringsOwner(step) {
+		if bringsOwner(step) && !r.first {
 			r.owns = false
 		}
 		err := r.takeStep(writelog.Because(ctx, step.String()), step)
 		if !keepsLiveView(step) {
 			r.view = nil
 		}
+		r.noteOutcome(about, err)
 		if err == nil {
 			continue
 		}
@@ -394,7 +399,6 @@ func (r *run) createDrain(ctx context.Context, a action.CreateDrain) error {
 		return err
 	}
 	if err := r.createJob(ctx, job); err != nil {
-		r.noteObstruction(a.Claim, err)
 		return err
 	}
 	r.done.Drains = append(r.done.Drains, *job)
@@ -403,16 +407,19 @@ func (r *run) createDrain(ctx context.Context, a action.CreateDrain) error {
 	return nil
 }
 
-// obstructedFor is how long a drain is not tried again whose Job can't be made.
+// obstructedFor is how long no step is tried again about a claim of which one was refused.
 const obstructedFor = 15 * time.Second
 
-// noteObstruction remembers that the Job of the claim's drain can't be made, if the API server will
-// say the same again: meanwhile other drains have its turn.
-func (r *run) noteObstruction(ref action.ClaimRef, err error) {
-	taken := (*identity.NameTakenError)(nil)
-	is := errors.As(err, &taken)
-	if r.Reader.Obstructed != nil && (is || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) {
-		r.Reader.Obstructed.Note(client.ObjectKeyFromObject(r.cluster), ref.UID, memory.Obstruction{Why: err.Error(), Taken: is, Until: r.now.Add(obstructedFor)})
+// noteOutcome remembers that the API server has refused a step about the claim, if it will say the same again:
+// meanwhile other claims have its turn.
+func (r *run) noteOutcome(about types.UID, err error) {
+	key, taken := client.ObjectKeyFromObject(r.cluster), (*identity.NameTakenError)(nil)
+	switch is := errors.As(err, &taken); {
+	case about == "" || r.Reader.Obstructed == nil:
+	case err == nil:
+		r.Reader.Obstructed.Passed(key, about)
+	case is || apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+		r.Reader.Obstructed.Note(key, about, memory.Obstruction{Why: err.Error(), Taken: is, Until: r.now.Add(obstructedFor)})
 	}
 }
 
@@ -502,7 +509,11 @@ func (r *run) patchFinalizer(ctx context.Context, change func(client.Object, str
 	if !change(r.cluster, cachev1alpha1.ClusterFinalizer) {
 		return nil
 	}
-	return r.Patch(ctx, r.cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := r.Patch(ctx, r.cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err == nil && len(r.cluster.Finalizers) > len(before.Finalizers) {
+		r.first, r.owns = true, true // the lock tells that the Memcached isn't deleted
+	}
+	return err
 }
 
 func (r *run) removeClusterFinalizer(ctx context.Context) error {

@@ -16,7 +16,7 @@ import (
 // maySetReplicas asks plan.MaySetReplicas. behind is true if the size is set already, and
 // the cache doesn't have it yet.
 func (r *run) maySetReplicas(ctx context.Context, replicas int32) (behind bool, err error) {
-	live, err := r.live(ctx)
+	live, err := r.liveForSize(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -59,6 +59,24 @@ func (r *run) live(ctx context.Context) (*observe.View, error) {
 	return v, nil
 }
 
+// liveForSize is live before the size is set. If the StatefulSet is to be created, the API server refuses if there is
+// one: then less has to be read.
+func (r *run) liveForSize(ctx context.Context) (*observe.View, error) {
+	if r.view != nil || r.present.StatefulSet != nil {
+		return r.live(ctx)
+	}
+	v, err := r.Reader.ViewBefore(ctx, r.cluster, observe.Known{NoStatefulSet: true, NoJobs: r.first, List: r.listMade})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.allLabelled(ctx, v.Found); err != nil {
+		return nil, err
+	}
+	r.unlabelled = append(r.unlabelled, v.Unlabelled...)
+	r.view = v
+	return v, nil
+}
+
 // lookForMembers adds to the live read the claims that members below replicas would use. It refuses
 // if one is another owner's, or the cache can't see it.
 func (r *run) lookForMembers(ctx context.Context, live *observe.View, replicas int32) error {
@@ -79,8 +97,21 @@ func (r *run) allLabelled(ctx context.Context, found *observe.LiveClaims) error 
 	return err
 }
 
-// mayWriteList asks plan.MayWriteList.
-func (r *run) mayWriteList(ctx context.Context, a action.WriteList) error {
+// mayWriteList asks plan.MayWriteList. locked is the list if it is written only in this version. The first ring of a
+// cluster needs no more than that and its members: nothing has been drained or placed before.
+func (r *run) mayWriteList(ctx context.Context, a action.WriteList, locked *corev1.ConfigMap) error {
+	if r.view == nil && locked != nil && observe.NeverListed(locked) {
+		first, err := r.Reader.ViewBefore(ctx, r.cluster, observe.Known{NoJobs: true, Locked: locked})
+		if err != nil {
+			return err
+		}
+		if err := r.allLabelled(ctx, first.Found); err != nil {
+			return err
+		}
+		if set := first.StatefulSet; set.Exists && set.Replicas == a.Replicas {
+			return observe.RefusedBy(plan.MayWriteList(&first.Observed, a))
+		}
+	}
 	live, err := r.live(ctx)
 	if err != nil {
 		return err

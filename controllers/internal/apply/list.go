@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	discoveryac "k8s.io/client-go/applyconfigurations/discovery/v1"
@@ -89,7 +90,8 @@ func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error
 	if l.slice == nil && len(l.wanted) == 0 {
 		return nil // no member has been on the list yet
 	}
-	if l.differs {
+	made := r.Matches.Has(r.cluster, kindMade+kindEndpointSlice, &metav1.ObjectMeta{UID: r.cluster.UID}, 0)
+	if l.differs && (r.present.Endpoints != nil || made) {
 		live, err := observe.Get[discoveryv1.EndpointSlice](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.ListName(r.cluster.Name)})
 		if err != nil {
 			return err
@@ -106,14 +108,15 @@ func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error
 		// It can't be changed. The deletion brings an event, and then there is a new one.
 		return r.deleteObject(ctx, l.slice)
 	}
+	behind := false
 	err := applyOwned(ctx, r, owned[discoveryv1.EndpointSlice, *discoveryv1.EndpointSlice, discoveryac.EndpointSliceApplyConfiguration, *discoveryac.EndpointSliceApplyConfiguration]{
 		kind: kindEndpointSlice, name: build.ListName(r.cluster.Name), current: l.slice, extract: discoveryac.ExtractEndpointSlice,
 		desired: func() *discoveryac.EndpointSliceApplyConfiguration {
 			return build.ListSlice(r.cluster, l.wanted, l.kind, l.version, !r.listServiceTaken)
 		},
-		variant: a.ListSize, differs: l.differs || l.moves,
+		variant: a.ListSize, differs: l.differs || l.moves, behind: &behind,
 	})
-	if err == nil && len(l.wanted) > 0 {
+	if err == nil && !behind && len(l.wanted) > 0 {
 		r.list = build.TheList(r.cluster, l.version, l.wanted)
 	}
 	return err

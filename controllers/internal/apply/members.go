@@ -53,15 +53,18 @@ func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) err
 			return err
 		}
 		desired.Spec.Template = d.template
-	} else if behind, err := mayCreate[appsv1.Deployment](ctx, r, r.cluster.Name); behind || err != nil {
-		return err
 	}
 	desired.WithAnnotations(d.annotations())
-	var live metav1.Object
+	changed, err := false, error(nil)
 	if r.present.Deployment != nil {
-		live = r.present.Deployment
+		changed, err = applyChanged(ctx, r, desired, current, r.present.Deployment)
+	} else {
+		var behind bool
+		if behind, err = create[appsv1.Deployment](ctx, r, kindDeployment, r.cluster.Name, desired); behind {
+			return nil
+		}
+		changed = err == nil
 	}
-	changed, err := applyChanged(ctx, r, desired, current, live)
 	r.done.MembersWritten = changed
 	r.noteTemplateWrite(d, err)
 	if !changed && err == nil && d.settled {
@@ -90,8 +93,6 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		if d, err = r.decideStatefulSet(ctx, a, desired, current); err != nil {
 			return err
 		}
-	} else if behind, err := mayCreate[appsv1.StatefulSet](ctx, r, r.cluster.Name); behind || err != nil {
-		return err
 	}
 	desired.WithAnnotations(d.annotations())
 	hash := hashOf(desired)
@@ -161,5 +162,12 @@ func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired
 			return false, err
 		}
 	}
-	return applyHashed(ctx, r, desired, current, live, hash)
+	if r.present.StatefulSet != nil {
+		return applyHashed(ctx, r, desired, current, live, hash)
+	}
+	behind, err := create[appsv1.StatefulSet](ctx, r, kindStatefulSet, r.cluster.Name, desired)
+	if err == nil && behind {
+		err = errBehind
+	}
+	return err == nil, err
 }

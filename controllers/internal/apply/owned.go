@@ -7,6 +7,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,19 +35,28 @@ func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 	servers, list := build.ClientServers(r.cluster, a.ListSize), r.present.ServerList
 	differs := r.cluster.Spec.Storage != nil && list != nil &&
 		(list.Annotations[cachev1alpha1.AnnotationRing] != a.Record.String() || observe.ListSize(list) != len(servers))
+	locked := differs && metav1.IsControlledBy(list, r.cluster)
 	if differs {
-		if err := r.mayWriteList(ctx, a); err != nil {
+		var only *corev1.ConfigMap
+		if locked {
+			only = list
+		}
+		if err := r.mayWriteList(ctx, a, only); err != nil {
 			return err
 		}
 	}
+	behind := false
 	err := applyOwned(ctx, r, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
 		kind: kindConfigMap, name: build.ServersName(r.cluster.Name), current: r.present.ServerList, extract: coreac.ExtractConfigMap,
 		desired: func() *coreac.ConfigMapApplyConfiguration {
 			return build.ServersConfigMap(r.cluster, servers, a.Record)
 		},
-		variant: int32(len(servers)), differs: differs,
+		variant: int32(len(servers)), differs: differs, behind: &behind, locked: locked,
 	})
 	r.done.ListWritten = err == nil
+	if err == nil && !behind && r.present.ServerList == nil {
+		r.listMade = &a
+	}
 	if r.view != nil && err == nil && differs {
 		r.view.ListSize, r.view.Record = a.ListSize, a.Record // movers begin at once
 	}
@@ -87,6 +97,11 @@ type owned[T any, P interface {
 	// is known to differ from what is desired.
 	variant int32
 	differs bool
+	// locked: it is only changed if the cache has its latest version. The cluster is its owner by that version, so no
+	// live read has to tell that the Memcached isn't deleted.
+	locked bool
+	// behind, if it is set, is told whether the object was not written because the cache is behind.
+	behind *bool
 }
 
 // applyOwned creates, changes or deletes the object, unless it is as wanted.
@@ -107,20 +122,26 @@ func applyOwned[T any, P interface {
 		}
 		return r.deleteObject(ctx, w.current)
 	}
-	var current AC
-	if w.current != nil {
-		var err error
-		if current, err = w.extract(w.current, cachev1alpha1.ManagedBy); err != nil {
-			return err
+	if w.current == nil {
+		behind, err := create[T, P](ctx, r, w.kind, w.name, desired)
+		if w.behind != nil {
+			*w.behind = behind
 		}
-	} else if behind, err := mayCreate[T, P](ctx, r, w.name); behind || err != nil {
 		return err
 	}
-	var live metav1.Object
-	if w.current != nil {
-		live = w.current
+	current, err := w.extract(w.current, cachev1alpha1.ManagedBy)
+	if err != nil {
+		return err
 	}
-	changed, err := applyChanged(ctx, r, desired, current, live)
+	if hash := hashOf(desired); w.locked && !asWanted[AC, C](desired, current, w.current, hash) {
+		desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
+		err := r.apply(ctx, AC(desired.WithResourceVersion(w.current.GetResourceVersion())))
+		if apierrors.IsConflict(err) {
+			return observe.Refuse("%s %s has changed: the cache is behind", identity.KindOf(w.current), w.name)
+		}
+		return err
+	}
+	changed, err := applyChanged[AC, C](ctx, r, desired, current, w.current)
 	if !changed && err == nil {
 		r.Matches.Note(r.cluster, w.kind, w.current, w.variant)
 	}
@@ -131,6 +152,7 @@ func applyOwned[T any, P interface {
 type configuration[T any] interface {
 	runtime.ApplyConfiguration
 	WithAnnotations(entries map[string]string) *T
+	WithResourceVersion(version string) *T
 }
 
 // applyChanged applies the desired configuration, unless it equals what the server reports as
@@ -154,7 +176,7 @@ func applyHashed[AC interface {
 	if err := r.mayOwn(ctx); err != nil {
 		return false, err
 	}
-	return true, r.Client.Apply(ctx, desired, client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
+	return true, r.apply(ctx, desired)
 }
 
 // asWanted tells whether there is nothing to write. The hash of a former write is no difference: the
@@ -191,23 +213,53 @@ func (r *run) mayOwn(ctx context.Context) error {
 	return nil
 }
 
-// mayCreate checks live whether an object that the cache lacks exists. behind is true if
-// it is the cluster's own, and an event is coming. An object that is somebody else's is
-// an error.
-func mayCreate[T any, P interface {
+// noVersion is a version that no object has. With it the API server applies a configuration only if there is no such
+// object: it creates, and never changes.
+const noVersion = "1"
+
+// kindMade, and the kind: this process has created the object.
+const kindMade = "made "
+
+// create creates an object that the cache lacks. The API server refuses if there is one, which is looked at then:
+// behind is true if it is the cluster's own, and an event is coming. One that is somebody else's is an error, and is
+// not written to. An object that this process has made is looked for first: the cache is behind, as a rule.
+func create[T any, P interface {
 	*T
 	client.Object
-}](ctx context.Context, r *run, name string) (behind bool, err error) {
-	if observe.Absent[P](r.present, name) {
-		return false, nil
+}, C any, AC interface {
+	*C
+	configuration[C]
+}](ctx context.Context, r *run, kind, name string, desired AC) (behind bool, err error) {
+	made := kindMade + kind
+	known := &metav1.ObjectMeta{UID: r.cluster.UID}
+	if err := r.mayOwn(ctx); err != nil {
+		return false, err
+	}
+	desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hashOf(desired)})
+	if !r.Matches.Has(r.cluster, made, known, 0) {
+		err := r.apply(ctx, AC(desired.WithResourceVersion(noVersion)))
+		if err == nil {
+			r.Matches.Note(r.cluster, made, known, 0)
+		}
+		if !apierrors.IsConflict(err) {
+			return false, err
+		}
 	}
 	object, err := observe.Get[T, P](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name})
 	switch {
-	case err != nil || object == nil:
+	case err != nil:
 		return false, err
+	case object == nil: // it is gone again
+		return false, r.apply(ctx, AC(desired.WithResourceVersion(noVersion)))
 	case !identity.OwnsOrAdopts(r.cluster, object):
 		return false, identity.NameTaken(object)
+	case identity.Selector(object).Matches(labels.Set(object.GetLabels())) && object.GetLabels()[cachev1alpha1.LabelCluster] == r.cluster.Name:
+		return true, nil
 	}
 	// Without its labels the cache can't have it; applying restores them.
-	return identity.Selector(object).Matches(labels.Set(object.GetLabels())) && object.GetLabels()[cachev1alpha1.LabelCluster] == r.cluster.Name, nil
+	return false, r.apply(ctx, AC(desired.WithResourceVersion("")))
+}
+
+func (r *run) apply(ctx context.Context, desired runtime.ApplyConfiguration) error {
+	return r.Client.Apply(ctx, desired, client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
 }

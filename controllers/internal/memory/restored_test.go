@@ -34,12 +34,42 @@ func TestOurLastWriteGivesWayToWhatIsThere(t *testing.T) {
 		"another Memcached of the name":   {at("7", func(c *cachev1alpha1.Memcached) { c.UID = types.UID("second") }), time.Second, "7"},
 	} {
 		var w Written
-		w.Note(at("1000", none), began)
+		w.Note(at("1000", none), 3, began)
 		if got := w.Newest(test.cached, began.Add(test.after)).ResourceVersion; got != test.want {
 			t.Errorf("%s: got version %s, want %s", what, got, test.want)
 		}
 		if got := w.Newest(test.cached, began.Add(test.after)).ResourceVersion; got != test.want {
 			t.Errorf("%s: then version %s, want %s", what, got, test.want)
+		}
+	}
+}
+
+// Our own write of the spec, which gives the size that was left out, makes a new generation. The cache has the one
+// before for a moment.
+func TestOurOwnWriteOfTheSpecIsNotTakenForAnothers(t *testing.T) {
+	began := time.Unix(1000, 0)
+	at := func(version string, generation int64) *cachev1alpha1.Memcached {
+		c := atVersion(version)
+		c.UID, c.Generation = "first", generation
+		return c
+	}
+	for what, test := range map[string]struct {
+		writes [][2]int64 // from a generation to one
+		cached *cachev1alpha1.Memcached
+		want   string
+	}{
+		"the size":                          {[][2]int64{{3, 4}}, at("7", 3), "1000"},
+		"the size, and then the status":     {[][2]int64{{3, 4}, {4, 4}}, at("7", 3), "1001"},
+		"a person's write since then":       {[][2]int64{{3, 4}, {4, 4}}, at("7", 5), "7"},
+		"an older one was restored":         {[][2]int64{{3, 4}, {4, 4}}, at("7", 2), "7"},
+		"the status, and an older restored": {[][2]int64{{4, 4}}, at("7", 3), "7"},
+	} {
+		var w Written
+		for i, write := range test.writes {
+			w.Note(at([]string{"1000", "1001"}[i], write[1]), write[0], began)
+		}
+		if got := w.Newest(test.cached, began.Add(time.Second)).ResourceVersion; got != test.want {
+			t.Errorf("%s: got version %s, want %s", what, got, test.want)
 		}
 	}
 }

@@ -27,8 +27,10 @@ const callersInterval = 30 * time.Second
 type Written struct{ kept Of[lastWrite] }
 
 type lastWrite struct {
-	// object that was written, and when; nil once the cache has it.
+	// object that was written, and when; nil once the cache has it. from is the generation that it had before all
+	// writes that the cache doesn't have: one that gives the size makes a new generation.
 	object *cachev1alpha1.Memcached
+	from   int64
 	at     time.Time
 	// details is since when a detail waits to be written.
 	details time.Time
@@ -44,7 +46,7 @@ const remembersFor = 30 * time.Second
 // yields tells whether the cached Memcached counts, whatever the versions are: the write is too
 // old, or somebody has changed or deleted the object that it was made to, or has restored another.
 func (l *lastWrite) yields(cached *cachev1alpha1.Memcached, now time.Time) bool {
-	return now.Sub(l.at) >= remembersFor || cached.UID != l.object.UID || cached.Generation != l.object.Generation ||
+	return now.Sub(l.at) >= remembersFor || cached.UID != l.object.UID || cached.Generation < l.from || cached.Generation > l.object.Generation ||
 		cached.DeletionTimestamp != nil && l.object.DeletionTimestamp == nil
 }
 
@@ -68,9 +70,14 @@ func (w *Written) Newest(cached *cachev1alpha1.Memcached, now time.Time) *cachev
 	return newest
 }
 
-// Note keeps the Memcached as it was written.
-func (w *Written) Note(cluster *cachev1alpha1.Memcached, now time.Time) {
-	w.kept.Use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.object, last.at = cluster.DeepCopy(), now })
+// Note keeps the Memcached as it was written. from is the generation that it had before.
+func (w *Written) Note(cluster *cachev1alpha1.Memcached, from int64, now time.Time) {
+	w.kept.Use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) {
+		if last.object == nil || last.object.UID != cluster.UID || from < last.from {
+			last.from = from
+		}
+		last.object, last.at = cluster.DeepCopy(), now
+	})
 }
 
 // NoteStatus notes that no detail of the status waits any more.

@@ -21,14 +21,14 @@ func TestAReconcileStartsFromOurOwnLastWriteUntilTheCacheHasIt(t *testing.T) {
 	if got := w.Newest(atVersion("7"), now).ResourceVersion; got != "7" {
 		t.Errorf("nothing was written: got version %s, want the cached 7", got)
 	}
-	w.Note(atVersion("10"), now)
+	w.Note(atVersion("10"), 0, now)
 	for _, step := range []struct{ cached, want string }{{"7", "10"}, {"9", "10"}, {"10", "10"}, {"8", "8"}, {"11", "11"}} {
 		// After version 10 was seen in the cache, what we wrote is forgotten.
 		if got := w.Newest(atVersion(step.cached), now).ResourceVersion; got != step.want {
 			t.Errorf("version %s is cached: got %s, want %s", step.cached, got, step.want)
 		}
 	}
-	w.Note(atVersion("20"), now)
+	w.Note(atVersion("20"), 0, now)
 	w.Forget(client.ObjectKeyFromObject(atVersion("20")))
 	if got := w.Newest(atVersion("12"), now).ResourceVersion; got != "12" {
 		t.Errorf("the Memcached was gone in between: got version %s, want the cached 12", got)

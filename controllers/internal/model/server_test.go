@@ -311,6 +311,13 @@ func (s *server) apply(ctx context.Context, c client.WithWatch, o runtime.ApplyC
 	if before == nil && s.state.ending {
 		return forbidden(applied.GetKind(), key.Name)
 	}
+	if version := applied.GetResourceVersion(); version != "" { // a real API server creates with any, and changes nothing with another one
+		if before != nil && version != old.GetResourceVersion() {
+			return apierrors.NewConflict(schema.GroupResource{Resource: applied.GetKind()}, key.Name, errors.New("the object has been modified"))
+		}
+		applied.SetResourceVersion("")
+		o = client.ApplyConfigurationFromUnstructured(applied)
+	}
 	if err := c.Apply(ctx, o, options...); err != nil {
 		return err
 	}

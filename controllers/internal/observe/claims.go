@@ -65,14 +65,16 @@ func (r *Reader) lookFor(ctx context.Context, cluster *cachev1alpha1.Memcached, 
 		list := &corev1.PersistentVolumeClaimList{}
 		err := eachPage(ctx, r.Live, list, func() {
 			for i := range list.Items {
-				if slices.Contains(names, list.Items[i].Name) {
+				if at := slices.Index(names, list.Items[i].Name); at >= 0 {
 					found.add(cluster.Name, &list.Items[i])
+					names = slices.Delete(names, at, at+1)
 				}
 			}
 		}, client.InNamespace(cluster.Namespace))
 		if err != nil {
 			return fmt.Errorf("list the claims of the namespace: %w", err)
 		}
+		r.gone(cluster, kindClaims, names...)
 		return nil
 	}
 	for _, name := range names {
@@ -80,9 +82,11 @@ func (r *Reader) lookFor(ctx context.Context, cluster *cachev1alpha1.Memcached, 
 		if err != nil {
 			return fmt.Errorf("get claim %s: %w", name, err)
 		}
-		if claim != nil {
-			found.add(cluster.Name, claim)
+		if claim == nil {
+			r.gone(cluster, kindClaims, name)
+			continue
 		}
+		found.add(cluster.Name, claim)
 	}
 	return nil
 }
@@ -104,6 +108,17 @@ func (l *LiveClaims) add(cluster string, claim *corev1.PersistentVolumeClaim) {
 	if c, ok := PlanClaim(cluster, claim); ok {
 		l.Claims = append(l.Claims, c)
 	}
+}
+
+// observeClaims reads the cluster's claims from the cache.
+func (r *Reader) observeClaims(ctx context.Context, key client.ObjectKey, o *State) error {
+	var claims corev1.PersistentVolumeClaimList
+	if err := r.list(ctx, key, &claims); err != nil {
+		return err
+	}
+	r.see(key, kindClaims, namesOf(claims.Items))
+	o.Claims = slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !identity.OwnClaim(key.Name, &c) })
+	return nil
 }
 
 // MemberOrdinal is the ordinal of the member that uses a claim of this name; MaxSize if

@@ -25,6 +25,7 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 	if err := r.list(ctx, key, &jobs); err != nil {
 		return err
 	}
+	r.see(key, kindJobs, namesOf(jobs.Items))
 	o.Progress = map[types.UID]contract.Progress{}
 	o.Obstructed = r.Obstructed.Known(key, o.Now)
 	if r.Options != nil && len(jobs.Items) > 0 {
@@ -92,8 +93,11 @@ func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 			unknown = append(unknown, o.DrainerPods[i])
 		}
 	}
-	live := &View{foreign: map[types.UID]bool{}}
-	if err := r.readOwners(ctx, o.Cluster, unknown, live); err != nil {
+	live, names := &View{foreign: map[types.UID]bool{}, seen: map[types.UID]bool{}}, []string(nil)
+	for i := range unknown {
+		names = append(names, metav1.GetControllerOfNoCopy(&unknown[i]).Name)
+	}
+	if err := r.readByName(ctx, o.Cluster, live, names); err != nil {
 		return err
 	}
 	foreign := live.foreign

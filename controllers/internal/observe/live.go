@@ -30,6 +30,8 @@ type View struct {
 	pods []corev1.Pod
 	// foreign are the UIDs of Jobs that are not the cluster's, and have pods with its labels.
 	foreign map[types.UID]bool
+	// seen are the UIDs of all Jobs that were read.
+	seen map[types.UID]bool
 	// members is below which ordinal claims were looked for by name.
 	members int32
 }
@@ -37,20 +39,42 @@ type View struct {
 // View reads what steps that can't be undone depend on. The Memcached is the one that was
 // planned for.
 func (r *Reader) View(ctx context.Context, cluster *cachev1alpha1.Memcached) (*View, error) {
-	members, err := Get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(cluster))
-	if err != nil {
-		return nil, err
+	return r.ViewBefore(ctx, cluster, Known{})
+}
+
+// Known is what needs no live read.
+type Known struct {
+	// NoStatefulSet: the step fails if there is one.
+	NoStatefulSet bool
+	// NoJobs: the operator has made nothing yet for this Memcached.
+	NoJobs bool
+	// List that was created just now, or nil. Locked is the list if the step fails unless that is its latest version.
+	List   *action.WriteList
+	Locked *corev1.ConfigMap
+}
+
+// ViewBefore is View for a step of which something is known.
+func (r *Reader) ViewBefore(ctx context.Context, cluster *cachev1alpha1.Memcached, known Known) (*View, error) {
+	var members *appsv1.StatefulSet
+	var err error
+	if !known.NoStatefulSet {
+		if members, err = Get[appsv1.StatefulSet](ctx, r.Live, client.ObjectKeyFromObject(cluster)); err != nil {
+			return nil, err
+		}
 	}
 	if members != nil && !identity.OwnsOrAdopts(cluster, members) {
 		members = nil
 	}
 	v := &View{Observed: plan.Observed{Now: r.Clock.Now(), Cluster: planSpec(cluster), StatefulSet: planStatefulSet(members)}}
+	v.Obstructed = planObstructed(r.Obstructed.Known(client.ObjectKeyFromObject(cluster), v.Now))
 	if v.Found, err = r.LiveClaims(ctx, cluster); err != nil {
 		return nil, err
 	}
 	v.Claims = v.Found.Claims
-	if err := r.readJobsAndPods(ctx, cluster, v); err != nil {
-		return nil, err
+	if !known.NoJobs {
+		if err := r.readJobsAndPods(ctx, cluster, v); err != nil {
+			return nil, err
+		}
 	}
 	v.Ready, v.LastReady, v.Away = readiness(cluster.Name, slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool {
 		return !identity.MemberPod(cluster, members, &p)
@@ -64,16 +88,25 @@ func (r *Reader) View(ctx context.Context, cluster *cachev1alpha1.Memcached) (*V
 			return nil, err
 		}
 	}
-	list, err := r.readList(ctx, cluster)
-	if err != nil {
+	if known.List != nil {
+		v.ListSize, v.Record = known.List.ListSize, known.List.Record
+	} else if err := r.viewList(ctx, cluster, v, known.Locked); err != nil {
 		return nil, err
-	}
-	if list != nil {
-		v.ReadList(PlanList(list), statusListSize(cluster))
 	}
 	told := r.told(cluster, table, v.Now)
 	v.Table = planTable(cluster, &v.Observed, told, r.toldSince(cluster, told, v.Now), true) // whether they have acknowledged it is judged by the plan
 	return v, nil
+}
+
+func (r *Reader) viewList(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, list *corev1.ConfigMap) error {
+	var err error
+	if list == nil {
+		list, err = r.readList(ctx, cluster)
+	}
+	if err == nil && list != nil {
+		v.ReadList(PlanList(list), statusListSize(cluster))
+	}
+	return err
 }
 
 // LiveJobs reads only the cluster's Jobs, and how they ended.
@@ -165,16 +198,12 @@ func (r *Reader) readList(ctx context.Context, cluster *cachev1alpha1.Memcached)
 // pods: the Jobs with its label, and by their names those that the cache has and those that the pods
 // name. A Job that lost its label still runs.
 func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
-	v.foreign = map[types.UID]bool{}
-	list, there, seen := &batchv1.JobList{}, map[string]bool{}, map[types.UID]bool{}
+	v.foreign, v.seen = map[types.UID]bool{}, map[types.UID]bool{}
+	list, there := &batchv1.JobList{}, map[string]bool{}
 	each := func() {
 		for i := range list.Items {
-			job := &list.Items[i]
-			there[job.Name] = true
-			if !seen[job.UID] {
-				seen[job.UID] = true
-				v.addJob(cluster, job)
-			}
+			there[list.Items[i].Name] = true
+			v.addJob(cluster, &list.Items[i])
 		}
 	}
 	if err := r.labelled(ctx, list, cluster, each); err != nil {
@@ -184,29 +213,33 @@ func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached,
 	if err != nil {
 		return err
 	}
-	unknown := slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool { return !identity.DrainerPod(&p) || seen[metav1.GetControllerOfNoCopy(&p).UID] })
+	unknown := slices.DeleteFunc(slices.Clone(v.pods), func(p corev1.Pod) bool {
+		return !identity.DrainerPod(&p) || v.seen[metav1.GetControllerOfNoCopy(&p).UID]
+	})
+	for i := range unknown {
+		names = append(names, metav1.GetControllerOfNoCopy(&unknown[i]).Name)
+	}
 	names = slices.DeleteFunc(names, func(name string) bool { return there[name] })
-	return r.readOwners(ctx, cluster, unknown, v, names...)
+	return r.readByName(ctx, cluster, v, names)
 }
 
-// readOwners reads the Jobs of these pods, and those of these names.
-func (r *Reader) readOwners(ctx context.Context, cluster *cachev1alpha1.Memcached, pods []corev1.Pod, v *View, names ...string) error {
-	for i := range pods {
-		names = append(names, metav1.GetControllerOfNoCopy(&pods[i]).Name)
-	}
+// readByName reads the Jobs of these names.
+func (r *Reader) readByName(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, names []string) error {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	if len(names) > mostByName {
 		list := &batchv1.JobList{}
 		err := eachPage(ctx, r.Live, list, func() {
 			for i := range list.Items {
-				if slices.Contains(names, list.Items[i].Name) {
+				if at := slices.Index(names, list.Items[i].Name); at >= 0 {
 					v.addJob(cluster, &list.Items[i])
+					names = slices.Delete(names, at, at+1)
 				}
 			}
 		}, client.InNamespace(cluster.Namespace))
 		if err != nil {
 			return fmt.Errorf("list the Jobs of the namespace: %w", err)
 		}
+		r.gone(cluster, kindJobs, names...)
 		return nil
 	}
 	for _, name := range names {
@@ -214,15 +247,21 @@ func (r *Reader) readOwners(ctx context.Context, cluster *cachev1alpha1.Memcache
 		if err != nil {
 			return fmt.Errorf("get Job %s: %w", name, err)
 		}
-		if job != nil {
-			v.addJob(cluster, job)
+		if job == nil {
+			r.gone(cluster, kindJobs, name)
+			continue
 		}
+		v.addJob(cluster, job)
 	}
 	return nil
 }
 
-// addJob adds a Job, with what its pods say.
+// addJob adds a Job, with what its pods say, unless it was read before.
 func (v *View) addJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job) {
+	if v.seen[job.UID] {
+		return
+	}
+	v.seen[job.UID] = true
 	switch {
 	case !identity.OwnJob(cluster, job):
 		v.foreign[job.UID] = true

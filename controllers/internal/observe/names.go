@@ -46,8 +46,29 @@ func eachPage(ctx context.Context, reader client.Reader, list client.ObjectList,
 	return nil
 }
 
-// knownNames are the names of the cluster's objects that the cache has, and of claims without the label.
-// What is gone by now is not found by them.
+// see remembers the names of what the cache has now.
+func (r *Reader) see(cluster client.ObjectKey, kind schema.GroupVersionKind, names []string) {
+	r.Seen.Note(cluster, kind.Kind, names)
+}
+
+// gone forgets names that nothing has.
+func (r *Reader) gone(cluster *cachev1alpha1.Memcached, kind schema.GroupVersionKind, names ...string) {
+	r.Seen.Gone(client.ObjectKeyFromObject(cluster), kind.Kind, names...)
+}
+
+func namesOf[T any, P interface {
+	*T
+	client.Object
+}](items []T) []string {
+	names := make([]string, len(items))
+	for i := range items {
+		names[i] = P(&items[i]).GetName()
+	}
+	return names
+}
+
+// knownNames are the names of the cluster's objects that the cache has or had, and of claims without the label: one
+// that has just lost its label is in no cache. What is gone by now is not found by them.
 func (r *Reader) knownNames(ctx context.Context, cluster *cachev1alpha1.Memcached, cached client.ObjectList, kind schema.GroupVersionKind) ([]string, error) {
 	if r.Cache == nil {
 		return nil, nil
@@ -62,6 +83,8 @@ func (r *Reader) knownNames(ctx context.Context, cluster *cachev1alpha1.Memcache
 		names = append(names, o.(client.Object).GetName())
 		return nil
 	})
+	r.see(key, kind, names)
+	names = append(names, r.Seen.Known(key, kind.Kind)...)
 	if err != nil || r.Unlabelled == nil || kind != kindClaims {
 		return names, err
 	}

@@ -74,7 +74,9 @@ type Reader struct {
 	// NotCreated knows why pods are missing, GrowthRefused why volumes may not grow.
 	NotCreated    *notcreated.Pods
 	GrowthRefused *memory.Answers[string]
-	// Obstructed are drains whose Job can't be made; nil remembers none.
+	// Seen are the names of claims and Jobs that clusters had; nil remembers none.
+	Seen *memory.Names
+	// Obstructed are claims of which the API server has refused a step; nil remembers none.
 	Obstructed *memory.Obstructions
 }
 
@@ -100,9 +102,6 @@ type Objects struct {
 
 	Pods        []corev1.Pod // of the members
 	DrainerPods []corev1.Pod // of drains and placements
-
-	// absent are kinds and names that were looked for live.
-	absent map[[2]string]bool
 }
 
 // State is a cluster and everything that belongs to it.
@@ -205,11 +204,9 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 	if cluster.Spec.Storage == nil {
 		return o, nil
 	}
-	var claims corev1.PersistentVolumeClaimList
-	if err := r.list(ctx, key, &claims); err != nil {
+	if err := r.observeClaims(ctx, key, o); err != nil {
 		return nil, err
 	}
-	o.Claims = slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !identity.OwnClaim(key.Name, &c) })
 	if err := r.observeVolumes(ctx, o); err != nil {
 		return nil, err
 	}
@@ -410,12 +407,7 @@ func (o *State) withoutList() plan.Observed {
 func (o *State) Input() plan.Observed {
 	in := o.withoutList()
 	in.Room = o.Room
-	for uid, why := range o.Obstructed {
-		if in.Obstructed == nil {
-			in.Obstructed = map[types.UID]plan.Obstruction{}
-		}
-		in.Obstructed[uid] = plan.Obstruction(why)
-	}
+	in.Obstructed = planObstructed(o.Obstructed)
 	in.ReadList(PlanList(o.ServerList), statusListSize(o.Cluster))
 	for i := range o.Pods {
 		if ordinal, ok := build.PodOrdinal(o.Cluster.Name, o.Pods[i].Name); ok {
@@ -447,6 +439,17 @@ func (o *State) Input() plan.Observed {
 		in.Placements = append(in.Placements, o.planJob(&o.Placements[i]))
 	}
 	return in
+}
+
+func planObstructed(known map[types.UID]memory.Obstruction) map[types.UID]plan.Obstruction {
+	var obstructed map[types.UID]plan.Obstruction
+	for uid, why := range known {
+		if obstructed == nil {
+			obstructed = map[types.UID]plan.Obstruction{}
+		}
+		obstructed[uid] = plan.Obstruction(why)
+	}
+	return obstructed
 }
 
 // planJob is the Job, for the plan, with what is known of its pods.

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,26 +41,9 @@ func ownOrLive[T any, P interface {
 		return object, err
 	}
 	live, err := Get[T, P](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: name})
-	if err == nil && live == nil {
-		o.noteAbsent(fmt.Sprintf("%T", live), name)
-	}
 	if err != nil || live == nil || !identity.OwnsOrAdopts(cluster, live) {
 		return nil, err
 	}
 	o.Unlabelled = append(o.Unlabelled, live)
 	return live, nil
-}
-
-// noteAbsent notes that this reconcile has looked for the object live, and there is none.
-func (o *Objects) noteAbsent(kind, name string) {
-	if o.absent == nil {
-		o.absent = map[[2]string]bool{}
-	}
-	o.absent[[2]string{kind, name}] = true
-}
-
-// Absent tells whether this reconcile has looked for the object live, and there was none.
-func Absent[P client.Object](o *Objects, name string) bool {
-	var kind P
-	return o.absent[[2]string{fmt.Sprintf("%T", kind), name}]
 }

@@ -34,3 +34,9 @@ func statusListSize(c *cachev1alpha1.Memcached) int32 {
 
 // ListSize is how many servers the list has.
 func ListSize(list *corev1.ConfigMap) int { return strings.Count(list.Data[build.ServersKey], "\n") }
+
+// NeverListed tells whether no member has been on this list of clients.
+func NeverListed(list *corev1.ConfigMap) bool {
+	l := PlanList(list)
+	return l.Servers == 0 && l.Record != nil && l.Record.Ring.Size == 0 && l.Record.From.Size == 0
+}

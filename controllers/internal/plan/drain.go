@@ -39,6 +39,7 @@ const (
 	InTheWay       = cachev1alpha1.ReasonBlockedByVolume
 	Retrying       = cachev1alpha1.ReasonRetrying
 	NameTaken      = cachev1alpha1.ReasonNameTaken
+	Refused        = cachev1alpha1.ReasonRefused
 )
 
 // DrainState is how the claim of one leaving or departed member stands.
@@ -63,11 +64,17 @@ func (p *Plan) drain(o *Observed) {
 	slots := o.drainSlots()
 	for i := range o.Claims {
 		c := &o.Claims[i]
+		first, before := len(p.Actions), slots
 		if c.LeavingSince.IsZero() {
 			p.decideMember(o, c)
+			p.holdBackMember(o, c, first)
 			continue
 		}
-		s := p.setAsideForReturn(o, p.decideDrain(o, c, &slots))
+		s, held := p.holdBackDrain(o, first, p.decideDrain(o, c, &slots))
+		if held {
+			slots = before
+		}
+		s = p.setAsideForReturn(o, s)
 		if s.Reason == ClaimDeleted {
 			p.DeletedClaims = append(p.DeletedClaims, DeletedClaim{c.Ref(), s.Message})
 		}
@@ -163,15 +170,6 @@ func (p *Plan) beginDrain(o *Observed, c *claim.Claim, state DrainState, slots *
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
 	case p.Replicas == 0:
 		return state.is(Waiting, Hibernating, "the cluster hibernates: the drain starts when members return")
-	}
-	if why, obstructed := o.Obstructed[c.UID]; obstructed { // others have its turn until it is tried again
-		p.wakeAt(why.Until)
-		state.RetryAt = why.Until
-		reason := JobGaveUp
-		if why.Taken {
-			reason = NameTaken
-		}
-		return state.is(Failed, reason, "its Job can't be made: "+why.Why)
 	}
 	if *slots <= 0 {
 		return state.is(Waiting, InTurn, "another drain is under way")

@@ -126,8 +126,8 @@ type Drainer struct {
 	Running, Prepared, Settles bool
 }
 
-// Obstruction is why a Job can't be made, and until when it isn't tried again. Taken: somebody
-// else's Job has its name.
+// Obstruction is why the API server has refused a step about a claim, and until when none is tried
+// again. Taken: somebody else's object has a name that it needs.
 type Obstruction struct {
 	Why   string
 	Taken bool
@@ -155,7 +155,7 @@ type Observed struct {
 	Drainers []Drainer
 	// Claims in any order.
 	Claims []claim.Claim
-	// Obstructed is why the Job of a claim's drain can't be made now, by the claim's UID.
+	// Obstructed are the claims of which the last step was refused, by their UIDs.
 	Obstructed map[types.UID]Obstruction
 	// Jobs drain; Placements place items.
 	Jobs, Placements []Job

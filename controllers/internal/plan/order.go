@@ -22,7 +22,8 @@ import (
 // A volume waits for those that come before it, and for none that comes after it. So no two wait
 // for each other, whatever came first in time. Members that left together have no keys in
 // common: their volumes have no order. What waits for a person lets the others pass. A size comes
-// last: it waits for what is drained or placed, and nothing of that waits for a wanted size.
+// last: it waits for what is drained or placed, and nothing of that waits for a wanted size. A claim
+// of which the API server refuses a step lets the others pass, too (obstructed.go).
 //
 // Which of two volumes left last is a number beside the leaving mark, and never a time: two
 // replicas of the operator may have different clocks.
@@ -72,10 +73,11 @@ func (o *Observed) storedBy(c *claim.Claim) int64 {
 // being set aside; or nil. The member returns with an empty volume. What moves to it meanwhile may be
 // older than what the first volume has, which is drained next. So drains and placements that are at
 // work are ended, and begin anew in their turn; the claim is handed over when none is at work, and
-// none begins before that.
+// none begins before that. A claim that can't be set aside now keeps its member away, so nothing
+// moves there meanwhile.
 func (o *Observed) returnsEmpty() *claim.Claim {
 	i := slices.IndexFunc(o.Claims, func(c claim.Claim) bool {
-		return c.LeavingSince.IsZero() && !c.Aside && c.HasVolumeToHandOver() && !c.InUse && c.CanBeSetAside()
+		return c.LeavingSince.IsZero() && !c.Aside && c.HasVolumeToHandOver() && !c.InUse && c.CanBeSetAside() && !o.obstructed(&c)
 	})
 	if i < 0 {
 		return nil
@@ -122,9 +124,8 @@ func (o *Observed) earlierDrainDue(c *claim.Claim) bool {
 // person, sooner or later.
 func (o *Observed) drainsByItself(c *claim.Claim) bool {
 	job := o.jobFor(c.UID)
-	_, obstructed := o.Obstructed[c.UID]
 	switch {
-	case !o.toDrain(c), c.KeptByAPerson(), o.stranded(c), obstructed && job == nil:
+	case !o.toDrain(c), c.KeptByAPerson(), o.stranded(c), o.obstructed(c) && (job == nil || !job.running()):
 		return false
 	case c.Deleting && !c.CanBeSetAside() && !o.drainGoesOn(c, job):
 		return false // its volume can't be mounted any more

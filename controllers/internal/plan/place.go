@@ -182,6 +182,20 @@ func (p *Plan) endPlacements(o *Observed, which func(*Job) bool, why string) {
 
 // placeMember decides about a member whose items have to be placed.
 func (p *Plan) placeMember(o *Observed, c *claim.Claim, slots *int) PlacementState {
+	first, before := len(p.Actions), *slots
+	state := p.decidePlacement(o, c, slots)
+	if len(p.Actions) == first {
+		return state
+	}
+	why, is := p.heldBack(o, c, first)
+	if !is {
+		return state
+	}
+	*slots, state.RetryAt = before, why.Until
+	return state.is(PlacementFailed, why.reason(), why.message())
+}
+
+func (p *Plan) decidePlacement(o *Observed, c *claim.Claim, slots *int) PlacementState {
 	job := o.placementOf(c)
 	state := PlacementState{Claim: *c, Job: job}
 	switch {
@@ -226,6 +240,9 @@ func (o *Observed) placementWaits(target string) string {
 func (p *Plan) allPlacementsWait(o *Observed) string {
 	for i := range p.Drains {
 		d := &p.Drains[i]
+		if d.Phase != Draining && o.obstructed(&d.Claim) {
+			continue
+		}
 		// A member of the ring that has the mark leaves when all are placed.
 		left := d.Claim.Aside || d.Claim.Ordinal >= min(p.Replicas, o.Record.Ring.Size)
 		soon := d.Phase == Waiting && !o.leasesMayBeThere() && p.Replicas == o.Record.Ring.Size || d.Phase == Releasing

@@ -32,8 +32,10 @@ import (
 type Plan struct {
 	Actions []action.Action
 	// Replicas is how many members stay, and SizeBlocked why that is not the wanted size.
+	// SizeRefused is what the API server says, if that is the cause.
 	Replicas    int32
 	SizeBlocked Block
+	SizeRefused string
 	// Running is how many members the StatefulSet should have now: those that stay, and
 	// leaving ones for a while.
 	Running int32
@@ -89,6 +91,8 @@ const (
 	BlockedByMemoryCheck Block = "Question"
 	// BlockedByPlacement: members have items that clients look for elsewhere.
 	BlockedByPlacement Block = "Placement"
+	// BlockedByRefusal: the API server refuses the mark of a member that is to leave.
+	BlockedByRefusal Block = "Refusal"
 )
 
 // ScaleDownBegins tells whether a scale-down is about to begin, so that the items of the
@@ -163,15 +167,25 @@ func (p *Plan) addClaimFinalizers(o *Observed) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		wanted := c.LeavingSince.IsZero() || o.toDrain(c)
-		if !c.Finalizer && !c.Deleting && wanted {
-			p.add(action.AddClaimFinalizer{Claim: c.Ref()})
-			c.Finalizer = true
+		if c.Finalizer || c.Deleting || !wanted {
+			continue
 		}
+		if why, is := o.refusedNow(c); is {
+			p.wakeAt(why.Until)
+			continue
+		}
+		p.add(action.AddClaimFinalizer{Claim: c.Ref()})
+		c.Finalizer = true
 	}
 }
 
 func (p *Plan) decideSize(o *Observed) {
 	p.Replicas, p.SizeBlocked, _ = o.allowedSize(o.Cluster.Size)
+	if why, is := o.unmarkable(p.Replicas); is {
+		p.Replicas, p.SizeBlocked, p.SizeRefused = o.staying(), BlockedByRefusal, why.Why
+		p.wakeAt(why.Until)
+		return
+	}
 	switch {
 	case p.SizeBlocked == BlockedByDrain && o.runningDrain() == nil:
 		p.LingeringDrainer = o.lingeringDrainer()
@@ -303,8 +317,7 @@ func (o *Observed) drainRuns() bool { return o.runningDrain() != nil || o.linger
 func (o *Observed) drainDue(from int32) bool {
 	return slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
 		job := o.jobFor(c.UID)
-		_, obstructed := o.Obstructed[c.UID]
-		return o.toDrain(&c) && !obstructed && c.Ordinal >= from && !c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && c.Volume != "" && c.Receipt == nil &&
+		return o.toDrain(&c) && !o.obstructed(&c) && c.Ordinal >= from && !c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && c.Volume != "" && c.Receipt == nil &&
 			!c.KeptByAPerson() && (job == nil || job.running())
 	})
 }

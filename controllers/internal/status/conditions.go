@@ -92,6 +92,8 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case in.Plan.SizeBlocked == plan.BlockedByPlacement:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForPlacement,
 			"the size goes from %d to %d when items are placed: see the condition Placing", in.Plan.Replicas, size)
+	case in.Plan.SizeBlocked == plan.BlockedByRefusal:
+		return condition(kind, false, cachev1alpha1.ReasonRefused, "%s", refusedMark(in))
 	case in.Plan.SizeBlocked == plan.BlockedByShortage:
 		return condition(kind, false, cachev1alpha1.ReasonShortOfMemory, "the size goes from %d to %d when there is room for the items", in.Plan.Replicas, size)
 	case in.Plan.SizeBlocked == plan.BlockedByVolume && stuck(in):

@@ -175,11 +175,18 @@ func drainersLinger(in *Input, w *waits) *trouble {
 	return nil
 }
 
+func refusedMark(in *Input) string {
+	return fmt.Sprintf("the size goes from %d to %d when the claims of the leaving members can be marked, which is tried again in a moment: %s",
+		in.Plan.Replicas, *in.Cluster.Spec.Size, in.Plan.SizeRefused)
+}
+
 // unreachableSize: the wanted size or volume size can't be reached without a person.
 func unreachableSize(in *Input) *trouble {
 	switch {
 	case in.Plan.SizeBlocked == plan.BlockedByVolume && stuck(in):
 		return troublef(cachev1alpha1.ReasonBlockedByVolume, "%s", blockedByVolume(in))
+	case in.Plan.SizeBlocked == plan.BlockedByRefusal:
+		return troublef(cachev1alpha1.ReasonRefused, "%s", refusedMark(in))
 	case in.Plan.SizeBlocked == plan.BlockedByShortage:
 		return troublef(cachev1alpha1.ReasonShortOfMemory,
 			"the size goes from %d to %d when there is room for the items: see the condition ShortOfMemory", in.Plan.Replicas, *in.Cluster.Spec.Size)

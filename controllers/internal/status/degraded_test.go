@@ -173,6 +173,9 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"refused just now":            {input(2).with(func(in *Input) { in.Refused = &Refusal{now, "the cache is behind"} }), "Healthy", "", time.Minute},
 		"blocked by a kept volume":    {input(2).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.BlockedByVolume }), "BlockedByVolume", "the size can't go from 2 to 3", 0},
 		"blocked by too little room":  {input(3).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](2), plan.BlockedByShortage }), "ShortOfMemory", "from 3 to 2", 0},
+		"a mark is refused": {input(3).with(func(in *Input) {
+			in.Cluster.Spec.Size, in.Plan.SizeBlocked, in.Plan.SizeRefused = ptr.To[int32](2), plan.BlockedByRefusal, "a policy says no"
+		}), "Refused", "the size goes from 3 to 2 when the claims of the leaving members can be marked, which is tried again in a moment: a policy says no", 0},
 		"volumes may not grow": {input(3).with(func(in *Input) {
 			in.Plan.SmallClaims, in.GrowthRefused = make([]action.ClaimRef, 3), "the class says no"
 		}), "VolumesCannotGrow", "3 volumes can't grow: the class says no", 0},
