@@ -84,7 +84,7 @@ func TestAListThatTheCacheLacksIsNeverWrittenOver(t *testing.T) {
 		"there is none":             {nil, []string{noVersion}, false},
 		"somebody else's":           {of(other, labelled), []string{noVersion}, true},
 		"its own, and it's current": {of(cluster, labelled), []string{noVersion}, false},
-		"its own, without labels":   {of(cluster, nil), []string{noVersion, ""}, false},
+		"its own, without labels":   {of(cluster, nil), []string{noVersion, "7"}, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := &lists{cluster: cluster, list: test.list}

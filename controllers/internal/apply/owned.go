@@ -256,8 +256,11 @@ func create[T any, P interface {
 	case identity.Selector(object).Matches(labels.Set(object.GetLabels())) && object.GetLabels()[cachev1alpha1.LabelCluster] == r.cluster.Name:
 		return true, nil
 	}
-	// Without its labels the cache can't have it; applying restores them.
-	return false, r.apply(ctx, AC(desired.WithResourceVersion("")))
+	// Without its labels the cache can't have it; applying restores them. It is the object that was looked at.
+	if err = r.apply(ctx, AC(desired.WithResourceVersion(object.GetResourceVersion()))); apierrors.IsConflict(err) {
+		err = observe.Refuse("%s %s has just changed", identity.KindOf(object), name)
+	}
+	return false, err
 }
 
 func (r *run) apply(ctx context.Context, desired runtime.ApplyConfiguration) error {
