@@ -45,7 +45,7 @@ func (s *supervisor) keep() (saved bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("look for items in the warm file: %w", err)
 	}
-	saved, err = s.manifest.finish()
+	saved, err = s.manifest.finish(s.std.Logf)
 	if saved && err == nil && !s.Saves() {
 		if err := s.manifest.count(); err != nil {
 			s.uncounted(err)
