@@ -25,7 +25,7 @@ var Fallocate = unix.Fallocate
 //
 // Reserved blocks are not written to: that takes a moment for any size on ext4 and xfs, and they
 // read as zeros. In a file system in memory they would be, so there nothing is reserved; where it
-// can't be done, logf is told.
+// can't be done, or promises nothing, logf is told.
 func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(string, ...any)) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -33,6 +33,9 @@ func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(stri
 	}
 	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
 		return nil
+	}
+	if copiesOnWrite(st.Type) {
+		logf("the volume's file system wants new room for each write, whatever is reserved: memcached dies if the disk fills")
 	}
 	path := filepath.Join(dir, contract.WarmFile)
 	isNew := Missing(path)
@@ -45,6 +48,16 @@ func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(stri
 		err = errors.Join(err, removeDurably(path))
 	}
 	return err
+}
+
+// zfsMagic is the type of OpenZFS, which Linux has no name for.
+const zfsMagic = 0x2fc12fc1
+
+// copiesOnWrite tells whether a file system of that type writes each block to a new place. btrfs is asked for
+// room by each page of mapped memory that is written, also where the file has some, and in a file
+// without copies (chattr +C), too.
+func copiesOnWrite(fsType int64) bool {
+	return fsType == unix.BTRFS_SUPER_MAGIC || fsType == unix.BCACHEFS_SUPER_MAGIC || fsType == zfsMagic
 }
 
 func reserve(ctx context.Context, file *os.File, size int64, logf func(string, ...any)) error {
