@@ -492,11 +492,11 @@ func TestOldestMakesRoom(t *testing.T) {
 	again.End("saved")
 }
 
-// The member serves, and the file stays where a drain finds it, and fails on it.
+// The member serves, and has what is sound; the file stays where a drain finds it, and fails on it.
 func TestWhatIsSoundBeforeADamageIsReplayed(t *testing.T) {
-	tier.Second(t, "TestDamagedGenerationIsNamed")
 	t.Parallel()
-	dir := drainertest.Leaving(t, "killed", drainertest.Objects(27, 3000))
+	all := drainertest.Objects(27, 3000)
+	dir := drainertest.Leaving(t, "killed", all)
 	f, err := os.OpenFile(filepath.Join(dir, contract.WarmFile), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -508,6 +508,9 @@ func TestWhatIsSoundBeforeADamageIsReplayed(t *testing.T) {
 	s := drainertest.Serve(t, dir, "-m", "128")
 	s.WaitFor("generation-1 stays on the volume")
 	drainertest.ExpectGenerations(t, dir, "generation-1.failed")
+	if n := len(drainertest.Held(t, s.Address(), all)); n == 0 || n == len(all) {
+		t.Errorf("%d of %d items are back", n, len(all))
+	}
 	s.End("saved")
 	_, addresses := drainertest.Survivors(t, 1)
 	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses))
