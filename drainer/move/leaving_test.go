@@ -289,7 +289,9 @@ func TestAClientWhoOnlyReads(t *testing.T) {
 // all the time, and so is one after the counters were reset.
 func TestSilenceIsCountedFromTheLastCall(t *testing.T) {
 	begun := time.Now()
-	at := func(after time.Duration, commands int64) counters { return counters{at: begun.Add(after), commands: commands} }
+	at := func(after time.Duration, commands int64) counters {
+		return counters{at: begun.Add(after), commands: commands}
+	}
 	heard := calls{at(0, 7), at(0, 7)}
 	for _, look := range []struct {
 		after    time.Duration
