@@ -20,6 +20,7 @@ const progressLogged = 10 * time.Second
 func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
 	code := codeOf(status)
 	began := time.Now()
+	s.dropSpare()
 	saved, err := s.keep()
 	switch {
 	case saved && err != nil:

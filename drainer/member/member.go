@@ -438,10 +438,21 @@ func (s *supervisor) save() {
 
 // endMemcached tells memcached to end. What a replay has sent to it has an outcome by then.
 func (s *supervisor) endMemcached(sig syscall.Signal) {
+	s.dropSpare()
 	ctx, stop := context.WithCancel(context.Background())
 	s.stopEnding = stop
 	go s.endHung(ctx)
 	s.child.signal(sig)
+}
+
+// dropSpare makes room for what is written at the end.
+func (s *supervisor) dropSpare() {
+	if s.Dir() == "" || s.Saves() {
+		return
+	}
+	if err := volume.DropSpare(s.Volume); err != nil {
+		s.std.Logf("%v", err)
+	}
 }
 
 // codeOf memcached's end is the exit code that a shell would report.

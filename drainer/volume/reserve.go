@@ -47,8 +47,30 @@ func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(stri
 	if err != nil && isNew {
 		err = errors.Join(err, removeDurably(path))
 	}
+	if err == nil {
+		reserveSpare(dir, logf)
+	}
 	return err
 }
+
+// spareBytes is the size of a spare file: a block for each file that is written at the end, and for what
+// a file system needs to name it.
+const spareBytes = 64 << 10
+
+// reserveSpare takes the room for what is written at a planned end. A disk that has none is no reason not to
+// start.
+func reserveSpare(dir string, logf func(string, ...any)) {
+	file, err := os.OpenFile(filepath.Join(dir, contract.SpareFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		err = errors.Join(Fallocate(int(file.Fd()), 0, 0, spareBytes), file.Close())
+	}
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		logf("what is written at the end of this member has no room of its own: %v", err)
+	}
+}
+
+// DropSpare gives that room back, before something is written there.
+func DropSpare(dir string) error { return removeDurably(filepath.Join(dir, contract.SpareFile)) }
 
 // zfsMagic is the type of OpenZFS, which Linux has no name for.
 const zfsMagic = 0x2fc12fc1
