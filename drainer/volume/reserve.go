@@ -53,9 +53,9 @@ func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(stri
 	return err
 }
 
-// spareBytes is the size of a spare file: a block for each file that is written at the end, and for what
-// a file system needs to name it.
-const spareBytes = 64 << 10
+// spareBytes is the size of a spare file: far more than what is written at the end, because a file system
+// makes no file if it lacks room for all that this may take, hundreds of KiB on xfs.
+const spareBytes = 1 << 20
 
 // reserveSpare takes the room for what is written at a planned end. A disk that has none is no reason not to
 // start.
@@ -69,8 +69,15 @@ func reserveSpare(dir string, logf func(string, ...any)) {
 	}
 }
 
-// DropSpare gives that room back, before something is written there.
-func DropSpare(dir string) error { return removeDurably(filepath.Join(dir, contract.SpareFile)) }
+// DropSpare gives that room back, before something is written there. xfs frees the blocks of a removed
+// file some time later, and those of one that is cut at once.
+func DropSpare(dir string) error {
+	path := filepath.Join(dir, contract.SpareFile)
+	if err := os.Truncate(path, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return errors.Join(err, removeDurably(path))
+	}
+	return removeDurably(path)
+}
 
 // zfsMagic is the type of OpenZFS, which Linux has no name for.
 const zfsMagic = 0x2fc12fc1
