@@ -160,6 +160,7 @@ func TestADrainThatIsKilledCountsEveryItemOnce(t *testing.T) {
 // SIGTERM ends a drain quickly, with a receipt that says
 // that it isn't complete.
 func TestADrainThatIsStoppedSaysThatItIsIncomplete(t *testing.T) {
+	tier.Second(t, "TestADrainThatIsKilledCountsEveryItemOnce")
 	t.Parallel()
 	m, p, goOn, all := stalled(t)
 	if strings.Contains(p.Out.String(), `"phase":"Done"`) {

@@ -166,6 +166,7 @@ func TestRequestsThatAMemberDoesNotTakeAreBounded(t *testing.T) {
 // Clients whose first request is to a member that does not answer, with many to another one behind it:
 // neither what they ask, nor what that one answers, takes more than the bound.
 func TestWhatComesAfterARequestThatWaitsTakesBoundedMemory(t *testing.T) {
+	tier.Second(t, "TestAnswersThatNobodyReadsTakeBoundedMemory")
 	value := strings.Repeat("v", 2000)
 	for name, requests := range map[string]func(key string) string{
 		"small answers": func(key string) string { return strings.Repeat("get "+key+"\r\n", 2000) },

@@ -31,6 +31,24 @@ func SyncData(file *os.File) error { return unix.Fdatasync(int(file.Fd())) }
 // isn't possible.
 func Allocate(file *os.File, size int64) error { return unix.Fallocate(int(file.Fd()), 0, 0, size) }
 
+// PunchHole is the mode of Fallocate that gives a part of a file back to the disk.
+const PunchHole = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+
+// Fallocate makes room on the disk for a part of a file, or gives it back. The error is EOPNOTSUPP or ENOSYS if that
+// isn't possible.
+func Fallocate(fd int, mode uint32, offset, length int64) error {
+	return unix.Fallocate(fd, mode, offset, length)
+}
+
+// InMemory tells whether the files of dir are in memory and on no disk.
+func InMemory(dir string) (bool, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return false, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC, nil
+}
+
 // WriteOut has the disk write a part of a file, and waits for it if asked to. The error is ENOSYS,
 // EINVAL, ESPIPE or EOPNOTSUPP if that isn't possible.
 func WriteOut(file *os.File, offset, length int64, wait bool) error {
@@ -65,8 +83,26 @@ func DiesWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
+// DieWithParent kills this process when the thread that started it ends.
+func DieWithParent() error { return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0) }
+
 // AdoptOrphans makes this process the parent of its descendants whose own parent has ended.
 func AdoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // Unsent is how many bytes of a connection its other end has not acknowledged.
 func Unsent(fd int) (int, error) { return unix.IoctlGetInt(fd, unix.SIOCOUTQ) }
+
+// zfsMagic is the type of OpenZFS, which Linux has no name for.
+const zfsMagic = 0x2fc12fc1
+
+// CopiesOnWrite tells whether the file system of dir is known to write each block to a new place. btrfs is asked
+// for room by each page of mapped memory that is written, also where the file has some, and in a file
+// without copies (chattr +C), too.
+func CopiesOnWrite(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && copiesOnWrite(st.Type)
+}
+
+func copiesOnWrite(fsType int64) bool {
+	return fsType == unix.BTRFS_SUPER_MAGIC || fsType == unix.BCACHEFS_SUPER_MAGIC || fsType == zfsMagic
+}

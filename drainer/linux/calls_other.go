@@ -27,6 +27,15 @@ func SyncData(file *os.File) error { return file.Sync() }
 // Allocate can't.
 func Allocate(*os.File, int64) error { return unix.EOPNOTSUPP }
 
+// PunchHole is a mode of Fallocate.
+const PunchHole = 1
+
+// Fallocate can't.
+func Fallocate(int, uint32, int64, int64) error { return unix.EOPNOTSUPP }
+
+// InMemory can't tell.
+func InMemory(string) (bool, error) { return false, nil }
+
 // WriteOut can't.
 func WriteOut(*os.File, int64, int64, bool) error { return unix.ENOSYS }
 
@@ -45,8 +54,14 @@ func FreeBytes(dir string) (int64, error) {
 // DiesWithParent asks for nothing: a child goes on.
 func DiesWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 
+// DieWithParent does nothing: this process goes on.
+func DieWithParent() error { return nil }
+
 // AdoptOrphans can't.
 func AdoptOrphans() error { return unix.ENOSYS }
 
 // Unsent can't tell.
 func Unsent(int) (int, error) { return 0, unix.ENOSYS }
+
+// CopiesOnWrite can't tell.
+func CopiesOnWrite(string) bool { return false }

@@ -9,11 +9,11 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/linux"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/warmfile"
 )
@@ -59,7 +59,7 @@ func askVersion(ctx context.Context, program string) string {
 // called.
 func endWithUs(cmd *exec.Cmd) (release func()) {
 	runtime.LockOSThread()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = linux.DiesWithParent()
 	return runtime.UnlockOSThread
 }
 

@@ -20,12 +20,10 @@ import (
 // TestAMemcachedThatListsItsItemsEndsInTime: at its end it waits for its crawler, and the
 // crawler for whoever reads its list. It is killed in time for a save, which has all items.
 func TestAMemcachedThatListsItsItemsEndsInTime(t *testing.T) {
+	tier.Second(t, "TestAMemcachedThatHangsAtItsEndIsKilledAndKeepsItsItems")
 	for name, perSecond := range map[string]int{"the reader stalls": 0, "the reader is slow": 64 << 10} {
 		for _, mode := range []string{"Saved", "Mapped"} {
 			t.Run(name+", "+mode, func(t *testing.T) {
-				if perSecond == 0 || mode == "Mapped" {
-					tier.Second(t, "TestAMemcachedThatListsItsItemsEndsInTime")
-				}
 				t.Parallel()
 				all, p := longKeys(10_000), newPod(t)
 				if mode == "Mapped" {

@@ -72,6 +72,7 @@ func TestManifestGetsItsNameWhenItIsOnTheDisk(t *testing.T) {
 // TestManifestCatchesUp: one that could not be written is written when that is possible
 // again, though memcached has not changed since.
 func TestManifestCatchesUp(t *testing.T) {
+	tier.Second(t, "TestTheManifestSaysWhatAReaderNeedsAfterACrash")
 	t.Parallel()
 	dir := t.TempDir()
 	s := drainertest.Serve(t, dir, "-m", "128")

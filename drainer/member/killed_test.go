@@ -237,6 +237,7 @@ func fileOf(t *testing.T, dir, name string) os.FileInfo {
 // TestSupervisorKilledWhileLoading: at each step, by SIGKILL. The save stays current
 // until the note says that it is not.
 func TestSupervisorKilledWhileLoading(t *testing.T) {
+	tier.Second(t, "TestSupervisorKilledWhileSaving")
 	for name, test := range map[string]struct {
 		fault fault
 		noted bool
@@ -250,9 +251,6 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 	} {
 		for _, lost := range []bool{false, true} {
 			t.Run(name+map[bool]string{false: ", and the container starts again", true: ", and the pod is lost"}[lost], func(t *testing.T) {
-				if lost && name != "before the note is on the disk" || !lost && name != "between its pages" {
-					tier.Second(t, "TestSupervisorKilledWhileLoading")
-				}
 				t.Parallel()
 				p, all := newPod(t), large('a', 40)
 				s := p.start("", fewPages...)
@@ -284,11 +282,9 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 // supervisor is killed in the middle of the save. The container that starts again still has the file in memory, with
 // everything in it; the part on the volume is only for the case that the pod is lost.
 func TestKilledWhileItSavesAfterACrash(t *testing.T) {
+	tier.Second(t, "TestSupervisorKilledWhileSaving")
 	for name, lost := range map[string]bool{"the container starts again": false, "the pod is lost": true} {
 		t.Run(name, func(t *testing.T) {
-			if !lost {
-				tier.Second(t, "TestKilledWhileItSavesAfterACrash")
-			}
 			t.Parallel()
 			p, all := newPod(t), midsize('a', 80)
 			s := p.start("", fewPages...)
@@ -415,7 +411,7 @@ func (p *pod) runCommandUnder(f fault, member contract.Serve) (out string, err e
 // TestMemcachedDiesWhileItSaves: what it left in memory is brought to the volume all
 // the same, as after any crash.
 func TestMemcachedDiesWhileItSaves(t *testing.T) {
-	tier.Second(t, "TestKilledWhileItSavesAfterACrash")
+	tier.Second(t, "TestSupervisorKilledWhileSaving")
 	t.Parallel()
 	p, all := newPod(t), drainertest.Objects(80, 1000)
 	s := p.start("", fewPages...)

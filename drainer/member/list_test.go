@@ -274,6 +274,7 @@ func TestTheSupervisorAsksForACertificateWhereMemcachedDoes(t *testing.T) {
 // TestTheListsItemIsPutBackAfterAnEviction: memcached evicts it as any other item that nobody
 // asks for.
 func TestTheListsItemIsPutBackAfterAnEviction(t *testing.T) {
+	tier.Second(t, "TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins")
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "list")
 	tell(t, list, listOf(10, 3))
@@ -348,6 +349,7 @@ func (m *told) version(address string) (string, error) {
 
 // TestTheListsItemStaysWithItsMember: no drain, replay or placement takes it along.
 func TestTheListsItemStaysWithItsMember(t *testing.T) {
+	tier.Second(t, "TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins")
 	t.Parallel()
 	all := drainertest.Objects(80, 300)
 	var members []*told

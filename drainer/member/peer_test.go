@@ -96,12 +96,10 @@ func holders(t *testing.T, members []*told, keys []string) map[int]int {
 // TestRealClientsFollow each list by themselves, while they store items all the time: 3 → 5
 // → 2 → 3 members.
 func TestRealClientsFollow(t *testing.T) {
+	tier.Second(t, "TestJourneyOfClientsThatFollow")
 	t.Parallel()
 	for client := range clients {
 		t.Run(client, func(t *testing.T) {
-			if client != "gomemcache" {
-				tier.Second(t, "TestRealClientsFollow")
-			}
 			t.Parallel()
 			follows(t, client)
 		})

@@ -202,11 +202,9 @@ func editManifest(change func(m *volume.Manifest)) func(t *testing.T, dir string
 // was written meanwhile the newest value. A drain of the volume as the kill
 // left it finds the same.
 func TestKilledWhileReplaying(t *testing.T) {
+	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
 	for _, n := range []int{1, 700, 5999} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
-			if n != 700 {
-				tier.Second(t, "TestKilledWhileReplaying")
-			}
 			t.Parallel()
 			all := drainertest.Objects(21, 6000)
 			dir := drainertest.Leaving(t, "killed", all)
@@ -259,6 +257,7 @@ func TestKilledWhileReplaying(t *testing.T) {
 // TestStoppedWhileReplaying: SIGTERM saves at once; the next start is warm and
 // replays the rest behind it. Until that is done the member isn't ready.
 func TestStoppedWhileReplaying(t *testing.T) {
+	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
 	t.Parallel()
 	all := drainertest.Objects(22, 3000)
 	dir := drainertest.Leaving(t, "killed", all)
@@ -357,6 +356,7 @@ func TestMovesWaitForAReplay(t *testing.T) {
 // TestReplayIsToldOf: from a member's first answer to the replay's end, unless a
 // setting of the user's own is in the way.
 func TestReplayIsToldOf(t *testing.T) {
+	tier.Second(t, "TestAMemcachedThatReplaysIsNotKilled")
 	t.Parallel()
 	for name, test := range map[string]struct {
 		args          []string
@@ -366,9 +366,6 @@ func TestReplayIsToldOf(t *testing.T) {
 		"of the user's": {[]string{"-o", "lru_crawler_tocrawl=7"}, "7", "7"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if test.args != nil {
-				tier.Second(t, "TestReplayIsToldOf")
-			}
 			t.Parallel()
 			member, release := replaying(t, drainertest.Objects(29, 10), test.args...)
 			expect := func(want string) {
@@ -392,6 +389,7 @@ func TestReplayIsToldOf(t *testing.T) {
 
 // TestFlushWhileReplaying: what clients flush does not come back.
 func TestFlushWhileReplaying(t *testing.T) {
+	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
 	t.Parallel()
 	dir := drainertest.Leaving(t, "killed", drainertest.Objects(23, 3000))
 	s := drainertest.ServeWith(t, stallAt+"1", dir, memcachedtest.FreePort(t), "-m", "128")
@@ -476,6 +474,7 @@ func TestInstallTellsOfAColdStart(t *testing.T) {
 
 // TestOldestMakesRoom: a third file is made room for by the first.
 func TestOldestMakesRoom(t *testing.T) {
+	tier.Second(t, "TestACacheThatIsNotFullIsReplayedOnAVolumeOfLessThanTwoFiles")
 	t.Parallel()
 	dir := drainertest.Leaving(t, "killed", drainertest.Objects(25, 3000))
 	s := drainertest.ServeWith(t, stallAt+"1", dir, memcachedtest.FreePort(t), "-m", "128")

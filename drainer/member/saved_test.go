@@ -13,9 +13,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
-	"example.com/memcached-operator/drainer/internal/firstsave"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
-	"example.com/memcached-operator/drainer/snapshot"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -106,6 +104,7 @@ func TestSavedMemberRestartsWarm(t *testing.T) {
 // TestSavedMemberReplays: what memcached would not take up comes back all the same,
 // from the volume, so that there is never more than one file in memory.
 func TestSavedMemberReplays(t *testing.T) {
+	tier.Second(t, "TestAMemberThatStartsColdComesBackWithItsItems")
 	for name, test := range map[string]struct {
 		how     string
 		samePod bool
@@ -121,9 +120,6 @@ func TestSavedMemberReplays(t *testing.T) {
 		"larger -I":                            {how: "saved", args: []string{"-m", "128", "-I", "2m"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name != "memcached crashed, then the pod went" && name != "killed, then a larger -m" {
-				tier.Second(t, "TestSavedMemberReplays")
-			}
 			t.Parallel()
 			all := drainertest.Objects(71, 1000)
 			p := newPod(t)
@@ -238,7 +234,7 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 // TestSavedMemberStopsWhileReplaying: what was replayed is in the save, the rest
 // stays a generation; a drain and the next pod find both.
 func TestSavedMemberStopsWhileReplaying(t *testing.T) {
-	tier.Second(t, "TestStoppedWhileReplaying")
+	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
 	t.Parallel()
 	all := drainertest.Objects(73, 3000)
 	p := savedPod(t, all).again()
@@ -288,7 +284,7 @@ func TestDrainOfASave(t *testing.T) {
 // TestDamagedSaveOfAMember: the items of its other pages come back, and a drain moves them
 // and fails.
 func TestDamagedSaveOfAMember(t *testing.T) {
-	tier.Second(t, "TestDamagedSaveIsWorthItsWholePages")
+	tier.Second(t, "TestASaveIsWorthItsWholePages")
 	t.Parallel()
 	all := large('a', 40)
 	p := savedPod(t, all)
@@ -319,65 +315,6 @@ func damage(t *testing.T, p *pod) {
 	_, err = f.WriteAt([]byte("damage"), info.Size()-2<<20)
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// firstForm turns a pod's save into one of the first form, as an earlier drainer wrote it.
-func firstForm(t *testing.T, p *pod) {
-	t.Helper()
-	path := filepath.Join(p.volume, contract.SaveFile)
-	s, err := snapshot.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	b, err := firstsave.Of(&s.Header, s, s.PageSize, s.UsedPages())
-	if err == nil {
-		err = os.WriteFile(path, b, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestSaveOfAnEarlierVersion is loaded, replayed and drained, and the next one has today's
-// form. If it is damaged, it is kept for a drain, which refuses it.
-func TestSaveOfAnEarlierVersion(t *testing.T) {
-	tier.Second(t, "TestSaveOfTheFirstForm")
-	t.Parallel()
-	all := drainertest.Objects(80, 1000)
-	for said, args := range map[string][]string{"the save is loaded": {"-m", "128"}, "replayed generation-1: 1000 items found: 1000 added": {"-m", "160"}} {
-		p := savedPod(t, all)
-		firstForm(t, p)
-		_, addresses := drainertest.Survivors(t, 1)
-		m := drainertest.MigrateArgs(t, p.volume, addresses)
-		if r := drainertest.Migrate(t, m); r.Receipt.AddsUp("the-claim") != nil || r.Receipt.Added != 1000 {
-			t.Errorf("%+v; %s", r.Receipt, r.Err)
-		}
-		drainertest.Check(t, m.Client, addresses, all)
-		s := p.again().start("", args...)
-		s.WaitFor(said)
-		s.ExpectItems(all)
-		s.End("saved")
-		s = p.again().start("", args...)
-		s.WaitFor("the save is loaded")
-		s.ExpectItems(all)
-		s.End("saved")
-	}
-	p := savedPod(t, all)
-	firstForm(t, p)
-	damage(t, p)
-	_, addresses := drainertest.Survivors(t, 1)
-	for _, kept := range [][]string{nil, {"generation-1.failed"}} {
-		if kept != nil {
-			s := p.again().start("", "-m", "128")
-			s.WaitFor("for a drain to look at")
-			s.End("saved")
-		}
-		drainertest.ExpectGenerations(t, p.volume, kept...)
-		if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, p.volume, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "WarmFileCorrupt" {
-			t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
-		}
 	}
 }
 
@@ -433,6 +370,7 @@ func TestNoRoomForASave(t *testing.T) {
 // TestMemberOfTheOtherMode: on the volume that a member of a cluster of the same name
 // has left, everything of that is there, and nothing twice or out of date afterwards.
 func TestMemberOfTheOtherMode(t *testing.T) {
+	tier.Second(t, "TestSavedMemberRestartsWarm")
 	memory := []string{"-m", "128"}
 	mapped := func(p *pod) *drainertest.Served { return drainertest.Serve(p.t, p.volume, memory...) }
 	saved := func(p *pod) *drainertest.Served { return p.again().start("", memory...) }
@@ -447,9 +385,6 @@ func TestMemberOfTheOtherMode(t *testing.T) {
 		"Saved to Mapped without a save": {from: saved, to: mapped, how: "killed", lost: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name != "Mapped to Saved" && !test.lost {
-				tier.Second(t, "TestMemberOfTheOtherMode")
-			}
 			t.Parallel()
 			p, all := newPod(t), drainertest.Objects(78, 1000)
 			var key string

@@ -179,6 +179,7 @@ func TestMemcachedEndsAtOnce(t *testing.T) {
 // TestSmallerItemsThanBefore: items that a lowered -I has no place for are
 // counted and told, on stderr and in the manifest; the others come back.
 func TestSmallerItemsThanBefore(t *testing.T) {
+	tier.Second(t, "TestAMemberThatStartsColdComesBackWithItsItems")
 	t.Parallel()
 	all := map[string]drainertest.Object{"small": {Value: []byte("v")}, "large": {Value: make([]byte, 900<<10)}}
 	dir := drainertest.Leaving(t, "saved", all)

@@ -36,6 +36,7 @@ const (
 // TestAMemberSaysHowFarItsSaveIs, in the log and in the termination message; if it is killed
 // in the middle, the message stays, and the pages that are written are worth their items.
 func TestAMemberSaysHowFarItsSaveIs(t *testing.T) {
+	tier.Second(t, "TestProgressOfALeavingMember")
 	t.Parallel()
 	p, objects := newPod(t), midsize('a', 150)
 	s := p.start("", fewPages...)

@@ -52,12 +52,10 @@ func (a *aged) Version() string { return "" }
 // Every item is counted once. The survivors have one list of what they evict next: by several, of which
 // a thread takes care in its own time, which items are evicted depends on how fast the others come.
 func TestMostRecentlyUsedStay(t *testing.T) {
+	tier.Second(t, "TestTheHottestItemsOfALeavingMemberMoveFirst")
 	t.Parallel()
 	for name, args := range map[string][]string{"evicting": nil, "refusing": {"-M"}} {
 		t.Run(name, func(t *testing.T) {
-			if name != "evicting" {
-				tier.Second(t, "TestMostRecentlyUsedStay/evicting")
-			}
 			t.Parallel()
 			servers, addresses := drainertest.Survivors(t, 2, append([]string{"-m", "16", "-f", "2", "-o", "no_lru_maintainer"}, args...)...)
 			source := &aged{n: 20000, size: 4000}

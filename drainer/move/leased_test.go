@@ -45,10 +45,8 @@ func (f *farewell) nothingLeft() bool {
 // Routers no longer ask a leaving member once its mover says that nothing is left. So it doesn't say
 // so while somebody else has the lease of a key, however long that takes.
 func TestNothingIsLeftOnlyIfAPassFindsNothing(t *testing.T) {
+	tier.Second(t, "TestWhateverClientsDoAtTheMember")
 	bothWays(t, func(t *testing.T, streamed bool) {
-		if !streamed {
-			tier.Second(t, "TestNothingIsLeftOnlyIfAPassFindsNothing/streamed")
-		}
 		f := newFarewell(t, 100, streamed)
 		f.member.Raw().Must("STORED", "set held 0 0 1", []byte("v"))
 		f.all["held"] = drainertest.Object{Value: []byte("v")}

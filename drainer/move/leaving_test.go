@@ -144,10 +144,8 @@ func bothWays(t *testing.T, test func(t *testing.T, streamed bool)) {
 // TestAMemberThatNobodyCallsLeaves: all of its items are where clients look, and it waits until
 // nobody has called it for a while.
 func TestAMemberThatNobodyCallsLeaves(t *testing.T) {
+	tier.Second(t, "TestAMemberLeavesWhenItsLastClientHasGone")
 	bothWays(t, func(t *testing.T, streamed bool) {
-		if !streamed {
-			tier.Second(t, "TestWhateverClientsDoAtTheMember/listed")
-		}
 		f := newFarewell(t, 3000, streamed)
 		r := f.leave(wait.Long)
 		f.check(r)
@@ -349,6 +347,7 @@ func laterSecond(t *testing.T, more int64) {
 
 // TestALeavingMemberEndsMeanwhile: another attempt may find it again.
 func TestALeavingMemberEndsMeanwhile(t *testing.T) {
+	tier.Second(t, "TestASurvivorThatRestartsGetsTheRest")
 	t.Parallel()
 	for name, then := range map[string]struct {
 		do     func(*memcachedtest.Server)
@@ -385,10 +384,8 @@ func TestALeavingMemberEndsMeanwhile(t *testing.T) {
 
 // TestALeavingMemberKeepsWhatIsRefused: it stays there, and the receipt says so.
 func TestALeavingMemberKeepsWhatIsRefused(t *testing.T) {
+	tier.Second(t, "TestWhatAnOwnerRefusesStays")
 	bothWays(t, func(t *testing.T, streamed bool) {
-		if !streamed {
-			tier.Second(t, "TestALeavingMemberKeepsWhatIsRefused/streamed")
-		}
 		f := newFarewell(t, 0, streamed, "-m", "2", "-M")
 		large := map[string]drainertest.Object{}
 		for i := range 100 {
@@ -523,10 +520,8 @@ func TestTheHottestItemsOfALeavingMemberMoveFirst(t *testing.T) {
 // used last, if the items come by age. The owners have one list of what they evict next: by several, of which a
 // thread takes care in its own time, which items are evicted depends on how fast the others come.
 func TestOwnersThatEvictWhileALeavingMembersItemsCome(t *testing.T) {
+	tier.Second(t, "TestTheHottestItemsOfALeavingMemberMoveFirst")
 	bothWays(t, func(t *testing.T, streamed bool) {
-		if !streamed {
-			tier.Second(t, "TestOwnersThatEvictWhileALeavingMembersItemsCome/streamed")
-		}
 		const each = 1000
 		f := agedFarewell(t, each, 4000, streamed, "-m", "8", "-f", "2", "-o", "no_lru_maintainer")
 		r := f.leave(wait.Long)

@@ -34,12 +34,10 @@ import (
 //   - what is missing was evicted or rejected, which the servers and the receipt say,
 //   - a move that is refused has moved nothing.
 func TestWhateverClientsAndServersDo(t *testing.T) {
+	tier.Second(t, "TestWhateverClientsDoAtTheMember")
 	t.Parallel()
 	for _, kind := range []string{"move", "streamed move", "leased move", "leased streamed move", "drain", "replay"} {
 		t.Run(kind, func(t *testing.T) {
-			if strings.HasSuffix(kind, "move") && !strings.Contains(kind, "streamed") {
-				tier.Second(t, "TestWhateverClientsAndServersDo/streamed_move")
-			}
 			t.Parallel()
 			drainertest.ForSeeds(t, 2, func(t *testing.T, seed uint64) { newMix(t, seed, kind).run() })
 		})

@@ -92,12 +92,10 @@ func TestARebalancePutsEveryItemWhereItsClientLooks(t *testing.T) {
 // TestRebalanceOfFullMembers: a cache that is full is the usual reason to scale up. Every
 // item that belongs elsewhere is handed over, and counted.
 func TestRebalanceOfFullMembers(t *testing.T) {
+	tier.Second(t, "TestAddsAreClassicWhereMemoryIsShort")
 	t.Parallel()
 	for name, full := range map[string]int{"the member": 0, "the owner": 1} {
 		t.Run(name, func(t *testing.T) {
-			if name != "the member" {
-				tier.Second(t, "TestOwnersThatEvictWhileALeavingMembersItemsCome/streamed")
-			}
 			t.Parallel()
 			const few, many = 1000, 70_000
 			memory, n := []string{"256", "256"}, []int{few, few}
@@ -562,6 +560,7 @@ func TestASilentSourceIsNoSurvivor(t *testing.T) {
 // deleted, and given to nobody; all else goes where clients look. Nobody waits for the
 // lost one, and a second run finds nothing.
 func TestRebalanceWithoutALostServer(t *testing.T) {
+	tier.Second(t, "TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo")
 	t.Parallel()
 	const client = "libmemcached-ketama"
 	all := drainertest.Objects(7, 3000)

@@ -89,10 +89,8 @@ func (b *behind) arrived() {
 // A client that learns late of the list stores keys where they no longer belong, after a
 // pass has found nothing more: they are moved too, and replace what was moved before.
 func TestWhatIsStoredByAnEarlierListIsMovedToo(t *testing.T) {
+	tier.Second(t, "TestARebalancePutsEveryItemWhereItsClientLooks")
 	bothWays(t, func(t *testing.T, streamed bool) {
-		if !streamed {
-			tier.Second(t, "TestWhatIsStoredByAnEarlierListIsMovedToo/streamed")
-		}
 		b := newBehind(t, streamed)
 		done := b.move(wait.Long)
 		for range 3 {

@@ -67,6 +67,7 @@ func (r *running) take(t testing.TB, table *router.Table) {
 // A router that can't connect to a new member goes on to prepare before the others may be in settle: it
 // would store items where nobody looks.
 func TestARouterWithoutTheNewMemberIsNotLeftInStable(t *testing.T) {
+	tier.Second(t, "TestARouterThatWaitedWithoutTheNewMemberDoesNotGoOnInStable")
 	t.Parallel()
 	all := members(t, 2)
 	from, to := ring(t, all[0]), ring(t, all...)
@@ -93,6 +94,7 @@ func TestARouterWithoutTheNewMemberIsNotLeftInStable(t *testing.T) {
 
 // The same, if it is given the table when others have had it for long: they may be in settle soon.
 func TestALateRouterWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
+	tier.Second(t, "TestARouterThatWaitedWithoutTheNewMemberDoesNotGoOnInStable")
 	t.Parallel()
 	all := members(t, 2)
 	from, to := ring(t, all[0]), ring(t, all...)

@@ -109,7 +109,7 @@ func TestSameAnswersInAChange(t *testing.T) {
 		for state := change.Prepare; state <= change.Finish; state++ {
 			t.Run(fmt.Sprintf("%v shared=%v", state, shared), func(t *testing.T) {
 				if shared {
-					tier.Second(t, "TestSameAnswersToEachFormInAChange")
+					tier.Second(t, "TestSameAnswersInAChange")
 				}
 				t.Parallel()
 				seed := uint64(time.Now().UnixNano())
@@ -147,6 +147,7 @@ func enter(t *testing.T, r *running, routed *conversation, table *router.Table) 
 // at the old owner only, in a ring change. The steps of a change are other commands than the
 // client's, and the router's own answers.
 func TestSameAnswersToEachFormInAChange(t *testing.T) {
+	tier.Second(t, "TestSameAnswersInAChange")
 	t.Parallel()
 	before := "set a 7 0 3\r\nabc\r\nset b 9 500 5\r\nhello\r\nset c 0 0 2\r\n10\r\nms YWFh 2 b\r\nhi\r\nset d 1 0 1\r\n5\r\nset e 1 0 1\r\n5\r\nset f 1 0 1\r\n5\r\n"
 	forms := []string{

@@ -118,19 +118,15 @@ func (h *Header) encode() ([]byte, uint32, error) {
 	if len(body) > maxHeader {
 		return nil, 0, fmt.Errorf("the header of a save would have %d bytes, where %d are the most", len(body), maxHeader)
 	}
-	sum := headerSum(magic, body)
+	sum := headerSum(body)
 	b := append([]byte(magic), make([]byte, 8, 8+len(body)+block)...)
 	binary.LittleEndian.PutUint32(b[len(magic):], uint32(len(body)))
 	binary.LittleEndian.PutUint32(b[len(magic)+4:], sum)
 	return padded(append(b, body...)), sum, nil
 }
 
-// headerSum is the checksum of a header. In the first form it doesn't cover what the file
-// begins with.
-func headerSum(magic string, body []byte) uint32 {
-	if magic == firstMagic {
-		return crc32.Checksum(body, castagnoli)
-	}
+// headerSum is the checksum of what a save begins with, and its header.
+func headerSum(body []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(magic), castagnoli), castagnoli, body)
 }
 
@@ -169,10 +165,9 @@ func truncated(size, want int64) error {
 	return warmfile.Refuse(warmfile.ReasonTruncated, "the save has %d bytes and should have %d: it was cut short", size, want)
 }
 
-// readHeader reads the header of a save of either form, which has so many bytes. It
-// returns the header's checksum, and where it ends.
-func readHeader(file io.ReaderAt, size int64) (h *Header, first bool, sum uint32, end int64, err error) {
-	fail := func(err error) (*Header, bool, uint32, int64, error) { return nil, false, 0, 0, err }
+// readHeader reads the header of a save that has so many bytes. It returns the header's checksum, and where it ends.
+func readHeader(file io.ReaderAt, size int64) (h *Header, sum uint32, end int64, err error) {
+	fail := func(err error) (*Header, uint32, int64, error) { return nil, 0, 0, err }
 	if size < int64(prefixBytes) {
 		return fail(truncated(size, int64(prefixBytes)))
 	}
@@ -180,8 +175,7 @@ func readHeader(file io.ReaderAt, size int64) (h *Header, first bool, sum uint32
 	if err := warmfile.ReadFull(file, prefix, 0); err != nil {
 		return fail(err)
 	}
-	first = bytes.HasPrefix(prefix, []byte(firstMagic))
-	if !first && !bytes.HasPrefix(prefix, []byte(magic)) {
+	if !bytes.HasPrefix(prefix, []byte(magic)) {
 		return fail(warmfile.Refuse(warmfile.ReasonCorrupt, "a save begins with %q, found %q", magic, prefix[:len(magic)]))
 	}
 	length := int64(binary.LittleEndian.Uint32(prefix[len(magic):]))
@@ -196,7 +190,7 @@ func readHeader(file io.ReaderAt, size int64) (h *Header, first bool, sum uint32
 	if err := warmfile.ReadFull(file, b, int64(prefixBytes)); err != nil {
 		return fail(err)
 	}
-	if got := headerSum(string(prefix[:len(magic)]), b); got != sum {
+	if got := headerSum(b); got != sum {
 		return fail(warmfile.Refuse(warmfile.ReasonCorrupt, "the save's header has the checksum %08x, found %08x", sum, got))
 	}
 	h = &Header{}
@@ -206,5 +200,5 @@ func readHeader(file io.ReaderAt, size int64) (h *Header, first bool, sum uint32
 	if err := h.check(); err != nil {
 		return fail(warmfile.Refuse(warmfile.ReasonCorrupt, "the save's header: %v", err))
 	}
-	return h, first, sum, end, nil
+	return h, sum, end, nil
 }

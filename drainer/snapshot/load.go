@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"example.com/memcached-operator/drainer/linux"
-
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
@@ -20,10 +18,7 @@ func (s *Save) Expand(ctx context.Context, out *os.File, done func(n int64)) err
 	if done == nil {
 		done = func(int64) {}
 	}
-	if s.second == nil {
-		return s.expandFirst(ctx, out, done)
-	}
-	if err := s.second.rebuild(); err != nil {
+	if err := s.index.rebuild(); err != nil {
 		return err
 	}
 	if missing, all := s.Lacks(); missing > 0 {
@@ -39,13 +34,13 @@ func (s *Save) Expand(ctx context.Context, out *os.File, done func(n int64)) err
 		return fmt.Errorf("open the save again: %w", err)
 	}
 	defer in.Close()
-	l := &loader{s.second, in, out, done}
+	l := &loader{s.index, in, out, done}
 	return inParallel(ctx, len(l.entries), l.worker)
 }
 
 // loader reads the slots of a save past the page cache.
 type loader struct {
-	*secondForm
+	*index
 	in   *direct
 	out  *os.File
 	done func(n int64)
@@ -74,23 +69,4 @@ func (l *loader) worker() func(n int) error {
 		l.done(int64(len(b)))
 		return nil
 	}
-}
-
-// expandFirst is for saves of the first form.
-func (s *Save) expandFirst(ctx context.Context, out *os.File, done func(n int64)) error {
-	s.advise(linux.Sequential)
-	for _, page := range s.UsedPages() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		offset := int64(page) * int64(s.PageSize)
-		if err := s.hold(int(page), offset); err != nil {
-			return err
-		}
-		if _, err := out.WriteAt(s.page, offset); err != nil {
-			return err
-		}
-		done(int64(len(s.page)))
-	}
-	return nil
 }

@@ -18,10 +18,8 @@ import (
 // does; see Missing.
 type Save struct {
 	Header
-	file io.ReaderAt
-	form form
-	// second is the form, if it is today's.
-	second *secondForm
+	file  io.ReaderAt
+	index *index
 
 	mu      sync.Mutex
 	checked []bool
@@ -33,28 +31,14 @@ type Save struct {
 	held int64
 }
 
-// form is how the pages of a save are laid out.
-type form interface {
-	// read reads a used page of file into b, and checks it; false if it is missing.
-	read(file io.ReaderAt, page int, b []byte) (bool, error)
-	// place is where a used page begins that has been read; false if it is missing.
-	place(page int) (int64, bool)
-}
-
 // read checks a save, without its pages.
 func read(file io.ReaderAt, size int64) (*Save, error) {
-	h, first, sum, end, err := readHeader(file, size)
+	h, sum, end, err := readHeader(file, size)
 	if err != nil {
 		return nil, err
 	}
 	s := &Save{Header: *h, file: file, checked: make([]bool, h.pages()), held: -1}
-	if first {
-		s.form, err = newFirstForm(file, size, &s.Header, sum, end)
-	} else {
-		s.second, err = newSecondForm(file, size, &s.Header, sum, end)
-		s.form = s.second
-	}
-	if err != nil {
+	if s.index, err = newIndex(file, size, &s.Header, sum, end); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -62,13 +46,13 @@ func read(file io.ReaderAt, size int64) (*Save, error) {
 
 // CutShort tells whether the save's end is missing: whoever wrote it was killed, or the
 // disk failed.
-func (s *Save) CutShort() bool { return s.second != nil && !s.second.complete }
+func (s *Save) CutShort() bool { return !s.index.complete }
 
 // Missing tells whether the page at an offset of the warm file was used, and is not in
 // the save or is damaged there.
 func (s *Save) Missing(offset int64) (bool, error) {
 	page := int(offset / int64(s.PageSize))
-	if s.second == nil || page < 0 || page >= s.pages() || !s.uses(page) {
+	if page < 0 || page >= s.pages() || !s.uses(page) {
 		return false, nil
 	}
 	s.mu.Lock()
@@ -78,45 +62,42 @@ func (s *Save) Missing(offset int64) (bool, error) {
 			return false, err
 		}
 	}
-	_, ok := s.second.place(page)
+	_, ok := s.index.place(page)
 	return !ok, nil
 }
 
 // Lacks is how many of the used pages are missing, after all have been read; those that
 // are damaged are only found then.
 func (s *Save) Lacks() (missing, all int) {
-	if s.second == nil || s.second.rebuild() != nil {
+	if s.index.rebuild() != nil {
 		return 0, int(s.usedPages())
 	}
-	return s.second.missing(), int(s.usedPages())
+	return s.index.missing(), int(s.usedPages())
 }
 
 // Unknown is why nobody can tell now which pages are missing; nil if it can be told.
 func (s *Save) Unknown() error {
-	if s.second == nil {
-		return nil
-	}
-	return s.second.rebuild()
+	return s.index.rebuild()
 }
 
 // Items is how many items begin in the pages of the save, if it has them all; false if it
 // hasn't, or doesn't tell.
 func (s *Save) Items() (int64, bool) {
-	if missing, _ := s.Lacks(); missing > 0 || s.second == nil || s.second.err != nil {
+	if missing, _ := s.Lacks(); missing > 0 || s.index.err != nil {
 		return 0, false
 	}
-	return s.second.items()
+	return s.index.items()
 }
 
 // Rate is how many bytes a second were written; 0 unknown. A save that took no second
 // doesn't tell: it is not the disk that such a one waits for.
 func (s *Save) Rate() int64 {
 	const least = 1000 // milliseconds
-	if s.second == nil || s.second.rebuild() != nil || s.second.elapsed < least {
+	if s.index.rebuild() != nil || s.index.elapsed < least {
 		return 0
 	}
 	missing, all := s.Lacks()
-	return rate(int64(all-missing)*s.second.slotBytes(), s.second.elapsed)
+	return rate(int64(all-missing)*s.index.slotBytes(), s.index.elapsed)
 }
 
 func rate(bytes int64, milliseconds uint64) int64 {
@@ -152,7 +133,7 @@ func (s *Save) ReadPage(b []byte, offset int64) (bool, error) {
 	if !s.uses(page) {
 		return false, nil
 	}
-	there, err := s.form.read(s.pastCache(), page, b)
+	there, err := s.index.read(s.pastCache(), page, b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.checked[page] = s.checked[page] || err == nil
@@ -168,7 +149,7 @@ func (s *Save) pastCache() io.ReaderAt {
 		return s.direct
 	}
 	s.direct = s.file
-	if file, ok := s.file.(*os.File); ok && s.second != nil { // pages of the first form lie anywhere
+	if file, ok := s.file.(*os.File); ok {
 		// Another descriptor of the same file, whatever its name is now.
 		if d, err := openDirect(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), os.O_RDONLY, 0); err == nil {
 			s.direct = d
@@ -193,7 +174,7 @@ func (s *Save) readWithin(b []byte, page int, within int64) error {
 		copy(b, s.page[within:])
 		return nil
 	}
-	place, ok := s.form.place(page)
+	place, ok := s.index.place(page)
 	if !ok {
 		clear(b)
 		return nil
@@ -213,7 +194,7 @@ func (s *Save) hold(page int, offset int64) error {
 		s.page = make([]byte, s.PageSize)
 	}
 	s.held = -1
-	there, err := s.form.read(s.file, page, s.page)
+	there, err := s.index.read(s.file, page, s.page)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"hash/crc32"
 	"io"
@@ -245,7 +246,7 @@ func TestASaveIsWorthItsWholePages(t *testing.T) {
 
 func layoutOf(t testing.TB, save []byte) layout {
 	t.Helper()
-	h, _, sum, end, err := readHeader(bytes.NewReader(save), int64(len(save)))
+	h, sum, end, err := readHeader(bytes.NewReader(save), int64(len(save)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,8 +353,8 @@ func TestAHeaderThatClaimsTooMuchTakesNoMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if missing, all := s.Lacks(); missing != maxPages || all != maxPages || cap(s.second.entries) > 1 {
-		t.Errorf("%d of %d are missing, there are %d entries", missing, all, cap(s.second.entries))
+	if missing, all := s.Lacks(); missing != maxPages || all != maxPages || cap(s.index.entries) > 1 {
+		t.Errorf("%d of %d are missing, there are %d entries", missing, all, cap(s.index.entries))
 	}
 }
 
@@ -389,7 +390,7 @@ func TestTheLargestSaveTakesLittleMemory(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	s, err := read(file, end)
 	runtime.ReadMemStats(&after)
-	if err != nil || end != l.size() || s.CutShort() || !slices.Equal(s.second.entries, entries) {
+	if err != nil || end != l.size() || s.CutShort() || !slices.Equal(s.index.entries, entries) {
 		t.Fatalf("%d bytes, want %d: %v", end, l.size(), err)
 	}
 	if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 {
@@ -540,5 +541,24 @@ func FuzzIndex(f *testing.F) {
 			return
 		}
 		whole(t, got)
+	})
+}
+
+// FuzzSaveHeader: whatever a header says whose checksum is right, nothing
+// panics, and errors are of the documented kind.
+func FuzzSaveHeader(f *testing.F) {
+	h := Header{Number: 1, Size: 16 << 10, PageSize: 4 << 10, PageBits: []byte{1}}
+	header, err := json.Marshal(h)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(header, make([]byte, 20<<10))
+	f.Fuzz(func(t *testing.T, header, pages []byte) {
+		b := append([]byte(magic), make([]byte, 8)...)
+		binary.LittleEndian.PutUint32(b[len(magic):], uint32(len(header)))
+		binary.LittleEndian.PutUint32(b[len(magic)+4:], headerSum(header))
+		if _, err := readAsFile(append(append(b, header...), pages...)); err != nil && !errors.Is(err, warmfile.ErrUnrecoverable) {
+			t.Errorf("an error of another kind: %v", err)
+		}
 	})
 }

@@ -141,8 +141,8 @@ func (l layout) encodeTail(entries []entry, elapsed uint64, write func(b []byte)
 	return flush()
 }
 
-// secondForm finds the pages of a save of the second form.
-type secondForm struct {
+// index finds the pages of a save.
+type index struct {
 	layout
 	file     io.ReaderAt
 	fileSize int64
@@ -162,8 +162,8 @@ type secondForm struct {
 	lost []bool
 }
 
-func newSecondForm(file io.ReaderAt, size int64, h *Header, sum uint32, headerEnd int64) (*secondForm, error) {
-	f := &secondForm{layout: newLayout(h, sum, headerEnd), file: file, fileSize: size}
+func newIndex(file io.ReaderAt, size int64, h *Header, sum uint32, headerEnd int64) (*index, error) {
+	f := &index{layout: newLayout(h, sum, headerEnd), file: file, fileSize: size}
 	if h.PageSize%block != 0 {
 		return nil, warmfile.Refuse(warmfile.ReasonCorrupt, "the save's header: pages of %d bytes", h.PageSize)
 	}
@@ -177,7 +177,7 @@ func newSecondForm(file io.ReaderAt, size int64, h *Header, sum uint32, headerEn
 }
 
 // readTail reads the index, if the footer says that it is this save's.
-func (f *secondForm) readTail() error {
+func (f *index) readTail() error {
 	place := f.slot(f.slots())
 	end := place + f.usedPages()*entryBytes
 	footer := make([]byte, footerBytes)
@@ -203,7 +203,7 @@ func (f *secondForm) readTail() error {
 	if binary.LittleEndian.Uint32(footer[12:]) != sum {
 		return nil
 	}
-	f.once.Do(func() { f.index(entries) })
+	f.once.Do(func() { f.take(entries) })
 	for page := range f.pages() {
 		if f.uses(page) && f.slotOf[page] < 0 {
 			return warmfile.Refuse(warmfile.ReasonCorrupt, "the save's index has a page twice, and not page %d", page)
@@ -213,9 +213,9 @@ func (f *secondForm) readTail() error {
 	return nil
 }
 
-// index takes the entries of the slots. One that is about no used page, or a page that an
+// take has the entries of the slots. One that is about no used page, or a page that an
 // earlier slot has, counts for nothing.
-func (f *secondForm) index(entries []entry) {
+func (f *index) take(entries []entry) {
 	f.entries, f.slotOf = entries, make([]int32, f.pages())
 	for i := range f.slotOf {
 		f.slotOf[i] = -1
@@ -230,7 +230,7 @@ func (f *secondForm) index(entries []entry) {
 }
 
 // rebuild makes the index of a save that was cut short.
-func (f *secondForm) rebuild() error {
+func (f *index) rebuild() error {
 	f.once.Do(func() {
 		// A slot that begins after the file's end doesn't exist, whatever the header says.
 		entries := make([]entry, min(int64(f.slots()), max(0, f.fileSize-f.body+f.slotBytes()-1)/f.slotBytes()))
@@ -250,13 +250,13 @@ func (f *secondForm) rebuild() error {
 		readers.Wait()
 		f.err = errors.Join(errs[:]...)
 		f.elapsed = slices.Max(elapsed[:])
-		f.index(entries)
+		f.take(entries)
 	})
 	return f.err
 }
 
 // readSlot reads the header of a slot: an entry without a page if it isn't there.
-func (f *secondForm) readSlot(n int) (e entry, elapsed uint64, err error) {
+func (f *index) readSlot(n int) (e entry, elapsed uint64, err error) {
 	missing := entry{page: -1}
 	var b [slotSum + 4]byte
 	if err := warmfile.ReadFull(f.file, b[:], f.slot(n)); warmfile.IsReason(err, warmfile.ReasonTruncated) {
@@ -271,7 +271,7 @@ func (f *secondForm) readSlot(n int) (e entry, elapsed uint64, err error) {
 }
 
 // place is where a used page begins; false if it is missing.
-func (f *secondForm) place(page int) (int64, bool) {
+func (f *index) place(page int) (int64, bool) {
 	n := f.slotOf[page]
 	if n < 0 || f.isLost(page) {
 		return 0, false
@@ -279,13 +279,13 @@ func (f *secondForm) place(page int) (int64, bool) {
 	return f.slot(int(n)) + slotHeader, true
 }
 
-func (f *secondForm) isLost(page int) bool {
+func (f *index) isLost(page int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lost != nil && f.lost[page]
 }
 
-func (f *secondForm) lose(page int) {
+func (f *index) lose(page int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.lost == nil {
@@ -295,7 +295,7 @@ func (f *secondForm) lose(page int) {
 }
 
 // read reads a used page into b; false if it is missing, or damaged.
-func (f *secondForm) read(file io.ReaderAt, page int, b []byte) (bool, error) {
+func (f *index) read(file io.ReaderAt, page int, b []byte) (bool, error) {
 	if err := f.rebuild(); err != nil {
 		return false, err
 	}
@@ -312,12 +312,12 @@ func (f *secondForm) read(file io.ReaderAt, page int, b []byte) (bool, error) {
 }
 
 // sound tells whether b is the page, as its slot says.
-func (f *secondForm) sound(page int, b []byte) bool {
+func (f *index) sound(page int, b []byte) bool {
 	return pageSum(f.sum, int64(page)*int64(f.PageSize), b) == f.entries[f.slotOf[page]].sum
 }
 
 // missing is how many used pages are, so far as is known.
-func (f *secondForm) missing() (n int) {
+func (f *index) missing() (n int) {
 	for page := range f.pages() {
 		if f.uses(page) && (f.slotOf[page] < 0 || f.isLost(page)) {
 			n++
@@ -328,7 +328,7 @@ func (f *secondForm) missing() (n int) {
 
 // items is how many items begin in the pages of the slots; false if a page of them
 // doesn't tell.
-func (f *secondForm) items() (sum int64, known bool) {
+func (f *index) items() (sum int64, known bool) {
 	for _, e := range f.entries {
 		switch {
 		case e.page < 0:

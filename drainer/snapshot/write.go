@@ -109,7 +109,7 @@ func Write(ctx context.Context, in io.ReaderAt, path string, h *Header, o Option
 	if err := errors.Join(err, out.Close()); err != nil {
 		return nil, err
 	}
-	items, counted := (&secondForm{layout: w.layout, entries: w.entries}).items()
+	items, counted := (&index{layout: w.layout, entries: w.entries}).items()
 	return &Written{Items: items, Counted: counted, Bytes: w.size(), Took: time.Since(began)}, nil
 }
 

@@ -9,14 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/linux"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
 // A member that runs has the room for its whole file, used or not. A file that is kept for a replay
 // needs only its used pages, so the others are given back to the disk: a volume has room for the
 // file of a cache that isn't full, and for a new one.
-
-const punch = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 
 // gives tells whether the file system of dir takes back a part of a file. One where no file can be made, such
 // as a full one, is not asked: room is made otherwise.
@@ -34,7 +33,7 @@ const probePrefix = ".probe-"
 // punchHole gives a part of the file back to the disk.
 func punchHole(file *os.File, offset, length int64) error {
 	for {
-		if err := Fallocate(int(file.Fd()), punch, offset, length); !errors.Is(err, unix.EINTR) {
+		if err := Fallocate(int(file.Fd()), linux.PunchHole, offset, length); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

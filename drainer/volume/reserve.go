@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/linux"
 )
 
 // reserveStep is how much of a file is reserved at once, in bytes: the end of ctx comes between.
 const reserveStep = 1 << 30
 
 // Fallocate reserves a part of a file; tests replace it.
-var Fallocate = unix.Fallocate
+var Fallocate = linux.Fallocate
 
 // ReserveWarmFile takes the room on the disk for all of the warm file in dir, which memcached maps:
 // a file with holes would end memcached by SIGBUS at a store when the disk is full. It makes the
@@ -27,14 +28,10 @@ var Fallocate = unix.Fallocate
 // read as zeros. In a file system in memory they would be, so there nothing is reserved; where it
 // can't be done, or promises nothing, logf is told.
 func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(string, ...any)) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return &os.PathError{Op: "statfs", Path: dir, Err: err}
+	if inMemory, err := linux.InMemory(dir); inMemory || err != nil {
+		return err
 	}
-	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
-		return nil
-	}
-	if copiesOnWrite(st.Type) {
+	if linux.CopiesOnWrite(dir) {
 		logf("the volume's file system wants new room for each write, whatever is reserved: memcached dies if the disk fills")
 	}
 	path := filepath.Join(dir, contract.WarmFile)
@@ -77,16 +74,6 @@ func DropSpare(dir string) error {
 		return errors.Join(err, removeDurably(path))
 	}
 	return removeDurably(path)
-}
-
-// zfsMagic is the type of OpenZFS, which Linux has no name for.
-const zfsMagic = 0x2fc12fc1
-
-// copiesOnWrite tells whether a file system of that type writes each block to a new place. btrfs is asked for
-// room by each page of mapped memory that is written, also where the file has some, and in a file
-// without copies (chattr +C), too.
-func copiesOnWrite(fsType int64) bool {
-	return fsType == unix.BTRFS_SUPER_MAGIC || fsType == unix.BCACHEFS_SUPER_MAGIC || fsType == zfsMagic
 }
 
 func reserve(ctx context.Context, file *os.File, size int64, logf func(string, ...any)) error {

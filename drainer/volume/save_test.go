@@ -15,10 +15,9 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/internal/firstsave"
-	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/snapshot"
 	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/test/tier"
 )
 
 // pack makes a volume with a save of the warm file in dir.
@@ -96,85 +95,6 @@ func notLoaded(t *testing.T, volume string, what string) {
 	}
 }
 
-// firstForm turns the volume's save into one of the first form.
-func firstForm(t testing.TB, volume string) {
-	t.Helper()
-	s, err := openSave(volume)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	b, err := firstsave.Of(&s.Header, s, s.PageSize, s.UsedPages())
-	if err == nil {
-		err = os.WriteFile(filepath.Join(volume, contract.SaveFile), b, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestSaveOfTheFirstForm is read and loaded as the file that it was made of.
-func TestSaveOfTheFirstForm(t *testing.T) {
-	t.Parallel()
-	dir := savedMember(t)
-	want, n := readAll(t, dir)
-	volume := pack(t, dir)
-	firstForm(t, volume)
-	for place, dir := range map[string]string{"the save": volume, "what is loaded of it": unpack(t, volume)} {
-		got, all := readAll(t, dir)
-		if all != n {
-			t.Errorf("%d items in %s, the file has %d", all, place, n)
-		}
-		memcachedtest.Compare(t, got, want)
-	}
-}
-
-// TestDamagedFirstSaveIsRefused: one bit anywhere, an end anywhere, more than the end,
-// a page in another's place, or of another save.
-func TestDamagedFirstSaveIsRefused(t *testing.T) {
-	t.Parallel()
-	dir := savedMember(t)
-	volume := pack(t, dir)
-	firstForm(t, volume)
-	path := filepath.Join(volume, contract.SaveFile)
-	sound, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const prefix, record = 16, 1<<20 + 4
-	body := prefix + int64(binary.LittleEndian.Uint32(sound[8:]))
-	damage := func(what string, data []byte) {
-		t.Helper()
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		refused(t, volume, what)
-	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	flip := func(at int64) {
-		t.Helper()
-		b, bit := bytes.Clone(sound), random.IntN(8)
-		b[at] ^= 1 << bit
-		damage(fmt.Sprintf("bit %d of the byte at %d", bit, at), b)
-	}
-	for _, at := range []int64{0, 8, 12, 16, body - 1, body, body + record - 1, int64(len(sound)) - 1} {
-		flip(at)
-	}
-	for range 3 {
-		flip(16 + random.Int64N(int64(len(sound)-16)))
-	}
-	for _, end := range []int64{0, 1, prefix - 1, prefix, body - 1, body, body + 1, body + record, int64(len(sound)) - 1} {
-		damage("cut at "+strconv.FormatInt(end, 10), sound[:end])
-	}
-	damage("one byte more", append(bytes.Clone(sound), 0))
-	swapped := bytes.Clone(sound)
-	copy(swapped[body:], sound[body+record:body+2*record])
-	copy(swapped[body+record:], sound[body:body+record])
-	damage("two pages in each other's place", swapped)
-}
-
 // pieces are the parts of a save that a test damages.
 type pieces struct {
 	sound []byte
@@ -202,6 +122,7 @@ func piecesOf(t *testing.T, volume string) pieces {
 // another's place: what is read are items that were stored, all of those on the pages that
 // are whole, and it is told if any are not. Only a save that has all pages is loaded.
 func TestDamagedSaveIsWorthItsWholePages(t *testing.T) {
+	tier.Second(t, "TestASaveIsWorthItsWholePages")
 	t.Parallel()
 	dir := savedMember(t)
 	want, n := readAll(t, dir)

@@ -14,6 +14,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/warmfile"
+	"example.com/memcached-operator/test/tier"
 )
 
 // drainAll reads all of a volume, as a drain would.
@@ -84,6 +85,7 @@ func TestNothingOlderThanAFlushIsLive(t *testing.T) {
 // TestDamagedGenerationIsNamed: a volume may have several, and the offset alone doesn't
 // say of which.
 func TestDamagedGenerationIsNamed(t *testing.T) {
+	tier.Second(t, "TestASaveIsWorthItsWholePages")
 	t.Parallel()
 	dir := savedMember(t)
 	generation := func(number string) string {

@@ -30,12 +30,10 @@ var hashedNames = map[cachev1alpha1.Client]func(host, ip string) string{
 // finds all its items after a restart, and after a member has left and come back. What the drainers
 // move meanwhile, they move by the same names and addresses, which the members' certificate is for.
 func TestAddressesStayForAClientThatLooksThemUpOnce(t *testing.T) {
+	tier.Second(t, "TestAddressesStayOverRestartsAndScalings")
 	t.Parallel()
 	for client := range hashedNames {
 		t.Run(string(client), func(t *testing.T) {
-			if client != "evcache" {
-				tier.Second(t, "TestAddressesStayForAClientThatLooksThemUpOnce/evcache")
-			}
 			t.Parallel()
 			addressesStayFor(t, client)
 		})

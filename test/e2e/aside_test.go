@@ -21,6 +21,7 @@ func (f *fixture) reclaimPolicy(volume string) corev1.PersistentVolumeReclaimPol
 }
 
 func TestAClaimDeletedBeforeItsDrainLosesNothing(t *testing.T) {
+	tier.Second(t, "TestAVolumeOutlivesItsClaimThatWasDeletedBeforeItsDrain")
 	t.Parallel()
 	f := setup(t, persistent(3))
 	objects := f.some()
@@ -57,7 +58,7 @@ func TestAClaimDeletedBeforeItsDrainLosesNothing(t *testing.T) {
 }
 
 func TestAMembersClaimThatWasDeletedLosesNothing(t *testing.T) {
-	tier.Second(t, "TestAClaimDeletedBeforeItsDrainLosesNothing")
+	tier.Second(t, "TestAVolumeOutlivesItsClaimThatWasDeletedBeforeItsDrain")
 	t.Parallel()
 	f := setup(t, persistent(2))
 	objects := f.objects()

@@ -33,7 +33,7 @@ import (
 // The samples' autoscalers, in more of a hurry. They go by what the metrics API says of the pods that
 // their targets' selectors select, and that is this test's to say. A cluster has one such API.
 func TestAutoscalers(t *testing.T) {
-	tier.Second(t, "TestJourneyOfAnAutoscaledCluster")
+	tier.Second(t, "TestAutoscalerScalesThroughDrains")
 	t.Parallel()
 	m := serveMetrics(inNamespace(t))
 	t.Run("a flapping one drains members, and loses nothing", func(t *testing.T) {
@@ -49,6 +49,7 @@ func TestAutoscalers(t *testing.T) {
 // TestJourneyOfAnAutoscaledCluster is that of the samples: one autoscaler adds a member and takes it away,
 // another one does so with a router, and no application notices.
 func TestJourneyOfAnAutoscaledCluster(t *testing.T) {
+	tier.Second(t, "TestAutoscalerScalesThroughDrains")
 	t.Parallel()
 	m := serveMetrics(inNamespace(t))
 	f := inNamespace(t)

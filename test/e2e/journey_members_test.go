@@ -11,6 +11,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/tier"
 )
 
 // TestJourneyOfMappedMembers, whose items are on the volume at any time: they outlive a memcached that the
@@ -56,6 +57,7 @@ func TestJourneyOfMappedMembers(t *testing.T) {
 // its volume, and the next one only when the last has its items again. A drain that takes long shows a
 // person with kubectl how far it is; the Memcached is deleted in the middle of it, and nothing holds that.
 func TestJourneyOfMembersThatGrow(t *testing.T) {
+	tier.Second(t, "TestVolumesGrowWithTheSpecBeforeTheMembersDo")
 	t.Parallel()
 	spec := growing()
 	spec.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](10)} // minutes

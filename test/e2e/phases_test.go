@@ -22,7 +22,7 @@ import (
 // deleted. (The end of every test deletes its namespace, too.)
 
 func TestAMemcachedIsDeletedInEachPhaseOfADrain(t *testing.T) {
-	tier.Second(t, "TestJourneyOfMembersThatGrow")
+	tier.Second(t, "TestDeletionLeavesNothingStuck")
 	t.Parallel()
 	for _, phase := range drainPhases {
 		t.Run(string(phase), func(t *testing.T) {

@@ -161,6 +161,7 @@ func (f *fixture) members() []corev1.Pod {
 // TestASecuredClusterWithoutStorage has TLS and logins, too, and an application that is
 // given the Secret of its binding, and nothing else.
 func TestASecuredClusterWithoutStorage(t *testing.T) {
+	tier.Second(t, "TestJourneyOfASecuredCluster")
 	t.Parallel()
 	f := inNamespace(t)
 	spec := cachev1alpha1.MemcachedSpec{

@@ -18,7 +18,7 @@ import (
 // The volumes grow first, then the members get the memory that fits on them, one
 // at a time, and replay what they held. One that joins later is as large.
 func TestVolumesGrowAndTheMembersKeepTheirItems(t *testing.T) {
-	tier.Second(t, "TestJourneyOfMembersThatGrow")
+	tier.Second(t, "TestVolumesGrowWithTheSpecBeforeTheMembersDo")
 	t.Parallel()
 	f := setup(t, growing())
 	objects := f.objects()
@@ -54,7 +54,7 @@ func (f *fixture) haveGrown() {
 }
 
 func TestAStorageClassThatLetsNoVolumeGrowIsToldOf(t *testing.T) {
-	tier.Second(t, "TestJourneyOfMembersThatGrow")
+	tier.Second(t, "TestVolumesGrowWithTheSpecBeforeTheMembersDo")
 	t.Parallel()
 	f := onCluster(t)
 	local := &storagev1.StorageClass{}

@@ -19,7 +19,7 @@ import (
 
 // What a person sees of a drain, who has nothing but kubectl.
 func TestKubectlShowsADrainsProgressAndItsEvents(t *testing.T) {
-	tier.Second(t, "TestJourneyOfMembersThatGrow")
+	tier.Second(t, "TestStatusTellsTheWholeStoryOfAScaleDown")
 	t.Parallel()
 	spec := persistent(3)
 	spec.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](500)} // twelve seconds

@@ -13,6 +13,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/test/tier"
 )
 
 func stably(s *cachev1alpha1.MemcachedSpec) {
@@ -143,6 +144,7 @@ func TestAddressesComeAndGoOnRequest(t *testing.T) {
 
 // Clients would find somebody else at the name of the member.
 func TestMemberServiceOfSomebodyElseKeepsTheMemberOffTheList(t *testing.T) {
+	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name + "-member-2"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	w.create(foreign)

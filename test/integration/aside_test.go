@@ -135,6 +135,7 @@ func TestADeletedClaimWithoutItsLabelIsDrainedFromAnother(t *testing.T) {
 }
 
 func TestMembersClaimDeletedByAPersonIsDrainedIntoTheMembersAndItself(t *testing.T) {
+	tier.Second(t, "TestAVolumeOutlivesItsClaimThatWasDeletedBeforeItsDrain")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	lost := w.claim(1)
@@ -177,6 +178,7 @@ func TestMembersClaimDeletedByAPersonIsDrainedIntoTheMembersAndItself(t *testing
 }
 
 func TestScaleUpPastAFailedDrainSetsTheVolumeAside(t *testing.T) {
+	tier.Second(t, "TestVolumeWhoseDrainWaitsForAPersonMakesWayForItsMember")
 	w := newWorld(t)
 	claim := w.failedDrain()
 	w.scale(3)
@@ -206,6 +208,7 @@ func TestScaleUpPastAFailedDrainSetsTheVolumeAside(t *testing.T) {
 }
 
 func TestScaleUpPastAHeldDrainKeepsItHeld(t *testing.T) {
+	tier.Second(t, "TestHeldDrainBeginsWhenTheAnnotationIsRemoved")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	claim := w.claim(2)
@@ -227,6 +230,7 @@ func TestScaleUpPastAHeldDrainKeepsItHeld(t *testing.T) {
 }
 
 func TestClaimDeletedUnderARunningDrainerIsDrainedByIt(t *testing.T) {
+	tier.Second(t, "TestAVolumeOutlivesItsClaimThatWasDeletedBeforeItsDrain")
 	w := newWorld(t)
 	claim := w.hangingDrain(apitest.MakeMemcached(name))
 	w.delete(claim)
@@ -259,7 +263,7 @@ func TestClaimDeletedUnderADrainerThatFailsIsDrainedFromAnother(t *testing.T) {
 }
 
 func TestClaimOfAVolumeSetAsideIsSetAsideInItsTurn(t *testing.T) {
-	tier.Second(t, "TestScaleUpPastAFailedDrainSetsTheVolumeAside")
+	tier.Second(t, "TestVolumeWhoseDrainWaitsForAPersonMakesWayForItsMember")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	kubes.Play(w.namespace, player.Fail(contract.ExitUnrecoverable, "SourceCorrupt", "page 3 is torn"))
@@ -276,6 +280,7 @@ func TestClaimOfAVolumeSetAsideIsSetAsideInItsTurn(t *testing.T) {
 }
 
 func TestClusterDeletedWhenAVolumeIsHalfSetAsideLeavesNothingStuck(t *testing.T) {
+	tier.Second(t, "TestDismantlingFinishesWhatIsHalfSetAside")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	claim := w.claim(2)
@@ -337,6 +342,7 @@ func TestOperatorOfOneNamespaceHoldsADeletedClaimAndSaysWhatAnAdministratorDoes(
 }
 
 func TestScaleUpPastAFailedDrainIsBlockedWithoutRightsOnVolumes(t *testing.T) {
+	tier.Second(t, "TestASizeThatAVolumeBlocksSaysWhichClaimWhyAndTheWayOut")
 	w := newNamespace(t)
 	w.grantHere()
 	w.startOperator()

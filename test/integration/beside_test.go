@@ -53,6 +53,7 @@ func TestEvictionsTakeOneMemberAtATime(t *testing.T) {
 }
 
 func TestBudgetComesAndGoesWithTheMembers(t *testing.T) {
+	tier.Second(t, "TestWhoseRoutersHaveABudget")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 1)
 	budget := func(want bool) {
@@ -102,7 +103,7 @@ func (w *world) anothersBudget() *policyv1.PodDisruptionBudget {
 }
 
 func TestBudgetOfSomebodyElseHoldsUpNoMember(t *testing.T) {
-	tier.Second(t, "TestListServiceOfSomebodyElseHoldsUpNoMember")
+	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	foreign := w.anothersBudget()
 	w.storageClusterUnsettled(3)

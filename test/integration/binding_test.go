@@ -18,6 +18,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/test/tier"
 )
 
 const (
@@ -89,6 +90,7 @@ func (w *world) bindingHas(want map[string]string) {
 
 // A restart saves waiting ten seconds, or a minute, for its next look.
 func TestABindingFollowsWhatItIsMadeOf(t *testing.T) {
+	tier.Second(t, "TestBindingHasWhatAnApplicationNeeds")
 	w := newWorld(t)
 	w.makeSecret("cache-tls", map[string]string{"ca.crt": "authorities", "tls.crt": "certificate", "tls.key": ofNobodys})
 	logins := w.makeSecret("cache-auth", map[string]string{"auth-file": "shop:" + ofNobodys + "-1\nother:login\n"})

@@ -113,6 +113,7 @@ func bringFailure(w *world, b *apitest.MemcachedBuilder) {
 }
 
 func TestClusterOfTheSameNameAdoptsRetainedClaims(t *testing.T) {
+	tier.Second(t, "TestJourneyOfACluster")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	before := uids(w.claims())
@@ -128,6 +129,7 @@ func TestClusterOfTheSameNameAdoptsRetainedClaims(t *testing.T) {
 }
 
 func TestSmallerClusterOfTheSameNameDrainsTheRest(t *testing.T) {
+	tier.Second(t, "TestClaimsThatAreThereBeforeTheirMembersAreDrainedAsAnyOther")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	third := w.claim(2)
@@ -141,6 +143,7 @@ func TestSmallerClusterOfTheSameNameDrainsTheRest(t *testing.T) {
 }
 
 func TestMemberOfARecreatedClusterNeverReturnsToAVolumeThatItLeft(t *testing.T) {
+	tier.Second(t, "TestScaleUpDuringADrainWaitsAndTheMemberReturnsOnAFreshClaim")
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))
 	w.delete(w.memcached())
@@ -153,12 +156,10 @@ func TestMemberOfARecreatedClusterNeverReturnsToAVolumeThatItLeft(t *testing.T) 
 }
 
 func TestNamespaceDeletedInEachPhaseGoes(t *testing.T) {
+	tier.Second(t, "TestDeletionLeavesNothingStuck")
 	t.Parallel()
 	for what, bring := range phases() {
 		t.Run(what, func(t *testing.T) {
-			if what != "in the middle of a drain" {
-				tier.Second(t, "TestNamespaceDeletedInEachPhaseGoes")
-			}
 			w := newWorld(t)
 			bring(w, apitest.MakeMemcached(name))
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
@@ -178,6 +179,7 @@ func TestNamespaceDeletedInEachPhaseGoes(t *testing.T) {
 }
 
 func TestClaimsAreLetGoWhenTheClustersFinalizerWasForcedOff(t *testing.T) {
+	tier.Second(t, "TestDeletionLeavesNothingStuck")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	w.stopOperator()
@@ -196,15 +198,13 @@ func TestClaimsAreLetGoWhenTheClustersFinalizerWasForcedOff(t *testing.T) {
 }
 
 func TestMembersThatAreOrphanedStayAndAreAdoptedAgain(t *testing.T) {
+	tier.Second(t, "TestALostPodIsNotAScaleDown")
 	t.Parallel()
 	for what, bring := range map[string]func(w *world, b *apitest.MemcachedBuilder){
 		"idle":                     func(w *world, b *apitest.MemcachedBuilder) { w.storageCluster(b, 3) },
 		"in the middle of a drain": func(w *world, b *apitest.MemcachedBuilder) { w.hangingDrain(b) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			if what != "in the middle of a drain" {
-				tier.Second(t, "TestMembersThatAreOrphanedStayAndAreAdoptedAgain")
-			}
 			w := newWorld(t)
 			bring(w, apitest.MakeMemcached(name).WhenDeleted(cachev1alpha1.DeletionDelete))
 			members, claims := w.statefulSet(), uids(w.claims())

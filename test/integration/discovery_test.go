@@ -70,6 +70,7 @@ func (w *world) toldAll(members, listed int) int64 {
 }
 
 func TestMembersAreToldOfTheListBeforeAnyOfThemLeaves(t *testing.T) {
+	tier.Second(t, "TestListLosesMembersBeforeTheyLeave")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).With(discovers), 3)
 	s := w.discoveryService()
@@ -171,7 +172,7 @@ func TestDiscoveryComesAndGoesOnRequest(t *testing.T) {
 }
 
 func TestDiscoveryServiceOfSomebodyElseHoldsUpNoMember(t *testing.T) {
-	tier.Second(t, "TestListServiceOfSomebodyElseHoldsUpNoMember")
+	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name + "-discovery"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	w.create(foreign)

@@ -13,6 +13,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // Two drains within minutes have events of the same reason, which a recorder would count
@@ -48,6 +49,7 @@ func TestEachDrainHasItsEventsInOrderAndOnce(t *testing.T) {
 }
 
 func TestEachDrainThatFailsSaysSoOnce(t *testing.T) {
+	tier.Second(t, "TestFailedDrainKeepsTheClaimAndItsPodsUntilARetry")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).Parallelism(2), 4)
 	kubes.Play(w.namespace, player.Fail(contract.ExitUnrecoverable, "SourceCorrupt", "page 3 is torn"))

@@ -152,6 +152,7 @@ func TestClaimIsKeptUnlessTheReceiptProvesThatNothingIsLost(t *testing.T) {
 }
 
 func TestDrainerThatDiesIsStartedAgain(t *testing.T) {
+	tier.Second(t, "TestDrainThatFailedForASurvivorComesRightByItself")
 	t.Parallel()
 	for what, mishap := range map[string]player.Script{
 		"its node is lost":           player.Vanish,

@@ -114,6 +114,7 @@ func inNamespace(c *corev1.PersistentVolumeClaim, namespace string) *corev1.Pers
 }
 
 func TestAClaimThatSomebodyElseControlsKeepsMembersFromStarting(t *testing.T) {
+	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "database"}}
 	w.create(owner)
@@ -392,6 +393,7 @@ func TestAStatefulSetThatWasCopiedIsNotTakenOver(t *testing.T) {
 
 // A list from a backup is older than the ring that the claims name.
 func TestAListOlderThanTheClaimsIsNotTrusted(t *testing.T) {
+	tier.Second(t, "TestRecordIsBelievedWhereItCanBeTrue")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	old := w.serverList()
@@ -423,6 +425,7 @@ func TestAListOlderThanTheClaimsIsNotTrusted(t *testing.T) {
 // A claim may have a ring that the list doesn't have: it came back from a backup, or
 // somebody annotated it. The next ring places the members, and is in the list.
 func TestAClaimOfALaterRingIsFollowedByANextOne(t *testing.T) {
+	tier.Second(t, "TestLastRingIsNoneThatIsTooFarAway")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	w.scale(3)

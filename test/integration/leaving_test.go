@@ -91,6 +91,7 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 // What ends the live part early. The member leaves then as it would without patience, and
 // its volume is drained.
 func TestALeavingMemberLeavesAtOnce(t *testing.T) {
+	tier.Second(t, "TestAMemberWhoseClaimIsDeletedLeavesAtOnce")
 	for what, happens := range map[string]func(w *world){
 		"its mover fails": func(w *world) {
 			kubes.Play(w.namespace, ofLeaving(player.Fail(contract.ExitUsage, "BadArguments", "no such flag")))
@@ -105,9 +106,6 @@ func TestALeavingMemberLeavesAtOnce(t *testing.T) {
 		"a person wants fewer members": func(w *world) { kubes.Play(w.namespace, player.Succeed(1)); w.scale(1) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			if what != "its mover fails" && what != "its pod is lost" && what != "a person wants more members" {
-				tier.Second(t, "TestALeavingMemberLeavesAtOnce")
-			}
 			w := newWorld(t)
 			w.storageCluster(patient(), 3)
 			claim := w.claim(2)
@@ -123,6 +121,7 @@ func TestALeavingMemberLeavesAtOnce(t *testing.T) {
 }
 
 func TestAllStopWhileAMemberIsLeaving(t *testing.T) {
+	tier.Second(t, "TestHibernateKeepsTheClaimsAndResumesOnThem")
 	w := newWorld(t)
 	w.storageCluster(patient(), 3)
 	kubes.Play(w.namespace, ofLeaving(player.Hang))
@@ -135,6 +134,7 @@ func TestAllStopWhileAMemberIsLeaving(t *testing.T) {
 }
 
 func TestAClusterIsDeletedWhileAMemberIsLeaving(t *testing.T) {
+	tier.Second(t, "TestDeletionLeavesNothingStuck")
 	w := newWorld(t)
 	w.storageCluster(patient(), 3)
 	kubes.Play(w.namespace, ofLeaving(player.Hang))

@@ -200,6 +200,7 @@ func TestDNSHasExactlyTheClientsListInItsOrder(t *testing.T) {
 }
 
 func TestDNSFollowsAMemberToItsNewAddress(t *testing.T) {
+	tier.Second(t, "TestDNSHasExactlyTheClientsListInItsOrder")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	w.eventually("three endpoints", func() error { return w.sliceHas(3) })
@@ -222,6 +223,7 @@ func TestDNSFollowsAMemberToItsNewAddress(t *testing.T) {
 }
 
 func TestListInDNSIsPutRight(t *testing.T) {
+	tier.Second(t, "TestDNSHasExactlyTheClientsListInItsOrder")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	right := func() error { return w.sliceHas(2) }
@@ -280,6 +282,7 @@ func (w *world) takenName(others map[string]client.Object) (named string) {
 // list: by the ConfigMap, and by the members. A budget and a Service of discovery with other owners hold up
 // nothing either, and status names them, too.
 func TestListServiceOfSomebodyElseHoldsUpNoMember(t *testing.T) {
+	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	foreign := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, ClusterIP: corev1.ClusterIPNone}}
 	foreign.Name = listName
@@ -330,6 +333,7 @@ func TestListServiceOfSomebodyElseHoldsUpNoMember(t *testing.T) {
 
 // TestVersionsGrowAfterTheSliceIsGone: members ignore a smaller one.
 func TestVersionsGrowAfterTheSliceIsGone(t *testing.T) {
+	tier.Second(t, "TestVersionsOfListsOnlyGrow")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).With(discovers), 2)
 	w.toldAll(2, 2)
@@ -351,7 +355,7 @@ func TestVersionsGrowAfterTheSliceIsGone(t *testing.T) {
 
 // Members must not leave while DNS can't be told.
 func TestMembersStayWhileTheSliceIsSomebodyElses(t *testing.T) {
-	tier.Second(t, "TestMembersStayWhileTheListIsSomebodyElses")
+	tier.Second(t, "TestListLosesMembersBeforeTheyLeave")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	w.eventually("three endpoints", func() error { return w.sliceHas(3) })

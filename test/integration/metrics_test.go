@@ -9,6 +9,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // metrics of the running operator that are not 0; a histogram counts its observations. A
@@ -97,6 +98,7 @@ func TestMetricsCountEachDrainOnce(t *testing.T) {
 }
 
 func TestMetricsCountEachFailedDrain(t *testing.T) {
+	tier.Second(t, "TestMetricsCountEachDrainOnce")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	kubes.Play(w.namespace, func(d player.Drainer) player.Act {

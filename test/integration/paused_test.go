@@ -76,6 +76,7 @@ func TestOfAPausedClusterNothingButStatusIsWritten(t *testing.T) {
 }
 
 func TestAPausedClusterIsNotBegun(t *testing.T) {
+	tier.Second(t, "TestOfAPausedClusterNothingButStatusIsWritten")
 	w := newWorld(t)
 	w.create(apitest.MakeMemcached(name).Storage("128Mi").With(func(s *cachev1alpha1.MemcachedSpec) { s.Paused = true }).Obj())
 	w.eventually("status says so", w.saysPaused)
@@ -86,6 +87,7 @@ func TestAPausedClusterIsNotBegun(t *testing.T) {
 
 // Its drainer goes on, and the receipt waits.
 func TestADrainOfAPausedClusterIsTakenUpLater(t *testing.T) {
+	tier.Second(t, "TestOfAPausedClusterNothingButStatusIsWritten")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	kubes.Play(w.namespace, player.Hang)
@@ -103,6 +105,7 @@ func TestADrainOfAPausedClusterIsTakenUpLater(t *testing.T) {
 }
 
 func TestAPausedClusterCanBeDeleted(t *testing.T) {
+	tier.Second(t, "TestDeletionLeavesNothingStuck")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).WhenDeleted(cachev1alpha1.DeletionDelete), 2)
 	w.change(w.memcached(), `{"spec":{"paused":true}}`)

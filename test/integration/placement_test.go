@@ -83,6 +83,7 @@ func (c *cast) take() []string {
 func (c *cast) takeSorted() []string { return slices.Sorted(slices.Values(c.take())) }
 
 func TestItemsArePlacedAfterAScaleUpBeforeTheNextScaling(t *testing.T) {
+	tier.Second(t, "TestClientsAreToldOfNoMoreMembersUntilItemsArePlaced")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	kubes.Play(w.namespace, player.Hang)
@@ -121,6 +122,7 @@ func TestItemsArePlacedAfterAScaleUpBeforeTheNextScaling(t *testing.T) {
 }
 
 func TestWhatReshufflesIsPlacedAfterTheDrain(t *testing.T) {
+	tier.Second(t, "TestOlderValuesComeLater")
 	w := newWorld(t)
 	w.storageCluster(routedBy("gomemcache"), 3)
 	var played cast
@@ -147,6 +149,7 @@ func TestNothingIsPlacedWhereNoKeyMoves(t *testing.T) {
 }
 
 func TestAnotherRoutingPlacesAnewAndOffEndsIt(t *testing.T) {
+	tier.Second(t, "TestEachRingHasItsPlacement")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	kubes.Play(w.namespace, player.Hang)
@@ -223,6 +226,7 @@ func (w *world) annotatePlacement(ordinal int, value string) {
 }
 
 func TestFailedPlacementWaitsForAPerson(t *testing.T) {
+	tier.Second(t, "TestFailedPlacementIsTriedAgainByItself")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 1)
 	kubes.Play(w.namespace, player.Fail(contract.ExitUsage, "BadArguments", "no such flag"))
@@ -243,6 +247,7 @@ func TestFailedPlacementWaitsForAPerson(t *testing.T) {
 }
 
 func TestSkippedPlacementLetsTheSizeChange(t *testing.T) {
+	tier.Second(t, "TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo")
 	w := placing(t, 1, 2)
 	w.annotatePlacement(0, cachev1alpha1.PlacementSkip)
 	w.settled(2)
@@ -251,6 +256,7 @@ func TestSkippedPlacementLetsTheSizeChange(t *testing.T) {
 }
 
 func TestPlacementEndsWithHibernationAndGoesOnAfterIt(t *testing.T) {
+	tier.Second(t, "TestHibernateKeepsTheClaimsAndResumesOnThem")
 	w := placing(t, 2, 3)
 	w.scale(0)
 	w.settled(0)
@@ -273,7 +279,7 @@ func TestPlacementEndsWithHibernationAndGoesOnAfterIt(t *testing.T) {
 }
 
 func TestClusterIsDeletedInTheMiddleOfAPlacement(t *testing.T) {
-	tier.Second(t, "TestAClusterIsDeletedWhileAMemberIsLeaving")
+	tier.Second(t, "TestDeletionLeavesNothingStuck")
 	w := placing(t, 2, 3)
 	w.delete(w.memcached())
 	w.eventually("nothing but claims", func() error { return deleted(w) })
@@ -281,6 +287,7 @@ func TestClusterIsDeletedInTheMiddleOfAPlacement(t *testing.T) {
 
 // If an earlier operator kept no record, every item counts as being where its list says.
 func TestClusterOfAnEarlierOperatorIsNotPlacedAtOnce(t *testing.T) {
+	tier.Second(t, "TestRecordIsBelievedWhereItCanBeTrue")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	w.stopOperator()

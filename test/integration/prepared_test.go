@@ -51,6 +51,7 @@ func (w *world) mover() (*corev1.Pod, error) {
 // A mover's pod takes time to start. Until it has, clients are told nothing, and nothing is
 // moved.
 func TestClientsAreToldWhenMoversAreReady(t *testing.T) {
+	tier.Second(t, "TestTheListWaitsForPreparedMovers")
 	w, claim := preparing(t)
 	w.always("clients are told of three, and the mover waits", func() error {
 		pod, err := w.mover()
@@ -68,6 +69,7 @@ func TestClientsAreToldWhenMoversAreReady(t *testing.T) {
 
 // Clients don't wait for a mover that never starts. One that starts late begins at once.
 func TestClientsAreToldWithoutAMoverThatDoesNotStart(t *testing.T) {
+	tier.Second(t, "TestTheEndOfThePreparationBringsAPlan")
 	w, claim := preparing(t)
 	w.eventually("clients are told of two", func() error { return w.serverCount(2) })
 	if err := w.replicas(3); err != nil {
@@ -81,6 +83,7 @@ func TestClientsAreToldWithoutAMoverThatDoesNotStart(t *testing.T) {
 }
 
 func TestAnOperatorThatStartsFindsPreparedMovers(t *testing.T) {
+	tier.Second(t, "TestCrashPoints")
 	w, claim := preparing(t)
 	w.stopOperator()
 	kubes.HoldDrainers(w.namespace, false)
@@ -95,6 +98,7 @@ func TestAnOperatorThatStartsFindsPreparedMovers(t *testing.T) {
 
 // What a person decides meanwhile is not delayed by movers that wait, and these are deleted.
 func TestPreparedMoversHoldNobodyUp(t *testing.T) {
+	tier.Second(t, "TestTheEndOfThePreparationBringsAPlan")
 	for what, happens := range map[string]func(w *world){
 		"a person wants it again":     func(w *world) { w.scale(3) },
 		"a person gives its items up": func(w *world) { w.annotate(2, cachev1alpha1.DrainSkip) },
@@ -103,9 +107,6 @@ func TestPreparedMoversHoldNobodyUp(t *testing.T) {
 		"all stop":                    func(w *world) { w.scale(0); w.eventually("none", func() error { return w.replicas(0) }); w.scale(2) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			if what != "a person wants it again" {
-				tier.Second(t, "TestPreparedMoversHoldNobodyUp")
-			}
 			w, claim := preparing(t)
 			happens(w)
 			w.eventually("it leaves, or clients are told", func() error {
@@ -125,6 +126,7 @@ func TestPreparedMoversHoldNobodyUp(t *testing.T) {
 // A member that joins is on the list when the movers of the others are prepared: by then
 // clients miss nothing for long.
 func TestAJoiningMemberIsListedWhenTheOthersMoversAreReady(t *testing.T) {
+	tier.Second(t, "TestAJoiningMemberIsListedWhenMoversArePrepared")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	kubes.Play(w.namespace, player.Succeed(7))
@@ -151,7 +153,7 @@ func TestAJoiningMemberIsListedWhenTheOthersMoversAreReady(t *testing.T) {
 
 // A mover that never starts does not keep a member off the list.
 func TestAJoiningMemberIsListedWithoutMoversThatDoNotStart(t *testing.T) {
-	tier.Second(t, "TestClientsAreToldWithoutAMoverThatDoesNotStart")
+	tier.Second(t, "TestTheEndOfThePreparationBringsAPlan")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	kubes.Play(w.namespace, player.Succeed(7))

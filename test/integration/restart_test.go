@@ -32,6 +32,7 @@ func (w *world) dieAfter(fits func(write string) bool) {
 }
 
 func TestOperatorThatDiesAfterAWriteIsSucceededByOneThatGoesOn(t *testing.T) {
+	tier.Second(t, "TestCrashPoints")
 	t.Parallel()
 	nth := func(n int, verb string) func(string) bool {
 		var seen atomic.Int32
@@ -50,9 +51,6 @@ func TestOperatorThatDiesAfterAWriteIsSucceededByOneThatGoesOn(t *testing.T) {
 		"the finalizer is removed":        nth(3, "patch "+claim),
 	} {
 		t.Run(what, func(t *testing.T) {
-			if what != "the Job is created" {
-				tier.Second(t, "TestCrashPoints")
-			}
 			w := newWorld(t)
 			w.storageCluster(apitest.MakeMemcached(name), 3)
 			w.quiet()
@@ -81,6 +79,7 @@ func TestOperatorThatDiesAfterAWriteIsSucceededByOneThatGoesOn(t *testing.T) {
 }
 
 func TestOperatorRestartedWhileADrainRunsWaitsForItsEnd(t *testing.T) {
+	tier.Second(t, "TestCrashPoints")
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))
 	job := w.jobOf(left.UID)

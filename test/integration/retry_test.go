@@ -13,6 +13,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // ahead is a clock that is that far ahead of the machine's, so that waits are over.
@@ -66,6 +67,7 @@ func TestDrainThatFailedForASurvivorComesRightByItself(t *testing.T) {
 }
 
 func TestPlacementThatFailedComesRightByItself(t *testing.T) {
+	tier.Second(t, "TestFailedPlacementIsTriedAgainByItself")
 	w := newNamespace(t)
 	w.clock = ahead{by: 24 * time.Hour}
 	w.startOperator()

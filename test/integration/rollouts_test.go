@@ -348,6 +348,7 @@ func TestAClusterThatIsBrokenPausedOrDeletedHoldsNoOtherUp(t *testing.T) {
 
 // Clusters of an operator that recorded nothing are taken over in turn, too.
 func TestMembersOfAnOperatorThatRecordedNothingAreTakenOverByTurns(t *testing.T) {
+	tier.Second(t, "TestAnUpgradeReplacesMembersOfAFewClustersAtATime")
 	w, worlds := newFleet(t, 1, 3, 1)
 	w.stopOperator()
 	for _, c := range worlds {

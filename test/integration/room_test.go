@@ -10,6 +10,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/test/tier"
 )
 
 // full members have all of their memory used, until used is set to less.
@@ -59,6 +60,7 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 }
 
 func TestScaleDownGoesOnWhereMembersCannotBeAsked(t *testing.T) {
+	tier.Second(t, "TestScaleDownWaitsForItsMembersAnswers")
 	w := newNamespace(t)
 	w.memory = func(context.Context, string) (controllers.Memory, error) {
 		return controllers.Memory{}, errors.New("connection refused")

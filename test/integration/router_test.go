@@ -258,6 +258,7 @@ func TestRoutersComeAndGoOnRequest(t *testing.T) {
 }
 
 func TestRoutersThatAreNotReadyAreShown(t *testing.T) {
+	tier.Second(t, "TestRoutersReadySaysWhatIsTheMatter")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	kubes.Unready(w.namespace, true)
@@ -331,6 +332,7 @@ func TestRouterNamesOfSomebodyElse(t *testing.T) {
 
 // TestTableThatIsMadeAgainIsNewer: routers ignore a table with a smaller number.
 func TestTableThatIsMadeAgainIsNewer(t *testing.T) {
+	tier.Second(t, "TestRouterTablesFollowEachOther")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).With(routed), 2)
 	before := w.allRoutedTo(2, 2)
@@ -356,6 +358,7 @@ func TestTableThatIsMadeAgainIsNewer(t *testing.T) {
 // TestATableOfAStrangerIsWrittenAnew: routers are not sent to his servers for long, and take nothing from
 // him.
 func TestATableOfAStrangerIsWrittenAnew(t *testing.T) {
+	tier.Second(t, "TestATableOfAStranger")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).With(routed), 2)
 	ours := w.allRoutedTo(2, 2)
@@ -427,6 +430,7 @@ func TestARingChangeGoesOnIfItsTableIsDeletedOrSpoilt(t *testing.T) {
 // TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile: status names them, and each state is
 // waited for within bounds, also by an operator that has just begun.
 func TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile(t *testing.T) {
+	tier.Second(t, "TestRoutersGoThroughTheStatesOfARingChange")
 	var silent atomic.Bool
 	w := hesitant(t, func(string) bool { return silent.Load() })
 	tables := w.tables()

@@ -18,6 +18,7 @@ import (
 	"example.com/memcached-operator/controllers"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // neighbours are worlds with a cluster each, which the same operator watches.
@@ -35,6 +36,7 @@ func (w *world) neighbours(n int) []*world {
 // More clusters than workers have a drainer on a dead node: each read of its log takes as
 // long as it may.
 func TestDrainersOnADeadNodeHoldNoOtherClusterUp(t *testing.T) {
+	tier.Second(t, "TestAClusterThatIsBrokenPausedOrDeletedHoldsNoOtherUp")
 	w := newNamespace(t)
 	w.progress = func(ctx context.Context, namespace, _ string) (*contract.Progress, error) {
 		if namespace != w.namespace {
@@ -80,6 +82,7 @@ func TestDrainersOnADeadNodeHoldNoOtherClusterUp(t *testing.T) {
 // Members that never answer delay a scale-down for a moment, and other clusters not at
 // all.
 func TestMembersThatDoNotAnswerHoldAScaleDownUpForAMomentOnly(t *testing.T) {
+	tier.Second(t, "TestScaleDownWaitsForItsMembersAnswers")
 	w := newNamespace(t)
 	var longest atomic.Int64
 	w.memory = func(ctx context.Context, _ string) (controllers.Memory, error) {
@@ -105,6 +108,7 @@ func TestMembersThatDoNotAnswerHoldAScaleDownUpForAMomentOnly(t *testing.T) {
 
 // A step that is refused for good is tried less and less often, and status says so.
 func TestARefusalThatHoldsBacksOffAndShows(t *testing.T) {
+	tier.Second(t, "TestARefusalIsTriedAgainSlowerAndSlowerHoweverManyEventsCome")
 	w := newWorld(t)
 	w.hangingDrain(apitest.MakeMemcached(name))
 	w.quiet()

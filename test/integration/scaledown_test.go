@@ -12,6 +12,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // storageCluster creates a cluster with storage and waits for it.
@@ -117,6 +118,7 @@ func (w *world) eventsOnce(reasons ...string) {
 // An autoscaler that changes its mind removes members that never ran. Nothing on their
 // volumes tells a drainer that, so it gets a flag.
 func TestADrainerIsToldOfAMemberThatNeverStarted(t *testing.T) {
+	tier.Second(t, "TestOnlyTheDrainerOfAMemberThatNeverStartedIsToldSo")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	kubes.Hold(w.namespace, true)

@@ -14,6 +14,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/operator"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 func (w *world) serverList() *corev1.ConfigMap {
@@ -124,6 +125,7 @@ func TestRollingRestartLeavesTheListAlone(t *testing.T) {
 }
 
 func TestHibernatedClusterListsNobodyAndResumesAsAWhole(t *testing.T) {
+	tier.Second(t, "TestHibernateKeepsTheClaimsAndResumesOnThem")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	w.scale(0)
@@ -155,6 +157,7 @@ func TestListIsPutRight(t *testing.T) {
 // If somebody else has the ConfigMap's name, members must not leave, because clients
 // can't be told.
 func TestMembersStayWhileTheListIsSomebodyElses(t *testing.T) {
+	tier.Second(t, "TestListLosesMembersBeforeTheyLeave")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	w.stopOperator()

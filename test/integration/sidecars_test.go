@@ -69,6 +69,7 @@ func TestADrainBesideASidecarThatNeverEndsLetsTheClaimGo(t *testing.T) {
 }
 
 func TestAPlacementBesideASidecarThatNeverEndsIsRecorded(t *testing.T) {
+	tier.Second(t, "TestADrainBesideASidecarThatNeverEndsLetsTheClaimGo")
 	w := newWorld(t)
 	w.injectProxy()
 	w.storageCluster(apitest.MakeMemcached(name), 1)

@@ -46,12 +46,10 @@ func (w *world) hangingDrain(b *apitest.MemcachedBuilder) *corev1.PersistentVolu
 }
 
 func TestSeveralLeaveHighestFirstAsManyAtOnceAsAllowed(t *testing.T) {
+	tier.Second(t, "TestSeveralDrainHighestFirst")
 	t.Parallel()
 	for _, parallelism := range []int32{1, 2} {
 		t.Run(fmt.Sprintf("parallelism %d", parallelism), func(t *testing.T) {
-			if parallelism != 2 {
-				tier.Second(t, "TestSeveralLeaveHighestFirstAsManyAtOnceAsAllowed")
-			}
 			w := newWorld(t)
 			w.storageCluster(apitest.MakeMemcached(name).Parallelism(parallelism), 4)
 			var mu sync.Mutex
@@ -153,6 +151,7 @@ func TestScaleUpDuringADrainWaitsAndTheMemberReturnsOnAFreshClaim(t *testing.T) 
 }
 
 func TestSecondScaleDownWaitsForTheFirst(t *testing.T) {
+	tier.Second(t, "TestNoMemberOfTheRingIsMarkedUntilItemsArePlaced")
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))
 	w.scale(1)
@@ -209,6 +208,7 @@ func TestHibernateKeepsTheClaimsAndResumesOnThem(t *testing.T) {
 }
 
 func TestResumeWithFewerDrainsTheThird(t *testing.T) {
+	tier.Second(t, "TestHibernateKeepsTheClaimsAndResumesOnThem")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	before := w.claims()

@@ -12,6 +12,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // former is a cache that shows the StatefulSet as it once was.
@@ -30,6 +31,7 @@ func (f former) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 
 // Any apply also sets the size: a changed template must not bring back an old size.
 func TestATemplateThatChangesUnderALaggingCacheDoesNotBringAMemberBack(t *testing.T) {
+	tier.Second(t, "TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	kubes.Play(w.namespace, player.Hang)

@@ -14,6 +14,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/test/tier"
 )
 
 // behind is a cache that lags: its lists are edited before they are seen.
@@ -155,6 +156,7 @@ func TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone(t *testing.T) {
 
 // A mark is never removed: the member would leave before its items are placed.
 func TestACacheThatIsBehindTellsNoMemberToLeaveBeforeItemsArePlaced(t *testing.T) {
+	tier.Second(t, "TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone")
 	w := placing(t, 2, 3)
 	w.scale(1)
 	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForPlacement)

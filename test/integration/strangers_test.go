@@ -65,6 +65,7 @@ func TestAMemcachedTouchesNoClaimOfAnothersStatefulSet(t *testing.T) {
 // A claim that was there before its member may have more on its volume than a cache. No
 // policy deletes it; a drain that has read all of it does.
 func TestAnAdoptedClaimIsDeletedByNoPolicy(t *testing.T) {
+	tier.Second(t, "TestAPolicyHoldsForTheVolumesThatWereLeftUnderIt")
 	w := newWorld(t)
 	for i := range 2 {
 		w.create(bareClaim(claimName(i)))

@@ -114,6 +114,7 @@ func TestMembersThatCannotStartAreDegradedInTheKubeletsWords(t *testing.T) {
 }
 
 func TestAMemberThatNoNodeTakesIsDegradedAfterAMinute(t *testing.T) {
+	tier.Second(t, "TestMembersThatCannotStartAreDegradedInTheKubeletsWords")
 	withAndWithoutStorage(t, func(w *world, b *apitest.MemcachedBuilder) {
 		kubes.Afflict(w.namespace, func(s *corev1.PodStatus) {
 			s.Conditions = []corev1.PodCondition{{
@@ -150,6 +151,7 @@ func (w *world) noQuota() {
 }
 
 func TestMembersThatAQuotaForbidsAreDegradedInTheAPIServersWords(t *testing.T) {
+	tier.Second(t, "TestMembersThatCannotStartAreDegradedInTheKubeletsWords")
 	withAndWithoutStorage(t, func(w *world, b *apitest.MemcachedBuilder) {
 		w.quota("1")
 		w.create(b.Obj())
@@ -174,7 +176,7 @@ func (w *world) nudgeMembers() {
 }
 
 func TestADrainerThatAQuotaForbidsIsDegradedInTheAPIServersWords(t *testing.T) {
-	tier.Second(t, "TestMembersThatAQuotaForbidsAreDegradedInTheAPIServersWords")
+	tier.Second(t, "TestMembersThatCannotStartAreDegradedInTheKubeletsWords")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	claim := w.claim(1)
@@ -193,10 +195,8 @@ func TestADrainerThatAQuotaForbidsIsDegradedInTheAPIServersWords(t *testing.T) {
 }
 
 func TestMembersThatPodSecurityForbidsAreDegradedInTheAPIServersWords(t *testing.T) {
+	tier.Second(t, "TestMembersThatCannotStartAreDegradedInTheKubeletsWords")
 	withAndWithoutStorage(t, func(w *world, b *apitest.MemcachedBuilder) {
-		if b.Obj().Spec.Storage != nil {
-			tier.Second(w, "TestMembersThatPodSecurityForbidsAreDegradedInTheAPIServersWords/plain")
-		}
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
 		w.change(namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)
 		w.create(b.With(func(s *cachev1alpha1.MemcachedSpec) {

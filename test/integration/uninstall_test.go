@@ -162,6 +162,7 @@ func (u *uninstallation) noFinalizers() {
 }
 
 func TestUninstallWaitsForADrainToEnd(t *testing.T) {
+	tier.Second(t, "TestUninstallLeavesNoFinalizerAndEveryItem")
 	w := newWorld(t)
 	u := newUninstallation(w)
 	u.options.Timeout = wait.Long
@@ -230,6 +231,7 @@ func TestUninstallLeavesNoFinalizerAndEveryItem(t *testing.T) {
 }
 
 func TestUninstallWithoutADeployment(t *testing.T) {
+	tier.Second(t, "TestUninstallLeavesNoFinalizerAndEveryItem")
 	w := newWorld(t)
 	u := newUninstallation(w, "namespaced=true", "uninstall.memcacheds=Delete")
 	u.options.DeleteClusters = true
@@ -258,6 +260,7 @@ func TestAVolumeOutlivesItsClaimThatWasDeletedBeforeItsDrain(t *testing.T) {
 }
 
 func TestAnOperatorThatComesBackHoldsWhatItLeft(t *testing.T) {
+	tier.Second(t, "TestCrashPoints")
 	w := newWorld(t)
 	u := newUninstallation(w)
 	claim := w.hangingDrain(apitest.MakeMemcached(name))

@@ -12,6 +12,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // volumesHave returns nil when the volumes of so many members have this size.
@@ -144,6 +145,7 @@ func TestARollOutThatLosesItemsIsForetold(t *testing.T) {
 }
 
 func TestVolumesOfMembersThatLeftDoNotGrow(t *testing.T) {
+	tier.Second(t, "TestVolumesOfMembersGrow")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	kubes.Play(w.namespace, player.Hang)
@@ -160,6 +162,7 @@ func TestVolumesOfMembersThatLeftDoNotGrow(t *testing.T) {
 }
 
 func TestVolumesThatMayNotGrowAreToldOfOnce(t *testing.T) {
+	tier.Second(t, "TestVolumesSizedTellsWhatGrowsAndWhatMayNot")
 	w := newWorld(t)
 	fixed := func(s *cachev1alpha1.MemcachedSpec) { s.Storage.StorageClassName = ptr.To(player.FixedClass) }
 	w.create(apitest.MakeMemcached(name).Storage("128Mi").Size(3).With(fixed).Obj())

@@ -53,13 +53,16 @@ func (s source) add(path string) error {
 		if !ok || f.Recv != nil || f.Body == nil {
 			continue
 		}
+		// Packages may share a test's name. The name is of the second tier if all of them are.
+		_, before := s.tests[f.Name.Name]
+		first := before && !s.tests[f.Name.Name]
 		if isTest(f.Name.Name) {
 			s.tests[f.Name.Name] = false
 		}
 		for i, stmt := range f.Body.List {
 			// Only a call among the first statements is of the whole test.
 			if name, ok := second(stmt); ok && i < 3 {
-				s.tests[f.Name.Name] = true
+				s.tests[f.Name.Name] = !first
 				s.shownBy[name] = files.Position(stmt.Pos()).String()
 			}
 		}

@@ -181,7 +181,7 @@ func TestLittleStaysOfWhatIsLarge(t *testing.T) {
 	} {
 		kind := reflect.TypeOf(test.object)
 		t.Run(kind.Name(), func(t *testing.T) {
-			const together = 20 // a garbage collection takes its time
+			const together = filled/maxKept - 2 // a garbage collection takes its time; of more, one that stays whole would not be seen
 			for some := range slices.Chunk(fillers(kind, "", func(v reflect.Value) reflect.Value { return v }), together) {
 				littleStays(t, test.object, some, test.transform)
 			}

@@ -20,11 +20,10 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/linux"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/tied"
 	"example.com/memcached-operator/test/wait"
@@ -42,7 +41,7 @@ func Main(m *testing.M, drainer func(ctx context.Context, line []string, std arg
 	main = drainer
 	if os.Getenv(BeDrainer) != "" {
 		// A drainer that a tracer has started would outlive it.
-		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
+		if err := linux.DieWithParent(); err != nil {
 			panic(err)
 		}
 		for _, step := range stepIn {
