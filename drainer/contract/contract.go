@@ -62,6 +62,9 @@ const (
 	// ReplayedFile is beside the warm file, or the save, of a generation: which of its items have
 	// been replayed.
 	ReplayedFile = "replayed"
+	// SpareFile takes a little room beside a warm file that memcached maps, for what is written at a
+	// planned end: its .meta and the manifest. It is removed before that.
+	SpareFile = "spare"
 	// GenerationPrefix begins the name of a directory with an older warm file, its
 	// .meta and its manifest: what "drainer serve" keeps to replay it into a
 	// memcached that starts empty. A number follows, higher is newer.

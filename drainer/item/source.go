@@ -60,25 +60,61 @@ func LayersOf(s Source) []Source {
 	return []Source{s}
 }
 
-// Flushed is a Source whose live items count as invalidated: clients have flushed
-// everything since they were stored.
-func Flushed(s Source) Source { return flushed{s} }
-
-type flushed struct{ Source }
-
-// Items are those of the source, with their state.
-func (s flushed) Items(ctx context.Context) iter.Seq2[*Item, error] {
-	return allFlushed(s.Source.Items(ctx))
+// Through is a Source of which each sequence of items, and what it lacks, passes through functions.
+type Through struct {
+	Source
+	// Sequence is what becomes of one of items; nil: nothing.
+	Sequence func(iter.Seq2[*Item, error]) iter.Seq2[*Item, error]
+	// Err is what becomes of the error that says what the source lacks; nil: nothing.
+	Err func(error) error
 }
 
-// Shares are those of the source, with their state.
-func (s flushed) Shares(ctx context.Context, n int) []iter.Seq2[*Item, error] {
-	shares := Shares(ctx, s.Source, n)
+func (t Through) sequence(items iter.Seq2[*Item, error]) iter.Seq2[*Item, error] {
+	if t.Sequence == nil {
+		return items
+	}
+	return t.Sequence(items)
+}
+
+// Items are those of the source.
+func (t Through) Items(ctx context.Context) iter.Seq2[*Item, error] {
+	return t.sequence(t.Source.Items(ctx))
+}
+
+// Shares are those of the source.
+func (t Through) Shares(ctx context.Context, n int) []iter.Seq2[*Item, error] {
+	shares := Shares(ctx, t.Source, n)
 	for i := range shares {
-		shares[i] = allFlushed(shares[i])
+		shares[i] = t.sequence(shares[i])
 	}
 	return shares
 }
+
+// Layers are those of the source.
+func (t Through) Layers() []Source {
+	layered, ok := t.Source.(Layered)
+	if !ok {
+		return []Source{t}
+	}
+	var layers []Source
+	for _, layer := range layered.Layers() {
+		layers = append(layers, Through{layer, t.Sequence, t.Err})
+	}
+	return layers
+}
+
+// Lacking is what the source lacks.
+func (t Through) Lacking() error {
+	err := t.Source.Lacking()
+	if err == nil || t.Err == nil {
+		return err
+	}
+	return t.Err(err)
+}
+
+// Flushed is a Source whose live items count as invalidated: clients have flushed
+// everything since they were stored.
+func Flushed(s Source) Source { return Through{Source: s, Sequence: allFlushed} }
 
 func allFlushed(items iter.Seq2[*Item, error]) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {

@@ -91,3 +91,18 @@ func AdoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0,
 
 // Unsent is how many bytes of a connection its other end has not acknowledged.
 func Unsent(fd int) (int, error) { return unix.IoctlGetInt(fd, unix.SIOCOUTQ) }
+
+// zfsMagic is the type of OpenZFS, which Linux has no name for.
+const zfsMagic = 0x2fc12fc1
+
+// CopiesOnWrite tells whether the file system of dir is known to write each block to a new place. btrfs is asked
+// for room by each page of mapped memory that is written, also where the file has some, and in a file
+// without copies (chattr +C), too.
+func CopiesOnWrite(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && copiesOnWrite(st.Type)
+}
+
+func copiesOnWrite(fsType int64) bool {
+	return fsType == unix.BTRFS_SUPER_MAGIC || fsType == unix.BCACHEFS_SUPER_MAGIC || fsType == zfsMagic
+}

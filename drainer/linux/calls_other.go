@@ -62,3 +62,6 @@ func AdoptOrphans() error { return unix.ENOSYS }
 
 // Unsent can't tell.
 func Unsent(int) (int, error) { return 0, unix.ENOSYS }
+
+// CopiesOnWrite can't tell.
+func CopiesOnWrite(string) bool { return false }

@@ -19,7 +19,8 @@ import (
 // true:
 //
 //   - it has used HangAfter of CPU time, and has mapped nothing more of the file meanwhile. A
-//     sound start maps 1 MiB in less than a millisecond;
+//     sound start maps 1 MiB in less than a millisecond. One that has locked its memory (-k) has
+//     mapped everything before it looks at anything, so this says nothing of it;
 //   - for HangAfter it has used no CPU;
 //   - it has taken startSpins times HangAfter, and HangAfter more for each GiB of the file.
 
@@ -33,7 +34,9 @@ const mostThreads = 2
 type stage struct {
 	// begun: it has threads that answer its clients.
 	begun, diskWait bool
-	cpu             time.Duration
+	// locked: all of the file was mapped at once.
+	locked bool
+	cpu    time.Duration
 	// mapped is how much of its file it has mapped, in bytes, and faults how often it had to read
 	// some from the disk.
 	mapped, faults int64
@@ -61,7 +64,7 @@ func (j *startJudgement) look(s stage, since time.Duration) (why string) {
 		j.took += since
 	}
 	switch used := s.cpu - j.cpu; {
-	case used >= j.after:
+	case used >= j.after && !s.locked:
 		return fmt.Sprintf("it has used %s of CPU time and has looked at nothing more of its file", used.Round(time.Second))
 	case j.still >= j.after && used <= idleCPU:
 		return fmt.Sprintf("it has done nothing for %s", j.still.Round(time.Second))
@@ -118,26 +121,31 @@ func lookAtStart(pid int) (s stage, err error) {
 		s.cpu += stat.cpu
 		s.faults += stat.faults
 	}
-	s.mapped, err = mappedBytes(process + "/status")
+	s.mapped, s.locked, err = mappedBytes(process + "/status")
 	return s, err
 }
 
 // mappedBytes are those of files, in memory or on a disk, that a process has mapped and looked at.
-func mappedBytes(path string) (sum int64, err error) {
+// locked: its memory stays in memory.
+func mappedBytes(path string) (sum int64, locked bool, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
-		if len(fields) < 2 || fields[0] != "RssFile:" && fields[0] != "RssShmem:" {
+		if len(fields) < 2 || fields[0] != "RssFile:" && fields[0] != "RssShmem:" && fields[0] != "VmLck:" {
 			continue
 		}
 		kib, err := strconv.ParseInt(fields[1], 10, 53)
 		if err != nil {
-			return 0, fmt.Errorf("%s: %w", path, err)
+			return 0, false, fmt.Errorf("%s: %w", path, err)
 		}
-		sum += kib << 10
+		if fields[0] == "VmLck:" {
+			locked = kib > 0
+		} else {
+			sum += kib << 10
+		}
 	}
-	return sum, nil
+	return sum, locked, nil
 }

@@ -16,6 +16,8 @@ func TestAStartIsJudgedByWhatItDoes(t *testing.T) {
 		want   int // when it is over; 0 never
 	}{
 		"it works and maps nothing more":   {func(n int) stage { return stage{cpu: time.Duration(n) * time.Second, mapped: 5} }, 11},
+		"it works, and has all in memory":  {func(n int) stage { return stage{cpu: time.Duration(n) * time.Second, mapped: 5, locked: true} }, 110},
+		"it has all in memory, and rests":  {func(n int) stage { return stage{mapped: 5, locked: true} }, 11},
 		"it does nothing":                  {func(n int) stage { return stage{mapped: 5} }, 11},
 		"it maps more":                     {func(n int) stage { return stage{cpu: time.Duration(n) * time.Second, mapped: int64(n)} }, 110},
 		"it waits for the disk":            {func(n int) stage { return stage{diskWait: true} }, 0},

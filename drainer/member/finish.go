@@ -20,6 +20,7 @@ const progressLogged = 10 * time.Second
 func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
 	code := codeOf(status)
 	began := time.Now()
+	s.dropSpare()
 	saved, err := s.keep()
 	switch {
 	case saved && err != nil:
@@ -45,7 +46,7 @@ func (s *supervisor) keep() (saved bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("look for items in the warm file: %w", err)
 	}
-	saved, err = s.manifest.finish()
+	saved, err = s.manifest.finish(s.std.Logf)
 	if saved && err == nil && !s.Saves() {
 		if err := s.manifest.count(); err != nil {
 			s.uncounted(err)

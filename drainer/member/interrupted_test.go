@@ -5,6 +5,7 @@ package member_test
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math/bits"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
@@ -166,24 +168,34 @@ func marked(t *testing.T, dir string, generation int) (n int) {
 	return n
 }
 
-// nothingUnderWay waits until a member that replays the newest generation on its volume has all that
-// was sent to it.
-func nothingUnderWay(t *testing.T, dir string, s *drainertest.Served) {
-	t.Helper()
-	same, before := 0, -1
-	wait.For(t, "what was sent to come back", func() error {
-		kept, err := volume.Kept(dir)
-		if err != nil {
-			return err
-		}
-		if n, sent := s.Memcached().Items(t), marked(t, dir, kept[0].Number); n < int64(sent) {
-			return fmt.Errorf("%d of %d items", n, sent)
-		} else if same++; sent != before {
-			same, before = 0, sent
-		}
-		if same < 20 { // a batch may be handed to a connection, and not be marked yet
-			return fmt.Errorf("%d items were sent a moment ago", before)
-		}
-		return nil
-	})
+// stalled is a source that calls do before its n-th item, when every item before that has an outcome:
+// nothing is under way then, which a kill would lose.
+type stalled struct {
+	item.Source
+	n  int
+	do func()
+}
+
+func (s *stalled) Layers() []item.Source {
+	part := func(has func(n int) bool) item.Source {
+		return item.Through{Source: s.Source, Sequence: func(items iter.Seq2[*item.Item, error]) iter.Seq2[*item.Item, error] {
+			return func(yield func(*item.Item, error) bool) {
+				n := 0
+				for it, err := range items {
+					if n++; (err != nil || has(n)) && !yield(it, err) {
+						return
+					}
+				}
+			}
+		}}
+	}
+	return []item.Source{
+		part(func(n int) bool { return n < s.n }),
+		part(func(n int) bool {
+			if n == s.n {
+				s.do()
+			}
+			return n >= s.n
+		}),
+	}
 }

@@ -278,8 +278,8 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 	}
 }
 
-// TestKilledWhileItSavesAfterACrash: memcached has crashed, and its supervisor is killed in
-// the middle of the save. The container that starts again still has the file in memory, with
+// TestKilledWhileItSavesAfterACrash: memcached has crashed, in its own save if the pod is lost, and its
+// supervisor is killed in the middle of the save. The container that starts again still has the file in memory, with
 // everything in it; the part on the volume is only for the case that the pod is lost.
 func TestKilledWhileItSavesAfterACrash(t *testing.T) {
 	tier.Second(t, "TestSupervisorKilledWhileSaving")
@@ -291,7 +291,9 @@ func TestKilledWhileItSavesAfterACrash(t *testing.T) {
 			drainertest.Store(t, s.Address(), all)
 			s.Settle(len(all))
 			fault{call: "pwrite64", file: unfinishedSave, n: 7}.on(p.volume).attach(s)
-			if err := syscall.Kill(s.PID(), syscall.SIGKILL); err != nil {
+			if lost {
+				dieInItsSave(s)
+			} else if err := syscall.Kill(s.PID(), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 			s.Wait()
@@ -415,17 +417,23 @@ func TestMemcachedDiesWhileItSaves(t *testing.T) {
 	s := p.start("", fewPages...)
 	drainertest.Store(t, s.Address(), all)
 	s.Settle(len(all))
-	pid := s.PID()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil { // it never comes to it
-		t.Fatal(err)
-	}
-	s.Signal(syscall.SIGTERM)
-	s.WaitFor("saving the cache")
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	dieInItsSave(s)
 	if code := s.Wait(); code != 128+9 || !strings.Contains(s.Err.String(), "memcached ended without saving the cache") {
 		t.Errorf("exit code %d: %s", code, s.Err.String())
 	}
 	p.expectAllOrNothing(all, false)
+}
+
+// dieInItsSave kills a memcached that was told to save, before it comes to it.
+func dieInItsSave(s *drainertest.Served) {
+	s.T.Helper()
+	pid := s.PID()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		s.T.Fatal(err)
+	}
+	s.Signal(syscall.SIGTERM)
+	s.WaitFor("saving the cache")
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		s.T.Fatal(err)
+	}
 }

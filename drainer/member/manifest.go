@@ -148,7 +148,7 @@ const maxCount = 2 * time.Second
 // finish is called after memcached's end. It brings everything to the disk and records
 // what is now true of the file, in any boot: it is saved, or it is as the crash left
 // it.
-func (m *manifest) finish() (saved bool, err error) {
+func (m *manifest) finish(logf func(string, ...any)) (saved bool, err error) {
 	meta, metaErr := volume.ReadMeta(m.dir)
 	saved = metaErr == nil
 	if !saved && m.Image == nil {
@@ -162,7 +162,7 @@ func (m *manifest) finish() (saved bool, err error) {
 	if err := m.sync(saved); err != nil {
 		return saved, err
 	}
-	if err := volume.SyncMarks(m.dir); err != nil {
+	if err := volume.SyncMarks(m.dir, logf); err != nil {
 		return saved, err
 	}
 	m.State, m.PID = volume.Died, 0

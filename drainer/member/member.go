@@ -212,7 +212,7 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	s.stopReplay, s.replayed = stopReplay, make(chan struct{})
 	defer stopReplay()
 	behind.Go(func() {
-		(&replay{s, w.address, watchCtx}).run(replayCtx)
+		(&replay{s: s, address: w.address, life: watchCtx}).run(replayCtx)
 		close(s.replayed)
 		select {
 		case <-s.manifest.answered:
@@ -344,6 +344,16 @@ func (s *supervisor) begin() (err error) {
 	}
 	kept, err := volume.Kept(s.Volume)
 	s.pending = err == nil && volume.Replayable(kept)
+	if s.pending {
+		err = volume.MarksRefused(kept)
+	}
+	if err != nil {
+		err = fmt.Errorf("look for what is to be replayed: %w", err)
+		if s.Saves() {
+			err = errors.Join(err, s.putBack())
+		}
+		return err
+	}
 	if s.child, err = startChild(s.memcached(), s.lock); err != nil {
 		err = fmt.Errorf("start memcached: %w", err)
 		if s.Saves() {
@@ -428,10 +438,21 @@ func (s *supervisor) save() {
 
 // endMemcached tells memcached to end. What a replay has sent to it has an outcome by then.
 func (s *supervisor) endMemcached(sig syscall.Signal) {
+	s.dropSpare()
 	ctx, stop := context.WithCancel(context.Background())
 	s.stopEnding = stop
 	go s.endHung(ctx)
 	s.child.signal(sig)
+}
+
+// dropSpare makes room for what is written at the end.
+func (s *supervisor) dropSpare() {
+	if s.Dir() == "" || s.Saves() {
+		return
+	}
+	if err := volume.DropSpare(s.Volume); err != nil {
+		s.std.Logf("%v", err)
+	}
 }
 
 // codeOf memcached's end is the exit code that a shell would report.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"example.com/memcached-operator/drainer/args"
@@ -27,6 +29,8 @@ type replay struct {
 	address string
 	// life ends with memcached: what was sent to it has an outcome until then.
 	life context.Context
+	// left: the generation that is replayed is no more on the volume.
+	left atomic.Bool
 }
 
 // replaySource lets tests step in between a generation and its replay.
@@ -68,19 +72,19 @@ func (r *replay) all(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	for i, g := range kept {
-		if g.Failed {
-			return
+	for ; volume.Replayable(kept) && err == nil; kept, err = volume.Kept(r.s.Volume) {
+		name := filepath.Base(kept[0].Dir)
+		goOn, err := r.one(ctx, kept[0], kept[1:])
+		switch {
+		case err == nil:
+		case r.left.Load():
+			r.s.std.Logf("the rest of %s is lost: %s", name, args.OneLine(err))
+		case ctx.Err() != nil:
+			r.s.std.Logf("the replay of %s was interrupted: the next start goes on", name)
+		default:
+			r.s.std.Logf("%s stays on the volume: %s", name, args.OneLine(err))
 		}
-		goOn, err := r.one(ctx, g, kept[i+1:])
-		if ctx.Err() != nil {
-			r.s.std.Logf("the replay of %s was interrupted: the next start goes on", filepath.Base(g.Dir))
-			return
-		}
-		if err != nil {
-			r.s.std.Logf("%s stays on the volume: %s", filepath.Base(g.Dir), args.OneLine(err))
-		}
-		if !goOn {
+		if ctx.Err() != nil || err != nil || !goOn {
 			return
 		}
 	}
@@ -100,13 +104,13 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 		return false, err
 	}
 	defer reader.Close()
-	marks, err := volume.OpenMarks(g, reader.Size())
+	notes, err := r.notesOn(g, older, reader.Size())
 	if err != nil {
-		return false, fmt.Errorf("note which items are replayed: %w", err)
+		return false, err
 	}
-	defer marks.Close()
+	defer notes.close()
 	r.s.std.Logf("replaying %s: about %d items", name, reader.Expected())
-	m := move.Replay{Source: replaySource(ctx, reader), Sending: marks.Set, Dialer: r.s.Dialer, Address: r.address, Silence: maxSilence, Log: r.s.std.Err}
+	m := move.Replay{Source: replaySource(ctx, reader), Sending: notes.set, Dialer: r.s.Dialer, Address: r.address, Silence: maxSilence, Log: r.s.std.Err}
 	receipt, err := m.Run(r.life, ctx)
 	if err != nil {
 		return false, err
@@ -116,7 +120,7 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 	case receipt.Reason == string(warmfile.ReasonSaveIncomplete):
 		// All there is has come back. Older generations may have older values of what is
 		// missing.
-	case receipt.ExitCode == contract.ExitUnrecoverable:
+	case receipt.ExitCode == contract.ExitUnrecoverable && !r.left.Load():
 		return false, errors.Join(errors.New(receipt.Message), volume.GiveUp(g))
 	case !receipt.Complete || receipt.Failed > 0:
 		return false, errors.New(receipt.Message)
@@ -141,3 +145,58 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 
 // maxSilence bounds how long the member may not answer its own replay.
 const maxSilence = time.Minute
+
+// notes on which items of a generation have been sent to memcached.
+type notes struct {
+	// leave removes the generation and all that is older.
+	leave func(why error) error
+	mu    sync.Mutex
+	// marks are nil if the generation has left the volume.
+	marks *volume.Marks
+}
+
+// notesOn begins them. If they can't be had, the generation leaves the volume, with all that is older,
+// before its next item is sent. The replay goes on with its open file, and what is still to be sent when
+// it is interrupted is lost. If it stayed, the next start would send again what clients have deleted since.
+func (r *replay) notesOn(g volume.Generation, older []volume.Generation, size int64) (*notes, error) {
+	name := filepath.Base(g.Dir)
+	n := &notes{leave: func(why error) error {
+		r.s.std.Logf("%s leaves the volume while it is replayed, because nothing can note what has been: %s", name, args.OneLine(why))
+		if err := volume.DiscardAll(append([]volume.Generation{g}, older...)); err != nil {
+			return fmt.Errorf("note which items are replayed: %w", errors.Join(why, err))
+		}
+		r.left.Store(true)
+		return nil
+	}}
+	marks, err := volume.OpenMarks(r.s.Volume, g, size, r.s.std.Logf)
+	if err != nil {
+		return n, n.leave(err)
+	}
+	n.marks = marks
+	return n, nil
+}
+
+// set notes items by their places before they are sent.
+func (n *notes) set(places []int64) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.marks == nil {
+		return nil
+	}
+	err := n.marks.Set(places)
+	if err == nil {
+		return nil
+	}
+	if err := n.leave(err); err != nil {
+		return err
+	}
+	err = n.marks.Close()
+	n.marks = nil
+	return err
+}
+
+func (n *notes) close() {
+	if n.marks != nil {
+		_ = n.marks.Close()
+	}
+}

@@ -3,7 +3,10 @@
 package member_test
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -35,8 +38,38 @@ func TestADiskThatIsTooSmallIsSaidAtTheStart(t *testing.T) {
 		t.Errorf("the file has %d bytes on the disk, %v", st.Blocks*512, err)
 	}
 	drainertest.Store(t, s.Address(), all)
+	// What a planned end writes has room as well.
+	filler := fill(t, disk.dir)
 	s.End("saved")
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
 	again := drainertest.Serve(t, disk.dir, "-m", "128")
 	again.ExpectItems(all)
+	if said := again.Err.String(); strings.Contains(said, "cold") {
+		t.Errorf("it did not start warm: %s", said)
+	}
 	again.End("saved")
+}
+
+// fill a disk to its last block, by a file.
+func fill(t *testing.T, dir string) (path string) {
+	t.Helper()
+	path = filepath.Join(dir, "filler")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for size := 1 << 20; size > 0; size /= 2 {
+		for err = error(nil); err == nil; {
+			if _, err = file.Write(make([]byte, size)); err == nil {
+				err = file.Sync()
+			}
+		}
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+	return path
 }

@@ -114,9 +114,9 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 	if err != nil {
 		return false, err
 	}
-	still, before := first, first // the counters have stood still since
+	heard, before := calls{first, first}, first
 	for {
-		wait := min(lookEvery, rest, time.Until(v.until), time.Until(still.at.Add(quietFor)))
+		wait := min(lookEvery, rest, time.Until(v.until), time.Until(heard.quietAt()))
 		if err := sleep(ctx, max(0, wait)); err != nil {
 			return false, err
 		}
@@ -126,12 +126,8 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 		}
 		v.missed += max(0, now.missed-before.missed)
 		before = now
-		if now.commands < first.commands { // somebody reset the counters
-			first = now
-		}
-		if now.commands != still.commands {
-			still = now
-		}
+		quiet := heard.look(now)
+		first = heard.first
 		// Before the next pass: while clients store items, each rest is over at the first look. In one
 		// so short nobody may have called.
 		called := now.commands != first.commands
@@ -147,7 +143,7 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 			return true, nil
 		case stored && now.at.Sub(first.at) >= rest:
 			return true, nil
-		case !stored && now.at.Sub(still.at) >= quietFor:
+		case !stored && quiet:
 			v.quiet = true
 			return false, nil
 		}
@@ -162,6 +158,26 @@ type counters struct {
 	// linked is how many items were stored.
 	linked string
 }
+
+// calls are what the counters tell of clients.
+type calls struct {
+	// first is the first look, and still the one that saw the last call.
+	first, still counters
+}
+
+// look tells whether no client has called for quietFor.
+func (c *calls) look(now counters) (quiet bool) {
+	if now.commands < c.first.commands { // the counters were reset
+		c.first = now
+	}
+	if now.commands != c.still.commands {
+		c.still = now
+	}
+	return !now.at.Before(c.quietAt())
+}
+
+// quietAt is when that is so if no client calls any more.
+func (c *calls) quietAt() time.Time { return c.still.at.Add(quietFor) }
 
 // clientCommands are what memcached counts of commands that clients use caches by. Not what
 // the supervisor, and those who measure, ask: "me", "version", "mn" and "stats" don't count.

@@ -283,9 +283,39 @@ func TestAClientWhoOnlyReads(t *testing.T) {
 	}
 }
 
+// TestSilenceIsCountedFromTheLastCall: a client that calls now and then is waited for as well as one that calls
+// all the time, and so is one after the counters were reset.
+func TestSilenceIsCountedFromTheLastCall(t *testing.T) {
+	begun := time.Now()
+	at := func(after time.Duration, commands int64) counters {
+		return counters{at: begun.Add(after), commands: commands}
+	}
+	heard := calls{at(0, 7), at(0, 7)}
+	for _, look := range []struct {
+		after    time.Duration
+		commands int64
+		quiet    bool
+	}{
+		{quietFor - time.Millisecond, 7, false},
+		{quietFor, 8, false},
+		{2*quietFor - time.Millisecond, 8, false},
+		{2 * quietFor, 9, false},
+		{2*quietFor + time.Second, 2, false},
+		{3 * quietFor, 2, false},
+		{3*quietFor + time.Second, 2, true},
+	} {
+		if quiet := heard.look(at(look.after, look.commands)); quiet != look.quiet {
+			t.Errorf("after %v, %d commands: quiet is %v", look.after, look.commands, quiet)
+		}
+	}
+	if heard.first.commands != 2 {
+		t.Errorf("calls are counted from %d", heard.first.commands)
+	}
+}
+
 // TestAClientWhoCallsEveryOtherSecond: it is waited for as well, to the end of patience.
 func TestAClientWhoCallsEveryOtherSecond(t *testing.T) {
-	tier.Second(t, "TestAMemberLeavesWhenItsLastClientHasGone")
+	tier.Second(t, "TestSilenceIsCountedFromTheLastCall")
 	t.Parallel()
 	f := newFarewell(t, 10, true)
 	ctx, cancel := context.WithCancel(t.Context())

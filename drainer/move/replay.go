@@ -34,49 +34,33 @@ func (r *Replay) Run(ctx, reading context.Context) (contract.Receipt, error) {
 	if err != nil {
 		return contract.Receipt{}, fmt.Errorf("replay: %w", err)
 	}
-	e := Engine{Source: until{r.Source, reading}, Owner: itself{}, Servers: []routing.Server{server}, Dialer: r.Dialer,
+	e := Engine{Source: until(reading, r.Source), Owner: itself{}, Servers: []routing.Server{server}, Dialer: r.Dialer,
 		UnreachableTimeout: r.Silence, Log: r.Log, sending: r.Sending}
 	return e.Run(ctx), nil
 }
 
 // until is a source whose end comes early when ctx ends.
-type until struct {
-	item.Source
-	ctx context.Context
+func until(ctx context.Context, s item.Source) item.Source {
+	ended := ctx.Done()
+	return item.Through{Source: s, Sequence: func(items iter.Seq2[*item.Item, error]) iter.Seq2[*item.Item, error] {
+		return func(yield func(*item.Item, error) bool) {
+			for it, err := range items {
+				select {
+				case <-ended:
+					yield(nil, errEnded)
+					return
+				default:
+				}
+				if !yield(it, err) {
+					return
+				}
+			}
+		}
+	}}
 }
 
 // errEnded is the last thing that it yields then.
 var errEnded = errors.New("the replay was told to end")
-
-func (u until) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
-	return u.all(u.Source.Items(ctx))
-}
-
-// Shares are those of the source.
-func (u until) Shares(ctx context.Context, n int) []iter.Seq2[*item.Item, error] {
-	shares := item.Shares(ctx, u.Source, n)
-	for i := range shares {
-		shares[i] = u.all(shares[i])
-	}
-	return shares
-}
-
-func (u until) all(items iter.Seq2[*item.Item, error]) iter.Seq2[*item.Item, error] {
-	ended := u.ctx.Done()
-	return func(yield func(*item.Item, error) bool) {
-		for it, err := range items {
-			select {
-			case <-ended:
-				yield(nil, errEnded)
-				return
-			default:
-			}
-			if !yield(it, err) {
-				return
-			}
-		}
-	}
-}
 
 // itself owns every key.
 type itself struct{}

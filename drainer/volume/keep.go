@@ -129,7 +129,7 @@ func Sweep(dir string) error {
 			errs = append(errs, os.RemoveAll(path))
 		}
 	}
-	errs = append(errs, adopt(dir), removeDurably(filepath.Join(dir, newWarmFile)))
+	errs = append(errs, DropSpare(dir), adopt(dir), removeDurably(filepath.Join(dir, newWarmFile)))
 	if Missing(filepath.Join(dir, contract.WarmFile)) {
 		errs = append(errs, removeDurably(filepath.Join(dir, contract.MetaFile)))
 	}

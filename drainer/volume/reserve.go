@@ -26,10 +26,13 @@ var Fallocate = linux.Fallocate
 //
 // Reserved blocks are not written to: that takes a moment for any size on ext4 and xfs, and they
 // read as zeros. In a file system in memory they would be, so there nothing is reserved; where it
-// can't be done, logf is told.
+// can't be done, or promises nothing, logf is told.
 func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(string, ...any)) error {
 	if inMemory, err := linux.InMemory(dir); inMemory || err != nil {
 		return err
+	}
+	if linux.CopiesOnWrite(dir) {
+		logf("the volume's file system wants new room for each write, whatever is reserved: memcached dies if the disk fills")
 	}
 	path := filepath.Join(dir, contract.WarmFile)
 	isNew := Missing(path)
@@ -41,7 +44,36 @@ func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(stri
 	if err != nil && isNew {
 		err = errors.Join(err, removeDurably(path))
 	}
+	if err == nil {
+		reserveSpare(dir, logf)
+	}
 	return err
+}
+
+// spareBytes is the size of a spare file: far more than what is written at the end, because a file system
+// makes no file if it lacks room for all that this may take, hundreds of KiB on xfs.
+const spareBytes = 1 << 20
+
+// reserveSpare takes the room for what is written at a planned end. A disk that has none is no reason not to
+// start.
+func reserveSpare(dir string, logf func(string, ...any)) {
+	file, err := os.OpenFile(filepath.Join(dir, contract.SpareFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		err = errors.Join(Fallocate(int(file.Fd()), 0, 0, spareBytes), file.Close())
+	}
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		logf("what is written at the end of this member has no room of its own: %v", err)
+	}
+}
+
+// DropSpare gives that room back, before something is written there. xfs frees the blocks of a removed
+// file some time later, and those of one that is cut at once.
+func DropSpare(dir string) error {
+	path := filepath.Join(dir, contract.SpareFile)
+	if err := os.Truncate(path, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return errors.Join(err, removeDurably(path))
+	}
+	return removeDurably(path)
 }
 
 func reserve(ctx context.Context, file *os.File, size int64, logf func(string, ...any)) error {

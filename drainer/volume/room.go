@@ -129,7 +129,7 @@ func allocated(g Generation) (int64, error) {
 	}
 	const blockBytes = 512 // whatever the file system's own are
 	sum := int64(0)
-	for _, file := range files {
+	for _, file := range append(files, contract.ReplayedFile) {
 		var st unix.Stat_t
 		err := unix.Stat(filepath.Join(g.Dir, file), &st)
 		if err != nil && (file == contract.WarmFile || !errors.Is(err, os.ErrNotExist)) {

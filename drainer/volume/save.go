@@ -113,7 +113,7 @@ func Save(ctx context.Context, memory, dir string, o SaveOptions) (*snapshot.Wri
 	}
 	need, err := PackedSize(memory)
 	if err == nil {
-		err = SyncMarks(dir)
+		err = SyncMarks(dir, o.Logf)
 	}
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func OpenAll(dir string, neverStarted bool) (*Departed, error) {
 			break
 		}
 		v.readers = append(v.readers, r)
-		var layer item.Source = named{r, g}
+		layer := g.source(r)
 		if flushed {
 			layer = item.Flushed(layer) // the servers of now may not know of that flush
 		}
@@ -128,36 +128,18 @@ func (v *Departed) Close() error {
 	return errors.Join(errs...)
 }
 
-// named is the Source of a generation, which its errors name.
-type named struct {
-	item.Source
-	generation Generation
-}
-
-func (n named) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
-	return n.all(n.Source.Items(ctx))
-}
-
-// Shares are those of the generation.
-func (n named) Shares(ctx context.Context, count int) []iter.Seq2[*item.Item, error] {
-	shares := item.Shares(ctx, n.Source, count)
-	for i := range shares {
-		shares[i] = n.all(shares[i])
-	}
-	return shares
-}
-
-func (n named) all(items iter.Seq2[*item.Item, error]) iter.Seq2[*item.Item, error] {
-	return func(yield func(*item.Item, error) bool) {
-		for it, err := range items {
-			if !yield(it, n.generation.named(err)) {
-				return
+// source is a generation's, which its errors name.
+func (g Generation) source(s item.Source) item.Source {
+	return item.Through{Source: s, Err: g.named, Sequence: func(items iter.Seq2[*item.Item, error]) iter.Seq2[*item.Item, error] {
+		return func(yield func(*item.Item, error) bool) {
+			for it, err := range items {
+				if !yield(it, g.named(err)) {
+					return
+				}
 			}
 		}
-	}
+	}}
 }
-
-func (n named) Lacking() error { return n.generation.named(n.Source.Lacking()) }
 
 // nothing is the Source of a volume on which nothing was ever stored.
 type nothing struct{}
