@@ -82,7 +82,7 @@ func dispatch(args []string) error {
 	if err != nil {
 		return err
 	}
-	log := zapr.NewLogger(logger)
+	log := controllers.Logger(zapr.NewLogger(logger))
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 	err = run(ctrl.SetupSignalHandler(), &f)
