@@ -87,6 +87,8 @@ type owned[T any, P interface {
 	// is known to differ from what is desired.
 	variant int32
 	differs bool
+	// unsettled: it is to be looked at again although it is as desired now.
+	unsettled bool
 }
 
 // applyOwned creates, changes or deletes the object, unless it is as wanted.
@@ -121,7 +123,7 @@ func applyOwned[T any, P interface {
 		live = w.current
 	}
 	changed, err := applyChanged(ctx, r, desired, current, live)
-	if !changed && err == nil {
+	if !changed && err == nil && !w.unsettled {
 		r.Matches.Note(r.cluster, w.kind, w.current, w.variant)
 	}
 	return err
