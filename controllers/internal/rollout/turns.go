@@ -316,10 +316,12 @@ func (t *Turns) lookForTurnsOf(
 		}
 		for i := range list.Items {
 			key := client.ObjectKeyFromObject(&list.Items[i])
-			if routers := list.Items[i].Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentRouter; routers != t.options.Routers {
+			labels := list.Items[i].Labels
+			if routers := labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentRouter; routers != t.options.Routers {
 				continue
-			} else if routers {
-				key.Name = list.Items[i].Labels[cachev1alpha1.LabelCluster]
+			}
+			if t.options.Routers {
+				key.Name = labels[cachev1alpha1.LabelCluster]
 			}
 			record := Parse(list.Items[i].Annotations[cachev1alpha1.AnnotationTemplate])
 			if record != nil && record.Turn != nil && watched[key] {
