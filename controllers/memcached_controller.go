@@ -66,7 +66,7 @@ type MemcachedReconciler struct {
 	Metrics *Metrics
 	Options Options
 	// RolloutsAtOnce is how many clusters' members an upgrade of the operator replaces
-	// at the same time; 0 stands for 3.
+	// at the same time, and how many clusters' routers; 0 stands for 3.
 	RolloutsAtOnce int
 	Clock          clock.PassiveClock
 
@@ -74,8 +74,8 @@ type MemcachedReconciler struct {
 	matches      memory.Matches
 	refusedSteps memory.Refusals
 	// rollouts has the turns of roll-outs; turns() creates it once.
-	rollouts     *rollout.Turns
-	rolloutsOnce sync.Once
+	rollouts, routerRollouts *rollout.Turns
+	rolloutsOnce             sync.Once
 	// progress of drainers and room on members are sampled beside the reconciles; wakes
 	// brings their news.
 	progress *ask.Drainers
@@ -116,19 +116,28 @@ func (r *MemcachedReconciler) reader() *observe.Reader {
 func (r *MemcachedReconciler) applier() *apply.Applier {
 	return &apply.Applier{
 		Client: r.Client, Reader: r.reader(), Events: r.Events, Options: r.Options, Clock: r.Clock,
-		Turns: r.turns(), Matches: &r.matches, Bindings: &r.bindings, Monitors: &r.monitors,
+		Turns: r.turns(), RouterTurns: r.routerTurns(), Matches: &r.matches, Bindings: &r.bindings, Monitors: &r.monitors,
 	}
 }
 
 // turns of the roll-outs that an upgrade begins.
 func (r *MemcachedReconciler) turns() *rollout.Turns {
 	r.rolloutsOnce.Do(func() {
-		r.rollouts = rollout.NewTurns(rollout.Options{
+		options := rollout.Options{
 			Cache: r.Client, Live: r.Live, AtOnce: r.RolloutsAtOnce, Clock: r.Clock,
 			Wake: r.wakes.now, Tell: r.Metrics.Rollouts,
-		})
+		}
+		r.rollouts = rollout.NewTurns(options)
+		options.Routers, options.Tell = true, func(int, int) {}
+		r.routerRollouts = rollout.NewTurns(options)
 	})
 	return r.rollouts
+}
+
+// routerTurns are those of the routers.
+func (r *MemcachedReconciler) routerTurns() *rollout.Turns {
+	r.turns()
+	return r.routerRollouts
 }
 
 // +kubebuilder:rbac:groups=cache.example.com,resources=memcacheds,verbs=get;list;watch;patch
@@ -182,6 +191,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	seen, p := &observed{State: state}, state.Plan()
 	if observe.Paused(cluster) {
 		r.turns().StandAside(req.NamespacedName)
+		r.routerTurns().StandAside(req.NamespacedName)
 		p = state.PausedPlan(p)
 		seen.done.Monitored = monitoredBefore(cluster)
 	}
@@ -283,6 +293,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.room.Forget(key)
 	r.rings.Forget(key)
 	r.turns().Forget(key)
+	r.routerTurns().Forget(key)
 }
 
 // result decides when to reconcile again: on an event if one will come, otherwise after a

@@ -18,9 +18,11 @@ func again(refusedFor time.Duration) time.Duration {
 	return min(max(refusedFor, retryFirst), retryLast)
 }
 
-// passes tells whether the error passes by itself: the step was refused, or conflicted
-// with another write. The next reconcile sees more.
-func passes(err error) bool { return errors.Is(err, observe.ErrRefused) || apierrors.IsConflict(err) }
+// passes tells whether the error passes by itself: the step was refused, conflicted with another
+// write, or went to a namespace that is being deleted. The next reconcile sees more.
+func passes(err error) bool {
+	return errors.Is(err, observe.ErrRefused) || apierrors.IsConflict(err) || namespaceEnds(err)
+}
 
 // foreignInterval is the shortest time between two looks at an object that is in the way.
 const foreignInterval = 5 * time.Second

@@ -82,7 +82,7 @@ func dispatch(args []string) error {
 	if err != nil {
 		return err
 	}
-	log := zapr.NewLogger(logger)
+	log := controllers.Logger(zapr.NewLogger(logger))
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 	err = run(ctrl.SetupSignalHandler(), &f)
@@ -130,7 +130,7 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.DurationVar(&f.gracePeriod, "graceful-shutdown-timeout", 20*time.Second, "How long running reconciles may go on after SIGTERM.")
 	fs.StringVar(&f.namespaces, "namespaces", os.Getenv("WATCH_NAMESPACES"), "Namespaces to watch, separated by commas; all by default.")
 	fs.IntVar(&f.concurrency, "max-concurrent-reconciles", 8, "Clusters that are reconciled at the same time.")
-	fs.IntVar(&f.rolloutsAtOnce, "rollouts-at-once", 3, "Clusters whose members an upgrade of the operator replaces at the same time.")
+	fs.IntVar(&f.rolloutsAtOnce, "rollouts-at-once", 3, "Clusters whose members an upgrade of the operator replaces at the same time, and clusters whose routers it replaces.")
 	fs.Float64Var(&f.qps, "kube-api-qps", 100, "Requests a second to the API server.")
 	fs.IntVar(&f.burst, "kube-api-burst", 200, "Requests to the API server at once.")
 	fs.DurationVar(&f.syncPeriod, "sync-period", 10*time.Hour, "How often every cluster is reconciled although nothing has changed.")

@@ -33,6 +33,7 @@ const (
 	FlagList               = "list"
 	FlagDiscovery          = "discovery"
 	FlagExportPort         = "export-port"
+	FlagProbePort          = "probe-port"
 	FlagPatience           = "patience"
 	FlagBeginFile          = "begin-file"
 	FlagBeginWhen          = "begin-when"
@@ -291,6 +292,9 @@ func Ready(port int32) []string {
 	return []string{"ready", "--" + FlagPort + "=" + strconv.Itoa(int(port))}
 }
 
+// ReadyPath is where a probe is answered 200 if all is well.
+const ReadyPath = "/ready"
+
 // Serve holds the arguments of "drainer serve".
 type Serve struct {
 	// Dir is the member's volume; empty if nothing is to be saved. Then there must be a
@@ -303,6 +307,8 @@ type Serve struct {
 	Port int32
 	// ExportPort is where it streams items to those who move them; 0 nowhere.
 	ExportPort int32
+	// ProbePort is where it tells the kubelet by HTTP, at ReadyPath, whether memcached answers; 0 nowhere.
+	ProbePort int32
 	// TerminationLog is the file for what a crash would lead to; empty: none.
 	TerminationLog string
 	// HangAfter is how long memcached may neither answer nor use the CPU; 0 is the
@@ -332,6 +338,9 @@ func (s Serve) Args() []string {
 	args = append(args, "--"+FlagPort+"="+strconv.Itoa(int(s.Port)))
 	if s.ExportPort > 0 {
 		args = append(args, "--"+FlagExportPort+"="+strconv.Itoa(int(s.ExportPort)))
+	}
+	if s.ProbePort > 0 {
+		args = append(args, "--"+FlagProbePort+"="+strconv.Itoa(int(s.ProbePort)))
 	}
 	if s.TerminationLog != "" {
 		args = append(args, "--"+FlagTerminationLog+"="+s.TerminationLog)

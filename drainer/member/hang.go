@@ -92,14 +92,15 @@ func (j *judgement) look(v vitals, since time.Duration) bool {
 type pulse struct {
 	mu sync.Mutex
 	// proven: the connection has brought an answer. pending: it has not brought the
-	// next one.
+	// next one, since the time asked.
 	proven, pending bool
+	asked           time.Time
 }
 
 func (p *pulse) set(proven, pending bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.proven, p.pending = proven, pending
+	p.proven, p.pending, p.asked = proven, pending, time.Now()
 }
 
 // silent tells whether an answer is missing on a connection that has brought some.
@@ -107,6 +108,13 @@ func (p *pulse) silent() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.proven && p.pending
+}
+
+// answers tells whether memcached has answered, and its next answer is not late.
+func (p *pulse) answers(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.proven && (!p.pending || now.Sub(p.asked) < lookPeriod)
 }
 
 // run asks until ctx ends, on another connection when one is lost.
@@ -162,14 +170,13 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // watchForHang kills memcached when it hangs, until ctx ends.
 func (s *supervisor) watchForHang(ctx context.Context, address string) {
-	var p pulse
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
-	asking.Go(func() { p.run(ctx, s.Dialer, address) })
+	asking.Go(func() { s.pulse.run(ctx, s.Dialer, address) })
 	defer asking.Wait()
 	defer cancel()
 	// endHung judges a memcached that was told to end.
-	if s.untilItHangs(ctx, judgement{after: s.HangAfter, most: spins * s.HangAfter}, workers, func() bool { return p.silent() && !s.saving.Load() }) && !s.saving.Load() {
+	if s.untilItHangs(ctx, judgement{after: s.HangAfter, most: spins * s.HangAfter}, workers, func() bool { return s.pulse.silent() && !s.saving.Load() }) && !s.saving.Load() {
 		s.std.Logf("memcached hangs: it has not answered for %s or more; it is killed and started again", s.HangAfter)
 		s.child.signal(syscall.SIGKILL)
 	}

@@ -36,6 +36,8 @@ type Config struct {
 	Port int
 	// ExportPort is where items are streamed to those who move them; 0 nowhere.
 	ExportPort int
+	// ProbePort is where the kubelet is told whether memcached answers; 0 nowhere.
+	ProbePort int
 	// Dialer of connections to it.
 	Dialer memcache.Dialer
 	// TerminationLog is the kubelet's; "" if there is none.
@@ -66,6 +68,7 @@ type supervisor struct {
 	// asked is when it was told to end.
 	asked       time.Time
 	termination termination
+	pulse       pulse
 	// unstarted: memcached never came to serve, and was killed. unfit: it runs in a way from which
 	// it would never start again.
 	unstarted, unfit atomic.Bool
@@ -113,6 +116,9 @@ func (s *supervisor) check() error {
 	}
 	if err := s.checkExport(); err != nil {
 		return err
+	}
+	if s.ProbePort < 0 || s.ProbePort > 65535 || s.ProbePort != 0 && (s.ProbePort == s.Port || s.ProbePort == s.ExportPort) {
+		return args.Usagef("--%s: %d is not a port, or another one's", contract.FlagProbePort, s.ProbePort)
 	}
 	if len(s.Command) == 0 {
 		return args.Usagef("drainer serve needs memcached's command line after --")
@@ -202,6 +208,7 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	w := newWatch(s)
 	behind.Go(func() { w.run(watchCtx) })
 	behind.Go(func() { s.watchForHang(watchCtx, w.address) })
+	behind.Go(func() { s.answerProbes(watchCtx) })
 	behind.Go(func() { s.watchStart(watchCtx) })
 	behind.Go(func() { newReload(s, w.address).run(watchCtx) })
 	if s.Discovery != "" {
@@ -248,6 +255,7 @@ func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (in
 	var behind sync.WaitGroup
 	behind.Go(func() { newReload(s, s.address()).run(reloadCtx) })
 	behind.Go(func() { s.watchForHang(reloadCtx, s.address()) })
+	behind.Go(func() { s.answerProbes(reloadCtx) })
 	status := s.attend(ctx, signals)
 	stop()
 	behind.Wait()

@@ -30,9 +30,17 @@ const (
 var ErrInUse = errors.New("the volume is still in use by an earlier pod")
 
 // LockToServe locks the volume for a member. A volume whose file system knows no locks
-// is used without one.
+// is used without one. If there is a lock file that the member may not read, that is an error.
 func LockToServe(ctx context.Context, dir string, logf func(string, ...any)) (*os.File, error) {
-	file, err := os.OpenFile(filepath.Join(dir, contract.LockFile), os.O_RDWR|os.O_CREATE, 0o644)
+	path := filepath.Join(dir, contract.LockFile)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if errors.Is(err, os.ErrPermission) {
+		// It is the file of a member that ran as another user. A lock needs no more than reading; only NFS
+		// wants writing, so this is tried second.
+		if file, err = os.Open(path); errors.Is(err, os.ErrPermission) {
+			return nil, fmt.Errorf("lock the volume: %w: if runAsUser was changed, change it back, or let the new user read this file", err)
+		}
+	}
 	if err != nil {
 		logf("the volume is used without a lock: %v", err)
 		return nil, nil

@@ -174,6 +174,10 @@ func TestNamespaceDeletedInEachPhaseGoes(t *testing.T) {
 				}
 				return fmt.Errorf("%s %w", asJSON(namespace.Status), err)
 			})
+			w.stopOperator()
+			if lines := w.log.errors(); lines != "" {
+				t.Errorf("the log has errors:\n%s", lines)
+			}
 		})
 	}
 }

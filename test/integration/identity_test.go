@@ -475,15 +475,25 @@ func TestALabelThatCannotBePutBackShows(t *testing.T) {
 // with this message, until the returned function is called.
 func (w *world) deny(resource, words string) (allow func()) {
 	w.Helper()
+	probe := w.serverList()
+	return w.denyAs(admissionv1.RuleWithOperations{
+		Operations: []admissionv1.OperationType{admissionv1.Update},
+		Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+	}, words, func() error {
+		return admin.Patch(w.Context(), probe.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"probe":"a"}}}`)), client.DryRunAll)
+	})
+}
+
+// denyAs makes the API server refuse what the rule has in the namespace. probe tries such a thing, and
+// changes nothing.
+func (w *world) denyAs(rule admissionv1.RuleWithOperations, words string, probe func() error) (allow func()) {
+	w.Helper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "deny-" + w.namespace}}
 	policy.Spec = admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: ptr.To(admissionv1.Fail),
 		MatchConstraints: &admissionv1.MatchResources{
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.namespace}},
-			ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Update},
-				Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"v1"}, Resources: []string{resource}},
-			}}},
+			ResourceRules:     []admissionv1.NamedRuleWithOperations{{RuleWithOperations: rule}},
 		},
 		Validations: []admissionv1.Validation{{Expression: "false", Message: words}},
 	}
@@ -492,11 +502,9 @@ func (w *world) deny(resource, words string) (allow func()) {
 	if err := errors.Join(admin.Create(w.Context(), policy), admin.Create(w.Context(), binding)); err != nil {
 		w.Fatal(err)
 	}
-	probe := w.serverList()
 	w.eventually("the policy in force", func() error {
-		err := admin.Patch(w.Context(), probe.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"probe":"a"}}}`)), client.DryRunAll)
-		if err == nil {
-			return errors.New("changes are allowed")
+		if err := probe(); err == nil {
+			return errors.New("it is allowed")
 		}
 		return nil
 	})

@@ -1,9 +1,20 @@
 package integration
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/operator"
 
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
@@ -49,5 +60,53 @@ func TestTheLogHasALineForEachWrite(t *testing.T) {
 		if !strings.Contains(line, `"name"="`+name+`"`) || !strings.Contains(line, `"level"=0`) {
 			t.Errorf("not of the cluster, or not at level info: %s", line)
 		}
+	}
+}
+
+// errors are the log's lines at level error.
+func (b *logBuffer) errors() string {
+	var lines []string
+	for line := range strings.SplitSeq(b.tail(1<<20), "\n") {
+		if line != "" && !strings.Contains(line, `"level"=`) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Everything in a namespace goes, and for some reason the Memcached goes last. The operator makes anew what
+// the spec asks for, and the API server refuses that. This is no error.
+func TestANamespaceThatIsBeingDeletedIsNoErrorInTheLog(t *testing.T) {
+	w := newWorld(t)
+	w.create(sample())
+	w.settled(3)
+	dry := &client.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	m := w.memcached()
+	allow := w.denyAs(admissionv1.RuleWithOperations{
+		Operations: []admissionv1.OperationType{admissionv1.Delete},
+		Rule:       admissionv1.Rule{APIGroups: []string{cachev1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"memcacheds"}},
+	}, "it goes last", func() error { return admin.Delete(t.Context(), m, dry) })
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	if err := admin.Delete(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("a refused write", func() error {
+		writes := w.journal.Writes()
+		if !slices.ContainsFunc(writes, func(w operator.Write) bool { return w.Status == http.StatusForbidden }) {
+			return fmt.Errorf("%d writes", len(writes))
+		}
+		return nil
+	})
+	allow()
+	w.eventually("the namespace gone", func() error {
+		err := admin.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("%s %w", asJSON(namespace.Status), err)
+	})
+	w.stopOperator()
+	if lines := w.log.errors(); lines != "" {
+		t.Errorf("the log has errors:\n%s", lines)
 	}
 }

@@ -378,3 +378,57 @@ func TestMembersOfAnOperatorThatRecordedNothingAreTakenOverByTurns(t *testing.T)
 		c.settled(2)
 	}
 }
+
+// routersHave tells whether the routers are to be of that version.
+func (w *world) routersHave(tag string) bool {
+	var deployments appsv1.DeploymentList
+	w.list(&deployments, client.MatchingLabels{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentRouter})
+	return len(deployments.Items) == 1 && strings.HasSuffix(deployments.Items[0].Spec.Template.Spec.Containers[0].Image, ":"+tag)
+}
+
+// Routers take turns, as members do: a version whose routers never get ready stops after as many clusters as
+// may be rolled out at once.
+func TestAnUpgradeReplacesRoutersOfAFewClustersAtATime(t *testing.T) {
+	const limit = 1
+	w := newNamespace(t)
+	w.rollouts, w.images = limit, version("a")
+	worlds := append([]*world{w}, w.neighbours(2)...)
+	w.startOperator()
+	for _, c := range worlds {
+		c.create(apitest.MakeMemcached(name).Size(2).Storage("128Mi").With(routed).Obj())
+	}
+	for _, c := range worlds {
+		c.settled(2)
+	}
+	have := func(tag string) int {
+		return len(all(worlds, func(w *world) bool { return w.routersHave(tag) }))
+	}
+	unready(worlds, true)
+	w.upgrade("b")
+	w.eventually("one has the next version, and the others wait", func() error {
+		if n, waiting := have("b"), len(all(worlds, (*world).waits)); n != limit || waiting != len(worlds)-limit {
+			return fmt.Errorf("%d have it, %d wait", n, waiting)
+		}
+		return nil
+	})
+	held := func() error {
+		if n := have("b"); n != limit {
+			return fmt.Errorf("%d have version b", n)
+		}
+		return nil
+	}
+	w.always("no other one begins", held)
+	w.restartOperator()
+	w.always("no other one begins with the next operator", held)
+	unready(worlds, false)
+	w.eventually("all have the next version", func() error {
+		if n := have("b"); n != len(worlds) {
+			return fmt.Errorf("%d have it", n)
+		}
+		return nil
+	})
+	for _, c := range worlds {
+		c.settled(2)
+	}
+	w.quiet()
+}

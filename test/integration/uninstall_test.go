@@ -16,6 +16,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -278,4 +279,42 @@ func TestAnOperatorThatComesBackHoldsWhatItLeft(t *testing.T) {
 		return nil
 	})
 	w.settled(2)
+}
+
+// If the operator's own namespace is deleted with clusters in it, the operator may end before they do. Its
+// finalizers stay until a person runs the uninstallation from elsewhere.
+func TestANamespaceThatIsDeletedWithItsOperatorGoesByAnUninstall(t *testing.T) {
+	w := newWorld(t)
+	w.byHand = true
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	w.stopOperator()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	if err := admin.Delete(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("only finalizers keep the namespace", func() error {
+		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace); err != nil {
+			return err
+		}
+		for _, c := range namespace.Status.Conditions {
+			if c.Type == corev1.NamespaceFinalizersRemaining && strings.Contains(c.Message, cachev1alpha1.ClaimFinalizer) &&
+				strings.Contains(c.Message, cachev1alpha1.ClusterFinalizer) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s", asJSON(namespace.Status))
+	})
+	said := &lockedBuffer{}
+	if err := uninstall.Run(t.Context(), uninstall.Options{
+		Client: admin, Namespaces: []string{w.namespace}, Timeout: time.Second, Interval: 50 * time.Millisecond, Out: said,
+	}); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	w.eventually("the namespace gone", func() error {
+		err := admin.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("%s %w", asJSON(namespace.Status), err)
+	})
 }

@@ -50,6 +50,8 @@ type Applier struct {
 	Clock   clock.PassiveClock
 	// Turns of the roll-outs that an upgrade begins.
 	Turns *rollout.Turns
+	// RouterTurns are those of their routers.
+	RouterTurns *rollout.Turns
 	// Matches are the objects that were found to be as wanted. Bindings and Monitors are
 	// not watched.
 	Matches  *memory.Matches

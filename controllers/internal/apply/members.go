@@ -32,7 +32,7 @@ func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) err
 	var current *appsac.DeploymentApplyConfiguration
 	from, to := int32(0), a.Replicas
 	desired := build.Deployment(r.cluster, r.Options)
-	d := firstTemplate(r.cluster, desired.Spec.Template)
+	d := firstTemplate(r.cluster, build.TemplateSpec(r.cluster), desired.Spec.Template)
 	if r.present.Deployment != nil {
 		if r.Matches.Has(r.cluster, kindDeployment, &r.present.Deployment.ObjectMeta, to) {
 			return nil
@@ -43,6 +43,7 @@ func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) err
 		}
 		from = ptr.Deref(r.present.Deployment.Spec.Replicas, 1)
 		m := &templateInput{
+			turns: r.Turns, spec: build.TemplateSpec(r.cluster), otherSize: a.Replicas != *r.cluster.Spec.Size,
 			object: r.present.Deployment, live: &r.present.Deployment.Spec.Template, desired: desired.Spec.Template,
 			replicas: from, wanted: to, ready: deploymentReady(r.present.Deployment),
 		}
@@ -66,7 +67,7 @@ func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) err
 		changed = err == nil
 	}
 	r.done.MembersWritten = changed
-	r.noteTemplateWrite(d, err)
+	r.noteTemplateWrite(r.Turns, d, err)
 	if !changed && err == nil && d.settled {
 		r.Matches.Note(r.cluster, kindDeployment, &r.present.Deployment.ObjectMeta, to)
 	}
@@ -81,7 +82,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		return nil
 	}
 	desired := build.StatefulSet(r.cluster, r.Options, a.Replicas)
-	d := firstTemplate(r.cluster, desired.Spec.Template)
+	d := firstTemplate(r.cluster, build.TemplateSpec(r.cluster), desired.Spec.Template)
 	var current *appsac.StatefulSetApplyConfiguration
 	from := int32(0)
 	if r.present.StatefulSet != nil {
@@ -100,7 +101,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		build.KeepClaimTemplates(desired, r.present.StatefulSet)
 	}
 	changed, err := r.applySized(ctx, a, desired, current, hash)
-	r.noteTemplateWrite(d, err)
+	r.noteTemplateWrite(r.Turns, d, err)
 	if errors.Is(err, errBehind) {
 		return nil // an event is coming
 	}
@@ -126,6 +127,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 func (r *run) decideStatefulSet(ctx context.Context, a action.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
 ) (*templateDecision, error) {
 	m := &templateInput{
+		turns: r.Turns, spec: build.TemplateSpec(r.cluster), otherSize: a.Replicas != *r.cluster.Spec.Size,
 		object: r.present.StatefulSet, live: &r.present.StatefulSet.Spec.Template, desired: desired.Spec.Template,
 		replicas: ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1), wanted: a.Replicas,
 		ready: statefulSetReady(r.present.StatefulSet), kept: a.KeepTemplate,

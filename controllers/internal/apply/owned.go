@@ -102,6 +102,8 @@ type owned[T any, P interface {
 	locked bool
 	// behind, if it is set, is told whether the object was not written because the cache is behind.
 	behind *bool
+	// unsettled: it is to be looked at again although it is as desired now.
+	unsettled bool
 }
 
 // applyOwned creates, changes or deletes the object, unless it is as wanted.
@@ -142,7 +144,7 @@ func applyOwned[T any, P interface {
 		return err
 	}
 	changed, err := applyChanged[AC, C](ctx, r, desired, current, w.current)
-	if !changed && err == nil {
+	if !changed && err == nil && !w.unsettled {
 		r.Matches.Note(r.cluster, w.kind, w.current, w.variant)
 	}
 	return err

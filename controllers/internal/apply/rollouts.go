@@ -16,13 +16,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/rollout"
 )
 
 // templateInput is what decides about the template of a StatefulSet or a Deployment.
 type templateInput struct {
+	// turns of what the template is for, and a hash of the part of the spec that it depends on.
+	turns  *rollout.Turns
+	spec   string
 	object metav1.Object
 	// live is the present template, applied what we have applied of it, and desired what
 	// it is to be.
@@ -32,6 +34,8 @@ type templateInput struct {
 	replicas, wanted int32
 	// ready: all members exist, have this template, and are ready.
 	ready bool
+	// otherSize: the next size is not the spec's yet.
+	otherSize bool
 	// kept: the plan leaves the template as it is.
 	kept bool
 }
@@ -45,9 +49,9 @@ type templateDecision struct {
 }
 
 // firstTemplate is the decision for members that don't exist yet.
-func firstTemplate(c *cachev1alpha1.Memcached, template *coreac.PodTemplateSpecApplyConfiguration) *templateDecision {
+func firstTemplate(c *cachev1alpha1.Memcached, spec string, template *coreac.PodTemplateSpecApplyConfiguration) *templateDecision {
 	return &templateDecision{settled: true, turn: &rollout.Decision{Record: rollout.Record{
-		Generation: c.Generation, Spec: build.TemplateSpec(c), Sent: hashOf(template),
+		Generation: c.Generation, Spec: spec, Sent: hashOf(template),
 	}}}
 }
 
@@ -55,23 +59,25 @@ func (d *templateDecision) annotations() map[string]string {
 	return map[string]string{cachev1alpha1.AnnotationTemplate: d.turn.Record.String()}
 }
 
-// decideTemplate decides whether the members get the wanted template now, or when it is
+// decideTemplate decides whether the pods get the wanted template now, or when it is
 // their turn.
 func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDecision, error) {
 	sent, recorded := hashOf(m.desired), rollout.Parse(m.object.GetAnnotations()[cachev1alpha1.AnnotationTemplate])
 	same := equality.Semantic.DeepEqual(m.desired, m.applied) ||
 		recorded != nil && recorded.Sent == sent && ownsAll(m.object, m.desired, "spec", "template")
-	turn, err := r.Turns.Decide(ctx, client.ObjectKeyFromObject(r.cluster), &rollout.Members{
+	turn, err := m.turns.Decide(ctx, client.ObjectKeyFromObject(r.cluster), &rollout.Members{
 		Differs:    !m.kept && !same,
 		Recorded:   recorded,
-		Generation: r.cluster.Generation, Spec: build.TemplateSpec(r.cluster),
+		Generation: r.cluster.Generation, Spec: m.spec,
 		None: m.replicas == 0 || m.wanted == 0, Ready: m.ready,
-		Kept: m.kept, OtherSize: m.wanted != *r.cluster.Spec.Size,
+		Kept: m.kept, OtherSize: m.otherSize,
 	})
 	if err != nil {
 		return nil, err
 	}
-	r.done.RollOutWaits = turn.Why
+	if turn.Why != "" {
+		r.done.RollOutWaits = turn.Why
+	}
 	r.done.Waits.AtMost(turn.Again)
 	d := &templateDecision{template: m.desired, settled: turn.Settled, turn: turn}
 	turn.Record.Sent = sent
@@ -97,13 +103,13 @@ func (m *templateInput) present() (*coreac.PodTemplateSpecApplyConfiguration, er
 }
 
 // noteTemplateWrite tells the turns how the write of the template ended.
-func (r *run) noteTemplateWrite(d *templateDecision, err error) {
+func (r *run) noteTemplateWrite(turns *rollout.Turns, d *templateDecision, err error) {
 	key := client.ObjectKeyFromObject(r.cluster)
 	switch {
 	case err == nil:
-		r.Turns.Applied(key, d.turn)
+		turns.Applied(key, d.turn)
 	case notApplied(err):
-		r.Turns.Refused(key, d.turn)
+		turns.Refused(key, d.turn)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
 	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -44,10 +45,7 @@ func (r *run) applyRouters(ctx context.Context, part action.RouterPart) error {
 		if err := r.leaveNumber(ctx, present.Deployment); err != nil {
 			return err
 		}
-		return applyOwned(ctx, r, owned[appsv1.Deployment, *appsv1.Deployment, appsac.DeploymentApplyConfiguration, *appsac.DeploymentApplyConfiguration]{
-			kind: kind, name: name, current: present.Deployment, extract: appsac.ExtractDeployment,
-			desired: func() *appsac.DeploymentApplyConfiguration { return build.Routers(r.cluster, r.Options) },
-		})
+		return r.applyRouterDeployment(ctx, kind, name)
 	case action.RouterBudget:
 		return applyOwned(ctx, r, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
 			kind: kind, name: name, current: present.Budget, extract: policyac.ExtractPodDisruptionBudget,
@@ -55,6 +53,49 @@ func (r *run) applyRouters(ctx context.Context, part action.RouterPart) error {
 		})
 	}
 	return fmt.Errorf("unknown part %q of the routers", part)
+}
+
+// applyRouterDeployment applies the routers' Deployment. What an upgrade of the operator changes in their
+// pods is rolled out when it is the cluster's turn.
+func (r *run) applyRouterDeployment(ctx context.Context, kind, name string) error {
+	present := r.present.Routers.Deployment
+	w := owned[appsv1.Deployment, *appsv1.Deployment, appsac.DeploymentApplyConfiguration, *appsac.DeploymentApplyConfiguration]{
+		kind: kind, name: name, current: present, extract: appsac.ExtractDeployment,
+		desired: func() *appsac.DeploymentApplyConfiguration { return nil },
+	}
+	desired := build.Routers(r.cluster, r.Options)
+	switch {
+	case desired == nil:
+		r.RouterTurns.Forget(client.ObjectKeyFromObject(r.cluster))
+		return applyOwned(ctx, r, w)
+	case present != nil && r.Matches.Has(r.cluster, kind, present, 0):
+		return nil
+	}
+	spec := build.RouterSpec(r.cluster)
+	d := firstTemplate(r.cluster, spec, desired.Spec.Template)
+	if present != nil {
+		applied, err := appsac.ExtractDeployment(present, cachev1alpha1.ManagedBy)
+		if err != nil {
+			return err
+		}
+		n := ptr.Deref(present.Spec.Replicas, 1)
+		m := &templateInput{
+			turns: r.RouterTurns, spec: spec, object: present, live: &present.Spec.Template, desired: desired.Spec.Template,
+			replicas: n, wanted: ptr.Deref(r.cluster.Spec.Router.Replicas, n), ready: deploymentReady(present),
+		}
+		if applied.Spec != nil {
+			m.applied = applied.Spec.Template
+		}
+		if d, err = r.decideTemplate(ctx, m); err != nil {
+			return err
+		}
+		desired.Spec.Template = d.template
+	}
+	w.desired = func() *appsac.DeploymentApplyConfiguration { return desired.WithAnnotations(d.annotations()) }
+	w.unsettled = !d.settled
+	err := applyOwned(ctx, r, w)
+	r.noteTemplateWrite(r.RouterTurns, d, err)
+	return err
 }
 
 // leaveNumber leaves the number of routers as it is when spec.router.replicas is taken out. What we

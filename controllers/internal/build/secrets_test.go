@@ -37,11 +37,11 @@ func TestSecuredMembersGetTheSecretsAndASupervisor(t *testing.T) {
 		}{
 			"StatefulSet": {
 				StatefulSet(c, options, 1).Spec.Template.Spec,
-				append([]string{"/supervisor/drainer", "serve", "--dir=/data", "--memory-dir=/memory", "--port=11211", "--export-port=11212", "--termination-log=/dev/termination-log", "--grace-period=34s"}, serve...),
+				append([]string{"/supervisor/drainer", "serve", "--dir=/data", "--memory-dir=/memory", "--port=11211", "--export-port=11212", "--probe-port=11213", "--termination-log=/dev/termination-log", "--grace-period=34s"}, serve...),
 			},
 			"Deployment": {
 				Deployment(c, options).Spec.Template.Spec,
-				append([]string{"/supervisor/drainer", "serve", "--port=11211", "--termination-log=/dev/termination-log"}, serve...),
+				append([]string{"/supervisor/drainer", "serve", "--port=11211", "--probe-port=11213", "--termination-log=/dev/termination-log"}, serve...),
 			},
 		} {
 			member := test.pod.Containers[0]

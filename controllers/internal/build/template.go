@@ -28,6 +28,20 @@ func TemplateSpec(c *cachev1alpha1.Memcached) string {
 	if spec.Exporter != nil {
 		spec.Exporter.ServiceMonitor = nil
 	}
+	return hashOf(spec)
+}
+
+// RouterSpec is TemplateSpec for the routers' pods. Here, what is named counts.
+func RouterSpec(c *cachev1alpha1.Memcached) string {
+	router := *c.Spec.Router.DeepCopy()
+	router.Replicas, router.Service = nil, cachev1alpha1.ServiceTemplate{}
+	return hashOf(cachev1alpha1.MemcachedSpec{
+		Router: &router, Template: c.Spec.Template, TLS: c.Spec.TLS, Auth: c.Spec.Auth,
+		ContainerPort: c.Spec.ContainerPort, MaxItemSize: c.Spec.MaxItemSize,
+	})
+}
+
+func hashOf(spec cachev1alpha1.MemcachedSpec) string {
 	b, _ := json.Marshal(spec) // a spec always has JSON
 	const length = 8
 	sum := sha256.Sum256(b)

@@ -58,3 +58,43 @@ func TestTheHashOfATemplatesSpecIsThatOfWhatThePodsDependOn(t *testing.T) {
 		}
 	}
 }
+
+// The same for the routers' pods.
+func TestTheHashOfTheRoutersSpecIsThatOfWhatTheirPodsDependOn(t *testing.T) {
+	build := func() *cachev1alpha1.Memcached {
+		c := apitest.MakeMemcached("cache").EveryField().Storage("1Gi").With(discovers).Defaulted().Obj()
+		c.Spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2)}
+		return c
+	}
+	before := build()
+	for name, test := range map[string]struct {
+		change func(*cachev1alpha1.MemcachedSpec)
+		pods   bool
+	}{
+		"nothing":           {func(*cachev1alpha1.MemcachedSpec) {}, false},
+		"size":              {func(s *cachev1alpha1.MemcachedSpec) { s.Size = ptr.To[int32](77) }, false},
+		"paused":            {func(s *cachev1alpha1.MemcachedSpec) { s.Paused = !s.Paused }, false},
+		"routing":           {func(s *cachev1alpha1.MemcachedSpec) { s.Routing = cachev1alpha1.RoutingSpec{Client: "dalli"} }, false},
+		"number of routers": {func(s *cachev1alpha1.MemcachedSpec) { s.Router.Replicas = ptr.To[int32](5) }, false},
+		"their Service":     {func(s *cachev1alpha1.MemcachedSpec) { s.Router.Service.Labels = map[string]string{"a": "b"} }, false},
+		"members' image":    {func(s *cachev1alpha1.MemcachedSpec) { s.Image = "memcached:other" }, false},
+		"volume's size":     {func(s *cachev1alpha1.MemcachedSpec) { s.Storage.Size = resource.MustParse("9Gi") }, false},
+		"port":              {func(s *cachev1alpha1.MemcachedSpec) { s.ContainerPort = 4711 }, true},
+		"item size":         {func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = ptr.To(resource.MustParse("3Mi")) }, true},
+		"pods' labels":      {func(s *cachev1alpha1.MemcachedSpec) { s.Router.Template.Labels = map[string]string{"a": "b"} }, true},
+		"members' priority": {func(s *cachev1alpha1.MemcachedSpec) { s.Template.PriorityClassName = "other" }, true},
+		"failed reads":      {func(s *cachev1alpha1.MemcachedSpec) { s.Router.FailedReads = cachev1alpha1.FailedReadsError }, true},
+		"TLS":               {func(s *cachev1alpha1.MemcachedSpec) { s.TLS = &cachev1alpha1.TLSSpec{SecretName: "another"} }, true},
+		"logins":            {func(s *cachev1alpha1.MemcachedSpec) { s.Auth = &cachev1alpha1.AuthSpec{SecretName: "another"} }, true},
+	} {
+		after := build()
+		test.change(&after.Spec)
+		same := cmp.Diff(Routers(before, Options{}).Spec.Template, Routers(after, Options{}).Spec.Template)
+		if (same != "") != test.pods {
+			t.Errorf("%s: the pods change: %v, want %v:\n%s", name, same != "", test.pods, same)
+		}
+		if changed := RouterSpec(before) != RouterSpec(after); changed != test.pods {
+			t.Errorf("%s: the hash changes: %v, want %v", name, changed, test.pods)
+		}
+	}
+}

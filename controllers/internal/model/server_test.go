@@ -344,11 +344,14 @@ func (s *server) reader() *observe.Reader {
 }
 
 func (s *server) applier() *apply.Applier {
+	turns := func() *rollout.Turns {
+		return rollout.NewTurns(rollout.Options{
+			Cache: s, Live: s.Client, Clock: clock, Wake: func(client.ObjectKey) {}, Tell: func(int, int) {},
+		})
+	}
 	return &apply.Applier{
 		Client: s, Reader: s.reader(), Events: &events.FakeRecorder{}, Options: images, Clock: clock, Matches: &kept.Matches{},
-		Turns: rollout.NewTurns(rollout.Options{
-			Cache: s, Live: s.Client, Clock: clock, Wake: func(client.ObjectKey) {}, Tell: func(int, int) {},
-		}),
+		Turns: turns(), RouterTurns: turns(),
 		Bindings: &unwatched.Bindings{}, Monitors: &unwatched.Monitors{},
 	}
 }

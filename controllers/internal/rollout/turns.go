@@ -34,6 +34,8 @@ const (
 type Options struct {
 	// Cache has the Memcacheds. Live reads StatefulSets and Deployments once.
 	Cache, Live client.Reader
+	// Routers: these are the turns of clusters' routers, not of their members.
+	Routers bool
 	// AtOnce is how many clusters have a turn at the same time; 0 stands for 3.
 	AtOnce int
 	Clock  clock.PassiveClock
@@ -207,15 +209,23 @@ func (t *Turns) take(ctx context.Context, key client.ObjectKey, ready bool) (*Tu
 	t.waiting[key] = waiter{since, now, ready}
 	if !ready && (now.Sub(since) < unreadyPatience || t.someReady(now)) {
 		t.callNext(ctx, key)
-		return nil, "the operator's version changes the members; clusters whose members are all ready go first", nil
+		return nil, fmt.Sprintf("the operator's version changes the %[1]s; clusters whose %[1]s are all ready go first", t.what()), nil
 	}
 	limit := cmp.Or(t.options.AtOnce, defaultAtOnce)
 	if n := t.underWay(ctx); n >= limit {
-		return nil, fmt.Sprintf("the operator's version changes the members; %d other clusters go first, at most %d at once", n, limit), nil
+		return nil, fmt.Sprintf("the operator's version changes the %s; %d other clusters go first, at most %d at once", t.what(), n, limit), nil
 	}
 	turn := Turn{Since: now.UTC().Truncate(time.Second), Unready: !ready}
 	t.give(key, turn)
 	return &turn, "", nil
+}
+
+// what is rolled out.
+func (t *Turns) what() string {
+	if t.options.Routers {
+		return "routers"
+	}
+	return "members"
 }
 
 func (t *Turns) someReady(now time.Time) bool {
@@ -306,6 +316,13 @@ func (t *Turns) lookForTurnsOf(
 		}
 		for i := range list.Items {
 			key := client.ObjectKeyFromObject(&list.Items[i])
+			labels := list.Items[i].Labels
+			if routers := labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentRouter; routers != t.options.Routers {
+				continue
+			}
+			if t.options.Routers {
+				key.Name = labels[cachev1alpha1.LabelCluster]
+			}
 			record := Parse(list.Items[i].Annotations[cachev1alpha1.AnnotationTemplate])
 			if record != nil && record.Turn != nil && watched[key] {
 				turns[key] = *record.Turn

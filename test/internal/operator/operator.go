@@ -83,7 +83,7 @@ func Start(o Options) (*Operator, error) {
 		Scheme:  controllers.NewScheme(),
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:   controllers.CacheOptions(o.Namespaces...),
-		Logger:  o.Log,
+		Logger:  controllers.Logger(o.Log),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)

@@ -1,0 +1,40 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// The kubelet's probe of a TCP port opens a connection and closes it. Where memcached takes TLS, each is
+// a handshake that fails, which memcached counts. So there the supervisor answers the kubelet by
+// plain HTTP, from what memcached answers on the supervisor's own connection.
+
+// answerProbes until ctx ends.
+func (s *supervisor) answerProbes(ctx context.Context) {
+	if s.ProbePort == 0 {
+		return
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(s.ProbePort)))
+	if err != nil {
+		s.std.Logf("the kubelet can't be told that memcached answers: %v", err)
+		return
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+contract.ReadyPath, func(w http.ResponseWriter, _ *http.Request) {
+		if !s.pulse.answers(time.Now()) {
+			http.Error(w, "memcached does not answer", http.StatusServiceUnavailable)
+		}
+	})
+	const patience, header = 5 * time.Second, 16 << 10
+	server := &http.Server{Handler: mux, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: header}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		s.std.Logf("the kubelet is told no longer whether memcached answers: %v", err)
+	}
+}
