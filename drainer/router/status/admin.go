@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-
-	"example.com/memcached-operator/drainer/router/meter"
 )
 
 // Router that is asked how it is.
@@ -13,9 +11,9 @@ type Router interface {
 	// Ready says why clients should not be sent here, if so.
 	Ready() error
 	// HotKeys are those that are asked for most.
-	HotKeys() []meter.HotKey
+	HotKeys() []HotKey
 	// Report has the metrics.
-	Report() *meter.Report
+	Report() *Report
 }
 
 // Handler answers /ready, /metrics in Prometheus' text format, and /hot with the keys that
