@@ -66,6 +66,7 @@ generate: $(CONTROLLER_GEN) ## Generate the API's deep copies
 .PHONY: manifests
 manifests: $(CONTROLLER_GEN) ## Generate the CRD, the operator's role, the chart's copies, docs/reference.md
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
+	go run ./hack/reference --slim config/crd/bases/cache.example.com_memcacheds.yaml >bin/crd.yaml && mv bin/crd.yaml config/crd/bases/cache.example.com_memcacheds.yaml
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=config/rbac
 	cp config/crd/bases/cache.example.com_memcacheds.yaml $(CHART)/files/crd.yaml
 	cp config/rbac/role.yaml $(CHART)/files/role.yaml

@@ -171,6 +171,8 @@ const (
 	ReasonPodNotCreated = "PodNotCreated"
 	// ReasonStepRefused: the operator has refused a step for a minute or longer.
 	ReasonStepRefused = "StepRefused"
+	// ReasonAddressFamily: the list in DNS leaves members out, which have no address of its family.
+	ReasonAddressFamily = "AddressFamily"
 	// ReasonDrainStuck: a drain's drainer has not been at work for a minute.
 	ReasonDrainStuck = "DrainStuck"
 	// ReasonPlacementStuck: the same for a placement.

@@ -150,6 +150,10 @@ const (
 	AnnotationBegin = "cache.example.com/begin"
 )
 
+// AnnotationApplied, on each object that the operator applies, is a hash of what it sent. Admission may
+// have made something else of it.
+const AnnotationApplied = "cache.example.com/applied"
+
 // AnnotationTemplate says, on the StatefulSet or the Deployment, which specification its
 // template was made from, and whether an upgrade of the operator is replacing its pods.
 const AnnotationTemplate = "cache.example.com/template"

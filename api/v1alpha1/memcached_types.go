@@ -12,14 +12,15 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage)",message="storage can't be added to or removed from a cluster: create another cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.storage.size) || quantity(string(self.storage.size)).isGreaterThan(quantity(string(self.memory)))",message="storage.size must be larger than memory: the volume has a file of that size and its metadata"
-// +kubebuilder:validation:XValidation:rule="quantity(string(self.memory)).isInteger() && quantity(string(self.memory)).asInteger() >= 8388608 && quantity(string(self.memory)).asInteger() % 1048576 == 0",message="memory must be a whole number of MiB, 8Mi at least: memcached takes its -m in MiB"
-// +kubebuilder:validation:XValidation:rule="!has(self.storage) && (!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^(-[vkMrACFXSW]*L|--enable-l)'))) || quantity(string(self.memory)).asInteger() >= 67108864 || oldSelf.hasValue() && quantity(string(self.memory)).compareTo(quantity(string(oldSelf.value().memory))) >= 0 && (has(self.storage) || has(oldSelf.value().extraArgs) && self.extraArgs == oldSelf.value().extraArgs)",optionalOldSelf=true,message="memory must be 64Mi at least with storage, or with -L in extraArgs: memcached then begins with a page of 1Mi for each size of item, of which there are up to 63, and doesn't start with less"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || (quantity(string(self.maxItemSize)).isInteger() && quantity(string(self.maxItemSize)).asInteger() >= 1024 && quantity(string(self.maxItemSize)).asInteger() * 2 <= quantity(string(self.memory)).asInteger())",message="maxItemSize must be a whole number of bytes, 1Ki at least, and at most half of memory"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || !quantity(string(self.maxItemSize)).isInteger() || quantity(string(self.maxItemSize)).asInteger() % 524288 == 0 || has(self.extraArgs) && self.extraArgs.exists(a, a.contains('slab_chunk_max')) || oldSelf.hasValue() && has(oldSelf.value().maxItemSize) && quantity(string(self.maxItemSize)).compareTo(quantity(string(oldSelf.value().maxItemSize))) == 0",optionalOldSelf=true,message="maxItemSize must be a multiple of 512Ki: memcached keeps large items in chunks of that size, and doesn't start otherwise; or set slab_chunk_max in extraArgs (-o)"
+// +kubebuilder:validation:XValidation:rule="int(quantity(string(self.memory)).asApproximateFloat() + 0.5) >= 8388608 && int(quantity(string(self.memory)).asApproximateFloat() + 0.5) % 1048576 == 0 && quantity(string(self.memory)).sub(int(quantity(string(self.memory)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0",message="memory must be a whole number of MiB, 8Mi at least: memcached takes its -m in MiB"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) && (!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^(-[vkMrACFXSW]*L|--enable-l)'))) || quantity(string(self.memory)).compareTo(quantity('64Mi')) >= 0 || oldSelf.hasValue() && quantity(string(self.memory)).compareTo(quantity(string(oldSelf.value().memory))) >= 0 && (has(self.storage) || has(oldSelf.value().extraArgs) && self.extraArgs == oldSelf.value().extraArgs)",optionalOldSelf=true,message="memory must be 64Mi at least with storage, or with -L in extraArgs: memcached then begins with a page of 1Mi for each size of item, of which there are up to 63, and doesn't start with less"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || quantity(string(self.maxItemSize)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self.maxItemSize)).compareTo(quantity('1Gi')) <= 0 && quantity(string(self.maxItemSize)).sub(int(quantity(string(self.maxItemSize)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0 && quantity(string(self.maxItemSize)).add(quantity(string(self.maxItemSize))).compareTo(quantity(string(self.memory))) <= 0",message="maxItemSize must be a whole number of bytes, 1Ki at least, at most half of memory, and 1Gi at most"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || int(quantity(string(self.maxItemSize)).asApproximateFloat() + 0.5) % 524288 == 0 || has(self.extraArgs) && self.extraArgs.exists(a, a.contains('slab_chunk_max')) || oldSelf.hasValue() && has(oldSelf.value().maxItemSize) && quantity(string(self.maxItemSize)).compareTo(quantity(string(oldSelf.value().maxItemSize))) == 0",optionalOldSelf=true,message="maxItemSize must be a multiple of 512Ki: memcached keeps large items in chunks of that size, and doesn't start otherwise; or set slab_chunk_max in extraArgs (-o)"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.matches('^-[vkMrLACFXW]*[SB]') && (!a.startsWith('--') || ['--enable-sasl', '--protocol'].all(f, !f.startsWith(a.split('=')[0]))))",message="extraArgs: SASL (-S) and another protocol (-B) can't be combined with storage: the drainer, which moves the items of leaving members, speaks memcached's text protocol; for logins, use auth"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.contains('ext_path'))",message="extraArgs: ext_path (extstore) can't be combined with storage: memcached never restarts warm with it"
+// +kubebuilder:validation:XValidation:rule="has(self.storage) || !has(self.extraArgs) || oldSelf.hasValue() && has(oldSelf.value().extraArgs) && self.extraArgs == oldSelf.value().extraArgs || self.extraArgs.all(a, !a.contains('ext_path') || a.matches('ext_path=/dev/shm/[^/]+$') && !a.matches('ext_path.*ext_path') && !a.contains('..'))",optionalOldSelf=true,message="extraArgs: ext_path (extstore) must be below /dev/shm/: nothing else in a member's container can be written to"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_modern|no_slab_reassign)(=|,|$)')) || !(self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])slab_chunk_max=')) ? self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_chunked_items(=|,|$)|slab_chunk_max=[ ]*[+]?0*(1024|1048576)([^0-9]|$))')) : self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_modern|no_chunked_items)(=|,|$)')) && (!has(self.maxItemSize) || quantity(string(self.maxItemSize)).compareTo(quantity('1Mi')) <= 0))",message="extraArgs: no_modern, or no_slab_reassign together with no_chunked_items or slab_chunk_max of 1 MiB, can't be combined with storage: memcached never restarts from the file that it then has; leave them out, or set slab_chunk_max to less"
-// +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage.mode != 'Saved' || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).isGreaterThan(quantity(string(self.memory)))",message="resources.limits.memory must be larger than memory with storage.mode Saved: the items are in a file in memory, which counts"
+// +kubebuilder:validation:XValidation:rule="has(self.storage) && self.storage.mode == 'Mapped' || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).compareTo(quantity(string(self.memory)).add(has(self.storage) || has(self.tls) || has(self.auth) ? 33554432 : 16777216)) >= 0",message="resources.limits.memory must be larger than memory, by 32Mi with storage (except Mapped), tls or auth, and by 16Mi otherwise: memcached and its supervisor need that besides the items, and the kernel kills a member that has less"
 // +kubebuilder:validation:XValidation:rule="!has(self.exporter) || !has(self.auth)",message="exporter can't be combined with auth: the exporter can't log in"
 // +kubebuilder:validation:XValidation:rule="!has(self.exporter) || self.exporter.port != self.containerPort",message="exporter.port must not be containerPort: memcached listens there"
 // +kubebuilder:validation:XValidation:rule="!has(self.discovery) || has(self.storage)",message="discovery needs storage: without it, members have no names of their own, and applications use the cluster's Service"
@@ -70,8 +71,8 @@ type MemcachedSpec struct {
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
 	// maxItemSize is the largest item (memcached's -I), in bytes: key, value and
-	// header. Defaults to memcached's own, 1Mi. At most half of memory, and a multiple
-	// of 512Ki, unless extraArgs has slab_chunk_max.
+	// header. Defaults to memcached's own, 1Mi. At most half of memory, 1Gi at most, and a
+	// multiple of 512Ki, unless extraArgs has slab_chunk_max.
 	// +optional
 	MaxItemSize *resource.Quantity `json:"maxItemSize,omitempty"`
 
@@ -123,7 +124,9 @@ type MemcachedSpec struct {
 
 	// resources of the memcached container. Defaults to requests of 50m CPU, and of 1.1
 	// times memory plus 32Mi (for the hash table, connections and the supervisor),
-	// without limits. With a memory limit below that, members are killed.
+	// without limits. With a memory limit below that, members can be killed; one that leaves
+	// no room beside memory is refused. The init container has the same, so that a quota or a
+	// range of sizes admits both.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -131,6 +134,11 @@ type MemcachedSpec struct {
 	// Each of its fields has its own default.
 	// +optional
 	Template PodTemplate `json:"template,omitempty"`
+
+	// service has further settings of the Services of the members, of the list and of
+	// discovery. Each of its fields has its own default.
+	// +optional
+	Service ServiceTemplate `json:"service,omitempty"`
 
 	// storage gives each member a volume, on which it keeps its cache over restarts.
 	// Absent, the cluster is a Deployment. Can't be added or removed later.
@@ -266,6 +274,15 @@ type RouterSpec struct {
 	// way. Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+	// template has further settings of the routers' pods. Defaults, field by field, to the
+	// members' template, except for labels, annotations, affinity to other pods, spread,
+	// topologySpreadConstraints and terminationGracePeriodSeconds. A change replaces the routers.
+	// +optional
+	Template PodTemplate `json:"template,omitempty"`
+	// service has further settings of the Service NAME-router. Each of its fields has its
+	// own default.
+	// +optional
+	Service ServiceTemplate `json:"service,omitempty"`
 }
 
 // FailedReads is what routers answer for a key whose member can't be asked.
@@ -375,59 +392,64 @@ type ServiceMonitorSpec struct {
 	Interval string `json:"interval,omitempty"`
 }
 
-// PodTemplate is what a person may set on the members' pods.
+// PodTemplate is what a person may set on the pods of one kind: members, routers, or
+// the drainers' Jobs. A field that router.template or drain.template leaves out is the
+// members', except for labels, annotations, affinity to other pods, spread,
+// topologySpreadConstraints and terminationGracePeriodSeconds, which each kind has for itself.
+// An empty one ({} or []) is not left out.
 type PodTemplate struct {
-	// labels are added to the pods, at most 64. If the operator sets the same key, its
-	// value wins. Defaults to none.
+	// labels are added to the pods, and to the StatefulSet, Deployment or Job that makes
+	// them; at most 64. If the operator sets the same key, its value wins. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="template.labels: a key has at most 317 characters, a value 63"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/') && k != 'job-name' && k != 'controller-uid')",message="template.labels must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, job-name and controller-uid, which are Kubernetes' own"
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are added to the pods, at most 64 of 4096 characters each. Defaults
-	// to none.
+	// annotations are added to the pods, and to the StatefulSet, Deployment or Job that
+	// makes them; at most 64 of 4096 characters each. Defaults to none; members and drainers
+	// have cluster-autoscaler.kubernetes.io/safe-to-evict: "true", unless it is set here.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="template.annotations: a key has at most 317 characters, a value 4096"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/'))",message="template.annotations must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, which are Kubernetes' own"
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// nodeSelector of the pods, and of the drainers of their volumes. Defaults to
-	// any node.
+	// nodeSelector of the pods. Defaults to any node.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// affinity of the pods; not of the drainers, which follow their volume. Defaults
-	// to none.
+	// affinity of the pods. Routers and drainers whose template has none share the members'
+	// affinity to nodes. Defaults to none.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
-	// tolerations of the pods, and of the drainers of their volumes. Defaults to
-	// none.
+	// tolerations of the pods. Defaults to none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// spread of the members over the nodes: Soft (the default) prefers nodes with fewer
-	// members; Hard lets a member wait rather than start on a node with more members
-	// than another; Off leaves it to the scheduler. Ignored if there are
-	// topologySpreadConstraints.
+	// spread of the pods over the nodes: Soft (the default) prefers nodes with fewer of
+	// them; Hard lets a pod wait rather than start on a node with more of them than another;
+	// Off leaves it to the scheduler. Routers are spread over the zones in the same way.
+	// Ignored if there are topologySpreadConstraints. Drainers are not spread.
 	// +optional
 	Spread Spread `json:"spread,omitempty"`
 	// topologySpreadConstraints of the pods, in place of spread. One without a
-	// labelSelector counts the members of this cluster. Defaults to what spread says.
+	// labelSelector counts the pods of this kind and cluster. Defaults to what spread says. Drainers
+	// have none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
-	// priorityClassName of the pods and of the drainers. The class must exist.
-	// Defaults to the cluster's default class, if it has one.
+	// priorityClassName of the pods. The class must exist. Defaults to the cluster's default class, if it has one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName string `json:"priorityClassName,omitempty"`
-	// imagePullSecrets of the pods and of the drainers, in the same namespace.
-	// Defaults to those of their service account.
+	// imagePullSecrets of the pods, in the same namespace. Defaults to those of their
+	// service account.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-	// serviceAccountName of the pods. Its token is not mounted: memcached needs
-	// none. Defaults to the namespace's default account.
+	// serviceAccountName of the pods. Its token is not mounted: none of the pods needs
+	// it. Defaults to the namespace's default account.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
@@ -440,20 +462,37 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
-	// terminationGracePeriodSeconds is how long a member may take to save its cache
-	// when it is told to stop, in seconds. Defaults, with storage, to 30 and one more
-	// for each 16Mi of memory; without, to Kubernetes' own, 30. docs/hazards.md says
-	// what is lost if it is killed before its save has ended.
+	// terminationGracePeriodSeconds is how long a pod may take to end when it is told to
+	// stop, in seconds: a member saves its cache. Defaults, for members with storage, to 30
+	// and one more for each 16Mi of memory; otherwise to 30. docs/hazards.md says what is
+	// lost if a member is killed before its save has ended.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
-	// securityContext of the pods and of the drainers. Defaults, field by
-	// field, to user, group and fsGroup 11211, not root (unless runAsUser is 0), and
-	// the runtime's default seccomp profile. A drainer reads the files of a member, so
-	// both run as this user.
+	// securityContext of the pods. Defaults, field by field, to user, group and fsGroup
+	// 11211, not root (unless runAsUser is 0), and the runtime's default seccomp profile.
+	// Where the platform assigns users (OpenShift), user, group and fsGroup are left to it:
+	// see docs/security.md. A drainer reads the files of a member, so both must run as the
+	// same user.
 	// +optional
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
+}
+
+// ServiceTemplate is what a person may set on Services.
+type ServiceTemplate struct {
+	// labels are added to the Services, at most 64. If the operator sets the same key, its
+	// value wins. Defaults to none.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63 && !k.startsWith('cache.example.com/'))",message="service.labels: a key has at most 317 characters and is none of cache.example.com, which are the operator's; a value has at most 63"
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations are added to the Services, at most 64 of 4096 characters each. Defaults
+	// to none.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096 && !k.startsWith('cache.example.com/'))",message="service.annotations: a key has at most 317 characters and is none of cache.example.com, which are the operator's; a value has at most 4096"
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // StorageMode is where a member's items are while it runs.
@@ -690,9 +729,10 @@ type DrainSpec struct {
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 	// template has further settings of the Jobs of drains and placements, and of their
-	// pods. Each of its fields has its own default. A change affects new Jobs only.
+	// pods. Defaults, field by field, to the members' template, except for labels, annotations
+	// and affinity to other pods. A change affects new Jobs, and those that have not started.
 	// +optional
-	Template DrainTemplate `json:"template,omitempty"`
+	Template PodTemplate `json:"template,omitempty"`
 	// reader is deprecated and ignored: volumes are always read directly. Objects that
 	// have it stay valid. Absent, nothing changes.
 	// +optional
@@ -724,29 +764,6 @@ type DrainSpec struct {
 	SkipExpiringWithin *metav1.Duration `json:"skipExpiringWithin,omitempty"`
 }
 
-// DrainTemplate is what a person may set on the Jobs of drains and placements.
-type DrainTemplate struct {
-	// labels are added to the Jobs and their pods, at most 32. If the operator sets the
-	// same key, its value wins. Defaults to none.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="drain.template.labels: a key has at most 317 characters, a value 63"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/') && k != 'job-name' && k != 'controller-uid')",message="drain.template.labels must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, job-name and controller-uid, which are Kubernetes' own"
-	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are added to the Jobs and their pods, at most 32 of 4096 characters
-	// each. Defaults to none.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="drain.template.annotations: a key has at most 317 characters, a value 4096"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/'))",message="drain.template.annotations must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, which are Kubernetes' own"
-	Annotations map[string]string `json:"annotations,omitempty"`
-	// serviceAccountName of the pods. Its token is not mounted: a drainer needs none.
-	// Defaults to template.serviceAccountName, the members'.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	ServiceAccountName string `json:"serviceAccountName,omitempty"`
-}
-
 // DrainReader said how items are read from a volume; it is ignored.
 //
 // +kubebuilder:validation:Enum=Auto;WarmFile;Restart
@@ -762,7 +779,7 @@ type RateLimit struct {
 	// bytesPerSecond of keys and values that are added, such as 20Mi. Defaults
 	// to no limit.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isInteger() && quantity(string(self)).asInteger() >= 1024",message="drain.rateLimit.bytesPerSecond must be a whole number of bytes, 1Ki at least"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).sub(int(quantity(string(self)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0",message="drain.rateLimit.bytesPerSecond must be a whole number of bytes, 1Ki at least"
 	BytesPerSecond *resource.Quantity `json:"bytesPerSecond,omitempty"`
 }
 

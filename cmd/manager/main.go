@@ -10,12 +10,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -104,7 +107,7 @@ type flags struct {
 	qps                            float64
 	burst                          int
 	memcachedImage, operatorImage  string
-	exporterImage                  string
+	exporterImage, assignedUsers   string
 	logFormat, logLevel            string
 	leaderElectionNS               string
 	leaseDuration, renewDeadline   time.Duration
@@ -134,6 +137,7 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.memcachedImage, "memcached-image", os.Getenv("MEMCACHED_IMAGE"), "Image of members whose spec names none.")
 	fs.StringVar(&f.operatorImage, "operator-image", os.Getenv("OPERATOR_IMAGE"), "Image that has the drainer: the operator's own.")
 	fs.StringVar(&f.exporterImage, "exporter-image", cmp.Or(os.Getenv("EXPORTER_IMAGE"), defaultExporterImage), "Image of exporters whose spec names none.")
+	fs.StringVar(&f.assignedUsers, "assigned-users", assignedAuto, "Whether the platform gives the pods of a namespace their user and groups, and refuses others: true, false, or auto, which is true on OpenShift.")
 	fs.StringVar(&f.memoryLimit, "memory-limit", os.Getenv("MEMORY_LIMIT"), "Bytes that the container may use; 0 for no limit. The environment's MEMORY_LIMIT by default.")
 	fs.BoolVar(&f.version, "version", false, "Print the version, the commit, and the Go release that built it.")
 	fs.StringVar(&f.logFormat, "log-format", "json", "json or console.")
@@ -172,6 +176,8 @@ func (f *flags) check() error {
 		return errors.New("--max-concurrent-reconciles must be 1 at least")
 	case f.metricsCertPath != "" && !f.metricsSecure:
 		return errors.New("--metrics-cert-path is of no use with --metrics-secure=false")
+	case f.assignedUsers != assignedAuto && f.assignedUsers != "true" && f.assignedUsers != "false":
+		return fmt.Errorf("--assigned-users must be true, false or auto, not %q", f.assignedUsers)
 	case f.rolloutsAtOnce < 1:
 		return errors.New("--rollouts-at-once must be 1 at least")
 	}
@@ -200,6 +206,10 @@ func run(ctx context.Context, f *flags) error {
 	if err != nil {
 		return fmt.Errorf("register the metrics: %w", err)
 	}
+	assigned, err := f.usersAreAssigned(clientset.Discovery())
+	if err != nil {
+		return err
+	}
 	reconciler := &controllers.MemcachedReconciler{
 		Client:     mgr.GetClient(),
 		Live:       mgr.GetAPIReader(),
@@ -209,8 +219,11 @@ func run(ctx context.Context, f *flags) error {
 		Memory:     controllers.MemoryFromStats,
 		Rings:      controllers.RingFromAdmin,
 		Metrics:    metrics,
-		Options:    controllers.Options{MemcachedImage: f.memcachedImage, ExporterImage: f.exporterImage, OperatorImage: f.operatorImage, OperatorNamespace: ownNamespace()},
-		Clock:      clock.RealClock{},
+		Options: controllers.Options{
+			MemcachedImage: f.memcachedImage, ExporterImage: f.exporterImage, OperatorImage: f.operatorImage,
+			OperatorNamespace: ownNamespace(), AssignedUsers: assigned,
+		},
+		Clock: clock.RealClock{},
 
 		RolloutsAtOnce: f.rolloutsAtOnce,
 	}
@@ -221,6 +234,25 @@ func run(ctx context.Context, f *flags) error {
 		return fmt.Errorf("set up the probes: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+const (
+	assignedAuto = "auto"
+	// openShiftSecurity is the API group of its security context constraints, which assign users.
+	openShiftSecurity = "security.openshift.io"
+)
+
+// usersAreAssigned tells whether pods must not name their user. The API server's groups tell whether it
+// is OpenShift's.
+func (f *flags) usersAreAssigned(api discovery.ServerGroupsInterface) (bool, error) {
+	if f.assignedUsers != assignedAuto {
+		return f.assignedUsers == "true", nil
+	}
+	groups, err := api.ServerGroups()
+	if err != nil {
+		return false, fmt.Errorf("ask the API server for its groups (or set --assigned-users): %w", err)
+	}
+	return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == openShiftSecurity }), nil
 }
 
 func (f *flags) managerOptions() ctrl.Options {

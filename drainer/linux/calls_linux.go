@@ -36,7 +36,9 @@ const PunchHole = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 
 // Fallocate makes room on the disk for a part of a file, or gives it back. The error is EOPNOTSUPP or ENOSYS if that
 // isn't possible.
-func Fallocate(fd int, mode uint32, offset, length int64) error { return unix.Fallocate(fd, mode, offset, length) }
+func Fallocate(fd int, mode uint32, offset, length int64) error {
+	return unix.Fallocate(fd, mode, offset, length)
+}
 
 // InMemory tells whether the files of dir are in memory and on no disk.
 func InMemory(dir string) (bool, error) {

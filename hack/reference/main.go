@@ -1,5 +1,8 @@
 // Command reference writes docs/reference.md from the CRD, which is generated
 // from the API types: reference CRD >FILE.
+//
+// With --slim it prints the CRD instead, without the descriptions within Kubernetes' own
+// types. kubectl apply keeps the whole object in an annotation, of 262,144 bytes at most.
 package main
 
 import (
@@ -68,6 +71,9 @@ func main() {
 }
 
 func run(args []string) error {
+	if len(args) == 2 && args[0] == "--slim" {
+		return slim(args[1])
+	}
 	if len(args) != 1 {
 		return fmt.Errorf("give the CRD's file, not %d arguments", len(args))
 	}
@@ -83,6 +89,61 @@ func run(args []string) error {
 	return nil
 }
 
+func slim(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var crd map[string]any
+	if err := yaml.Unmarshal(text, &crd); err != nil {
+		return fmt.Errorf("read %s: %w", file, err)
+	}
+	slimFields(crd, false)
+	out, err := yaml.Marshal(crd)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("---\n%s", out)
+	return nil
+}
+
+// slimFields removes descriptions within fields of Kubernetes' own types.
+func slimFields(value any, within bool) {
+	switch value := value.(type) {
+	case []any:
+		for _, element := range value {
+			slimFields(element, within)
+		}
+	case map[string]any:
+		for name, field := range value {
+			if _, text := field.(string); within && text && name == "description" {
+				delete(value, name)
+				continue
+			}
+			if properties, ok := field.(map[string]any); ok && name == "properties" {
+				for name, field := range properties {
+					slimField(field, within, within || kubernetes[name] != "")
+				}
+				continue
+			}
+			slimFields(field, within)
+		}
+	}
+}
+
+// slimField keeps the field's own description, unless it is within such a type.
+func slimField(field any, within, inner bool) {
+	schema, ok := field.(map[string]any)
+	if !ok {
+		return
+	}
+	description, described := schema["description"]
+	slimFields(schema, inner)
+	if described && !within {
+		schema["description"] = description
+	}
+}
+
 func page(d *definition) string {
 	var b strings.Builder
 	b.WriteString("<!-- Generated from the API types by `make manifests`: edit api/v1alpha1 instead. -->\n")
@@ -92,15 +153,21 @@ func page(d *definition) string {
 		fmt.Fprintf(&b, "\n## %s, %s/%s\n\n%s\n", d.Spec.Names.Kind, d.Spec.Group, v.Name, flow(root.Description))
 		rules(&b, &root)
 		for _, name := range []string{"spec", "status"} {
-			section(&b, name, root.Properties[name])
+			section(&b, name, root.Properties[name], map[string]string{})
 		}
 	}
 	return b.String()
 }
 
 // section writes the fields of an object, and then those of the objects in it.
-func section(b *strings.Builder, path string, s *schema) {
+func section(b *strings.Builder, path string, s *schema, written map[string]string) {
 	fmt.Fprintf(b, "\n### %s\n\n%s\n", path, flow(s.Description))
+	fields, _ := json.Marshal(s.Properties) // what came as JSON has JSON
+	if same := written[string(fields)]; same != "" {
+		fmt.Fprintf(b, "\nThe fields are those of `%s`.\n", same)
+		return
+	}
+	written[string(fields)] = path
 	rules(b, s)
 	fmt.Fprint(b, "\n| field | type | meaning |\n|---|---|---|\n")
 	names := make([]string, 0, len(s.Properties))
@@ -119,9 +186,9 @@ func section(b *strings.Builder, path string, s *schema) {
 		}
 		switch {
 		case len(f.Properties) > 0:
-			section(b, path+"."+name, f)
+			section(b, path+"."+name, f, written)
 		case f.Items != nil && len(f.Items.Properties) > 0:
-			section(b, path+"."+name+"[]", f.Items)
+			section(b, path+"."+name+"[]", f.Items, written)
 		}
 	}
 }

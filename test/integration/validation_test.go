@@ -84,30 +84,30 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"a label of the operator's": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
 				s.Drain.Template.Labels = map[string]string{"cache.example.com/cluster": "other"}
-			}), "drain.template.labels must not have keys of cache.example.com",
+			}), "template.labels must not have keys of cache.example.com",
 		},
 		"an annotation of the operator's": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
 				s.Drain.Template.Annotations = map[string]string{cachev1alpha1.AnnotationTarget: "1"}
-			}), "drain.template.annotations must not have keys of cache.example.com",
+			}), "template.annotations must not have keys of cache.example.com",
 		},
 		"a label that is too long": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
 				s.Drain.Template.Labels = map[string]string{"team": strings.Repeat("a", 64)}
-			}), "drain.template.labels: a key has at most 317 characters",
+			}), "template.labels: a key has at most 317 characters",
 		},
 		"an annotation that is too long": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
 				s.Drain.Template.Annotations = map[string]string{"note": strings.Repeat("a", 4097)}
-			}), "drain.template.annotations: a key has at most 317 characters",
+			}), "template.annotations: a key has at most 317 characters",
 		},
 		"too many annotations": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
 				s.Drain.Template.Annotations = map[string]string{}
-				for i := range 33 {
+				for i := range 65 {
 					s.Drain.Template.Annotations[fmt.Sprint("note-", i)] = ""
 				}
-			}), "at most 32",
+			}), "at most 64",
 		},
 		"a member's label that is too long": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
@@ -256,7 +256,7 @@ func TestSpecThatCanWorkIsAccepted(t *testing.T) {
 		"SASL without storage":     cluster().ExtraArgs("-S"),
 		"ciphers":                  cluster().ExtraArgs("-o", "ssl_ciphers=HIGH", "--extended=ssl_min_version=3"),
 		"long ones":                cluster().ExtraArgs("--disable-cas", "--max-reqs-per-event=40", "--extended=modern"),
-		"extstore without storage": cluster().ExtraArgs("-o", "ext_path=/tmp/ext:64M"),
+		"extstore without storage": cluster().ExtraArgs("-o", "ext_path=/dev/shm/ext:64M"),
 		"a prefix that isn't hashed": cluster().With(func(s *cachev1alpha1.MemcachedSpec) {
 			s.Routing = cachev1alpha1.RoutingSpec{Client: "pymemcache-bytes", KeyPrefix: "shop:", ServerName: "cache-{ordinal}.example.com.:11211"}
 		}),

@@ -36,11 +36,9 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* The security context of the chart's pods. */}}
+{{/* The security context of the chart's pods. The image names its user, so that a platform can assign another one. */}}
 {{- define "memcached-operator.podSecurityContext" -}}
 runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
 seccompProfile:
   type: RuntimeDefault
 {{- end }}

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	"k8s.io/utils/ptr"
 
@@ -32,7 +32,7 @@ func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) err
 	var current *appsac.DeploymentApplyConfiguration
 	from, to := int32(0), a.Replicas
 	desired := build.Deployment(r.cluster, r.Options)
-	d := firstTemplate(r.cluster)
+	d := firstTemplate(r.cluster, desired.Spec.Template)
 	if r.present.Deployment != nil {
 		if r.Matches.Has(r.cluster, kindDeployment, &r.present.Deployment.ObjectMeta, to) {
 			return nil
@@ -57,7 +57,11 @@ func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) err
 		return err
 	}
 	desired.WithAnnotations(d.annotations())
-	changed, err := applyChanged(ctx, r, desired, current)
+	var live metav1.Object
+	if r.present.Deployment != nil {
+		live = r.present.Deployment
+	}
+	changed, err := applyChanged(ctx, r, desired, current, live)
 	r.done.MembersWritten = changed
 	r.noteTemplateWrite(d, err)
 	if !changed && err == nil && d.settled {
@@ -74,7 +78,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		return nil
 	}
 	desired := build.StatefulSet(r.cluster, r.Options, a.Replicas)
-	d := firstTemplate(r.cluster)
+	d := firstTemplate(r.cluster, desired.Spec.Template)
 	var current *appsac.StatefulSetApplyConfiguration
 	from := int32(0)
 	if r.present.StatefulSet != nil {
@@ -90,7 +94,11 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		return err
 	}
 	desired.WithAnnotations(d.annotations())
-	changed, err := r.applySized(ctx, a, desired, current)
+	hash := hashOf(desired)
+	if r.present.StatefulSet != nil { // not part of the hash: the first write has the spec's
+		build.KeepClaimTemplates(desired, r.present.StatefulSet)
+	}
+	changed, err := r.applySized(ctx, a, desired, current, hash)
 	r.noteTemplateWrite(d, err)
 	if errors.Is(err, errBehind) {
 		return nil // an event is coming
@@ -113,7 +121,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 	return err
 }
 
-// decideStatefulSet keeps what must not change in the present StatefulSet.
+// decideStatefulSet decides about the template of the present StatefulSet.
 func (r *run) decideStatefulSet(ctx context.Context, a action.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
 ) (*templateDecision, error) {
 	m := &templateInput{
@@ -121,7 +129,6 @@ func (r *run) decideStatefulSet(ctx context.Context, a action.ApplyStatefulSet, 
 		replicas: ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1), wanted: a.Replicas,
 		ready: statefulSetReady(r.present.StatefulSet), kept: a.KeepTemplate,
 	}
-	build.KeepClaimTemplates(desired, r.present.StatefulSet)
 	if current.Spec != nil {
 		m.applied = current.Spec.Template
 	}
@@ -137,13 +144,15 @@ var errBehind = errors.New("the cache is behind")
 
 // applySized applies the StatefulSet. Any apply also sets the size, and the cache may be
 // behind, so the live check comes first.
-func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
+func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration, hash string,
 ) (changed bool, err error) {
-	from := int32(0)
+	from, same := int32(0), false
+	var live metav1.Object
 	if r.present.StatefulSet != nil {
-		from = ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1)
+		live = r.present.StatefulSet
+		from, same = ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1), asWanted(desired, current, live, hash)
 	}
-	if from != a.Replicas || !equality.Semantic.DeepEqual(desired, current) {
+	if from != a.Replicas || !same {
 		behind, err := r.maySetReplicas(ctx, a.Replicas)
 		if err == nil && behind && from != a.Replicas {
 			err = errBehind
@@ -152,5 +161,5 @@ func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired
 			return false, err
 		}
 	}
-	return applyChanged(ctx, r, desired, current)
+	return applyHashed(ctx, r, desired, current, live, hash)
 }

@@ -74,7 +74,7 @@ type owned[T any, P interface {
 	client.Object
 }, C any, AC interface {
 	*C
-	runtime.ApplyConfiguration
+	configuration[C]
 }] struct {
 	kind, name string
 	// current is what the cache has, or nil.
@@ -95,7 +95,7 @@ func applyOwned[T any, P interface {
 	client.Object
 }, C any, AC interface {
 	*C
-	runtime.ApplyConfiguration
+	configuration[C]
 }](ctx context.Context, r *run, w owned[T, P, C, AC]) error {
 	if w.current != nil && !w.differs && r.Matches.Has(r.cluster, w.kind, w.current, w.variant) {
 		return nil
@@ -116,26 +116,60 @@ func applyOwned[T any, P interface {
 	} else if behind, err := mayCreate[T, P](ctx, r, w.name); behind || err != nil {
 		return err
 	}
-	changed, err := applyChanged(ctx, r, desired, current)
+	var live metav1.Object
+	if w.current != nil {
+		live = w.current
+	}
+	changed, err := applyChanged(ctx, r, desired, current, live)
 	if !changed && err == nil {
 		r.Matches.Note(r.cluster, w.kind, w.current, w.variant)
 	}
 	return err
 }
 
-// applyChanged applies the desired configuration, unless it equals what the server
-// reports as applied by us.
+// configuration is an apply configuration, as generated.
+type configuration[T any] interface {
+	runtime.ApplyConfiguration
+	WithAnnotations(entries map[string]string) *T
+}
+
+// applyChanged applies the desired configuration, unless it equals what the server reports as
+// applied by us, or the live object is what admission made of it.
 func applyChanged[AC interface {
 	*T
-	runtime.ApplyConfiguration
-}, T any](ctx context.Context, r *run, desired, current AC) (bool, error) {
-	if current != nil && equality.Semantic.DeepEqual(desired, current) {
+	configuration[T]
+}, T any](ctx context.Context, r *run, desired, current AC, live metav1.Object) (bool, error) {
+	return applyHashed(ctx, r, desired, current, live, hashOf(desired))
+}
+
+// applyHashed is applyChanged for a configuration with a known hash.
+func applyHashed[AC interface {
+	*T
+	configuration[T]
+}, T any](ctx context.Context, r *run, desired, current AC, live metav1.Object, hash string) (bool, error) {
+	if current != nil && live != nil && asWanted(desired, current, live, hash) {
 		return false, nil
 	}
+	desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
 	if err := r.mayOwn(ctx); err != nil {
 		return false, err
 	}
 	return true, r.Client.Apply(ctx, desired, client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
+}
+
+// asWanted tells whether there is nothing to write. The hash of a former write is no difference: the
+// configuration gets it.
+func asWanted[AC interface {
+	*T
+	configuration[T]
+}, T any](desired, current AC, live metav1.Object, hash string) bool {
+	if asSent(live, hash, desired) {
+		return true
+	}
+	if before, ok := live.GetAnnotations()[cachev1alpha1.AnnotationApplied]; ok {
+		desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: before})
+	}
+	return equality.Semantic.DeepEqual(desired, current)
 }
 
 // mayOwn checks live that the Memcached is not deleted, because applying an object makes

@@ -45,8 +45,10 @@ type templateDecision struct {
 }
 
 // firstTemplate is the decision for members that don't exist yet.
-func firstTemplate(c *cachev1alpha1.Memcached) *templateDecision {
-	return &templateDecision{settled: true, turn: &rollout.Decision{Record: rollout.Record{Generation: c.Generation, Spec: build.TemplateSpec(c)}}}
+func firstTemplate(c *cachev1alpha1.Memcached, template *coreac.PodTemplateSpecApplyConfiguration) *templateDecision {
+	return &templateDecision{settled: true, turn: &rollout.Decision{Record: rollout.Record{
+		Generation: c.Generation, Spec: build.TemplateSpec(c), Sent: hashOf(template),
+	}}}
 }
 
 func (d *templateDecision) annotations() map[string]string {
@@ -56,9 +58,12 @@ func (d *templateDecision) annotations() map[string]string {
 // decideTemplate decides whether the members get the wanted template now, or when it is
 // their turn.
 func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDecision, error) {
+	sent, recorded := hashOf(m.desired), rollout.Parse(m.object.GetAnnotations()[cachev1alpha1.AnnotationTemplate])
+	same := equality.Semantic.DeepEqual(m.desired, m.applied) ||
+		recorded != nil && recorded.Sent == sent && ownsAll(m.object, m.desired, "spec", "template")
 	turn, err := r.Turns.Decide(ctx, client.ObjectKeyFromObject(r.cluster), &rollout.Members{
-		Differs:    !m.kept && !equality.Semantic.DeepEqual(m.desired, m.applied),
-		Recorded:   rollout.Parse(m.object.GetAnnotations()[cachev1alpha1.AnnotationTemplate]),
+		Differs:    !m.kept && !same,
+		Recorded:   recorded,
 		Generation: r.cluster.Generation, Spec: build.TemplateSpec(r.cluster),
 		None: m.replicas == 0 || m.wanted == 0, Ready: m.ready,
 		Kept: m.kept, OtherSize: m.wanted != *r.cluster.Spec.Size,
@@ -69,7 +74,9 @@ func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDe
 	r.done.RollOutWaits = turn.Why
 	r.done.Waits.AtMost(turn.Again)
 	d := &templateDecision{template: m.desired, settled: turn.Settled, turn: turn}
+	turn.Record.Sent = sent
 	if turn.Keep {
+		turn.Record.Sent = ptr.Deref(recorded, rollout.Record{}).Sent
 		d.template, err = m.present()
 	}
 	return d, err

@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -82,8 +83,7 @@ func reachedHost(c *cachev1alpha1.Memcached, ordinal int32, stable bool) string 
 func MemberService(c *cachev1alpha1.Memcached, ordinal int32, unlisted string) *coreac.ServiceApplyConfiguration {
 	selector := Selector(c)
 	selector[appsv1.StatefulSetPodNameLabel] = PodName(c.Name, ordinal)
-	service := coreac.Service(MemberServiceName(c.Name, ordinal), c.Namespace).
-		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+	service := service(c, MemberServiceName(c.Name, ordinal), cachev1alpha1.ComponentMember, &c.Spec.Service).
 		WithOwnerReferences(owner(c)).
 		WithSpec(coreac.ServiceSpec().
 			WithSelector(selector).
@@ -106,15 +106,20 @@ func MemberService(c *cachev1alpha1.Memcached, ordinal int32, unlisted string) *
 }
 
 // StableEndpoints are the first n members, in ring order, with the addresses of their
-// Services. Until all of these are known, the list stays as it was before.
+// Services. Until all of these are known, and of one family, the list stays as it was before.
 func StableEndpoints(cluster string, n int32, services map[int32]corev1.Service, before []Endpoint) []Endpoint {
-	endpoints := make([]Endpoint, 0, n)
+	addresses := make(map[string][]string, n)
 	for i := range n {
-		address := services[i].Spec.ClusterIP
-		if !publishable(address) {
+		service := services[i]
+		all := append([]string{service.Spec.ClusterIP}, service.Spec.ClusterIPs...)
+		if all = slices.DeleteFunc(all, func(ip string) bool { return !publishable(ip) }); len(all) == 0 {
 			return before
 		}
-		endpoints = append(endpoints, Endpoint{PodName(cluster, i), address})
+		addresses[PodName(cluster, i)] = all
 	}
-	return ofOneType(endpoints)
+	endpoints, without := ofOneFamily(cluster, n, addresses, before)
+	if len(without) > 0 {
+		return before
+	}
+	return endpoints
 }

@@ -31,6 +31,9 @@ type Options struct {
 	OperatorNamespace string
 	// OperatorImage has the drainer, at DrainerPath.
 	OperatorImage string
+	// AssignedUsers: the platform gives the pods of a namespace their user, group and
+	// fsGroup, and refuses others (OpenShift).
+	AssignedUsers bool
 }
 
 const (
@@ -42,6 +45,8 @@ const (
 	// supervisorDir has the copy of the drainer that runs as a member's PID 1.
 	supervisorVolume = "supervisor"
 	supervisorDir    = "/supervisor"
+	// supervisorSize bounds it, in bytes: it is of 10 MB.
+	supervisorSize = 32 << 20
 	// memoryDir has the warm file of a member in mode Saved.
 	memoryVolume = "memory"
 	memoryDir    = "/memory"

@@ -28,8 +28,7 @@ func Discovery(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 	if c.Spec.Discovery == nil {
 		return nil
 	}
-	return coreac.Service(DiscoveryName(c.Name), c.Namespace).
-		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+	return service(c, DiscoveryName(c.Name), cachev1alpha1.ComponentMember, &c.Spec.Service).
 		WithOwnerReferences(owner(c)).
 		WithSpec(coreac.ServiceSpec().
 			WithSelector(Selector(c)).

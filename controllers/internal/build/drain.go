@@ -1,7 +1,6 @@
 package build
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -38,8 +37,9 @@ func DrainJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID
 
 // movingJob runs a drainer, for a drain or a placement.
 func movingJob(c *cachev1alpha1.Memcached, o Options, name, component string, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
-	labels := withOurs(c.Spec.Drain.Template.Labels, Labels(c, component))
-	annotations = withOurs(c.Spec.Drain.Template.Annotations, annotations)
+	t := drainersTemplate(c)
+	labels := withOurs(t.Labels, Labels(c, component))
+	annotations = withOurs(t.Annotations, annotations)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            name,
@@ -65,7 +65,7 @@ func movingJob(c *cachev1alpha1.Memcached, o Options, name, component string, an
 // DrainerTemplate is a hash of what decides whether a drainer's pod can be made and can start: its
 // pod and what a person adds to that, without the drainer's arguments.
 func DrainerTemplate(c *cachev1alpha1.Memcached, o Options) string {
-	pod := movingPod(c)
+	pod := movingPod(c, o)
 	pod.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, nil, nil)}
 	text, _ := json.Marshal(struct {
 		Labels, Annotations map[string]string
@@ -118,18 +118,9 @@ func ringServers(c *cachev1alpha1.Memcached, r ring.Ring) []string {
 	return servers
 }
 
-// nodeAffinity is the part of the members' affinity that their drainers share. The rest
-// is about other members.
-func nodeAffinity(members *corev1.Affinity) *corev1.Affinity {
-	if members == nil || members.NodeAffinity == nil {
-		return nil
-	}
-	return &corev1.Affinity{NodeAffinity: members.NodeAffinity}
-}
-
 // drainPod runs the drainer in the operator's image.
 func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract.Migrate) corev1.PodSpec {
-	spec := movingPod(c)
+	spec := movingPod(c, o)
 	spec.Volumes = append(spec.Volumes, corev1.Volume{
 		Name: volumeName,
 		VolumeSource: corev1.VolumeSource{
@@ -141,25 +132,27 @@ func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract
 	return spec
 }
 
-// movingPod is a drainer's pod without its container. It runs where the members could,
-// and mounts only those of their Secrets that it needs to speak to them.
-func movingPod(c *cachev1alpha1.Memcached) corev1.PodSpec {
-	t := c.Spec.Template
+// movingPod is a drainer's pod without its container. It runs where the members could, unless
+// its template says otherwise, and mounts only those of their Secrets that it needs to speak to them.
+func movingPod(c *cachev1alpha1.Memcached, o Options) corev1.PodSpec {
+	t := drainersTemplate(c)
 	secrets, _ := secretVolumes(c, false)
 	return corev1.PodSpec{
 		RestartPolicy:                corev1.RestartPolicyNever,
 		AutomountServiceAccountToken: ptr.To(false),
 		EnableServiceLinks:           ptr.To(false),
 		NodeSelector:                 t.NodeSelector,
-		Affinity:                     nodeAffinity(t.Affinity),
+		Affinity:                     t.Affinity,
 		Tolerations:                  t.Tolerations,
 		ImagePullSecrets:             t.ImagePullSecrets,
 		PriorityClassName:            t.PriorityClassName,
-		ServiceAccountName:           cmp.Or(c.Spec.Drain.Template.ServiceAccountName, t.ServiceAccountName),
-		SecurityContext:              securityContext(c), // a drainer writes nothing: its volume needs no fsGroup
+		ServiceAccountName:           t.ServiceAccountName,
+		SecurityContext:              securityContext(t, o), // a drainer writes nothing: its volume needs no fsGroup
 		SchedulerName:                t.SchedulerName,
 		RuntimeClassName:             t.RuntimeClassName,
-		Volumes:                      secrets,
+
+		TerminationGracePeriodSeconds: t.TerminationGracePeriodSeconds,
+		Volumes:                       secrets,
 	}
 }
 
@@ -208,21 +201,6 @@ func moveArgs(c *cachev1alpha1.Memcached, source string, members int32) contract
 func deadline(c *cachev1alpha1.Memcached) time.Duration {
 	const year = 365 * 24 * 3600
 	return time.Duration(min(ptr.Deref(c.Spec.Drain.ActiveDeadlineSeconds, 3600), year)) * time.Second
-}
-
-// installDrainer copies the drainer to a volume from which the member's image can run it.
-func installDrainer(o Options) corev1.Container {
-	return corev1.Container{
-		Name:    "install",
-		Image:   o.OperatorImage,
-		Command: []string{DrainerPath, "install", supervisorDir},
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse("10m"),
-			corev1.ResourceMemory: resource.MustParse("16Mi"),
-		}},
-		SecurityContext: drainSecurity(),
-		VolumeMounts:    []corev1.VolumeMount{{Name: supervisorVolume, MountPath: supervisorDir}},
-	}
 }
 
 func drainSecurity() *corev1.SecurityContext {

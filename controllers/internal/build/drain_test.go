@@ -96,7 +96,7 @@ func TestDrainerIsToldItsSourceAndItsSurvivors(t *testing.T) {
 	if container.Image != "operator:1" || container.TerminationMessagePath != contract.TerminationLog {
 		t.Errorf("image %q, termination message %q", container.Image, container.TerminationMessagePath)
 	}
-	told := map[string]string{cachev1alpha1.AnnotationClaimUID: "uid-2", cachev1alpha1.AnnotationSurvivors: "2"}
+	told := map[string]string{cachev1alpha1.AnnotationClaimUID: "uid-2", cachev1alpha1.AnnotationSurvivors: "2", safeToEvict: "true"}
 	if diff := cmp.Diff(told, job.Spec.Template.Annotations); diff != "" {
 		t.Errorf("annotations of its pods: -want +got:\n%s", diff)
 	}
@@ -233,7 +233,7 @@ func TestPendingTimeCountsAgainstNoDeadline(t *testing.T) {
 func TestJobsHaveWhatTheTemplateGivesThem(t *testing.T) {
 	c := apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Template.ServiceAccountName = "members"
-		s.Drain.Template = cachev1alpha1.DrainTemplate{
+		s.Drain.Template = cachev1alpha1.PodTemplate{
 			Labels:      map[string]string{"team": "shop", cachev1alpha1.LabelComponent: "mine", cachev1alpha1.LabelInstance: "mine"},
 			Annotations: map[string]string{"sidecar.istio.io/inject": "false", cachev1alpha1.AnnotationClaimUID: "mine"},
 		}

@@ -30,33 +30,73 @@ type Endpoint struct {
 	Address string
 }
 
-// Endpoints are the first n members, in ring order, with the addresses of their pods. A
-// member whose pod has no address, because it is being replaced, keeps the one that it
-// had: a restart changes no ring. A member that never had one is left out.
+// Endpoints are the first n members, in ring order, with the addresses of their pods, all of
+// one family. A member whose pod has no address, because it is being replaced, keeps the one
+// that it had: a restart changes no ring. A member that never had one is left out.
 func Endpoints(cluster string, n int32, pods []corev1.Pod, before []Endpoint) []Endpoint {
-	addresses := make(map[string]string, n)
+	addresses := podAddresses(pods)
 	for _, e := range before {
-		addresses[e.Name] = e.Address
-	}
-	for i := range pods {
-		if ip := pods[i].Status.PodIP; publishable(ip) {
-			addresses[pods[i].Name] = ip
+		if len(addresses[e.Name]) == 0 {
+			addresses[e.Name] = []string{e.Address}
 		}
 	}
-	var endpoints []Endpoint
-	for i := range n {
-		name := PodName(cluster, i)
-		if address, known := addresses[name]; known {
-			endpoints = append(endpoints, Endpoint{name, address})
-		}
-	}
-	return ofOneType(endpoints)
+	endpoints, _ := ofOneFamily(cluster, n, addresses, before)
+	return endpoints
 }
 
-// ofOneType are the endpoints of the first one's type.
-func ofOneType(endpoints []Endpoint) []Endpoint {
-	kind := AddressType(endpoints)
-	return slices.DeleteFunc(endpoints, func(e Endpoint) bool { return addressType(e.Address) != kind })
+// WithoutFamily are those of the first n members that have no address of the family that the
+// list has, so that it leaves them out.
+func WithoutFamily(cluster string, n int32, pods []corev1.Pod) []string {
+	_, without := ofOneFamily(cluster, n, podAddresses(pods), nil)
+	return without
+}
+
+// podAddresses are those of each pod that a slice takes, the pod's own first.
+func podAddresses(pods []corev1.Pod) map[string][]string {
+	addresses := make(map[string][]string, len(pods))
+	for i := range pods {
+		s := &pods[i].Status
+		all := []string{s.PodIP}
+		for _, ip := range s.PodIPs {
+			all = append(all, ip.IP)
+		}
+		addresses[pods[i].Name] = slices.DeleteFunc(all, func(ip string) bool { return !publishable(ip) })
+	}
+	return addresses
+}
+
+// ofOneFamily are the first n members that have addresses: each with its first one of the family
+// that all of them have. The list keeps its family as long as all have it; otherwise that of the first
+// member's first address comes first. If no family is everybody's, some are without.
+func ofOneFamily(cluster string, n int32, addresses map[string][]string, before []Endpoint) (endpoints []Endpoint, without []string) {
+	var first discoveryv1.AddressType
+	for i := range n {
+		if all := addresses[PodName(cluster, i)]; len(all) > 0 && first == "" {
+			first = addressType(all[0])
+		}
+	}
+	families := []discoveryv1.AddressType{first, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}
+	if len(before) > 0 {
+		families = slices.Insert(families, 0, AddressType(before))
+	}
+	for _, family := range append(families, first) {
+		endpoints, without = nil, nil
+		for i := range n {
+			name := PodName(cluster, i)
+			all := addresses[name]
+			j := slices.IndexFunc(all, func(ip string) bool { return addressType(ip) == family })
+			switch {
+			case j >= 0:
+				endpoints = append(endpoints, Endpoint{name, all[j]})
+			case len(all) > 0:
+				without = append(without, name)
+			}
+		}
+		if len(without) == 0 {
+			break
+		}
+	}
+	return endpoints, without
 }
 
 // publishable tells whether an EndpointSlice may have the address.
@@ -101,8 +141,7 @@ func addressType(ip string) discoveryv1.AddressType {
 
 // ListService is the headless Service of the list.
 func ListService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
-	return coreac.Service(ListName(c.Name), c.Namespace).
-		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+	return service(c, ListName(c.Name), cachev1alpha1.ComponentMember, &c.Spec.Service).
 		WithOwnerReferences(owner(c)).
 		WithSpec(coreac.ServiceSpec().
 			WithClusterIP(corev1.ClusterIPNone).

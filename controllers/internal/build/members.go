@@ -12,7 +12,6 @@ import (
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
-	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
@@ -39,32 +38,39 @@ func Service(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 	if c.Spec.Storage != nil {
 		spec.WithPublishNotReadyAddresses(true) // the server doesn't keep a false
 	}
-	return coreac.Service(c.Name, c.Namespace).
-		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+	return service(c, c.Name, cachev1alpha1.ComponentMember, &c.Spec.Service).
 		WithOwnerReferences(owner(c)).
 		WithSpec(spec)
+}
+
+// service of a component, with what a person gives its Services.
+func service(c *cachev1alpha1.Memcached, name, component string, given *cachev1alpha1.ServiceTemplate) *coreac.ServiceApplyConfiguration {
+	return coreac.Service(name, c.Namespace).
+		WithLabels(withOurs(given.Labels, Labels(c, component))).
+		WithAnnotations(given.Annotations)
 }
 
 // Deployment of a cluster without storage.
 func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyConfiguration {
 	command := append([]string{"memcached"}, memcachedArgs(c)...)
 	memcached := memcachedContainer(c, o)
-	spec := podSpec(c)
+	spec := memberPod(c, o)
 	if Secured(c) {
 		// A supervisor has memcached use changed Secrets.
 		serve := contract.Serve{Port: c.Spec.ContainerPort, TerminationLog: contract.TerminationLog, Connection: connection(c), Command: command}
 		command = append([]string{supervisorDir + "/drainer"}, serve.Args()...)
-		supervise(spec, memcached, convert[coreac.ContainerApplyConfiguration](ptr.To(installDrainer(o))))
+		supervise(spec, memcached, install(c, o, contract.Install{To: supervisorDir}))
 		withSecrets(c, spec, memcached)
 	}
 	spec.WithContainers(containers(c, o, memcached.WithCommand(command...))...)
 	return appsac.Deployment(c.Name, c.Namespace).
-		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+		WithLabels(withOurs(c.Spec.Template.Labels, Labels(c, cachev1alpha1.ComponentMember))).
+		WithAnnotations(c.Spec.Template.Annotations).
 		WithOwnerReferences(owner(c)).
 		WithSpec(appsac.DeploymentSpec().
 			WithReplicas(*c.Spec.Size).
 			WithSelector(metaac.LabelSelector().WithMatchLabels(Selector(c))).
-			WithTemplate(podTemplate(c).WithSpec(spec)))
+			WithTemplate(podTemplate(c, membersTemplate(c), cachev1alpha1.ComponentMember, spec)))
 }
 
 // StatefulSet of a cluster with storage. Its claims have the finalizer from the start.
@@ -91,21 +97,13 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		WithStartupProbe(warmProbe(c)).
 		WithVolumeMounts(
 			coreac.VolumeMount().WithName(volumeName).WithMountPath(dataDir))
-	install := coreac.Container().
-		WithName("install").
-		WithImage(o.OperatorImage).
-		WithTerminationMessagePolicy(lastWords).
-		WithCommand(append([]string{DrainerPath}, contract.Install{To: supervisorDir, Member: serve}.Args()...)...).
-		WithSecurityContext(containerSecurity()).
-		WithResources(requests("10m", "16Mi")).
-		WithVolumeMounts(
-			coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir),
-			coreac.VolumeMount().WithName(volumeName).WithMountPath(dataDir).WithReadOnly(true))
+	install := install(c, o, contract.Install{To: supervisorDir, Member: serve}).
+		WithVolumeMounts(coreac.VolumeMount().WithName(volumeName).WithMountPath(dataDir).WithReadOnly(true))
 	if saved {
 		memcached.WithVolumeMounts(coreac.VolumeMount().WithName(memoryVolume).WithMountPath(memoryDir))
 		install.WithVolumeMounts(coreac.VolumeMount().WithName(memoryVolume).WithMountPath(memoryDir).WithReadOnly(true))
 	}
-	spec := podSpec(c)
+	spec := memberPod(c, o)
 	supervise(spec, memcached, install)
 	withSecrets(c, spec, memcached)
 	withList(c, spec, memcached)
@@ -114,7 +112,8 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		spec.WithVolumes(inMemory(c))
 	}
 	return appsac.StatefulSet(c.Name, c.Namespace).
-		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
+		WithLabels(withOurs(c.Spec.Template.Labels, Labels(c, cachev1alpha1.ComponentMember))).
+		WithAnnotations(c.Spec.Template.Annotations).
 		WithOwnerReferences(owner(c)).
 		WithSpec(appsac.StatefulSetSpec().
 			WithServiceName(c.Name).
@@ -124,7 +123,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 				WithWhenDeleted(appsv1.RetainPersistentVolumeClaimRetentionPolicyType).
 				WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)).
 			WithSelector(metaac.LabelSelector().WithMatchLabels(Selector(c))).
-			WithTemplate(podTemplate(c).WithSpec(spec)).
+			WithTemplate(podTemplate(c, membersTemplate(c), cachev1alpha1.ComponentMember, spec)).
 			WithVolumeClaimTemplates(claimTemplate(c)))
 }
 
@@ -138,11 +137,28 @@ func inMemory(c *cachev1alpha1.Memcached) *coreac.VolumeApplyConfiguration {
 		WithSizeLimit(*resource.NewQuantity(Memory(c)+beside, resource.BinarySI)))
 }
 
-// supervise puts the drainer where memcached's container finds it.
+// install copies the drainer to where the member's image can run it. Its container has memcached's
+// resources: the pod needs no more for it, because it ends before memcached starts, and what admits
+// one container of the namespace (a quota with limits, a range of sizes) admits the other.
+func install(c *cachev1alpha1.Memcached, o Options, args contract.Install) *coreac.ContainerApplyConfiguration {
+	return coreac.Container().
+		WithName("install").
+		WithImage(o.OperatorImage).
+		WithTerminationMessagePolicy(lastWords).
+		WithCommand(append([]string{DrainerPath}, args.Args()...)...).
+		WithSecurityContext(containerSecurity()).
+		WithResources(memberResources(c)).
+		WithVolumeMounts(coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir))
+}
+
+// supervise puts the drainer where memcached's container finds it: in memory, because an emptyDir on
+// disk would keep the cluster autoscaler from removing the node.
 func supervise(spec *coreac.PodSpecApplyConfiguration, memcached, install *coreac.ContainerApplyConfiguration) {
 	memcached.WithVolumeMounts(coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir).WithReadOnly(true))
 	spec.WithInitContainers(install).
-		WithVolumes(coreac.Volume().WithName(supervisorVolume).WithEmptyDir(coreac.EmptyDirVolumeSource()))
+		WithVolumes(coreac.Volume().WithName(supervisorVolume).WithEmptyDir(coreac.EmptyDirVolumeSource().
+			WithMedium(corev1.StorageMediumMemory).
+			WithSizeLimit(*resource.NewQuantity(supervisorSize, resource.BinarySI))))
 }
 
 func claimTemplate(c *cachev1alpha1.Memcached) *coreac.PersistentVolumeClaimApplyConfiguration {

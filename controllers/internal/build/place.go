@@ -53,7 +53,7 @@ func PlacementJob(c *cachev1alpha1.Memcached, o Options, p Placement) *batchv1.J
 	for _, i := range p.Lost {
 		args.Discard = append(args.Discard, reached(c, i))
 	}
-	pod := movingPod(c)
+	pod := movingPod(c, o)
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: scratchVolume, VolumeSource: corev1.VolumeSource{
 		EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(scratchSize, resource.BinarySI)},
 	}})

@@ -1,7 +1,7 @@
 package build
 
 import (
-	"maps"
+	"cmp"
 
 	corev1 "k8s.io/api/core/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -12,26 +12,91 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-func podTemplate(c *cachev1alpha1.Memcached) *coreac.PodTemplateSpecApplyConfiguration {
-	labels := maps.Clone(c.Spec.Template.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	maps.Copy(labels, Labels(c, cachev1alpha1.ComponentMember))
-	return coreac.PodTemplateSpec().
-		WithLabels(labels).
-		WithAnnotations(c.Spec.Template.Annotations)
+// A pod's kind decides which settings of a person it has: those of its own template, and of the members'
+// what that leaves out (api/v1alpha1, PodTemplate).
+
+// safeToEvict lets the cluster autoscaler remove the node of a pod that has something in an emptyDir. A
+// member has saved its items on its volume when it ends; a drainer begins again.
+const safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+// membersTemplate has a person's settings of members.
+func membersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
+	t := c.Spec.Template
+	t.Annotations = withOurs(map[string]string{safeToEvict: "true"}, t.Annotations)
+	return &t
 }
 
-// podSpec is what members with and without storage share.
-func podSpec(c *cachev1alpha1.Memcached) *coreac.PodSpecApplyConfiguration {
-	t := &c.Spec.Template
+// routersTemplate has a person's settings of routers.
+func routersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
+	t := inherited(&c.Spec.Router.Template, &c.Spec.Template)
+	t.TerminationGracePeriodSeconds = cmp.Or(t.TerminationGracePeriodSeconds, ptr.To[int64](routerGrace))
+	return t
+}
+
+// drainersTemplate has a person's settings of the Jobs of drains and placements.
+func drainersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
+	t := inherited(&c.Spec.Drain.Template, &c.Spec.Template)
+	t.Annotations = withOurs(map[string]string{safeToEvict: "true"}, t.Annotations)
+	return t
+}
+
+// inherited is the given template with the members' settings where it has none. What is about one kind
+// of pods (labels, affinity to other pods, spread, time to end) is not inherited.
+func inherited(given, members *cachev1alpha1.PodTemplate) *cachev1alpha1.PodTemplate {
+	t := *given
+	if t.NodeSelector == nil {
+		t.NodeSelector = members.NodeSelector
+	}
+	if t.Affinity == nil {
+		t.Affinity = nodeAffinity(members.Affinity)
+	}
+	if t.Tolerations == nil {
+		t.Tolerations = members.Tolerations
+	}
+	if t.ImagePullSecrets == nil {
+		t.ImagePullSecrets = members.ImagePullSecrets
+	}
+	t.PriorityClassName = cmp.Or(t.PriorityClassName, members.PriorityClassName)
+	t.ServiceAccountName = cmp.Or(t.ServiceAccountName, members.ServiceAccountName)
+	t.SchedulerName = cmp.Or(t.SchedulerName, members.SchedulerName)
+	t.RuntimeClassName = cmp.Or(t.RuntimeClassName, members.RuntimeClassName)
+	t.SecurityContext = cmp.Or(t.SecurityContext, members.SecurityContext)
+	return &t
+}
+
+// nodeAffinity is the part of the members' affinity that routers and drainers share. The rest
+// is about other members.
+func nodeAffinity(members *corev1.Affinity) *corev1.Affinity {
+	if members == nil || members.NodeAffinity == nil {
+		return nil
+	}
+	return &corev1.Affinity{NodeAffinity: members.NodeAffinity}
+}
+
+// podTemplate is a pod of members or routers: component names them in its labels.
+func podTemplate(c *cachev1alpha1.Memcached, t *cachev1alpha1.PodTemplate, component string, spec *coreac.PodSpecApplyConfiguration) *coreac.PodTemplateSpecApplyConfiguration {
+	return coreac.PodTemplateSpec().
+		WithLabels(withOurs(t.Labels, Labels(c, component))).
+		WithAnnotations(t.Annotations).
+		WithSpec(spec)
+}
+
+// memberPod is what members with and without storage share.
+func memberPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfiguration {
+	spec := podSpec(membersTemplate(c), Selector(c), corev1.LabelHostname)
+	spec.SecurityContext = convert[coreac.PodSecurityContextApplyConfiguration](writingSecurity(&c.Spec.Template, o))
+	spec.TerminationGracePeriodSeconds = graceSeconds(c)
+	return spec
+}
+
+// podSpec has the settings of the template; the pods with these labels are spread over the
+// domains with these keys.
+func podSpec(t *cachev1alpha1.PodTemplate, pods map[string]string, over ...string) *coreac.PodSpecApplyConfiguration {
 	spec := coreac.PodSpec().
 		WithAutomountServiceAccountToken(false).
 		WithEnableServiceLinks(false).
-		WithSecurityContext(podSecurity(c)).
 		WithNodeSelector(t.NodeSelector).
-		WithTopologySpreadConstraints(spread(c)...)
+		WithTopologySpreadConstraints(spread(t, pods, over)...)
 	if t.PriorityClassName != "" {
 		spec.WithPriorityClassName(t.PriorityClassName)
 	}
@@ -42,7 +107,6 @@ func podSpec(c *cachev1alpha1.Memcached) *coreac.PodSpecApplyConfiguration {
 		spec.WithSchedulerName(t.SchedulerName)
 	}
 	spec.RuntimeClassName = t.RuntimeClassName
-	spec.TerminationGracePeriodSeconds = graceSeconds(c)
 	for _, s := range t.ImagePullSecrets {
 		spec.WithImagePullSecrets(coreac.LocalObjectReference().WithName(s.Name))
 	}
@@ -53,33 +117,35 @@ func podSpec(c *cachev1alpha1.Memcached) *coreac.PodSpecApplyConfiguration {
 	return spec
 }
 
-// spread is the spec's constraints, or one over the nodes.
-func spread(c *cachev1alpha1.Memcached) []*coreac.TopologySpreadConstraintApplyConfiguration {
-	members := metaac.LabelSelector().WithMatchLabels(Selector(c))
-	if given := c.Spec.Template.TopologySpreadConstraints; len(given) > 0 {
+// spread is the spec's constraints, or one for each key.
+func spread(t *cachev1alpha1.PodTemplate, pods map[string]string, over []string) []*coreac.TopologySpreadConstraintApplyConfiguration {
+	selector := metaac.LabelSelector().WithMatchLabels(pods)
+	if given := t.TopologySpreadConstraints; len(given) > 0 {
 		constraints := make([]*coreac.TopologySpreadConstraintApplyConfiguration, len(given))
 		for i := range given {
 			constraints[i] = convert[coreac.TopologySpreadConstraintApplyConfiguration](&given[i])
 			if given[i].LabelSelector == nil { // without one, the scheduler counts no pod
-				constraints[i].WithLabelSelector(members)
+				constraints[i].WithLabelSelector(selector)
 			}
 		}
 		return constraints
 	}
 	when := corev1.ScheduleAnyway
-	switch c.Spec.Template.Spread {
+	switch t.Spread {
 	case cachev1alpha1.SpreadOff:
 		return nil
 	case cachev1alpha1.SpreadHard:
 		when = corev1.DoNotSchedule
 	}
-	return []*coreac.TopologySpreadConstraintApplyConfiguration{
-		coreac.TopologySpreadConstraint().
+	constraints := make([]*coreac.TopologySpreadConstraintApplyConfiguration, len(over))
+	for i, key := range over {
+		constraints[i] = coreac.TopologySpreadConstraint().
 			WithMaxSkew(1).
-			WithTopologyKey(corev1.LabelHostname).
+			WithTopologyKey(key).
 			WithWhenUnsatisfiable(when).
-			WithLabelSelector(members),
+			WithLabelSelector(selector)
 	}
+	return constraints
 }
 
 // graceSeconds is the spec's, or the time that a save may take: half a minute, and the
@@ -103,33 +169,34 @@ func SaveSeconds(c *cachev1alpha1.Memcached, rate int64) int64 { return 30 + Mem
 // GraceSeconds is the grace period of the members of a cluster with storage.
 func GraceSeconds(c *cachev1alpha1.Memcached) int64 { return *graceSeconds(c) }
 
-// podSecurity is for members, which write to a volume.
-func podSecurity(c *cachev1alpha1.Memcached) *coreac.PodSecurityContextApplyConfiguration {
-	security := securityContext(c)
-	if security.FSGroup == nil {
+// writingSecurity is that of members, which write to a volume.
+func writingSecurity(t *cachev1alpha1.PodTemplate, o Options) *corev1.PodSecurityContext {
+	security := securityContext(t, o)
+	if security.FSGroup == nil && !o.AssignedUsers {
 		security.FSGroup = ptr.To[int64](memcachedUID)
 	}
 	if security.FSGroupChangePolicy == nil {
 		security.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
 	}
-	return convert[coreac.PodSecurityContextApplyConfiguration](security)
+	return security
 }
 
 // securityContext is shared by members and drainers, so that drainers can read the
 // members' files. It has the spec's fields, and our default for each field that is left
-// out. Root is allowed if the spec asks for it.
-func securityContext(c *cachev1alpha1.Memcached) *corev1.PodSecurityContext {
+// out. Root is allowed if the spec asks for it. Where the platform assigns users it gives all
+// pods of a namespace the same one, and refuses any other.
+func securityContext(t *cachev1alpha1.PodTemplate, o Options) *corev1.PodSecurityContext {
 	security := &corev1.PodSecurityContext{}
-	if given := c.Spec.Template.SecurityContext; given != nil {
+	if given := t.SecurityContext; given != nil {
 		security = given.DeepCopy()
 	}
-	if security.RunAsUser == nil {
+	if security.RunAsUser == nil && !o.AssignedUsers {
 		security.RunAsUser = ptr.To[int64](memcachedUID)
 	}
-	if security.RunAsGroup == nil {
+	if security.RunAsGroup == nil && !o.AssignedUsers {
 		security.RunAsGroup = ptr.To[int64](memcachedUID)
 	}
-	if security.RunAsNonRoot == nil && *security.RunAsUser != 0 {
+	if security.RunAsNonRoot == nil && (security.RunAsUser == nil || *security.RunAsUser != 0) {
 		security.RunAsNonRoot = ptr.To(true)
 	}
 	if security.SeccompProfile == nil {

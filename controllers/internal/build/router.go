@@ -175,8 +175,7 @@ func RouterService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration
 	if c.Spec.Router == nil {
 		return nil
 	}
-	return coreac.Service(RouterName(c.Name), c.Namespace).
-		WithLabels(Labels(c, cachev1alpha1.ComponentRouter)).
+	return service(c, RouterName(c.Name), cachev1alpha1.ComponentRouter, &c.Spec.Router.Service).
 		WithOwnerReferences(owner(c)).
 		WithSpec(coreac.ServiceSpec().
 			WithSelector(routerSelector(c)).
@@ -241,31 +240,21 @@ func Routers(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyConfi
 		WithStrategy(appsac.DeploymentStrategy().WithRollingUpdate(appsac.RollingUpdateDeployment().
 			WithMaxUnavailable(intstr.FromInt32(0)).
 			WithMaxSurge(intstr.FromInt32(1)))).
-		WithTemplate(coreac.PodTemplateSpec().
-			WithLabels(Labels(c, cachev1alpha1.ComponentRouter)).
-			WithSpec(routerPod(c, o)))
+		WithTemplate(podTemplate(c, routersTemplate(c), cachev1alpha1.ComponentRouter, routerPod(c, o)))
 	spec.Replicas = c.Spec.Router.Replicas
 	return appsac.Deployment(RouterName(c.Name), c.Namespace).
-		WithLabels(Labels(c, cachev1alpha1.ComponentRouter)).
+		WithLabels(withOurs(c.Spec.Router.Template.Labels, Labels(c, cachev1alpha1.ComponentRouter))).
+		WithAnnotations(c.Spec.Router.Template.Annotations).
 		WithOwnerReferences(owner(c)).
 		WithSpec(spec)
 }
 
-// routerPod is a member's pod in what both share: where it runs, and as whom. The members'
-// affinity to other pods is theirs alone.
+// routerPod is spread over the zones and the nodes.
 func routerPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfiguration {
-	spec := podSpec(c)
-	spec.SecurityContext = convert[coreac.PodSecurityContextApplyConfiguration](securityContext(c))
-	spec.Affinity = convert[coreac.AffinityApplyConfiguration](nodeAffinity(c.Spec.Template.Affinity))
-	spec.TerminationGracePeriodSeconds = ptr.To[int64](routerGrace)
-	spec.TopologySpreadConstraints = nil
-	for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelHostname} {
-		spec.WithTopologySpreadConstraints(coreac.TopologySpreadConstraint().
-			WithMaxSkew(1).
-			WithTopologyKey(key).
-			WithWhenUnsatisfiable(corev1.ScheduleAnyway).
-			WithLabelSelector(metaac.LabelSelector().WithMatchLabels(routerSelector(c))))
-	}
+	t := routersTemplate(c)
+	spec := podSpec(t, routerSelector(c), corev1.LabelTopologyZone, corev1.LabelHostname)
+	spec.SecurityContext = convert[coreac.PodSecurityContextApplyConfiguration](securityContext(t, o))
+	spec.TerminationGracePeriodSeconds = t.TerminationGracePeriodSeconds
 	router := coreac.Container().
 		WithName(ContainerRouter).
 		WithImage(o.OperatorImage).

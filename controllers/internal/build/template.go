@@ -19,6 +19,7 @@ func TemplateSpec(c *cachev1alpha1.Memcached) string {
 	spec.Drain = cachev1alpha1.DrainSpec{}
 	spec.Binding = nil
 	spec.Router = nil
+	spec.Service = cachev1alpha1.ServiceTemplate{}
 	spec.PodDisruptionBudget = cachev1alpha1.PodDisruptionBudgetSpec{}
 	spec.NetworkPolicy = nil
 	if spec.Storage != nil {

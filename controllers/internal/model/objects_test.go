@@ -42,6 +42,9 @@ var (
 	deleted  = metav1.Unix(700, 0)
 )
 
+// images of the pods. An API server takes no pod without them.
+var images = build.Options{OperatorImage: "operator", MemcachedImage: "memcached"}
+
 // prepared are the objects that package apply has written for one exploration.
 type prepared struct {
 	service *corev1.Service
@@ -227,11 +230,11 @@ func (w *world) job(s *state, i int8, j *job) *batchv1.Job {
 	name, uid, n := claimName(s, i, j.generation), claimUIDs[i][j.generation], int32(j.target.size)
 	var out *batchv1.Job
 	if j.target.places() {
-		out = build.PlacementJob(w.base, build.Options{}, build.Placement{
+		out = build.PlacementJob(w.base, images, build.Placement{
 			Claim: name, UID: uid, Ordinal: int32(i), Target: w.model.nameOf(j.target), Members: max(n, ordinals), Lost: j.target.without(), Prepared: j.waits,
 		})
 	} else {
-		out = build.DrainJob(w.base, build.Options{}, name, uid, n, false)
+		out = build.DrainJob(w.base, images, name, uid, n, false)
 	}
 	out.UID, out.CreationTimestamp, out.ResourceVersion = jobUIDs[i][j.instance], created, versionNow
 	end := batchv1.JobCondition{Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(justNow)}

@@ -332,13 +332,13 @@ var clock = testingclock.NewFakePassiveClock(justNow)
 
 func (s *server) reader() *observe.Reader {
 	return &observe.Reader{
-		Cache: s, Live: s.Client, Clock: clock, NotCreated: &notcreated.Pods{}, GrowthRefused: &kept.Answers[string]{},
+		Cache: s, Live: s.Client, Clock: clock, NotCreated: &notcreated.Pods{}, GrowthRefused: &kept.Answers[string]{}, Options: &images,
 	}
 }
 
 func (s *server) applier() *apply.Applier {
 	return &apply.Applier{
-		Client: s, Reader: s.reader(), Events: &events.FakeRecorder{}, Clock: clock, Matches: &kept.Matches{},
+		Client: s, Reader: s.reader(), Events: &events.FakeRecorder{}, Options: images, Clock: clock, Matches: &kept.Matches{},
 		Turns: rollout.NewTurns(rollout.Options{
 			Cache: s, Live: s.Client, Clock: clock, Wake: func(client.ObjectKey) {}, Tell: func(int, int) {},
 		}),
@@ -347,7 +347,7 @@ func (s *server) applier() *apply.Applier {
 }
 
 func (s *server) reconciler() *controllers.MemcachedReconciler {
-	return &controllers.MemcachedReconciler{Client: s, Live: s.Client, Events: &events.FakeRecorder{}, Clock: clock}
+	return &controllers.MemcachedReconciler{Client: s, Live: s.Client, Events: &events.FakeRecorder{}, Options: images, Clock: clock}
 }
 
 var clusterKey = client.ObjectKey{Namespace: namespace, Name: clusterName}

@@ -23,6 +23,8 @@ type Record struct {
 	// part that the template depends on (build.TemplateSpec).
 	Generation int64  `json:"generation"`
 	Spec       string `json:"spec"`
+	// Sent is a hash of the template as it was sent: admission may have made another one of it.
+	Sent string `json:"sent,omitempty"`
 	// Turn of the roll-out that an upgrade began; nil if none is under way.
 	Turn *Turn `json:"rollout,omitempty"`
 }

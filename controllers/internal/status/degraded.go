@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
@@ -40,6 +41,7 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Cond
 		func() *trouble { return refusing(in, w) },
 		func() *trouble { return gaveUp(in, s) },
 		func() *trouble { return unreachableSize(in) },
+		func() *trouble { return leftOut(in) },
 		func() *trouble { return drainStuck(in, s, w) },
 		func() *trouble { return placementStuck(in, w) },
 		func() *trouble { return keptByOthers(in, w) },
@@ -187,6 +189,19 @@ func unreachableSize(in *Input) *trouble {
 		return troublef(cachev1alpha1.ReasonVolumesCannotGrow, "%d volumes can't grow: %s", len(in.Plan.SmallClaims), in.GrowthRefused)
 	}
 	return nil
+}
+
+// leftOut: members have no address of the family that the list in DNS has.
+func leftOut(in *Input) *trouble {
+	if in.Cluster.Spec.Storage == nil || build.Stable(in.Cluster) {
+		return nil
+	}
+	without := build.WithoutFamily(in.Cluster.Name, int32(len(in.Servers)), in.Pods)
+	if len(without) == 0 {
+		return nil
+	}
+	return troublef(cachev1alpha1.ReasonAddressFamily,
+		"the list in DNS has addresses of one family, and leaves out %d of %d members, which have none of it: %s", len(without), len(in.Servers), without[0])
 }
 
 // drainStuck: a drain has its Job, and no drainer has been at work for long.

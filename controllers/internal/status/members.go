@@ -162,7 +162,34 @@ func looping(c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated, 
 	if !certain && !loops(c, ended) {
 		return nil
 	}
-	return &trouble{cachev1alpha1.ReasonCrashLoop, "it ends again and again: " + lastWords(ended)}
+	message := "it ends again and again: " + lastWords(ended)
+	if c.Name == build.ContainerMemcached {
+		message += settingFor(ended)
+	}
+	return &trouble{cachev1alpha1.ReasonCrashLoop, message}
+}
+
+// nodesLimits are memcached's words where a node can't give what the spec asks for, and which
+// setting to change.
+var nodesLimits = []struct{ words, setting string }{
+	{"failed to set rlimit for open files", "lower spec.maxConnections, or raise the node's limit of open files"},
+	{"Can't create thread", "lower spec.threads, or raise the node's limit of processes"},
+}
+
+// settingFor says which setting to change; empty if that is not known.
+func settingFor(ended *corev1.ContainerStateTerminated) string {
+	if ended == nil {
+		return ""
+	}
+	if ended.Reason == "OOMKilled" {
+		return "; raise spec.resources.limits.memory, or lower spec.memory"
+	}
+	for _, limit := range nodesLimits {
+		if strings.Contains(ended.Message, limit.words) {
+			return "; " + limit.setting
+		}
+	}
+	return ""
 }
 
 // loops tells whether the container was restarted often, and ended soon.

@@ -82,6 +82,7 @@ var (
 		cachev1alpha1.AnnotationUnlisted:    cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationRing:        ring.MaxRecord,
 		cachev1alpha1.AnnotationTemplate:    rollout.MaxRecord,
+		cachev1alpha1.AnnotationApplied:     cachev1alpha1.MaxAnnotation,
 	}
 )
 

@@ -22,6 +22,9 @@ const (
 	maxContainers = 8
 )
 
+// maxPodIPs is one address of each family.
+const maxPodIPs = 2
+
 // Pod keeps what a reconcile reads of a pod: metadata, node, its memcached's memory, and
 // what happened to its containers. The cache also passes tombstones, which are not pods:
 // they are returned unchanged.
@@ -34,6 +37,9 @@ func Pod(object any) (any, error) {
 	pod.Spec = corev1.PodSpec{NodeName: name(pod.Spec.NodeName), Containers: memcached(pod.Spec.Containers)}
 	s := pod.Status
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPhase(name(string(s.Phase))), PodIP: name(s.PodIP)}
+	for _, ip := range s.PodIPs[:min(len(s.PodIPs), maxPodIPs)] {
+		pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: name(ip.IP)})
+	}
 	room := words(maxWords)
 	pod.Status.ContainerStatuses = room.containers(s.ContainerStatuses)
 	pod.Status.InitContainerStatuses = room.containers(s.InitContainerStatuses)

@@ -1,0 +1,122 @@
+package apply
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// Admission may change what we apply: a hook raises a request, an autopilot rounds it. What it made of our
+// last write is what was written, although it is not what is wanted. So each object has a hash of what
+// was sent, and no field of that may have become anybody else's: whoever else changes a value of ours takes
+// the field over, and admission does not.
+
+// hashOf what is sent.
+func hashOf(desired any) string {
+	b, _ := json.Marshal(desired) // an apply configuration always has JSON
+	const length = 8
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:length])
+}
+
+// asSent tells whether the object is what the API server made of a write with this hash.
+func asSent(live metav1.Object, hash string, desired any) bool {
+	return live.GetAnnotations()[cachev1alpha1.AnnotationApplied] == hash && ownsAll(live, desired)
+}
+
+// ownsAll tells whether all fields of the configuration are ours, those within the path being left out.
+func ownsAll(live metav1.Object, desired any, path ...string) bool {
+	fields := appliedFields(live)
+	for _, name := range path {
+		fields, _ = fields["f:"+name].(map[string]any)
+	}
+	b, err := json.Marshal(desired)
+	var value map[string]any
+	if err != nil || fields == nil || json.Unmarshal(b, &value) != nil {
+		return false
+	}
+	if len(path) == 0 { // these say which object it is
+		delete(value, "apiVersion")
+		delete(value, "kind")
+		if meta, ok := value["metadata"].(map[string]any); ok {
+			delete(meta, "name")
+			delete(meta, "namespace")
+		}
+	}
+	return owns(fields, value)
+}
+
+// appliedFields are those that we applied, as the API server keeps them.
+func appliedFields(live metav1.Object) map[string]any {
+	for _, entry := range live.GetManagedFields() {
+		if entry.Manager != cachev1alpha1.ManagedBy || entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" || entry.FieldsV1 == nil {
+			continue
+		}
+		var fields map[string]any
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) == nil {
+			return fields
+		}
+	}
+	return nil
+}
+
+// owns tells whether the set of fields has all of the value. A field without fields of its own is owned as
+// a whole.
+func owns(fields map[string]any, value any) bool {
+	if len(fields) == 0 {
+		return true
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for name, inner := range value {
+			of, ok := fields["f:"+name].(map[string]any)
+			if !ok || !owns(of, inner) {
+				return false
+			}
+		}
+	case []any:
+		for _, element := range value {
+			if of, ok := elementOf(fields, element); !ok || !owns(of, element) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// elementOf finds the fields of a list's element: by its keys, or by its value.
+func elementOf(fields map[string]any, element any) (map[string]any, bool) {
+	for name, of := range fields {
+		inner, _ := of.(map[string]any)
+		if text, ok := strings.CutPrefix(name, "v:"); ok {
+			var value any
+			if json.Unmarshal([]byte(text), &value) == nil && equality.Semantic.DeepEqual(value, element) {
+				return inner, true
+			}
+		}
+		if text, ok := strings.CutPrefix(name, "k:"); ok && hasKeys(text, element) {
+			return inner, true
+		}
+	}
+	return nil, false
+}
+
+func hasKeys(text string, element any) bool {
+	var keys map[string]any
+	value, ok := element.(map[string]any)
+	if !ok || json.Unmarshal([]byte(text), &keys) != nil {
+		return false
+	}
+	for name, key := range keys {
+		if given, is := value[name]; is && !equality.Semantic.DeepEqual(given, key) || !is && name != "protocol" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,158 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+)
+
+func list(pairs ...string) corev1.ResourceList {
+	all := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		all[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return all
+}
+
+// A namespace takes only pods that Pod Security calls restricted, each container of which has limits and
+// is of a size that the administrator allows. Members, routers and drainers start there.
+func TestAClusterFitsIntoANamespaceThatDemandsLimitsAndRestrictedPods(t *testing.T) {
+	w := newNamespace(t)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	patch := `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`
+	if err := admin.Patch(t.Context(), namespace, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	w.create(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "sizes"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
+		{Type: corev1.LimitTypeContainer, Min: list("cpu", "100m", "memory", "128Mi"), Max: list("cpu", "2", "memory", "1Gi")},
+		{Type: corev1.LimitTypePersistentVolumeClaim, Min: list("storage", "100Mi")},
+	}}})
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: corev1.ResourceQuotaSpec{Hard: list(
+		"requests.cpu", "8", "limits.cpu", "16", "requests.memory", "8Gi", "limits.memory", "16Gi",
+		"pods", "16", "persistentvolumeclaims", "4", "requests.storage", "8Gi", "count/jobs.batch", "4", "services", "8")}}
+	w.create(quota)
+	// Nothing counts here but the API server: what a namespace may have is free at first.
+	quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, corev1.ResourceList{}
+	for of := range quota.Spec.Hard {
+		quota.Status.Used[of] = resource.MustParse("0")
+	}
+	if err := admin.Status().Update(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	w.startOperator()
+	size := corev1.ResourceRequirements{Requests: list("cpu", "100m", "memory", "128Mi"), Limits: list("cpu", "1", "memory", "256Mi")}
+	w.create(apitest.MakeMemcached(name).Size(3).Storage("256Mi").With(routed).With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Resources, s.Drain.Resources, s.Router.Resources = size, size, size
+		s.Exporter = &cachev1alpha1.ExporterSpec{Resources: size}
+	}).Obj())
+	w.settled(3)
+	w.scale(2)
+	w.settled(2)
+}
+
+// changedByAdmission raises a request for CPU, changes a label of ours and drops a field, whenever
+// somebody writes such an object in the namespace.
+func changedByAdmission(t *testing.T, namespace string) {
+	t.Helper()
+	policy := func(kind string, spec map[string]any) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+		u.SetAPIVersion("admissionregistration.k8s.io/v1")
+		u.SetKind(kind)
+		u.SetName("changes-" + namespace)
+		return u
+	}
+	for _, object := range []*unstructured.Unstructured{
+		policy("MutatingAdmissionPolicy", map[string]any{
+			"failurePolicy": "Fail", "reinvocationPolicy": "Never",
+			"matchConstraints": map[string]any{
+				"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": namespace}},
+				"resourceRules": []any{
+					map[string]any{"apiGroups": []any{"apps"}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE", "UPDATE"}, "resources": []any{"statefulsets", "deployments"}},
+				},
+			},
+			"mutations": []any{map[string]any{"patchType": "JSONPatch", "jsonPatch": map[string]any{"expression": `[
+				JSONPatch{op: "add", path: "/spec/template/spec/containers/0/resources/requests/cpu", value: "250m"},
+				JSONPatch{op: "add", path: "/metadata/labels/app.kubernetes.io~1managed-by", value: "platform"}
+				] + (has(object.spec.template.spec.topologySpreadConstraints) ? [JSONPatch{op: "remove", path: "/spec/template/spec/topologySpreadConstraints"}] : [])`}}},
+		}),
+		policy("MutatingAdmissionPolicyBinding", map[string]any{"policyName": "changes-" + namespace}),
+	} {
+		if err := admin.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = admin.Delete(t.Context(), object) })
+	}
+}
+
+// probeDeployment is one that a policy changes.
+func probeDeployment(namespace string) *appsv1.Deployment {
+	labels := map[string]string{"app": "probe"}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: namespace, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "c", Image: "c", Resources: corev1.ResourceRequirements{Requests: list("cpu", "10m")}}},
+				TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
+					MaxSkew: 1, TopologyKey: "kubernetes.io/hostname", WhenUnsatisfiable: corev1.ScheduleAnyway,
+				}},
+			}},
+		},
+	}
+}
+
+// What admission made of our write is what was written: it is not written again and again, and the
+// cluster becomes ready. So it is after the operator has started anew, and after a change of the spec.
+func TestWhatAdmissionMakesOfAWriteIsWhatWasWritten(t *testing.T) {
+	w := newNamespace(t)
+	changedByAdmission(t, w.namespace)
+	w.eventually("admission changes what is written", func() error {
+		set := probeDeployment(w.namespace)
+		if err := admin.Create(t.Context(), set, client.DryRunAll); err != nil {
+			return err
+		}
+		if got := set.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "250m" {
+			return fmt.Errorf("it asks for %s CPU", got)
+		}
+		return nil
+	})
+	w.startOperator()
+	w.create(apitest.MakeMemcached(name).Size(2).Storage("128Mi").With(routed).Obj())
+	w.settled(2)
+	w.rests()
+	w.restartOperator()
+	w.settled(2)
+	w.rests()
+	before := w.statefulSet().Generation
+	w.change(&cachev1alpha1.Memcached{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"spec":{"threads":2}}`)
+	w.eventually("a change of the spec is rolled out", func() error {
+		if set := w.statefulSet(); set.Generation == before {
+			return fmt.Errorf("generation %d", set.Generation)
+		}
+		return nil
+	})
+	w.settled(2)
+	w.rests()
+
+	// Others' changes of what the operator wants are taken back, as ever.
+	before = w.statefulSet().Generation
+	w.change(w.statefulSet(), `{"spec":{"template":{"spec":{"enableServiceLinks":true}}}}`)
+	w.eventually("a stranger's change is taken back", func() error {
+		if links := w.statefulSet().Spec.Template.Spec.EnableServiceLinks; ptr.Deref(links, true) {
+			return fmt.Errorf("enableServiceLinks is true")
+		}
+		return nil
+	})
+	w.settled(2)
+	w.rests()
+}

@@ -1,0 +1,103 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// Quantities are compared as what they mean. A spec is sent here as a person writes it: a client of Go's
+// would send the canonical form.
+func TestQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
+	w := newNamespace(t)
+	const (
+		inMiB     = "memory must be a whole number of MiB"
+		itemSize  = "maxItemSize must be a whole number of bytes"
+		half      = "at most half of memory"
+		chunks    = "maxItemSize must be a multiple of 512Ki"
+		rate      = "bytesPerSecond must be a whole number of bytes"
+		room      = "resources.limits.memory must be larger than memory"
+		stored    = "storage: {}"
+		someLimit = "resources: {limits: {memory: %s}}"
+		writable  = "ext_path"
+	)
+	limit := func(memory string) string { return fmt.Sprintf(someLimit, memory) }
+	for spec, want := range map[string]string{
+		"memory: 1.5Gi":                         "",
+		"memory: 0.5Gi":                         "",
+		"memory: 0.0625Gi":                      "",
+		"memory: 1e9":                           inMiB,
+		"memory: 1073741824":                    "",
+		`memory: "1073741824"`:                  "",
+		"memory: 1073741824000m":                "",
+		"memory: 1073741824500m":                inMiB,
+		"memory: 1.1Gi":                         inMiB,
+		"memory: 1.0001Mi":                      inMiB,
+		"memory: 7.5Mi":                         inMiB,
+		"memory: 8.5Mi":                         inMiB,
+		"memory: 1.5Gi\n" + stored:              "",
+		"memory: 0.05Gi\n" + stored:             inMiB,
+		"memory: 0.0615234375Gi\n" + stored:     "memory must be 64Mi at least with storage",
+		"memory: 0.5Ti\nstorage: {size: 1.5Ti}": "",
+		"memory: 1.5Gi\nstorage: {size: 1.5Gi}": "storage.size must be larger than memory",
+		"memory: 1.5Gi\nstorage: {size: 1.6Gi}": "",
+
+		"memory: 1Gi\nmaxItemSize: 1.5Mi":   "",
+		"memory: 1Gi\nmaxItemSize: 0.5Mi":   "",
+		"memory: 1Gi\nmaxItemSize: 1572864": "",
+		"memory: 1Gi\nmaxItemSize: 1.6Mi":   itemSize,
+		"memory: 1Gi\nmaxItemSize: 1.75Mi":  chunks,
+		"memory: 1Gi\nmaxItemSize: 500m":    itemSize,
+		"memory: 3Mi\nmaxItemSize: 1.5Mi":   inMiB,
+		"memory: 1Gi\nmaxItemSize: 0.5Gi":   "",
+		"memory: 1Gi\nmaxItemSize: 0.75Gi":  half,
+		"memory: 2Gi\nmaxItemSize: 1Gi":     "",
+		// memcached: Cannot set item size limit higher than 1/2 of memory max, or than a gigabyte.
+		"memory: 4Gi\nmaxItemSize: 1.5Gi":  "1Gi at most",
+		"memory: 4Gi\nmaxItemSize: 1025Mi": "1Gi at most",
+
+		"drain: {rateLimit: {bytesPerSecond: 1.5Mi}}": "",
+		"drain: {rateLimit: {bytesPerSecond: 1.5Gi}}": "",
+		"drain: {rateLimit: {bytesPerSecond: 2.5}}":   "bytesPerSecond",
+		"drain: {rateLimit: {bytesPerSecond: 0.5Ki}}": rate,
+		"drain: {rateLimit: {bytesPerSecond: 1.1Ki}}": rate,
+
+		// A member needs more than its items.
+		"memory: 128Mi\n" + limit("128Mi"):                          room,
+		"memory: 128Mi\n" + limit("0.125Gi"):                        room,
+		"memory: 128Mi\n" + limit("143.5Mi"):                        room,
+		"memory: 128Mi\n" + limit("160Mi"):                          "",
+		"memory: 256Mi\nstorage: {}\n" + limit("264Mi"):             room,
+		"memory: 256Mi\nstorage: {}\n" + limit("280Mi"):             room,
+		"memory: 256Mi\nstorage: {}\n" + limit("0.5Gi"):             "",
+		"memory: 256Mi\nstorage: {mode: Mapped}\n" + limit("128Mi"): "",
+		"memory: 256Mi\ntls: {secretName: t}\n" + limit("280Mi"):    room,
+		"memory: 256Mi\nauth: {secretName: t}\n" + limit("280Mi"):   room,
+		"memory: 1.5Gi\nstorage: {}\n" + limit("2Gi"):               "",
+
+		// The containers' file system is read-only.
+		"extraArgs: [-o, 'ext_path=/tmp/ext:64M']":                     writable,
+		"extraArgs: [-o, 'slab_chunk_max=512k,ext_path=ext:64M']":      writable,
+		"extraArgs: ['--extended=ext_path=/data/ext:64M']":             writable,
+		"extraArgs: [-o, 'ext_path=/dev/shm/ext:64M']":                 "",
+		"extraArgs: [-o, 'ext_path=/dev/shm/../ext:64M']":              writable,
+		"extraArgs: [-o, 'ext_path=/dev/shm/a:8M,ext_path=/tmp/b:8M']": writable,
+	} {
+		t.Run(spec, func(t *testing.T) {
+			text := "apiVersion: cache.example.com/v1alpha1\nkind: Memcached\nmetadata: {name: cache}\nspec:\n  " + strings.ReplaceAll("size: 1\n"+spec, "\n", "\n  ")
+			object := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+				t.Fatalf("%v in\n%s", err, text)
+			}
+			object.SetNamespace(w.namespace)
+			err := admin.Create(t.Context(), object, client.DryRunAll)
+			if got := fmt.Sprint(err); want == "" && err != nil || want != "" && !strings.Contains(got, want) {
+				t.Errorf("want %q, got %v", want, err)
+			}
+		})
+	}
+}
