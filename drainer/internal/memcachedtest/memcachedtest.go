@@ -44,7 +44,7 @@ func Program(tb testing.TB, name string) string {
 }
 
 // Large is a memcached that was built with 64-bit client flags: the environment's
-// MEMCACHED_LARGE. Without one the test is skipped; hack/memcached.sh builds it.
+// MEMCACHED_LARGE, built with --enable-large-client-flags. Without one the test is skipped.
 func Large(tb testing.TB) string {
 	tb.Helper()
 	path := os.Getenv("MEMCACHED_LARGE")
@@ -55,7 +55,7 @@ func Large(tb testing.TB) string {
 }
 
 // Newer is a memcached that is newer than Debian's, whose parser is another one since 1.6.40: the
-// environment's MEMCACHED_NEW. Without one the test is skipped; hack/memcached.sh builds it.
+// environment's MEMCACHED_NEW. Without one the test is skipped; `make test-versions` has some.
 func Newer(tb testing.TB) string {
 	tb.Helper()
 	path := os.Getenv("MEMCACHED_NEW")
