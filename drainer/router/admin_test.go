@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http/httptest"
@@ -33,6 +34,9 @@ func TestTheDashboardAsksForMetricsThatAreServed(t *testing.T) {
 				name, _, _ = strings.Cut(name, " ")
 				served[name] = true
 			}
+		}
+		if err == nil && !served["memcached_router_requests_total"] {
+			err = errors.New("no request is counted yet")
 		}
 		return err
 	})

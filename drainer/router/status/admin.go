@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Router that is asked how it is.
@@ -31,9 +34,10 @@ func Handler(r Router) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(r.HotKeys())
 	})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		r.Report().Write(w)
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, req *http.Request) {
+		metrics := prometheus.NewRegistry() // of this moment
+		metrics.MustRegister(r.Report())
+		promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP(w, req)
 	})
 	return mux
 }

@@ -1,15 +1,13 @@
 package status
 
 import (
-	"bufio"
-	"fmt"
-	"io"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// Report is what a router tells Prometheus. There are no keys in it: they may be secrets, and they
+// Report is what a router tells Prometheus, a prometheus.Collector. There are no keys in it: they may be secrets, and they
 // are without bound.
 type Report struct {
 	Counts
@@ -31,81 +29,75 @@ type Member struct {
 	Traffic     Traffic
 }
 
-// Write writes Prometheus' text format.
-func (r *Report) Write(to io.Writer) {
-	w := bufio.NewWriter(to)
-	defer w.Flush()
-	p := printer{w}
-	r.requests(p)
-	p.one("failed_reads_missed_total", "counter", "Reads that failed, because the member could not be asked for example, and were answered as misses. They are errors among the requests.", r.Missed)
-	p.one("request_bytes_total", "counter", "Bytes that applications have sent.", r.Received)
-	p.one("answer_bytes_total", "counter", "Bytes of answers.", r.Sent)
-	p.one("connections", "gauge", "Connections of applications.", r.Clients)
-	p.one("held_bytes", "gauge", "What is kept: requests that are not complete or that members have not taken, answers that applications have not taken, and what connections by TLS or in the binary protocol take.", r.Held)
-	r.members(p)
-	p.head("ring_table", "gauge", "Number of the table of the rings.")
-	p.value("ring_table", fmt.Sprintf("state=%q", r.State), r.Table)
-	p.one("ring_table_acknowledged", "gauge", "Number of the table that all requests under way began with.", r.Acknowledged)
+// metric describes one of the router's metrics.
+func metric(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("memcached_router_"+name, help, labels, nil)
 }
 
-type printer struct{ w io.Writer }
+var (
+	requests       = metric("requests_total", "Requests that were answered; each key of a read is one.", "command", "outcome", "state")
+	latency        = metric("request_seconds", "From a request's arrival to the end of its answer.")
+	missed         = metric("failed_reads_missed_total", "Reads that failed, because the member could not be asked for example, and were answered as misses. They are errors among the requests.")
+	received       = metric("request_bytes_total", "Bytes that applications have sent.")
+	sent           = metric("answer_bytes_total", "Bytes of answers.")
+	connections    = metric("connections", "Connections of applications.")
+	held           = metric("held_bytes", "What is kept: requests that are not complete or that members have not taken, answers that applications have not taken, and what connections by TLS or in the binary protocol take.")
+	memberRequests = metric("member_requests_total", "Requests to a member that were answered; a ring change makes several of one.", "member", "outcome")
+	memberSeconds  = metric("member_request_seconds_total", "Time that a member's requests took in all, with the client's part.", "member")
+	memberSent     = metric("member_sent_bytes_total", "Bytes that a member was sent.", "member")
+	memberReceived = metric("member_received_bytes_total", "Bytes that a member has answered.", "member")
+	memberConns    = metric("member_connections", "Connections to a member, one for each thread.", "member")
+	ringTable      = metric("ring_table", "Number of the table of the rings.", "state")
+	acknowledged   = metric("ring_table_acknowledged", "Number of the table that all requests under way began with.")
+)
 
-func (p printer) head(name, kind, help string) {
-	fmt.Fprintf(p.w, "# HELP memcached_router_%s %s\n# TYPE memcached_router_%s %s\n", name, help, name, kind)
-}
+// Describe says nothing: which metrics there are depends on what was asked of the router.
+func (r *Report) Describe(chan<- *prometheus.Desc) {}
 
-func (p printer) value(name, labels string, value any) {
-	if labels != "" {
-		labels = "{" + labels + "}"
+// Collect sends the metrics.
+func (r *Report) Collect(to chan<- prometheus.Metric) {
+	counter := func(d *prometheus.Desc, n float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, n, labels...)
 	}
-	fmt.Fprintf(p.w, "memcached_router_%s%s %v\n", name, labels, value)
-}
-
-// one is a metric without labels.
-func (p printer) one(name, kind, help string, value any) {
-	p.head(name, kind, help)
-	p.value(name, "", value)
-}
-
-func (r *Report) requests(p printer) {
-	p.head("requests_total", "counter", "Requests that were answered; each key of a read is one.")
+	gauge := func(d *prometheus.Desc, n float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)
+	}
 	for state := range States {
 		for v := range wire.Verbs {
 			for o, n := range r.Requests[state][v] {
 				if n > 0 {
-					p.value("requests_total", fmt.Sprintf("command=%q,outcome=%q,state=%q", v, OutcomeNames[o], state), n)
+					counter(requests, float64(n), v.String(), OutcomeNames[o], state.String())
 				}
 			}
 		}
 	}
-	p.head("request_seconds", "histogram", "From a request's arrival to the end of its answer.")
-	var sum uint64
-	for i, n := range r.Latency {
-		sum += n
-		if i < Buckets {
-			p.value("request_seconds_bucket", fmt.Sprintf("le=\"%g\"", float64(uint64(1)<<(FirstBucket+i))/1e9), sum)
+	to <- r.latencies()
+	counter(missed, float64(r.Missed))
+	counter(received, float64(r.Received))
+	counter(sent, float64(r.Sent))
+	gauge(connections, float64(r.Clients))
+	gauge(held, float64(r.Held))
+	for i := range r.Members {
+		m := &r.Members[i]
+		for o, n := range m.Traffic.Requests {
+			counter(memberRequests, float64(n), m.Name, OutcomeNames[o])
 		}
+		counter(memberSeconds, float64(m.Traffic.Nanos)/1e9, m.Name)
+		counter(memberSent, float64(m.Traffic.Sent), m.Name)
+		counter(memberReceived, float64(m.Traffic.Received), m.Name)
+		gauge(memberConns, float64(m.Connections), m.Name)
 	}
-	p.value("request_seconds_bucket", `le="+Inf"`, sum)
-	p.value("request_seconds_sum", "", float64(r.Nanos)/1e9)
-	p.value("request_seconds_count", "", sum)
+	gauge(ringTable, float64(r.Table), r.State.String())
+	gauge(acknowledged, float64(r.Acknowledged))
 }
 
-func (r *Report) members(p printer) {
-	each := func(name, kind, help string, value func(m *Member) any) {
-		p.head(name, kind, help)
-		for i := range r.Members {
-			p.value(name, fmt.Sprintf("member=%q", r.Members[i].Name), value(&r.Members[i]))
+// latencies are the histogram of all requests.
+func (r *Report) latencies() prometheus.Metric {
+	sum, buckets := uint64(0), make(map[float64]uint64, Buckets)
+	for i, n := range r.Latency {
+		if sum += n; i < Buckets {
+			buckets[float64(uint64(1)<<(FirstBucket+i))/1e9] = sum
 		}
 	}
-	p.head("member_requests_total", "counter", "Requests to a member that were answered; a ring change makes several of one.")
-	for i := range r.Members {
-		for o, n := range r.Members[i].Traffic.Requests {
-			p.value("member_requests_total", fmt.Sprintf("member=%q,outcome=%q", r.Members[i].Name, OutcomeNames[o]), n)
-		}
-	}
-	each("member_request_seconds_total", "counter", "Time that a member's requests took in all, with the client's part.", func(m *Member) any { return float64(m.Traffic.Nanos) / 1e9 })
-	each("member_sent_bytes_total", "counter", "Bytes that a member was sent.", func(m *Member) any { return m.Traffic.Sent })
-	each("member_received_bytes_total", "counter", "Bytes that a member has answered.", func(m *Member) any { return m.Traffic.Received })
-	each("member_connections", "gauge", "Connections to a member, one for each thread.", func(m *Member) any { return m.Connections })
+	return prometheus.MustNewConstHistogram(latency, sum, float64(r.Nanos)/1e9, buckets)
 }
