@@ -256,7 +256,7 @@ test-properties: test-packages ## Let clients and servers do anything while item
 
 .PHONY: test-router-model
 test-router-model: $(GOTESTSUM) ## Explore a ring change of routers with more going on: hours, several gigabytes
-	$(GO_TEST_ALL) -timeout=10h -run TestARingChangeShowsNoOldValueAndNoMiss ./drainer/router/change/ -change.long | $(TEST_SUMMARY)
+	$(GO_TEST_ALL) -timeout=10h -run TestARingChangeShowsNoOldValueAndNoMiss ./drainer/ringchange/ -change.long | $(TEST_SUMMARY)
 
 .PHONY: test-router-pause
 test-router-pause: test-packages memcacheds ## Take two routers through ring changes under load, one five seconds behind the other

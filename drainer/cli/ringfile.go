@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
-	"example.com/memcached-operator/drainer/router/change"
 )
 
 // ringFilePeriod is how often the file is read again.
@@ -73,7 +73,7 @@ func tableOf(ctx context.Context, told *contract.RingTable) (t *router.Table, er
 	if told.Until != nil {
 		t.Until = *told.Until
 	}
-	for state := change.Stable; state <= change.Finish; state++ {
+	for state := ringchange.Stable; state <= ringchange.Finish; state++ {
 		if state.String() == told.State {
 			t.State = state
 		}

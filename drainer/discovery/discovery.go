@@ -38,9 +38,8 @@ type Server struct {
 	List func() *contract.List
 	// TLS of a connection that begins; nil for plain text.
 	TLS func() (*tls.Config, error)
-	// Logins that are accepted, as user and password with a blank in between; nil lets
-	// everybody in.
-	Logins func() ([]string, error)
+	// Logins that are accepted; nil lets everybody in.
+	Logins func() ([]contract.Login, error)
 	// Version that it gives as memcached's. Clients take it to know their command.
 	Version string
 }
@@ -189,11 +188,8 @@ func (c *conversation) logIn(words []string) (answer string, last bool) {
 	if err != nil || string(data[size:]) != "\r\n" {
 		return refused, true
 	}
-	for _, login := range logins {
-		if sameSecret(login, string(data[:size])) {
-			c.loggedIn = true
-			return "STORED\r\n", false
-		}
+	if c.loggedIn = contract.Admits(logins, string(data[:size])); !c.loggedIn {
+		return refused, true
 	}
-	return refused, true
+	return "STORED\r\n", false
 }

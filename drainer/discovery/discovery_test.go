@@ -96,14 +96,16 @@ func TestNobodyIsToldWithoutALogin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &discovery.Server{
-				List: two, Version: "1.6.18", Logins: func() ([]string, error) { return []string{"ann pwd", "bob two"}, nil },
+				List: two, Version: "1.6.18", Logins: func() ([]contract.Login, error) {
+					return []contract.Login{{User: "ann", Password: "pwd"}, {User: "bob", Password: "two"}}, nil
+				},
 			}
 			if got := ask(t, s, test.sent); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}
-	s := &discovery.Server{List: two, Logins: func() ([]string, error) { return nil, errors.New("no file") }}
+	s := &discovery.Server{List: two, Logins: func() ([]contract.Login, error) { return nil, errors.New("no file") }}
 	if got := ask(t, s, "set auth 0 0 0\r\n\r\nquit\r\n"); got != refused {
 		t.Errorf("without logins: %q", got)
 	}

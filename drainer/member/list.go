@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -207,24 +206,7 @@ func (l *list) server() *discovery.Server {
 		s.TLS = func() (*tls.Config, error) { return d.ServerTLS(l.s.verifiesClients()) }
 	}
 	if d.AuthFile != "" {
-		s.Logins = func() ([]string, error) { return logins(d.AuthFile) }
+		s.Logins = d.Logins
 	}
 	return s
-}
-
-// logins of an auth file, each as a client presents it.
-func logins(path string) ([]string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	all, err := contract.Logins(filepath.Base(path), text)
-	if err != nil {
-		return nil, err
-	}
-	presented := make([]string, len(all))
-	for i, login := range all {
-		presented[i] = login.User + " " + login.Password
-	}
-	return presented, nil
 }

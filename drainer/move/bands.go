@@ -3,7 +3,6 @@ package move
 import (
 	"context"
 
-	"example.com/memcached-operator/drainer/age"
 	"example.com/memcached-operator/drainer/item"
 )
 
@@ -16,12 +15,12 @@ const (
 
 // bands returns those to read the layer in, in their order. A running member is read in
 // one: what a pass has found is deleted there, so no pass may be made only to count.
-func (e *Engine) bands(ctx context.Context, layer item.Source, now age.Clock) ([]age.Band, error) {
+func (e *Engine) bands(ctx context.Context, layer item.Source, now ageClock) ([]band, error) {
 	if _, running := layer.(*runningMember); running || e.roomForAll(layer.Used()) {
-		return age.Everything, nil
+		return everyAge, nil
 	}
 	demand := make([]int64, len(e.writers))
-	byAge := age.NewSizes()
+	byAge := newAgeSizes()
 	for it, err := range layer.Items(ctx) {
 		if err != nil {
 			return nil, err
@@ -34,10 +33,10 @@ func (e *Engine) bands(ctx context.Context, layer item.Source, now age.Clock) ([
 	}
 	for i, w := range e.writers {
 		if demand[i]+demand[i]/slack > w.Limits().Room {
-			return byAge.Bands(e.evict()), nil
+			return byAge.bands(e.evict()), nil
 		}
 	}
-	return age.Everything, nil
+	return everyAge, nil
 }
 
 // roomForAll tells whether there is room wherever the items go: no survivor gets more

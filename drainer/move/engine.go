@@ -15,13 +15,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"example.com/memcached-operator/drainer/age"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
-	"example.com/memcached-operator/drainer/waits"
 )
 
 // Memory and connections of a move.
@@ -70,7 +68,7 @@ type Engine struct {
 
 	writers []*memcache.Writer
 	leased  *leased // nil: without leases
-	waits   waits.Waits
+	waits   waits
 	// counts are of the shares that have been read.
 	counts    counts
 	skipped   atomic.Int64 // items that never reach a writer
@@ -281,7 +279,7 @@ func (e *Engine) settle() (rejected int64, err error) {
 
 // read hands each live item of a layer to its owner's writer.
 func (e *Engine) read(ctx context.Context, layer item.Source) error {
-	now := age.Now()
+	now := presentAges()
 	bands, err := e.bands(ctx, layer, now)
 	if err != nil {
 		return err

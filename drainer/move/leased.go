@@ -13,9 +13,9 @@ import (
 	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/move/pull"
 	"example.com/memcached-operator/drainer/pace"
-	"example.com/memcached-operator/drainer/router/command"
-	"example.com/memcached-operator/drainer/router/pull"
+	"example.com/memcached-operator/drainer/ringchange"
 )
 
 // leased moves the keys of a running member as routers do while they change rings: each under its
@@ -48,7 +48,7 @@ func (l *runningMember) lease(e *Engine) {
 	}
 	v := &leased{l: l, e: e, tallies: make([]memcache.Tally, len(l.servers)), refusals: make([]string, len(l.servers))}
 	v.pulls = pull.Pass{Dialer: l.dialer, From: l.member.Address(), Timeout: l.timeout, Moved: v.moved,
-		KeepsCAS: func(i int) bool { return command.KeepsCAS(e.writers[i].Limits().Version) },
+		KeepsCAS: func(i int) bool { return ringchange.KeepsCAS(e.writers[i].Limits().Version) },
 		Waiting:  func(i int, why string) { l.waiting(v.name(i), why) },
 	}
 	for _, s := range l.servers {

@@ -14,8 +14,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
-	"example.com/memcached-operator/drainer/router/command"
-	"example.com/memcached-operator/drainer/router/pull"
+	"example.com/memcached-operator/drainer/move/pull"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -51,7 +51,7 @@ func TestNothingIsLeftOnlyIfAPassFindsNothing(t *testing.T) {
 		f.member.Raw().Must("STORED", "set held 0 0 1", []byte("v"))
 		f.all["held"] = drainertest.Object{Value: []byte("v")}
 		owner := f.servers[f.owner.Owner([]byte("held"))].Raw()
-		lease := func() { owner.Must("HD", fmt.Sprintf("ms held 0 T6 F%d", command.LeaseFlags), []byte{}) }
+		lease := func() { owner.Must("HD", fmt.Sprintf("ms held 0 T6 F%d", ringchange.LeaseFlags), []byte{}) }
 		lease()
 		done := f.leaveLeased(wait.Long)
 		wait.For(t, "the mover to settle", func() error {
@@ -119,8 +119,8 @@ func TestWhatCanNotBeAskedForDoesNotHoldAMoveUp(t *testing.T) {
 		for i := range 3 {
 			storeBinary(t, f.member, fmt.Sprintf("%d%s", i, strings.Repeat(" k", 100)), "v")
 		}
-		f.member.Raw().Must("STORED", fmt.Sprintf("set flags %d 0 1", command.LeaseFlags), []byte("v"))
-		f.all["flags"] = drainertest.Object{Value: []byte("v"), Flags: command.LeaseFlags}
+		f.member.Raw().Must("STORED", fmt.Sprintf("set flags %d 0 1", ringchange.LeaseFlags), []byte("v"))
+		f.all["flags"] = drainertest.Object{Value: []byte("v"), Flags: ringchange.LeaseFlags}
 		select {
 		case r := <-f.leaveLeased(wait.Long):
 			if err := r.AddsUp("the-claim"); err != nil || !r.Settled || r.Unaskable != 3 || r.Found != int64(len(f.all))+3 {

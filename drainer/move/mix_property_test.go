@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/pace"
-	"example.com/memcached-operator/drainer/router/command"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
@@ -214,7 +214,7 @@ func (m *mix) version(c *memcache.Conn, k *mixed) int {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	if held == nil || m.leases && held.Flags == command.LeaseFlags && len(held.Data) == 0 {
+	if held == nil || m.leases && held.Flags == ringchange.LeaseFlags && len(held.Data) == 0 {
 		return 0
 	}
 	number, _, _ := strings.Cut(string(held.Data), " ")

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 
-	"example.com/memcached-operator/drainer/router/meter"
 	"example.com/memcached-operator/drainer/router/status"
 	"example.com/memcached-operator/drainer/router/wire"
 )
@@ -33,13 +32,13 @@ func (r *Router) boards() (all status.Boards) {
 func (r *Router) Unanswered() int { return r.boards().Unanswered() }
 
 // HotKeys are those that are asked for most, in the last minute or so.
-func (r *Router) HotKeys() []meter.HotKey { return r.boards().HotKeys() }
+func (r *Router) HotKeys() []status.HotKey { return r.boards().HotKeys() }
 
 // Report has the router's metrics, which are a moment old.
-func (r *Router) Report() *meter.Report {
+func (r *Router) Report() *status.Report {
 	number, _ := r.Acknowledged()
 	t, all := r.table.Load(), r.boards()
-	return &meter.Report{Counts: all.Counts(), Clients: r.clients.Connected(), Held: all.Held(), Members: all.Members(t.Servers()),
+	return &status.Report{Counts: all.Counts(), Clients: r.clients.Connected(), Held: all.Held(), Members: all.Members(t.Servers()),
 		Table: t.Number, State: t.State, Acknowledged: number}
 }
 

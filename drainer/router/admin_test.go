@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http/httptest"
@@ -11,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
-	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -33,6 +34,9 @@ func TestTheDashboardAsksForMetricsThatAreServed(t *testing.T) {
 				name, _, _ = strings.Cut(name, " ")
 				served[name] = true
 			}
+		}
+		if err == nil && !served["memcached_router_requests_total"] {
+			err = errors.New("no request is counted yet")
 		}
 		return err
 	})
@@ -67,7 +71,7 @@ func TestMetricsCountWhatWasAsked(t *testing.T) {
 	c := dial(t, r.address)
 	requests := "set a 0 0 5\r\nhello\r\nget a b\r\nget a\r\nadd a 0 0 1\r\nx\r\nincr a 1\r\n"
 	answers := len(c.ask(requests))
-	if err := r.Apply(&router.Table{Number: 1, State: change.Prepare, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
+	if err := r.Apply(&router.Table{Number: 1, State: ringchange.Prepare, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "the table", func() error { return acknowledged(r, 1) })

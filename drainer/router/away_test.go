@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
-	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -209,7 +209,7 @@ func TestAFailedReadIsAMissOrAnErrorAsTheOptionSays(t *testing.T) {
 	rings := ring(t, all...)
 	away, here := ownKey(rings, 0), ownKey(rings, 1)
 	lenient, strict := dial(t, start(t, router.Config{}, all...).address), dial(t, start(t, router.Config{ReadErrors: true}, all...).address)
-	change := dial(t, start(t, router.Config{Table: &router.Table{State: change.Settle, Old: ring(t, all[0]), New: ring(t, all[1])}}, all...).address)
+	change := dial(t, start(t, router.Config{Table: &router.Table{State: ringchange.Settle, Old: ring(t, all[0]), New: ring(t, all[1])}}, all...).address)
 	binary := dial(t, start(t, router.Config{}, all...).address)
 	lenient.want("set "+here+" 0 0 1\r\nx\r\n", "STORED\r\n")
 	all[0].Kill()

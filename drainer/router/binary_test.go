@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
-	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -377,7 +377,7 @@ func changeablePacket(random *rand.Rand) packet {
 // So it is in every state of a ring change, if all keys have another owner.
 func TestBinaryClientsGetTheSameAnswersInAChange(t *testing.T) {
 	t.Parallel()
-	for state := change.Prepare; state <= change.Finish; state++ {
+	for state := ringchange.Prepare; state <= ringchange.Finish; state++ {
 		t.Run(state.String(), func(t *testing.T) {
 			t.Parallel()
 			seed := uint64(time.Now().UnixNano())
@@ -386,7 +386,7 @@ func TestBinaryClientsGetTheSameAnswersInAChange(t *testing.T) {
 			all := members(t, 3)
 			r := start(t, router.Config{}, all[1])
 			b := newPair(t, all[0].Address(), r.address)
-			if state != change.Finish {
+			if state != ringchange.Finish {
 				sameBinaryAtRandom(b, random, 50, changeablePacket)
 			}
 			table := &router.Table{Number: 1, State: state, Old: ring(t, all[1]), New: ring(t, all[2])}

@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/drainer/certtest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/router"
-	"example.com/memcached-operator/drainer/router/accept"
+	"example.com/memcached-operator/drainer/router/eventloop"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -40,14 +40,14 @@ func TestWhatConnectionsCarryIsBounded(t *testing.T) {
 		most    int
 		connect func() (*conversation, error)
 	}{
-		"TLS": {secured, maxMemory / 2 / accept.TLS, func() (*conversation, error) {
+		"TLS": {secured, maxMemory / 2 / eventloop.TLS, func() (*conversation, error) {
 			conn, err := tls.Dial("tcp", secured.address, &tls.Config{InsecureSkipVerify: true})
 			if err != nil {
 				return nil, err
 			}
 			return over(t, conn), nil
 		}},
-		"binary": {plain, maxMemory / 2 / accept.Binary, func() (*conversation, error) {
+		"binary": {plain, maxMemory / 2 / eventloop.Binary, func() (*conversation, error) {
 			c := dial(t, plain.address)
 			c.say(packet{opcode: opVersion}.bytes())
 			_, err := readPacket(c.r)

@@ -21,10 +21,9 @@ import (
 	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/move/pull"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
-	"example.com/memcached-operator/drainer/router/change"
-	"example.com/memcached-operator/drainer/router/command"
-	"example.com/memcached-operator/drainer/router/pull"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -207,9 +206,9 @@ func ringChange(t *testing.T, movers bool) {
 	sweeper := connect("sweeper", 99)
 	number := int64(0)
 	for _, rings := range [][2]router.Ring{{three, two}, {two, three}} {
-		for state := change.Prepare; state <= change.Finish+1; state++ {
+		for state := ringchange.Prepare; state <= ringchange.Finish+1; state++ {
 			table := &router.Table{State: state, Old: rings[0], New: rings[1]}
-			if state > change.Finish {
+			if state > ringchange.Finish {
 				table = &router.Table{New: rings[1]}
 			}
 			number++
@@ -225,7 +224,7 @@ func ringChange(t *testing.T, movers bool) {
 				wait.For(t, fmt.Sprintf("state %v", table.State), func() error { return acknowledged(r, number) })
 			}
 			more()
-			if table.State == change.Move {
+			if table.State == ringchange.Move {
 				if movers {
 					moveAll(t, all, rings[1])
 				} else {
@@ -280,7 +279,7 @@ func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 	r := start(t, router.Config{}, all[0])
 	c := dial(t, r.address)
 	c.want("ms AAEC 2 b\r\nv1\r\n", "HD\r\n")
-	if err := r.Apply(&router.Table{Number: 1, State: change.Move, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
+	if err := r.Apply(&router.Table{Number: 1, State: ringchange.Move, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "the table", func() error { return acknowledged(r, 1) })
@@ -307,18 +306,18 @@ func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 // other, wherever they are.
 func TestAValueWithTheFlagsOfALeaseIsNone(t *testing.T) {
 	t.Parallel()
-	for state := change.Prepare; state <= change.Finish; state++ {
+	for state := ringchange.Prepare; state <= ringchange.Finish; state++ {
 		t.Run(state.String(), func(t *testing.T) {
 			t.Parallel()
 			all := members(t, 2)
 			r := start(t, router.Config{}, all...)
 			for _, name := range []string{"old", "new"} {
 				at := all[map[string]int{"old": 0, "new": 1}[name]].Raw()
-				if name == "old" && state == change.Finish {
+				if name == "old" && state == ringchange.Finish {
 					continue
 				}
 				for i := range 8 {
-					at.Must("STORED", fmt.Sprintf("set %s%d %d 0 1", name, i, command.LeaseFlags), []byte("7"))
+					at.Must("STORED", fmt.Sprintf("set %s%d %d 0 1", name, i, ringchange.LeaseFlags), []byte("7"))
 				}
 			}
 			if err := r.Apply(&router.Table{Number: 1, State: state, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
@@ -327,19 +326,19 @@ func TestAValueWithTheFlagsOfALeaseIsNone(t *testing.T) {
 			wait.For(t, "the table", func() error { return acknowledged(r, 1) })
 			c := dial(t, r.address)
 			for _, name := range []string{"old", "new"} {
-				if name == "old" && state == change.Finish {
+				if name == "old" && state == ringchange.Finish {
 					continue
 				}
-				c.want("get "+name+"0\r\n", fmt.Sprintf("VALUE %s0 %d 1\r\n7\r\nEND\r\n", name, command.LeaseFlags))
+				c.want("get "+name+"0\r\n", fmt.Sprintf("VALUE %s0 %d 1\r\n7\r\nEND\r\n", name, ringchange.LeaseFlags))
 				c.want("mg "+name+"1 v\r\n", "VA 1\r\n7\r\n")
 				c.want("mg "+name+"1\r\n", "HD\r\n")
 				c.want("mg "+name+"1 k\r\n", "HD k"+name+"1\r\n")
-				c.want("mg "+name+"1 s f\r\n", fmt.Sprintf("HD s1 f%d\r\n", command.LeaseFlags))
+				c.want("mg "+name+"1 s f\r\n", fmt.Sprintf("HD s1 f%d\r\n", ringchange.LeaseFlags))
 				c.want("incr "+name+"2 1\r\n", "8\r\n")
 				c.want("append "+name+"3 0 0 1\r\nx\r\n", "STORED\r\n")
 				c.want("add "+name+"4 0 0 1\r\nx\r\n", "NOT_STORED\r\n")
 				c.want("touch "+name+"5 100\r\n", "TOUCHED\r\n")
-				c.want("gat 100 "+name+"6\r\n", fmt.Sprintf("VALUE %s6 %d 1\r\n7\r\nEND\r\n", name, command.LeaseFlags))
+				c.want("gat 100 "+name+"6\r\n", fmt.Sprintf("VALUE %s6 %d 1\r\n7\r\nEND\r\n", name, ringchange.LeaseFlags))
 				c.want("delete "+name+"7\r\n", "DELETED\r\n")
 			}
 		})
@@ -350,26 +349,26 @@ func TestAValueWithTheFlagsOfALeaseIsNone(t *testing.T) {
 // all others.
 func TestAnEmptyItemWithTheFlagsOfALeaseIsRead(t *testing.T) {
 	t.Parallel()
-	for state := change.Prepare; state <= change.Finish; state++ {
+	for state := ringchange.Prepare; state <= ringchange.Finish; state++ {
 		t.Run(state.String(), func(t *testing.T) {
 			t.Parallel()
 			all := members(t, 2)
 			r := start(t, router.Config{}, all...)
 			for i := range 4 {
-				all[1].Raw().Must("STORED", fmt.Sprintf("set new%d %d 0 0", i, command.LeaseFlags), []byte{})
+				all[1].Raw().Must("STORED", fmt.Sprintf("set new%d %d 0 0", i, ringchange.LeaseFlags), []byte{})
 			}
 			if err := r.Apply(&router.Table{Number: 1, State: state, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
 				t.Fatal(err)
 			}
 			wait.For(t, "the table", func() error { return acknowledged(r, 1) })
 			c := dial(t, r.address)
-			c.want("gat 100 new0\r\n", fmt.Sprintf("VALUE new0 %d 0\r\n\r\nEND\r\n", command.LeaseFlags))
-			if got, begins := c.ask("gats 100 new1\r\n"), fmt.Sprintf("VALUE new1 %d 0 ", command.LeaseFlags); !strings.HasPrefix(got, begins) || !strings.HasSuffix(got, "\r\n\r\nEND\r\n") {
+			c.want("gat 100 new0\r\n", fmt.Sprintf("VALUE new0 %d 0\r\n\r\nEND\r\n", ringchange.LeaseFlags))
+			if got, begins := c.ask("gats 100 new1\r\n"), fmt.Sprintf("VALUE new1 %d 0 ", ringchange.LeaseFlags); !strings.HasPrefix(got, begins) || !strings.HasSuffix(got, "\r\n\r\nEND\r\n") {
 				t.Errorf("gats: %q", got)
 			}
 			c.want("mg new2 T100 v\r\n", "VA 0\r\n\r\n")
 			c.want("mg new3 T100 v t\r\n", "VA 0 t100\r\n\r\n")
-			c.want("mg new3 t f\r\n", fmt.Sprintf("HD t100 f%d\r\n", command.LeaseFlags))
+			c.want("mg new3 t f\r\n", fmt.Sprintf("HD t100 f%d\r\n", ringchange.LeaseFlags))
 		})
 	}
 }
@@ -389,7 +388,7 @@ func TestAMovedItemKeepsItsFlagsAndItsTime(t *testing.T) {
 		}
 		c.want(fmt.Sprintf("set key%d %d %d 1\r\nv\r\n", i, i+7, max(s, 0)), "STORED\r\n")
 	}
-	if err := r.Apply(&router.Table{Number: 1, State: change.Move, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
+	if err := r.Apply(&router.Table{Number: 1, State: ringchange.Move, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "the table", func() error { return acknowledged(r, 1) })
@@ -453,7 +452,7 @@ func movePass(t *testing.T, from *memcachedtest.Server, all []*memcachedtest.Ser
 			}
 		}
 		at := slices.IndexFunc(all, func(s *memcachedtest.Server) bool { return uint16(s.Port) == owner.Port })
-		lane := pull.Lane{Owners: [2]*memcache.Conn{change.Old: from.DialFor(t), change.New: all[at].DialFor(t)}}
+		lane := pull.Lane{Owners: [2]*memcache.Conn{ringchange.Old: from.DialFor(t), ringchange.New: all[at].DialFor(t)}}
 		for batch := range slices.Chunk(keys, 16) {
 			if err := lane.Move(batch); err != nil {
 				return 0, err
@@ -469,7 +468,7 @@ func TestTheOldOwnerMayEndInFinish(t *testing.T) {
 	all := members(t, 2)
 	old, owner := all[0], all[1]
 	r := start(t, router.Config{MemberTimeout: time.Minute}, all...)
-	if err := r.Apply(&router.Table{Number: 1, State: change.Finish, Old: ring(t, old), New: ring(t, owner)}); err != nil {
+	if err := r.Apply(&router.Table{Number: 1, State: ringchange.Finish, Old: ring(t, old), New: ring(t, owner)}); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "the table", func() error { return acknowledged(r, 1) })

@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"example.com/memcached-operator/drainer/router/binary"
-	"example.com/memcached-operator/drainer/router/buffers"
+	"example.com/memcached-operator/drainer/router/eventloop"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -90,7 +90,7 @@ func (c *client) touch() {
 // send appends to what the client gets. What doesn't fit into a buffer is written out before the
 // round is over.
 func (c *client) send(b []byte) {
-	if len(c.out)+len(b) > buffers.Largest && !c.writes {
+	if len(c.out)+len(b) > eventloop.Largest && !c.writes {
 		if b = c.through(b); len(b) == 0 {
 			return
 		}
@@ -104,7 +104,7 @@ func (c *client) send(b []byte) {
 // through writes what is unsent, and then b, if that would not fit into a buffer. It returns what
 // is left of b. If the connection is broken, flushed will find that.
 func (c *client) through(b []byte) []byte {
-	if c.write(); len(c.out) > 0 || len(b) < buffers.Largest/2 {
+	if c.write(); len(c.out) > 0 || len(b) < eventloop.Largest/2 {
 		return b
 	}
 	n := c.writeDirect(b)

@@ -10,8 +10,8 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
-	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -33,7 +33,7 @@ func fenced(t testing.TB, table *router.Table) *running {
 // tables of a ring change, each as late after the one before as if a router had not followed.
 func tables(from, to router.Ring) (all []*router.Table) {
 	for i := range int64(6) {
-		t := &router.Table{Number: 1000 + i*waits, Key: "secret", State: change.State(i % 5), Old: from, New: to}
+		t := &router.Table{Number: 1000 + i*waits, Key: "secret", State: ringchange.State(i % 5), Old: from, New: to}
 		switch i {
 		case 0:
 			t.Old, t.New = router.Ring{}, from
@@ -201,9 +201,9 @@ func leftBehindIs(r *running) error {
 // again.
 func TestARouterThatIsCutOffServesNothingOld(t *testing.T) {
 	t.Parallel()
-	for state := change.Stable; state <= change.Finish; state++ {
+	for state := ringchange.Stable; state <= ringchange.Finish; state++ {
 		t.Run(state.String(), func(t *testing.T) {
-			if state != change.Stable { // from there it goes through all states
+			if state != ringchange.Stable { // from there it goes through all states
 				tier.Second(t, "TestARouterThatIsCutOffServesNothingOld")
 			}
 			t.Parallel()

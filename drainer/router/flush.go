@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -36,7 +36,7 @@ func (c *client) everywhere(r *wire.Request) {
 	s.verb, s.kind, s.quiet = r.Verb, wire.OneLine, r.Quiet
 	text := r.AppendTo(nil)
 	c.push(s)
-	if l.table.State != change.Stable {
+	if l.table.State != ringchange.Stable {
 		s.again = &again{text: text}
 		c.jobs++ // what the client sends after it comes after both
 	}

@@ -10,9 +10,8 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
-	"example.com/memcached-operator/drainer/router/change"
-	"example.com/memcached-operator/drainer/router/command"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/wait"
 )
@@ -35,7 +34,7 @@ func between(t *testing.T, s *memcachedtest.Server, before func(sent []byte)) ro
 // has read before doesn't arrive, once the client has its answer.
 func TestAFlushIsObeyedInAChange(t *testing.T) {
 	t.Parallel()
-	for state := change.Settle; state <= change.Finish; state++ {
+	for state := ringchange.Settle; state <= ringchange.Finish; state++ {
 		t.Run(state.String(), func(t *testing.T) {
 			t.Parallel()
 			all := members(t, 2)
@@ -56,7 +55,7 @@ func TestAFlushIsObeyedInAChange(t *testing.T) {
 								}
 								return err
 							})
-							lease := owner.Do(fmt.Sprintf("ms key 0 ME c T6 F%d", command.LeaseFlags), []byte{})
+							lease := owner.Do(fmt.Sprintf("ms key 0 ME c T6 F%d", ringchange.LeaseFlags), []byte{})
 							_, cas, _ = strings.Cut(lease, " c")
 							old.Must("HD", "mg key", nil)
 						})

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
-	"example.com/memcached-operator/drainer/router/change"
 )
 
 // A new owner that is full, and evicts nothing (-M), holds up no delete and no touch in a ring change.
@@ -23,7 +23,7 @@ func TestADeleteAndATouchReachAKeyWhoseNewOwnerIsFull(t *testing.T) {
 			got = there.ask(sets.String())
 		}
 	}
-	for _, state := range []change.State{change.Prepare, change.Settle, change.Move} {
+	for _, state := range []ringchange.State{ringchange.Prepare, ringchange.Settle, ringchange.Move} {
 		routed := dial(t, start(t, router.Config{Table: &router.Table{State: state, Old: ring(t, old), New: ring(t, full)}}).address)
 		for i, text := range []string{"delete KEY\r\n", "md KEY\r\n"} {
 			key := fmt.Sprintf("%v-%d", state, i)
@@ -39,7 +39,7 @@ func TestADeleteAndATouchReachAKeyWhoseNewOwnerIsFull(t *testing.T) {
 			if got := routed.ask(strings.ReplaceAll(text, "KEY", key)); strings.Contains(got, "ERROR") || got == "END\r\n" {
 				t.Errorf("%v: %q is answered %q", state, text, got)
 			}
-			if got := at.ask("mg " + key + " t\r\n"); state != change.Move && !strings.HasPrefix(got, "HD t4") && !strings.HasPrefix(got, "HD t500") {
+			if got := at.ask("mg " + key + " t\r\n"); state != ringchange.Move && !strings.HasPrefix(got, "HD t4") && !strings.HasPrefix(got, "HD t500") {
 				t.Errorf("%v: after %q it has the time %q", state, text, got)
 			}
 		}

@@ -4,8 +4,7 @@ import (
 	"bytes"
 	"time"
 
-	"example.com/memcached-operator/drainer/router/change"
-	"example.com/memcached-operator/drainer/router/task"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -18,7 +17,7 @@ const (
 
 // job is a task of a loop: a request for a key with two owners, or a move of one.
 type job struct {
-	task.Task
+	ringchange.Task
 	loop   *loop
 	slot   *slot // the client's, or a move's own
 	owners [2]*member
@@ -31,16 +30,16 @@ type job struct {
 // moving begins a request whose key has two owners. single is the key of a classic read.
 func (c *client) moving(r *wire.Request, s *slot, single, data []byte, owner, old *member) {
 	l := c.loop
-	j := &job{loop: l, slot: s, owners: [2]*member{change.Old: old, change.New: owner}}
+	j := &job{loop: l, slot: s, owners: [2]*member{ringchange.Old: old, ringchange.New: owner}}
 	state, without := l.table.State, l.table.Without()
 	if single != nil {
-		j.Task = task.OfRead(r, s.key, state, without)
+		j.Task = ringchange.OfRead(r, s.key, state, without)
 	} else {
 		text := c.body // if there is one, it is complete, and the job's from now on
 		if text == nil {
 			text = append(append(bytes.Clone(r.Line), "\r\n"...), data...)
 		}
-		j.Task = task.OfText(text, len(data) > 0, state, without)
+		j.Task = ringchange.OfText(text, len(data) > 0, state, without)
 	}
 	j.count()
 	l.enter(s)
@@ -73,13 +72,13 @@ func (j *job) begin() {
 }
 
 // run carries out steps until an owner has to answer.
-func (j *job) run(step change.Step) {
+func (j *job) run(step ringchange.Step) {
 	for {
 		switch step.Action {
-		case change.Done:
+		case ringchange.Done:
 			j.done()
 			return
-		case change.Wait:
+		case ringchange.Wait:
 			j.Wait(j.loop.now)
 			j.loop.waiting = append(j.loop.waiting, j)
 			return
@@ -146,7 +145,7 @@ func (j *job) done() {
 // reconnected: an owner that is asked may have lost what it had.
 func (j *job) reconnected() bool {
 	for i, m := range j.owners {
-		if m.connections != j.connections[i] && (i == int(change.New) || !j.Alone()) {
+		if m.connections != j.connections[i] && (i == int(ringchange.New) || !j.Alone()) {
 			return true
 		}
 	}

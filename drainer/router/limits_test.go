@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
-	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/wait"
 )
@@ -35,7 +35,7 @@ func TestARouterStartsInAChangeWhoseNewMemberIsNotUp(t *testing.T) {
 	if later.Owner, err = routing.New("pymemcache", later.Servers); err != nil {
 		t.Fatal(err)
 	}
-	table := &router.Table{Number: 7, State: change.Prepare, Old: ring(t, all[0]), New: later}
+	table := &router.Table{Number: 7, State: ringchange.Prepare, Old: ring(t, all[0]), New: later}
 	r := start(t, router.Config{Table: table}, all...)
 	c := dial(t, r.address)
 	c.want("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n")
@@ -126,7 +126,7 @@ func TestASetThatIsTooLargeLeavesNoOldValue(t *testing.T) {
 		c.want("set a 0 0 1\r\nx\r\nappend a 0 0 1100000\r\n"+huge+"\r\nget a\r\n", "STORED\r\n"+refused+"VALUE a 0 1\r\nx\r\nEND\r\n")
 	}
 	try()
-	for state := change.Prepare; state <= change.Move; state++ {
+	for state := ringchange.Prepare; state <= ringchange.Move; state++ {
 		if err := r.Apply(&router.Table{Number: int64(state), State: state, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +351,7 @@ func TestAMemberThatFailsOftenIsLoggedSeldom(t *testing.T) {
 // a newer table ends it.
 func TestATableWhoseTimeIsOverRefusesKeysThatMayHaveMoved(t *testing.T) {
 	t.Parallel()
-	for state := change.Prepare; state <= change.Settle; state++ {
+	for state := ringchange.Prepare; state <= ringchange.Settle; state++ {
 		t.Run(state.String(), func(t *testing.T) {
 			t.Parallel()
 			all := members(t, 3)
@@ -363,7 +363,7 @@ func TestATableWhoseTimeIsOverRefusesKeysThatMayHaveMoved(t *testing.T) {
 				c.want("set "+key+" 0 0 1\r\nx\r\n", "STORED\r\n")
 			}
 			number := int64(0)
-			apply := func(state change.State, until time.Time) {
+			apply := func(state ringchange.State, until time.Time) {
 				t.Helper()
 				number++
 				table := &router.Table{Number: number, State: state, Old: three, New: two, Until: until}
@@ -379,7 +379,7 @@ func TestATableWhoseTimeIsOverRefusesKeysThatMayHaveMoved(t *testing.T) {
 					c.want("get "+key+"\r\nset "+key+" 0 0 1\r\nx\r\n", found(key)+"STORED\r\n")
 				}
 			}
-			for s := change.Prepare; s < state; s++ {
+			for s := ringchange.Prepare; s < state; s++ {
 				apply(s, time.Time{})
 			}
 			apply(state, wait.Deadline())
@@ -460,10 +460,10 @@ func TestAKeyWhoseOwnerStaysTakesOneHop(t *testing.T) {
 		return sum - before
 	}
 	const each = 5
-	for state := change.Stable; state <= change.Finish+1; state++ {
+	for state := ringchange.Stable; state <= ringchange.Finish+1; state++ {
 		number++
-		table := &router.Table{Number: number, State: state % (change.Finish + 1), Old: three, New: two}
-		if state == change.Stable {
+		table := &router.Table{Number: number, State: state % (ringchange.Finish + 1), Old: three, New: two}
+		if state == ringchange.Stable {
 			table.New = three
 		}
 		if err := r.Apply(table); err != nil {
@@ -473,7 +473,7 @@ func TestAKeyWhoseOwnerStaysTakesOneHop(t *testing.T) {
 		if got, want := ask(stays), each*len(stays); got != want {
 			t.Errorf("%v: %d commands for %d requests of keys that stay", table.State, got, want)
 		}
-		if got, one := ask(moves), each*len(moves); table.State == change.Stable && got != one || table.State != change.Stable && table.State != change.Finish && got <= one {
+		if got, one := ask(moves), each*len(moves); table.State == ringchange.Stable && got != one || table.State != ringchange.Stable && table.State != ringchange.Finish && got <= one {
 			t.Errorf("%v: %d commands for %d requests of keys that move", table.State, got, one)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/router/admit"
 )
 
 // login of a client.
@@ -20,11 +19,11 @@ func (c *client) logIn(b []byte) int {
 	if n == 0 {
 		return c.incomplete(b)
 	}
-	answer, block := admit.Answer(r, b[n:], c.loop.router.logins.admit)
+	answer, block := answerLogin(r, b[n:], c.loop.router.logins.admit)
 	if answer == "" {
 		return 0
 	}
-	c.login.wanted = answer != admit.Admitted
+	c.login.wanted = answer != admitted
 	c.reply(answer)
 	if len(b) < n+block {
 		c.swallow = block
@@ -78,4 +77,6 @@ func (l *logins) keep(ctx context.Context) {
 	}
 }
 
-func (l *logins) admit(user, password []byte) bool { return admit.Any(*l.known.Load(), user, password) }
+func (l *logins) admit(user, password []byte) bool {
+	return contract.Admits(*l.known.Load(), string(user)+" "+string(password))
+}

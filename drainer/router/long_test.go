@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
-	"example.com/memcached-operator/drainer/router/change"
 )
 
 // A read may name as many keys as a client likes: those of a line that is too long to be kept are asked for
@@ -15,7 +15,7 @@ func TestAReadOfAnyLengthIsAnswered(t *testing.T) {
 	t.Parallel()
 	const maxMemory, length = 4 << 20, 3 << 20 // a line of more than 1 MiB is not kept
 	all := members(t, 2)
-	moves := &router.Table{State: change.Settle, Old: ring(t, all[0]), New: ring(t, all[1])}
+	moves := &router.Table{State: ringchange.Settle, Old: ring(t, all[0]), New: ring(t, all[1])}
 	routed := dial(t, start(t, router.Config{MaxMemory: maxMemory}, all[0]).address)
 	moving := dial(t, start(t, router.Config{MaxMemory: maxMemory, Table: moves}).address)
 	value := func(i int) string { return fmt.Sprintf("VALUE here-%d 0 6\r\nvalue%d\r\n", i, i) }

@@ -5,12 +5,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"example.com/memcached-operator/drainer/router/buffers"
-	"example.com/memcached-operator/drainer/router/meter"
-	"example.com/memcached-operator/drainer/router/poll"
-	"example.com/memcached-operator/drainer/router/rings"
+	"example.com/memcached-operator/drainer/ringchange"
+	"example.com/memcached-operator/drainer/router/eventloop"
+	"example.com/memcached-operator/drainer/router/fence"
 	"example.com/memcached-operator/drainer/router/status"
-	"example.com/memcached-operator/drainer/router/task"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -18,10 +16,10 @@ import (
 // a request to its end without another goroutine.
 type loop struct {
 	router *Router
-	poller *poll.Poller
+	poller *eventloop.Poller
 	// input is what is read into.
 	input   []byte
-	buffers buffers.Buffers
+	buffers eventloop.Buffers
 	free    *slot
 	request wire.Request
 	// now is when the round began, in nanoseconds of a clock that begins with the router.
@@ -39,7 +37,7 @@ type loop struct {
 	next     *Table // waits for connections to its members
 	offered  int64  // when next came, in the loop's clock
 	old, new []*member
-	epochs   rings.Epochs
+	epochs   fence.Epochs
 	// late: keys that may have moved are refused; lost: all are. refuser stands for their owner.
 	late, lost bool
 	refuser    *member
@@ -59,10 +57,10 @@ type loop struct {
 	carried int
 	// draining: connections are closed when their answers are sent.
 	draining bool
-	counts   meter.Counts
-	sketch   meter.Sketch
-	faded    int64        // when, in the loop's clock
-	odd      meter.Seldom // slow and failed requests
+	counts   status.Counts
+	sketch   status.Sketch
+	faded    int64         // when, in the loop's clock
+	odd      status.Seldom // slow and failed requests
 
 	published status.Board
 }
@@ -81,7 +79,7 @@ const (
 )
 
 func newLoop(r *Router) (*loop, error) {
-	p, err := poll.New()
+	p, err := eventloop.New()
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +90,7 @@ func newLoop(r *Router) (*loop, error) {
 
 // run until end is called by a post.
 func (l *loop) run() {
-	list := poll.NewList()
+	list := eventloop.NewList()
 	defer l.poller.End()
 	for next := l.now; !l.poller.Ended(); {
 		l.poller.Wait(list, l.patience(), l.clock)
@@ -111,7 +109,7 @@ func (l *loop) run() {
 // patience is how long a round waits for a socket.
 func (l *loop) patience() time.Duration {
 	if len(l.waiting) > 0 {
-		return task.WaitStep
+		return ringchange.WaitStep
 	}
 	return tick
 }
@@ -204,9 +202,9 @@ func (l *loop) publish() {
 		if p.Serves = l.table != nil; p.Serves {
 			p.Acknowledged, p.WaitsFor = l.acknowledged()
 		}
-		p.Members = map[string]status.Member{}
+		p.Connections = map[string]status.Connection{}
 		for _, m := range l.members.all {
-			p.Members[m.address] = status.Member{Why: m.down, Traffic: m.traffic}
+			p.Connections[m.address] = status.Connection{Why: m.down, Traffic: m.traffic}
 			p.Unanswered += m.unanswered.n
 		}
 	})

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"example.com/memcached-operator/drainer/router/buffers"
-	"example.com/memcached-operator/drainer/router/command"
-	"example.com/memcached-operator/drainer/router/meter"
+	"example.com/memcached-operator/drainer/ringchange"
+	"example.com/memcached-operator/drainer/router/eventloop"
+	"example.com/memcached-operator/drainer/router/status"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -42,9 +42,9 @@ type member struct {
 	forget func()
 	// connections that there have been.
 	connections int
-	traffic     meter.Traffic
+	traffic     status.Traffic
 	// failures that are logged.
-	failures meter.Seldom
+	failures status.Seldom
 	// keepsCAS: it can be told the CAS value of an item (memcached 1.6.27 and later).
 	keepsCAS bool
 	// refusal is the answer of a member that is never up.
@@ -63,7 +63,7 @@ func (m *member) full() bool {
 func (m *member) attach(l *loop, fd int, version string) {
 	*m = member{address: m.address, lost: m.lost, forget: m.forget, waiting: m.waiting,
 		traffic: m.traffic, failures: m.failures, connections: m.connections + 1,
-		keepsCAS: command.KeepsCAS(version), bySeconds: command.FlushesBySeconds(version), up: true, heard: l.now}
+		keepsCAS: ringchange.KeepsCAS(version), bySeconds: ringchange.FlushesBySeconds(version), up: true, heard: l.now}
 	if err := m.open(l, fd, m); err != nil {
 		m.fail(err.Error())
 	}
@@ -87,7 +87,7 @@ func (m *member) request(s *slot) {
 // through writes what is unsent before the round is over, if n more bytes would not fit into a
 // buffer. If the connection is broken, the loop finds that.
 func (m *member) through(n int) {
-	if len(m.out)+n > buffers.Largest && !m.writes {
+	if len(m.out)+n > eventloop.Largest && !m.writes {
 		m.write()
 	}
 }

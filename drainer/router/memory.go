@@ -3,7 +3,7 @@ package router
 import (
 	"time"
 
-	"example.com/memcached-operator/drainer/router/buffers"
+	"example.com/memcached-operator/drainer/router/eventloop"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -41,7 +41,7 @@ func (l *loop) weigh() {
 // piece is how much is read from a client at once, in bytes. It may have to be kept.
 func (l *loop) piece() int {
 	if l.held > l.maxMemory {
-		return buffers.Usual
+		return eventloop.Usual
 	}
 	return readSize
 }
@@ -64,7 +64,7 @@ func (c *client) count() {
 	c.loop.held += n - c.counted
 	c.counted = n
 	switch {
-	case n <= buffers.Usual:
+	case n <= eventloop.Usual:
 		c.partial = 0
 	case c.partial == 0:
 		c.partial = c.loop.now

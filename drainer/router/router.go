@@ -18,8 +18,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
-	"example.com/memcached-operator/drainer/router/accept"
-	"example.com/memcached-operator/drainer/router/dial"
+	"example.com/memcached-operator/drainer/router/eventloop"
 	"example.com/memcached-operator/drainer/router/fence"
 )
 
@@ -113,8 +112,8 @@ type Router struct {
 	config  Config
 	began   time.Time
 	loops   []*loop
-	clients accept.Clients
-	members dial.Members
+	clients eventloop.Clients
+	members eventloop.Members
 	logins  logins
 	// version is a member's.
 	version atomic.Pointer[string]
@@ -132,8 +131,8 @@ func New(config Config) (*Router, error) {
 	config.complete()
 	r := &Router{config: config, began: time.Now()}
 	c := &r.config
-	r.clients = accept.Clients{Most: c.MaxConnections, MostBytes: int64(c.MaxMemory) * int64(config.Loops) / 2, TLS: c.TLS, Give: r.give, Logf: c.Logf}
-	r.members = dial.Members{Dialer: c.Dialer, Timeout: c.ConnectTimeout, Logf: c.Logf}
+	r.clients = eventloop.Clients{Most: c.MaxConnections, MostBytes: int64(c.MaxMemory) * int64(config.Loops) / 2, TLS: c.TLS, Give: r.give, Logf: c.Logf}
+	r.members = eventloop.Members{Dialer: c.Dialer, Timeout: c.ConnectTimeout, Logf: c.Logf}
 	r.serving, r.stop = context.WithCancel(context.Background())
 	for range config.Loops {
 		l, err := newLoop(r)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
-	"example.com/memcached-operator/drainer/router/change"
 	"example.com/memcached-operator/drainer/router/wire"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
@@ -106,7 +106,7 @@ func TestSameAnswersAtRandom(t *testing.T) {
 func TestSameAnswersInAChange(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {
-		for state := change.Prepare; state <= change.Finish; state++ {
+		for state := ringchange.Prepare; state <= ringchange.Finish; state++ {
 			t.Run(fmt.Sprintf("%v shared=%v", state, shared), func(t *testing.T) {
 				if shared {
 					tier.Second(t, "TestSameAnswersInAChange")
@@ -118,7 +118,7 @@ func TestSameAnswersInAChange(t *testing.T) {
 				r := start(t, router.Config{}, all[1])
 				direct, routed := dial(t, all[0].Address()), dial(t, r.address)
 				random := rand.New(rand.NewPCG(seed, 0))
-				if state != change.Finish {
+				if state != ringchange.Finish {
 					sameAtRandom(t, random, direct, routed, 50, changeable)
 				}
 				enter(t, r, routed, &router.Table{Number: 1, State: state, Old: ring(t, all[1]), New: ring(t, all[2]), Shared: shared})
@@ -160,12 +160,12 @@ func TestSameAnswersToEachFormInAChange(t *testing.T) {
 	}
 	left := regexp.MustCompile(`( c| t|VALUE [^ \r]+ \d+ \d+ )\d+`)
 	versions(t, func(t *testing.T, startMember func(testing.TB, ...string) *memcachedtest.Server) {
-		for state := change.Prepare; state <= change.Finish; state++ {
+		for state := ringchange.Prepare; state <= ringchange.Finish; state++ {
 			for _, shared := range []bool{false, true} {
 				old, next := startMember(t), startMember(t)
 				r := start(t, router.Config{}, old)
 				direct, routed := dial(t, memcachedtest.Start(t).Address()), dial(t, r.address)
-				if state == change.Finish { // nothing is left at the old owner
+				if state == ringchange.Finish { // nothing is left at the old owner
 					dial(t, next.Address()).ask(before)
 				}
 				same(t, direct, routed, before, nil)
@@ -181,7 +181,7 @@ func TestSameAnswersToEachFormInAChange(t *testing.T) {
 // TestARefusedRequestLeavesNoLease: E is a flag of newer memcacheds.
 func TestARefusedRequestLeavesNoLease(t *testing.T) {
 	t.Parallel()
-	for state := change.Prepare; state < change.Finish; state++ {
+	for state := ringchange.Prepare; state < ringchange.Finish; state++ {
 		all := members(t, 2)
 		r := start(t, router.Config{}, all[0])
 		routed := dial(t, r.address)

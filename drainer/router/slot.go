@@ -1,7 +1,7 @@
 package router
 
 import (
-	"example.com/memcached-operator/drainer/router/rings"
+	"example.com/memcached-operator/drainer/router/fence"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -42,7 +42,7 @@ type slot struct {
 	// job whose step this is; it has no client then.
 	job *job
 	// epoch is the table under which it began; that table counts it until it is answered.
-	epoch *rings.Epoch
+	epoch *fence.Epoch
 }
 
 // begin is called with the first line of an answer.

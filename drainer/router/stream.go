@@ -5,8 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"example.com/memcached-operator/drainer/router/buffers"
-	"example.com/memcached-operator/drainer/router/poll"
+	"example.com/memcached-operator/drainer/router/eventloop"
 )
 
 // stream is a socket of a loop with what is to be sent. It holds buffers only while
@@ -28,7 +27,7 @@ type stream struct {
 	closed        bool
 }
 
-func (s *stream) open(l *loop, fd int, w poll.Socket) error {
+func (s *stream) open(l *loop, fd int, w eventloop.Socket) error {
 	s.loop, s.fd, s.reads = l, fd, true
 	return l.poller.Add(fd, w)
 }
@@ -39,7 +38,7 @@ func (s *stream) unsent() int { return len(s.out) - s.sent }
 // buffer makes room to append to out.
 func (s *stream) buffer() {
 	if s.out == nil {
-		s.out = s.loop.buffers.Get(buffers.Usual)
+		s.out = s.loop.buffers.Get(eventloop.Usual)
 	}
 }
 
@@ -137,7 +136,7 @@ func (s *stream) keep(b []byte) {
 		s.in = s.in[:len(b)]
 		return
 	}
-	if cap(s.in) > buffers.Largest && sameEnd(b, s.in) { // to move it again and again would take long
+	if cap(s.in) > eventloop.Largest && sameEnd(b, s.in) { // to move it again and again would take long
 		s.in = b
 		return
 	}

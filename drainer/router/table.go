@@ -4,18 +4,18 @@ import (
 	"context"
 	"slices"
 
-	"example.com/memcached-operator/drainer/router/change"
-	"example.com/memcached-operator/drainer/router/dial"
-	"example.com/memcached-operator/drainer/router/rings"
+	"example.com/memcached-operator/drainer/ringchange"
+	"example.com/memcached-operator/drainer/router/eventloop"
+	"example.com/memcached-operator/drainer/router/fence"
 	"example.com/memcached-operator/drainer/router/status"
 	"example.com/memcached-operator/drainer/routing"
 )
 
 // Ring of a table.
-type Ring = rings.Ring
+type Ring = fence.Ring
 
 // Table is what a router is told of the rings.
-type Table = rings.Table
+type Table = fence.Table
 
 // answerLate is the answer for keys that others may ask of another member.
 const answerLate = "SERVER_ERROR the ring changes, and this router has not been told how\r\n"
@@ -72,7 +72,7 @@ func (l *loop) member(s routing.Server) *member {
 // unconnected is a member that a table waits for, nil if there is none. Later it may be down as any
 // other; so it may when others don't wait any longer.
 func (l *loop) unconnected(t *Table) *member {
-	if t == nil || t.State != change.Prepare || t.Over() {
+	if t == nil || t.State != ringchange.Prepare || t.Over() {
 		return nil
 	}
 	for _, s := range t.New.Servers {
@@ -118,7 +118,7 @@ func (l *loop) newMember(address string) *member {
 	ctx, cancel := context.WithCancel(l.router.serving)
 	m := &member{address: address, down: status.Untried, lost: make(chan struct{}, 1), forget: cancel}
 	r, lost := l.router, m.lost
-	told := dial.Loop{
+	told := eventloop.Loop{
 		Connected: func(fd int, version string) bool {
 			r.version.Store(&version)
 			return l.poller.Post(func() { m.attach(l, fd, version) })
@@ -155,7 +155,7 @@ func (l *loop) owners(key []byte) (owner, old *member) {
 		return l.refuser, nil
 	}
 	owner = l.new[l.table.New.Owner.Owner(key)]
-	if l.table.State == change.Stable {
+	if l.table.State == ringchange.Stable {
 		return owner, nil
 	}
 	if old = l.old[l.table.Old.Owner.Owner(key)]; old == owner {
@@ -181,7 +181,7 @@ func (l *loop) judge() {
 	unsure := l.router.fence.Unsure()
 	left := unsure || latest > 0 && behind >= bound
 	l.late = left || t.Over()
-	lost := left && (t.State == change.Stable || behind >= 2*bound)
+	lost := left && (t.State == ringchange.Stable || behind >= 2*bound)
 	if lost != l.lost && l == l.router.loops[0] && !unsure {
 		if lost {
 			l.router.config.Logf("table %d is left behind: others have table %d; all requests are refused", number, latest)

@@ -7,29 +7,28 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"example.com/memcached-operator/drainer/router/accept"
 	"example.com/memcached-operator/drainer/router/binary"
-	"example.com/memcached-operator/drainer/router/socket"
+	"example.com/memcached-operator/drainer/router/eventloop"
 )
 
 // translate lets goroutines speak the binary protocol with the application, which has begun
 // with first. They speak text with this client, over a pair of sockets.
 func (c *client) translate(first []byte) {
 	r := c.loop.router
-	application, err := socket.Copy(c.fd)
+	application, err := eventloop.Copy(c.fd)
 	if err != nil {
 		r.config.Logf("take a connection for the binary protocol: %v", err)
 		c.gone()
 		return
 	}
-	fd, text, err := socket.Pair()
+	fd, text, err := eventloop.Pair()
 	if err != nil {
 		r.config.Logf("make a pair of sockets for the binary protocol: %v", err)
 		_ = application.Close()
 		c.gone()
 		return
 	}
-	if !r.clients.Carry(accept.Binary) {
+	if !r.clients.Carry(eventloop.Binary) {
 		_ = application.Close()
 		_ = text.Close()
 		_ = unix.Close(fd)
@@ -41,7 +40,7 @@ func (c *client) translate(first []byte) {
 	first = bytes.Clone(first)
 	r.goroutines.Go(func() {
 		r.translate(application, first, text)
-		r.clients.Carried(accept.Binary)
+		r.clients.Carried(eventloop.Binary)
 		if counts {
 			r.clients.Gone()
 		}
@@ -56,11 +55,11 @@ func (c *client) translate(first []byte) {
 func (r *Router) translate(application net.Conn, first []byte, text *net.UnixConn) {
 	stop := context.AfterFunc(r.serving, func() { _ = application.Close(); _ = text.Close() })
 	defer stop()
-	config := binary.Config{Wait: socket.Wait, MaxItem: r.config.MaxItem, Patience: r.config.IdleTimeout, Version: r.memberVersion}
+	config := binary.Config{Wait: eventloop.Wait, MaxItem: r.config.MaxItem, Patience: r.config.IdleTimeout, Version: r.memberVersion}
 	if r.config.Logins != nil {
 		config.Admits = r.logins.admit
 	}
-	w := socket.NewWriter(application, text)
+	w := eventloop.NewWriter(application, text)
 	defer w.End()
 	binary.Translate(w, first, text, config)
 }

@@ -1,4 +1,5 @@
-// Package fence tells a router whether others have gone on without it.
+// Package fence has the tables that a router is given: the members, who owns a key before and after a ring change,
+// and which requests began with which table. It tells a router whether others have gone on without it.
 //
 // A router may be cut off from whoever writes its tables, while others go through a ring change.
 // They can't tell it, but it has to reach the members to serve a key. So each router leaves the
@@ -24,7 +25,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/memcache"
-	"example.com/memcached-operator/drainer/router/rings"
 )
 
 const (
@@ -75,13 +75,13 @@ type Fence struct {
 	serving context.Context
 	looks   sync.WaitGroup
 	// applied is the table that the router has.
-	applied atomic.Pointer[rings.Table]
+	applied atomic.Pointer[Table]
 	// seen are the sightings, in the order of their numbers and times.
 	seen atomic.Pointer[[]sighting]
 
 	mu sync.Mutex
 	// read is the newest table that was read.
-	read *rings.Table
+	read *Table
 	// round of looks at all members.
 	round   int
 	members map[string]*watched // nil before it begins
@@ -107,7 +107,7 @@ type watched struct {
 
 // New returns the fence of a router with that table. It looks at no member before Begin, and no
 // longer than serving lasts.
-func New(serving context.Context, config Config, t *rings.Table) *Fence {
+func New(serving context.Context, config Config, t *Table) *Fence {
 	f := &Fence{config: config, serving: serving, read: t, news: make(chan struct{}, 1)}
 	f.applied.Store(t)
 	f.seen.Store(&[]sighting{{number: t.Number, at: time.Now(), known: time.Now()}})
@@ -203,7 +203,7 @@ func (f *Fence) settled() time.Duration {
 }
 
 // Lets tells whether a table that was read may be taken.
-func (f *Fence) Lets(t *rings.Table) bool {
+func (f *Fence) Lets(t *Table) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t.Number > f.read.Number {
@@ -220,7 +220,7 @@ func (f *Fence) Lets(t *rings.Table) bool {
 }
 
 // holds says what a table waits for.
-func (f *Fence) holds(t *rings.Table) string {
+func (f *Fence) holds(t *Table) string {
 	applied := f.applied.Load().Number
 	_, latest := f.Behind(t.Number)
 	switch late := f.Late(applied); {
@@ -270,7 +270,7 @@ func (f *Fence) lookAgain() {
 }
 
 // Apply is told that the router has that table, and asks its members from now on.
-func (f *Fence) Apply(t *rings.Table) {
+func (f *Fence) Apply(t *Table) {
 	if f == nil {
 		return
 	}
@@ -288,7 +288,7 @@ func (f *Fence) Apply(t *rings.Table) {
 // watchAll watches the members of the present table, and of the one that was read. f.mu is locked.
 func (f *Fence) watchAll() {
 	named := map[string]bool{}
-	for _, t := range []*rings.Table{f.applied.Load(), f.read} {
+	for _, t := range []*Table{f.applied.Load(), f.read} {
 		for _, s := range t.Asked() {
 			named[s.Address()] = true
 		}
@@ -383,7 +383,7 @@ func (f *Fence) Ready() error {
 }
 
 // Offered is the table that was read and is not taken yet, nil for none, and what it waits for.
-func (f *Fence) Offered() (t *rings.Table, waits string) {
+func (f *Fence) Offered() (t *Table, waits string) {
 	if f == nil {
 		return nil, ""
 	}

@@ -14,9 +14,8 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
-	"example.com/memcached-operator/drainer/router/change"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router/fence"
-	"example.com/memcached-operator/drainer/router/rings"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/wait"
 )
@@ -52,7 +51,7 @@ func eventually(t *testing.T, what string, try func() error) {
 }
 
 // begun is a fence that looks at the members of a table.
-func begun(t *testing.T, table *rings.Table) *fence.Fence {
+func begun(t *testing.T, table *fence.Table) *fence.Fence {
 	t.Helper()
 	serving, end := context.WithCancel(context.Background())
 	f := fence.New(serving, fence.Config{LookTimeout: wait.Long, LeftBehind: 400 * time.Millisecond,
@@ -66,16 +65,16 @@ func begun(t *testing.T, table *rings.Table) *fence.Fence {
 }
 
 // tables of a ring change, of which each begins so many seconds after the one before.
-func tables(members []*memcachedtest.Server, apart int64) (all []*rings.Table) {
-	var from rings.Ring
+func tables(members []*memcachedtest.Server, apart int64) (all []*fence.Table) {
+	var from fence.Ring
 	for _, m := range members {
 		from.Servers = append(from.Servers, routing.Server{Host: "127.0.0.1", Port: uint16(m.Port)})
 	}
-	to := rings.Ring{Servers: from.Servers[:1]}
-	for state := change.Stable; state <= change.Finish; state++ {
-		table := &rings.Table{Number: 1000 + int64(state)*apart, Key: "secret", State: state, Old: from, New: to}
-		if state == change.Stable {
-			table.Old, table.New = rings.Ring{}, from
+	to := fence.Ring{Servers: from.Servers[:1]}
+	for state := ringchange.Stable; state <= ringchange.Finish; state++ {
+		table := &fence.Table{Number: 1000 + int64(state)*apart, Key: "secret", State: state, Old: from, New: to}
+		if state == ringchange.Stable {
+			table.Old, table.New = fence.Ring{}, from
 		} else {
 			table.Before = table.Number - apart
 		}

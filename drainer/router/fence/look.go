@@ -11,7 +11,6 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
-	"example.com/memcached-operator/drainer/router/rings"
 )
 
 // watch looks at a member's number from time to time, over a connection of its own.
@@ -44,7 +43,7 @@ func (f *Fence) watch(ctx context.Context, w *watched, address string) {
 // next is the round of the next look, and the table whose number members are told; nil for no
 // look. A router that was left behind waits for its table: the requests of a look would keep a
 // leaving member from ending.
-func (f *Fence) next(w *watched) (round int, t *rings.Table) {
+func (f *Fence) next(w *watched) (round int, t *Table) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if applied := f.applied.Load().Number; f.Late(applied) && f.read.Number <= applied && w.round == f.round {
@@ -65,7 +64,7 @@ func (f *Fence) done(w *watched, round int) {
 }
 
 // look at a member's number, and bring it up to the table's. It returns the connection.
-func (f *Fence) look(ctx context.Context, c *memcache.Conn, address string, t *rings.Table) (*memcache.Conn, error) {
+func (f *Fence) look(ctx context.Context, c *memcache.Conn, address string, t *Table) (*memcache.Conn, error) {
 	looking, cancel := context.WithTimeout(ctx, f.config.LookTimeout)
 	defer cancel()
 	if c == nil {
@@ -95,7 +94,7 @@ func (f *Fence) look(ctx context.Context, c *memcache.Conn, address string, t *r
 }
 
 // found a number at a member.
-func (f *Fence) found(number int64, t *rings.Table) {
+func (f *Fence) found(number int64, t *Table) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := time.Now()

@@ -5,7 +5,8 @@ import (
 	"io"
 	"net/http"
 
-	"example.com/memcached-operator/drainer/router/meter"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Router that is asked how it is.
@@ -13,9 +14,9 @@ type Router interface {
 	// Ready says why clients should not be sent here, if so.
 	Ready() error
 	// HotKeys are those that are asked for most.
-	HotKeys() []meter.HotKey
+	HotKeys() []HotKey
 	// Report has the metrics.
-	Report() *meter.Report
+	Report() *Report
 }
 
 // Handler answers /ready, /metrics in Prometheus' text format, and /hot with the keys that
@@ -33,9 +34,10 @@ func Handler(r Router) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(r.HotKeys())
 	})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		r.Report().Write(w)
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, req *http.Request) {
+		metrics := prometheus.NewRegistry() // of this moment
+		metrics.MustRegister(r.Report())
+		promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP(w, req)
 	})
 	return mux
 }

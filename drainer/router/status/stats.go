@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"example.com/memcached-operator/drainer/router/meter"
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
@@ -17,7 +16,7 @@ type Statistics struct {
 	Version             string
 	Connected, Accepted int64
 	Threads             int
-	Counts              meter.Counts
+	Counts              Counts
 }
 
 // Answer in memcached's text protocol.
@@ -30,9 +29,9 @@ func (s *Statistics) Answer() string {
 		}
 		return n
 	}
-	hits := sum(meter.Hit, wire.Get, wire.Gets, wire.Gat, wire.Gats, wire.MetaGet)
-	misses := sum(meter.Miss, wire.Get, wire.Gets, wire.Gat, wire.Gats, wire.MetaGet)
-	sets := sum(meter.Done, wire.Set, wire.Add, wire.Replace, wire.Append, wire.Prepend, wire.Cas, wire.MetaSet)
+	hits := sum(Hit, wire.Get, wire.Gets, wire.Gat, wire.Gats, wire.MetaGet)
+	misses := sum(Miss, wire.Get, wire.Gets, wire.Gat, wire.Gats, wire.MetaGet)
+	sets := sum(Done, wire.Set, wire.Add, wire.Replace, wire.Append, wire.Prepend, wire.Cas, wire.MetaSet)
 	var b strings.Builder
 	stat := func(name string, value any) { fmt.Fprintf(&b, "STAT %s %v\r\n", name, value) }
 	stat("pid", os.Getpid())

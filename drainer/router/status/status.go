@@ -1,13 +1,13 @@
-// Package status is what a router says of itself. Each event loop keeps a board of how it is; who asks
-// is told what all of them say together, a moment old: whether clients should come, the metrics, the
-// keys that are asked for most, and memcached's statistics.
+// Package status is what a router says of itself: whether clients should come, the metrics, the keys that are
+// asked for most, and memcached's statistics. Each event loop counts what it does, in bounded room, and keeps a
+// board of how it is. The answer to a question is what all boards say together, a moment old. Counts, sketches and
+// reports are not safe for concurrent use: each loop has its own, and copies them.
 package status
 
 import (
 	"errors"
 	"sync"
 
-	"example.com/memcached-operator/drainer/router/meter"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -16,13 +16,13 @@ const Untried = "not connected yet"
 
 // Loop is how an event loop is.
 type Loop struct {
-	Counts meter.Counts
-	Hot    meter.Sketch
+	Counts Counts
+	Hot    Sketch
 	// Held for clients and members, in bytes.
 	Held int
 	// Unanswered requests of all members.
-	Unanswered int
-	Members    map[string]Member // by address
+	Unanswered  int
+	Connections map[string]Connection // by the member's address
 	// Serves: it has a table of the rings.
 	Serves bool
 	// Acknowledged is the number of a table; if it isn't the present one, WaitsFor says why.
@@ -30,10 +30,10 @@ type Loop struct {
 	WaitsFor     string
 }
 
-// Member of a loop.
-type Member struct {
-	Why     string // there is no connection
-	Traffic meter.Traffic
+// Connection of a loop to a member.
+type Connection struct {
+	Why     string // there is none
+	Traffic Traffic
 }
 
 // Board has what a loop has said last.
@@ -65,7 +65,7 @@ func (all Boards) Ready(members []routing.Server) error {
 	all.each(func(l *Loop) {
 		untried = untried || !l.Serves
 		for _, s := range members {
-			switch m, known := l.Members[s.Address()]; {
+			switch m, known := l.Connections[s.Address()]; {
 			case !known || m.Why == Untried:
 				untried = true
 			case m.Why == "":
@@ -97,7 +97,7 @@ func (all Boards) Acknowledged(number int64) (acknowledged int64, why string) {
 }
 
 // Counts of all loops.
-func (all Boards) Counts() (sum meter.Counts) {
+func (all Boards) Counts() (sum Counts) {
 	all.each(func(l *Loop) { sum.Add(&l.Counts) })
 	return sum
 }
@@ -109,11 +109,11 @@ func (all Boards) Held() (sum int) {
 }
 
 // Members as metrics have them.
-func (all Boards) Members(members []routing.Server) (sums []meter.Member) {
+func (all Boards) Members(members []routing.Server) (sums []Member) {
 	for _, s := range members {
-		sum := meter.Member{Name: s.String()}
+		sum := Member{Name: s.String()}
 		all.each(func(l *Loop) {
-			if m, ok := l.Members[s.Address()]; ok {
+			if m, ok := l.Connections[s.Address()]; ok {
 				sum.Traffic.Add(&m.Traffic)
 				if m.Why == "" {
 					sum.Connections++
@@ -126,8 +126,8 @@ func (all Boards) Members(members []routing.Server) (sums []meter.Member) {
 }
 
 // HotKeys are those that are asked for most, in the last minute or so.
-func (all Boards) HotKeys() []meter.HotKey {
-	var hot []meter.Sketch
+func (all Boards) HotKeys() []HotKey {
+	var hot []Sketch
 	all.each(func(l *Loop) { hot = append(hot, l.Hot) })
-	return meter.Hottest(hot)
+	return Hottest(hot)
 }

@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"example.com/memcached-operator/drainer/router/change"
-	"example.com/memcached-operator/drainer/router/meter"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router/status"
 	"example.com/memcached-operator/drainer/router/wire"
 	"example.com/memcached-operator/drainer/routing"
@@ -16,9 +15,9 @@ var members = []routing.Server{{Host: "a", Port: 1}, {Host: "b", Port: 1}}
 
 // loop that serves, with members that are connected ("") or why they are not.
 func loop(why ...string) status.Loop {
-	l := status.Loop{Serves: true, Members: map[string]status.Member{}}
+	l := status.Loop{Serves: true, Connections: map[string]status.Connection{}}
 	for i, w := range why {
-		l.Members[members[i].Address()] = status.Member{Why: w}
+		l.Connections[members[i].Address()] = status.Connection{Why: w}
 	}
 	return l
 }
@@ -43,7 +42,7 @@ func TestARouterIsReadyWhenAllMembersWereTriedAndOneIsConnected(t *testing.T) {
 		"all are dead":                  {[]status.Loop{loop("refused", "refused")}, false},
 		"a loop has not tried one":      {[]status.Loop{loop("", ""), loop("", status.Untried)}, false},
 		"a loop does not know one":      {[]status.Loop{loop("", ""), loop("")}, false},
-		"a loop has no table":           {[]status.Loop{loop("", ""), {Members: loop("", "").Members}}, false},
+		"a loop has no table":           {[]status.Loop{loop("", ""), {Connections: loop("", "").Connections}}, false},
 		"no loop has published a thing": {[]status.Loop{{}}, false},
 	} {
 		if err := boards(c.loops...).Ready(members); (err == nil) != c.want {
@@ -69,7 +68,7 @@ func TestATableIsAcknowledgedByTheLastLoop(t *testing.T) {
 func TestStatisticsAreOfAllStates(t *testing.T) {
 	t.Parallel()
 	s := status.Statistics{Began: time.Now(), Version: "VERSION 1.6.38\r\n", Connected: 2, Accepted: 3, Threads: 4}
-	for _, state := range []change.State{change.Stable, change.Move} {
+	for _, state := range []ringchange.State{ringchange.Stable, ringchange.Move} {
 		s.Counts.Count(state, wire.Get, wire.Value, 10, 1)
 		s.Counts.Count(state, wire.MetaGet, wire.Miss, 10, 1)
 	}
@@ -88,8 +87,8 @@ func TestStatisticsAreOfAllStates(t *testing.T) {
 func TestAMembersTrafficIsThatOfAllLoops(t *testing.T) {
 	t.Parallel()
 	one, other := loop("", "refused"), loop("", "")
-	one.Members[members[0].Address()] = status.Member{Traffic: meter.Traffic{Sent: 1}}
-	other.Members[members[0].Address()] = status.Member{Traffic: meter.Traffic{Sent: 2}}
+	one.Connections[members[0].Address()] = status.Connection{Traffic: status.Traffic{Sent: 1}}
+	other.Connections[members[0].Address()] = status.Connection{Traffic: status.Traffic{Sent: 2}}
 	got := boards(one, other).Members(members)
 	if len(got) != 2 || got[0].Traffic.Sent != 3 || got[0].Connections != 2 || got[1].Connections != 1 {
 		t.Errorf("%+v", got)

@@ -1,0 +1,150 @@
+package pull
+
+import (
+	"bytes"
+	"time"
+
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/ringchange"
+)
+
+// A flush_all is obeyed (invariant 11). Somebody may flush the new owner before an item is copied
+// there, and the old one after it was read: then the copy is what is left of it, and a mover that
+// finds nothing to delete at the old owner can't know why. So both owners are asked for their
+// flushes at the beginning of a batch and at its end. What was used last before a flush of its new
+// owner is not copied, but deleted. What was copied while a flush came is taken back.
+type flushing struct {
+	// ask: the present step also asks for flushes. now has the answers.
+	ask bool
+	now [2]memcache.Flushes
+	// flushed is what the owners had at the beginning, began whether that is known.
+	flushed [2]memcache.Flushes
+	began   bool
+	// copies that were made since then, and outdated items that are still at the old owner.
+	copies, outdated []copied
+}
+
+// copied is an item at its new owner, or an outdated one at its old owner.
+type copied struct {
+	key *Key
+	// cas is 0 if the answer to the copy was lost. Then value and flags tell it.
+	cas      uint64
+	value    []byte
+	flags    uint64
+	accessed int64 // in Unix seconds
+}
+
+// mostKept is the size of a buffer at most, in bytes, that is kept for the next batch.
+const mostKept = 2 * batchBytes
+
+// begin notes the flushes until now. A batch that is moved again began when it did first.
+func (l *Lane) begin() {
+	if !l.began {
+		l.flushed, l.began = l.now, true
+	}
+}
+
+// sendsCopy notes a copy.
+func (l *Lane) sendsCopy(m *move) {
+	value := m.fetched.Value
+	l.copies = append(l.copies, copied{key: m.key, value: value[:len(value)-len("\r\n")], flags: m.fetched.Flags, accessed: time.Now().Unix() - m.fetched.Idle})
+	m.copied = len(l.copies)
+}
+
+// heardCopy notes what came of it.
+func (l *Lane) heardCopy(m *move, result ringchange.Result) {
+	c := &l.copies[m.copied-1]
+	if c.value = nil; result.Code == ringchange.Found {
+		c.cas = result.CAS
+	} else {
+		c.key = nil
+	}
+}
+
+// obey takes back what was flushed meanwhile.
+func (l *Lane) obey() error {
+	if l.began {
+		l.ask = true
+		if err := l.round(); err != nil {
+			return err
+		}
+		l.ask = false
+		if err := l.takeBack(); err != nil {
+			return &Error{ringchange.New, err}
+		}
+		if err := l.eraseOutdated(); err != nil {
+			return &Error{ringchange.Old, err}
+		}
+	}
+	clear(l.copies)
+	clear(l.outdated)
+	l.copies, l.outdated, l.began = l.copies[:0], l.outdated[:0], false
+	return nil
+}
+
+// isFlushed tells whether an item that was used last at that time was flushed since the batch began.
+func (l *Lane) isFlushed(accessed int64) bool {
+	for p := range l.now {
+		if l.now[p].Since(l.flushed[p]) && l.now[p].Removes(accessed) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeBack deletes copies at the new owner. What clients have stored there since stays.
+func (l *Lane) takeBack() error {
+	owner := l.Owners[ringchange.New]
+	var flushed []copied
+	for _, c := range l.copies {
+		if c.key == nil || !l.isFlushed(c.accessed) {
+			continue
+		}
+		if c.cas == 0 {
+			v, err := owner.Get(c.key.Key)
+			if err != nil {
+				return err
+			}
+			if v == nil || v.Flags != c.flags || !bytes.Equal(v.Data, c.value) {
+				continue
+			}
+			c.cas = v.CAS
+		}
+		flushed = append(flushed, c)
+	}
+	return erase(owner, flushed, func(k *Key, stays bool) {
+		if !stays {
+			k.Outcome, k.Bytes = Flushed, 0
+		}
+	})
+}
+
+// eraseOutdated deletes what is outdated at the old owner.
+func (l *Lane) eraseOutdated() error {
+	return erase(l.Owners[ringchange.Old], l.outdated, func(k *Key, stays bool) {
+		if stays {
+			k.Outcome = Later
+		}
+	})
+}
+
+// erase deletes items that are still as they were.
+func erase(c *memcache.Conn, items []copied, done func(k *Key, stays bool)) error {
+	var run memcache.Deletions
+	for _, it := range items {
+		if err := run.Append(it.key.Key, it.cas); err != nil {
+			return err
+		}
+	}
+	deleted, err := c.Delete(&run)
+	if err != nil {
+		return err
+	}
+	for _, it := range items {
+		done(it.key, false)
+	}
+	for _, i := range deleted.Changed {
+		done(items[i].key, true)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package pull
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/ringchange"
+)
+
+// heard is the answer to the present step. What the last step was, and how it ended, says what
+// came of the key.
+func (l *Lane) heard(m *move, answer []byte) error {
+	result, why := m.request.Result(m.step, answer)
+	if result.Code == ringchange.Failed && why == nil {
+		return fmt.Errorf("%w: %.80q", memcache.ErrProtocol, answer)
+	}
+	k := m.key
+	switch at := m.step; {
+	case result.Code == ringchange.Failed:
+		k.Outcome, k.Why = Refused, strings.TrimSpace(string(why))
+	case at.Action == ringchange.Fetch:
+		result.Code = l.fetch(m, result, answer)
+	case at.Action == ringchange.Copy:
+		l.heardCopy(m, result)
+	case at.Action == ringchange.Look && at.Place == ringchange.Old && result.Code == ringchange.Absent:
+		k.Outcome = Present
+	case at.Action == ringchange.EraseIf && at.Place == ringchange.Old && result.Code != ringchange.Changed:
+		k.Outcome = Present
+		if m.fetched.Value != nil { // also if others have deleted it since it was copied
+			k.Outcome, k.Bytes = Moved, int64(len(k.Key)+len(m.fetched.Value)-len("\r\n"))
+		}
+	}
+	if m.step = m.mover.Next(result); m.step.Action == ringchange.Done {
+		m.fetched.Value = nil
+	}
+	return nil
+}
+
+// fetch takes the item. What can't be moved counts as absent, so its lease is given back.
+func (l *Lane) fetch(m *move, result ringchange.Result, answer []byte) ringchange.Code {
+	k := m.key
+	switch fetched, lives := m.request.Fetched(answer); {
+	case result.Code == ringchange.Leased:
+		return ringchange.Absent // it expires soon
+	case result.Code == ringchange.Found && lives && l.now[ringchange.New].Removes(time.Now().Unix()-fetched.Idle):
+		l.outdated = append(l.outdated, copied{key: k, cas: result.CAS})
+		k.Outcome = Flushed
+		return ringchange.Absent
+	case result.Code == ringchange.Found && lives:
+		m.fetched = fetched
+		return ringchange.Found
+	}
+	if k.Outcome = Gone; m.request.Outdated(answer) {
+		k.Outcome = Outdated
+	}
+	return ringchange.Absent
+}

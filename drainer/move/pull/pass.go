@@ -1,0 +1,190 @@
+package pull
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/ringchange"
+)
+
+const (
+	// batchKeys and batchBytes bound a batch: clients wait for its leases.
+	batchKeys  = 256
+	batchBytes = 512 << 10
+	// lanes move at the same time, however many owners there are: as many to each as ownLanes. Each
+	// has a connection to the member.
+	lanes    = 8
+	ownLanes = 2
+	// mostUnderWay bounds the items that are moved at the same time, in bytes, unless one alone is
+	// larger. mostWaiting bounds the keys that wait for more of the same owner, in bytes.
+	mostUnderWay = 4 << 20
+	mostWaiting  = 4 << 20
+	// mostIdle is how many connections to owners are kept at most.
+	mostIdle = 128
+)
+
+// Pass moves keys of one member to their owners, to several at the same time.
+type Pass struct {
+	Dialer memcache.Dialer
+	// From is the address of the member, To those of the owners.
+	From string
+	To   []string
+	// KeepsCAS is Lane.KeepsCAS, by owner.
+	KeepsCAS func(owner int) bool
+	// Timeout is how long an owner, or the member, may not answer.
+	Timeout time.Duration
+	// Waiting is told why an owner, or the member (Member), is waited for; "" if it answers again.
+	Waiting func(server int, why string)
+	// Moved is told what came of keys of that owner. It is called by several goroutines.
+	Moved func(ctx context.Context, owner int, keys []Key) error
+}
+
+// Member is the place of the member in calls of Waiting, and in a ServerError.
+const Member = -1
+
+// ServerError says which server a pass has failed at.
+type ServerError struct {
+	Server int
+	Err    error
+}
+
+func (e *ServerError) Error() string { return e.Err.Error() }
+func (e *ServerError) Unwrap() error { return e.Err }
+
+// Misplaced is a key, its item's size in bytes (0 if that isn't known), and its owner's place in To.
+type Misplaced struct {
+	Key   []byte
+	Size  int64
+	Owner int
+}
+
+// batch of keys of one owner.
+type batch struct {
+	owner int
+	keys  []Key
+	// bytes of their items, and of the keys as they wait.
+	bytes, waiting int64
+}
+
+// Move moves the keys. They have to stay as they are until it returns. If there is an error instead
+// of a key, batches that are not full are left out: nobody is told of their keys.
+func (p *Pass) Move(ctx context.Context, keys iter.Seq2[Misplaced, error]) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	pool := pool{pass: p, ctx: ctx, idle: make([][]*connection, len(p.To))}
+	defer pool.close()
+	to := handler{ctx: ctx, work: make(chan *batch), done: make(chan int64, lanes+1)}
+	var running sync.WaitGroup
+	for range min(lanes, ownLanes*len(p.To)) {
+		running.Go(func() {
+			if err := p.lane(ctx, &pool, &to); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	err := p.batches(ctx, keys, to.hand)
+	close(to.work)
+	running.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// batches hands over the keys, batch by batch.
+func (p *Pass) batches(ctx context.Context, keys iter.Seq2[Misplaced, error], hand func(*batch)) error {
+	of, waiting := make([]batch, len(p.To)), int64(0)
+	end := func(b *batch) {
+		waiting -= b.waiting
+		if len(b.keys) > 0 {
+			hand(&batch{owner: b.owner, keys: b.keys, bytes: b.bytes})
+		}
+		*b = batch{}
+	}
+	for k, err := range keys {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		const more = 64 // of memory, beside the key's bytes
+		b := &of[k.Owner]
+		b.owner, b.keys, b.bytes = k.Owner, append(b.keys, Key{Key: k.Key}), b.bytes+k.Size
+		b.waiting += int64(len(k.Key)) + more
+		if waiting += int64(len(k.Key)) + more; len(b.keys) == batchKeys || b.bytes >= batchBytes {
+			end(b)
+		} else if waiting >= mostWaiting {
+			end(largest(of))
+		}
+	}
+	for i := range of {
+		end(&of[i])
+	}
+	return nil
+}
+
+func largest(of []batch) *batch {
+	most := &of[0]
+	for i := range of {
+		if of[i].waiting > most.waiting {
+			most = &of[i]
+		}
+	}
+	return most
+}
+
+// handler hands batches to lanes.
+type handler struct {
+	ctx  context.Context
+	work chan *batch
+	// done has the bytes of batches that lanes are done with, and underWay those of the others.
+	done     chan int64
+	underWay int64
+}
+
+// hand waits until there is room, and a lane.
+func (h *handler) hand(b *batch) {
+	for {
+		work := h.work
+		if h.underWay > 0 && h.underWay+b.bytes > mostUnderWay {
+			work = nil
+		}
+		select {
+		case n := <-h.done: // there is always room for one of each lane, and one more
+			h.underWay -= n
+			continue
+		default:
+		}
+		select {
+		case n := <-h.done:
+			h.underWay -= n
+		case work <- b:
+			h.underWay += b.bytes
+			return
+		case <-h.ctx.Done():
+			return
+		}
+	}
+}
+
+// lane moves batches.
+func (p *Pass) lane(ctx context.Context, pool *pool, from *handler) error {
+	l := link{pool: pool}
+	defer l.close()
+	for b := range from.work {
+		l.owner, l.lane.KeepsCAS = b.owner, p.KeepsCAS(b.owner)
+		if err := l.move(ctx, b.keys); err != nil {
+			return err
+		}
+		l.release(ringchange.New)
+		if err := p.Moved(ctx, b.owner, b.keys); err != nil {
+			return err
+		}
+		from.done <- b.bytes
+	}
+	return nil
+}

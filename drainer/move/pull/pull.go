@@ -1,0 +1,206 @@
+// Package pull moves keys from one member to another under their leases, as routers do with
+// keys that are read: by the steps of package ringchange. The keys of a batch take each step together, so a step is one round trip for all of them.
+package pull
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/ringchange"
+	"example.com/memcached-operator/drainer/router/wire"
+)
+
+// Outcome of a key.
+type Outcome uint8
+
+const (
+	// Later means that somebody else has the key in hand, so it may still be at its old owner.
+	Later Outcome = iota
+	// Moved to its new owner.
+	Moved
+	// Present means that its new owner has a value that is newer. The old one is deleted.
+	Present
+	// Gone means that neither has it. It was deleted, evicted, or has expired.
+	Gone
+	// Outdated means that a client has marked it, or is about to store it anew. It is still at its old owner.
+	Outdated
+	// Refused means that its new owner doesn't take it.
+	Refused
+	// Unsayable means that the text protocol doesn't carry its key, so clients of routers don't have it.
+	Unsayable
+	// Flushed means that clients have flushed one of its owners since it was used last. Both have no
+	// older value any more.
+	Flushed
+)
+
+// Key that is to be moved, and what came of it.
+type Key struct {
+	Key     []byte
+	Outcome Outcome
+	// Bytes of key and value, of one that was moved.
+	Bytes int64
+	// Why it was refused.
+	Why string
+}
+
+// Error says which of the two owners an error is about.
+type Error struct {
+	Place ringchange.Place
+	Err   error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Lane moves keys between two members. It is for one goroutine.
+type Lane struct {
+	// Owners are connections to both, by ringchange.Place, for this lane alone.
+	Owners [2]*memcache.Conn
+	// KeepsCAS: the new owner can be told the CAS value of an item (memcached 1.6.27 and later).
+	KeepsCAS bool
+
+	moves    []move
+	requests [2][]byte
+	flushing
+}
+
+// move is a key that is under way.
+type move struct {
+	key     *Key
+	mover   ringchange.Mover
+	step    ringchange.Step
+	asked   ringchange.Place // the owner that has to answer
+	request ringchange.Request
+	fetched ringchange.Fetched
+	// copied is the place of its copy among the lane's, counted from 1; 0 if there is none.
+	copied int
+}
+
+// Move moves keys. After an *Error nobody knows what came of them: the same keys can be moved
+// again, by other connections.
+func (l *Lane) Move(keys []Key) error {
+	l.moves, l.outdated = l.moves[:0], l.outdated[:0]
+	for i := range keys {
+		k := &keys[i]
+		k.Outcome = Later
+		text, binary, err := memcache.AppendKey(nil, k.Key)
+		if err != nil {
+			k.Outcome = Unsayable
+			continue
+		}
+		m := move{key: k, mover: ringchange.NewMover(0), request: ringchange.ForKey(text, binary)}
+		m.step = m.mover.Start()
+		l.moves = append(l.moves, m)
+	}
+	for l.ask = true; len(l.moves) > 0; l.ask = false {
+		if err := l.round(); err != nil {
+			return err
+		}
+		if l.ask {
+			l.begin()
+		}
+		left := l.moves[:0]
+		for _, m := range l.moves {
+			if m.step.Action != ringchange.Done {
+				left = append(left, m)
+			}
+		}
+		clear(l.moves[len(left):])
+		l.moves = left
+	}
+	return l.obey()
+}
+
+// round is a step of each key.
+func (l *Lane) round() error {
+	for p := range l.requests {
+		if l.requests[p] = l.requests[p][:0]; cap(l.requests[p]) > mostKept {
+			l.requests[p] = nil
+		}
+		if l.ask {
+			l.requests[p] = append(l.requests[p], memcache.AskFlushes...)
+		}
+	}
+	for i := range l.moves {
+		m := &l.moves[i]
+		m.asked = m.step.Place
+		to := &l.requests[m.asked]
+		if m.step.Action == ringchange.Copy {
+			l.sendsCopy(m)
+			*to = m.request.AppendCopy(*to, &m.fetched, m.step, l.KeepsCAS, time.Now().Unix())
+			continue
+		}
+		*to = m.request.Append(*to, m.step)
+	}
+	// An owner answers before it has read everything, so both go on at the same time.
+	sent := make(chan error, len(l.Owners))
+	for p, c := range l.Owners {
+		go func() {
+			var err error
+			if len(l.requests[p]) > 0 {
+				err = c.Send(l.requests[p])
+			}
+			if err != nil {
+				err = &Error{ringchange.Place(p), err}
+			}
+			sent <- err
+		}()
+	}
+	err := l.hear()
+	if err != nil { // what is still being sent is not waited for
+		for _, c := range l.Owners {
+			c.Close()
+		}
+	}
+	for range l.Owners {
+		err = errors.Join(err, <-sent)
+	}
+	return err
+}
+
+// hear reads the answers, in the order of the requests of each owner.
+func (l *Lane) hear() error {
+	for p, c := range l.Owners {
+		if l.ask {
+			var err error
+			if l.now[p], err = c.Flushes(); err != nil {
+				return &Error{ringchange.Place(p), err}
+			}
+		}
+		for i := range l.moves {
+			m := &l.moves[i]
+			if m.asked != ringchange.Place(p) {
+				continue
+			}
+			answer, err := read(c)
+			if err == nil {
+				err = l.heard(m, answer)
+			}
+			if err != nil {
+				return &Error{ringchange.Place(p), err}
+			}
+		}
+	}
+	return nil
+}
+
+// read an answer with its data block.
+func read(c *memcache.Conn) ([]byte, error) {
+	line, err := c.Line()
+	if err != nil {
+		return nil, err
+	}
+	answer := bytes.NewBuffer(append(bytes.Clone(line), "\r\n"...))
+	var a wire.Answer
+	if a.Parse(wire.MetaValue, answer.Bytes()); a.Code == wire.Broken {
+		return nil, fmt.Errorf("%w: %.80q", memcache.ErrProtocol, line)
+	}
+	if _, err := io.CopyN(answer, c, int64(a.Block)); err != nil { // it takes memory as it comes
+		return nil, err
+	}
+	return answer.Bytes(), nil
+}

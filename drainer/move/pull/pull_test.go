@@ -1,0 +1,379 @@
+package pull
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/ringchange"
+	"example.com/memcached-operator/test/wait"
+)
+
+func TestMain(m *testing.M) { memcachedtest.Main(m, 4) }
+
+// What comes of a key depends on what both owners have, and only that item is changed.
+func TestWhatComesOfAKey(t *testing.T) {
+	t.Parallel()
+	old, owner := memcachedtest.Start(t, "-I", "2m"), memcachedtest.Start(t)
+	at := [2]*memcachedtest.Raw{ringchange.Old: old.Raw(), ringchange.New: owner.Raw()}
+	set := func(p ringchange.Place, key, value string) {
+		at[p].Must("STORED", fmt.Sprintf("set %s 5 0 %d", key, len(value)), []byte(value))
+	}
+	set(ringchange.Old, "moved", "a value")
+	set(ringchange.Old, "both", "old")
+	set(ringchange.New, "both", "new")
+	set(ringchange.Old, "stale", "x")
+	at[ringchange.Old].Must("HD", "md stale I T100", nil)
+	set(ringchange.Old, "leased", "x")
+	at[ringchange.New].Must("HD", fmt.Sprintf("ms leased 0 ME T6 F%d", ringchange.LeaseFlags), []byte{})
+	set(ringchange.Old, "large", strings.Repeat("x", 1_500_000))
+	// A client may have flags that are those of leases.
+	flags := fmt.Sprint(ringchange.LeaseFlags)
+	at[ringchange.Old].Must("STORED", "set flagged "+flags+" 0 7", []byte("a value"))
+	at[ringchange.Old].Must("STORED", "set nothing "+flags+" 0 0", []byte{})
+	at[ringchange.Old].Must("STORED", "set short "+flags+" 100 0", []byte{})
+	set(ringchange.Old, "newer", "old")
+	at[ringchange.New].Must("STORED", "set newer "+flags+" 0 3", []byte("new"))
+	set(ringchange.Old, "emptied", "old")
+	at[ringchange.New].Must("STORED", "set emptied "+flags+" 0 0", []byte{})
+	binary := "a key\x00in base64"
+	at[ringchange.Old].Must("HD", "ms YSBrZXkAaW4gYmFzZTY0 1 b", []byte("b"))
+	keys, want := []Key{}, []Outcome{}
+	for _, k := range []struct {
+		key  string
+		want Outcome
+	}{
+		{"moved", Moved}, {"both", Present}, {"none", Gone}, {"stale", Outdated}, {"leased", Later}, {"large", Refused},
+		{"flagged", Moved}, {"nothing", Moved}, {"short", Moved}, {"newer", Present}, {"emptied", Present},
+		{binary, Moved}, {strings.Repeat("k ", 120), Unsayable},
+	} {
+		keys, want = append(keys, Key{Key: []byte(k.key)}), append(want, k.want)
+	}
+	lane := Lane{Owners: [2]*memcache.Conn{ringchange.Old: old.Dial(), ringchange.New: owner.Dial()}}
+	if err := lane.Move(keys); err != nil {
+		t.Fatal(err)
+	}
+	for i, k := range keys {
+		if k.Outcome != want[i] || (k.Outcome == Refused) != (k.Why != "") || (k.Outcome == Moved) != (k.Bytes > 0) {
+			t.Errorf("%.20q: %+v, want outcome %d", k.Key, k.Outcome, want[i])
+		}
+	}
+	has := func(p ringchange.Place, key, value string) {
+		t.Helper()
+		conn := []*memcachedtest.Server{old, owner}[p].Dial()
+		v, err := conn.Get([]byte(key))
+		if err != nil || (v == nil) != (value == "") || v != nil && value != "" && !bytes.HasPrefix(v.Data, []byte(value)) {
+			t.Errorf("%.20q at owner %d is %.20v, %v; want %q", key, p, v, err, value)
+		}
+	}
+	for key, values := range map[string][2]string{
+		"moved": {"", "a value"}, "both": {"", "new"}, "none": {"", ""}, "stale": {"x", ""}, "large": {"xxx", ""}, binary: {"", "b"},
+		"flagged": {"", "a value"}, "newer": {"", "new"},
+	} {
+		has(ringchange.Old, key, values[0])
+		has(ringchange.New, key, values[1])
+	}
+}
+
+// A pass tells of each key once, and goes on over other connections if these break. The leases of
+// those have to expire first; what they are for is left for a later pass.
+func TestAPassMovesAllKeysAlsoIfConnectionsBreak(t *testing.T) {
+	t.Parallel()
+	old := memcachedtest.Start(t)
+	owners := []*memcachedtest.Server{memcachedtest.Start(t), memcachedtest.Start(t)}
+	const keys = 5000
+	raw := old.Raw()
+	for i := range keys {
+		raw.Must("STORED", fmt.Sprintf("set key%d 0 0 2", i), []byte("vv"))
+	}
+	var mu sync.Mutex
+	breaks, told := 20, map[string]int{}
+	between := memcachedtest.Between(t, old.Address(), func([]byte) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		breaks--
+		return breaks < 0 || breaks%4 != 0
+	})
+	p := Pass{From: between, To: []string{owners[0].Address(), owners[1].Address()}, Timeout: wait.Long,
+		KeepsCAS: func(int) bool { return false }, Waiting: func(int, string) {},
+		Moved: func(_ context.Context, _ int, keys []Key) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, k := range keys {
+				told[string(k.Key)]++
+			}
+			return nil
+		}}
+	all := func(yield func(Misplaced, error) bool) {
+		for i := range keys {
+			if !yield(Misplaced{Key: fmt.Appendf(nil, "key%d", i), Size: 50, Owner: i % 2}, nil) {
+				return
+			}
+		}
+	}
+	passes := 0
+	wait.For(t, "all to be moved", func() error {
+		passes++
+		if err := p.Move(t.Context(), all); err != nil {
+			t.Fatal(err)
+		}
+		for key, n := range told {
+			if n != passes {
+				t.Fatalf("%d passes have told %d times of %s", passes, n, key)
+			}
+		}
+		if left := old.Items(t); len(told) != keys || left > 0 {
+			return fmt.Errorf("told of %d keys, %d are left", len(told), left)
+		}
+		return nil
+	})
+	if n := owners[0].Items(t) + owners[1].Items(t); n != keys {
+		t.Errorf("the owners have %d items", n)
+	}
+	errStop := errors.New("enough")
+	err := p.Move(t.Context(), func(yield func(Misplaced, error) bool) { yield(Misplaced{}, errStop) })
+	if !errors.Is(err, errStop) {
+		t.Errorf("a pass whose keys end with an error: %v", err)
+	}
+}
+
+// A flush_all is obeyed that comes while keys are moved, at one owner before the other, and also
+// if a connection breaks then: what was stored before it is at neither afterwards. What clients
+// store after it stays.
+func TestAFlushIsObeyedWhileKeysAreMoved(t *testing.T) {
+	t.Parallel()
+	flush := func(s *memcachedtest.Server) { s.Raw().Must("OK", "flush_all", nil) }
+	const keys = 100
+	store := func(s *memcachedtest.Server) {
+		raw := s.Raw()
+		for i := range keys {
+			raw.Must("STORED", fmt.Sprintf("set key%d 0 0 3", i), []byte("old"))
+		}
+	}
+	type pair struct{ old, owner *memcachedtest.Server }
+	for name, test := range map[string]struct {
+		// before the first step, and before each of the deletes at the old owner
+		before, erase func(p pair) (breaks bool)
+	}{
+		"at the new owner, and at the old one after the copy": {
+			func(p pair) bool { flush(p.owner); return false }, func(p pair) bool { flush(p.old); return false }},
+		"at the old owner after the copy":                               {nil, func(p pair) bool { flush(p.old); return false }},
+		"at the new owner before, and at the old one when all is moved": {func(p pair) bool { flush(p.owner); return false }, nil},
+		"and the connection breaks": {
+			func(p pair) bool { flush(p.owner); return false }, func(p pair) bool { flush(p.old); return true }},
+		"a second one in the same second": {
+			func(p pair) bool { flush(p.owner); flush(p.old); store(p.old); return false }, func(p pair) bool { flush(p.old); return false }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			both := pair{memcachedtest.Start(t), memcachedtest.Start(t)}
+			store(both.old)
+			var once, erased sync.Once
+			from := memcachedtest.Between(t, both.old.Address(), func(sent []byte) bool {
+				breaks := false
+				if bytes.Contains(sent, []byte("mg key")) && test.before != nil {
+					once.Do(func() { breaks = test.before(both) })
+				}
+				if bytes.Contains(sent, []byte("md key")) && test.erase != nil {
+					erased.Do(func() {
+						both.owner.Raw().Must("STORED", "set key7 0 0 5", []byte("newer"))
+						breaks = test.erase(both)
+					})
+				}
+				return !breaks
+			})
+			p := Pass{From: from, To: []string{both.owner.Address()}, Timeout: wait.Long, KeepsCAS: func(int) bool { return false },
+				Waiting: func(int, string) {}, Moved: func(context.Context, int, []Key) error { return nil }}
+			wait.For(t, "all to be moved", func() error {
+				if err := p.Move(t.Context(), func(yield func(Misplaced, error) bool) {
+					for i := range keys {
+						if !yield(Misplaced{Key: fmt.Appendf(nil, "key%d", i), Size: 50}, nil) {
+							return
+						}
+					}
+				}); err != nil {
+					t.Fatal(err)
+				}
+				return left(both.old.Dial(), keys, "old")
+			})
+			flush(both.old)
+			owner := both.owner.Dial()
+			if test.before != nil || test.erase != nil {
+				if err := left(owner, keys, "old"); err != nil {
+					t.Errorf("at the new owner: %v", err)
+				}
+			}
+			if v, err := owner.Get([]byte("key7")); test.erase != nil && (err != nil || v == nil || string(v.Data) != "newer") {
+				t.Errorf("what a client stored meanwhile: %+v, %v", v, err)
+			}
+		})
+	}
+}
+
+// So it is if the answers to the copies are lost, and the flush comes before the next try.
+func TestAFlushIsObeyedWhenAnswersAreLost(t *testing.T) {
+	t.Parallel()
+	old, owner := memcachedtest.Start(t), memcachedtest.Start(t)
+	const keys = 10
+	raw := old.Raw()
+	for i := range keys {
+		raw.Must("STORED", fmt.Sprintf("set key%d 0 0 3", i), []byte("old"))
+	}
+	lost := false
+	to := memcachedtest.Between(t, owner.Address(), func(sent []byte) bool {
+		if lost || !bytes.Contains(sent, []byte("\r\nold\r\n")) {
+			return true
+		}
+		lost = true
+		conn := owner.Dial()
+		if err := conn.Send(sent); err != nil {
+			t.Error(err)
+		}
+		for range keys {
+			if line, err := conn.Line(); err != nil || !bytes.HasPrefix(line, []byte("HD")) {
+				t.Errorf("a copy: %q, %v", line, err)
+			}
+		}
+		raw.Must("OK", "flush_all", nil)
+		owner.Raw().Must("STORED", "set key7 0 0 5", []byte("newer"))
+		return false
+	})
+	p := Pass{From: old.Address(), To: []string{to}, Timeout: wait.Long, KeepsCAS: func(int) bool { return false },
+		Waiting: func(int, string) {}, Moved: func(context.Context, int, []Key) error { return nil }}
+	if err := p.Move(t.Context(), func(yield func(Misplaced, error) bool) {
+		for i := range keys {
+			if !yield(Misplaced{Key: fmt.Appendf(nil, "key%d", i), Size: 50}, nil) {
+				return
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := owner.Dial()
+	if err := left(c, keys, "old"); err != nil || !lost {
+		t.Errorf("at the new owner: %v", err)
+	}
+	if v, err := c.Get([]byte("key7")); err != nil || v == nil || string(v.Data) != "newer" {
+		t.Errorf("what a client stored meanwhile: %+v, %v", v, err)
+	}
+}
+
+// left is an error if some keys have this value.
+func left(c *memcache.Conn, keys int, value string) error {
+	n := 0
+	for i := range keys {
+		v, err := c.Get(fmt.Appendf(nil, "key%d", i))
+		if err != nil {
+			return err
+		}
+		if v != nil && string(v.Data) == value {
+			n++
+		}
+	}
+	if n > 0 {
+		return fmt.Errorf("%d of %d keys are %q", n, keys, value)
+	}
+	return nil
+}
+
+// What was stored, or used, after a flush of its new owner is moved.
+func TestWhatIsStoredAfterAFlushIsMoved(t *testing.T) {
+	t.Parallel()
+	old, owner := memcachedtest.Start(t), memcachedtest.Start(t)
+	owner.Raw().Must("OK", "flush_all", nil)
+	old.Raw().Must("OK", "flush_all", nil)
+	owner.Raw().Must("OK", "flush_all 1000", nil)
+	for _, m := range []*memcachedtest.Server{old, owner} { // memcached's clock is exact to a second
+		clock := func() int {
+			stats, err := m.Dial().Stats("")
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, _ := strconv.Atoi(stats["time"])
+			return n
+		}
+		flushed := clock()
+		wait.For(t, "three seconds of its clock", func() error {
+			if now := clock(); now < flushed+3 {
+				return fmt.Errorf("%d have passed", now-flushed)
+			}
+			return nil
+		})
+	}
+	old.Raw().Must("STORED", "set key0 0 0 1", []byte("v"))
+	lane := Lane{Owners: [2]*memcache.Conn{ringchange.Old: old.Dial(), ringchange.New: owner.Dial()}}
+	keys := []Key{{Key: []byte("key0")}}
+	if err := lane.Move(keys); err != nil || keys[0].Outcome != Moved {
+		t.Errorf("%+v, %v", keys, err)
+	}
+}
+
+// However many owners there are, a pass has a handful of connections to the member, and takes
+// little memory.
+func TestAPassToManyOwnersIsBounded(t *testing.T) {
+	old := memcachedtest.Start(t, "-m", "512")
+	var to []string
+	for range 3 {
+		s := memcachedtest.Start(t, "-m", "256", "-c", "4096")
+		for range 170 {
+			to = append(to, s.Address())
+		}
+	}
+	const keys, size = 10_000, 4096
+	raw := old.Raw()
+	for i := range keys {
+		raw.Must("STORED", fmt.Sprintf("set key%d 0 0 %d", i, size), make([]byte, size))
+	}
+	connections := func() int {
+		stats, err := old.Dial().Stats("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, _ := strconv.Atoi(stats["total_connections"])
+		return n
+	}
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc + m.StackInuse)
+	}
+	before, memory := connections(), heap()
+	var mu sync.Mutex
+	moved, batches, most := 0, 0, int64(0)
+	p := Pass{From: old.Address(), To: to, Timeout: wait.Long, KeepsCAS: func(int) bool { return false }, Waiting: func(int, string) {},
+		Moved: func(_ context.Context, _ int, keys []Key) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, k := range keys {
+				if k.Outcome == Moved {
+					moved++
+				}
+			}
+			if batches++; batches%10 == 0 {
+				most = max(most, heap()-memory)
+			}
+			return nil
+		}}
+	if err := p.Move(t.Context(), func(yield func(Misplaced, error) bool) {
+		for i := range keys {
+			if !yield(Misplaced{Key: fmt.Appendf(nil, "key%d", i), Size: size, Owner: i % len(to)}, nil) {
+				return
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n := connections() - before - 1; n > 8 || moved != keys || most == 0 || most > 24<<20 {
+		t.Errorf("%d connections to the member, %d of %d keys were moved, and it took %d KiB", n, moved, keys, most>>10)
+	}
+	t.Logf("%d owners: %d connections to the member, %d KiB, %d batches", len(to), connections()-before-2, most>>10, batches)
+}

@@ -1,0 +1,80 @@
+package move
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// waits are the servers that a move waits for, why, and since when. Several goroutines may use them.
+type waits struct {
+	// Source is the server whose items are moved, "" if none is. All others are survivors.
+	Source string
+	// Log takes a line when a wait begins, and when it ends.
+	Log io.Writer
+
+	mu    sync.Mutex
+	why   map[string]string
+	since map[string]time.Time
+}
+
+// Set says why the server of that name is waited for; "" if it isn't.
+func (w *waits) Set(name, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, was := w.why[name]
+	switch {
+	case why == "" && !was, why == before && was:
+		return
+	case why == "":
+		delete(w.why, name)
+		delete(w.since, name)
+		fmt.Fprintf(w.Log, "%s %s answers again\n", w.role(name), name)
+		return
+	case !was:
+		fmt.Fprintf(w.Log, "waiting for %s %s: %s\n", w.role(name), name, why)
+	}
+	if w.why == nil {
+		w.why, w.since = map[string]string{}, map[string]time.Time{}
+	}
+	if w.why[name] = why; !was {
+		w.since[name] = time.Now()
+	}
+}
+
+func (w *waits) role(name string) string {
+	if name == w.Source {
+		return "source"
+	}
+	return "survivor"
+}
+
+// Message names the servers that are waited for, "" if none is, and the longest of these waits;
+// source tells whether the source is one of them.
+func (w *waits) Message() (message string, longest time.Duration, source bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, source = w.why[w.Source]
+	var parts []string
+	for name, why := range w.why {
+		parts = append(parts, name+" ("+why+")")
+		longest = max(longest, time.Since(w.since[name]))
+	}
+	if len(parts) == 0 {
+		return "", 0, false
+	}
+	return "waiting for " + strings.Join(sortedFew(parts), ", "), longest, source
+}
+
+// sortedFew sorts a list for a message and cuts it after three.
+func sortedFew(names []string) []string {
+	const few = 3
+	slices.Sort(names)
+	if len(names) > few {
+		names = append(names[:few:few], fmt.Sprintf("and %d more", len(names)-few))
+	}
+	return names
+}

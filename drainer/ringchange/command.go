@@ -1,0 +1,155 @@
+package ringchange
+
+import (
+	"bytes"
+	"strconv"
+
+	"example.com/memcached-operator/drainer/router/wire"
+)
+
+const (
+	// LeaseFlags are the client flags of a placeholder, which has no value and expires. Others may
+	// use them, too.
+	LeaseFlags = 0x6d637274
+	// LeaseSeconds is how long a lease lasts if its holder dies. memcached counts whole
+	// seconds, so it may be one less.
+	LeaseSeconds = 6
+)
+
+// Request is what a client has asked for a key whose owner changes.
+type Request struct {
+	wire.Request
+	// Value is the data block with its end; nil if there is none.
+	Value []byte
+	// Single is the key of a classic read, which asks for one key at a time.
+	Single []byte
+}
+
+// ForKey is a request about a key that nobody has asked for, to move it. binary: it is in base64.
+func ForKey(key []byte, binary bool) Request {
+	return Request{Request: wire.Request{Verb: wire.MetaGet, Key: key, Binary: binary}}
+}
+
+// ClassOf a request. vivify: it asks for a lease of its own, by mg with N.
+func ClassOf(r *wire.Request) (class Class, vivify bool) {
+	switch r.Verb {
+	case wire.Gat, wire.Gats, wire.Replace, wire.Append, wire.Prepend, wire.Cas, wire.Incr, wire.Decr, wire.Touch:
+		return Update, false
+	case wire.Set:
+		return Set, false
+	case wire.Add:
+		return Create, false
+	case wire.Delete:
+		return Delete, false
+	case wire.MetaGet:
+		if r.Has('T') {
+			return Update, r.Has('N')
+		}
+		return Read, r.Has('N')
+	case wire.MetaSet:
+		return classOfSet(r), false
+	case wire.MetaDelete:
+		if bytes.ContainsFunc(letters(r), func(l rune) bool { return !bytes.ContainsRune([]byte("kObq"), l) }) {
+			return Update, false
+		}
+		return Delete, false
+	case wire.MetaArithmetic:
+		if r.Has('N') && !r.Has('C') {
+			return Upsert, false
+		}
+		return Update, false
+	}
+	return Read, false
+}
+
+// Touches tells whether a request changes when an item expires, and nothing else.
+func Touches(r *wire.Request) bool {
+	switch r.Verb {
+	case wire.Touch, wire.Gat, wire.Gats:
+		return true
+	case wire.MetaGet:
+		return r.Has('T') && !r.Has('N')
+	}
+	return false
+}
+
+// letters of a meta command's flags.
+func letters(r *wire.Request) (all []byte) {
+	for flags := r.Flags(); ; {
+		var flag []byte
+		if flag, flags = wire.Next(flags); len(flag) == 0 {
+			return all
+		}
+		all = append(all, flag[0])
+	}
+}
+
+func classOfSet(r *wire.Request) Class {
+	mode, _ := r.Flag('M')
+	guarded, vivify := r.Has('C'), r.Has('N')
+	switch {
+	case len(mode) == 1 && (mode[0] == 'E' || mode[0] == 'e'):
+		return Create
+	case len(mode) == 1 && bytes.ContainsAny(mode, "AaPp"):
+		if vivify && !guarded {
+			return Upsert
+		}
+		return Update
+	case guarded, len(mode) == 1 && bytes.ContainsAny(mode, "Rr"):
+		return Update
+	}
+	return Set
+}
+
+// Append appends the bytes of a step. ok is false if the request can't be said.
+func (r *Request) Append(dst []byte, s Step) []byte {
+	switch s.Action {
+	case Look:
+		return r.meta(dst, "mg", " f c s t")
+	case Lease:
+		flags := " ME c T" + strconv.Itoa(LeaseSeconds) + " F" + strconv.Itoa(LeaseFlags)
+		return r.store(dst, flags, []byte("\r\n"))
+	case Erase:
+		return r.meta(dst, "md", "")
+	case EraseIf:
+		return r.meta(dst, "md", " C"+strconv.FormatUint(s.CAS, 10))
+	case Fetch:
+		return r.meta(dst, "mg", " v f t c l u")
+	case Guarded:
+		return r.guarded(dst, s.CAS)
+	case Make:
+		return r.create(dst, 0)
+	case Fill:
+		return r.create(dst, s.CAS)
+	case AskUpdate:
+		if r.Verb.Meta() {
+			return r.client(dst, "N", "")
+		}
+	case Ask:
+		if r.Verb == wire.MetaGet {
+			return r.client(dst, "N", "")
+		}
+	}
+	if r.Single != nil {
+		return r.AppendRead(dst, r.Single)
+	}
+	return append(r.AppendTo(dst), r.Value...)
+}
+
+// metaKey begins a meta command for the request's key.
+func (r *Request) metaKey(dst []byte, name string) []byte {
+	dst = append(append(dst, name...), ' ')
+	if r.Single != nil {
+		return append(dst, r.Single...)
+	}
+	return append(dst, r.Key...)
+}
+
+// meta is a meta command without a data block.
+func (r *Request) meta(dst []byte, name, flags string) []byte {
+	dst = append(r.metaKey(dst, name), flags...)
+	if r.Binary {
+		dst = append(dst, " b"...)
+	}
+	return append(dst, "\r\n"...)
+}

@@ -1,0 +1,416 @@
+package ringchange
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+
+	"example.com/memcached-operator/drainer/router/wire"
+)
+
+// Kind of the answer to a step.
+func (r *Request) Kind(s Step) wire.Kind {
+	switch s.Action {
+	case Ask, AskUpdate:
+		return wire.KindOf(r.Verb)
+	case Guarded:
+		if !r.translated() {
+			return wire.KindOf(r.Verb)
+		}
+	}
+	return wire.MetaValue
+}
+
+// Result of a step, from the whole answer of an owner, and what the client would be told
+// of it: nil if it can't be told of this step. If the step has failed, it is the error.
+func (r *Request) Result(s Step, answer []byte) (Result, []byte) {
+	var a wire.Answer
+	if !a.Parse(r.Kind(s), answer) || a.Code == wire.Broken {
+		return Result{Code: Failed}, nil
+	}
+	if a.Code == wire.Failure && s.Action != Ask && s.Action != AskUpdate && s.Action != Guarded {
+		return Result{Code: Failed, Said: true}, answer
+	}
+	switch s.Action {
+	case Look:
+		return found(&a, a.Code == wire.Header), nil
+	case Fetch:
+		if result := found(&a, a.Code == wire.Value); result.Code != Found || !outdated(&a) {
+			return result, nil
+		}
+		return Result{Code: Absent}, nil
+	case Lease:
+		result := made(&a)
+		if result.Code == Found {
+			result.Code = Leased
+		}
+		return result, nil
+	case Erase, EraseIf, Copy:
+		return conditional(&a), nil
+	case Make, Fill:
+		result := made(&a)
+		if s.Action == Fill && (a.Code == wire.Exists || a.Code == wire.Miss) {
+			result.Code = Changed
+		}
+		return result, r.madeAnswer(&a, result, answer)
+	case Guarded:
+		return r.guardedResult(&a, answer)
+	}
+	return r.asked(&a, answer)
+}
+
+// returned is a flag of a meta command's answer.
+func returned(a *wire.Answer, letter byte) (value []byte, ok bool) {
+	_, rest := wire.Next(bytes.TrimRight(a.Line, "\r\n"))
+	if a.Code == wire.Value {
+		_, rest = wire.Next(rest)
+	}
+	for {
+		var flag []byte
+		if flag, rest = wire.Next(rest); len(flag) == 0 {
+			return nil, false
+		}
+		if flag[0] == letter {
+			return flag[1:], true
+		}
+	}
+}
+
+func returnedNumber(a *wire.Answer, letter byte) uint64 {
+	text, _ := returned(a, letter)
+	n, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil {
+		return math.MaxUint64
+	}
+	return n
+}
+
+// found is the answer to a look, or a fetch.
+func found(a *wire.Answer, hit bool) Result {
+	switch {
+	case hit && returnedNumber(a, 'f') == LeaseFlags && isEmpty(a) && expiresSoon(a):
+		return Result{Code: Leased, CAS: returnedNumber(a, 'c')}
+	case hit:
+		return Result{Code: Found, CAS: returnedNumber(a, 'c')}
+	case a.Code == wire.Miss:
+		return Result{Code: Absent}
+	}
+	return Result{Code: Failed}
+}
+
+// isEmpty tells it by a header's size, or by the block of a value. Clients may use the flags of
+// leases, too, so these alone are no sign of one.
+func isEmpty(a *wire.Answer) bool {
+	if a.Code == wire.Value {
+		return a.Block == len("\r\n")
+	}
+	return returnedNumber(a, 's') == 0
+}
+
+// expiresSoon tells whether it does as a lease does. If the answer doesn't say, it may.
+func expiresSoon(a *wire.Answer) bool {
+	text, ok := returned(a, 't')
+	ttl, err := strconv.ParseInt(string(text), 10, 64)
+	return !ok || err != nil || ttl >= 0 && ttl <= LeaseSeconds
+}
+
+// outdated items are not moved: a client has marked them as stale, or there is no value yet,
+// because a client was told to store one.
+func outdated(a *wire.Answer) bool {
+	has := func(letter byte) bool { _, ok := returned(a, letter); return ok }
+	return has('X') || a.Block == len("\r\n") && (has('W') || has('Z'))
+}
+
+// Outdated tells it of the answer to Fetch.
+func (r *Request) Outdated(answer []byte) bool {
+	var a wire.Answer
+	return a.Parse(wire.MetaValue, answer) && a.Code == wire.Value && outdated(&a)
+}
+
+// made is the answer to an ms that makes an item.
+func made(a *wire.Answer) Result {
+	switch a.Code {
+	case wire.Header:
+		if cas := returnedNumber(a, 'c'); cas != 0 && cas != math.MaxUint64 {
+			return Result{Code: Found, CAS: cas}
+		}
+		return Result{Code: Failed} // a member without CAS values
+	case wire.NotStored:
+		return Result{Code: Refused}
+	}
+	return Result{Code: Failed}
+}
+
+func conditional(a *wire.Answer) Result {
+	result := Result{Code: Failed}
+	switch a.Code {
+	case wire.Header:
+		result.Code = Found
+	case wire.Miss:
+		result.Code = Absent
+	case wire.Exists:
+		result.Code = Changed
+	}
+	if a.Code == wire.Header {
+		if cas := returnedNumber(a, 'c'); cas != math.MaxUint64 {
+			result.CAS = cas
+		}
+	}
+	return result
+}
+
+// asked is the answer to the client's own command.
+func (r *Request) asked(a *wire.Answer, answer []byte) (Result, []byte) {
+	switch {
+	case a.Code == wire.Failure && (r.Verb == wire.Delete || r.Verb == wire.MetaDelete):
+		return Result{Code: Failed}, answer
+	case a.Code == wire.Failure && bytes.HasPrefix(a.Line, []byte("SERVER_ERROR")) && r.sets():
+		return Result{Code: Found}, answer // memcached has deleted what was there
+	case a.Code == wire.Failure:
+		return Result{Code: Refused}, answer
+	case r.Verb.Reads():
+		if a.Code == wire.End {
+			return Result{Code: Absent}, answer
+		}
+		if isLease(a) {
+			return Result{Code: Leased}, nil
+		}
+		return Result{Code: Found}, answer
+	case r.Verb == wire.MetaGet:
+		if a.Code == wire.Miss {
+			return Result{Code: Absent}, answer
+		}
+		result, said := found(a, true), answer
+		for _, letter := range []byte("tfs") {
+			if letter != 's' || !r.Has('v') {
+				said = r.withoutAdded(said, bytes.IndexByte(said, '\n')+1, letter)
+			}
+		}
+		return Result{Code: result.Code}, said
+	case a.Code == wire.Miss, a.Code == wire.NotStored && r.Verb != wire.Add && r.mode() != 'E':
+		return Result{Code: Absent}, answer
+	case a.Code == wire.NotStored, a.Code == wire.Exists:
+		return Result{Code: Refused}, answer
+	}
+	return Result{Code: Found}, answer
+}
+
+// sets tells whether the request is a plain set.
+func (r *Request) sets() bool {
+	class, _ := ClassOf(&r.Request)
+	return class == Set
+}
+
+// isLease tells it by a VALUE line.
+func isLease(a *wire.Answer) bool {
+	_, rest := wire.Next(a.Line)
+	_, rest = wire.Next(rest)
+	flags, _ := wire.Next(rest)
+	n, err := strconv.ParseUint(string(flags), 10, 64)
+	return err == nil && n == LeaseFlags && isEmpty(a)
+}
+
+// mode of an ms, in upper case.
+func (r *Request) mode() byte {
+	if mode, ok := r.Flag('M'); ok && len(mode) == 1 {
+		return mode[0] &^ 0x20
+	}
+	return 0
+}
+
+// withoutAdded takes a flag out of an answer's line that the client has not asked for.
+func (r *Request) withoutAdded(answer []byte, line int, letter byte) []byte {
+	if r.Has(letter) {
+		return answer
+	}
+	for i := 1; i < line; i++ {
+		if answer[i-1] == ' ' && answer[i] == letter {
+			end := i + bytes.IndexAny(answer[i:line], " \r")
+			return append(answer[:i-1:i-1], answer[end:]...)
+		}
+	}
+	return answer
+}
+
+// guardedResult is the answer to a request for an item with a CAS value.
+func (r *Request) guardedResult(a *wire.Answer, answer []byte) (Result, []byte) {
+	if !r.translated() && (!r.Verb.Meta() || r.Verb == wire.MetaGet || r.Has('C')) {
+		result, said := r.asked(a, answer)
+		if result.Code == Leased {
+			result.Code = Changed
+		}
+		return result, said
+	}
+	switch {
+	case r.Verb.Reads():
+		return r.guardedRead(a, answer)
+	case a.Code == wire.Exists:
+		return Result{Code: Changed}, nil
+	case a.Code == wire.Miss || a.Code == wire.NotStored:
+		return Result{Code: Absent}, nil
+	case a.Code == wire.Failure:
+		return Result{Code: Refused}, answer
+	case r.Verb.Meta():
+		return Result{Code: Found}, answer
+	case a.Code == wire.Value: // of incr and decr
+		return Result{Code: Found}, answer[len(a.Line):]
+	}
+	return Result{Code: Found}, []byte("STORED\r\n")
+}
+
+// guardedRead is the answer to a gat that was said as an mg.
+func (r *Request) guardedRead(a *wire.Answer, answer []byte) (Result, []byte) {
+	switch {
+	case a.Code == wire.Miss:
+		return Result{Code: Absent}, []byte("END\r\n")
+	case a.Code == wire.Failure:
+		return Result{Code: Refused}, answer
+	case found(a, a.Code == wire.Value).Code != Found:
+		return Result{Code: Changed}, nil
+	}
+	flags, _ := returned(a, 'f')
+	said := append([]byte("VALUE "), r.Single...)
+	said = append(append(said, ' '), flags...)
+	said = strconv.AppendInt(append(said, ' '), int64(a.Block-len("\r\n")), 10)
+	if r.Verb == wire.Gats {
+		said = strconv.AppendUint(append(said, ' '), returnedNumber(a, 'c'), 10)
+	}
+	said = append(append(said, "\r\n"...), answer[len(a.Line):]...)
+	return Result{Code: Found}, append(said, "END\r\n"...)
+}
+
+// madeAnswer is what the client is told of an item that was made for it.
+func (r *Request) madeAnswer(a *wire.Answer, result Result, answer []byte) []byte {
+	switch {
+	case result.Code == Refused:
+		return r.Says(Exists)
+	case result.Code != Found:
+		return nil
+	case r.Verb == wire.Add:
+		return []byte("STORED\r\n")
+	case r.Verb == wire.MetaArithmetic:
+		return r.countedAnswer(a)
+	}
+	return r.withoutAdded(answer, len(a.Line), 'c')
+}
+
+// countedAnswer is that of an ma that has made an item.
+func (r *Request) countedAnswer(a *wire.Answer) []byte {
+	value := r.initial()
+	dst := []byte("HD")
+	if r.Has('v') {
+		dst = strconv.AppendInt([]byte("VA "), int64(len(value)), 10)
+	}
+	dst = r.echo(dst, func(dst []byte, letter byte) []byte {
+		switch letter {
+		case 'c':
+			return strconv.AppendUint(append(dst, " c"...), returnedNumber(a, 'c'), 10)
+		case 't':
+			return append(dst, " t"+r.ttl()...)
+		}
+		return dst
+	})
+	dst = append(dst, "\r\n"...)
+	if r.Has('v') {
+		dst = append(append(dst, value...), "\r\n"...)
+	}
+	return dst
+}
+
+// ttl that an item gets that N makes.
+func (r *Request) ttl() string {
+	if ttl := r.Signed('N'); ttl != 0 {
+		return strconv.FormatInt(ttl, 10)
+	}
+	return "-1"
+}
+
+// echo appends what an answer repeats of the request, and what other says of its flags. A key
+// in base64 is left to whoever passes the answer on: see wire.Echo.
+func (r *Request) echo(dst []byte, other func(dst []byte, letter byte) []byte) []byte {
+	for flags := r.Flags(); ; {
+		var flag []byte
+		if flag, flags = wire.Next(flags); len(flag) == 0 {
+			return dst
+		}
+		switch flag[0] {
+		case 'O':
+			dst = append(append(dst, ' '), flag...)
+		case 'k':
+			if !r.Binary {
+				dst = append(append(dst, " k"...), r.Key...)
+			}
+		default:
+			if other != nil {
+				dst = other(dst, flag[0])
+			}
+		}
+	}
+}
+
+// Says is the answer to an outcome that no owner has answered.
+func (r *Request) Says(o Outcome) []byte {
+	meta := func(word string) []byte { return append(r.echo([]byte(word), r.noCAS), "\r\n"...) }
+	switch {
+	case o == Deleted && r.Verb.Meta():
+		return meta("HD")
+	case o == Deleted:
+		return []byte("DELETED\r\n")
+	case o == Exists && r.Verb.Meta():
+		return meta("NS")
+	case o == Exists:
+		return []byte("NOT_STORED\r\n")
+	}
+	switch r.Verb {
+	case wire.Get, wire.Gets, wire.Gat, wire.Gats:
+		return []byte(wire.AnswerEnd)
+	case wire.Append, wire.Prepend, wire.Replace:
+		return []byte("NOT_STORED\r\n")
+	case wire.MetaGet:
+		if r.Has('N') {
+			return r.won()
+		}
+		return meta("EN")
+	case wire.MetaDebug:
+		return []byte("EN\r\n")
+	case wire.MetaSet:
+		if r.Has('C') {
+			return meta("NF")
+		}
+		return meta("NS")
+	case wire.MetaDelete, wire.MetaArithmetic:
+		return meta("NF")
+	}
+	return []byte("NOT_FOUND\r\n")
+}
+
+// noCAS is what an ms that stores nothing says if it is asked for the CAS value.
+func (r *Request) noCAS(dst []byte, letter byte) []byte {
+	if letter == 'c' && r.Verb == wire.MetaSet {
+		return append(dst, " c0"...)
+	}
+	return dst
+}
+
+// won is the answer to an mg with N that has found nothing: the client may store the
+// item. Nothing is kept of that during a ring change, so others are told the same.
+func (r *Request) won() []byte {
+	dst := []byte("HD")
+	if r.Has('v') {
+		dst = []byte("VA 0")
+	}
+	dst = r.echo(dst, func(dst []byte, letter byte) []byte {
+		switch letter {
+		case 'f', 's', 'c', 'h', 'l':
+			return append(dst, ' ', letter, '0')
+		case 't':
+			return append(dst, " t"+r.ttl()...)
+		}
+		return dst
+	})
+	dst = append(dst, " W\r\n"...)
+	if r.Has('v') {
+		dst = append(dst, "\r\n"...)
+	}
+	return dst
+}

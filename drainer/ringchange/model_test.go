@@ -1,0 +1,150 @@
+package ringchange
+
+import (
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+
+	"example.com/memcached-operator/test/tier"
+)
+
+var long = flag.Bool("change.long", false, "explore more and larger histories: hours, several gigabytes")
+
+// limit of a scenario's states, for the memory's sake.
+const limit = 8_000_000
+
+// changing are the requests that change a key.
+var changing = []kind{set, del, incr, cas, add, upsert}
+
+// pair is two writers.
+func pair(a, b kind, initial bool) scenario {
+	return scenario{kinds: [writes]kind{a, read, b, read}, initial: initial, movers: 1, runs: 1}
+}
+
+// accidents are all that can happen to one writer.
+func accidents(k kind) scenario {
+	s := pair(k, read, true)
+	s.runs, s.deaths, s.expiries, s.evictions, s.losses = 2, 1, 1, 1, 1
+	return s
+}
+
+// scenarios are what two writers may do, each with a reader and movers. The short ones
+// are those that have found most.
+func scenarios() (all []scenario) {
+	if !*long {
+		for _, kinds := range [][2]kind{{set, incr}, {del, incr}, {del, add}, {add, upsert}, {cas, set}} {
+			all = append(all, pair(kinds[0], kinds[1], kinds[0] != add))
+		}
+		for _, k := range changing {
+			all = append(all, accidents(k))
+		}
+		return all
+	}
+	for i, a := range changing {
+		for _, b := range changing[i:] {
+			for _, initial := range []bool{false, true} {
+				s := pair(a, b, initial)
+				all = append(all, s)
+				s.movers, s.runs = 2, 2
+				all = append(all, s)
+				s.deaths, s.expiries = 1, 1
+				all = append(all, s)
+				s.deaths, s.expiries, s.evictions, s.losses = 0, 0, 1, 1
+				all = append(all, s)
+			}
+		}
+	}
+	for _, a := range changing {
+		for _, b := range changing {
+			for _, c := range changing {
+				all = append(all, scenario{kinds: [writes]kind{a, b, c, read}, initial: true, movers: 1, runs: 1})
+			}
+		}
+	}
+	return all
+}
+
+// TestARingChangeShowsNoOldValueAndNoMiss explores all orders of what two clients that write, one that reads, two
+// routers that go through a ring change, and movers do: no value in view that an
+// answered write had replaced, no miss of a key that is there but where writes in two
+// states met, no two adds that both succeed, no lease that is left behind.
+func TestARingChangeShowsNoOldValueAndNoMiss(t *testing.T) {
+	t.Parallel()
+	first := []scenario{pair(set, incr, true), pair(add, upsert, false), accidents(set)}
+	for _, s := range scenarios() {
+		t.Run(s.String(), func(t *testing.T) {
+			if !slices.Contains(first, s) {
+				tier.Second(t, "TestARingChangeShowsNoOldValueAndNoMiss")
+			}
+			wrong, states := explore(s, limit, false)
+			for what, history := range wrong {
+				t.Errorf("%s:\n  %s", what, strings.Join(history, "\n  "))
+			}
+			if states >= limit {
+				t.Logf("%d states: the bound is reached, there are more", states)
+				return
+			}
+			t.Logf("%d states, all that there are", states)
+		})
+	}
+}
+
+// TestEveryRuleIsNeeded: without any one of them, some history goes wrong.
+func TestEveryRuleIsNeeded(t *testing.T) {
+	t.Parallel()
+	of := pair
+	three := func(a, b, c kind, initial bool) scenario {
+		s := of(a, c, initial)
+		s.kinds[1] = b
+		return s
+	}
+	tests := map[string]struct {
+		rule Rules
+		in   scenario
+	}{
+		"SecondLook":  {SecondLook, of(set, read, true)},
+		"EraseOther":  {EraseOther, of(set, read, true)},
+		"EraseBoth":   {EraseBoth, of(del, read, true)},
+		"KeepLease":   {KeepLease, of(set, incr, false)},
+		"UpdateErase": {UpdateErase, of(set, incr, true)},
+		"WaitForSet":  {WaitForSet, three(set, set, incr, true)},
+		"LookFirst":   {LookFirst, of(set, incr, true)},
+		"Guard":       {Guard, of(del, incr, true)},
+		"LeaseUpdate": {LeaseUpdate, of(incr, read, true)},
+		"LeaseCreate": {LeaseCreate, of(add, add, false)},
+		"LeaseDelete": {LeaseDelete, of(del, add, true)},
+		"AskAgain":    {AskAgain, of(set, incr, true)},
+		"Undo":        {Undo, of(set, add, false)},
+		"MoverLease":  {MoverLease, of(del, read, true)},
+		"MoverBack":   {MoverBack, of(del, read, false)},
+	}
+	hasty, deaf := of(set, read, true), of(incr, read, true)
+	hasty.hasty, deaf.deaf, deaf.expiries = true, true, 1
+	// slow rules are shown by histories of millions of states.
+	slow := []string{"WaitForSet", "Guard", "KeepLease", "LeaseDelete"}
+	tests["to wait for requests under way"] = struct {
+		rule Rules
+		in   scenario
+	}{0, hasty}
+	tests["to know how old a lease is"] = struct {
+		rule Rules
+		in   scenario
+	}{0, deaf}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if slices.Contains(slow, name) {
+				tier.Second(t, "TestARingChangeShowsNoOldValueAndNoMiss")
+			}
+			s := test.in
+			s.without, s.runs = test.rule, 2
+			wrong, states := explore(s, limit, true)
+			for what, history := range wrong {
+				t.Logf("%s:\n  %s", what, strings.Join(history, "\n  "))
+			}
+			if len(wrong) == 0 {
+				t.Errorf("%d states, and nothing is wrong", states)
+			}
+		})
+	}
+}

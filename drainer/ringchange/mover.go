@@ -1,0 +1,83 @@
+package ringchange
+
+// Mover moves one key from its old owner to its new one, in Move.
+type Mover struct {
+	without Rules
+	at      stage
+	lease   uint64 // CAS of our placeholder, or of our copy
+	item    uint64 // CAS of the item at the old owner
+	// Moved: the item is at its new owner.
+	Moved bool
+}
+
+// NewMover returns a mover; its first step is Start's. without are rules that are not
+// followed.
+func NewMover(without Rules) Mover { return Mover{without: without} }
+
+func (m *Mover) has(r Rules) bool { return m.without&r == 0 }
+
+func (m *Mover) step(at stage, a Action, p Place, cas uint64) Step {
+	m.at = at
+	return Step{a, p, cas}
+}
+
+// Start is the first step.
+func (m *Mover) Start() Step {
+	if !m.has(MoverLease) {
+		return m.step(holding, Fetch, Old, 0)
+	}
+	return m.step(leasing, Lease, New, 0)
+}
+
+// Next is the step after the one with this result.
+func (m *Mover) Next(r Result) Step {
+	done := Step{Action: Done}
+	switch {
+	case r.Code == Failed && r.Said && (m.at == holding || m.at == filling):
+		return m.giveBack()
+	case r.Code == Failed:
+		return done // the lease expires
+	}
+	switch m.at {
+	case leasing:
+		if r.Code == Leased {
+			m.lease = r.CAS
+			return m.step(holding, Fetch, Old, 0)
+		}
+		return m.step(looking, Look, New, 0)
+	case holding:
+		if r.Code != Found {
+			return m.giveBack()
+		}
+		m.item = r.CAS
+		return m.step(filling, Copy, New, m.lease)
+	case filling:
+		if r.Code != Found {
+			return done // a client has set the key
+		}
+		m.lease = r.CAS
+		return m.step(erasing, EraseIf, Old, m.item)
+	case erasing:
+		m.Moved = r.Code == Found
+		if r.Code == Changed || r.Code == Absent && !m.has(MoverLease) {
+			return m.giveBack()
+		}
+	case looking: // somebody has the key there
+		if r.Code == Found {
+			return m.step(lookingOld, Look, Old, 0)
+		}
+	case lookingOld: // what is there is outdated
+		if r.Code == Found {
+			return m.step(outdating, EraseIf, Old, r.CAS)
+		}
+	}
+	return done
+}
+
+// giveBack takes away what the mover has brought.
+func (m *Mover) giveBack() Step {
+	if m.lease == 0 || !m.has(MoverBack) {
+		return Step{Action: Done}
+	}
+	return m.step(releasing, EraseIf, New, m.lease)
+}

@@ -1,0 +1,56 @@
+package ringchange
+
+import "testing"
+
+// A step that an owner says has failed is not carried out later, so its lease is not needed any
+// more. One that has no answer may be.
+func TestARefusedRequestGivesItsLeaseBack(t *testing.T) {
+	const lease = 7
+	giveBack := Step{EraseIf, New, lease}
+	tests := map[string]struct {
+		class   Class
+		state   State
+		results []Result
+		failing Action
+	}{
+		"an add in prepare":     {Create, Prepare, []Result{{Code: Leased, CAS: lease}}, Make},
+		"an add looks":          {Create, Settle, []Result{{Code: Leased, CAS: lease}}, Look},
+		"an add in settle":      {Create, Settle, []Result{{Code: Leased, CAS: lease}, {Code: Absent}}, Fill},
+		"an upsert in settle":   {Upsert, Settle, []Result{{Code: Absent}, {Code: Leased, CAS: lease}, {Code: Absent}}, Fill},
+		"an upsert in prepare":  {Upsert, Prepare, []Result{{Code: Absent}, {Code: Absent}, {Code: Leased, CAS: lease}}, Make},
+		"an update in settle":   {Update, Settle, []Result{{Code: Absent}, {Code: Leased, CAS: lease}}, AskUpdate},
+		"an update that looks":  {Update, Settle, nil, Look},
+		"a create without ones": {Create, Finish, nil, Make},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, said := range []bool{true, false} {
+				op := NewOp(test.class, test.state, 0)
+				step := op.Start()
+				for _, r := range test.results {
+					step = op.Next(r)
+				}
+				if step.Action != test.failing {
+					t.Fatalf("the step is %+v", step)
+				}
+				step = op.Next(Result{Code: Failed, Said: said})
+				if said && op.Holds() {
+					if step != giveBack {
+						t.Errorf("after a refusal: %+v, want %+v", step, giveBack)
+					}
+					step = op.Next(Result{Code: Absent})
+				}
+				if step.Action != Done || op.Outcome() != Unknown {
+					t.Errorf("at the end: %+v, %v", step, op.Outcome())
+				}
+			}
+		})
+	}
+	m := NewMover(0)
+	m.Start()
+	m.Next(Result{Code: Leased, CAS: lease})
+	m.Next(Result{Code: Found, CAS: 3})
+	if step := m.Next(Result{Code: Failed, Said: true}); step != giveBack {
+		t.Errorf("a mover whose copy is refused: %+v", step)
+	}
+}

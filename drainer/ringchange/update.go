@@ -1,0 +1,180 @@
+package ringchange
+
+// Updates, creates and upserts: requests that depend on what is there.
+
+// begin looks at the new owner first: an item there is the newer one, and a lease there
+// means that the key is in somebody's hands.
+func (o *Op) begin() Step {
+	switch {
+	case o.class == Create && o.state == Finish:
+		return o.step(filling, Make, New, 0)
+	case o.class == Create && !o.has(LeaseCreate):
+		return o.step(looking, Look, o.secondary(), 0)
+	case o.class == Create:
+		return o.step(leasing, Lease, New, 0)
+	case !o.has(LookFirst) && o.state == Prepare:
+		return o.step(asking, AskUpdate, Old, 0)
+	case !o.has(LookFirst):
+		return o.step(guarding, AskUpdate, New, 0)
+	}
+	return o.step(looking, Look, New, 0)
+}
+
+func (o *Op) nextChange(r Result) Step {
+	o.waited = o.waited || o.at == waiting && r.Code == Found
+	answered := r.Code == Found || r.Code == Refused
+	switch o.at {
+	case looking, again:
+		return o.looked(r)
+	case lookingOld:
+		return o.both(r)
+	case guarding:
+		return o.updated(answered)
+	case asking:
+		switch {
+		case answered && o.full:
+			return o.step(confirming, Look, New, 0)
+		case answered:
+			return o.done(Answered)
+		case o.class == Upsert && !o.has(LeaseCreate):
+			return o.step(filling, Make, o.primary(), 0)
+		case o.class == Upsert:
+			return o.step(leasing, Lease, New, 0)
+		}
+		return o.step(again, Look, New, 0)
+	case confirming:
+		if r.Code == Absent {
+			return o.done(Answered)
+		}
+		// The key was, or is, moved: perhaps as it was before. So it is updated again there.
+	case leasing:
+		if r.Code != Leased {
+			return o.step(looking, Look, New, 0)
+		}
+		o.lease = r.CAS
+		return o.leased()
+	case holding:
+		return o.held(r)
+	case filling:
+		if r.Code == Found || !o.has(LeaseCreate) {
+			return o.done(Answered)
+		}
+		if o.state == Finish {
+			return o.step(looking, Look, New, 0) // a lease refuses it, too
+		}
+	case releasing:
+		return o.released(r.Code == Found)
+	case undoing:
+		if r.Code != Found {
+			return o.done(Answered) // others have found it meanwhile
+		}
+	case erasing:
+		return o.done(Answered)
+	}
+	return o.Start()
+}
+
+// looked at the new owner.
+func (o *Op) looked(r Result) Step {
+	switch {
+	case r.Code == Leased:
+		return o.step(waiting, Wait, New, 0)
+	case r.Code == Found && o.class == Create:
+		return o.done(Exists)
+	case r.Code == Found:
+		if o.seen = r.CAS; o.Alone() || !o.has(UpdateErase) {
+			return o.guarded()
+		}
+		return o.step(lookingOld, Look, Old, 0)
+	case o.state == Finish && o.class != Update:
+		return o.step(filling, Make, New, 0)
+	case o.state == Finish || o.at == again:
+		return o.done(Missed)
+	case o.class == Create && !o.has(LeaseCreate):
+		return o.step(filling, Make, o.primary(), 0)
+	case o.class == Create:
+		return o.Start()
+	case o.state == Prepare:
+		return o.step(asking, AskUpdate, Old, 0)
+	case !o.has(LeaseUpdate):
+		return o.step(asking, AskUpdate, Old, 0)
+	}
+	return o.step(leasing, Lease, New, 0)
+}
+
+// both owners may have an item while a set is under way. From Settle on, the one at the
+// new owner is the newer. In Prepare it depends on the set, which is waited for.
+func (o *Op) both(r Result) Step {
+	if r.Code == Found && o.state == Prepare && !o.waited && o.has(WaitForSet) {
+		return o.step(waiting, Wait, Old, 0)
+	}
+	if r.Code == Found {
+		o.other = r.CAS
+	}
+	return o.guarded()
+}
+
+// guarded updates the item that was seen at the new owner.
+func (o *Op) guarded() Step {
+	if !o.has(Guard) {
+		return o.step(guarding, AskUpdate, New, 0)
+	}
+	return o.step(guarding, Guarded, New, o.seen)
+}
+
+// updated at the new owner. What was at the old one before is older.
+func (o *Op) updated(answered bool) Step {
+	switch {
+	case answered && o.other != 0:
+		return o.step(erasing, EraseIf, Old, o.other)
+	case answered:
+		return o.done(Answered)
+	case !o.has(LookFirst):
+		return o.step(leasing, Lease, New, 0)
+	}
+	return o.Start()
+}
+
+// leased: only we may now make an item, or change one at the old owner.
+func (o *Op) leased() Step {
+	switch {
+	case o.state == Prepare:
+		return o.step(holding, Make, Old, 0)
+	case o.class == Create:
+		return o.step(holding, Look, Old, 0)
+	}
+	return o.step(holding, AskUpdate, Old, 0)
+}
+
+// held is what the old owner has answered to the holder of the lease.
+func (o *Op) held(r Result) Step {
+	switch {
+	case o.state == Prepare && r.Code == Found:
+		o.found, o.made = true, r.CAS
+	case o.state != Prepare && o.class != Create:
+		o.found = r.Code == Found || r.Code == Refused
+		if !o.found && o.class == Upsert {
+			return o.step(filling, Fill, New, o.lease)
+		}
+	case o.state != Prepare && r.Code == Absent:
+		return o.step(filling, Fill, New, o.lease)
+	}
+	return o.step(releasing, EraseIf, New, o.lease)
+}
+
+// released the lease; or it was lost: a client has set the key, or it has expired.
+func (o *Op) released(ours bool) Step {
+	switch {
+	case o.refused:
+		return o.done(Unknown)
+	case !ours && o.made != 0 && o.has(Undo):
+		return o.step(undoing, EraseIf, Old, o.made)
+	case o.found:
+		return o.done(Answered)
+	case o.class == Create:
+		return o.done(Exists)
+	case o.class == Upsert, !ours && o.has(AskAgain):
+		return o.Start()
+	}
+	return o.done(Missed)
+}

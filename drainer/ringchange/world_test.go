@@ -1,0 +1,331 @@
+package ringchange
+
+// The world of the model: two owners of one key, two routers, clients, movers. Members
+// carry out one command at a time; everything else happens in any order between two
+// commands.
+
+// item at an owner.
+type item struct {
+	kind uint8 // nothing, value or lease
+	cas  uint8
+	// base is the write that has made the value, from 1; 0 is what was there at the
+	// beginning. added has the increments since.
+	base  int8
+	added uint8
+}
+
+const (
+	nothing = iota
+	value
+	lease
+)
+
+// kind of a client's request.
+type kind uint8
+
+const (
+	read kind = iota
+	set
+	del
+	incr
+	cas
+	add
+	upsert
+	touch
+)
+
+var kindNames = [...]string{"read", "set", "delete", "incr", "cas", "add", "upsert", "touch"}
+
+var classOf = [...]Class{Read, Set, Delete, Update, Update, Create, Upsert, Update}
+
+// status of a request.
+type status uint8
+
+const (
+	idle    status = iota
+	running        // the client waits
+	applied        // answered: carried out
+	not            // answered: nothing was there, or something else was
+	unknown        // answered with an error, or never
+)
+
+// request of a client.
+type request struct {
+	kind   kind
+	status status
+	// phase that its router was in when it began, and the router.
+	phase, router uint8
+	op            Op
+	step          Step
+	// before are the writes that were answered when it began.
+	before uint8
+	// seen is the value that it has read or changed.
+	seen item
+	// token of a cas: what was read before.
+	token item
+	late  bool // its lease has expired
+	hit   bool
+	// met are the phases of the writes that were under way at some time, as bits.
+	met uint8
+}
+
+func (r *request) writes() bool { return r.kind != read }
+
+// mover is a Job, or a router that moves what it was asked for.
+type mover struct {
+	busy bool
+	m    Mover
+	step Step
+	item item
+}
+
+// phases of a router: the states, and at the end the new ring.
+const (
+	phaseStable = iota
+	phasePrepare
+	phaseSettle
+	phaseMove
+	phaseFinish
+	phaseNew
+)
+
+const (
+	writers   = 2
+	perWriter = 2
+	writes    = writers * perWriter
+)
+
+// world is all that there is. It is comparable.
+type world struct {
+	at     [2]item
+	cas    uint8 // the last one that was given
+	phase  [2]uint8
+	writes [writes]request // of writer i those from i*perWriter on
+	reader request
+	movers [2]mover
+	runs   uint8 // of movers that have begun
+	// evictions, losses, expiries, deaths, and refusals of a full owner that have been.
+	evicted, expired, died, refused uint8
+	// crossed: two writes in different states were under way at once. missing: something was
+	// evicted, or a member was lost.
+	crossed, missing bool
+	// initial: there is a value at the old owner at the beginning.
+	initial bool
+}
+
+// command carries out a step of a request at an owner.
+func (w *world) command(r *request, id int8, s Step) Result {
+	place := s.Place
+	if r.phase == phaseNew {
+		place = New
+	}
+	at := &w.at[place]
+	there := at.kind == value
+	switch s.Action {
+	case Look:
+		return looked(at)
+	case Lease:
+		if at.kind != nothing {
+			return Result{Code: Refused}
+		}
+		w.cas++
+		*at = item{kind: lease, cas: w.cas}
+		return Result{Code: Leased, CAS: uint64(w.cas)}
+	case Erase:
+		return w.erase(r, at)
+	case EraseIf:
+		return eraseIf(at, s.CAS)
+	case Make:
+		if r.hit = at.kind == nothing; !r.hit {
+			return Result{Code: Refused}
+		}
+		return w.makeItem(r, at, id)
+	case Fill:
+		if at.kind == nothing || uint64(at.cas) != s.CAS {
+			return Result{Code: Changed}
+		}
+		return w.makeItem(r, at, id)
+	case Guarded:
+		switch {
+		case at.kind == nothing:
+			return Result{Code: Absent}
+		case uint64(at.cas) != s.CAS:
+			return Result{Code: Changed}
+		}
+		return w.update(r, at, id)
+	}
+	switch r.kind {
+	case read:
+		if at.kind == lease && r.phase != phaseNew {
+			return Result{Code: Leased}
+		}
+		r.seen, r.hit = *at, at.kind != nothing
+		return Result{Code: codeOf(r.hit)}
+	case set:
+		return w.makeItem(r, at, id)
+	case del:
+		return w.erase(r, at)
+	case add:
+		if r.hit = at.kind == nothing; !r.hit {
+			return Result{Code: Refused}
+		}
+		return w.makeItem(r, at, id)
+	case upsert:
+		if at.kind == nothing && s.Action == Ask {
+			return w.makeItem(r, at, id)
+		}
+	}
+	if at.kind == nothing {
+		return Result{Code: Absent}
+	}
+	if !there && r.phase != phaseNew {
+		r.seen = *at // an append to a placeholder
+	}
+	return w.update(r, at, id)
+}
+
+// makes tells whether a step of a request takes memory at its owner, beyond what a client's value
+// that is replaced has had.
+func (s Step) makes(k kind) bool {
+	switch s.Action {
+	case Lease, Make, Fill, Copy:
+		return true
+	case Ask:
+		return k == add || k == upsert
+	}
+	return false
+}
+
+func codeOf(found bool) Code {
+	if found {
+		return Found
+	}
+	return Absent
+}
+
+func looked(at *item) Result {
+	return Result{Code: [...]Code{nothing: Absent, value: Found, lease: Leased}[at.kind], CAS: uint64(at.cas)}
+}
+
+func (w *world) erase(r *request, at *item) Result {
+	found := at.kind != nothing
+	if r.kind == del {
+		r.hit = r.hit || at.kind == value
+	}
+	*at = item{}
+	return Result{Code: codeOf(found)}
+}
+
+func eraseIf(at *item, cas uint64) Result {
+	switch {
+	case at.kind == nothing:
+		return Result{Code: Absent}
+	case uint64(at.cas) != cas:
+		return Result{Code: Changed}
+	}
+	*at = item{}
+	return Result{Code: Found}
+}
+
+func (w *world) makeItem(r *request, at *item, id int8) Result {
+	w.cas++
+	*at = item{kind: value, cas: w.cas, base: id}
+	r.hit = true
+	r.seen = item{}
+	return Result{Code: Found, CAS: uint64(w.cas)}
+}
+
+// update changes an item in place.
+func (w *world) update(r *request, at *item, id int8) Result {
+	if r.kind == cas {
+		if r.hit = at.cas == r.token.cas; !r.hit {
+			return Result{Code: Refused}
+		}
+		return w.makeItem(r, at, id)
+	}
+	r.seen, r.hit = *at, true
+	if r.kind == touch {
+		return Result{Code: Found, CAS: uint64(at.cas)}
+	}
+	w.cas++
+	at.cas = w.cas
+	at.added |= 1 << id
+	return Result{Code: Found, CAS: uint64(w.cas)}
+}
+
+// move carries out a step of a mover.
+func (w *world) move(m *mover, s Step) Result {
+	at := &w.at[s.Place]
+	switch s.Action {
+	case Lease:
+		if at.kind != nothing {
+			return Result{Code: Refused}
+		}
+		w.cas++
+		*at = item{kind: lease, cas: w.cas}
+		return Result{Code: Leased, CAS: uint64(w.cas)}
+	case Look:
+		return looked(at)
+	case Fetch:
+		if at.kind != value {
+			return Result{Code: Absent}
+		}
+		m.item = *at
+		return Result{Code: Found, CAS: uint64(at.cas)}
+	case Copy:
+		// Without a lease it is an add.
+		if s.CAS == 0 && at.kind != nothing || s.CAS != 0 && (at.kind == nothing || uint64(at.cas) != s.CAS) {
+			return Result{Code: Changed}
+		}
+		w.cas++
+		*at = m.item
+		at.cas = w.cas
+		return Result{Code: Found, CAS: uint64(w.cas)}
+	}
+	return eraseIf(at, s.CAS)
+}
+
+// normal gives CAS values in the order in which they are found: only which are equal
+// matters.
+func (w *world) normal() {
+	var names [256]uint8
+	var last uint8
+	name := func(c uint8) uint8 {
+		if c == 0 {
+			return 0
+		}
+		if names[c] == 0 {
+			last++
+			names[c] = last
+		}
+		return names[c]
+	}
+	long := func(c *uint64) { *c = uint64(name(uint8(*c))) }
+	for i := range w.at {
+		w.at[i].cas = name(w.at[i].cas)
+	}
+	each := func(r *request) {
+		if r.status != running {
+			return
+		}
+		long(&r.op.lease)
+		long(&r.op.made)
+		long(&r.op.seen)
+		long(&r.op.other)
+		long(&r.step.CAS)
+		r.token.cas = name(r.token.cas)
+		r.seen.cas = 0
+	}
+	for i := range w.writes {
+		each(&w.writes[i])
+	}
+	each(&w.reader)
+	for i := range w.movers {
+		m := &w.movers[i]
+		long(&m.m.lease)
+		long(&m.m.item)
+		long(&m.step.CAS)
+		m.item.cas = 0
+	}
+	w.cas = last
+}

@@ -1,0 +1,95 @@
+package fence
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/ringchange"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// Ring is a client library's list of servers, and which of them owns a key.
+type Ring struct {
+	Servers []routing.Server
+	Owner   routing.Owner
+}
+
+// Table is what a router knows of the rings. It does not change.
+type Table struct {
+	// Number grows with each table.
+	Number int64
+	// State of a ring change; in Stable, New is the only ring.
+	State    ringchange.State
+	Old, New Ring
+	// Shared: direct clients use the members, too, so there are no leases.
+	Shared bool
+	// Before is the number of the table before this one; 0 for none.
+	Before int64
+	// Acknowledged: whoever writes tables says that every router had acknowledged the one before.
+	Acknowledged bool
+	// Key signs the numbers that routers leave at members.
+	Key string
+	// Signer is the public key of whoever wrote the table; empty for nobody.
+	Signer string
+	// Until is when keys that may have moved are no longer served, because the others don't
+	// wait for this router any longer; zero for never.
+	Until time.Time
+}
+
+// Follows says why the table can't be taken after the one before, which is nil for the first.
+func (t *Table) Follows(before *Table) error {
+	switch {
+	case t.New.Owner == nil || len(t.New.Servers) == 0:
+		return errors.New("a table without servers")
+	case t.State != ringchange.Stable && t.Old.Owner == nil:
+		return fmt.Errorf("a table in state %s without an old ring", t.State)
+	case before != nil && t.Number <= before.Number:
+		return fmt.Errorf("table %d comes after table %d", t.Number, before.Number)
+	}
+	return nil
+}
+
+// Servers of both rings, each address once.
+func (t *Table) Servers() (all []routing.Server) {
+	known := map[string]bool{}
+	for _, ring := range []Ring{t.New, t.Old} {
+		for _, s := range ring.Servers {
+			if !known[s.Address()] {
+				known[s.Address()] = true
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// Asked are the members that requests of clients are sent to.
+func (t *Table) Asked() []routing.Server {
+	if t.State == ringchange.Finish {
+		return t.New.Servers
+	}
+	return t.Servers()
+}
+
+// Without are the rules that are not followed.
+func (t *Table) Without() ringchange.Rules {
+	if t.Shared {
+		return ringchange.Leaseless
+	}
+	return 0
+}
+
+// Over tells whether the table's time is over.
+func (t *Table) Over() bool { return !t.Until.IsZero() && time.Now().After(t.Until) }
+
+// AcknowledgedBefore tells whether every router that whoever writes tables knows of had acknowledged the
+// table before.
+func (t *Table) AcknowledgedBefore() bool { return t.Acknowledged || t.CameEarly() }
+
+// CameEarly tells whether whoever writes tables had not waited for as long as it does, when it went on
+// from the table before: so all had acknowledged that.
+func (t *Table) CameEarly() bool {
+	return t.Before == 0 || t.Number-t.Before < int64(contract.RingWaits/time.Second)
+}
