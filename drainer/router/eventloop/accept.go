@@ -34,6 +34,20 @@ const (
 	Binary = 12 << 10
 )
 
+// mostUnsent is how much of its answers the kernel keeps for a client before it sends them, in bytes. Without a bound it
+// keeps up to 4 MiB for each client that doesn't read (tcp_wmem), which count in the memory of the router's container.
+// What was sent and not acknowledged comes on top; a client's own window bounds that.
+const mostUnsent = 128 << 10
+
+// boundUnsent sets mostUnsent. A system that can't do that goes on without.
+func boundUnsent(conn net.Conn) {
+	if c, ok := conn.(*net.TCPConn); ok {
+		if raw, err := c.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, mostUnsent) })
+		}
+	}
+}
+
 const answerTooMany = "ERROR Too many open connections\r\n"
 
 // Clients are the connections of clients.
@@ -97,6 +111,7 @@ func (c *Clients) Serve(ctx context.Context, listener net.Listener, ending func(
 			}
 			continue
 		}
+		boundUnsent(conn)
 		if c.connected.Add(1) > int64(c.Most) || c.TLS != nil && !c.Carry(TLS) {
 			c.Gone()
 			_ = conn.SetDeadline(time.Now().Add(rest))
