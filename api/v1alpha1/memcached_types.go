@@ -733,10 +733,6 @@ type DrainSpec struct {
 	// and affinity to other pods. A change affects new Jobs, and those that have not started.
 	// +optional
 	Template PodTemplate `json:"template,omitempty"`
-	// reader is deprecated and ignored: volumes are always read directly. Objects that
-	// have it stay valid. Absent, nothing changes.
-	// +optional
-	Reader DrainReader `json:"reader,omitempty"`
 	// rateLimit slows a drain down, so that the survivors can serve their clients
 	// meanwhile. Defaults to none: as fast as they accept items.
 	// +optional
@@ -763,11 +759,6 @@ type DrainSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="drain.skipExpiringWithin must be from 0s to 720h"
 	SkipExpiringWithin *metav1.Duration `json:"skipExpiringWithin,omitempty"`
 }
-
-// DrainReader said how items are read from a volume; it is ignored.
-//
-// +kubebuilder:validation:Enum=Auto;WarmFile;Restart
-type DrainReader string
 
 // RateLimit of one drain, over all members that it adds to. If both are set, both
 // apply.

@@ -29,12 +29,10 @@ func TestAFileWithSomethingUnknownIsRefused(t *testing.T) {
 	setUnknownFlag(t, filepath.Join(dir, contract.WarmFile), some)
 	_, addresses := drainertest.Survivors(t, 1)
 	m := drainertest.MigrateArgs(t, dir, addresses)
-	for name, args := range map[string][]string{"": m.Args(), "by an earlier operator": append(m.Args(), "--reader=Restart", "--scratch="+t.TempDir())} {
-		r := drainertest.RunMain(t, args...)
-		receipt := drainertest.ReadReceipt(t, m.Receipt)
-		if r.Code != contract.ExitUnrecoverable || receipt.Reason != "UnknownLayout" || receipt.AddsUp("the-claim") == nil {
-			t.Errorf("%s: exit code %d, %+v", name, r.Code, receipt)
-		}
+	r := drainertest.RunMain(t, m.Args()...)
+	receipt := drainertest.ReadReceipt(t, m.Receipt)
+	if r.Code != contract.ExitUnrecoverable || receipt.Reason != "UnknownLayout" || receipt.AddsUp("the-claim") == nil {
+		t.Errorf("exit code %d, %+v", r.Code, receipt)
 	}
 }
 

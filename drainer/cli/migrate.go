@@ -19,8 +19,6 @@ func (f *migrateFlags) parse(line []string, std args.IO) error {
 	fs := args.NewFlags("migrate")
 	fs.StringVar(&f.Dir, contract.FlagDir, "", "the departed member's volume, only ever read")
 	fs.BoolVar(&f.NeverStarted, contract.FlagNeverStarted, false, "no memcached ever started on the volume, unless its supervisor left a trace there")
-	fs.String(contract.FlagReader, "", "no longer used: the volume is read directly")
-	fs.String(contract.FlagScratch, "", "no longer used")
 	f.add(fs, &f.Move)
 	if err := args.Parse(fs, line, std); err != nil {
 		return err

@@ -32,7 +32,6 @@ func (f *rebalanceFlags) parse(line []string, std args.IO) error {
 	fs.StringVar(&f.Begin.File, contract.FlagBeginFile, "", "connect to everybody, and begin when this file says so")
 	fs.StringVar(&f.Begin.When, contract.FlagBeginWhen, "", "the text of that file")
 	fs.DurationVar(&f.Begin.Within, contract.FlagBeginWithin, time.Minute, "how long to wait for it")
-	fs.BoolVar(&f.Begin.Anyway, contract.FlagBeginAnyway, false, "begin then; otherwise nothing is moved")
 	fs.BoolVar(&f.Leases, contract.FlagLeases, false, "move each key under its lease: only routers use the members, and all are in state move")
 	fs.Var(&f.discard, contract.FlagDiscard, "a server, as in --server, that is lost: the source deletes the items that it owns")
 	f.add(fs, &f.Move)

@@ -20,7 +20,6 @@ const (
 	FlagHangAfter          = "hang-after"
 	FlagGracePeriod        = "grace-period"
 	FlagTerminationLog     = "termination-log"
-	FlagReader             = "reader"
 	FlagScratch            = "scratch"
 	FlagNeverStarted       = "never-started"
 	FlagSource             = "source"
@@ -38,7 +37,6 @@ const (
 	FlagBeginFile          = "begin-file"
 	FlagBeginWhen          = "begin-when"
 	FlagBeginWithin        = "begin-within"
-	FlagBeginAnyway        = "begin-anyway"
 	FlagLeases             = "leases"
 	FlagListen             = "listen"
 	FlagAdmin              = "admin"
@@ -221,10 +219,8 @@ type Begin struct {
 	// File shows an annotation of the drainer's pod, by the downward API; "" if it begins at
 	// once. It begins when the file's text is When, or When and BeginLeases.
 	File, When string
-	// Within bounds the wait. Then it begins if Anyway is set. If not, it ends with
-	// ReasonNotBegun.
+	// Within bounds the wait. Then it ends with ReasonNotBegun.
 	Within time.Duration
-	Anyway bool
 }
 
 func (b Begin) args() (args []string) {
@@ -232,9 +228,6 @@ func (b Begin) args() (args []string) {
 		return nil
 	}
 	args = []string{"--" + FlagBeginFile + "=" + b.File, "--" + FlagBeginWhen + "=" + b.When, "--" + FlagBeginWithin + "=" + b.Within.String()}
-	if b.Anyway {
-		args = append(args, "--"+FlagBeginAnyway)
-	}
 	return args
 }
 

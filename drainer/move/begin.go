@@ -60,8 +60,8 @@ func (l *runningMember) start(ctx context.Context, atMost time.Duration) (begun 
 		now := time.Now()
 		says, leases := s.says()
 		switch late := now.After(s.until); {
-		case says, late && s.Anyway:
-			if s.begun = true; says && leases {
+		case says:
+			if s.begun = true; leases {
 				l.lease(s.e)
 			}
 			s.e.enter(contract.PhaseMoving)

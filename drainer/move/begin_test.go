@@ -73,36 +73,26 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// TestAMoveThatNobodyTellsToBegin: it ends, and another one may be told. If it may begin anyway, it
-// does.
+// TestAMoveThatNobodyTellsToBegin: it ends, and another one may be told.
 func TestAMoveThatNobodyTellsToBegin(t *testing.T) {
 	t.Parallel()
-	for name, anyway := range map[string]bool{"nothing is moved": false, "it begins anyway": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFarewell(t, 100, true)
-			a := drainertest.RebalanceArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), f.list[1].Address()})
-			a.ExportPort = int32(drainertest.MustParse(t, []string{f.export.Address})[0].Port)
-			a.Begin = contract.Begin{File: filepath.Join(t.TempDir(), "begin"), When: "2", Within: time.Second, Anyway: anyway}
-			r := drainertest.Rebalance(t, a)
-			if anyway {
-				f.check(*r.Receipt)
-				return
-			}
-			if r.Code != contract.ExitFailed || r.Receipt.Reason != contract.ReasonNotBegun || r.Receipt.Found != 0 || r.Receipt.Complete {
-				t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
-			}
-			if n := f.member.Items(t); n != 100 {
-				t.Errorf("%d items are left", n)
-			}
-			a.Deadline = a.Begin.Within
-			if r := drainertest.Rebalance(t, a); r.Code != contract.ExitUsage {
-				t.Errorf("as long as the deadline: exit code %d", r.Code)
-			}
-			a.Begin.When, a.Deadline = "", 0
-			if r := drainertest.Rebalance(t, a); r.Code != contract.ExitUsage || !strings.Contains(r.Err, contract.FlagBeginWhen) {
-				t.Errorf("without a text: exit code %d, %s", r.Code, r.Err)
-			}
-		})
+	f := newFarewell(t, 100, true)
+	a := drainertest.RebalanceArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), f.list[1].Address()})
+	a.ExportPort = int32(drainertest.MustParse(t, []string{f.export.Address})[0].Port)
+	a.Begin = contract.Begin{File: filepath.Join(t.TempDir(), "begin"), When: "2", Within: time.Second}
+	r := drainertest.Rebalance(t, a)
+	if r.Code != contract.ExitFailed || r.Receipt.Reason != contract.ReasonNotBegun || r.Receipt.Found != 0 || r.Receipt.Complete {
+		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+	}
+	if n := f.member.Items(t); n != 100 {
+		t.Errorf("%d items are left", n)
+	}
+	a.Deadline = a.Begin.Within
+	if r := drainertest.Rebalance(t, a); r.Code != contract.ExitUsage {
+		t.Errorf("as long as the deadline: exit code %d", r.Code)
+	}
+	a.Begin.When, a.Deadline = "", 0
+	if r := drainertest.Rebalance(t, a); r.Code != contract.ExitUsage || !strings.Contains(r.Err, contract.FlagBeginWhen) {
+		t.Errorf("without a text: exit code %d, %s", r.Code, r.Err)
 	}
 }

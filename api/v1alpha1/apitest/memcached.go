@@ -64,12 +64,6 @@ func (b *MemcachedBuilder) Size(n int32) *MemcachedBuilder {
 	return b
 }
 
-// Reader sets the deprecated drain.reader.
-func (b *MemcachedBuilder) Reader(r cachev1alpha1.DrainReader) *MemcachedBuilder {
-	b.object.Spec.Drain.Reader = r
-	return b
-}
-
 // Memory is the room for items.
 func (b *MemcachedBuilder) Memory(quantity string) *MemcachedBuilder {
 	b.object.Spec.Memory = ptr.To(resource.MustParse(quantity))
@@ -150,7 +144,6 @@ func (b *MemcachedBuilder) EveryField() *MemcachedBuilder {
 		Labels: map[string]string{"team": "shop"}, Annotations: map[string]string{"sidecar.istio.io/inject": "false"}, ServiceAccountName: "default",
 	}
 	s.Service = cachev1alpha1.ServiceTemplate{Labels: map[string]string{"team": "shop"}, Annotations: map[string]string{"example.com/note": "kept"}}
-	s.Drain.Reader = "WarmFile"
 	s.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](100000), BytesPerSecond: ptr.To(resource.MustParse("0.5Gi"))}
 	s.Drain.SkipExpiringWithin = &metav1.Duration{Duration: 90 * time.Second}
 	s.Template = everyTemplateField()

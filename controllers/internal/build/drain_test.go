@@ -33,39 +33,30 @@ func TestOnlyTheDrainerOfAMemberThatNeverStartedIsToldSo(t *testing.T) {
 
 // Invariant 3.
 func TestReleasedVolumeIsMountedReadOnly(t *testing.T) {
-	for _, reader := range []cachev1alpha1.DrainReader{"Auto", "Restart", "WarmFile"} {
-		pod := drainJob(apitest.MakeMemcached("cache").Reader(reader)).Spec.Template.Spec
-		want := corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-cache-2", ReadOnly: true},
-		}}
-		if diff := cmp.Diff(want, pod.Volumes[0]); diff != "" {
-			t.Errorf("%s: volume: -want +got:\n%s", reader, diff)
-		}
-		if diff := cmp.Diff(corev1.VolumeMount{Name: "data", MountPath: "/data", ReadOnly: true}, pod.Containers[0].VolumeMounts[0]); diff != "" {
-			t.Errorf("%s: mount: -want +got:\n%s", reader, diff)
-		}
-		for _, c := range append(pod.InitContainers, pod.Containers[0]) {
-			for _, m := range c.VolumeMounts {
-				if m.Name == "data" && !m.ReadOnly {
-					t.Errorf("%s: %s mounts the volume for writing", reader, c.Name)
-				}
+	pod := drainJob(apitest.MakeMemcached("cache")).Spec.Template.Spec
+	want := corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-cache-2", ReadOnly: true},
+	}}
+	if diff := cmp.Diff(want, pod.Volumes[0]); diff != "" {
+		t.Errorf("volume: -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(corev1.VolumeMount{Name: "data", MountPath: "/data", ReadOnly: true}, pod.Containers[0].VolumeMounts[0]); diff != "" {
+		t.Errorf("mount: -want +got:\n%s", diff)
+	}
+	for _, c := range append(pod.InitContainers, pod.Containers[0]) {
+		for _, m := range c.VolumeMounts {
+			if m.Name == "data" && !m.ReadOnly {
+				t.Errorf("%s mounts the volume for writing", c.Name)
 			}
 		}
 	}
 }
 
-// TestReaderIsIgnored: whatever a stored object says, the drainer reads the volume by
-// itself, in the operator's image.
-func TestReaderIsIgnored(t *testing.T) {
-	want := drainJob(apitest.MakeMemcached("cache")).Spec.Template.Spec
-	for _, reader := range []cachev1alpha1.DrainReader{"Auto", "Restart", "WarmFile"} {
-		pod := drainJob(apitest.MakeMemcached("cache").Reader(reader)).Spec.Template.Spec
-		if diff := cmp.Diff(want, pod); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", reader, diff)
-		}
-	}
-	if container := want.Containers[0]; container.Image != "operator:1" || container.Command[0] != "/drainer" || len(want.InitContainers) > 0 {
-		t.Errorf("image %q, program %q, init containers %v", container.Image, container.Command[0], want.InitContainers)
+// TestADrainerReadsTheVolumeByItself: in the operator's image, without another container.
+func TestADrainerReadsTheVolumeByItself(t *testing.T) {
+	pod := drainJob(apitest.MakeMemcached("cache")).Spec.Template.Spec
+	if c := pod.Containers[0]; c.Image != "operator:1" || c.Command[0] != "/drainer" || len(pod.InitContainers) > 0 {
+		t.Errorf("image %q, program %q, init containers %v", c.Image, c.Command[0], pod.InitContainers)
 	}
 }
 
