@@ -201,7 +201,6 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"no parallelism at all":           {cluster().Parallelism(-1), "greater than or equal to 1"},
 		"an unknown policy":               {cluster().Policy("Shred"), "Unsupported value"},
 		"an unknown policy for deletion":  {cluster().WhenDeleted("Shred"), "Unsupported value"},
-		"an unknown reader":               {cluster().Reader("Guess"), "Unsupported value"},
 		"no items per second": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
 				s.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](0)}
