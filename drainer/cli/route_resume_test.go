@@ -177,16 +177,15 @@ func (r *routed) crowd(m *memcachedtest.Server, key string) {
 	r.settle()
 }
 
-// overfill stores values at a member that is stopped, until there is no room for another one.
+// overfill stores values at a member that is stopped, until more is held than may be.
 func (r *routed) overfill(key string, maxMemory int) {
 	r.T.Helper()
 	store := func(size, times int) {
 		talk(r.T, r.address, strings.Repeat(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", key, size, strings.Repeat("v", size)), times))
 	}
 	wait.For(r.T, "memory to be short", func() error {
-		const size = 30_000
-		store(size, 30)
-		if held := r.metric("memcached_router_held_bytes"); held <= maxMemory-size {
+		store(30_000, 30)
+		if held := r.metric("memcached_router_held_bytes"); held <= maxMemory {
 			return fmt.Errorf("%d bytes are held", held)
 		}
 		return nil
