@@ -34,14 +34,15 @@ func (r *routed) anonymous() int {
 }
 
 // metric of the router.
-func (r *routed) metric(name string) (n int) {
+func (r *routed) metric(name string) int {
 	r.T.Helper()
 	text, err := r.get("/metrics")
 	_, rest, found := strings.Cut(text, "\n"+name+" ")
+	n := 0.
 	if _, bad := fmt.Sscan(rest, &n); err != nil || bad != nil || !found {
 		r.T.Fatalf("%v, %v: %s", err, bad, text)
 	}
-	return n
+	return int(n)
 }
 
 // most that f makes the router take, in bytes, until nothing has changed for a while.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http/httptest"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,15 +85,9 @@ func TestASilentMembersRequestsDelayNobodyElses(t *testing.T) {
 }
 
 // held is what the router keeps for clients, in bytes.
-func held(t *testing.T, r *running) (n int) {
+func held(t *testing.T, r *running) int {
 	t.Helper()
-	w := httptest.NewRecorder()
-	r.Admin().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	_, rest, _ := strings.Cut(w.Body.String(), "\nmemcached_router_held_bytes ")
-	if _, err := fmt.Sscan(rest, &n); err != nil {
-		t.Fatalf("%v in %s", err, w.Body)
-	}
-	return n
+	return r.Report().Held
 }
 
 // A client that asks and doesn't read makes the router hold no more than
