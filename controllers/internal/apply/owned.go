@@ -3,13 +3,13 @@ package apply
 import (
 	"context"
 
+	"example.com/memcached-operator/controllers/internal/written"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
 	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
@@ -74,7 +74,7 @@ type owned[T any, P interface {
 	client.Object
 }, C any, AC interface {
 	*C
-	configuration[C]
+	written.Configuration[C]
 }] struct {
 	kind, name string
 	// current is what the cache has, or nil.
@@ -95,7 +95,7 @@ func applyOwned[T any, P interface {
 	client.Object
 }, C any, AC interface {
 	*C
-	configuration[C]
+	written.Configuration[C]
 }](ctx context.Context, r *run, w owned[T, P, C, AC]) error {
 	if w.current != nil && !w.differs && r.Matches.Has(r.cluster, w.kind, w.current, w.variant) {
 		return nil
@@ -127,27 +127,21 @@ func applyOwned[T any, P interface {
 	return err
 }
 
-// configuration is an apply configuration, as generated.
-type configuration[T any] interface {
-	runtime.ApplyConfiguration
-	WithAnnotations(entries map[string]string) *T
-}
-
 // applyChanged applies the desired configuration, unless it equals what the server reports as
 // applied by us, or the live object is what admission made of it.
 func applyChanged[AC interface {
 	*T
-	configuration[T]
+	written.Configuration[T]
 }, T any](ctx context.Context, r *run, desired, current AC, live metav1.Object) (bool, error) {
-	return applyHashed(ctx, r, desired, current, live, hashOf(desired))
+	return applyHashed(ctx, r, desired, current, live, written.HashOf(desired))
 }
 
 // applyHashed is applyChanged for a configuration with a known hash.
 func applyHashed[AC interface {
 	*T
-	configuration[T]
+	written.Configuration[T]
 }, T any](ctx context.Context, r *run, desired, current AC, live metav1.Object, hash string) (bool, error) {
-	if current != nil && live != nil && asWanted(desired, current, live, hash) {
+	if current != nil && live != nil && written.AsWanted(desired, current, live, hash) {
 		return false, nil
 	}
 	desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
@@ -155,21 +149,6 @@ func applyHashed[AC interface {
 		return false, err
 	}
 	return true, r.Client.Apply(ctx, desired, client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
-}
-
-// asWanted tells whether there is nothing to write. The hash of a former write is no difference: the
-// configuration gets it.
-func asWanted[AC interface {
-	*T
-	configuration[T]
-}, T any](desired, current AC, live metav1.Object, hash string) bool {
-	if asSent(live, hash, desired) {
-		return true
-	}
-	if before, ok := live.GetAnnotations()[cachev1alpha1.AnnotationApplied]; ok {
-		desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: before})
-	}
-	return equality.Semantic.DeepEqual(desired, current)
 }
 
 // mayOwn checks live that the Memcached is not deleted, because applying an object makes

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 
+	"example.com/memcached-operator/controllers/internal/written"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -47,7 +49,7 @@ type templateDecision struct {
 // firstTemplate is the decision for members that don't exist yet.
 func firstTemplate(c *cachev1alpha1.Memcached, template *coreac.PodTemplateSpecApplyConfiguration) *templateDecision {
 	return &templateDecision{settled: true, turn: &rollout.Decision{Record: rollout.Record{
-		Generation: c.Generation, Spec: build.TemplateSpec(c), Sent: hashOf(template),
+		Generation: c.Generation, Spec: build.TemplateSpec(c), Sent: written.HashOf(template),
 	}}}
 }
 
@@ -58,9 +60,9 @@ func (d *templateDecision) annotations() map[string]string {
 // decideTemplate decides whether the members get the wanted template now, or when it is
 // their turn.
 func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDecision, error) {
-	sent, recorded := hashOf(m.desired), rollout.Parse(m.object.GetAnnotations()[cachev1alpha1.AnnotationTemplate])
+	sent, recorded := written.HashOf(m.desired), rollout.Parse(m.object.GetAnnotations()[cachev1alpha1.AnnotationTemplate])
 	same := equality.Semantic.DeepEqual(m.desired, m.applied) ||
-		recorded != nil && recorded.Sent == sent && ownsAll(m.object, m.desired, "spec", "template")
+		recorded != nil && recorded.Sent == sent && written.OwnsAll(m.object, m.desired, "spec", "template")
 	turn, err := r.Turns.Decide(ctx, client.ObjectKeyFromObject(r.cluster), &rollout.Members{
 		Differs:    !m.kept && !same,
 		Recorded:   recorded,

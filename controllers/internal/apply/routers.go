@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"example.com/memcached-operator/controllers/internal/written"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -13,6 +15,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
 	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -44,10 +47,14 @@ func (r *run) applyRouters(ctx context.Context, part action.RouterPart) error {
 		if err := r.leaveNumber(ctx, present.Deployment); err != nil {
 			return err
 		}
-		return applyOwned(ctx, r, owned[appsv1.Deployment, *appsv1.Deployment, appsac.DeploymentApplyConfiguration, *appsac.DeploymentApplyConfiguration]{
+		err := applyOwned(ctx, r, owned[appsv1.Deployment, *appsv1.Deployment, appsac.DeploymentApplyConfiguration, *appsac.DeploymentApplyConfiguration]{
 			kind: kind, name: name, current: present.Deployment, extract: appsac.ExtractDeployment,
 			desired: func() *appsac.DeploymentApplyConfiguration { return build.Routers(r.cluster, r.Options) },
 		})
+		if err == nil {
+			r.lookAtNumberOfRouters()
+		}
+		return err
 	case action.RouterBudget:
 		return applyOwned(ctx, r, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
 			kind: kind, name: name, current: present.Budget, extract: policyac.ExtractPodDisruptionBudget,
@@ -70,6 +77,18 @@ func (r *run) leaveNumber(ctx context.Context, d *appsv1.Deployment) error {
 	}
 	kept := appsac.Deployment(d.Name, d.Namespace).WithUID(d.UID).WithSpec(appsac.DeploymentSpec().WithReplicas(*applied.Spec.Replicas))
 	return r.Client.Apply(ctx, kept, client.FieldOwner(numberOwner))
+}
+
+// lookAtNumberOfRouters notes if admission changed it.
+func (r *run) lookAtNumberOfRouters() {
+	d := r.present.Routers.Deployment
+	if d == nil || r.cluster.Spec.Router == nil || r.cluster.Spec.Router.Replicas == nil {
+		return
+	}
+	sent, is := *r.cluster.Spec.Router.Replicas, ptr.Deref(d.Spec.Replicas, 1)
+	if desired := build.Routers(r.cluster, r.Options); sent != is && written.AsSent(d, written.HashOf(desired), desired) {
+		r.sizeChanged("routers", sent, is)
+	}
 }
 
 // numberOwner owns the number of routers in our place.
