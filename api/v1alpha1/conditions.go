@@ -171,6 +171,9 @@ const (
 	ReasonPodNotCreated = "PodNotCreated"
 	// ReasonStepRefused: the operator has refused a step for a minute or longer.
 	ReasonStepRefused = "StepRefused"
+	// ReasonSizeChangedByAdmission: an admission policy changes the number of members or routers that
+	// the operator asks for.
+	ReasonSizeChangedByAdmission = "SizeChangedByAdmission"
 	// ReasonAddressFamily: the list in DNS leaves members out, which have no address of its family.
 	ReasonAddressFamily = "AddressFamily"
 	// ReasonDrainStuck: a drain's drainer has not been at work for a minute.
@@ -206,6 +209,8 @@ const (
 	ReasonReceiptInvalid = "ReceiptInvalid" // the receipt doesn't add up, or is missing
 	ReasonJobFailed      = "JobFailed"      // the Job gave up without a receipt
 	ReasonSettingAside   = "SettingAside"   // the volume is bound to another claim
+	ReasonJobSuspended   = "JobSuspended"   // a queue or a person holds the Job
+	ReasonNoPodYet       = "NoPodYet"       // nothing has made the Job's pod, and nothing says why
 	ReasonRetrying       = "Retrying"       // the last drainer failed; the next one is about to start
 	ReasonRefused        = "Refused"        // the API server refuses a step about the claim
 

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -77,4 +78,25 @@ func comments(group *ast.CommentGroup) string {
 		b.WriteString(c.Text)
 	}
 	return b.String()
+}
+
+// asInteger fails for a quantity such as 1.5Gi, as it was written.
+func TestNoRuleAsksForAQuantitysInteger(t *testing.T) {
+	text, err := os.ReadFile("memcached_types.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := 0
+	for i, line := range strings.Split(string(text), "\n") {
+		if !strings.Contains(line, "XValidation:rule=") {
+			continue
+		}
+		rules++
+		if strings.Contains(line, "asInteger(") {
+			t.Errorf("line %d: int(quantity(…).asApproximateFloat() + 0.5) in place of asInteger(): %s", i+1, line)
+		}
+	}
+	if rules < 30 {
+		t.Errorf("found %d rules only", rules)
+	}
 }

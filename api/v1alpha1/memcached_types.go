@@ -27,7 +27,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.discovery) || self.discovery.port != self.containerPort && (!has(self.exporter) || self.discovery.port != self.exporter.port)",message="discovery.port must not be containerPort or exporter.port: something else listens there"
 // +kubebuilder:validation:XValidation:rule="!has(self.routing) || !has(self.routing.addresses) || self.routing.addresses != 'Stable' || has(self.storage)",message="routing.addresses: Stable needs storage: without it, members have no names of their own, and applications use the cluster's Service"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own, and routers could not tell them apart"
-// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(oldSelf.storage) || !has(self.memory) || !has(oldSelf.memory) || has(self.storage.size) == has(oldSelf.storage.size) || (has(self.storage.size) ? quantity(string(self.storage.size)).compareTo(quantity('0').add(2 * quantity(string(oldSelf.memory)).asInteger() + quantity(string(oldSelf.memory)).asInteger() / 8 + 67108864)) >= 0 : quantity(string(oldSelf.storage.size)).compareTo(quantity('0').add(2 * quantity(string(self.memory)).asInteger() + quantity(string(self.memory)).asInteger() / 8 + 67108864)) <= 0)",message="storage.size can't shrink, nor by leaving it out, or by naming less than what memory gave: Kubernetes makes no volume smaller"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(oldSelf.storage) || !has(self.memory) || !has(oldSelf.memory) || has(self.storage.size) == has(oldSelf.storage.size) || (has(self.storage.size) ? quantity(string(self.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(oldSelf.memory)).asApproximateFloat() + 0.5) + 67108864)) >= 0 : quantity(string(oldSelf.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(self.memory)).asApproximateFloat() + 0.5) + 67108864)) <= 0)",message="storage.size can't shrink, nor by leaving it out, or by naming less than what memory gave: Kubernetes makes no volume smaller"
 type MemcachedSpec struct {
 	// size is the number of members wanted, from 0 to 512. 0 hibernates
 	// a cluster with storage: its members stop, their volumes stay, nothing is drained,
@@ -123,22 +123,22 @@ type MemcachedSpec struct {
 	Binding *BindingSpec `json:"binding,omitempty"`
 
 	// resources of the memcached container. Defaults to requests of 50m CPU, and of 1.1
-	// times memory plus 32Mi (for the hash table, connections and the supervisor),
-	// without limits. With a memory limit below that, members can be killed; one that leaves
+	// times memory plus 32Mi (for the hash table, connections and the supervisor), each
+	// where neither a request nor a limit is named; without limits. With a memory limit below that, members can be killed; one that leaves
 	// no room beside memory is refused. The init container has the same, so that a quota or a
 	// range of sizes admits both.
 	// +optional
-	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
 	// template has further settings of the members' pods. A change replaces the members.
 	// Each of its fields has its own default.
 	// +optional
-	Template PodTemplate `json:"template,omitempty"`
+	Template PodTemplate `json:"template,omitzero"`
 
 	// service has further settings of the Services of the members, of the list and of
 	// discovery. Each of its fields has its own default.
 	// +optional
-	Service ServiceTemplate `json:"service,omitempty"`
+	Service ServiceTemplate `json:"service,omitzero"`
 
 	// storage gives each member a volume, on which it keeps its cache over restarts.
 	// Absent, the cluster is a Deployment. Can't be added or removed later.
@@ -149,7 +149,7 @@ type MemcachedSpec struct {
 	// member where they will look for it. Each of its fields has its own default.
 	// +optional
 	// +kubebuilder:default={}
-	Routing RoutingSpec `json:"routing,omitempty"`
+	Routing RoutingSpec `json:"routing,omitzero"`
 
 	// discovery lets applications find the members by ElastiCache's discovery protocol, at
 	// the Service NAME-discovery and containerPort: clients that were written for ElastiCache
@@ -171,12 +171,12 @@ type MemcachedSpec struct {
 	// its own default.
 	// +optional
 	// +kubebuilder:default={}
-	Drain DrainSpec `json:"drain,omitempty"`
+	Drain DrainSpec `json:"drain,omitzero"`
 
 	// podDisruptionBudget bounds how many members may be evicted at once, such as by
 	// kubectl drain. Defaults to one, for clusters of more than one member.
 	// +optional
-	PodDisruptionBudget PodDisruptionBudgetSpec `json:"podDisruptionBudget,omitempty"`
+	PodDisruptionBudget PodDisruptionBudgetSpec `json:"podDisruptionBudget,omitzero"`
 
 	// networkPolicy closes the members to everybody except those that it names and the
 	// cluster's own drainers. Absent, there is none.
@@ -273,16 +273,16 @@ type RouterSpec struct {
 	// resources of a router. Of a memory limit, it uses half for requests and answers under
 	// way. Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional
-	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 	// template has further settings of the routers' pods. Defaults, field by field, to the
 	// members' template, except for labels, annotations, affinity to other pods, spread,
 	// topologySpreadConstraints and terminationGracePeriodSeconds. A change replaces the routers.
 	// +optional
-	Template PodTemplate `json:"template,omitempty"`
+	Template PodTemplate `json:"template,omitzero"`
 	// service has further settings of the Service NAME-router. Each of its fields has its
 	// own default.
 	// +optional
-	Service ServiceTemplate `json:"service,omitempty"`
+	Service ServiceTemplate `json:"service,omitzero"`
 }
 
 // FailedReads is what routers answer for a key whose member can't be asked.
@@ -371,7 +371,7 @@ type ExporterSpec struct {
 	Port int32 `json:"port,omitempty"`
 	// resources of the exporter. Defaults to requests of 10m CPU and 32Mi.
 	// +optional
-	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 	// serviceMonitor tells the Prometheus operator to scrape the exporters. If
 	// Kubernetes doesn't know that kind, the condition Monitored says so. Absent, there
 	// is none.
@@ -727,12 +727,12 @@ type DrainSpec struct {
 	// resources of the drainer. Defaults to requests of 100m CPU and 64Mi memory,
 	// without limits.
 	// +optional
-	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 	// template has further settings of the Jobs of drains and placements, and of their
 	// pods. Defaults, field by field, to the members' template, except for labels, annotations
 	// and affinity to other pods. A change affects new Jobs, and those that have not started.
 	// +optional
-	Template PodTemplate `json:"template,omitempty"`
+	Template PodTemplate `json:"template,omitzero"`
 	// rateLimit slows a drain down, so that the survivors can serve their clients
 	// meanwhile. Defaults to none: as fast as they accept items.
 	// +optional

@@ -1,7 +1,7 @@
 -- Argo CD's health of a Memcached: in argocd-cm, under resource.customizations.health.cache.example.com_Memcached.
 local hs = { status = "Progressing", message = "waiting for the operator" }
 if obj.spec ~= nil and obj.spec.paused then
-  return { status = "Suspended", message = "spec.paused is true" }
+  hs = { status = "Suspended", message = "spec.paused is true" }
 end
 if obj.status == nil or obj.status.conditions == nil then
   return hs
@@ -18,7 +18,7 @@ for _, condition in ipairs(obj.status.conditions) do
     ready = condition
   end
 end
-if ready ~= nil then
+if ready ~= nil and hs.status ~= "Suspended" then
   hs.message = ready.reason .. ": " .. ready.message
   if ready.status == "True" then
     hs.status = "Healthy"

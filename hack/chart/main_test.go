@@ -50,6 +50,22 @@ func at(t *testing.T, value any, path ...any) any {
 	return value
 }
 
+// What a cluster asks of the operator's pod it asks of the Job that uninstalls it: a mesh's label, a quota.
+func TestTheHooksPodTakesWhatTheOperatorsTakes(t *testing.T) {
+	values := []string{"image.tag=v1", "podLabels.team=shop", "podAnnotations.mesh=off", "resources.limits.cpu=1", "resources.limits.memory=64Mi"}
+	job := rendered(t, others(t, values...), "pre-delete")["batch/v1 Job caching/ours-uninstall"]
+	template := at(t, job, "spec", "template")
+	if got := at(t, template, "metadata", "labels").(map[string]any); got["team"] != "shop" || got["app.kubernetes.io/name"] != "memcached-operator-uninstall" {
+		t.Errorf("labels %v", got)
+	}
+	if got := template.(map[string]any)["metadata"].(map[string]any)["annotations"]; fmt.Sprint(got) != "map[mesh:off]" {
+		t.Errorf("annotations %v", got)
+	}
+	if got := at(t, template, "spec", "containers", 0, "resources", "limits").(map[string]any); fmt.Sprint(got["cpu"]) != "1" || got["memory"] != "64Mi" {
+		t.Errorf("limits %v", got)
+	}
+}
+
 func TestTheHookFollowsTheRelease(t *testing.T) {
 	got := rendered(t, others(t, "uninstall.timeoutSeconds=7", "image.tag=v1", "args={--namespaces=a,--log-level=debug}"), "pre-delete")
 	keys := slices.Sorted(maps.Keys(got))

@@ -1,7 +1,9 @@
 package integration
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -64,6 +66,17 @@ func TestAClusterFitsIntoANamespaceThatDemandsLimitsAndRestrictedPods(t *testing
 // somebody writes such an object in the namespace.
 func changedByAdmission(t *testing.T, namespace string) {
 	t.Helper()
+	mutates(t, namespace, "apps/v1", []any{"statefulsets", "deployments"}, `[
+		JSONPatch{op: "add", path: "/spec/template/spec/containers/0/resources/requests/cpu", value: "250m"},
+		JSONPatch{op: "add", path: "/metadata/labels/app.kubernetes.io~1managed-by", value: "platform"}
+		] + (has(object.spec.template.spec.topologySpreadConstraints) ? [JSONPatch{op: "remove", path: "/spec/template/spec/topologySpreadConstraints"}] : [])`)
+}
+
+// mutates makes a policy that patches what is written of such resources in the namespace. It returns what
+// removes it.
+func mutates(t *testing.T, namespace, version string, resources []any, patches string) (remove func()) {
+	t.Helper()
+	group, version, _ := strings.Cut(version, "/")
 	policy := func(kind string, spec map[string]any) *unstructured.Unstructured {
 		u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 		u.SetAPIVersion("admissionregistration.k8s.io/v1")
@@ -71,27 +84,32 @@ func changedByAdmission(t *testing.T, namespace string) {
 		u.SetName("changes-" + namespace)
 		return u
 	}
+	var made []*unstructured.Unstructured
 	for _, object := range []*unstructured.Unstructured{
 		policy("MutatingAdmissionPolicy", map[string]any{
 			"failurePolicy": "Fail", "reinvocationPolicy": "Never",
 			"matchConstraints": map[string]any{
 				"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": namespace}},
 				"resourceRules": []any{
-					map[string]any{"apiGroups": []any{"apps"}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE", "UPDATE"}, "resources": []any{"statefulsets", "deployments"}},
+					map[string]any{"apiGroups": []any{group}, "apiVersions": []any{version}, "operations": []any{"CREATE", "UPDATE"}, "resources": resources},
 				},
 			},
-			"mutations": []any{map[string]any{"patchType": "JSONPatch", "jsonPatch": map[string]any{"expression": `[
-				JSONPatch{op: "add", path: "/spec/template/spec/containers/0/resources/requests/cpu", value: "250m"},
-				JSONPatch{op: "add", path: "/metadata/labels/app.kubernetes.io~1managed-by", value: "platform"}
-				] + (has(object.spec.template.spec.topologySpreadConstraints) ? [JSONPatch{op: "remove", path: "/spec/template/spec/topologySpreadConstraints"}] : [])`}}},
+			"mutations": []any{map[string]any{"patchType": "JSONPatch", "jsonPatch": map[string]any{"expression": patches}}},
 		}),
 		policy("MutatingAdmissionPolicyBinding", map[string]any{"policyName": "changes-" + namespace}),
 	} {
 		if err := admin.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = admin.Delete(t.Context(), object) })
+		made = append(made, object)
 	}
+	remove = func() {
+		for _, object := range made {
+			_ = admin.Delete(context.Background(), object)
+		}
+	}
+	t.Cleanup(remove)
+	return remove
 }
 
 // probeDeployment is one that a policy changes.
@@ -155,4 +173,87 @@ func TestWhatAdmissionMakesOfAWriteIsWhatWasWritten(t *testing.T) {
 	})
 	w.settled(2)
 	w.rests()
+}
+
+// A policy that wants two replicas of everything is named, and nothing waits for it in silence. Without
+// it, the cluster goes on when the note of what was sent is taken away, as the runbook says.
+func TestASizeThatAdmissionChangesIsNamed(t *testing.T) {
+	w := newNamespace(t)
+	remove := mutates(t, w.namespace, "apps/v1", []any{"statefulsets", "deployments"},
+		`object.spec.replicas < 2 ? [JSONPatch{op: "replace", path: "/spec/replicas", value: 2}] : []`)
+	w.eventually("admission changes what is written", func() error {
+		probe := probeDeployment(w.namespace)
+		if err := admin.Create(t.Context(), probe, client.DryRunAll); err != nil || *probe.Spec.Replicas != 2 {
+			return fmt.Errorf("%d replicas: %w", *probe.Spec.Replicas, err)
+		}
+		return nil
+	})
+	w.startOperator()
+	w.create(apitest.MakeMemcached(name).Size(3).Storage("128Mi").Obj())
+	w.settled(3)
+	w.scale(1)
+	w.degraded(cachev1alpha1.ReasonSizeChangedByAdmission, "asked for 1 members", "admission made 2")
+	w.condition(cachev1alpha1.ConditionReady, metav1.ConditionFalse, cachev1alpha1.ReasonSizeChangedByAdmission)
+	w.rests()
+	remove()
+	w.eventually("admission changes nothing", func() error {
+		probe := probeDeployment(w.namespace)
+		if err := admin.Create(t.Context(), probe, client.DryRunAll); err != nil || *probe.Spec.Replicas != 1 {
+			return fmt.Errorf("%d replicas: %w", *probe.Spec.Replicas, err)
+		}
+		return nil
+	})
+	w.change(w.statefulSet(), `{"metadata":{"annotations":{"cache.example.com/applied":null}}}`)
+	w.settled(1)
+	w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionFalse, cachev1alpha1.ReasonHealthy)
+}
+
+func TestASizeOfAPlainClusterThatAdmissionChangesIsNamed(t *testing.T) {
+	w := newNamespace(t)
+	mutates(t, w.namespace, "apps/v1", []any{"deployments"},
+		`object.spec.replicas < 2 ? [JSONPatch{op: "replace", path: "/spec/replicas", value: 2}] : []`)
+	w.eventually("admission changes what is written", func() error {
+		probe := probeDeployment(w.namespace)
+		if err := admin.Create(t.Context(), probe, client.DryRunAll); err != nil || *probe.Spec.Replicas != 2 {
+			return fmt.Errorf("%d replicas: %w", *probe.Spec.Replicas, err)
+		}
+		return nil
+	})
+	w.startOperator()
+	w.create(apitest.MakeMemcached(name).Size(1).Obj())
+	w.degraded(cachev1alpha1.ReasonSizeChangedByAdmission, "asked for 1 members", "admission made 2")
+	w.rests()
+	w.scale(2)
+	w.settled(2)
+}
+
+// So it is with what is not watched: the Secret of spec.binding, which a policy labels anew.
+func TestWhatAdmissionMakesOfASecretIsWhatWasWritten(t *testing.T) {
+	w := newNamespace(t)
+	mutates(t, w.namespace, "/v1", []any{"secrets"},
+		`[JSONPatch{op: "add", path: "/metadata/labels/app.kubernetes.io~1managed-by", value: "platform"}]`)
+	w.eventually("admission changes what is written", func() error {
+		probe := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: w.namespace, Labels: map[string]string{"a": "b"}}}
+		if err := admin.Create(t.Context(), probe, client.DryRunAll); err != nil || probe.Labels["app.kubernetes.io/managed-by"] != "platform" {
+			return fmt.Errorf("labels %v: %w", probe.Labels, err)
+		}
+		return nil
+	})
+	w.grantHere()
+	w.grantBinding()
+	w.startOperator()
+	w.create(apitest.MakeMemcached(name).Size(1).With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Binding = &cachev1alpha1.BindingSpec{SecretName: bindingName}
+	}).Obj())
+	w.settled(1)
+	w.condition(cachev1alpha1.ConditionBindable, metav1.ConditionTrue, cachev1alpha1.ReasonBindingWritten)
+	version := w.binding().ResourceVersion
+	equal(w, "the label", w.binding().Labels["app.kubernetes.io/managed-by"], "platform")
+	w.restartOperator() // else it is looked at once a minute
+	w.settled(1)
+	w.rests()
+	equal(w, "the Secret's version", w.binding().ResourceVersion, version)
+	w.change(w.binding(), `{"data":{"host":"YW5vdGhlcg=="}}`)
+	w.restartOperator()
+	w.bindingHas(map[string]string{"host": "cache." + w.namespace + ".svc"})
 }

@@ -101,3 +101,42 @@ func TestQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
 		})
 	}
 }
+
+// Changes are compared as quantities, too.
+func TestChangesOfQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
+	w := newNamespace(t)
+	const shrinks = "storage.size can't shrink"
+	n := 0
+	for name, c := range map[string]struct{ before, after, want string }{
+		"the size is named, large enough":     {"memory: 1.5Gi\nstorage: {}", "memory: 1.5Gi\nstorage: {size: 3.5Gi}", ""},
+		"the size is named, too small":        {"memory: 1.5Gi\nstorage: {}", "memory: 1.5Gi\nstorage: {size: 1.6Gi}", shrinks},
+		"the size is left out":                {"memory: 1.5Gi\nstorage: {size: 2.5Gi}", "memory: 1.5Gi\nstorage: {}", ""},
+		"a larger size is left out":           {"memory: 1.5Gi\nstorage: {size: 4.5Gi}", "memory: 1.5Gi\nstorage: {}", shrinks},
+		"memory grows with a size of its own": {"memory: 0.5Gi\nstorage: {}", "memory: 1.5Gi\nstorage: {size: 1.6Gi}", ""},
+		"nothing changes":                     {"memory: 1.5Gi\nstorage: {size: 2.5Gi}", "memory: 1.5Gi\nstorage: {size: 2.5Gi}", ""},
+	} {
+		n++
+		t.Run(name, func(t *testing.T) {
+			object := func(spec string) *unstructured.Unstructured {
+				text := fmt.Sprintf("apiVersion: cache.example.com/v1alpha1\nkind: Memcached\nmetadata: {name: cache-%c}\nspec:\n  %s",
+					'a'+n, strings.ReplaceAll("paused: true\nsize: 1\n"+spec, "\n", "\n  "))
+				object := &unstructured.Unstructured{}
+				if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+					t.Fatalf("%v in\n%s", err, text)
+				}
+				object.SetNamespace(w.namespace)
+				return object
+			}
+			was := object(c.before)
+			if err := admin.Create(t.Context(), was); err != nil {
+				t.Fatal(err)
+			}
+			is := object(c.after)
+			is.SetResourceVersion(was.GetResourceVersion())
+			err := admin.Update(t.Context(), is)
+			if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && !strings.Contains(got, c.want) {
+				t.Errorf("want %q, got %v", c.want, err)
+			}
+		})
+	}
+}

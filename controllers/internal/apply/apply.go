@@ -75,6 +75,8 @@ type Done struct {
 	MembersWritten, FinalizerRemoved bool
 	// ListWritten: the clients' list is as planned.
 	ListWritten bool
+	// Listed are the members that the list in DNS has; none if it was not written.
+	Listed []build.Endpoint
 	// GrowthRefused is why the API server refuses to let volumes grow; empty if it
 	// doesn't.
 	GrowthRefused string
@@ -85,6 +87,9 @@ type Done struct {
 	// RollOutWaits is why the change that an upgrade makes to the members waits; empty if
 	// it doesn't.
 	RollOutWaits string
+	// SizeChanged is what admission made of the number of members or routers; empty if it
+	// changed none.
+	SizeChanged string
 	// Waits is when to look again if no event comes earlier.
 	Waits observe.Waits
 }

@@ -117,6 +117,7 @@ func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error
 		variant: a.ListSize, differs: l.differs || l.moves, behind: &behind,
 	})
 	if err == nil && !behind && len(l.wanted) > 0 {
+		r.done.Listed = l.wanted
 		r.list = build.TheList(r.cluster, l.version, l.wanted)
 	}
 	return err

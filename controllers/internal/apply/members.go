@@ -3,6 +3,9 @@ package apply
 import (
 	"context"
 	"errors"
+	"fmt"
+
+	"example.com/memcached-operator/controllers/internal/written"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,7 +71,11 @@ func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) err
 	}
 	r.done.MembersWritten = changed
 	r.noteTemplateWrite(r.Turns, d, err)
-	if !changed && err == nil && d.settled {
+	switch {
+	case changed || err != nil:
+	case from != to:
+		r.sizeChanged("members", to, from)
+	case d.settled:
 		r.Matches.Note(r.cluster, kindDeployment, &r.present.Deployment.ObjectMeta, to)
 	}
 	if err == nil && changed && from != to {
@@ -96,7 +103,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		}
 	}
 	desired.WithAnnotations(d.annotations())
-	hash := hashOf(desired)
+	hash := written.HashOf(desired)
 	if r.present.StatefulSet != nil { // not part of the hash: the first write has the spec's
 		build.KeepClaimTemplates(desired, r.present.StatefulSet)
 	}
@@ -113,7 +120,11 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 	default:
 		r.view.StatefulSet.Replicas = a.Replicas
 	}
-	if !changed && err == nil && d.settled {
+	switch {
+	case changed || err != nil:
+	case from != a.Replicas:
+		r.sizeChanged("members", a.Replicas, from)
+	case d.settled:
 		r.Matches.Note(r.cluster, kindStatefulSet, &r.present.StatefulSet.ObjectMeta, a.Replicas)
 	}
 	if err == nil && changed && (from < a.Replicas || a.Replicas == 0 && from > 0) {
@@ -142,6 +153,12 @@ func (r *run) decideStatefulSet(ctx context.Context, a action.ApplyStatefulSet, 
 	return d, err
 }
 
+// sizeChanged: the API server has another number than the one that was sent, and nobody else has
+// written it: admission did. Writing it again would change nothing.
+func (r *run) sizeChanged(what string, sent, is int32) {
+	r.done.SizeChanged = fmt.Sprintf("the operator asked for %d %s, and admission made %d of it", sent, what, is)
+}
+
 // errBehind: the size is set already, and the cache doesn't have it yet.
 var errBehind = errors.New("the cache is behind")
 
@@ -153,9 +170,9 @@ func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired
 	var live metav1.Object
 	if r.present.StatefulSet != nil {
 		live = r.present.StatefulSet
-		from, same = ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1), asWanted(desired, current, live, hash)
+		from, same = ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1), written.AsWanted(desired, current, live, hash)
 	}
-	if from != a.Replicas || !same {
+	if !same {
 		behind, err := r.maySetReplicas(ctx, a.Replicas)
 		if err == nil && behind && from != a.Replicas {
 			err = errBehind

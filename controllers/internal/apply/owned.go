@@ -3,10 +3,11 @@ package apply
 import (
 	"context"
 
+	"example.com/memcached-operator/controllers/internal/written"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -84,7 +85,7 @@ type owned[T any, P interface {
 	client.Object
 }, C any, AC interface {
 	*C
-	configuration[C]
+	written.Configuration[C]
 }] struct {
 	kind, name string
 	// current is what the cache has, or nil.
@@ -112,7 +113,7 @@ func applyOwned[T any, P interface {
 	client.Object
 }, C any, AC interface {
 	*C
-	configuration[C]
+	written.Configuration[C]
 }](ctx context.Context, r *run, w owned[T, P, C, AC]) error {
 	if w.current != nil && !w.differs && r.Matches.Has(r.cluster, w.kind, w.current, w.variant) {
 		return nil
@@ -135,7 +136,7 @@ func applyOwned[T any, P interface {
 	if err != nil {
 		return err
 	}
-	if hash := hashOf(desired); w.locked && !asWanted[AC, C](desired, current, w.current, hash) {
+	if hash := written.HashOf(desired); w.locked && !written.AsWanted[AC, C](desired, current, w.current, hash) {
 		desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
 		err := r.apply(ctx, AC(desired.WithResourceVersion(w.current.GetResourceVersion())))
 		if apierrors.IsConflict(err) {
@@ -150,28 +151,21 @@ func applyOwned[T any, P interface {
 	return err
 }
 
-// configuration is an apply configuration, as generated.
-type configuration[T any] interface {
-	runtime.ApplyConfiguration
-	WithAnnotations(entries map[string]string) *T
-	WithResourceVersion(version string) *T
-}
-
 // applyChanged applies the desired configuration, unless it equals what the server reports as
 // applied by us, or the live object is what admission made of it.
 func applyChanged[AC interface {
 	*T
-	configuration[T]
+	written.Configuration[T]
 }, T any](ctx context.Context, r *run, desired, current AC, live metav1.Object) (bool, error) {
-	return applyHashed(ctx, r, desired, current, live, hashOf(desired))
+	return applyHashed(ctx, r, desired, current, live, written.HashOf(desired))
 }
 
 // applyHashed is applyChanged for a configuration with a known hash.
 func applyHashed[AC interface {
 	*T
-	configuration[T]
+	written.Configuration[T]
 }, T any](ctx context.Context, r *run, desired, current AC, live metav1.Object, hash string) (bool, error) {
-	if current != nil && live != nil && asWanted(desired, current, live, hash) {
+	if current != nil && live != nil && written.AsWanted(desired, current, live, hash) {
 		return false, nil
 	}
 	desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
@@ -179,21 +173,6 @@ func applyHashed[AC interface {
 		return false, err
 	}
 	return true, r.apply(ctx, desired)
-}
-
-// asWanted tells whether there is nothing to write. The hash of a former write is no difference: the
-// configuration gets it.
-func asWanted[AC interface {
-	*T
-	configuration[T]
-}, T any](desired, current AC, live metav1.Object, hash string) bool {
-	if asSent(live, hash, desired) {
-		return true
-	}
-	if before, ok := live.GetAnnotations()[cachev1alpha1.AnnotationApplied]; ok {
-		desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: before})
-	}
-	return equality.Semantic.DeepEqual(desired, current)
 }
 
 // mayOwn checks live that the Memcached is not deleted, because applying an object makes
@@ -230,14 +209,14 @@ func create[T any, P interface {
 	client.Object
 }, C any, AC interface {
 	*C
-	configuration[C]
+	written.Configuration[C]
 }](ctx context.Context, r *run, kind, name string, desired AC) (behind bool, err error) {
 	made := kindMade + kind
 	known := &metav1.ObjectMeta{UID: r.cluster.UID}
 	if err := r.mayOwn(ctx); err != nil {
 		return false, err
 	}
-	desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hashOf(desired)})
+	desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: written.HashOf(desired)})
 	if !r.Matches.Has(r.cluster, made, known, 0) {
 		err := r.apply(ctx, AC(desired.WithResourceVersion(noVersion)))
 		if err == nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"example.com/memcached-operator/controllers/internal/written"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -45,7 +47,11 @@ func (r *run) applyRouters(ctx context.Context, part action.RouterPart) error {
 		if err := r.leaveNumber(ctx, present.Deployment); err != nil {
 			return err
 		}
-		return r.applyRouterDeployment(ctx, kind, name)
+		err := r.applyRouterDeployment(ctx, kind, name)
+		if err == nil {
+			r.lookAtNumberOfRouters()
+		}
+		return err
 	case action.RouterBudget:
 		return applyOwned(ctx, r, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
 			kind: kind, name: name, current: present.Budget, extract: policyac.ExtractPodDisruptionBudget,
@@ -111,6 +117,18 @@ func (r *run) leaveNumber(ctx context.Context, d *appsv1.Deployment) error {
 	}
 	kept := appsac.Deployment(d.Name, d.Namespace).WithUID(d.UID).WithSpec(appsac.DeploymentSpec().WithReplicas(*applied.Spec.Replicas))
 	return r.Client.Apply(ctx, kept, client.FieldOwner(numberOwner))
+}
+
+// lookAtNumberOfRouters notes if admission changed it.
+func (r *run) lookAtNumberOfRouters() {
+	d := r.present.Routers.Deployment
+	if d == nil || r.cluster.Spec.Router == nil || r.cluster.Spec.Router.Replicas == nil {
+		return
+	}
+	sent, is := *r.cluster.Spec.Router.Replicas, ptr.Deref(d.Spec.Replicas, 1)
+	if desired := build.Routers(r.cluster, r.Options); sent != is && written.AsSent(d, written.HashOf(desired), desired) {
+		r.sizeChanged("routers", sent, is)
+	}
 }
 
 // numberOwner owns the number of routers in our place.

@@ -108,18 +108,32 @@ func MemberService(c *cachev1alpha1.Memcached, ordinal int32, unlisted string) *
 // StableEndpoints are the first n members, in ring order, with the addresses of their
 // Services. Until all of these are known, and of one family, the list stays as it was before.
 func StableEndpoints(cluster string, n int32, services map[int32]corev1.Service, before []Endpoint) []Endpoint {
-	addresses := make(map[string][]string, n)
+	addresses, all := serviceAddresses(cluster, n, services)
+	if endpoints, without := ofOneFamily(cluster, n, addresses, before); all && len(without) == 0 {
+		return endpoints
+	}
+	return before
+}
+
+// ServicesOfOtherFamily are those of the first n members whose Services have no address of the family
+// that most have, once all have one: the list stays as it was because of them.
+func ServicesOfOtherFamily(cluster string, n int32, services map[int32]corev1.Service) []string {
+	addresses, all := serviceAddresses(cluster, n, services)
+	if _, without := ofOneFamily(cluster, n, addresses, nil); all {
+		return without
+	}
+	return nil
+}
+
+// serviceAddresses are those of the members' Services, by the name of the pod, and whether all have one.
+func serviceAddresses(cluster string, n int32, services map[int32]corev1.Service) (addresses map[string][]string, all bool) {
+	addresses, all = make(map[string][]string, n), true
 	for i := range n {
 		service := services[i]
-		all := append([]string{service.Spec.ClusterIP}, service.Spec.ClusterIPs...)
-		if all = slices.DeleteFunc(all, func(ip string) bool { return !publishable(ip) }); len(all) == 0 {
-			return before
-		}
-		addresses[PodName(cluster, i)] = all
+		ips := append([]string{service.Spec.ClusterIP}, service.Spec.ClusterIPs...)
+		ips = slices.DeleteFunc(ips, func(ip string) bool { return !publishable(ip) })
+		addresses[PodName(cluster, i)] = ips
+		all = all && len(ips) > 0
 	}
-	endpoints, without := ofOneFamily(cluster, n, addresses, before)
-	if len(without) > 0 {
-		return before
-	}
-	return endpoints
+	return addresses, all
 }

@@ -58,6 +58,8 @@ const (
 
 	// ContainerMemcached is memcached's container in a member's pod.
 	ContainerMemcached = "memcached"
+	// ContainerInstall is the init container that brings the supervisor.
+	ContainerInstall = "install"
 	// ContainerDrainer is the drainer's container in the pod of a drain or a placement;
 	// others may have been added.
 	ContainerDrainer = "drainer"

@@ -10,7 +10,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -212,11 +211,5 @@ func drainSecurity() *corev1.SecurityContext {
 }
 
 func drainResources(c *cachev1alpha1.Memcached) corev1.ResourceRequirements {
-	if r := c.Spec.Drain.Resources; r.Requests != nil || r.Limits != nil {
-		return r
-	}
-	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse("100m"),
-		corev1.ResourceMemory: resource.MustParse("64Mi"),
-	}}
+	return withRequests(&c.Spec.Drain.Resources, "100m", "64Mi")
 }

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	containerExporter = "exporter"
+	ContainerExporter = "exporter"
 	metricsPort       = "metrics"
 )
 
@@ -32,12 +32,8 @@ func containers(c *cachev1alpha1.Memcached, o Options, memcached *coreac.Contain
 	if image == "" {
 		image = o.ExporterImage
 	}
-	resources := resourcesOf(&e.Resources)
-	if resources == nil {
-		resources = requests("10m", "32Mi")
-	}
 	exporter := coreac.Container().
-		WithName(containerExporter).
+		WithName(ContainerExporter).
 		WithImage(image).
 		WithTerminationMessagePolicy(lastWords).
 		WithArgs(
@@ -47,7 +43,7 @@ func containers(c *cachev1alpha1.Memcached, o Options, memcached *coreac.Contain
 			WithName(metricsPort).
 			WithProtocol(corev1.ProtocolTCP).
 			WithContainerPort(exporterPort(e))).
-		WithResources(resources).
+		WithResources(resourcesOf(&e.Resources, "10m", "32Mi")).
 		WithSecurityContext(containerSecurity())
 	if c.Spec.TLS != nil {
 		exporter.WithArgs(

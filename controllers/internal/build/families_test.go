@@ -32,11 +32,15 @@ func TestTheListHasEachMemberInOneFamily(t *testing.T) {
 		want    []Endpoint
 		without []string
 	}{
-		"the first member's":                     {mixed, nil, six, nil},
-		"the one that the list has":              {mixed, four, four, nil},
-		"the one that all have":                  {map[string][]string{"cache-0": {"fd00::1", "10.0.0.1"}, "cache-1": {"10.0.0.2"}, "cache-2": {"10.0.0.3", "fd00::3"}}, nil, four, nil},
-		"the one that all have now":              {map[string][]string{"cache-0": {"fd00::1"}, "cache-1": {"fd00::2"}, "cache-2": {"10.0.0.3", "fd00::3"}}, four, six, nil},
-		"a member without a pod counts, too":     {map[string][]string{"cache-0": {"fd00::1", "10.0.0.1"}, "cache-2": {"fd00::3", "10.0.0.3"}}, four, four, nil},
+		"the first member's":                 {mixed, nil, six, nil},
+		"the one that the list has":          {mixed, four, four, nil},
+		"the one that all have":              {map[string][]string{"cache-0": {"fd00::1", "10.0.0.1"}, "cache-1": {"10.0.0.2"}, "cache-2": {"10.0.0.3", "fd00::3"}}, nil, four, nil},
+		"the one that all have now":          {map[string][]string{"cache-0": {"fd00::1"}, "cache-1": {"fd00::2"}, "cache-2": {"10.0.0.3", "fd00::3"}}, four, six, nil},
+		"a member without a pod counts, too": {map[string][]string{"cache-0": {"fd00::1", "10.0.0.1"}, "cache-2": {"fd00::3", "10.0.0.3"}}, four, four, nil},
+		"the one that most have": {
+			map[string][]string{"cache-0": {"10.0.0.1"}, "cache-1": {"fd00::2"}, "cache-2": {"fd00::3"}}, four, []Endpoint{six[1], six[2]}, []string{"cache-0"},
+		},
+		"the list's, where as many have either":  {map[string][]string{"cache-0": {"fd00::1"}, "cache-1": {"10.0.0.2"}}, four[:2], []Endpoint{four[1]}, []string{"cache-0"}},
 		"none is everybody's, which status says": {map[string][]string{"cache-0": {"10.0.0.1"}, "cache-1": {"fd00::2"}, "cache-2": {"10.0.0.3"}}, nil, []Endpoint{four[0], four[2]}, []string{"cache-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +48,7 @@ func TestTheListHasEachMemberInOneFamily(t *testing.T) {
 			if diff := cmp.Diff(test.want, Endpoints("cache", 3, pods, test.before)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if diff := cmp.Diff(test.without, WithoutFamily("cache", 3, pods)); diff != "" {
+			if diff := cmp.Diff(test.without, LeftOut("cache", 3, pods, test.want)); diff != "" {
 				t.Errorf("without an address: -want +got:\n%s", diff)
 			}
 		})

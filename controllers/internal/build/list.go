@@ -44,11 +44,18 @@ func Endpoints(cluster string, n int32, pods []corev1.Pod, before []Endpoint) []
 	return endpoints
 }
 
-// WithoutFamily are those of the first n members that have no address of the family that the
-// list has, so that it leaves them out.
-func WithoutFamily(cluster string, n int32, pods []corev1.Pod) []string {
-	_, without := ofOneFamily(cluster, n, podAddresses(pods), nil)
-	return without
+// LeftOut are those of the first n members whose pods have an address, and which the list hasn't: they
+// have none of its family.
+func LeftOut(cluster string, n int32, pods []corev1.Pod, listed []Endpoint) []string {
+	addresses := podAddresses(pods)
+	var out []string
+	for i := range n {
+		name := PodName(cluster, i)
+		if len(addresses[name]) > 0 && !slices.ContainsFunc(listed, func(e Endpoint) bool { return e.Name == name }) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // podAddresses are those of each pod that a slice takes, the pod's own first.
@@ -66,37 +73,41 @@ func podAddresses(pods []corev1.Pod) map[string][]string {
 }
 
 // ofOneFamily are the first n members that have addresses: each with its first one of the family
-// that all of them have. The list keeps its family as long as all have it; otherwise that of the first
-// member's first address comes first. If no family is everybody's, some are without.
+// that most of them have. If as many have either, the list keeps its family; it begins with that of the
+// first member's first address. If no family is everybody's, some are without.
 func ofOneFamily(cluster string, n int32, addresses map[string][]string, before []Endpoint) (endpoints []Endpoint, without []string) {
-	var first discoveryv1.AddressType
-	for i := range n {
-		if all := addresses[PodName(cluster, i)]; len(all) > 0 && first == "" {
-			first = addressType(all[0])
-		}
-	}
-	families := []discoveryv1.AddressType{first, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}
+	var families []discoveryv1.AddressType
 	if len(before) > 0 {
-		families = slices.Insert(families, 0, AddressType(before))
+		families = append(families, AddressType(before))
 	}
-	for _, family := range append(families, first) {
-		endpoints, without = nil, nil
-		for i := range n {
-			name := PodName(cluster, i)
-			all := addresses[name]
-			j := slices.IndexFunc(all, func(ip string) bool { return addressType(ip) == family })
-			switch {
-			case j >= 0:
-				endpoints = append(endpoints, Endpoint{name, all[j]})
-			case len(all) > 0:
-				without = append(without, name)
-			}
-		}
-		if len(without) == 0 {
+	for i := range n {
+		if all := addresses[PodName(cluster, i)]; len(all) > 0 {
+			families = append(families, addressType(all[0]))
 			break
 		}
 	}
+	for _, family := range append(families, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6) {
+		if has, lacks := of(family, cluster, n, addresses); len(has) > len(endpoints) {
+			endpoints, without = has, lacks
+		}
+	}
 	return endpoints, without
+}
+
+// of are the first n members that have an address of the family, and those that have only others.
+func of(family discoveryv1.AddressType, cluster string, n int32, addresses map[string][]string) (has []Endpoint, lacks []string) {
+	for i := range n {
+		name := PodName(cluster, i)
+		all := addresses[name]
+		j := slices.IndexFunc(all, func(ip string) bool { return addressType(ip) == family })
+		switch {
+		case j >= 0:
+			has = append(has, Endpoint{name, all[j]})
+		case len(all) > 0:
+			lacks = append(lacks, name)
+		}
+	}
+	return has, lacks
 }
 
 // publishable tells whether an EndpointSlice may have the address.

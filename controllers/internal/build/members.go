@@ -143,7 +143,7 @@ func inMemory(c *cachev1alpha1.Memcached) *coreac.VolumeApplyConfiguration {
 // one container of the namespace (a quota with limits, a range of sizes) admits the other.
 func install(c *cachev1alpha1.Memcached, o Options, args contract.Install) *coreac.ContainerApplyConfiguration {
 	return coreac.Container().
-		WithName("install").
+		WithName(ContainerInstall).
 		WithImage(o.OperatorImage).
 		WithTerminationMessagePolicy(lastWords).
 		WithCommand(append([]string{DrainerPath}, args.Args()...)...).
@@ -292,27 +292,32 @@ func VolumeSize(c *cachev1alpha1.Memcached) *resource.Quantity {
 // memberResources are the spec's, or else a memory request for the items, a tenth more
 // for the hash table, and 32Mi for connections and the supervisor.
 func memberResources(c *cachev1alpha1.Memcached) *coreac.ResourceRequirementsApplyConfiguration {
-	if given := resourcesOf(&c.Spec.Resources); given != nil {
-		return given
-	}
 	bytes := Memory(c)
 	mib := (bytes + bytes/10 + 32<<20) >> 20
-	return requests("50m", strconv.FormatInt(mib, 10)+"Mi")
+	return resourcesOf(&c.Spec.Resources, "50m", strconv.FormatInt(mib, 10)+"Mi")
 }
 
-// resourcesOf are the spec's, or nil if it has none.
-func resourcesOf(r *corev1.ResourceRequirements) *coreac.ResourceRequirementsApplyConfiguration {
-	if r.Requests == nil && r.Limits == nil {
-		return nil
+func resourcesOf(given *corev1.ResourceRequirements, cpu, memory string) *coreac.ResourceRequirementsApplyConfiguration {
+	all := withRequests(given, cpu, memory)
+	return convert[coreac.ResourceRequirementsApplyConfiguration](&all)
+}
+
+// withRequests are the spec's, with these requests where it names neither a request nor a limit: a limit
+// alone is a request, too.
+func withRequests(given *corev1.ResourceRequirements, cpu, memory string) corev1.ResourceRequirements {
+	all := *given.DeepCopy()
+	for name, quantity := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
+		_, requested := all.Requests[name]
+		_, limited := all.Limits[name]
+		if requested || limited {
+			continue
+		}
+		if all.Requests == nil {
+			all.Requests = corev1.ResourceList{}
+		}
+		all.Requests[name] = resource.MustParse(quantity)
 	}
-	return convert[coreac.ResourceRequirementsApplyConfiguration](r) // but for what is not given
-}
-
-func requests(cpu, memory string) *coreac.ResourceRequirementsApplyConfiguration {
-	return coreac.ResourceRequirements().WithRequests(corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse(cpu),
-		corev1.ResourceMemory: resource.MustParse(memory),
-	})
+	return all
 }
 
 func containerSecurity() *coreac.SecurityContextApplyConfiguration {

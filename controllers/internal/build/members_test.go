@@ -188,6 +188,43 @@ func TestMemoryRequestFollowsFromMemoryUnlessAPersonSetsResources(t *testing.T) 
 	}
 }
 
+// A limit of CPU alone takes no request for memory away, on any container.
+func TestAPersonsResourcesReplaceOurDefaultsOneByOne(t *testing.T) {
+	quantities := func(cpu, memory string) corev1.ResourceList {
+		all := corev1.ResourceList{}
+		for name, q := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
+			if q != "" {
+				all[name] = resource.MustParse(q)
+			}
+		}
+		return all
+	}
+	for name, test := range map[string]struct{ given, want corev1.ResourceRequirements }{
+		"nothing":           {corev1.ResourceRequirements{}, corev1.ResourceRequirements{Requests: quantities("50m", "102Mi")}},
+		"a limit of CPU":    {corev1.ResourceRequirements{Limits: quantities("1", "")}, corev1.ResourceRequirements{Limits: quantities("1", ""), Requests: quantities("", "102Mi")}},
+		"a limit of memory": {corev1.ResourceRequirements{Limits: quantities("", "1Gi")}, corev1.ResourceRequirements{Limits: quantities("", "1Gi"), Requests: quantities("50m", "")}},
+		"a request":         {corev1.ResourceRequirements{Requests: quantities("2", "")}, corev1.ResourceRequirements{Requests: quantities("2", "102Mi")}},
+	} {
+		c := withStorage().Defaulted().Obj()
+		c.Spec.Resources = test.given
+		got := StatefulSet(c, options, 1).Spec.Template.Spec.Containers[0].Resources
+		for kind, of := range map[string]struct {
+			got  *corev1.ResourceList
+			want corev1.ResourceList
+		}{"requests": {got.Requests, test.want.Requests}, "limits": {got.Limits, test.want.Limits}} {
+			if diff := cmp.Diff(of.want, ptr.Deref(of.got, nil)); diff != "" {
+				t.Errorf("%s, %s: -want +got:\n%s", name, kind, diff)
+			}
+		}
+	}
+	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Drain.Resources.Limits = quantities("1", "")
+	}).Defaulted().Obj()
+	if got := drainResources(c).Requests[corev1.ResourceMemory]; got.String() != "64Mi" {
+		t.Errorf("a drainer asks for %s", got.String())
+	}
+}
+
 func TestVolumeSizeFollowsFromMemoryUnlessAPersonSetsIt(t *testing.T) {
 	for want, b := range map[string]*apitest.MemcachedBuilder{
 		"200Mi":  withStorage().Storage("0"),

@@ -2,6 +2,7 @@ package build
 
 import (
 	"cmp"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -60,8 +61,27 @@ func inherited(given, members *cachev1alpha1.PodTemplate) *cachev1alpha1.PodTemp
 	t.ServiceAccountName = cmp.Or(t.ServiceAccountName, members.ServiceAccountName)
 	t.SchedulerName = cmp.Or(t.SchedulerName, members.SchedulerName)
 	t.RuntimeClassName = cmp.Or(t.RuntimeClassName, members.RuntimeClassName)
-	t.SecurityContext = cmp.Or(t.SecurityContext, members.SecurityContext)
+	t.SecurityContext = inheritedSecurity(t.SecurityContext, members.SecurityContext)
 	return &t
+}
+
+// inheritedSecurity is the given context with the members' fields where it has none. Of who asks for
+// root alone it is not demanded to be anybody else.
+func inheritedSecurity(given, members *corev1.PodSecurityContext) *corev1.PodSecurityContext {
+	if given == nil || members == nil {
+		return cmp.Or(given, members)
+	}
+	all, theirs := given.DeepCopy(), members.DeepCopy()
+	if given.RunAsUser != nil && *given.RunAsUser == 0 {
+		theirs.RunAsNonRoot = nil
+	}
+	to, from := reflect.ValueOf(all).Elem(), reflect.ValueOf(theirs).Elem()
+	for i := range to.NumField() {
+		if to.Field(i).IsZero() {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+	return all
 }
 
 // nodeAffinity is the part of the members' affinity that routers and drainers share. The rest

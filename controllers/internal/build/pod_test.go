@@ -60,6 +60,33 @@ func TestMembersSpreadOverNodesAsThePersonSays(t *testing.T) {
 	}
 }
 
+// A drainer has to read what members wrote: one field of its own leaves it their user and group.
+func TestASecurityContextIsInheritedFieldByField(t *testing.T) {
+	members := &corev1.PodSecurityContext{
+		RunAsUser: ptr.To[int64](5), RunAsGroup: ptr.To[int64](6), FSGroup: ptr.To[int64](7), RunAsNonRoot: ptr.To(true), SupplementalGroups: []int64{8},
+	}
+	for name, test := range map[string]struct{ given, want *corev1.PodSecurityContext }{
+		"none": {nil, members},
+		"one field": {
+			&corev1.PodSecurityContext{SupplementalGroups: []int64{9}},
+			&corev1.PodSecurityContext{
+				RunAsUser: ptr.To[int64](5), RunAsGroup: ptr.To[int64](6), FSGroup: ptr.To[int64](7), RunAsNonRoot: ptr.To(true), SupplementalGroups: []int64{9},
+			},
+		},
+		"root": {
+			&corev1.PodSecurityContext{RunAsUser: ptr.To[int64](0)},
+			&corev1.PodSecurityContext{RunAsUser: ptr.To[int64](0), RunAsGroup: ptr.To[int64](6), FSGroup: ptr.To[int64](7), SupplementalGroups: []int64{8}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := inherited(&cachev1alpha1.PodTemplate{SecurityContext: test.given}, &cachev1alpha1.PodTemplate{SecurityContext: members})
+			if diff := cmp.Diff(test.want, got.SecurityContext); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestWhatAPersonSetsReachesThePods(t *testing.T) {
 	change := func(s *cachev1alpha1.MemcachedSpec) {
 		s.Template = cachev1alpha1.PodTemplate{

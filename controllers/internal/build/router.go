@@ -317,8 +317,5 @@ func routeArgs(c *cachev1alpha1.Memcached) []string {
 }
 
 func routerResources(c *cachev1alpha1.Memcached) *coreac.ResourceRequirementsApplyConfiguration {
-	if given := resourcesOf(&c.Spec.Router.Resources); given != nil {
-		return given
-	}
-	return requests("100m", "64Mi")
+	return resourcesOf(&c.Spec.Router.Resources, "100m", "64Mi")
 }

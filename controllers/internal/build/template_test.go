@@ -1,6 +1,7 @@
 package build
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -96,5 +97,17 @@ func TestTheHashOfTheRoutersSpecIsThatOfWhatTheirPodsDependOn(t *testing.T) {
 		if changed := RouterSpec(before) != RouterSpec(after); changed != test.pods {
 			t.Errorf("%s: the hash changes: %v, want %v", name, changed, test.pods)
 		}
+	}
+}
+
+// A field that is added to the spec, and that a cluster doesn't set, changes no hash: an upgrade of the
+// operator would replace the cluster's members.
+func TestAFieldThatIsNotSetIsNoPartOfTheHash(t *testing.T) {
+	b, err := json.Marshal(cachev1alpha1.MemcachedSpec{Exporter: &cachev1alpha1.ExporterSpec{}, Router: &cachev1alpha1.RouterSpec{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(b); got != `{"router":{},"exporter":{}}` {
+		t.Errorf("an empty spec is hashed as %s", got)
 	}
 }

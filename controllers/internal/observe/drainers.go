@@ -27,7 +27,7 @@ func (o *State) DrainerWaits(now time.Time) map[types.UID]status.Wait {
 		if jobState(job) != plan.JobActive {
 			continue
 		}
-		wait, ok := jobWaits(job, o.DrainerPods, now)
+		wait, ok := jobWaits(o.Cluster, job, o.DrainerPods, now)
 		if refused, lacks := o.DrainersNotCreated[identity.ClaimUID(job)]; lacks {
 			wait, ok = refused, true
 		}
@@ -38,14 +38,14 @@ func (o *State) DrainerWaits(now time.Time) map[types.UID]status.Wait {
 	return waits
 }
 
-func jobWaits(job *batchv1.Job, pods []corev1.Pod, now time.Time) (status.Wait, bool) {
-	last := lastAttempt(job, pods)
+func jobWaits(cluster *cachev1alpha1.Memcached, job *batchv1.Job, pods []corev1.Pod, now time.Time) (status.Wait, bool) {
+	last := lastAttempt(cluster, job, pods)
 	for i := range pods {
 		pod := &pods[i]
 		if !metav1.IsControlledBy(pod, job) {
 			continue
 		}
-		if wait, lingers := status.DoesNotEnd(pod, now); lingers && !DrainerEnded(pod) {
+		if wait, lingers := status.DoesNotEnd(cluster, pod, now); lingers && !DrainerEnded(pod) {
 			return wait, true
 		}
 		switch ended := drainerOf(pod).Terminated; {
@@ -62,10 +62,30 @@ func jobWaits(job *batchv1.Job, pods []corev1.Pod, now time.Time) (status.Wait, 
 			return wait, true
 		}
 	}
-	if last == "" {
+	if wait, suspended := jobSuspended(job); suspended {
+		return wait, true
+	}
+	switch created := job.CreationTimestamp.Time; {
+	case last == "" && now.Before(created.Add(status.StuckAfter)):
 		return status.Wait{}, false // the Job was just created
+	case last == "":
+		return status.Wait{
+			Reason: cachev1alpha1.ReasonNoPodYet, Message: fmt.Sprintf("Job %s has no pod yet, since %s", job.Name, created.UTC().Format(time.RFC3339)), Since: created,
+		}, true
 	}
 	return status.Wait{Reason: cachev1alpha1.ReasonRetrying, Message: last, Since: job.CreationTimestamp.Time}, true
+}
+
+// jobSuspended tells that a queue, or a person, holds the Job: its controller makes no pod for it.
+func jobSuspended(job *batchv1.Job) (status.Wait, bool) {
+	for _, c := range job.Status.Conditions {
+		if c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue {
+			return status.Wait{
+				Reason: cachev1alpha1.ReasonJobSuspended, Message: fmt.Sprintf("Job %s is suspended: %s", job.Name, cmp.Or(c.Message, c.Reason)), Since: c.LastTransitionTime.Time,
+			}, true
+		}
+	}
+	return status.Wait{}, false
 }
 
 // slowStart is how long a drainer's pod may take to start before status says on which
@@ -106,7 +126,7 @@ func podWaits(pod *corev1.Pod, now time.Time) status.Wait {
 }
 
 // lastAttempt says how the last attempt of an active Job failed; empty if none has.
-func lastAttempt(job *batchv1.Job, pods []corev1.Pod) string {
+func lastAttempt(cluster *cachev1alpha1.Memcached, job *batchv1.Job, pods []corev1.Pod) string {
 	failed := job.Status.Failed
 	if failed == 0 {
 		return ""
@@ -116,6 +136,9 @@ func lastAttempt(job *batchv1.Job, pods []corev1.Pod) string {
 		why = fmt.Sprintf("exit code %d", ended.ExitCode)
 		if r, err := podReceipt(ended); err == nil && r.Reason != "" {
 			why = fmt.Sprintf("%s: %s", r.Reason, r.Message)
+		}
+		if ended.Reason == status.OOMKilled {
+			why = fmt.Sprintf("%s, %s%s", ended.Reason, why, status.MoreMemory(cluster.Spec.Drain.Resources.Limits, "spec.drain.resources"))
 		}
 	}
 	return fmt.Sprintf("failed attempts: %d, the last one: %s", failed, why)

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,11 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/status"
+	"example.com/memcached-operator/controllers/internal/trim"
 )
 
 func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
@@ -110,12 +114,59 @@ func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "job"}, Status: batchv1.JobStatus{Failed: test.failed}}
+			cluster := apitest.MakeMemcached("cache").Obj()
+			job.CreationTimestamp = metav1.NewTime(now)
 			other := pod(corev1.PodPending, unschedulable)
 			other.OwnerReferences[0].UID = "another"
-			got, waits := jobWaits(job, append(test.pods, other), now)
+			got, waits := jobWaits(cluster, job, append(test.pods, other), now)
 			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(status.Wait{}, "Since")); diff != "" || waits != test.waits {
 				t.Errorf("waits is %v, want %v; -want +got:\n%s", waits, test.waits, diff)
 			}
 		})
+	}
+}
+
+// A Job that a queue holds, or that nothing makes a pod for, says so; Kueue suspends each Job first.
+func TestAJobWithoutAPodSaysWhy(t *testing.T) {
+	now := time.Unix(5000, 0)
+	suspended := batchv1.JobCondition{Type: batchv1.JobSuspended, Status: "True", Reason: "JobSuspended", Message: "Job suspended", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}
+	for name, test := range map[string]struct {
+		age        time.Duration
+		conditions []batchv1.JobCondition
+		want       status.Wait
+	}{
+		"just made":          {59 * time.Second, nil, status.Wait{}},
+		"a minute later":     {time.Minute, nil, status.Wait{Reason: "NoPodYet", Message: "Job job has no pod yet, since 1970-01-01T01:22:20Z", Since: now.Add(-time.Minute)}},
+		"suspended":          {time.Second, []batchv1.JobCondition{suspended}, status.Wait{Reason: "JobSuspended", Message: "Job job is suspended: Job suspended", Since: now.Add(-time.Hour)}},
+		"not suspended more": {time.Second, []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: "False"}}, status.Wait{}},
+	} {
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "job", CreationTimestamp: metav1.NewTime(now.Add(-test.age))}}
+		job.Status.Conditions = test.conditions
+		if _, err := trim.Job(job); err != nil {
+			t.Fatal(err)
+		}
+		got, waits := jobWaits(apitest.MakeMemcached("cache").Obj(), job, nil, now)
+		if diff := cmp.Diff(test.want, got); diff != "" || waits != (test.want.Reason != "") {
+			t.Errorf("%s: waits %v: -want +got:\n%s", name, waits, diff)
+		}
+	}
+}
+
+// A drainer that is killed for its memory says which limit to raise.
+func TestADrainerThatRunsOutOfMemorySaysSo(t *testing.T) {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "job"}, Status: batchv1.JobStatus{Failed: 1}}
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "job", Controller: ptr.To(true)}}}}
+	pod.Status.Phase = corev1.PodFailed
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "drainer", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}}}}
+	c := apitest.MakeMemcached("cache").Obj()
+	for limits, want := range map[bool]string{true: "raise spec.drain.resources.limits.memory", false: "LimitRange"} {
+		if limits {
+			c.Spec.Drain.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
+		} else {
+			c.Spec.Drain.Resources.Limits = nil
+		}
+		if got, _ := jobWaits(c, job, []corev1.Pod{pod}, time.Unix(5000, 0)); !strings.Contains(got.Message, "OOMKilled, exit code 137; ") || !strings.Contains(got.Message, want) {
+			t.Errorf("%+v, want %s", got, want)
+		}
 	}
 }

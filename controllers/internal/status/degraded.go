@@ -39,6 +39,7 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Cond
 		func() *trouble { return drainersLinger(in, w) },
 		func() *trouble { return podNotCreated(in) },
 		func() *trouble { return refusing(in, w) },
+		func() *trouble { return sizeChanged(in) },
 		func() *trouble { return gaveUp(in, s) },
 		func() *trouble { return unreachableSize(in) },
 		func() *trouble { return leftOut(in) },
@@ -108,6 +109,15 @@ func refusing(in *Input, w *waits) *trouble {
 	return nil
 }
 
+// sizeChanged: admission changes the number of members or routers that the operator asks for.
+func sizeChanged(in *Input) *trouble {
+	if in.SizeChanged == "" || deleting(in) {
+		return nil
+	}
+	return troublef(cachev1alpha1.ReasonSizeChangedByAdmission,
+		"%s: change the policy, then remove the annotation %s of that object, so that the operator writes it again", in.SizeChanged, cachev1alpha1.AnnotationApplied)
+}
+
 // gaveUp: a drain or a placement has failed, and no later attempt has succeeded yet.
 func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
 	for i := range s.Drains { // s.Drains and the plan's are in the same order
@@ -167,7 +177,7 @@ func keptByOthers(in *Input, w *waits) *trouble {
 func drainersLinger(in *Input, w *waits) *trouble {
 	for i := range in.Drainers {
 		if pod := &in.Drainers[i]; pod.DeletionTimestamp != nil {
-			if t := lingers(pod, drainerEnds(pod), cachev1alpha1.ReasonDrainerDoesNotEnd, w); t != nil {
+			if t := lingers(pod, drainerEnds(in.Cluster, pod), cachev1alpha1.ReasonDrainerDoesNotEnd, w); t != nil {
 				return t
 			}
 		}
@@ -200,11 +210,19 @@ func unreachableSize(in *Input) *trouble {
 
 // leftOut: members have no address of the family that the list in DNS has.
 func leftOut(in *Input) *trouble {
-	if in.Cluster.Spec.Storage == nil || build.Stable(in.Cluster) {
+	n := int32(len(in.Servers))
+	if in.Cluster.Spec.Storage == nil || deleting(in) {
 		return nil
 	}
-	without := build.WithoutFamily(in.Cluster.Name, int32(len(in.Servers)), in.Pods)
-	if len(without) == 0 {
+	if build.Stable(in.Cluster) {
+		if without := build.ServicesOfOtherFamily(in.Cluster.Name, n, in.MemberServices); len(without) > 0 {
+			return troublef(cachev1alpha1.ReasonAddressFamily,
+				"the members' Services have addresses of two families, so the list in DNS stays as it was: %d of %d have none of the family that the others have: that of %s", len(without), n, without[0])
+		}
+		return nil
+	}
+	without := build.LeftOut(in.Cluster.Name, n, in.Pods, in.Listed)
+	if len(in.Listed) == 0 || len(without) == 0 {
 		return nil
 	}
 	return troublef(cachev1alpha1.ReasonAddressFamily,
@@ -249,7 +267,7 @@ func patience(reason string) time.Duration {
 	switch reason {
 	case cachev1alpha1.ReasonPodNotCreated:
 		return 0
-	case string(corev1.PodReasonUnschedulable), cachev1alpha1.ReasonRetrying,
+	case string(corev1.PodReasonUnschedulable), cachev1alpha1.ReasonRetrying, cachev1alpha1.ReasonJobSuspended, cachev1alpha1.ReasonNoPodYet,
 		cachev1alpha1.ReasonSurvivorUnreachable, cachev1alpha1.ReasonSourceUnreachable:
 		return StuckAfter
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
@@ -35,7 +36,7 @@ type trouble struct{ reason, message string }
 // troubled returns the first member in trouble, and how many there are.
 func troubled(in *Input, w *waits) (first *trouble, n int) {
 	for _, pod := range byOrdinal(in) {
-		t := podTrouble(pod, w)
+		t := podTrouble(in.Cluster, pod, w)
 		if t == nil {
 			continue
 		}
@@ -46,7 +47,7 @@ func troubled(in *Input, w *waits) (first *trouble, n int) {
 	return first, n
 }
 
-func podTrouble(pod *corev1.Pod, w *waits) *trouble {
+func podTrouble(cluster *cachev1alpha1.Memcached, pod *corev1.Pod, w *waits) *trouble {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return lingers(pod, pod.DeletionTimestamp.Time, cachev1alpha1.ReasonMemberDoesNotEnd, w)
@@ -63,7 +64,7 @@ func podTrouble(pod *corev1.Pod, w *waits) *trouble {
 		return nil
 	}
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if t := containerTrouble(&c, w); t != nil {
+		if t := containerTrouble(cluster, &c, w); t != nil {
 			t.message = fmt.Sprintf("pod %s, container %s: %s", pod.Name, c.Name, t.message)
 			return t
 		}
@@ -93,52 +94,60 @@ func doesNotEnd(pod *corev1.Pod, ends time.Time) string {
 		pod.Name, clock(ends), pod.Spec.NodeName)
 }
 
-// drainerGrace is Kubernetes' default, in seconds, which a drainer's Job doesn't change.
+// drainerGrace is Kubernetes' default, in seconds.
 const drainerGrace = 30
 
 // drainerEnds is when a drainer's pod that was told to end has to be gone. Anybody may
-// have made a similar pod with a year to end, so the grace period is bounded.
-func drainerEnds(pod *corev1.Pod) time.Time {
-	ends := pod.DeletionTimestamp.Time
-	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > drainerGrace {
-		ends = time.Unix(ends.Unix()-*grace+drainerGrace, 0)
+// have made a similar pod with a year to end, so the grace period is bounded: by the spec's, or the default.
+func drainerEnds(c *cachev1alpha1.Memcached, pod *corev1.Pod) time.Time {
+	ends, most := pod.DeletionTimestamp.Time, max(drainerGrace, ptr.Deref(c.Spec.Drain.Template.TerminationGracePeriodSeconds, 0))
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > most {
+		ends = time.Unix(ends.Unix()-*grace+most, 0)
 	}
 	return ends
 }
 
 // DoesNotEnd tells why a drainer's pod that was told to end is overdue: it has had a
 // minute more than its grace period.
-func DoesNotEnd(pod *corev1.Pod, now time.Time) (Wait, bool) {
-	if pod.DeletionTimestamp == nil || now.Before(drainerEnds(pod).Add(StuckAfter)) {
+func DoesNotEnd(c *cachev1alpha1.Memcached, pod *corev1.Pod, now time.Time) (Wait, bool) {
+	if pod.DeletionTimestamp == nil || now.Before(drainerEnds(c, pod).Add(StuckAfter)) {
 		return Wait{}, false
 	}
-	ends := drainerEnds(pod)
+	ends := drainerEnds(c, pod)
 	return Wait{Reason: cachev1alpha1.ReasonDrainerDoesNotEnd, Message: doesNotEnd(pod, ends), Since: ends}, true
 }
 
 // containerTrouble tells why a container doesn't start, or doesn't stay.
-func containerTrouble(c *corev1.ContainerStatus, w *waits) *trouble {
+func containerTrouble(cluster *cachev1alpha1.Memcached, c *corev1.ContainerStatus, w *waits) *trouble {
 	if waiting := c.State.Waiting; waiting != nil {
 		reason := waitingReason(waiting.Reason)
 		switch {
 		case reason == "" && c.RestartCount < restartsOfALoop:
 			return nil
 		case reason == cachev1alpha1.ReasonCrashLoop || reason == "":
-			return looping(c, c.LastTerminationState.Terminated, reason != "")
+			return looping(cluster, c, c.LastTerminationState.Terminated, reason != "")
 		}
-		return &trouble{reason, fmt.Sprintf("%s: %s", waiting.Reason, waiting.Message)}
+		return &trouble{reason, fmt.Sprintf("%s: %s%s", waiting.Reason, waiting.Message, userFor(waiting.Message))}
 	}
 	if ended := c.State.Terminated; ended != nil {
-		return looping(c, ended, false)
+		return looping(cluster, c, ended, false)
 	}
 	last := c.LastTerminationState.Terminated
 	if running := c.State.Running; running != nil && last != nil {
 		// It has recovered when it has outlived its last run by a minute.
 		if back := running.StartedAt.Add(min(ran(last)+StuckAfter, resetAfter)); loops(c, last) && !w.past(back) {
-			return looping(c, last, false)
+			return looping(cluster, c, last, false)
 		}
 	}
 	return nil
+}
+
+// userFor says how a pod gets a user by number, which the kubelet asks for.
+func userFor(message string) string {
+	if strings.Contains(message, "non-numeric user") {
+		return "; set spec.template.securityContext.runAsUser, or let the operator set it: --assigned-users=false"
+	}
+	return ""
 }
 
 // waitingReason maps the kubelet's word to a reason; empty for a container that is being
@@ -158,15 +167,11 @@ func waitingReason(word string) string {
 
 // looping is the trouble of a container whose last run ended so. certain: the kubelet
 // says that it loops.
-func looping(c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated, certain bool) *trouble {
+func looping(cluster *cachev1alpha1.Memcached, c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated, certain bool) *trouble {
 	if !certain && !loops(c, ended) {
 		return nil
 	}
-	message := "it ends again and again: " + lastWords(ended)
-	if c.Name == build.ContainerMemcached {
-		message += settingFor(ended)
-	}
-	return &trouble{cachev1alpha1.ReasonCrashLoop, message}
+	return &trouble{cachev1alpha1.ReasonCrashLoop, "it ends again and again: " + lastWords(ended) + settingFor(cluster, c.Name, ended)}
 }
 
 // nodesLimits are memcached's words where a node can't give what the spec asks for, and which
@@ -176,13 +181,37 @@ var nodesLimits = []struct{ words, setting string }{
 	{"Can't create thread", "lower spec.threads, or raise the node's limit of processes"},
 }
 
-// settingFor says which setting to change; empty if that is not known.
-func settingFor(ended *corev1.ContainerStateTerminated) string {
+// OOMKilled is the kubelet's word for a container that the kernel has killed for its memory.
+const OOMKilled = "OOMKilled"
+
+// MoreMemory says where a container gets more memory: the spec's limit, or else whatever gave it one.
+func MoreMemory(limits corev1.ResourceList, field string) string {
+	if _, is := limits[corev1.ResourceMemory]; is {
+		return "; raise " + field + ".limits.memory"
+	}
+	return "; " + field + " has no limit of memory: it is that of a LimitRange (kubectl get limitrange), or the node ran out of memory: set one"
+}
+
+// settingFor says which setting to change; empty if that is not known, and for a container that is not
+// ours.
+func settingFor(cluster *cachev1alpha1.Memcached, container string, ended *corev1.ContainerStateTerminated) string {
 	if ended == nil {
 		return ""
 	}
-	if ended.Reason == "OOMKilled" {
-		return "; raise spec.resources.limits.memory, or lower spec.memory"
+	if ended.Reason == OOMKilled {
+		switch spec := &cluster.Spec; {
+		case container == build.ContainerMemcached:
+			return MoreMemory(spec.Resources.Limits, "spec.resources") + ", or lower spec.memory"
+		case container == build.ContainerInstall:
+			return MoreMemory(spec.Resources.Limits, "spec.resources")
+		case container == build.ContainerExporter && spec.Exporter != nil:
+			return MoreMemory(spec.Exporter.Resources.Limits, "spec.exporter.resources")
+		case container == build.ContainerRouter && spec.Router != nil:
+			return MoreMemory(spec.Router.Resources.Limits, "spec.router.resources")
+		}
+	}
+	if container != build.ContainerMemcached {
+		return ""
 	}
 	for _, limit := range nodesLimits {
 		if strings.Contains(ended.Message, limit.words) {

@@ -85,7 +85,7 @@ func routerTrouble(in *Input, w *waits) string {
 		}
 	}
 	for i := range in.RouterPods {
-		if t := podTrouble(&in.RouterPods[i], w); t != nil {
+		if t := podTrouble(in.Cluster, &in.RouterPods[i], w); t != nil {
 			return ": " + t.message
 		}
 	}

@@ -48,7 +48,11 @@ type Input struct {
 	Room *plan.Room
 	// Servers on the clients' list, and the record of its ring.
 	Servers []string
-	Ring    ring.Record
+	// Listed are the members that the list in DNS has; none if that is not known. MemberServices are the
+	// Services of single members, by their ordinals.
+	Listed         []build.Endpoint
+	MemberServices map[int32]corev1.Service
+	Ring           ring.Record
 	// Monitoring is the state of the ServiceMonitor.
 	Monitoring Monitoring
 	// Binding is the state of the Secret of spec.binding; nil if it was not read.
@@ -76,7 +80,10 @@ type Input struct {
 	MembersWritten bool
 	// RollOutWaits says what the roll-out of an upgrade waits for; empty if it doesn't.
 	RollOutWaits string
-	Now          time.Time
+	// SizeChanged is what admission made of the number of members or routers; empty if it
+	// changed none.
+	SizeChanged string
+	Now         time.Time
 
 	again time.Duration
 }

@@ -48,12 +48,12 @@ func Job(object any) (any, error) {
 	return object, nil
 }
 
-// jobConditions keeps how the Job ended, the first condition of each kind.
+// jobConditions keeps how the Job ended, and whether it is suspended, the first condition of each kind.
 func jobConditions(all []batchv1.JobCondition) []batchv1.JobCondition {
 	var kept []batchv1.JobCondition
 	seen := map[batchv1.JobConditionType]bool{}
 	for _, c := range all {
-		if c.Type != batchv1.JobComplete && c.Type != batchv1.JobFailed || c.Status != corev1.ConditionTrue || seen[c.Type] {
+		if c.Type != batchv1.JobComplete && c.Type != batchv1.JobFailed && c.Type != batchv1.JobSuspended || c.Status != corev1.ConditionTrue || seen[c.Type] {
 			continue
 		}
 		seen[c.Type] = true

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/written"
+
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -121,9 +122,11 @@ func (a Access) writeBinding(ctx context.Context, c *cachev1alpha1.Memcached, se
 		}
 	}
 	desired := build.Binding(c, servers, login, authorities)
-	if current != nil && equality.Semantic.DeepEqual(desired, current) {
+	hash := written.HashOf(desired) // who may read it may read the Secret
+	if current != nil && written.AsWanted(desired, current, live, hash) {
 		return nil
 	}
+	desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
 	err = a.Client.Apply(ctx, desired, client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
 	return mayNot(err, "create and patch", name)
 }

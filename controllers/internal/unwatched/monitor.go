@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/written"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -53,6 +55,7 @@ func (m *Monitors) Apply(ctx context.Context, a Access, c *cachev1alpha1.Memcach
 	if fresh {
 		return found, nil
 	}
+	hash := written.HashOf(desired)
 	live, err := a.serviceMonitor(ctx, c)
 	switch {
 	case meta.IsNoMatchError(err):
@@ -62,7 +65,8 @@ func (m *Monitors) Apply(ctx context.Context, a Access, c *cachev1alpha1.Memcach
 		return found, err
 	case live != nil && !metav1.IsControlledBy(live, c):
 		return found, &identity.NameTakenError{Kind: build.ServiceMonitorKind.Kind, Name: c.Name}
-	case live == nil || !contains(live.Object, desired.Object):
+	case live == nil || !contains(live.Object, desired.Object) && !written.AsSent(live, hash, desired):
+		desired.SetAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
 		err := a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
 		if err != nil {
 			return found, err

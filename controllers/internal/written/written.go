@@ -1,4 +1,5 @@
-package apply
+// Package written tells whether an object is what the API server made of our last write. It is pure.
+package written
 
 import (
 	"crypto/sha256"
@@ -8,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
@@ -17,21 +19,21 @@ import (
 // was sent, and no field of that may have become anybody else's: whoever else changes a value of ours takes
 // the field over, and admission does not.
 
-// hashOf what is sent.
-func hashOf(desired any) string {
+// HashOf is the hash of what is sent.
+func HashOf(desired any) string {
 	b, _ := json.Marshal(desired) // an apply configuration always has JSON
 	const length = 8
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:length])
 }
 
-// asSent tells whether the object is what the API server made of a write with this hash.
-func asSent(live metav1.Object, hash string, desired any) bool {
-	return live.GetAnnotations()[cachev1alpha1.AnnotationApplied] == hash && ownsAll(live, desired)
+// AsSent tells whether the object is what the API server made of a write with this hash.
+func AsSent(live metav1.Object, hash string, desired any) bool {
+	return live.GetAnnotations()[cachev1alpha1.AnnotationApplied] == hash && OwnsAll(live, desired)
 }
 
-// ownsAll tells whether all fields of the configuration are ours, those within the path being left out.
-func ownsAll(live metav1.Object, desired any, path ...string) bool {
+// OwnsAll tells whether all fields of the configuration are ours, those within the path being left out.
+func OwnsAll(live metav1.Object, desired any, path ...string) bool {
 	fields := appliedFields(live)
 	for _, name := range path {
 		fields, _ = fields["f:"+name].(map[string]any)
@@ -119,4 +121,26 @@ func hasKeys(text string, element any) bool {
 		}
 	}
 	return true
+}
+
+// Configuration is an apply configuration, as generated.
+type Configuration[T any] interface {
+	runtime.ApplyConfiguration
+	WithAnnotations(entries map[string]string) *T
+	WithResourceVersion(version string) *T
+}
+
+// AsWanted tells whether there is nothing to write. The hash of a former write is no difference: the
+// configuration gets it.
+func AsWanted[AC interface {
+	*T
+	Configuration[T]
+}, T any](desired, current AC, live metav1.Object, hash string) bool {
+	if AsSent(live, hash, desired) {
+		return true
+	}
+	if before, ok := live.GetAnnotations()[cachev1alpha1.AnnotationApplied]; ok {
+		desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: before})
+	}
+	return equality.Semantic.DeepEqual(desired, current)
 }
