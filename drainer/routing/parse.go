@@ -40,6 +40,34 @@ func (s Server) clientHostPort() (host string, port uint16) {
 	return s.Name, s.Port
 }
 
+// At is the server when it is dialled at another port. The client goes on calling it as before, so its keys stay.
+// Its host has to be a name: after an IPv6 address, a port could not be told from the address.
+func (s Server) At(client string, port uint16) Server {
+	if s.Port != port {
+		s.Name, s.Port = s.Called(client), port
+	}
+	if s.Name == s.Address() {
+		s.Name = ""
+	}
+	return s
+}
+
+// Called is how the client calls the server: HOST:PORT, or an alias that the client hashes without a port.
+func (s Server) Called(client string) string {
+	if client == twemproxyClient && isAlias(s) {
+		return s.Name
+	}
+	return hostPortName(s)
+}
+
+// Text is the inverse of ParseServer.
+func (s Server) Text() string {
+	if s.Name == "" {
+		return s.Address()
+	}
+	return s.Name + "=" + s.Address()
+}
+
 // Address is where the server is dialled, HOST:PORT.
 func (s Server) Address() string {
 	return net.JoinHostPort(s.Host, strconv.Itoa(int(s.Port)))

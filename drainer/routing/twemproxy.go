@@ -1,12 +1,14 @@
 package routing
 
+const twemproxyClient = "twemproxy"
+
 // twemproxy is twemproxy (nutcracker) with "distribution: ketama" and "hash:
 // fnv1a_64", its defaults, and weights of 1. The ring is libmemcached's
 // weighted one; a server goes by its alias where it has one.
 //
 // Source: twemproxy's nc_ketama.c, nc_fnv.c and nc_conf.c (conf_add_server).
 func init() {
-	register("twemproxy", func(servers []Server) (Owner, error) {
+	register(twemproxyClient, func(servers []Server) (Owner, error) {
 		return fnvRing{newRing(md5Points(servers, weightedDigests(len(servers)), twemproxyName))}, nil
 	})
 }
@@ -14,10 +16,15 @@ func init() {
 // twemproxyName is the alias as it is, else what libmemcached would write. A
 // name that ends in a port is no alias but where twemproxy finds the server.
 func twemproxyName(s Server) string {
-	if host, _ := s.clientHostPort(); s.Name == host {
+	if isAlias(s) {
 		return s.Name
 	}
 	return libmemcachedName(s)
+}
+
+func isAlias(s Server) bool {
+	host, _ := s.clientHostPort()
+	return s.Name == host
 }
 
 // fnvRing looks up twemproxy's fnv1a_64.
