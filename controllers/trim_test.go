@@ -138,14 +138,14 @@ func TestTrimmedObjectsKeepWhatTheOperatorApplies(t *testing.T) {
 	cluster.Name, cluster.Namespace = strings.Repeat("n", 52), strings.Repeat("s", 63)
 	cluster.Spec.NetworkPolicy, cluster.Spec.Discovery = &cachev1alpha1.NetworkPolicySpec{}, &cachev1alpha1.DiscoverySpec{Port: 11212}
 	var options Options
-	servers := build.Servers(cluster, cachev1alpha1.MaxSize)
+	servers := build.Servers(cluster, nil, cachev1alpha1.MaxSize)
 	for _, object := range []client.Object{
 		typed[corev1.Service](t, build.Service(cluster)),
 		typed[corev1.Service](t, build.ListService(cluster)),
 		typed[corev1.Service](t, build.Discovery(cluster)),
-		typed[discoveryv1.EndpointSlice](t, build.ListSlice(cluster, everyEndpoint(cluster), discoveryv1.AddressTypeIPv6, 1, true)),
+		typed[discoveryv1.EndpointSlice](t, build.ListSlice(cluster, build.ListPorts{Port: 11211}, everyEndpoint(cluster), discoveryv1.AddressTypeIPv6, 1, true)),
 		typed[corev1.ConfigMap](t, build.ServersConfigMap(cluster, servers, ring.Record{})),
-		typed[networkingv1.NetworkPolicy](t, build.NetworkPolicy(cluster)),
+		typed[networkingv1.NetworkPolicy](t, build.NetworkPolicy(cluster, nil)),
 		typed[policyv1.PodDisruptionBudget](t, build.DisruptionBudget(cluster)),
 		typed[appsv1.StatefulSet](t, build.StatefulSet(cluster, options, 3)),
 		typed[appsv1.Deployment](t, build.Deployment(cluster, options)),

@@ -55,6 +55,9 @@ const (
 	// AnnotationListVersion is the version of that list, and of the slice's. It grows with
 	// each change.
 	AnnotationListVersion = "cache.example.com/list-version"
+	// AnnotationListPorts, on the slice, is a hash of the list's ports if they are not all the slice's: members
+	// are replaced for a new port.
+	AnnotationListPorts = "cache.example.com/list-ports"
 )
 
 // AnnotationTable is the number, on a router's pod, of the table of the rings that the operator
@@ -137,6 +140,9 @@ const (
 	// operator said of its pods, without the drainer's arguments. If that has changed, and no
 	// pod of the Job has run, the Job is replaced.
 	AnnotationDrainer = "cache.example.com/drainer"
+	// AnnotationPorts, on the same Jobs, is a hash of the ports that members listened at when the Job was made. If
+	// these have changed, the Job is replaced: it would not reach them.
+	AnnotationPorts = "cache.example.com/ports"
 	// AnnotationClaimUID is the UID of the claim that the Job drains.
 	AnnotationClaimUID = "cache.example.com/claim-uid"
 	// AnnotationSurvivors is the number of survivors that the Job adds items to: the

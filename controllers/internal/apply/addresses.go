@@ -30,7 +30,10 @@ func (r *run) writeMemberService(ctx context.Context, ordinal int32, current *co
 	return applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
 		kind: kindMemberService + strconv.Itoa(int(ordinal)), name: build.MemberServiceName(r.cluster.Name, ordinal),
 		current: current, extract: coreac.ExtractService,
-		desired: func() *coreac.ServiceApplyConfiguration { return build.MemberService(r.cluster, ordinal, unlisted) },
+		desired: func() *coreac.ServiceApplyConfiguration {
+			return build.MemberService(r.cluster, r.ports, ordinal, unlisted)
+		},
+		variant: r.ports.Of(r.cluster, ordinal).Export,
 		differs: unlisted != "",
 	})
 }

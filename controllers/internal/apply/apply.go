@@ -101,6 +101,8 @@ type run struct {
 	cluster *cachev1alpha1.Memcached
 	// present are the objects as the cache has them.
 	present *observe.Objects
+	// ports are where the members listen.
+	ports build.Ports
 	// now is the time of everything that the plan writes.
 	now time.Time
 	// view is what was read live before steps that can't be undone; nil if it is stale.
@@ -127,7 +129,7 @@ type run struct {
 }
 
 func (a *Applier) run(cluster *cachev1alpha1.Memcached, present *observe.Objects) *run {
-	return &run{Applier: a, cluster: cluster, present: present, now: a.Clock.Now(), done: Done{Marked: map[types.UID]time.Time{}}}
+	return &run{Applier: a, cluster: cluster, present: present, ports: present.Ports(cluster), now: a.Clock.Now(), done: Done{Marked: map[types.UID]time.Time{}}}
 }
 
 // Apply takes the steps of a plan in their order. A step that fails stops what depends on it. Steps
@@ -398,7 +400,7 @@ func (r *run) takeClaimStep(ctx context.Context, step action.Action) error {
 }
 
 func (r *run) createDrain(ctx context.Context, a action.CreateDrain) error {
-	job := build.DrainJob(r.cluster, r.Options, a.Claim.Name, a.Claim.UID, a.Survivors, a.NeverStarted)
+	job := build.DrainJob(r.cluster, r.Options, r.ports, a.Claim.Name, a.Claim.UID, a.Survivors, a.NeverStarted)
 	if err := r.madeBefore(ctx, job); err != nil {
 		return err
 	}

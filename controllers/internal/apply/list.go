@@ -48,6 +48,7 @@ type list struct {
 	slice   *discoveryv1.EndpointSlice
 	wanted  []build.Endpoint
 	kind    discoveryv1.AddressType
+	ports   build.ListPorts
 	version int64
 	// differs: it has another list. moves: it is to become the Service's, or to stop being
 	// it.
@@ -65,7 +66,7 @@ func (r *run) listOf(a action.WriteEndpoints, slice *discoveryv1.EndpointSlice) 
 	} else {
 		l.wanted = build.Endpoints(r.cluster.Name, a.ListSize, r.present.Pods, present)
 	}
-	l.kind = build.AddressType(l.wanted)
+	l.kind, l.ports = build.AddressType(l.wanted), build.ListPortsOf(r.cluster, r.ports, l.wanted)
 	if slice != nil {
 		l.version = build.ListVersion(slice.Annotations[cachev1alpha1.AnnotationListVersion], r.now)
 		if len(l.wanted) == 0 {
@@ -73,7 +74,7 @@ func (r *run) listOf(a action.WriteEndpoints, slice *discoveryv1.EndpointSlice) 
 		}
 		l.moves = build.InDNS(r.cluster.Name, slice) == r.listServiceTaken
 	}
-	if l.differs = !slices.Equal(l.wanted, present) || l.version == 0; l.differs {
+	if l.differs = !slices.Equal(l.wanted, present) || l.version == 0 || l.ports != build.ListPortsIn(slice); l.differs {
 		for i := range r.present.Pods {
 			l.version = max(l.version, build.ListVersion(r.present.Pods[i].Annotations[cachev1alpha1.AnnotationListVersion], r.now))
 		}
@@ -112,13 +113,13 @@ func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error
 	err := applyOwned(ctx, r, owned[discoveryv1.EndpointSlice, *discoveryv1.EndpointSlice, discoveryac.EndpointSliceApplyConfiguration, *discoveryac.EndpointSliceApplyConfiguration]{
 		kind: kindEndpointSlice, name: build.ListName(r.cluster.Name), current: l.slice, extract: discoveryac.ExtractEndpointSlice,
 		desired: func() *discoveryac.EndpointSliceApplyConfiguration {
-			return build.ListSlice(r.cluster, l.wanted, l.kind, l.version, !r.listServiceTaken)
+			return build.ListSlice(r.cluster, l.ports, l.wanted, l.kind, l.version, !r.listServiceTaken)
 		},
 		variant: a.ListSize, differs: l.differs || l.moves, behind: &behind,
 	})
 	if err == nil && !behind && len(l.wanted) > 0 {
 		r.done.Listed = l.wanted
-		r.list = build.TheList(r.cluster, l.version, l.wanted)
+		r.list = build.TheList(r.cluster, r.ports, l.version, l.wanted)
 	}
 	return err
 }

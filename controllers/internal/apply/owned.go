@@ -33,10 +33,12 @@ func (r *run) applyService(ctx context.Context) error {
 
 // writeList writes the clients' list and the record of the rings.
 func (r *run) writeList(ctx context.Context, a action.WriteList) error {
-	servers, list := build.ClientServers(r.cluster, a.ListSize), r.present.ServerList
+	servers, list := build.ClientServers(r.cluster, r.ports, a.ListSize), r.present.ServerList
 	differs := r.cluster.Spec.Storage != nil && list != nil &&
 		(list.Annotations[cachev1alpha1.AnnotationRing] != a.Record.String() || observe.ListSize(list) != len(servers))
-	locked := differs && metav1.IsControlledBy(list, r.cluster)
+	// Servers at other ports are written to this list, of the same ring, or not at all.
+	other := r.cluster.Spec.Storage != nil && list != nil && build.OtherServers(list.Data, servers)
+	locked := (differs || other) && metav1.IsControlledBy(list, r.cluster)
 	if differs {
 		var only *corev1.ConfigMap
 		if locked {
@@ -52,7 +54,7 @@ func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 		desired: func() *coreac.ConfigMapApplyConfiguration {
 			return build.ServersConfigMap(r.cluster, servers, a.Record)
 		},
-		variant: int32(len(servers)), differs: differs, behind: &behind, locked: locked,
+		variant: int32(len(servers)) ^ r.ports.Variant(), differs: differs, behind: &behind, locked: locked,
 	})
 	r.done.ListWritten = err == nil
 	if err == nil && !behind && r.present.ServerList == nil {
@@ -67,7 +69,8 @@ func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 func (r *run) applyNetworkPolicy(ctx context.Context) error {
 	return applyOwned(ctx, r, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
 		kind: kindNetworkPolicy, name: r.cluster.Name, current: r.present.NetworkPolicy, extract: networkingac.ExtractNetworkPolicy,
-		desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.NetworkPolicy(r.cluster) },
+		desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.NetworkPolicy(r.cluster, r.ports) },
+		variant: r.ports.Variant(),
 	})
 }
 

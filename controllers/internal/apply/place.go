@@ -26,7 +26,7 @@ func (r *run) createPlacement(ctx context.Context, a action.CreatePlacement) err
 	}
 	job := build.PlacementJob(r.cluster, r.Options, build.Placement{
 		Claim: a.Claim.Name, UID: a.Claim.UID, Ordinal: a.Claim.Ordinal, Target: a.Target, Members: a.Members, Lost: a.Lost,
-		Prepared: a.Prepared, Leases: a.Leases,
+		Prepared: a.Prepared, Leases: a.Leases, Ports: r.ports,
 	})
 	if err := r.createJob(ctx, job); err != nil {
 		return err

@@ -14,7 +14,7 @@ func (r *run) access() unwatched.Access {
 
 // writeBinding writes the Secret of spec.binding, or deletes it.
 func (r *run) writeBinding(ctx context.Context, a action.WriteBinding) (err error) {
-	r.done.Binding, err = r.Bindings.Apply(ctx, r.access(), r.cluster, build.ClientServers(r.cluster, a.ListSize), r.now)
+	r.done.Binding, err = r.Bindings.Apply(ctx, r.access(), r.cluster, build.ClientServers(r.cluster, r.ports, a.ListSize), r.now)
 	return err
 }
 

@@ -74,12 +74,12 @@ func NewMembers(read MemoryReader, changed func(cluster types.NamespacedName)) *
 // Start asks until the context ends.
 func (m *Members) Start(ctx context.Context) error { return m.sampler.Start(ctx) }
 
-// Want replaces the members of a cluster that are asked from now on, at that port. It
+// Want replaces the members of a cluster that are asked from now on, each at its port. It
 // returns the answer of each, by the pod's UID.
-func (m *Members) Want(cluster types.NamespacedName, port int32, now time.Time, pods ...*corev1.Pod) map[types.UID]Answer {
+func (m *Members) Want(cluster types.NamespacedName, port func(*corev1.Pod) int32, now time.Time, pods ...*corev1.Pod) map[types.UID]Answer {
 	targets := make([]memoryTarget, 0, len(pods))
 	for _, pod := range pods {
-		address := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port)))
+		address := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port(pod))))
 		targets = append(targets, memoryTarget{address, pod.UID})
 	}
 	answers := map[types.UID]Answer{}

@@ -64,8 +64,9 @@ func serverName(c *cachev1alpha1.Memcached) string {
 }
 
 // reached is the address at which drainers reach a member.
-func reached(c *cachev1alpha1.Memcached, ordinal int32) string {
-	return fmt.Sprintf("%s:%d", reachedHost(c, ordinal, RingOf(c, 0).Stable), c.Spec.ContainerPort)
+func reached(c *cachev1alpha1.Memcached, ports Ports, ordinal int32) string {
+	stable := RingOf(c, 0).Stable
+	return fmt.Sprintf("%s:%d", reachedHost(c, ordinal, stable), ports.dialled(c, ordinal, stable))
 }
 
 // reachedHost is the name at which drainers reach a member: its pod's. Only if clients hash the
@@ -80,7 +81,7 @@ func reachedHost(c *cachev1alpha1.Memcached, ordinal int32, stable bool) string 
 // MemberService is the Service of one member. It leads to a pod that isn't ready, too:
 // drainers wait for survivors, and nobody else could answer. unlisted is the time, as an
 // annotation, at which the member had left the clients' list; empty while it is there.
-func MemberService(c *cachev1alpha1.Memcached, ordinal int32, unlisted string) *coreac.ServiceApplyConfiguration {
+func MemberService(c *cachev1alpha1.Memcached, ports Ports, ordinal int32, unlisted string) *coreac.ServiceApplyConfiguration {
 	selector := Selector(c)
 	selector[appsv1.StatefulSetPodNameLabel] = PodName(c.Name, ordinal)
 	service := service(c, MemberServiceName(c.Name, ordinal), cachev1alpha1.ComponentMember, &c.Spec.Service).
@@ -98,7 +99,7 @@ func MemberService(c *cachev1alpha1.Memcached, ordinal int32, unlisted string) *
 					WithName(exportName).
 					WithProtocol(corev1.ProtocolTCP).
 					WithPort(exportPort(c)).
-					WithTargetPort(intstr.FromInt32(exportPort(c)))))
+					WithTargetPort(intstr.FromInt32(ports.Of(c, ordinal).Export))))
 	if unlisted != "" {
 		service.WithAnnotations(map[string]string{cachev1alpha1.AnnotationUnlisted: unlisted})
 	}

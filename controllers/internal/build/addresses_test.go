@@ -22,7 +22,7 @@ func stable(client cachev1alpha1.Client) func(*cachev1alpha1.MemcachedSpec) {
 
 func TestAMembersServiceLeadsToItsPodAlone(t *testing.T) {
 	c := withStorage().With(stable("dalli")).Defaulted().Obj()
-	service := convert[corev1.Service](MemberService(c, 1, ""))
+	service := convert[corev1.Service](MemberService(c, nil, 1, ""))
 	selector := labels.SelectorFromSet(service.Spec.Selector)
 	pod := Labels(c, cachev1alpha1.ComponentMember)
 	for name, want := range map[string]bool{"cache-1": true, "cache-11": false, "cache-0": false} {
@@ -34,7 +34,7 @@ func TestAMembersServiceLeadsToItsPodAlone(t *testing.T) {
 	if service.Spec.ClusterIP == corev1.ClusterIPNone || service.Name != "cache-member-1" || service.Spec.Ports[0].Port != 11211 || len(service.Annotations) > 0 {
 		t.Errorf("%+v", service)
 	}
-	if s := convert[corev1.Service](MemberService(c, 1, "2030-01-01T00:00:00Z")); s.Annotations[cachev1alpha1.AnnotationUnlisted] != "2030-01-01T00:00:00Z" {
+	if s := convert[corev1.Service](MemberService(c, nil, 1, "2030-01-01T00:00:00Z")); s.Annotations[cachev1alpha1.AnnotationUnlisted] != "2030-01-01T00:00:00Z" {
 		t.Errorf("annotations %v", s.Annotations)
 	}
 	for _, cluster := range []string{"c", "cache-member-1", strings.Repeat("x", 52)} {
@@ -62,13 +62,13 @@ func TestStableAddressesAreOnTheListAndInTheRing(t *testing.T) {
 		t.Run(string(client), func(t *testing.T) {
 			c := withStorage().With(stable(client)).Defaulted().Obj()
 			c.Spec.Routing.ServerName = test.serverName
-			if diff := cmp.Diff([]string{"cache-member-0.shop.svc:11211", "cache-member-1.shop.svc:11211"}, ClientServers(c, 2)); diff != "" {
+			if diff := cmp.Diff([]string{"cache-member-0.shop.svc:11211", "cache-member-1.shop.svc:11211"}, ClientServers(c, nil, 2)); diff != "" {
 				t.Errorf("the list: -want +got:\n%s", diff)
 			}
-			if diff := cmp.Diff(test.drainers, namedServers(c, 2)); diff != "" {
+			if diff := cmp.Diff(test.drainers, namedServers(c, nil, 2)); diff != "" {
 				t.Errorf("the drainers' list: -want +got:\n%s", diff)
 			}
-			list := TheList(c, 1, []Endpoint{{"cache-0", "10.96.0.7"}})
+			list := TheList(c, nil, 1, []Endpoint{{"cache-0", "10.96.0.7"}})
 			if n := list.Nodes[0]; n.Host != "cache-member-0.shop.svc" || n.IP != "10.96.0.7" {
 				t.Errorf("discovery tells %v", n)
 			}

@@ -29,7 +29,11 @@ const BindingSecretType corev1.SecretType = "servicebinding.io/memcached"
 // Host and port are the first member's. That is enough for a cluster of one or without
 // storage, and the members' certificate is for that name.
 func Binding(c *cachev1alpha1.Memcached, servers []string, login *contract.Login, authorities []byte) *coreac.SecretApplyConfiguration {
-	host, port, _ := net.SplitHostPort(ClientServers(c, 1)[0])
+	first := ClientServers(c, nil, 1)[0]
+	if c.Spec.Storage != nil && len(servers) > 0 {
+		first = servers[0]
+	}
+	host, port, _ := net.SplitHostPort(first)
 	data := map[string][]byte{
 		BindingType:     []byte("memcached"),
 		BindingProvider: []byte(cachev1alpha1.ManagedBy),

@@ -15,7 +15,7 @@ import (
 func TestBindingHasWhatAnApplicationNeeds(t *testing.T) {
 	c := secured("None").Storage("128Mi").Defaulted().Obj()
 	c.Spec.Binding = &cachev1alpha1.BindingSpec{SecretName: "cache-binding"}
-	servers := Servers(c, 2)
+	servers := Servers(c, nil, 2)
 	want := map[string]string{
 		"type":             "memcached",
 		"provider":         "memcached-operator",

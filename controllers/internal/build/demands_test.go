@@ -21,7 +21,7 @@ func allPods(c *cachev1alpha1.Memcached, o Options) map[string]corev1.PodTemplat
 		pods["members without storage"] = *convert[corev1.PodTemplateSpec](Deployment(c, o).Spec.Template)
 	} else {
 		pods["members"] = *convert[corev1.PodTemplateSpec](StatefulSet(c, o, 3).Spec.Template)
-		pods["drains"] = DrainJob(c, o, "data-cache-2", "uid", 2, false).Spec.Template
+		pods["drains"] = DrainJob(c, o, nil, "data-cache-2", "uid", 2, false).Spec.Template
 		pods["placements"] = PlacementJob(c, o, Placement{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 3, Prepared: true}).Spec.Template
 	}
 	if c.Spec.Router != nil {
@@ -195,8 +195,8 @@ func TestServicesAndWorkloadsHaveAPersonsLabelsAndAnnotations(t *testing.T) {
 	c.Spec.Template.Labels, c.Spec.Template.Annotations, c.Spec.Drain.Template = own.Labels, own.Annotations, own
 	plain := c.DeepCopy()
 	plain.Spec.Storage, plain.Spec.Router, plain.Spec.Discovery = nil, nil, nil
-	job := DrainJob(c, options, "data-cache-2", "uid", 2, false)
-	member := MemberService(c, 0, "2026-01-01T00:00:00Z")
+	job := DrainJob(c, options, nil, "data-cache-2", "uid", 2, false)
+	member := MemberService(c, nil, 0, "2026-01-01T00:00:00Z")
 	for what, meta := range map[string]*metaac.ObjectMetaApplyConfiguration{
 		"members' Service": Service(c).ObjectMetaApplyConfiguration, "list's Service": ListService(c).ObjectMetaApplyConfiguration,
 		"discovery's Service": Discovery(c).ObjectMetaApplyConfiguration, "a member's Service": member.ObjectMetaApplyConfiguration,

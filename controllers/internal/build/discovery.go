@@ -60,14 +60,15 @@ func withList(c *cachev1alpha1.Memcached, spec *coreac.PodSpecApplyConfiguration
 }
 
 // TheList is what the members tell clients.
-func TheList(c *cachev1alpha1.Memcached, version int64, endpoints []Endpoint) *contract.List {
+func TheList(c *cachev1alpha1.Memcached, ports Ports, version int64, endpoints []Endpoint) *contract.List {
+	ports = ports.listed(c)
 	l := &contract.List{Version: version}
 	for _, e := range endpoints {
-		host := e.Name + "." + c.Name + "." + c.Namespace + ".svc"
+		host, port := e.Name+"."+c.Name+"."+c.Namespace+".svc", c.Spec.ContainerPort
 		if ordinal, ok := PodOrdinal(c.Name, e.Name); ok {
-			host = memberHost(c, ordinal)
+			host, port = memberHost(c, ordinal), ports.Of(c, ordinal).Memcached
 		}
-		l.Nodes = append(l.Nodes, contract.Node{Host: host, IP: e.Address, Port: c.Spec.ContainerPort})
+		l.Nodes = append(l.Nodes, contract.Node{Host: host, IP: e.Address, Port: port})
 	}
 	return l
 }

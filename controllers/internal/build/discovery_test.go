@@ -47,7 +47,7 @@ func TestSupervisorsAnswerWhereTheServiceLeads(t *testing.T) {
 
 func TestSupervisorsReadTheListAsItIsWritten(t *testing.T) {
 	c := withStorage().Defaulted().Obj()
-	list := TheList(c, 5, []Endpoint{{"cache-0", "10.0.0.1"}, {"cache-1", "fd00::1"}})
+	list := TheList(c, nil, 5, []Endpoint{{"cache-0", "10.0.0.1"}, {"cache-1", "fd00::1"}})
 	if got, err := contract.ParseList(list.String()); err != nil || got.String() != "5\ncache-0.cache.shop.svc|10.0.0.1|11211 cache-1.cache.shop.svc|fd00::1|11211\n" {
 		t.Errorf("%v: %q", err, list)
 	}
@@ -57,7 +57,7 @@ func TestSupervisorsReadTheListAsItIsWritten(t *testing.T) {
 	}
 	c.Name, c.Namespace = string(make([]byte, 52)), string(make([]byte, 63))
 	const allAnnotations = 256 << 10
-	if n := len(TheList(c, 1, full).String()); n > contract.MaxList || n > allAnnotations {
+	if n := len(TheList(c, nil, 1, full).String()); n > contract.MaxList || n > allAnnotations {
 		t.Errorf("the largest list has %d bytes", n)
 	}
 }

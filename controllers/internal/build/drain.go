@@ -2,7 +2,6 @@ package build
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/routing"
 )
 
 // unreachableTimeout is how long one attempt waits for a survivor.
@@ -25,26 +25,29 @@ const unreachableTimeout = 2 * time.Minute
 // DrainJob drains the claim to that many survivors. It mounts the volume read-only, runs
 // where the member could run, and never has two pods: a pod that failed is replaced when
 // it is gone. neverStarted: the volume may be empty, because the member never started.
-func DrainJob(c *cachev1alpha1.Memcached, o Options, claim string, uid types.UID, survivors int32, neverStarted bool) *batchv1.Job {
-	args := migrateArgs(c, uid, survivors)
+func DrainJob(c *cachev1alpha1.Memcached, o Options, ports Ports, claim string, uid types.UID, survivors int32, neverStarted bool) *batchv1.Job {
+	args := migrateArgs(c, ports, uid, survivors)
 	args.NeverStarted = neverStarted
-	return movingJob(c, o, DrainName(claim, uid), cachev1alpha1.ComponentDrainer, map[string]string{
+	return movingJob(c, o, ports, DrainName(claim, uid), cachev1alpha1.ComponentDrainer, map[string]string{
 		cachev1alpha1.AnnotationClaimUID:  string(uid),
 		cachev1alpha1.AnnotationSurvivors: strconv.Itoa(int(survivors)),
 	}, drainPod(c, o, claim, args))
 }
 
 // movingJob runs a drainer, for a drain or a placement.
-func movingJob(c *cachev1alpha1.Memcached, o Options, name, component string, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
+func movingJob(c *cachev1alpha1.Memcached, o Options, ports Ports, name, component string, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
 	t := drainersTemplate(c)
 	labels := withOurs(t.Labels, Labels(c, component))
 	annotations = withOurs(t.Annotations, annotations)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            name,
-			Namespace:       c.Namespace,
-			Labels:          labels,
-			Annotations:     withOurs(annotations, map[string]string{cachev1alpha1.AnnotationDrainer: DrainerTemplate(c, o)}),
+			Name:      name,
+			Namespace: c.Namespace,
+			Labels:    labels,
+			Annotations: withOurs(annotations, map[string]string{
+				cachev1alpha1.AnnotationDrainer: DrainerTemplate(c, o),
+				cachev1alpha1.AnnotationPorts:   ports.Mark(c),
+			}),
 			OwnerReferences: []metav1.OwnerReference{ownerReference(c)},
 		},
 		Spec: batchv1.JobSpec{
@@ -103,15 +106,23 @@ func podFailurePolicy() *batchv1.PodFailurePolicy {
 }
 
 // namedServers are the first n members as arguments of the drainer: [NAME=]HOST:PORT.
-func namedServers(c *cachev1alpha1.Memcached, n int32) []string { return ringServers(c, RingOf(c, n)) }
+// Each is dialled at its own port. Clients call it by the ring's, so it has a name if that is another one.
+func namedServers(c *cachev1alpha1.Memcached, ports Ports, n int32) []string {
+	r := RingOf(c, n)
+	servers := make([]string, n)
+	for i, s := range ringServers(c, r) {
+		servers[i] = s.At(r.Client, ports.dialled(c, int32(i), r.Stable)).Text()
+	}
+	return servers
+}
 
-// ringServers are the members of one of the cluster's rings, as arguments of the drainer.
-func ringServers(c *cachev1alpha1.Memcached, r ring.Ring) []string {
-	servers := make([]string, r.Size)
+// ringServers are the members of one of the cluster's rings, at the ring's port.
+func ringServers(c *cachev1alpha1.Memcached, r ring.Ring) []routing.Server {
+	servers := make([]routing.Server, r.Size)
 	for i := range r.Size {
-		servers[i] = fmt.Sprintf("%s:%d", reachedHost(c, i, r.Stable), r.Port)
+		servers[i] = routing.Server{Host: reachedHost(c, i, r.Stable), Port: uint16(r.Port)}
 		if r.ServerName != "" {
-			servers[i] = strings.Replace(r.ServerName, "{ordinal}", strconv.Itoa(int(i)), 1) + "=" + servers[i]
+			servers[i].Name = strings.Replace(r.ServerName, "{ordinal}", strconv.Itoa(int(i)), 1)
 		}
 	}
 	return servers
@@ -168,17 +179,17 @@ func movingContainer(c *cachev1alpha1.Memcached, image string, command []string,
 	}
 }
 
-func migrateArgs(c *cachev1alpha1.Memcached, uid types.UID, survivors int32) contract.Migrate {
-	return contract.Migrate{Dir: dataDir, Move: moveArgs(c, string(uid), survivors)}
+func migrateArgs(c *cachev1alpha1.Memcached, ports Ports, uid types.UID, survivors int32) contract.Migrate {
+	return contract.Migrate{Dir: dataDir, Move: moveArgs(c, ports, string(uid), survivors)}
 }
 
 // moveArgs are common to drains and placements: where items go, and how fast.
-func moveArgs(c *cachev1alpha1.Memcached, source string, members int32) contract.Move {
+func moveArgs(c *cachev1alpha1.Memcached, ports Ports, source string, members int32) contract.Move {
 	m := contract.Move{
 		SourceID:           source,
 		Client:             string(c.Spec.Routing.Client),
 		KeyPrefix:          c.Spec.Routing.KeyPrefix,
-		Servers:            namedServers(c, members),
+		Servers:            namedServers(c, ports, members),
 		UnreachableTimeout: unreachableTimeout,
 		Deadline:           deadline(c),
 		Receipt:            contract.TerminationLog,

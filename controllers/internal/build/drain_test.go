@@ -19,12 +19,12 @@ import (
 
 func drainJob(b *apitest.MemcachedBuilder) *batchv1.Job {
 	return DrainJob(b.Namespace("shop").Storage("128Mi").Defaulted().Obj(),
-		Options{MemcachedImage: "memcached:1", OperatorImage: "operator:1"}, "data-cache-2", "uid-2", 2, false)
+		Options{MemcachedImage: "memcached:1", OperatorImage: "operator:1"}, nil, "data-cache-2", "uid-2", 2, false)
 }
 
 func TestOnlyTheDrainerOfAMemberThatNeverStartedIsToldSo(t *testing.T) {
 	for _, never := range []bool{false, true} {
-		job := DrainJob(apitest.MakeMemcached("cache").Storage("128Mi").Defaulted().Obj(), Options{}, "data-cache-2", "uid-2", 2, never)
+		job := DrainJob(apitest.MakeMemcached("cache").Storage("128Mi").Defaulted().Obj(), Options{}, nil, "data-cache-2", "uid-2", 2, never)
 		if told := slices.Contains(job.Spec.Template.Spec.Containers[0].Command, "--never-started"); told != never {
 			t.Errorf("never started: %v, told so: %v", never, told)
 		}
@@ -92,6 +92,7 @@ func TestDrainerIsToldItsSourceAndItsSurvivors(t *testing.T) {
 		t.Errorf("annotations of its pods: -want +got:\n%s", diff)
 	}
 	delete(job.Annotations, cachev1alpha1.AnnotationDrainer) // TestADrainersJobSaysHowItsPodsAreMade
+	delete(job.Annotations, cachev1alpha1.AnnotationPorts)   // TestAJobTellsWhereItsMembersListened
 	if diff := cmp.Diff(told, job.Annotations); diff != "" {
 		t.Errorf("annotations: -want +got:\n%s", diff)
 	}
@@ -212,7 +213,7 @@ func TestJobHasTheSpecsLimits(t *testing.T) {
 func TestPendingTimeCountsAgainstNoDeadline(t *testing.T) {
 	c := apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().Obj()
 	for name, spec := range map[string]batchv1.JobSpec{
-		"drain":     DrainJob(c, Options{}, "data-cache-2", "uid", 2, false).Spec,
+		"drain":     DrainJob(c, Options{}, nil, "data-cache-2", "uid", 2, false).Spec,
 		"placement": PlacementJob(c, Options{}, Placement{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 3}).Spec,
 	} {
 		if spec.ActiveDeadlineSeconds != nil || spec.Template.Spec.ActiveDeadlineSeconds != nil {
@@ -231,7 +232,7 @@ func TestJobsHaveWhatTheTemplateGivesThem(t *testing.T) {
 	}).Obj()
 	jobs := func() map[string]*batchv1.Job {
 		return map[string]*batchv1.Job{
-			cachev1alpha1.ComponentDrainer:   DrainJob(c, Options{}, "data-cache-2", "uid", 2, false),
+			cachev1alpha1.ComponentDrainer:   DrainJob(c, Options{}, nil, "data-cache-2", "uid", 2, false),
 			cachev1alpha1.ComponentPlacement: PlacementJob(c, Options{}, Placement{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 3}),
 		}
 	}
@@ -307,7 +308,7 @@ func TestASecurityContextIsMergedOverTheDefaults(t *testing.T) {
 			if diff := cmp.Diff(test.members, members); diff != "" {
 				t.Errorf("members: -want +got:\n%s", diff)
 			}
-			d := DrainJob(c, Options{}, "data-cache-2", "uid", 2, false).Spec.Template.Spec.SecurityContext
+			d := DrainJob(c, Options{}, nil, "data-cache-2", "uid", 2, false).Spec.Template.Spec.SecurityContext
 			drainer := user{*d.RunAsUser, *d.RunAsGroup, d.RunAsNonRoot, d.SeccompProfile.Type, d.FSGroup, d.FSGroupChangePolicy, d.SupplementalGroups}
 			if diff := cmp.Diff(test.drainer, drainer); diff != "" {
 				t.Errorf("drainer: -want +got:\n%s", diff)

@@ -15,7 +15,7 @@ func TestADrainersJobSaysHowItsPodsAreMade(t *testing.T) {
 	base := func() *cachev1alpha1.Memcached { return &cachev1alpha1.Memcached{} }
 	options := Options{OperatorImage: "operator:1"}
 	was := DrainerTemplate(base(), options)
-	job := DrainJob(base(), options, "data-cache-2", "uid", 2, false)
+	job := DrainJob(base(), options, nil, "data-cache-2", "uid", 2, false)
 	if got := job.Annotations[cachev1alpha1.AnnotationDrainer]; got != was {
 		t.Errorf("its Job says %q, want %q", got, was)
 	}

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -163,11 +164,50 @@ func ListService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 				WithTargetPort(intstr.FromInt32(c.Spec.ContainerPort))))
 }
 
+// ListPorts are the ports of the list, as far as a slice has them: one of its own, and a fingerprint of the members that
+// have others.
+type ListPorts struct {
+	Port   int32
+	Others string
+}
+
+// ListPortsOf the endpoints: the slice has the port that most of them have, in doubt that of the first one.
+func ListPortsOf(c *cachev1alpha1.Memcached, ports Ports, endpoints []Endpoint) ListPorts {
+	ports = ports.listed(c)
+	own, count := make([]int32, len(endpoints)), map[int32]int{}
+	most := ListPorts{Port: c.Spec.ContainerPort}
+	for i, e := range endpoints {
+		own[i] = c.Spec.ContainerPort
+		if ordinal, ok := PodOrdinal(c.Name, e.Name); ok {
+			own[i] = ports.Of(c, ordinal).Memcached
+		}
+		count[own[i]]++
+	}
+	for i, port := range own {
+		if i == 0 || count[port] > count[most.Port] {
+			most.Port = port
+		}
+	}
+	if count[most.Port] < len(endpoints) {
+		most.Others = hash(fmt.Sprint(own))
+	}
+	return most
+}
+
+// ListPortsIn are those that a slice has.
+func ListPortsIn(slice *discoveryv1.EndpointSlice) ListPorts {
+	p := ListPorts{Others: slice.Annotations[cachev1alpha1.AnnotationListPorts]}
+	if len(slice.Ports) == 1 && slice.Ports[0].Port != nil {
+		p.Port = *slice.Ports[0].Port
+	}
+	return p
+}
+
 // ListSlice is the EndpointSlice of the list. Every endpoint counts as ready, because DNS
 // names no others, and a member stays on the list while it restarts. inDNS: it is the
 // Service's. If that is somebody else's, the slice keeps the list and its version all the
 // same: the members tell clients what it has.
-func ListSlice(c *cachev1alpha1.Memcached, endpoints []Endpoint, kind discoveryv1.AddressType, version int64, inDNS bool) *discoveryac.EndpointSliceApplyConfiguration {
+func ListSlice(c *cachev1alpha1.Memcached, ports ListPorts, endpoints []Endpoint, kind discoveryv1.AddressType, version int64, inDNS bool) *discoveryac.EndpointSliceApplyConfiguration {
 	labels := Labels(c, cachev1alpha1.ComponentMember)
 	if inDNS {
 		labels[discoveryv1.LabelServiceName] = ListName(c.Name)
@@ -181,7 +221,10 @@ func ListSlice(c *cachev1alpha1.Memcached, endpoints []Endpoint, kind discoveryv
 		WithPorts(discoveryac.EndpointPort().
 			WithName(portName).
 			WithProtocol(corev1.ProtocolTCP).
-			WithPort(c.Spec.ContainerPort))
+			WithPort(ports.Port))
+	if ports.Others != "" {
+		slice.WithAnnotations(map[string]string{cachev1alpha1.AnnotationListPorts: ports.Others})
+	}
 	for _, e := range endpoints {
 		slice.WithEndpoints(discoveryac.Endpoint().
 			WithHostname(e.Name).

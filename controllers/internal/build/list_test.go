@@ -61,7 +61,7 @@ func TestEndpointsAreTheListInItsOrder(t *testing.T) {
 func TestListSliceIsReadAsItWasWritten(t *testing.T) {
 	c := withStorage().Defaulted().Obj()
 	want := []Endpoint{{"cache-0", "10.0.0.1"}, {"cache-1", "10.0.0.2"}}
-	slice := convert[discoveryv1.EndpointSlice](ListSlice(c, want, AddressType(want), 1, true))
+	slice := convert[discoveryv1.EndpointSlice](ListSlice(c, ListPorts{Port: 11211}, want, AddressType(want), 1, true))
 	if diff := cmp.Diff(want, EndpointsOf(slice)); diff != "" {
 		t.Errorf("-written +read:\n%s", diff)
 	}

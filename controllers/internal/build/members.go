@@ -3,6 +3,7 @@ package build
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -247,7 +248,7 @@ func memcachedArgs(c *cachev1alpha1.Memcached) []string {
 // MemoryOf is the memory of a member with this command; 0 if the command has another
 // form.
 func MemoryOf(command []string) int64 {
-	args := MemoryArgs(command)
+	args := memoryArgs(command)
 	if args == nil {
 		return 0
 	}
@@ -258,9 +259,31 @@ func MemoryOf(command []string) int64 {
 	return mebibytes << 20
 }
 
-// MemoryArgs are the part of a member's command that MemoryOf reads; nil if it isn't
+// MemberArgs are the parts of a member's command that are read: its ports and its memory.
+func MemberArgs(command []string) []string {
+	const most = 32 // bytes of one
+	var kept []string
+	for i, a := range command {
+		if strings.HasPrefix(a, exportFlag) && len(a) <= most && len(kept) == 0 {
+			kept = append(kept, a)
+		}
+		if a != "memcached" {
+			continue
+		}
+		if memory := memoryArgs(command[i:]); memory != nil {
+			kept = append(kept, memory...)
+			if port := command[i+len(memory):]; len(port) > 1 && port[0] == portFlag && len(port[1]) <= most {
+				kept = append(kept, port[:2]...)
+			}
+			return kept
+		}
+	}
+	return nil
+}
+
+// memoryArgs are the part of a member's command that MemoryOf reads; nil if it isn't
 // there.
-func MemoryArgs(command []string) []string {
+func memoryArgs(command []string) []string {
 	const maxDigits = 16
 	for i, a := range command {
 		if a == "memcached" && i+2 < len(command) && command[i+1] == "-m" && len(command[i+2]) <= maxDigits {

@@ -170,10 +170,10 @@ func TestServersAreNamedAsClientsAreGivenThem(t *testing.T) {
 	c := apitest.MakeMemcached("cache").Namespace("shop").Defaulted().Obj()
 	c.Spec.ContainerPort = 11300
 	want := []string{"cache-0.cache.shop.svc:11300", "cache-1.cache.shop.svc:11300"}
-	if diff := cmp.Diff(want, Servers(c, 2)); diff != "" {
+	if diff := cmp.Diff(want, Servers(c, nil, 2)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if n := len(Servers(c, 0)); n != 0 {
+	if n := len(Servers(c, nil, 0)); n != 0 {
 		t.Errorf("%d servers of none", n)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // NetworkPolicy lets the cluster's drainers, routers and the clients reach memcached, the clients
 // discovery, placements the members' supervisors, and monitoring the exporter; nil if none is
 // asked for.
-func NetworkPolicy(c *cachev1alpha1.Memcached) *networkingac.NetworkPolicyApplyConfiguration {
+func NetworkPolicy(c *cachev1alpha1.Memcached, ports Ports) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
 	if given == nil {
 		return nil
@@ -33,7 +33,9 @@ func NetworkPolicy(c *cachev1alpha1.Memcached) *networkingac.NetworkPolicyApplyC
 		WithPolicyTypes(networkingv1.PolicyTypeIngress).
 		WithIngress(ingress(intstr.FromString(portName), append(clients, peers(given.Clients)...)))
 	if c.Spec.Storage != nil {
-		spec.WithIngress(ingress(intstr.FromInt32(exportPort(c)), []*networkingac.NetworkPolicyPeerApplyConfiguration{placements}))
+		for _, port := range ports.exports(c) {
+			spec.WithIngress(ingress(intstr.FromInt32(port), []*networkingac.NetworkPolicyPeerApplyConfiguration{placements}))
+		}
 	}
 	// A rule without peers would let everybody in.
 	if c.Spec.Discovery != nil && len(given.Clients) > 0 {

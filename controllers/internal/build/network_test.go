@@ -21,7 +21,7 @@ func TestNetworkPolicyLetsInWhomItNamesAndTheClustersDrainers(t *testing.T) {
 	}).Defaulted().Obj()
 	other := c.DeepCopy()
 	other.Name = "other"
-	policy := NetworkPolicy(c)
+	policy := NetworkPolicy(c, nil)
 	for name, test := range map[string]struct {
 		from map[string]string
 		port string
@@ -110,7 +110,7 @@ func TestNetworkPolicyWithoutNamesLetsOnlyDrainersIn(t *testing.T) {
 		s.Exporter, s.NetworkPolicy = &cachev1alpha1.ExporterSpec{}, &cachev1alpha1.NetworkPolicySpec{}
 		s.Discovery = &cachev1alpha1.DiscoverySpec{}
 	}).Defaulted().Obj()
-	policy := NetworkPolicy(c)
+	policy := NetworkPolicy(c, nil)
 	if !admits(policy, Labels(c, cachev1alpha1.ComponentDrainer), "memcached") {
 		t.Error("a drainer stays outside")
 	}
@@ -119,7 +119,7 @@ func TestNetworkPolicyWithoutNamesLetsOnlyDrainersIn(t *testing.T) {
 			t.Errorf("anybody gets in at %s", port)
 		}
 	}
-	if NetworkPolicy(withStorage().Obj()) != nil {
+	if NetworkPolicy(withStorage().Obj(), nil) != nil {
 		t.Error("there is one that nobody asked for")
 	}
 }

@@ -45,13 +45,13 @@ const scratchSize = 2 << 30
 func PlacementJob(c *cachev1alpha1.Memcached, o Options, p Placement) *batchv1.Job {
 	ordinal, members := p.Ordinal, p.Members
 	args := contract.Rebalance{
-		Source:     reached(c, ordinal),
-		ExportPort: exportPort(c),
-		Move:       moveArgs(c, ring.Source(p.UID, p.Target), members),
+		Source:     reached(c, p.Ports, ordinal),
+		ExportPort: p.Ports.exported(c, ordinal),
+		Move:       moveArgs(c, p.Ports, ring.Source(p.UID, p.Target), members),
 	}
 	args.Scratch, args.Patience, args.Deadline, args.Leases = scratchDir, Patience(c), MoveDeadline(c), p.Leases
 	for _, i := range p.Lost {
-		args.Discard = append(args.Discard, reached(c, i))
+		args.Discard = append(args.Discard, reached(c, p.Ports, i))
 	}
 	pod := movingPod(c, o)
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: scratchVolume, VolumeSource: corev1.VolumeSource{
@@ -67,7 +67,7 @@ func PlacementJob(c *cachev1alpha1.Memcached, o Options, p Placement) *batchv1.J
 		mounts = append(mounts, corev1.VolumeMount{Name: beginVolume, MountPath: beginDir, ReadOnly: true})
 	}
 	pod.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...), mounts)}
-	return movingJob(c, o, PlacementName(p.Claim, p.UID, p.Target), cachev1alpha1.ComponentPlacement, map[string]string{
+	return movingJob(c, o, p.Ports, PlacementName(p.Claim, p.UID, p.Target), cachev1alpha1.ComponentPlacement, map[string]string{
 		cachev1alpha1.AnnotationClaimUID: string(p.UID),
 		cachev1alpha1.AnnotationTarget:   p.Target,
 		cachev1alpha1.AnnotationBegin:    begin,
@@ -93,4 +93,6 @@ type Placement struct {
 	Lost    []int32
 	// Prepared: it waits until it is told to begin. Leases: each key is moved under its lease.
 	Prepared, Leases bool
+	// Ports of the members.
+	Ports Ports
 }

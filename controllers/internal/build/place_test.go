@@ -30,7 +30,7 @@ func TestPlacementAsksTheMemberAndMountsNoVolume(t *testing.T) {
 	if slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.EmptyDir == nil || v.EmptyDir.SizeLimit.Value() != scratchSize }) {
 		t.Errorf("volumes %+v", pod.Volumes)
 	}
-	drain := DrainJob(m, options, "data-cache-1", "uid-1", 1, false).Spec.Template.Spec
+	drain := DrainJob(m, options, nil, "data-cache-1", "uid-1", 1, false).Spec.Template.Spec
 	if diff := cmp.Diff(drain.SecurityContext, pod.SecurityContext); diff != "" {
 		t.Errorf("pod security: -drain +placement:\n%s", diff)
 	}
@@ -87,12 +87,12 @@ func TestEachRingHasItsPlacement(t *testing.T) {
 func TestListHasTheRecordOfItsRingWhereThereIsStorage(t *testing.T) {
 	record := ring.Record{Serial: 3, Ring: RingOf(withStorage().Defaulted().Obj(), 2), From: RingOf(withStorage().Defaulted().Obj(), 1)}
 	c := withStorage().Defaulted().Obj()
-	kept, err := ring.Parse(ServersConfigMap(c, ClientServers(c, 2), record).Annotations[cachev1alpha1.AnnotationRing])
+	kept, err := ring.Parse(ServersConfigMap(c, ClientServers(c, nil, 2), record).Annotations[cachev1alpha1.AnnotationRing])
 	if err != nil || kept != record {
 		t.Errorf("%s, %v", kept, err)
 	}
 	c.Spec.Storage = nil
-	if got := ServersConfigMap(c, ClientServers(c, 2), record).Annotations; len(got) != 0 {
+	if got := ServersConfigMap(c, ClientServers(c, nil, 2), record).Annotations; len(got) != 0 {
 		t.Errorf("without storage: %v", got)
 	}
 }

@@ -61,9 +61,9 @@ func routerSelector(c *cachev1alpha1.Memcached) map[string]string {
 
 // RouterTable is what routers are told in a state, after what they were told before, nil for
 // nothing. In the states stable and prepare the new ring has the first n members; in the others
-// the rings stay. It returns nil if the state doesn't come after that. Whether routers have acknowledged
+// the rings stay, and each member is dialled at its own port. It returns nil if the state doesn't come after that. Whether routers have acknowledged
 // the table before, and who signs a new one, is for the caller to say.
-func RouterTable(c *cachev1alpha1.Memcached, state string, n int32, before *contract.RingTable, number int64) *contract.RingTable {
+func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state string, n int32, before *contract.RingTable, number int64) *contract.RingTable {
 	t := &contract.RingTable{Number: number, State: state, Shared: state != contract.RingStable && !RoutersExclusive(c), Key: string(c.UID)}
 	switch {
 	case before == nil:
@@ -72,7 +72,7 @@ func RouterTable(c *cachev1alpha1.Memcached, state string, n int32, before *cont
 	default:
 		t.Before = before.Number
 	}
-	ring := contract.Ring{Client: string(c.Spec.Routing.Client), KeyPrefix: c.Spec.Routing.KeyPrefix, Servers: namedServers(c, n)}
+	ring := contract.Ring{Client: string(c.Spec.Routing.Client), KeyPrefix: c.Spec.Routing.KeyPrefix, Servers: namedServers(c, ports, n)}
 	order := []string{contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
 	step := slices.Index(order, state)
 	if before != nil && before.State != contract.RingStable && t.Shared != before.Shared && state != contract.RingStable {
@@ -85,11 +85,11 @@ func RouterTable(c *cachev1alpha1.Memcached, state string, n int32, before *cont
 	case before == nil || step < 0 || before.State != state && before.State != order[step-1]:
 		return nil
 	case before.State == contract.RingStable:
-		t.Old, t.New = &before.New, ring
+		t.Old, t.New = ports.redial(c, &before.New), ring
 	case state == contract.RingPrepare:
-		t.Old, t.New = before.Old, ring
+		t.Old, t.New = ports.redial(c, before.Old), ring
 	default:
-		t.Old, t.New = before.Old, before.New
+		t.Old, t.New = ports.redial(c, before.Old), *ports.redial(c, &before.New)
 	}
 	// Without an end (Until): one that was left behind learns of that from the members, and an
 	// operator that is away stops no router.
@@ -136,12 +136,20 @@ func RouterRing(c *cachev1alpha1.Memcached, told *contract.Ring, known ...ring.R
 	}
 	n := int32(len(told.Servers))
 	for _, r := range known {
-		if r.Client == told.Client && r.KeyPrefix == told.KeyPrefix && slices.Equal(ringServers(c, r.Of(n)), told.Servers) {
+		if r.Client == told.Client && r.KeyPrefix == told.KeyPrefix && sameServers(told, ringServers(c, r.Of(n))) {
 			return r.Of(n)
 		}
 	}
 	const noPort = -1
 	return ring.Ring{Size: n, Port: noPort}
+}
+
+// sameServers tells whether clients call the servers of a ring so. Their own ports don't matter.
+func sameServers(told *contract.Ring, servers []routing.Server) bool {
+	return slices.EqualFunc(told.Servers, servers, func(text string, want routing.Server) bool {
+		s, err := routing.ParseServer(text)
+		return err == nil && s.Host == want.Host && s.Called(told.Client) == want.Called(told.Client)
+	})
 }
 
 // RouterTableText is the table as a file.

@@ -93,7 +93,7 @@ func TestRoutersAreNoMembers(t *testing.T) {
 			t.Errorf("%s of the routers selects %v", name, s)
 		}
 	}
-	for name, s := range map[string]map[string]string{"Service": Service(c).Spec.Selector, "policy": NetworkPolicy(c).Spec.PodSelector.MatchLabels} {
+	for name, s := range map[string]map[string]string{"Service": Service(c).Spec.Selector, "policy": NetworkPolicy(c, nil).Spec.PodSelector.MatchLabels} {
 		if selects(s, router) || !selects(s, member) {
 			t.Errorf("%s of the members selects %v", name, s)
 		}
@@ -107,7 +107,7 @@ func TestRouterTableNamesTheServersAsClientsDo(t *testing.T) {
 	want := contract.Ring{Client: "twemproxy", KeyPrefix: "shop:", Servers: []string{
 		"m0=cache-0.cache." + c.Namespace + ".svc:11211", "m1=cache-1.cache." + c.Namespace + ".svc:11211",
 	}}
-	text := RouterTableText(RouterTable(c, contract.RingStable, 2, nil, 7))
+	text := RouterTableText(RouterTable(c, nil, contract.RingStable, 2, nil, 7))
 	got, err := contract.ParseRingTable([]byte(text))
 	if err != nil || got.Number != 7 || got.State != contract.RingStable || cmp.Diff(want, got.New) != "" {
 		t.Errorf("the table is %s, %v; want %v", text, err, want)
@@ -169,7 +169,7 @@ func TestTheRingOfATableIsOneThatIsKnown(t *testing.T) {
 	c := routedCluster(named("new-{ordinal}"))
 	before := RingOf(routedCluster(named("old-{ordinal}")), 3)
 	told := func(name string) *contract.Ring {
-		return &RouterTable(routedCluster(named(name)), contract.RingStable, 2, nil, 7).New
+		return &RouterTable(routedCluster(named(name)), nil, contract.RingStable, 2, nil, 7).New
 	}
 	if got := RouterRing(c, told("new-{ordinal}"), before, RingOf(c, 3)); got != RingOf(c, 2) {
 		t.Errorf("the wanted ring: %+v", got)
@@ -213,7 +213,7 @@ func TestRoutersLetIn(t *testing.T) {
 		t.Errorf("the operator's rule is %v", operators)
 	}
 	routers := 0
-	for _, from := range NetworkPolicy(c).Spec.Ingress[0].From {
+	for _, from := range NetworkPolicy(c, nil).Spec.Ingress[0].From {
 		if from.PodSelector != nil && from.PodSelector.MatchLabels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentRouter {
 			routers++
 		}
@@ -320,11 +320,11 @@ func tablesFollow(t *testing.T, c *cachev1alpha1.Memcached) {
 		if i > 0 {
 			size = 2
 		}
-		table := RouterTable(c, state, size, before, int64(7+i))
+		table := RouterTable(c, nil, state, size, before, int64(7+i))
 		if table == nil {
 			t.Fatalf("no table for %s", state)
 		}
-		if again := RouterTable(c, state, size, table, int64(7+i)); cmp.Diff(table, again) != "" {
+		if again := RouterTable(c, nil, state, size, table, int64(7+i)); cmp.Diff(table, again) != "" {
 			t.Errorf("%s again is %+v, was %+v", state, again, table)
 		}
 		if _, err := contract.ParseRingTable([]byte(RouterTableText(table))); err != nil {
@@ -340,7 +340,7 @@ func tablesFollow(t *testing.T, c *cachev1alpha1.Memcached) {
 			t.Errorf("%s: routers stop at %v if the operator is away", state, table.Until)
 		}
 		for j, later := range states {
-			if got := RouterTable(c, later, size, table, 100); (got != nil) != (j == 0 || j == i || j == i+1) {
+			if got := RouterTable(c, nil, later, size, table, 100); (got != nil) != (j == 0 || j == i || j == i+1) {
 				t.Errorf("%s after %s: %+v", later, state, got)
 			}
 		}

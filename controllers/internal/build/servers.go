@@ -32,21 +32,27 @@ func IsServersKey(key string) bool {
 func ServersName(cluster string) string { return cluster + "-servers" }
 
 // Servers are the first n members as clients are to call them, host:port, in ring order.
-func Servers(c *cachev1alpha1.Memcached, n int32) []string {
+func Servers(c *cachev1alpha1.Memcached, ports Ports, n int32) []string {
+	ports = ports.listed(c)
 	servers := make([]string, n)
 	for i := range n {
-		servers[i] = fmt.Sprintf("%s:%d", memberHost(c, i), c.Spec.ContainerPort)
+		servers[i] = fmt.Sprintf("%s:%d", memberHost(c, i), ports.Of(c, i).Memcached)
 	}
 	return servers
 }
 
 // ClientServers are the servers on the clients' list: the first n members; without
 // storage, where members have no names, the Service.
-func ClientServers(c *cachev1alpha1.Memcached, n int32) []string {
+func ClientServers(c *cachev1alpha1.Memcached, ports Ports, n int32) []string {
 	if c.Spec.Storage == nil {
 		return []string{fmt.Sprintf("%s.%s.svc:%d", c.Name, c.Namespace, c.Spec.ContainerPort)}
 	}
-	return Servers(c, n)
+	return Servers(c, ports, n)
+}
+
+// OtherServers tells whether a ConfigMap has other servers than these.
+func OtherServers(data map[string]string, servers []string) bool {
+	return data[ServersKey] != serverLists(servers)[ServersKey]
 }
 
 // RingOf the first n members.

@@ -84,7 +84,7 @@ func (w *world) memcached(c *cluster) *cachev1alpha1.Memcached {
 		out.DeletionTimestamp = &deleted
 	}
 	if c.servers > 0 {
-		out.Status.Servers = build.Servers(out, int32(c.servers))
+		out.Status.Servers = build.Servers(out, nil, int32(c.servers))
 	}
 	return out
 }
@@ -234,7 +234,7 @@ func (w *world) job(s *state, i int8, j *job) *batchv1.Job {
 			Claim: name, UID: uid, Ordinal: int32(i), Target: w.model.nameOf(j.target), Members: max(n, ordinals), Lost: j.target.without(), Prepared: j.waits,
 		})
 	} else {
-		out = build.DrainJob(w.base, images, name, uid, n, false)
+		out = build.DrainJob(w.base, images, nil, name, uid, n, false)
 	}
 	out.UID, out.CreationTimestamp, out.ResourceVersion = jobUIDs[i][j.instance], created, versionNow
 	end := batchv1.JobCondition{Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(justNow)}

@@ -39,7 +39,12 @@ func (r *Reader) roomOf(key client.ObjectKey, o *State) *plan.Room {
 		}
 		pods = append(pods, pod)
 	}
-	answers := r.Members.Want(key, o.Cluster.Spec.ContainerPort, r.Clock.Now(), pods...)
+	ports := o.Ports(o.Cluster)
+	port := func(pod *corev1.Pod) int32 {
+		ordinal, _ := build.PodOrdinal(o.Cluster.Name, pod.Name)
+		return ports.Of(o.Cluster, ordinal).Memcached
+	}
+	answers := r.Members.Want(key, port, r.Clock.Now(), pods...)
 	for _, pod := range pods {
 		answer := answers[pod.UID]
 		ordinal, _ := build.PodOrdinal(o.Cluster.Name, pod.Name)

@@ -48,6 +48,14 @@ func (r Ring) Of(size int32) Ring {
 // Fragile tells whether clients look elsewhere when a member gets another address.
 func (r Ring) Fragile() bool { return routing.HashesAddresses(r.Client) && !r.Stable }
 
+// HashesPort tells whether clients look elsewhere when the members listen at another port.
+func (r Ring) HashesPort() bool {
+	const members, one, other = 2, 1, 2
+	from, to := r.Of(members), r.Of(members)
+	from.Port, to.Port = one, other
+	return Share(from, to) > 0
+}
+
 // Record is what is remembered of a cluster's rings, beside the clients' list. A ring
 // without members is not recorded, so a hibernated cluster wakes up with the one it had.
 type Record struct {

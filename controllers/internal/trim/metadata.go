@@ -63,6 +63,7 @@ var (
 		cachev1alpha1.AnnotationAttempts:     cachev1alpha1.MaxAnnotation,
 	}
 	ofJobs = map[string]int{
+		cachev1alpha1.AnnotationPorts:     cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationDrainer:   cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationClaimUID:  cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationSurvivors: cachev1alpha1.MaxAnnotation,
@@ -79,6 +80,7 @@ var (
 	}
 	ofApplied = map[string]int{
 		cachev1alpha1.AnnotationListVersion: cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationListPorts:   cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationUnlisted:    cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationRing:        ring.MaxRecord,
 		cachev1alpha1.AnnotationTemplate:    rollout.MaxRecord,

@@ -25,8 +25,8 @@ const (
 // maxPodIPs is one address of each family.
 const maxPodIPs = 2
 
-// Pod keeps what a reconcile reads of a pod: metadata, node, its memcached's memory, and
-// what happened to its containers. The cache also passes tombstones, which are not pods:
+// Pod keeps what a reconcile reads of a pod: metadata, node, its memcached's ports and memory,
+// and what happened to its containers. The cache also passes tombstones, which are not pods:
 // they are returned unchanged.
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
@@ -47,11 +47,11 @@ func Pod(object any) (any, error) {
 	return pod, nil
 }
 
-// memcached keeps the container's name, and the part of its command that has its memory.
+// memcached keeps the container's name, and the parts of its command that have its ports and its memory.
 func memcached(all []corev1.Container) []corev1.Container {
 	for i := range all {
 		if c := &all[i]; c.Name == build.ContainerMemcached {
-			return []corev1.Container{{Name: c.Name, Command: slices.Clone(build.MemoryArgs(c.Command))}}
+			return []corev1.Container{{Name: c.Name, Command: build.MemberArgs(c.Command)}}
 		}
 	}
 	return nil

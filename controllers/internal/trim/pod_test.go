@@ -85,7 +85,7 @@ func TestWhatAReconcileReadsOfAPodIsKept(t *testing.T) {
 	got := trimmed(t, pod)
 	want := pod.DeepCopy()
 	delete(want.Annotations, "kubectl.kubernetes.io/last-applied")
-	want.Spec = corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Name: "memcached", Command: []string{"memcached", "-m", "64"}}}}
+	want.Spec = corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Name: "memcached", Command: []string{"memcached", "-m", "64", "-p", "1"}}}}
 	want.Status.HostIPs, want.Status.InitContainerStatuses[0].Image = nil, ""
 	want.Status.ContainerStatuses[0].State.Terminated.ContainerID = ""
 	if diff := cmp.Diff(want, got); diff != "" {
