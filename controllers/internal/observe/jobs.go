@@ -31,6 +31,9 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 	if r.Options != nil && len(jobs.Items) > 0 {
 		o.DrainerTemplate = build.DrainerTemplate(o.Cluster, *r.Options)
 	}
+	if len(jobs.Items) > 0 && o.Cluster.DeletionTimestamp == nil {
+		o.PortsMark = o.Ports(o.Cluster).Mark(o.Cluster)
+	}
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
 		switch {

@@ -126,6 +126,8 @@ type State struct {
 	Obstructed map[types.UID]memory.Obstruction
 	// DrainerTemplate is as in build; empty if it is not known.
 	DrainerTemplate string
+	// PortsMark is where members listen, as the Jobs that are made now say it; empty if there are none.
+	PortsMark string
 	// Unlabelled are objects of the cluster that the cache doesn't have because they lack
 	// their label. Found has the claims that a live search found; nil if there was none.
 	// Unfound is why claims of running members are missing from both.
@@ -460,6 +462,8 @@ func (o *State) planJob(job *batchv1.Job) plan.Job {
 		ran := drainerOf(&p)
 		return metav1.IsControlledBy(&p, job) && (ran.Running != nil || ran.Terminated != nil)
 	})
+	ports := job.Annotations[cachev1alpha1.AnnotationPorts]
+	out.Misdirected = ports != "" && o.PortsMark != "" && ports != o.PortsMark
 	out.Outdated = made != "" && o.DrainerTemplate != "" && made != o.DrainerTemplate
 	return out
 }

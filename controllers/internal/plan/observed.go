@@ -99,6 +99,8 @@ type Job struct {
 	// Unstarted: it is active, and none of the pods that it has now has run. Outdated: today
 	// its pods would be made in another way.
 	Unstarted, Outdated bool
+	// Misdirected: members listen at other ports than when it was made.
+	Misdirected bool
 	// Deleting: its pod may still run.
 	Deleting bool
 	// PodKept: it failed, and another container keeps its pod running. When that pod ends,

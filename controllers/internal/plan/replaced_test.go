@@ -45,3 +45,28 @@ func TestAJobNoPodOfWhichHasRunIsReplaced(t *testing.T) {
 		})
 	}
 }
+
+func misdirected(j *Job) { j.Misdirected = true }
+
+// A Job has the members' ports in its template, and would wait in vain for a member that was replaced for another one.
+func TestAJobWhoseMembersListenElsewhereIsReplaced(t *testing.T) {
+	const why = ": members listen at other ports now"
+	for what, test := range map[string]struct {
+		scene *scene
+		want  outcome
+	}{
+		"a drain that runs": {at(2).left(2).job(2, 2, misdirected), outcome{
+			Actions: []string{"apply the StatefulSet, 2 replicas", "delete Job job-data-2" + why}, Drains: []string{"2 Waiting InTurn"}}},
+		"it is replaced already": {at(2).left(2).job(2, 2, misdirected, gone), outcome{Actions: []string{"apply the StatefulSet, 2 replicas"}, Drains: []string{"2 Waiting InTurn"}}},
+		"a placement that runs": {grown(2, 3).placement(1, misdirected).placed(0), outcome{
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-1" + why}, Places: []string{"1 Waiting InTurn"}}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			got := planned(test.scene)
+			got.Replicas, got.Blocked = 0, ""
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

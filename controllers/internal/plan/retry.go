@@ -36,10 +36,13 @@ func (j *Job) mendable() bool {
 	return !j.running() && (j.Receipt == nil || !slices.Contains(contract.NoRetry, int32(j.Receipt.ExitCode)))
 }
 
-// replaced tells why a Job whose pods have not run is deleted, and made anew: its template can't be
-// changed, so its next pod could start no better. Empty if it stays.
+// replaced tells why an active Job is deleted, and made anew. Its template can't be changed: the next pod of one whose
+// pods have not run could start no better, and one whose members listen elsewhere now would not reach them. Empty if
+// it stays.
 func (j *Job) replaced(retry bool) string {
 	switch {
+	case j.Misdirected:
+		return "members listen at other ports now"
 	case !j.Unstarted:
 		return ""
 	case retry:
