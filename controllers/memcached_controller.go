@@ -68,8 +68,12 @@ type MemcachedReconciler struct {
 	// RolloutsAtOnce is how many clusters' members an upgrade of the operator replaces
 	// at the same time, and how many clusters' routers; 0 stands for 3.
 	RolloutsAtOnce int
-	Clock          clock.PassiveClock
+	// Installation is the name of this installation of the operator, which its replicas share and no
+	// other one has. Without a name it takes no notice of others.
+	Installation string
+	Clock        clock.PassiveClock
 
+	claims       memory.Claims
 	written      memory.Written
 	matches      memory.Matches
 	refusedSteps memory.Refusals
@@ -102,6 +106,8 @@ type MemcachedReconciler struct {
 type observed struct {
 	*observe.State
 	done apply.Done
+	// other installation of the operator that asks whether this one is at work; empty if there is none.
+	other string
 }
 
 // reader of clusters; what it remembers is the reconciler's.
@@ -116,7 +122,7 @@ func (r *MemcachedReconciler) reader() *observe.Reader {
 func (r *MemcachedReconciler) applier() *apply.Applier {
 	return &apply.Applier{
 		Client: r.Client, Reader: r.reader(), Events: r.Events, Options: r.Options, Clock: r.Clock,
-		Turns: r.turns(), RouterTurns: r.routerTurns(), Matches: &r.matches, Bindings: &r.bindings, Monitors: &r.monitors,
+		Installation: r.Installation, Turns: r.turns(), RouterTurns: r.routerTurns(), Matches: &r.matches, Bindings: &r.bindings, Monitors: &r.monitors,
 	}
 }
 
@@ -173,6 +179,11 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	cluster = r.written.Newest(cluster, r.Clock.Now())
 	version, generation := cluster.ResourceVersion, cluster.Generation
+	mine, look, err := r.manages(ctx, cluster)
+	if err != nil || !mine {
+		r.noteWrite(cluster, version, generation)
+		return r.leaveAlone(req.NamespacedName, look, err)
+	}
 	sizeErr, err := r.writeSize(ctx, reader, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -188,7 +199,8 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if err != nil {
 		return r.unobserved(ctx, cluster, err)
 	}
-	seen, p := &observed{State: state}, state.Plan()
+	seen, p := &observed{State: state, other: r.otherInstallation(cluster)}, state.Plan()
+	seen.Waits.AtMost(look)
 	if observe.Paused(cluster) {
 		r.turns().StandAside(req.NamespacedName)
 		r.routerTurns().StandAside(req.NamespacedName)
@@ -280,6 +292,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 
 // forget a cluster that is gone.
 func (r *MemcachedReconciler) forget(key client.ObjectKey) {
+	r.claims.Forget(key)
 	r.written.Forget(key)
 	r.matches.Forget(key)
 	r.refusedSteps.Forget(key)

@@ -43,6 +43,6 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 		Cluster: o.Cluster, StatefulSet: o.StatefulSet, Deployment: o.Deployment, Pods: o.Pods, Routers: o.Routers.Deployment, RouterPods: o.Routers.Pods, RoutersBehind: behind, Drainers: drainers, Kept: o.Kept(),
 		Plan: p, Room: room, Servers: servers, Ring: record, Monitoring: o.done.Monitored, Binding: o.done.Binding, GrowthRefused: o.growthRefused(), Marked: o.done.Marked, Progress: o.Progress, JobStarted: started,
 		Waits: o.DrainerWaits(now), Err: err, Now: now,
-		NotCreated: o.NotCreated, Refused: o.Refused, RollOutWaits: o.done.RollOutWaits, MembersWritten: o.done.MembersWritten,
+		NotCreated: o.NotCreated, Refused: o.Refused, RollOutWaits: o.done.RollOutWaits, MembersWritten: o.done.MembersWritten, OtherOperator: o.other,
 	}
 }

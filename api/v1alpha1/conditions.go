@@ -166,6 +166,8 @@ const (
 	// ReasonKeptByFinalizer: an object of the cluster was deleted, and somebody else's
 	// finalizer keeps it.
 	ReasonKeptByFinalizer = "KeptByFinalizer"
+	// ReasonOtherOperator: another installation of the operator watches the same namespace.
+	ReasonOtherOperator = "OtherOperator"
 	// ReasonPodNotCreated: the API server refuses a pod of a member or of a drainer:
 	// a quota, an admission policy.
 	ReasonPodNotCreated = "PodNotCreated"

@@ -76,7 +76,10 @@ type Input struct {
 	MembersWritten bool
 	// RollOutWaits says what the roll-out of an upgrade waits for; empty if it doesn't.
 	RollOutWaits string
-	Now          time.Time
+	// OtherOperator is another installation of the operator that would manage the cluster, too; empty if
+	// none is known.
+	OtherOperator string
+	Now           time.Time
 
 	again time.Duration
 }

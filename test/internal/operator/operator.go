@@ -35,6 +35,9 @@ const (
 	OperatorImage  = "memcached-operator:test"
 )
 
+// Installation of the operators under test.
+const Installation = "operators/memcached-operator"
+
 // Options of one operator.
 type Options struct {
 	Config *rest.Config
@@ -51,7 +54,9 @@ type Options struct {
 	Images Images
 	// RolloutsAtOnce by an upgrade of them.
 	RolloutsAtOnce int
-	Log            logr.Logger
+	// Installation of the operator; Installation by default, which all operators of a test share.
+	Installation string
+	Log          logr.Logger
 	// Clock of the operator; nil for the machine's.
 	Clock clock.PassiveClock
 }
@@ -107,6 +112,7 @@ func Start(o Options) (*Operator, error) {
 			OperatorImage: cmp.Or(o.Images.Operator, OperatorImage),
 		},
 		RolloutsAtOnce: o.RolloutsAtOnce,
+		Installation:   cmp.Or(o.Installation, Installation),
 		Clock:          o.Clock,
 	}
 	if reconciler.Clock == nil {
