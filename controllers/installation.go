@@ -55,6 +55,7 @@ func (r *MemcachedReconciler) leaveAlone(key client.ObjectKey, look time.Duratio
 	r.progress.Forget(key)
 	r.room.Forget(key)
 	r.rings.Forget(key)
+	r.certificates.Forget(key)
 	r.turns().StandAside(key)
 	r.routerTurns().StandAside(key)
 	if err != nil && !passes(err) {

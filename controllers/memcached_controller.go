@@ -62,6 +62,8 @@ type MemcachedReconciler struct {
 	Memory MemoryReader
 	// Rings of the routers; nil asks none.
 	Rings RingReader
+	// Certificates of members and routers; nil asks none.
+	Certificates CertificateReader
 	// Metrics of what was done; nil counts nothing.
 	Metrics *Metrics
 	Options Options
@@ -85,7 +87,9 @@ type MemcachedReconciler struct {
 	progress *ask.Drainers
 	room     *ask.Members
 	rings    *ask.Routers
-	wakes    wakes
+	// certificates of members and routers are sampled, too.
+	certificates *ask.Certificates
+	wakes        wakes
 	// unlabelled has the names of claims that lack the operator's label.
 	unlabelled client.Reader
 	// growthRefused has why no volume may grow. A cluster's volumes are all of one class, so
@@ -113,7 +117,7 @@ type observed struct {
 // reader of clusters; what it remembers is the reconciler's.
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
-		Cache: r.Client, Live: r.Live, Unlabelled: r.unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings,
+		Cache: r.Client, Live: r.Live, Unlabelled: r.unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings, Certificates: r.certificates,
 		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed, Seen: &r.seen,
 	}
 }
@@ -305,6 +309,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.progress.Forget(key)
 	r.room.Forget(key)
 	r.rings.Forget(key)
+	r.certificates.Forget(key)
 	r.turns().Forget(key)
 	r.routerTurns().Forget(key)
 }
@@ -451,6 +456,10 @@ func (r *MemcachedReconciler) setUpSamplers(mgr ctrl.Manager) error {
 	if r.Rings != nil {
 		r.rings = ask.NewRouters(r.Rings, r.wakes.now)
 		err = errors.Join(err, mgr.Add(manager.RunnableFunc(r.rings.Start)))
+	}
+	if r.Certificates != nil {
+		r.certificates = ask.NewCertificates(r.Certificates, r.wakes.now)
+		err = errors.Join(err, mgr.Add(manager.RunnableFunc(r.certificates.Start)))
 	}
 	return err
 }

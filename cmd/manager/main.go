@@ -211,14 +211,15 @@ func run(ctx context.Context, f *flags) error {
 		return err
 	}
 	reconciler := &controllers.MemcachedReconciler{
-		Client:     mgr.GetClient(),
-		Live:       mgr.GetAPIReader(),
-		Namespaces: f.watched(),
-		Events:     mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
-		Progress:   controllers.ProgressFromLogs(clientset),
-		Memory:     controllers.MemoryFromStats,
-		Rings:      controllers.RingFromAdmin,
-		Metrics:    metrics,
+		Client:       mgr.GetClient(),
+		Live:         mgr.GetAPIReader(),
+		Namespaces:   f.watched(),
+		Events:       mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
+		Progress:     controllers.ProgressFromLogs(clientset),
+		Memory:       controllers.MemoryFromStats,
+		Rings:        controllers.RingFromAdmin,
+		Certificates: controllers.CertificateFromPod,
+		Metrics:      metrics,
 		Options: controllers.Options{
 			MemcachedImage: f.memcachedImage, ExporterImage: f.exporterImage, OperatorImage: f.operatorImage,
 			OperatorNamespace: ownNamespace(), AssignedUsers: assigned,

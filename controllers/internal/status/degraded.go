@@ -45,6 +45,7 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Cond
 		func() *trouble { return drainStuck(in, s, w) },
 		func() *trouble { return placementStuck(in, w) },
 		func() *trouble { return keptByOthers(in, w) },
+		func() *trouble { return certificateTrouble(in, w) },
 		func() *trouble { return contended(in) },
 		func() *trouble { return slow(in, w) },
 		func() *trouble { return drainHeld(s) },

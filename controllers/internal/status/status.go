@@ -76,6 +76,10 @@ type Input struct {
 	MembersWritten bool
 	// RollOutWaits says what the roll-out of an upgrade waits for; empty if it doesn't.
 	RollOutWaits string
+	// Certificates that pods serve with, as far as is known. CertificatesSilent: pods were asked, and none
+	// has answered.
+	Certificates       []Certificate
+	CertificatesSilent bool
 	// OtherOperator is another installation of the operator that would manage the cluster, too; empty if
 	// none is known.
 	OtherOperator string

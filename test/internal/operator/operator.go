@@ -48,6 +48,8 @@ type Options struct {
 	Progress controllers.ProgressReader
 	// Rings asks routers which table they have acknowledged.
 	Rings controllers.RingReader
+	// Certificates of members and routers; nil asks none.
+	Certificates controllers.CertificateReader
 	// Memory of the members; nil asks none.
 	Memory controllers.MemoryReader
 	// Images of the operator's version; MemcachedImage and OperatorImage by default.
@@ -99,14 +101,15 @@ func Start(o Options) (*Operator, error) {
 		return nil, fmt.Errorf("register the metrics: %w", err)
 	}
 	reconciler := &controllers.MemcachedReconciler{
-		Client:     mgr.GetClient(),
-		Live:       mgr.GetAPIReader(),
-		Namespaces: o.Namespaces,
-		Events:     mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
-		Progress:   o.Progress,
-		Rings:      o.Rings,
-		Memory:     o.Memory,
-		Metrics:    metrics,
+		Client:       mgr.GetClient(),
+		Live:         mgr.GetAPIReader(),
+		Namespaces:   o.Namespaces,
+		Events:       mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
+		Progress:     o.Progress,
+		Rings:        o.Rings,
+		Certificates: o.Certificates,
+		Memory:       o.Memory,
+		Metrics:      metrics,
 		Options: controllers.Options{
 			MemcachedImage: cmp.Or(o.Images.Memcached, MemcachedImage), ExporterImage: ExporterImage,
 			OperatorImage: cmp.Or(o.Images.Operator, OperatorImage),
